@@ -1,0 +1,49 @@
+# moh_layer(NAME [DEPENDS LAYER...] SOURCES FILE...)
+#
+# One static library per layer. Each layer has an include root of its own, which holds nothing but a link to the
+# layer's folder, and a target sees the roots of the layers it depends on and no others: `#include "ops/..."` in
+# core/ does not compile. tests/build/layering_test.cmake checks that it stays so.
+function(moh_layer name)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "DEPENDS;SOURCES")
+  set(root ${PROJECT_BINARY_DIR}/include_roots/${name})
+  file(MAKE_DIRECTORY ${root})
+  file(CREATE_LINK ${PROJECT_SOURCE_DIR}/${name} ${root}/${name} SYMBOLIC)
+
+  add_library(moh_${name} STATIC ${arg_SOURCES})
+  target_include_directories(moh_${name} PUBLIC ${root})
+  target_link_libraries(moh_${name} PUBLIC moh_compile_options)
+  foreach(layer IN LISTS arg_DEPENDS)
+    target_link_libraries(moh_${name} PUBLIC moh_${layer})
+  endforeach()
+endfunction()
+
+# moh_cpu_kernels(LAYER SOURCES FILE...)
+#
+# Compiles kernel files once per instruction set; core/cpu_isa.h chooses among them at run time. Each copy
+# instantiates its templates with its own tag type (MOH_ISA), so that the linker keeps them apart.
+function(moh_cpu_kernels layer)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "SOURCES")
+  if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
+    set(isas Baseline Avx2 Avx512)
+  else()
+    set(isas Baseline)
+  endif()
+  set(flags_Baseline "")
+  if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
+    set(flags_Baseline -march=x86-64-v2)
+  endif()
+  set(flags_Avx2 -march=x86-64-v3)
+  set(flags_Avx512 -march=x86-64-v4 -mprefer-vector-width=512)
+  foreach(isa IN LISTS isas)
+    set(target moh_${layer}_kernels_${isa})
+    add_library(${target} OBJECT ${arg_SOURCES})
+    # Kernels never look at errno, at the floating-point exception flags or at signalling NaNs; they do keep
+    # infinities, NaNs and the order of operations as written.
+    target_compile_options(${target} PRIVATE ${flags_${isa}} -O3 -fopenmp-simd -fno-math-errno -fno-trapping-math)
+    target_compile_definitions(${target} PRIVATE MOH_ISA=${isa})
+    target_link_libraries(${target} PRIVATE moh_compile_options)
+    target_include_directories(${target} PRIVATE
+      $<TARGET_PROPERTY:moh_${layer},INTERFACE_INCLUDE_DIRECTORIES>)
+    target_sources(moh_${layer} PRIVATE $<TARGET_OBJECTS:${target}>)
+  endforeach()
+endfunction()

@@ -1,0 +1,36 @@
+# Build options, and the one interface target that carries the compile options of every moh target.
+
+option(MOH_BUILD_TESTS "Build the tests" ON)
+option(MOH_WERROR "Treat compiler warnings as errors (CI does)" OFF)
+set(MOH_SANITIZE "" CACHE STRING "Sanitizers to build with, as for -fsanitize= (address,undefined)")
+set(MOH_CUDA AUTO CACHE STRING "CUDA toolkit: AUTO (use it when found), ON (must be there), OFF")
+set_property(CACHE MOH_CUDA PROPERTY STRINGS AUTO ON OFF)
+
+if(NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
+  set(CMAKE_BUILD_TYPE Release CACHE STRING "Build type" FORCE)
+endif()
+
+find_program(MOH_CCACHE ccache)
+mark_as_advanced(MOH_CCACHE)
+if(MOH_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
+  # A base directory lets the presets share what they compile alike.
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_BASEDIR=${PROJECT_SOURCE_DIR}
+                                  CCACHE_NOHASHDIR=1 ${MOH_CCACHE})
+endif()
+
+add_library(moh_compile_options INTERFACE)
+target_compile_features(moh_compile_options INTERFACE cxx_std_20)
+target_compile_options(moh_compile_options INTERFACE
+  -Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor -Woverloaded-virtual
+  $<$<CXX_COMPILER_ID:GNU>:-Wno-missing-field-initializers>
+  $<$<BOOL:${MOH_WERROR}>:-Werror>)
+target_compile_definitions(moh_compile_options INTERFACE
+  $<$<CONFIG:Debug>:MOH_DEBUG_CHECKS=1 _GLIBCXX_ASSERTIONS>)
+if(MOH_SANITIZE)
+  target_compile_options(moh_compile_options INTERFACE
+    -fsanitize=${MOH_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer)
+  target_link_options(moh_compile_options INTERFACE -fsanitize=${MOH_SANITIZE})
+  target_compile_definitions(moh_compile_options INTERFACE MOH_DEBUG_CHECKS=1 MOH_SANITIZED=1)
+endif()
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)

@@ -1,0 +1,41 @@
+#include "core/device.h"
+
+#include <charconv>
+
+#include "core/error.h"
+
+namespace moh {
+
+namespace {
+
+Device parse_name(std::string_view text) {
+  if (text == "cpu") return kCpu;
+  if (text == "cuda") return {Device::Type::kCuda, 0};
+  constexpr std::string_view kPrefix = "cuda:";
+  if (text.starts_with(kPrefix)) {
+    const std::string_view digits = text.substr(kPrefix.size());
+    int index = 0;
+    const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), index);
+    if (error == std::errc() && end == digits.data() + digits.size() && index >= 0) {
+      return {Device::Type::kCuda, index};
+    }
+  }
+  throw ValueError(error_message("device", "", "cpu, cuda or cuda:N", '"' + std::string(text) + '"'));
+}
+
+}  // namespace
+
+std::string device_name(Device device) {
+  return device.type == Device::Type::kCpu ? "cpu" : "cuda:" + std::to_string(device.index);
+}
+
+Device parse_device(std::string_view text) {
+  const Device device = parse_name(text);
+  if (device.type == Device::Type::kCuda) {
+    throw DeviceError("device: " + device_name(device) +
+                      ": this build computes on the CPU only; set device: cpu");
+  }
+  return device;
+}
+
+}  // namespace moh

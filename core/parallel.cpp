@@ -1,0 +1,49 @@
+#include "core/parallel.h"
+
+#include <omp.h>
+
+#include <algorithm>
+#include <atomic>
+#include <exception>
+#include <string>
+
+#include "core/error.h"
+
+namespace moh {
+
+int num_threads() {
+  return omp_get_max_threads();
+}
+
+void set_num_threads(int count) {
+  if (count < 0) throw ValueError(error_message("threads", "", "0 (all) or more", std::to_string(count)));
+  omp_set_num_threads(count == 0 ? omp_get_num_procs() : count);
+}
+
+int thread_index() {
+  return omp_get_thread_num();
+}
+
+void parallel_for(std::int64_t count, std::int64_t grain,
+                  FunctionRef<void(std::int64_t, std::int64_t)> body) {
+  MOH_CHECK(grain > 0, "parallel_for: grain must be positive");
+  const std::int64_t chunks = num_chunks(count, grain);
+  const auto run = [&](std::int64_t chunk) { body(chunk * grain, std::min(count, (chunk + 1) * grain)); };
+  if (chunks <= 1 || num_threads() == 1 || omp_in_parallel()) {
+    for (std::int64_t chunk = 0; chunk < chunks; ++chunk) run(chunk);
+    return;
+  }
+  std::exception_ptr error;  // an exception must not leave an OpenMP region
+  std::atomic_flag failed = ATOMIC_FLAG_INIT;
+#pragma omp parallel for schedule(dynamic, 1)
+  for (std::int64_t chunk = 0; chunk < chunks; ++chunk) {
+    try {
+      run(chunk);
+    } catch (...) {
+      if (!failed.test_and_set()) error = std::current_exception();
+    }
+  }
+  if (error) std::rethrow_exception(error);
+}
+
+}  // namespace moh

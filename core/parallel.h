@@ -1,0 +1,32 @@
+#pragma once
+
+#include <cstdint>
+
+#include "core/function_ref.h"
+
+namespace moh {
+
+/// Threads that parallel loops use. They are OpenMP's, the same that oneDNN uses, so nothing is
+/// oversubscribed.
+int num_threads();
+
+/// Sets the number of threads; 0 means all processors that this process may run on. Throws ValueError below
+/// 0.
+void set_num_threads(int count);
+
+/// Number of the calling thread inside a parallel loop, 0 ... num_threads() - 1; 0 outside.
+int thread_index();
+
+/// Calls body(begin, end) over chunks that cover [0, count). Chunks are `grain` long, the last may be
+/// shorter, and do not depend on the number of threads: a reduction that keeps one partial result per chunk
+/// gives the same bits with any number of threads. Chunks are handed out as threads become free. Inside
+/// another parallel loop, or when there is but one chunk, the caller runs all of it. The first exception that
+/// a chunk throws is rethrown when all are done.
+void parallel_for(std::int64_t count, std::int64_t grain, FunctionRef<void(std::int64_t, std::int64_t)> body);
+
+/// Number of chunks of parallel_for(count, grain, ...).
+inline std::int64_t num_chunks(std::int64_t count, std::int64_t grain) {
+  return (count + grain - 1) / grain;
+}
+
+}  // namespace moh

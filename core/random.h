@@ -1,0 +1,50 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include "core/tensor.h"
+
+namespace moh {
+
+/// Philox4x32-10 (Salmon et al. 2011, "Parallel random numbers: as easy as 1, 2, 3"): four 32-bit words that
+/// are a function of a 64-bit key and a 128-bit counter. No state: the same on every device and after a
+/// resume.
+std::array<std::uint32_t, 4> philox(std::uint64_t key, std::uint64_t counter_low, std::uint64_t counter_high);
+
+/// Names one sequence of random numbers: element i of the sequence is a function of (seed, stream, i).
+struct RandomKey {
+  std::uint64_t seed = 0;
+  std::uint64_t stream = 0;
+};
+
+/// Element `index` of the sequence as a number in [0, 1), a multiple of 2^-24.
+float random_uniform(RandomKey key, std::uint64_t index);
+/// Element `index` of the sequence, standard normal (Box-Muller), in double precision.
+double random_normal(RandomKey key, std::uint64_t index);
+/// Element `index` of the sequence as an integer in [0, bound), without bias above 2^-64 * bound. bound > 0.
+std::uint64_t random_below(RandomKey key, std::uint64_t index, std::uint64_t bound);
+
+/// Fills a floating tensor with mean + std * normal, truncated to [-cut, cut] standard deviations by drawing
+/// again from the same sequence; cut = 0 means no truncation. Element i depends on (key, i) alone.
+void fill_normal(const Tensor& tensor, RandomKey key, double mean, double std, double cut = 0.0);
+/// Fills a floating tensor with numbers from [low, high).
+void fill_uniform(const Tensor& tensor, RandomKey key, double low, double high);
+
+/// Hands out a fresh RandomKey per use within a training step. The keys are a function of (seed, step, number
+/// of the use), so that a resumed or recomputed step draws the same numbers; state() and restore() let a
+/// recomputation start where the first one did.
+class Generator {
+ public:
+  Generator(std::uint64_t seed, std::uint64_t step) : seed_(seed), step_(step) {}
+  RandomKey next() { return {seed_, (step_ << 20) + ++uses_}; }
+  std::uint64_t state() const { return uses_; }
+  void restore(std::uint64_t state) { uses_ = state; }
+
+ private:
+  std::uint64_t seed_;
+  std::uint64_t step_;
+  std::uint64_t uses_ = 0;
+};
+
+}  // namespace moh

@@ -1,0 +1,39 @@
+#pragma once
+
+#include <cstddef>
+#include <memory>
+
+#include "core/allocator.h"
+#include "core/device.h"
+
+namespace moh {
+
+/// A block of memory on one device, shared by the tensors that view it and released with the last of them.
+class Storage {
+ public:
+  /// A block from the device's allocator, contents undefined, counted under `purpose`.
+  static std::shared_ptr<Storage> allocate(std::size_t bytes, Device device, MemoryPurpose purpose);
+  /// Memory that belongs to somebody else (a mapped file), kept alive through `owner`. It is never written
+  /// to.
+  static std::shared_ptr<Storage> borrow(const void* data, std::size_t bytes,
+                                         std::shared_ptr<const void> owner);
+
+  ~Storage();
+  Storage(const Storage&) = delete;
+  Storage& operator=(const Storage&) = delete;
+
+  std::byte* data() { return data_; }
+  std::size_t bytes() const { return bytes_; }
+  Device device() const { return device_; }
+  bool is_borrowed() const { return owner_ != nullptr; }
+
+ private:
+  Storage() = default;
+  std::byte* data_ = nullptr;
+  std::size_t bytes_ = 0;
+  Device device_;
+  MemoryPurpose purpose_ = MemoryPurpose::kActivation;
+  std::shared_ptr<const void> owner_;
+};
+
+}  // namespace moh

@@ -1,0 +1,232 @@
+#include "core/tensor.h"
+
+#include <atomic>
+#include <cmath>
+#include <cstring>
+#include <utility>
+
+#include "core/error.h"
+#include "core/parallel.h"
+
+namespace moh {
+
+namespace {
+
+constexpr std::int64_t kGrain = 1 << 15;
+
+std::int64_t row_elements(const Shape& shape) {
+  std::int64_t count = 1;
+  for (int axis = 1; axis < shape.rank(); ++axis) count *= shape[axis];
+  return count;
+}
+
+Shape without_leading(const Shape& shape) {
+  return Shape(shape.extents().subspan(1));
+}
+
+void require_same_shape(const char* where, const Tensor& to, const Tensor& from) {
+  if (to.shape() == from.shape()) return;
+  throw ShapeError(error_message(where, "source", to_string(to.shape()), to_string(from.shape())));
+}
+
+void require_rank(const char* where, const Tensor& tensor) {
+  if (tensor.rank() > 0) return;
+  throw ShapeError(error_message(where, "rank", "1 or more", "a scalar"));
+}
+
+template <class From, class To>
+To convert(From value) {
+  // bfloat16 goes through float, so that it rounds once.
+  if constexpr (std::is_same_v<To, bfloat16>)
+    return bfloat16(static_cast<float>(value));
+  else
+    return static_cast<To>(value);
+}
+
+}  // namespace
+
+Tensor::Tensor(std::shared_ptr<Storage> storage, std::size_t offset_bytes, const Shape& shape, DType dtype)
+    : storage_(std::move(storage)),
+      offset_(offset_bytes),
+      shape_(shape),
+      numel_(shape.numel()),
+      dtype_(dtype) {
+  MOH_CHECK(storage_ != nullptr, "a tensor needs storage");
+  std::size_t wanted = 0;
+  const bool overflow = __builtin_mul_overflow(static_cast<std::size_t>(numel_), dtype_size(dtype), &wanted);
+  if (overflow || offset_ > storage_->bytes() || wanted > storage_->bytes() - offset_) {
+    throw ShapeError(error_message("tensor", to_string(shape),
+                                   "a shape within " + std::to_string(storage_->bytes()) + " bytes",
+                                   "more, from byte " + std::to_string(offset_)));
+  }
+}
+
+void Tensor::require_dtype(DType dtype) const {
+  MOH_CHECK(defined(), "the tensor is undefined");
+  if (dtype == dtype_) return;
+  throw DTypeError(
+      error_message("tensor " + to_string(shape_), "dtype", dtype_name(dtype), dtype_name(dtype_)));
+}
+
+double Tensor::item() const {
+  if (numel_ != 1) throw ShapeError(error_message("item", "elements", "1", to_string(shape_)));
+  return visit_dtype(dtype_, [&]<class T>() { return static_cast<double>(*data<T>()); });
+}
+
+Tensor Tensor::reshape(const Shape& shape) const {
+  if (shape.numel() != numel_) {
+    throw ShapeError(error_message("reshape", to_string(shape),
+                                   std::to_string(numel_) + " elements, as in " + to_string(shape_),
+                                   std::to_string(shape.numel())));
+  }
+  return Tensor(storage_, offset_, shape, dtype_);
+}
+
+Tensor Tensor::slice(std::int64_t begin, std::int64_t end) const {
+  require_rank("slice", *this);
+  if (begin < 0 || end < begin || end > dim(0)) {
+    throw ShapeError(error_message("slice", "rows", "a range within [0, " + std::to_string(dim(0)) + ")",
+                                   "[" + std::to_string(begin) + ", " + std::to_string(end) + ")"));
+  }
+  std::vector<std::int64_t> extents(shape_.extents().begin(), shape_.extents().end());
+  extents[0] = end - begin;
+  const auto row_bytes = static_cast<std::size_t>(row_elements(shape_)) * dtype_size(dtype_);
+  return Tensor(storage_, offset_ + static_cast<std::size_t>(begin) * row_bytes,
+                Shape(std::span<const std::int64_t>(extents)), dtype_);
+}
+
+Tensor Tensor::select(std::int64_t index) const {
+  require_rank("select", *this);
+  return slice(index, index + 1).reshape(without_leading(shape_));
+}
+
+Tensor Tensor::clone() const {
+  Tensor copy = empty_like(*this);
+  copy.copy_from(*this);
+  return copy;
+}
+
+Tensor Tensor::to(DType dtype) const {
+  if (dtype == dtype_) return *this;
+  Tensor converted = empty(shape_, dtype, device());
+  converted.copy_from(*this);
+  return converted;
+}
+
+void Tensor::copy_from(const Tensor& source) const {
+  require_same_shape("copy_from", *this, source);
+  visit_dtype(dtype_, [&]<class To>() {
+    visit_dtype(source.dtype(), [&]<class From>() {
+      const From* from = source.data<From>();
+      To* to = data<To>();
+      parallel_for(numel_, kGrain, [=](std::int64_t begin, std::int64_t end) {
+        if constexpr (std::is_same_v<From, To>) {
+          std::memmove(to + begin, from + begin, static_cast<std::size_t>(end - begin) * sizeof(To));
+        } else {
+          for (std::int64_t i = begin; i < end; ++i) to[i] = convert<From, To>(from[i]);
+        }
+      });
+    });
+  });
+}
+
+void Tensor::fill(double value) const {
+  visit_dtype(dtype_, [&]<class T>() {
+    T* to = data<T>();
+    const T element = convert<double, T>(value);
+    parallel_for(numel_, kGrain,
+                 [=](std::int64_t begin, std::int64_t end) { std::fill(to + begin, to + end, element); });
+  });
+}
+
+void Tensor::add(const Tensor& other) const {
+  require_same_shape("add", *this, other);
+  visit_floating(dtype_, "add", [&]<class To>() {
+    visit_floating(other.dtype(), "add", [&]<class From>() {
+      To* to = data<To>();
+      const From* from = other.data<From>();
+      using Sum = std::conditional_t<std::is_same_v<To, double>, double, float>;
+      parallel_for(numel_, kGrain, [=](std::int64_t begin, std::int64_t end) {
+        for (std::int64_t i = begin; i < end; ++i) {
+          to[i] = convert<Sum, To>(static_cast<Sum>(to[i]) + static_cast<Sum>(from[i]));
+        }
+      });
+    });
+  });
+}
+
+void Tensor::scale(double factor) const {
+  visit_floating(dtype_, "scale", [&]<class T>() {
+    T* to = data<T>();
+    const Acc<T> f = static_cast<Acc<T>>(factor);
+    parallel_for(numel_, kGrain, [=](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t i = begin; i < end; ++i) to[i] = convert<Acc<T>, T>(static_cast<Acc<T>>(to[i]) * f);
+    });
+  });
+}
+
+bool Tensor::all_finite() const {
+  return visit_floating(dtype_, "all_finite", [&]<class T>() {
+    const T* from = data<T>();
+    std::atomic<bool> finite = true;
+    parallel_for(numel_, kGrain, [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t i = begin; i < end; ++i) {
+        if (!std::isfinite(static_cast<Acc<T>>(from[i]))) {
+          finite = false;
+          return;
+        }
+      }
+    });
+    return finite.load();
+  });
+}
+
+Tensor empty(const Shape& shape, DType dtype, Device device) {
+  std::size_t bytes = 0;
+  if (__builtin_mul_overflow(static_cast<std::size_t>(shape.numel()), dtype_size(dtype), &bytes)) {
+    throw MemoryError(error_message("tensor", to_string(shape), "a size within 64 bits", "more"));
+  }
+  return Tensor(Storage::allocate(bytes, device, current_memory_purpose()), 0, shape, dtype);
+}
+
+Tensor empty_like(const Tensor& other) {
+  return empty(other.shape(), other.dtype(), other.device());
+}
+
+Tensor zeros(const Shape& shape, DType dtype, Device device) {
+  return full(shape, 0.0, dtype, device);
+}
+
+Tensor zeros_like(const Tensor& other) {
+  return zeros(other.shape(), other.dtype(), other.device());
+}
+
+Tensor full(const Shape& shape, double value, DType dtype, Device device) {
+  Tensor tensor = empty(shape, dtype, device);
+  tensor.fill(value);
+  return tensor;
+}
+
+template <class T>
+Tensor tensor_of(const Shape& shape, std::span<const T> values) {
+  if (static_cast<std::int64_t>(values.size()) != shape.numel()) {
+    throw ShapeError(error_message("tensor_of " + to_string(shape), "values", std::to_string(shape.numel()),
+                                   std::to_string(values.size())));
+  }
+  Tensor tensor = empty(shape, dtype_of<T>());
+  std::copy(values.begin(), values.end(), tensor.data<T>());
+  return tensor;
+}
+template Tensor tensor_of(const Shape&, std::span<const float>);
+template Tensor tensor_of(const Shape&, std::span<const bfloat16>);
+template Tensor tensor_of(const Shape&, std::span<const double>);
+template Tensor tensor_of(const Shape&, std::span<const std::int32_t>);
+template Tensor tensor_of(const Shape&, std::span<const std::int64_t>);
+template Tensor tensor_of(const Shape&, std::span<const std::uint8_t>);
+
+std::string describe(const Tensor& tensor) {
+  if (!tensor.defined()) return "an undefined tensor";
+  return to_string(tensor.shape()) + " " + std::string(dtype_name(tensor.dtype()));
+}
+
+}  // namespace moh

@@ -1,0 +1,109 @@
+#pragma once
+
+#include <cstdint>
+#include <initializer_list>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/device.h"
+#include "core/dtype.h"
+#include "core/shape.h"
+#include "core/storage.h"
+
+namespace moh {
+
+/// A contiguous, row-major array of one element type. A value that shares its storage: copying a Tensor
+/// copies a handle, reshape and leading-dimension slices are views, and everything else that rearranges is an
+/// op. A default-constructed Tensor is undefined: it has no storage, and only defined() may be asked of it.
+class Tensor {
+ public:
+  Tensor() = default;
+  /// A view of `storage` from `offset_bytes` on. Throws ShapeError when it does not fit.
+  Tensor(std::shared_ptr<Storage> storage, std::size_t offset_bytes, const Shape& shape, DType dtype);
+
+  bool defined() const { return storage_ != nullptr; }
+  const Shape& shape() const { return shape_; }
+  int rank() const { return shape_.rank(); }
+  std::int64_t dim(int axis) const { return shape_[axis]; }
+  std::int64_t numel() const { return numel_; }
+  DType dtype() const { return dtype_; }
+  Device device() const { return storage_->device(); }
+  std::size_t bytes() const { return static_cast<std::size_t>(numel_) * dtype_size(dtype_); }
+
+  /// The elements. Constness is that of the handle, as for a shared_ptr. Throws DTypeError when T is not
+  /// dtype().
+  template <class T>
+  T* data() const {
+    require_dtype(dtype_of<T>());
+    return static_cast<T*>(raw());
+  }
+  void* raw() const { return storage_->data() + offset_; }
+  /// The elements as a span, on the CPU.
+  template <class T>
+  std::span<T> span() const {
+    return {data<T>(), static_cast<std::size_t>(numel_)};
+  }
+  /// The value of a tensor with one element of any dtype, as double. Throws ShapeError for another count.
+  double item() const;
+
+  /// The same elements under another shape. Throws ShapeError when the counts differ.
+  Tensor reshape(const Shape& shape) const;
+  /// Rows [begin, end) of the leading dimension, as a view. Throws ShapeError when out of range.
+  Tensor slice(std::int64_t begin, std::int64_t end) const;
+  /// Row `index` of the leading dimension, as a view of one rank less.
+  Tensor select(std::int64_t index) const;
+
+  /// A copy with storage of its own.
+  Tensor clone() const;
+  /// This tensor when it has `dtype` already, else a converted copy.
+  Tensor to(DType dtype) const;
+  /// Overwrites the elements from a tensor of the same shape, converting the dtype.
+  void copy_from(const Tensor& source) const;
+  /// Sets every element.
+  void fill(double value) const;
+  /// Adds `other`, of the same shape and any floating dtype, elementwise.
+  void add(const Tensor& other) const;
+  /// Multiplies every element.
+  void scale(double factor) const;
+  /// Whether every element is finite.
+  bool all_finite() const;
+
+  bool shares_storage_with(const Tensor& other) const { return storage_ == other.storage_; }
+  /// Whether this is the only handle to its storage, so that writing to it is seen by nobody else.
+  bool is_unique() const { return storage_.use_count() == 1 && !storage_->is_borrowed(); }
+
+ private:
+  void require_dtype(DType dtype) const;
+
+  std::shared_ptr<Storage> storage_;
+  std::size_t offset_ = 0;
+  Shape shape_;
+  std::int64_t numel_ = 0;
+  DType dtype_ = DType::kFloat32;
+};
+
+/// A new tensor, contents undefined, counted under the thread's current MemoryPurpose.
+Tensor empty(const Shape& shape, DType dtype, Device device = kCpu);
+Tensor empty_like(const Tensor& other);
+Tensor zeros(const Shape& shape, DType dtype, Device device = kCpu);
+Tensor zeros_like(const Tensor& other);
+Tensor full(const Shape& shape, double value, DType dtype, Device device = kCpu);
+
+/// A new CPU tensor with the given elements. Throws ShapeError when their number is not shape.numel().
+template <class T>
+Tensor tensor_of(const Shape& shape, std::span<const T> values);
+template <class T>
+Tensor tensor_of(const Shape& shape, std::initializer_list<T> values) {
+  return tensor_of<T>(shape, std::span<const T>(values.begin(), values.size()));
+}
+template <class T>
+Tensor tensor_of(const Shape& shape, const std::vector<T>& values) {
+  return tensor_of<T>(shape, std::span<const T>(values));
+}
+
+/// "[8, 256] float32", for messages.
+std::string describe(const Tensor& tensor);
+
+}  // namespace moh
