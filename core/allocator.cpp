@@ -124,6 +124,13 @@ void CpuAllocator::release(void* block, std::size_t bytes, MemoryPurpose purpose
   impl_->count(purpose, -static_cast<std::int64_t>(size));
 }
 
+void CpuAllocator::recount(std::size_t bytes, MemoryPurpose from, MemoryPurpose to) noexcept {
+  const auto size = static_cast<std::int64_t>(block_bytes(bytes));
+  const std::lock_guard lock(impl_->mutex);
+  impl_->count(from, -size);
+  impl_->count(to, size);
+}
+
 MemoryStats CpuAllocator::stats() const {
   const std::lock_guard lock(impl_->mutex);
   return impl_->stats;

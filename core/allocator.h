@@ -55,6 +55,9 @@ class CpuAllocator {
   /// Takes back a block of allocate(bytes, purpose).
   void release(void* block, std::size_t bytes, MemoryPurpose purpose) noexcept;
 
+  /// Counts a block of allocate(bytes, from) under `to` from now on.
+  void recount(std::size_t bytes, MemoryPurpose from, MemoryPurpose to) noexcept;
+
   MemoryStats stats() const;
   /// Sets each peak to the current value.
   void reset_peaks();

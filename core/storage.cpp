@@ -25,6 +25,12 @@ std::shared_ptr<Storage> Storage::borrow(const void* data, std::size_t bytes,
   return storage;
 }
 
+void Storage::set_purpose(MemoryPurpose purpose) {
+  if (owner_ != nullptr || purpose == purpose_) return;
+  CpuAllocator::instance().recount(bytes_, purpose_, purpose);
+  purpose_ = purpose;
+}
+
 Storage::~Storage() {
   if (owner_ == nullptr && data_ != nullptr) CpuAllocator::instance().release(data_, bytes_, purpose_);
 }

@@ -26,6 +26,9 @@ class Storage {
   std::size_t bytes() const { return bytes_; }
   Device device() const { return device_; }
   bool is_borrowed() const { return owner_ != nullptr; }
+  /// Counts the block under another purpose from now on (an activation's gradient that becomes a
+  /// parameter's).
+  void set_purpose(MemoryPurpose purpose);
 
  private:
   Storage() = default;

@@ -70,6 +70,8 @@ class Tensor {
   /// Whether every element is finite.
   bool all_finite() const;
 
+  /// Counts this tensor's storage under another purpose from now on.
+  void set_purpose(MemoryPurpose purpose) const { storage_->set_purpose(purpose); }
   bool shares_storage_with(const Tensor& other) const { return storage_ == other.storage_; }
   /// Whether this is the only handle to its storage, so that writing to it is seen by nobody else.
   bool is_unique() const { return storage_.use_count() == 1 && !storage_->is_borrowed(); }

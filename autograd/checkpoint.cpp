@@ -1,0 +1,99 @@
+#include "autograd/checkpoint.h"
+
+#include <cstdint>
+#include <utility>
+
+#include "autograd/node.h"
+
+namespace moh {
+
+namespace {
+
+thread_local bool in_recomputation = false;
+
+/// Marks the second run, and puts the generator where the first run found it.
+class Recomputation {
+ public:
+  Recomputation(Generator* generator, std::uint64_t state)
+      : generator_(generator), resume_at_(generator ? generator->state() : 0), outer_(in_recomputation) {
+    in_recomputation = true;
+    if (generator_) generator_->restore(state);
+  }
+  ~Recomputation() {
+    in_recomputation = outer_;
+    if (generator_) generator_->restore(resume_at_);
+  }
+  Recomputation(const Recomputation&) = delete;
+  Recomputation& operator=(const Recomputation&) = delete;
+
+ private:
+  Generator* generator_;
+  std::uint64_t resume_at_;
+  bool outer_;
+  GradMode recording_{true};
+};
+
+/// Leaves with the inputs' values, which collect the gradients that leave the segment.
+std::vector<Variable> as_leaves(const std::vector<Tensor>& values, const std::vector<bool>& needs_grad) {
+  std::vector<Variable> leaves;
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    leaves.push_back(values[i].defined() ? Variable(values[i], needs_grad[i]) : Variable());
+  }
+  return leaves;
+}
+
+Grads run_again(const Segment& segment, const std::vector<Tensor>& values,
+                const std::vector<bool>& needs_grad, Generator* generator, std::uint64_t state,
+                std::span<const Tensor> dys) {
+  std::vector<Variable> leaves = as_leaves(values, needs_grad);
+  std::vector<Variable> reached;
+  std::vector<Tensor> seeds;
+  {
+    const Recomputation second_run(generator, state);
+    const std::vector<Variable> outputs = segment(leaves);
+    MOH_CHECK(outputs.size() == dys.size(), "checkpoint: the segment returned another number of outputs");
+    for (std::size_t i = 0; i < outputs.size(); ++i) {
+      if (!dys[i].defined() || !outputs[i].requires_grad()) continue;
+      reached.push_back(outputs[i]);
+      seeds.push_back(dys[i]);
+    }
+  }
+  backward(reached, seeds);
+  Grads grads;
+  for (const Variable& leaf : leaves) {
+    // A bfloat16 leaf gathers its gradient in float32; the graph outside wants the input's own type.
+    const bool has_grad = leaf.requires_grad() && leaf.grad().defined();
+    grads.push_back(has_grad ? leaf.grad().to(leaf.dtype()) : Tensor());
+  }
+  return grads;
+}
+
+}  // namespace
+
+std::vector<Variable> checkpoint(const Segment& segment, const std::vector<Variable>& inputs,
+                                 Generator* generator) {
+  const std::uint64_t state = generator ? generator->state() : 0;
+  std::vector<Tensor> values;
+  std::vector<bool> needs_grad;
+  for (const Variable& input : inputs) {
+    values.push_back(input.defined() ? input.value() : Tensor());
+    needs_grad.push_back(input.requires_grad());
+  }
+  std::vector<Tensor> outputs;
+  {
+    const NoGrad no_grad;
+    for (const Variable& output : segment(inputs)) outputs.push_back(output.value());
+  }
+  return record_outputs(
+      "checkpoint", std::move(outputs), inputs,
+      [=](std::span<const Tensor> dys) {
+        return run_again(segment, values, needs_grad, generator, state, dys);
+      },
+      /*always=*/true);
+}
+
+bool recomputing() {
+  return in_recomputation;
+}
+
+}  // namespace moh

@@ -1,0 +1,332 @@
+#include "autograd/variable.h"
+
+#include <algorithm>
+#include <atomic>
+#include <set>
+#include <unordered_map>
+#include <utility>
+
+#include "autograd/node.h"
+#include "core/error.h"
+
+namespace moh {
+
+namespace {
+
+thread_local bool recording = true;
+
+std::uint64_t next_sequence() {
+  static std::atomic<std::uint64_t> sequence = 0;
+  return ++sequence;
+}
+
+}  // namespace
+
+struct Variable::State {
+  Tensor value;
+  bool requires_grad = false;
+  // A leaf:
+  Tensor grad;
+  GradientHook hook;
+  // An op's output:
+  std::shared_ptr<Node> node;
+  int output = 0;
+};
+
+/// One recorded op. Nodes are numbered as they are made, so an op's number is above those of its inputs.
+class Node {
+ public:
+  std::string name;
+  std::uint64_t sequence = 0;
+  std::vector<Variable> inputs;
+  std::size_t num_outputs = 0;
+  MultiBackwardFn backward;
+
+  Node() = default;
+  Node(const Node&) = delete;
+  Node& operator=(const Node&) = delete;
+  ~Node();
+};
+
+/// The part of the library that may look into Variables.
+class Engine {
+ public:
+  static const std::shared_ptr<Node>& node_of(const Variable& v) { return v.state_->node; }
+  static int output_of(const Variable& v) { return v.state_->output; }
+  static bool has_node(const Variable& v) { return v.defined() && v.state_->node != nullptr; }
+  static const void* identity(const Variable& v) { return v.state_.get(); }
+  /// Gives up the handle; returns the node when this was the last one to it.
+  static std::shared_ptr<Node> release(Variable& v) {
+    std::shared_ptr<State> state = std::move(v.state_);
+    if (state == nullptr || state.use_count() > 1) return nullptr;
+    return std::move(state->node);
+  }
+  static void add_to_leaf(const Variable& leaf, Tensor grad);
+  static void run_hook(Variable leaf) {
+    if (leaf.state_->hook) leaf.state_->hook(leaf);
+  }
+
+ private:
+  using State = Variable::State;
+};
+
+Node::~Node() {
+  // A long chain of nodes would otherwise be destroyed by as deep a recursion.
+  std::vector<std::shared_ptr<Node>> orphans;
+  const auto collect = [&orphans](std::vector<Variable>& handles) {
+    for (Variable& input : handles) {
+      if (std::shared_ptr<Node> node = Engine::release(input)) orphans.push_back(std::move(node));
+    }
+    handles.clear();
+  };
+  collect(inputs);
+  while (!orphans.empty()) {
+    const std::shared_ptr<Node> node = std::move(orphans.back());
+    orphans.pop_back();
+    if (node.use_count() == 1) collect(node->inputs);
+  }
+}
+
+void Engine::add_to_leaf(const Variable& leaf, Tensor grad) {
+  State& state = *leaf.state_;
+  if (grad.shape() != state.value.shape()) {
+    throw ShapeError(
+        error_message("accumulate_grad", "", to_string(state.value.shape()), to_string(grad.shape())));
+  }
+  if (state.grad.defined()) return state.grad.add(grad);
+  const DType wanted = accumulate_dtype(state.value.dtype());
+  const MemoryPurposeScope purpose(MemoryPurpose::kGradient);
+  if (grad.dtype() != wanted) {
+    state.grad = grad.to(wanted);
+  } else if (grad.is_unique()) {  // nobody else reads these bytes: keep them
+    grad.set_purpose(MemoryPurpose::kGradient);
+    state.grad = std::move(grad);
+  } else {
+    state.grad = grad.clone();
+  }
+}
+
+Variable::Variable(Tensor value, bool requires_grad) : state_(std::make_shared<State>()) {
+  MOH_CHECK(value.defined(), "a variable needs a defined tensor");
+  if (requires_grad && !is_floating(value.dtype())) {
+    throw DTypeError(
+        error_message("variable", "dtype with a gradient", "a floating one", dtype_name(value.dtype())));
+  }
+  state_->value = std::move(value);
+  state_->requires_grad = requires_grad;
+}
+
+const Tensor& Variable::value() const {
+  MOH_CHECK(defined(), "the variable is undefined");
+  return state_->value;
+}
+
+bool Variable::requires_grad() const {
+  return defined() && state_->requires_grad;
+}
+
+bool Variable::is_leaf() const {
+  return !Engine::has_node(*this);
+}
+
+const Tensor& Variable::grad() const {
+  MOH_CHECK(defined(), "the variable is undefined");
+  return state_->grad;
+}
+
+void Variable::accumulate_grad(const Tensor& grad) {
+  MOH_CHECK(is_leaf(), "only leaves keep a gradient");
+  Engine::add_to_leaf(*this, Tensor(grad));
+}
+
+void Variable::zero_grad() {
+  if (defined()) state_->grad = Tensor();
+}
+
+void Variable::on_gradient(GradientHook hook) {
+  MOH_CHECK(is_leaf() && requires_grad(), "hooks are for leaves that require a gradient");
+  state_->hook = std::move(hook);
+}
+
+Variable Variable::detach() const {
+  return Variable(value());
+}
+
+void Variable::backward() const {
+  if (numel() != 1)
+    throw ShapeError(error_message("backward", "output", "a scalar, or a seed", to_string(shape())));
+  backward(full(shape(), 1.0, dtype(), device()));
+}
+
+void Variable::backward(const Tensor& seed) const {
+  moh::backward({this, 1}, {&seed, 1});
+}
+
+namespace {
+
+/// All that one backward pass knows: which nodes it reaches, and the gradients on their way.
+class BackwardPass {
+ public:
+  void run(std::span<const Variable> outputs, std::span<const Tensor> seeds) {
+    for (const Variable& output : outputs) {
+      if (Engine::has_node(output)) reach(Engine::node_of(output));
+    }
+    for (std::size_t i = 0; i < outputs.size(); ++i) {
+      if (!Engine::has_node(outputs[i])) ++leaf_contributions_[Engine::identity(outputs[i])];
+    }
+    for (std::size_t i = 0; i < outputs.size(); ++i) deliver(outputs[i], Tensor(seeds[i]));
+    std::sort(nodes_.begin(), nodes_.end(),
+              [](const auto& a, const auto& b) { return a->sequence > b->sequence; });
+    for (const std::shared_ptr<Node>& node : nodes_) visit(*node);
+  }
+
+ private:
+  /// Collects the nodes behind `root`, and counts how often each leaf will be contributed to.
+  void reach(const std::shared_ptr<Node>& root) {
+    std::vector<std::shared_ptr<Node>> todo = {root};
+    while (!todo.empty()) {
+      const std::shared_ptr<Node> node = std::move(todo.back());
+      todo.pop_back();
+      if (!gradients_.try_emplace(node.get(), node->num_outputs).second) continue;
+      nodes_.push_back(node);
+      for (const Variable& input : node->inputs) {
+        if (!input.requires_grad()) continue;
+        if (Engine::has_node(input))
+          todo.push_back(Engine::node_of(input));
+        else
+          ++leaf_contributions_[Engine::identity(input)];
+      }
+    }
+  }
+
+  void visit(Node& node) {
+    std::vector<Tensor> dys = std::move(gradients_[&node]);
+    const bool reached = std::any_of(dys.begin(), dys.end(), [](const Tensor& dy) { return dy.defined(); });
+    if (reached && !node.backward) {
+      throw ValueError("backward: " + node.name +
+                       ": this graph has been walked back before, and what it saved is " +
+                       "released; run the forward pass again");
+    }
+    Grads grads;
+    if (reached) grads = node.backward(dys);
+    node.backward = nullptr;
+    dys.clear();
+    MOH_CHECK(!reached || grads.size() == node.inputs.size(),
+              "backward of " + node.name + ": one gradient per input");
+    for (std::size_t i = 0; i < node.inputs.size(); ++i) {
+      if (node.inputs[i].requires_grad()) deliver(node.inputs[i], reached ? std::move(grads[i]) : Tensor());
+    }
+    node.inputs.clear();
+  }
+
+  void deliver(const Variable& to, Tensor grad) {
+    if (grad.defined()) {
+      MOH_CHECK(grad.shape() == to.shape(), "a gradient has the shape of its variable");
+    }
+    if (!Engine::has_node(to)) return deliver_to_leaf(to, std::move(grad));
+    if (!grad.defined()) return;
+    MOH_CHECK(grad.dtype() == to.dtype(), "a gradient has the dtype of its variable");
+    Tensor& sum = gradients_[Engine::node_of(to).get()][static_cast<std::size_t>(Engine::output_of(to))];
+    if (!sum.defined()) {
+      sum = std::move(grad);
+      return;
+    }
+    if (!sum.is_unique()) sum = sum.clone();
+    sum.add(grad);
+  }
+
+  void deliver_to_leaf(const Variable& leaf, Tensor grad) {
+    if (!leaf.requires_grad()) return;
+    if (grad.defined()) Engine::add_to_leaf(leaf, std::move(grad));
+    if (--leaf_contributions_[Engine::identity(leaf)] == 0 && leaf.grad().defined()) Engine::run_hook(leaf);
+  }
+
+  std::vector<std::shared_ptr<Node>> nodes_;  // kept alive: a node lets go of its inputs as it is left
+  std::unordered_map<Node*, std::vector<Tensor>> gradients_;
+  std::unordered_map<const void*, int> leaf_contributions_;
+};
+
+}  // namespace
+
+void backward(std::span<const Variable> outputs, std::span<const Tensor> seeds) {
+  MOH_CHECK(outputs.size() == seeds.size(), "backward: one seed per output");
+  for (std::size_t i = 0; i < outputs.size(); ++i) {
+    if (!outputs[i].requires_grad())
+      throw ValueError("backward: the output does not depend on anything with a gradient");
+    if (seeds[i].shape() != outputs[i].shape() || seeds[i].dtype() != outputs[i].dtype()) {
+      throw ShapeError(error_message("backward", "seed", describe(outputs[i].value()), describe(seeds[i])));
+    }
+  }
+  BackwardPass().run(outputs, seeds);
+}
+
+std::vector<Variable> record_outputs(std::string_view name, std::vector<Tensor> outputs,
+                                     const std::vector<Variable>& inputs, MultiBackwardFn backward,
+                                     bool always) {
+  const bool needed =
+      recording && (always || std::any_of(inputs.begin(), inputs.end(),
+                                          [](const Variable& v) { return v.requires_grad(); }));
+  std::shared_ptr<Node> node;
+  if (needed) {
+    node = std::make_shared<Node>();
+    node->name = name;
+    node->sequence = next_sequence();
+    node->inputs = inputs;
+    node->num_outputs = outputs.size();
+    node->backward = std::move(backward);
+  }
+  std::vector<Variable> variables;
+  variables.reserve(outputs.size());
+  for (Tensor& output : outputs) {
+    const bool differentiable = needed && is_floating(output.dtype());
+    Variable variable(std::move(output));
+    if (differentiable) {
+      variable.state_->requires_grad = true;
+      variable.state_->output = static_cast<int>(variables.size());
+      variable.state_->node = node;
+    }
+    variables.push_back(std::move(variable));
+  }
+  return variables;
+}
+
+Variable record(std::string_view name, Tensor output, const std::vector<Variable>& inputs,
+                BackwardFn backward) {
+  std::vector<Tensor> outputs;
+  outputs.push_back(std::move(output));
+  return record_outputs(
+      name, std::move(outputs), inputs,
+      [backward = std::move(backward)](std::span<const Tensor> dys) { return backward(dys[0]); })[0];
+}
+
+bool grad_enabled() {
+  return recording;
+}
+
+GradMode::GradMode(bool enabled) : previous_(recording) {
+  recording = enabled;
+}
+GradMode::~GradMode() {
+  recording = previous_;
+}
+
+std::vector<std::string> graph_op_names(const Variable& output) {
+  std::set<std::string> names;
+  std::set<const Node*> seen;
+  std::vector<const Node*> todo;
+  const auto visit = [&](const Variable& v) {
+    if (!Engine::has_node(v)) return;
+    const Node* node = Engine::node_of(v).get();
+    if (seen.insert(node).second) todo.push_back(node);
+  };
+  visit(output);
+  while (!todo.empty()) {
+    const Node* node = todo.back();
+    todo.pop_back();
+    names.insert(node->name);
+    for (const Variable& input : node->inputs) visit(input);
+  }
+  return {names.begin(), names.end()};
+}
+
+}  // namespace moh

@@ -1,0 +1,48 @@
+#pragma once
+
+// For kernel files only (they are compiled once per instruction set): everything here has internal linkage.
+
+#include <algorithm>
+#include <cstdint>
+
+#include "core/parallel.h"
+#include "core/scratch.h"
+
+namespace moh {
+namespace {
+
+/// Rows per chunk for loops over `count` rows of `width` elements: enough work per chunk to pay for handing
+/// it out, at most 64 chunks so that partial sums stay small, and a function of the sizes alone, so that
+/// results do not depend on the number of threads.
+[[maybe_unused]] [[gnu::always_inline]] inline std::int64_t row_grain(std::int64_t count,
+                                                                      std::int64_t width) {
+  const std::int64_t by_work = (std::int64_t{1} << 14) / (width > 0 ? width : 1) + 1;
+  const std::int64_t by_chunks = (count + 63) / 64;
+  return by_work > by_chunks ? by_work : by_chunks;
+}
+
+/// sums[width] = the sum over all rows of what add_row(row, partial) adds to its partial sums of `width`
+/// elements.
+template <class A, class T, class AddRow>
+[[maybe_unused]] [[gnu::always_inline]] inline void sum_over_rows(std::int64_t count, std::int64_t width,
+                                                                  T* sums, const AddRow& add_row) {
+  const std::int64_t grain = row_grain(count, width);
+  const std::int64_t chunks = num_chunks(count, grain);
+  const Scratch scratch(static_cast<std::size_t>((chunks + 1) * width) * sizeof(A));
+  A* partials = scratch.as<A>();
+  parallel_for(count, grain, [&](std::int64_t begin, std::int64_t end) {
+    A* partial = partials + begin / grain * width;
+    for (std::int64_t j = 0; j < width; ++j) partial[j] = A(0);
+    for (std::int64_t i = begin; i < end; ++i) add_row(i, partial);
+  });
+  A* total = partials + chunks * width;
+  for (std::int64_t j = 0; j < width; ++j) total[j] = A(0);
+  for (std::int64_t chunk = 0; chunk < chunks; ++chunk) {
+    const A* partial = partials + chunk * width;
+    for (std::int64_t j = 0; j < width; ++j) total[j] += partial[j];
+  }
+  for (std::int64_t j = 0; j < width; ++j) sums[j] = static_cast<T>(total[j]);
+}
+
+}  // namespace
+}  // namespace moh

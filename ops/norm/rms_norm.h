@@ -1,0 +1,12 @@
+#pragma once
+
+#include "autograd/variable.h"
+
+namespace moh {
+
+/// y = x * r * w with r = 1 / sqrt(mean(x * x) + eps), over the last axis (Zhang & Sennrich 2019, arXiv
+/// 1910.07467). x [..., D], w [D], one device and floating dtype; eps > 0. Returns [..., D]. Sums in float32
+/// (float64 for float64). Saves x, w, r. Throws ShapeError, DTypeError, DeviceError, ValueError.
+Variable rms_norm(const Variable& x, const Variable& w, double eps);
+
+}  // namespace moh

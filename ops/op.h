@@ -1,0 +1,62 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "autograd/node.h"
+#include "autograd/variable.h"
+#include "core/cpu_isa.h"
+#include "core/error.h"
+
+namespace moh {
+
+/// N rows of width D, for ops that work along the last axis.
+struct Rows {
+  std::int64_t count = 0;
+  std::int64_t width = 0;
+};
+
+/// The rows of a tensor of rank 1 or more: width is the last axis, count the product of the others.
+Rows rows_of(const Variable& x);
+
+/// Checks the operands of an op; each method throws with the op's and the operand's name when its condition
+/// fails.
+///   Check("rms_norm").floating("x", x).shape("w", w, {x.dim(-1)}).like("w", w, "x", x).positive("eps", eps);
+class Check {
+ public:
+  explicit Check(std::string_view op) : op_(op) {}
+
+  /// Defined and float32, bfloat16 or float64.
+  Check& floating(std::string_view name, const Variable& v);
+  /// Defined and of this dtype.
+  Check& dtype(std::string_view name, const Variable& v, DType dtype);
+  /// Exactly this shape; `why` explains where it comes from ("last axis of x [8, 512]").
+  Check& shape(std::string_view name, const Variable& v, const Shape& shape, std::string_view why = "");
+  /// Exactly this rank.
+  Check& rank(std::string_view name, const Variable& v, int rank);
+  /// At least this rank.
+  Check& min_rank(std::string_view name, const Variable& v, int rank);
+  /// The dtype and device of another operand.
+  Check& like(std::string_view name, const Variable& v, std::string_view other_name, const Variable& other);
+  /// value > 0.
+  Check& positive(std::string_view name, double value);
+  /// low <= value <= high.
+  Check& in_range(std::string_view name, double value, double low, double high);
+  /// A condition of any other kind.
+  Check& require(bool condition, std::string_view what, std::string_view expected, std::string_view found);
+
+ private:
+  std::string op_;
+};
+
+/// Calls fn.template operator()<Backend, T>() with the back end of x's device and the C++ type of its dtype:
+/// the one place where an op picks its kernel. Throws DTypeError for a dtype without kernels.
+template <class Fn>
+void run_kernel(std::string_view op, const Tensor& x, Fn&& fn) {
+  visit_floating(x.dtype(), op, [&]<class T>() {
+    MOH_CHECK(x.device().type == Device::Type::kCpu, "only the CPU has kernels");
+    visit_cpu_isa([&]<class Backend>() { fn.template operator()<Backend, T>(); });
+  });
+}
+
+}  // namespace moh

@@ -1,0 +1,176 @@
+#include <catch2/catch.hpp>
+#include <cstring>
+
+#include "autograd/checkpoint.h"
+#include "autograd/node.h"
+#include "core/error.h"
+#include "core/random.h"
+#include "ops/norm/rms_norm.h"
+#include "tests/ops/op_cases.h"
+
+using namespace moh;
+using namespace moh::test;
+
+namespace {
+
+/// y = a * x, written in the test so that autograd is tested without any real op.
+Variable times(const Variable& x, double a, int* calls = nullptr) {
+  Tensor y = x.value().clone();
+  y.scale(a);
+  return record("times", y, {x}, [a, calls](const Tensor& dy) -> Grads {
+    if (calls) ++*calls;
+    Tensor dx = dy.clone();
+    dx.scale(a);
+    return {dx};
+  });
+}
+
+Variable plus(const Variable& a, const Variable& b) {
+  Tensor y = a.value().clone();
+  y.add(b.value());
+  return record("plus", y, {a, b}, [](const Tensor& dy) -> Grads { return {dy, dy}; });
+}
+
+Variable leaf(double value) {
+  return Variable(full({2}, value, DType::kFloat32), true);
+}
+float first(const Tensor& tensor) {
+  return tensor.data<float>()[0];
+}
+Tensor ones2() {
+  return full({2}, 1, DType::kFloat32);
+}
+
+Outputs checkpointed_norms(const Inputs& in) {
+  return checkpoint(
+      [w = in[1]](const std::vector<Variable>& x) -> std::vector<Variable> {
+        return {rms_norm(rms_norm(x[0], w, 1e-5), w, 1e-5), rms_norm(x[0], w, 1e-3)};
+      },
+      {in[0]});
+}
+
+}  // namespace
+
+OP_CASES(checkpoint) {
+  return {{.name = "two outputs and a captured parameter",
+           .inputs = {normal({3, 5}), uniform({5}, 0.5, 1.5)},
+           .run = checkpointed_norms,
+           .reference = {}}};
+}
+
+TEST_CASE("autograd: a value used twice gets the sum of both gradients, once per node") {
+  Variable x = leaf(1);
+  int calls = 0;
+  const Variable shared = times(x, 2, &calls);
+  plus(times(shared, 3), times(shared, 5)).backward(ones2());
+  CHECK(first(x.grad()) == 16);
+  CHECK(calls == 1);
+}
+
+TEST_CASE("autograd: a residual hands the same gradient to both sides without mixing them up") {
+  Variable x = leaf(1), y = leaf(1);
+  plus(x, plus(x, y)).backward(ones2());
+  CHECK(first(x.grad()) == 2);
+  CHECK(first(y.grad()) == 1);
+}
+
+TEST_CASE("autograd: gradients accumulate until they are cleared") {
+  Variable x = leaf(1);
+  times(x, 2).backward(ones2());
+  times(x, 3).backward(ones2());
+  CHECK(first(x.grad()) == 5);
+  x.zero_grad();
+  CHECK_FALSE(x.grad().defined());
+}
+
+TEST_CASE("autograd: a bfloat16 leaf gathers its gradient in float32") {
+  Variable x(full({2}, 1, DType::kBFloat16), true);
+  for (int i = 0; i < 300; ++i) times(x, 1).backward(full({2}, 1, DType::kBFloat16));
+  CHECK(x.grad().dtype() == DType::kFloat32);
+  CHECK(first(x.grad()) == 300);  // bfloat16 sums of ones stop at 256
+}
+
+TEST_CASE("autograd: hooks run once per backward pass, after the last contribution") {
+  Variable x = leaf(1);
+  std::vector<float> seen;
+  x.on_gradient([&](Variable& v) { seen.push_back(first(v.grad())); });
+  const Variable twice = plus(times(x, 2), times(x, 3));
+  twice.backward(ones2());
+  REQUIRE(seen == std::vector<float>{5});
+  times(x, 1).backward(ones2());
+  CHECK(seen == std::vector<float>{5, 6});
+}
+
+TEST_CASE("autograd: nothing is recorded inside NoGrad") {
+  Variable x = leaf(1);
+  {
+    const NoGrad no_grad;
+    CHECK_FALSE(times(x, 2).requires_grad());
+  }
+  CHECK(times(x, 2).requires_grad());
+  CHECK_FALSE(times(x, 2).detach().requires_grad());
+}
+
+TEST_CASE("autograd: what was saved is released as the pass goes, and a second pass is refused") {
+  Variable x = leaf(1);
+  auto saved = std::make_shared<int>(0);
+  const std::weak_ptr<int> watch = saved;
+  const Variable y =
+      record("keeps", x.value().clone(), {x}, [saved](const Tensor& dy) -> Grads { return {dy}; });
+  saved.reset();
+  CHECK_FALSE(watch.expired());
+  y.backward(ones2());
+  CHECK(watch.expired());
+  CHECK_THROWS_WITH(y.backward(ones2()), Catch::Contains("keeps: this graph has been walked back before"));
+}
+
+TEST_CASE("autograd: refusals") {
+  Variable x = leaf(1);
+  CHECK_THROWS_AS(times(x, 2).backward(), ShapeError);  // not a scalar
+  CHECK_THROWS_AS(times(x, 2).backward(zeros({3}, DType::kFloat32)), ShapeError);
+  CHECK_THROWS_AS(times(Variable(ones2()), 2).backward(ones2()), ValueError);  // nothing to differentiate
+  CHECK_THROWS_AS(Variable(zeros({2}, DType::kInt32), true), DTypeError);
+}
+
+TEST_CASE("autograd: a chain of 200000 ops is walked and destroyed without deep recursion") {
+  Variable x = leaf(1);
+  Variable y = x, z = x;
+  for (int i = 0; i < 200000; ++i) {
+    y = times(y, 1);
+    z = times(z, 1);  // never walked back
+  }
+  y.backward(ones2());
+  CHECK(first(x.grad()) == 1);
+}
+
+TEST_CASE("autograd: a checkpointed segment draws the same numbers twice, and knows that it runs again") {
+  Generator generator(7, 3);
+  std::vector<std::uint64_t> streams;
+  std::vector<bool> again;
+  Variable x = leaf(1);
+  const auto segment = [&](const std::vector<Variable>& in) -> std::vector<Variable> {
+    streams.push_back(generator.next().stream);
+    again.push_back(recomputing());
+    return {times(in[0], 2)};
+  };
+  const std::vector<Variable> y = checkpoint(segment, {x}, &generator);
+  const std::uint64_t after = generator.next().stream;
+  y[0].backward(ones2());
+  REQUIRE(streams.size() == 2);
+  CHECK(streams[0] == streams[1]);
+  CHECK(again == std::vector<bool>{false, true});
+  CHECK(generator.next().stream == after + 1);  // the backward pass left the generator where it was
+  CHECK_FALSE(recomputing());
+  CHECK(first(x.grad()) == 2);
+}
+
+TEST_CASE("autograd: gradcheck notices a wrong backward pass that a sum of outputs would hide") {
+  // Rows are divided by their sum, so the gradient of the sum of all outputs is zero; the wrong backward
+  // returns zero.
+  const auto wrong = [](const std::vector<Variable>& in) -> std::vector<Variable> {
+    const double* x = in[0].value().data<double>();
+    Tensor y = tensor_of<double>({2}, {x[0] / (x[0] + x[1]), x[1] / (x[0] + x[1])});
+    return {record("wrong", y, {in[0]}, [](const Tensor& dy) -> Grads { return {zeros_like(dy)}; })};
+  };
+  CHECK_FALSE(gradcheck(wrong, {uniform({2}, 1, 2)}).passed);
+}
