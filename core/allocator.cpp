@@ -18,6 +18,8 @@ namespace {
 
 constexpr std::size_t kAlignment = 64;
 constexpr std::size_t kHugePage = std::size_t{2} << 20;
+// No system gives more; below it, rounding up to a block cannot wrap around.
+constexpr std::size_t kMostBytes = std::size_t{1} << 62;
 
 thread_local MemoryPurpose thread_purpose = MemoryPurpose::kActivation;
 
@@ -84,6 +86,12 @@ struct CpuAllocator::Impl {
     }
     kept.clear();
   }
+
+  [[noreturn]] void refuse(std::size_t bytes) const {
+    throw MemoryError("cpu memory: expected " + std::to_string(bytes) +
+                      " more bytes, but the system refused (" + std::to_string(stats.total.current_bytes) +
+                      " bytes in use); use a smaller batch or model");
+  }
 };
 
 CpuAllocator::CpuAllocator() : impl_(std::make_unique<Impl>()) {}
@@ -96,8 +104,9 @@ CpuAllocator& CpuAllocator::instance() {
 }
 
 void* CpuAllocator::allocate(std::size_t bytes, MemoryPurpose purpose) {
-  const std::size_t size = block_bytes(bytes);
   const std::lock_guard lock(impl_->mutex);
+  if (bytes > kMostBytes) impl_->refuse(bytes);
+  const std::size_t size = block_bytes(bytes);
   void* block = impl_->take_kept(size);
   if (block == nullptr) {
     block = system_allocate(size);
@@ -105,11 +114,7 @@ void* CpuAllocator::allocate(std::size_t bytes, MemoryPurpose purpose) {
       impl_->free_kept();
       block = system_allocate(size);
     }
-    if (block == nullptr) {
-      throw MemoryError(
-          "cpu memory: expected " + std::to_string(bytes) + " more bytes, but the system refused (" +
-          std::to_string(impl_->stats.total.current_bytes) + " bytes in use); use a smaller batch or model");
-    }
+    if (block == nullptr) impl_->refuse(bytes);
     ++impl_->stats.system_allocations;
     impl_->stats.reserved_bytes += static_cast<std::int64_t>(size);
   }

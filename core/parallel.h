@@ -21,7 +21,7 @@ int thread_index();
 /// shorter, and do not depend on the number of threads: a reduction that keeps one partial result per chunk
 /// gives the same bits with any number of threads. Chunks are handed out as threads become free. Inside
 /// another parallel loop, or when there is but one chunk, the caller runs all of it. The first exception that
-/// a chunk throws is rethrown when all are done.
+/// a chunk throws is rethrown once no chunk runs any more; chunks that had not begun may be left out.
 void parallel_for(std::int64_t count, std::int64_t grain, FunctionRef<void(std::int64_t, std::int64_t)> body);
 
 /// Number of chunks of parallel_for(count, grain, ...).

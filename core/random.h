@@ -28,7 +28,7 @@ std::uint64_t random_below(RandomKey key, std::uint64_t index, std::uint64_t bou
 /// Fills a floating tensor with mean + std * normal, truncated to [-cut, cut] standard deviations by drawing
 /// again from the same sequence; cut = 0 means no truncation. Element i depends on (key, i) alone.
 void fill_normal(const Tensor& tensor, RandomKey key, double mean, double std, double cut = 0.0);
-/// Fills a floating tensor with numbers from [low, high).
+/// Fills a floating tensor with numbers from [low, high); rounding to the dtype may reach high.
 void fill_uniform(const Tensor& tensor, RandomKey key, double low, double high);
 
 /// Hands out a fresh RandomKey per use within a training step. The keys are a function of (seed, step, number

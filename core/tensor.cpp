@@ -15,6 +15,7 @@ namespace {
 constexpr std::int64_t kGrain = 1 << 15;
 
 std::int64_t row_elements(const Shape& shape) {
+  if (shape.numel() == 0) return 0;  // the other extents of an empty shape may have any product
   std::int64_t count = 1;
   for (int axis = 1; axis < shape.rank(); ++axis) count *= shape[axis];
   return count;
@@ -59,6 +60,8 @@ Tensor::Tensor(std::shared_ptr<Storage> storage, std::size_t offset_bytes, const
                                    "a shape within " + std::to_string(storage_->bytes()) + " bytes",
                                    "more, from byte " + std::to_string(offset_)));
   }
+  const auto address = reinterpret_cast<std::uintptr_t>(storage_->data()) + offset_;
+  MOH_CHECK(address % dtype_size(dtype) == 0, "a tensor's first element must be aligned to its size");
 }
 
 void Tensor::require_dtype(DType dtype) const {
