@@ -1,0 +1,85 @@
+#!/usr/bin/env bash
+# Installs what moh is built from: Debian 12 packages, nothing else. Does nothing, quickly, when all are there.
+# Needs root or sudo only when something is missing.
+set -euo pipefail
+# shellcheck source=lib.sh
+. "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+
+packages=(
+  build-essential cmake ninja-build ccache
+  libyaml-cpp-dev libspdlog-dev libcli11-dev nlohmann-json3-dev libxxhash-dev # configuration, console, files
+  libdnnl-dev                                                                # matrix products on the CPU
+  catch2                                                                     # tests
+  python3 python3-matplotlib                                                 # end-to-end tests, plots
+)
+
+usage() {
+  cat <<END
+Usage: scripts/setup.sh [--list]
+
+Installs the Debian 12 packages that moh is built from, as root or through sudo.
+  --list   print their names and stop
+
+MOH_SKIP_SETUP=1 skips the check, for machines that have these libraries in another way.
+END
+}
+
+missing_packages() {
+  # dpkg-query knows a package that was removed but not purged, hence the status.
+  local installed
+  installed=$(dpkg-query -W -f '${db:Status-Status} ${Package}\n' "${packages[@]}" 2>/dev/null |
+    sed -n 's/^installed //p' || true)
+  for package in "${packages[@]}"; do
+    grep -qxF "$package" <<<"$installed" || echo "$package"
+  done
+}
+
+# Runs a command as root; fails without a word when there is no way to.
+as_root() {
+  if [ "$(id -u)" -eq 0 ]; then
+    "$@"
+  elif command -v sudo >/dev/null && { [ -t 0 ] || sudo -n true 2>/dev/null; }; then
+    sudo "$@"
+  else
+    return 126
+  fi
+}
+
+install_packages() {
+  local apt=(env DEBIAN_FRONTEND=noninteractive apt-get -q -o DPkg::Lock::Timeout=300)
+  as_root true || die "missing Debian packages: $*
+To install them, this script must run as root or find sudo, and neither is the case. Ask your administrator for
+  apt-get update && apt-get install --no-install-recommends $*
+or, if you have these libraries in another way, run with MOH_SKIP_SETUP=1"
+  say "installing $*"
+  as_root "${apt[@]}" update || warn "apt-get update failed; trying with the package lists that are there"
+  as_root "${apt[@]}" install -y --no-install-recommends "$@" ||
+    die "apt-get could not install: $*
+Its reason is above. Without network, install them from a mirror that this machine reaches; on a system other than
+Debian 12, find out what it calls them, install them, and run with MOH_SKIP_SETUP=1"
+}
+
+case ${1:-} in
+  '') ;;
+  --list) printf '%s\n' "${packages[@]}" && exit ;;
+  -h | --help) usage && exit ;;
+  *) usage >&2 && exit 2 ;;
+esac
+
+if [ "${MOH_SKIP_SETUP:-0}" = 1 ]; then
+  say "set-up skipped (MOH_SKIP_SETUP=1)"
+  exit
+fi
+if ! command -v dpkg-query >/dev/null || ! command -v apt-get >/dev/null; then
+  warn "this is not a Debian system, so nothing was checked or installed. moh needs what Debian 12 calls
+  ${packages[*]}
+If the configuration below fails, one of these is what it misses."
+  exit
+fi
+
+mapfile -t missing < <(missing_packages)
+if [ ${#missing[@]} -eq 0 ]; then
+  say "set-up: all ${#packages[@]} packages are installed"
+else
+  install_packages "${missing[@]}"
+fi

@@ -1,0 +1,39 @@
+#!/usr/bin/env bash
+# Set-up, build with warnings as errors, all tests, ending in ctest's summary and with its exit status.
+# Arguments go to ctest. MOH_PRESET chooses the CMake preset (default: release), MOH_SHARED the folder of shared
+# test data.
+set -euo pipefail
+# shellcheck source=lib.sh
+. "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+
+case ${1:-} in
+  -h | --help)
+    cat <<END
+Usage: [MOH_PRESET=release|debug|asan] scripts/test.sh [CTEST OPTION...]
+
+  scripts/test.sh                    everything
+  scripts/test.sh -R moh_attention   tests whose name matches
+  scripts/test.sh -L cpu -LE slow    by label
+  MOH_PRESET=asan scripts/test.sh    under the address and undefined-behaviour sanitizers
+  MOH_SHARED=DIR scripts/test.sh     with the shared test data in DIR (DIR/golden and so on)
+END
+    exit
+    ;;
+esac
+
+preset=${MOH_PRESET:-release}
+if [ -n "${MOH_SHARED:-}" ]; then
+  [ -d "$MOH_SHARED" ] || die "MOH_SHARED: expected a folder, found '$MOH_SHARED'"
+  # Tests run in the build folder, where a relative path would point elsewhere.
+  MOH_SHARED=$(cd "$MOH_SHARED" && pwd)
+  export MOH_SHARED
+fi
+
+"$root/scripts/setup.sh"
+configure "$preset" -DMOH_BUILD_TESTS=ON -DMOH_WERROR=ON
+build "$preset"
+
+say "testing build/$preset"
+# Several test programs share the processors, so a thread that waits should sleep instead of spin.
+export OMP_WAIT_POLICY=${OMP_WAIT_POLICY:-passive}
+exec ctest --test-dir "$root/build/$preset" --output-on-failure --no-tests=error --parallel "$(nproc)" "$@"
