@@ -2,7 +2,7 @@
 #
 # One static library per layer. Each layer has an include root of its own, which holds nothing but a link to the
 # layer's folder, and a target sees the roots of the layers it depends on and no others: `#include "ops/..."` in
-# core/ does not compile. tests/build/layering_test.cmake checks that it stays so.
+# core/ does not compile. tests/build/layering_test.py checks that it stays so.
 function(moh_layer name)
   cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "DEPENDS;SOURCES")
   set(root ${PROJECT_BINARY_DIR}/include_roots/${name})
