@@ -14,11 +14,13 @@ add_library(moh_xxhash INTERFACE)
 target_include_directories(moh_xxhash SYSTEM INTERFACE ${MOH_XXHASH_INCLUDE_DIR})
 target_link_libraries(moh_xxhash INTERFACE ${MOH_XXHASH_LIBRARY})
 
-function(moh_status part found detail purpose)
+# moh_status(PART FOUND DETAIL IF_FOUND IF_NOT): one line, which says what the part switches on, or what is done
+# without it.
+function(moh_status part found detail if_found if_not)
   if(found)
-    message(STATUS "moh: ${part}: found (${detail}): ${purpose}")
+    message(STATUS "moh: ${part}: found (${detail}): ${if_found}")
   else()
-    message(STATUS "moh: ${part}: not found: without it, no ${purpose}")
+    message(STATUS "moh: ${part}: not found: ${if_not}")
   endif()
 endfunction()
 
@@ -33,8 +35,11 @@ if(MOH_DNNL_INCLUDE_DIR AND MOH_DNNL_LIBRARY)
   target_include_directories(moh_dnnl SYSTEM INTERFACE ${MOH_DNNL_INCLUDE_DIR})
   target_link_libraries(moh_dnnl INTERFACE ${MOH_DNNL_LIBRARY})
 endif()
-moh_status("oneDNN" "${MOH_HAVE_DNNL}" "${MOH_DNNL_LIBRARY}" "fast matrix products on the CPU")
+moh_status("oneDNN" "${MOH_HAVE_DNNL}" "${MOH_DNNL_LIBRARY}" "fast matrix products on the CPU"
+           "matrix products fall back to moh's own loops, which are several times slower; install libdnnl-dev")
 
+# What belongs to GPUs and to several processes is looked for, and reported, but nothing in this version uses it: all
+# computation runs on the CPU in one process, and parse_device() refuses device: cuda.
 set(MOH_HAVE_CUDA FALSE)
 if(NOT MOH_CUDA STREQUAL "OFF")
   find_package(CUDAToolkit QUIET)
@@ -44,13 +49,20 @@ if(NOT MOH_CUDA STREQUAL "OFF")
                         "set CUDAToolkit_ROOT or configure with -DMOH_CUDA=AUTO")
   endif()
 endif()
-moh_status("CUDA toolkit" "${MOH_HAVE_CUDA}" "${CUDAToolkit_VERSION}" "GPU back end (device: cuda)")
+set(unused "not used by this version, which computes on the CPU")
+set(needless "not needed by this version, which computes on the CPU")
+if(MOH_CUDA STREQUAL "OFF")
+  message(STATUS "moh: CUDA toolkit: not looked for (MOH_CUDA=OFF): ${needless}")
+else()
+  moh_status("CUDA toolkit" "${MOH_HAVE_CUDA}" "${CUDAToolkit_VERSION}" "${unused}" "${needless}")
+endif()
 
 find_library(MOH_CUDNN_LIBRARY cudnn HINTS ${CUDAToolkit_LIBRARY_DIR} /usr/local/cuda/lib64)
 find_library(MOH_NCCL_LIBRARY nccl HINTS ${CUDAToolkit_LIBRARY_DIR} /usr/local/cuda/lib64)
 mark_as_advanced(MOH_CUDNN_LIBRARY MOH_NCCL_LIBRARY)
-moh_status("cuDNN" "${MOH_CUDNN_LIBRARY}" "${MOH_CUDNN_LIBRARY}" "convolutions and fused dense attention on the GPU")
-moh_status("NCCL" "${MOH_NCCL_LIBRARY}" "${MOH_NCCL_LIBRARY}" "data parallelism over several GPUs")
+moh_status("cuDNN" "${MOH_CUDNN_LIBRARY}" "${MOH_CUDNN_LIBRARY}" "${unused}" "${needless}")
+moh_status("NCCL" "${MOH_NCCL_LIBRARY}" "${MOH_NCCL_LIBRARY}" "${unused}" "${needless}")
 
 find_package(MPI QUIET COMPONENTS CXX)
-moh_status("MPI" "${MPI_CXX_FOUND}" "${MPI_CXX_VERSION}" "several processes (mpirun, srun) and CPU collectives")
+moh_status("MPI" "${MPI_CXX_FOUND}" "${MPI_CXX_VERSION}" "not used by this version, which trains in one process"
+           "not needed by this version, which trains in one process")
