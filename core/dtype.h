@@ -25,7 +25,9 @@ struct bfloat16 {
     const std::uint32_t quiet_nan = u | 0x00400000U;
     bits = static_cast<std::uint16_t>(((u & 0x7fffffffU) > 0x7f800000U ? quiet_nan : rounded) >> 16);
   }
-  operator float() const { return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16); }
+  operator float() const {  // NOLINT: reading one back is, too
+    return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16);
+  }
 };
 static_assert(sizeof(bfloat16) == 2);
 
