@@ -5,11 +5,37 @@
 #include <algorithm>
 #include <atomic>
 #include <exception>
+#include <optional>
 #include <string>
 
 #include "core/error.h"
 
 namespace moh {
+
+namespace {
+
+thread_local bool serial_libraries = false;
+
+/// One OpenMP thread for what is called from here on this thread.
+class OneThread {
+ public:
+  OneThread() : previous_(omp_get_max_threads()) { omp_set_num_threads(1); }
+  ~OneThread() { omp_set_num_threads(previous_); }
+  OneThread(const OneThread&) = delete;
+  OneThread& operator=(const OneThread&) = delete;
+
+ private:
+  int previous_;
+};
+
+}  // namespace
+
+SerialScope::SerialScope() : previous_(serial_libraries) {
+  serial_libraries = true;
+}
+SerialScope::~SerialScope() {
+  serial_libraries = previous_;
+}
 
 int num_threads() {
   return omp_get_max_threads();
@@ -30,6 +56,8 @@ void parallel_for(std::int64_t count, std::int64_t grain,
   const std::int64_t chunks = num_chunks(count, grain);
   const auto run = [&](std::int64_t chunk) { body(chunk * grain, std::min(count, (chunk + 1) * grain)); };
   if (chunks <= 1 || num_threads() == 1 || omp_in_parallel()) {
+    const std::optional<OneThread> one =
+        serial_libraries ? std::optional<OneThread>(std::in_place) : std::nullopt;
     for (std::int64_t chunk = 0; chunk < chunks; ++chunk) run(chunk);
     return;
   }

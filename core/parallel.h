@@ -24,6 +24,20 @@ int thread_index();
 /// a chunk throws is rethrown once no chunk runs any more; chunks that had not begun may be left out.
 void parallel_for(std::int64_t count, std::int64_t grain, FunctionRef<void(std::int64_t, std::int64_t)> body);
 
+/// Keeps libraries that bring parallel loops of their own (oneDNN) to one thread inside the bodies of
+/// parallel_for, also where parallel_for itself runs a body on the calling thread. Moh's own loops are not
+/// affected.
+class SerialScope {
+ public:
+  SerialScope();
+  ~SerialScope();
+  SerialScope(const SerialScope&) = delete;
+  SerialScope& operator=(const SerialScope&) = delete;
+
+ private:
+  bool previous_;
+};
+
 /// Number of chunks of parallel_for(count, grain, ...).
 inline std::int64_t num_chunks(std::int64_t count, std::int64_t grain) {
   return (count + grain - 1) / grain;

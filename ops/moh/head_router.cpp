@@ -1,0 +1,170 @@
+#include "ops/moh/head_router.h"
+
+#include <string>
+#include <type_traits>
+
+#include "ops/moh/head_router_kernels.h"
+#include "ops/op.h"
+
+namespace moh {
+
+namespace {
+
+[[noreturn]] void refuse(std::string_view what, std::string_view expected, std::int64_t found) {
+  throw ValueError(error_message("route_heads", what, expected, std::to_string(found)));
+}
+
+/// What the backward pass reads again.
+struct Saved {
+  RouterOptions options;
+  std::int64_t tokens;
+  Tensor shared_probabilities, probabilities, type_probabilities, top, load, mean_probability;
+};
+
+template <class T>
+T* data_or_null(const Tensor& tensor) {
+  return tensor.defined() ? tensor.data<T>() : nullptr;
+}
+
+template <class A>
+RouterArgs<A> args_of(const Saved& saved) {
+  RouterArgs<A> args;
+  args.tokens = saved.tokens;
+  args.options = saved.options;
+  args.shared_probabilities = data_or_null<A>(saved.shared_probabilities);
+  args.probabilities = data_or_null<A>(saved.probabilities);
+  args.type_probabilities = data_or_null<A>(saved.type_probabilities);
+  args.top = data_or_null<std::int32_t>(saved.top);
+  args.load = data_or_null<A>(saved.load);
+  args.mean_probability = data_or_null<A>(saved.mean_probability);
+  return args;
+}
+
+/// Calls fn.operator()<Backend, A>() for the float32 or float64 logits.
+template <class Fn>
+void run_router(DType dtype, Fn&& fn) {
+  visit_cpu_isa([&]<class Backend>() {
+    if (dtype == DType::kFloat64)
+      fn.template operator()<Backend, double>();
+    else
+      fn.template operator()<Backend, float>();
+  });
+}
+
+void check_logits(std::string_view name, const Variable& logits, std::int64_t tokens, std::int64_t width,
+                  DType dtype) {
+  if (width == 0) {
+    if (logits.defined())
+      throw ValueError(error_message("route_heads", name, "none for these head counts", "some"));
+    return;
+  }
+  Check("route_heads").shape(name, logits, {tokens, width}).dtype(name, logits, dtype);
+}
+
+void check_forced(const Tensor& top, std::int64_t tokens, const RouterOptions& options) {
+  const Variable forced(top);
+  Check("route_heads")
+      .dtype("forced_top", forced, DType::kInt32)
+      .shape("forced_top", forced, {tokens, options.top_k});
+  for (std::int32_t head : top.span<std::int32_t>()) {
+    if (head < 0 || head >= options.heads - options.shared) refuse("forced_top", "routed heads", head);
+  }
+}
+
+Tensor balance_loss(const Saved& saved, DType dtype) {
+  const double experts = static_cast<double>(saved.options.heads - saved.options.shared);
+  const Tensor f = saved.load.to(DType::kFloat64), p = saved.mean_probability.to(DType::kFloat64);
+  double sum = 0;
+  for (std::int64_t e = 0; e < f.numel(); ++e) sum += p.data<double>()[e] * f.data<double>()[e];
+  return full({}, saved.options.scaling == GateScaling::kPaper ? sum : experts * sum, dtype);
+}
+
+Grads route_backward(const Saved& saved, const RouterWidths& widths, DType dtype,
+                     std::span<const Tensor> dys) {
+  const auto grad_of = [&](std::int64_t width) {
+    return width > 0 ? empty({saved.tokens, width}, dtype) : Tensor();
+  };
+  Grads grads = {grad_of(widths.shared), grad_of(widths.routed), grad_of(widths.type)};
+  run_router(dtype, [&]<class Backend, class A>() {
+    RouterArgs<A> args = args_of<A>(saved);
+    args.d_gates = data_or_null<A>(dys[0]);
+    if (dys.size() > 1) args.d_balance = data_or_null<A>(dys[1]);
+    args.d_shared_logits = data_or_null<A>(grads[0]);
+    args.d_routed_logits = data_or_null<A>(grads[1]);
+    args.d_type_logits = data_or_null<A>(grads[2]);
+    HeadRouterKernels<Backend, A>::backward(args);
+  });
+  return grads;
+}
+
+}  // namespace
+
+RouterWidths router_widths(const RouterOptions& o) {
+  if (o.heads < 1) refuse("heads", "1 or more", o.heads);
+  if (o.shared < 0 || o.shared > o.heads) refuse("shared", "0 to " + std::to_string(o.heads), o.shared);
+  const std::int64_t experts = o.heads - o.shared;
+  if (o.top_k < 0 || o.top_k > experts) {
+    refuse("top_k", "0 to " + std::to_string(experts) + " (the routed heads)", o.top_k);
+  }
+  if (o.top_k == 0 && experts > 0)
+    refuse("shared", std::to_string(o.heads) + " when no head is routed", o.shared);
+  RouterWidths widths;
+  widths.routed = o.top_k > 0 ? experts : 0;
+  if (o.scaling == GateScaling::kBinary) return widths;
+  widths.shared = o.shared > 1 ? o.shared : 0;
+  widths.type = o.two_stage && o.shared > 0 && o.top_k > 0 ? 2 : 0;
+  return widths;
+}
+
+Routing route_heads(const Variable& shared_logits, const Variable& routed_logits, const Variable& type_logits,
+                    std::int64_t num_tokens, const RouterOptions& options, const Tensor& forced_top) {
+  const RouterWidths widths = router_widths(options);
+  const bool wide = (routed_logits.defined() ? routed_logits : shared_logits).defined() &&
+                    (routed_logits.defined() ? routed_logits : shared_logits).dtype() == DType::kFloat64;
+  const DType dtype = wide ? DType::kFloat64 : DType::kFloat32;
+  check_logits("shared_logits", shared_logits, num_tokens, widths.shared, dtype);
+  check_logits("routed_logits", routed_logits, num_tokens, widths.routed, dtype);
+  check_logits("type_logits", type_logits, num_tokens, widths.type, dtype);
+  if (forced_top.defined()) check_forced(forced_top, num_tokens, options);
+
+  const auto rows = [&](std::int64_t width, DType type) {
+    return width > 0 ? empty({num_tokens, width}, type) : Tensor();
+  };
+  Saved saved{options,
+              num_tokens,
+              rows(widths.shared, dtype),
+              rows(widths.routed, dtype),
+              rows(widths.type, dtype),
+              forced_top.defined() ? forced_top : rows(options.top_k, DType::kInt32),
+              {},
+              {}};
+  if (widths.routed > 0) {
+    saved.load = empty({widths.routed}, dtype);
+    saved.mean_probability = empty({widths.routed}, dtype);
+  }
+  const Tensor gates = empty({num_tokens, options.heads}, dtype);
+  const Tensor selected = empty({num_tokens, options.heads}, DType::kUInt8);
+  run_router(dtype, [&]<class Backend, class A>() {
+    RouterArgs<A> args = args_of<A>(saved);
+    args.forced = forced_top.defined();
+    if (shared_logits.defined()) args.shared_logits = shared_logits.value().data<A>();
+    if (routed_logits.defined()) args.routed_logits = routed_logits.value().data<A>();
+    if (type_logits.defined()) args.type_logits = type_logits.value().data<A>();
+    args.gates = gates.data<A>();
+    args.selected = selected.data<std::uint8_t>();
+    HeadRouterKernels<Backend, A>::forward(args);
+  });
+
+  std::vector<Tensor> outputs = {gates};
+  if (widths.routed > 0) outputs.push_back(balance_loss(saved, dtype));
+  const std::vector<Variable> recorded =
+      record_outputs("route_heads", outputs, {shared_logits, routed_logits, type_logits},
+                     [saved, widths, dtype](std::span<const Tensor> dys) {
+                       return route_backward(saved, widths, dtype, dys);
+                     });
+  return {recorded[0], recorded.size() > 1 ? recorded[1] : Variable(),
+          selected,    saved.probabilities,
+          saved.top,   saved.load};
+}
+
+}  // namespace moh

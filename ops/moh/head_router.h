@@ -1,0 +1,64 @@
+#pragma once
+
+#include <cstdint>
+
+#include "autograd/variable.h"
+
+namespace moh {
+
+/// How the gates of the selected heads are scaled.
+enum class GateScaling {
+  kCode,   ///< as the released code: gates average about 1 (type softmax x 2, shared x S, routed renormalised
+           ///< x K)
+  kPaper,  ///< as the paper's equations 6-8: plain softmaxes, no renormalisation; gates sum to at most 1
+  kBinary,  ///< 1 for shared and selected heads (MoH-LLaMA3); gradients by the straight-through estimator
+};
+
+/// Heads of one attention layer: the first `shared` are on for every token, of the E = heads - shared routed
+/// ones each token keeps the `top_k` with the largest logits.
+struct RouterOptions {
+  std::int64_t heads = 0;
+  std::int64_t shared = 0;
+  std::int64_t top_k = 0;
+  GateScaling scaling = GateScaling::kCode;
+  bool two_stage = true;         ///< weigh shared against routed heads by the type logits; otherwise equally
+  bool straight_through = true;  ///< kBinary: pass gate gradients on to the routed logits
+};
+
+/// Which logits a layer has: their widths, 0 where there are none.
+struct RouterWidths {
+  std::int64_t shared =
+      0;  ///< S x D matrix W_s, when S > 1 (one shared head needs no weights); none for kBinary
+  std::int64_t routed = 0;  ///< E x D matrix W_r, when K > 0
+  std::int64_t type = 0;    ///< 2 x D matrix W_h, when S > 0, K > 0 and two_stage; none for kBinary
+};
+/// Throws ValueError when the head counts contradict each other.
+RouterWidths router_widths(const RouterOptions& options);
+
+/// What the router decides for N tokens. Gates and statistics are float32 (float64 when the logits are).
+struct Routing {
+  Variable gates;        ///< [N, H], 0 for heads that are not selected
+  Variable balance;      ///< load-balance loss, a scalar; undefined without routed heads
+  Tensor selected;       ///< [N, H] uint8, 1 where a head is computed
+  Tensor probabilities;  ///< [N, E] softmax of the routed logits; undefined without routed heads
+  Tensor top;            ///< [N, K] int32, selected routed heads, best first; undefined without routed heads
+  Tensor load;           ///< [E] share of the tokens that select each routed head (sums to K)
+};
+
+/// Two-stage routing of arXiv 2410.11842, section 3.2. Logits [N, S], [N, E], [N, 2] have the widths of
+/// router_widths(), undefined where that is 0, and are float32 or float64. With p = softmax(z_r), m = its
+/// Top-K mask:
+///   kCode:   routed gate = w_2 K m p / sum(m p), shared gate = w_1 S softmax(z_s), w = 2 softmax(z_h)
+///   kPaper:  routed gate = a_2 m p, shared gate = a_1 softmax(z_s), a = softmax(z_h)
+///   kBinary: 1
+/// without two_stage, or with one kind of heads only, w = (1, 1) and a = (1/2, 1/2) or (1). Ties go to the
+/// lowest head. balance = E sum_i P_i f_i (kPaper: without the factor E), P_i = mean over tokens of p_i, f =
+/// load; K when balanced. Gradients: the choice has none; kCode renormalises, so unselected logits get none
+/// from the gates, and K = 1 gives none at all; the balance loss reaches all routed logits through P.
+/// kBinary: d z = p (U - sum_j U_j p_j) with U the gate gradients (straight-through), 0 for heads whose
+/// outputs were not computed. `forced_top` [N, K] int32 replaces the choice (comparisons with a reference of
+/// another precision). Saves the softmaxes. Throws ShapeError, DTypeError, ValueError.
+Routing route_heads(const Variable& shared_logits, const Variable& routed_logits, const Variable& type_logits,
+                    std::int64_t num_tokens, const RouterOptions& options, const Tensor& forced_top = {});
+
+}  // namespace moh

@@ -1,0 +1,41 @@
+#pragma once
+
+#include <cstdint>
+
+#include "ops/moh/head_router.h"
+
+namespace moh {
+
+/// Pointers of one routing problem; A is float or double. Absent tensors are null.
+template <class A>
+struct RouterArgs {
+  std::int64_t tokens = 0;
+  RouterOptions options;
+  const A* shared_logits = nullptr;   ///< [N, S]
+  const A* routed_logits = nullptr;   ///< [N, E]
+  const A* type_logits = nullptr;     ///< [N, 2]
+  A* shared_probabilities = nullptr;  ///< [N, S]
+  A* probabilities = nullptr;         ///< [N, E]
+  A* type_probabilities = nullptr;    ///< [N, 2]
+  std::int32_t* top = nullptr;        ///< [N, K]; read instead of written when forced
+  bool forced = false;
+  A* gates = nullptr;                ///< [N, H]
+  std::uint8_t* selected = nullptr;  ///< [N, H]
+  A* load = nullptr;                 ///< [E], f
+  A* mean_probability = nullptr;     ///< [E], P
+  // Backward only; null where no gradient flows.
+  const A* d_gates = nullptr;
+  const A* d_balance = nullptr;  ///< scalar
+  A* d_shared_logits = nullptr;
+  A* d_routed_logits = nullptr;
+  A* d_type_logits = nullptr;
+};
+
+/// Kernels of route_heads.
+template <class Backend, class A>
+struct HeadRouterKernels {
+  static void forward(const RouterArgs<A>& args);
+  static void backward(const RouterArgs<A>& args);
+};
+
+}  // namespace moh

@@ -1,0 +1,68 @@
+#include "ops/linalg/linear.h"
+
+#include <catch2/catch.hpp>
+
+#include "core/error.h"
+#include "tests/ops/op_cases.h"
+
+using namespace moh;
+using namespace moh::test;
+
+namespace {
+
+std::vector<Tensor> reference(const std::vector<Tensor>& in) {
+  const std::int64_t width = in[1].dim(1), out = in[1].dim(0), rows = in[0].numel() / width;
+  Tensor y = empty({rows, out}, DType::kFloat64);
+  for (std::int64_t i = 0; i < rows; ++i) {
+    for (std::int64_t o = 0; o < out; ++o) {
+      double sum = in[2].defined() ? in[2].data<double>()[o] : 0.0;
+      for (std::int64_t j = 0; j < width; ++j) {
+        sum += in[0].data<double>()[i * width + j] * in[1].data<double>()[o * width + j];
+      }
+      y.data<double>()[i * out + o] = sum;
+    }
+  }
+  std::vector<std::int64_t> extents(in[0].shape().extents().begin(), in[0].shape().extents().end());
+  extents.back() = out;
+  return {y.reshape(Shape(std::span<const std::int64_t>(extents)))};
+}
+
+OpCase make_case(const Shape& x, std::int64_t out, bool bias) {
+  return {.name = to_string(x) + " -> " + std::to_string(out) + (bias ? " with bias" : ""),
+          .inputs = {normal(x, 1), normal({out, x[-1]}, 2), bias ? normal({out}, 3) : Tensor()},
+          .run = [](const Inputs& in) { return Outputs{linear(in[0], in[1], in[2])}; },
+          .reference = reference,
+          .units = 32};
+}
+
+}  // namespace
+
+OP_CASES(linear) {
+  return {make_case({1, 1}, 1, true),     make_case({5}, 3, false),   make_case({3, 7}, 5, true),
+          make_case({2, 3, 8}, 17, true), make_case({0, 4}, 3, true), make_case({66, 5}, 4, false)};
+}
+
+TEST_CASE("ops: linear in bfloat16 can keep its result in float32") {
+  const Variable x(normal({4, 9}).to(DType::kBFloat16), true),
+      w(normal({3, 9}, 2).to(DType::kBFloat16), true);
+  const Variable b(normal({3}, 3).to(DType::kBFloat16), true);
+  const Variable y = linear(x, w, b, DType::kFloat32);
+  CHECK(y.dtype() == DType::kFloat32);
+  const Variable exact =
+      linear(Variable(x.value().to(DType::kFloat64)), Variable(w.value().to(DType::kFloat64)),
+             Variable(b.value().to(DType::kFloat64)));
+  for (std::int64_t i = 0; i < y.numel(); ++i) {
+    CHECK(y.value().data<float>()[i] == Approx(exact.value().data<double>()[i]).margin(1e-5));
+  }
+  y.backward(full({4, 3}, 1.0, DType::kFloat32));
+  CHECK(w.grad().dtype() == DType::kFloat32);
+  CHECK_THROWS_AS(linear(x, w, b, DType::kFloat64), DTypeError);
+}
+
+TEST_CASE("ops: linear refuses what does not fit") {
+  const Variable x(normal({3, 7}));
+  CHECK_THROWS_WITH(linear(x, Variable(normal({4, 8}))),
+                    "linear: w: expected [O, 7] (last axis of x), found [4, 8]");
+  CHECK_THROWS_AS(linear(x, Variable(normal({4, 7})), Variable(normal({5}))), ShapeError);
+  CHECK_THROWS_AS(linear(x, Variable(normal({4, 7}).to(DType::kFloat32))), DTypeError);
+}

@@ -1,0 +1,82 @@
+#include "ops/linalg/matmul.h"
+
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <cstring>
+
+#include "core/error.h"
+#include "core/parallel.h"
+#include "tests/ops/op_cases.h"
+
+using namespace moh;
+using namespace moh::test;
+
+namespace {
+
+double element(const Operand& x, std::int64_t i, std::int64_t j) {
+  const std::int64_t columns = x.matrix.dim(1);
+  return x.matrix.data<double>()[x.transposed ? j * columns + i : i * columns + j];
+}
+
+Operand converted(const Operand& x, DType dtype) {
+  return {x.matrix.to(dtype), x.transposed};
+}
+
+void check_product(std::int64_t m, std::int64_t n, std::int64_t k, bool ta, bool tb) {
+  INFO(m << " x " << n << " x " << k << ", transposed " << ta << tb);
+  const Operand a{normal(ta ? Shape{k, m} : Shape{m, k}, 1), ta},
+      b{normal(tb ? Shape{n, k} : Shape{k, n}, 2), tb};
+  for (DType dtype : {DType::kFloat64, DType::kFloat32, DType::kBFloat16}) {
+    const Tensor start = normal({m, n}, 3).to(dtype);
+    const Tensor c = matmul(converted(a, dtype), converted(b, dtype), dtype).to(DType::kFloat64);
+    const Tensor sum = start.clone();
+    matmul_into(sum, converted(a, dtype), converted(b, dtype), /*accumulate=*/true);
+    const Tensor wide = sum.to(DType::kFloat64), wide_start = start.to(DType::kFloat64);
+    const double unit = dtype == DType::kFloat64 ? 0x1p-52 : dtype == DType::kFloat32 ? 0x1p-23 : 0x1p-7;
+    const double tolerance = 4 * unit * (std::sqrt(static_cast<double>(k)) + 4);
+    for (std::int64_t i = 0; i < m; ++i) {
+      for (std::int64_t j = 0; j < n; ++j) {
+        double expected = 0;
+        for (std::int64_t p = 0; p < k; ++p) expected += element(a, i, p) * element(b, p, j);
+        if (std::abs(c.data<double>()[i * n + j] - expected) > tolerance) FAIL(dtype_name(dtype));
+        expected += wide_start.data<double>()[i * n + j];
+        if (std::abs(wide.data<double>()[i * n + j] - expected) > tolerance) FAIL(dtype_name(dtype));
+      }
+    }
+  }
+}
+
+}  // namespace
+
+TEST_CASE("ops: matmul agrees with plain loops in all layouts") {
+  for (bool ta : {false, true}) {
+    for (bool tb : {false, true}) {
+      check_product(1, 1, 1, ta, tb);
+      check_product(3, 5, 7, ta, tb);
+      check_product(65, 17, 33, ta, tb);
+      check_product(2, 300, 40, ta, tb);
+      check_product(4, 4, 0, ta, tb);
+      check_product(0, 4, 3, ta, tb);
+    }
+  }
+}
+
+TEST_CASE("ops: matmul gives the same bits with any number of threads") {
+  const int threads = num_threads();
+  const Tensor a = normal({14, 700}).to(DType::kFloat32), b = normal({700, 390}).to(DType::kFloat32);
+  set_num_threads(1);
+  const Tensor one = matmul({a}, {b}, DType::kFloat32);
+  for (int count : {2, 5, 16}) {
+    set_num_threads(count);
+    const Tensor several = matmul({a}, {b}, DType::kFloat32);
+    CHECK(std::memcmp(one.raw(), several.raw(), one.bytes()) == 0);
+  }
+  set_num_threads(threads);
+}
+
+TEST_CASE("ops: matmul refuses matrices that do not fit") {
+  const Tensor a = normal({3, 4});
+  CHECK_THROWS_WITH(matmul({a}, {a}, DType::kFloat64),
+                    "matmul: expected [m, k] [k, n] -> [m, n], found [3, 4] [3, 4] -> [3, 4]");
+  CHECK_THROWS_AS(matmul_into(normal({3, 3, 1}), {a}, transposed(a)), ShapeError);
+}

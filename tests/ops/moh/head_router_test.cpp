@@ -1,0 +1,251 @@
+#include "ops/moh/head_router.h"
+
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <numeric>
+
+#include "core/error.h"
+#include "tests/ops/op_cases.h"
+
+using namespace moh;
+using namespace moh::test;
+
+namespace {
+
+constexpr std::int64_t kTokens = 7;
+
+std::vector<double> softmax(const double* z, std::int64_t n) {
+  std::vector<double> p(z, z + n);
+  const double top = *std::max_element(p.begin(), p.end());
+  for (double& v : p) v = std::exp(v - top);
+  const double sum = std::accumulate(p.begin(), p.end(), 0.0);
+  for (double& v : p) v /= sum;
+  return p;
+}
+
+std::vector<std::int64_t> best(const std::vector<double>& p, std::int64_t k) {
+  std::vector<std::int64_t> order(p.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::stable_sort(order.begin(), order.end(), [&](auto a, auto b) { return p[a] > p[b]; });
+  order.resize(k);
+  return order;
+}
+
+/// The equations of route_heads, token by token: gates, then the balance loss.
+std::vector<Tensor> reference(const std::vector<Tensor>& in, const RouterOptions& o) {
+  const std::int64_t experts = o.heads - o.shared;
+  const bool paper = o.scaling == GateScaling::kPaper;
+  Tensor gates = zeros({kTokens, o.heads}, DType::kFloat64);
+  std::vector<double> load(experts), mean(experts);
+  for (std::int64_t t = 0; t < kTokens; ++t) {
+    double* g = gates.data<double>() + t * o.heads;
+    const bool both = o.shared > 0 && o.top_k > 0;
+    std::vector<double> w = {paper && both ? 0.5 : 1.0, paper && both ? 0.5 : 1.0};
+    if (in[2].defined()) {
+      w = softmax(in[2].data<double>() + 2 * t, 2);
+      if (!paper) w = {2 * w[0], 2 * w[1]};
+    }
+    std::vector<double> s = {1.0};
+    if (in[0].defined()) s = softmax(in[0].data<double>() + t * o.shared, o.shared);
+    for (std::int64_t h = 0; h < o.shared; ++h)
+      g[h] = w[0] * (paper ? 1.0 : static_cast<double>(o.shared)) * s[h];
+    if (o.top_k == 0) continue;
+    const std::vector<double> p = softmax(in[1].data<double>() + t * experts, experts);
+    double kept = 0;
+    for (std::int64_t e : best(p, o.top_k)) kept += p[e];
+    for (std::int64_t e : best(p, o.top_k)) {
+      g[o.shared + e] = w[1] * (paper ? p[e] : o.top_k * p[e] / kept);
+      load[e] += 1.0 / kTokens;
+    }
+    for (std::int64_t e = 0; e < experts; ++e) mean[e] += p[e] / kTokens;
+  }
+  if (o.top_k == 0) return {gates};
+  const double dot = std::inner_product(load.begin(), load.end(), mean.begin(), 0.0);
+  return {gates, full({}, paper ? dot : experts * dot, DType::kFloat64)};
+}
+
+std::vector<Tensor> logits_for(const RouterOptions& o, std::int64_t tokens = kTokens) {
+  const RouterWidths widths = router_widths(o);
+  const auto make = [&](std::int64_t width, std::uint64_t seed) {
+    return width > 0 ? normal({tokens, width}, seed) : Tensor();
+  };
+  return {make(widths.shared, 1), make(widths.routed, 2), make(widths.type, 3)};
+}
+
+Routing route(const Inputs& in, const RouterOptions& o, std::int64_t tokens = kTokens) {
+  return route_heads(in[0], in[1], in[2], tokens, o);
+}
+
+Inputs variables(const std::vector<Tensor>& tensors) {
+  Inputs result;
+  for (const Tensor& tensor : tensors)
+    result.push_back(tensor.defined() ? Variable(tensor, true) : Variable());
+  return result;
+}
+
+}  // namespace
+
+OP_CASES(route_heads) {
+  OpCases cases;
+  for (GateScaling scaling : {GateScaling::kCode, GateScaling::kPaper}) {
+    for (bool two_stage : {true, false}) {
+      for (auto [heads, shared, top_k] : std::vector<std::array<std::int64_t, 3>>{
+               {6, 3, 2}, {6, 2, 1}, {5, 0, 2}, {5, 1, 4}, {4, 2, 2}, {4, 4, 0}, {1, 1, 0}, {2, 1, 1}}) {
+        const RouterOptions o{heads, shared, top_k, scaling, two_stage};
+        const std::vector<Tensor> logits = logits_for(o);
+        // One head alone has no logits, and so nothing to differentiate.
+        if (!logits[0].defined() && !logits[1].defined() && !logits[2].defined()) continue;
+        cases.push_back({.name = std::to_string(heads) + " heads, " + std::to_string(shared) +
+                                 " shared, top " + std::to_string(top_k) +
+                                 (scaling == GateScaling::kPaper ? ", paper" : ", code") +
+                                 (two_stage ? ", two-stage" : ""),
+                         .inputs = logits,
+                         .run =
+                             [o](const Inputs& in) {
+                               const Routing r = route(in, o);
+                               return r.balance.defined() ? Outputs{r.gates, r.balance} : Outputs{r.gates};
+                             },
+                         .reference = [o](const std::vector<Tensor>& in) { return reference(in, o); },
+                         .low_precision = false});
+      }
+    }
+  }
+  return cases;
+}
+
+TEST_CASE("moh: float32 routing agrees with float64") {
+  const RouterOptions o{12, 3, 4};
+  const std::vector<Tensor> logits = logits_for(o, 300);
+  std::vector<Tensor> single;
+  for (const Tensor& z : logits) single.push_back(z.to(DType::kFloat32));
+  std::vector<Tensor> wide;
+  for (const Tensor& z : single) wide.push_back(z.to(DType::kFloat64));
+  const Routing a = route(variables(single), o, 300), b = route(variables(wide), o, 300);
+  for (std::int64_t i = 0; i < a.gates.numel(); ++i) {
+    CHECK(a.gates.value().data<float>()[i] == Approx(b.gates.value().data<double>()[i]).margin(1e-6));
+  }
+  CHECK(a.balance.value().item() == Approx(b.balance.value().item()));
+}
+
+TEST_CASE("moh: zero router weights give every computed head the gate 1") {
+  const RouterOptions o{8, 3, 2};
+  std::vector<Tensor> logits = logits_for(o);
+  for (const Tensor& z : logits) z.fill(0);
+  const Routing r = route(variables(logits), o);
+  for (std::int64_t i = 0; i < r.gates.numel(); ++i) {
+    CHECK(r.gates.value().data<double>()[i] == Approx(r.selected.data<std::uint8_t>()[i]));
+  }
+  // All tokens choose the same heads here (ties go to the lowest), yet uniform probabilities make the loss K.
+  CHECK(r.balance.value().item() == Approx(2));
+}
+
+TEST_CASE("moh: gates sum to w_1 S + w_2 K, and each token keeps S + K heads") {
+  const RouterOptions o{8, 3, 2};
+  const std::vector<Tensor> logits = logits_for(o);
+  const Routing r = route(variables(logits), o);
+  for (std::int64_t t = 0; t < kTokens; ++t) {
+    const std::vector<double> w = softmax(logits[2].data<double>() + 2 * t, 2);
+    double sum = 0;
+    int count = 0;
+    for (std::int64_t h = 0; h < 8; ++h) {
+      sum += r.gates.value().data<double>()[t * 8 + h];
+      count += r.selected.data<std::uint8_t>()[t * 8 + h];
+    }
+    CHECK(sum == Approx(2 * w[0] * 3 + 2 * w[1] * 2));
+    CHECK(count == 5);
+  }
+  CHECK(std::accumulate(r.load.span<double>().begin(), r.load.span<double>().end(), 0.0) == Approx(2));
+}
+
+TEST_CASE("moh: with K = 1 the task gives the router no gradient; with K = E the balance loss gives none") {
+  const RouterOptions one{5, 2, 1};
+  Inputs in = variables(logits_for(one));
+  route(in, one).gates.backward(normal({kTokens, 5}, 9));
+  for (double g : in[1].grad().span<double>()) CHECK(g == Approx(0).margin(1e-15));
+
+  const RouterOptions all{5, 2, 3};
+  in = variables(logits_for(all));
+  const Routing r = route(in, all);
+  CHECK(r.balance.value().item() == Approx(3));
+  r.balance.backward();
+  for (double g : in[1].grad().span<double>()) CHECK(g == Approx(0).margin(1e-15));
+}
+
+TEST_CASE("moh: unselected logits get no gradient from the gates of the released code") {
+  const RouterOptions o{8, 2, 3};
+  Inputs in = variables(logits_for(o));
+  const Routing r = route(in, o);
+  r.gates.backward(normal({kTokens, 8}, 9));
+  for (std::int64_t t = 0; t < kTokens; ++t) {
+    for (std::int64_t e = 0; e < 6; ++e) {
+      if (!r.selected.data<std::uint8_t>()[t * 8 + 2 + e])
+        CHECK(in[1].grad().data<double>()[t * 6 + e] == 0.0);
+    }
+  }
+}
+
+TEST_CASE("moh: ties go to the lowest head, exactly K heads are chosen, also among NaNs and infinities") {
+  const RouterOptions o{4, 0, 2};
+  const double nan = std::nan(""), inf = HUGE_VAL;
+  const Tensor z = tensor_of<double>({4, 4}, {1, 1, 1, 1, 0, 1, 1, 1, nan, nan, 0, nan, -inf, -inf, -inf, 0});
+  const Routing r = route_heads({}, Variable(z), {}, 4, o);
+  const auto top = r.top.span<std::int32_t>();
+  CHECK(std::vector<std::int32_t>(top.begin(), top.end()) ==
+        std::vector<std::int32_t>{0, 1, 1, 2, 2, 0, 3, 0});
+}
+
+TEST_CASE("moh: straight-through gates are 1, and their gradient goes through the softmax") {
+  const RouterOptions o{5, 2, 1, GateScaling::kBinary};
+  const std::vector<Tensor> logits = logits_for(o);
+  REQUIRE_FALSE(logits[0].defined());
+  REQUIRE_FALSE(logits[2].defined());
+  Inputs in = variables(logits);
+  const Routing r = route(in, o);
+  for (std::int64_t i = 0; i < r.gates.numel(); ++i) {
+    CHECK(r.gates.value().data<double>()[i] == r.selected.data<std::uint8_t>()[i]);
+  }
+  const Tensor dy = normal({kTokens, 5}, 9);
+  r.gates.backward(dy);
+  for (std::int64_t t = 0; t < kTokens; ++t) {
+    const std::vector<double> p = softmax(logits[1].data<double>() + 3 * t, 3);
+    const double* u = dy.data<double>() + 5 * t + 2;
+    const double mean = p[0] * u[0] + p[1] * u[1] + p[2] * u[2];
+    for (int e = 0; e < 3; ++e)
+      CHECK(in[1].grad().data<double>()[3 * t + e] == Approx(p[e] * (u[e] - mean)).margin(1e-15));
+  }
+
+  RouterOptions blocked = o;
+  blocked.straight_through = false;
+  Inputs cut = variables(logits);
+  route(cut, blocked).gates.backward(dy);
+  for (double g : cut[1].grad().span<double>()) CHECK(g == 0.0);
+}
+
+TEST_CASE("moh: a forced choice replaces the router's own") {
+  const RouterOptions o{4, 1, 2};
+  const Inputs in = variables(logits_for(o));
+  std::vector<std::int32_t> choice;
+  for (std::int64_t t = 0; t < kTokens; ++t) choice.insert(choice.end(), {2, 0});
+  const Routing r =
+      route_heads(in[0], in[1], in[2], kTokens, o, tensor_of<std::int32_t>({kTokens, 2}, choice));
+  CHECK(r.selected.data<std::uint8_t>()[1] == 1);
+  CHECK(r.selected.data<std::uint8_t>()[2] == 0);
+  CHECK(r.selected.data<std::uint8_t>()[3] == 1);
+  choice[0] = 3;
+  CHECK_THROWS_AS(route_heads(in[0], in[1], in[2], kTokens, o, tensor_of<std::int32_t>({kTokens, 2}, choice)),
+                  ValueError);
+}
+
+TEST_CASE("moh: head counts that contradict each other are refused") {
+  CHECK_THROWS_WITH(router_widths({8, 3, 6}),
+                    "route_heads: top_k: expected 0 to 5 (the routed heads), found 6");
+  CHECK_THROWS_WITH(router_widths({8, 3, 0}),
+                    "route_heads: shared: expected 8 when no head is routed, found 3");
+  CHECK_THROWS_AS(router_widths({8, 9, 0}), ValueError);
+  CHECK_THROWS_AS(router_widths({0, 0, 0}), ValueError);
+  const RouterOptions o{6, 2, 2};
+  Inputs in = variables(logits_for(o));
+  CHECK_THROWS_AS(route_heads({}, in[1], in[2], kTokens, o), ValueError);
+  CHECK_THROWS_AS(route_heads(in[0], in[1], in[2], kTokens + 1, o), ShapeError);
+}

@@ -1,0 +1,60 @@
+#include "ops/moh/query_norm.h"
+
+#include <catch2/catch.hpp>
+#include <cmath>
+
+#include "core/error.h"
+#include "tests/ops/op_cases.h"
+
+using namespace moh;
+using namespace moh::test;
+
+namespace {
+
+std::vector<Tensor> reference(const std::vector<Tensor>& in, std::int64_t first) {
+  const std::int64_t tokens = in[0].dim(0), heads = in[0].dim(1), d = in[0].dim(2), experts = heads - first;
+  Tensor z = zeros({tokens, experts}, DType::kFloat64);
+  for (std::int64_t t = 0; t < tokens; ++t) {
+    std::vector<double> s(experts);
+    double mean = 0, squares = 0;
+    for (std::int64_t e = 0; e < experts; ++e) {
+      for (std::int64_t j = 0; j < d; ++j)
+        s[e] += std::pow(in[0].data<double>()[(t * heads + first + e) * d + j], 2);
+      s[e] = std::sqrt(s[e]);
+      mean += s[e] / experts;
+    }
+    for (double v : s) squares += (v - mean) * (v - mean);
+    for (std::int64_t e = 0; e < experts && experts > 1; ++e) {
+      z.data<double>()[t * experts + e] = s[e] / std::sqrt(squares / (experts - 1));
+    }
+  }
+  return {z};
+}
+
+}  // namespace
+
+OP_CASES(query_norm_logits) {
+  OpCases cases;
+  for (auto [shape, first] : std::vector<std::pair<Shape, std::int64_t>>{
+           {{3, 4, 5}, 0}, {{2, 8, 16}, 4}, {{70, 6, 3}, 1}, {{0, 4, 8}, 2}}) {
+    cases.push_back(
+        {.name = to_string(shape) + " from head " + std::to_string(first),
+         .inputs = {normal(shape)},
+         .run = [first = first](const Inputs& in) { return Outputs{query_norm_logits(in[0], first)}; },
+         .reference = [first = first](const auto& in) { return reference(in, first); },
+         .units = 256});  // norms that lie close together amplify rounding by mean / std
+  }
+  return cases;
+}
+
+TEST_CASE("moh: equal query norms, and a single routed head, give zero logits and no gradient") {
+  for (const Shape& shape : {Shape{2, 3, 4}, Shape{2, 1, 4}}) {
+    Variable q(full(shape, 1.0, DType::kFloat32), true);
+    const Variable z = query_norm_logits(q, 0);
+    for (float v : z.value().span<float>()) CHECK(v == 0.0F);
+    z.backward(full(z.shape(), 1.0, DType::kFloat32));
+    for (float v : q.grad().span<float>()) CHECK(v == 0.0F);
+  }
+  CHECK_THROWS_AS(query_norm_logits(Variable(normal({2, 3, 4})), 3), ValueError);
+  CHECK_THROWS_AS(query_norm_logits(Variable(normal({2, 3})), 0), ShapeError);
+}
