@@ -1,5 +1,6 @@
 #include "tests/ops/op_cases.h"
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <cstring>
@@ -138,6 +139,12 @@ void check_repeatable(const OpCase& op_case) {
   CHECK(same_bits(three, again));
 }
 
+bool has_floating_elements(const std::vector<Tensor>& inputs) {
+  return std::any_of(inputs.begin(), inputs.end(), [](const Tensor& input) {
+    return input.defined() && is_floating(input.dtype()) && input.numel() > 0;
+  });
+}
+
 }  // namespace
 
 void check_op_case(const OpCase& op_case) {
@@ -153,6 +160,7 @@ void check_op_case(const OpCase& op_case) {
     }
     check_repeatable(op_case);
   }
+  if (!has_floating_elements(op_case.inputs)) return;  // nothing that gradcheck could change
   const GradCheckReport report = gradcheck(op_case.run, op_case.inputs, op_case.gradcheck);
   INFO(report.message);
   CHECK(report.passed);

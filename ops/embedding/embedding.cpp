@@ -1,0 +1,41 @@
+#include "ops/embedding/embedding.h"
+
+#include <vector>
+
+#include "ops/embedding/embedding_kernels.h"
+#include "ops/indices.h"
+#include "ops/op.h"
+
+namespace moh {
+
+namespace {
+
+Shape output_shape(const Shape& ids, std::int64_t width) {
+  std::vector<std::int64_t> extents(ids.extents().begin(), ids.extents().end());
+  extents.push_back(width);
+  return Shape(std::span<const std::int64_t>(extents));
+}
+
+}  // namespace
+
+Variable embedding(const Variable& table, const Tensor& ids) {
+  Check("embedding").floating("table", table).rank("table", table, 2);
+  const IndexRange range{.bound = table.dim(0), .of = "rows of table"};
+  const Tensor rows = checked_indices("embedding", "ids", ids, table.device(), range);
+  const EmbeddingSizes sizes{table.dim(0), table.dim(1), rows.numel()};
+  Tensor y = empty(output_shape(ids.shape(), sizes.width), table.dtype(), table.device());
+  run_kernel("embedding", y, [&]<class Backend, class T>() {
+    EmbeddingKernels<Backend, T>::forward(table.value().data<T>(), rows.data<std::int64_t>(), y.data<T>(),
+                                          sizes);
+  });
+  return record("embedding", y, {table}, [rows, sizes](const Tensor& dy) -> Grads {
+    Tensor dtable = empty({sizes.num_rows, sizes.width}, dy.dtype(), dy.device());
+    run_kernel("embedding", dy, [&]<class Backend, class T>() {
+      EmbeddingKernels<Backend, T>::backward(dy.data<T>(), rows.data<std::int64_t>(), dtable.data<T>(),
+                                             sizes);
+    });
+    return {dtable};
+  });
+}
+
+}  // namespace moh

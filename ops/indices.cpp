@@ -1,0 +1,55 @@
+#include "ops/indices.h"
+
+#include <algorithm>
+#include <array>
+#include <span>
+#include <string>
+
+#include "core/error.h"
+
+namespace moh {
+
+namespace {
+
+/// The place of element `flat` in a tensor of this shape: "[2, 5]".
+std::string place_of(const Shape& shape, std::int64_t flat) {
+  std::array<std::int64_t, Shape::kMaxRank> place{};
+  for (int axis = shape.rank() - 1; axis >= 0; --axis) {
+    place[static_cast<std::size_t>(axis)] = flat % shape[axis];
+    flat /= shape[axis];
+  }
+  return to_string(
+      Shape(std::span<const std::int64_t>(place.data(), static_cast<std::size_t>(shape.rank()))));
+}
+
+std::string describe(const IndexRange& range) {
+  std::string text = "0 to " + std::to_string(range.bound - 1);
+  if (range.ignored) text += " or " + std::to_string(*range.ignored);
+  return text.append(" (").append(range.of).append(")");
+}
+
+}  // namespace
+
+Tensor checked_indices(std::string_view op, std::string_view name, const Tensor& indices, Device device,
+                       const IndexRange& range) {
+  if (!indices.defined()) throw ValueError(error_message(op, name, "a tensor", "none"));
+  if (indices.dtype() != DType::kInt32 && indices.dtype() != DType::kInt64) {
+    throw DTypeError(error_message(op, name, "int32 or int64", dtype_name(indices.dtype())));
+  }
+  if (indices.device() != device) {
+    throw DeviceError(error_message(op, name, device_name(device), device_name(indices.device())));
+  }
+  Tensor wide = indices.to(DType::kInt64);
+  const auto values = wide.span<std::int64_t>();
+  const auto wrong = std::find_if(values.begin(), values.end(), [&](std::int64_t value) {
+    return (value < 0 || value >= range.bound) && value != range.ignored;
+  });
+  if (wrong != values.end()) {
+    throw ValueError(
+        error_message(op, name, describe(range),
+                      std::to_string(*wrong) + " at " + place_of(indices.shape(), wrong - values.begin())));
+  }
+  return wide;
+}
+
+}  // namespace moh

@@ -1,0 +1,24 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+#include "core/tensor.h"
+
+namespace moh {
+
+/// What the elements of an index tensor must be.
+struct IndexRange {
+  std::int64_t bound = 0;               ///< each index lies in [0, bound)
+  std::optional<std::int64_t> ignored;  ///< this value is allowed too
+  std::string_view of;                  ///< what is indexed, for messages: "rows of table"
+};
+
+/// Checks the index operand of an op and returns it as int64, converted when it is int32. Throws ValueError
+/// naming the first element out of range and its place, DTypeError for another dtype, DeviceError when it is
+/// not on `device`.
+Tensor checked_indices(std::string_view op, std::string_view name, const Tensor& indices, Device device,
+                       const IndexRange& range);
+
+}  // namespace moh
