@@ -1,0 +1,116 @@
+"""scripts/setup.sh: what it does on machines that lack packages, rights or Debian.
+
+The script runs with a PATH that holds nothing but the tools it uses and stand-ins for dpkg-query, apt-get, sudo and id,
+which report what the case says and record how they were called.
+"""
+
+import os
+import pathlib
+import shutil
+import subprocess
+import tempfile
+import time
+import unittest
+
+SETUP = pathlib.Path(os.environ["MOH_SOURCE_DIR"], "scripts", "setup.sh")
+TOOLS = ("bash", "cat", "dirname", "env", "grep", "sed")
+
+
+class Machine:
+    """A made-up machine: `lacks` names the packages that are not installed."""
+
+    def __init__(self, folder, *, lacks=(), root=False, sudo=False, debian=True, install_fails=False):
+        self.bin = pathlib.Path(folder, "bin")
+        self.bin.mkdir()
+        self.calls = pathlib.Path(folder, "calls")
+        self.calls.touch()
+        for tool in TOOLS:
+            (self.bin / tool).symlink_to(shutil.which(tool))
+        self.stand_in("id", f"echo {0 if root else 1000}")
+        if sudo:
+            self.stand_in("sudo", f'echo "sudo $*" >>{self.calls}\n[ "$1" = -n ] && shift\nexec "$@"')
+        self.stand_in("true", "exit 0")
+        if debian:
+            # dpkg-query also knows packages that were removed, and complains about those that it never saw.
+            lines = "\n".join(f'[ "$p" = {package} ] && echo "config-files $p" && continue' for package in lacks)
+            self.stand_in("dpkg-query", f'shift 2\nfor p; do\n{lines}\necho "installed $p"\ndone\nexit {int(bool(lacks))}')
+            failure = '[ "$*" = "${*/install/}" ] || exit 100' if install_fails else ""
+            self.stand_in("apt-get", f'echo "apt-get $*" >>{self.calls}\n{failure}')
+
+    def stand_in(self, name, body):
+        path = self.bin / name
+        path.write_text(f"#!{shutil.which('bash')}\n{body}\n")
+        path.chmod(0o755)
+
+    def run(self, *arguments, **environment):
+        return subprocess.run(
+            [shutil.which("bash"), str(SETUP), *arguments],
+            env={"PATH": str(self.bin), **environment},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+        )
+
+    def apt_calls(self):
+        return [line for line in self.calls.read_text().splitlines() if line.startswith("apt-get")]
+
+
+class Setup(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.addCleanup(self.folder.cleanup)
+
+    def machine(self, **properties):
+        return Machine(self.folder.name, **properties)
+
+    def test_nothing_missing_is_quick_and_needs_no_rights(self):
+        machine = self.machine()
+        start = time.monotonic()
+        result = machine.run()
+        self.assertLess(time.monotonic() - start, 1.0)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertEqual(machine.apt_calls(), [])
+
+    def test_root_installs_what_is_missing_and_only_that(self):
+        machine = self.machine(lacks=("ninja-build", "catch2"), root=True)
+        result = machine.run()
+        self.assertEqual(result.returncode, 0, result.stderr)
+        update, install = machine.apt_calls()
+        self.assertTrue(update.endswith(" update"), update)
+        self.assertTrue(install.endswith(" install -y --no-install-recommends ninja-build catch2"), install)
+
+    def test_a_user_with_sudo_installs_through_it(self):
+        machine = self.machine(lacks=("cmake",), sudo=True)
+        result = machine.run()
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertEqual(len(machine.apt_calls()), 2)
+        self.assertIn("sudo env DEBIAN_FRONTEND=noninteractive apt-get", machine.calls.read_text())
+
+    def test_a_user_without_rights_is_told_the_command(self):
+        machine = self.machine(lacks=("cmake", "libdnnl-dev"))
+        result = machine.run()
+        self.assertEqual(result.returncode, 1)
+        self.assertIn("missing Debian packages: cmake libdnnl-dev", result.stderr)
+        self.assertIn("apt-get install --no-install-recommends cmake libdnnl-dev", result.stderr)
+        self.assertEqual(machine.apt_calls(), [])
+
+    def test_a_failed_installation_is_an_error(self):
+        result = self.machine(lacks=("cmake",), root=True, install_fails=True).run()
+        self.assertEqual(result.returncode, 1)
+        self.assertIn("apt-get could not install: cmake", result.stderr)
+
+    def test_another_system_is_told_the_packages_and_may_go_on(self):
+        result = self.machine(debian=False).run()
+        self.assertEqual(result.returncode, 0)
+        self.assertIn("not a Debian system", result.stderr)
+        self.assertIn("libyaml-cpp-dev", result.stderr)
+
+    def test_skipping_and_unknown_options(self):
+        machine = self.machine(lacks=("cmake",))
+        self.assertEqual(machine.run(MOH_SKIP_SETUP="1").returncode, 0)
+        self.assertEqual(machine.run("--frobnicate").returncode, 2)
+        self.assertIn("cmake\n", machine.run("--list").stdout)
+
+
+if __name__ == "__main__":
+    unittest.main()
