@@ -1,0 +1,81 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/tensor.h"
+#include "train/io/safetensors.h"
+
+namespace moh {
+
+// A checkpoint is a folder `checkpoints/step_00001200` of the run folder:
+//   model.safetensors                        parameters, under the names of the model
+//   optimizer-00000-of-00001.safetensors     optimizer state, one file per process that holds a part of it
+//   trainer.json                             whatever else the trainer needs to continue
+//   config.yaml                              the configuration of the run
+//   manifest.json                            what belongs to it, with sizes and checksums;
+//   train/checkpoint/manifest.h
+// It becomes visible under this name by one rename, when all of it is on the disk.
+
+/// What a checkpoint holds.
+struct CheckpointContents {
+  std::int64_t step = 0;
+  std::optional<double> metric;  ///< evaluation loss, lower is better; retention keeps the best
+  std::vector<NamedTensor> model;
+  std::vector<NamedTensor> optimizer;
+  std::string trainer_json;
+  std::string config_yaml;
+};
+
+/// A checkpoint folder as listed, without its tensors having been read.
+struct CheckpointInfo {
+  std::filesystem::path folder;
+  std::int64_t step = 0;
+  std::optional<double> metric;
+  std::string problem;  ///< why it is not complete; empty when it is
+
+  bool complete() const { return problem.empty(); }
+};
+
+/// "step_00001200".
+std::string checkpoint_folder_name(std::int64_t step);
+
+/// The checkpoints in a folder `checkpoints`, ascending by step; empty when there is no such folder. Complete
+/// means: the manifest is sound and names exactly the files that are there, with their sizes. Checksums are
+/// verified by load_checkpoint.
+std::vector<CheckpointInfo> list_checkpoints(const std::filesystem::path& checkpoints_folder);
+
+/// The step folder that a user means by `path`: a step folder itself, or the newest checkpoint of a
+/// `checkpoints` folder or of a run folder. Throws CheckpointError when there is none, and when the newest is
+/// not complete: to fall back silently would be to lose work without a word.
+std::filesystem::path resolve_checkpoint(const std::filesystem::path& path);
+
+/// Which tensors load_checkpoint reads.
+enum class LoadScope { kAll, kModelOnly };
+
+/// Reads a step folder. Everything that is read is verified against the manifest before anything is returned:
+/// the tensors live in memory of their own, counted under the caller's MemoryPurpose. Throws CheckpointError
+/// naming the file, the tensor and both checksums.
+CheckpointContents load_checkpoint(const std::filesystem::path& step_folder,
+                                   LoadScope scope = LoadScope::kAll);
+
+/// A tensor as a model expects it.
+struct TensorSpec {
+  std::string name;
+  Shape shape;
+  DType dtype;
+};
+
+/// Compares the tensors of a checkpoint with those that a model expects, by name, shape and dtype. Throws one
+/// CheckpointError that lists every missing, unexpected and different one:
+///   checkpoint step_1200: layers.3.attention.wq: expected [512, 512] float32, found [512, 256] float32
+/// `where` is what stands in front ("checkpoint step_1200").
+void check_matches(std::string_view where, std::span<const TensorSpec> expected,
+                   std::span<const NamedTensor> found);
+
+}  // namespace moh

@@ -1,0 +1,174 @@
+#include "train/checkpoint/checkpoint_store.h"
+
+#include <algorithm>
+#include <system_error>
+#include <utility>
+
+#include "core/error.h"
+#include "train/checkpoint/checkpoint_writer.h"
+#include "train/io/failpoint.h"
+#include "train/io/file_ops.h"
+
+namespace moh {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+// Names that begin so are this store's own: `.tmp-...` may be deleted at any time; `.old-step_N-...` is a
+// checkpoint that was being replaced by another of the same step, and still counts unless that one is there.
+constexpr std::string_view kTemporary = ".tmp-";
+constexpr std::string_view kReplaced = ".old-";
+
+fs::path hidden_name(std::string_view prefix, const fs::path& step_folder) {
+  std::string name(prefix);
+  name.append(step_folder.filename().string()).append("-").append(random_suffix());
+  return step_folder.parent_path() / name;
+}
+
+/// "step_00000100" of ".old-step_00000100-4f...".
+std::string name_without_hiding(std::string_view prefix, const std::string& name) {
+  const std::string rest = name.substr(prefix.size());
+  return rest.substr(0, rest.rfind('-'));
+}
+
+bool name_is_taken(const fs::path& path) {
+  std::error_code ignored;
+  return fs::exists(fs::symlink_status(path, ignored));
+}
+
+/// Removes the temporary folder of a save that did not come to its end.
+class TemporaryFolder {
+ public:
+  explicit TemporaryFolder(fs::path path) : path_(std::move(path)) {}
+  ~TemporaryFolder() {
+    std::error_code ignored;
+    fs::remove_all(path_, ignored);
+  }
+  TemporaryFolder(const TemporaryFolder&) = delete;
+  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
+
+  const fs::path& path() const { return path_; }
+
+ private:
+  fs::path path_;
+};
+
+const CheckpointInfo* best_of(const std::vector<CheckpointInfo>& all) {
+  const CheckpointInfo* best = nullptr;
+  for (const CheckpointInfo& info : all) {
+    if (info.metric && (best == nullptr || *info.metric < *best->metric)) best = &info;
+  }
+  return best;
+}
+
+}  // namespace
+
+CheckpointStore::CheckpointStore(fs::path run_folder, RetentionPolicy retention, Warn warn)
+    : folder_(std::move(run_folder) / "checkpoints"), retention_(retention), warn_(std::move(warn)) {
+  if (retention_.keep_last < 1) {
+    throw ValueError(
+        error_message("checkpoints", "keep_last", "1 or more", std::to_string(retention_.keep_last)));
+  }
+  make_directories(folder_);
+  clear_leftovers();
+}
+
+void CheckpointStore::clear_leftovers() {
+  // A killed process may have renamed without syncing: what is visible now must last before anything is
+  // deleted.
+  sync_directory(folder_);
+  for (const fs::path& path : list_directory(folder_)) {
+    const std::string name = path.filename().string();
+    if (name.starts_with(kTemporary)) {
+      warn_on_failure("left over from an earlier run", [&] { remove_tree(path); });
+    } else if (name.starts_with(kReplaced)) {
+      const fs::path target = folder_ / name_without_hiding(kReplaced, name);
+      warn_on_failure("left over from an earlier run",
+                      [&] { name_is_taken(target) ? remove_tree(path) : rename_path(path, target); });
+    }
+  }
+  sync_directory(folder_);
+}
+
+fs::path CheckpointStore::save(const CheckpointContents& contents) {
+  const fs::path target = folder_ / checkpoint_folder_name(contents.step);
+  const TemporaryFolder temporary(hidden_name(kTemporary, target));
+  make_directories(temporary.path());
+  write_checkpoint_files(contents, temporary.path());
+  static_cast<void>(MOH_FAILPOINT("ckpt:before_publish"));
+  publish(temporary.path(), target);
+  static_cast<void>(MOH_FAILPOINT("ckpt:after_publish"));
+  warn_on_failure("old checkpoints not removed", [&] { prune(target); });
+  return target;
+}
+
+void CheckpointStore::publish(const fs::path& written, const fs::path& target) {
+  if (!name_is_taken(target)) {
+    rename_path(written, target);
+    sync_directory(folder_);
+    return;
+  }
+  const fs::path replaced = hidden_name(kReplaced, target);
+  rename_path(target, replaced);
+  rename_path(written, target);
+  sync_directory(folder_);
+  warn_on_failure("replaced checkpoint not removed", [&] { remove_tree(replaced); });
+}
+
+void CheckpointStore::prune(const fs::path& just_saved) {
+  std::vector<CheckpointInfo> complete = list();
+  std::erase_if(complete, [](const CheckpointInfo& info) { return !info.complete(); });
+  const CheckpointInfo* best = retention_.keep_best ? best_of(complete) : nullptr;
+  const std::size_t keep =
+      std::min<std::size_t>(static_cast<std::size_t>(retention_.keep_last), complete.size());
+  for (const CheckpointInfo& info : std::span(complete).first(complete.size() - keep)) {
+    if (&info == best || info.folder == just_saved) continue;
+    warn_on_failure("old checkpoint not removed", [&] { remove_checkpoint(info.folder); });
+  }
+}
+
+void CheckpointStore::remove_checkpoint(const fs::path& step_folder) {
+  // Out of sight first, durably: no crash may show a checkpoint with some of its files gone.
+  const fs::path hidden = hidden_name(kTemporary, step_folder);
+  rename_path(step_folder, hidden);
+  sync_directory(folder_);
+  remove_tree(hidden);
+}
+
+std::optional<CheckpointInfo> CheckpointStore::find_newest_complete() const {
+  const std::vector<CheckpointInfo> all = list();
+  const auto newest =
+      std::find_if(all.rbegin(), all.rend(), [](const CheckpointInfo& info) { return info.complete(); });
+  return newest == all.rend() ? std::nullopt : std::optional(*newest);
+}
+
+std::optional<CheckpointContents> CheckpointStore::load_newest(bool allow_older) {
+  std::vector<CheckpointInfo> all = list();
+  while (!all.empty()) {
+    try {
+      return load_checkpoint(all.back().folder);
+    } catch (const CheckpointError& error) {
+      if (!allow_older) throw;
+      warn_(std::string(error.what()) + "; going back to the checkpoint before");
+      set_aside(all.back());
+      all.pop_back();
+    }
+  }
+  return std::nullopt;
+}
+
+void CheckpointStore::warn_on_failure(std::string_view what, FunctionRef<void()> action) const {
+  try {
+    action();
+  } catch (const Error& error) {
+    warn_(std::string(what) + ": " + error.what());
+  }
+}
+
+void CheckpointStore::set_aside(const CheckpointInfo& damaged) {
+  rename_path(damaged.folder, hidden_name("damaged-", damaged.folder));
+  sync_directory(folder_);
+}
+
+}  // namespace moh

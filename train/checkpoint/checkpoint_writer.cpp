@@ -1,0 +1,57 @@
+#include "train/checkpoint/checkpoint_writer.h"
+
+#include <cmath>
+
+#include "train/checkpoint/manifest.h"
+#include "train/io/checksum.h"
+#include "train/io/durable_file.h"
+#include "train/io/failpoint.h"
+#include "train/io/file_ops.h"
+
+namespace moh {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+ManifestFile write_tensors(const fs::path& path, std::span<const NamedTensor> tensors) {
+  // Readers of the Hugging Face libraries ask for this entry.
+  const SafetensorsWriter writer(tensors, {{"format", "pt"}});
+  OutputFile file(path, writer.bytes());
+  Checksum whole;
+  writer.write([&](std::span<const std::byte> bytes) {
+    whole.update(bytes);
+    file.write(bytes);
+  });
+  file.sync_and_close();
+  ManifestFile entry{path.filename().string(), writer.bytes(), whole.hex(), {}};
+  for (const NamedTensor& named : tensors) entry.tensors[named.name] = checksum_hex(bytes_of(named.tensor));
+  return entry;
+}
+
+ManifestFile write_text(const fs::path& path, std::string_view text) {
+  OutputFile file(path, text.size());
+  file.write(text);
+  file.sync_and_close();
+  return {path.filename().string(), text.size(), checksum_hex(text), {}};
+}
+
+}  // namespace
+
+void write_checkpoint_files(const CheckpointContents& contents, const fs::path& folder) {
+  Manifest manifest;
+  manifest.step = contents.step;
+  if (contents.metric && std::isfinite(*contents.metric)) manifest.metric = contents.metric;
+  const auto written = [&](ManifestFile file) {
+    manifest.files.push_back(std::move(file));
+    static_cast<void>(MOH_FAILPOINT("ckpt:after_write"));
+  };
+  written(write_tensors(folder / kModelFile, contents.model));
+  written(write_tensors(folder / optimizer_shard_file(0, 1), contents.optimizer));
+  written(write_text(folder / kTrainerFile, contents.trainer_json));
+  written(write_text(folder / kConfigFile, contents.config_yaml));
+  write_text(folder / kManifestFile, to_json(manifest));
+  sync_directory(folder);
+}
+
+}  // namespace moh

@@ -1,0 +1,50 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace moh {
+
+inline constexpr const char* kManifestFile = "manifest.json";
+inline constexpr const char* kModelFile = "model.safetensors";
+inline constexpr const char* kTrainerFile = "trainer.json";
+inline constexpr const char* kConfigFile = "config.yaml";
+/// The version that this program writes; it reads all up to it.
+inline constexpr int kCheckpointFormatVersion = 1;
+
+/// "optimizer-00000-of-00001.safetensors".
+std::string optimizer_shard_file(int index, int count);
+
+/// One file of a checkpoint.
+struct ManifestFile {
+  std::string name;
+  std::uint64_t bytes = 0;
+  std::string checksum;  ///< of the whole file (train/io/checksum.h)
+  std::map<std::string, std::string, std::less<>>
+      tensors;  ///< of a tensor file: name -> checksum of its elements
+};
+
+/// The table of contents of a checkpoint, the last file written. JSON with a checksum over itself, so that
+/// each bit of a checkpoint is covered by one.
+struct Manifest {
+  std::int64_t step = 0;
+  std::optional<double> metric;
+  int num_optimizer_shards = 1;
+  std::vector<ManifestFile> files;
+
+  /// The file of that name, or nullptr.
+  const ManifestFile* find(std::string_view name) const;
+};
+
+std::string to_json(const Manifest& manifest);
+
+/// Reads and checks the manifest of a step folder: its checksum, its version, that it lists the files of a
+/// checkpoint under plain names, that exactly these are in the folder, and their sizes. Files whose names
+/// begin with a dot are nobody's business. Throws CheckpointError.
+Manifest read_manifest(const std::filesystem::path& step_folder);
+
+}  // namespace moh

@@ -1,0 +1,89 @@
+#include "train/io/durable_file.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <string>
+#include <utility>
+
+#include "core/error.h"
+#include "train/io/failpoint.h"
+#include "train/io/file_ops.h"
+#include "train/io/io_trace.h"
+
+namespace moh {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+int create_new(const fs::path& path) {
+  if (const int injected = MOH_FAILPOINT("io:create"); injected > 0) {
+    errno = injected;
+    return -1;
+  }
+  return ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+}
+
+fs::path temporary_beside(const fs::path& path) {
+  std::string name = ".";
+  name.append(path.filename().string()).append(".tmp-").append(random_suffix());
+  return path.parent_path() / name;
+}
+
+}  // namespace
+
+OutputFile::OutputFile(fs::path path, std::uint64_t expected_bytes)
+    : path_(std::move(path)), expected_(expected_bytes) {
+  ignore_file_size_signal();
+  fd_ = create_new(path_);
+  if (fd_ < 0) throw_storage_error(path_, "create", errno, expected_);
+  MOH_TRACE_IO(kCreate, path_);
+}
+
+OutputFile::~OutputFile() {
+  if (fd_ >= 0) ::close(fd_);
+}
+
+void OutputFile::write(std::span<const std::byte> bytes) {
+  MOH_CHECK(fd_ >= 0, "the file is closed");
+  const std::uint64_t left = expected_ - std::min(expected_, written_);
+  write_fully(fd_, path_, bytes, std::max<std::uint64_t>(left, bytes.size()));
+  written_ += bytes.size();
+}
+
+void OutputFile::write(std::string_view text) {
+  write(std::as_bytes(std::span(text)));
+}
+
+void OutputFile::sync_and_close() {
+  MOH_CHECK(fd_ >= 0, "the file is closed");
+  sync_file(fd_, path_);
+  // Network file systems report some write errors only here.
+  if (::close(std::exchange(fd_, -1)) != 0) throw_storage_error(path_, "close", errno);
+}
+
+DurableFile::DurableFile(fs::path path, std::uint64_t expected_bytes)
+    : path_(std::move(path)), file_(temporary_beside(path_), expected_bytes) {}
+
+DurableFile::~DurableFile() {
+  if (!renamed_) ::unlink(file_.path().c_str());
+}
+
+void DurableFile::commit() {
+  file_.sync_and_close();
+  rename_path(file_.path(), path_);
+  renamed_ = true;
+  const fs::path folder = path_.parent_path();
+  sync_directory(folder.empty() ? fs::path(".") : folder);
+}
+
+void write_file_durably(const fs::path& path, std::string_view contents) {
+  DurableFile file(path, contents.size());
+  file.write(contents);
+  file.commit();
+}
+
+}  // namespace moh

@@ -1,0 +1,61 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <span>
+#include <string_view>
+
+namespace moh {
+
+/// A new file being written from front to back, without a buffer of its own. Throws StorageError.
+class OutputFile {
+ public:
+  /// Creates the file; it must not exist. `expected_bytes` is its final size when known: a full disk is then
+  /// reported with the bytes that were still missing.
+  explicit OutputFile(std::filesystem::path path, std::uint64_t expected_bytes = 0);
+  /// Closes. What was not synced may be lost; the file is not removed.
+  ~OutputFile();
+  OutputFile(const OutputFile&) = delete;
+  OutputFile& operator=(const OutputFile&) = delete;
+
+  const std::filesystem::path& path() const { return path_; }
+  std::uint64_t bytes_written() const { return written_; }
+
+  void write(std::span<const std::byte> bytes);
+  void write(std::string_view text);
+  /// Puts the contents on the disk and closes. The name is durable once the folder is synced.
+  void sync_and_close();
+
+ private:
+  std::filesystem::path path_;
+  std::uint64_t expected_ = 0;
+  std::uint64_t written_ = 0;
+  int fd_ = -1;
+};
+
+/// A file that appears under its name complete and on the disk, or not at all; what had the name before stays
+/// until then. Written under a temporary name beside it, synced, renamed, and the folder synced.
+class DurableFile {
+ public:
+  explicit DurableFile(std::filesystem::path path, std::uint64_t expected_bytes = 0);
+  /// Removes the temporary file unless commit() succeeded.
+  ~DurableFile();
+  DurableFile(const DurableFile&) = delete;
+  DurableFile& operator=(const DurableFile&) = delete;
+
+  void write(std::span<const std::byte> bytes) { file_.write(bytes); }
+  void write(std::string_view text) { file_.write(text); }
+  /// Publishes the file. Nothing may be written afterwards.
+  void commit();
+
+ private:
+  std::filesystem::path path_;
+  OutputFile file_;
+  bool renamed_ = false;
+};
+
+/// Writes `contents` as a DurableFile.
+void write_file_durably(const std::filesystem::path& path, std::string_view contents);
+
+}  // namespace moh

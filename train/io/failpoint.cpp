@@ -1,0 +1,116 @@
+#include "train/io/failpoint.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <csignal>
+#include <cstdlib>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/error.h"
+
+namespace moh::failpoint {
+
+namespace {
+
+constexpr int kKill = -2;
+
+constexpr std::pair<std::string_view, int> kActions[] = {
+    {"kill", kKill},    {"short", kShortWrite}, {"EINTR", EINTR}, {"EIO", EIO},       {"ENOSPC", ENOSPC},
+    {"EDQUOT", EDQUOT}, {"EFBIG", EFBIG},       {"EPERM", EPERM}, {"EACCES", EACCES}, {"EINVAL", EINVAL},
+};
+
+struct Armed {
+  std::string point;
+  long on_pass = 1;
+  int action = kKill;
+};
+
+[[noreturn]] void refuse(std::string_view spec) {
+  throw ConfigError(error_message("MOH_FAIL", spec,
+                                  "POINT_N or POINT_N=ACTION, N from 1, ACTION kill, short or an errno name",
+                                  "something else"));
+}
+
+int action_named(std::string_view name, std::string_view spec) {
+  for (const auto& [known, action] : kActions) {
+    if (known == name) return action;
+  }
+  refuse(spec);
+}
+
+Armed parse_one(std::string_view spec) {
+  Armed armed;
+  std::string_view point = spec;
+  if (const auto equals = spec.find('='); equals != std::string_view::npos) {
+    armed.action = action_named(spec.substr(equals + 1), spec);
+    point = spec.substr(0, equals);
+  }
+  const auto underscore = point.rfind('_');
+  if (underscore == std::string_view::npos) refuse(spec);
+  const char* end = point.data() + point.size();
+  const auto number = std::from_chars(point.data() + underscore + 1, end, armed.on_pass);
+  if (number.ec != std::errc() || number.ptr != end || armed.on_pass < 1) refuse(spec);
+  armed.point = point.substr(0, underscore);
+  return armed;
+}
+
+std::vector<Armed> parse(std::string_view specs) {
+  std::vector<Armed> armed;
+  while (!specs.empty()) {
+    const auto comma = std::min(specs.find(','), specs.size());
+    armed.push_back(parse_one(specs.substr(0, comma)));
+    specs.remove_prefix(std::min(comma + 1, specs.size()));
+  }
+  return armed;
+}
+
+struct Registry {
+  std::mutex mutex;
+  std::optional<std::vector<Armed>> armed;  // nothing before MOH_FAIL has been read
+  std::map<std::string, long, std::less<>> passes;
+};
+
+Registry& registry() {
+  static Registry instance;
+  return instance;
+}
+
+int action_of_this_pass(std::string_view point) {
+  Registry& all = registry();
+  const std::lock_guard lock(all.mutex);
+  if (!all.armed) {
+    const char* spec = std::getenv("MOH_FAIL");
+    all.armed = parse(spec == nullptr ? "" : spec);
+  }
+  if (all.armed->empty()) return 0;
+  auto found = all.passes.find(point);
+  if (found == all.passes.end()) found = all.passes.emplace(point, 0).first;
+  const long count = ++found->second;
+  for (const Armed& armed : *all.armed) {
+    if (armed.point == point && armed.on_pass == count) return armed.action;
+  }
+  return 0;
+}
+
+}  // namespace
+
+int pass(std::string_view point) {
+  const int action = action_of_this_pass(point);
+  if (action == kKill) std::raise(SIGKILL);
+  return action;
+}
+
+void arm(std::string_view spec) {
+  Registry& all = registry();
+  const std::lock_guard lock(all.mutex);
+  all.armed = parse(spec);
+  all.passes.clear();
+}
+
+}  // namespace moh::failpoint

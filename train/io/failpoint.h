@@ -1,0 +1,40 @@
+#pragma once
+
+#include <string_view>
+
+/// Failure points: named places at which a test makes the process die or an operation fail. They exist only
+/// when moh is configured with MOH_FAILPOINTS (by default: when the tests are built); otherwise each is the
+/// constant 0.
+///
+///   MOH_FAIL=POINT_N[=ACTION][,...]     the N-th pass (from 1) of POINT in this process
+///
+/// ACTION: kill (the default) ends the process by SIGKILL on the spot, so that nothing is flushed and no
+/// destructor runs; an errno name (ENOSPC, EIO, EINTR, ...) makes the operation report that error; short
+/// makes a write take only half of its bytes.
+///
+/// Points: io:create io:mkdir io:write io:fsync io:rename io:fsync_dir io:unlink io:rmdir, each before the
+/// system call of the same name; ckpt:after_write after each file of a checkpoint, ckpt:before_publish and
+/// ckpt:after_publish around the rename that makes a checkpoint visible.
+#ifdef MOH_FAILPOINTS
+
+namespace moh::failpoint {
+
+/// What pass() returns for the action `short`; errno values are positive.
+inline constexpr int kShortWrite = -1;
+
+/// Counts a pass of the point and returns the errno to report, kShortWrite, or 0 to go on. Thread-safe.
+/// Throws ConfigError at the first pass of all when MOH_FAIL is malformed.
+int pass(std::string_view point);
+
+/// Replaces what is armed and sets all counts to zero; "" disarms. Throws ConfigError when malformed.
+void arm(std::string_view spec);
+
+}  // namespace moh::failpoint
+
+#define MOH_FAILPOINT(point) ::moh::failpoint::pass(point)
+
+#else
+
+#define MOH_FAILPOINT(point) 0
+
+#endif

@@ -1,0 +1,29 @@
+#pragma once
+
+#include <filesystem>
+#include <string>
+
+namespace moh {
+
+/// Keeps a second process from training in the same run folder. The lock is flock() on `.lock` in the folder:
+/// the system releases it when the process ends, however it ends, so a lock can never be left over. The text
+/// in the file (host, process, start) only tells people who holds it.
+class RunLock {
+ public:
+  /// Locks the existing folder. Throws ConfigError naming the holder when another process has it,
+  /// StorageError when the file cannot be created or locked.
+  explicit RunLock(const std::filesystem::path& run_folder);
+  ~RunLock();
+  RunLock(const RunLock&) = delete;
+  RunLock& operator=(const RunLock&) = delete;
+
+  /// Who held the lock before and ended without releasing it (killed, power lost); empty after a clean end.
+  const std::string& crashed_holder() const { return crashed_holder_; }
+
+ private:
+  std::filesystem::path path_;
+  int fd_ = -1;
+  std::string crashed_holder_;
+};
+
+}  // namespace moh
