@@ -58,7 +58,7 @@ OP_CASES(embedding) {
 }
 
 TEST_CASE("ops: embedding sums the gradients of repeated ids in float32") {
-  // 1 + 2^-8 is not a bfloat16 number: a bfloat16 running sum would stay at 256.
+  // 257 is not a bfloat16 number: a bfloat16 running sum would stay at 256.
   const Tensor ids = zeros({1000}, DType::kInt64);
   const Variable table(zeros({2, 3}, DType::kBFloat16), true);
   embedding(table, ids).backward(full({1000, 3}, 1.0, DType::kBFloat16));
