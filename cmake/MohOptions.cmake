@@ -34,4 +34,5 @@ if(MOH_SANITIZE)
   target_compile_definitions(moh_compile_options INTERFACE MOH_DEBUG_CHECKS=1 MOH_SANITIZED=1)
 endif()
 set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON) # read by tests/build and by clang-tidy
 set(CMAKE_POSITION_INDEPENDENT_CODE ON)
