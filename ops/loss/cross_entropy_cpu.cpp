@@ -1,0 +1,94 @@
+#include <cmath>
+#include <limits>
+
+#include "ops/cpu/math.h"
+#include "ops/cpu/reduce.h"
+#include "ops/loss/cross_entropy.h"
+#include "ops/loss/cross_entropy_kernels.h"
+
+namespace moh {
+
+namespace {
+
+template <class T>
+[[gnu::always_inline]] inline Acc<T> largest_of(const T* x, std::int64_t width) {
+  using A = Acc<T>;
+  A top = -std::numeric_limits<A>::infinity();
+#pragma omp simd reduction(max : top)
+  for (std::int64_t j = 0; j < width; ++j) top = A(x[j]) > top ? A(x[j]) : top;
+  return top;
+}
+
+/// The sum of e^(x_j - top), in blocks that are added in double: long rows (vocabularies) lose nothing.
+template <class T>
+[[gnu::always_inline]] inline double exp_sum_of(const T* x, std::int64_t width, Acc<T> top) {
+  using A = Acc<T>;
+  constexpr std::int64_t kBlock = 1024;
+  double sum = 0.0;
+  for (std::int64_t begin = 0; begin < width; begin += kBlock) {
+    const std::int64_t end = begin + kBlock < width ? begin + kBlock : width;
+    A part = 0;
+#pragma omp simd reduction(+ : part)
+    for (std::int64_t j = begin; j < end; ++j) part += exp_of(A(x[j]) - top);
+    sum += static_cast<double>(part);
+  }
+  return sum;
+}
+
+}  // namespace
+
+template <class Backend, class T>
+void CrossEntropyKernels<Backend, T>::forward(const T* logits, const std::int64_t* targets, Acc<T>* losses,
+                                              Acc<T>* maxima, Acc<T>* exp_sums, Rows rows) {
+  using A = Acc<T>;
+  parallel_for(rows.count, row_grain(rows.count, rows.width), [=](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i) {
+      losses[i] = maxima[i] = exp_sums[i] = A(0);
+      if (targets[i] == kIgnoredTarget) continue;
+      const T* row = logits + i * rows.width;
+      const A top = largest_of(row, rows.width);
+      const double sum = exp_sum_of(row, rows.width, top);
+      const double below_top = static_cast<double>(top) - static_cast<double>(A(row[targets[i]]));
+      losses[i] = static_cast<A>(std::log(sum) + below_top);
+      maxima[i] = top;
+      exp_sums[i] = static_cast<A>(sum);
+    }
+  });
+}
+
+template <class Backend, class T>
+void CrossEntropyKernels<Backend, T>::reduce(const Acc<T>* losses, std::int64_t count, double normalizer,
+                                             Acc<T>* sum) {
+  double total = 0.0;
+  for (std::int64_t i = 0; i < count; ++i) total += static_cast<double>(losses[i]);
+  *sum = static_cast<Acc<T>>(total / normalizer);
+}
+
+template <class Backend, class T>
+void CrossEntropyKernels<Backend, T>::backward(const Acc<T>* dloss, double normalizer, const T* logits,
+                                               const std::int64_t* targets, const Acc<T>* maxima,
+                                               const Acc<T>* exp_sums, T* dlogits, Rows rows) {
+  using A = Acc<T>;
+  const double factor = static_cast<double>(*dloss) / normalizer;
+  parallel_for(rows.count, row_grain(rows.count, rows.width), [=](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i) {
+      const T* row = logits + i * rows.width;
+      T* to = dlogits + i * rows.width;
+      if (targets[i] == kIgnoredTarget) {
+        for (std::int64_t j = 0; j < rows.width; ++j) to[j] = T(A(0));
+        continue;
+      }
+      const A top = maxima[i], share = static_cast<A>(factor / static_cast<double>(exp_sums[i]));
+      const A of_target = share * exp_of(A(row[targets[i]]) - top) - static_cast<A>(factor);
+#pragma omp simd
+      for (std::int64_t j = 0; j < rows.width; ++j) to[j] = T(share * exp_of(A(row[j]) - top));
+      to[targets[i]] = T(of_target);
+    }
+  });
+}
+
+template struct CrossEntropyKernels<cpu::MOH_ISA, float>;
+template struct CrossEntropyKernels<cpu::MOH_ISA, bfloat16>;
+template struct CrossEntropyKernels<cpu::MOH_ISA, double>;
+
+}  // namespace moh

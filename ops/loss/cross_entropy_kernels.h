@@ -1,0 +1,24 @@
+#pragma once
+
+#include <cstdint>
+
+#include "core/dtype.h"
+#include "ops/op.h"
+
+namespace moh {
+
+/// Kernels of cross_entropy over N rows of V logits. targets [N] lie in [0, V) or are kIgnoredTarget.
+template <class Backend, class T>
+struct CrossEntropyKernels {
+  /// losses [N]; maxima [N] and exp_sums [N], the sums of e^(logit - maximum). All are overwritten; those of
+  /// an ignored row with 0.
+  static void forward(const T* logits, const std::int64_t* targets, Acc<T>* losses, Acc<T>* maxima,
+                      Acc<T>* exp_sums, Rows rows);
+  /// *sum = the sum of `count` losses, divided by normalizer.
+  static void reduce(const Acc<T>* losses, std::int64_t count, double normalizer, Acc<T>* sum);
+  /// dlogits = *dloss / normalizer times (softmax(logits) - one-hot of the target); dlogits may be logits.
+  static void backward(const Acc<T>* dloss, double normalizer, const T* logits, const std::int64_t* targets,
+                       const Acc<T>* maxima, const Acc<T>* exp_sums, T* dlogits, Rows rows);
+};
+
+}  // namespace moh
