@@ -1,0 +1,71 @@
+#include <cmath>
+
+#include "ops/cpu/reduce.h"
+#include "ops/norm/layer_norm_kernels.h"
+
+namespace moh {
+
+template <class Backend, class T>
+void LayerNormKernels<Backend, T>::forward(const T* x, const T* weight, const T* bias, T* y, Acc<T>* mean,
+                                           Acc<T>* r, Rows rows, double eps) {
+  using A = Acc<T>;
+  const std::int64_t width = rows.width;
+  parallel_for(rows.count, row_grain(rows.count, width), [=](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i) {
+      const T* xi = x + i * width;
+      T* yi = y + i * width;
+      A sum = 0, squares = 0;
+#pragma omp simd reduction(+ : sum)
+      for (std::int64_t j = 0; j < width; ++j) sum += A(xi[j]);
+      const A mi = sum / A(width);
+#pragma omp simd reduction(+ : squares)
+      for (std::int64_t j = 0; j < width; ++j) squares += (A(xi[j]) - mi) * (A(xi[j]) - mi);
+      const A ri = A(1) / std::sqrt(squares / A(width) + A(eps));
+      mean[i] = mi;
+      r[i] = ri;
+#pragma omp simd
+      for (std::int64_t j = 0; j < width; ++j) {
+        const A scaled = (A(xi[j]) - mi) * ri * (weight ? A(weight[j]) : A(1));
+        yi[j] = T(scaled + (bias ? A(bias[j]) : A(0)));
+      }
+    }
+  });
+}
+
+// With n_j = (x_j - mean) r and g_j = dy_j w_j: dx_j = r (g_j - mean(g) - n_j mean(g n)), and over the rows
+// dw_j = sum dy_j n_j, db_j = sum dy_j.
+template <class Backend, class T>
+void LayerNormKernels<Backend, T>::backward(const T* dy, const T* x, const T* weight, const Acc<T>* mean,
+                                            const Acc<T>* r, T* dx, T* dparameters, Rows rows) {
+  using A = Acc<T>;
+  const std::int64_t width = rows.width;
+  sum_over_rows<A>(rows.count, 2 * width, dparameters, [=](std::int64_t i, A* partial) {
+    const T* xi = x + i * width;
+    const T* dyi = dy + i * width;
+    T* dxi = dx + i * width;
+    A* dw = partial;
+    A* db = partial + width;
+    const A mi = mean[i], ri = r[i];
+    A sum = 0, dot = 0;
+#pragma omp simd reduction(+ : sum, dot)
+    for (std::int64_t j = 0; j < width; ++j) {
+      const A n = (A(xi[j]) - mi) * ri, g = A(dyi[j]) * (weight ? A(weight[j]) : A(1));
+      sum += g;
+      dot += g * n;
+      dw[j] += A(dyi[j]) * n;
+      db[j] += A(dyi[j]);
+    }
+    const A mean_g = sum / A(width), mean_gn = dot / A(width);
+#pragma omp simd
+    for (std::int64_t j = 0; j < width; ++j) {
+      const A n = (A(xi[j]) - mi) * ri, g = A(dyi[j]) * (weight ? A(weight[j]) : A(1));
+      dxi[j] = T(ri * (g - mean_g - n * mean_gn));
+    }
+  });
+}
+
+template struct LayerNormKernels<cpu::MOH_ISA, float>;
+template struct LayerNormKernels<cpu::MOH_ISA, bfloat16>;
+template struct LayerNormKernels<cpu::MOH_ISA, double>;
+
+}  // namespace moh

@@ -1,0 +1,73 @@
+#include "ops/norm/layer_norm.h"
+
+#include <catch2/catch.hpp>
+#include <cmath>
+
+#include "core/error.h"
+#include "tests/ops/op_cases.h"
+
+using namespace moh;
+using namespace moh::test;
+
+namespace {
+
+constexpr double kEps = 1e-5;
+
+std::vector<Tensor> reference(const std::vector<Tensor>& in) {
+  const std::int64_t width = in[0].dim(-1);
+  Tensor y = empty_like(in[0]);
+  for (std::int64_t first = 0; first < y.numel(); first += width) {
+    const double* x = in[0].data<double>() + first;
+    double mean = 0.0, variance = 0.0;
+    for (std::int64_t j = 0; j < width; ++j) mean += x[j] / static_cast<double>(width);
+    for (std::int64_t j = 0; j < width; ++j)
+      variance += (x[j] - mean) * (x[j] - mean) / static_cast<double>(width);
+    for (std::int64_t j = 0; j < width; ++j) {
+      const double weight = in[1].defined() ? in[1].data<double>()[j] : 1.0;
+      const double bias = in[2].defined() ? in[2].data<double>()[j] : 0.0;
+      y.data<double>()[first + j] = (x[j] - mean) / std::sqrt(variance + kEps) * weight + bias;
+    }
+  }
+  return {y};
+}
+
+}  // namespace
+
+OP_CASES(layer_norm) {
+  OpCases cases;
+  for (const Shape& shape :
+       {Shape{4}, Shape{1, 1}, Shape{0, 4}, Shape{3, 7}, Shape{2, 4, 32}, Shape{70, 33}}) {
+    for (const bool has_weight : {false, true}) {
+      for (const bool has_bias : {false, true}) {
+        const Shape last{shape[-1]};
+        cases.push_back(
+            {.name = to_string(shape) + (has_weight ? " weight" : "") + (has_bias ? " bias" : ""),
+             .inputs = {normal(shape), has_weight ? uniform(last, 0.5, 1.5) : Tensor(),
+                        has_bias ? normal(last, 2) : Tensor()},
+             .run = [](const Inputs& in) { return Outputs{layer_norm(in[0], in[1], in[2], kEps)}; },
+             .reference = reference,
+             // One element has no variance: its gradient is 0, and what rounds is 1 / sqrt(eps) of it.
+             .low_precision = shape[-1] > 1});
+      }
+    }
+  }
+  return cases;
+}
+
+TEST_CASE("ops: layer_norm keeps the variance of values far from zero") {
+  const Tensor x = tensor_of<float>({1, 4}, {10000.0F, 10001.0F, 10002.0F, 10003.0F});
+  const Variable y = layer_norm(Variable(x), Variable(), Variable(), kEps);
+  CHECK(y.value().data<float>()[3] == Approx(1.5 / std::sqrt(1.25 + kEps)).epsilon(1e-6));
+}
+
+TEST_CASE("ops: layer_norm refuses what does not fit") {
+  const Variable x(normal({3, 7})), none;
+  CHECK_THROWS_WITH(layer_norm(x, Variable(normal({8})), none, kEps),
+                    "layer_norm: weight: expected shape [7] (last axis of x), found [8]");
+  CHECK_THROWS_WITH(layer_norm(x, none, Variable(normal({3, 7})), kEps),
+                    "layer_norm: bias: expected shape [7] (last axis of x), found [3, 7]");
+  CHECK_THROWS_AS(layer_norm(x, none, Variable(normal({7}).to(DType::kFloat32)), kEps), DTypeError);
+  CHECK_THROWS_AS(layer_norm(x, none, none, 0.0), ValueError);
+  CHECK_THROWS_AS(layer_norm(none, none, none, kEps), ValueError);
+  CHECK_THROWS_AS(layer_norm(Variable(normal({})), none, none, kEps), ShapeError);
+}
