@@ -25,28 +25,32 @@ configure release
 build release moh
 cd "$root"
 
-# What the run will use, overrides included; a mistake in them ends here.
-run_dir=$("$moh" config "$config" "$@" | sed -n '/^output:/,/^[^ ]/s/^  dir: *//p' | tr -d "\"'")
+# Where the run will write; a mistake in the overrides ends here.
+resolved=$("$moh" config "$config" "$@")
+run_dir=$(sed -n "/^output:/,/^[^ ]/s/^  dir: *//p" <<<"$resolved" | tr -d "\"'")
 
-say "training: $moh train $config${*:+ $*}"
-"$moh" train "$config" "$@"
+# A run that was interrupted goes on where it was; one that is finished only writes its sample again.
+say "training: $moh train $config${*:+ $*} --resume"
+"$moh" train "$config" "$@" --resume
 
+say "plotting"
 # The system's interpreter first: it is the one that sees the system's matplotlib.
 python=python3
-[ -x /usr/bin/python3 ] && python=/usr/bin/python3
-say "plotting"
-"$python" scripts/plot_run.py "$run_dir" || warn "no plot; scripts/plot_run.py needs python3-matplotlib"
+if [ -x /usr/bin/python3 ]; then python=/usr/bin/python3; fi
+"$python" scripts/plot_run.py "$run_dir" || warn "the plot is missing; everything else is there"
 
-checkpoint=$run_dir/checkpoints
 cat <<END
 
 == done. In $run_dir:
-  metrics.jsonl   loss, learning rate, speed and head load of every logged step
-  checkpoints/    the model; the newest continues with --resume
-  curves.png      the plot
+  checkpoints/    the trained model
+  sample.txt      text that it wrote
+  curves.png      loss, learning rate and head load, drawn from metrics.jsonl
+  config.yaml     every setting of the run
+
 Next:
-  $moh generate --checkpoint $checkpoint --prompt "This program is free software"
-  $moh eval --checkpoint $checkpoint
-  $moh train $config train.steps=2000 output.dir=runs/longer
-  $moh train configs/llm/tiny_shakespeare_moh_50.yaml data.train=YOUR_TEXT
+  $moh generate --checkpoint $run_dir --prompt "This program"
+  $moh eval --checkpoint $run_dir data=README.md
+  $moh train configs/llm/tiny_shakespeare_moh_50.yaml data.train=YOUR_TEXT output.dir=runs/mine
+  $moh --help
+To train this one again from the start: rm -r $run_dir
 END
