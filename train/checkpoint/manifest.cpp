@@ -29,6 +29,10 @@ json to_json(const ManifestFile& file) {
   return entry;
 }
 
+std::string text_of(const json& document) {
+  return document.dump(1) + '\n';
+}
+
 /// Everything but the checksum itself; keys are sorted, so that the text is a function of the contents.
 std::string checksum_of(json document) {
   document.erase("checksum");
@@ -40,8 +44,12 @@ class ManifestReader {
   explicit ManifestReader(const fs::path& folder) : folder_(folder), path_(folder / kManifestFile) {}
 
   Manifest read() {
-    const json document = parse();
+    const std::string text = read_text_file(path_, InputKind::kCheckpoint, kMaxManifestBytes);
+    const json document = parse(text);
     check_version(document);
+    // What the parser overlooks (spaces, a key twice, bytes behind a NUL) is damage too.
+    if (text != text_of(document))
+      fail("", "the text as moh writes it", "another", "the checkpoint is damaged");
     const auto checksum = member<std::string>(document, "checksum");
     if (const std::string actual = checksum_of(document); actual != checksum) {
       fail("checksum of the manifest", printable(checksum), actual, "the checkpoint is damaged");
@@ -59,8 +67,7 @@ class ManifestReader {
   }
 
  private:
-  json parse() const {
-    const std::string text = read_text_file(path_, InputKind::kCheckpoint, kMaxManifestBytes);
+  json parse(const std::string& text) const {
     // The library copies and prints documents recursively: a hostile depth would overflow the stack.
     const auto refuse_depth = [this](int depth, json::parse_event_t, json&) {
       if (depth > kMaxDepth) fail("", "at most " + std::to_string(kMaxDepth) + " levels", "more");
@@ -179,7 +186,7 @@ std::string to_json(const Manifest& manifest) {
   if (manifest.metric) document["metric"] = *manifest.metric;
   for (const ManifestFile& file : manifest.files) document["files"].push_back(to_json(file));
   document["checksum"] = checksum_of(document);
-  return document.dump(1) + '\n';
+  return text_of(document);
 }
 
 Manifest read_manifest(const fs::path& step_folder) {

@@ -72,7 +72,7 @@ std::vector<Armed> parse(std::string_view specs) {
 
 struct Registry {
   std::mutex mutex;
-  std::optional<std::vector<Armed>> armed;  // nothing before MOH_FAIL has been read
+  std::optional<std::vector<Armed>> armed;  // nothing before the first pass or arm()
   std::map<std::string, long, std::less<>> passes;
 };
 
@@ -81,13 +81,15 @@ Registry& registry() {
   return instance;
 }
 
+std::string_view specification_in_environment() {
+  const char* spec = std::getenv("MOH_FAIL");
+  return spec == nullptr ? "" : spec;
+}
+
 int action_of_this_pass(std::string_view point) {
   Registry& all = registry();
   const std::lock_guard lock(all.mutex);
-  if (!all.armed) {
-    const char* spec = std::getenv("MOH_FAIL");
-    all.armed = parse(spec == nullptr ? "" : spec);
-  }
+  if (!all.armed) all.armed = parse(specification_in_environment());
   if (all.armed->empty()) return 0;
   auto found = all.passes.find(point);
   if (found == all.passes.end()) found = all.passes.emplace(point, 0).first;
@@ -111,6 +113,10 @@ void arm(std::string_view spec) {
   const std::lock_guard lock(all.mutex);
   all.armed = parse(spec);
   all.passes.clear();
+}
+
+void arm_from_environment() {
+  arm(specification_in_environment());
 }
 
 }  // namespace moh::failpoint

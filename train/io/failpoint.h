@@ -29,6 +29,9 @@ int pass(std::string_view point);
 /// Replaces what is armed and sets all counts to zero; "" disarms. Throws ConfigError when malformed.
 void arm(std::string_view spec);
 
+/// Arms what MOH_FAIL says. The first pass() of a process does so by itself when nothing has been armed.
+void arm_from_environment();
+
 }  // namespace moh::failpoint
 
 #define MOH_FAILPOINT(point) ::moh::failpoint::pass(point)

@@ -41,7 +41,8 @@ struct SafetensorsEntry {
 /// UTF-8, JSON, no key twice, known dtypes, every shape against its byte range without overflow, ranges that
 /// follow one another from 0 to the end of the file), in time and memory that the header's length bounds,
 /// whatever it claims. Stricter than the reference reader where that one accepts what no writer produces:
-/// duplicate and unknown keys, more than kMaxTensors tensors, ranks above Shape::kMaxRank.
+/// duplicate and unknown keys, more than kMaxTensors tensors, tokens above kMaxTokenBytes, ranks above
+/// Shape::kMaxRank.
 ///
 /// F32, BF16, F64, I32, I64 and U8 load as the dtype of that name, BOOL as uint8; others are listed, but not
 /// loaded. Errors are of the InputKind given (DataError or CheckpointError) and name the file and the tensor.
@@ -50,7 +51,8 @@ class SafetensorsFile {
   static constexpr std::uint64_t kMaxHeaderBytes = 100'000'000;  // the reference reader's limit
   static constexpr std::size_t kMaxTensors = 1 << 18;
   static constexpr std::size_t kMaxMetadata = 1 << 16;
-  static constexpr std::size_t kMaxStringBytes = 8 << 20;
+  static constexpr std::size_t kMaxTokenBytes =
+      8 << 20;  // of a string, a number or a run of spaces in the header
 
   explicit SafetensorsFile(const std::filesystem::path& path, InputKind kind = InputKind::kData);
 

@@ -18,7 +18,8 @@ namespace {
 
 /// The characters of the header, read in blocks, so that a hostile header of 100 MB is never in memory as a
 /// whole. Refuses what the JSON lexer would let through or would buffer without bound: NUL, which it takes
-/// for the end of the input, a byte order mark, which it skips, and strings of any length.
+/// for the end of the input, a byte order mark, which it skips, and strings, numbers and spaces of any
+/// length.
 class HeaderText {
  public:
   HeaderText(const InputFile& file, std::uint64_t length) : file_(file), unread_(length) {
@@ -62,15 +63,16 @@ class HeaderText {
 
   void check(char c) {
     if (c == '\0') file_.fail("header", "JSON text", "a NUL byte at byte " + std::to_string(offset()));
-    if (c == '"' && !escaped_) {
-      in_string_ = !in_string_;
-      string_bytes_ = 0;
-    }
+    const bool quote = c == '"' && !escaped_;
+    if (quote) in_string_ = !in_string_;
     escaped_ = in_string_ && c == '\\' && !escaped_;
-    if (in_string_ && ++string_bytes_ > SafetensorsFile::kMaxStringBytes) {
+    if (quote || (!in_string_ && std::string_view("{}[],:").find(c) != std::string_view::npos)) {
+      token_bytes_ = 0;
+    } else if (++token_bytes_ > SafetensorsFile::kMaxTokenBytes) {
       file_.fail("header",
-                 "strings of at most " + std::to_string(SafetensorsFile::kMaxStringBytes) + " bytes",
-                 "a longer one that ends after byte " + std::to_string(offset()));
+                 "strings, numbers and spaces of at most " + std::to_string(SafetensorsFile::kMaxTokenBytes) +
+                     " bytes",
+                 "a longer one before byte " + std::to_string(offset()));
     }
   }
 
@@ -82,7 +84,7 @@ class HeaderText {
   std::uint64_t unread_;
   bool in_string_ = false;
   bool escaped_ = false;
-  std::size_t string_bytes_ = 0;
+  std::size_t token_bytes_ = 0;
 };
 
 /// HeaderText as the pair of input iterators that the JSON library reads from.
@@ -241,10 +243,13 @@ class HeaderHandler {
   }
 
   void begin_metadata_value(std::string& key) {
+    const std::string where = "header, __metadata__";
     if (header_.metadata.size() == SafetensorsFile::kMaxMetadata) {
-      fail_at("", "at most " + std::to_string(SafetensorsFile::kMaxMetadata) + " entries", "more");
+      file_.fail(where, "at most " + std::to_string(SafetensorsFile::kMaxMetadata) + " entries", "more");
     }
-    if (header_.metadata.contains(key)) fail_at(printable(key), "this key once", "it twice");
+    if (header_.metadata.contains(key)) {
+      file_.fail(where + ", " + printable(key), "this key once", "it twice");
+    }
     place_ = Place::kMetadataValue;
     key_ = std::move(key);
   }
