@@ -1,0 +1,200 @@
+#include "ops/attention/attention.h"
+
+#include <cmath>
+#include <string>
+
+#include "ops/attention/attention_run.h"
+#include "ops/op.h"
+
+namespace moh {
+
+namespace {
+
+constexpr std::int64_t kMaxHeadDim = 256;
+
+/// What attention works on, with the tensors that hold it: q, k and v either apart or packed into q alone.
+struct Operands {
+  std::string_view op;
+  AttentionShape shape;
+  Tensor q, k, v;
+  bool packed = false;
+  HeadLists lists;  ///< rows undefined: all pairs
+  Tensor gates;     ///< [B, T, H] in the dtype of the sums, or undefined
+};
+
+template <class T>
+struct Views {
+  HeadView<T> q, k, v;
+};
+
+template <class T>
+HeadView<T> view_of(const Tensor& x, std::int64_t first_head) {
+  using Element = std::remove_const_t<T>;
+  const std::int64_t d = x.dim(3), token = x.dim(2) * d;
+  return {x.data<Element>() + first_head * d, x.dim(1) * token, token, d};
+}
+
+/// Views of q, k, v or of their gradients.
+template <class T>
+Views<T> views_of(const Operands& o, const Tensor& q, const Tensor& k, const Tensor& v) {
+  if (!o.packed) return {view_of<T>(q, 0), view_of<T>(k, 0), view_of<T>(v, 0)};
+  return {view_of<T>(q, 0), view_of<T>(q, o.shape.heads), view_of<T>(q, o.shape.heads + o.shape.kv_heads)};
+}
+
+RowLists row_lists(const HeadLists& lists) {
+  if (!lists.rows.defined()) return {};
+  return {lists.rows.data<std::int32_t>(), lists.offsets.data<std::int64_t>()};
+}
+
+std::int64_t num_rows(const Operands& o) {
+  return o.lists.rows.defined() ? o.lists.num_rows() : o.shape.batch * o.shape.queries * o.shape.heads;
+}
+
+Tensor run_forward(const Operands& o, const Tensor& lse) {
+  const AttentionShape& s = o.shape;
+  Tensor out = empty({s.batch, s.queries, s.heads, s.head_dim}, o.q.dtype(), o.q.device());
+  run_kernel(o.op, o.q, [&]<class Backend, class T>() {
+    const Views<const T> in = views_of<const T>(o, o.q, o.k, o.v);
+    AttentionForward<T> args{s, row_lists(o.lists), in.q, in.k, in.v};
+    args.gates = o.gates.defined() ? o.gates.data<Acc<T>>() : nullptr;
+    args.out = view_of<T>(out, 0);
+    args.lse = lse.defined() ? lse.data<Acc<T>>() : nullptr;
+    attention_forward<Backend>(args);
+  });
+  return out;
+}
+
+/// What the backward pass reads.
+struct Saved {
+  Operands operands;
+  Tensor out;
+  Tensor lse;  ///< per row, in list order
+  DType gate_dtype = DType::kFloat32;
+};
+
+/// Gradients of q, k and v (or of the packed tensor alone), then of the gates if there are any.
+Grads run_backward(const Saved& saved, const Tensor& dout) {
+  const Operands& o = saved.operands;
+  const AttentionShape& s = o.shape;
+  const Tensor dq = empty_like(o.q);
+  const Tensor dk = o.packed ? Tensor() : empty_like(o.k), dv = o.packed ? Tensor() : empty_like(o.v);
+  const Tensor dgates = o.gates.defined() ? empty_like(o.gates) : Tensor();
+  run_kernel(o.op, o.q, [&]<class Backend, class T>() {
+    const Views<const T> in = views_of<const T>(o, o.q, o.k, o.v);
+    const Views<T> grad = views_of<T>(o, dq, dk, dv);
+    AttentionBackward<T> args{s, row_lists(o.lists), in.q, in.k, in.v};
+    args.out = view_of<const T>(saved.out, 0);
+    args.dout = view_of<const T>(dout, 0);
+    args.gates = o.gates.defined() ? o.gates.data<Acc<T>>() : nullptr;
+    args.lse = saved.lse.data<Acc<T>>();
+    args.dq = grad.q;
+    args.dk = grad.k;
+    args.dv = grad.v;
+    args.dgates = dgates.defined() ? dgates.data<Acc<T>>() : nullptr;
+    attention_backward<Backend>(args);
+  });
+  Grads grads = o.packed ? Grads{dq} : Grads{dq, dk, dv};
+  if (dgates.defined()) grads.push_back(dgates.to(saved.gate_dtype));
+  return grads;
+}
+
+void check_lists(const Operands& o, const Variable& gates) {
+  const AttentionShape& s = o.shape;
+  Check(o.op).floating("gates", gates).shape("gates", gates, {s.batch, s.queries, s.heads});
+  MOH_CHECK(o.lists.rows.defined() && o.lists.offsets.defined(), "head lists are built by build_head_lists");
+  const Shape expected{s.batch, s.queries, s.heads, s.kv_heads};
+  const Shape found{o.lists.batch, o.lists.tokens, o.lists.heads, o.lists.kv_heads};
+  Check(o.op).require(expected == found, "lists: batch, tokens, heads, KV heads", to_string(expected),
+                      to_string(found));
+}
+
+void complete_shape(Operands& o, const AttentionOptions& options) {
+  AttentionShape& s = o.shape;
+  const auto divides = [](std::int64_t part, std::int64_t whole) { return part >= 1 && whole % part == 0; };
+  Check(o.op)
+      .require(s.heads >= 1 && divides(s.kv_heads, s.heads), "heads", "a multiple of the KV heads",
+               std::to_string(s.heads) + " heads, " + std::to_string(s.kv_heads) + " KV heads")
+      .require(s.head_dim >= 1 && s.head_dim <= kMaxHeadDim, "head width", "1 to 256",
+               std::to_string(s.head_dim))
+      .require(s.keys >= 1 || s.batch * s.queries == 0, "keys", "at least one", "none")
+      .in_range("scale", options.scale, 0.0, 1e30)
+      .in_range("query_offset", static_cast<double>(options.query_offset), 0.0, 0x1p62);
+  s.causal = options.causal;
+  s.query_offset = options.query_offset;
+  s.scale = options.scale > 0.0 ? options.scale : 1.0 / std::sqrt(static_cast<double>(s.head_dim));
+}
+
+Operands separate_operands(std::string_view op, const Variable& q, const Variable& k, const Variable& v,
+                           const AttentionOptions& options) {
+  Check(op).floating("q", q).rank("q", q, 4).like("k", k, "q", q).rank("k", k, 4).like("v", v, "q", q);
+  Check(op)
+      .shape("k", k, {q.dim(0), k.dim(1), k.dim(2), q.dim(3)}, "batch and head width of q")
+      .shape("v", v, k.shape(), "that of k");
+  Operands o{op, {}, q.value(), k.value(), v.value()};
+  o.shape = {q.dim(0), q.dim(1), k.dim(1), q.dim(2), k.dim(2), q.dim(3)};
+  complete_shape(o, options);
+  return o;
+}
+
+Operands packed_operands(std::string_view op, const Variable& qkv, std::int64_t heads, std::int64_t kv_heads,
+                         const AttentionOptions& options) {
+  Check(op).floating("qkv", qkv).rank("qkv", qkv, 4);
+  Check(op).shape("qkv", qkv, {qkv.dim(0), qkv.dim(1), heads + 2 * kv_heads, qkv.dim(3)},
+                  "query, key and value heads");
+  Operands o{op, {}, qkv.value(), {}, {}, true};
+  o.shape = {qkv.dim(0), qkv.dim(1), qkv.dim(1), heads, kv_heads, qkv.dim(3)};
+  complete_shape(o, options);
+  return o;
+}
+
+/// Checks and takes in gates and lists.
+void select(Operands& o, const Variable& gates, const HeadLists& lists) {
+  o.lists = lists;
+  check_lists(o, gates);
+  o.gates = gates.value().to(accumulate_dtype(o.q.dtype()));
+}
+
+/// The forward pass; without recording (evaluation) lse is not kept.
+Saved run(const Operands& o, const Variable& gates) {
+  Saved saved{o, {}, {}};
+  if (gates.defined()) saved.gate_dtype = gates.dtype();
+  if (grad_enabled()) saved.lse = empty({num_rows(o)}, accumulate_dtype(o.q.dtype()), o.q.device());
+  saved.out = run_forward(o, saved.lse);
+  return saved;
+}
+
+}  // namespace
+
+Variable attention(const Variable& q, const Variable& k, const Variable& v, const AttentionOptions& options) {
+  const Saved saved = run(separate_operands("attention", q, k, v, options), Variable());
+  return record("attention", saved.out, {q, k, v},
+                [saved](const Tensor& dout) { return run_backward(saved, dout); });
+}
+
+Variable head_sparse_attention(const Variable& q, const Variable& k, const Variable& v, const Variable& gates,
+                               const HeadLists& lists, const AttentionOptions& options) {
+  Operands operands = separate_operands("head_sparse_attention", q, k, v, options);
+  select(operands, gates, lists);
+  const Saved saved = run(operands, gates);
+  return record("head_sparse_attention", saved.out, {q, k, v, gates},
+                [saved](const Tensor& dout) { return run_backward(saved, dout); });
+}
+
+Variable attention_packed(const Variable& qkv, std::int64_t heads, std::int64_t kv_heads,
+                          const AttentionOptions& options) {
+  const Saved saved = run(packed_operands("attention_packed", qkv, heads, kv_heads, options), Variable());
+  return record("attention_packed", saved.out, {qkv},
+                [saved](const Tensor& dout) { return run_backward(saved, dout); });
+}
+
+Variable head_sparse_attention_packed(const Variable& qkv, const Variable& gates, const HeadLists& lists,
+                                      const AttentionOptions& options) {
+  Operands operands =
+      packed_operands("head_sparse_attention_packed", qkv, lists.heads, lists.kv_heads, options);
+  select(operands, gates, lists);
+  const Saved saved = run(operands, gates);
+  return record("head_sparse_attention_packed", saved.out, {qkv, gates},
+                [saved](const Tensor& dout) { return run_backward(saved, dout); });
+}
+
+}  // namespace moh

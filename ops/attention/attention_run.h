@@ -1,0 +1,101 @@
+#pragma once
+
+#include <vector>
+
+#include "core/parallel.h"
+#include "core/scratch.h"
+#include "core/tensor.h"
+#include "ops/attention/list_walk.h"
+#include "ops/attention/schedule.h"
+
+// How the CPU kernels' tasks are handed out: plan, scratch, parallel loop.
+
+namespace moh {
+
+/// Whether waking other threads would take longer than the work.
+inline bool is_small(const AttentionShape& shape, const RowLists& lists) {
+  constexpr double kSmall = 1 << 17;  // multiplications, some ten microseconds
+  return static_cast<double>(total_rows(shape, lists)) * static_cast<double>(shape.keys * shape.head_dim) <
+         kSmall;
+}
+
+/// Calls body(task, scratch) for all tasks, on all threads unless `serial`; scratch is the thread's own
+/// `bytes`.
+template <class Task, class Body>
+void run_tasks(const std::vector<Task>& tasks, bool serial, std::size_t bytes, const Body& body) {
+  const Scratch scratch(bytes * static_cast<std::size_t>(num_threads()));
+  const auto count = static_cast<std::int64_t>(tasks.size());
+  parallel_for(count, serial && count > 0 ? count : 1, [&](std::int64_t begin, std::int64_t end) {
+    std::byte* own = scratch.as<std::byte>() + bytes * static_cast<std::size_t>(thread_index());
+    for (std::int64_t i = begin; i < end; ++i) body(tasks[static_cast<std::size_t>(i)], own);
+  });
+}
+
+template <class Backend, class T>
+void attention_forward(const AttentionForward<T>& args) {
+  using Kernels = AttentionKernels<Backend, T>;
+  run_tasks(plan_rows(args.shape, args.lists, num_threads()), is_small(args.shape, args.lists),
+            Kernels::forward_scratch_bytes(args.shape),
+            [&](const RowTask& task, std::byte* scratch) { Kernels::forward(args, task, scratch); });
+}
+
+/// dgates of the rows whose gate is too small to divide by, from head outputs that are computed again.
+template <class Backend, class T>
+void dgates_of_tiny_gates(const AttentionBackward<T>& args) {
+  const AttentionShape& shape = args.shape;
+  std::vector<std::int32_t> rows;
+  std::vector<std::int64_t> offsets = {0};
+  std::vector<std::int64_t> gates;
+  for (std::int64_t l = 0; l < shape.batch * shape.kv_heads; ++l) {
+    const List list = list_at(shape, args.lists, l);
+    for (std::int64_t r = 0; r < list.rows; ++r) {
+      const Pair pair = pair_at(list, r);
+      const std::int64_t gate = gate_index(shape, list, pair);
+      if (!is_tiny_gate(args.gates[gate])) continue;
+      rows.push_back(static_cast<std::int32_t>(pair.token | pair.head << kListPositionBits));
+      gates.push_back(gate);
+    }
+    offsets.push_back(static_cast<std::int64_t>(rows.size()));
+  }
+  if (rows.empty()) return;
+  const std::int64_t d = shape.head_dim;
+  const Tensor out = empty({shape.batch, shape.queries, shape.heads, d}, dtype_of<T>());
+  AttentionForward<T> again{shape, {rows.data(), offsets.data()}, args.q, args.k, args.v};
+  again.out = {out.data<T>(), shape.queries * shape.heads * d, shape.heads * d, d};
+  attention_forward<Backend>(again);
+  std::size_t next = 0;
+  for (std::int64_t l = 0; l < shape.batch * shape.kv_heads; ++l) {
+    const List list = list_at(shape, again.lists, l);
+    for (std::int64_t r = 0; r < list.rows; ++r, ++next) {
+      const T* dout = row_of(args.dout, list, pair_at(list, r));
+      const T* head = row_of(again.out, list, pair_at(list, r));
+      Acc<T> sum = 0;
+      for (std::int64_t c = 0; c < d; ++c) sum += Acc<T>(dout[c]) * Acc<T>(head[c]);
+      args.dgates[gates[next]] = sum;
+    }
+  }
+}
+
+/// args.num_groups and args.dq_partials are filled in here.
+template <class Backend, class T>
+void attention_backward(AttentionBackward<T> args) {
+  using Kernels = AttentionKernels<Backend, T>;
+  const KeyPlan plan = plan_keys(args.shape, args.lists);
+  args.num_groups = plan.num_groups;
+  const std::int64_t shares = plan.num_groups == 1 ? 0
+                                                   : plan.num_groups * total_rows(args.shape, args.lists) *
+                                                         Kernels::padded_head_dim(args.shape.head_dim);
+  const Scratch dq_partials(static_cast<std::size_t>(shares) * sizeof(Acc<T>));
+  args.dq_partials = dq_partials.as<Acc<T>>();
+  run_tasks(plan.tasks, is_small(args.shape, args.lists),
+            Kernels::backward_scratch_bytes(args.shape, longest_list(args.shape, args.lists)),
+            [&](const KeyTask& task, std::byte* scratch) { Kernels::backward_keys(args, task, scratch); });
+  if (plan.num_groups > 1) {
+    run_tasks(
+        plan_rows(args.shape, args.lists, num_threads()), false, 0,
+        [&](const RowTask& task, std::byte*) { Kernels::backward_queries(args, task, plan.group_keys); });
+  }
+  if (args.gates && args.dgates) dgates_of_tiny_gates<Backend>(args);
+}
+
+}  // namespace moh

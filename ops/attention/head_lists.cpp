@@ -1,0 +1,85 @@
+#include "ops/attention/head_lists.h"
+
+#include <string>
+
+#include "core/error.h"
+#include "core/parallel.h"
+#include "ops/attention/attention_kernels.h"
+
+namespace moh {
+
+namespace {
+
+void check_selection(const Tensor& selected, std::int64_t kv_heads) {
+  constexpr auto kWhere = "build_head_lists";
+  if (selected.dtype() != DType::kUInt8) {
+    throw DTypeError(error_message(kWhere, "selected", "uint8", dtype_name(selected.dtype())));
+  }
+  if (selected.rank() != 3) {
+    throw ShapeError(
+        error_message(kWhere, "selected", "[batch, tokens, heads]", to_string(selected.shape())));
+  }
+  const std::int64_t heads = selected.dim(2);
+  if (kv_heads < 1 || heads % kv_heads != 0) {
+    throw ShapeError(error_message(kWhere, "kv_heads", "a divisor of the " + std::to_string(heads) + " heads",
+                                   std::to_string(kv_heads)));
+  }
+  constexpr std::int64_t kTokenLimit = std::int64_t{1} << kListPositionBits;
+  constexpr std::int64_t kGroupLimit = std::int64_t{1} << (31 - kListPositionBits);
+  if (selected.dim(1) >= kTokenLimit) {
+    throw ValueError(error_message(kWhere, "tokens", "fewer than 2^20 per sequence",
+                                   std::to_string(selected.dim(1)), "split the sequence"));
+  }
+  if (heads / kv_heads > kGroupLimit) {
+    throw ValueError(error_message(kWhere, "heads per KV head", "at most " + std::to_string(kGroupLimit),
+                                   std::to_string(heads / kv_heads)));
+  }
+}
+
+/// Calls visit(token, local head) for each selected pair of a list, in list order.
+template <class Visit>
+void for_each_selected(const Tensor& selected, std::int64_t kv_heads, std::int64_t list, const Visit& visit) {
+  const std::int64_t tokens = selected.dim(1), heads = selected.dim(2), group = heads / kv_heads;
+  const std::uint8_t* bits =
+      selected.data<std::uint8_t>() + list / kv_heads * tokens * heads + list % kv_heads * group;
+  for (std::int64_t t = 0; t < tokens; ++t, bits += heads) {
+    for (std::int64_t h = 0; h < group; ++h) {
+      if (bits[h] != 0) visit(t, h);
+    }
+  }
+}
+
+}  // namespace
+
+HeadLists build_head_lists(const Tensor& selected, std::int64_t kv_heads) {
+  check_selection(selected, kv_heads);
+  HeadLists lists;
+  lists.batch = selected.dim(0);
+  lists.tokens = selected.dim(1);
+  lists.heads = selected.dim(2);
+  lists.kv_heads = kv_heads;
+  const std::int64_t num_lists = lists.batch * kv_heads;
+  lists.offsets = empty({num_lists + 1}, DType::kInt64);
+  std::int64_t* offsets = lists.offsets.data<std::int64_t>();
+  offsets[0] = 0;
+  parallel_for(num_lists, 1, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t l = begin; l < end; ++l) {
+      std::int64_t count = 0;
+      for_each_selected(selected, kv_heads, l, [&](std::int64_t, std::int64_t) { ++count; });
+      offsets[l + 1] = count;
+    }
+  });
+  for (std::int64_t l = 0; l < num_lists; ++l) offsets[l + 1] += offsets[l];
+  lists.rows = empty({offsets[num_lists]}, DType::kInt32);
+  parallel_for(num_lists, 1, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t l = begin; l < end; ++l) {
+      std::int32_t* row = lists.rows.data<std::int32_t>() + offsets[l];
+      for_each_selected(selected, kv_heads, l, [&](std::int64_t t, std::int64_t h) {
+        *row++ = static_cast<std::int32_t>(t | h << kListPositionBits);
+      });
+    }
+  });
+  return lists;
+}
+
+}  // namespace moh

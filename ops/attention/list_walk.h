@@ -1,0 +1,142 @@
+#pragma once
+
+// Reading index lists. Kernel files, which are compiled once per instruction set, share this with the code
+// that plans their work: everything here has internal linkage.
+
+#include "ops/attention/attention_kernels.h"
+
+namespace moh {
+namespace {
+
+inline std::int64_t min_of(std::int64_t a, std::int64_t b) {
+  return a < b ? a : b;
+}
+inline std::int64_t clamp(std::int64_t value, std::int64_t low, std::int64_t high) {
+  return value < low ? low : min_of(value, high);
+}
+
+/// A selected (token, query head) pair; the head counts inside its KV group.
+struct Pair {
+  std::int64_t token, head;
+};
+
+/// One index list. Pairs are numbered token * group + head, the order of the list.
+struct List {
+  std::int64_t batch, kv_head;
+  std::int64_t group;           // query heads per KV head
+  std::int64_t first, rows;     // place of the list among all lists
+  std::int64_t num_pairs;       // selected or not
+  const std::int32_t* entries;  // or null: all pairs
+};
+
+[[maybe_unused]] inline List list_at(const AttentionShape& shape, const RowLists& lists,
+                                     std::int64_t number) {
+  List list{};
+  list.batch = number / shape.kv_heads;
+  list.kv_head = number % shape.kv_heads;
+  list.group = shape.heads / shape.kv_heads;
+  list.num_pairs = shape.queries * list.group;
+  if (lists.rows) {
+    list.first = lists.offsets[number];
+    list.rows = lists.offsets[number + 1] - list.first;
+    list.entries = lists.rows + list.first;
+  } else {
+    list.first = number * list.num_pairs;
+    list.rows = list.num_pairs;
+  }
+  return list;
+}
+
+/// Rows of all lists together.
+[[maybe_unused]] inline std::int64_t total_rows(const AttentionShape& shape, const RowLists& lists) {
+  return lists.rows ? lists.offsets[shape.batch * shape.kv_heads] : shape.batch * shape.queries * shape.heads;
+}
+
+inline std::int64_t pair_number(const List& list, const Pair& pair) {
+  return pair.token * list.group + pair.head;
+}
+inline Pair numbered_pair(const List& list, std::int64_t number) {
+  return {number / list.group, number % list.group};
+}
+inline Pair pair_at(const List& list, std::int64_t row) {
+  if (!list.entries) return numbered_pair(list, row);
+  constexpr std::int32_t kPositionMask = (1 << kListPositionBits) - 1;
+  return {list.entries[row] & kPositionMask, list.entries[row] >> kListPositionBits};
+}
+
+/// Number of keys that a token's queries see: a prefix of all keys.
+inline std::int64_t visible_keys(const AttentionShape& shape, std::int64_t token) {
+  return shape.causal ? min_of(shape.keys, shape.query_offset + token + 1) : shape.keys;
+}
+
+/// The first row that sees key `key`; rows ascend by position. list.rows when none does.
+[[maybe_unused]] inline std::int64_t first_row_seeing(const AttentionShape& shape, const List& list,
+                                                      std::int64_t key) {
+  std::int64_t low = 0, high = list.rows;
+  while (low < high) {
+    const std::int64_t middle = (low + high) / 2;
+    if (visible_keys(shape, pair_at(list, middle).token) > key) {
+      high = middle;
+    } else {
+      low = middle + 1;
+    }
+  }
+  return low;
+}
+
+template <class T>
+T* row_of(const HeadView<T>& view, const List& list, const Pair& pair) {
+  return view.data + list.batch * view.batch_stride + pair.token * view.token_stride +
+         (list.kv_head * list.group + pair.head) * view.head_stride;
+}
+template <class T>
+T* key_row(const HeadView<T>& view, const List& list, std::int64_t key) {
+  return view.data + list.batch * view.batch_stride + key * view.token_stride +
+         list.kv_head * view.head_stride;
+}
+inline std::int64_t gate_index(const AttentionShape& shape, const List& list, const Pair& pair) {
+  return (list.batch * shape.queries + pair.token) * shape.heads + list.kv_head * list.group + pair.head;
+}
+
+/// Whether a gate is too small for dgate = <dout, gated output> / gate: the gated output would have lost
+/// bits.
+template <class F>
+bool is_tiny_gate(F gate) {
+  constexpr F kTiny = F(1e-30);
+  return gate > -kTiny && gate < kTiny;
+}
+
+/// Zeroes the rows of unselected pairs while a task writes the selected ones in list order.
+template <class T>
+class GapFiller {
+ public:
+  /// For a task that begins at row `begin` of its list.
+  GapFiller(const HeadView<T>& view, const List& list, std::int64_t begin, std::int64_t head_dim)
+      : view_(view), list_(list), head_dim_(head_dim) {
+    if (begin > 0) next_ = pair_number(list, pair_at(list, begin - 1)) + 1;
+  }
+  /// Everything before `pair`, which the caller writes.
+  void zero_up_to(const Pair& pair) {
+    const std::int64_t number = pair_number(list_, pair);
+    zero(number);
+    next_ = number + 1;
+  }
+  /// Everything that is left.
+  void zero_rest() { zero(list_.num_pairs); }
+
+ private:
+  void zero(std::int64_t end) {
+    for (; next_ < end; ++next_) {
+      __builtin_memset(static_cast<void*>(row_of(view_, list_, numbered_pair(list_, next_))), 0,
+                       static_cast<std::size_t>(head_dim_) * sizeof(T));
+    }
+  }
+
+  HeadView<T> view_;
+  List list_;
+  std::int64_t head_dim_;
+  std::int64_t next_ = 0;
+};
+
+}  // namespace
+}  // namespace moh

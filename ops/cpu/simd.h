@@ -1,0 +1,219 @@
+#pragma once
+
+// For kernel files only (they are compiled once per instruction set): everything here has internal linkage.
+//
+// Vector arithmetic through the compilers' vector extensions: one source serves AVX-512, AVX2, SSE and Arm. A
+// Vec<F> is one register full of F; +, -, * and comparisons work lane by lane, and a * b + c becomes one
+// fused instruction where the processor has it.
+
+#include <cstddef>
+#include <cstdint>
+#include <iterator>
+#include <limits>
+#include <type_traits>
+#include <utility>
+
+#include "core/dtype.h"
+
+namespace moh {
+namespace {
+
+#if defined(__AVX512F__)
+constexpr int kVectorBytes = 64;
+constexpr int kVectorRegisters = 32;
+#elif defined(__AVX__)
+constexpr int kVectorBytes = 32;
+constexpr int kVectorRegisters = 16;
+#elif defined(__aarch64__)
+constexpr int kVectorBytes = 16;
+constexpr int kVectorRegisters = 32;
+#else
+constexpr int kVectorBytes = 16;
+constexpr int kVectorRegisters = 16;
+#endif
+
+/// Lanes of a full register.
+template <class F>
+constexpr int kLanes = kVectorBytes / static_cast<int>(sizeof(F));
+
+template <class F, int kCount>
+struct VecOf {
+  typedef F type __attribute__((vector_size(kCount * sizeof(F))));
+};
+template <class F, int kCount = kLanes<F>>
+using Vec = typename VecOf<F, kCount>::type;
+
+/// The integer with the bits of F.
+template <class F>
+using BitsOf = std::conditional_t<sizeof(F) == 8, std::int64_t, std::int32_t>;
+
+/// `count` rounded up to whole vectors of F, in elements.
+template <class F>
+constexpr std::int64_t round_up_to_lanes(std::int64_t count) {
+  return (count + kLanes<F> - 1) / kLanes<F> * kLanes<F>;
+}
+
+template <class F>
+[[gnu::always_inline]] inline Vec<F> load(const F* from) {
+  Vec<F> v;
+  __builtin_memcpy(&v, from, sizeof v);
+  return v;
+}
+template <class F>
+[[gnu::always_inline]] inline void store(F* to, Vec<F> v) {
+  __builtin_memcpy(to, &v, sizeof v);
+}
+template <class F>
+[[gnu::always_inline]] inline Vec<F> splat(F value) {
+  return value - Vec<F>{};  // x - 0 keeps every x, the sign of zero included
+}
+
+/// A vector of elements stored as T, widened to the type that sums are formed in.
+template <class T>
+[[gnu::always_inline]] inline Vec<Acc<T>> load_as(const T* from) {
+  if constexpr (std::is_same_v<T, bfloat16>) {
+    Vec<std::uint16_t, kLanes<float>> halves;
+    __builtin_memcpy(&halves, from, sizeof halves);
+    return (Vec<float>)(__builtin_convertvector(halves, Vec<std::uint32_t>) << 16);
+  } else {
+    return load<T>(from);
+  }
+}
+/// Stores as T, rounding as bfloat16's constructor does.
+template <class T>
+[[gnu::always_inline]] inline void store_as(T* to, Vec<Acc<T>> v) {
+  if constexpr (std::is_same_v<T, bfloat16>) {
+    const Vec<std::uint32_t> u = (Vec<std::uint32_t>)v;
+    const Vec<std::uint32_t> rounded = u + 0x7fffU + ((u >> 16) & 1U);
+    const Vec<std::uint32_t> bits = (v == v) ? rounded : (u | 0x00400000U);
+    const auto halves = __builtin_convertvector(bits >> 16, Vec<std::uint16_t, kLanes<float>>);
+    __builtin_memcpy(static_cast<void*>(to), &halves, sizeof halves);
+  } else {
+    store<T>(to, v);
+  }
+}
+
+/// The first `count` elements, fewer than a vector; the other lanes are zero.
+template <class T>
+[[gnu::always_inline]] inline Vec<Acc<T>> load_first(const T* from, std::int64_t count) {
+  alignas(kVectorBytes) unsigned char lanes[kLanes<Acc<T>> * sizeof(T)] = {};
+  __builtin_memcpy(lanes, from, static_cast<std::size_t>(count) * sizeof(T));
+  return load_as<T>(reinterpret_cast<const T*>(lanes));
+}
+/// Stores the first `count` lanes.
+template <class T>
+[[gnu::always_inline]] inline void store_first(T* to, Vec<Acc<T>> v, std::int64_t count) {
+  alignas(kVectorBytes) unsigned char lanes[kLanes<Acc<T>> * sizeof(T)];
+  store_as<T>(reinterpret_cast<T*>(lanes), v);
+  __builtin_memcpy(static_cast<void*>(to), lanes, static_cast<std::size_t>(count) * sizeof(T));
+}
+
+/// The larger, lane by lane; b where either is NaN.
+template <class F>
+[[gnu::always_inline]] inline Vec<F> larger(Vec<F> a, Vec<F> b) {
+  return a > b ? a : b;
+}
+
+template <class F, int kCount, int kFirst, std::size_t... kLane>
+[[gnu::always_inline]] inline Vec<F, kCount / 2> half(Vec<F, kCount> v, std::index_sequence<kLane...>) {
+  return __builtin_shufflevector(v, v, (kFirst + static_cast<int>(kLane))...);
+}
+/// The sum and the largest of all lanes, by halving.
+template <class F, int kCount = kLanes<F>>
+[[gnu::always_inline]] inline F sum_lanes(Vec<F, kCount> v) {
+  if constexpr (kCount == 2) {
+    return v[0] + v[1];
+  } else {
+    constexpr auto kHalf = std::make_index_sequence<kCount / 2>{};
+    return sum_lanes<F, kCount / 2>(half<F, kCount, 0>(v, kHalf) + half<F, kCount, kCount / 2>(v, kHalf));
+  }
+}
+template <class F, int kCount = kLanes<F>>
+[[gnu::always_inline]] inline F max_lane(Vec<F, kCount> v) {
+  if constexpr (kCount == 2) {
+    return v[0] > v[1] ? v[0] : v[1];
+  } else {
+    constexpr auto kHalf = std::make_index_sequence<kCount / 2>{};
+    const Vec<F, kCount / 2> low = half<F, kCount, 0>(v, kHalf), high = half<F, kCount, kCount / 2>(v, kHalf);
+    return max_lane<F, kCount / 2>(low > high ? low : high);
+  }
+}
+
+template <class F, std::size_t... kLane>
+[[gnu::always_inline]] inline Vec<BitsOf<F>> lane_numbers(std::index_sequence<kLane...>) {
+  return Vec<BitsOf<F>>{static_cast<BitsOf<F>>(kLane)...};
+}
+/// 0, 1, 2, ... as integers of F's size.
+template <class F>
+[[gnu::always_inline]] inline Vec<BitsOf<F>> lane_numbers() {
+  return lane_numbers<F>(std::make_index_sequence<kLanes<F>>{});
+}
+
+/// Coefficients of 2^f for |f| <= 1/2, highest power first. float: minimax, relative error 2e-9, so that what
+/// remains is the rounding of the evaluation (8e-8). double: the Taylor series (ln 2)^k / k!, whose rest is
+/// below 1e-17.
+template <class F>
+struct Exp2Coefficients;
+template <>
+struct Exp2Coefficients<float> {
+  static constexpr float kValues[] = {
+      1.5345812e-4F, 1.33999312e-3F, 9.61848896e-3F, 5.55032878e-2F, 2.40226469e-1F, 6.93147206e-1F, 1.0F};
+};
+template <>
+struct Exp2Coefficients<double> {
+  static constexpr double kValues[] = {1.3691488853904124e-12, 2.5678435993488196e-11,
+                                       4.44553827187081e-10,   7.054911620801121e-09,
+                                       1.0178086009239696e-07, 1.3215486790144305e-06,
+                                       1.5252733804059838e-05, 0.00015403530393381606,
+                                       0.0013333558146428441,  0.009618129107628477,
+                                       0.055504108664821576,   0.2402265069591007,
+                                       0.6931471805599453,     1.0};
+};
+
+/// 2^x for x below about 127 (1023 for double). Results below the smallest normal number are zero, 2^-inf is,
+/// and NaN stays NaN.
+template <class F>
+[[gnu::always_inline]] inline Vec<F> exp2_lanes(Vec<F> x) {
+  constexpr int kMantissaBits = std::numeric_limits<F>::digits - 1;
+  constexpr int kBias = std::numeric_limits<F>::max_exponent - 1;
+  // Adding 1.5 * 2^mantissa rounds to an integer; with the bias on top, the low bits of the sum are the
+  // exponent field of 2^n. n = -bias gives the field of zero.
+  constexpr F kRound = F(3) * F(std::int64_t{1} << (kMantissaBits - 1)) + F(kBias);
+  const Vec<F> lowest = splat<F>(-F(kBias));
+  x = x < lowest ? lowest : x;
+  const Vec<F> shifted = x + kRound;
+  const Vec<F> fraction = x - (shifted - kRound);
+  Vec<F> power = splat<F>(Exp2Coefficients<F>::kValues[0]);
+  constexpr int kNumCoefficients = static_cast<int>(std::size(Exp2Coefficients<F>::kValues));
+#pragma GCC unroll 16
+  for (int i = 1; i < kNumCoefficients; ++i) power = power * fraction + Exp2Coefficients<F>::kValues[i];
+  return power * (Vec<F>)((Vec<BitsOf<F>>)shifted << kMantissaBits);
+}
+
+// Step of the transpose below: swaps the off-diagonal halves of each 2 kStep x 2 kStep block of two rows.
+template <class F, int kStep, bool kUpper, std::size_t... kLane>
+[[gnu::always_inline]] inline Vec<F> swap_blocks(Vec<F> a, Vec<F> b, std::index_sequence<kLane...>) {
+  constexpr int kN = kLanes<F>;
+  return __builtin_shufflevector(
+      a, b,
+      (kUpper ? ((static_cast<int>(kLane) & kStep) ? kN + static_cast<int>(kLane)
+                                                   : static_cast<int>(kLane) + kStep)
+              : ((static_cast<int>(kLane) & kStep) ? kN + static_cast<int>(kLane) - kStep
+                                                   : static_cast<int>(kLane)))...);
+}
+/// Transposes a square of kLanes x kLanes elements held in rows.
+template <class F, int kStep = 1>
+[[gnu::always_inline]] inline void transpose_square(Vec<F> (&rows)[kLanes<F>]) {
+  constexpr auto kAll = std::make_index_sequence<kLanes<F>>{};
+#pragma GCC unroll 16
+  for (int i = 0; i < kLanes<F>; ++i) {
+    if (i & kStep) continue;
+    const Vec<F> a = rows[i], b = rows[i + kStep];
+    rows[i] = swap_blocks<F, kStep, false>(a, b, kAll);
+    rows[i + kStep] = swap_blocks<F, kStep, true>(a, b, kAll);
+  }
+  if constexpr (kStep * 2 < kLanes<F>) transpose_square<F, kStep * 2>(rows);
+}
+
+}  // namespace
+}  // namespace moh

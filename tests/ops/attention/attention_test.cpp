@@ -1,0 +1,336 @@
+#include "ops/attention/attention.h"
+
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+#include "core/allocator.h"
+#include "core/cpu_isa.h"
+#include "core/error.h"
+#include "core/parallel.h"
+#include "tests/ops/attention/reference.h"
+#include "tests/ops/op_cases.h"
+
+using namespace moh;
+using namespace moh::test;
+
+namespace {
+
+struct Problem {
+  AttentionSizes sizes;
+  AttentionOptions options;
+};
+
+std::string name_of(const Problem& p) {
+  const AttentionSizes& s = p.sizes;
+  return to_string(Shape{s.batch, s.queries, s.keys, s.heads, s.kv_heads, s.head_dim}) +
+         (p.options.causal ? " causal" : " full");
+}
+
+// Small enough for differences element by element.
+const std::vector<Problem> kSmallProblems = {
+    {{1, 1, 1, 1, 1, 1}, {.causal = true}},
+    {{2, 3, 3, 2, 2, 5}, {.causal = true}},
+    {{1, 7, 7, 4, 2, 3}, {.causal = false}},
+    {{1, 4, 9, 3, 1, 4}, {.causal = true, .scale = 0.7, .query_offset = 5}},
+    {{2, 5, 2, 2, 1, 2}, {.causal = true}},
+    {{1, 0, 3, 2, 1, 4}, {.causal = false}},
+};
+
+Outputs reference_output(const AttentionInputs& in, const AttentionOptions& options) {
+  return {Variable(reference_attention(in, options, zeros_like(in.q)).out)};
+}
+
+std::vector<Tensor> values_of(const Outputs& outputs) {
+  std::vector<Tensor> values;
+  for (const Variable& output : outputs) values.push_back(output.value());
+  return values;
+}
+
+/// Every third gate is exactly zero: its pair is computed, but counts for nothing.
+void zero_some_gates(const Tensor& gates) {
+  for (std::int64_t i = 0; i < gates.numel(); i += 3) gates.data<double>()[i] = 0.0;
+}
+
+}  // namespace
+
+OP_CASES(attention) {
+  OpCases cases;
+  for (const Problem& p : kSmallProblems) {
+    const AttentionInputs in = attention_inputs(p.sizes, -1);
+    cases.push_back({.name = name_of(p),
+                     .inputs = {in.q, in.k, in.v},
+                     .run = [p](const Inputs& x) { return Outputs{attention(x[0], x[1], x[2], p.options)}; },
+                     .reference =
+                         [p](const std::vector<Tensor>& x) {
+                           return values_of(reference_output({x[0], x[1], x[2], {}, {}}, p.options));
+                         }});
+  }
+  return cases;
+}
+
+OP_CASES(head_sparse_attention) {
+  OpCases cases;
+  for (const Problem& p : kSmallProblems) {
+    for (double share : {0.0, 0.5, 1.0}) {
+      const AttentionInputs in = attention_inputs(p.sizes, share);
+      zero_some_gates(in.gates);
+      const HeadLists lists = build_head_lists(in.selected, p.sizes.kv_heads);
+      cases.push_back(
+          {.name = name_of(p) + " share " + std::to_string(share),
+           .inputs = {in.q, in.k, in.v, in.gates},
+           .run =
+               [p, lists](const Inputs& x) {
+                 return Outputs{head_sparse_attention(x[0], x[1], x[2], x[3], lists, p.options)};
+               },
+           .reference =
+               [p, in](const std::vector<Tensor>& x) {
+                 return values_of(reference_output({x[0], x[1], x[2], x[3], in.selected}, p.options));
+               }});
+    }
+  }
+  return cases;
+}
+
+OP_CASES(attention_packed) {
+  OpCases cases;
+  for (const AttentionSizes& s : {AttentionSizes{2, 3, 3, 2, 2, 5}, {1, 7, 7, 4, 1, 3}}) {
+    const AttentionInputs in = attention_inputs(s, -1);
+    cases.push_back(
+        {.name = name_of({s, {}}),
+         .inputs = {pack_heads(in.q, in.k, in.v)},
+         .run = [s](const Inputs& x) { return Outputs{attention_packed(x[0], s.heads, s.kv_heads, {})}; },
+         .reference = [in](const std::vector<Tensor>&) { return values_of(reference_output(in, {})); }});
+  }
+  return cases;
+}
+
+OP_CASES(head_sparse_attention_packed) {
+  OpCases cases;
+  for (const AttentionSizes& s : {AttentionSizes{2, 3, 3, 2, 2, 5}, {1, 7, 7, 4, 1, 3}}) {
+    const AttentionInputs in = attention_inputs(s, 0.6);
+    const HeadLists lists = build_head_lists(in.selected, s.kv_heads);
+    cases.push_back(
+        {.name = name_of({s, {}}),
+         .inputs = {pack_heads(in.q, in.k, in.v), in.gates},
+         .run = [lists](
+                    const Inputs& x) { return Outputs{head_sparse_attention_packed(x[0], x[1], lists, {})}; },
+         .reference = [in](const std::vector<Tensor>&) { return values_of(reference_output(in, {})); }});
+  }
+  return cases;
+}
+
+namespace {
+
+/// Output, then the gradients of q, k, v and gates, of the op under test.
+std::vector<Tensor> run_op(const AttentionInputs& in, const AttentionOptions& options, const Tensor& dout,
+                           DType dtype) {
+  std::vector<Variable> x;
+  for (const Tensor& tensor : {in.q, in.k, in.v}) x.emplace_back(tensor.to(dtype).clone(), true);
+  Variable y;
+  if (in.selected.defined()) {
+    x.emplace_back(in.gates.to(accumulate_dtype(dtype)).clone(), true);
+    y = head_sparse_attention(x[0], x[1], x[2], x[3], build_head_lists(in.selected, in.k.dim(2)), options);
+  } else {
+    y = attention(x[0], x[1], x[2], options);
+  }
+  y.backward(dout.to(dtype));
+  std::vector<Tensor> results = {y.value()};
+  for (const Variable& leaf : x) results.push_back(leaf.grad());
+  return results;
+}
+
+double largest(const Tensor& x) {
+  double top = 0;
+  for (double value : x.to(DType::kFloat64).span<double>()) top = std::max(top, std::abs(value));
+  return top;
+}
+
+double largest_difference(const Tensor& a, const Tensor& b) {
+  REQUIRE(a.shape() == b.shape());
+  const Tensor x = a.to(DType::kFloat64), y = b.to(DType::kFloat64);
+  double worst = 0;
+  for (std::int64_t i = 0; i < x.numel(); ++i) {
+    const double difference = std::abs(x.data<double>()[i] - y.data<double>()[i]);
+    worst = std::isnan(difference) ? HUGE_VAL : std::max(worst, difference);
+  }
+  return worst;
+}
+
+AttentionInputs rounded(AttentionInputs in, DType dtype) {
+  for (Tensor* x : {&in.q, &in.k, &in.v}) *x = x->to(dtype).to(DType::kFloat64);
+  if (in.gates.defined()) in.gates = in.gates.to(DType::kFloat32).to(DType::kFloat64);
+  return in;
+}
+
+template <class Body>
+void for_each_isa(const Body& body) {
+  for (CpuIsa isa : {CpuIsa::kBaseline, CpuIsa::kAvx2, CpuIsa::kAvx512}) {
+    if (!cpu_has_isa(isa)) continue;
+    const CpuIsaScope scope(isa);
+    INFO("instruction set " << cpu_isa_name(isa));
+    body();
+  }
+}
+
+/// The op against plain loops, forward and backward, each tensor to within `tolerance` of its largest
+/// element.
+void check_against_reference(const Problem& p, double share, DType dtype, double tolerance) {
+  INFO(name_of(p) << " share " << share << " " << dtype_name(dtype));
+  const AttentionInputs in = rounded(attention_inputs(p.sizes, share), dtype);
+  const Tensor dout = normal(in.q.shape(), 9).to(dtype).to(DType::kFloat64);
+  const AttentionResult expected = reference_attention(in, p.options, dout);
+  const std::vector<Tensor> wanted = {expected.out, expected.dq, expected.dk, expected.dv, expected.dgates};
+  for_each_isa([&] {
+    const std::vector<Tensor> found = run_op(in, p.options, dout, dtype);
+    for (std::size_t i = 0; i < found.size(); ++i) {
+      INFO("tensor " << i << " of out, dq, dk, dv, dgates");
+      CHECK(largest_difference(found[i], wanted[i]) <= tolerance * std::max(largest(wanted[i]), 1e-30));
+    }
+  });
+}
+
+// One past a block of keys (64) and of rows (48), odd widths, widths that fill vectors and that do not.
+const std::vector<Problem> kProblems = {
+    {{1, 65, 65, 2, 2, 64}, {.causal = true}},
+    {{2, 49, 49, 2, 1, 24}, {.causal = false}},
+    {{1, 97, 130, 2, 2, 72}, {.causal = true, .query_offset = 33}},
+    {{1, 70, 70, 4, 2, 8}, {.causal = true}},
+    {{1, 33, 129, 2, 1, 80}, {.causal = false}},
+    {{1, 51, 51, 2, 2, 128}, {.causal = true}},
+    {{1, 130, 130, 3, 1, 1}, {.causal = true}},
+    {{3, 1, 100, 2, 2, 16}, {.causal = true, .query_offset = 70}},
+    {{1, 20, 5, 2, 2, 40}, {.causal = true}},
+    {{1, 9, 67, 8, 2, 256}, {.causal = false}},
+    {{1, 520, 600, 1, 1, 8}, {.causal = true, .query_offset = 80}},
+};
+
+void check_against_reference(DType dtype, double tolerance) {
+  for (const Problem& p : kProblems) {
+    for (double share : {-1.0, 0.4}) check_against_reference(p, share, dtype, tolerance);
+  }
+  for (double share : {0.0, 1.0}) check_against_reference(kProblems[1], share, dtype, tolerance);
+}
+
+}  // namespace
+
+TEST_CASE("ops: attention agrees with plain loops in float64") {
+  check_against_reference(DType::kFloat64, 1e-12);
+}
+
+TEST_CASE("ops: attention agrees with plain loops in float32") {
+  // A score of magnitude s is off by about s 2^-24, and so is the exponent of its probability.
+  check_against_reference(DType::kFloat32, 2e-6);
+}
+
+TEST_CASE("ops: attention agrees with plain loops in bfloat16") {
+  // Three roundings of 2^-9: the saved output, delta that is formed from it, and the result.
+  check_against_reference(DType::kBFloat16, 1.6e-2);
+}
+
+TEST_CASE("ops: attention has the same bits with any number of threads") {
+  const Problem p{{2, 600, 600, 4, 2, 24}, {.causal = true}};
+  const int threads = num_threads();
+  for (double share : {-1.0, 0.5}) {
+    const AttentionInputs in = attention_inputs(p.sizes, share);
+    const Tensor dout = normal(in.q.shape(), 9);
+    set_num_threads(1);
+    const std::vector<Tensor> one = run_op(in, p.options, dout, DType::kFloat32);
+    for (int count : {2, 5, 16}) {
+      set_num_threads(count);
+      const std::vector<Tensor> many = run_op(in, p.options, dout, DType::kFloat32);
+      for (std::size_t i = 0; i < one.size(); ++i) {
+        INFO(count << " threads, tensor " << i);
+        CHECK(std::memcmp(one[i].raw(), many[i].raw(), one[i].bytes()) == 0);
+      }
+    }
+  }
+  set_num_threads(threads);
+}
+
+TEST_CASE("ops: head-sparse attention equals dense attention whose unselected gradients are masked") {
+  for_each_isa([] {
+    const Problem p{{2, 150, 150, 4, 2, 32}, {.causal = true}};
+    AttentionInputs in = attention_inputs(p.sizes, 0.5);
+    in.gates.fill(1.0);
+    const Tensor dout = normal(in.q.shape(), 9), masked = dout.clone(), keep = zeros_like(dout);
+    for (std::int64_t i = 0; i < masked.numel(); ++i) {
+      const bool selected = in.selected.data<std::uint8_t>()[i / p.sizes.head_dim] != 0;
+      masked.data<double>()[i] *= selected;
+      keep.data<double>()[i] = selected;
+    }
+    const std::vector<Tensor> sparse = run_op(in, p.options, dout, DType::kFloat32);
+    const std::vector<Tensor> dense = run_op({in.q, in.k, in.v, {}, {}}, p.options, masked, DType::kFloat32);
+    // Rows do not depend on the tile that they are computed in.
+    for (std::int64_t i = 0; i < masked.numel(); ++i) {
+      const bool selected = keep.data<double>()[i] != 0.0;
+      if (sparse[0].data<float>()[i] != (selected ? dense[0].data<float>()[i] : 0.0F)) FAIL("output " << i);
+      if (sparse[1].data<float>()[i] != (selected ? dense[1].data<float>()[i] : 0.0F)) FAIL("dq " << i);
+    }
+    for (std::size_t i : {2, 3}) CHECK(largest_difference(sparse[i], dense[i]) <= 2e-6 * largest(dense[i]));
+  });
+}
+
+TEST_CASE("ops: attention of large scores neither overflows nor loses the row") {
+  const Problem p{{1, 80, 80, 2, 2, 16}, {.causal = true, .scale = 3e3}};
+  const AttentionInputs in = rounded(attention_inputs(p.sizes, -1), DType::kFloat32);
+  const std::vector<Tensor> found = run_op(in, p.options, zeros_like(in.q), DType::kFloat32);
+  const AttentionResult expected = reference_attention(in, p.options, zeros_like(in.q));
+  // A score of 1e5 is known to 2^-7: rows whose two best scores are closer than that may mix them
+  // differently.
+  std::int64_t close = 0;
+  for (std::int64_t i = 0; i < found[0].numel(); ++i) {
+    REQUIRE(std::isfinite(found[0].data<float>()[i]));
+    close += std::abs(found[0].data<float>()[i] - expected.out.data<double>()[i]) < 0.02;
+  }
+  CHECK(close >= found[0].numel() * 98 / 100);
+}
+
+TEST_CASE("ops: attention passes NaN on to the queries that see it, and to no others") {
+  const AttentionInputs in = attention_inputs({1, 70, 70, 1, 1, 8}, -1);
+  in.k.data<double>()[66 * 8] = std::numeric_limits<double>::quiet_NaN();
+  const Tensor out = run_op(in, {.causal = true}, zeros_like(in.q), DType::kFloat32)[0];
+  for (std::int64_t t = 0; t < 70; ++t) {
+    INFO("token " << t);
+    CHECK(std::isnan(out.data<float>()[t * 8]) == (t >= 66));
+  }
+}
+
+TEST_CASE("ops: attention's workspace grows linearly with the number of tokens") {
+  const auto peak_of = [](std::int64_t tokens) {
+    const AttentionInputs in = attention_inputs({1, tokens, tokens, 2, 2, 8}, -1);
+    CpuAllocator::instance().reset_peaks();
+    const std::int64_t before = CpuAllocator::instance().stats().of(MemoryPurpose::kWorkspace).current_bytes;
+    run_op(in, {}, normal(in.q.shape()), DType::kFloat32);
+    return CpuAllocator::instance().stats().of(MemoryPurpose::kWorkspace).peak_bytes - before;
+  };
+  // Rounding of block sizes and the number of key ranges (a step function) leave some slack; T x T would
+  // be 4.
+  const std::int64_t small = peak_of(2048), large = peak_of(4096);
+  CHECK(small > 0);
+  CHECK(large <= 2.6 * static_cast<double>(small));
+}
+
+TEST_CASE("ops: attention refuses what does not fit") {
+  const auto leaf = [](const Shape& shape) { return Variable(normal(shape)); };
+  const Variable q = leaf({2, 3, 4, 8}), k = leaf({2, 3, 2, 8});
+  CHECK_THROWS_WITH(attention(q, leaf({2, 3, 3, 8}), leaf({2, 3, 3, 8}), {}),
+                    "attention: heads: expected a multiple of the KV heads, found 4 heads, 3 KV heads");
+  CHECK_THROWS_WITH(attention(q, k, leaf({2, 4, 2, 8}), {}),
+                    "attention: v: expected shape [2, 3, 2, 8] (that of k), found [2, 4, 2, 8]");
+  CHECK_THROWS_WITH(attention(q, leaf({2, 0, 2, 8}), leaf({2, 0, 2, 8}), {}),
+                    "attention: keys: expected at least one, found none");
+  CHECK_THROWS_AS(attention(q, Variable(k.value().to(DType::kFloat32)), k, {}), DTypeError);
+  CHECK_THROWS_AS(attention(q, k, k, {.scale = -1.0}), ValueError);
+  CHECK_THROWS_AS(attention(q, k, k, {.query_offset = -1}), ValueError);
+  CHECK_THROWS_AS(attention(leaf({1, 1, 1, 257}), leaf({1, 1, 1, 257}), leaf({1, 1, 1, 257}), {}),
+                  ShapeError);
+  CHECK_THROWS_AS(attention_packed(leaf({1, 3, 9, 8}), 4, 2, {}), ShapeError);
+  const HeadLists lists = build_head_lists(full({2, 3, 4}, 1, DType::kUInt8), 4);
+  CHECK_THROWS_WITH(
+      head_sparse_attention(q, k, k, leaf({2, 3, 4}), lists, {}),
+      "head_sparse_attention: lists: batch, tokens, heads, KV heads: expected [2, 3, 4, 2], found "
+      "[2, 3, 4, 4]");
+  CHECK_THROWS_AS(head_sparse_attention(q, k, k, leaf({2, 3, 2}), lists, {}), ShapeError);
+}

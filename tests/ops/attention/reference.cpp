@@ -1,0 +1,97 @@
+#include "tests/ops/attention/reference.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "core/random.h"
+#include "tests/ops/op_cases.h"
+
+namespace moh::test {
+
+AttentionInputs attention_inputs(const AttentionSizes& s, double share, std::uint64_t seed) {
+  AttentionInputs in;
+  in.q = normal({s.batch, s.queries, s.heads, s.head_dim}, seed);
+  in.k = normal({s.batch, s.keys, s.kv_heads, s.head_dim}, seed + 1);
+  in.v = normal({s.batch, s.keys, s.kv_heads, s.head_dim}, seed + 2);
+  if (share < 0.0) return in;
+  in.gates = uniform({s.batch, s.queries, s.heads}, 0.2, 1.8, seed + 3);
+  in.selected = empty({s.batch, s.queries, s.heads}, DType::kUInt8);
+  const Tensor draw = uniform({s.batch, s.queries, s.heads}, 0.0, 1.0, seed + 4);
+  for (std::int64_t i = 0; i < draw.numel(); ++i) {
+    in.selected.data<std::uint8_t>()[i] = draw.data<double>()[i] < share;
+  }
+  return in;
+}
+
+namespace {
+
+double dot(const double* a, const double* b, std::int64_t count) {
+  double sum = 0;
+  for (std::int64_t i = 0; i < count; ++i) sum += a[i] * b[i];
+  return sum;
+}
+
+void add_scaled(double* to, double factor, const double* from, std::int64_t count) {
+  for (std::int64_t i = 0; i < count; ++i) to[i] += factor * from[i];
+}
+
+std::vector<double> probabilities(const double* q, const double* k, std::int64_t row, std::int64_t seen,
+                                  double scale, std::int64_t d) {
+  std::vector<double> p(static_cast<std::size_t>(seen));
+  for (std::int64_t j = 0; j < seen; ++j) p[j] = scale * dot(q, k + j * row, d);
+  const double top = *std::max_element(p.begin(), p.end());
+  double sum = 0;
+  for (double& x : p) sum += x = std::exp(x - top);
+  for (double& x : p) x /= sum;
+  return p;
+}
+
+}  // namespace
+
+AttentionResult reference_attention(const AttentionInputs& in, const AttentionOptions& options,
+                                    const Tensor& dout) {
+  const std::int64_t heads = in.q.dim(2), kv_heads = in.k.dim(2), keys = in.k.dim(1), d = in.q.dim(3);
+  const double scale = options.scale > 0 ? options.scale : 1 / std::sqrt(static_cast<double>(d));
+  AttentionResult result{zeros_like(in.q), zeros_like(in.q), zeros_like(in.k), zeros_like(in.v), {}};
+  if (in.gates.defined()) result.dgates = zeros_like(in.gates);
+  const auto at = [](const Tensor& x, std::int64_t row) { return x.data<double>() + row * x.dim(-1); };
+  for (std::int64_t row = 0; row < in.q.dim(0) * in.q.dim(1) * heads; ++row) {
+    if (in.selected.defined() && in.selected.data<std::uint8_t>()[row] == 0) continue;
+    const std::int64_t t = row / heads % in.q.dim(1), b = row / heads / in.q.dim(1);
+    const std::int64_t first_key = b * keys * kv_heads + row % heads / (heads / kv_heads);
+    const std::int64_t seen = options.causal ? std::min(keys, options.query_offset + t + 1) : keys;
+    const std::vector<double> p =
+        probabilities(at(in.q, row), at(in.k, first_key), kv_heads * d, seen, scale, d);
+    const double gate = in.gates.defined() ? in.gates.data<double>()[row] : 1.0;
+    std::vector<double> head(static_cast<std::size_t>(d));
+    for (std::int64_t j = 0; j < seen; ++j)
+      add_scaled(head.data(), p[j], at(in.v, first_key + j * kv_heads), d);
+    add_scaled(at(result.out, row), gate, head.data(), d);
+    const double delta = dot(at(dout, row), head.data(), d);
+    if (in.gates.defined()) result.dgates.data<double>()[row] = delta;
+    for (std::int64_t j = 0; j < seen; ++j) {
+      const std::int64_t key = first_key + j * kv_heads;
+      const double ds = p[j] * gate * (dot(at(dout, row), at(in.v, key), d) - delta) * scale;
+      add_scaled(at(result.dq, row), ds, at(in.k, key), d);
+      add_scaled(at(result.dk, key), ds, at(in.q, row), d);
+      add_scaled(at(result.dv, key), p[j] * gate, at(dout, row), d);
+    }
+  }
+  return result;
+}
+
+Tensor pack_heads(const Tensor& q, const Tensor& k, const Tensor& v) {
+  const Tensor packed = empty({q.dim(0), q.dim(1), q.dim(2) + 2 * k.dim(2), q.dim(3)}, q.dtype());
+  const std::size_t element = dtype_size(q.dtype());
+  auto* to = static_cast<std::byte*>(packed.raw());
+  for (std::int64_t row = 0; row < q.dim(0) * q.dim(1); ++row) {
+    for (const Tensor* part : {&q, &k, &v}) {
+      const std::size_t bytes = static_cast<std::size_t>(part->dim(2) * part->dim(3)) * element;
+      to = std::copy_n(static_cast<const std::byte*>(part->raw()) + static_cast<std::size_t>(row) * bytes,
+                       bytes, to);
+    }
+  }
+  return packed;
+}
+
+}  // namespace moh::test

@@ -1,0 +1,35 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "core/tensor.h"
+#include "ops/attention/attention.h"
+
+namespace moh::test {
+
+/// Sizes of one attention problem.
+struct AttentionSizes {
+  std::int64_t batch = 1, queries = 1, keys = 1, heads = 1, kv_heads = 1, head_dim = 1;
+};
+
+/// Inputs in float64. gates and selected [B, T, H] are undefined for dense attention.
+struct AttentionInputs {
+  Tensor q, k, v, gates, selected;
+};
+
+/// Random inputs; a pair is selected with probability `share` (below 0: dense, no gates).
+AttentionInputs attention_inputs(const AttentionSizes& sizes, double share, std::uint64_t seed = 1);
+
+/// Output and, for a gradient dout of the output, the gradients of q, k, v and gates, in plain float64 loops
+/// over pairs (method: the sums of the definition, a whole row of probabilities at a time).
+struct AttentionResult {
+  Tensor out, dq, dk, dv, dgates;
+};
+AttentionResult reference_attention(const AttentionInputs& in, const AttentionOptions& options,
+                                    const Tensor& dout);
+
+/// [B, T, H, d] queries, then keys, then values, side by side: what a packed projection returns.
+Tensor pack_heads(const Tensor& q, const Tensor& k, const Tensor& v);
+
+}  // namespace moh::test
