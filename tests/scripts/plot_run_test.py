@@ -1,0 +1,160 @@
+"""scripts/plot_run.py on made-up runs: what it draws, and what it says when there is nothing to draw."""
+
+import importlib.util
+import json
+import math
+import os
+import pathlib
+import struct
+import subprocess
+import sys
+import tempfile
+import unittest
+
+SOURCE = pathlib.Path(os.environ.get("MOH_SOURCE_DIR", pathlib.Path(__file__).resolve().parents[2]))
+SCRIPT = SOURCE / "scripts" / "plot_run.py"
+
+if importlib.util.find_spec("matplotlib") is None:
+    print(f"moh test skipped: {sys.executable} has no matplotlib")
+    sys.exit(77)
+
+
+def load_script():
+    spec = importlib.util.spec_from_file_location("plot_run", SCRIPT)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["plot_run"] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+plot_run = load_script()
+
+
+def train(step, **fields):
+    return {"kind": "train", "step": step, "loss": 4.0 / (1 + step), "learning_rate": 1e-3, **fields}
+
+
+def plot(*arguments):
+    return subprocess.run([sys.executable, SCRIPT, *map(str, arguments)], capture_output=True, text=True, check=False)
+
+
+def png_size(path):
+    data = path.read_bytes()
+    assert data[:8] == b"\x89PNG\r\n\x1a\n", "not a PNG"
+    return struct.unpack(">II", data[16:24])
+
+
+class PlotRunTest(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+
+    def make_run(self, name, records, tail=""):
+        run = self.folder / name
+        run.mkdir()
+        lines = [json.dumps(record) + "\n" for record in records]
+        (run / "metrics.jsonl").write_text("".join(lines) + tail, encoding="utf-8")
+        return run
+
+    def make_moh_run(self, name="moh", steps=100):
+        load = [[0.5, 0.3, 0.2], [], [0.9, 0.1]]
+        records = [train(step, head_load=load) for step in range(1, steps + 1)]
+        return self.make_run(name, records + [{"kind": "eval", "step": steps, "loss": 1.25}])
+
+    def test_draws_one_run(self):
+        run = self.make_moh_run()
+        result = plot(run)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertEqual(result.stdout.strip(), str(run / "curves.png"))
+        width, height = png_size(run / "curves.png")
+        self.assertEqual((width, height), (1650, 975))
+
+    def test_compares_runs_and_gives_heads_a_row_of_their_own(self):
+        dense = self.make_run("dense", [train(step) for step in range(1, 60)])
+        output = self.folder / "both.png"
+        result = plot(dense, self.make_moh_run(), "--labels", "dense", "half the heads", "-o", output)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertEqual(png_size(output), (1650, 975))
+        only = self.folder / "dense.png"
+        self.assertEqual(plot(dense, "-o", only).returncode, 0)
+        self.assertEqual(png_size(only), (1650, 540))  # no heads, no second row
+
+    def test_the_drawing_holds_the_records(self):
+        figure = plot_run.draw_figure([plot_run.read_run(self.make_moh_run(steps=20))])
+        loss, rate, over_time, last = figure.axes[:4]
+        lines = {line.get_label(): line.get_xydata().tolist() for line in loss.lines}
+        self.assertEqual(lines["training"], [[step, 4.0 / (1 + step)] for step in range(1, 21)])
+        self.assertEqual(lines["validation (best 1.250)"], [[20, 1.25]])
+        self.assertEqual(rate.lines[0].get_ydata().tolist(), [1e-3] * 20)
+        # Relative to the even share: 0.5 of (1/3) is 1.5. The layer without routed heads has no rows on the left and
+        # an empty one on the right.
+        shown = last.collections[0].get_array().reshape(3, 3)
+        self.assertAlmostEqual(shown[0, 0], 1.5)
+        self.assertAlmostEqual(shown[2, 0], 1.8)
+        self.assertTrue(shown.mask[1].all() and shown.mask[2, 2])
+        self.assertEqual(over_time.collections[0].get_array().reshape(5, 20)[3].tolist(), [1.8] * 20)
+
+    def test_one_record_is_enough(self):
+        run = self.make_run("one", [train(1, head_load=[[0.5, 0.5]])])
+        self.assertEqual(plot(run).returncode, 0)
+        figure = plot_run.draw_figure([plot_run.read_run(run)])
+        self.assertEqual(figure.axes[0].lines[0].get_marker(), "o")  # a line of one point is invisible
+
+    def test_an_evaluation_alone_is_enough(self):
+        self.assertEqual(plot(self.make_run("eval", [{"kind": "eval", "step": 5, "loss": 2.0}])).returncode, 0)
+
+    def test_torn_and_foreign_lines_are_passed_over(self):
+        records = [train(1), ["no", "object"], {"kind": "train"}, {"kind": "event", "step": 1, "event": "resume"},
+                   train(2, head_load="none"), train(3, head_load=[1, 2])]
+        run = plot_run.read_run(self.make_run("torn", records, tail='not json\n{"kind":"train","st'))
+        self.assertEqual(sorted(run.train_loss), [1, 2, 3])
+        self.assertEqual(run.head_load, {})
+
+    def test_numbers_that_were_not_finite_are_gaps(self):
+        records = [train(1), train(2, loss=None), train(3, head_load=[[0.5, None]])]
+        run_folder = self.make_run("gaps", records)
+        run = plot_run.read_run(run_folder)
+        self.assertTrue(math.isnan(run.train_loss[2]))
+        self.assertEqual(plot(run_folder).returncode, 0)
+
+    def test_smoothing_keeps_a_line_straight_and_skips_gaps(self):
+        line = [float(i) for i in range(1000)]
+        for mean, value in zip(plot_run.smoothed(line), line):
+            self.assertAlmostEqual(mean, value)
+        self.assertEqual(plot_run.smoothed([1.0, math.nan, 3.0])[1], 2.0)
+
+    def test_a_changed_number_of_heads_does_not_mix_into_the_time_line(self):
+        run = self.make_run("changed", [train(1, head_load=[[1.0]]), train(2, head_load=[[0.5, 0.5]])])
+        self.assertEqual(plot(run).returncode, 0)
+
+    def test_says_when_there_is_nothing_to_draw(self):
+        result = plot(self.make_run("empty", []))
+        self.assertEqual(result.returncode, 1)
+        self.assertIn("empty: no records yet", result.stderr)
+        self.assertIn("nothing to draw", result.stderr)
+        missing = plot(self.folder / "absent")
+        self.assertEqual(missing.returncode, 1)
+        self.assertIn("absent: No such file or directory; give the output.dir of a run", missing.stderr)
+
+    def test_an_empty_run_does_not_hide_the_others(self):
+        result = plot(self.make_run("empty", []), self.make_moh_run(), "-o", self.folder / "x.png")
+        self.assertEqual(result.returncode, 0)
+        self.assertIn("empty: no records yet", result.stderr)
+
+    def test_labels_must_match_the_runs(self):
+        result = plot(self.make_moh_run(), "--labels", "a", "b")
+        self.assertEqual(result.returncode, 2)
+        self.assertIn("expected 1 labels, one per run, found 2", result.stderr)
+
+    def test_says_what_to_install_without_matplotlib(self):
+        (self.folder / "matplotlib.py").write_text("raise ImportError\n", encoding="utf-8")
+        environment = {**os.environ, "PYTHONPATH": str(self.folder)}
+        result = subprocess.run([sys.executable, SCRIPT, "x"], capture_output=True, text=True, check=False,
+                                env=environment)
+        self.assertEqual(result.returncode, 1)
+        self.assertIn("install the package python3-matplotlib", result.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()

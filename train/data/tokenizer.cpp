@@ -1,0 +1,19 @@
+#include "train/data/tokenizer.h"
+
+#include "core/error.h"
+#include "train/data/byte_tokenizer.h"
+
+namespace moh {
+
+std::string decode(const Tokenizer& tokenizer, std::span<const TokenId> ids) {
+  std::string text;
+  for (TokenId id : ids) text += tokenizer.token_bytes(id);
+  return text;
+}
+
+std::unique_ptr<const Tokenizer> make_tokenizer(std::string_view name) {
+  if (name == ByteTokenizer::kName) return std::make_unique<ByteTokenizer>();
+  throw ConfigError(error_message("tokenizer", "name", "byte", "'" + std::string(name) + "'"));
+}
+
+}  // namespace moh

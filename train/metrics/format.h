@@ -1,0 +1,19 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace moh {
+
+/// "0:07", "12:34", "3:02:10", "2d 04:10" for a number of seconds; "-:--" when it is negative or not finite.
+std::string format_duration(double seconds);
+/// Three significant digits with a decimal prefix: "875", "12.3k", "4.56M"; "-" when not finite.
+std::string format_count(double value);
+/// "640 B", "12.3 MiB", "1.50 GiB".
+std::string format_bytes(std::int64_t bytes);
+/// Fixed notation that keeps `digits` digits after the point; "nan" and "inf" as such.
+std::string format_fixed(double value, int digits);
+/// Scientific notation with two digits after the point, as learning rates are read: "3.00e-04".
+std::string format_scientific(double value);
+
+}  // namespace moh

@@ -1,0 +1,10 @@
+#include "train/metrics/metrics_writer.h"
+
+#include <utility>
+
+namespace moh {
+
+MetricsWriter::MetricsWriter(std::filesystem::path path, std::int64_t keep_through_step)
+    : file_(std::move(path)), dropped_records_(file_.drop_records_after(keep_through_step)) {}
+
+}  // namespace moh
