@@ -5,7 +5,7 @@ import re
 import subprocess
 import unittest
 
-CUDA_LIBRARY = re.compile(r"\b(libcu\w*|libnv\w*|libnccl)\.so")
+CUDA_LIBRARY = re.compile(r"\blib(cuda|cublas|cudnn|cufft|curand|cusolver|cusparse|cupti|nv|nccl)[\w-]*\.so")
 
 
 class LinkedLibraries(unittest.TestCase):
