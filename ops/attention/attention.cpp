@@ -1,16 +1,14 @@
 #include "ops/attention/attention.h"
 
-#include <cmath>
 #include <string>
 
 #include "ops/attention/attention_run.h"
+#include "ops/attention/operands.h"
 #include "ops/op.h"
 
 namespace moh {
 
 namespace {
-
-constexpr std::int64_t kMaxHeadDim = 256;
 
 /// What attention works on, with the tensors that hold it: q, k and v either apart or packed into q alone.
 struct Operands {
@@ -27,23 +25,11 @@ struct Views {
   HeadView<T> q, k, v;
 };
 
-template <class T>
-HeadView<T> view_of(const Tensor& x, std::int64_t first_head) {
-  using Element = std::remove_const_t<T>;
-  const std::int64_t d = x.dim(3), token = x.dim(2) * d;
-  return {x.data<Element>() + first_head * d, x.dim(1) * token, token, d};
-}
-
 /// Views of q, k, v or of their gradients.
 template <class T>
 Views<T> views_of(const Operands& o, const Tensor& q, const Tensor& k, const Tensor& v) {
   if (!o.packed) return {view_of<T>(q, 0), view_of<T>(k, 0), view_of<T>(v, 0)};
   return {view_of<T>(q, 0), view_of<T>(q, o.shape.heads), view_of<T>(q, o.shape.heads + o.shape.kv_heads)};
-}
-
-RowLists row_lists(const HeadLists& lists) {
-  if (!lists.rows.defined()) return {};
-  return {lists.rows.data<std::int32_t>(), lists.offsets.data<std::int64_t>()};
 }
 
 std::int64_t num_rows(const Operands& o) {
@@ -108,22 +94,6 @@ void check_lists(const Operands& o, const Variable& gates) {
                       to_string(found));
 }
 
-void complete_shape(Operands& o, const AttentionOptions& options) {
-  AttentionShape& s = o.shape;
-  const auto divides = [](std::int64_t part, std::int64_t whole) { return part >= 1 && whole % part == 0; };
-  Check(o.op)
-      .require(s.heads >= 1 && divides(s.kv_heads, s.heads), "heads", "a multiple of the KV heads",
-               std::to_string(s.heads) + " heads, " + std::to_string(s.kv_heads) + " KV heads")
-      .require(s.head_dim >= 1 && s.head_dim <= kMaxHeadDim, "head width", "1 to 256",
-               std::to_string(s.head_dim))
-      .require(s.keys >= 1 || s.batch * s.queries == 0, "keys", "at least one", "none")
-      .in_range("scale", options.scale, 0.0, 1e30)
-      .in_range("query_offset", static_cast<double>(options.query_offset), 0.0, 0x1p62);
-  s.causal = options.causal;
-  s.query_offset = options.query_offset;
-  s.scale = options.scale > 0.0 ? options.scale : 1.0 / std::sqrt(static_cast<double>(s.head_dim));
-}
-
 Operands separate_operands(std::string_view op, const Variable& q, const Variable& k, const Variable& v,
                            const AttentionOptions& options) {
   Check(op).floating("q", q).rank("q", q, 4).like("k", k, "q", q).rank("k", k, 4).like("v", v, "q", q);
@@ -132,7 +102,7 @@ Operands separate_operands(std::string_view op, const Variable& q, const Variabl
       .shape("v", v, k.shape(), "that of k");
   Operands o{op, {}, q.value(), k.value(), v.value()};
   o.shape = {q.dim(0), q.dim(1), k.dim(1), q.dim(2), k.dim(2), q.dim(3)};
-  complete_shape(o, options);
+  complete_shape(op, o.shape, options);
   return o;
 }
 
@@ -143,7 +113,7 @@ Operands packed_operands(std::string_view op, const Variable& qkv, std::int64_t 
                   "query, key and value heads");
   Operands o{op, {}, qkv.value(), {}, {}, true};
   o.shape = {qkv.dim(0), qkv.dim(1), qkv.dim(1), heads, kv_heads, qkv.dim(3)};
-  complete_shape(o, options);
+  complete_shape(op, o.shape, options);
   return o;
 }
 

@@ -1,0 +1,101 @@
+#include "ops/attention/decode.h"
+
+#include <string>
+
+#include "ops/attention/attention_run.h"
+#include "ops/attention/decode_kernels.h"
+#include "ops/attention/operands.h"
+#include "ops/op.h"
+
+namespace moh {
+
+namespace {
+
+constexpr auto kOp = "attention_decode";
+/// From so many query tokens on, packing keys and values pays: a prompt goes the way of training.
+constexpr std::int64_t kManyQueries = 8;
+/// Keys per part: a multiple of the kernels' key block, and a function of nothing else, so that results do
+/// not depend on the number of threads.
+constexpr std::int64_t kPartKeys = 512;
+
+AttentionShape checked_shape(const Tensor& q, const Tensor& k, const Tensor& v, std::int64_t num_keys,
+                             const AttentionOptions& options) {
+  const Variable vq(q), vk(k), vv(v);
+  Check(kOp).floating("q", vq).rank("q", vq, 4).like("k_cache", vk, "q", vq).rank("k_cache", vk, 4);
+  Check(kOp)
+      .shape("k_cache", vk, {q.dim(0), k.dim(1), k.dim(2), q.dim(3)}, "batch and head width of q")
+      .like("v_cache", vv, "q", vq)
+      .shape("v_cache", vv, k.shape(), "that of k_cache")
+      .require(num_keys >= q.dim(1) && num_keys <= k.dim(1), "num_keys",
+               "at least the " + std::to_string(q.dim(1)) + " queries, at most the capacity of " +
+                   std::to_string(k.dim(1)),
+               std::to_string(num_keys))
+      .in_range("query_offset", static_cast<double>(options.query_offset), 0.0, 0.0);
+  AttentionShape s{q.dim(0), q.dim(1), num_keys, q.dim(2), k.dim(2), q.dim(3)};
+  complete_shape(kOp, s, options);
+  s.query_offset = num_keys - q.dim(1);
+  return s;
+}
+
+std::vector<KeyTask> part_tasks(const AttentionShape& shape, const RowLists& lists, std::int64_t num_parts) {
+  std::vector<KeyTask> tasks;
+  for (std::int64_t l = 0; l < shape.batch * shape.kv_heads; ++l) {
+    if (list_at(shape, lists, l).rows == 0) continue;
+    for (std::int64_t part = 0; part < num_parts; ++part) {
+      tasks.push_back({l, part * kPartKeys, std::min(shape.keys, (part + 1) * kPartKeys), part});
+    }
+  }
+  return tasks;
+}
+
+template <class Backend, class T>
+void decode_in_parts(AttentionDecode<T> args) {
+  using Kernels = AttentionDecodeKernels<Backend, T>;
+  const bool serial = is_small(args.shape, args.lists);
+  args.num_parts = num_chunks(args.shape.keys, kPartKeys);
+  const std::int64_t rows = total_rows(args.shape, args.lists) * args.num_parts;
+  const std::int64_t outputs = rows * Kernels::padded_head_dim(args.shape.head_dim);
+  const Scratch parts(static_cast<std::size_t>(outputs + 2 * rows) * sizeof(Acc<T>));
+  args.part_out = parts.as<Acc<T>>();
+  args.part_top = args.part_out + outputs;
+  args.part_sum = args.part_top + rows;
+  run_tasks(part_tasks(args.shape, args.lists, args.num_parts), serial,
+            Kernels::part_scratch_bytes(args.shape, longest_list(args.shape, args.lists)),
+            [&](const KeyTask& task, std::byte* scratch) { Kernels::part(args, task, scratch); });
+  const std::int64_t num_lists = args.shape.batch * args.shape.kv_heads;
+  parallel_for(num_lists, serial ? std::max<std::int64_t>(num_lists, 1) : 1,
+               [&](std::int64_t begin, std::int64_t end) {
+                 for (std::int64_t l = begin; l < end; ++l) Kernels::merge(args, l);
+               });
+}
+
+}  // namespace
+
+Tensor attention_decode(const Tensor& q, const Tensor& k_cache, const Tensor& v_cache, std::int64_t num_keys,
+                        const Tensor& gates, const Tensor& selected, const AttentionOptions& options) {
+  const AttentionShape shape = checked_shape(q, k_cache, v_cache, num_keys, options);
+  const Shape per_pair{shape.batch, shape.queries, shape.heads};
+  Tensor gates_acc;
+  HeadLists lists;
+  Check(kOp).require(gates.defined() == selected.defined(), "gates and selected", "both or none",
+                     gates.defined() ? "gates alone" : "selected alone");
+  if (gates.defined()) {
+    Check(kOp).floating("gates", Variable(gates)).shape("gates", Variable(gates), per_pair);
+    gates_acc = gates.to(accumulate_dtype(q.dtype()));
+    lists = build_head_lists(selected.reshape(per_pair), shape.kv_heads);
+  }
+  Tensor out = empty(q.shape(), q.dtype(), q.device());
+  run_kernel(kOp, q, [&]<class Backend, class T>() {
+    const RowLists rows = row_lists(lists);
+    const Acc<T>* gate_values = gates.defined() ? gates_acc.data<Acc<T>>() : nullptr;
+    const auto vq = view_of<const T>(q), vk = view_of<const T>(k_cache), vv = view_of<const T>(v_cache);
+    if (shape.queries >= kManyQueries) {
+      attention_forward<Backend>(AttentionForward<T>{shape, rows, vq, vk, vv, gate_values, view_of<T>(out)});
+    } else {
+      decode_in_parts<Backend>(AttentionDecode<T>{shape, rows, vq, vk, vv, gate_values, view_of<T>(out)});
+    }
+  });
+  return out;
+}
+
+}  // namespace moh

@@ -1,0 +1,145 @@
+#include "ops/attention/decode_kernels.h"
+#include "ops/attention/list_walk.h"
+#include "ops/attention/pack_cpu.h"
+#include "ops/attention/softmax_cpu.h"
+
+namespace moh {
+namespace {
+
+template <class F>
+struct DecodeScratch {
+  F* q;       // [rows, padded d], times scale log2 e
+  F* scores;  // [rows, kKeyBlock]
+  F* sum;     // [rows, lanes]
+  std::int64_t* seen;
+
+  void lay_out(Arena& arena, std::int64_t d, std::int64_t rows) {
+    q = arena.take<F>(rows * round_up_to_lanes<F>(d));
+    scores = arena.take<F>(rows * kKeyBlock);
+    sum = arena.take<F>(rows * kLanes<F>);
+    seen = arena.take<std::int64_t>(rows);
+  }
+};
+
+/// The inner product of a row in scratch with one in a tensor.
+template <class T>
+[[gnu::always_inline]] inline Acc<T> dot_with(const Acc<T>* a, const T* b, std::int64_t head_dim) {
+  constexpr int kN = kLanes<Acc<T>>;
+  Vec<Acc<T>> sum{};
+  std::int64_t c = 0;
+  for (; c + kN <= head_dim; c += kN) sum += load(a + c) * load_as<T>(b + c);
+  if (c < head_dim) sum += load(a + c) * load_first<T>(b + c, head_dim - c);
+  return sum_lanes<Acc<T>>(sum);
+}
+
+/// to += factor * from, into scratch.
+template <class T>
+[[gnu::always_inline]] inline void add_scaled(const T* from, Acc<T> factor, Acc<T>* to,
+                                              std::int64_t head_dim) {
+  constexpr int kN = kLanes<Acc<T>>;
+  std::int64_t c = 0;
+  for (; c + kN <= head_dim; c += kN) store(to + c, load(to + c) + load_as<T>(from + c) * factor);
+  if (c < head_dim) store(to + c, load(to + c) + load_first<T>(from + c, head_dim - c) * factor);
+}
+
+/// Takes keys [key, key + keys) into all rows of a list. Keys are the outer loop: each is read from memory
+/// once.
+template <class T, class F>
+void decode_step(const AttentionDecode<T>& args, const List& list, std::int64_t key, std::int64_t keys,
+                 DecodeScratch<F>& s, F* top, F* out) {
+  const std::int64_t d = args.shape.head_dim, padded = round_up_to_lanes<F>(d);
+  for (std::int64_t j = 0; j < keys; ++j) {
+    const T* k = key_row(args.k, list, key + j);
+    for (std::int64_t r = 0; r < list.rows; ++r)
+      s.scores[r * kKeyBlock + j] = dot_with<T>(s.q + r * padded, k, d);
+  }
+  for (std::int64_t r = 0; r < list.rows; ++r) {
+    const std::int64_t seen = clamp(s.seen[r] - key, 0, keys);
+    softmax_step<F>(s.scores + r * kKeyBlock, vecs_of<F>(seen), seen, top[r], s.sum + r * kLanes<F>,
+                    out + r * padded, padded);
+  }
+  for (std::int64_t j = 0; j < keys; ++j) {
+    const T* v = key_row(args.v, list, key + j);
+    for (std::int64_t r = 0; r < list.rows; ++r) {
+      if (key + j < s.seen[r]) add_scaled<T>(v, s.scores[r * kKeyBlock + j], out + r * padded, d);
+    }
+  }
+}
+
+}  // namespace
+
+template <class Backend, class T>
+std::int64_t AttentionDecodeKernels<Backend, T>::padded_head_dim(std::int64_t head_dim) {
+  return round_up_to_lanes<Acc<T>>(head_dim);
+}
+
+template <class Backend, class T>
+std::size_t AttentionDecodeKernels<Backend, T>::part_scratch_bytes(const AttentionShape& shape,
+                                                                   std::int64_t longest_list) {
+  Arena arena(nullptr);
+  DecodeScratch<Acc<T>>().lay_out(arena, shape.head_dim, longest_list);
+  return arena.used_bytes();
+}
+
+template <class Backend, class T>
+void AttentionDecodeKernels<Backend, T>::part(const AttentionDecode<T>& args, const KeyTask& task,
+                                              std::byte* scratch) {
+  using F = Acc<T>;
+  const std::int64_t d = args.shape.head_dim, padded = round_up_to_lanes<F>(d);
+  const List list = list_at(args.shape, args.lists, task.list);
+  DecodeScratch<F> s;
+  Arena arena(scratch);
+  s.lay_out(arena, d, list.rows);
+  const std::int64_t place = task.group * total_rows(args.shape, args.lists) + list.first;
+  F *out = args.part_out + place * padded, *top = args.part_top + place, *sum = args.part_sum + place;
+  for (std::int64_t r = 0; r < list.rows; ++r) {
+    const Pair pair = pair_at(list, r);
+    gather_row<T>(row_of(args.q, list, pair), F(args.shape.scale * kLog2E), s.q + r * padded, d);
+    s.seen[r] = visible_keys(args.shape, pair.token);
+    top[r] = -std::numeric_limits<F>::infinity();
+  }
+  set_zero(out, list.rows * padded);
+  set_zero(s.sum, list.rows * kLanes<F>);
+  for (std::int64_t key = task.begin; key < task.end; key += kKeyBlock) {
+    decode_step(args, list, key, min_of(kKeyBlock, task.end - key), s, top, out);
+  }
+  for (std::int64_t r = 0; r < list.rows; ++r) sum[r] = sum_lanes<F>(load(s.sum + r * kLanes<F>));
+}
+
+template <class Backend, class T>
+void AttentionDecodeKernels<Backend, T>::merge(const AttentionDecode<T>& args, std::int64_t number) {
+  using F = Acc<T>;
+  const std::int64_t d = args.shape.head_dim, padded = round_up_to_lanes<F>(d);
+  const std::int64_t all_rows = total_rows(args.shape, args.lists);
+  const List list = list_at(args.shape, args.lists, number);
+  GapFiller<T> gaps(args.out, list, 0, d);
+  for (std::int64_t r = 0; r < list.rows; ++r) {
+    const Pair pair = pair_at(list, r);
+    F* out = args.part_out + (list.first + r) * padded;  // part 0 collects the sum
+    F top = args.part_top[list.first + r], sum = args.part_sum[list.first + r];
+    for (std::int64_t part = 1; part < args.num_parts; ++part) {
+      const std::int64_t place = part * all_rows + list.first + r;
+      const F part_top = args.part_top[place];
+      if (args.part_sum[place] == F(0)) continue;  // the row sees none of its keys
+      const F new_top = part_top > top ? part_top : top;
+      const Vec<F> keep = exp2_lanes<F>(splat<F>(top - new_top)),
+                   add = exp2_lanes<F>(splat<F>(part_top - new_top));
+      const F* part_out = args.part_out + place * padded;
+      for (std::int64_t c = 0; c < padded; c += kLanes<F>) {
+        store(out + c, load(out + c) * keep + load(part_out + c) * add);
+      }
+      sum = sum * keep[0] + args.part_sum[place] * add[0];
+      top = new_top;
+    }
+    const F gate = args.gates ? args.gates[gate_index(args.shape, list, pair)] : F(1);
+    gaps.zero_up_to(pair);
+    store_row<T>(out, gate / sum, row_of(args.out, list, pair), d);
+  }
+  gaps.zero_rest();
+}
+
+template struct AttentionDecodeKernels<cpu::MOH_ISA, float>;
+template struct AttentionDecodeKernels<cpu::MOH_ISA, bfloat16>;
+template struct AttentionDecodeKernels<cpu::MOH_ISA, double>;
+
+}  // namespace moh

@@ -1,0 +1,29 @@
+#pragma once
+
+#include <string_view>
+#include <type_traits>
+
+#include "core/tensor.h"
+#include "ops/attention/attention.h"
+#include "ops/attention/attention_kernels.h"
+#include "ops/attention/head_lists.h"
+
+// From tensors and options to what the kernels take.
+
+namespace moh {
+
+/// Checks heads, head width, keys and options; fills in the mask, the offset and the scale. `op` names the op
+/// in messages.
+void complete_shape(std::string_view op, AttentionShape& shape, const AttentionOptions& options);
+
+/// The kernels' form of lists; of undefined ones, that of all pairs.
+RowLists row_lists(const HeadLists& lists);
+
+/// Heads from `first_head` on of x [B, T, heads, d]. T may be const.
+template <class T>
+HeadView<T> view_of(const Tensor& x, std::int64_t first_head = 0) {
+  const std::int64_t d = x.dim(3), token = x.dim(2) * d;
+  return {x.data<std::remove_const_t<T>>() + first_head * d, x.dim(1) * token, token, d};
+}
+
+}  // namespace moh

@@ -1,0 +1,121 @@
+#include "ops/attention/decode.h"
+
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+#include "core/cpu_isa.h"
+#include "core/error.h"
+#include "core/parallel.h"
+#include "tests/ops/attention/reference.h"
+#include "tests/ops/op_cases.h"
+
+using namespace moh;
+using namespace moh::test;
+
+namespace {
+
+constexpr std::int64_t kSpare = 3;  // tokens of capacity behind the filled ones
+
+/// A cache with room for more; what is not filled is NaN, so that reading it shows.
+Tensor cache_of(const Tensor& x) {
+  const std::int64_t batch = x.dim(0), row = x.dim(2) * x.dim(3), filled = x.dim(1) * row;
+  const Tensor cache = full({batch, x.dim(1) + kSpare, x.dim(2), x.dim(3)}, std::nan(""), x.dtype());
+  for (std::int64_t b = 0; b < batch; ++b) {
+    std::copy_n(x.data<double>() + b * filled, filled, cache.data<double>() + b * (filled + kSpare * row));
+  }
+  return cache;
+}
+
+Tensor decode(const AttentionInputs& in, bool causal, DType dtype) {
+  const Tensor k = cache_of(in.k).to(dtype), v = cache_of(in.v).to(dtype);
+  return attention_decode(in.q.to(dtype), k, v, in.k.dim(1), in.gates, in.selected, {.causal = causal});
+}
+
+AttentionInputs rounded(AttentionInputs in, DType dtype) {
+  for (Tensor* x : {&in.q, &in.k, &in.v}) *x = x->to(dtype).to(DType::kFloat64);
+  return in;
+}
+
+void check_decode(const AttentionSizes& sizes, double share, bool causal, DType dtype, double tolerance) {
+  const AttentionInputs in = rounded(attention_inputs(sizes, share), dtype);
+  const AttentionOptions options{.causal = causal, .query_offset = sizes.keys - sizes.queries};
+  const Tensor expected = reference_attention(in, options, zeros_like(in.q)).out;
+  for (CpuIsa isa : {CpuIsa::kBaseline, CpuIsa::kAvx2, CpuIsa::kAvx512}) {
+    if (!cpu_has_isa(isa)) continue;
+    const CpuIsaScope scope(isa);
+    INFO(sizes.queries << " queries, " << sizes.keys << " keys, width " << sizes.head_dim << ", share "
+                       << share << ", " << dtype_name(dtype) << ", " << cpu_isa_name(isa));
+    const Tensor found = decode(in, causal, dtype).to(DType::kFloat64);
+    double worst = 0;
+    for (std::int64_t i = 0; i < found.numel(); ++i) {
+      const double error = std::abs(found.data<double>()[i] - expected.data<double>()[i]);
+      worst = std::isnan(error) ? HUGE_VAL : std::max(worst, error);
+    }
+    CHECK(worst <= tolerance);
+  }
+}
+
+// One query and several, either side of the switch to the kernel of training; parts that end with the keys,
+// one before and one after; grouped heads.
+const std::vector<AttentionSizes> kSizes = {
+    {2, 1, 1, 2, 2, 8},    {1, 1, 65, 4, 2, 64},  {2, 3, 3, 2, 1, 24},   {1, 1, 512, 2, 2, 5},
+    {1, 4, 513, 2, 1, 40}, {1, 7, 1030, 1, 1, 1}, {1, 9, 130, 4, 2, 72}, {3, 0, 4, 2, 2, 8},
+};
+
+}  // namespace
+
+TEST_CASE("ops: decoding agrees with plain loops") {
+  for (const AttentionSizes& sizes : kSizes) {
+    for (double share : {-1.0, 0.0, 0.5}) {
+      for (bool causal : {true, false}) {
+        // Outputs are means of values of magnitude about 3.
+        check_decode(sizes, share, causal, DType::kFloat64, 1e-12);
+        check_decode(sizes, share, causal, DType::kFloat32, 8e-6);
+        check_decode(sizes, share, causal, DType::kBFloat16, 3 * 1.8 * 0x1p-8);
+      }
+    }
+  }
+}
+
+TEST_CASE("ops: decoding has the same bits with any number of threads") {
+  const AttentionInputs in = attention_inputs({2, 1, 2000, 4, 2, 32}, 0.7);
+  const int threads = num_threads();
+  set_num_threads(1);
+  const Tensor one = decode(in, true, DType::kFloat32);
+  for (int count : {2, 5}) {
+    set_num_threads(count);
+    const Tensor many = decode(in, true, DType::kFloat32);
+    CHECK(std::memcmp(one.raw(), many.raw(), one.bytes()) == 0);
+  }
+  set_num_threads(threads);
+}
+
+TEST_CASE("ops: decoding reads only the KV heads of selected heads") {
+  for (std::int64_t queries : {1, 9}) {
+    const AttentionInputs in = attention_inputs({1, queries, 100, 4, 2, 8}, 1.0);
+    for (std::int64_t i = 0; i < in.selected.numel(); ++i) {
+      in.selected.data<std::uint8_t>()[i] = i % 4 >= 2;  // the heads of KV head 1
+    }
+    for (const Tensor& x : {in.k, in.v}) {  // KV head 0 would poison whatever reads it
+      for (std::int64_t row = 0; row < 200; row += 2) {
+        std::fill_n(x.data<double>() + row * 8, 8, std::numeric_limits<double>::quiet_NaN());
+      }
+    }
+    CHECK(decode(in, true, DType::kFloat32).all_finite());
+  }
+}
+
+TEST_CASE("ops: decoding refuses what does not fit") {
+  const Tensor q = normal({1, 2, 4, 8}), cache = normal({1, 6, 2, 8});
+  CHECK_THROWS_WITH(
+      attention_decode(q, cache, cache, 7, {}, {}, {}),
+      "attention_decode: num_keys: expected at least the 2 queries, at most the capacity of 6, found 7");
+  CHECK_THROWS_AS(attention_decode(q, cache, cache, 1, {}, {}, {}), ShapeError);
+  CHECK_THROWS_AS(attention_decode(q, cache, normal({1, 5, 2, 8}), 5, {}, {}, {}), ShapeError);
+  CHECK_THROWS_AS(attention_decode(q, cache.to(DType::kFloat32), cache, 5, {}, {}, {}), DTypeError);
+  CHECK_THROWS_AS(attention_decode(q, cache, cache, 5, normal({1, 2, 4}), {}, {}), ShapeError);
+  CHECK_THROWS_AS(attention_decode(q, cache, cache, 5, {}, {}, {.query_offset = 1}), ValueError);
+}
