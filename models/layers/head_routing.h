@@ -1,0 +1,77 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+
+#include "models/layers/linear.h"
+#include "models/module.h"
+#include "ops/attention/head_lists.h"
+#include "ops/moh/head_router.h"
+
+namespace moh {
+
+/// Where a layer's router logits come from.
+enum class RouterKind {
+  kNone,       ///< no routing: plain multi-head attention
+  kLearned,    ///< linear maps of the layer's input (arXiv 2410.11842)
+  kQueryNorm,  ///< norms of the queries, without parameters (MoH-LLaMA3); gates are kBinary
+};
+
+/// Which gate gradients the straight-through estimator of binary gates uses.
+enum class StraightThrough {
+  kNone,      ///< none: the router learns from the load-balance loss only
+  kSelected,  ///< those of the selected heads, the only ones that are computed
+  kAll,       ///< those of all routed heads: costs the attention of every head
+};
+
+/// Routing of one layer.
+struct HeadRoutingOptions {
+  RouterKind kind = RouterKind::kNone;
+  RouterOptions router;
+  StraightThrough straight_through = StraightThrough::kSelected;
+};
+
+/// What routing one layer came to, for the loss and for people.
+struct LayerRouting {
+  Variable balance;  ///< undefined without routed heads
+  Tensor load;       ///< [E]; undefined without routed heads
+  std::int64_t active_heads = 0, heads = 0;
+};
+
+/// What attention, or a layer that holds it, returns.
+struct LayerOutput {
+  Variable y;                           ///< [B, T, D]
+  std::optional<LayerRouting> routing;  ///< absent in a dense layer
+};
+
+/// Gates of a layer with the lists of pairs to compute.
+struct HeadChoice {
+  Variable gates;  ///< [B, T, H]
+  HeadLists lists;
+  Routing routing;
+};
+
+/// The router of one attention layer. Parameters, none with a bias, present when their width is not 0 (see
+/// router_widths): `wg` [E, D] routed, `wg_0` [2, D] type, `wg_1` [S, D] shared: the names of the released
+/// code.
+class HeadRouter : public Module {
+ public:
+  /// Throws ValueError for head counts that contradict each other.
+  HeadRouter(std::int64_t width, std::int64_t kv_heads, const HeadRoutingOptions& options, DType dtype);
+
+  /// x [B, T, D] is the layer's input after its norm; q [B, T, H, d] are its queries before the rotary
+  /// embedding, read by kQueryNorm only. Logits and gates are float32. `forced_top` as in route_heads.
+  HeadChoice operator()(const Variable& x, const Variable& q, const Tensor& forced_top = {}) const;
+
+  const HeadRoutingOptions& options() const { return options_; }
+
+ private:
+  std::int64_t kv_heads_;
+  HeadRoutingOptions options_;
+  std::unique_ptr<Linear> routed_, type_, shared_;
+};
+
+/// The summary of a layer's routing; balance and load are undefined without routed heads.
+LayerRouting summarize(const Variable& balance, const Tensor& load, const HeadRoutingOptions& options);
+
+}  // namespace moh

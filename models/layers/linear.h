@@ -1,0 +1,27 @@
+#pragma once
+
+#include "models/module.h"
+#include "ops/linalg/linear.h"
+
+namespace moh {
+
+/// y = x weight^T + bias; weight [out, in], bias [out] or none.
+class Linear : public Module {
+ public:
+  Linear(std::int64_t in, std::int64_t out, bool bias, DType dtype)
+      : weight_(add_parameter("weight", {out, in}, dtype)) {
+    if (bias) bias_ = add_parameter("bias", {out}, dtype);
+  }
+
+  Variable operator()(const Variable& x) const { return linear(x, weight_, bias_); }
+  /// The same with a result in the type that it is summed in.
+  Variable in_float32(const Variable& x) const {
+    return linear(x, weight_, bias_, accumulate_dtype(x.dtype()));
+  }
+
+ private:
+  Variable weight_;
+  Variable bias_;
+};
+
+}  // namespace moh

@@ -1,0 +1,21 @@
+#pragma once
+
+#include "models/module.h"
+#include "ops/norm/rms_norm.h"
+
+namespace moh {
+
+/// rms_norm with its weight [width].
+class RmsNorm : public Module {
+ public:
+  RmsNorm(std::int64_t width, double eps, DType dtype)
+      : weight_(add_parameter("weight", {width}, dtype)), eps_(eps) {}
+
+  Variable operator()(const Variable& x) const { return rms_norm(x, weight_, eps_); }
+
+ private:
+  Variable weight_;
+  double eps_;
+};
+
+}  // namespace moh

@@ -1,0 +1,146 @@
+#include "models/llm/llama.h"
+
+#include <cmath>
+#include <optional>
+#include <string>
+
+#include "autograd/checkpoint.h"
+#include "autograd/node.h"
+#include "core/error.h"
+#include "ops/embedding/embedding.h"
+
+namespace moh {
+
+namespace {
+
+LlamaConfig checked(const LlamaConfig& config) {
+  check(config);
+  return config;
+}
+
+/// What leaves a layer, as the outputs of a checkpointed segment: y, then balance loss and load where there
+/// are any.
+std::vector<Variable> as_variables(const LayerOutput& output) {
+  if (!output.routing || !output.routing->balance.defined()) return {output.y};
+  return {output.y, output.routing->balance, Variable(output.routing->load)};
+}
+
+LayerOutput from_variables(const std::vector<Variable>& outputs,
+                           const std::optional<HeadRoutingOptions>& options) {
+  if (!options) return {outputs[0], {}};
+  if (outputs.size() == 1) return {outputs[0], summarize({}, {}, *options)};
+  return {outputs[0], summarize(outputs[1], outputs[2].value(), *options)};
+}
+
+void require_tokens(const Tensor& tokens, std::int64_t before, std::int64_t max_positions) {
+  if (tokens.rank() != 2)
+    throw ShapeError(error_message("llama", "tokens", "[B, T]", to_string(tokens.shape())));
+  if (before + tokens.dim(1) > max_positions) {
+    throw ShapeError(error_message("llama", "tokens",
+                                   "at most max_positions (" + std::to_string(max_positions) + ")",
+                                   std::to_string(before + tokens.dim(1))));
+  }
+}
+
+bool is_output_projection(std::string_view name) {
+  return name.ends_with("o_proj.weight") || name.ends_with("down_proj.weight");
+}
+
+}  // namespace
+
+Llama::Body::Embedding::Embedding(const LlamaConfig& c, DType dtype)
+    : weight(add_parameter("weight", {c.vocab_size, c.hidden}, dtype)) {}
+
+Llama::Body::Body(const LlamaConfig& c, DType dtype)
+    : embed_tokens(c, dtype), norm(c.hidden, c.norm_eps, dtype) {
+  add_child("embed_tokens", embed_tokens);
+  for (std::int64_t i = 0; i < c.layers; ++i) {
+    layers.push_back(std::make_unique<LlamaLayer>(c, i, dtype));
+    add_child("layers." + std::to_string(i), *layers.back());
+  }
+  add_child("norm", norm);
+}
+
+Llama::Llama(const LlamaConfig& config, DType dtype)
+    : config_(checked(config)),
+      dtype_(dtype),
+      model_(config, dtype),
+      rope_(rope_table(config.max_positions, config.head_dim, config.rope_theta, accumulate_dtype(dtype))) {
+  add_child("model", model_);
+  if (config.tied_embeddings) return;
+  lm_head_ = std::make_unique<Linear>(config.hidden, config.vocab_size, false, dtype);
+  add_child("lm_head", *lm_head_);
+}
+
+void Llama::initialise(std::uint64_t seed) {
+  const double output_std = config_.init_std / std::sqrt(2.0 * static_cast<double>(config_.layers));
+  for (const NamedParameter& p : parameters()) {
+    if (p.variable.shape().rank() == 1) {
+      p.variable.value().fill(1.0);
+    } else {
+      const double std = is_output_projection(p.name) ? output_std : config_.init_std;
+      fill_normal(p.variable.value(), initialisation_key(seed, p.name), 0.0, std);
+    }
+  }
+}
+
+LayerOutput Llama::run_layer(const LlamaLayer& layer, const Variable& x,
+                             const ForwardContext& context) const {
+  if (!config_.recompute || !grad_enabled()) return layer.forward(x, rope_, context);
+  // Everything that leaves the layer is an output of the segment, so that running it again has no side
+  // effects.
+  const std::vector<Variable> outputs = checkpoint(
+      [&layer, &table = rope_, context](const std::vector<Variable>& in) {
+        return as_variables(layer.forward(in[0], table, context));
+      },
+      {x}, context.generator);
+  return from_variables(outputs, layer.routing_options());
+}
+
+Variable Llama::logits_of(const Variable& hidden) const {
+  const Variable normed = model_.norm(hidden);
+  return lm_head_ ? (*lm_head_)(normed) : linear(normed, model_.embed_tokens.weight);
+}
+
+LlamaOutput Llama::forward(const Tensor& tokens, const ForwardContext& context) const {
+  require_tokens(tokens, 0, config_.max_positions);
+  Variable x = embedding(model_.embed_tokens.weight, tokens);
+  LlamaOutput output;
+  for (const std::unique_ptr<LlamaLayer>& layer : model_.layers) {
+    LayerOutput result = run_layer(*layer, x, context);
+    x = std::move(result.y);
+    if (result.routing) output.routing.push_back(*std::move(result.routing));
+  }
+  output.logits = logits_of(x);
+  return output;
+}
+
+KvCache Llama::make_cache(std::int64_t batch, std::int64_t capacity) const {
+  if (capacity < 1 || capacity > config_.max_positions) {
+    throw ValueError(error_message("llama", "cache capacity",
+                                   "1 to max_positions (" + std::to_string(config_.max_positions) + ")",
+                                   std::to_string(capacity)));
+  }
+  const Shape shape{batch, capacity, config_.kv_heads, config_.head_dim};
+  KvCache cache;
+  for (std::int64_t i = 0; i < config_.layers; ++i)
+    cache.layers.push_back({empty(shape, dtype_), empty(shape, dtype_)});
+  return cache;
+}
+
+Tensor Llama::decode(const Tensor& tokens, KvCache& cache) const {
+  const NoGrad no_grad;
+  require_tokens(tokens, cache.length(), config_.max_positions);
+  Variable x = embedding(model_.embed_tokens.weight, tokens);
+  for (std::size_t i = 0; i < model_.layers.size(); ++i) {
+    x = model_.layers[i]->decode(x, rope_, cache.layers[i]);
+  }
+  const std::int64_t batch = x.dim(0), length = x.dim(1);
+  const Tensor last = empty({batch, 1, config_.hidden}, dtype_);
+  for (std::int64_t b = 0; b < batch; ++b) {
+    last.select(b).copy_from(x.value().select(b).slice(length - 1, length));
+  }
+  return logits_of(Variable(last)).value().reshape({batch, config_.vocab_size}).to(accumulate_dtype(dtype_));
+}
+
+}  // namespace moh

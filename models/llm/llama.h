@@ -1,0 +1,60 @@
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "models/llm/llama_layers.h"
+
+namespace moh {
+
+/// What a forward pass of a decoder returns.
+struct LlamaOutput {
+  Variable logits;                    ///< [B, T, V]
+  std::vector<LayerRouting> routing;  ///< of the MoH layers, in order; empty for a dense model
+};
+
+/// A decoder of the LLaMA family, dense or Mixture-of-Head. Parameter names are those of Hugging Face's
+/// LlamaForCausalLM ("model.layers.0.self_attn.q_proj.weight"); routers add
+/// "model.layers.0.self_attn.wg.weight" (and wg_0, wg_1). With tied embeddings there is no "lm_head.weight".
+class Llama : public Module {
+ public:
+  /// Parameters of `dtype`, contents undefined: initialise() or load. Throws ValueError for a bad config.
+  Llama(const LlamaConfig& config, DType dtype);
+
+  /// Matrices get normal numbers of config.init_std (o_proj and down_proj: divided by sqrt(2 layers), as in
+  /// GPT-2), norm weights 1. A function of the seed and the names alone.
+  void initialise(std::uint64_t seed);
+
+  const LlamaConfig& config() const { return config_; }
+
+  /// tokens [B, T] int64 or int32, ids below V, T at most max_positions. Throws ShapeError, ValueError.
+  LlamaOutput forward(const Tensor& tokens, const ForwardContext& context = {}) const;
+
+  /// An empty cache for B sequences of up to `capacity` tokens. Throws ValueError above max_positions.
+  KvCache make_cache(std::int64_t batch, std::int64_t capacity) const;
+  /// Logits [B, V] in float32 of the token after the last, for tokens [B, T] that follow those in the cache,
+  /// which they join. The result is that of forward() on all tokens at once, up to rounding.
+  Tensor decode(const Tensor& tokens, KvCache& cache) const;
+
+ private:
+  LayerOutput run_layer(const LlamaLayer& layer, const Variable& x, const ForwardContext& context) const;
+  Variable logits_of(const Variable& hidden) const;
+
+  struct Body : Module {
+    Body(const LlamaConfig& config, DType dtype);
+    struct Embedding : Module {
+      Embedding(const LlamaConfig& config, DType dtype);
+      Variable weight;
+    } embed_tokens;
+    std::vector<std::unique_ptr<LlamaLayer>> layers;
+    RmsNorm norm;
+  };
+
+  LlamaConfig config_;
+  DType dtype_;
+  Body model_;
+  std::unique_ptr<Linear> lm_head_;  // none with tied embeddings
+  RopeTable rope_;
+};
+
+}  // namespace moh

@@ -1,0 +1,85 @@
+#include "models/llm/llama_config.h"
+
+#include <string>
+#include <string_view>
+
+#include "core/error.h"
+
+namespace moh {
+
+namespace {
+
+void require(bool condition, std::string_view field, const std::string& expected, double found) {
+  if (condition) return;
+  std::string text = std::to_string(found);
+  text.erase(text.find_last_not_of('0') + 1);
+  if (text.ends_with('.')) text.pop_back();
+  throw ValueError(error_message("llama", field, expected, text));
+}
+
+std::int64_t per_layer(const std::vector<std::int64_t>& values, std::int64_t layer) {
+  return values.size() == 1 ? values[0] : values[static_cast<std::size_t>(layer)];
+}
+
+void check_per_layer(std::string_view field, const std::vector<std::int64_t>& values, std::int64_t layers) {
+  const auto count = static_cast<std::int64_t>(values.size());
+  require(count == 1 || count == layers, field, "1 value or one per layer (" + std::to_string(layers) + ")",
+          static_cast<double>(count));
+}
+
+}  // namespace
+
+void check(const LlamaConfig& c) {
+  for (auto [field, value] :
+       {std::pair{"vocab_size", c.vocab_size}, std::pair{"layers", c.layers}, std::pair{"hidden", c.hidden},
+        std::pair{"intermediate", c.intermediate}, std::pair{"heads", c.heads},
+        std::pair{"kv_heads", c.kv_heads}, std::pair{"head_dim", c.head_dim},
+        std::pair{"max_positions", c.max_positions}}) {
+    require(value > 0, field, "1 or more", static_cast<double>(value));
+  }
+  require(c.heads % c.kv_heads == 0, "kv_heads", "a divisor of heads (" + std::to_string(c.heads) + ")",
+          static_cast<double>(c.kv_heads));
+  require(c.head_dim % 2 == 0, "head_dim", "an even number (rotary embedding)",
+          static_cast<double>(c.head_dim));
+  require(c.norm_eps > 0, "norm_eps", "a number above 0", c.norm_eps);
+  require(c.rope_theta > 0, "rope_theta", "a number above 0", c.rope_theta);
+  require(c.init_std > 0, "init_std", "a number above 0", c.init_std);
+  require(c.dropout >= 0 && c.dropout < 1, "dropout", "0 or more, below 1", c.dropout);
+  if (c.moh.router == RouterKind::kNone) return;
+  check_per_layer("moh.shared", c.moh.shared, c.layers);
+  check_per_layer("moh.routed", c.moh.top_k, c.layers);
+  for (std::int64_t layer = 0; layer < c.layers; ++layer) router_widths(routing_of(c, layer).router);
+}
+
+HeadRoutingOptions routing_of(const LlamaConfig& c, std::int64_t layer) {
+  if (c.moh.router == RouterKind::kNone)
+    return {RouterKind::kNone, {c.heads, c.heads, 0}, StraightThrough::kSelected};
+  const GateScaling scaling = c.moh.router == RouterKind::kQueryNorm ? GateScaling::kBinary : c.moh.scaling;
+  return {c.moh.router,
+          {c.heads, per_layer(c.moh.shared, layer), per_layer(c.moh.top_k, layer), scaling, c.moh.two_stage},
+          c.moh.straight_through};
+}
+
+std::int64_t count_parameters(const LlamaConfig& c) {
+  const std::int64_t queries = c.heads * c.head_dim, keys = c.kv_heads * c.head_dim;
+  const std::int64_t attention = 2 * c.hidden * queries + 2 * c.hidden * keys;
+  const std::int64_t layer = attention + 3 * c.hidden * c.intermediate + 2 * c.hidden;
+  std::int64_t count = c.layers * layer + c.hidden + (c.tied_embeddings ? 1 : 2) * c.vocab_size * c.hidden;
+  if (c.moh.router != RouterKind::kLearned) return count;
+  for (std::int64_t i = 0; i < c.layers; ++i) {
+    const RouterWidths widths = router_widths(routing_of(c, i).router);
+    count += (widths.routed + widths.type + widths.shared) * c.hidden;
+  }
+  return count;
+}
+
+double activated_heads(const LlamaConfig& c) {
+  std::int64_t active = 0;
+  for (std::int64_t layer = 0; layer < c.layers; ++layer) {
+    const RouterOptions router = routing_of(c, layer).router;
+    active += router.shared + router.top_k;
+  }
+  return static_cast<double>(active) / static_cast<double>(c.layers * c.heads);
+}
+
+}  // namespace moh

@@ -1,0 +1,119 @@
+#include "models/llm/llama_layers.h"
+
+#include "autograd/node.h"
+#include "ops/activation/swiglu.h"
+#include "ops/attention/attention.h"
+#include "ops/attention/decode.h"
+#include "ops/dropout/dropout.h"
+#include "ops/elementwise/add.h"
+#include "ops/shape/reshape.h"
+
+namespace moh {
+
+LlamaAttention::LlamaAttention(const LlamaConfig& c, std::int64_t layer, DType dtype)
+    : heads_(c.heads),
+      kv_heads_(c.kv_heads),
+      head_dim_(c.head_dim),
+      q_proj_(c.hidden, c.heads * c.head_dim, false, dtype),
+      k_proj_(c.hidden, c.kv_heads * c.head_dim, false, dtype),
+      v_proj_(c.hidden, c.kv_heads * c.head_dim, false, dtype),
+      o_proj_(c.heads * c.head_dim, c.hidden, false, dtype) {
+  add_child("q_proj", q_proj_);
+  add_child("k_proj", k_proj_);
+  add_child("v_proj", v_proj_);
+  add_child("o_proj", o_proj_);
+  const HeadRoutingOptions routing = routing_of(c, layer);
+  if (routing.kind == RouterKind::kNone) return;
+  router_.emplace(c.hidden, c.kv_heads, routing, dtype);
+  add_children_of(*router_);
+}
+
+LlamaAttention::Projections LlamaAttention::project(const Variable& x, const RopeTable& table,
+                                                    std::int64_t first_position,
+                                                    const Tensor& forced_top) const {
+  const std::int64_t batch = x.dim(0), length = x.dim(1);
+  const auto heads_of = [&](const Linear& map, std::int64_t heads) {
+    return reshape(map(x), {batch, length, heads, head_dim_});
+  };
+  const Variable q = heads_of(q_proj_, heads_);
+  Projections p{rope(q, table, first_position),
+                rope(heads_of(k_proj_, kv_heads_), table, first_position),
+                heads_of(v_proj_, kv_heads_),
+                {}};
+  if (router_) p.choice = (*router_)(x, q, forced_top);
+  return p;
+}
+
+LayerOutput LlamaAttention::forward(const Variable& x, const RopeTable& table,
+                                    const Tensor& forced_top) const {
+  const Projections p = project(x, table, 0, forced_top);
+  const AttentionOptions causal;
+  const Variable out = p.choice
+                           ? head_sparse_attention(p.q, p.k, p.v, p.choice->gates, p.choice->lists, causal)
+                           : attention(p.q, p.k, p.v, causal);
+  LayerOutput output{o_proj_(reshape(out, {x.dim(0), x.dim(1), heads_ * head_dim_})), {}};
+  if (p.choice)
+    output.routing = summarize(p.choice->routing.balance, p.choice->routing.load, router_->options());
+  return output;
+}
+
+std::optional<HeadRoutingOptions> LlamaAttention::routing_options() const {
+  return router_ ? std::optional(router_->options()) : std::nullopt;
+}
+
+Variable LlamaAttention::decode(const Variable& x, const RopeTable& table, LayerCache& cache) const {
+  const NoGrad no_grad;
+  const std::int64_t first_position = cache.length;
+  const Projections p = project(x, table, first_position, {});
+  cache.append(p.k.value(), p.v.value());
+  const Tensor out = attention_decode(p.q.value(), cache.k, cache.v, cache.length,
+                                      p.choice ? p.choice->gates.value() : Tensor(),
+                                      p.choice ? p.choice->routing.selected : Tensor(), AttentionOptions{});
+  return o_proj_(Variable(out.reshape({x.dim(0), x.dim(1), heads_ * head_dim_})));
+}
+
+LlamaMlp::LlamaMlp(const LlamaConfig& c, DType dtype)
+    : gate_proj_(c.hidden, c.intermediate, false, dtype),
+      up_proj_(c.hidden, c.intermediate, false, dtype),
+      down_proj_(c.intermediate, c.hidden, false, dtype) {
+  add_child("gate_proj", gate_proj_);
+  add_child("up_proj", up_proj_);
+  add_child("down_proj", down_proj_);
+}
+
+Variable LlamaMlp::operator()(const Variable& x) const {
+  return down_proj_(swiglu(gate_proj_(x), up_proj_(x)));
+}
+
+LlamaLayer::LlamaLayer(const LlamaConfig& c, std::int64_t layer, DType dtype)
+    : dropout_(c.dropout),
+      input_layernorm_(c.hidden, c.norm_eps, dtype),
+      self_attn_(c, layer, dtype),
+      post_attention_layernorm_(c.hidden, c.norm_eps, dtype),
+      mlp_(c, dtype) {
+  add_child("input_layernorm", input_layernorm_);
+  add_child("self_attn", self_attn_);
+  add_child("post_attention_layernorm", post_attention_layernorm_);
+  add_child("mlp", mlp_);
+}
+
+Variable LlamaLayer::residual(const Variable& x, const Variable& branch,
+                              const ForwardContext& context) const {
+  if (!context.training || dropout_ == 0.0) return add(x, branch);
+  MOH_CHECK(context.generator != nullptr, "training with dropout needs a generator");
+  return add(x, dropout(branch, dropout_, context.generator->next()));
+}
+
+LayerOutput LlamaLayer::forward(const Variable& x, const RopeTable& table,
+                                const ForwardContext& context) const {
+  LayerOutput attention = self_attn_.forward(input_layernorm_(x), table);
+  const Variable h = residual(x, attention.y, context);
+  return {residual(h, mlp_(post_attention_layernorm_(h)), context), std::move(attention.routing)};
+}
+
+Variable LlamaLayer::decode(const Variable& x, const RopeTable& table, LayerCache& cache) const {
+  const Variable h = add(x, self_attn_.decode(input_layernorm_(x), table, cache));
+  return add(h, mlp_(post_attention_layernorm_(h)));
+}
+
+}  // namespace moh

@@ -1,0 +1,75 @@
+#pragma once
+
+#include <optional>
+
+#include "models/forward_context.h"
+#include "models/layers/head_routing.h"
+#include "models/layers/linear.h"
+#include "models/layers/rms_norm.h"
+#include "models/llm/kv_cache.h"
+#include "models/llm/llama_config.h"
+#include "ops/rope/rope.h"
+
+namespace moh {
+
+/// Shapes: B sequences, T tokens, D hidden, H query heads, G KV heads, d head width.
+
+/// Attention of a LLaMA layer, dense or Mixture-of-Head. Parameters as in Hugging Face checkpoints: `q_proj`,
+/// `k_proj`, `v_proj`, `o_proj`, and those of HeadRouter.
+class LlamaAttention : public Module {
+ public:
+  LlamaAttention(const LlamaConfig& config, std::int64_t layer, DType dtype);
+
+  /// x [B, T, D], normed, to [B, T, D]. `forced_top` as in route_heads.
+  LayerOutput forward(const Variable& x, const RopeTable& table, const Tensor& forced_top = {}) const;
+  /// The same without gradients for tokens that follow those in `cache`, which they join. Keys and values of
+  /// all heads are kept; only those of selected heads are read.
+  Variable decode(const Variable& x, const RopeTable& table, LayerCache& cache) const;
+
+  /// How the heads are routed; none in a dense layer.
+  std::optional<HeadRoutingOptions> routing_options() const;
+
+ private:
+  struct Projections {
+    Variable q, k, v;  // [B, T, H, d], [B, T, G, d]; q and k rotated
+    std::optional<HeadChoice> choice;
+  };
+  Projections project(const Variable& x, const RopeTable& table, std::int64_t first_position,
+                      const Tensor& forced_top) const;
+
+  std::int64_t heads_, kv_heads_, head_dim_;
+  Linear q_proj_, k_proj_, v_proj_, o_proj_;
+  std::optional<HeadRouter> router_;  // absent in a dense layer
+};
+
+/// down_proj(silu(gate_proj(x)) * up_proj(x)).
+class LlamaMlp : public Module {
+ public:
+  LlamaMlp(const LlamaConfig& config, DType dtype);
+  Variable operator()(const Variable& x) const;
+
+ private:
+  Linear gate_proj_, up_proj_, down_proj_;
+};
+
+/// x += attention(norm(x)); x += mlp(norm(x)), each branch with dropout when training.
+class LlamaLayer : public Module {
+ public:
+  LlamaLayer(const LlamaConfig& config, std::int64_t layer, DType dtype);
+
+  LayerOutput forward(const Variable& x, const RopeTable& table, const ForwardContext& context) const;
+  Variable decode(const Variable& x, const RopeTable& table, LayerCache& cache) const;
+
+  std::optional<HeadRoutingOptions> routing_options() const { return self_attn_.routing_options(); }
+
+ private:
+  Variable residual(const Variable& x, const Variable& branch, const ForwardContext& context) const;
+
+  double dropout_;
+  RmsNorm input_layernorm_;
+  LlamaAttention self_attn_;
+  RmsNorm post_attention_layernorm_;
+  LlamaMlp mlp_;
+};
+
+}  // namespace moh

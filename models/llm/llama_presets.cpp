@@ -1,0 +1,83 @@
+#include "models/llm/llama_presets.h"
+
+#include <algorithm>
+#include <array>
+
+namespace moh {
+
+namespace {
+
+constexpr std::string_view kPaper =
+    "arXiv 2410.11842, table of LLM sizes; vocabulary, norm and RoPE from the counts";
+constexpr std::string_view kProposed =
+    "arXiv 2410.11842; the split into shared and routed heads is not published";
+constexpr std::string_view kFigure =
+    "arXiv 2410.11842; split read from its figure 3 (12 routed heads, mean load 2/3)";
+constexpr std::string_view kLlama3 = "Llama 3 8B as released";
+constexpr std::string_view kStage1 = "arXiv 2410.11842, continue-tuning stage 1 (vocabulary 160,896)";
+constexpr std::string_view kMohLlama3 = "arXiv 2410.11842 and its released inference code";
+
+LlamaConfig llm_s() {
+  return {.vocab_size = 65536,
+          .layers = 12,
+          .hidden = 768,
+          .intermediate = 2048,
+          .heads = 12,
+          .kv_heads = 12,
+          .head_dim = 64};
+}
+
+LlamaConfig llm_b() {
+  return {.vocab_size = 65536,
+          .layers = 24,
+          .hidden = 1536,
+          .intermediate = 4096,
+          .heads = 16,
+          .kv_heads = 16,
+          .head_dim = 96};
+}
+
+LlamaConfig llama3_8b(std::int64_t vocab_size) {
+  return {.vocab_size = vocab_size,
+          .layers = 32,
+          .hidden = 4096,
+          .intermediate = 14336,
+          .heads = 32,
+          .kv_heads = 8,
+          .head_dim = 128,
+          .max_positions = 8192,
+          .rope_theta = 500000.0};
+}
+
+LlamaConfig routed(LlamaConfig config, RouterKind router, std::int64_t shared, std::int64_t top_k) {
+  config.moh.router = router;
+  config.moh.shared = {shared};
+  config.moh.top_k = {top_k};
+  if (router == RouterKind::kQueryNorm) config.moh.scaling = GateScaling::kBinary;
+  return config;
+}
+
+}  // namespace
+
+std::span<const LlamaPreset> llama_presets() {
+  static const std::array<LlamaPreset, 9> presets = {{
+      {"llm_s", llm_s(), kPaper},
+      {"llm_b", llm_b(), kPaper},
+      {"moh_llm_s_75", routed(llm_s(), RouterKind::kLearned, 3, 6), kProposed},
+      {"moh_llm_s_50", routed(llm_s(), RouterKind::kLearned, 3, 3), kProposed},
+      {"moh_llm_b_75", routed(llm_b(), RouterKind::kLearned, 4, 8), kFigure},
+      {"moh_llm_b_50", routed(llm_b(), RouterKind::kLearned, 4, 4), kProposed},
+      {"llama3_8b", llama3_8b(128256), kLlama3},
+      {"llama3_8b_stage1", llama3_8b(160896), kStage1},
+      {"moh_llama3_8b", routed(llama3_8b(160896), RouterKind::kQueryNorm, 16, 8), kMohLlama3},
+  }};
+  return presets;
+}
+
+const LlamaPreset* find_llama_preset(std::string_view name) {
+  const std::span<const LlamaPreset> presets = llama_presets();
+  const auto found = std::ranges::find(presets, name, &LlamaPreset::name);
+  return found == presets.end() ? nullptr : &*found;
+}
+
+}  // namespace moh

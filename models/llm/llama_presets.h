@@ -1,0 +1,23 @@
+#pragma once
+
+#include <span>
+#include <string_view>
+
+#include "models/llm/llama_config.h"
+
+namespace moh {
+
+/// A published model, by name.
+struct LlamaPreset {
+  std::string_view name;
+  LlamaConfig config;
+  std::string_view origin;  ///< where the numbers come from
+};
+
+/// llm_s, llm_b, llama3_8b, their MoH forms, in this order.
+std::span<const LlamaPreset> llama_presets();
+
+/// The preset of that name, or null.
+const LlamaPreset* find_llama_preset(std::string_view name);
+
+}  // namespace moh

@@ -1,0 +1,51 @@
+#include "models/module.h"
+
+#include "core/allocator.h"
+#include "core/error.h"
+
+namespace moh {
+
+std::vector<NamedParameter> Module::parameters() const {
+  std::vector<NamedParameter> found;
+  collect("", found);
+  return found;
+}
+
+Variable Module::add_parameter(const std::string& name, const Shape& shape, DType dtype) {
+  const MemoryPurposeScope purpose(MemoryPurpose::kParameter);
+  Variable parameter(empty(shape, dtype), /*requires_grad=*/true);
+  entries_.push_back({name, parameter, nullptr});
+  return parameter;
+}
+
+void Module::add_child(const std::string& name, const Module& child) {
+  entries_.push_back({name, {}, &child});
+}
+
+void Module::add_children_of(const Module& part) {
+  entries_.insert(entries_.end(), part.entries_.begin(), part.entries_.end());
+}
+
+void Module::collect(const std::string& prefix, std::vector<NamedParameter>& found) const {
+  for (const Entry& entry : entries_) {
+    if (entry.child)
+      entry.child->collect(prefix + entry.name + ".", found);
+    else
+      found.push_back({prefix + entry.name, entry.parameter});
+  }
+}
+
+std::int64_t count_parameters(const Module& module) {
+  std::int64_t count = 0;
+  for (const NamedParameter& parameter : module.parameters()) count += parameter.variable.numel();
+  return count;
+}
+
+RandomKey initialisation_key(std::uint64_t seed, const std::string& name) {
+  std::uint64_t hash = 0xcbf29ce484222325U;  // FNV-1a
+  for (const char c : name) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3U;
+  // The top byte of a stream is fill_normal's own.
+  return {seed, hash >> 8};
+}
+
+}  // namespace moh

@@ -1,0 +1,162 @@
+#include "train/cli/cli.h"
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <functional>
+
+#include "train/cli/commands.h"
+#include "train/cli/exit_code.h"
+#include "train/metrics/logging.h"
+
+namespace moh::cli {
+
+namespace {
+
+/// The command that was chosen, to run once parsing is over.
+using Action = std::function<int()>;
+
+constexpr const char* kExitCodes =
+    "Exit codes: 0 done, 2 configuration or command line, 3 data or checkpoint that cannot be read, 4 loss "
+    "not finite,\n"
+    "5 file that cannot be written, 75 stopped early with everything saved (start again with --resume).";
+
+void add_config_arguments(CLI::App& command, std::string& config, std::vector<std::string>& overrides) {
+  command.add_option("config", config, "Configuration file (YAML)")->type_name("CONFIG.yaml");
+  command.add_option("overrides", overrides, "Settings that replace those of the file")
+      ->type_name("key.path=value");
+}
+
+void add_train(CLI::App& app, Action& action) {
+  CLI::App& command = *app.add_subcommand("train", "Train a model from a configuration");
+  const auto args = std::make_shared<TrainArgs>();
+  add_config_arguments(command, args->config, args->overrides);
+  command.get_option("config")->required();
+  command.add_flag("--resume", args->resume,
+                   "Go on from the newest checkpoint in output.dir, if there is one");
+  CLI::Option* overwrite =
+      command.add_flag("--overwrite", args->overwrite, "Remove the run in output.dir and start over");
+  overwrite->excludes("--resume");
+  command.add_flag("--allow-older", args->allow_older,
+                   "Resume from an older checkpoint when the newest is damaged");
+  command.add_flag("--allow-changes", args->allow_changes,
+                   "Resume although the configuration changes the computation");
+  command.add_option("--log-level", args->log_level, "trace, debug, info, warning, error or off");
+  command.footer(
+      "Examples:\n"
+      "  moh train configs/llm/quickstart.yaml\n"
+      "  moh train configs/llm/tiny_shakespeare_moh_50.yaml data.train=input.txt output.dir=runs/moh_50\n"
+      "  moh train configs/llm/tiny_shakespeare_moh_50.yaml data.train=input.txt output.dir=runs/moh_50 "
+      "--resume\n\n" +
+      std::string(kExitCodes));
+  command.callback([args, &action] { action = [args] { return train(*args); }; });
+}
+
+void add_eval(CLI::App& app, Action& action) {
+  CLI::App& command =
+      *app.add_subcommand("eval", "Evaluate a checkpoint on text: loss, perplexity, bits per byte");
+  const auto args = std::make_shared<EvalArgs>();
+  command
+      .add_option("--checkpoint", args->checkpoint,
+                  "Run folder (its newest checkpoint), or one step's folder")
+      ->required();
+  command.add_option("overrides", args->overrides, "data=PATH, or any setting of the run")
+      ->type_name("key.path=value");
+  command.footer(
+      "Without data=PATH, the text that the run held out is used.\n\nExamples:\n"
+      "  moh eval --checkpoint runs/quickstart\n"
+      "  moh eval --checkpoint runs/quickstart/checkpoints/step_00000500 data=novel.txt "
+      "eval.max_tokens=100000");
+  command.callback([args, &action] { action = [args] { return eval(*args); }; });
+}
+
+void add_generate(CLI::App& app, Action& action) {
+  CLI::App& command = *app.add_subcommand("generate", "Continue a text with a trained model");
+  const auto args = std::make_shared<GenerateArgs>();
+  command
+      .add_option("--checkpoint", args->checkpoint,
+                  "Run folder (its newest checkpoint), or one step's folder")
+      ->required();
+  command.add_option("--prompt", args->prompt, "Text to continue")->required();
+  command.add_option("--tokens", args->tokens, "New tokens at most")->capture_default_str();
+  command.add_option("--temperature", args->pick.temperature, "0: always the most probable token")
+      ->capture_default_str();
+  command.add_option("--top-k", args->pick.top_k, "Only the k most probable tokens; 0: all")
+      ->capture_default_str();
+  command.add_option("--top-p", args->pick.top_p, "Only the most probable tokens that hold this probability")
+      ->capture_default_str();
+  command.add_option("--seed", args->seed, "Of the random choice")->capture_default_str();
+  command.add_option("--threads", args->threads, "0: all processors")->capture_default_str();
+  command.footer(
+      "Examples:\n"
+      "  moh generate --checkpoint runs/quickstart --prompt \"The licence\"\n"
+      "  moh generate --checkpoint runs/quickstart --prompt \"The\" --tokens 500 --temperature 0.8 --top-p "
+      "0.95 --seed 7");
+  command.callback([args, &action] { action = [args] { return generate(*args); }; });
+}
+
+void add_config(CLI::App& app, Action& action) {
+  CLI::App& command =
+      *app.add_subcommand("config", "Print a configuration with all defaults and includes resolved");
+  const auto args = std::make_shared<ConfigArgs>();
+  add_config_arguments(command, args->config, args->overrides);
+  command.add_flag("--reference", args->reference, "Print the reference of all keys (Markdown) instead");
+  command.footer(
+      "Examples:\n"
+      "  moh config configs/llm/moh_llm_s_50.yaml\n"
+      "  moh config configs/llm/quickstart.yaml train.steps=10 > tiny.yaml\n"
+      "  moh config --reference");
+  command.callback([args, &action] { action = [args] { return config(*args); }; });
+}
+
+void add_data(CLI::App& app, Action& action) {
+  CLI::App& command = *app.add_subcommand("data", "Prepare and inspect training data");
+  command.require_subcommand(1);
+  CLI::App& tokenize = *command.add_subcommand("tokenize", "Turn text files and folders into one token file");
+  const auto tokenize_args = std::make_shared<TokenizeArgs>();
+  tokenize.add_option("--input", tokenize_args->inputs, "Files and folders")->required();
+  tokenize.add_option("--output", tokenize_args->output, "Token file to write")->required();
+  tokenize.add_option("--tokenizer", tokenize_args->tokenizer, "Tokenizer")->capture_default_str();
+  tokenize.footer("Example:\n  moh data tokenize --input corpus/ notes.txt --output corpus.tokens");
+  tokenize.callback(
+      [tokenize_args, &action] { action = [tokenize_args] { return data_tokenize(*tokenize_args); }; });
+
+  CLI::App& info = *command.add_subcommand("info", "Print what a token file holds");
+  const auto info_args = std::make_shared<DataInfoArgs>();
+  info.add_option("file", info_args->file, "Token file")->required();
+  info.add_flag("--verify", info_args->verify, "Read all of it and compare the checksum");
+  info.footer("Example:\n  moh data info corpus.tokens --verify");
+  info.callback([info_args, &action] { action = [info_args] { return data_info(*info_args); }; });
+}
+
+int run_action(const Action& action) {
+  try {
+    return action();
+  } catch (const std::exception& error) {
+    log_error(error.what());
+    return exit_code_of(error);
+  }
+}
+
+}  // namespace
+
+int run(int argc, char** argv) {
+  CLI::App app("moh: trains transformers with Mixture-of-Head attention (arXiv 2410.11842)", "moh");
+  app.set_version_flag("--version", MOH_VERSION);
+  app.require_subcommand(1);
+  app.footer(std::string("`moh COMMAND --help` explains a command, with examples.\n\n") + kExitCodes);
+  Action action;
+  add_train(app, action);
+  add_eval(app, action);
+  add_generate(app, action);
+  add_config(app, action);
+  add_data(app, action);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    // --help and --version are "errors" of the parser, too, with code 0.
+    return app.exit(error) == 0 ? kDone : kConfigError;
+  }
+  return run_action(action);
+}
+
+}  // namespace moh::cli

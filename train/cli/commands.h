@@ -1,0 +1,60 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "train/generate/token_picker.h"
+
+/// What the commands of the `moh` program do, apart from how their arguments are parsed (cli.cpp). Each
+/// returns an exit code (exit_code.h) or throws.
+namespace moh::cli {
+
+struct TrainArgs {
+  std::string config;
+  std::vector<std::string> overrides;  ///< key.path=value
+  bool resume = false;                 ///< go on from the newest checkpoint in output.dir, if there is one
+  bool overwrite = false;              ///< remove the run that is in output.dir
+  bool allow_older = false;            ///< when the newest checkpoint is damaged, use the one before
+  bool allow_changes = false;          ///< resume although the configuration changes what the steps compute
+  std::string log_level;
+};
+int train(const TrainArgs& args);
+
+struct EvalArgs {
+  std::string checkpoint;
+  std::vector<std::string> overrides;  ///< data=PATH or data.validation=PATH, and others
+};
+int eval(const EvalArgs& args);
+
+struct GenerateArgs {
+  std::string checkpoint;
+  std::string prompt;
+  std::int64_t tokens = 256;
+  PickOptions pick;
+  std::uint64_t seed = 0;
+  std::int64_t threads = 0;
+};
+int generate(const GenerateArgs& args);
+
+struct ConfigArgs {
+  std::string config;
+  std::vector<std::string> overrides;
+  bool reference = false;  ///< print the reference of all keys instead
+};
+int config(const ConfigArgs& args);
+
+struct TokenizeArgs {
+  std::vector<std::string> inputs;
+  std::string output;
+  std::string tokenizer = "byte";
+};
+int data_tokenize(const TokenizeArgs& args);
+
+struct DataInfoArgs {
+  std::string file;
+  bool verify = false;  ///< read all of it and compare the checksum
+};
+int data_info(const DataInfoArgs& args);
+
+}  // namespace moh::cli

@@ -1,0 +1,32 @@
+#include <cstdio>
+
+#include "core/parallel.h"
+#include "train/cli/commands.h"
+#include "train/cli/exit_code.h"
+#include "train/generate/generate_text.h"
+#include "train/metrics/logging.h"
+#include "train/tasks/load_language_model.h"
+
+namespace moh::cli {
+
+int generate(const GenerateArgs& args) {
+  set_num_threads(static_cast<int>(args.threads));
+  const LanguageModel loaded = load_language_model(args.checkpoint);
+  const auto print = [](std::string_view text) {
+    std::fwrite(text.data(), 1, text.size(), stdout);
+    std::fflush(stdout);
+  };
+  print(args.prompt);
+  const GenerateReport report = generate_text(*loaded.model, *loaded.tokenizer, args.prompt,
+                                              {args.tokens, args.pick, args.seed}, print);
+  print("\n");
+  if (report.seconds > 0) {
+    char line[96];
+    std::snprintf(line, sizeof line, "%lld tokens, %.1f tokens/s", static_cast<long long>(report.new_tokens),
+                  static_cast<double>(report.new_tokens) / report.seconds);
+    log_info(line);
+  }
+  return kDone;
+}
+
+}  // namespace moh::cli

@@ -1,0 +1,125 @@
+#include <unistd.h>
+
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <system_error>
+
+#include "core/error.h"
+#include "core/parallel.h"
+#include "train/cli/commands.h"
+#include "train/cli/exit_code.h"
+#include "train/config/load_run_config.h"
+#include "train/generate/generate_text.h"
+#include "train/io/durable_file.h"
+#include "train/io/run_lock.h"
+#include "train/metrics/logging.h"
+#include "train/tasks/language_model.h"
+#include "train/tasks/llama_from_config.h"
+#include "train/tasks/load_language_model.h"
+#include "train/trainer/config_change.h"
+#include "train/trainer/trainer.h"
+
+namespace moh::cli {
+
+namespace {
+
+void make_folder(const std::filesystem::path& folder) {
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  if (error) throw StorageError("output.dir: " + folder.string() + ": cannot be created: " + error.message());
+}
+
+void remove_run(const std::filesystem::path& folder) {
+  // Only what moh wrote there: the folder may hold notes of its owner.
+  for (const char* name : {"checkpoints", "metrics.jsonl", "config.yaml", "sample.txt"}) {
+    std::error_code error;
+    std::filesystem::remove_all(folder / name, error);
+    if (error)
+      throw StorageError("output.dir: " + (folder / name).string() +
+                         ": cannot be removed: " + error.message());
+  }
+}
+
+/// The checkpoint to go on from; nothing for a run that starts anew.
+std::optional<CheckpointContents> find_resume_point(CheckpointStore& store, const RunConfig& config,
+                                                    const TrainArgs& args) {
+  if (!args.resume) {
+    const std::vector<CheckpointInfo> found = store.list();
+    if (found.empty()) return std::nullopt;
+    throw ConfigError(
+        error_message("output.dir", config.output.dir.string(), "a folder without a run",
+                      "checkpoints up to step " + std::to_string(found.back().step),
+                      "go on with --resume, start over with --overwrite, or set another output.dir"));
+  }
+  std::optional<CheckpointContents> contents = store.load_newest(args.allow_older);
+  if (!contents) {
+    log_info("resume: no checkpoint in " + config.output.dir.string() + " yet; starting at step 0");
+    return std::nullopt;
+  }
+  const std::filesystem::path saved = store.folder() / checkpoint_folder_name(contents->step) / "config.yaml";
+  review_config_changes(load_run_config(saved.string(), {}, llama_model_presets()), config,
+                        args.allow_changes);
+  log_info("resume: from step " + std::to_string(contents->step));
+  return contents;
+}
+
+void describe_model(const Llama& model) {
+  const LlamaConfig& c = model.config();
+  char text[160];
+  std::snprintf(
+      text, sizeof text, "model: %.2fM parameters, %lld layers, %lld heads of %lld, %.0f%% of them active",
+      static_cast<double>(count_parameters(c)) / 1e6, static_cast<long long>(c.layers),
+      static_cast<long long>(c.heads), static_cast<long long>(c.head_dim), 100 * activated_heads(c));
+  log_info(text);
+}
+
+/// The sample that ends a run: printed, and kept as sample.txt.
+void write_sample(const LanguageModelTask& task, const Llama& model, const RunConfig& config,
+                  Console& console) {
+  const SampleConfig& sample = config.sample;
+  if (sample.tokens == 0) return;
+  GenerateOptions options{.tokens = sample.tokens,
+                          .pick = {sample.temperature, sample.top_k, sample.top_p},
+                          .seed = static_cast<std::uint64_t>(config.seed)};
+  std::string text = sample.prompt;
+  generate_text(model, task.tokenizer(), sample.prompt, options,
+                [&](std::string_view piece) { text += piece; });
+  write_file_durably(config.output.dir / "sample.txt", text + "\n");
+  console.print("--- sample ---\n" + text + "\n--------------");
+}
+
+}  // namespace
+
+int train(const TrainArgs& args) {
+  const RunConfig config = load_run_config(args.config, args.overrides, llama_model_presets());
+  const auto console = std::make_shared<Console>(STDOUT_FILENO);
+  start_logging(console, args.log_level);
+  set_num_threads(static_cast<int>(config.threads));
+  make_folder(config.output.dir);
+  const RunLock lock(config.output.dir);
+  if (!lock.crashed_holder().empty())
+    log_info("the last process of this run did not end cleanly: " + lock.crashed_holder());
+  if (args.overwrite) remove_run(config.output.dir);
+  CheckpointStore store(config.output.dir,
+                        {static_cast<int>(config.checkpoint.keep_last), config.checkpoint.keep_best},
+                        [](const std::string& warning) { log_warning(warning); });
+  std::optional<CheckpointContents> resume_from = find_resume_point(store, config, args);
+
+  LanguageModelTask task(config, open_language_data(config.data, config.model.vocab_size));
+  describe_model(task.llama());
+  if (resume_from) {
+    load_parameters(task.model(), resume_from->model,
+                    "checkpoint " + checkpoint_folder_name(resume_from->step));
+    resume_from->model.clear();
+  }
+  write_file_durably(config.output.dir / "config.yaml", print_resolved(config));
+  Trainer trainer(config, task, store, console, resume_from);
+  resume_from.reset();
+  const TrainOutcome outcome = trainer.run();
+  if (outcome.finished) write_sample(task, task.llama(), config, *console);
+  console->print(format_summary(outcome.summary));
+  return outcome.finished ? kDone : kPreempted;
+}
+
+}  // namespace moh::cli

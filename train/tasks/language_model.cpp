@@ -1,0 +1,177 @@
+#include "train/tasks/language_model.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <numbers>
+#include <string>
+#include <utility>
+
+#include "autograd/node.h"
+#include "core/error.h"
+#include "ops/elementwise/add.h"
+#include "ops/elementwise/scale.h"
+#include "ops/loss/cross_entropy.h"
+#include "train/data/corpus.h"
+#include "train/metrics/logging.h"
+#include "train/tasks/llama_from_config.h"
+
+namespace moh {
+
+namespace {
+
+constexpr int kPrefetchDepth = 4;
+
+std::vector<std::string> as_strings(const std::vector<std::filesystem::path>& paths) {
+  return {paths.begin(), paths.end()};
+}
+
+Corpus open_files(const std::vector<std::filesystem::path>& paths, const Tokenizer& tokenizer) {
+  Corpus corpus = open_corpus(as_strings(paths), tokenizer);
+  if (corpus.skipped.count() > 0) log_warning("data: skipped " + corpus.skipped.describe());
+  return corpus;
+}
+
+/// The mean balance loss of the routed layers; undefined when there are none.
+Variable mean_balance(const std::vector<LayerRouting>& routing) {
+  Variable sum;
+  std::int64_t layers = 0;
+  for (const LayerRouting& layer : routing) {
+    if (!layer.balance.defined()) continue;
+    sum = sum.defined() ? add(sum, layer.balance) : layer.balance;
+    ++layers;
+  }
+  return layers > 0 ? scale(sum, 1.0 / static_cast<double>(layers)) : Variable();
+}
+
+std::string hex(std::uint64_t value) {
+  char text[17];
+  std::snprintf(text, sizeof text, "%016llx", static_cast<unsigned long long>(value));
+  return text;
+}
+
+}  // namespace
+
+LanguageData open_language_data(const DataConfig& config, std::int64_t vocab_size) {
+  LanguageData data;
+  data.tokenizer = make_tokenizer(name_of(config.tokenizer));
+  if (data.tokenizer->vocab_size() > vocab_size) {
+    throw ConfigError(error_message("model.vocab_size", "",
+                                    "at least the " + std::to_string(data.tokenizer->vocab_size()) +
+                                        " tokens of data.tokenizer " + std::string(data.tokenizer->name()),
+                                    std::to_string(vocab_size)));
+  }
+  const Corpus train = open_files(config.train, *data.tokenizer);
+  const bool own_validation = !config.validation.empty();
+  TokenSplit split = split_corpus(train, *data.tokenizer, own_validation ? 0.0 : config.validation_fraction);
+  data.train = std::move(split.train);
+  data.validation = std::move(split.validation);
+  if (own_validation) {
+    data.validation =
+        split_corpus(open_files(config.validation, *data.tokenizer), *data.tokenizer, 0.0).train;
+  }
+  return data;
+}
+
+LanguageModelTask::LanguageModelTask(const RunConfig& config, LanguageData data)
+    : data_(std::move(data)),
+      model_(llama_config_of(config.model), dtype_of_precision(config.precision)),
+      batches_(data_.train, *data_.tokenizer, config.data.sequence_length,
+               static_cast<std::uint64_t>(config.seed)),
+      batch_size_(config.train.batch_size),
+      eval_batches_(0),
+      balance_weight_(config.model.moh.balance_weight) {
+  if (config.eval.max_tokens > 0) {
+    const std::int64_t tokens_per_batch = batch_size_ * config.data.sequence_length;
+    eval_batches_ = (config.eval.max_tokens + tokens_per_batch - 1) / tokens_per_batch;
+  }
+  model_.initialise(static_cast<std::uint64_t>(config.seed));
+}
+
+void LanguageModelTask::seek(std::int64_t first_sample) {
+  prefetcher_ = std::make_unique<Prefetcher<TokenBatch>>(
+      [this, first_sample](std::int64_t i) {
+        return batches_.at(first_sample + i * batch_size_, batch_size_);
+      },
+      0, kPrefetchDepth);
+}
+
+std::int64_t LanguageModelTask::begin_step(std::int64_t count) {
+  MOH_CHECK(prefetcher_ != nullptr, "seek() comes first");
+  micro_batches_.clear();
+  statistics_ = {};
+  num_targets_ = 0;
+  for (std::int64_t i = 0; i < count; ++i) {
+    micro_batches_.push_back(prefetcher_->next());
+    num_targets_ += micro_batches_.back().num_targets;
+    statistics_.tokens += micro_batches_.back().tokens.numel();
+  }
+  return num_targets_;
+}
+
+MicroBatchLoss LanguageModelTask::loss(std::int64_t index, Generator& generator) {
+  const TokenBatch& batch = micro_batches_.at(static_cast<std::size_t>(index));
+  LlamaOutput output = model_.forward(batch.tokens, {.training = true, .generator = &generator});
+  const Variable task_loss =
+      cross_entropy(output.logits, batch.targets, {.normalizer = static_cast<double>(num_targets_)});
+  gather(output.routing);
+  MicroBatchLoss result{task_loss, task_loss.value().item()};
+  const Variable balance = mean_balance(output.routing);
+  if (!balance.defined()) return result;
+  const double share = 1.0 / static_cast<double>(micro_batches_.size());
+  statistics_.balance_loss = statistics_.balance_loss.value_or(0.0) + share * balance.value().item();
+  if (balance_weight_ > 0) result.total = add(task_loss, scale(balance, balance_weight_ * share));
+  return result;
+}
+
+void LanguageModelTask::gather(const std::vector<LayerRouting>& routing) {
+  if (routing.empty()) return;
+  statistics_.activated_heads = activated_heads(model_.config());
+  statistics_.head_load.resize(routing.size());
+  const float share = 1.0F / static_cast<float>(micro_batches_.size());
+  for (std::size_t i = 0; i < routing.size(); ++i) {
+    if (!routing[i].load.defined()) continue;
+    const auto load = routing[i].load.span<float>();
+    std::vector<float>& sum = statistics_.head_load[i];
+    sum.resize(load.size());
+    for (std::size_t e = 0; e < load.size(); ++e) sum[e] += share * load[e];
+  }
+}
+
+StepStatistics LanguageModelTask::end_step() {
+  micro_batches_.clear();
+  return std::move(statistics_);
+}
+
+std::optional<Evaluation> LanguageModelTask::evaluate() {
+  if (data_.validation == nullptr || data_.validation->size() < 2) return std::nullopt;
+  const EvaluationBatches batches(data_.validation, *data_.tokenizer, batches_.sampler().sequence_length(),
+                                  batch_size_);
+  return evaluate_language_model(model_, batches, eval_batches_);
+}
+
+std::vector<std::pair<std::string, std::string>> LanguageModelTask::identity() const {
+  return {{"tokenizer", std::string(data_.tokenizer->name())},
+          {"tokenizer_hash", hex(data_.tokenizer->content_hash())}};
+}
+
+Evaluation evaluate_language_model(const Llama& model, const EvaluationBatches& batches,
+                                   std::int64_t max_batches) {
+  const NoGrad no_grad;
+  double sum = 0;
+  std::int64_t targets = 0, bytes = 0;
+  const std::int64_t count = max_batches > 0 ? std::min(max_batches, batches.size()) : batches.size();
+  for (std::int64_t i = 0; i < count; ++i) {
+    const TokenBatch batch = batches.at(i);
+    sum += cross_entropy(model.forward(batch.tokens).logits, batch.targets).value().item();
+    targets += batch.num_targets;
+    bytes += batch.target_bytes;
+  }
+  Evaluation evaluation;
+  evaluation.loss = sum / static_cast<double>(targets);
+  evaluation.metrics = {{"perplexity", std::exp(evaluation.loss)},
+                        {"bits_per_byte", sum / std::numbers::ln2 / static_cast<double>(bytes)}};
+  return evaluation;
+}
+
+}  // namespace moh

@@ -1,0 +1,68 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "models/llm/llama.h"
+#include "train/config/run_config.h"
+#include "train/data/prefetcher.h"
+#include "train/data/token_batch.h"
+#include "train/data/tokenizer.h"
+#include "train/tasks/task.h"
+
+namespace moh {
+
+/// The tokens of a run: what it trains on and what it is judged by.
+struct LanguageData {
+  std::unique_ptr<const Tokenizer> tokenizer;
+  TokenSourcePtr train;
+  TokenSourcePtr validation;  ///< may be empty
+};
+
+/// Opens the files that the configuration names; the validation set is a list of its own or split off. Throws
+/// DataError, and ConfigError when the tokenizer has more tokens than the model's vocabulary.
+LanguageData open_language_data(const DataConfig& config, std::int64_t vocab_size);
+
+/// Next-token prediction: the loss is the cross entropy per token (nats), plus balance_weight times the mean
+/// balance loss of the routed layers. The balance loss is defined per micro-batch (as in the released code),
+/// so with it the number of micro-batches per step is not only a matter of rounding.
+class LanguageModelTask : public Task {
+ public:
+  LanguageModelTask(const RunConfig& config, LanguageData data);
+
+  const Module& model() const override { return model_; }
+  Llama& llama() { return model_; }
+  const Tokenizer& tokenizer() const { return *data_.tokenizer; }
+
+  void seek(std::int64_t first_sample) override;
+  std::int64_t begin_step(std::int64_t count) override;
+  MicroBatchLoss loss(std::int64_t index, Generator& generator) override;
+  StepStatistics end_step() override;
+  /// Cross entropy per token, perplexity and bits per byte of text.
+  std::optional<Evaluation> evaluate() override;
+  std::vector<std::pair<std::string, std::string>> identity() const override;
+
+ private:
+  void gather(const std::vector<LayerRouting>& routing);
+
+  LanguageData data_;
+  Llama model_;
+  TrainingBatches batches_;
+  std::int64_t batch_size_;
+  std::int64_t eval_batches_;  // 0: all
+  double balance_weight_;
+  std::unique_ptr<Prefetcher<TokenBatch>> prefetcher_;
+
+  // Of the step that is under way.
+  std::vector<TokenBatch> micro_batches_;
+  std::int64_t num_targets_ = 0;
+  StepStatistics statistics_;
+};
+
+/// Evaluates a model on a token stream: loss (nats per token), perplexity, bits per byte. `max_batches` 0
+/// means all.
+Evaluation evaluate_language_model(const Llama& model, const EvaluationBatches& batches,
+                                   std::int64_t max_batches);
+
+}  // namespace moh

@@ -1,0 +1,34 @@
+#include "train/tasks/load_language_model.h"
+
+#include <unordered_map>
+#include <vector>
+
+#include "train/config/load_run_config.h"
+#include "train/tasks/llama_from_config.h"
+
+namespace moh {
+
+LanguageModel load_language_model(const std::filesystem::path& path) {
+  LanguageModel loaded;
+  loaded.folder = resolve_checkpoint(path);
+  const CheckpointContents contents = load_checkpoint(loaded.folder, LoadScope::kModelOnly);
+  loaded.config = load_run_config((loaded.folder / "config.yaml").string(), {}, llama_model_presets());
+  loaded.tokenizer = make_tokenizer(name_of(loaded.config.data.tokenizer));
+  loaded.model = std::make_unique<Llama>(llama_config_of(loaded.config.model),
+                                         dtype_of_precision(loaded.config.precision));
+  load_parameters(*loaded.model, contents.model, "checkpoint " + loaded.folder.string());
+  return loaded;
+}
+
+void load_parameters(const Module& model, std::span<const NamedTensor> tensors, std::string_view where) {
+  const std::vector<NamedParameter> parameters = model.parameters();
+  std::vector<TensorSpec> expected;
+  for (const NamedParameter& p : parameters)
+    expected.push_back({p.name, p.variable.shape(), p.variable.dtype()});
+  check_matches(where, expected, tensors);
+  std::unordered_map<std::string_view, const Tensor*> by_name;
+  for (const NamedTensor& entry : tensors) by_name[entry.name] = &entry.tensor;
+  for (const NamedParameter& p : parameters) p.variable.value().copy_from(*by_name.at(p.name));
+}
+
+}  // namespace moh

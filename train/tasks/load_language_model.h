@@ -1,0 +1,30 @@
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <span>
+
+#include "models/llm/llama.h"
+#include "train/checkpoint/checkpoint.h"
+#include "train/config/run_config.h"
+#include "train/data/tokenizer.h"
+
+namespace moh {
+
+/// A trained language model, as `moh eval` and `moh generate` use it.
+struct LanguageModel {
+  std::filesystem::path folder;  ///< the step folder that was read
+  RunConfig config;
+  std::unique_ptr<const Tokenizer> tokenizer;
+  std::unique_ptr<Llama> model;
+};
+
+/// Reads a checkpoint: a run folder (the newest), a `checkpoints` folder, or one step's folder. Everything is
+/// verified first. Throws CheckpointError.
+LanguageModel load_language_model(const std::filesystem::path& path);
+
+/// Copies tensors into the parameters of the same names. Throws CheckpointError listing everything that is
+/// missing, too much, or of another shape or dtype, before anything is changed.
+void load_parameters(const Module& model, std::span<const NamedTensor> tensors, std::string_view where);
+
+}  // namespace moh

@@ -1,0 +1,56 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/random.h"
+#include "models/module.h"
+
+namespace moh {
+
+/// The loss of one micro-batch, as its share of the whole step: what is differentiated, and what is reported.
+struct MicroBatchLoss {
+  Variable total;        ///< scalar: task loss plus auxiliary losses
+  double task_loss = 0;  ///< the task loss alone
+};
+
+/// What a step did besides its loss, over all its micro-batches.
+struct StepStatistics {
+  std::int64_t tokens = 0;                    ///< inputs that were read
+  std::optional<double> balance_loss;         ///< mean over routed layers and micro-batches; none when dense
+  std::vector<std::vector<float>> head_load;  ///< per layer: share of tokens that each routed head served
+  std::optional<double> activated_heads;      ///< share of heads that were computed; none when dense
+};
+
+/// An evaluation on held-out data.
+struct Evaluation {
+  double loss = 0;  ///< the one that checkpoints are ranked by; lower is better
+  std::vector<std::pair<std::string, double>> metrics;  ///< others, by name
+};
+
+/// Binds a model, its data and its loss; the Trainer knows nothing else about what it trains. Samples are
+/// numbered over the whole run, so that the data position is one number.
+class Task {
+ public:
+  virtual ~Task() = default;
+
+  virtual const Module& model() const = 0;
+  /// Gets ready to train from sample `first_sample` on.
+  virtual void seek(std::int64_t first_sample) = 0;
+  /// Fetches the next `count` micro-batches; returns the number of targets in them, by which the loss is
+  /// divided.
+  virtual std::int64_t begin_step(std::int64_t count) = 0;
+  /// Loss of micro-batch `index` of those that begin_step fetched.
+  virtual MicroBatchLoss loss(std::int64_t index, Generator& generator) = 0;
+  /// Statistics of the micro-batches since begin_step.
+  virtual StepStatistics end_step() = 0;
+  /// Evaluates on all held-out data, or nothing when there is none.
+  virtual std::optional<Evaluation> evaluate() = 0;
+  /// What a checkpoint must agree with besides tensors: (name, value) pairs, such as the tokenizer.
+  virtual std::vector<std::pair<std::string, std::string>> identity() const = 0;
+};
+
+}  // namespace moh

@@ -1,0 +1,80 @@
+#include "train/trainer/config_change.h"
+
+#include <algorithm>
+#include <array>
+#include <string_view>
+#include <utility>
+
+#include "core/error.h"
+#include "train/config/run_fields.h"
+#include "train/config/write_fields.h"
+#include "train/metrics/logging.h"
+#include "train/tasks/llama_from_config.h"
+
+namespace moh {
+
+namespace {
+
+/// Keys, or beginnings of keys, of harmless fields.
+constexpr std::array<std::string_view, 9> kHarmless = {"threads", "output.",     "log.",
+                                                       "eval.",   "checkpoint.", "sample.",
+                                                       "guard.",  "train.steps", "train.stop_after_seconds"};
+
+bool is_harmless(std::string_view key) {
+  return std::ranges::any_of(kHarmless, [&](std::string_view name) {
+    return name.ends_with('.') ? key.starts_with(name) : key == name;
+  });
+}
+
+void collect(const config::Section& section, const std::string& prefix,
+             std::vector<std::pair<std::string, std::string>>& values) {
+  for (const config::Field& field : section.fields()) {
+    values.emplace_back(config::join_key(prefix, field.name), config::value_yaml(field));
+  }
+  for (const config::Section& child : section.sections()) {
+    collect(child, config::join_key(prefix, child.name()), values);
+  }
+}
+
+std::vector<std::pair<std::string, std::string>> values_of(RunConfig& run) {
+  std::vector<std::pair<std::string, std::string>> values;
+  collect(config::describe(run, llama_model_presets().names), "", values);
+  return values;
+}
+
+std::string text_of(const ConfigChange& change) {
+  return change.key + ": " + change.before + " -> " + change.now;
+}
+
+}  // namespace
+
+std::vector<ConfigChange> config_changes(RunConfig before, RunConfig now) {
+  const auto old_values = values_of(before), new_values = values_of(now);
+  std::vector<ConfigChange> changes;
+  for (std::size_t i = 0; i < old_values.size(); ++i) {
+    const auto& [key, value] = old_values[i];
+    if (value != new_values[i].second)
+      changes.push_back({key, value, new_values[i].second, is_harmless(key)});
+  }
+  return changes;
+}
+
+void review_config_changes(const RunConfig& before, const RunConfig& now, bool allow) {
+  std::string refused;
+  for (const ConfigChange& change : config_changes(before, now)) {
+    if (change.harmless) {
+      log_info("resume: " + text_of(change));
+    } else if (allow) {
+      log_warning("resume: " + text_of(change) + ": the run is no longer the one that the checkpoint began");
+    } else {
+      refused += "\n  " + text_of(change);
+    }
+  }
+  if (refused.empty()) return;
+  throw ConfigError(
+      "resume: the configuration changes what the steps compute:" + refused +
+      "\nset these back, pass --allow-changes to go on all the same, or start a new run in another "
+      "output.dir");
+}
+
+}  // namespace moh

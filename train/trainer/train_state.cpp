@@ -1,0 +1,69 @@
+#include "train/trainer/train_state.h"
+
+#include <nlohmann/json.hpp>
+
+#include "core/error.h"
+
+namespace moh {
+
+namespace {
+
+constexpr int kVersion = 1;
+
+using Json = nlohmann::ordered_json;
+
+std::int64_t count_at(const Json& json, const char* key) {
+  const Json& value = json.at(key);
+  if (!value.is_number_integer() || value.get<std::int64_t>() < 0) {
+    throw std::runtime_error(std::string(key) + ": expected a count, found " + value.dump());
+  }
+  return value.get<std::int64_t>();
+}
+
+TrainState read(const Json& json) {
+  const std::int64_t version = count_at(json, "version");
+  if (version != kVersion) {
+    throw std::runtime_error("version: expected " + std::to_string(kVersion) + ", found " +
+                             std::to_string(version) + "; use the version of moh that wrote it");
+  }
+  TrainState state;
+  state.step = count_at(json, "step");
+  state.samples = count_at(json, "samples");
+  state.tokens = count_at(json, "tokens");
+  state.optimizer_steps = count_at(json, "optimizer_steps");
+  state.skipped_in_row = count_at(json, "skipped_in_row");
+  state.elapsed_seconds = json.at("elapsed_seconds").get<double>();
+  if (!json.at("best_loss").is_null()) state.best_loss = json.at("best_loss").get<double>();
+  state.seed = json.at("seed").get<std::int64_t>();
+  for (const auto& [name, value] : json.at("task").items())
+    state.identity.emplace_back(name, value.get<std::string>());
+  return state;
+}
+
+}  // namespace
+
+std::string to_json(const TrainState& state) {
+  Json task = Json::object();
+  for (const auto& [name, value] : state.identity) task[name] = value;
+  Json json = {{"version", kVersion},
+               {"step", state.step},
+               {"samples", state.samples},
+               {"tokens", state.tokens},
+               {"optimizer_steps", state.optimizer_steps},
+               {"skipped_in_row", state.skipped_in_row},
+               {"elapsed_seconds", state.elapsed_seconds},
+               {"best_loss", state.best_loss ? Json(*state.best_loss) : Json(nullptr)},
+               {"seed", state.seed},
+               {"task", std::move(task)}};
+  return json.dump(2) + "\n";
+}
+
+TrainState train_state_from_json(std::string_view text, std::string_view where) {
+  try {
+    return read(Json::parse(text));
+  } catch (const std::exception& error) {  // the library's own and those of read()
+    throw CheckpointError(std::string(where) + ": trainer.json: " + error.what());
+  }
+}
+
+}  // namespace moh

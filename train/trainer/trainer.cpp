@@ -1,0 +1,248 @@
+#include "train/trainer/trainer.h"
+
+#include <algorithm>
+#include <cmath>
+#include <unordered_map>
+#include <utility>
+
+#include "core/allocator.h"
+#include "core/error.h"
+#include "ops/optim/clip_grad_norm.h"
+#include "train/config/load_run_config.h"
+#include "train/metrics/logging.h"
+
+namespace moh {
+
+namespace {
+
+std::vector<NamedTensor> tensors_of(const Module& model) {
+  std::vector<NamedTensor> tensors;
+  for (const NamedParameter& p : model.parameters()) tensors.push_back({p.name, p.variable.value()});
+  return tensors;
+}
+
+AdamWOptions adamw_options_of(const OptimConfig& config) {
+  return {.betas = config.betas, .eps = config.eps, .weight_decay = config.weight_decay};
+}
+
+bool due(std::int64_t step, std::int64_t every) {
+  return every > 0 && step % every == 0;
+}
+
+std::string text_of(double value) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.6g", value);
+  return text;
+}
+
+}  // namespace
+
+LrSchedule lr_schedule_of(const RunConfig& config) {
+  const ScheduleConfig& schedule = config.schedule;
+  return {schedule.kind == ScheduleKind::kConstant ? LrSchedule::Kind::kConstant : LrSchedule::Kind::kCosine,
+          config.optim.learning_rate,
+          schedule.min_learning_rate,
+          schedule.warmup_start,
+          schedule.warmup_steps,
+          schedule.decay_steps > 0 ? schedule.decay_steps : config.train.steps};
+}
+
+Trainer::Trainer(const RunConfig& config, Task& task, CheckpointStore& checkpoints,
+                 std::shared_ptr<Console> console, const std::optional<CheckpointContents>& resume_from)
+    : config_(config),
+      task_(task),
+      checkpoints_(checkpoints),
+      console_(std::move(console)),
+      optimizer_(task.model().parameters(), adamw_options_of(config.optim)),
+      schedule_(lr_schedule_of(config)),
+      metrics_(config.output.dir / "metrics.jsonl", resume_from ? resume_from->step : -1),
+      progress_(console_, config.train.steps, resume_from ? resume_from->step : 0) {
+  state_.seed = config.seed;
+  state_.identity = task.identity();
+  if (resume_from) resume(*resume_from);
+}
+
+void Trainer::resume(const CheckpointContents& contents) {
+  const std::string where = "checkpoint " + checkpoint_folder_name(contents.step);
+  TrainState saved = train_state_from_json(contents.trainer_json, where);
+  for (const auto& entry : state_.identity) {
+    const auto found =
+        std::ranges::find(saved.identity, entry.first, &std::pair<std::string, std::string>::first);
+    if (found != saved.identity.end() && found->second == entry.second) continue;
+    throw CheckpointError(error_message(where, entry.first, entry.second,
+                                        found == saved.identity.end() ? "none" : found->second));
+  }
+  optimizer_.load_state(contents.optimizer, saved.optimizer_steps);
+  saved.seed = state_.seed;
+  state_ = std::move(saved);
+  saved_at_ = state_.step;
+  elapsed_before_ = state_.elapsed_seconds;
+  metrics_.write(MetricRecord("event", state_.step).add("event", "resume"));
+}
+
+TrainOutcome Trainer::run() {
+  started_ = monotonic_seconds();
+  tokens_before_ = state_.tokens;
+  task_.seek(state_.samples);
+  while (state_.step < config_.train.steps && stop_reason().empty()) {
+    const StepReport report = train_step();
+    guard(report);
+    after_step(report);
+  }
+  const bool finished = state_.step >= config_.train.steps;
+  if (finished) evaluate();
+  save_checkpoint();
+  return finish(finished ? "finished" : stop_reason());
+}
+
+Trainer::StepReport Trainer::train_step() {
+  const double begin = monotonic_seconds();
+  StepReport report;
+  report.learning_rate = schedule_.at(state_.step);
+  optimizer_.zero_grad();
+  task_.begin_step(config_.train.accumulate);
+  Generator generator(static_cast<std::uint64_t>(config_.seed), static_cast<std::uint64_t>(state_.step));
+  for (std::int64_t i = 0; i < config_.train.accumulate; ++i) {
+    const MicroBatchLoss part = task_.loss(i, generator);
+    part.total.backward();
+    report.loss += part.task_loss;
+  }
+  report.gradient_norm = optimizer_.gradient_norm();
+  // Non-finite numbers must not reach the weights: they would be lost for good.
+  report.skipped = !std::isfinite(report.loss) || !std::isfinite(report.gradient_norm);
+  if (!report.skipped) {
+    const double limit = config_.optim.clip_grad_norm;
+    optimizer_.step(report.learning_rate, limit > 0 ? clip_factor(report.gradient_norm, limit) : 1.0);
+  }
+  report.statistics = task_.end_step();
+  ++state_.step;
+  state_.samples += config_.train.batch_size * config_.train.accumulate;
+  state_.tokens += report.statistics.tokens;
+  state_.optimizer_steps = optimizer_.steps();
+  step_seconds_ += monotonic_seconds() - begin;
+  step_tokens_ += report.statistics.tokens;
+  return report;
+}
+
+void Trainer::guard(const StepReport& report) {
+  if (!report.skipped) {
+    state_.skipped_in_row = 0;
+    return;
+  }
+  ++state_.skipped_in_row;
+  const std::string what = "step " + std::to_string(state_.step) + ": loss " + text_of(report.loss) +
+                           ", gradient norm " + text_of(report.gradient_norm);
+  metrics_.write(MetricRecord("event", state_.step)
+                     .add("event", "non_finite")
+                     .add("loss", report.loss)
+                     .add("grad_norm", report.gradient_norm));
+  const bool patient = config_.guard.non_finite == NonFinitePolicy::kSkip &&
+                       state_.skipped_in_row <= config_.guard.max_skipped;
+  if (patient) return log_warning(what + ": not finite; this step's update is skipped");
+  metrics_.sync();
+  throw NumericError(
+      "train: " + what +
+      ": expected finite numbers; the weights are as they were before this step, and "
+      "the last checkpoint is intact. Lower optim.learning_rate, lengthen schedule.warmup_steps, or set "
+      "guard.non_finite: skip");
+}
+
+void Trainer::after_step(const StepReport& report) {
+  last_ = report;
+  progress_.update({state_.step, report.loss, report.learning_rate,
+                    static_cast<double>(step_tokens_) / step_seconds_, report.statistics.activated_heads});
+  const bool last = state_.step == config_.train.steps;
+  if (state_.step == 1 || last || due(state_.step, config_.log.every)) log(report);
+  if (due(state_.step, config_.eval.every)) evaluate();
+  if (!last && due(state_.step, config_.checkpoint.every)) {
+    if (config_.checkpoint.keep_best) evaluate();  // only what was evaluated can be the best
+    save_checkpoint();
+  }
+}
+
+void Trainer::log(const StepReport& report) {
+  const double tokens_per_s = static_cast<double>(step_tokens_) / step_seconds_;
+  step_tokens_ = 0;
+  step_seconds_ = 0;
+  const StepStatistics& statistics = report.statistics;
+  MetricRecord record("train", state_.step);
+  record.add("loss", report.loss)
+      .add("learning_rate", report.learning_rate)
+      .add("grad_norm", report.gradient_norm);
+  if (statistics.balance_loss) record.add("balance_loss", *statistics.balance_loss);
+  if (statistics.activated_heads) record.add("activated_heads", *statistics.activated_heads);
+  if (!statistics.head_load.empty()) record.add("head_load", statistics.head_load);
+  record.add("tokens", state_.tokens)
+      .add("tokens_per_s", tokens_per_s)
+      .add("elapsed_s", elapsed_before_ + monotonic_seconds() - started_)
+      .add("peak_memory_bytes", CpuAllocator::instance().stats().total.peak_bytes);
+  metrics_.write(record);
+  progress_.log({state_.step, report.loss, report.learning_rate, tokens_per_s, statistics.activated_heads});
+}
+
+void Trainer::evaluate() {
+  if (evaluated_at_ == state_.step) return;
+  evaluated_at_ = state_.step;
+  const double begin = monotonic_seconds();
+  const std::optional<Evaluation> evaluation = task_.evaluate();
+  if (!evaluation) return;
+  validation_loss_ = evaluation->loss;
+  if (std::isfinite(evaluation->loss)) {
+    state_.best_loss = std::min(state_.best_loss.value_or(evaluation->loss), evaluation->loss);
+  }
+  MetricRecord record("eval", state_.step);
+  record.add("loss", evaluation->loss);
+  std::string line = "step " + std::to_string(state_.step) + ": validation loss " + text_of(evaluation->loss);
+  for (const auto& [name, value] : evaluation->metrics) {
+    record.add(name, value);
+    line += ", " + name + " " + text_of(value);
+  }
+  metrics_.write(record.add("elapsed_s", monotonic_seconds() - begin));
+  log_info(line);
+}
+
+void Trainer::save_checkpoint() {
+  if (saved_at_ == state_.step) return;
+  state_.elapsed_seconds = elapsed_before_ + monotonic_seconds() - started_;
+  metrics_.sync();  // the records that lead to a checkpoint are on the disk before it is
+  CheckpointContents contents;
+  contents.step = state_.step;
+  if (evaluated_at_ == state_.step && validation_loss_ && std::isfinite(*validation_loss_)) {
+    contents.metric = validation_loss_;
+  }
+  contents.model = tensors_of(task_.model());
+  contents.optimizer = optimizer_.state();
+  contents.trainer_json = to_json(state_);
+  contents.config_yaml = print_resolved(config_);
+  const std::filesystem::path folder = checkpoints_.save(contents);
+  saved_at_ = state_.step;
+  log_debug("step " + std::to_string(state_.step) + ": saved " + folder.string());
+}
+
+std::string Trainer::stop_reason() const {
+  if (stop_.requested()) return "stopped by " + std::string(stop_.name());
+  const double limit = config_.train.stop_after_seconds;
+  if (limit > 0 && monotonic_seconds() - started_ >= limit) return "stopped after " + text_of(limit) + " s";
+  return "";
+}
+
+TrainOutcome Trainer::finish(std::string reason) {
+  progress_.finish();
+  TrainOutcome outcome;
+  outcome.finished = state_.step >= config_.train.steps;
+  outcome.reason = std::move(reason);
+  RunSummary& summary = outcome.summary;
+  summary.outcome = outcome.reason;
+  summary.step = state_.step;
+  summary.tokens = state_.tokens - tokens_before_;
+  summary.elapsed_seconds = monotonic_seconds() - started_;
+  if (summary.tokens > 0) summary.train_loss = last_.loss;
+  summary.validation_loss = validation_loss_;
+  summary.best_validation_loss = state_.best_loss;
+  summary.activated_heads = last_.statistics.activated_heads;
+  summary.peak_memory_bytes = CpuAllocator::instance().stats().total.peak_bytes;
+  summary.output_dir = config_.output.dir.string();
+  return outcome;
+}
+
+}  // namespace moh

@@ -1,0 +1,82 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "train/checkpoint/checkpoint_store.h"
+#include "train/config/run_config.h"
+#include "train/metrics/console.h"
+#include "train/metrics/metrics_writer.h"
+#include "train/metrics/progress.h"
+#include "train/optim/adamw.h"
+#include "train/optim/lr_schedule.h"
+#include "train/tasks/task.h"
+#include "train/trainer/stop_signal.h"
+#include "train/trainer/train_state.h"
+
+namespace moh {
+
+/// How a run of the Trainer ended.
+struct TrainOutcome {
+  bool finished = false;  ///< all steps are done; otherwise it stopped early with everything saved
+  std::string reason;     ///< "finished", "stopped by SIGTERM", "stopped after 3600 s"
+  RunSummary summary;
+};
+
+/// The rate schedule that a run's configuration describes.
+LrSchedule lr_schedule_of(const RunConfig& config);
+
+/// Trains a task: forward, backward, clip, update, log, evaluate, checkpoint. Everything that a step computes
+/// is a function of the configuration, the parameters and the step's number, so that a run that was killed
+/// and resumed computes what it would have computed anyway.
+class Trainer {
+ public:
+  /// `resume_from` holds the model's and the optimiser's tensors; nothing for a new run.
+  Trainer(const RunConfig& config, Task& task, CheckpointStore& checkpoints, std::shared_ptr<Console> console,
+          const std::optional<CheckpointContents>& resume_from);
+
+  /// Runs to the last step, to a stop signal or to the time limit. Throws NumericError when the loss or the
+  /// gradient is not finite and the guard says stop, StorageError when a checkpoint cannot be written.
+  TrainOutcome run();
+
+ private:
+  struct StepReport {
+    double loss = 0, gradient_norm = 0, learning_rate = 0;
+    bool skipped = false;
+    StepStatistics statistics;
+  };
+
+  void resume(const CheckpointContents& contents);
+  StepReport train_step();
+  void guard(const StepReport& report);
+  void after_step(const StepReport& report);
+  void log(const StepReport& report);
+  void evaluate();
+  void save_checkpoint();
+  std::string stop_reason() const;
+  TrainOutcome finish(std::string reason);
+
+  RunConfig config_;
+  Task& task_;
+  CheckpointStore& checkpoints_;
+  std::shared_ptr<Console> console_;
+  AdamW optimizer_;
+  LrSchedule schedule_;
+  TrainState state_;
+  MetricsWriter metrics_;
+  ProgressReporter progress_;
+  StopSignal stop_;
+
+  double started_ = 0;         // of this process's training, in monotonic seconds
+  double elapsed_before_ = 0;  // of earlier processes of the run
+  std::int64_t tokens_before_ = 0;
+  double step_seconds_ = 0;       // spent in steps since the last log line, and
+  std::int64_t step_tokens_ = 0;  // the tokens of those steps
+  std::int64_t evaluated_at_ = -1, saved_at_ = -1;
+  StepReport last_;
+  std::optional<double> validation_loss_;
+};
+
+}  // namespace moh
