@@ -1,0 +1,58 @@
+#include "tests/train/config/config_folder.h"
+
+#include "core/error.h"
+#include "tests/support/message_of.h"
+
+namespace moh {
+
+namespace {
+
+ModelConfig tiny_preset(std::string_view name) {
+  ModelConfig model;
+  model.layers = 4;
+  model.heads = 6;
+  model.hidden = 96;
+  model.head_dim = 16;
+  if (name == "tiny_moh") {
+    model.moh.router = RouterChoice::kLearned;
+    model.moh.shared.every = 2;
+    model.moh.routed.every = 2;
+  }
+  return model;
+}
+
+std::vector<std::string> with_data(std::vector<std::string> overrides) {
+  overrides.insert(overrides.begin(), "data.train=x");
+  return overrides;
+}
+
+}  // namespace
+
+ModelPresets tiny_presets() {
+  return {{"tiny_dense", "tiny_moh"}, tiny_preset};
+}
+
+RunConfig ConfigFolder::load(const std::string& name, const std::vector<std::string>& overrides) const {
+  return load_run_config((folder_ / name).string(), overrides, tiny_presets());
+}
+
+std::string ConfigFolder::error(const std::string& name, const std::vector<std::string>& overrides) const {
+  std::string message = message_of<ConfigError>([&] { load(name, overrides); });
+  const std::string prefix = folder_.path().string() + "/";
+  for (std::size_t i; (i = message.find(prefix)) != std::string::npos;) message.erase(i, prefix.size());
+  return message;
+}
+
+RunConfig load_text(const std::string& text, std::vector<std::string> overrides) {
+  ConfigFolder folder;
+  folder.write("a.yaml", text);
+  return folder.load("a.yaml", with_data(std::move(overrides)));
+}
+
+std::string error_of(const std::string& text, std::vector<std::string> overrides) {
+  ConfigFolder folder;
+  folder.write("a.yaml", text);
+  return folder.error("a.yaml", with_data(std::move(overrides)));
+}
+
+}  // namespace moh

@@ -1,0 +1,233 @@
+#include <catch2/catch.hpp>
+
+#include "tests/train/config/config_folder.h"
+
+namespace moh {
+namespace {
+
+struct Case {
+  std::string text;
+  std::string message;  ///< without "a.yaml:"
+};
+
+void check_all(const std::vector<Case>& cases) {
+  for (const Case& c : cases) {
+    INFO(c.text);
+    CHECK(error_of(c.text) == "a.yaml:" + c.message);
+  }
+}
+
+TEST_CASE("config fields: unknown keys name the nearest known one") {
+  check_all({
+      {"optim:\n  lerning_rate: 1\n",
+       "2:3: optim.lerning_rate: unknown key; did you mean optim.learning_rate?"},
+      {"learning_rate: 1\n", "1:1: learning_rate: unknown key; did you mean optim.learning_rate?"},
+      {"train: {warmup_steps: 5}\n",
+       "1:9: train.warmup_steps: unknown key; did you mean schedule.warmup_steps?"},
+      {"modle: {layers: 5}\n", "1:1: modle: unknown key; did you mean model?"},
+      {"model: {mho: {shared: 1}}\n", "1:9: model.mho: unknown key; did you mean model.moh?"},
+      {"optim: {lr: 1}\n",
+       "1:9: optim.lr: unknown key; known keys of optim: name, learning_rate, betas, eps, weight_decay, "
+       "clip_grad_norm"},
+      {"Seed: 1\n", "1:1: Seed: unknown key; did you mean seed?"},
+      {"trian: {steps: 5}\n", "1:1: trian: unknown key; did you mean train?"},
+  });
+}
+
+TEST_CASE("config fields: a misspelt key is not reported as missing too") {
+  ConfigFolder folder;
+  folder.write("a.yaml", "data: {trian: x}\n");
+  CHECK(folder.error("a.yaml") == "a.yaml:1:8: data.trian: unknown key; did you mean data.train?");
+  folder.write("b.yaml", "data: x\n");
+  CHECK(folder.error("b.yaml") == "b.yaml:1:7: data: expected keys below it, found x");
+}
+
+TEST_CASE("config fields: integers") {
+  const std::string expected = "1:7: seed: expected an integer of at least 0, found ";
+  check_all({
+      {"seed: 1.5\n", expected + "1.5"},
+      {"seed: 2.0\n", expected + "2.0; write 2"},
+      {"seed: 1e4\n", expected + "1e4; write 10000"},
+      {"seed: 010\n", expected + "010; write 10"},
+      {"seed: 0x10\n", expected + "0x10; write 16"},
+      {"seed: 0o17\n", expected + "0o17; write 15"},
+      {"seed: 1_000\n", expected + "1_000; write 1000"},
+      {"seed: 1,000\n", expected + "1,000; write 1000"},
+      {"seed: 4M\n", expected + "4M; write 4000000"},
+      {"seed: '5'\n", expected + "the text \"5\"; remove the quotes"},
+      {"seed: |\n  5\n", expected + "\"5\\x0a\""},
+      {"seed: -1\n", expected + "-1"},
+      {"seed: 9223372036854775808\n", expected + "9223372036854775808"},
+      {"seed: true\n", expected + "true"},
+      {"seed: [1]\n", expected + "a list"},
+      {"seed: {a: 1}\n", expected + "a map"},
+      {"seed: .inf\n", expected + ".inf"},
+      {"seed:\n",
+       "2:1: seed: expected an integer of at least 0, found nothing; write a value, or remove the key"},
+      {"seed: ~\n", expected + "nothing; write a value, or remove the key"},
+  });
+  CHECK(load_text("seed: 9223372036854775807\n").seed == 9223372036854775807);
+}
+
+TEST_CASE("config fields: numbers") {
+  const auto optim = [](const std::string& value) { return "optim: {eps: " + value + "}\n"; };
+  for (const auto& [value, found] :
+       std::vector<std::pair<std::string, std::string>>{{".nan", ".nan"},
+                                                        {"nan", "nan"},
+                                                        {".inf", ".inf"},
+                                                        {"-.Inf", "-.Inf"},
+                                                        {"'0.1'", "the text \"0.1\"; remove the quotes"},
+                                                        {"01.5", "01.5; write 1.5"},
+                                                        {"1e999", "1e999"},
+                                                        {"1e-999", "1e-999"},
+                                                        {"0", "0"},
+                                                        {"-1e-8", "-1e-8"},
+                                                        {"1%", "1%; write 0.01"},
+                                                        {"small", "small"},
+                                                        {"yes", "yes"}}) {
+    INFO(value);
+    CHECK(error_of(optim(value)) == "a.yaml:1:14: optim.eps: expected a number above 0, found " + found);
+  }
+  CHECK(load_text(optim("1e-4")).optim.eps == 1e-4);
+  CHECK(load_text(optim("1")).optim.eps == 1.0);
+  CHECK(load_text(optim(".5")).optim.eps == 0.5);
+  CHECK(error_of("train: {stop_after_seconds: 2h}\n") ==
+        "a.yaml:1:29: train.stop_after_seconds: expected a number of at least 0 (seconds), found 2h; write "
+        "7200");
+  CHECK(error_of("model: {dropout: 1}\n") ==
+        "a.yaml:1:18: model.dropout: expected a number of at least 0 and below 1, found 1");
+  CHECK(error_of("sample: {top_p: 0}\n") ==
+        "a.yaml:1:17: sample.top_p: expected a number above 0 and at most 1, found 0");
+}
+
+TEST_CASE("config fields: truth values are true and false") {
+  const auto text = [](const std::string& value) { return "checkpoint: {keep_best: " + value + "}\n"; };
+  for (const char* value : {"on", "yes", "y", "1", "True", "TRUE", "On"}) {
+    CHECK(error_of(text(value)) ==
+          std::string("a.yaml:1:25: checkpoint.keep_best: expected true or false, found ") + value +
+              "; write true");
+  }
+  for (const char* value : {"off", "no", "n", "0", "False", "FALSE", "Off"}) {
+    CHECK(error_of(text(value)) ==
+          std::string("a.yaml:1:25: checkpoint.keep_best: expected true or false, found ") + value +
+              "; write false");
+  }
+  CHECK(error_of(text("'true'")) ==
+        "a.yaml:1:25: checkpoint.keep_best: expected true or false, found the text \"true\"; remove the "
+        "quotes");
+  CHECK(error_of(text("maybe")) == "a.yaml:1:25: checkpoint.keep_best: expected true or false, found maybe");
+  CHECK_FALSE(load_text(text("false")).checkpoint.keep_best);
+}
+
+TEST_CASE("config fields: names, devices, texts and paths") {
+  check_all({
+      {"precision: bf16\n", "1:12: precision: expected one of float32, bfloat16, found bf16"},
+      {"precision: bfloat61\n",
+       "1:12: precision: expected one of float32, bfloat16, found bfloat61; did you mean "
+       "bfloat16?"},
+      {"task: vision\n", "1:7: task: expected language_model, found vision"},
+      {"model: {preset: tiny_mho}\n",
+       "1:17: model.preset: expected one of none, tiny_dense, tiny_moh, found tiny_mho; did you mean "
+       "tiny_moh?"},
+      {"device: cuda:0\n",
+       "1:9: device: expected a device (cpu), found cuda:0; this build computes on the CPU only"},
+      {"device: gpu\n", "1:9: device: expected a device (cpu), found gpu"},
+      {"output: {dir: }\n",
+       "1:15: output.dir: expected a path, found nothing; write a value, or remove the key"},
+      {"output: {dir: ''}\n", "1:15: output.dir: expected a path, found \"\""},
+      {"output: {dir: ~/runs}\n",
+       "1:15: output.dir: expected a path, found ~/runs; only a shell expands ~; write the whole path"},
+      {"output: {dir: \"a\\0b\"}\n", "1:15: output.dir: expected a path, found a NUL character in it"},
+      {"sample: {prompt: [a]}\n", "1:18: sample.prompt: expected a text, found a list"},
+      {"sample: {prompt: null}\n",
+       "1:18: sample.prompt: expected a text, found nothing; write a value, or remove the key"},
+  });
+  CHECK(load_text("sample: {prompt: 5}\n").sample.prompt == "5");
+  CHECK(load_text("sample: {prompt: no}\n").sample.prompt == "no");
+  CHECK(load_text("precision: 'bfloat16'\n").precision == Precision::kBFloat16);
+}
+
+TEST_CASE("config fields: lists") {
+  check_all({
+      {"optim: {betas: 0.9}\n",
+       "1:16: optim.betas: expected a list of 2 numbers of at least 0 and below 1, found 0.9"},
+      {"optim: {betas: [0.9]}\n",
+       "1:16: optim.betas: expected a list of 2 numbers of at least 0 and below 1, found a list of 1"},
+      {"optim: {betas: [x, 1]}\n",
+       "1:17: optim.betas[0]: expected a number of at least 0 and below 1, found x\n"
+       "a.yaml:1:20: optim.betas[1]: expected a number of at least 0 and below 1, found 1"},
+      {"data: {validation: [a, [b]]}\n", "1:24: data.validation[1]: expected a path, found a list"},
+      {"data: {validation: {a: b}}\n",
+       "1:20: data.validation: expected a path or a list of paths, found a map"},
+      {"data: {validation: [a,,b]}\n", "1:23: data.validation[1]: expected a path, found nothing"},
+      {"model: {moh: {shared: []}}\n",
+       "1:23: model.moh.shared: expected an integer from 0 to 1048576 (heads), or a list of such integers, "
+       "one per "
+       "layer, found an empty list"},
+      {"model: {moh: {shared: [1, 2.5, -1]}}\n",
+       "1:27: model.moh.shared[1]: expected an integer from 0 to 1048576 (heads), found 2.5\n"
+       "a.yaml:1:32: model.moh.shared[2]: expected an integer from 0 to 1048576 (heads), found -1"},
+  });
+}
+
+TEST_CASE("config fields: sections hold keys") {
+  check_all({
+      {"train:\n", "2:1: train: expected keys below it, found nothing; indent its keys, or remove it"},
+      {"train:\nsteps: 5\n",
+       "2:1: train: expected keys below it, found nothing; indent its keys, or remove it\n"
+       "a.yaml:2:1: steps: unknown key; did you mean train.steps?"},
+      {"train: 5\n", "1:8: train: expected keys below it, found 5"},
+      {"train: [1]\n", "1:8: train: expected keys below it, found a list"},
+  });
+}
+
+TEST_CASE("config fields: all mistakes are reported at once, in the order of the files") {
+  ConfigFolder folder;
+  folder.write("a.yaml",
+               "seed: 010\n"
+               "seed: 2\n"
+               "optim:\n"
+               "  learning_rate: '1e-3'\n"
+               "  lerning_rate: 1e-4\n"
+               "  eps: .nan\n"
+               "train:\n"
+               "  <<: {steps: 5}\n"
+               "  steps: 4M\n"
+               "\tbatch_size: 2\n"
+               "checkpoint: {keep_best: yes}\n"
+               "---\n"
+               "seed: 3\n");
+  CHECK(
+      folder.error("a.yaml", {"log.every=0"}) ==
+      "a.yaml:1:7: seed: expected an integer of at least 0, found 010; write 10\n"
+      "a.yaml:2:1: seed: expected each key once, found it a second time (first at a.yaml:1:1); keep one of "
+      "the two\n"
+      "a.yaml:4:18: optim.learning_rate: expected a number above 0, found the text \"1e-3\"; remove the "
+      "quotes\n"
+      "a.yaml:5:3: optim.lerning_rate: unknown key; did you mean optim.learning_rate?\n"
+      "a.yaml:6:8: optim.eps: expected a number above 0, found .nan\n"
+      "a.yaml:8:3: train: expected a key, found the merge key <<; write the keys out, or share them through "
+      "include\n"
+      "a.yaml:9:10: train.steps: expected an integer from 1 to 1000000000000 (steps), found 4M; write "
+      "4000000\n"
+      "a.yaml:10:1: expected spaces as indentation, found a tab; YAML allows no tab here; indent with two "
+      "spaces\n"
+      "command line: log.every=0: log.every: expected an integer from 1 to 1000000000000 (steps), found 0");
+}
+
+TEST_CASE("config fields: long lists of mistakes are cut") {
+  std::string text;
+  for (int i = 0; i < 1000; ++i) text += "unknown" + std::to_string(i) + ": 1\n";
+  const std::string message = error_of(text);
+  CHECK_THAT(message, Catch::EndsWith("\n... and 950 more"));
+  CHECK(std::count(message.begin(), message.end(), '\n') == 50);
+}
+
+TEST_CASE("config fields: hostile text cannot flood or steer the terminal") {
+  const std::string message = error_of("\"\\e[2J" + std::string(10000, 'x') + "\": 1\n");
+  CHECK(message.size() < 500);
+  CHECK(message.find('\x1b') == std::string::npos);
+}
+
+}  // namespace
+}  // namespace moh

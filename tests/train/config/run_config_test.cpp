@@ -1,0 +1,286 @@
+#include "train/config/run_config.h"
+
+#include <catch2/catch.hpp>
+#include <set>
+#include <utility>
+
+#include "core/random.h"
+#include "tests/train/config/config_folder.h"
+#include "train/config/run_fields.h"
+#include "train/data/tokenizer.h"
+
+namespace moh {
+namespace {
+
+/// Converts to anything, so that T{AnyValue{}, AnyValue{}} compiles when T has at least two members.
+struct AnyValue {
+  template <class T>
+  operator T() const;
+};
+
+template <class T, std::size_t... kIndices>
+constexpr bool has_members(std::index_sequence<kIndices...>) {
+  return requires {
+    T{(static_cast<void>(kIndices), AnyValue{})...};
+  };
+}
+
+/// Members of an aggregate, counted by the number of initialisers it takes.
+template <class T, std::size_t kCount = 1>
+constexpr std::size_t num_members() {
+  if constexpr (has_members<T>(std::make_index_sequence<kCount>())) {
+    return num_members<T, kCount + 1>();
+  } else {
+    return kCount - 1;
+  }
+}
+
+std::size_t num_keys(const config::Section& section) {
+  return section.fields().size() + section.sections().size();
+}
+
+TEST_CASE("run config: the field lists name every member of the structs") {
+  RunConfig run;
+  const config::Section root = config::describe(run, {});
+  const std::size_t members[] = {
+      num_members<OutputConfig>(), num_members<ModelConfig>(), num_members<DataConfig>(),
+      num_members<TrainConfig>(),  num_members<OptimConfig>(), num_members<ScheduleConfig>(),
+      num_members<LogConfig>(),    num_members<EvalConfig>(),  num_members<CheckpointConfig>(),
+      num_members<SampleConfig>(), num_members<GuardConfig>()};
+  REQUIRE(root.sections().size() == std::size(members));
+  CHECK(num_keys(root) == num_members<RunConfig>());
+  for (std::size_t i = 0; i < std::size(members); ++i) {
+    INFO(root.sections()[i].name());
+    CHECK(num_keys(root.sections()[i]) == members[i]);
+  }
+  const config::Section& model = root.sections()[1];
+  REQUIRE(model.sections().size() == 1);
+  CHECK(num_keys(model.sections()[0]) == num_members<HeadMixtureConfig>());
+}
+
+TEST_CASE("run config: keys are unique and documented") {
+  RunConfig run;
+  const config::Section root = config::describe(run, {});
+  const std::vector<std::string> keys = config::all_keys(root);
+  CHECK(std::set(keys.begin(), keys.end()).size() == keys.size());
+  for (const config::Section& section : root.sections()) {
+    INFO(section.name());
+    CHECK_THAT(std::string(section.doc()), Catch::EndsWith("."));
+    for (const config::Field& field : section.fields()) {
+      INFO(field.name);
+      CHECK_THAT(std::string(field.doc), Catch::EndsWith("."));
+    }
+  }
+}
+
+TEST_CASE("run config: every enumerator has a name") {
+  CHECK(name_of(Precision::kBFloat16) == "bfloat16");
+  CHECK(names_of(TaskKind()).size() == static_cast<std::size_t>(TaskKind::kLanguageModel) + 1);
+  CHECK(names_of(Precision()).size() == static_cast<std::size_t>(Precision::kBFloat16) + 1);
+  CHECK(names_of(RecomputeLevel()).size() == static_cast<std::size_t>(RecomputeLevel::kLayer) + 1);
+  CHECK(names_of(RouterChoice()).size() == static_cast<std::size_t>(RouterChoice::kQueryNorm) + 1);
+  CHECK(names_of(GateScalingChoice()).size() == static_cast<std::size_t>(GateScalingChoice::kPaper) + 1);
+  CHECK(names_of(StraightThroughChoice()).size() ==
+        static_cast<std::size_t>(StraightThroughChoice::kAll) + 1);
+  CHECK(names_of(TokenizerKind()).size() == static_cast<std::size_t>(TokenizerKind::kByte) + 1);
+  CHECK(names_of(OptimizerKind()).size() == static_cast<std::size_t>(OptimizerKind::kAdamW) + 1);
+  CHECK(names_of(ScheduleKind()).size() == static_cast<std::size_t>(ScheduleKind::kConstant) + 1);
+  CHECK(names_of(NonFinitePolicy()).size() == static_cast<std::size_t>(NonFinitePolicy::kSkip) + 1);
+  for (std::string_view name : names_of(TokenizerKind())) CHECK(make_tokenizer(name)->name() == name);
+}
+
+TEST_CASE("run config: data.train is all that must be given") {
+  ConfigFolder folder;
+  folder.write("name.yaml", "seed: 1\n");
+  CHECK(folder.error("name.yaml") ==
+        "name.yaml: data.train: expected text to train on, found no path; name files or folders: "
+        "data.train=text.txt");
+  const RunConfig run = folder.load("name.yaml", {"data.train=x"});
+  CHECK(run.output.dir == "runs/name");
+  RunConfig expected;
+  expected.seed = 1;
+  expected.output.dir = "runs/name";
+  expected.data.train = {"x"};
+  CHECK(run == expected);
+}
+
+/// Reads the resolved config back, without help from the command line.
+RunConfig reload(const RunConfig& run) {
+  ConfigFolder folder;
+  folder.write("other.yaml", print_resolved(run));
+  return folder.load("other.yaml");
+}
+
+TEST_CASE("run config: the resolved config reads back to the same struct") {
+  const RunConfig run = load_text(
+      "task: language_model\nseed: 9223372036854775807\nprecision: bfloat16\nthreads: 3\n"
+      "model: {preset: tiny_moh, layers: 3, norm_eps: 0.1, rope_theta: 500000, kv_heads: 3, recompute: "
+      "layer,\n"
+      "        moh: {shared: [0, 1, 6], routed: [1, 2, 0], two_stage: false, gate_scaling: paper}}\n"
+      "data: {validation: ['a b', \"c: d\", '#e', 'true', '-', '1'], tokenizer: byte}\n"
+      "optim: {learning_rate: 3e-4, betas: [0.9, 0.3333333333333333]}\n"
+      "schedule: {kind: constant}\n"
+      "sample: {prompt: \"\\\"q\\\" \\\\ \\t\\n\\0\\x04\\e \\u00e9 \\U0001f3ad {[*&!|>'%@`, \", top_p: 0.5}\n"
+      "guard: {non_finite: skip}\n");
+  const RunConfig again = reload(run);
+  CHECK(again == run);
+  CHECK(print_resolved(again) == print_resolved(run));
+  CHECK(run.sample.prompt.find('\0') != std::string::npos);
+}
+
+TEST_CASE("run config: any text survives the resolved config") {
+  const std::string_view pieces[] = {"a",
+                                     " ",
+                                     "\n",
+                                     "\t",
+                                     "\\",
+                                     "\"",
+                                     "'",
+                                     ":",
+                                     ": ",
+                                     "#",
+                                     " #",
+                                     "- ",
+                                     "[",
+                                     "]",
+                                     "{",
+                                     "}",
+                                     "&",
+                                     "*",
+                                     "!",
+                                     "|",
+                                     ">",
+                                     "%",
+                                     "@",
+                                     "`",
+                                     ",",
+                                     "?",
+                                     "~",
+                                     "null",
+                                     "0",
+                                     "1e3",
+                                     "<<",
+                                     "---",
+                                     "...",
+                                     "\r",
+                                     "\x01",
+                                     "\x7f",
+                                     "\xc2\x85",
+                                     "\xe2\x80\xa8",
+                                     "\xef\xbb\xbf",
+                                     "\xf0\x9f\x8e\xad"};
+  constexpr RandomKey kKey{1, 2};
+  RunConfig run = load_text("seed: 1\n");
+  for (std::uint64_t i = 0; i < 300; ++i) {
+    run.sample.prompt.clear();
+    for (std::uint64_t k = 0; k < i % 7; ++k) {
+      run.sample.prompt += pieces[random_below(kKey, 8 * i + k, std::size(pieces))];
+    }
+    INFO(print_resolved(run));
+    CHECK(reload(run).sample.prompt == run.sample.prompt);
+  }
+}
+
+TEST_CASE("run config: a preset fills in the model, given keys win wherever they stand") {
+  ConfigFolder folder;
+  folder.write("base.yaml", "model: {layers: 2}\ndata: {train: x}\n");
+  folder.write("main.yaml", "include: base.yaml\nmodel: {preset: tiny_moh, hidden: 192}\n");
+  const RunConfig run = folder.load("main.yaml", {"model.moh.shared=1"});
+  CHECK(run.model.preset == "tiny_moh");
+  CHECK(run.model.heads == 6);
+  CHECK(run.model.layers == 2);
+  CHECK(run.model.hidden == 192);
+  CHECK(run.model.head_dim == 16);
+  CHECK(run.model.moh.router == RouterChoice::kLearned);
+  CHECK(run.model.moh.shared.at(1) == 1);
+  CHECK(run.model.moh.routed.at(0) == 2);
+  CHECK(folder.load("main.yaml", {"model.preset=tiny_dense"}).model.moh.router == RouterChoice::kNone);
+  CHECK(folder.load("main.yaml", {"model.preset=none"}).model.heads == ModelConfig().heads);
+  CHECK(reload(run) == run);
+}
+
+struct RuleCase {
+  std::string text;
+  std::string message;  ///< without "a.yaml:"
+};
+
+TEST_CASE("run config: rules between fields point at what was written") {
+  const RuleCase cases[] = {
+      {"model: {heads: 7}\n",
+       "1:16: model.heads: expected a divisor of model.hidden (256), found 7; or set model.head_dim"},
+      {"model: {hidden: 250}\n",
+       "1:17: model.heads: expected a divisor of model.hidden (250), found 8; or set model.head_dim"},
+      {"model: {hidden: 24}\n",
+       "1:17: model.head_dim: expected an even number (rotary positions turn pairs), found 3 (model.hidden / "
+       "model.heads)"},
+      {"model: {head_dim: 5}\n",
+       "1:19: model.head_dim: expected an even number (rotary positions turn pairs), found 5"},
+      {"model:\n  kv_heads: 3\n", "2:13: model.kv_heads: expected a divisor of model.heads (8), found 3"},
+      {"model: {kv_heads: 16}\n", "1:19: model.kv_heads: expected a divisor of model.heads (8), found 16"},
+      {"model: {moh: {shared: 2}}\n",
+       "1:23: model.moh.router: expected a router for model.moh.shared and model.moh.routed, found none; set "
+       "model.moh.router: learned, or both counts to 0 for the dense model"},
+      {"model: {moh: {router: learned}}\n",
+       "1:23: model.moh.routed: expected at least 1 of the 8 heads that are not shared, found 0 (layer 0); a "
+       "head "
+       "that no token can keep is dead; to have all on, share them all"},
+      {"model: {moh: {router: learned, shared: 9}}\n",
+       "1:40: model.moh.shared: expected at most model.heads (8), found 9 (layer 0)"},
+      {"model: {moh: {router: learned, shared: 4, routed: 5}}\n",
+       "1:51: model.moh.routed: expected at most 4, the heads that are not shared, found 5 (layer 0)"},
+      {"model: {layers: 3, moh: {router: learned, shared: [8, 2, 8], routed: [0, 1, 1]}}\n",
+       "1:70: model.moh.routed: expected at most 0, the heads that are not shared, found 1 (layer 2)"},
+      {"model: {layers: 3, moh: {router: learned, shared: [1, 2], routed: 2}}\n",
+       "1:51: model.moh.shared: expected one value, or one per layer (model.layers is 3), found a list of 2"},
+      {"model: {preset: tiny_moh, moh: {shared: [2, 2, 2]}}\n",
+       "1:41: model.moh.shared: expected one value, or one per layer (model.layers is 4), found a list of 3"},
+      {"model: {preset: tiny_moh, heads: 2}\n",
+       "1:34: model.moh.routed: expected at most 0, the heads that are not shared, found 2 (layer 0)"},
+      {"model: {preset: tiny_moh, moh: {router: none}}\n",
+       "1:41: model.moh.router: expected a router for model.moh.shared and model.moh.routed, found none; set "
+       "model.moh.router: learned, or both counts to 0 for the dense model"},
+      {"model: {moh: {router: query_norm, shared: 7, routed: 1}}\n",
+       "1:43: model.moh.shared: expected at least 2 heads that are not shared (query_norm compares their "
+       "norms), "
+       "found 1 (layer 0)"},
+      {"model: {moh: {router: query_norm, shared: 4, routed: 2, gate_scaling: paper}}\n",
+       "1:71: model.moh.gate_scaling: expected code with model.moh.router: query_norm, found paper; selected "
+       "heads "
+       "have weight 1 there; nothing is scaled"},
+      {"optim: {learning_rate: 1e-4}\nschedule: {min_learning_rate: 1e-3, warmup_start: 2e-3}\n",
+       "2:31: schedule.min_learning_rate: expected at most optim.learning_rate (1e-04), found 0.001\n"
+       "a.yaml:2:51: schedule.warmup_start: expected at most optim.learning_rate (1e-04), found 0.002"},
+      {"schedule: {warmup_steps: 50, decay_steps: 50}\n",
+       "1:43: schedule.decay_steps: expected more than schedule.warmup_steps (50), or 0, found 50"},
+      {"model: {max_positions: 100}\n",
+       "1:24: data.sequence_length: expected at most model.max_positions (100), found 256"},
+      {"model: {vocab_size: 255}\n",
+       "1:21: model.vocab_size: expected at least 256, the tokens of data.tokenizer: byte, found 255"},
+  };
+  for (const RuleCase& c : cases) {
+    INFO(c.text);
+    CHECK(error_of(c.text) == "a.yaml:" + c.message);
+  }
+}
+
+TEST_CASE("run config: rules say nothing about values that could not be read") {
+  CHECK(error_of("model: {heads: seven, kv_heads: 3}\n") ==
+        "a.yaml:1:16: model.heads: expected an integer from 1 to 1048576, found seven");
+}
+
+TEST_CASE("run config: per-layer heads") {
+  const RunConfig run =
+      load_text("model: {layers: 3, moh: {router: learned, shared: [8, 2, 0], routed: [0, 1, 8]}}\n");
+  CHECK(run.model.moh.shared.at(1) == 2);
+  CHECK(run.model.moh.routed.at(2) == 8);
+  CHECK(load_text("model: {moh: {router: learned, shared: 8}}\n").model.moh.shared.at(5) == 8);
+}
+
+TEST_CASE("run config: zeros that stand for another field") {
+  const ModelConfig model = load_text("model: {heads: 4, hidden: 64}\n").model;
+  CHECK(model.num_kv_heads() == 4);
+  CHECK(model.head_width() == 16);
+}
+
+}  // namespace
+}  // namespace moh

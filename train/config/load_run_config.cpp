@@ -1,0 +1,71 @@
+#include "train/config/load_run_config.h"
+
+#include <filesystem>
+
+#include "train/config/layers.h"
+#include "train/config/read_fields.h"
+#include "train/config/reference.h"
+#include "train/config/rules.h"
+#include "train/config/run_fields.h"
+#include "train/config/run_rules.h"
+#include "train/config/write_fields.h"
+
+namespace moh {
+
+namespace {
+
+using config::GivenKeys;
+using config::Layers;
+using config::Problems;
+using config::Section;
+
+GivenKeys read_layers(const Layers& layers, const ModelPresets& presets, RunConfig& run, Problems& problems) {
+  const Section fields = config::describe(run, presets.names);
+  GivenKeys given;
+  for (const config::Value& root : layers.roots) config::read_fields(fields, root, given, problems);
+  return given;
+}
+
+/// The preset that the layers name, wherever they do. It has to be known before any other key is read, since
+/// those override it: hence a reading of its own, whose problems the real one finds again.
+ModelConfig starting_model(const Layers& layers, const ModelPresets& presets) {
+  RunConfig run;
+  Problems ignored;
+  read_layers(layers, presets, run, ignored);
+  if (run.model.preset == ModelConfig::kNoPreset) return {};
+  ModelConfig model = presets.get(run.model.preset);
+  model.preset = run.model.preset;
+  return model;
+}
+
+}  // namespace
+
+RunConfig load_run_config(const std::string& path, const std::vector<std::string>& overrides,
+                          const ModelPresets& presets) {
+  Layers layers;
+  Problems problems;
+  config::load_layers(path, overrides, layers, problems);
+
+  RunConfig run;
+  run.output.dir = std::filesystem::path("runs") / std::filesystem::path(path).stem();
+  run.model = starting_model(layers, presets);
+  const GivenKeys given = read_layers(layers, presets, run, problems);
+  if (layers.complete) {  // otherwise keys that were not reached would look forgotten
+    config::Rules rules(given, {&layers.sources.front()}, "model.preset", problems);
+    config::check(run, rules);
+  }
+  problems.throw_if_any();
+  return run;
+}
+
+std::string print_resolved(const RunConfig& run) {
+  RunConfig copy = run;  // a field list points into what it may also be read into
+  return config::section_yaml(config::describe(copy, {}));
+}
+
+std::string print_reference(const ModelPresets& presets) {
+  RunConfig defaults;
+  return config::reference_markdown(config::describe(defaults, presets.names));
+}
+
+}  // namespace moh

@@ -1,0 +1,21 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+namespace moh {
+
+/// A count that is the same in every layer, or is listed layer by layer.
+struct PerLayer {
+  std::int64_t every = 0;          ///< the count of every layer, unless `each` lists them
+  std::vector<std::int64_t> each;  ///< empty, or one count per layer
+
+  std::int64_t at(std::int64_t layer) const {
+    return each.empty() ? every : each.at(static_cast<std::size_t>(layer));
+  }
+
+  bool operator==(const PerLayer&) const = default;
+};
+
+}  // namespace moh

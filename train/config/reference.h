@@ -1,0 +1,13 @@
+#pragma once
+
+#include <string>
+
+#include "train/config/fields.h"
+
+namespace moh::config {
+
+/// The reference of all keys as Markdown: per section a table of key, what may stand there, default, meaning.
+/// Defaults are the values that the struct behind `root` holds.
+std::string reference_markdown(const Section& root);
+
+}  // namespace moh::config

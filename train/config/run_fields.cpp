@@ -1,0 +1,252 @@
+#include "train/config/run_fields.h"
+
+namespace moh {
+
+namespace {
+
+constexpr std::string_view kTaskNames[] = {"language_model"};
+constexpr std::string_view kPrecisionNames[] = {"float32", "bfloat16"};
+constexpr std::string_view kRecomputeNames[] = {"none", "layer"};
+constexpr std::string_view kRouterNames[] = {"none", "learned", "query_norm"};
+constexpr std::string_view kGateScalingNames[] = {"code", "paper"};
+constexpr std::string_view kStraightThroughNames[] = {"none", "selected", "all"};
+constexpr std::string_view kTokenizerNames[] = {"byte"};
+constexpr std::string_view kOptimizerNames[] = {"adamw"};
+constexpr std::string_view kScheduleNames[] = {"cosine", "constant"};
+constexpr std::string_view kNonFiniteNames[] = {"stop", "skip"};
+
+}  // namespace
+
+std::span<const std::string_view> names_of(TaskKind) {
+  return kTaskNames;
+}
+std::span<const std::string_view> names_of(Precision) {
+  return kPrecisionNames;
+}
+std::span<const std::string_view> names_of(RecomputeLevel) {
+  return kRecomputeNames;
+}
+std::span<const std::string_view> names_of(RouterChoice) {
+  return kRouterNames;
+}
+std::span<const std::string_view> names_of(GateScalingChoice) {
+  return kGateScalingNames;
+}
+std::span<const std::string_view> names_of(StraightThroughChoice) {
+  return kStraightThroughNames;
+}
+std::span<const std::string_view> names_of(TokenizerKind) {
+  return kTokenizerNames;
+}
+std::span<const std::string_view> names_of(OptimizerKind) {
+  return kOptimizerNames;
+}
+std::span<const std::string_view> names_of(ScheduleKind) {
+  return kScheduleNames;
+}
+std::span<const std::string_view> names_of(NonFinitePolicy) {
+  return kNonFiniteNames;
+}
+
+namespace config {
+
+namespace {
+
+// Upper bounds keep products of sizes (elements, bytes) far from the end of 64 bits; no model comes near
+// them.
+constexpr double kMaxWidth = 1 << 20;
+constexpr double kMaxLayers = 4096;
+constexpr double kMaxLength = 1 << 24;
+constexpr double kMaxVocab = 1 << 26;
+constexpr double kMaxSteps = 1e12;
+constexpr double kMaxThreads = 4096;
+
+Section describe(OutputConfig& c) {
+  Section s("output", "Where the run leaves its files: metrics.jsonl, checkpoints, the resolved config.");
+  s.field("dir", c.dir,
+          "Folder of the run, made when missing. Default: `runs/` and the name of the config file.");
+  return s;
+}
+
+Section describe(HeadMixtureConfig& c) {
+  Section s("moh",
+            "Mixture-of-Head attention (arXiv 2410.11842): of the heads that are not shared, each token "
+            "keeps a few.");
+  s.field("router", c.router,
+          "`none`: every head is on, the plain model. `learned`: linear routers on the layer's input. "
+          "`query_norm`: "
+          "no parameters, the norms of the queries decide, and selected heads have weight 1 (MoH-LLaMA3).");
+  s.field("shared", c.shared, between(0, kMaxWidth, "heads"),
+          "Heads that are on for every token, the first ones.");
+  s.field("routed", c.routed, between(0, kMaxWidth, "heads"),
+          "Heads that each token keeps of the others (K of the Top-K).");
+  s.field(
+      "gate_scaling", c.gate_scaling,
+      "Weights of the selected heads. `code`: as the released code, about 1 each. `paper`: as the paper's "
+      "equations, with a sum of at most 1.");
+  s.field("two_stage", c.two_stage,
+          "Weigh shared against routed heads, token by token, by a router of their own.");
+  s.field("straight_through", c.straight_through,
+          "Which gradients reach the router of `query_norm`: those of the `selected` heads, of `all` heads "
+          "(which "
+          "then are all computed), or `none` but the load-balance loss.");
+  s.field("balance_weight", c.balance_weight, at_least(0),
+          "Weight of the load-balance loss, averaged over layers.");
+  return s;
+}
+
+Section describe(ModelConfig& c, const std::vector<std::string>& presets) {
+  Section s("model",
+            "The decoder: RMSNorm, rotary positions, SwiGLU, no biases (LLaMA), with or without MoH.");
+  std::vector<std::string> names{std::string(ModelConfig::kNoPreset)};
+  names.insert(names.end(), presets.begin(), presets.end());
+  s.field("preset", NameRef{&c.preset, std::move(names)},
+          "A published model that sets all fields of this section; keys that are given, in whichever file, "
+          "override "
+          "it.");
+  s.field("vocab_size", c.vocab_size, between(2, kMaxVocab, "tokens"), "Entries of the embedding.");
+  s.field("layers", c.layers, between(1, kMaxLayers), "Blocks of attention and MLP.");
+  s.field("hidden", c.hidden, between(1, kMaxWidth), "Width of the residual stream.");
+  s.field("intermediate", c.intermediate, between(1, kMaxWidth), "Width inside the MLP.");
+  s.field("heads", c.heads, between(1, kMaxWidth), "Query heads per layer.");
+  s.field("kv_heads", c.kv_heads, between(0, kMaxWidth),
+          "Key and value heads, each shared by a group of query heads (GQA). 0: as many as `heads`.");
+  s.field("head_dim", c.head_dim, between(0, kMaxWidth), "Width of a head. 0: `hidden` / `heads`.");
+  s.field("max_positions", c.max_positions, between(1, kMaxLength, "tokens"),
+          "Longest text the model can see.");
+  s.field("norm_eps", c.norm_eps, above(0), "Added to the mean square in RMSNorm.");
+  s.field("rope_theta", c.rope_theta, above(0), "Base of the rotary positions' wavelengths.");
+  s.field("tied_embeddings", c.tied_embeddings, "Use the embedding as output matrix too.");
+  s.field("dropout", c.dropout, from_below(0, 1),
+          "Share of the residual branches' outputs set to 0 in training.");
+  s.field("init_std", c.init_std, above(0), "Standard deviation of the initial weights.");
+  s.field("recompute", c.recompute,
+          "What the backward pass computes again instead of keeping it in memory: `none`, or all inside of a "
+          "`layer`.");
+  s.section(describe(c.moh));
+  return s;
+}
+
+Section describe(DataConfig& c) {
+  Section s("data", "Text to train and to validate on.");
+  s.field("train", c.train, "Text files, token files (`moh data tokenize`), or folders of them.");
+  s.field("validation", c.validation,
+          "The same, held out. Empty: a part of each training file is split off.");
+  s.field("validation_fraction", c.validation_fraction, from_below(0, 1),
+          "That part, at the end of each file. 0: train on everything and validate on nothing.");
+  s.field("tokenizer", c.tokenizer, "How text becomes tokens. `byte`: one token per byte.");
+  s.field("sequence_length", c.sequence_length, between(1, kMaxLength, "tokens"),
+          "Length of the sequences the model is trained on.");
+  return s;
+}
+
+Section describe(TrainConfig& c) {
+  Section s("train", "How long, and how much at a time. A step sees `batch_size` * `accumulate` sequences.");
+  s.field("steps", c.steps, between(1, kMaxSteps, "steps"), "Updates of the weights.");
+  s.field("batch_size", c.batch_size, between(1, kMaxWidth, "sequences"),
+          "Sequences that are computed together.");
+  s.field("accumulate", c.accumulate, between(1, kMaxWidth),
+          "Batches whose gradients are added up for one step: a larger step in the same memory.");
+  s.field("stop_after_seconds", c.stop_after_seconds, at_least(0, "seconds"),
+          "Save a checkpoint and stop after this time, to be resumed. 0: no limit.");
+  return s;
+}
+
+Section describe(OptimConfig& c) {
+  Section s("optim", "The optimiser.");
+  s.field("name", c.name, "`adamw` (Loshchilov & Hutter 2019).");
+  s.field("learning_rate", c.learning_rate, above(0),
+          "Peak learning rate, reached at the end of the warmup.");
+  s.field("betas", c.betas, from_below(0, 1), "Decay of the running means of gradient and squared gradient.");
+  s.field("eps", c.eps, above(0), "Added to the root of the mean squared gradient.");
+  s.field("weight_decay", c.weight_decay, at_least(0),
+          "Decoupled weight decay of matrices; norms and other vectors have none.");
+  s.field("clip_grad_norm", c.clip_grad_norm, at_least(0),
+          "Longest gradient, over all parameters; a longer one is scaled down to it. 0: no limit.");
+  return s;
+}
+
+Section describe(ScheduleConfig& c) {
+  Section s("schedule",
+            "The learning rate over time: a linear warmup to `optim.learning_rate`, then a decay.");
+  s.field("kind", c.kind, "After the warmup, `cosine` falls to `min_learning_rate`, `constant` stays.");
+  s.field("warmup_steps", c.warmup_steps, between(0, kMaxSteps, "steps"), "Length of the warmup.");
+  s.field("warmup_start", c.warmup_start, at_least(0), "Learning rate that the warmup begins with.");
+  s.field("min_learning_rate", c.min_learning_rate, at_least(0),
+          "Learning rate at the end of the cosine and after.");
+  s.field("decay_steps", c.decay_steps, between(0, kMaxSteps, "steps"),
+          "Step, counted from the first of the run, at which the cosine ends. 0: `train.steps`.");
+  return s;
+}
+
+Section describe(LogConfig& c) {
+  Section s("log", "Lines on the console and in metrics.jsonl.");
+  s.field("every", c.every, between(1, kMaxSteps, "steps"), "Steps between two lines.");
+  return s;
+}
+
+Section describe(EvalConfig& c) {
+  Section s("eval", "Loss on the validation text.");
+  s.field("every", c.every, between(0, kMaxSteps, "steps"),
+          "Steps between two evaluations. 0: at the end only.");
+  s.field("max_tokens", c.max_tokens, at_least(0, "tokens"),
+          "Evaluate on the first of them only. 0: on all.");
+  return s;
+}
+
+Section describe(CheckpointConfig& c) {
+  Section s("checkpoint", "What a run that was stopped resumes from.");
+  s.field("every", c.every, between(0, kMaxSteps, "steps"),
+          "Steps between two checkpoints. 0: at the end only.");
+  s.field("keep_last", c.keep_last, between(1, kMaxWidth, "checkpoints"), "How many of the newest are kept.");
+  s.field("keep_best", c.keep_best, "Keep the one of the lowest validation loss as well.");
+  return s;
+}
+
+Section describe(SampleConfig& c) {
+  Section s("sample", "A text that the model writes when the training ends.");
+  s.field("prompt", c.prompt, "How the text begins.");
+  s.field("tokens", c.tokens, between(0, kMaxLength, "tokens"), "How long it goes on. 0: no sample.");
+  s.field("temperature", c.temperature, at_least(0), "Divides the logits. 0: always the likeliest token.");
+  s.field("top_k", c.top_k, between(0, kMaxVocab, "tokens"), "Draw among the likeliest only. 0: among all.");
+  s.field("top_p", c.top_p, above_up_to(0, 1), "Draw among the likeliest whose probabilities sum to this.");
+  return s;
+}
+
+Section describe(GuardConfig& c) {
+  Section s("guard", "What happens when a loss or a gradient is not finite. The weights stay as they were.");
+  s.field("non_finite", c.non_finite, "`stop` the run, or `skip` the step.");
+  s.field("max_skipped", c.max_skipped, between(0, kMaxSteps, "steps"),
+          "With `skip`: how many steps in a row may be skipped before the run stops after all.");
+  return s;
+}
+
+}  // namespace
+
+Section describe(RunConfig& run, const std::vector<std::string>& presets) {
+  Section s("", "");
+  s.field("task", run.task, "What is trained.");
+  s.field("seed", run.seed, at_least(0),
+          "Decides initial weights, data order and dropout: same seed, same run.");
+  s.field("device", run.device, "Where it is computed.");
+  s.field("precision", run.precision,
+          "Element type of activations and matrix products. With `bfloat16` the optimiser keeps float32 "
+          "weights.");
+  s.field("threads", run.threads, between(0, kMaxThreads), "Threads of the CPU. 0: one per core.");
+  s.section(describe(run.output));
+  s.section(describe(run.model, presets));
+  s.section(describe(run.data));
+  s.section(describe(run.train));
+  s.section(describe(run.optim));
+  s.section(describe(run.schedule));
+  s.section(describe(run.log));
+  s.section(describe(run.eval));
+  s.section(describe(run.checkpoint));
+  s.section(describe(run.sample));
+  s.section(describe(run.guard));
+  return s;
+}
+
+}  // namespace config
+
+}  // namespace moh

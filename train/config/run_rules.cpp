@@ -1,0 +1,130 @@
+#include "train/config/run_rules.h"
+
+#include <string>
+
+#include "train/config/number_text.h"
+
+namespace moh::config {
+
+namespace {
+
+std::string text(std::int64_t number) {
+  return std::to_string(number);
+}
+
+void check_heads(const ModelConfig& c, Rules& rules) {
+  if (c.head_dim == 0 && c.hidden % c.heads != 0) {
+    rules.refuse({"model.heads", "model.hidden", "model.head_dim"},
+                 "a divisor of model.hidden (" + text(c.hidden) + ")", text(c.heads),
+                 "or set model.head_dim");
+  } else if (c.head_width() % 2 != 0) {
+    rules.refuse({"model.head_dim", "model.hidden", "model.heads"},
+                 "an even number (rotary positions turn pairs)",
+                 text(c.head_width()) + (c.head_dim == 0 ? " (model.hidden / model.heads)" : ""));
+  }
+  if (c.heads % c.num_kv_heads() != 0) {
+    rules.refuse({"model.kv_heads", "model.heads"}, "a divisor of model.heads (" + text(c.heads) + ")",
+                 text(c.kv_heads));
+  }
+}
+
+/// Whether a list has one value per layer. One value for all layers always fits.
+bool check_length(std::string_view key, const PerLayer& counts, std::int64_t layers, Rules& rules) {
+  const auto length = static_cast<std::int64_t>(counts.each.size());
+  if (length == 0 || length == layers) return true;
+  rules.refuse({key, "model.layers"}, "one value, or one per layer (model.layers is " + text(layers) + ")",
+               "a list of " + text(length));
+  return false;
+}
+
+/// The heads of one layer. Returns whether they fit, so that one layer stands for all that are alike.
+bool check_layer(const ModelConfig& c, std::int64_t layer, Rules& rules) {
+  const std::int64_t shared = c.moh.shared.at(layer), routed = c.moh.routed.at(layer);
+  const std::int64_t candidates = c.heads - shared;
+  const std::string where = " (layer " + text(layer) + ")";
+  if (candidates < 0) {
+    rules.refuse({"model.moh.shared", "model.heads", "model.moh.router"},
+                 "at most model.heads (" + text(c.heads) + ")", text(shared) + where);
+  } else if (routed > candidates) {
+    rules.refuse({"model.moh.routed", "model.moh.shared", "model.heads", "model.moh.router"},
+                 "at most " + text(candidates) + ", the heads that are not shared", text(routed) + where);
+  } else if (routed == 0 && candidates > 0) {
+    rules.refuse({"model.moh.routed", "model.moh.shared", "model.heads", "model.moh.router"},
+                 "at least 1 of the " + text(candidates) + " heads that are not shared", "0" + where,
+                 "a head that no token can keep is dead; to have all on, share them all");
+  } else if (c.moh.router == RouterChoice::kQueryNorm && candidates == 1) {
+    rules.refuse({"model.moh.shared", "model.moh.router", "model.heads"},
+                 "at least 2 heads that are not shared (query_norm compares their norms)", "1" + where);
+  } else {
+    return true;
+  }
+  return false;
+}
+
+void check_moh(const ModelConfig& c, Rules& rules) {
+  const HeadMixtureConfig& moh = c.moh;
+  if (moh.router == RouterChoice::kNone) {
+    const PerLayer none;
+    if (moh.shared != none || moh.routed != none) {
+      rules.refuse({"model.moh.router", "model.moh.shared", "model.moh.routed"},
+                   "a router for model.moh.shared and model.moh.routed", "none",
+                   "set model.moh.router: learned, or both counts to 0 for the dense model");
+    }
+    return;
+  }
+  if (moh.router == RouterChoice::kQueryNorm && moh.gate_scaling == GateScalingChoice::kPaper) {
+    rules.refuse({"model.moh.gate_scaling", "model.moh.router"}, "code with model.moh.router: query_norm",
+                 "paper", "selected heads have weight 1 there; nothing is scaled");
+  }
+  const bool shared_fits = check_length("model.moh.shared", moh.shared, c.layers, rules);
+  const bool routed_fits = check_length("model.moh.routed", moh.routed, c.layers, rules);
+  if (!shared_fits || !routed_fits) return;
+  const std::int64_t num_different = moh.shared.each.empty() && moh.routed.each.empty() ? 1 : c.layers;
+  for (std::int64_t layer = 0; layer < num_different; ++layer) {
+    if (!check_layer(c, layer, rules)) return;
+  }
+}
+
+void check_schedule(const RunConfig& run, Rules& rules) {
+  const ScheduleConfig& c = run.schedule;
+  const std::string peak = "at most optim.learning_rate (" + number_text(run.optim.learning_rate) + ")";
+  if (c.min_learning_rate > run.optim.learning_rate) {
+    rules.refuse({"schedule.min_learning_rate", "optim.learning_rate"}, peak,
+                 number_text(c.min_learning_rate));
+  }
+  if (c.warmup_start > run.optim.learning_rate) {
+    rules.refuse({"schedule.warmup_start", "optim.learning_rate"}, peak, number_text(c.warmup_start));
+  }
+  if (c.decay_steps != 0 && c.decay_steps <= c.warmup_steps) {
+    rules.refuse({"schedule.decay_steps", "schedule.warmup_steps"},
+                 "more than schedule.warmup_steps (" + text(c.warmup_steps) + "), or 0", text(c.decay_steps));
+  }
+}
+
+void check_data(const RunConfig& run, Rules& rules) {
+  const DataConfig& c = run.data;
+  constexpr std::int64_t kByteVocab = 256;
+  if (c.train.empty()) {
+    rules.refuse({"data.train"}, "text to train on", "no path", "name files or folders: data.train=text.txt");
+  }
+  if (c.sequence_length > run.model.max_positions) {
+    rules.refuse({"data.sequence_length", "model.max_positions"},
+                 "at most model.max_positions (" + text(run.model.max_positions) + ")",
+                 text(c.sequence_length));
+  }
+  if (c.tokenizer == TokenizerKind::kByte && run.model.vocab_size < kByteVocab) {
+    rules.refuse({"model.vocab_size", "data.tokenizer"}, "at least 256, the tokens of data.tokenizer: byte",
+                 text(run.model.vocab_size));
+  }
+}
+
+}  // namespace
+
+void check(const RunConfig& run, Rules& rules) {
+  check_heads(run.model, rules);
+  check_moh(run.model, rules);
+  check_schedule(run, rules);
+  check_data(run, rules);
+}
+
+}  // namespace moh::config

@@ -1,0 +1,86 @@
+#include "train/config/text_check.h"
+
+#include <cstdint>
+#include <optional>
+
+namespace moh::config {
+
+namespace {
+
+/// Length of the UTF-8 sequence at the front of `text` (Unicode 14, table 3-7), 0 when there is none:
+/// overlong forms, surrogates and code points past U+10FFFF are none.
+std::size_t utf8_length(std::string_view text) {
+  const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
+  const unsigned char lead = byte(0);
+  if (lead < 0x80) return 1;
+  const std::size_t length = lead < 0xc2 ? 0 : lead < 0xe0 ? 2 : lead < 0xf0 ? 3 : lead < 0xf5 ? 4 : 0;
+  if (length == 0 || text.size() < length) return 0;
+  for (std::size_t i = 1; i < length; ++i) {
+    if ((byte(i) & 0xc0) != 0x80) return 0;
+  }
+  const unsigned char second = byte(1);
+  const bool overlong = (lead == 0xe0 && second < 0xa0) || (lead == 0xf0 && second < 0x90);
+  const bool surrogate = lead == 0xed && second >= 0xa0;
+  const bool too_large = lead == 0xf4 && second >= 0x90;
+  return overlong || surrogate || too_large ? 0 : length;
+}
+
+std::string hex_byte(unsigned char byte) {
+  constexpr std::string_view kDigits = "0123456789abcdef";
+  return {'0', 'x', kDigits[byte >> 4], kDigits[byte & 15]};
+}
+
+bool is_control(std::string_view text, std::size_t i) {
+  const auto byte = static_cast<unsigned char>(text[i]);
+  if (byte == '\r') return i + 1 == text.size() || text[i + 1] != '\n';  // only CR LF ends a line
+  return (byte < 0x20 && byte != '\t' && byte != '\n') || byte == 0x7f;
+}
+
+/// The first tab in the indentation of the line [begin, end), unless the line is blank or a comment.
+std::optional<std::size_t> indentation_tab(std::string_view text, std::size_t begin, std::size_t end) {
+  const std::string_view line = text.substr(begin, end - begin);
+  const std::size_t indent = line.find_first_not_of(" \t\r");
+  if (indent == std::string_view::npos || line[indent] == '#') return std::nullopt;
+  const std::size_t tab = line.substr(0, indent).find('\t');
+  if (tab == std::string_view::npos) return std::nullopt;
+  return begin + tab;
+}
+
+}  // namespace
+
+bool check_characters(const Source& source, Problems& problems) {
+  const std::string_view text = source.text;
+  for (std::size_t i = 0; i < text.size();) {
+    const std::size_t length = utf8_length(text.substr(i));
+    const auto byte = static_cast<unsigned char>(text[i]);
+    if (length == 0 || is_control(text, i)) {
+      problems.add({&source, i}, "", length == 0 ? "text in UTF-8" : "printable text",
+                   (length == 0 ? "the byte " : "the control character ") + hex_byte(byte));
+      return false;
+    }
+    i += length;
+  }
+  return true;
+}
+
+bool replace_indentation_tabs(Source& source, Problems& problems) {
+  std::string& text = source.text;
+  std::optional<std::size_t> first;
+  int num_lines = 0;
+  for (std::size_t begin = 0; begin < text.size();) {
+    const std::size_t end = std::min(text.find('\n', begin), text.size());
+    if (const auto tab = indentation_tab(text, begin, end)) {
+      if (!first) first = tab;
+      ++num_lines;
+      for (std::size_t i = begin; text[i] == ' ' || text[i] == '\t'; ++i) text[i] = ' ';
+    }
+    begin = end + 1;
+  }
+  if (!first) return false;
+  const std::string others = num_lines > 1 ? " (on " + std::to_string(num_lines) + " lines)" : "";
+  problems.add({&source, *first}, "", "spaces as indentation", "a tab" + others,
+               "YAML allows no tab here; indent with two spaces");
+  return true;
+}
+
+}  // namespace moh::config

@@ -1,0 +1,43 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "train/config/source.h"
+
+namespace moh::config {
+
+struct Entry;
+
+/// A node of a config as it was written, before anything is known about its meaning: scalars are text.
+struct Value {
+  enum class Kind {
+    kNull,     ///< nothing was written, or null
+    kScalar,   ///< text
+    kList,     ///< items
+    kMap,      ///< entries, in the order written, no key twice
+    kRefused,  ///< was reported already; whoever meets it says nothing more
+  };
+
+  Kind kind = Kind::kNull;
+  Mark mark;
+  std::string text;
+  bool quoted = false;  ///< 'text', "text" or a block scalar: never a number or a truth value
+  std::vector<Value> items;
+  std::vector<Entry> entries;
+};
+
+struct Entry {
+  std::string key;
+  Mark mark;  ///< of the key
+  Value value;
+};
+
+/// What a message calls the value: its text as written (shortened, made printable), "a list", "a map" or
+/// "nothing".
+std::string found_text(const Value& value);
+
+/// Text out of a config as a message shows it: shortened, control characters escaped.
+std::string shown(std::string_view text);
+
+}  // namespace moh::config

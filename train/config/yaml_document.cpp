@@ -1,0 +1,269 @@
+#include "train/config/yaml_document.h"
+
+#include <yaml-cpp/eventhandler.h>
+#include <yaml-cpp/exceptions.h>
+#include <yaml-cpp/parser.h>
+
+#include <algorithm>
+#include <optional>
+#include <sstream>
+#include <unordered_map>
+
+#include "train/config/text_check.h"
+
+namespace moh::config {
+
+namespace {
+
+/// Ends the parse; the reason is among the problems.
+struct StopParsing {};
+
+/// Builds the tree from yaml-cpp's events. The events still tell apart what its Node no longer does: each of
+/// two equal keys, quoted from plain scalars, an alias from the value it stands for.
+class TreeBuilder final : public YAML::EventHandler {
+ public:
+  TreeBuilder(const Source& source, Problems& problems) : source_(source), problems_(problems) {}
+
+  void OnDocumentStart(const YAML::Mark& mark) override {
+    if (++num_documents_ == 1) return;
+    problems_.add(at(mark), "", "one YAML document", "a second one", "put it into a file of its own");
+    // The parser can hand out empty documents without end ("[]," does); one look is enough.
+    throw StopParsing();
+  }
+  void OnDocumentEnd() override {}
+
+  void OnNull(const YAML::Mark& mark, YAML::anchor_t) override {
+    add({.kind = Value::Kind::kNull, .mark = at(mark)});
+  }
+
+  void OnScalar(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t,
+                const std::string& text) override {
+    bool refused = refuse_tag(mark, tag);
+    if (tag == kQuotedTag && !closes_quotes(at(mark))) {
+      problems_.add(at(mark), path(), "a closing quote", "the end of the text");
+      refused = dropped_keys_ = true;
+    }
+    add({.kind = refused ? Value::Kind::kRefused : Value::Kind::kScalar,
+         .mark = at(mark),
+         .text = text,
+         .quoted = tag == kQuotedTag});
+  }
+
+  void OnAlias(const YAML::Mark& mark, YAML::anchor_t) override {
+    problems_.add(at(mark), path(), "a value", "an alias (*)",
+                  "write the value out, or share it through include");
+    add({.kind = Value::Kind::kRefused, .mark = at(mark)});
+  }
+
+  void OnAnchor(const YAML::Mark& mark, const std::string& name) override {
+    problems_.add(at(mark), path(), "a value", "the anchor &" + shown(name),
+                  "remove it; what several files share belongs into one that they include");
+  }
+
+  void OnSequenceStart(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t,
+                       YAML::EmitterStyle::value) override {
+    open(Value::Kind::kList, mark, tag);
+  }
+  void OnSequenceEnd() override { close(); }
+  void OnMapStart(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t,
+                  YAML::EmitterStyle::value) override {
+    open(Value::Kind::kMap, mark, tag);
+  }
+  void OnMapEnd() override { close(); }
+
+  /// The text went wrong inside a value: what came last was read, but hardly as it was meant ("5 warmup" out
+  /// of two lines with a wrong indentation). Nobody shall complain about it twice.
+  void distrust_last() {
+    if (open_.empty()) return;
+    Frame& frame = open_.back();
+    if (frame.pending) return;
+    if (!frame.value.entries.empty()) frame.value.entries.back().value.kind = Value::Kind::kRefused;
+    if (!frame.value.items.empty()) frame.value.items.back().kind = Value::Kind::kRefused;
+  }
+
+  /// The tree so far. After a syntax error the collections that it left open are closed.
+  Value take_root() {
+    ended_ = true;
+    while (!open_.empty()) {
+      Value& innermost = open_.back().value;
+      // Keys that a map has are worth a check; of a list, or of what became no map, the end is missing.
+      if (innermost.entries.empty()) innermost.kind = Value::Kind::kRefused;
+      close();
+    }
+    return std::move(root_);
+  }
+
+  /// Whether keys were refused together with what they hold.
+  bool dropped_keys() const { return dropped_keys_; }
+
+  /// Where the innermost open list or map began, if one is open.
+  std::optional<Mark> innermost_open() const {
+    if (open_.empty()) return std::nullopt;
+    return open_.back().value.mark;
+  }
+
+ private:
+  static constexpr std::string_view kPlainTag = "?", kQuotedTag = "!";
+
+  struct Frame {
+    Value value;
+    std::optional<Entry> pending;                  ///< a map's key that waits for its value
+    bool drop_pending = false;                     ///< the key was refused, its value goes with it
+    std::unordered_map<std::string, Mark> places;  ///< of a map's keys so far
+  };
+
+  Mark at(const YAML::Mark& mark) const { return {&source_, static_cast<std::size_t>(mark.pos)}; }
+
+  /// "model.moh.shared[2]" for what comes next.
+  std::string path() const {
+    std::string text;
+    for (const Frame& frame : open_) {
+      if (frame.value.kind == Value::Kind::kList) {
+        text += '[' + std::to_string(frame.value.items.size()) + ']';
+      } else if (frame.pending) {
+        text += (text.empty() ? "" : ".") + shown(frame.pending->key);
+      }
+    }
+    return text;
+  }
+
+  /// Whether the quotes that open at the mark, if any do, are closed. At the end of a text yaml-cpp does it
+  /// itself, and takes everything since the missing quote for the value.
+  bool closes_quotes(Mark mark) const {
+    const std::string_view text = source_.text;
+    const char quote = text[mark.offset];
+    if (quote != '\'' && quote != '"') return true;  // a block scalar
+    for (std::size_t i = mark.offset + 1; i < text.size(); ++i) {
+      if (quote == '"' ? text[i] == '\\' : text.substr(i, 2) == "''") {
+        ++i;  // escapes the next character
+      } else if (text[i] == quote) {
+        return true;
+      }
+    }
+    return false;
+  }
+
+  bool refuse_tag(const YAML::Mark& mark, const std::string& tag) {
+    if (tag == kPlainTag || tag == kQuotedTag) return false;
+    problems_.add(at(mark), path(), "a value without a tag", "the tag " + shown(tag),
+                  "remove it; the key decides the type");
+    return true;
+  }
+
+  void open(Value::Kind kind, const YAML::Mark& mark, const std::string& tag) {
+    refuse_tag(mark, tag);
+    if (open_.size() == kMaxDepth) {
+      problems_.add(at(mark), "", "at most " + std::to_string(kMaxDepth) + " levels of nesting", "more");
+      throw StopParsing();
+    }
+    open_.push_back({.value = {.kind = kind, .mark = at(mark)}});
+  }
+
+  void close() {
+    Value value = std::move(open_.back().value);
+    open_.pop_back();
+    add(std::move(value));
+  }
+
+  void add(Value value) {
+    if (open_.empty()) {
+      root_ = std::move(value);
+    } else if (Frame& frame = open_.back(); frame.value.kind == Value::Kind::kList) {
+      frame.value.items.push_back(std::move(value));
+    } else if (!frame.pending) {
+      add_key(frame, std::move(value));
+    } else {
+      frame.pending->value = std::move(value);
+      if (!frame.drop_pending) frame.value.entries.push_back(std::move(*frame.pending));
+      frame.pending.reset();
+    }
+  }
+
+  void add_key(Frame& frame, Value key) {
+    frame.drop_pending = !accept_key(frame, key);
+    frame.pending = Entry{.key = std::move(key.text), .mark = key.mark, .value = {}};
+  }
+
+  bool accept_key(Frame& frame, const Value& key) {
+    const bool merges = key.text == "<<" && !key.quoted;
+    if (key.kind != Value::Kind::kScalar || merges) dropped_keys_ = true;
+    if (ended_ || key.kind == Value::Kind::kRefused) return false;
+    if (key.kind != Value::Kind::kScalar) {
+      problems_.add(key.mark, path(), "a name as key", found_text(key));
+      return false;
+    }
+    if (merges) {
+      problems_.add(key.mark, path(), "a key", "the merge key <<",
+                    "write the keys out, or share them through include");
+      return false;
+    }
+    const auto [first, is_new] = frame.places.emplace(key.text, key.mark);
+    if (!is_new) {
+      const std::string parent = path();
+      problems_.add(key.mark, (parent.empty() ? "" : parent + ".") + shown(key.text), "each key once",
+                    "it a second time (first at " + first->second.text() + ")", "keep one of the two");
+    }
+    return is_new;
+  }
+
+  const Source& source_;
+  Problems& problems_;
+  std::vector<Frame> open_;
+  Value root_;
+  int num_documents_ = 0;
+  bool dropped_keys_ = false;
+  bool ended_ = false;
+};
+
+std::string_view syntax_advice(std::string_view message) {
+  if (message == YAML::ErrorMsg::MAP_VALUE)
+    return "quote a text that contains ': ', or check the indentation";
+  if (message == YAML::ErrorMsg::UNKNOWN_TOKEN) return "quote a text that begins with a special character";
+  if (message == YAML::ErrorMsg::END_OF_MAP) return "check the indentation";
+  if (message == YAML::ErrorMsg::END_OF_SEQ) return "check the indentation";
+  if (message == YAML::ErrorMsg::END_OF_SEQ_FLOW) return "a ] or a closing quote is missing";
+  if (message == YAML::ErrorMsg::END_OF_MAP_FLOW) return "a } or a closing quote is missing";
+  if (message == YAML::ErrorMsg::EOF_IN_SCALAR) return "close the quotes";
+  if (message == YAML::ErrorMsg::UNKNOWN_ANCHOR) return "write the value out";
+  return "";
+}
+
+/// An unclosed list is best looked for where it began. Where the text just ends, yaml-cpp has no place at
+/// all.
+Mark place_of(const YAML::ParserException& error, const TreeBuilder& builder, const Source& source) {
+  const auto open = builder.innermost_open();
+  const bool unclosed =
+      error.msg == YAML::ErrorMsg::END_OF_SEQ_FLOW || error.msg == YAML::ErrorMsg::END_OF_MAP_FLOW;
+  if (open && (unclosed || error.mark.pos <= 0)) return *open;
+  return {&source, std::min(static_cast<std::size_t>(std::max(error.mark.pos, 0)), source.text.size())};
+}
+
+}  // namespace
+
+Document read_yaml(Source& source, Problems& problems) {
+  if (!check_characters(source, problems)) {
+    return {{.kind = Value::Kind::kRefused, .mark = {&source}}, /*complete=*/false};
+  }
+  const bool had_tabs = replace_indentation_tabs(source, problems);
+  TreeBuilder builder(source, problems);
+  std::istringstream in(source.text);
+  bool complete = false;
+  try {
+    YAML::Parser parser(in);
+    while (parser.HandleNextDocument(builder)) continue;
+    complete = !builder.dropped_keys();
+  } catch (const YAML::ParserException& error) {
+    // With tabs taken for spaces the indentation is a guess: what it breaks is not the user's mistake.
+    if (!had_tabs) {
+      problems.add(place_of(error, builder, source), "", "valid YAML", "a syntax error (" + error.msg + ")",
+                   syntax_advice(error.msg));
+    }
+    const bool between_values =
+        error.msg == YAML::ErrorMsg::END_OF_MAP || error.msg == YAML::ErrorMsg::END_OF_SEQ;
+    if (!between_values) builder.distrust_last();
+  } catch (const StopParsing&) {
+  }
+  return {builder.take_root(), complete};
+}
+
+}  // namespace moh::config
