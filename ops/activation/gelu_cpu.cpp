@@ -38,9 +38,9 @@ template <class Backend, class T>
 void GeluKernels<Backend, T>::forward(const T* x, T* y, std::int64_t count, GeluForm form) {
   using A = Acc<T>;
   if (form == GeluForm::kExact) {
-    for_each_element(count, [=](std::int64_t i) { y[i] = T(A(x[i]) * normal_of(A(x[i])).cumulative); });
+    for_each_element(count, [=](std::int64_t i) { y[i] = A(x[i]) * normal_of(A(x[i])).cumulative; });
   } else {
-    for_each_element(count, [=](std::int64_t i) { y[i] = T(A(x[i]) * sigmoid_of(twice_u(A(x[i]))).value); });
+    for_each_element(count, [=](std::int64_t i) { y[i] = A(x[i]) * sigmoid_of(twice_u(A(x[i]))).value; });
   }
 }
 
@@ -48,9 +48,9 @@ template <class Backend, class T>
 void GeluKernels<Backend, T>::backward(const T* dy, const T* x, T* dx, std::int64_t count, GeluForm form) {
   using A = Acc<T>;
   if (form == GeluForm::kExact) {
-    for_each_element(count, [=](std::int64_t i) { dx[i] = T(A(dy[i]) * exact_derivative(A(x[i]))); });
+    for_each_element(count, [=](std::int64_t i) { dx[i] = A(dy[i]) * exact_derivative(A(x[i])); });
   } else {
-    for_each_element(count, [=](std::int64_t i) { dx[i] = T(A(dy[i]) * tanh_form_derivative(A(x[i]))); });
+    for_each_element(count, [=](std::int64_t i) { dx[i] = A(dy[i]) * tanh_form_derivative(A(x[i])); });
   }
 }
 

@@ -8,7 +8,7 @@ namespace moh {
 template <class Backend, class T>
 void SiluKernels<Backend, T>::forward(const T* x, T* y, std::int64_t count) {
   using A = Acc<T>;
-  for_each_element(count, [=](std::int64_t i) { y[i] = T(A(x[i]) * sigmoid_of(A(x[i])).value); });
+  for_each_element(count, [=](std::int64_t i) { y[i] = A(x[i]) * sigmoid_of(A(x[i])).value; });
 }
 
 // With s the logistic function of x: dx = dy s (1 + x (1 - s)).
@@ -17,7 +17,7 @@ void SiluKernels<Backend, T>::backward(const T* dy, const T* x, T* dx, std::int6
   using A = Acc<T>;
   for_each_element(count, [=](std::int64_t i) {
     const Sigmoid<A> s = sigmoid_of(A(x[i]));
-    dx[i] = T(A(dy[i]) * s.value * (A(1) + A(x[i]) * s.rest));
+    dx[i] = A(dy[i]) * s.value * (A(1) + A(x[i]) * s.rest);
   });
 }
 

@@ -10,7 +10,7 @@ void SwigluKernels<Backend, T>::forward(const T* gate, const T* up, T* y, std::i
   using A = Acc<T>;
   for_each_element(count, [=](std::int64_t i) {
     const A g = A(gate[i]);
-    y[i] = T(g * sigmoid_of(g).value * A(up[i]));
+    y[i] = g * sigmoid_of(g).value * A(up[i]);
   });
 }
 
@@ -22,8 +22,8 @@ void SwigluKernels<Backend, T>::backward(const T* dy, const T* gate, const T* up
   for_each_element(count, [=](std::int64_t i) {
     const A g = A(gate[i]), dyi = A(dy[i]);
     const Sigmoid<A> s = sigmoid_of(g);
-    dup[i] = T(dyi * g * s.value);
-    dgate[i] = T(dyi * A(up[i]) * s.value * (A(1) + g * s.rest));
+    dup[i] = dyi * g * s.value;
+    dgate[i] = dyi * A(up[i]) * s.value * (A(1) + g * s.rest);
   });
 }
 

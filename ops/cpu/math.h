@@ -12,31 +12,27 @@
 namespace moh {
 namespace {
 
-/// e^x. float: relative error below 1.3e-7 where the result is a normal number, correctly rounded to a
-/// subnormal or 0 below (-inf gives 0), inf above 88.73, NaN stays NaN.
-[[maybe_unused]] [[gnu::always_inline]] inline float exp_of(float x) {
-  x = x < -104.5F ? -104.5F : x;  // far enough for a result of 0, and a NaN passes
-  x = x > 89.0F ? 89.0F : x;      // far enough for inf
-  // x = n ln 2 + r: adding 1.5 * 2^23 rounds to an integer, which is then the low bits of the sum. n * kHigh
-  // is exact.
-  constexpr float kRound = 12582912.0F, kHigh = 0.693359375F, kLow = -2.12194440e-4F;
+/// e^x for x <= 0. float: relative error below 1.3e-7 where the result is a normal number; 0 below -87.7, for
+/// -inf too; NaN stays NaN.
+[[maybe_unused]] [[gnu::always_inline]] inline float exp_of_negative(float x) {
+  x = x < -88.0F ? -88.0F : x;  // here 2^n below is 0 already, and a NaN passes
+  // x = n ln 2 + r: adding 1.5 * 2^23 rounds to an integer, which is then the low bits of the sum. With the
+  // exponent's bias on top they are the exponent field of 2^n. n * kHigh is exact.
+  constexpr float kRound = 12582912.0F + 127.0F, kHigh = 0.693359375F, kLow = -2.12194440e-4F;
   const float shifted = x * 1.44269504F + kRound;
   const float n = shifted - kRound;
   const float r = (x - n * kHigh) - n * kLow;
-  // (e^r - 1 - r) / r^2, minimax on |r| <= ln(2) / 2: relative error of e^r 3e-9.
+  // e^r, minimax on |r| <= ln(2) / 2: relative error 3e-9.
   float p = 1.381446729e-3F;
   p = p * r + 8.368780792e-3F;
   p = p * r + 4.166839424e-2F;
   p = p * r + 1.666652010e-1F;
   p = p * r + 4.999999341e-1F;
-  const float power = p * (r * r) + r + 1.0F;
-  // 2^n in two factors: n from -151 to 128 is more than one exponent field holds.
-  const std::int32_t exponent = std::bit_cast<std::int32_t>(shifted) - std::bit_cast<std::int32_t>(kRound);
-  const std::int32_t half = exponent >> 1;
-  return power * std::bit_cast<float>((half + 127) << 23) *
-         std::bit_cast<float>((exponent - half + 127) << 23);
+  p = p * r + 1.0F;
+  p = p * r + 1.0F;
+  return p * std::bit_cast<float>(std::bit_cast<std::uint32_t>(shifted) << 23);
 }
-[[maybe_unused]] [[gnu::always_inline]] inline double exp_of(double x) {
+[[maybe_unused]] [[gnu::always_inline]] inline double exp_of_negative(double x) {
   return std::exp(x);
 }
 
@@ -48,7 +44,7 @@ struct Sigmoid {
 };
 template <class A>
 [[maybe_unused]] [[gnu::always_inline]] inline Sigmoid<A> sigmoid_of(A x) {
-  const A e = exp_of(x < A(0) ? x : -x);  // at most 1
+  const A e = exp_of_negative(x < A(0) ? x : -x);
   const A large = A(1) / (A(1) + e);
   const A small = e * large;
   return x < A(0) ? Sigmoid<A>{small, large} : Sigmoid<A>{large, small};
@@ -65,7 +61,7 @@ struct Normal {
 /// / 2.
 [[maybe_unused]] [[gnu::always_inline]] inline Normal<float> normal_of(float x) {
   const float z = x < 0.0F ? -x : x;
-  const float bell = exp_of(-0.5F * z * z);
+  const float bell = exp_of_negative(-0.5F * z * z);
   const float t = 1.0F / (1.0F + 0.3F * z);
   float p = -2.062334525e-2F;
   p = p * t + 1.124349420e-1F;

@@ -31,9 +31,10 @@ template <class A, class T, class AddRow>
   const Scratch scratch(static_cast<std::size_t>((chunks + 1) * width) * sizeof(A));
   A* partials = scratch.as<A>();
   parallel_for(count, grain, [&](std::int64_t begin, std::int64_t end) {
+    const AddRow local = add_row;  // so that the compiler sees that no store changes what add_row captured
     A* partial = partials + begin / grain * width;
     for (std::int64_t j = 0; j < width; ++j) partial[j] = A(0);
-    for (std::int64_t i = begin; i < end; ++i) add_row(i, partial);
+    for (std::int64_t i = begin; i < end; ++i) local(i, partial);
   });
   A* total = partials + chunks * width;
   for (std::int64_t j = 0; j < width; ++j) total[j] = A(0);

@@ -33,7 +33,7 @@ template <class T>
     const std::int64_t end = begin + kBlock < width ? begin + kBlock : width;
     A part = 0;
 #pragma omp simd reduction(+ : part)
-    for (std::int64_t j = begin; j < end; ++j) part += exp_of(A(x[j]) - top);
+    for (std::int64_t j = begin; j < end; ++j) part += exp_of_negative(A(x[j]) - top);
     sum += static_cast<double>(part);
   }
   return sum;

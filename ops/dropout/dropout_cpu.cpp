@@ -6,13 +6,13 @@ namespace moh {
 
 namespace {
 
-/// Counters per block: their four words fill a cache-sized table of a vectorised loop.
+/// Counters per block, and the elements that their words decide: a table that stays in the first cache.
 constexpr std::int64_t kCounters = 64;
 constexpr std::int64_t kBlock = 4 * kCounters;
 
-/// words[k][c] = word k of philox(seed, first + c, stream). The rounds are those of core/random.cpp, written
-/// for many counters at a time.
-void philox_block(DropoutMask mask, std::uint64_t first, std::uint32_t (&words)[4][kCounters]) {
+/// words[4 c + k] = word k of philox(seed, first + c, stream). The rounds are those of core/random.cpp,
+/// written for many counters at a time.
+void philox_block(DropoutMask mask, std::uint64_t first, std::uint32_t (&words)[kBlock]) {
 #pragma omp simd
   for (std::int64_t c = 0; c < kCounters; ++c) {
     const std::uint64_t counter = first + static_cast<std::uint64_t>(c);
@@ -30,30 +30,32 @@ void philox_block(DropoutMask mask, std::uint64_t first, std::uint32_t (&words)[
       key0 += 0x9E3779B9U;
       key1 += 0xBB67AE85U;
     }
-    words[0][c] = x0;
-    words[1][c] = x1;
-    words[2][c] = x2;
-    words[3][c] = x3;
+    words[4 * c] = x0;
+    words[4 * c + 1] = x1;
+    words[4 * c + 2] = x2;
+    words[4 * c + 3] = x3;
   }
+}
+
+template <class T>
+[[gnu::always_inline]] inline void apply_block(const T* x, const std::uint32_t* words, DropoutMask mask, T* y,
+                                               std::int64_t count) {
+  using A = Acc<T>;
+  const A scale = static_cast<A>(mask.scale);
+#pragma omp simd
+  for (std::int64_t i = 0; i < count; ++i) y[i] = A(x[i]) * (words[i] < mask.threshold ? A(0) : scale);
 }
 
 }  // namespace
 
 template <class Backend, class T>
 void DropoutKernels<Backend, T>::apply(const T* x, T* y, std::int64_t count, DropoutMask mask) {
-  using A = Acc<T>;
   constexpr std::int64_t kGrain = 64 * kBlock;  // chunks begin at whole blocks
-  const A scale = static_cast<A>(mask.scale);
   parallel_for(count, kGrain, [=](std::int64_t begin, std::int64_t end) {
-    std::uint32_t words[4][kCounters];
+    std::uint32_t words[kBlock];
     for (std::int64_t block = begin; block < end; block += kBlock) {
       philox_block(mask, static_cast<std::uint64_t>(block) / 4, words);
-      const std::int64_t size = end - block < kBlock ? end - block : kBlock;
-#pragma omp simd
-      for (std::int64_t i = 0; i < size; ++i) {
-        const bool kept = words[i % 4][i / 4] >= mask.threshold;
-        y[block + i] = T(kept ? A(x[block + i]) * scale : A(0));
-      }
+      apply_block(x + block, words, mask, y + block, end - block < kBlock ? end - block : kBlock);
     }
   });
 }

@@ -53,7 +53,7 @@ void EmbeddingKernels<Backend, T>::backward(const T* dy, const std::int64_t* ids
       }
       T* to = dtable + v * width;
 #pragma omp simd
-      for (std::int64_t j = 0; j < width; ++j) to[j] = T(sum[j]);
+      for (std::int64_t j = 0; j < width; ++j) to[j] = sum[j];
     }
   });
 }

@@ -45,14 +45,14 @@ void CrossEntropyKernels<Backend, T>::backward(const Acc<T>* dloss, double norma
       const T* row = logits + i * rows.width;
       T* to = dlogits + i * rows.width;
       if (targets[i] == kIgnoredTarget) {
-        for (std::int64_t j = 0; j < rows.width; ++j) to[j] = T(A(0));
+        for (std::int64_t j = 0; j < rows.width; ++j) to[j] = A(0);
         continue;
       }
       const A top = maxima[i], share = static_cast<A>(factor / static_cast<double>(exp_sums[i]));
-      const A of_target = share * exp_of(A(row[targets[i]]) - top) - static_cast<A>(factor);
+      const A of_target = share * exp_of_negative(A(row[targets[i]]) - top) - static_cast<A>(factor);
 #pragma omp simd
-      for (std::int64_t j = 0; j < rows.width; ++j) to[j] = T(share * exp_of(A(row[j]) - top));
-      to[targets[i]] = T(of_target);
+      for (std::int64_t j = 0; j < rows.width; ++j) to[j] = share * exp_of_negative(A(row[j]) - top);
+      to[targets[i]] = of_target;
     }
   });
 }

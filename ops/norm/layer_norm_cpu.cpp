@@ -26,11 +26,36 @@ void LayerNormKernels<Backend, T>::forward(const T* x, const T* weight, const T*
 #pragma omp simd
       for (std::int64_t j = 0; j < width; ++j) {
         const A scaled = (A(xi[j]) - mi) * ri * (weight ? A(weight[j]) : A(1));
-        yi[j] = T(scaled + (bias ? A(bias[j]) : A(0)));
+        yi[j] = scaled + (bias ? A(bias[j]) : A(0));
       }
     }
   });
 }
+
+namespace {
+
+/// One row of the backward pass; adds to dw and db.
+template <bool kWeighted, class T, class A>
+[[gnu::always_inline]] inline void backward_row(const T* dy, const T* x, const T* weight, A mean, A r, T* dx,
+                                                A* dw, A* db, std::int64_t width) {
+  const auto weighted = [=](std::int64_t j) { return kWeighted ? A(dy[j]) * A(weight[j]) : A(dy[j]); };
+  A sum = 0, dot = 0;
+#pragma omp simd reduction(+ : sum, dot)
+  for (std::int64_t j = 0; j < width; ++j) {
+    const A n = (A(x[j]) - mean) * r, g = weighted(j);
+    sum += g;
+    dot += g * n;
+    dw[j] += A(dy[j]) * n;
+    db[j] += A(dy[j]);
+  }
+  const A mean_g = sum / A(width), mean_gn = dot / A(width);
+#pragma omp simd
+  for (std::int64_t j = 0; j < width; ++j) {
+    dx[j] = r * (weighted(j) - mean_g - (A(x[j]) - mean) * r * mean_gn);
+  }
+}
+
+}  // namespace
 
 // With n_j = (x_j - mean) r and g_j = dy_j w_j: dx_j = r (g_j - mean(g) - n_j mean(g n)), and over the rows
 // dw_j = sum dy_j n_j, db_j = sum dy_j.
@@ -40,26 +65,13 @@ void LayerNormKernels<Backend, T>::backward(const T* dy, const T* x, const T* we
   using A = Acc<T>;
   const std::int64_t width = rows.width;
   sum_over_rows<A>(rows.count, 2 * width, dparameters, [=](std::int64_t i, A* partial) {
-    const T* xi = x + i * width;
-    const T* dyi = dy + i * width;
-    T* dxi = dx + i * width;
-    A* dw = partial;
-    A* db = partial + width;
-    const A mi = mean[i], ri = r[i];
-    A sum = 0, dot = 0;
-#pragma omp simd reduction(+ : sum, dot)
-    for (std::int64_t j = 0; j < width; ++j) {
-      const A n = (A(xi[j]) - mi) * ri, g = A(dyi[j]) * (weight ? A(weight[j]) : A(1));
-      sum += g;
-      dot += g * n;
-      dw[j] += A(dyi[j]) * n;
-      db[j] += A(dyi[j]);
-    }
-    const A mean_g = sum / A(width), mean_gn = dot / A(width);
-#pragma omp simd
-    for (std::int64_t j = 0; j < width; ++j) {
-      const A n = (A(xi[j]) - mi) * ri, g = A(dyi[j]) * (weight ? A(weight[j]) : A(1));
-      dxi[j] = T(ri * (g - mean_g - n * mean_gn));
+    const std::int64_t first = i * width;
+    if (weight) {
+      backward_row<true>(dy + first, x + first, weight, mean[i], r[i], dx + first, partial, partial + width,
+                         width);
+    } else {
+      backward_row<false>(dy + first, x + first, weight, mean[i], r[i], dx + first, partial, partial + width,
+                          width);
     }
   });
 }

@@ -19,7 +19,7 @@ void RmsNormKernels<Backend, T>::forward(const T* x, const T* w, T* y, Acc<T>* r
       const A ri = A(1) / std::sqrt(squares / A(width) + A(eps));
       r[i] = ri;
 #pragma omp simd
-      for (std::int64_t j = 0; j < width; ++j) yi[j] = T(A(xi[j]) * ri * A(w[j]));
+      for (std::int64_t j = 0; j < width; ++j) yi[j] = A(xi[j]) * ri * A(w[j]);
     }
   });
 }
@@ -44,7 +44,7 @@ void RmsNormKernels<Backend, T>::backward(const T* dy, const T* x, const T* w, c
     }
     const A shrink = ri * ri * s / A(width);
 #pragma omp simd
-    for (std::int64_t j = 0; j < width; ++j) dxi[j] = T(ri * (A(dyi[j]) * A(w[j]) - A(xi[j]) * shrink));
+    for (std::int64_t j = 0; j < width; ++j) dxi[j] = ri * (A(dyi[j]) * A(w[j]) - A(xi[j]) * shrink);
   });
 }
 

@@ -25,7 +25,7 @@ void AdamWKernels<Backend, T>::update(const AdamWChunk<T>* chunks, std::int64_t 
         if constexpr (std::is_same_v<T, bfloat16>) {
           const A p = at.master[i] * at.keep - move;
           at.master[i] = p;
-          at.value[i] = T(p);
+          at.value[i] = p;
         } else {
           at.value[i] = at.value[i] * at.keep - move;
         }

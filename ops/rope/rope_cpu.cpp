@@ -20,8 +20,8 @@ void RopeKernels<Backend, T>::rotate(const T* x, const Acc<T>* cos, const Acc<T>
 #pragma omp simd
         for (std::int64_t i = 0; i < half; ++i) {
           const A first = A(from[i]), second = A(from[i + half]), sine = direction * s[i];
-          to[i] = T(first * c[i] - second * sine);
-          to[i + half] = T(second * c[i] + first * sine);
+          to[i] = first * c[i] - second * sine;
+          to[i + half] = second * c[i] + first * sine;
         }
       }
     }

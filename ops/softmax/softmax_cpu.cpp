@@ -16,7 +16,7 @@ void SoftmaxKernels<Backend, T>::forward(const T* x, T* y, Rows rows) {
       const A top = largest_of(xi, width);
       const A share = static_cast<A>(1.0 / exp_sum_of(xi, width, top));
 #pragma omp simd
-      for (std::int64_t j = 0; j < width; ++j) yi[j] = T(exp_of(A(xi[j]) - top) * share);
+      for (std::int64_t j = 0; j < width; ++j) yi[j] = exp_of_negative(A(xi[j]) - top) * share;
     }
   });
 }
@@ -35,7 +35,7 @@ void SoftmaxKernels<Backend, T>::backward(const T* dy, const T* y, T* dx, Rows r
 #pragma omp simd reduction(+ : dot)
       for (std::int64_t j = 0; j < width; ++j) dot += A(dyi[j]) * A(yi[j]);
 #pragma omp simd
-      for (std::int64_t j = 0; j < width; ++j) dxi[j] = T(A(yi[j]) * (A(dyi[j]) - dot));
+      for (std::int64_t j = 0; j < width; ++j) dxi[j] = A(yi[j]) * (A(dyi[j]) - dot);
     }
   });
 }
