@@ -128,6 +128,42 @@ void add_data(CLI::App& app, Action& action) {
   info.callback([info_args, &action] { action = [info_args] { return data_info(*info_args); }; });
 }
 
+void add_bench(CLI::App& app, Action& action) {
+  CLI::App& bench =
+      *app.add_subcommand("bench", "Measure speed: medians of interleaved repeats, ratios within one run");
+  bench.require_subcommand(1);
+  CLI::App& command = *bench.add_subcommand("attention", "Head-sparse against dense attention");
+  const auto args = std::make_shared<BenchAttentionArgs>();
+  AttentionBenchOptions& options = args->options;
+  command.add_option("--device", args->device, "Device")->capture_default_str();
+  command.add_option("--dtype", args->dtype, "Element type")
+      ->check(CLI::IsMember({"f32", "bf16"}))
+      ->capture_default_str();
+  command.add_option("--batch", options.batch, "Sequences")->capture_default_str();
+  command.add_option("--tokens", options.tokens, "Lengths, separated by commas")
+      ->delimiter(',')
+      ->capture_default_str();
+  command.add_option("--heads", options.heads, "Query heads")->capture_default_str();
+  command.add_option("--kv-heads", options.kv_heads, "KV heads")->capture_default_str();
+  command.add_option("--head-dim", options.head_dim, "Width of a head")->capture_default_str();
+  command
+      .add_option("--active", options.active,
+                  "Shares of the heads that each token keeps, separated by commas")
+      ->delimiter(',')
+      ->capture_default_str();
+  command.add_flag("--causal", args->causal, "Causal attention (default: full)");
+  command.add_flag("--full", args->full, "Full attention, also beside --causal");
+  command.add_option("--repeats", options.repeats, "Counted passes of each case")->capture_default_str();
+  command.add_option("--threads", args->threads, "0: all processors")->capture_default_str();
+  command.add_flag("--json", args->json, "One JSON object a line instead of a table");
+  command.footer(
+      "Examples:\n"
+      "  moh bench attention\n"
+      "  moh bench attention --tokens 1024,2048,4096 --heads 16 --kv-heads 16 --head-dim 64 --causal --full "
+      "--active 1.0,0.75,0.5 --json");
+  command.callback([args, &action] { action = [args] { return bench_attention(*args); }; });
+}
+
 int run_action(const Action& action) {
   try {
     return action();
@@ -150,6 +186,7 @@ int run(int argc, char** argv) {
   add_generate(app, action);
   add_config(app, action);
   add_data(app, action);
+  add_bench(app, action);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "train/bench/attention_bench.h"
 #include "train/generate/token_picker.h"
 
 /// What the commands of the `moh` program do, apart from how their arguments are parsed (cli.cpp). Each
@@ -56,5 +57,16 @@ struct DataInfoArgs {
   bool verify = false;  ///< read all of it and compare the checksum
 };
 int data_info(const DataInfoArgs& args);
+
+struct BenchAttentionArgs {
+  AttentionBenchOptions options;  ///< device, dtype and causal come from the fields below
+  std::string device = "cpu";
+  std::string dtype = "f32";  ///< f32 or bf16
+  bool causal = false;
+  bool full = false;  ///< with `causal`: both; neither: full
+  std::int64_t threads = 0;
+  bool json = false;
+};
+int bench_attention(const BenchAttentionArgs& args);
 
 }  // namespace moh::cli

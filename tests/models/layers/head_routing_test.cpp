@@ -1,0 +1,92 @@
+#include "models/layers/head_routing.h"
+
+#include <catch2/catch.hpp>
+
+#include "core/error.h"
+#include "models/layers/moh_attention.h"
+
+using namespace moh;
+
+namespace {
+
+Variable some_input(const Shape& shape, std::uint64_t seed = 1) {
+  const Tensor x = empty(shape, DType::kFloat32);
+  fill_normal(x, {seed, 0}, 0.0, 1.0);
+  return Variable(x, true);
+}
+
+void fill_parameters(const Module& module) {
+  for (const NamedParameter& p : module.parameters()) {
+    fill_normal(p.variable.value(), initialisation_key(2, p.name), 0.0, 0.3);
+  }
+}
+
+std::vector<std::string> names_of(const Module& module) {
+  std::vector<std::string> names;
+  for (const NamedParameter& p : module.parameters()) names.push_back(p.name);
+  return names;
+}
+
+}  // namespace
+
+TEST_CASE("models: a router has the maps that its head counts call for") {
+  using Names = std::vector<std::string>;
+  const auto names = [](std::int64_t heads, std::int64_t shared, std::int64_t top_k) {
+    return names_of(HeadRouter(8, heads, {RouterKind::kLearned, {heads, shared, top_k}}, DType::kFloat32));
+  };
+  CHECK(names(6, 3, 2) == Names{"wg.weight", "wg_0.weight", "wg_1.weight"});
+  CHECK(names(6, 1, 2) == Names{"wg.weight", "wg_0.weight"});
+  CHECK(names(6, 0, 2) == Names{"wg.weight"});
+  CHECK(names(6, 6, 0) == Names{"wg_1.weight"});
+  CHECK_THROWS_AS(names(6, 3, 0), ValueError);
+}
+
+TEST_CASE("models: the lists hold exactly the selected pairs") {
+  HeadRouter router(8, 2, {RouterKind::kLearned, {6, 1, 2}}, DType::kFloat32);
+  fill_parameters(router);
+  const HeadChoice choice = router(some_input({2, 5, 8}), {});
+  CHECK(choice.lists.num_rows() == 2 * 5 * 3);
+  CHECK(choice.gates.shape() == Shape{2, 5, 6});
+}
+
+TEST_CASE(
+    "models: straight-through over all heads gives unselected heads' queries no gradient, but their logits "
+    "one") {
+  // With kSelected the router hears of selected heads only; with kAll of every routed head.
+  const Variable x = some_input({1, 4, 8}), q = some_input({1, 4, 6, 2}, 3);
+  for (const StraightThrough mode :
+       {StraightThrough::kSelected, StraightThrough::kAll, StraightThrough::kNone}) {
+    HeadRouter router(8, 6, {RouterKind::kQueryNorm, {6, 2, 2}, mode}, DType::kFloat32);
+    CHECK(names_of(router).empty());
+    const HeadChoice choice = router(x, q);
+    CHECK(choice.lists.num_rows() == (mode == StraightThrough::kAll ? 4 * 6 : 4 * 4));
+    CHECK(choice.routing.balance.defined());
+  }
+}
+
+TEST_CASE("models: bfloat16 attention with a forced choice stays near float32") {
+  const MohAttentionOptions options{32, 4, 8, {RouterKind::kLearned, {4, 1, 2}}};
+  MohAttention wide(options, DType::kFloat32), narrow(options, DType::kBFloat16);
+  fill_parameters(wide);
+  fill_parameters(narrow);
+  const Variable x = some_input({2, 11, 32});
+  // The narrow layer's own choice, so that a near-tie cannot set the two apart.
+  const Tensor top = [&] {
+    const HeadRouter probe(32, 4, options.routing, DType::kFloat32);
+    const std::vector<NamedParameter> from = wide.parameters();
+    for (const NamedParameter& p : probe.parameters()) {
+      for (const NamedParameter& source : from) {
+        if (source.name == p.name) p.variable.value().copy_from(source.variable.value());
+      }
+    }
+    return probe(x, {}).routing.top;
+  }();
+  const Tensor a = wide.forward(x, top).y.value();
+  const Tensor b =
+      narrow.forward(Variable(x.value().to(DType::kBFloat16)), top).y.value().to(DType::kFloat32);
+  float scale = 0;
+  for (float v : a.span<float>()) scale = std::max(scale, std::abs(v));
+  for (std::int64_t i = 0; i < a.numel(); ++i) {
+    CHECK(b.data<float>()[i] == Approx(a.data<float>()[i]).margin(3e-2 * scale));
+  }
+}

@@ -1,0 +1,284 @@
+#include "models/llm/llama.h"
+
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <cstring>
+#include <set>
+
+#include "autograd/node.h"
+#include "core/error.h"
+#include "models/llm/llama_presets.h"
+#include "ops/elementwise/add.h"
+#include "ops/elementwise/scale.h"
+#include "ops/loss/cross_entropy.h"
+#include "ops/optim/adamw.h"
+
+using namespace moh;
+
+namespace {
+
+LlamaConfig tiny(RouterKind router = RouterKind::kLearned) {
+  LlamaConfig c{.vocab_size = 19,
+                .layers = 2,
+                .hidden = 16,
+                .intermediate = 24,
+                .heads = 4,
+                .kv_heads = 2,
+                .head_dim = 4,
+                .max_positions = 16};
+  c.moh.router = router;
+  c.moh.shared = {1};
+  c.moh.top_k = {2};
+  return c;
+}
+
+Tensor some_tokens(std::int64_t batch, std::int64_t length, std::int64_t vocab) {
+  const Tensor tokens = empty({batch, length}, DType::kInt64);
+  for (std::int64_t i = 0; i < tokens.numel(); ++i) {
+    tokens.data<std::int64_t>()[i] = static_cast<std::int64_t>(
+        random_below({5, 5}, static_cast<std::uint64_t>(i), static_cast<std::uint64_t>(vocab)));
+  }
+  return tokens;
+}
+
+Variable loss_of(const Llama& model, const Tensor& tokens, const ForwardContext& context = {}) {
+  const LlamaOutput output = model.forward(tokens, context);
+  Variable loss = cross_entropy(output.logits, tokens, {.normalizer = static_cast<double>(tokens.numel())});
+  for (const LayerRouting& layer : output.routing) {
+    if (layer.balance.defined()) loss = add(loss, scale(layer.balance, 0.01));
+  }
+  return loss;
+}
+
+std::vector<Tensor> gradients_of(const Llama& model) {
+  std::vector<Tensor> gradients;
+  for (NamedParameter& p : model.parameters()) {
+    gradients.push_back(p.variable.grad());
+    p.variable.zero_grad();
+  }
+  return gradients;
+}
+
+bool same_bits(const std::vector<Tensor>& a, const std::vector<Tensor>& b) {
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    if (a[i].defined() != b[i].defined()) return false;
+    if (a[i].defined() && std::memcmp(a[i].raw(), b[i].raw(), a[i].bytes()) != 0) return false;
+  }
+  return a.size() == b.size();
+}
+
+}  // namespace
+
+TEST_CASE("models: presets have the published parameter counts, to the last unit") {
+  const std::vector<std::pair<const char*, std::int64_t>> published = {
+      {"llm_s", 185617152},         {"llm_b", 880879104},
+      {"moh_llm_s_75", 185746176},  {"moh_llm_s_50", 185746176},
+      {"moh_llm_b_75", 881542656},  {"moh_llm_b_50", 881542656},
+      {"llama3_8b", 8030261248},    {"llama3_8b_stage1", 8297648128},
+      {"moh_llama3_8b", 8297648128}};
+  for (const auto& [name, count] : published) {
+    INFO(name);
+    const LlamaPreset* preset = find_llama_preset(name);
+    REQUIRE(preset != nullptr);
+    check(preset->config);
+    CHECK(count_parameters(preset->config) == count);
+  }
+  CHECK(llama_presets().size() == published.size());
+  CHECK(find_llama_preset("llm_x") == nullptr);
+  CHECK(activated_heads(find_llama_preset("moh_llm_s_50")->config) == 0.5);
+  CHECK(activated_heads(find_llama_preset("moh_llm_b_75")->config) == 0.75);
+  CHECK(activated_heads(find_llama_preset("moh_llama3_8b")->config) == 0.75);
+  CHECK(activated_heads(find_llama_preset("llm_s")->config) == 1.0);
+}
+
+TEST_CASE("models: a model has as many parameters as its configuration says, under Hugging Face's names") {
+  for (const RouterKind router : {RouterKind::kNone, RouterKind::kLearned, RouterKind::kQueryNorm}) {
+    for (const bool tied : {false, true}) {
+      LlamaConfig c = tiny(router);
+      c.tied_embeddings = tied;
+      c.moh.shared = {1, 4};  // layer 1 keeps all heads on
+      c.moh.top_k = {2, 0};
+      const Llama model(c, DType::kFloat32);
+      CHECK(count_parameters(static_cast<const Module&>(model)) == count_parameters(c));
+      std::set<std::string> names;
+      for (const NamedParameter& p : model.parameters()) names.insert(p.name);
+      CHECK(names.count("model.embed_tokens.weight") == 1);
+      CHECK(names.count("model.layers.1.self_attn.q_proj.weight") == 1);
+      CHECK(names.count("model.layers.0.post_attention_layernorm.weight") == 1);
+      CHECK(names.count("model.layers.0.mlp.down_proj.weight") == 1);
+      CHECK(names.count("lm_head.weight") == (tied ? 0 : 1));
+      CHECK(names.count("model.layers.0.self_attn.wg.weight") == (router == RouterKind::kLearned ? 1 : 0));
+      CHECK(names.count("model.layers.1.self_attn.wg_1.weight") == (router == RouterKind::kLearned ? 1 : 0));
+      CHECK(names.count("model.layers.1.self_attn.wg.weight") == 0);
+    }
+  }
+}
+
+TEST_CASE("models: every parameter gets a gradient, and dense and MoH start from the same numbers") {
+  Llama moh_model(tiny(), DType::kFloat32), dense(tiny(RouterKind::kNone), DType::kFloat32);
+  moh_model.initialise(3);
+  dense.initialise(3);
+  loss_of(moh_model, some_tokens(2, 8, 19)).backward();
+  for (const NamedParameter& p : moh_model.parameters()) {
+    INFO(p.name);
+    CHECK(p.variable.grad().defined());
+  }
+  for (const NamedParameter& p : dense.parameters()) {
+    for (const NamedParameter& q : moh_model.parameters()) {
+      if (p.name != q.name) continue;
+      CHECK(std::memcmp(p.variable.value().raw(), q.variable.value().raw(), p.variable.value().bytes()) == 0);
+    }
+  }
+}
+
+TEST_CASE("models: recomputing the layers changes no bit of loss, gradients or routing statistics") {
+  for (const RouterKind router : {RouterKind::kNone, RouterKind::kLearned, RouterKind::kQueryNorm}) {
+    const Tensor tokens = some_tokens(2, 9, 19);
+    std::vector<std::vector<Tensor>> gradients;
+    std::vector<double> losses;
+    std::vector<std::vector<Tensor>> loads;
+    for (const bool recompute : {false, true}) {
+      LlamaConfig c = tiny(router);
+      c.recompute = recompute;
+      c.dropout = 0.2;
+      Llama model(c, DType::kFloat32);
+      model.initialise(3);
+      Generator generator(1, 2);
+      const ForwardContext context{.training = true, .generator = &generator};
+      loads.emplace_back();
+      for (const LayerRouting& layer : model.forward(tokens, context).routing)
+        loads.back().push_back(layer.load);
+      generator.restore(0);
+      const Variable loss = loss_of(model, tokens, context);
+      losses.push_back(loss.value().item());
+      loss.backward();
+      gradients.push_back(gradients_of(model));
+    }
+    CHECK(losses[0] == losses[1]);
+    CHECK(same_bits(gradients[0], gradients[1]));
+    CHECK(same_bits(loads[0], loads[1]));
+  }
+}
+
+TEST_CASE("models: decoding token by token, and in chunks, equals the whole forward pass") {
+  for (const RouterKind router : {RouterKind::kNone, RouterKind::kLearned, RouterKind::kQueryNorm}) {
+    Llama model(tiny(router), DType::kFloat32);
+    model.initialise(4);
+    const Tensor tokens = some_tokens(1, 12, 19);
+    const Tensor whole = model.forward(tokens).logits.value();
+    for (const std::int64_t chunk : {1, 3, 12}) {
+      KvCache cache = model.make_cache(1, 12);
+      for (std::int64_t t = 0; t < 12; t += chunk) {
+        const Tensor part = tokens.reshape({12}).slice(t, t + chunk).reshape({1, chunk});
+        const Tensor logits = model.decode(part, cache);
+        for (std::int64_t v = 0; v < 19; ++v) {
+          CHECK(logits.data<float>()[v] ==
+                Approx(whole.data<float>()[(t + chunk - 1) * 19 + v]).margin(1e-5));
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("models: permuting the batch permutes the logits: routing couples no sequences") {
+  Llama model(tiny(), DType::kFloat32);
+  model.initialise(4);
+  const Tensor tokens = some_tokens(2, 7, 19), swapped = empty_like(tokens);
+  swapped.select(0).copy_from(tokens.select(1));
+  swapped.select(1).copy_from(tokens.select(0));
+  const Tensor a = model.forward(tokens).logits.value(), b = model.forward(swapped).logits.value();
+  for (std::int64_t i = 0; i < 7 * 19; ++i) {
+    CHECK(a.data<float>()[i] == Approx(b.data<float>()[7 * 19 + i]).margin(1e-6));
+  }
+}
+
+TEST_CASE("models: with K = E and zero routers, a MoH model is the dense model") {
+  LlamaConfig c = tiny();
+  c.moh.top_k = {3};
+  Llama moh_model(c, DType::kFloat32), dense(tiny(RouterKind::kNone), DType::kFloat32);
+  moh_model.initialise(3);
+  dense.initialise(3);
+  for (const NamedParameter& p : moh_model.parameters()) {
+    if (p.name.find(".wg") != std::string::npos) p.variable.value().fill(0);
+  }
+  const Tensor tokens = some_tokens(2, 7, 19);
+  const Tensor a = moh_model.forward(tokens).logits.value(), b = dense.forward(tokens).logits.value();
+  for (std::int64_t i = 0; i < a.numel(); ++i)
+    CHECK(a.data<float>()[i] == Approx(b.data<float>()[i]).margin(1e-6));
+}
+
+TEST_CASE("models: a MoH model learns one batch by heart") {
+  for (const DType dtype : {DType::kFloat32, DType::kBFloat16}) {
+    LlamaConfig c = tiny();
+    c.hidden = 32;
+    Llama model(c, dtype);
+    model.initialise(1);
+    const Tensor tokens = some_tokens(2, 9, 19), targets = some_tokens(3, 9, 19).slice(1, 3);
+    std::vector<AdamWParameter> state;
+    for (const NamedParameter& p : model.parameters()) {
+      const Tensor& value = p.variable.value();
+      state.push_back({value,
+                       {},
+                       zeros(value.shape(), DType::kFloat32),
+                       zeros(value.shape(), DType::kFloat32),
+                       dtype == DType::kBFloat16 ? value.to(DType::kFloat32) : Tensor()});
+    }
+    double loss = 0;
+    for (std::int64_t step = 1; step <= 150; ++step) {
+      const Variable value = cross_entropy(model.forward(tokens).logits, targets,
+                                           {.normalizer = static_cast<double>(targets.numel())});
+      loss = value.value().item();
+      value.backward();
+      const std::vector<Tensor> gradients = gradients_of(model);
+      for (std::size_t i = 0; i < state.size(); ++i) {
+        state[i].grad = gradients[i].defined() ? gradients[i] : zeros_like(state[i].exp_avg);
+      }
+      adamw(state, {.step = step, .learning_rate = 1e-2});
+    }
+    INFO(dtype_name(dtype));
+    CHECK(loss < 0.05);  // ln 19 = 2.9 at the start
+  }
+}
+
+TEST_CASE("models: configurations that contradict themselves are refused") {
+  const auto refused = [](auto change) {
+    LlamaConfig c = tiny();
+    change(c);
+    return c;
+  };
+  CHECK_THROWS_WITH(check(refused([](LlamaConfig& c) { c.kv_heads = 3; })),
+                    "llama: kv_heads: expected a divisor of heads (4), found 3");
+  CHECK_THROWS_WITH(check(refused([](LlamaConfig& c) { c.head_dim = 5; })),
+                    "llama: head_dim: expected an even number (rotary embedding), found 5");
+  CHECK_THROWS_WITH(check(refused([](LlamaConfig& c) {
+                      c.moh.shared = {1, 1, 1};
+                    })),
+                    "llama: moh.shared: expected 1 value or one per layer (2), found 3");
+  CHECK_THROWS_AS(check(refused([](LlamaConfig& c) { c.moh.top_k = {4}; })), ValueError);
+  CHECK_THROWS_AS(check(refused([](LlamaConfig& c) { c.layers = 0; })), ValueError);
+  Llama model(tiny(), DType::kFloat32);
+  model.initialise(1);
+  CHECK_THROWS_AS(model.forward(some_tokens(1, 17, 19)), ShapeError);
+  CHECK_THROWS_AS(model.forward(full({1, 2}, 19, DType::kInt64)), ValueError);
+  CHECK_THROWS_AS(model.make_cache(1, 17), ValueError);
+  KvCache cache = model.make_cache(1, 4);
+  CHECK_THROWS_AS(model.decode(some_tokens(1, 5, 19), cache), ShapeError);
+}
+
+TEST_CASE("models: an evaluation keeps no graph and a training step allocates nothing new after the first") {
+  Llama model(tiny(), DType::kFloat32);
+  model.initialise(1);
+  const Tensor tokens = some_tokens(2, 9, 19);
+  const auto step = [&] {
+    loss_of(model, tokens).backward();
+    gradients_of(model);
+  };
+  step();
+  const std::int64_t asked = CpuAllocator::instance().stats().system_allocations;
+  const std::int64_t in_use = CpuAllocator::instance().stats().total.current_bytes;
+  for (int i = 0; i < 3; ++i) step();
+  CHECK(CpuAllocator::instance().stats().system_allocations == asked);
+  CHECK(CpuAllocator::instance().stats().total.current_bytes == in_use);
+  const NoGrad no_grad;
+  CHECK_FALSE(loss_of(model, tokens).requires_grad());
+}
