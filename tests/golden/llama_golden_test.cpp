@@ -3,7 +3,10 @@
 #include <string>
 
 #include "models/llm/llama.h"
+#include "ops/attention/attention.h"
+#include "ops/linalg/linear.h"
 #include "ops/loss/cross_entropy.h"
+#include "ops/shape/reshape.h"
 #include "tests/golden/golden_case.h"
 
 using namespace moh;
@@ -101,6 +104,41 @@ TEST_CASE("golden: llama_model") {
   });
 }
 
+namespace {
+
+/// The layer's output when keys of padding are masked, too. Padding stands at the end, so row b attends to
+/// its first `valid` keys, causally: real tokens see what they always see, padded ones the real tokens.
+Tensor padded_output(const GoldenCase& golden, const LlamaConfig& config, const RopeTable& table) {
+  const Variable x(golden.tensor("in.x"));
+  const Tensor mask = golden.tensor("in.attention_mask");
+  const std::int64_t batch = x.dim(0), length = x.dim(1);
+  const auto project = [&](const char* name, std::int64_t heads) {
+    return reshape(linear(x, Variable(golden.tensor(std::string("param.") + name + "_proj.weight"))),
+                   {batch, length, heads, config.head_dim});
+  };
+  const Variable q = project("q", config.heads);
+  const Tensor k = rope(project("k", config.kv_heads), table).value(),
+               v = project("v", config.kv_heads).value();
+  const HeadRouter router(config.hidden, config.kv_heads, routing_of(config, 0), DType::kFloat32);
+  const Tensor out = empty({batch, length, config.hidden}, DType::kFloat32);
+  for (std::int64_t b = 0; b < batch; ++b) {
+    std::int64_t valid = 0;
+    for (std::int64_t m : mask.select(b).span<std::int64_t>()) valid += m;
+    const auto row = [&](const Tensor& all) { return Variable(all.slice(b, b + 1)); };
+    const auto keys = [&](const Tensor& all) {
+      return Variable(all.select(b).slice(0, valid).reshape({1, valid, config.kv_heads, config.head_dim}));
+    };
+    const HeadChoice choice = router(row(x.value()), row(q.value()));
+    const Variable heads = head_sparse_attention(rope(row(q.value()), table), keys(k), keys(v), choice.gates,
+                                                 choice.lists, {.causal = true});
+    const Variable w(golden.tensor("param.o_proj.weight"));
+    out.slice(b, b + 1).copy_from(linear(reshape(heads, {1, length, -1}), w).value());
+  }
+  return out;
+}
+
+}  // namespace
+
 TEST_CASE("golden: llama_moh_attention") {
   for_each_golden("llama_moh_attention", [](const GoldenCase& golden) {
     const auto& c = golden.config();
@@ -117,6 +155,7 @@ TEST_CASE("golden: llama_moh_attention") {
     out.y.backward(golden.tensor("w.y"));
     golden.check_gradients(moh_layer, "grad.param.");
     golden.check("grad.in.x", x.grad());
+    golden.check("out.y_padded", padded_output(golden, config, table));
     golden.check("out.y_dense", dense.forward(Variable(golden.tensor("in.x")), table).y.value());
 
     // const.rope_* repeat the half-width table twice, for both halves of a head.

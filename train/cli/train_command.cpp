@@ -108,6 +108,9 @@ int train(const TrainArgs& args) {
 
   LanguageModelTask task(config, open_language_data(config.data, config.model.vocab_size));
   describe_model(task.llama());
+  if (config.precision == Precision::kBFloat16 && config.device == kCpu) {
+    log_warning("precision: bfloat16 on the CPU saves memory, not time: its arithmetic is float32's, with conversions");
+  }
   if (resume_from) {
     load_parameters(task.model(), resume_from->model,
                     "checkpoint " + checkpoint_folder_name(resume_from->step));

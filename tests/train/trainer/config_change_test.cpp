@@ -1,0 +1,39 @@
+#include "train/trainer/config_change.h"
+
+#include <catch2/catch.hpp>
+
+#include "core/error.h"
+
+using namespace moh;
+
+TEST_CASE("trainer: what changes between two configurations is listed by key") {
+  RunConfig before, now;
+  CHECK(config_changes(before, now).empty());
+  now.optim.learning_rate = 0.5;
+  now.train.steps = 77;
+  now.model.moh.shared.every = 3;
+  const std::vector<ConfigChange> changes = config_changes(before, now);
+  REQUIRE(changes.size() == 3);
+  CHECK(changes[0].key == "model.moh.shared");
+  CHECK(changes[0].now == "3");
+  CHECK_FALSE(changes[0].harmless);
+  CHECK(changes[1].key == "train.steps");
+  CHECK(changes[1].harmless);
+  CHECK(changes[2].key == "optim.learning_rate");
+  CHECK(changes[2].now == "0.5");
+}
+
+TEST_CASE("trainer: a resumed run may change what it reports, not what it computes") {
+  RunConfig before, now;
+  now.log.every = 1;
+  now.threads = 2;
+  now.output.dir = "elsewhere";
+  now.checkpoint.keep_last = 9;
+  CHECK_NOTHROW(review_config_changes(before, now, /*allow=*/false));
+  now.seed = 5;
+  now.train.batch_size = 3;
+  CHECK_THROWS_WITH(review_config_changes(before, now, false),
+                    Catch::Contains("seed: 0 -> 5") && Catch::Contains("train.batch_size: 16 -> 3") &&
+                        Catch::Contains("--allow-changes") && !Catch::Contains("log.every"));
+  CHECK_NOTHROW(review_config_changes(before, now, /*allow=*/true));
+}
