@@ -61,7 +61,7 @@ TokenFile::TokenFile(const std::string& path)
     : file_(path, InputKind::kData), info_(read_token_file_header(file_)) {}
 
 std::shared_ptr<const TokenFile> TokenFile::open(const std::string& path) {
-  const std::shared_ptr<const TokenFile> file(new TokenFile(path));
+  std::shared_ptr<const TokenFile> file(new TokenFile(path));
   if (file->info().payload_bytes() <= kVerifiedOnOpenBytes) file->verify();
   return file;
 }

@@ -24,7 +24,6 @@ class TokenFile final : public TokenSource {
   static constexpr std::int64_t kVerifiedOnOpenBytes = std::int64_t{256} << 20;
 
   const TokenFileInfo& info() const { return info_; }
-  std::string path() const { return file_.path().string(); }
 
   std::int64_t size() const override { return info_.num_tokens; }
   void copy(std::int64_t begin, std::span<TokenId> ids) const override;

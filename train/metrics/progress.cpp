@@ -1,6 +1,7 @@
 #include "train/metrics/progress.h"
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cmath>
 #include <utility>
@@ -44,12 +45,13 @@ std::string bar(double share, int width, const TerminalTraits& traits) {
   return traits.unicode ? "▕" + text + rest + "▏" : "[" + text + rest + "]";
 }
 
-/// The fields behind the bar in the order in which they are shown; `rank` 0 is the last to be left out.
+/// Something shown behind the bar; the field of rank 0 is the last to be left out of a narrow terminal.
 struct Field {
   std::string text;
   int rank;
 };
 
+/// In the order in which they are shown.
 std::vector<Field> fields_of(const StepProgress& progress, double remaining_seconds) {
   std::vector<Field> fields = {{"loss " + format_fixed(progress.loss, 4), 0},
                                {"lr " + format_scientific(progress.learning_rate), 3},
@@ -161,8 +163,9 @@ std::string format_summary(const RunSummary& summary) {
   std::size_t widest = 0;
   for (const auto& [name, value] : rows) widest = std::max(widest, name.size());
   std::string text;
-  for (const auto& [name, value] : rows)
-    text += name + std::string(widest - name.size() + 2, ' ') + value + "\n";
+  for (const auto& [name, value] : rows) {
+    text.append(name).append(widest - name.size() + 2, ' ').append(value).append("\n");
+  }
   return text;
 }
 

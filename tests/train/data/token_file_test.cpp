@@ -150,7 +150,7 @@ TEST_CASE("data: damaged token files are refused with what is wrong and what to 
   CHECK(refused(forge_header(good, none)).find("header: expected plausible counts") == 0);
 }
 
-TEST_CASE("data: any flipped bit of a token file is found") {
+TEST_CASE("data: any flipped bit of a token file is found, and any missing end") {
   const TemporaryFolder folder;
   const fs::path path = folder / "t.bin";
   write_tokens(path, kByte, {{'a', 'b', 'c', 'd'}});
@@ -160,6 +160,11 @@ TEST_CASE("data: any flipped bit of a token file is found") {
     flipped[bit / 8] = static_cast<char>(flipped[bit / 8] ^ (1 << (bit % 8)));
     write_file(path, flipped);
     INFO("bit " << bit);
+    CHECK_FALSE(refusal(path).empty());
+  }
+  for (std::size_t size = 0; size < good.size(); ++size) {
+    write_file(path, good.substr(0, size));
+    INFO("size " << size);
     CHECK_FALSE(refusal(path).empty());
   }
 }
