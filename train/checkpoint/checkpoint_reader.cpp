@@ -24,8 +24,8 @@ std::optional<std::int64_t> step_of_name(std::string_view name) {
   std::int64_t step = -1;
   const char* end = name.data() + name.size();
   const auto number = std::from_chars(name.data() + kStepPrefix.size(), end, step);
-  if (number.ec != std::errc() || number.ptr != end || checkpoint_folder_name(step) != name)
-    return std::nullopt;
+  if (number.ec != std::errc() || number.ptr != end || step < 0) return std::nullopt;
+  if (checkpoint_folder_name(step) != name) return std::nullopt;
   return step;
 }
 
@@ -91,7 +91,9 @@ fs::path newest_in(const fs::path& checkpoints_folder, const fs::path& asked_for
                                         "a run folder, a folder of checkpoints or a step_... folder",
                                         "no checkpoint there"));
   }
-  if (!all.back().complete()) throw CheckpointError(all.back().problem);
+  if (!all.back().complete()) {
+    throw CheckpointError(all.back().problem + "; or name an older step folder to use that");
+  }
   return all.back().folder;
 }
 
@@ -103,6 +105,7 @@ bool path_exists(const fs::path& path) {
 }  // namespace
 
 std::string checkpoint_folder_name(std::int64_t step) {
+  MOH_CHECK(step >= 0, "a step is 0 or more");
   const std::string digits = std::to_string(step);
   return std::string(kStepPrefix) + std::string(kStepDigits - std::min(digits.size(), kStepDigits), '0') +
          digits;
@@ -125,7 +128,7 @@ std::vector<CheckpointInfo> list_checkpoints(const fs::path& checkpoints_folder)
 
 fs::path resolve_checkpoint(const fs::path& path) {
   // "runs/a/step_00000100/" has an empty last part.
-  const fs::path folder = path.has_filename() ? path : path.parent_path();
+  fs::path folder = path.has_filename() ? path : path.parent_path();
   if (!path_exists(folder)) {
     throw CheckpointError(error_message(path.string(), "", "a checkpoint", "nothing of this name"));
   }

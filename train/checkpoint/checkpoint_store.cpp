@@ -64,8 +64,8 @@ const CheckpointInfo* best_of(const std::vector<CheckpointInfo>& all) {
 
 }  // namespace
 
-CheckpointStore::CheckpointStore(fs::path run_folder, RetentionPolicy retention, Warn warn)
-    : folder_(std::move(run_folder) / "checkpoints"), retention_(retention), warn_(std::move(warn)) {
+CheckpointStore::CheckpointStore(const fs::path& run_folder, RetentionPolicy retention, Warn warn)
+    : folder_(run_folder / "checkpoints"), retention_(retention), warn_(std::move(warn)) {
   if (retention_.keep_last < 1) {
     throw ValueError(
         error_message("checkpoints", "keep_last", "1 or more", std::to_string(retention_.keep_last)));
@@ -92,7 +92,7 @@ void CheckpointStore::clear_leftovers() {
 }
 
 fs::path CheckpointStore::save(const CheckpointContents& contents) {
-  const fs::path target = folder_ / checkpoint_folder_name(contents.step);
+  fs::path target = folder_ / checkpoint_folder_name(contents.step);
   const TemporaryFolder temporary(hidden_name(kTemporary, target));
   make_directories(temporary.path());
   write_checkpoint_files(contents, temporary.path());
@@ -111,7 +111,12 @@ void CheckpointStore::publish(const fs::path& written, const fs::path& target) {
   }
   const fs::path replaced = hidden_name(kReplaced, target);
   rename_path(target, replaced);
-  rename_path(written, target);
+  try {
+    rename_path(written, target);
+  } catch (const StorageError&) {
+    rename_path(replaced, target);
+    throw;
+  }
   sync_directory(folder_);
   warn_on_failure("replaced checkpoint not removed", [&] { remove_tree(replaced); });
 }

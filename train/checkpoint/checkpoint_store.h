@@ -29,7 +29,7 @@ class CheckpointStore {
   using Warn = std::function<void(const std::string&)>;
 
   /// Creates `checkpoints` in the run folder when missing, and clears away what a killed process left there.
-  CheckpointStore(std::filesystem::path run_folder, RetentionPolicy retention, Warn warn);
+  CheckpointStore(const std::filesystem::path& run_folder, RetentionPolicy retention, Warn warn);
 
   const std::filesystem::path& folder() const { return folder_; }
   std::vector<CheckpointInfo> list() const { return list_checkpoints(folder_); }

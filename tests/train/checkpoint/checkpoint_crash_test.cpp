@@ -164,6 +164,22 @@ TEST_CASE("checkpoint: crash: an operation that fails leaves the checkpoint befo
   }
 }
 
+TEST_CASE("checkpoint: crash: a replacement that fails leaves the checkpoint that it was to replace") {
+  const TemporaryFolder run;
+  StoreUnderTest test(run.path());
+  test.store.save(sample_checkpoint(1));
+  CheckpointContents other = sample_checkpoint(1);
+  other.metric = 3.0;
+  for (const char* spec : {"io:rename_1=EIO", "io:rename_2=EIO"}) {
+    INFO(spec);
+    failpoint::arm(spec);
+    CHECK_THROWS_AS(test.store.save(other), StorageError);
+    failpoint::arm("");
+    CHECK(names_in(test.store.folder()) == Names{"step_00000001"});
+    CHECK(same_checkpoint(*test.store.load_newest(false), sample_checkpoint(1)));
+  }
+}
+
 TEST_CASE("checkpoint: crash: an old checkpoint that cannot be removed is a warning") {
   const TemporaryFolder run;
   StoreUnderTest test(run.path(), kKeepOne);

@@ -102,9 +102,7 @@ TEST_CASE("checkpoint: store: a damaged newest is refused, or set aside when an 
 
   CHECK_THAT(message_of<CheckpointError>([&] { test.store.load_newest(false); }),
              Contains("step_00000003/model.safetensors: layers.0.wo: expected checksum "));
-  CHECK_THROWS_AS(resolve_checkpoint(run / "checkpoints/step_00000003") == "" ||
-                      load_checkpoint(resolve_checkpoint(run.path())).step == 0,
-                  CheckpointError);
+  CHECK_THROWS_AS(load_checkpoint(resolve_checkpoint(run.path())), CheckpointError);
   CHECK(test.warnings.empty());
 
   CHECK(same_checkpoint(*test.store.load_newest(true), sample_checkpoint(1)));

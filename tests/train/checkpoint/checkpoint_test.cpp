@@ -108,6 +108,17 @@ TEST_CASE("checkpoint: a path without a checkpoint is refused with what was expe
       Contains("step_00000001/manifest.json: expected a readable file, found No such file or directory"));
 }
 
+TEST_CASE("checkpoint: an incomplete newest checkpoint is not passed over in silence") {
+  const TemporaryFolder run;
+  StoreUnderTest test(run.path());
+  const fs::path older = test.store.save(sample_checkpoint(1));
+  fs::remove(test.store.save(sample_checkpoint(2)) / "config.yaml");
+  CHECK_THAT(message_of<CheckpointError>([&] { resolve_checkpoint(run.path()); }),
+             Contains("step_00000002/config.yaml: expected a readable file") &&
+                 Contains("; or name an older step folder to use that"));
+  CHECK(load_checkpoint(resolve_checkpoint(older)).step == 1);
+}
+
 TEST_CASE("checkpoint: names that only look like checkpoints do not count") {
   const TemporaryFolder run;
   StoreUnderTest(run.path()).store.save(sample_checkpoint(5));
