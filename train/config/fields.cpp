@@ -21,13 +21,9 @@ std::string bounds_text(const Bounds& bounds) {
   const bool has_low = std::isfinite(bounds.low), has_high = std::isfinite(bounds.high);
   const std::string low = number_text(bounds.low), high = number_text(bounds.high);
   std::string text;
-  if (has_low && has_high && bounds.includes_low && bounds.includes_high) {
-    text = " from " + low + " to " + high;
-  } else {
-    if (has_low) text += (bounds.includes_low ? " of at least " : " above ") + low;
-    if (has_low && has_high) text += " and";
-    if (has_high) text += (bounds.includes_high ? " at most " : " below ") + high;
-  }
+  if (has_low) text += (bounds.includes_low ? " of at least " : " above ") + low;
+  if (has_low && has_high) text += " and";
+  if (has_high) text += (bounds.includes_high ? " at most " : " below ") + high;
   if (!bounds.unit.empty()) text.append(" (").append(bounds.unit).append(")");
   return text;
 }
@@ -72,7 +68,8 @@ struct ExpectedElementText {
 }  // namespace
 
 bool Bounds::contains(double value) const {
-  return (includes_low ? value >= low : value > low) && (includes_high ? value <= high : value < high);
+  return (includes_low ? value >= low : value > low) && (includes_high ? value <= high : value < high) &&
+         value <= cap;
 }
 
 std::string join_key(std::string_view prefix, std::string_view name) {

@@ -25,9 +25,18 @@ struct Bounds {
   bool includes_low = true;
   bool includes_high = true;
   std::string_view unit;
+  /// Keeps products of sizes far from the end of 64 bits. No sensible value comes near it, so that it is only
+  /// named to somebody who went beyond.
+  double cap = std::numeric_limits<double>::infinity();
 
   /// Limits are small integers or given by the user's own digits: comparing in double loses nothing.
   bool contains(double value) const;
+
+  constexpr Bounds capped(double limit) const {
+    Bounds copy = *this;
+    copy.cap = limit;
+    return copy;
+  }
 };
 
 constexpr Bounds at_least(double low, std::string_view unit = "") {
@@ -35,10 +44,6 @@ constexpr Bounds at_least(double low, std::string_view unit = "") {
 }
 constexpr Bounds above(double low, std::string_view unit = "") {
   return {.low = low, .includes_low = false, .unit = unit};
-}
-/// Both ends included.
-constexpr Bounds between(double low, double high, std::string_view unit = "") {
-  return {.low = low, .high = high, .unit = unit};
 }
 /// low <= value < high.
 constexpr Bounds from_below(double low, double high, std::string_view unit = "") {

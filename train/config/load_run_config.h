@@ -8,7 +8,7 @@
 namespace moh {
 
 /// Reads a run's YAML file, what it includes, and the overrides "key.path=value" of the command line
-/// (config/layers.h says how they combine), on top of the defaults and of the model preset if one is named.
+/// (layers.h says how they combine), on top of the defaults and of the model preset if one is named.
 /// Touches no other file. Throws ConfigError with one line per problem, all at once:
 ///   configs/llm/tiny.yaml:14:14: model.kv_heads: expected a divisor of model.heads (8), found 7
 RunConfig load_run_config(const std::string& path, const std::vector<std::string>& overrides,

@@ -127,12 +127,18 @@ std::optional<double> parse_number(std::string_view text) {
 std::string number_text(double value) {
   constexpr double kExactIntegers = 0x1p53;
   std::array<char, 64> buffer;
-  const bool whole = std::trunc(value) == value && std::abs(value) < kExactIntegers;
-  const auto end =
-      whole
-          ? std::to_chars(buffer.data(), buffer.data() + buffer.size(), static_cast<std::int64_t>(value)).ptr
-          : std::to_chars(buffer.data(), buffer.data() + buffer.size(), value).ptr;
-  return std::string(buffer.data(), end);
+  char* const begin = buffer.data();
+  char* const limit = begin + buffer.size();
+  if (std::trunc(value) == value && std::abs(value) < kExactIntegers) {
+    return std::string(begin, std::to_chars(begin, limit, static_cast<std::int64_t>(value)).ptr);
+  }
+  std::string text(begin, std::to_chars(begin, limit, value).ptr);
+  // 1e-05 and 1e+20 as people write them: 1e-5, 1e20.
+  const std::size_t exponent = text.find('e');
+  if (exponent == std::string::npos) return text;
+  const std::size_t digits = text.find_first_of("123456789", exponent);
+  const std::string sign = text[exponent + 1] == '-' ? "-" : "";
+  return text.substr(0, exponent + 1) + sign + text.substr(digits);
 }
 
 std::string number_advice(std::string_view text, bool integer, std::string_view unit) {

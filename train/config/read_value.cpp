@@ -64,7 +64,9 @@ struct ReadNumber {
     const std::optional<T> number = parse(value.text);
     if (!number) return Mismatch{"", number_advice(value.text, kInteger, bounds.unit)};
     if (value.quoted) return unquote(value);
-    if (!bounds.contains(static_cast<double>(*number))) return Mismatch{};
+    const double size = static_cast<double>(*number);
+    if (size > bounds.cap) return Mismatch{"", "the limit is " + number_text(bounds.cap)};
+    if (!bounds.contains(size)) return Mismatch{};
     return *number;
   }
 

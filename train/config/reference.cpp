@@ -11,18 +11,18 @@ constexpr std::string_view kPreface = R"(# Configuration
 
 <!-- Made by `moh config --reference > docs/config.md` from the field lists in train/config/. Do not edit. -->
 
-A run is described by one YAML file; every key has a default, except `data.train`. `moh config FILE` prints what a file comes to,
-with all defaults, as YAML that can be used in its place.
+A run is described by one YAML file. Every key has a default, except `data.train`. `moh config FILE` prints what a file
+comes to, defaults and includes resolved, as YAML that can be used in its place.
 
     moh train configs/llm/quickstart.yaml train.steps=200 model.moh.shared=[1,1,2,2]
 
 - **Overrides.** `key.path=value` after the file replaces single keys; of two for one key the later holds. A value that
   begins with `[`, `{`, `'` or `"` is YAML, any other is taken as it stands.
-- **`include: base.yaml`**, or a list of files, relative to the file it stands in, at its top level. What the file gives
-  itself replaces, key by key, what it includes; a list is replaced as a whole.
-- **Paths** (`output.dir`, `data.train` ...) are relative to the folder the command is run in.
-- **Numbers** are decimal: `1e-4` and `0.5` are numbers, `1000` is an integer; `010`, `0x10`, `1_000`, `4M`, `"5"`, `.nan` and, where an
-  integer is wanted, `1e3` are mistakes. Truth values are `true` and `false`.
+- **Includes.** `include: base.yaml`, or a list of files, at the top level of a file and relative to it. What the file
+  gives itself replaces, key by key, what it includes; a list is replaced as a whole.
+- **Paths** (`output.dir`, `data.train` ...) are relative to the folder that the command runs in.
+- **Numbers** are decimal. `1e-4` and `0.5` are numbers, `1000` is an integer; `010`, `0x10`, `1_000`, `4M`, `"5"`,
+  `.nan` and, where an integer is wanted, `1e3` are mistakes. Truth values are `true` and `false`.
 - **Refused**, all at once, each with file, line and column: unknown keys, keys given twice, values of another type or
   out of range, `<<`, anchors and aliases, tags, a second document, tabs as indentation.
 )";

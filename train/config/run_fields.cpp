@@ -76,9 +76,9 @@ Section describe(HeadMixtureConfig& c) {
           "`none`: every head is on, the plain model. `learned`: linear routers on the layer's input. "
           "`query_norm`: "
           "no parameters, the norms of the queries decide, and selected heads have weight 1 (MoH-LLaMA3).");
-  s.field("shared", c.shared, between(0, kMaxWidth, "heads"),
+  s.field("shared", c.shared, at_least(0, "heads").capped(kMaxWidth),
           "Heads that are on for every token, the first ones.");
-  s.field("routed", c.routed, between(0, kMaxWidth, "heads"),
+  s.field("routed", c.routed, at_least(0, "heads").capped(kMaxWidth),
           "Heads that each token keeps of the others (K of the Top-K).");
   s.field(
       "gate_scaling", c.gate_scaling,
@@ -104,22 +104,25 @@ Section describe(ModelConfig& c, const std::vector<std::string>& presets) {
           "A published model that sets all fields of this section; keys that are given, in whichever file, "
           "override "
           "it.");
-  s.field("vocab_size", c.vocab_size, between(2, kMaxVocab, "tokens"), "Entries of the embedding.");
-  s.field("layers", c.layers, between(1, kMaxLayers), "Blocks of attention and MLP.");
-  s.field("hidden", c.hidden, between(1, kMaxWidth), "Width of the residual stream.");
-  s.field("intermediate", c.intermediate, between(1, kMaxWidth), "Width inside the MLP.");
-  s.field("heads", c.heads, between(1, kMaxWidth), "Query heads per layer.");
-  s.field("kv_heads", c.kv_heads, between(0, kMaxWidth),
+  s.field("vocab_size", c.vocab_size, at_least(2, "tokens").capped(kMaxVocab), "Entries of the embedding.");
+  s.field("layers", c.layers, at_least(1).capped(kMaxLayers), "Blocks of attention and MLP.");
+  s.field("hidden", c.hidden, at_least(1).capped(kMaxWidth), "Width of the residual stream.");
+  s.field("intermediate", c.intermediate, at_least(1).capped(kMaxWidth), "Width inside the MLP.");
+  s.field("heads", c.heads, at_least(1).capped(kMaxWidth), "Query heads per layer.");
+  s.field("kv_heads", c.kv_heads, at_least(0).capped(kMaxWidth),
           "Key and value heads, each shared by a group of query heads (GQA). 0: as many as `heads`.");
-  s.field("head_dim", c.head_dim, between(0, kMaxWidth), "Width of a head. 0: `hidden` / `heads`.");
-  s.field("max_positions", c.max_positions, between(1, kMaxLength, "tokens"),
+  s.field("head_dim", c.head_dim, at_least(0).capped(kMaxWidth), "Width of a head. 0: `hidden` / `heads`.");
+  s.field("max_positions", c.max_positions, at_least(1, "tokens").capped(kMaxLength),
           "Longest text the model can see.");
   s.field("norm_eps", c.norm_eps, above(0), "Added to the mean square in RMSNorm.");
   s.field("rope_theta", c.rope_theta, above(0), "Base of the rotary positions' wavelengths.");
   s.field("tied_embeddings", c.tied_embeddings, "Use the embedding as output matrix too.");
   s.field("dropout", c.dropout, from_below(0, 1),
           "Share of the residual branches' outputs set to 0 in training.");
-  s.field("init_std", c.init_std, above(0), "Standard deviation of the initial weights.");
+  s.field("init_std", c.init_std, above(0),
+          "Standard deviation of the initial matrices; output projections of the blocks get it divided by "
+          "the root of 2 * "
+          "`layers`.");
   s.field("recompute", c.recompute,
           "What the backward pass computes again instead of keeping it in memory: `none`, or all inside of a "
           "`layer`.");
@@ -135,17 +138,17 @@ Section describe(DataConfig& c) {
   s.field("validation_fraction", c.validation_fraction, from_below(0, 1),
           "That part, at the end of each file. 0: train on everything and validate on nothing.");
   s.field("tokenizer", c.tokenizer, "How text becomes tokens. `byte`: one token per byte.");
-  s.field("sequence_length", c.sequence_length, between(1, kMaxLength, "tokens"),
+  s.field("sequence_length", c.sequence_length, at_least(1, "tokens").capped(kMaxLength),
           "Length of the sequences the model is trained on.");
   return s;
 }
 
 Section describe(TrainConfig& c) {
   Section s("train", "How long, and how much at a time. A step sees `batch_size` * `accumulate` sequences.");
-  s.field("steps", c.steps, between(1, kMaxSteps, "steps"), "Updates of the weights.");
-  s.field("batch_size", c.batch_size, between(1, kMaxWidth, "sequences"),
+  s.field("steps", c.steps, at_least(1, "steps").capped(kMaxSteps), "Updates of the weights.");
+  s.field("batch_size", c.batch_size, at_least(1, "sequences").capped(kMaxWidth),
           "Sequences that are computed together.");
-  s.field("accumulate", c.accumulate, between(1, kMaxWidth),
+  s.field("accumulate", c.accumulate, at_least(1).capped(kMaxWidth),
           "Batches whose gradients are added up for one step: a larger step in the same memory.");
   s.field("stop_after_seconds", c.stop_after_seconds, at_least(0, "seconds"),
           "Save a checkpoint and stop after this time, to be resumed. 0: no limit.");
@@ -170,24 +173,24 @@ Section describe(ScheduleConfig& c) {
   Section s("schedule",
             "The learning rate over time: a linear warmup to `optim.learning_rate`, then a decay.");
   s.field("kind", c.kind, "After the warmup, `cosine` falls to `min_learning_rate`, `constant` stays.");
-  s.field("warmup_steps", c.warmup_steps, between(0, kMaxSteps, "steps"), "Length of the warmup.");
+  s.field("warmup_steps", c.warmup_steps, at_least(0, "steps").capped(kMaxSteps), "Length of the warmup.");
   s.field("warmup_start", c.warmup_start, at_least(0), "Learning rate that the warmup begins with.");
   s.field("min_learning_rate", c.min_learning_rate, at_least(0),
           "Learning rate at the end of the cosine and after.");
-  s.field("decay_steps", c.decay_steps, between(0, kMaxSteps, "steps"),
+  s.field("decay_steps", c.decay_steps, at_least(0, "steps").capped(kMaxSteps),
           "Step, counted from the first of the run, at which the cosine ends. 0: `train.steps`.");
   return s;
 }
 
 Section describe(LogConfig& c) {
   Section s("log", "Lines on the console and in metrics.jsonl.");
-  s.field("every", c.every, between(1, kMaxSteps, "steps"), "Steps between two lines.");
+  s.field("every", c.every, at_least(1, "steps").capped(kMaxSteps), "Steps between two lines.");
   return s;
 }
 
 Section describe(EvalConfig& c) {
   Section s("eval", "Loss on the validation text.");
-  s.field("every", c.every, between(0, kMaxSteps, "steps"),
+  s.field("every", c.every, at_least(0, "steps").capped(kMaxSteps),
           "Steps between two evaluations. 0: at the end only.");
   s.field("max_tokens", c.max_tokens, at_least(0, "tokens"),
           "Evaluate on the first of them only. 0: on all.");
@@ -196,9 +199,10 @@ Section describe(EvalConfig& c) {
 
 Section describe(CheckpointConfig& c) {
   Section s("checkpoint", "What a run that was stopped resumes from.");
-  s.field("every", c.every, between(0, kMaxSteps, "steps"),
+  s.field("every", c.every, at_least(0, "steps").capped(kMaxSteps),
           "Steps between two checkpoints. 0: at the end only.");
-  s.field("keep_last", c.keep_last, between(1, kMaxWidth, "checkpoints"), "How many of the newest are kept.");
+  s.field("keep_last", c.keep_last, at_least(1, "checkpoints").capped(kMaxWidth),
+          "How many of the newest are kept.");
   s.field("keep_best", c.keep_best, "Keep the one of the lowest validation loss as well.");
   return s;
 }
@@ -206,9 +210,10 @@ Section describe(CheckpointConfig& c) {
 Section describe(SampleConfig& c) {
   Section s("sample", "A text that the model writes when the training ends.");
   s.field("prompt", c.prompt, "How the text begins.");
-  s.field("tokens", c.tokens, between(0, kMaxLength, "tokens"), "How long it goes on. 0: no sample.");
+  s.field("tokens", c.tokens, at_least(0, "tokens").capped(kMaxLength), "How long it goes on. 0: no sample.");
   s.field("temperature", c.temperature, at_least(0), "Divides the logits. 0: always the likeliest token.");
-  s.field("top_k", c.top_k, between(0, kMaxVocab, "tokens"), "Draw among the likeliest only. 0: among all.");
+  s.field("top_k", c.top_k, at_least(0, "tokens").capped(kMaxVocab),
+          "Draw among the likeliest only. 0: among all.");
   s.field("top_p", c.top_p, above_up_to(0, 1), "Draw among the likeliest whose probabilities sum to this.");
   return s;
 }
@@ -216,7 +221,7 @@ Section describe(SampleConfig& c) {
 Section describe(GuardConfig& c) {
   Section s("guard", "What happens when a loss or a gradient is not finite. The weights stay as they were.");
   s.field("non_finite", c.non_finite, "`stop` the run, or `skip` the step.");
-  s.field("max_skipped", c.max_skipped, between(0, kMaxSteps, "steps"),
+  s.field("max_skipped", c.max_skipped, at_least(0, "steps").capped(kMaxSteps),
           "With `skip`: how many steps in a row may be skipped before the run stops after all.");
   return s;
 }
@@ -232,7 +237,7 @@ Section describe(RunConfig& run, const std::vector<std::string>& presets) {
   s.field("precision", run.precision,
           "Element type of activations and matrix products. With `bfloat16` the optimiser keeps float32 "
           "weights.");
-  s.field("threads", run.threads, between(0, kMaxThreads), "Threads of the CPU. 0: one per core.");
+  s.field("threads", run.threads, at_least(0).capped(kMaxThreads), "Threads of the CPU. 0: one per core.");
   s.section(describe(run.output));
   s.section(describe(run.model, presets));
   s.section(describe(run.data));

@@ -22,7 +22,9 @@ struct StopParsing {};
 /// two equal keys, quoted from plain scalars, an alias from the value it stands for.
 class TreeBuilder final : public YAML::EventHandler {
  public:
-  TreeBuilder(const Source& source, Problems& problems) : source_(source), problems_(problems) {}
+  TreeBuilder(const Source& source, Problems& problems) : source_(source), problems_(problems) {
+    root_.mark = {&source};
+  }
 
   void OnDocumentStart(const YAML::Mark& mark) override {
     if (++num_documents_ == 1) return;
@@ -263,7 +265,10 @@ Document read_yaml(Source& source, Problems& problems) {
     if (!between_values) builder.distrust_last();
   } catch (const StopParsing&) {
   }
-  return {builder.take_root(), complete};
+  Value root = builder.take_root();
+  if (!complete && root.kind == Value::Kind::kNull)
+    root.kind = Value::Kind::kRefused;  // not empty: unreadable
+  return {std::move(root), complete};
 }
 
 }  // namespace moh::config

@@ -44,6 +44,9 @@ TEST_CASE("config numbers: written numbers read back to the same value") {
   }
   CHECK(number_text(10000) == "10000");
   CHECK(number_text(0.001) == "0.001");
+  CHECK(number_text(1e-4) == "1e-4");
+  CHECK(number_text(-2.5e-10) == "-2.5e-10");
+  CHECK(number_text(1e20) == "1e20");
 }
 
 TEST_CASE("config numbers: advice says the number that was meant") {
