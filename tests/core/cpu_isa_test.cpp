@@ -47,7 +47,7 @@ TEST_CASE("probe: the chosen instruction set", "[.]") {
   }
 }
 
-TEST_CASE("cpu_isa: MOH_CPU_ISA chooses among those of this processor; the default is the best") {
+TEST_CASE("cpu_isa: MOH_CPU_ISA chooses among those of this processor, and the default is the best") {
   const std::string best_name(cpu_isa_name(best()));
   CHECK_THAT(probe("MOH_CPU_ISA="), Catch::Contains("isa=" + best_name + "."));
   CHECK_THAT(probe("env -u MOH_CPU_ISA"), Catch::Contains("isa=" + best_name + "."));

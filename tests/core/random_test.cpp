@@ -64,7 +64,7 @@ TEST_CASE("random: numbers are a function of seed, stream and index") {
   CHECK(distinct.size() == 8);
 }
 
-TEST_CASE("random: uniform numbers are in [0, 1), multiples of 2^-24, and evenly spread") {
+TEST_CASE("random: uniform numbers are at least 0 and below 1, multiples of 2^-24, and evenly spread") {
   std::vector<double> sample;
   std::array<int, 16> bins{};
   for (std::uint64_t i = 0; i < kCount; ++i) {

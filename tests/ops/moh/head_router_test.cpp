@@ -158,7 +158,7 @@ TEST_CASE("moh: gates sum to w_1 S + w_2 K, and each token keeps S + K heads") {
   CHECK(std::accumulate(r.load.span<double>().begin(), r.load.span<double>().end(), 0.0) == Approx(2));
 }
 
-TEST_CASE("moh: with K = 1 the task gives the router no gradient; with K = E the balance loss gives none") {
+TEST_CASE("moh: with K = 1 the task gives the router no gradient, with K = E the balance loss gives none") {
   const RouterOptions one{5, 2, 1};
   Inputs in = variables(logits_for(one));
   route(in, one).gates.backward(normal({kTokens, 5}, 9));

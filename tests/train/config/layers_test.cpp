@@ -20,7 +20,7 @@ TEST_CASE("config include: the including file replaces keys one by one, and list
   CHECK(folder.load("main.yaml").data.train == Paths{"c"});
 }
 
-TEST_CASE("config include: of several files the later holds; files may be included on several ways") {
+TEST_CASE("config include: of several files the later holds, and files may be included on several ways") {
   ConfigFolder folder;
   folder.write("sub/one.yaml", "include: ../zero.yaml\nseed: 1\ntrain: {steps: 1}\n");
   folder.write("two.yaml", "include: [zero.yaml]\nseed: 2\n");

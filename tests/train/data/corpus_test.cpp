@@ -59,7 +59,7 @@ TEST_CASE("data: a tenth of tiny_shakespeare's 1115394 characters splits where n
   CHECK(split.validation->size() == 111540);
 }
 
-TEST_CASE("data: a validation fraction outside [0, 1) is refused") {
+TEST_CASE("data: a validation fraction below 0, of 1 or more, or NaN is refused") {
   const TemporaryFolder folder;
   const Corpus corpus = open({write_file(folder / "a.txt", "abc")});
   CHECK_THROWS_AS(split_corpus(corpus, kTokenizer, 1.0), ValueError);

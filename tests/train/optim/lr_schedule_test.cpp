@@ -15,7 +15,7 @@ TEST_CASE("optim: warmup is linear, the cosine runs from its end to the minimum 
   for (std::int64_t t = 10; t < 110; ++t) CHECK(s.at(t + 1) < s.at(t));
 }
 
-TEST_CASE("optim: a constant rate has a warmup, too; no warmup starts at the peak") {
+TEST_CASE("optim: a constant rate has a warmup, too, and no warmup starts at the peak") {
   const LrSchedule s{LrSchedule::Kind::kConstant, 1.0, 0.1, 0.0, 4, 8};
   CHECK(s.at(2) == Approx(0.5));
   CHECK(s.at(4) == 1.0);
