@@ -12,7 +12,7 @@ void LinearKernels<Backend, T>::add_bias(const T* b, Y* y, Rows rows) {
     for (std::int64_t i = begin; i < end; ++i) {
       Y* yi = y + i * rows.width;
 #pragma omp simd
-      for (std::int64_t j = 0; j < rows.width; ++j) yi[j] = Y(A(yi[j]) + A(b[j]));
+      for (std::int64_t j = 0; j < rows.width; ++j) yi[j] = A(yi[j]) + A(b[j]);
     }
   });
 }

@@ -62,13 +62,13 @@ void QueryNormKernels<Backend, T>::backward(const QueryNormShape& shape, const T
         mean += s[e] / A(experts);
         along += dz[e] * s[e];
       }
-      for (std::int64_t j = 0; j < shape.first_head * d; ++j) dq[t * shape.heads * d + j] = T(A(0));
+      for (std::int64_t j = 0; j < shape.first_head * d; ++j) dq[t * shape.heads * d + j] = A(0);
       for (std::int64_t e = 0; e < experts; ++e) {
         const A ds = u == A(0) ? A(0) : dz[e] * u - along * u * u * u * (s[e] - mean) / A(experts - 1);
         const A factor = s[e] > A(0) ? ds / s[e] : A(0);
         const std::int64_t row = (t * shape.heads + shape.first_head + e) * d;
 #pragma omp simd
-        for (std::int64_t j = 0; j < d; ++j) dq[row + j] = T(factor * A(q[row + j]));
+        for (std::int64_t j = 0; j < d; ++j) dq[row + j] = factor * A(q[row + j]);
       }
     }
   });
