@@ -1,11 +1,16 @@
 #include "train/cli/cli.h"
 
 #include <CLI/CLI.hpp>
-#include <cstdio>
+#include <algorithm>
 #include <functional>
+#include <string>
+#include <vector>
 
+#include "core/error.h"
 #include "train/cli/commands.h"
 #include "train/cli/exit_code.h"
+#include "train/config/suggest.h"
+#include "train/io/printable.h"
 #include "train/metrics/logging.h"
 
 namespace moh::cli {
@@ -164,6 +169,21 @@ void add_bench(CLI::App& app, Action& action) {
   command.callback([args, &action] { action = [args] { return bench_attention(*args); }; });
 }
 
+/// Whether the first argument is a command that does not exist; the parser would say that none is given.
+bool refuse_unknown_command(const CLI::App& app, int argc, char** argv) {
+  if (argc < 2 || argv[1][0] == '-') return false;
+  std::vector<std::string> names;
+  for (const CLI::App* command : app.get_subcommands({})) names.push_back(command->get_name());
+  const std::string found = argv[1];
+  if (std::ranges::find(names, found) != names.end()) return false;
+  std::string expected = "one of ";
+  for (const std::string& name : names) expected += (name == names.front() ? "" : ", ") + name;
+  const std::string nearest = config::nearest_name(found, names);
+  log_error(error_message("moh", "command", expected, "'" + printable(found) + "'",
+                          nearest.empty() ? "moh --help explains them" : "did you mean " + nearest + "?"));
+  return true;
+}
+
 int run_action(const Action& action) {
   try {
     return action();
@@ -187,6 +207,7 @@ int run(int argc, char** argv) {
   add_config(app, action);
   add_data(app, action);
   add_bench(app, action);
+  if (refuse_unknown_command(app, argc, argv)) return kConfigError;
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

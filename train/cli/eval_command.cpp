@@ -37,7 +37,7 @@ int eval(const EvalArgs& args) {
                                            llama_model_presets());
   set_num_threads(static_cast<int>(config.threads));
   const TokenSourcePtr tokens = open_validation(config.data, *loaded.tokenizer, config.model.vocab_size);
-  if (tokens->size() < 2) {
+  if (config.data.validation.empty() && tokens->size() < 2) {
     throw DataError(
         "eval: this run held nothing out (data.validation_fraction is 0); name a text with data=PATH");
   }

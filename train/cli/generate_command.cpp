@@ -1,4 +1,6 @@
 #include <cstdio>
+#include <string_view>
+#include <utility>
 
 #include "core/parallel.h"
 #include "train/cli/commands.h"
@@ -16,9 +18,14 @@ int generate(const GenerateArgs& args) {
     std::fwrite(text.data(), 1, text.size(), stdout);
     std::fflush(stdout);
   };
-  print(args.prompt);
-  const GenerateReport report = generate_text(*loaded.model, *loaded.tokenizer, args.prompt,
-                                              {args.tokens, args.pick, args.seed}, print);
+  // With the first piece, when the arguments have turned out to be in order.
+  bool prompt_is_shown = false;
+  const auto show = [&](std::string_view text) {
+    if (!std::exchange(prompt_is_shown, true)) print(args.prompt);
+    print(text);
+  };
+  const GenerateReport report =
+      generate_text(*loaded.model, *loaded.tokenizer, args.prompt, {args.tokens, args.pick, args.seed}, show);
   print("\n");
   if (report.seconds > 0) {
     char line[96];

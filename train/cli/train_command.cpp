@@ -1,5 +1,6 @@
 #include <unistd.h>
 
+#include <array>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
@@ -12,6 +13,7 @@
 #include "train/config/load_run_config.h"
 #include "train/generate/generate_text.h"
 #include "train/io/durable_file.h"
+#include "train/io/file_ops.h"
 #include "train/io/run_lock.h"
 #include "train/metrics/logging.h"
 #include "train/tasks/language_model.h"
@@ -30,20 +32,24 @@ void make_folder(const std::filesystem::path& folder) {
   if (error) throw StorageError("output.dir: " + folder.string() + ": cannot be created: " + error.message());
 }
 
+/// The files of a run, beside its checkpoints.
+constexpr std::array kRunFiles = {"metrics.jsonl", "config.yaml", "sample.txt"};
+
+/// Removes what moh wrote there and nothing else: the folder may hold notes of its owner.
 void remove_run(const std::filesystem::path& folder) {
-  // Only what moh wrote there: the folder may hold notes of its owner.
-  for (const char* name : {"checkpoints", "metrics.jsonl", "config.yaml", "sample.txt"}) {
-    std::error_code error;
-    std::filesystem::remove_all(folder / name, error);
-    if (error)
-      throw StorageError("output.dir: " + (folder / name).string() +
-                         ": cannot be removed: " + error.message());
-  }
+  remove_tree(folder / "checkpoints");
+  for (const char* name : kRunFiles) remove_tree(folder / name);
+}
+
+/// What a killed process was writing. CheckpointStore does the same for checkpoints.
+void clear_leftovers(const std::filesystem::path& folder) {
+  for (const char* name : kRunFiles) remove_abandoned_temporaries(folder / name);
 }
 
 /// The checkpoint to go on from; nothing for a run that starts anew.
 std::optional<CheckpointContents> find_resume_point(CheckpointStore& store, const RunConfig& config,
                                                     const TrainArgs& args) {
+  if (args.overwrite) return std::nullopt;
   if (!args.resume) {
     const std::vector<CheckpointInfo> found = store.list();
     if (found.empty()) return std::nullopt;
@@ -100,7 +106,7 @@ int train(const TrainArgs& args) {
   const RunLock lock(config.output.dir);
   if (!lock.crashed_holder().empty())
     log_info("the last process of this run did not end cleanly: " + lock.crashed_holder());
-  if (args.overwrite) remove_run(config.output.dir);
+  clear_leftovers(config.output.dir);
   CheckpointStore store(config.output.dir,
                         {static_cast<int>(config.checkpoint.keep_last), config.checkpoint.keep_best},
                         [](const std::string& warning) { log_warning(warning); });
@@ -109,13 +115,17 @@ int train(const TrainArgs& args) {
   LanguageModelTask task(config, open_language_data(config.data, config.model.vocab_size));
   describe_model(task.llama());
   if (config.precision == Precision::kBFloat16 && config.device == kCpu) {
-    log_warning("precision: bfloat16 on the CPU saves memory, not time: its arithmetic is float32's, with conversions");
+    log_warning(
+        "precision: bfloat16 on the CPU saves memory, not time: its arithmetic is float32's, with "
+        "conversions");
   }
   if (resume_from) {
     load_parameters(task.model(), resume_from->model,
                     "checkpoint " + checkpoint_folder_name(resume_from->step));
     resume_from->model.clear();
   }
+  // Only now: data that cannot be read, or a model too large for the memory, must not cost the old run.
+  if (args.overwrite) remove_run(config.output.dir);
   write_file_durably(config.output.dir / "config.yaml", print_resolved(config));
   Trainer trainer(config, task, store, console, resume_from);
   resume_from.reset();

@@ -63,6 +63,9 @@ GenerateReport generate_text(const Llama& model, const Tokenizer& tokenizer, std
     throw ValueError(error_message("generate", "prompt", "1 to " + std::to_string(positions) + " tokens",
                                    std::to_string(report.prompt_tokens)));
   }
+  if (options.tokens < 0) {
+    throw ValueError(error_message("generate", "tokens", "0 or more", std::to_string(options.tokens)));
+  }
   Context context(model, std::move(ids), options.tokens);
   TokenPicker picker(options.pick, {options.seed, kStream});
   Utf8Stream text;

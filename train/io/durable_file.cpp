@@ -27,10 +27,18 @@ int create_new(const fs::path& path) {
   return ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
 }
 
+/// How the names of all temporary files of `path` begin.
+std::string temporary_prefix(const fs::path& path) {
+  return "." + path.filename().string() + ".tmp-";
+}
+
+fs::path folder_of(const fs::path& path) {
+  const fs::path folder = path.parent_path();
+  return folder.empty() ? fs::path(".") : folder;
+}
+
 fs::path temporary_beside(const fs::path& path) {
-  std::string name = ".";
-  name.append(path.filename().string()).append(".tmp-").append(random_suffix());
-  return path.parent_path() / name;
+  return path.parent_path() / (temporary_prefix(path) + random_suffix());
 }
 
 }  // namespace
@@ -76,14 +84,19 @@ void DurableFile::commit() {
   file_.sync_and_close();
   rename_path(file_.path(), path_);
   renamed_ = true;
-  const fs::path folder = path_.parent_path();
-  sync_directory(folder.empty() ? fs::path(".") : folder);
+  sync_directory(folder_of(path_));
 }
 
 void write_file_durably(const fs::path& path, std::string_view contents) {
   DurableFile file(path, contents.size());
   file.write(contents);
   file.commit();
+}
+
+void remove_abandoned_temporaries(const fs::path& path) {
+  for (const fs::path& entry : list_directory(folder_of(path))) {
+    if (entry.filename().string().starts_with(temporary_prefix(path))) remove_tree(entry);
+  }
 }
 
 }  // namespace moh

@@ -58,4 +58,8 @@ class DurableFile {
 /// Writes `contents` as a DurableFile.
 void write_file_durably(const std::filesystem::path& path, std::string_view contents);
 
+/// Removes the temporary files beside `path` of DurableFiles whose process was killed. For the one process
+/// that writes this path: it would take away what another is writing.
+void remove_abandoned_temporaries(const std::filesystem::path& path);
+
 }  // namespace moh

@@ -10,17 +10,26 @@
 #include "train/config/write_fields.h"
 #include "train/metrics/logging.h"
 #include "train/tasks/llama_from_config.h"
+#include "train/trainer/trainer.h"
 
 namespace moh {
 
 namespace {
 
 /// Keys, or beginnings of keys, of harmless fields.
-constexpr std::array<std::string_view, 9> kHarmless = {"threads", "output.",     "log.",
-                                                       "eval.",   "checkpoint.", "sample.",
-                                                       "guard.",  "train.steps", "train.stop_after_seconds"};
+constexpr std::array<std::string_view, 8> kHarmless = {
+    "threads", "output.", "log.", "eval.", "checkpoint.", "sample.", "guard.", "train.stop_after_seconds"};
 
-bool is_harmless(std::string_view key) {
+/// Keys that decide together where the cosine of the learning rate ends.
+constexpr std::array<std::string_view, 2> kCosineEnd = {"train.steps", "schedule.decay_steps"};
+
+bool same_rates(const RunConfig& before, const RunConfig& now) {
+  const LrSchedule a = lr_schedule_of(before), b = lr_schedule_of(now);
+  return a.decay == b.decay || (a.kind == LrSchedule::Kind::kConstant && b.kind == a.kind);
+}
+
+bool is_harmless(std::string_view key, const RunConfig& before, const RunConfig& now) {
+  if (std::ranges::find(kCosineEnd, key) != kCosineEnd.end()) return same_rates(before, now);
   return std::ranges::any_of(kHarmless, [&](std::string_view name) {
     return name.ends_with('.') ? key.starts_with(name) : key == name;
   });
@@ -54,7 +63,7 @@ std::vector<ConfigChange> config_changes(RunConfig before, RunConfig now) {
   for (std::size_t i = 0; i < old_values.size(); ++i) {
     const auto& [key, value] = old_values[i];
     if (value != new_values[i].second)
-      changes.push_back({key, value, new_values[i].second, is_harmless(key)});
+      changes.push_back({key, value, new_values[i].second, is_harmless(key, before, now)});
   }
   return changes;
 }
@@ -68,6 +77,10 @@ void review_config_changes(const RunConfig& before, const RunConfig& now, bool a
       log_warning("resume: " + text_of(change) + ": the run is no longer the one that the checkpoint began");
     } else {
       refused += "\n  " + text_of(change);
+      if (change.key == "train.steps") {
+        refused +=
+            " (the cosine ends there; schedule.decay_steps=" + change.before + " leaves it where it was)";
+      }
     }
   }
   if (refused.empty()) return;

@@ -30,6 +30,7 @@ bool due(std::int64_t step, std::int64_t every) {
 }
 
 std::string text_of(double value) {
+  if (std::isnan(value)) return "nan";  // printf shows its sign, which means nothing
   char text[32];
   std::snprintf(text, sizeof text, "%.6g", value);
   return text;
@@ -76,6 +77,10 @@ void Trainer::resume(const CheckpointContents& contents) {
   saved.seed = state_.seed;
   state_ = std::move(saved);
   saved_at_ = state_.step;
+  if (contents.metric) {  // this step's evaluation is in the metrics already
+    evaluated_at_ = state_.step;
+    validation_loss_ = contents.metric;
+  }
   elapsed_before_ = state_.elapsed_seconds;
   metrics_.write(MetricRecord("event", state_.step).add("event", "resume"));
 }
@@ -136,15 +141,19 @@ void Trainer::guard(const StepReport& report) {
                      .add("event", "non_finite")
                      .add("loss", report.loss)
                      .add("grad_norm", report.gradient_norm));
-  const bool patient = config_.guard.non_finite == NonFinitePolicy::kSkip &&
-                       state_.skipped_in_row <= config_.guard.max_skipped;
-  if (patient) return log_warning(what + ": not finite; this step's update is skipped");
+  const bool skips = config_.guard.non_finite == NonFinitePolicy::kSkip;
+  if (skips && state_.skipped_in_row <= config_.guard.max_skipped) {
+    return log_warning(what + ": not finite; this step's update is skipped");
+  }
   metrics_.sync();
+  const std::string already =
+      skips ? " after " + std::to_string(config_.guard.max_skipped) + " skipped steps in a row" : "";
   throw NumericError(
-      "train: " + what +
-      ": expected finite numbers; the weights are as they were before this step, and "
-      "the last checkpoint is intact. Lower optim.learning_rate, lengthen schedule.warmup_steps, or set "
-      "guard.non_finite: skip");
+      "train: " + what + ": expected finite numbers" + already +
+      "; the weights are as they were before this step, and the last checkpoint is intact. Lower "
+      "optim.learning_rate" +
+      (skips ? " or lengthen schedule.warmup_steps"
+             : ", lengthen schedule.warmup_steps, or set guard.non_finite: skip"));
 }
 
 void Trainer::after_step(const StepReport& report) {

@@ -2,7 +2,10 @@
 
 #include <sys/resource.h>
 
+#include <algorithm>
 #include <catch2/catch.hpp>
+#include <string>
+#include <vector>
 
 #include "core/error.h"
 #include "tests/support/child_process.h"
@@ -35,6 +38,18 @@ TEST_CASE("io: durable file: without a commit the old file stays and the tempora
   { DurableFile(folder / "a").write("half"); }
   CHECK(read_file(folder / "a") == "old");
   CHECK(list_directory(folder.path()).size() == 1);
+}
+
+TEST_CASE("io: durable file: what a killed process left is removed, and nothing else") {
+  const TemporaryFolder folder;
+  for (const char* name : {"a", "b", ".a", ".b.tmp-1234", ".a.tmp", ".a.tmp-1234", ".a.tmp-5678"}) {
+    write_file_durably(folder / name, "text");
+  }
+  remove_abandoned_temporaries(folder / "a");
+  std::vector<std::string> left;
+  for (const fs::path& path : list_directory(folder.path())) left.push_back(path.filename().string());
+  std::sort(left.begin(), left.end());
+  CHECK(left == std::vector<std::string>{".a", ".a.tmp", ".b.tmp-1234", "a", "b"});
 }
 
 TEST_CASE("io: durable file: a missing folder is a storage error that names the path") {

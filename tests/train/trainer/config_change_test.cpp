@@ -18,9 +18,20 @@ TEST_CASE("trainer: what changes between two configurations is listed by key") {
   CHECK(changes[0].now == "3");
   CHECK_FALSE(changes[0].harmless);
   CHECK(changes[1].key == "train.steps");
-  CHECK(changes[1].harmless);
+  CHECK_FALSE(changes[1].harmless);
   CHECK(changes[2].key == "optim.learning_rate");
   CHECK(changes[2].now == "0.5");
+}
+
+TEST_CASE("trainer: a run may go on for longer when that leaves the learning rates as they were") {
+  RunConfig before, now;
+  now.train.steps = before.train.steps + 1;
+  CHECK_THROWS_WITH(review_config_changes(before, now, false), Catch::Contains("train.steps: 1000 -> 1001"));
+  now.schedule.decay_steps = before.train.steps;
+  CHECK_NOTHROW(review_config_changes(before, now, false));
+  now.schedule.decay_steps = 0;
+  before.schedule.kind = now.schedule.kind = ScheduleKind::kConstant;
+  CHECK_NOTHROW(review_config_changes(before, now, false));
 }
 
 TEST_CASE("trainer: a resumed run may change what it reports, not what it computes") {

@@ -1,0 +1,111 @@
+"""A signal or the time limit ends a run with everything saved, and it goes on as if it had not been stopped."""
+
+import random
+import signal
+import time
+
+import support
+
+STEPS = 120
+
+
+def pending_signals(pid):
+    """Signals that were sent to the process and not delivered yet, as a bit mask."""
+    with open(f"/proc/{pid}/status") as status:
+        fields = dict(line.rstrip("\n").split(":\t", 1) for line in status if ":\t" in line)
+    return int(fields["ShdPnd"], 16) | int(fields["SigPnd"], 16)
+
+
+class StopSignals(support.MohTest):
+    def stop(self, number, name):
+        """Stops a run in its middle; it must end with the step that it was in, saved."""
+        config = self.config({"train.steps": STEPS, "checkpoint.every": 50, "eval.every": 0, "model.dropout": 0.1})
+        run = support.Running(self, "train", config)
+        run.read_until("step 5/")
+        run.send(number)
+        self.assertEqual(run.wait(), support.PREEMPTED, run.output)
+        last = support.metrics(self.folder / "run")[-1]["step"]
+        self.assertTrue(5 <= last < STEPS, run.output)
+        self.assert_says(run.output, f"stopped by {name} at step {last}")
+        self.assertEqual(self.newest().name, f"step_{last:08}")
+        self.assert_no_litter()
+        return config
+
+    def check(self, number, name):
+        config = self.stop(number, name)
+        self.moh("train", config, "--resume")
+        self.moh("train", config, "output.dir=whole")
+        self.assert_same_state("whole", "run")
+        self.assert_same_history("whole", "run")
+
+    def test_sigint(self):
+        self.check(signal.SIGINT, "SIGINT")
+
+    def test_sigterm(self):
+        self.check(signal.SIGTERM, "SIGTERM")
+
+    def test_sigusr1(self):
+        self.check(signal.SIGUSR1, "SIGUSR1")
+
+    def test_a_second_sigterm_ends_at_once(self):
+        config = self.config({"train.steps": STEPS, "checkpoint.every": 4, "eval.every": 0, "model.dropout": 0.1})
+        run = support.Running(self, "train", config)
+        run.read_until("step 5/")
+        run.wait_until_blocked()  # it cannot come to its clean end now: the summary has no room
+        run.send(signal.SIGTERM)
+        # Two equal signals are one as long as the first has not been delivered.
+        deadline = time.monotonic() + support.TIMEOUT_SECONDS
+        while pending_signals(run.pid) and time.monotonic() < deadline:
+            time.sleep(0.001)
+        self.assertIsNone(run.process.poll(), "it did not wait for its pipe")
+        run.send(signal.SIGTERM)
+        self.assertEqual(run.process.wait(support.TIMEOUT_SECONDS), 128 + signal.SIGTERM)
+        self.moh("train", config, "--resume")
+        self.moh("train", config, "output.dir=whole")
+        self.assert_same_state("whole", "run")
+
+    def test_signals_during_saves_and_evaluations(self):
+        # Nearly all of the time goes into these two here.
+        config = self.config({"train.steps": 30, "checkpoint.every": 1, "eval.every": 1, "model.dropout": 0.1})
+        self.moh("train", config, "output.dir=whole")
+        draw = random.Random(7)
+        stops = 0
+        for _ in range(100):
+            run = support.Running(self, "train", config, "--resume", "--log-level", "debug", pipe_bytes=1 << 16)
+            run.read_until("model:")
+            time.sleep(draw.uniform(0.0, 0.05))
+            run.send(signal.SIGTERM)
+            code = run.wait()
+            saved = [line.split("step ")[1].split(":")[0] for line in run.output.splitlines() if ": saved" in line]
+            self.assertEqual(len(saved), len(set(saved)), f"a step was saved twice:\n{run.output}")
+            if code == support.DONE:
+                break
+            # A signal that comes before the run looks for it ends the process, which has nothing to lose yet.
+            self.assertIn(code, (support.PREEMPTED, -signal.SIGTERM), run.output)
+            stops += code == support.PREEMPTED
+        else:
+            self.fail("the run never came to its end")
+        self.assertGreater(stops, 0)
+        self.assert_same_state("whole", "run")
+        self.assert_same_history("whole", "run")
+
+
+class TimeLimit(support.MohTest):
+    def test_a_run_stops_after_its_time_and_goes_on(self):
+        # A constant rate: how many steps there are to be changes no step.
+        settings = {"train.steps": 1_000_000, "schedule.kind": "constant", "log.every": 1000, "checkpoint.every": 0,
+                    "eval.every": 0, "model.dropout": 0.1}
+        began = time.monotonic()
+        output = self.train(settings, "train.stop_after_seconds=0.4", code=support.PREEMPTED)
+        self.assertLess(time.monotonic() - began, support.TIMEOUT_SECONDS / 2)
+        self.assert_says(output, "stopped after 0.4 s at step ")
+        stopped_at = int(self.newest().name.removeprefix("step_"))
+        self.assertGreater(stopped_at, 0)
+        end = f"train.steps={stopped_at + 5}"
+        self.train(settings, "--resume", end)
+        self.train(settings, end, "output.dir=whole")
+        self.assert_same_state("whole", "run")
+
+
+if __name__ == "__main__":
+    support.main()
