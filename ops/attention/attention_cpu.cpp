@@ -6,7 +6,7 @@
 
 // Head-sparse attention in cache-sized blocks. For one list (the gathered rows of a batch and KV head)
 // against dense keys and values:
-//   forward    blocks of kRowBlock rows; for each, all blocks of kKeyBlock keys: scores, online softmax in
+//   forward    blocks of rows; for each, all blocks of kKeyBlock keys: scores, online softmax in
 //   base
 //              2 (log2 e is folded into q), product with v.
 //   backward   blocks of kKeyBlock keys; for each, all blocks of rows: scores and probabilities again from
@@ -19,7 +19,11 @@
 namespace moh {
 namespace {
 
-constexpr std::int64_t kRowBlock = 8 * kTileRows;
+constexpr std::int64_t kMaxRowBlock = 12 * kTileRows;
+/// Rows per block: what a block and a key block need together is to stay in the first cache level or near it.
+std::int64_t row_block(std::int64_t head_dim) {
+  return head_dim <= 64 ? kMaxRowBlock : 8 * kTileRows;
+}
 constexpr double kLn2 = 0.6931471805599453;
 
 std::int64_t round_up_to_tile(std::int64_t rows) {
@@ -32,12 +36,12 @@ std::int64_t round_up_to_tile(std::int64_t rows) {
 /// What a block of rows carries from key block to key block.
 template <class F>
 struct RowBlock {
-  F* q;                          // [kRowBlock, padded d], times scale log2 e
-  F* scores;                     // [kRowBlock, kKeyBlock]: scores, then their exponentials
-  F* out;                        // [kRowBlock, padded d], not yet divided by the sum
-  F* sum;                        // [kRowBlock, lanes]: the softmax denominator, one part per lane
-  F top[kRowBlock];              // the largest score so far
-  std::int64_t seen[kRowBlock];  // number of visible keys
+  F* q;                             // [kMaxRowBlock, padded d], times scale log2 e
+  F* scores;                        // [kMaxRowBlock, kKeyBlock]: scores, then their exponentials
+  F* out;                           // [kMaxRowBlock, padded d], not yet divided by the sum
+  F* sum;                           // [kMaxRowBlock, lanes]: the softmax denominator, one part per lane
+  F top[kMaxRowBlock];              // the largest score so far
+  std::int64_t seen[kMaxRowBlock];  // number of visible keys
   std::int64_t rows = 0;
 };
 
@@ -51,42 +55,51 @@ struct ForwardScratch {
     const std::int64_t key_rows = (keys + kKeyBlock - 1) / kKeyBlock * kKeyBlock;
     k_transposed = arena.take<F>(key_rows * shape.head_dim);
     v = arena.take<F>(keys * padded);
-    block.q = arena.take<F>(kRowBlock * padded);
-    block.scores = arena.take<F>(kRowBlock * kKeyBlock);
-    block.out = arena.take<F>(kRowBlock * padded);
-    block.sum = arena.take<F>(kRowBlock * kLanes<F>);
+    block.q = arena.take<F>(kMaxRowBlock * padded);
+    block.scores = arena.take<F>(kMaxRowBlock * kKeyBlock);
+    block.out = arena.take<F>(kMaxRowBlock * padded);
+    block.sum = arena.take<F>(kMaxRowBlock * kLanes<F>);
   }
 };
+
+/// The online softmax of rows [begin, end), one tile, whose last row sees `seen` keys of the block.
+template <class F>
+void softmax_tile(RowBlock<F>& block, std::int64_t begin, std::int64_t end, std::int64_t key,
+                  std::int64_t seen, std::int64_t padded) {
+  const bool all = block.seen[begin] - key >= kKeyBlock;  // so do the rows behind it
+  const int vecs = vecs_of<F>(seen);
+  for (std::int64_t i = begin; i < end; ++i) {
+    F *scores = block.scores + i * kKeyBlock, *sum = block.sum + i * kLanes<F>, *out = block.out + i * padded;
+    if (all) {  // the common case, with the number of vectors known to the compiler
+      softmax_step<F>(scores, kKeyVecs<F>, kKeyBlock, block.top[i], sum, out, padded);
+    } else {
+      softmax_step<F>(scores, vecs, block.seen[i] - key, block.top[i], sum, out, padded);
+    }
+  }
+}
 
 /// Adds keys [key, key + kKeyBlock) to a block of rows.
 template <class F>
 void forward_step(RowBlock<F>& block, const F* k_transposed, const F* v, std::int64_t key, std::int64_t d) {
   const std::int64_t padded = round_up_to_lanes<F>(d);
-  const int dim_vecs = static_cast<int>(padded / kLanes<F>);
-  for (std::int64_t i = 0; i < block.rows; i += kTileRows) {
-    const std::int64_t last = min_of(i + kTileRows, block.rows) - 1;
-    multiply_rows<F, kTileRows, false>({block.q + i * padded, padded, 1}, k_transposed, kKeyBlock, d,
-                                       block.scores + i * kKeyBlock, kKeyBlock,
-                                       vecs_of<F>(block.seen[last] - key));
+  std::int64_t seen[kMaxRowBlock / kTileRows];  // keys that the last row of each tile sees
+  std::int64_t tiles = 0;
+  for (std::int64_t end = kTileRows; tiles * kTileRows < block.rows; end += kTileRows, ++tiles) {
+    seen[tiles] = clamp(block.seen[min_of(end, block.rows) - 1] - key, 0, kKeyBlock);
   }
-  for (std::int64_t i = 0; i < block.rows; ++i) {
-    const std::int64_t last = min_of(i / kTileRows * kTileRows + kTileRows, block.rows) - 1;
-    const int vecs = vecs_of<F>(block.seen[last] - key);
-    const std::int64_t seen = block.seen[i] - key;
-    F* scores = block.scores + i * kKeyBlock;
-    F* sum = block.sum + i * kLanes<F>;
-    F* out = block.out + i * padded;
-    if (seen >= kKeyBlock) {  // the common case, with the number of vectors known to the compiler
-      softmax_step<F>(scores, kKeyVecs<F>, kKeyBlock, block.top[i], sum, out, padded);
-    } else {
-      softmax_step<F>(scores, vecs, seen, block.top[i], sum, out, padded);
-    }
+  for (std::int64_t t = 0; t < tiles; ++t) {
+    const std::int64_t row = t * kTileRows;
+    multiply_rows<F, kTileRows, false>({block.q + row * padded, padded, 1}, k_transposed, kKeyBlock, d,
+                                       block.scores + row * kKeyBlock, kKeyBlock, vecs_of<F>(seen[t]));
   }
-  for (std::int64_t i = 0; i < block.rows; i += kTileRows) {
-    const std::int64_t last = min_of(i + kTileRows, block.rows) - 1;
-    multiply_rows<F, kTileRows, true>({block.scores + i * kKeyBlock, kKeyBlock, 1}, v, padded,
-                                      clamp(block.seen[last] - key, 0, kKeyBlock), block.out + i * padded,
-                                      padded, dim_vecs);
+  for (std::int64_t t = 0; t < tiles; ++t) {
+    const std::int64_t row = t * kTileRows;
+    softmax_tile(block, row, min_of(row + kTileRows, block.rows), key, seen[t], padded);
+  }
+  for (std::int64_t t = 0; t < tiles; ++t) {
+    const std::int64_t row = t * kTileRows;
+    multiply_rows<F, kTileRows, true>({block.scores + row * kKeyBlock, kKeyBlock, 1}, v, padded, seen[t],
+                                      block.out + row * padded, padded, static_cast<int>(padded / kLanes<F>));
   }
 }
 
@@ -135,7 +148,7 @@ struct BackwardScratch {
   F *k_transposed, *v_transposed;  // [d, kKeyBlock]
   F *k, *dk, *dv;                  // [kKeyBlock, padded d]
   // Per row block and key block.
-  F *p, *ds;  // [kRowBlock, kKeyBlock]
+  F *p, *ds;  // [kMaxRowBlock, kKeyBlock]
 
   void lay_out(Arena& arena, std::int64_t d, std::int64_t rows) {
     const std::int64_t padded = round_up_to_lanes<F>(d), row_elements = round_up_to_tile(rows) * padded;
@@ -144,7 +157,7 @@ struct BackwardScratch {
     seen = arena.take<std::int64_t>(rows);
     for (F** piece : {&k_transposed, &v_transposed}) *piece = arena.take<F>(d * kKeyBlock);
     for (F** piece : {&k, &dk, &dv}) *piece = arena.take<F>(kKeyBlock * padded);
-    for (F** piece : {&p, &ds}) *piece = arena.take<F>(kRowBlock * kKeyBlock);
+    for (F** piece : {&p, &ds}) *piece = arena.take<F>(kMaxRowBlock * kKeyBlock);
   }
 };
 
@@ -218,8 +231,8 @@ void backward_scores(BackwardScratch<F>& s, std::int64_t begin, std::int64_t row
   }
   for (std::int64_t i = 0; i < rows; ++i) {
     F *p = s.p + i * kKeyBlock, *ds = s.ds + i * kKeyBlock;
-    const std::int64_t seen = clamp(s.seen[begin + i] - key, 0, kKeyBlock);
-    if (seen == kKeyBlock) {  // the common case, with the number of vectors known to the compiler
+    const std::int64_t seen = s.seen[begin + i] - key;
+    if (seen >= kKeyBlock) {  // the common case, with the number of vectors known to the compiler
       softmax_backward_row<F>(p, ds, kKeyVecs<F>, kKeyBlock, lse[begin + i], s.delta[begin + i]);
     } else {
       const int vecs = vecs_of<F>(seen);
@@ -333,8 +346,8 @@ void AttentionKernels<Backend, T>::forward(const AttentionForward<T>& args, cons
     gather_row<T>(key_row(args.v, list, key), F(1), s.v + key * padded, d);
   }
   GapFiller<T> gaps(args.out, list, task.begin, d);
-  for (std::int64_t begin = task.begin; begin < task.end; begin += kRowBlock) {
-    begin_block(args, list, begin, min_of(kRowBlock, task.end - begin), s.block);
+  for (std::int64_t begin = task.begin; begin < task.end; begin += row_block(d)) {
+    begin_block(args, list, begin, min_of(row_block(d), task.end - begin), s.block);
     const std::int64_t seen = s.block.seen[s.block.rows - 1];
     for (std::int64_t key = 0; key < seen; key += kKeyBlock) {
       forward_step(s.block, s.k_transposed + key * d, s.v + key * padded, key, d);
@@ -369,8 +382,8 @@ void AttentionKernels<Backend, T>::backward_keys(const AttentionBackward<T>& arg
     const std::int64_t keys = min_of(kKeyBlock, task.end - key);
     pack_key_block(args, list, key, keys, s);
     while (start < rows && s.seen[start] <= key) ++start;
-    for (std::int64_t begin = start / kTileRows * kTileRows; begin < rows; begin += kRowBlock) {
-      backward_step(s, begin, min_of(kRowBlock, rows - begin), lse, key, keys, d);
+    for (std::int64_t begin = start / kTileRows * kTileRows; begin < rows; begin += row_block(d)) {
+      backward_step(s, begin, min_of(row_block(d), rows - begin), lse, key, keys, d);
     }
     for (std::int64_t i = 0; i < keys; ++i) {
       store_row<T>(s.dk + i * padded, F(kLn2), key_row(args.dk, list, key + i), d);  // q holds log2 e

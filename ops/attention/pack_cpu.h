@@ -67,27 +67,41 @@ void add_row(const F* from, F* to, std::int64_t padded_dim) {
   for (std::int64_t c = 0; c < padded_dim; c += kLanes<F>) store(to + c, load(to + c) + load(from + c));
 }
 
+/// One square of the transpose below: `rows` x `dims` elements, the rest of the square zero.
+template <class T>
+[[gnu::always_inline]] inline void pack_square(const T* from, std::int64_t from_row, int rows, int dims,
+                                               Acc<T>* to, std::int64_t width) {
+  using F = Acc<T>;
+  constexpr int kN = kLanes<F>;
+  Vec<F> square[kN];
+#pragma GCC unroll 16
+  for (int r = 0; r < kN; ++r) {
+    const T* row = from + r * from_row;
+    square[r] = r >= rows ? Vec<F>{} : dims == kN ? load_as<T>(row) : load_first<T>(row, dims);
+  }
+  transpose_square<F>(square);
+#pragma GCC unroll 16
+  for (int r = 0; r < kN; ++r) {
+    if (r < dims) store(to + r * width, square[r]);
+  }
+}
+
 /// to[c, i] = from[i * from_row + c] for i < count and c < head_dim; rows of `to` are `width` long, a
 /// multiple of the lanes, and zero from `count` on.
 template <class T>
 void pack_transposed(const T* from, std::int64_t from_row, std::int64_t count, std::int64_t head_dim,
                      Acc<T>* to, std::int64_t width) {
-  using F = Acc<T>;
-  constexpr int kN = kLanes<F>;
+  constexpr int kN = kLanes<Acc<T>>;
   for (std::int64_t i = 0; i < width; i += kN) {
     for (std::int64_t c = 0; c < head_dim; c += kN) {
-      const bool whole = c + kN <= head_dim;
-      Vec<F> square[kN];
-#pragma GCC unroll 16
-      for (int r = 0; r < kN; ++r) {
-        const T* row = from + (i + r) * from_row + c;
-        square[r] = i + r >= count ? Vec<F>{} : whole ? load_as<T>(row) : load_first<T>(row, head_dim - c);
-      }
-      transpose_square<F>(square);
-      const int dims = whole ? kN : static_cast<int>(head_dim - c);
-#pragma GCC unroll 16
-      for (int r = 0; r < kN; ++r) {
-        if (r < dims) store(to + (c + r) * width + i, square[r]);
+      const T* corner = from + i * from_row + c;
+      Acc<T>* place = to + c * width + i;
+      if (i + kN <= count && c + kN <= head_dim) {
+        pack_square<T>(corner, from_row, kN, kN, place, width);
+      } else {
+        const std::int64_t rows = count > i ? count - i : 0, dims = head_dim - c;
+        pack_square<T>(corner, from_row, static_cast<int>(rows < kN ? rows : kN),
+                       static_cast<int>(dims < kN ? dims : kN), place, width);
       }
     }
   }

@@ -12,8 +12,8 @@ constexpr std::int64_t kTasksPerThread = 4;
 // Each task packs the keys and values it sees: fewer rows than this would not pay for that.
 constexpr std::int64_t kMinTaskRows = 240;
 // Each key range gathers the rows that see it, and keeps its share of dq until all are summed.
-constexpr std::int64_t kMinGroupKeys = 256;
-constexpr std::int64_t kKeyTasks = 48;
+constexpr std::int64_t kMinGroupKeys = 512;
+constexpr std::int64_t kKeyTasks = 32;
 constexpr std::int64_t kMaxGroups = 8;  // bounds that memory: it stays linear in the number of tokens
 
 template <class Task>

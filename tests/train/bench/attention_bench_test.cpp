@@ -1,0 +1,112 @@
+#include "train/bench/attention_bench.h"
+
+#include <catch2/catch.hpp>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <vector>
+
+#include "core/error.h"
+#include "train/bench/statistics.h"
+
+using namespace moh;
+
+namespace {
+
+AttentionBenchOptions small_options() {
+  AttentionBenchOptions options;
+  options.tokens = {16, 40};
+  options.heads = 8;
+  options.kv_heads = 4;
+  options.head_dim = 8;
+  options.causal = {true, false};
+  options.active = {1.0, 0.75, 0.5};
+  options.warmups = 1;
+  options.repeats = 3;
+  return options;
+}
+
+std::vector<AttentionBenchRecord> records_of(const AttentionBenchOptions& options) {
+  std::vector<AttentionBenchRecord> records;
+  run_attention_bench(options, [&](const AttentionBenchRecord& record) { records.push_back(record); });
+  return records;
+}
+
+}  // namespace
+
+TEST_CASE("bench: attention reports every combination, dense first") {
+  const std::vector<AttentionBenchRecord> records = records_of(small_options());
+  REQUIRE(records.size() == 2 * 2 * 3);
+  for (std::size_t i = 0; i < records.size(); ++i) {
+    const AttentionBenchRecord& r = records[i];
+    CHECK(r.tokens == (i < 6 ? 16 : 40));
+    CHECK(r.causal == (i / 3 % 2 == 0));
+    CHECK(r.active == std::vector<double>{1.0, 0.75, 0.5}[i % 3]);
+    CHECK(r.pairs_share == r.active);  // of 8 heads, 6 and 4 are whole numbers
+    CHECK(r.op == (i % 3 == 0 ? "attention" : "head_sparse_attention"));
+    CHECK(r.forward_ms > 0.0);
+    CHECK(r.forward_backward_ms > r.forward_ms);
+    CHECK(r.spread >= 0.0);
+    if (i % 3 == 0) CHECK(r.forward_backward_ratio == 1.0);
+  }
+}
+
+TEST_CASE("bench: attention rounds the number of heads and leaves out lines that were not asked for") {
+  AttentionBenchOptions options = small_options();
+  options.tokens = {8};
+  options.causal = {true};
+  options.active = {0.3, 0.01};
+  const std::vector<AttentionBenchRecord> records = records_of(options);
+  REQUIRE(records.size() == 2);
+  CHECK(records[0].pairs_share == 0.25);
+  CHECK(records[1].pairs_share == 0.125);
+}
+
+TEST_CASE("bench: attention writes one JSON object a line, and a table") {
+  AttentionBenchRecord record;
+  record.op = "attention";
+  record.device = "cpu";
+  record.dtype = "float32";
+  record.tokens = 1024;
+  record.causal = true;
+  record.forward_ms = 1.5;
+  std::ostringstream json, table;
+  write_json_line(json, record);
+  const std::string text = json.str();
+  CHECK(text.find('\n') == text.size() - 1);
+  const auto line = nlohmann::json::parse(text);
+  for (const char* key : {"op", "device", "dtype", "batch", "tokens", "heads", "kv_heads", "head_dim",
+                          "causal", "active", "pairs_share", "forward_ms", "forward_backward_ms", "spread",
+                          "forward_ratio", "forward_backward_ratio"}) {
+    CHECK(line.contains(key));
+  }
+  CHECK(line["tokens"] == 1024);
+  CHECK(line["causal"] == true);
+  CHECK(line["forward_ms"] == 1.5);
+  write_table_head(table);
+  write_table_line(table, record);
+  CHECK(table.str().find("1024  causal") != std::string::npos);
+}
+
+TEST_CASE("bench: attention refuses options out of range") {
+  const auto refuses = [](auto change) {
+    AttentionBenchOptions options = small_options();
+    change(options);
+    CHECK_THROWS_AS(records_of(options), ValueError);
+  };
+  refuses([](AttentionBenchOptions& o) { o.active = {0.0}; });
+  refuses([](AttentionBenchOptions& o) { o.active = {1.5}; });
+  refuses([](AttentionBenchOptions& o) { o.tokens = {0}; });
+  refuses([](AttentionBenchOptions& o) { o.kv_heads = 3; });
+  refuses([](AttentionBenchOptions& o) { o.head_dim = 257; });
+  refuses([](AttentionBenchOptions& o) { o.batch = 0; });
+  refuses([](AttentionBenchOptions& o) { o.repeats = 0; });
+  refuses([](AttentionBenchOptions& o) { o.dtype = DType::kInt32; });
+}
+
+TEST_CASE("bench: quantiles interpolate") {
+  CHECK(median({3.0, 1.0, 2.0}) == 2.0);
+  CHECK(median({4.0, 1.0, 2.0, 3.0}) == 2.5);
+  CHECK(quantile({0.0, 10.0}, 0.1) == Approx(1.0));
+  CHECK(quantile({7.0}, 0.9) == 7.0);
+  CHECK(relative_spread({1.0, 2.0, 3.0}) == Approx(0.8));
+}
