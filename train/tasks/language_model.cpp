@@ -70,6 +70,12 @@ LanguageData open_language_data(const DataConfig& config, std::int64_t vocab_siz
     data.validation =
         split_corpus(open_files(config.validation, *data.tokenizer), *data.tokenizer, 0.0).train;
   }
+  const bool wanted = own_validation || config.validation_fraction > 0;
+  if (wanted && data.validation->size() < 2) {
+    throw DataError(error_message(own_validation ? "data.validation" : "data.validation_fraction",
+                                  "held-out tokens", "2 or more", std::to_string(data.validation->size()),
+                                  "give more text, or hold nothing out with data.validation_fraction: 0"));
+  }
   return data;
 }
 
@@ -144,7 +150,7 @@ StepStatistics LanguageModelTask::end_step() {
 }
 
 std::optional<Evaluation> LanguageModelTask::evaluate() {
-  if (data_.validation == nullptr || data_.validation->size() < 2) return std::nullopt;
+  if (data_.validation->size() == 0) return std::nullopt;  // nothing is held out
   const EvaluationBatches batches(data_.validation, *data_.tokenizer, batches_.sampler().sequence_length(),
                                   batch_size_);
   return evaluate_language_model(model_, batches, eval_batches_);
