@@ -9,15 +9,10 @@ import time
 import unittest
 
 import support
-from support import DENSE
+from support import SMALLEST
 
 NUM_KILLS = int(os.environ.get("MOH_TEST_KILLS", 50))
 SEED = 20241011
-
-# A model as small as they come: it is the saving that is to be hit.
-SMALLEST = {**DENSE, "model.layers": 1, "model.hidden": 16, "model.heads": 2, "model.intermediate": 16,
-            "model.max_positions": 16, "data.sequence_length": 16, "data.validation_fraction": 0.02}
-
 
 class RandomKills(support.MohTest):
     STEPS = 60

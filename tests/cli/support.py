@@ -58,6 +58,10 @@ TINY = {
 DENSE = {"model.moh.router": "none", "model.moh.shared": 0, "model.moh.routed": 0}
 QUERY_NORM = {"model.moh.router": "query_norm"}
 
+# As small as they come, for tests in which it is the saving that counts.
+SMALLEST = {**DENSE, "model.layers": 1, "model.hidden": 16, "model.heads": 2, "model.intermediate": 16,
+            "model.max_positions": 16, "data.sequence_length": 16, "data.validation_fraction": 0.02}
+
 WORDS = "the head token mixture of and router keeps few a gate loss of Heads that each Token needs".split()
 
 

@@ -1,0 +1,124 @@
+"""Every mistake in a configuration is reported, all in one go, with its place, before anything is read or made."""
+
+import support
+
+MISTAKES = """\
+seed: 3
+sed: 4
+threads: 1
+output: {dir: run}
+model:
+  layers: 2
+  layers: 3
+  hidden: "32"
+  heads: 010
+  dropout: NaN
+  init_std: high
+  vocabulary: 256
+data:
+  train: missing.txt
+  sequence_length: 4k
+train:
+  steps: 0
+  batch_size: -1
+optim:
+  betas: [0.9]
+  name: sgd
+  lerning_rate: 1e-3
+eval:
+  every: yes
+"""
+
+
+class ConfigErrors(support.MohTest):
+    def refused(self, contents, *overrides, name="bad.yaml"):
+        """The lines that moh writes about a configuration; nothing else may come of it."""
+        self.write(name, contents)
+        before = {path for path in self.folder.rglob("*")}
+        output = self.moh("train", name, *overrides, code=support.CONFIG_ERROR)
+        self.assertEqual({path for path in self.folder.rglob("*")}, before, "the refused run left something")
+        self.assertEqual(self.moh("config", name, *overrides, code=support.CONFIG_ERROR).split("error: ")[1],
+                         output.split("error: ")[1])
+        return output.split("error: ")[1].splitlines()
+
+    def test_all_mistakes_at_once(self):
+        lines = self.refused(MISTAKES, "optim.lr=3", "train.steps", "seed=1e99")
+        expected = [
+            "bad.yaml:2:1: sed: unknown key; did you mean seed?",
+            "bad.yaml:7:3: model.layers: expected each key once, found it a second time (first at bad.yaml:6:3)",
+            "bad.yaml:8:11: model.hidden: expected an integer",
+            "bad.yaml:9:10: model.heads: expected an integer of at least 1, found 010; write 10",
+            "bad.yaml:10:12: model.dropout: expected a number of at least 0 and below 1, found NaN",
+            "bad.yaml:11:13: model.init_std: expected a number above 0, found high",
+            "bad.yaml:12:3: model.vocabulary: unknown key",
+            "bad.yaml:15:20: data.sequence_length: expected an integer of at least 1 (tokens), found 4k; write 4000",
+            "bad.yaml:17:10: train.steps: expected an integer of at least 1 (steps), found 0",
+            "bad.yaml:18:15: train.batch_size: expected an integer of at least 1 (sequences), found -1",
+            "bad.yaml:20:10: optim.betas: expected a list of 2 numbers",
+            "bad.yaml:21:9: optim.name: expected adamw, found sgd",
+            "bad.yaml:22:3: optim.lerning_rate: unknown key; did you mean optim.learning_rate?",
+            "bad.yaml:24:10: eval.every: expected an integer of at least 0 (steps), found yes",
+            "command line: optim.lr=3: optim.lr: unknown key",
+            "command line: train.steps: expected key.path=value, found no =",
+            "command line: seed=1e99: seed: expected an integer",
+        ]
+        self.assertEqual(len(lines), len(expected), "\n".join(lines))
+        for line, start in zip(lines, expected):
+            self.assertTrue(line.startswith(start), f"expected {start}\nfound    {line}")
+
+    def test_yaml_that_is_not_accepted(self):
+        cases = {
+            "seed: 1\n---\nseed: 2\n": ["bad.yaml:2:1: ", "a second one"],
+            "model:\n\tlayers: 2\n": ["bad.yaml:2:1: ", "found a tab", "two spaces"],
+            "model: &m {layers: 2}\n": ["bad.yaml:1:8: model: ", "anchor &m"],
+            "model:\n  <<: {layers: 2}\n": ["bad.yaml:2:3: model: ", "the merge key <<"],
+            "model: [1\n": ["bad.yaml:1:8: ", "syntax error"],
+            "- seed\n": ["bad.yaml:1:1: expected keys with values, found a list"],
+            "": ["bad.yaml: expected keys with values, found an empty file"],
+            "seed: !!int 3\n": ["bad.yaml:1:7: seed: "],
+            b"seed: 3 # \xff\n": ["bad.yaml:1:11: "],
+        }
+        for contents, parts in cases.items():
+            with self.subTest(contents=contents):
+                self.assert_says("\n".join(self.refused(contents)), *parts)
+
+    def test_keys_that_do_not_fit_together(self):
+        cases = {
+            "model.heads=5": ["model.heads: expected a divisor of model.hidden (32), found 5"],
+            "model.moh.routed=4": ["model.moh.routed: expected at most 3, the heads that are not shared, found 4"],
+            "model.moh.shared=[1,2,1]": ["model.moh.shared: ", "one per layer (model.layers is 2), found a list of 3"],
+            "model.moh.router=none": ["model.moh.router: expected a router"],
+            "data.sequence_length=64": ["data.sequence_length: expected at most model.max_positions (32), found 64"],
+            "model.vocab_size=100": ["model.vocab_size: expected at least 256, the tokens of data.tokenizer: byte"],
+            "schedule.min_learning_rate=1": ["schedule.min_learning_rate: expected at most optim.learning_rate"],
+            "schedule.decay_steps=1": ["schedule.decay_steps: expected more than schedule.warmup_steps (2)"],
+            "data.train=[]": ["data.train: expected text to train on, found no path"],
+        }
+        config = (self.folder / self.config()).read_text()
+        for override, parts in cases.items():
+            with self.subTest(override=override):
+                lines = self.refused(config, override)
+                self.assertEqual(len(lines), 1, lines)
+                self.assert_says(lines[0], *parts)
+
+    def test_a_gpu_is_one_clear_error(self):
+        config = (self.folder / self.config()).read_text()
+        lines = self.refused(config, "device=cuda")
+        self.assertEqual(len(lines), 1)
+        self.assert_says(lines[0], "device: expected a device (cpu), found cuda", "computes on the CPU only")
+
+    def test_includes(self):
+        self.write("there.yaml", "sed: 3\n")
+        lines = self.refused("include: [there.yaml, missing.yaml]\nsede: 4\n")
+        self.assert_says(lines[0], "bad.yaml:1:23: include: missing.yaml: expected a readable file")
+        self.assert_says(lines[1], "bad.yaml:2:1: sede: unknown key; did you mean seed?")
+        self.assert_says(lines[2], "there.yaml:1:1: sed: unknown key; did you mean seed?")
+
+    def test_no_file(self):
+        for path, message in (("missing.yaml", "expected a readable file, found: No such file or directory"),
+                              (".", "expected a file, found a folder")):
+            self.assert_says(self.moh("train", path, code=support.CONFIG_ERROR), f"error: {path}: {message}")
+
+
+if __name__ == "__main__":
+    support.main()

@@ -1,0 +1,180 @@
+"""Data that cannot be used is refused before the first step, with its path and what is wrong."""
+
+import ctypes
+import ctypes.util
+import os
+import struct
+import unittest
+
+import support
+
+NOBODY = 65534
+
+# Layout of a token file (train/data/token_file_header.h).
+HEADER_BYTES, VERSION_AT, TOKENIZER_HASH_AT, TOKENIZER_NAME_AT, CHECKSUM_AT = 128, 8, 48, 64, 120
+
+
+def xxh3(data):
+    """The checksum of the program's files, from the library that it uses itself."""
+    name = ctypes.util.find_library("xxhash") or "libxxhash.so.0"
+    try:
+        function = ctypes.CDLL(name).XXH3_64bits
+    except OSError as error:
+        raise unittest.SkipTest(f"no xxhash library: {error}") from error
+    function.restype = ctypes.c_uint64
+    function.argtypes = [ctypes.c_char_p, ctypes.c_size_t]
+    return function(bytes(data), len(data))
+
+
+class TextErrors(support.MohTest):
+    def refused(self, source, *parts, **options):
+        output = self.train({"data.train": source}, code=support.INPUT_ERROR, **options)
+        self.assert_says(output, *parts)
+        self.assertEqual(self.checkpoints(), [])
+        return output
+
+    def test_missing_file(self):
+        self.refused("missing.txt", "missing.txt: cannot read: No such file or directory")
+
+    def test_missing_validation_file(self):
+        output = self.train({}, "data.validation=missing.txt", code=support.INPUT_ERROR)
+        self.assert_says(output, "missing.txt: cannot read: No such file or directory")
+
+    def test_empty_file(self):
+        self.write("empty.txt", "")
+        self.refused("empty.txt", "empty.txt: expected text, found an empty file")
+
+    def test_binary_file(self):
+        self.write("program", b"\x7fELF\0\0text")
+        self.refused("program", "program: expected text, found a binary file")
+
+    def test_folder_without_text(self):
+        (self.folder / "nothing").mkdir()
+        self.refused("nothing", "nothing: expected at least one file with text, found no file")
+        self.write("nothing/empty.txt", "")
+        self.write("nothing/image.png", b"\x89PNG\0")
+        self.refused("nothing", "only files without any", "1 empty (first: nothing/empty.txt)",
+                     "1 binary (first: nothing/image.png)")
+
+    def test_a_pipe_is_no_text(self):
+        os.mkfifo(self.folder / "pipe")
+        self.refused("pipe", "pipe: expected a regular file or a folder")
+
+    def test_less_than_one_window(self):
+        self.write("short.txt", "a text of less than 33 characters")
+        self.refused("short.txt", "expected at least 33 tokens (sequence length + 1)")
+
+    def test_the_smallest_text_that_will_do(self):
+        self.write("short.txt", "x" * 33)
+        self.train({"data.train": "short.txt", "data.validation_fraction": 0.0})
+        self.write("shorter.txt", "x" * 32)
+        self.train({"data.train": "shorter.txt", "data.validation_fraction": 0.0}, "--overwrite",
+                   code=support.INPUT_ERROR)
+
+    def test_files_that_cannot_be_read(self):
+        self.write("locked/text.txt", support.text_of_words(400))
+        self.write("locked.txt", support.text_of_words(400))
+        options = self.as_nobody()
+        (self.folder / "locked.txt").chmod(0)
+        self.refused("locked.txt", "locked.txt: ", "Permission denied", **options)
+        (self.folder / "locked").chmod(0)
+        self.addCleanup((self.folder / "locked").chmod, 0o755)
+        self.refused("locked", "locked: cannot read: Permission denied", **options)
+
+    def test_a_folder_that_cannot_be_written(self):
+        options = self.as_nobody()
+        (self.folder / "run").mkdir()
+        (self.folder / "run").chmod(0o555)
+        output = self.train(code=support.STORAGE_ERROR, **options)
+        self.assert_says(output, "run/.lock: open: expected success, found Permission denied")
+        output = self.train({"output.dir": "run/inner"}, code=support.STORAGE_ERROR, **options)
+        self.assert_says(output, "run/inner", "Permission denied")
+
+    def as_nobody(self):
+        """Options that run moh as somebody whom permissions bind; root may read everything."""
+        if os.geteuid() != 0:
+            return {}
+        options = {"user": NOBODY, "group": NOBODY, "extra_groups": []}
+        self.folder.chmod(0o777)
+        try:
+            self.moh("--version", **options)
+        except PermissionError as error:
+            self.skipTest(f"another user cannot start the program: {error}")
+        return options
+
+
+class TokenFileErrors(support.MohTest):
+    def setUp(self):
+        super().setUp()
+        self.moh("data", "tokenize", "--input", "text.txt", "--output", "good.tokens")
+        self.good = (self.folder / "good.tokens").read_bytes()
+
+    def refused(self, contents, *parts):
+        self.write("bad.tokens", contents)
+        for arguments in (("data", "info", "bad.tokens"), ("train", self.config({"data.train": "bad.tokens"}))):
+            self.assert_says(self.moh(*arguments, code=support.INPUT_ERROR), "bad.tokens: ", *parts)
+
+    def with_header(self, offset, value):
+        """The good file with other bytes in its header, which its checksum covers."""
+        header = bytearray(self.good[:HEADER_BYTES])
+        header[offset:offset + len(value)] = value
+        header[CHECKSUM_AT:] = struct.pack("<Q", xxh3(header[:CHECKSUM_AT]))
+        return bytes(header) + self.good[HEADER_BYTES:]
+
+    def test_the_checksum_of_the_test_is_that_of_the_program(self):
+        self.assertEqual(self.with_header(VERSION_AT, struct.pack("<I", 1)), self.good)
+
+    def test_truncated(self):
+        for size in (len(self.good) - 1, HEADER_BYTES + 1, HEADER_BYTES, HEADER_BYTES - 1, 9):
+            with self.subTest(size=size):
+                self.refused(self.good[:size], "the file is truncated", "moh data tokenize")
+
+    def test_too_long(self):
+        self.refused(self.good + b"\0\0", "the file has bytes too many")
+
+    def test_wrong_magic(self):
+        # Not a token file, then: for training it is text or it is not.
+        self.write("bad.tokens", b"MOHTOKEM" + self.good[8:])
+        output = self.moh("data", "info", "bad.tokens", code=support.INPUT_ERROR)
+        self.assert_says(output, "bad.tokens: expected a moh token file, found other contents")
+        output = self.train({"data.train": "bad.tokens"}, code=support.INPUT_ERROR)
+        self.assert_says(output, "bad.tokens: expected text, found a binary file")
+
+    def test_flipped_bits(self):
+        for at in (16, CHECKSUM_AT, HEADER_BYTES + 40, len(self.good) - 1):
+            with self.subTest(at=at):
+                damaged = bytearray(self.good)
+                damaged[at] ^= 1
+                self.refused(bytes(damaged), "the file is damaged", "moh data tokenize")
+
+    def test_a_file_that_shrinks_during_the_run(self):
+        config = self.config({"data.train": "good.tokens", "train.steps": 1000, "eval.every": 0})
+        run = support.Running(self, "train", config)
+        run.read_until("step 5/")
+        os.truncate(self.folder / "good.tokens", HEADER_BYTES + 64)
+        self.assertEqual(run.wait(), support.INPUT_ERROR, run.output)
+        self.assert_says(run.output, "good.tokens: ")
+        self.assert_says(self.moh("eval", "--checkpoint", "run", "data=text.txt"), self.newest().name)
+
+    def test_another_version(self):
+        self.refused(self.with_header(VERSION_AT, struct.pack("<I", 2)), "format version: expected 1, found 2")
+
+    def test_another_tokenizer(self):
+        self.write("bad.tokens", self.with_header(TOKENIZER_NAME_AT, b"words\0"))
+        output = self.train({"data.train": "bad.tokens"}, code=support.INPUT_ERROR)
+        self.assert_says(output, "bad.tokens: tokenizer: expected 'byte' (", "found 'words' (")
+        # The same name does not make the same tokenizer.
+        self.write("bad.tokens", self.with_header(TOKENIZER_HASH_AT, b"\1\2\3\4\5\6\7\x08"))
+        output = self.train({"data.train": "bad.tokens"}, code=support.INPUT_ERROR)
+        self.assert_says(output, "bad.tokens: tokenizer: expected 'byte' (", "found 'byte' (0807060504030201, 256 ids)")
+
+    def test_an_id_outside_the_vocabulary(self):
+        payload = bytearray(self.good[HEADER_BYTES:])
+        payload[10:12] = struct.pack("<H", 256)
+        self.good = self.good[:HEADER_BYTES] + bytes(payload)
+        self.refused(self.with_header(56, struct.pack("<Q", xxh3(payload))),
+                     "id 5: expected less than the vocabulary size (256), found 256")
+
+
+if __name__ == "__main__":
+    support.main()

@@ -1,0 +1,153 @@
+"""One folder holds one run: what may start there, go on there, or replace what is there."""
+
+import fcntl
+import json
+import socket
+
+import support
+
+
+class StartAndResume(support.MohTest):
+    def test_resume_without_a_checkpoint_starts_at_the_beginning(self):
+        self.assert_says(self.train({}, "--resume"), "no checkpoint in run yet; starting at step 0")
+        self.train({}, "output.dir=other")
+        self.assert_same_state("other", "run")
+
+    def test_a_second_run_in_the_folder_is_refused(self):
+        self.train()
+        before = support.state_of(self.newest()), (self.folder / "run/metrics.jsonl").read_bytes()
+        output = self.train({"seed": 9}, code=support.CONFIG_ERROR)
+        self.assert_says(output, "output.dir: run: expected a folder without a run, found checkpoints up to step 8",
+                         "--resume", "--overwrite")
+        self.assertEqual((support.state_of(self.newest()), (self.folder / "run/metrics.jsonl").read_bytes()), before)
+
+    def test_overwrite_starts_over_and_keeps_what_is_not_the_run_s(self):
+        self.train({"seed": 9, "train.steps": 12})
+        self.write("run/notes.txt", "mine")
+        self.train({}, "--overwrite")
+        self.train({}, "output.dir=other")
+        self.assert_same_state("other", "run")
+        self.assert_same_history("other", "run")
+        self.assertEqual((self.folder / "run/notes.txt").read_text(), "mine")
+
+    def test_overwrite_removes_nothing_when_the_new_run_cannot_start(self):
+        self.train()
+        before = support.state_of(self.newest())
+        self.train({"data.train": "missing.txt"}, "--overwrite", code=support.INPUT_ERROR)
+        self.train({"data.train": "text.txt", "seed": -1}, "--overwrite", code=support.CONFIG_ERROR)
+        self.assertEqual(support.state_of(self.newest()), before)
+        self.assertTrue(support.metrics(self.folder / "run"))
+
+    def test_overwrite_and_resume_exclude_each_other(self):
+        self.train({}, "--overwrite", "--resume", code=support.CONFIG_ERROR)
+        self.assertFalse((self.folder / "run").exists())
+
+    def test_the_folder_holds_the_resolved_configuration(self):
+        self.train()
+        self.moh("train", "run/config.yaml", "output.dir=again")
+        self.assert_same_state("run", "again")
+
+
+class ChangedConfiguration(support.MohTest):
+    def setUp(self):
+        super().setUp()
+        self.train({"schedule.decay_steps": 20})
+
+    def resume(self, *overrides, code=support.DONE):
+        config = self.config({"schedule.decay_steps": 20, "train.steps": 10})
+        return self.moh("train", config, "--resume", *overrides, code=code)
+
+    def test_harmless_changes_are_logged(self):
+        output = self.resume("log.every=2", "checkpoint.keep_last=3")
+        self.assert_says(output, "resume: log.every: 1 -> 2", "resume: checkpoint.keep_last: 2 -> 3",
+                         "resume: train.steps: 8 -> 10", "finished at step 10")
+
+    def test_other_changes_are_refused_all_at_once(self):
+        output = self.resume("optim.learning_rate=0.002", "train.batch_size=2", "seed=5", code=support.CONFIG_ERROR)
+        self.assert_says(output, "seed: 3 -> 5", "train.batch_size: 4 -> 2", "optim.learning_rate: 0.003 -> 0.002",
+                         "--allow-changes")
+        self.assertEqual(self.newest().name, "step_00000008")
+
+    def test_a_longer_cosine_is_a_change(self):
+        self.train({"output.dir": "cosine"})
+        output = self.train({"output.dir": "cosine", "train.steps": 10}, "--resume", code=support.CONFIG_ERROR)
+        self.assert_says(output, "train.steps: 8 -> 10", "schedule.decay_steps=8")
+        self.train({"output.dir": "cosine", "train.steps": 10}, "--resume", "schedule.decay_steps=8")
+
+    def test_allowed_changes_are_warned_about(self):
+        output = self.resume("optim.learning_rate=0.002", "--allow-changes")
+        self.assert_says(output, "warning: resume: optim.learning_rate: 0.003 -> 0.002", "finished at step 10")
+
+    def test_another_model_is_refused_with_every_tensor_that_differs(self):
+        before = support.state_of(self.newest())
+        output = self.resume("model.intermediate=40", "model.layers=3", "--allow-changes", code=support.INPUT_ERROR)
+        self.assert_says(
+            output, "checkpoint step_00000008", "17 tensors differ",
+            "model.layers.0.mlp.gate_proj.weight: expected [40, 32] float32, found [48, 32] float32",
+            "model.layers.1.mlp.down_proj.weight: expected [32, 40] float32, found [32, 48] float32",
+            "model.layers.2.self_attn.q_proj.weight: expected [32, 32] float32, found no tensor of this name")
+        self.assertEqual(support.state_of(self.newest()), before)
+
+    def test_a_smaller_model_is_refused_with_every_tensor_too_many(self):
+        output = self.resume("model.layers=1", "--allow-changes", code=support.INPUT_ERROR)
+        self.assert_says(output, "model.layers.1.self_attn.q_proj.weight: expected no tensor of this name, found ")
+
+    def test_another_precision_is_refused(self):
+        self.assert_says(self.resume("precision=bfloat16", code=support.CONFIG_ERROR),
+                         "precision: float32 -> bfloat16")
+
+
+class Lock(support.MohTest):
+    def test_two_processes_on_one_folder(self):
+        config = self.config({"train.steps": 120})
+        run = support.Running(self, "train", config)
+        run.read_until("step 5/")
+        for how in ("--resume", "--overwrite"):
+            output = self.moh("train", config, how, code=support.CONFIG_ERROR)
+            self.assert_says(output, "run: expected a run folder that no other process uses", socket.gethostname(),
+                             f"process {run.pid}", "another output.dir")
+        self.moh("train", config, "output.dir=other")
+        self.assertEqual(run.wait(), support.DONE)
+        self.assert_same_state("other", "run")
+
+    def test_the_lock_of_a_killed_process_is_no_lock(self):
+        config = self.config({"train.steps": 120})
+        run = support.Running(self, "train", config)
+        run.read_until("step 5/")
+        self.assertTrue(run.kill())
+        output = self.moh("train", config, "--resume")
+        self.assert_says(output, "the last process of this run did not end cleanly", f"process {run.pid}")
+        self.assertNotIn("did not end cleanly", self.moh("train", config, "--resume"))
+
+    def test_a_lock_held_by_anybody_counts(self):
+        self.write("run/.lock", "")
+        with (self.folder / "run/.lock").open("r+") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            self.assert_says(self.train(code=support.CONFIG_ERROR), "locked by an unnamed process")
+
+
+class Retention(support.MohTest):
+    SETTINGS = {"train.steps": 8, "checkpoint.every": 1, "checkpoint.keep_last": 2}
+
+    def steps(self):
+        return [int(path.name.removeprefix("step_")) for path in self.checkpoints()]
+
+    def test_the_newest_are_kept(self):
+        self.train(self.SETTINGS)
+        self.assertEqual(self.steps(), [7, 8])
+
+    def test_the_best_is_kept_as_well(self):
+        # A rate that is far too high after the first steps: the loss rises again.
+        self.train({**self.SETTINGS, "checkpoint.keep_best": True, "optim.learning_rate": 1.0,
+                    "schedule.warmup_start": 0.001, "schedule.warmup_steps": 5, "schedule.kind": "constant"})
+        evaluated = {record["step"]: record["loss"] for record in support.metrics(self.folder / "run")
+                     if record["kind"] == "eval"}
+        best = min(evaluated, key=evaluated.get)
+        self.assertLess(best, 7, "no step before the last two is the best; the test shows nothing")
+        self.assertEqual(self.steps(), [best, 7, 8])
+        manifest = json.loads((self.checkpoints()[0] / "manifest.json").read_text())
+        self.assertEqual(manifest["metric"], evaluated[best])
+
+
+if __name__ == "__main__":
+    support.main()
