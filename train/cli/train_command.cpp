@@ -1,6 +1,7 @@
 #include <unistd.h>
 
 #include <array>
+#include <csignal>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
@@ -98,6 +99,7 @@ void write_sample(const LanguageModelTask& task, const Llama& model, const RunCo
 }  // namespace
 
 int train(const TrainArgs& args) {
+  std::signal(SIGPIPE, SIG_IGN);  // training outlives the terminal, or the `| head`, that watches it
   const RunConfig config = load_run_config(args.config, args.overrides, llama_model_presets());
   const auto console = std::make_shared<Console>(STDOUT_FILENO);
   start_logging(console, args.log_level);
