@@ -1,5 +1,6 @@
 """A signal or the time limit ends a run with everything saved, and it goes on as if it had not been stopped."""
 
+import os
 import random
 import signal
 import time
@@ -88,6 +89,19 @@ class StopSignals(support.MohTest):
         self.assertGreater(stops, 0)
         self.assert_same_state("whole", "run")
         self.assert_same_history("whole", "run")
+
+
+class ClosedPipe(support.MohTest):
+    def test_a_run_outlives_whoever_reads_its_lines(self):
+        config = self.config({"train.steps": STEPS, "eval.every": 20})
+        run = support.Running(self, "train", config)
+        run.read_until("step 5/")
+        os.close(run.pipe)
+        run.pipe = None
+        self.assertEqual(run.process.wait(support.TIMEOUT_SECONDS), support.DONE)
+        self.moh("train", config, "output.dir=whole")
+        self.assert_same_state("whole", "run")
+        self.assert_each_step_once("run", STEPS, eval_every=20)
 
 
 class TimeLimit(support.MohTest):

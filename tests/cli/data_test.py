@@ -1,0 +1,64 @@
+"""moh data: a token file is as good as the text that it was made of."""
+
+import support
+
+
+class Data(support.MohTest):
+    def tokenize(self, *inputs, output="out.tokens", code=support.DONE):
+        return self.moh("data", "tokenize", "--input", *inputs, "--output", output, code=code)
+
+    def test_training_from_tokens_is_training_from_the_text(self):
+        self.tokenize("text.txt", output="text.tokens")
+        self.train({"output.dir": "from_text"})
+        self.train({"output.dir": "from_tokens", "data.train": "text.tokens"})
+        self.assert_same_state("from_text", "from_tokens")
+        self.assert_same_history("from_text", "from_tokens")
+
+    def test_a_folder(self):
+        for name in ("a.txt", "b/c.txt", "b/d.md"):
+            self.write(f"corpus/{name}", support.text_of_words(100, seed=len(name)))
+        self.write("corpus/picture.png", b"\x89PNG\0\0")
+        self.write("corpus/empty.txt", "")
+        self.write("corpus/.hidden", "not this one")
+        output = self.tokenize("corpus")
+        self.assert_says(output, "data: skipped 1 empty (first: corpus/empty.txt), 1 binary", "wrote out.tokens",
+                         "documents   3")
+        text_bytes = sum(len((self.folder / "corpus" / name).read_bytes()) for name in ("a.txt", "b/c.txt", "b/d.md"))
+        self.assert_says(output, f"text bytes  {text_bytes}")
+        settings = {"data.validation": "text.txt"}
+        self.train({**settings, "output.dir": "from_text", "data.train": "corpus"})
+        self.train({**settings, "output.dir": "from_tokens", "data.train": "out.tokens"})
+        self.assert_same_history("from_text", "from_tokens")
+
+    def test_info(self):
+        made = self.tokenize("text.txt")
+        size = len((self.folder / "text.txt").read_bytes())
+        info = self.moh("data", "info", "out.tokens")
+        self.assert_says(info, f"tokens      {size} (2 bytes each)", "documents   1", f"text bytes  {size}",
+                         "tokenizer   byte (", "vocabulary  256")
+        self.assertTrue(made.endswith(info))
+        self.assertEqual(self.moh("data", "info", "out.tokens", "--verify"),
+                         info + "verified: the ids match their checksum\n")
+
+    def test_the_file_is_a_function_of_the_text(self):
+        self.tokenize("text.txt", output="a.tokens")
+        self.tokenize("text.txt", output="b.tokens")
+        self.assertEqual((self.folder / "a.tokens").read_bytes(), (self.folder / "b.tokens").read_bytes())
+
+    def test_what_cannot_be_tokenized(self):
+        self.assert_says(self.tokenize("missing.txt", code=support.INPUT_ERROR), "missing.txt: cannot read")
+        self.assert_says(self.tokenize("text.txt", output="text.txt", code=support.INPUT_ERROR),
+                         "text.txt: output: expected a file that is none of the inputs")
+        self.tokenize("text.txt")
+        self.assert_says(self.tokenize("out.tokens", output="again.tokens", code=support.INPUT_ERROR),
+                         "out.tokens: expected text, found a moh token file")
+        self.assert_says(self.moh("data", "tokenize", "--input", "text.txt", "--output", "x", "--tokenizer", "bite",
+                                  code=support.CONFIG_ERROR), "bite")
+        self.assert_says(self.tokenize("text.txt", output="no/such/folder.tokens", code=support.STORAGE_ERROR),
+                         "no/such")
+        self.assertEqual({path.name for path in self.folder.iterdir()}, {"text.txt", "out.tokens"})
+        self.assertEqual((self.folder / "text.txt").read_text(), support.text_of_words(400))
+
+
+if __name__ == "__main__":
+    support.main()

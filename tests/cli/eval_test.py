@@ -1,0 +1,97 @@
+"""moh eval: the numbers of the trainer, and of any other text."""
+
+import math
+
+import support
+
+
+def numbers(output):
+    """The lines "name   value" of the command."""
+    return {name: float(value) for name, value in (line.split() for line in output.splitlines())
+            if name != "checkpoint"}
+
+
+class Eval(support.MohTest):
+    def setUp(self):
+        super().setUp()
+        self.train()
+
+    def eval(self, *overrides, run="run", code=support.DONE):
+        output = self.moh("eval", "--checkpoint", run, *overrides, code=code)
+        return numbers(output) if code == support.DONE else output
+
+    def trained(self, step, run="run"):
+        (record,) = (r for r in support.metrics(self.folder / run) if r["kind"] == "eval" and r["step"] == step)
+        return {name: record[name] for name in ("loss", "perplexity", "bits_per_byte")}
+
+    def check(self, found, expected):
+        self.assertEqual(found.keys(), expected.keys())
+        for name in expected:
+            self.assertAlmostEqual(found[name], expected[name], delta=1e-6 * expected[name])  # six digits are printed
+
+    def test_gives_what_the_trainer_gave(self):
+        self.check(self.eval(), self.trained(8))
+        self.check(self.eval(run="run/checkpoints/step_00000004"), self.trained(4))
+
+    def test_gives_what_the_trainer_gave_in_bfloat16_and_with_a_file_of_its_own(self):
+        self.write("other.txt", support.text_of_words(100, seed=2))
+        self.train({"precision": "bfloat16", "data.validation": "other.txt", "output.dir": "other"})
+        self.check(self.eval(run="other"), self.trained(8, "other"))
+
+    def test_the_numbers_belong_together(self):
+        found = self.eval()
+        self.assertAlmostEqual(found["perplexity"], math.exp(found["loss"]), delta=1e-3)
+        # A token of the byte tokenizer is a byte.
+        self.assertAlmostEqual(found["bits_per_byte"], found["loss"] / math.log(2), delta=1e-5)
+
+    def test_another_text(self):
+        held_out = (self.folder / "text.txt").read_bytes()
+        held_out = held_out[math.floor(len(held_out) * 0.9):]
+        self.write("same.txt", held_out)
+        self.check(self.eval("data=same.txt"), self.trained(8))
+        self.check(self.eval("data.validation=same.txt"), self.trained(8))
+        self.write("noise.txt", bytes(range(1, 256)) * 4)
+        self.assertGreater(self.eval("data=noise.txt")["loss"], self.trained(8)["loss"] + 0.5)
+
+    def test_a_token_file(self):
+        self.moh("data", "tokenize", "--input", "text.txt", "--output", "text.tokens")
+        self.assertEqual(self.eval("data=text.tokens"), self.eval("data=text.txt"))
+
+    def test_the_training_files_need_not_be_there_for_another_text(self):
+        self.write("other.txt", "some text to look at")
+        (self.folder / "text.txt").unlink()
+        self.assertIn("loss", self.eval("data=other.txt"))
+        self.assert_says(self.eval(code=support.INPUT_ERROR), "text.txt: cannot read")
+
+    def test_part_of_the_text(self):
+        # Batches of 4 x 32: 100 tokens take one, 129 two, and all of them are few more.
+        one, two = self.eval("data=text.txt", "eval.max_tokens=100"), self.eval("data=text.txt", "eval.max_tokens=129")
+        self.assertEqual(one, self.eval("data=text.txt", "eval.max_tokens=128"))
+        self.assertNotEqual(one, two)
+        self.assertNotEqual(two, self.eval("data=text.txt"))
+
+    def test_batches_of_any_size(self):
+        expected = self.eval("data=text.txt")
+        for size in (1, 5, 64):
+            self.check(self.eval("data=text.txt", f"train.batch_size={size}"), expected)
+
+    def test_text_that_will_not_do(self):
+        self.write("one.txt", "x")
+        self.write("empty.txt", "")
+        self.assert_says(self.eval("data=one.txt", code=support.INPUT_ERROR), "at least 2 tokens, found 1")
+        self.assert_says(self.eval("data=empty.txt", code=support.INPUT_ERROR), "empty.txt: expected text")
+        self.assert_says(self.eval("data=missing.txt", code=support.INPUT_ERROR), "missing.txt: cannot read")
+
+    def test_a_run_that_held_nothing_out(self):
+        self.train({"data.validation_fraction": 0.0, "output.dir": "all"})
+        self.assertEqual([r for r in support.metrics(self.folder / "all") if r["kind"] == "eval"], [])
+        self.assert_says(self.eval(run="all", code=support.INPUT_ERROR), "held nothing out", "data=PATH")
+        self.assertIn("loss", self.eval("data=text.txt", run="all"))
+
+    def test_mistakes_in_overrides(self):
+        self.assert_says(self.eval("evl.max_tokens=3", code=support.CONFIG_ERROR), "evl", "eval")
+        self.assert_says(self.eval("device=cuda", code=support.CONFIG_ERROR), "device: expected a device (cpu)")
+
+
+if __name__ == "__main__":
+    support.main()

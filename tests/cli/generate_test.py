@@ -1,0 +1,86 @@
+"""moh generate: a function of the checkpoint, the prompt and the options."""
+
+import support
+
+
+class Generate(support.MohTest):
+    def setUp(self):
+        super().setUp()
+        # Some structure, so that the model is not equally unsure of all characters.
+        self.train({"train.steps": 30, "optim.learning_rate": 0.01, "eval.every": 0, "checkpoint.every": 0})
+
+    def generate(self, *options, prompt="the head", threads=1, code=support.DONE):
+        output = self.moh("generate", "--checkpoint", "run", "--prompt", prompt, "--threads", threads, *options,
+                          code=code)
+        return output.rsplit("\n", 2)[0] if code == support.DONE else output  # without the line about the speed
+
+    def test_the_seed_decides(self):
+        first = self.generate("--tokens", 20, "--seed", 7)
+        self.assertTrue(first.startswith("the head"), first)
+        self.assertEqual(self.generate("--tokens", 20, "--seed", 7), first)
+        others = {self.generate("--tokens", 20, "--seed", seed) for seed in range(8, 12)}
+        self.assertEqual(len(others | {first}), 5)
+
+    def test_threads_do_not_decide(self):
+        texts = {self.generate("--tokens", 20, "--seed", 7, threads=threads) for threads in (1, 2, 3)}
+        self.assertEqual(len(texts), 1)
+
+    def test_a_longer_text_begins_like_the_shorter(self):
+        longer = self.generate("--tokens", 20, "--temperature", 0)
+        self.assertTrue(longer.startswith(self.generate("--tokens", 5, "--temperature", 0).rstrip("\ufffd")))
+
+    def test_temperature_0_takes_the_likeliest(self):
+        likeliest = self.generate("--tokens", 20, "--temperature", 0)
+        self.assertEqual(self.generate("--tokens", 20, "--temperature", 0, "--seed", 9), likeliest)
+        self.assertEqual(self.generate("--tokens", 20, "--top-k", 1, "--seed", 9), likeliest)
+        self.assertEqual(self.generate("--tokens", 20, "--top-p", 1e-9, "--seed", 9), likeliest)
+        # As the temperature falls, so does what chance can do.
+        self.assertEqual(self.generate("--tokens", 20, "--temperature", 1e-6, "--seed", 9), likeliest)
+
+    def test_all_tokens_and_no_limit_are_the_same(self):
+        text = self.generate("--tokens", 20, "--seed", 3)
+        self.assertEqual(self.generate("--tokens", 20, "--seed", 3, "--top-k", 256), text)
+        self.assertEqual(self.generate("--tokens", 20, "--seed", 3, "--top-p", 1), text)
+
+    def test_texts_longer_than_the_model_s_positions(self):
+        text = self.generate("--tokens", 100, "--temperature", 0)  # of 32 positions
+        self.assertTrue(text.startswith("the head"))
+        self.assertEqual(self.generate("--tokens", 100, "--temperature", 0), text)
+
+    def test_the_sample_of_a_run_is_what_generate_writes(self):
+        self.train({"sample.tokens": 20, "sample.prompt": "the", "sample.temperature": 0.9, "sample.top_k": 50,
+                    "sample.top_p": 0.95, "output.dir": "sampled"})
+        text = self.moh("generate", "--checkpoint", "sampled", "--prompt", "the", "--tokens", 20, "--temperature", 0.9,
+                        "--top-k", 50, "--top-p", 0.95, "--seed", support.TINY["seed"], "--threads", 1)
+        sample = (self.folder / "sampled" / "sample.txt").read_bytes().decode(errors="replace")
+        self.assertEqual(text.rsplit("\n", 2)[0] + "\n", sample)
+
+    def test_one_step_s_folder_will_do(self):
+        text = self.generate("--tokens", 5, "--seed", 1)
+        for place in (self.newest(), self.newest().parent, f"{self.newest()}/"):
+            self.assertEqual(self.moh("generate", "--checkpoint", place, "--prompt", "the head", "--tokens", 5, "--seed",
+                                      1).rsplit("\n", 2)[0], text)
+
+    def test_no_new_tokens(self):
+        self.assertEqual(self.generate("--tokens", 0), "the head")
+
+    def test_prompts_that_do_not_fit(self):
+        for prompt, found in (("", 0), ("x" * 33, 33)):
+            output = self.generate(prompt=prompt, code=support.CONFIG_ERROR)
+            self.assert_says(output, f"generate: prompt: expected 1 to 32 tokens, found {found}")
+            self.assertFalse(output.startswith("x"), "the prompt was printed before it was refused")
+        self.generate("--tokens", 2, prompt="x" * 32)
+
+    def test_options_out_of_range(self):
+        for option, value, expected in (("temperature", -1, "temperature: expected 0 or more"),
+                                        ("top-k", -1, "top_k: expected 0 (all) or more"),
+                                        ("top-p", 0, "top_p: expected above 0, up to 1"),
+                                        ("top-p", 1.5, "top_p: expected above 0, up to 1"),
+                                        ("tokens", -1, "tokens: expected 0 or more, found -1")):
+            self.assert_says(self.generate(f"--{option}={value}", code=support.CONFIG_ERROR), expected)
+        self.assert_says(self.generate("--tokens", "many", code=support.CONFIG_ERROR), "--tokens", "many")
+        self.assert_says(self.generate("--beams", 4, code=support.CONFIG_ERROR), "--beams")
+
+
+if __name__ == "__main__":
+    support.main()

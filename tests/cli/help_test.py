@@ -1,0 +1,104 @@
+"""What moh says about itself: help with examples that work, exit codes, configurations that read back."""
+
+import os
+import pathlib
+import re
+import shlex
+
+import support
+
+COMMANDS = ("train", "eval", "generate", "config", "data tokenize", "data info", "bench attention")
+
+
+class Help(support.MohTest):
+    def test_every_command_has_help_with_examples(self):
+        for command in COMMANDS:
+            with self.subTest(command=command):
+                output = self.moh(*command.split(), "--help")
+                self.assert_says(output, "Usage:", f"moh {command} ")
+                self.assertRegex(output, rf"Examples?:\n  moh {command}\b")
+
+    def test_the_list_of_this_test_is_complete(self):
+        self.assertEqual(self.subcommands(), {command.split()[0] for command in COMMANDS})
+        self.assertEqual(self.subcommands("data"), {"tokenize", "info"})
+        self.assertEqual(self.subcommands("bench"), {"attention"})
+
+    def subcommands(self, *command):
+        listing = self.moh(*command, "--help").split("Subcommands:\n")[1].split("\n\n")[0]
+        return {line.split()[0] for line in listing.splitlines() if line.startswith("  ") and line[2] != " "}
+
+    def test_help_tells_the_exit_codes(self):
+        for arguments in (("--help",), ("train", "--help")):
+            text = " ".join(self.moh(*arguments).split())
+            self.assert_says(text, "0 done", "2 configuration", "3 data or checkpoint", "4 loss not finite",
+                             "5 file that cannot be written", "75 stopped early")
+
+    def test_the_options_of_examples_exist(self):
+        for command in COMMANDS:
+            text = self.moh(*command.split(), "--help")
+            options, examples = re.split(r"Examples?:\n", text)
+            for example in re.findall(rf"^  moh {command}\b.*", examples, re.MULTILINE):
+                for word in shlex.split(example):
+                    if word.startswith("--"):
+                        self.assertRegex(options, rf"(?m)^  {word}\b", example)
+
+    def test_version(self):
+        self.assertRegex(self.moh("--version"), r"^\d+\.\d+\.\d+\n$")
+
+    def test_command_lines_that_are_wrong(self):
+        cases = {
+            (): "A subcommand is required",
+            ("frobnicate",): "expected one of train, eval, generate, config, data, bench, found 'frobnicate'",
+            ("trian", "x.yaml"): "did you mean train?",
+            ("train",): "config is required",
+            ("train", "a.yaml", "--frob"): "--frob",
+            ("eval",): "--checkpoint is required",
+            ("generate", "--checkpoint", "run"): "--prompt is required",
+            ("config",): "expected a configuration file, or --reference",
+            ("data",): "A subcommand is required",
+            ("data", "tokenize", "--input", "text.txt"): "--output is required",
+        }
+        for arguments, message in cases.items():
+            with self.subTest(arguments=arguments):
+                self.assert_says(self.moh(*arguments, code=support.CONFIG_ERROR), message)
+        config = self.config()
+        self.assert_says(self.moh("train", config, "--log-level", "loud", code=support.CONFIG_ERROR),
+                         "--log-level: log level: expected trace, debug, info, warning, error or off, found 'loud'")
+        self.assert_says(self.moh("train", config, code=support.CONFIG_ERROR, env={"MOH_LOG": "loud"}), "MOH_LOG: ")
+
+    def test_log_levels(self):
+        config = self.config()
+        self.assert_says(self.moh("train", config, "output.dir=a", "--log-level", "debug"), "debug: step 4: saved")
+        self.assertNotIn("info: ", self.moh("train", config, "output.dir=b", "--log-level", "warning"))
+
+
+class Config(support.MohTest):
+    def test_the_resolved_configuration_reads_back(self):
+        self.write("base.yaml", (self.folder / self.config()).read_text())
+        self.write("main.yaml", "include: base.yaml\nmodel:\n  moh:\n    shared: [1, 2]\n")
+        resolved = self.moh("config", "main.yaml", "train.steps=5", "sample.prompt='a: \"b\" # c'")
+        self.assert_says(resolved, "steps: 5", "shared: [1, 2]", "hidden: 32", "betas: [0.9, 0.95]")
+        self.write("resolved.yaml", resolved)
+        self.assertEqual(self.moh("config", "resolved.yaml"), resolved)
+        self.moh("train", "main.yaml", "train.steps=5", "output.dir=a")
+        self.moh("train", "resolved.yaml", "output.dir=b", "sample.tokens=0")
+        self.assert_same_state("a", "b")
+
+    def test_every_shipped_configuration_reads_back(self):
+        shipped = sorted(pathlib.Path(os.environ["MOH_SOURCE_DIR"], "configs").rglob("*.yaml"))
+        self.assertTrue(shipped)
+        for path in shipped:
+            with self.subTest(path=path.name):
+                resolved = self.moh("config", path, "data.train=text.txt")
+                self.write("resolved.yaml", resolved)
+                self.assertEqual(self.moh("config", "resolved.yaml"), resolved)
+
+    def test_the_reference_names_every_key(self):
+        reference = self.moh("config", "--reference")
+        resolved = self.moh("config", self.config())
+        for name in re.findall(r"(?m)^ *(\w+):", resolved):
+            self.assertIn(name, reference)
+
+
+if __name__ == "__main__":
+    support.main()
