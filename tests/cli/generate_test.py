@@ -9,8 +9,8 @@ class Generate(support.MohTest):
         # Some structure, so that the model is not equally unsure of all characters.
         self.train({"train.steps": 30, "optim.learning_rate": 0.01, "eval.every": 0, "checkpoint.every": 0})
 
-    def generate(self, *options, prompt="the head", threads=1, code=support.DONE):
-        output = self.moh("generate", "--checkpoint", "run", "--prompt", prompt, "--threads", threads, *options,
+    def generate(self, *options, checkpoint="run", prompt="the head", threads=1, code=support.DONE):
+        output = self.moh("generate", "--checkpoint", checkpoint, "--prompt", prompt, "--threads", threads, *options,
                           code=code)
         return output.rsplit("\n", 2)[0] if code == support.DONE else output  # without the line about the speed
 
@@ -58,8 +58,7 @@ class Generate(support.MohTest):
     def test_one_step_s_folder_will_do(self):
         text = self.generate("--tokens", 5, "--seed", 1)
         for place in (self.newest(), self.newest().parent, f"{self.newest()}/"):
-            self.assertEqual(self.moh("generate", "--checkpoint", place, "--prompt", "the head", "--tokens", 5, "--seed",
-                                      1).rsplit("\n", 2)[0], text)
+            self.assertEqual(self.generate("--tokens", 5, "--seed", 1, checkpoint=place), text)
 
     def test_no_new_tokens(self):
         self.assertEqual(self.generate("--tokens", 0), "the head")

@@ -18,8 +18,8 @@ class NonFinite(support.MohTest):
 
     def test_stop(self):
         output = self.train(EXPLODING, code=support.NUMERIC_ABORT)
-        self.assert_says(output, "error: train: step 2: loss ", "expected finite numbers", "the last checkpoint is intact",
-                         "optim.learning_rate", "guard.non_finite: skip")
+        self.assert_says(output, "error: train: step 2: loss ", "expected finite numbers",
+                         "the last checkpoint is intact", "optim.learning_rate", "guard.non_finite: skip")
         self.assertEqual([path.name for path in self.checkpoints()], ["step_00000001"])
         (event,) = self.events()
         self.assertEqual((event["step"], event["event"]), (2, "non_finite"))
@@ -32,8 +32,9 @@ class NonFinite(support.MohTest):
     def test_skip_gives_up_in_the_end(self):
         settings = {**EXPLODING, "guard.non_finite": "skip", "guard.max_skipped": 3}
         output = self.train(settings, code=support.NUMERIC_ABORT)
-        self.assert_says(output, *(f"warning: step {step}: loss " for step in (2, 3, 4)), "this step's update is skipped",
-                         "error: train: step 5: loss ", "after 3 skipped steps in a row")
+        self.assert_says(output, *(f"warning: step {step}: loss " for step in (2, 3, 4)),
+                         "this step's update is skipped", "error: train: step 5: loss ",
+                         "after 3 skipped steps in a row")
         self.assertNotIn("set guard.non_finite: skip", output)
         weights = self.weights()
         self.assertEqual(list(weights), [f"step_{step:08}" for step in (1, 2, 3, 4)])

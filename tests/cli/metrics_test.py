@@ -1,0 +1,83 @@
+"""What metrics.jsonl says of a run is what was configured and computed."""
+
+import math
+
+import support
+from support import DENSE
+
+
+class Metrics(support.MohTest):
+    def records(self, kind, run="run"):
+        return [record for record in support.metrics(self.folder / run) if record["kind"] == kind]
+
+    def test_learning_rates_follow_the_schedule(self):
+        peak, start, low, warmup, steps = 0.003, 0.001, 0.0005, 3, 10
+        self.train({"schedule.warmup_steps": warmup, "schedule.warmup_start": start, "schedule.min_learning_rate": low,
+                    "optim.learning_rate": peak, "train.steps": steps})
+        for record in self.records("train"):
+            t = record["step"] - 1  # finished steps
+            if t < warmup:
+                expected = start + (peak - start) * t / warmup
+            else:
+                expected = low + (peak - low) / 2 * (1 + math.cos(math.pi * (t - warmup) / (steps - warmup)))
+            self.assertAlmostEqual(record["learning_rate"], expected, delta=1e-12)
+
+    def test_a_constant_rate(self):
+        self.train({"schedule.kind": "constant", "schedule.warmup_steps": 0})
+        self.assertEqual({record["learning_rate"] for record in self.records("train")}, {0.003})
+
+    def test_routing(self):
+        heads, shared, routed = 4, 1, 2
+        self.train({"model.moh.shared": shared, "model.moh.routed": routed})
+        for record in self.records("train"):
+            self.assertEqual(record["activated_heads"], (shared + routed) / heads)
+            self.assertEqual([len(layer) for layer in record["head_load"]], [heads - shared] * 2)
+            for layer in record["head_load"]:
+                # Each token is served by `routed` of them.
+                self.assertAlmostEqual(sum(layer), routed, delta=1e-6)
+                self.assertTrue(all(0 <= load <= 1 for load in layer))
+            self.assertGreater(record["balance_loss"], 0)
+
+    def test_layers_of_their_own_kinds(self):
+        self.train({"model.moh.shared": [4, 2], "model.moh.routed": [0, 1]})
+        record = self.records("train")[0]
+        self.assertEqual([len(layer) for layer in record["head_load"]], [0, 2])
+        self.assertEqual(record["activated_heads"], (4 + 3) / 8)
+
+    def test_a_dense_model_has_no_routing(self):
+        self.train(DENSE)
+        for record in self.records("train"):
+            self.assertFalse({"head_load", "balance_loss", "activated_heads"} & record.keys())
+
+    def test_counts(self):
+        self.train({"train.batch_size": 2, "train.accumulate": 3})
+        for record in self.records("train"):
+            self.assertEqual(record["tokens"], record["step"] * 2 * 3 * 32)
+            self.assertGreater(record["grad_norm"], 0)
+            self.assertGreater(record["tokens_per_s"], 0)
+            self.assertGreater(record["peak_memory_bytes"], 0)
+        elapsed = [record["elapsed_s"] for record in self.records("train")]
+        self.assertEqual(elapsed, sorted(elapsed))
+
+    def test_evaluations(self):
+        self.train({"eval.every": 2})
+        self.assertEqual([record["step"] for record in self.records("eval")], [2, 4, 6, 8])
+        for record in self.records("eval"):
+            self.assertAlmostEqual(record["perplexity"], math.exp(record["loss"]), delta=1e-6 * record["perplexity"])
+            self.assertAlmostEqual(record["bits_per_byte"], record["loss"] / math.log(2), delta=1e-6)
+
+    def test_lines_as_often_as_configured(self):
+        self.train({"log.every": 3})
+        self.assertEqual([record["step"] for record in self.records("train")], [1, 3, 6, 8])
+
+    def test_training_learns(self):
+        self.train({"train.steps": 60, "optim.learning_rate": 0.01, "eval.every": 60, "checkpoint.every": 0})
+        losses = support.losses(self.folder / "run")
+        # Above the entropy of these words' letters, below that of bytes at random.
+        self.assertAlmostEqual(losses[0], math.log(256), delta=0.3)
+        self.assertLess(losses[-1], 0.6 * losses[0])
+        self.assertLess(self.records("eval")[-1]["loss"], 0.6 * losses[0])
+
+
+if __name__ == "__main__":
+    support.main()
