@@ -68,13 +68,22 @@ template <class F>
   return value - Vec<F>{};  // x - 0 keeps every x, the sign of zero included
 }
 
+/// 16-bit numbers to the upper halves of 32-bit ones, zeros below: what widens bfloat16.
+template <std::size_t... kLane>
+[[gnu::always_inline]] inline Vec<float> upper_halves(Vec<std::uint16_t, kLanes<float>> halves,
+                                                      std::index_sequence<kLane...>) {
+  const Vec<std::uint16_t, kLanes<float>> zeros{};
+  return (Vec<float>)__builtin_shufflevector(
+      zeros, halves, (kLane % 2 == 0 ? 0 : kLanes<float> + static_cast<int>(kLane) / 2)...);
+}
+
 /// A vector of elements stored as T, widened to the type that sums are formed in.
 template <class T>
 [[gnu::always_inline]] inline Vec<Acc<T>> load_as(const T* from) {
   if constexpr (std::is_same_v<T, bfloat16>) {
     Vec<std::uint16_t, kLanes<float>> halves;
     __builtin_memcpy(&halves, from, sizeof halves);
-    return (Vec<float>)(__builtin_convertvector(halves, Vec<std::uint32_t>) << 16);
+    return upper_halves(halves, std::make_index_sequence<kLanes<std::uint16_t>>{});
   } else {
     return load<T>(from);
   }
