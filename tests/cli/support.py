@@ -27,7 +27,7 @@ MOH = os.environ.get("MOH_BINARY", "moh")
 DONE, CONFIG_ERROR, INPUT_ERROR, NUMERIC_ABORT, STORAGE_ERROR, PREEMPTED = 0, 2, 3, 4, 5, 75
 
 # Long enough for a sanitizer build on a busy machine; a run that takes longer hangs.
-TIMEOUT_SECONDS = 60
+TIMEOUT_SECONDS = 120
 
 # A file may be skipped as a whole: ctest reads this exit code.
 SKIPPED = 77
