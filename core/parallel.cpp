@@ -42,8 +42,10 @@ int num_threads() {
 }
 
 void set_num_threads(int count) {
+  // What OMP_NUM_THREADS asks for, or else all processors; read before this function first changes it.
+  static const int default_threads = omp_get_max_threads();
   if (count < 0) throw ValueError(error_message("threads", "", "0 (all) or more", std::to_string(count)));
-  omp_set_num_threads(count == 0 ? omp_get_num_procs() : count);
+  omp_set_num_threads(count == 0 ? default_threads : count);
 }
 
 int thread_index() {

@@ -237,7 +237,8 @@ Section describe(RunConfig& run, const std::vector<std::string>& presets) {
   s.field("precision", run.precision,
           "Element type of activations and matrix products. With `bfloat16` the optimiser keeps float32 "
           "weights.");
-  s.field("threads", run.threads, at_least(0).capped(kMaxThreads), "Threads of the CPU. 0: one per core.");
+  s.field("threads", run.threads, at_least(0).capped(kMaxThreads),
+          "Threads of the CPU. 0: as OMP_NUM_THREADS says, else one per core.");
   s.section(describe(run.output));
   s.section(describe(run.model, presets));
   s.section(describe(run.data));
