@@ -8,12 +8,12 @@ namespace moh {
 
 template <class Backend, class T>
 void MatmulKernels<Backend, T>::gemm(const GemmShape& shape, const T* a, const T* b, T* c, bool accumulate) {
-  const auto [m, n, k, transpose_a, transpose_b, lda, ldb, ldc] = shape;
+  const std::int64_t m = shape.m, n = shape.n, k = shape.k, ldb = shape.ldb, ldc = shape.ldc;
   // op(b) is laid out row by row first, so that the inner loop below always runs along contiguous elements.
-  const Scratch scratch(transpose_b ? static_cast<std::size_t>(k * n) * sizeof(T) : 0);
+  const Scratch scratch(shape.transpose_b ? static_cast<std::size_t>(k * n) * sizeof(T) : 0);
   const T* rows_of_b = b;
   std::int64_t row_stride = ldb;
-  if (transpose_b) {
+  if (shape.transpose_b) {
     T* packed = scratch.as<T>();
     for (std::int64_t j = 0; j < n; ++j) {
       for (std::int64_t p = 0; p < k; ++p) packed[p * n + j] = b[j * ldb + p];
@@ -21,7 +21,7 @@ void MatmulKernels<Backend, T>::gemm(const GemmShape& shape, const T* a, const T
     rows_of_b = packed;
     row_stride = n;
   }
-  const std::int64_t a_row = transpose_a ? 1 : lda, a_column = transpose_a ? lda : 1;
+  const std::int64_t a_row = shape.transpose_a ? 1 : shape.lda, a_column = shape.transpose_a ? shape.lda : 1;
   parallel_for(m, 8, [=](std::int64_t begin, std::int64_t end) {
     for (std::int64_t i = begin; i < end; ++i) {
       T* ci = c + i * ldc;
