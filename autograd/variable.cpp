@@ -183,16 +183,16 @@ class BackwardPass {
  private:
   /// Collects the nodes behind `root`, and counts how often each leaf will be contributed to.
   void reach(const std::shared_ptr<Node>& root) {
-    std::vector<std::shared_ptr<Node>> todo = {root};
-    while (!todo.empty()) {
-      const std::shared_ptr<Node> node = std::move(todo.back());
-      todo.pop_back();
+    std::vector<std::shared_ptr<Node>> pending = {root};
+    while (!pending.empty()) {
+      const std::shared_ptr<Node> node = std::move(pending.back());
+      pending.pop_back();
       if (!gradients_.try_emplace(node.get(), node->num_outputs).second) continue;
       nodes_.push_back(node);
       for (const Variable& input : node->inputs) {
         if (!input.requires_grad()) continue;
         if (Engine::has_node(input))
-          todo.push_back(Engine::node_of(input));
+          pending.push_back(Engine::node_of(input));
         else
           ++leaf_contributions_[Engine::identity(input)];
       }
@@ -313,16 +313,16 @@ GradMode::~GradMode() {
 std::vector<std::string> graph_op_names(const Variable& output) {
   std::set<std::string> names;
   std::set<const Node*> seen;
-  std::vector<const Node*> todo;
+  std::vector<const Node*> pending;
   const auto visit = [&](const Variable& v) {
     if (!Engine::has_node(v)) return;
     const Node* node = Engine::node_of(v).get();
-    if (seen.insert(node).second) todo.push_back(node);
+    if (seen.insert(node).second) pending.push_back(node);
   };
   visit(output);
-  while (!todo.empty()) {
-    const Node* node = todo.back();
-    todo.pop_back();
+  while (!pending.empty()) {
+    const Node* node = pending.back();
+    pending.pop_back();
     names.insert(node->name);
     for (const Variable& input : node->inputs) visit(input);
   }

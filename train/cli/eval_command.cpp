@@ -43,10 +43,7 @@ int eval(const EvalArgs& args) {
   }
   const EvaluationBatches batches(tokens, *loaded.tokenizer, config.data.sequence_length,
                                   config.train.batch_size);
-  const std::int64_t per_batch = config.data.sequence_length * config.train.batch_size;
-  const std::int64_t limit =
-      config.eval.max_tokens == 0 ? 0 : (config.eval.max_tokens + per_batch - 1) / per_batch;
-  const Evaluation evaluation = evaluate_language_model(*loaded.model, batches, limit);
+  const Evaluation evaluation = evaluate_language_model(*loaded.model, batches, config.eval.max_tokens);
   std::printf("checkpoint     %s\n", loaded.folder.c_str());
   std::printf("%-14s %.6f\n", "loss", evaluation.loss);
   for (const auto& [name, value] : evaluation.metrics) std::printf("%-14s %.6f\n", name.c_str(), value);

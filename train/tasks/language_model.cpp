@@ -85,12 +85,8 @@ LanguageModelTask::LanguageModelTask(const RunConfig& config, LanguageData data)
       batches_(data_.train, *data_.tokenizer, config.data.sequence_length,
                static_cast<std::uint64_t>(config.seed)),
       batch_size_(config.train.batch_size),
-      eval_batches_(0),
+      eval_tokens_(config.eval.max_tokens),
       balance_weight_(config.model.moh.balance_weight) {
-  if (config.eval.max_tokens > 0) {
-    const std::int64_t tokens_per_batch = batch_size_ * config.data.sequence_length;
-    eval_batches_ = (config.eval.max_tokens + tokens_per_batch - 1) / tokens_per_batch;
-  }
   model_.initialise(static_cast<std::uint64_t>(config.seed));
 }
 
@@ -153,7 +149,7 @@ std::optional<Evaluation> LanguageModelTask::evaluate() {
   if (data_.validation->size() == 0) return std::nullopt;  // nothing is held out
   const EvaluationBatches batches(data_.validation, *data_.tokenizer, batches_.sampler().sequence_length(),
                                   batch_size_);
-  return evaluate_language_model(model_, batches, eval_batches_);
+  return evaluate_language_model(model_, batches, eval_tokens_);
 }
 
 std::vector<std::pair<std::string, std::string>> LanguageModelTask::identity() const {
@@ -162,12 +158,11 @@ std::vector<std::pair<std::string, std::string>> LanguageModelTask::identity() c
 }
 
 Evaluation evaluate_language_model(const Llama& model, const EvaluationBatches& batches,
-                                   std::int64_t max_batches) {
+                                   std::int64_t max_tokens) {
   const NoGrad no_grad;
   double sum = 0;
   std::int64_t targets = 0, bytes = 0;
-  const std::int64_t count = max_batches > 0 ? std::min(max_batches, batches.size()) : batches.size();
-  for (std::int64_t i = 0; i < count; ++i) {
+  for (std::int64_t i = 0; i < batches.size() && (max_tokens == 0 || targets < max_tokens); ++i) {
     const TokenBatch batch = batches.at(i);
     sum += cross_entropy(model.forward(batch.tokens).logits, batch.targets).value().item();
     targets += batch.num_targets;

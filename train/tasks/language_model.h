@@ -50,7 +50,7 @@ class LanguageModelTask : public Task {
   Llama model_;
   TrainingBatches batches_;
   std::int64_t batch_size_;
-  std::int64_t eval_batches_;  // 0: all
+  std::int64_t eval_tokens_;  // 0: all
   double balance_weight_;
   std::unique_ptr<Prefetcher<TokenBatch>> prefetcher_;
 
@@ -60,9 +60,9 @@ class LanguageModelTask : public Task {
   StepStatistics statistics_;
 };
 
-/// Evaluates a model on a token stream: loss (nats per token), perplexity, bits per byte. `max_batches` 0
-/// means all.
+/// Evaluates a model on a token stream: loss (nats per token), perplexity, bits per byte. Stops after the
+/// batch with which `max_tokens` targets are reached; 0 means all.
 Evaluation evaluate_language_model(const Llama& model, const EvaluationBatches& batches,
-                                   std::int64_t max_batches);
+                                   std::int64_t max_tokens);
 
 }  // namespace moh
