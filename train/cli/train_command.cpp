@@ -100,6 +100,7 @@ void write_sample(const LanguageModelTask& task, const Llama& model, const RunCo
 
 int train(const TrainArgs& args) {
   std::signal(SIGPIPE, SIG_IGN);  // training outlives the terminal, or the `| head`, that watches it
+  StopSignal stop;
   const RunConfig config = load_run_config(args.config, args.overrides, llama_model_presets());
   const auto console = std::make_shared<Console>(STDOUT_FILENO);
   start_logging(console, args.log_level);
@@ -129,7 +130,8 @@ int train(const TrainArgs& args) {
   // Only now: data that cannot be read, or a model too large for the memory, must not cost the old run.
   if (args.overwrite) remove_run(config.output.dir);
   write_file_durably(config.output.dir / "config.yaml", print_resolved(config));
-  Trainer trainer(config, task, store, console, resume_from);
+  stop.defer();
+  Trainer trainer(config, task, store, stop, console, resume_from);
   resume_from.reset();
   const TrainOutcome outcome = trainer.run();
   if (outcome.finished) write_sample(task, task.llama(), config, *console);

@@ -2,7 +2,6 @@
 
 #include <unistd.h>
 #include <array>
-#include <csignal>
 #include <utility>
 
 namespace moh {
@@ -13,39 +12,51 @@ constexpr std::array kSignals = {std::pair{SIGINT, std::string_view("SIGINT")},
                                  std::pair{SIGTERM, std::string_view("SIGTERM")},
                                  std::pair{SIGUSR1, std::string_view("SIGUSR1")}};
 
-// A signal handler may touch nothing but lock-free atomics and this type.
-volatile std::sig_atomic_t received = 0;
+sigset_t stop_signals() {
+  sigset_t set;
+  sigemptyset(&set);
+  for (const auto& [number, name] : kSignals) sigaddset(&set, number);
+  return set;
+}
 
-std::array<struct sigaction, kSignals.size()> previous_actions;
-
-extern "C" void on_stop_signal(int number) {
-  if (received != 0) _exit(128 + number);
-  received = number;
+/// Ends the process as if it had never looked for this signal.
+void die_of(int number) {
+  sigset_t set;
+  sigemptyset(&set);
+  sigaddset(&set, number);
+  raise(number);
+  pthread_sigmask(SIG_UNBLOCK, &set, nullptr);
+  _exit(128 + number);  // whoever started the process has it ignored
 }
 
 }  // namespace
 
 StopSignal::StopSignal() {
-  received = 0;
-  struct sigaction action = {};
-  action.sa_handler = on_stop_signal;
-  action.sa_flags = SA_RESTART;  // a write in progress goes on
-  for (std::size_t i = 0; i < kSignals.size(); ++i)
-    sigaction(kSignals[i].first, &action, &previous_actions[i]);
+  const sigset_t set = stop_signals();
+  pthread_sigmask(SIG_BLOCK, &set, &previous_mask_);
+  watcher_ = std::thread([this] { watch(); });
 }
 
 StopSignal::~StopSignal() {
-  for (std::size_t i = 0; i < kSignals.size(); ++i)
-    sigaction(kSignals[i].first, &previous_actions[i], nullptr);
+  ending_ = true;
+  pthread_kill(watcher_.native_handle(), SIGUSR1);
+  watcher_.join();
+  pthread_sigmask(SIG_SETMASK, &previous_mask_, nullptr);
 }
 
-bool StopSignal::requested() const {
-  return received != 0;
+void StopSignal::watch() {
+  const sigset_t set = stop_signals();
+  int number = 0;
+  while (sigwait(&set, &number) == 0 && !ending_) {
+    if (!deferred_) die_of(number);
+    if (received_ != 0) _exit(128 + number);
+    received_ = number;
+  }
 }
 
 std::string_view StopSignal::name() const {
   for (const auto& [number, name] : kSignals) {
-    if (number == received) return name;
+    if (number == received_) return name;
   }
   return "";
 }

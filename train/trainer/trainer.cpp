@@ -48,11 +48,12 @@ LrSchedule lr_schedule_of(const RunConfig& config) {
           schedule.decay_steps > 0 ? schedule.decay_steps : config.train.steps};
 }
 
-Trainer::Trainer(const RunConfig& config, Task& task, CheckpointStore& checkpoints,
+Trainer::Trainer(const RunConfig& config, Task& task, CheckpointStore& checkpoints, const StopSignal& stop,
                  std::shared_ptr<Console> console, const std::optional<CheckpointContents>& resume_from)
     : config_(config),
       task_(task),
       checkpoints_(checkpoints),
+      stop_(stop),
       console_(std::move(console)),
       optimizer_(task.model().parameters(), adamw_options_of(config.optim)),
       schedule_(lr_schedule_of(config)),

@@ -33,9 +33,10 @@ LrSchedule lr_schedule_of(const RunConfig& config);
 /// and resumed computes what it would have computed anyway.
 class Trainer {
  public:
-  /// `resume_from` holds the model's and the optimiser's tensors; nothing for a new run.
-  Trainer(const RunConfig& config, Task& task, CheckpointStore& checkpoints, std::shared_ptr<Console> console,
-          const std::optional<CheckpointContents>& resume_from);
+  /// `resume_from` holds the model's and the optimiser's tensors; nothing for a new run. `stop` is looked at
+  /// before each step.
+  Trainer(const RunConfig& config, Task& task, CheckpointStore& checkpoints, const StopSignal& stop,
+          std::shared_ptr<Console> console, const std::optional<CheckpointContents>& resume_from);
 
   /// Runs to the last step, to a stop signal or to the time limit. Throws NumericError when the loss or the
   /// gradient is not finite and the guard says stop, StorageError when a checkpoint cannot be written.
@@ -61,13 +62,13 @@ class Trainer {
   RunConfig config_;
   Task& task_;
   CheckpointStore& checkpoints_;
+  const StopSignal& stop_;
   std::shared_ptr<Console> console_;
   AdamW optimizer_;
   LrSchedule schedule_;
   TrainState state_;
   MetricsWriter metrics_;
   ProgressReporter progress_;
-  StopSignal stop_;
 
   double started_ = 0;         // of this process's training, in monotonic seconds
   double elapsed_before_ = 0;  // of earlier processes of the run
