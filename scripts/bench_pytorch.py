@@ -1,0 +1,173 @@
+#!/usr/bin/env python3
+"""Measures moh beside PyTorch in one run, taking turns, and prints how many times as fast moh is.
+
+  scripts/bench_pytorch.py --setup build/pytorch-venv     # once: the newest PyTorch, in a virtual environment
+  scripts/bench_pytorch.py                                # all cases, Markdown tables
+  scripts/bench_pytorch.py --cases llama_step attention --threads 2 --json
+
+Cases:
+  llama_step   training step of a LLaMA-like model: 6 layers of width 384, T = 256, batch 8
+  gpt2_step    the same for GPT-2 124M's shape in LLaMA's form, T = 64 and 512
+  moh_step     dense and MoH models at T = 2048; PyTorch's MoH is the reference formulation, all heads times a mask
+  attention    dense attention beside PyTorch's fused kernel, T = 256 to 4096
+  moh_module   MoH attention, router to output projection, beside the reference formulation
+
+Every measurement is a process of its own, warm-up included; the sides take turns, and a ratio is the median of the
+rounds' ratios. PyTorch runs in four modes, eager and torch.compile (which needs a C++ compiler), each with the system's
+memory allocator as it is and told to keep its memory ("tuned"). Each mode is tried once, those within a tenth of the
+fastest take part in the rounds, and the one with the lowest median there is counted.
+
+Both sides compute in float32 with the same sizes, which come from configs/bench/ by way of `moh config`. Peak memory is
+the resident size of the process; for PyTorch the smallest that any mode had, also less what `import torch` takes.
+"""
+
+import argparse
+import json
+import os
+import pathlib
+import subprocess
+import sys
+
+from pytorch_bench import cases, measure, report
+from pytorch_bench.measure import BenchError
+
+DEFAULT_VENV = "build/pytorch-venv"
+
+
+def parse_arguments(arguments):
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    add = parser.add_argument
+    add("--setup", metavar="DIR", help="make a virtual environment with the newest torch and numpy in DIR, and stop")
+    add("--venv", metavar="DIR", default=DEFAULT_VENV, help="the virtual environment to use (default: %(default)s)")
+    add("--moh", default="build/release/moh", help="the moh program (default: %(default)s)")
+    add("--cases", nargs="+", choices=cases.CASES, default=list(cases.CASES), metavar="CASE", help="default: all")
+    add("--threads", type=thread_counts, default=[1, 2], metavar="N,N", help="default: 1,2")
+    add("--masks", nargs="+", choices=cases.MASKS, default=list(cases.MASKS), metavar="MASK",
+        help="causal, full: of attention and moh_module (default: both)")
+    add("--modes", nargs="+", choices=measure.MODES, default=list(measure.MODES), metavar="MODE",
+        help=f"of PyTorch: {', '.join(map(repr, measure.MODES))} (default: all)")
+    add("--only", default="", metavar="TEXT", help="only comparisons whose name contains this")
+    add("--rounds", type=positive, default=3, help="measurements of each side (default: %(default)s)")
+    add("--warmups", type=positive, default=3, help="steps of each measurement that do not count (default: %(default)s)")
+    add("--repeats", type=positive, default=10, help="steps of each measurement that do (default: %(default)s)")
+    add("--timeout", type=float, default=1200, help="seconds that one measurement may take (default: %(default)s)")
+    add("--json", action="store_true", help="one JSON object a line instead of tables")
+    add("--list", action="store_true", help="print the comparisons, and stop")
+    return parser.parse_args(arguments)
+
+
+def positive(text):
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"expected 1 or more, found {text}")
+    return number
+
+
+def thread_counts(text):
+    return [positive(part) for part in text.split(",")]
+
+
+def set_up(folder):
+    """A virtual environment with PyTorch; an older one is brought up to date."""
+    steps = [[sys.executable, "-m", "venv", folder],
+             [venv_python(folder), "-m", "pip", "install", "--upgrade", "torch", "numpy"]]
+    hints = ["a Python with venv and pip (Debian: the package python3-venv)", "a package index that pip can reach"]
+    for command, hint in zip(steps, hints):
+        if subprocess.run(command, check=False).returncode != 0:
+            raise BenchError(f"--setup {folder}: `{' '.join(command[1:4])}` failed; the reason is above. It needs {hint}")
+
+
+def venv_python(folder):
+    return str(pathlib.Path(folder) / "bin" / "python")
+
+
+def find_python(folder):
+    """The interpreter of the virtual environment, once it is known to have PyTorch."""
+    python = venv_python(folder)
+    how_to = f"make it with: scripts/bench_pytorch.py --setup {folder}"
+    if not os.access(python, os.X_OK):
+        raise BenchError(f"--venv: expected a virtual environment with PyTorch in {folder}, found none; {how_to}")
+    done = subprocess.run([python, "-c", "import torch"], capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        reason = (done.stderr.strip().splitlines() or ["no message"])[-1]
+        raise BenchError(f"--venv: expected PyTorch in {folder}, found: {reason}; {how_to}")
+    return os.path.abspath(python)
+
+
+def find_moh(path):
+    if not os.access(path, os.X_OK) or os.path.isdir(path):
+        raise BenchError(f"--moh: expected the moh program, found nothing to run at {path}; build it (README.md), or say "
+                         "where it is")
+    return os.path.abspath(path)
+
+
+def comparisons(options):
+    """Case by case, as (case, [comparison])."""
+    counts = cases.Counts(options.warmups, options.repeats)
+    for case in options.cases:
+        chosen = [comparison for threads in options.threads
+                  for comparison in cases.CASES[case](threads, counts, options.masks) if options.only in comparison.name]
+        if chosen:
+            yield case, chosen
+
+
+def run_case(runner, chosen, options):
+    """The records of one case, and its remarks."""
+    records, remarks = [], []
+    for comparison in chosen:
+        label = f"{comparison.case}: {comparison.name}, threads {comparison.threads}"
+        runner.say(label)
+        try:
+            results, reasons = measure.measure(runner, comparison, options.rounds, options.modes)
+            records += [*measure.speed_records(comparison, results), *measure.memory_records(comparison, results)]
+            remarks += [f"{label}: {reason}" for reason in reasons]
+        except BenchError as error:
+            records.append({"kind": "failure", "case": comparison.case, "name": comparison.name,
+                            "threads": comparison.threads, "reason": str(error)})
+            remarks.append(f"{label}: not measured: {error}")
+            runner.say(f"  {error}")
+    return records, remarks
+
+
+def print_case(case, records, remarks, as_json):
+    if as_json:
+        for record in [*records, *({"kind": "remark", "case": case, "text": text} for text in remarks)]:
+            print(json.dumps(record))
+    else:
+        print("\n\n".join(filter(None, [f"### {case}", report.markdown(records), *remarks])) + "\n")
+    sys.stdout.flush()
+
+
+def run(options):
+    """Returns the exit code: 1 when something was not measured."""
+    runner = measure.Runner(find_moh(options.moh), find_python(options.venv), options.timeout,
+                            lambda text: print(text, file=sys.stderr, flush=True))
+    environment = report.environment(runner, os.cpu_count())
+    print(json.dumps(environment) if options.json else report.environment_text(environment, options) + "\n", flush=True)
+    failed = False
+    for case, chosen in comparisons(options):
+        records, remarks = run_case(runner, chosen, options)
+        print_case(case, records, remarks, options.json)
+        failed = failed or any(record["kind"] == "failure" for record in records)
+    return 1 if failed else 0
+
+
+def main(arguments=None):
+    options = parse_arguments(arguments)
+    try:
+        if options.setup:
+            set_up(options.setup)
+        elif options.list:
+            for _, chosen in comparisons(options):
+                for comparison in chosen:
+                    print(f"{comparison.case}: {comparison.name}, threads {comparison.threads}")
+        else:
+            sys.exit(run(options))
+    except BenchError as error:
+        sys.exit(f"bench_pytorch.py: {error}")
+    except KeyboardInterrupt:
+        sys.exit(130)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,159 @@
+"""What is measured: for each case its sides, moh commands and PyTorch jobs, and the figures made of what they print."""
+
+from dataclasses import dataclass, field
+
+MASKS = ("causal", "full")
+
+
+@dataclass(frozen=True)
+class MohSide:
+    """A `moh bench` command whose standard output is JSON lines."""
+
+    arguments: tuple
+    score: str  # the field whose sum over the lines is "the time of this side"
+
+
+@dataclass(frozen=True)
+class TorchSide:
+    """A job of worker.py. `config` names the configuration, with overrides, whose resolved form the job needs."""
+
+    job: dict
+    score: str
+    config: tuple = ()
+
+
+@dataclass(frozen=True)
+class Reading:
+    """A number in what a side printed: `field` of the line that has all of `where`."""
+
+    side: str
+    field: str
+    where: dict = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Figure:
+    """How many times as fast `ours` is as `other`."""
+
+    what: str
+    ours: Reading
+    other: Reading
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Sides that take turns, in this order."""
+
+    case: str
+    name: str
+    threads: int
+    sides: dict
+    figures: list
+    memory: list = field(default_factory=list)  # (what, moh side, PyTorch side)
+
+
+@dataclass(frozen=True)
+class Counts:
+    """How often one process repeats its work."""
+
+    warmups: int
+    repeats: int
+
+
+STEP_PARTS = ("step", "forward", "backward", "optimizer")
+
+
+def moh_step_side(config, threads, counts):
+    return MohSide(("bench", "step", *config, f"threads={threads}", "--random-data", "--json",
+                    "--warmup", str(counts.warmups), "--steps", str(counts.repeats)), "step_ms")
+
+
+def torch_job(work, threads, counts, **job):
+    return {"work": work, "threads": threads, "warmups": counts.warmups, "repeats": counts.repeats, **job}
+
+
+def torch_step_side(config, threads, counts):
+    return TorchSide(torch_job("step", threads, counts), "step_ms", config)
+
+
+def step_comparison(case, name, config, threads, counts):
+    sides = {"moh": moh_step_side(config, threads, counts), "PyTorch": torch_step_side(config, threads, counts)}
+    figures = [Figure(part, Reading("moh", f"{part}_ms"), Reading("PyTorch", f"{part}_ms")) for part in STEP_PARTS]
+    return Comparison(case, name, threads, sides, figures, [("step", "moh", "PyTorch")])
+
+
+def llama_step(threads, counts, _masks):
+    config = ("configs/bench/llama_384.yaml",)
+    yield step_comparison("llama_step", "llama_384, T 256, batch 8", config, threads, counts)
+
+
+def gpt2_step(threads, counts, _masks):
+    for length, batch in ((64, 4), (512, 1)):
+        config = ("configs/bench/gpt2_124m.yaml", f"data.sequence_length={length}", f"train.batch_size={batch}")
+        yield step_comparison("gpt2_step", f"gpt2_124m, T {length}, batch {batch}", config, threads, counts)
+
+
+def moh_step(threads, counts, _masks):
+    """Dense and MoH in turns on both sides, so that what MoH saves is measured as well, in moh and in PyTorch."""
+    for model in ("llama_384", "llama_768"):
+        dense, moh = ((f"configs/bench/{model}_long{form}.yaml",) for form in ("", "_moh_50"))
+        sides = {"moh dense": moh_step_side(dense, threads, counts),
+                 "PyTorch dense": torch_step_side(dense, threads, counts),
+                 "moh MoH-50": moh_step_side(moh, threads, counts),
+                 "PyTorch MoH-50": torch_step_side(moh, threads, counts)}
+        pairs = [("moh dense", "PyTorch dense"), ("moh MoH-50", "PyTorch MoH-50"), ("moh MoH-50", "moh dense"),
+                 ("PyTorch MoH-50", "PyTorch dense")]
+        figures = [Figure("step", Reading(ours, "step_ms"), Reading(other, "step_ms")) for ours, other in pairs]
+        yield Comparison("moh_step", f"{model}, T 2048, batch 1", threads, sides, figures,
+                         [("step", *pair) for pair in pairs[:2]])
+
+
+PASSES = (("forward", "forward_ms"), ("forward + backward", "forward_backward_ms"))
+
+
+def attention(threads, counts, masks):
+    for length in (256, 1024, 2048, 4096):
+        for mask in masks:
+            shape = {"batch": 1, "tokens": length, "heads": 12, "head_dim": 64}
+            command = ("bench", "attention", "--batch", "1", "--tokens", str(length), "--heads", "12", "--kv-heads",
+                       "12", "--head-dim", "64", "--active", "1.0", f"--{mask}", "--repeats", str(counts.repeats),
+                       "--threads", str(threads), "--json")
+            job = torch_job("attention", threads, counts, causal=mask == "causal", compile=False, **shape)
+            sides = {"moh": MohSide(command, "forward_backward_ms"), "PyTorch": TorchSide(job, "forward_backward_ms")}
+            figures = [Figure(what, Reading("moh", name), Reading("PyTorch", name)) for what, name in PASSES]
+            yield Comparison("attention", f"T {length}, {mask}, 12 heads of 64", threads, sides, figures)
+
+
+def moh_module(threads, counts, masks):
+    """Router to output projection. PyTorch measures its dense attention, too: what the reference form saves."""
+    shares = (0.5, 0.75)
+    for width, lengths in ((768, (256, 1024, 2048)), (2048, (512,))):
+        for length in lengths:
+            for mask in masks:
+                heads = width // 64
+                command = ("bench", "module", "--width", str(width), "--tokens", str(length), "--heads", str(heads),
+                           "--head-dim", "64", "--active", ",".join(map(str, shares)),
+                           *(("--causal",) if mask == "causal" else ()), "--repeats", str(counts.repeats),
+                           "--threads", str(threads), "--json")
+                job = torch_job("module", threads, counts, batch=1, width=width, tokens=length, heads=heads,
+                                head_dim=64, causal=mask == "causal", active=[1.0, *shares])
+                sides = {"moh": MohSide(command, "forward_backward_ms"),
+                         "PyTorch": TorchSide(job, "forward_backward_ms")}
+                yield Comparison("moh_module", f"width {width}, T {length}, {mask}", threads, sides,
+                                 module_figures(shares))
+
+
+def module_figures(shares):
+    figures = []
+    for share in shares:
+        where = {"active": share}
+        for what, name in PASSES:
+            label = f"{share:.0%} of the heads, {what}"
+            figures.append(Figure(label, Reading("moh", name, where), Reading("PyTorch", name, where)))
+            figures.append(Figure(f"{label}, reference form to dense", Reading("PyTorch", name, where),
+                                  Reading("PyTorch", name, {"active": 1.0})))
+    return figures
+
+
+CASES = {"llama_step": llama_step, "gpt2_step": gpt2_step, "moh_step": moh_step, "attention": attention,
+         "moh_module": moh_module}

@@ -1,0 +1,236 @@
+"""Runs the sides of a comparison in turns, each measurement in a process of its own, and makes figures of them."""
+
+import json
+import os
+import pathlib
+import statistics
+import subprocess
+from dataclasses import dataclass, field
+
+from pytorch_bench.cases import MohSide
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+WORKER = pathlib.Path(__file__).resolve().parent / "worker.py"
+
+# glibc gives large blocks back at once, and every step pays for fresh pages; told to keep them, and to ask for huge pages,
+# it is what PyTorch's guides recommend other allocators for. Threads stay where they are.
+TUNED = {
+    "MALLOC_MMAP_MAX_": "0",
+    "MALLOC_TRIM_THRESHOLD_": str(1 << 40),
+    "MALLOC_TOP_PAD_": str(64 << 20),
+    "GLIBC_TUNABLES": "glibc.malloc.hugetlb=1",
+    "OMP_PROC_BIND": "close",
+}
+
+# How PyTorch runs: (torch.compile, environment).
+MODES = {"eager": (False, {}), "eager tuned": (False, TUNED), "compile": (True, {}), "compile tuned": (True, TUNED)}
+
+# Modes whose trial was within this of the fastest one's go on to the rounds.
+CLOSE = 1.1
+
+
+class BenchError(Exception):
+    """A measurement that did not come about, and why."""
+
+
+@dataclass
+class Runner:
+    """Starts the processes."""
+
+    moh: str
+    python: str
+    timeout: float
+    say: callable = lambda text: None
+    configs: dict = field(default_factory=dict)
+
+    def run(self, command, environment=None):
+        """JSON lines that a command prints."""
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, timeout=self.timeout, check=False, cwd=ROOT,
+                                  env={**os.environ, **(environment or {})})
+        except subprocess.TimeoutExpired as error:
+            raise BenchError(f"{describe(command)}: no end after {self.timeout:g} s; --timeout allows more") from error
+        except OSError as error:
+            raise BenchError(f"{command[0]}: {error.strerror}") from error
+        records = json_objects(done.stdout)
+        for record in records:
+            if "error" in record:
+                raise BenchError(record["error"])
+        if done.returncode != 0:
+            last = (done.stderr.strip().splitlines() or ["no message"])[-1]
+            raise BenchError(f"{describe(command)}: ended with code {done.returncode}: {last}")
+        return records
+
+    def resolved(self, config):
+        """What `moh config` makes of a configuration: the one source of both sides' numbers."""
+        if config not in self.configs:
+            command = [self.moh, "config", *config]
+            done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=False)
+            if done.returncode != 0:
+                raise BenchError(f"{describe(command)}: {done.stderr.strip()}")
+            self.configs[config] = read_resolved(done.stdout)
+        return self.configs[config]
+
+    def measure(self, side, mode=None):
+        if isinstance(side, MohSide):
+            return self.run([self.moh, *side.arguments])
+        with_compile, environment = MODES[mode]
+        job = {"compile": with_compile, **side.job}
+        if side.config:
+            job["config"] = self.resolved(side.config)
+        threads = {"OMP_NUM_THREADS": str(job["threads"]), "MKL_NUM_THREADS": str(job["threads"])}
+        return self.run([self.python, "-B", str(WORKER), json.dumps(job)], {**threads, **environment})
+
+
+def describe(command):
+    return " ".join([pathlib.Path(command[0]).name, *command[1:4]])
+
+
+def json_objects(text):
+    objects = []
+    for line in text.splitlines():
+        try:
+            value = json.loads(line)
+        except ValueError:
+            continue
+        if isinstance(value, dict):
+            objects.append(value)
+    return objects
+
+
+def read_resolved(text):
+    """The YAML that `moh config` prints, which is `key: value` lines with two more spaces for each level. Numbers and
+    lists of them are read as such; of other values, the benchmarks need those that are a single word."""
+    root = {}
+    open_sections = [root]
+    for line in text.splitlines():
+        key, _, value = line.strip().partition(":")
+        depth = (len(line) - len(line.lstrip(" "))) // 2
+        del open_sections[depth + 1:]
+        value = value.strip()
+        if value:
+            open_sections[depth][key] = read_value(value)
+        else:
+            open_sections[depth][key] = {}
+            open_sections.append(open_sections[depth][key])
+    return root
+
+
+def read_value(text):
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
+def score(side, records):
+    return sum(value_of(record, side.score) for record in records)
+
+
+def value_of(record, name):
+    value = record.get(name)
+    if not isinstance(value, (int, float)) or isinstance(value, bool) or not value > 0:
+        raise BenchError(f"expected a number above 0 in the field {name}, found {value!r} (in {json.dumps(record)[:200]})")
+    return value
+
+
+@dataclass
+class SideResult:
+    """What one side printed, by round. For PyTorch, in the mode that is counted."""
+
+    label: str
+    rounds: list
+    mode: str = None
+    trials: list = field(default_factory=list)  # records of all modes and runs
+
+
+def modes_of(side, modes):
+    """None stands for the only way that moh runs; where nothing can be compiled, those modes are left out."""
+    if isinstance(side, MohSide):
+        return [None]
+    return [mode for mode in modes if not (MODES[mode][0] and side.job.get("compile") is False)]
+
+
+def contenders(runner, side, modes):
+    """Tries all modes once; returns those that are close to the fastest, and the trials' records."""
+    scores, records, reasons = {}, [], []
+    for mode in modes:
+        try:
+            trial = runner.measure(side, mode)
+            scores[mode] = score(side, trial)
+            records += trial
+            runner.say(f"  trial of PyTorch, {mode}: {scores[mode]:.1f} ms")
+        except BenchError as error:
+            reasons.append(f"PyTorch, {mode}: {error}")
+            runner.say(f"  {reasons[-1]}")
+    if not scores:
+        raise BenchError("; ".join(reasons))
+    best = min(scores.values())
+    return [mode for mode in scores if scores[mode] <= CLOSE * best], records, reasons
+
+
+def measure(runner, comparison, rounds, modes):
+    """{side name: SideResult} and remarks, such as why torch.compile did not work."""
+    running, trials, remarks = {}, {}, []
+    for name, side in comparison.sides.items():
+        running[name], trials[name] = modes_of(side, modes), []
+        if not isinstance(side, MohSide):
+            if not running[name]:
+                raise BenchError("nothing to compile here; add an eager mode to --modes")
+            running[name], trials[name], reasons = contenders(runner, side, running[name])
+            remarks += reasons
+    results = {(name, mode): [] for name in running for mode in running[name]}
+    for i in range(rounds):
+        for (name, mode), done in results.items():
+            done.append(runner.measure(comparison.sides[name], mode))
+            label = name if mode is None else f"{name}, {mode}"
+            runner.say(f"  round {i + 1} of {rounds}, {label}: {score(comparison.sides[name], done[-1]):.1f} ms")
+    return {name: best_mode(name, comparison.sides[name], running[name], results, trials[name])
+            for name in running}, remarks
+
+
+def best_mode(name, side, modes, results, trials):
+    best = min(modes, key=lambda mode: statistics.median(score(side, records) for records in results[name, mode]))
+    every_run = [record for mode in modes for records in results[name, mode] for record in records]
+    label = name if best is None else f"{name}, {best}"
+    return SideResult(label, results[name, best], best, trials + every_run)
+
+
+def series(results, reading):
+    """A reading's value in each round."""
+    values = []
+    for records in results[reading.side].rounds:
+        matching = [r for r in records if all(r.get(key) == value for key, value in reading.where.items())]
+        if not matching:
+            raise BenchError(f"{reading.side}: no line with {reading.where}")
+        values.append(value_of(matching[0], reading.field))
+    return values
+
+
+def ratio_summary(ours, other):
+    """How many times as fast ours is: the median of the rounds' ratios, the lowest and the highest."""
+    ratios = [b / a for a, b in zip(ours, other, strict=True)]
+    return {"ratio": statistics.median(ratios), "ratio_low": min(ratios), "ratio_high": max(ratios)}
+
+
+def speed_records(comparison, results):
+    for figure in comparison.figures:
+        ours, other = series(results, figure.ours), series(results, figure.other)
+        yield {"kind": "speed", "case": comparison.case, "name": comparison.name, "threads": comparison.threads,
+               "what": figure.what, "ours": results[figure.ours.side].label, "ours_ms": statistics.median(ours),
+               "other": results[figure.other.side].label, "other_ms": statistics.median(other),
+               **ratio_summary(ours, other), "rounds": len(ours)}
+
+
+def memory_records(comparison, results):
+    """moh's largest peak beside the smallest that PyTorch had in any mode: both choices are in PyTorch's favour."""
+    for what, moh, torch in comparison.memory:
+        process = max(value_of(record, "peak_rss_bytes") for records in results[moh].rounds for record in records)
+        tensors = max(value_of(record.get("peak_bytes", {}), "total")
+                      for records in results[moh].rounds for record in records)
+        smallest = min(results[torch].trials, key=lambda record: value_of(record, "peak_rss_bytes"))
+        peak, imported = smallest["peak_rss_bytes"], value_of(smallest, "import_rss_bytes")
+        yield {"kind": "memory", "case": comparison.case, "name": comparison.name, "threads": comparison.threads,
+               "what": what, "ours": moh, "ours_peak_rss_bytes": process, "ours_peak_tensor_bytes": tensors,
+               "other": torch, "other_peak_rss_bytes": peak, "other_import_rss_bytes": imported,
+               "ratio": process / peak, "ratio_without_import": process / (peak - imported)}

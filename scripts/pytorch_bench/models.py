@@ -1,0 +1,174 @@
+"""The models of moh in PyTorch, in the form that is fastest there: fused projections, the fused attention kernel, no
+gradient or mask that is not needed. MoH attention is the reference formulation: every head is computed, then multiplied
+by its gate, which is 0 for most.
+
+Shapes: B sequences, T tokens, D width, H heads, d head width, S shared heads, E = H - S routed heads, K of them kept.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+BALANCE_WEIGHT = 0.01  # of the load-balance loss, in the paper and in moh
+
+
+@dataclass(frozen=True)
+class Routing:
+    shared: int
+    routed: int  # K
+
+
+class HeadRouter(nn.Module):
+    """Two-stage routing with the scaling of the released MoH code. Weights as there: wg [E, D], wg_0 [2, D], and wg_1
+    [S, D] when S > 1. Needs a shared head, routed heads, and 1 <= K <= E."""
+
+    def __init__(self, width, heads, routing):
+        super().__init__()
+        self.shared, self.kept = routing.shared, routing.routed
+        self.wg = nn.Linear(width, heads - self.shared, bias=False)
+        self.wg_0 = nn.Linear(width, 2, bias=False)
+        self.wg_1 = nn.Linear(width, self.shared, bias=False) if self.shared > 1 else None
+
+    def forward(self, x):
+        """x [B, T, D] to gates [B, T, H] and the layer's load-balance loss."""
+        probabilities = self.wg(x).softmax(-1)
+        top, indices = probabilities.topk(self.kept, dim=-1)
+        selected = torch.zeros_like(probabilities).scatter(-1, indices, 1.0)
+        floor = torch.finfo(probabilities.dtype).eps
+        routed = self.kept * selected * probabilities / top.sum(-1, keepdim=True).clamp_min(floor)
+        kinds = 2.0 * self.wg_0(x).softmax(-1)
+        shared = kinds[..., :1]
+        if self.wg_1 is not None:
+            shared = self.shared * self.wg_1(x).softmax(-1) * shared
+        gates = torch.cat([shared, routed * kinds[..., 1:]], dim=-1)
+        return gates, balance_loss(probabilities, selected)
+
+
+def balance_loss(probabilities, selected):
+    """E * sum_i P_i f_i over the tokens of the batch; no gradient through the choice."""
+    experts = probabilities.shape[-1]
+    mean_probability = probabilities.reshape(-1, experts).mean(0)
+    load = selected.reshape(-1, experts).mean(0)
+    return experts * (mean_probability * load).sum()
+
+
+class RotaryEmbedding(nn.Module):
+    """Rotary positions, the two halves of a head paired (LLaMA in Hugging Face's form)."""
+
+    def __init__(self, head_dim, positions, theta):
+        super().__init__()
+        frequencies = theta ** (-torch.arange(0, head_dim, 2, dtype=torch.float64) / head_dim)
+        angles = torch.outer(torch.arange(positions, dtype=torch.float64), frequencies)
+        self.register_buffer("cos", angles.cos().float()[:, None, :], persistent=False)  # [T, 1, d / 2]
+        self.register_buffer("sin", angles.sin().float()[:, None, :], persistent=False)
+
+    def forward(self, x):
+        """x [B, T, heads, d] with positions 0 to T - 1."""
+        cos, sin = self.cos[: x.shape[1]], self.sin[: x.shape[1]]
+        low, high = x.chunk(2, dim=-1)
+        return torch.cat([low * cos - high * sin, high * cos + low * sin], dim=-1)
+
+
+class Attention(nn.Module):
+    """Self-attention with one projection for queries, keys and values [q | k | v][H][d]; MoH with a `routing`."""
+
+    def __init__(self, width, heads, head_dim, *, causal, bias, rotary=None, routing=None):
+        super().__init__()
+        self.heads, self.head_dim, self.causal = heads, head_dim, causal
+        self.qkv = nn.Linear(width, 3 * heads * head_dim, bias=bias)
+        self.proj = nn.Linear(heads * head_dim, width, bias=bias)
+        self.router = HeadRouter(width, heads, routing) if routing else None
+        self.rotary = rotary
+
+    def forward(self, x):
+        """x [B, T, D] to [B, T, D] and the load-balance loss, None without routing."""
+        batch, length, _ = x.shape
+        qkv = self.qkv(x).view(batch, length, 3 * self.heads, self.head_dim)
+        if self.rotary is None:
+            q, k, v = qkv.split(self.heads, dim=2)
+        else:  # queries and keys are turned in one go
+            qk, v = qkv.split([2 * self.heads, self.heads], dim=2)
+            q, k = self.rotary(qk).split(self.heads, dim=2)
+        q, k, v = (each.transpose(1, 2) for each in (q, k, v))
+        out = F.scaled_dot_product_attention(q, k, v, is_causal=self.causal).transpose(1, 2)
+        balance = None
+        if self.router is not None:
+            gates, balance = self.router(x)
+            out = out * gates.unsqueeze(-1)
+        return self.proj(out.reshape(batch, length, -1)), balance
+
+
+class Mlp(nn.Module):
+    """SwiGLU: down(silu(gate) * up), gate and up from one projection [gate | up]."""
+
+    def __init__(self, width, intermediate):
+        super().__init__()
+        self.gate_up = nn.Linear(width, 2 * intermediate, bias=False)
+        self.down = nn.Linear(intermediate, width, bias=False)
+
+    def forward(self, x):
+        gate, up = self.gate_up(x).chunk(2, dim=-1)
+        return self.down(F.silu(gate) * up)
+
+
+class Layer(nn.Module):
+    def __init__(self, model, rotary):
+        super().__init__()
+        self.attention_norm = nn.RMSNorm(model["hidden"], eps=model["norm_eps"])
+        self.attention = Attention(model["hidden"], model["heads"], model["head_dim"], causal=True, bias=False,
+                                   rotary=rotary, routing=routing_of(model))
+        self.mlp_norm = nn.RMSNorm(model["hidden"], eps=model["norm_eps"])
+        self.mlp = Mlp(model["hidden"], model["intermediate"])
+
+    def forward(self, x):
+        y, balance = self.attention(self.attention_norm(x))
+        x = x + y
+        return x + self.mlp(self.mlp_norm(x)), balance
+
+
+def routing_of(model):
+    moh = model["moh"]
+    return None if moh["router"] == "none" else Routing(moh["shared"], moh["routed"])
+
+
+class Llama(nn.Module):
+    """The decoder that moh trains. `model` is the model section of its resolved configuration."""
+
+    def __init__(self, model):
+        super().__init__()
+        self.balance_weight = model["moh"]["balance_weight"]
+        self.embedding = nn.Embedding(model["vocab_size"], model["hidden"])
+        rotary = RotaryEmbedding(model["head_dim"], model["max_positions"], model["rope_theta"])
+        self.layers = nn.ModuleList(Layer(model, rotary) for _ in range(model["layers"]))
+        self.norm = nn.RMSNorm(model["hidden"], eps=model["norm_eps"])
+        self.head = nn.Linear(model["hidden"], model["vocab_size"], bias=False)
+        if model["tied_embeddings"]:
+            self.head.weight = self.embedding.weight
+        for weight in self.parameters():
+            if weight.dim() > 1:
+                nn.init.normal_(weight, std=model["init_std"])
+
+    def forward(self, tokens, targets):
+        """tokens and targets int64 [B, T] to the loss of a training step, load balance included."""
+        x = self.embedding(tokens)
+        balances = []
+        for layer in self.layers:
+            x, balance = layer(x)
+            if balance is not None:
+                balances.append(balance)
+        logits = self.head(self.norm(x))
+        loss = F.cross_entropy(logits.view(-1, logits.shape[-1]), targets.view(-1))
+        if balances:
+            loss = loss + self.balance_weight * torch.stack(balances).mean()
+        return loss
+
+
+def make_optimizer(model, optim):
+    """AdamW as moh has it: matrices decay, vectors do not. `optim` is that section of the configuration."""
+    parameters = list(model.parameters())
+    groups = [{"params": [p for p in parameters if p.dim() > 1], "weight_decay": optim["weight_decay"]},
+              {"params": [p for p in parameters if p.dim() <= 1], "weight_decay": 0.0}]
+    return torch.optim.AdamW(groups, lr=optim["learning_rate"], betas=tuple(optim["betas"]), eps=optim["eps"],
+                             fused=True)

@@ -1,0 +1,90 @@
+"""Where the numbers come from, and how they are shown."""
+
+import datetime
+import pathlib
+import subprocess
+
+from pytorch_bench.measure import ROOT, BenchError
+
+MIB = 1 << 20
+
+
+def first_line(command):
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
+    except OSError:
+        return None
+    return done.stdout.strip().splitlines()[0] if done.returncode == 0 and done.stdout.strip() else None
+
+
+def cpu_model():
+    try:
+        for line in pathlib.Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
+            if line.startswith(("model name", "Model name")):
+                return line.partition(":")[2].strip()
+    except OSError:
+        pass
+    return "unknown"
+
+
+def git_commit():
+    """The commit of the source tree, with a mark when files differ from it."""
+    commit = first_line(["git", "rev-parse", "--short=12", "HEAD"])
+    changed = first_line(["git", "status", "--porcelain", "--untracked-files=no"])
+    return f"{commit} with changes" if commit and changed else commit or "unknown"
+
+
+def environment(runner, cores):
+    versions = runner.run([runner.python, "-B", str(worker_path()), '{"work": "versions", "threads": 1}'])[0]
+    return {"kind": "environment", "date": datetime.date.today().isoformat(), "cpu": cpu_model(), "cores": cores,
+            "moh": first_line([runner.moh, "--version"]) or "unknown", "moh_commit": git_commit(), **versions}
+
+
+def worker_path():
+    return pathlib.Path(__file__).resolve().parent / "worker.py"
+
+
+def environment_text(record, options):
+    libraries = "; ".join(record["libraries"])
+    capability = f", {record['capability']}" if record["capability"] else ""
+    return (f"{record['date']}; {record['cpu']}, {record['cores']} cores; moh {record['moh']} ({record['moh_commit']}); "
+            f"PyTorch {record['torch']} ({libraries}{capability}), Python {record['python']}. {options.rounds} rounds of "
+            f"{options.repeats} repeats after {options.warmups} to warm up.")
+
+
+def table(header, rows):
+    lines = ["| " + " | ".join(cells) + " |" for cells in [header, ["---"] * len(header), *rows]]
+    return "\n".join(lines)
+
+
+def speed_row(record):
+    ratio = f"**{record['ratio']:.2f}** ({record['ratio_low']:.2f} to {record['ratio_high']:.2f})"
+    return [record["name"], str(record["threads"]), record["what"], record["ours"], f"{record['ours_ms']:.2f}",
+            record["other"], f"{record['other_ms']:.2f}", ratio]
+
+
+SPEED_HEADER = ["model", "threads", "what", "A", "A, ms", "B", "B, ms", "A as fast as B, times (lowest to highest)"]
+
+
+def memory_row(record):
+    size = "{:.0f}".format
+    grown = record["other_peak_rss_bytes"] - record["other_import_rss_bytes"]
+    return [record["name"], str(record["threads"]), record["ours"], size(record["ours_peak_tensor_bytes"] / MIB),
+            size(record["ours_peak_rss_bytes"] / MIB), record["other"], size(record["other_peak_rss_bytes"] / MIB),
+            size(grown / MIB), f"{record['ratio']:.2f}", f"{record['ratio_without_import']:.2f}"]
+
+
+MEMORY_HEADER = ["model", "threads", "A", "A: tensors, MiB", "A: process, MiB", "B", "B: process, MiB",
+                 "B: process less `import torch`, MiB", "A / B, processes", "A's process / B less import"]
+
+
+def markdown(records):
+    """The tables of one case, ready for docs/benchmarks/cpu.md."""
+    speed = [speed_row(record) for record in records if record["kind"] == "speed"]
+    memory = [memory_row(record) for record in records if record["kind"] == "memory"]
+    parts = [table(SPEED_HEADER, speed)] if speed else []
+    parts += [table(MEMORY_HEADER, memory)] if memory else []
+    return "\n\n".join(parts)
+
+
+__all__ = ["BenchError", "environment", "environment_text", "markdown", "memory_row", "speed_row", "table"]
