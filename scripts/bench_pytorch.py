@@ -48,7 +48,7 @@ def parse_arguments(arguments):
         help=f"of PyTorch: {', '.join(map(repr, measure.MODES))} (default: all)")
     add("--only", default="", metavar="TEXT", help="only comparisons whose name contains this")
     add("--rounds", type=positive, default=3, help="measurements of each side (default: %(default)s)")
-    add("--warmups", type=positive, default=3, help="steps of each measurement that do not count (default: %(default)s)")
+    add("--warmups", type=positive, default=3, help="steps of a measurement that do not count (default: %(default)s)")
     add("--repeats", type=positive, default=10, help="steps of each measurement that do (default: %(default)s)")
     add("--timeout", type=float, default=1200, help="seconds that one measurement may take (default: %(default)s)")
     add("--json", action="store_true", help="one JSON object a line instead of tables")
@@ -74,7 +74,8 @@ def set_up(folder):
     hints = ["a Python with venv and pip (Debian: the package python3-venv)", "a package index that pip can reach"]
     for command, hint in zip(steps, hints):
         if subprocess.run(command, check=False).returncode != 0:
-            raise BenchError(f"--setup {folder}: `{' '.join(command[1:4])}` failed; the reason is above. It needs {hint}")
+            raise BenchError(f"--setup {folder}: `{' '.join(command[1:4])}` failed; the reason is above. It needs "
+                             + hint)
 
 
 def venv_python(folder):
@@ -96,8 +97,8 @@ def find_python(folder):
 
 def find_moh(path):
     if not os.access(path, os.X_OK) or os.path.isdir(path):
-        raise BenchError(f"--moh: expected the moh program, found nothing to run at {path}; build it (README.md), or say "
-                         "where it is")
+        raise BenchError(f"--moh: expected the moh program, found nothing to run at {path}; build it (README.md), or "
+                         "say where it is")
     return os.path.abspath(path)
 
 
@@ -105,8 +106,9 @@ def comparisons(options):
     """Case by case, as (case, [comparison])."""
     counts = cases.Counts(options.warmups, options.repeats)
     for case in options.cases:
-        chosen = [comparison for threads in options.threads
-                  for comparison in cases.CASES[case](threads, counts, options.masks) if options.only in comparison.name]
+        every = [comparison for threads in options.threads
+                 for comparison in cases.CASES[case](threads, counts, options.masks)]
+        chosen = [comparison for comparison in every if options.only in comparison.name]
         if chosen:
             yield case, chosen
 
@@ -119,6 +121,7 @@ def run_case(runner, chosen, options):
         runner.say(label)
         try:
             results, reasons = measure.measure(runner, comparison, options.rounds, options.modes)
+            measure.check_same_models(comparison, results)
             records += [*measure.speed_records(comparison, results), *measure.memory_records(comparison, results)]
             remarks += [f"{label}: {reason}" for reason in reasons]
         except BenchError as error:

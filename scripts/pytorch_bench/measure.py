@@ -12,8 +12,8 @@ from pytorch_bench.cases import MohSide
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 WORKER = pathlib.Path(__file__).resolve().parent / "worker.py"
 
-# glibc gives large blocks back at once, and every step pays for fresh pages; told to keep them, and to ask for huge pages,
-# it is what PyTorch's guides recommend other allocators for. Threads stay where they are.
+# glibc gives large blocks back at once, so that every step pays for fresh pages. Told to keep them, and to ask for huge
+# pages, it does what other allocators are recommended for with PyTorch. Threads stay where they are.
 TUNED = {
     "MALLOC_MMAP_MAX_": "0",
     "MALLOC_TRIM_THRESHOLD_": str(1 << 40),
@@ -57,8 +57,8 @@ class Runner:
             if "error" in record:
                 raise BenchError(record["error"])
         if done.returncode != 0:
-            last = (done.stderr.strip().splitlines() or ["no message"])[-1]
-            raise BenchError(f"{describe(command)}: ended with code {done.returncode}: {last}")
+            reason = " ".join(done.stderr.split())[-300:] or "no message"
+            raise BenchError(f"{describe(command)}: ended with code {done.returncode}: {reason}")
         return records
 
     def resolved(self, config):
@@ -83,7 +83,8 @@ class Runner:
 
 
 def describe(command):
-    return " ".join([pathlib.Path(command[0]).name, *command[1:4]])
+    """Enough of a command to know it by; a job of worker.py is long."""
+    return " ".join([pathlib.Path(command[0]).name, *(part[:60] for part in command[1:4])])
 
 
 def json_objects(text):
@@ -130,7 +131,7 @@ def score(side, records):
 def value_of(record, name):
     value = record.get(name)
     if not isinstance(value, (int, float)) or isinstance(value, bool) or not value > 0:
-        raise BenchError(f"expected a number above 0 in the field {name}, found {value!r} (in {json.dumps(record)[:200]})")
+        raise BenchError(f"expected a number above 0 in field {name}, found {value!r} in {json.dumps(record)[:200]}")
     return value
 
 
@@ -220,6 +221,14 @@ def speed_records(comparison, results):
                "what": figure.what, "ours": results[figure.ours.side].label, "ours_ms": statistics.median(ours),
                "other": results[figure.other.side].label, "other_ms": statistics.median(other),
                **ratio_summary(ours, other), "rounds": len(ours)}
+
+
+def check_same_models(comparison, results):
+    """What is compared in memory is the same model on both sides, to the last parameter."""
+    for _, moh, torch in comparison.memory:
+        ours, other = (value_of(results[side].rounds[0][0], "parameters") for side in (moh, torch))
+        if ours != other:
+            raise BenchError(f"expected one model on both sides, found {ours} parameters in {moh}, {other} in {torch}")
 
 
 def memory_records(comparison, results):

@@ -117,7 +117,7 @@ class Layer(nn.Module):
     def __init__(self, model, rotary):
         super().__init__()
         self.attention_norm = nn.RMSNorm(model["hidden"], eps=model["norm_eps"])
-        self.attention = Attention(model["hidden"], model["heads"], model["head_dim"], causal=True, bias=False,
+        self.attention = Attention(model["hidden"], model["heads"], head_dim_of(model), causal=True, bias=False,
                                    rotary=rotary, routing=routing_of(model))
         self.mlp_norm = nn.RMSNorm(model["hidden"], eps=model["norm_eps"])
         self.mlp = Mlp(model["hidden"], model["intermediate"])
@@ -128,19 +128,27 @@ class Layer(nn.Module):
         return x + self.mlp(self.mlp_norm(x)), balance
 
 
+def head_dim_of(model):
+    """0 stands for the even share of the width."""
+    return model["head_dim"] or model["hidden"] // model["heads"]
+
+
 def routing_of(model):
     moh = model["moh"]
     return None if moh["router"] == "none" else Routing(moh["shared"], moh["routed"])
 
 
 class Llama(nn.Module):
-    """The decoder that moh trains. `model` is the model section of its resolved configuration."""
+    """The decoder that moh trains. `model` is the model section of its resolved configuration; KV heads are not
+    grouped."""
 
     def __init__(self, model):
         super().__init__()
+        if model["kv_heads"] not in (0, model["heads"]):
+            raise ValueError(f"model.kv_heads: expected one per query head, found {model['kv_heads']}")
         self.balance_weight = model["moh"]["balance_weight"]
         self.embedding = nn.Embedding(model["vocab_size"], model["hidden"])
-        rotary = RotaryEmbedding(model["head_dim"], model["max_positions"], model["rope_theta"])
+        rotary = RotaryEmbedding(head_dim_of(model), model["max_positions"], model["rope_theta"])
         self.layers = nn.ModuleList(Layer(model, rotary) for _ in range(model["layers"]))
         self.norm = nn.RMSNorm(model["hidden"], eps=model["norm_eps"])
         self.head = nn.Linear(model["hidden"], model["vocab_size"], bias=False)

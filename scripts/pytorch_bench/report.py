@@ -4,7 +4,7 @@ import datetime
 import pathlib
 import subprocess
 
-from pytorch_bench.measure import ROOT, BenchError
+from pytorch_bench.measure import ROOT, WORKER
 
 MIB = 1 << 20
 
@@ -35,21 +35,17 @@ def git_commit():
 
 
 def environment(runner, cores):
-    versions = runner.run([runner.python, "-B", str(worker_path()), '{"work": "versions", "threads": 1}'])[0]
+    versions = runner.run([runner.python, "-B", str(WORKER), '{"work": "versions", "threads": 1}'])[0]
     return {"kind": "environment", "date": datetime.date.today().isoformat(), "cpu": cpu_model(), "cores": cores,
             "moh": first_line([runner.moh, "--version"]) or "unknown", "moh_commit": git_commit(), **versions}
 
 
-def worker_path():
-    return pathlib.Path(__file__).resolve().parent / "worker.py"
-
-
 def environment_text(record, options):
     libraries = "; ".join(record["libraries"])
-    capability = f", {record['capability']}" if record["capability"] else ""
-    return (f"{record['date']}; {record['cpu']}, {record['cores']} cores; moh {record['moh']} ({record['moh_commit']}); "
-            f"PyTorch {record['torch']} ({libraries}{capability}), Python {record['python']}. {options.rounds} rounds of "
-            f"{options.repeats} repeats after {options.warmups} to warm up.")
+    pytorch = f"PyTorch {record['torch']} ({libraries}; {record['capability']}), Python {record['python']}"
+    moh = f"moh {record['moh']} ({record['moh_commit']})"
+    return (f"{record['date']}; {record['cpu']}, {record['cores']} cores; {moh}; {pytorch}. {options.rounds} "
+            f"rounds of {options.repeats} repeats after {options.warmups} to warm up.")
 
 
 def table(header, rows):
@@ -63,7 +59,7 @@ def speed_row(record):
             record["other"], f"{record['other_ms']:.2f}", ratio]
 
 
-SPEED_HEADER = ["model", "threads", "what", "A", "A, ms", "B", "B, ms", "A as fast as B, times (lowest to highest)"]
+SPEED_HEADER = ["model", "threads", "what", "A", "A, ms", "B", "B, ms", "A's speed / B's (lowest to highest)"]
 
 
 def memory_row(record):
@@ -85,6 +81,3 @@ def markdown(records):
     parts = [table(SPEED_HEADER, speed)] if speed else []
     parts += [table(MEMORY_HEADER, memory)] if memory else []
     return "\n\n".join(parts)
-
-
-__all__ = ["BenchError", "environment", "environment_text", "markdown", "memory_row", "speed_row", "table"]

@@ -177,13 +177,16 @@ def measure_share(job, active):
     return repeat(job, run)[0]
 
 
+# Names in torch.__config__ of what computes products and runs threads on some CPU.
+LIBRARIES = ("Math Kernel Library", "MKL-DNN", "oneDNN", "OpenMP")
+
+
 def versions(_job):
     """What PyTorch is made of."""
     lines = [line.strip(" -") for line in torch.__config__.show().splitlines()]
-    libraries = [line for line in lines if "MKL" in line and "Build settings" not in line]
-    capability = [line for line in lines if line.startswith("CPU capability")]
+    libraries = [line for line in lines if any(name in line for name in LIBRARIES) and "settings" not in line]
     yield {"python": sys.version.split()[0], "torch": torch.__version__, "libraries": libraries,
-           "capability": capability[0] if capability else None}
+           "capability": torch.backends.cpu.get_cpu_capability()}
 
 
 WORK = {"versions": versions, "step": measure_step, "attention": measure_attention, "module": measure_module}

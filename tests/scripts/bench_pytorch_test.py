@@ -51,7 +51,7 @@ FAKE_MOH = """
         log.open("a").write(json.dumps(arguments) + "\\n")
         ms = [100.0, 200.0, 400.0][(len(log.read_text().splitlines()) - 1) % 3]
         print(json.dumps({"step_ms": ms, "forward_ms": ms / 4, "backward_ms": ms / 2, "optimizer_ms": ms / 4,
-                          "peak_rss_bytes": 30 << 20, "peak_bytes": {"total": 20 << 20}}))
+                          "parameters": 7, "peak_rss_bytes": 30 << 20, "peak_bytes": {"total": 20 << 20}}))
 """
 
 # A Python with a PyTorch whose compile mode has no compiler, and which is fastest tuned.
@@ -61,7 +61,7 @@ FAKE_TORCH = """
         sys.exit(0)
     job = json.loads(sys.argv[-1])
     if job["work"] == "versions":
-        print(json.dumps({"python": "3", "torch": "9.9", "libraries": ["MKL 1"], "capability": None}))
+        print(json.dumps({"python": "3", "torch": "9.9", "libraries": ["MKL 1"], "capability": "AVX2"}))
     elif job["compile"]:
         print(json.dumps({"error": "RuntimeError: no C++ compiler"}))
         sys.exit(1)
@@ -71,7 +71,8 @@ FAKE_TORCH = """
         ms = 300.0 if tuned else 800.0
         print("a line that is no JSON")
         print(json.dumps({"step_ms": ms, "forward_ms": ms / 4, "backward_ms": ms / 2, "optimizer_ms": ms / 4,
-                          "peak_rss_bytes": (80 if tuned else 60) << 20, "import_rss_bytes": 20 << 20}))
+                          "parameters": 7, "peak_rss_bytes": (80 if tuned else 60) << 20,
+                          "import_rss_bytes": 20 << 20}))
 """
 
 
@@ -113,7 +114,7 @@ class ArithmeticTest(unittest.TestCase):
         with self.assertRaisesRegex(BenchError, "no line with {'active': 0.9}"):
             measure.series(results, cases.Reading("moh", "ms", {"active": 0.9}))
         for broken in ({}, {"ms": 0.0}, {"ms": math.nan}, {"ms": "2"}, {"ms": True}):
-            with self.assertRaisesRegex(BenchError, "expected a number above 0 in the field ms"):
+            with self.assertRaisesRegex(BenchError, "expected a number above 0 in field ms"):
                 measure.value_of(broken, "ms")
 
     def test_memory_takes_the_smallest_of_pytorch_and_the_largest_of_moh(self):
@@ -126,6 +127,13 @@ class ArithmeticTest(unittest.TestCase):
                    "PyTorch": measure.SideResult("PyTorch, eager", [], "eager", trials)}
         record, = measure.memory_records(comparison, results)
         self.assertEqual((record["ratio"], record["ratio_without_import"]), (30 / 60, 30 / 40))
+
+    def test_refuses_to_compare_different_models(self):
+        comparison = cases.Comparison("c", "n", 1, {}, [], [("step", "moh", "PyTorch")])
+        results = {side: measure.SideResult(side, [[{"parameters": count}]]) for side, count in
+                   (("moh", 100), ("PyTorch", 101))}
+        with self.assertRaisesRegex(BenchError, "found 100 parameters in moh, 101 in PyTorch"):
+            measure.check_same_models(comparison, results)
 
     def test_every_case_reads_sides_that_it_has(self):
         for case, make in cases.CASES.items():
@@ -143,15 +151,17 @@ class ArithmeticTest(unittest.TestCase):
                   "ratio_high": 1.75, "rounds": 3}
         lines = report.markdown([record]).splitlines()
         self.assertEqual(lines[1], "| " + " | ".join(["---"] * 8) + " |")
-        self.assertEqual(lines[2], "| model | 2 | step | moh | 100.00 | PyTorch, eager | 150.00 | **1.50** (1.25 to 1.75) |")
+        self.assertEqual(lines[2], "| model | 2 | step | moh | 100.00 | PyTorch, eager | 150.00 | "
+                                   "**1.50** (1.25 to 1.75) |")
         self.assertEqual({line.count("|") for line in lines}, {9})
         self.assertEqual(report.markdown([]), "")
 
 
 class ConfigTest(Folder):
     def test_reads_what_moh_config_prints(self):
-        done = subprocess.run([MOH, "config", SOURCE / "configs/bench/llama_768_long_moh_50.yaml", "train.batch_size=3"],
-                              capture_output=True, text=True, check=False)
+        config = SOURCE / "configs/bench/llama_768_long_moh_50.yaml"
+        command = [MOH, "config", config, "train.batch_size=3"]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
         self.assertEqual(done.returncode, 0, done.stderr)
         config = measure.read_resolved(done.stdout)
         self.assertEqual(config["train"]["batch_size"], 3)
@@ -199,7 +209,7 @@ class RunTest(Folder):
     def test_prints_tables(self):
         result = self.bench_with_fakes("--rounds", "1")
         self.assertEqual(result.returncode, 0, result.stderr)
-        self.assertIn("PyTorch 9.9 (MKL 1)", result.stdout)
+        self.assertIn("PyTorch 9.9 (MKL 1; AVX2), Python 3.", result.stdout)
         self.assertIn("### llama_step", result.stdout)
         self.assertIn("| llama_384, T 256, batch 8 | 2 | step | moh | 100.00 | PyTorch, eager tuned | 300.00 | "
                       "**3.00** (3.00 to 3.00) |", result.stdout)
@@ -246,6 +256,13 @@ class RefusalTest(Folder):
         result = self.bench("--moh", moh, "--venv", venv)
         self.assertEqual(result.returncode, 1)
         self.assertIn("found: ImportError: torn installation; make it with", result.stderr)
+
+    def test_setup_that_fails(self):
+        (self.folder / "file").write_text("in the way")
+        result = self.bench("--setup", self.folder / "file" / "venv")
+        self.assertEqual(result.returncode, 1)
+        self.assertIn("`-m venv", result.stderr)
+        self.assertIn("It needs a Python with venv and pip (Debian: the package python3-venv)", result.stderr)
 
     def test_bad_arguments(self):
         for arguments, message in ((["--cases", "speed"], "invalid choice: 'speed'"),
@@ -379,8 +396,9 @@ def load_moh_weights(model, path):
 @unittest.skipIf(torch is None, "no PyTorch")
 class WorkerTest(unittest.TestCase):
     def work(self, job):
-        done = subprocess.run([sys.executable, "-B", WORKER, json.dumps({"threads": 1, "warmups": 1, "repeats": 2, **job})],
-                              capture_output=True, text=True, check=False)
+        job = {"threads": 1, "warmups": 1, "repeats": 2, **job}
+        done = subprocess.run([sys.executable, "-B", WORKER, json.dumps(job)], capture_output=True, text=True,
+                              check=False)
         return done.returncode, measure.json_objects(done.stdout)
 
     def test_step(self):
@@ -391,6 +409,8 @@ class WorkerTest(unittest.TestCase):
                                    + record["optimizer_ms"], delta=0.5 * record["step_ms"])
             self.assertAlmostEqual(record["first_loss"], math.log(256), delta=0.3)
             self.assertLess(record["import_rss_bytes"], record["peak_rss_bytes"])
+            per_layer = 4 * 32 * 32 + 3 * 32 * 48 + 2 * 32 + (6 * 32 if overrides else 0)
+            self.assertEqual(record["parameters"], 2 * per_layer + 2 * 256 * 32 + 32)
 
     def test_attention_and_module(self):
         shape = {"batch": 1, "tokens": 32, "heads": 8, "head_dim": 16, "causal": True, "compile": False}
