@@ -10,6 +10,9 @@ import support
 
 STEPS = 120
 
+# What a thread does to itself; sanitizers report it from a handler, and the process ends there.
+FAULTS = (signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGTRAP, signal.SIGABRT)
+
 
 def signal_masks(status):
     """The bit masks of a /proc/.../status file, by name: SigBlk, SigCgt, ShdPnd ..."""
@@ -53,7 +56,8 @@ class StopSignals(support.MohTest):
         run = support.Running(self, "train", config)
         run.read_until("step 5/")
         caught = signal_masks(pathlib.Path(f"/proc/{run.pid}/status"))["SigCgt"]
-        self.assertEqual(caught & (1 << 31) - 1, 0, "of the signals below the C library's own")
+        asynchronous = sum(1 << number - 1 for number in range(1, 32) if number not in FAULTS)
+        self.assertEqual(caught & asynchronous, 0)
         run.send(signal.SIGTERM)
         self.assertEqual(run.wait(), support.PREEMPTED, run.output)
 
