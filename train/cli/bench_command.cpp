@@ -4,6 +4,8 @@
 #include "train/bench/attention_bench.h"
 #include "train/cli/commands.h"
 #include "train/cli/exit_code.h"
+#include "train/config/load_run_config.h"
+#include "train/tasks/llama_from_config.h"
 
 namespace moh::cli {
 
@@ -23,6 +25,22 @@ int bench_attention(const BenchAttentionArgs& args) {
       write_table_line(std::cout, record);
     std::cout.flush();
   });
+  return kDone;
+}
+
+int bench_step(const BenchStepArgs& args) {
+  std::vector<std::string> overrides = args.overrides;
+  // Every configuration names its text; what is named is not opened when the tokens are random.
+  if (args.options.random_data) overrides.emplace_back("data.train=random");
+  const RunConfig config = load_run_config(args.config, overrides, llama_model_presets());
+  set_num_threads(static_cast<int>(config.threads));
+  StepBenchRecord record = run_step_bench(config, args.options);
+  record.config = args.config;
+  record.overrides = args.overrides;
+  if (args.json)
+    write_json_line(std::cout, record);
+  else
+    write_table(std::cout, record);
   return kDone;
 }
 

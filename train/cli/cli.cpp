@@ -133,10 +133,7 @@ void add_data(CLI::App& app, Action& action) {
   info.callback([info_args, &action] { action = [info_args] { return data_info(*info_args); }; });
 }
 
-void add_bench(CLI::App& app, Action& action) {
-  CLI::App& bench =
-      *app.add_subcommand("bench", "Measure speed: medians of interleaved repeats, ratios within one run");
-  bench.require_subcommand(1);
+void add_bench_attention(CLI::App& bench, Action& action) {
   CLI::App& command = *bench.add_subcommand("attention", "Head-sparse against dense attention");
   const auto args = std::make_shared<BenchAttentionArgs>();
   AttentionBenchOptions& options = args->options;
@@ -167,6 +164,33 @@ void add_bench(CLI::App& app, Action& action) {
       "  moh bench attention --tokens 1024,2048,4096 --heads 16 --kv-heads 16 --head-dim 64 --causal --full "
       "--active 1.0,0.75,0.5 --json");
   command.callback([args, &action] { action = [args] { return bench_attention(*args); }; });
+}
+
+void add_bench_step(CLI::App& bench, Action& action) {
+  CLI::App& command =
+      *bench.add_subcommand("step", "Steps of a training run: time, memory, share of the machine's peak");
+  const auto args = std::make_shared<BenchStepArgs>();
+  StepBenchOptions& options = args->options;
+  add_config_arguments(command, args->config, args->overrides);
+  command.get_option("config")->required();
+  command.add_option("--steps", options.steps, "Counted steps")->capture_default_str();
+  command.add_option("--warmup", options.warmup, "Steps before them")->capture_default_str();
+  command.add_flag("--random-data", options.random_data, "Random tokens instead of data.train");
+  command.add_flag("--json", args->json, "One JSON object instead of a table");
+  command.footer(
+      "Nothing is written: no run folder, no checkpoint. The number of threads is the key `threads`.\n\n"
+      "Examples:\n"
+      "  moh bench step configs/llm/tiny_shakespeare_moh_50.yaml --random-data\n"
+      "  moh bench step configs/llm/moh_llm_s_50.yaml precision=float32 train.batch_size=1 "
+      "train.accumulate=1 threads=2 --random-data --steps 20 --json");
+  command.callback([args, &action] { action = [args] { return bench_step(*args); }; });
+}
+
+void add_bench(CLI::App& app, Action& action) {
+  CLI::App& bench = *app.add_subcommand("bench", "Measure speed: medians of repeats, ratios within one run");
+  bench.require_subcommand(1);
+  add_bench_attention(bench, action);
+  add_bench_step(bench, action);
 }
 
 /// Whether the first argument is a command that does not exist; the parser would say that none is given.

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "train/bench/attention_bench.h"
+#include "train/bench/step_bench.h"
 #include "train/generate/token_picker.h"
 
 /// What the commands of the `moh` program do, apart from how their arguments are parsed (cli.cpp). Each
@@ -68,5 +69,13 @@ struct BenchAttentionArgs {
   bool json = false;
 };
 int bench_attention(const BenchAttentionArgs& args);
+
+struct BenchStepArgs {
+  std::string config;
+  std::vector<std::string> overrides;  ///< key.path=value
+  StepBenchOptions options;
+  bool json = false;
+};
+int bench_step(const BenchStepArgs& args);
 
 }  // namespace moh::cli

@@ -7,7 +7,6 @@
 
 #include "core/allocator.h"
 #include "core/error.h"
-#include "ops/optim/clip_grad_norm.h"
 #include "train/config/load_run_config.h"
 #include "train/metrics/logging.h"
 
@@ -19,10 +18,6 @@ std::vector<NamedTensor> tensors_of(const Module& model) {
   std::vector<NamedTensor> tensors;
   for (const NamedParameter& p : model.parameters()) tensors.push_back({p.name, p.variable.value()});
   return tensors;
-}
-
-AdamWOptions adamw_options_of(const OptimConfig& config) {
-  return {.betas = config.betas, .eps = config.eps, .weight_decay = config.weight_decay};
 }
 
 bool due(std::int64_t step, std::int64_t every) {
@@ -37,6 +32,10 @@ std::string text_of(double value) {
 }
 
 }  // namespace
+
+AdamWOptions adamw_options_of(const OptimConfig& config) {
+  return {.betas = config.betas, .eps = config.eps, .weight_decay = config.weight_decay};
+}
 
 LrSchedule lr_schedule_of(const RunConfig& config) {
   const ScheduleConfig& schedule = config.schedule;
@@ -91,7 +90,7 @@ TrainOutcome Trainer::run() {
   tokens_before_ = state_.tokens;
   task_.seek(state_.samples);
   while (state_.step < config_.train.steps && stop_reason().empty()) {
-    const StepReport report = train_step();
+    const StepReport report = next_step();
     guard(report);
     after_step(report);
   }
@@ -101,31 +100,13 @@ TrainOutcome Trainer::run() {
   return finish(finished ? "finished" : stop_reason());
 }
 
-Trainer::StepReport Trainer::train_step() {
-  const double begin = monotonic_seconds();
-  StepReport report;
-  report.learning_rate = schedule_.at(state_.step);
-  optimizer_.zero_grad();
-  task_.begin_step(config_.train.accumulate);
-  Generator generator(static_cast<std::uint64_t>(config_.seed), static_cast<std::uint64_t>(state_.step));
-  for (std::int64_t i = 0; i < config_.train.accumulate; ++i) {
-    const MicroBatchLoss part = task_.loss(i, generator);
-    part.total.backward();
-    report.loss += part.task_loss;
-  }
-  report.gradient_norm = optimizer_.gradient_norm();
-  // Non-finite numbers must not reach the weights: they would be lost for good.
-  report.skipped = !std::isfinite(report.loss) || !std::isfinite(report.gradient_norm);
-  if (!report.skipped) {
-    const double limit = config_.optim.clip_grad_norm;
-    optimizer_.step(report.learning_rate, limit > 0 ? clip_factor(report.gradient_norm, limit) : 1.0);
-  }
-  report.statistics = task_.end_step();
+StepReport Trainer::next_step() {
+  StepReport report = train_step(task_, optimizer_, config_, state_.step, schedule_.at(state_.step));
   ++state_.step;
   state_.samples += config_.train.batch_size * config_.train.accumulate;
   state_.tokens += report.statistics.tokens;
   state_.optimizer_steps = optimizer_.steps();
-  step_seconds_ += monotonic_seconds() - begin;
+  step_seconds_ += report.seconds.total;
   step_tokens_ += report.statistics.tokens;
   return report;
 }

@@ -15,6 +15,7 @@
 #include "train/tasks/task.h"
 #include "train/trainer/stop_signal.h"
 #include "train/trainer/train_state.h"
+#include "train/trainer/train_step.h"
 
 namespace moh {
 
@@ -25,7 +26,8 @@ struct TrainOutcome {
   RunSummary summary;
 };
 
-/// The rate schedule that a run's configuration describes.
+/// The optimiser and the rate schedule that a run's configuration describes.
+AdamWOptions adamw_options_of(const OptimConfig& config);
 LrSchedule lr_schedule_of(const RunConfig& config);
 
 /// Trains a task: forward, backward, clip, update, log, evaluate, checkpoint. Everything that a step computes
@@ -43,14 +45,8 @@ class Trainer {
   TrainOutcome run();
 
  private:
-  struct StepReport {
-    double loss = 0, gradient_norm = 0, learning_rate = 0;
-    bool skipped = false;
-    StepStatistics statistics;
-  };
-
   void resume(const CheckpointContents& contents);
-  StepReport train_step();
+  StepReport next_step();
   void guard(const StepReport& report);
   void after_step(const StepReport& report);
   void log(const StepReport& report);

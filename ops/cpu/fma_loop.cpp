@@ -1,0 +1,27 @@
+#include "ops/cpu/fma_loop.h"
+
+#include "core/cpu_isa.h"
+#include "core/error.h"
+#include "core/parallel.h"
+#include "ops/cpu/fma_loop_kernels.h"
+
+namespace moh {
+
+double run_fma_loop(std::int64_t rounds) {
+  const std::int64_t threads = num_threads();
+  double flops = 0;
+  visit_cpu_isa([&]<class Backend>() {
+    using Kernels = FmaLoopKernels<Backend>;
+    parallel_for(threads, 1, [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t i = begin; i < end; ++i) {
+        // Towards 1 / (1 - 0.5) = 2: neither subnormal nor infinite numbers, which may be slower.
+        const float sum = Kernels::run(rounds, 0.5F, 1.0F);
+        MOH_CHECK(sum > 0.0F, "the sums of a multiply-add loop are positive");
+      }
+    });
+    flops = static_cast<double>(threads * rounds * Kernels::flops_per_round());
+  });
+  return flops;
+}
+
+}  // namespace moh

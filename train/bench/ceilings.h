@@ -1,0 +1,21 @@
+#pragma once
+
+#include <cstddef>
+
+namespace moh {
+
+/// What the machine can do with num_threads() threads at most, measured: what a share is a share of.
+struct Ceilings {
+  double fma_gflops = 0;     ///< float32 multiply-adds on registers (ops/cpu/fma_loop.h)
+  double matmul_gflops = 0;  ///< a large square float32 product through ops/linalg/matmul
+};
+
+/// Measures both, the best of several tries each, about half a second in all: what else runs on the machine
+/// can only make them lower.
+Ceilings measure_ceilings();
+
+/// GB/s (1e9) of copying one array of `bytes` to another, reads and writes counted, the best of several
+/// tries. For a ceiling of what is not in any cache the arrays have to be larger than the last of them.
+double measure_copy_rate(std::size_t bytes);
+
+}  // namespace moh

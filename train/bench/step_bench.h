@@ -1,0 +1,64 @@
+#pragma once
+
+#include <cstdint>
+#include <iosfwd>
+#include <string>
+#include <vector>
+
+#include "core/allocator.h"
+#include "train/bench/ceilings.h"
+#include "train/bench/llama_flops.h"
+#include "train/config/run_config.h"
+#include "train/trainer/train_step.h"
+
+namespace moh {
+
+/// What `moh bench step` measures: steps of the training run that a configuration describes.
+struct StepBenchOptions {
+  std::int64_t warmup = 3;   ///< steps that are not counted; the first is the one that asks for memory
+  std::int64_t steps = 10;   ///< counted steps
+  bool random_data = false;  ///< random tokens instead of the configuration's files
+};
+
+/// Things that a step should not do once it is warm, counted over all measured steps.
+struct StepFaults {
+  std::int64_t system_allocations = 0;  ///< blocks that CpuAllocator got from the system
+  std::int64_t page_faults = 0;         ///< of the whole process, minor and major
+};
+
+/// What was measured. Times in milliseconds, medians over the steps.
+struct StepBenchRecord {
+  std::string config;  ///< the file's name
+  std::vector<std::string> overrides;
+  std::string dtype, isa;
+  bool random_data = false;
+  std::int64_t parameters = 0;
+  std::int64_t batch_size = 0, accumulate = 0, sequence_length = 0;
+  int threads = 0;
+  std::int64_t warmup = 0, steps = 0;
+
+  double step_ms = 0, forward_ms = 0, backward_ms = 0, optimizer_ms = 0;
+  double step_ms_spread = 0;  ///< (90th - 10th percentile) / median
+  double tokens_per_s = 0;    ///< tokens of a step / step_ms
+
+  MemoryStats memory;               ///< peaks since the model was made
+  std::int64_t peak_rss_bytes = 0;  ///< of the whole process, code and libraries too
+  StepFaults faults;
+
+  StepFlops flops;
+  Ceilings ceilings;  ///< of the same run, with the same threads
+
+  double gflops() const { return flops.routed / step_ms * 1e-6; }
+};
+
+/// Builds task, model and optimiser as training does and runs steps of it. Writes no file. Throws as training
+/// does, ValueError for options out of range, and NumericError when a loss is not finite: what is skipped
+/// then would not be measured.
+StepBenchRecord run_step_bench(const RunConfig& config, const StepBenchOptions& options);
+
+/// One JSON object with all fields, and a newline.
+void write_json_line(std::ostream& out, const StepBenchRecord& record);
+/// The same as a table for people.
+void write_table(std::ostream& out, const StepBenchRecord& record);
+
+}  // namespace moh

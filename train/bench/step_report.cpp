@@ -1,0 +1,115 @@
+#include <cstdarg>
+#include <cstdio>
+#include <nlohmann/json.hpp>
+#include <ostream>
+
+#include "train/bench/step_bench.h"
+#include "train/metrics/format.h"
+
+namespace moh {
+
+namespace {
+
+nlohmann::ordered_json peak_bytes(const MemoryStats& memory) {
+  nlohmann::ordered_json bytes;
+  for (int i = 0; i < kNumMemoryPurposes; ++i) {
+    const auto purpose = static_cast<MemoryPurpose>(i);
+    bytes[std::string(memory_purpose_name(purpose))] = memory.of(purpose).peak_bytes;
+  }
+  bytes["total"] = memory.total.peak_bytes;
+  return bytes;
+}
+
+/// One line of the table: a name, then what printf makes of the rest.
+[[gnu::format(printf, 3, 4)]] void line(std::ostream& out, const char* name, const char* format, ...) {
+  char text[160];
+  va_list arguments;
+  va_start(arguments, format);
+  std::vsnprintf(text, sizeof text, format, arguments);
+  va_end(arguments);
+  char head[24];
+  std::snprintf(head, sizeof head, "%-20s", name);
+  out << head << text << '\n';
+}
+
+void write_times(std::ostream& out, const StepBenchRecord& r) {
+  line(out, "step", "%10.2f ms   (%lld steps, spread %.1f%%)", r.step_ms, static_cast<long long>(r.steps),
+       100 * r.step_ms_spread);
+  const auto part = [&](const char* name, double ms) {
+    line(out, name, "%10.2f ms   %5.1f%%", ms, 100 * ms / r.step_ms);
+  };
+  part("  forward", r.forward_ms);
+  part("  backward", r.backward_ms);
+  part("  optimizer", r.optimizer_ms);
+  line(out, "tokens/s", "%10.0f", r.tokens_per_s);
+}
+
+void write_rates(std::ostream& out, const StepBenchRecord& r) {
+  line(out, "FLOP per step", "%10.4g      (all heads on: %.4g)", r.flops.routed, r.flops.dense);
+  line(out, "GFLOP/s", "%10.1f", r.gflops());
+  const auto ceiling = [&](const char* name, double gflops) {
+    line(out, name, "%10.1f      the step reaches %.1f%% of it", gflops, 100 * r.gflops() / gflops);
+  };
+  ceiling("  FMA peak", r.ceilings.fma_gflops);
+  ceiling("  matmul peak", r.ceilings.matmul_gflops);
+}
+
+void write_memory(std::ostream& out, const StepBenchRecord& r) {
+  line(out, "peak memory", "%10s      (process: %s)", format_bytes(r.memory.total.peak_bytes).c_str(),
+       format_bytes(r.peak_rss_bytes).c_str());
+  for (int i = 0; i < kNumMemoryPurposes; ++i) {
+    const auto purpose = static_cast<MemoryPurpose>(i);
+    line(out, ("  " + std::string(memory_purpose_name(purpose))).c_str(), "%10s",
+         format_bytes(r.memory.of(purpose).peak_bytes).c_str());
+  }
+  line(out, "system allocations", "%10lld", static_cast<long long>(r.faults.system_allocations));
+  line(out, "page faults", "%10lld", static_cast<long long>(r.faults.page_faults));
+}
+
+}  // namespace
+
+void write_json_line(std::ostream& out, const StepBenchRecord& r) {
+  const nlohmann::ordered_json object = {{"config", r.config},
+                                         {"overrides", r.overrides},
+                                         {"data", r.random_data ? "random" : "files"},
+                                         {"dtype", r.dtype},
+                                         {"isa", r.isa},
+                                         {"threads", r.threads},
+                                         {"parameters", r.parameters},
+                                         {"batch_size", r.batch_size},
+                                         {"accumulate", r.accumulate},
+                                         {"sequence_length", r.sequence_length},
+                                         {"warmup", r.warmup},
+                                         {"steps", r.steps},
+                                         {"step_ms", r.step_ms},
+                                         {"step_ms_spread", r.step_ms_spread},
+                                         {"forward_ms", r.forward_ms},
+                                         {"backward_ms", r.backward_ms},
+                                         {"optimizer_ms", r.optimizer_ms},
+                                         {"tokens_per_s", r.tokens_per_s},
+                                         {"peak_bytes", peak_bytes(r.memory)},
+                                         {"peak_rss_bytes", r.peak_rss_bytes},
+                                         {"system_allocations", r.faults.system_allocations},
+                                         {"page_faults", r.faults.page_faults},
+                                         {"flops_per_step", r.flops.routed},
+                                         {"flops_per_step_dense", r.flops.dense},
+                                         {"gflops", r.gflops()},
+                                         {"fma_peak_gflops", r.ceilings.fma_gflops},
+                                         {"matmul_peak_gflops", r.ceilings.matmul_gflops},
+                                         {"share_of_fma_peak", r.gflops() / r.ceilings.fma_gflops},
+                                         {"share_of_matmul_peak", r.gflops() / r.ceilings.matmul_gflops}};
+  out << object.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) << '\n';
+}
+
+void write_table(std::ostream& out, const StepBenchRecord& r) {
+  line(out, "parameters", "%10s      %s, %s kernels, %d threads",
+       format_count(static_cast<double>(r.parameters)).c_str(), r.dtype.c_str(), r.isa.c_str(), r.threads);
+  line(out, "batch", "%10s      %lld x %lld sequences of %lld %s tokens", "",
+       static_cast<long long>(r.accumulate), static_cast<long long>(r.batch_size),
+       static_cast<long long>(r.sequence_length), r.random_data ? "random" : "text");
+  write_times(out, r);
+  write_rates(out, r);
+  write_memory(out, r);
+}
+
+}  // namespace moh
