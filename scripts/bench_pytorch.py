@@ -14,7 +14,7 @@ Cases:
 
 Every measurement is a process of its own, warm-up included; the sides take turns, and a ratio is the median of the
 rounds' ratios. PyTorch runs in four modes, eager and torch.compile (which needs a C++ compiler), each with the system's
-memory allocator as it is and told to keep its memory ("tuned"). Each mode is tried once, those within a tenth of the
+memory allocator as it is and told to keep its memory ("tuned"). Each mode is tried once, those within a fifth of the
 fastest take part in the rounds, and the one with the lowest median there is counted.
 
 Both sides compute in float32 with the same sizes, which come from configs/bench/ by way of `moh config`. Peak memory is

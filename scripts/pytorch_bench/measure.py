@@ -26,7 +26,7 @@ TUNED = {
 MODES = {"eager": (False, {}), "eager tuned": (False, TUNED), "compile": (True, {}), "compile tuned": (True, TUNED)}
 
 # Modes whose trial was within this of the fastest one's go on to the rounds.
-CLOSE = 1.1
+CLOSE = 1.2
 
 
 class BenchError(Exception):
