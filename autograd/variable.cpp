@@ -7,11 +7,14 @@
 #include <utility>
 
 #include "autograd/node.h"
+#include "autograd/profile.h"
 #include "core/error.h"
 
 namespace moh {
 
 namespace {
+
+constexpr std::string_view kSumGradients = "sum_gradients";  // in profiles
 
 thread_local bool recording = true;
 
@@ -88,6 +91,7 @@ Node::~Node() {
 }
 
 void Engine::add_to_leaf(const Variable& leaf, Tensor grad) {
+  const ProfileScope profile(kSumGradients);
   State& state = *leaf.state_;
   if (grad.shape() != state.value.shape()) {
     throw ShapeError(
@@ -168,6 +172,7 @@ namespace {
 class BackwardPass {
  public:
   void run(std::span<const Variable> outputs, std::span<const Tensor> seeds) {
+    const ProfilePhaseScope phase(ProfilePhase::kBackward);
     for (const Variable& output : outputs) {
       if (Engine::has_node(output)) reach(Engine::node_of(output));
     }
@@ -208,7 +213,10 @@ class BackwardPass {
                        "released; run the forward pass again");
     }
     Grads grads;
-    if (reached) grads = node.backward(dys);
+    if (reached) {
+      const ProfileScope profile(node.name);
+      grads = node.backward(dys);
+    }
     node.backward = nullptr;
     dys.clear();
     MOH_CHECK(!reached || grads.size() == node.inputs.size(),
@@ -231,6 +239,7 @@ class BackwardPass {
       sum = std::move(grad);
       return;
     }
+    const ProfileScope profile(kSumGradients);
     if (!sum.is_unique()) sum = sum.clone();
     sum.add(grad);
   }

@@ -4,6 +4,7 @@
 #include <string_view>
 
 #include "autograd/node.h"
+#include "autograd/profile.h"
 #include "autograd/variable.h"
 #include "core/cpu_isa.h"
 #include "core/error.h"
@@ -53,6 +54,7 @@ class Check {
 /// the one place where an op picks its kernel. Throws DTypeError for a dtype without kernels.
 template <class Fn>
 void run_kernel(std::string_view op, const Tensor& x, Fn&& fn) {
+  const ProfileScope profile(op);
   visit_floating(x.dtype(), op, [&]<class T>() {
     MOH_CHECK(x.device().type == Device::Type::kCpu, "only the CPU has kernels");
     visit_cpu_isa([&]<class Backend>() { fn.template operator()<Backend, T>(); });

@@ -3,6 +3,7 @@
 #include <tuple>
 
 #include "autograd/node.h"
+#include "ops/moh/head_projection.h"
 #include "ops/moh/query_norm.h"
 #include "ops/shape/reshape.h"
 
@@ -31,9 +32,9 @@ Tensor heads_to_compute(const Routing& routing, const HeadRoutingOptions& option
 
 }  // namespace
 
-HeadRouter::HeadRouter(std::int64_t width, std::int64_t kv_heads, const HeadRoutingOptions& options,
-                       DType dtype)
-    : kv_heads_(kv_heads), options_(options) {
+HeadRouter::HeadRouter(std::int64_t width, std::int64_t kv_heads, std::int64_t head_dim,
+                       const HeadRoutingOptions& options, DType dtype)
+    : kv_heads_(kv_heads), head_dim_(head_dim), options_(options) {
   options_.router = checked(options);
   if (options_.kind != RouterKind::kLearned) return;
   const RouterWidths widths = router_widths(options_.router);
@@ -57,9 +58,31 @@ HeadChoice HeadRouter::operator()(const Variable& x, const Variable& q, const Te
   Routing routing =
       route_heads(logits(shared_), routed, logits(type_), batch * length, options_.router, forced_top);
   const Shape per_token{batch, length, heads};
-  HeadLists lists = build_head_lists(heads_to_compute(routing, options_).reshape(per_token), kv_heads_);
+  const Tensor to_compute = heads_to_compute(routing, options_).reshape(per_token);
+  HeadLists lists = build_head_lists(to_compute, kv_heads_);
+  HeadLists of_heads = lists_of_heads(to_compute, lists);
   Variable gates = reshape(routing.gates, per_token);
-  return {std::move(gates), std::move(lists), std::move(routing)};
+  return {std::move(gates), std::move(lists), std::move(of_heads), std::move(routing)};
+}
+
+HeadLists HeadRouter::lists_of_heads(const Tensor& to_compute, const HeadLists& lists) const {
+  const double active = static_cast<double>(lists.num_rows()) / static_cast<double>(to_compute.numel());
+  if (!head_projection_pays(lists.batch * lists.tokens, head_dim_, active)) return {};
+  return lists.kv_heads == lists.heads ? lists : build_head_lists(to_compute, lists.heads);
+}
+
+Variable to_heads(const Linear& map, const Variable& x, std::int64_t head_dim, const HeadChoice* choice) {
+  if (choice && choice->projects_chosen_heads()) {
+    return project_to_heads(x, map.weight(), map.bias(), choice->lists_of_heads, head_dim);
+  }
+  return reshape(map(x), {x.dim(0), x.dim(1), -1, head_dim});
+}
+
+Variable from_heads(const Linear& map, const Variable& heads, const HeadChoice* choice) {
+  if (choice && choice->projects_chosen_heads()) {
+    return project_from_heads(heads, map.weight(), map.bias(), choice->lists_of_heads);
+  }
+  return map(reshape(heads, {heads.dim(0), heads.dim(1), -1}));
 }
 
 LayerRouting summarize(const Variable& balance, const Tensor& load, const HeadRoutingOptions& options) {

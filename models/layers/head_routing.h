@@ -48,7 +48,12 @@ struct LayerOutput {
 struct HeadChoice {
   Variable gates;  ///< [B, T, H]
   HeadLists lists;
+  /// The same pairs, one list per head, where projecting the chosen heads alone is faster than projecting all
+  /// of them; without rows where it is not.
+  HeadLists lists_of_heads;
   Routing routing;
+
+  bool projects_chosen_heads() const { return lists_of_heads.rows.defined(); }
 };
 
 /// The router of one attention layer. Parameters, none with a bias, present when their width is not 0 (see
@@ -57,7 +62,8 @@ struct HeadChoice {
 class HeadRouter : public Module {
  public:
   /// Throws ValueError for head counts that contradict each other.
-  HeadRouter(std::int64_t width, std::int64_t kv_heads, const HeadRoutingOptions& options, DType dtype);
+  HeadRouter(std::int64_t width, std::int64_t kv_heads, std::int64_t head_dim,
+             const HeadRoutingOptions& options, DType dtype);
 
   /// x [B, T, D] is the layer's input after its norm; q [B, T, H, d] are its queries before the rotary
   /// embedding, read by kQueryNorm only. Logits and gates are float32. `forced_top` as in route_heads.
@@ -66,10 +72,17 @@ class HeadRouter : public Module {
   const HeadRoutingOptions& options() const { return options_; }
 
  private:
-  std::int64_t kv_heads_;
+  HeadLists lists_of_heads(const Tensor& to_compute, const HeadLists& lists) const;
+
+  std::int64_t kv_heads_, head_dim_;
   HeadRoutingOptions options_;
   std::unique_ptr<Linear> routed_, type_, shared_;
 };
+
+/// The queries of chosen heads, [B, T, H, d], or, where `map` gives keys and values as well, all of them; and
+/// the way back, [B, T, H, d] to [B, T, D]: dense, or for the pairs of the choice alone where that is faster.
+Variable to_heads(const Linear& map, const Variable& x, std::int64_t head_dim, const HeadChoice* choice);
+Variable from_heads(const Linear& map, const Variable& heads, const HeadChoice* choice);
 
 /// The summary of a layer's routing; balance and load are undefined without routed heads.
 LayerRouting summarize(const Variable& balance, const Tensor& load, const HeadRoutingOptions& options);

@@ -19,6 +19,9 @@ class Linear : public Module {
     return linear(x, weight_, bias_, accumulate_dtype(x.dtype()));
   }
 
+  const Variable& weight() const { return weight_; }
+  const Variable& bias() const { return bias_; }  ///< undefined without one
+
  private:
   Variable weight_;
   Variable bias_;

@@ -25,7 +25,7 @@ class MohAttention : public Module {
   LayerOutput forward(const Variable& x, const Tensor& forced_top = {}) const;
 
  private:
-  std::int64_t heads_, head_dim_;
+  std::int64_t head_dim_;
   Linear qkv_, proj_;
   HeadRouter router_;
 };

@@ -6,14 +6,11 @@
 #include "ops/attention/decode.h"
 #include "ops/dropout/dropout.h"
 #include "ops/elementwise/add.h"
-#include "ops/shape/reshape.h"
 
 namespace moh {
 
 LlamaAttention::LlamaAttention(const LlamaConfig& c, std::int64_t layer, DType dtype)
-    : heads_(c.heads),
-      kv_heads_(c.kv_heads),
-      head_dim_(c.head_dim),
+    : head_dim_(c.head_dim),
       q_proj_(c.hidden, c.heads * c.head_dim, false, dtype),
       k_proj_(c.hidden, c.kv_heads * c.head_dim, false, dtype),
       v_proj_(c.hidden, c.kv_heads * c.head_dim, false, dtype),
@@ -24,23 +21,25 @@ LlamaAttention::LlamaAttention(const LlamaConfig& c, std::int64_t layer, DType d
   add_child("o_proj", o_proj_);
   const HeadRoutingOptions routing = routing_of(c, layer);
   if (routing.kind == RouterKind::kNone) return;
-  router_.emplace(c.hidden, c.kv_heads, routing, dtype);
+  router_.emplace(c.hidden, c.kv_heads, c.head_dim, routing, dtype);
   add_children_of(*router_);
 }
 
 LlamaAttention::Projections LlamaAttention::project(const Variable& x, const RopeTable& table,
                                                     std::int64_t first_position,
                                                     const Tensor& forced_top) const {
-  const std::int64_t batch = x.dim(0), length = x.dim(1);
-  const auto heads_of = [&](const Linear& map, std::int64_t heads) {
-    return reshape(map(x), {batch, length, heads, head_dim_});
-  };
-  const Variable q = heads_of(q_proj_, heads_);
-  Projections p{rope(q, table, first_position),
-                rope(heads_of(k_proj_, kv_heads_), table, first_position),
-                heads_of(v_proj_, kv_heads_),
-                {}};
-  if (router_) p.choice = (*router_)(x, q, forced_top);
+  Projections p;
+  Variable q;
+  if (router_ && router_->options().kind == RouterKind::kLearned) {
+    p.choice = (*router_)(x, {}, forced_top);
+    q = to_heads(q_proj_, x, head_dim_, &*p.choice);
+  } else {
+    q = to_heads(q_proj_, x, head_dim_, nullptr);
+    if (router_) p.choice = (*router_)(x, q, forced_top);
+  }
+  p.q = rope(q, table, first_position);
+  p.k = rope(to_heads(k_proj_, x, head_dim_, nullptr), table, first_position);
+  p.v = to_heads(v_proj_, x, head_dim_, nullptr);
   return p;
 }
 
@@ -51,7 +50,7 @@ LayerOutput LlamaAttention::forward(const Variable& x, const RopeTable& table,
   const Variable out = p.choice
                            ? head_sparse_attention(p.q, p.k, p.v, p.choice->gates, p.choice->lists, causal)
                            : attention(p.q, p.k, p.v, causal);
-  LayerOutput output{o_proj_(reshape(out, {x.dim(0), x.dim(1), heads_ * head_dim_})), {}};
+  LayerOutput output{from_heads(o_proj_, out, p.choice ? &*p.choice : nullptr), {}};
   if (p.choice)
     output.routing = summarize(p.choice->routing.balance, p.choice->routing.load, router_->options());
   return output;
@@ -69,7 +68,7 @@ Variable LlamaAttention::decode(const Variable& x, const RopeTable& table, Layer
   const Tensor out = attention_decode(p.q.value(), cache.k, cache.v, cache.length,
                                       p.choice ? p.choice->gates.value() : Tensor(),
                                       p.choice ? p.choice->routing.selected : Tensor(), AttentionOptions{});
-  return o_proj_(Variable(out.reshape({x.dim(0), x.dim(1), heads_ * head_dim_})));
+  return from_heads(o_proj_, Variable(out), p.choice ? &*p.choice : nullptr);
 }
 
 LlamaMlp::LlamaMlp(const LlamaConfig& c, DType dtype)

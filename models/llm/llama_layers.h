@@ -37,7 +37,7 @@ class LlamaAttention : public Module {
   Projections project(const Variable& x, const RopeTable& table, std::int64_t first_position,
                       const Tensor& forced_top) const;
 
-  std::int64_t heads_, kv_heads_, head_dim_;
+  std::int64_t head_dim_;
   Linear q_proj_, k_proj_, v_proj_, o_proj_;
   std::optional<HeadRouter> router_;  // absent in a dense layer
 };

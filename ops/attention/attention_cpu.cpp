@@ -1,17 +1,16 @@
 #include "ops/attention/attention_kernels.h"
 #include "ops/attention/list_walk.h"
-#include "ops/attention/pack_cpu.h"
 #include "ops/attention/softmax_cpu.h"
+#include "ops/cpu/pack.h"
 #include "ops/cpu/tile.h"
 
 // Head-sparse attention in cache-sized blocks. For one list (the gathered rows of a batch and KV head)
 // against dense keys and values:
-//   forward    blocks of rows; for each, all blocks of kKeyBlock keys: scores, online softmax in
-//   base
-//              2 (log2 e is folded into q), product with v.
-//   backward   blocks of kKeyBlock keys; for each, all blocks of rows: scores and probabilities again from
-//   the
-//              saved lse, then the four products of dq, dk and dv, which stay in cache meanwhile.
+//   forward    blocks of rows; for each, all blocks of kKeyBlock keys: scores, online softmax in base 2
+//              (log2 e is folded into q), product with v.
+//   backward   blocks of kKeyBlock keys; for each, all blocks of rows: scores and probabilities again
+//              from the saved lse, then the four products of dq, dk and dv, which stay in cache
+//              meanwhile.
 // Operands are packed first: q and dout rows gathered, k and v transposed where they are a right factor. A
 // causal mask compares positions. Rows ascend by position, so what a tile of rows sees ends where its last
 // row ends: key blocks past it are skipped, and products are only as wide or as deep as that row sees.
@@ -30,8 +29,7 @@ std::int64_t round_up_to_tile(std::int64_t rows) {
   return (rows + kTileRows - 1) / kTileRows * kTileRows;
 }
 
-// ---- forward
-// -------------------------------------------------------------------------------------------------
+// ---- forward ----
 
 /// What a block of rows carries from key block to key block.
 template <class F>
@@ -90,7 +88,7 @@ void forward_step(RowBlock<F>& block, const F* k_transposed, const F* v, std::in
   for (std::int64_t t = 0; t < tiles; ++t) {
     const std::int64_t row = t * kTileRows;
     multiply_rows<F, kTileRows, false>({block.q + row * padded, padded, 1}, k_transposed, kKeyBlock, d,
-                                       block.scores + row * kKeyBlock, kKeyBlock, vecs_of<F>(seen[t]));
+                                       {block.scores + row * kKeyBlock, kKeyBlock}, vecs_of<F>(seen[t]));
   }
   for (std::int64_t t = 0; t < tiles; ++t) {
     const std::int64_t row = t * kTileRows;
@@ -99,7 +97,8 @@ void forward_step(RowBlock<F>& block, const F* k_transposed, const F* v, std::in
   for (std::int64_t t = 0; t < tiles; ++t) {
     const std::int64_t row = t * kTileRows;
     multiply_rows<F, kTileRows, true>({block.scores + row * kKeyBlock, kKeyBlock, 1}, v, padded, seen[t],
-                                      block.out + row * padded, padded, static_cast<int>(padded / kLanes<F>));
+                                      {block.out + row * padded, padded},
+                                      static_cast<int>(padded / kLanes<F>));
   }
 }
 
@@ -135,8 +134,7 @@ void finish_block(const AttentionForward<T>& args, const List& list, std::int64_
   }
 }
 
-// ---- backward
-// ------------------------------------------------------------------------------------------------
+// ---- backward ----
 
 template <class F>
 struct BackwardScratch {
@@ -221,13 +219,13 @@ void backward_scores(BackwardScratch<F>& s, std::int64_t begin, std::int64_t row
     const std::int64_t last = min_of(i + kTileRows, rows) - 1;
     const int vecs = vecs_of<F>(s.seen[begin + last] - key);
     multiply_rows<F, kTileRows, false>({s.q + (begin + i) * padded, padded, 1}, s.k_transposed, kKeyBlock, d,
-                                       s.p + i * kKeyBlock, kKeyBlock, vecs);
+                                       {s.p + i * kKeyBlock, kKeyBlock}, vecs);
   }
   for (std::int64_t i = 0; i < rows; i += kTileRows) {
     const std::int64_t last = min_of(i + kTileRows, rows) - 1;
     const int vecs = vecs_of<F>(s.seen[begin + last] - key);
     multiply_rows<F, kTileRows, false>({s.dout + (begin + i) * padded, padded, 1}, s.v_transposed, kKeyBlock,
-                                       d, s.ds + i * kKeyBlock, kKeyBlock, vecs);
+                                       d, {s.ds + i * kKeyBlock, kKeyBlock}, vecs);
   }
   for (std::int64_t i = 0; i < rows; ++i) {
     F *p = s.p + i * kKeyBlock, *ds = s.ds + i * kKeyBlock;
@@ -250,9 +248,9 @@ void add_key_gradients(BackwardScratch<F>& s, std::int64_t begin, std::int64_t s
   const int dim_vecs = static_cast<int>(padded / kLanes<F>);
   const std::int64_t element = skip * kKeyBlock + key_in_block, row = (begin + skip) * padded;
   multiply_rows<F, kRows, true>({s.p + element, 1, kKeyBlock}, s.dout + row, padded, rows - skip,
-                                s.dv + key_in_block * padded, padded, dim_vecs);
+                                {s.dv + key_in_block * padded, padded}, dim_vecs);
   multiply_rows<F, kRows, true>({s.ds + element, 1, kKeyBlock}, s.q + row, padded, rows - skip,
-                                s.dk + key_in_block * padded, padded, dim_vecs);
+                                {s.dk + key_in_block * padded, padded}, dim_vecs);
 }
 
 /// What rows [begin, begin + rows) and a block of `keys` keys give each other.
@@ -263,9 +261,9 @@ void backward_step(BackwardScratch<F>& s, std::int64_t begin, std::int64_t rows,
   backward_scores(s, begin, rows, lse, key, d);
   for (std::int64_t i = 0; i < rows; i += kTileRows) {
     const std::int64_t last = min_of(i + kTileRows, rows) - 1;
-    multiply_rows<F, kTileRows, true>({s.ds + i * kKeyBlock, kKeyBlock, 1}, s.k, padded,
-                                      min_of(s.seen[begin + last] - key, keys), s.dq + (begin + i) * padded,
-                                      padded, static_cast<int>(padded / kLanes<F>));
+    multiply_rows<F, kTileRows, true>(
+        {s.ds + i * kKeyBlock, kKeyBlock, 1}, s.k, padded, min_of(s.seen[begin + last] - key, keys),
+        {s.dq + (begin + i) * padded, padded}, static_cast<int>(padded / kLanes<F>));
   }
   constexpr std::int64_t kLastTile = kKeyBlock / kTileRows * kTileRows;
   std::int64_t skip = 0;  // rows that end before the key tile

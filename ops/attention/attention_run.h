@@ -2,11 +2,10 @@
 
 #include <vector>
 
-#include "core/parallel.h"
-#include "core/scratch.h"
 #include "core/tensor.h"
 #include "ops/attention/list_walk.h"
 #include "ops/attention/schedule.h"
+#include "ops/run_tasks.h"
 
 // How the CPU kernels' tasks are handed out: plan, scratch, parallel loop.
 
@@ -17,18 +16,6 @@ inline bool is_small(const AttentionShape& shape, const RowLists& lists) {
   constexpr double kSmall = 1 << 17;  // multiplications, some ten microseconds
   return static_cast<double>(total_rows(shape, lists)) * static_cast<double>(shape.keys * shape.head_dim) <
          kSmall;
-}
-
-/// Calls body(task, scratch) for all tasks, on all threads unless `serial`; scratch is the thread's own
-/// `bytes`.
-template <class Task, class Body>
-void run_tasks(const std::vector<Task>& tasks, bool serial, std::size_t bytes, const Body& body) {
-  const Scratch scratch(bytes * static_cast<std::size_t>(num_threads()));
-  const auto count = static_cast<std::int64_t>(tasks.size());
-  parallel_for(count, serial && count > 0 ? count : 1, [&](std::int64_t begin, std::int64_t end) {
-    std::byte* own = scratch.as<std::byte>() + bytes * static_cast<std::size_t>(thread_index());
-    for (std::int64_t i = begin; i < end; ++i) body(tasks[static_cast<std::size_t>(i)], own);
-  });
 }
 
 template <class Backend, class T>

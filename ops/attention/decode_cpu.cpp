@@ -1,6 +1,6 @@
 #include "ops/attention/decode_kernels.h"
 #include "ops/attention/list_walk.h"
-#include "ops/attention/pack_cpu.h"
+#include "ops/cpu/pack.h"
 #include "ops/attention/softmax_cpu.h"
 
 namespace moh {

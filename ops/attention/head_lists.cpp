@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include "autograd/profile.h"
 #include "core/error.h"
 #include "core/parallel.h"
 #include "ops/attention/attention_kernels.h"
@@ -52,6 +53,7 @@ void for_each_selected(const Tensor& selected, std::int64_t kv_heads, std::int64
 }  // namespace
 
 HeadLists build_head_lists(const Tensor& selected, std::int64_t kv_heads) {
+  const ProfileScope profile("build_head_lists");
   check_selection(selected, kv_heads);
   HeadLists lists;
   lists.batch = selected.dim(0);

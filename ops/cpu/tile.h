@@ -19,19 +19,49 @@ template <class F>
 struct LeftFactor {
   const F* data;
   std::ptrdiff_t row, depth;
+
+  F at(int i) const { return data[i * row]; }  // of the present k
+  void next() { data += depth; }
+};
+/// A left factor whose rows lie anywhere.
+template <class F>
+struct GatheredLeft {
+  const F* rows[kTileRows];
+  std::ptrdiff_t k = 0;
+
+  F at(int i) const { return rows[i][k]; }
+  void next() { ++k; }
 };
 
-/// c[kRows, kVecs vectors] (+)= a[kRows, depth] * b[depth, kVecs vectors]; b_row and c_row are the distances
-/// of the rows in elements. Terms are added in the order of k, whatever the tile.
-template <class F, int kRows, int kVecs, bool kAccumulate>
-void multiply_tile(LeftFactor<F> a, const F* b, std::ptrdiff_t b_row, std::int64_t depth, F* c,
-                   std::ptrdiff_t c_row) {
+/// Where a product goes: a matrix whose rows are `row` apart.
+template <class F>
+struct OutMatrix {
+  F* data;
+  std::ptrdiff_t row;
+
+  F* at(int i) const { return data + i * row; }
+  void skip(std::ptrdiff_t columns) { data += columns; }
+};
+/// Rows that lie anywhere, no two of them the same.
+template <class F>
+struct ScatteredOut {
+  F* rows[kTileRows];
+  std::ptrdiff_t column = 0;
+
+  F* at(int i) const { return rows[i] + column; }
+  void skip(std::ptrdiff_t columns) { column += columns; }
+};
+
+/// c[kRows, kVecs vectors] (+)= a[kRows, depth] * b[depth, kVecs vectors]; b_row is the distance of the rows
+/// of b in elements. Terms are added in the order of k, whatever the tile.
+template <class F, int kRows, int kVecs, bool kAccumulate, class Left, class Out>
+void multiply_tile(Left a, const F* b, std::ptrdiff_t b_row, std::int64_t depth, const Out& c) {
   constexpr int kN = kLanes<F>;
   Vec<F> sum[kRows][kVecs];
 #pragma GCC unroll 8
   for (int i = 0; i < kRows; ++i) {
 #pragma GCC unroll 4
-    for (int j = 0; j < kVecs; ++j) sum[i][j] = kAccumulate ? load(c + i * c_row + j * kN) : Vec<F>{};
+    for (int j = 0; j < kVecs; ++j) sum[i][j] = kAccumulate ? load(c.at(i) + j * kN) : Vec<F>{};
   }
   for (std::int64_t k = 0; k < depth; ++k) {
     Vec<F> b_k[kVecs];
@@ -39,35 +69,35 @@ void multiply_tile(LeftFactor<F> a, const F* b, std::ptrdiff_t b_row, std::int64
     for (int j = 0; j < kVecs; ++j) b_k[j] = load(b + j * kN);
 #pragma GCC unroll 8
     for (int i = 0; i < kRows; ++i) {
-      const Vec<F> a_ik = splat<F>(a.data[i * a.row]);
+      const Vec<F> a_ik = splat<F>(a.at(i));
 #pragma GCC unroll 4
       for (int j = 0; j < kVecs; ++j) sum[i][j] += a_ik * b_k[j];
     }
-    a.data += a.depth;
+    a.next();
     b += b_row;
   }
 #pragma GCC unroll 8
   for (int i = 0; i < kRows; ++i) {
 #pragma GCC unroll 4
-    for (int j = 0; j < kVecs; ++j) store(c + i * c_row + j * kN, sum[i][j]);
+    for (int j = 0; j < kVecs; ++j) store(c.at(i) + j * kN, sum[i][j]);
   }
 }
 
 /// The same for any number of vectors, in tiles of nearly equal width.
-template <class F, int kRows, bool kAccumulate>
-void multiply_rows(LeftFactor<F> a, const F* b, std::ptrdiff_t b_row, std::int64_t depth, F* c,
-                   std::ptrdiff_t c_row, int vecs) {
+template <class F, int kRows, bool kAccumulate, class Left = LeftFactor<F>, class Out = OutMatrix<F>>
+void multiply_rows(std::type_identity_t<Left> a, const F* b, std::ptrdiff_t b_row, std::int64_t depth,
+                   std::type_identity_t<Out> c, int vecs) {
   while (vecs > 0) {
     const int tiles = (vecs + kTileVecs - 1) / kTileVecs;
     const int width = (vecs + tiles - 1) / tiles;
     if constexpr (kTileVecs >= 4) {
-      if (width == 4) multiply_tile<F, kRows, 4, kAccumulate>(a, b, b_row, depth, c, c_row);
-      if (width == 3) multiply_tile<F, kRows, 3, kAccumulate>(a, b, b_row, depth, c, c_row);
+      if (width == 4) multiply_tile<F, kRows, 4, kAccumulate>(a, b, b_row, depth, c);
+      if (width == 3) multiply_tile<F, kRows, 3, kAccumulate>(a, b, b_row, depth, c);
     }
-    if (width == 2) multiply_tile<F, kRows, 2, kAccumulate>(a, b, b_row, depth, c, c_row);
-    if (width == 1) multiply_tile<F, kRows, 1, kAccumulate>(a, b, b_row, depth, c, c_row);
+    if (width == 2) multiply_tile<F, kRows, 2, kAccumulate>(a, b, b_row, depth, c);
+    if (width == 1) multiply_tile<F, kRows, 1, kAccumulate>(a, b, b_row, depth, c);
     b += width * kLanes<F>;
-    c += width * kLanes<F>;
+    c.skip(width * kLanes<F>);
     vecs -= width;
   }
 }

@@ -21,9 +21,10 @@ Shape with_last(const Shape& shape, std::int64_t last) {
 
 void add_bias(const Tensor& y, const Tensor& b, Rows rows) {
   run_kernel("linear", b, [&]<class Backend, class T>() {
-    if (y.dtype() == b.dtype()) return LinearKernels<Backend, T>::add_bias(b.data<T>(), y.data<T>(), rows);
+    if (y.dtype() == b.dtype())
+      return LinearKernels<Backend, T>::add_bias(b.data<T>(), y.data<T>(), rows, rows.width);
     if constexpr (std::is_same_v<T, bfloat16>) {
-      LinearKernels<Backend, T>::add_bias(b.data<T>(), y.data<float>(), rows);
+      LinearKernels<Backend, T>::add_bias(b.data<T>(), y.data<float>(), rows, rows.width);
     }
   });
 }
@@ -31,7 +32,7 @@ void add_bias(const Tensor& y, const Tensor& b, Rows rows) {
 Tensor sum_rows(const Tensor& dy, Rows rows) {
   Tensor db = empty({rows.width}, accumulate_dtype(dy.dtype()), dy.device());
   run_kernel("linear", dy, [&]<class Backend, class T>() {
-    LinearKernels<Backend, T>::sum_rows(dy.data<T>(), db.data<Acc<T>>(), rows);
+    LinearKernels<Backend, T>::sum_rows(dy.data<T>(), db.data<Acc<T>>(), rows, rows.width);
   });
   return db;
 }

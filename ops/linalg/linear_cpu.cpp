@@ -6,11 +6,11 @@ namespace moh {
 
 template <class Backend, class T>
 template <class Y>
-void LinearKernels<Backend, T>::add_bias(const T* b, Y* y, Rows rows) {
+void LinearKernels<Backend, T>::add_bias(const T* b, Y* y, Rows rows, std::int64_t stride) {
   using A = Acc<Y>;
   parallel_for(rows.count, row_grain(rows.count, rows.width), [=](std::int64_t begin, std::int64_t end) {
     for (std::int64_t i = begin; i < end; ++i) {
-      Y* yi = y + i * rows.width;
+      Y* yi = y + i * stride;
 #pragma omp simd
       for (std::int64_t j = 0; j < rows.width; ++j) yi[j] = A(yi[j]) + A(b[j]);
     }
@@ -18,10 +18,10 @@ void LinearKernels<Backend, T>::add_bias(const T* b, Y* y, Rows rows) {
 }
 
 template <class Backend, class T>
-void LinearKernels<Backend, T>::sum_rows(const T* dy, Acc<T>* db, Rows rows) {
+void LinearKernels<Backend, T>::sum_rows(const T* dy, Acc<T>* db, Rows rows, std::int64_t stride) {
   using A = Acc<T>;
   sum_over_rows<A>(rows.count, rows.width, db, [=](std::int64_t i, A* partial) {
-    const T* dyi = dy + i * rows.width;
+    const T* dyi = dy + i * stride;
 #pragma omp simd
     for (std::int64_t j = 0; j < rows.width; ++j) partial[j] += A(dyi[j]);
   });
@@ -30,9 +30,9 @@ void LinearKernels<Backend, T>::sum_rows(const T* dy, Acc<T>* db, Rows rows) {
 template struct LinearKernels<cpu::MOH_ISA, float>;
 template struct LinearKernels<cpu::MOH_ISA, bfloat16>;
 template struct LinearKernels<cpu::MOH_ISA, double>;
-template void LinearKernels<cpu::MOH_ISA, float>::add_bias(const float*, float*, Rows);
-template void LinearKernels<cpu::MOH_ISA, bfloat16>::add_bias(const bfloat16*, bfloat16*, Rows);
-template void LinearKernels<cpu::MOH_ISA, bfloat16>::add_bias(const bfloat16*, float*, Rows);
-template void LinearKernels<cpu::MOH_ISA, double>::add_bias(const double*, double*, Rows);
+template void LinearKernels<cpu::MOH_ISA, float>::add_bias(const float*, float*, Rows, std::int64_t);
+template void LinearKernels<cpu::MOH_ISA, bfloat16>::add_bias(const bfloat16*, bfloat16*, Rows, std::int64_t);
+template void LinearKernels<cpu::MOH_ISA, bfloat16>::add_bias(const bfloat16*, float*, Rows, std::int64_t);
+template void LinearKernels<cpu::MOH_ISA, double>::add_bias(const double*, double*, Rows, std::int64_t);
 
 }  // namespace moh

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <string>
 
+#include "autograd/profile.h"
 #include "core/cpu_isa.h"
 #include "core/error.h"
 #include "core/parallel.h"
@@ -16,19 +17,43 @@ namespace moh {
 
 namespace {
 
-GemmShape gemm_shape(const Tensor& c, const Operand& a, const Operand& b) {
-  for (const Tensor* matrix : {&c, &a.matrix, &b.matrix}) {
-    if (matrix->rank() != 2)
-      throw ShapeError(error_message("matmul", "operand", "a matrix", describe(*matrix)));
+/// Rows and columns of an operand as the product sees it.
+struct Extents {
+  std::int64_t rows, columns;
+};
+Extents extents_of(const Operand& x) {
+  if (x.matrix.rank() != 2) {
+    throw ShapeError(error_message("matmul", "operand", "a matrix", describe(x.matrix)));
   }
-  const std::int64_t m = a.matrix.dim(a.transposed ? 1 : 0), k = a.matrix.dim(a.transposed ? 0 : 1);
-  const std::int64_t k_of_b = b.matrix.dim(b.transposed ? 1 : 0), n = b.matrix.dim(b.transposed ? 0 : 1);
-  if (k != k_of_b || c.shape() != Shape{m, n}) {
-    throw ShapeError("matmul: expected [m, k] [k, n] -> [m, n], found [" + std::to_string(m) + ", " +
-                     std::to_string(k) + "] [" + std::to_string(k_of_b) + ", " + std::to_string(n) + "] -> " +
-                     to_string(c.shape()));
+  const std::int64_t all = x.matrix.dim(1) - x.first_column;
+  const std::int64_t columns = x.num_columns < 0 ? all : x.num_columns;
+  if (x.first_column < 0 || columns < 0 || columns > all) {
+    throw ShapeError(
+        error_message("matmul", "columns", "columns of the matrix " + to_string(x.matrix.shape()),
+                      std::to_string(x.first_column) + " to " + std::to_string(x.first_column + columns)));
   }
-  return {m, n, k, a.transposed, b.transposed, a.matrix.dim(1), b.matrix.dim(1), n};
+  return x.transposed ? Extents{columns, x.matrix.dim(0)} : Extents{x.matrix.dim(0), columns};
+}
+
+std::string describe(const Extents& extents) {
+  return to_string(Shape{extents.rows, extents.columns});
+}
+
+GemmShape gemm_shape(const Operand& c, const Operand& a, const Operand& b) {
+  MOH_CHECK(!c.transposed, "the result of a product is not transposed");
+  const Extents left = extents_of(a), right = extents_of(b), out = extents_of(c);
+  if (left.columns != right.rows || out.rows != left.rows || out.columns != right.columns) {
+    throw ShapeError("matmul: expected [m, k] [k, n] -> [m, n], found " + describe(left) + " " +
+                     describe(right) + " -> " + describe(out));
+  }
+  return {out.rows,     out.columns,     left.columns,    a.transposed,
+          b.transposed, a.matrix.dim(1), b.matrix.dim(1), c.matrix.dim(1)};
+}
+
+/// The first element of an operand whose elements are in `matrix`, its own tensor or a copy.
+template <class T>
+T* data_of(const Operand& operand, const Tensor& matrix) {
+  return matrix.data<T>() + operand.first_column;
 }
 
 template <class T>
@@ -86,31 +111,47 @@ void float_gemm(const GemmShape& s, const float* a, const float* b, float* c, bo
 
 #endif
 
-void gemm_in_float32(const GemmShape& shape, const Tensor& c, const Tensor& a, const Tensor& b,
+void gemm_in_float32(const GemmShape& shape, const Operand& c, const Operand& a, const Operand& b,
                      bool accumulate) {
   const MemoryPurposeScope purpose(MemoryPurpose::kWorkspace);
-  const Tensor wide_a = a.to(DType::kFloat32), wide_b = b.to(DType::kFloat32);
-  if (c.dtype() == DType::kFloat32) {
-    return float_gemm(shape, wide_a.data<float>(), wide_b.data<float>(), c.data<float>(), accumulate);
-  }
-  const Tensor wide_c = accumulate ? c.to(DType::kFloat32) : empty(c.shape(), DType::kFloat32);
-  float_gemm(shape, wide_a.data<float>(), wide_b.data<float>(), wide_c.data<float>(), accumulate);
-  c.copy_from(wide_c);
+  const Tensor wide_a = a.matrix.to(DType::kFloat32), wide_b = b.matrix.to(DType::kFloat32);
+  const Tensor& out = c.matrix;
+  const bool keeps_old = accumulate || shape.n < shape.ldc;
+  const Tensor wide_c = out.dtype() == DType::kFloat32 ? out
+                        : keeps_old                    ? out.to(DType::kFloat32)
+                                                       : empty(out.shape(), DType::kFloat32);
+  float_gemm(shape, data_of<float>(a, wide_a), data_of<float>(b, wide_b), data_of<float>(c, wide_c),
+             accumulate);
+  if (out.dtype() != DType::kFloat32) out.copy_from(wide_c);
+}
+
+double flops_of(const GemmShape& s) {
+  return 2 * static_cast<double>(s.m) * static_cast<double>(s.n) * static_cast<double>(s.k);
+}
+
+/// "matmul NT 2048x768x512": layout as BLAS writes it, then m x n x k.
+std::string profile_name(const GemmShape& s) {
+  const auto letter = [](bool transposed) { return transposed ? 'T' : 'N'; };
+  return std::string("matmul ") + letter(s.transpose_a) + letter(s.transpose_b) + ' ' + std::to_string(s.m) +
+         'x' + std::to_string(s.n) + 'x' + std::to_string(s.k);
 }
 
 }  // namespace
 
-void matmul_into(const Tensor& c, const Operand& a, const Operand& b, bool accumulate) {
+void matmul_into(const Operand& c, const Operand& a, const Operand& b, bool accumulate) {
   const GemmShape shape = gemm_shape(c, a, b);
   if (shape.m == 0 || shape.n == 0) return;
+  const ProfileScope profile([&] { return profile_name(shape); }, flops_of(shape));
   if (shape.k == 0) {
-    if (!accumulate) c.fill(0);
+    MOH_CHECK(accumulate || shape.n == shape.ldc, "an empty product into some columns");
+    if (!accumulate) c.matrix.fill(0);
     return;
   }
-  if (c.dtype() == DType::kFloat64) {
-    plain_gemm(shape, a.matrix.data<double>(), b.matrix.data<double>(), c.data<double>(), accumulate);
+  if (c.matrix.dtype() == DType::kFloat64) {
+    plain_gemm(shape, data_of<double>(a, a.matrix), data_of<double>(b, b.matrix),
+               data_of<double>(c, c.matrix), accumulate);
   } else {
-    gemm_in_float32(shape, c, a.matrix, b.matrix, accumulate);
+    gemm_in_float32(shape, c, a, b, accumulate);
   }
 }
 

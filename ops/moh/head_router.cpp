@@ -43,6 +43,7 @@ RouterArgs<A> args_of(const Saved& saved) {
 /// Calls fn.operator()<Backend, A>() for the float32 or float64 logits.
 template <class Fn>
 void run_router(DType dtype, Fn&& fn) {
+  const ProfileScope profile("route_heads");
   visit_cpu_isa([&]<class Backend>() {
     if (dtype == DType::kFloat64)
       fn.template operator()<Backend, double>();

@@ -119,7 +119,7 @@ Tensor padded_output(const GoldenCase& golden, const LlamaConfig& config, const 
   const Variable q = project("q", config.heads);
   const Tensor k = rope(project("k", config.kv_heads), table).value(),
                v = project("v", config.kv_heads).value();
-  const HeadRouter router(config.hidden, config.kv_heads, routing_of(config, 0), DType::kFloat32);
+  const HeadRouter router(config.hidden, config.kv_heads, config.head_dim, routing_of(config, 0), DType::kFloat32);
   const Tensor out = empty({batch, length, config.hidden}, DType::kFloat32);
   for (std::int64_t b = 0; b < batch; ++b) {
     std::int64_t valid = 0;

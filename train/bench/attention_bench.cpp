@@ -1,7 +1,6 @@
 #include "train/bench/attention_bench.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <cstdio>
 #include <nlohmann/json.hpp>
@@ -13,6 +12,7 @@
 #include "core/random.h"
 #include "ops/attention/attention.h"
 #include "train/bench/statistics.h"
+#include "train/bench/timed_pass.h"
 
 namespace moh {
 
@@ -88,27 +88,17 @@ class Candidate {
 
   /// One pass.
   void run() {
-    using Clock = std::chrono::steady_clock;
-    const auto milliseconds = [](Clock::duration d) {
-      return std::chrono::duration<double, std::milli>(d).count();
-    };
     qkv_.zero_grad();
     if (gates_.defined()) gates_.zero_grad();
-    const Clock::time_point start = Clock::now();
-    const Variable out = dense() ? attention_packed(qkv_, heads_, kv_heads_, options_)
-                                 : head_sparse_attention_packed(qkv_, gates_, lists_, options_);
-    const Clock::time_point middle = Clock::now();
-    out.backward(dout_);
-    const Clock::time_point end = Clock::now();
-    forward_ms.push_back(milliseconds(middle - start));
-    forward_backward_ms.push_back(milliseconds(end - start));
-  }
-  void forget() {
-    forward_ms.clear();
-    forward_backward_ms.clear();
+    time_pass(
+        [&] {
+          return dense() ? attention_packed(qkv_, heads_, kv_heads_, options_)
+                         : head_sparse_attention_packed(qkv_, gates_, lists_, options_);
+        },
+        dout_, times);
   }
 
-  std::vector<double> forward_ms, forward_backward_ms;
+  PassTimes times;
 
  private:
   std::int64_t heads_, kv_heads_;
@@ -118,12 +108,6 @@ class Candidate {
   HeadLists lists_;
   AttentionOptions options_;
 };
-
-std::vector<double> ratios(const std::vector<double>& times, const std::vector<double>& dense_times) {
-  std::vector<double> result;
-  for (std::size_t i = 0; i < times.size(); ++i) result.push_back(times[i] / dense_times[i]);
-  return result;
-}
 
 AttentionBenchRecord summary(const AttentionBenchOptions& o, std::int64_t tokens, bool causal,
                              const Candidate& candidate, const Candidate& dense) {
@@ -139,11 +123,12 @@ AttentionBenchRecord summary(const AttentionBenchOptions& o, std::int64_t tokens
   r.causal = causal;
   r.active = candidate.active();
   r.pairs_share = candidate.pairs_share();
-  r.forward_ms = median(candidate.forward_ms);
-  r.forward_backward_ms = median(candidate.forward_backward_ms);
-  r.spread = relative_spread(candidate.forward_backward_ms);
-  r.forward_ratio = median(ratios(candidate.forward_ms, dense.forward_ms));
-  r.forward_backward_ratio = median(ratios(candidate.forward_backward_ms, dense.forward_backward_ms));
+  r.forward_ms = median(candidate.times.forward_ms);
+  r.forward_backward_ms = median(candidate.times.forward_backward_ms);
+  r.spread = relative_spread(candidate.times.forward_backward_ms);
+  r.forward_ratio = median_ratio(candidate.times.forward_ms, dense.times.forward_ms);
+  r.forward_backward_ratio =
+      median_ratio(candidate.times.forward_backward_ms, dense.times.forward_backward_ms);
   const auto t = static_cast<double>(tokens);
   const double pairs =
       static_cast<double>(o.batch * o.heads) * (causal ? t * (t + 1) / 2 : t * t) * r.pairs_share;
@@ -176,12 +161,7 @@ void run_attention_bench(const AttentionBenchOptions& options,
   for (std::int64_t tokens : options.tokens) {
     for (bool causal : options.causal) {
       std::vector<Candidate> candidates = candidates_for(options, tokens, causal);
-      for (int pass = 0; pass < options.warmups + options.repeats; ++pass) {
-        if (pass == options.warmups) {
-          for (Candidate& candidate : candidates) candidate.forget();
-        }
-        for (Candidate& candidate : candidates) candidate.run();
-      }
+      run_interleaved(candidates, options.warmups, options.repeats);
       for (const Candidate& candidate : candidates) {
         if (candidate.dense() && !show_dense) continue;
         on_record(summary(options, tokens, causal, candidate, candidates.front()));

@@ -20,6 +20,13 @@ double median(const std::vector<double>& sample) {
   return quantile(sample, 0.5);
 }
 
+double median_ratio(const std::vector<double>& a, const std::vector<double>& b) {
+  MOH_CHECK(a.size() == b.size(), "measurements in pairs");
+  std::vector<double> ratios;
+  for (std::size_t i = 0; i < a.size(); ++i) ratios.push_back(a[i] / b[i]);
+  return median(ratios);
+}
+
 double relative_spread(const std::vector<double>& sample) {
   return (quantile(sample, 0.9) - quantile(sample, 0.1)) / median(sample);
 }

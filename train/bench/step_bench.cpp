@@ -9,6 +9,7 @@
 #include "core/parallel.h"
 #include "train/bench/random_tokens.h"
 #include "train/bench/statistics.h"
+#include "train/metrics/progress.h"
 #include "train/tasks/llama_from_config.h"
 #include "train/trainer/trainer.h"
 
@@ -86,6 +87,13 @@ void fill_times(StepBenchRecord& r, const std::vector<StepTimes>& times) {
   r.tokens_per_s = static_cast<double>(r.batch_size * r.accumulate * r.sequence_length) / (r.step_ms * 1e-3);
 }
 
+StepProfile profiled(Run& run, std::int64_t steps) {
+  Profiler profiler(monotonic_seconds);
+  double seconds = 0;
+  for (std::int64_t i = 0; i < steps; ++i) seconds += run.step().total;
+  return summarize_profile(profiler.entries(), steps, seconds);
+}
+
 StepBenchRecord description(const RunConfig& config, const StepBenchOptions& options) {
   StepBenchRecord r;
   r.dtype = dtype_name(dtype_of_precision(config.precision));
@@ -119,6 +127,7 @@ StepBenchRecord run_step_bench(const RunConfig& config, const StepBenchOptions& 
     r.memory = CpuAllocator::instance().stats();
     r.peak_rss_bytes = std::int64_t{usage().ru_maxrss} * 1024;
     fill_times(r, times);
+    if (options.profile) r.profile = profiled(run, options.steps);
   }
   r.ceilings = measure_ceilings();  // last, as they take memory of their own
   return r;

@@ -2,12 +2,14 @@
 
 #include <cstdint>
 #include <iosfwd>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "core/allocator.h"
 #include "train/bench/ceilings.h"
 #include "train/bench/llama_flops.h"
+#include "train/bench/step_profile.h"
 #include "train/config/run_config.h"
 #include "train/trainer/train_step.h"
 
@@ -18,6 +20,7 @@ struct StepBenchOptions {
   std::int64_t warmup = 3;   ///< steps that are not counted; the first is the one that asks for memory
   std::int64_t steps = 10;   ///< counted steps
   bool random_data = false;  ///< random tokens instead of the configuration's files
+  bool profile = false;      ///< after the counted steps, as many again with times by op
 };
 
 /// Things that a step should not do once it is warm, counted over all measured steps.
@@ -47,6 +50,8 @@ struct StepBenchRecord {
 
   StepFlops flops;
   Ceilings ceilings;  ///< of the same run, with the same threads
+
+  std::optional<StepProfile> profile;
 
   double gflops() const { return flops.routed / step_ms * 1e-6; }
 };

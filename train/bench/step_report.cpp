@@ -20,6 +20,21 @@ nlohmann::ordered_json peak_bytes(const MemoryStats& memory) {
   return bytes;
 }
 
+nlohmann::ordered_json profile_json(const StepProfile& profile) {
+  nlohmann::ordered_json ops = nlohmann::ordered_json::array();
+  for (const OpTime& op : profile.ops) {
+    nlohmann::ordered_json entry = {{"op", op.op},
+                                    {"forward_ms", op.forward_ms},
+                                    {"backward_ms", op.backward_ms},
+                                    {"optimizer_ms", op.optimizer_ms},
+                                    {"calls", op.calls},
+                                    {"share", op.total_ms() / profile.step_ms}};
+    if (op.gflops > 0) entry["gflops"] = op.gflops;
+    ops.push_back(std::move(entry));
+  }
+  return {{"step_ms", profile.step_ms}, {"other_ms", profile.other_ms()}, {"ops", std::move(ops)}};
+}
+
 /// One line of the table: a name, then what printf makes of the rest.
 [[gnu::format(printf, 3, 4)]] void line(std::ostream& out, const char* name, const char* format, ...) {
   char text[160];
@@ -66,38 +81,56 @@ void write_memory(std::ostream& out, const StepBenchRecord& r) {
   line(out, "page faults", "%10lld", static_cast<long long>(r.faults.page_faults));
 }
 
+void write_profile(std::ostream& out, const StepProfile& profile) {
+  char text[160];
+  const auto share = [&](double ms) { return 100 * ms / profile.step_ms; };
+  std::snprintf(text, sizeof text, "\n%-32s%10s%10s%10s%8s%8s%9s\n", "op, ms per step", "forward", "backward",
+                "optimizer", "calls", "share", "GFLOP/s");
+  out << text;
+  for (const OpTime& op : profile.ops) {
+    std::snprintf(text, sizeof text, "%-32s%10.3f%10.3f%10.3f%8.0f%7.1f%%%9s\n", op.op.c_str(), op.forward_ms,
+                  op.backward_ms, op.optimizer_ms, op.calls, share(op.total_ms()),
+                  op.gflops > 0 ? format_fixed(op.gflops, 1).c_str() : "");
+    out << text;
+  }
+  std::snprintf(text, sizeof text, "%-32s%10.3f%35.1f%%\n", "in no op", profile.other_ms(),
+                share(profile.other_ms()));
+  out << text;
+}
+
 }  // namespace
 
 void write_json_line(std::ostream& out, const StepBenchRecord& r) {
-  const nlohmann::ordered_json object = {{"config", r.config},
-                                         {"overrides", r.overrides},
-                                         {"data", r.random_data ? "random" : "files"},
-                                         {"dtype", r.dtype},
-                                         {"isa", r.isa},
-                                         {"threads", r.threads},
-                                         {"parameters", r.parameters},
-                                         {"batch_size", r.batch_size},
-                                         {"accumulate", r.accumulate},
-                                         {"sequence_length", r.sequence_length},
-                                         {"warmup", r.warmup},
-                                         {"steps", r.steps},
-                                         {"step_ms", r.step_ms},
-                                         {"step_ms_spread", r.step_ms_spread},
-                                         {"forward_ms", r.forward_ms},
-                                         {"backward_ms", r.backward_ms},
-                                         {"optimizer_ms", r.optimizer_ms},
-                                         {"tokens_per_s", r.tokens_per_s},
-                                         {"peak_bytes", peak_bytes(r.memory)},
-                                         {"peak_rss_bytes", r.peak_rss_bytes},
-                                         {"system_allocations", r.faults.system_allocations},
-                                         {"page_faults", r.faults.page_faults},
-                                         {"flops_per_step", r.flops.routed},
-                                         {"flops_per_step_dense", r.flops.dense},
-                                         {"gflops", r.gflops()},
-                                         {"fma_peak_gflops", r.ceilings.fma_gflops},
-                                         {"matmul_peak_gflops", r.ceilings.matmul_gflops},
-                                         {"share_of_fma_peak", r.gflops() / r.ceilings.fma_gflops},
-                                         {"share_of_matmul_peak", r.gflops() / r.ceilings.matmul_gflops}};
+  nlohmann::ordered_json object = {{"config", r.config},
+                                   {"overrides", r.overrides},
+                                   {"data", r.random_data ? "random" : "files"},
+                                   {"dtype", r.dtype},
+                                   {"isa", r.isa},
+                                   {"threads", r.threads},
+                                   {"parameters", r.parameters},
+                                   {"batch_size", r.batch_size},
+                                   {"accumulate", r.accumulate},
+                                   {"sequence_length", r.sequence_length},
+                                   {"warmup", r.warmup},
+                                   {"steps", r.steps},
+                                   {"step_ms", r.step_ms},
+                                   {"step_ms_spread", r.step_ms_spread},
+                                   {"forward_ms", r.forward_ms},
+                                   {"backward_ms", r.backward_ms},
+                                   {"optimizer_ms", r.optimizer_ms},
+                                   {"tokens_per_s", r.tokens_per_s},
+                                   {"peak_bytes", peak_bytes(r.memory)},
+                                   {"peak_rss_bytes", r.peak_rss_bytes},
+                                   {"system_allocations", r.faults.system_allocations},
+                                   {"page_faults", r.faults.page_faults},
+                                   {"flops_per_step", r.flops.routed},
+                                   {"flops_per_step_dense", r.flops.dense},
+                                   {"gflops", r.gflops()},
+                                   {"fma_peak_gflops", r.ceilings.fma_gflops},
+                                   {"matmul_peak_gflops", r.ceilings.matmul_gflops},
+                                   {"share_of_fma_peak", r.gflops() / r.ceilings.fma_gflops},
+                                   {"share_of_matmul_peak", r.gflops() / r.ceilings.matmul_gflops}};
+  if (r.profile) object["profile"] = profile_json(*r.profile);
   out << object.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) << '\n';
 }
 
@@ -110,6 +143,7 @@ void write_table(std::ostream& out, const StepBenchRecord& r) {
   write_times(out, r);
   write_rates(out, r);
   write_memory(out, r);
+  if (r.profile) write_profile(out, *r.profile);
 }
 
 }  // namespace moh

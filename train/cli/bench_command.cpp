@@ -9,22 +9,48 @@
 
 namespace moh::cli {
 
-int bench_attention(const BenchAttentionArgs& args) {
+namespace {
+
+DType dtype_of(const std::string& name) {
+  return name == "bf16" ? DType::kBFloat16 : DType::kFloat32;
+}
+
+/// The options of the benchmarks of attention and of its layer; sets the number of threads.
+template <class Args>
+auto options_of(const Args& args) {
   set_num_threads(static_cast<int>(args.threads));
-  AttentionBenchOptions options = args.options;
+  auto options = args.options;
   options.device = parse_device(args.device);
-  options.dtype = args.dtype == "bf16" ? DType::kBFloat16 : DType::kFloat32;
+  options.dtype = dtype_of(args.dtype);
   options.causal.clear();
   if (args.full || !args.causal) options.causal.push_back(false);
   if (args.causal) options.causal.push_back(true);
+  return options;
+}
+
+/// A line of results, at once: they come seconds apart.
+template <class Record>
+void write(const Record& record, bool json) {
+  if (json)
+    write_json_line(std::cout, record);
+  else
+    write_table_line(std::cout, record);
+  std::cout.flush();
+}
+
+}  // namespace
+
+int bench_attention(const BenchAttentionArgs& args) {
+  const AttentionBenchOptions options = options_of(args);
   if (!args.json) write_table_head(std::cout);
-  run_attention_bench(options, [&](const AttentionBenchRecord& record) {
-    if (args.json)
-      write_json_line(std::cout, record);
-    else
-      write_table_line(std::cout, record);
-    std::cout.flush();
-  });
+  run_attention_bench(options, [&](const AttentionBenchRecord& record) { write(record, args.json); });
+  return kDone;
+}
+
+int bench_module(const BenchModuleArgs& args) {
+  const ModuleBenchOptions options = options_of(args);
+  if (!args.json) write_module_table_head(std::cout);
+  run_module_bench(options, [&](const ModuleBenchRecord& record) { write(record, args.json); });
   return kDone;
 }
 
@@ -41,6 +67,15 @@ int bench_step(const BenchStepArgs& args) {
     write_json_line(std::cout, record);
   else
     write_table(std::cout, record);
+  return kDone;
+}
+
+int bench_ops(const BenchOpsArgs& args) {
+  set_num_threads(static_cast<int>(args.threads));
+  OpBenchOptions options = args.options;
+  options.dtype = dtype_of(args.dtype);
+  if (!args.json) write_op_table_head(std::cout);
+  run_op_bench(options, [&](const OpBenchRecord& record) { write(record, args.json); });
   return kDone;
 }
 

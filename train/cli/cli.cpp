@@ -133,12 +133,12 @@ void add_data(CLI::App& app, Action& action) {
   info.callback([info_args, &action] { action = [info_args] { return data_info(*info_args); }; });
 }
 
-void add_bench_attention(CLI::App& bench, Action& action) {
-  CLI::App& command = *bench.add_subcommand("attention", "Head-sparse against dense attention");
-  const auto args = std::make_shared<BenchAttentionArgs>();
-  AttentionBenchOptions& options = args->options;
-  command.add_option("--device", args->device, "Device")->capture_default_str();
-  command.add_option("--dtype", args->dtype, "Element type")
+/// Options that the benchmarks of attention and of its layer have in common.
+template <class Args>
+void add_attention_options(CLI::App& command, Args& args) {
+  auto& options = args.options;
+  command.add_option("--device", args.device, "Device")->capture_default_str();
+  command.add_option("--dtype", args.dtype, "Element type")
       ->check(CLI::IsMember({"f32", "bf16"}))
       ->capture_default_str();
   command.add_option("--batch", options.batch, "Sequences")->capture_default_str();
@@ -146,24 +146,44 @@ void add_bench_attention(CLI::App& bench, Action& action) {
       ->delimiter(',')
       ->capture_default_str();
   command.add_option("--heads", options.heads, "Query heads")->capture_default_str();
-  command.add_option("--kv-heads", options.kv_heads, "KV heads")->capture_default_str();
   command.add_option("--head-dim", options.head_dim, "Width of a head")->capture_default_str();
   command
       .add_option("--active", options.active,
                   "Shares of the heads that each token keeps, separated by commas")
       ->delimiter(',')
       ->capture_default_str();
-  command.add_flag("--causal", args->causal, "Causal attention (default: full)");
-  command.add_flag("--full", args->full, "Full attention, also beside --causal");
+  command.add_flag("--causal", args.causal, "Causal attention (default: full)");
+  command.add_flag("--full", args.full, "Full attention, also beside --causal");
   command.add_option("--repeats", options.repeats, "Counted passes of each case")->capture_default_str();
-  command.add_option("--threads", args->threads, "0: all processors")->capture_default_str();
-  command.add_flag("--json", args->json, "One JSON object a line instead of a table");
+  command.add_option("--threads", args.threads, "0: all processors")->capture_default_str();
+  command.add_flag("--json", args.json, "One JSON object a line instead of a table");
+}
+
+void add_bench_attention(CLI::App& bench, Action& action) {
+  CLI::App& command = *bench.add_subcommand("attention", "Head-sparse against dense attention");
+  const auto args = std::make_shared<BenchAttentionArgs>();
+  add_attention_options(command, *args);
+  command.add_option("--kv-heads", args->options.kv_heads, "KV heads")->capture_default_str();
   command.footer(
       "Examples:\n"
       "  moh bench attention\n"
       "  moh bench attention --tokens 1024,2048,4096 --heads 16 --kv-heads 16 --head-dim 64 --causal --full "
       "--active 1.0,0.75,0.5 --json");
   command.callback([args, &action] { action = [args] { return bench_attention(*args); }; });
+}
+
+void add_bench_module(CLI::App& bench, Action& action) {
+  CLI::App& command = *bench.add_subcommand(
+      "module", "A whole attention layer, router to output projection: Mixture-of-Head against dense");
+  const auto args = std::make_shared<BenchModuleArgs>();
+  add_attention_options(command, *args);
+  command.add_option("--width", args->options.width, "Width of the layer's input and output")
+      ->capture_default_str();
+  command.footer(
+      "Examples:\n"
+      "  moh bench module\n"
+      "  moh bench module --width 2048 --heads 32 --tokens 512 --active 1.0,0.5 --causal --json");
+  command.callback([args, &action] { action = [args] { return bench_module(*args); }; });
 }
 
 void add_bench_step(CLI::App& bench, Action& action) {
@@ -176,6 +196,7 @@ void add_bench_step(CLI::App& bench, Action& action) {
   command.add_option("--steps", options.steps, "Counted steps")->capture_default_str();
   command.add_option("--warmup", options.warmup, "Steps before them")->capture_default_str();
   command.add_flag("--random-data", options.random_data, "Random tokens instead of data.train");
+  command.add_flag("--profile", options.profile, "After them as many steps with the time of each op");
   command.add_flag("--json", args->json, "One JSON object instead of a table");
   command.footer(
       "Nothing is written: no run folder, no checkpoint. The number of threads is the key `threads`.\n\n"
@@ -186,11 +207,42 @@ void add_bench_step(CLI::App& bench, Action& action) {
   command.callback([args, &action] { action = [args] { return bench_step(*args); }; });
 }
 
+void add_bench_ops(CLI::App& bench, Action& action) {
+  CLI::App& command =
+      *bench.add_subcommand("ops", "Each op beside what the machine can do: copying memory, multiply-adds");
+  const auto args = std::make_shared<BenchOpsArgs>();
+  OpBenchOptions& options = args->options;
+  command.add_option("--dtype", args->dtype, "Element type")
+      ->check(CLI::IsMember({"f32", "bf16"}))
+      ->capture_default_str();
+  command
+      .add_option("--only", options.only, "Ops or models (matmul, LLM-S, DeiT-B, ...), separated by commas")
+      ->delimiter(',');
+  command
+      .add_option("--megabytes", options.megabytes,
+                  "Size of each large tensor of the ops that stream memory: larger than the caches")
+      ->capture_default_str();
+  command.add_option("--repeats", options.repeats, "Counted runs of each case at most")
+      ->capture_default_str();
+  command.add_option("--seconds", options.seconds, "No more runs of a case after that, but three at least")
+      ->capture_default_str();
+  command.add_option("--threads", args->threads, "0: all processors")->capture_default_str();
+  command.add_flag("--json", args->json, "One JSON object a line instead of a table");
+  command.footer(
+      "Examples:\n"
+      "  moh bench ops\n"
+      "  moh bench ops --only rms_norm,swiglu,LLM-S --threads 1\n"
+      "  moh bench ops --dtype bf16 --megabytes 128 --json");
+  command.callback([args, &action] { action = [args] { return bench_ops(*args); }; });
+}
+
 void add_bench(CLI::App& app, Action& action) {
   CLI::App& bench = *app.add_subcommand("bench", "Measure speed: medians of repeats, ratios within one run");
   bench.require_subcommand(1);
   add_bench_attention(bench, action);
+  add_bench_module(bench, action);
   add_bench_step(bench, action);
+  add_bench_ops(bench, action);
 }
 
 /// Whether the first argument is a command that does not exist; the parser would say that none is given.

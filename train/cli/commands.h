@@ -5,6 +5,8 @@
 #include <vector>
 
 #include "train/bench/attention_bench.h"
+#include "train/bench/module_bench.h"
+#include "train/bench/op_bench.h"
 #include "train/bench/step_bench.h"
 #include "train/generate/token_picker.h"
 
@@ -59,8 +61,10 @@ struct DataInfoArgs {
 };
 int data_info(const DataInfoArgs& args);
 
-struct BenchAttentionArgs {
-  AttentionBenchOptions options;  ///< device, dtype and causal come from the fields below
+/// Of `moh bench attention` and `moh bench module`.
+template <class Options>
+struct AttentionBenchArgs {
+  Options options;  ///< device, dtype and causal come from the fields below
   std::string device = "cpu";
   std::string dtype = "f32";  ///< f32 or bf16
   bool causal = false;
@@ -68,7 +72,10 @@ struct BenchAttentionArgs {
   std::int64_t threads = 0;
   bool json = false;
 };
+using BenchAttentionArgs = AttentionBenchArgs<AttentionBenchOptions>;
+using BenchModuleArgs = AttentionBenchArgs<ModuleBenchOptions>;
 int bench_attention(const BenchAttentionArgs& args);
+int bench_module(const BenchModuleArgs& args);
 
 struct BenchStepArgs {
   std::string config;
@@ -77,5 +84,13 @@ struct BenchStepArgs {
   bool json = false;
 };
 int bench_step(const BenchStepArgs& args);
+
+struct BenchOpsArgs {
+  OpBenchOptions options;     ///< dtype comes from the field below
+  std::string dtype = "f32";  ///< f32 or bf16
+  std::int64_t threads = 0;
+  bool json = false;
+};
+int bench_ops(const BenchOpsArgs& args);
 
 }  // namespace moh::cli

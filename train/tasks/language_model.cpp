@@ -85,12 +85,25 @@ LanguageModelTask::LanguageModelTask(const RunConfig& config, LanguageData data)
       batches_(data_.train, *data_.tokenizer, config.data.sequence_length,
                static_cast<std::uint64_t>(config.seed)),
       batch_size_(config.train.batch_size),
+      accumulate_(config.train.accumulate),
       eval_tokens_(config.eval.max_tokens),
       balance_weight_(config.model.moh.balance_weight) {
   model_.initialise(static_cast<std::uint64_t>(config.seed));
 }
 
+/// Has the allocator keep memory for as many batches as can be alive at once. How many are depends on when
+/// the prefetching thread runs; without this a late step might be the first to ask the system for one more.
+void LanguageModelTask::reserve_batches() const {
+  const MemoryPurposeScope purpose(MemoryPurpose::kData);
+  const Shape shape{batch_size_, batches_.sampler().sequence_length()};
+  std::vector<Tensor> blocks;
+  for (std::int64_t i = 0; i < 2 * (kPrefetchDepth + accumulate_); ++i) {  // tokens and targets
+    blocks.push_back(empty(shape, DType::kInt64));
+  }
+}
+
 void LanguageModelTask::seek(std::int64_t first_sample) {
+  reserve_batches();
   prefetcher_ = std::make_unique<Prefetcher<TokenBatch>>(
       [this, first_sample](std::int64_t i) {
         return batches_.at(first_sample + i * batch_size_, batch_size_);

@@ -44,12 +44,13 @@ class LanguageModelTask : public Task {
   std::vector<std::pair<std::string, std::string>> identity() const override;
 
  private:
+  void reserve_batches() const;
   void gather(const std::vector<LayerRouting>& routing);
 
   LanguageData data_;
   Llama model_;
   TrainingBatches batches_;
-  std::int64_t batch_size_;
+  std::int64_t batch_size_, accumulate_;
   std::int64_t eval_tokens_;  // 0: all
   double balance_weight_;
   std::unique_ptr<Prefetcher<TokenBatch>> prefetcher_;

@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "autograd/profile.h"
 #include "ops/optim/clip_grad_norm.h"
 #include "train/metrics/progress.h"
 
@@ -23,6 +24,7 @@ class Lap {
 };
 
 void update(AdamW& optimizer, const OptimConfig& config, StepReport& report) {
+  const ProfilePhaseScope phase(ProfilePhase::kOptimizer);
   report.gradient_norm = optimizer.gradient_norm();
   // Non-finite numbers must not reach the weights: they would be lost for good.
   report.skipped = !std::isfinite(report.loss) || !std::isfinite(report.gradient_norm);

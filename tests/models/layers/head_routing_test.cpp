@@ -1,9 +1,13 @@
 #include "models/layers/head_routing.h"
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 
+#include "autograd/node.h"
 #include "core/error.h"
 #include "models/layers/moh_attention.h"
+#include "ops/attention/attention.h"
+#include "ops/shape/reshape.h"
 
 using namespace moh;
 
@@ -32,7 +36,7 @@ std::vector<std::string> names_of(const Module& module) {
 TEST_CASE("models: a router has the maps that its head counts call for") {
   using Names = std::vector<std::string>;
   const auto names = [](std::int64_t heads, std::int64_t shared, std::int64_t top_k) {
-    return names_of(HeadRouter(8, heads, {RouterKind::kLearned, {heads, shared, top_k}}, DType::kFloat32));
+    return names_of(HeadRouter(8, heads, 4, {RouterKind::kLearned, {heads, shared, top_k}}, DType::kFloat32));
   };
   CHECK(names(6, 3, 2) == Names{"wg.weight", "wg_0.weight", "wg_1.weight"});
   CHECK(names(6, 1, 2) == Names{"wg.weight", "wg_0.weight"});
@@ -42,7 +46,7 @@ TEST_CASE("models: a router has the maps that its head counts call for") {
 }
 
 TEST_CASE("models: the lists hold exactly the selected pairs") {
-  HeadRouter router(8, 2, {RouterKind::kLearned, {6, 1, 2}}, DType::kFloat32);
+  HeadRouter router(8, 2, 4, {RouterKind::kLearned, {6, 1, 2}}, DType::kFloat32);
   fill_parameters(router);
   const HeadChoice choice = router(some_input({2, 5, 8}), {});
   CHECK(choice.lists.num_rows() == 2 * 5 * 3);
@@ -56,7 +60,7 @@ TEST_CASE(
   const Variable x = some_input({1, 4, 8}), q = some_input({1, 4, 6, 2}, 3);
   for (const StraightThrough mode :
        {StraightThrough::kSelected, StraightThrough::kAll, StraightThrough::kNone}) {
-    HeadRouter router(8, 6, {RouterKind::kQueryNorm, {6, 2, 2}, mode}, DType::kFloat32);
+    HeadRouter router(8, 6, 4, {RouterKind::kQueryNorm, {6, 2, 2}, mode}, DType::kFloat32);
     CHECK(names_of(router).empty());
     const HeadChoice choice = router(x, q);
     CHECK(choice.lists.num_rows() == (mode == StraightThrough::kAll ? 4 * 6 : 4 * 4));
@@ -72,7 +76,7 @@ TEST_CASE("models: bfloat16 attention with a forced choice stays near float32") 
   const Variable x = some_input({2, 11, 32});
   // The narrow layer's own choice, so that a near-tie cannot set the two apart.
   const Tensor top = [&] {
-    const HeadRouter probe(32, 4, options.routing, DType::kFloat32);
+    const HeadRouter probe(32, 4, 8, options.routing, DType::kFloat32);
     const std::vector<NamedParameter> from = wide.parameters();
     for (const NamedParameter& p : probe.parameters()) {
       for (const NamedParameter& source : from) {
@@ -88,5 +92,51 @@ TEST_CASE("models: bfloat16 attention with a forced choice stays near float32") 
   for (float v : a.span<float>()) scale = std::max(scale, std::abs(v));
   for (std::int64_t i = 0; i < a.numel(); ++i) {
     CHECK(b.data<float>()[i] == Approx(a.data<float>()[i]).margin(3e-2 * scale));
+  }
+}
+
+TEST_CASE("models: projecting the chosen heads alone gives what projecting all of them gives") {
+  // Large enough for head_projection_pays.
+  const std::int64_t width = 48, heads = 4, d = 32;
+  const MohAttentionOptions options{width, heads, d, {RouterKind::kLearned, {heads, 1, 1}}};
+  const MohAttention layer(options, DType::kFloat32);
+  fill_parameters(layer);
+  std::vector<Variable> same;  // qkv.weight, qkv.bias, proj.weight, proj.bias, then the router's
+  for (const NamedParameter& p : layer.parameters()) same.emplace_back(p.variable.value(), true);
+  const Variable x = some_input({2, 80, width}), same_x(x.value(), true);
+
+  const Variable y = layer.forward(x).y;
+  const std::vector<std::string> ops = graph_op_names(y);
+  REQUIRE(std::count(ops.begin(), ops.end(), "project_to_heads") == 1);
+  REQUIRE(std::count(ops.begin(), ops.end(), "project_from_heads") == 1);
+
+  REQUIRE(names_of(layer) == std::vector<std::string>{"qkv.weight", "qkv.bias", "proj.weight", "proj.bias",
+                                                      "wg.weight", "wg_0.weight"});
+  const auto logits = [&](const Variable& w) { return reshape(linear(same_x, w), {160, -1}); };
+  const Routing routing = route_heads({}, logits(same[4]), logits(same[5]), 160, options.routing.router, {});
+  const HeadLists lists = build_head_lists(routing.selected.reshape({2, 80, heads}), heads);
+  const Variable qkv = reshape(linear(same_x, same[0], same[1]), {2, 80, 3 * heads, d});
+  const Variable out =
+      head_sparse_attention_packed(qkv, reshape(routing.gates, {2, 80, heads}), lists, {.causal = false});
+  const Variable dense = linear(reshape(out, {2, 80, heads * d}), same[2], same[3]);
+
+  const auto check_close = [](const Tensor& a, const Tensor& b) {
+    REQUIRE(a.shape() == b.shape());
+    float scale = 0, difference = 0;
+    for (std::int64_t i = 0; i < a.numel(); ++i) {
+      scale = std::max(scale, std::abs(b.data<float>()[i]));
+      difference = std::max(difference, std::abs(a.data<float>()[i] - b.data<float>()[i]));
+    }
+    CHECK(difference <= 1e-5F * scale);
+  };
+  check_close(y.value(), dense.value());
+  const Tensor dy = some_input(y.shape(), 7).value();
+  y.backward(dy);
+  dense.backward(dy);
+  check_close(x.grad(), same_x.grad());
+  const std::vector<NamedParameter> parameters = layer.parameters();
+  for (std::size_t i = 0; i < same.size(); ++i) {
+    INFO(parameters[i].name);
+    check_close(parameters[i].variable.grad(), same[i].grad());
   }
 }

@@ -109,7 +109,7 @@ void check_products(bool transposed) {
     for (std::size_t i = 0; i < b.size(); ++i) b[i] = F(static_cast<int>(i * 5 % 13) - 6);
     const LeftFactor<F> left =
         transposed ? LeftFactor<F>{a.data(), 1, kRows} : LeftFactor<F>{a.data(), kDepth, 1};
-    multiply_rows<F, kRows, kAccumulate>(left, b.data(), width, kDepth, c.data(), c_row, vecs);
+    multiply_rows<F, kRows, kAccumulate>(left, b.data(), width, kDepth, {c.data(), c_row}, vecs);
     bool right = true;
     for (std::int64_t i = 0; i < kRows; ++i) {
       for (std::int64_t j = 0; j < c_row; ++j) {

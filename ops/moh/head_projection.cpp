@@ -1,0 +1,273 @@
+#include "ops/moh/head_projection.h"
+
+#include <algorithm>
+#include <array>
+
+#include "ops/linalg/linear_kernels.h"
+#include "ops/linalg/matmul.h"
+#include "ops/moh/head_projection_kernels.h"
+#include "ops/op.h"
+#include "ops/run_tasks.h"
+
+namespace moh {
+
+namespace {
+
+constexpr std::string_view kToHeads = "project_to_heads", kFromHeads = "project_from_heads";
+
+/// What both projections and their gradients are made of.
+struct Plan {
+  HeadProjection sizes;
+  HeadLists lists;  ///< keeps the memory that sizes.rows and sizes.offsets point into
+};
+
+Plan plan_of(const HeadLists& lists, std::int64_t head_dim, std::int64_t width, std::int64_t head_row) {
+  return {{lists.batch, lists.tokens, lists.heads, head_dim, width, head_row, lists.rows.data<std::int32_t>(),
+           lists.offsets.data<std::int64_t>()},
+          lists};
+}
+
+void check_lists(std::string_view op, const HeadLists& lists, std::int64_t batch, std::int64_t tokens) {
+  MOH_CHECK(lists.rows.defined() && lists.offsets.defined(), "head lists are built by build_head_lists");
+  Check(op)
+      .require(lists.kv_heads == lists.heads, "lists", "one per head, as many KV heads as heads",
+               std::to_string(lists.kv_heads) + " KV heads for " + std::to_string(lists.heads) + " heads")
+      .require(lists.batch == batch && lists.tokens == tokens, "lists: batch, tokens",
+               to_string(Shape{batch, tokens}), to_string(Shape{lists.batch, lists.tokens}));
+}
+
+std::int64_t rows_of_head(const HeadProjection& p, std::int64_t head) {
+  std::int64_t rows = 0;
+  for (std::int64_t b = 0; b < p.batch; ++b) {
+    rows += p.offsets[b * p.heads + head + 1] - p.offsets[b * p.heads + head];
+  }
+  return rows;
+}
+
+/// Every head in pieces of nearly equal size.
+std::vector<HeadTask> head_tasks(const HeadProjection& p) {
+  std::vector<HeadTask> tasks;
+  for (std::int64_t head = 0; head < p.heads; ++head) {
+    const std::int64_t rows = rows_of_head(p, head), pieces = num_chunks(rows, kProjectionRows);
+    for (std::int64_t i = 0; i < pieces; ++i) {
+      tasks.push_back({head, rows * i / pieces, rows * (i + 1) / pieces});
+    }
+  }
+  return tasks;
+}
+
+std::vector<TokenTask> token_tasks(const HeadProjection& p) {
+  std::vector<TokenTask> tasks;
+  const std::int64_t pieces = num_chunks(p.tokens, kProjectionTokens);
+  for (std::int64_t b = 0; b < p.batch; ++b) {
+    for (std::int64_t i = 0; i < pieces; ++i) {
+      tasks.push_back({b, p.tokens * i / pieces, p.tokens * (i + 1) / pieces});
+    }
+  }
+  return tasks;
+}
+
+std::vector<ColumnTask> column_tasks(const HeadProjection& p) {
+  std::vector<ColumnTask> tasks;
+  for (std::int64_t head = 0; head < p.heads; ++head) {
+    for (std::int64_t begin = 0; begin < p.width; begin += kProjectionColumns) {
+      tasks.push_back({head, begin, std::min(p.width, begin + kProjectionColumns)});
+    }
+  }
+  return tasks;
+}
+
+/// Whether waking other threads would take longer than the work.
+bool is_small(const HeadProjection& p, const HeadLists& lists) {
+  return lists.num_rows() * p.head_dim * p.width < (1 << 17);
+}
+
+/// No task writes a head that no token uses.
+void zero_empty_heads(const HeadProjection& p, const Tensor& heads) {
+  const std::size_t item = dtype_size(heads.dtype());
+  auto* bytes = static_cast<std::byte*>(heads.raw());
+  for (std::int64_t head = 0; head < p.heads; ++head) {
+    if (rows_of_head(p, head) > 0) continue;
+    for (std::int64_t i = 0; i < p.batch * p.tokens; ++i) {
+      std::fill_n(bytes + static_cast<std::size_t>(i * p.head_row + head * p.head_dim) * item,
+                  static_cast<std::size_t>(p.head_dim) * item, std::byte{});
+    }
+  }
+}
+
+/// heads = W tokens (+ bias): see HeadProjectionKernels::to_heads.
+void to_heads(std::string_view op, const Plan& plan, const Tensor& w, bool by_column, const Tensor& bias,
+              const Tensor& tokens, const Tensor& heads) {
+  const HeadProjection& p = plan.sizes;
+  zero_empty_heads(p, heads);
+  run_kernel(op, tokens, [&]<class Backend, class T>() {
+    using Kernels = HeadProjectionKernels<Backend, T>;
+    run_tasks(head_tasks(p), is_small(p, plan.lists), Kernels::to_heads_scratch_bytes(p),
+              [&](const HeadTask& task, std::byte* scratch) {
+                Kernels::to_heads(p, {w.data<T>(), by_column}, bias.defined() ? bias.data<T>() : nullptr,
+                                  tokens.data<T>(), heads.data<T>(), task, scratch);
+              });
+  });
+}
+
+/// tokens (+)= W^T heads (+ bias): see HeadProjectionKernels::from_heads.
+void from_heads(std::string_view op, const Plan& plan, const Tensor& w, bool by_column, const Tensor& bias,
+                const Tensor& heads, bool accumulate, const Tensor& tokens) {
+  const HeadProjection& p = plan.sizes;
+  const bool small = is_small(p, plan.lists);
+  run_kernel(op, heads, [&]<class Backend, class T>() {
+    using Kernels = HeadProjectionKernels<Backend, T>;
+    const std::int64_t panels = num_chunks(p.width, kProjectionPanel) * p.heads;
+    const std::int64_t panel_size = p.head_dim * kProjectionPanel;
+    const Scratch packed(static_cast<std::size_t>(panels * panel_size) * sizeof(Acc<T>));
+    parallel_for(
+        panels, small ? std::max<std::int64_t>(panels, 1) : 8, [&](std::int64_t begin, std::int64_t end) {
+          for (std::int64_t i = begin; i < end; ++i) {
+            Kernels::pack_panel(p, {w.data<T>(), by_column}, i % p.heads, i / p.heads * kProjectionPanel,
+                                packed.as<Acc<T>>() + i * panel_size);
+          }
+        });
+    run_tasks(token_tasks(p), small, Kernels::from_heads_scratch_bytes(p),
+              [&](const TokenTask& task, std::byte* scratch) {
+                Kernels::from_heads(p, packed.as<Acc<T>>(), bias.defined() ? bias.data<T>() : nullptr,
+                                    heads.data<T>(), accumulate, tokens.data<T>(), task, scratch);
+              });
+  });
+}
+
+/// dw, and dbias where it is defined: see HeadProjectionKernels::weight_gradient.
+void weight_gradient(std::string_view op, const Plan& plan, const Tensor& heads, const Tensor& tokens,
+                     bool by_column, const Tensor& dw, const Tensor& dbias) {
+  const HeadProjection& p = plan.sizes;
+  run_kernel(op, heads, [&]<class Backend, class T>() {
+    using Kernels = HeadProjectionKernels<Backend, T>;
+    run_tasks(column_tasks(p), is_small(p, plan.lists), Kernels::weight_gradient_scratch_bytes(p),
+              [&](const ColumnTask& task, std::byte* scratch) {
+                Kernels::weight_gradient(p, heads.data<T>(), tokens.data<T>(), {dw.data<Acc<T>>(), by_column},
+                                         dbias.defined() ? dbias.data<Acc<T>>() : nullptr, task, scratch);
+              });
+  });
+}
+
+/// The heads of a packed projection that have no list: columns [begin, end) of its output, rows of its
+/// weights.
+struct DensePart {
+  std::int64_t begin = 0, end = 0;
+
+  std::int64_t width() const { return end - begin; }
+  Operand of(const Tensor& matrix, bool transposed = false) const {
+    return columns_of(matrix, begin, width(), transposed);
+  }
+};
+
+void add_dense_bias(const Tensor& bias, const Tensor& y, const DensePart& dense) {
+  run_kernel(kToHeads, y, [&]<class Backend, class T>() {
+    LinearKernels<Backend, T>::add_bias(bias.data<T>() + dense.begin, y.data<T>() + dense.begin,
+                                        {y.dim(0), dense.width()}, y.dim(1));
+  });
+}
+
+/// db = sums over the rows of columns [dense.begin, dense.end) of dy.
+void sum_columns(std::string_view op, const Tensor& dy, const DensePart& dense, const Tensor& db) {
+  run_kernel(op, dy, [&]<class Backend, class T>() {
+    LinearKernels<Backend, T>::sum_rows(dy.data<T>() + dense.begin, db.data<Acc<T>>() + dense.begin,
+                                        {dy.dim(0), dense.width()}, dy.dim(1));
+  });
+}
+
+}  // namespace
+
+Variable project_to_heads(const Variable& x, const Variable& w, const Variable& bias, const HeadLists& lists,
+                          std::int64_t head_dim) {
+  Check check(kToHeads);
+  check.floating("x", x).rank("x", x, 3).rank("w", w, 2).like("w", w, "x", x);
+  check_lists(kToHeads, lists, x.dim(0), x.dim(1));
+  const std::int64_t out = w.dim(0), listed = lists.heads * head_dim;
+  check.in_range("head_dim", static_cast<double>(head_dim), 1, 256);
+  check.require(w.dim(1) == x.dim(2), "w", "[O, " + std::to_string(x.dim(2)) + "] (last axis of x)",
+                to_string(w.shape()));
+  check.require(out >= listed && out % head_dim == 0, "w",
+                std::to_string(lists.heads) + " or more heads of " + std::to_string(head_dim) + " rows",
+                to_string(w.shape()));
+  if (bias.defined()) check.shape("bias", bias, {out}, "first axis of w").like("bias", bias, "x", x);
+
+  const Plan plan = plan_of(lists, head_dim, x.dim(2), out);
+  const DensePart dense{listed, out};
+  const Tensor tokens = x.value().reshape({x.dim(0) * x.dim(1), x.dim(2)});
+  const Tensor y = empty({tokens.dim(0), out}, x.dtype(), x.value().device());
+  to_heads(kToHeads, plan, w.value(), false, bias.defined() ? bias.value() : Tensor(), tokens, y);
+  if (dense.width() > 0) {
+    matmul_into(dense.of(y), tokens, transposed(w.value().slice(listed, out)));
+    if (bias.defined()) add_dense_bias(bias.value(), y, dense);
+  }
+  return record(kToHeads, y.reshape({x.dim(0), x.dim(1), out / head_dim, head_dim}), {x, w, bias},
+                [plan, dense, x = x.value(), w = w.value(), tokens, needs_dx = x.requires_grad(),
+                 needs_dw = w.requires_grad() || bias.requires_grad(),
+                 has_bias = bias.defined()](const Tensor& dheads) -> Grads {
+                  const Tensor dy = dheads.reshape({tokens.dim(0), dense.end});
+                  const bool has_dense = dense.width() > 0;
+                  Grads grads(3);
+                  if (needs_dx) {
+                    const Tensor dx = empty_like(tokens);
+                    if (has_dense) matmul_into(dx, dense.of(dy), w.slice(dense.begin, dense.end));
+                    from_heads(kToHeads, plan, w, false, Tensor(), dy, has_dense, dx);
+                    grads[0] = dx.reshape(x.shape());
+                  }
+                  if (!needs_dw) return grads;
+                  const DType sums = accumulate_dtype(w.dtype());
+                  grads[1] = empty(w.shape(), sums);
+                  if (has_bias) grads[2] = empty({dense.end}, sums);
+                  weight_gradient(kToHeads, plan, dy, tokens, false, grads[1], grads[2]);
+                  if (has_dense) {
+                    matmul_into(grads[1].slice(dense.begin, dense.end), dense.of(dy, true), tokens);
+                    if (has_bias) sum_columns(kToHeads, dy, dense, grads[2]);
+                  }
+                  return grads;
+                });
+}
+
+Variable project_from_heads(const Variable& heads, const Variable& w, const Variable& bias,
+                            const HeadLists& lists) {
+  Check check(kFromHeads);
+  check.floating("heads", heads).rank("heads", heads, 4).rank("w", w, 2).like("w", w, "heads", heads);
+  check_lists(kFromHeads, lists, heads.dim(0), heads.dim(1));
+  const std::int64_t d = heads.dim(3), width = heads.dim(2) * d;
+  check.in_range("heads: head width", static_cast<double>(d), 1, 256);
+  check.require(heads.dim(2) == lists.heads, "heads", std::to_string(lists.heads) + " heads, as the lists",
+                to_string(heads.shape()));
+  check.shape("w", w, {w.dim(0), width}, "heads times head width");
+  if (bias.defined()) check.shape("bias", bias, {w.dim(0)}, "first axis of w").like("bias", bias, "w", w);
+
+  const Plan plan = plan_of(lists, d, w.dim(0), width);
+  const Tensor y = empty({heads.dim(0) * heads.dim(1), w.dim(0)}, heads.dtype(), heads.value().device());
+  from_heads(kFromHeads, plan, w.value(), true, bias.defined() ? bias.value() : Tensor(), heads.value(),
+             false, y);
+  return record(kFromHeads, y.reshape({heads.dim(0), heads.dim(1), w.dim(0)}), {heads, w, bias},
+                [plan, heads = heads.value(), w = w.value(), needs_dheads = heads.requires_grad(),
+                 needs_dw = w.requires_grad(), needs_db = bias.requires_grad()](const Tensor& dout) -> Grads {
+                  const Tensor dy = dout.reshape({heads.dim(0) * heads.dim(1), w.dim(0)});
+                  const DType sums = accumulate_dtype(w.dtype());
+                  Grads grads(3);
+                  if (needs_dheads) {
+                    grads[0] = empty_like(heads);
+                    to_heads(kFromHeads, plan, w, true, Tensor(), dy, grads[0]);
+                  }
+                  if (needs_dw) {
+                    grads[1] = empty(w.shape(), sums);
+                    weight_gradient(kFromHeads, plan, heads, dy, true, grads[1], Tensor());
+                  }
+                  if (needs_db) {
+                    grads[2] = empty({w.dim(0)}, sums);
+                    sum_columns(kFromHeads, dy, {0, w.dim(0)}, grads[2]);
+                  }
+                  return grads;
+                });
+}
+
+bool head_projection_pays(std::int64_t tokens, std::int64_t head_dim, double active) {
+  // Measured (docs/benchmarks/cpu.md). The weights are packed anew each time, which takes some rows to earn;
+  // a tile of narrower heads does not fill its registers; near all heads a dense library product is as good.
+  return tokens >= 128 && head_dim >= 32 && active <= 0.8;
+}
+
+}  // namespace moh

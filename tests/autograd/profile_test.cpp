@@ -1,0 +1,136 @@
+#include "autograd/profile.h"
+
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <thread>
+
+#include "autograd/node.h"
+#include "core/random.h"
+#include "ops/activation/silu.h"
+#include "ops/linalg/linear.h"
+
+using namespace moh;
+
+namespace {
+
+/// A clock that a test moves.
+struct FakeClock {
+  double now = 100;
+  Profiler::Clock reader() {
+    return [this] { return now; };
+  }
+};
+
+/// The entry of an op in a phase; one without calls where there is none.
+ProfileEntry entry_of(const Profiler& profiler, std::string_view op,
+                      ProfilePhase phase = ProfilePhase::kForward) {
+  for (const ProfileEntry& entry : profiler.entries()) {
+    if (entry.op == op && entry.phase == phase) return entry;
+  }
+  return {};
+}
+
+}  // namespace
+
+TEST_CASE("profile: an op's own time leaves out that of ops inside it") {
+  FakeClock clock;
+  Profiler profiler(clock.reader());
+  {
+    const ProfileScope outer("outer");
+    clock.now += 1;
+    for (int i = 0; i < 2; ++i) {
+      const ProfileScope inner("inner");
+      clock.now += 10;
+      const ProfileScope innermost("innermost");
+      clock.now += 100;
+    }
+    clock.now += 2;
+  }
+  clock.now += 1000;  // in no op
+  CHECK(entry_of(profiler, "outer").seconds == 3);
+  CHECK(entry_of(profiler, "inner").seconds == 20);
+  CHECK(entry_of(profiler, "innermost").seconds == 200);
+  CHECK(entry_of(profiler, "outer").calls == 1);
+  CHECK(entry_of(profiler, "inner").calls == 2);
+  const std::vector<ProfileEntry> entries = profiler.entries();
+  CHECK(entries.front().op == "innermost");
+  CHECK(entries.back().op == "outer");
+}
+
+TEST_CASE("profile: a scope inside one of the same op is the same call, and its time counts once") {
+  FakeClock clock;
+  Profiler profiler(clock.reader());
+  {
+    const ProfileScope node("rms_norm");
+    clock.now += 1;
+    const ProfileScope kernel("rms_norm");
+    clock.now += 2;
+  }
+  CHECK(entry_of(profiler, "rms_norm").seconds == 3);
+  CHECK(entry_of(profiler, "rms_norm").calls == 1);
+}
+
+TEST_CASE("profile: phases are counted apart and end where their scopes end") {
+  FakeClock clock;
+  Profiler profiler(clock.reader());
+  const auto run = [&](double seconds) {
+    const ProfileScope op("op");
+    clock.now += seconds;
+  };
+  run(1);
+  {
+    const ProfilePhaseScope backward(ProfilePhase::kBackward);
+    run(2);
+    const ProfilePhaseScope optimizer(ProfilePhase::kOptimizer);
+    run(4);
+  }
+  run(8);
+  CHECK(entry_of(profiler, "op").seconds == 9);
+  CHECK(entry_of(profiler, "op", ProfilePhase::kBackward).seconds == 2);
+  CHECK(entry_of(profiler, "op", ProfilePhase::kOptimizer).seconds == 4);
+}
+
+TEST_CASE("profile: names are not made where nobody collects, and other threads are not collected") {
+  int described = 0;
+  const auto describe = [&] {
+    ++described;
+    return std::string("described");
+  };
+  { const ProfileScope ignored(describe, 5.0); }
+  CHECK(described == 0);
+  FakeClock clock;
+  Profiler profiler(clock.reader());
+  std::thread([&] { const ProfileScope ignored(describe, 5.0); }).join();
+  CHECK(described == 0);
+  { const ProfileScope counted(describe, 5.0); }
+  CHECK(described == 1);
+  CHECK(entry_of(profiler, "described").flops == 5.0);
+}
+
+TEST_CASE("profile: ops are found forward and backward, matrix products with their shapes and operations") {
+  const Tensor values = full({3, 4}, 0.5, DType::kFloat32), weights = full({5, 4}, 0.25, DType::kFloat32);
+  const Variable x(values, true), w(weights, true);
+  FakeClock clock;
+  Profiler profiler(clock.reader());
+  silu(linear(x, w)).backward(full({3, 5}, 1.0, DType::kFloat32));
+  CHECK(entry_of(profiler, "silu").calls == 1);
+  CHECK(entry_of(profiler, "silu", ProfilePhase::kBackward).calls == 1);
+  CHECK(entry_of(profiler, "linear", ProfilePhase::kBackward).calls == 1);
+  const ProfileEntry forward = entry_of(profiler, "matmul NT 3x5x4");
+  CHECK(forward.calls == 1);
+  CHECK(forward.flops == 2 * 3 * 5 * 4);
+  CHECK(entry_of(profiler, "matmul NN 3x4x5", ProfilePhase::kBackward).calls == 1);
+  CHECK(entry_of(profiler, "matmul TN 5x4x3", ProfilePhase::kBackward).flops == 2 * 3 * 5 * 4);
+}
+
+TEST_CASE("profile: ends with its object, also when an op throws") {
+  FakeClock clock;
+  {
+    Profiler profiler(clock.reader());
+    const Tensor values = full({3, 4}, 0.5, DType::kFloat32);
+    CHECK_THROWS(linear(Variable(values), Variable(full({5, 3}, 1.0, DType::kFloat32))));
+    CHECK(profiler.entries().empty());
+    CHECK(Profiler::current() == &profiler);
+  }
+  CHECK(Profiler::current() == nullptr);
+}

@@ -1,0 +1,125 @@
+#include "train/bench/op_bench.h"
+
+#include <catch2/catch.hpp>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <sstream>
+
+#include "core/error.h"
+#include "train/bench/op_cases.h"
+
+using namespace moh;
+
+namespace {
+
+OpBenchOptions quick_options(std::vector<std::string> only) {
+  OpBenchOptions options;
+  options.megabytes = 1;
+  options.only = std::move(only);
+  options.repeats = 2;
+  return options;
+}
+
+std::vector<OpBenchRecord> records_of(const OpBenchOptions& options) {
+  std::vector<OpBenchRecord> records;
+  run_op_bench(options, [&](const OpBenchRecord& record) { records.push_back(record); });
+  return records;
+}
+
+}  // namespace
+
+TEST_CASE("bench: every streaming op runs, forward and backward, and counts the bytes it cannot do without") {
+  constexpr double kBytes = 1 << 20;
+  std::set<std::string_view> names;
+  for (const DType dtype : {DType::kFloat32, DType::kBFloat16}) {
+    for (const StreamingFamily& family : streaming_families()) {
+      CAPTURE(family.op);
+      names.insert(family.op);
+      const StreamingCase op = family.make(dtype, static_cast<std::int64_t>(kBytes));
+      CHECK(op.op == family.op);
+      const Variable y = op.forward();
+      CHECK((op.backward_bytes > 0) == (y.defined() && op.dy.defined()));
+      if (op.backward_bytes > 0) {
+        REQUIRE(y.shape() == op.dy.shape());
+        y.backward(op.dy);
+      }
+      if (family.op == "rms_norm") {
+        CHECK(op.forward_bytes == 2 * kBytes);
+        CHECK(op.backward_bytes == 3 * kBytes);
+      }
+      if (family.op == "swiglu") CHECK(op.backward_bytes == 5 * kBytes);
+      if (family.op == "cross_entropy") CHECK(op.forward_bytes == kBytes);
+      // Gradient, moments and master copy are twice as large as a bfloat16 value.
+      if (family.op == "adamw") CHECK(op.forward_bytes == (dtype == DType::kFloat32 ? 7 : 15) * kBytes);
+    }
+  }
+  CHECK(names.size() == streaming_families().size());
+}
+
+TEST_CASE("bench: a linear layer is measured in the three layouts of training, after the ceilings") {
+  const std::vector<OpBenchRecord> records = records_of(quick_options({"DeiT-S"}));
+  REQUIRE(records.size() == 3 + 4 * 3);
+  CHECK(records[0].op == "copy");
+  CHECK(records[1].op == "fma");
+  CHECK(records[1].share() == 1.0);
+  CHECK(records[2].ceiling == records[1].rate);
+  for (std::size_t i = 3; i < records.size(); ++i) {
+    const OpBenchRecord& r = records[i];
+    CHECK(r.op == "matmul");
+    CHECK(r.pass == std::vector<std::string>{"forward NT", "input NN", "weight TN"}[i % 3]);
+    CHECK(r.unit == "GFLOP/s");
+    CHECK(r.ceiling == records[1].rate);
+    CHECK(r.ms > 0);
+  }
+  CHECK(records[3].model == "DeiT-S qkv");
+  CHECK(records[3].shape == "1576x1152x384");
+  CHECK(records[4].shape == "1576x384x1152");
+  CHECK(records[5].shape == "1152x384x1576");
+  CHECK(records[3].rate == Approx(2.0 * 1576 * 1152 * 384 / records[3].ms * 1e-6));
+}
+
+TEST_CASE("bench: products are those of the published models") {
+  const std::vector<LinearShape> shapes = linear_shapes();
+  const auto has = [&](const std::string& model, std::int64_t tokens, std::int64_t out, std::int64_t in) {
+    return std::ranges::count_if(shapes, [&](const LinearShape& s) {
+             return s.model == model && s.tokens == tokens && s.out == out && s.in == in;
+           }) == 1;
+  };
+  CHECK(has("LLM-S mlp up", 2048, 2048, 768));
+  CHECK(has("LLM-B mlp down", 2048, 1536, 4096));
+  CHECK(has("LLM-B vocabulary", 2048, 65536, 1536));
+  CHECK(has("DeiT-B mlp up", 1576, 3072, 768));
+  CHECK(has("DiT-XL qkv", 2048, 3456, 1152));
+}
+
+TEST_CASE("bench: ops write one JSON object a line, and a table") {
+  OpBenchRecord r;
+  r.op = "rms_norm";
+  r.pass = "forward";
+  r.shape = "[65536, 1024]";
+  r.unit = "GB/s";
+  r.rate = 20;
+  r.ceiling = 25;
+  std::ostringstream json, table;
+  write_json_line(json, r);
+  CHECK(json.str().find('\n') == json.str().size() - 1);
+  const auto object = nlohmann::json::parse(json.str());
+  CHECK(object["op"] == "rms_norm");
+  CHECK(object["share"] == 0.8);
+  write_op_table_head(table);
+  write_table_line(table, r);
+  CHECK(table.str().find("80.0%\n") != std::string::npos);
+}
+
+TEST_CASE("bench: ops refuse options out of range and unknown names") {
+  const auto refuses = [](auto change) {
+    OpBenchOptions options = quick_options({"add"});
+    change(options);
+    CHECK_THROWS_AS(records_of(options), ValueError);
+  };
+  refuses([](OpBenchOptions& o) { o.only = {"rms_norms"}; });
+  refuses([](OpBenchOptions& o) { o.megabytes = 0; });
+  refuses([](OpBenchOptions& o) { o.repeats = 0; });
+  refuses([](OpBenchOptions& o) { o.seconds = 0; });
+  refuses([](OpBenchOptions& o) { o.dtype = DType::kInt32; });
+}

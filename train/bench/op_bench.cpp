@@ -1,0 +1,186 @@
+#include "train/bench/op_bench.h"
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "core/allocator.h"
+#include "core/error.h"
+#include "core/parallel.h"
+#include "core/random.h"
+#include "ops/linalg/matmul.h"
+#include "train/bench/ceilings.h"
+#include "train/bench/op_cases.h"
+#include "train/bench/statistics.h"
+#include "train/metrics/progress.h"
+
+namespace moh {
+
+namespace {
+
+constexpr std::string_view kMatmul = "matmul";
+
+void require(bool condition, std::string_view option, std::string_view expected, const std::string& found) {
+  if (!condition) throw ValueError(error_message("bench ops", option, expected, found));
+}
+
+std::vector<std::string> known_names() {
+  std::vector<std::string> names;
+  for (const StreamingFamily& family : streaming_families()) names.emplace_back(family.op);
+  names.emplace_back(kMatmul);
+  for (const LinearShape& shape : linear_shapes()) {
+    const std::string model = shape.model.substr(0, shape.model.find(' '));
+    if (names.back() != model) names.push_back(model);
+  }
+  return names;
+}
+
+void check(const OpBenchOptions& o) {
+  require(is_floating(o.dtype), "dtype", "a floating dtype", std::string(dtype_name(o.dtype)));
+  require(o.megabytes >= 1 && o.megabytes <= 1 << 16, "megabytes", "1 to 65536", std::to_string(o.megabytes));
+  require(o.repeats >= 1, "repeats", "1 or more", std::to_string(o.repeats));
+  require(o.seconds > 0, "seconds", "more than 0", std::to_string(o.seconds));
+  const std::vector<std::string> known = known_names();
+  std::string expected = "one of ";
+  for (const std::string& name : known) expected += (name == known.front() ? "" : ", ") + name;
+  for (const std::string& name : o.only) {
+    require(std::ranges::find(known, name) != known.end(), "only", expected, name);
+  }
+}
+
+bool wanted(const OpBenchOptions& o, std::string_view name) {
+  return o.only.empty() || std::ranges::find(o.only, name) != o.only.end();
+}
+
+/// Seconds of each part of a case, over its repeats.
+using Samples = std::array<std::vector<double>, 2>;
+
+/// Calls run(seconds of part 0, of part 1) until it was called often or long enough, after one call that does
+/// not count.
+template <class Run>
+Samples repeat(const OpBenchOptions& o, Run&& run) {
+  constexpr std::size_t kLeast = 3;
+  Samples samples;
+  std::array<double, 2> times{};
+  run(times);
+  const double begin = monotonic_seconds();
+  while (samples[0].size() < static_cast<std::size_t>(o.repeats) &&
+         (samples[0].size() < kLeast || monotonic_seconds() - begin < o.seconds)) {
+    run(times);
+    for (std::size_t part = 0; part < times.size(); ++part) samples[part].push_back(times[part]);
+  }
+  return samples;
+}
+
+class Bench {
+ public:
+  Bench(const OpBenchOptions& options, const std::function<void(const OpBenchRecord&)>& on_record)
+      : options_(options), on_record_(on_record), bytes_(options.megabytes << 20) {
+    const Ceilings ceilings = measure_ceilings();
+    fma_gflops_ = ceilings.fma_gflops;
+    copy_rate_ = measure_copy_rate(static_cast<std::size_t>(bytes_));
+    report_ceiling("copy", "GB/s", copy_rate_, std::to_string(options.megabytes) + " MiB");
+    report_ceiling("fma", "GFLOP/s", fma_gflops_, "registers");
+    report_ceiling("matmul peak", "GFLOP/s", ceilings.matmul_gflops, "square, float32", fma_gflops_);
+  }
+
+  void run_streaming(const StreamingFamily& family) {
+    const StreamingCase op = family.make(options_.dtype, bytes_);
+    const Samples samples = repeat(options_, [&](std::array<double, 2>& seconds) {
+      const double begin = monotonic_seconds();
+      const Variable y = op.forward();
+      const double middle = monotonic_seconds();
+      if (op.backward_bytes > 0) y.backward(op.dy);
+      seconds = {middle - begin, monotonic_seconds() - middle};
+    });
+    OpBenchRecord r = described(op.op, op.shape);
+    r.unit = "GB/s";
+    r.ceiling = copy_rate_;
+    report(r, "forward", samples[0], op.forward_bytes);
+    if (op.backward_bytes > 0) report(r, "backward", samples[1], op.backward_bytes);
+  }
+
+  /// The three products that training needs of a linear layer.
+  void run_linear(const LinearShape& s) {
+    const Tensor x = random_matrix(s.tokens, s.in), w = random_matrix(s.out, s.in),
+                 y = random_matrix(s.tokens, s.out);
+    const DType summed = accumulate_dtype(options_.dtype);  // gradients of parameters stay in it
+    run_product("forward NT", s, s.tokens, s.out, s.in, {x}, transposed(w), options_.dtype);
+    run_product("input NN", s, s.tokens, s.in, s.out, {y}, {w}, options_.dtype);
+    run_product("weight TN", s, s.out, s.in, s.tokens, transposed(y), {x}, summed);
+  }
+
+ private:
+  void run_product(const std::string& pass, const LinearShape& shape, std::int64_t m, std::int64_t n,
+                   std::int64_t k, const Operand& a, const Operand& b, DType dtype) {
+    const Tensor c = empty({m, n}, dtype);
+    const Samples samples = repeat(options_, [&](std::array<double, 2>& seconds) {
+      const double begin = monotonic_seconds();
+      matmul_into(c, a, b);
+      seconds[0] = monotonic_seconds() - begin;
+    });
+    OpBenchRecord r = described(std::string(kMatmul),
+                                std::to_string(m) + "x" + std::to_string(n) + "x" + std::to_string(k));
+    r.model = shape.model;
+    r.unit = "GFLOP/s";
+    r.ceiling = fma_gflops_;
+    report(r, pass, samples[0], 2 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k));
+  }
+
+  Tensor random_matrix(std::int64_t rows, std::int64_t columns) const {
+    Tensor matrix = empty({rows, columns}, options_.dtype);
+    fill_uniform(matrix, {1, 1}, -1.0, 1.0);
+    return matrix;
+  }
+
+  OpBenchRecord described(const std::string& op, const std::string& shape) const {
+    OpBenchRecord r;
+    r.op = op;
+    r.shape = shape;
+    r.dtype = dtype_name(options_.dtype);
+    r.threads = num_threads();
+    return r;
+  }
+
+  /// `work`: bytes or operations.
+  void report(OpBenchRecord r, const std::string& pass, const std::vector<double>& seconds, double work) {
+    const double middle = median(seconds);
+    r.pass = pass;
+    r.ms = middle * 1e3;
+    r.spread = relative_spread(seconds);
+    r.rate = work / middle * 1e-9;
+    on_record_(r);
+  }
+
+  void report_ceiling(const std::string& name, const std::string& unit, double rate, const std::string& shape,
+                      double ceiling = 0) {
+    OpBenchRecord r = described(name, shape);
+    r.dtype = dtype_name(DType::kFloat32);
+    r.unit = unit;
+    r.rate = rate;
+    r.ceiling = ceiling > 0 ? ceiling : rate;
+    on_record_(r);
+  }
+
+  const OpBenchOptions& options_;
+  const std::function<void(const OpBenchRecord&)>& on_record_;
+  std::int64_t bytes_;
+  double fma_gflops_ = 0, copy_rate_ = 0;
+};
+
+}  // namespace
+
+void run_op_bench(const OpBenchOptions& options, const std::function<void(const OpBenchRecord&)>& on_record) {
+  check(options);
+  Bench bench(options, on_record);
+  for (const StreamingFamily& family : streaming_families()) {
+    if (wanted(options, family.op)) bench.run_streaming(family);
+  }
+  CpuAllocator::instance().trim();  // products want other sizes
+  for (const LinearShape& shape : linear_shapes()) {
+    const bool model = wanted(options, shape.model.substr(0, shape.model.find(' ')));
+    if (model || wanted(options, kMatmul)) bench.run_linear(shape);
+  }
+}
+
+}  // namespace moh
