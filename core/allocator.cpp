@@ -1,42 +1,49 @@
 #include "core/allocator.h"
 
-#include <sys/mman.h>
-
 #include <algorithm>
 #include <bit>
 #include <cstdlib>
+#ifdef __GLIBC__
+#include <malloc.h>
+#endif
 #include <mutex>
 #include <string>
 #include <unordered_map>
 #include <vector>
 
 #include "core/error.h"
+#include "core/memory_region.h"
+
+#ifdef MOH_SANITIZED
+#include <sanitizer/asan_interface.h>
+#endif
 
 namespace moh {
 
 namespace {
 
 constexpr std::size_t kAlignment = 64;
-constexpr std::size_t kHugePage = std::size_t{2} << 20;
+/// Blocks from here on are cut from the region, in whole pages; smaller ones are kept by size.
+constexpr std::size_t kLarge = std::size_t{128} << 10;
 // No system gives more; below it, rounding up to a block cannot wrap around.
 constexpr std::size_t kMostBytes = std::size_t{1} << 62;
 
 thread_local MemoryPurpose thread_purpose = MemoryPurpose::kActivation;
 
-/// Sizes are rounded up to an eighth of a power of two: at most 12.5% is lost, and steps whose tensors differ
-/// by a few elements still find their blocks again.
-std::size_t block_bytes(std::size_t bytes) {
-  const std::size_t wanted = std::max(bytes, kAlignment);
-  const std::size_t step = std::max(std::bit_floor(wanted) / 8, kAlignment);
-  return (wanted + step - 1) / step * step;
+std::size_t round_up(std::size_t bytes, std::size_t to) {
+  return (bytes + to - 1) / to * to;
 }
 
-void* system_allocate(std::size_t bytes) {
-  const std::size_t alignment = bytes >= kHugePage ? kHugePage : kAlignment;
-  void* block = std::aligned_alloc(alignment, (bytes + alignment - 1) / alignment * alignment);
-  // Advice only: where it is refused, ordinary pages serve as well, only slower.
-  if (block != nullptr && bytes >= kHugePage) madvise(block, bytes / kHugePage * kHugePage, MADV_HUGEPAGE);
-  return block;
+/// Tells the address sanitizer what of a block may be touched.
+void allow([[maybe_unused]] void* block, [[maybe_unused]] std::size_t bytes) {
+#ifdef MOH_SANITIZED
+  __asan_unpoison_memory_region(block, bytes);
+#endif
+}
+void forbid([[maybe_unused]] void* block, [[maybe_unused]] std::size_t bytes) {
+#ifdef MOH_SANITIZED
+  __asan_poison_memory_region(block, bytes);
+#endif
 }
 
 }  // namespace
@@ -59,29 +66,56 @@ MemoryPurpose current_memory_purpose() {
 
 struct CpuAllocator::Impl {
   mutable std::mutex mutex;
-  std::unordered_map<std::size_t, std::vector<void*>> kept;  // by block size
-  MemoryStats stats;
+  MemoryRegion region;
+  std::unordered_map<std::size_t, std::vector<void*>> kept;  // small blocks, by size
+  std::int64_t small_bytes = 0, small_allocations = 0;
+  MemoryStats counts;
+
+  /// Small sizes are rounded up to an eighth of a power of two: at most 12.5% is lost, and steps whose
+  /// tensors differ by a few elements still find their blocks again.
+  std::size_t block_bytes(std::size_t bytes) const {
+    if (bytes >= kLarge) return round_up(bytes, region.page_bytes());
+    const std::size_t wanted = std::max(bytes, kAlignment);
+    return round_up(wanted, std::max(std::bit_floor(wanted) / 8, kAlignment));
+  }
 
   void count(MemoryPurpose purpose, std::int64_t bytes) {
-    for (MemoryStats::Count* count : {&stats.by_purpose[static_cast<std::size_t>(purpose)], &stats.total}) {
+    for (MemoryStats::Count* count : {&counts.by_purpose[static_cast<std::size_t>(purpose)], &counts.total}) {
       count->current_bytes += bytes;
       count->peak_bytes = std::max(count->peak_bytes, count->current_bytes);
     }
   }
 
-  void* take_kept(std::size_t size) {
+  void* take(std::size_t size) {
+    if (size >= kLarge) return region.take(size);
     const auto found = kept.find(size);
-    if (found == kept.end() || found->second.empty()) return nullptr;
+    if (found == kept.end() || found->second.empty()) return take_small(size);
     void* block = found->second.back();
     found->second.pop_back();
     return block;
   }
+  void* take_small(std::size_t size) {
+    void* block = std::aligned_alloc(kAlignment, size);
+    if (block == nullptr) return nullptr;
+    ++small_allocations;
+    small_bytes += static_cast<std::int64_t>(size);
+    return block;
+  }
+  void keep(void* block, std::size_t size) {
+    if (size >= kLarge) {
+      region.give_back(block, size);
+    } else {
+      kept[size].push_back(block);
+    }
+  }
 
   void free_kept() {
+    region.trim();
     for (auto& [size, blocks] : kept) {
       for (void* block : blocks) {
+        allow(block, size);
         std::free(block);
-        stats.reserved_bytes -= static_cast<std::int64_t>(size);
+        small_bytes -= static_cast<std::int64_t>(size);
       }
     }
     kept.clear();
@@ -89,7 +123,7 @@ struct CpuAllocator::Impl {
 
   [[noreturn]] void refuse(std::size_t bytes) const {
     throw MemoryError("cpu memory: expected " + std::to_string(bytes) +
-                      " more bytes, but the system refused (" + std::to_string(stats.total.current_bytes) +
+                      " more bytes, but the system refused (" + std::to_string(counts.total.current_bytes) +
                       " bytes in use); use a smaller batch or model");
   }
 };
@@ -106,45 +140,46 @@ CpuAllocator& CpuAllocator::instance() {
 void* CpuAllocator::allocate(std::size_t bytes, MemoryPurpose purpose) {
   const std::lock_guard lock(impl_->mutex);
   if (bytes > kMostBytes) impl_->refuse(bytes);
-  const std::size_t size = block_bytes(bytes);
-  void* block = impl_->take_kept(size);
+  const std::size_t size = impl_->block_bytes(bytes);
+  void* block = impl_->take(size);
   if (block == nullptr) {
-    block = system_allocate(size);
-    if (block == nullptr) {
-      impl_->free_kept();
-      block = system_allocate(size);
-    }
-    if (block == nullptr) impl_->refuse(bytes);
-    ++impl_->stats.system_allocations;
-    impl_->stats.reserved_bytes += static_cast<std::int64_t>(size);
+    impl_->free_kept();
+    block = impl_->take(size);
   }
+  if (block == nullptr) impl_->refuse(bytes);
   impl_->count(purpose, static_cast<std::int64_t>(size));
+  forbid(block, size);
+  allow(block, bytes);
   return block;
 }
 
 void CpuAllocator::release(void* block, std::size_t bytes, MemoryPurpose purpose) noexcept {
-  const std::size_t size = block_bytes(bytes);
   const std::lock_guard lock(impl_->mutex);
-  impl_->kept[size].push_back(block);
+  const std::size_t size = impl_->block_bytes(bytes);
+  forbid(block, size);
+  impl_->keep(block, size);
   impl_->count(purpose, -static_cast<std::int64_t>(size));
 }
 
 void CpuAllocator::recount(std::size_t bytes, MemoryPurpose from, MemoryPurpose to) noexcept {
-  const auto size = static_cast<std::int64_t>(block_bytes(bytes));
   const std::lock_guard lock(impl_->mutex);
+  const auto size = static_cast<std::int64_t>(impl_->block_bytes(bytes));
   impl_->count(from, -size);
   impl_->count(to, size);
 }
 
 MemoryStats CpuAllocator::stats() const {
   const std::lock_guard lock(impl_->mutex);
-  return impl_->stats;
+  MemoryStats stats = impl_->counts;
+  stats.reserved_bytes = impl_->small_bytes + static_cast<std::int64_t>(impl_->region.backed_bytes());
+  stats.system_allocations = impl_->small_allocations + impl_->region.growths();
+  return stats;
 }
 
 void CpuAllocator::reset_peaks() {
   const std::lock_guard lock(impl_->mutex);
-  for (MemoryStats::Count& count : impl_->stats.by_purpose) count.peak_bytes = count.current_bytes;
-  impl_->stats.total.peak_bytes = impl_->stats.total.current_bytes;
+  for (MemoryStats::Count& count : impl_->counts.by_purpose) count.peak_bytes = count.current_bytes;
+  impl_->counts.total.peak_bytes = impl_->counts.total.current_bytes;
 }
 
 void CpuAllocator::trim() {

@@ -43,9 +43,11 @@ struct MemoryStats {
   const Count& of(MemoryPurpose purpose) const { return by_purpose[static_cast<std::size_t>(purpose)]; }
 };
 
-/// Hands out blocks of main memory and keeps what comes back for the next request of about that size, so that
-/// a training step asks the system for nothing after the first. Blocks are aligned to 64 bytes; large ones
-/// sit on huge pages where the system has them (a first touch is three times faster there). Thread-safe.
+/// Hands out blocks of main memory and keeps what comes back, so that a training step asks the system for
+/// nothing after the first: small blocks for the next request of about that size, large ones as parts of a
+/// MemoryRegion, which serve requests of any size. Blocks are aligned to 64 bytes, large ones to a page;
+/// these sit on huge pages where the system has them (a first touch is three times faster there).
+/// Thread-safe.
 class CpuAllocator {
  public:
   static CpuAllocator& instance();

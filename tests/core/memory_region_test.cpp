@@ -1,0 +1,106 @@
+#include "core/memory_region.h"
+
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <cstring>
+#include <vector>
+
+#include "core/random.h"
+
+using namespace moh;
+
+namespace {
+
+constexpr std::size_t kMiB = std::size_t{1} << 20;
+
+}  // namespace
+
+TEST_CASE("memory region: neighbours that come back serve a larger request") {
+  MemoryRegion region;
+  void* a = region.take(3 * kMiB);
+  void* b = region.take(5 * kMiB);
+  void* c = region.take(1 * kMiB);
+  void* d = region.take(1 * kMiB);
+  const std::int64_t growths = region.growths();
+  // In every order: with the one before, with the one behind, and between the two.
+  region.give_back(a, 3 * kMiB);
+  region.give_back(c, 1 * kMiB);
+  region.give_back(b, 5 * kMiB);
+  void* all = region.take(9 * kMiB);
+  CHECK(all == a);
+  CHECK(region.growths() == growths);
+  region.give_back(all, 9 * kMiB);
+  region.give_back(d, 1 * kMiB);
+}
+
+TEST_CASE("memory region: the smallest stretch that is large enough is used") {
+  MemoryRegion region;
+  std::vector<void*> pieces;
+  for (std::size_t size : {4, 1, 2, 1, 3, 1}) pieces.push_back(region.take(size * kMiB));
+  region.give_back(pieces[0], 4 * kMiB);
+  region.give_back(pieces[2], 2 * kMiB);
+  region.give_back(pieces[4], 3 * kMiB);
+  CHECK(region.take(2 * kMiB) == pieces[2]);
+  CHECK(region.take(3 * kMiB) == pieces[4]);
+  CHECK(region.take(3 * kMiB) == pieces[0]);
+}
+
+TEST_CASE("memory region: it grows by what the free end lacks") {
+  MemoryRegion region;
+  void* a = region.take(64 * kMiB);
+  region.give_back(a, 64 * kMiB);
+  CHECK(region.take(100 * kMiB) == a);
+  CHECK(region.backed_bytes() == 100 * kMiB);
+}
+
+TEST_CASE("memory region: trim returns what is free, and nothing else") {
+  MemoryRegion region;
+  auto* kept = static_cast<char*>(region.take(2 * kMiB));
+  void* dropped = region.take(6 * kMiB);
+  std::memset(kept, 7, 2 * kMiB);
+  region.give_back(dropped, 6 * kMiB);
+  region.trim();
+  CHECK(region.backed_bytes() == 2 * kMiB);
+  CHECK(std::all_of(kept, kept + 2 * kMiB, [](char c) { return c == 7; }));
+  auto* again = static_cast<char*>(region.take(6 * kMiB));
+  REQUIRE(again == dropped);
+  CHECK(again[kMiB] == 0);  // fresh pages
+  again[kMiB] = 1;
+}
+
+TEST_CASE("memory region: more than there is gives null") {
+  MemoryRegion region;
+  CHECK(region.take(std::size_t{1} << 50) == nullptr);
+  CHECK(region.backed_bytes() == 0);
+}
+
+TEST_CASE("memory region: pieces of random sizes and lives never overlap, and settle") {
+  struct Piece {
+    unsigned char* data;
+    std::size_t bytes;
+    unsigned char mark;
+  };
+  MemoryRegion region;
+  std::vector<Piece> pieces;
+  std::uint64_t draws = 0;
+  const auto draw = [&](std::uint64_t below) { return random_below({1, 2}, draws++, below); };
+  std::int64_t growths_half_way = 0;
+  for (int i = 0; i < 4000; ++i) {
+    if (i == 2000) growths_half_way = region.growths();
+    if (pieces.size() < 20 && draw(2) == 0) {
+      const std::size_t bytes = (1 + draw(64)) * region.page_bytes();
+      const auto mark = static_cast<unsigned char>(draw(256));
+      auto* data = static_cast<unsigned char*>(region.take(bytes));
+      std::memset(data, mark, bytes);
+      pieces.push_back({data, bytes, mark});
+    } else if (!pieces.empty()) {
+      const std::size_t pick = draw(pieces.size());
+      const Piece piece = pieces[pick];
+      REQUIRE(std::all_of(piece.data, piece.data + piece.bytes,
+                          [&](unsigned char c) { return c == piece.mark; }));
+      region.give_back(piece.data, piece.bytes);
+      pieces.erase(pieces.begin() + static_cast<std::ptrdiff_t>(pick));
+    }
+  }
+  CHECK(region.growths() <= growths_half_way + 1);
+}
