@@ -1,5 +1,7 @@
 #include "train/bench/llama_flops.h"
 
+#include "ops/moh/head_projection.h"
+
 namespace moh {
 
 namespace {
@@ -27,8 +29,13 @@ std::int64_t router_rows(const HeadRoutingOptions& routing) {
 
 }  // namespace
 
-ProjectedHeads projected_heads(const HeadRoutingOptions& routing) {
-  return {routing.router.heads, routing.router.heads};
+ProjectedHeads projected_heads(const HeadRoutingOptions& routing, std::int64_t head_dim,
+                               std::int64_t tokens) {
+  const std::int64_t heads = routing.router.heads, attended = attended_heads(routing);
+  const double active = static_cast<double>(attended) / static_cast<double>(heads);
+  if (routing.kind == RouterKind::kNone || !head_projection_pays(tokens, head_dim, active))
+    return {heads, heads};
+  return {routing.kind == RouterKind::kLearned ? attended : heads, attended};
 }
 
 std::int64_t attended_heads(const HeadRoutingOptions& routing) {
@@ -45,7 +52,7 @@ StepFlops step_flops(const LlamaConfig& c, std::int64_t sequences, std::int64_t 
   StepFlops forward{output_matrix, output_matrix};
   for (std::int64_t layer = 0; layer < c.layers; ++layer) {
     const HeadRoutingOptions routing = routing_of(c, layer);
-    const ProjectedHeads projected = projected_heads(routing);
+    const ProjectedHeads projected = projected_heads(routing, c.head_dim, sequences * tokens);
     forward.dense += layer_flops(c, {c.heads, c.heads, c.heads, 0}, rows, pairs);
     forward.routed +=
         layer_flops(c, {projected.queries, projected.outputs, attended_heads(routing), router_rows(routing)},

@@ -34,8 +34,10 @@ struct ProjectedHeads {
   std::int64_t outputs = 0;  ///< heads that the output projection reads
 };
 
-/// What the layers of models/llm/llama_layers.h do: both projections are products over all heads.
-ProjectedHeads projected_heads(const HeadRoutingOptions& routing);
+/// What the layers of models/llm/llama_layers.h do with `tokens` tokens in all: the heads that attention
+/// computes where projecting them alone pays (ops/moh/head_projection.h), else all; a router that looks at
+/// the queries needs all of these.
+ProjectedHeads projected_heads(const HeadRoutingOptions& routing, std::int64_t head_dim, std::int64_t tokens);
 
 /// Heads of a layer that training computes attention for, per token: the shared and the selected ones, or all
 /// where the straight-through estimator wants the outputs of unselected heads.

@@ -71,3 +71,20 @@ TEST_CASE(
   flops = step_flops(config, 3, 5);
   CHECK(flops.routed == flops.dense);
 }
+
+TEST_CASE("bench: FLOPs of projections follow the heads that the layers project") {
+  LlamaConfig config = routed(small_model(), RouterKind::kLearned, 1, 1);
+  config.head_dim = 32;
+  const std::int64_t sequences = 2, tokens = 100;  // enough for projecting the chosen heads alone
+  const double rows = 200, pairs = 2 * 5050, projection = 2 * rows * 8 * 4 * 32,
+               attention = 4 * pairs * 4 * 32;
+  const double router = 2 * rows * 8 * (3 + 2);
+  StepFlops flops = step_flops(config, sequences, tokens);
+  CHECK(flops.dense - flops.routed == 3 * (2 * projection / 2 + attention / 2 - router));
+  config.moh.router = RouterKind::kQueryNorm;  // looks at all queries
+  flops = step_flops(config, sequences, tokens);
+  CHECK(flops.dense - flops.routed == 3 * (projection / 2 + attention / 2));
+  config.moh.straight_through = StraightThrough::kAll;
+  flops = step_flops(config, sequences, tokens);
+  CHECK(flops.routed == flops.dense);
+}
