@@ -185,6 +185,9 @@ void CpuAllocator::reset_peaks() {
 void CpuAllocator::trim() {
   const std::lock_guard lock(impl_->mutex);
   impl_->free_kept();
+#ifdef __GLIBC__
+  malloc_trim(0);  // small blocks, which keep_freed_memory has malloc keep
+#endif
 }
 
 }  // namespace moh

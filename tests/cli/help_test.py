@@ -7,8 +7,8 @@ import shlex
 
 import support
 
-COMMANDS = ("train", "eval", "generate", "config", "data tokenize", "data info", "bench attention", "bench step",
-            "bench ops")
+COMMANDS = ("train", "eval", "generate", "config", "data tokenize", "data info", "bench attention", "bench module",
+            "bench step", "bench ops")
 
 
 class Help(support.MohTest):
@@ -22,7 +22,7 @@ class Help(support.MohTest):
     def test_the_list_of_this_test_is_complete(self):
         self.assertEqual(self.subcommands(), {command.split()[0] for command in COMMANDS})
         self.assertEqual(self.subcommands("data"), {"tokenize", "info"})
-        self.assertEqual(self.subcommands("bench"), {"attention", "step", "ops"})
+        self.assertEqual(self.subcommands("bench"), {"attention", "module", "step", "ops"})
 
     def subcommands(self, *command):
         listing = self.moh(*command, "--help").split("Subcommands:\n")[1].split("\n\n")[0]

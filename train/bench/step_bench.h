@@ -17,7 +17,7 @@ namespace moh {
 
 /// What `moh bench step` measures: steps of the training run that a configuration describes.
 struct StepBenchOptions {
-  std::int64_t warmup = 3;   ///< steps that are not counted; the first is the one that asks for memory
+  std::int64_t warmup = 5;   ///< steps that are not counted; the first ones ask for memory
   std::int64_t steps = 10;   ///< counted steps
   bool random_data = false;  ///< random tokens instead of the configuration's files
   bool profile = false;      ///< after the counted steps, as many again with times by op

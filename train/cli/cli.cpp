@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "core/error.h"
+#include "core/keep_freed_memory.h"
 #include "train/cli/commands.h"
 #include "train/cli/exit_code.h"
 #include "train/config/suggest.h"
@@ -272,6 +273,7 @@ int run_action(const Action& action) {
 }  // namespace
 
 int run(int argc, char** argv) {
+  keep_freed_memory();
   CLI::App app("moh: trains transformers with Mixture-of-Head attention (arXiv 2410.11842)", "moh");
   app.set_version_flag("--version", MOH_VERSION);
   app.require_subcommand(1);
