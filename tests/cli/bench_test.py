@@ -104,7 +104,7 @@ class Ops(support.MohTest):
         forward_only = {"add", "grad_norm", "adamw"}
         for dtype in ("f32", "bf16"):
             records = self.records("--megabytes", 1, "--dtype", dtype, "--only", ",".join(names))
-            self.assertEqual([record["op"] for record in records[:3]], ["copy", "fma", "matmul peak"])
+            self.assertEqual([record["op"] for record in records[:4]], ["copy", "memcpy", "fma", "matmul peak"])
             for name in names:
                 with self.subTest(op=name, dtype=dtype):
                     passes = {record["pass"]: record for record in records if record["op"] == name}

@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <cstring>
 
 #include "core/function_ref.h"
+#include "core/parallel.h"
 #include "core/tensor.h"
 #include "ops/cpu/fma_loop.h"
 #include "ops/linalg/matmul.h"
@@ -55,12 +57,19 @@ Ceilings measure_ceilings() {
   return {measure_fma_rate(), measure_matmul_rate()};
 }
 
-double measure_copy_rate(std::size_t bytes) {
+CopyRates measure_copy_rates(std::size_t bytes) {
   const MemoryPurposeScope purpose(MemoryPurpose::kWorkspace);
   const Tensor from = zeros({static_cast<std::int64_t>(bytes / sizeof(float))}, DType::kFloat32);
-  const Tensor to = zeros(from.shape(), DType::kUInt8);
-  const double seconds = fastest([&] { to.copy_from(from); });
-  return 2.0 * static_cast<double>(bytes) / seconds * 1e-9;
+  const Tensor to = zeros_like(from);
+  const auto rate = [&](double seconds) { return 2.0 * static_cast<double>(to.bytes()) / seconds * 1e-9; };
+  const std::int64_t share = num_chunks(to.numel(), num_threads());
+  const auto one_memcpy_per_thread = [&] {
+    parallel_for(to.numel(), share, [&](std::int64_t begin, std::int64_t end) {
+      std::memcpy(to.data<float>() + begin, from.data<float>() + begin,
+                  static_cast<std::size_t>(end - begin) * sizeof(float));
+    });
+  };
+  return {rate(fastest([&] { to.copy_from(from); })), rate(fastest(one_memcpy_per_thread))};
 }
 
 }  // namespace moh

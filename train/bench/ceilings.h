@@ -16,6 +16,13 @@ Ceilings measure_ceilings();
 
 /// GB/s (1e9) of copying one array of `bytes` to another, reads and writes counted, the best of several
 /// tries. For a ceiling of what is not in any cache the arrays have to be larger than the last of them.
-double measure_copy_rate(std::size_t bytes);
+struct CopyRates {
+  double stores = 0;  ///< in pieces of 128 KiB, by ordinary stores, as ops write their results
+  /// One memcpy per thread. Where libc thinks the pieces long enough it writes past the caches, which
+  /// otherwise read first what is about to be overwritten; how long that is depends on the libc and on the
+  /// processor.
+  double memcpy = 0;
+};
+CopyRates measure_copy_rates(std::size_t bytes);
 
 }  // namespace moh

@@ -78,8 +78,11 @@ class Bench {
       : options_(options), on_record_(on_record), bytes_(options.megabytes << 20) {
     const Ceilings ceilings = measure_ceilings();
     fma_gflops_ = ceilings.fma_gflops;
-    copy_rate_ = measure_copy_rate(static_cast<std::size_t>(bytes_));
-    report_ceiling("copy", "GB/s", copy_rate_, std::to_string(options.megabytes) + " MiB");
+    const CopyRates copy = measure_copy_rates(static_cast<std::size_t>(bytes_));
+    copy_rate_ = copy.stores;
+    const std::string size = std::to_string(options.megabytes) + " MiB";
+    report_ceiling("copy", "GB/s", copy_rate_, size);
+    report_ceiling("memcpy", "GB/s", copy.memcpy, size, copy_rate_);
     report_ceiling("fma", "GFLOP/s", fma_gflops_, "registers");
     report_ceiling("matmul peak", "GFLOP/s", ceilings.matmul_gflops, "square, float32", fma_gflops_);
   }

@@ -21,7 +21,8 @@ struct OpBenchOptions {
   double seconds = 1.0;           ///< no more runs of a case once it took this long, but three at least
 };
 
-/// One measurement. `op` "copy" and "fma" are the ceilings themselves.
+/// One measurement. `op` "copy" and "fma" are the ceilings themselves; "memcpy" and "matmul peak" stand
+/// beside them: what libc and a large product reach.
 struct OpBenchRecord {
   std::string op;     ///< "rms_norm", "matmul", ...
   std::string model;  ///< of a matrix product: whose shape it is, "LLM-S mlp down"; else empty
