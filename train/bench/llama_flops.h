@@ -43,7 +43,7 @@ ProjectedHeads projected_heads(const HeadRoutingOptions& routing, std::int64_t h
 /// where the straight-through estimator wants the outputs of unselected heads.
 std::int64_t attended_heads(const HeadRoutingOptions& routing);
 
-/// `sequences` sequences of `tokens` tokens each.
+/// `sequences` sequences of `tokens` tokens each, computed together (a micro-batch).
 StepFlops step_flops(const LlamaConfig& config, std::int64_t sequences, std::int64_t tokens);
 
 }  // namespace moh

@@ -117,7 +117,10 @@ StepBenchRecord run_step_bench(const RunConfig& config, const StepBenchOptions& 
   {
     Run run(config, options.random_data);
     r.parameters = count_parameters(run.model_config());
-    r.flops = step_flops(run.model_config(), r.batch_size * r.accumulate, r.sequence_length);
+    // Of each micro-batch: its size decides which projections are computed by heads.
+    const StepFlops flops = step_flops(run.model_config(), r.batch_size, r.sequence_length);
+    const auto micro_batches = static_cast<double>(r.accumulate);
+    r.flops = {micro_batches * flops.dense, micro_batches * flops.routed};
     std::vector<StepTimes> times(static_cast<std::size_t>(options.steps));  // no allocation between steps
     for (std::int64_t i = 0; i < options.warmup; ++i) run.step();
     const StepFaults before = faults_so_far();
