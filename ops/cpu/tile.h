@@ -55,7 +55,7 @@ struct ScatteredOut {
 /// c[kRows, kVecs vectors] (+)= a[kRows, depth] * b[depth, kVecs vectors]; b_row is the distance of the rows
 /// of b in elements. Terms are added in the order of k, whatever the tile.
 template <class F, int kRows, int kVecs, bool kAccumulate, class Left, class Out>
-void multiply_tile(Left a, const F* b, std::ptrdiff_t b_row, std::int64_t depth, const Out& c) {
+void multiply_tile(Left a, const F* b, std::ptrdiff_t b_row, std::int64_t depth, Out c) {
   constexpr int kN = kLanes<F>;
   Vec<F> sum[kRows][kVecs];
 #pragma GCC unroll 8

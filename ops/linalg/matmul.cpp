@@ -8,6 +8,7 @@
 #include "core/error.h"
 #include "core/parallel.h"
 #include "ops/linalg/matmul_kernels.h"
+#include "ops/run_tasks.h"
 
 #ifdef MOH_HAVE_DNNL
 #include <oneapi/dnnl/dnnl.h>
@@ -56,9 +57,37 @@ T* data_of(const Operand& operand, const Tensor& matrix) {
   return matrix.data<T>() + operand.first_column;
 }
 
+/// Nearly equal parts, all but the last a multiple of `unit`.
+std::int64_t part_of(std::int64_t extent, std::int64_t parts, std::int64_t unit) {
+  return num_chunks(num_chunks(extent, parts), unit) * unit;
+}
+
+/// Tasks of the tiled product: as large as they may be, but a few for each thread.
+std::vector<GemmTask> gemm_tasks(const GemmShape& s) {
+  constexpr std::int64_t kSmallestRows = 48, kTasksPerThread = 3;
+  const std::int64_t columns = part_of(s.n, num_chunks(s.n, kGemmColumns), 64);
+  const std::int64_t wanted = num_chunks(kTasksPerThread * num_threads(), num_chunks(s.n, columns));
+  const std::int64_t parts =
+      std::max(num_chunks(s.m, kGemmRows), std::min(wanted, num_chunks(s.m, kSmallestRows)));
+  const std::int64_t rows = part_of(s.m, parts, 6);
+  std::vector<GemmTask> tasks;
+  for (std::int64_t i = 0; i < s.m; i += rows) {
+    for (std::int64_t j = 0; j < s.n; j += columns) {
+      tasks.push_back({i, std::min(s.m, i + rows), j, std::min(s.n, j + columns)});
+    }
+  }
+  return tasks;
+}
+
 template <class T>
-void plain_gemm(const GemmShape& shape, const T* a, const T* b, T* c, bool accumulate) {
-  visit_cpu_isa([&]<class Backend>() { MatmulKernels<Backend, T>::gemm(shape, a, b, c, accumulate); });
+void tiled_gemm(const GemmShape& s, const T* a, const T* b, T* c, bool accumulate) {
+  const bool small = s.m * s.n * s.k < (1 << 17);  // waking other threads would take longer
+  visit_cpu_isa([&]<class Backend>() {
+    using Kernels = MatmulKernels<Backend, T>;
+    run_tasks(gemm_tasks(s), small, Kernels::scratch_bytes(s), [&](const GemmTask& task, std::byte* scratch) {
+      Kernels::multiply(s, a, b, c, accumulate, task, scratch);
+    });
+  });
 }
 
 #ifdef MOH_HAVE_DNNL
@@ -106,7 +135,7 @@ void float_gemm(const GemmShape& s, const float* a, const float* b, float* c, bo
 #else
 
 void float_gemm(const GemmShape& s, const float* a, const float* b, float* c, bool accumulate) {
-  plain_gemm(s, a, b, c, accumulate);
+  tiled_gemm(s, a, b, c, accumulate);
 }
 
 #endif
@@ -148,7 +177,7 @@ void matmul_into(const Operand& c, const Operand& a, const Operand& b, bool accu
     return;
   }
   if (c.matrix.dtype() == DType::kFloat64) {
-    plain_gemm(shape, data_of<double>(a, a.matrix), data_of<double>(b, b.matrix),
+    tiled_gemm(shape, data_of<double>(a, a.matrix), data_of<double>(b, b.matrix),
                data_of<double>(c, c.matrix), accumulate);
   } else {
     gemm_in_float32(shape, c, a, b, accumulate);

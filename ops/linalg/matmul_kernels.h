@@ -1,6 +1,9 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+
+#include "core/cpu_isa.h"
 
 namespace moh {
 
@@ -11,10 +14,21 @@ struct GemmShape {
   std::int64_t lda, ldb, ldc;
 };
 
-/// Matrix products in plain loops: float64 always (gradient checks), float32 in builds without oneDNN.
+/// Rows and columns of c that are one task.
+struct GemmTask {
+  std::int64_t row_begin, row_end, column_begin, column_end;
+};
+/// Most rows and columns of a task: what it packs of a and b stays in the second cache level.
+inline constexpr std::int64_t kGemmRows = 240, kGemmColumns = 256;
+
+/// Matrix products of float and double in register tiles. Each element of c is summed in the order of k, in
+/// blocks of a fixed depth, so its bits do not depend on the task that it is part of.
 template <class Backend, class T>
 struct MatmulKernels {
-  static void gemm(const GemmShape& shape, const T* a, const T* b, T* c, bool accumulate);
+  static std::size_t scratch_bytes(const GemmShape& shape);
+  /// The task's part of c = op(a) op(b), or of c += op(a) op(b); scratch is aligned to 64 bytes.
+  static void multiply(const GemmShape& shape, const T* a, const T* b, T* c, bool accumulate,
+                       const GemmTask& task, std::byte* scratch);
 };
 
 }  // namespace moh
