@@ -3,6 +3,7 @@
 #include <tuple>
 
 #include "autograd/node.h"
+#include "ops/linalg/linear.h"
 #include "ops/moh/head_projection.h"
 #include "ops/moh/query_norm.h"
 #include "ops/shape/reshape.h"
@@ -46,17 +47,32 @@ HeadRouter::HeadRouter(std::int64_t width, std::int64_t kv_heads, std::int64_t h
   }
 }
 
+HeadRouter::Logits HeadRouter::learned_logits(const Variable& x) const {
+  Logits logits;
+  std::vector<Variable> weights;
+  std::vector<Variable*> places;
+  for (auto [map, place] : {std::pair{&routed_, &logits.routed}, std::pair{&type_, &logits.type},
+                            std::pair{&shared_, &logits.shared}}) {
+    if (!*map) continue;
+    weights.push_back((*map)->weight());
+    places.push_back(place);
+  }
+  if (weights.empty()) return logits;
+  const std::vector<Variable> results = linears(x, weights, accumulate_dtype(x.dtype()));
+  for (std::size_t i = 0; i < results.size(); ++i) {
+    *places[i] = reshape(results[i], {x.dim(0) * x.dim(1), -1});
+  }
+  return logits;
+}
+
 HeadChoice HeadRouter::operator()(const Variable& x, const Variable& q, const Tensor& forced_top) const {
   const std::int64_t batch = x.dim(0), length = x.dim(1), heads = options_.router.heads;
-  const auto logits = [&](const std::unique_ptr<Linear>& map) {
-    return map ? reshape(map->in_float32(x), {batch * length, -1}) : Variable();
-  };
-  Variable routed = logits(routed_);
+  Logits logits = learned_logits(x);
   if (options_.kind == RouterKind::kQueryNorm && options_.router.top_k > 0) {
-    routed = query_norm_logits(reshape(q, {batch * length, heads, -1}), options_.router.shared);
+    logits.routed = query_norm_logits(reshape(q, {batch * length, heads, -1}), options_.router.shared);
   }
   Routing routing =
-      route_heads(logits(shared_), routed, logits(type_), batch * length, options_.router, forced_top);
+      route_heads(logits.shared, logits.routed, logits.type, batch * length, options_.router, forced_top);
   const Shape per_token{batch, length, heads};
   const Tensor to_compute = heads_to_compute(routing, options_).reshape(per_token);
   HeadLists lists = build_head_lists(to_compute, kv_heads_);

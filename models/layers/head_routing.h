@@ -72,6 +72,10 @@ class HeadRouter : public Module {
   const HeadRoutingOptions& options() const { return options_; }
 
  private:
+  struct Logits {
+    Variable routed, type, shared;  ///< [B T, heads or types]; undefined without a map
+  };
+  Logits learned_logits(const Variable& x) const;
   HeadLists lists_of_heads(const Tensor& to_compute, const HeadLists& lists) const;
 
   std::int64_t kv_heads_, head_dim_;

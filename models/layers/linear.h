@@ -14,11 +14,6 @@ class Linear : public Module {
   }
 
   Variable operator()(const Variable& x) const { return linear(x, weight_, bias_); }
-  /// The same with a result in the type that it is summed in.
-  Variable in_float32(const Variable& x) const {
-    return linear(x, weight_, bias_, accumulate_dtype(x.dtype()));
-  }
-
   const Variable& weight() const { return weight_; }
   const Variable& bias() const { return bias_; }  ///< undefined without one
 

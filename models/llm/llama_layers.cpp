@@ -6,6 +6,9 @@
 #include "ops/attention/decode.h"
 #include "ops/dropout/dropout.h"
 #include "ops/elementwise/add.h"
+#include "ops/linalg/linear.h"
+#include "ops/moh/head_projection.h"
+#include "ops/shape/reshape.h"
 
 namespace moh {
 
@@ -28,18 +31,25 @@ LlamaAttention::LlamaAttention(const LlamaConfig& c, std::int64_t layer, DType d
 LlamaAttention::Projections LlamaAttention::project(const Variable& x, const RopeTable& table,
                                                     std::int64_t first_position,
                                                     const Tensor& forced_top) const {
+  const auto heads_of = [&](const Variable& y) { return reshape(y, {x.dim(0), x.dim(1), -1, head_dim_}); };
+  const bool looks_at_queries = router_ && router_->options().kind == RouterKind::kQueryNorm;
   Projections p;
+  if (router_ && !looks_at_queries) p.choice = (*router_)(x, {}, forced_top);
   Variable q;
-  if (router_ && router_->options().kind == RouterKind::kLearned) {
-    p.choice = (*router_)(x, {}, forced_top);
-    q = to_heads(q_proj_, x, head_dim_, &*p.choice);
+  if (p.choice && p.choice->projects_chosen_heads()) {
+    q = project_to_heads(x, q_proj_.weight(), {}, p.choice->lists_of_heads, head_dim_);
+    const std::vector<Variable> kv = linears(x, {k_proj_.weight(), v_proj_.weight()});
+    p.k = heads_of(kv[0]);
+    p.v = heads_of(kv[1]);
   } else {
-    q = to_heads(q_proj_, x, head_dim_, nullptr);
-    if (router_) p.choice = (*router_)(x, q, forced_top);
+    const std::vector<Variable> qkv = linears(x, {q_proj_.weight(), k_proj_.weight(), v_proj_.weight()});
+    q = heads_of(qkv[0]);
+    p.k = heads_of(qkv[1]);
+    p.v = heads_of(qkv[2]);
   }
+  if (looks_at_queries) p.choice = (*router_)(x, q, forced_top);
   p.q = rope(q, table, first_position);
-  p.k = rope(to_heads(k_proj_, x, head_dim_, nullptr), table, first_position);
-  p.v = to_heads(v_proj_, x, head_dim_, nullptr);
+  p.k = rope(p.k, table, first_position);
   return p;
 }
 
@@ -81,7 +91,8 @@ LlamaMlp::LlamaMlp(const LlamaConfig& c, DType dtype)
 }
 
 Variable LlamaMlp::operator()(const Variable& x) const {
-  return down_proj_(swiglu(gate_proj_(x), up_proj_(x)));
+  const std::vector<Variable> gate_up = linears(x, {gate_proj_.weight(), up_proj_.weight()});
+  return down_proj_(swiglu(gate_up[0], gate_up[1]));
 }
 
 LlamaLayer::LlamaLayer(const LlamaConfig& c, std::int64_t layer, DType dtype)

@@ -37,19 +37,32 @@ Tensor sum_rows(const Tensor& dy, Rows rows) {
   return db;
 }
 
+/// Checks x and a weight, and the dtype that the result is asked for; returns the latter.
+DType check_linear(Check& check, std::string_view op, const Variable& x, const Variable& w,
+                   std::optional<DType> out) {
+  check.rank("w", w, 2).like("w", w, "x", x);
+  check.require(w.dim(1) == x.dim(-1), "w", "[O, " + std::to_string(x.dim(-1)) + "] (last axis of x)",
+                to_string(w.shape()));
+  const DType dtype = out.value_or(x.dtype());
+  if (dtype != x.dtype() && dtype != accumulate_dtype(x.dtype())) {
+    throw DTypeError(
+        error_message(op, "out", "the dtype of x, or the one it is summed in", dtype_name(dtype)));
+  }
+  return dtype;
+}
+
+/// The gradient of a weight; those of parameters stay in the type they are summed in.
+Tensor weight_gradient(const Tensor& dy, const Tensor& x, DType dtype) {
+  return matmul(transposed(dy), x, accumulate_dtype(dtype));
+}
+
 }  // namespace
 
 Variable linear(const Variable& x, const Variable& w, const Variable& b, std::optional<DType> out) {
   Check check("linear");
-  check.floating("x", x).min_rank("x", x, 1).rank("w", w, 2).like("w", w, "x", x);
-  check.require(w.dim(1) == x.dim(-1), "w", "[O, " + std::to_string(x.dim(-1)) + "] (last axis of x)",
-                to_string(w.shape()));
+  check.floating("x", x).min_rank("x", x, 1);
+  const DType dtype = check_linear(check, "linear", x, w, out);
   if (b.defined()) check.shape("b", b, {w.dim(0)}, "first axis of w").like("b", b, "x", x);
-  const DType dtype = out.value_or(x.dtype());
-  if (dtype != x.dtype() && dtype != accumulate_dtype(x.dtype())) {
-    throw DTypeError(
-        error_message("linear", "out", "the dtype of x, or the one it is summed in", dtype_name(dtype)));
-  }
   const Rows in = rows_of(x), rows{in.count, w.dim(0)};
   const Tensor y = matmul({as_matrix(x.value(), in)}, transposed(w.value()), dtype);
   if (b.defined()) add_bias(y, b.value(), rows);
@@ -59,12 +72,48 @@ Variable linear(const Variable& x, const Variable& w, const Variable& b, std::op
                   const Tensor dy_matrix = as_matrix(dy, rows);
                   Grads grads(3);
                   if (needs_dx) grads[0] = matmul({dy_matrix}, {w}, x.dtype()).reshape(x.shape());
-                  // Gradients of parameters stay in the type they are summed in.
-                  if (needs_dw)
-                    grads[1] = matmul(transposed(dy_matrix), {as_matrix(x, in)}, accumulate_dtype(w.dtype()));
+                  if (needs_dw) grads[1] = weight_gradient(dy_matrix, as_matrix(x, in), w.dtype());
                   if (needs_db) grads[2] = sum_rows(dy, rows);
                   return grads;
                 });
+}
+
+std::vector<Variable> linears(const Variable& x, const std::vector<Variable>& weights,
+                              std::optional<DType> out) {
+  Check check("linears");
+  check.floating("x", x).min_rank("x", x, 1);
+  const Rows in = rows_of(x);
+  std::vector<Tensor> results;
+  std::vector<Variable> inputs = {x};
+  std::vector<Tensor> values;
+  std::vector<bool> needs_dw;
+  for (const Variable& w : weights) {
+    const DType dtype = check_linear(check, "linears", x, w, out);
+    const Tensor y = matmul(as_matrix(x.value(), in), transposed(w.value()), dtype);
+    results.push_back(y.reshape(with_last(x.shape(), w.dim(0))));
+    inputs.push_back(w);
+    values.push_back(w.value());
+    needs_dw.push_back(w.requires_grad());
+  }
+  return record_outputs("linears", std::move(results), inputs,
+                        [x = x.value(), values, in, needs_dw,
+                         needs_dx = x.requires_grad()](std::span<const Tensor> dys) -> Grads {
+                          Grads grads(values.size() + 1);
+                          Tensor dx;
+                          for (std::size_t i = 0; i < values.size(); ++i) {
+                            if (!dys[i].defined()) continue;
+                            const Tensor dy = as_matrix(dys[i], {in.count, values[i].dim(0)});
+                            if (needs_dw[i])
+                              grads[i + 1] = weight_gradient(dy, as_matrix(x, in), values[i].dtype());
+                            if (!needs_dx) continue;
+                            const bool first = !dx.defined();
+                            if (first)
+                              dx = empty({in.count, in.width}, accumulate_dtype(x.dtype()), x.device());
+                            matmul_into(dx, dy, values[i], /*accumulate=*/!first);
+                          }
+                          if (dx.defined()) grads[0] = dx.to(x.dtype()).reshape(x.shape());
+                          return grads;
+                        });
 }
 
 }  // namespace moh

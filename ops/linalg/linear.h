@@ -1,6 +1,7 @@
 #pragma once
 
 #include <optional>
+#include <vector>
 
 #include "autograd/variable.h"
 
@@ -12,5 +13,10 @@ namespace moh {
 /// ValueError.
 Variable linear(const Variable& x, const Variable& w, const Variable& b = {},
                 std::optional<DType> out = std::nullopt);
+
+/// linear without bias for several weights of one x: queries, keys and values, say. Returns one result per
+/// weight. The gradient of x is summed while it is computed, not from one tensor per weight.
+std::vector<Variable> linears(const Variable& x, const std::vector<Variable>& weights,
+                              std::optional<DType> out = std::nullopt);
 
 }  // namespace moh

@@ -42,6 +42,42 @@ OP_CASES(linear) {
           make_case({2, 3, 8}, 17, true), make_case({0, 4}, 3, true), make_case({66, 5}, 4, false)};
 }
 
+OP_CASES(linears) {
+  OpCases cases;
+  for (const std::vector<std::int64_t>& outs :
+       std::vector<std::vector<std::int64_t>>{{1}, {3, 5}, {17, 2, 40}}) {
+    std::vector<Tensor> inputs = {normal({2, 3, 8}, 1)};
+    for (std::size_t i = 0; i < outs.size(); ++i) inputs.push_back(normal({outs[i], 8}, 2 + i));
+    cases.push_back({.name = std::to_string(outs.size()) + " weights",
+                     .inputs = inputs,
+                     .run = [](const Inputs& in) -> Outputs {
+                       return linears(in[0], {in.begin() + 1, in.end()});
+                     },
+                     .reference =
+                         [](const std::vector<Tensor>& in) {
+                           std::vector<Tensor> results;
+                           for (std::size_t i = 1; i < in.size(); ++i) {
+                             results.push_back(reference({in[0], in[i], Tensor()}).front());
+                           }
+                           return results;
+                         },
+                     .units = 32});
+  }
+  return cases;
+}
+
+TEST_CASE("ops: linears gives gradients to what asks for them, also when some results are not used") {
+  const Variable x(normal({4, 6}, 1), true), a(normal({3, 6}, 2), true), b(normal({5, 6}, 3)),
+      c(normal({2, 6}, 4), true);
+  const std::vector<Variable> y = linears(x, {a, b, c});
+  y[0].backward(normal({4, 3}, 5));
+  CHECK(a.grad().defined());
+  CHECK(x.grad().defined());
+  CHECK_FALSE(b.grad().defined());
+  CHECK_FALSE(c.grad().defined());
+  CHECK_THROWS_AS(linears(x, {a, Variable(normal({3, 5}))}), ShapeError);
+}
+
 TEST_CASE("ops: linear in bfloat16 can keep its result in float32") {
   const Variable x(normal({4, 9}).to(DType::kBFloat16), true),
       w(normal({3, 9}, 2).to(DType::kBFloat16), true);
