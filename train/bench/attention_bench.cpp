@@ -21,27 +21,13 @@ namespace {
 /// Streams of random numbers.
 enum Stream : std::uint64_t { kInputs, kGates, kCotangent, kSelection };
 
-void require(bool condition, std::string_view option, std::string_view expected, std::string_view found) {
-  if (!condition) throw ValueError(error_message("bench attention", option, expected, found));
-}
+constexpr std::string_view kBench = "bench attention";
 
 void check(const AttentionBenchOptions& o) {
-  const auto positive = [](std::string_view name, std::int64_t value) {
-    require(value >= 1, name, "1 or more", std::to_string(value));
-  };
-  require(is_floating(o.dtype), "dtype", "a floating dtype", dtype_name(o.dtype));
-  positive("batch", o.batch);
-  positive("heads", o.heads);
-  positive("kv-heads", o.kv_heads);
-  positive("repeats", o.repeats);
-  require(o.warmups >= 0, "warmups", "0 or more", std::to_string(o.warmups));
-  require(o.heads % o.kv_heads == 0, "kv-heads", "a divisor of the " + std::to_string(o.heads) + " heads",
-          std::to_string(o.kv_heads));
-  require(o.head_dim >= 1 && o.head_dim <= 256, "head-dim", "1 to 256", std::to_string(o.head_dim));
-  for (std::int64_t tokens : o.tokens) positive("tokens", tokens);
-  for (double active : o.active) {
-    require(active > 0.0 && active <= 1.0, "active", "a share above 0, at most 1", std::to_string(active));
-  }
+  check(o, kBench);
+  require_option(o.kv_heads >= 1, kBench, "kv-heads", "1 or more", std::to_string(o.kv_heads));
+  require_option(o.heads % o.kv_heads == 0, kBench, "kv-heads",
+                 "a divisor of the " + std::to_string(o.heads) + " heads", std::to_string(o.kv_heads));
 }
 
 /// uint8 [B, T, H] with `kept` heads per token: the first `shared` always, the rest drawn from the others.
@@ -72,8 +58,7 @@ class Candidate {
       : heads_(o.heads), kv_heads_(o.kv_heads), active_(active), qkv_(qkv, true), dout_(dout) {
     options_.causal = causal;
     if (active == 1.0) return;
-    const std::int64_t kept =
-        std::clamp<std::int64_t>(std::llround(active * static_cast<double>(heads_)), 1, heads_);
+    const std::int64_t kept = o.kept_heads(active);
     const std::int64_t shared = std::min(heads_ / 8, kept);
     lists_ = build_head_lists(random_selection({o.batch, tokens, heads_}, shared, kept, o.seed), kv_heads_);
     Tensor gates = empty({o.batch, tokens, heads_}, accumulate_dtype(o.dtype));

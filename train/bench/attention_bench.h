@@ -4,27 +4,18 @@
 #include <functional>
 #include <iosfwd>
 #include <string>
-#include <vector>
 
-#include "core/device.h"
-#include "core/dtype.h"
+#include "train/bench/attention_cases.h"
 
 namespace moh {
 
-/// What `moh bench attention` measures: every combination of tokens, causal and active.
-struct AttentionBenchOptions {
-  Device device = kCpu;
-  DType dtype = DType::kFloat32;
-  std::int64_t batch = 1;
-  std::vector<std::int64_t> tokens = {256, 1024, 2048, 4096};
-  std::int64_t heads = 16;
+/// What `moh bench attention` measures.
+struct AttentionBenchOptions : AttentionCases {
+  AttentionBenchOptions() {
+    tokens = {256, 1024, 2048, 4096};
+    heads = 16;
+  }
   std::int64_t kv_heads = 16;
-  std::int64_t head_dim = 64;
-  std::vector<bool> causal = {false};
-  std::vector<double> active = {1.0, 0.75, 0.5};  ///< share of the heads that each token keeps, in (0, 1]
-  int warmups = 2;                                ///< passes of each case that are not counted
-  int repeats = 15;  ///< counted passes of each case, interleaved with the others
-  std::uint64_t seed = 1;
 };
 
 /// One line of results. Times are medians over the repeats. A ratio compares with dense attention (all heads,

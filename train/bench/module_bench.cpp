@@ -25,29 +25,12 @@ enum Stream : std::uint64_t { kInputs, kCotangent };
 
 using Forward = std::function<Variable(const Variable& x)>;
 
-void require(bool condition, std::string_view option, std::string_view expected, std::string_view found) {
-  if (!condition) throw ValueError(error_message("bench module", option, expected, found));
-}
+constexpr std::string_view kBench = "bench module";
 
 void check(const ModuleBenchOptions& o) {
-  for (auto [name, value] : {std::pair<std::string_view, std::int64_t>{"batch", o.batch},
-                             {"width", o.width},
-                             {"heads", o.heads},
-                             {"repeats", o.repeats}}) {
-    require(value >= 1, name, "1 or more", std::to_string(value));
-  }
-  require(is_floating(o.dtype), "dtype", "a floating dtype", dtype_name(o.dtype));
-  require(o.warmups >= 0, "warmups", "0 or more", std::to_string(o.warmups));
-  require(o.head_dim >= 2 && o.head_dim <= 256 && o.head_dim % 2 == 0, "head-dim", "an even number up to 256",
-          std::to_string(o.head_dim));
-  for (std::int64_t tokens : o.tokens) require(tokens >= 1, "tokens", "1 or more", std::to_string(tokens));
-  for (double active : o.active) {
-    require(active > 0.0 && active <= 1.0, "active", "a share above 0, at most 1", std::to_string(active));
-  }
-}
-
-std::int64_t active_heads(const ModuleBenchOptions& o, double active) {
-  return std::clamp<std::int64_t>(std::llround(active * static_cast<double>(o.heads)), 1, o.heads);
+  check(o, kBench);
+  require_option(o.width >= 1, kBench, "width", "1 or more", std::to_string(o.width));
+  require_option(o.head_dim % 2 == 0, kBench, "head-dim", "an even number", std::to_string(o.head_dim));
 }
 
 HeadRoutingOptions routing_for(const ModuleBenchOptions& o, std::int64_t kept) {
@@ -174,7 +157,7 @@ std::vector<Candidate> candidates_for(const ModuleBenchOptions& o, std::int64_t 
   std::vector<Candidate> candidates;
   candidates.emplace_back(o, tokens, causal, o.heads, x, dout);
   for (double active : o.active) {
-    const std::int64_t kept = active_heads(o, active);
+    const std::int64_t kept = o.kept_heads(active);
     if (kept < o.heads) candidates.emplace_back(o, tokens, causal, kept, x, dout);
   }
   return candidates;
@@ -193,7 +176,7 @@ void run_module_bench(const ModuleBenchOptions& options,
                       const std::function<void(const ModuleBenchRecord&)>& on_record) {
   check(options);
   const bool show_dense = std::any_of(options.active.begin(), options.active.end(), [&](double active) {
-    return active_heads(options, active) == options.heads;
+    return options.kept_heads(active) == options.heads;
   });
   for (std::int64_t tokens : options.tokens) {
     for (bool causal : options.causal) {

@@ -4,28 +4,14 @@
 #include <functional>
 #include <iosfwd>
 #include <string>
-#include <vector>
 
-#include "core/device.h"
-#include "core/dtype.h"
+#include "train/bench/attention_cases.h"
 
 namespace moh {
 
-/// What `moh bench module` measures: a whole attention layer, router to output projection, at every
-/// combination of tokens, causal and active.
-struct ModuleBenchOptions {
-  Device device = kCpu;
-  DType dtype = DType::kFloat32;
-  std::int64_t batch = 1;
-  std::vector<std::int64_t> tokens = {256, 1024, 2048};
+/// What `moh bench module` measures: a whole attention layer, router to output projection.
+struct ModuleBenchOptions : AttentionCases {
   std::int64_t width = 768;
-  std::int64_t heads = 12;
-  std::int64_t head_dim = 64;
-  std::vector<bool> causal = {false};
-  std::vector<double> active = {1.0, 0.75, 0.5};  ///< share of the heads that each token keeps, in (0, 1]
-  int warmups = 2;                                ///< passes of each case that are not counted
-  int repeats = 15;  ///< counted passes of each case, interleaved with the others
-  std::uint64_t seed = 1;
 };
 
 /// One line of results; times and ratios as in AttentionBenchRecord.
