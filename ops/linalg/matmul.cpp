@@ -57,19 +57,19 @@ T* data_of(const Operand& operand, const Tensor& matrix) {
   return matrix.data<T>() + operand.first_column;
 }
 
-/// Nearly equal parts, all but the last a multiple of `unit`.
+/// The length of nearly equal parts, a multiple of `unit`.
 std::int64_t part_of(std::int64_t extent, std::int64_t parts, std::int64_t unit) {
   return num_chunks(num_chunks(extent, parts), unit) * unit;
 }
 
-/// Tasks of the tiled product: as large as they may be, but a few for each thread.
+/// Tasks of the tiled product: as many rows as they may have, the same number for each thread.
 std::vector<GemmTask> gemm_tasks(const GemmShape& s) {
-  constexpr std::int64_t kSmallestRows = 48, kTasksPerThread = 3;
-  const std::int64_t columns = part_of(s.n, num_chunks(s.n, kGemmColumns), 64);
-  const std::int64_t wanted = num_chunks(kTasksPerThread * num_threads(), num_chunks(s.n, columns));
-  const std::int64_t parts =
-      std::max(num_chunks(s.m, kGemmRows), std::min(wanted, num_chunks(s.m, kSmallestRows)));
-  const std::int64_t rows = part_of(s.m, parts, 6);
+  constexpr std::int64_t kFewRows = 48, kTile = 6, kPanel = 64;
+  const std::int64_t threads = num_threads();
+  const auto each_thread = [&](std::int64_t parts) { return num_chunks(parts, threads) * threads; };
+  const std::int64_t row_parts = std::min(each_thread(num_chunks(s.m, kGemmRows)), num_chunks(s.m, kFewRows));
+  const std::int64_t column_parts = std::min(num_chunks(threads, row_parts), num_chunks(s.n, kPanel));
+  const std::int64_t rows = part_of(s.m, row_parts, kTile), columns = part_of(s.n, column_parts, kPanel);
   std::vector<GemmTask> tasks;
   for (std::int64_t i = 0; i < s.m; i += rows) {
     for (std::int64_t j = 0; j < s.n; j += columns) {
@@ -92,13 +92,13 @@ void tiled_gemm(const GemmShape& s, const T* a, const T* b, T* c, bool accumulat
 
 #ifdef MOH_HAVE_DNNL
 
-/// Blocks of c that are handed to threads, as functions of the sizes alone: about 256 x 1024, smaller where
-/// that would leave fewer than eight.
+/// Blocks of c that are handed to threads, as functions of the sizes alone: oneDNN chooses how it sums by the
+/// size of its product. About 1024 x 1024, smaller where that would leave fewer than eight.
 struct Blocks {
   std::int64_t rows, columns;
 };
 Blocks blocks_for(const GemmShape& s) {
-  Blocks blocks{std::min<std::int64_t>(s.m, 256), std::min<std::int64_t>(s.n, 1024)};
+  Blocks blocks{std::min<std::int64_t>(s.m, 1024), std::min<std::int64_t>(s.n, 1024)};
   const auto count = [&] { return num_chunks(s.m, blocks.rows) * num_chunks(s.n, blocks.columns); };
   while (count() < 8 && (blocks.rows > 64 || blocks.columns > 256)) {
     if (blocks.rows > 64)
@@ -109,12 +109,19 @@ Blocks blocks_for(const GemmShape& s) {
   return blocks;
 }
 
+/// Router logits and the gradients of router weights: oneDNN is not made for so few columns or rows.
+bool is_narrow(const GemmShape& s) {
+  constexpr std::int64_t kNarrow = 32;
+  return s.n < kNarrow || (s.transpose_a && s.m < kNarrow);
+}
+
 void check_dnnl(dnnl_status_t status) {
   if (status == dnnl_success) return;
   throw InternalError("matmul: oneDNN refused a matrix product (status " + std::to_string(status) + ")");
 }
 
 void float_gemm(const GemmShape& s, const float* a, const float* b, float* c, bool accumulate) {
+  if (is_narrow(s)) return tiled_gemm(s, a, b, c, accumulate);
   const float beta = accumulate ? 1.0F : 0.0F;
   const char letter_a = s.transpose_a ? 'T' : 'N', letter_b = s.transpose_b ? 'T' : 'N';
   const Blocks blocks = blocks_for(s);

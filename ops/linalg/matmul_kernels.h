@@ -18,8 +18,9 @@ struct GemmShape {
 struct GemmTask {
   std::int64_t row_begin, row_end, column_begin, column_end;
 };
-/// Most rows and columns of a task: what it packs of a and b stays in the second cache level.
-inline constexpr std::int64_t kGemmRows = 240, kGemmColumns = 256;
+/// Most rows of a task: its block of a stays in the second cache level, while each packed panel of b, which
+/// is packed again for the next task, serves many rows.
+inline constexpr std::int64_t kGemmRows = 516;
 
 /// Matrix products of float and double in register tiles. Each element of c is summed in the order of k, in
 /// blocks of a fixed depth, so its bits do not depend on the task that it is part of.

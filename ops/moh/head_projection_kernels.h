@@ -13,7 +13,7 @@ inline constexpr std::int64_t kProjectionPanel = 64;
 /// Columns of a token vector whose weight gradient is one task.
 inline constexpr std::int64_t kProjectionColumns = 4 * kProjectionPanel;
 /// Most rows of a list that are one task.
-inline constexpr std::int64_t kProjectionRows = 480;
+inline constexpr std::int64_t kProjectionRows = 960;
 /// Most tokens of a block that are one task.
 inline constexpr std::int64_t kProjectionTokens = 256;
 
