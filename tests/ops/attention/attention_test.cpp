@@ -142,8 +142,9 @@ std::vector<Tensor> run_op(const AttentionInputs& in, const AttentionOptions& op
 }
 
 double largest(const Tensor& x) {
+  const Tensor wide = x.to(DType::kFloat64);
   double top = 0;
-  for (double value : x.to(DType::kFloat64).span<double>()) top = std::max(top, std::abs(value));
+  for (double value : wide.span<double>()) top = std::max(top, std::abs(value));
   return top;
 }
 
