@@ -58,7 +58,11 @@ std::vector<HeadTask> head_tasks(const HeadProjection& p) {
 
 std::vector<TokenTask> token_tasks(const HeadProjection& p) {
   std::vector<TokenTask> tasks;
-  const std::int64_t pieces = num_chunks(p.tokens, kProjectionTokens);
+  // As many tokens as a task may have, but a few tasks for each thread; a token's bits do not depend on it.
+  constexpr std::int64_t kFewTokens = 32, kTasksPerThread = 2;
+  const std::int64_t wanted = num_chunks(kTasksPerThread * num_threads(), std::max<std::int64_t>(p.batch, 1));
+  const std::int64_t pieces =
+      std::max(num_chunks(p.tokens, kProjectionTokens), std::min(wanted, num_chunks(p.tokens, kFewTokens)));
   for (std::int64_t b = 0; b < p.batch; ++b) {
     for (std::int64_t i = 0; i < pieces; ++i) {
       tasks.push_back({b, p.tokens * i / pieces, p.tokens * (i + 1) / pieces});
@@ -265,9 +269,11 @@ Variable project_from_heads(const Variable& heads, const Variable& w, const Vari
 }
 
 bool head_projection_pays(std::int64_t tokens, std::int64_t head_dim, double active) {
-  // Measured (docs/benchmarks/cpu.md). The weights are packed anew each time, which takes some rows to earn;
-  // a tile of narrower heads does not fill its registers; near all heads a dense library product is as good.
-  return tokens >= 128 && head_dim >= 32 && active <= 0.8;
+  // Measured (docs/benchmarks/cpu.md). The weights are packed anew each time, which takes some rows to earn,
+  // more of them where less is left out; a tile of narrower heads does not fill its registers; near all heads
+  // a dense product of the library is as good.
+  const std::int64_t few_tokens = active <= 0.6 ? 128 : 512;
+  return tokens >= few_tokens && head_dim >= 32 && active <= 0.8;
 }
 
 }  // namespace moh
