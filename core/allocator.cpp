@@ -67,7 +67,9 @@ MemoryPurpose current_memory_purpose() {
 struct CpuAllocator::Impl {
   mutable std::mutex mutex;
   MemoryRegion region;
-  std::unordered_map<std::size_t, std::vector<void*>> kept;  // small blocks, by size
+  /// Small blocks, by size. Data, which another thread reads ahead, has its own: else it would depend on the
+  /// threads' timing how many blocks of a size are in use at once, and a late step might find none.
+  std::unordered_map<std::size_t, std::vector<void*>> kept, kept_for_data;
   std::int64_t small_bytes = 0, small_allocations = 0;
   MemoryStats counts;
 
@@ -86,12 +88,14 @@ struct CpuAllocator::Impl {
     }
   }
 
-  void* take(std::size_t size) {
+  auto& kept_for(MemoryPurpose purpose) { return purpose == MemoryPurpose::kData ? kept_for_data : kept; }
+
+  void* take(std::size_t size, MemoryPurpose purpose) {
     if (size >= kLarge) return region.take(size);
-    const auto found = kept.find(size);
-    if (found == kept.end() || found->second.empty()) return take_small(size);
-    void* block = found->second.back();
-    found->second.pop_back();
+    std::vector<void*>& blocks = kept_for(purpose)[size];
+    if (blocks.empty()) return take_small(size);
+    void* block = blocks.back();
+    blocks.pop_back();
     return block;
   }
   void* take_small(std::size_t size) {
@@ -101,24 +105,26 @@ struct CpuAllocator::Impl {
     small_bytes += static_cast<std::int64_t>(size);
     return block;
   }
-  void keep(void* block, std::size_t size) {
+  void keep(void* block, std::size_t size, MemoryPurpose purpose) {
     if (size >= kLarge) {
       region.give_back(block, size);
     } else {
-      kept[size].push_back(block);
+      kept_for(purpose)[size].push_back(block);
     }
   }
 
   void free_kept() {
     region.trim();
-    for (auto& [size, blocks] : kept) {
-      for (void* block : blocks) {
-        allow(block, size);
-        std::free(block);
-        small_bytes -= static_cast<std::int64_t>(size);
+    for (auto* blocks_by_size : {&kept, &kept_for_data}) {
+      for (auto& [size, blocks] : *blocks_by_size) {
+        for (void* block : blocks) {
+          allow(block, size);
+          std::free(block);
+          small_bytes -= static_cast<std::int64_t>(size);
+        }
       }
+      blocks_by_size->clear();
     }
-    kept.clear();
   }
 
   [[noreturn]] void refuse(std::size_t bytes) const {
@@ -141,10 +147,10 @@ void* CpuAllocator::allocate(std::size_t bytes, MemoryPurpose purpose) {
   const std::lock_guard lock(impl_->mutex);
   if (bytes > kMostBytes) impl_->refuse(bytes);
   const std::size_t size = impl_->block_bytes(bytes);
-  void* block = impl_->take(size);
+  void* block = impl_->take(size, purpose);
   if (block == nullptr) {
     impl_->free_kept();
-    block = impl_->take(size);
+    block = impl_->take(size, purpose);
   }
   if (block == nullptr) impl_->refuse(bytes);
   impl_->count(purpose, static_cast<std::int64_t>(size));
@@ -157,7 +163,7 @@ void CpuAllocator::release(void* block, std::size_t bytes, MemoryPurpose purpose
   const std::lock_guard lock(impl_->mutex);
   const std::size_t size = impl_->block_bytes(bytes);
   forbid(block, size);
-  impl_->keep(block, size);
+  impl_->keep(block, size, purpose);
   impl_->count(purpose, -static_cast<std::int64_t>(size));
 }
 
