@@ -25,10 +25,6 @@ std::int64_t row_block(std::int64_t head_dim) {
 }
 constexpr double kLn2 = 0.6931471805599453;
 
-std::int64_t round_up_to_tile(std::int64_t rows) {
-  return (rows + kTileRows - 1) / kTileRows * kTileRows;
-}
-
 // ---- forward ----
 
 /// What a block of rows carries from key block to key block.

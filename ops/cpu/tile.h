@@ -13,6 +13,11 @@ namespace {
 constexpr int kTileRows = 6;
 constexpr int kTileVecs = kVectorRegisters >= 32 ? 4 : 2;
 
+/// `rows` rounded up to whole tiles.
+[[maybe_unused]] inline std::int64_t round_up_to_tile(std::int64_t rows) {
+  return (rows + kTileRows - 1) / kTileRows * kTileRows;
+}
+
 /// The left factor of a product: element (i, k) is data[i * row + k * depth], so that a transposed factor
 /// costs nothing.
 template <class F>

@@ -28,8 +28,7 @@ inline Operand columns_of(const Tensor& matrix, std::int64_t first, std::int64_t
 
 /// c = a b, or c += a b; c is not transposed. Matrices of any floating dtypes; products are summed in float32
 /// (float64 when c is float64, and then a and b are float64 too) and rounded once when they are stored.
-/// Float32 products run in oneDNN on blocks that depend on the sizes alone, so the result does not depend on
-/// the number of threads. Throws ShapeError.
+/// The result does not depend on the number of threads. Throws ShapeError.
 void matmul_into(const Operand& c, const Operand& a, const Operand& b, bool accumulate = false);
 
 /// a b as a new tensor of `dtype`.

@@ -32,7 +32,7 @@ struct GemmScratch {
   void lay_out(Arena& arena, const GemmShape& s) {
     const std::int64_t depth = depth_of_block(s.k);
     panel = arena.take<F>(depth * kPanel);
-    copied = arena.take<F>(s.transpose_a ? depth * kCopiedRow + kTileRows : 0);
+    copied = arena.take<F>(s.transpose_a ? depth * kCopiedRow : 0);
     edge = arena.take<F>(kTileRows * kPanel);
   }
 };
@@ -56,13 +56,13 @@ void multiply_edge(LeftFactor<F> left, const F* panel, std::int64_t depth, std::
   const int vecs = static_cast<int>(round_up_to_lanes<F>(columns) / kLanes<F>);
   for (std::int64_t i = 0; kAccumulate && i < rows; ++i)
     gather_row<F>(c.data + i * c.row, F(1), edge + i * kPanel, columns);
-  for (std::int64_t i = 0; i < rows; ++i) {
-    if (rows == kTileRows) {
-      multiply_rows<F, kTileRows, kAccumulate>(left, panel, kPanel, depth, {edge, kPanel}, vecs);
-      break;
+  if (rows == kTileRows) {
+    multiply_rows<F, kTileRows, kAccumulate>(left, panel, kPanel, depth, {edge, kPanel}, vecs);
+  } else {
+    for (std::int64_t i = 0; i < rows; ++i) {
+      multiply_rows<F, 1, kAccumulate>({left.data + i * left.row, left.row, left.depth}, panel, kPanel, depth,
+                                       {edge + i * kPanel, kPanel}, vecs);
     }
-    multiply_rows<F, 1, kAccumulate>({left.data + i * left.row, left.row, left.depth}, panel, kPanel, depth,
-                                     {edge + i * kPanel, kPanel}, vecs);
   }
   for (std::int64_t i = 0; i < rows; ++i) store_row<F>(edge + i * kPanel, F(1), c.data + i * c.row, columns);
 }
@@ -103,8 +103,10 @@ void MatmulKernels<Backend, T>::multiply(const GemmShape& s, const T* a, const T
   const std::int64_t most = depth_of_block(s.k);
   for (std::int64_t k = 0; k < s.k; k += most) {
     const std::int64_t depth = min_of(most, s.k - k);
-    LeftFactor<T> left{a + task.row_begin * s.lda + k, s.lda, 1};
-    if (s.transpose_a) {
+    LeftFactor<T> left;
+    if (!s.transpose_a) {
+      left = {a + task.row_begin * s.lda + k, s.lda, 1};
+    } else {
       for (std::int64_t i = 0; i < depth; ++i) {
         copy_rows(a + (k + i) * s.lda + task.row_begin, own.copied + i * kCopiedRow, rows);
       }

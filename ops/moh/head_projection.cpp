@@ -50,7 +50,7 @@ std::vector<HeadTask> head_tasks(const HeadProjection& p) {
   for (std::int64_t head = 0; head < p.heads; ++head) {
     const std::int64_t rows = rows_of_head(p, head), pieces = num_chunks(rows, kProjectionRows);
     for (std::int64_t i = 0; i < pieces; ++i) {
-      tasks.push_back({head, rows * i / pieces, rows * (i + 1) / pieces});
+      tasks.push_back({head, rows, rows * i / pieces, rows * (i + 1) / pieces});
     }
   }
   return tasks;
@@ -74,8 +74,9 @@ std::vector<TokenTask> token_tasks(const HeadProjection& p) {
 std::vector<ColumnTask> column_tasks(const HeadProjection& p) {
   std::vector<ColumnTask> tasks;
   for (std::int64_t head = 0; head < p.heads; ++head) {
+    const std::int64_t rows = rows_of_head(p, head);
     for (std::int64_t begin = 0; begin < p.width; begin += kProjectionColumns) {
-      tasks.push_back({head, begin, std::min(p.width, begin + kProjectionColumns)});
+      tasks.push_back({head, rows, begin, std::min(p.width, begin + kProjectionColumns)});
     }
   }
   return tasks;

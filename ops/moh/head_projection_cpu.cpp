@@ -19,10 +19,6 @@ constexpr std::int64_t kGradientRows =
 inline std::int64_t min_of(std::int64_t a, std::int64_t b) {
   return a < b ? a : b;
 }
-inline std::int64_t round_up_to_tile(std::int64_t rows) {
-  return (rows + kTileRows - 1) / kTileRows * kTileRows;
-}
-
 /// Numbers (b * T + t) of the tokens in rows [begin, end) of a head.
 void list_tokens(const HeadProjection& p, std::int64_t head, std::int64_t begin, std::int64_t end,
                  std::int64_t* tokens) {
@@ -34,13 +30,6 @@ void list_tokens(const HeadProjection& p, std::int64_t head, std::int64_t begin,
     for (std::int64_t r = low; r < high; ++r) *tokens++ = b * p.tokens + p.rows[offset + r];
     first += rows;
   }
-}
-std::int64_t rows_of_head(const HeadProjection& p, std::int64_t head) {
-  std::int64_t rows = 0;
-  for (std::int64_t b = 0; b < p.batch; ++b) {
-    rows += p.offsets[b * p.heads + head + 1] - p.offsets[b * p.heads + head];
-  }
-  return rows;
 }
 
 /// Weights [first, first + count) of the token vectors' elements: block [count, padded d].
@@ -119,7 +108,7 @@ void store_heads(const HeadProjection& p, const HeadTask& task, bool add_bias, c
     if (add_bias) add_row(s.bias, s.out + i * padded, padded);
     store_row<T>(s.out + i * padded, F(1), head + s.tokens[i] * p.head_row, d);
   }
-  if (task.end == rows_of_head(p, task.head)) zero_up_to(p.batch * p.tokens);
+  if (task.end == task.rows) zero_up_to(p.batch * p.tokens);
 }
 
 template <class F>
@@ -316,9 +305,8 @@ void HeadProjectionKernels<Backend, T>::weight_gradient(const HeadProjection& p,
   const std::int64_t d = p.head_dim, padded = round_up_to_lanes<F>(d), columns = task.end - task.begin;
   set_zero(s.sums, round_up_to_tile(columns) * padded);
   set_zero(s.bias, padded);
-  const std::int64_t rows = rows_of_head(p, task.head);
-  for (std::int64_t begin = 0; begin < rows; begin += kGradientRows) {
-    const std::int64_t count = min_of(kGradientRows, rows - begin);
+  for (std::int64_t begin = 0; begin < task.rows; begin += kGradientRows) {
+    const std::int64_t count = min_of(kGradientRows, task.rows - begin);
     list_tokens(p, task.head, begin, begin + count, s.tokens);
     for (std::int64_t i = 0; i < count; ++i) {
       gather_row<T>(heads + s.tokens[i] * p.head_row + task.head * d, F(1), s.heads + i * padded, d);

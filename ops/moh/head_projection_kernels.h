@@ -33,17 +33,17 @@ struct HeadProjection {
   const std::int64_t* offsets = nullptr;  ///< [batch * heads + 1]
 };
 
-/// Rows [begin, end) of a head, numbered through all its lists, one sequence after the other.
+/// Rows [begin, end) of a head, of `rows` in all its lists, numbered through, one sequence after the other.
 struct HeadTask {
-  std::int64_t head = 0, begin = 0, end = 0;
+  std::int64_t head = 0, rows = 0, begin = 0, end = 0;
 };
 /// Tokens [begin, end) of a sequence.
 struct TokenTask {
   std::int64_t batch = 0, begin = 0, end = 0;
 };
-/// Columns [begin, end) of the token vectors, for one head.
+/// Columns [begin, end) of the token vectors, for one head with `rows` rows in all its lists.
 struct ColumnTask {
-  std::int64_t head = 0, begin = 0, end = 0;
+  std::int64_t head = 0, rows = 0, begin = 0, end = 0;
 };
 
 /// The CPU kernels: the work of one task each, in scratch of the caller's, aligned to 64 bytes.
