@@ -3,6 +3,7 @@
 #include <omp.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <exception>
 #include <optional>
@@ -26,6 +27,38 @@ class OneThread {
 
  private:
   int previous_;
+};
+
+/// Chunks for threads to take. Each thread begins with a share of its own, the same in every loop of as many
+/// chunks: what it wrote in one loop it reads in the next, from its own caches. Then it helps the others.
+class Shares {
+ public:
+  Shares(std::int64_t chunks, int threads) : count_(std::min<int>(threads, kMost)) {
+    for (int i = 0; i < count_; ++i) {
+      shares_[static_cast<std::size_t>(i)].next = chunks * i / count_;
+      shares_[static_cast<std::size_t>(i)].end = chunks * (i + 1) / count_;
+    }
+  }
+  /// Calls run(chunk) for chunks that no other thread has taken, until there are none.
+  template <class Run>
+  void take(int thread, const Run& run) {
+    for (int i = 0; i < count_; ++i) {
+      Share& share = shares_[static_cast<std::size_t>((thread + i) % count_)];
+      while (share.next.load(std::memory_order_relaxed) < share.end) {
+        const std::int64_t chunk = share.next.fetch_add(1, std::memory_order_relaxed);
+        if (chunk < share.end) run(chunk);
+      }
+    }
+  }
+
+ private:
+  static constexpr int kMost = 64;
+  struct alignas(64) Share {
+    std::atomic<std::int64_t> next;
+    std::int64_t end;
+  };
+  std::array<Share, kMost> shares_;
+  int count_;
 };
 
 }  // namespace
@@ -65,10 +98,11 @@ void parallel_for(std::int64_t count, std::int64_t grain,
   }
   std::exception_ptr error;  // an exception must not leave an OpenMP region
   std::atomic_flag failed = ATOMIC_FLAG_INIT;
-#pragma omp parallel for schedule(dynamic, 1)
-  for (std::int64_t chunk = 0; chunk < chunks; ++chunk) {
+  Shares shares(chunks, num_threads());
+#pragma omp parallel
+  {
     try {
-      run(chunk);
+      shares.take(thread_index(), run);
     } catch (...) {
       if (!failed.test_and_set()) error = std::current_exception();
     }

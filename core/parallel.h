@@ -19,9 +19,10 @@ int thread_index();
 
 /// Calls body(begin, end) over chunks that cover [0, count). Chunks are `grain` long, the last may be
 /// shorter, and do not depend on the number of threads: a reduction that keeps one partial result per chunk
-/// gives the same bits with any number of threads. Chunks are handed out as threads become free. Inside
-/// another parallel loop, or when there is but one chunk, the caller runs all of it. The first exception that
-/// a chunk throws is rethrown once no chunk runs any more; chunks that had not begun may be left out.
+/// gives the same bits with any number of threads. Each thread begins with a share of neighbouring chunks of
+/// its own and then helps the others; chunks of a share are handed out in order. Inside another parallel
+/// loop, or when there is but one chunk, the caller runs all of it. The first exception that a chunk throws
+/// is rethrown once no chunk runs any more; chunks that had not begun may be left out.
 void parallel_for(std::int64_t count, std::int64_t grain, FunctionRef<void(std::int64_t, std::int64_t)> body);
 
 /// Keeps libraries that bring parallel loops of their own (oneDNN) to one thread inside the bodies of

@@ -13,6 +13,9 @@ namespace {
 constexpr int kTileRows = 6;
 constexpr int kTileVecs = kVectorRegisters >= 32 ? 4 : 2;
 
+/// Rows of the right factor that are fetched ahead: the first tile of many finds them in no near cache.
+constexpr std::ptrdiff_t kTileAhead = 16;
+
 /// `rows` rounded up to whole tiles.
 [[maybe_unused]] inline std::int64_t round_up_to_tile(std::int64_t rows) {
   return (rows + kTileRows - 1) / kTileRows * kTileRows;
@@ -58,7 +61,8 @@ struct ScatteredOut {
 };
 
 /// c[kRows, kVecs vectors] (+)= a[kRows, depth] * b[depth, kVecs vectors]; b_row is the distance of the rows
-/// of b in elements. Terms are added in the order of k, whatever the tile.
+/// of b in elements. Terms are added in the order of k, whatever the tile, their sum last to c, which is
+/// fetched meanwhile.
 template <class F, int kRows, int kVecs, bool kAccumulate, class Left, class Out>
 void multiply_tile(Left a, const F* b, std::ptrdiff_t b_row, std::int64_t depth, Out c) {
   constexpr int kN = kLanes<F>;
@@ -66,12 +70,18 @@ void multiply_tile(Left a, const F* b, std::ptrdiff_t b_row, std::int64_t depth,
 #pragma GCC unroll 8
   for (int i = 0; i < kRows; ++i) {
 #pragma GCC unroll 4
-    for (int j = 0; j < kVecs; ++j) sum[i][j] = kAccumulate ? load(c.at(i) + j * kN) : Vec<F>{};
+    for (int j = 0; j < kVecs; ++j) {
+      sum[i][j] = Vec<F>{};
+      __builtin_prefetch(c.at(i) + j * kN, /*for writing*/ 1);
+    }
   }
   for (std::int64_t k = 0; k < depth; ++k) {
     Vec<F> b_k[kVecs];
 #pragma GCC unroll 4
-    for (int j = 0; j < kVecs; ++j) b_k[j] = load(b + j * kN);
+    for (int j = 0; j < kVecs; ++j) {
+      b_k[j] = load(b + j * kN);
+      __builtin_prefetch(b + kTileAhead * b_row + j * kN);
+    }
 #pragma GCC unroll 8
     for (int i = 0; i < kRows; ++i) {
       const Vec<F> a_ik = splat<F>(a.at(i));
@@ -84,7 +94,10 @@ void multiply_tile(Left a, const F* b, std::ptrdiff_t b_row, std::int64_t depth,
 #pragma GCC unroll 8
   for (int i = 0; i < kRows; ++i) {
 #pragma GCC unroll 4
-    for (int j = 0; j < kVecs; ++j) store(c.at(i) + j * kN, sum[i][j]);
+    for (int j = 0; j < kVecs; ++j) {
+      F* const to = c.at(i) + j * kN;
+      store(to, kAccumulate ? load(to) + sum[i][j] : sum[i][j]);
+    }
   }
 }
 

@@ -57,36 +57,88 @@ T* data_of(const Operand& operand, const Tensor& matrix) {
   return matrix.data<T>() + operand.first_column;
 }
 
-/// The length of nearly equal parts, a multiple of `unit`.
-std::int64_t part_of(std::int64_t extent, std::int64_t parts, std::int64_t unit) {
-  return num_chunks(num_chunks(extent, parts), unit) * unit;
+/// How c is cut into tasks: equal numbers of tiles and panels, but for one, in each.
+struct GemmParts {
+  std::int64_t rows, columns;
+};
+/// Of c's columns [.., + columns). A block of a stays in the second cache level beside a panel of b; each
+/// thread gets the same number of blocks.
+GemmParts gemm_parts(std::int64_t m, std::int64_t columns) {
+  constexpr std::int64_t kRows = 192, kFewRows = 48;
+  const std::int64_t threads = num_threads();
+  const std::int64_t parts = num_chunks(num_chunks(m, kRows), threads) * threads;
+  const std::int64_t rows = std::min(parts, num_chunks(m, kFewRows));
+  return {rows, std::min(num_chunks(threads, rows), num_chunks(columns, kGemmPanel))};
 }
 
-/// Tasks of the tiled product: as many rows as they may have, the same number for each thread.
-std::vector<GemmTask> gemm_tasks(const GemmShape& s) {
-  constexpr std::int64_t kFewRows = 48, kTile = 6, kPanel = 64;
-  const std::int64_t threads = num_threads();
-  const auto each_thread = [&](std::int64_t parts) { return num_chunks(parts, threads) * threads; };
-  const std::int64_t row_parts = std::min(each_thread(num_chunks(s.m, kGemmRows)), num_chunks(s.m, kFewRows));
-  const std::int64_t column_parts = std::min(num_chunks(threads, row_parts), num_chunks(s.n, kPanel));
-  const std::int64_t rows = part_of(s.m, row_parts, kTile), columns = part_of(s.n, column_parts, kPanel);
+/// Where part `part` of `parts` begins in an extent that is cut at multiples of `unit`.
+std::int64_t part_begin(std::int64_t extent, std::int64_t unit, std::int64_t part, std::int64_t parts) {
+  return std::min(extent, num_chunks(extent, unit) * part / parts * unit);
+}
+
+std::vector<GemmTask> gemm_tasks(std::int64_t m, std::int64_t column_begin, std::int64_t columns,
+                                 const GemmParts& parts) {
   std::vector<GemmTask> tasks;
-  for (std::int64_t i = 0; i < s.m; i += rows) {
-    for (std::int64_t j = 0; j < s.n; j += columns) {
-      tasks.push_back({i, std::min(s.m, i + rows), j, std::min(s.n, j + columns)});
-    }
+  const auto row = [&](std::int64_t i) { return part_begin(m, kGemmTile, i, parts.rows); };
+  const auto column = [&](std::int64_t j) {
+    return column_begin + part_begin(columns, kGemmPanel, j, parts.columns);
+  };
+  for (std::int64_t i = 0; i < parts.rows; ++i) {
+    for (std::int64_t j = 0; j < parts.columns; ++j)
+      tasks.push_back({row(i), row(i + 1), column(j), column(j + 1)});
   }
   return tasks;
 }
 
+/// Rows of the largest task.
+std::int64_t most_rows(std::int64_t m, const GemmParts& parts) {
+  return num_chunks(num_chunks(m, kGemmTile), parts.rows) * kGemmTile;
+}
+
+/// A product whose tasks have all rows: each packs the columns that it needs.
+template <class Kernels, class T>
+void multiply_low(const GemmShape& s, const T* a, const T* b, T* c, bool accumulate, bool serial) {
+  const GemmParts parts{1, serial ? 1 : gemm_parts(s.m, s.n).columns};
+  run_tasks(gemm_tasks(s.m, 0, s.n, parts), serial, Kernels::scratch_bytes(s, s.m, /*packs=*/true),
+            [&](const GemmTask& task, std::byte* scratch) {
+              Kernels::multiply(s, a, b, c, accumulate, task, nullptr, scratch);
+            });
+}
+
+/// All others: b is packed by all threads, some columns at a time, then all threads multiply.
+template <class Kernels, class T>
+void multiply_high(const GemmShape& s, const T* a, const T* b, T* c, bool accumulate) {
+  constexpr std::int64_t kPackedBytes = 4 << 20;
+  const std::int64_t size = Kernels::panel_size(s), blocks = Kernels::depth_blocks(s);
+  const std::int64_t most_panels = std::clamp<std::int64_t>(
+      kPackedBytes / (size * static_cast<std::int64_t>(sizeof(T))), 1, num_chunks(s.n, kGemmPanel));
+  const Scratch packed(static_cast<std::size_t>(most_panels * size) * sizeof(T));
+  for (std::int64_t begin = 0; begin < s.n; begin += most_panels * kGemmPanel) {
+    const std::int64_t end = std::min(s.n, begin + most_panels * kGemmPanel);
+    const PackedColumns<T> columns{begin, end, packed.as<T>()};
+    const std::int64_t panels = num_chunks(end - begin, kGemmPanel);
+    parallel_for(panels * blocks, 1, [&](std::int64_t first, std::int64_t last) {
+      for (std::int64_t i = first; i < last; ++i) Kernels::pack(s, b, columns, i / blocks, i % blocks);
+    });
+    const GemmParts parts = gemm_parts(s.m, end - begin);
+    run_tasks(gemm_tasks(s.m, begin, end - begin, parts), /*serial=*/false,
+              Kernels::scratch_bytes(s, most_rows(s.m, parts), /*packs=*/false),
+              [&](const GemmTask& task, std::byte* scratch) {
+                Kernels::multiply(s, a, b, c, accumulate, task, &columns, scratch);
+              });
+  }
+}
+
 template <class T>
 void tiled_gemm(const GemmShape& s, const T* a, const T* b, T* c, bool accumulate) {
-  const bool small = s.m * s.n * s.k < (1 << 17);  // waking other threads would take longer
+  const bool serial = s.m * s.n * s.k < (1 << 17);  // waking other threads would take longer
   visit_cpu_isa([&]<class Backend>() {
     using Kernels = MatmulKernels<Backend, T>;
-    run_tasks(gemm_tasks(s), small, Kernels::scratch_bytes(s), [&](const GemmTask& task, std::byte* scratch) {
-      Kernels::multiply(s, a, b, c, accumulate, task, scratch);
-    });
+    if (serial || gemm_parts(s.m, s.n).rows == 1) {
+      multiply_low<Kernels>(s, a, b, c, accumulate, serial);
+    } else {
+      multiply_high<Kernels>(s, a, b, c, accumulate);
+    }
   });
 }
 
@@ -100,19 +152,18 @@ struct Blocks {
 Blocks blocks_for(const GemmShape& s) {
   Blocks blocks{std::min<std::int64_t>(s.m, 1024), std::min<std::int64_t>(s.n, 1024)};
   const auto count = [&] { return num_chunks(s.m, blocks.rows) * num_chunks(s.n, blocks.columns); };
-  while (count() < 8 && (blocks.rows > 64 || blocks.columns > 256)) {
-    if (blocks.rows > 64)
-      blocks.rows = (blocks.rows + 1) / 2;
-    else
-      blocks.columns = (blocks.columns + 1) / 2;
+  while (count() < 8 && std::max(blocks.rows, blocks.columns) > 64) {
+    std::int64_t& longer = blocks.rows >= blocks.columns ? blocks.rows : blocks.columns;
+    longer = (longer + 1) / 2;
   }
   return blocks;
 }
 
-/// Router logits and the gradients of router weights: oneDNN is not made for so few columns or rows.
-bool is_narrow(const GemmShape& s) {
+/// Where our own kernels are faster (docs/benchmarks/cpu.md): the forward products of layers, a b^T, for
+/// which oneDNN transposes b again in each block; router logits and the gradients of router weights.
+bool prefers_tiles(const GemmShape& s) {
   constexpr std::int64_t kNarrow = 32;
-  return s.n < kNarrow || (s.transpose_a && s.m < kNarrow);
+  return (!s.transpose_a && s.transpose_b) || s.n < kNarrow || (s.transpose_a && s.m < kNarrow);
 }
 
 void check_dnnl(dnnl_status_t status) {
@@ -121,7 +172,7 @@ void check_dnnl(dnnl_status_t status) {
 }
 
 void float_gemm(const GemmShape& s, const float* a, const float* b, float* c, bool accumulate) {
-  if (is_narrow(s)) return tiled_gemm(s, a, b, c, accumulate);
+  if (prefers_tiles(s)) return tiled_gemm<float>(s, a, b, c, accumulate);
   const float beta = accumulate ? 1.0F : 0.0F;
   const char letter_a = s.transpose_a ? 'T' : 'N', letter_b = s.transpose_b ? 'T' : 'N';
   const Blocks blocks = blocks_for(s);
@@ -142,7 +193,7 @@ void float_gemm(const GemmShape& s, const float* a, const float* b, float* c, bo
 #else
 
 void float_gemm(const GemmShape& s, const float* a, const float* b, float* c, bool accumulate) {
-  tiled_gemm(s, a, b, c, accumulate);
+  tiled_gemm<float>(s, a, b, c, accumulate);
 }
 
 #endif
@@ -184,8 +235,8 @@ void matmul_into(const Operand& c, const Operand& a, const Operand& b, bool accu
     return;
   }
   if (c.matrix.dtype() == DType::kFloat64) {
-    tiled_gemm(shape, data_of<double>(a, a.matrix), data_of<double>(b, b.matrix),
-               data_of<double>(c, c.matrix), accumulate);
+    tiled_gemm<double>(shape, data_of<double>(a, a.matrix), data_of<double>(b, b.matrix),
+                       data_of<double>(c, c.matrix), accumulate);
   } else {
     gemm_in_float32(shape, c, a, b, accumulate);
   }

@@ -2,124 +2,191 @@
 #include "ops/cpu/tile.h"
 #include "ops/linalg/matmul_kernels.h"
 
-// For each block of the depth: b is packed into panels of kPanel columns, contiguous in k, and a is read
-// where it lies, or, transposed, copied to rows whose distance is no power of two: rows of 4 KiB would fight
-// for the same places of the caches.
+// For each block of the depth: b is read from panels of kGemmPanel columns, contiguous in k, which stay in
+// the second cache level while all tiles of the task's rows pass; a is read where it lies, or, transposed,
+// from copied tiles: rows of 4 KiB would fight for the same places of the caches.
 
 namespace moh {
 namespace {
 
-constexpr std::int64_t kDepth = 384;
-constexpr std::int64_t kPanel = 64;
-constexpr std::int64_t kCopiedRow = kGemmRows + 16;  // of a, when it is transposed
+static_assert(kGemmTile == kTileRows);
+
+constexpr std::int64_t kDepth = 512;
+/// Rows that are fetched ahead of those being copied: processors do not foresee steps of a row.
+constexpr std::int64_t kAhead = 16;
+/// Elements of a cache line.
+template <class F>
+constexpr std::int64_t kLine = 64 / static_cast<std::int64_t>(sizeof(F));
 
 inline std::int64_t min_of(std::int64_t a, std::int64_t b) {
   return a < b ? a : b;
 }
 
-/// Depths of about kDepth, equal but for the last.
+/// Depths of at most kDepth, equal but for the last.
 std::int64_t depth_of_block(std::int64_t k) {
   const std::int64_t blocks = (k + kDepth - 1) / kDepth;
   return (k + blocks - 1) / blocks;
 }
 
+/// Distance of copied tiles. Without the last term many would begin at the same place of the first cache
+/// level.
+template <class F>
+std::int64_t copied_tile(std::int64_t depth) {
+  return depth * kTileRows + kLine<F>;
+}
+
 template <class F>
 struct GemmScratch {
-  F* panel;   // [depth, kPanel]
-  F* copied;  // [depth, kCopiedRow]
-  F* edge;    // [kTileRows, kPanel]
+  F* panel;   // [depth, kGemmPanel]
+  F* copied;  // tiles [depth, kTileRows] of a, when it is transposed
+  F* edge;    // [kTileRows, kGemmPanel]
 
-  void lay_out(Arena& arena, const GemmShape& s) {
+  void lay_out(Arena& arena, const GemmShape& s, std::int64_t rows, bool packs) {
     const std::int64_t depth = depth_of_block(s.k);
-    panel = arena.take<F>(depth * kPanel);
-    copied = arena.take<F>(s.transpose_a ? depth * kCopiedRow : 0);
-    edge = arena.take<F>(kTileRows * kPanel);
+    panel = arena.take<F>(packs ? depth * kGemmPanel : 0);
+    copied = arena.take<F>(s.transpose_a ? copied_tile<F>(depth) * round_up_to_tile(rows) / kTileRows : 0);
+    edge = arena.take<F>(kTileRows * kGemmPanel);
   }
 };
 
-/// Columns [column, column + count) of op(b), elements [k, k + depth): panel [depth, kPanel], of which the
-/// vectors that hold the columns are written.
+/// Columns [column, column + count) of op(b), elements [k, k + depth): panel [depth, kGemmPanel], of which
+/// the vectors that hold the columns are written.
 template <class F>
 void pack_panel(const GemmShape& s, const F* b, std::int64_t column, std::int64_t count, std::int64_t k,
                 std::int64_t depth, F* panel) {
   if (s.transpose_b) {
-    return pack_transposed<F>(b + column * s.ldb + k, s.ldb, count, depth, panel, kPanel);
+    return pack_transposed<F>(b + column * s.ldb + k, s.ldb, count, depth, panel, kGemmPanel);
   }
-  for (std::int64_t i = 0; i < depth; ++i)
-    gather_row<F>(b + (k + i) * s.ldb + column, F(1), panel + i * kPanel, count);
+  for (std::int64_t i = 0; i < depth; ++i) {
+    const F* from = b + (k + i) * s.ldb + column;
+    for (std::int64_t c = 0; c < count; c += kLine<F>) __builtin_prefetch(from + kAhead * s.ldb + c, 0, 2);
+    gather_row<F>(from, F(1), panel + i * kGemmPanel, count);
+  }
 }
 
-/// A tile at the edge of c, by way of scratch: its vectors, or its rows, reach past the end.
+/// Elements [k, k + depth) of rows [row, row + rows) of the transposed a, tile by tile, a few k at a time:
+/// what is read stays in the first cache level, what is written is whole lines.
+template <class F>
+void copy_tiles(const GemmShape& s, const F* a, std::int64_t row, std::int64_t rows, std::int64_t k,
+                std::int64_t depth, F* copied) {
+  const std::int64_t distance = copied_tile<F>(depth);
+  for (std::int64_t begin = 0; begin < depth; begin += kAhead) {
+    const std::int64_t end = min_of(depth, begin + kAhead);
+    const F* const from = a + (k + begin) * s.lda + row;
+    for (std::int64_t i = 0; i < end - begin; ++i) {
+      for (std::int64_t c = 0; c < rows; c += kLine<F>)
+        __builtin_prefetch(from + (kAhead + i) * s.lda + c, 0, 2);
+    }
+    F* to = copied + begin * kTileRows;
+    for (std::int64_t r = 0; r < rows; r += kTileRows, to += distance) {
+      if (rows - r >= kTileRows) {
+        for (std::int64_t i = 0; i < end - begin; ++i)
+          copy_rows(from + i * s.lda + r, to + i * kTileRows, kTileRows);  // of a length known here
+      } else {
+        for (std::int64_t i = 0; i < end - begin; ++i)
+          copy_rows(from + i * s.lda + r, to + i * kTileRows, rows - r);
+      }
+    }
+  }
+}
+
+/// c[rows, vecs] (+)= left[rows, depth] panel[depth, vecs] for up to kTileRows rows.
+template <class F, bool kAccumulate>
+void multiply_row_tile(LeftFactor<F> left, const F* panel, std::int64_t depth, std::int64_t rows,
+                       OutMatrix<F> c, int vecs) {
+  if (rows == kTileRows) {
+    return multiply_rows<F, kTileRows, kAccumulate>(left, panel, kGemmPanel, depth, c, vecs);
+  }
+  for (; rows >= 2; rows -= 2) {
+    multiply_rows<F, 2, kAccumulate>(left, panel, kGemmPanel, depth, c, vecs);
+    left.data += 2 * left.row;
+    c.data += 2 * c.row;
+  }
+  if (rows == 1) multiply_rows<F, 1, kAccumulate>(left, panel, kGemmPanel, depth, c, vecs);
+}
+
+/// The same for columns that end inside a vector, by way of scratch.
 template <class F, bool kAccumulate>
 void multiply_edge(LeftFactor<F> left, const F* panel, std::int64_t depth, std::int64_t rows,
                    std::int64_t columns, OutMatrix<F> c, F* edge) {
-  const int vecs = static_cast<int>(round_up_to_lanes<F>(columns) / kLanes<F>);
   for (std::int64_t i = 0; kAccumulate && i < rows; ++i)
-    gather_row<F>(c.data + i * c.row, F(1), edge + i * kPanel, columns);
-  if (rows == kTileRows) {
-    multiply_rows<F, kTileRows, kAccumulate>(left, panel, kPanel, depth, {edge, kPanel}, vecs);
-  } else {
-    for (std::int64_t i = 0; i < rows; ++i) {
-      multiply_rows<F, 1, kAccumulate>({left.data + i * left.row, left.row, left.depth}, panel, kPanel, depth,
-                                       {edge + i * kPanel, kPanel}, vecs);
-    }
-  }
-  for (std::int64_t i = 0; i < rows; ++i) store_row<F>(edge + i * kPanel, F(1), c.data + i * c.row, columns);
+    gather_row<F>(c.at(static_cast<int>(i)), F(1), edge + i * kGemmPanel, columns);
+  multiply_row_tile<F, kAccumulate>(left, panel, depth, rows, {edge, kGemmPanel},
+                                    static_cast<int>(round_up_to_lanes<F>(columns) / kLanes<F>));
+  for (std::int64_t i = 0; i < rows; ++i)
+    store_row<F>(edge + i * kGemmPanel, F(1), c.at(static_cast<int>(i)), columns);
 }
 
-/// c[rows, columns] (+)= left[rows, depth] panel[depth, columns].
+/// c[rows, columns] (+)= left[rows, depth] panel[depth, columns]; tiles of the left are left_tile apart.
 template <class F, bool kAccumulate>
-void multiply_panel(LeftFactor<F> left, const F* panel, std::int64_t depth, std::int64_t rows,
-                    std::int64_t columns, OutMatrix<F> c, F* edge) {
-  const bool whole_vectors = columns % kLanes<F> == 0;
+void multiply_panel(LeftFactor<F> left, std::ptrdiff_t left_tile, const F* panel, std::int64_t depth,
+                    std::int64_t rows, std::int64_t columns, OutMatrix<F> c, F* edge) {
+  const int vecs = static_cast<int>(columns / kLanes<F>);
   for (std::int64_t i = 0; i < rows; i += kTileRows) {
-    const LeftFactor<F> tile{left.data + i * left.row, left.row, left.depth};
-    const OutMatrix<F> out{c.data + i * c.row, c.row};
-    if (whole_vectors && rows - i >= kTileRows) {
-      multiply_rows<F, kTileRows, kAccumulate>(tile, panel, kPanel, depth, out,
-                                               static_cast<int>(columns / kLanes<F>));
+    const std::int64_t count = min_of(kTileRows, rows - i);
+    if (columns % kLanes<F> == 0) {
+      multiply_row_tile<F, kAccumulate>(left, panel, depth, count, c, vecs);
     } else {
-      multiply_edge<F, kAccumulate>(tile, panel, depth, min_of(kTileRows, rows - i), columns, out, edge);
+      multiply_edge<F, kAccumulate>(left, panel, depth, count, columns, c, edge);
     }
+    left.data += left_tile;
+    c.data += kTileRows * c.row;
   }
 }
 
 }  // namespace
 
 template <class Backend, class T>
-std::size_t MatmulKernels<Backend, T>::scratch_bytes(const GemmShape& shape) {
+std::int64_t MatmulKernels<Backend, T>::depth_blocks(const GemmShape& s) {
+  const std::int64_t depth = depth_of_block(s.k);
+  return (s.k + depth - 1) / depth;
+}
+
+template <class Backend, class T>
+void MatmulKernels<Backend, T>::pack(const GemmShape& s, const T* b, const PackedColumns<T>& to,
+                                     std::int64_t panel, std::int64_t block) {
+  const std::int64_t depth = depth_of_block(s.k), k = block * depth;
+  const std::int64_t column = to.column_begin + panel * kGemmPanel;
+  pack_panel(s, b, column, min_of(kGemmPanel, to.column_end - column), k, min_of(depth, s.k - k),
+             to.packed + panel * panel_size(s) + k * kGemmPanel);
+}
+
+template <class Backend, class T>
+std::size_t MatmulKernels<Backend, T>::scratch_bytes(const GemmShape& shape, std::int64_t rows, bool packs) {
   Arena arena(nullptr);
-  GemmScratch<T>().lay_out(arena, shape);
+  GemmScratch<T>().lay_out(arena, shape, rows, packs);
   return arena.used_bytes();
 }
 
 template <class Backend, class T>
 void MatmulKernels<Backend, T>::multiply(const GemmShape& s, const T* a, const T* b, T* c, bool accumulate,
-                                         const GemmTask& task, std::byte* scratch) {
+                                         const GemmTask& task, const PackedColumns<T>* packed,
+                                         std::byte* scratch) {
+  const std::int64_t rows = task.row_end - task.row_begin, most = depth_of_block(s.k);
   GemmScratch<T> own;
   Arena arena(scratch);
-  own.lay_out(arena, s);
-  const std::int64_t rows = task.row_end - task.row_begin, columns = task.column_end - task.column_begin;
-  const std::int64_t most = depth_of_block(s.k);
+  own.lay_out(arena, s, rows, packed == nullptr);
   for (std::int64_t k = 0; k < s.k; k += most) {
     const std::int64_t depth = min_of(most, s.k - k);
-    LeftFactor<T> left;
-    if (!s.transpose_a) {
-      left = {a + task.row_begin * s.lda + k, s.lda, 1};
-    } else {
-      for (std::int64_t i = 0; i < depth; ++i) {
-        copy_rows(a + (k + i) * s.lda + task.row_begin, own.copied + i * kCopiedRow, rows);
-      }
-      left = {own.copied, 1, kCopiedRow};
+    LeftFactor<T> left{a + task.row_begin * s.lda + k, s.lda, 1};
+    if (s.transpose_a) {
+      copy_tiles(s, a, task.row_begin, rows, k, depth, own.copied);
+      left = {own.copied, 1, kTileRows};
     }
-    for (std::int64_t j = 0; j < columns; j += kPanel) {
-      const std::int64_t count = min_of(kPanel, columns - j), column = task.column_begin + j;
-      pack_panel(s, b, column, count, k, depth, own.panel);
+    const std::ptrdiff_t left_tile = s.transpose_a ? copied_tile<T>(depth) : kTileRows * s.lda;
+    for (std::int64_t column = task.column_begin; column < task.column_end; column += kGemmPanel) {
+      const std::int64_t count = min_of(kGemmPanel, task.column_end - column);
+      const T* panel = own.panel;
+      if (packed) {
+        panel = packed->packed + (column - packed->column_begin) * s.k + k * kGemmPanel;
+      } else {
+        pack_panel(s, b, column, count, k, depth, own.panel);
+      }
       const OutMatrix<T> out{c + task.row_begin * s.ldc + column, s.ldc};
       if (accumulate || k > 0) {
-        multiply_panel<T, true>(left, own.panel, depth, rows, count, out, own.edge);
+        multiply_panel<T, true>(left, left_tile, panel, depth, rows, count, out, own.edge);
       } else {
-        multiply_panel<T, false>(left, own.panel, depth, rows, count, out, own.edge);
+        multiply_panel<T, false>(left, left_tile, panel, depth, rows, count, out, own.edge);
       }
     }
   }

@@ -37,8 +37,10 @@ void check_product(std::int64_t m, std::int64_t n, std::int64_t k, bool ta, bool
     const double tolerance = unit * (static_cast<double>(k) + 16);
     for (std::int64_t i = 0; i < m; ++i) {
       for (std::int64_t j = 0; j < n; ++j) {
-        double expected = 0;
-        for (std::int64_t p = 0; p < k; ++p) expected += element(a, i, p) * element(b, p, j);
+        long double sum_of_terms = 0;  // its own rounding would eat up the tolerance
+        for (std::int64_t p = 0; p < k; ++p)
+          sum_of_terms += static_cast<long double>(element(a, i, p)) * element(b, p, j);
+        double expected = static_cast<double>(sum_of_terms);
         if (std::abs(c.data<double>()[i * n + j] - expected) > tolerance) FAIL(dtype_name(dtype));
         expected += wide_start.data<double>()[i * n + j];
         if (std::abs(wide.data<double>()[i * n + j] - expected) > tolerance) FAIL(dtype_name(dtype));
@@ -56,12 +58,14 @@ TEST_CASE("ops: matmul agrees with plain loops in all layouts") {
       check_product(3, 5, 7, ta, tb);
       check_product(65, 17, 33, ta, tb);
       check_product(2, 300, 40, ta, tb);
-      check_product(250, 270, 5, ta, tb);  // more than one task each way
-      check_product(7, 66, 800, ta, tb);   // more than one block of the depth
+      check_product(250, 270, 5, ta, tb);   // more than one task each way
+      check_product(7, 66, 800, ta, tb);    // more than one block of the depth
+      check_product(131, 66, 530, ta, tb);  // b packed for all tasks, rows that end inside a tile
       check_product(4, 4, 0, ta, tb);
       check_product(0, 4, 3, ta, tb);
     }
   }
+  check_product(49, 1100, 1030, false, true);  // more columns than are packed at a time
 }
 
 TEST_CASE("ops: matmul gives the same bits with any number of threads") {
