@@ -45,5 +45,19 @@ function(moh_cpu_kernels layer)
     target_include_directories(${target} PRIVATE
       $<TARGET_PROPERTY:moh_${layer},INTERFACE_INCLUDE_DIRECTORIES>)
     target_sources(moh_${layer} PRIVATE $<TARGET_OBJECTS:${target}>)
+    set_property(TARGET moh_${layer} APPEND PROPERTY MOH_KERNEL_OBJECTS $<TARGET_OBJECTS:${target}>)
   endforeach()
+endfunction()
+
+# moh_cuda(LAYER LIBRARY...): the layer has CUDA sources, and code between MOH_HAVE_CUDA; it needs these libraries.
+function(moh_cuda layer)
+  target_compile_definitions(moh_${layer} PRIVATE MOH_HAVE_CUDA)
+  target_link_libraries(moh_${layer} PRIVATE ${ARGN})
+  target_include_directories(moh_${layer} SYSTEM PRIVATE ${CUDAToolkit_INCLUDE_DIRS})
+endfunction()
+
+# moh_simulated(LAYER FILE...): what of the layer tests/cuda_sim compiles again, for its simulated GPU.
+function(moh_simulated layer)
+  list(TRANSFORM ARGN PREPEND ${CMAKE_CURRENT_SOURCE_DIR}/)
+  set_property(GLOBAL PROPERTY MOH_SIMULATED_${layer} ${ARGN})
 endfunction()

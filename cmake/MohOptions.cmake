@@ -17,21 +17,25 @@ if(MOH_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
   # A base directory lets the presets share what they compile alike.
   set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_BASEDIR=${PROJECT_SOURCE_DIR}
                                   CCACHE_NOHASHDIR=1 ${MOH_CCACHE})
+  set(CMAKE_CUDA_COMPILER_LAUNCHER ${CMAKE_CXX_COMPILER_LAUNCHER})
 endif()
 
 add_library(moh_compile_options INTERFACE)
 target_compile_features(moh_compile_options INTERFACE cxx_std_20)
 target_compile_options(moh_compile_options INTERFACE
-  -Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor -Woverloaded-virtual
-  $<$<CXX_COMPILER_ID:GNU>:-Wno-missing-field-initializers>
-  $<$<BOOL:${MOH_WERROR}>:-Werror>)
+  $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor -Woverloaded-virtual
+    $<$<CXX_COMPILER_ID:GNU>:-Wno-missing-field-initializers>
+    $<$<BOOL:${MOH_WERROR}>:-Werror>>
+  # nvcc: constexpr functions may run on the device too; a kernel that spills registers is a warning.
+  $<$<COMPILE_LANGUAGE:CUDA>:-std=c++20 --expt-relaxed-constexpr -Xcompiler=-Wall,-Wextra -Xptxas=--warn-on-spills
+    $<$<BOOL:${MOH_WERROR}>:--Werror=all-warnings>>)
 target_compile_definitions(moh_compile_options INTERFACE
   $<$<CONFIG:Debug>:MOH_DEBUG_CHECKS=1 _GLIBCXX_ASSERTIONS>)
 if(MOH_SANITIZE)
   target_compile_options(moh_compile_options INTERFACE
-    -fsanitize=${MOH_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer
-    # GCC 12 takes std::function's own members for uninitialised ones once sanitizers keep it from seeing through them.
-    $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>)
+    $<$<COMPILE_LANGUAGE:CXX>:-fsanitize=${MOH_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer
+      # GCC 12 takes std::function's own members for uninitialised ones once sanitizers keep it from seeing through them.
+      $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>>)
   target_link_options(moh_compile_options INTERFACE -fsanitize=${MOH_SANITIZE})
   target_compile_definitions(moh_compile_options INTERFACE MOH_DEBUG_CHECKS=1 MOH_SANITIZED=1)
 endif()

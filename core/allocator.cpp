@@ -64,6 +64,18 @@ MemoryPurpose current_memory_purpose() {
   return thread_purpose;
 }
 
+void MemoryStats::count(MemoryPurpose purpose, std::int64_t bytes) {
+  for (Count* count : {&by_purpose[static_cast<std::size_t>(purpose)], &total}) {
+    count->current_bytes += bytes;
+    count->peak_bytes = std::max(count->peak_bytes, count->current_bytes);
+  }
+}
+
+void MemoryStats::reset_peaks() {
+  for (Count& count : by_purpose) count.peak_bytes = count.current_bytes;
+  total.peak_bytes = total.current_bytes;
+}
+
 struct CpuAllocator::Impl {
   mutable std::mutex mutex;
   MemoryRegion region;
@@ -79,13 +91,6 @@ struct CpuAllocator::Impl {
     if (bytes >= kLarge) return round_up(bytes, region.page_bytes());
     const std::size_t wanted = std::max(bytes, kAlignment);
     return round_up(wanted, std::max(std::bit_floor(wanted) / 8, kAlignment));
-  }
-
-  void count(MemoryPurpose purpose, std::int64_t bytes) {
-    for (MemoryStats::Count* count : {&counts.by_purpose[static_cast<std::size_t>(purpose)], &counts.total}) {
-      count->current_bytes += bytes;
-      count->peak_bytes = std::max(count->peak_bytes, count->current_bytes);
-    }
   }
 
   auto& kept_for(MemoryPurpose purpose) { return purpose == MemoryPurpose::kData ? kept_for_data : kept; }
@@ -153,7 +158,7 @@ void* CpuAllocator::allocate(std::size_t bytes, MemoryPurpose purpose) {
     block = impl_->take(size, purpose);
   }
   if (block == nullptr) impl_->refuse(bytes);
-  impl_->count(purpose, static_cast<std::int64_t>(size));
+  impl_->counts.count(purpose, static_cast<std::int64_t>(size));
   forbid(block, size);
   allow(block, bytes);
   return block;
@@ -164,14 +169,14 @@ void CpuAllocator::release(void* block, std::size_t bytes, MemoryPurpose purpose
   const std::size_t size = impl_->block_bytes(bytes);
   forbid(block, size);
   impl_->keep(block, size, purpose);
-  impl_->count(purpose, -static_cast<std::int64_t>(size));
+  impl_->counts.count(purpose, -static_cast<std::int64_t>(size));
 }
 
 void CpuAllocator::recount(std::size_t bytes, MemoryPurpose from, MemoryPurpose to) noexcept {
   const std::lock_guard lock(impl_->mutex);
   const auto size = static_cast<std::int64_t>(impl_->block_bytes(bytes));
-  impl_->count(from, -size);
-  impl_->count(to, size);
+  impl_->counts.count(from, -size);
+  impl_->counts.count(to, size);
 }
 
 MemoryStats CpuAllocator::stats() const {
@@ -184,8 +189,7 @@ MemoryStats CpuAllocator::stats() const {
 
 void CpuAllocator::reset_peaks() {
   const std::lock_guard lock(impl_->mutex);
-  for (MemoryStats::Count& count : impl_->counts.by_purpose) count.peak_bytes = count.current_bytes;
-  impl_->counts.total.peak_bytes = impl_->counts.total.current_bytes;
+  impl_->counts.reset_peaks();
 }
 
 void CpuAllocator::trim() {

@@ -41,6 +41,10 @@ struct MemoryStats {
   std::int64_t system_allocations = 0;  ///< times that the system was asked for memory
 
   const Count& of(MemoryPurpose purpose) const { return by_purpose[static_cast<std::size_t>(purpose)]; }
+  /// Adds `bytes`, negative ones too, to a purpose and to the total.
+  void count(MemoryPurpose purpose, std::int64_t bytes);
+  /// Sets each peak to the current value.
+  void reset_peaks();
 };
 
 /// Hands out blocks of main memory and keeps what comes back, so that a training step asks the system for

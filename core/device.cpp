@@ -2,6 +2,7 @@
 
 #include <charconv>
 
+#include "core/cuda/backend.h"
 #include "core/error.h"
 
 namespace moh {
@@ -31,10 +32,7 @@ std::string device_name(Device device) {
 
 Device parse_device(std::string_view text) {
   const Device device = parse_name(text);
-  if (device.type == Device::Type::kCuda) {
-    throw DeviceError("device: " + device_name(device) +
-                      ": this build computes on the CPU only; set device: cpu");
-  }
+  if (device.type == Device::Type::kCuda) cuda::open_device(device.index);
   return device;
 }
 

@@ -5,7 +5,7 @@
 
 namespace moh {
 
-/// Where a tensor lives. Only the CPU has kernels in this build; see parse_device.
+/// Where a tensor lives. A GPU has to be opened before, which parse_device does.
 struct Device {
   enum class Type { kCpu, kCuda };
   Type type = Type::kCpu;
@@ -19,8 +19,9 @@ inline constexpr Device kCpu{};
 /// "cpu", or "cuda:1".
 std::string device_name(Device device);
 
-/// Reads "cpu", "cuda" or "cuda:N". Throws ValueError for another text, and DeviceError for a device that
-/// this build cannot compute on: nothing falls back to another device in silence.
+/// Reads "cpu", "cuda" or "cuda:N", and opens the GPU for this process. Throws ValueError for another text,
+/// and DeviceError for a device that this build or machine cannot compute on: nothing falls back to another
+/// device in silence.
 Device parse_device(std::string_view text);
 
 }  // namespace moh

@@ -14,23 +14,25 @@ namespace moh {
 /// Element types of a Tensor.
 enum class DType : std::uint8_t { kFloat32, kBFloat16, kFloat64, kInt32, kInt64, kUInt8 };
 
-/// The upper half of an IEEE float32, rounded to nearest even. For storage: arithmetic converts to float.
+/// The upper half of an IEEE float32, rounded to nearest even. For storage: arithmetic converts to float. Its
+/// members are constexpr because that makes them callable on a GPU as well.
 struct bfloat16 {
   std::uint16_t bits = 0;
 
   bfloat16() = default;
-  bfloat16(float value) : bits(rounded(value)) {}  // NOLINT: storing a float is the point of the type
+  constexpr bfloat16(float value)
+      : bits(rounded(value)) {}  // NOLINT: storing a float is the point of the type
   /// Not through a temporary: GCC does not vectorise an `omp simd` loop that makes objects of class type.
-  bfloat16& operator=(float value) {
+  constexpr bfloat16& operator=(float value) {
     bits = rounded(value);
     return *this;
   }
-  operator float() const {  // NOLINT: reading one back is, too
+  constexpr operator float() const {  // NOLINT: reading one back is, too
     return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16);
   }
 
  private:
-  static std::uint16_t rounded(float value) {
+  static constexpr std::uint16_t rounded(float value) {
     const std::uint32_t u = std::bit_cast<std::uint32_t>(value);
     const std::uint32_t nearest = u + 0x7fffU + ((u >> 16) & 1U);
     const std::uint32_t quiet_nan = u | 0x00400000U;

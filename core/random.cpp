@@ -5,6 +5,7 @@
 
 #include "core/error.h"
 #include "core/parallel.h"
+#include "core/philox.h"
 
 namespace moh {
 
@@ -37,26 +38,15 @@ double truncated_normal_at(RandomKey key, std::uint64_t index, double cut) {
   return 0.0;
 }
 
-}  // namespace
-
-std::array<std::uint32_t, 4> philox(std::uint64_t key, std::uint64_t counter_low,
-                                    std::uint64_t counter_high) {
-  constexpr std::uint32_t kMultiply0 = 0xD2511F53, kMultiply1 = 0xCD9E8D57;
-  constexpr std::uint32_t kWeyl0 = 0x9E3779B9, kWeyl1 = 0xBB67AE85;
-  auto key0 = static_cast<std::uint32_t>(key), key1 = static_cast<std::uint32_t>(key >> 32);
-  std::array<std::uint32_t, 4> x = {
-      static_cast<std::uint32_t>(counter_low), static_cast<std::uint32_t>(counter_low >> 32),
-      static_cast<std::uint32_t>(counter_high), static_cast<std::uint32_t>(counter_high >> 32)};
-  for (int round = 0; round < 10; ++round) {
-    const std::uint64_t product0 = static_cast<std::uint64_t>(kMultiply0) * x[0];
-    const std::uint64_t product1 = static_cast<std::uint64_t>(kMultiply1) * x[2];
-    x = {static_cast<std::uint32_t>(product1 >> 32) ^ x[1] ^ key0, static_cast<std::uint32_t>(product1),
-         static_cast<std::uint32_t>(product0 >> 32) ^ x[3] ^ key1, static_cast<std::uint32_t>(product0)};
-    key0 += kWeyl0;
-    key1 += kWeyl1;
-  }
-  return x;
+/// A model is initialised once; its numbers are the same on every device.
+template <class Fill>
+void fill_from_cpu(const Tensor& tensor, const Fill& fill) {
+  const Tensor on_cpu = empty(tensor.shape(), tensor.dtype());
+  fill(on_cpu);
+  tensor.copy_from(on_cpu);
 }
+
+}  // namespace
 
 float random_uniform(RandomKey key, std::uint64_t index) {
   return static_cast<float>(words_at(key, index, 0)[0] >> 8) * 0x1p-24F;
@@ -75,6 +65,8 @@ std::uint64_t random_below(RandomKey key, std::uint64_t index, std::uint64_t bou
 
 void fill_normal(const Tensor& tensor, RandomKey key, double mean, double std, double cut) {
   MOH_CHECK(cut == 0.0 || cut >= 1.0, "fill_normal: cut must be 0 or at least 1 standard deviation");
+  if (tensor.device() != kCpu)
+    return fill_from_cpu(tensor, [&](const Tensor& t) { fill_normal(t, key, mean, std, cut); });
   visit_floating(tensor.dtype(), "fill_normal", [&]<class T>() {
     T* to = tensor.data<T>();
     parallel_for(tensor.numel(), kGrain, [=](std::int64_t begin, std::int64_t end) {
@@ -87,6 +79,8 @@ void fill_normal(const Tensor& tensor, RandomKey key, double mean, double std, d
 }
 
 void fill_uniform(const Tensor& tensor, RandomKey key, double low, double high) {
+  if (tensor.device() != kCpu)
+    return fill_from_cpu(tensor, [&](const Tensor& t) { fill_uniform(t, key, low, high); });
   visit_floating(tensor.dtype(), "fill_uniform", [&]<class T>() {
     T* to = tensor.data<T>();
     parallel_for(tensor.numel(), kGrain, [=](std::int64_t begin, std::int64_t end) {

@@ -1,16 +1,11 @@
 #pragma once
 
-#include <array>
 #include <cstdint>
 
+#include "core/philox.h"
 #include "core/tensor.h"
 
 namespace moh {
-
-/// Philox4x32-10 (Salmon et al. 2011, "Parallel random numbers: as easy as 1, 2, 3"): four 32-bit words that
-/// are a function of a 64-bit key and a 128-bit counter. No state: the same on every device and after a
-/// resume.
-std::array<std::uint32_t, 4> philox(std::uint64_t key, std::uint64_t counter_low, std::uint64_t counter_high);
 
 /// Names one sequence of random numbers: element i of the sequence is a function of (seed, stream, i).
 struct RandomKey {

@@ -1,16 +1,17 @@
 #include "core/storage.h"
 
+#include "core/cuda/backend.h"
 #include "core/error.h"
 
 namespace moh {
 
 std::shared_ptr<Storage> Storage::allocate(std::size_t bytes, Device device, MemoryPurpose purpose) {
-  if (device.type != Device::Type::kCpu) {
-    throw DeviceError(error_message("storage", "device", "cpu", device_name(device)));
-  }
   std::shared_ptr<Storage> storage(new Storage);
-  storage->data_ = static_cast<std::byte*>(CpuAllocator::instance().allocate(bytes, purpose));
+  void* const block =
+      device == kCpu ? CpuAllocator::instance().allocate(bytes, purpose) : cuda::allocate(bytes, purpose);
+  storage->data_ = static_cast<std::byte*>(block);
   storage->bytes_ = bytes;
+  storage->device_ = device;
   storage->purpose_ = purpose;
   return storage;
 }
@@ -27,12 +28,21 @@ std::shared_ptr<Storage> Storage::borrow(const void* data, std::size_t bytes,
 
 void Storage::set_purpose(MemoryPurpose purpose) {
   if (owner_ != nullptr || purpose == purpose_) return;
-  CpuAllocator::instance().recount(bytes_, purpose_, purpose);
+  if (device_ == kCpu) {
+    CpuAllocator::instance().recount(bytes_, purpose_, purpose);
+  } else {
+    cuda::recount(bytes_, purpose_, purpose);
+  }
   purpose_ = purpose;
 }
 
 Storage::~Storage() {
-  if (owner_ == nullptr && data_ != nullptr) CpuAllocator::instance().release(data_, bytes_, purpose_);
+  if (owner_ != nullptr || data_ == nullptr) return;
+  if (device_ == kCpu) {
+    CpuAllocator::instance().release(data_, bytes_, purpose_);
+  } else {
+    cuda::release(data_, bytes_, purpose_);
+  }
 }
 
 }  // namespace moh

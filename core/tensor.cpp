@@ -5,6 +5,7 @@
 #include <cstring>
 #include <utility>
 
+#include "core/cuda/backend.h"
 #include "core/error.h"
 #include "core/parallel.h"
 
@@ -44,6 +45,27 @@ To convert(From value) {
     return static_cast<To>(value);
 }
 
+void copy_on_cpu(const Tensor& to_tensor, const Tensor& from_tensor) {
+  visit_dtype(to_tensor.dtype(), [&]<class To>() {
+    visit_dtype(from_tensor.dtype(), [&]<class From>() {
+      const From* from = from_tensor.data<From>();
+      To* to = to_tensor.data<To>();
+      parallel_for(to_tensor.numel(), kGrain, [=](std::int64_t begin, std::int64_t end) {
+        if constexpr (std::is_same_v<From, To>) {
+          std::memmove(to + begin, from + begin, static_cast<std::size_t>(end - begin) * sizeof(To));
+        } else {
+          for (std::int64_t i = begin; i < end; ++i) to[i] = convert<From, To>(from[i]);
+        }
+      });
+    });
+  });
+}
+
+void require_same_device(const char* where, const Tensor& to, const Tensor& from) {
+  if (to.device() == from.device()) return;
+  throw DeviceError(error_message(where, "device", device_name(to.device()), device_name(from.device())));
+}
+
 }  // namespace
 
 Tensor::Tensor(std::shared_ptr<Storage> storage, std::size_t offset_bytes, const Shape& shape, DType dtype)
@@ -73,6 +95,7 @@ void Tensor::require_dtype(DType dtype) const {
 
 double Tensor::item() const {
   if (numel_ != 1) throw ShapeError(error_message("item", "elements", "1", to_string(shape_)));
+  if (device() != kCpu) return to(kCpu).item();
   return visit_dtype(dtype_, [&]<class T>() { return static_cast<double>(*data<T>()); });
 }
 
@@ -116,24 +139,32 @@ Tensor Tensor::to(DType dtype) const {
   return converted;
 }
 
+Tensor Tensor::to(Device device) const {
+  if (device == this->device()) return *this;
+  Tensor copy = empty(shape_, dtype_, device);
+  copy.copy_from(*this);
+  return copy;
+}
+
 void Tensor::copy_from(const Tensor& source) const {
   require_same_shape("copy_from", *this, source);
-  visit_dtype(dtype_, [&]<class To>() {
-    visit_dtype(source.dtype(), [&]<class From>() {
-      const From* from = source.data<From>();
-      To* to = data<To>();
-      parallel_for(numel_, kGrain, [=](std::int64_t begin, std::int64_t end) {
-        if constexpr (std::is_same_v<From, To>) {
-          std::memmove(to + begin, from + begin, static_cast<std::size_t>(end - begin) * sizeof(To));
-        } else {
-          for (std::int64_t i = begin; i < end; ++i) to[i] = convert<From, To>(from[i]);
-        }
-      });
-    });
-  });
+  const bool here = device() == kCpu, there = source.device() == kCpu;
+  if (here && there) return copy_on_cpu(*this, source);
+  if (!here && !there) {
+    if (dtype_ == source.dtype()) return cuda::copy_on_device(raw(), source.raw(), bytes());
+    return cuda::convert(raw(), dtype_, source.raw(), source.dtype(), numel_);
+  }
+  // Converted where it comes from: only what has the dtype is copied between devices.
+  const Tensor converted = source.to(dtype_);
+  if (here) {
+    cuda::copy_to_host(raw(), converted.raw(), bytes());
+  } else {
+    cuda::copy_to_device(raw(), converted.raw(), bytes());
+  }
 }
 
 void Tensor::fill(double value) const {
+  if (device() != kCpu) return cuda::fill(raw(), dtype_, numel_, value);
   visit_dtype(dtype_, [&]<class T>() {
     T* to = data<T>();
     const T element = convert<double, T>(value);
@@ -144,6 +175,8 @@ void Tensor::fill(double value) const {
 
 void Tensor::add(const Tensor& other) const {
   require_same_shape("add", *this, other);
+  require_same_device("add", *this, other);
+  if (device() != kCpu) return cuda::add(raw(), dtype_, other.raw(), other.dtype(), numel_);
   visit_floating(dtype_, "add", [&]<class To>() {
     visit_floating(other.dtype(), "add", [&]<class From>() {
       To* to = data<To>();
@@ -159,6 +192,7 @@ void Tensor::add(const Tensor& other) const {
 }
 
 void Tensor::scale(double factor) const {
+  if (device() != kCpu) return cuda::scale(raw(), dtype_, numel_, factor);
   visit_floating(dtype_, "scale", [&]<class T>() {
     T* to = data<T>();
     const Acc<T> f = static_cast<Acc<T>>(factor);
@@ -169,6 +203,7 @@ void Tensor::scale(double factor) const {
 }
 
 bool Tensor::all_finite() const {
+  if (device() != kCpu) return cuda::all_finite(raw(), dtype_, numel_);
   return visit_floating(dtype_, "all_finite", [&]<class T>() {
     const T* from = data<T>();
     std::atomic<bool> finite = true;

@@ -40,12 +40,13 @@ class Tensor {
     return static_cast<T*>(raw());
   }
   void* raw() const { return storage_->data() + offset_; }
-  /// The elements as a span, on the CPU.
+  /// The elements as a span; on the CPU only.
   template <class T>
   std::span<T> span() const {
     return {data<T>(), static_cast<std::size_t>(numel_)};
   }
-  /// The value of a tensor with one element of any dtype, as double. Throws ShapeError for another count.
+  /// The value of a tensor with one element of any dtype, as double; waits for a GPU. Throws ShapeError for
+  /// another count.
   double item() const;
 
   /// The same elements under another shape. Throws ShapeError when the counts differ.
@@ -59,7 +60,10 @@ class Tensor {
   Tensor clone() const;
   /// This tensor when it has `dtype` already, else a converted copy.
   Tensor to(DType dtype) const;
-  /// Overwrites the elements from a tensor of the same shape, converting the dtype.
+  /// This tensor when it lives on `device` already, else a copy there.
+  Tensor to(Device device) const;
+  /// Overwrites the elements from a tensor of the same shape on any device, converting the dtype. Waits for
+  /// a GPU when this tensor is on the CPU and `source` is not.
   void copy_from(const Tensor& source) const;
   /// Sets every element.
   void fill(double value) const;
@@ -67,7 +71,7 @@ class Tensor {
   void add(const Tensor& other) const;
   /// Multiplies every element.
   void scale(double factor) const;
-  /// Whether every element is finite.
+  /// Whether every element is finite; waits for a GPU.
   bool all_finite() const;
 
   /// Counts this tensor's storage under another purpose from now on.

@@ -6,6 +6,10 @@
 #include <string>
 
 #include "core/error.h"
+#include "ops/indices_kernels.h"
+#ifdef MOH_HAVE_CUDA
+#include "core/cuda/fault.h"
+#endif
 
 namespace moh {
 
@@ -28,6 +32,23 @@ std::string describe(const IndexRange& range) {
   return text.append(" (").append(range.of).append(")");
 }
 
+#ifdef MOH_HAVE_CUDA
+Tensor checked_on_device(std::string_view op, std::string_view name, const Tensor& indices,
+                         const IndexRange& range) {
+  Tensor wide = indices.to(DType::kInt64);
+  // A copy where it was wide already: what is out of range is replaced, and the operand is not ours.
+  if (wide.shares_storage_with(indices)) wide = indices.clone();
+  IndexKernels<Cuda>::check(
+      wide.data<std::int64_t>(), wide.numel(), range.bound, range.ignored.value_or(range.bound - 1),
+      cuda::fault_kind(std::string(op) + ": " + std::string(name) + ": expected " + describe(range)));
+  return wide;
+}
+#else
+Tensor checked_on_device(std::string_view, std::string_view, const Tensor&, const IndexRange&) {
+  fail_check(__FILE__, __LINE__, "the CPU", "this build has no CUDA");
+}
+#endif
+
 }  // namespace
 
 Tensor checked_indices(std::string_view op, std::string_view name, const Tensor& indices, Device device,
@@ -39,6 +60,7 @@ Tensor checked_indices(std::string_view op, std::string_view name, const Tensor&
   if (indices.device() != device) {
     throw DeviceError(error_message(op, name, device_name(device), device_name(indices.device())));
   }
+  if (device != kCpu) return checked_on_device(op, name, indices, range);
   Tensor wide = indices.to(DType::kInt64);
   const auto values = wide.span<std::int64_t>();
   const auto wrong = std::find_if(values.begin(), values.end(), [&](std::int64_t value) {

@@ -2,11 +2,13 @@
 
 #include <string>
 #include <string_view>
+#include <type_traits>
 
 #include "autograd/node.h"
 #include "autograd/profile.h"
 #include "autograd/variable.h"
 #include "core/cpu_isa.h"
+#include "core/cuda/tag.h"
 #include "core/error.h"
 
 namespace moh {
@@ -56,7 +58,26 @@ template <class Fn>
 void run_kernel(std::string_view op, const Tensor& x, Fn&& fn) {
   const ProfileScope profile(op);
   visit_floating(x.dtype(), op, [&]<class T>() {
-    MOH_CHECK(x.device().type == Device::Type::kCpu, "only the CPU has kernels");
+    if (x.device() == kCpu) {
+      visit_cpu_isa([&]<class Backend>() { fn.template operator()<Backend, T>(); });
+      return;
+    }
+    if constexpr (!std::is_same_v<T, double>) {
+#ifdef MOH_HAVE_CUDA
+      fn.template operator()<Cuda, T>();
+#endif
+    } else {
+      throw DTypeError(error_message(op, "dtype", "float32 or bfloat16 on a GPU", "float64"));
+    }
+  });
+}
+
+/// The same for an op that has kernels on the CPU only. Throws DeviceError for a tensor elsewhere.
+template <class Fn>
+void run_cpu_kernel(std::string_view op, const Tensor& x, Fn&& fn) {
+  if (x.device() != kCpu) throw DeviceError(error_message(op, "device", "cpu", device_name(x.device())));
+  const ProfileScope profile(op);
+  visit_floating(x.dtype(), op, [&]<class T>() {
     visit_cpu_isa([&]<class Backend>() { fn.template operator()<Backend, T>(); });
   });
 }

@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include "ops/attention/attention_cuda.h"
 #include "ops/attention/attention_run.h"
 #include "ops/attention/operands.h"
 #include "ops/op.h"
@@ -45,7 +46,11 @@ Tensor run_forward(const Operands& o, const Tensor& lse) {
     args.gates = o.gates.defined() ? o.gates.data<Acc<T>>() : nullptr;
     args.out = view_of<T>(out, 0);
     args.lse = lse.defined() ? lse.data<Acc<T>>() : nullptr;
-    attention_forward<Backend>(args);
+    if constexpr (std::is_same_v<Backend, Cuda>) {
+      CudaAttention<T>::forward(args, num_rows(o));
+    } else {
+      attention_forward<Backend>(args);
+    }
   });
   return out;
 }
@@ -77,7 +82,11 @@ Grads run_backward(const Saved& saved, const Tensor& dout) {
     args.dk = grad.k;
     args.dv = grad.v;
     args.dgates = dgates.defined() ? dgates.data<Acc<T>>() : nullptr;
-    attention_backward<Backend>(args);
+    if constexpr (std::is_same_v<Backend, Cuda>) {
+      CudaAttention<T>::backward(args, num_rows(o));
+    } else {
+      attention_backward<Backend>(args);
+    }
   });
   Grads grads = o.packed ? Grads{dq} : Grads{dq, dk, dv};
   if (dgates.defined()) grads.push_back(dgates.to(saved.gate_dtype));

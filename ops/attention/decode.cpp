@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include "ops/attention/attention_cuda.h"
 #include "ops/attention/attention_run.h"
 #include "ops/attention/decode_kernels.h"
 #include "ops/attention/operands.h"
@@ -89,7 +90,11 @@ Tensor attention_decode(const Tensor& q, const Tensor& k_cache, const Tensor& v_
     const RowLists rows = row_lists(lists);
     const Acc<T>* gate_values = gates.defined() ? gates_acc.data<Acc<T>>() : nullptr;
     const auto vq = view_of<const T>(q), vk = view_of<const T>(k_cache), vv = view_of<const T>(v_cache);
-    if (shape.queries >= kManyQueries) {
+    if constexpr (std::is_same_v<Backend, Cuda>) {
+      const std::int64_t num_rows = lists.rows.defined() ? lists.num_rows() : q.numel() / q.dim(3);
+      CudaAttention<T>::forward(AttentionForward<T>{shape, rows, vq, vk, vv, gate_values, view_of<T>(out)},
+                                num_rows);
+    } else if (shape.queries >= kManyQueries) {
       attention_forward<Backend>(AttentionForward<T>{shape, rows, vq, vk, vv, gate_values, view_of<T>(out)});
     } else {
       decode_in_parts<Backend>(AttentionDecode<T>{shape, rows, vq, vk, vv, gate_values, view_of<T>(out)});

@@ -6,6 +6,7 @@
 #include "core/error.h"
 #include "core/parallel.h"
 #include "ops/attention/attention_kernels.h"
+#include "ops/attention/head_lists_cuda.h"
 
 namespace moh {
 
@@ -50,24 +51,27 @@ void for_each_selected(const Tensor& selected, std::int64_t kv_heads, std::int64
   }
 }
 
-}  // namespace
+#ifdef MOH_HAVE_CUDA
+void fill_on_device(const Tensor& selected, HeadLists& lists) {
+  CudaHeadLists::fill({lists.batch, lists.tokens, lists.heads, lists.kv_heads, selected.data<std::uint8_t>(),
+                       lists.offsets.data<std::int64_t>(), lists.rows.data<std::int32_t>(),
+                       lists.num_rows()});
+}
+#else
+void fill_on_device(const Tensor&, HeadLists&) {
+  fail_check(__FILE__, __LINE__, "the CPU", "this build has no CUDA");
+}
+#endif
 
-HeadLists build_head_lists(const Tensor& selected, std::int64_t kv_heads) {
-  const ProfileScope profile("build_head_lists");
-  check_selection(selected, kv_heads);
-  HeadLists lists;
-  lists.batch = selected.dim(0);
-  lists.tokens = selected.dim(1);
-  lists.heads = selected.dim(2);
-  lists.kv_heads = kv_heads;
-  const std::int64_t num_lists = lists.batch * kv_heads;
-  lists.offsets = empty({num_lists + 1}, DType::kInt64);
+/// On the CPU, where the memory of the rows is as long as they are.
+void fill_on_cpu(const Tensor& selected, HeadLists& lists) {
+  const std::int64_t num_lists = lists.batch * lists.kv_heads;
   std::int64_t* offsets = lists.offsets.data<std::int64_t>();
   offsets[0] = 0;
   parallel_for(num_lists, 1, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t l = begin; l < end; ++l) {
       std::int64_t count = 0;
-      for_each_selected(selected, kv_heads, l, [&](std::int64_t, std::int64_t) { ++count; });
+      for_each_selected(selected, lists.kv_heads, l, [&](std::int64_t, std::int64_t) { ++count; });
       offsets[l + 1] = count;
     }
   });
@@ -76,11 +80,32 @@ HeadLists build_head_lists(const Tensor& selected, std::int64_t kv_heads) {
   parallel_for(num_lists, 1, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t l = begin; l < end; ++l) {
       std::int32_t* row = lists.rows.data<std::int32_t>() + offsets[l];
-      for_each_selected(selected, kv_heads, l, [&](std::int64_t t, std::int64_t h) {
+      for_each_selected(selected, lists.kv_heads, l, [&](std::int64_t t, std::int64_t h) {
         *row++ = static_cast<std::int32_t>(t | h << kListPositionBits);
       });
     }
   });
+}
+
+}  // namespace
+
+HeadLists build_head_lists(const Tensor& selected, std::int64_t kv_heads,
+                           std::optional<std::int64_t> most_per_token) {
+  const ProfileScope profile("build_head_lists");
+  check_selection(selected, kv_heads);
+  HeadLists lists;
+  lists.batch = selected.dim(0);
+  lists.tokens = selected.dim(1);
+  lists.heads = selected.dim(2);
+  lists.kv_heads = kv_heads;
+  lists.offsets = empty({lists.batch * kv_heads + 1}, DType::kInt64, selected.device());
+  if (selected.device() == kCpu) {
+    fill_on_cpu(selected, lists);
+  } else {
+    const std::int64_t most = lists.batch * lists.tokens * most_per_token.value_or(lists.heads);
+    lists.rows = empty({most}, DType::kInt32, selected.device());
+    fill_on_device(selected, lists);
+  }
   return lists;
 }
 

@@ -1,17 +1,18 @@
 #pragma once
 
 // Reading index lists. Kernel files, which are compiled once per instruction set, share this with the code
-// that plans their work: everything here has internal linkage.
+// that plans their work: everything here has internal linkage. Functions are constexpr where a GPU calls
+// them, too.
 
 #include "ops/attention/attention_kernels.h"
 
 namespace moh {
 namespace {
 
-inline std::int64_t min_of(std::int64_t a, std::int64_t b) {
+constexpr std::int64_t min_of(std::int64_t a, std::int64_t b) {
   return a < b ? a : b;
 }
-inline std::int64_t clamp(std::int64_t value, std::int64_t low, std::int64_t high) {
+constexpr std::int64_t clamp(std::int64_t value, std::int64_t low, std::int64_t high) {
   return value < low ? low : min_of(value, high);
 }
 
@@ -29,8 +30,7 @@ struct List {
   const std::int32_t* entries;  // or null: all pairs
 };
 
-[[maybe_unused]] inline List list_at(const AttentionShape& shape, const RowLists& lists,
-                                     std::int64_t number) {
+constexpr List list_at(const AttentionShape& shape, const RowLists& lists, std::int64_t number) {
   List list{};
   list.batch = number / shape.kv_heads;
   list.kv_head = number % shape.kv_heads;
@@ -48,30 +48,29 @@ struct List {
 }
 
 /// Rows of all lists together.
-[[maybe_unused]] inline std::int64_t total_rows(const AttentionShape& shape, const RowLists& lists) {
+constexpr std::int64_t total_rows(const AttentionShape& shape, const RowLists& lists) {
   return lists.rows ? lists.offsets[shape.batch * shape.kv_heads] : shape.batch * shape.queries * shape.heads;
 }
 
-inline std::int64_t pair_number(const List& list, const Pair& pair) {
+constexpr std::int64_t pair_number(const List& list, const Pair& pair) {
   return pair.token * list.group + pair.head;
 }
-inline Pair numbered_pair(const List& list, std::int64_t number) {
+constexpr Pair numbered_pair(const List& list, std::int64_t number) {
   return {number / list.group, number % list.group};
 }
-inline Pair pair_at(const List& list, std::int64_t row) {
+constexpr Pair pair_at(const List& list, std::int64_t row) {
   if (!list.entries) return numbered_pair(list, row);
   constexpr std::int32_t kPositionMask = (1 << kListPositionBits) - 1;
   return {list.entries[row] & kPositionMask, list.entries[row] >> kListPositionBits};
 }
 
 /// Number of keys that a token's queries see: a prefix of all keys.
-inline std::int64_t visible_keys(const AttentionShape& shape, std::int64_t token) {
+constexpr std::int64_t visible_keys(const AttentionShape& shape, std::int64_t token) {
   return shape.causal ? min_of(shape.keys, shape.query_offset + token + 1) : shape.keys;
 }
 
 /// The first row that sees key `key`; rows ascend by position. list.rows when none does.
-[[maybe_unused]] inline std::int64_t first_row_seeing(const AttentionShape& shape, const List& list,
-                                                      std::int64_t key) {
+constexpr std::int64_t first_row_seeing(const AttentionShape& shape, const List& list, std::int64_t key) {
   std::int64_t low = 0, high = list.rows;
   while (low < high) {
     const std::int64_t middle = (low + high) / 2;
@@ -85,23 +84,23 @@ inline std::int64_t visible_keys(const AttentionShape& shape, std::int64_t token
 }
 
 template <class T>
-T* row_of(const HeadView<T>& view, const List& list, const Pair& pair) {
+constexpr T* row_of(const HeadView<T>& view, const List& list, const Pair& pair) {
   return view.data + list.batch * view.batch_stride + pair.token * view.token_stride +
          (list.kv_head * list.group + pair.head) * view.head_stride;
 }
 template <class T>
-T* key_row(const HeadView<T>& view, const List& list, std::int64_t key) {
+constexpr T* key_row(const HeadView<T>& view, const List& list, std::int64_t key) {
   return view.data + list.batch * view.batch_stride + key * view.token_stride +
          list.kv_head * view.head_stride;
 }
-inline std::int64_t gate_index(const AttentionShape& shape, const List& list, const Pair& pair) {
+constexpr std::int64_t gate_index(const AttentionShape& shape, const List& list, const Pair& pair) {
   return (list.batch * shape.queries + pair.token) * shape.heads + list.kv_head * list.group + pair.head;
 }
 
 /// Whether a gate is too small for dgate = <dout, gated output> / gate: the gated output would have lost
 /// bits.
 template <class F>
-bool is_tiny_gate(F gate) {
+constexpr bool is_tiny_gate(F gate) {
   constexpr F kTiny = F(1e-30);
   return gate > -kTiny && gate < kTiny;
 }

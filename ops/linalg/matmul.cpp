@@ -13,6 +13,9 @@
 #ifdef MOH_HAVE_DNNL
 #include <oneapi/dnnl/dnnl.h>
 #endif
+#ifdef MOH_HAVE_CUDA
+#include "ops/linalg/gemm_cuda.h"
+#endif
 
 namespace moh {
 
@@ -129,8 +132,18 @@ void multiply_high(const GemmShape& s, const T* a, const T* b, T* c, bool accumu
   }
 }
 
+/// The same product as c^T = op(b)^T op(a)^T, where that saves work: b is packed, which takes as long as some
+/// hundred rows of c, while a is read where it lies. So the smaller factor should be b.
+bool is_better_turned(const GemmShape& s) {
+  constexpr std::int64_t kFewRows = 512;
+  return !s.transpose_a && s.transpose_b && s.m <= kFewRows && s.n >= 2 * s.m && s.m >= kGemmPanel;
+}
+
 template <class T>
 void tiled_gemm(const GemmShape& s, const T* a, const T* b, T* c, bool accumulate) {
+  if (!s.transpose_c && is_better_turned(s)) {
+    return tiled_gemm<T>({s.n, s.m, s.k, false, true, s.ldb, s.lda, s.ldc, true}, b, a, c, accumulate);
+  }
   const bool serial = s.m * s.n * s.k < (1 << 17);  // waking other threads would take longer
   visit_cpu_isa([&]<class Backend>() {
     using Kernels = MatmulKernels<Backend, T>;
@@ -212,6 +225,31 @@ void gemm_in_float32(const GemmShape& shape, const Operand& c, const Operand& a,
   if (out.dtype() != DType::kFloat32) out.copy_from(wide_c);
 }
 
+#ifdef MOH_HAVE_CUDA
+/// bfloat16 factors are multiplied as they are, any other pair in float32.
+void gemm_on_device(const GemmShape& s, const Operand& c, const Operand& a, const Operand& b,
+                    bool accumulate) {
+  const MemoryPurposeScope purpose(MemoryPurpose::kWorkspace);
+  const bool narrow = a.matrix.dtype() == DType::kBFloat16 && b.matrix.dtype() == DType::kBFloat16;
+  const DType dtype = narrow ? DType::kBFloat16 : DType::kFloat32;
+  const Tensor left = a.matrix.to(dtype), right = b.matrix.to(dtype);
+  const Tensor& out = c.matrix;
+  const Tensor result = narrow || out.dtype() == DType::kFloat32 ? out : out.to(DType::kFloat32);
+  const auto first = [](const Operand& operand, const Tensor& matrix) {
+    return static_cast<std::byte*>(matrix.raw()) +
+           static_cast<std::size_t>(operand.first_column) * dtype_size(matrix.dtype());
+  };
+  cuda_gemm(
+      {s.m, s.n, s.k, s.transpose_a, s.transpose_b, s.lda, s.ldb, s.ldc, dtype, result.dtype(), accumulate},
+      first(a, left), first(b, right), first(c, result));
+  if (!result.shares_storage_with(out)) out.copy_from(result);
+}
+#else
+void gemm_on_device(const GemmShape&, const Operand&, const Operand&, const Operand&, bool) {
+  fail_check(__FILE__, __LINE__, "the CPU", "this build has no CUDA");
+}
+#endif
+
 double flops_of(const GemmShape& s) {
   return 2 * static_cast<double>(s.m) * static_cast<double>(s.n) * static_cast<double>(s.k);
 }
@@ -234,7 +272,9 @@ void matmul_into(const Operand& c, const Operand& a, const Operand& b, bool accu
     if (!accumulate) c.matrix.fill(0);
     return;
   }
-  if (c.matrix.dtype() == DType::kFloat64) {
+  if (c.matrix.device() != kCpu) {
+    gemm_on_device(shape, c, a, b, accumulate);
+  } else if (c.matrix.dtype() == DType::kFloat64) {
     tiled_gemm<double>(shape, data_of<double>(a, a.matrix), data_of<double>(b, b.matrix),
                        data_of<double>(c, c.matrix), accumulate);
   } else {

@@ -40,9 +40,13 @@ struct GemmScratch {
   F* panel;   // [depth, kGemmPanel]
   F* copied;  // tiles [depth, kTileRows] of a, when it is transposed
   F* edge;    // [kTileRows, kGemmPanel]
+  F* turned;  // [rows, turned_row], the task's part of c before it is transposed
+  std::int64_t turned_row;
 
   void lay_out(Arena& arena, const GemmShape& s, std::int64_t rows, bool packs) {
     const std::int64_t depth = depth_of_block(s.k);
+    turned_row = (s.n + kGemmPanel - 1) / kGemmPanel * kGemmPanel;
+    turned = arena.take<F>(s.transpose_c ? rows * turned_row : 0);
     panel = arena.take<F>(packs ? depth * kGemmPanel : 0);
     copied = arena.take<F>(s.transpose_a ? copied_tile<F>(depth) * round_up_to_tile(rows) / kTileRows : 0);
     edge = arena.take<F>(kTileRows * kGemmPanel);
@@ -134,6 +138,29 @@ void multiply_panel(LeftFactor<F> left, std::ptrdiff_t left_tile, const F* panel
   }
 }
 
+/// to[j, i] (+)= from[i, j] for i < rows and j < columns; rows of `from` end in whole vectors.
+template <class F>
+void store_transposed(const F* from, std::int64_t from_row, std::int64_t rows, std::int64_t columns,
+                      bool accumulate, F* to, std::int64_t to_row) {
+  constexpr int kN = kLanes<F>;
+  for (std::int64_t i = 0; i < rows; i += kN) {
+    const std::int64_t count = min_of(kN, rows - i);
+    for (std::int64_t j = 0; j < columns; j += kN) {
+      Vec<F> square[kN];
+      for (int r = 0; r < kN; ++r) square[r] = r < count ? load(from + (i + r) * from_row + j) : Vec<F>{};
+      transpose_square<F>(square);
+      for (int r = 0; r < kN && j + r < columns; ++r) {
+        F* const place = to + (j + r) * to_row + i;
+        if (count == kN) {
+          store(place, accumulate ? load(place) + square[r] : square[r]);
+        } else {
+          store_first<F>(place, accumulate ? load_first<F>(place, count) + square[r] : square[r], count);
+        }
+      }
+    }
+  }
+}
+
 }  // namespace
 
 template <class Backend, class T>
@@ -182,14 +209,19 @@ void MatmulKernels<Backend, T>::multiply(const GemmShape& s, const T* a, const T
       } else {
         pack_panel(s, b, column, count, k, depth, own.panel);
       }
-      const OutMatrix<T> out{c + task.row_begin * s.ldc + column, s.ldc};
-      if (accumulate || k > 0) {
+      const OutMatrix<T> out = s.transpose_c
+                                   ? OutMatrix<T>{own.turned + (column - task.column_begin), own.turned_row}
+                                   : OutMatrix<T>{c + task.row_begin * s.ldc + column, s.ldc};
+      if (k > 0 || (accumulate && !s.transpose_c)) {
         multiply_panel<T, true>(left, left_tile, panel, depth, rows, count, out, own.edge);
       } else {
         multiply_panel<T, false>(left, left_tile, panel, depth, rows, count, out, own.edge);
       }
     }
   }
+  if (!s.transpose_c) return;
+  store_transposed(own.turned, own.turned_row, rows, task.column_end - task.column_begin, accumulate,
+                   c + task.column_begin * s.ldc + task.row_begin, s.ldc);
 }
 
 template struct MatmulKernels<cpu::MOH_ISA, float>;

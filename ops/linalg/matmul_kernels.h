@@ -12,6 +12,7 @@ struct GemmShape {
   std::int64_t m, n, k;
   bool transpose_a, transpose_b;
   std::int64_t lda, ldb, ldc;
+  bool transpose_c = false;  ///< c is written as [n, m]
 };
 
 /// Columns of op(b) that are packed together.

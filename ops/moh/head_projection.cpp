@@ -105,7 +105,7 @@ void to_heads(std::string_view op, const Plan& plan, const Tensor& w, bool by_co
               const Tensor& tokens, const Tensor& heads) {
   const HeadProjection& p = plan.sizes;
   zero_empty_heads(p, heads);
-  run_kernel(op, tokens, [&]<class Backend, class T>() {
+  run_cpu_kernel(op, tokens, [&]<class Backend, class T>() {
     using Kernels = HeadProjectionKernels<Backend, T>;
     run_tasks(head_tasks(p), is_small(p, plan.lists), Kernels::to_heads_scratch_bytes(p),
               [&](const HeadTask& task, std::byte* scratch) {
@@ -120,7 +120,7 @@ void from_heads(std::string_view op, const Plan& plan, const Tensor& w, bool by_
                 const Tensor& heads, bool accumulate, const Tensor& tokens) {
   const HeadProjection& p = plan.sizes;
   const bool small = is_small(p, plan.lists);
-  run_kernel(op, heads, [&]<class Backend, class T>() {
+  run_cpu_kernel(op, heads, [&]<class Backend, class T>() {
     using Kernels = HeadProjectionKernels<Backend, T>;
     const std::int64_t panels = num_chunks(p.width, kProjectionPanel) * p.heads;
     const std::int64_t panel_size = p.head_dim * kProjectionPanel;
@@ -144,7 +144,7 @@ void from_heads(std::string_view op, const Plan& plan, const Tensor& w, bool by_
 void weight_gradient(std::string_view op, const Plan& plan, const Tensor& heads, const Tensor& tokens,
                      bool by_column, const Tensor& dw, const Tensor& dbias) {
   const HeadProjection& p = plan.sizes;
-  run_kernel(op, heads, [&]<class Backend, class T>() {
+  run_cpu_kernel(op, heads, [&]<class Backend, class T>() {
     using Kernels = HeadProjectionKernels<Backend, T>;
     run_tasks(column_tasks(p), is_small(p, plan.lists), Kernels::weight_gradient_scratch_bytes(p),
               [&](const ColumnTask& task, std::byte* scratch) {
@@ -166,7 +166,7 @@ struct DensePart {
 };
 
 void add_dense_bias(const Tensor& bias, const Tensor& y, const DensePart& dense) {
-  run_kernel(kToHeads, y, [&]<class Backend, class T>() {
+  run_cpu_kernel(kToHeads, y, [&]<class Backend, class T>() {
     LinearKernels<Backend, T>::add_bias(bias.data<T>() + dense.begin, y.data<T>() + dense.begin,
                                         {y.dim(0), dense.width()}, y.dim(1));
   });
@@ -174,7 +174,7 @@ void add_dense_bias(const Tensor& bias, const Tensor& y, const DensePart& dense)
 
 /// db = sums over the rows of columns [dense.begin, dense.end) of dy.
 void sum_columns(std::string_view op, const Tensor& dy, const DensePart& dense, const Tensor& db) {
-  run_kernel(op, dy, [&]<class Backend, class T>() {
+  run_cpu_kernel(op, dy, [&]<class Backend, class T>() {
     LinearKernels<Backend, T>::sum_rows(dy.data<T>() + dense.begin, db.data<Acc<T>>() + dense.begin,
                                         {dy.dim(0), dense.width()}, dy.dim(1));
   });
@@ -273,7 +273,7 @@ bool head_projection_pays(std::int64_t tokens, std::int64_t head_dim, double act
   // Measured (docs/benchmarks/cpu.md). The weights are packed anew each time, which takes some rows to earn,
   // more of them where less is left out; a tile of narrower heads does not fill its registers; near all heads
   // a dense product of the library is as good.
-  const std::int64_t few_tokens = active <= 0.6 ? 128 : 512;
+  const std::int64_t few_tokens = active <= 0.6 ? 128 : 256;
   return tokens >= few_tokens && head_dim >= 32 && active <= 0.8;
 }
 

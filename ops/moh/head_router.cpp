@@ -3,6 +3,7 @@
 #include <string>
 #include <type_traits>
 
+#include "ops/indices.h"
 #include "ops/moh/head_router_kernels.h"
 #include "ops/op.h"
 
@@ -40,15 +41,11 @@ RouterArgs<A> args_of(const Saved& saved) {
   return args;
 }
 
-/// Calls fn.operator()<Backend, A>() for the float32 or float64 logits.
+/// Calls fn.operator()<Backend, A>() for the float32 or float64 logits, whose back end is that of `like`.
 template <class Fn>
-void run_router(DType dtype, Fn&& fn) {
-  const ProfileScope profile("route_heads");
-  visit_cpu_isa([&]<class Backend>() {
-    if (dtype == DType::kFloat64)
-      fn.template operator()<Backend, double>();
-    else
-      fn.template operator()<Backend, float>();
+void run_router(const Tensor& like, Fn&& fn) {
+  run_kernel("route_heads", like, [&]<class Backend, class A>() {
+    if constexpr (!std::is_same_v<A, bfloat16>) fn.template operator()<Backend, A>();
   });
 }
 
@@ -67,26 +64,25 @@ void check_forced(const Tensor& top, std::int64_t tokens, const RouterOptions& o
   Check("route_heads")
       .dtype("forced_top", forced, DType::kInt32)
       .shape("forced_top", forced, {tokens, options.top_k});
-  for (std::int32_t head : top.span<std::int32_t>()) {
-    if (head < 0 || head >= options.heads - options.shared) refuse("forced_top", "routed heads", head);
-  }
+  checked_indices("route_heads", "forced_top", top, top.device(),
+                  {.bound = options.heads - options.shared, .of = "the routed heads"});
 }
 
-Tensor balance_loss(const Saved& saved, DType dtype) {
-  const double experts = static_cast<double>(saved.options.heads - saved.options.shared);
-  const Tensor f = saved.load.to(DType::kFloat64), p = saved.mean_probability.to(DType::kFloat64);
-  double sum = 0;
-  for (std::int64_t e = 0; e < f.numel(); ++e) sum += p.data<double>()[e] * f.data<double>()[e];
-  return full({}, saved.options.scaling == GateScaling::kPaper ? sum : experts * sum, dtype);
+Tensor balance_loss(const Saved& saved) {
+  Tensor loss = empty({}, saved.load.dtype(), saved.load.device());
+  run_router(loss, [&]<class Backend, class A>() {
+    HeadRouterKernels<Backend, A>::balance_loss(args_of<A>(saved), loss.data<A>());
+  });
+  return loss;
 }
 
-Grads route_backward(const Saved& saved, const RouterWidths& widths, DType dtype,
-                     std::span<const Tensor> dys) {
+Grads route_backward(const Saved& saved, const RouterWidths& widths, std::span<const Tensor> dys) {
+  const Tensor& like = dys[0].defined() ? dys[0] : dys[1];
   const auto grad_of = [&](std::int64_t width) {
-    return width > 0 ? empty({saved.tokens, width}, dtype) : Tensor();
+    return width > 0 ? empty({saved.tokens, width}, like.dtype(), like.device()) : Tensor();
   };
   Grads grads = {grad_of(widths.shared), grad_of(widths.routed), grad_of(widths.type)};
-  run_router(dtype, [&]<class Backend, class A>() {
+  run_router(like, [&]<class Backend, class A>() {
     RouterArgs<A> args = args_of<A>(saved);
     args.d_gates = data_or_null<A>(dys[0]);
     if (dys.size() > 1) args.d_balance = data_or_null<A>(dys[1]);
@@ -120,16 +116,16 @@ RouterWidths router_widths(const RouterOptions& o) {
 Routing route_heads(const Variable& shared_logits, const Variable& routed_logits, const Variable& type_logits,
                     std::int64_t num_tokens, const RouterOptions& options, const Tensor& forced_top) {
   const RouterWidths widths = router_widths(options);
-  const bool wide = (routed_logits.defined() ? routed_logits : shared_logits).defined() &&
-                    (routed_logits.defined() ? routed_logits : shared_logits).dtype() == DType::kFloat64;
-  const DType dtype = wide ? DType::kFloat64 : DType::kFloat32;
+  const Variable& given = routed_logits.defined() ? routed_logits : shared_logits;
+  const DType dtype = given.defined() && given.dtype() == DType::kFloat64 ? DType::kFloat64 : DType::kFloat32;
+  const Device device = given.defined() ? given.device() : kCpu;
   check_logits("shared_logits", shared_logits, num_tokens, widths.shared, dtype);
   check_logits("routed_logits", routed_logits, num_tokens, widths.routed, dtype);
   check_logits("type_logits", type_logits, num_tokens, widths.type, dtype);
   if (forced_top.defined()) check_forced(forced_top, num_tokens, options);
 
   const auto rows = [&](std::int64_t width, DType type) {
-    return width > 0 ? empty({num_tokens, width}, type) : Tensor();
+    return width > 0 ? empty({num_tokens, width}, type, device) : Tensor();
   };
   Saved saved{options,
               num_tokens,
@@ -140,12 +136,12 @@ Routing route_heads(const Variable& shared_logits, const Variable& routed_logits
               {},
               {}};
   if (widths.routed > 0) {
-    saved.load = empty({widths.routed}, dtype);
-    saved.mean_probability = empty({widths.routed}, dtype);
+    saved.load = empty({widths.routed}, dtype, device);
+    saved.mean_probability = empty({widths.routed}, dtype, device);
   }
-  const Tensor gates = empty({num_tokens, options.heads}, dtype);
-  const Tensor selected = empty({num_tokens, options.heads}, DType::kUInt8);
-  run_router(dtype, [&]<class Backend, class A>() {
+  const Tensor gates = empty({num_tokens, options.heads}, dtype, device);
+  const Tensor selected = empty({num_tokens, options.heads}, DType::kUInt8, device);
+  run_router(gates, [&]<class Backend, class A>() {
     RouterArgs<A> args = args_of<A>(saved);
     args.forced = forced_top.defined();
     if (shared_logits.defined()) args.shared_logits = shared_logits.value().data<A>();
@@ -157,12 +153,10 @@ Routing route_heads(const Variable& shared_logits, const Variable& routed_logits
   });
 
   std::vector<Tensor> outputs = {gates};
-  if (widths.routed > 0) outputs.push_back(balance_loss(saved, dtype));
-  const std::vector<Variable> recorded =
-      record_outputs("route_heads", outputs, {shared_logits, routed_logits, type_logits},
-                     [saved, widths, dtype](std::span<const Tensor> dys) {
-                       return route_backward(saved, widths, dtype, dys);
-                     });
+  if (widths.routed > 0) outputs.push_back(balance_loss(saved));
+  const std::vector<Variable> recorded = record_outputs(
+      "route_heads", outputs, {shared_logits, routed_logits, type_logits},
+      [saved, widths](std::span<const Tensor> dys) { return route_backward(saved, widths, dys); });
   return {recorded[0], recorded.size() > 1 ? recorded[1] : Variable(),
           selected,    saved.probabilities,
           saved.top,   saved.load};

@@ -193,6 +193,16 @@ void HeadRouterKernels<Backend, A>::forward(const RouterArgs<A>& args) {
 }
 
 template <class Backend, class A>
+void HeadRouterKernels<Backend, A>::balance_loss(const RouterArgs<A>& args, A* balance) {
+  const std::int64_t experts = args.options.heads - args.options.shared;
+  double sum = 0;
+  for (std::int64_t e = 0; e < experts; ++e)
+    sum += static_cast<double>(args.mean_probability[e]) * static_cast<double>(args.load[e]);
+  *balance =
+      static_cast<A>(args.options.scaling == GateScaling::kPaper ? sum : static_cast<double>(experts) * sum);
+}
+
+template <class Backend, class A>
 void HeadRouterKernels<Backend, A>::backward(const RouterArgs<A>& args) {
   const RouterOptions& o = args.options;
   const std::int64_t experts = o.heads - o.shared;

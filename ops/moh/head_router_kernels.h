@@ -35,6 +35,8 @@ struct RouterArgs {
 template <class Backend, class A>
 struct HeadRouterKernels {
   static void forward(const RouterArgs<A>& args);
+  /// *balance from args.load and args.mean_probability.
+  static void balance_loss(const RouterArgs<A>& args, A* balance);
   static void backward(const RouterArgs<A>& args);
 };
 

@@ -13,9 +13,9 @@ Variable query_norm_logits(const Variable& q, std::int64_t first_head) {
   }
   const QueryNormShape shape{q.dim(0), q.dim(1), q.dim(2), first_head};
   const DType statistics = accumulate_dtype(q.dtype());
-  const Tensor norms = empty({shape.tokens, shape.heads - first_head}, statistics),
+  const Tensor norms = empty({shape.tokens, shape.heads - first_head}, statistics, q.device()),
                logits = empty_like(norms);
-  const Tensor inverse_std = empty({shape.tokens}, statistics);
+  const Tensor inverse_std = empty({shape.tokens}, statistics, q.device());
   run_kernel("query_norm_logits", q.value(), [&]<class Backend, class T>() {
     QueryNormKernels<Backend, T>::forward(shape, q.value().data<T>(), norms.data<Acc<T>>(),
                                           inverse_std.data<Acc<T>>(), logits.data<Acc<T>>());

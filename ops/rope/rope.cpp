@@ -68,7 +68,8 @@ Tensor rotated(const Tensor& x, const Tensor& cos, const Tensor& sin, int direct
 
 }  // namespace
 
-RopeTable rope_table(std::int64_t num_positions, std::int64_t head_dim, double theta, DType dtype) {
+RopeTable rope_table(std::int64_t num_positions, std::int64_t head_dim, double theta, DType dtype,
+                     Device device) {
   Check("rope_table")
       .require(num_positions >= 0, "num_positions", "0 or more", std::to_string(num_positions))
       .require(head_dim >= 0 && head_dim % 2 == 0, "head_dim", "an even number", std::to_string(head_dim))
@@ -85,7 +86,7 @@ RopeTable rope_table(std::int64_t num_positions, std::int64_t head_dim, double t
     default:
       throw DTypeError(error_message("rope_table", "dtype", "float32 or float64", dtype_name(dtype)));
   }
-  return table;
+  return {table.cos.to(device), table.sin.to(device)};
 }
 
 Variable rope(const Variable& x, const RopeTable& table, std::int64_t first_position) {

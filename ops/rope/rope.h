@@ -16,7 +16,7 @@ struct RopeTable {
 /// The table for P = num_positions and d = head_dim, which must be even; theta > 0. Angles are formed in
 /// double precision and stored as `dtype`, float32 or float64. Throws ShapeError, DTypeError, ValueError.
 RopeTable rope_table(std::int64_t num_positions, std::int64_t head_dim, double theta,
-                     DType dtype = DType::kFloat32);
+                     DType dtype = DType::kFloat32, Device device = kCpu);
 
 /// Rotary position embedding (Su et al. 2021, arXiv 2104.09864) in the layout of LLaMA: element i of the
 /// first half of a head is paired with element i of the second half,

@@ -24,13 +24,16 @@ struct OpCase {
   /// Largest error of the float32 op, forward and backward, in units of 2^-24 times the largest magnitude of
   /// the tensor. The bfloat16 op gets the same number of units of 2^-9.
   double units = 16;
+  /// The magnitude by which rounding of the gradients is measured, when they are smaller.
+  double gradient_scale = 1e-6;
   /// False for ops whose result jumps (top-k, dropout masks that depend on rounded inputs): float64 only.
   bool low_precision = true;
 };
 
-/// Runs a case every way: forward against the reference in float64, gradient check, float32 and bfloat16
-/// forward and backward against float64 with every instruction set that the processor has, bit-equal reruns
-/// and bit-equal results with one and with several threads.
+/// Runs a case every way. On the CPU (op_cases.cpp): forward against the reference in float64, gradient
+/// check, float32 and bfloat16 forward and backward against float64 with every instruction set that the
+/// processor has, bit-equal reruns and bit-equal results with one and with several threads. On a GPU:
+/// device_op_cases.cpp.
 void check_op_case(const OpCase& op_case);
 
 using OpCases = std::vector<OpCase>;
@@ -49,7 +52,7 @@ Tensor uniform(const Shape& shape, double low, double high, std::uint64_t seed =
 #define OP_CASES(op)                                                                                  \
   static moh::test::OpCases op##_cases();                                                             \
   [[maybe_unused]] static const bool op##_registered = moh::test::register_op_cases(#op, op##_cases); \
-  TEST_CASE("ops: " #op) {                                                                            \
+  TEST_CASE("ops: " #op, "[op_cases]") {                                                              \
     for (const moh::test::OpCase& op_case : op##_cases()) moh::test::check_op_case(op_case);          \
   }                                                                                                   \
   static moh::test::OpCases op##_cases()

@@ -37,14 +37,15 @@ OP_CASES(rope) {
   for (const Shape& shape : {Shape{1, 1, 1, 2}, Shape{0, 3, 2, 4}, Shape{2, 0, 2, 4}, Shape{2, 3, 1, 6},
                              Shape{1, 5, 3, 34}, Shape{2, 2, 2, 64}}) {
     for (const std::int64_t first : {0, 9}) {
-      cases.push_back({.name = to_string(shape) + " from " + std::to_string(first),
-                       .inputs = {normal(shape)},
-                       .run =
-                           [=](const Inputs& in) {
-                             const DType dtype = accumulate_dtype(in[0].dtype());
-                             return Outputs{rope(in[0], rope_table(16, shape[-1], kTheta, dtype), first)};
-                           },
-                       .reference = [=](const std::vector<Tensor>& in) { return reference(in[0], first); }});
+      cases.push_back(
+          {.name = to_string(shape) + " from " + std::to_string(first),
+           .inputs = {normal(shape)},
+           .run =
+               [=](const Inputs& in) {
+                 const DType dtype = accumulate_dtype(in[0].dtype());
+                 return Outputs{rope(in[0], rope_table(16, shape[-1], kTheta, dtype, in[0].device()), first)};
+               },
+           .reference = [=](const std::vector<Tensor>& in) { return reference(in[0], first); }});
     }
   }
   return cases;

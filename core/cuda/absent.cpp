@@ -1,0 +1,71 @@
+#include "core/cuda/backend.h"
+#include "core/error.h"
+
+// Of a build without a CUDA toolkit. open_device() and allocate() are the doors: who did not get through has
+// no device tensors, and nothing else here can be reached.
+
+namespace moh::cuda {
+
+namespace {
+
+[[noreturn]] void not_open() {
+  fail_check(__FILE__, __LINE__, "device is open", "this build has no CUDA");
+}
+
+}  // namespace
+
+void open_device(int index) {
+  throw DeviceError("device: cuda:" + std::to_string(index) +
+                    ": this build computes on the CPU only; set device: cpu, or build with a CUDA toolkit");
+}
+
+std::string describe_device() {
+  not_open();
+}
+void* allocate(std::size_t, MemoryPurpose) {
+  throw DeviceError("cuda memory: this build computes on the CPU only");
+}
+void release(void*, std::size_t, MemoryPurpose) noexcept {
+  not_open();
+}
+void recount(std::size_t, MemoryPurpose, MemoryPurpose) noexcept {
+  not_open();
+}
+MemoryStats memory_stats() {
+  not_open();
+}
+void reset_memory_peaks() {
+  not_open();
+}
+void copy_to_device(void*, const void*, std::size_t) {
+  not_open();
+}
+void copy_to_host(void*, const void*, std::size_t) {
+  not_open();
+}
+void copy_on_device(void*, const void*, std::size_t) {
+  not_open();
+}
+void set_zero(void*, std::size_t) {
+  not_open();
+}
+void synchronize() {
+  not_open();
+}
+void fill(void*, DType, std::int64_t, double) {
+  not_open();
+}
+void convert(void*, DType, const void*, DType, std::int64_t) {
+  not_open();
+}
+void add(void*, DType, const void*, DType, std::int64_t) {
+  not_open();
+}
+void scale(void*, DType, std::int64_t, double) {
+  not_open();
+}
+bool all_finite(const void*, DType, std::int64_t) {
+  not_open();
+}
+
+}  // namespace moh::cuda

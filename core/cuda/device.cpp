@@ -1,0 +1,155 @@
+#include "core/cuda/device.h"
+
+#include <cstdio>
+#include <mutex>
+#include <optional>
+
+#include "core/cuda/fault.h"
+#include "core/cuda/staging.h"
+#include "core/error.h"
+
+namespace moh::cuda {
+
+namespace {
+
+constexpr int kOldestCapability = 80;
+
+struct OpenDevice {
+  int index = 0;
+  std::string name;
+  std::size_t memory_bytes = 0;
+  DeviceLimits limits;
+  cudaStream_t stream = nullptr;
+};
+
+std::mutex open_mutex;
+std::optional<OpenDevice> open_one;  // never closed: tensors with static lifetime may outlive main()
+
+OpenDevice& device() {
+  if (!open_one.has_value()) throw DeviceError("cuda: no GPU is open; parse_device() opens it");
+  return *open_one;
+}
+
+std::string reason(cudaError_t status) {
+  return std::string(cudaGetErrorName(status)) + ": " + cudaGetErrorString(status);
+}
+
+int attribute(cudaDeviceAttr name, int index) {
+  int value = 0;
+  MOH_CUDA_CALL(cudaDeviceGetAttribute(&value, name, index));
+  return value;
+}
+
+std::string version_text(int version) {
+  return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
+}
+
+OpenDevice open(int index) {
+  const std::string where = "device: cuda:" + std::to_string(index);
+  int count = 0;
+  if (const cudaError_t status = cudaGetDeviceCount(&count); status != cudaSuccess) {
+    throw DeviceError(where + ": expected a CUDA GPU, found none (" + reason(status) + "); set device: cpu");
+  }
+  if (index >= count) {
+    throw DeviceError(error_message(where, "",
+                                    "a number below " + std::to_string(count) + ", as many as there are GPUs",
+                                    std::to_string(index)));
+  }
+  OpenDevice device;
+  device.index = index;
+  MOH_CUDA_CALL(cudaSetDevice(index));
+  device.limits.capability = 10 * attribute(cudaDevAttrComputeCapabilityMajor, index) +
+                             attribute(cudaDevAttrComputeCapabilityMinor, index);
+  if (device.limits.capability < kOldestCapability) {
+    throw DeviceError(error_message(
+        where, "compute capability", "8.0 (Ampere) or later",
+        std::to_string(device.limits.capability / 10) + "." + std::to_string(device.limits.capability % 10),
+        "set device: cpu"));
+  }
+  device.limits.multiprocessors = attribute(cudaDevAttrMultiProcessorCount, index);
+  device.limits.shared_bytes_per_block =
+      static_cast<std::size_t>(attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin, index));
+  cudaDeviceProp properties;
+  MOH_CUDA_CALL(cudaGetDeviceProperties(&properties, index));
+  device.name = properties.name;
+  device.memory_bytes = properties.totalGlobalMem;
+  MOH_CUDA_CALL(cudaStreamCreateWithFlags(&device.stream, cudaStreamNonBlocking));
+  return device;
+}
+
+/// Keeps freed memory for the next request: a step then asks the system for nothing.
+void keep_freed_memory(int index) {
+  cudaMemPool_t pool = nullptr;
+  MOH_CUDA_CALL(cudaDeviceGetDefaultMemPool(&pool, index));
+  std::uint64_t all = UINT64_MAX;
+  MOH_CUDA_CALL(cudaMemPoolSetAttribute(pool, cudaMemPoolAttrReleaseThreshold, &all));
+}
+
+}  // namespace
+
+void check(cudaError_t status, const char* call) {
+  if (status == cudaSuccess) return;
+  cudaGetLastError();  // else the next call would report it again
+  const std::string message = std::string("cuda: ") + call + ": " + reason(status);
+  if (status == cudaErrorMemoryAllocation) throw MemoryError(message);
+  throw DeviceError(message);
+}
+
+void open_device(int index) {
+  const std::lock_guard lock(open_mutex);
+  if (open_one.has_value()) {
+    if (open_one->index == index) return;
+    throw DeviceError(error_message("device", "",
+                                    "cuda:" + std::to_string(open_one->index) + ", which this process uses",
+                                    "cuda:" + std::to_string(index), "start a process for each GPU"));
+  }
+  OpenDevice device = open(index);
+  keep_freed_memory(index);
+  open_one = std::move(device);
+}
+
+std::string describe_device() {
+  const OpenDevice& d = device();
+  int driver = 0, runtime = 0;
+  MOH_CUDA_CALL(cudaDriverGetVersion(&driver));
+  MOH_CUDA_CALL(cudaRuntimeGetVersion(&runtime));
+  char text[256];
+  std::snprintf(text, sizeof text,
+                "%s, compute capability %d.%d, %d multiprocessors, %.1f GiB, driver for CUDA %s, runtime %s",
+                d.name.c_str(), d.limits.capability / 10, d.limits.capability % 10, d.limits.multiprocessors,
+                static_cast<double>(d.memory_bytes) / (1 << 30), version_text(driver).c_str(),
+                version_text(runtime).c_str());
+  return text;
+}
+
+cudaStream_t stream() {
+  return device().stream;
+}
+const DeviceLimits& limits() {
+  return device().limits;
+}
+
+void synchronize() {
+  MOH_CUDA_CALL(cudaStreamSynchronize(stream()));
+  throw_fault();
+}
+
+void copy_to_device(void* to, const void* from, std::size_t bytes) {
+  Staging::instance().upload(to, from, bytes);
+}
+
+void copy_to_host(void* to, const void* from, std::size_t bytes) {
+  if (bytes == 0) return;
+  MOH_CUDA_CALL(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, stream()));
+  synchronize();
+}
+
+void copy_on_device(void* to, const void* from, std::size_t bytes) {
+  if (bytes > 0) MOH_CUDA_CALL(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, stream()));
+}
+
+void set_zero(void* to, std::size_t bytes) {
+  if (bytes > 0) MOH_CUDA_CALL(cudaMemsetAsync(to, 0, bytes, stream()));
+}
+
+}  // namespace moh::cuda

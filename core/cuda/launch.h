@@ -1,0 +1,57 @@
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <type_traits>
+
+#include "core/cuda/device.h"
+
+// The only way to start a kernel. For kernel files (*_cuda.cu); tests/cuda_sim/include/core/cuda has the
+// host's version.
+
+#define MOH_DEVICE __device__ __forceinline__
+/// A kernel: MOH_KERNEL(threads) void name(...); `threads` is the largest block that it is launched with.
+#define MOH_KERNEL(threads) __global__ __launch_bounds__(threads)
+
+namespace moh::cuda {
+
+struct LaunchShape {
+  std::int64_t blocks_x = 1, blocks_y = 1;
+  int threads = 128;             ///< of a block, whole warps
+  std::size_t shared_bytes = 0;  ///< of a block
+};
+
+/// Starts kernel(args...) on the stream; nothing happens where the grid is empty.
+template <class... Params>
+void launch(const char* name, void (*kernel)(Params...), const LaunchShape& shape,
+            std::type_identity_t<Params>... args) {
+  if (shape.blocks_x == 0 || shape.blocks_y == 0) return;
+  const auto* function = reinterpret_cast<const void*>(kernel);
+  constexpr std::size_t kAlwaysAllowed = 48 << 10;
+  if (shape.shared_bytes > kAlwaysAllowed) allow_shared_memory(function, shape.shared_bytes);
+  void* pointers[] = {static_cast<void*>(&args)...};
+  const dim3 grid(static_cast<unsigned>(shape.blocks_x), static_cast<unsigned>(shape.blocks_y));
+  // The status stays as the last error, which check_launch reads.
+  cudaLaunchKernel(function, grid, dim3(static_cast<unsigned>(shape.threads)), pointers, shape.shared_bytes,
+                   stream());
+  check_launch(name);
+}
+
+template <class Body>
+MOH_KERNEL(256)
+void each_kernel(std::int64_t count, Body body) {
+  const std::int64_t step = std::int64_t{gridDim.x} * blockDim.x;
+  for (std::int64_t i = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < count; i += step) body(i);
+}
+
+/// Calls body(i) for i in [0, count), each on a thread of its own. Body is a struct with a MOH_DEVICE
+/// operator().
+template <class Body>
+void launch_each(const char* name, std::int64_t count, const Body& body) {
+  constexpr int kThreads = 256, kBlocksPerMultiprocessor = 32;
+  const std::int64_t most = std::int64_t{limits().multiprocessors} * kBlocksPerMultiprocessor;
+  launch(name, each_kernel<Body>, {std::min((count + kThreads - 1) / kThreads, most), 1, kThreads}, count,
+         body);
+}
+
+}  // namespace moh::cuda

@@ -1,0 +1,239 @@
+#include "ops/attention/attention_cuda.h"
+
+#include <cmath>
+
+#include "ops/attention/list_walk.h"
+#include "ops/cuda/reduce.h"
+
+// Attention without tensor cores, in float32 whatever the dtype of its operands: the reference on the device.
+// A warp takes one row, or one key; its lanes take keys, or rows, for the scores and elements of the heads
+// for the sums, so that every sum has a fixed order.
+
+namespace moh {
+
+namespace {
+
+constexpr int kWarps = 4, kThreads = kWarps * device::kWarp;
+constexpr int kMostHeadDim = 256, kDims = kMostHeadDim / device::kWarp;  // elements of a head per lane
+constexpr float kLog2E = 1.4426950408889634F;
+
+MOH_DEVICE std::int64_t number_of_warp() {
+  return device::block_x() * kWarps + device::thread_x() / device::kWarp;
+}
+MOH_DEVICE int lane() {
+  return device::thread_x() % device::kWarp;
+}
+
+std::int64_t blocks_for(std::int64_t warps) {
+  return (warps + kWarps - 1) / kWarps;
+}
+
+/// The list of row `number`, the rows of all lists counted together.
+MOH_DEVICE List list_of_row(const AttentionShape& shape, const RowLists& lists, std::int64_t number) {
+  if (lists.rows == nullptr)
+    return list_at(shape, lists, number / (shape.queries * (shape.heads / shape.kv_heads)));
+  std::int64_t low = 0, high = shape.batch * shape.kv_heads - 1;
+  while (low < high) {
+    const std::int64_t middle = (low + high) / 2;
+    if (lists.offsets[middle + 1] > number) {
+      high = middle;
+    } else {
+      low = middle + 1;
+    }
+  }
+  return list_at(shape, lists, low);
+}
+
+template <class T>
+MOH_DEVICE float dot(const T* a, const T* b, std::int64_t head_dim) {
+  float sum = 0;
+  for (std::int64_t c = 0; c < head_dim; ++c) sum += static_cast<float>(a[c]) * static_cast<float>(b[c]);
+  return sum;
+}
+
+/// A lane's elements of a head: c = lane, lane + 32 ...
+struct HeadSums {
+  float values[kDims] = {};
+
+  template <class T>
+  MOH_DEVICE void add(float factor, const T* row, std::int64_t head_dim) {
+    for (int i = 0; i < kDims; ++i) {
+      const int c = lane() + i * device::kWarp;
+      if (c < head_dim) values[i] += factor * static_cast<float>(row[c]);
+    }
+  }
+  MOH_DEVICE void scale(float factor) {
+    for (float& value : values) value *= factor;
+  }
+  template <class T>
+  MOH_DEVICE void store(T* row, std::int64_t head_dim) const {
+    for (int i = 0; i < kDims; ++i) {
+      const int c = lane() + i * device::kWarp;
+      if (c < head_dim) row[c] = values[i];
+    }
+  }
+};
+
+template <class T>
+MOH_KERNEL(kThreads)
+void attention_kernel(AttentionForward<T> args) {
+  const AttentionShape& shape = args.shape;
+  const std::int64_t number = number_of_warp(), d = shape.head_dim;
+  if (number >= total_rows(shape, args.lists)) return;
+  const List list = list_of_row(shape, args.lists, number);
+  const Pair pair = pair_at(list, number - list.first);
+  const T* query = row_of(args.q, list, pair);
+  const std::int64_t keys = visible_keys(shape, pair.token);
+  const float scale = static_cast<float>(shape.scale) * kLog2E;
+  HeadSums sums;
+  float top = -INFINITY, total = 0;
+  for (std::int64_t begin = 0; begin < keys; begin += device::kWarp) {
+    const std::int64_t key = begin + lane();
+    const float score = key < keys ? scale * dot(query, key_row(args.k, list, key), d) : -INFINITY;
+    const float new_top = reduce_warp(fmaxf(top, score), Largest{});
+    const float p = exp2f(score - new_top), shrink = exp2f(top - new_top);
+    top = new_top;
+    total = total * shrink + reduce_warp(p, Sum{});
+    sums.scale(shrink);
+    for (int j = 0; j < device::kWarp && begin + j < keys; ++j)
+      sums.add(device::shuffle(p, j), key_row(args.v, list, begin + j), d);
+  }
+  const float gate = args.gates != nullptr ? args.gates[gate_index(shape, list, pair)] : 1.0F;
+  sums.scale(gate / total);
+  sums.store(row_of(args.out, list, pair), d);
+  if (args.lse != nullptr && lane() == 0) args.lse[number] = top + log2f(total);
+}
+
+/// What the gradients of a row are made of.
+template <class T>
+struct RowGradient {
+  const T *query, *dout;
+  float lse, gate, scale;
+  std::int64_t head_dim;
+
+  MOH_DEVICE float probability(const T* key) const {
+    return exp2f(scale * kLog2E * dot(query, key, head_dim) - lse);
+  }
+  MOH_DEVICE float d_probability(const T* value) const { return dot(dout, value, head_dim); }
+};
+
+template <class T>
+MOH_DEVICE RowGradient<T> row_gradient(const AttentionBackward<T>& args, const List& list, std::int64_t row) {
+  const Pair pair = pair_at(list, row);
+  return {row_of(args.q, list, pair),
+          row_of(args.dout, list, pair),
+          args.lse[list.first + row],
+          args.gates != nullptr ? args.gates[gate_index(args.shape, list, pair)] : 1.0F,
+          static_cast<float>(args.shape.scale),
+          args.shape.head_dim};
+}
+
+/// dq and dgate of a row, and delta = gate * dgate for the keys: with P the probabilities and dP = <dout, v>,
+///   dgate = sum P dP, dS = gate P (dP - dgate), dq = scale dS k.
+template <class T>
+MOH_KERNEL(kThreads)
+void attention_rows_gradient_kernel(AttentionBackward<T> args, float* deltas) {
+  const std::int64_t number = number_of_warp(), d = args.shape.head_dim;
+  if (number >= total_rows(args.shape, args.lists)) return;
+  const List list = list_of_row(args.shape, args.lists, number);
+  const Pair pair = pair_at(list, number - list.first);
+  const RowGradient<T> row = row_gradient(args, list, number - list.first);
+  const std::int64_t keys = visible_keys(args.shape, pair.token);
+  float dgate = 0;
+  for (std::int64_t key = lane(); key < keys; key += device::kWarp)
+    dgate += row.probability(key_row(args.k, list, key)) * row.d_probability(key_row(args.v, list, key));
+  dgate = reduce_warp(dgate, Sum{});
+  HeadSums dq;
+  for (std::int64_t begin = 0; begin < keys; begin += device::kWarp) {
+    const std::int64_t key = begin + lane();
+    float ds = 0;
+    if (key < keys) {
+      const float p = row.probability(key_row(args.k, list, key));
+      ds = row.scale * row.gate * p * (row.d_probability(key_row(args.v, list, key)) - dgate);
+    }
+    for (int j = 0; j < device::kWarp && begin + j < keys; ++j)
+      dq.add(device::shuffle(ds, j), key_row(args.k, list, begin + j), d);
+  }
+  dq.store(row_of(args.dq, list, pair), d);
+  if (lane() > 0) return;
+  deltas[number] = row.gate * dgate;
+  if (args.dgates != nullptr) args.dgates[gate_index(args.shape, list, pair)] = dgate;
+}
+
+/// dk and dv of a key, over the rows that see it: dk = scale sum dS q, dv = sum gate P dout.
+template <class T>
+MOH_KERNEL(kThreads)
+void attention_keys_gradient_kernel(AttentionBackward<T> args, const float* deltas) {
+  const std::int64_t d = args.shape.head_dim, warp = number_of_warp();
+  if (warp >= args.shape.batch * args.shape.kv_heads * args.shape.keys) return;
+  const List list = list_at(args.shape, args.lists, warp / args.shape.keys);
+  const std::int64_t key = warp % args.shape.keys;
+  const T *key_at = key_row(args.k, list, key), *value_at = key_row(args.v, list, key);
+  HeadSums dk, dv;
+  for (std::int64_t begin = first_row_seeing(args.shape, list, key); begin < list.rows;
+       begin += device::kWarp) {
+    const std::int64_t r = begin + lane();
+    float ds = 0, weight = 0;
+    if (r < list.rows) {
+      const RowGradient<T> row = row_gradient(args, list, r);
+      const float p = row.probability(key_at);
+      weight = row.gate * p;
+      ds = row.scale * p * (row.gate * row.d_probability(value_at) - deltas[list.first + r]);
+    }
+    for (int j = 0; j < device::kWarp && begin + j < list.rows; ++j) {
+      const Pair pair = pair_at(list, begin + j);
+      dk.add(device::shuffle(ds, j), row_of(args.q, list, pair), d);
+      dv.add(device::shuffle(weight, j), row_of(args.dout, list, pair), d);
+    }
+  }
+  dk.store(key_row(args.dk, list, key), d);
+  dv.store(key_row(args.dv, list, key), d);
+}
+
+/// Zeros for every (batch, query, head) of a view.
+template <class T>
+struct ZeroHeads {
+  HeadView<T> view;
+  AttentionShape shape;
+  MOH_DEVICE void operator()(std::int64_t i) const {
+    const std::int64_t c = i % shape.head_dim, pair = i / shape.head_dim, token = pair / shape.heads;
+    view.data[token / shape.queries * view.batch_stride + token % shape.queries * view.token_stride +
+              pair % shape.heads * view.head_stride + c] = 0.0F;
+  }
+};
+
+template <class T>
+void zero_heads(const HeadView<T>& view, const AttentionShape& shape) {
+  cuda::launch_each("zero_heads", shape.batch * shape.queries * shape.heads * shape.head_dim,
+                    ZeroHeads<T>{view, shape});
+}
+
+}  // namespace
+
+template <class T>
+void CudaAttention<T>::forward(const AttentionForward<T>& args, std::int64_t num_rows) {
+  if (args.lists.rows != nullptr) zero_heads(args.out, args.shape);
+  cuda::launch("attention", attention_kernel<T>, {.blocks_x = blocks_for(num_rows), .threads = kThreads},
+               args);
+}
+
+template <class T>
+void CudaAttention<T>::backward(const AttentionBackward<T>& args, std::int64_t num_rows) {
+  const AttentionShape& s = args.shape;
+  const DeviceScratch deltas(static_cast<std::size_t>(num_rows) * sizeof(float));
+  if (args.lists.rows != nullptr) {
+    zero_heads(args.dq, s);
+    if (args.dgates != nullptr)
+      cuda::set_zero(args.dgates, static_cast<std::size_t>(s.batch * s.queries * s.heads) * sizeof(float));
+  }
+  cuda::launch("attention_rows_gradient", attention_rows_gradient_kernel<T>,
+               {.blocks_x = blocks_for(num_rows), .threads = kThreads}, args, deltas.as<float>());
+  cuda::launch("attention_keys_gradient", attention_keys_gradient_kernel<T>,
+               {.blocks_x = blocks_for(s.batch * s.kv_heads * s.keys), .threads = kThreads}, args,
+               deltas.as<float>());
+}
+
+template struct CudaAttention<float>;
+template struct CudaAttention<bfloat16>;
+
+}  // namespace moh

@@ -1,0 +1,112 @@
+#include "core/cuda/fault.h"
+#include "ops/attention/attention_kernels.h"
+#include "ops/attention/head_lists_cuda.h"
+#include "ops/cuda/reduce.h"
+
+namespace moh {
+
+namespace {
+
+constexpr int kThreads = 256, kWarps = kThreads / device::kWarp;
+
+/// The selected heads of a token within one group.
+struct Group {
+  const std::uint8_t* bits;
+  std::int64_t size;
+
+  MOH_DEVICE std::int32_t count() const {
+    std::int32_t count = 0;
+    for (std::int64_t h = 0; h < size; ++h) count += bits[h] != 0;
+    return count;
+  }
+};
+
+MOH_DEVICE Group group_of(const HeadListArgs& args, std::int64_t list, std::int64_t token) {
+  const std::int64_t size = args.heads / args.kv_heads, batch = list / args.kv_heads;
+  return {args.selected + (batch * args.tokens + token) * args.heads + list % args.kv_heads * size, size};
+}
+
+/// offsets[list + 1] = the length of the list. One block per list.
+MOH_KERNEL(kThreads) void count_rows_kernel(HeadListArgs args) {
+  const std::int64_t list = device::block_x();
+  std::int64_t count = 0;
+  for (std::int64_t t = device::thread_x(); t < args.tokens; t += kThreads)
+    count += group_of(args, list, t).count();
+  count = reduce_block(count, Sum{}, device::shared_memory<std::int64_t>());
+  if (device::thread_x() == 0) args.offsets[list + 1] = count;
+}
+
+/// Lengths to offsets. One thread: there are as many lists as sequences times KV heads.
+MOH_KERNEL(device::kWarp) void sum_offsets_kernel(std::int64_t* offsets, std::int64_t lists) {
+  if (device::thread_x() > 0) return;
+  offsets[0] = 0;
+  for (std::int64_t l = 0; l < lists; ++l) offsets[l + 1] += offsets[l];
+}
+
+/// The sum of the values of the threads before this one; *total gets that of all.
+MOH_DEVICE std::int32_t sum_before(std::int32_t value, std::int32_t* space, std::int32_t* total) {
+  const int lane = device::thread_x() % device::kWarp, warp = device::thread_x() / device::kWarp;
+  std::int32_t sum = value;
+  for (int distance = 1; distance < device::kWarp; distance *= 2) {
+    const std::int32_t other = device::shuffle(sum, lane >= distance ? lane - distance : lane);
+    if (lane >= distance) sum += other;
+  }
+  if (lane == device::kWarp - 1) space[warp] = sum;
+  device::sync_block();
+  std::int32_t before = 0;
+  *total = 0;
+  for (int w = 0; w < kWarps; ++w) {
+    if (w == warp) before = *total;
+    *total += space[w];
+  }
+  device::sync_block();
+  return before + sum - value;
+}
+
+/// Writes the rows, tokens in their order. One block per list.
+MOH_KERNEL(kThreads) void write_rows_kernel(HeadListArgs args, cuda::Fault* fault, std::int32_t fault_kind) {
+  auto* space = device::shared_memory<std::int32_t>();
+  const std::int64_t list = device::block_x();
+  std::int64_t next = args.offsets[list];
+  for (std::int64_t begin = 0; begin < args.tokens; begin += kThreads) {
+    const std::int64_t t = begin + device::thread_x();
+    const Group group = t < args.tokens ? group_of(args, list, t) : Group{nullptr, 0};
+    std::int32_t total = 0;
+    std::int64_t at = next + sum_before(group.count(), space, &total);
+    for (std::int64_t h = 0; h < group.size; ++h) {
+      if (group.bits[h] == 0) continue;
+      if (at < args.most_rows) args.rows[at] = static_cast<std::int32_t>(t | h << kListPositionBits);
+      ++at;
+    }
+    next += total;
+  }
+  if (device::thread_x() == 0 && next > args.most_rows) {
+    fault->value = next;
+    fault->place = list;
+    fault->kind = fault_kind;
+  }
+}
+
+/// Keeps the lists within the memory that there is for rows.
+struct CutOffsets {
+  std::int64_t* offsets;
+  std::int64_t most;
+  MOH_DEVICE void operator()(std::int64_t l) const { offsets[l] = offsets[l] < most ? offsets[l] : most; }
+};
+
+}  // namespace
+
+void CudaHeadLists::fill(const HeadListArgs& args) {
+  const std::int64_t lists = args.batch * args.kv_heads;
+  const std::int32_t kind = cuda::fault_kind("build_head_lists: selected: expected at most " +
+                                             std::to_string(args.most_rows) + " pairs");
+  cuda::launch("count_list_rows", count_rows_kernel,
+               {.blocks_x = lists, .threads = kThreads, .shared_bytes = kWarps * sizeof(std::int64_t)}, args);
+  cuda::launch("sum_list_offsets", sum_offsets_kernel, {.threads = device::kWarp}, args.offsets, lists);
+  cuda::launch("write_list_rows", write_rows_kernel,
+               {.blocks_x = lists, .threads = kThreads, .shared_bytes = kWarps * sizeof(std::int32_t)}, args,
+               cuda::fault_on_device(), kind);
+  cuda::launch_each("cut_list_offsets", lists + 1, CutOffsets{args.offsets, args.most_rows});
+}
+
+}  // namespace moh

@@ -1,0 +1,20 @@
+#pragma once
+
+#include <cstdint>
+
+namespace moh {
+
+/// A selection and its lists, in device memory; see HeadLists.
+struct HeadListArgs {
+  std::int64_t batch, tokens, heads, kv_heads;
+  const std::uint8_t* selected;  ///< [B, T, H]
+  std::int64_t* offsets;         ///< [B * kv_heads + 1]
+  std::int32_t* rows;
+  std::int64_t most_rows;  ///< what `rows` holds; a longer list is cut off and reported as a fault
+};
+
+struct CudaHeadLists {
+  static void fill(const HeadListArgs& args);
+};
+
+}  // namespace moh

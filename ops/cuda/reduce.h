@@ -1,0 +1,60 @@
+#pragma once
+
+// For kernel files (*_cuda.cu) only. All sums are formed in a fixed order, so that reruns give the same bits.
+
+#include <cstdint>
+
+#include "ops/cuda/scratch.h"
+#include "ops/device/block.h"
+#include "ops/device/warp.h"
+
+namespace moh {
+
+struct Sum {
+  template <class A>
+  MOH_DEVICE A operator()(A a, A b) const {
+    return a + b;
+  }
+};
+struct Largest {
+  template <class A>
+  MOH_DEVICE A operator()(A a, A b) const {
+    return a > b ? a : b;
+  }
+};
+
+/// All lanes get the combination of their warp's values.
+template <class A, class Combine>
+MOH_DEVICE A reduce_warp(A value, Combine combine) {
+  for (int mask = device::kWarp / 2; mask > 0; mask /= 2)
+    value = combine(value, device::shuffle_xor(value, mask));
+  return value;
+}
+
+/// All threads get the combination of their block's values. `space` is shared memory for a value per warp,
+/// which may be used again after the next barrier.
+template <class A, class Combine>
+MOH_DEVICE A reduce_block(A value, Combine combine, A* space) {
+  value = reduce_warp(value, combine);
+  if (device::thread_x() % device::kWarp == 0) space[device::thread_x() / device::kWarp] = value;
+  device::sync_block();
+  value = space[0];
+  for (int i = 1; i < device::block_threads() / device::kWarp; ++i) value = combine(value, space[i]);
+  return value;
+}
+
+/// sums[j] = factor times the sum over `count` rows of partials[i, j], added in the order of i.
+template <class A, class T>
+struct SumPartials {
+  const A* partials;
+  std::int64_t count, width;
+  T* sums;
+  A factor = 1;
+  MOH_DEVICE void operator()(std::int64_t j) const {
+    A sum = 0;
+    for (std::int64_t i = 0; i < count; ++i) sum += partials[i * width + j];
+    sums[j] = factor * sum;
+  }
+};
+
+}  // namespace moh

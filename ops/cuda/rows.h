@@ -1,0 +1,90 @@
+#pragma once
+
+// For kernel files (*_cuda.cu) only: a block works along a row of a matrix.
+
+#include <algorithm>
+#include <cstdint>
+#include <type_traits>
+
+#include "core/cuda/tag.h"
+#include "ops/cuda/map.h"
+#include "ops/cuda/reduce.h"
+#include "ops/op.h"
+
+namespace moh {
+
+/// A row of `width` elements, read and written in pieces of 16 bytes where all rows are aligned to them.
+template <class T>
+struct RowAccess {
+  static constexpr int kPack = Pack<T>::kCount;
+  T* row;
+  std::int64_t width;
+  bool aligned;
+
+  /// Elements [first, first + kPack) in float32; zeros past the end.
+  MOH_DEVICE void load(std::int64_t first, float (&to)[kPack]) const {
+    if (aligned) {
+      const auto pack = *reinterpret_cast<const Pack<std::remove_const_t<T>>*>(row + first);
+      for (int j = 0; j < kPack; ++j) to[j] = pack.values[j];
+    } else {
+      for (int j = 0; j < kPack; ++j) to[j] = first + j < width ? static_cast<float>(row[first + j]) : 0.0F;
+    }
+  }
+  MOH_DEVICE void store(std::int64_t first, const float (&from)[kPack]) const {
+    if (aligned) {
+      Pack<T> pack;
+      for (int j = 0; j < kPack; ++j) pack.values[j] = from[j];
+      *reinterpret_cast<Pack<T>*>(row + first) = pack;
+    } else {
+      for (int j = 0; j < kPack; ++j) {
+        if (first + j < width) row[first + j] = from[j];
+      }
+    }
+  }
+  MOH_DEVICE RowAccess at(std::int64_t i) const { return {row + i * width, width, aligned}; }
+};
+
+template <class T>
+RowAccess<T> rows_at(T* data, std::int64_t width) {
+  constexpr int kPack = RowAccess<T>::kPack;
+  return {data, width, width % kPack == 0 && reinterpret_cast<std::uintptr_t>(data) % 16 == 0};
+}
+
+/// Calls body(first) for the pieces of a row, each on a thread of the block.
+template <class T, class Body>
+MOH_DEVICE void each_piece(std::int64_t width, const Body& body) {
+  constexpr int kPack = Pack<T>::kCount;
+  for (std::int64_t first = std::int64_t{device::thread_x()} * kPack; first < width;
+       first += std::int64_t{device::block_threads()} * kPack)
+    body(first);
+}
+
+/// Threads of a block that works along rows of `width` elements: a piece for each, whole warps.
+inline constexpr int kMostRowThreads = 256;
+template <class T>
+int row_threads(std::int64_t width) {
+  const std::int64_t pieces = (width + Pack<T>::kCount - 1) / Pack<T>::kCount;
+  return static_cast<int>(std::clamp<std::int64_t>((pieces + 31) / 32 * 32, 32, kMostRowThreads));
+}
+
+/// Shared memory for reduce_block.
+template <class A>
+struct ReduceSpace {
+  A values[kMostRowThreads / device::kWarp];
+};
+
+/// Blocks of a kernel that adds up over all rows, each block over every blocks-th row: few enough that the
+/// partial sums stay small, and a function of the device and the sizes alone.
+inline std::int64_t summing_blocks(std::int64_t count) {
+  return std::min<std::int64_t>(count, std::int64_t{4} * cuda::limits().multiprocessors);
+}
+
+/// Shared memory of such a kernel: space for reductions, and sums for `sums` values of each element of a row.
+template <class T>
+std::size_t summing_space(std::int64_t width, int sums) {
+  constexpr std::int64_t kPack = Pack<T>::kCount;
+  const std::int64_t padded = (width + kPack - 1) / kPack * kPack;
+  return sizeof(ReduceSpace<float>) + static_cast<std::size_t>(padded * sums) * sizeof(float);
+}
+
+}  // namespace moh

@@ -1,0 +1,28 @@
+#pragma once
+
+#include "ops/device/kernel.h"
+
+// What a warp does together: all 32 lanes call each of these at the same place.
+
+namespace moh::device {
+
+/// `value` of lane (own lane XOR mask).
+template <class T>
+MOH_DEVICE T shuffle_xor(T value, int mask) {
+  return __shfl_xor_sync(0xffffffffU, value, mask);
+}
+/// `value` of lane `lane`.
+template <class T>
+MOH_DEVICE T shuffle(T value, int lane) {
+  return __shfl_sync(0xffffffffU, value, lane);
+}
+/// Bit i: whether `predicate` holds in lane i.
+MOH_DEVICE std::uint32_t ballot(bool predicate) {
+  return __ballot_sync(0xffffffffU, predicate);
+}
+/// Orders the memory accesses of the lanes before and after.
+MOH_DEVICE void sync_warp() {
+  __syncwarp();
+}
+
+}  // namespace moh::device

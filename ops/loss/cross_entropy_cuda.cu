@@ -1,0 +1,116 @@
+#include <cmath>
+
+#include "ops/cuda/rows.h"
+#include "ops/loss/cross_entropy.h"
+#include "ops/loss/cross_entropy_kernels.h"
+
+namespace moh {
+
+namespace {
+
+struct RowLosses {
+  float *losses, *maxima, *exp_sums;
+};
+
+/// One block per row.
+template <class T>
+MOH_KERNEL(kMostRowThreads)
+void cross_entropy_kernel(RowAccess<const T> logits, const std::int64_t* targets, RowLosses out) {
+  constexpr int kPack = Pack<T>::kCount;
+  const std::int64_t i = device::block_x(), width = logits.width, target = targets[i];
+  const bool ignored = target == kIgnoredTarget;
+  auto* space = device::shared_memory<ReduceSpace<float>>();
+  const RowAccess<const T> row = logits.at(i);
+  float top = -INFINITY, sum = 0;
+  if (!ignored) {
+    each_piece<T>(width, [&](std::int64_t first) {
+      float values[kPack];
+      row.load(first, values);
+      for (int j = 0; j < kPack && first + j < width; ++j) top = fmaxf(top, values[j]);
+    });
+    top = reduce_block(top, Largest{}, space[0].values);
+    each_piece<T>(width, [&](std::int64_t first) {
+      float values[kPack];
+      row.load(first, values);
+      for (int j = 0; j < kPack && first + j < width; ++j) sum += expf(values[j] - top);
+    });
+    sum = reduce_block(sum, Sum{}, space[1].values);
+  }
+  if (device::thread_x() > 0) return;
+  out.losses[i] = ignored ? 0.0F : logf(sum) + (top - static_cast<float>(row.row[target]));
+  out.maxima[i] = ignored ? 0.0F : top;
+  out.exp_sums[i] = ignored ? 0.0F : sum;
+}
+
+/// *sum = the sum of `count` losses over the normalizer, in float64. One block.
+MOH_KERNEL(kMostRowThreads)
+void sum_losses_kernel(const float* losses, std::int64_t count, double normalizer, float* sum) {
+  double own = 0;
+  for (std::int64_t i = device::thread_x(); i < count; i += device::block_threads()) own += losses[i];
+  own = reduce_block(own, Sum{}, device::shared_memory<ReduceSpace<double>>()->values);
+  if (device::thread_x() == 0) *sum = static_cast<float>(own / normalizer);
+}
+
+template <class T>
+struct LossGradient {
+  const float* dloss;
+  double normalizer;
+  RowAccess<const T> logits;
+  const std::int64_t* targets;
+  const float *maxima, *exp_sums;
+  RowAccess<T> dlogits;  ///< may be the logits: each element is read before it is written, by one thread
+};
+
+/// One block per row.
+template <class T>
+MOH_KERNEL(kMostRowThreads)
+void cross_entropy_gradient_kernel(LossGradient<T> g) {
+  constexpr int kPack = Pack<T>::kCount;
+  const std::int64_t i = device::block_x(), target = g.targets[i];
+  const bool ignored = target == kIgnoredTarget;
+  const auto factor = static_cast<float>(static_cast<double>(*g.dloss) / g.normalizer);
+  const float top = g.maxima[i], share = ignored ? 0.0F : factor / g.exp_sums[i];
+  each_piece<T>(g.logits.width, [&](std::int64_t first) {
+    float values[kPack];
+    g.logits.at(i).load(first, values);
+    for (int j = 0; j < kPack; ++j) {
+      values[j] = ignored ? 0.0F : share * expf(values[j] - top) - (first + j == target ? factor : 0.0F);
+    }
+    g.dlogits.at(i).store(first, values);
+  });
+}
+
+}  // namespace
+
+template <class Backend, class T>
+void CrossEntropyKernels<Backend, T>::forward(const T* logits, const std::int64_t* targets, Acc<T>* losses,
+                                              Acc<T>* maxima, Acc<T>* exp_sums, Rows rows) {
+  cuda::launch("cross_entropy", cross_entropy_kernel<T>,
+               {.blocks_x = rows.count,
+                .threads = row_threads<T>(rows.width),
+                .shared_bytes = 2 * sizeof(ReduceSpace<float>)},
+               rows_at(logits, rows.width), targets, RowLosses{losses, maxima, exp_sums});
+}
+
+template <class Backend, class T>
+void CrossEntropyKernels<Backend, T>::reduce(const Acc<T>* losses, std::int64_t count, double normalizer,
+                                             Acc<T>* sum) {
+  cuda::launch("sum_losses", sum_losses_kernel,
+               {.threads = kMostRowThreads, .shared_bytes = sizeof(ReduceSpace<double>)}, losses, count,
+               normalizer, sum);
+}
+
+template <class Backend, class T>
+void CrossEntropyKernels<Backend, T>::backward(const Acc<T>* dloss, double normalizer, const T* logits,
+                                               const std::int64_t* targets, const Acc<T>* maxima,
+                                               const Acc<T>* exp_sums, T* dlogits, Rows rows) {
+  const LossGradient<T> gradient{dloss,  normalizer, rows_at(logits, rows.width), targets,
+                                 maxima, exp_sums,   rows_at(dlogits, rows.width)};
+  cuda::launch("cross_entropy_gradient", cross_entropy_gradient_kernel<T>,
+               {.blocks_x = rows.count, .threads = row_threads<T>(rows.width)}, gradient);
+}
+
+template struct CrossEntropyKernels<Cuda, float>;
+template struct CrossEntropyKernels<Cuda, bfloat16>;
+
+}  // namespace moh

@@ -1,0 +1,285 @@
+#include <cmath>
+
+#include "ops/cuda/column_sums.h"
+#include "ops/moh/head_router_kernels.h"
+
+// One warp per token; heads lie on the lanes, a warp's width apart.
+
+namespace moh {
+
+namespace {
+
+constexpr int kWarps = 4, kThreads = kWarps * device::kWarp;
+
+using Args = RouterArgs<float>;
+
+/// Calls body(i) for i in [0, n), each on one lane.
+template <class Body>
+MOH_DEVICE void on_lanes(std::int64_t n, const Body& body) {
+  for (std::int64_t i = device::thread_x() % device::kWarp; i < n; i += device::kWarp) body(i);
+}
+/// The sum of body(i) over i in [0, n), on all lanes.
+template <class Body>
+MOH_DEVICE float sum_on_lanes(std::int64_t n, const Body& body) {
+  float sum = 0;
+  on_lanes(n, [&](std::int64_t i) { sum += body(i); });
+  return reduce_warp(sum, Sum{});
+}
+
+MOH_DEVICE void softmax_on_lanes(const float* logits, float* p, std::int64_t n) {
+  float top = -INFINITY;
+  on_lanes(n, [&](std::int64_t i) { top = fmaxf(top, logits[i]); });
+  top = reduce_warp(top, Largest{});
+  const float sum = sum_on_lanes(n, [&](std::int64_t i) { return expf(logits[i] - top); });
+  on_lanes(n, [&](std::int64_t i) { p[i] = expf(logits[i] - top) / sum; });
+}
+
+/// Whether logit a is chosen before b, ties to the lower index; NaNs lose against numbers.
+MOH_DEVICE bool precedes(float a, std::int64_t index_a, float b, std::int64_t index_b) {
+  const bool nan_a = a != a, nan_b = b != b;
+  if (nan_a != nan_b) return nan_b;
+  if (!nan_a && a != b) return a > b;
+  return index_a < index_b;
+}
+
+/// The K largest logits, best first: a head's place is the number of those that precede it.
+MOH_DEVICE void top_k_on_lanes(const float* logits, std::int64_t experts, std::int64_t k, std::int32_t* top) {
+  on_lanes(experts, [&](std::int64_t e) {
+    std::int64_t place = 0;
+    for (std::int64_t other = 0; other < experts; ++other)
+      place += precedes(logits[other], other, logits[e], e);
+    if (place < k) top[place] = static_cast<std::int32_t>(e);
+  });
+}
+
+/// Token t, with what all its gates share.
+struct Token {
+  const Args& args;
+  std::int64_t t, experts;
+  bool code, binary;
+  float shared_weight, routed_weight;  ///< of the two kinds of heads
+  float routed_factor;                 ///< K / sum(m p), or 1
+
+  MOH_DEVICE float shared_gate(std::int64_t head) const {
+    if (args.shared_probabilities == nullptr) return 1;
+    const float p = args.shared_probabilities[t * args.options.shared + head];
+    return code ? static_cast<float>(args.options.shared) * p : p;
+  }
+  MOH_DEVICE float probability(std::int64_t e) const { return args.probabilities[t * experts + e]; }
+  MOH_DEVICE std::int64_t chosen(std::int64_t r) const { return args.top[t * args.options.top_k + r]; }
+  MOH_DEVICE bool is_chosen(std::int64_t e) const {
+    for (std::int64_t r = 0; r < args.options.top_k; ++r) {
+      if (chosen(r) == e) return true;
+    }
+    return false;
+  }
+  /// Of routed head e.
+  MOH_DEVICE float d_gate(std::int64_t e) const {
+    return args.d_gates[t * args.options.heads + args.options.shared + e];
+  }
+};
+
+/// All lanes call it, after the probabilities and the choice are there.
+MOH_DEVICE Token token_at(const Args& args, std::int64_t t) {
+  const RouterOptions& o = args.options;
+  Token token{
+      args, t, o.heads - o.shared, o.scaling == GateScaling::kCode, o.scaling == GateScaling::kBinary, 1,
+      1,    1};
+  const float* w = args.type_probabilities;
+  if (w != nullptr) {
+    token.shared_weight = token.code ? 2 * w[2 * t] : w[2 * t];
+    token.routed_weight = token.code ? 2 * w[2 * t + 1] : w[2 * t + 1];
+  } else if (!token.code && o.shared > 0 && o.top_k > 0) {
+    token.shared_weight = token.routed_weight = 0.5F;
+  }
+  if (token.code && o.top_k > 0) {
+    const float sum =
+        sum_on_lanes(o.top_k, [&](std::int64_t r) { return token.probability(token.chosen(r)); });
+    token.routed_factor = static_cast<float>(o.top_k) / fmaxf(sum, 1.19e-7F);
+  }
+  return token;
+}
+
+MOH_DEVICE std::int64_t token_of_warp() {
+  return device::block_x() * kWarps + device::thread_x() / device::kWarp;
+}
+
+MOH_KERNEL(kThreads) void route_heads_kernel(Args args) {
+  const std::int64_t t = token_of_warp();
+  if (t >= args.tokens) return;
+  const RouterOptions& o = args.options;
+  const std::int64_t experts = o.heads - o.shared;
+  if (args.shared_logits != nullptr)
+    softmax_on_lanes(args.shared_logits + t * o.shared, args.shared_probabilities + t * o.shared, o.shared);
+  if (args.type_logits != nullptr)
+    softmax_on_lanes(args.type_logits + 2 * t, args.type_probabilities + 2 * t, 2);
+  if (args.routed_logits != nullptr) {
+    const float* logits = args.routed_logits + t * experts;
+    softmax_on_lanes(logits, args.probabilities + t * experts, experts);
+    if (!args.forced) top_k_on_lanes(logits, experts, o.top_k, args.top + t * o.top_k);
+  }
+  device::sync_warp();
+  const Token token = token_at(args, t);
+  on_lanes(o.heads, [&](std::int64_t h) {
+    const bool shared = h < o.shared, on = shared || token.is_chosen(h - o.shared);
+    float gate = on ? 1.0F : 0.0F;
+    if (on && !token.binary) {
+      gate = shared ? token.shared_weight * token.shared_gate(h)
+                    : token.routed_weight * token.routed_factor * token.probability(h - o.shared);
+    }
+    args.gates[t * o.heads + h] = gate;
+    args.selected[t * o.heads + h] = on;
+  });
+}
+
+struct ProbabilityOf {
+  const float* probabilities;
+  std::int64_t experts;
+  MOH_DEVICE float operator()(std::int64_t t, std::int64_t e) const { return probabilities[t * experts + e]; }
+};
+struct SelectionOf {
+  const std::uint8_t* selected;
+  std::int64_t heads, shared;
+  MOH_DEVICE float operator()(std::int64_t t, std::int64_t e) const {
+    return selected[t * heads + shared + e];
+  }
+};
+
+/// balance = scale sum_e P_e f_e. One warp.
+MOH_KERNEL(device::kWarp)
+void balance_loss_kernel(const float* load, const float* mean_probability, std::int64_t experts, float scale,
+                         float* balance) {
+  const float sum = sum_on_lanes(experts, [&](std::int64_t e) { return mean_probability[e] * load[e]; });
+  if (device::thread_x() == 0) *balance = scale * sum;
+}
+
+/// dz = p (dp - <p, dp>) with dp(i) given.
+template <class Gradient>
+MOH_DEVICE void softmax_gradient_on_lanes(const float* p, std::int64_t n, const Gradient& dp, float* dz) {
+  const float mean = sum_on_lanes(n, [&](std::int64_t i) { return p[i] * dp(i); });
+  on_lanes(n, [&](std::int64_t i) { dz[i] = p[i] * (dp(i) - mean); });
+}
+
+MOH_DEVICE void shared_gradients(const Token& token) {
+  const Args& args = token.args;
+  const RouterOptions& o = args.options;
+  const std::int64_t t = token.t;
+  const bool given = args.d_gates != nullptr;
+  const float* d_gates = args.d_gates + (given ? t * o.heads : 0);
+  if (args.d_shared_logits != nullptr) {
+    const float factor =
+        given ? token.shared_weight * (token.code ? static_cast<float>(o.shared) : 1.0F) : 0.0F;
+    softmax_gradient_on_lanes(
+        args.shared_probabilities + t * o.shared, o.shared,
+        [&](std::int64_t h) { return given ? factor * d_gates[h] : 0.0F; },
+        args.d_shared_logits + t * o.shared);
+  }
+  if (args.d_type_logits != nullptr) {
+    const float factor = token.code ? 2.0F : 1.0F;
+    float of_shared = 0, of_routed = 0;
+    if (given) {
+      of_shared = sum_on_lanes(o.shared, [&](std::int64_t h) { return d_gates[h] * token.shared_gate(h); });
+      of_routed = sum_on_lanes(o.top_k, [&](std::int64_t r) {
+        const std::int64_t e = token.chosen(r);
+        return token.d_gate(e) * token.routed_factor * token.probability(e);
+      });
+    }
+    softmax_gradient_on_lanes(
+        args.type_probabilities + 2 * t, 2,
+        [&](std::int64_t i) { return factor * (i == 0 ? of_shared : of_routed); },
+        args.d_type_logits + 2 * t);
+  }
+}
+
+/// The gradient of routed logit e that comes through the gates.
+struct RoutedGradient {
+  float scale;   ///< of p (dp - mean)
+  float weight;  ///< of the gates' gradient in dp
+  float mean;
+  bool chosen_only;     ///< dp is that of the chosen heads, others have none
+  bool nothing_beside;  ///< and the logits of others get nothing either
+
+  MOH_DEVICE float at(const Token& token, std::int64_t e) const {
+    const bool counts = !chosen_only || token.is_chosen(e);
+    if (nothing_beside && !counts) return 0;
+    return scale * token.probability(e) * ((counts ? weight * token.d_gate(e) : 0.0F) - mean);
+  }
+};
+
+// kCode: R = K softmax over the selected logits, so dz = R (dR - <R, dR> / K) there and nothing elsewhere.
+// kPaper: dz = p (dp - <p, dp>) with dp of the selected. kBinary: the same with the gradients of all gates
+// (straight-through).
+MOH_DEVICE RoutedGradient routed_gradient(const Token& token) {
+  const RouterOptions& o = token.args.options;
+  if (token.args.d_gates == nullptr || (token.binary && !o.straight_through)) return {0, 0, 0, true, true};
+  if (token.binary) {
+    const float mean =
+        sum_on_lanes(token.experts, [&](std::int64_t e) { return token.probability(e) * token.d_gate(e); });
+    return {1, 1, mean, false, false};
+  }
+  const float weight = token.routed_weight, scale = token.code ? token.routed_factor : 1.0F;
+  const float sum = sum_on_lanes(o.top_k, [&](std::int64_t r) {
+    const std::int64_t e = token.chosen(r);
+    return scale * token.probability(e) * weight * token.d_gate(e);
+  });
+  return {scale, weight, token.code ? sum / static_cast<float>(o.top_k) : sum, true, token.code};
+}
+
+MOH_KERNEL(kThreads) void route_heads_gradient_kernel(Args args) {
+  const std::int64_t t = token_of_warp();
+  if (t >= args.tokens) return;
+  const Token token = token_at(args, t);
+  shared_gradients(token);
+  if (args.d_routed_logits == nullptr) return;
+  const RoutedGradient gradient = routed_gradient(token);
+  float balance = 0, mean_load = 0;
+  if (args.d_balance != nullptr) {
+    const float scale =
+        args.options.scaling == GateScaling::kPaper ? 1.0F : static_cast<float>(token.experts);
+    balance = *args.d_balance * scale / static_cast<float>(args.tokens);
+    mean_load =
+        sum_on_lanes(token.experts, [&](std::int64_t e) { return token.probability(e) * args.load[e]; });
+  }
+  on_lanes(token.experts, [&](std::int64_t e) {
+    float dz = gradient.at(token, e);
+    if (args.d_balance != nullptr) dz += balance * token.probability(e) * (args.load[e] - mean_load);
+    args.d_routed_logits[t * token.experts + e] = dz;
+  });
+}
+
+std::int64_t blocks_of(const Args& args) {
+  return (args.tokens + kWarps - 1) / kWarps;
+}
+
+}  // namespace
+
+template <class Backend, class A>
+void HeadRouterKernels<Backend, A>::forward(const RouterArgs<A>& args) {
+  const RouterOptions& o = args.options;
+  const std::int64_t experts = o.heads - o.shared;
+  cuda::launch("route_heads", route_heads_kernel, {.blocks_x = blocks_of(args), .threads = kThreads}, args);
+  if (args.routed_logits == nullptr) return;
+  const Rows rows{args.tokens, experts};
+  const float share = args.tokens > 0 ? 1.0F / static_cast<float>(args.tokens) : 0.0F;
+  column_sums("mean_probability", ProbabilityOf{args.probabilities, experts}, rows, share,
+              args.mean_probability);
+  column_sums("head_load", SelectionOf{args.selected, o.heads, o.shared}, rows, share, args.load);
+}
+
+template <class Backend, class A>
+void HeadRouterKernels<Backend, A>::balance_loss(const RouterArgs<A>& args, A* balance) {
+  const std::int64_t experts = args.options.heads - args.options.shared;
+  cuda::launch("balance_loss", balance_loss_kernel, {.threads = device::kWarp}, args.load,
+               args.mean_probability, experts,
+               args.options.scaling == GateScaling::kPaper ? 1.0F : static_cast<float>(experts), balance);
+}
+
+template <class Backend, class A>
+void HeadRouterKernels<Backend, A>::backward(const RouterArgs<A>& args) {
+  cuda::launch("route_heads_gradient", route_heads_gradient_kernel,
+               {.blocks_x = blocks_of(args), .threads = kThreads}, args);
+}
+
+template struct HeadRouterKernels<Cuda, float>;
+
+}  // namespace moh

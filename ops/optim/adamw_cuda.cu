@@ -1,0 +1,45 @@
+#include <cmath>
+
+#include "core/cuda/tag.h"
+#include "ops/cuda/table.h"
+#include "ops/device/kernel.h"
+#include "ops/optim/adamw_kernels.h"
+
+namespace moh {
+
+namespace {
+
+constexpr int kThreads = 256;
+
+/// One block per chunk.
+template <class T>
+MOH_KERNEL(kThreads)
+void adamw_kernel(const AdamWChunk<T>* chunks, AdamWCoefficients<float> c) {
+  const AdamWChunk<T> at = chunks[device::block_x()];
+  for (std::int64_t i = device::thread_x(); i < at.count; i += device::block_threads()) {
+    const float g = c.grad_scale * at.grad[i];
+    const float m = c.beta1 * at.exp_avg[i] + c.one_minus_beta1 * g;
+    const float v = c.beta2 * at.exp_avg_sq[i] + c.one_minus_beta2 * (g * g);
+    at.exp_avg[i] = m;
+    at.exp_avg_sq[i] = v;
+    const float move = c.step_size * (m / (sqrtf(v) * c.root_scale + c.epsilon));
+    const float before = at.master != nullptr ? at.master[i] : static_cast<float>(at.value[i]);
+    const float after = before * at.keep - move;
+    if (at.master != nullptr) at.master[i] = after;
+    at.value[i] = after;
+  }
+}
+
+}  // namespace
+
+template <class Backend, class T>
+void AdamWKernels<Backend, T>::update(const AdamWChunk<T>* chunks, std::int64_t num_chunks,
+                                      AdamWCoefficients<Acc<T>> c) {
+  const DeviceTable<AdamWChunk<T>> table(chunks, num_chunks);
+  cuda::launch("adamw", adamw_kernel<T>, {.blocks_x = num_chunks, .threads = kThreads}, table.data(), c);
+}
+
+template struct AdamWKernels<Cuda, float>;
+template struct AdamWKernels<Cuda, bfloat16>;
+
+}  // namespace moh

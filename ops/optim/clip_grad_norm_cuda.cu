@@ -1,0 +1,45 @@
+#include "core/cuda/tag.h"
+#include "ops/cuda/reduce.h"
+#include "ops/cuda/table.h"
+#include "ops/optim/clip_grad_norm_kernels.h"
+
+namespace moh {
+
+namespace {
+
+constexpr int kThreads = 256;
+
+/// One block per chunk.
+template <class T>
+MOH_KERNEL(kThreads)
+void sum_squares_kernel(const GradChunk<T>* chunks, double* sums) {
+  const GradChunk<T> at = chunks[device::block_x()];
+  double own = 0;
+  for (std::int64_t i = device::thread_x(); i < at.count; i += device::block_threads()) {
+    const double g = static_cast<double>(static_cast<float>(at.grad[i]));
+    own += g * g;
+  }
+  own = reduce_block(own, Sum{}, device::shared_memory<double>());
+  if (device::thread_x() == 0) sums[device::block_x()] = own;
+}
+
+}  // namespace
+
+template <class Backend, class T>
+void GradNormKernels<Backend, T>::sum_squares(const GradChunk<T>* chunks, std::int64_t num_chunks,
+                                              double* sums) {
+  const DeviceTable<GradChunk<T>> table(chunks, num_chunks);
+  const std::size_t bytes = static_cast<std::size_t>(num_chunks) * sizeof(double);
+  const DeviceScratch on_device(bytes);
+  cuda::launch("sum_squares", sum_squares_kernel<T>,
+               {.blocks_x = num_chunks,
+                .threads = kThreads,
+                .shared_bytes = kThreads / device::kWarp * sizeof(double)},
+               table.data(), on_device.as<double>());
+  cuda::copy_to_host(sums, on_device.as<double>(), bytes);
+}
+
+template struct GradNormKernels<Cuda, float>;
+template struct GradNormKernels<Cuda, bfloat16>;
+
+}  // namespace moh

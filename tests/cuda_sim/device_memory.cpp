@@ -1,0 +1,133 @@
+#include "tests/cuda_sim/device_memory.h"
+
+#include <sys/mman.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <iterator>
+#include <system_error>
+
+#include "tests/cuda_sim/grid.h"
+
+#if defined(__SANITIZE_ADDRESS__)
+#include <sanitizer/asan_interface.h>
+#endif
+
+namespace moh::sim {
+
+namespace {
+
+int open_accesses = 0;
+
+std::size_t round_up(std::size_t bytes, std::size_t to) {
+  return (bytes + to - 1) / to * to;
+}
+
+void forbid([[maybe_unused]] const void* block, [[maybe_unused]] std::size_t bytes) {
+#if defined(__SANITIZE_ADDRESS__)
+  __asan_poison_memory_region(block, bytes);
+#endif
+}
+void allow([[maybe_unused]] const void* block, [[maybe_unused]] std::size_t bytes) {
+#if defined(__SANITIZE_ADDRESS__)
+  __asan_unpoison_memory_region(block, bytes);
+#endif
+}
+
+/// Whether [address, address + bytes) lies within one of the blocks.
+bool holds(const std::map<std::byte*, std::size_t>& blocks, const void* address, std::size_t bytes) {
+  auto* const byte = static_cast<std::byte*>(const_cast<void*>(address));
+  const auto after = blocks.upper_bound(byte);
+  if (after == blocks.begin()) return false;
+  const auto& [block, size] = *std::prev(after);
+  return byte + bytes <= block + size;
+}
+
+}  // namespace
+
+DeviceMemory& DeviceMemory::instance() {
+  static auto* memory = new DeviceMemory;  // as a device, it outlives all that uses it
+  return *memory;
+}
+
+DeviceMemory::DeviceMemory() {
+  void* memory = mmap(nullptr, kBytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (memory == MAP_FAILED)
+    throw std::system_error(errno, std::generic_category(), "simulated device memory");
+  base_ = static_cast<std::byte*>(memory);
+}
+
+void DeviceMemory::protect(int protection) const {
+  constexpr std::size_t kPage = 4096;
+  if (end_ > 0 && mprotect(base_, round_up(end_, kPage), protection) != 0)
+    throw std::system_error(errno, std::generic_category(), "simulated device memory");
+}
+
+void* DeviceMemory::allocate(std::size_t bytes) {
+  const std::lock_guard lock(mutex_);
+  const std::size_t size = round_up(bytes, kGap) + kGap;
+  std::byte* block = nullptr;
+  if (const auto fitting = free_.find(size); fitting != free_.end()) {
+    block = fitting->second;
+    free_.erase(fitting);
+  } else {
+    if (size > kBytes - end_) return nullptr;
+    block = base_ + end_;
+    end_ += size;
+  }
+  const Access access;
+  allow(block, size);
+  std::memset(block, 0xff, size);
+  forbid(block + bytes, size - bytes);
+  blocks_[block] = bytes;
+  return block;
+}
+
+void DeviceMemory::free(void* block) {
+  const std::lock_guard lock(mutex_);
+  const auto found = blocks_.find(static_cast<std::byte*>(block));
+  if (found == blocks_.end()) throw KernelFault("free of an address that is no block of the device");
+  const std::size_t size = round_up(found->second, kGap) + kGap;
+  forbid(block, size);
+  free_.emplace(size, found->first);
+  blocks_.erase(found);
+}
+
+void* DeviceMemory::allocate_pinned(std::size_t bytes) {
+  const std::lock_guard lock(mutex_);
+  auto* const block = static_cast<std::byte*>(std::malloc(bytes));
+  if (block != nullptr) pinned_[block] = bytes;
+  return block;
+}
+
+bool DeviceMemory::is_reachable(const void* address) const {
+  const std::lock_guard lock(mutex_);
+  return holds(blocks_, address, 0) || holds(pinned_, address, 0);
+}
+
+void DeviceMemory::require(const void* address, std::size_t bytes, const char* what) const {
+  const std::lock_guard lock(mutex_);
+  if (holds(blocks_, address, bytes)) return;
+  throw KernelFault(std::string(what) + ": " + std::to_string(bytes) +
+                    " bytes that do not lie in a block of the device");
+}
+
+DeviceMemory::Access::Access() {
+  const DeviceMemory& memory = instance();
+  memory.mutex_.lock();
+  if (open_accesses++ == 0) memory.protect(PROT_READ | PROT_WRITE);
+}
+
+DeviceMemory::Access::~Access() {
+  const DeviceMemory& memory = instance();
+  if (--open_accesses == 0) memory.protect(PROT_NONE);
+  memory.mutex_.unlock();
+}
+
+LaunchLog& LaunchLog::instance() {
+  static auto* log = new LaunchLog;
+  return *log;
+}
+
+}  // namespace moh::sim

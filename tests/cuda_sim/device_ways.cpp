@@ -1,0 +1,17 @@
+#include "tests/ops/device_ways.h"
+
+#include "tests/cuda_sim/grid.h"
+
+namespace moh::test {
+
+void in_each_way(const std::function<void(const std::string&)>& check) {
+  for (const bool late : {false, true}) {
+    for (const bool random : {false, true}) {
+      const sim::FreedomScope scope({.late_copies = late, .random_order = random});
+      check(std::string(late ? "late" : "early") + " copies, threads " +
+            (random ? "in random order" : "in turn"));
+    }
+  }
+}
+
+}  // namespace moh::test

@@ -1,0 +1,129 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <random>
+#include <source_location>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "tests/cuda_sim/fiber.h"
+
+namespace moh::sim {
+
+struct Dim3 {
+  unsigned x = 1, y = 1, z = 1;
+  std::size_t count() const { return std::size_t{x} * y * z; }
+};
+
+/// What a device leaves open and a test therefore tries both ways.
+struct Freedom {
+  bool late_copies =
+      false;  ///< asynchronous copies happen when they are waited for, not when they are issued
+  bool random_order = false;  ///< threads go on in a random order, several blocks at a time, not in turn
+  std::uint64_t seed = 1;
+};
+
+/// Sets the freedom of the launches of its lifetime.
+class FreedomScope {
+ public:
+  explicit FreedomScope(const Freedom& freedom);
+  ~FreedomScope();
+  FreedomScope(const FreedomScope&) = delete;
+  FreedomScope& operator=(const FreedomScope&) = delete;
+
+ private:
+  Freedom previous_;
+};
+
+/// What a kernel did that a device would answer with a hang, a fault or garbage.
+struct KernelFault : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+class Block;
+
+/// A thread of a block, and where it waits.
+struct Thread {
+  std::unique_ptr<Fiber> fiber;
+  Block* block = nullptr;
+  unsigned number = 0;  ///< x first, then y, then z
+  Dim3 index;
+  const char* waits_at = nullptr;  ///< "sync_block", or null while it may run
+  std::source_location where;
+  bool done = false;
+  std::vector<std::function<void()>> open_copies;
+  std::deque<std::vector<std::function<void()>>> copy_groups;
+
+  unsigned lane() const { return number % 32; }
+  unsigned warp() const { return number / 32; }
+};
+
+/// A block of threads with its shared memory, which begins as NaN.
+class Block {
+ public:
+  Block(Dim3 index, Dim3 threads, std::size_t shared_bytes, const std::function<void()>& kernel);
+  ~Block();
+  Block(const Block&) = delete;
+  Block& operator=(const Block&) = delete;
+
+  const Dim3 index, dims;
+  std::byte* shared() { return shared_; }
+  std::size_t shared_bytes() const { return shared_bytes_; }
+  std::vector<Thread>& threads() { return threads_; }
+  bool done() const { return running_ == 0; }
+  void thread_ended() { --running_; }
+
+  /// Waits until all lanes of the calling thread's warp are at the same place; the last of them calls
+  /// complete(operands), one operand per lane.
+  using Operands = std::array<void*, 32>;
+  void meet_in_warp(const char* what, void* operand, const std::source_location& where,
+                    const std::function<void(Operands&)>& complete);
+  /// Waits until `count` threads are at barrier `id`. Barrier 0 is the whole block's, who all must wait at
+  /// the same place.
+  void meet_at_barrier(const char* what, int id, unsigned count, const std::source_location& where);
+  /// Faults when the kernel wrote past its shared memory.
+  void check_shared() const;
+
+ private:
+  struct Meeting {
+    unsigned arrived = 0;
+    const char* what = nullptr;
+    std::source_location where;
+    Operands operands{};
+    std::vector<Thread*> waiting;
+  };
+  static constexpr std::size_t kGuardBytes = 128;
+
+  std::byte* shared_;
+  std::size_t shared_bytes_;
+  std::vector<Thread> threads_;
+  std::size_t running_;
+  std::vector<Meeting> warps_;
+  std::array<Meeting, 16> barriers_;
+};
+
+/// Runs a kernel over a grid. Throws KernelFault.
+void run_grid(const char* kernel_name, Dim3 grid, Dim3 threads, std::size_t shared_bytes,
+              const std::function<void()>& kernel);
+
+/// The thread that runs now, and its grid's size and freedom. Only inside a kernel.
+Thread& this_thread();
+Dim3 grid_dims();
+const Freedom& freedom();
+/// Whether a kernel runs.
+bool in_kernel();
+
+/// Lets other threads run; for loops that wait for another block.
+void spin(const std::source_location& where);
+/// Says that waiting threads may have something new to see.
+void note_progress();
+/// Ends the launch with KernelFault from inside a kernel.
+[[noreturn]] void fault(const std::string& what, const std::source_location& where);
+
+}  // namespace moh::sim

@@ -1,0 +1,40 @@
+#include <catch2/catch.hpp>
+#include <optional>
+
+#include "tests/ops/device_ways.h"
+#include "tests/ops/op_run.h"
+
+// The cases of an op on a GPU, real or simulated, instead of on the CPU.
+
+namespace moh::test {
+
+namespace {
+
+/// The op on the GPU against float64 on the CPU, or, where its result jumps, against the CPU in the same
+/// precision; the same bits in each way.
+void check_on_device(const OpCase& op_case, DType dtype, double unit) {
+  const std::vector<Tensor> inputs = converted(op_case.inputs, dtype);
+  const DType exact = op_case.low_precision ? DType::kFloat64 : dtype;
+  const Result expected = run(op_case, converted(inputs, exact));
+  const Device gpu = parse_device("cuda");
+  std::optional<Result> first;
+  in_each_way([&](const std::string& way) {
+    INFO(way);
+    const Result found = run(op_case, inputs, gpu);
+    if (!first) {
+      check_result(found, expected, op_case, unit, std::string(dtype_name(dtype)));
+      first = found;
+    }
+    CHECK(same_bits(*first, found));
+  });
+}
+
+}  // namespace
+
+void check_op_case(const OpCase& op_case) {
+  INFO("case " << op_case.name);
+  check_on_device(op_case, DType::kFloat32, 0x1p-24);
+  if (op_case.low_precision) check_on_device(op_case, DType::kBFloat16, 0x1p-9);
+}
+
+}  // namespace moh::test

@@ -1,0 +1,12 @@
+#pragma once
+
+#include <functional>
+#include <string>
+
+namespace moh::test {
+
+/// Calls check(name) in each of the ways in which a device may go about a kernel. A simulated one copies
+/// early or late, and takes threads in turn or at random; a real one does as it pleases.
+void in_each_way(const std::function<void(const std::string&)>& check);
+
+}  // namespace moh::test

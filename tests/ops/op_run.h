@@ -1,0 +1,31 @@
+#pragma once
+
+#include "tests/ops/op_cases.h"
+
+namespace moh::test {
+
+/// Outputs and input gradients of one run.
+struct Result {
+  std::vector<Tensor> tensors;
+  std::vector<std::string> names;
+  std::size_t num_outputs = 0;
+};
+
+/// Floating inputs in `dtype`, all others as they are.
+std::vector<Tensor> converted(const std::vector<Tensor>& inputs, DType dtype);
+
+/// Runs a case forward and, from the same random cotangents in every precision, backward, on `device`. What
+/// comes back is on the CPU.
+Result run(const OpCase& op_case, const std::vector<Tensor>& inputs, Device device = kCpu);
+
+/// |found - expected| <= tolerance, elementwise; a NaN is never close.
+void check_close(const Tensor& found, const Tensor& expected, double tolerance, const std::string& what);
+
+/// |found - expected| <= op_case.units * unit, relative to the largest magnitude: that of the output, or that
+/// of all gradients, since one that cancels to nearly nothing carries the rounding of its terms.
+void check_result(const Result& found, const Result& expected, const OpCase& op_case, double unit,
+                  const std::string& what);
+
+bool same_bits(const Result& a, const Result& b);
+
+}  // namespace moh::test
