@@ -1,5 +1,3 @@
-#include <cublasLt.h>
-
 #include <map>
 #include <memory>
 #include <mutex>
@@ -8,6 +6,7 @@
 
 #include "core/cuda/device.h"
 #include "core/error.h"
+#include "ops/linalg/cublas_library.h"
 #include "ops/linalg/gemm_cuda.h"
 
 namespace moh {
@@ -16,16 +15,20 @@ namespace {
 
 constexpr std::size_t kWorkspaceBytes = std::size_t{32} << 20;
 
+const CublasLibrary& library() {
+  return CublasLibrary::get();
+}
+
 void check(cublasStatus_t status, const char* call) {
   if (status == CUBLAS_STATUS_SUCCESS) return;
-  throw DeviceError(std::string("cublasLt: ") + call + ": " + cublasLtGetStatusString(status));
+  throw DeviceError(std::string("cublasLt: ") + call + ": " + library().cublasLtGetStatusString(status));
 }
 
 struct DestroyLayout {
-  void operator()(cublasLtMatrixLayout_t layout) const { cublasLtMatrixLayoutDestroy(layout); }
+  void operator()(cublasLtMatrixLayout_t layout) const { library().cublasLtMatrixLayoutDestroy(layout); }
 };
 struct DestroyOperation {
-  void operator()(cublasLtMatmulDesc_t operation) const { cublasLtMatmulDescDestroy(operation); }
+  void operator()(cublasLtMatmulDesc_t operation) const { library().cublasLtMatmulDescDestroy(operation); }
 };
 using Layout = std::unique_ptr<std::remove_pointer_t<cublasLtMatrixLayout_t>, DestroyLayout>;
 using Operation = std::unique_ptr<std::remove_pointer_t<cublasLtMatmulDesc_t>, DestroyOperation>;
@@ -37,8 +40,8 @@ cudaDataType_t type_of(DType dtype) {
 /// cuBLAS counts columns first: what is row-major here is the transpose there. So c^T = op(b)^T op(a)^T.
 Layout layout_of(DType dtype, std::int64_t rows, std::int64_t columns, std::int64_t stride) {
   cublasLtMatrixLayout_t layout = nullptr;
-  check(cublasLtMatrixLayoutCreate(&layout, type_of(dtype), static_cast<std::uint64_t>(columns),
-                                   static_cast<std::uint64_t>(rows), stride),
+  check(library().cublasLtMatrixLayoutCreate(&layout, type_of(dtype), static_cast<std::uint64_t>(columns),
+                                             static_cast<std::uint64_t>(rows), stride),
         "cublasLtMatrixLayoutCreate");
   return Layout(layout);
 }
@@ -72,9 +75,9 @@ class Gemms {
     const std::lock_guard lock(mutex_);
     const Plan& plan = plan_of(gemm, {alignment_of(a), alignment_of(b), alignment_of(c)});
     const float one = 1, beta = gemm.accumulate ? 1 : 0;
-    check(cublasLtMatmul(handle_, plan.operation.get(), &one, b, plan.b.get(), a, plan.a.get(), &beta, c,
-                         plan.c.get(), c, plan.c.get(), &plan.algorithm, workspace_, kWorkspaceBytes,
-                         cuda::stream()),
+    check(library().cublasLtMatmul(handle_, plan.operation.get(), &one, b, plan.b.get(), a, plan.a.get(),
+                                   &beta, c, plan.c.get(), c, plan.c.get(), &plan.algorithm, workspace_,
+                                   kWorkspaceBytes, cuda::stream()),
           "cublasLtMatmul");
   }
 
@@ -83,7 +86,7 @@ class Gemms {
                          std::int64_t, DType, DType, bool, Alignments>;
 
   Gemms() {
-    check(cublasLtCreate(&handle_), "cublasLtCreate");
+    check(library().cublasLtCreate(&handle_), "cublasLtCreate");
     workspace_ = cuda::allocate(kWorkspaceBytes, MemoryPurpose::kWorkspace);
   }
 
@@ -111,25 +114,28 @@ class Gemms {
   static Operation make_operation(const CudaGemm& g) {
     cublasLtMatmulDesc_t made = nullptr;
     // CUBLAS_COMPUTE_32F keeps float32 operands as they are: TF32 is never taken unasked.
-    check(cublasLtMatmulDescCreate(&made, CUBLAS_COMPUTE_32F, CUDA_R_32F), "cublasLtMatmulDescCreate");
+    check(library().cublasLtMatmulDescCreate(&made, CUBLAS_COMPUTE_32F, CUDA_R_32F),
+          "cublasLtMatmulDescCreate");
     Operation operation(made);
     const cublasOperation_t of_a = g.transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N;
     const cublasOperation_t of_b = g.transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N;
     // a is the second factor there.
-    check(cublasLtMatmulDescSetAttribute(made, CUBLASLT_MATMUL_DESC_TRANSA, &of_b, sizeof of_b), "TRANSA");
-    check(cublasLtMatmulDescSetAttribute(made, CUBLASLT_MATMUL_DESC_TRANSB, &of_a, sizeof of_a), "TRANSB");
+    check(library().cublasLtMatmulDescSetAttribute(made, CUBLASLT_MATMUL_DESC_TRANSA, &of_b, sizeof of_b),
+          "TRANSA");
+    check(library().cublasLtMatmulDescSetAttribute(made, CUBLASLT_MATMUL_DESC_TRANSB, &of_a, sizeof of_a),
+          "TRANSB");
     return operation;
   }
 
   cublasLtMatmulAlgo_t choose_algorithm(const CudaGemm& g, const Plan& plan,
                                         const Alignments& alignments) const {
     cublasLtMatmulPreference_t preference = nullptr;
-    check(cublasLtMatmulPreferenceCreate(&preference), "cublasLtMatmulPreferenceCreate");
+    check(library().cublasLtMatmulPreferenceCreate(&preference), "cublasLtMatmulPreferenceCreate");
     const std::unique_ptr<std::remove_pointer_t<cublasLtMatmulPreference_t>,
-                          decltype(&cublasLtMatmulPreferenceDestroy)>
-        owner(preference, &cublasLtMatmulPreferenceDestroy);
+                          decltype(CublasLibrary::cublasLtMatmulPreferenceDestroy)>
+        owner(preference, library().cublasLtMatmulPreferenceDestroy);
     const auto set = [&](cublasLtMatmulPreferenceAttributes_t attribute, const auto& value) {
-      check(cublasLtMatmulPreferenceSetAttribute(preference, attribute, &value, sizeof value),
+      check(library().cublasLtMatmulPreferenceSetAttribute(preference, attribute, &value, sizeof value),
             "cublasLtMatmulPreferenceSetAttribute");
     };
     set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, kWorkspaceBytes);
@@ -140,14 +146,14 @@ class Gemms {
     cublasLtMatmulHeuristicResult_t result{};
     int found = 0;
     const cublasStatus_t status =
-        cublasLtMatmulAlgoGetHeuristic(handle_, plan.operation.get(), plan.b.get(), plan.a.get(),
-                                       plan.c.get(), plan.c.get(), preference, 1, &result, &found);
+        library().cublasLtMatmulAlgoGetHeuristic(handle_, plan.operation.get(), plan.b.get(), plan.a.get(),
+                                                 plan.c.get(), plan.c.get(), preference, 1, &result, &found);
     if (status != CUBLAS_STATUS_SUCCESS || found == 0) {
       throw DeviceError(error_message("cublasLt",
                                       "a product of " + std::to_string(g.m) + " x " + std::to_string(g.n) +
                                           " x " + std::to_string(g.k) + " " +
                                           std::string(dtype_name(g.operand_dtype)),
-                                      "an algorithm", cublasLtGetStatusString(status)));
+                                      "an algorithm", library().cublasLtGetStatusString(status)));
     }
     return result.algo;
   }

@@ -1,0 +1,30 @@
+#pragma once
+
+#include <cublasLt.h>
+
+namespace moh {
+
+/// The functions of cuBLASLt that moh calls, each under its own name.
+struct CublasLibrary {
+  /// Loads the library at the first call. Throws DeviceError.
+  static const CublasLibrary& get();
+
+#define MOH_CUBLAS_FUNCTIONS(X)           \
+  X(cublasLtCreate)                       \
+  X(cublasLtGetStatusString)              \
+  X(cublasLtMatmul)                       \
+  X(cublasLtMatmulAlgoGetHeuristic)       \
+  X(cublasLtMatmulDescCreate)             \
+  X(cublasLtMatmulDescDestroy)            \
+  X(cublasLtMatmulDescSetAttribute)       \
+  X(cublasLtMatmulPreferenceCreate)       \
+  X(cublasLtMatmulPreferenceDestroy)      \
+  X(cublasLtMatmulPreferenceSetAttribute) \
+  X(cublasLtMatrixLayoutCreate)           \
+  X(cublasLtMatrixLayoutDestroy)
+#define MOH_DECLARE(name) decltype(&::name) name;
+  MOH_CUBLAS_FUNCTIONS(MOH_DECLARE)
+#undef MOH_DECLARE
+};
+
+}  // namespace moh
