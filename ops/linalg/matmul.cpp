@@ -165,8 +165,11 @@ struct Blocks {
 Blocks blocks_for(const GemmShape& s) {
   Blocks blocks{std::min<std::int64_t>(s.m, 1024), std::min<std::int64_t>(s.n, 1024)};
   const auto count = [&] { return num_chunks(s.m, blocks.rows) * num_chunks(s.n, blocks.columns); };
-  while (count() < 8 && std::max(blocks.rows, blocks.columns) > 64) {
-    std::int64_t& longer = blocks.rows >= blocks.columns ? blocks.rows : blocks.columns;
+  constexpr std::int64_t kLeast = 64;
+  while (count() < 8 && std::max(blocks.rows, blocks.columns) > kLeast) {
+    // Each block copies its part of a and of b, and a transposed a takes the longest.
+    const bool cut_columns = s.transpose_a ? blocks.columns > kLeast : blocks.columns > blocks.rows;
+    std::int64_t& longer = cut_columns ? blocks.columns : blocks.rows;
     longer = (longer + 1) / 2;
   }
   return blocks;
