@@ -7,9 +7,7 @@
 
 namespace moh {
 
-namespace {
-
-Device parse_name(std::string_view text) {
+Device parse_device(std::string_view text) {
   if (text == "cpu") return kCpu;
   if (text == "cuda") return {Device::Type::kCuda, 0};
   constexpr std::string_view kPrefix = "cuda:";
@@ -24,16 +22,20 @@ Device parse_name(std::string_view text) {
   throw ValueError(error_message("device", "", "cpu, cuda or cuda:N", '"' + std::string(text) + '"'));
 }
 
-}  // namespace
-
 std::string device_name(Device device) {
   return device.type == Device::Type::kCpu ? "cpu" : "cuda:" + std::to_string(device.index);
 }
 
-Device parse_device(std::string_view text) {
-  const Device device = parse_name(text);
+void open_device(Device device) {
   if (device.type == Device::Type::kCuda) cuda::open_device(device.index);
-  return device;
+}
+
+MemoryStats memory_stats(Device device) {
+  return device == kCpu ? CpuAllocator::instance().stats() : cuda::memory_stats();
+}
+
+void reset_memory_peaks(Device device) {
+  device == kCpu ? CpuAllocator::instance().reset_peaks() : cuda::reset_memory_peaks();
 }
 
 }  // namespace moh

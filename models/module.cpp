@@ -11,9 +11,9 @@ std::vector<NamedParameter> Module::parameters() const {
   return found;
 }
 
-Variable Module::add_parameter(const std::string& name, const Shape& shape, DType dtype) {
+Variable Module::add_parameter(const std::string& name, const Shape& shape, Placement placement) {
   const MemoryPurposeScope purpose(MemoryPurpose::kParameter);
-  Variable parameter(empty(shape, dtype), /*requires_grad=*/true);
+  Variable parameter(empty(shape, placement.dtype, placement.device), /*requires_grad=*/true);
   entries_.push_back({name, parameter, nullptr});
   return parameter;
 }

@@ -17,6 +17,14 @@ struct NamedParameter {
   Variable variable;
 };
 
+/// What the parameters of a module are made of, and where they live.
+struct Placement {
+  Placement(DType of, Device on = kCpu) : dtype(of), device(on) {}  // NOLINT: a dtype alone means the CPU
+
+  DType dtype;
+  Device device;
+};
+
 /// A part of a model: parameters and smaller parts, each under a name. Not copyable, as others hold handles
 /// to its parameters.
 class Module {
@@ -31,7 +39,7 @@ class Module {
 
  protected:
   /// Makes a parameter of undefined content, counted as such.
-  Variable add_parameter(const std::string& name, const Shape& shape, DType dtype);
+  Variable add_parameter(const std::string& name, const Shape& shape, Placement placement);
   /// Enters a child that outlives this module (a member).
   void add_child(const std::string& name, const Module& child);
   /// Enters what `part`, a member, has entered, under the same names: a part without a level of its own.

@@ -26,7 +26,7 @@ std::mutex open_mutex;
 std::optional<OpenDevice> open_one;  // never closed: tensors with static lifetime may outlive main()
 
 OpenDevice& device() {
-  if (!open_one.has_value()) throw DeviceError("cuda: no GPU is open; parse_device() opens it");
+  if (!open_one.has_value()) throw DeviceError("cuda: no GPU is open; open_device() comes first");
   return *open_one;
 }
 

@@ -20,21 +20,22 @@ RouterOptions checked(HeadRoutingOptions options) {
   return router;
 }
 
-std::unique_ptr<Linear> make_linear(std::int64_t in, std::int64_t out, DType dtype) {
-  return out > 0 ? std::make_unique<Linear>(in, out, /*bias=*/false, dtype) : nullptr;
+std::unique_ptr<Linear> make_linear(std::int64_t in, std::int64_t out, Placement placement) {
+  return out > 0 ? std::make_unique<Linear>(in, out, /*bias=*/false, placement) : nullptr;
 }
 
 /// Heads to compute: the selected ones, or all of them when the estimator wants every routed head's gradient.
 Tensor heads_to_compute(const Routing& routing, const HeadRoutingOptions& options) {
   const bool all =
       options.router.scaling == GateScaling::kBinary && options.straight_through == StraightThrough::kAll;
-  return all && grad_enabled() ? full(routing.selected.shape(), 1, DType::kUInt8) : routing.selected;
+  return all && grad_enabled() ? full(routing.selected.shape(), 1, DType::kUInt8, routing.selected.device())
+                               : routing.selected;
 }
 
 }  // namespace
 
 HeadRouter::HeadRouter(std::int64_t width, std::int64_t kv_heads, std::int64_t head_dim,
-                       const HeadRoutingOptions& options, DType dtype)
+                       const HeadRoutingOptions& options, Placement placement)
     : kv_heads_(kv_heads), head_dim_(head_dim), options_(options) {
   options_.router = checked(options);
   if (options_.kind != RouterKind::kLearned) return;
@@ -42,7 +43,7 @@ HeadRouter::HeadRouter(std::int64_t width, std::int64_t kv_heads, std::int64_t h
   for (auto [name, linear, out] :
        {std::tuple{"wg", &routed_, widths.routed}, std::tuple{"wg_0", &type_, widths.type},
         std::tuple{"wg_1", &shared_, widths.shared}}) {
-    *linear = make_linear(width, out, dtype);
+    *linear = make_linear(width, out, placement);
     if (*linear) add_child(name, **linear);
   }
 }
@@ -71,17 +72,20 @@ HeadChoice HeadRouter::operator()(const Variable& x, const Variable& q, const Te
   if (options_.kind == RouterKind::kQueryNorm && options_.router.top_k > 0) {
     logits.routed = query_norm_logits(reshape(q, {batch * length, heads, -1}), options_.router.shared);
   }
-  Routing routing =
-      route_heads(logits.shared, logits.routed, logits.type, batch * length, options_.router, forced_top);
+  Routing routing = route_heads(logits.shared, logits.routed, logits.type, batch * length, options_.router,
+                                forced_top, x.device());
   const Shape per_token{batch, length, heads};
   const Tensor to_compute = heads_to_compute(routing, options_).reshape(per_token);
-  HeadLists lists = build_head_lists(to_compute, kv_heads_);
+  const bool all = !to_compute.shares_storage_with(routing.selected);
+  const std::int64_t most_per_token = all ? heads : options_.router.shared + options_.router.top_k;
+  HeadLists lists = build_head_lists(to_compute, kv_heads_, most_per_token);
   HeadLists of_heads = lists_of_heads(to_compute, lists);
   Variable gates = reshape(routing.gates, per_token);
   return {std::move(gates), std::move(lists), std::move(of_heads), std::move(routing)};
 }
 
 HeadLists HeadRouter::lists_of_heads(const Tensor& to_compute, const HeadLists& lists) const {
+  if (to_compute.device() != kCpu) return {};  // dense projections are faster on a GPU
   const double active = static_cast<double>(lists.num_rows()) / static_cast<double>(to_compute.numel());
   if (!head_projection_pays(lists.batch * lists.tokens, head_dim_, active)) return {};
   return lists.kv_heads == lists.heads ? lists : build_head_lists(to_compute, lists.heads);

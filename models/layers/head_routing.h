@@ -63,7 +63,7 @@ class HeadRouter : public Module {
  public:
   /// Throws ValueError for head counts that contradict each other.
   HeadRouter(std::int64_t width, std::int64_t kv_heads, std::int64_t head_dim,
-             const HeadRoutingOptions& options, DType dtype);
+             const HeadRoutingOptions& options, Placement placement);
 
   /// x [B, T, D] is the layer's input after its norm; q [B, T, H, d] are its queries before the rotary
   /// embedding, read by kQueryNorm only. Logits and gates are float32. `forced_top` as in route_heads.

@@ -8,9 +8,9 @@ namespace moh {
 /// y = x weight^T + bias; weight [out, in], bias [out] or none.
 class Linear : public Module {
  public:
-  Linear(std::int64_t in, std::int64_t out, bool bias, DType dtype)
-      : weight_(add_parameter("weight", {out, in}, dtype)) {
-    if (bias) bias_ = add_parameter("bias", {out}, dtype);
+  Linear(std::int64_t in, std::int64_t out, bool bias, Placement placement)
+      : weight_(add_parameter("weight", {out, in}, placement)) {
+    if (bias) bias_ = add_parameter("bias", {out}, placement);
   }
 
   Variable operator()(const Variable& x) const { return linear(x, weight_, bias_); }

@@ -4,11 +4,11 @@
 
 namespace moh {
 
-MohAttention::MohAttention(const MohAttentionOptions& o, DType dtype)
+MohAttention::MohAttention(const MohAttentionOptions& o, Placement placement)
     : head_dim_(o.head_dim),
-      qkv_(o.width, 3 * o.heads * o.head_dim, true, dtype),
-      proj_(o.heads * o.head_dim, o.width, true, dtype),
-      router_(o.width, o.heads, o.head_dim, o.routing, dtype) {
+      qkv_(o.width, 3 * o.heads * o.head_dim, true, placement),
+      proj_(o.heads * o.head_dim, o.width, true, placement),
+      router_(o.width, o.heads, o.head_dim, o.routing, placement) {
   add_child("qkv", qkv_);
   add_child("proj", proj_);
   add_children_of(router_);

@@ -19,7 +19,7 @@ struct MohAttentionOptions {
 /// of the released MoH-DiT.
 class MohAttention : public Module {
  public:
-  MohAttention(const MohAttentionOptions& options, DType dtype);
+  MohAttention(const MohAttentionOptions& options, Placement placement);
 
   /// x [B, N, D] to [B, N, D]. `forced_top` as in route_heads.
   LayerOutput forward(const Variable& x, const Tensor& forced_top = {}) const;

@@ -8,8 +8,8 @@ namespace moh {
 /// rms_norm with its weight [width].
 class RmsNorm : public Module {
  public:
-  RmsNorm(std::int64_t width, double eps, DType dtype)
-      : weight_(add_parameter("weight", {width}, dtype)), eps_(eps) {}
+  RmsNorm(std::int64_t width, double eps, Placement placement)
+      : weight_(add_parameter("weight", {width}, placement)), eps_(eps) {}
 
   Variable operator()(const Variable& x) const { return rms_norm(x, weight_, eps_); }
 

@@ -48,27 +48,28 @@ bool is_output_projection(std::string_view name) {
 
 }  // namespace
 
-Llama::Body::Embedding::Embedding(const LlamaConfig& c, DType dtype)
-    : weight(add_parameter("weight", {c.vocab_size, c.hidden}, dtype)) {}
+Llama::Body::Embedding::Embedding(const LlamaConfig& c, Placement placement)
+    : weight(add_parameter("weight", {c.vocab_size, c.hidden}, placement)) {}
 
-Llama::Body::Body(const LlamaConfig& c, DType dtype)
-    : embed_tokens(c, dtype), norm(c.hidden, c.norm_eps, dtype) {
+Llama::Body::Body(const LlamaConfig& c, Placement placement)
+    : embed_tokens(c, placement), norm(c.hidden, c.norm_eps, placement) {
   add_child("embed_tokens", embed_tokens);
   for (std::int64_t i = 0; i < c.layers; ++i) {
-    layers.push_back(std::make_unique<LlamaLayer>(c, i, dtype));
+    layers.push_back(std::make_unique<LlamaLayer>(c, i, placement));
     add_child("layers." + std::to_string(i), *layers.back());
   }
   add_child("norm", norm);
 }
 
-Llama::Llama(const LlamaConfig& config, DType dtype)
+Llama::Llama(const LlamaConfig& config, Placement placement)
     : config_(checked(config)),
-      dtype_(dtype),
-      model_(config, dtype),
-      rope_(rope_table(config.max_positions, config.head_dim, config.rope_theta, accumulate_dtype(dtype))) {
+      placement_(placement),
+      model_(config, placement),
+      rope_(rope_table(config.max_positions, config.head_dim, config.rope_theta,
+                       accumulate_dtype(placement.dtype), placement.device)) {
   add_child("model", model_);
   if (config.tied_embeddings) return;
-  lm_head_ = std::make_unique<Linear>(config.hidden, config.vocab_size, false, dtype);
+  lm_head_ = std::make_unique<Linear>(config.hidden, config.vocab_size, false, placement);
   add_child("lm_head", *lm_head_);
 }
 
@@ -104,7 +105,7 @@ Variable Llama::logits_of(const Variable& hidden) const {
 
 LlamaOutput Llama::forward(const Tensor& tokens, const ForwardContext& context) const {
   require_tokens(tokens, 0, config_.max_positions);
-  Variable x = embedding(model_.embed_tokens.weight, tokens);
+  Variable x = embedding(model_.embed_tokens.weight, tokens.to(device()));
   LlamaOutput output;
   for (const std::unique_ptr<LlamaLayer>& layer : model_.layers) {
     LayerOutput result = run_layer(*layer, x, context);
@@ -124,23 +125,27 @@ KvCache Llama::make_cache(std::int64_t batch, std::int64_t capacity) const {
   const Shape shape{batch, capacity, config_.kv_heads, config_.head_dim};
   KvCache cache;
   for (std::int64_t i = 0; i < config_.layers; ++i)
-    cache.layers.push_back({empty(shape, dtype_), empty(shape, dtype_)});
+    cache.layers.push_back({empty(shape, placement_.dtype, placement_.device),
+                            empty(shape, placement_.dtype, placement_.device)});
   return cache;
 }
 
 Tensor Llama::decode(const Tensor& tokens, KvCache& cache) const {
   const NoGrad no_grad;
   require_tokens(tokens, cache.length(), config_.max_positions);
-  Variable x = embedding(model_.embed_tokens.weight, tokens);
+  Variable x = embedding(model_.embed_tokens.weight, tokens.to(device()));
   for (std::size_t i = 0; i < model_.layers.size(); ++i) {
     x = model_.layers[i]->decode(x, rope_, cache.layers[i]);
   }
   const std::int64_t batch = x.dim(0), length = x.dim(1);
-  const Tensor last = empty({batch, 1, config_.hidden}, dtype_);
+  const Tensor last = empty({batch, 1, config_.hidden}, placement_.dtype, placement_.device);
   for (std::int64_t b = 0; b < batch; ++b) {
     last.select(b).copy_from(x.value().select(b).slice(length - 1, length));
   }
-  return logits_of(Variable(last)).value().reshape({batch, config_.vocab_size}).to(accumulate_dtype(dtype_));
+  return logits_of(Variable(last))
+      .value()
+      .reshape({batch, config_.vocab_size})
+      .to(accumulate_dtype(placement_.dtype));
 }
 
 }  // namespace moh

@@ -18,8 +18,10 @@ struct LlamaOutput {
 /// "model.layers.0.self_attn.wg.weight" (and wg_0, wg_1). With tied embeddings there is no "lm_head.weight".
 class Llama : public Module {
  public:
-  /// Parameters of `dtype`, contents undefined: initialise() or load. Throws ValueError for a bad config.
-  Llama(const LlamaConfig& config, DType dtype);
+  /// Parameters of `placement`, contents undefined: initialise() or load. Throws ValueError for a bad config.
+  Llama(const LlamaConfig& config, Placement placement);
+
+  Device device() const { return placement_.device; }
 
   /// Matrices get normal numbers of config.init_std (o_proj and down_proj: divided by sqrt(2 layers), as in
   /// GPT-2), norm weights 1. A function of the seed and the names alone.
@@ -41,9 +43,9 @@ class Llama : public Module {
   Variable logits_of(const Variable& hidden) const;
 
   struct Body : Module {
-    Body(const LlamaConfig& config, DType dtype);
+    Body(const LlamaConfig& config, Placement placement);
     struct Embedding : Module {
-      Embedding(const LlamaConfig& config, DType dtype);
+      Embedding(const LlamaConfig& config, Placement placement);
       Variable weight;
     } embed_tokens;
     std::vector<std::unique_ptr<LlamaLayer>> layers;
@@ -51,7 +53,7 @@ class Llama : public Module {
   };
 
   LlamaConfig config_;
-  DType dtype_;
+  Placement placement_;
   Body model_;
   std::unique_ptr<Linear> lm_head_;  // none with tied embeddings
   RopeTable rope_;

@@ -12,19 +12,19 @@
 
 namespace moh {
 
-LlamaAttention::LlamaAttention(const LlamaConfig& c, std::int64_t layer, DType dtype)
+LlamaAttention::LlamaAttention(const LlamaConfig& c, std::int64_t layer, Placement placement)
     : head_dim_(c.head_dim),
-      q_proj_(c.hidden, c.heads * c.head_dim, false, dtype),
-      k_proj_(c.hidden, c.kv_heads * c.head_dim, false, dtype),
-      v_proj_(c.hidden, c.kv_heads * c.head_dim, false, dtype),
-      o_proj_(c.heads * c.head_dim, c.hidden, false, dtype) {
+      q_proj_(c.hidden, c.heads * c.head_dim, false, placement),
+      k_proj_(c.hidden, c.kv_heads * c.head_dim, false, placement),
+      v_proj_(c.hidden, c.kv_heads * c.head_dim, false, placement),
+      o_proj_(c.heads * c.head_dim, c.hidden, false, placement) {
   add_child("q_proj", q_proj_);
   add_child("k_proj", k_proj_);
   add_child("v_proj", v_proj_);
   add_child("o_proj", o_proj_);
   const HeadRoutingOptions routing = routing_of(c, layer);
   if (routing.kind == RouterKind::kNone) return;
-  router_.emplace(c.hidden, c.kv_heads, c.head_dim, routing, dtype);
+  router_.emplace(c.hidden, c.kv_heads, c.head_dim, routing, placement);
   add_children_of(*router_);
 }
 
@@ -81,10 +81,10 @@ Variable LlamaAttention::decode(const Variable& x, const RopeTable& table, Layer
   return from_heads(o_proj_, Variable(out), p.choice ? &*p.choice : nullptr);
 }
 
-LlamaMlp::LlamaMlp(const LlamaConfig& c, DType dtype)
-    : gate_proj_(c.hidden, c.intermediate, false, dtype),
-      up_proj_(c.hidden, c.intermediate, false, dtype),
-      down_proj_(c.intermediate, c.hidden, false, dtype) {
+LlamaMlp::LlamaMlp(const LlamaConfig& c, Placement placement)
+    : gate_proj_(c.hidden, c.intermediate, false, placement),
+      up_proj_(c.hidden, c.intermediate, false, placement),
+      down_proj_(c.intermediate, c.hidden, false, placement) {
   add_child("gate_proj", gate_proj_);
   add_child("up_proj", up_proj_);
   add_child("down_proj", down_proj_);
@@ -95,12 +95,12 @@ Variable LlamaMlp::operator()(const Variable& x) const {
   return down_proj_(swiglu(gate_up[0], gate_up[1]));
 }
 
-LlamaLayer::LlamaLayer(const LlamaConfig& c, std::int64_t layer, DType dtype)
+LlamaLayer::LlamaLayer(const LlamaConfig& c, std::int64_t layer, Placement placement)
     : dropout_(c.dropout),
-      input_layernorm_(c.hidden, c.norm_eps, dtype),
-      self_attn_(c, layer, dtype),
-      post_attention_layernorm_(c.hidden, c.norm_eps, dtype),
-      mlp_(c, dtype) {
+      input_layernorm_(c.hidden, c.norm_eps, placement),
+      self_attn_(c, layer, placement),
+      post_attention_layernorm_(c.hidden, c.norm_eps, placement),
+      mlp_(c, placement) {
   add_child("input_layernorm", input_layernorm_);
   add_child("self_attn", self_attn_);
   add_child("post_attention_layernorm", post_attention_layernorm_);

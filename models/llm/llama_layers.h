@@ -18,7 +18,7 @@ namespace moh {
 /// `k_proj`, `v_proj`, `o_proj`, and those of HeadRouter.
 class LlamaAttention : public Module {
  public:
-  LlamaAttention(const LlamaConfig& config, std::int64_t layer, DType dtype);
+  LlamaAttention(const LlamaConfig& config, std::int64_t layer, Placement placement);
 
   /// x [B, T, D], normed, to [B, T, D]. `forced_top` as in route_heads.
   LayerOutput forward(const Variable& x, const RopeTable& table, const Tensor& forced_top = {}) const;
@@ -45,7 +45,7 @@ class LlamaAttention : public Module {
 /// down_proj(silu(gate_proj(x)) * up_proj(x)).
 class LlamaMlp : public Module {
  public:
-  LlamaMlp(const LlamaConfig& config, DType dtype);
+  LlamaMlp(const LlamaConfig& config, Placement placement);
   Variable operator()(const Variable& x) const;
 
  private:
@@ -55,7 +55,7 @@ class LlamaMlp : public Module {
 /// x += attention(norm(x)); x += mlp(norm(x)), each branch with dropout when training.
 class LlamaLayer : public Module {
  public:
-  LlamaLayer(const LlamaConfig& config, std::int64_t layer, DType dtype);
+  LlamaLayer(const LlamaConfig& config, std::int64_t layer, Placement placement);
 
   LayerOutput forward(const Variable& x, const RopeTable& table, const ForwardContext& context) const;
   Variable decode(const Variable& x, const RopeTable& table, LayerCache& cache) const;

@@ -114,11 +114,12 @@ RouterWidths router_widths(const RouterOptions& o) {
 }
 
 Routing route_heads(const Variable& shared_logits, const Variable& routed_logits, const Variable& type_logits,
-                    std::int64_t num_tokens, const RouterOptions& options, const Tensor& forced_top) {
+                    std::int64_t num_tokens, const RouterOptions& options, const Tensor& forced_top,
+                    Device device) {
   const RouterWidths widths = router_widths(options);
   const Variable& given = routed_logits.defined() ? routed_logits : shared_logits;
   const DType dtype = given.defined() && given.dtype() == DType::kFloat64 ? DType::kFloat64 : DType::kFloat32;
-  const Device device = given.defined() ? given.device() : kCpu;
+  if (given.defined()) device = given.device();
   check_logits("shared_logits", shared_logits, num_tokens, widths.shared, dtype);
   check_logits("routed_logits", routed_logits, num_tokens, widths.routed, dtype);
   check_logits("type_logits", type_logits, num_tokens, widths.type, dtype);

@@ -57,8 +57,10 @@ struct Routing {
 /// from the gates, and K = 1 gives none at all; the balance loss reaches all routed logits through P.
 /// kBinary: d z = p (U - sum_j U_j p_j) with U the gate gradients (straight-through), 0 for heads whose
 /// outputs were not computed. `forced_top` [N, K] int32 replaces the choice (comparisons with a reference of
-/// another precision). Saves the softmaxes. Throws ShapeError, DTypeError, ValueError.
+/// another precision). `device` is where the results live when there are no logits that say so. Saves the
+/// softmaxes. Throws ShapeError, DTypeError, ValueError.
 Routing route_heads(const Variable& shared_logits, const Variable& routed_logits, const Variable& type_logits,
-                    std::int64_t num_tokens, const RouterOptions& options, const Tensor& forced_top = {});
+                    std::int64_t num_tokens, const RouterOptions& options, const Tensor& forced_top = {},
+                    Device device = kCpu);
 
 }  // namespace moh

@@ -90,7 +90,8 @@ class Eval(support.MohTest):
 
     def test_mistakes_in_overrides(self):
         self.assert_says(self.eval("evl.max_tokens=3", code=support.CONFIG_ERROR), "evl", "eval")
-        self.assert_says(self.eval("device=cuda", code=support.CONFIG_ERROR), "device: expected a device (cpu)")
+        self.assert_says(self.eval("device=gpu", code=support.CONFIG_ERROR), "device: expected a device (cpu, cuda or")
+        self.assert_says(self.eval("device=cuda:7", code=support.CONFIG_ERROR), "device: cuda:7", "set device: cpu")
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@
 #include "ops/device/warp.h"
 #include "tests/cuda_sim/device_memory.h"
 #include "tests/cuda_sim/grid.h"
+#include "tests/ops/device_ways.h"
 
 // The simulator finds what a device would answer with garbage or a hang. Each kernel here is right without
 // its bug, so that it is the bug that is found.
@@ -77,7 +78,7 @@ bool is_reversed(const Tensor& out, int rounds) {
 /// How many of the four ways give the right result.
 template <class Launch>
 int right_ways(int rounds, const Launch& launch) {
-  const Device gpu = parse_device("cuda");
+  const Device gpu = test::open_gpu();
   const Tensor in = numbers(rounds * kThreads).to(gpu);
   int right = 0;
   for (const bool late : {false, true}) {
@@ -159,7 +160,7 @@ TEST_CASE("sim: a buffer that is filled again too early shows", "[sim]") {
 }
 
 TEST_CASE("sim: a deadlock is reported with block, thread and line", "[sim]") {
-  parse_device("cuda");
+  test::open_gpu();
   CHECK_THROWS_WITH(cuda::launch("divergent", divergent_barrier_kernel, kOneBlock),
                     Catch::Contains("kernel divergent: deadlock") &&
                         Catch::Contains("block (0, 0, 0) thread (0, 0, 0)") &&
@@ -168,19 +169,19 @@ TEST_CASE("sim: a deadlock is reported with block, thread and line", "[sim]") {
 }
 
 TEST_CASE("sim: lanes of a warp at different places are reported", "[sim]") {
-  const Tensor out = empty({kThreads}, DType::kFloat32, parse_device("cuda"));
+  const Tensor out = empty({kThreads}, DType::kFloat32, test::open_gpu());
   CHECK_THROWS_WITH(cuda::launch("divergent", divergent_warp_kernel, kOneBlock, out.data<float>()),
                     Catch::Contains("lanes of a warp are at different places"));
 }
 
 TEST_CASE("sim: a wait for what nobody does is reported", "[sim]") {
-  const Tensor flag = zeros({1}, DType::kInt32, parse_device("cuda"));
+  const Tensor flag = zeros({1}, DType::kInt32, test::open_gpu());
   CHECK_THROWS_WITH(cuda::launch("endless", endless_wait_kernel, kOneBlock, flag.data<std::int32_t>()),
                     Catch::Contains("threads wait for what no thread does"));
 }
 
 TEST_CASE("sim: blocks that wait for each other run at once", "[sim]") {
-  const Device gpu = parse_device("cuda");
+  const Device gpu = test::open_gpu();
   for (const bool random : {false, true}) {
     const sim::FreedomScope scope({.random_order = random});
     const Tensor turn = zeros({1}, DType::kInt32, gpu), sum = zeros({1}, DType::kInt32, gpu);
@@ -192,7 +193,7 @@ TEST_CASE("sim: blocks that wait for each other run at once", "[sim]") {
 
 #if !defined(__SANITIZE_ADDRESS__)  // which reports it itself, and ends the process
 TEST_CASE("sim: writing past shared memory is reported", "[sim]") {
-  parse_device("cuda");
+  test::open_gpu();
   CHECK_NOTHROW(cuda::launch("overrun", overrun_kernel, kOneBlock, 0));
   CHECK_THROWS_WITH(cuda::launch("overrun", overrun_kernel, kOneBlock, 1),
                     Catch::Contains("wrote past its 256 bytes"));
@@ -200,7 +201,7 @@ TEST_CASE("sim: writing past shared memory is reported", "[sim]") {
 #endif
 
 TEST_CASE("sim: addresses of the host and misaligned ones are reported", "[sim]") {
-  const Tensor on_host = numbers(8), on_device = on_host.to(parse_device("cuda"));
+  const Tensor on_host = numbers(8), on_device = on_host.to(test::open_gpu());
   CHECK_NOTHROW(cuda::launch("copy", misaligned_copy_kernel, kOneBlock, on_device.data<float>() + 4));
   CHECK_THROWS_WITH(cuda::launch("copy", misaligned_copy_kernel, kOneBlock, on_device.data<float>() + 1),
                     Catch::Contains("no multiples of 16"));
@@ -209,7 +210,7 @@ TEST_CASE("sim: addresses of the host and misaligned ones are reported", "[sim]"
 }
 
 TEST_CASE("sim: the host cannot read device memory", "[sim]") {
-  const Tensor tensor = zeros({4}, DType::kFloat32, parse_device("cuda"));
+  const Tensor tensor = zeros({4}, DType::kFloat32, test::open_gpu());
   CHECK(tensor.to(kCpu).data<float>()[0] == 0.0F);
   const pid_t child = fork();
   if (child == 0) {
@@ -223,7 +224,7 @@ TEST_CASE("sim: the host cannot read device memory", "[sim]") {
 }
 
 TEST_CASE("sim: impossible launches are refused", "[sim]") {
-  parse_device("cuda");
+  test::open_gpu();
   const auto launch = [](const cuda::LaunchShape& shape) {
     cuda::launch("refused", overrun_kernel, shape, 0);
   };

@@ -52,7 +52,7 @@ void check_adamw(DType dtype) {
   const AdamWStep step{
       .step = 3, .learning_rate = 0.01, .beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8, .grad_scale = 0.5};
   const AdamWParameter expected = parameter(kCount, dtype, kCpu),
-                       found = parameter(kCount, dtype, parse_device("cuda"));
+                       found = parameter(kCount, dtype, open_gpu());
   adamw({&expected, 1}, step);
   adamw({&found, 1}, step);
   const double unit = dtype == DType::kBFloat16 ? 0x1p-6 : 1e-5;
@@ -65,7 +65,7 @@ void check_adamw(DType dtype) {
 }  // namespace
 
 void check_tensors_on_device() {
-  const Device gpu = parse_device("cuda");
+  const Device gpu = open_gpu();
   in_each_way([&](const std::string& way) {
     INFO(way);
     const Tensor x = normal({7, 11}).to(DType::kFloat32), on_gpu = x.to(gpu);
@@ -89,7 +89,7 @@ void check_tensors_on_device() {
 }
 
 void check_indices_on_device() {
-  const Device gpu = parse_device("cuda");
+  const Device gpu = open_gpu();
   const IndexRange range{.bound = 5, .ignored = -100, .of = "rows of table"};
   const Tensor good = tensor_of<std::int32_t>({4}, {0, 4, -100, 2}).to(gpu);
   CHECK(checked_indices("embedding", "ids", good, gpu, range).to(kCpu).data<std::int64_t>()[2] == -100);
@@ -103,7 +103,7 @@ void check_indices_on_device() {
 }
 
 void check_head_lists_on_device() {
-  const Device gpu = parse_device("cuda");
+  const Device gpu = open_gpu();
   in_each_way([&](const std::string& way) {
     for (const Shape& shape :
          {Shape{1, 1, 1}, Shape{2, 70, 6}, Shape{1, 300, 4}, Shape{3, 256, 8}, Shape{2, 0, 2}}) {
@@ -128,7 +128,7 @@ void check_head_lists_on_device() {
 }
 
 void check_optimizer_on_device() {
-  const Device gpu = parse_device("cuda");
+  const Device gpu = open_gpu();
   in_each_way([&](const std::string& way) {
     INFO(way);
     check_adamw(DType::kFloat32);

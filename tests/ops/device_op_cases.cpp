@@ -16,7 +16,7 @@ void check_on_device(const OpCase& op_case, DType dtype, double unit) {
   const std::vector<Tensor> inputs = converted(op_case.inputs, dtype);
   const DType exact = op_case.low_precision ? DType::kFloat64 : dtype;
   const Result expected = run(op_case, converted(inputs, exact));
-  const Device gpu = parse_device("cuda");
+  const Device gpu = open_gpu();
   std::optional<Result> first;
   in_each_way([&](const std::string& way) {
     INFO(way);

@@ -113,7 +113,8 @@ StepBenchRecord description(const RunConfig& config, const StepBenchOptions& opt
 StepBenchRecord run_step_bench(const RunConfig& config, const StepBenchOptions& options) {
   check(options);
   StepBenchRecord r = description(config, options);
-  CpuAllocator::instance().reset_peaks();
+  open_device(config.device);
+  reset_memory_peaks(config.device);
   {
     Run run(config, options.random_data);
     r.parameters = count_parameters(run.model_config());
@@ -127,7 +128,7 @@ StepBenchRecord run_step_bench(const RunConfig& config, const StepBenchOptions& 
     for (StepTimes& step : times) step = run.step();
     const StepFaults after = faults_so_far();
     r.faults = {after.system_allocations - before.system_allocations, after.page_faults - before.page_faults};
-    r.memory = CpuAllocator::instance().stats();
+    r.memory = memory_stats(config.device);
     r.peak_rss_bytes = std::int64_t{usage().ru_maxrss} * 1024;
     fill_times(r, times);
     if (options.profile) r.profile = profiled(run, options.steps);

@@ -1,5 +1,6 @@
 #include <iostream>
 
+#include "core/error.h"
 #include "core/parallel.h"
 #include "train/bench/attention_bench.h"
 #include "train/cli/commands.h"
@@ -21,6 +22,9 @@ auto options_of(const Args& args) {
   set_num_threads(static_cast<int>(args.threads));
   auto options = args.options;
   options.device = parse_device(args.device);
+  if (options.device != kCpu) {
+    throw DeviceError(error_message("bench", "--device", "cpu, the only device that this version times", args.device));
+  }
   options.dtype = dtype_of(args.dtype);
   options.causal.clear();
   if (args.full || !args.causal) options.causal.push_back(false);

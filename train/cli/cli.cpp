@@ -92,6 +92,7 @@ void add_generate(CLI::App& app, Action& action) {
       ->capture_default_str();
   command.add_option("--seed", args->seed, "Of the random choice")->capture_default_str();
   command.add_option("--threads", args->threads, "0: all processors")->capture_default_str();
+  command.add_option("--device", args->device, "cpu, cuda or cuda:N; by default that of the training run");
   command.footer(
       "Examples:\n"
       "  moh generate --checkpoint runs/quickstart --prompt \"The licence\"\n"

@@ -38,6 +38,7 @@ struct GenerateArgs {
   PickOptions pick;
   std::uint64_t seed = 0;
   std::int64_t threads = 0;
+  std::string device;  ///< empty: that of the training run
 };
 int generate(const GenerateArgs& args);
 

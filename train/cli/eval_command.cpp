@@ -32,9 +32,8 @@ TokenSourcePtr open_validation(DataConfig data, const Tokenizer& tokenizer, std:
 }  // namespace
 
 int eval(const EvalArgs& args) {
-  const LanguageModel loaded = load_language_model(args.checkpoint);
-  const RunConfig config = load_run_config((loaded.folder / "config.yaml").string(), expanded(args.overrides),
-                                           llama_model_presets());
+  const LanguageModel loaded = load_language_model(args.checkpoint, expanded(args.overrides));
+  const RunConfig& config = loaded.config;
   set_num_threads(static_cast<int>(config.threads));
   const TokenSourcePtr tokens = open_validation(config.data, *loaded.tokenizer, config.model.vocab_size);
   if (config.data.validation.empty() && tokens->size() < 2) {

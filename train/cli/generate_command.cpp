@@ -1,6 +1,8 @@
 #include <cstdio>
+#include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "core/parallel.h"
 #include "train/cli/commands.h"
@@ -13,7 +15,9 @@ namespace moh::cli {
 
 int generate(const GenerateArgs& args) {
   set_num_threads(static_cast<int>(args.threads));
-  const LanguageModel loaded = load_language_model(args.checkpoint);
+  std::vector<std::string> overrides;
+  if (!args.device.empty()) overrides.push_back("device=" + args.device);
+  const LanguageModel loaded = load_language_model(args.checkpoint, overrides);
   const auto print = [](std::string_view text) {
     std::fwrite(text.data(), 1, text.size(), stdout);
     std::fflush(stdout);

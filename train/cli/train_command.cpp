@@ -115,6 +115,7 @@ int train(const TrainArgs& args) {
                         [](const std::string& warning) { log_warning(warning); });
   std::optional<CheckpointContents> resume_from = find_resume_point(store, config, args);
 
+  open_device(config.device);
   LanguageModelTask task(config, open_language_data(config.data, config.model.vocab_size));
   describe_model(task.llama());
   if (config.precision == Precision::kBFloat16 && config.device == kCpu) {

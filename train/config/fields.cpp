@@ -43,7 +43,7 @@ struct ExpectedText {
   std::string operator()(double*) const { return "a number" + bounds_text(bounds); }
   std::string operator()(std::string*) const { return "a text"; }
   std::string operator()(std::filesystem::path*) const { return "a path"; }
-  std::string operator()(Device*) const { return "a device (cpu)"; }
+  std::string operator()(Device*) const { return "a device (cpu, cuda or cuda:N)"; }
   std::string operator()(const EnumRef& ref) const { return one_of(ref.names); }
   std::string operator()(const NameRef& ref) const { return one_of(ref.names); }
   std::string operator()(std::array<double, 2>*) const { return "a list of 2 numbers" + bounds_text(bounds); }

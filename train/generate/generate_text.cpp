@@ -71,7 +71,7 @@ GenerateReport generate_text(const Llama& model, const Tokenizer& tokenizer, std
   Utf8Stream text;
   double begin = 0;
   while (report.new_tokens < options.tokens) {
-    const Tensor logits = context.next_logits();
+    const Tensor logits = context.next_logits().to(kCpu);
     if (report.new_tokens == 0) begin = monotonic_seconds();
     // The model's vocabulary may be padded beyond the tokenizer's.
     const TokenId id =

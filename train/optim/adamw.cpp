@@ -19,8 +19,8 @@ AdamW::AdamW(std::vector<NamedParameter> parameters, AdamWOptions options) : opt
     const Tensor& value = parameter.variable.value();
     const DType dtype = accumulate_dtype(value.dtype());
     Slot slot{parameter,
-              zeros(value.shape(), dtype),
-              zeros(value.shape(), dtype),
+              zeros(value.shape(), dtype, value.device()),
+              zeros(value.shape(), dtype, value.device()),
               {},
               options_.decays(parameter) ? options_.weight_decay : 0.0};
     if (value.dtype() == DType::kBFloat16) slot.master = value.to(DType::kFloat32);

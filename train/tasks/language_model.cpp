@@ -81,7 +81,7 @@ LanguageData open_language_data(const DataConfig& config, std::int64_t vocab_siz
 
 LanguageModelTask::LanguageModelTask(const RunConfig& config, LanguageData data)
     : data_(std::move(data)),
-      model_(llama_config_of(config.model), dtype_of_precision(config.precision)),
+      model_(llama_config_of(config.model), {dtype_of_precision(config.precision), config.device}),
       batches_(data_.train, *data_.tokenizer, config.data.sequence_length,
                static_cast<std::uint64_t>(config.seed)),
       batch_size_(config.train.batch_size),
@@ -127,8 +127,8 @@ std::int64_t LanguageModelTask::begin_step(std::int64_t count) {
 MicroBatchLoss LanguageModelTask::loss(std::int64_t index, Generator& generator) {
   const TokenBatch& batch = micro_batches_.at(static_cast<std::size_t>(index));
   LlamaOutput output = model_.forward(batch.tokens, {.training = true, .generator = &generator});
-  const Variable task_loss =
-      cross_entropy(output.logits, batch.targets, {.normalizer = static_cast<double>(num_targets_)});
+  const Variable task_loss = cross_entropy(output.logits, batch.targets.to(model_.device()),
+                                           {.normalizer = static_cast<double>(num_targets_)});
   gather(output.routing);
   MicroBatchLoss result{task_loss, task_loss.value().item()};
   const Variable balance = mean_balance(output.routing);
@@ -146,7 +146,8 @@ void LanguageModelTask::gather(const std::vector<LayerRouting>& routing) {
   const float share = 1.0F / static_cast<float>(micro_batches_.size());
   for (std::size_t i = 0; i < routing.size(); ++i) {
     if (!routing[i].load.defined()) continue;
-    const auto load = routing[i].load.span<float>();
+    const Tensor on_cpu = routing[i].load.to(kCpu);
+    const auto load = on_cpu.span<float>();
     std::vector<float>& sum = statistics_.head_load[i];
     sum.resize(load.size());
     for (std::size_t e = 0; e < load.size(); ++e) sum[e] += share * load[e];
@@ -177,7 +178,7 @@ Evaluation evaluate_language_model(const Llama& model, const EvaluationBatches& 
   std::int64_t targets = 0, bytes = 0;
   for (std::int64_t i = 0; i < batches.size() && (max_tokens == 0 || targets < max_tokens); ++i) {
     const TokenBatch batch = batches.at(i);
-    sum += cross_entropy(model.forward(batch.tokens).logits, batch.targets).value().item();
+    sum += cross_entropy(model.forward(batch.tokens).logits, batch.targets.to(model.device())).value().item();
     targets += batch.num_targets;
     bytes += batch.target_bytes;
   }

@@ -8,14 +8,17 @@
 
 namespace moh {
 
-LanguageModel load_language_model(const std::filesystem::path& path) {
+LanguageModel load_language_model(const std::filesystem::path& path,
+                                  const std::vector<std::string>& overrides) {
   LanguageModel loaded;
   loaded.folder = resolve_checkpoint(path);
   const CheckpointContents contents = load_checkpoint(loaded.folder, LoadScope::kModelOnly);
-  loaded.config = load_run_config((loaded.folder / "config.yaml").string(), {}, llama_model_presets());
+  loaded.config = load_run_config((loaded.folder / "config.yaml").string(), overrides, llama_model_presets());
+  open_device(loaded.config.device);
   loaded.tokenizer = make_tokenizer(name_of(loaded.config.data.tokenizer));
-  loaded.model = std::make_unique<Llama>(llama_config_of(loaded.config.model),
-                                         dtype_of_precision(loaded.config.precision));
+  loaded.model =
+      std::make_unique<Llama>(llama_config_of(loaded.config.model),
+                              Placement{dtype_of_precision(loaded.config.precision), loaded.config.device});
   load_parameters(*loaded.model, contents.model, "checkpoint " + loaded.folder.string());
   return loaded;
 }

@@ -3,6 +3,8 @@
 #include <filesystem>
 #include <memory>
 #include <span>
+#include <string>
+#include <vector>
 
 #include "models/llm/llama.h"
 #include "train/checkpoint/checkpoint.h"
@@ -11,7 +13,7 @@
 
 namespace moh {
 
-/// A trained language model, as `moh eval` and `moh generate` use it.
+/// A trained language model, as `moh eval` and `moh generate` use it, on the device of `config`.
 struct LanguageModel {
   std::filesystem::path folder;  ///< the step folder that was read
   RunConfig config;
@@ -20,8 +22,10 @@ struct LanguageModel {
 };
 
 /// Reads a checkpoint: a run folder (the newest), a `checkpoints` folder, or one step's folder. Everything is
-/// verified first. Throws CheckpointError.
-LanguageModel load_language_model(const std::filesystem::path& path);
+/// verified first. `overrides` change the configuration that lies beside the model. Throws CheckpointError,
+/// ConfigError, DeviceError.
+LanguageModel load_language_model(const std::filesystem::path& path,
+                                  const std::vector<std::string>& overrides = {});
 
 /// Copies tensors into the parameters of the same names. Throws CheckpointError listing everything that is
 /// missing, too much, or of another shape or dtype, before anything is changed.

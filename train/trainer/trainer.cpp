@@ -20,6 +20,12 @@ std::vector<NamedTensor> tensors_of(const Module& model) {
   return tensors;
 }
 
+/// What a file takes: tensors on the CPU.
+std::vector<NamedTensor> on_cpu(std::vector<NamedTensor> tensors) {
+  for (NamedTensor& named : tensors) named.tensor = named.tensor.to(kCpu);
+  return tensors;
+}
+
 bool due(std::int64_t step, std::int64_t every) {
   return every > 0 && step % every == 0;
 }
@@ -166,7 +172,7 @@ void Trainer::log(const StepReport& report) {
   record.add("tokens", state_.tokens)
       .add("tokens_per_s", tokens_per_s)
       .add("elapsed_s", elapsed_before_ + monotonic_seconds() - started_)
-      .add("peak_memory_bytes", CpuAllocator::instance().stats().total.peak_bytes);
+      .add("peak_memory_bytes", memory_stats(config_.device).total.peak_bytes);
   metrics_.write(record);
   progress_.log({state_.step, report.loss, report.learning_rate, tokens_per_s, statistics.activated_heads});
 }
@@ -201,8 +207,8 @@ void Trainer::save_checkpoint() {
   if (evaluated_at_ == state_.step && validation_loss_ && std::isfinite(*validation_loss_)) {
     contents.metric = validation_loss_;
   }
-  contents.model = tensors_of(task_.model());
-  contents.optimizer = optimizer_.state();
+  contents.model = on_cpu(tensors_of(task_.model()));
+  contents.optimizer = on_cpu(optimizer_.state());
   contents.trainer_json = to_json(state_);
   contents.config_yaml = print_resolved(config_);
   const std::filesystem::path folder = checkpoints_.save(contents);
@@ -231,7 +237,7 @@ TrainOutcome Trainer::finish(std::string reason) {
   summary.validation_loss = validation_loss_;
   summary.best_validation_loss = state_.best_loss;
   summary.activated_heads = last_.statistics.activated_heads;
-  summary.peak_memory_bytes = CpuAllocator::instance().stats().total.peak_bytes;
+  summary.peak_memory_bytes = memory_stats(config_.device).total.peak_bytes;
   summary.output_dir = config_.output.dir.string();
   return outcome;
 }
