@@ -48,8 +48,10 @@ if(NOT MOH_CUDA STREQUAL "OFF")
   endif()
 endif()
 if(MOH_HAVE_CUDA)
-  # The GPUs of this machine, else Hopper.
-  if(NOT CMAKE_CUDA_ARCHITECTURES)
+  # The GPUs of this machine, else Hopper; -DCMAKE_CUDA_ARCHITECTURES or the environment's CUDAARCHS says otherwise.
+  if(NOT CMAKE_CUDA_ARCHITECTURES AND DEFINED ENV{CUDAARCHS})
+    set(CMAKE_CUDA_ARCHITECTURES $ENV{CUDAARCHS})
+  elseif(NOT CMAKE_CUDA_ARCHITECTURES)
     set(CMAKE_CUDA_ARCHITECTURES 90a)
     if(EXISTS /dev/nvidia0)
       set(CMAKE_CUDA_ARCHITECTURES native)

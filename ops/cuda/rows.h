@@ -3,6 +3,7 @@
 // For kernel files (*_cuda.cu) only: a block works along a row of a matrix.
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <type_traits>
 
@@ -72,6 +73,29 @@ template <class A>
 struct ReduceSpace {
   A values[kMostRowThreads / device::kWarp];
 };
+
+/// The largest element of a row, and the sum of e^(element - largest).
+struct ExpSum {
+  float top, sum;
+};
+/// That of a row of the block; `space` is two ReduceSpaces.
+template <class T>
+MOH_DEVICE ExpSum exp_sum_of(const RowAccess<const T>& row, ReduceSpace<float>* space) {
+  constexpr int kPack = Pack<T>::kCount;
+  float top = -INFINITY, sum = 0;
+  each_piece<T>(row.width, [&](std::int64_t first) {
+    float values[kPack];
+    row.load(first, values);
+    for (int j = 0; j < kPack && first + j < row.width; ++j) top = fmaxf(top, values[j]);
+  });
+  top = reduce_block(top, Largest{}, space[0].values);
+  each_piece<T>(row.width, [&](std::int64_t first) {
+    float values[kPack];
+    row.load(first, values);
+    for (int j = 0; j < kPack && first + j < row.width; ++j) sum += expf(values[j] - top);
+  });
+  return {top, reduce_block(sum, Sum{}, space[1].values)};
+}
 
 /// Blocks of a kernel that adds up over all rows, each block over every blocks-th row: few enough that the
 /// partial sums stay small, and a function of the device and the sizes alone.

@@ -16,30 +16,15 @@ struct RowLosses {
 template <class T>
 MOH_KERNEL(kMostRowThreads)
 void cross_entropy_kernel(RowAccess<const T> logits, const std::int64_t* targets, RowLosses out) {
-  constexpr int kPack = Pack<T>::kCount;
-  const std::int64_t i = device::block_x(), width = logits.width, target = targets[i];
+  const std::int64_t i = device::block_x(), target = targets[i];
   const bool ignored = target == kIgnoredTarget;
-  auto* space = device::shared_memory<ReduceSpace<float>>();
   const RowAccess<const T> row = logits.at(i);
-  float top = -INFINITY, sum = 0;
-  if (!ignored) {
-    each_piece<T>(width, [&](std::int64_t first) {
-      float values[kPack];
-      row.load(first, values);
-      for (int j = 0; j < kPack && first + j < width; ++j) top = fmaxf(top, values[j]);
-    });
-    top = reduce_block(top, Largest{}, space[0].values);
-    each_piece<T>(width, [&](std::int64_t first) {
-      float values[kPack];
-      row.load(first, values);
-      for (int j = 0; j < kPack && first + j < width; ++j) sum += expf(values[j] - top);
-    });
-    sum = reduce_block(sum, Sum{}, space[1].values);
-  }
+  ExpSum exp_sum{};
+  if (!ignored) exp_sum = exp_sum_of(row, device::shared_memory<ReduceSpace<float>>());
   if (device::thread_x() > 0) return;
-  out.losses[i] = ignored ? 0.0F : logf(sum) + (top - static_cast<float>(row.row[target]));
-  out.maxima[i] = ignored ? 0.0F : top;
-  out.exp_sums[i] = ignored ? 0.0F : sum;
+  out.losses[i] = ignored ? 0.0F : logf(exp_sum.sum) + (exp_sum.top - static_cast<float>(row.row[target]));
+  out.maxima[i] = exp_sum.top;
+  out.exp_sums[i] = exp_sum.sum;
 }
 
 /// *sum = the sum of `count` losses over the normalizer, in float64. One block.

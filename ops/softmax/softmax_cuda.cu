@@ -13,25 +13,12 @@ MOH_KERNEL(kMostRowThreads)
 void softmax_kernel(RowAccess<const T> x, RowAccess<T> y) {
   constexpr int kPack = Pack<T>::kCount;
   const std::int64_t i = device::block_x(), width = x.width;
-  auto* space = device::shared_memory<ReduceSpace<float>>();
   const RowAccess<const T> from = x.at(i);
-  float top = -INFINITY, sum = 0;
+  const ExpSum exp_sum = exp_sum_of(from, device::shared_memory<ReduceSpace<float>>());
   each_piece<T>(width, [&](std::int64_t first) {
     float values[kPack];
     from.load(first, values);
-    for (int j = 0; j < kPack && first + j < width; ++j) top = fmaxf(top, values[j]);
-  });
-  top = reduce_block(top, Largest{}, space[0].values);
-  each_piece<T>(width, [&](std::int64_t first) {
-    float values[kPack];
-    from.load(first, values);
-    for (int j = 0; j < kPack && first + j < width; ++j) sum += expf(values[j] - top);
-  });
-  sum = reduce_block(sum, Sum{}, space[1].values);
-  each_piece<T>(width, [&](std::int64_t first) {
-    float values[kPack];
-    from.load(first, values);
-    for (int j = 0; j < kPack; ++j) values[j] = expf(values[j] - top) / sum;
+    for (int j = 0; j < kPack; ++j) values[j] = expf(values[j] - exp_sum.top) / exp_sum.sum;
     y.at(i).store(first, values);
   });
 }

@@ -102,10 +102,14 @@ class ConfigErrors(support.MohTest):
                 self.assert_says(lines[0], *parts)
 
     def test_a_gpu_is_one_clear_error(self):
-        config = (self.folder / self.config()).read_text()
-        lines = self.refused(config, "device=cuda:7")  # which no machine of ours has
-        self.assertEqual(len(lines), 1)
-        self.assert_says(lines[0], "device: cuda:7", "set device: cpu")
+        self.write("gpu.yaml", (self.folder / self.config()).read_text())
+        before = {path for path in self.folder.rglob("*")}
+        output = self.moh("train", "gpu.yaml", "device=cuda:7", code=support.CONFIG_ERROR)  # no machine of ours has it
+        self.assertEqual(len(output.splitlines()), 1)
+        self.assert_says(output, "device: cuda:7", "set device: cpu")
+        self.assertEqual({path for path in self.folder.rglob("*")}, before, "the refused run left something")
+        # The configuration is right, and can be looked at on a machine without the GPU.
+        self.assert_says(self.moh("config", "gpu.yaml", "device=cuda:7"), "device: cuda:7")
 
     def test_includes(self):
         self.write("there.yaml", "sed: 3\n")

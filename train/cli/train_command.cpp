@@ -105,6 +105,7 @@ int train(const TrainArgs& args) {
   const auto console = std::make_shared<Console>(STDOUT_FILENO);
   start_logging(console, args.log_level);
   set_num_threads(static_cast<int>(config.threads));
+  open_device(config.device);
   make_folder(config.output.dir);
   const RunLock lock(config.output.dir);
   if (!lock.crashed_holder().empty())
@@ -115,7 +116,6 @@ int train(const TrainArgs& args) {
                         [](const std::string& warning) { log_warning(warning); });
   std::optional<CheckpointContents> resume_from = find_resume_point(store, config, args);
 
-  open_device(config.device);
   LanguageModelTask task(config, open_language_data(config.data, config.model.vocab_size));
   describe_model(task.llama());
   if (config.precision == Precision::kBFloat16 && config.device == kCpu) {
