@@ -4,7 +4,8 @@
 
 namespace moh {
 
-/// Memory for the inside of a kernel, from the CPU allocator (purpose: workspace), given back at the end of the scope.
+/// Memory for the inside of a kernel, from the CPU allocator (purpose: workspace), given back at the end of
+/// the scope.
 class Scratch {
  public:
   explicit Scratch(std::size_t bytes);

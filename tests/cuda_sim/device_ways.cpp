@@ -4,6 +4,12 @@
 
 namespace moh::test {
 
+Device open_gpu() {
+  const Device gpu = parse_device("cuda");
+  open_device(gpu);
+  return gpu;
+}
+
 void in_each_way(const std::function<void(const std::string&)>& check) {
   for (const bool late : {false, true}) {
     for (const bool random : {false, true}) {

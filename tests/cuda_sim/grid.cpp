@@ -41,6 +41,11 @@ std::vector<std::unique_ptr<Fiber>>& spare_fibers() {
   return fibers;
 }
 
+/// Takes a thread back to the beginning of its stack.
+struct ThreadFault : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
 /// A launch in progress.
 struct Run {
   const char* kernel_name;
@@ -157,7 +162,13 @@ Block::Block(Dim3 block_index, Dim3 threads, std::size_t shared_bytes, const std
     if (spare.empty()) spare.push_back(std::make_unique<Fiber>());
     thread.fiber = std::move(spare.back());
     spare.pop_back();
-    thread.fiber->start(kernel);
+    thread.fiber->start([&kernel] {
+      try {
+        kernel();
+      } catch (const ThreadFault& fault) {  // an exception must not leave its stack
+        run->failure = fault.what();
+      }
+    });
     run->ready.push_back(&thread);
   }
 }
@@ -239,11 +250,11 @@ void run_grid(const char* kernel_name, Dim3 grid, Dim3 threads, std::size_t shar
     if (own.failure) throw_fault(*own.failure);
     if (!next.done) continue;
     note_progress();
-    next.block->thread_ended();
-    if (next.block->done()) {
-      next.block->check_shared();
-      std::erase_if(blocks, [&](const auto& block) { return block.get() == next.block; });
-    }
+    Block* const block = next.block;  // `next` goes with it
+    block->thread_ended();
+    if (!block->done()) continue;
+    block->check_shared();
+    std::erase_if(blocks, [&](const auto& one) { return one.get() == block; });
   }
 }
 
@@ -273,8 +284,7 @@ void spin(const std::source_location& where) {
 }
 
 void fault(const std::string& what, const std::source_location& where) {
-  run->failure = join({name_of(*run->current), ": ", what, " at ", text(where)});
-  for (;;) Fiber::yield();
+  throw ThreadFault(join({name_of(*run->current), ": ", what, " at ", text(where)}));
 }
 
 }  // namespace moh::sim

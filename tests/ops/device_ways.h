@@ -8,11 +8,7 @@
 namespace moh::test {
 
 /// The GPU, real or simulated, open.
-inline Device open_gpu() {
-  const Device gpu = parse_device("cuda");
-  open_device(gpu);
-  return gpu;
-}
+Device open_gpu();
 
 /// Calls check(name) in each of the ways in which a device may go about a kernel. A simulated one copies
 /// early or late, and takes threads in turn or at random; a real one does as it pleases.
