@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "core/cuda/device.h"
+#include "core/error.h"
 
 namespace moh::cuda {
 
@@ -29,6 +30,11 @@ void allow_shared_memory(const void* kernel, std::size_t bytes) {
   const std::lock_guard lock(mutex);
   std::size_t& most = allowed[kernel];
   if (bytes <= most) return;
+  if (bytes > limits().shared_bytes_per_block) {
+    throw DeviceError(error_message("cuda", "shared memory of a block",
+                                    "at most " + std::to_string(limits().shared_bytes_per_block) + " bytes",
+                                    std::to_string(bytes), "a narrower model is needed on this GPU"));
+  }
   MOH_CUDA_CALL(
       cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(bytes)));
   most = bytes;

@@ -7,6 +7,7 @@
 #include <fstream>
 #include <system_error>
 
+#include "core/cuda/backend.h"
 #include "core/error.h"
 #include "core/parallel.h"
 #include "train/cli/commands.h"
@@ -116,6 +117,7 @@ int train(const TrainArgs& args) {
                         [](const std::string& warning) { log_warning(warning); });
   std::optional<CheckpointContents> resume_from = find_resume_point(store, config, args);
 
+  if (config.device != kCpu) log_info("device: " + cuda::describe_device());
   LanguageModelTask task(config, open_language_data(config.data, config.model.vocab_size));
   describe_model(task.llama());
   if (config.precision == Precision::kBFloat16 && config.device == kCpu) {
