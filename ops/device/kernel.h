@@ -7,6 +7,9 @@
 
 #include "core/cuda/launch.h"
 
+/// Before a loop over fragments: unrolled, so that they stay in registers.
+#define MOH_UNROLL _Pragma("unroll")
+
 namespace moh::device {
 
 inline constexpr int kWarp = 32;

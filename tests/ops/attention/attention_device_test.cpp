@@ -1,0 +1,89 @@
+#include <catch2/catch.hpp>
+#include <optional>
+
+#include "ops/attention/tensor_cores/head_widths.h"
+#include "tests/ops/attention/reference.h"
+#include "tests/ops/device_checks.h"
+#include "tests/ops/device_ways.h"
+#include "tests/ops/op_cases.h"
+#include "tests/ops/op_run.h"
+
+// Attention in bfloat16 on a GPU, in sizes that cross what its kernels cut the work into.
+
+namespace moh::test {
+
+namespace {
+
+struct Problem {
+  AttentionSizes sizes;
+  AttentionOptions options;
+  double share;  ///< of pairs that are selected; -1: dense
+};
+
+/// What a problem computes, as a case without a gradient check.
+OpCase case_of(const Problem& p) {
+  const AttentionInputs in = attention_inputs(p.sizes, p.share);
+  OpCase op_case{.name = to_string(Shape{p.sizes.batch, p.sizes.queries, p.sizes.keys, p.sizes.heads,
+                                         p.sizes.kv_heads, p.sizes.head_dim}) +
+                         (p.options.causal ? " causal, share " : " full, share ") + std::to_string(p.share),
+                 .inputs = {in.q, in.k, in.v},
+                 .units = 4};
+  if (p.share < 0) {
+    op_case.run = [p](const Inputs& x) { return Outputs{attention(x[0], x[1], x[2], p.options)}; };
+    return op_case;
+  }
+  in.gates.data<double>()[0] = 0.0;  // its gradient is that of any other
+  op_case.inputs.push_back(in.gates);
+  op_case.run = [p, selected = in.selected](const Inputs& x) {
+    const HeadLists lists = build_head_lists(selected.to(x[0].value().device()), p.sizes.kv_heads);
+    return Outputs{head_sparse_attention(x[0], x[1], x[2], x[3], lists, p.options)};
+  };
+  return op_case;
+}
+
+/// In bfloat16 on the GPU against float64 on the CPU; the same bits in each way.
+void check_problem(const Problem& p) {
+  const OpCase op_case = case_of(p);
+  INFO(op_case.name);
+  const std::vector<Tensor> inputs = converted(op_case.inputs, DType::kBFloat16);
+  const Result expected = run(op_case, converted(inputs, DType::kFloat64));
+  const Device gpu = open_gpu();
+  std::optional<Result> first;
+  in_each_way([&](const std::string& way) {
+    INFO(way);
+    const Result found = run(op_case, inputs, gpu);
+    if (!first) {
+      check_result(found, expected, op_case, 0x1p-9, "bfloat16");
+      first = found;
+    }
+    CHECK(same_bits(*first, found));
+  });
+}
+
+template <int... kWidths>
+void check_widths(std::integer_sequence<int, kWidths...>) {
+  for (const std::int64_t width : {std::int64_t{kWidths}...}) {
+    check_problem({{1, 67, 130, 2, 1, width}, {.causal = true, .query_offset = 63}, 0.8});
+    check_problem({{1, 17, 33, 2, 2, width}, {.causal = false}, -1});
+  }
+}
+
+}  // namespace
+
+void check_attention_on_device() {
+  check_widths(tensor_cores::HeadWidths());
+  // One past a tile of rows and of keys; tiles of several lengths; lists that are empty, and one token.
+  for (const double share : {-1.0, 0.0, 0.5, 1.0}) {
+    check_problem({{2, 129, 129, 2, 2, 32}, {.causal = true}, share});
+    check_problem({{1, 65, 65, 3, 1, 64}, {.causal = false}, share});
+    check_problem({{3, 1, 65, 4, 2, 16}, {.causal = true, .query_offset = 64}, share});
+  }
+  // Keys that no query sees, and queries that see one key.
+  check_problem({{1, 5, 70, 1, 1, 16}, {.causal = true}, 0.5});
+}
+
+TEST_CASE("device: attention on tensor cores agrees with float64 on the CPU", "[device]") {
+  check_attention_on_device();
+}
+
+}  // namespace moh::test
