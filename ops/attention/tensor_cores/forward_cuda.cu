@@ -1,30 +1,12 @@
 #include <cmath>
 
 #include "ops/attention/tensor_cores/head_widths.h"
-#include "ops/attention/tensor_cores/rows.h"
+#include "ops/attention/tensor_cores/key_pass.h"
 #include "ops/attention/tensor_cores/tensor_core_attention.h"
-#include "ops/device/block.h"
 
 namespace moh {
 namespace tensor_cores {
 namespace {
-
-/// How the work is cut for a head width: kRows query rows stay, kKeys keys at a time pass by.
-template <int kHeadDim>
-struct ForwardCut {
-  static constexpr int kStrips = 2, kKeys = kHeadDim <= 96 ? 64 : 32;  // by registers
-  static constexpr int kWarpRows = kStrips * 16, kRows = kWarps * kWarpRows;
-};
-
-template <int kHeadDim>
-struct ForwardMemory {
-  using Cut = ForwardCut<kHeadDim>;
-  Heads<kHeadDim, Cut::kRows> queries;  // in the end: outputs
-  Heads<kHeadDim, Cut::kKeys> keys[2], values[2];
-  Place places[Cut::kRows];
-  Tile tile;
-  List list;  // here, and not in registers, which the loop is short of
-};
 
 /// Online softmax of a warp's rows, in powers of two.
 template <int kStrips>
@@ -76,32 +58,36 @@ struct RunningSoftmax {
   }
 };
 
-/// A warp's rows on their way through the keys.
-template <int kHeadDim>
-class WarpForward {
-  static constexpr int kStrips = ForwardCut<kHeadDim>::kStrips, kKeys = ForwardCut<kHeadDim>::kKeys;
-
+/// A warp's rows on their way through the keys, in the forward pass.
+template <int kWidth, int kNumStrips, int kNumKeys>
+class ForwardWarp {
  public:
-  /// The first `rows` places are real.
-  MOH_DEVICE WarpForward(const AttentionShape& shape, const Place* places, int rows, bfloat16* queries)
-      : range_(shape, places, rows, kStrips * 16),
-        places_(places),
-        queries_(queries),
-        scale_(static_cast<float>(shape.scale) * kLog2E) {}
+  static constexpr int kHeadDim = kWidth, kStrips = kNumStrips, kKeys = kNumKeys, kPanels = 1;
+  using Args = AttentionForward<bfloat16>;
 
-  /// Takes in keys [first_key, first_key + kKeys).
-  MOH_DEVICE void add(const AttentionShape& shape, int first_key, const bfloat16* keys,
-                      const bfloat16* values) {
+  MOH_DEVICE static HeadView<const bfloat16> source(const Args& args, int) { return args.q; }
+
+  MOH_DEVICE ForwardWarp(const Args& args, const List&, const Place* places, int rows, std::int64_t number,
+                         bfloat16* const (&panels)[kPanels])
+      : range_(args.shape, places, rows, kStrips * 16),
+        places_(places),
+        number_(number),
+        queries_(panels[0]),
+        scale_(static_cast<float>(args.shape.scale) * kLog2E) {}
+
+  MOH_DEVICE void start(const Args&, const List&) {}
+
+  MOH_DEVICE void add(const Args& args, int first_key, const bfloat16* keys, const bfloat16* values) {
     if (first_key >= range_.most) return;
     Fragments<kStrips, kKeys> scores;
     multiply_heads<kHeadDim>(scores, queries_, keys);
-    if (first_key + kKeys > range_.fewest) hide(shape, scores, first_key);
+    if (first_key + kKeys > range_.fewest) hide(args.shape, scores, first_key);
     softmax_.add(scores, out_, scale_);
     accumulate(out_, scores, values);
   }
 
-  /// Writes the outputs, and lse of the rows from number `first` of all lists on.
-  MOH_DEVICE void finish(const AttentionForward<bfloat16>& args, const List& list, std::int64_t first) {
+  /// Writes the outputs and lse.
+  MOH_DEVICE void finish(const Args& args, const List& list) {
     MOH_UNROLL
     for (int s = 0; s < kStrips; ++s) {
       float factors[2];
@@ -115,7 +101,7 @@ class WarpForward {
             args.gates != nullptr ? args.gates[gate_index(args.shape, list, places_[r].pair())] : 1.0F;
         factors[half] = gate / sum;
         if (args.lse != nullptr && lane_number() % 4 == 0)
-          args.lse[first + r] = softmax_.top[s][half] * scale_ + log2f(sum);
+          args.lse[number_ + r] = softmax_.top[s][half] * scale_ + log2f(sum);
       }
       store_fragments<kHeadDim>(queries_ + s * 16 * Panel<kHeadDim>::kStride, out_, s, factors);
     }
@@ -145,59 +131,18 @@ class WarpForward {
 
   VisibleRange range_;
   const Place* places_;
+  std::int64_t number_;
   bfloat16* queries_;
   float scale_;
   RunningSoftmax<kStrips> softmax_;
   Fragments<kStrips, kHeadDim> out_;
 };
 
-/// One tile: its queries against all keys that they see, while the next keys are on their way.
+/// Two strips, so that a key that was loaded serves 32 rows. Fewer keys at a time where registers run out.
 template <int kHeadDim>
-MOH_KERNEL(kThreads)
-void attention_forward_kernel(AttentionForward<bfloat16> args, const Tile* tiles, const std::int32_t* count) {
-  using Cut = ForwardCut<kHeadDim>;
-  if (device::block_x() >= *count) return;
-  auto& memory = *device::shared_memory<ForwardMemory<kHeadDim>>();
-  const Tile& tile = memory.tile;
-  if (device::thread_x() == 0) {
-    memory.tile = tiles[device::block_x()];
-    memory.list = list_at(args.shape, args.lists, tile.list);
-  }
-  device::sync_block();
-  for (int r = device::thread_x(); r < Cut::kRows; r += kThreads)
-    memory.places[r] = place_of(memory.list, tile.first, tile.rows, r);
-  device::sync_block();
-  copy_heads(memory.queries, args.q.data,
-             [&](int r) { return head_at(args.q, memory.list, memory.places[r]); });
-  const auto copy_keys = [&](int block) {
-    const int first = block * Cut::kKeys, rows = static_cast<int>(args.shape.keys) - first;
-    copy_heads(memory.keys[block % 2], key_row(args.k, memory.list, first), args.k.token_stride, rows);
-    copy_heads(memory.values[block % 2], key_row(args.v, memory.list, first), args.v.token_stride, rows);
-    device::commit_copies();
-  };
-  copy_keys(0);
-  const int warp_row = warp_number() * Cut::kWarpRows;
-  WarpForward<kHeadDim> warp(args.shape, memory.places + warp_row, tile.rows - warp_row,
-                             memory.queries.row(warp_row));
-  const int blocks = (tile.keys + Cut::kKeys - 1) / Cut::kKeys;
-  for (int block = 0; block < blocks; ++block) {
-    device::wait_copies<0>();
-    device::sync_block();  // the copies of all threads are there, and nobody reads the other buffer any more
-    if (block + 1 < blocks) copy_keys(block + 1);
-    warp.add(args.shape, block * Cut::kKeys, memory.keys[block % 2].elements,
-             memory.values[block % 2].elements);
-  }
-  warp.finish(args, memory.list, memory.list.first + tile.first + warp_row);
-}
-
+using ForwardOfTiles = ForwardWarp<kHeadDim, 2, kHeadDim <= 96 ? 64 : 32>;
 template <int kHeadDim>
-void launch_forward(const AttentionForward<bfloat16>& args, std::int64_t num_rows) {
-  const Tiles tiles(args.shape, args.lists, num_rows, ForwardCut<kHeadDim>::kRows);
-  cuda::launch(
-      "attention_forward", attention_forward_kernel<kHeadDim>,
-      {.blocks_x = tiles.most(), .threads = kThreads, .shared_bytes = sizeof(ForwardMemory<kHeadDim>)}, args,
-      tiles.tiles(), tiles.count());
-}
+using ForwardOfLists = ForwardWarp<kHeadDim, 1, kHeadDim <= 64 ? 64 : 32>;
 
 }  // namespace
 }  // namespace tensor_cores
@@ -208,8 +153,11 @@ bool TensorCoreAttention::takes(std::int64_t head_dim) {
 
 void TensorCoreAttention::forward(const AttentionForward<bfloat16>& args, std::int64_t num_rows) {
   if (num_rows == 0) return;
-  tensor_cores::visit_head_width(
-      args.shape.head_dim, [&](auto width) { tensor_cores::launch_forward<width.value>(args, num_rows); });
+  tensor_cores::visit_head_width(args.shape.head_dim, [&](auto width) {
+    using namespace tensor_cores;
+    launch_pass<ForwardOfTiles<width.value>, ForwardOfLists<width.value>>(
+        {.tiles_kernel = "attention_forward", .lists_kernel = "attention_forward_short"}, args, num_rows);
+  });
 }
 
 }  // namespace moh

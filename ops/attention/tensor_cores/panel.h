@@ -10,7 +10,7 @@
 
 namespace moh::tensor_cores {
 
-/// Threads of every block of these kernels: four warps.
+/// Threads of a block that works on a tile: four warps.
 inline constexpr int kWarps = 4, kThreads = kWarps * device::kWarp;
 
 /// 16 bytes: what is copied at once.
@@ -34,17 +34,29 @@ struct alignas(16) Heads {
   MOH_DEVICE bfloat16* row(int r) { return elements + r * Panel<kHeadDim>::kStride; }
 };
 
-/// Starts to copy a panel; all threads of the block take part. row_at(r) is where row r lies in global
-/// memory, a multiple of 16, or null: the row becomes zeros. `anything` is an address in global memory.
-template <int kHeadDim, int kRows, class RowAt>
-MOH_DEVICE void copy_heads(Heads<kHeadDim, kRows>& heads, const bfloat16* anything, const RowAt& row_at) {
+/// Threads that copy together: number `own` of `count`.
+struct Copiers {
+  int own, count;
+};
+
+/// Starts to copy `rows` rows to a panel. row_at(r) is where row r lies in global memory, a multiple of 16,
+/// or null: the row becomes zeros. `anything` is an address in global memory.
+template <int kHeadDim, class RowAt>
+MOH_DEVICE void copy_heads(bfloat16* panel, int rows, const Copiers& copiers, const bfloat16* anything,
+                           const RowAt& row_at) {
   constexpr int kChunks = Panel<kHeadDim>::kReduced / kChunk;
-  for (int i = device::thread_x(); i < kRows * kChunks; i += kThreads) {
+  for (int i = copiers.own; i < rows * kChunks; i += copiers.count) {
     const int r = i / kChunks, c = i % kChunks * kChunk;
     const bfloat16* const row = row_at(r);
     const bool real = row != nullptr && c < kHeadDim;
-    device::copy_async_16(heads.row(r) + c, real ? row + c : anything, real);
+    device::copy_async_16(panel + r * Panel<kHeadDim>::kStride + c, real ? row + c : anything, real);
   }
+}
+
+/// The same for a whole panel, by the kThreads threads of the block.
+template <int kHeadDim, int kRows, class RowAt>
+MOH_DEVICE void copy_heads(Heads<kHeadDim, kRows>& heads, const bfloat16* anything, const RowAt& row_at) {
+  copy_heads<kHeadDim>(heads.elements, kRows, {device::thread_x(), kThreads}, anything, row_at);
 }
 
 /// The same for consecutive keys or values: row r is `first` + r * stride while r < rows.

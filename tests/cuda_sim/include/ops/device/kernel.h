@@ -9,6 +9,7 @@
 #include "tests/cuda_sim/grid.h"
 
 #define MOH_UNROLL  // a compiler's business here
+#define MOH_ROLLED
 
 namespace moh::device {
 
