@@ -30,22 +30,6 @@ std::int64_t blocks_for(std::int64_t warps) {
   return (warps + kWarps - 1) / kWarps;
 }
 
-/// The list of row `number`, the rows of all lists counted together.
-MOH_DEVICE List list_of_row(const AttentionShape& shape, const RowLists& lists, std::int64_t number) {
-  if (lists.rows == nullptr)
-    return list_at(shape, lists, number / (shape.queries * (shape.heads / shape.kv_heads)));
-  std::int64_t low = 0, high = shape.batch * shape.kv_heads - 1;
-  while (low < high) {
-    const std::int64_t middle = (low + high) / 2;
-    if (lists.offsets[middle + 1] > number) {
-      high = middle;
-    } else {
-      low = middle + 1;
-    }
-  }
-  return list_at(shape, lists, low);
-}
-
 template <class T>
 MOH_DEVICE float dot(const T* a, const T* b, std::int64_t head_dim) {
   float sum = 0;
@@ -234,6 +218,17 @@ void CudaAttention<T>::forward(const AttentionForward<T>& args, std::int64_t num
   }
   cuda::launch("attention", attention_kernel<T>, {.blocks_x = blocks_for(num_rows), .threads = kThreads},
                args);
+}
+
+template <class T>
+void CudaAttention<T>::decode(const AttentionForward<T>& args, std::int64_t num_rows) {
+  if constexpr (kHasTensorCores<T>) {
+    if (TensorCoreAttention::takes(args.shape.head_dim)) {
+      if (args.lists.rows != nullptr) zero_heads(args.out, args.shape);
+      return TensorCoreAttention::decode(args, num_rows);
+    }
+  }
+  forward(args, num_rows);
 }
 
 template <class T>

@@ -18,6 +18,10 @@ struct TensorCoreAttention {
   /// The rows of the lists; other pairs stay as they are. args.lse may be null.
   static void forward(const AttentionForward<bfloat16>& args, std::int64_t num_rows);
 
+  /// The same for few queries and many keys, as in generation: many blocks share the keys of a list, and
+  /// those of lists without rows are not read.
+  static void decode(const AttentionForward<bfloat16>& args, std::int64_t num_rows);
+
   /// dq and dgates of the rows of the lists; dk and dv of all keys. The gradient of a gate is summed up from
   /// the scores, so that a gate may be zero. args.out is read; num_groups and dq_partials are not used.
   static void backward(const AttentionBackward<bfloat16>& args, std::int64_t num_rows);

@@ -1,9 +1,12 @@
 #include <catch2/catch.hpp>
 
+#include "ops/attention/decode.h"
 #include "ops/attention/tensor_cores/head_widths.h"
 #include "tests/ops/attention/reference.h"
 #include "tests/ops/device_checks.h"
+#include "tests/ops/device_ways.h"
 #include "tests/ops/op_cases.h"
+#include "tests/ops/op_run.h"
 
 // Attention in bfloat16 on a GPU, in sizes that cross what its kernels cut the work into.
 
@@ -44,12 +47,32 @@ void check_problem(const Problem& p) {
   check_on_device(op_case, DType::kBFloat16, 0x1p-9);
 }
 
+/// Generation in bfloat16 on the GPU against float64 on the CPU.
+void check_decode(const AttentionSizes& sizes, double share) {
+  INFO(sizes.queries << " queries, " << sizes.keys << " keys, width " << sizes.head_dim << ", share "
+                     << share);
+  const Device gpu = open_gpu();
+  const AttentionInputs in = attention_inputs(sizes, share);
+  const auto decode = [&](const auto& convert) {
+    return attention_decode(convert(in.q), convert(in.k), convert(in.v), sizes.keys - 1,
+                            in.gates.defined() ? convert(in.gates) : Tensor(),
+                            in.selected.defined() ? in.selected.to(convert(in.q).device()) : Tensor(), {});
+  };
+  const Tensor expected = decode([](const Tensor& x) { return x.to(DType::kBFloat16).to(DType::kFloat64); });
+  in_each_way([&](const std::string& way) {
+    INFO(way);
+    const Tensor found = decode([&](const Tensor& x) { return x.to(DType::kBFloat16).to(gpu); });
+    check_close(found.to(kCpu), expected, 3 * 0x1p-8, "output");  // of means of magnitude 1
+  });
+}
+
 template <int... kWidths>
 void check_widths(std::integer_sequence<int, kWidths...>) {
   for (const std::int64_t width : {std::int64_t{kWidths}...}) {
     check_problem({{1, 35, 258, 4, 1, width}, {.causal = true, .query_offset = 223}, 0.95});
     check_problem({{1, 67, 70, 2, 1, width}, {.causal = true, .query_offset = 3}, 0.8});
     check_problem({{1, 17, 33, 2, 2, width}, {.causal = false}, -1});
+    check_decode({1, 1, 131, 2, 1, width}, -1);
   }
 }
 
@@ -65,6 +88,10 @@ void check_attention_on_device() {
     check_problem({{1, 129, 257, 2, 2, 16}, {.causal = true, .query_offset = 128}, share});
     check_problem({{2, 65, 321, 1, 1, 64}, {.causal = false}, share});
   }
+  // One key less than a part, a part, one more; more rows than a strip; empty lists.
+  for (const std::int64_t keys : {2, 128, 129, 130, 259}) check_decode({2, 1, keys, 4, 2, 16}, 0.3);
+  check_decode({1, 7, 140, 6, 2, 16}, 0.9);
+  check_decode({2, 3, 140, 2, 2, 16}, 0.0);
   // Keys that no query sees, and queries that see one key.
   check_problem({{1, 5, 70, 1, 1, 16}, {.causal = true}, 0.5});
   check_problem({{1, 5, 270, 1, 1, 16}, {.causal = true}, 0.5});
