@@ -68,12 +68,26 @@ else()
              "device: cuda" "${without_cuda}")
 endif()
 
-find_library(MOH_CUDNN_LIBRARY cudnn HINTS ${CUDAToolkit_LIBRARY_DIR} /usr/local/cuda/lib64)
+# cuDNN is called through its front end, a library of headers that scripts/setup.sh fetches.
+set(MOH_CUDNN_FRONTEND_VERSION 1.32.0)
+set(cache_home $ENV{XDG_CACHE_HOME})
+if(NOT cache_home)
+  set(cache_home $ENV{HOME}/.cache)
+endif()
+find_path(MOH_CUDNN_INCLUDE_DIR cudnn.h HINTS ${CUDAToolkit_INCLUDE_DIRS})
+find_path(MOH_CUDNN_FRONTEND_INCLUDE_DIR cudnn_frontend.h
+  HINTS ${cache_home}/moh/cudnn-frontend-${MOH_CUDNN_FRONTEND_VERSION}/include)
+mark_as_advanced(MOH_CUDNN_INCLUDE_DIR MOH_CUDNN_FRONTEND_INCLUDE_DIR)
+set(MOH_HAVE_CUDNN FALSE)
+if(MOH_HAVE_CUDA AND MOH_CUDNN AND MOH_CUDNN_INCLUDE_DIR AND MOH_CUDNN_FRONTEND_INCLUDE_DIR)
+  set(MOH_HAVE_CUDNN TRUE)
+endif()
+moh_status("cuDNN and its front end" "${MOH_HAVE_CUDNN}" "${MOH_CUDNN_FRONTEND_INCLUDE_DIR}" "dense attention on a GPU"
+           "dense attention on a GPU runs in moh's own kernels, and attention.backend: cudnn is refused")
+
 find_library(MOH_NCCL_LIBRARY nccl HINTS ${CUDAToolkit_LIBRARY_DIR} /usr/local/cuda/lib64)
-mark_as_advanced(MOH_CUDNN_LIBRARY MOH_NCCL_LIBRARY)
-set(unused "not used by this version")
-moh_status("cuDNN" "${MOH_CUDNN_LIBRARY}" "${MOH_CUDNN_LIBRARY}" "${unused}" "not needed by this version")
-moh_status("NCCL" "${MOH_NCCL_LIBRARY}" "${MOH_NCCL_LIBRARY}" "${unused}" "not needed by this version")
+mark_as_advanced(MOH_NCCL_LIBRARY)
+moh_status("NCCL" "${MOH_NCCL_LIBRARY}" "${MOH_NCCL_LIBRARY}" "not used by this version" "not needed by this version")
 
 find_package(MPI QUIET COMPONENTS CXX)
 moh_status("MPI" "${MPI_CXX_FOUND}" "${MPI_CXX_VERSION}" "not used by this version, which trains in one process"

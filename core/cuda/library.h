@@ -12,6 +12,9 @@ class Library {
   /// Throws DeviceError naming the file and the system's reason.
   explicit Library(const std::string& file);
 
+  /// As dlopen() gives it.
+  void* handle() const { return handle_; }
+
   /// The function `name`. Throws DeviceError when the library has none.
   template <class Function>
   Function* function(const char* name) const {

@@ -4,6 +4,7 @@
 
 #include "ops/attention/attention_cuda.h"
 #include "ops/attention/attention_run.h"
+#include "ops/attention/cudnn/cudnn_attention.h"
 #include "ops/attention/operands.h"
 #include "ops/op.h"
 
@@ -19,6 +20,7 @@ struct Operands {
   bool packed = false;
   HeadLists lists;  ///< rows undefined: all pairs
   Tensor gates;     ///< [B, T, H] in the dtype of the sums, or undefined
+  bool by_cudnn = false;
 };
 
 template <class T>
@@ -37,7 +39,8 @@ std::int64_t num_rows(const Operands& o) {
   return o.lists.rows.defined() ? o.lists.num_rows() : o.shape.batch * o.shape.queries * o.shape.heads;
 }
 
-Tensor run_forward(const Operands& o, const Tensor& lse) {
+/// Fills in o.by_cudnn.
+Tensor run_forward(Operands& o, const Tensor& lse) {
   const AttentionShape& s = o.shape;
   Tensor out = empty({s.batch, s.queries, s.heads, s.head_dim}, o.q.dtype(), o.q.device());
   run_kernel(o.op, o.q, [&]<class Backend, class T>() {
@@ -47,6 +50,10 @@ Tensor run_forward(const Operands& o, const Tensor& lse) {
     args.out = view_of<T>(out, 0);
     args.lse = lse.defined() ? lse.data<Acc<T>>() : nullptr;
     if constexpr (std::is_same_v<Backend, Cuda>) {
+      o.by_cudnn = CudaAttention<T>::is_for_cudnn(o.op, args);
+      if constexpr (std::is_same_v<T, bfloat16>) {
+        if (o.by_cudnn) return CudnnAttention::forward(args);
+      }
       CudaAttention<T>::forward(args, num_rows(o));
     } else {
       attention_forward<Backend>(args);
@@ -59,7 +66,7 @@ Tensor run_forward(const Operands& o, const Tensor& lse) {
 struct Saved {
   Operands operands;
   Tensor out;
-  Tensor lse;  ///< per row, in list order
+  Tensor lse;  ///< per row, in list order; or what cuDNN keeps
   DType gate_dtype = DType::kFloat32;
 };
 
@@ -83,6 +90,9 @@ Grads run_backward(const Saved& saved, const Tensor& dout) {
     args.dv = grad.v;
     args.dgates = dgates.defined() ? dgates.data<Acc<T>>() : nullptr;
     if constexpr (std::is_same_v<Backend, Cuda>) {
+      if constexpr (std::is_same_v<T, bfloat16>) {
+        if (o.by_cudnn) return CudnnAttention::backward(args);
+      }
       CudaAttention<T>::backward(args, num_rows(o));
     } else {
       attention_backward<Backend>(args);
@@ -145,7 +155,7 @@ Saved run(const Operands& o, const Variable& gates) {
   Saved saved{o, {}, {}};
   if (gates.defined()) saved.gate_dtype = gates.dtype();
   if (grad_enabled()) saved.lse = empty({num_rows(o)}, accumulate_dtype(o.q.dtype()), o.q.device());
-  saved.out = run_forward(o, saved.lse);
+  saved.out = run_forward(saved.operands, saved.lse);
   return saved;
 }
 

@@ -2,6 +2,9 @@
 
 #include <cmath>
 
+#include "core/error.h"
+#include "ops/attention/backend.h"
+#include "ops/attention/cudnn/cudnn_attention.h"
 #include "ops/attention/list_walk.h"
 #include "ops/attention/tensor_cores/tensor_core_attention.h"
 #include "ops/cuda/map.h"
@@ -208,7 +211,30 @@ void zero_heads(const HeadView<T>& view, const AttentionShape& s) {
 template <class T>
 constexpr bool kHasTensorCores = std::is_same_v<T, bfloat16>;
 
+/// Why cuDNN does not compute a call; empty if it does.
+template <class T>
+std::string refusal_of_cudnn(const AttentionForward<T>& args) {
+  if constexpr (kHasTensorCores<T>) {
+    return CudnnAttention::refusal(args, args.lse != nullptr);
+  } else {
+    return "float32 operands";
+  }
+}
+
 }  // namespace
+
+template <class T>
+bool CudaAttention<T>::is_for_cudnn(std::string_view op, const AttentionForward<T>& args) {
+  const AttentionBackend backend = attention_backend();
+  if (backend == AttentionBackend::kMoh || args.lists.rows != nullptr) return false;
+  if (backend == AttentionBackend::kAuto && !prefers_cudnn(cuda::limits().capability)) return false;
+  const std::string refusal = refusal_of_cudnn(args);
+  if (backend == AttentionBackend::kCudnn && !refusal.empty()) {
+    throw DeviceError(error_message(op, "attention.backend: cudnn", "a case that cuDNN computes", refusal,
+                                    "attention.backend: auto leaves such cases to moh's kernels"));
+  }
+  return refusal.empty();
+}
 
 template <class T>
 void CudaAttention<T>::forward(const AttentionForward<T>& args, std::int64_t num_rows) {

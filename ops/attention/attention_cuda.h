@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string_view>
 
 #include "ops/attention/attention_kernels.h"
 
@@ -10,6 +11,10 @@ namespace moh {
 /// device knows; args.lists points to its memory, or is that of all pairs.
 template <class T>
 struct CudaAttention {
+  /// Whether attention_backend() leaves this call of the op to cuDNN, forward and backward alike. Throws
+  /// DeviceError where it asks for cuDNN, which does not compute it.
+  static bool is_for_cudnn(std::string_view op, const AttentionForward<T>& args);
+
   /// out = gate * softmax(scale q k^T) v for the rows of the lists, and zeros for all other pairs.
   static void forward(const AttentionForward<T>& args, std::int64_t num_rows);
   /// The same for a few query tokens against many keys.
