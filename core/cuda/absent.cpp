@@ -43,6 +43,9 @@ void copy_to_device(void*, const void*, std::size_t) {
 void copy_to_host(void*, const void*, std::size_t) {
   not_open();
 }
+std::unique_ptr<HostTransfer> begin_copy_to_host(const void*, std::size_t) {
+  not_open();
+}
 void copy_on_device(void*, const void*, std::size_t) {
   not_open();
 }

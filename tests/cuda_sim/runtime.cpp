@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "tests/cuda_sim/device_memory.h"
+#include "tests/cuda_sim/stream.h"
 
 // The functions are those of CUDA's documentation. What is wrong on a device, as a copy from a host address
 // that is said to be the device's, throws KernelFault.
@@ -11,6 +12,7 @@
 namespace {
 
 using moh::sim::DeviceMemory;
+using moh::sim::Stream;
 
 constexpr std::size_t kMemoryBytes = std::size_t{4} << 30;
 
@@ -23,6 +25,9 @@ cudaError_t done(cudaError_t status) {
 
 }  // namespace
 
+struct CUevent_st {
+  std::int64_t mark = 0;
+};
 const char* cudaGetErrorName(cudaError_t error) {
   switch (error) {
     case cudaSuccess:
@@ -35,6 +40,8 @@ const char* cudaGetErrorName(cudaError_t error) {
       return "cudaErrorNoDevice";
     case cudaErrorInvalidDevice:
       return "cudaErrorInvalidDevice";
+    case cudaErrorNotReady:
+      return "cudaErrorNotReady";
   }
   return "unrecognized error code";
 }
@@ -93,17 +100,22 @@ cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) {
   return cudaSuccess;
 }
 cudaError_t cudaStreamSynchronize(cudaStream_t) {
+  Stream::instance().wait_for_all();
   return cudaSuccess;
 }
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
-  static char the_event;
-  *event = reinterpret_cast<cudaEvent_t>(&the_event);
+  *event = new CUevent_st;
   return cudaSuccess;
 }
-cudaError_t cudaEventRecord(cudaEvent_t, cudaStream_t) {
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t) {
+  event->mark = Stream::instance().mark();
   return cudaSuccess;
 }
-cudaError_t cudaEventSynchronize(cudaEvent_t) {
+cudaError_t cudaEventQuery(cudaEvent_t event) {
+  return done(Stream::instance().known_done(event->mark) ? cudaSuccess : cudaErrorNotReady);
+}
+cudaError_t cudaEventSynchronize(cudaEvent_t event) {
+  Stream::instance().wait_for(event->mark);
   return cudaSuccess;
 }
 
@@ -122,10 +134,13 @@ cudaError_t cudaMemPoolGetAttribute(cudaMemPool_t, cudaMemPoolAttr, void* value)
 }
 cudaError_t cudaMallocAsync(void** block, std::size_t bytes, cudaStream_t) {
   *block = DeviceMemory::instance().allocate(bytes);
-  return done(*block != nullptr ? cudaSuccess : cudaErrorMemoryAllocation);
+  if (*block == nullptr) return done(cudaErrorMemoryAllocation);
+  Stream::instance().submit([=, block = *block] { DeviceMemory::open_block(block, bytes); });
+  return cudaSuccess;
 }
 cudaError_t cudaFreeAsync(void* block, cudaStream_t) {
-  DeviceMemory::instance().free(block);
+  const std::size_t bytes = DeviceMemory::instance().free(block);
+  Stream::instance().submit([=] { DeviceMemory::close_block(block, bytes); });
   return cudaSuccess;
 }
 cudaError_t cudaMallocHost(void** block, std::size_t bytes) {
@@ -142,13 +157,21 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaM
   const DeviceMemory& memory = DeviceMemory::instance();
   if (kind != cudaMemcpyHostToDevice) memory.require(from, bytes, "cudaMemcpyAsync: source");
   if (kind != cudaMemcpyDeviceToHost) memory.require(to, bytes, "cudaMemcpyAsync: destination");
-  const DeviceMemory::Access access;
-  std::memcpy(to, from, bytes);
+  // To or from pageable memory the call comes back when the copy is made.
+  const void* const host = kind == cudaMemcpyHostToDevice ? from : to;
+  const bool waits = kind != cudaMemcpyDeviceToDevice && !memory.is_pinned(host);
+  Stream::instance().submit([=] {
+    const DeviceMemory::Access access;
+    std::memcpy(to, from, bytes);
+  });
+  if (waits) Stream::instance().wait_for_all();
   return cudaSuccess;
 }
 cudaError_t cudaMemsetAsync(void* to, int value, std::size_t bytes, cudaStream_t) {
   DeviceMemory::instance().require(to, bytes, "cudaMemsetAsync");
-  const DeviceMemory::Access access;
-  std::memset(to, value, bytes);
+  Stream::instance().submit([=] {
+    const DeviceMemory::Access access;
+    std::memset(to, value, bytes);
+  });
   return cudaSuccess;
 }

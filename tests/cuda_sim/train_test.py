@@ -24,6 +24,7 @@ MODELS = {
     "dense": "model.moh.router=none",
     "learned": "model.moh={router: learned, shared: 1, routed: 1}",
     "query_norm": "model.moh={router: query_norm, shared: 1, routed: 2}",
+    "dropout": "model.dropout=0.2",
 }
 
 
