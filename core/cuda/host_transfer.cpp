@@ -76,6 +76,7 @@ class PinnedTransfer : public HostTransfer {
 }  // namespace
 
 std::unique_ptr<HostTransfer> begin_copy_to_host(const void* from, std::size_t bytes) {
+  require_no_capture("copy to the host");
   return std::make_unique<PinnedTransfer>(from, bytes);
 }
 

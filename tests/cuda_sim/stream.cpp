@@ -11,8 +11,19 @@ Stream& Stream::instance() {
 }
 
 void Stream::submit(Work work) {
+  if (capture_ == Capture::kRecording) return recorded_.push_back(std::move(work));
   if (!late_) return work();
   pending_.push_back({marks_, std::move(work)});
+}
+
+void Stream::begin_capture() {
+  capture_ = Capture::kRecording;
+  ++captures_;
+}
+
+std::vector<Stream::Work> Stream::end_capture() {
+  capture_ = Capture::kNone;
+  return std::exchange(recorded_, {});
 }
 
 void Stream::wait_for(std::int64_t mark) {

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <vector>
 
 namespace moh::sim {
 
@@ -14,7 +15,20 @@ class Stream {
 
   static Stream& instance();
 
+  /// Does the work, or records it while a capture is under way.
   void submit(Work work);
+
+  enum class Capture {
+    kNone,
+    kRecording,
+    kBroken  ///< by a call that CUDA forbids meanwhile
+  };
+  Capture capture() const { return capture_; }
+  void begin_capture();
+  void break_capture() { capture_ = Capture::kBroken; }
+  std::vector<Work> end_capture();
+  /// Of the capture that is under way, or the last one.
+  std::int64_t capture_number() const { return captures_; }
 
   /// The place in the stream that an event marks.
   std::int64_t mark() { return ++marks_; }
@@ -44,6 +58,9 @@ class Stream {
     Work work;
   };
 
+  Capture capture_ = Capture::kNone;
+  std::vector<Work> recorded_;
+  std::int64_t captures_ = 0;
   bool late_ = false;
   std::deque<Pending> pending_;
   std::int64_t marks_ = 0, done_ = 0, waits_ = 0;

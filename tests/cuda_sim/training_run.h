@@ -21,6 +21,7 @@ class TrainingRun {
     return finish();
   }
 
+  bool captured() const { return train_step_.captured(); }
   AdamW& optimizer() { return optimizer_; }
   LanguageModelTask& task() { return task_; }
   /// Parameters and the optimiser's state, on the CPU.

@@ -12,6 +12,10 @@ namespace moh {
 
 namespace {
 
+/// Steps of one size before it is captured: the first loads kernels and libraries and makes what lasts, the
+/// second has the memory that the captured one will have.
+constexpr int kRehearsals = 2;
+
 /// Seconds since the last call.
 class Lap {
  public:
@@ -43,6 +47,7 @@ Tensor packed(const std::vector<Tensor>& tensors, Device device) {
 TrainStep::TrainStep(Task& task, AdamW& optimizer, const RunConfig& config)
     : task_(task), optimizer_(optimizer), config_(config) {
   if (config.device != kCpu) first_stream_ = zeros({}, DType::kInt64, config.device);
+  if (config.cuda_graph) graph_ = std::make_unique<cuda::Graph>();
 }
 
 StepSize TrainStep::begin(std::int64_t step, double learning_rate) {
@@ -55,17 +60,37 @@ StepSize TrainStep::begin(std::int64_t step, double learning_rate) {
   if (first_stream_.defined()) {
     const auto first = static_cast<std::int64_t>(Generator::first_stream_of(number));
     first_stream_.copy_from(tensor_of<std::int64_t>({}, {first}));
-    numbers_ = compute(Generator(seed, first_stream_), report.seconds);
+    compute(size, Generator(seed, first_stream_), report.seconds);
   } else {
-    numbers_ = compute(Generator(seed, number), report.seconds);
+    compute(size, Generator(seed, number), report.seconds);
   }
   task_.end_step();
   under_way_.push_back({report, size, began, HostCopy(numbers_)});
   return size;
 }
 
-/// From the first forward pass to the update. Returns the numbers for the host.
-Tensor TrainStep::compute(Generator generator, StepTimes& seconds) {
+void TrainStep::compute(const StepSize& size, Generator generator, StepTimes& seconds) {
+  const auto work = [&] { numbers_ = forward_backward_update(generator, seconds); };
+  graph_ != nullptr ? compute_with_graph(size, work) : work();
+}
+
+void TrainStep::compute_with_graph(const StepSize& size, FunctionRef<void()> work) {
+  if (graph_->captured()) {
+    if (size != repeated_) return work();
+    graph_->launch();
+    numbers_ = captured_numbers_;
+    return;
+  }
+  repetitions_ = size == repeated_ ? repetitions_ + 1 : 0;
+  repeated_ = size;
+  if (repetitions_ < kRehearsals) return graph_->rehearse(work);
+  graph_->capture(work);
+  captured_numbers_ = numbers_;
+  graph_->launch();
+}
+
+/// All that is captured: from the first forward pass to the update. Returns the numbers for the host.
+Tensor TrainStep::forward_backward_update(Generator generator, StepTimes& seconds) {
   optimizer_.zero_grad();
   std::vector<Tensor> losses, numbers;
   Lap lap;

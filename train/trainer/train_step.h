@@ -2,7 +2,9 @@
 
 #include <cstdint>
 #include <deque>
+#include <memory>
 
+#include "core/cuda/graph.h"
 #include "core/host_copy.h"
 #include "train/config/run_config.h"
 #include "train/optim/adamw.h"
@@ -32,6 +34,9 @@ struct StepReport {
 /// a step is asked for and reported separately, so that the device always has work: begin() waits for
 /// nothing, finish() for the device. The Trainer and `moh bench step` both use this, so that what is measured
 /// is what trains.
+///
+/// With config.cuda_graph a step of a size that has come a few times is captured, and replayed from then on;
+/// one of another size is asked for kernel by kernel, as all are without.
 class TrainStep {
  public:
   /// All of them outlive the object.
@@ -42,6 +47,8 @@ class TrainStep {
   StepSize begin(std::int64_t step, double learning_rate);
   /// Steps that were begun and not finished.
   std::size_t under_way() const { return under_way_.size(); }
+  /// Whether steps are replayed.
+  bool captured() const { return graph_ != nullptr && graph_->captured(); }
   /// The report of the oldest of them.
   StepReport finish();
 
@@ -54,13 +61,19 @@ class TrainStep {
     HostCopy numbers;
   };
 
-  Tensor compute(Generator generator, StepTimes& seconds);
+  void compute(const StepSize& size, Generator generator, StepTimes& seconds);
+  void compute_with_graph(const StepSize& size, FunctionRef<void()> work);
+  Tensor forward_backward_update(Generator generator, StepTimes& seconds);
 
   Task& task_;
   AdamW& optimizer_;
   const RunConfig& config_;
   Tensor first_stream_;  // of the step's random numbers; on a GPU only
   Tensor numbers_;       // float64: the update's outcome, the losses of the micro-batches, the task's numbers
+  std::unique_ptr<cuda::Graph> graph_;  // null without config.cuda_graph
+  StepSize repeated_;                   // the size of the last steps, or of the captured one
+  int repetitions_ = 0;                 // of it, before the capture
+  Tensor captured_numbers_;
   std::deque<Pending> under_way_;
   double finished_at_ = 0;  // when the last report was read
 };

@@ -36,6 +36,8 @@ void launch(const char* name, void (*kernel)(Params...), const LaunchShape& shap
             std::type_identity_t<Params>... args) {
   if (shape.blocks_x == 0 || shape.blocks_y == 0) return;
   (check_argument(name, args), ...);
+  if (sim::Stream::instance().capture() == sim::Stream::Capture::kBroken)
+    check(cudaErrorStreamCaptureInvalidated, name);
   sim::LaunchLog::instance().add(name);
   sim::Stream::instance().submit([=] {
     const sim::DeviceMemory::Access access;
