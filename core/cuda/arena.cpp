@@ -38,7 +38,7 @@ class UncapturedCalls {
 }  // namespace
 
 Arena::~Arena() {
-  for (const Segment& segment : segments_) cudaFree(segment.begin);
+  trim();
 }
 
 void* Arena::take(std::size_t bytes) {
@@ -63,6 +63,17 @@ void Arena::give_back(void* block, std::size_t bytes) {
 bool Arena::owns(const void* block) const {
   return std::any_of(segments_.begin(), segments_.end(), [=](const Segment& segment) {
     return block >= segment.begin && block < segment.begin + segment.bytes;
+  });
+}
+
+void Arena::trim() {
+  std::erase_if(segments_, [this](const Segment& segment) {
+    const auto free = free_.at(address_of(segment.begin));
+    if (free == free_.end() || free->second != segment.bytes - kAlignment) return false;
+    free_.remove(free);
+    reserved_ -= static_cast<std::int64_t>(segment.bytes);
+    cudaFree(segment.begin);
+    return true;
   });
 }
 

@@ -13,7 +13,6 @@ namespace moh::cuda {
 /// back may be handed out at once: all work is on one stream. Not thread-safe.
 class Arena {
  public:
-  /// Memory of blocks that are still out is not given back: nobody would know when.
   ~Arena();
   Arena() = default;
   Arena(const Arena&) = delete;
@@ -23,6 +22,8 @@ class Arena {
   void* take(std::size_t bytes);
   void give_back(void* block, std::size_t bytes);
   bool owns(const void* block) const;
+  /// Returns to the device what no block lies in.
+  void trim();
 
   std::int64_t reserved_bytes() const { return reserved_; }
   std::int64_t blocks_out() const { return blocks_out_; }

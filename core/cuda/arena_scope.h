@@ -10,7 +10,7 @@ namespace moh::cuda {
 
 using SharedArena = std::shared_ptr<Arena>;
 SharedArena make_arena();
-/// The arena goes once the last of its blocks has come back.
+/// What no block of the arena lies in goes back to the device, now and as blocks come back.
 void disown(SharedArena& arena);
 
 /// allocate() takes from the arena for the lifetime of the scope. A capture lies inside of one.

@@ -23,9 +23,13 @@ Memory& memory() {
   return *all;
 }
 
+/// What is left of arenas that have no owner any more.
 void drop_unused_arenas() {
-  std::erase_if(memory().arenas,
-                [](const SharedArena& arena) { return arena.use_count() == 1 && arena->blocks_out() == 0; });
+  std::erase_if(memory().arenas, [](const SharedArena& arena) {
+    if (arena.use_count() > 1) return false;
+    arena->trim();
+    return arena->blocks_out() == 0;
+  });
 }
 
 void* take_block(std::size_t bytes) {

@@ -112,9 +112,15 @@ TEST_CASE("sim: what a graph's work leaves behind stays until the next launch, a
           "[sim]") {
   const Tensor in = number(3);
   Tensor left, of_rehearsal;
+  const auto in_use = [] { return sim::DeviceMemory::instance().bytes_in_use(); };
+  const std::int64_t before = in_use();
   {
     cuda::Graph graph;
-    graph.rehearse([&] { of_rehearsal = in.clone(); });
+    graph.rehearse([&] {
+      of_rehearsal = in.clone();
+      full({20 << 20}, 1, DType::kUInt8, in.device());
+    });
+    CHECK(in_use() - before > 28 << 20);
     graph.capture([&] { left = in.clone(); });
     in.fill(4);
     graph.launch();
@@ -123,9 +129,9 @@ TEST_CASE("sim: what a graph's work leaves behind stays until the next launch, a
   }
   CHECK(left.item() == 4);
   CHECK(of_rehearsal.item() == 3);
-  const std::int64_t reserved = sim::DeviceMemory::instance().bytes_in_use();
-  left = of_rehearsal = Tensor();  // the last blocks take the arena with them
-  CHECK(sim::DeviceMemory::instance().bytes_in_use() < reserved - (7 << 20));
+  CHECK(in_use() - before == 8 << 20);  // where these two lie
+  left = of_rehearsal = Tensor();
+  CHECK(in_use() == before);
 }
 
 TEST_CASE("sim: memory of the pool that is let go of during a capture is freed after it", "[sim]") {
