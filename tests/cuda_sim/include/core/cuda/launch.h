@@ -13,7 +13,7 @@
 // The host's version of core/cuda/launch.h.
 
 #define MOH_DEVICE inline
-#define MOH_KERNEL(threads) inline
+#define MOH_KERNEL(...) inline
 
 namespace moh::cuda {
 
