@@ -30,6 +30,7 @@ struct Variable::State {
   bool requires_grad = false;
   // A leaf:
   Tensor grad;
+  Tensor grad_buffer;  // where the gradient has its place; undefined for wherever it comes
   GradientHook hook;
   // An op's output:
   std::shared_ptr<Node> node;
@@ -100,7 +101,10 @@ void Engine::add_to_leaf(const Variable& leaf, Tensor grad) {
   if (state.grad.defined()) return state.grad.add(grad);
   const DType wanted = accumulate_dtype(state.value.dtype());
   const MemoryPurposeScope purpose(MemoryPurpose::kGradient);
-  if (grad.dtype() != wanted) {
+  if (state.grad_buffer.defined()) {
+    state.grad_buffer.copy_from(grad);
+    state.grad = state.grad_buffer;
+  } else if (grad.dtype() != wanted) {
     state.grad = grad.to(wanted);
   } else if (grad.is_unique()) {  // nobody else reads these bytes: keep them
     grad.set_purpose(MemoryPurpose::kGradient);
@@ -145,6 +149,14 @@ void Variable::accumulate_grad(const Tensor& grad) {
 
 void Variable::zero_grad() {
   if (defined()) state_->grad = Tensor();
+}
+
+void Variable::keep_gradient_in(Tensor buffer) {
+  MOH_CHECK(is_leaf() && requires_grad(), "only leaves that require a gradient keep one");
+  MOH_CHECK(
+      buffer.shape() == shape() && buffer.dtype() == accumulate_dtype(dtype()) && buffer.device() == device(),
+      "the buffer is of the gradient's shape, dtype and device");
+  state_->grad_buffer = std::move(buffer);
 }
 
 void Variable::on_gradient(GradientHook hook) {

@@ -44,6 +44,9 @@ class Variable {
   /// Adds to the gradient of a leaf.
   void accumulate_grad(const Tensor& grad);
   void zero_grad();
+  /// From now on the gradient is gathered in `buffer`, of the leaf's shape and of the gradient's dtype, so
+  /// that its address stays. The first contribution after zero_grad() overwrites what is there.
+  void keep_gradient_in(Tensor buffer);
   /// Replaces the leaf's hook; an empty function removes it.
   void on_gradient(GradientHook hook);
 

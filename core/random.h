@@ -11,6 +11,9 @@ namespace moh {
 struct RandomKey {
   std::uint64_t seed = 0;
   std::uint64_t stream = 0;
+  /// Where not null, a number in the memory of the GPU that is added to `stream` when a kernel draws, so that
+  /// a captured step draws others each time. For ops only; the functions below do not take such a key.
+  const std::int64_t* first_stream = nullptr;
 };
 
 /// Element `index` of the sequence as a number in [0, 1), a multiple of 2^-24.
@@ -32,14 +35,21 @@ void fill_uniform(const Tensor& tensor, RandomKey key, double low, double high);
 class Generator {
  public:
   Generator(std::uint64_t seed, std::uint64_t step) : seed_(seed), step_(step) {}
-  RandomKey next() { return {seed_, (step_ << 20) + ++uses_}; }
+  /// Of the step that `first_stream` says, on a GPU: int64 scalar, the first_stream_of(step), which lives as
+  /// long as the keys are used.
+  Generator(std::uint64_t seed, const Tensor& first_stream)
+      : seed_(seed), first_stream_(first_stream.data<std::int64_t>()) {}
+  static std::uint64_t first_stream_of(std::uint64_t step) { return step << 20; }
+
+  RandomKey next() { return {seed_, first_stream_of(step_) + ++uses_, first_stream_}; }
   std::uint64_t state() const { return uses_; }
   void restore(std::uint64_t state) { uses_ = state; }
 
  private:
   std::uint64_t seed_;
-  std::uint64_t step_;
+  std::uint64_t step_ = 0;
   std::uint64_t uses_ = 0;
+  const std::int64_t* first_stream_ = nullptr;
 };
 
 }  // namespace moh

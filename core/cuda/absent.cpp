@@ -1,4 +1,5 @@
 #include "core/cuda/backend.h"
+#include "core/cuda/graph.h"
 #include "core/error.h"
 
 // Of a build without a CUDA toolkit. open_device() and allocate() are the doors: who did not get through has
@@ -43,12 +44,33 @@ void copy_to_device(void*, const void*, std::size_t) {
 void copy_to_host(void*, const void*, std::size_t) {
   not_open();
 }
+std::unique_ptr<HostTransfer> begin_copy_to_host(const void*, std::size_t) {
+  not_open();
+}
 void copy_on_device(void*, const void*, std::size_t) {
   not_open();
 }
 void set_zero(void*, std::size_t) {
   not_open();
 }
+struct Graph::Impl {};
+Graph::Graph() {
+  not_open();
+}
+Graph::~Graph() = default;
+void Graph::rehearse(FunctionRef<void()>) {
+  not_open();
+}
+void Graph::capture(FunctionRef<void()>) {
+  not_open();
+}
+bool Graph::captured() const {
+  not_open();
+}
+void Graph::launch() {
+  not_open();
+}
+
 void synchronize() {
   not_open();
 }

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string>
 
 #include "core/allocator.h"
@@ -34,6 +35,15 @@ void reset_memory_peaks();
 void copy_to_device(void* to, const void* from, std::size_t bytes);
 /// Waits for the device.
 void copy_to_host(void* to, const void* from, std::size_t bytes);
+/// A copy to the host that is under way.
+class HostTransfer {
+ public:
+  virtual ~HostTransfer() = default;
+  /// Waits until it is there and puts the bytes where they are wanted. Throws as synchronize() does.
+  virtual void finish(void* to) = 0;
+};
+/// Asks for a copy, to page-locked memory at first, and does not wait for it.
+std::unique_ptr<HostTransfer> begin_copy_to_host(const void* from, std::size_t bytes);
 void copy_on_device(void* to, const void* from, std::size_t bytes);
 void set_zero(void* to, std::size_t bytes);
 

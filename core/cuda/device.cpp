@@ -130,16 +130,19 @@ const DeviceLimits& limits() {
 }
 
 void synchronize() {
+  require_no_capture("wait for the device");
   MOH_CUDA_CALL(cudaStreamSynchronize(stream()));
   throw_fault();
 }
 
 void copy_to_device(void* to, const void* from, std::size_t bytes) {
+  require_no_capture("copy from the host");
   Staging::instance().upload(to, from, bytes);
 }
 
 void copy_to_host(void* to, const void* from, std::size_t bytes) {
   if (bytes == 0) return;
+  require_no_capture("copy to the host");
   MOH_CUDA_CALL(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, stream()));
   synchronize();
 }

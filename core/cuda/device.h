@@ -22,6 +22,11 @@ struct DeviceLimits {
 };
 const DeviceLimits& limits();
 
+/// Whether a Graph records what the stream is asked for.
+bool capturing();
+/// Throws InternalError while one does: `what` ("wait for the device") would fail, or happen only once.
+void require_no_capture(const char* what);
+
 /// Throws DeviceError when the launch `name` was refused, or, with MOH_CUDA_SYNC=1 in the environment, when
 /// the kernel failed: without it, a failure is reported by a later call.
 void check_launch(const char* name);

@@ -20,7 +20,7 @@ bool synchronous() {
 
 void check_launch(const char* name) {
   cudaError_t status = cudaGetLastError();
-  if (status == cudaSuccess && synchronous()) status = cudaStreamSynchronize(stream());
+  if (status == cudaSuccess && synchronous() && !capturing()) status = cudaStreamSynchronize(stream());
   if (status != cudaSuccess) check(status, (std::string("kernel ") + name).c_str());
 }
 

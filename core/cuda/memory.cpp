@@ -1,5 +1,8 @@
 #include <mutex>
+#include <utility>
+#include <vector>
 
+#include "core/cuda/arena_scope.h"
 #include "core/cuda/device.h"
 #include "core/error.h"
 
@@ -7,10 +10,50 @@ namespace moh::cuda {
 
 namespace {
 
-std::mutex stats_mutex;
-MemoryStats counts;
+struct Memory {
+  std::mutex mutex;
+  MemoryStats counts;
+  std::vector<SharedArena> arenas;  // that have an owner or blocks that are out
+  SharedArena current;              // where allocate() takes from; null: CUDA's pool
+  std::vector<void*> to_free;       // blocks of the pool that came back during a capture
+};
 
-/// What the pool holds from the system.
+Memory& memory() {
+  static auto* all = new Memory;  // never destroyed: tensors with static lifetime may outlive main()
+  return *all;
+}
+
+/// What is left of arenas that have no owner any more.
+void drop_unused_arenas() {
+  std::erase_if(memory().arenas, [](const SharedArena& arena) {
+    if (arena.use_count() > 1) return false;
+    arena->trim();
+    return arena->blocks_out() == 0;
+  });
+}
+
+void* take_block(std::size_t bytes) {
+  if (memory().current) return memory().current->take(bytes);
+  void* block = nullptr;
+  const cudaError_t status = cudaMallocAsync(&block, bytes, stream());
+  if (status != cudaErrorMemoryAllocation) check(status, "cudaMallocAsync");
+  return block;
+}
+
+void give_back_block(void* block, std::size_t bytes) {
+  for (const SharedArena& arena : memory().arenas) {
+    if (!arena->owns(block)) continue;
+    arena->give_back(block, bytes);
+    return drop_unused_arenas();
+  }
+  if (capturing()) {  // a graph frees nothing that it has not allocated
+    memory().to_free.push_back(block);
+  } else {
+    cudaFreeAsync(block, stream());  // a failure belongs to a kernel before, and the next call reports it
+  }
+}
+
+/// What the pool and the arenas hold from the system.
 std::int64_t reserved_bytes() {
   int index = 0;
   cudaMemPool_t pool = nullptr;
@@ -18,7 +61,9 @@ std::int64_t reserved_bytes() {
   MOH_CUDA_CALL(cudaGetDevice(&index));
   MOH_CUDA_CALL(cudaDeviceGetDefaultMemPool(&pool, index));
   MOH_CUDA_CALL(cudaMemPoolGetAttribute(pool, cudaMemPoolAttrReservedMemCurrent, &bytes));
-  return static_cast<std::int64_t>(bytes);
+  auto reserved = static_cast<std::int64_t>(bytes);
+  for (const SharedArena& arena : memory().arenas) reserved += arena->reserved_bytes();
+  return reserved;
 }
 
 [[noreturn]] void refuse(std::size_t bytes) {
@@ -26,48 +71,69 @@ std::int64_t reserved_bytes() {
   std::size_t free_bytes = 0, total_bytes = 0;
   cudaMemGetInfo(&free_bytes, &total_bytes);
   throw MemoryError("cuda memory: expected " + std::to_string(bytes) +
-                    " more bytes, but the device refused (" + std::to_string(counts.total.current_bytes) +
-                    " bytes in use by this process, " + std::to_string(free_bytes) + " of " +
-                    std::to_string(total_bytes) + " free); use a smaller batch or model");
+                    " more bytes, but the device refused (" +
+                    std::to_string(memory().counts.total.current_bytes) + " bytes in use by this process, " +
+                    std::to_string(free_bytes) + " of " + std::to_string(total_bytes) +
+                    " free); use a smaller batch or model");
 }
 
 }  // namespace
 
+SharedArena make_arena() {
+  const std::lock_guard lock(memory().mutex);
+  return memory().arenas.emplace_back(std::make_shared<Arena>());
+}
+
+void disown(SharedArena& arena) {
+  const std::lock_guard lock(memory().mutex);
+  arena = nullptr;
+  drop_unused_arenas();
+}
+
+ArenaScope::ArenaScope(const SharedArena& arena) {
+  const std::lock_guard lock(memory().mutex);
+  MOH_CHECK(memory().current == nullptr, "one arena at a time");
+  memory().current = arena;
+}
+
+ArenaScope::~ArenaScope() {
+  const std::lock_guard lock(memory().mutex);
+  memory().current = nullptr;
+  for (void* block : std::exchange(memory().to_free, {})) cudaFreeAsync(block, stream());
+}
+
 void* allocate(std::size_t bytes, MemoryPurpose purpose) {
   const std::size_t wanted = bytes == 0 ? 1 : bytes;  // CUDA has no block of no bytes
-  void* block = nullptr;
-  const cudaError_t status = cudaMallocAsync(&block, wanted, stream());
-  const std::lock_guard lock(stats_mutex);
-  if (status == cudaErrorMemoryAllocation) refuse(wanted);
-  check(status, "cudaMallocAsync");
-  counts.count(purpose, static_cast<std::int64_t>(bytes));
+  const std::lock_guard lock(memory().mutex);
+  void* const block = take_block(wanted);
+  if (block == nullptr) refuse(wanted);
+  memory().counts.count(purpose, static_cast<std::int64_t>(bytes));
   const std::int64_t reserved = reserved_bytes();
-  if (reserved > counts.reserved_bytes) ++counts.system_allocations;
-  counts.reserved_bytes = reserved;
+  if (reserved > memory().counts.reserved_bytes) ++memory().counts.system_allocations;
+  memory().counts.reserved_bytes = reserved;
   return block;
 }
 
 void release(void* block, std::size_t bytes, MemoryPurpose purpose) noexcept {
-  // A failure here belongs to a kernel before, and the next call reports it.
-  cudaFreeAsync(block, stream());
-  const std::lock_guard lock(stats_mutex);
-  counts.count(purpose, -static_cast<std::int64_t>(bytes));
+  const std::lock_guard lock(memory().mutex);
+  give_back_block(block, bytes);
+  memory().counts.count(purpose, -static_cast<std::int64_t>(bytes));
 }
 
 void recount(std::size_t bytes, MemoryPurpose from, MemoryPurpose to) noexcept {
-  const std::lock_guard lock(stats_mutex);
-  counts.count(from, -static_cast<std::int64_t>(bytes));
-  counts.count(to, static_cast<std::int64_t>(bytes));
+  const std::lock_guard lock(memory().mutex);
+  memory().counts.count(from, -static_cast<std::int64_t>(bytes));
+  memory().counts.count(to, static_cast<std::int64_t>(bytes));
 }
 
 MemoryStats memory_stats() {
-  const std::lock_guard lock(stats_mutex);
-  return counts;
+  const std::lock_guard lock(memory().mutex);
+  return memory().counts;
 }
 
 void reset_memory_peaks() {
-  const std::lock_guard lock(stats_mutex);
-  counts.reset_peaks();
+  const std::lock_guard lock(memory().mutex);
+  memory().counts.reset_peaks();
 }
 
 }  // namespace moh::cuda

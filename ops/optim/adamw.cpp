@@ -6,13 +6,12 @@
 #include <vector>
 
 #include "ops/op.h"
-#include "ops/optim/adamw_kernels.h"
+#include "ops/optim/chunks.h"
+#include "ops/optim/kernel_table.h"
 
 namespace moh {
 
 namespace {
-
-constexpr std::int64_t kChunk = 1 << 14;
 
 void check_tensor(const std::string& name, const Tensor& tensor, const Tensor& value, DType dtype) {
   if (!tensor.defined()) throw ValueError(error_message("adamw", name, "a tensor", "none"));
@@ -70,50 +69,42 @@ void check_step(const AdamWStep& step) {
 template <class A>
 AdamWCoefficients<A> coefficients_of(const AdamWStep& s) {
   const auto k = static_cast<double>(s.step);
-  return {.grad_scale = static_cast<A>(s.grad_scale),
-          .beta1 = static_cast<A>(s.beta1),
-          .one_minus_beta1 = static_cast<A>(1.0 - s.beta1),
-          .beta2 = static_cast<A>(s.beta2),
-          .one_minus_beta2 = static_cast<A>(1.0 - s.beta2),
-          .step_size = static_cast<A>(s.learning_rate / (1.0 - std::pow(s.beta1, k))),
-          .root_scale = static_cast<A>(1.0 / std::sqrt(1.0 - std::pow(s.beta2, k))),
-          .epsilon = static_cast<A>(s.epsilon)};
+  return adamw_coefficients<A>({s.beta1, s.beta2, s.epsilon}, s.learning_rate, s.grad_scale,
+                               1.0 - std::pow(s.beta1, k), std::sqrt(1.0 - std::pow(s.beta2, k)));
 }
 
-template <class T>
-void append_chunks(const AdamWParameter& p, double learning_rate, std::vector<AdamWChunk<T>>& chunks) {
-  using A = Acc<T>;
-  A* const master = p.master.defined() ? p.master.data<A>() : nullptr;
-  const auto keep = static_cast<A>(1.0 - learning_rate * p.weight_decay);
-  for (std::int64_t begin = 0; begin < p.value.numel(); begin += kChunk) {
-    chunks.push_back({.value = p.value.data<T>() + begin,
-                      .grad = p.grad.data<A>() + begin,
-                      .exp_avg = p.exp_avg.data<A>() + begin,
-                      .exp_avg_sq = p.exp_avg_sq.data<A>() + begin,
-                      .master = master ? master + begin : nullptr,
-                      .count = std::min(kChunk, p.value.numel() - begin),
-                      .keep = keep});
-  }
+/// 1 - lr * weight_decay of each.
+template <class A>
+std::vector<A> keep_factors(const std::vector<double>& decays, double learning_rate) {
+  std::vector<A> keep;
+  for (const double decay : decays) keep.push_back(static_cast<A>(1.0 - learning_rate * decay));
+  return keep;
 }
 
 }  // namespace
 
-void adamw(std::span<const AdamWParameter> parameters, const AdamWStep& step) {
-  check_step(step);
+void check_adamw_parameters(std::span<const AdamWParameter> parameters) {
   for (std::size_t i = 0; i < parameters.size(); ++i) {
     check_parameter(parameters[i], i, parameters[0].value);
   }
+}
+
+void adamw(std::span<const AdamWParameter> parameters, const AdamWStep& step) {
+  check_step(step);
+  check_adamw_parameters(parameters);
   for (const DType dtype : {DType::kFloat32, DType::kBFloat16, DType::kFloat64}) {
     const auto first = std::find_if(parameters.begin(), parameters.end(),
                                     [&](const AdamWParameter& p) { return p.value.dtype() == dtype; });
     if (first == parameters.end()) continue;
     run_kernel("adamw", first->value, [&]<class Backend, class T>() {
-      std::vector<AdamWChunk<T>> chunks;
-      for (const AdamWParameter& p : parameters) {
-        if (p.value.dtype() == dtype) append_chunks(p, step.learning_rate, chunks);
-      }
-      AdamWKernels<Backend, T>::update(chunks.data(), static_cast<std::int64_t>(chunks.size()),
-                                       coefficients_of<Acc<T>>(step));
+      using A = Acc<T>;
+      const Device device = first->value.device();
+      std::vector<double> decays;
+      const KernelTable<AdamWChunk<T>> chunks(adamw_chunks<T>(parameters, decays), device);
+      const KernelTable<A> keep(keep_factors<A>(decays, step.learning_rate), device);
+      const KernelTable<AdamWCoefficients<A>> coefficients({coefficients_of<A>(step)}, device);
+      AdamWKernels<Backend, T>::update(chunks.data(), chunks.size(), coefficients.data(), keep.data(),
+                                       nullptr);
     });
   }
 }

@@ -38,4 +38,7 @@ struct AdamWStep {
 /// parameter in the list, before anything is changed. Not differentiable.
 void adamw(std::span<const AdamWParameter> parameters, const AdamWStep& step);
 
+/// Throws as adamw() does when tensors of a parameter do not fit each other.
+void check_adamw_parameters(std::span<const AdamWParameter> parameters);
+
 }  // namespace moh

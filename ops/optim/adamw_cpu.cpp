@@ -9,11 +9,15 @@ namespace moh {
 
 template <class Backend, class T>
 void AdamWKernels<Backend, T>::update(const AdamWChunk<T>* chunks, std::int64_t count,
-                                      AdamWCoefficients<Acc<T>> c) {
+                                      const AdamWCoefficients<Acc<T>>* coefficients, const Acc<T>* keep,
+                                      const std::int32_t* go) {
   using A = Acc<T>;
+  if (go != nullptr && *go == 0) return;
+  const AdamWCoefficients<A> c = *coefficients;
   parallel_for(count, 1, [=](std::int64_t begin, std::int64_t end) {
     for (std::int64_t chunk = begin; chunk < end; ++chunk) {
       const AdamWChunk<T> at = chunks[chunk];
+      const A kept = keep[at.decay];
 #pragma omp simd
       for (std::int64_t i = 0; i < at.count; ++i) {
         const A g = c.grad_scale * at.grad[i];
@@ -23,11 +27,11 @@ void AdamWKernels<Backend, T>::update(const AdamWChunk<T>* chunks, std::int64_t 
         at.exp_avg_sq[i] = v;
         const A move = c.step_size * (m / (std::sqrt(v) * c.root_scale + c.epsilon));
         if constexpr (std::is_same_v<T, bfloat16>) {
-          const A p = at.master[i] * at.keep - move;
+          const A p = at.master[i] * kept - move;
           at.master[i] = p;
           at.value[i] = p;
         } else {
-          at.value[i] = at.value[i] * at.keep - move;
+          at.value[i] = at.value[i] * kept - move;
         }
       }
     }

@@ -1,7 +1,6 @@
 #include <cmath>
 
 #include "core/cuda/tag.h"
-#include "ops/cuda/table.h"
 #include "ops/device/kernel.h"
 #include "ops/optim/adamw_kernels.h"
 
@@ -14,8 +13,12 @@ constexpr int kThreads = 256;
 /// One block per chunk.
 template <class T>
 MOH_KERNEL(kThreads)
-void adamw_kernel(const AdamWChunk<T>* chunks, AdamWCoefficients<float> c) {
+void adamw_kernel(const AdamWChunk<T>* chunks, const AdamWCoefficients<float>* coefficients,
+                  const float* keep, const std::int32_t* go) {
+  if (go != nullptr && *go == 0) return;
+  const AdamWCoefficients<float> c = *coefficients;
   const AdamWChunk<T> at = chunks[device::block_x()];
+  const float kept = keep[at.decay];
   for (std::int64_t i = device::thread_x(); i < at.count; i += device::block_threads()) {
     const float g = c.grad_scale * at.grad[i];
     const float m = c.beta1 * at.exp_avg[i] + c.one_minus_beta1 * g;
@@ -24,7 +27,7 @@ void adamw_kernel(const AdamWChunk<T>* chunks, AdamWCoefficients<float> c) {
     at.exp_avg_sq[i] = v;
     const float move = c.step_size * (m / (sqrtf(v) * c.root_scale + c.epsilon));
     const float before = at.master != nullptr ? at.master[i] : static_cast<float>(at.value[i]);
-    const float after = before * at.keep - move;
+    const float after = before * kept - move;
     if (at.master != nullptr) at.master[i] = after;
     at.value[i] = after;
   }
@@ -34,9 +37,10 @@ void adamw_kernel(const AdamWChunk<T>* chunks, AdamWCoefficients<float> c) {
 
 template <class Backend, class T>
 void AdamWKernels<Backend, T>::update(const AdamWChunk<T>* chunks, std::int64_t num_chunks,
-                                      AdamWCoefficients<Acc<T>> c) {
-  const DeviceTable<AdamWChunk<T>> table(chunks, num_chunks);
-  cuda::launch("adamw", adamw_kernel<T>, {.blocks_x = num_chunks, .threads = kThreads}, table.data(), c);
+                                      const AdamWCoefficients<Acc<T>>* coefficients, const Acc<T>* keep,
+                                      const std::int32_t* go) {
+  cuda::launch("adamw", adamw_kernel<T>, {.blocks_x = num_chunks, .threads = kThreads}, chunks, coefficients,
+               keep, go);
 }
 
 template struct AdamWKernels<Cuda, float>;

@@ -15,7 +15,7 @@ struct AdamWChunk {
   Acc<T>* exp_avg_sq = nullptr;
   Acc<T>* master = nullptr;  ///< for bfloat16 only
   std::int64_t count = 0;
-  Acc<T> keep = 1;  ///< 1 - lr * weight_decay
+  std::int64_t decay = 0;  ///< which of the factors `keep` it is multiplied by
 };
 
 /// The numbers of a step, as the inner loop uses them.
@@ -27,10 +27,33 @@ struct AdamWCoefficients {
   A epsilon;
 };
 
-/// Updates all chunks; they do not overlap.
+/// What stays the same from step to step.
+struct AdamWBetas {
+  double beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8;
+};
+
+/// The coefficients of a step, from bias1 = 1 - beta1^k and root_bias2 = sqrt(1 - beta2^k). constexpr:
+/// callable on a GPU as well.
+template <class A>
+constexpr AdamWCoefficients<A> adamw_coefficients(const AdamWBetas& betas, double learning_rate,
+                                                  double grad_scale, double bias1, double root_bias2) {
+  return {.grad_scale = static_cast<A>(grad_scale),
+          .beta1 = static_cast<A>(betas.beta1),
+          .one_minus_beta1 = static_cast<A>(1.0 - betas.beta1),
+          .beta2 = static_cast<A>(betas.beta2),
+          .one_minus_beta2 = static_cast<A>(1.0 - betas.beta2),
+          .step_size = static_cast<A>(learning_rate / bias1),
+          .root_scale = static_cast<A>(1.0 / root_bias2),
+          .epsilon = static_cast<A>(betas.epsilon)};
+}
+
+/// Updates all chunks, which do not overlap. All pointers are to memory of the back end; keep[d] is
+/// 1 - lr * weight_decay. A `go` that points to 0 leaves everything as it is; it may be null.
 template <class Backend, class T>
 struct AdamWKernels {
-  static void update(const AdamWChunk<T>* chunks, std::int64_t num_chunks, AdamWCoefficients<Acc<T>> c);
+  static void update(const AdamWChunk<T>* chunks, std::int64_t num_chunks,
+                     const AdamWCoefficients<Acc<T>>* coefficients, const Acc<T>* keep,
+                     const std::int32_t* go);
 };
 
 }  // namespace moh

@@ -1,42 +1,26 @@
 #include "ops/optim/clip_grad_norm.h"
 
-#include <algorithm>
 #include <cmath>
 #include <set>
 #include <string>
-#include <vector>
 
 #include "ops/op.h"
-#include "ops/optim/clip_grad_norm_kernels.h"
+#include "ops/optim/chunks.h"
+#include "ops/optim/kernel_table.h"
 
 namespace moh {
 
 namespace {
 
-constexpr std::int64_t kChunk = 1 << 14;
-
-/// Chunks of all tensors of one dtype, in their order.
-template <class T>
-std::vector<GradChunk<T>> chunks_of(std::span<const Tensor> grads) {
-  std::vector<GradChunk<T>> chunks;
-  for (const Tensor& grad : grads) {
-    if (!grad.defined() || grad.dtype() != dtype_of<T>()) continue;
-    for (std::int64_t begin = 0; begin < grad.numel(); begin += kChunk) {
-      chunks.push_back({grad.data<T>() + begin, std::min(kChunk, grad.numel() - begin)});
-    }
-  }
-  return chunks;
-}
-
 /// The sum of squares over all tensors of the dtype of `like`.
 double sum_squares(std::span<const Tensor> grads, const Tensor& like) {
+  const MemoryPurposeScope purpose(MemoryPurpose::kWorkspace);
   double total = 0.0;
   run_kernel("grad_norm", like, [&]<class Backend, class T>() {
-    const std::vector<GradChunk<T>> chunks = chunks_of<T>(grads);
-    std::vector<double> sums(chunks.size());
-    GradNormKernels<Backend, T>::sum_squares(chunks.data(), static_cast<std::int64_t>(chunks.size()),
-                                             sums.data());
-    for (const double sum : sums) total += sum;
+    const KernelTable<GradChunk<T>> chunks(grad_chunks<T>(grads), like.device());
+    const Tensor sums = empty({chunks.size()}, DType::kFloat64, like.device());
+    GradNormKernels<Backend, T>::sum_squares(chunks.data(), chunks.size(), sums.data<double>());
+    for (const double sum : sums.to(kCpu).span<double>()) total += sum;
   });
   return total;
 }
@@ -58,7 +42,7 @@ double clip_factor(double norm, double max_norm) {
     throw NumericError(
         error_message("clip_factor", "gradient norm", "a finite number", std::to_string(norm)));
   }
-  return std::min(1.0, max_norm / (norm + 1e-6));
+  return clip_scale(norm, max_norm);
 }
 
 }  // namespace moh

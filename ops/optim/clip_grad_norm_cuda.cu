@@ -1,6 +1,5 @@
 #include "core/cuda/tag.h"
 #include "ops/cuda/reduce.h"
-#include "ops/cuda/table.h"
 #include "ops/optim/clip_grad_norm_kernels.h"
 
 namespace moh {
@@ -28,15 +27,11 @@ void sum_squares_kernel(const GradChunk<T>* chunks, double* sums) {
 template <class Backend, class T>
 void GradNormKernels<Backend, T>::sum_squares(const GradChunk<T>* chunks, std::int64_t num_chunks,
                                               double* sums) {
-  const DeviceTable<GradChunk<T>> table(chunks, num_chunks);
-  const std::size_t bytes = static_cast<std::size_t>(num_chunks) * sizeof(double);
-  const DeviceScratch on_device(bytes);
   cuda::launch("sum_squares", sum_squares_kernel<T>,
                {.blocks_x = num_chunks,
                 .threads = kThreads,
                 .shared_bytes = kThreads / device::kWarp * sizeof(double)},
-               table.data(), on_device.as<double>());
-  cuda::copy_to_host(sums, on_device.as<double>(), bytes);
+               chunks, sums);
 }
 
 template struct GradNormKernels<Cuda, float>;

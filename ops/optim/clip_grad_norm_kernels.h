@@ -11,7 +11,13 @@ struct GradChunk {
   std::int64_t count = 0;
 };
 
-/// sums[i] = the sum of the squares of chunk i.
+/// min(1, max_norm / (norm + 1e-6)), the factor of clip_factor. constexpr: callable on a GPU as well.
+constexpr double clip_scale(double norm, double max_norm) {
+  const double scale = max_norm / (norm + 1e-6);
+  return scale < 1.0 ? scale : 1.0;
+}
+
+/// All pointers are to memory of the back end: sums[i] = the sum of the squares of chunk i.
 template <class Backend, class T>
 struct GradNormKernels {
   static void sum_squares(const GradChunk<T>* chunks, std::int64_t num_chunks, double* sums);

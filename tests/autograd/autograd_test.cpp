@@ -164,6 +164,23 @@ TEST_CASE("autograd: a checkpointed segment draws the same numbers twice, and kn
   CHECK(first(x.grad()) == 2);
 }
 
+TEST_CASE("autograd: a gradient with a place of its own is gathered there") {
+  for (const DType dtype : {DType::kFloat32, DType::kBFloat16}) {
+    Variable x(full({3}, 2.0, dtype), true);
+    const Tensor place = full({3}, NAN, DType::kFloat32);
+    x.keep_gradient_in(place);
+    for (int pass = 0; pass < 2; ++pass) {
+      x.zero_grad();
+      CHECK_FALSE(x.grad().defined());
+      x.accumulate_grad(full({3}, 1.5, dtype));  // overwrites what was there
+      x.accumulate_grad(full({3}, 0.25, DType::kFloat32));
+      CHECK(x.grad().shares_storage_with(place));
+      CHECK(place.data<float>()[2] == 1.75F);
+    }
+    CHECK_THROWS_AS(x.keep_gradient_in(zeros({4}, DType::kFloat32)), InternalError);
+  }
+}
+
 TEST_CASE("autograd: gradcheck notices a wrong backward pass that a sum of outputs would hide") {
   // Rows are divided by their sum, so the gradient of the sum of all outputs is zero; the wrong backward
   // returns zero.

@@ -46,6 +46,11 @@ bool holds(const std::map<std::byte*, std::size_t>& blocks, const void* address,
 
 }  // namespace
 
+/// What a block of `bytes` takes.
+std::size_t DeviceMemory::block_size(std::size_t bytes) {
+  return round_up(bytes, kGap) + kGap;
+}
+
 DeviceMemory& DeviceMemory::instance() {
   static auto* memory = new DeviceMemory;  // as a device, it outlives all that uses it
   return *memory;
@@ -66,7 +71,7 @@ void DeviceMemory::protect(int protection) const {
 
 void* DeviceMemory::allocate(std::size_t bytes) {
   const std::lock_guard lock(mutex_);
-  const std::size_t size = round_up(bytes, kGap) + kGap;
+  const std::size_t size = block_size(bytes);
   std::byte* block = nullptr;
   if (const auto fitting = free_.find(size); fitting != free_.end()) {
     block = fitting->second;
@@ -76,22 +81,37 @@ void* DeviceMemory::allocate(std::size_t bytes) {
     block = base_ + end_;
     end_ += size;
   }
-  const Access access;
-  allow(block, size);
-  std::memset(block, 0xff, size);
-  forbid(block + bytes, size - bytes);
   blocks_[block] = bytes;
   return block;
 }
 
-void DeviceMemory::free(void* block) {
+void DeviceMemory::open_block(void* block, std::size_t bytes) {
+  const std::size_t size = block_size(bytes);
+  const Access access;
+  allow(block, size);
+  std::memset(block, 0xff, size);
+  forbid(static_cast<std::byte*>(block) + bytes, size - bytes);
+}
+
+void DeviceMemory::close_block(void* block, std::size_t bytes) {
+  forbid(block, block_size(bytes));
+}
+
+std::size_t DeviceMemory::free(void* block) {
   const std::lock_guard lock(mutex_);
   const auto found = blocks_.find(static_cast<std::byte*>(block));
   if (found == blocks_.end()) throw KernelFault("free of an address that is no block of the device");
-  const std::size_t size = round_up(found->second, kGap) + kGap;
-  forbid(block, size);
-  free_.emplace(size, found->first);
+  const std::size_t bytes = found->second;
+  free_.emplace(block_size(bytes), found->first);
   blocks_.erase(found);
+  return bytes;
+}
+
+std::int64_t DeviceMemory::bytes_in_use() const {
+  const std::lock_guard lock(mutex_);
+  std::int64_t bytes = 0;
+  for (const auto& [block, size] : blocks_) bytes += static_cast<std::int64_t>(size);
+  return bytes;
 }
 
 void* DeviceMemory::allocate_pinned(std::size_t bytes) {
@@ -99,6 +119,11 @@ void* DeviceMemory::allocate_pinned(std::size_t bytes) {
   auto* const block = static_cast<std::byte*>(std::malloc(bytes));
   if (block != nullptr) pinned_[block] = bytes;
   return block;
+}
+
+bool DeviceMemory::is_pinned(const void* address) const {
+  const std::lock_guard lock(mutex_);
+  return holds(pinned_, address, 0);
 }
 
 bool DeviceMemory::is_reachable(const void* address) const {

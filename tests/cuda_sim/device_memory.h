@@ -15,11 +15,16 @@ class DeviceMemory {
  public:
   static DeviceMemory& instance();
 
-  /// Null when there is no room.
+  /// A block, which is to be opened in stream order; null when there is no room.
   void* allocate(std::size_t bytes);
-  void free(void* block);
+  /// Takes a block back, which is to be closed in stream order; returns its bytes.
+  std::size_t free(void* block);
+  /// The block holds NaN from here on, or is out of bounds.
+  static void open_block(void* block, std::size_t bytes);
+  static void close_block(void* block, std::size_t bytes);
   /// Page-locked memory of the host, which kernels may touch as well.
   void* allocate_pinned(std::size_t bytes);
+  bool is_pinned(const void* address) const;
   /// Whether an address lies within a block, or within page-locked memory.
   bool is_reachable(const void* address) const;
   /// Throws KernelFault unless [address, address + bytes) lies within one block.
@@ -27,6 +32,7 @@ class DeviceMemory {
 
   /// Bytes that were ever in use at once, which is what a pool would hold.
   std::size_t reserved_bytes() const { return end_; }
+  std::int64_t bytes_in_use() const;
 
   /// Opens the memory for its lifetime. One at a time, and only on one thread.
   class Access {
@@ -40,6 +46,7 @@ class DeviceMemory {
  private:
   DeviceMemory();
   void protect(int protection) const;
+  static std::size_t block_size(std::size_t bytes);
 
   static constexpr std::size_t kBytes = std::size_t{4} << 30;
   static constexpr std::size_t kGap =

@@ -1,6 +1,7 @@
 #include "ops/linalg/gemm_cuda.h"
 
 #include "tests/cuda_sim/device_memory.h"
+#include "tests/cuda_sim/stream.h"
 
 // In place of cuBLASLt: plain loops.
 
@@ -21,9 +22,7 @@ struct Matrix {
   }
 };
 
-}  // namespace
-
-void cuda_gemm(const CudaGemm& g, const void* a, const void* b, void* c) {
+void multiply(const CudaGemm& g, const void* a, const void* b, void* c) {
   const sim::DeviceMemory::Access access;
   const Matrix left{a, g.operand_dtype, g.lda, g.transpose_a},
       right{b, g.operand_dtype, g.ldb, g.transpose_b};
@@ -39,6 +38,12 @@ void cuda_gemm(const CudaGemm& g, const void* a, const void* b, void* c) {
       }
     }
   }
+}
+
+}  // namespace
+
+void cuda_gemm(const CudaGemm& gemm, const void* a, const void* b, void* c) {
+  sim::Stream::instance().submit([=] { multiply(gemm, a, b, c); });
 }
 
 }  // namespace moh

@@ -1,9 +1,13 @@
 #include <cuda_runtime_api.h>
 
 #include <cstring>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "tests/cuda_sim/device_memory.h"
+#include "tests/cuda_sim/grid.h"
+#include "tests/cuda_sim/stream.h"
 
 // The functions are those of CUDA's documentation. What is wrong on a device, as a copy from a host address
 // that is said to be the device's, throws KernelFault.
@@ -11,6 +15,7 @@
 namespace {
 
 using moh::sim::DeviceMemory;
+using moh::sim::Stream;
 
 constexpr std::size_t kMemoryBytes = std::size_t{4} << 30;
 
@@ -21,7 +26,51 @@ cudaError_t done(cudaError_t status) {
   return status;
 }
 
+cudaStreamCaptureMode thread_mode = cudaStreamCaptureModeGlobal;
+
+/// What a call that is no part of a capture meets while one is under way: an error, and the end of it.
+cudaError_t forbidden_in_capture() {
+  Stream& stream = Stream::instance();
+  if (stream.capture() == Stream::Capture::kNone) return cudaSuccess;
+  stream.break_capture();
+  return cudaErrorStreamCaptureUnsupported;
+}
+
+/// The same for calls that CUDA merely thinks dangerous then.
+cudaError_t unsafe_in_capture() {
+  return thread_mode == cudaStreamCaptureModeRelaxed ? cudaSuccess : forbidden_in_capture();
+}
+
+/// What goes into a stream whose capture is broken.
+cudaError_t broken_capture() {
+  return Stream::instance().capture() == Stream::Capture::kBroken ? cudaErrorStreamCaptureInvalidated
+                                                                  : cudaSuccess;
+}
+
+/// CUDA would make nodes of such a call, with rules of their own that are not simulated.
+void refuse_in_capture(const char* call) {
+  if (Stream::instance().capture() != Stream::Capture::kNone)
+    throw moh::sim::KernelFault(std::string(call) + " in a capture");
+}
+
 }  // namespace
+
+struct CUevent_st {
+  std::int64_t mark = 0;
+  std::int64_t capture = 0;  // that recorded it; 0 for none
+};
+struct CUgraph_st {
+  std::vector<Stream::Work> works;
+};
+struct CUgraphExec_st {
+  std::vector<Stream::Work> works;
+};
+
+// Returns from the calling function where CUDA would.
+#define MOH_SIM_REQUIRE(status)                                                       \
+  do {                                                                                \
+    if (const cudaError_t found = (status); found != cudaSuccess) return done(found); \
+  } while (false)
 
 const char* cudaGetErrorName(cudaError_t error) {
   switch (error) {
@@ -35,6 +84,16 @@ const char* cudaGetErrorName(cudaError_t error) {
       return "cudaErrorNoDevice";
     case cudaErrorInvalidDevice:
       return "cudaErrorInvalidDevice";
+    case cudaErrorIllegalState:
+      return "cudaErrorIllegalState";
+    case cudaErrorNotReady:
+      return "cudaErrorNotReady";
+    case cudaErrorStreamCaptureUnsupported:
+      return "cudaErrorStreamCaptureUnsupported";
+    case cudaErrorStreamCaptureInvalidated:
+      return "cudaErrorStreamCaptureInvalidated";
+    case cudaErrorCapturedEvent:
+      return "cudaErrorCapturedEvent";
   }
   return "unrecognized error code";
 }
@@ -93,17 +152,28 @@ cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) {
   return cudaSuccess;
 }
 cudaError_t cudaStreamSynchronize(cudaStream_t) {
+  MOH_SIM_REQUIRE(forbidden_in_capture());
+  Stream::instance().wait_for_all();
   return cudaSuccess;
 }
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
-  static char the_event;
-  *event = reinterpret_cast<cudaEvent_t>(&the_event);
+  *event = new CUevent_st;
   return cudaSuccess;
 }
-cudaError_t cudaEventRecord(cudaEvent_t, cudaStream_t) {
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t) {
+  MOH_SIM_REQUIRE(broken_capture());
+  const Stream& stream = Stream::instance();
+  event->capture = stream.capture() == Stream::Capture::kNone ? 0 : stream.capture_number();
+  event->mark = Stream::instance().mark();
   return cudaSuccess;
 }
-cudaError_t cudaEventSynchronize(cudaEvent_t) {
+cudaError_t cudaEventQuery(cudaEvent_t event) {
+  if (event->capture != 0) return done(cudaErrorCapturedEvent);
+  return done(Stream::instance().known_done(event->mark) ? cudaSuccess : cudaErrorNotReady);
+}
+cudaError_t cudaEventSynchronize(cudaEvent_t event) {
+  if (event->capture != 0) return done(cudaErrorCapturedEvent);
+  Stream::instance().wait_for(event->mark);
   return cudaSuccess;
 }
 
@@ -121,14 +191,33 @@ cudaError_t cudaMemPoolGetAttribute(cudaMemPool_t, cudaMemPoolAttr, void* value)
   return cudaSuccess;
 }
 cudaError_t cudaMallocAsync(void** block, std::size_t bytes, cudaStream_t) {
+  refuse_in_capture("cudaMallocAsync");
   *block = DeviceMemory::instance().allocate(bytes);
-  return done(*block != nullptr ? cudaSuccess : cudaErrorMemoryAllocation);
+  if (*block == nullptr) return done(cudaErrorMemoryAllocation);
+  Stream::instance().submit([=, block = *block] { DeviceMemory::open_block(block, bytes); });
+  return cudaSuccess;
+}
+cudaError_t cudaMalloc(void** block, std::size_t bytes) {
+  MOH_SIM_REQUIRE(unsafe_in_capture());
+  *block = DeviceMemory::instance().allocate(bytes);
+  if (*block == nullptr) return done(cudaErrorMemoryAllocation);
+  DeviceMemory::open_block(*block, bytes);
+  return cudaSuccess;
+}
+cudaError_t cudaFree(void* block) {
+  MOH_SIM_REQUIRE(unsafe_in_capture());
+  Stream::instance().wait_for_all();
+  DeviceMemory::close_block(block, DeviceMemory::instance().free(block));
+  return cudaSuccess;
 }
 cudaError_t cudaFreeAsync(void* block, cudaStream_t) {
-  DeviceMemory::instance().free(block);
+  refuse_in_capture("cudaFreeAsync");
+  const std::size_t bytes = DeviceMemory::instance().free(block);
+  Stream::instance().submit([=] { DeviceMemory::close_block(block, bytes); });
   return cudaSuccess;
 }
 cudaError_t cudaMallocHost(void** block, std::size_t bytes) {
+  MOH_SIM_REQUIRE(unsafe_in_capture());
   *block = DeviceMemory::instance().allocate_pinned(bytes);
   return done(*block != nullptr ? cudaSuccess : cudaErrorMemoryAllocation);
 }
@@ -139,16 +228,68 @@ cudaError_t cudaMemGetInfo(std::size_t* free_bytes, std::size_t* total_bytes) {
 }
 cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind,
                             cudaStream_t) {
+  MOH_SIM_REQUIRE(broken_capture());
   const DeviceMemory& memory = DeviceMemory::instance();
   if (kind != cudaMemcpyHostToDevice) memory.require(from, bytes, "cudaMemcpyAsync: source");
   if (kind != cudaMemcpyDeviceToHost) memory.require(to, bytes, "cudaMemcpyAsync: destination");
-  const DeviceMemory::Access access;
-  std::memcpy(to, from, bytes);
+  // To or from pageable memory the call comes back when the copy is made.
+  const void* const host = kind == cudaMemcpyHostToDevice ? from : to;
+  const bool waits = kind != cudaMemcpyDeviceToDevice && !memory.is_pinned(host);
+  if (waits) MOH_SIM_REQUIRE(forbidden_in_capture());
+  Stream::instance().submit([=] {
+    const DeviceMemory::Access access;
+    std::memcpy(to, from, bytes);
+  });
+  if (waits) Stream::instance().wait_for_all();
   return cudaSuccess;
 }
 cudaError_t cudaMemsetAsync(void* to, int value, std::size_t bytes, cudaStream_t) {
+  MOH_SIM_REQUIRE(broken_capture());
   DeviceMemory::instance().require(to, bytes, "cudaMemsetAsync");
-  const DeviceMemory::Access access;
-  std::memset(to, value, bytes);
+  Stream::instance().submit([=] {
+    const DeviceMemory::Access access;
+    std::memset(to, value, bytes);
+  });
+  return cudaSuccess;
+}
+
+cudaError_t cudaStreamBeginCapture(cudaStream_t, cudaStreamCaptureMode) {
+  Stream& stream = Stream::instance();
+  if (stream.capture() != Stream::Capture::kNone) return done(cudaErrorIllegalState);
+  stream.begin_capture();
+  return cudaSuccess;
+}
+cudaError_t cudaStreamEndCapture(cudaStream_t, cudaGraph_t* graph) {
+  Stream& stream = Stream::instance();
+  *graph = nullptr;
+  if (stream.capture() == Stream::Capture::kNone) return done(cudaErrorIllegalState);
+  const bool broken = stream.capture() == Stream::Capture::kBroken;
+  std::vector<Stream::Work> works = stream.end_capture();
+  if (broken) return done(cudaErrorStreamCaptureInvalidated);
+  *graph = new CUgraph_st{std::move(works)};
+  return cudaSuccess;
+}
+cudaError_t cudaThreadExchangeStreamCaptureMode(cudaStreamCaptureMode* mode) {
+  std::swap(*mode, thread_mode);
+  return cudaSuccess;
+}
+cudaError_t cudaGraphInstantiate(cudaGraphExec_t* ready, cudaGraph_t graph, unsigned long long) {
+  *ready = new CUgraphExec_st{graph->works};
+  return cudaSuccess;
+}
+cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
+  delete graph;
+  return cudaSuccess;
+}
+cudaError_t cudaGraphExecDestroy(cudaGraphExec_t ready) {
+  Stream::instance().wait_for_all();  // a launch that is under way goes on after it on a device
+  delete ready;
+  return cudaSuccess;
+}
+cudaError_t cudaGraphLaunch(cudaGraphExec_t ready, cudaStream_t) {
+  MOH_SIM_REQUIRE(forbidden_in_capture());
+  Stream::instance().submit([ready] {
+    for (const Stream::Work& work : ready->works) work();
+  });
   return cudaSuccess;
 }

@@ -3,6 +3,7 @@
 import json
 import os
 import pathlib
+import re
 import subprocess
 import tempfile
 import unittest
@@ -24,6 +25,7 @@ MODELS = {
     "dense": "model.moh.router=none",
     "learned": "model.moh={router: learned, shared: 1, routed: 1}",
     "query_norm": "model.moh={router: query_norm, shared: 1, routed: 2}",
+    "dropout": "model.dropout=0.2",
 }
 
 
@@ -69,6 +71,41 @@ class Train(unittest.TestCase):
         plain = self.train("plain", MODELS["learned"], "device=cuda")
         again = self.train("again", MODELS["learned"], "device=cuda", "model.recompute=layer")
         self.assertEqual([r["loss"] for r in plain], [r["loss"] for r in again])
+
+    def test_a_captured_step_changes_nothing(self):
+        options = [MODELS["learned"], "device=cuda", "train.steps=7", "eval.every=3", "checkpoint.every=5"]
+        plain = self.train("plain", *options)
+        graph = self.train("graph", *options, "cuda_graph=true")
+        keep = ("kind", "step", "loss", "grad_norm", "balance_loss", "head_load", "learning_rate", "tokens")
+        self.assertEqual([[r.get(key) for key in keep] for r in plain], [[r.get(key) for key in keep] for r in graph])
+        checkpoint = "checkpoints/step_00000007/model.safetensors"
+        self.assertEqual((self.folder / "plain" / checkpoint).read_bytes(), (self.folder / "graph" / checkpoint).read_bytes())
+        # Its checkpoint is of use on a CPU, and the run may go on without.
+        self.moh("eval", "--checkpoint", "graph", "device=cpu")
+        resumed = self.train("graph", *options, "train.steps=8", "schedule.decay_steps=7", "cuda_graph=false", "--resume")
+        self.assertEqual(resumed[-1]["step"], 8)
+
+    def test_reports_that_come_a_step_late_are_complete(self):
+        options = ["model.moh.router=none", "device=cuda", "train.steps=7", "eval.every=3", "log.every=2"]
+        found = [(r["kind"], r["step"]) for r in self.train("run", *options)]
+        steps = [("train", step) for step in (1, 2, 4, 6, 7)]
+        self.assertEqual([f for f in found if f[0] == "train"], steps)
+        self.assertEqual([f for f in found if f[0] == "eval"], [("eval", 3), ("eval", 6), ("eval", 7)])
+        self.assertLess(found.index(("train", 2)), found.index(("eval", 3)))
+
+    def test_a_step_that_is_not_finite_is_skipped_or_ends_the_run(self):
+        options = ["model.moh.router=none", "train.steps=6", "optim.learning_rate=1e30", "guard.non_finite=skip",
+                   "guard.max_skipped=2", "eval.every=0"]
+        messages = []
+        for device in ("device=cpu", "device=cuda", "device=cuda,cuda_graph=true"):
+            command = ["train", "config.yaml", "--overwrite", "output.dir=run", *options, *device.split(",")]
+            run = subprocess.run([os.environ["MOH_SIM_BINARY"], *command], cwd=self.folder, capture_output=True, text=True)
+            self.assertEqual(run.returncode, 4, run.stdout + run.stderr)
+            messages.append([re.sub("loss [^,]*", "", line) for line in run.stdout.split("\n") if "finite" in line])
+            messages[-1] = [line.split(": ", 1)[1] for line in messages[-1]]
+        self.assertIn("after 2 skipped steps in a row", messages[0][-1])
+        self.assertEqual(messages[1], messages[0])
+        self.assertEqual(messages[2], messages[0])
 
     def test_a_run_goes_on_and_its_checkpoint_works_on_both_devices(self):
         options = [MODELS["learned"], "device=cuda", "schedule.decay_steps=4", "checkpoint.every=2"]

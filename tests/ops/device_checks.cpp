@@ -1,17 +1,22 @@
 #include "tests/ops/device_checks.h"
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
+#include <cstring>
 #include <limits>
 #include <vector>
 
 #include "core/cuda/backend.h"
 #include "core/error.h"
+#include "core/host_copy.h"
 #include "core/random.h"
 #include "ops/attention/head_lists.h"
+#include "ops/dropout/dropout.h"
 #include "ops/indices.h"
 #include "ops/optim/adamw.h"
 #include "ops/optim/clip_grad_norm.h"
+#include "ops/optim/device_adamw.h"
 #include "tests/ops/device_ways.h"
 #include "tests/ops/op_run.h"
 
@@ -60,6 +65,80 @@ void check_adamw(DType dtype) {
   check_close(found.exp_avg.to(kCpu), expected.exp_avg, 1e-6, "exp_avg");
   check_close(found.exp_avg_sq.to(kCpu), expected.exp_avg_sq, 1e-6, "exp_avg_sq");
   if (expected.master.defined()) check_close(found.master.to(kCpu), expected.master, 1e-5, "master");
+}
+
+/// A float32 and a bfloat16 parameter of several chunks, with weight decays of their own.
+std::vector<AdamWParameter> some_parameters(Device device) {
+  std::vector<AdamWParameter> list = {parameter(20000, DType::kFloat32, device),
+                                      parameter(40000, DType::kBFloat16, device),
+                                      parameter(7, DType::kFloat32, device)};
+  list[2].weight_decay = 0.0;
+  return list;
+}
+
+/// All that an update may change, on the CPU.
+std::vector<Tensor> state_of(const std::vector<AdamWParameter>& parameters) {
+  std::vector<Tensor> state;
+  for (const AdamWParameter& p : parameters) {
+    for (const Tensor& part : {p.value, p.exp_avg, p.exp_avg_sq, p.master})
+      if (part.defined()) state.push_back(part.to(kCpu).clone());
+  }
+  return state;
+}
+
+bool same_bits(const std::vector<Tensor>& a, const std::vector<Tensor>& b) {
+  for (std::size_t i = 0; i < a.size(); ++i)
+    if (std::memcmp(a[i].raw(), b[i].raw(), a[i].bytes()) != 0) return false;
+  return a.size() == b.size();
+}
+
+/// What DeviceAdamW does, step by step on the CPU.
+double update_on_cpu(const std::vector<AdamWParameter>& parameters, AdamWStep step, double max_norm) {
+  std::vector<Tensor> grads;
+  for (const AdamWParameter& p : parameters) grads.push_back(p.grad);
+  const double norm = grad_norm(grads);
+  if (max_norm > 0) step.grad_scale = clip_factor(norm, max_norm);
+  adamw(parameters, step);
+  return norm;
+}
+
+void check_device_adamw(double max_norm) {
+  const Device gpu = open_gpu();
+  const std::vector<AdamWParameter> expected = some_parameters(kCpu), found = some_parameters(gpu);
+  AdamWStep step{.step = 5, .learning_rate = 0.01, .beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8};
+  DeviceAdamW update(found, {step.beta1, step.beta2, step.epsilon}, max_norm);
+  update.set_steps(step.step - 1);
+  const Tensor losses = tensor_of<double>({2}, {1.5, 2.5}).to(gpu);
+  for (; step.step < 8; ++step.step) {
+    step.learning_rate *= 0.5;
+    update.set_learning_rate(step.learning_rate);
+    const Tensor outcome = update.update(losses).to(kCpu);
+    CHECK(outcome.data<double>()[0] == Approx(update_on_cpu(expected, step, max_norm)).epsilon(1e-12));
+    CHECK(outcome.data<double>()[1] == 1.0);
+  }
+  const std::vector<Tensor> on_cpu = state_of(expected), on_gpu = state_of(found);
+  for (std::size_t i = 0; i < on_cpu.size(); ++i)
+    check_close(on_gpu[i], on_cpu[i], on_cpu[i].dtype() == DType::kBFloat16 ? 0x1p-6 : 1e-5, "state");
+}
+
+/// An update with such losses and such a number among the gradients changes nothing and does not count.
+void check_refused_update(double loss, double gradient) {
+  const Device gpu = open_gpu();
+  const std::vector<AdamWParameter> parameters = some_parameters(gpu), again = some_parameters(gpu);
+  DeviceAdamW update(parameters, {}, 1.0), reference(again, {}, 1.0);
+  for (DeviceAdamW* each : {&update, &reference}) each->set_learning_rate(0.1);
+  const Tensor good = tensor_of<double>({1}, {1.0}).to(gpu);
+  const std::vector<Tensor> before = state_of(parameters);
+  const Tensor grads = parameters[1].grad.clone();
+  if (!std::isfinite(gradient)) parameters[1].grad.slice(39999, 40000).fill(gradient);
+  const Tensor outcome = update.update(tensor_of<double>({2}, {1.0, loss}).to(gpu)).to(kCpu);
+  CHECK(outcome.data<double>()[1] == 0.0);
+  CHECK(same_bits(state_of(parameters), before));
+  parameters[1].grad.copy_from(grads);
+  CHECK(update.update(good).to(kCpu).data<double>()[1] == 1.0);
+  reference.update(good);
+  CHECK_FALSE(same_bits(state_of(parameters), before));
+  CHECK(same_bits(state_of(parameters), state_of(again)));  // it is the first step, not the second
 }
 
 }  // namespace
@@ -137,9 +216,74 @@ void check_optimizer_on_device() {
                                        normal({33}, 2).to(DType::kBFloat16)};
     const std::vector<Tensor> on_gpu = {grads[0].to(gpu), grads[1].to(gpu)};
     CHECK(grad_norm(on_gpu) == Approx(grad_norm(grads)).epsilon(1e-12));
+    check_device_adamw(0.0);
+    check_device_adamw(1.0);
+    check_refused_update(NAN, 1.0);
+    check_refused_update(1.0, INFINITY);
+    check_refused_update(1.0, NAN);
+  });
+  CHECK_THROWS_AS(DeviceAdamW({parameter(3, DType::kFloat64, gpu)}, {}, 1.0), DTypeError);
+}
+
+void check_dropout_keys_on_device() {
+  const Device gpu = open_gpu();
+  const Variable x(full({4, 33}, 1.0, DType::kFloat32)), on_gpu(x.value().to(gpu));
+  const Tensor first_stream = zeros({}, DType::kInt64, gpu);
+  for (const std::uint64_t step : {0, 1, 77}) {
+    first_stream.fill(static_cast<double>(Generator::first_stream_of(step)));
+    Generator expected(3, step), found(3, first_stream);
+    for (int use = 0; use < 2; ++use) {
+      const Tensor here = dropout(x, 0.5, expected.next()).value();
+      CHECK(same_elements<float>(dropout(on_gpu, 0.5, found.next()).value().to(kCpu), here, here.numel()));
+    }
+  }
+}
+
+void check_host_copies() {
+  const Device gpu = open_gpu();
+  in_each_way([&](const std::string& way) {
+    INFO(way);
+    const Tensor x = tensor_of<double>({3}, {1, 2, 3}).to(gpu);
+    HostCopy first(x);
+    x.fill(7);
+    HostCopy second(x);
+    x.fill(8);
+    CHECK(second.get().data<double>()[2] == 7);
+    CHECK(first.get().data<double>()[2] == 3);
+    CHECK(first.get().data<double>()[0] == 1);  // as often as one likes
+    HostCopy third(x), nothing(x.slice(1, 1));
+    CHECK(third.get().data<double>()[1] == 8);
+    CHECK(nothing.get().numel() == 0);
   });
 }
 
+void check_uploads() {
+  const Device gpu = open_gpu();
+  in_each_way([&](const std::string& way) {
+    INFO(way);
+    // More than the page-locked memory through which they go, in pieces that do not divide it.
+    std::vector<Tensor> sent;
+    for (int i = 0; i < 9; ++i) sent.push_back(full({700001}, i, DType::kFloat32).to(gpu));
+    for (int i = 0; i < 300; ++i) sent.push_back(full({3}, i, DType::kFloat32).to(gpu));
+    sent.push_back(full({5000001}, 309, DType::kFloat32).to(gpu));
+    for (std::size_t i = 0; i < sent.size(); ++i) {
+      const Tensor found = sent[i].to(kCpu);
+      const float expected = static_cast<float>(i < 9 || i == 309 ? i : i - 9);
+      const auto values = found.span<float>();
+      CHECK(std::count(values.begin(), values.end(), expected) == found.numel());
+    }
+  });
+}
+
+TEST_CASE("device: copies to the device come out whole, however many are under way", "[device]") {
+  check_uploads();
+}
+TEST_CASE("device: dropout draws from the stream that device memory names", "[device]") {
+  check_dropout_keys_on_device();
+}
+TEST_CASE("device: copies to the host hold what a tensor held when they were asked for", "[device]") {
+  check_host_copies();
+}
 TEST_CASE("device: tensors are filled, converted, added and copied", "[device]") {
   check_tensors_on_device();
 }

@@ -14,6 +14,9 @@ void check_tensors_on_device();
 void check_indices_on_device();
 void check_head_lists_on_device();
 void check_optimizer_on_device();
+void check_dropout_keys_on_device();
+void check_host_copies();
+void check_uploads();
 void check_attention_on_device();
 
 }  // namespace moh::test

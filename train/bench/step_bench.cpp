@@ -45,9 +45,9 @@ LanguageData data_of(const RunConfig& config, bool random) {
 class Run {
  public:
   Run(const RunConfig& config, bool random_data)
-      : config_(config),
-        task_(config, data_of(config, random_data)),
+      : task_(config, data_of(config, random_data)),
         optimizer_(task_.model().parameters(), adamw_options_of(config.optim)),
+        train_step_(task_, optimizer_, config),
         schedule_(lr_schedule_of(config)) {
     task_.seek(0);
   }
@@ -55,7 +55,8 @@ class Run {
   const LlamaConfig& model_config() { return task_.llama().config(); }
 
   StepTimes step() {
-    const StepReport report = train_step(task_, optimizer_, config_, step_, schedule_.at(step_));
+    train_step_.begin(step_, schedule_.at(step_));
+    const StepReport report = train_step_.finish();
     ++step_;
     if (!report.skipped) return report.seconds;
     throw NumericError(error_message("bench step", "step " + std::to_string(step_), "a finite loss",
@@ -63,9 +64,9 @@ class Run {
   }
 
  private:
-  const RunConfig& config_;
   LanguageModelTask task_;
   AdamW optimizer_;
+  TrainStep train_step_;
   LrSchedule schedule_;
   std::int64_t step_ = 0;
 };

@@ -174,6 +174,7 @@ struct RunConfig {
   Device device = kCpu;
   Precision precision = Precision::kFloat32;
   std::int64_t threads = 0;
+  bool cuda_graph = false;
   OutputConfig output;
   ModelConfig model;
   DataConfig data;

@@ -239,6 +239,10 @@ Section describe(RunConfig& run, const std::vector<std::string>& presets) {
           "weights.");
   s.field("threads", run.threads, at_least(0).capped(kMaxThreads),
           "Threads of the CPU. 0: as OMP_NUM_THREADS says, else one per core.");
+  s.field(
+      "cuda_graph", run.cuda_graph,
+      "On a GPU: record the training step as a CUDA graph, once, and replay it. The same results; saves the "
+      "time to ask for each kernel, and the step gets memory that evaluation cannot share.");
   s.section(describe(run.output));
   s.section(describe(run.model, presets));
   s.section(describe(run.data));

@@ -118,9 +118,16 @@ void check_data(const RunConfig& run, Rules& rules) {
   }
 }
 
+void check_device(const RunConfig& run, Rules& rules) {
+  if (run.cuda_graph && run.device == kCpu) {
+    rules.refuse({"cuda_graph", "device"}, "false with device: cpu", "true", "or set device: cuda");
+  }
+}
+
 }  // namespace
 
 void check(const RunConfig& run, Rules& rules) {
+  check_device(run, rules);
   check_heads(run.model, rules);
   check_moh(run.model, rules);
   check_schedule(run, rules);

@@ -3,10 +3,12 @@
 #include <array>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <span>
 #include <vector>
 
 #include "models/module.h"
+#include "ops/optim/device_adamw.h"
 #include "train/io/safetensors.h"
 
 namespace moh {
@@ -18,11 +20,15 @@ struct AdamWOptions {
   std::array<double, 2> betas = {0.9, 0.95};
   double eps = 1e-8;
   double weight_decay = 0.0;
+  double clip_grad_norm = 0.0;  ///< longest gradient of an update(); 0: no limit
   std::function<bool(const NamedParameter&)> decays = is_matrix;
 };
 
 /// AdamW over the parameters of a model (ops/optim/adamw.h has the formulas). State is float32, and a
 /// bfloat16 parameter has a float32 master copy, which is what is really trained.
+///
+/// On a GPU the gradients get a place of their own there, and update() is the only way to train: it waits for
+/// nothing.
 class AdamW {
  public:
   AdamW(std::vector<NamedParameter> parameters, AdamWOptions options);
@@ -31,10 +37,21 @@ class AdamW {
   void zero_grad();
   /// L2 norm of all gradients together.
   double gradient_norm() const;
-  /// One update with every gradient multiplied by `grad_scale`; a parameter without a gradient counts as
-  /// having zeros.
+  /// The learning rate of the updates that follow.
+  void set_learning_rate(double learning_rate);
+  /// One update with gradients clipped to options.clip_grad_norm, on the parameters' device, unless the norm
+  /// of the gradients or the sum of `losses` (float64 [n]) is not finite: non-finite numbers must not reach
+  /// the weights, where they would be lost for good. Returns float64 [2]: the norm, and 1 if there was an
+  /// update, else 0. The caller reads it when it likes and then says so by count_update().
+  Tensor update(const Tensor& losses);
+  /// That an update() took place, for steps().
+  void count_update() { ++steps_; }
+
+  /// One update on the CPU with every gradient multiplied by `grad_scale`; a parameter without a gradient
+  /// counts as having zeros.
   void step(double learning_rate, double grad_scale = 1.0);
 
+  /// Updates that have been counted.
   std::int64_t steps() const { return steps_; }
   /// Moments "exp_avg.NAME", "exp_avg_sq.NAME" and, for bfloat16, "master.NAME": handles to the state, not
   /// copies.
@@ -42,20 +59,25 @@ class AdamW {
   /// Takes over a state that state() made after `steps` steps. Throws CheckpointError, naming everything that
   /// is missing, too much or of another shape, before anything is changed.
   void load_state(std::span<const NamedTensor> state, std::int64_t steps);
-  /// Takes the parameters' present values as master copies, after they were loaded or initialised from
-  /// outside.
-  void refresh_masters();
 
  private:
   struct Slot {
     NamedParameter parameter;
     Tensor exp_avg, exp_avg_sq, master;
     double weight_decay;
+    Tensor grad;  // on a GPU: its place
   };
+
+  std::vector<AdamWParameter> parameters() const;
+  void move_to_device();
+  void apply(double learning_rate, double grad_scale);
+  Tensor update_on_cpu(const Tensor& losses);
 
   std::vector<Slot> slots_;
   AdamWOptions options_;
+  double learning_rate_ = 0;
   std::int64_t steps_ = 0;
+  std::unique_ptr<DeviceAdamW> on_device_;  // null on the CPU
 };
 
 }  // namespace moh

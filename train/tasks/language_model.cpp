@@ -111,52 +111,84 @@ void LanguageModelTask::seek(std::int64_t first_sample) {
       0, kPrefetchDepth);
 }
 
-std::int64_t LanguageModelTask::begin_step(std::int64_t count) {
+StepSize LanguageModelTask::begin_step(std::int64_t count) {
   MOH_CHECK(prefetcher_ != nullptr, "seek() comes first");
-  micro_batches_.clear();
-  statistics_ = {};
-  num_targets_ = 0;
-  for (std::int64_t i = 0; i < count; ++i) {
-    micro_batches_.push_back(prefetcher_->next());
-    num_targets_ += micro_batches_.back().num_targets;
-    statistics_.tokens += micro_batches_.back().tokens.numel();
+  StepSize size;
+  micro_batches_.resize(static_cast<std::size_t>(count));
+  for (std::size_t i = 0; i < micro_batches_.size(); ++i) {
+    place(prefetcher_->next(), i);
+    size.tokens += micro_batches_[i].tokens.numel();
+    size.targets += micro_batches_[i].num_targets;
   }
-  return num_targets_;
+  num_targets_ = size.targets;
+  return size;
+}
+
+void LanguageModelTask::place(TokenBatch batch, std::size_t index) {
+  TokenBatch& to = micro_batches_[index];
+  if (model_.device() == kCpu) {
+    to = std::move(batch);
+    return;
+  }
+  const MemoryPurposeScope purpose(MemoryPurpose::kData);
+  if (!to.tokens.defined()) {
+    to.tokens = empty(batch.tokens.shape(), DType::kInt64, model_.device());
+    to.targets = empty(batch.targets.shape(), DType::kInt64, model_.device());
+  }
+  to.tokens.copy_from(batch.tokens);
+  to.targets.copy_from(batch.targets);
+  to.num_targets = batch.num_targets;
 }
 
 MicroBatchLoss LanguageModelTask::loss(std::int64_t index, Generator& generator) {
   const TokenBatch& batch = micro_batches_.at(static_cast<std::size_t>(index));
   LlamaOutput output = model_.forward(batch.tokens, {.training = true, .generator = &generator});
-  const Variable task_loss = cross_entropy(output.logits, batch.targets.to(model_.device()),
-                                           {.normalizer = static_cast<double>(num_targets_)});
-  gather(output.routing);
-  MicroBatchLoss result{task_loss, task_loss.value().item()};
+  const Variable task_loss =
+      cross_entropy(output.logits, batch.targets, {.normalizer = static_cast<double>(num_targets_)});
+  MicroBatchLoss result{task_loss, task_loss.value(), {}};
   const Variable balance = mean_balance(output.routing);
-  if (!balance.defined()) return result;
+  describe(output.routing, balance.defined());
+  if (balance.defined()) result.numbers.push_back(balance.value());
+  for (const LayerRouting& layer : output.routing) {
+    if (layer.load.defined()) result.numbers.push_back(layer.load);
+  }
   const double share = 1.0 / static_cast<double>(micro_batches_.size());
-  statistics_.balance_loss = statistics_.balance_loss.value_or(0.0) + share * balance.value().item();
-  if (balance_weight_ > 0) result.total = add(task_loss, scale(balance, balance_weight_ * share));
+  if (balance.defined() && balance_weight_ > 0)
+    result.total = add(task_loss, scale(balance, balance_weight_ * share));
   return result;
 }
 
-void LanguageModelTask::gather(const std::vector<LayerRouting>& routing) {
-  if (routing.empty()) return;
-  statistics_.activated_heads = activated_heads(model_.config());
-  statistics_.head_load.resize(routing.size());
-  const float share = 1.0F / static_cast<float>(micro_batches_.size());
-  for (std::size_t i = 0; i < routing.size(); ++i) {
-    if (!routing[i].load.defined()) continue;
-    const Tensor on_cpu = routing[i].load.to(kCpu);
-    const auto load = on_cpu.span<float>();
-    std::vector<float>& sum = statistics_.head_load[i];
-    sum.resize(load.size());
-    for (std::size_t e = 0; e < load.size(); ++e) sum[e] += share * load[e];
-  }
+void LanguageModelTask::describe(const std::vector<LayerRouting>& routing, bool balanced) {
+  balanced_ = balanced;
+  load_widths_.clear();
+  for (const LayerRouting& layer : routing)
+    load_widths_.push_back(layer.load.defined() ? static_cast<std::size_t>(layer.load.numel()) : 0);
 }
 
-StepStatistics LanguageModelTask::end_step() {
-  micro_batches_.clear();
-  return std::move(statistics_);
+void LanguageModelTask::end_step() {
+  if (model_.device() == kCpu) micro_batches_.clear();
+}
+
+StepStatistics LanguageModelTask::statistics(const StepSize& size, std::int64_t count,
+                                             std::span<const double> numbers) const {
+  StepStatistics result;
+  result.tokens = size.tokens;
+  if (load_widths_.empty()) return result;
+  result.activated_heads = activated_heads(model_.config());
+  for (const std::size_t width : load_widths_) result.head_load.emplace_back(width, 0.0F);
+  const float share = 1.0F / static_cast<float>(count);
+  for (std::int64_t i = 0; i < count; ++i) {
+    if (balanced_) {
+      result.balance_loss =
+          result.balance_loss.value_or(0.0) + 1.0 / static_cast<double>(count) * numbers.front();
+      numbers = numbers.subspan(1);
+    }
+    for (std::vector<float>& load : result.head_load) {
+      for (std::size_t e = 0; e < load.size(); ++e) load[e] += share * static_cast<float>(numbers[e]);
+      numbers = numbers.subspan(load.size());
+    }
+  }
+  return result;
 }
 
 std::optional<Evaluation> LanguageModelTask::evaluate() {

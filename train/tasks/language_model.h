@@ -36,16 +36,19 @@ class LanguageModelTask : public Task {
   const Tokenizer& tokenizer() const { return *data_.tokenizer; }
 
   void seek(std::int64_t first_sample) override;
-  std::int64_t begin_step(std::int64_t count) override;
+  StepSize begin_step(std::int64_t count) override;
   MicroBatchLoss loss(std::int64_t index, Generator& generator) override;
-  StepStatistics end_step() override;
+  void end_step() override;
+  StepStatistics statistics(const StepSize& size, std::int64_t count,
+                            std::span<const double> numbers) const override;
   /// Cross entropy per token, perplexity and bits per byte of text.
   std::optional<Evaluation> evaluate() override;
   std::vector<std::pair<std::string, std::string>> identity() const override;
 
  private:
   void reserve_batches() const;
-  void gather(const std::vector<LayerRouting>& routing);
+  void place(TokenBatch batch, std::size_t index);
+  void describe(const std::vector<LayerRouting>& routing, bool balanced);
 
   LanguageData data_;
   Llama model_;
@@ -55,10 +58,13 @@ class LanguageModelTask : public Task {
   double balance_weight_;
   std::unique_ptr<Prefetcher<TokenBatch>> prefetcher_;
 
-  // Of the step that is under way.
+  // Of the step that is under way. On a GPU the batches keep their places from step to step.
   std::vector<TokenBatch> micro_batches_;
   std::int64_t num_targets_ = 0;
-  StepStatistics statistics_;
+
+  // What the numbers of a micro-batch are: the balance loss, then the load of each routed layer.
+  bool balanced_ = false;
+  std::vector<std::size_t> load_widths_;  // by layer; 0 where nothing is routed
 };
 
 /// Evaluates a model on a token stream: loss (nats per token), perplexity, bits per byte. Stops after the

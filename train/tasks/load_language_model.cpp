@@ -13,7 +13,10 @@ LanguageModel load_language_model(const std::filesystem::path& path,
   LanguageModel loaded;
   loaded.folder = resolve_checkpoint(path);
   const CheckpointContents contents = load_checkpoint(loaded.folder, LoadScope::kModelOnly);
-  loaded.config = load_run_config((loaded.folder / "config.yaml").string(), overrides, llama_model_presets());
+  // How the steps were run is of no concern here, and must not keep the model from a CPU.
+  std::vector<std::string> settings = {"cuda_graph=false"};
+  settings.insert(settings.end(), overrides.begin(), overrides.end());
+  loaded.config = load_run_config((loaded.folder / "config.yaml").string(), settings, llama_model_presets());
   open_device(loaded.config.device);
   loaded.tokenizer = make_tokenizer(name_of(loaded.config.data.tokenizer));
   loaded.model =

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -11,10 +12,19 @@
 
 namespace moh {
 
+/// The data of a step. Steps of equal sizes ask the device for the same work.
+struct StepSize {
+  std::int64_t tokens = 0;   ///< inputs that are read
+  std::int64_t targets = 0;  ///< by their number the loss is divided
+  bool operator==(const StepSize&) const = default;
+};
+
 /// The loss of one micro-batch, as its share of the whole step: what is differentiated, and what is reported.
+/// All of it stays on the model's device.
 struct MicroBatchLoss {
-  Variable total;        ///< scalar: task loss plus auxiliary losses
-  double task_loss = 0;  ///< the task loss alone
+  Variable total;               ///< scalar: task loss plus auxiliary losses
+  Tensor task_loss;             ///< scalar: the task loss alone
+  std::vector<Tensor> numbers;  ///< what statistics() wants to know of it; the same shapes each time
 };
 
 /// What a step did besides its loss, over all its micro-batches.
@@ -40,13 +50,16 @@ class Task {
   virtual const Module& model() const = 0;
   /// Gets ready to train from sample `first_sample` on.
   virtual void seek(std::int64_t first_sample) = 0;
-  /// Fetches the next `count` micro-batches; returns the number of targets in them, by which the loss is
-  /// divided.
-  virtual std::int64_t begin_step(std::int64_t count) = 0;
-  /// Loss of micro-batch `index` of those that begin_step fetched.
+  /// Fetches the next `count` micro-batches. On a GPU they go to the same places each time.
+  virtual StepSize begin_step(std::int64_t count) = 0;
+  /// Loss of micro-batch `index` of those that begin_step fetched. On a GPU this waits for nothing, copies
+  /// nothing from the host, and depends on the step through the data and the generator alone.
   virtual MicroBatchLoss loss(std::int64_t index, Generator& generator) = 0;
-  /// Statistics of the micro-batches since begin_step.
-  virtual StepStatistics end_step() = 0;
+  /// The micro-batches are no longer needed.
+  virtual void end_step() = 0;
+  /// Statistics of a step of `count` micro-batches, from their numbers, one after another.
+  virtual StepStatistics statistics(const StepSize& size, std::int64_t count,
+                                    std::span<const double> numbers) const = 0;
   /// Evaluates on all held-out data, or nothing when there is none.
   virtual std::optional<Evaluation> evaluate() = 0;
   /// What a checkpoint must agree with besides tensors: (name, value) pairs, such as the tokenizer.

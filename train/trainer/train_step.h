@@ -1,7 +1,11 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
+#include <memory>
 
+#include "core/cuda/graph.h"
+#include "core/host_copy.h"
 #include "train/config/run_config.h"
 #include "train/optim/adamw.h"
 #include "train/tasks/task.h"
@@ -13,7 +17,9 @@ struct StepTimes {
   double forward = 0;    ///< from the batches to the losses, all micro-batches together
   double backward = 0;   ///< likewise
   double optimizer = 0;  ///< gradient norm, clipping and update
-  double total = 0;      ///< these and the rest: waiting for data, dropping old gradients, statistics
+  /// These and the rest: waiting for data, dropping old gradients, statistics. On a GPU the parts are what it
+  /// took to ask for the work, and this is the time until it was done.
+  double total = 0;
 };
 
 /// What one step came to.
@@ -24,10 +30,52 @@ struct StepReport {
   StepTimes seconds;
 };
 
-/// One step of training: `config.train.accumulate` micro-batches forward and backward, clipping, AdamW.
-/// `step` is the number of steps before this one; random numbers are a function of it and of config.seed. The
-/// Trainer and `moh bench step` both call this, so that what is measured is what trains.
-StepReport train_step(Task& task, AdamW& optimizer, const RunConfig& config, std::int64_t step,
-                      double learning_rate);
+/// Steps of training: `config.train.accumulate` micro-batches forward and backward, clipping, AdamW. On a GPU
+/// a step is asked for and reported separately, so that the device always has work: begin() waits for
+/// nothing, finish() for the device. The Trainer and `moh bench step` both use this, so that what is measured
+/// is what trains.
+///
+/// With config.cuda_graph a step of a size that has come a few times is captured, and replayed from then on;
+/// one of another size is asked for kernel by kernel, as all are without.
+class TrainStep {
+ public:
+  /// All of them outlive the object.
+  TrainStep(Task& task, AdamW& optimizer, const RunConfig& config);
+
+  /// `step` is the number of steps before this one; random numbers are a function of it and of config.seed.
+  /// Returns the inputs that the step reads. On the CPU it is done when this returns.
+  StepSize begin(std::int64_t step, double learning_rate);
+  /// Steps that were begun and not finished.
+  std::size_t under_way() const { return under_way_.size(); }
+  /// Whether steps are replayed.
+  bool captured() const { return graph_ != nullptr && graph_->captured(); }
+  /// The report of the oldest of them.
+  StepReport finish();
+
+ private:
+  /// What is known of a step before the device has done it.
+  struct Pending {
+    StepReport report;
+    StepSize size;
+    double began;
+    HostCopy numbers;
+  };
+
+  void compute(const StepSize& size, Generator generator, StepTimes& seconds);
+  void compute_with_graph(const StepSize& size, FunctionRef<void()> work);
+  Tensor forward_backward_update(Generator generator, StepTimes& seconds);
+
+  Task& task_;
+  AdamW& optimizer_;
+  const RunConfig& config_;
+  Tensor first_stream_;  // of the step's random numbers; on a GPU only
+  Tensor numbers_;       // float64: the update's outcome, the losses of the micro-batches, the task's numbers
+  std::unique_ptr<cuda::Graph> graph_;  // null without config.cuda_graph
+  StepSize repeated_;                   // the size of the last steps, or of the captured one
+  int repetitions_ = 0;                 // of it, before the capture
+  Tensor captured_numbers_;
+  std::deque<Pending> under_way_;
+  double finished_at_ = 0;  // when the last report was read
+};
 
 }  // namespace moh

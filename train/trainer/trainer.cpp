@@ -40,7 +40,10 @@ std::string text_of(double value) {
 }  // namespace
 
 AdamWOptions adamw_options_of(const OptimConfig& config) {
-  return {.betas = config.betas, .eps = config.eps, .weight_decay = config.weight_decay};
+  return {.betas = config.betas,
+          .eps = config.eps,
+          .weight_decay = config.weight_decay,
+          .clip_grad_norm = config.clip_grad_norm};
 }
 
 LrSchedule lr_schedule_of(const RunConfig& config) {
@@ -61,6 +64,7 @@ Trainer::Trainer(const RunConfig& config, Task& task, CheckpointStore& checkpoin
       stop_(stop),
       console_(std::move(console)),
       optimizer_(task.model().parameters(), adamw_options_of(config.optim)),
+      train_step_(task, optimizer_, config_),
       schedule_(lr_schedule_of(config)),
       metrics_(config.output.dir / "metrics.jsonl", resume_from ? resume_from->step : -1),
       progress_(console_, config.train.steps, resume_from ? resume_from->step : 0) {
@@ -94,27 +98,46 @@ void Trainer::resume(const CheckpointContents& contents) {
 TrainOutcome Trainer::run() {
   started_ = monotonic_seconds();
   tokens_before_ = state_.tokens;
+  begun_ = state_.step;
   task_.seek(state_.samples);
-  while (state_.step < config_.train.steps && stop_reason().empty()) {
-    const StepReport report = next_step();
-    guard(report);
-    after_step(report);
+  while (begun_ < config_.train.steps && stop_reason().empty()) {
+    begin_step();
+    // A GPU has the next step to do while the host looks at what this one came to.
+    while (train_step_.under_way() > 1) finish_step();
+    if (!is_rest(begun_)) continue;
+    finish_step();
+    after_rest();
   }
+  while (train_step_.under_way() > 0) finish_step();
   const bool finished = state_.step >= config_.train.steps;
   if (finished) evaluate();
   save_checkpoint();
   return finish(finished ? "finished" : stop_reason());
 }
 
-StepReport Trainer::next_step() {
-  StepReport report = train_step(task_, optimizer_, config_, state_.step, schedule_.at(state_.step));
+bool Trainer::is_rest(std::int64_t step) const {
+  return config_.device == kCpu || is_last(step) || due(step, config_.eval.every) ||
+         due(step, config_.checkpoint.every);
+}
+
+void Trainer::begin_step() {
+  train_step_.begin(begun_, schedule_.at(begun_));
+  ++begun_;
+}
+
+void Trainer::finish_step() {
+  const StepReport report = train_step_.finish();
   ++state_.step;
   state_.samples += config_.train.batch_size * config_.train.accumulate;
   state_.tokens += report.statistics.tokens;
   state_.optimizer_steps = optimizer_.steps();
   step_seconds_ += report.seconds.total;
   step_tokens_ += report.statistics.tokens;
-  return report;
+  guard(report);
+  last_ = report;
+  progress_.update({state_.step, report.loss, report.learning_rate,
+                    static_cast<double>(step_tokens_) / step_seconds_, report.statistics.activated_heads});
+  if (state_.step == 1 || is_last(state_.step) || due(state_.step, config_.log.every)) log(report);
 }
 
 void Trainer::guard(const StepReport& report) {
@@ -144,14 +167,9 @@ void Trainer::guard(const StepReport& report) {
              : ", lengthen schedule.warmup_steps, or set guard.non_finite: skip"));
 }
 
-void Trainer::after_step(const StepReport& report) {
-  last_ = report;
-  progress_.update({state_.step, report.loss, report.learning_rate,
-                    static_cast<double>(step_tokens_) / step_seconds_, report.statistics.activated_heads});
-  const bool last = state_.step == config_.train.steps;
-  if (state_.step == 1 || last || due(state_.step, config_.log.every)) log(report);
+void Trainer::after_rest() {
   if (due(state_.step, config_.eval.every)) evaluate();
-  if (!last && due(state_.step, config_.checkpoint.every)) {
+  if (!is_last(state_.step) && due(state_.step, config_.checkpoint.every)) {
     if (config_.checkpoint.keep_best) evaluate();  // only what was evaluated can be the best
     save_checkpoint();
   }

@@ -46,10 +46,14 @@ class Trainer {
 
  private:
   void resume(const CheckpointContents& contents);
-  StepReport next_step();
+  bool is_last(std::int64_t step) const { return step == config_.train.steps; }
+  /// Whether what comes after this step needs the step to be finished.
+  bool is_rest(std::int64_t step) const;
+  void begin_step();
+  void finish_step();
   void guard(const StepReport& report);
-  void after_step(const StepReport& report);
   void log(const StepReport& report);
+  void after_rest();
   void evaluate();
   void save_checkpoint();
   std::string stop_reason() const;
@@ -61,8 +65,10 @@ class Trainer {
   const StopSignal& stop_;
   std::shared_ptr<Console> console_;
   AdamW optimizer_;
+  TrainStep train_step_;
   LrSchedule schedule_;
-  TrainState state_;
+  TrainState state_;        // after the last step that is finished
+  std::int64_t begun_ = 0;  // steps that were begun: on a GPU, one more may be under way
   MetricsWriter metrics_;
   ProgressReporter progress_;
 

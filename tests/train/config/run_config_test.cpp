@@ -206,6 +206,8 @@ struct RuleCase {
 
 TEST_CASE("run config: rules between fields point at what was written") {
   const RuleCase cases[] = {
+      {"cuda_graph: true\n",
+       "1:13: cuda_graph: expected false with device: cpu, found true; or set device: cuda"},
       {"model: {heads: 7}\n",
        "1:16: model.heads: expected a divisor of model.hidden (256), found 7; or set model.head_dim"},
       {"model: {hidden: 250}\n",

@@ -38,6 +38,7 @@ TEST_CASE("trainer: a resumed run may change what it reports, not what it comput
   RunConfig before, now;
   now.log.every = 1;
   now.threads = 2;
+  now.cuda_graph = true;
   now.output.dir = "elsewhere";
   now.checkpoint.keep_last = 9;
   CHECK_NOTHROW(review_config_changes(before, now, /*allow=*/false));

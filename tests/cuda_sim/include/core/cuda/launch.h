@@ -8,8 +8,9 @@
 #include "core/cuda/device.h"
 #include "tests/cuda_sim/device_memory.h"
 #include "tests/cuda_sim/grid.h"
+#include "tests/cuda_sim/stream.h"
 
-// The host's version of core/cuda/launch.h: a launch returns when its kernel has run.
+// The host's version of core/cuda/launch.h.
 
 #define MOH_DEVICE inline
 #define MOH_KERNEL(...) inline
@@ -35,10 +36,14 @@ void launch(const char* name, void (*kernel)(Params...), const LaunchShape& shap
             std::type_identity_t<Params>... args) {
   if (shape.blocks_x == 0 || shape.blocks_y == 0) return;
   (check_argument(name, args), ...);
+  if (sim::Stream::instance().capture() == sim::Stream::Capture::kBroken)
+    check(cudaErrorStreamCaptureInvalidated, name);
   sim::LaunchLog::instance().add(name);
-  const sim::DeviceMemory::Access access;
-  sim::run_grid(name, {static_cast<unsigned>(shape.blocks_x), static_cast<unsigned>(shape.blocks_y)},
-                {static_cast<unsigned>(shape.threads)}, shape.shared_bytes, [&] { kernel(args...); });
+  sim::Stream::instance().submit([=] {
+    const sim::DeviceMemory::Access access;
+    sim::run_grid(name, {static_cast<unsigned>(shape.blocks_x), static_cast<unsigned>(shape.blocks_y)},
+                  {static_cast<unsigned>(shape.threads)}, shape.shared_bytes, [&] { kernel(args...); });
+  });
 }
 
 template <class Body>

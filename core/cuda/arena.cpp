@@ -1,0 +1,101 @@
+#include "core/cuda/arena.h"
+
+#include <cuda_runtime_api.h>
+
+#include <algorithm>
+
+#include "core/cuda/device.h"
+
+namespace moh::cuda {
+
+namespace {
+
+constexpr std::size_t kAlignment = 256;
+constexpr std::size_t kSmallestSegment = std::size_t{8} << 20;
+constexpr std::size_t kSegmentUnit = std::size_t{2} << 20;  // what the device maps at a time
+
+std::size_t round_up(std::size_t bytes, std::size_t to) {
+  return (bytes + to - 1) / to * to;
+}
+
+std::size_t address_of(const void* block) {
+  return reinterpret_cast<std::uintptr_t>(block);
+}
+
+/// cudaMalloc is not recorded by a capture: it gives memory at once, but only to a thread that says that it
+/// knows this.
+class UncapturedCalls {
+ public:
+  UncapturedCalls() { MOH_CUDA_CALL(cudaThreadExchangeStreamCaptureMode(&mode_)); }
+  ~UncapturedCalls() { cudaThreadExchangeStreamCaptureMode(&mode_); }
+  UncapturedCalls(const UncapturedCalls&) = delete;
+  UncapturedCalls& operator=(const UncapturedCalls&) = delete;
+
+ private:
+  cudaStreamCaptureMode mode_ = cudaStreamCaptureModeRelaxed;
+};
+
+}  // namespace
+
+Arena::~Arena() {
+  trim();
+}
+
+void* Arena::take(std::size_t bytes) {
+  const std::size_t size = round_up(std::max<std::size_t>(bytes, 1), kAlignment);
+  auto found = free_.smallest_of(size);
+  if (found == free_.end()) {
+    if (!grow(size)) return nullptr;
+    found = free_.smallest_of(size);
+  }
+  const auto [begin, length] = *found;
+  free_.remove(found);
+  if (length > size) free_.add(begin + size, length - size);
+  ++blocks_out_;
+  return reinterpret_cast<void*>(begin);
+}
+
+void Arena::give_back(void* block, std::size_t bytes) {
+  free_.add(address_of(block), round_up(std::max<std::size_t>(bytes, 1), kAlignment));
+  --blocks_out_;
+}
+
+bool Arena::owns(const void* block) const {
+  return std::any_of(segments_.begin(), segments_.end(), [=](const Segment& segment) {
+    return block >= segment.begin && block < segment.begin + segment.bytes;
+  });
+}
+
+void Arena::trim() {
+  std::erase_if(segments_, [this](const Segment& segment) {
+    const auto free = free_.at(address_of(segment.begin));
+    if (free == free_.end() || free->second != segment.bytes - kAlignment) return false;
+    free_.remove(free);
+    reserved_ -= static_cast<std::int64_t>(segment.bytes);
+    cudaFree(segment.begin);
+    return true;
+  });
+}
+
+/// Segments grow with the arena, so that they are few. What is over at the end of one keeps it apart from the
+/// next: a block must not lie in two.
+bool Arena::grow(std::size_t bytes) {
+  const UncapturedCalls uncaptured;
+  const std::size_t enough = round_up(bytes + kAlignment, kSegmentUnit);
+  const std::size_t wanted =
+      std::max({enough, kSmallestSegment, round_up(static_cast<std::size_t>(reserved_) / 4, kSegmentUnit)});
+  for (const std::size_t size : {wanted, enough}) {
+    void* memory = nullptr;
+    if (cudaMalloc(&memory, size) != cudaSuccess) {
+      cudaGetLastError();  // less may do
+      continue;
+    }
+    segments_.push_back({static_cast<std::byte*>(memory), size});
+    free_.add(address_of(memory), size - kAlignment);
+    reserved_ += static_cast<std::int64_t>(size);
+    return true;
+  }
+  return false;
+}
+
+}  // namespace moh::cuda

@@ -1,0 +1,43 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "core/memory_region.h"
+
+namespace moh::cuda {
+
+/// Device memory that is cut and joined on the host alone, so that blocks have the same addresses whenever
+/// the same requests come in the same order, and that a captured graph may hold on to. A block that comes
+/// back may be handed out at once: all work is on one stream. Not thread-safe.
+class Arena {
+ public:
+  ~Arena();
+  Arena() = default;
+  Arena(const Arena&) = delete;
+  Arena& operator=(const Arena&) = delete;
+
+  /// A block aligned to 256 bytes; null when the device has no more.
+  void* take(std::size_t bytes);
+  void give_back(void* block, std::size_t bytes);
+  bool owns(const void* block) const;
+  /// Returns to the device what no block lies in.
+  void trim();
+
+  std::int64_t reserved_bytes() const { return reserved_; }
+  std::int64_t blocks_out() const { return blocks_out_; }
+
+ private:
+  bool grow(std::size_t bytes);
+
+  struct Segment {
+    std::byte* begin;
+    std::size_t bytes;
+  };
+  std::vector<Segment> segments_;
+  Stretches free_;  // by address
+  std::int64_t reserved_ = 0, blocks_out_ = 0;
+};
+
+}  // namespace moh::cuda

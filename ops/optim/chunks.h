@@ -1,0 +1,56 @@
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "ops/optim/adamw.h"
+#include "ops/optim/adamw_kernels.h"
+#include "ops/optim/clip_grad_norm_kernels.h"
+
+namespace moh {
+
+/// Elements of a parameter that are one piece of parallel work.
+inline constexpr std::int64_t kOptimizerChunk = 1 << 14;
+
+/// Chunks of all tensors of dtype T, in their order. Undefined tensors have none.
+template <class T>
+std::vector<GradChunk<T>> grad_chunks(std::span<const Tensor> grads) {
+  std::vector<GradChunk<T>> chunks;
+  for (const Tensor& grad : grads) {
+    if (!grad.defined() || grad.dtype() != dtype_of<T>()) continue;
+    for (std::int64_t begin = 0; begin < grad.numel(); begin += kOptimizerChunk) {
+      chunks.push_back({grad.data<T>() + begin, std::min(kOptimizerChunk, grad.numel() - begin)});
+    }
+  }
+  return chunks;
+}
+
+/// Chunks of all parameters of dtype T, in their order. A weight decay that is not yet among `decays` is
+/// added to them.
+template <class T>
+std::vector<AdamWChunk<T>> adamw_chunks(std::span<const AdamWParameter> parameters,
+                                        std::vector<double>& decays) {
+  using A = Acc<T>;
+  std::vector<AdamWChunk<T>> chunks;
+  for (const AdamWParameter& p : parameters) {
+    if (p.value.dtype() != dtype_of<T>()) continue;
+    const auto decay = std::find(decays.begin(), decays.end(), p.weight_decay);
+    const auto number = decay - decays.begin();
+    if (decay == decays.end()) decays.push_back(p.weight_decay);
+    A* const master = p.master.defined() ? p.master.data<A>() : nullptr;
+    for (std::int64_t begin = 0; begin < p.value.numel(); begin += kOptimizerChunk) {
+      chunks.push_back({.value = p.value.data<T>() + begin,
+                        .grad = p.grad.data<A>() + begin,
+                        .exp_avg = p.exp_avg.data<A>() + begin,
+                        .exp_avg_sq = p.exp_avg_sq.data<A>() + begin,
+                        .master = master ? master + begin : nullptr,
+                        .count = std::min(kOptimizerChunk, p.value.numel() - begin),
+                        .decay = number});
+    }
+  }
+  return chunks;
+}
+
+}  // namespace moh

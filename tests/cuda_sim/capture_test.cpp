@@ -1,0 +1,165 @@
+#include <cuda_runtime_api.h>
+
+#include <array>
+#include <catch2/catch.hpp>
+#include <vector>
+
+#include "core/cuda/backend.h"
+#include "core/cuda/device.h"
+#include "core/cuda/graph.h"
+#include "core/error.h"
+#include "core/host_copy.h"
+#include "tests/cuda_sim/device_memory.h"
+#include "tests/cuda_sim/grid.h"
+#include "tests/cuda_sim/stream.h"
+#include "tests/ops/device_ways.h"
+
+using namespace moh;
+
+namespace {
+
+Tensor number(double value) {
+  return full({}, value, DType::kFloat32, test::open_gpu());
+}
+
+/// The end of a capture in which `calls` were made.
+template <class Calls>
+cudaError_t end_of_capture(Calls&& calls) {
+  test::open_gpu();
+  REQUIRE(cudaStreamBeginCapture(cuda::stream(), cudaStreamCaptureModeThreadLocal) == cudaSuccess);
+  calls();
+  cudaGraph_t graph = nullptr;
+  const cudaError_t status = cudaStreamEndCapture(cuda::stream(), &graph);
+  CHECK((graph != nullptr) == (status == cudaSuccess));
+  if (graph != nullptr) cudaGraphDestroy(graph);
+  cudaGetLastError();
+  return status;
+}
+
+}  // namespace
+
+TEST_CASE("sim: what CUDA forbids in a capture is answered as CUDA does, and breaks it", "[sim]") {
+  const Tensor x = number(1);
+  float on_host = 0;
+  void* block = nullptr;
+  CHECK(end_of_capture([] {}) == cudaSuccess);
+  CHECK(end_of_capture([] {
+          CHECK(cudaStreamSynchronize(cuda::stream()) == cudaErrorStreamCaptureUnsupported);
+        }) == cudaErrorStreamCaptureInvalidated);
+  CHECK(end_of_capture([&] {
+          CHECK(cudaMemcpyAsync(x.raw(), &on_host, 4, cudaMemcpyHostToDevice, cuda::stream()) ==
+                cudaErrorStreamCaptureUnsupported);
+          // From then on nothing goes.
+          CHECK(cudaMemsetAsync(x.raw(), 0, 4, cuda::stream()) == cudaErrorStreamCaptureInvalidated);
+          CHECK_THROWS_WITH(x.fill(2), Catch::Contains("kernel fill: cudaErrorStreamCaptureInvalidated") ||
+                                           Catch::Contains("cudaErrorStreamCaptureInvalidated"));
+        }) == cudaErrorStreamCaptureInvalidated);
+  CHECK(end_of_capture([&] {
+          CHECK(cudaMemcpyAsync(&on_host, x.raw(), 4, cudaMemcpyDeviceToHost, cuda::stream()) ==
+                cudaErrorStreamCaptureUnsupported);
+        }) == cudaErrorStreamCaptureInvalidated);
+  CHECK(end_of_capture([&] { CHECK(cudaMalloc(&block, 64) == cudaErrorStreamCaptureUnsupported); }) ==
+        cudaErrorStreamCaptureInvalidated);
+  CHECK(end_of_capture([&] { CHECK(cudaMallocHost(&block, 64) == cudaErrorStreamCaptureUnsupported); }) ==
+        cudaErrorStreamCaptureInvalidated);
+  CHECK(end_of_capture([&] {
+          CHECK(cudaStreamBeginCapture(cuda::stream(), cudaStreamCaptureModeGlobal) == cudaErrorIllegalState);
+        }) == cudaSuccess);
+  cudaEvent_t event = nullptr;
+  cudaEventCreateWithFlags(&event, cudaEventDisableTiming);
+  CHECK(end_of_capture([&] { cudaEventRecord(event, cuda::stream()); }) == cudaSuccess);
+  CHECK(cudaEventQuery(event) == cudaErrorCapturedEvent);
+  CHECK(cudaEventSynchronize(event) == cudaErrorCapturedEvent);
+  cudaGetLastError();
+  end_of_capture([&] {
+    CHECK_THROWS_AS(cudaMallocAsync(&block, 64, cuda::stream()), sim::KernelFault);
+    CHECK_THROWS_AS(cudaFreeAsync(x.raw(), cuda::stream()), sim::KernelFault);
+  });
+  CHECK(x.item() == 1);  // nothing of all this was done
+}
+
+TEST_CASE("sim: a graph does its work when it is launched, on what its operands hold then", "[sim]") {
+  for (const bool late : {false, true}) {
+    const sim::Stream::LateScope scope(late);
+    const Tensor in = number(1), sum = number(0);
+    cuda::Graph graph;
+    const auto work = [&] {
+      const Tensor twice = in.clone();  // memory of the arena
+      twice.scale(2);
+      sum.add(twice);
+    };
+    graph.rehearse(work);
+    CHECK(sum.item() == 2);
+    const cuda::Graph other;  // an arena that is not used
+    graph.capture(work);
+    CHECK(graph.captured());
+    CHECK(sum.item() == 2);
+    in.fill(10);
+    graph.launch();
+    CHECK(sum.item() == 22);
+    const std::vector<Tensor> others(5, in.clone());  // of the common pool, at the same time
+    in.fill(100);
+    graph.launch();
+    graph.launch();
+    CHECK(sum.item() == 422);
+    CHECK(others[4].item() == 10);
+    CHECK_THROWS_AS(graph.capture(work), InternalError);
+    CHECK_THROWS_AS(graph.rehearse(work), InternalError);
+  }
+}
+
+TEST_CASE("sim: what a graph's work leaves behind stays until the next launch, and outlives the graph",
+          "[sim]") {
+  const Tensor in = number(3);
+  Tensor left, of_rehearsal;
+  const auto in_use = [] { return sim::DeviceMemory::instance().bytes_in_use(); };
+  const std::int64_t before = in_use();
+  {
+    cuda::Graph graph;
+    graph.rehearse([&] {
+      of_rehearsal = in.clone();
+      full({20 << 20}, 1, DType::kUInt8, in.device());
+    });
+    CHECK(in_use() - before > 28 << 20);
+    graph.capture([&] { left = in.clone(); });
+    in.fill(4);
+    graph.launch();
+    CHECK(left.item() == 4);
+    CHECK(of_rehearsal.item() == 3);
+  }
+  CHECK(left.item() == 4);
+  CHECK(of_rehearsal.item() == 3);
+  CHECK(in_use() - before == 8 << 20);  // where these two lie
+  left = of_rehearsal = Tensor();
+  CHECK(in_use() == before);
+}
+
+TEST_CASE("sim: memory of the pool that is let go of during a capture is freed after it", "[sim]") {
+  Tensor before = number(1);
+  const Tensor sum = number(0);
+  cuda::Graph graph;
+  graph.capture([&] {
+    before = Tensor();
+    sum.add(full({}, 5, DType::kFloat32, sum.device()));
+  });
+  graph.launch();
+  CHECK(sum.item() == 5);
+}
+
+TEST_CASE("sim: work that waits or copies from the host cannot be captured", "[sim]") {
+  const Tensor x = number(7), on_cpu = full({}, 1, DType::kFloat32);
+  cuda::Graph graph;
+  CHECK_THROWS_WITH(graph.capture([&] { x.item(); }),
+                    Catch::Contains("a captured step does not copy to the host"));
+  CHECK_THROWS_WITH(graph.capture([&] { cuda::synchronize(); }),
+                    Catch::Contains("a captured step does not wait for the device"));
+  CHECK_THROWS_WITH(graph.capture([&] { x.copy_from(on_cpu); }),
+                    Catch::Contains("a captured step does not copy from the host"));
+  CHECK_THROWS_WITH(graph.capture([&] { HostCopy copy(x); }),
+                    Catch::Contains("a captured step does not copy to the host"));
+  CHECK_FALSE(graph.captured());
+  CHECK_THROWS_AS(graph.launch(), InternalError);
+  graph.capture([&] { x.scale(2); });  // and all is as before
+  graph.launch();
+  CHECK(x.item() == 14);
+}

@@ -1,0 +1,242 @@
+#include <catch2/catch.hpp>
+#include <cmath>
+
+#include "autograd/node.h"
+#include "models/layers/linear.h"
+#include "ops/loss/cross_entropy.h"
+#include "tests/cuda_sim/stream.h"
+#include "tests/cuda_sim/training_run.h"
+#include "train/trainer/trainer.h"
+
+using namespace moh;
+using namespace moh::test;
+
+TEST_CASE("sim: a warm training step does not make the host wait") {
+  for (const Precision precision : {Precision::kFloat32, Precision::kBFloat16}) {
+    for (const RouterChoice router :
+         {RouterChoice::kNone, RouterChoice::kLearned, RouterChoice::kQueryNorm}) {
+      RunConfig config = small_run();
+      config.precision = precision;
+      config.model.moh.router = router;
+      if (router == RouterChoice::kNone) config.model.moh.shared.every = config.model.moh.routed.every = 0;
+      const sim::Stream::LateScope late;
+      TrainingRun run(config);
+      run.step();
+      run.begin();
+      for (int i = 0; i < 3; ++i) {
+        INFO(name_of(precision) << ", " << name_of(router) << ", step " << i + 2);
+        CHECK(run.begin() == 0);
+        // The report of the step before is what the host waits for, once.
+        const std::int64_t before = sim::Stream::instance().waits();
+        CHECK(std::isfinite(run.finish().loss));
+        CHECK(sim::Stream::instance().waits() - before == 1);
+      }
+    }
+  }
+  // The count sees what it should.
+  const std::int64_t before = sim::Stream::instance().waits();
+  full({}, 1.0, DType::kFloat32, small_run().device).item();
+  CHECK(sim::Stream::instance().waits() > before);
+}
+
+TEST_CASE("sim: a device that is a step behind computes and reports the same") {
+  TrainingRun at_once(small_run());
+  std::vector<StepReport> expected;
+  for (int i = 0; i < 5; ++i) expected.push_back(at_once.step());
+  const sim::Stream::LateScope late;
+  TrainingRun behind(small_run());
+  std::vector<StepReport> found;
+  behind.begin();
+  for (int i = 1; i < 5; ++i) {
+    behind.begin();
+    found.push_back(behind.finish());
+  }
+  found.push_back(behind.finish());
+  for (std::size_t i = 0; i < 5; ++i) {
+    INFO("step " << i);
+    CHECK(found[i].loss == expected[i].loss);
+    CHECK(found[i].gradient_norm == expected[i].gradient_norm);
+    CHECK(found[i].statistics.balance_loss == expected[i].statistics.balance_loss);
+    CHECK(found[i].statistics.head_load == expected[i].statistics.head_load);
+    CHECK(found[i].statistics.tokens == 64);
+  }
+  CHECK(same_bits(behind.state(), at_once.state()));
+}
+
+TEST_CASE("sim: a step that is not finite leaves the weights as they are, and the host learns of it later") {
+  TrainingRun run(small_run());
+  run.step();
+  const NamedParameter first = run.task().model().parameters().front();
+  const Tensor kept = first.variable.value().clone();
+  first.variable.value().fill(INFINITY);
+  run.begin();
+  first.variable.value().copy_from(kept);
+  run.begin();
+  CHECK(run.finish().skipped);
+  CHECK(run.optimizer().steps() == 1);
+  const StepReport next = run.finish();
+  CHECK_FALSE(next.skipped);
+  CHECK(std::isfinite(next.loss));
+  CHECK(run.optimizer().steps() == 2);
+
+  first.variable.value().fill(INFINITY);
+  const std::vector<Tensor> state = run.state();
+  CHECK(run.step().skipped);
+  CHECK(same_bits(run.state(), state));
+}
+
+namespace {
+
+struct Result {
+  std::vector<StepReport> reports;
+  std::vector<Tensor> state;
+};
+
+/// Eight steps, the model used for something else after the sixth; each report read a step late.
+Result eight_steps(const RunConfig& config) {
+  TrainingRun run(config);
+  Result result;
+  for (int i = 0; i < 8; ++i) {
+    const std::int64_t waits = run.begin();
+    if (i >= 2) CHECK(waits == 0);
+    CHECK(run.captured() == (config.cuda_graph && i >= 2));
+    if (i > 0) result.reports.push_back(run.finish());
+    if (i != 5) continue;
+    const NoGrad no_grad;
+    const Tensor tokens = full({3, 7}, 11, DType::kInt64);
+    CHECK(run.task().llama().forward(tokens).logits.value().all_finite());
+  }
+  result.reports.push_back(run.finish());
+  result.state = run.state();
+  return result;
+}
+
+void check_same_with_graph(RunConfig config) {
+  config.cuda_graph = false;
+  const Result expected = eight_steps(config);
+  config.cuda_graph = true;
+  const Result found = eight_steps(config);
+  CHECK(same_bits(found.state, expected.state));
+  for (std::size_t i = 0; i < 8; ++i) {
+    INFO("step " << i);
+    CHECK(found.reports[i].loss == expected.reports[i].loss);
+    CHECK(found.reports[i].gradient_norm == expected.reports[i].gradient_norm);
+    CHECK(found.reports[i].statistics.balance_loss == expected.reports[i].statistics.balance_loss);
+    CHECK(found.reports[i].statistics.head_load == expected.reports[i].statistics.head_load);
+  }
+  for (std::size_t i = 1; i < 8; ++i)  // or a replay of old data would not be noticed
+    CHECK(found.reports[i].loss != found.reports[i - 1].loss);
+}
+
+}  // namespace
+
+TEST_CASE("sim: a captured step gives the same bits as one that is not") {
+  for (const bool late : {false, true}) {
+    const sim::Stream::LateScope scope(late);
+    INFO((late ? "late" : "prompt"));
+    RunConfig config = small_run();
+    check_same_with_graph(config);
+    config.precision = Precision::kBFloat16;
+    config.model.recompute = RecomputeLevel::kLayer;
+    check_same_with_graph(config);
+    config.model.moh.router = RouterChoice::kQueryNorm;
+    config.model.recompute = RecomputeLevel::kNone;
+    config.train.accumulate = 1;
+    check_same_with_graph(config);
+  }
+}
+
+TEST_CASE("sim: a captured step that is not finite leaves the weights as they are") {
+  RunConfig config = small_run();
+  config.cuda_graph = true;
+  TrainingRun run(config);
+  for (int i = 0; i < 4; ++i) run.step();
+  REQUIRE(run.captured());
+  const NamedParameter first = run.task().model().parameters().front();
+  const Tensor kept = first.variable.value().clone();
+  first.variable.value().fill(NAN);
+  const std::vector<Tensor> before = run.state();
+  CHECK(run.step().skipped);
+  CHECK(same_bits(run.state(), before));
+  first.variable.value().copy_from(kept);
+  CHECK_FALSE(run.step().skipped);
+  CHECK(run.optimizer().steps() == 5);
+}
+
+namespace {
+
+/// A linear classifier that sees batches of two sizes: every fourth is a smaller one.
+class TwoSizes : public Task {
+ public:
+  explicit TwoSizes(Device device) : model_(device) {
+    for (const std::int64_t rows : {6, 2}) inputs_.push_back(zeros({rows, 8}, DType::kFloat32, device));
+  }
+
+  const Module& model() const override { return model_; }
+  void seek(std::int64_t) override {}
+  StepSize begin_step(std::int64_t) override {
+    present_ = step_ % 4 == 3 ? 1 : 0;
+    inputs_[present_].fill(0.1 * static_cast<double>(++step_));
+    return {inputs_[present_].numel(), inputs_[present_].dim(0)};
+  }
+  MicroBatchLoss loss(std::int64_t, Generator&) override {
+    ++asked_;
+    const Variable logits = model_(Variable(inputs_[present_]));
+    const Tensor targets = zeros({logits.dim(0)}, DType::kInt64, logits.device());
+    const Variable loss = cross_entropy(logits, targets, {.normalizer = static_cast<double>(logits.dim(0))});
+    return {loss, loss.value(), {}};
+  }
+  void end_step() override {}
+  StepStatistics statistics(const StepSize& size, std::int64_t, std::span<const double>) const override {
+    return {.tokens = size.tokens, .balance_loss = {}, .head_load = {}, .activated_heads = {}};
+  }
+  std::optional<Evaluation> evaluate() override { return std::nullopt; }
+  std::vector<std::pair<std::string, std::string>> identity() const override { return {}; }
+
+  int asked() const { return asked_; }
+
+ private:
+  class Classifier : public Module {
+   public:
+    explicit Classifier(Device device) : map_(8, 3, /*bias=*/false, {DType::kFloat32, device}) {
+      add_child("map", map_);
+      fill_normal(map_.weight().value(), {1, 1}, 0, 1);
+    }
+    Variable operator()(const Variable& x) const { return map_(x); }
+
+   private:
+    Linear map_;
+  };
+
+  Classifier model_;
+  std::vector<Tensor> inputs_;
+  std::size_t present_ = 0;
+  std::int64_t step_ = 0;
+  int asked_ = 0;
+};
+
+}  // namespace
+
+TEST_CASE("sim: a step of another size than the captured one is asked for kernel by kernel") {
+  const auto losses_of = [](bool cuda_graph) {
+    RunConfig config = small_run();
+    config.cuda_graph = cuda_graph;
+    config.train.accumulate = 1;
+    TwoSizes task(config.device);
+    AdamW optimizer(task.model().parameters(), adamw_options_of(config.optim));
+    TrainStep step(task, optimizer, config);
+    std::vector<double> numbers;
+    for (int i = 0; i < 12; ++i) {
+      step.begin(i, 0.01);
+      const StepReport report = step.finish();
+      numbers.push_back(report.loss);
+      numbers.push_back(report.gradient_norm);
+      CHECK(report.statistics.tokens == (i % 4 == 3 ? 16 : 48));
+    }
+    CHECK(task.asked() == (cuda_graph ? 6 : 12));  // two rehearsals, the capture, and the smaller ones
+    const Tensor w = task.model().parameters()[0].variable.value().to(kCpu);
+    numbers.insert(numbers.end(), w.span<float>().begin(), w.span<float>().end());
+    return numbers;
+  };
+  CHECK(losses_of(true) == losses_of(false));
+}

@@ -1,0 +1,40 @@
+#pragma once
+
+#include "train/tasks/language_model.h"
+#include "train/trainer/train_step.h"
+
+namespace moh::test {
+
+/// A small model with routed heads, dropout and two micro-batches per step, on the simulated GPU.
+RunConfig small_run();
+
+/// A run of training without its files.
+class TrainingRun {
+ public:
+  explicit TrainingRun(const RunConfig& config);
+
+  /// Asks for the next step; returns how often the host waited meanwhile.
+  std::int64_t begin();
+  StepReport finish() { return train_step_.finish(); }
+  StepReport step() {
+    begin();
+    return finish();
+  }
+
+  bool captured() const { return train_step_.captured(); }
+  AdamW& optimizer() { return optimizer_; }
+  LanguageModelTask& task() { return task_; }
+  /// Parameters and the optimiser's state, on the CPU.
+  std::vector<Tensor> state() const;
+
+ private:
+  RunConfig config_;
+  LanguageModelTask task_;
+  AdamW optimizer_;
+  TrainStep train_step_;
+  std::int64_t step_ = 0;
+};
+
+bool same_bits(const std::vector<Tensor>& a, const std::vector<Tensor>& b);
+
+}  // namespace moh::test
