@@ -1,12 +1,20 @@
 #include <cuda_runtime_api.h>
 
+#include <chrono>
 #include <cstring>
+#include <optional>
 #include <utility>
 
 #include "tests/cuda_sim/device_memory.h"
 
 // The functions are those of CUDA's documentation. What is wrong on a device, as a copy from a host address
 // that is said to be the device's, throws KernelFault.
+
+/// Everything is done when a call returns, so the host's time of a record is the device's.
+struct CUevent_st {
+  bool timed = false;
+  std::optional<std::chrono::steady_clock::time_point> recorded;
+};
 
 namespace {
 
@@ -35,6 +43,8 @@ const char* cudaGetErrorName(cudaError_t error) {
       return "cudaErrorNoDevice";
     case cudaErrorInvalidDevice:
       return "cudaErrorInvalidDevice";
+    case cudaErrorInvalidResourceHandle:
+      return "cudaErrorInvalidResourceHandle";
   }
   return "unrecognized error code";
 }
@@ -60,6 +70,9 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int) {
   switch (attribute) {
     case cudaDevAttrMultiProcessorCount:
       *value = 4;
+      return cudaSuccess;
+    case cudaDevAttrL2CacheSize:
+      *value = 1 << 16;
       return cudaSuccess;
     case cudaDevAttrComputeCapabilityMajor:
       *value = 9;
@@ -95,15 +108,26 @@ cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) {
 cudaError_t cudaStreamSynchronize(cudaStream_t) {
   return cudaSuccess;
 }
-cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
-  static char the_event;
-  *event = reinterpret_cast<cudaEvent_t>(&the_event);
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags) {
+  *event = new CUevent_st{.timed = (flags & cudaEventDisableTiming) == 0, .recorded = {}};
   return cudaSuccess;
 }
-cudaError_t cudaEventRecord(cudaEvent_t, cudaStream_t) {
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t) {
+  event->recorded = std::chrono::steady_clock::now();
   return cudaSuccess;
 }
 cudaError_t cudaEventSynchronize(cudaEvent_t) {
+  return cudaSuccess;
+}
+cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t from, cudaEvent_t to) {
+  for (const cudaEvent_t event : {from, to}) {
+    if (!event->timed || !event->recorded) return done(cudaErrorInvalidResourceHandle);
+  }
+  *milliseconds = std::chrono::duration<float, std::milli>(*to->recorded - *from->recorded).count();
+  return cudaSuccess;
+}
+cudaError_t cudaEventDestroy(cudaEvent_t event) {
+  delete event;
   return cudaSuccess;
 }
 

@@ -10,18 +10,10 @@ namespace moh {
 
 namespace {
 
-/// Seconds since the last call.
-class Lap {
- public:
-  double operator()() {
-    const double now = monotonic_seconds(), passed = now - last_;
-    last_ = now;
-    return passed;
-  }
-
- private:
-  double last_ = monotonic_seconds();
-};
+MicroBatchLoss forward(Task& task, std::int64_t micro_batch, Generator& generator) {
+  const ProfilePhaseScope phase(ProfilePhase::kForward);
+  return task.loss(micro_batch, generator);
+}
 
 void update(AdamW& optimizer, const OptimConfig& config, StepReport& report) {
   const ProfilePhaseScope phase(ProfilePhase::kOptimizer);
@@ -43,18 +35,14 @@ StepReport train_step(Task& task, AdamW& optimizer, const RunConfig& config, std
   optimizer.zero_grad();
   task.begin_step(config.train.accumulate);
   Generator generator(static_cast<std::uint64_t>(config.seed), static_cast<std::uint64_t>(step));
-  Lap lap;
   for (std::int64_t i = 0; i < config.train.accumulate; ++i) {
-    const MicroBatchLoss part = task.loss(i, generator);
-    report.seconds.forward += lap();
+    const MicroBatchLoss part = forward(task, i, generator);
     part.total.backward();
-    report.seconds.backward += lap();
     report.loss += part.task_loss;
   }
   update(optimizer, config.optim, report);
-  report.seconds.optimizer = lap();
   report.statistics = task.end_step();
-  report.seconds.total = monotonic_seconds() - begin;
+  report.seconds = monotonic_seconds() - begin;
   return report;
 }
 
