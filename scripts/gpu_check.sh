@@ -103,10 +103,12 @@ results=$(cd "$results" && pwd)
 
 # cuBLAS where neither the system nor LD_LIBRARY_PATH has it: a toolkit, or a Python package.
 find_cublas() {
-  local folder
-  ldconfig -p 2>/dev/null | grep -q 'libcublasLt\.so\.13' && return
-  for folder in ${LD_LIBRARY_PATH:+${LD_LIBRARY_PATH//:/ }} /usr/local/cuda*/lib64 /usr/local/cuda*/targets/*/lib \
-    {"$HOME/.local",/usr,/usr/local,/opt/*}/lib/python3*/{site,dist}-packages/nvidia/{cu13,cublas}/lib; do
+  local folder packages
+  case $(ldconfig -p 2>/dev/null || true) in *libcublasLt.so.13*) return ;; esac
+  packages=$(python3 -c 'import site; print(*site.getsitepackages(), site.getusersitepackages())' 2>/dev/null) || packages=''
+  # shellcheck disable=SC2086
+  for folder in ${LD_LIBRARY_PATH:+${LD_LIBRARY_PATH//:/ }} /usr/local/cuda*/lib{,64} /usr/local/cuda*/targets/*/lib \
+    ${packages// //nvidia/cu13/lib }${packages:+/nvidia/cu13/lib} ${venv:+"$venv"/lib/python3*/site-packages/nvidia/cu13/lib}; do
     if [ -e "$folder/libcublasLt.so.13" ]; then
       export LD_LIBRARY_PATH=$folder${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
       return

@@ -6,13 +6,14 @@ test_filter='[op_cases],[device]'
 sanitizer_filter='*attention*,*head lists*,*route_heads*,*query_norm*'
 
 # Losses on the GPU beside the CPU's: configurations, steps, further settings. Tolerances are relative: of the first
-# steps, which rounding has had no time to change, and of the validation loss at the end.
+# steps, which rounding has had little time to change, and of the validation loss at the end. On a CPU bfloat16 differs from
+# float32 by up to 0.0019 in the first 20 steps of tiny_shakespeare_moh_50, and by up to 0.017 in single later ones.
 loss_models=(tiny_shakespeare_dense tiny_shakespeare_moh_75 tiny_shakespeare_moh_50)
 loss_steps=520
 loss_settings=()
 early_steps=20
 early_tolerance_float32=0.002
-early_tolerance_bfloat16=0.02
+early_tolerance_bfloat16=0.01
 final_tolerance_float32=0.02
 final_tolerance_bfloat16=0.02
 
@@ -29,7 +30,7 @@ attention_shape=(--heads 16 --kv-heads 16 --head-dim 64 --repeats 15)
 module_lengths=(256:64 1024:16 2048:8 4096:4)
 module_shape=(--width 768 --heads 12 --head-dim 64 --repeats 15)
 shares=1.0,0.9,0.75,0.5
-ops_options=(--megabytes 512 --seconds 0.2)
+ops_options=(--megabytes 256 --seconds 0.2)
 
 # Of scripts/bench_pytorch.py.
 pytorch_cases=(llm_step attention moh_step moh_module llama_step gpt2_step)
@@ -44,5 +45,5 @@ if $quick; then
   module_lengths=(2048:8)
   pytorch_cases=(llm_step attention)
   pytorch_options=(--rounds 2)
-  ops_options=(--megabytes 512 --seconds 0.05 --only "rms_norm,swiglu,rope,cross_entropy,adamw,LLM-S")
+  ops_options=(--megabytes 256 --seconds 0.05 --only "rms_norm,swiglu,rope,cross_entropy,adamw,LLM-S")
 fi
