@@ -343,11 +343,19 @@ report() {
   python3 "$root/scripts/gpu_check/report.py" "$results" --out "$out"
 }
 
+# Whether a part ran to its end. That there was no GPU is looked at again.
+is_there() {
+  case $1/$(status_of "$1") in
+    device/failed) return 1 ;;
+    */passed | */failed) ;;
+    *) return 1 ;;
+  esac
+}
+
 left=()
 for part in "${parts[@]}"; do
-  there=$(status_of "$part")
-  if ! $again && { [ "$there" = passed ] || [ "$there" = failed ]; }; then
-    progress "$part: is in $results already ($there)"
+  if ! $again && is_there "$part"; then
+    progress "$part: is in $results already ($(status_of "$part"))"
   elif [ "$budget" -gt 0 ] && [ "$(remaining)" -le 0 ]; then
     left+=("$part")
   else

@@ -203,6 +203,7 @@ class GpuCheck(unittest.TestCase):
         self.assertIn("there is no GPU to check: error: device: cuda:0: expected a CUDA GPU",
                       self.check(code=1, MOH_BINARY=str(moh)))
         self.assertFalse((self.results / "tests.json").exists())
+        self.assertIn("device: passed", self.check("--only", "device"))  # the next call finds one
 
     def test_without_python_the_results_are_there(self):
         (self.tools / "python3").unlink()
