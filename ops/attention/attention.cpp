@@ -93,10 +93,17 @@ Grads run_backward(const Saved& saved, const Tensor& dout) {
   return grads;
 }
 
+void check_same_device(std::string_view op, std::string_view name, const Tensor& tensor, Device device) {
+  if (tensor.device() != device)
+    throw DeviceError(error_message(op, name, device_name(device), device_name(tensor.device())));
+}
+
 void check_lists(const Operands& o, const Variable& gates) {
   const AttentionShape& s = o.shape;
   Check(o.op).floating("gates", gates).shape("gates", gates, {s.batch, s.queries, s.heads});
   MOH_CHECK(o.lists.rows.defined() && o.lists.offsets.defined(), "head lists are built by build_head_lists");
+  check_same_device(o.op, "gates", gates.value(), o.q.device());
+  check_same_device(o.op, "lists", o.lists.rows, o.q.device());
   const Shape expected{s.batch, s.queries, s.heads, s.kv_heads};
   const Shape found{o.lists.batch, o.lists.tokens, o.lists.heads, o.lists.kv_heads};
   Check(o.op).require(expected == found, "lists: batch, tokens, heads, KV heads", to_string(expected),

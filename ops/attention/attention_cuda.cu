@@ -3,6 +3,8 @@
 #include <cmath>
 
 #include "ops/attention/list_walk.h"
+#include "ops/attention/tensor_cores/tensor_core_attention.h"
+#include "ops/cuda/map.h"
 #include "ops/cuda/reduce.h"
 
 // Attention without tensor cores, in float32 whatever the dtype of its operands: the reference on the device.
@@ -26,22 +28,6 @@ MOH_DEVICE int lane() {
 
 std::int64_t blocks_for(std::int64_t warps) {
   return (warps + kWarps - 1) / kWarps;
-}
-
-/// The list of row `number`, the rows of all lists counted together.
-MOH_DEVICE List list_of_row(const AttentionShape& shape, const RowLists& lists, std::int64_t number) {
-  if (lists.rows == nullptr)
-    return list_at(shape, lists, number / (shape.queries * (shape.heads / shape.kv_heads)));
-  std::int64_t low = 0, high = shape.batch * shape.kv_heads - 1;
-  while (low < high) {
-    const std::int64_t middle = (low + high) / 2;
-    if (lists.offsets[middle + 1] > number) {
-      high = middle;
-    } else {
-      low = middle + 1;
-    }
-  }
-  return list_at(shape, lists, low);
 }
 
 template <class T>
@@ -190,42 +176,73 @@ void attention_keys_gradient_kernel(AttentionBackward<T> args, const float* delt
   dv.store(key_row(args.dv, list, key), d);
 }
 
-/// Zeros for every (batch, query, head) of a view.
-template <class T>
+/// Zeros for every (batch, query, head) of a view, kCount elements at a time.
+template <class T, int kCount>
 struct ZeroHeads {
   HeadView<T> view;
   AttentionShape shape;
   MOH_DEVICE void operator()(std::int64_t i) const {
-    const std::int64_t c = i % shape.head_dim, pair = i / shape.head_dim, token = pair / shape.heads;
-    view.data[token / shape.queries * view.batch_stride + token % shape.queries * view.token_stride +
-              pair % shape.heads * view.head_stride + c] = 0.0F;
+    const std::int64_t per_head = shape.head_dim / kCount, pair = i / per_head, token = pair / shape.heads;
+    T* const to = view.data + token / shape.queries * view.batch_stride +
+                  token % shape.queries * view.token_stride + pair % shape.heads * view.head_stride +
+                  i % per_head * kCount;
+    if constexpr (kCount == 1) {
+      *to = 0.0F;
+    } else {
+      *reinterpret_cast<Pack<T>*>(to) = Pack<T>{};
+    }
   }
 };
 
 template <class T>
-void zero_heads(const HeadView<T>& view, const AttentionShape& shape) {
-  cuda::launch_each("zero_heads", shape.batch * shape.queries * shape.heads * shape.head_dim,
-                    ZeroHeads<T>{view, shape});
+void zero_heads(const HeadView<T>& view, const AttentionShape& s) {
+  const std::int64_t elements = s.batch * s.queries * s.heads * s.head_dim;
+  constexpr int kPack = Pack<T>::kCount;
+  if (s.head_dim % kPack == 0) {  // then every head of a tensor begins at a multiple of 16 bytes
+    cuda::launch_each("zero_heads", elements / kPack, ZeroHeads<T, kPack>{view, s});
+  } else {
+    cuda::launch_each("zero_odd_heads", elements, ZeroHeads<T, 1>{view, s});
+  }
 }
+
+template <class T>
+constexpr bool kHasTensorCores = std::is_same_v<T, bfloat16>;
 
 }  // namespace
 
 template <class T>
 void CudaAttention<T>::forward(const AttentionForward<T>& args, std::int64_t num_rows) {
   if (args.lists.rows != nullptr) zero_heads(args.out, args.shape);
+  if constexpr (kHasTensorCores<T>) {
+    if (TensorCoreAttention::takes(args.shape.head_dim)) return TensorCoreAttention::forward(args, num_rows);
+  }
   cuda::launch("attention", attention_kernel<T>, {.blocks_x = blocks_for(num_rows), .threads = kThreads},
                args);
 }
 
 template <class T>
+void CudaAttention<T>::decode(const AttentionForward<T>& args, std::int64_t num_rows) {
+  if constexpr (kHasTensorCores<T>) {
+    if (TensorCoreAttention::takes(args.shape.head_dim)) {
+      if (args.lists.rows != nullptr) zero_heads(args.out, args.shape);
+      return TensorCoreAttention::decode(args, num_rows);
+    }
+  }
+  forward(args, num_rows);
+}
+
+template <class T>
 void CudaAttention<T>::backward(const AttentionBackward<T>& args, std::int64_t num_rows) {
   const AttentionShape& s = args.shape;
-  const DeviceScratch deltas(static_cast<std::size_t>(num_rows) * sizeof(float));
   if (args.lists.rows != nullptr) {
     zero_heads(args.dq, s);
     if (args.dgates != nullptr)
       cuda::set_zero(args.dgates, static_cast<std::size_t>(s.batch * s.queries * s.heads) * sizeof(float));
   }
+  if constexpr (kHasTensorCores<T>) {
+    if (TensorCoreAttention::takes(s.head_dim)) return TensorCoreAttention::backward(args, num_rows);
+  }
+  const DeviceScratch deltas(static_cast<std::size_t>(num_rows) * sizeof(float));
   cuda::launch("attention_rows_gradient", attention_rows_gradient_kernel<T>,
                {.blocks_x = blocks_for(num_rows), .threads = kThreads}, args, deltas.as<float>());
   cuda::launch("attention_keys_gradient", attention_keys_gradient_kernel<T>,

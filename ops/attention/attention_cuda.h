@@ -12,6 +12,8 @@ template <class T>
 struct CudaAttention {
   /// out = gate * softmax(scale q k^T) v for the rows of the lists, and zeros for all other pairs.
   static void forward(const AttentionForward<T>& args, std::int64_t num_rows);
+  /// The same for a few query tokens against many keys.
+  static void decode(const AttentionForward<T>& args, std::int64_t num_rows);
   /// dq, dk, dv and dgates; args.out, num_groups and dq_partials are not used.
   static void backward(const AttentionBackward<T>& args, std::int64_t num_rows);
 };

@@ -92,8 +92,12 @@ Tensor attention_decode(const Tensor& q, const Tensor& k_cache, const Tensor& v_
     const auto vq = view_of<const T>(q), vk = view_of<const T>(k_cache), vv = view_of<const T>(v_cache);
     if constexpr (std::is_same_v<Backend, Cuda>) {
       const std::int64_t num_rows = lists.rows.defined() ? lists.num_rows() : q.numel() / q.dim(3);
-      CudaAttention<T>::forward(AttentionForward<T>{shape, rows, vq, vk, vv, gate_values, view_of<T>(out)},
-                                num_rows);
+      const AttentionForward<T> args{shape, rows, vq, vk, vv, gate_values, view_of<T>(out)};
+      if (shape.queries >= kManyQueries) {
+        CudaAttention<T>::forward(args, num_rows);
+      } else {
+        CudaAttention<T>::decode(args, num_rows);
+      }
     } else if (shape.queries >= kManyQueries) {
       attention_forward<Backend>(AttentionForward<T>{shape, rows, vq, vk, vv, gate_values, view_of<T>(out)});
     } else {

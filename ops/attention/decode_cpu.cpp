@@ -1,7 +1,7 @@
 #include "ops/attention/decode_kernels.h"
 #include "ops/attention/list_walk.h"
-#include "ops/cpu/pack.h"
 #include "ops/attention/softmax_cpu.h"
+#include "ops/cpu/pack.h"
 
 namespace moh {
 namespace {

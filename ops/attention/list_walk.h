@@ -47,6 +47,22 @@ constexpr List list_at(const AttentionShape& shape, const RowLists& lists, std::
   return list;
 }
 
+/// The list of row `number`, the rows of all lists counted together.
+constexpr List list_of_row(const AttentionShape& shape, const RowLists& lists, std::int64_t number) {
+  if (lists.rows == nullptr)
+    return list_at(shape, lists, number / (shape.queries * (shape.heads / shape.kv_heads)));
+  std::int64_t low = 0, high = shape.batch * shape.kv_heads - 1;
+  while (low < high) {
+    const std::int64_t middle = (low + high) / 2;
+    if (lists.offsets[middle + 1] > number) {
+      high = middle;
+    } else {
+      low = middle + 1;
+    }
+  }
+  return list_at(shape, lists, low);
+}
+
 /// Rows of all lists together.
 constexpr std::int64_t total_rows(const AttentionShape& shape, const RowLists& lists) {
   return lists.rows ? lists.offsets[shape.batch * shape.kv_heads] : shape.batch * shape.queries * shape.heads;

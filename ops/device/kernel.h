@@ -7,6 +7,11 @@
 
 #include "core/cuda/launch.h"
 
+/// Before a loop over fragments: unrolled, so that they stay in registers.
+#define MOH_UNROLL _Pragma("unroll")
+/// Before a loop whose body is large enough.
+#define MOH_ROLLED _Pragma("unroll 1")
+
 namespace moh::device {
 
 inline constexpr int kWarp = 32;

@@ -15,7 +15,8 @@ namespace {
 
 /// The names under which kernels are launched in the CUDA sources of the tree.
 std::set<std::string> launched_in_sources() {
-  const std::regex launch(R"((?:launch|launch_each|launch_map<[^>]*>|column_sums)\(\s*"(\w+)\")");
+  const std::regex launch(
+      R"((?:(?:launch|launch_each|launch_map<[^>]*>|column_sums)\(|_kernel =)\s*"(\w+)\")");
   std::set<std::string> names;
   for (const char* folder : {"core", "ops"}) {
     for (const auto& entry :
@@ -43,6 +44,7 @@ TEST_CASE("sim: every kernel of the sources runs in the tests", "[sim]") {
   test::check_indices_on_device();
   test::check_head_lists_on_device();
   test::check_optimizer_on_device();
+  test::check_attention_on_device();
   for (const std::string& name : names) {
     INFO("kernel " << name << " was never launched: give its op a case that does, or add to device_checks");
     CHECK(sim::LaunchLog::instance().names().contains(name));

@@ -1,6 +1,12 @@
 #pragma once
 
+#include "tests/ops/op_cases.h"
+
 namespace moh::test {
+
+/// The op on the GPU against float64 on the CPU, or, where its result jumps, against the CPU in the same
+/// precision, to within op_case.units * unit; the same bits in each way.
+void check_on_device(const OpCase& op_case, DType dtype, double unit);
 
 // What has no OpCase, on a GPU, real or simulated, beside the CPU.
 
@@ -9,5 +15,6 @@ void check_indices_on_device();
 void check_head_lists_on_device();
 void check_optimizer_on_device();
 void check_clock_on_device();
+void check_attention_on_device();
 
 }  // namespace moh::test

@@ -1,6 +1,7 @@
 #include <catch2/catch.hpp>
 #include <optional>
 
+#include "tests/ops/device_checks.h"
 #include "tests/ops/device_ways.h"
 #include "tests/ops/op_run.h"
 
@@ -8,10 +9,6 @@
 
 namespace moh::test {
 
-namespace {
-
-/// The op on the GPU against float64 on the CPU, or, where its result jumps, against the CPU in the same
-/// precision; the same bits in each way.
 void check_on_device(const OpCase& op_case, DType dtype, double unit) {
   const std::vector<Tensor> inputs = converted(op_case.inputs, dtype);
   const DType exact = op_case.low_precision ? DType::kFloat64 : dtype;
@@ -28,8 +25,6 @@ void check_on_device(const OpCase& op_case, DType dtype, double unit) {
     CHECK(same_bits(*first, found));
   });
 }
-
-}  // namespace
 
 void check_op_case(const OpCase& op_case) {
   INFO("case " << op_case.name);

@@ -76,12 +76,13 @@ OP_CASES(head_sparse_attention) {
     for (double share : {0.0, 0.5, 1.0}) {
       const AttentionInputs in = attention_inputs(p.sizes, share);
       zero_some_gates(in.gates);
-      const HeadLists lists = build_head_lists(in.selected, p.sizes.kv_heads);
       cases.push_back(
           {.name = name_of(p) + " share " + std::to_string(share),
            .inputs = {in.q, in.k, in.v, in.gates},
            .run =
-               [p, lists](const Inputs& x) {
+               [p, in](const Inputs& x) {
+                 const HeadLists lists =
+                     build_head_lists(in.selected.to(x[0].value().device()), p.sizes.kv_heads);
                  return Outputs{head_sparse_attention(x[0], x[1], x[2], x[3], lists, p.options)};
                },
            .reference =
@@ -110,12 +111,14 @@ OP_CASES(head_sparse_attention_packed) {
   OpCases cases;
   for (const AttentionSizes& s : {AttentionSizes{2, 3, 3, 2, 2, 5}, {1, 7, 7, 4, 1, 3}}) {
     const AttentionInputs in = attention_inputs(s, 0.6);
-    const HeadLists lists = build_head_lists(in.selected, s.kv_heads);
     cases.push_back(
         {.name = name_of({s, {}}),
          .inputs = {pack_heads(in.q, in.k, in.v), in.gates},
-         .run = [lists](
-                    const Inputs& x) { return Outputs{head_sparse_attention_packed(x[0], x[1], lists, {})}; },
+         .run =
+             [s, in](const Inputs& x) {
+               const HeadLists lists = build_head_lists(in.selected.to(x[0].value().device()), s.kv_heads);
+               return Outputs{head_sparse_attention_packed(x[0], x[1], lists, {})};
+             },
          .reference = [in](const std::vector<Tensor>&) { return values_of(reference_output(in, {})); }});
   }
   return cases;

@@ -12,7 +12,7 @@
 // The host's version of core/cuda/launch.h: a launch returns when its kernel has run.
 
 #define MOH_DEVICE inline
-#define MOH_KERNEL(threads) inline
+#define MOH_KERNEL(...) inline
 
 namespace moh::cuda {
 

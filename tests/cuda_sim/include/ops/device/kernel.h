@@ -8,6 +8,9 @@
 #include "core/cuda/launch.h"
 #include "tests/cuda_sim/grid.h"
 
+#define MOH_UNROLL  // a compiler's business here
+#define MOH_ROLLED
+
 namespace moh::device {
 
 inline constexpr int kWarp = 32;

@@ -26,7 +26,7 @@ T shuffle(T value, int lane, const std::source_location& where = std::source_loc
 
 template <class T>
 T shuffle_xor(T value, int mask, const std::source_location& where = std::source_location::current()) {
-  return shuffle(value, static_cast<int>(sim::this_thread().lane()) ^ mask, where);
+  return device::shuffle(value, static_cast<int>(sim::this_thread().lane()) ^ mask, where);
 }
 
 inline std::uint32_t ballot(bool predicate,

@@ -1,0 +1,212 @@
+#include "ops/attention/tensor_cores/head_widths.h"
+#include "ops/attention/tensor_cores/rows.h"
+#include "ops/attention/tensor_cores/tensor_core_attention.h"
+#include "ops/device/block.h"
+
+namespace moh {
+namespace tensor_cores {
+namespace {
+
+/// Keys stay, the rows that see them pass by.
+template <int kHeadDim>
+struct KeysCut {
+  static constexpr int kStrips = 1, kRows = kHeadDim <= 96 ? 64 : 32;
+  static constexpr int kWarpKeys = kStrips * 16, kKeys = kWarps * kWarpKeys;
+};
+
+/// What the keys need to know of kRows rows.
+template <int kRows>
+struct RowTable {
+  Place places[kRows];
+  float lse[kRows], gate[kRows], delta[kRows];
+  int visible[kRows];  ///< keys
+};
+
+/// The rows come in three steps, each a tile ahead of the next: their table is read, their heads are copied,
+/// they are used. Two tables are therefore in use while a third is written.
+template <int kHeadDim>
+struct KeysMemory {
+  using Cut = KeysCut<kHeadDim>;
+  Heads<kHeadDim, Cut::kKeys> keys, values;  // in the end: dk and dv
+  Heads<kHeadDim, Cut::kRows> queries[2], douts[2];
+  RowTable<Cut::kRows> tables[3];
+};
+
+/// A row on its way into a table: read early, written once nobody uses the table's former rows.
+struct RowEntry {
+  Place place{-1, 0};
+  float lse = 0, gate = 1, delta = 0;
+  int visible = 0;
+
+  /// Row `r` of the list.
+  MOH_DEVICE RowEntry(const AttentionBackward<bfloat16>& args, const float* deltas, const List& list,
+                      std::int64_t r) {
+    if (r >= list.rows) return;
+    place = place_of(list, r, 1, 0);
+    lse = args.lse[list.first + r];
+    delta = deltas[list.first + r];
+    if (args.gates != nullptr) gate = args.gates[gate_index(args.shape, list, place.pair())];
+    visible = visible_keys_of(args.shape, place);
+  }
+
+  template <int kRows>
+  MOH_DEVICE void write(RowTable<kRows>& table) const {
+    static_assert(kRows <= kThreads);
+    const int r = device::thread_x();
+    if (r >= kRows) return;
+    table.places[r] = place;
+    table.lse[r] = lse;
+    table.gate[r] = gate;
+    table.delta[r] = delta;
+    table.visible[r] = visible;
+  }
+};
+
+/// The first row that sees `key`, as first_row_seeing; all lanes of a warp search together.
+MOH_DEVICE std::int64_t search_first_row(const AttentionShape& shape, const List& list, std::int64_t key) {
+  std::int64_t low = 0, high = list.rows;
+  while (low < high) {
+    const std::int64_t step = (high - low + device::kWarp - 1) / device::kWarp,
+                       probe = low + step * (lane_number() + 1) - 1;
+    const bool sees = probe >= high || visible_keys(shape, pair_at(list, probe).token) > key;
+    const std::uint32_t seeing = device::ballot(sees);
+    int first = 0;  // lane that sees the key
+    while (first < device::kWarp && (seeing >> first & 1) == 0) ++first;
+    high = min_of(high, low + step * (first + 1) - 1);
+    low += step * first;
+  }
+  return min_of(low, list.rows);
+}
+
+/// A warp's keys while the rows pass by, transposed, so that its results are left operands of the next
+/// products:
+///   dv += (gate P)^T dout   dk += dS^T q   with P and dS as for the rows
+template <int kHeadDim>
+class WarpKeys {
+  static constexpr int kStrips = KeysCut<kHeadDim>::kStrips, kRows = KeysCut<kHeadDim>::kRows;
+  static constexpr int kStride = Panel<kHeadDim>::kStride;
+
+ public:
+  MOH_DEVICE WarpKeys(int first_key, bfloat16* keys, bfloat16* values, double scale)
+      : first_key_(first_key), keys_(keys), values_(values), scale_(static_cast<float>(scale)) {}
+
+  MOH_DEVICE void add(const RowTable<kRows>& table, const bfloat16* queries, const bfloat16* douts) {
+    Fragments<kStrips, kRows> weights, dscores;
+    multiply_heads<kHeadDim>(weights, keys_, queries);
+    multiply_heads<kHeadDim>(dscores, values_, douts);
+    MOH_UNROLL
+    for (int j = 0; j < kRows / 8; ++j) {
+      MOH_UNROLL
+      for (int i = 0; i < 4; ++i) {
+        const int r = j * 8 + fragment_column(i);
+        const float lse = table.lse[r], gate = table.gate[r], delta = table.delta[r];
+        const int visible = table.visible[r] - first_key_ - fragment_row(i);
+        MOH_UNROLL
+        for (int s = 0; s < kStrips; ++s) {
+          const bool seen = s * 16 < visible;
+          float& weight = weights.at[s][j][i];
+          float& dscore = dscores.at[s][j][i];
+          const float p = seen ? device::exp2_fast(weight * (scale_ * kLog2E) - lse) : 0.0F;
+          weight = p * gate;
+          dscore = seen ? p * (gate * dscore - delta) * scale_ : 0.0F;
+        }
+      }
+    }
+    accumulate(dv_, weights, douts);
+    accumulate(dk_, dscores, queries);
+  }
+
+  /// Writes dk and dv of the keys before `end`.
+  MOH_DEVICE void finish(const HeadView<bfloat16>& dk, const HeadView<bfloat16>& dv, const List& list,
+                         std::int64_t end) {
+    MOH_UNROLL
+    for (int s = 0; s < kStrips; ++s) {
+      store_fragments<kHeadDim>(keys_ + s * 16 * kStride, dk_, s, {1.0F, 1.0F});
+      store_fragments<kHeadDim>(values_ + s * 16 * kStride, dv_, s, {1.0F, 1.0F});
+    }
+    device::sync_warp();
+    const auto place_in = [&](const HeadView<bfloat16>& view, int s) {
+      return [&view, &list, end, first = first_key_ + s * 16](int r) {
+        return first + r < end ? key_row(view, list, first + r) : nullptr;
+      };
+    };
+    MOH_UNROLL
+    for (int s = 0; s < kStrips; ++s) {
+      store_strip<kHeadDim>(keys_ + s * 16 * kStride, place_in(dk, s));
+      store_strip<kHeadDim>(values_ + s * 16 * kStride, place_in(dv, s));
+    }
+  }
+
+ private:
+  int first_key_;
+  bfloat16 *keys_, *values_;
+  float scale_;
+  Fragments<kStrips, kHeadDim> dk_, dv_;
+};
+
+/// One range of keys of one list. Blocks count lists first, then key ranges: with a causal mask the first
+/// keys are seen by the most rows, and the longest work starts first.
+template <int kHeadDim>
+MOH_KERNEL(kThreads)
+void attention_backward_keys_kernel(AttentionBackward<bfloat16> args, const float* deltas) {
+  using Cut = KeysCut<kHeadDim>;
+  auto& memory = *device::shared_memory<KeysMemory<kHeadDim>>();
+  const std::int64_t num_lists = args.shape.batch * args.shape.kv_heads;
+  const List list = list_at(args.shape, args.lists, device::block_x() % num_lists);
+  const std::int64_t first_key = device::block_x() / num_lists * Cut::kKeys;
+  const int num_keys = static_cast<int>(args.shape.keys - first_key);
+  copy_heads(memory.keys, key_row(args.k, list, first_key), args.k.token_stride, num_keys);
+  copy_heads(memory.values, key_row(args.v, list, first_key), args.v.token_stride, num_keys);
+  const std::int64_t first_row = search_first_row(args.shape, list, first_key);
+  const int tiles = static_cast<int>((list.rows - first_row + Cut::kRows - 1) / Cut::kRows);
+  const auto read_row = [&](int tile) {
+    return RowEntry(args, deltas, list, first_row + std::int64_t{tile} * Cut::kRows + device::thread_x());
+  };
+  const auto copy_rows = [&](int tile) {
+    const RowTable<Cut::kRows>& table = memory.tables[tile % 3];
+    copy_heads(memory.queries[tile % 2], args.q.data,
+               [&](int r) { return head_at(args.q, list, table.places[r]); });
+    copy_heads(memory.douts[tile % 2], args.q.data,
+               [&](int r) { return head_at(args.dout, list, table.places[r]); });
+    device::commit_copies();
+  };
+  read_row(0).write(memory.tables[0]);
+  read_row(1).write(memory.tables[1]);
+  device::sync_block();
+  copy_rows(0);
+  const int warp_key = warp_number() * Cut::kWarpKeys;
+  WarpKeys<kHeadDim> warp(static_cast<int>(first_key) + warp_key, memory.keys.row(warp_key),
+                          memory.values.row(warp_key), args.shape.scale);
+  for (int tile = 0; tile < tiles; ++tile) {
+    device::wait_copies<0>();
+    device::sync_block();  // what was copied and written is there, and nobody reads what is filled next
+    if (tile + 1 < tiles) copy_rows(tile + 1);
+    const RowEntry next = read_row(tile + 2);
+    warp.add(memory.tables[tile % 3], memory.queries[tile % 2].elements, memory.douts[tile % 2].elements);
+    next.write(memory.tables[(tile + 2) % 3]);
+  }
+  device::wait_copies<0>();
+  device::sync_block();
+  warp.finish(args.dk, args.dv, list, args.shape.keys);
+}
+
+template <int kHeadDim>
+void launch_keys(const AttentionBackward<bfloat16>& args, const float* deltas) {
+  using Cut = KeysCut<kHeadDim>;
+  const AttentionShape& s = args.shape;
+  cuda::launch("attention_backward_keys", attention_backward_keys_kernel<kHeadDim>,
+               {.blocks_x = s.batch * s.kv_heads * ((s.keys + Cut::kKeys - 1) / Cut::kKeys),
+                .threads = kThreads,
+                .shared_bytes = sizeof(KeysMemory<kHeadDim>)},
+               args, deltas);
+}
+
+}  // namespace
+}  // namespace tensor_cores
+
+void TensorCoreAttention::backward_keys(const AttentionBackward<bfloat16>& args, const float* deltas) {
+  tensor_cores::visit_head_width(args.shape.head_dim,
+                                 [&](auto width) { tensor_cores::launch_keys<width.value>(args, deltas); });
+}
+
+}  // namespace moh

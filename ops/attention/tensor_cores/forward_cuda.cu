@@ -1,0 +1,32 @@
+#include "ops/attention/tensor_cores/forward_warp.h"
+#include "ops/attention/tensor_cores/head_widths.h"
+#include "ops/attention/tensor_cores/key_pass.h"
+#include "ops/attention/tensor_cores/tensor_core_attention.h"
+
+namespace moh {
+namespace tensor_cores {
+namespace {
+
+/// Two strips, so that a key that was loaded serves 32 rows. Fewer keys at a time where registers run out.
+template <int kHeadDim>
+using ForwardOfTiles = ForwardWarp<kHeadDim, 2, kHeadDim <= 96 ? 64 : 32>;
+template <int kHeadDim>
+using ForwardOfLists = ForwardWarp<kHeadDim, 1, kHeadDim <= 64 ? 64 : 32>;
+
+}  // namespace
+}  // namespace tensor_cores
+
+bool TensorCoreAttention::takes(std::int64_t head_dim) {
+  return tensor_cores::visit_head_width(head_dim, [](auto) {});
+}
+
+void TensorCoreAttention::forward(const AttentionForward<bfloat16>& args, std::int64_t num_rows) {
+  if (num_rows == 0) return;
+  tensor_cores::visit_head_width(args.shape.head_dim, [&](auto width) {
+    using namespace tensor_cores;
+    launch_pass<ForwardOfTiles<width.value>, ForwardOfLists<width.value>>(
+        {.tiles_kernel = "attention_forward", .lists_kernel = "attention_forward_short"}, args, num_rows);
+  });
+}
+
+}  // namespace moh

@@ -1,0 +1,192 @@
+#pragma once
+
+#include <algorithm>
+
+#include "ops/attention/tensor_cores/rows.h"
+#include "ops/device/block.h"
+
+// For kernel files only: passes in which query rows stay and keys and values pass by. What is done with them
+// is a struct, Warp, that holds a warp's kStrips * 16 rows:
+//   kHeadDim, kStrips, kKeys   how the work is cut: kKeys keys at a time
+//   kPanels                    how many panels of gathered rows it needs; source(args, p) is the view of one
+//   Args                       what the kernel is given: shape, lists, q, k, v and more
+//   Warp(args, list, places, rows, number, panels)   the first `rows` of its places are real, `number` is
+//   that
+//                              of the first among the rows of all lists, `panels` points to its rows in each
+//   start(args, list)          its rows have come
+//   add(args, first_key, keys, values)   takes in kKeys keys
+//   finish(args, list)         writes its results
+
+namespace moh::tensor_cores {
+
+template <class Warp>
+struct PassMemory {
+  static constexpr int kWarpRows = Warp::kStrips * 16, kRows = kWarps * kWarpRows;
+  Heads<Warp::kHeadDim, kRows> panels[Warp::kPanels];
+  Heads<Warp::kHeadDim, Warp::kKeys> keys[2], values[2];
+  Place places[kRows];
+  Tile tile;
+  List list;  // here, and not in registers, which the loop is short of
+};
+
+/// A tile: its rows against all keys that they see, while the next keys are on their way.
+template <class Warp>
+MOH_KERNEL(kThreads)
+void pass_over_tiles_kernel(typename Warp::Args args, const Tile* tiles, const std::int32_t* count) {
+  using Memory = PassMemory<Warp>;
+  if (device::block_x() >= *count) return;
+  auto& memory = *device::shared_memory<Memory>();
+  const Tile& tile = memory.tile;
+  const List& list = memory.list;
+  if (device::thread_x() == 0) {
+    memory.tile = tiles[device::block_x()];
+    memory.list = list_at(args.shape, args.lists, tile.list);
+  }
+  device::sync_block();
+  for (int r = device::thread_x(); r < Memory::kRows; r += kThreads)
+    memory.places[r] = place_of(list, tile.first, tile.rows, r);
+  device::sync_block();
+  const int warp_row = warp_number() * Memory::kWarpRows;
+  bfloat16* rows[Warp::kPanels];
+  MOH_UNROLL
+  for (int p = 0; p < Warp::kPanels; ++p) {
+    const auto view = Warp::source(args, p);
+    copy_heads(memory.panels[p], args.q.data, [&](int r) { return head_at(view, list, memory.places[r]); });
+    rows[p] = memory.panels[p].row(warp_row);
+  }
+  device::commit_copies();
+  const auto copy_keys = [&](int block) {
+    const int first = block * Warp::kKeys, left = static_cast<int>(args.shape.keys) - first;
+    copy_heads(memory.keys[block % 2], key_row(args.k, list, first), args.k.token_stride, left);
+    copy_heads(memory.values[block % 2], key_row(args.v, list, first), args.v.token_stride, left);
+    device::commit_copies();
+  };
+  copy_keys(0);
+  Warp warp(args, list, memory.places + warp_row, tile.rows - warp_row, list.first + tile.first + warp_row,
+            rows);
+  device::wait_copies<1>();  // the rows
+  device::sync_block();
+  warp.start(args, list);
+  const int blocks = (tile.keys + Warp::kKeys - 1) / Warp::kKeys;
+  for (int block = 0; block < blocks; ++block) {
+    device::wait_copies<0>();
+    device::sync_block();  // the copies of all threads are there, and nobody reads the other buffer any more
+    if (block + 1 < blocks) copy_keys(block + 1);
+    warp.add(args, block * Warp::kKeys, memory.keys[block % 2].elements, memory.values[block % 2].elements);
+  }
+  warp.finish(args, list);
+}
+
+/// Where things lie in the memory of a block that keeps all keys and values of a list.
+template <class Warp>
+struct ListMemory {
+  static_assert(Warp::kStrips == 1);
+  static constexpr int kStride = Panel<Warp::kHeadDim>::kStride, kWarpElements = Warp::kPanels * 16 * kStride;
+  int key_rows, warps;
+
+  MOH_DEVICE bfloat16* keys() const { return device::shared_memory<bfloat16>(); }
+  MOH_DEVICE bfloat16* values() const { return keys() + key_rows * kStride; }
+  MOH_DEVICE bfloat16* panel(int warp, int p) const {
+    return values() + key_rows * kStride + warp * kWarpElements + p * 16 * kStride;
+  }
+  MOH_DEVICE Place* places(int warp) const { return reinterpret_cast<Place*>(panel(warps, 0)) + warp * 16; }
+
+  MOH_DEVICE List* list() const { return reinterpret_cast<List*>(places(warps)); }
+
+  std::size_t bytes() const {
+    return static_cast<std::size_t>(2 * key_rows * kStride + warps * kWarpElements) * sizeof(bfloat16) +
+           static_cast<std::size_t>(warps) * 16 * sizeof(Place) + sizeof(List);
+  }
+};
+
+inline constexpr int kMostListWarps = 6;
+
+/// A list of few keys: they all stay, and each warp takes strips of 16 rows at its own pace. Blocks y share
+/// the rows of a long list.
+template <class Warp>
+MOH_KERNEL(kMostListWarps* device::kWarp, 2)
+void pass_over_lists_kernel(typename Warp::Args args, ListMemory<Warp> memory) {
+  List& list = *memory.list();
+  if (device::thread_x() == 0) list = list_at(args.shape, args.lists, device::block_x());
+  device::sync_block();
+  const int strips = static_cast<int>((list.rows + 15) / 16),
+            step = memory.warps * static_cast<int>(device::blocks_y());
+  int strip = static_cast<int>(device::block_y()) * memory.warps;
+  if (strip >= strips) return;
+  strip += warp_number();
+  const auto copy_all = [&](bfloat16* panel, const HeadView<const bfloat16>& view) {
+    copy_heads<Warp::kHeadDim>(panel, memory.key_rows, {device::thread_x(), device::block_threads()},
+                               args.q.data,
+                               [&](int r) { return r < args.shape.keys ? key_row(view, list, r) : nullptr; });
+  };
+  copy_all(memory.keys(), args.k);
+  copy_all(memory.values(), args.v);
+  bfloat16* rows[Warp::kPanels];
+  Place* const places = memory.places(warp_number());
+  const auto copy_strip = [&] {
+    if (lane_number() < 16)
+      places[lane_number()] = place_of(list, strip * 16, list.rows - strip * 16, lane_number());
+    device::sync_warp();
+    MOH_UNROLL
+    for (int p = 0; p < Warp::kPanels; ++p) {
+      rows[p] = memory.panel(warp_number(), p);
+      const auto view = Warp::source(args, p);
+      copy_heads<Warp::kHeadDim>(rows[p], 16, {lane_number(), device::kWarp}, args.q.data,
+                                 [&](int r) { return head_at(view, list, places[r]); });
+    }
+    device::commit_copies();
+    device::wait_copies<0>();
+  };
+  copy_strip();
+  device::sync_block();
+  for (; strip < strips; strip += step, copy_strip()) {
+    device::sync_warp();
+    const int number = strip * 16, left = static_cast<int>(list.rows) - number;
+    Warp warp(args, list, places, left, list.first + number, rows);
+    warp.start(args, list);
+    MOH_ROLLED
+    for (int key = 0; key < memory.key_rows; key += Warp::kKeys)
+      warp.add(args, key, memory.keys() + key * memory.kStride, memory.values() + key * memory.kStride);
+    warp.finish(args, list);
+    device::sync_warp();  // before the panels are filled again
+  }
+}
+
+/// Two blocks fit on a multiprocessor of 228 KiB, of which each costs one more.
+inline constexpr std::size_t kMostListBytes = 113 << 10;
+/// Above, a block that reads the keys once per 16 rows loads more than it saves.
+inline constexpr std::int64_t kMostListKeys = 256;
+
+/// What the two kernels of a pass are called.
+struct PassKernels {
+  const char *tiles_kernel, *lists_kernel;
+};
+
+/// Runs a pass: over lists where all their keys fit in a block's memory, else over tiles.
+template <class TileWarp, class ListWarp>
+void launch_pass(const PassKernels& names, const typename TileWarp::Args& args, std::int64_t num_rows) {
+  constexpr std::int64_t kRowsPerBlock = 256;
+  const AttentionShape& s = args.shape;
+  const std::int64_t longest = s.queries * (s.heads / s.kv_heads);
+  ListMemory<ListWarp> memory;
+  memory.key_rows =
+      static_cast<int>((std::min(s.keys, kMostListKeys) + ListWarp::kKeys - 1) / ListWarp::kKeys) *
+      ListWarp::kKeys;
+  memory.warps = static_cast<int>(std::min<std::int64_t>((longest + 15) / 16, kMostListWarps));
+  const std::size_t most_bytes = std::min(kMostListBytes, cuda::limits().shared_bytes_per_block);
+  if (s.keys <= kMostListKeys && memory.bytes() <= most_bytes) {
+    cuda::launch(names.lists_kernel, pass_over_lists_kernel<ListWarp>,
+                 {.blocks_x = s.batch * s.kv_heads,
+                  .blocks_y = (longest + kRowsPerBlock - 1) / kRowsPerBlock,
+                  .threads = memory.warps * device::kWarp,
+                  .shared_bytes = memory.bytes()},
+                 args, memory);
+    return;
+  }
+  const Tiles tiles(s, args.lists, num_rows, PassMemory<TileWarp>::kRows);
+  cuda::launch(names.tiles_kernel, pass_over_tiles_kernel<TileWarp>,
+               {.blocks_x = tiles.most(), .threads = kThreads, .shared_bytes = sizeof(PassMemory<TileWarp>)},
+               args, tiles.tiles(), tiles.count());
+}
+
+}  // namespace moh::tensor_cores

@@ -1,0 +1,81 @@
+#pragma once
+
+#include <cmath>
+
+#include "ops/attention/list_walk.h"
+#include "ops/attention/tensor_cores/products.h"
+#include "ops/attention/tensor_cores/tiles.h"
+#include "ops/device/warp.h"
+
+// For kernel files only: the gathered rows of a tile.
+
+namespace moh::tensor_cores {
+
+inline constexpr float kLog2E = 1.4426950408889634F;
+
+/// A selected (token, query head) pair; token -1: none.
+struct Place {
+  std::int32_t token, head;
+  MOH_DEVICE bool real() const { return token >= 0; }
+  MOH_DEVICE Pair pair() const { return {token, head}; }
+};
+
+/// Row r of the rows from `first` on, `rows` of them.
+MOH_DEVICE Place place_of(const List& list, std::int64_t first, std::int64_t rows, int r) {
+  if (r >= rows) return {-1, 0};
+  const Pair pair = pair_at(list, first + r);
+  return {static_cast<std::int32_t>(pair.token), static_cast<std::int32_t>(pair.head)};
+}
+
+/// The place's head in a view, or null.
+template <class T>
+MOH_DEVICE T* head_at(const HeadView<T>& view, const List& list, const Place& place) {
+  return place.real() ? row_of(view, list, place.pair()) : nullptr;
+}
+
+MOH_DEVICE int visible_keys_of(const AttentionShape& shape, const Place& place) {
+  return place.real() ? static_cast<int>(visible_keys(shape, place.token)) : 0;
+}
+
+/// How many keys the rows of a warp see: every one of its `size` rows at least `fewest`, none more than
+/// `most`. Rows ascend by position; the first `rows` of them are real, those behind see nothing.
+struct VisibleRange {
+  int fewest, most;
+
+  MOH_DEVICE VisibleRange(const AttentionShape& shape, const Place* places, int rows, int size) {
+    fewest = rows >= size ? visible_keys_of(shape, places[0]) : 0;
+    most = rows > 0 ? visible_keys_of(shape, places[(rows < size ? rows : size) - 1]) : 0;
+  }
+};
+
+/// The same for the rows that the thread holds elements of, two in each strip.
+template <int kStrips>
+struct VisibleKeys {
+  int of[kStrips][2];
+
+  MOH_DEVICE VisibleKeys(const AttentionShape& shape, const Place* places) {
+    MOH_UNROLL
+    for (int s = 0; s < kStrips; ++s) {
+      MOH_UNROLL
+      for (int half = 0; half < 2; ++half)
+        of[s][half] = visible_keys_of(shape, places[s * 16 + fragment_row(2 * half)]);
+    }
+  }
+
+  /// Whether element (s, j, i) of scores of keys from `first_key` on is for a key that its row sees.
+  MOH_DEVICE bool sees(int first_key, int s, int j, int i) const {
+    return first_key + j * 8 + fragment_column(i) < of[s][i / 2];
+  }
+};
+
+/// The sum over the four threads that hold a row of a strip.
+MOH_DEVICE float sum_of_row(float value) {
+  value += device::shuffle_xor(value, 1);
+  return value + device::shuffle_xor(value, 2);
+}
+MOH_DEVICE float largest_of_row(float value) {
+  value = fmaxf(value, device::shuffle_xor(value, 1));
+  return fmaxf(value, device::shuffle_xor(value, 2));
+}
+
+}  // namespace moh::tensor_cores

@@ -1,0 +1,104 @@
+#include <catch2/catch.hpp>
+
+#include "ops/attention/decode.h"
+#include "ops/attention/tensor_cores/head_widths.h"
+#include "tests/ops/attention/reference.h"
+#include "tests/ops/device_checks.h"
+#include "tests/ops/device_ways.h"
+#include "tests/ops/op_cases.h"
+#include "tests/ops/op_run.h"
+
+// Attention in bfloat16 on a GPU, in sizes that cross what its kernels cut the work into.
+
+namespace moh::test {
+
+namespace {
+
+struct Problem {
+  AttentionSizes sizes;
+  AttentionOptions options;
+  double share;  ///< of pairs that are selected; -1: dense
+};
+
+/// What a problem computes, as a case without a gradient check.
+OpCase case_of(const Problem& p) {
+  const AttentionInputs in = attention_inputs(p.sizes, p.share);
+  OpCase op_case{.name = to_string(Shape{p.sizes.batch, p.sizes.queries, p.sizes.keys, p.sizes.heads,
+                                         p.sizes.kv_heads, p.sizes.head_dim}) +
+                         (p.options.causal ? " causal, share " : " full, share ") + std::to_string(p.share),
+                 .inputs = {in.q, in.k, in.v},
+                 .units = 4};
+  if (p.share < 0) {
+    op_case.run = [p](const Inputs& x) { return Outputs{attention(x[0], x[1], x[2], p.options)}; };
+    return op_case;
+  }
+  in.gates.data<double>()[0] = 0.0;  // its gradient is that of any other
+  op_case.inputs.push_back(in.gates);
+  op_case.run = [p, selected = in.selected](const Inputs& x) {
+    const HeadLists lists = build_head_lists(selected.to(x[0].value().device()), p.sizes.kv_heads);
+    return Outputs{head_sparse_attention(x[0], x[1], x[2], x[3], lists, p.options)};
+  };
+  return op_case;
+}
+
+void check_problem(const Problem& p) {
+  const OpCase op_case = case_of(p);
+  INFO(op_case.name);
+  check_on_device(op_case, DType::kBFloat16, 0x1p-9);
+}
+
+/// Generation in bfloat16 on the GPU against float64 on the CPU.
+void check_decode(const AttentionSizes& sizes, double share) {
+  INFO(sizes.queries << " queries, " << sizes.keys << " keys, width " << sizes.head_dim << ", share "
+                     << share);
+  const Device gpu = open_gpu();
+  const AttentionInputs in = attention_inputs(sizes, share);
+  const auto decode = [&](const auto& convert) {
+    return attention_decode(convert(in.q), convert(in.k), convert(in.v), sizes.keys - 1,
+                            in.gates.defined() ? convert(in.gates) : Tensor(),
+                            in.selected.defined() ? in.selected.to(convert(in.q).device()) : Tensor(), {});
+  };
+  const Tensor expected = decode([](const Tensor& x) { return x.to(DType::kBFloat16).to(DType::kFloat64); });
+  in_each_way([&](const std::string& way) {
+    INFO(way);
+    const Tensor found = decode([&](const Tensor& x) { return x.to(DType::kBFloat16).to(gpu); });
+    check_close(found.to(kCpu), expected, 3 * 0x1p-8, "output");  // of means of magnitude 1
+  });
+}
+
+template <int... kWidths>
+void check_widths(std::integer_sequence<int, kWidths...>) {
+  for (const std::int64_t width : {std::int64_t{kWidths}...}) {
+    check_problem({{1, 35, 258, 4, 1, width}, {.causal = true, .query_offset = 223}, 0.95});
+    check_problem({{1, 67, 70, 2, 1, width}, {.causal = true, .query_offset = 3}, 0.8});
+    check_problem({{1, 17, 33, 2, 2, width}, {.causal = false}, -1});
+    check_decode({1, 1, 131, 2, 1, width}, -1);
+  }
+}
+
+}  // namespace
+
+void check_attention_on_device() {
+  check_widths(tensor_cores::HeadWidths());
+  for (const double share : {-1.0, 0.0, 0.5, 1.0}) {
+    // Few keys, which stay; one past 256 rows, at which a list is shared by two blocks.
+    check_problem({{2, 129, 129, 4, 2, 32}, {.causal = true}, share});
+    check_problem({{3, 1, 65, 4, 2, 16}, {.causal = true, .query_offset = 64}, share});
+    // Many: tiles of several lengths; one past a tile of rows and of keys.
+    check_problem({{1, 129, 257, 2, 2, 16}, {.causal = true, .query_offset = 128}, share});
+    check_problem({{2, 65, 321, 1, 1, 64}, {.causal = false}, share});
+  }
+  // One key less than a part, a part, one more; more rows than a strip; empty lists.
+  for (const std::int64_t keys : {2, 128, 129, 130, 259}) check_decode({2, 1, keys, 4, 2, 16}, 0.3);
+  check_decode({1, 7, 140, 6, 2, 16}, 0.9);
+  check_decode({2, 3, 140, 2, 2, 16}, 0.0);
+  // Keys that no query sees, and queries that see one key.
+  check_problem({{1, 5, 70, 1, 1, 16}, {.causal = true}, 0.5});
+  check_problem({{1, 5, 270, 1, 1, 16}, {.causal = true}, 0.5});
+}
+
+TEST_CASE("device: attention on tensor cores agrees with float64 on the CPU", "[device]") {
+  check_attention_on_device();
+}
+
+}  // namespace moh::test
