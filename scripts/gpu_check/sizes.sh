@@ -3,7 +3,7 @@
 
 # Names of Catch2's tests, as cuda_tests takes them.
 test_filter='[op_cases],[device]'
-sanitizer_filter='*attention*,*head lists*,*route_heads*,*query_norm*'
+sanitizer_filter='[op_cases]*attention*,[op_cases]*route_heads*,[op_cases]*query_norm*,[device]*attention*,[device]*head lists*'
 
 # Losses on the GPU beside the CPU's: configurations, steps, further settings. Tolerances are relative: of the first
 # steps, which rounding has had little time to change, and of the validation loss at the end. On a CPU bfloat16 differs from
