@@ -6,7 +6,7 @@
 
 namespace moh {
 
-Profiler::Profiler(Clock clock) : clock_(std::move(clock)) {
+Profiler::Profiler(DeviceClock& clock) : clock_(clock) {
   MOH_CHECK(current_ == nullptr, "one profiler at a time");
   current_ = this;
 }
@@ -22,26 +22,60 @@ void Profiler::begin(std::string_view op, double flops) {
     entry.op = op;
     entry.phase = phase_;
   }
-  const bool part_of_call = !open_.empty() && open_.back().entry == &entry;
-  if (!part_of_call) ++entry.calls;
+  ProfileEntry* const around = open_.empty() ? nullptr : spans_[open_.back()].entry;
+  if (around != &entry) ++entry.calls;
   entry.flops += flops;
-  open_.push_back({&entry, clock_(), 0});
+  open_.push_back(spans_.size());
+  spans_.push_back({&entry, around, clock_.mark(), 0});
 }
 
 void Profiler::end() {
-  const Frame frame = open_.back();
+  spans_[open_.back()].end = clock_.mark();
   open_.pop_back();
-  const double seconds = clock_() - frame.began;
-  frame.entry->seconds += seconds - frame.inner;
-  if (!open_.empty()) open_.back().inner += seconds;
 }
 
 std::vector<ProfileEntry> Profiler::entries() const {
   MOH_CHECK(open_.empty(), "a profile is read between ops");
+  std::map<const ProfileEntry*, double> own_seconds;
+  for (const Span& span : spans_) {
+    const double seconds = clock_.seconds(span.begin, span.end);
+    own_seconds[span.entry] += seconds;
+    if (span.around != nullptr) own_seconds[span.around] -= seconds;
+  }
   std::vector<ProfileEntry> entries;
-  for (const auto& [key, entry] : entries_) entries.push_back(entry);
+  for (const auto& [key, entry] : entries_) {
+    entries.push_back(entry);
+    entries.back().seconds = own_seconds[&entry];
+  }
   std::ranges::stable_sort(entries, std::ranges::greater(), &ProfileEntry::seconds);
   return entries;
+}
+
+PhaseTimer::PhaseTimer(DeviceClock& clock) : clock_(clock) {
+  MOH_CHECK(current_ == nullptr, "one timer of phases at a time");
+  current_ = this;
+  changes_.push_back({clock_.mark(), std::nullopt});
+}
+
+PhaseTimer::~PhaseTimer() {
+  current_ = nullptr;
+}
+
+std::optional<ProfilePhase> PhaseTimer::change(std::optional<ProfilePhase> phase) {
+  const std::optional<ProfilePhase> before = changes_.back().phase;
+  changes_.push_back({clock_.mark(), phase});
+  return before;
+}
+
+double PhaseTimer::seconds(std::optional<ProfilePhase> phase, DeviceClock::Mark from,
+                           DeviceClock::Mark to) const {
+  double seconds = 0;
+  for (std::size_t i = 0; i < changes_.size(); ++i) {
+    const DeviceClock::Mark begin = std::max(from, changes_[i].at);
+    const DeviceClock::Mark end = i + 1 < changes_.size() ? std::min(to, changes_[i + 1].at) : to;
+    if (changes_[i].phase == phase && begin < end) seconds += clock_.seconds(begin, end);
+  }
+  return seconds;
 }
 
 }  // namespace moh

@@ -2,12 +2,14 @@
 
 #include <concepts>
 #include <cstdint>
-#include <functional>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
+
+#include "core/device_clock.h"
 
 namespace moh {
 
@@ -29,14 +31,13 @@ struct ProfileEntry {
 /// be nested.
 class Profiler {
  public:
-  using Clock = std::function<double()>;  ///< seconds
-
-  explicit Profiler(Clock clock);
+  /// Times are those of `clock`, which marks the beginning and the end of every op.
+  explicit Profiler(DeviceClock& clock);
   ~Profiler();
   Profiler(const Profiler&) = delete;
   Profiler& operator=(const Profiler&) = delete;
 
-  /// What was collected, longest first. Not while an op runs.
+  /// What was collected, longest first; waits for the device of the clock. Not while an op runs.
   std::vector<ProfileEntry> entries() const;
 
   /// That of this thread, or null.
@@ -46,20 +47,51 @@ class Profiler {
   friend class ProfileScope;
   friend class ProfilePhaseScope;
 
-  struct Frame {
+  /// The time of one scope: an entry's own, and not that of the entry of the scope around it.
+  struct Span {
     ProfileEntry* entry;
-    double began;
-    double inner;  // seconds of the scopes inside
+    ProfileEntry* around;  // or null
+    DeviceClock::Mark begin, end;
   };
 
   void begin(std::string_view op, double flops);
   void end();
 
   inline static thread_local constinit Profiler* current_ = nullptr;
-  Clock clock_;
+  DeviceClock& clock_;
   ProfilePhase phase_ = ProfilePhase::kForward;
-  std::vector<Frame> open_;
+  std::vector<Span> spans_;        // in the order of their beginnings
+  std::vector<std::size_t> open_;  // of the spans, those that have no end yet
   std::map<std::pair<ProfilePhase, std::string>, ProfileEntry, std::less<>> entries_;
+};
+
+/// Collects the times of the phases of the steps that its own thread runs while it lives. Not to be nested.
+class PhaseTimer {
+ public:
+  explicit PhaseTimer(DeviceClock& clock);
+  ~PhaseTimer();
+  PhaseTimer(const PhaseTimer&) = delete;
+  PhaseTimer& operator=(const PhaseTimer&) = delete;
+
+  /// Seconds between two marks of the clock that were spent in a phase, or, with nothing, in none; waits for
+  /// the device.
+  double seconds(std::optional<ProfilePhase> phase, DeviceClock::Mark from, DeviceClock::Mark to) const;
+
+ private:
+  friend class ProfilePhaseScope;
+
+  /// From `at` on, time belongs to `phase`.
+  struct Change {
+    DeviceClock::Mark at;
+    std::optional<ProfilePhase> phase;
+  };
+
+  /// Returns the phase until now.
+  std::optional<ProfilePhase> change(std::optional<ProfilePhase> phase);
+
+  inline static thread_local constinit PhaseTimer* current_ = nullptr;
+  DeviceClock& clock_;
+  std::vector<Change> changes_;
 };
 
 /// Counts the time until its end for an op. A scope directly inside one of the same op and phase is part of
@@ -87,18 +119,23 @@ class ProfileScope {
 /// What begins inside it belongs to `phase`.
 class ProfilePhaseScope {
  public:
-  explicit ProfilePhaseScope(ProfilePhase phase) : profiler_(Profiler::current()) {
+  explicit ProfilePhaseScope(ProfilePhase phase)
+      : profiler_(Profiler::current()), timer_(PhaseTimer::current_) {
     if (profiler_ != nullptr) phase_ = std::exchange(profiler_->phase_, phase);
+    if (timer_ != nullptr) timed_phase_ = timer_->change(phase);
   }
   ~ProfilePhaseScope() {
     if (profiler_ != nullptr) profiler_->phase_ = phase_;
+    if (timer_ != nullptr) timer_->change(timed_phase_);
   }
   ProfilePhaseScope(const ProfilePhaseScope&) = delete;
   ProfilePhaseScope& operator=(const ProfilePhaseScope&) = delete;
 
  private:
   Profiler* profiler_;
+  PhaseTimer* timer_;
   ProfilePhase phase_ = ProfilePhase::kForward;
+  std::optional<ProfilePhase> timed_phase_;
 };
 
 }  // namespace moh

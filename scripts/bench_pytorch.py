@@ -4,6 +4,7 @@
   scripts/bench_pytorch.py --setup build/pytorch-venv     # once: the newest PyTorch, in a virtual environment
   scripts/bench_pytorch.py                                # all cases, Markdown tables
   scripts/bench_pytorch.py --cases llama_step attention --threads 2 --json
+  scripts/bench_pytorch.py --device cuda                  # on a GPU
 
 Cases:
   llama_step   training step of a LLaMA-like model: 6 layers of width 384, T = 256, batch 8
@@ -11,14 +12,21 @@ Cases:
   moh_step     dense and MoH models at T = 2048; PyTorch's MoH is the reference formulation, all heads times a mask
   attention    dense attention beside PyTorch's fused kernel, T = 256 to 4096
   moh_module   MoH attention, router to output projection, beside the reference formulation
+  llm_step     LLM-S of the paper, dense, MoH-75 and MoH-50, T = 2048, batch 8; on a CPU only when asked for
 
 Every measurement is a process of its own, warm-up included; the sides take turns, and a ratio is the median of the
 rounds' ratios. PyTorch runs in four modes, eager and torch.compile (which needs a C++ compiler), each with the system's
 memory allocator as it is and told to keep its memory ("tuned"). Each mode is tried once, those within a fifth of the
 fastest take part in the rounds, and the one with the lowest median there is counted.
 
-Both sides compute in float32 with the same sizes, which come from configs/bench/ by way of `moh config`. Peak memory is
-the resident size of the process; for PyTorch the smallest that any mode had, also less what `import torch` takes.
+On the CPU both sides compute in float32 with the same sizes, which come from configs/ by way of `moh config`. Peak memory
+is the resident size of the process; for PyTorch the smallest that any mode had, also less what `import torch` takes.
+
+With --device cuda both compute in bfloat16: weights and activations are bfloat16, and float32 are AdamW's master weights,
+moments and gradients, rotary tables, the router's softmax, and the loss; there is no autocast. Times are those of the
+device, by events; nobody reads a loss before the end; the modes are eager and torch.compile. Before each pass of attention
+and moh_module both sides overwrite four times the level 2 cache. Peak memory is that of the tensors on the GPU.
+--setup installs what PyPI has for this system, which on Linux x86-64 is PyTorch with CUDA.
 """
 
 import argparse
@@ -40,12 +48,13 @@ def parse_arguments(arguments):
     add("--setup", metavar="DIR", help="make a virtual environment with the newest torch and numpy in DIR, and stop")
     add("--venv", metavar="DIR", default=DEFAULT_VENV, help="the virtual environment to use (default: %(default)s)")
     add("--moh", default="build/release/moh", help="the moh program (default: %(default)s)")
-    add("--cases", nargs="+", choices=cases.CASES, default=list(cases.CASES), metavar="CASE", help="default: all")
-    add("--threads", type=thread_counts, default=[1, 2], metavar="N,N", help="default: 1,2")
+    add("--device", choices=cases.DEVICES, default="cpu", help="cpu or cuda (default: %(default)s)")
+    add("--cases", nargs="+", choices=cases.CASES, metavar="CASE", help="default: all that the device is fit for")
+    add("--threads", type=thread_counts, metavar="N,N", help="default: 1,2; with --device cuda 4")
     add("--masks", nargs="+", choices=cases.MASKS, default=list(cases.MASKS), metavar="MASK",
         help="causal, full: of attention and moh_module (default: both)")
-    add("--modes", nargs="+", choices=measure.MODES, default=list(measure.MODES), metavar="MODE",
-        help=f"of PyTorch: {', '.join(map(repr, measure.MODES))} (default: all)")
+    add("--modes", nargs="+", choices=measure.MODES, metavar="MODE",
+        help=f"of PyTorch: {', '.join(map(repr, measure.MODES))} (default: all; with --device cuda those untuned)")
     add("--only", default="", metavar="TEXT", help="only comparisons whose name contains this")
     add("--rounds", type=positive, default=3, help="measurements of each side (default: %(default)s)")
     add("--warmups", type=positive, default=3, help="steps of a measurement that do not count (default: %(default)s)")
@@ -53,7 +62,11 @@ def parse_arguments(arguments):
     add("--timeout", type=float, default=1200, help="seconds that one measurement may take (default: %(default)s)")
     add("--json", action="store_true", help="one JSON object a line instead of tables")
     add("--list", action="store_true", help="print the comparisons, and stop")
-    return parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
+    options.cases = options.cases or cases.USUAL[options.device]
+    options.threads = options.threads or ([1, 2] if options.device == "cpu" else [4])
+    options.modes = options.modes or measure.MODES_OF[options.device]
+    return options
 
 
 def positive(text):
@@ -102,12 +115,23 @@ def find_moh(path):
     return os.path.abspath(path)
 
 
+def require_gpu(runner):
+    """Both sides have to find one before anything is measured."""
+    probe = ["bench", "attention", "--device", "cuda", "--tokens", "1", "--heads", "1", "--kv-heads", "1", "--repeats", "1"]
+    for command in ([runner.moh, *probe], [runner.python, "-B", str(measure.WORKER),
+                                           '{"work": "versions", "threads": 1, "device": "cuda"}']):
+        try:
+            runner.run(command)
+        except BenchError as error:
+            raise BenchError(f"--device cuda: {error}") from error
+
+
 def comparisons(options):
     """Case by case, as (case, [comparison])."""
-    counts = cases.Counts(options.warmups, options.repeats)
+    terms = cases.Terms(options.warmups, options.repeats, options.device)
     for case in options.cases:
         every = [comparison for threads in options.threads
-                 for comparison in cases.CASES[case](threads, counts, options.masks)]
+                 for comparison in cases.CASES[case](threads, terms, options.masks)]
         chosen = [comparison for comparison in every if options.only in comparison.name]
         if chosen:
             yield case, chosen
@@ -122,7 +146,8 @@ def run_case(runner, chosen, options):
         try:
             results, reasons = measure.measure(runner, comparison, options.rounds, options.modes)
             measure.check_same_models(comparison, results)
-            records += [*measure.speed_records(comparison, results), *measure.memory_records(comparison, results)]
+            memory_of = measure.memory_records if options.device == "cpu" else measure.device_memory_records
+            records += [*measure.speed_records(comparison, results), *memory_of(comparison, results)]
             remarks += [f"{label}: {reason}" for reason in reasons]
         except BenchError as error:
             records.append({"kind": "failure", "case": comparison.case, "name": comparison.name,
@@ -145,7 +170,9 @@ def run(options):
     """Returns the exit code: 1 when something was not measured."""
     runner = measure.Runner(find_moh(options.moh), find_python(options.venv), options.timeout,
                             lambda text: print(text, file=sys.stderr, flush=True))
-    environment = report.environment(runner, os.cpu_count())
+    if options.device == "cuda":
+        require_gpu(runner)
+    environment = report.environment(runner, os.cpu_count(), options.device)
     print(json.dumps(environment) if options.json else report.environment_text(environment, options) + "\n", flush=True)
     failed = False
     for case, chosen in comparisons(options):

@@ -23,6 +23,12 @@ void open_device(int index) {
 std::string describe_device() {
   not_open();
 }
+std::string product_name() {
+  not_open();
+}
+std::size_t cache_bytes() {
+  not_open();
+}
 void* allocate(std::size_t, MemoryPurpose) {
   throw DeviceError("cuda memory: this build computes on the CPU only");
 }
@@ -72,6 +78,18 @@ void Graph::launch() {
 }
 
 void synchronize() {
+  not_open();
+}
+void* create_event() {
+  not_open();
+}
+void destroy_event(void*) noexcept {
+  not_open();
+}
+void record_event(void*) {
+  not_open();
+}
+double seconds_between(void*, void*) {
   not_open();
 }
 void fill(void*, DType, std::int64_t, double) {

@@ -22,6 +22,10 @@ void open_device(int index);
 /// Name, compute capability, multiprocessors, memory, driver and toolkit versions of the open device, for
 /// logs.
 std::string describe_device();
+/// As the driver calls the open device: "NVIDIA H200".
+std::string product_name();
+/// Size of its level 2 cache.
+std::size_t cache_bytes();
 
 /// A block of device memory, in stream order, aligned to 256 bytes. Throws MemoryError with what is in use.
 void* allocate(std::size_t bytes, MemoryPurpose purpose);
@@ -50,6 +54,13 @@ void set_zero(void* to, std::size_t bytes);
 /// Waits until the device has done all that it was asked to. Throws DeviceError when a kernel failed,
 /// ValueError when one found an index out of range.
 void synchronize();
+
+/// Points in the stream's time. An event is recorded again and again, and stands for the last time.
+void* create_event();
+void destroy_event(void* event) noexcept;
+void record_event(void* event);
+/// Seconds of device time, to a microsecond; waits until the device has reached the later one, `to`.
+double seconds_between(void* from, void* to);
 
 // Elementwise kernels behind Tensor's members; see there. `count` elements.
 void fill(void* to, DType dtype, std::int64_t count, double value);

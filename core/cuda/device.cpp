@@ -122,6 +122,14 @@ std::string describe_device() {
   return text;
 }
 
+std::string product_name() {
+  return device().name;
+}
+
+std::size_t cache_bytes() {
+  return static_cast<std::size_t>(attribute(cudaDevAttrL2CacheSize, device().index));
+}
+
 cudaStream_t stream() {
   return device().stream;
 }

@@ -52,79 +52,113 @@ class Comparison:
     memory: list = field(default_factory=list)  # (what, moh side, PyTorch side)
 
 
+DEVICES = ("cpu", "cuda")
+
+
 @dataclass(frozen=True)
-class Counts:
-    """How often one process repeats its work."""
+class Terms:
+    """How often one process repeats its work, and where: on the CPU in float32, on a GPU in bfloat16."""
 
     warmups: int
     repeats: int
+    device: str = "cpu"
+
+    @property
+    def dtype(self):
+        return "f32" if self.device == "cpu" else "bf16"
+
+    @property
+    def moh_options(self):
+        """Of `moh bench attention` and `moh bench module`."""
+        return ("--device", self.device, "--dtype", self.dtype)
+
+    @property
+    def moh_settings(self):
+        """Of a configuration."""
+        return ("precision=float32",) if self.device == "cpu" else (f"device={self.device}", "precision=bfloat16")
 
 
 STEP_PARTS = ("step", "forward", "backward", "optimizer")
 
 
-def moh_step_side(config, threads, counts):
-    return MohSide(("bench", "step", *config, f"threads={threads}", "--random-data", "--json",
-                    "--warmup", str(counts.warmups), "--steps", str(counts.repeats)), "step_ms")
+def moh_step_side(config, threads, terms):
+    return MohSide(("bench", "step", *config, *terms.moh_settings, f"threads={threads}", "--random-data", "--json",
+                    "--warmup", str(terms.warmups), "--steps", str(terms.repeats)), "step_ms")
 
 
-def torch_job(work, threads, counts, **job):
-    return {"work": work, "threads": threads, "warmups": counts.warmups, "repeats": counts.repeats, **job}
+def torch_job(work, threads, terms, **job):
+    return {"work": work, "threads": threads, "warmups": terms.warmups, "repeats": terms.repeats, "device": terms.device,
+            "dtype": terms.dtype, **job}
 
 
-def torch_step_side(config, threads, counts):
-    return TorchSide(torch_job("step", threads, counts), "step_ms", config)
+def torch_step_side(config, threads, terms):
+    return TorchSide(torch_job("step", threads, terms), "step_ms", (*config, *terms.moh_settings))
 
 
-def step_comparison(case, name, config, threads, counts):
-    sides = {"moh": moh_step_side(config, threads, counts), "PyTorch": torch_step_side(config, threads, counts)}
+def step_comparison(case, name, config, threads, terms):
+    sides = {"moh": moh_step_side(config, threads, terms), "PyTorch": torch_step_side(config, threads, terms)}
     figures = [Figure(part, Reading("moh", f"{part}_ms"), Reading("PyTorch", f"{part}_ms")) for part in STEP_PARTS]
     return Comparison(case, name, threads, sides, figures, [("step", "moh", "PyTorch")])
 
 
-def llama_step(threads, counts, _masks):
+def llama_step(threads, terms, _masks):
     config = ("configs/bench/llama_384.yaml",)
-    yield step_comparison("llama_step", "llama_384, T 256, batch 8", config, threads, counts)
+    yield step_comparison("llama_step", "llama_384, T 256, batch 8", config, threads, terms)
 
 
-def gpt2_step(threads, counts, _masks):
+def gpt2_step(threads, terms, _masks):
     for length, batch in ((64, 4), (512, 1)):
         config = ("configs/bench/gpt2_124m.yaml", f"data.sequence_length={length}", f"train.batch_size={batch}")
-        yield step_comparison("gpt2_step", f"gpt2_124m, T {length}, batch {batch}", config, threads, counts)
+        yield step_comparison("gpt2_step", f"gpt2_124m, T {length}, batch {batch}", config, threads, terms)
 
 
-def moh_step(threads, counts, _masks):
-    """Dense and MoH in turns on both sides, so that what MoH saves is measured as well, in moh and in PyTorch."""
+def llm_step(threads, terms, _masks):
+    """The paper's LLM-S and its MoH forms, micro-batches of 8 sequences."""
+    dense, *routed = (f"configs/llm/{name}.yaml" for name in ("llm_s", "moh_llm_s_75", "moh_llm_s_50"))
+    yield turns_comparison("llm_step", "LLM-S, T 2048, batch 8",
+                           [("dense", dense), *zip(("MoH-75", "MoH-50"), routed)], ("train.accumulate=1",), threads, terms)
+
+
+def turns_comparison(case, name, models, settings, threads, terms):
+    """Dense and MoH in turns on both sides, so that what MoH saves is measured as well, in moh and in PyTorch. `models`:
+    (label, configuration), the dense one first."""
+    sides, pairs, memory = {}, [], []
+    base = models[0][0]
+    for label, config in models:
+        sides[f"moh {label}"] = moh_step_side((config, *settings), threads, terms)
+        sides[f"PyTorch {label}"] = torch_step_side((config, *settings), threads, terms)
+        memory.append(("step", f"moh {label}", f"PyTorch {label}"))
+        pairs.append((f"moh {label}", f"PyTorch {label}"))
+    for side in ("moh", "PyTorch"):
+        pairs += [(f"{side} {label}", f"{side} {base}") for label, _ in models[1:]]
+    figures = [Figure("step", Reading(ours, "step_ms"), Reading(other, "step_ms")) for ours, other in pairs]
+    return Comparison(case, name, threads, sides, figures, memory)
+
+
+def moh_step(threads, terms, _masks):
     for model in ("llama_384", "llama_768"):
-        dense, moh = ((f"configs/bench/{model}_long{form}.yaml",) for form in ("", "_moh_50"))
-        sides = {"moh dense": moh_step_side(dense, threads, counts),
-                 "PyTorch dense": torch_step_side(dense, threads, counts),
-                 "moh MoH-50": moh_step_side(moh, threads, counts),
-                 "PyTorch MoH-50": torch_step_side(moh, threads, counts)}
-        pairs = [("moh dense", "PyTorch dense"), ("moh MoH-50", "PyTorch MoH-50"), ("moh MoH-50", "moh dense"),
-                 ("PyTorch MoH-50", "PyTorch dense")]
-        figures = [Figure("step", Reading(ours, "step_ms"), Reading(other, "step_ms")) for ours, other in pairs]
-        yield Comparison("moh_step", f"{model}, T 2048, batch 1", threads, sides, figures,
-                         [("step", *pair) for pair in pairs[:2]])
+        dense, routed = (f"configs/bench/{model}_long{form}.yaml" for form in ("", "_moh_50"))
+        yield turns_comparison("moh_step", f"{model}, T 2048, batch 1", [("dense", dense), ("MoH-50", routed)], (), threads,
+                               terms)
 
 
 PASSES = (("forward", "forward_ms"), ("forward + backward", "forward_backward_ms"))
 
 
-def attention(threads, counts, masks):
-    for length in (256, 1024, 2048, 4096):
+def attention(threads, terms, masks):
+    for length in (256, 1024, 2048, 4096, *(() if terms.device == "cpu" else (8192, 16384))):
         for mask in masks:
             shape = {"batch": 1, "tokens": length, "heads": 12, "head_dim": 64}
             command = ("bench", "attention", "--batch", "1", "--tokens", str(length), "--heads", "12", "--kv-heads",
-                       "12", "--head-dim", "64", "--active", "1.0", f"--{mask}", "--repeats", str(counts.repeats),
-                       "--threads", str(threads), "--json")
-            job = torch_job("attention", threads, counts, causal=mask == "causal", compile=False, **shape)
+                       "12", "--head-dim", "64", "--active", "1.0", f"--{mask}", "--repeats", str(terms.repeats),
+                       "--threads", str(threads), *terms.moh_options, "--json")
+            job = torch_job("attention", threads, terms, causal=mask == "causal", compile=False, **shape)
             sides = {"moh": MohSide(command, "forward_backward_ms"), "PyTorch": TorchSide(job, "forward_backward_ms")}
             figures = [Figure(what, Reading("moh", name), Reading("PyTorch", name)) for what, name in PASSES]
             yield Comparison("attention", f"T {length}, {mask}, 12 heads of 64", threads, sides, figures)
 
 
-def moh_module(threads, counts, masks):
+def moh_module(threads, terms, masks):
     """Router to output projection. PyTorch measures its dense attention, too: what the reference form saves."""
     shares = (0.5, 0.75)
     for width, lengths in ((768, (256, 1024, 2048)), (2048, (512,))):
@@ -133,9 +167,9 @@ def moh_module(threads, counts, masks):
                 heads = width // 64
                 command = ("bench", "module", "--width", str(width), "--tokens", str(length), "--heads", str(heads),
                            "--head-dim", "64", "--active", ",".join(map(str, shares)),
-                           *(("--causal",) if mask == "causal" else ()), "--repeats", str(counts.repeats),
-                           "--threads", str(threads), "--json")
-                job = torch_job("module", threads, counts, batch=1, width=width, tokens=length, heads=heads,
+                           *(("--causal",) if mask == "causal" else ()), "--repeats", str(terms.repeats),
+                           "--threads", str(threads), *terms.moh_options, "--json")
+                job = torch_job("module", threads, terms, batch=1, width=width, tokens=length, heads=heads,
                                 head_dim=64, causal=mask == "causal", active=[1.0, *shares])
                 sides = {"moh": MohSide(command, "forward_backward_ms"),
                          "PyTorch": TorchSide(job, "forward_backward_ms")}
@@ -156,4 +190,6 @@ def module_figures(shares):
 
 
 CASES = {"llama_step": llama_step, "gpt2_step": gpt2_step, "moh_step": moh_step, "attention": attention,
-         "moh_module": moh_module}
+         "moh_module": moh_module, "llm_step": llm_step}
+# Which of them are measured when nobody says which: on a CPU a step of LLM-S takes minutes.
+USUAL = {"cpu": [case for case in CASES if case != "llm_step"], "cuda": list(CASES)}

@@ -22,8 +22,9 @@ TUNED = {
     "OMP_PROC_BIND": "close",
 }
 
-# How PyTorch runs: (torch.compile, environment).
+# How PyTorch runs: (torch.compile, environment). What is tuned is the CPU's memory, so a GPU needs no such modes.
 MODES = {"eager": (False, {}), "eager tuned": (False, TUNED), "compile": (True, {}), "compile tuned": (True, TUNED)}
+MODES_OF = {"cpu": list(MODES), "cuda": ["eager", "compile"]}
 
 # Modes whose trial was within this of the fastest one's go on to the rounds.
 CLOSE = 1.2
@@ -231,12 +232,25 @@ def check_same_models(comparison, results):
             raise BenchError(f"expected one model on both sides, found {ours} parameters in {moh}, {other} in {torch}")
 
 
+def largest_tensors(result):
+    """The largest peak of what moh's allocator handed out."""
+    return max(value_of(record.get("peak_bytes", {}), "total") for records in result.rounds for record in records)
+
+
+def device_memory_records(comparison, results):
+    """The tensors' peak on the GPU, moh's largest beside PyTorch's smallest in any mode, again in PyTorch's favour."""
+    for what, moh, torch in comparison.memory:
+        ours = largest_tensors(results[moh])
+        other = min(value_of(record, "peak_device_bytes") for record in results[torch].trials)
+        yield {"kind": "device_memory", "case": comparison.case, "name": comparison.name, "what": what, "ours": moh,
+               "ours_peak_bytes": ours, "other": torch, "other_peak_bytes": other, "ratio": ours / other}
+
+
 def memory_records(comparison, results):
     """moh's largest peak beside the smallest that PyTorch had in any mode: both choices are in PyTorch's favour."""
     for what, moh, torch in comparison.memory:
         process = max(value_of(record, "peak_rss_bytes") for records in results[moh].rounds for record in records)
-        tensors = max(value_of(record.get("peak_bytes", {}), "total")
-                      for records in results[moh].rounds for record in records)
+        tensors = largest_tensors(results[moh])
         smallest = min(results[torch].trials, key=lambda record: value_of(record, "peak_rss_bytes"))
         peak, imported = smallest["peak_rss_bytes"], value_of(smallest, "import_rss_bytes")
         yield {"kind": "memory", "case": comparison.case, "name": comparison.name, "threads": comparison.threads,

@@ -32,16 +32,16 @@ class HeadRouter(nn.Module):
         self.wg_1 = nn.Linear(width, self.shared, bias=False) if self.shared > 1 else None
 
     def forward(self, x):
-        """x [B, T, D] to gates [B, T, H] and the layer's load-balance loss."""
-        probabilities = self.wg(x).softmax(-1)
+        """x [B, T, D] to gates [B, T, H] and the layer's load-balance loss, both float32 whatever x is."""
+        probabilities = self.wg(x).softmax(-1, dtype=torch.float32)
         top, indices = probabilities.topk(self.kept, dim=-1)
         selected = torch.zeros_like(probabilities).scatter(-1, indices, 1.0)
         floor = torch.finfo(probabilities.dtype).eps
         routed = self.kept * selected * probabilities / top.sum(-1, keepdim=True).clamp_min(floor)
-        kinds = 2.0 * self.wg_0(x).softmax(-1)
+        kinds = 2.0 * self.wg_0(x).softmax(-1, dtype=torch.float32)
         shared = kinds[..., :1]
         if self.wg_1 is not None:
-            shared = self.shared * self.wg_1(x).softmax(-1) * shared
+            shared = self.shared * self.wg_1(x).softmax(-1, dtype=torch.float32) * shared
         gates = torch.cat([shared, routed * kinds[..., 1:]], dim=-1)
         return gates, balance_loss(probabilities, selected)
 
@@ -65,10 +65,10 @@ class RotaryEmbedding(nn.Module):
         self.register_buffer("sin", angles.sin().float()[:, None, :], persistent=False)
 
     def forward(self, x):
-        """x [B, T, heads, d] with positions 0 to T - 1."""
+        """x [B, T, heads, d] with positions 0 to T - 1. The tables stay float32."""
         cos, sin = self.cos[: x.shape[1]], self.sin[: x.shape[1]]
         low, high = x.chunk(2, dim=-1)
-        return torch.cat([low * cos - high * sin, high * cos + low * sin], dim=-1)
+        return torch.cat([low * cos - high * sin, high * cos + low * sin], dim=-1).to(x.dtype)
 
 
 class Attention(nn.Module):
@@ -96,7 +96,7 @@ class Attention(nn.Module):
         balance = None
         if self.router is not None:
             gates, balance = self.router(x)
-            out = out * gates.unsqueeze(-1)
+            out = out * gates.unsqueeze(-1).to(out.dtype)
         return self.proj(out.reshape(batch, length, -1)), balance
 
 
@@ -167,16 +167,46 @@ class Llama(nn.Module):
             if balance is not None:
                 balances.append(balance)
         logits = self.head(self.norm(x))
-        loss = F.cross_entropy(logits.view(-1, logits.shape[-1]), targets.view(-1))
+        loss = F.cross_entropy(logits.view(-1, logits.shape[-1]).float(), targets.view(-1))
         if balances:
             loss = loss + self.balance_weight * torch.stack(balances).mean()
         return loss
 
 
-def make_optimizer(model, optim):
-    """AdamW as moh has it: matrices decay, vectors do not. `optim` is that section of the configuration."""
-    parameters = list(model.parameters())
-    groups = [{"params": [p for p in parameters if p.dim() > 1], "weight_decay": optim["weight_decay"]},
-              {"params": [p for p in parameters if p.dim() <= 1], "weight_decay": 0.0}]
-    return torch.optim.AdamW(groups, lr=optim["learning_rate"], betas=tuple(optim["betas"]), eps=optim["eps"],
-                             fused=True)
+def place(module, device, dtype):
+    """Moves a module; parameters become `dtype`, tables such as those of rotary positions stay as they are."""
+    module.to(device)
+    for weight in module.parameters():
+        weight.data = weight.data.to(dtype)
+    return module
+
+
+class Optimizer:
+    """Clipping and AdamW as moh has them: matrices decay, vectors do not; bfloat16 weights have float32 masters, which
+    are what is updated from float32 gradients. `optim` is that section of the configuration."""
+
+    def __init__(self, model, optim):
+        self.weights = list(model.parameters())
+        self.mixed = any(weight.dtype != torch.float32 for weight in self.weights)
+        self.masters = [weight.detach().float() for weight in self.weights] if self.mixed else self.weights
+        if self.mixed:
+            for master in self.masters:
+                master.grad = torch.empty_like(master)
+        groups = [{"params": [p for p in self.masters if p.dim() > 1], "weight_decay": optim["weight_decay"]},
+                  {"params": [p for p in self.masters if p.dim() <= 1], "weight_decay": 0.0}]
+        self.limit = optim["clip_grad_norm"]
+        self.adamw = torch.optim.AdamW(groups, lr=optim["learning_rate"], betas=tuple(optim["betas"]), eps=optim["eps"],
+                                       fused=True)
+
+    def zero_grad(self):
+        for weight in self.weights:
+            weight.grad = None
+
+    def step(self):
+        if self.mixed:
+            torch._foreach_copy_([master.grad for master in self.masters], [weight.grad for weight in self.weights])
+        torch.nn.utils.clip_grad_norm_(self.masters, self.limit)
+        self.adamw.step()
+        if self.mixed:
+            with torch.no_grad():
+                torch._foreach_copy_(self.weights, self.masters)

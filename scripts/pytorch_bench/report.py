@@ -1,6 +1,7 @@
 """Where the numbers come from, and how they are shown."""
 
 import datetime
+import json
 import pathlib
 import subprocess
 
@@ -34,8 +35,9 @@ def git_commit():
     return f"{commit} with changes" if commit and changed else commit or "unknown"
 
 
-def environment(runner, cores):
-    versions = runner.run([runner.python, "-B", str(WORKER), '{"work": "versions", "threads": 1}'])[0]
+def environment(runner, cores, device):
+    job = json.dumps({"work": "versions", "threads": 1, "device": device})
+    versions = runner.run([runner.python, "-B", str(WORKER), job])[0]
     return {"kind": "environment", "date": datetime.date.today().isoformat(), "cpu": cpu_model(), "cores": cores,
             "moh": first_line([runner.moh, "--version"]) or "unknown", "moh_commit": git_commit(), **versions}
 
@@ -44,7 +46,8 @@ def environment_text(record, options):
     libraries = "; ".join(record["libraries"])
     pytorch = f"PyTorch {record['torch']} ({libraries}; {record['capability']}), Python {record['python']}"
     moh = f"moh {record['moh']} ({record['moh_commit']})"
-    return (f"{record['date']}; {record['cpu']}, {record['cores']} cores; {moh}; {pytorch}. {options.rounds} "
+    gpu = f"{record['gpu']}, driver {record['driver']}; " if "gpu" in record else ""
+    return (f"{record['date']}; {gpu}{record['cpu']}, {record['cores']} cores; {moh}; {pytorch}. {options.rounds} "
             f"rounds of {options.repeats} repeats after {options.warmups} to warm up.")
 
 
@@ -74,10 +77,21 @@ MEMORY_HEADER = ["model", "threads", "A", "A: tensors, MiB", "A: process, MiB", 
                  "B: process less `import torch`, MiB", "A / B, processes", "A's process / B less import"]
 
 
+def device_memory_row(record):
+    size = "{:.0f}".format
+    return [record["name"], record["ours"], size(record["ours_peak_bytes"] / MIB), record["other"],
+            size(record["other_peak_bytes"] / MIB), f"{record['ratio']:.2f}"]
+
+
+DEVICE_MEMORY_HEADER = ["model", "A", "A: tensors, MiB", "B", "B: tensors, MiB", "A / B"]
+
+
 def markdown(records):
-    """The tables of one case, ready for docs/benchmarks/cpu.md."""
+    """The tables of one case, ready for a file of docs/benchmarks."""
     speed = [speed_row(record) for record in records if record["kind"] == "speed"]
     memory = [memory_row(record) for record in records if record["kind"] == "memory"]
     parts = [table(SPEED_HEADER, speed)] if speed else []
     parts += [table(MEMORY_HEADER, memory)] if memory else []
+    device_memory = [device_memory_row(record) for record in records if record["kind"] == "device_memory"]
+    parts += [table(DEVICE_MEMORY_HEADER, device_memory)] if device_memory else []
     return "\n\n".join(parts)

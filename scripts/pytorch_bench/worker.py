@@ -12,6 +12,7 @@ import math
 import pathlib
 import resource
 import statistics
+import subprocess
 import sys
 import time
 
@@ -41,7 +42,7 @@ def reset_memory_peak():
 IMPORT_RSS = memory_field("VmRSS")
 reset_memory_peak()
 
-from models import BALANCE_WEIGHT, Attention, Llama, Routing, make_optimizer  # noqa: E402  (after the measurement)
+from models import BALANCE_WEIGHT, Attention, Llama, Optimizer, Routing, place  # noqa: E402  (after the measurement)
 
 
 def spread(sample):
@@ -52,11 +53,14 @@ def spread(sample):
     return (tenths[-1] - tenths[0]) / statistics.median(sample)
 
 
-class Stopwatch:
+DTYPES = {"f32": torch.float32, "bf16": torch.bfloat16, "float32": torch.float32, "bfloat16": torch.bfloat16}
+
+
+class CpuStopwatch:
     """Milliseconds between laps, by name. PyTorch's CPU ops are done when they return."""
 
     def __init__(self):
-        self.laps = {}
+        self.times = {}
         self.last = time.perf_counter()
 
     def start(self):
@@ -64,21 +68,65 @@ class Stopwatch:
 
     def lap(self, name):
         now = time.perf_counter()
-        self.laps.setdefault(name, []).append((now - self.last) * 1e3)
+        self.times.setdefault(name, []).append((now - self.last) * 1e3)
         self.last = now
+
+    def laps(self):
+        return self.times
+
+
+class CudaStopwatch:
+    """The same of a GPU: events in the stream, read when all is done, so that the host may run ahead."""
+
+    def __init__(self):
+        self.pairs = {}
+        self.last = None
+
+    @staticmethod
+    def now():
+        event = torch.cuda.Event(enable_timing=True)
+        event.record()
+        return event
+
+    def start(self):
+        self.last = self.now()
+
+    def lap(self, name):
+        now = self.now()
+        self.pairs.setdefault(name, []).append((self.last, now))
+        self.last = now
+
+    def laps(self):
+        torch.cuda.synchronize()
+        return {name: [begin.elapsed_time(end) for begin, end in pairs] for name, pairs in self.pairs.items()}
+
+
+class HeadStart:
+    """What moh does before each pass on a GPU (train/bench/head_start.h): overwrites four times the level 2 cache."""
+
+    def __init__(self, device):
+        self.block = None
+        if device == "cuda":
+            size = 4 * torch.cuda.get_device_properties(0).L2_cache_size
+            self.block = torch.empty(size, dtype=torch.uint8, device=device)
+
+    def __call__(self):
+        if self.block is not None:
+            self.block.zero_()
 
 
 def repeat(job, run):
     """Calls run(stopwatch) `warmups` times for nothing, then `repeats` times. Returns {lap name: times}, and the page
     faults per counted repeat."""
+    make_stopwatch = CudaStopwatch if job["device"] == "cuda" else CpuStopwatch
     for _ in range(job["warmups"]):
-        run(Stopwatch())
-    stopwatch = Stopwatch()
+        run(make_stopwatch())
+    stopwatch = make_stopwatch()
     before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
     for _ in range(job["repeats"]):
         run(stopwatch)
     faults = resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
-    return stopwatch.laps, faults / job["repeats"]
+    return stopwatch.laps(), faults / job["repeats"]
 
 
 def compiled(job, function):
@@ -89,36 +137,37 @@ def measure_step(job):
     """Training steps of a LLaMA model, dense or MoH, on random tokens."""
     config = job["config"]
     shape = (config["train"]["batch_size"], config["data"]["sequence_length"])
-    model = Llama(config["model"])
-    optimizer = make_optimizer(model, config["optim"])
-    parameters = list(model.parameters())
+    device = job["device"]
+    model = place(Llama(config["model"]), device, DTYPES[config["precision"]])
+    optimizer = Optimizer(model, config["optim"])
     loss_of = compiled(job, model)
-    tokens = torch.randint(config["model"]["vocab_size"], (shape[0], shape[1] + 1))
+    tokens = torch.randint(config["model"]["vocab_size"], (shape[0], shape[1] + 1), device=device)
     inputs, targets = tokens[:, :-1].contiguous(), tokens[:, 1:].contiguous()
     losses = []
 
     def step(stopwatch):
         stopwatch.start()
-        optimizer.zero_grad(set_to_none=True)
+        optimizer.zero_grad()
         loss = loss_of(inputs, targets)
         stopwatch.lap("forward")
         loss.backward()
         stopwatch.lap("backward")
-        torch.nn.utils.clip_grad_norm_(parameters, config["optim"]["clip_grad_norm"])
         optimizer.step()
-        losses.append(loss.item())
+        losses.append(loss.detach())  # read at the end: nobody waits for a GPU
         stopwatch.lap("optimizer")
 
     laps, faults = repeat(job, step)
+    losses = [loss.item() for loss in losses]
     if not all(map(math.isfinite, losses)):
         raise ArithmeticError(f"loss of the PyTorch model is not finite: {losses}")
     steps = [sum(parts) for parts in zip(*laps.values())]
     step_ms = statistics.median(steps)
     yield {"step_ms": step_ms, "step_ms_spread": spread(steps),
            **{f"{name}_ms": statistics.median(times) for name, times in laps.items()},
-           "tokens_per_s": inputs.numel() / step_ms * 1e3, "parameters": sum(p.numel() for p in parameters),
+           "tokens_per_s": inputs.numel() / step_ms * 1e3, "parameters": sum(p.numel() for p in model.parameters()),
            "first_loss": losses[0], "last_loss": losses[-1], "page_faults": faults,
-           "peak_rss_bytes": memory_field("VmHWM"), "import_rss_bytes": IMPORT_RSS}
+           "peak_rss_bytes": memory_field("VmHWM"), "import_rss_bytes": IMPORT_RSS,
+           **({"peak_device_bytes": torch.cuda.max_memory_allocated()} if device == "cuda" else {})}
 
 
 def forward_backward_record(laps):
@@ -130,11 +179,14 @@ def forward_backward_record(laps):
 def measure_attention(job):
     """The fused attention kernel alone, on queries, keys and values that are contiguous by head."""
     shape = (job["batch"], job["heads"], job["tokens"], job["head_dim"])
-    q, k, v = (torch.randn(shape, requires_grad=True) for _ in range(3))
-    cotangent = torch.randn(shape)
+    kind = {"device": job["device"], "dtype": DTYPES[job["dtype"]]}
+    q, k, v = (torch.randn(shape, requires_grad=True, **kind) for _ in range(3))
+    cotangent = torch.randn(shape, **kind)
+    head_start = HeadStart(job["device"])
 
     def run(stopwatch):
         q.grad = k.grad = v.grad = None
+        head_start()
         stopwatch.start()
         out = F.scaled_dot_product_attention(q, k, v, is_causal=job["causal"])
         stopwatch.lap("forward")
@@ -158,13 +210,16 @@ def measure_share(job, active):
     shared = max(heads // 8, 1)
     routing = Routing(shared, kept - shared) if active < 1.0 else None
     module = Attention(job["width"], heads, job["head_dim"], causal=job["causal"], bias=True, routing=routing)
-    forward = compiled(job, module)
-    x = torch.randn(job["batch"], job["tokens"], job["width"], requires_grad=True)
+    kind = {"device": job["device"], "dtype": DTYPES[job["dtype"]]}
+    forward = compiled(job, place(module, **kind))
+    x = torch.randn(job["batch"], job["tokens"], job["width"], requires_grad=True, **kind)
     cotangent = torch.randn_like(x)
+    head_start = HeadStart(job["device"])
 
     def run(stopwatch):
         x.grad = None
         module.zero_grad(set_to_none=True)
+        head_start()
         stopwatch.start()
         y, balance = forward(x)
         stopwatch.lap("forward")
@@ -181,12 +236,32 @@ def measure_share(job, active):
 LIBRARIES = ("Math Kernel Library", "MKL-DNN", "oneDNN", "OpenMP")
 
 
-def versions(_job):
+def driver_version():
+    try:
+        done = subprocess.run(["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"], capture_output=True,
+                              text=True, check=False)
+    except OSError:
+        return "unknown"
+    return (done.stdout.split() or ["unknown"])[0]
+
+
+def gpu_versions():
+    """Raises RuntimeError where PyTorch cannot compute on a GPU."""
+    if torch.version.cuda is None:
+        raise RuntimeError(f"PyTorch {torch.__version__} is built for the CPU only")
+    torch.cuda.init()
+    major, minor = divmod(torch.backends.cudnn.version(), 10000)
+    return {"gpu": torch.cuda.get_device_name(0), "driver": driver_version(),
+            "libraries": [f"CUDA {torch.version.cuda}", f"cuDNN {major}.{minor // 100}.{minor % 100}"],
+            "capability": "sm_%d%d" % torch.cuda.get_device_capability(0)}
+
+
+def versions(job):
     """What PyTorch is made of."""
     lines = [line.strip(" -") for line in torch.__config__.show().splitlines()]
     libraries = [line for line in lines if any(name in line for name in LIBRARIES) and "settings" not in line]
     yield {"python": sys.version.split()[0], "torch": torch.__version__, "libraries": libraries,
-           "capability": torch.backends.cpu.get_cpu_capability()}
+           "capability": torch.backends.cpu.get_cpu_capability(), **(gpu_versions() if job["device"] == "cuda" else {})}
 
 
 WORK = {"versions": versions, "step": measure_step, "attention": measure_attention, "module": measure_module}

@@ -16,9 +16,7 @@ namespace {
 /// A clock that a test moves.
 struct FakeClock {
   double now = 100;
-  Profiler::Clock reader() {
-    return [this] { return now; };
-  }
+  DeviceClock reader{[this] { return now; }};
 };
 
 /// The entry of an op in a phase; one without calls where there is none.
@@ -34,7 +32,7 @@ ProfileEntry entry_of(const Profiler& profiler, std::string_view op,
 
 TEST_CASE("profile: an op's own time leaves out that of ops inside it") {
   FakeClock clock;
-  Profiler profiler(clock.reader());
+  Profiler profiler(clock.reader);
   {
     const ProfileScope outer("outer");
     clock.now += 1;
@@ -59,7 +57,7 @@ TEST_CASE("profile: an op's own time leaves out that of ops inside it") {
 
 TEST_CASE("profile: a scope inside one of the same op is the same call, and its time counts once") {
   FakeClock clock;
-  Profiler profiler(clock.reader());
+  Profiler profiler(clock.reader);
   {
     const ProfileScope node("rms_norm");
     clock.now += 1;
@@ -72,7 +70,7 @@ TEST_CASE("profile: a scope inside one of the same op is the same call, and its 
 
 TEST_CASE("profile: phases are counted apart and end where their scopes end") {
   FakeClock clock;
-  Profiler profiler(clock.reader());
+  Profiler profiler(clock.reader);
   const auto run = [&](double seconds) {
     const ProfileScope op("op");
     clock.now += seconds;
@@ -99,7 +97,7 @@ TEST_CASE("profile: names are not made where nobody collects, and other threads 
   { const ProfileScope ignored(describe, 5.0); }
   CHECK(described == 0);
   FakeClock clock;
-  Profiler profiler(clock.reader());
+  Profiler profiler(clock.reader);
   std::thread([&] { const ProfileScope ignored(describe, 5.0); }).join();
   CHECK(described == 0);
   { const ProfileScope counted(describe, 5.0); }
@@ -111,7 +109,7 @@ TEST_CASE("profile: ops are found forward and backward, matrix products with the
   const Tensor values = full({3, 4}, 0.5, DType::kFloat32), weights = full({5, 4}, 0.25, DType::kFloat32);
   const Variable x(values, true), w(weights, true);
   FakeClock clock;
-  Profiler profiler(clock.reader());
+  Profiler profiler(clock.reader);
   silu(linear(x, w)).backward(full({3, 5}, 1.0, DType::kFloat32));
   CHECK(entry_of(profiler, "silu").calls == 1);
   CHECK(entry_of(profiler, "silu", ProfilePhase::kBackward).calls == 1);
@@ -126,11 +124,40 @@ TEST_CASE("profile: ops are found forward and backward, matrix products with the
 TEST_CASE("profile: ends with its object, also when an op throws") {
   FakeClock clock;
   {
-    Profiler profiler(clock.reader());
+    Profiler profiler(clock.reader);
     const Tensor values = full({3, 4}, 0.5, DType::kFloat32);
     CHECK_THROWS(linear(Variable(values), Variable(full({5, 3}, 1.0, DType::kFloat32))));
     CHECK(profiler.entries().empty());
     CHECK(Profiler::current() == &profiler);
   }
   CHECK(Profiler::current() == nullptr);
+}
+
+TEST_CASE("profile: a timer of phases has the time of each phase between two marks") {
+  FakeClock clock;
+  const auto mark_after = [&](double seconds) {
+    clock.now += seconds;
+    return clock.reader.mark();
+  };
+  PhaseTimer timer(clock.reader);
+  const auto begin = mark_after(1);
+  std::optional<DeviceClock::Mark> middle;
+  {
+    const ProfilePhaseScope forward(ProfilePhase::kForward);
+    mark_after(10);
+    {
+      const ProfilePhaseScope backward(ProfilePhase::kBackward);
+      mark_after(100);
+    }
+    middle = mark_after(1000);
+    mark_after(10000);
+  }
+  clock.now += 0.5;
+  const auto end = clock.reader.mark();
+  CHECK(timer.seconds(ProfilePhase::kForward, begin, end) == 11010);
+  CHECK(timer.seconds(ProfilePhase::kBackward, begin, end) == 100);
+  CHECK(timer.seconds(ProfilePhase::kOptimizer, begin, end) == 0);
+  CHECK(timer.seconds(std::nullopt, begin, end) == 0.5);
+  CHECK(timer.seconds(ProfilePhase::kForward, begin, *middle) == 1010);
+  CHECK(timer.seconds(ProfilePhase::kForward, *middle, end) == 10000);
 }

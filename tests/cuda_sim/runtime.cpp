@@ -1,6 +1,9 @@
 #include <cuda_runtime_api.h>
 
+#include <chrono>
 #include <cstring>
+#include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -56,8 +59,13 @@ void refuse_in_capture(const char* call) {
 }  // namespace
 
 struct CUevent_st {
+  /// When the stream reached a record: a place of its own for each, which outlives the event.
+  using Time = std::optional<std::chrono::steady_clock::time_point>;
+
+  bool timed = false;
   std::int64_t mark = 0;
   std::int64_t capture = 0;  // that recorded it; 0 for none
+  std::shared_ptr<Time> recorded = std::make_shared<Time>();
 };
 struct CUgraph_st {
   std::vector<Stream::Work> works;
@@ -84,6 +92,8 @@ const char* cudaGetErrorName(cudaError_t error) {
       return "cudaErrorNoDevice";
     case cudaErrorInvalidDevice:
       return "cudaErrorInvalidDevice";
+    case cudaErrorInvalidResourceHandle:
+      return "cudaErrorInvalidResourceHandle";
     case cudaErrorIllegalState:
       return "cudaErrorIllegalState";
     case cudaErrorNotReady:
@@ -119,6 +129,9 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int) {
   switch (attribute) {
     case cudaDevAttrMultiProcessorCount:
       *value = 4;
+      return cudaSuccess;
+    case cudaDevAttrL2CacheSize:
+      *value = 1 << 16;
       return cudaSuccess;
     case cudaDevAttrComputeCapabilityMajor:
       *value = 9;
@@ -156,15 +169,17 @@ cudaError_t cudaStreamSynchronize(cudaStream_t) {
   Stream::instance().wait_for_all();
   return cudaSuccess;
 }
-cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
-  *event = new CUevent_st;
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags) {
+  *event = new CUevent_st{.timed = (flags & cudaEventDisableTiming) == 0};
   return cudaSuccess;
 }
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t) {
   MOH_SIM_REQUIRE(broken_capture());
-  const Stream& stream = Stream::instance();
+  Stream& stream = Stream::instance();
   event->capture = stream.capture() == Stream::Capture::kNone ? 0 : stream.capture_number();
-  event->mark = Stream::instance().mark();
+  event->recorded = std::make_shared<CUevent_st::Time>();
+  stream.submit([time = event->recorded] { *time = std::chrono::steady_clock::now(); });
+  event->mark = stream.mark();
   return cudaSuccess;
 }
 cudaError_t cudaEventQuery(cudaEvent_t event) {
@@ -174,6 +189,17 @@ cudaError_t cudaEventQuery(cudaEvent_t event) {
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
   if (event->capture != 0) return done(cudaErrorCapturedEvent);
   Stream::instance().wait_for(event->mark);
+  return cudaSuccess;
+}
+cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t from, cudaEvent_t to) {
+  for (const cudaEvent_t event : {from, to}) {
+    if (!event->timed || !*event->recorded) return done(cudaErrorInvalidResourceHandle);
+  }
+  *milliseconds = std::chrono::duration<float, std::milli>(**to->recorded - **from->recorded).count();
+  return cudaSuccess;
+}
+cudaError_t cudaEventDestroy(cudaEvent_t event) {
+  delete event;
   return cudaSuccess;
 }
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/cuda/backend.h"
+#include "core/device_clock.h"
 #include "core/error.h"
 #include "core/host_copy.h"
 #include "core/random.h"
@@ -283,6 +284,29 @@ TEST_CASE("device: dropout draws from the stream that device memory names", "[de
 }
 TEST_CASE("device: copies to the host hold what a tensor held when they were asked for", "[device]") {
   check_host_copies();
+}
+
+void check_clock_on_device() {
+  DeviceClock clock(open_gpu());
+  const Tensor tensor = empty({1 << 16}, DType::kFloat32, open_gpu());
+  for (int round = 0; round < 2; ++round) {
+    clock.mark();
+    tensor.fill(1);
+    clock.mark();
+    for (int i = 0; i < 100; ++i) tensor.scale(1.01);
+    clock.mark();
+    const double one = clock.seconds(0, 1), hundred = clock.seconds(1, 2);
+    CHECK(one > 0);
+    if (round > 0) CHECK(hundred > one);  // a GPU loads kernels when they are first used
+    CHECK(clock.seconds(0, 2) == Approx(one + hundred).margin(2e-6));
+    clock.clear();
+  }
+  CHECK(cuda::cache_bytes() > 0);
+  CHECK_FALSE(cuda::product_name().empty());
+}
+
+TEST_CASE("device: a clock measures what the device does", "[device]") {
+  check_clock_on_device();
 }
 TEST_CASE("device: tensors are filled, converted, added and copied", "[device]") {
   check_tensors_on_device();

@@ -17,6 +17,7 @@ void check_optimizer_on_device();
 void check_dropout_keys_on_device();
 void check_host_copies();
 void check_uploads();
+void check_clock_on_device();
 void check_attention_on_device();
 
 }  // namespace moh::test

@@ -136,9 +136,9 @@ class ArithmeticTest(unittest.TestCase):
             measure.check_same_models(comparison, results)
 
     def test_every_case_reads_sides_that_it_has(self):
-        for case, make in cases.CASES.items():
-            for comparison in make(2, cases.Counts(1, 1), cases.MASKS):
-                with self.subTest(case=case, name=comparison.name):
+        for case, make, device in ((*item, device) for item in cases.CASES.items() for device in cases.DEVICES):
+            for comparison in make(2, cases.Terms(1, 1, device), cases.MASKS):
+                with self.subTest(case=case, name=comparison.name, device=device):
                     read = {r.side for figure in comparison.figures for r in (figure.ours, figure.other)}
                     self.assertEqual(read, set(comparison.sides))
                     for _, moh, other in comparison.memory:
@@ -175,13 +175,87 @@ class ConfigTest(Folder):
 
     def test_the_configurations_of_all_cases_are_there(self):
         runner = measure.Runner(MOH, sys.executable, timeout=60)
-        for make in cases.CASES.values():
-            for comparison in make(1, cases.Counts(1, 1), cases.MASKS):
+        for make, device in ((make, device) for make in cases.CASES.values() for device in cases.DEVICES):
+            for comparison in make(1, cases.Terms(1, 1, device), cases.MASKS):
                 for side in comparison.sides.values():
                     if isinstance(side, cases.TorchSide) and side.config:
                         config = runner.resolved(side.config)
-                        self.assertEqual(config["precision"], "float32")
+                        self.assertEqual(config["precision"], "float32" if device == "cpu" else "bfloat16")
+                        self.assertEqual(config["device"], "cpu" if device == "cpu" else "cuda:0")
                         self.assertEqual(config["train"]["accumulate"], 1)
+
+    def test_cases_and_modes_follow_the_device(self):
+        cpu, cuda = (bench_pytorch.parse_arguments(["--device", device]) for device in cases.DEVICES)
+        self.assertNotIn("llm_step", cpu.cases)
+        self.assertIn("llm_step", cuda.cases)
+        self.assertEqual((cpu.threads, cuda.threads), ([1, 2], [4]))
+        self.assertEqual(cuda.modes, ["eager", "compile"])
+        attention, *_ = cases.attention(4, cases.Terms(1, 1, "cuda"), ["causal"])
+        self.assertEqual(attention.sides["moh"].arguments[-5:], ("--device", "cuda", "--dtype", "bf16", "--json"))
+        self.assertEqual([attention.sides["PyTorch"].job[key] for key in ("device", "dtype")], ["cuda", "bf16"])
+
+
+# The same two on a machine with a GPU.
+FAKE_CUDA_TORCH = """
+    import json, sys
+    if sys.argv[1:3] == ["-c", "import torch"]:
+        sys.exit(0)
+    job = json.loads(sys.argv[-1])
+    assert job["device"] == "cuda", job
+    if job["work"] == "versions":
+        print(json.dumps({"python": "3", "torch": "9.9", "libraries": ["CUDA 13", "cuDNN 9"], "capability": "sm_90",
+                          "gpu": "NVIDIA H200", "driver": "580.1"}))
+    else:
+        ms = 150.0 if job["compile"] else 300.0
+        print(json.dumps({"step_ms": ms, "forward_ms": ms / 4, "backward_ms": ms / 2, "optimizer_ms": ms / 4,
+                          "parameters": 7, "peak_device_bytes": (40 if job["compile"] else 50) << 20}))
+"""
+
+
+class GpuTest(Folder):
+    """What can be tried without one: stand-ins, and the refusals."""
+
+    def test_measures_in_turns_on_the_device(self):
+        moh = write_program(self.folder / "moh", FAKE_MOH)
+        write_program(self.folder / "venv/bin/python", FAKE_CUDA_TORCH)
+        arguments = ("--moh", moh, "--venv", self.folder / "venv", "--device", "cuda", "--cases", "llama_step")
+        result = self.bench(*arguments)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        commands = [json.loads(line) for line in (self.folder / "moh.log").read_text().splitlines()]
+        self.assertEqual(commands[0][:4], ["bench", "attention", "--device", "cuda"])  # is there a GPU?
+        self.assertEqual(commands[1][:6], ["bench", "step", "configs/bench/llama_384.yaml", "device=cuda",
+                                           "precision=bfloat16", "threads=4"])
+        self.assertIn("NVIDIA H200, driver 580.1; ", result.stdout)
+        self.assertIn("PyTorch 9.9 (CUDA 13; cuDNN 9; sm_90)", result.stdout)
+        self.assertIn("PyTorch, compile | 150.00 |", result.stdout)
+        self.assertNotIn("tuned", result.stdout + result.stderr)
+        self.assertIn("| llama_384, T 256, batch 8 | moh | 20 | PyTorch | 40 | 0.50 |", result.stdout)
+
+    def test_without_a_gpu(self):
+        moh = write_program(self.folder / "moh", """
+            import sys
+            print("error: device: cuda:0: expected a CUDA GPU, found none", file=sys.stderr)
+            sys.exit(2)
+        """)
+        write_program(self.folder / "venv/bin/python", FAKE_CUDA_TORCH)
+        result = self.bench("--moh", moh, "--venv", self.folder / "venv", "--device", "cuda")
+        self.assertEqual(result.returncode, 1)
+        self.assertIn("--device cuda: moh bench attention --device: ended with code 2: error: device: cuda:0: expected a "
+                      "CUDA GPU, found none", result.stderr)
+        self.assertEqual(result.stdout, "")
+
+    def test_with_a_pytorch_that_has_no_gpu(self):
+        moh = write_program(self.folder / "moh", FAKE_MOH)
+        write_program(self.folder / "venv/bin/python", """
+            import json, sys
+            if sys.argv[1] == "-c":
+                sys.exit(0)
+            print(json.dumps({"error": "RuntimeError: PyTorch 9.9+cpu is built for the CPU only"}))
+            sys.exit(1)
+        """)
+        result = self.bench("--moh", moh, "--venv", self.folder / "venv", "--device", "cuda")
+        self.assertEqual(result.returncode, 1)
+        self.assertIn("--device cuda: RuntimeError: PyTorch 9.9+cpu is built for the CPU only", result.stderr)
 
 
 class RunTest(Folder):
@@ -201,8 +275,8 @@ class RunTest(Folder):
         self.assertIn("PyTorch, compile: RuntimeError: no C++ compiler", remarks[0])
         commands = [json.loads(line) for line in (self.folder / "moh.log").read_text().splitlines()]
         self.assertEqual(len(commands), 3)
-        self.assertEqual(commands[0], ["bench", "step", "configs/bench/llama_384.yaml", "threads=2", "--random-data",
-                                       "--json", "--warmup", "2", "--steps", "4"])
+        self.assertEqual(commands[0], ["bench", "step", "configs/bench/llama_384.yaml", "precision=float32", "threads=2",
+                                       "--random-data", "--json", "--warmup", "2", "--steps", "4"])
         turns = [line for line in result.stderr.splitlines() if "round" in line]
         self.assertEqual([("PyTorch" in line) for line in turns], [False, True] * 3)
 
@@ -394,9 +468,38 @@ def load_moh_weights(model, path):
 
 
 @unittest.skipIf(torch is None, "no PyTorch")
+class OptimizerTest(unittest.TestCase):
+    OPTIM = {"learning_rate": 0.1, "betas": [0.9, 0.95], "eps": 1e-8, "weight_decay": 0.1, "clip_grad_norm": 1.0}
+
+    def train(self, dtype):
+        from models import Optimizer, place
+
+        torch.manual_seed(5)
+        module = place(torch.nn.Linear(8, 4), "cpu", dtype)
+        with torch.no_grad():
+            for weight in module.parameters():
+                weight.copy_(weight.bfloat16())  # the same beginning for both
+        optimizer = Optimizer(module, self.OPTIM)
+        for step in range(5):
+            optimizer.zero_grad()
+            for i, weight in enumerate(module.parameters()):
+                torch.manual_seed(100 * step + i)
+                weight.grad = torch.randn(weight.shape).bfloat16().to(dtype)
+            optimizer.step()
+        return module, optimizer
+
+    def test_bfloat16_weights_follow_float32_masters(self):
+        plain, _ = self.train(torch.float32)
+        mixed, optimizer = self.train(torch.bfloat16)
+        for expected, found, master in zip(plain.parameters(), mixed.parameters(), optimizer.masters):
+            torch.testing.assert_close(master, expected.detach())
+            torch.testing.assert_close(found.detach(), expected.detach().bfloat16(), rtol=0, atol=0)
+
+
+@unittest.skipIf(torch is None, "no PyTorch")
 class WorkerTest(unittest.TestCase):
     def work(self, job):
-        job = {"threads": 1, "warmups": 1, "repeats": 2, **job}
+        job = {"threads": 1, "warmups": 1, "repeats": 2, "device": "cpu", "dtype": "f32", **job}
         done = subprocess.run([sys.executable, "-B", WORKER, json.dumps(job)], capture_output=True, text=True,
                               check=False)
         return done.returncode, measure.json_objects(done.stdout)
@@ -412,13 +515,28 @@ class WorkerTest(unittest.TestCase):
             per_layer = 4 * 32 * 32 + 3 * 32 * 48 + 2 * 32 + (6 * 32 if overrides else 0)
             self.assertEqual(record["parameters"], 2 * per_layer + 2 * 256 * 32 + 32)
 
+    def test_step_in_bfloat16(self):
+        for overrides in ((), MOH_OVERRIDES):
+            code, (record,) = self.work({"work": "step", "compile": False,
+                                         "config": resolved("precision=bfloat16", *overrides)})
+            self.assertEqual(code, 0, record)
+            self.assertAlmostEqual(record["first_loss"], math.log(256), delta=0.3)
+
+    @unittest.skipIf(torch is not None and torch.cuda.is_available(), "there is a GPU")
+    def test_without_a_gpu(self):
+        for work in ("versions", "attention"):
+            code, (record,) = self.work({"work": work, "device": "cuda", "batch": 1, "heads": 1, "tokens": 4, "head_dim": 8})
+            self.assertEqual(code, 1)
+            self.assertIn("Error: ", record["error"])
+
     def test_attention_and_module(self):
         shape = {"batch": 1, "tokens": 32, "heads": 8, "head_dim": 16, "causal": True, "compile": False}
         code, (record,) = self.work({"work": "attention", **shape})
         self.assertEqual((code, record["kernel"]), (0, "FLASH_ATTENTION"))
         self.assertGreater(record["forward_backward_ms"], record["forward_ms"])
-        code, records = self.work({"work": "module", "width": 32, "active": [1.0, 0.5], **shape})
-        self.assertEqual((code, [record["active"] for record in records]), (0, [1.0, 0.5]))
+        for dtype in ("f32", "bf16"):
+            code, records = self.work({"work": "module", "width": 32, "active": [1.0, 0.5], **shape, "dtype": dtype})
+            self.assertEqual((code, [record["active"] for record in records]), (0, [1.0, 0.5]))
 
     def test_says_why_it_cannot(self):
         code, (record,) = self.work({"work": "step", "compile": False, "config": {}})

@@ -22,6 +22,7 @@ namespace {
 enum Stream : std::uint64_t { kInputs, kGates, kCotangent, kSelection };
 
 constexpr std::string_view kBench = "bench attention";
+constexpr std::string_view kDenseOp = "attention", kListedOp = "head_sparse_attention";
 
 void check(const AttentionBenchOptions& o) {
   check(o, kBench);
@@ -50,24 +51,34 @@ Tensor random_selection(const Shape& shape, std::int64_t shared, std::int64_t ke
   return selected;
 }
 
+/// How the heads to compute are given.
+enum class Form : std::uint8_t { kDense, kListed };
+
 /// Attention at one share of heads, ready to run again and again on inputs that all shares have in common.
 class Candidate {
  public:
-  Candidate(const AttentionBenchOptions& o, std::int64_t tokens, bool causal, double active,
+  Candidate(const AttentionBenchOptions& o, std::int64_t tokens, bool causal, Form form, double active,
             const Tensor& qkv, const Tensor& dout)
-      : heads_(o.heads), kv_heads_(o.kv_heads), active_(active), qkv_(qkv, true), dout_(dout) {
+      : timer(o.device),
+        form_(form),
+        heads_(o.heads),
+        kv_heads_(o.kv_heads),
+        active_(active),
+        qkv_(qkv, true),
+        dout_(dout) {
     options_.causal = causal;
-    if (active == 1.0) return;
+    if (dense()) return;
     const std::int64_t kept = o.kept_heads(active);
     const std::int64_t shared = std::min(heads_ / 8, kept);
-    lists_ = build_head_lists(random_selection({o.batch, tokens, heads_}, shared, kept, o.seed), kv_heads_);
-    Tensor gates = empty({o.batch, tokens, heads_}, accumulate_dtype(o.dtype));
+    const Tensor selected = random_selection({o.batch, tokens, heads_}, shared, kept, o.seed);
+    lists_ = build_head_lists(selected.to(o.device), kv_heads_, kept);
+    Tensor gates = empty({o.batch, tokens, heads_}, accumulate_dtype(o.dtype), o.device);
     fill_uniform(gates, {o.seed, kGates}, 0.5, 1.5);
     gates_ = Variable(gates, true);
     pairs_share_ = static_cast<double>(kept) / static_cast<double>(heads_);  // the same for every position
   }
 
-  bool dense() const { return active_ == 1.0; }
+  bool dense() const { return form_ == Form::kDense; }
   double active() const { return active_; }
   double pairs_share() const { return pairs_share_; }
 
@@ -75,17 +86,19 @@ class Candidate {
   void run() {
     qkv_.zero_grad();
     if (gates_.defined()) gates_.zero_grad();
-    time_pass(
+    timer.pass(
         [&] {
           return dense() ? attention_packed(qkv_, heads_, kv_heads_, options_)
                          : head_sparse_attention_packed(qkv_, gates_, lists_, options_);
         },
-        dout_, times);
+        dout_);
   }
 
+  PassTimer timer;
   PassTimes times;
 
  private:
+  Form form_;
   std::int64_t heads_, kv_heads_;
   double active_, pairs_share_ = 1.0;
   Variable qkv_, gates_;
@@ -97,7 +110,7 @@ class Candidate {
 AttentionBenchRecord summary(const AttentionBenchOptions& o, std::int64_t tokens, bool causal,
                              const Candidate& candidate, const Candidate& dense) {
   AttentionBenchRecord r;
-  r.op = candidate.dense() ? "attention" : "head_sparse_attention";
+  r.op = candidate.dense() ? kDenseOp : kListedOp;
   r.device = device_name(o.device);
   r.dtype = dtype_name(o.dtype);
   r.batch = o.batch;
@@ -130,9 +143,10 @@ std::vector<Candidate> candidates_for(const AttentionBenchOptions& o, std::int64
   fill_normal(qkv, {o.seed, kInputs}, 0.0, 1.0);
   fill_normal(dout, {o.seed, kCotangent}, 0.0, 1.0);
   std::vector<Candidate> candidates;
-  candidates.emplace_back(o, tokens, causal, 1.0, qkv, dout);
+  candidates.emplace_back(o, tokens, causal, Form::kDense, 1.0, qkv, dout);
+  if (o.listed) candidates.emplace_back(o, tokens, causal, Form::kListed, 1.0, qkv, dout);
   for (double active : o.active) {
-    if (active != 1.0) candidates.emplace_back(o, tokens, causal, active, qkv, dout);
+    if (active != 1.0) candidates.emplace_back(o, tokens, causal, Form::kListed, active, qkv, dout);
   }
   return candidates;
 }
@@ -142,6 +156,7 @@ std::vector<Candidate> candidates_for(const AttentionBenchOptions& o, std::int64
 void run_attention_bench(const AttentionBenchOptions& options,
                          const std::function<void(const AttentionBenchRecord&)>& on_record) {
   check(options);
+  open_device(options.device);
   const bool show_dense = std::count(options.active.begin(), options.active.end(), 1.0) > 0;
   for (std::int64_t tokens : options.tokens) {
     for (bool causal : options.causal) {
@@ -178,17 +193,17 @@ void write_json_line(std::ostream& out, const AttentionBenchRecord& r) {
 }
 
 void write_table_head(std::ostream& out) {
-  out << "tokens  mask    active  pairs   forward ms  fwd+bwd ms  spread  fwd/dense  fwd+bwd/dense  "
+  out << "tokens  mask    form    active  pairs   forward ms  fwd+bwd ms  spread  fwd/dense  fwd+bwd/dense  "
          "GFLOP/s\n";
 }
 
 void write_table_line(std::ostream& out, const AttentionBenchRecord& r) {
   char line[160];
-  std::snprintf(line, sizeof line,
-                "%6lld  %-6s  %6.3g  %5.3f  %11.3f %11.3f  %5.1f%%  %9.3f  %13.3f  %7.0f\n",
-                static_cast<long long>(r.tokens), r.causal ? "causal" : "full", r.active, r.pairs_share,
-                r.forward_ms, r.forward_backward_ms, r.spread * 100, r.forward_ratio,
-                r.forward_backward_ratio, r.forward_backward_gflops);
+  std::snprintf(
+      line, sizeof line, "%6lld  %-6s  %-6s  %6.3g  %5.3f  %11.3f %11.3f  %5.1f%%  %9.3f  %13.3f  %7.0f\n",
+      static_cast<long long>(r.tokens), r.causal ? "causal" : "full", r.op == kDenseOp ? "dense" : "listed",
+      r.active, r.pairs_share, r.forward_ms, r.forward_backward_ms, r.spread * 100, r.forward_ratio,
+      r.forward_backward_ratio, r.forward_backward_gflops);
   out << line;
 }
 

@@ -16,13 +16,14 @@ struct AttentionBenchOptions : AttentionCases {
     heads = 16;
   }
   std::int64_t kv_heads = 16;
+  bool listed = false;  ///< one more line with all heads, in lists: what the lists themselves cost
 };
 
 /// One line of results. Times are medians over the repeats. A ratio compares with dense attention (all heads,
 /// no lists) of the same run: each repeat times both right after each other, and the median of those ratios
 /// counts.
 struct AttentionBenchRecord {
-  std::string op;  ///< "attention" (dense) or "head_sparse_attention"
+  std::string op;  ///< "attention" (dense) or "head_sparse_attention" (by lists)
   std::string device, dtype;
   std::int64_t batch = 0, tokens = 0, heads = 0, kv_heads = 0, head_dim = 0;
   bool causal = false;

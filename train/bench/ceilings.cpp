@@ -1,15 +1,19 @@
 #include "train/bench/ceilings.h"
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <cstring>
+#include <utility>
 
+#include "core/cuda/backend.h"
+#include "core/device_clock.h"
 #include "core/function_ref.h"
 #include "core/parallel.h"
+#include "core/random.h"
 #include "core/tensor.h"
 #include "ops/cpu/fma_loop.h"
 #include "ops/linalg/matmul.h"
-#include "train/metrics/progress.h"
 
 namespace moh {
 
@@ -18,25 +22,26 @@ namespace {
 constexpr int kTries = 7;
 
 /// Seconds of the fastest of kTries runs, after one that does not count.
-double fastest(FunctionRef<void()> run) {
+double fastest(Device device, FunctionRef<void()> run) {
+  DeviceClock clock(device);
   run();
-  double best = 0;
+  clock.mark();
   for (int i = 0; i < kTries; ++i) {
-    const double begin = monotonic_seconds();
     run();
-    const double seconds = monotonic_seconds() - begin;
-    best = i == 0 ? seconds : std::min(best, seconds);
+    clock.mark();
   }
+  double best = clock.seconds(0, 1);
+  for (std::size_t i = 1; i < kTries; ++i) best = std::min(best, clock.seconds(i, i + 1));
   return best;
 }
 
 double measure_fma_rate() {
   // Rounds for about 20 ms: long beside waking the threads, short enough to fall between two interruptions.
   constexpr std::int64_t kProbe = 100'000;
-  const double probe = fastest([] { run_fma_loop(kProbe); });
+  const double probe = fastest(kCpu, [] { run_fma_loop(kProbe); });
   const auto rounds = std::max(kProbe, static_cast<std::int64_t>(kProbe * 0.02 / probe));
   double flops = 0;
-  const double seconds = fastest([&] { flops = run_fma_loop(rounds); });
+  const double seconds = fastest(kCpu, [&] { flops = run_fma_loop(rounds); });
   return flops / seconds * 1e-9;
 }
 
@@ -45,23 +50,61 @@ double measure_matmul_rate() {
   const Tensor a = full({kSize, kSize}, 0.5, DType::kFloat32),
                b = full({kSize, kSize}, 0.25, DType::kFloat32);
   const Tensor c = empty_like(a);
-  const double seconds = fastest([&] { matmul_into(c, {a}, {b}); });
+  const double seconds = fastest(kCpu, [&] { matmul_into(c, {a}, {b}); });
   constexpr double kFlops = 2.0 * kSize * kSize * kSize;
   return kFlops / seconds * 1e-9;
 }
 
-}  // namespace
-
-Ceilings measure_ceilings() {
-  const MemoryPurposeScope purpose(MemoryPurpose::kWorkspace);
-  return {measure_fma_rate(), measure_matmul_rate()};
+/// Of random numbers: on constant ones a GPU needs less power, and so keeps a higher clock rate.
+double measure_device_matmul_rate(Device device, DType dtype, std::int64_t size, double& seconds) {
+  const Tensor a = empty({size, size}, dtype, device), b = empty_like(a), c = empty_like(a);
+  fill_uniform(a, {1, 1}, -1.0, 1.0);
+  fill_uniform(b, {1, 2}, -1.0, 1.0);
+  seconds = fastest(device, [&] { matmul_into(c, {a}, {b}); });
+  const auto extent = static_cast<double>(size);
+  return 2 * extent * extent * extent / seconds * 1e-9;
 }
 
-CopyRates measure_copy_rates(std::size_t bytes) {
+/// The best of squares that are doubled until one takes long beside starting it.
+double measure_device_matmul_rate(Device device, DType dtype) {
+  constexpr std::int64_t kLargest = 8192;
+  constexpr double kLong = 1e-3;
+  double best = 0, seconds = 0;
+  for (std::int64_t size = 64; size <= kLargest && seconds < kLong; size *= 2) {
+    best = std::max(best, measure_device_matmul_rate(device, dtype, size, seconds));
+  }
+  return best;
+}
+
+}  // namespace
+
+Ceilings measure_ceilings(Device device, DType dtype) {
   const MemoryPurposeScope purpose(MemoryPurpose::kWorkspace);
-  const Tensor from = zeros({static_cast<std::int64_t>(bytes / sizeof(float))}, DType::kFloat32);
+  if (device == kCpu) return {measure_fma_rate(), measure_matmul_rate(), {}};
+  return {{}, measure_device_matmul_rate(device, dtype), published_gflops(cuda::product_name(), dtype)};
+}
+
+std::optional<double> published_gflops(std::string_view gpu, DType dtype) {
+  // Without sparsity. Other forms of these GPUs (PCIe, NVL, parts of one) have other names and clock rates.
+  constexpr std::array<std::pair<std::string_view, double>, 4> kDenseBFloat16 = {
+      {{"NVIDIA H100 80GB HBM3", 989e3},
+       {"NVIDIA H200", 989e3},
+       {"NVIDIA A100-SXM4-40GB", 312e3},
+       {"NVIDIA A100-SXM4-80GB", 312e3}}};
+  if (dtype != DType::kBFloat16) return {};
+  const auto* const known =
+      std::ranges::find(kDenseBFloat16, gpu, &std::pair<std::string_view, double>::first);
+  if (known == kDenseBFloat16.end()) return {};
+  return known->second;
+}
+
+CopyRates measure_copy_rates(std::size_t bytes, Device device) {
+  const MemoryPurposeScope purpose(MemoryPurpose::kWorkspace);
+  const Tensor from = zeros({static_cast<std::int64_t>(bytes / sizeof(float))}, DType::kFloat32, device);
   const Tensor to = zeros_like(from);
   const auto rate = [&](double seconds) { return 2.0 * static_cast<double>(to.bytes()) / seconds * 1e-9; };
+  const double stores = rate(fastest(device, [&] { to.copy_from(from); }));
+  if (device != kCpu) return {stores, {}};
   const std::int64_t share = num_chunks(to.numel(), num_threads());
   const auto one_memcpy_per_thread = [&] {
     parallel_for(to.numel(), share, [&](std::int64_t begin, std::int64_t end) {
@@ -69,7 +112,7 @@ CopyRates measure_copy_rates(std::size_t bytes) {
                   static_cast<std::size_t>(end - begin) * sizeof(float));
     });
   };
-  return {rate(fastest([&] { to.copy_from(from); })), rate(fastest(one_memcpy_per_thread))};
+  return {stores, rate(fastest(kCpu, one_memcpy_per_thread))};
 }
 
 }  // namespace moh

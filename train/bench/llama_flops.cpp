@@ -29,12 +29,12 @@ std::int64_t router_rows(const HeadRoutingOptions& routing) {
 
 }  // namespace
 
-ProjectedHeads projected_heads(const HeadRoutingOptions& routing, std::int64_t head_dim,
-                               std::int64_t tokens) {
+ProjectedHeads projected_heads(const HeadRoutingOptions& routing, std::int64_t head_dim, std::int64_t tokens,
+                               Device device) {
   const std::int64_t heads = routing.router.heads, attended = attended_heads(routing);
   const double active = static_cast<double>(attended) / static_cast<double>(heads);
-  if (routing.kind == RouterKind::kNone || !head_projection_pays(tokens, head_dim, active))
-    return {heads, heads};
+  const bool by_heads = device == kCpu && head_projection_pays(tokens, head_dim, active);
+  if (routing.kind == RouterKind::kNone || !by_heads) return {heads, heads};
   return {routing.kind == RouterKind::kLearned ? attended : heads, attended};
 }
 
@@ -45,14 +45,14 @@ std::int64_t attended_heads(const HeadRoutingOptions& routing) {
   return all ? router.heads : router.shared + router.top_k;
 }
 
-StepFlops step_flops(const LlamaConfig& c, std::int64_t sequences, std::int64_t tokens) {
+StepFlops step_flops(const LlamaConfig& c, std::int64_t sequences, std::int64_t tokens, Device device) {
   const double rows = static_cast<double>(sequences) * static_cast<double>(tokens);
   const double pairs = rows * static_cast<double>(tokens + 1) / 2;
   const double output_matrix = 2 * rows * static_cast<double>(c.hidden) * static_cast<double>(c.vocab_size);
   StepFlops forward{output_matrix, output_matrix};
   for (std::int64_t layer = 0; layer < c.layers; ++layer) {
     const HeadRoutingOptions routing = routing_of(c, layer);
-    const ProjectedHeads projected = projected_heads(routing, c.head_dim, sequences * tokens);
+    const ProjectedHeads projected = projected_heads(routing, c.head_dim, sequences * tokens, device);
     forward.dense += layer_flops(c, {c.heads, c.heads, c.heads, 0}, rows, pairs);
     forward.routed +=
         layer_flops(c, {projected.queries, projected.outputs, attended_heads(routing), router_rows(routing)},

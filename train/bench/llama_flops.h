@@ -2,6 +2,7 @@
 
 #include <cstdint>
 
+#include "core/device.h"
 #include "models/llm/llama_config.h"
 
 namespace moh {
@@ -34,16 +35,18 @@ struct ProjectedHeads {
   std::int64_t outputs = 0;  ///< heads that the output projection reads
 };
 
-/// What the layers of models/llm/llama_layers.h do with `tokens` tokens in all: the heads that attention
-/// computes where projecting them alone pays (ops/moh/head_projection.h), else all; a router that looks at
-/// the queries needs all of these.
-ProjectedHeads projected_heads(const HeadRoutingOptions& routing, std::int64_t head_dim, std::int64_t tokens);
+/// What the layers of models/llm/llama_layers.h do with `tokens` tokens in all: on the CPU the heads that
+/// attention computes where projecting them alone pays (ops/moh/head_projection.h), else all; a router that
+/// looks at the queries needs all of these.
+ProjectedHeads projected_heads(const HeadRoutingOptions& routing, std::int64_t head_dim, std::int64_t tokens,
+                               Device device);
 
 /// Heads of a layer that training computes attention for, per token: the shared and the selected ones, or all
 /// where the straight-through estimator wants the outputs of unselected heads.
 std::int64_t attended_heads(const HeadRoutingOptions& routing);
 
 /// `sequences` sequences of `tokens` tokens each, computed together (a micro-batch).
-StepFlops step_flops(const LlamaConfig& config, std::int64_t sequences, std::int64_t tokens);
+StepFlops step_flops(const LlamaConfig& config, std::int64_t sequences, std::int64_t tokens,
+                     Device device = kCpu);
 
 }  // namespace moh

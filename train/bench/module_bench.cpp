@@ -43,8 +43,8 @@ class DenseAttention : public Module {
  public:
   explicit DenseAttention(const ModuleBenchOptions& o)
       : heads_(o.heads),
-        qkv_(o.width, 3 * o.heads * o.head_dim, true, o.dtype),
-        proj_(o.heads * o.head_dim, o.width, true, o.dtype) {
+        qkv_(o.width, 3 * o.heads * o.head_dim, true, {o.dtype, o.device}),
+        proj_(o.heads * o.head_dim, o.width, true, {o.dtype, o.device}) {
     add_child("qkv", qkv_);
     add_child("proj", proj_);
   }
@@ -78,17 +78,18 @@ class Candidate {
  public:
   Candidate(const ModuleBenchOptions& o, std::int64_t tokens, bool causal, std::int64_t active,
             const Tensor& x, const Tensor& dout)
-      : kept(active), dense(active == o.heads), x_(x, true), dout_(dout) {
+      : kept(active), dense(active == o.heads), timer(o.device), x_(x, true), dout_(dout) {
+    const Placement placement(o.dtype, o.device);
     if (causal) {
-      const auto layer = std::make_shared<LlamaAttention>(llama_of(o, tokens, kept), 0, o.dtype);
-      const RopeTable table = rope_table(tokens, o.head_dim, 10000.0);
+      const auto layer = std::make_shared<LlamaAttention>(llama_of(o, tokens, kept), 0, placement);
+      const RopeTable table = rope_table(tokens, o.head_dim, 10000.0, DType::kFloat32, o.device);
       set(layer, o, [layer, table](const Variable& in) { return layer->forward(in, table).y; });
     } else if (dense) {
       const auto layer = std::make_shared<DenseAttention>(o);
       set(layer, o, [layer](const Variable& in) { return layer->forward(in); });
     } else {
       const auto layer = std::make_shared<MohAttention>(
-          MohAttentionOptions{o.width, o.heads, o.head_dim, routing_for(o, kept)}, o.dtype);
+          MohAttentionOptions{o.width, o.heads, o.head_dim, routing_for(o, kept)}, placement);
       set(layer, o, [layer](const Variable& in) { return layer->forward(in).y; });
     }
   }
@@ -97,11 +98,12 @@ class Candidate {
   void run() {
     x_.zero_grad();
     for (NamedParameter& p : parameters_) p.variable.zero_grad();
-    time_pass([&] { return forward_(x_); }, dout_, times);
+    timer.pass([&] { return forward_(x_); }, dout_);
   }
 
   std::int64_t kept;
   bool dense;
+  PassTimer timer;
   PassTimes times;
 
  private:
@@ -175,6 +177,7 @@ double attention_module_multiplications(const ModuleBenchOptions& o, double visi
 void run_module_bench(const ModuleBenchOptions& options,
                       const std::function<void(const ModuleBenchRecord&)>& on_record) {
   check(options);
+  open_device(options.device);
   const bool show_dense = std::any_of(options.active.begin(), options.active.end(), [&](double active) {
     return options.kept_heads(active) == options.heads;
   });

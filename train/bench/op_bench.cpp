@@ -5,14 +5,16 @@
 #include <utility>
 
 #include "core/allocator.h"
+#include "core/cuda/backend.h"
+#include "core/device_clock.h"
 #include "core/error.h"
 #include "core/parallel.h"
 #include "core/random.h"
 #include "ops/linalg/matmul.h"
 #include "train/bench/ceilings.h"
+#include "train/bench/head_start.h"
 #include "train/bench/op_cases.h"
 #include "train/bench/statistics.h"
-#include "train/metrics/progress.h"
 
 namespace moh {
 
@@ -55,46 +57,30 @@ bool wanted(const OpBenchOptions& o, std::string_view name) {
 /// Seconds of each part of a case, over its repeats.
 using Samples = std::array<std::vector<double>, 2>;
 
-/// Calls run(seconds of part 0, of part 1) until it was called often or long enough, after one call that does
-/// not count.
-template <class Run>
-Samples repeat(const OpBenchOptions& o, Run&& run) {
-  constexpr std::size_t kLeast = 3;
-  Samples samples;
-  std::array<double, 2> times{};
-  run(times);
-  const double begin = monotonic_seconds();
-  while (samples[0].size() < static_cast<std::size_t>(o.repeats) &&
-         (samples[0].size() < kLeast || monotonic_seconds() - begin < o.seconds)) {
-    run(times);
-    for (std::size_t part = 0; part < times.size(); ++part) samples[part].push_back(times[part]);
-  }
-  return samples;
-}
-
 class Bench {
  public:
   Bench(const OpBenchOptions& options, const std::function<void(const OpBenchRecord&)>& on_record)
-      : options_(options), on_record_(on_record), bytes_(options.megabytes << 20) {
-    const Ceilings ceilings = measure_ceilings();
-    fma_gflops_ = ceilings.fma_gflops;
-    const CopyRates copy = measure_copy_rates(static_cast<std::size_t>(bytes_));
+      : options_(options),
+        on_record_(on_record),
+        bytes_(options.megabytes << 20),
+        clock_(options.device),
+        head_start_(options.device) {
+    const Ceilings ceilings = measure_ceilings(options.device, options.dtype);
+    // Of the CPU a large product is not the most that it can do.
+    product_gflops_ = ceilings.fma_gflops.value_or(ceilings.matmul_gflops);
+    const CopyRates copy = measure_copy_rates(static_cast<std::size_t>(bytes_), options.device);
     copy_rate_ = copy.stores;
-    const std::string size = std::to_string(options.megabytes) + " MiB";
-    report_ceiling("copy", "GB/s", copy_rate_, size);
-    report_ceiling("memcpy", "GB/s", copy.memcpy, size, copy_rate_);
-    report_ceiling("fma", "GFLOP/s", fma_gflops_, "registers");
-    report_ceiling("matmul peak", "GFLOP/s", ceilings.matmul_gflops, "square, float32", fma_gflops_);
+    report_copy_ceilings(copy);
+    report_product_ceilings(ceilings);
   }
 
   void run_streaming(const StreamingFamily& family) {
-    const StreamingCase op = family.make(options_.dtype, bytes_);
-    const Samples samples = repeat(options_, [&](std::array<double, 2>& seconds) {
-      const double begin = monotonic_seconds();
+    const StreamingCase op = family.make({options_.dtype, options_.device}, bytes_);
+    const Samples samples = repeat([&] {
       const Variable y = op.forward();
-      const double middle = monotonic_seconds();
+      clock_.mark();
       if (op.backward_bytes > 0) y.backward(op.dy);
-      seconds = {middle - begin, monotonic_seconds() - middle};
+      clock_.mark();
     });
     OpBenchRecord r = described(op.op, op.shape);
     r.unit = "GB/s";
@@ -116,22 +102,22 @@ class Bench {
  private:
   void run_product(const std::string& pass, const LinearShape& shape, std::int64_t m, std::int64_t n,
                    std::int64_t k, const Operand& a, const Operand& b, DType dtype) {
-    const Tensor c = empty({m, n}, dtype);
-    const Samples samples = repeat(options_, [&](std::array<double, 2>& seconds) {
-      const double begin = monotonic_seconds();
+    const Tensor c = empty({m, n}, dtype, options_.device);
+    const Samples samples = repeat([&] {
       matmul_into(c, a, b);
-      seconds[0] = monotonic_seconds() - begin;
+      clock_.mark();
+      clock_.mark();  // there is no second part
     });
     OpBenchRecord r = described(std::string(kMatmul),
                                 std::to_string(m) + "x" + std::to_string(n) + "x" + std::to_string(k));
     r.model = shape.model;
     r.unit = "GFLOP/s";
-    r.ceiling = fma_gflops_;
+    r.ceiling = product_gflops_;
     report(r, pass, samples[0], 2 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k));
   }
 
   Tensor random_matrix(std::int64_t rows, std::int64_t columns) const {
-    Tensor matrix = empty({rows, columns}, options_.dtype);
+    Tensor matrix = empty({rows, columns}, options_.dtype, options_.device);
     fill_uniform(matrix, {1, 1}, -1.0, 1.0);
     return matrix;
   }
@@ -140,6 +126,7 @@ class Bench {
     OpBenchRecord r;
     r.op = op;
     r.shape = shape;
+    r.device = device_name(options_.device);
     r.dtype = dtype_name(options_.dtype);
     r.threads = num_threads();
     return r;
@@ -155,26 +142,71 @@ class Bench {
     on_record_(r);
   }
 
-  void report_ceiling(const std::string& name, const std::string& unit, double rate, const std::string& shape,
-                      double ceiling = 0) {
+  void report_copy_ceilings(const CopyRates& copy) {
+    const std::string size = std::to_string(options_.megabytes) + " MiB";
+    report_ceiling("copy", "GB/s", copy.stores, copy_rate_, size, DType::kFloat32);
+    if (copy.memcpy) report_ceiling("memcpy", "GB/s", *copy.memcpy, copy_rate_, size, DType::kFloat32);
+  }
+
+  void report_product_ceilings(const Ceilings& ceilings) {
+    const auto one = [&](const std::string& name, double rate, const std::string& what, DType dtype) {
+      report_ceiling(name, "GFLOP/s", rate, product_gflops_, what, dtype);
+    };
+    if (ceilings.fma_gflops) one("fma", *ceilings.fma_gflops, "registers", DType::kFloat32);
+    const DType multiplied = options_.device == kCpu ? DType::kFloat32 : options_.dtype;
+    one("matmul peak", ceilings.matmul_gflops, "square, " + std::string(dtype_name(multiplied)), multiplied);
+    if (ceilings.published_gflops)
+      one("published peak", *ceilings.published_gflops, cuda::product_name(), options_.dtype);
+  }
+
+  void report_ceiling(const std::string& name, const std::string& unit, double rate, double ceiling,
+                      const std::string& shape, DType dtype) {
     OpBenchRecord r = described(name, shape);
-    r.dtype = dtype_name(DType::kFloat32);
+    r.dtype = dtype_name(dtype);
     r.unit = unit;
     r.rate = rate;
-    r.ceiling = ceiling > 0 ? ceiling : rate;
+    r.ceiling = ceiling;
     on_record_(r);
+  }
+
+  /// Times runs of both parts; run() marks the clock after each. After one run that does not count and one
+  /// that tells how many there is time for, none is waited for before all are asked for.
+  template <class Run>
+  Samples repeat(Run&& run) {
+    constexpr double kLeast = 3;  // however long they take
+    const auto timed = [&] {
+      head_start_();
+      clock_.mark();
+      run();
+    };
+    run();
+    clock_.clear();
+    timed();
+    const double affordable = options_.seconds / std::max(clock_.seconds(0, 2), 1e-9);
+    const double most = std::min<double>(options_.repeats, std::max(kLeast, affordable));
+    for (double done = 1; done + 1 <= most; ++done) timed();
+    Samples samples;
+    for (std::size_t i = 0; i < static_cast<std::size_t>(most); ++i) {
+      for (std::size_t part = 0; part < samples.size(); ++part)
+        samples[part].push_back(clock_.seconds(3 * i + part, 3 * i + part + 1));
+    }
+    clock_.clear();
+    return samples;
   }
 
   const OpBenchOptions& options_;
   const std::function<void(const OpBenchRecord&)>& on_record_;
   std::int64_t bytes_;
-  double fma_gflops_ = 0, copy_rate_ = 0;
+  DeviceClock clock_;
+  HeadStart head_start_;
+  double product_gflops_ = 0, copy_rate_ = 0;
 };
 
 }  // namespace
 
 void run_op_bench(const OpBenchOptions& options, const std::function<void(const OpBenchRecord&)>& on_record) {
   check(options);
+  open_device(options.device);
   Bench bench(options, on_record);
   for (const StreamingFamily& family : streaming_families()) {
     if (wanted(options, family.op)) bench.run_streaming(family);

@@ -35,8 +35,8 @@ Shape rows_for(DType dtype, std::int64_t bytes, std::int64_t width) {
   return {std::max<std::int64_t>(bytes / row, 1), width};
 }
 
-Tensor random_tensor(const Shape& shape, DType dtype, std::uint64_t stream) {
-  Tensor tensor = empty(shape, dtype);
+Tensor random_tensor(const Shape& shape, Placement placement, std::uint64_t stream) {
+  Tensor tensor = empty(shape, placement.dtype, placement.device);
   fill_uniform(tensor, {1, stream}, -1.0, 1.0);
   return tensor;
 }
@@ -44,7 +44,7 @@ Tensor random_tensor(const Shape& shape, DType dtype, std::uint64_t stream) {
 /// An input that is differentiated as the output of an op would be. Its gradient is dropped: keeping it, as a
 /// leaf does, may convert it, and that is no part of the op under test.
 Variable input(const Tensor& value) {
-  const Variable leaf(zeros({}, DType::kFloat32), true);
+  const Variable leaf(zeros({}, DType::kFloat32, value.device()), true);
   return record("bench_input", value, {leaf}, [](const Tensor&) { return Grads(1); });
 }
 
@@ -55,60 +55,61 @@ double bytes_of(const Tensor& tensor) {
 /// An op of one large input and one large output: forward moves 2 tensors, backward `backward_tensors`.
 StreamingFamily unary(std::string_view op, std::int64_t width, double backward_tensors,
                       std::function<Variable(const Variable&)> run) {
-  return {op, [=](DType dtype, std::int64_t bytes) {
-            const Tensor x = random_tensor(rows_for(dtype, bytes, width), dtype, 1);
-            const double one = bytes_of(x);
-            return StreamingCase{
-                std::string(op),        to_string(x.shape()),          2 * one,
-                backward_tensors * one, [=] { return run(input(x)); }, random_tensor(x.shape(), dtype, 2)};
-          }};
+  return {
+      op, [=](Placement placement, std::int64_t bytes) {
+        const Tensor x = random_tensor(rows_for(placement.dtype, bytes, width), placement, 1);
+        const double one = bytes_of(x);
+        return StreamingCase{
+            std::string(op),        to_string(x.shape()),          2 * one,
+            backward_tensors * one, [=] { return run(input(x)); }, random_tensor(x.shape(), placement, 2)};
+      }};
 }
 
-StreamingCase make_add(DType dtype, std::int64_t bytes) {
-  const Tensor a = random_tensor(rows_for(dtype, bytes, kWidth), dtype, 1);
-  const Tensor b = random_tensor(a.shape(), dtype, 2);
+StreamingCase make_add(Placement placement, std::int64_t bytes) {
+  const Tensor a = random_tensor(rows_for(placement.dtype, bytes, kWidth), placement, 1);
+  const Tensor b = random_tensor(a.shape(), placement, 2);
   // Backward hands the gradient on as it is.
   return {"add", to_string(a.shape()), 3 * bytes_of(a), 0, [=] { return add(input(a), input(b)); }, {}};
 }
 
-StreamingCase make_swiglu(DType dtype, std::int64_t bytes) {
-  const Tensor gate = random_tensor(rows_for(dtype, bytes, kWidth), dtype, 1);
-  const Tensor up = random_tensor(gate.shape(), dtype, 2);
+StreamingCase make_swiglu(Placement placement, std::int64_t bytes) {
+  const Tensor gate = random_tensor(rows_for(placement.dtype, bytes, kWidth), placement, 1);
+  const Tensor up = random_tensor(gate.shape(), placement, 2);
   const double one = bytes_of(gate);
   return {"swiglu",
           to_string(gate.shape()),
           3 * one,
           5 * one,
           [=] { return swiglu(input(gate), input(up)); },
-          random_tensor(gate.shape(), dtype, 3)};
+          random_tensor(gate.shape(), placement, 3)};
 }
 
-StreamingCase make_rope(DType dtype, std::int64_t bytes) {
+StreamingCase make_rope(Placement placement, std::int64_t bytes) {
   constexpr std::int64_t kTokens = 2048;
-  const Shape rows = rows_for(dtype, bytes, kTokens * kHeads * kHeadDim);
-  const Tensor x = random_tensor({rows[0], kTokens, kHeads, kHeadDim}, dtype, 1);
-  const RopeTable table = rope_table(kTokens, kHeadDim, 10000.0);
+  const Shape rows = rows_for(placement.dtype, bytes, kTokens * kHeads * kHeadDim);
+  const Tensor x = random_tensor({rows[0], kTokens, kHeads, kHeadDim}, placement, 1);
+  const RopeTable table = rope_table(kTokens, kHeadDim, 10000.0, DType::kFloat32, placement.device);
   const double moved = 2 * bytes_of(x);
   return {"rope",
           to_string(x.shape()),
           moved,
           moved,
           [=] { return rope(input(x), table); },
-          random_tensor(x.shape(), dtype, 2)};
+          random_tensor(x.shape(), placement, 2)};
 }
 
-Tensor random_ids(std::int64_t count, std::int64_t bound) {
+Tensor random_ids(std::int64_t count, std::int64_t bound, Device device) {
   const Tensor ids = empty({count}, DType::kInt64);
   for (std::int64_t i = 0; i < count; ++i) {
     ids.data<std::int64_t>()[i] = static_cast<std::int64_t>(
         random_below({1, 3}, static_cast<std::uint64_t>(i), static_cast<std::uint64_t>(bound)));
   }
-  return ids;
+  return ids.to(device);
 }
 
-StreamingCase make_cross_entropy(DType dtype, std::int64_t bytes) {
-  const Tensor logits = random_tensor(rows_for(dtype, bytes, kVocabulary), dtype, 1);
-  const Tensor targets = random_ids(logits.dim(0), kVocabulary);
+StreamingCase make_cross_entropy(Placement placement, std::int64_t bytes) {
+  const Tensor logits = random_tensor(rows_for(placement.dtype, bytes, kVocabulary), placement, 1);
+  const Tensor targets = random_ids(logits.dim(0), kVocabulary, placement.device);
   const double one = bytes_of(logits);
   // The backward pass reads the logits and writes their gradient over them.
   return {"cross_entropy",
@@ -116,33 +117,35 @@ StreamingCase make_cross_entropy(DType dtype, std::int64_t bytes) {
           one,
           2 * one,
           [=] { return cross_entropy(input(logits), targets); },
-          full({}, 1.0, DType::kFloat32)};
+          full({}, 1.0, DType::kFloat32, placement.device)};
 }
 
-StreamingCase make_embedding(DType dtype, std::int64_t bytes) {
-  const Tensor table = random_tensor({kVocabulary, kWidth}, dtype, 1);
-  const Tensor ids = random_ids(rows_for(dtype, bytes, kWidth)[0], kVocabulary);
-  const Tensor dy = random_tensor({ids.numel(), kWidth}, dtype, 2);
+StreamingCase make_embedding(Placement placement, std::int64_t bytes) {
+  const Tensor table = random_tensor({kVocabulary, kWidth}, placement, 1);
+  const Tensor ids = random_ids(rows_for(placement.dtype, bytes, kWidth)[0], kVocabulary, placement.device);
+  const Tensor dy = random_tensor({ids.numel(), kWidth}, placement, 2);
   // Rows are read and written; backward reads them again and writes a gradient of the table's size.
   return {"embedding",
           to_string(dy.shape()),
           2 * bytes_of(dy),
-          bytes_of(dy) +
-              static_cast<double>(table.numel()) * static_cast<double>(dtype_size(accumulate_dtype(dtype))),
+          bytes_of(dy) + static_cast<double>(table.numel()) *
+                             static_cast<double>(dtype_size(accumulate_dtype(placement.dtype))),
           [=] { return embedding(input(table), ids); },
           dy};
 }
 
-StreamingCase make_adamw(DType dtype, std::int64_t bytes) {
-  const DType wide = accumulate_dtype(dtype);
-  AdamWParameter p{random_tensor(rows_for(dtype, bytes, kWidth), dtype, 1), {}, {}, {}, {}, 0.1};
-  p.grad = random_tensor(p.value.shape(), wide, 2);
-  p.exp_avg = zeros(p.value.shape(), wide);
-  p.exp_avg_sq = zeros(p.value.shape(), wide);
+StreamingCase make_adamw(Placement placement, std::int64_t bytes) {
+  const DType wide = accumulate_dtype(placement.dtype);
+  const Placement in_wide(wide, placement.device);
+  AdamWParameter p{
+      random_tensor(rows_for(placement.dtype, bytes, kWidth), placement, 1), {}, {}, {}, {}, 0.1};
+  p.grad = random_tensor(p.value.shape(), in_wide, 2);
+  p.exp_avg = zeros(p.value.shape(), wide, placement.device);
+  p.exp_avg_sq = zeros(p.value.shape(), wide, placement.device);
   // The gradient is read, both moments and the value are read and written; with a master copy, that one is
   // read and written, and the value only written.
   double moved = 5 * bytes_of(p.grad) + 2 * bytes_of(p.value);
-  if (wide != dtype) {
+  if (wide != placement.dtype) {
     p.master = p.value.to(wide);
     moved = 7 * bytes_of(p.grad) + bytes_of(p.value);
   }
@@ -157,8 +160,8 @@ StreamingCase make_adamw(DType dtype, std::int64_t bytes) {
           {}};
 }
 
-StreamingCase make_grad_norm(DType dtype, std::int64_t bytes) {
-  const Tensor grad = random_tensor(rows_for(dtype, bytes, kWidth), dtype, 1);
+StreamingCase make_grad_norm(Placement placement, std::int64_t bytes) {
+  const Tensor grad = random_tensor(rows_for(placement.dtype, bytes, kWidth), placement, 1);
   return {"grad_norm",
           to_string(grad.shape()),
           bytes_of(grad),
@@ -170,9 +173,9 @@ StreamingCase make_grad_norm(DType dtype, std::int64_t bytes) {
           {}};
 }
 
-/// A vector of parameters that fits beside any of the ops here.
-std::function<Variable(DType)> vector_of(double value) {
-  return [=](DType dtype) { return input(full({kWidth}, value, dtype)); };
+/// A vector of parameters that fits beside any of the ops here, of its input's dtype and device.
+std::function<Variable(const Variable&)> vector_of(double value) {
+  return [=](const Variable& x) { return input(full({kWidth}, value, x.dtype(), x.device())); };
 }
 
 /// The products of a LLaMA block and of its output matrix.
@@ -202,9 +205,9 @@ std::vector<StreamingFamily> streaming_families() {
   constexpr double kEps = 1e-5;
   const auto ones = vector_of(1.0), zeros_of = vector_of(0.0);
   return {
-      unary("rms_norm", kWidth, 3, [=](const Variable& x) { return rms_norm(x, ones(x.dtype()), kEps); }),
+      unary("rms_norm", kWidth, 3, [=](const Variable& x) { return rms_norm(x, ones(x), kEps); }),
       unary("layer_norm", kWidth, 3,
-            [=](const Variable& x) { return layer_norm(x, ones(x.dtype()), zeros_of(x.dtype()), kEps); }),
+            [=](const Variable& x) { return layer_norm(x, ones(x), zeros_of(x), kEps); }),
       {"swiglu", make_swiglu},
       unary("silu", kWidth, 3, [](const Variable& x) { return silu(x); }),
       unary("gelu", kWidth, 3, [](const Variable& x) { return gelu(x, GeluForm::kTanh); }),

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "autograd/variable.h"
+#include "models/module.h"
 
 namespace moh {
 
@@ -22,7 +23,7 @@ struct StreamingCase {
 /// Makes a case for large tensors of about `bytes` each. Making it allocates them.
 struct StreamingFamily {
   std::string_view op;
-  std::function<StreamingCase(DType dtype, std::int64_t bytes)> make;
+  std::function<StreamingCase(Placement placement, std::int64_t bytes)> make;
 };
 std::vector<StreamingFamily> streaming_families();
 

@@ -7,10 +7,11 @@
 namespace moh {
 
 void write_json_line(std::ostream& out, const OpBenchRecord& r) {
-  const nlohmann::ordered_json object = {{"op", r.op},       {"model", r.model},     {"pass", r.pass},
-                                         {"shape", r.shape}, {"dtype", r.dtype},     {"threads", r.threads},
-                                         {"ms", r.ms},       {"spread", r.spread},   {"unit", r.unit},
-                                         {"rate", r.rate},   {"ceiling", r.ceiling}, {"share", r.share()}};
+  const nlohmann::ordered_json object = {{"op", r.op},           {"model", r.model},   {"pass", r.pass},
+                                         {"shape", r.shape},     {"device", r.device}, {"dtype", r.dtype},
+                                         {"threads", r.threads}, {"ms", r.ms},         {"spread", r.spread},
+                                         {"unit", r.unit},       {"rate", r.rate},     {"ceiling", r.ceiling},
+                                         {"share", r.share()}};
   out << object.dump() << '\n';
 }
 

@@ -4,12 +4,14 @@
 
 #include <cmath>
 
+#include "autograd/profile.h"
 #include "core/cpu_isa.h"
+#include "core/cuda/backend.h"
+#include "core/device_clock.h"
 #include "core/error.h"
 #include "core/parallel.h"
 #include "train/bench/random_tokens.h"
 #include "train/bench/statistics.h"
-#include "train/metrics/progress.h"
 #include "train/tasks/llama_from_config.h"
 #include "train/trainer/trainer.h"
 
@@ -31,9 +33,9 @@ rusage usage() {
   return now;
 }
 
-StepFaults faults_so_far() {
+StepFaults faults_so_far(Device device) {
   const rusage now = usage();
-  return {CpuAllocator::instance().stats().system_allocations, now.ru_minflt + now.ru_majflt};
+  return {memory_stats(device).system_allocations, now.ru_minflt + now.ru_majflt};
 }
 
 LanguageData data_of(const RunConfig& config, bool random) {
@@ -54,49 +56,101 @@ class Run {
 
   const LlamaConfig& model_config() { return task_.llama().config(); }
 
-  StepTimes step() {
+  /// Asks for a step, and looks at what the one before came to: as in training, a GPU always has work.
+  void step() {
     train_step_.begin(step_, schedule_.at(step_));
-    const StepReport report = train_step_.finish();
     ++step_;
-    if (!report.skipped) return report.seconds;
-    throw NumericError(error_message("bench step", "step " + std::to_string(step_), "a finite loss",
-                                     std::to_string(report.loss), "lower optim.learning_rate"));
+    while (train_step_.under_way() > 1) check_oldest();
+  }
+  /// Looks at all steps.
+  void finish() {
+    while (train_step_.under_way() > 0) check_oldest();
   }
 
  private:
+  void check_oldest() {
+    const StepReport report = train_step_.finish();
+    ++checked_;
+    if (!report.skipped) return;
+    throw NumericError(error_message("bench step", "step " + std::to_string(checked_), "a finite loss",
+                                     std::to_string(report.loss), "lower optim.learning_rate"));
+  }
+
   LanguageModelTask task_;
   AdamW optimizer_;
   TrainStep train_step_;
   LrSchedule schedule_;
-  std::int64_t step_ = 0;
+  std::int64_t step_ = 0, checked_ = 0;
 };
 
-/// A sample of one part of the steps' times, in milliseconds.
-std::vector<double> milliseconds(const std::vector<StepTimes>& times, double StepTimes::*part) {
-  std::vector<double> sample;
-  for (const StepTimes& step : times) sample.push_back(step.*part * 1e3);
-  return sample;
-}
+/// Steps and the marks between them.
+struct TimedSteps {
+  explicit TimedSteps(Device device) : clock(device), phases(clock) {}
 
-void fill_times(StepBenchRecord& r, const std::vector<StepTimes>& times) {
-  const std::vector<double> steps = milliseconds(times, &StepTimes::total);
+  void run(Run& run, std::int64_t steps) {
+    bounds.reserve(static_cast<std::size_t>(steps) + 1);
+    bounds.push_back(clock.mark());
+    for (std::int64_t i = 0; i < steps; ++i) {
+      run.step();
+      bounds.push_back(clock.mark());
+    }
+    run.finish();
+  }
+
+  /// fn(begin, end) of each step, in seconds, as a sample in milliseconds.
+  template <class Fn>
+  std::vector<double> milliseconds(const Fn& fn) const {
+    std::vector<double> sample;
+    for (std::size_t i = 0; i + 1 < bounds.size(); ++i) sample.push_back(fn(bounds[i], bounds[i + 1]) * 1e3);
+    return sample;
+  }
+
+  DeviceClock clock;
+  PhaseTimer phases;
+  std::vector<DeviceClock::Mark> bounds;
+};
+
+void fill_times(StepBenchRecord& r, const TimedSteps& times) {
+  const std::vector<double> steps =
+      times.milliseconds([&](auto begin, auto end) { return times.clock.seconds(begin, end); });
+  const auto phase_ms = [&](ProfilePhase phase) {
+    return median(
+        times.milliseconds([&](auto begin, auto end) { return times.phases.seconds(phase, begin, end); }));
+  };
   r.step_ms = median(steps);
   r.step_ms_spread = relative_spread(steps);
-  r.forward_ms = median(milliseconds(times, &StepTimes::forward));
-  r.backward_ms = median(milliseconds(times, &StepTimes::backward));
-  r.optimizer_ms = median(milliseconds(times, &StepTimes::optimizer));
+  r.forward_ms = phase_ms(ProfilePhase::kForward);
+  r.backward_ms = phase_ms(ProfilePhase::kBackward);
+  r.optimizer_ms = phase_ms(ProfilePhase::kOptimizer);
   r.tokens_per_s = static_cast<double>(r.batch_size * r.accumulate * r.sequence_length) / (r.step_ms * 1e-3);
 }
 
-StepProfile profiled(Run& run, std::int64_t steps) {
-  Profiler profiler(monotonic_seconds);
-  double seconds = 0;
-  for (std::int64_t i = 0; i < steps; ++i) seconds += run.step().total;
-  return summarize_profile(profiler.entries(), steps, seconds);
+/// The counted steps of a run that is warm.
+void measure(Run& run, Device device, StepBenchRecord& r) {
+  TimedSteps times(device);
+  const StepFaults before = faults_so_far(device);
+  times.run(run, r.steps);
+  const StepFaults after = faults_so_far(device);
+  r.faults = {after.system_allocations - before.system_allocations, after.page_faults - before.page_faults};
+  r.memory = memory_stats(device);
+  r.peak_rss_bytes = std::int64_t{usage().ru_maxrss} * 1024;
+  fill_times(r, times);
+}
+
+StepProfile profiled(Run& run, Device device, std::int64_t steps) {
+  DeviceClock clock(device);
+  Profiler profiler(clock);
+  const DeviceClock::Mark begin = clock.mark();
+  for (std::int64_t i = 0; i < steps; ++i) run.step();
+  run.finish();
+  const DeviceClock::Mark end = clock.mark();
+  return summarize_profile(profiler.entries(), steps, clock.seconds(begin, end));
 }
 
 StepBenchRecord description(const RunConfig& config, const StepBenchOptions& options) {
   StepBenchRecord r;
+  r.device = device_name(config.device);
+  if (config.device != kCpu) r.gpu = cuda::describe_device();
   r.dtype = dtype_name(dtype_of_precision(config.precision));
   r.isa = cpu_isa_name(cpu_isa());
   r.random_data = options.random_data;
@@ -113,28 +167,23 @@ StepBenchRecord description(const RunConfig& config, const StepBenchOptions& opt
 
 StepBenchRecord run_step_bench(const RunConfig& config, const StepBenchOptions& options) {
   check(options);
-  StepBenchRecord r = description(config, options);
   open_device(config.device);
+  StepBenchRecord r = description(config, options);
   reset_memory_peaks(config.device);
   {
     Run run(config, options.random_data);
     r.parameters = count_parameters(run.model_config());
     // Of each micro-batch: its size decides which projections are computed by heads.
-    const StepFlops flops = step_flops(run.model_config(), r.batch_size, r.sequence_length);
+    const StepFlops flops = step_flops(run.model_config(), r.batch_size, r.sequence_length, config.device);
     const auto micro_batches = static_cast<double>(r.accumulate);
     r.flops = {micro_batches * flops.dense, micro_batches * flops.routed};
-    std::vector<StepTimes> times(static_cast<std::size_t>(options.steps));  // no allocation between steps
     for (std::int64_t i = 0; i < options.warmup; ++i) run.step();
-    const StepFaults before = faults_so_far();
-    for (StepTimes& step : times) step = run.step();
-    const StepFaults after = faults_so_far();
-    r.faults = {after.system_allocations - before.system_allocations, after.page_faults - before.page_faults};
-    r.memory = memory_stats(config.device);
-    r.peak_rss_bytes = std::int64_t{usage().ru_maxrss} * 1024;
-    fill_times(r, times);
-    if (options.profile) r.profile = profiled(run, options.steps);
+    run.finish();
+    measure(run, config.device, r);
+    if (options.profile) r.profile = profiled(run, config.device, options.steps);
   }
-  r.ceilings = measure_ceilings();  // last, as they take memory of their own
+  r.ceilings = measure_ceilings(
+      config.device, dtype_of_precision(config.precision));  // last, as they take memory of their own
   return r;
 }
 

@@ -25,15 +25,17 @@ struct StepBenchOptions {
 
 /// Things that a step should not do once it is warm, counted over all measured steps.
 struct StepFaults {
-  std::int64_t system_allocations = 0;  ///< blocks that CpuAllocator got from the system
+  std::int64_t system_allocations = 0;  ///< times that memory for the device's tensors was asked for
   std::int64_t page_faults = 0;         ///< of the whole process, minor and major
 };
 
-/// What was measured. Times in milliseconds, medians over the steps.
+/// What was measured. Times in milliseconds, medians over the steps; on a GPU those of the device.
 struct StepBenchRecord {
   std::string config;  ///< the file's name
   std::vector<std::string> overrides;
-  std::string dtype, isa;
+  std::string device, dtype;
+  std::string isa;  ///< of the CPU's kernels
+  std::string gpu;  ///< what it is, driver and CUDA included; empty: the CPU computes
   bool random_data = false;
   std::int64_t parameters = 0;
   std::int64_t batch_size = 0, accumulate = 0, sequence_length = 0;
@@ -44,12 +46,12 @@ struct StepBenchRecord {
   double step_ms_spread = 0;  ///< (90th - 10th percentile) / median
   double tokens_per_s = 0;    ///< tokens of a step / step_ms
 
-  MemoryStats memory;               ///< peaks since the model was made
+  MemoryStats memory;               ///< of the device: peaks since the model was made
   std::int64_t peak_rss_bytes = 0;  ///< of the whole process, code and libraries too
   StepFaults faults;
 
   StepFlops flops;
-  Ceilings ceilings;  ///< of the same run, with the same threads
+  Ceilings ceilings;  ///< of the same run, with the same threads; on a GPU for the same dtype
 
   std::optional<StepProfile> profile;
 

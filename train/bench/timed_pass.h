@@ -1,9 +1,10 @@
 #pragma once
 
-#include <chrono>
 #include <vector>
 
 #include "autograd/variable.h"
+#include "core/device_clock.h"
+#include "train/bench/head_start.h"
 
 namespace moh {
 
@@ -12,32 +13,55 @@ struct PassTimes {
   std::vector<double> forward_ms, forward_backward_ms;
 };
 
-/// One pass: forward() returns the output, which gets the gradient `dout`.
-template <class Forward>
-void time_pass(const Forward& forward, const Tensor& dout, PassTimes& times) {
-  using Clock = std::chrono::steady_clock;
-  const auto milliseconds = [](Clock::duration d) {
-    return std::chrono::duration<double, std::milli>(d).count();
-  };
-  const Clock::time_point start = Clock::now();
-  const Variable out = forward();
-  const Clock::time_point middle = Clock::now();
-  out.backward(dout);
-  const Clock::time_point end = Clock::now();
-  times.forward_ms.push_back(milliseconds(middle - start));
-  times.forward_backward_ms.push_back(milliseconds(end - start));
-}
+/// Times passes on a device. On a GPU none is waited for before times() is called.
+class PassTimer {
+ public:
+  explicit PassTimer(Device device) : clock_(device), head_start_(device) {}
+
+  /// One pass: forward() returns the output, which gets the gradient `dout`.
+  template <class Forward>
+  void pass(const Forward& forward, const Tensor& dout) {
+    head_start_();
+    clock_.mark();
+    const Variable out = forward();
+    clock_.mark();
+    out.backward(dout);
+    clock_.mark();
+    ++passes_;
+  }
+
+  /// Later passes count from here on.
+  void forget() {
+    clock_.clear();
+    passes_ = 0;
+  }
+
+  PassTimes times() const {
+    PassTimes times;
+    for (std::size_t i = 0; i < passes_; ++i) {
+      times.forward_ms.push_back(clock_.seconds(3 * i, 3 * i + 1) * 1e3);
+      times.forward_backward_ms.push_back(clock_.seconds(3 * i, 3 * i + 2) * 1e3);
+    }
+    return times;
+  }
+
+ private:
+  DeviceClock clock_;
+  HeadStart head_start_;
+  std::size_t passes_ = 0;
+};
 
 /// Passes of all cases in turns, so that what else the machine does hits all alike; only the last `repeats`
-/// count. A case has run() and a PassTimes `times`.
+/// count. A case has run(), a PassTimer `timer` and a PassTimes `times`, which is filled here.
 template <class Case>
 void run_interleaved(std::vector<Case>& cases, int warmups, int repeats) {
   for (int pass = 0; pass < warmups + repeats; ++pass) {
     for (Case& one : cases) {
-      if (pass == warmups) one.times = {};
+      if (pass == warmups) one.timer.forget();
       one.run();
     }
   }
+  for (Case& one : cases) one.times = one.timer.times();
 }
 
 }  // namespace moh

@@ -1,6 +1,6 @@
 #include <iostream>
 
-#include "core/error.h"
+#include "core/cuda/backend.h"
 #include "core/parallel.h"
 #include "train/bench/attention_bench.h"
 #include "train/cli/commands.h"
@@ -16,15 +16,20 @@ DType dtype_of(const std::string& name) {
   return name == "bf16" ? DType::kBFloat16 : DType::kFloat32;
 }
 
+/// Opens a device before anything is printed, and names a GPU above the table.
+Device opened_device(const std::string& name, bool json) {
+  const Device device = parse_device(name);
+  open_device(device);
+  if (device != kCpu && !json) std::cout << cuda::describe_device() << '\n';
+  return device;
+}
+
 /// The options of the benchmarks of attention and of its layer; sets the number of threads.
 template <class Args>
 auto options_of(const Args& args) {
   set_num_threads(static_cast<int>(args.threads));
   auto options = args.options;
-  options.device = parse_device(args.device);
-  if (options.device != kCpu) {
-    throw DeviceError(error_message("bench", "--device", "cpu, the only device that this version times", args.device));
-  }
+  options.device = opened_device(args.device, args.json);
   options.dtype = dtype_of(args.dtype);
   options.causal.clear();
   if (args.full || !args.causal) options.causal.push_back(false);
@@ -77,6 +82,7 @@ int bench_step(const BenchStepArgs& args) {
 int bench_ops(const BenchOpsArgs& args) {
   set_num_threads(static_cast<int>(args.threads));
   OpBenchOptions options = args.options;
+  options.device = opened_device(args.device, args.json);
   options.dtype = dtype_of(args.dtype);
   if (!args.json) write_op_table_head(std::cout);
   run_op_bench(options, [&](const OpBenchRecord& record) { write(record, args.json); });

@@ -139,7 +139,7 @@ void add_data(CLI::App& app, Action& action) {
 template <class Args>
 void add_attention_options(CLI::App& command, Args& args) {
   auto& options = args.options;
-  command.add_option("--device", args.device, "Device")->capture_default_str();
+  command.add_option("--device", args.device, "cpu, cuda or cuda:N")->capture_default_str();
   command.add_option("--dtype", args.dtype, "Element type")
       ->check(CLI::IsMember({"f32", "bf16"}))
       ->capture_default_str();
@@ -166,11 +166,14 @@ void add_bench_attention(CLI::App& bench, Action& action) {
   const auto args = std::make_shared<BenchAttentionArgs>();
   add_attention_options(command, *args);
   command.add_option("--kv-heads", args->options.kv_heads, "KV heads")->capture_default_str();
+  command.add_flag("--listed", args->options.listed,
+                   "Also all heads by way of lists: what the lists themselves cost");
   command.footer(
       "Examples:\n"
       "  moh bench attention\n"
       "  moh bench attention --tokens 1024,2048,4096 --heads 16 --kv-heads 16 --head-dim 64 --causal --full "
-      "--active 1.0,0.75,0.5 --json");
+      "--active 1.0,0.75,0.5 --json\n"
+      "  moh bench attention --device cuda --dtype bf16 --tokens 2048,8192 --causal --listed");
   command.callback([args, &action] { action = [args] { return bench_attention(*args); }; });
 }
 
@@ -201,11 +204,14 @@ void add_bench_step(CLI::App& bench, Action& action) {
   command.add_flag("--profile", options.profile, "After them as many steps with the time of each op");
   command.add_flag("--json", args->json, "One JSON object instead of a table");
   command.footer(
-      "Nothing is written: no run folder, no checkpoint. The number of threads is the key `threads`.\n\n"
+      "Nothing is written: no run folder, no checkpoint. Device and number of threads are the keys `device` "
+      "and "
+      "`threads`.\n\n"
       "Examples:\n"
       "  moh bench step configs/llm/tiny_shakespeare_moh_50.yaml --random-data\n"
       "  moh bench step configs/llm/moh_llm_s_50.yaml precision=float32 train.batch_size=1 "
-      "train.accumulate=1 threads=2 --random-data --steps 20 --json");
+      "train.accumulate=1 threads=2 --random-data --steps 20 --json\n"
+      "  moh bench step configs/llm/llm_s.yaml device=cuda train.accumulate=1 --random-data --profile");
   command.callback([args, &action] { action = [args] { return bench_step(*args); }; });
 }
 
@@ -214,6 +220,7 @@ void add_bench_ops(CLI::App& bench, Action& action) {
       *bench.add_subcommand("ops", "Each op beside what the machine can do: copying memory, multiply-adds");
   const auto args = std::make_shared<BenchOpsArgs>();
   OpBenchOptions& options = args->options;
+  command.add_option("--device", args->device, "cpu, cuda or cuda:N")->capture_default_str();
   command.add_option("--dtype", args->dtype, "Element type")
       ->check(CLI::IsMember({"f32", "bf16"}))
       ->capture_default_str();
@@ -234,7 +241,8 @@ void add_bench_ops(CLI::App& bench, Action& action) {
       "Examples:\n"
       "  moh bench ops\n"
       "  moh bench ops --only rms_norm,swiglu,LLM-S --threads 1\n"
-      "  moh bench ops --dtype bf16 --megabytes 128 --json");
+      "  moh bench ops --dtype bf16 --megabytes 128 --json\n"
+      "  moh bench ops --device cuda --dtype bf16");
   command.callback([args, &action] { action = [args] { return bench_ops(*args); }; });
 }
 

@@ -87,7 +87,8 @@ struct BenchStepArgs {
 int bench_step(const BenchStepArgs& args);
 
 struct BenchOpsArgs {
-  OpBenchOptions options;     ///< dtype comes from the field below
+  OpBenchOptions options;  ///< device and dtype come from the fields below
+  std::string device = "cpu";
   std::string dtype = "f32";  ///< f32 or bf16
   std::int64_t threads = 0;
   bool json = false;

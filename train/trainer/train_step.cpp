@@ -16,18 +16,10 @@ namespace {
 /// second has the memory that the captured one will have.
 constexpr int kRehearsals = 2;
 
-/// Seconds since the last call.
-class Lap {
- public:
-  double operator()() {
-    const double now = monotonic_seconds(), passed = now - last_;
-    last_ = now;
-    return passed;
-  }
-
- private:
-  double last_ = monotonic_seconds();
-};
+MicroBatchLoss forward(Task& task, std::int64_t micro_batch, Generator& generator) {
+  const ProfilePhaseScope phase(ProfilePhase::kForward);
+  return task.loss(micro_batch, generator);
+}
 
 /// All elements of some tensors, one after another, as float64 on their device.
 Tensor packed(const std::vector<Tensor>& tensors, Device device) {
@@ -60,17 +52,17 @@ StepSize TrainStep::begin(std::int64_t step, double learning_rate) {
   if (first_stream_.defined()) {
     const auto first = static_cast<std::int64_t>(Generator::first_stream_of(number));
     first_stream_.copy_from(tensor_of<std::int64_t>({}, {first}));
-    compute(size, Generator(seed, first_stream_), report.seconds);
+    compute(size, Generator(seed, first_stream_));
   } else {
-    compute(size, Generator(seed, number), report.seconds);
+    compute(size, Generator(seed, number));
   }
   task_.end_step();
   under_way_.push_back({report, size, began, HostCopy(numbers_)});
   return size;
 }
 
-void TrainStep::compute(const StepSize& size, Generator generator, StepTimes& seconds) {
-  const auto work = [&] { numbers_ = forward_backward_update(generator, seconds); };
+void TrainStep::compute(const StepSize& size, Generator generator) {
+  const auto work = [&] { numbers_ = forward_backward_update(generator); };
   graph_ != nullptr ? compute_with_graph(size, work) : work();
 }
 
@@ -90,24 +82,19 @@ void TrainStep::compute_with_graph(const StepSize& size, FunctionRef<void()> wor
 }
 
 /// All that is captured: from the first forward pass to the update. Returns the numbers for the host.
-Tensor TrainStep::forward_backward_update(Generator generator, StepTimes& seconds) {
+Tensor TrainStep::forward_backward_update(Generator generator) {
   optimizer_.zero_grad();
   std::vector<Tensor> losses, numbers;
-  Lap lap;
   for (std::int64_t i = 0; i < config_.train.accumulate; ++i) {
-    MicroBatchLoss part = task_.loss(i, generator);
-    seconds.forward += lap();
+    MicroBatchLoss part = forward(task_, i, generator);
     part.total.backward();
-    seconds.backward += lap();
     losses.push_back(part.task_loss);
     for (Tensor& number : part.numbers) numbers.push_back(std::move(number));
   }
   const ProfilePhaseScope phase(ProfilePhase::kOptimizer);
   const Tensor each_loss = packed(losses, config_.device);
   numbers.insert(numbers.begin(), {optimizer_.update(each_loss), each_loss});
-  const Tensor result = packed(numbers, config_.device);
-  seconds.optimizer = lap();
-  return result;
+  return packed(numbers, config_.device);
 }
 
 StepReport TrainStep::finish() {
@@ -123,7 +110,7 @@ StepReport TrainStep::finish() {
   for (const double loss : numbers.subspan(2, count)) report.loss += loss;
   report.statistics = task_.statistics(step.size, config_.train.accumulate, numbers.subspan(2 + count));
   const double now = monotonic_seconds();
-  report.seconds.total = now - std::max(step.began, finished_at_);  // it waited for the one before
+  report.seconds = now - std::max(step.began, finished_at_);  // it waited for the one before
   finished_at_ = now;
   return std::move(report);
 }

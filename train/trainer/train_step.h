@@ -12,28 +12,20 @@
 
 namespace moh {
 
-/// Where the time of a step went, in seconds.
-struct StepTimes {
-  double forward = 0;    ///< from the batches to the losses, all micro-batches together
-  double backward = 0;   ///< likewise
-  double optimizer = 0;  ///< gradient norm, clipping and update
-  /// These and the rest: waiting for data, dropping old gradients, statistics. On a GPU the parts are what it
-  /// took to ask for the work, and this is the time until it was done.
-  double total = 0;
-};
-
 /// What one step came to.
 struct StepReport {
   double loss = 0, gradient_norm = 0, learning_rate = 0;
   bool skipped = false;  ///< the loss or the gradient was not finite, so the weights are as they were
   StepStatistics statistics;
-  StepTimes seconds;
+  double seconds = 0;  ///< of the host's clock
 };
 
 /// Steps of training: `config.train.accumulate` micro-batches forward and backward, clipping, AdamW. On a GPU
 /// a step is asked for and reported separately, so that the device always has work: begin() waits for
 /// nothing, finish() for the device. The Trainer and `moh bench step` both use this, so that what is measured
-/// is what trains.
+/// is what trains. The parts of a step are phases (autograd/profile.h): forward, from the batches to the
+/// losses; backward; optimizer, which is gradient norm, clipping and update. In none are waiting for data,
+/// dropping old gradients, and statistics.
 ///
 /// With config.cuda_graph a step of a size that has come a few times is captured, and replayed from then on;
 /// one of another size is asked for kernel by kernel, as all are without.
@@ -61,9 +53,9 @@ class TrainStep {
     HostCopy numbers;
   };
 
-  void compute(const StepSize& size, Generator generator, StepTimes& seconds);
+  void compute(const StepSize& size, Generator generator);
   void compute_with_graph(const StepSize& size, FunctionRef<void()> work);
-  Tensor forward_backward_update(Generator generator, StepTimes& seconds);
+  Tensor forward_backward_update(Generator generator);
 
   Task& task_;
   AdamW& optimizer_;

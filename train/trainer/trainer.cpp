@@ -131,7 +131,7 @@ void Trainer::finish_step() {
   state_.samples += config_.train.batch_size * config_.train.accumulate;
   state_.tokens += report.statistics.tokens;
   state_.optimizer_steps = optimizer_.steps();
-  step_seconds_ += report.seconds.total;
+  step_seconds_ += report.seconds;
   step_tokens_ += report.statistics.tokens;
   guard(report);
   last_ = report;

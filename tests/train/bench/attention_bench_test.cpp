@@ -50,6 +50,24 @@ TEST_CASE("bench: attention reports every combination, dense first") {
   }
 }
 
+TEST_CASE("bench: attention by lists of all heads stands beside dense attention when asked for") {
+  AttentionBenchOptions options = small_options();
+  options.tokens = {8};
+  options.causal = {true};
+  options.listed = true;
+  const std::vector<AttentionBenchRecord> records = records_of(options);
+  REQUIRE(records.size() == 4);
+  CHECK(records[0].op == "attention");
+  CHECK(records[1].op == "head_sparse_attention");
+  CHECK(records[1].active == 1.0);
+  CHECK(records[1].pairs_share == 1.0);
+  CHECK(records[2].active == 0.75);
+  std::ostringstream table;
+  for (const AttentionBenchRecord& record : records) write_table_line(table, record);
+  CHECK(table.str().find("causal  dense        1") != std::string::npos);
+  CHECK(table.str().find("causal  listed       1") != std::string::npos);
+}
+
 TEST_CASE("bench: attention rounds the number of heads and leaves out lines that were not asked for") {
   AttentionBenchOptions options = small_options();
   options.tokens = {8};

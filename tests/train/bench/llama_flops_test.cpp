@@ -88,3 +88,17 @@ TEST_CASE("bench: FLOPs of projections follow the heads that the layers project"
   flops = step_flops(config, sequences, tokens);
   CHECK(flops.routed == flops.dense);
 }
+
+TEST_CASE("bench: on a GPU all heads are projected") {
+  const HeadRoutingOptions routing{RouterKind::kLearned, {4, 1, 1}};
+  constexpr std::int64_t kTokens = 1 << 20;  // projecting by heads pays on the CPU
+  const Device gpu{Device::Type::kCuda, 0};
+  CHECK(projected_heads(routing, 64, kTokens, kCpu).outputs == 2);
+  CHECK(projected_heads(routing, 64, kTokens, gpu).outputs == 4);
+  CHECK(projected_heads(routing, 64, kTokens, gpu).queries == 4);
+  LlamaConfig config = routed(small_model(), RouterKind::kLearned, 1, 1);
+  config.head_dim = 64;
+  // Per token: the queries and the output of 2 heads of width 64.
+  const double saved = 3 * 2.0 * kTokens * 8 * (2 * 64) * 2;
+  CHECK(step_flops(config, 1, kTokens, gpu).routed - step_flops(config, 1, kTokens, kCpu).routed == saved);
+}

@@ -61,7 +61,10 @@ TEST_CASE("bench: a step's parts make up the step, and nothing is allocated once
   CHECK(r.tokens_per_s == Approx(2 * 2 * 24 / (r.step_ms * 1e-3)));
   CHECK(r.faults.system_allocations == 0);
   CHECK(r.flops.dense > 0);
-  CHECK(r.ceilings.fma_gflops > 0);
+  CHECK(r.ceilings.fma_gflops.value() > 0);
+  CHECK(r.forward_ms + r.backward_ms + r.optimizer_ms <= Approx(r.step_ms).epsilon(0.5));
+  CHECK(r.device == "cpu");
+  CHECK(r.gpu.empty());
   CHECK(r.parameters > 300 * 32);
   for (const MemoryPurpose purpose : {MemoryPurpose::kParameter, MemoryPurpose::kGradient}) {
     CHECK(r.memory.of(purpose).peak_bytes >= 4 * r.parameters);
@@ -79,6 +82,7 @@ TEST_CASE("bench: a step's JSON has every field, and shares are of the ceilings 
   for (const char* key : {"config",
                           "overrides",
                           "data",
+                          "device",
                           "dtype",
                           "isa",
                           "threads",
@@ -115,6 +119,27 @@ TEST_CASE("bench: a step's JSON has every field, and shares are of the ceilings 
   CHECK(object["gflops"] == 200.0);  // as routed: 100 GFLOP in half a second
   CHECK(object["share_of_fma_peak"] == 0.5);
   CHECK(object["share_of_matmul_peak"] == 0.625);
+  CHECK_FALSE(object.contains("gpu"));
+  CHECK_FALSE(object.contains("published_peak_gflops"));
+}
+
+TEST_CASE("bench: a step on a GPU names it, and has its peaks") {
+  StepBenchRecord r = invented_record();
+  r.device = "cuda:0";
+  r.gpu = "NVIDIA H200, compute capability 9.0";
+  r.ceilings = {{}, 800, 1000};
+  std::ostringstream json, table;
+  write_json_line(json, r);
+  write_table(table, r);
+  const auto object = nlohmann::json::parse(json.str());
+  CHECK(object["gpu"] == r.gpu);
+  CHECK(object["published_peak_gflops"] == 1000);
+  CHECK(object["share_of_published_peak"] == 0.2);
+  CHECK(object["share_of_matmul_peak"] == 0.25);
+  CHECK_FALSE(object.contains("fma_peak_gflops"));
+  CHECK(table.str().find("NVIDIA H200") == 0);
+  CHECK(table.str().find("the step reaches 20.0% of it") != std::string::npos);
+  CHECK(table.str().find("FMA peak") == std::string::npos);
 }
 
 TEST_CASE("bench: a step's table shows parts as shares of the step") {

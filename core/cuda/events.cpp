@@ -1,0 +1,27 @@
+#include "core/cuda/device.h"
+
+namespace moh::cuda {
+
+void* create_event() {
+  cudaEvent_t event = nullptr;
+  MOH_CUDA_CALL(cudaEventCreateWithFlags(&event, cudaEventDefault));
+  return event;
+}
+
+void destroy_event(void* event) noexcept {
+  cudaEventDestroy(static_cast<cudaEvent_t>(event));
+}
+
+void record_event(void* event) {
+  MOH_CUDA_CALL(cudaEventRecord(static_cast<cudaEvent_t>(event), stream()));
+}
+
+double seconds_between(void* from, void* to) {
+  float milliseconds = 0;
+  MOH_CUDA_CALL(cudaEventSynchronize(static_cast<cudaEvent_t>(to)));
+  MOH_CUDA_CALL(
+      cudaEventElapsedTime(&milliseconds, static_cast<cudaEvent_t>(from), static_cast<cudaEvent_t>(to)));
+  return static_cast<double>(milliseconds) * 1e-3;
+}
+
+}  // namespace moh::cuda

@@ -1,0 +1,41 @@
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <vector>
+
+#include "core/device.h"
+
+namespace moh {
+
+/// Marks points in what a device does, and says how much time lies between them. On the CPU a mark is the
+/// time at which it was made. On a GPU it is the time at which everything was done that had been asked of
+/// the device before (an event in its stream): making one waits for nothing, so the program may run ahead of
+/// the device while it is measured.
+class DeviceClock {
+ public:
+  /// A point in time; marks of one clock ascend.
+  using Mark = std::size_t;
+
+  /// A GPU has to be open.
+  explicit DeviceClock(Device device);
+  /// Reads seconds from a function, for tests.
+  explicit DeviceClock(std::function<double()> now);
+  ~DeviceClock();
+  DeviceClock(DeviceClock&& other) noexcept;
+  DeviceClock& operator=(DeviceClock&&) = delete;
+
+  Mark mark();
+  /// Seconds between two marks; waits until the device has reached the later one.
+  double seconds(Mark from, Mark to) const;
+  /// Forgets all marks; later ones begin again at 0.
+  void clear() { num_marks_ = 0; }
+
+ private:
+  std::function<double()> now_;  // empty: events of the device
+  std::size_t num_marks_ = 0;
+  std::vector<double> times_;  // one of the two has as many as there ever were marks at once
+  std::vector<void*> events_;
+};
+
+}  // namespace moh

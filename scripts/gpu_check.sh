@@ -1,0 +1,395 @@
+#!/usr/bin/env bash
+# Everything that needs a GPU, in one command: tests, sanitizers, losses beside the CPU's, training, benchmarks, tables.
+# Runs from a folder of scripts/bundle.sh, where nothing is built or installed, and from a source tree that is built.
+set -euo pipefail
+# shellcheck source=lib.sh
+. "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+
+# In the order of their importance.
+all_parts=(device tests losses step train attention_causal attention_full ops_bf16 module ops_f32 memcheck racecheck
+  pytorch)
+skipped=77
+
+usage() {
+  cat <<END
+Usage: scripts/gpu_check.sh [OPTION...]
+
+  --out FILE        where the tables go (default: docs/benchmarks/gpu.md; in a bundle gpu.md)
+  --results FOLDER  what each part found, as JSON and logs (default: runs/gpu_check)
+  --quick           smaller sizes, minutes
+  --budget SECONDS  starts no part after that, and ends one that is running; what is left waits for the next call
+  --again           runs parts that are in the results folder already, too
+  --only PART,...   these parts only
+  --text PATH       training text (default: that of this project)
+  --build FOLDER    where moh was built (default: build/release; a bundle has its own)
+  --pytorch FOLDER  also compares with PyTorch, from this virtual environment (scripts/bench_pytorch.py)
+  --sizes FILE      changes sizes (scripts/gpu_check/sizes.sh)
+
+Parts, the most important first: ${all_parts[*]}
+A part that ran to its end is not run again without --again, so that the same command goes on after a stop. It fails where a
+test, a tolerance or a program fails; the others are run all the same. MOH_BINARY and TEST_BINARY replace the programs.
+
+Everything needs bash and the usual tools only; Python 3 makes the tables. Without it the results are complete all the same,
+and \`python3 scripts/gpu_check/report.py RESULTS --out FILE\` makes the tables on any other machine.
+
+Exit codes: 0 all is well, 1 a part failed, 2 command line, 75 parts were left for the next call.
+END
+}
+
+wrong() {
+  printf 'error: gpu_check: %s\n' "$1" >&2
+  exit 2
+}
+
+# --- The command line ------------------------------------------------------------------------------------------------
+
+command_line="scripts/gpu_check.sh $*"
+quick=false again=false budget=0 sizes='' text='' venv='' only='' out='' build=$root/build/release results=$root/runs/gpu_check
+while [ $# -gt 0 ]; do
+  case $1 in
+    -h | --help) usage && exit ;;
+    --quick) quick=true ;;
+    --again) again=true ;;
+    --out | --results | --budget | --only | --text | --build | --pytorch | --sizes)
+      [ $# -ge 2 ] || wrong "$1: expected a value"
+      case $1 in
+        --out) out=$2 ;;
+        --results) results=$2 ;;
+        --budget) budget=$2 ;;
+        --only) only=$2 ;;
+        --text) text=$2 ;;
+        --build) build=$2 ;;
+        --pytorch) venv=$2 ;;
+        --sizes) sizes=$2 ;;
+      esac
+      shift
+      ;;
+    *) wrong "unknown option '$1'; --help lists them" ;;
+  esac
+  shift
+done
+[[ $budget =~ ^[0-9]+$ ]] || wrong "--budget: expected seconds, found '$budget'"
+[ -z "$sizes" ] || [ -f "$sizes" ] || wrong "--sizes: expected a file, found '$sizes'"
+[ -z "$text" ] || [ -e "$text" ] || wrong "--text: expected a file or folder, found '$text'"
+
+parts=("${all_parts[@]}")
+if [ -n "$only" ]; then
+  IFS=, read -ra parts <<<"$only"
+  for part in "${parts[@]}"; do
+    [[ " ${all_parts[*]} " == *" $part "* ]] || wrong "--only: expected some of ${all_parts[*]}, found '$part'"
+  done
+fi
+# shellcheck source=gpu_check/sizes.sh
+. "$root/scripts/gpu_check/sizes.sh"
+# shellcheck disable=SC1090
+[ -z "$sizes" ] || . "$sizes"
+
+# --- Programs and text, of a bundle or of a source tree ---------------------------------------------------------------
+
+if [ -x "$root/moh" ]; then
+  moh=$root/moh tests=$root/cuda_tests commit=$(cat "$root/COMMIT")
+  : "${out:=$root/gpu.md}" "${text:=$root/text}"
+else
+  moh=$build/moh tests=$build/tests/cuda_sim/cuda_tests
+  commit=$(git -C "$root" describe --always --dirty --exclude '*' --abbrev=12 2>/dev/null || echo unknown)
+  : "${out:=$root/docs/benchmarks/gpu.md}" "${text:=[$root/README.md,$root/docs,$root/core,$root/autograd,$root/ops,$root/models,$root/train]}"
+fi
+moh=${MOH_BINARY:-$moh} tests=${TEST_BINARY:-$tests}
+for program in "$moh" "$tests"; do
+  [ -x "$program" ] || wrong "expected a program at $program, found none; build it, or say where it is with --build FOLDER"
+done
+mkdir -p "$results" "$(dirname "$out")"
+results=$(cd "$results" && pwd)
+
+# cuBLAS where neither the system nor LD_LIBRARY_PATH has it: a toolkit, or a Python package.
+find_cublas() {
+  local folder packages
+  case $(ldconfig -p 2>/dev/null || true) in *libcublasLt.so.13*) return ;; esac
+  packages=$(python3 -c 'import site; print(*site.getsitepackages(), site.getusersitepackages())' 2>/dev/null) || packages=''
+  # shellcheck disable=SC2086
+  for folder in ${LD_LIBRARY_PATH:+${LD_LIBRARY_PATH//:/ }} /usr/local/cuda*/lib{,64} /usr/local/cuda*/targets/*/lib \
+    ${packages// //nvidia/cu13/lib }${packages:+/nvidia/cu13/lib} ${venv:+"$venv"/lib/python3*/site-packages/nvidia/cu13/lib}; do
+    if [ -e "$folder/libcublasLt.so.13" ]; then
+      export LD_LIBRARY_PATH=$folder${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+      return
+    fi
+  done
+}
+find_cublas
+
+# --- How a part is run ------------------------------------------------------------------------------------------------
+
+progress() { printf '[%5d s] %s\n' "$SECONDS" "$*"; }
+
+json_string() {
+  local text=${1//\\/\\\\}
+  printf '"%s"' "$(tr '\n\t\r' '   ' <<<"${text//\"/\\\"}" | tr -d '\000-\037' | sed 's/ *$//')"
+}
+
+remaining() { echo $((budget - SECONDS)); }
+
+# A program of a part: its standard output are records, or where it says so the log; ends when the budget is spent.
+limited() {
+  { printf '\n$'; printf ' %q' "$@"; echo; } >&2
+  if [ "$budget" -gt 0 ]; then
+    [ "$(remaining)" -gt 0 ] || return 1
+    timeout -k 10 "$(remaining)" "$@"
+  else
+    "$@"
+  fi
+}
+
+# piece PART.NAME COMMAND...: the records of a command that ran to its end, now or before its part was cut off.
+piece() {
+  local file=$results/$1.piece
+  shift
+  if [ ! -f "$file" ]; then
+    limited "$@" >"$file.new" || return
+    mv "$file.new" "$file"
+  fi
+  cat "$file"
+}
+
+# The last line of a log that says something, without colours.
+last_line() { sed 's/\x1b\[[0-9;]*m//g' "$1" | grep -v '^[[:space:]=-]*$' | tail -n 1; }
+
+status_of() { sed -n 's/.*"status":"\([a-z ]*\)".*/\1/p' "$results/$1.json" 2>/dev/null || true; }
+
+write_status() {
+  local part=$1 status=$2 seconds=$3 reason=$4
+  printf '{"part":"%s","status":"%s","seconds":%d,"date":"%s","reason":%s}\n' "$part" "$status" "$seconds" \
+    "$(date -u +%Y-%m-%dT%H:%M:%SZ)" "$(json_string "$reason")" >"$results/$part.json"
+}
+
+# Runs part_NAME, which writes records to its standard output and what it does to standard error.
+run_part() {
+  local part=$1 code=0 began=$SECONDS status=failed reason='' log=$results/$1.log
+  progress "$part ..."
+  # What a part has finished before it was cut off stays.
+  if $again || [ "$(status_of "$part")" != 'cut off' ]; then rm -f "$results/$part".*.piece; fi
+  rm -f "$results/$part.json"
+  "part_$part" >"$results/$part.jsonl" 2>"$log" || code=$?
+  if [ "$code" -eq 0 ]; then
+    status=passed
+  elif [ "$code" -eq "$skipped" ]; then
+    status=skipped
+  elif [ "$budget" -gt 0 ] && [ "$(remaining)" -le 0 ]; then
+    status='cut off'
+  fi
+  [ "$code" -eq 0 ] || reason=$(last_line "$log")
+  write_status "$part" "$status" $((SECONDS - began)) "$reason"
+  progress "$part: $status, $((SECONDS - began)) s${reason:+: $reason}"
+}
+
+# --- The parts --------------------------------------------------------------------------------------------------------
+
+part_device() {
+  local head smi
+  head=$(limited "$moh" bench attention --device cuda --tokens 16 --heads 1 --kv-heads 1 --repeats 1) || return
+  smi=$(nvidia-smi --query-gpu=name,driver_version,clocks.max.sm,power.limit --format=csv,noheader 2>/dev/null) || smi=''
+  printf '{"gpu":%s,"nvidia_smi":%s,"cpu":%s,"cores":%d,"commit":%s,"moh":%s,"command":%s}\n' \
+    "$(json_string "${head%%$'\n'*}")" "$(json_string "$smi")" \
+    "$(json_string "$(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -n 1)")" "$(nproc)" \
+    "$(json_string "$commit")" "$(json_string "$("$moh" --version)")" "$(json_string "$command_line")"
+}
+
+# Every case of every kernel on the device beside the CPU. A case that was skipped did not run.
+part_tests() {
+  local code=0
+  limited "$tests" "$test_filter" >&2 || code=$?
+  count_tests "$results/tests.log"
+  ! grep -q 'moh test skipped' "$results/tests.log" || { echo "tests were skipped: there is no GPU" >&2 && return 1; }
+  return "$code"
+}
+
+count_tests() {
+  local summary
+  summary=$(grep -E '^(All tests passed|test cases:|assertions:)' "$1" | tr '\n' ';')
+  printf '{"summary":%s}\n' "$(json_string "${summary%;}")"
+}
+
+sanitize() {
+  local tool=$1 code=0
+  if ! command -v compute-sanitizer >/dev/null && [ ! -x /usr/local/cuda/bin/compute-sanitizer ]; then
+    echo "compute-sanitizer was not found: it is part of the CUDA toolkit" >&2
+    return "$skipped"
+  fi
+  PATH=$PATH:/usr/local/cuda/bin limited compute-sanitizer --tool "$tool" --error-exitcode 99 "$tests" "$sanitizer_filter" >&2 ||
+    code=$?
+  count_tests "$results/$tool.log"
+  return "$code"
+}
+part_memcheck() { sanitize memcheck; }
+part_racecheck() { sanitize racecheck; }
+
+# train_run PART.NAME CONFIG SETTING...: a training run whose metrics end up in $results/PART.NAME.piece.
+train_run() {
+  local file=$results/$1.piece folder=$results/$1.run config=$2 code=0
+  shift 2
+  [ ! -f "$file" ] || return 0
+  limited "$moh" train "$root/configs/llm/$config.yaml" --overwrite "data.train=$text" "output.dir=$folder" checkpoint.every=0 \
+    sample.tokens=0 "$@" >&2 || code=$?
+  [ "$code" -ne 0 ] || mv "$folder/metrics.jsonl" "$file"
+  rm -rf "$folder"
+  return "$code"
+}
+
+# value(NAME) of a line of JSON, for awk.
+# shellcheck disable=SC2016
+awk_value='function value(name) {
+  if (!match($0, "\"" name "\":[-+0-9.eE]+")) return "none"
+  return substr($0, RSTART + length(name) + 3, RLENGTH - length(name) - 3) + 0
+}
+function difference(a, b) { return a == "none" || b == "none" || b == 0 ? 1e9 : (a > b ? a - b : b - a) / b }'
+
+# compare_losses NAME PRECISION CPU_METRICS GPU_METRICS: a record, and whether it keeps to the tolerances.
+compare_losses() {
+  local early=early_tolerance_$2 final=final_tolerance_$2
+  awk -v name="$1" -v precision="$2" -v steps="$early_steps" -v early_most="${!early}" -v final_most="${!final}" \
+    "$awk_value"'
+    FNR == 1 { file += 1 }
+    /"kind":"train"/ { loss[file, value("step")] = value("loss"); last[file] = value("step") }
+    /"kind":"eval"/ { final[file] = value("loss") }
+    END {
+      for (step = 1; step <= steps && step <= last[1]; ++step) {
+        found = (2, step) in loss ? difference(loss[2, step], loss[1, step]) : 1e9
+        if (found > early) early = found
+      }
+      whole = last[1] > 0 && last[1] == last[2] && 1 in final && 2 in final
+      end = whole ? difference(final[2], final[1]) : 1e9
+      good = whole && early <= early_most && end <= final_most
+      printf "{\"model\":\"%s\",\"precision\":\"%s\",\"steps\":%d,\"early_difference\":%g,\"early_tolerance\":%g,", \
+        name, precision, last[1], early, early_most
+      printf "\"cpu_loss\":%.5f,\"gpu_loss\":%.5f,\"difference\":%g,\"tolerance\":%g,\"good\":%s}\n", \
+        final[1], final[2], end, final_most, good ? "true" : "false"
+      exit !good
+    }' "$3" "$4"
+}
+
+part_losses() {
+  local model precision code=0 broken=''
+  for model in "${loss_models[@]}"; do
+    local settings=("train.steps=$loss_steps" log.every=1 "eval.every=$loss_steps" "${loss_settings[@]}")
+    train_run "losses.${model}_cpu" "$model" device=cpu precision=float32 "${settings[@]}" || return
+    for precision in float32 bfloat16; do
+      train_run "losses.${model}_$precision" "$model" device=cuda "precision=$precision" "${settings[@]}" || return
+      compare_losses "$model" "$precision" "$results/losses.${model}"_{cpu,"$precision"}.piece ||
+        { code=1 && broken+=" $model/$precision"; }
+    done
+  done
+  [ "$code" -eq 0 ] || echo "losses differ from the CPU's by more than the tolerance:$broken" >&2
+  return "$code"
+}
+
+part_step() {
+  local model
+  for model in "${models[@]}"; do
+    piece "step.$model" "$moh" bench step "$root/configs/llm/$model.yaml" device=cuda precision=bfloat16 "${model_settings[@]}" \
+      --random-data --steps "$bench_steps" --profile --json || return
+  done
+}
+
+# That the loss falls is the least that training has to do.
+part_train() {
+  local model
+  for model in "${models[@]}"; do
+    train_run "train.$model" "$model" device=cuda precision=bfloat16 "${model_settings[@]}" "train.steps=$train_steps" \
+      'data.validation=[]' data.validation_fraction=0 eval.every=0 log.every=10 "${train_settings[@]}" || return
+    printf '{"model":"%s"}\n' "$model"
+    cat "$results/train.$model.piece"
+    awk -v steps="$train_steps" "$awk_value"'
+      /"kind":"train"/ { loss = value("loss"); if (first == "") first = loss; step = value("step") }
+      END { exit !(step == steps && loss != "none" && loss < first) }' "$results/train.$model.piece" ||
+      { echo "$model: the loss does not fall in $train_steps steps" >&2 && return 1; }
+  done
+}
+
+bench_attention() {
+  local mask=$1 length
+  for length in "${attention_lengths[@]}"; do
+    piece "attention_$mask.$length" "$moh" bench attention --device cuda --dtype bf16 --tokens "${length%:*}" --batch "${length#*:}" "--$mask" \
+      --listed --active "$shares" "${attention_shape[@]}" --json || return
+  done
+}
+part_attention_causal() { bench_attention causal; }
+part_attention_full() { bench_attention full; }
+
+part_module() {
+  local length
+  for length in "${module_lengths[@]}"; do
+    piece "module.$length" "$moh" bench module --device cuda --dtype bf16 --tokens "${length%:*}" --batch "${length#*:}" --causal --full \
+      --active "$shares" "${module_shape[@]}" --json || return
+  done
+}
+
+part_ops_bf16() { limited "$moh" bench ops --device cuda --dtype bf16 "${ops_options[@]}" --json; }
+part_ops_f32() { limited "$moh" bench ops --device cuda --dtype f32 "${ops_options[@]}" --json; }
+
+part_pytorch() {
+  if [ -z "$venv" ]; then
+    echo "not asked for; --pytorch FOLDER compares" >&2
+    return "$skipped"
+  fi
+  local case
+  for case in "${pytorch_cases[@]}"; do
+    piece "pytorch.$case" python3 "$root/scripts/bench_pytorch.py" --device cuda --venv "$venv" --moh "$moh" --json --cases "$case" \
+      "${pytorch_options[@]}" || return
+  done
+}
+
+# --- All of it --------------------------------------------------------------------------------------------------------
+
+report() {
+  python3 "$root/scripts/gpu_check/report.py" "$results" --out "$out"
+}
+
+# Whether a part ran to its end. That there was no GPU is looked at again.
+is_there() {
+  case $1/$(status_of "$1") in
+    device/failed) return 1 ;;
+    */passed | */failed) ;;
+    *) return 1 ;;
+  esac
+}
+
+left=()
+for part in "${parts[@]}"; do
+  if ! $again && is_there "$part"; then
+    progress "$part: is in $results already ($(status_of "$part"))"
+  elif [ "$budget" -gt 0 ] && [ "$(remaining)" -le 0 ]; then
+    left+=("$part")
+  else
+    run_part "$part"
+    # Should this be stopped, there are tables of what was done.
+    report >/dev/null 2>&1 || true
+  fi
+  if [ "$part" = device ] && [ "$(status_of device)" = failed ]; then
+    die "there is no GPU to check: $(last_line "$results/device.log")"
+  fi
+done
+
+failed=()
+for part in "${parts[@]}"; do
+  case $(status_of "$part") in
+    failed) failed+=("$part") ;;
+    skipped) say "skipped: $part: $(last_line "$results/$part.log")" ;;
+    'cut off') left+=("$part") ;;
+  esac
+done
+if report; then
+  say "tables: $out"
+else
+  failed+=(tables)
+  warn "no tables: they need Python 3. Anywhere else: python3 scripts/gpu_check/report.py $results --out gpu.md"
+fi
+if [ ${#failed[@]} -gt 0 ]; then
+  for part in "${failed[@]}"; do
+    [ "$part" = tables ] || warn "failed: $part: $(last_line "$results/$part.log") ($results/$part.log)"
+  done
+  die "failed: ${failed[*]}${left[*]:+; left for the next call: ${left[*]}}"
+fi
+if [ ${#left[@]} -gt 0 ]; then
+  say "left for the next call: ${left[*]}"
+  exit 75
+fi
+say "all is well"

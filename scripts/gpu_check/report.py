@@ -1,0 +1,224 @@
+#!/usr/bin/env python3
+"""Makes Markdown tables of what scripts/gpu_check.sh found, on any machine with Python 3.
+
+    report.py RESULTS --out FILE
+
+RESULTS has two files for each part that ran: PART.json, how it ended, and PART.jsonl, its records.
+"""
+
+import argparse
+import json
+import os
+import pathlib
+import statistics
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+from pytorch_bench import report as pytorch_report  # noqa: E402  (needs the path)
+
+PARTS = ("device", "tests", "losses", "step", "train", "attention_causal", "attention_full", "ops_bf16", "module", "ops_f32",
+         "memcheck", "racecheck", "pytorch")
+MIB = 1 << 20
+MOST_OPS = 12  # of a step's profile that are shown one by one
+
+
+def table(header, rows):
+    return pytorch_report.table(header, [[str(cell) for cell in row] for row in rows])
+
+
+def read_lines(path):
+    """The JSON objects of a file; nothing where there is none."""
+    if not path.exists():
+        return []
+    lines = path.read_text(encoding="utf-8").splitlines()
+    return [json.loads(line) for line in lines if line.startswith("{") and line.endswith("}")]  # a stop may tear the last
+
+
+def percent(share):
+    return f"{share:.1%}"
+
+
+def optional(value, show):
+    return "" if value is None else show(value)
+
+
+def stem(path):
+    return pathlib.PurePath(path).stem
+
+
+class Results:
+    """The records and the statuses of a results folder."""
+
+    def __init__(self, folder):
+        self.statuses = [status for part in PARTS for status in read_lines(folder / f"{part}.json")]
+        self.records = {part: read_lines(folder / f"{part}.jsonl") for part in PARTS}
+
+    def __getitem__(self, part):
+        return self.records[part]
+
+
+def head(results):
+    device = (results["device"] or [{}])[0]
+    dates = sorted(status["date"] for status in results.statuses) or ["unknown"]
+    lines = ["# On a GPU", "",
+             "Made by `scripts/gpu_check.sh`; docs/benchmarks/README.md says what the commands count.", "",
+             f"- date: {dates[0]} to {dates[-1]}",
+             f"- GPU: {device.get('gpu', 'unknown')}"]
+    if device.get("nvidia_smi"):
+        lines.append(f"- driver, highest clock rate, power limit: {device['nvidia_smi']}")
+    lines += [f"- CPU: {device.get('cpu', 'unknown')}, {device.get('cores', '?')} cores",
+              f"- moh {device.get('moh', '?')}, commit {device.get('commit', 'unknown')}",
+              f"- command: `{device.get('command', 'unknown')}`"]
+    return "\n".join(lines)
+
+
+def parts_section(results):
+    rows = []
+    for status in results.statuses:
+        summary = results[status["part"]] and results[status["part"]][0].get("summary", "")
+        rows.append([status["part"], status["status"], status["seconds"], status["reason"] or summary or ""])
+    missing = [part for part in PARTS if part not in {status["part"] for status in results.statuses}]
+    text = table(["part", "result", "seconds", ""], rows)
+    return text + (f"\n\nNot run: {', '.join(missing)}." if missing else "")
+
+
+def losses_section(results):
+    rows = [[r["model"], r["precision"], r["steps"], f"{r['early_difference']:.2e} (at most {r['early_tolerance']:g})",
+             f"{r['cpu_loss']:.4f}", f"{r['gpu_loss']:.4f}", f"{r['difference']:.2e} (at most {r['tolerance']:g})",
+             "yes" if r["good"] else "**no**"] for r in results["losses"]]
+    return table(["configuration", "GPU computes in", "steps", "largest difference of the first steps' losses",
+                  "validation loss, CPU in float32", "GPU", "difference", "kept"], rows)
+
+
+def step_rows(results):
+    for r in results["step"]:
+        yield [stem(r["config"]), f"{r['batch_size']} x {r['sequence_length']}", f"{r['step_ms']:.2f}",
+               percent(r["step_ms_spread"]), f"{r['forward_ms']:.2f}", f"{r['backward_ms']:.2f}", f"{r['optimizer_ms']:.2f}",
+               f"{r['tokens_per_s']:.0f}", f"{r['gflops'] / 1e3:.1f}", optional(r.get("share_of_published_peak"), percent),
+               percent(r["share_of_matmul_peak"]), f"{r['peak_bytes']['total'] / MIB:.0f}"]
+
+
+def profile_table(record):
+    profile = record["profile"]
+    shown = profile["ops"][:MOST_OPS]
+    rows = [[op["op"], f"{op['forward_ms']:.3f}", f"{op['backward_ms']:.3f}", f"{op['optimizer_ms']:.3f}",
+             percent(op["share"]), optional(op.get("gflops"), lambda rate: f"{rate / 1e3:.1f}")] for op in shown]
+    rest = sum(op["share"] for op in profile["ops"][MOST_OPS:])
+    rows += [["other ops", "", "", "", percent(rest), ""],
+             ["in no op", "", "", "", percent(profile["other_ms"] / profile["step_ms"]), ""]]
+    return (f"{stem(record['config'])}, share of the time by op ({profile['step_ms']:.2f} ms a step with taking times):\n\n"
+            + table(["op", "forward, ms", "backward, ms", "optimizer, ms", "share", "TFLOP/s"], rows))
+
+
+def step_section(results):
+    header = ["model", "batch", "step, ms", "spread", "forward", "backward", "optimizer", "tokens/s", "TFLOP/s",
+              "MFU, published peak", "of the measured product", "peak of tensors, MiB"]
+    convention = ("Model FLOPs: matrix products and the pairs of attention that mask and router leave (causal: about half), "
+                  "forward times three; what is computed twice counts once. bfloat16, random tokens.")
+    return "\n\n".join([table(header, step_rows(results)), convention, *map(profile_table, results["step"])])
+
+
+def training_runs(results):
+    """(model, its lines) of each run, in order."""
+    runs = []
+    for record in results["train"]:
+        if "model" in record:
+            runs.append((record["model"], []))
+        elif record.get("kind") == "train":
+            runs[-1][1].append(record)
+    return [(model, lines) for model, lines in runs if lines]
+
+
+def train_section(results):
+    steps = {stem(r["config"]): r for r in results["step"]}
+    rows = []
+    for model, lines in training_runs(results):
+        speed = statistics.median(line["tokens_per_s"] for line in lines[1:] or lines)
+        measured = steps.get(model)
+        tokens = measured and measured["batch_size"] * measured["accumulate"] * measured["sequence_length"]
+        gflops = measured and measured["flops_per_step"] / tokens * speed * 1e-9
+
+        def share_of(peak, gflops=gflops, measured=measured):
+            return percent(gflops / measured[peak]) if measured and peak in measured else ""
+
+        rows.append([model, lines[-1]["step"], f"{lines[0]['loss']:.3f}", f"{lines[-1]['loss']:.3f}", f"{speed:.0f}",
+                     share_of("published_peak_gflops"), share_of("matmul_peak_gflops"),
+                     f"{max(line['peak_memory_bytes'] for line in lines) / MIB:.0f}"])
+    return table(["model", "steps", "first loss", "last loss", "tokens/s", "MFU, published peak", "of the measured product",
+                  "peak of tensors, MiB"], rows)
+
+
+def attention_section(part):
+    def section(results):
+        rows = []
+        for r in results[part]:
+            form = "dense" if r["op"] == "attention" else "lists"
+            rows.append([r["tokens"], r["batch"], form, percent(r["pairs_share"]), f"{r['forward_ms']:.3f}",
+                         f"{r['forward_backward_ms']:.3f}", percent(r["spread"]), f"{r['forward_ratio']:.3f}",
+                         f"{r['forward_backward_ratio']:.3f}", percent(r["pairs_share"] / r["forward_backward_ratio"]),
+                         f"{r['forward_gflops'] / 1e3:.1f}", f"{r['forward_backward_gflops'] / 1e3:.1f}"])
+        return table(["tokens", "batch", "form", "heads", "forward, ms", "forward + backward, ms", "spread", "forward to dense",
+                      "both to dense", "of the ideal saving", "forward, TFLOP/s", "both, TFLOP/s"], rows)
+
+    return section
+
+
+def module_section(results):
+    rows = [[r["tokens"], r["batch"], "causal" if r["causal"] else "full", percent(r["active"]), f"{r['forward_ms']:.3f}",
+             f"{r['forward_backward_ms']:.3f}", percent(r["spread"]), f"{r['forward_ratio']:.3f}",
+             f"{r['forward_backward_ratio']:.3f}", percent(r["achieved_of_ideal"])] for r in results["module"]]
+    return table(["tokens", "batch", "mask", "heads", "forward, ms", "forward + backward, ms", "spread", "forward to dense",
+                  "both to dense", "of the ideal forward saving"], rows)
+
+
+def ops_section(part):
+    def section(results):
+        rows = [[r["op"], r["model"], r["pass"], r["shape"], f"{r['ms']:.4f}" if r["ms"] > 0 else "", percent(r["spread"]),
+                 f"{r['rate']:.0f} {r['unit']}", percent(r["share"])] for r in results[part]]
+        return table(["op", "of", "pass", "shape", "ms", "spread", "rate", "of the ceiling"], rows)
+
+    return section
+
+
+def pytorch_section(results):
+    records = results["pytorch"]
+    head_line = next((r for r in records if r["kind"] == "environment"), None)
+    texts = [f"PyTorch {head_line['torch']} ({'; '.join(head_line['libraries'])})."] if head_line else []
+    for case in dict.fromkeys(r["case"] for r in records if "case" in r):
+        texts += [f"### {case}", pytorch_report.markdown([r for r in records if r.get("case") == case])]
+    texts += [f"Not measured: {r['name']}: {r['reason']}" for r in records if r["kind"] == "failure"]
+    return "\n\n".join(filter(None, texts))
+
+
+SECTIONS = (("losses", "Losses beside the CPU's", losses_section), ("step", "Steps of the language models", step_section),
+            ("train", "Training", train_section),
+            ("attention_causal", "Attention, causal", attention_section("attention_causal")),
+            ("attention_full", "Attention, full", attention_section("attention_full")),
+            ("module", "Attention layers, router to output projection", module_section),
+            ("ops_bf16", "Ops in bfloat16", ops_section("ops_bf16")), ("ops_f32", "Ops in float32", ops_section("ops_f32")),
+            ("pytorch", "Beside PyTorch", pytorch_section))
+
+
+def document(results):
+    texts = [head(results), "## Parts", parts_section(results)]
+    for part, title, section in SECTIONS:
+        if results[part]:
+            texts += [f"## {title}", section(results)]
+    return "\n\n".join(texts) + "\n"
+
+
+def main(arguments=None):
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("results", type=pathlib.Path, metavar="RESULTS")
+    parser.add_argument("--out", type=pathlib.Path, required=True, metavar="FILE")
+    options = parser.parse_args(arguments)
+    if not options.results.is_dir():
+        parser.error(f"expected a results folder, found none at {options.results}")
+    text = document(Results(options.results))
+    whole = options.out.with_name(options.out.name + ".new")  # so that a stop leaves the tables of before
+    whole.write_text(text, encoding="utf-8")
+    os.replace(whole, options.out)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,50 @@
+# shellcheck shell=bash disable=SC2034,SC2154
+# How large the parts of gpu_check.sh are. Sourced, not run; --sizes FILE is read after it and may change any of them.
+
+# Names of Catch2's tests, as cuda_tests takes them.
+test_filter='[op_cases],[device]'
+sanitizer_filter='[op_cases]*attention*,[op_cases]*route_heads*,[op_cases]*query_norm*,[device]*attention*,[device]*head lists*'
+
+# Losses on the GPU beside the CPU's: configurations, steps, further settings. Tolerances are relative: of the first
+# steps, which rounding has had little time to change, and of the validation loss at the end. On a CPU bfloat16 differs from
+# float32 by up to 0.0019 in the first 20 steps of tiny_shakespeare_moh_50, by up to 0.017 in the next 180, and by 0.007 in
+# the validation loss at the end.
+loss_models=(tiny_shakespeare_dense tiny_shakespeare_moh_75 tiny_shakespeare_moh_50)
+loss_steps=520
+loss_settings=()
+early_steps=20
+early_tolerance_float32=0.002
+early_tolerance_bfloat16=0.01
+final_tolerance_float32=0.02
+final_tolerance_bfloat16=0.02
+
+# Steps and training of the language models, in bfloat16.
+models=(llm_s moh_llm_s_75 moh_llm_s_50)
+model_settings=(train.batch_size=8 train.accumulate=1)
+bench_steps=20
+train_steps=200
+train_settings=(schedule.warmup_steps=20)
+
+# Lengths with the number of sequences of each.
+attention_lengths=(256:64 512:32 1024:16 2048:8 4096:4 8192:2 16384:1)
+attention_shape=(--heads 16 --kv-heads 16 --head-dim 64 --repeats 15)
+module_lengths=(256:64 1024:16 2048:8 4096:4)
+module_shape=(--width 768 --heads 12 --head-dim 64 --repeats 15)
+shares=1.0,0.9,0.75,0.5
+ops_options=(--megabytes 256 --seconds 0.2)
+
+# Of scripts/bench_pytorch.py.
+pytorch_cases=(llm_step attention moh_step moh_module llama_step gpt2_step)
+pytorch_options=()
+
+if $quick; then
+  loss_models=(tiny_shakespeare_dense tiny_shakespeare_moh_50)
+  loss_steps=60
+  train_steps=40
+  attention_lengths=(256:64 2048:8 8192:2)
+  attention_shape=(--heads 16 --kv-heads 16 --head-dim 64 --repeats 5)
+  module_lengths=(2048:8)
+  pytorch_cases=(llm_step attention)
+  pytorch_options=(--rounds 2)
+  ops_options=(--megabytes 256 --seconds 0.05 --only "rms_norm,swiglu,rope,cross_entropy,adamw,LLM-S")
+fi

@@ -1,0 +1,229 @@
+"""scripts/gpu_check.sh on the simulated GPU, in a folder as scripts/bundle.sh makes it, at the smallest sizes: every part
+runs, goes on after failures and stops, and ends up in the tables."""
+
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+SOURCE = pathlib.Path(os.environ["MOH_SOURCE_DIR"])
+PARTS = ["device", "tests", "losses", "step", "train", "attention_causal", "attention_full", "ops_bf16", "module", "ops_f32",
+         "memcheck", "racecheck", "pytorch"]
+
+SIZES = """
+test_filter='device: head lists*' sanitizer_filter='device: head lists*'
+tiny=(model.layers=1 model.hidden=16 model.intermediate=16 model.head_dim=2 data.sequence_length=8 model.max_positions=8
+  threads=1)
+loss_models=(tiny_shakespeare_dense tiny_shakespeare_moh_50) loss_steps=3 early_steps=2
+loss_settings=("${tiny[@]}" train.batch_size=1 eval.max_tokens=16)
+models=(llm_s moh_llm_s_50) model_settings=("${tiny[@]}" model.vocab_size=256 train.batch_size=1 train.accumulate=1)
+bench_steps=2 train_steps=12 train_settings=(schedule.warmup_steps=1 optim.learning_rate=0.01)
+attention_lengths=(8:2 12:1) attention_shape=(--heads 4 --kv-heads 2 --head-dim 16 --repeats 1)
+module_lengths=(8:1) module_shape=(--width 32 --heads 4 --head-dim 16 --repeats 1) shares=1.0,0.5
+ops_options=(--megabytes 1 --seconds 1e-9 --repeats 1 --only add,scale)
+pytorch_cases=(llm_step attention) pytorch_options=(--rounds 1 --masks causal --modes eager)
+"""
+
+SANITIZER = """#!/bin/sh
+echo "$@" >> "$0.log"
+shift 4
+exec "$@"
+"""
+
+
+# Stand-ins that answer to every case of scripts/bench_pytorch.py.
+FAKE_MOH = f"""#!{sys.executable}
+import json, sys
+if "config" in sys.argv[1:2]:
+    print("model:\\n  hidden: 8\\nprecision: bfloat16")
+elif "--version" in sys.argv:
+    print("0")
+else:
+    for active in (0.5, 0.75):
+        print(json.dumps({{"active": active, "forward_ms": 20.0, "forward_backward_ms": 60.0, "backward_ms": 40.0,
+                          "optimizer_ms": 5.0, "step_ms": 100.0, "parameters": 7, "peak_bytes": {{"total": 1 << 20}}}}))
+"""
+FAKE_TORCH = f"""#!{sys.executable}
+import json, sys
+if sys.argv[1] == "-c":
+    sys.exit(0)
+if json.loads(sys.argv[-1])["work"] == "versions":
+    print(json.dumps({{"python": "3", "torch": "9.9", "libraries": ["CUDA 13"], "capability": "sm_90", "gpu": "G", "driver": "D"}}))
+else:
+    for active in (0.5, 0.75, 1.0):
+        print(json.dumps({{"active": active, "forward_ms": 40.0, "forward_backward_ms": 120.0, "backward_ms": 80.0,
+                          "optimizer_ms": 10.0, "step_ms": 200.0, "parameters": 7, "peak_device_bytes": 2 << 20}}))
+"""
+
+
+def program(path, text):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    path.chmod(0o755)
+    return path
+
+
+class GpuCheck(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.bundle = pathlib.Path(folder.name) / "bundle"
+        self.results = self.bundle / "runs" / "gpu_check"
+        self.tools = pathlib.Path(folder.name) / "tools"
+        self.tools.mkdir()
+        (self.tools / "python3").symlink_to(sys.executable)
+        shutil.copytree(SOURCE / "scripts", self.bundle / "scripts")
+        shutil.copytree(SOURCE / "configs", self.bundle / "configs")
+        (self.bundle / "moh").symlink_to(os.environ["MOH_SIM_BINARY"])
+        (self.bundle / "cuda_tests").symlink_to(os.environ["SIM_TESTS_BINARY"])
+        (self.bundle / "COMMIT").write_text("0123456789ab\n")
+        (self.bundle / "text").write_text("To be, or not to be, that is the question. " * 50)
+        (self.bundle / "sizes").write_text(SIZES)
+
+    def check(self, *arguments, code=0, **environment):
+        own = {name: value for name, value in os.environ.items() if name not in ("MOH_BINARY", "TEST_BINARY")}
+        own["PATH"] = f"{self.tools}:{os.environ['PATH']}"
+        run = subprocess.run([self.bundle / "scripts" / "gpu_check.sh", "--sizes", self.bundle / "sizes", *arguments],
+                             capture_output=True, text=True, errors="replace", env={**own, **environment})
+        self.assertEqual(run.returncode, code, run.stdout + run.stderr)
+        return run.stdout + run.stderr
+
+    def status(self, part):
+        return json.loads((self.results / f"{part}.json").read_text())
+
+    def records(self, part):
+        return [json.loads(line) for line in (self.results / f"{part}.jsonl").read_text().splitlines()]
+
+    def change_sizes(self, text):
+        with open(self.bundle / "sizes", "a") as file:
+            file.write(text)
+
+    def test_everything(self):
+        program(self.tools / "compute-sanitizer", SANITIZER)
+        output = self.check()
+        self.assertIn("all is well", output)
+        for part in PARTS:
+            self.assertEqual(self.status(part)["status"], "skipped" if part == "pytorch" else "passed", part)
+        self.assertEqual([json.loads(line)["part"] for part in PARTS for line in
+                          (self.results / f"{part}.json").read_text().splitlines()], PARTS)
+        self.assertEqual(self.records("device")[0]["commit"], "0123456789ab")
+        self.assertIn("All tests passed", self.records("tests")[0]["summary"])
+        sanitized = (self.tools / "compute-sanitizer.log").read_text().splitlines()
+        self.assertEqual([line.split()[:4] for line in sanitized],
+                         [["--tool", tool, "--error-exitcode", "99"] for tool in ("memcheck", "racecheck")])
+        losses = self.records("losses")
+        self.assertEqual([(r["model"][17:], r["precision"], r["steps"], r["good"]) for r in losses],
+                         [(m, p, 3, True) for m in ("dense", "moh_50") for p in ("float32", "bfloat16")])
+        self.assertTrue(all(r["cpu_loss"] > 1 and r["early_difference"] < 0.02 for r in losses))
+        self.assertLess(max(r["difference"] for r in losses if r["precision"] == "float32"), 1e-3)
+        self.assertEqual([r["config"].split("/")[-1] for r in self.records("step")], ["llm_s.yaml", "moh_llm_s_50.yaml"])
+        self.assertTrue(all(r["dtype"] == "bfloat16" and r["profile"]["ops"] for r in self.records("step")))
+        self.assertEqual([(r["tokens"], r["batch"], r["op"], r["active"]) for r in self.records("attention_causal")],
+                         [(t, b, *form) for t, b in ((8, 2), (12, 1)) for form in
+                          (("attention", 1.0), ("head_sparse_attention", 1.0), ("head_sparse_attention", 0.5))])
+        self.check_tables()
+        began = {part: self.status(part) for part in PARTS[:-1]}
+        self.assertIn("ops_f32: is in ", self.check())  # nothing runs twice
+        self.assertEqual({part: self.status(part) for part in PARTS[:-1]}, began)
+        self.assertIn("tests: passed", self.check("--again", "--only", "device,tests"))
+
+    def check_tables(self):
+        text = (self.bundle / "gpu.md").read_text()
+        for words in ("GPU: simulated GPU, compute capability 9.0", "commit 0123456789ab", "| tests | passed |",
+                      "| tiny_shakespeare_moh_50 | bfloat16 | 3 |", "## Steps of the language models", "| moh_llm_s_50 | 1 x 8 |",
+                      "llm_s, share of the time by op", "| adamw |", "## Training", "| llm_s | 12 |", "## Attention, causal",
+                      "| 12 | 1 | lists | 50.0% |", "## Attention, full", "## Attention layers", "## Ops in bfloat16",
+                      "| matmul peak |", "## Ops in float32", "| pytorch | skipped |"):
+            self.assertIn(words, text)
+        for line in text.splitlines():
+            if line.startswith("|"):
+                self.assertEqual(line[-1], "|")
+        self.assertNotIn("Not run", text)
+
+    def test_goes_on_after_a_failure(self):
+        broken = program(self.bundle / "broken", "#!/bin/sh\necho '  a case: REQUIRE( false )'\nexit 3\n")
+        output = self.check("--only", "device,tests,memcheck,ops_f32", code=1, TEST_BINARY=str(broken))
+        self.assertEqual([self.status(part)["status"] for part in ("device", "tests", "memcheck", "ops_f32")],
+                         ["passed", "failed", "skipped", "passed"])
+        self.assertIn("failed: tests:   a case: REQUIRE( false )", output)
+        self.assertIn("skipped: memcheck: compute-sanitizer was not found", output)
+        self.assertIn("| tests | failed |", (self.bundle / "gpu.md").read_text())
+
+    def test_tests_that_were_skipped_have_not_passed(self):
+        without = program(self.bundle / "without", "#!/bin/sh\necho 'moh test skipped: no GPU'\necho 'All tests passed'\n")
+        self.assertIn("tests were skipped", self.check("--only", "device,tests", code=1, TEST_BINARY=str(without)))
+
+    def test_losses_beyond_the_tolerance_fail(self):
+        self.change_sizes("loss_models=(tiny_shakespeare_dense) early_tolerance_bfloat16=1e-9\n")
+        output = self.check("--only", "device,losses", code=1)
+        self.assertIn("more than the tolerance: tiny_shakespeare_dense/bfloat16", output)
+        self.assertEqual([r["good"] for r in self.records("losses")], [True, False])
+
+    def test_training_that_does_not_learn_fails(self):
+        self.change_sizes("models=(llm_s) train_steps=2\n"
+                          "train_settings=(optim.learning_rate=10 schedule.warmup_steps=0 schedule.min_learning_rate=0)\n")
+        self.assertIn("llm_s: the loss does not fall in 2 steps", self.check("--only", "device,train", code=1))
+
+    def test_what_a_part_had_finished_when_it_was_cut_off_stays(self):
+        slow = program(self.bundle / "slow", f'''#!/bin/sh
+            case "$*" in *"--tokens 12"*) exec sleep 60 ;; esac
+            exec {os.environ["MOH_SIM_BINARY"]} "$@"\n''')
+        self.check("--only", "attention_full", "--budget", "6", code=75, MOH_BINARY=str(slow))
+        self.assertEqual([r["tokens"] for r in self.records("attention_full")], [8] * 3)
+        before = self.records("attention_full")
+        self.assertIn("| 8 | 2 | dense |", (self.bundle / "gpu.md").read_text())
+        self.check("--only", "attention_full")
+        self.assertEqual(self.records("attention_full")[:3], before)  # the very same numbers
+        self.assertEqual([r["tokens"] for r in self.records("attention_full")[3:]], [12] * 3)
+
+    def test_beside_pytorch(self):
+        moh = program(self.bundle / "fake_moh", FAKE_MOH)
+        python = program(self.bundle / "venv" / "bin" / "python", FAKE_TORCH)
+        self.check("--only", "pytorch", "--pytorch", python.parents[1], MOH_BINARY=str(moh))
+        text = (self.bundle / "gpu.md").read_text()
+        for words in ("## Beside PyTorch", "PyTorch 9.9 (CUDA 13).", "### llm_step", "### attention",
+                      "| LLM-S, T 2048, batch 8 | 4 | step | moh dense | 100.00 | PyTorch dense, eager | 200.00 | **2.00**"):
+            self.assertIn(words, text)
+
+    def test_a_budget_cuts_a_part_off_and_the_next_call_goes_on(self):
+        slow = program(self.bundle / "slow", "#!/bin/sh\nexec sleep 60\n")
+        output = self.check("--only", "tests,ops_f32", "--budget", "2", code=75, TEST_BINARY=str(slow))
+        self.assertIn("left for the next call: ops_f32 tests", output)
+        self.assertEqual(self.status("tests")["status"], "cut off")
+        self.assertIn("Not run: ", (self.bundle / "gpu.md").read_text())
+        self.check("--only", "tests,ops_f32", "--budget", "1000")
+        self.assertEqual(self.status("tests")["status"], "passed")
+
+    def test_without_a_gpu(self):
+        moh = program(self.bundle / "no_gpu", "#!/bin/sh\necho 'error: device: cuda:0: expected a CUDA GPU' >&2\nexit 2\n")
+        self.assertIn("there is no GPU to check: error: device: cuda:0: expected a CUDA GPU",
+                      self.check(code=1, MOH_BINARY=str(moh)))
+        self.assertFalse((self.results / "tests.json").exists())
+        self.assertIn("device: passed", self.check("--only", "device"))  # the next call finds one
+
+    def test_without_python_the_results_are_there(self):
+        (self.tools / "python3").unlink()
+        program(self.tools / "python3", "#!/bin/sh\nexit 127\n")
+        self.assertIn("no tables: they need Python 3", self.check("--only", "device", code=1))
+        self.assertEqual(self.status("device")["status"], "passed")
+        subprocess.run([sys.executable, "-B", self.bundle / "scripts/gpu_check/report.py", self.results, "--out",
+                        self.bundle / "later.md"], check=True)
+        self.assertIn("simulated GPU", (self.bundle / "later.md").read_text())
+
+    def test_mistakes_of_the_command_line(self):
+        for arguments, message in ((["--only", "speed"], "--only: expected some of device tests"),
+                                   (["--budget", "soon"], "--budget: expected seconds, found 'soon'"),
+                                   (["--out"], "--out: expected a value"), (["--fast"], "unknown option '--fast'"),
+                                   (["--text", "/nothing"], "--text: expected a file or folder")):
+            self.assertIn(message, self.check(*arguments, code=2))
+        self.assertIn("Exit codes:", self.check("--help"))
+        (self.bundle / "moh").unlink()
+        self.assertIn("expected a program at", self.check(code=2))
+
+
+if __name__ == "__main__":
+    unittest.main()
