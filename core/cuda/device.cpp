@@ -128,6 +128,9 @@ cudaStream_t stream() {
 const DeviceLimits& limits() {
   return device().limits;
 }
+const std::string& gpu_name() {
+  return device().name;
+}
 
 void synchronize() {
   MOH_CUDA_CALL(cudaStreamSynchronize(stream()));

@@ -21,6 +21,8 @@ struct DeviceLimits {
   std::size_t shared_bytes_per_block = 0;  ///< the most that a block may ask for
 };
 const DeviceLimits& limits();
+/// "NVIDIA H100 80GB HBM3".
+const std::string& gpu_name();
 
 /// Throws DeviceError when the launch `name` was refused, or, with MOH_CUDA_SYNC=1 in the environment, when
 /// the kernel failed: without it, a failure is reported by a later call.

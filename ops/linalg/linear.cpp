@@ -1,5 +1,8 @@
 #include "ops/linalg/linear.h"
 
+#include <tuple>
+#include <utility>
+
 #include "ops/linalg/linear_kernels.h"
 #include "ops/linalg/matmul.h"
 #include "ops/op.h"
@@ -17,24 +20,6 @@ Shape with_last(const Shape& shape, std::int64_t last) {
   std::ranges::copy(shape.extents(), extents.begin());
   extents[static_cast<std::size_t>(shape.rank() - 1)] = last;
   return Shape(std::span<const std::int64_t>(extents.data(), static_cast<std::size_t>(shape.rank())));
-}
-
-void add_bias(const Tensor& y, const Tensor& b, Rows rows) {
-  run_kernel("linear", b, [&]<class Backend, class T>() {
-    if (y.dtype() == b.dtype())
-      return LinearKernels<Backend, T>::add_bias(b.data<T>(), y.data<T>(), rows, rows.width);
-    if constexpr (std::is_same_v<T, bfloat16>) {
-      LinearKernels<Backend, T>::add_bias(b.data<T>(), y.data<float>(), rows, rows.width);
-    }
-  });
-}
-
-Tensor sum_rows(const Tensor& dy, Rows rows) {
-  Tensor db = empty({rows.width}, accumulate_dtype(dy.dtype()), dy.device());
-  run_kernel("linear", dy, [&]<class Backend, class T>() {
-    LinearKernels<Backend, T>::sum_rows(dy.data<T>(), db.data<Acc<T>>(), rows, rows.width);
-  });
-  return db;
 }
 
 /// Checks x and a weight, and the dtype that the result is asked for; returns the latter.
@@ -56,6 +41,23 @@ Tensor weight_gradient(const Tensor& dy, const Tensor& x, DType dtype) {
   return matmul(transposed(dy), x, accumulate_dtype(dtype));
 }
 
+/// And that of the bias beside it.
+std::pair<Tensor, Tensor> weight_and_bias_gradient(const Tensor& dy, const Tensor& x, DType dtype) {
+  const Tensor dw = empty({dy.dim(1), x.dim(1)}, accumulate_dtype(dtype), dy.device());
+  const Tensor db = empty({dy.dim(1)}, dw.dtype(), dy.device());
+  matmul_row_sums_into(dw, transposed(dy), x, db);
+  return {dw, db};
+}
+
+/// That of a bias alone.
+Tensor sum_rows(const Tensor& dy, Rows rows) {
+  Tensor db = empty({rows.width}, accumulate_dtype(dy.dtype()), dy.device());
+  run_kernel("linear", dy, [&]<class Backend, class T>() {
+    LinearKernels<Backend, T>::sum_rows(dy.data<T>(), db.data<Acc<T>>(), rows, rows.width);
+  });
+  return db;
+}
+
 }  // namespace
 
 Variable linear(const Variable& x, const Variable& w, const Variable& b, std::optional<DType> out) {
@@ -64,16 +66,26 @@ Variable linear(const Variable& x, const Variable& w, const Variable& b, std::op
   const DType dtype = check_linear(check, "linear", x, w, out);
   if (b.defined()) check.shape("b", b, {w.dim(0)}, "first axis of w").like("b", b, "x", x);
   const Rows in = rows_of(x), rows{in.count, w.dim(0)};
-  const Tensor y = matmul({as_matrix(x.value(), in)}, transposed(w.value()), dtype);
-  if (b.defined()) add_bias(y, b.value(), rows);
+  const Tensor y = empty({rows.count, rows.width}, dtype, x.device());
+  if (b.defined()) {
+    matmul_bias_into(y, as_matrix(x.value(), in), transposed(w.value()), b.value().to(dtype));
+  } else {
+    matmul_into(y, as_matrix(x.value(), in), transposed(w.value()));
+  }
   return record("linear", y.reshape(with_last(x.shape(), rows.width)), {x, w, b},
                 [x = x.value(), w = w.value(), in, rows, needs_dx = x.requires_grad(),
                  needs_dw = w.requires_grad(), needs_db = b.requires_grad()](const Tensor& dy) -> Grads {
                   const Tensor dy_matrix = as_matrix(dy, rows);
                   Grads grads(3);
                   if (needs_dx) grads[0] = matmul({dy_matrix}, {w}, x.dtype()).reshape(x.shape());
-                  if (needs_dw) grads[1] = weight_gradient(dy_matrix, as_matrix(x, in), w.dtype());
-                  if (needs_db) grads[2] = sum_rows(dy, rows);
+                  if (needs_dw && needs_db) {
+                    std::tie(grads[1], grads[2]) =
+                        weight_and_bias_gradient(dy_matrix, as_matrix(x, in), w.dtype());
+                  } else if (needs_dw) {
+                    grads[1] = weight_gradient(dy_matrix, as_matrix(x, in), w.dtype());
+                  } else if (needs_db) {
+                    grads[2] = sum_rows(dy, rows);
+                  }
                   return grads;
                 });
 }

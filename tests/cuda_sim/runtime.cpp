@@ -3,10 +3,16 @@
 #include <cstring>
 #include <utility>
 
+#include "tests/cuda_sim/clock.h"
 #include "tests/cuda_sim/device_memory.h"
 
 // The functions are those of CUDA's documentation. What is wrong on a device, as a copy from a host address
 // that is said to be the device's, throws KernelFault.
+
+struct CUevent_st {
+  bool is_timed;
+  double at = 0;
+};
 
 namespace {
 
@@ -95,15 +101,24 @@ cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) {
 cudaError_t cudaStreamSynchronize(cudaStream_t) {
   return cudaSuccess;
 }
-cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
-  static char the_event;
-  *event = reinterpret_cast<cudaEvent_t>(&the_event);
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags) {
+  *event = new CUevent_st{flags != cudaEventDisableTiming};
   return cudaSuccess;
 }
-cudaError_t cudaEventRecord(cudaEvent_t, cudaStream_t) {
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t) {
+  event->at = moh::sim::device_clock();
   return cudaSuccess;
 }
 cudaError_t cudaEventSynchronize(cudaEvent_t) {
+  return cudaSuccess;
+}
+cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t begin, cudaEvent_t end) {
+  if (!begin->is_timed || !end->is_timed) return done(cudaErrorInvalidValue);
+  *milliseconds = static_cast<float>(end->at - begin->at);
+  return cudaSuccess;
+}
+cudaError_t cudaEventDestroy(cudaEvent_t event) {
+  delete event;
   return cudaSuccess;
 }
 
