@@ -93,8 +93,8 @@ std::size_t setting_bytes(cublasLtMatmulAlgoConfigAttributes_t name) {
 
 /// A product with everything that it is made of.
 struct Product {
-  const cublasLtMatmulDescOpaque_t& desc;
-  const cublasLtMatrixLayoutOpaque_t &a, &b, &c, &d;
+  cublasLtMatmulDescOpaque_t desc;
+  cublasLtMatrixLayoutOpaque_t a, b, c, d;
 
   std::int64_t depth() const { return desc.trans_a == CUBLAS_OP_N ? a.columns : a.rows; }
   bool is_consistent() const {
@@ -425,10 +425,13 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t desc, const
   }
   require_memory(product, at);
   if (needed > 0) DeviceMemory::instance().require(workspace, needed, "cublasLtMatmul: workspace");
-  const DeviceMemory::Access access;
-  multiply(chosen, product, at);
   Cublas& state = Cublas::instance();
-  moh::sim::device_clock() += state.milliseconds[chosen.id()];
+  const auto work = [product, chosen, at, milliseconds = state.milliseconds[chosen.id()]] {
+    const DeviceMemory::Access access;
+    multiply(chosen, product, at);
+    moh::sim::device_clock() += milliseconds;
+  };
+  work();
   ++state.calls[{chosen.id(), desc->epilogue, desc->compute_type == CUBLAS_COMPUTE_32F_FAST_TF32}];
   return CUBLAS_STATUS_SUCCESS;
 }

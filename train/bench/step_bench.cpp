@@ -10,6 +10,7 @@
 #include "train/bench/random_tokens.h"
 #include "train/bench/statistics.h"
 #include "train/metrics/progress.h"
+#include "train/tasks/configured_device.h"
 #include "train/tasks/llama_from_config.h"
 #include "train/trainer/trainer.h"
 
@@ -113,7 +114,7 @@ StepBenchRecord description(const RunConfig& config, const StepBenchOptions& opt
 StepBenchRecord run_step_bench(const RunConfig& config, const StepBenchOptions& options) {
   check(options);
   StepBenchRecord r = description(config, options);
-  open_device(config.device);
+  open_configured_device(config, NewProducts::kSearch);
   reset_memory_peaks(config.device);
   {
     Run run(config, options.random_data);

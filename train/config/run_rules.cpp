@@ -118,9 +118,16 @@ void check_data(const RunConfig& run, Rules& rules) {
   }
 }
 
+void check_device(const RunConfig& run, Rules& rules) {
+  if (run.tf32 && run.device == kCpu) {
+    rules.refuse({"tf32", "device"}, "false with device: cpu, which has no TF32", "true");
+  }
+}
+
 }  // namespace
 
 void check(const RunConfig& run, Rules& rules) {
+  check_device(run, rules);
   check_heads(run.model, rules);
   check_moh(run.model, rules);
   check_schedule(run, rules);
