@@ -10,7 +10,8 @@
 
 namespace moh {
 
-/// Gradients of an op's inputs, in their order; an undefined tensor where an input needs none.
+/// Gradients of an op's inputs, in their order; an undefined tensor where an input needs none. An op may add
+/// its part to what a leaf has gathered already, Variable::grad(), and return that.
 using Grads = std::vector<Tensor>;
 /// Computes Grads from the gradient of the op's only output.
 using BackwardFn = std::function<Grads(const Tensor& dy)>;

@@ -98,7 +98,10 @@ void Engine::add_to_leaf(const Variable& leaf, Tensor grad) {
     throw ShapeError(
         error_message("accumulate_grad", "", to_string(state.value.shape()), to_string(grad.shape())));
   }
-  if (state.grad.defined()) return state.grad.add(grad);
+  if (state.grad.defined()) {
+    const bool is_added = grad.shares_storage_with(state.grad);  // by the op that returns it
+    return is_added ? void() : state.grad.add(grad);
+  }
   const DType wanted = accumulate_dtype(state.value.dtype());
   const MemoryPurposeScope purpose(MemoryPurpose::kGradient);
   if (state.grad_buffer.defined()) {

@@ -136,6 +136,9 @@ cudaStream_t stream() {
 const DeviceLimits& limits() {
   return device().limits;
 }
+const std::string& gpu_name() {
+  return device().name;
+}
 
 void synchronize() {
   require_no_capture("wait for the device");

@@ -5,13 +5,16 @@
 
 namespace moh {
 
-/// rms_norm with its weight [width].
+/// rms_norm, or add_rms_norm, with its weight [width].
 class RmsNorm : public Module {
  public:
   RmsNorm(std::int64_t width, double eps, Placement placement)
       : weight_(add_parameter("weight", {width}, placement)), eps_(eps) {}
 
   Variable operator()(const Variable& x) const { return rms_norm(x, weight_, eps_); }
+  AddedAndNormed after_adding(const Variable& x, const Variable& branch) const {
+    return add_rms_norm(x, branch, weight_, eps_);
+  }
 
  private:
   Variable weight_;

@@ -107,23 +107,23 @@ LlamaLayer::LlamaLayer(const LlamaConfig& c, std::int64_t layer, Placement place
   add_child("mlp", mlp_);
 }
 
-Variable LlamaLayer::residual(const Variable& x, const Variable& branch,
-                              const ForwardContext& context) const {
-  if (!context.training || dropout_ == 0.0) return add(x, branch);
+Variable LlamaLayer::dropped(const Variable& branch, const ForwardContext& context) const {
+  if (!context.training || dropout_ == 0.0) return branch;
   MOH_CHECK(context.generator != nullptr, "training with dropout needs a generator");
-  return add(x, dropout(branch, dropout_, context.generator->next()));
+  return dropout(branch, dropout_, context.generator->next());
 }
 
 LayerOutput LlamaLayer::forward(const Variable& x, const RopeTable& table,
                                 const ForwardContext& context) const {
   LayerOutput attention = self_attn_.forward(input_layernorm_(x), table);
-  const Variable h = residual(x, attention.y, context);
-  return {residual(h, mlp_(post_attention_layernorm_(h)), context), std::move(attention.routing)};
+  const auto [h, normed] = post_attention_layernorm_.after_adding(x, dropped(attention.y, context));
+  return {add(h, dropped(mlp_(normed), context)), std::move(attention.routing)};
 }
 
 Variable LlamaLayer::decode(const Variable& x, const RopeTable& table, LayerCache& cache) const {
-  const Variable h = add(x, self_attn_.decode(input_layernorm_(x), table, cache));
-  return add(h, mlp_(post_attention_layernorm_(h)));
+  const Variable attention = self_attn_.decode(input_layernorm_(x), table, cache);
+  const auto [h, normed] = post_attention_layernorm_.after_adding(x, attention);
+  return add(h, mlp_(normed));
 }
 
 }  // namespace moh

@@ -63,7 +63,8 @@ class LlamaLayer : public Module {
   std::optional<HeadRoutingOptions> routing_options() const { return self_attn_.routing_options(); }
 
  private:
-  Variable residual(const Variable& x, const Variable& branch, const ForwardContext& context) const;
+  /// A branch with dropout where that is on.
+  Variable dropped(const Variable& branch, const ForwardContext& context) const;
 
   double dropout_;
   RmsNorm input_layernorm_;

@@ -12,8 +12,13 @@ struct CublasLibrary {
 #define MOH_CUBLAS_FUNCTIONS(X)           \
   X(cublasLtCreate)                       \
   X(cublasLtGetStatusString)              \
+  X(cublasLtGetVersion)                   \
   X(cublasLtMatmul)                       \
+  X(cublasLtMatmulAlgoCheck)              \
+  X(cublasLtMatmulAlgoConfigGetAttribute) \
+  X(cublasLtMatmulAlgoConfigSetAttribute) \
   X(cublasLtMatmulAlgoGetHeuristic)       \
+  X(cublasLtMatmulAlgoInit)               \
   X(cublasLtMatmulDescCreate)             \
   X(cublasLtMatmulDescDestroy)            \
   X(cublasLtMatmulDescSetAttribute)       \

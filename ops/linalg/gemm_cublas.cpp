@@ -1,69 +1,99 @@
 #include <map>
-#include <memory>
 #include <mutex>
 #include <string>
-#include <tuple>
+#include <utility>
 
 #include "core/cuda/device.h"
+#include "core/cuda/tag.h"
 #include "core/error.h"
-#include "ops/linalg/cublas_library.h"
-#include "ops/linalg/gemm_cuda.h"
+#include "ops/cuda/scratch.h"
+#include "ops/linalg/cublas_product.h"
+#include "ops/linalg/gemm_search.h"
+#include "ops/linalg/linear_kernels.h"
 
 namespace moh {
 
 namespace {
 
-constexpr std::size_t kWorkspaceBytes = std::size_t{32} << 20;
-
-const CublasLibrary& library() {
-  return CublasLibrary::get();
+/// What a product is called in a file of algorithms, with everything that a choice depends on.
+std::string name_of(const CudaGemm& g, const GemmAlignments& alignments, bool tf32) {
+  const auto numbers = [](std::string_view separator, std::initializer_list<std::int64_t> values) {
+    std::string text;
+    for (const std::int64_t value : values)
+      text.append(text.empty() ? "" : separator).append(std::to_string(value));
+    return text;
+  };
+  std::string name = std::string(g.transpose_a ? "T" : "N") + (g.transpose_b ? "T " : "N ") +
+                     numbers("x", {g.m, g.n, g.k}) + " ld " + numbers(" ", {g.lda, g.ldb, g.ldc}) +
+                     " align " + numbers(" ", {alignments.a, alignments.b, alignments.c, alignments.vector}) +
+                     " " + std::string(dtype_name(g.operand_dtype)) + " " +
+                     std::string(dtype_name(g.result_dtype));
+  if (tf32 && g.operand_dtype == DType::kFloat32) name += " tf32";
+  if (g.accumulate) name += " accumulate";
+  if (g.extra == GemmExtra::kBias) name += " bias";
+  if (g.extra == GemmExtra::kRowSums) name += " row_sums";
+  return name;
 }
 
-void check(cublasStatus_t status, const char* call) {
-  if (status == CUBLAS_STATUS_SUCCESS) return;
-  throw DeviceError(std::string("cublasLt: ") + call + ": " + library().cublasLtGetStatusString(status));
+/// g.extra by a kernel of its own.
+void run_extra(const CudaGemm& g, const CudaGemmData& data) {
+  const auto add_bias = [&]<class T>() {
+    LinearKernels<Cuda, T>::add_bias(static_cast<const T*>(data.vector), static_cast<T*>(data.c), {g.m, g.n},
+                                     g.ldc);
+  };
+  const auto sum_rows = [&]<class T>() {
+    LinearKernels<Cuda, T>::sum_rows(static_cast<const T*>(data.a), static_cast<float*>(data.vector),
+                                     {g.k, g.m}, g.lda);
+  };
+  const auto call = [](DType dtype, const auto& kernel) {
+    dtype == DType::kBFloat16 ? kernel.template operator()<bfloat16>() : kernel.template operator()<float>();
+  };
+  if (g.extra == GemmExtra::kBias) call(g.result_dtype, add_bias);
+  if (g.extra == GemmExtra::kRowSums) call(g.operand_dtype, sum_rows);
 }
 
-struct DestroyLayout {
-  void operator()(cublasLtMatrixLayout_t layout) const { library().cublasLtMatrixLayoutDestroy(layout); }
+/// Time of what happens on the stream between two calls.
+class StreamTimer {
+ public:
+  StreamTimer() {
+    MOH_CUDA_CALL(cudaEventCreateWithFlags(&begin_, cudaEventDefault));
+    MOH_CUDA_CALL(cudaEventCreateWithFlags(&end_, cudaEventDefault));
+  }
+  ~StreamTimer() {
+    cudaEventDestroy(begin_);
+    cudaEventDestroy(end_);
+  }
+  StreamTimer(const StreamTimer&) = delete;
+  StreamTimer& operator=(const StreamTimer&) = delete;
+
+  void begin() { MOH_CUDA_CALL(cudaEventRecord(begin_, cuda::stream())); }
+  double end_milliseconds() {
+    MOH_CUDA_CALL(cudaEventRecord(end_, cuda::stream()));
+    MOH_CUDA_CALL(cudaEventSynchronize(end_));
+    float milliseconds = 0;
+    MOH_CUDA_CALL(cudaEventElapsedTime(&milliseconds, begin_, end_));
+    return milliseconds;
+  }
+
+ private:
+  cudaEvent_t begin_ = nullptr, end_ = nullptr;
 };
-struct DestroyOperation {
-  void operator()(cublasLtMatmulDesc_t operation) const { library().cublasLtMatmulDescDestroy(operation); }
-};
-using Layout = std::unique_ptr<std::remove_pointer_t<cublasLtMatrixLayout_t>, DestroyLayout>;
-using Operation = std::unique_ptr<std::remove_pointer_t<cublasLtMatmulDesc_t>, DestroyOperation>;
 
-cudaDataType_t type_of(DType dtype) {
-  return dtype == DType::kBFloat16 ? CUDA_R_16BF : CUDA_R_32F;
-}
-
-/// cuBLAS counts columns first: what is row-major here is the transpose there. So c^T = op(b)^T op(a)^T.
-Layout layout_of(DType dtype, std::int64_t rows, std::int64_t columns, std::int64_t stride) {
-  cublasLtMatrixLayout_t layout = nullptr;
-  check(library().cublasLtMatrixLayoutCreate(&layout, type_of(dtype), static_cast<std::uint64_t>(columns),
-                                             static_cast<std::uint64_t>(rows), stride),
-        "cublasLtMatrixLayoutCreate");
-  return Layout(layout);
-}
-
-/// The largest power of two, up to 256, that divides an address: algorithms ask for some.
-std::uint32_t alignment_of(const void* pointer) {
-  const auto address = reinterpret_cast<std::uintptr_t>(pointer) | 256U;
-  return static_cast<std::uint32_t>(address & (~address + 1));
-}
-
-struct Alignments {
-  std::uint32_t a, b, c;
-  auto operator<=>(const Alignments&) const = default;
-};
-
-/// The layouts of a shape and the algorithm that cuBLAS chose for it.
+/// A product made ready: it only needs to be told where its matrices lie.
 struct Plan {
-  Operation operation;
-  Layout a, b, c;
-  cublasLtMatmulAlgo_t algorithm;
+  CublasProduct product;
+  CublasAlgorithm algorithm;
+  bool fused;  ///< the product does what CudaGemm::extra says, not a kernel after it
 };
 
+/// A way to compute a product.
+struct Candidate {
+  const CublasProduct* product;
+  CublasAlgorithm algorithm;
+  bool fused;
+};
+
+/// All products of the process: its plans, and how they are made.
 class Gemms {
  public:
   static Gemms& instance() {
@@ -71,103 +101,115 @@ class Gemms {
     return *gemms;
   }
 
-  void run(const CudaGemm& gemm, const void* a, const void* b, void* c) {
+  void run(const CudaGemm& gemm, const CudaGemmData& data) {
     const std::lock_guard lock(mutex_);
-    const Plan& plan = plan_of(gemm, {alignment_of(a), alignment_of(b), alignment_of(c)});
-    const float one = 1, beta = gemm.accumulate ? 1 : 0;
-    check(library().cublasLtMatmul(handle_, plan.operation.get(), &one, b, plan.b.get(), a, plan.a.get(),
-                                   &beta, c, plan.c.get(), c, plan.c.get(), &plan.algorithm, workspace_,
-                                   kWorkspaceBytes, cuda::stream()),
-          "cublasLtMatmul");
+    const GemmAlignments alignments(data);
+    const auto key = std::pair(gemm, alignments);
+    auto plan = plans_.find(key);
+    if (plan == plans_.end()) plan = plans_.emplace(key, make_plan(gemm, alignments, data)).first;
+    check_cublas(run(gemm, {&plan->second.product, plan->second.algorithm, plan->second.fused}, data),
+                 "cublasLtMatmul");
+  }
+
+  void set_options(const GemmOptions& options) {
+    const std::lock_guard lock(mutex_);
+    known_ = GemmAlgorithms(made_for(), options.algorithms, options.algorithms_name);
+    options_ = options;
+    plans_.clear();
   }
 
  private:
-  using Key = std::tuple<std::int64_t, std::int64_t, std::int64_t, bool, bool, std::int64_t, std::int64_t,
-                         std::int64_t, DType, DType, bool, Alignments>;
+  Gemms() : known_(made_for()) {}
 
-  Gemms() {
-    check(library().cublasLtCreate(&handle_), "cublasLtCreate");
-    workspace_ = cuda::allocate(kWorkspaceBytes, MemoryPurpose::kWorkspace);
+  static std::string made_for() {
+    return "cuBLASLt " + std::to_string(CublasLibrary::get().cublasLtGetVersion()) + ", " + cuda::gpu_name();
   }
 
-  const Plan& plan_of(const CudaGemm& g, const Alignments& alignments) {
-    const Key key{g.m,          g.n,       g.k,   g.transpose_a,   g.transpose_b,
-                  g.lda,        g.ldb,     g.ldc, g.operand_dtype, g.result_dtype,
-                  g.accumulate, alignments};
-    const auto known = plans_.find(key);
-    return known != plans_.end() ? known->second
-                                 : plans_.emplace(key, make_plan(g, alignments)).first->second;
+  cublasStatus_t run(const CudaGemm& gemm, const Candidate& way, const CudaGemmData& data) const {
+    const cublasStatus_t status = way.product->run(context_, way.algorithm, data);
+    if (status == CUBLAS_STATUS_SUCCESS && !way.fused) run_extra(gemm, data);
+    return status;
   }
 
-  Plan make_plan(const CudaGemm& g, const Alignments& alignments) const {
-    Plan plan{make_operation(g),
-              g.transpose_a ? layout_of(g.operand_dtype, g.k, g.m, g.lda)
-                            : layout_of(g.operand_dtype, g.m, g.k, g.lda),
-              g.transpose_b ? layout_of(g.operand_dtype, g.n, g.k, g.ldb)
-                            : layout_of(g.operand_dtype, g.k, g.n, g.ldb),
-              layout_of(g.result_dtype, g.m, g.n, g.ldc),
-              {}};
-    plan.algorithm = choose_algorithm(g, plan, alignments);
-    return plan;
-  }
-
-  static Operation make_operation(const CudaGemm& g) {
-    cublasLtMatmulDesc_t made = nullptr;
-    // CUBLAS_COMPUTE_32F keeps float32 operands as they are: TF32 is never taken unasked.
-    check(library().cublasLtMatmulDescCreate(&made, CUBLAS_COMPUTE_32F, CUDA_R_32F),
-          "cublasLtMatmulDescCreate");
-    Operation operation(made);
-    const cublasOperation_t of_a = g.transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N;
-    const cublasOperation_t of_b = g.transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N;
-    // a is the second factor there.
-    check(library().cublasLtMatmulDescSetAttribute(made, CUBLASLT_MATMUL_DESC_TRANSA, &of_b, sizeof of_b),
-          "TRANSA");
-    check(library().cublasLtMatmulDescSetAttribute(made, CUBLASLT_MATMUL_DESC_TRANSB, &of_a, sizeof of_a),
-          "TRANSB");
-    return operation;
-  }
-
-  cublasLtMatmulAlgo_t choose_algorithm(const CudaGemm& g, const Plan& plan,
-                                        const Alignments& alignments) const {
-    cublasLtMatmulPreference_t preference = nullptr;
-    check(library().cublasLtMatmulPreferenceCreate(&preference), "cublasLtMatmulPreferenceCreate");
-    const std::unique_ptr<std::remove_pointer_t<cublasLtMatmulPreference_t>,
-                          decltype(CublasLibrary::cublasLtMatmulPreferenceDestroy)>
-        owner(preference, library().cublasLtMatmulPreferenceDestroy);
-    const auto set = [&](cublasLtMatmulPreferenceAttributes_t attribute, const auto& value) {
-      check(library().cublasLtMatmulPreferenceSetAttribute(preference, attribute, &value, sizeof value),
-            "cublasLtMatmulPreferenceSetAttribute");
-    };
-    set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, kWorkspaceBytes);
-    set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, alignments.b);
-    set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, alignments.a);
-    set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, alignments.c);
-    set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, alignments.c);
-    cublasLtMatmulHeuristicResult_t result{};
-    int found = 0;
-    const cublasStatus_t status =
-        library().cublasLtMatmulAlgoGetHeuristic(handle_, plan.operation.get(), plan.b.get(), plan.a.get(),
-                                                 plan.c.get(), plan.c.get(), preference, 1, &result, &found);
-    if (status != CUBLAS_STATUS_SUCCESS || found == 0) {
-      throw DeviceError(error_message("cublasLt",
-                                      "a product of " + std::to_string(g.m) + " x " + std::to_string(g.n) +
-                                          " x " + std::to_string(g.k) + " " +
-                                          std::string(dtype_name(g.operand_dtype)),
-                                      "an algorithm", library().cublasLtGetStatusString(status)));
+  Plan make_plan(const CudaGemm& gemm, const GemmAlignments& alignments, const CudaGemmData& data) {
+    const std::string name = name_of(gemm, alignments, options_.tf32);
+    if (const GemmAlgorithm* const known = known_.find(name)) return known_plan(gemm, name, *known);
+    CublasProduct whole(gemm, /*fused=*/true, options_.tf32);
+    const bool has_extra = gemm.extra != GemmExtra::kNone;
+    std::optional<CublasProduct> plain;
+    if (has_extra) plain.emplace(gemm, /*fused=*/false, options_.tf32);
+    std::vector<Candidate> ways;
+    for (const auto& algorithm : whole.proposals(context_, alignments, data))
+      ways.push_back({&whole, algorithm, true});
+    if (has_extra) {
+      for (const auto& algorithm : plain->proposals(context_, alignments, data))
+        ways.push_back({&*plain, algorithm, false});
     }
-    return result.algo;
+    const Candidate way = options_.search ? search(gemm, name, std::move(ways), data) : first_of(ways, name);
+    return {way.fused ? std::move(whole) : *std::move(plain), way.algorithm, way.fused};
+  }
+
+  Plan known_plan(const CudaGemm& gemm, const std::string& name, const GemmAlgorithm& known) const {
+    CublasProduct product(gemm, known.fused, options_.tf32);
+    const auto algorithm = product.algorithm_of(context_, known);
+    if (!algorithm) {
+      throw DataError(error_message(options_.algorithms_name, name, "an algorithm that cuBLASLt has for it",
+                                    "one that it refuses",
+                                    "delete the file to have the algorithms searched again"));
+    }
+    return {std::move(product), *algorithm, known.fused};
+  }
+
+  static Candidate first_of(const std::vector<Candidate>& ways, const std::string& name) {
+    if (!ways.empty()) return ways.front();
+    throw DeviceError(error_message("cublasLt", "the product " + name, "an algorithm", "none"));
+  }
+
+  /// Times the ways that can be written down, as only those can be taken again by another run.
+  Candidate search(const CudaGemm& gemm, const std::string& name, std::vector<Candidate> ways,
+                   const CudaGemmData& data) {
+    constexpr int kRounds = 4;
+    std::erase_if(ways, [&](Candidate& way) {
+      const auto again = way.product->algorithm_of(context_, settings_of(way.algorithm.algorithm));
+      if (again) way.algorithm = *again;
+      return !again;
+    });
+    std::optional<DeviceScratch> scratch;
+    CudaGemmData trial = data;
+    if (gemm.accumulate) {  // the result must not be added to before its time
+      const std::size_t bytes = static_cast<std::size_t>(gemm.m * gemm.ldc) * dtype_size(gemm.result_dtype);
+      trial.c = scratch.emplace(bytes).as<void>();
+      cuda::set_zero(trial.c, bytes);
+    }
+    StreamTimer timer;
+    const auto fastest = fastest_of(ways.size(), kRounds, [&](std::size_t i) -> std::optional<double> {
+      timer.begin();
+      if (run(gemm, ways[i], trial) != CUBLAS_STATUS_SUCCESS) return std::nullopt;
+      return timer.end_milliseconds();
+    });
+    const Candidate way = fastest ? ways[*fastest] : first_of({}, name);
+    GemmAlgorithm found = settings_of(way.algorithm.algorithm);
+    found.fused = way.fused;
+    known_.add(name, found);
+    if (options_.on_found) options_.on_found(known_.to_text());
+    return way;
   }
 
   std::mutex mutex_;
-  cublasLtHandle_t handle_ = nullptr;
-  void* workspace_ = nullptr;
-  std::map<Key, Plan> plans_;
+  CublasContext context_;
+  GemmOptions options_;
+  GemmAlgorithms known_;
+  std::map<std::pair<CudaGemm, GemmAlignments>, Plan> plans_;
 };
 
 }  // namespace
 
-void cuda_gemm(const CudaGemm& gemm, const void* a, const void* b, void* c) {
-  Gemms::instance().run(gemm, a, b, c);
+void cuda_gemm(const CudaGemm& gemm, const CudaGemmData& data) {
+  Gemms::instance().run(gemm, data);
+}
+
+void set_cuda_gemm_options(const GemmOptions& options) {
+  Gemms::instance().set_options(options);
 }
 
 }  // namespace moh

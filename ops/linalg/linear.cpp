@@ -19,24 +19,6 @@ Shape with_last(const Shape& shape, std::int64_t last) {
   return Shape(std::span<const std::int64_t>(extents.data(), static_cast<std::size_t>(shape.rank())));
 }
 
-void add_bias(const Tensor& y, const Tensor& b, Rows rows) {
-  run_kernel("linear", b, [&]<class Backend, class T>() {
-    if (y.dtype() == b.dtype())
-      return LinearKernels<Backend, T>::add_bias(b.data<T>(), y.data<T>(), rows, rows.width);
-    if constexpr (std::is_same_v<T, bfloat16>) {
-      LinearKernels<Backend, T>::add_bias(b.data<T>(), y.data<float>(), rows, rows.width);
-    }
-  });
-}
-
-Tensor sum_rows(const Tensor& dy, Rows rows) {
-  Tensor db = empty({rows.width}, accumulate_dtype(dy.dtype()), dy.device());
-  run_kernel("linear", dy, [&]<class Backend, class T>() {
-    LinearKernels<Backend, T>::sum_rows(dy.data<T>(), db.data<Acc<T>>(), rows, rows.width);
-  });
-  return db;
-}
-
 /// Checks x and a weight, and the dtype that the result is asked for; returns the latter.
 DType check_linear(Check& check, std::string_view op, const Variable& x, const Variable& w,
                    std::optional<DType> out) {
@@ -51,9 +33,32 @@ DType check_linear(Check& check, std::string_view op, const Variable& x, const V
   return dtype;
 }
 
-/// The gradient of a weight; those of parameters stay in the type they are summed in.
-Tensor weight_gradient(const Tensor& dy, const Tensor& x, DType dtype) {
-  return matmul(transposed(dy), x, accumulate_dtype(dtype));
+/// A weight for the backward pass of an op: the leaf itself, to whose gradient it may add; a weight that is
+/// computed as its value alone.
+Variable for_backward(const Variable& w) {
+  return w.is_leaf() ? w : w.detach();
+}
+
+/// The gradient of a weight, added to what the weight has gathered already; of parameters it stays in the
+/// type that it is summed in. `row_sums`, if defined, gets the gradient of the bias beside it.
+Tensor weight_gradient(const Variable& w, const Tensor& dy, const Tensor& x, const Tensor& row_sums = {}) {
+  const bool adds = w.grad().defined();
+  Tensor dw = adds ? w.grad() : empty(w.shape(), accumulate_dtype(w.dtype()), w.device());
+  if (row_sums.defined()) {
+    matmul_row_sums_into(dw, transposed(dy), x, row_sums, adds);
+  } else {
+    matmul_into(dw, transposed(dy), x, adds);
+  }
+  return dw;
+}
+
+/// That of a bias alone.
+Tensor sum_rows(const Tensor& dy, Rows rows) {
+  Tensor db = empty({rows.width}, accumulate_dtype(dy.dtype()), dy.device());
+  run_kernel("linear", dy, [&]<class Backend, class T>() {
+    LinearKernels<Backend, T>::sum_rows(dy.data<T>(), db.data<Acc<T>>(), rows, rows.width);
+  });
+  return db;
 }
 
 }  // namespace
@@ -64,16 +69,22 @@ Variable linear(const Variable& x, const Variable& w, const Variable& b, std::op
   const DType dtype = check_linear(check, "linear", x, w, out);
   if (b.defined()) check.shape("b", b, {w.dim(0)}, "first axis of w").like("b", b, "x", x);
   const Rows in = rows_of(x), rows{in.count, w.dim(0)};
-  const Tensor y = matmul({as_matrix(x.value(), in)}, transposed(w.value()), dtype);
-  if (b.defined()) add_bias(y, b.value(), rows);
+  const Tensor y = empty({rows.count, rows.width}, dtype, x.device());
+  if (b.defined()) {
+    matmul_bias_into(y, as_matrix(x.value(), in), transposed(w.value()), b.value().to(dtype));
+  } else {
+    matmul_into(y, as_matrix(x.value(), in), transposed(w.value()));
+  }
   return record("linear", y.reshape(with_last(x.shape(), rows.width)), {x, w, b},
-                [x = x.value(), w = w.value(), in, rows, needs_dx = x.requires_grad(),
+                [x = x.value(), w = for_backward(w), in, rows, needs_dx = x.requires_grad(),
                  needs_dw = w.requires_grad(), needs_db = b.requires_grad()](const Tensor& dy) -> Grads {
                   const Tensor dy_matrix = as_matrix(dy, rows);
                   Grads grads(3);
-                  if (needs_dx) grads[0] = matmul({dy_matrix}, {w}, x.dtype()).reshape(x.shape());
-                  if (needs_dw) grads[1] = weight_gradient(dy_matrix, as_matrix(x, in), w.dtype());
-                  if (needs_db) grads[2] = sum_rows(dy, rows);
+                  if (needs_dx) grads[0] = matmul({dy_matrix}, {w.value()}, x.dtype()).reshape(x.shape());
+                  if (needs_dw && needs_db)
+                    grads[2] = empty({rows.width}, accumulate_dtype(w.dtype()), w.device());
+                  if (needs_dw) grads[1] = weight_gradient(w, dy_matrix, as_matrix(x, in), grads[2]);
+                  if (needs_db && !needs_dw) grads[2] = sum_rows(dy, rows);
                   return grads;
                 });
 }
@@ -85,31 +96,30 @@ std::vector<Variable> linears(const Variable& x, const std::vector<Variable>& we
   const Rows in = rows_of(x);
   std::vector<Tensor> results;
   std::vector<Variable> inputs = {x};
-  std::vector<Tensor> values;
+  std::vector<Variable> kept;
   std::vector<bool> needs_dw;
   for (const Variable& w : weights) {
     const DType dtype = check_linear(check, "linears", x, w, out);
     const Tensor y = matmul(as_matrix(x.value(), in), transposed(w.value()), dtype);
     results.push_back(y.reshape(with_last(x.shape(), w.dim(0))));
     inputs.push_back(w);
-    values.push_back(w.value());
+    kept.push_back(for_backward(w));
     needs_dw.push_back(w.requires_grad());
   }
   return record_outputs("linears", std::move(results), inputs,
-                        [x = x.value(), values, in, needs_dw,
+                        [x = x.value(), kept, in, needs_dw,
                          needs_dx = x.requires_grad()](std::span<const Tensor> dys) -> Grads {
-                          Grads grads(values.size() + 1);
+                          Grads grads(kept.size() + 1);
                           Tensor dx;
-                          for (std::size_t i = 0; i < values.size(); ++i) {
+                          for (std::size_t i = 0; i < kept.size(); ++i) {
                             if (!dys[i].defined()) continue;
-                            const Tensor dy = as_matrix(dys[i], {in.count, values[i].dim(0)});
-                            if (needs_dw[i])
-                              grads[i + 1] = weight_gradient(dy, as_matrix(x, in), values[i].dtype());
+                            const Tensor dy = as_matrix(dys[i], {in.count, kept[i].dim(0)});
+                            if (needs_dw[i]) grads[i + 1] = weight_gradient(kept[i], dy, as_matrix(x, in));
                             if (!needs_dx) continue;
                             const bool first = !dx.defined();
                             if (first)
                               dx = empty({in.count, in.width}, accumulate_dtype(x.dtype()), x.device());
-                            matmul_into(dx, dy, values[i], /*accumulate=*/!first);
+                            matmul_into(dx, dy, kept[i].value(), /*accumulate=*/!first);
                           }
                           if (dx.defined()) grads[0] = dx.to(x.dtype()).reshape(x.shape());
                           return grads;

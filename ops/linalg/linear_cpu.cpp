@@ -5,12 +5,11 @@
 namespace moh {
 
 template <class Backend, class T>
-template <class Y>
-void LinearKernels<Backend, T>::add_bias(const T* b, Y* y, Rows rows, std::int64_t stride) {
-  using A = Acc<Y>;
+void LinearKernels<Backend, T>::add_bias(const T* b, T* y, Rows rows, std::int64_t stride) {
+  using A = Acc<T>;
   parallel_for(rows.count, row_grain(rows.count, rows.width), [=](std::int64_t begin, std::int64_t end) {
     for (std::int64_t i = begin; i < end; ++i) {
-      Y* yi = y + i * stride;
+      T* yi = y + i * stride;
 #pragma omp simd
       for (std::int64_t j = 0; j < rows.width; ++j) yi[j] = A(yi[j]) + A(b[j]);
     }
@@ -30,9 +29,5 @@ void LinearKernels<Backend, T>::sum_rows(const T* dy, Acc<T>* db, Rows rows, std
 template struct LinearKernels<cpu::MOH_ISA, float>;
 template struct LinearKernels<cpu::MOH_ISA, bfloat16>;
 template struct LinearKernels<cpu::MOH_ISA, double>;
-template void LinearKernels<cpu::MOH_ISA, float>::add_bias(const float*, float*, Rows, std::int64_t);
-template void LinearKernels<cpu::MOH_ISA, bfloat16>::add_bias(const bfloat16*, bfloat16*, Rows, std::int64_t);
-template void LinearKernels<cpu::MOH_ISA, bfloat16>::add_bias(const bfloat16*, float*, Rows, std::int64_t);
-template void LinearKernels<cpu::MOH_ISA, double>::add_bias(const double*, double*, Rows, std::int64_t);
 
 }  // namespace moh

@@ -5,13 +5,13 @@ namespace moh {
 
 namespace {
 
-template <class T, class Y>
+template <class T>
 struct AddBias {
   const T* b;
-  Y* y;
+  T* y;
   std::int64_t width, stride;
   MOH_DEVICE void operator()(std::int64_t i) const {
-    Y& to = y[i / width * stride + i % width];
+    T& to = y[i / width * stride + i % width];
     to = static_cast<float>(to) + static_cast<float>(b[i % width]);
   }
 };
@@ -26,9 +26,8 @@ struct ElementOf {
 }  // namespace
 
 template <class Backend, class T>
-template <class Y>
-void LinearKernels<Backend, T>::add_bias(const T* b, Y* y, Rows rows, std::int64_t stride) {
-  cuda::launch_each("add_bias", rows.count * rows.width, AddBias<T, Y>{b, y, rows.width, stride});
+void LinearKernels<Backend, T>::add_bias(const T* b, T* y, Rows rows, std::int64_t stride) {
+  cuda::launch_each("add_bias", rows.count * rows.width, AddBias<T>{b, y, rows.width, stride});
 }
 
 template <class Backend, class T>
@@ -38,8 +37,5 @@ void LinearKernels<Backend, T>::sum_rows(const T* dy, Acc<T>* db, Rows rows, std
 
 template struct LinearKernels<Cuda, float>;
 template struct LinearKernels<Cuda, bfloat16>;
-template void LinearKernels<Cuda, float>::add_bias(const float*, float*, Rows, std::int64_t);
-template void LinearKernels<Cuda, bfloat16>::add_bias(const bfloat16*, bfloat16*, Rows, std::int64_t);
-template void LinearKernels<Cuda, bfloat16>::add_bias(const bfloat16*, float*, Rows, std::int64_t);
 
 }  // namespace moh

@@ -8,9 +8,8 @@ namespace moh {
 /// Bias of linear, over N rows of width O whose first elements are `stride` apart.
 template <class Backend, class T>
 struct LinearKernels {
-  /// y[N, O] += b[O]; Y is the dtype of y.
-  template <class Y>
-  static void add_bias(const T* b, Y* y, Rows rows, std::int64_t stride);
+  /// y[N, O] += b[O].
+  static void add_bias(const T* b, T* y, Rows rows, std::int64_t stride);
   /// db[O] = sum over rows of dy[N, O], as the accumulation type.
   static void sum_rows(const T* dy, Acc<T>* db, Rows rows, std::int64_t stride);
 };

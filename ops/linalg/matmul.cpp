@@ -7,14 +7,14 @@
 #include "core/cpu_isa.h"
 #include "core/error.h"
 #include "core/parallel.h"
+#include "ops/linalg/gemm_cuda.h"
+#include "ops/linalg/linear_kernels.h"
 #include "ops/linalg/matmul_kernels.h"
+#include "ops/op.h"
 #include "ops/run_tasks.h"
 
 #ifdef MOH_HAVE_DNNL
 #include <oneapi/dnnl/dnnl.h>
-#endif
-#ifdef MOH_HAVE_CUDA
-#include "ops/linalg/gemm_cuda.h"
 #endif
 
 namespace moh {
@@ -228,30 +228,51 @@ void gemm_in_float32(const GemmShape& shape, const Operand& c, const Operand& a,
   if (out.dtype() != DType::kFloat32) out.copy_from(wide_c);
 }
 
+/// What a product does besides multiplying, and the vector that it reads or writes.
+struct Extra {
+  GemmExtra kind = GemmExtra::kNone;
+  Tensor vector;
+};
+
 #ifdef MOH_HAVE_CUDA
 /// bfloat16 factors are multiplied as they are, any other pair in float32.
-void gemm_on_device(const GemmShape& s, const Operand& c, const Operand& a, const Operand& b,
-                    bool accumulate) {
+void gemm_on_device(const GemmShape& s, const Operand& c, const Operand& a, const Operand& b, bool accumulate,
+                    const Extra& extra) {
   const MemoryPurposeScope purpose(MemoryPurpose::kWorkspace);
   const bool narrow = a.matrix.dtype() == DType::kBFloat16 && b.matrix.dtype() == DType::kBFloat16;
   const DType dtype = narrow ? DType::kBFloat16 : DType::kFloat32;
   const Tensor left = a.matrix.to(dtype), right = b.matrix.to(dtype);
   const Tensor& out = c.matrix;
   const Tensor result = narrow || out.dtype() == DType::kFloat32 ? out : out.to(DType::kFloat32);
+  const Tensor vector = extra.vector.defined() ? extra.vector.to(result.dtype()) : Tensor();
   const auto first = [](const Operand& operand, const Tensor& matrix) {
     return static_cast<std::byte*>(matrix.raw()) +
            static_cast<std::size_t>(operand.first_column) * dtype_size(matrix.dtype());
   };
-  cuda_gemm(
-      {s.m, s.n, s.k, s.transpose_a, s.transpose_b, s.lda, s.ldb, s.ldc, dtype, result.dtype(), accumulate},
-      first(a, left), first(b, right), first(c, result));
+  cuda_gemm({s.m, s.n, s.k, s.transpose_a, s.transpose_b, s.lda, s.ldb, s.ldc, dtype, result.dtype(),
+             accumulate, extra.kind},
+            {first(a, left), first(b, right), first(c, result), vector.defined() ? vector.raw() : nullptr});
   if (!result.shares_storage_with(out)) out.copy_from(result);
 }
 #else
-void gemm_on_device(const GemmShape&, const Operand&, const Operand&, const Operand&, bool) {
+void gemm_on_device(const GemmShape&, const Operand&, const Operand&, const Operand&, bool, const Extra&) {
   fail_check(__FILE__, __LINE__, "the CPU", "this build has no CUDA");
 }
 #endif
+
+/// As a kernel of its own.
+void run_extra(const GemmShape& s, const Operand& c, const Operand& a, const Extra& extra) {
+  const Tensor& vector = extra.vector;
+  if (extra.kind == GemmExtra::kBias) {
+    run_kernel("linear", vector, [&]<class Backend, class T>() {
+      LinearKernels<Backend, T>::add_bias(vector.data<T>(), data_of<T>(c, c.matrix), {s.m, s.n}, s.ldc);
+    });
+  } else if (extra.kind == GemmExtra::kRowSums) {
+    run_kernel("linear", a.matrix, [&]<class Backend, class T>() {
+      LinearKernels<Backend, T>::sum_rows(data_of<T>(a, a.matrix), vector.data<Acc<T>>(), {s.k, s.m}, s.lda);
+    });
+  }
+}
 
 double flops_of(const GemmShape& s) {
   return 2 * static_cast<double>(s.m) * static_cast<double>(s.n) * static_cast<double>(s.k);
@@ -264,25 +285,53 @@ std::string profile_name(const GemmShape& s) {
          'x' + std::to_string(s.n) + 'x' + std::to_string(s.k);
 }
 
-}  // namespace
-
-void matmul_into(const Operand& c, const Operand& a, const Operand& b, bool accumulate) {
-  const GemmShape shape = gemm_shape(c, a, b);
-  if (shape.m == 0 || shape.n == 0) return;
+/// The product itself. Returns whether `extra` was part of it.
+bool multiply(const GemmShape& shape, const Operand& c, const Operand& a, const Operand& b, bool accumulate,
+              const Extra& extra) {
+  if (shape.m == 0 || shape.n == 0) return false;
   const ProfileScope profile([&] { return profile_name(shape); }, flops_of(shape));
   if (shape.k == 0) {
     MOH_CHECK(accumulate || shape.n == shape.ldc, "an empty product into some columns");
     if (!accumulate) c.matrix.fill(0);
-    return;
+    return false;
   }
   if (c.matrix.device() != kCpu) {
-    gemm_on_device(shape, c, a, b, accumulate);
-  } else if (c.matrix.dtype() == DType::kFloat64) {
+    gemm_on_device(shape, c, a, b, accumulate, extra);
+    return true;
+  }
+  if (c.matrix.dtype() == DType::kFloat64) {
     tiled_gemm<double>(shape, data_of<double>(a, a.matrix), data_of<double>(b, b.matrix),
                        data_of<double>(c, c.matrix), accumulate);
   } else {
     gemm_in_float32(shape, c, a, b, accumulate);
   }
+  return false;
+}
+
+void multiply_and(const Operand& c, const Operand& a, const Operand& b, bool accumulate, const Extra& extra) {
+  const GemmShape shape = gemm_shape(c, a, b);
+  if (!multiply(shape, c, a, b, accumulate, extra)) run_extra(shape, c, a, extra);
+}
+
+}  // namespace
+
+void matmul_into(const Operand& c, const Operand& a, const Operand& b, bool accumulate) {
+  multiply_and(c, a, b, accumulate, {});
+}
+
+void matmul_bias_into(const Operand& c, const Operand& a, const Operand& b, const Tensor& bias) {
+  MOH_CHECK(bias.dtype() == c.matrix.dtype() && bias.numel() == extents_of(c).columns,
+            "a bias for each column of c");
+  multiply_and(c, a, b, /*accumulate=*/false, {GemmExtra::kBias, bias});
+}
+
+void matmul_row_sums_into(const Operand& c, const Operand& a, const Operand& b, const Tensor& sums,
+                          bool accumulate) {
+  MOH_CHECK(a.transposed && sums.dtype() == c.matrix.dtype() && sums.numel() == extents_of(c).rows,
+            "a sum for each row of a transposed factor");
+  MOH_CHECK(c.matrix.dtype() == accumulate_dtype(a.matrix.dtype()),
+            "sums are of the type they are summed in");
+  multiply_and(c, a, b, accumulate, {GemmExtra::kRowSums, sums});
 }
 
 Tensor matmul(const Operand& a, const Operand& b, DType dtype) {
@@ -291,5 +340,15 @@ Tensor matmul(const Operand& a, const Operand& b, DType dtype) {
   matmul_into(c, a, b);
   return c;
 }
+
+#ifdef MOH_HAVE_CUDA
+void set_gemm_options(const GemmOptions& options) {
+  set_cuda_gemm_options(options);
+}
+#else
+void set_gemm_options(const GemmOptions&) {
+  throw DeviceError("matrix products: this build computes on the CPU only");
+}
+#endif
 
 }  // namespace moh

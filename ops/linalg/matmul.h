@@ -31,6 +31,15 @@ inline Operand columns_of(const Tensor& matrix, std::int64_t first, std::int64_t
 /// The result does not depend on the number of threads. Throws ShapeError.
 void matmul_into(const Operand& c, const Operand& a, const Operand& b, bool accumulate = false);
 
+/// c = a b + bias: a vector [n] of c's dtype that is added to every row, by the product itself where that
+/// is possible and fast.
+void matmul_bias_into(const Operand& c, const Operand& a, const Operand& b, const Tensor& bias);
+
+/// matmul_into, and the sums of a's rows as a vector [m] of c's dtype, which is the one that a is summed in:
+/// the gradients of a weight and of the bias beside it. a is transposed.
+void matmul_row_sums_into(const Operand& c, const Operand& a, const Operand& b, const Tensor& sums,
+                          bool accumulate = false);
+
 /// a b as a new tensor of `dtype`.
 Tensor matmul(const Operand& a, const Operand& b, DType dtype);
 

@@ -5,24 +5,61 @@
 
 namespace moh {
 
+namespace {
+
+Rows check_rms_norm(std::string_view op, const Variable& x, const Variable& w, double eps) {
+  Check(op).floating("x", x).min_rank("x", x, 1).shape("w", w, {x.dim(-1)}, "last axis of x");
+  Check(op).like("w", w, "x", x).positive("eps", eps);
+  return rows_of(x);
+}
+
+/// 1 / root of each row's mean square, to be filled in.
+Tensor scales_of(const Variable& x, Rows rows) {
+  return empty({rows.count}, accumulate_dtype(x.dtype()), x.device());
+}
+
+/// The gradients of what was normed, to which `dsum` is added where it is defined, and of the weight.
+std::pair<Tensor, Tensor> gradients(std::string_view op, const Tensor& dy, const Tensor& dsum,
+                                    const Tensor& x, const Tensor& w, const Tensor& r, Rows rows) {
+  Tensor dx = empty_like(x), dw = empty_like(w);
+  run_kernel(op, x, [&]<class Backend, class T>() {
+    RmsNormKernels<Backend, T>::backward(dy.data<T>(), dsum.defined() ? dsum.data<T>() : nullptr, x.data<T>(),
+                                         w.data<T>(), r.data<Acc<T>>(), dx.data<T>(), dw.data<T>(), rows);
+  });
+  return {dx, dw};
+}
+
+}  // namespace
+
 Variable rms_norm(const Variable& x, const Variable& w, double eps) {
-  Check("rms_norm").floating("x", x).min_rank("x", x, 1).shape("w", w, {x.dim(-1)}, "last axis of x");
-  Check("rms_norm").like("w", w, "x", x).positive("eps", eps);
-  const Rows rows = rows_of(x);
-  Tensor y = empty_like(x.value());
-  Tensor r = empty({rows.count}, accumulate_dtype(x.dtype()), x.device());
+  const Rows rows = check_rms_norm("rms_norm", x, w, eps);
+  Tensor y = empty_like(x.value()), r = scales_of(x, rows);
   run_kernel("rms_norm", x.value(), [&]<class Backend, class T>() {
-    RmsNormKernels<Backend, T>::forward(x.value().data<T>(), w.value().data<T>(), y.data<T>(),
+    RmsNormKernels<Backend, T>::forward(x.value().data<T>(), {}, w.value().data<T>(), y.data<T>(),
                                         r.data<Acc<T>>(), rows, eps);
   });
   return record("rms_norm", y, {x, w}, [x = x.value(), w = w.value(), r, rows](const Tensor& dy) -> Grads {
-    Tensor dx = empty_like(x), dw = empty_like(w);
-    run_kernel("rms_norm", x, [&]<class Backend, class T>() {
-      RmsNormKernels<Backend, T>::backward(dy.data<T>(), x.data<T>(), w.data<T>(), r.data<Acc<T>>(),
-                                           dx.data<T>(), dw.data<T>(), rows);
-    });
+    const auto [dx, dw] = gradients("rms_norm", dy, {}, x, w, r, rows);
     return {dx, dw};
   });
+}
+
+AddedAndNormed add_rms_norm(const Variable& x, const Variable& branch, const Variable& w, double eps) {
+  const Rows rows = check_rms_norm("add_rms_norm", x, w, eps);
+  Check("add_rms_norm").like("branch", branch, "x", x).shape("branch", branch, x.shape(), "as x");
+  Tensor sum = empty_like(x.value()), y = empty_like(x.value()), r = scales_of(x, rows);
+  run_kernel("add_rms_norm", x.value(), [&]<class Backend, class T>() {
+    RmsNormKernels<Backend, T>::forward(x.value().data<T>(), {branch.value().data<T>(), sum.data<T>()},
+                                        w.value().data<T>(), y.data<T>(), r.data<Acc<T>>(), rows, eps);
+  });
+  const std::vector<Variable> outputs =
+      record_outputs("add_rms_norm", {sum, y}, {x, branch, w},
+                     [sum, w = w.value(), r, rows](std::span<const Tensor> dys) -> Grads {
+                       if (!dys[1].defined()) return {dys[0], dys[0], Tensor()};
+                       const auto [dx, dw] = gradients("add_rms_norm", dys[1], dys[0], sum, w, r, rows);
+                       return {dx, dx, dw};
+                     });
+  return {outputs[0], outputs[1]};
 }
 
 }  // namespace moh

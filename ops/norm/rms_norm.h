@@ -9,4 +9,12 @@ namespace moh {
 /// (float64 for float64). Saves x, w, r. Throws ShapeError, DTypeError, DeviceError, ValueError.
 Variable rms_norm(const Variable& x, const Variable& w, double eps);
 
+/// What a block with a residual connection goes on with: the sum, and its norm.
+struct AddedAndNormed {
+  Variable sum, normed;
+};
+/// sum = x + branch, rounded to its dtype, and rms_norm(sum, w, eps), in one pass over memory instead of two.
+/// x and branch [..., D]. Saves sum, w, r. Throws as rms_norm.
+AddedAndNormed add_rms_norm(const Variable& x, const Variable& branch, const Variable& w, double eps);
+
 }  // namespace moh

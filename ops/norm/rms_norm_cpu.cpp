@@ -6,13 +6,21 @@
 namespace moh {
 
 template <class Backend, class T>
-void RmsNormKernels<Backend, T>::forward(const T* x, const T* w, T* y, Acc<T>* r, Rows rows, double eps) {
+void RmsNormKernels<Backend, T>::forward(const T* x, const NormAddend<T>& add, const T* w, T* y, Acc<T>* r,
+                                         Rows rows, double eps) {
   using A = Acc<T>;
   const std::int64_t width = rows.width;
   parallel_for(rows.count, row_grain(rows.count, width), [=](std::int64_t begin, std::int64_t end) {
     for (std::int64_t i = begin; i < end; ++i) {
       const T* xi = x + i * width;
       T* yi = y + i * width;
+      if (add.addend != nullptr) {
+        const T* ai = add.addend + i * width;
+        T* sum = add.sum + i * width;
+#pragma omp simd
+        for (std::int64_t j = 0; j < width; ++j) sum[j] = A(xi[j]) + A(ai[j]);
+        xi = sum;
+      }
       A squares = 0;
 #pragma omp simd reduction(+ : squares)
       for (std::int64_t j = 0; j < width; ++j) squares += A(xi[j]) * A(xi[j]);
@@ -24,11 +32,11 @@ void RmsNormKernels<Backend, T>::forward(const T* x, const T* w, T* y, Acc<T>* r
   });
 }
 
-// With s = sum_j dy_j w_j x_j of a row: dx_j = r (dy_j w_j - x_j r^2 s / D), dw_j = sum over rows of dy_j x_j
-// r.
+// With s = sum_j dy_j w_j x_j of a row: dx_j = r (dy_j w_j - x_j r^2 s / D) + dsum_j, dw_j = sum over rows of
+// dy_j x_j r.
 template <class Backend, class T>
-void RmsNormKernels<Backend, T>::backward(const T* dy, const T* x, const T* w, const Acc<T>* r, T* dx, T* dw,
-                                          Rows rows) {
+void RmsNormKernels<Backend, T>::backward(const T* dy, const T* dsum, const T* x, const T* w, const Acc<T>* r,
+                                          T* dx, T* dw, Rows rows) {
   using A = Acc<T>;
   const std::int64_t width = rows.width;
   sum_over_rows<A>(rows.count, width, dw, [=](std::int64_t i, A* dw_partial) {
@@ -43,8 +51,15 @@ void RmsNormKernels<Backend, T>::backward(const T* dy, const T* x, const T* w, c
       dw_partial[j] += A(dyi[j]) * A(xi[j]) * ri;
     }
     const A shrink = ri * ri * s / A(width);
+    if (dsum == nullptr) {
 #pragma omp simd
-    for (std::int64_t j = 0; j < width; ++j) dxi[j] = ri * (A(dyi[j]) * A(w[j]) - A(xi[j]) * shrink);
+      for (std::int64_t j = 0; j < width; ++j) dxi[j] = ri * (A(dyi[j]) * A(w[j]) - A(xi[j]) * shrink);
+    } else {
+      const T* dsumi = dsum + i * width;
+#pragma omp simd
+      for (std::int64_t j = 0; j < width; ++j)
+        dxi[j] = ri * (A(dyi[j]) * A(w[j]) - A(xi[j]) * shrink) + A(dsumi[j]);
+    }
   });
 }
 

@@ -7,35 +7,52 @@ namespace moh {
 
 namespace {
 
-/// One block per row.
+/// What the forward pass reads and writes; addend and sum may be null.
+template <class T>
+struct RmsNorm {
+  RowAccess<const T> x, addend, w;
+  RowAccess<T> sum, y;
+  float* r;
+  float eps;
+};
+
+/// One block per row. A thread reads again what it wrote of the sum itself.
 template <class T>
 MOH_KERNEL(kMostRowThreads)
-void rms_norm_kernel(RowAccess<const T> x, RowAccess<const T> w, RowAccess<T> y, float* r, float eps) {
+void rms_norm_kernel(RmsNorm<T> n) {
   constexpr int kPack = Pack<T>::kCount;
-  const std::int64_t i = device::block_x(), width = x.width;
-  const RowAccess<const T> from = x.at(i);
+  const std::int64_t i = device::block_x(), width = n.x.width;
+  const bool adds = n.addend.row != nullptr;
+  const RowAccess<const T> x = n.x.at(i), sum{n.sum.row, width, n.sum.aligned};
+  const RowAccess<const T> from = adds ? sum.at(i) : x;
   float squares = 0;
   each_piece<T>(width, [&](std::int64_t first) {
     float values[kPack];
-    from.load(first, values);
+    x.load(first, values);
+    if (adds) {
+      float addends[kPack];
+      n.addend.at(i).load(first, addends);
+      for (int j = 0; j < kPack; ++j) values[j] = static_cast<float>(T(values[j] + addends[j]));
+      n.sum.at(i).store(first, values);
+    }
     for (int j = 0; j < kPack; ++j) squares += values[j] * values[j];
   });
   squares = reduce_block(squares, Sum{}, device::shared_memory<ReduceSpace<float>>()->values);
-  const float scale = 1.0F / sqrtf(squares / static_cast<float>(width) + eps);
-  if (device::thread_x() == 0) r[i] = scale;
+  const float scale = 1.0F / sqrtf(squares / static_cast<float>(width) + n.eps);
+  if (device::thread_x() == 0) n.r[i] = scale;
   each_piece<T>(width, [&](std::int64_t first) {
     float values[kPack], weights[kPack];
     from.load(first, values);
-    w.load(first, weights);
+    n.w.load(first, weights);
     for (int j = 0; j < kPack; ++j) values[j] = values[j] * scale * weights[j];
-    y.at(i).store(first, values);
+    n.y.at(i).store(first, values);
   });
 }
 
-/// What the backward pass reads and writes; partials [blocks, width].
+/// What the backward pass reads and writes; partials [blocks, width]; dsum may be null.
 template <class T>
 struct RmsNormGradient {
-  RowAccess<const T> dy, x, w;
+  RowAccess<const T> dy, dsum, x, w;
   const float* r;
   RowAccess<T> dx;
   float* partials;
@@ -74,6 +91,11 @@ void rms_norm_gradient_kernel(RmsNormGradient<T> g) {
       g.dy.at(i).load(first, dy);
       g.w.load(first, w);
       for (int j = 0; j < kPack; ++j) x[j] = r * (dy[j] * w[j] - x[j] * shrink);
+      if (g.dsum.row != nullptr) {
+        float dsum[kPack];
+        g.dsum.at(i).load(first, dsum);
+        for (int j = 0; j < kPack; ++j) x[j] += dsum[j];
+      }
       g.dx.at(i).store(first, x);
     });
     device::sync_block();  // before the next row writes into the space
@@ -87,24 +109,28 @@ void rms_norm_gradient_kernel(RmsNormGradient<T> g) {
 }  // namespace
 
 template <class Backend, class T>
-void RmsNormKernels<Backend, T>::forward(const T* x, const T* w, T* y, Acc<T>* r, Rows rows, double eps) {
-  cuda::launch("rms_norm", rms_norm_kernel<T>,
-               {.blocks_x = rows.count,
-                .threads = row_threads<T>(rows.width),
-                .shared_bytes = sizeof(ReduceSpace<float>)},
-               rows_at(x, rows.width), rows_at(w, rows.width), rows_at(y, rows.width), r,
-               static_cast<float>(eps));
+void RmsNormKernels<Backend, T>::forward(const T* x, const NormAddend<T>& add, const T* w, T* y, Acc<T>* r,
+                                         Rows rows, double eps) {
+  const std::int64_t width = rows.width;
+  const RmsNorm<T> norm{rows_at(x, width),       rows_at(add.addend, width), rows_at(w, width),
+                        rows_at(add.sum, width), rows_at(y, width),          r,
+                        static_cast<float>(eps)};
+  cuda::launch(
+      "rms_norm", rms_norm_kernel<T>,
+      {.blocks_x = rows.count, .threads = row_threads<T>(width), .shared_bytes = sizeof(ReduceSpace<float>)},
+      norm);
 }
 
-// With s = sum_j dy_j w_j x_j of a row: dx_j = r (dy_j w_j - x_j r^2 s / D), dw_j = sum over rows of dy_j x_j
-// r.
+// With s = sum_j dy_j w_j x_j of a row: dx_j = r (dy_j w_j - x_j r^2 s / D) + dsum_j, dw_j = sum over rows of
+// dy_j x_j r.
 template <class Backend, class T>
-void RmsNormKernels<Backend, T>::backward(const T* dy, const T* x, const T* w, const Acc<T>* r, T* dx, T* dw,
-                                          Rows rows) {
+void RmsNormKernels<Backend, T>::backward(const T* dy, const T* dsum, const T* x, const T* w, const Acc<T>* r,
+                                          T* dx, T* dw, Rows rows) {
   const std::int64_t blocks = summing_blocks(rows.count), width = rows.width;
   const DeviceScratch partials(static_cast<std::size_t>(blocks * width) * sizeof(float));
-  const RmsNormGradient<T> gradient{rows_at(dy, width), rows_at(x, width),    rows_at(w, width), r,
-                                    rows_at(dx, width), partials.as<float>(), rows.count};
+  const RmsNormGradient<T> gradient{
+      rows_at(dy, width), rows_at(dsum, width), rows_at(x, width), rows_at(w, width), r,
+      rows_at(dx, width), partials.as<float>(), rows.count};
   cuda::launch(
       "rms_norm_gradient", rms_norm_gradient_kernel<T>,
       {.blocks_x = blocks, .threads = row_threads<T>(width), .shared_bytes = summing_space<T>(width, 1)},

@@ -5,12 +5,21 @@
 
 namespace moh {
 
-/// Kernels of rms_norm over N rows of width D; outputs are overwritten. x, y, dx, dy [N, D]; w, dw [D]; r
-/// [N].
+/// What is added to x before it is normed, and the sum; null: nothing.
+template <class T>
+struct NormAddend {
+  const T* addend = nullptr;
+  T* sum = nullptr;
+};
+
+/// Kernels of rms_norm and add_rms_norm over N rows of width D; outputs are overwritten. x, y, dx, dy, dsum
+/// [N, D]; w, dw [D]; r [N]. In the backward pass x is the sum, and dsum, which dx gets too, may be null.
 template <class Backend, class T>
 struct RmsNormKernels {
-  static void forward(const T* x, const T* w, T* y, Acc<T>* r, Rows rows, double eps);
-  static void backward(const T* dy, const T* x, const T* w, const Acc<T>* r, T* dx, T* dw, Rows rows);
+  static void forward(const T* x, const NormAddend<T>& add, const T* w, T* y, Acc<T>* r, Rows rows,
+                      double eps);
+  static void backward(const T* dy, const T* dsum, const T* x, const T* w, const Acc<T>* r, T* dx, T* dw,
+                       Rows rows);
 };
 
 }  // namespace moh

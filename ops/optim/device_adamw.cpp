@@ -75,7 +75,7 @@ Tensor DeviceAdamW::update(const Tensor& losses) const {
                        .keep = keep_.data<float>(),
                        .go = go_.data<std::int32_t>(),
                        .outcome = outcome.data<double>()};
-  run_kernel("adamw", like_, [&]<class Backend, class Any>() {
+  run_kernel("adamw_plan", like_, [&]<class Backend, class Any>() {
     if constexpr (std::is_same_v<Backend, Cuda>) AdamWPlanKernels<Backend>::decide(plan);
   });
   each_dtype("adamw", [&]<class Backend, class T>(const Chunks<T>& chunks) {

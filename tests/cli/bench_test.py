@@ -68,8 +68,9 @@ class Step(support.MohTest):
         self.assertLessEqual({"adamw", "grad_norm", "rms_norm", "cross_entropy", "head_sparse_attention"}, set(ops))
         self.assertGreater(ops["adamw"]["optimizer_ms"], 0)
         self.assertEqual(ops["adamw"]["calls"], 1)
-        # Two norms in each of two layers and a last one, forward and backward.
-        self.assertEqual(ops["rms_norm"]["calls"], 10)
+        # Two norms in each of two layers, one of them with a sum, and a last one; forward and backward.
+        self.assertEqual(ops["rms_norm"]["calls"], 6)
+        self.assertEqual(ops["add_rms_norm"]["calls"], 4)
         self.assertGreater(ops["rms_norm"]["forward_ms"], 0)
         self.assertGreater(ops["rms_norm"]["backward_ms"], 0)
         self.assertTrue(any(name.startswith("matmul NT ") for name in ops))

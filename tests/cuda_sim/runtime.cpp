@@ -1,6 +1,5 @@
 #include <cuda_runtime_api.h>
 
-#include <chrono>
 #include <cstring>
 #include <memory>
 #include <optional>
@@ -8,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "tests/cuda_sim/clock.h"
 #include "tests/cuda_sim/device_memory.h"
 #include "tests/cuda_sim/grid.h"
 #include "tests/cuda_sim/stream.h"
@@ -60,7 +60,7 @@ void refuse_in_capture(const char* call) {
 
 struct CUevent_st {
   /// When the stream reached a record: a place of its own for each, which outlives the event.
-  using Time = std::optional<std::chrono::steady_clock::time_point>;
+  using Time = std::optional<double>;
 
   bool timed = false;
   std::int64_t mark = 0;
@@ -178,7 +178,7 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t) {
   Stream& stream = Stream::instance();
   event->capture = stream.capture() == Stream::Capture::kNone ? 0 : stream.capture_number();
   event->recorded = std::make_shared<CUevent_st::Time>();
-  stream.submit([time = event->recorded] { *time = std::chrono::steady_clock::now(); });
+  stream.submit([time = event->recorded] { *time = moh::sim::device_time(); });
   event->mark = stream.mark();
   return cudaSuccess;
 }
@@ -195,7 +195,7 @@ cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t from, cudaEven
   for (const cudaEvent_t event : {from, to}) {
     if (!event->timed || !*event->recorded) return done(cudaErrorInvalidResourceHandle);
   }
-  *milliseconds = std::chrono::duration<float, std::milli>(**to->recorded - **from->recorded).count();
+  *milliseconds = static_cast<float>(**to->recorded - **from->recorded);
   return cudaSuccess;
 }
 cudaError_t cudaEventDestroy(cudaEvent_t event) {

@@ -37,12 +37,12 @@ class Train(unittest.TestCase):
         (self.folder / "text.txt").write_text(TEXT)
         (self.folder / "config.yaml").write_text(CONFIG)
 
-    def moh(self, *arguments):
+    def moh(self, *arguments, code=0):
         run = subprocess.run(
             [os.environ["MOH_SIM_BINARY"], *arguments], cwd=self.folder, capture_output=True, text=True, errors="replace"
         )
-        self.assertEqual(run.returncode, 0, run.stdout + run.stderr)
-        return run.stdout
+        self.assertEqual(run.returncode, code, run.stdout + run.stderr)
+        return run.stdout if code == 0 else run.stdout + run.stderr
 
     def train(self, name, *overrides):
         self.moh("train", "config.yaml", f"output.dir={name}", *overrides)
@@ -106,6 +106,38 @@ class Train(unittest.TestCase):
         self.assertIn("after 2 skipped steps in a row", messages[0][-1])
         self.assertEqual(messages[1], messages[0])
         self.assertEqual(messages[2], messages[0])
+
+    def test_runs_with_the_same_algorithms_compute_the_same_bits(self):
+        numbers = {}
+        for name, options in {
+            "untimed": [],
+            "searched": ["gemm_algorithms=products.txt"],
+            "again": ["gemm_algorithms=products.txt"],
+        }.items():
+            numbers[name] = [(r["loss"], r.get("grad_norm")) for r in self.train(name, "device=cuda", *options)]
+            if name == "searched":
+                kept = (self.folder / "products.txt").read_text()
+        self.assertIn("cuBLASLt 130100, simulated GPU\n", kept)
+        self.assertIn(" accumulate: fused id 12 ", kept)  # micro-batches add to the weights' gradients in place
+        self.assertEqual(kept, (self.folder / "products.txt").read_text())
+        self.assertEqual(numbers["again"], numbers["searched"])
+        self.assertNotEqual(numbers["untimed"], numbers["searched"])  # another algorithm sums in another order
+        # Evaluation uses what the file has, and adds nothing.
+        self.moh("eval", "--checkpoint", "searched", "data.sequence_length=7")
+        self.assertEqual(kept, (self.folder / "products.txt").read_text())
+        (self.folder / "products.txt").write_text(kept.replace("simulated", "some other"))
+        said = self.moh("train", "config.yaml", "output.dir=b", "device=cuda", "gemm_algorithms=products.txt", code=3)
+        self.assertIn("products.txt:2: expected algorithms for cuBLASLt 130100, simulated GPU", said)
+
+    def test_tf32_rounds_what_is_multiplied(self):
+        plain = self.train("plain", MODELS["dense"], "device=cuda")
+        rounded = self.train("rounded", MODELS["dense"], "device=cuda", "tf32=true")
+        self.assert_same_run(rounded, plain, 0.01)
+        self.assertNotEqual([r["loss"] for r in plain], [r["loss"] for r in rounded])
+        # The CPU has no TF32: training says so, a checkpoint works without.
+        said = self.moh("train", "config.yaml", "output.dir=cpu", "tf32=true", code=2)
+        self.assertIn("tf32: expected false with device: cpu", said)
+        self.moh("generate", "--checkpoint", "rounded", "--prompt", "the", "--tokens", "2", "--device", "cpu")
 
     def test_a_run_goes_on_and_its_checkpoint_works_on_both_devices(self):
         options = [MODELS["learned"], "device=cuda", "schedule.decay_steps=4", "checkpoint.every=2"]

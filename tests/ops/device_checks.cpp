@@ -15,6 +15,7 @@
 #include "ops/attention/head_lists.h"
 #include "ops/dropout/dropout.h"
 #include "ops/indices.h"
+#include "ops/linalg/linear_kernels.h"
 #include "ops/optim/adamw.h"
 #include "ops/optim/clip_grad_norm.h"
 #include "ops/optim/device_adamw.h"
@@ -207,6 +208,27 @@ void check_head_lists_on_device() {
   CHECK(cut.offsets.to(kCpu).data<std::int64_t>()[3] == 8);
 }
 
+void check_bias_kernels_on_device() {
+  const Device gpu = open_gpu();
+  constexpr std::int64_t kRows = 37, kWidth = 5, kStride = 8;
+  const Tensor bias = normal({kWidth}, 1).to(DType::kFloat32);
+  const Tensor y = normal({kRows, kStride}, 2).to(DType::kFloat32);
+  in_each_way([&](const std::string& way) {
+    INFO(way);
+    const Tensor found = y.to(gpu).clone(), sums = empty({kWidth}, DType::kFloat32, gpu);
+    LinearKernels<Cuda, float>::add_bias(bias.to(gpu).data<float>(), found.data<float>(), {kRows, kWidth},
+                                         kStride);
+    LinearKernels<Cuda, float>::sum_rows(found.data<float>(), sums.data<float>(), {kRows, kWidth}, kStride);
+    const Tensor expected = y.clone(), expected_sums = full({kWidth}, 0, DType::kFloat32);
+    for (std::int64_t i = 0; i < kRows; ++i) {
+      for (std::int64_t j = 0; j < kWidth; ++j)
+        expected_sums.data<float>()[j] += expected.data<float>()[i * kStride + j] += bias.data<float>()[j];
+    }
+    CHECK(same_elements<float>(found.to(kCpu), expected, expected.numel()));
+    check_close(sums.to(kCpu), expected_sums, 1e-4, "sums");
+  });
+}
+
 void check_optimizer_on_device() {
   const Device gpu = open_gpu();
   in_each_way([&](const std::string& way) {
@@ -316,6 +338,9 @@ TEST_CASE("device: indices out of range are reported by the next wait", "[device
 }
 TEST_CASE("device: head lists are those of the CPU", "[device]") {
   check_head_lists_on_device();
+}
+TEST_CASE("device: a bias is added to rows, and rows are summed", "[device]") {
+  check_bias_kernels_on_device();
 }
 TEST_CASE("device: AdamW and the gradient norm agree with the CPU", "[device]") {
   check_optimizer_on_device();

@@ -12,6 +12,7 @@
 #include "core/parallel.h"
 #include "train/bench/random_tokens.h"
 #include "train/bench/statistics.h"
+#include "train/tasks/configured_device.h"
 #include "train/tasks/llama_from_config.h"
 #include "train/trainer/trainer.h"
 
@@ -167,7 +168,7 @@ StepBenchRecord description(const RunConfig& config, const StepBenchOptions& opt
 
 StepBenchRecord run_step_bench(const RunConfig& config, const StepBenchOptions& options) {
   check(options);
-  open_device(config.device);
+  open_configured_device(config, NewProducts::kSearch);
   StepBenchRecord r = description(config, options);
   reset_memory_peaks(config.device);
   {

@@ -17,6 +17,7 @@ int generate(const GenerateArgs& args) {
   set_num_threads(static_cast<int>(args.threads));
   std::vector<std::string> overrides;
   if (!args.device.empty()) overrides.push_back("device=" + args.device);
+  if (args.device == "cpu") overrides.emplace_back("tf32=false");
   const LanguageModel loaded = load_language_model(args.checkpoint, overrides);
   const auto print = [](std::string_view text) {
     std::fwrite(text.data(), 1, text.size(), stdout);

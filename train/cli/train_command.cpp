@@ -18,6 +18,7 @@
 #include "train/io/file_ops.h"
 #include "train/io/run_lock.h"
 #include "train/metrics/logging.h"
+#include "train/tasks/configured_device.h"
 #include "train/tasks/language_model.h"
 #include "train/tasks/llama_from_config.h"
 #include "train/tasks/load_language_model.h"
@@ -106,7 +107,7 @@ int train(const TrainArgs& args) {
   const auto console = std::make_shared<Console>(STDOUT_FILENO);
   start_logging(console, args.log_level);
   set_num_threads(static_cast<int>(config.threads));
-  open_device(config.device);
+  open_configured_device(config, NewProducts::kSearchAndKeep);
   make_folder(config.output.dir);
   const RunLock lock(config.output.dir);
   if (!lock.crashed_holder().empty())

@@ -173,6 +173,8 @@ struct RunConfig {
   std::int64_t seed = 0;
   Device device = kCpu;
   Precision precision = Precision::kFloat32;
+  bool tf32 = false;
+  std::string gemm_algorithms;
   std::int64_t threads = 0;
   bool cuda_graph = false;
   OutputConfig output;

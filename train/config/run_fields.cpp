@@ -237,6 +237,14 @@ Section describe(RunConfig& run, const std::vector<std::string>& presets) {
   s.field("precision", run.precision,
           "Element type of activations and matrix products. With `bfloat16` the optimiser keeps float32 "
           "weights.");
+  s.field("tf32", run.tf32,
+          "Round the factors of float32 matrix products to TF32 (10 bits of mantissa), which tensor cores "
+          "multiply. On a GPU only.");
+  s.field(
+      "gemm_algorithms", run.gemm_algorithms,
+      "File of the algorithms of matrix products on a GPU. For a product that it lacks, training times "
+      "what cuBLASLt proposes and adds the fastest; runs with the same file compute the same bits. Empty: "
+      "the first proposal, which is the same in every run.");
   s.field("threads", run.threads, at_least(0).capped(kMaxThreads),
           "Threads of the CPU. 0: as OMP_NUM_THREADS says, else one per core.");
   s.field(

@@ -122,6 +122,9 @@ void check_device(const RunConfig& run, Rules& rules) {
   if (run.cuda_graph && run.device == kCpu) {
     rules.refuse({"cuda_graph", "device"}, "false with device: cpu", "true", "or set device: cuda");
   }
+  if (run.tf32 && run.device == kCpu) {
+    rules.refuse({"tf32", "device"}, "false with device: cpu, which has no TF32", "true");
+  }
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "train/config/load_run_config.h"
+#include "train/tasks/configured_device.h"
 #include "train/tasks/llama_from_config.h"
 
 namespace moh {
@@ -17,7 +18,7 @@ LanguageModel load_language_model(const std::filesystem::path& path,
   std::vector<std::string> settings = {"cuda_graph=false"};
   settings.insert(settings.end(), overrides.begin(), overrides.end());
   loaded.config = load_run_config((loaded.folder / "config.yaml").string(), settings, llama_model_presets());
-  open_device(loaded.config.device);
+  open_configured_device(loaded.config, NewProducts::kFirstProposal);
   loaded.tokenizer = make_tokenizer(name_of(loaded.config.data.tokenizer));
   loaded.model =
       std::make_unique<Llama>(llama_config_of(loaded.config.model),

@@ -3,6 +3,7 @@
 #include <catch2/catch.hpp>
 
 #include "core/error.h"
+#include "ops/elementwise/add.h"
 #include "tests/ops/op_cases.h"
 
 using namespace moh;
@@ -101,4 +102,39 @@ TEST_CASE("ops: linear refuses what does not fit") {
                     "linear: w: expected [O, 7] (last axis of x), found [4, 8]");
   CHECK_THROWS_AS(linear(x, Variable(normal({4, 7})), Variable(normal({5}))), ShapeError);
   CHECK_THROWS_AS(linear(x, Variable(normal({4, 7}).to(DType::kFloat32))), DTypeError);
+}
+
+TEST_CASE("ops: linear adds to a gradient that a weight has already, where it lies") {
+  const auto leaf = [](const Shape& shape, std::uint64_t seed) {
+    return Variable(normal(shape, seed), true);
+  };
+  const Variable x = leaf({6, 3}, 1), w = leaf({4, 3}, 2), b = leaf({4}, 3), other = leaf({4, 3}, 4);
+  const Tensor dy = normal({6, 4}, 5);
+  int hooks = 0;
+  Variable(w).on_gradient([&](Variable&) { ++hooks; });
+  linear(x, w, b).backward(dy);
+  const Tensor once = w.grad().clone();
+  const double* const place = w.grad().data<double>();
+  linear(x, w, b).backward(dy);
+  CHECK(w.grad().data<double>() == place);
+  linears(x, {w, other})[0].backward(dy);
+  CHECK(w.grad().data<double>() == place);
+  CHECK(hooks == 3);
+  for (std::int64_t i = 0; i < once.numel(); ++i)
+    CHECK(w.grad().data<double>()[i] == Approx(3 * once.data<double>()[i]));
+  CHECK_FALSE(other.grad().defined());
+}
+
+TEST_CASE("ops: a weight that two linears of one graph share, or that is computed, gets the sum") {
+  const Variable x(normal({6, 3}, 1)), w(normal({4, 3}, 2), true), a(normal({4, 3}, 2), true);
+  const Tensor dy = normal({6, 4}, 5);
+  linear(x, w).backward(dy);
+  const Tensor once = w.grad().clone();
+  Variable(w).zero_grad();
+  add(linear(x, w), linear(x, w)).backward(dy);
+  linear(x, add(a, a)).backward(dy);
+  for (std::int64_t i = 0; i < once.numel(); ++i) {
+    CHECK(w.grad().data<double>()[i] == Approx(2 * once.data<double>()[i]));
+    CHECK(a.grad().data<double>()[i] == Approx(2 * once.data<double>()[i]));
+  }
 }

@@ -2,8 +2,10 @@
 
 #include <catch2/catch.hpp>
 #include <cmath>
+#include <cstring>
 
 #include "core/error.h"
+#include "ops/elementwise/add.h"
 #include "tests/ops/op_cases.h"
 
 using namespace moh;
@@ -41,6 +43,55 @@ OP_CASES(rms_norm) {
   return cases;
 }
 
+OP_CASES(add_rms_norm) {
+  OpCases cases;
+  for (const Shape& shape :
+       {Shape{4}, Shape{1, 1}, Shape{0, 4}, Shape{3, 7}, Shape{2, 4, 32}, Shape{70, 65}}) {
+    const auto sum_and_norm = [](const std::vector<Tensor>& in) -> std::vector<Tensor> {
+      const Tensor sum = in[0].clone();
+      sum.add(in[1]);
+      return {sum, reference({sum, in[2]}).front()};
+    };
+    const auto both = [](const Inputs& in) {
+      const AddedAndNormed result = add_rms_norm(in[0], in[1], in[2], kEps);
+      return Outputs{result.sum, result.normed};
+    };
+    cases.push_back({.name = to_string(shape),
+                     .inputs = {normal(shape, 1), normal(shape, 2), uniform({shape[-1]}, 0.5, 1.5)},
+                     .run = both,
+                     .reference = sum_and_norm});
+  }
+  return cases;
+}
+
+TEST_CASE("ops: add_rms_norm computes the bits of add and rms_norm, whichever of its results is used") {
+  for (const DType dtype : {DType::kFloat32, DType::kBFloat16}) {
+    const auto leaf = [&](const Shape& shape, std::uint64_t seed) {
+      return Variable(normal(shape, seed).to(dtype), true);
+    };
+    const Variable x = leaf({5, 37}, 1), branch = leaf({5, 37}, 2), w = leaf({37}, 3);
+    const AddedAndNormed found = add_rms_norm(x, branch, w, kEps);
+    const Variable sum = add(x, branch), normed = rms_norm(sum, w, kEps);
+    const auto same_bits = [](const Tensor& a, const Tensor& b) {
+      return a.bytes() == b.bytes() && std::memcmp(a.raw(), b.raw(), a.bytes()) == 0;
+    };
+    CHECK(same_bits(found.sum.value(), sum.value()));
+    CHECK(same_bits(found.normed.value(), normed.value()));
+    const Tensor dy = normal({5, 37}, 4).to(dtype);
+    normed.backward(dy);
+    const Tensor dx = x.grad().clone(), dw = w.grad().clone();
+    for (Variable v : {x, branch, w}) v.zero_grad();
+    found.normed.backward(dy);
+    CHECK(same_bits(x.grad(), dx));
+    CHECK(same_bits(branch.grad(), dx));
+    CHECK(same_bits(w.grad(), dw));
+    for (Variable v : {x, branch, w}) v.zero_grad();
+    add_rms_norm(x, branch, w, kEps).sum.backward(dy);
+    CHECK(same_bits(x.grad(), dy.to(DType::kFloat32)));
+    CHECK_FALSE(w.grad().defined());
+  }
+}
+
 TEST_CASE("ops: rms_norm refuses what does not fit") {
   const Variable x(normal({3, 7}));
   CHECK_THROWS_WITH(rms_norm(x, Variable(normal({8})), kEps),
@@ -48,4 +99,6 @@ TEST_CASE("ops: rms_norm refuses what does not fit") {
   CHECK_THROWS_AS(rms_norm(x, Variable(normal({7}).to(DType::kFloat32)), kEps), DTypeError);
   CHECK_THROWS_AS(rms_norm(x, Variable(normal({7})), 0.0), ValueError);
   CHECK_THROWS_AS(rms_norm(Variable(), Variable(normal({7})), kEps), ValueError);
+  CHECK_THROWS_WITH(add_rms_norm(x, Variable(normal({3, 8})), Variable(normal({7})), kEps),
+                    "add_rms_norm: branch: expected shape [3, 7] (as x), found [3, 8]");
 }

@@ -114,6 +114,7 @@ RunConfig reload(const RunConfig& run) {
 TEST_CASE("run config: the resolved config reads back to the same struct") {
   const RunConfig run = load_text(
       "task: language_model\nseed: 9223372036854775807\nprecision: bfloat16\nthreads: 3\n"
+      "device: cuda:1\ntf32: true\ngemm_algorithms: runs/a b.txt\n"
       "model: {preset: tiny_moh, layers: 3, norm_eps: 0.1, rope_theta: 500000, kv_heads: 3, recompute: "
       "layer,\n"
       "        moh: {shared: [0, 1, 6], routed: [1, 2, 0], two_stage: false, gate_scaling: paper}}\n"
@@ -217,6 +218,7 @@ TEST_CASE("run config: rules between fields point at what was written") {
        "model.heads)"},
       {"model: {head_dim: 5}\n",
        "1:19: model.head_dim: expected an even number (rotary positions turn pairs), found 5"},
+      {"tf32: true\n", "1:7: tf32: expected false with device: cpu, which has no TF32, found true"},
       {"model:\n  kv_heads: 3\n", "2:13: model.kv_heads: expected a divisor of model.heads (8), found 3"},
       {"model: {kv_heads: 16}\n", "1:19: model.kv_heads: expected a divisor of model.heads (8), found 16"},
       {"model: {moh: {shared: 2}}\n",

@@ -1,0 +1,30 @@
+#pragma once
+
+#include <compare>
+#include <cstdint>
+#include <map>
+
+namespace moh::sim {
+
+/// What tests set and see of the simulated cuBLASLt. Its algorithms, by id, sum in different orders, so that
+/// it shows in the bits which one ran:
+///   11  one product after the other; any alignment, every epilogue
+///   12  even and odd ones apart; a and the result aligned to 16 bytes, bias only
+///   13  in SPLITK_NUM parts, by way of the workspace or, not reproducibly on a device, in the output
+struct Cublas {
+  static Cublas& instance();
+
+  bool has_epilogues = true;
+  bool proposes_aligned_first = false;                               ///< 12 before the others
+  std::map<int, double> milliseconds = {{11, 3}, {12, 1}, {13, 2}};  ///< what a product takes, by id
+
+  struct Call {
+    int id;
+    std::uint32_t epilogue;
+    bool tf32;
+    auto operator<=>(const Call&) const = default;
+  };
+  std::map<Call, int> calls;  ///< products so far
+};
+
+}  // namespace moh::sim
