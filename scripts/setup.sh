@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Installs what moh is built from: Debian 12 packages, nothing else. Does nothing, quickly, when all are there.
-# Needs root or sudo only when something is missing.
+# Installs what moh is built from: Debian 12 packages, and, beside a CUDA toolkit with cuDNN, the headers of cuDNN's
+# front end, from PyPI, into the user's cache. Does nothing, quickly, when all is there. Needs root or sudo only when
+# a package is missing.
 set -euo pipefail
 # shellcheck source=lib.sh
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
@@ -11,13 +12,15 @@ packages=(
   libdnnl-dev                                                                # matrix products on the CPU
   catch2                                                                     # tests
   python3 python3-matplotlib                                                 # end-to-end tests, plots
+  python3-pip                                                                # to fetch cuDNN's front end
 )
 
 usage() {
   cat <<END
 Usage: scripts/setup.sh [--list]
 
-Installs the Debian 12 packages that moh is built from, as root or through sudo.
+Installs the Debian 12 packages that moh is built from, as root or through sudo. Where there is a CUDA toolkit with
+cuDNN, also fetches the headers of cuDNN's front end from PyPI.
   --list   print their names and stop
 
 MOH_SKIP_SETUP=1 skips the check, for machines that have these libraries in another way.
@@ -59,6 +62,40 @@ Its reason is above. Without network, install them from a mirror that this machi
 Debian 12, find out what it calls them, install them, and run with MOH_SKIP_SETUP=1"
 }
 
+# The same version and folder as in cmake/MohDependencies.cmake.
+cudnn_frontend=1.32.0
+cache=${XDG_CACHE_HOME:-${HOME:+$HOME/.cache}}
+cudnn_frontend_folder=$cache/moh/cudnn-frontend-$cudnn_frontend
+
+has_cudnn() {
+  local nvcc roots=("${CUDAToolkit_ROOT:-}" "${CUDA_PATH:-}" /usr/local/cuda)
+  if nvcc=$(command -v nvcc); then roots+=("$(dirname "$(dirname "$(readlink -f "$nvcc")")")"); fi
+  for folder in "${roots[@]}"; do
+    if [ -e "$folder/include/cudnn.h" ]; then return; fi
+  done
+  [ -e /usr/include/cudnn.h ]
+}
+
+# A Python package is an archive; the headers in it are all that is needed, so nothing is installed.
+fetch_cudnn_frontend() {
+  say "fetching the headers of cuDNN's front end"
+  local work
+  work=$(mktemp -d)
+  if python3 -m pip download -q --no-deps --only-binary :all: -d "$work" "nvidia-cudnn-frontend==$cudnn_frontend" &&
+    python3 -m zipfile -e "$work"/*.whl "$work/package" && [ -e "$work/package/include/cudnn_frontend.h" ]; then
+    mkdir -p "$(dirname "$cudnn_frontend_folder")"
+    rm -rf "$cudnn_frontend_folder.new" "$cudnn_frontend_folder"
+    mkdir "$cudnn_frontend_folder.new"
+    cp -r "$work/package/include" "$cudnn_frontend_folder.new/"
+    mv "$cudnn_frontend_folder.new" "$cudnn_frontend_folder"
+  else
+    warn "cuDNN's front end (nvidia-cudnn-frontend $cudnn_frontend) could not be fetched; its reason is above.
+  moh is built without cuDNN then: dense attention on a GPU runs in its own kernels. To have it, put the package's
+  headers into $cudnn_frontend_folder/include"
+  fi
+  rm -rf "$work"
+}
+
 case ${1:-} in
   '') ;;
   --list) printf '%s\n' "${packages[@]}" && exit ;;
@@ -70,16 +107,18 @@ if [ "${MOH_SKIP_SETUP:-0}" = 1 ]; then
   say "set-up skipped (MOH_SKIP_SETUP=1)"
   exit
 fi
-if ! command -v dpkg-query >/dev/null || ! command -v apt-get >/dev/null; then
+if command -v dpkg-query >/dev/null && command -v apt-get >/dev/null; then
+  mapfile -t missing < <(missing_packages)
+  if [ ${#missing[@]} -eq 0 ]; then
+    say "set-up: all ${#packages[@]} packages are installed"
+  else
+    install_packages "${missing[@]}"
+  fi
+else
   warn "this is not a Debian system, so nothing was checked or installed. moh needs what Debian 12 calls
   ${packages[*]}
 If the configuration below fails, one of these is what it misses."
-  exit
 fi
-
-mapfile -t missing < <(missing_packages)
-if [ ${#missing[@]} -eq 0 ]; then
-  say "set-up: all ${#packages[@]} packages are installed"
-else
-  install_packages "${missing[@]}"
+if [ -n "$cache" ] && has_cudnn && [ ! -e "$cudnn_frontend_folder/include/cudnn_frontend.h" ]; then
+  fetch_cudnn_frontend
 fi

@@ -23,6 +23,9 @@ void open_device(int index) {
 std::string describe_device() {
   not_open();
 }
+int capability() {
+  not_open();
+}
 std::string product_name() {
   not_open();
 }

@@ -22,6 +22,8 @@ void open_device(int index);
 /// Name, compute capability, multiprocessors, memory, driver and toolkit versions of the open device, for
 /// logs.
 std::string describe_device();
+/// Compute capability of the open device: 90 for 9.0.
+int capability();
 /// As the driver calls the open device: "NVIDIA H200".
 std::string product_name();
 /// Size of its level 2 cache.

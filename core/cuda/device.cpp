@@ -122,6 +122,10 @@ std::string describe_device() {
   return text;
 }
 
+int capability() {
+  return limits().capability;
+}
+
 std::string product_name() {
   return device().name;
 }

@@ -10,8 +10,8 @@
 // host's version.
 
 #define MOH_DEVICE __device__ __forceinline__
-/// A kernel: MOH_KERNEL(threads) void name(...); `threads` is the largest block that it is launched with. With a
-/// second number, registers are kept to what lets so many blocks share a multiprocessor.
+/// A kernel: MOH_KERNEL(threads) void name(...); `threads` is the largest block that it is launched with.
+/// With a second number, registers are kept to what lets so many blocks share a multiprocessor.
 #define MOH_KERNEL(...) __global__ __launch_bounds__(__VA_ARGS__)
 
 namespace moh::cuda {

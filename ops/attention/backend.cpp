@@ -2,6 +2,9 @@
 
 #include <atomic>
 
+#include "core/cuda/backend.h"
+#include "ops/attention/cudnn/cudnn_attention.h"
+
 namespace moh {
 
 namespace {
@@ -13,6 +16,17 @@ AttentionBackend attention_backend() {
 }
 void set_attention_backend(AttentionBackend backend) {
   backend_in_use = backend;
+}
+
+std::string describe_attention_backend(DType dtype) {
+  const std::string moh = "moh's kernels";
+  if (dtype != DType::kBFloat16) return moh + ", in " + std::string(dtype_name(dtype));
+  if (attention_backend() == AttentionBackend::kMoh) return moh + ", as attention.backend says";
+  if (attention_backend() == AttentionBackend::kCudnn) return "cuDNN, as attention.backend says";
+  if (!prefers_cudnn(cuda::capability())) return moh + ", which are expected to be as fast as cuDNN's here";
+  const std::string absence = CudnnAttention::absence();
+  return absence.empty() ? "cuDNN where it computes the case, else " + moh
+                         : moh + ", since there is no cuDNN: " + absence;
 }
 
 }  // namespace moh

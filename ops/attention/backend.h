@@ -2,7 +2,6 @@
 
 #include <string>
 
-#include "core/device.h"
 #include "core/dtype.h"
 
 namespace moh {
@@ -23,5 +22,8 @@ void set_attention_backend(AttentionBackend backend);
 constexpr bool prefers_cudnn(int capability) {
   return capability >= 90;
 }
+
+/// Who computes dense attention in `dtype` on the open GPU, and why, for logs.
+std::string describe_attention_backend(DType dtype);
 
 }  // namespace moh

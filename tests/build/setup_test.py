@@ -13,7 +13,7 @@ import time
 import unittest
 
 SETUP = pathlib.Path(os.environ["MOH_SOURCE_DIR"], "scripts", "setup.sh")
-TOOLS = ("bash", "cat", "dirname", "env", "grep", "sed")
+TOOLS = ("bash", "cat", "cp", "dirname", "env", "grep", "mkdir", "mktemp", "mv", "rm", "sed")
 
 
 class Machine:
@@ -104,6 +104,39 @@ class Setup(unittest.TestCase):
         self.assertEqual(result.returncode, 0)
         self.assertIn("not a Debian system", result.stderr)
         self.assertIn("libyaml-cpp-dev", result.stderr)
+
+    def with_cudnn(self, pip):
+        """A machine with a toolkit that has cuDNN, and Python as a stand-in: `pip` is what a download does in "$folder"."""
+        machine = self.machine()
+        toolkit = pathlib.Path(self.folder.name, "cuda")
+        (toolkit / "include").mkdir(parents=True)
+        (toolkit / "include" / "cudnn.h").touch()
+        machine.stand_in("python3", f'''echo "python3 $*" >>{machine.calls}
+case "$2 $3" in
+  "pip download") while [ "$1" != -d ]; do shift; done; folder=$2; {pip};;
+  "zipfile -e") mkdir -p "$5/include"; echo "of $4" >"$5/include/cudnn_frontend.h";;
+esac''')
+        return lambda: machine.run(CUDAToolkit_ROOT=str(toolkit), HOME=self.folder.name), machine
+
+    def test_headers_of_cudnn_are_fetched_once(self):
+        run, machine = self.with_cudnn('echo >"$folder/a.whl"')
+        for _ in range(2):
+            result = run()
+            self.assertEqual(result.returncode, 0, result.stderr)
+        downloads = [line for line in machine.calls.read_text().splitlines() if "download" in line]
+        self.assertEqual(len(downloads), 1)
+        header, = pathlib.Path(self.folder.name, ".cache", "moh").glob("cudnn-frontend-*/include/cudnn_frontend.h")
+        self.assertIn("a.whl", header.read_text())
+        wanted = (SETUP.parent.parent / "cmake" / "MohDependencies.cmake").read_text()
+        self.assertIn("MOH_CUDNN_FRONTEND_VERSION " + header.parent.parent.name.rsplit("-", 1)[1] + ")", wanted)
+
+    def test_headers_of_cudnn_that_cannot_be_fetched_are_done_without(self):
+        run, _ = self.with_cudnn("echo no network >&2; exit 1")
+        result = run()
+        self.assertEqual(result.returncode, 0)
+        self.assertIn("no network", result.stderr)
+        self.assertIn("could not be fetched", result.stderr)
+        self.assertFalse(pathlib.Path(self.folder.name, ".cache").exists())
 
     def test_skipping_and_unknown_options(self):
         machine = self.machine(lacks=("cmake",))

@@ -118,7 +118,10 @@ int train(const TrainArgs& args) {
                         [](const std::string& warning) { log_warning(warning); });
   std::optional<CheckpointContents> resume_from = find_resume_point(store, config, args);
 
-  if (config.device != kCpu) log_info("device: " + cuda::describe_device());
+  if (config.device != kCpu) {
+    log_info("device: " + cuda::describe_device());
+    log_info("dense attention: " + describe_attention_backend(dtype_of_precision(config.precision)));
+  }
   LanguageModelTask task(config, open_language_data(config.data, config.model.vocab_size));
   describe_model(task.llama());
   if (config.precision == Precision::kBFloat16 && config.device == kCpu) {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "core/device.h"
+#include "ops/attention/backend.h"
 #include "train/config/per_layer.h"
 
 /// Everything that a training run depends on, as plain data. What each field means, and what it may hold, is
@@ -29,6 +30,7 @@ enum class NonFinitePolicy { kStop, kSkip };
 /// The names in YAML, in the order of the enumerators.
 std::span<const std::string_view> names_of(TaskKind);
 std::span<const std::string_view> names_of(Precision);
+std::span<const std::string_view> names_of(AttentionBackend);
 std::span<const std::string_view> names_of(RecomputeLevel);
 std::span<const std::string_view> names_of(RouterChoice);
 std::span<const std::string_view> names_of(GateScalingChoice);
@@ -168,6 +170,12 @@ struct GuardConfig {
   bool operator==(const GuardConfig&) const = default;
 };
 
+struct AttentionConfig {
+  AttentionBackend backend = AttentionBackend::kAuto;
+
+  bool operator==(const AttentionConfig&) const = default;
+};
+
 struct RunConfig {
   TaskKind task = TaskKind::kLanguageModel;
   std::int64_t seed = 0;
@@ -177,6 +185,7 @@ struct RunConfig {
   std::string gemm_algorithms;
   std::int64_t threads = 0;
   bool cuda_graph = false;
+  AttentionConfig attention;
   OutputConfig output;
   ModelConfig model;
   DataConfig data;

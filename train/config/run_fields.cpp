@@ -6,6 +6,7 @@ namespace {
 
 constexpr std::string_view kTaskNames[] = {"language_model"};
 constexpr std::string_view kPrecisionNames[] = {"float32", "bfloat16"};
+constexpr std::string_view kAttentionBackendNames[] = {"auto", "moh", "cudnn"};
 constexpr std::string_view kRecomputeNames[] = {"none", "layer"};
 constexpr std::string_view kRouterNames[] = {"none", "learned", "query_norm"};
 constexpr std::string_view kGateScalingNames[] = {"code", "paper"};
@@ -22,6 +23,9 @@ std::span<const std::string_view> names_of(TaskKind) {
 }
 std::span<const std::string_view> names_of(Precision) {
   return kPrecisionNames;
+}
+std::span<const std::string_view> names_of(AttentionBackend) {
+  return kAttentionBackendNames;
 }
 std::span<const std::string_view> names_of(RecomputeLevel) {
   return kRecomputeNames;
@@ -226,6 +230,16 @@ Section describe(GuardConfig& c) {
   return s;
 }
 
+Section describe(AttentionConfig& c) {
+  Section s("attention", "How attention is computed on a GPU.");
+  s.field(
+      "backend", c.backend,
+      "Whose kernels compute dense attention in bfloat16: `cudnn`, `moh`, or `auto`, cuDNN's where they are "
+      "expected to be faster (Hopper and later) and compute the case. Attention of chosen heads is always "
+      "moh's. The choice is logged.");
+  return s;
+}
+
 }  // namespace
 
 Section describe(RunConfig& run, const std::vector<std::string>& presets) {
@@ -251,6 +265,7 @@ Section describe(RunConfig& run, const std::vector<std::string>& presets) {
       "cuda_graph", run.cuda_graph,
       "On a GPU: record the training step as a CUDA graph, once, and replay it. The same results; saves the "
       "time to ask for each kernel, and the step gets memory that evaluation cannot share.");
+  s.section(describe(run.attention));
   s.section(describe(run.output));
   s.section(describe(run.model, presets));
   s.section(describe(run.data));

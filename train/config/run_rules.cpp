@@ -125,6 +125,12 @@ void check_device(const RunConfig& run, Rules& rules) {
   if (run.tf32 && run.device == kCpu) {
     rules.refuse({"tf32", "device"}, "false with device: cpu, which has no TF32", "true");
   }
+  const bool cudnn = run.attention.backend == AttentionBackend::kCudnn;
+  if (cudnn && (run.device == kCpu || run.precision != Precision::kBFloat16)) {
+    rules.refuse(
+        {"attention.backend", "device", "precision"}, "cudnn with device: cuda and precision: bfloat16 alone",
+        "device: " + device_name(run.device) + ", precision: " + std::string(name_of(run.precision)));
+  }
 }
 
 }  // namespace

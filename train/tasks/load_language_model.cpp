@@ -15,7 +15,7 @@ LanguageModel load_language_model(const std::filesystem::path& path,
   loaded.folder = resolve_checkpoint(path);
   const CheckpointContents contents = load_checkpoint(loaded.folder, LoadScope::kModelOnly);
   // How the steps were run is of no concern here, and must not keep the model from a CPU.
-  std::vector<std::string> settings = {"cuda_graph=false"};
+  std::vector<std::string> settings = {"cuda_graph=false", "attention.backend=auto"};
   settings.insert(settings.end(), overrides.begin(), overrides.end());
   loaded.config = load_run_config((loaded.folder / "config.yaml").string(), settings, llama_model_presets());
   open_configured_device(loaded.config, NewProducts::kFirstProposal);

@@ -9,6 +9,9 @@ namespace {
 constexpr auto kAbsent = "this build has no cuDNN";
 }
 
+std::string CudnnAttention::absence() {
+  return kAbsent;
+}
 std::string CudnnAttention::refusal(const AttentionForward<bfloat16>&, bool) {
   return kAbsent;
 }

@@ -225,6 +225,10 @@ void* address(const bfloat16* data) {
 
 }  // namespace
 
+std::string CudnnAttention::absence() {
+  return load_error();
+}
+
 std::string CudnnAttention::refusal(const AttentionForward<bfloat16>& args, bool with_backward) {
   const AttentionShape& s = args.shape;
   if (s.head_dim % 8 != 0 || s.head_dim > 128) return "cuDNN computes heads of 8, 16 ... 128 elements";

@@ -10,6 +10,9 @@ namespace moh {
 /// Dense attention in bfloat16 by cuDNN's fused kernels (scaled dot-product attention of its graph
 /// interface), with reproducible gradients. cudnn_absent.cpp stands in for it in builds without cuDNN.
 struct CudnnAttention {
+  /// Why cuDNN cannot be called; empty if it can.
+  static std::string absence();
+
   /// Empty where cuDNN computes this call, and its gradient if asked for; else the reason why not. The plans,
   /// which take long to make, are kept by shape.
   static std::string refusal(const AttentionForward<bfloat16>& args, bool with_backward);

@@ -1,5 +1,7 @@
 #include <catch2/catch.hpp>
 
+#include "ops/attention/backend.h"
+#include "ops/attention/cudnn/cudnn_attention.h"
 #include "ops/attention/decode.h"
 #include "ops/attention/tensor_cores/head_widths.h"
 #include "tests/ops/attention/reference.h"
@@ -66,6 +68,20 @@ void check_decode(const AttentionSizes& sizes, double share) {
   });
 }
 
+/// A backend for the calls of its lifetime.
+class BackendScope {
+ public:
+  explicit BackendScope(AttentionBackend backend) : previous_(attention_backend()) {
+    set_attention_backend(backend);
+  }
+  ~BackendScope() { set_attention_backend(previous_); }
+  BackendScope(const BackendScope&) = delete;
+  BackendScope& operator=(const BackendScope&) = delete;
+
+ private:
+  AttentionBackend previous_;
+};
+
 template <int... kWidths>
 void check_widths(std::integer_sequence<int, kWidths...>) {
   for (const std::int64_t width : {std::int64_t{kWidths}...}) {
@@ -79,6 +95,7 @@ void check_widths(std::integer_sequence<int, kWidths...>) {
 }  // namespace
 
 void check_attention_on_device() {
+  const BackendScope own(AttentionBackend::kMoh);
   check_widths(tensor_cores::HeadWidths());
   for (const double share : {-1.0, 0.0, 0.5, 1.0}) {
     // Few keys, which stay; one past 256 rows, at which a list is shared by two blocks.
@@ -99,6 +116,31 @@ void check_attention_on_device() {
 
 TEST_CASE("device: attention on tensor cores agrees with float64 on the CPU", "[device]") {
   check_attention_on_device();
+}
+
+TEST_CASE("device: attention by cuDNN agrees with float64 on the CPU, where there is one", "[device]") {
+  open_gpu();
+  const BackendScope cudnn(AttentionBackend::kCudnn);
+  const Problem problem{{2, 130, 130, 4, 2, 64}, {.causal = true}, -1};
+  if (const std::string absence = CudnnAttention::absence(); !absence.empty()) {
+    // Asked for and not there: said, not replaced.
+    CHECK_THROWS_WITH(check_problem(problem),
+                      Catch::Contains("attention.backend: cudnn") && Catch::Contains(absence));
+    return;
+  }
+  check_problem(problem);
+  for (const std::int64_t width : {24, 64, 72, 128}) {
+    check_problem({{2, 257, 257, 4, 4, width}, {.causal = false}, -1});
+    check_problem({{1, 64, 320, 8, 2, width}, {.causal = true, .query_offset = 256}, -1});
+  }
+  // Packed, and of chosen heads, which is not cuDNN's.
+  const AttentionInputs in = attention_inputs({2, 70, 70, 4, 2, 64}, -1);
+  check_on_device({.name = "packed",
+                   .inputs = {pack_heads(in.q, in.k, in.v)},
+                   .run = [](const Inputs& x) { return Outputs{attention_packed(x[0], 4, 2, {})}; },
+                   .units = 4},
+                  DType::kBFloat16, 0x1p-9);
+  check_problem({{2, 70, 70, 4, 2, 64}, {.causal = true}, 0.5});
 }
 
 }  // namespace moh::test

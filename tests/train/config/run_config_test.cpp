@@ -43,7 +43,7 @@ TEST_CASE("run config: the field lists name every member of the structs") {
   RunConfig run;
   const config::Section root = config::describe(run, {});
   const std::size_t members[] = {
-      num_members<OutputConfig>(), num_members<ModelConfig>(), num_members<DataConfig>(),
+      num_members<AttentionConfig>(), num_members<OutputConfig>(), num_members<ModelConfig>(), num_members<DataConfig>(),
       num_members<TrainConfig>(),  num_members<OptimConfig>(), num_members<ScheduleConfig>(),
       num_members<LogConfig>(),    num_members<EvalConfig>(),  num_members<CheckpointConfig>(),
       num_members<SampleConfig>(), num_members<GuardConfig>()};
@@ -53,7 +53,7 @@ TEST_CASE("run config: the field lists name every member of the structs") {
     INFO(root.sections()[i].name());
     CHECK(num_keys(root.sections()[i]) == members[i]);
   }
-  const config::Section& model = root.sections()[1];
+  const config::Section& model = root.sections()[2];
   REQUIRE(model.sections().size() == 1);
   CHECK(num_keys(model.sections()[0]) == num_members<HeadMixtureConfig>());
 }
@@ -114,7 +114,7 @@ RunConfig reload(const RunConfig& run) {
 TEST_CASE("run config: the resolved config reads back to the same struct") {
   const RunConfig run = load_text(
       "task: language_model\nseed: 9223372036854775807\nprecision: bfloat16\nthreads: 3\n"
-      "device: cuda:1\ntf32: true\ngemm_algorithms: runs/a b.txt\n"
+      "device: cuda:1\ntf32: true\ngemm_algorithms: runs/a b.txt\nattention: {backend: cudnn}\n"
       "model: {preset: tiny_moh, layers: 3, norm_eps: 0.1, rope_theta: 500000, kv_heads: 3, recompute: "
       "layer,\n"
       "        moh: {shared: [0, 1, 6], routed: [1, 2, 0], two_stage: false, gate_scaling: paper}}\n"
@@ -209,6 +209,14 @@ TEST_CASE("run config: rules between fields point at what was written") {
   const RuleCase cases[] = {
       {"cuda_graph: true\n",
        "1:13: cuda_graph: expected false with device: cpu, found true; or set device: cuda"},
+      {"attention: {backend: cudnn}\n",
+       "1:22: attention.backend: expected cudnn with device: cuda and precision: bfloat16 alone, found "
+       "device: "
+       "cpu, precision: float32"},
+      {"device: cuda\nattention: {backend: cudnn}\n",
+       "2:22: attention.backend: expected cudnn with device: cuda and precision: bfloat16 alone, found "
+       "device: "
+       "cuda:0, precision: float32"},
       {"model: {heads: 7}\n",
        "1:16: model.heads: expected a divisor of model.hidden (256), found 7; or set model.head_dim"},
       {"model: {hidden: 250}\n",
