@@ -20,6 +20,7 @@ struct OpenDevice {
   std::size_t memory_bytes = 0;
   DeviceLimits limits;
   cudaStream_t stream = nullptr;
+  cudaMemPool_t pool = nullptr;
 };
 
 std::mutex open_mutex;
@@ -77,12 +78,14 @@ OpenDevice open(int index) {
   return device;
 }
 
-/// Keeps freed memory for the next request: a step then asks the system for nothing.
-void keep_freed_memory(int index) {
+/// The pool of a device, which keeps freed memory for the next request: a step then asks the system for
+/// nothing.
+cudaMemPool_t keeping_pool(int index) {
   cudaMemPool_t pool = nullptr;
   MOH_CUDA_CALL(cudaDeviceGetDefaultMemPool(&pool, index));
   std::uint64_t all = UINT64_MAX;
   MOH_CUDA_CALL(cudaMemPoolSetAttribute(pool, cudaMemPoolAttrReleaseThreshold, &all));
+  return pool;
 }
 
 }  // namespace
@@ -104,7 +107,7 @@ void open_device(int index) {
                                     "cuda:" + std::to_string(index), "start a process for each GPU"));
   }
   OpenDevice device = open(index);
-  keep_freed_memory(index);
+  device.pool = keeping_pool(index);
   open_one = std::move(device);
 }
 
@@ -140,6 +143,10 @@ cudaStream_t stream() {
 const DeviceLimits& limits() {
   return device().limits;
 }
+cudaMemPool_t memory_pool() {
+  return device().pool;
+}
+
 const std::string& gpu_name() {
   return device().name;
 }

@@ -21,6 +21,8 @@ struct DeviceLimits {
   std::size_t shared_bytes_per_block = 0;  ///< the most that a block may ask for
 };
 const DeviceLimits& limits();
+/// Where cudaMallocAsync() takes from.
+cudaMemPool_t memory_pool();
 /// "NVIDIA H100 80GB HBM3".
 const std::string& gpu_name();
 

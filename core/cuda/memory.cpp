@@ -14,6 +14,7 @@ struct Memory {
   std::mutex mutex;
   MemoryStats counts;
   std::vector<SharedArena> arenas;  // that have an owner or blocks that are out
+  std::int64_t pool_reserved = 0;   // by CUDA's pool
   SharedArena current;              // where allocate() takes from; null: CUDA's pool
   std::vector<void*> to_free;       // blocks of the pool that came back during a capture
 };
@@ -23,8 +24,10 @@ Memory& memory() {
   return *all;
 }
 
-/// What is left of arenas that have no owner any more.
+/// What is left of arenas that have no owner any more. During a capture nothing goes back to the device: the
+/// end of the arena's scope comes here again.
 void drop_unused_arenas() {
+  if (capturing()) return;
   std::erase_if(memory().arenas, [](const SharedArena& arena) {
     if (arena.use_count() > 1) return false;
     arena->trim();
@@ -53,15 +56,16 @@ void give_back_block(void* block, std::size_t bytes) {
   }
 }
 
-/// What the pool and the arenas hold from the system.
-std::int64_t reserved_bytes() {
-  int index = 0;
-  cudaMemPool_t pool = nullptr;
+std::int64_t pool_reserved_bytes() {
   std::uint64_t bytes = 0;
-  MOH_CUDA_CALL(cudaGetDevice(&index));
-  MOH_CUDA_CALL(cudaDeviceGetDefaultMemPool(&pool, index));
-  MOH_CUDA_CALL(cudaMemPoolGetAttribute(pool, cudaMemPoolAttrReservedMemCurrent, &bytes));
-  auto reserved = static_cast<std::int64_t>(bytes);
+  MOH_CUDA_CALL(cudaMemPoolGetAttribute(memory_pool(), cudaMemPoolAttrReservedMemCurrent, &bytes));
+  return static_cast<std::int64_t>(bytes);
+}
+
+/// What the pool and the arenas hold from the system. The pool is asked only when it has given a block.
+std::int64_t reserved_bytes() {
+  if (!memory().current) memory().pool_reserved = pool_reserved_bytes();
+  std::int64_t reserved = memory().pool_reserved;
   for (const SharedArena& arena : memory().arenas) reserved += arena->reserved_bytes();
   return reserved;
 }
@@ -100,6 +104,7 @@ ArenaScope::~ArenaScope() {
   const std::lock_guard lock(memory().mutex);
   memory().current = nullptr;
   for (void* block : std::exchange(memory().to_free, {})) cudaFreeAsync(block, stream());
+  drop_unused_arenas();
 }
 
 void* allocate(std::size_t bytes, MemoryPurpose purpose) {

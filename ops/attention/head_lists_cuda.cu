@@ -2,6 +2,7 @@
 #include "ops/attention/attention_kernels.h"
 #include "ops/attention/head_lists_cuda.h"
 #include "ops/cuda/reduce.h"
+#include "ops/cuda/scan.h"
 
 namespace moh {
 
@@ -26,21 +27,20 @@ MOH_DEVICE Group group_of(const HeadListArgs& args, std::int64_t list, std::int6
   return {args.selected + (batch * args.tokens + token) * args.heads + list % args.kv_heads * size, size};
 }
 
-/// offsets[list + 1] = the length of the list. One block per list.
-MOH_KERNEL(kThreads) void count_rows_kernel(HeadListArgs args) {
+/// counts[list] = the length of the list. One block per list.
+MOH_KERNEL(kThreads) void count_rows_kernel(HeadListArgs args, std::int64_t* counts) {
   const std::int64_t list = device::block_x();
   std::int64_t count = 0;
   for (std::int64_t t = device::thread_x(); t < args.tokens; t += kThreads)
     count += group_of(args, list, t).count();
   count = reduce_block(count, Sum{}, device::shared_memory<std::int64_t>());
-  if (device::thread_x() == 0) args.offsets[list + 1] = count;
+  if (device::thread_x() == 0) counts[list] = count;
 }
 
-/// Lengths to offsets. One thread: there are as many lists as sequences times KV heads.
-MOH_KERNEL(device::kWarp) void sum_offsets_kernel(std::int64_t* offsets, std::int64_t lists) {
-  if (device::thread_x() > 0) return;
-  offsets[0] = 0;
-  for (std::int64_t l = 0; l < lists; ++l) offsets[l + 1] += offsets[l];
+/// Lengths to offsets. One block.
+MOH_KERNEL(kThreads)
+void sum_offsets_kernel(const std::int64_t* counts, std::int64_t lists, std::int64_t* offsets) {
+  scan_counts<kThreads>(counts, lists, offsets);
 }
 
 /// The sum of the values of the threads before this one; *total gets that of all.
@@ -100,9 +100,13 @@ void CudaHeadLists::fill(const HeadListArgs& args) {
   const std::int64_t lists = args.batch * args.kv_heads;
   const std::int32_t kind = cuda::fault_kind("build_head_lists: selected: expected at most " +
                                              std::to_string(args.most_rows) + " pairs");
+  const DeviceScratch counts(static_cast<std::size_t>(lists) * sizeof(std::int64_t));
   cuda::launch("count_list_rows", count_rows_kernel,
-               {.blocks_x = lists, .threads = kThreads, .shared_bytes = kWarps * sizeof(std::int64_t)}, args);
-  cuda::launch("sum_list_offsets", sum_offsets_kernel, {.threads = device::kWarp}, args.offsets, lists);
+               {.blocks_x = lists, .threads = kThreads, .shared_bytes = kWarps * sizeof(std::int64_t)}, args,
+               counts.as<std::int64_t>());
+  cuda::launch("sum_list_offsets", sum_offsets_kernel,
+               {.threads = kThreads, .shared_bytes = kThreads * sizeof(std::int64_t)},
+               counts.as<std::int64_t>(), lists, args.offsets);
   cuda::launch("write_list_rows", write_rows_kernel,
                {.blocks_x = lists, .threads = kThreads, .shared_bytes = kWarps * sizeof(std::int32_t)}, args,
                cuda::fault_on_device(), kind);

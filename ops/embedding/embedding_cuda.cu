@@ -1,4 +1,5 @@
 #include "ops/cuda/rows.h"
+#include "ops/cuda/scan.h"
 #include "ops/device/atomic.h"
 #include "ops/embedding/embedding_kernels.h"
 
@@ -49,24 +50,10 @@ struct CountId {
   }
 };
 
-/// starts[v] = the sum of the counts before v, for v up to and with the number of rows. One block; each
-/// thread adds up a stretch of its own.
+/// starts[v] = the sum of the counts before v, for v up to and with the number of rows. One block.
 MOH_KERNEL(kThreads)
 void scan_counts_kernel(const std::int32_t* counts, std::int64_t rows, std::int64_t* starts) {
-  auto* sums = device::shared_memory<std::int64_t>();
-  const std::int64_t stretch = (rows + kThreads - 1) / kThreads, begin = device::thread_x() * stretch;
-  const std::int64_t end = begin + stretch < rows ? begin + stretch : rows;
-  std::int64_t sum = 0;
-  for (std::int64_t v = begin; v < end; ++v) sum += counts[v];
-  sums[device::thread_x()] = sum;
-  device::sync_block();
-  std::int64_t before = 0;
-  for (int i = 0; i < device::thread_x(); ++i) before += sums[i];
-  for (std::int64_t v = begin; v < end; ++v) {
-    starts[v] = before;
-    before += counts[v];
-  }
-  if (device::thread_x() == kThreads - 1) starts[rows] = before;
+  scan_counts<kThreads>(counts, rows, starts);
 }
 
 struct PlaceId {

@@ -152,7 +152,9 @@ std::vector<CublasAlgorithm> CublasProduct::proposals(const CublasContext& conte
       context.handle(), operation_.get(), b_.get(), a_.get(), c_.get(), c_.get(),
       preference(alignments).get(), kMostProposals, results, &found);
   std::vector<CublasAlgorithm> algorithms;
-  if (status == CUBLAS_STATUS_NOT_SUPPORTED) return algorithms;
+  // An epilogue that does not go with the types of its product may be called invalid.
+  if (status == CUBLAS_STATUS_NOT_SUPPORTED || (has_epilogue_ && status == CUBLAS_STATUS_INVALID_VALUE))
+    return algorithms;
   check_cublas(status, "cublasLtMatmulAlgoGetHeuristic");
   for (int i = 0; i < found; ++i) {
     if (results[i].state == CUBLAS_STATUS_SUCCESS && is_reproducible(results[i].algo))

@@ -165,10 +165,12 @@ class Gemms {
     throw DeviceError(error_message("cublasLt", "the product " + name, "an algorithm", "none"));
   }
 
-  /// Times the ways that can be written down, as only those can be taken again by another run.
+  /// Times the ways that can be written down, as only those can be taken again by another run. Where there
+  /// are none, every run takes the first.
   Candidate search(const CudaGemm& gemm, const std::string& name, std::vector<Candidate> ways,
                    const CudaGemmData& data) {
     constexpr int kRounds = 4;
+    const Candidate first = first_of(ways, name);
     std::erase_if(ways, [&](Candidate& way) {
       const auto again = way.product->algorithm_of(context_, settings_of(way.algorithm.algorithm));
       if (again) way.algorithm = *again;
@@ -187,7 +189,8 @@ class Gemms {
       if (run(gemm, ways[i], trial) != CUBLAS_STATUS_SUCCESS) return std::nullopt;
       return timer.end_milliseconds();
     });
-    const Candidate way = fastest ? ways[*fastest] : first_of({}, name);
+    if (!fastest) return first;
+    const Candidate way = ways[*fastest];
     GemmAlgorithm found = settings_of(way.algorithm.algorithm);
     found.fused = way.fused;
     known_.add(name, found);

@@ -1,6 +1,7 @@
 #include "ops/attention/cudnn/cudnn_attention.h"
 
 #include <array>
+#include <exception>
 #include <map>
 #include <memory>
 #include <tuple>
@@ -175,7 +176,8 @@ cudnnHandle_t cudnn_handle() {
   return handle;
 }
 
-Plan make_plan(const Problem& problem) {
+/// Throws what cuDNN's front end throws where it finds a library wanting.
+Plan try_to_plan(const Problem& problem) {
   Plan plan{GraphMaker(problem).make()};
   const auto done = [&](fe::error_t status) {
     if (status.is_bad()) plan.error = "cuDNN: " + status.get_message();
@@ -186,6 +188,14 @@ Plan make_plan(const Problem& problem) {
       done(plan.graph->check_support(cudnn_handle())) && done(plan.graph->build_plans(cudnn_handle())))
     plan.workspace_bytes = static_cast<std::size_t>(plan.graph->get_workspace_size());
   return plan;
+}
+
+Plan make_plan(const Problem& problem) {
+  try {
+    return try_to_plan(problem);
+  } catch (const std::exception& reason) {
+    return {nullptr, 0, std::string("cuDNN: ") + reason.what()};
+  }
 }
 
 const Plan& plan_of(const Problem& problem) {

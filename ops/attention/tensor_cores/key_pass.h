@@ -144,6 +144,7 @@ void pass_over_lists_kernel(typename Warp::Args args, ListMemory<Warp> memory) {
     const int number = strip * 16, left = static_cast<int>(list.rows) - number;
     Warp warp(args, list, places, left, list.first + number, rows);
     warp.start(args, list);
+    device::sync_warp();  // lanes may have parted, and what loads and multiplies matrices needs them together
     MOH_ROLLED
     for (int key = 0; key < memory.key_rows; key += Warp::kKeys)
       warp.add(args, key, memory.keys() + key * memory.kStride, memory.values() + key * memory.kStride);

@@ -1,0 +1,31 @@
+#pragma once
+
+// For kernel files (*_cuda.cu) only.
+
+#include <cstdint>
+
+#include "ops/device/block.h"
+
+namespace moh {
+
+/// sums[i] = the sum of the counts before i, for i up to and with `count`. For one block of kThreads threads
+/// with shared memory for kThreads of int64; each thread adds up a stretch of its own. The arrays are apart.
+template <int kThreads, class T>
+MOH_DEVICE void scan_counts(const T* counts, std::int64_t count, std::int64_t* sums) {
+  auto* const shared = device::shared_memory<std::int64_t>();
+  const std::int64_t stretch = (count + kThreads - 1) / kThreads, begin = device::thread_x() * stretch;
+  const std::int64_t end = begin + stretch < count ? begin + stretch : count;
+  std::int64_t sum = 0;
+  for (std::int64_t i = begin; i < end; ++i) sum += counts[i];
+  shared[device::thread_x()] = sum;
+  device::sync_block();
+  std::int64_t before = 0;
+  for (int i = 0; i < device::thread_x(); ++i) before += shared[i];
+  for (std::int64_t i = begin; i < end; ++i) {
+    sums[i] = before;
+    before += counts[i];
+  }
+  if (device::thread_x() == kThreads - 1) sums[count] = before;
+}
+
+}  // namespace moh
