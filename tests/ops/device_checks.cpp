@@ -13,6 +13,7 @@
 #include "core/host_copy.h"
 #include "core/random.h"
 #include "ops/attention/head_lists.h"
+#include "ops/dropout/drop_path.h"
 #include "ops/dropout/dropout.h"
 #include "ops/indices.h"
 #include "ops/linalg/linear_kernels.h"
@@ -250,7 +251,7 @@ void check_optimizer_on_device() {
 
 void check_dropout_keys_on_device() {
   const Device gpu = open_gpu();
-  const Variable x(full({4, 33}, 1.0, DType::kFloat32)), on_gpu(x.value().to(gpu));
+  const Variable x(full({33, 4}, 1.0, DType::kFloat32)), on_gpu(x.value().to(gpu));
   const Tensor first_stream = zeros({}, DType::kInt64, gpu);
   for (const std::uint64_t step : {0, 1, 77}) {
     first_stream.fill(static_cast<double>(Generator::first_stream_of(step)));
@@ -258,6 +259,9 @@ void check_dropout_keys_on_device() {
     for (int use = 0; use < 2; ++use) {
       const Tensor here = dropout(x, 0.5, expected.next()).value();
       CHECK(same_elements<float>(dropout(on_gpu, 0.5, found.next()).value().to(kCpu), here, here.numel()));
+      const Tensor samples = drop_path(x, 0.5, expected.next()).value();
+      CHECK(
+          same_elements<float>(drop_path(on_gpu, 0.5, found.next()).value().to(kCpu), samples, here.numel()));
     }
   }
 }
@@ -301,7 +305,7 @@ void check_uploads() {
 TEST_CASE("device: copies to the device come out whole, however many are under way", "[device]") {
   check_uploads();
 }
-TEST_CASE("device: dropout draws from the stream that device memory names", "[device]") {
+TEST_CASE("device: dropout and drop_path draw from the stream that device memory names", "[device]") {
   check_dropout_keys_on_device();
 }
 TEST_CASE("device: copies to the host hold what a tensor held when they were asked for", "[device]") {
