@@ -45,5 +45,28 @@ template <class A, class T, class AddRow>
   for (std::int64_t j = 0; j < width; ++j) sums[j] = static_cast<T>(total[j]);
 }
 
+/// `rows` rows in `count` groups of equal length.
+struct RowGroups {
+  std::int64_t count = 1;
+  std::int64_t rows = 0;
+  std::int64_t stride = 0;  ///< elements from the sums of one group to those of the next
+};
+
+/// The same for each group: sums[g, width] = the sum over the rows of group g of what add_row(g, row,
+/// partial) adds; rows are counted through all groups.
+template <class A, class T, class AddRow>
+[[maybe_unused]] [[gnu::always_inline]] inline void sum_over_groups(RowGroups groups, std::int64_t width,
+                                                                    T* sums, const AddRow& add_row) {
+  // Few groups are cut into chunks that all threads share; of many, each is a chunk. The sums are the same.
+  const std::int64_t grain = groups.count > 0 && groups.count < num_threads() ? groups.count : 1;
+  parallel_for(groups.count, grain, [=](std::int64_t begin, std::int64_t end) {
+    const std::int64_t each = groups.rows / groups.count;
+    for (std::int64_t g = begin; g < end; ++g) {
+      sum_over_rows<A>(each, width, sums + g * groups.stride,
+                       [=](std::int64_t i, A* partial) { add_row(g, g * each + i, partial); });
+    }
+  });
+}
+
 }  // namespace
 }  // namespace moh

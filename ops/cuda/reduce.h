@@ -43,17 +43,22 @@ MOH_DEVICE A reduce_block(A value, Combine combine, A* space) {
   return value;
 }
 
-/// sums[j] = factor times the sum over `count` rows of partials[i, j], added in the order of i.
+/// sums[j] = factor times the sum over `count` rows of partials[i, j], added in the order of i. For several
+/// groups of such rows, partials [groups, count, width], j goes on through the groups, whose sums begin
+/// `stride` elements apart.
 template <class A, class T>
 struct SumPartials {
   const A* partials;
   std::int64_t count, width;
   T* sums;
   A factor = 1;
+  std::int64_t stride = 0;
   MOH_DEVICE void operator()(std::int64_t j) const {
+    const std::int64_t group = j / width, column = j % width;
+    const A* from = partials + group * count * width + column;
     A sum = 0;
-    for (std::int64_t i = 0; i < count; ++i) sum += partials[i * width + j];
-    sums[j] = factor * sum;
+    for (std::int64_t i = 0; i < count; ++i) sum += from[i * width];
+    sums[group * stride + column] = factor * sum;
   }
 };
 

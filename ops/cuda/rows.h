@@ -98,9 +98,11 @@ MOH_DEVICE ExpSum exp_sum_of(const RowAccess<const T>& row, ReduceSpace<float>* 
 }
 
 /// Blocks of a kernel that adds up over all rows, each block over every blocks-th row: few enough that the
-/// partial sums stay small, and a function of the device and the sizes alone.
-inline std::int64_t summing_blocks(std::int64_t count) {
-  return std::min<std::int64_t>(count, std::int64_t{4} * cuda::limits().multiprocessors);
+/// partial sums stay small, and a function of the device and the sizes alone. Where the rows of each of
+/// `groups` groups are added up: blocks for each.
+inline std::int64_t summing_blocks(std::int64_t count, std::int64_t groups = 1) {
+  const std::int64_t all = std::int64_t{4} * cuda::limits().multiprocessors;
+  return std::min(count, groups > 0 ? (all + groups - 1) / groups : 0);
 }
 
 /// Shared memory of such a kernel: space for reductions, and sums for `sums` values of each element of a row.

@@ -1,5 +1,6 @@
 #include "ops/norm/layer_norm.h"
 
+#include "ops/modulation.h"
 #include "ops/norm/layer_norm_kernels.h"
 #include "ops/op.h"
 
@@ -7,9 +8,50 @@ namespace moh {
 
 namespace {
 
-template <class T>
-const T* data_or_null(const Tensor& tensor) {
-  return tensor.defined() ? tensor.data<T>() : nullptr;
+/// NormAffine of tensors, which hold all groups.
+struct Affine {
+  Tensor weight, bias;                      // may be undefined
+  std::int64_t weight_at = 0, bias_at = 0;  // where group 0 begins
+  double base = 0;
+  std::int64_t groups = 1, stride = 0;
+
+  template <class T>
+  NormAffine<T> kernels() const {
+    return {weight.defined() ? weight.data<T>() + weight_at : nullptr,
+            bias.defined() ? bias.data<T>() + bias_at : nullptr, base, groups, stride};
+  }
+};
+
+/// What the forward pass gives, and what of it the backward pass needs.
+struct Normalised {
+  Tensor y;
+  struct Saved {
+    Tensor mean, r;
+  } saved;
+};
+
+Normalised normalise(const char* op, const Variable& x, const Affine& affine, double eps) {
+  const Rows rows = rows_of(x);
+  Tensor y = empty_like(x.value());
+  Tensor mean = empty({rows.count}, accumulate_dtype(x.dtype()), x.device());
+  Tensor r = empty_like(mean);
+  run_kernel(op, y, [&]<class Backend, class T>() {
+    LayerNormKernels<Backend, T>::forward(x.value().data<T>(), affine.kernels<T>(), y.data<T>(),
+                                          mean.data<Acc<T>>(), r.data<Acc<T>>(), rows, eps);
+  });
+  return {y, {mean, r}};
+}
+
+/// Returns dx, and writes the gradients of bias and weight from `at` on.
+Tensor gradients(const char* op, const Tensor& dy, const Tensor& x, const Affine& affine,
+                 const Normalised::Saved& saved, const Tensor& dparameters, std::int64_t at) {
+  Tensor dx = empty_like(x);
+  run_kernel(op, dy, [&]<class Backend, class T>() {
+    LayerNormKernels<Backend, T>::backward(dy.data<T>(), x.data<T>(), affine.kernels<T>(),
+                                           saved.mean.data<Acc<T>>(), saved.r.data<Acc<T>>(), dx.data<T>(),
+                                           dparameters.data<T>() + at, {saved.mean.numel(), x.dim(-1)});
+  });
+  return dx;
 }
 
 Tensor value_or_undefined(const Variable& v) {
@@ -24,24 +66,37 @@ Variable layer_norm(const Variable& x, const Variable& weight, const Variable& b
   const Shape shape{x.dim(-1)};
   if (weight.defined()) check.shape("weight", weight, shape, "last axis of x").like("weight", weight, "x", x);
   if (bias.defined()) check.shape("bias", bias, shape, "last axis of x").like("bias", bias, "x", x);
-  const Rows rows = rows_of(x);
-  const Tensor w = value_or_undefined(weight), b = value_or_undefined(bias);
-  Tensor y = empty_like(x.value());
-  Tensor mean = empty({rows.count}, accumulate_dtype(x.dtype()), x.device());
-  Tensor r = empty_like(mean);
-  run_kernel("layer_norm", y, [&]<class Backend, class T>() {
-    LayerNormKernels<Backend, T>::forward(x.value().data<T>(), data_or_null<T>(w), data_or_null<T>(b),
-                                          y.data<T>(), mean.data<Acc<T>>(), r.data<Acc<T>>(), rows, eps);
-  });
+  Affine affine{.weight = value_or_undefined(weight),
+                .bias = value_or_undefined(bias),
+                .base = weight.defined() ? 0.0 : 1.0};
+  const auto [y, saved] = normalise("layer_norm", x, affine, eps);
+  affine.bias = Tensor();
   return record("layer_norm", y, {x, weight, bias},
-                [x = x.value(), w, mean, r, rows](const Tensor& dy) -> Grads {
-                  Tensor dx = empty_like(x), dparameters = empty({2, rows.width}, x.dtype(), x.device());
-                  run_kernel("layer_norm", dy, [&]<class Backend, class T>() {
-                    LayerNormKernels<Backend, T>::backward(dy.data<T>(), x.data<T>(), data_or_null<T>(w),
-                                                           mean.data<Acc<T>>(), r.data<Acc<T>>(),
-                                                           dx.data<T>(), dparameters.data<T>(), rows);
-                  });
-                  return {dx, dparameters.select(0), dparameters.select(1)};
+                [x = x.value(), affine, saved = saved](const Tensor& dy) -> Grads {
+                  Tensor dparameters = empty({2, x.dim(-1)}, x.dtype(), x.device());
+                  Tensor dx = gradients("layer_norm", dy, x, affine, saved, dparameters, 0);
+                  return {dx, dparameters.select(1), dparameters.select(0)};
+                });
+}
+
+Variable layer_norm_modulate(const Variable& x, const Variable& modulation, std::int64_t first, double eps) {
+  check_modulation("layer_norm_modulate", x, modulation, first, 2);
+  Check("layer_norm_modulate").positive("eps", eps);
+  const std::int64_t width = x.dim(-1);
+  const Affine affine{.weight = modulation.value(),
+                      .bias = modulation.value(),
+                      .weight_at = (first + 1) * width,
+                      .bias_at = first * width,
+                      .base = 1.0,
+                      .groups = x.dim(0),
+                      .stride = modulation.dim(1) * width};
+  const auto [y, saved] = normalise("layer_norm_modulate", x, affine, eps);
+  return record("layer_norm_modulate", y, {x, modulation},
+                [x = x.value(), affine, saved = saved](const Tensor& dy) -> Grads {
+                  Tensor dmodulation = zeros_like(affine.weight);
+                  Tensor dx =
+                      gradients("layer_norm_modulate", dy, x, affine, saved, dmodulation, affine.bias_at);
+                  return {dx, dmodulation};
                 });
 }
 

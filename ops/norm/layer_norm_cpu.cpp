@@ -6,7 +6,7 @@
 namespace moh {
 
 template <class Backend, class T>
-void LayerNormKernels<Backend, T>::forward(const T* x, const T* weight, const T* bias, T* y, Acc<T>* mean,
+void LayerNormKernels<Backend, T>::forward(const T* x, const NormAffine<T>& affine, T* y, Acc<T>* mean,
                                            Acc<T>* r, Rows rows, double eps) {
   using A = Acc<T>;
   const std::int64_t width = rows.width;
@@ -23,9 +23,13 @@ void LayerNormKernels<Backend, T>::forward(const T* x, const T* weight, const T*
       const A ri = A(1) / std::sqrt(squares / A(width) + A(eps));
       mean[i] = mi;
       r[i] = ri;
+      const std::int64_t group = i / (rows.count / affine.groups);
+      const T* weight = affine.weight ? affine.weight + group * affine.stride : nullptr;
+      const T* bias = affine.bias ? affine.bias + group * affine.stride : nullptr;
+      const A base = A(affine.base);
 #pragma omp simd
       for (std::int64_t j = 0; j < width; ++j) {
-        const A scaled = (A(xi[j]) - mi) * ri * (weight ? A(weight[j]) : A(1));
+        const A scaled = (A(xi[j]) - mi) * ri * (base + (weight ? A(weight[j]) : A(0)));
         yi[j] = scaled + (bias ? A(bias[j]) : A(0));
       }
     }
@@ -34,19 +38,19 @@ void LayerNormKernels<Backend, T>::forward(const T* x, const T* weight, const T*
 
 namespace {
 
-/// One row of the backward pass; adds to dw and db.
+/// One row of the backward pass; adds to db and dw.
 template <bool kWeighted, class T, class A>
-[[gnu::always_inline]] inline void backward_row(const T* dy, const T* x, const T* weight, A mean, A r, T* dx,
-                                                A* dw, A* db, std::int64_t width) {
-  const auto weighted = [=](std::int64_t j) { return kWeighted ? A(dy[j]) * A(weight[j]) : A(dy[j]); };
+[[gnu::always_inline]] inline void backward_row(const T* dy, const T* x, A base, const T* weight, A mean, A r,
+                                                T* dx, A* db, A* dw, std::int64_t width) {
+  const auto weighted = [=](std::int64_t j) { return A(dy[j]) * (kWeighted ? base + A(weight[j]) : base); };
   A sum = 0, dot = 0;
 #pragma omp simd reduction(+ : sum, dot)
   for (std::int64_t j = 0; j < width; ++j) {
     const A n = (A(x[j]) - mean) * r, g = weighted(j);
     sum += g;
     dot += g * n;
-    dw[j] += A(dy[j]) * n;
     db[j] += A(dy[j]);
+    dw[j] += A(dy[j]) * n;
   }
   const A mean_g = sum / A(width), mean_gn = dot / A(width);
 #pragma omp simd
@@ -57,21 +61,24 @@ template <bool kWeighted, class T, class A>
 
 }  // namespace
 
-// With n_j = (x_j - mean) r and g_j = dy_j w_j: dx_j = r (g_j - mean(g) - n_j mean(g n)), and over the rows
-// dw_j = sum dy_j n_j, db_j = sum dy_j.
+// With n_j = (x_j - mean) r and g_j = dy_j (base + w_j): dx_j = r (g_j - mean(g) - n_j mean(g n)), and over
+// the rows of a group db_j = sum dy_j, dw_j = sum dy_j n_j.
 template <class Backend, class T>
-void LayerNormKernels<Backend, T>::backward(const T* dy, const T* x, const T* weight, const Acc<T>* mean,
-                                            const Acc<T>* r, T* dx, T* dparameters, Rows rows) {
+void LayerNormKernels<Backend, T>::backward(const T* dy, const T* x, const NormAffine<T>& affine,
+                                            const Acc<T>* mean, const Acc<T>* r, T* dx, T* dparameters,
+                                            Rows rows) {
   using A = Acc<T>;
   const std::int64_t width = rows.width;
-  sum_over_rows<A>(rows.count, 2 * width, dparameters, [=](std::int64_t i, A* partial) {
-    const std::int64_t first = i * width;
-    if (weight) {
-      backward_row<true>(dy + first, x + first, weight, mean[i], r[i], dx + first, partial, partial + width,
-                         width);
+  const RowGroups groups{affine.groups, rows.count, affine.stride};
+  sum_over_groups<A>(groups, 2 * width, dparameters, [=](std::int64_t group, std::int64_t i, A* partial) {
+    const std::int64_t at = i * width;
+    const A base = A(affine.base);
+    if (affine.weight) {
+      backward_row<true>(dy + at, x + at, base, affine.weight + group * affine.stride, mean[i], r[i], dx + at,
+                         partial, partial + width, width);
     } else {
-      backward_row<false>(dy + first, x + first, weight, mean[i], r[i], dx + first, partial, partial + width,
-                          width);
+      backward_row<false>(dy + at, x + at, base, affine.weight, mean[i], r[i], dx + at, partial,
+                          partial + width, width);
     }
   });
 }

@@ -7,20 +7,45 @@ namespace moh {
 
 namespace {
 
-/// Weights, or ones where there are none.
+/// NormAffine for kernels.
 template <class T>
-MOH_DEVICE void load_or(const RowAccess<const T>& row, std::int64_t first, float otherwise,
-                        float (&to)[Pack<T>::kCount]) {
-  if (row.row != nullptr) {
-    row.load(first, to);
-  } else {
-    for (int j = 0; j < Pack<T>::kCount; ++j) to[j] = otherwise;
+struct DeviceAffine {
+  RowAccess<const T> weight, bias;
+  float base;
+  std::int64_t stride;
+  std::int64_t group_rows;  // of each group
+
+  /// What the row of a group is multiplied by.
+  MOH_DEVICE void load_factors(std::int64_t group, std::int64_t first, float (&to)[Pack<T>::kCount]) const {
+    load(weight, group, first, to);
+    for (int j = 0; j < Pack<T>::kCount; ++j) to[j] += base;
   }
+  MOH_DEVICE void load_bias(std::int64_t group, std::int64_t first, float (&to)[Pack<T>::kCount]) const {
+    load(bias, group, first, to);
+  }
+
+ private:
+  MOH_DEVICE void load(RowAccess<const T> rows, std::int64_t group, std::int64_t first,
+                       float (&to)[Pack<T>::kCount]) const {
+    if (rows.row != nullptr) {
+      rows.row += group * stride;
+      rows.load(first, to);
+    } else {
+      for (int j = 0; j < Pack<T>::kCount; ++j) to[j] = 0;
+    }
+  }
+};
+
+template <class T>
+DeviceAffine<T> device_affine(const NormAffine<T>& affine, Rows rows) {
+  return {rows_at(affine.weight, rows.width), rows_at(affine.bias, rows.width),
+          static_cast<float>(affine.base), affine.stride, affine.groups > 0 ? rows.count / affine.groups : 0};
 }
 
 template <class T>
 struct LayerNorm {
-  RowAccess<const T> x, weight, bias;
+  RowAccess<const T> x;
+  DeviceAffine<T> affine;
   RowAccess<T> y;
   float *mean, *r;
   float eps;
@@ -55,72 +80,74 @@ void layer_norm_kernel(LayerNorm<T> n) {
     n.mean[i] = mean;
     n.r[i] = r;
   }
+  const std::int64_t group = i / n.affine.group_rows;
   each_piece<T>(width, [&](std::int64_t first) {
-    float values[kPack], weight[kPack], bias[kPack];
+    float values[kPack], factors[kPack], bias[kPack];
     from.load(first, values);
-    load_or(n.weight, first, 1.0F, weight);
-    load_or(n.bias, first, 0.0F, bias);
-    for (int j = 0; j < kPack; ++j) values[j] = (values[j] - mean) * r * weight[j] + bias[j];
+    n.affine.load_factors(group, first, factors);
+    n.affine.load_bias(group, first, bias);
+    for (int j = 0; j < kPack; ++j) values[j] = (values[j] - mean) * r * factors[j] + bias[j];
     n.y.at(i).store(first, values);
   });
 }
 
-/// What the backward pass reads and writes; partials [blocks, 2, width].
+/// What the backward pass reads and writes; partials [groups, parts, 2, width].
 template <class T>
 struct LayerNormGradient {
-  RowAccess<const T> dy, x, weight;
+  RowAccess<const T> dy, x;
+  DeviceAffine<T> affine;
   const float *mean, *r;
   RowAccess<T> dx;
   float* partials;
-  std::int64_t rows;
 };
 
-/// A block takes every blocks-th row. Its shares of dw and db lie in shared memory, behind the space for
-/// reductions; each element belongs to one thread.
+/// The grid's first axis goes over the groups; a block of its second takes every parts-th row of the group.
+/// Its shares of db and dw lie in shared memory, behind the space for reductions; each element belongs to one
+/// thread.
 template <class T>
 MOH_KERNEL(kMostRowThreads)
 void layer_norm_gradient_kernel(LayerNormGradient<T> g) {
   constexpr int kPack = Pack<T>::kCount;
-  const std::int64_t width = g.x.width;
+  const std::int64_t width = g.x.width, group = device::block_x(), rows = g.affine.group_rows;
   auto* space = device::shared_memory<ReduceSpace<float>>();
-  auto* dw = reinterpret_cast<float*>(space + 2);
-  float* db = dw + (width + kPack - 1) / kPack * kPack;
+  auto* db = reinterpret_cast<float*>(space + 2);
+  float* dw = db + (width + kPack - 1) / kPack * kPack;
   each_piece<T>(width, [&](std::int64_t first) {
-    for (int j = 0; j < kPack; ++j) dw[first + j] = db[first + j] = 0;
+    for (int j = 0; j < kPack; ++j) db[first + j] = dw[first + j] = 0;
   });
-  for (std::int64_t i = device::block_x(); i < g.rows; i += device::blocks_x()) {
+  for (std::int64_t i = group * rows + device::block_y(); i < (group + 1) * rows; i += device::blocks_y()) {
     const float mean = g.mean[i], r = g.r[i];
     float sum = 0, dot = 0;
     each_piece<T>(width, [&](std::int64_t first) {
-      float x[kPack], dy[kPack], weight[kPack];
+      float x[kPack], dy[kPack], factors[kPack];
       g.x.at(i).load(first, x);
       g.dy.at(i).load(first, dy);
-      load_or(g.weight, first, 1.0F, weight);
+      g.affine.load_factors(group, first, factors);
       for (int j = 0; j < kPack; ++j) {  // dy is zero past the end
         const float normal = (x[j] - mean) * r;
-        sum += dy[j] * weight[j];
-        dot += dy[j] * weight[j] * normal;
-        dw[first + j] += dy[j] * normal;
+        sum += dy[j] * factors[j];
+        dot += dy[j] * factors[j] * normal;
         db[first + j] += dy[j];
+        dw[first + j] += dy[j] * normal;
       }
     });
     const float mean_g = reduce_block(sum, Sum{}, space[0].values) / static_cast<float>(width);
     const float mean_gn = reduce_block(dot, Sum{}, space[1].values) / static_cast<float>(width);
     each_piece<T>(width, [&](std::int64_t first) {
-      float x[kPack], dy[kPack], weight[kPack];
+      float x[kPack], dy[kPack], factors[kPack];
       g.x.at(i).load(first, x);
       g.dy.at(i).load(first, dy);
-      load_or(g.weight, first, 1.0F, weight);
-      for (int j = 0; j < kPack; ++j) x[j] = r * (dy[j] * weight[j] - mean_g - (x[j] - mean) * r * mean_gn);
+      g.affine.load_factors(group, first, factors);
+      for (int j = 0; j < kPack; ++j) x[j] = r * (dy[j] * factors[j] - mean_g - (x[j] - mean) * r * mean_gn);
       g.dx.at(i).store(first, x);
     });
     device::sync_block();  // before the next row writes into the space
   }
   each_piece<T>(width, [&](std::int64_t first) {
-    float* to = g.partials + device::block_x() * 2 * width;
+    float* to = g.partials + (group * device::blocks_y() + device::block_y()) * 2 * width;
     for (int j = 0; j < kPack && first + j < width; ++j) {
-      to[first + j] = dw[first + j];
-      to[width + first + j] = db[first + j];
+      to[first + j] = db[first + j];
+      to[width + first + j] = dw[first + j];
     }
   });
 }
@@ -128,12 +155,11 @@ void layer_norm_gradient_kernel(LayerNormGradient<T> g) {
 }  // namespace
 
 template <class Backend, class T>
-void LayerNormKernels<Backend, T>::forward(const T* x, const T* weight, const T* bias, T* y, Acc<T>* mean,
+void LayerNormKernels<Backend, T>::forward(const T* x, const NormAffine<T>& affine, T* y, Acc<T>* mean,
                                            Acc<T>* r, Rows rows, double eps) {
   const std::int64_t width = rows.width;
-  const LayerNorm<T> norm{
-      rows_at(x, width),      rows_at(weight, width), rows_at(bias, width), rows_at(y, width), mean, r,
-      static_cast<float>(eps)};
+  const LayerNorm<T> norm{rows_at(x, width),      device_affine(affine, rows), rows_at(y, width), mean, r,
+                          static_cast<float>(eps)};
   cuda::launch("layer_norm", layer_norm_kernel<T>,
                {.blocks_x = rows.count,
                 .threads = row_threads<T>(width),
@@ -141,21 +167,28 @@ void LayerNormKernels<Backend, T>::forward(const T* x, const T* weight, const T*
                norm);
 }
 
-// With n_j = (x_j - mean) r and g_j = dy_j w_j: dx_j = r (g_j - mean(g) - n_j mean(g n)), and over the rows
-// dw_j = sum dy_j n_j, db_j = sum dy_j.
+// With n_j = (x_j - mean) r and g_j = dy_j (base + w_j): dx_j = r (g_j - mean(g) - n_j mean(g n)), and over
+// the rows of a group db_j = sum dy_j, dw_j = sum dy_j n_j.
 template <class Backend, class T>
-void LayerNormKernels<Backend, T>::backward(const T* dy, const T* x, const T* weight, const Acc<T>* mean,
-                                            const Acc<T>* r, T* dx, T* dparameters, Rows rows) {
-  const std::int64_t blocks = summing_blocks(rows.count), width = rows.width;
-  const DeviceScratch partials(static_cast<std::size_t>(blocks * 2 * width) * sizeof(float));
-  const LayerNormGradient<T> gradient{
-      rows_at(dy, width),   rows_at(x, width), rows_at(weight, width), mean, r, rows_at(dx, width),
-      partials.as<float>(), rows.count};
+void LayerNormKernels<Backend, T>::backward(const T* dy, const T* x, const NormAffine<T>& affine,
+                                            const Acc<T>* mean, const Acc<T>* r, T* dx, T* dparameters,
+                                            Rows rows) {
+  const std::int64_t width = rows.width;
+  const DeviceAffine<T> on_device = device_affine(affine, rows);
+  const std::int64_t parts = summing_blocks(on_device.group_rows, affine.groups);
+  const DeviceScratch partials(static_cast<std::size_t>(affine.groups * parts * 2 * width) * sizeof(float));
+  const LayerNormGradient<T> gradient{rows_at(dy, width), rows_at(x, width),   on_device, mean, r,
+                                      rows_at(dx, width), partials.as<float>()};
   const std::size_t shared = summing_space<T>(width, 2) + sizeof(ReduceSpace<float>);
   cuda::launch("layer_norm_gradient", layer_norm_gradient_kernel<T>,
-               {.blocks_x = blocks, .threads = row_threads<T>(width), .shared_bytes = shared}, gradient);
-  cuda::launch_each("sum_partials", 2 * width,
-                    SumPartials<float, T>{partials.as<float>(), blocks, 2 * width, dparameters});
+               {.blocks_x = affine.groups,
+                .blocks_y = parts,
+                .threads = row_threads<T>(width),
+                .shared_bytes = shared},
+               gradient);
+  cuda::launch_each(
+      "sum_partials", affine.groups * 2 * width,
+      SumPartials<float, T>{partials.as<float>(), parts, 2 * width, dparameters, 1, affine.stride});
 }
 
 template struct LayerNormKernels<Cuda, float>;

@@ -5,14 +5,26 @@
 
 namespace moh {
 
-/// Kernels of layer_norm over N rows of width D; outputs are overwritten. x, y, dx, dy [N, D]; weight, bias
-/// [D] or null; mean, r [N]; dparameters [2, D]: the gradient of the weight, then that of the bias.
+/// What follows the normalisation: y = n (base + weight) + bias. The rows are `groups` runs of equal length;
+/// group g has row g of weight and of bias, [groups, D], which begin `stride` elements apart.
+template <class T>
+struct NormAffine {
+  const T* weight = nullptr;  ///< null: zeros
+  const T* bias = nullptr;    ///< null: zeros
+  double base = 0;
+  std::int64_t groups = 1;
+  std::int64_t stride = 0;
+};
+
+/// Kernels of layer_norm over N rows of width D; outputs are overwritten. x, y, dx, dy [N, D]; mean, r [N];
+/// dparameters [groups, 2, D], where groups begin affine.stride elements apart: the gradient of the bias,
+/// then that of the weight.
 template <class Backend, class T>
 struct LayerNormKernels {
-  static void forward(const T* x, const T* weight, const T* bias, T* y, Acc<T>* mean, Acc<T>* r, Rows rows,
+  static void forward(const T* x, const NormAffine<T>& affine, T* y, Acc<T>* mean, Acc<T>* r, Rows rows,
                       double eps);
-  static void backward(const T* dy, const T* x, const T* weight, const Acc<T>* mean, const Acc<T>* r, T* dx,
-                       T* dparameters, Rows rows);
+  static void backward(const T* dy, const T* x, const NormAffine<T>& affine, const Acc<T>* mean,
+                       const Acc<T>* r, T* dx, T* dparameters, Rows rows);
 };
 
 }  // namespace moh

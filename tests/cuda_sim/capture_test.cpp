@@ -9,10 +9,14 @@
 #include "core/cuda/graph.h"
 #include "core/error.h"
 #include "core/host_copy.h"
+#include "core/random.h"
+#include "ops/dropout/drop_path.h"
+#include "ops/optim/ema.h"
 #include "tests/cuda_sim/device_memory.h"
 #include "tests/cuda_sim/grid.h"
 #include "tests/cuda_sim/stream.h"
 #include "tests/ops/device_ways.h"
+#include "tests/ops/op_run.h"
 
 using namespace moh;
 
@@ -76,6 +80,30 @@ TEST_CASE("sim: what CUDA forbids in a capture is answered as CUDA does, and bre
     CHECK_THROWS_AS(cudaFreeAsync(x.raw(), cuda::stream()), sim::KernelFault);
   });
   CHECK(x.item() == 1);  // nothing of all this was done
+}
+
+TEST_CASE("sim: a captured step drops other samples each time, and averages what they come to", "[sim]") {
+  constexpr std::int64_t kSamples = 37;
+  const Tensor ones = full({kSamples}, 1, DType::kFloat32), expected = zeros({kSamples}, DType::kFloat32);
+  const Device gpu = test::open_gpu();
+  const Variable x(ones.to(gpu));
+  const Tensor value = ones.to(gpu).clone(), average = zeros({kSamples}, DType::kFloat32, gpu);
+  const Tensor first_stream = zeros({}, DType::kInt64, gpu);
+  const EmaUpdate ema({{average, value}});
+  const auto work = [&] {
+    value.copy_from(drop_path(x, 0.5, Generator(3, first_stream).next()).value());
+    ema.update(0.75);
+  };
+  cuda::Graph graph;
+  for (const std::uint64_t step : {0, 1, 2, 3}) {
+    first_stream.fill(static_cast<double>(Generator::first_stream_of(step)));
+    if (step == 0) graph.rehearse(work);
+    if (step == 1) graph.capture(work);
+    if (step > 0) graph.launch();
+    const Tensor here = drop_path(Variable(ones), 0.5, Generator(3, step).next()).value();
+    EmaUpdate({{expected, here}}).update(0.75);
+    test::check_close(average.to(kCpu), expected, 1e-6, "step " + std::to_string(step));
+  }
 }
 
 TEST_CASE("sim: a graph does its work when it is launched, on what its operands hold then", "[sim]") {

@@ -13,12 +13,14 @@
 #include "core/host_copy.h"
 #include "core/random.h"
 #include "ops/attention/head_lists.h"
+#include "ops/dropout/drop_path.h"
 #include "ops/dropout/dropout.h"
 #include "ops/indices.h"
 #include "ops/linalg/linear_kernels.h"
 #include "ops/optim/adamw.h"
 #include "ops/optim/clip_grad_norm.h"
 #include "ops/optim/device_adamw.h"
+#include "ops/optim/ema.h"
 #include "tests/ops/device_ways.h"
 #include "tests/ops/op_run.h"
 
@@ -143,6 +145,36 @@ void check_refused_update(double loss, double gradient) {
   CHECK(same_bits(state_of(parameters), state_of(again)));  // it is the first step, not the second
 }
 
+/// Averages of float32 and bfloat16 tensors, of several chunks and of none.
+std::vector<EmaParameter> some_averages(Device device) {
+  std::vector<EmaParameter> list;
+  for (const std::int64_t count : {40000, 0, 33}) {
+    for (const DType dtype : {DType::kFloat32, DType::kBFloat16})
+      list.push_back(
+          {normal({count}, 1).to(DType::kFloat32).to(device), normal({count}, 2).to(dtype).to(device)});
+  }
+  return list;
+}
+
+void check_ema() {
+  const Device gpu = open_gpu();
+  const std::vector<EmaParameter> expected = some_averages(kCpu), found = some_averages(gpu);
+  const EmaUpdate on_cpu(expected), on_gpu(found);
+  for (const double decay : {0.0, 0.5, 0.9}) {
+    on_cpu.update(decay);
+    on_gpu.update(decay);
+    for (std::size_t i = 0; i < expected.size(); ++i) {
+      check_close(found[i].average.to(kCpu), expected[i].average, 1e-6, "average");
+      found[i].value.scale(0.5);
+      expected[i].value.scale(0.5);
+    }
+  }
+  const Tensor wide = zeros({3}, DType::kFloat64, gpu);
+  CHECK_THROWS_AS(EmaUpdate({{wide, wide}}), DTypeError);
+  CHECK_THROWS_AS(EmaUpdate({expected[0], found[0]}), DeviceError);
+  CHECK_THROWS_AS(EmaUpdate({{expected[0].average, found[0].value}}), DeviceError);
+}
+
 }  // namespace
 
 void check_tensors_on_device() {
@@ -244,13 +276,14 @@ void check_optimizer_on_device() {
     check_refused_update(NAN, 1.0);
     check_refused_update(1.0, INFINITY);
     check_refused_update(1.0, NAN);
+    check_ema();
   });
   CHECK_THROWS_AS(DeviceAdamW({parameter(3, DType::kFloat64, gpu)}, {}, 1.0), DTypeError);
 }
 
 void check_dropout_keys_on_device() {
   const Device gpu = open_gpu();
-  const Variable x(full({4, 33}, 1.0, DType::kFloat32)), on_gpu(x.value().to(gpu));
+  const Variable x(full({33, 4}, 1.0, DType::kFloat32)), on_gpu(x.value().to(gpu));
   const Tensor first_stream = zeros({}, DType::kInt64, gpu);
   for (const std::uint64_t step : {0, 1, 77}) {
     first_stream.fill(static_cast<double>(Generator::first_stream_of(step)));
@@ -258,6 +291,9 @@ void check_dropout_keys_on_device() {
     for (int use = 0; use < 2; ++use) {
       const Tensor here = dropout(x, 0.5, expected.next()).value();
       CHECK(same_elements<float>(dropout(on_gpu, 0.5, found.next()).value().to(kCpu), here, here.numel()));
+      const Tensor samples = drop_path(x, 0.5, expected.next()).value();
+      CHECK(
+          same_elements<float>(drop_path(on_gpu, 0.5, found.next()).value().to(kCpu), samples, here.numel()));
     }
   }
 }
@@ -301,7 +337,7 @@ void check_uploads() {
 TEST_CASE("device: copies to the device come out whole, however many are under way", "[device]") {
   check_uploads();
 }
-TEST_CASE("device: dropout draws from the stream that device memory names", "[device]") {
+TEST_CASE("device: dropout and drop_path draw from the stream that device memory names", "[device]") {
   check_dropout_keys_on_device();
 }
 TEST_CASE("device: copies to the host hold what a tensor held when they were asked for", "[device]") {
@@ -342,7 +378,7 @@ TEST_CASE("device: head lists are those of the CPU", "[device]") {
 TEST_CASE("device: a bias is added to rows, and rows are summed", "[device]") {
   check_bias_kernels_on_device();
 }
-TEST_CASE("device: AdamW and the gradient norm agree with the CPU", "[device]") {
+TEST_CASE("device: AdamW, the gradient norm and moving averages agree with the CPU", "[device]") {
   check_optimizer_on_device();
 }
 

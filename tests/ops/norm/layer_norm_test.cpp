@@ -1,5 +1,6 @@
 #include "ops/norm/layer_norm.h"
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
 
@@ -52,6 +53,74 @@ OP_CASES(layer_norm) {
     }
   }
   return cases;
+}
+
+namespace {
+
+/// layer_norm of x as it is, then the modulation.
+std::vector<Tensor> modulated_reference(const Tensor& x, const Tensor& modulation, std::int64_t first) {
+  const Tensor y = reference({x, Tensor(), Tensor()})[0];
+  const std::int64_t width = x.dim(-1), sample = x.numel() / std::max<std::int64_t>(x.dim(0), 1);
+  for (std::int64_t i = 0; i < y.numel(); ++i) {
+    const double* rows = modulation.data<double>() + (i / sample * modulation.dim(1) + first) * width;
+    y.data<double>()[i] = y.data<double>()[i] * (1.0 + rows[width + i % width]) + rows[i % width];
+  }
+  return {y};
+}
+
+}  // namespace
+
+OP_CASES(layer_norm_modulate) {
+  struct Sizes {
+    Shape x;
+    std::int64_t rows, first;
+  };
+  OpCases cases;
+  for (const Sizes& s : std::vector<Sizes>{{{0, 3, 4}, 2, 0},
+                                           {{2, 0, 4}, 2, 0},
+                                           {{1, 1, 1}, 2, 0},
+                                           {{3, 8}, 3, 1},
+                                           {{2, 5, 7}, 6, 3},
+                                           {{2, 3, 4, 32}, 6, 0},
+                                           {{3, 70, 33}, 2, 0},
+                                           {{67, 2, 9}, 4, 2},
+                                           {{1, 2, 2065}, 2, 0}}) {
+    const std::int64_t width = s.x[-1];
+    cases.push_back(
+        {.name = to_string(s.x) + ", rows from " + std::to_string(s.first) + " of " + std::to_string(s.rows),
+         .inputs = {normal(s.x), normal({s.x[0], s.rows, width}, 2)},
+         .run = [=](const Inputs& in) { return Outputs{layer_norm_modulate(in[0], in[1], s.first, kEps)}; },
+         .reference = [=](const auto& in) { return modulated_reference(in[0], in[1], s.first); },
+         .gradient_scale = width > 1 ? 1e-6 : 1 / std::sqrt(kEps)});
+  }
+  return cases;
+}
+
+TEST_CASE("ops: layer_norm_modulate leaves the rows of others without a gradient") {
+  const Variable x(normal({2, 3, 5})), modulation(normal({2, 4, 5}, 2), true);
+  layer_norm_modulate(x, modulation, 1, kEps).backward(normal({2, 3, 5}, 3));
+  for (std::int64_t i = 0; i < modulation.numel(); ++i) {
+    const std::int64_t row = i / 5 % 4;
+    CHECK((modulation.grad().data<double>()[i] != 0.0) == (row == 1 || row == 2));
+  }
+}
+
+TEST_CASE("ops: layer_norm_modulate refuses what does not fit") {
+  const Variable x(normal({2, 3, 5})), modulation(normal({2, 4, 5}));
+  const auto with = [&](const Tensor& other) { return layer_norm_modulate(x, Variable(other), 0, kEps); };
+  CHECK_THROWS_WITH(with(normal({3, 4, 5})),
+                    "layer_norm_modulate: modulation: expected shape [2, 4, 5] (first and last axis of x), "
+                    "found [3, 4, 5]");
+  CHECK_THROWS_WITH(with(normal({2, 1, 5})),
+                    "layer_norm_modulate: modulation: expected 2 rows or more, found [2, 1, 5]");
+  CHECK_THROWS_WITH(layer_norm_modulate(x, modulation, 3, kEps),
+                    "layer_norm_modulate: row of modulation: expected 0 to 2, found 3");
+  CHECK_THROWS_AS(layer_norm_modulate(x, modulation, -1, kEps), ValueError);
+  CHECK_THROWS_AS(with(normal({2, 20})), ShapeError);
+  CHECK_THROWS_AS(with(normal({2, 4, 5}).to(DType::kFloat32)), DTypeError);
+  CHECK_THROWS_AS(layer_norm_modulate(x, Variable(), 0, kEps), ValueError);
+  CHECK_THROWS_AS(layer_norm_modulate(Variable(normal({5})), modulation, 0, kEps), ShapeError);
+  CHECK_THROWS_AS(layer_norm_modulate(x, modulation, 0, 0.0), ValueError);
 }
 
 TEST_CASE("ops: layer_norm keeps the variance of values far from zero") {

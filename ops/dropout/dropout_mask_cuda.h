@@ -1,0 +1,19 @@
+#pragma once
+
+// For kernel files (*_cuda.cu) only.
+
+#include "core/philox.h"
+#include "ops/device/kernel.h"
+#include "ops/dropout/dropout_mask.h"
+
+namespace moh {
+
+/// What element i is multiplied by: the words of factor_of, those of the CPU.
+MOH_DEVICE float device_factor_of(const DropoutMask& mask, std::int64_t i) {
+  const std::uint64_t first =
+      mask.first_stream == nullptr ? 0 : static_cast<std::uint64_t>(*mask.first_stream);
+  const auto words = philox(mask.seed, static_cast<std::uint64_t>(i) / 4, first + mask.stream);
+  return words[static_cast<std::size_t>(i % 4)] < mask.threshold ? 0.0F : static_cast<float>(mask.scale);
+}
+
+}  // namespace moh

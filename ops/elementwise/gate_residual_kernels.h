@@ -1,0 +1,24 @@
+#pragma once
+
+#include "core/dtype.h"
+#include "ops/op.h"
+
+namespace moh {
+
+/// N rows of width D in `groups` groups of equal length; the gate of a group is a row, and those of two
+/// groups begin `stride` elements apart.
+struct GatedRows {
+  Rows rows;
+  std::int64_t groups = 1;
+  std::int64_t stride = 0;
+};
+
+/// Kernels of gate_residual; outputs are overwritten. residual, x, y, dy, dx [N, D]; gate, dgate: the rows of
+/// the first group and, `stride` apart, those of the others. dgate is summed over the rows of a group.
+template <class Backend, class T>
+struct GateResidualKernels {
+  static void forward(const T* residual, const T* x, const T* gate, T* y, GatedRows at);
+  static void backward(const T* dy, const T* x, const T* gate, T* dx, T* dgate, GatedRows at);
+};
+
+}  // namespace moh

@@ -1,0 +1,39 @@
+#pragma once
+
+#include <vector>
+
+#include "core/tensor.h"
+#include "ops/optim/ema_kernels.h"
+#include "ops/optim/kernel_table.h"
+
+namespace moh {
+
+/// A tensor that changes from step to step, and its moving average.
+struct EmaParameter {
+  Tensor average;  ///< float32 (float64 for float64), shape of value; updated
+  Tensor value;    ///< float32, bfloat16 or float64; only read
+};
+
+/// Exponential moving averages of parameters, all on one device:
+///   average = decay * average + (1 - decay) * value,
+/// computed as average + (1 - decay) (value - average) in float32 (float64 for float64): the factors add up
+/// to 1 whatever their rounding, so that an average that equals its value stays equal. One kernel call for
+/// all tensors of a dtype, bit-equal with any number of threads. Not differentiable. The host does not wait,
+/// and an update asks for the same work each time, so that it can be part of a CUDA graph, with its decay.
+class EmaUpdate {
+ public:
+  /// The tensors are those of every update. Throws ShapeError, DTypeError, DeviceError or ValueError, naming
+  /// the number of the parameter in the list.
+  explicit EmaUpdate(std::vector<EmaParameter> parameters);
+
+  /// One update. 0 <= decay <= 1, else throws ValueError.
+  void update(double decay) const;
+
+ private:
+  std::vector<EmaParameter> parameters_;
+  KernelTable<EmaChunk<float>> float32_;
+  KernelTable<EmaChunk<bfloat16>> bfloat16_;
+  KernelTable<EmaChunk<double>> float64_;  // on the CPU only
+};
+
+}  // namespace moh

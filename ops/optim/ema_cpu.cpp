@@ -1,0 +1,23 @@
+#include "core/cpu_isa.h"
+#include "core/parallel.h"
+#include "ops/optim/ema_kernels.h"
+
+namespace moh {
+
+template <class Backend, class T>
+void EmaKernels<Backend, T>::update(const EmaChunk<T>* chunks, std::int64_t num_chunks, Acc<T> rate) {
+  using A = Acc<T>;
+  parallel_for(num_chunks, 1, [=](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t chunk = begin; chunk < end; ++chunk) {
+      const auto [average, value, count] = chunks[chunk];
+#pragma omp simd
+      for (std::int64_t i = 0; i < count; ++i) average[i] += rate * (A(value[i]) - average[i]);
+    }
+  });
+}
+
+template struct EmaKernels<cpu::MOH_ISA, float>;
+template struct EmaKernels<cpu::MOH_ISA, bfloat16>;
+template struct EmaKernels<cpu::MOH_ISA, double>;
+
+}  // namespace moh

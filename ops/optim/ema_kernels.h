@@ -1,0 +1,24 @@
+#pragma once
+
+#include <cstdint>
+
+#include "core/dtype.h"
+
+namespace moh {
+
+/// A run of elements of one tensor and its average, small enough to be one piece of parallel work.
+template <class T>
+struct EmaChunk {
+  Acc<T>* average = nullptr;
+  const T* value = nullptr;
+  std::int64_t count = 0;
+};
+
+/// average += rate (value - average) in all chunks, which do not overlap. All pointers are to memory of the
+/// back end.
+template <class Backend, class T>
+struct EmaKernels {
+  static void update(const EmaChunk<T>* chunks, std::int64_t num_chunks, Acc<T> rate);
+};
+
+}  // namespace moh
