@@ -81,6 +81,10 @@ mark_as_advanced(MOH_CUDNN_INCLUDE_DIR MOH_CUDNN_FRONTEND_INCLUDE_DIR)
 set(MOH_HAVE_CUDNN FALSE)
 if(MOH_HAVE_CUDA AND MOH_CUDNN AND MOH_CUDNN_INCLUDE_DIR AND MOH_CUDNN_FRONTEND_INCLUDE_DIR)
   set(MOH_HAVE_CUDNN TRUE)
+elseif(MOH_CUDNN STREQUAL "ON")
+  message(FATAL_ERROR "moh: MOH_CUDNN=ON, but CUDA, cuDNN's headers or its front end were not found "
+                      "(${MOH_CUDNN_INCLUDE_DIR}, ${MOH_CUDNN_FRONTEND_INCLUDE_DIR}); scripts/setup.sh fetches the front end; "
+                      "or configure with -DMOH_CUDNN=OFF, scripts/bundle.sh --without-cudnn")
 endif()
 moh_status("cuDNN and its front end" "${MOH_HAVE_CUDNN}" "${MOH_CUDNN_FRONTEND_INCLUDE_DIR}" "dense attention on a GPU"
            "dense attention on a GPU runs in moh's own kernels, and attention.backend: cudnn is refused")

@@ -5,9 +5,9 @@ option(MOH_FAILPOINTS "Compile in the failure points that tests trigger through 
 option(MOH_WERROR "Treat compiler warnings as errors (CI does)" OFF)
 set(MOH_SANITIZE "" CACHE STRING "Sanitizers to build with, as for -fsanitize= (address,undefined)")
 option(MOH_ONEDNN "Use oneDNN where it is found" ON)
-option(MOH_CUDNN "Use cuDNN where it and its front end are found" ON)
 set(MOH_CUDA AUTO CACHE STRING "CUDA toolkit: AUTO (use it when found), ON (must be there), OFF")
-set_property(CACHE MOH_CUDA PROPERTY STRINGS AUTO ON OFF)
+set(MOH_CUDNN AUTO CACHE STRING "cuDNN and its front end, with CUDA: AUTO (use them when found), ON (must be there), OFF")
+set_property(CACHE MOH_CUDA MOH_CUDNN PROPERTY STRINGS AUTO ON OFF)
 
 if(NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
   set(CMAKE_BUILD_TYPE Release CACHE STRING "Build type" FORCE)

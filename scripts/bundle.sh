@@ -4,28 +4,56 @@ set -euo pipefail
 # shellcheck source=lib.sh
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
-case ${1:-} in
-  -h | --help)
-    cat <<END
-Usage: scripts/bundle.sh [FOLDER]      (default: build/moh-bundle)
+usage() {
+  cat <<END
+Usage: scripts/bundle.sh [OPTION...] [FOLDER]      (default: build/moh-bundle)
+
+  --without-cudnn    builds without cuDNN: dense attention runs in moh's own kernels. Otherwise cuDNN's headers and its front
+                     end have to be there; scripts/setup.sh fetches the latter
+  --cpu-losses FILE  takes along the losses that FOLDER/scripts/gpu_check.sh --make-cpu-losses FILE made here, in an earlier
+                     bundle of the same sources and text, so that the other machine does not train on its CPU
 
 Builds moh and cuda_tests for compute capability 8.0 and 9.0a and puts them into FOLDER with the shared libraries that they
 need other than the system's C library and CUDA's, the configurations, some text to train on, and the scripts that measure. The
-other machine needs a C library as new as this one's, a GPU driver for CUDA 13, and CUDA 13's cuBLAS: a toolkit, or the
-nvidia-cublas package of Python with its lib folder in LD_LIBRARY_PATH.
+other machine needs a C library as new as this one's, a GPU driver for CUDA 13, and CUDA 13's cuBLAS; for attention
+through cuDNN also cuDNN 9, NVRTC and the CUDA runtime. They come with a toolkit, or as the Python packages nvidia-cublas,
+nvidia-cudnn-cu13, nvidia-cuda-nvrtc and nvidia-cuda-runtime. gpu_check.sh finds both; what is started without it may need their
+folders in LD_LIBRARY_PATH.
   FOLDER/scripts/gpu_check.sh          tests, benchmarks and tables, in one command
   FOLDER/cuda_tests                    every kernel against the CPU
   FOLDER/moh train CONFIG device=cuda
 END
-    exit
-    ;;
-esac
+}
 
-folder=${1:-$root/build/moh-bundle}
+wrong() {
+  printf 'error: bundle: %s\n' "$1" >&2
+  exit 2
+}
+
+folder='' cudnn=ON cpu_losses=''
+while [ $# -gt 0 ]; do
+  case $1 in
+    -h | --help) usage && exit ;;
+    --without-cudnn) cudnn=OFF ;;
+    --cpu-losses)
+      [ -f "${2:-}" ] || wrong "--cpu-losses: expected a file, found '${2:-}'"
+      cpu_losses=$2
+      shift
+      ;;
+    -*) wrong "unknown option '$1'; --help lists them" ;;
+    *)
+      [ -z "$folder" ] || wrong "expected one folder, found '$folder' and '$1'"
+      folder=$1
+      ;;
+  esac
+  shift
+done
+folder=${folder:-$root/build/moh-bundle}
 limit_mib=50
 
 "$root/scripts/setup.sh"
-configure bundle -DMOH_BUILD_TESTS=ON
+# From the start: what an earlier call found or lacked, CUDA's and cuDNN's folders above all, does not hold for this one.
+configure bundle --fresh -DMOH_BUILD_TESTS=ON "-DMOH_CUDNN=$cudnn"
 build bundle moh cuda_tests
 
 say "filling $folder"
@@ -35,6 +63,7 @@ built=$root/build/bundle
 cp "$built/moh" "$built/tests/cuda_sim/cuda_tests" "$folder.new/"
 strip "$folder.new/moh" "$folder.new/cuda_tests"
 cp -r "$root/configs" "$folder.new/"
+[ -z "$cpu_losses" ] || cp "$cpu_losses" "$folder.new/cpu_losses.jsonl"
 git -C "$root" describe --always --dirty --exclude '*' --abbrev=12 >"$folder.new/COMMIT" || echo unknown >"$folder.new/COMMIT"
 mkdir "$folder.new/scripts" "$folder.new/text"
 cp -r "$root"/scripts/{lib.sh,gpu_check.sh,gpu_check,bench_pytorch.py,pytorch_bench} "$folder.new/scripts/"

@@ -6,8 +6,8 @@ set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
 # In the order of their importance.
-all_parts=(device tests losses step train attention_causal attention_full ops_bf16 module ops_f32 memcheck racecheck
-  pytorch)
+all_parts=(device tests modes losses step train attention_causal attention_full ops_bf16 module ops_f32 memcheck
+  racecheck pytorch)
 skipped=77
 
 usage() {
@@ -24,6 +24,9 @@ Usage: scripts/gpu_check.sh [OPTION...]
   --build FOLDER    where moh was built (default: build/release; a bundle has its own)
   --pytorch FOLDER  also compares with PyTorch, from this virtual environment (scripts/bench_pytorch.py)
   --sizes FILE      changes sizes (scripts/gpu_check/sizes.sh)
+  --cpu-losses FILE takes the CPU's losses of part losses from this file where they were made with the same configuration, text
+                    and program; otherwise says so and trains on the CPU, for minutes (default: cpu_losses.jsonl of a bundle)
+  --make-cpu-losses FILE  makes that file, on any machine, and does nothing else; scripts/bundle.sh takes it along
 
 Parts, the most important first: ${all_parts[*]}
 A part that ran to its end is not run again without --again, so that the same command goes on after a stop. It fails where a
@@ -44,13 +47,14 @@ wrong() {
 # --- The command line ------------------------------------------------------------------------------------------------
 
 command_line="scripts/gpu_check.sh $*"
-quick=false again=false budget=0 sizes='' text='' venv='' only='' out='' build=$root/build/release results=$root/runs/gpu_check
+quick=false again=false budget=0 sizes='' text='' venv='' only='' out=''
+cpu_losses='' make_losses='' build=$root/build/release results=$root/runs/gpu_check
 while [ $# -gt 0 ]; do
   case $1 in
     -h | --help) usage && exit ;;
     --quick) quick=true ;;
     --again) again=true ;;
-    --out | --results | --budget | --only | --text | --build | --pytorch | --sizes)
+    --out | --results | --budget | --only | --text | --build | --pytorch | --sizes | --cpu-losses | --make-cpu-losses)
       [ $# -ge 2 ] || wrong "$1: expected a value"
       case $1 in
         --out) out=$2 ;;
@@ -61,6 +65,8 @@ while [ $# -gt 0 ]; do
         --build) build=$2 ;;
         --pytorch) venv=$2 ;;
         --sizes) sizes=$2 ;;
+        --cpu-losses) cpu_losses=$2 ;;
+        --make-cpu-losses) make_losses=$2 ;;
       esac
       shift
       ;;
@@ -70,6 +76,7 @@ while [ $# -gt 0 ]; do
 done
 [[ $budget =~ ^[0-9]+$ ]] || wrong "--budget: expected seconds, found '$budget'"
 [ -z "$sizes" ] || [ -f "$sizes" ] || wrong "--sizes: expected a file, found '$sizes'"
+[ -z "$cpu_losses" ] || [ -f "$cpu_losses" ] || wrong "--cpu-losses: expected a file, found '$cpu_losses'"
 [ -z "$text" ] || [ -e "$text" ] || wrong "--text: expected a file or folder, found '$text'"
 
 parts=("${all_parts[@]}")
@@ -89,6 +96,7 @@ fi
 if [ -x "$root/moh" ]; then
   moh=$root/moh tests=$root/cuda_tests commit=$(cat "$root/COMMIT")
   : "${out:=$root/gpu.md}" "${text:=$root/text}"
+  if [ -z "$cpu_losses" ] && [ -f "$root/cpu_losses.jsonl" ]; then cpu_losses=$root/cpu_losses.jsonl; fi
 else
   moh=$build/moh tests=$build/tests/cuda_sim/cuda_tests
   commit=$(git -C "$root" describe --always --dirty --exclude '*' --abbrev=12 2>/dev/null || echo unknown)
@@ -98,25 +106,6 @@ moh=${MOH_BINARY:-$moh} tests=${TEST_BINARY:-$tests}
 for program in "$moh" "$tests"; do
   [ -x "$program" ] || wrong "expected a program at $program, found none; build it, or say where it is with --build FOLDER"
 done
-mkdir -p "$results" "$(dirname "$out")"
-results=$(cd "$results" && pwd)
-
-# cuBLAS where neither the system nor LD_LIBRARY_PATH has it: a toolkit, or a Python package.
-find_cublas() {
-  local folder packages
-  case $(ldconfig -p 2>/dev/null || true) in *libcublasLt.so.13*) return ;; esac
-  packages=$(python3 -c 'import site; print(*site.getsitepackages(), site.getusersitepackages())' 2>/dev/null) || packages=''
-  # shellcheck disable=SC2086
-  for folder in ${LD_LIBRARY_PATH:+${LD_LIBRARY_PATH//:/ }} /usr/local/cuda*/lib{,64} /usr/local/cuda*/targets/*/lib \
-    ${packages// //nvidia/cu13/lib }${packages:+/nvidia/cu13/lib} ${venv:+"$venv"/lib/python3*/site-packages/nvidia/cu13/lib}; do
-    if [ -e "$folder/libcublasLt.so.13" ]; then
-      export LD_LIBRARY_PATH=$folder${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
-      return
-    fi
-  done
-}
-find_cublas
-
 # --- How a part is run ------------------------------------------------------------------------------------------------
 
 progress() { printf '[%5d s] %s\n' "$SECONDS" "$*"; }
@@ -125,6 +114,8 @@ json_string() {
   local text=${1//\\/\\\\}
   printf '"%s"' "$(tr '\n\t\r' '   ' <<<"${text//\"/\\\"}" | tr -d '\000-\037' | sed 's/ *$//')"
 }
+
+cpu_name() { sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -n 1; }
 
 remaining() { echo $((budget - SECONDS)); }
 
@@ -184,12 +175,18 @@ run_part() {
 # --- The parts --------------------------------------------------------------------------------------------------------
 
 part_device() {
-  local head smi
+  local head smi dense
+  rm -f "$results/device.attention.piece" # what it says is wanted, not what it makes
   head=$(limited "$moh" bench attention --device cuda --tokens 16 --heads 1 --kv-heads 1 --repeats 1) || return
+  train_run device.attention tiny_shakespeare_dense device=cuda precision=bfloat16 train.steps=1 'data.validation=[]' \
+    data.validation_fraction=0 eval.every=0 "${mode_settings[@]}" || return
   smi=$(nvidia-smi --query-gpu=name,driver_version,clocks.max.sm,power.limit --format=csv,noheader 2>/dev/null) || smi=''
-  printf '{"gpu":%s,"nvidia_smi":%s,"cpu":%s,"cores":%d,"commit":%s,"moh":%s,"command":%s}\n' \
-    "$(json_string "${head%%$'\n'*}")" "$(json_string "$smi")" \
-    "$(json_string "$(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -n 1)")" "$(nproc)" \
+  dense=$(sed -n 's/\x1b\[[0-9;]*m//g; s/.*dense attention: //p' "$results/device.log" | tail -n 1)
+  [ -n "$dense" ] || { echo "training does not say what computes dense attention" >&2 && return 1; }
+  printf '{"gpu":%s,"nvidia_smi":%s,"dense_attention":%s,"libraries":[%s],' \
+    "$(json_string "${head%%$'\n'*}")" "$(json_string "$smi")" "$(json_string "$dense")" "$found_libraries"
+  printf '"cpu":%s,"cores":%d,"commit":%s,"moh":%s,"command":%s}\n' \
+    "$(json_string "$(cpu_name)")" "$(nproc)" \
     "$(json_string "$commit")" "$(json_string "$("$moh" --version)")" "$(json_string "$command_line")"
 }
 
@@ -210,16 +207,18 @@ count_tests() {
 
 sanitize() {
   local tool=$1 code=0
+  shift
   if ! command -v compute-sanitizer >/dev/null && [ ! -x /usr/local/cuda/bin/compute-sanitizer ]; then
     echo "compute-sanitizer was not found: it is part of the CUDA toolkit" >&2
     return "$skipped"
   fi
-  PATH=$PATH:/usr/local/cuda/bin limited compute-sanitizer --tool "$tool" --error-exitcode 99 "$tests" "$sanitizer_filter" >&2 ||
-    code=$?
+  PATH=$PATH:/usr/local/cuda/bin limited compute-sanitizer --tool "$tool" --error-exitcode 99 "$@" "$tests" \
+    "$sanitizer_filter" >&2 || code=$?
   count_tests "$results/$tool.log"
   return "$code"
 }
-part_memcheck() { sanitize memcheck; }
+# cudaEventQuery of work that is under way is an error to the tool, and not to moh, which asks for just that.
+part_memcheck() { sanitize memcheck --report-api-errors no; }
 part_racecheck() { sanitize racecheck; }
 
 # train_run PART.NAME CONFIG SETTING...: a training run whose metrics end up in $results/PART.NAME.piece.
@@ -242,50 +241,14 @@ awk_value='function value(name) {
 }
 function difference(a, b) { return a == "none" || b == "none" || b == 0 ? 1e9 : (a > b ? a - b : b - a) / b }'
 
-# compare_losses NAME PRECISION CPU_METRICS GPU_METRICS: a record, and whether it keeps to the tolerances.
-compare_losses() {
-  local early=early_tolerance_$2 final=final_tolerance_$2
-  awk -v name="$1" -v precision="$2" -v steps="$early_steps" -v early_most="${!early}" -v final_most="${!final}" \
-    "$awk_value"'
-    FNR == 1 { file += 1 }
-    /"kind":"train"/ { loss[file, value("step")] = value("loss"); last[file] = value("step") }
-    /"kind":"eval"/ { final[file] = value("loss") }
-    END {
-      for (step = 1; step <= steps && step <= last[1]; ++step) {
-        found = (2, step) in loss ? difference(loss[2, step], loss[1, step]) : 1e9
-        if (found > early) early = found
-      }
-      whole = last[1] > 0 && last[1] == last[2] && 1 in final && 2 in final
-      end = whole ? difference(final[2], final[1]) : 1e9
-      good = whole && early <= early_most && end <= final_most
-      printf "{\"model\":\"%s\",\"precision\":\"%s\",\"steps\":%d,\"early_difference\":%g,\"early_tolerance\":%g,", \
-        name, precision, last[1], early, early_most
-      printf "\"cpu_loss\":%.5f,\"gpu_loss\":%.5f,\"difference\":%g,\"tolerance\":%g,\"good\":%s}\n", \
-        final[1], final[2], end, final_most, good ? "true" : "false"
-      exit !good
-    }' "$3" "$4"
-}
-
-part_losses() {
-  local model precision code=0 broken=''
-  for model in "${loss_models[@]}"; do
-    local settings=("train.steps=$loss_steps" log.every=1 "eval.every=$loss_steps" "${loss_settings[@]}")
-    train_run "losses.${model}_cpu" "$model" device=cpu precision=float32 "${settings[@]}" || return
-    for precision in float32 bfloat16; do
-      train_run "losses.${model}_$precision" "$model" device=cuda "precision=$precision" "${settings[@]}" || return
-      compare_losses "$model" "$precision" "$results/losses.${model}"_{cpu,"$precision"}.piece ||
-        { code=1 && broken+=" $model/$precision"; }
-    done
-  done
-  [ "$code" -eq 0 ] || echo "losses differ from the CPU's by more than the tolerance:$broken" >&2
-  return "$code"
-}
-
+# Each model as it is, with the times of its ops, and replayed, which has none.
 part_step() {
   local model
   for model in "${models[@]}"; do
     piece "step.$model" "$moh" bench step "$root/configs/llm/$model.yaml" device=cuda precision=bfloat16 "${model_settings[@]}" \
       --random-data --steps "$bench_steps" --profile --json || return
+    piece "step.${model}_graph" "$moh" bench step "$root/configs/llm/$model.yaml" device=cuda precision=bfloat16 \
+      "${model_settings[@]}" cuda_graph=true --random-data --steps "$bench_steps" --json || return
   done
 }
 
@@ -337,7 +300,23 @@ part_pytorch() {
   done
 }
 
+# shellcheck source=gpu_check/modes.sh
+. "$root/scripts/gpu_check/modes.sh"
+# shellcheck source=gpu_check/losses.sh
+. "$root/scripts/gpu_check/losses.sh"
+
 # --- All of it --------------------------------------------------------------------------------------------------------
+
+exec 3>&1 # for what a part has to say at once: its standard output are records
+if [ -n "$make_losses" ]; then
+  make_cpu_losses "$make_losses"
+  exit
+fi
+mkdir -p "$results" "$(dirname "$out")"
+results=$(cd "$results" && pwd)
+# shellcheck source=gpu_check/libraries.sh
+. "$root/scripts/gpu_check/libraries.sh"
+find_libraries
 
 report() {
   python3 "$root/scripts/gpu_check/report.py" "$results" --out "$out"

@@ -16,7 +16,7 @@ import sys
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 from pytorch_bench import report as pytorch_report  # noqa: E402  (needs the path)
 
-PARTS = ("device", "tests", "losses", "step", "train", "attention_causal", "attention_full", "ops_bf16", "module", "ops_f32",
+PARTS = ("device", "tests", "modes", "losses", "step", "train", "attention_causal", "attention_full", "ops_bf16", "module", "ops_f32",
          "memcheck", "racecheck", "pytorch")
 MIB = 1 << 20
 MOST_OPS = 12  # of a step's profile that are shown one by one
@@ -67,6 +67,8 @@ def head(results):
     if device.get("nvidia_smi"):
         lines.append(f"- driver, highest clock rate, power limit: {device['nvidia_smi']}")
     lines += [f"- CPU: {device.get('cpu', 'unknown')}, {device.get('cores', '?')} cores",
+              f"- dense attention in bfloat16: {device.get('dense_attention', 'unknown')}",
+              f"- libraries: {'; '.join(device.get('libraries', ['unknown']))}",
               f"- moh {device.get('moh', '?')}, commit {device.get('commit', 'unknown')}",
               f"- command: `{device.get('command', 'unknown')}`"]
     return "\n".join(lines)
@@ -82,19 +84,33 @@ def parts_section(results):
     return text + (f"\n\nNot run: {', '.join(missing)}." if missing else "")
 
 
+def modes_section(results):
+    rows = [[r["mode"], r["reference"], r["steps"],
+             "same bits" if r["expected"] == "same" else f"losses within {r['tolerance']:g}" +
+             (", other bits" if r["expected"] == "rounded" else ""),
+             f"{r['loss_difference']:.2e}" if "loss_difference" in r else "did not run to the end",
+             optional(r.get("norm_difference"), lambda difference: f"{difference:.2e}"),
+             "yes" if r["good"] else "**no**"] for r in results["modes"]]
+    legend = ("moh, dense: Tiny Shakespeare in bfloat16, tiny_shakespeare_moh_50 and _dense; again: the same once more; graph: with "
+              "`cuda_graph`; searched: moh with a new file of `gemm_algorithms`; read_back: with that file; tf32: float32 with "
+              "`tf32`. Largest relative differences of all steps.")
+    return table(["run", "beside", "steps", "expected", "losses differ by", "gradient norms by", "kept"], rows) + "\n\n" + legend
+
+
 def losses_section(results):
     rows = [[r["model"], r["precision"], r["steps"], f"{r['early_difference']:.2e} (at most {r['early_tolerance']:g})",
              f"{r['cpu_loss']:.4f}", f"{r['gpu_loss']:.4f}", f"{r['difference']:.2e} (at most {r['tolerance']:g})",
-             "yes" if r["good"] else "**no**"] for r in results["losses"]]
+             "yes" if r["good"] else "**no**", r["cpu_losses"]] for r in results["losses"]]
     return table(["configuration", "GPU computes in", "steps", "largest difference of the first steps' losses",
-                  "validation loss, CPU in float32", "GPU", "difference", "kept"], rows)
+                  "validation loss, CPU in float32", "GPU", "difference", "kept", "CPU's losses made"], rows)
 
 
 def step_rows(results):
     for r in results["step"]:
-        yield [stem(r["config"]), f"{r['batch_size']} x {r['sequence_length']}", f"{r['step_ms']:.2f}",
-               percent(r["step_ms_spread"]), f"{r['forward_ms']:.2f}", f"{r['backward_ms']:.2f}", f"{r['optimizer_ms']:.2f}",
-               f"{r['tokens_per_s']:.0f}", f"{r['gflops'] / 1e3:.1f}", optional(r.get("share_of_published_peak"), percent),
+        phases = [optional(r.get(f"{phase}_ms"), "{:.2f}".format) for phase in ("forward", "backward", "optimizer")]
+        yield [stem(r["config"]), "replayed" if r["cuda_graph"] else "", f"{r['batch_size']} x {r['sequence_length']}",
+               f"{r['step_ms']:.2f}", percent(r["step_ms_spread"]), *phases, f"{r['tokens_per_s']:.0f}",
+               f"{r['gflops'] / 1e3:.1f}", optional(r.get("share_of_published_peak"), percent),
                percent(r["share_of_matmul_peak"]), f"{r['peak_bytes']['total'] / MIB:.0f}"]
 
 
@@ -111,11 +127,12 @@ def profile_table(record):
 
 
 def step_section(results):
-    header = ["model", "batch", "step, ms", "spread", "forward", "backward", "optimizer", "tokens/s", "TFLOP/s",
+    header = ["model", "CUDA graph", "batch", "step, ms", "spread", "forward", "backward", "optimizer", "tokens/s", "TFLOP/s",
               "MFU, published peak", "of the measured product", "peak of tensors, MiB"]
     convention = ("Model FLOPs: matrix products and the pairs of attention that mask and router leave (causal: about half), "
                   "forward times three; what is computed twice counts once. bfloat16, random tokens.")
-    return "\n\n".join([table(header, step_rows(results)), convention, *map(profile_table, results["step"])])
+    profiles = [profile_table(r) for r in results["step"] if "profile" in r]
+    return "\n\n".join([table(header, step_rows(results)), convention, *profiles])
 
 
 def training_runs(results):
@@ -130,7 +147,7 @@ def training_runs(results):
 
 
 def train_section(results):
-    steps = {stem(r["config"]): r for r in results["step"]}
+    steps = {stem(r["config"]): r for r in results["step"] if not r["cuda_graph"]}  # training is without, too
     rows = []
     for model, lines in training_runs(results):
         speed = statistics.median(line["tokens_per_s"] for line in lines[1:] or lines)
@@ -190,7 +207,8 @@ def pytorch_section(results):
     return "\n\n".join(filter(None, texts))
 
 
-SECTIONS = (("losses", "Losses beside the CPU's", losses_section), ("step", "Steps of the language models", step_section),
+SECTIONS = (("modes", "Modes of computing beside each other", modes_section),
+            ("losses", "Losses beside the CPU's", losses_section), ("step", "Steps of the language models", step_section),
             ("train", "Training", train_section),
             ("attention_causal", "Attention, causal", attention_section("attention_causal")),
             ("attention_full", "Attention, full", attention_section("attention_full")),

@@ -5,6 +5,16 @@
 test_filter='[op_cases],[device]'
 sanitizer_filter='[op_cases]*attention*,[op_cases]*route_heads*,[op_cases]*query_norm*,[device]*attention*,[device]*head lists*'
 
+# Folders of CUDA toolkits.
+toolkits=(/usr/local/cuda*)
+
+# Modes of computing beside each other: steps, and how far losses may be apart, relatively, where the bits may differ: TF32
+# beside float32, algorithms that a search found beside the first proposals. bfloat16 has three bits less than TF32; on a CPU,
+# losses in bfloat16 differ from float32's by up to 0.0063 in these steps.
+mode_steps=30
+mode_settings=(schedule.warmup_steps=10)
+mode_tolerance=0.01
+
 # Losses on the GPU beside the CPU's: configurations, steps, further settings. Tolerances are relative: of the first
 # steps, which rounding has had little time to change, and of the validation loss at the end. On a CPU bfloat16 differs from
 # float32 by up to 0.0019 in the first 20 steps of tiny_shakespeare_moh_50, by up to 0.017 in the next 180, and by 0.007 in

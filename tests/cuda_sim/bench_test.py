@@ -80,6 +80,18 @@ class Bench(unittest.TestCase):
         self.assertAlmostEqual(sum(times) + profile["other_ms"], profile["step_ms"], places=6)
         self.assertAlmostEqual(sum(op["share"] for op in profile["ops"]), sum(times) / profile["step_ms"], places=6)
 
+    def test_step_that_is_replayed(self):
+        step = ("step", "config.yaml", "--random-data", "--steps", 2, "cuda_graph=true")
+        record, = self.records(*step, "--warmup", 3)
+        self.assertTrue(record["cuda_graph"])
+        self.assertGreater(record["step_ms"], 0)
+        self.assertFalse({"forward_ms", "backward_ms", "optimizer_ms", "profile"} & set(record))
+        for options, message in ((("--warmup", 2), "warmup: expected 3 or more with cuda_graph, found 2"),
+                                 (("--profile",), "profile: expected no cuda_graph")):
+            run = moh(*step, *options)
+            self.assertEqual((run.returncode, run.stdout), (2, ""))
+            self.assertIn(message, run.stderr)
+
     def test_ops(self):
         names = ("rms_norm", "layer_norm", "silu", "swiglu", "gelu", "add", "scale", "dropout", "softmax", "grad_norm", "adamw")
         records = self.records("ops", "--device", "cuda", "--dtype", "bf16", "--megabytes", 1, "--only", ",".join(names),

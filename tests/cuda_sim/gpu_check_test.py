@@ -11,13 +11,14 @@ import tempfile
 import unittest
 
 SOURCE = pathlib.Path(os.environ["MOH_SOURCE_DIR"])
-PARTS = ["device", "tests", "losses", "step", "train", "attention_causal", "attention_full", "ops_bf16", "module", "ops_f32",
+PARTS = ["device", "tests", "modes", "losses", "step", "train", "attention_causal", "attention_full", "ops_bf16", "module", "ops_f32",
          "memcheck", "racecheck", "pytorch"]
 
 SIZES = """
 test_filter='device: head lists*' sanitizer_filter='device: head lists*'
 tiny=(model.layers=1 model.hidden=16 model.intermediate=16 model.head_dim=2 data.sequence_length=8 model.max_positions=8
   threads=1)
+toolkits=() mode_steps=6 mode_settings=("${tiny[@]}" train.batch_size=1 schedule.warmup_steps=1)
 loss_models=(tiny_shakespeare_dense tiny_shakespeare_moh_50) loss_steps=3 early_steps=2
 loss_settings=("${tiny[@]}" train.batch_size=1 eval.max_tokens=16)
 models=(llm_s moh_llm_s_50) model_settings=("${tiny[@]}" model.vocab_size=256 train.batch_size=1 train.accumulate=1)
@@ -30,7 +31,7 @@ pytorch_cases=(llm_step attention) pytorch_options=(--rounds 1 --masks causal --
 
 SANITIZER = """#!/bin/sh
 echo "$@" >> "$0.log"
-shift 4
+while [ ! -x "$1" ]; do shift; done
 exec "$@"
 """
 
@@ -76,6 +77,9 @@ class GpuCheck(unittest.TestCase):
         self.tools = pathlib.Path(folder.name) / "tools"
         self.tools.mkdir()
         (self.tools / "python3").symlink_to(sys.executable)
+        program(self.tools / "ldconfig", "#!/bin/sh\n")
+        self.libraries = self.library_folder("libraries", "libcublasLt.so.13", "libcudnn.so.9", "libnvrtc.so.13",
+                                             "libcudart.so.13")
         shutil.copytree(SOURCE / "scripts", self.bundle / "scripts")
         shutil.copytree(SOURCE / "configs", self.bundle / "configs")
         (self.bundle / "moh").symlink_to(os.environ["MOH_SIM_BINARY"])
@@ -84,9 +88,17 @@ class GpuCheck(unittest.TestCase):
         (self.bundle / "text").write_text("To be, or not to be, that is the question. " * 50)
         (self.bundle / "sizes").write_text(SIZES)
 
+    def library_folder(self, path, *names):
+        folder = self.tools.parent / path
+        folder.mkdir(parents=True)
+        for name in names:
+            (folder / name).touch()
+        return folder
+
     def check(self, *arguments, code=0, **environment):
         own = {name: value for name, value in os.environ.items() if name not in ("MOH_BINARY", "TEST_BINARY")}
         own["PATH"] = f"{self.tools}:{os.environ['PATH']}"
+        own["LD_LIBRARY_PATH"] = str(self.libraries)
         run = subprocess.run([self.bundle / "scripts" / "gpu_check.sh", "--sizes", self.bundle / "sizes", *arguments],
                              capture_output=True, text=True, errors="replace", env={**own, **environment})
         self.assertEqual(run.returncode, code, run.stdout + run.stderr)
@@ -113,15 +125,18 @@ class GpuCheck(unittest.TestCase):
         self.assertEqual(self.records("device")[0]["commit"], "0123456789ab")
         self.assertIn("All tests passed", self.records("tests")[0]["summary"])
         sanitized = (self.tools / "compute-sanitizer.log").read_text().splitlines()
-        self.assertEqual([line.split()[:4] for line in sanitized],
-                         [["--tool", tool, "--error-exitcode", "99"] for tool in ("memcheck", "racecheck")])
+        self.assertEqual([line.split(" " + str(self.bundle))[0] for line in sanitized],
+                         ["--tool memcheck --error-exitcode 99 --report-api-errors no", "--tool racecheck --error-exitcode 99"])
+        self.assertIn("no cuDNN", self.records("device")[0]["dense_attention"])
+        self.check_modes()
         losses = self.records("losses")
         self.assertEqual([(r["model"][17:], r["precision"], r["steps"], r["good"]) for r in losses],
                          [(m, p, 3, True) for m in ("dense", "moh_50") for p in ("float32", "bfloat16")])
         self.assertTrue(all(r["cpu_loss"] > 1 and r["early_difference"] < 0.02 for r in losses))
         self.assertLess(max(r["difference"] for r in losses if r["precision"] == "float32"), 1e-3)
-        self.assertEqual([r["config"].split("/")[-1] for r in self.records("step")], ["llm_s.yaml", "moh_llm_s_50.yaml"])
-        self.assertTrue(all(r["dtype"] == "bfloat16" and r["profile"]["ops"] for r in self.records("step")))
+        self.assertEqual([(r["config"].split("/")[-1], r["cuda_graph"], "profile" in r) for r in self.records("step")],
+                         [(f"{model}.yaml", graph, not graph) for model in ("llm_s", "moh_llm_s_50") for graph in (False, True)])
+        self.assertTrue(all(r["dtype"] == "bfloat16" for r in self.records("step")))
         self.assertEqual([(r["tokens"], r["batch"], r["op"], r["active"]) for r in self.records("attention_causal")],
                          [(t, b, *form) for t, b in ((8, 2), (12, 1)) for form in
                           (("attention", 1.0), ("head_sparse_attention", 1.0), ("head_sparse_attention", 0.5))])
@@ -131,10 +146,24 @@ class GpuCheck(unittest.TestCase):
         self.assertEqual({part: self.status(part) for part in PARTS[:-1]}, began)
         self.assertIn("tests: passed", self.check("--again", "--only", "device,tests"))
 
+    def check_modes(self):
+        modes = self.records("modes")
+        self.assertEqual([(r["mode"], r["reference"], r["expected"], r["steps"], r["good"]) for r in modes],
+                         [(*names.split(), 6, True) for names in (
+                             "moh_again moh same", "moh_graph moh same", "dense_again dense same", "dense_graph dense same",
+                             "searched moh near", "read_back searched same", "read_back_graph searched same",
+                             "tf32 float32 rounded")])
+        differences = {r["mode"]: r["loss_difference"] for r in modes}
+        self.assertGreater(differences["tf32"], 0)
+        self.assertEqual({differences[r["mode"]] for r in modes if r["expected"] == "same"}, {0})
+
     def check_tables(self):
         text = (self.bundle / "gpu.md").read_text()
         for words in ("GPU: simulated GPU, compute capability 9.0", "commit 0123456789ab", "| tests | passed |",
-                      "| tiny_shakespeare_moh_50 | bfloat16 | 3 |", "## Steps of the language models", "| moh_llm_s_50 | 1 x 8 |",
+                      "| tiny_shakespeare_moh_50 | bfloat16 | 3 |", "| yes | this machine |",
+                      "## Modes of computing", "| moh_graph | moh | 6 | same bits | 0.00e+00 | 0.00e+00 | yes |",
+                      "| tf32 | float32 | 6 | losses within 0.01, other bits |", "- dense attention in bfloat16: moh's kernels",
+                      "| moh_llm_s_50 | replayed | 1 x 8 |", "## Steps of the language models", "| moh_llm_s_50 |  | 1 x 8 |",
                       "llm_s, share of the time by op", "| adamw |", "## Training", "| llm_s | 12 |", "## Attention, causal",
                       "| 12 | 1 | lists | 50.0% |", "## Attention, full", "## Attention layers", "## Ops in bfloat16",
                       "| matmul peak |", "## Ops in float32", "| pytorch | skipped |"):
@@ -162,6 +191,82 @@ class GpuCheck(unittest.TestCase):
         output = self.check("--only", "device,losses", code=1)
         self.assertIn("more than the tolerance: tiny_shakespeare_dense/bfloat16", output)
         self.assertEqual([r["good"] for r in self.records("losses")], [True, False])
+
+    def moh_with_cases(self, cases):
+        """The program, after a shell's `case` that sees its arguments."""
+        return str(program(self.bundle / "wrong", f'''#!/bin/sh
+            case "$*" in {cases} esac
+            exec {os.environ["MOH_SIM_BINARY"]} "$@"\n'''))
+
+    def test_modes_that_differ_fail(self):
+        # Captured steps that compute something else, steps that are not captured, TF32 that changes nothing, a search that fails.
+        wrong = self.moh_with_cases('''
+            *dense*cuda_graph=true*) set -- "$@" seed=5 ;;
+            *tf32=true*) set -- "$@" tf32=false ;;
+            *modes.moh_graph*) set -- "$@" cuda_graph=false ;;
+            *modes.searched*) echo "error: no algorithm" >&2; exit 3 ;;''')
+        output = self.check("--only", "modes", code=1, MOH_BINARY=wrong)
+        self.assertIn("failed: modes: not as expected: moh_graph moh, dense_graph dense, searched moh, read_back searched, "
+                      "read_back_graph searched, tf32 float32", output)
+        self.assertIn("moh_graph: the step was not captured", (self.results / "modes.log").read_text())
+        found = {r["mode"]: r for r in self.records("modes")}
+        self.assertGreater(found["dense_graph"]["loss_difference"], 0)
+        self.assertEqual(found["tf32"]["norm_difference"], 0)
+        self.assertEqual([mode for mode, r in found.items() if r["good"]], ["moh_again", "dense_again"])
+        self.assertIn("| searched | moh | 6 | losses within 0.01 | did not run to the end |  | **no** |",
+                      (self.bundle / "gpu.md").read_text())
+
+    def test_algorithms_that_change_when_they_are_read_fail(self):
+        wrong = self.moh_with_cases(f'''*modes.read_back_graph*)
+            {os.environ["MOH_SIM_BINARY"]} "$@" && echo more >> {self.results}/modes.algorithms; exit ;;''')
+        self.assertIn("not as expected: the file of algorithms", self.check("--only", "modes", code=1, MOH_BINARY=wrong))
+
+    def test_the_losses_of_the_cpu_may_be_made_elsewhere(self):
+        losses = self.bundle / "cpu_losses.jsonl"  # where a bundle has it
+        self.change_sizes("loss_models=(tiny_shakespeare_dense)\n")
+        self.check("--make-cpu-losses", losses)
+        self.assertEqual([json.loads(line).get("kind") for line in losses.read_text().splitlines()[:4]], [None] + ["train"] * 3)
+        self.assertFalse(self.results.exists())
+        self.assertNotIn("training on the CPU", self.check("--only", "losses"))
+        self.assertNotIn("device=cpu", (self.results / "losses.log").read_text())
+        made = json.loads(losses.read_text().splitlines()[0])["made"]
+        self.assertRegex(made, "^20..-..-.. on ")
+        self.assertEqual([(r["cpu_losses"], r["good"]) for r in self.records("losses")], [(made, True)] * 2)
+        # Not with another text, or another configuration.
+        text = self.bundle / "other"
+        text.write_text("Other words, as many as are needed. " * 50)
+        self.check_trains_on_the_cpu("--text", text)
+        self.change_sizes('loss_settings+=(seed=3)\n')
+        self.check_trains_on_the_cpu("--cpu-losses", losses)
+
+    def check_trains_on_the_cpu(self, *arguments):
+        self.assertIn("has none of tiny_shakespeare_dense with this configuration, text and program: training on the CPU",
+                      self.check("--only", "losses", "--again", *arguments))
+        self.assertEqual({r["cpu_losses"] for r in self.records("losses")}, {"this machine"})
+
+    def test_libraries_are_looked_up_one_by_one(self):
+        self.libraries = self.library_folder("own", "libnvrtc.so.13")
+        system = self.tools.parent / "system"
+        program(self.tools / "ldconfig", f"#!/bin/sh\necho '\tlibcublasLt.so.13 (libc6,x86-64) => {system}/libcublasLt.so.13'\n")
+        toolkit = self.library_folder("cuda-13.9/lib64", "libcudart.so.13", "libcublasLt.so.13")
+        package = self.library_folder("venv/lib/python3.9/site-packages/nvidia/cudnn/lib", "libcudnn.so.9")
+        self.change_sizes(f"toolkits=({toolkit.parent})\n")
+        spy = self.moh_with_cases(f'*) echo "$LD_LIBRARY_PATH $CUDNN_FRONTEND_CUDART_LIB_NAME" > {self.bundle}/seen ;;')
+        output = self.check("--only", "device", "--pytorch", self.tools.parent / "venv", MOH_BINARY=spy)
+        found = [f"libcublasLt.so.13: {system}/libcublasLt.so.13", f"libcudnn.so.9: {package}/libcudnn.so.9",
+                 f"libnvrtc.so.13: {self.libraries}/libnvrtc.so.13", f"libcudart.so.13: {toolkit}/libcudart.so.13"]
+        self.assertEqual(self.records("device")[0]["libraries"], found)
+        for line in found:
+            self.assertIn(f"== {line}\n", output)
+        self.assertEqual((self.bundle / "seen").read_text(), f"{self.libraries}:{package}:{toolkit} libcudart.so.13\n")
+
+    def test_libraries_that_are_missing(self):
+        (self.tools / "python3").unlink()  # with whatever packages it has
+        program(self.tools / "python3", f'#!/bin/sh\n[ "$1" = -c ] && exit 1\nexec {sys.executable} "$@"\n')
+        self.libraries = self.library_folder("own", "libcublasLt.so.13")
+        self.assertIn("== libcudnn.so.9: not found", self.check("--only", "device"))  # moh's own kernels do
+        self.libraries = self.library_folder("none")
+        self.assertIn("libcublasLt.so.13 was found neither by", self.check("--only", "device", "--again", code=1))
 
     def test_training_that_does_not_learn_fails(self):
         self.change_sizes("models=(llm_s) train_steps=2\n"
@@ -214,11 +319,29 @@ class GpuCheck(unittest.TestCase):
                         self.bundle / "later.md"], check=True)
         self.assertIn("simulated GPU", (self.bundle / "later.md").read_text())
 
+    def make_bundle(self, *arguments):
+        own = {**os.environ, "PATH": f"{self.tools}:{os.environ['PATH']}", "MOH_SKIP_SETUP": "1"}
+        return subprocess.run([self.bundle / "scripts" / "bundle.sh", *arguments], capture_output=True, text=True, env=own)
+
+    def test_a_bundle_is_configured_afresh_and_needs_cudnn_unless_told(self):
+        cmake = program(self.tools / "cmake", '#!/bin/sh\necho "$@" >> "$0.log"\nexit 1\n')
+        for arguments in ([], ["--without-cudnn"]):
+            self.assertIn("error: cmake failed", self.make_bundle(*arguments).stderr)
+        self.assertEqual(cmake.with_name("cmake.log").read_text().splitlines(),
+                         [f"--preset bundle --fresh -DMOH_BUILD_TESTS=ON -DMOH_CUDNN={value}" for value in ("ON", "OFF")])
+        for arguments, message in ((["--cpu-losses", "/nothing"], "--cpu-losses: expected a file, found '/nothing'"),
+                                   (["--cpu-losses"], "--cpu-losses: expected a file, found ''"),
+                                   (["--fast"], "unknown option '--fast'"), (["a", "b"], "expected one folder, found 'a' and 'b'")):
+            run = self.make_bundle(*arguments)
+            self.assertEqual((run.returncode, run.stderr.split(": ", 2)[:2]), (2, ["error", "bundle"]))
+            self.assertIn(message, run.stderr)
+
     def test_mistakes_of_the_command_line(self):
         for arguments, message in ((["--only", "speed"], "--only: expected some of device tests"),
                                    (["--budget", "soon"], "--budget: expected seconds, found 'soon'"),
                                    (["--out"], "--out: expected a value"), (["--fast"], "unknown option '--fast'"),
-                                   (["--text", "/nothing"], "--text: expected a file or folder")):
+                                   (["--text", "/nothing"], "--text: expected a file or folder"),
+                                   (["--cpu-losses", "/nothing"], "--cpu-losses: expected a file")):
             self.assertIn(message, self.check(*arguments, code=2))
         self.assertIn("Exit codes:", self.check("--help"))
         (self.bundle / "moh").unlink()

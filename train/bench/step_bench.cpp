@@ -20,12 +20,20 @@ namespace moh {
 
 namespace {
 
-void check(const StepBenchOptions& o) {
+void check(const RunConfig& config, const StepBenchOptions& o) {
   const auto require = [](bool condition, std::string_view option, std::string_view expected, auto found) {
     if (!condition) throw ValueError(error_message("bench step", option, expected, std::to_string(found)));
   };
   require(o.steps >= 1, "steps", "1 or more", o.steps);
   require(o.warmup >= 0, "warmup", "0 or more", o.warmup);
+  if (!config.cuda_graph) return;
+  // The rehearsals and the step that is captured are slower than those that are replayed.
+  constexpr int kLeast = TrainStep::kRehearsals + 1;
+  require(o.warmup >= kLeast, "warmup", std::to_string(kLeast) + " or more with cuda_graph", o.warmup);
+  if (o.profile) {
+    throw ValueError(error_message("bench step", "profile", "no cuda_graph, whose steps have no ops to time",
+                                   "cuda_graph: true", "set cuda_graph=false"));
+  }
 }
 
 rusage usage() {
@@ -56,6 +64,7 @@ class Run {
   }
 
   const LlamaConfig& model_config() { return task_.llama().config(); }
+  bool captured() const { return train_step_.captured(); }
 
   /// Asks for a step, and looks at what the one before came to: as in training, a GPU always has work.
   void step() {
@@ -114,16 +123,18 @@ struct TimedSteps {
 void fill_times(StepBenchRecord& r, const TimedSteps& times) {
   const std::vector<double> steps =
       times.milliseconds([&](auto begin, auto end) { return times.clock.seconds(begin, end); });
+  r.step_ms = median(steps);
+  r.step_ms_spread = relative_spread(steps);
+  r.tokens_per_s = static_cast<double>(r.batch_size * r.accumulate * r.sequence_length) / (r.step_ms * 1e-3);
+}
+
+PhaseTimes phases_of(const TimedSteps& times) {
   const auto phase_ms = [&](ProfilePhase phase) {
     return median(
         times.milliseconds([&](auto begin, auto end) { return times.phases.seconds(phase, begin, end); }));
   };
-  r.step_ms = median(steps);
-  r.step_ms_spread = relative_spread(steps);
-  r.forward_ms = phase_ms(ProfilePhase::kForward);
-  r.backward_ms = phase_ms(ProfilePhase::kBackward);
-  r.optimizer_ms = phase_ms(ProfilePhase::kOptimizer);
-  r.tokens_per_s = static_cast<double>(r.batch_size * r.accumulate * r.sequence_length) / (r.step_ms * 1e-3);
+  return {phase_ms(ProfilePhase::kForward), phase_ms(ProfilePhase::kBackward),
+          phase_ms(ProfilePhase::kOptimizer)};
 }
 
 /// The counted steps of a run that is warm.
@@ -136,6 +147,7 @@ void measure(Run& run, Device device, StepBenchRecord& r) {
   r.memory = memory_stats(device);
   r.peak_rss_bytes = std::int64_t{usage().ru_maxrss} * 1024;
   fill_times(r, times);
+  if (!r.cuda_graph) r.phases = phases_of(times);
 }
 
 StepProfile profiled(Run& run, Device device, std::int64_t steps) {
@@ -155,6 +167,7 @@ StepBenchRecord description(const RunConfig& config, const StepBenchOptions& opt
   r.dtype = dtype_name(dtype_of_precision(config.precision));
   r.isa = cpu_isa_name(cpu_isa());
   r.random_data = options.random_data;
+  r.cuda_graph = config.cuda_graph;
   r.batch_size = config.train.batch_size;
   r.accumulate = config.train.accumulate;
   r.sequence_length = config.data.sequence_length;
@@ -167,7 +180,7 @@ StepBenchRecord description(const RunConfig& config, const StepBenchOptions& opt
 }  // namespace
 
 StepBenchRecord run_step_bench(const RunConfig& config, const StepBenchOptions& options) {
-  check(options);
+  check(config, options);
   open_configured_device(config, NewProducts::kSearch);
   StepBenchRecord r = description(config, options);
   reset_memory_peaks(config.device);
@@ -180,6 +193,7 @@ StepBenchRecord run_step_bench(const RunConfig& config, const StepBenchOptions& 
     r.flops = {micro_batches * flops.dense, micro_batches * flops.routed};
     for (std::int64_t i = 0; i < options.warmup; ++i) run.step();
     run.finish();
+    MOH_CHECK(run.captured() == config.cuda_graph, "steps of a language model have one size");
     measure(run, config.device, r);
     if (options.profile) r.profile = profiled(run, config.device, options.steps);
   }

@@ -17,16 +17,21 @@ namespace moh {
 
 /// What `moh bench step` measures: steps of the training run that a configuration describes.
 struct StepBenchOptions {
-  std::int64_t warmup = 5;   ///< steps that are not counted; the first ones ask for memory
+  std::int64_t warmup = 5;   ///< steps that are not counted; the first ones ask for memory, or are captured
   std::int64_t steps = 10;   ///< counted steps
   bool random_data = false;  ///< random tokens instead of the configuration's files
-  bool profile = false;      ///< after the counted steps, as many again with times by op
+  bool profile = false;      ///< after the counted steps, as many again with times by op; not with cuda_graph
 };
 
 /// Things that a step should not do once it is warm, counted over all measured steps.
 struct StepFaults {
   std::int64_t system_allocations = 0;  ///< times that memory for the device's tensors was asked for
   std::int64_t page_faults = 0;         ///< of the whole process, minor and major
+};
+
+/// Times of the parts of a step, in milliseconds.
+struct PhaseTimes {
+  double forward_ms = 0, backward_ms = 0, optimizer_ms = 0;
 };
 
 /// What was measured. Times in milliseconds, medians over the steps; on a GPU those of the device.
@@ -37,14 +42,16 @@ struct StepBenchRecord {
   std::string isa;  ///< of the CPU's kernels
   std::string gpu;  ///< what it is, driver and CUDA included; empty: the CPU computes
   bool random_data = false;
+  bool cuda_graph = false;
   std::int64_t parameters = 0;
   std::int64_t batch_size = 0, accumulate = 0, sequence_length = 0;
   int threads = 0;
   std::int64_t warmup = 0, steps = 0;
 
-  double step_ms = 0, forward_ms = 0, backward_ms = 0, optimizer_ms = 0;
-  double step_ms_spread = 0;  ///< (90th - 10th percentile) / median
-  double tokens_per_s = 0;    ///< tokens of a step / step_ms
+  double step_ms = 0;
+  double step_ms_spread = 0;         ///< (90th - 10th percentile) / median
+  double tokens_per_s = 0;           ///< tokens of a step / step_ms
+  std::optional<PhaseTimes> phases;  ///< none with cuda_graph: a replay has no marks inside
 
   MemoryStats memory;               ///< of the device: peaks since the model was made
   std::int64_t peak_rss_bytes = 0;  ///< of the whole process, code and libraries too

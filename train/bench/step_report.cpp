@@ -53,9 +53,11 @@ void write_times(std::ostream& out, const StepBenchRecord& r) {
   const auto part = [&](const char* name, double ms) {
     line(out, name, "%10.2f ms   %5.1f%%", ms, 100 * ms / r.step_ms);
   };
-  part("  forward", r.forward_ms);
-  part("  backward", r.backward_ms);
-  part("  optimizer", r.optimizer_ms);
+  if (r.phases) {
+    part("  forward", r.phases->forward_ms);
+    part("  backward", r.phases->backward_ms);
+    part("  optimizer", r.phases->optimizer_ms);
+  }
   line(out, "tokens/s", "%10.0f", r.tokens_per_s);
 }
 
@@ -121,6 +123,7 @@ void write_json_line(std::ostream& out, const StepBenchRecord& r) {
                                    {"device", r.device},
                                    {"dtype", r.dtype},
                                    {"isa", r.isa},
+                                   {"cuda_graph", r.cuda_graph},
                                    {"threads", r.threads},
                                    {"parameters", r.parameters},
                                    {"batch_size", r.batch_size},
@@ -129,18 +132,20 @@ void write_json_line(std::ostream& out, const StepBenchRecord& r) {
                                    {"warmup", r.warmup},
                                    {"steps", r.steps},
                                    {"step_ms", r.step_ms},
-                                   {"step_ms_spread", r.step_ms_spread},
-                                   {"forward_ms", r.forward_ms},
-                                   {"backward_ms", r.backward_ms},
-                                   {"optimizer_ms", r.optimizer_ms},
-                                   {"tokens_per_s", r.tokens_per_s},
-                                   {"peak_bytes", peak_bytes(r.memory)},
-                                   {"peak_rss_bytes", r.peak_rss_bytes},
-                                   {"system_allocations", r.faults.system_allocations},
-                                   {"page_faults", r.faults.page_faults},
-                                   {"flops_per_step", r.flops.routed},
-                                   {"flops_per_step_dense", r.flops.dense},
-                                   {"gflops", r.gflops()}};
+                                   {"step_ms_spread", r.step_ms_spread}};
+  if (r.phases) {
+    object["forward_ms"] = r.phases->forward_ms;
+    object["backward_ms"] = r.phases->backward_ms;
+    object["optimizer_ms"] = r.phases->optimizer_ms;
+  }
+  object.update({{"tokens_per_s", r.tokens_per_s},
+                 {"peak_bytes", peak_bytes(r.memory)},
+                 {"peak_rss_bytes", r.peak_rss_bytes},
+                 {"system_allocations", r.faults.system_allocations},
+                 {"page_faults", r.faults.page_faults},
+                 {"flops_per_step", r.flops.routed},
+                 {"flops_per_step_dense", r.flops.dense},
+                 {"gflops", r.gflops()}});
   add_ceilings(object, r);
   if (!r.gpu.empty()) object["gpu"] = r.gpu;
   if (r.profile) object["profile"] = profile_json(*r.profile);

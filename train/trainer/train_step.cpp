@@ -12,10 +12,6 @@ namespace moh {
 
 namespace {
 
-/// Steps of one size before it is captured: the first loads kernels and libraries and makes what lasts, the
-/// second has the memory that the captured one will have.
-constexpr int kRehearsals = 2;
-
 MicroBatchLoss forward(Task& task, std::int64_t micro_batch, Generator& generator) {
   const ProfilePhaseScope phase(ProfilePhase::kForward);
   return task.loss(micro_batch, generator);

@@ -31,6 +31,10 @@ struct StepReport {
 /// one of another size is asked for kernel by kernel, as all are without.
 class TrainStep {
  public:
+  /// Steps of one size before it is captured: the first loads kernels and libraries and makes what lasts, the
+  /// second has the memory that the captured one will have.
+  static constexpr int kRehearsals = 2;
+
   /// All of them outlive the object.
   TrainStep(Task& task, AdamW& optimizer, const RunConfig& config);
 

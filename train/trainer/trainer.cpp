@@ -121,7 +121,10 @@ bool Trainer::is_rest(std::int64_t step) const {
 }
 
 void Trainer::begin_step() {
+  const bool captured = train_step_.captured();
   train_step_.begin(begun_, schedule_.at(begun_));
+  if (train_step_.captured() != captured)
+    log_info("the step is captured: replayed as a CUDA graph from here on");
   ++begun_;
 }
 

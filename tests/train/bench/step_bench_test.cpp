@@ -36,9 +36,7 @@ StepBenchRecord invented_record() {
   r.threads = 2;
   r.steps = 10;
   r.step_ms = 500;
-  r.forward_ms = 150;
-  r.backward_ms = 300;
-  r.optimizer_ms = 50;
+  r.phases = {150, 300, 50};
   r.tokens_per_s = 4096;
   r.memory.total.peak_bytes = 1000;
   r.memory.by_purpose[static_cast<std::size_t>(MemoryPurpose::kGradient)].peak_bytes = 400;
@@ -54,15 +52,17 @@ StepBenchRecord invented_record() {
 TEST_CASE("bench: a step's parts make up the step, and nothing is allocated once it is warm") {
   const RunConfig config = tiny_config();
   const StepBenchRecord r = run_step_bench(config, kFewSteps);
-  CHECK(r.forward_ms > 0);
-  CHECK(r.backward_ms > 0);
-  CHECK(r.optimizer_ms > 0);
+  REQUIRE(r.phases);
+  CHECK(r.phases->forward_ms > 0);
+  CHECK(r.phases->backward_ms > 0);
+  CHECK(r.phases->optimizer_ms > 0);
   CHECK(r.step_ms > 0);
   CHECK(r.tokens_per_s == Approx(2 * 2 * 24 / (r.step_ms * 1e-3)));
   CHECK(r.faults.system_allocations == 0);
   CHECK(r.flops.dense > 0);
   CHECK(r.ceilings.fma_gflops.value() > 0);
-  CHECK(r.forward_ms + r.backward_ms + r.optimizer_ms <= Approx(r.step_ms).epsilon(0.5));
+  CHECK(r.phases->forward_ms + r.phases->backward_ms + r.phases->optimizer_ms <=
+        Approx(r.step_ms).epsilon(0.5));
   CHECK(r.device == "cpu");
   CHECK(r.gpu.empty());
   CHECK(r.parameters > 300 * 32);
@@ -85,6 +85,7 @@ TEST_CASE("bench: a step's JSON has every field, and shares are of the ceilings 
                           "device",
                           "dtype",
                           "isa",
+                          "cuda_graph",
                           "threads",
                           "parameters",
                           "batch_size",
@@ -147,6 +148,20 @@ TEST_CASE("bench: a step's table shows parts as shares of the step") {
   write_table(out, invented_record());
   CHECK(out.str().find("backward              300.00 ms    60.0%") != std::string::npos);
   CHECK(out.str().find("the step reaches 50.0% of it") != std::string::npos);
+}
+
+TEST_CASE("bench: a step that is replayed has no parts") {
+  StepBenchRecord r = invented_record();
+  r.cuda_graph = true;
+  r.phases.reset();
+  std::ostringstream json, table;
+  write_json_line(json, r);
+  write_table(table, r);
+  const auto object = nlohmann::json::parse(json.str());
+  CHECK(object["cuda_graph"] == true);
+  CHECK(object["tokens_per_s"] == 4096);
+  for (const char* key : {"forward_ms", "backward_ms", "optimizer_ms"}) CHECK_FALSE(object.contains(key));
+  CHECK(table.str().find("backward") == std::string::npos);
 }
 
 TEST_CASE("bench: steps refuse options out of range, missing data and numbers that are not finite") {

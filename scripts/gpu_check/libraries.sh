@@ -1,0 +1,50 @@
+# shellcheck shell=bash disable=SC2154
+# Where the shared libraries of CUDA are that moh loads when it needs them. Sourced, not run.
+
+# Matrix products need the first; the others are what attention through cuDNN needs.
+libraries=(libcublasLt.so.13 libcudnn.so.9 libnvrtc.so.13 libcudart.so.13)
+
+# The file that the system's loader takes for a library; nothing where it finds none.
+loaded_library() {
+  local folder named
+  IFS=: read -ra named <<<"${LD_LIBRARY_PATH:-}"
+  for folder in "${named[@]}"; do
+    if [ -n "$folder" ] && [ -e "$folder/$1" ]; then echo "$folder/$1" && return; fi
+  done
+  { PATH=$PATH:/usr/sbin:/sbin ldconfig -p 2>/dev/null || true; } |
+    awk -v name="$1" '$1 == name && file == "" { file = $NF } END { print file }'
+}
+
+# Folders where the loader does not look by itself: those of toolkits and of Python packages.
+other_library_folders() {
+  local folder
+  printf '%s\n' ${venv:+"$venv"/lib/python3*/site-packages/nvidia/*/lib}
+  for folder in "${toolkits[@]}"; do printf '%s\n' "$folder"/{lib64,lib} "$folder"/targets/*/lib; done
+  { python3 -c 'import site; print(*site.getsitepackages(), site.getusersitepackages(), sep="\n")' 2>/dev/null || true; } |
+    while read -r folder; do printf '%s\n' "$folder"/nvidia/*/lib; done
+}
+
+# Says where each library is, and puts the folders that the loader lacks into LD_LIBRARY_PATH, after those that are there.
+# found_libraries: the same as JSON.
+find_libraries() {
+  local library folder file folders
+  mapfile -t folders < <(other_library_folders)
+  found_libraries=''
+  for library in "${libraries[@]}"; do
+    file=$(loaded_library "$library")
+    for folder in "${folders[@]}"; do
+      [ -z "$file" ] && [ -e "$folder/$library" ] || continue
+      file=$folder/$library
+      export LD_LIBRARY_PATH=${LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}$folder
+    done
+    say "$library: ${file:-not found}"
+    found_libraries+=${found_libraries:+,}$(json_string "$library: ${file:-not found}")
+    # cuDNN's front end looks the runtime up by a name that may be missing or another version's.
+    if [ -n "$file" ] && [ "$library" = libcudart.so.13 ]; then
+      export CUDNN_FRONTEND_CUDART_LIB_NAME=${CUDNN_FRONTEND_CUDART_LIB_NAME:-$library}
+    fi
+  done
+  [[ $found_libraries != *'libcublasLt.so.13: not found'* ]] ||
+    die "libcublasLt.so.13 was found neither by the system's loader nor in ${toolkits[*]} nor in Python's packages; matrix" \
+      "products need it. Install cuBLAS of CUDA 13, or put its folder into LD_LIBRARY_PATH"
+}
