@@ -6,7 +6,7 @@ import support
 from support import DENSE
 
 STEP_FIELDS = {
-    "config", "overrides", "data", "device", "dtype", "isa", "threads", "parameters", "batch_size", "accumulate",
+    "cuda_graph", "config", "overrides", "data", "device", "dtype", "isa", "threads", "parameters", "batch_size", "accumulate",
     "sequence_length", "warmup", "steps", "step_ms", "step_ms_spread", "forward_ms", "backward_ms", "optimizer_ms",
     "tokens_per_s", "peak_bytes", "peak_rss_bytes", "system_allocations", "page_faults", "flops_per_step",
     "flops_per_step_dense", "gflops", "fma_peak_gflops", "matmul_peak_gflops", "share_of_fma_peak",
