@@ -147,10 +147,6 @@ cudaMemPool_t memory_pool() {
   return device().pool;
 }
 
-const std::string& gpu_name() {
-  return device().name;
-}
-
 void synchronize() {
   require_no_capture("wait for the device");
   MOH_CUDA_CALL(cudaStreamSynchronize(stream()));

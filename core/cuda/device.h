@@ -23,8 +23,6 @@ struct DeviceLimits {
 const DeviceLimits& limits();
 /// Where cudaMallocAsync() takes from.
 cudaMemPool_t memory_pool();
-/// "NVIDIA H100 80GB HBM3".
-const std::string& gpu_name();
 
 /// Whether a Graph records what the stream is asked for.
 bool capturing();

@@ -211,6 +211,18 @@ void zero_heads(const HeadView<T>& view, const AttentionShape& s) {
 template <class T>
 constexpr bool kHasTensorCores = std::is_same_v<T, bfloat16>;
 
+/// On tensor cores where they compute the case, else by the reference kernel.
+template <class T>
+void run_forward(const AttentionForward<T>& args, std::int64_t num_rows,
+                 void (*on_tensor_cores)(const AttentionForward<bfloat16>&, std::int64_t)) {
+  if (args.lists.rows != nullptr) zero_heads(args.out, args.shape);
+  if constexpr (kHasTensorCores<T>) {
+    if (TensorCoreAttention::takes(args.shape.head_dim)) return on_tensor_cores(args, num_rows);
+  }
+  cuda::launch("attention", attention_kernel<T>, {.blocks_x = blocks_for(num_rows), .threads = kThreads},
+               args);
+}
+
 /// Why cuDNN does not compute a call; empty if it does.
 template <class T>
 std::string refusal_of_cudnn(const AttentionForward<T>& args) {
@@ -238,23 +250,12 @@ bool CudaAttention<T>::is_for_cudnn(std::string_view op, const AttentionForward<
 
 template <class T>
 void CudaAttention<T>::forward(const AttentionForward<T>& args, std::int64_t num_rows) {
-  if (args.lists.rows != nullptr) zero_heads(args.out, args.shape);
-  if constexpr (kHasTensorCores<T>) {
-    if (TensorCoreAttention::takes(args.shape.head_dim)) return TensorCoreAttention::forward(args, num_rows);
-  }
-  cuda::launch("attention", attention_kernel<T>, {.blocks_x = blocks_for(num_rows), .threads = kThreads},
-               args);
+  run_forward(args, num_rows, &TensorCoreAttention::forward);
 }
 
 template <class T>
 void CudaAttention<T>::decode(const AttentionForward<T>& args, std::int64_t num_rows) {
-  if constexpr (kHasTensorCores<T>) {
-    if (TensorCoreAttention::takes(args.shape.head_dim)) {
-      if (args.lists.rows != nullptr) zero_heads(args.out, args.shape);
-      return TensorCoreAttention::decode(args, num_rows);
-    }
-  }
-  forward(args, num_rows);
+  run_forward(args, num_rows, &TensorCoreAttention::decode);
 }
 
 template <class T>

@@ -3,8 +3,9 @@
 #include <string>
 #include <utility>
 
-#include "core/cuda/device.h"
+#include "core/cuda/backend.h"
 #include "core/cuda/tag.h"
+#include "core/device_clock.h"
 #include "core/error.h"
 #include "ops/cuda/scratch.h"
 #include "ops/linalg/cublas_product.h"
@@ -52,33 +53,6 @@ void run_extra(const CudaGemm& g, const CudaGemmData& data) {
   if (g.extra == GemmExtra::kRowSums) call(g.operand_dtype, sum_rows);
 }
 
-/// Time of what happens on the stream between two calls.
-class StreamTimer {
- public:
-  StreamTimer() {
-    MOH_CUDA_CALL(cudaEventCreateWithFlags(&begin_, cudaEventDefault));
-    MOH_CUDA_CALL(cudaEventCreateWithFlags(&end_, cudaEventDefault));
-  }
-  ~StreamTimer() {
-    cudaEventDestroy(begin_);
-    cudaEventDestroy(end_);
-  }
-  StreamTimer(const StreamTimer&) = delete;
-  StreamTimer& operator=(const StreamTimer&) = delete;
-
-  void begin() { MOH_CUDA_CALL(cudaEventRecord(begin_, cuda::stream())); }
-  double end_milliseconds() {
-    MOH_CUDA_CALL(cudaEventRecord(end_, cuda::stream()));
-    MOH_CUDA_CALL(cudaEventSynchronize(end_));
-    float milliseconds = 0;
-    MOH_CUDA_CALL(cudaEventElapsedTime(&milliseconds, begin_, end_));
-    return milliseconds;
-  }
-
- private:
-  cudaEvent_t begin_ = nullptr, end_ = nullptr;
-};
-
 /// A product made ready: it only needs to be told where its matrices lie.
 struct Plan {
   CublasProduct product;
@@ -122,7 +96,8 @@ class Gemms {
   Gemms() : known_(made_for()) {}
 
   static std::string made_for() {
-    return "cuBLASLt " + std::to_string(CublasLibrary::get().cublasLtGetVersion()) + ", " + cuda::gpu_name();
+    return "cuBLASLt " + std::to_string(CublasLibrary::get().cublasLtGetVersion()) + ", " +
+           cuda::product_name();
   }
 
   cublasStatus_t run(const CudaGemm& gemm, const Candidate& way, const CudaGemmData& data) const {
@@ -183,11 +158,12 @@ class Gemms {
       trial.c = scratch.emplace(bytes).as<void>();
       cuda::set_zero(trial.c, bytes);
     }
-    StreamTimer timer;
+    DeviceClock clock(Device{Device::Type::kCuda});
     const auto fastest = fastest_of(ways.size(), kRounds, [&](std::size_t i) -> std::optional<double> {
-      timer.begin();
+      clock.clear();
+      const DeviceClock::Mark begin = clock.mark();
       if (run(gemm, ways[i], trial) != CUBLAS_STATUS_SUCCESS) return std::nullopt;
-      return timer.end_milliseconds();
+      return clock.seconds(begin, clock.mark());
     });
     if (!fastest) return first;
     const Candidate way = ways[*fastest];

@@ -78,7 +78,7 @@ class GpuCheck(unittest.TestCase):
         self.tools.mkdir()
         (self.tools / "python3").symlink_to(sys.executable)
         program(self.tools / "ldconfig", "#!/bin/sh\n")
-        self.libraries = self.library_folder("libraries", "libcublasLt.so.13", "libcudnn.so.9", "libnvrtc.so.13",
+        self.libraries = self.folder_of_libraries("libraries", "libcublasLt.so.13", "libcudnn.so.9", "libnvrtc.so.13",
                                              "libcudart.so.13")
         shutil.copytree(SOURCE / "scripts", self.bundle / "scripts")
         shutil.copytree(SOURCE / "configs", self.bundle / "configs")
@@ -88,7 +88,7 @@ class GpuCheck(unittest.TestCase):
         (self.bundle / "text").write_text("To be, or not to be, that is the question. " * 50)
         (self.bundle / "sizes").write_text(SIZES)
 
-    def library_folder(self, path, *names):
+    def folder_of_libraries(self, path, *names):
         folder = self.tools.parent / path
         folder.mkdir(parents=True)
         for name in names:
@@ -245,11 +245,11 @@ class GpuCheck(unittest.TestCase):
         self.assertEqual({r["cpu_losses"] for r in self.records("losses")}, {"this machine"})
 
     def test_libraries_are_looked_up_one_by_one(self):
-        self.libraries = self.library_folder("own", "libnvrtc.so.13")
+        self.libraries = self.folder_of_libraries("own", "libnvrtc.so.13")
         system = self.tools.parent / "system"
         program(self.tools / "ldconfig", f"#!/bin/sh\necho '\tlibcublasLt.so.13 (libc6,x86-64) => {system}/libcublasLt.so.13'\n")
-        toolkit = self.library_folder("cuda-13.9/lib64", "libcudart.so.13", "libcublasLt.so.13")
-        package = self.library_folder("venv/lib/python3.9/site-packages/nvidia/cudnn/lib", "libcudnn.so.9")
+        toolkit = self.folder_of_libraries("cuda-13.9/lib64", "libcudart.so.13", "libcublasLt.so.13")
+        package = self.folder_of_libraries("venv/lib/python3.9/site-packages/nvidia/cudnn/lib", "libcudnn.so.9")
         self.change_sizes(f"toolkits=({toolkit.parent})\n")
         spy = self.moh_with_cases(f'*) echo "$LD_LIBRARY_PATH $CUDNN_FRONTEND_CUDART_LIB_NAME" > {self.bundle}/seen ;;')
         output = self.check("--only", "device", "--pytorch", self.tools.parent / "venv", MOH_BINARY=spy)
@@ -263,9 +263,9 @@ class GpuCheck(unittest.TestCase):
     def test_libraries_that_are_missing(self):
         (self.tools / "python3").unlink()  # with whatever packages it has
         program(self.tools / "python3", f'#!/bin/sh\n[ "$1" = -c ] && exit 1\nexec {sys.executable} "$@"\n')
-        self.libraries = self.library_folder("own", "libcublasLt.so.13")
+        self.libraries = self.folder_of_libraries("own", "libcublasLt.so.13")
         self.assertIn("== libcudnn.so.9: not found", self.check("--only", "device"))  # moh's own kernels do
-        self.libraries = self.library_folder("none")
+        self.libraries = self.folder_of_libraries("none")
         self.assertIn("libcublasLt.so.13 was found neither by", self.check("--only", "device", "--again", code=1))
 
     def test_training_that_does_not_learn_fails(self):

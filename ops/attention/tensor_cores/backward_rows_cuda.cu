@@ -29,8 +29,8 @@ MOH_DEVICE float half_of_delta(const bfloat16* dout, const bfloat16* out, int ha
 }
 
 /// A warp's rows on their way through the keys, in the backward pass:
-///   P = 2^(scale q k^T - lse)   dP = dout v^T   dgate = sum P dP   dS = P (gate dP - delta) scale   dq = dS
-///   k
+///   P = 2^(scale q k^T - lse)   dP = dout v^T   dgate = sum P dP
+///   dS = P (gate dP - delta) scale   dq = dS k
 template <int kWidth, int kNumStrips, int kNumKeys>
 class RowsWarp {
  public:
@@ -105,12 +105,7 @@ class RowsWarp {
       }
       store_fragments<kHeadDim>(queries_ + s * 16 * kStride, dq_, s, {1.0F, 1.0F});
     }
-    device::sync_warp();
-    MOH_UNROLL
-    for (int s = 0; s < kStrips; ++s) {
-      store_strip<kHeadDim>(queries_ + s * 16 * kStride,
-                            [&](int r) { return head_at(args.dq, list, places_[s * 16 + r]); });
-    }
+    store_rows<kHeadDim, kStrips>(queries_, args.dq, list, places_);
   }
 
  private:

@@ -105,12 +105,7 @@ class ForwardWarp {
       }
       store_fragments<kHeadDim>(queries_ + s * 16 * Panel<kHeadDim>::kStride, out_, s, factors);
     }
-    device::sync_warp();
-    MOH_UNROLL
-    for (int s = 0; s < kStrips; ++s) {
-      store_strip<kHeadDim>(queries_ + s * 16 * Panel<kHeadDim>::kStride,
-                            [&](int r) { return head_at(args.out, list, places_[s * 16 + r]); });
-    }
+    store_rows<kHeadDim, kStrips>(queries_, args.out, list, places_);
   }
 
   /// Writes what the rows have come to so far, row r at the r-th place: the undivided output, the largest

@@ -68,6 +68,18 @@ struct VisibleKeys {
   }
 };
 
+/// Copies a warp's rows from its part of a panel to their places in a view, once its lanes have written them.
+template <int kHeadDim, int kStrips>
+MOH_DEVICE void store_rows(const bfloat16* panel_row, const HeadView<bfloat16>& view, const List& list,
+                           const Place* places) {
+  device::sync_warp();
+  MOH_UNROLL
+  for (int s = 0; s < kStrips; ++s) {
+    store_strip<kHeadDim>(panel_row + s * 16 * Panel<kHeadDim>::kStride,
+                          [&](int r) { return head_at(view, list, places[s * 16 + r]); });
+  }
+}
+
 /// The sum over the four threads that hold a row of a strip.
 MOH_DEVICE float sum_of_row(float value) {
   value += device::shuffle_xor(value, 1);

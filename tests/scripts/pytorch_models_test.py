@@ -1,0 +1,224 @@
+"""The models and measurements of scripts/bench_pytorch.py in PyTorch, against the formulas and against moh.
+
+PyTorch is that of this Python or, failing that, of the virtual environment MOH_PYTORCH_VENV (build/pytorch-venv).
+"""
+
+import array
+import importlib.util
+import json
+import math
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+
+SOURCE = pathlib.Path(os.environ.get("MOH_SOURCE_DIR", pathlib.Path(__file__).resolve().parents[2]))
+WORKER = SOURCE / "scripts" / "pytorch_bench" / "worker.py"
+MOH = os.environ.get("MOH_BINARY", "moh")
+
+if importlib.util.find_spec("torch") is None:
+    with_torch = os.path.abspath(os.environ.get("MOH_PYTORCH_VENV", SOURCE / "build/pytorch-venv")) + "/bin/python"
+    if os.path.exists(with_torch) and sys.executable != with_torch:
+        os.execv(with_torch, [with_torch, "-B", *sys.argv])
+    print("moh test skipped: no PyTorch", file=sys.stderr)
+    sys.exit(77)
+
+import torch  # noqa: E402
+
+sys.path[:0] = [str(SOURCE / "scripts"), str(SOURCE / "scripts" / "pytorch_bench")]
+from pytorch_bench import measure  # noqa: E402
+
+
+def resolved(*overrides):
+    runner = measure.Runner(MOH, sys.executable, timeout=60)
+    tiny = ("model.layers=2", "model.hidden=32", "model.intermediate=48", "model.heads=4", "data.sequence_length=16")
+    return runner.resolved(("configs/bench/llama_384.yaml", *tiny, *overrides))
+
+
+MOH_OVERRIDES = ("model.moh.router=learned", "model.moh.shared=2", "model.moh.routed=1")
+
+
+class ModelTest(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+
+    def router(self, shared, routed, heads=6):
+        from models import HeadRouter, Routing
+
+        torch.manual_seed(2)
+        return HeadRouter(8, heads, Routing(shared, routed)), torch.randn(2, 5, 8)
+
+    def test_gates_are_those_of_the_released_code(self):
+        for shared, routed in ((1, 2), (3, 2), (2, 4)):
+            router, x = self.router(shared, routed)
+            gates, balance = router(x)
+            chosen, probabilities = [], []
+            for token, gate in zip(x.reshape(-1, 8), gates.reshape(-1, 6)):
+                p = torch.softmax(router.wg.weight @ token, 0)
+                top = sorted(range(6 - shared), key=lambda i: -p[i])[:routed]
+                kinds = 2 * torch.softmax(router.wg_0.weight @ token, 0)
+                s = shared * torch.softmax(router.wg_1.weight @ token, 0) if shared > 1 else torch.ones(1)
+                expected = torch.cat([kinds[0] * s, torch.zeros(6 - shared)])
+                for i in top:
+                    expected[shared + i] = kinds[1] * routed * p[i] / p[top].sum()
+                torch.testing.assert_close(gate, expected)
+                torch.testing.assert_close(gate.sum(), kinds[0] * shared + kinds[1] * routed)
+                chosen.append([float(i in top) for i in range(6 - shared)])
+                probabilities.append(p)
+            load, mean = torch.tensor(chosen).mean(0), torch.stack(probabilities).mean(0)
+            torch.testing.assert_close(balance, (6 - shared) * (load * mean).sum())
+
+    def test_attention_with_zero_routers_and_all_heads_kept_is_plain_attention(self):
+        from models import Attention, Routing
+
+        torch.manual_seed(3)
+        plain = Attention(16, 4, 4, causal=True, bias=True)
+        routed = Attention(16, 4, 4, causal=True, bias=True, routing=Routing(2, 2))
+        routed.load_state_dict(plain.state_dict(), strict=False)
+        for weight in routed.router.parameters():
+            torch.nn.init.zeros_(weight)
+        x = torch.randn(2, 7, 16)
+        y, balance = routed(x)
+        torch.testing.assert_close(y, plain(x)[0])
+        self.assertAlmostEqual(balance.item(), 2.0, places=5)  # K
+
+    def test_the_model_computes_the_loss_of_moh(self):
+        for moh_overrides in ((), MOH_OVERRIDES, ("model.tied_embeddings=true",)):
+            with self.subTest(moh_overrides):
+                self.compare_losses(moh_overrides)
+
+    def compare_losses(self, overrides):
+        from models import Llama
+
+        config = resolved(*overrides)
+        text = b"Of many heads a token keeps a few."
+        (self.folder / "text").write_bytes(text * 4)
+        (self.folder / "held_out").write_bytes(text[:17])
+        out = self.folder / f"run{len(list(self.folder.iterdir()))}"
+        settings = ["model.layers=2", "model.hidden=32", "model.intermediate=48", "model.heads=4",
+                    "data.sequence_length=16", f"data.train={self.folder / 'text'}",
+                    f"data.validation={self.folder / 'held_out'}", "train.steps=2", "train.batch_size=2",
+                    f"output.dir={out}", "threads=1", "sample.tokens=0", "optim.learning_rate=0.01",
+                    "schedule.warmup_steps=0", *overrides]
+        done = subprocess.run([MOH, "train", "configs/bench/llama_384.yaml", *settings], capture_output=True, text=True,
+                              cwd=SOURCE, check=False)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        metrics = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
+        expected = [record["loss"] for record in metrics if record["kind"] == "eval"][-1]
+        model = Llama({**config["model"], "moh": {**config["model"]["moh"], "balance_weight": 0.0}})
+        load_moh_weights(model, next(out.glob("checkpoints/*/model.safetensors")))
+        ids = torch.tensor(list(text[:17]))[None]
+        self.assertAlmostEqual(model(ids[:, :-1], ids[:, 1:]).item(), expected, places=5)
+
+
+def read_safetensors(path):
+    data = path.read_bytes()
+    size = int.from_bytes(data[:8], "little")
+    tensors = {}
+    for name, entry in json.loads(data[8:8 + size]).items():
+        if name == "__metadata__":
+            continue
+        assert entry["dtype"] == "F32", entry
+        begin, end = (8 + size + offset for offset in entry["data_offsets"])
+        tensors[name] = torch.tensor(array.array("f", data[begin:end])).reshape(entry["shape"])
+    return tensors
+
+
+def load_moh_weights(model, path):
+    """Puts a checkpoint of moh into the PyTorch model, whose projections are fused."""
+    weights = read_safetensors(path)
+    fused = {"attention.qkv": ["self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"],
+             "attention.proj": ["self_attn.o_proj"], "mlp.gate_up": ["mlp.gate_proj", "mlp.up_proj"],
+             "mlp.down": ["mlp.down_proj"], "attention_norm": ["input_layernorm"],
+             "mlp_norm": ["post_attention_layernorm"],
+             **{f"attention.router.{name}": [f"self_attn.{name}"] for name in ("wg", "wg_0", "wg_1")}}
+    state = {"embedding.weight": weights["model.embed_tokens.weight"], "norm.weight": weights["model.norm.weight"]}
+    state["head.weight"] = weights.get("lm_head.weight", weights["model.embed_tokens.weight"])
+    for i in range(len(model.layers)):
+        for name, parts in fused.items():
+            found = [weights[key] for key in (f"model.layers.{i}.{part}.weight" for part in parts) if key in weights]
+            if found:
+                state[f"layers.{i}.{name}.weight"] = torch.cat(found)
+    model.load_state_dict(state)
+
+
+class OptimizerTest(unittest.TestCase):
+    OPTIM = {"learning_rate": 0.1, "betas": [0.9, 0.95], "eps": 1e-8, "weight_decay": 0.1, "clip_grad_norm": 1.0}
+
+    def train(self, dtype):
+        from models import Optimizer, place
+
+        torch.manual_seed(5)
+        module = place(torch.nn.Linear(8, 4), "cpu", dtype)
+        with torch.no_grad():
+            for weight in module.parameters():
+                weight.copy_(weight.bfloat16())  # the same beginning for both
+        optimizer = Optimizer(module, self.OPTIM)
+        for step in range(5):
+            optimizer.zero_grad()
+            for i, weight in enumerate(module.parameters()):
+                torch.manual_seed(100 * step + i)
+                weight.grad = torch.randn(weight.shape).bfloat16().to(dtype)
+            optimizer.step()
+        return module, optimizer
+
+    def test_bfloat16_weights_follow_float32_masters(self):
+        plain, _ = self.train(torch.float32)
+        mixed, optimizer = self.train(torch.bfloat16)
+        for expected, found, master in zip(plain.parameters(), mixed.parameters(), optimizer.masters):
+            torch.testing.assert_close(master, expected.detach())
+            torch.testing.assert_close(found.detach(), expected.detach().bfloat16(), rtol=0, atol=0)
+
+
+class WorkerTest(unittest.TestCase):
+    def work(self, job):
+        job = {"threads": 1, "warmups": 1, "repeats": 2, "device": "cpu", "dtype": "f32", **job}
+        done = subprocess.run([sys.executable, "-B", WORKER, json.dumps(job)], capture_output=True, text=True,
+                              check=False)
+        return done.returncode, measure.json_objects(done.stdout)
+
+    def test_step(self):
+        for overrides in ((), MOH_OVERRIDES):
+            code, (record,) = self.work({"work": "step", "compile": False, "config": resolved(*overrides)})
+            self.assertEqual(code, 0, record)
+            self.assertAlmostEqual(record["step_ms"], record["forward_ms"] + record["backward_ms"]
+                                   + record["optimizer_ms"], delta=0.5 * record["step_ms"])
+            self.assertAlmostEqual(record["first_loss"], math.log(256), delta=0.3)
+            self.assertLess(record["import_rss_bytes"], record["peak_rss_bytes"])
+            per_layer = 4 * 32 * 32 + 3 * 32 * 48 + 2 * 32 + (6 * 32 if overrides else 0)
+            self.assertEqual(record["parameters"], 2 * per_layer + 2 * 256 * 32 + 32)
+
+    def test_step_in_bfloat16(self):
+        for overrides in ((), MOH_OVERRIDES):
+            code, (record,) = self.work({"work": "step", "compile": False,
+                                         "config": resolved("precision=bfloat16", *overrides)})
+            self.assertEqual(code, 0, record)
+            self.assertAlmostEqual(record["first_loss"], math.log(256), delta=0.3)
+
+    @unittest.skipIf(torch.cuda.is_available(), "there is a GPU")
+    def test_without_a_gpu(self):
+        for work in ("versions", "attention"):
+            code, (record,) = self.work({"work": work, "device": "cuda", "batch": 1, "heads": 1, "tokens": 4, "head_dim": 8})
+            self.assertEqual(code, 1)
+            self.assertIn("Error: ", record["error"])
+
+    def test_attention_and_module(self):
+        shape = {"batch": 1, "tokens": 32, "heads": 8, "head_dim": 16, "causal": True, "compile": False}
+        code, (record,) = self.work({"work": "attention", **shape})
+        self.assertEqual((code, record["kernel"]), (0, "FLASH_ATTENTION"))
+        self.assertGreater(record["forward_backward_ms"], record["forward_ms"])
+        for dtype in ("f32", "bf16"):
+            code, records = self.work({"work": "module", "width": 32, "active": [1.0, 0.5], **shape, "dtype": dtype})
+            self.assertEqual((code, [record["active"] for record in records]), (0, [1.0, 0.5]))
+
+    def test_says_why_it_cannot(self):
+        code, (record,) = self.work({"work": "step", "compile": False, "config": {}})
+        self.assertEqual((code, record), (1, {"error": "KeyError: 'train'"}))
+
+
+if __name__ == "__main__":
+    unittest.main()
