@@ -1,6 +1,7 @@
 #include "models/llm/llama_layers.h"
 
 #include "autograd/node.h"
+#include "models/layers/attention_observer.h"
 #include "ops/activation/swiglu.h"
 #include "ops/attention/attention.h"
 #include "ops/attention/decode.h"
@@ -13,7 +14,8 @@
 namespace moh {
 
 LlamaAttention::LlamaAttention(const LlamaConfig& c, std::int64_t layer, Placement placement)
-    : head_dim_(c.head_dim),
+    : layer_(layer),
+      head_dim_(c.head_dim),
       q_proj_(c.hidden, c.heads * c.head_dim, false, placement),
       k_proj_(c.hidden, c.kv_heads * c.head_dim, false, placement),
       v_proj_(c.hidden, c.kv_heads * c.head_dim, false, placement),
@@ -53,13 +55,26 @@ LlamaAttention::Projections LlamaAttention::project(const Variable& x, const Rop
   return p;
 }
 
-LayerOutput LlamaAttention::forward(const Variable& x, const RopeTable& table,
+void LlamaAttention::show(AttentionObserver& observer, const Variable& x, const Projections& p,
+                          const Variable& heads) const {
+  observer.observe({.layer = layer_,
+                    .x = x.value(),
+                    .q = p.q.value(),
+                    .k = p.k.value(),
+                    .v = p.v.value(),
+                    .heads = heads.value(),
+                    .output = o_proj_.weight().value(),
+                    .choice = p.choice ? &*p.choice : nullptr});
+}
+
+LayerOutput LlamaAttention::forward(const Variable& x, const RopeTable& table, const ForwardContext& context,
                                     const Tensor& forced_top) const {
   const Projections p = project(x, table, 0, forced_top);
   const AttentionOptions causal;
   const Variable out = p.choice
                            ? head_sparse_attention(p.q, p.k, p.v, p.choice->gates, p.choice->lists, causal)
                            : attention(p.q, p.k, p.v, causal);
+  if (context.observer != nullptr) show(*context.observer, x, p, out);
   LayerOutput output{from_heads(o_proj_, out, p.choice ? &*p.choice : nullptr), {}};
   if (p.choice)
     output.routing = summarize(p.choice->routing.balance, p.choice->routing.load, router_->options());
@@ -115,7 +130,7 @@ Variable LlamaLayer::dropped(const Variable& branch, const ForwardContext& conte
 
 LayerOutput LlamaLayer::forward(const Variable& x, const RopeTable& table,
                                 const ForwardContext& context) const {
-  LayerOutput attention = self_attn_.forward(input_layernorm_(x), table);
+  LayerOutput attention = self_attn_.forward(input_layernorm_(x), table, context);
   const auto [h, normed] = post_attention_layernorm_.after_adding(x, dropped(attention.y, context));
   return {add(h, dropped(mlp_(normed), context)), std::move(attention.routing)};
 }

@@ -21,7 +21,8 @@ class LlamaAttention : public Module {
   LlamaAttention(const LlamaConfig& config, std::int64_t layer, Placement placement);
 
   /// x [B, T, D], normed, to [B, T, D]. `forced_top` as in route_heads.
-  LayerOutput forward(const Variable& x, const RopeTable& table, const Tensor& forced_top = {}) const;
+  LayerOutput forward(const Variable& x, const RopeTable& table, const ForwardContext& context = {},
+                      const Tensor& forced_top = {}) const;
   /// The same without gradients for tokens that follow those in `cache`, which they join. Keys and values of
   /// all heads are kept; only those of selected heads are read.
   Variable decode(const Variable& x, const RopeTable& table, LayerCache& cache) const;
@@ -37,7 +38,10 @@ class LlamaAttention : public Module {
   Projections project(const Variable& x, const RopeTable& table, std::int64_t first_position,
                       const Tensor& forced_top) const;
 
-  std::int64_t head_dim_;
+  void show(AttentionObserver& observer, const Variable& x, const Projections& p,
+            const Variable& heads) const;
+
+  std::int64_t layer_, head_dim_;
   Linear q_proj_, k_proj_, v_proj_, o_proj_;
   std::optional<HeadRouter> router_;  // absent in a dense layer
 };
