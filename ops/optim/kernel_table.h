@@ -1,7 +1,9 @@
 #pragma once
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
-#include <cstring>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -18,7 +20,7 @@ class KernelTable {
       : entries_(std::move(entries)), size_(static_cast<std::int64_t>(entries_.size())) {
     if (device == kCpu) return;
     const Tensor bytes = empty({size_ * static_cast<std::int64_t>(sizeof(Entry))}, DType::kUInt8);
-    std::memcpy(bytes.raw(), entries_.data(), bytes.bytes());
+    std::ranges::copy(std::as_bytes(std::span(entries_)), static_cast<std::byte*>(bytes.raw()));
     on_device_ = bytes.to(device);
     entries_ = {};
   }

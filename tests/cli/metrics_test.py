@@ -66,6 +66,14 @@ class Metrics(support.MohTest):
             self.assertAlmostEqual(record["perplexity"], math.exp(record["loss"]), delta=1e-6 * record["perplexity"])
             self.assertAlmostEqual(record["bits_per_byte"], record["loss"] / math.log(2), delta=1e-6)
 
+    def test_an_evaluation_before_the_first_step(self):
+        self.train({"eval.at_start": "true", "eval.every": 4, "train.steps": 4})
+        first, last = self.records("eval")
+        self.assertEqual((first["step"], last["step"]), (0, 4))
+        self.assertAlmostEqual(first["loss"], math.log(256), delta=0.3)  # the weights are random yet
+        self.train({"eval.at_start": "true", "eval.every": 4, "train.steps": 6}, "--resume")
+        self.assertEqual([record["step"] for record in self.records("eval")], [0, 4, 6])
+
     def test_lines_as_often_as_configured(self):
         self.train({"log.every": 3})
         self.assertEqual([record["step"] for record in self.records("train")], [1, 3, 6, 8])

@@ -140,6 +140,7 @@ struct LogConfig {
 
 struct EvalConfig {
   std::int64_t every = 250;
+  bool at_start = false;
   std::int64_t max_tokens = 0;
 
   bool operator==(const EvalConfig&) const = default;

@@ -196,6 +196,7 @@ Section describe(EvalConfig& c) {
   Section s("eval", "Loss on the validation text.");
   s.field("every", c.every, at_least(0, "steps").capped(kMaxSteps),
           "Steps between two evaluations. 0: at the end only.");
+  s.field("at_start", c.at_start, "Evaluate before the first step, too: what the training begins with.");
   s.field("max_tokens", c.max_tokens, at_least(0, "tokens"),
           "Evaluate on the first of them only. 0: on all.");
   return s;

@@ -100,6 +100,7 @@ TrainOutcome Trainer::run() {
   tokens_before_ = state_.tokens;
   begun_ = state_.step;
   task_.seek(state_.samples);
+  if (config_.eval.at_start && state_.step == 0) evaluate();
   while (begun_ < config_.train.steps && stop_reason().empty()) {
     begin_step();
     // A GPU has the next step to do while the host looks at what this one came to.
