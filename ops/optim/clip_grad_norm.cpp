@@ -20,7 +20,8 @@ double sum_squares(std::span<const Tensor> grads, const Tensor& like) {
     const KernelTable<GradChunk<T>> chunks(grad_chunks<T>(grads), like.device());
     const Tensor sums = empty({chunks.size()}, DType::kFloat64, like.device());
     GradNormKernels<Backend, T>::sum_squares(chunks.data(), chunks.size(), sums.data<double>());
-    for (const double sum : sums.to(kCpu).span<double>()) total += sum;
+    const Tensor on_host = sums.to(kCpu);
+    for (const double sum : on_host.span<double>()) total += sum;
   });
   return total;
 }

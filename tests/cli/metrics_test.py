@@ -67,11 +67,11 @@ class Metrics(support.MohTest):
             self.assertAlmostEqual(record["bits_per_byte"], record["loss"] / math.log(2), delta=1e-6)
 
     def test_an_evaluation_before_the_first_step(self):
-        self.train({"eval.at_start": "true", "eval.every": 4, "train.steps": 4})
+        self.train({"eval.at_start": "true", "eval.every": 4, "train.steps": 4, "schedule.decay_steps": 4})
         first, last = self.records("eval")
         self.assertEqual((first["step"], last["step"]), (0, 4))
         self.assertAlmostEqual(first["loss"], math.log(256), delta=0.3)  # the weights are random yet
-        self.train({"eval.at_start": "true", "eval.every": 4, "train.steps": 6}, "--resume")
+        self.train({"eval.at_start": "true", "eval.every": 4, "train.steps": 6, "schedule.decay_steps": 4}, "--resume")
         self.assertEqual([record["step"] for record in self.records("eval")], [0, 4, 6])
 
     def test_lines_as_often_as_configured(self):
