@@ -84,18 +84,21 @@ bool Arena::grow(std::size_t bytes) {
   const std::size_t enough = round_up(bytes + kAlignment, kSegmentUnit);
   const std::size_t wanted =
       std::max({enough, kSmallestSegment, round_up(static_cast<std::size_t>(reserved_) / 4, kSegmentUnit)});
-  for (const std::size_t size : {wanted, enough}) {
-    void* memory = nullptr;
-    if (cudaMalloc(&memory, size) != cudaSuccess) {
-      cudaGetLastError();  // less may do
-      continue;
-    }
-    segments_.push_back({static_cast<std::byte*>(memory), size});
-    free_.add(address_of(memory), size - kAlignment);
-    reserved_ += static_cast<std::int64_t>(size);
-    return true;
+  if (add_segment(wanted) || add_segment(enough)) return true;
+  MOH_CUDA_CALL(cudaMemPoolTrimTo(memory_pool(), 0));  // it keeps what came back, for the next evaluation
+  return add_segment(enough);
+}
+
+bool Arena::add_segment(std::size_t bytes) {
+  void* memory = nullptr;
+  if (cudaMalloc(&memory, bytes) != cudaSuccess) {
+    cudaGetLastError();
+    return false;
   }
-  return false;
+  segments_.push_back({static_cast<std::byte*>(memory), bytes});
+  free_.add(address_of(memory), bytes - kAlignment);
+  reserved_ += static_cast<std::int64_t>(bytes);
+  return true;
 }
 
 }  // namespace moh::cuda

@@ -30,6 +30,7 @@ class Arena {
 
  private:
   bool grow(std::size_t bytes);
+  bool add_segment(std::size_t bytes);
 
   struct Segment {
     std::byte* begin;

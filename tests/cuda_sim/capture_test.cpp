@@ -136,6 +136,18 @@ TEST_CASE("sim: a graph does its work when it is launched, on what its operands 
   }
 }
 
+TEST_CASE("sim: a graph gets the memory that the pool keeps and does not use", "[sim]") {
+  sim::DeviceMemory& memory = sim::DeviceMemory::instance();
+  constexpr std::int64_t kLarge = 64 << 20;
+  const auto use = [](std::int64_t bytes) { empty({bytes}, DType::kUInt8, test::open_gpu()); };
+  use(kLarge);  // as an evaluation does
+  memory.set_limit(sim::DeviceMemory::kBytes - memory.free_bytes() + kLarge / 4);
+  cuda::Graph graph;
+  CHECK_NOTHROW(graph.rehearse([&] { use(kLarge / 2); }));
+  CHECK_THROWS_AS(graph.rehearse([&] { use(2 * kLarge); }), MemoryError);
+  memory.set_limit(sim::DeviceMemory::kBytes);
+}
+
 TEST_CASE("sim: what a graph's work leaves behind stays until the next launch, and outlives the graph",
           "[sim]") {
   const Tensor in = number(3);

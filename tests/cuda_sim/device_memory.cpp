@@ -2,6 +2,7 @@
 
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
@@ -69,9 +70,25 @@ void DeviceMemory::protect(int protection) const {
     throw std::system_error(errno, std::generic_category(), "simulated device memory");
 }
 
-void* DeviceMemory::allocate(std::size_t bytes) {
+bool DeviceMemory::has_room(std::size_t size, Source source) const {
+  const std::size_t kept = source == Source::kPool ? pool_held_ - pool_used_ : 0;
+  return size <= kept + free_bytes();
+}
+
+void DeviceMemory::count(std::byte* block, std::size_t size, Source source) {
+  if (source == Source::kPool) {
+    pool_used_ += size;
+    pool_held_ = std::max(pool_held_, pool_used_);
+  } else {
+    taken_from_device_ += size;
+    from_device_.insert(block);
+  }
+}
+
+void* DeviceMemory::allocate(std::size_t bytes, Source source) {
   const std::lock_guard lock(mutex_);
   const std::size_t size = block_size(bytes);
+  if (!has_room(size, source)) return nullptr;
   std::byte* block = nullptr;
   if (const auto fitting = free_.find(size); fitting != free_.end()) {
     block = fitting->second;
@@ -82,6 +99,7 @@ void* DeviceMemory::allocate(std::size_t bytes) {
     end_ += size;
   }
   blocks_[block] = bytes;
+  count(block, size, source);
   return block;
 }
 
@@ -102,6 +120,7 @@ std::size_t DeviceMemory::free(void* block) {
   const auto found = blocks_.find(static_cast<std::byte*>(block));
   if (found == blocks_.end()) throw KernelFault("free of an address that is no block of the device");
   const std::size_t bytes = found->second;
+  (from_device_.erase(found->first) > 0 ? taken_from_device_ : pool_used_) -= block_size(bytes);
   free_.emplace(block_size(bytes), found->first);
   blocks_.erase(found);
   return bytes;

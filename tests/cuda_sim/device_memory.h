@@ -15,8 +15,11 @@ class DeviceMemory {
  public:
   static DeviceMemory& instance();
 
+  /// Where a block comes from: CUDA's pool, which keeps what comes back until it is trimmed, or the device.
+  enum class Source { kPool, kDevice };
+
   /// A block, which is to be opened in stream order; null when there is no room.
-  void* allocate(std::size_t bytes);
+  void* allocate(std::size_t bytes, Source source);
   /// Takes a block back, which is to be closed in stream order; returns its bytes.
   std::size_t free(void* block);
   /// The block holds NaN from here on, or is out of bounds.
@@ -30,9 +33,16 @@ class DeviceMemory {
   /// Throws KernelFault unless [address, address + bytes) lies within one block.
   void require(const void* address, std::size_t bytes, const char* what) const;
 
-  /// Bytes that were ever in use at once, which is what a pool would hold.
-  std::size_t reserved_bytes() const { return end_; }
+  /// What the pool holds: its blocks, and what came back to it.
+  std::size_t pool_bytes() const { return pool_held_; }
+  void trim_pool() { pool_held_ = pool_used_; }
+  /// Bytes that neither the pool nor a block of the device has.
+  std::size_t free_bytes() const { return limit_ - pool_held_ - taken_from_device_; }
   std::int64_t bytes_in_use() const;
+  /// The device has this much memory from here on, at most kBytes.
+  void set_limit(std::size_t bytes) { limit_ = bytes; }
+
+  static constexpr std::size_t kBytes = std::size_t{4} << 30;
 
   /// Opens the memory for its lifetime. One at a time, and only on one thread.
   class Access {
@@ -47,13 +57,16 @@ class DeviceMemory {
   DeviceMemory();
   void protect(int protection) const;
   static std::size_t block_size(std::size_t bytes);
+  bool has_room(std::size_t size, Source source) const;
+  void count(std::byte* block, std::size_t size, Source source);
 
-  static constexpr std::size_t kBytes = std::size_t{4} << 30;
   static constexpr std::size_t kGap =
       256;  // between blocks, never accessible to a kernel under AddressSanitizer
   std::byte* base_;
   std::size_t end_ = 0;  // of what was ever handed out
+  std::size_t limit_ = kBytes, pool_held_ = 0, pool_used_ = 0, taken_from_device_ = 0;
   std::map<std::byte*, std::size_t> blocks_, pinned_;
+  std::set<std::byte*> from_device_;  // those of blocks_ that are not the pool's
   std::multimap<std::size_t, std::byte*> free_;
   mutable std::recursive_mutex mutex_;
 };

@@ -20,8 +20,6 @@ namespace {
 using moh::sim::DeviceMemory;
 using moh::sim::Stream;
 
-constexpr std::size_t kMemoryBytes = std::size_t{4} << 30;
-
 cudaError_t last_error = cudaSuccess;
 
 cudaError_t done(cudaError_t status) {
@@ -147,7 +145,7 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int) {
 }
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int) {
   std::strcpy(properties->name, "simulated GPU");
-  properties->totalGlobalMem = kMemoryBytes;
+  properties->totalGlobalMem = DeviceMemory::kBytes;
   return cudaSuccess;
 }
 cudaError_t cudaDriverGetVersion(int* version) {
@@ -212,20 +210,24 @@ cudaError_t cudaMemPoolSetAttribute(cudaMemPool_t, cudaMemPoolAttr, void*) {
   return cudaSuccess;
 }
 cudaError_t cudaMemPoolGetAttribute(cudaMemPool_t, cudaMemPoolAttr, void* value) {
-  const auto bytes = static_cast<std::uint64_t>(DeviceMemory::instance().reserved_bytes());
+  const auto bytes = static_cast<std::uint64_t>(DeviceMemory::instance().pool_bytes());
   std::memcpy(value, &bytes, sizeof bytes);
+  return cudaSuccess;
+}
+cudaError_t cudaMemPoolTrimTo(cudaMemPool_t, std::size_t) {
+  DeviceMemory::instance().trim_pool();
   return cudaSuccess;
 }
 cudaError_t cudaMallocAsync(void** block, std::size_t bytes, cudaStream_t) {
   refuse_in_capture("cudaMallocAsync");
-  *block = DeviceMemory::instance().allocate(bytes);
+  *block = DeviceMemory::instance().allocate(bytes, DeviceMemory::Source::kPool);
   if (*block == nullptr) return done(cudaErrorMemoryAllocation);
   Stream::instance().submit([=, block = *block] { DeviceMemory::open_block(block, bytes); });
   return cudaSuccess;
 }
 cudaError_t cudaMalloc(void** block, std::size_t bytes) {
   MOH_SIM_REQUIRE(unsafe_in_capture());
-  *block = DeviceMemory::instance().allocate(bytes);
+  *block = DeviceMemory::instance().allocate(bytes, DeviceMemory::Source::kDevice);
   if (*block == nullptr) return done(cudaErrorMemoryAllocation);
   DeviceMemory::open_block(*block, bytes);
   return cudaSuccess;
@@ -248,8 +250,8 @@ cudaError_t cudaMallocHost(void** block, std::size_t bytes) {
   return done(*block != nullptr ? cudaSuccess : cudaErrorMemoryAllocation);
 }
 cudaError_t cudaMemGetInfo(std::size_t* free_bytes, std::size_t* total_bytes) {
-  *total_bytes = kMemoryBytes;
-  *free_bytes = kMemoryBytes - DeviceMemory::instance().reserved_bytes();
+  *total_bytes = DeviceMemory::kBytes;
+  *free_bytes = DeviceMemory::instance().free_bytes();
   return cudaSuccess;
 }
 cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind,
