@@ -74,6 +74,7 @@ TEST_CASE("sim: what CUDA forbids in a capture is answered as CUDA does, and bre
   CHECK(end_of_capture([&] { cudaEventRecord(event, cuda::stream()); }) == cudaSuccess);
   CHECK(cudaEventQuery(event) == cudaErrorCapturedEvent);
   CHECK(cudaEventSynchronize(event) == cudaErrorCapturedEvent);
+  cudaEventDestroy(event);
   cudaGetLastError();
   end_of_capture([&] {
     CHECK_THROWS_AS(cudaMallocAsync(&block, 64, cuda::stream()), sim::KernelFault);

@@ -1,0 +1,159 @@
+#!/usr/bin/env python3
+"""Continue-tunes a dense model into Mixture-of-Head models and prints how much of its learning each of them keeps: a
+Markdown table and the curve as a PNG (the paper's figure 2).
+
+    scripts/recovery.py --moh build/release/moh --data input.txt --out runs/recovery
+
+First `moh train DENSE`, from random weights; then, for each variant, `moh train MOH init.from=OUT/dense` and the
+variant's settings. With L0 the validation loss of the untrained model and L1 that of the dense one when it is done, a
+model of loss L has recovered (L0 - L) / (L0 - L1). Runs that are finished are not run again, and runs that were
+interrupted go on from their last checkpoint. --jobs runs that many variants at once, each with --threads threads.
+"""
+
+import argparse
+import concurrent.futures
+import json
+import pathlib
+import subprocess
+import sys
+from dataclasses import dataclass
+
+try:
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+except ImportError:
+    sys.exit(
+        f"recovery.py: this Python ({sys.executable}) has no matplotlib; install the package python3-matplotlib "
+        "and run the script with /usr/bin/python3"
+    )
+
+# Okabe & Ito's palette: told apart with any kind of colour vision.
+COLORS = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000"]
+MARKERS = "osD^vPX"
+INK = "#333333"
+
+# Name, and what it sets beside --moh-config.
+VARIANTS = [
+    ("query norm, gradients of selected heads", ["init.moh.router=query_norm", "init.moh.straight_through=selected"]),
+    ("query norm, gradients of all heads", ["init.moh.router=query_norm", "init.moh.straight_through=all"]),
+    ("query norm, balance loss alone", ["init.moh.router=query_norm", "init.moh.straight_through=none"]),
+    ("learned, from calibration", ["init.moh.router=learned", "init.moh.router_start=calibrated"]),
+    ("learned, from zero", ["init.moh.router=learned", "init.moh.router_start=zero"]),
+    ("learned, from random", ["init.moh.router=learned", "init.moh.router_start=random"]),
+]
+
+
+@dataclass
+class Curve:
+    """Validation losses by tokens that were trained on."""
+
+    label: str
+    tokens: list
+    losses: list
+
+
+def parse_arguments():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--moh", default="build/release/moh", help="the moh program")
+    parser.add_argument("--data", required=True, help="training text; its last part validates")
+    parser.add_argument("--out", default="runs/recovery", help="folder of the runs, the table and the curve")
+    parser.add_argument("--dense-config", default="configs/llm/continue_tuning_dense.yaml")
+    parser.add_argument("--moh-config", default="configs/llm/continue_tuning_moh_75.yaml")
+    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("settings", nargs="*", help="key=value, for all runs (after --)")
+    return parser.parse_args()
+
+
+def folder_name(label):
+    return "".join(c if c.isalnum() else "_" for c in label)
+
+
+def train(arguments, config, folder, settings, threads):
+    """Trains to the end, or raises RuntimeError naming the log."""
+    if (folder / "sample.txt").exists():  # the last thing that a finished run writes
+        return
+    command = [arguments.moh, "train", config, f"data.train={arguments.data}", f"output.dir={folder}",
+               f"threads={threads}", "eval.at_start=true", "sample.tokens=1", *settings, *arguments.settings, "--resume"]
+    folder.mkdir(parents=True, exist_ok=True)
+    with open(folder / "log.txt", "a", encoding="utf-8") as log:
+        code = subprocess.run(command, stdout=log, stderr=subprocess.STDOUT, check=False).returncode
+    if code != 0:
+        raise RuntimeError(f"moh train ended with code {code}; see {folder / 'log.txt'}")
+
+
+def read_curve(folder, label):
+    with open(folder / "metrics.jsonl", encoding="utf-8") as lines:
+        records = [json.loads(line) for line in lines]
+    last = [record for record in records if record["kind"] == "train"][-1]
+    per_step = last["tokens"] / last["step"]
+    evals = [record for record in records if record["kind"] == "eval"]
+    return Curve(label, [record["step"] * per_step for record in evals], [record["loss"] for record in evals])
+
+
+def recovered(loss, dense):
+    return (dense.losses[0] - loss) / (dense.losses[0] - dense.losses[-1])
+
+
+def tokens_to(share, curve, dense):
+    """Tokens of the first evaluation that has recovered this share; None if none has."""
+    return next((t for t, loss in zip(curve.tokens, curve.losses) if recovered(loss, dense) >= share), None)
+
+
+def table(dense, curves):
+    lines = ["| router | loss at the start | recovered there | loss at the end | recovered | 99% after |",
+             "| --- | --- | --- | --- | --- | --- |",
+             f"| dense model | {dense.losses[0]:.4f} | 0% | {dense.losses[-1]:.4f} | 100% | |"]
+    for curve in curves:
+        when = tokens_to(0.99, curve, dense)
+        cells = [curve.label, f"{curve.losses[0]:.4f}", f"{recovered(curve.losses[0], dense):.2%}",
+                 f"{curve.losses[-1]:.4f}", f"{recovered(curve.losses[-1], dense):.2%}",
+                 "not reached" if when is None else f"{when / dense.tokens[-1]:.1%} of the dense model's tokens"]
+        lines.append("| " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def draw(dense, curves, path):
+    plt.rcParams.update({"font.size": 10, "axes.spines.top": False, "axes.spines.right": False, "axes.edgecolor": INK,
+                         "text.color": INK, "axes.labelcolor": INK, "xtick.color": INK, "ytick.color": INK,
+                         "axes.grid": True, "grid.color": "#e6e6e6", "axes.axisbelow": True})
+    figure, axes = plt.subplots(figsize=(8, 4.6), layout="constrained")
+    for i, curve in enumerate(curves):
+        axes.plot([100 * t / dense.tokens[-1] for t in curve.tokens],
+                  [100 * recovered(loss, dense) for loss in curve.losses], color=COLORS[i % len(COLORS)], linewidth=1.4,
+                  marker=MARKERS[i % len(MARKERS)], markersize=4, markerfacecolor="white", label=curve.label)
+    for share, style in ((99, (0, (4, 2))), (100, "-")):
+        axes.axhline(share, color=INK, linewidth=0.8, linestyle=style)
+    axes.set(xlabel="tokens of continue-tuning, % of the dense model's training",
+             ylabel="recovered, % of the dense model's gain")
+    axes.legend(frameon=False, fontsize=9, loc="lower right")
+    figure.savefig(path, dpi=130)
+
+
+def main():
+    arguments = parse_arguments()
+    out = pathlib.Path(arguments.out)
+    try:
+        train(arguments, arguments.dense_config, out / "dense", [], arguments.jobs * arguments.threads)
+        print("recovery: the dense model is trained", file=sys.stderr)
+        with concurrent.futures.ThreadPoolExecutor(arguments.jobs) as pool:
+            runs = {pool.submit(train, arguments, arguments.moh_config, out / folder_name(label),
+                                [f"init.from={out / 'dense'}", *settings], arguments.threads): label
+                    for label, settings in VARIANTS}
+            for done in concurrent.futures.as_completed(runs):
+                done.result()
+                print(f"recovery: {runs[done]}: done", file=sys.stderr)
+    except RuntimeError as error:
+        sys.exit(f"recovery.py: {error}")
+    dense = read_curve(out / "dense", "dense")
+    curves = [read_curve(out / folder_name(label), label) for label, _ in VARIANTS]
+    text = table(dense, curves)
+    (out / "recovery.md").write_text(text + "\n", encoding="utf-8")
+    draw(dense, curves, out / "recovery.png")
+    print(text)
+
+
+if __name__ == "__main__":
+    main()
