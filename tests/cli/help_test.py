@@ -7,8 +7,8 @@ import shlex
 
 import support
 
-COMMANDS = ("train", "eval", "generate", "config", "data tokenize", "data info", "bench attention", "bench module",
-            "bench step", "bench ops")
+COMMANDS = ("train", "eval", "analyze", "generate", "config", "data tokenize", "data info", "bench attention",
+            "bench module", "bench step", "bench ops")
 
 
 class Help(support.MohTest):
@@ -49,7 +49,7 @@ class Help(support.MohTest):
     def test_command_lines_that_are_wrong(self):
         cases = {
             (): "A subcommand is required",
-            ("frobnicate",): "expected one of train, eval, generate, config, data, bench, found 'frobnicate'",
+            ("frobnicate",): "expected one of train, eval, analyze, generate, config, data, bench, found 'frobnicate'",
             ("trian", "x.yaml"): "did you mean train?",
             ("train",): "config is required",
             ("train", "a.yaml", "--frob"): "--frob",

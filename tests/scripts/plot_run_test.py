@@ -1,33 +1,15 @@
 """scripts/plot_run.py on made-up runs: what it draws, and what it says when there is nothing to draw."""
 
-import importlib.util
 import json
 import math
-import os
 import pathlib
-import struct
-import subprocess
-import sys
 import tempfile
 import unittest
 
-SOURCE = pathlib.Path(os.environ.get("MOH_SOURCE_DIR", pathlib.Path(__file__).resolve().parents[2]))
-SCRIPT = SOURCE / "scripts" / "plot_run.py"
+import plot_script
+from plot_script import png_size
 
-if importlib.util.find_spec("matplotlib") is None:
-    print(f"moh test skipped: {sys.executable} has no matplotlib")
-    sys.exit(77)
-
-
-def load_script():
-    spec = importlib.util.spec_from_file_location("plot_run", SCRIPT)
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["plot_run"] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-plot_run = load_script()
+plot_run = plot_script.load("plot_run")
 
 
 def train(step, **fields):
@@ -35,13 +17,7 @@ def train(step, **fields):
 
 
 def plot(*arguments):
-    return subprocess.run([sys.executable, SCRIPT, *map(str, arguments)], capture_output=True, text=True, check=False)
-
-
-def png_size(path):
-    data = path.read_bytes()
-    assert data[:8] == b"\x89PNG\r\n\x1a\n", "not a PNG"
-    return struct.unpack(">II", data[16:24])
+    return plot_script.run("plot_run", *arguments)
 
 
 class PlotRunTest(unittest.TestCase):
@@ -148,10 +124,7 @@ class PlotRunTest(unittest.TestCase):
         self.assertIn("expected 1 labels, one per run, found 2", result.stderr)
 
     def test_says_what_to_install_without_matplotlib(self):
-        (self.folder / "matplotlib.py").write_text("raise ImportError\n", encoding="utf-8")
-        environment = {**os.environ, "PYTHONPATH": str(self.folder)}
-        result = subprocess.run([sys.executable, SCRIPT, "x"], capture_output=True, text=True, check=False,
-                                env=environment)
+        result = plot_script.run_without_matplotlib("plot_run", self.folder)
         self.assertEqual(result.returncode, 1)
         self.assertIn("install the package python3-matplotlib", result.stderr)
 

@@ -32,6 +32,19 @@ void add_config_arguments(CLI::App& command, std::string& config, std::vector<st
       ->type_name("key.path=value");
 }
 
+void add_checkpoint(CLI::App& command, std::string& checkpoint) {
+  command.add_option("--checkpoint", checkpoint, "Run folder (its newest checkpoint), or one step's folder")
+      ->required();
+}
+
+/// Of the commands that look at a checkpoint with some text.
+template <class Args>
+void add_checkpoint_and_text(CLI::App& command, Args& args) {
+  add_checkpoint(command, args.checkpoint);
+  command.add_option("overrides", args.overrides, "data=PATH, or any setting of the run")
+      ->type_name("key.path=value");
+}
+
 void add_train(CLI::App& app, Action& action) {
   CLI::App& command = *app.add_subcommand("train", "Train a model from a configuration");
   const auto args = std::make_shared<TrainArgs>();
@@ -61,12 +74,7 @@ void add_eval(CLI::App& app, Action& action) {
   CLI::App& command =
       *app.add_subcommand("eval", "Evaluate a checkpoint on text: loss, perplexity, bits per byte");
   const auto args = std::make_shared<EvalArgs>();
-  command
-      .add_option("--checkpoint", args->checkpoint,
-                  "Run folder (its newest checkpoint), or one step's folder")
-      ->required();
-  command.add_option("overrides", args->overrides, "data=PATH, or any setting of the run")
-      ->type_name("key.path=value");
+  add_checkpoint_and_text(command, *args);
   command.footer(
       "Without data=PATH, the text that the run held out is used.\n\nExamples:\n"
       "  moh eval --checkpoint runs/quickstart\n"
@@ -75,13 +83,47 @@ void add_eval(CLI::App& app, Action& action) {
   command.callback([args, &action] { action = [args] { return eval(*args); }; });
 }
 
+void add_analyze(CLI::App& app, Action& action) {
+  CLI::App& command = *app.add_subcommand(
+      "analyze", "Show what the heads of a checkpoint do: load, gates, tokens, similarity, rank");
+  const auto args = std::make_shared<AnalyzeArgs>();
+  AnalyzeOptions& options = args->options;
+  add_checkpoint_and_text(command, *args);
+  command.add_option("--source", args->sources, "A text under a name of its own; once per text")
+      ->type_name("NAME=PATH")
+      ->allow_extra_args(false);
+  command.add_option("--max-tokens", options.max_tokens, "Of each source, spread over all of it; 0: all")
+      ->capture_default_str();
+  command
+      .add_option("--similarity-tokens", options.similarity_tokens,
+                  "Of all sources together, for which heads are compared with each other")
+      ->capture_default_str();
+  command
+      .add_option("--rank-tolerance", options.rank_tolerance,
+                  "Smallest singular value that counts, over the largest")
+      ->capture_default_str();
+  command.add_option("--top-tokens", options.top_tokens, "Most frequent tokens in the table of tokens")
+      ->capture_default_str();
+  command.add_option("--token", options.tokens, "Text of a token to show instead; once per token")
+      ->allow_extra_args(false);
+  command.add_option("--text", options.text, "Show the heads of each token of this text as well");
+  command.add_option("--out", args->out, "Write everything to this file")->type_name("FILE.json");
+  command.footer(
+      "Without data=PATH and --source, the text that the run held out is used. docs/analyze.md explains the "
+      "numbers,\nscripts/plot_heads.py draws them. Ctrl-C ends it with exit code 130 and nothing written.\n\n"
+      "Examples:\n"
+      "  moh analyze --checkpoint runs/quickstart --out heads.json\n"
+      "  moh analyze --checkpoint runs/quickstart --source code=train --source prose=docs --max-tokens "
+      "20000\n"
+      "  moh analyze --checkpoint runs/quickstart data=novel.txt threads=1 --text \"Give me a short "
+      "introduction.\"");
+  command.callback([args, &action] { action = [args] { return analyze(*args); }; });
+}
+
 void add_generate(CLI::App& app, Action& action) {
   CLI::App& command = *app.add_subcommand("generate", "Continue a text with a trained model");
   const auto args = std::make_shared<GenerateArgs>();
-  command
-      .add_option("--checkpoint", args->checkpoint,
-                  "Run folder (its newest checkpoint), or one step's folder")
-      ->required();
+  add_checkpoint(command, args->checkpoint);
   command.add_option("--prompt", args->prompt, "Text to continue")->required();
   command.add_option("--tokens", args->tokens, "New tokens at most")->capture_default_str();
   command.add_option("--temperature", args->pick.temperature, "0: always the most probable token")
@@ -290,6 +332,7 @@ int run(int argc, char** argv) {
   Action action;
   add_train(app, action);
   add_eval(app, action);
+  add_analyze(app, action);
   add_generate(app, action);
   add_config(app, action);
   add_data(app, action);

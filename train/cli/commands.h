@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "train/analyze/analyze_heads.h"
 #include "train/bench/attention_bench.h"
 #include "train/bench/module_bench.h"
 #include "train/bench/op_bench.h"
@@ -30,6 +31,15 @@ struct EvalArgs {
   std::vector<std::string> overrides;  ///< data=PATH or data.validation=PATH, and others
 };
 int eval(const EvalArgs& args);
+
+struct AnalyzeArgs {
+  std::string checkpoint;
+  std::vector<std::string> overrides;  ///< data=PATH, any number of times, and settings of the run
+  std::vector<std::string> sources;    ///< NAME=PATH
+  AnalyzeOptions options;              ///< sequence_length and batch_size come from the run
+  std::string out;                     ///< JSON file; empty: none
+};
+int analyze(const AnalyzeArgs& args);
 
 struct GenerateArgs {
   std::string checkpoint;

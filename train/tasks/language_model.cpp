@@ -26,8 +26,8 @@ std::vector<std::string> as_strings(const std::vector<std::filesystem::path>& pa
   return {paths.begin(), paths.end()};
 }
 
-Corpus open_files(const std::vector<std::filesystem::path>& paths, const Tokenizer& tokenizer) {
-  Corpus corpus = open_corpus(as_strings(paths), tokenizer);
+Corpus open_files(std::span<const std::string> inputs, const Tokenizer& tokenizer) {
+  Corpus corpus = open_corpus(inputs, tokenizer);
   if (corpus.skipped.count() > 0) log_warning("data: skipped " + corpus.skipped.describe());
   return corpus;
 }
@@ -61,15 +61,12 @@ LanguageData open_language_data(const DataConfig& config, std::int64_t vocab_siz
                                         " tokens of data.tokenizer " + std::string(data.tokenizer->name()),
                                     std::to_string(vocab_size)));
   }
-  const Corpus train = open_files(config.train, *data.tokenizer);
+  const Corpus train = open_files(as_strings(config.train), *data.tokenizer);
   const bool own_validation = !config.validation.empty();
   TokenSplit split = split_corpus(train, *data.tokenizer, own_validation ? 0.0 : config.validation_fraction);
   data.train = std::move(split.train);
   data.validation = std::move(split.validation);
-  if (own_validation) {
-    data.validation =
-        split_corpus(open_files(config.validation, *data.tokenizer), *data.tokenizer, 0.0).train;
-  }
+  if (own_validation) data.validation = open_text(as_strings(config.validation), *data.tokenizer);
   const bool wanted = own_validation || config.validation_fraction > 0;
   if (wanted && data.validation->size() < 2) {
     throw DataError(error_message(own_validation ? "data.validation" : "data.validation_fraction",
@@ -77,6 +74,20 @@ LanguageData open_language_data(const DataConfig& config, std::int64_t vocab_siz
                                   "give more text, or hold nothing out with data.validation_fraction: 0"));
   }
   return data;
+}
+
+TokenSourcePtr open_text(std::span<const std::string> inputs, const Tokenizer& tokenizer) {
+  return split_corpus(open_files(inputs, tokenizer), tokenizer, 0.0).train;
+}
+
+TokenSourcePtr open_held_out_text(const RunConfig& config, const Tokenizer& tokenizer) {
+  if (!config.data.validation.empty()) return open_text(as_strings(config.data.validation), tokenizer);
+  TokenSourcePtr tokens = open_language_data(config.data, config.model.vocab_size).validation;
+  if (tokens->size() < 2) {
+    throw DataError(
+        "data: this run held nothing out (data.validation_fraction is 0); name a text with data=PATH");
+  }
+  return tokens;
 }
 
 LanguageModelTask::LanguageModelTask(const RunConfig& config, LanguageData data)

@@ -2,6 +2,8 @@
 
 #include <memory>
 #include <optional>
+#include <span>
+#include <string>
 #include <vector>
 
 #include "models/llm/llama.h"
@@ -23,6 +25,13 @@ struct LanguageData {
 /// Opens the files that the configuration names; the validation set is a list of its own or split off. Throws
 /// DataError, and ConfigError when the tokenizer has more tokens than the model's vocabulary.
 LanguageData open_language_data(const DataConfig& config, std::int64_t vocab_size);
+
+/// The tokens of files and folders, joined; a warning tells what was skipped. Throws DataError.
+TokenSourcePtr open_text(std::span<const std::string> inputs, const Tokenizer& tokenizer);
+
+/// The tokens that a run is judged by, without opening training files that are not needed. Throws as
+/// open_language_data, and DataError when the run held nothing out.
+TokenSourcePtr open_held_out_text(const RunConfig& config, const Tokenizer& tokenizer);
 
 /// Next-token prediction: the loss is the cross entropy per token (nats), plus balance_weight times the mean
 /// balance loss of the routed layers. The balance loss is defined per micro-batch (as in the released code),

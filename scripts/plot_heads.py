@@ -1,0 +1,274 @@
+#!/usr/bin/env python3
+"""Draws what `moh analyze --out FILE.json` found. Beside the file, or in --out DIR:
+
+  heads.png       load of the heads, overall and by source, and their mean gates (Mixture-of-Head models only)
+  similarity.png  how alike the heads of a layer are: attention patterns, outputs, contributions to the layer's output
+  rank.png        directions that the heads use together, by layer
+
+  scripts/plot_heads.py heads.json
+  scripts/plot_heads.py heads.json --out pictures --layers 0 7 15
+"""
+
+import argparse
+import json
+import math
+import pathlib
+import sys
+
+try:
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+    from matplotlib.patches import Rectangle
+except ImportError:
+    sys.exit(
+        f"plot_heads.py: this Python ({sys.executable}) has no matplotlib; install the package python3-matplotlib "
+        "and run the script with /usr/bin/python3"
+    )
+
+VERSION = 1
+INK = "#333333"
+NO_VALUE = "#dddddd"
+# From light to dark: in black and white, too, darker is more.
+COLORS = "YlGnBu"
+SHARED = {"facecolor": "white", "edgecolor": "#999999", "hatch": "////", "linewidth": 0.0}
+# Groups of heads, told apart by brightness and hatch.
+BARS = {"all": ("#cccccc", ""), "shared": ("#56B4E9", "///"), "routed": ("#0072B2", "")}
+SIMILARITIES = {"attention": "shared attention", "outputs": "cosine of outputs",
+                "contributions": "cosine of contributions"}
+MOST_MATRICES = 6
+PANELS_PER_ROW = 3
+
+
+class PlotError(Exception):
+    """Something the user can put right."""
+
+
+def read_report(path):
+    """Reads what moh analyze wrote."""
+    try:
+        report = json.loads(pathlib.Path(path).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise PlotError(f"{path}: {error.strerror}; give the file of moh analyze --out") from error
+    except ValueError as error:
+        raise PlotError(f"{path}: expected JSON, found something else ({error})") from error
+    if not isinstance(report, dict) or report.get("format") != "moh heads":
+        raise PlotError(f"{path}: expected a file of moh analyze --out, found other JSON")
+    if report.get("version") != VERSION:
+        raise PlotError(f"{path}: expected version {VERSION}, found {report.get('version')}; use the script that came "
+                        "with the moh that wrote it")
+    if not report.get("layers"):
+        raise PlotError(f"{path}: expected at least one layer, found none")
+    return report
+
+
+def values(row):
+    """A row of numbers, NaN where there is no value."""
+    return [math.nan if value is None else float(value) for value in row]
+
+
+def is_routed(report):
+    return any(layer["routed"] for layer in report["layers"])
+
+
+def rows_of(report, field, source=None):
+    """[layer][head] of a field, overall or of one source; NaN in a dense layer."""
+    heads = report["model"]["heads"]
+    rows = []
+    for layer in report["layers"]:
+        of = layer if source is None else (layer.get("by_source") or [{}] * (source + 1))[source]
+        rows.append(values(of[field]) if field in of else [math.nan] * heads)
+    return rows
+
+
+def without_shared(report, rows):
+    """The rows with NaN for heads that are always on."""
+    return [[math.nan] * layer["shared"] + row[layer["shared"]:] for layer, row in zip(report["layers"], rows)]
+
+
+def largest(rows):
+    """The largest number; 0 without any."""
+    return max((value for row in rows for value in row if not math.isnan(value)), default=0.0)
+
+
+def smallest(rows):
+    return min((value for row in rows for value in row if not math.isnan(value)), default=0.0)
+
+
+def set_centred_ticks(axis, count, most=16):
+    shown = range(0, count, math.ceil(count / most))
+    axis.set_ticks([i + 0.5 for i in shown], [str(i) for i in shown])
+    axis.set_tick_params(length=0)
+
+
+def heat_map(axes, rows, low, high):
+    axes.set_facecolor(NO_VALUE)
+    image = axes.pcolormesh(range(len(rows[0]) + 1), range(len(rows) + 1), rows, cmap=COLORS, vmin=low,
+                            vmax=high if high > low else low + 1.0, edgecolors="white", linewidth=0.4)
+    axes.invert_yaxis()
+    axes.grid(False)
+    for side in axes.spines.values():
+        side.set_visible(False)
+    return image
+
+
+def draw_layers(axes, rows, low, high, title):
+    image = heat_map(axes, rows, low, high)
+    axes.set(title=title, xlabel="head", ylabel="layer")
+    set_centred_ticks(axes.xaxis, len(rows[0]))
+    set_centred_ticks(axes.yaxis, len(rows))
+    return image
+
+
+def mark_shared(axes, report, **style):
+    """A rectangle over the shared heads of each layer."""
+    for i, layer in enumerate(report["layers"]):
+        if layer["shared"]:
+            axes.add_patch(Rectangle((0, i), layer["shared"], 1, **style))
+
+
+def draw_panel_of_gates(figure, axes, report, field, title):
+    rows = rows_of(report, field)
+    image = draw_layers(axes, rows, min(smallest(rows), 0.0), largest(rows), title)
+    mark_shared(axes, report, fill=False, edgecolor="black", linewidth=1.4)
+    figure.colorbar(image, ax=axes, pad=0.02)
+
+
+def draw_loads(report):
+    """Load overall and by source under one scale, then mean and spread of the gates."""
+    panels = [("Load, all text", None)]
+    if len(report["sources"]) > 1:
+        panels += [(f"Load, {source['name']}", i) for i, source in enumerate(report["sources"])]
+    count = math.ceil((len(panels) + 2) / PANELS_PER_ROW)
+    height = 1.3 + 0.22 * min(len(report["layers"]), 32)
+    figure, grid = plt.subplots(count, PANELS_PER_ROW, squeeze=False, layout="constrained",
+                                figsize=(3.7 * PANELS_PER_ROW, height * count + 0.4))
+    places = [axes for row in grid for axes in row]
+    loads = [without_shared(report, rows_of(report, "load", source)) for _, source in panels]
+    high = max(largest(rows) for rows in loads)
+    for axes, rows, (title, _) in zip(places, loads, panels):
+        image = draw_layers(axes, rows, 0.0, high, title)
+        mark_shared(axes, report, **SHARED)
+        figure.colorbar(image, ax=axes, pad=0.02)
+    draw_panel_of_gates(figure, places[len(panels)], report, "gate_mean", "Mean gate of the tokens that use it")
+    draw_panel_of_gates(figure, places[len(panels) + 1], report, "gate_std", "Spread of these gates (std)")
+    for axes in places[len(panels) + 2:]:
+        axes.set_axis_off()
+    figure.supxlabel("Load: share of tokens that use the head. Hatched or outlined in black: shared heads, which every "
+                     "token uses.", fontsize=9, x=0.01, ha="left")
+    return figure
+
+
+def chosen_layers(report, asked):
+    """The layers to show matrices of: those asked for, or a few at even distances, the first and the last among them."""
+    count = len(report["layers"])
+    if asked:
+        for layer in asked:
+            if not 0 <= layer < count:
+                raise PlotError(f"--layers: expected layers from 0 to {count - 1}, found {layer}")
+        return asked
+    shown = min(count, MOST_MATRICES)
+    return sorted({round(i * (count - 1) / max(shown - 1, 1)) for i in range(shown)})
+
+
+def off_diagonal(matrix):
+    """The matrix with NaN where a head meets itself."""
+    return [[math.nan if i == j else value for j, value in enumerate(values(row))] for i, row in enumerate(matrix)]
+
+
+def draw_matrix(axes, matrix, low, high, shared):
+    image = heat_map(axes, matrix, low, high)
+    axes.set_aspect("equal")
+    set_centred_ticks(axes.xaxis, len(matrix), most=8)
+    set_centred_ticks(axes.yaxis, len(matrix), most=8)
+    if 0 < shared < len(matrix):
+        for draw in (axes.axhline, axes.axvline):
+            draw(shared, color="black", linewidth=1.2)
+    return image
+
+
+def draw_similarities(report, layers):
+    """A row of matrices, one per layer, for each kind of similarity; lines stand between shared and routed heads."""
+    figure, grid = plt.subplots(len(SIMILARITIES), len(layers), squeeze=False, layout="constrained",
+                                figsize=(1.2 + 2.5 * len(layers), 2.6 * len(SIMILARITIES)))
+    for row, (kind, name) in zip(grid, SIMILARITIES.items()):
+        matrices = [off_diagonal(report["layers"][layer]["similarity"][kind]["matrix"]) for layer in layers]
+        low = min(0.0, *(smallest(matrix) for matrix in matrices))
+        high = max(largest(matrix) for matrix in matrices)
+        for axes, matrix, layer in zip(row, matrices, layers):
+            image = draw_matrix(axes, matrix, low, high, report["layers"][layer]["shared"])
+            mean = report["layers"][layer]["similarity"][kind]["mean"]["all"]
+            axes.set_title(f"layer {layer}" + ("" if mean is None else f", mean {mean:.3f}"))
+        row[0].set_ylabel("head")
+        figure.colorbar(image, ax=list(row), label=name, pad=0.01)
+    return figure
+
+
+def draw_bars(axes, report, field, title):
+    """Bars by layer and group; what a group could reach is outlined behind them."""
+    groups = ["all"] + [group for group in ("shared", "routed") if any(layer[group] for layer in report["layers"])]
+    width = 0.8 / len(groups)
+    for i, group in enumerate(groups):
+        layers = [n for n, layer in enumerate(report["layers"]) if group == "all" or layer[group]]
+        at = [n - 0.4 + (i + 0.5) * width for n in layers]
+        found = [report["layers"][n]["rank"][group] for n in layers]
+        color, hatch = BARS[group]
+        axes.bar(at, [rank["largest"] for rank in found], width, fill=False, edgecolor="#999999", linewidth=0.6)
+        axes.bar(at, [rank[field] for rank in found], width, color=color, hatch=hatch, edgecolor="white", linewidth=0.0,
+                 label=f"{group} heads")
+    axes.set(title=title, xlabel="layer")
+    axes.grid(False, axis="x")
+    shown = range(0, len(report["layers"]), math.ceil(len(report["layers"]) / 16))
+    axes.set_xticks(list(shown), [str(i) for i in shown])
+
+
+def draw_ranks(report):
+    figure, (left, right) = plt.subplots(1, 2, layout="constrained", figsize=(11, 3.6), sharey=True)
+    draw_bars(left, report, "rank", f"Rank: singular values above {report['rank_tolerance']:g} of the largest")
+    draw_bars(right, report, "effective", "Effective rank: exp(entropy of the singular values)")
+    left.set_ylabel("directions (outline: most possible)")
+    left.set_ylim(top=1.15 * max(layer["rank"]["all"]["largest"] for layer in report["layers"]))
+    left.legend(frameon=False, fontsize=9, ncols=3, loc="upper left")
+    return figure
+
+
+def set_style():
+    plt.rcParams.update({"font.size": 9, "axes.titlesize": 10, "axes.titleweight": "bold", "axes.titlelocation": "left",
+                         "axes.spines.top": False, "axes.spines.right": False, "axes.edgecolor": INK,
+                         "text.color": INK, "axes.labelcolor": INK, "xtick.color": INK, "ytick.color": INK,
+                         "axes.grid": True, "grid.color": "#e6e6e6", "grid.linewidth": 0.8, "axes.axisbelow": True,
+                         "hatch.linewidth": 0.7})
+
+
+def parse_arguments(arguments):
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("report", metavar="FILE.json", help="what moh analyze --out wrote")
+    parser.add_argument("--out", metavar="DIR", help="folder of the pictures (default: that of the file)")
+    parser.add_argument("--layers", nargs="+", type=int, metavar="N",
+                        help=f"layers in similarity.png (default: {MOST_MATRICES} at even distances)")
+    return parser.parse_args(arguments)
+
+
+def main(arguments=None):
+    options = parse_arguments(arguments)
+    try:
+        report = read_report(options.report)
+        set_style()
+        figures = {"similarity.png": draw_similarities(report, chosen_layers(report, options.layers)),
+                   "rank.png": draw_ranks(report)}
+        if is_routed(report):
+            figures = {"heads.png": draw_loads(report), **figures}
+        folder = pathlib.Path(options.out) if options.out else pathlib.Path(options.report).parent
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, figure in figures.items():
+            figure.savefig(folder / name, dpi=110, bbox_inches="tight")
+            print(folder / name)
+    except (KeyError, TypeError, IndexError) as error:
+        sys.exit(f"plot_heads.py: {options.report}: the report is not complete ({type(error).__name__}: {error})")
+    except (PlotError, OSError) as error:
+        sys.exit(f"plot_heads.py: {error}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,77 @@
+#include "train/analyze/feature_rank.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "ops/linalg/matmul.h"
+#include "train/analyze/symmetric_eigenvalues.h"
+
+namespace moh {
+
+namespace {
+
+std::vector<double> eigenvalues_of(const Tensor& matrix) {
+  const std::span<double> elements = matrix.span<double>();
+  return symmetric_eigenvalues({elements.begin(), elements.end()}, matrix.dim(0));
+}
+
+}  // namespace
+
+FeatureRank feature_rank(std::span<const double> eigenvalues, double tolerance) {
+  std::vector<double> singular;
+  for (const double value : eigenvalues) singular.push_back(std::sqrt(std::max(value, 0.0)));
+  FeatureRank result{.largest = static_cast<std::int64_t>(singular.size())};
+  double sum = 0, largest = 0;
+  for (const double s : singular) {
+    sum += s;
+    largest = std::max(largest, s);
+  }
+  if (sum == 0) return result;
+  double entropy = 0;
+  for (const double s : singular) {
+    if (s > 0) entropy -= s / sum * std::log(s / sum);
+    if (s > tolerance * largest) ++result.rank;
+  }
+  result.effective = std::exp(entropy);
+  return result;
+}
+
+HeadMoments::HeadMoments(std::int64_t heads, std::int64_t head_dim)
+    : heads_(heads),
+      head_dim_(head_dim),
+      moments_(zeros({heads * head_dim, heads * head_dim}, DType::kFloat64)) {}
+
+void HeadMoments::add(const Tensor& heads) {
+  const Tensor z = heads.to(DType::kFloat64);
+  matmul_into(moments_, transposed(z), z, /*accumulate=*/true);
+}
+
+Tensor HeadMoments::block(std::int64_t first_head, std::int64_t num_heads) const {
+  const std::int64_t begin = first_head * head_dim_, width = num_heads * head_dim_,
+                     stride = heads_ * head_dim_;
+  const Tensor part = empty({width, width}, DType::kFloat64);
+  for (std::int64_t i = 0; i < width; ++i) {
+    std::copy_n(moments_.data<double>() + (begin + i) * stride + begin, width,
+                part.data<double>() + i * width);
+  }
+  return part;
+}
+
+FeatureRank HeadMoments::of_head(std::int64_t head, double tolerance) const {
+  return feature_rank(eigenvalues_of(block(head, 1)), tolerance);
+}
+
+FeatureRank HeadMoments::of_group(const HeadGroup& group, const Tensor& output, double tolerance) const {
+  const Tensor weight = output.to(DType::kFloat64);
+  const std::int64_t first = group.first * head_dim_, width = group.count * head_dim_;
+  // (Z W')' (Z W') = W (Z'Z) W'
+  const Tensor half =
+      matmul(columns_of(weight, first, width), block(group.first, group.count), DType::kFloat64);
+  const Tensor moments =
+      matmul(half, columns_of(weight, first, width, /*is_transposed=*/true), DType::kFloat64);
+  FeatureRank rank = feature_rank(eigenvalues_of(moments), tolerance);
+  rank.largest = std::min(rank.largest, width);
+  return rank;
+}
+
+}  // namespace moh
