@@ -13,6 +13,7 @@
 #include "core/function_ref.h"
 #include "core/tensor.h"
 #include "train/io/input_file.h"
+#include "train/io/safetensors_layout.h"
 
 namespace moh {
 
@@ -84,28 +85,26 @@ class SafetensorsFile {
   std::map<std::string, std::string, std::less<>> metadata_;
 };
 
-/// Lays out tensors as a safetensors file: descending element size, then name, so that every tensor is
-/// aligned; the header padded with spaces to a multiple of 8. The same tensors give the same bytes in any
+/// Tensors in memory as a safetensors file (SafetensorsLayout). The same tensors give the same bytes in any
 /// order.
 class SafetensorsWriter {
  public:
-  using Metadata = std::map<std::string, std::string, std::less<>>;
+  using Metadata = SafetensorsLayout::Metadata;
 
   /// Keeps handles to the tensors (CPU, any dtype). Throws ValueError for a name twice, "__metadata__" as a
   /// name, or text that is not UTF-8.
   SafetensorsWriter(std::span<const NamedTensor> tensors, const Metadata& metadata);
 
   /// Size of the file.
-  std::uint64_t bytes() const { return bytes_; }
+  std::uint64_t bytes() const { return layout_.bytes(); }
   /// The tensors in the order in which they are written.
   std::span<const NamedTensor> tensors() const { return tensors_; }
   /// Hands the file to `sink` piece by piece: the header, then each tensor's memory, nothing copied.
   void write(FunctionRef<void(std::span<const std::byte>)> sink) const;
 
  private:
+  SafetensorsLayout layout_;
   std::vector<NamedTensor> tensors_;
-  std::string header_;
-  std::uint64_t bytes_ = 0;
 };
 
 /// The bytes of a tensor's elements.

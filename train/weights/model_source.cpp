@@ -134,7 +134,7 @@ std::unique_ptr<WeightFile> open_weights(const ModelLocation& location, const st
 
 std::optional<ModelConfig> read_model_config(const ModelLocation& location) {
   if (location.config.empty()) return std::nullopt;
-  if (location.config.filename() == kMohConfig) {
+  if (location.config.extension() != ".json") {
     return load_run_config(location.config.string(), {}, llama_model_presets()).model;
   }
 #if __has_include("train/weights/hf/hf_config.h")

@@ -24,7 +24,7 @@ struct ModelSource {
 /// Where a model lies.
 struct ModelLocation {
   std::filesystem::path weights;  ///< a file, or the step folder of a checkpoint
-  std::filesystem::path config;   ///< config.json or config.yaml beside it; empty where there is none
+  std::filesystem::path config;   ///< config.json or a run's YAML; empty where there is none
   bool is_checkpoint = false;     ///< of moh: `weights` is a step folder
 };
 
@@ -38,8 +38,8 @@ ModelLocation locate_model(const std::filesystem::path& path);
 /// Throws CheckpointError, and ConfigError for a part of a file that has none.
 std::unique_ptr<WeightFile> open_weights(const ModelLocation& location, const std::string& part = {});
 
-/// Reads the configuration beside the tensors. Throws ConfigError for a config.json that describes what moh
-/// has not.
+/// Reads the configuration: a config.json, or the YAML of a run. Throws ConfigError for a config.json that
+/// describes what moh has not.
 std::optional<ModelConfig> read_model_config(const ModelLocation& location);
 
 /// All three: what locate_model() says of `path`, with its configuration.
