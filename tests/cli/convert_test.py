@@ -99,7 +99,7 @@ class FromARun(ConvertTest):
             self.assert_says(output, "one.safetensors: the tensors are not those of the model that other.yaml describes",
                              "missing: model.layers.2.self_attn.q_proj.weight",
                              "unexpected: model.layers.{0-1}.self_attn.wg.weight (2)",
-                             "model.layers.0.mlp.up_proj.weight: expected [64, 32], found [48, 32]")
+                             "model.layers.{0-1}.mlp.up_proj.weight (2): expected [64, 32], found [48, 32]")
         self.assertNotIn("x", self.names())
         output = self.convert("one.safetensors", "x.safetensors", "--config", "other.yaml", "--allow-differences")
         self.assert_says(output, "warning: convert: model.layers.2.input_layernorm.weight is missing",

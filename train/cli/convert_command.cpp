@@ -72,7 +72,7 @@ ConvertOptions options_of(const ConvertArgs& args) {
 }
 
 void warn_of_names(const char* text, std::span<const std::string> names) {
-  for (const std::string& name : fold_names(names)) log_warning("convert: " + name + text);
+  for (const std::string& name : fold_lines(names)) log_warning("convert: " + name + text);
 }
 
 /// What the names came to, before the work begins.
@@ -81,7 +81,7 @@ void report_names(const ConvertOptions& options, const ConvertReport& report) {
     log_warning("convert: names are not compared with a model: " + report.model_problem);
   }
   warn_of_names(" is missing", report.differences.missing);
-  for (const std::string& text : report.differences.mismatched) log_warning("convert: " + text);
+  for (const std::string& text : fold_lines(report.differences.mismatched)) log_warning("convert: " + text);
   if (options.format == WeightFormat::kSafetensors) {
     warn_of_names(" is no tensor of the model", report.differences.unexpected);
   } else {

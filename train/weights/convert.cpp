@@ -62,8 +62,8 @@ void check_differences(const ConvertOptions& options, const KnownModel& known,
   if (options.allow_differences && (complete || !needs_all)) return;
   throw CheckpointError(
       options.from.string() + ": the tensors are not those of the model that " + known.config.string() +
-      " describes: " + describe(found) + listed("missing: ", fold_names(found.missing)) +
-      listed("unexpected: ", fold_names(found.unexpected)) + listed("", found.mismatched) + "\n" +
+      " describes: " + describe(found) + listed("missing: ", fold_lines(found.missing)) +
+      listed("unexpected: ", fold_lines(found.unexpected)) + listed("", fold_lines(found.mismatched)) + "\n" +
       (complete || !needs_all
            ? "--allow-differences converts all the same" +
                  std::string(needs_all ? ", without what is unexpected" : "")

@@ -94,12 +94,19 @@ std::vector<FoldedTensors> fold_tensors(std::span<const WeightInfo> tensors) {
   return folded;
 }
 
-std::vector<std::string> fold_names(std::span<const std::string> names) {
+std::vector<std::string> fold_lines(std::span<const std::string> lines) {
   Groups groups;
-  for (const std::string& name : names) groups.add(name, "");
+  std::vector<std::string> rests;
+  for (const std::string& line : lines) {
+    const std::size_t colon = std::min(line.find(": "), line.size());
+    const std::string rest = line.substr(colon);
+    if (groups.add(line.substr(0, colon), rest)) rests.push_back(rest);
+  }
   std::vector<std::string> folded;
-  for (const Group& group : groups.all()) {
-    folded.push_back(group.name() + (group.count() == 1 ? "" : " (" + std::to_string(group.count()) + ")"));
+  for (std::size_t i = 0; i < rests.size(); ++i) {
+    const Group& group = groups.all()[i];
+    folded.push_back(group.name() + (group.count() == 1 ? "" : " (" + std::to_string(group.count()) + ")") +
+                     printable(rests[i], 400));
   }
   return folded;
 }

@@ -19,7 +19,8 @@ struct FoldedTensors {
 /// In the order of the first of each.
 std::vector<FoldedTensors> fold_tensors(std::span<const WeightInfo> tensors);
 
-/// The same for names: "layers.{0-31}.rotary_emb.inv_freq (32)".
-std::vector<std::string> fold_names(std::span<const std::string> names);
+/// The same for names, "layers.{0-31}.rotary_emb.inv_freq (32)", and for lines "NAME: what is wrong": one for
+/// all names of which the same is wrong.
+std::vector<std::string> fold_lines(std::span<const std::string> lines);
 
 }  // namespace moh

@@ -5,6 +5,7 @@
 #include "core/error.h"
 #include "train/checkpoint/manifest.h"
 #include "train/io/checksum.h"
+#include "train/io/printable.h"
 #include "train/io/safetensors.h"
 #include "train/weights/stream_tensor.h"
 
@@ -44,7 +45,7 @@ class CheckpointWeights : public WeightFile {
  public:
   explicit CheckpointWeights(const fs::path& step_folder)
       : folder_(step_folder),
-        checksum_(read_manifest(step_folder).find(kModelFile)->checksum),
+        listed_(*read_manifest(step_folder).find(kModelFile)),
         file_(step_folder / kModelFile) {}
 
   const fs::path& path() const override { return folder_; }
@@ -62,17 +63,27 @@ class CheckpointWeights : public WeightFile {
     Checksum whole;
     whole.update(file_.file().raw_header());
     for (const WeightInfo& tensor : file_.tensors()) {
-      stream_tensor(file_, tensor, tensor.stored_dtype,
-                    [&](std::span<const std::byte> bytes) { whole.update(bytes); });
+      Checksum elements;
+      stream_tensor(file_, tensor, tensor.stored_dtype, [&](std::span<const std::byte> bytes) {
+        elements.update(bytes);
+        whole.update(bytes);
+      });
+      const auto expected = listed_.tensors.find(tensor.name);
+      // A name that is not listed is damage of the header.
+      if (expected != listed_.tensors.end())
+        compare(printable(tensor.name), expected->second, elements.hex());
     }
-    if (const std::string found = whole.hex(); found != checksum_) {
-      throw CheckpointError(error_message(file_.path().string(), "", "checksum " + checksum_, found,
-                                          "the checkpoint is damaged"));
-    }
+    compare("header", listed_.checksum, whole.hex());
+  }
+
+  void compare(std::string_view what, const std::string& expected, const std::string& found) const {
+    if (found == expected) return;
+    throw CheckpointError(error_message(file_.path().string(), what, "checksum " + printable(expected), found,
+                                        "the checkpoint is damaged"));
   }
 
   fs::path folder_;
-  std::string checksum_;
+  ManifestFile listed_;
   SafetensorsWeights file_;
   mutable bool verified_ = false;
 };

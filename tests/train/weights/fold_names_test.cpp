@@ -8,9 +8,17 @@ TEST_CASE("weights: names of layers that are alike share a line") {
   const std::vector<std::string> names = {"layers.0.w", "layers.1.w",  "norm",          "layers.10.w",
                                           "a.0.b.3.c",  "a.1.b.2.c",   "layers.0.bias", "2d.w",
                                           "alone.7.w",  "layers.bad\n"};
-  CHECK(fold_names(names) == std::vector<std::string>{"layers.{0-10}.w (3)", "norm", "a.{0-1}.b.{2-3}.c (2)",
+  CHECK(fold_lines(names) == std::vector<std::string>{"layers.{0-10}.w (3)", "norm", "a.{0-1}.b.{2-3}.c (2)",
                                                       "layers.0.bias", "2d.w", "alone.7.w",
                                                       "layers.bad\\x0a"});
+}
+
+TEST_CASE("weights: of names that are alike the same may be wrong") {
+  CHECK(fold_lines(
+            std::vector<std::string>{"l.0.w: expected [2], found [3]", "l.1.w: expected [2], found [3]",
+                                     "l.2.w: expected [2], found [4]", "norm: expected [2], found [3]"}) ==
+        std::vector<std::string>{"l.{0-1}.w (2): expected [2], found [3]", "l.2.w: expected [2], found [4]",
+                                 "norm: expected [2], found [3]"});
 }
 
 TEST_CASE("weights: tensors of another type or shape do not") {

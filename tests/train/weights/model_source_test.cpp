@@ -206,12 +206,22 @@ TEST_CASE("weights: a damaged checkpoint is noticed before its elements are used
   const TemporaryFolder run;
   StoreUnderTest under_test(run.path());
   const std::filesystem::path file = under_test.store.save(sample_checkpoint(7)) / "model.safetensors";
-  std::string bytes = read_file(file);
-  bytes.back() = static_cast<char>(bytes.back() ^ 1);
-  write_file(file, bytes);
-  CHECK_THAT(message_of<CheckpointError>([&] { hash_of(run.path()); }),
-             Catch::Contains("model.safetensors: expected checksum ") &&
+  const std::string sound = read_file(file);
+  const auto refusal_with_flip = [&](std::size_t at) {
+    std::string bytes = sound;
+    bytes[at] = static_cast<char>(bytes[at] ^ 1);
+    write_file(file, bytes);
+    return message_of<CheckpointError>([&] { hash_of(run.path()); });
+  };
+  const std::string last = SafetensorsFile(file).entries().back().name;
+  CHECK_THAT(refusal_with_flip(sound.size() - 1),
+             Catch::Contains("model.safetensors: " + last + ": expected checksum ") &&
                  Catch::Contains("the checkpoint is damaged"));
+  // A name that is another, but as well formed.
+  CHECK_THAT(refusal_with_flip(sound.find(last)),
+             Catch::Contains("model.safetensors: header: expected checksum "));
+  write_file(file, sound);
+  CHECK(hash_of(run.path()).size() == 32);
 }
 
 TEST_CASE("weights: differences between a model and a file") {
