@@ -172,6 +172,26 @@ class FromARun(ConvertTest):
                         shutil.rmtree(made) if made.is_dir() else made.unlink()
 
     @unittest.skipUnless(support.build_has_failpoints(), "this build has no failure points")
+    def test_killed_while_it_replaces_it_loses_nothing(self):
+        self.convert("run", "half.safetensors", "--dtype", "bfloat16")
+        half = self.info("half.safetensors")["hash"]
+        for arguments in (("x.safetensors",), ("x", "--format", "moh")):
+            for point in ("io:write_2", "io:fsync_1", "io:rename_1", "io:rename_2", "io:fsync_dir_2", "io:unlink_1",
+                          "io:unlink_2"):
+                with self.subTest(arguments=arguments, point=point):
+                    self.convert("run", *arguments, "--dtype", "bfloat16")
+                    self.command("convert", "--from", "run", "--to", *arguments, "--overwrite",
+                                 env={"MOH_FAIL": point})
+                    made = self.folder / arguments[0]
+                    if made.exists():
+                        self.assertIn(self.info(arguments[0])["hash"], (half, self.hash))
+                    else:  # between two renames: the old folder waits under a hidden name
+                        (hidden,) = self.folder.glob(f".{arguments[0]}.old-*")
+                        self.assertEqual(self.info(hidden)["hash"], half)
+                    for path in [made, *self.folder.glob(".x*")]:
+                        shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
+
+    @unittest.skipUnless(support.build_has_failpoints(), "this build has no failure points")
     def test_a_full_disk(self):
         for arguments in (("x.safetensors",), ("x", "--format", "moh")):
             output = self.convert("run", *arguments, code=support.STORAGE_ERROR, env={"MOH_FAIL": "io:write_4=ENOSPC"})

@@ -45,7 +45,7 @@ bool is_folder(const fs::path& path) {
 /// Whether resolve_checkpoint() finds something in a folder.
 bool holds_checkpoint(const fs::path& folder) {
   return path_exists(folder / kManifest) || path_exists(folder / "checkpoints") ||
-         !list_checkpoints(folder).empty() || folder.filename().string().starts_with("step_");
+         !list_checkpoints(folder).empty() || step_of_folder_name(folder.filename().string()).has_value();
 }
 
 fs::path config_beside(const fs::path& weights) {

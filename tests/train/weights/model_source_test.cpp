@@ -170,6 +170,16 @@ TEST_CASE("weights: what a file is, its contents say") {
              Catch::Contains("expected a model, found nothing of this name"));
 }
 
+TEST_CASE("weights: a folder is no checkpoint for its name alone, unless it is a step's") {
+  const TemporaryFolder folder;
+  std::filesystem::create_directory(folder / "step_3_of_4");
+  save_safetensors(folder / "step_3_of_4/model.safetensors",
+                   std::vector<NamedTensor>{{"a", tensor_of<float>({1}, {1})}});
+  CHECK(open(folder / "step_3_of_4")->format() == "safetensors");
+  std::filesystem::rename(folder / "step_3_of_4", folder / "step_00000003");
+  CHECK_THAT(refusal(folder / "step_00000003"), Catch::Contains("manifest.json"));
+}
+
 TEST_CASE("weights: folders without a model, or with two") {
   const Shards shards;
   CHECK_THAT(refusal(shards.folder.path()),
