@@ -32,6 +32,12 @@ struct CheckpointContents {
   std::string config_yaml;
 };
 
+/// trainer.json of a checkpoint that holds a model alone: converted from elsewhere, never trained here.
+inline constexpr std::string_view kModelOnlyTrainer = "{\"model_only\": true}\n";
+
+/// Throws CheckpointError for a checkpoint without what a run needs to go on.
+void require_resumable(const CheckpointContents& contents);
+
 /// A checkpoint folder as listed, without its tensors having been read.
 struct CheckpointInfo {
   std::filesystem::path folder;
@@ -44,6 +50,8 @@ struct CheckpointInfo {
 
 /// "step_00001200".
 std::string checkpoint_folder_name(std::int64_t step);
+/// 1200 for "step_00001200"; nothing for a name that is not a checkpoint's.
+std::optional<std::int64_t> step_of_folder_name(std::string_view name);
 
 /// The checkpoints in a folder `checkpoints`, ascending by step; empty when there is no such folder. Complete
 /// means: the manifest is sound and names exactly the files that are there, with their sizes. Checksums are

@@ -18,17 +18,6 @@ namespace {
 constexpr std::string_view kStepPrefix = "step_";
 constexpr std::size_t kStepDigits = 8;
 
-/// The step that a folder's name states, if it is that of a checkpoint.
-std::optional<std::int64_t> step_of_name(std::string_view name) {
-  if (!name.starts_with(kStepPrefix)) return std::nullopt;
-  std::int64_t step = -1;
-  const char* end = name.data() + name.size();
-  const auto number = std::from_chars(name.data() + kStepPrefix.size(), end, step);
-  if (number.ec != std::errc() || number.ptr != end || step < 0) return std::nullopt;
-  if (checkpoint_folder_name(step) != name) return std::nullopt;
-  return step;
-}
-
 [[noreturn]] void fail_damaged(const fs::path& path, std::string_view what, std::string_view expected,
                                std::string_view found) {
   throw CheckpointError(error_message(path.string(), what, expected, found, "the checkpoint is damaged"));
@@ -111,11 +100,28 @@ std::string checkpoint_folder_name(std::int64_t step) {
          digits;
 }
 
+std::optional<std::int64_t> step_of_folder_name(std::string_view name) {
+  if (!name.starts_with(kStepPrefix)) return std::nullopt;
+  std::int64_t step = -1;
+  const char* end = name.data() + name.size();
+  const auto number = std::from_chars(name.data() + kStepPrefix.size(), end, step);
+  if (number.ec != std::errc() || number.ptr != end || step < 0) return std::nullopt;
+  if (checkpoint_folder_name(step) != name) return std::nullopt;
+  return step;
+}
+
+void require_resumable(const CheckpointContents& contents) {
+  if (contents.trainer_json != kModelOnlyTrainer) return;
+  throw CheckpointError(error_message("checkpoint " + checkpoint_folder_name(contents.step), "",
+                                      "a run's optimiser state and position in its data", "a model alone",
+                                      "it was converted: begin a new run that starts from it (init.from)"));
+}
+
 std::vector<CheckpointInfo> list_checkpoints(const fs::path& checkpoints_folder) {
   std::vector<CheckpointInfo> all;
   std::error_code error;
   for (fs::directory_iterator it(checkpoints_folder, error), end; !error && it != end; it.increment(error)) {
-    const auto step = step_of_name(it->path().filename().string());
+    const auto step = step_of_folder_name(it->path().filename().string());
     if (step) all.push_back(describe_folder(it->path(), *step));
   }
   if (error && error != std::errc::no_such_file_or_directory) {
@@ -132,13 +138,13 @@ fs::path resolve_checkpoint(const fs::path& path) {
   if (!path_exists(folder)) {
     throw CheckpointError(error_message(path.string(), "", "a checkpoint", "nothing of this name"));
   }
-  if (path_exists(folder / kManifestFile) || step_of_name(folder.filename().string())) return folder;
+  if (path_exists(folder / kManifestFile) || step_of_folder_name(folder.filename().string())) return folder;
   return newest_in(path_exists(folder / "checkpoints") ? folder / "checkpoints" : folder, path);
 }
 
 CheckpointContents load_checkpoint(const fs::path& step_folder, LoadScope scope) {
   const Manifest manifest = read_manifest(step_folder);
-  const auto named = step_of_name(step_folder.filename().string());
+  const auto named = step_of_folder_name(step_folder.filename().string());
   if (named && *named != manifest.step) {
     throw CheckpointError(error_message((step_folder / kManifestFile).string(), "step",
                                         std::to_string(*named), std::to_string(manifest.step),

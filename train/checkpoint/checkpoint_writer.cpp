@@ -1,6 +1,7 @@
 #include "train/checkpoint/checkpoint_writer.h"
 
 #include <cmath>
+#include <utility>
 
 #include "train/checkpoint/manifest.h"
 #include "train/io/checksum.h"
@@ -30,9 +31,7 @@ ManifestFile write_tensors(const fs::path& path, std::span<const NamedTensor> te
 }
 
 ManifestFile write_text(const fs::path& path, std::string_view text) {
-  OutputFile file(path, text.size());
-  file.write(text);
-  file.sync_and_close();
+  write_new_file(path, text);
   return {path.filename().string(), text.size(), checksum_hex(text), {}};
 }
 
@@ -50,6 +49,17 @@ void write_checkpoint_files(const CheckpointContents& contents, const fs::path& 
   written(write_tensors(folder / optimizer_shard_file(0, 1), contents.optimizer));
   written(write_text(folder / kTrainerFile, contents.trainer_json));
   written(write_text(folder / kConfigFile, contents.config_yaml));
+  write_text(folder / kManifestFile, to_json(manifest));
+  sync_directory(folder);
+}
+
+void finish_model_only_checkpoint(const fs::path& folder, std::int64_t step, ManifestFile model,
+                                  std::string_view config_yaml) {
+  Manifest manifest;
+  manifest.step = step;
+  manifest.num_optimizer_shards = 0;
+  manifest.files = {std::move(model), write_text(folder / kTrainerFile, kModelOnlyTrainer),
+                    write_text(folder / kConfigFile, config_yaml)};
   write_text(folder / kManifestFile, to_json(manifest));
   sync_directory(folder);
 }

@@ -177,6 +177,64 @@ void add_data(CLI::App& app, Action& action) {
   info.callback([info_args, &action] { action = [info_args] { return data_info(*info_args); }; });
 }
 
+void add_checkpoint(CLI::App& app, Action& action) {
+  CLI::App& command = *app.add_subcommand("checkpoint", "Inspect files of weights");
+  command.require_subcommand(1);
+  CLI::App& info = *command.add_subcommand("info", "Print what a file or folder of weights holds");
+  const auto args = std::make_shared<CheckpointInfoArgs>();
+  info.add_option(
+          "path", args->path,
+          "safetensors file, index of a sharded one, PyTorch file, Hugging Face folder, run folder, or one "
+          "step's folder")
+      ->required();
+  info.add_option("--part", args->part, "Which model of a PyTorch file: model, ema, ...");
+  info.add_flag("--hash", args->hash,
+                "Read all of it and print the hash of names, types, shapes and elements");
+  info.add_flag("--all", args->all, "One line per tensor, layers not folded");
+  info.add_flag("--json", args->json, "One JSON object");
+  info.footer(
+      "The hash does not depend on the format: a converted file shows the same.\n\nExamples:\n"
+      "  moh checkpoint info runs/quickstart\n"
+      "  moh checkpoint info llama3-8b/ --hash\n"
+      "  moh checkpoint info model.pth --part ema --json");
+  info.callback([args, &action] { action = [args] { return checkpoint_info(*args); }; });
+}
+
+void add_convert(CLI::App& app, Action& action) {
+  CLI::App& command = *app.add_subcommand("convert", "Convert weights between formats");
+  const auto args = std::make_shared<ConvertArgs>();
+  command.add_option("--from", args->from, "What `moh checkpoint info` reads: a file, a folder, a run")
+      ->required();
+  command.add_option("--to", args->to, "File or folder to write")->required();
+  command
+      .add_option(
+          "--format", args->format,
+          "hf: a folder for transformers; safetensors: one file, or with --shard-size a folder; moh: a "
+          "checkpoint; by default safetensors when --to ends so")
+      ->check(CLI::IsMember({"hf", "safetensors", "moh"}));
+  command.add_option("--part", args->part, "Which model of a PyTorch file: model, ema, ...");
+  command.add_option("--dtype", args->dtype, "Type of the elements")
+      ->check(CLI::IsMember({"keep", "float32", "bfloat16", "float16"}))
+      ->capture_default_str();
+  command.add_option("--shard-size", args->shard_size, "Split into files of at most this size: 5GB, 500MiB");
+  command.add_option("--config", args->config, "Describes the model, where nothing beside the tensors does")
+      ->type_name("CONFIG.yaml");
+  command.add_flag(
+      "--allow-differences", args->allow_differences,
+      "Go on although names or shapes are not the model's: tensors that hf and moh have no place for "
+      "are left out");
+  command.add_flag("--overwrite", args->overwrite, "Replace what an earlier conversion has written");
+  command.footer(
+      "Where the model is known, names and shapes are compared with it first. Memory does not depend on the "
+      "size "
+      "of the model.\n\nExamples:\n"
+      "  moh convert --from runs/quickstart --to model.safetensors\n"
+      "  moh convert --from llama3-8b/ --to llama3-8b-moh --format moh\n"
+      "  moh convert --from runs/quickstart --to exported --format hf --dtype bfloat16 --shard-size 5GB\n"
+      "  moh convert --from dit.pt --part ema --to dit.safetensors");
+  command.callback([args, &action] { action = [args] { return convert(*args); }; });
+}
+
 /// Options that the benchmarks of attention and of its layer have in common.
 template <class Args>
 void add_attention_options(CLI::App& command, Args& args) {
@@ -336,6 +394,8 @@ int run(int argc, char** argv) {
   add_generate(app, action);
   add_config(app, action);
   add_data(app, action);
+  add_checkpoint(app, action);
+  add_convert(app, action);
   add_bench(app, action);
   if (refuse_unknown_command(app, argc, argv)) return kConfigError;
   try {

@@ -72,6 +72,28 @@ struct DataInfoArgs {
 };
 int data_info(const DataInfoArgs& args);
 
+struct CheckpointInfoArgs {
+  std::string path;
+  std::string part;  ///< of a PyTorch file
+  bool json = false;
+  bool hash = false;  ///< read all of it and print the hash of its contents
+  bool all = false;   ///< one line per tensor
+};
+int checkpoint_info(const CheckpointInfoArgs& args);
+
+struct ConvertArgs {
+  std::string from;
+  std::string to;
+  std::string format;          ///< hf, safetensors or moh; empty: by the name of `to`
+  std::string part;            ///< of a PyTorch file
+  std::string dtype = "keep";  ///< keep, float32, bfloat16 or float16
+  std::string shard_size;      ///< "5GB"; empty: one file
+  std::string config;          ///< a run's YAML that describes the model
+  bool allow_differences = false;
+  bool overwrite = false;
+};
+int convert(const ConvertArgs& args);
+
 /// Of `moh bench attention` and `moh bench module`.
 template <class Options>
 struct AttentionBenchArgs {

@@ -66,6 +66,7 @@ std::optional<CheckpointContents> find_resume_point(CheckpointStore& store, cons
     log_info("resume: no checkpoint in " + config.output.dir.string() + " yet; starting at step 0");
     return std::nullopt;
   }
+  require_resumable(*contents);
   const std::filesystem::path saved = store.folder() / checkpoint_folder_name(contents->step) / "config.yaml";
   review_config_changes(load_run_config(saved.string(), {}, llama_model_presets()), config,
                         args.allow_changes);

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <string>
+#include <system_error>
 #include <utility>
 
 #include "core/error.h"
@@ -37,11 +38,11 @@ fs::path folder_of(const fs::path& path) {
   return folder.empty() ? fs::path(".") : folder;
 }
 
+}  // namespace
+
 fs::path temporary_beside(const fs::path& path) {
   return path.parent_path() / (temporary_prefix(path) + random_suffix());
 }
-
-}  // namespace
 
 OutputFile::OutputFile(fs::path path, std::uint64_t expected_bytes)
     : path_(std::move(path)), expected_(expected_bytes) {
@@ -73,6 +74,12 @@ void OutputFile::sync_and_close() {
   if (::close(std::exchange(fd_, -1)) != 0) throw_storage_error(path_, "close", errno);
 }
 
+void write_new_file(const fs::path& path, std::string_view contents) {
+  OutputFile file(path, contents.size());
+  file.write(contents);
+  file.sync_and_close();
+}
+
 DurableFile::DurableFile(fs::path path, std::uint64_t expected_bytes)
     : path_(std::move(path)), file_(temporary_beside(path_), expected_bytes) {}
 
@@ -94,6 +101,8 @@ void write_file_durably(const fs::path& path, std::string_view contents) {
 }
 
 void remove_abandoned_temporaries(const fs::path& path) {
+  std::error_code ignored;
+  if (!fs::exists(folder_of(path), ignored)) return;
   for (const fs::path& entry : list_directory(folder_of(path))) {
     if (entry.filename().string().starts_with(temporary_prefix(path))) remove_tree(entry);
   }

@@ -34,6 +34,9 @@ class OutputFile {
   int fd_ = -1;
 };
 
+/// Writes a new file, synced.
+void write_new_file(const std::filesystem::path& path, std::string_view contents);
+
 /// A file that appears under its name complete and on the disk, or not at all; what had the name before stays
 /// until then. Written under a temporary name beside it, synced, renamed, and the folder synced.
 class DurableFile {
@@ -58,8 +61,12 @@ class DurableFile {
 /// Writes `contents` as a DurableFile.
 void write_file_durably(const std::filesystem::path& path, std::string_view contents);
 
-/// Removes the temporary files beside `path` of DurableFiles whose process was killed. For the one process
-/// that writes this path: it would take away what another is writing.
+/// The name under which what is to be called `path` is written first: in the same folder, hidden, and one
+/// that no other process picks.
+std::filesystem::path temporary_beside(const std::filesystem::path& path);
+
+/// Removes the temporary files beside `path` of DurableFiles and DurableFolders whose process was killed. For
+/// the one process that writes this path: it would take away what another is writing.
 void remove_abandoned_temporaries(const std::filesystem::path& path);
 
 }  // namespace moh

@@ -13,6 +13,7 @@
 #include "core/function_ref.h"
 #include "core/tensor.h"
 #include "train/io/input_file.h"
+#include "train/io/safetensors_layout.h"
 
 namespace moh {
 
@@ -44,8 +45,9 @@ struct SafetensorsEntry {
 /// duplicate and unknown keys, more than kMaxTensors tensors, tokens above kMaxTokenBytes, ranks above
 /// Shape::kMaxRank.
 ///
-/// F32, BF16, F64, I32, I64 and U8 load as the dtype of that name, BOOL as uint8; others are listed, but not
-/// loaded. Errors are of the InputKind given (DataError or CheckpointError) and name the file and the tensor.
+/// F32, BF16, F64, I32, I64 and U8 load as the dtype of that name, BOOL as uint8; others are listed, and
+/// their bytes can be read, but they are not loaded. Errors are of the InputKind given (DataError or
+/// CheckpointError) and name the file and the tensor.
 class SafetensorsFile {
  public:
   static constexpr std::uint64_t kMaxHeaderBytes = 100'000'000;  // the reference reader's limit
@@ -68,6 +70,8 @@ class SafetensorsFile {
   /// of moh's.
   Tensor tensor(std::string_view name) const;
   Tensor tensor(const SafetensorsEntry& entry) const;
+  /// Fills `to` with bytes of a tensor of this file, of whatever dtype, from byte `offset` of them on.
+  void read(const SafetensorsEntry& entry, std::uint64_t offset, std::span<std::byte> to) const;
 
   /// The header as it is in the file, its length in front: what a checksum of the file covers besides the
   /// tensors.
@@ -81,28 +85,26 @@ class SafetensorsFile {
   std::map<std::string, std::string, std::less<>> metadata_;
 };
 
-/// Lays out tensors as a safetensors file: descending element size, then name, so that every tensor is
-/// aligned; the header padded with spaces to a multiple of 8. The same tensors give the same bytes in any
+/// Tensors in memory as a safetensors file (SafetensorsLayout). The same tensors give the same bytes in any
 /// order.
 class SafetensorsWriter {
  public:
-  using Metadata = std::map<std::string, std::string, std::less<>>;
+  using Metadata = SafetensorsLayout::Metadata;
 
   /// Keeps handles to the tensors (CPU, any dtype). Throws ValueError for a name twice, "__metadata__" as a
   /// name, or text that is not UTF-8.
   SafetensorsWriter(std::span<const NamedTensor> tensors, const Metadata& metadata);
 
   /// Size of the file.
-  std::uint64_t bytes() const { return bytes_; }
+  std::uint64_t bytes() const { return layout_.bytes(); }
   /// The tensors in the order in which they are written.
   std::span<const NamedTensor> tensors() const { return tensors_; }
   /// Hands the file to `sink` piece by piece: the header, then each tensor's memory, nothing copied.
   void write(FunctionRef<void(std::span<const std::byte>)> sink) const;
 
  private:
+  SafetensorsLayout layout_;
   std::vector<NamedTensor> tensors_;
-  std::string header_;
-  std::uint64_t bytes_ = 0;
 };
 
 /// The bytes of a tensor's elements.

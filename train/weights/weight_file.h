@@ -17,14 +17,16 @@ namespace moh {
 /// A tensor as a file lists it.
 struct WeightInfo {
   std::string name;
-  std::string_view stored_dtype;  ///< in the words of safetensors, whatever the file's format: "F32", "F16"
+  /// In the words of safetensors, whatever the file's format: "F32", "F16". A type that it has not has a name
+  /// of the same kind, and cannot be written.
+  std::string_view stored_dtype;
   Shape shape;
   std::uint64_t bytes = 0;  ///< of its elements, packed
 };
 
 /// Tensors under names in a file, or in files that belong together, of one of the formats that models come
 /// in. Opening has checked all that is listed (files are untrusted); elements are read when they are asked
-/// for. Errors are CheckpointErrors that name the file and the tensor.
+/// for, by one thread at a time. Errors are CheckpointErrors that name the file and the tensor.
 class WeightFile {
  public:
   using Metadata = std::map<std::string, std::string, std::less<>>;

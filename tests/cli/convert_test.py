@@ -1,0 +1,259 @@
+"""moh checkpoint info and moh convert: every way round gives the same weights, and what does not fit is refused."""
+
+import json
+import pathlib
+import shutil
+import struct
+import unittest
+
+import support
+
+GOLDEN = pathlib.Path(__file__).parent.parent / "golden/data/hf_llama_tiny/sharded"
+
+
+def safetensors(tensors):
+    """A file of (name, dtype, shape, bytes)."""
+    header, data = {}, b""
+    for name, dtype, shape, contents in tensors:
+        header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [len(data), len(data) + len(contents)]}
+        data += contents
+    text = json.dumps(header).encode()
+    return struct.pack("<Q", len(text)) + text + data
+
+
+def loss(output):
+    return next(line.split()[1] for line in output.splitlines() if line.startswith("loss "))
+
+
+class ConvertTest(support.MohTest):
+    def convert(self, source, to, *options, code=support.DONE, **more):
+        return self.moh("convert", "--from", source, "--to", to, *options, code=code, **more)
+
+    def info(self, path, *options):
+        return json.loads(self.moh("checkpoint", "info", path, "--json", "--hash", *options))
+
+    def names(self):
+        return {path.name for path in self.folder.iterdir()}
+
+
+class FromARun(ConvertTest):
+    def setUp(self):
+        super().setUp()
+        self.train()
+        self.hash = self.info("run")["hash"]
+
+    def test_all_ways_round(self):
+        made = self.convert("run", "one.safetensors")
+        self.assert_says(made, "read        run (moh checkpoint)", "differences: none",
+                         "wrote       one.safetensors (1 tensor file)", "tensors     ")
+        self.convert("run/checkpoints", "shards", "--format", "safetensors", "--shard-size", "10KB")
+        self.assertGreater(len(list((self.folder / "shards").glob("model-*.safetensors"))), 2)
+        self.convert("shards", "model", "--format", "moh", "--config", "tiny.yaml")
+        self.convert("model", "back.safetensors")
+        for path in ("one.safetensors", "shards", "shards/model.safetensors.index.json", "model", "back.safetensors"):
+            self.assertEqual(self.info(path)["hash"], self.hash, path)
+        model = (self.newest() / "model.safetensors").read_bytes()
+        for path in ("one.safetensors", "model/model.safetensors", "back.safetensors"):
+            self.assertTrue((self.folder / path).read_bytes() == model, path)
+
+    def test_a_converted_checkpoint_is_as_good_as_the_run(self):
+        self.convert("run", "model", "--format", "moh")
+        expected = self.moh("eval", "--checkpoint", "run")
+        self.assertEqual(loss(self.moh("eval", "--checkpoint", "model", "data=text.txt")),
+                         loss(self.moh("eval", "--checkpoint", "run", "data=text.txt")))
+        self.assertEqual(loss(self.moh("eval", "--checkpoint", "model")), loss(expected))
+        arguments = ("--prompt", "the ", "--tokens", 12, "--threads", 1)
+        texts = [self.moh("generate", "--checkpoint", path, *arguments).rpartition(" info: ")[0][:-8]
+                 for path in ("model", "run")]  # without the line that says how fast it was, and its time
+        self.assertTrue(texts[0].startswith("the "))
+        self.assertEqual(*texts)
+
+    def test_bfloat16_and_back(self):
+        self.convert("run", "half", "--format", "moh", "--dtype", "bfloat16")
+        self.assert_says((self.folder / "half/config.yaml").read_text(), "precision: bfloat16")
+        self.assertEqual(list(self.info("half")["dtypes"]), ["BF16"])
+        self.assertAlmostEqual(float(loss(self.moh("eval", "--checkpoint", "half"))),
+                               float(loss(self.moh("eval", "--checkpoint", "run"))), delta=0.05)
+        self.convert("half", "wide.safetensors", "--dtype", "float32")
+        self.convert("wide.safetensors", "half.safetensors", "--dtype", "bfloat16")
+        self.assertEqual(self.info("half.safetensors")["hash"], self.info("half")["hash"])
+
+    def test_a_run_cannot_be_resumed_from_a_converted_model(self):
+        self.convert("run", "other/checkpoints/step_00000003", "--format", "moh")
+        output = self.train({"output.dir": "other"}, "--resume", code=support.INPUT_ERROR)
+        self.assert_says(output, "step_00000003: expected a run's optimiser state and position in its data, found a "
+                                 "model alone", "init.from")
+        self.assertEqual(len(self.checkpoints("other")), 1)
+
+    def test_a_checkpoint_in_types_that_moh_does_not_train_in(self):
+        output = self.convert("run", "x", "--format", "moh", "--dtype", "float16", code=support.INPUT_ERROR)
+        self.assert_says(output, "expected F32 or BF16, one for all, found F16; convert with --dtype float32")
+        self.assertNotIn("x", self.names())
+        self.assertFalse([name for name in self.names() if name.startswith(".")])
+
+    def test_names_of_another_model(self):
+        self.convert("run", "one.safetensors")
+        self.config({"model.layers": 3, "model.intermediate": 64, "model.moh.router": "query_norm"}, "other.yaml")
+        for target in (("x.safetensors",), ("x", "--format", "moh", "--allow-differences")):
+            output = self.convert("one.safetensors", *target, "--config", "other.yaml", code=support.INPUT_ERROR)
+            self.assert_says(output, "one.safetensors: the tensors are not those of the model that other.yaml describes",
+                             "missing: model.layers.2.self_attn.q_proj.weight",
+                             "unexpected: model.layers.{0-1}.self_attn.wg.weight (2)",
+                             "model.layers.{0-1}.mlp.up_proj.weight (2): expected [64, 32], found [48, 32]")
+        self.assertNotIn("x", self.names())
+        output = self.convert("one.safetensors", "x.safetensors", "--config", "other.yaml", "--allow-differences")
+        self.assert_says(output, "warning: convert: model.layers.2.input_layernorm.weight is missing",
+                         "differences: 9 missing, ")
+        self.assertEqual(self.info("x.safetensors")["hash"], self.hash)
+
+    def test_tensors_that_the_model_does_not_know(self):
+        tensors = [("extra.weight", "F32", [1], b"\0" * 4),
+                   ("model.layers.0.self_attn.rotary_emb.inv_freq", "F32", [2], b"\0" * 8)]
+        data = (self.newest() / "model.safetensors").read_bytes()
+        (size,) = struct.unpack("<Q", data[:8])
+        for name, entry in json.loads(data[8:8 + size]).items():
+            if name != "__metadata__":
+                begin, end = entry["data_offsets"]
+                tensors.append((name, entry["dtype"], entry["shape"], data[8 + size + begin:8 + size + end]))
+        self.write("more.safetensors", safetensors(tensors))
+        arguments = ("more.safetensors", "model", "--format", "moh", "--config", "tiny.yaml")
+        output = self.convert(*arguments, code=support.INPUT_ERROR)
+        self.assert_says(output, "1 unexpected", "unexpected: extra.weight",
+                         "--allow-differences converts all the same, without what is unexpected")
+        output = self.convert(*arguments, "--allow-differences")
+        self.assert_says(output, "extra.weight is left out", "inv_freq is left out")
+        self.assertEqual(self.info("model")["hash"], self.hash)
+
+    def test_what_is_there_stays_until_it_may_go(self):
+        self.write("one.safetensors", "precious")
+        output = self.convert("run", "one.safetensors", code=support.CONFIG_ERROR)
+        self.assert_says(output, "--to one.safetensors: expected a name that is not taken, found a file; replace it "
+                                 "with --overwrite")
+        self.assertEqual((self.folder / "one.safetensors").read_text(), "precious")
+        self.convert("run", "one.safetensors", "--overwrite")
+        self.assertEqual(self.info("one.safetensors")["hash"], self.hash)
+        for _ in range(2):
+            self.convert("run", "model", "--format", "moh", "--overwrite")
+        before = self.info("run")
+        self.assert_says(self.convert("one.safetensors", "run", "--format", "moh", "--config", "tiny.yaml",
+                                      "--overwrite", code=support.CONFIG_ERROR), "which --overwrite may replace")
+        self.assert_says(self.convert("one.safetensors", self.newest(), "--format", "moh", "--config", "tiny.yaml",
+                                      "--overwrite", code=support.CONFIG_ERROR), "without the state of a run")
+        self.assertEqual(self.info("run"), before)
+
+    def test_a_damaged_checkpoint_is_not_passed_on(self):
+        path = self.newest() / "model.safetensors"
+        data = bytearray(path.read_bytes())
+        data[-5] ^= 4
+        path.write_bytes(data)
+        self.assert_says(self.convert("run", "x.safetensors", code=support.INPUT_ERROR), "expected checksum ",
+                         "the checkpoint is damaged")
+        self.assertNotIn("x.safetensors", self.names())
+
+    @unittest.skipUnless(support.build_has_failpoints(), "this build has no failure points")
+    def test_killed_anywhere_it_leaves_all_or_nothing(self):
+        ways = {"file": ("x.safetensors",), "shards": ("x", "--format", "safetensors", "--shard-size", "20KB"),
+                "moh": ("x", "--format", "moh")}
+        for way, arguments in ways.items():
+            for point in ("io:create", "io:write", "io:fsync", "io:rename", "io:fsync_dir"):
+                for number in (1, 2, 4, 9):
+                    with self.subTest(way=way, point=point, number=number):
+                        result = self.command("convert", "--from", "run", "--to", *arguments,
+                                              env={"MOH_FAIL": f"{point}_{number}"})
+                        made = self.folder / arguments[0]
+                        if made.exists():
+                            self.assertEqual(self.info(arguments[0])["hash"], self.hash)
+                        else:
+                            self.assertEqual(result.returncode, -9, result.output)
+                        # The next conversion clears away what is left, and comes to its end.
+                        self.convert("run", *arguments, "--overwrite")
+                        self.assertEqual(self.info(arguments[0])["hash"], self.hash)
+                        self.assertFalse([name for name in self.names() if name.startswith(".")])
+                        shutil.rmtree(made) if made.is_dir() else made.unlink()
+
+    @unittest.skipUnless(support.build_has_failpoints(), "this build has no failure points")
+    def test_killed_while_it_replaces_it_loses_nothing(self):
+        self.convert("run", "half.safetensors", "--dtype", "bfloat16")
+        half = self.info("half.safetensors")["hash"]
+        for arguments in (("x.safetensors",), ("x", "--format", "moh")):
+            for point in ("io:write_2", "io:fsync_1", "io:rename_1", "io:rename_2", "io:fsync_dir_2", "io:unlink_1",
+                          "io:unlink_2"):
+                with self.subTest(arguments=arguments, point=point):
+                    self.convert("run", *arguments, "--dtype", "bfloat16")
+                    self.command("convert", "--from", "run", "--to", *arguments, "--overwrite",
+                                 env={"MOH_FAIL": point})
+                    made = self.folder / arguments[0]
+                    if made.exists():
+                        self.assertIn(self.info(arguments[0])["hash"], (half, self.hash))
+                    else:  # between two renames: the old folder waits under a hidden name
+                        (hidden,) = self.folder.glob(f".{arguments[0]}.old-*")
+                        self.assertEqual(self.info(hidden)["hash"], half)
+                    for path in [made, *self.folder.glob(".x*")]:
+                        shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
+
+    @unittest.skipUnless(support.build_has_failpoints(), "this build has no failure points")
+    def test_a_full_disk(self):
+        for arguments in (("x.safetensors",), ("x", "--format", "moh")):
+            output = self.convert("run", *arguments, code=support.STORAGE_ERROR, env={"MOH_FAIL": "io:write_4=ENOSPC"})
+            self.assert_says(output, "room for ", "make room on this disk")
+            self.assertEqual(self.names() - {"text.txt", "tiny.yaml", "run"}, set())
+
+
+class FromAFolder(ConvertTest):
+    def test_a_sharded_hugging_face_folder(self):
+        info = self.info(GOLDEN)
+        self.assertEqual(info["format"], "safetensors in 2 shards")
+        self.assertEqual((info["parameters"], info["bytes"], len(info["tensors"])), (37184, 74368, 21))
+        self.assertEqual(info["dtypes"], {"BF16": {"tensors": 21, "parameters": 37184, "bytes": 74368}})
+        self.convert(GOLDEN, "one.safetensors")
+        self.convert("one.safetensors", "shards", "--format", "safetensors", "--shard-size", "41 KB")
+        # The same split as in the original gives the same files.
+        for name in ("model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors"):
+            self.assertTrue((self.folder / "shards" / name).exists())
+        self.assertEqual(self.info("shards")["hash"], info["hash"])
+
+    def test_info_folds_layers(self):
+        text = self.moh("checkpoint", "info", GOLDEN)
+        self.assert_says(text, "tensors     21\n", "parameters  37184\n", "size        72.6 KiB\n", "types       BF16\n")
+        self.assertRegex(text, r"model\.layers\.\{0-1\}\.mlp\.up_proj\.weight +2 +BF16 +\[24, 64\]\n")
+        self.assertNotIn("hash", text)
+        text = self.moh("checkpoint", "info", GOLDEN, "--all")
+        for layer in (0, 1):
+            self.assertRegex(text, rf"model\.layers\.{layer}\.mlp\.up_proj\.weight +BF16 +\[24, 64\]\n")
+
+    def test_index_that_leads_elsewhere(self):
+        self.convert(GOLDEN, "one.safetensors")
+        self.write("bad/model.safetensors.index.json", json.dumps({"weight_map": {"a": "../one.safetensors"}}))
+        for command in (("checkpoint", "info", "bad"), ("convert", "--from", "bad", "--to", "x.safetensors")):
+            self.assert_says(self.moh(*command, code=support.INPUT_ERROR),
+                             "weight_map, a: expected the plain name of a file beside the index")
+
+    def test_what_needs_a_model(self):
+        self.write("w.safetensors", safetensors([("a", "F32", [1], b"\0" * 4)]))
+        for name in ("moh", "hf"):
+            self.assert_says(self.convert("w.safetensors", "x", "--format", name, code=support.CONFIG_ERROR),
+                             "expected a configuration beside the tensors, found none", "--config")
+
+    def test_command_lines_that_are_wrong(self):
+        self.write("w.safetensors", safetensors([("a", "F32", [1], b"\0" * 4)]))
+        cases = {
+            ("x",): "--format: expected hf, safetensors or moh, found none",
+            ("x", "--format", "safetensors", "--shard-size", "5 bananas"): "--shard-size: expected a size such as 5GB",
+            ("x", "--format", "safetensors", "--shard-size", "0"): "--shard-size: expected a size",
+            ("x", "--format", "moh", "--shard-size", "5GB"): "a checkpoint of moh has one file of weights",
+            ("x.safetensors", "--format", "hf"): "expected the name of a folder, found that of a file",
+            ("x.safetensors", "--part", "ema"): "part: expected none: only PyTorch files hold several models",
+            ("x.safetensors", "--dtype", "int8"): "--dtype",
+        }
+        for arguments, expected in cases.items():
+            with self.subTest(arguments=arguments):
+                self.assert_says(self.convert("w.safetensors", *arguments, code=support.CONFIG_ERROR), expected)
+        self.assert_says(self.convert("nothing", "x.safetensors", code=support.INPUT_ERROR),
+                         "nothing: expected a model, found nothing of this name")
+        self.assert_says(self.moh("checkpoint", "info", "text.txt", code=support.INPUT_ERROR),
+                         "text.txt: expected a safetensors file, the index of a sharded one or a PyTorch file")
+        self.assert_says(self.moh("checkpoint", "info", ".", code=support.INPUT_ERROR), "model.safetensors.index.json")
+
+
+if __name__ == "__main__":
+    support.main()

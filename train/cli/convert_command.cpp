@@ -1,0 +1,122 @@
+#include <charconv>
+#include <cmath>
+#include <cstdio>
+#include <map>
+#include <optional>
+
+#include "core/error.h"
+#include "train/cli/byte_progress.h"
+#include "train/cli/commands.h"
+#include "train/cli/exit_code.h"
+#include "train/metrics/format.h"
+#include "train/metrics/logging.h"
+#include "train/weights/convert.h"
+#include "train/weights/fold_names.h"
+
+namespace moh::cli {
+
+namespace {
+
+/// "5GB", "500 MB", "1.5GiB", or a number of bytes.
+std::uint64_t bytes_of_text(const std::string& text) {
+  static const std::map<std::string_view, double> kUnits = {
+      {"", 1},      {"B", 1},        {"KB", 1e3},     {"MB", 1e6},     {"GB", 1e9},
+      {"TB", 1e12}, {"KiB", 0x1p10}, {"MiB", 0x1p20}, {"GiB", 0x1p30}, {"TiB", 0x1p40}};
+  double number = 0;
+  const char* end = text.data() + text.size();
+  const auto parsed = std::from_chars(text.data(), end, number, std::chars_format::fixed);
+  std::string_view unit(parsed.ptr, static_cast<std::size_t>(end - parsed.ptr));
+  while (unit.starts_with(' ')) unit.remove_prefix(1);
+  const auto factor = kUnits.find(unit);
+  const double bytes = factor == kUnits.end() ? 0 : std::floor(number * factor->second);
+  if (parsed.ec != std::errc() || !(bytes >= 1 && bytes <= 0x1p62)) {
+    throw ConfigError(error_message("--shard-size", "", "a size such as 5GB or 500MiB", "'" + text + "'"));
+  }
+  return static_cast<std::uint64_t>(bytes);
+}
+
+WeightFormat format_of(const ConvertArgs& args) {
+  if (args.format == "hf") return WeightFormat::kHuggingFace;
+  if (args.format == "moh") return WeightFormat::kMohCheckpoint;
+  if (args.format == "safetensors" || std::filesystem::path(args.to).extension() == ".safetensors") {
+    return WeightFormat::kSafetensors;
+  }
+  throw ConfigError(error_message("--format", "", "hf, safetensors or moh", "none",
+                                  "without --format, --to must be the name of a .safetensors file"));
+}
+
+std::string_view stored_dtype_of(const std::string& name) {
+  static const std::map<std::string_view, std::string_view> kTypes = {
+      {"keep", ""}, {"float32", "F32"}, {"bfloat16", "BF16"}, {"float16", "F16"}};
+  return kTypes.at(name);
+}
+
+ConvertOptions options_of(const ConvertArgs& args) {
+  ConvertOptions options;
+  options.from = args.from;
+  options.to = args.to;
+  options.format = format_of(args);
+  options.part = args.part;
+  options.dtype = stored_dtype_of(args.dtype);
+  if (!args.shard_size.empty()) {
+    if (options.format == WeightFormat::kMohCheckpoint) {
+      throw ConfigError(error_message("--shard-size", "", "--format hf or safetensors", "moh",
+                                      "a checkpoint of moh has one file of weights"));
+    }
+    options.shard_bytes = bytes_of_text(args.shard_size);
+  }
+  options.config = args.config;
+  options.allow_differences = args.allow_differences;
+  options.overwrite = args.overwrite;
+  return options;
+}
+
+void warn_of_names(const char* text, std::span<const std::string> names) {
+  for (const std::string& name : fold_lines(names)) log_warning("convert: " + name + text);
+}
+
+/// What the names came to, before the work begins.
+void report_names(const ConvertOptions& options, const ConvertReport& report) {
+  if (!report.model_problem.empty()) {
+    log_warning("convert: names are not compared with a model: " + report.model_problem);
+  }
+  warn_of_names(" is missing", report.differences.missing);
+  for (const std::string& text : fold_lines(report.differences.mismatched)) log_warning("convert: " + text);
+  if (options.format == WeightFormat::kSafetensors) {
+    warn_of_names(" is no tensor of the model", report.differences.unexpected);
+  } else {
+    warn_of_names(" is left out: no tensor of the model", report.differences.unexpected);
+    warn_of_names(" is left out: the model has it otherwise", report.differences.redundant);
+  }
+}
+
+void print_summary(const ConvertArgs& args, const ConvertReport& report) {
+  std::printf("read        %s (%s)\n", args.from.c_str(), report.source_format.c_str());
+  if (!report.model_config.empty()) {
+    std::printf("model       %s; differences: %s\n", report.model_config.c_str(),
+                describe(report.differences).c_str());
+  }
+  std::printf("wrote       %s (%zu tensor file%s)\n", args.to.c_str(), report.files,
+              report.files == 1 ? "" : "s");
+  std::printf("tensors     %zu\n", report.tensors);
+  std::printf("parameters  %lld\n", static_cast<long long>(report.parameters));
+  std::printf("size        %s\n", format_bytes(static_cast<std::int64_t>(report.bytes)).c_str());
+}
+
+}  // namespace
+
+int convert(const ConvertArgs& args) {
+  const ConvertOptions options = options_of(args);
+  std::optional<ByteProgress> progress;
+  const auto begin = [&](const ConvertReport& report, std::uint64_t bytes) {
+    report_names(options, report);
+    progress.emplace("converting", bytes);
+  };
+  const auto add = [&](std::uint64_t bytes) { progress->add(bytes); };
+  const ConvertReport report = convert_model(options, {begin, add});
+  progress->finish();
+  print_summary(args, report);
+  return kDone;
+}
+
+}  // namespace moh::cli

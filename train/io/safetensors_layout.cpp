@@ -1,0 +1,107 @@
+#include "train/io/safetensors_layout.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <numeric>
+
+#include "core/error.h"
+#include "train/io/printable.h"
+#include "train/io/safetensors_dtype.h"
+
+namespace moh {
+
+namespace {
+
+constexpr std::size_t kAlignment = 8;
+
+/// JSON text of a string. Throws ValueError when it is not UTF-8.
+std::string quoted(const std::string& text) {
+  try {
+    return nlohmann::json(text).dump();
+  } catch (const nlohmann::json::exception&) {
+    throw ValueError(error_message("safetensors", "text", "UTF-8", printable(text)));
+  }
+}
+
+std::uint64_t bytes_of_item(const SafetensorsItem& item) {
+  if (const auto bytes = stored_bytes(item.stored_dtype, item.shape)) return *bytes;
+  throw ValueError(error_message("safetensors", printable(item.name),
+                                 "a type and shape that the format can store",
+                                 std::string(item.stored_dtype) + " " + to_string(item.shape)));
+}
+
+std::string entry_text(const SafetensorsItem& item, std::uint64_t begin, std::uint64_t end) {
+  std::string shape;
+  for (std::int64_t extent : item.shape.extents()) {
+    shape.append(shape.empty() ? "" : ",").append(std::to_string(extent));
+  }
+  return quoted(item.name) + ":{\"dtype\":\"" + std::string(item.stored_dtype) + "\",\"shape\":[" + shape +
+         "],\"data_offsets\":[" + std::to_string(begin) + "," + std::to_string(end) + "]}";
+}
+
+std::string metadata_text(const SafetensorsLayout::Metadata& metadata) {
+  std::string text;
+  for (const auto& [key, value] : metadata) {
+    text.append(text.empty() ? "" : ",").append(quoted(key)).append(":").append(quoted(value));
+  }
+  return "\"__metadata__\":{" + text + "}";
+}
+
+void check_names(std::span<const SafetensorsItem> items) {
+  std::vector<std::string_view> names;
+  for (const SafetensorsItem& item : items) names.push_back(item.name);
+  names.push_back("__metadata__");
+  std::ranges::sort(names);
+  const auto twice = std::ranges::adjacent_find(names);
+  if (twice == names.end()) return;
+  throw ValueError(error_message("safetensors", printable(*twice), "a name that is used once", "it twice"));
+}
+
+/// Orders as the format's own writer does: the larger elements first, so that each tensor is aligned to its
+/// own.
+bool comes_before(const SafetensorsItem& a, const SafetensorsItem& b) {
+  const int a_bits = find_safetensors_dtype(a.stored_dtype)->bits;
+  const int b_bits = find_safetensors_dtype(b.stored_dtype)->bits;
+  return a_bits != b_bits ? a_bits > b_bits : a.name < b.name;
+}
+
+std::string little_endian(std::uint64_t value) {
+  std::string bytes(8, '\0');
+  for (std::size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<char>(value >> (8 * i) & 0xff);
+  return bytes;
+}
+
+}  // namespace
+
+std::optional<std::uint64_t> stored_bytes(std::string_view stored_dtype, const Shape& shape) {
+  const SafetensorsDType* dtype = find_safetensors_dtype(stored_dtype);
+  std::uint64_t bits = 0;
+  const bool overflow =
+      dtype == nullptr || __builtin_mul_overflow(static_cast<std::uint64_t>(shape.numel()),
+                                                 static_cast<std::uint64_t>(dtype->bits), &bits);
+  if (overflow || bits % 8 != 0) return std::nullopt;
+  return bits / 8;
+}
+
+SafetensorsLayout::SafetensorsLayout(std::span<const SafetensorsItem> items, const Metadata& metadata)
+    : order_(items.size()) {
+  check_names(items);
+  std::vector<std::uint64_t> bytes;
+  for (const SafetensorsItem& item : items) bytes.push_back(bytes_of_item(item));
+  std::iota(order_.begin(), order_.end(), std::size_t{0});
+  std::ranges::sort(order_, [&](std::size_t a, std::size_t b) { return comes_before(items[a], items[b]); });
+  std::string text = "{";
+  if (!metadata.empty()) text += metadata_text(metadata);
+  std::uint64_t end = 0;
+  for (std::size_t index : order_) {
+    if (text.size() > 1) text += ',';
+    text += entry_text(items[index], end, end + bytes[index]);
+    end += bytes[index];
+  }
+  text += '}';
+  text.resize((text.size() + kAlignment - 1) / kAlignment * kAlignment, ' ');
+  header_ = little_endian(text.size()) + text;
+  bytes_ = header_.size() + end;
+}
+
+}  // namespace moh

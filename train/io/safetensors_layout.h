@@ -1,0 +1,51 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/shape.h"
+
+namespace moh {
+
+/// A tensor to be stored.
+struct SafetensorsItem {
+  std::string name;
+  std::string_view stored_dtype;  ///< in the words of the format
+  Shape shape;
+};
+
+/// Bytes of the elements of a stored tensor; nothing when they are no whole number of bytes or the format has
+/// no such type.
+std::optional<std::uint64_t> stored_bytes(std::string_view stored_dtype, const Shape& shape);
+
+/// Where tensors stand in a safetensors file: descending element size, then name, so that every tensor is
+/// aligned; the header padded with spaces to a multiple of 8. The same tensors give the same layout in any
+/// order.
+class SafetensorsLayout {
+ public:
+  using Metadata = std::map<std::string, std::string, std::less<>>;
+
+  /// Throws ValueError for a name twice, "__metadata__" as a name, text that is not UTF-8, and what
+  /// stored_bytes() has no number for.
+  SafetensorsLayout(std::span<const SafetensorsItem> items, const Metadata& metadata);
+
+  /// The items, as indices, in the order of their data.
+  std::span<const std::size_t> order() const { return order_; }
+  /// What stands before the data: the header with its length in front.
+  std::span<const std::byte> header() const { return std::as_bytes(std::span(header_)); }
+  /// Size of the file.
+  std::uint64_t bytes() const { return bytes_; }
+
+ private:
+  std::vector<std::size_t> order_;
+  std::string header_;
+  std::uint64_t bytes_ = 0;
+};
+
+}  // namespace moh

@@ -1,0 +1,148 @@
+#include "train/weights/describe_weights.h"
+
+#include <algorithm>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <utility>
+#include <vector>
+
+#include "train/io/printable.h"
+#include "train/metrics/format.h"
+#include "train/tasks/llama_from_config.h"
+#include "train/weights/fold_names.h"
+
+namespace moh {
+
+namespace {
+
+using Row = std::vector<std::string>;
+
+struct Totals {
+  std::size_t tensors = 0;
+  std::int64_t parameters = 0;
+  std::uint64_t bytes = 0;
+
+  void add(const WeightInfo& tensor) {
+    ++tensors;
+    parameters += tensor.shape.numel();
+    bytes += tensor.bytes;
+  }
+};
+
+struct Contents {
+  Totals all;
+  std::map<std::string_view, Totals> by_type;
+};
+
+Contents contents_of(const WeightFile& weights) {
+  Contents contents;
+  for (const WeightInfo& tensor : weights.tensors()) {
+    contents.all.add(tensor);
+    contents.by_type[tensor.stored_dtype].add(tensor);
+  }
+  return contents;
+}
+
+std::string bytes_text(std::uint64_t bytes) {
+  return format_bytes(static_cast<std::int64_t>(bytes));
+}
+
+std::string types_text(const Contents& contents) {
+  if (contents.by_type.size() == 1) return std::string(contents.by_type.begin()->first);
+  std::string text;
+  for (const auto& [type, totals] : contents.by_type) {
+    text += (text.empty() ? "" : ", ") + std::string(type) + " " + std::to_string(totals.tensors) +
+            (totals.tensors == 1 ? " tensor (" : " tensors (") + bytes_text(totals.bytes) + ")";
+  }
+  return text;
+}
+
+/// Columns two spaces apart.
+std::string aligned(std::span<const Row> rows) {
+  std::vector<std::size_t> widths;
+  for (const Row& row : rows) {
+    widths.resize(std::max(widths.size(), row.size()));
+    for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
+  }
+  std::string text;
+  for (const Row& row : rows) {
+    for (std::size_t i = 0; i + 1 < row.size(); ++i) {
+      text.append(row[i]).append(widths[i] - row[i].size() + 2, ' ');
+    }
+    text.append(row.back()).append("\n");
+  }
+  return text;
+}
+
+std::string tensor_table(const WeightFile& weights, bool all) {
+  std::vector<Row> rows;
+  if (all) {
+    rows.push_back({"tensor", "type", "shape"});
+    for (const WeightInfo& t : weights.tensors()) {
+      rows.push_back({printable(t.name, 400), std::string(t.stored_dtype), to_string(t.shape)});
+    }
+    return aligned(rows);
+  }
+  rows.push_back({"tensors", "number", "type", "shape"});
+  for (const FoldedTensors& folded : fold_tensors(weights.tensors())) {
+    rows.push_back({folded.name, std::to_string(folded.count), std::string(folded.first->stored_dtype),
+                    to_string(folded.first->shape)});
+  }
+  return aligned(rows);
+}
+
+}  // namespace
+
+std::string describe_model(const ModelConfig& config) {
+  const LlamaConfig c = llama_config_of(config);
+  std::string text = "LLaMA, " + std::to_string(c.layers) + " layers of width " + std::to_string(c.hidden) +
+                     ", " + std::to_string(c.heads) + " heads of " + std::to_string(c.head_dim);
+  if (c.kv_heads != c.heads) text += " (" + std::to_string(c.kv_heads) + " KV heads)";
+  text += ", vocabulary " + std::to_string(c.vocab_size);
+  if (c.tied_embeddings) text += ", tied embeddings";
+  if (c.moh.router == RouterKind::kNone) return text + ", dense";
+  return text + ", MoH with " + format_fixed(100 * activated_heads(c), 1) + "% of the heads";
+}
+
+std::string describe(const WeightSummary& summary, bool all) {
+  const WeightFile& weights = *summary.weights;
+  const Contents contents = contents_of(weights);
+  std::vector<Row> rows = {{"path", printable(weights.path().string(), 400)}, {"format", weights.format()}};
+  if (!summary.model.empty()) rows.push_back({"model", summary.model});
+  for (const auto& [key, value] : weights.metadata()) {
+    rows.push_back({"metadata", printable(key) + ": " + printable(value)});
+  }
+  rows.push_back({"tensors", std::to_string(contents.all.tensors)});
+  rows.push_back({"parameters", std::to_string(contents.all.parameters)});
+  rows.push_back({"size", bytes_text(contents.all.bytes)});
+  if (contents.all.tensors > 0) rows.push_back({"types", types_text(contents)});
+  if (summary.hash) rows.push_back({"hash", *summary.hash});
+  return aligned(rows) + "\n" + tensor_table(weights, all);
+}
+
+std::string to_json(const WeightSummary& summary) {
+  const WeightFile& weights = *summary.weights;
+  const Contents contents = contents_of(weights);
+  nlohmann::ordered_json object = {{"path", weights.path().string()},
+                                   {"format", weights.format()},
+                                   {"metadata", nlohmann::ordered_json::object()}};
+  for (const auto& [key, value] : weights.metadata()) object["metadata"][key] = value;
+  if (!summary.model.empty()) object["model"] = summary.model;
+  object["parameters"] = contents.all.parameters;
+  object["bytes"] = contents.all.bytes;
+  object["dtypes"] = nlohmann::ordered_json::object();
+  for (const auto& [type, totals] : contents.by_type) {
+    object["dtypes"][std::string(type)] = {
+        {"tensors", totals.tensors}, {"parameters", totals.parameters}, {"bytes", totals.bytes}};
+  }
+  if (summary.hash) object["hash"] = *summary.hash;
+  object["tensors"] = nlohmann::ordered_json::array();
+  for (const WeightInfo& t : weights.tensors()) {
+    object["tensors"].push_back(
+        {{"name", t.name}, {"dtype", t.stored_dtype}, {"shape", t.shape.extents()}, {"bytes", t.bytes}});
+  }
+  // Names that are no UTF-8, which PyTorch files may have, must not keep the rest from being shown.
+  return object.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + '\n';
+}
+
+}  // namespace moh

@@ -1,0 +1,28 @@
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "train/weights/model_source.h"
+
+namespace moh {
+
+/// What `moh checkpoint info` shows.
+struct WeightSummary {
+  const WeightFile* weights = nullptr;
+  std::string model;                ///< a line about the model; empty when nothing describes it
+  std::optional<std::string> hash;  ///< content_hash(), when it was asked for
+};
+
+/// A line about what `config` describes, "LLaMA, 32 layers, 32 heads of 128 (8 KV), ...".
+std::string describe_model(const ModelConfig& config);
+
+/// "name  value" lines, then one line per tensor; with `all` false, tensors that differ in the numbers of
+/// their names alone share a line.
+std::string describe(const WeightSummary& summary, bool all);
+
+/// One JSON object: path, format, metadata, model, parameters, bytes, dtypes (name -> tensors, parameters,
+/// bytes), hash, and tensors (name, dtype, shape, bytes), each listed.
+std::string to_json(const WeightSummary& summary);
+
+}  // namespace moh

@@ -1,0 +1,26 @@
+#pragma once
+
+#include <filesystem>
+#include <span>
+
+#include "train/weights/model_source.h"
+#include "train/weights/weight_writer.h"
+
+namespace moh {
+
+/// Writes what belongs to a model for transformers besides its tensors: config.json and its companions, and,
+/// from a Hugging Face folder, copies of the tokenizer's files and the licence. Synced, but for the folder.
+void write_hf_files(const std::filesystem::path& folder, const ModelConfig& model,
+                    const ModelLocation& source, std::span<const TensorToWrite> tensors);
+
+/// Writes a checkpoint of moh that holds the model alone: `moh eval`, `moh generate` and `init.from` read it,
+/// a run cannot be resumed from it. `name` is what `folder` will be called; where that is a step's name, it
+/// is the checkpoint's step. `config` is the file that `model` was read from: a run's YAML is taken over
+/// whole. Throws ConfigError for a model that a run cannot have, CheckpointError for types other than all F32
+/// or all BF16.
+void write_model_checkpoint(const std::filesystem::path& folder, const std::filesystem::path& name,
+                            const ModelConfig& model, const std::filesystem::path& config,
+                            const WeightFile& weights, std::span<const TensorToWrite> tensors,
+                            WriteProgress progress);
+
+}  // namespace moh
