@@ -11,6 +11,7 @@
 #include "core/device.h"
 #include "ops/attention/backend.h"
 #include "ops/rope/rope_scaling.h"
+#include "train/config/name_alias.h"
 #include "train/config/per_layer.h"
 
 /// Everything that a training run depends on, as plain data. What each field means, and what it may hold, is
@@ -41,6 +42,9 @@ std::span<const std::string_view> names_of(TokenizerKind);
 std::span<const std::string_view> names_of(OptimizerKind);
 std::span<const std::string_view> names_of(ScheduleKind);
 std::span<const std::string_view> names_of(NonFinitePolicy);
+
+/// Other spellings that YAML may use: fp32, bf16. What is printed has the names.
+std::span<const config::NameAlias> aliases_of(Precision);
 
 /// The name in YAML: name_of(Precision::kFloat32) is "float32".
 template <class E>

@@ -10,6 +10,8 @@ constexpr std::string_view kTaskNames[] = {"language_model"};
 constexpr std::string_view kPrecisionNames[] = {"float32", "bfloat16"};
 constexpr std::string_view kAttentionBackendNames[] = {"auto", "moh", "cudnn"};
 constexpr std::string_view kRopeScalingNames[] = {"none", "linear", "llama3"};
+constexpr config::NameAlias kPrecisionAliases[] = {
+    {"fp32", "float32"}, {"f32", "float32"}, {"bf16", "bfloat16"}};
 constexpr std::string_view kRecomputeNames[] = {"none", "layer"};
 constexpr std::string_view kRouterNames[] = {"none", "learned", "query_norm"};
 constexpr std::string_view kGateScalingNames[] = {"code", "paper"};
@@ -32,6 +34,9 @@ std::span<const std::string_view> names_of(AttentionBackend) {
 }
 std::span<const std::string_view> names_of(RopeScalingKind) {
   return kRopeScalingNames;
+}
+std::span<const config::NameAlias> aliases_of(Precision) {
+  return kPrecisionAliases;
 }
 std::span<const std::string_view> names_of(RecomputeLevel) {
   return kRecomputeNames;

@@ -1,5 +1,6 @@
 #include "train/config/run_config.h"
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <set>
 #include <utility>
@@ -104,6 +105,24 @@ TEST_CASE("run config: data.train is all that must be given") {
   expected.output.dir = "runs/name";
   expected.data.train = {"x"};
   CHECK(run == expected);
+}
+
+TEST_CASE("run config: short names of a precision are read, long ones are written") {
+  for (const auto& [text, precision] : {std::pair{"bf16", Precision::kBFloat16},
+                                        {"bfloat16", Precision::kBFloat16},
+                                        {"fp32", Precision::kFloat32},
+                                        {"f32", Precision::kFloat32}}) {
+    INFO(text);
+    const RunConfig run = load_text("precision: " + std::string(text) + "\n");
+    CHECK(run.precision == precision);
+    CHECK_THAT(print_resolved(run),
+               Catch::Contains("\nprecision: " + std::string(name_of(precision)) + "\n"));
+  }
+  for (const config::NameAlias& other : aliases_of(Precision())) {
+    const auto names = names_of(Precision());
+    CHECK(std::ranges::count(names, other.name) == 1);
+    CHECK(std::ranges::count(names, other.alias) == 0);
+  }
 }
 
 TEST_CASE("run config: rope scaling is given as a whole") {
