@@ -66,7 +66,7 @@ Llama::Llama(const LlamaConfig& config, Placement placement)
       placement_(placement),
       model_(config, placement),
       rope_(rope_table(config.max_positions, config.head_dim, config.rope_theta,
-                       accumulate_dtype(placement.dtype), placement.device)) {
+                       accumulate_dtype(placement.dtype), placement.device, config.rope_scaling)) {
   add_child("model", model_);
   if (config.tied_embeddings) return;
   lm_head_ = std::make_unique<Linear>(config.hidden, config.vocab_size, false, placement);

@@ -43,6 +43,7 @@ void check(const LlamaConfig& c) {
           static_cast<double>(c.head_dim));
   require(c.norm_eps > 0, "norm_eps", "a number above 0", c.norm_eps);
   require(c.rope_theta > 0, "rope_theta", "a number above 0", c.rope_theta);
+  rope_frequencies(c.head_dim, c.rope_theta, c.rope_scaling);  // refuses what does not fit
   require(c.init_std > 0, "init_std", "a number above 0", c.init_std);
   require(c.dropout >= 0 && c.dropout < 1, "dropout", "0 or more, below 1", c.dropout);
   if (c.moh.router == RouterKind::kNone) return;

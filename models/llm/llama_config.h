@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "models/layers/head_routing.h"
+#include "ops/rope/rope_scaling.h"
 
 namespace moh {
 
@@ -28,6 +29,7 @@ struct LlamaConfig {
   std::int64_t head_dim = 0;
   std::int64_t max_positions = 2048;
   double rope_theta = 10000.0;
+  RopeScaling rope_scaling;
   double norm_eps = 1e-5;
   bool tied_embeddings = false;
   double dropout = 0.0;    ///< of the two residual branches

@@ -1,6 +1,7 @@
 #include "ops/rope/rope.h"
 
 #include <cmath>
+#include <span>
 
 #include "core/parallel.h"
 #include "ops/op.h"
@@ -11,15 +12,14 @@ namespace moh {
 namespace {
 
 template <class T>
-void fill_table(const RopeTable& table, double theta) {
+void fill_table(const RopeTable& table, std::span<const double> frequencies) {
   const std::int64_t half = table.cos.dim(1);
   T* cos = table.cos.data<T>();
   T* sin = table.sin.data<T>();
   parallel_for(table.cos.dim(0), 64, [=](std::int64_t begin, std::int64_t end) {
     for (std::int64_t p = begin; p < end; ++p) {
       for (std::int64_t i = 0; i < half; ++i) {
-        const double exponent = static_cast<double>(i) / static_cast<double>(half);
-        const double angle = static_cast<double>(p) * std::pow(theta, -exponent);
+        const double angle = static_cast<double>(p) * frequencies[static_cast<std::size_t>(i)];
         cos[p * half + i] = static_cast<T>(std::cos(angle));
         sin[p * half + i] = static_cast<T>(std::sin(angle));
       }
@@ -69,19 +69,18 @@ Tensor rotated(const Tensor& x, const Tensor& cos, const Tensor& sin, int direct
 }  // namespace
 
 RopeTable rope_table(std::int64_t num_positions, std::int64_t head_dim, double theta, DType dtype,
-                     Device device) {
+                     Device device, const RopeScaling& scaling) {
   Check("rope_table")
-      .require(num_positions >= 0, "num_positions", "0 or more", std::to_string(num_positions))
-      .require(head_dim >= 0 && head_dim % 2 == 0, "head_dim", "an even number", std::to_string(head_dim))
-      .positive("theta", theta);
+      .require(num_positions >= 0, "num_positions", "0 or more", std::to_string(num_positions));
+  const std::vector<double> frequencies = rope_frequencies(head_dim, theta, scaling);
   const Shape shape{num_positions, head_dim / 2};
   RopeTable table{empty(shape, dtype), empty(shape, dtype)};
   switch (dtype) {
     case DType::kFloat32:
-      fill_table<float>(table, theta);
+      fill_table<float>(table, frequencies);
       break;
     case DType::kFloat64:
-      fill_table<double>(table, theta);
+      fill_table<double>(table, frequencies);
       break;
     default:
       throw DTypeError(error_message("rope_table", "dtype", "float32 or float64", dtype_name(dtype)));

@@ -140,12 +140,14 @@ def routing_of(model):
 
 class Llama(nn.Module):
     """The decoder that moh trains. `model` is the model section of its resolved configuration; KV heads are not
-    grouped."""
+    grouped, rotary positions not scaled."""
 
     def __init__(self, model):
         super().__init__()
         if model["kv_heads"] not in (0, model["heads"]):
             raise ValueError(f"model.kv_heads: expected one per query head, found {model['kv_heads']}")
+        if model["rope_scaling"]["kind"] != "none":
+            raise ValueError(f"model.rope_scaling.kind: expected none, found {model['rope_scaling']['kind']}")
         self.balance_weight = model["moh"]["balance_weight"]
         self.embedding = nn.Embedding(model["vocab_size"], model["hidden"])
         rotary = RotaryEmbedding(head_dim_of(model), model["max_positions"], model["rope_theta"])

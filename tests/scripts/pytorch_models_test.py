@@ -86,6 +86,13 @@ class ModelTest(unittest.TestCase):
         torch.testing.assert_close(y, plain(x)[0])
         self.assertAlmostEqual(balance.item(), 2.0, places=5)  # K
 
+    def test_other_models_are_refused(self):
+        from models import Llama
+
+        for overrides in (("model.kv_heads=2",), ("model.rope_scaling.kind=linear", "model.rope_scaling.factor=2")):
+            with self.assertRaisesRegex(ValueError, overrides[0].split("=")[0]):
+                Llama(resolved(*overrides)["model"])
+
     def test_the_model_computes_the_loss_of_moh(self):
         for moh_overrides in ((), MOH_OVERRIDES, ("model.tied_embeddings=true",)):
             with self.subTest(moh_overrides):

@@ -177,7 +177,7 @@ void add_data(CLI::App& app, Action& action) {
   info.callback([info_args, &action] { action = [info_args] { return data_info(*info_args); }; });
 }
 
-void add_checkpoint(CLI::App& app, Action& action) {
+void add_checkpoint_commands(CLI::App& app, Action& action) {
   CLI::App& command = *app.add_subcommand("checkpoint", "Inspect files of weights");
   command.require_subcommand(1);
   CLI::App& info = *command.add_subcommand("info", "Print what a file or folder of weights holds");
@@ -394,7 +394,7 @@ int run(int argc, char** argv) {
   add_generate(app, action);
   add_config(app, action);
   add_data(app, action);
-  add_checkpoint(app, action);
+  add_checkpoint_commands(app, action);
   add_convert(app, action);
   add_bench(app, action);
   if (refuse_unknown_command(app, argc, argv)) return kConfigError;

@@ -35,6 +35,19 @@ std::string one_of(const Names& names) {
   return names.size() == 1 ? text : "one of " + text;
 }
 
+/// The names, each with its other spellings: "one of float32 (or fp32, f32), bfloat16 (or bf16)".
+std::string one_of(const EnumRef& ref) {
+  std::vector<std::string> names;
+  for (std::string_view name : ref.names) {
+    std::string others;
+    for (const NameAlias& other : ref.aliases) {
+      if (other.name == name) others.append(others.empty() ? " (or " : ", ").append(other.alias);
+    }
+    names.push_back(std::string(name) + others + (others.empty() ? "" : ")"));
+  }
+  return one_of(names);
+}
+
 struct ExpectedText {
   const Bounds& bounds;
 
@@ -44,7 +57,7 @@ struct ExpectedText {
   std::string operator()(std::string*) const { return "a text"; }
   std::string operator()(std::filesystem::path*) const { return "a path"; }
   std::string operator()(Device*) const { return "a device (cpu, cuda or cuda:N)"; }
-  std::string operator()(const EnumRef& ref) const { return one_of(ref.names); }
+  std::string operator()(const EnumRef& ref) const { return one_of(ref); }
   std::string operator()(const NameRef& ref) const { return one_of(ref.names); }
   std::string operator()(std::array<double, 2>*) const { return "a list of 2 numbers" + bounds_text(bounds); }
   std::string operator()(std::vector<std::filesystem::path>*) const { return "a path or a list of paths"; }

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "core/device.h"
+#include "train/config/name_alias.h"
 #include "train/config/per_layer.h"
 
 /// Field lists: each field of a config struct, named once, with what it may hold and what it means. Reading,
@@ -54,9 +55,11 @@ constexpr Bounds above_up_to(double low, double high, std::string_view unit = ""
   return {.low = low, .high = high, .includes_low = false, .unit = unit};
 }
 
-/// An enumerator by name: the names are those of enumerators 0, 1, 2 ...
+/// An enumerator by name: the names are those of enumerators 0, 1, 2 ... Aliases are read as the names that
+/// they stand for, and never written.
 struct EnumRef {
   std::span<const std::string_view> names;
+  std::span<const NameAlias> aliases;
   std::function<std::size_t()> get;
   std::function<void(std::size_t)> set;
 };
@@ -81,7 +84,8 @@ struct Field {
 
 /// The field list of one struct. It points into the struct, which therefore outlives it.
 ///
-/// An enum E is a field type when `std::span<const std::string_view> names_of(E)` is found beside it.
+/// An enum E is a field type when `std::span<const std::string_view> names_of(E)` is found beside it, and its
+/// names have other spellings when `std::span<const NameAlias> aliases_of(E)` is.
 class Section {
  public:
   Section(std::string_view name, std::string_view doc) : name_(name), doc_(doc) {}
@@ -93,7 +97,7 @@ class Section {
   template <class T>
   void field(std::string_view name, T& value, std::string_view doc) {
     if constexpr (std::is_enum_v<T>) {
-      EnumRef ref{names_of(T{}), [&value] { return static_cast<std::size_t>(value); },
+      EnumRef ref{names_of(T{}), aliases_or_none<T>(), [&value] { return static_cast<std::size_t>(value); },
                   [&value](std::size_t i) { value = static_cast<T>(i); }};
       fields_.push_back({name, std::move(ref), {}, doc});
     } else {
@@ -111,6 +115,15 @@ class Section {
   const std::vector<Section>& sections() const { return sections_; }
 
  private:
+  template <class E>
+  static std::span<const NameAlias> aliases_or_none() {
+    if constexpr (requires { aliases_of(E{}); }) {
+      return aliases_of(E{});
+    } else {
+      return {};
+    }
+  }
+
   std::string_view name_;
   std::string_view doc_;
   std::vector<Field> fields_;

@@ -1,5 +1,6 @@
 #include "train/config/read_value.h"
 
+#include <algorithm>
 #include <optional>
 
 #include "core/error.h"
@@ -96,9 +97,12 @@ Reading<Device> read_device(const Value& value) {
 }
 
 template <class Names>
-Reading<std::size_t> read_name(const Value& value, const Names& names) {
+Reading<std::size_t> read_name(const Value& value, const Names& names,
+                               std::span<const NameAlias> aliases = {}) {
+  const auto alias = std::ranges::find(aliases, value.text, &NameAlias::alias);
+  const std::string_view text = alias == aliases.end() ? std::string_view(value.text) : alias->name;
   for (std::size_t i = 0; i < names.size(); ++i) {
-    if (names[i] == value.text) return i;
+    if (names[i] == text) return i;
   }
   const std::string nearest = nearest_name(value.text, std::vector<std::string>(names.begin(), names.end()));
   return Mismatch{"", nearest.empty() ? "" : "did you mean " + nearest + "?"};
@@ -121,7 +125,7 @@ class ValueReader {
 
   bool operator()(const EnumRef& ref) {
     std::size_t index = 0;
-    if (!scalar([&](const Value& v) { return read_name(v, ref.names); }, &index)) return false;
+    if (!scalar([&](const Value& v) { return read_name(v, ref.names, ref.aliases); }, &index)) return false;
     ref.set(index);
     return true;
   }

@@ -10,6 +10,8 @@
 
 #include "core/device.h"
 #include "ops/attention/backend.h"
+#include "ops/rope/rope_scaling.h"
+#include "train/config/name_alias.h"
 #include "train/config/per_layer.h"
 
 /// Everything that a training run depends on, as plain data. What each field means, and what it may hold, is
@@ -31,6 +33,7 @@ enum class NonFinitePolicy { kStop, kSkip };
 std::span<const std::string_view> names_of(TaskKind);
 std::span<const std::string_view> names_of(Precision);
 std::span<const std::string_view> names_of(AttentionBackend);
+std::span<const std::string_view> names_of(RopeScalingKind);
 std::span<const std::string_view> names_of(RecomputeLevel);
 std::span<const std::string_view> names_of(RouterChoice);
 std::span<const std::string_view> names_of(GateScalingChoice);
@@ -39,6 +42,9 @@ std::span<const std::string_view> names_of(TokenizerKind);
 std::span<const std::string_view> names_of(OptimizerKind);
 std::span<const std::string_view> names_of(ScheduleKind);
 std::span<const std::string_view> names_of(NonFinitePolicy);
+
+/// Other spellings that YAML may use: fp32, bf16. What is printed has the names.
+std::span<const config::NameAlias> aliases_of(Precision);
 
 /// The name in YAML: name_of(Precision::kFloat32) is "float32".
 template <class E>
@@ -79,6 +85,7 @@ struct ModelConfig {
   std::int64_t max_positions = 2048;
   double norm_eps = 1e-5;
   double rope_theta = 10000;
+  RopeScaling rope_scaling;
   bool tied_embeddings = false;
   double dropout = 0;
   double init_std = 0.02;

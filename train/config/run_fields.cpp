@@ -1,5 +1,7 @@
 #include "train/config/run_fields.h"
 
+#include "train/config/limits.h"
+
 namespace moh {
 
 namespace {
@@ -7,6 +9,9 @@ namespace {
 constexpr std::string_view kTaskNames[] = {"language_model"};
 constexpr std::string_view kPrecisionNames[] = {"float32", "bfloat16"};
 constexpr std::string_view kAttentionBackendNames[] = {"auto", "moh", "cudnn"};
+constexpr std::string_view kRopeScalingNames[] = {"none", "linear", "llama3"};
+constexpr config::NameAlias kPrecisionAliases[] = {
+    {"fp32", "float32"}, {"f32", "float32"}, {"bf16", "bfloat16"}};
 constexpr std::string_view kRecomputeNames[] = {"none", "layer"};
 constexpr std::string_view kRouterNames[] = {"none", "learned", "query_norm"};
 constexpr std::string_view kGateScalingNames[] = {"code", "paper"};
@@ -26,6 +31,12 @@ std::span<const std::string_view> names_of(Precision) {
 }
 std::span<const std::string_view> names_of(AttentionBackend) {
   return kAttentionBackendNames;
+}
+std::span<const std::string_view> names_of(RopeScalingKind) {
+  return kRopeScalingNames;
+}
+std::span<const config::NameAlias> aliases_of(Precision) {
+  return kPrecisionAliases;
 }
 std::span<const std::string_view> names_of(RecomputeLevel) {
   return kRecomputeNames;
@@ -56,12 +67,6 @@ namespace config {
 
 namespace {
 
-// Upper bounds keep products of sizes (elements, bytes) far from the end of 64 bits; no model comes near
-// them.
-constexpr double kMaxWidth = 1 << 20;
-constexpr double kMaxLayers = 4096;
-constexpr double kMaxLength = 1 << 24;
-constexpr double kMaxVocab = 1 << 26;
 constexpr double kMaxSteps = 1e12;
 constexpr double kMaxThreads = 4096;
 
@@ -69,6 +74,21 @@ Section describe(OutputConfig& c) {
   Section s("output", "Where the run leaves its files: metrics.jsonl, checkpoints, the resolved config.");
   s.field("dir", c.dir,
           "Folder of the run, made when missing. Default: `runs/` and the name of the config file.");
+  return s;
+}
+
+Section describe(RopeScaling& c) {
+  Section s("rope_scaling", "Rotary positions stretched for texts longer than those of the pre-training.");
+  s.field("kind", c.kind,
+          "`linear`: all wavelengths times `factor`. `llama3`: the long ones only, with a blend between long "
+          "and short (LLaMA 3.1).");
+  s.field("factor", c.factor, at_least(1), "How far wavelengths are stretched.");
+  s.field("low_freq_factor", c.low_freq_factor, above(0),
+          "With `llama3`: wavelengths above `original_positions` / this are long.");
+  s.field("high_freq_factor", c.high_freq_factor, above(0),
+          "With `llama3`: wavelengths below `original_positions` / this are short, and stay.");
+  s.field("original_positions", c.original_positions, at_least(1, "tokens").capped(kMaxLength),
+          "With `llama3`: longest text of the pre-training.");
   return s;
 }
 
@@ -130,6 +150,7 @@ Section describe(ModelConfig& c, const std::vector<std::string>& presets) {
   s.field("recompute", c.recompute,
           "What the backward pass computes again instead of keeping it in memory: `none`, or all inside of a "
           "`layer`.");
+  s.section(describe(c.rope_scaling));
   s.section(describe(c.moh));
   return s;
 }

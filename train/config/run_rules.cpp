@@ -28,6 +28,28 @@ void check_heads(const ModelConfig& c, Rules& rules) {
   }
 }
 
+void check_rope_scaling(const RopeScaling& c, Rules& rules) {
+  const RopeScaling unset;
+  if (c.kind == RopeScalingKind::kNone && c.factor != unset.factor) {
+    rules.refuse({"model.rope_scaling.kind", "model.rope_scaling.factor"},
+                 "a kind for model.rope_scaling.factor", "none", "set it to linear or llama3");
+  } else if (c.kind != RopeScalingKind::kNone && c.factor == unset.factor) {
+    rules.refuse({"model.rope_scaling.factor", "model.rope_scaling.kind"}, "a number above 1",
+                 number_text(c.factor), "or set model.rope_scaling.kind: none");
+  }
+  if (c.kind == RopeScalingKind::kLlama3) {
+    if (c.high_freq_factor <= c.low_freq_factor) {
+      rules.refuse({"model.rope_scaling.high_freq_factor", "model.rope_scaling.low_freq_factor"},
+                   "more than low_freq_factor (" + number_text(c.low_freq_factor) + ")",
+                   number_text(c.high_freq_factor));
+    }
+  } else if (RopeScaling other{c.kind, c.factor}; c != other) {
+    rules.refuse({"model.rope_scaling.kind", "model.rope_scaling.low_freq_factor",
+                  "model.rope_scaling.high_freq_factor", "model.rope_scaling.original_positions"},
+                 "llama3 for low_freq_factor, high_freq_factor and original_positions", name_of(c.kind));
+  }
+}
+
 /// Whether a list has one value per layer. One value for all layers always fits.
 bool check_length(std::string_view key, const PerLayer& counts, std::int64_t layers, Rules& rules) {
   const auto length = static_cast<std::int64_t>(counts.each.size());
@@ -138,6 +160,7 @@ void check_device(const RunConfig& run, Rules& rules) {
 void check(const RunConfig& run, Rules& rules) {
   check_device(run, rules);
   check_heads(run.model, rules);
+  check_rope_scaling(run.model.rope_scaling, rules);
   check_moh(run.model, rules);
   check_schedule(run, rules);
   check_data(run, rules);

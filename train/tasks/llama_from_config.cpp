@@ -66,6 +66,7 @@ ModelConfig model_config_of(std::string_view name) {
   config.max_positions = llama.max_positions;
   config.norm_eps = llama.norm_eps;
   config.rope_theta = llama.rope_theta;
+  config.rope_scaling = llama.rope_scaling;
   config.tied_embeddings = llama.tied_embeddings;
   config.dropout = llama.dropout;
   config.init_std = llama.init_std;
@@ -98,6 +99,7 @@ LlamaConfig llama_config_of(const ModelConfig& config) {
   llama.max_positions = config.max_positions;
   llama.norm_eps = config.norm_eps;
   llama.rope_theta = config.rope_theta;
+  llama.rope_scaling = config.rope_scaling;
   llama.tied_embeddings = config.tied_embeddings;
   llama.dropout = config.dropout;
   llama.init_std = config.init_std;

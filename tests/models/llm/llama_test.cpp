@@ -180,6 +180,25 @@ TEST_CASE("models: decoding token by token, and in chunks, equals the whole forw
   }
 }
 
+TEST_CASE("models: rope scaling reaches the forward pass and decoding") {
+  LlamaConfig plain = tiny(RouterKind::kNone), scaled = plain;
+  scaled.rope_scaling = {RopeScalingKind::kLlama3, 8, 1, 4, 12};
+  Llama a(plain, DType::kFloat32), b(scaled, DType::kFloat32);
+  a.initialise(4);
+  b.initialise(4);
+  const Tensor tokens = some_tokens(1, 12, 19);
+  const Tensor plain_logits = a.forward(tokens).logits.value(), logits = b.forward(tokens).logits.value();
+  KvCache cache = b.make_cache(1, 12);
+  const Tensor last = b.decode(tokens, cache);
+  double largest = 0;
+  for (std::int64_t v = 0; v < 19; ++v) {
+    CHECK(last.data<float>()[v] == Approx(logits.data<float>()[11 * 19 + v]).margin(1e-5));
+    largest = std::max(largest, std::abs(double{logits.data<float>()[11 * 19 + v]} -
+                                         plain_logits.data<float>()[11 * 19 + v]));
+  }
+  CHECK(largest > 1e-6);
+}
+
 TEST_CASE("models: permuting the batch permutes the logits: routing couples no sequences") {
   Llama model(tiny(), DType::kFloat32);
   model.initialise(4);
@@ -255,6 +274,10 @@ TEST_CASE("models: configurations that contradict themselves are refused") {
                     })),
                     "llama: moh.shared: expected 1 value or one per layer (2), found 3");
   CHECK_THROWS_AS(check(refused([](LlamaConfig& c) { c.moh.top_k = {4}; })), ValueError);
+  CHECK_THROWS_AS(check(refused([](LlamaConfig& c) {
+                    c.rope_scaling = {RopeScalingKind::kLlama3, 8, 4, 1};
+                  })),
+                  ValueError);
   CHECK_THROWS_AS(check(refused([](LlamaConfig& c) { c.layers = 0; })), ValueError);
   Llama model(tiny(), DType::kFloat32);
   model.initialise(1);

@@ -12,8 +12,10 @@ using namespace moh::test;
 namespace {
 
 constexpr double kTheta = 10000.0;
+constexpr RopeScaling kLlama31{.kind = RopeScalingKind::kLlama3, .factor = 8};
 
-std::vector<Tensor> reference(const Tensor& x, std::int64_t first_position) {
+/// With the frequencies of the plain embedding divided by `factor`.
+std::vector<Tensor> reference(const Tensor& x, std::int64_t first_position, double factor = 1) {
   const std::int64_t positions = x.dim(1), heads = x.dim(2), width = x.dim(3), half = width / 2;
   Tensor y = empty_like(x);
   for (std::int64_t row = 0; row < x.dim(0) * positions * heads; ++row) {
@@ -22,7 +24,7 @@ std::vector<Tensor> reference(const Tensor& x, std::int64_t first_position) {
     double* to = y.data<double>() + row * width;
     for (std::int64_t i = 0; i < half; ++i) {
       const double angle =
-          position * std::pow(kTheta, -2.0 * static_cast<double>(i) / static_cast<double>(width));
+          position / factor * std::pow(kTheta, -2.0 * static_cast<double>(i) / static_cast<double>(width));
       to[i] = from[i] * std::cos(angle) - from[i + half] * std::sin(angle);
       to[i + half] = from[i + half] * std::cos(angle) + from[i] * std::sin(angle);
     }
@@ -48,6 +50,16 @@ OP_CASES(rope) {
            .reference = [=](const std::vector<Tensor>& in) { return reference(in[0], first); }});
     }
   }
+  cases.push_back({.name = "positions stretched by 4",
+                   .inputs = {normal({2, 3, 2, 6})},
+                   .run =
+                       [=](const Inputs& in) {
+                         const DType dtype = accumulate_dtype(in[0].dtype());
+                         const RopeScaling scaling{.kind = RopeScalingKind::kLinear, .factor = 4};
+                         return Outputs{
+                             rope(in[0], rope_table(16, 6, kTheta, dtype, in[0].device(), scaling), 9)};
+                       },
+                   .reference = [=](const std::vector<Tensor>& in) { return reference(in[0], 9, 4); }});
   return cases;
 }
 
@@ -72,6 +84,38 @@ TEST_CASE("ops: rope_table is exact far from the origin") {
   CHECK(table.sin.data<float>()[131071 * 2] == static_cast<float>(std::sin(131071.0)));
 }
 
+// The numbers are those of this command, which follows the code that Meta released with LLaMA 3.1:
+//   python3 -c '
+//   from math import pi
+//   for i in range(0, 16, 2):
+//       f = 500000.0 ** (-i / 16); w = 2 * pi / f; s = (8192 / w - 1) / (4 - 1)
+//       print(f if w < 8192 / 4 else f / 8 if w > 8192 / 1 else (1 - s) * f / 8 + s * f)'
+// transformers 4.57.6 has the same to its float32 (ROPE_INIT_FUNCTIONS["llama3"]).
+TEST_CASE("ops: rope_frequencies are those of LLaMA 3.1") {
+  const std::vector<double> expected = {1.0,
+                                        0.19392274474868576,
+                                        0.03760603093086393,
+                                        0.007292664737217109,
+                                        0.0005248461609929547,
+                                        3.428102195952591e-05,
+                                        6.647869871181235e-06,
+                                        1.2891731721515574e-06};
+  const std::vector<double> found = rope_frequencies(16, 500000.0, kLlama31);
+  REQUIRE(found.size() == expected.size());
+  for (std::size_t i = 0; i < expected.size(); ++i) CHECK(found[i] == Approx(expected[i]).epsilon(1e-13));
+  const RopeTable table = rope_table(9000, 16, 500000.0, DType::kFloat64, kCpu, kLlama31);
+  CHECK(table.cos.data<double>()[8999 * 8 + 4] == Approx(std::cos(8999 * expected[4])).epsilon(1e-12));
+  CHECK(table.sin.data<double>()[8999 * 8 + 4] == Approx(std::sin(8999 * expected[4])).epsilon(1e-12));
+}
+
+TEST_CASE("ops: a factor of 1 leaves the frequencies of rope as they are") {
+  for (const RopeScalingKind kind : {RopeScalingKind::kLinear, RopeScalingKind::kLlama3}) {
+    const std::vector<double> plain = rope_frequencies(64, kTheta),
+                              scaled = rope_frequencies(64, kTheta, {kind, 1});
+    for (std::size_t i = 0; i < plain.size(); ++i) CHECK(scaled[i] == Approx(plain[i]).epsilon(1e-15));
+  }
+}
+
 TEST_CASE("ops: rope refuses what does not fit") {
   const RopeTable table = rope_table(16, 4, kTheta, DType::kFloat64);
   const Variable x(normal({2, 3, 2, 4}));
@@ -94,4 +138,10 @@ TEST_CASE("ops: rope refuses what does not fit") {
   CHECK_THROWS_AS(rope_table(-1, 4, kTheta), ShapeError);
   CHECK_THROWS_AS(rope_table(16, 4, 0.0), ValueError);
   CHECK_THROWS_AS(rope_table(16, 4, kTheta, DType::kBFloat16), DTypeError);
+  CHECK_THROWS_WITH(rope_frequencies(4, kTheta, {RopeScalingKind::kLinear, 0.5}),
+                    "rope_table: factor: expected 1 or more, found 0.500000");
+  CHECK_THROWS_WITH(rope_frequencies(4, kTheta, {RopeScalingKind::kLlama3, 8, 4, 4}),
+                    "rope_table: high_freq_factor: expected more than low_freq_factor, found 4.000000");
+  CHECK_THROWS_AS(rope_frequencies(4, kTheta, {RopeScalingKind::kLlama3, 8, 0, 4}), ValueError);
+  CHECK_THROWS_AS(rope_frequencies(4, kTheta, {RopeScalingKind::kLlama3, 8, 1, 4, 0}), ValueError);
 }

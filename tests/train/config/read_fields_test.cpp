@@ -129,10 +129,11 @@ TEST_CASE("config fields: truth values are true and false") {
 
 TEST_CASE("config fields: names, devices, texts and paths") {
   check_all({
-      {"precision: bf16\n", "1:12: precision: expected one of float32, bfloat16, found bf16"},
+      {"precision: fp16\n",
+       "1:12: precision: expected one of float32 (or fp32, f32), bfloat16 (or bf16), found fp16"},
       {"precision: bfloat61\n",
-       "1:12: precision: expected one of float32, bfloat16, found bfloat61; did you mean "
-       "bfloat16?"},
+       "1:12: precision: expected one of float32 (or fp32, f32), bfloat16 (or bf16), found bfloat61; did you "
+       "mean bfloat16?"},
       {"task: vision\n", "1:7: task: expected language_model, found vision"},
       {"model: {preset: tiny_mho}\n",
        "1:17: model.preset: expected one of none, tiny_dense, tiny_moh, found tiny_mho; did you mean "

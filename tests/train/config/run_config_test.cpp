@@ -1,5 +1,6 @@
 #include "train/config/run_config.h"
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <set>
 #include <utility>
@@ -43,10 +44,10 @@ TEST_CASE("run config: the field lists name every member of the structs") {
   RunConfig run;
   const config::Section root = config::describe(run, {});
   const std::size_t members[] = {
-      num_members<AttentionConfig>(), num_members<OutputConfig>(), num_members<ModelConfig>(), num_members<DataConfig>(),
-      num_members<TrainConfig>(),  num_members<OptimConfig>(), num_members<ScheduleConfig>(),
-      num_members<LogConfig>(),    num_members<EvalConfig>(),  num_members<CheckpointConfig>(),
-      num_members<SampleConfig>(), num_members<GuardConfig>()};
+      num_members<AttentionConfig>(),  num_members<OutputConfig>(), num_members<ModelConfig>(),
+      num_members<DataConfig>(),       num_members<TrainConfig>(),  num_members<OptimConfig>(),
+      num_members<ScheduleConfig>(),   num_members<LogConfig>(),    num_members<EvalConfig>(),
+      num_members<CheckpointConfig>(), num_members<SampleConfig>(), num_members<GuardConfig>()};
   REQUIRE(root.sections().size() == std::size(members));
   CHECK(num_keys(root) == num_members<RunConfig>());
   for (std::size_t i = 0; i < std::size(members); ++i) {
@@ -54,8 +55,9 @@ TEST_CASE("run config: the field lists name every member of the structs") {
     CHECK(num_keys(root.sections()[i]) == members[i]);
   }
   const config::Section& model = root.sections()[2];
-  REQUIRE(model.sections().size() == 1);
-  CHECK(num_keys(model.sections()[0]) == num_members<HeadMixtureConfig>());
+  REQUIRE(model.sections().size() == 2);
+  CHECK(num_keys(model.sections()[0]) == num_members<RopeScaling>());
+  CHECK(num_keys(model.sections()[1]) == num_members<HeadMixtureConfig>());
 }
 
 TEST_CASE("run config: keys are unique and documented") {
@@ -77,6 +79,7 @@ TEST_CASE("run config: every enumerator has a name") {
   CHECK(name_of(Precision::kBFloat16) == "bfloat16");
   CHECK(names_of(TaskKind()).size() == static_cast<std::size_t>(TaskKind::kLanguageModel) + 1);
   CHECK(names_of(Precision()).size() == static_cast<std::size_t>(Precision::kBFloat16) + 1);
+  CHECK(names_of(RopeScalingKind()).size() == static_cast<std::size_t>(RopeScalingKind::kLlama3) + 1);
   CHECK(names_of(RecomputeLevel()).size() == static_cast<std::size_t>(RecomputeLevel::kLayer) + 1);
   CHECK(names_of(RouterChoice()).size() == static_cast<std::size_t>(RouterChoice::kQueryNorm) + 1);
   CHECK(names_of(GateScalingChoice()).size() == static_cast<std::size_t>(GateScalingChoice::kPaper) + 1);
@@ -104,6 +107,44 @@ TEST_CASE("run config: data.train is all that must be given") {
   CHECK(run == expected);
 }
 
+TEST_CASE("run config: short names of a precision are read, long ones are written") {
+  for (const auto& [text, precision] : {std::pair{"bf16", Precision::kBFloat16},
+                                        {"bfloat16", Precision::kBFloat16},
+                                        {"fp32", Precision::kFloat32},
+                                        {"f32", Precision::kFloat32}}) {
+    INFO(text);
+    const RunConfig run = load_text("precision: " + std::string(text) + "\n");
+    CHECK(run.precision == precision);
+    CHECK_THAT(print_resolved(run),
+               Catch::Contains("\nprecision: " + std::string(name_of(precision)) + "\n"));
+  }
+  for (const config::NameAlias& other : aliases_of(Precision())) {
+    const auto names = names_of(Precision());
+    CHECK(std::ranges::count(names, other.name) == 1);
+    CHECK(std::ranges::count(names, other.alias) == 0);
+  }
+}
+
+TEST_CASE("run config: rope scaling is given as a whole") {
+  const auto scaling = [](const std::string& text) { return "model: {rope_scaling: {" + text + "}}\n"; };
+  CHECK(load_text(scaling("kind: linear, factor: 2")).model.rope_scaling ==
+        RopeScaling{RopeScalingKind::kLinear, 2});
+  CHECK(error_of(scaling("factor: 2")) ==
+        "a.yaml:1:32: model.rope_scaling.kind: expected a kind for model.rope_scaling.factor, found none; "
+        "set it "
+        "to linear or llama3");
+  CHECK(error_of(scaling("kind: linear")) ==
+        "a.yaml:1:30: model.rope_scaling.factor: expected a number above 1, found 1; or set "
+        "model.rope_scaling.kind: none");
+  CHECK(error_of(scaling("kind: linear, factor: 2, low_freq_factor: 2")) ==
+        "a.yaml:1:30: model.rope_scaling.kind: expected llama3 for low_freq_factor, high_freq_factor and "
+        "original_positions, found linear");
+  CHECK(error_of(scaling("kind: llama3, factor: 8, high_freq_factor: 1")) ==
+        "a.yaml:1:67: model.rope_scaling.high_freq_factor: expected more than low_freq_factor (1), found 1");
+  CHECK(error_of(scaling("kind: yarn, factor: 8")) ==
+        "a.yaml:1:30: model.rope_scaling.kind: expected one of none, linear, llama3, found yarn");
+}
+
 /// Reads the resolved config back, without help from the command line.
 RunConfig reload(const RunConfig& run) {
   ConfigFolder folder;
@@ -117,6 +158,7 @@ TEST_CASE("run config: the resolved config reads back to the same struct") {
       "device: cuda:1\ntf32: true\ngemm_algorithms: runs/a b.txt\nattention: {backend: cudnn}\n"
       "model: {preset: tiny_moh, layers: 3, norm_eps: 0.1, rope_theta: 500000, kv_heads: 3, recompute: "
       "layer,\n"
+      "        rope_scaling: {kind: llama3, factor: 32, low_freq_factor: 0.5, original_positions: 100},\n"
       "        moh: {shared: [0, 1, 6], routed: [1, 2, 0], two_stage: false, gate_scaling: paper}}\n"
       "data: {validation: ['a b', \"c: d\", '#e', 'true', '-', '1'], tokenizer: byte}\n"
       "optim: {learning_rate: 3e-4, betas: [0.9, 0.3333333333333333]}\n"
