@@ -29,6 +29,9 @@ LanguageData open_language_data(const DataConfig& config, std::int64_t vocab_siz
 /// so with it the number of micro-batches per step is not only a matter of rounding.
 class LanguageModelTask : public Task {
  public:
+  /// Batches that are made ahead of their use.
+  static constexpr int kPrefetchDepth = 4;
+
   LanguageModelTask(const RunConfig& config, LanguageData data);
 
   const Module& model() const override { return model_; }
