@@ -7,8 +7,8 @@ import shlex
 
 import support
 
-COMMANDS = ("train", "eval", "generate", "config", "data tokenize", "data info", "bench attention", "bench module",
-            "bench step", "bench ops")
+COMMANDS = ("train", "eval", "generate", "config", "plan", "data tokenize", "data info", "bench attention", "bench module",
+            "bench step", "bench ops", "bench decode")
 
 
 class Help(support.MohTest):
@@ -22,7 +22,7 @@ class Help(support.MohTest):
     def test_the_list_of_this_test_is_complete(self):
         self.assertEqual(self.subcommands(), {command.split()[0] for command in COMMANDS})
         self.assertEqual(self.subcommands("data"), {"tokenize", "info"})
-        self.assertEqual(self.subcommands("bench"), {"attention", "module", "step", "ops"})
+        self.assertEqual(self.subcommands("bench"), {"attention", "module", "decode", "step", "ops"})
 
     def subcommands(self, *command):
         listing = self.moh(*command, "--help").split("Subcommands:\n")[1].split("\n\n")[0]
@@ -49,7 +49,7 @@ class Help(support.MohTest):
     def test_command_lines_that_are_wrong(self):
         cases = {
             (): "A subcommand is required",
-            ("frobnicate",): "expected one of train, eval, generate, config, data, bench, found 'frobnicate'",
+            ("frobnicate",): "expected one of train, eval, generate, config, plan, data, bench, found 'frobnicate'",
             ("trian", "x.yaml"): "did you mean train?",
             ("train",): "config is required",
             ("train", "a.yaml", "--frob"): "--frob",

@@ -4,6 +4,7 @@
 #include <optional>
 #include <vector>
 
+#include "autograd/node.h"
 #include "train/plan/planned_llama.h"
 #include "train/tasks/language_model.h"
 #include "train/tasks/llama_from_config.h"
@@ -62,27 +63,40 @@ void micro_batch(const PlannedLlama& model, const PlannedOps& ops, const RunConf
   planned_backward(roots, seeds);
 }
 
+void evaluation(const PlannedLlama& model, const PlannedOps& ops, const RunConfig& config,
+                const PlannedTensor& targets) {
+  const NoGrad no_grad;
+  const std::int64_t sequences = config.train.batch_size, length = config.data.sequence_length;
+  const PlannedLlama::Output output = model.forward(sequences, length, /*training=*/false);
+  ops.cross_entropy(output.logits, targets, sequences * length);
+}
+
 }  // namespace
+
+std::int64_t MemoryPlan::needed_bytes() const {
+  return std::max(stats.total.peak_bytes, evaluation_bytes);
+}
 
 MemoryPlan plan_memory(const RunConfig& config) {
   MemoryLedger ledger(config.device);
-  {
-    const PlannedOps ops(ledger);
-    const PlannedLlama model(llama_config_of(config.model), ops, dtype_of_precision(config.precision));
-    const std::vector<PlannedTensor> state = optimiser_state(model, ops), data = batches(config, ops);
-    std::optional<PlannedTensor> cublas;
-    if (!ops.on_cpu()) {
-      const MemoryPurposeScope purpose(MemoryPurpose::kWorkspace);
-      cublas.emplace(ledger, kCublasWorkspace, DType::kUInt8);
-    }
-    // From the second micro-batch on each finds what the one before it found.
-    for (std::int64_t i = 0; i < std::min<std::int64_t>(config.train.accumulate, 2); ++i) {
-      micro_batch(model, ops, config, data.front());
-    }
-    // The update itself takes no memory that would count: gradients are freed before the next step.
-    for (const PlannedVariable& parameter : model.parameters()) parameter.zero_grad();
+  const PlannedOps ops(ledger);
+  const PlannedLlama model(llama_config_of(config.model), ops, dtype_of_precision(config.precision));
+  const std::vector<PlannedTensor> state = optimiser_state(model, ops), data = batches(config, ops);
+  std::optional<PlannedTensor> cublas;
+  if (!ops.on_cpu()) {
+    const MemoryPurposeScope purpose(MemoryPurpose::kWorkspace);
+    cublas.emplace(ledger, kCublasWorkspace, DType::kUInt8);
   }
-  return {ledger.stats(), ledger.at_peak()};
+  // From the second micro-batch on each finds what the one before it found. The update takes no memory that
+  // would count.
+  for (std::int64_t i = 0; i < std::min<std::int64_t>(config.train.accumulate, 2); ++i) {
+    micro_batch(model, ops, config, data.front());
+  }
+  MemoryPlan plan{ledger.stats(), ledger.at_peak(), 0};
+  ledger.reset_peaks();
+  evaluation(model, ops, config, data.front());
+  plan.evaluation_bytes = ledger.stats().total.peak_bytes;
+  return plan;
 }
 
 }  // namespace moh

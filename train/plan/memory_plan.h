@@ -10,6 +10,10 @@ namespace moh {
 struct MemoryPlan {
   MemoryStats stats;  ///< `peak_bytes` by purpose and in all, as `moh bench step` measures them
   MemoryLedger::ByPurpose at_peak{};  ///< what the total's peak is made of
+  std::int64_t evaluation_bytes = 0;  ///< the total's peak while validation text is evaluated, gradients kept
+
+  /// What a device has to have.
+  std::int64_t needed_bytes() const;
 };
 
 /// Follows one training step through the ops that it consists of (planned_ops.h): forward pass, logits and

@@ -37,7 +37,8 @@ Json memory_json(const TrainingPlan& plan, const MemoryChoice& choice) {
   Json object = {{"configured", &choice == &plan.configured()},
                  {"peak_bytes",
                   by_purpose(memory, [&](std::size_t i) { return memory.stats.by_purpose[i].peak_bytes; })},
-                 {"at_peak_bytes", by_purpose(memory, [&](std::size_t i) { return memory.at_peak[i]; })}};
+                 {"at_peak_bytes", by_purpose(memory, [&](std::size_t i) { return memory.at_peak[i]; })},
+                 {"evaluation_bytes", memory.evaluation_bytes}};
   if (plan.options.memory_bytes) {
     object["fits"] = plan.fits(choice);
     object["largest_batch_size"] = choice.largest_batch;
@@ -82,6 +83,8 @@ void write_memory(std::ostream& out, const TrainingPlan& plan) {
   }
   row("  in all", format_bytes(without.memory.stats.total.peak_bytes),
       format_bytes(with.memory.stats.total.peak_bytes));
+  row("  evaluation, in all", format_bytes(without.memory.evaluation_bytes),
+      format_bytes(with.memory.evaluation_bytes));
   if (!plan.options.memory_bytes) return;
   const auto verdict = [&](const MemoryChoice& choice) {
     return std::string(plan.fits(choice) ? "yes" : "no");

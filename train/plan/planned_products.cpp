@@ -85,15 +85,18 @@ void PlannedOps::cpu_product(const Product& p) const {
 
 /// Packed columns of our own products, a b^T, and results that are turned at the end (ops/linalg/matmul.cpp).
 void PlannedOps::tiles(const Product& p) const {
-  constexpr std::int64_t kFewRows = 512, kPackedBytes = 4 << 20, kRows = 192, kItem = 4;
-  const bool turned = p.m <= kFewRows && p.n >= 2 * p.m && p.m >= kGemmPanel;
+  constexpr std::int64_t kTurned = 512, kPackedBytes = 4 << 20, kRows = 192, kFewRows = 48, kItem = 4;
+  const bool turned = p.m <= kTurned && p.n >= 2 * p.m && p.m >= kGemmPanel;
   const std::int64_t m = turned ? p.n : p.m, n = turned ? p.m : p.n, panels = num_chunks(n, kGemmPanel);
   const std::int64_t panel_bytes = kGemmPanel * p.k * kItem;
   const std::int64_t packed = std::clamp<std::int64_t>(kPackedBytes / panel_bytes, 1, panels) * panel_bytes;
-  const std::int64_t rows = std::min(m, kRows) * panels * kGemmPanel * kItem;
+  const std::int64_t parts =
+      std::min(num_chunks(num_chunks(m, kRows), num_threads()) * num_threads(), num_chunks(m, kFewRows));
+  const std::int64_t rows = num_chunks(num_chunks(m, kGemmTile), parts) * kGemmTile;
+  const std::int64_t own = kGemmTile * kGemmPanel + (turned ? rows * panels * kGemmPanel : 0);
   const MemoryPurposeScope purpose(MemoryPurpose::kWorkspace);
   const PlannedTensor columns = tensor(packed, DType::kUInt8);
-  if (turned) workspace(num_threads() * rows);
+  workspace(num_threads() * own * kItem);
 }
 
 }  // namespace moh

@@ -24,6 +24,7 @@ class MemoryLedger {
   std::int64_t block_bytes(std::int64_t bytes) const;
 
   const MemoryStats& stats() const { return stats_; }
+  void reset_peaks() { stats_.reset_peaks(); }
   /// What the bytes were for when their sum was largest.
   const ByPurpose& at_peak() const { return at_peak_; }
 

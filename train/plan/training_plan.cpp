@@ -19,16 +19,16 @@ void check(const PlanOptions& o) {
   require(o.mfu > 0 && o.mfu <= 1, "--mfu", "a share above 0, at most 1", std::to_string(o.mfu));
 }
 
-std::int64_t peak_bytes(RunConfig config, RecomputeLevel recompute, std::int64_t batch) {
+std::int64_t needed_bytes(RunConfig config, RecomputeLevel recompute, std::int64_t batch) {
   config.model.recompute = recompute;
   config.train.batch_size = batch;
-  return plan_memory(config).stats.total.peak_bytes;
+  return plan_memory(config).needed_bytes();
 }
 
 /// The largest train.batch_size that fits, up to a number beyond all use.
 std::int64_t largest_batch(const RunConfig& config, RecomputeLevel recompute, std::int64_t bytes) {
   constexpr std::int64_t kMost = 1 << 16;
-  const auto fits = [&](std::int64_t batch) { return peak_bytes(config, recompute, batch) <= bytes; };
+  const auto fits = [&](std::int64_t batch) { return needed_bytes(config, recompute, batch) <= bytes; };
   std::int64_t good = 0, bad = 1;
   while (bad <= kMost && fits(bad)) {
     good = bad;
@@ -51,7 +51,7 @@ MemoryChoice memory_with(RunConfig config, RecomputeLevel recompute, const PlanO
 LeastMemory least_in(RunConfig config, Precision precision) {
   config.precision = precision;
   config.train.accumulate = 1;
-  return {precision, peak_bytes(config, RecomputeLevel::kLayer, 1)};
+  return {precision, needed_bytes(config, RecomputeLevel::kLayer, 1)};
 }
 
 StepFlops flops_per_token(const RunConfig& config) {
@@ -83,7 +83,7 @@ const MemoryChoice& TrainingPlan::configured() const {
 }
 
 bool TrainingPlan::fits(const MemoryChoice& choice) const {
-  return choice.memory.stats.total.peak_bytes <= options.memory_bytes.value();
+  return choice.memory.needed_bytes() <= options.memory_bytes.value();
 }
 
 TrainingPlan plan_training(const RunConfig& config, const PlanOptions& options) {
