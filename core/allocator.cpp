@@ -1,7 +1,6 @@
 #include "core/allocator.h"
 
 #include <algorithm>
-#include <bit>
 #include <cstdlib>
 #ifdef __GLIBC__
 #include <malloc.h>
@@ -11,6 +10,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "core/block_size.h"
 #include "core/error.h"
 #include "core/memory_region.h"
 
@@ -22,17 +22,10 @@ namespace moh {
 
 namespace {
 
-constexpr std::size_t kAlignment = 64;
-/// Blocks from here on are cut from the region, in whole pages; smaller ones are kept by size.
-constexpr std::size_t kLarge = std::size_t{128} << 10;
 // No system gives more; below it, rounding up to a block cannot wrap around.
 constexpr std::size_t kMostBytes = std::size_t{1} << 62;
 
 thread_local MemoryPurpose thread_purpose = MemoryPurpose::kActivation;
-
-std::size_t round_up(std::size_t bytes, std::size_t to) {
-  return (bytes + to - 1) / to * to;
-}
 
 /// Tells the address sanitizer what of a block may be touched.
 void allow([[maybe_unused]] void* block, [[maybe_unused]] std::size_t bytes) {
@@ -85,18 +78,12 @@ struct CpuAllocator::Impl {
   std::int64_t small_bytes = 0, small_allocations = 0;
   MemoryStats counts;
 
-  /// Small sizes are rounded up to an eighth of a power of two: at most 12.5% is lost, and steps whose
-  /// tensors differ by a few elements still find their blocks again.
-  std::size_t block_bytes(std::size_t bytes) const {
-    if (bytes >= kLarge) return round_up(bytes, region.page_bytes());
-    const std::size_t wanted = std::max(bytes, kAlignment);
-    return round_up(wanted, std::max(std::bit_floor(wanted) / 8, kAlignment));
-  }
+  std::size_t block_bytes(std::size_t bytes) const { return block_size(bytes, region.page_bytes()); }
 
   auto& kept_for(MemoryPurpose purpose) { return purpose == MemoryPurpose::kData ? kept_for_data : kept; }
 
   void* take(std::size_t size, MemoryPurpose purpose) {
-    if (size >= kLarge) return region.take(size);
+    if (size >= kLargeBlock) return region.take(size);
     std::vector<void*>& blocks = kept_for(purpose)[size];
     if (blocks.empty()) return take_small(size);
     void* block = blocks.back();
@@ -104,14 +91,14 @@ struct CpuAllocator::Impl {
     return block;
   }
   void* take_small(std::size_t size) {
-    void* block = std::aligned_alloc(kAlignment, size);
+    void* block = std::aligned_alloc(kBlockAlignment, size);
     if (block == nullptr) return nullptr;
     ++small_allocations;
     small_bytes += static_cast<std::int64_t>(size);
     return block;
   }
   void keep(void* block, std::size_t size, MemoryPurpose purpose) {
-    if (size >= kLarge) {
+    if (size >= kLargeBlock) {
       region.give_back(block, size);
     } else {
       kept_for(purpose)[size].push_back(block);

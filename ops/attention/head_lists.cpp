@@ -1,5 +1,6 @@
 #include "ops/attention/head_lists.h"
 
+#include <algorithm>
 #include <string>
 
 #include "autograd/profile.h"
@@ -66,9 +67,12 @@ void fill_on_device(const Tensor&, HeadLists&) {
 /// On the CPU, where the memory of the rows is as long as they are.
 void fill_on_cpu(const Tensor& selected, HeadLists& lists) {
   const std::int64_t num_lists = lists.batch * lists.kv_heads;
+  // Of a few tokens they are made in less time than it takes to wake another thread.
+  constexpr std::int64_t kSmall = 1 << 13;
+  const std::int64_t grain = selected.numel() < kSmall ? std::max<std::int64_t>(num_lists, 1) : 1;
   std::int64_t* offsets = lists.offsets.data<std::int64_t>();
   offsets[0] = 0;
-  parallel_for(num_lists, 1, [&](std::int64_t begin, std::int64_t end) {
+  parallel_for(num_lists, grain, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t l = begin; l < end; ++l) {
       std::int64_t count = 0;
       for_each_selected(selected, lists.kv_heads, l, [&](std::int64_t, std::int64_t) { ++count; });
@@ -77,7 +81,7 @@ void fill_on_cpu(const Tensor& selected, HeadLists& lists) {
   });
   for (std::int64_t l = 0; l < num_lists; ++l) offsets[l + 1] += offsets[l];
   lists.rows = empty({offsets[num_lists]}, DType::kInt32);
-  parallel_for(num_lists, 1, [&](std::int64_t begin, std::int64_t end) {
+  parallel_for(num_lists, grain, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t l = begin; l < end; ++l) {
       std::int32_t* row = lists.rows.data<std::int32_t>() + offsets[l];
       for_each_selected(selected, lists.kv_heads, l, [&](std::int64_t t, std::int64_t h) {

@@ -7,8 +7,8 @@ import shlex
 
 import support
 
-COMMANDS = ("train", "eval", "analyze", "generate", "config", "data tokenize", "data info", "checkpoint info",
-            "convert", "bench attention", "bench module", "bench step", "bench ops")
+COMMANDS = ("train", "eval", "analyze", "generate", "config", "plan", "data tokenize", "data info", "checkpoint info",
+            "convert", "bench attention", "bench module", "bench step", "bench ops", "bench decode")
 
 
 class Help(support.MohTest):
@@ -23,7 +23,7 @@ class Help(support.MohTest):
         self.assertEqual(self.subcommands(), {command.split()[0] for command in COMMANDS})
         self.assertEqual(self.subcommands("data"), {"tokenize", "info"})
         self.assertEqual(self.subcommands("checkpoint"), {"info"})
-        self.assertEqual(self.subcommands("bench"), {"attention", "module", "step", "ops"})
+        self.assertEqual(self.subcommands("bench"), {"attention", "module", "decode", "step", "ops"})
 
     def subcommands(self, *command):
         listing = self.moh(*command, "--help").split("Subcommands:\n")[1].split("\n\n")[0]
@@ -50,7 +50,8 @@ class Help(support.MohTest):
     def test_command_lines_that_are_wrong(self):
         cases = {
             (): "A subcommand is required",
-            ("frobnicate",): "expected one of train, eval, analyze, generate, config, data, checkpoint, convert, bench, found 'frobnicate'",
+            ("frobnicate",): "expected one of train, eval, analyze, generate, config, plan, data, checkpoint, convert, "
+                             "bench, found 'frobnicate'",
             ("trian", "x.yaml"): "did you mean train?",
             ("train",): "config is required",
             ("train", "a.yaml", "--frob"): "--frob",

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "core/allocator.h"
+#include "models/llm/llama_flops.h"
 #include "train/bench/ceilings.h"
-#include "train/bench/llama_flops.h"
 #include "train/bench/step_profile.h"
 #include "train/config/run_config.h"
 #include "train/trainer/train_step.h"

@@ -1,10 +1,10 @@
-#include <cstdarg>
 #include <cstdio>
 #include <nlohmann/json.hpp>
 #include <ostream>
 
 #include "train/bench/step_bench.h"
 #include "train/metrics/format.h"
+#include "train/metrics/table_line.h"
 
 namespace moh {
 
@@ -35,37 +35,25 @@ nlohmann::ordered_json profile_json(const StepProfile& profile) {
   return {{"step_ms", profile.step_ms}, {"other_ms", profile.other_ms()}, {"ops", std::move(ops)}};
 }
 
-/// One line of the table: a name, then what printf makes of the rest.
-[[gnu::format(printf, 3, 4)]] void line(std::ostream& out, const char* name, const char* format, ...) {
-  char text[160];
-  va_list arguments;
-  va_start(arguments, format);
-  std::vsnprintf(text, sizeof text, format, arguments);
-  va_end(arguments);
-  char head[24];
-  std::snprintf(head, sizeof head, "%-20s", name);
-  out << head << text << '\n';
-}
-
 void write_times(std::ostream& out, const StepBenchRecord& r) {
-  line(out, "step", "%10.2f ms   (%lld steps, spread %.1f%%)", r.step_ms, static_cast<long long>(r.steps),
-       100 * r.step_ms_spread);
+  write_line(out, "step", "%10.2f ms   (%lld steps, spread %.1f%%)", r.step_ms,
+             static_cast<long long>(r.steps), 100 * r.step_ms_spread);
   const auto part = [&](const char* name, double ms) {
-    line(out, name, "%10.2f ms   %5.1f%%", ms, 100 * ms / r.step_ms);
+    write_line(out, name, "%10.2f ms   %5.1f%%", ms, 100 * ms / r.step_ms);
   };
   if (r.phases) {
     part("  forward", r.phases->forward_ms);
     part("  backward", r.phases->backward_ms);
     part("  optimizer", r.phases->optimizer_ms);
   }
-  line(out, "tokens/s", "%10.0f", r.tokens_per_s);
+  write_line(out, "tokens/s", "%10.0f", r.tokens_per_s);
 }
 
 void write_rates(std::ostream& out, const StepBenchRecord& r) {
-  line(out, "FLOP per step", "%10.4g      (all heads on: %.4g)", r.flops.routed, r.flops.dense);
-  line(out, "GFLOP/s", "%10.1f", r.gflops());
+  write_line(out, "FLOP per step", "%10.4g      (all heads on: %.4g)", r.flops.routed, r.flops.dense);
+  write_line(out, "GFLOP/s", "%10.1f", r.gflops());
   const auto ceiling = [&](const char* name, double gflops) {
-    line(out, name, "%10.1f      the step reaches %.1f%% of it", gflops, 100 * r.gflops() / gflops);
+    write_line(out, name, "%10.1f      the step reaches %.1f%% of it", gflops, 100 * r.gflops() / gflops);
   };
   if (r.ceilings.fma_gflops) ceiling("  FMA peak", *r.ceilings.fma_gflops);
   ceiling("  matmul peak", r.ceilings.matmul_gflops);
@@ -86,15 +74,15 @@ void add_ceilings(nlohmann::ordered_json& object, const StepBenchRecord& r) {
 }
 
 void write_memory(std::ostream& out, const StepBenchRecord& r) {
-  line(out, "peak memory", "%10s      (process: %s)", format_bytes(r.memory.total.peak_bytes).c_str(),
-       format_bytes(r.peak_rss_bytes).c_str());
+  write_line(out, "peak memory", "%10s      (process: %s)", format_bytes(r.memory.total.peak_bytes).c_str(),
+             format_bytes(r.peak_rss_bytes).c_str());
   for (int i = 0; i < kNumMemoryPurposes; ++i) {
     const auto purpose = static_cast<MemoryPurpose>(i);
-    line(out, ("  " + std::string(memory_purpose_name(purpose))).c_str(), "%10s",
-         format_bytes(r.memory.of(purpose).peak_bytes).c_str());
+    write_line(out, ("  " + std::string(memory_purpose_name(purpose))).c_str(), "%10s",
+               format_bytes(r.memory.of(purpose).peak_bytes).c_str());
   }
-  line(out, "system allocations", "%10lld", static_cast<long long>(r.faults.system_allocations));
-  line(out, "page faults", "%10lld", static_cast<long long>(r.faults.page_faults));
+  write_line(out, "system allocations", "%10lld", static_cast<long long>(r.faults.system_allocations));
+  write_line(out, "page faults", "%10lld", static_cast<long long>(r.faults.page_faults));
 }
 
 void write_profile(std::ostream& out, const StepProfile& profile) {
@@ -154,12 +142,12 @@ void write_json_line(std::ostream& out, const StepBenchRecord& r) {
 
 void write_table(std::ostream& out, const StepBenchRecord& r) {
   if (!r.gpu.empty()) out << r.gpu << '\n';
-  line(out, "parameters", "%10s      %s on %s, %s kernels, %d threads",
-       format_count(static_cast<double>(r.parameters)).c_str(), r.dtype.c_str(), r.device.c_str(),
-       r.isa.c_str(), r.threads);
-  line(out, "batch", "%10s      %lld x %lld sequences of %lld %s tokens", "",
-       static_cast<long long>(r.accumulate), static_cast<long long>(r.batch_size),
-       static_cast<long long>(r.sequence_length), r.random_data ? "random" : "text");
+  write_line(out, "parameters", "%10s      %s on %s, %s kernels, %d threads",
+             format_count(static_cast<double>(r.parameters)).c_str(), r.dtype.c_str(), r.device.c_str(),
+             r.isa.c_str(), r.threads);
+  write_line(out, "batch", "%10s      %lld x %lld sequences of %lld %s tokens", "",
+             static_cast<long long>(r.accumulate), static_cast<long long>(r.batch_size),
+             static_cast<long long>(r.sequence_length), r.random_data ? "random" : "text");
   write_times(out, r);
   write_rates(out, r);
   write_memory(out, r);

@@ -1,4 +1,5 @@
 #include <iostream>
+#include <utility>
 
 #include "core/cuda/backend.h"
 #include "core/parallel.h"
@@ -47,6 +48,23 @@ void write(const Record& record, bool json) {
   std::cout.flush();
 }
 
+/// The model to generate with: a configuration's, or the default one, with the sizes that were given.
+LlamaConfig decode_model(const BenchDecodeArgs& args) {
+  LlamaConfig model = args.options.model;
+  if (!args.config.empty()) {
+    std::vector<std::string> overrides = args.overrides;
+    overrides.emplace_back("data.train=unread");
+    model = llama_config_of(load_run_config(args.config, overrides, llama_model_presets()).model);
+  }
+  if (args.heads) model.heads = model.kv_heads = *args.heads;
+  for (const auto& [given, size] :
+       {std::pair{&args.layers, &model.layers}, std::pair{&args.hidden, &model.hidden},
+        std::pair{&args.kv_heads, &model.kv_heads}, std::pair{&args.head_dim, &model.head_dim}}) {
+    if (*given) *size = **given;
+  }
+  return model;
+}
+
 }  // namespace
 
 int bench_attention(const BenchAttentionArgs& args) {
@@ -76,6 +94,17 @@ int bench_step(const BenchStepArgs& args) {
     write_json_line(std::cout, record);
   else
     write_table(std::cout, record);
+  return kDone;
+}
+
+int bench_decode(const BenchDecodeArgs& args) {
+  set_num_threads(static_cast<int>(args.threads));
+  DecodeBenchOptions options = args.options;
+  options.model = decode_model(args);
+  options.device = opened_device(args.device, args.json);
+  options.dtype = dtype_of(args.dtype);
+  if (!args.json) write_decode_table_head(std::cout);
+  run_decode_bench(options, [&](const DecodeBenchRecord& record) { write(record, args.json); });
   return kDone;
 }
 

@@ -157,6 +157,37 @@ void add_config(CLI::App& app, Action& action) {
   command.callback([args, &action] { action = [args] { return config(*args); }; });
 }
 
+void add_plan(CLI::App& app, Action& action) {
+  CLI::App& command =
+      *app.add_subcommand("plan", "What a training run will take: memory, operations, time; runs nothing");
+  const auto args = std::make_shared<PlanArgs>();
+  PlanOptions& options = args->options;
+  add_config_arguments(command, args->config, args->overrides);
+  command.get_option("config")->required();
+  command.add_option("--gpus", options.gpus, "Devices that train side by side, each with the whole model")
+      ->capture_default_str();
+  command.add_option("--gpu-memory", args->memory,
+                     "Of each device: 141GB (decimal), 79.6GiB (binary), bytes");
+  command
+      .add_option("--mfu", options.mfu,
+                  "Model FLOP utilisation: the share of the peak rate that the model gets")
+      ->capture_default_str();
+  command.add_option("--peak-tflops", args->peak,
+                     "Peak rate of each device in TFLOP/s, or H100, H200, A100 (bfloat16, published)");
+  command.add_flag("--json", args->json, "One JSON object instead of a table");
+  command.footer(
+      "No model is made and nothing is written; a GPU that the configuration names is not needed, nor is its "
+      "text.\ndocs/plan.md explains the numbers.\n\n"
+      "Examples:\n"
+      "  moh plan configs/llm/tiny_shakespeare_moh_50.yaml\n"
+      "  moh plan configs/llm/moh_llm_b_50.yaml device=cuda train.batch_size=4 --gpu-memory 80GB "
+      "--peak-tflops H100\n"
+      "  moh plan configs/llm/llm_s.yaml device=cuda --gpus 8 --gpu-memory 141GB --mfu 0.35 --peak-tflops "
+      "989 "
+      "--json");
+  command.callback([args, &action] { action = [args] { return plan(*args); }; });
+}
+
 void add_data(CLI::App& app, Action& action) {
   CLI::App& command = *app.add_subcommand("data", "Prepare and inspect training data");
   command.require_subcommand(1);
@@ -315,6 +346,45 @@ void add_bench_step(CLI::App& bench, Action& action) {
   command.callback([args, &action] { action = [args] { return bench_step(*args); }; });
 }
 
+void add_bench_decode(CLI::App& bench, Action& action) {
+  CLI::App& command = *bench.add_subcommand(
+      "decode", "Generating token by token behind a long context: Mixture-of-Head against dense");
+  const auto args = std::make_shared<BenchDecodeArgs>();
+  DecodeBenchOptions& options = args->options;
+  add_config_arguments(command, args->config, args->overrides);
+  command.add_option("--context", options.contexts, "Tokens before those generated, separated by commas")
+      ->delimiter(',')
+      ->capture_default_str();
+  command
+      .add_option("--active", options.active,
+                  "Shares of the heads that each token keeps, separated by commas")
+      ->delimiter(',')
+      ->capture_default_str();
+  command.add_option("--layers", args->layers, "Layers (6, or the configuration's)");
+  command.add_option("--hidden", args->hidden, "Width of the model (768)");
+  command.add_option("--heads", args->heads, "Query heads, and KV heads (12)");
+  command.add_option("--kv-heads", args->kv_heads, "KV heads (as many as --heads)");
+  command.add_option("--head-dim", args->head_dim, "Width of a head (64)");
+  command.add_option("--batch", options.batch, "Sequences")->capture_default_str();
+  command.add_option("--tokens", options.tokens, "Tokens that a pass generates")->capture_default_str();
+  command.add_option("--repeats", options.repeats, "Counted passes of each case")->capture_default_str();
+  command.add_option("--device", args->device, "cpu, cuda or cuda:N")->capture_default_str();
+  command.add_option("--dtype", args->dtype, "Element type")
+      ->check(CLI::IsMember({"f32", "bf16"}))
+      ->capture_default_str();
+  command.add_option("--threads", args->threads, "0: all processors")->capture_default_str();
+  command.add_flag("--json", args->json, "One JSON object a line instead of a table");
+  command.footer(
+      "A configuration gives the sizes of the model alone; its weights here are random, its heads routed as "
+      "--active says.\n\n"
+      "Examples:\n"
+      "  moh bench decode\n"
+      "  moh bench decode --context 512,4096 --active 1.0,0.75,0.5 --threads 2 --json\n"
+      "  moh bench decode configs/llm/llm_s.yaml --context 2048 --layers 4\n"
+      "  moh bench decode --heads 32 --kv-heads 8 --head-dim 128 --hidden 4096 --layers 1 --dtype bf16");
+  command.callback([args, &action] { action = [args] { return bench_decode(*args); }; });
+}
+
 void add_bench_ops(CLI::App& bench, Action& action) {
   CLI::App& command =
       *bench.add_subcommand("ops", "Each op beside what the machine can do: copying memory, multiply-adds");
@@ -351,6 +421,7 @@ void add_bench(CLI::App& app, Action& action) {
   bench.require_subcommand(1);
   add_bench_attention(bench, action);
   add_bench_module(bench, action);
+  add_bench_decode(bench, action);
   add_bench_step(bench, action);
   add_bench_ops(bench, action);
 }
@@ -393,6 +464,7 @@ int run(int argc, char** argv) {
   add_analyze(app, action);
   add_generate(app, action);
   add_config(app, action);
+  add_plan(app, action);
   add_data(app, action);
   add_checkpoint_commands(app, action);
   add_convert(app, action);

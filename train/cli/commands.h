@@ -1,15 +1,18 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "train/analyze/analyze_heads.h"
 #include "train/bench/attention_bench.h"
+#include "train/bench/decode_bench.h"
 #include "train/bench/module_bench.h"
 #include "train/bench/op_bench.h"
 #include "train/bench/step_bench.h"
 #include "train/generate/token_picker.h"
+#include "train/plan/plan_options.h"
 
 /// What the commands of the `moh` program do, apart from how their arguments are parsed (cli.cpp). Each
 /// returns an exit code (exit_code.h) or throws.
@@ -58,6 +61,16 @@ struct ConfigArgs {
   bool reference = false;  ///< print the reference of all keys instead
 };
 int config(const ConfigArgs& args);
+
+struct PlanArgs {
+  std::string config;
+  std::vector<std::string> overrides;  ///< key.path=value
+  PlanOptions options;                 ///< memory_bytes and peak come from the fields below
+  std::string memory;                  ///< "141GB"; empty: not known
+  std::string peak;                    ///< TFLOP/s or a GPU's name; empty: not known
+  bool json = false;
+};
+int plan(const PlanArgs& args);
 
 struct TokenizeArgs {
   std::vector<std::string> inputs;
@@ -117,6 +130,18 @@ struct BenchStepArgs {
   bool json = false;
 };
 int bench_step(const BenchStepArgs& args);
+
+struct BenchDecodeArgs {
+  std::string config;                  ///< whose model is measured; empty: that of the options
+  std::vector<std::string> overrides;  ///< key.path=value
+  DecodeBenchOptions options;          ///< the model, device and dtype come from the other fields, too
+  std::optional<std::int64_t> layers, hidden, heads, kv_heads, head_dim;  ///< instead of the model's
+  std::string device = "cpu";
+  std::string dtype = "f32";  ///< f32 or bf16
+  std::int64_t threads = 0;
+  bool json = false;
+};
+int bench_decode(const BenchDecodeArgs& args);
 
 struct BenchOpsArgs {
   OpBenchOptions options;  ///< device and dtype come from the fields below

@@ -20,8 +20,6 @@ namespace moh {
 
 namespace {
 
-constexpr int kPrefetchDepth = 4;
-
 std::vector<std::string> as_strings(const std::vector<std::filesystem::path>& paths) {
   return {paths.begin(), paths.end()};
 }

@@ -38,6 +38,9 @@ TokenSourcePtr open_held_out_text(const RunConfig& config, const Tokenizer& toke
 /// so with it the number of micro-batches per step is not only a matter of rounding.
 class LanguageModelTask : public Task {
  public:
+  /// Batches that are made ahead of their use.
+  static constexpr int kPrefetchDepth = 4;
+
   LanguageModelTask(const RunConfig& config, LanguageData data);
 
   const Module& model() const override { return model_; }

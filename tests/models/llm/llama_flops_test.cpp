@@ -1,4 +1,4 @@
-#include "train/bench/llama_flops.h"
+#include "models/llm/llama_flops.h"
 
 #include <catch2/catch.hpp>
 
@@ -25,7 +25,7 @@ LlamaConfig routed(LlamaConfig config, RouterKind router, std::int64_t shared, s
 
 }  // namespace
 
-TEST_CASE("bench: FLOPs of a dense step, counted by hand") {
+TEST_CASE("llama: FLOPs of a dense step, counted by hand") {
   LlamaConfig config = small_model();
   config.layers = 2;
   config.hidden = 4;
@@ -43,7 +43,7 @@ TEST_CASE("bench: FLOPs of a dense step, counted by hand") {
   CHECK(flops.routed == flops.dense);
 }
 
-TEST_CASE("bench: FLOPs of a routed step: fewer pairs, a router more") {
+TEST_CASE("llama: FLOPs of a routed step: fewer pairs, a router more") {
   const StepFlops flops = step_flops(routed(small_model(), RouterKind::kLearned, 1, 1), 3, 5);
   const double dense_layer = 1920 + 2 * 1920 + 1920 + 1440 + 4320, vocabulary = 2400;
   const double half_of_attention = 720, router = 2 * 15 * 8 * (3 + 2);  // 3 routed heads, 2 types
@@ -51,7 +51,7 @@ TEST_CASE("bench: FLOPs of a routed step: fewer pairs, a router more") {
   CHECK(flops.routed == 3 * (dense_layer - half_of_attention + router + vocabulary));
 }
 
-TEST_CASE("bench: FLOPs follow each layer's own heads") {
+TEST_CASE("llama: FLOPs follow each layer's own heads") {
   LlamaConfig config = routed(small_model(), RouterKind::kLearned, 1, 1);
   config.layers = 2;
   config.moh.shared = {4, 2};
@@ -63,7 +63,7 @@ TEST_CASE("bench: FLOPs follow each layer's own heads") {
 }
 
 TEST_CASE(
-    "bench: FLOPs of query-norm routing have no router matrix, and all heads where the estimator asks") {
+    "llama: FLOPs of query-norm routing have no router matrix, and all heads where the estimator asks") {
   LlamaConfig config = routed(small_model(), RouterKind::kQueryNorm, 1, 1);
   StepFlops flops = step_flops(config, 3, 5);
   CHECK(flops.dense - flops.routed == 3 * 720);
@@ -72,7 +72,7 @@ TEST_CASE(
   CHECK(flops.routed == flops.dense);
 }
 
-TEST_CASE("bench: FLOPs of projections follow the heads that the layers project") {
+TEST_CASE("llama: FLOPs of projections follow the heads that the layers project") {
   LlamaConfig config = routed(small_model(), RouterKind::kLearned, 1, 1);
   config.head_dim = 32;
   const std::int64_t sequences = 2, tokens = 100;  // enough for projecting the chosen heads alone
@@ -89,7 +89,7 @@ TEST_CASE("bench: FLOPs of projections follow the heads that the layers project"
   CHECK(flops.routed == flops.dense);
 }
 
-TEST_CASE("bench: on a GPU all heads are projected") {
+TEST_CASE("llama: on a GPU all heads are projected") {
   const HeadRoutingOptions routing{RouterKind::kLearned, {4, 1, 1}};
   constexpr std::int64_t kTokens = 1 << 20;  // projecting by heads pays on the CPU
   const Device gpu{Device::Type::kCuda, 0};

@@ -1,4 +1,4 @@
-#include "train/bench/llama_flops.h"
+#include "models/llm/llama_flops.h"
 
 #include "ops/moh/head_projection.h"
 

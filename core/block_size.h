@@ -1,0 +1,23 @@
+#pragma once
+
+#include <algorithm>
+#include <bit>
+#include <cstddef>
+
+namespace moh {
+
+/// Blocks of the CPU's allocator from here on are whole pages; smaller ones are kept by size.
+inline constexpr std::size_t kLargeBlock = std::size_t{128} << 10;
+inline constexpr std::size_t kBlockAlignment = 64;
+
+/// The size of the block that serves `bytes`, which is what is counted. Small sizes are rounded up to an
+/// eighth of a power of two: at most 12.5% is lost, and steps whose tensors differ by a few elements still
+/// find their blocks again.
+constexpr std::size_t block_size(std::size_t bytes, std::size_t page) {
+  const auto round_up = [](std::size_t size, std::size_t to) { return (size + to - 1) / to * to; };
+  if (bytes >= kLargeBlock) return round_up(bytes, page);
+  const std::size_t wanted = std::max(bytes, kBlockAlignment);
+  return round_up(wanted, std::max(std::bit_floor(wanted) / 8, kBlockAlignment));
+}
+
+}  // namespace moh

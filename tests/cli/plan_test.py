@@ -1,0 +1,96 @@
+"""moh plan and moh bench decode: what they print, what they refuse. Nothing here depends on how fast anything is."""
+
+import json
+
+import support
+from support import DENSE
+
+PURPOSES = {"parameter", "gradient", "optimizer", "activation", "workspace", "data", "total"}
+NO_TEXT = {"data.train": "missing.txt"}
+
+
+class Plan(support.MohTest):
+    def plan(self, settings, *arguments):
+        return json.loads(self.moh("plan", self.config({**NO_TEXT, **settings}), "--json", *arguments))
+
+    def test_memory_is_what_a_step_takes(self):
+        size = {"model.hidden": 128, "model.intermediate": 352, "model.vocab_size": 2048, "model.max_positions": 128,
+                "data.sequence_length": 128}
+        for settings in (DENSE, {}, {"model.recompute": "layer", "model.kv_heads": 2, "precision": "bfloat16"}):
+            with self.subTest(settings=settings):
+                plan = self.plan({**size, **settings})
+                step = json.loads(self.moh("bench", "step", "tiny.yaml", "--random-data", "--steps", 1, "--warmup", 1,
+                                           "--json"))
+                (configured,) = [choice for choice in plan["recompute"].values() if choice["configured"]]
+                self.assertEqual(set(configured["peak_bytes"]), PURPOSES)
+                for purpose, measured in step["peak_bytes"].items():
+                    self.assertAlmostEqual(configured["peak_bytes"][purpose], measured, delta=0.05 * measured, msg=purpose)
+                self.assertEqual(plan["parameters"], step["parameters"])
+                tokens = step["batch_size"] * step["sequence_length"]
+                self.assertAlmostEqual(plan["flops_per_token"], step["flops_per_step"] / tokens, places=3)
+
+    def test_a_model_that_no_machine_here_could_hold(self):
+        plan = self.plan({"device": "cuda", "precision": "bfloat16", **DENSE, "model.hidden": 8192, "model.layers": 80,
+                          "model.heads": 64, "model.intermediate": 28672, "model.vocab_size": 128256,
+                          "model.max_positions": 8192, "data.sequence_length": 8192, "train.batch_size": 1},
+                         "--gpus", 8, "--gpu-memory", "80GB", "--peak-tflops", "H100")
+        self.assertGreater(plan["parameters"], 60e9)
+        for choice in plan["recompute"].values():
+            self.assertFalse(choice["fits"])
+            self.assertEqual(choice["largest_batch_size"], 0)
+            at_peak = choice["at_peak_bytes"]
+            self.assertEqual(sum(at_peak[purpose] for purpose in PURPOSES - {"total"}), at_peak["total"])
+        self.assertAlmostEqual(plan["tokens_per_s"], 8 * 0.4 * 989e12 / plan["flops_per_token"], delta=1)
+        self.assertAlmostEqual(plan["days"], 8 * plan["tokens_per_step"] / plan["tokens_per_s"] / 86400, places=9)
+
+    def test_nothing_is_written(self):
+        before = sorted(self.folder.rglob("*"))
+        config = self.config(NO_TEXT)
+        output = self.moh("plan", config)
+        self.assert_says(output, "parameters", "FLOP per token", "all heads on", "model.recompute", "optimizer",
+                         "no time without --peak-tflops")
+        self.assertEqual(sorted(self.folder.rglob("*")), sorted([*before, self.folder / config]))
+
+    def test_refusals(self):
+        config = self.config(NO_TEXT)
+        for arguments, message in (
+                ((config, "train.stesp=3"), "did you mean"),
+                ((config, "--gpu-memory", "80 apples"), "moh plan: --gpu-memory: expected bytes"),
+                ((config, "--peak-tflops", "Z80"), "moh plan: --peak-tflops: expected TFLOP/s"),
+                ((config, "--mfu", "1.5"), "moh plan: --mfu: expected a share"),
+                ((config, "--gpus", "0"), "moh plan: --gpus: expected 1 to"),
+                ((), "config is required")):
+            with self.subTest(arguments=arguments):
+                self.assert_says(self.moh("plan", *arguments, code=support.CONFIG_ERROR), message)
+        wrong = self.config({"model.heads": 7})
+        planned = self.moh("plan", wrong, code=support.CONFIG_ERROR)
+        self.assertEqual(planned, self.moh("config", wrong, code=support.CONFIG_ERROR))
+
+
+class Decode(support.MohTest):
+    SMALL = ("--layers", 1, "--hidden", 32, "--heads", 8, "--head-dim", 8, "--tokens", 1, "--repeats", 1, "--threads", 1)
+
+    def test_records(self):
+        output = self.moh("bench", "decode", "--context", "16,600", "--active", "1.0,0.5", "--json", *self.SMALL)
+        records = [json.loads(line) for line in output.splitlines()]
+        self.assertEqual([(r["context"], r["router"], r["active"]) for r in records],
+                         [(context, router, active) for context in (16, 600)
+                          for router, active in (("none", 1), ("learned", 0.5), ("query_norm", 0.5))])
+        self.assertEqual({(r["heads"], r["kv_heads"], r["layers"]) for r in records}, {(8, 8, 1)})
+
+    def test_a_configuration_gives_the_sizes(self):
+        output = self.moh("bench", "decode", self.config(NO_TEXT), "--context", 8, "--active", "0.5", "--tokens", 1,
+                          "--repeats", 1, "--json")
+        for line in output.splitlines():
+            record = json.loads(line)
+            self.assertEqual((record["hidden"], record["layers"], record["heads"]), (32, 2, 4))
+            self.assertNotEqual(record["router"], "none")
+
+    def test_table_and_refusals(self):
+        self.assert_says(self.moh("bench", "decode", "--context", 8, *self.SMALL), "tokens/s", "attention ms", "query_norm")
+        self.assert_says(self.moh("bench", "decode", "--context", 0, *self.SMALL, code=support.CONFIG_ERROR),
+                         "bench decode: context: expected 1 or more, found 0")
+
+
+if __name__ == "__main__":
+    support.main()
