@@ -1,0 +1,62 @@
+// llama_model by way of a Hugging Face folder: config.json and model.safetensors, dense and MoH.
+
+#include "models/llm/llama.h"
+#include "tests/golden/golden_case.h"
+#include "tests/support/temporary_folder.h"
+#include "train/tasks/llama_from_config.h"
+#include "train/tasks/load_language_model.h"
+#include "train/weights/hf/hf_export.h"
+
+using namespace moh;
+using namespace moh::test;
+
+namespace {
+
+namespace fs = std::filesystem;
+
+/// The config.json of that model, as transformers wrote it.
+const fs::path kConfig = fs::path(MOH_SOURCE_DIR) / "tests/golden/data/hf_llama_tiny/config.json";
+
+/// As the released code fixes it: half of the heads shared, a quarter kept of the rest.
+ModelConfig with_routing(ModelConfig model) {
+  model.moh.router = RouterChoice::kQueryNorm;
+  model.moh.shared = {model.heads / 2, {}};
+  model.moh.routed = {model.heads / 4, {}};
+  return model;
+}
+
+void save_weights(const GoldenCase& golden, const fs::path& file) {
+  constexpr std::string_view kPrefix = "param.";
+  std::vector<NamedTensor> weights;
+  for (const std::string& name : golden.names(kPrefix))
+    weights.push_back({name.substr(kPrefix.size()), golden.tensor(name)});
+  save_safetensors(file, weights, {{"format", "pt"}});
+}
+
+Tensor logits_of_folder(const fs::path& folder, const Tensor& tokens) {
+  const Llama model(llama_config_of(read_hf_config(folder / "config.json")), DType::kFloat32);
+  const SafetensorsFile file(folder / "model.safetensors", InputKind::kCheckpoint);
+  std::vector<NamedTensor> weights;
+  for (const SafetensorsEntry& entry : file.entries()) weights.push_back({entry.name, file.tensor(entry)});
+  load_parameters(model, weights, folder.string());
+  return model.forward(tokens).logits.value();
+}
+
+}  // namespace
+
+TEST_CASE("golden: llama_model through a Hugging Face folder") {
+  for_each_golden("llama_model", [](const GoldenCase& golden) {
+    const Tensor tokens = golden.tensor("in.input_ids");
+    const TemporaryFolder folder;
+    save_weights(golden, folder / "model.safetensors");
+
+    write_file(folder / "config.json", read_file(kConfig));
+    golden.check("out.dense.logits", logits_of_folder(folder.path(), tokens));
+
+    const ModelConfig dense = read_hf_config(kConfig);
+    write_hf_model_files(folder.path(), dense, DType::kFloat32);
+    golden.check("out.dense.logits", logits_of_folder(folder.path(), tokens));
+    write_hf_model_files(folder.path(), with_routing(dense), DType::kFloat32);
+    golden.check("out.logits", logits_of_folder(folder.path(), tokens));
+  });
+}

@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Configuration of a Mixture-of-Head LLaMA model (MoH, arXiv 2410.11842) for Hugging Face's transformers.
+
+Written by moh beside the weights of a model that it exports; AutoConfig and AutoModelForCausalLM load it with
+`trust_remote_code=True`. The model itself is in modeling_moh_llama.py.
+"""
+
+from transformers import PretrainedConfig
+
+ROUTERS = ("learned", "query_norm")
+GATE_SCALINGS = ("code", "paper")
+STRAIGHT_THROUGH = ("none", "selected", "all")
+ROPE_TYPES = ("default", "linear", "llama3")
+
+
+def one_of(name, value, choices):
+    if value not in choices:
+        raise ValueError(f"{name}: expected one of {', '.join(choices)}, found {value!r}")
+    return value
+
+
+class MohLlamaConfig(PretrainedConfig):
+    """The fields of LlamaConfig, and those of the routing of heads:
+
+    moh_router            "learned": linear maps of the layer's input. "query_norm": norms of the queries, gates 1.
+    moh_shared_heads      heads that are on for every token: one count, or one per layer.
+    moh_active_heads      shared heads plus the routed ones that each token keeps: one count, or one per layer.
+    moh_shared_heads_index   which heads are shared, ascending, one list per layer; None: the first ones.
+    moh_gate_scaling      of "learned": "code", as the released code (gates of about 1), or "paper" (their sum is 1 at most).
+    moh_two_stage         of "learned": weigh shared against routed heads, token by token.
+    moh_straight_through  of "query_norm": gates of which heads pass gradients on to the router.
+    moh_balance_weight    of the load-balance loss, which joins the loss in training.
+    """
+
+    model_type = "moh_llama"
+    keys_to_ignore_at_inference = ["past_key_values"]
+
+    def __init__(
+        self,
+        vocab_size=32000,
+        hidden_size=4096,
+        intermediate_size=11008,
+        num_hidden_layers=32,
+        num_attention_heads=32,
+        num_key_value_heads=None,
+        head_dim=None,
+        max_position_embeddings=2048,
+        rms_norm_eps=1e-6,
+        rope_theta=None,
+        rope_scaling=None,
+        rope_parameters=None,
+        initializer_range=0.02,
+        use_cache=True,
+        moh_router="query_norm",
+        moh_shared_heads=0,
+        moh_active_heads=1,
+        moh_shared_heads_index=None,
+        moh_gate_scaling="code",
+        moh_two_stage=True,
+        moh_straight_through="selected",
+        moh_balance_weight=0.01,
+        tie_word_embeddings=False,
+        **kwargs,
+    ):
+        self.vocab_size = vocab_size
+        self.hidden_size = hidden_size
+        self.intermediate_size = intermediate_size
+        self.num_hidden_layers = num_hidden_layers
+        self.num_attention_heads = num_attention_heads
+        self.num_key_value_heads = num_key_value_heads or num_attention_heads
+        self.head_dim = head_dim or hidden_size // num_attention_heads
+        self.max_position_embeddings = max_position_embeddings
+        self.rms_norm_eps = rms_norm_eps
+        # rope_theta and rope_scaling are how transformers 4 spells it, rope_parameters is how transformers 5 does.
+        plain = {"rope_theta": rope_theta or 10000.0, "rope_type": "default"}
+        self.rope_parameters = {**plain, **(rope_scaling or {}), **(rope_parameters or {})}
+        one_of("rope_type", self.rope_parameters["rope_type"], ROPE_TYPES)
+        self.initializer_range = initializer_range
+        self.use_cache = use_cache
+        self.moh_router = one_of("moh_router", moh_router, ROUTERS)
+        self.moh_shared_heads = moh_shared_heads
+        self.moh_active_heads = moh_active_heads
+        self.moh_shared_heads_index = moh_shared_heads_index
+        self.moh_gate_scaling = one_of("moh_gate_scaling", moh_gate_scaling, GATE_SCALINGS)
+        self.moh_two_stage = moh_two_stage
+        self.moh_straight_through = one_of("moh_straight_through", moh_straight_through, STRAIGHT_THROUGH)
+        self.moh_balance_weight = moh_balance_weight
+        super().__init__(tie_word_embeddings=tie_word_embeddings, **kwargs)
+
+    def shared_heads_of(self, layer):
+        """Indices of the shared heads of a layer."""
+        if self.moh_shared_heads_index is not None:
+            return list(self.moh_shared_heads_index[layer])
+        return list(range(self._of_layer(self.moh_shared_heads, layer)))
+
+    def kept_heads_of(self, layer):
+        """How many routed heads each token keeps in a layer (K)."""
+        return self._of_layer(self.moh_active_heads, layer) - len(self.shared_heads_of(layer))
+
+    @staticmethod
+    def _of_layer(counts, layer):
+        return counts if isinstance(counts, int) else counts[layer]

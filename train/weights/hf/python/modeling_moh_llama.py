@@ -1,0 +1,329 @@
+# SPDX-License-Identifier: Apache-2.0
+"""LLaMA with Mixture-of-Head attention (MoH, arXiv 2410.11842) for Hugging Face's transformers.
+
+Written by moh beside the weights of a model that it exports; AutoModelForCausalLM loads it with
+`trust_remote_code=True`. It computes what moh computes, in the plain way: attention of every head, then each head's
+output times its gate, which is 0 for the heads that a token does not choose. It is for evaluation, generation and
+further training in Python; moh itself skips the heads that are not chosen.
+
+Shapes: B sequences, T tokens, D width, H query heads, d head width, S shared heads, E = H - S routed heads of which each
+token keeps K.
+"""
+
+import math
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+from transformers import GenerationMixin, PreTrainedModel
+from transformers.cache_utils import DynamicCache
+from transformers.modeling_outputs import CausalLMOutputWithPast
+
+from .configuration_moh_llama import MohLlamaConfig
+
+
+class RMSNorm(nn.Module):
+    def __init__(self, width, eps):
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(width))
+        self.eps = eps
+
+    def forward(self, x):
+        y = x.float()
+        y = y * torch.rsqrt(y.square().mean(-1, keepdim=True) + self.eps)
+        return (self.weight.float() * y).to(x.dtype)
+
+
+def rope_frequencies(config):
+    """The d/2 frequencies of the rotary embedding, in radians per token, as floats."""
+    rope = config.rope_parameters
+    frequencies = [rope["rope_theta"] ** (-i / config.head_dim) for i in range(0, config.head_dim, 2)]
+    if rope["rope_type"] == "default":
+        return frequencies
+    factor = rope["factor"]
+    if rope["rope_type"] == "linear":
+        return [f / factor for f in frequencies]
+    low, high = rope["low_freq_factor"], rope["high_freq_factor"]
+    original = rope.get("original_max_position_embeddings") or config.max_position_embeddings
+
+    def scaled(f):
+        kept = (original * f / (2 * math.pi) - low) / (high - low)
+        kept = min(max(kept, 0.0), 1.0)
+        return f * (kept + (1 - kept) / factor)
+
+    return [scaled(f) for f in frequencies]
+
+
+def rotate(x, cos, sin):
+    """x [B, heads, T, d], cos and sin [B, 1, T, d/2]: element i turns with element i + d/2, in float32."""
+    low, high = x.float().chunk(2, dim=-1)
+    return torch.cat([low * cos - high * sin, high * cos + low * sin], dim=-1).to(x.dtype)
+
+
+def balance_loss(probabilities, selected, scaling):
+    """sum_i P_i f_i over the tokens, times E unless the paper's scaling asks for it without."""
+    experts = probabilities.shape[-1]
+    mean = probabilities.reshape(-1, experts).mean(0)
+    load = selected.reshape(-1, experts).mean(0)
+    return (mean * load).sum() * (1 if scaling == "paper" else experts)
+
+
+class HeadRouter(nn.Module):
+    """Gates of all heads for every token, in float32. Its weights belong to the attention layer by name, as in the paper's
+    released code, each only where it is needed: wg [E, D] routed heads, wg_0 [2, D] shared against routed, wg_1 [S, D]
+    shared heads."""
+
+    def __init__(self, config, layer):
+        super().__init__()
+        self.kind, self.scaling = config.moh_router, config.moh_gate_scaling
+        self.straight_through = config.moh_straight_through
+        self.shared = config.shared_heads_of(layer)
+        self.routed = [h for h in range(config.num_attention_heads) if h not in self.shared]
+        self.kept = config.kept_heads_of(layer)
+        if not 0 <= self.kept <= len(self.routed):
+            raise ValueError(f"layer {layer}: expected 0 to {len(self.routed)} kept heads, found {self.kept}")
+        order = self.shared + self.routed
+        self.place = [order.index(h) for h in range(len(order))]  # of each head in [shared, routed]
+
+    def add_weights(self, attention, config):
+        if self.kind != "learned":
+            return
+        shared, width = len(self.shared), config.hidden_size
+        if self.kept > 0:
+            attention.wg = nn.Linear(width, len(self.routed), bias=False)
+        if self.kept > 0 and shared > 0 and config.moh_two_stage:
+            attention.wg_0 = nn.Linear(width, 2, bias=False)
+        if shared > 1:
+            attention.wg_1 = nn.Linear(width, shared, bias=False)
+
+    def forward(self, attention, x, q):
+        """x [B, T, D] and the queries q [B, H, T, d] before their rotation to gates [B, T, H] and the layer's load-balance
+        loss, None without routed heads."""
+        shared, routed, balance = self.shared_gates(attention, x), None, None
+        if self.kept > 0:
+            logits = self.query_norms(q) if self.kind == "query_norm" else logits_of(attention.wg, x)
+            probabilities = logits.softmax(-1)
+            # Stable, so that of equal logits the first head is kept.
+            top = logits.argsort(dim=-1, descending=True, stable=True)[..., : self.kept]
+            selected = torch.zeros_like(logits).scatter(-1, top, 1.0)
+            routed = self.routed_gates(probabilities, selected)
+            balance = balance_loss(probabilities, selected, self.scaling if self.kind == "learned" else "code")
+        else:
+            routed = x.new_zeros((*x.shape[:-1], len(self.routed)), dtype=torch.float32)
+        if self.kind == "learned" and self.kept > 0 and self.shared:
+            shared, routed = self.weigh_kinds(attention, x, shared, routed)
+        return torch.cat([shared, routed], dim=-1)[..., self.place], balance
+
+    def shared_gates(self, attention, x):
+        count = len(self.shared)
+        if self.kind == "learned" and count > 1:
+            gates = logits_of(attention.wg_1, x).softmax(-1)
+            return gates if self.scaling == "paper" else count * gates
+        return x.new_ones((*x.shape[:-1], count), dtype=torch.float32)
+
+    def routed_gates(self, probabilities, selected):
+        if self.kind == "query_norm":
+            passed_on = probabilities - probabilities.detach()  # 0, with the gradient of the probabilities
+            if self.straight_through == "all":
+                return selected + passed_on
+            return selected * (1 + passed_on) if self.straight_through == "selected" else selected
+        if self.scaling == "paper":
+            return selected * probabilities
+        chosen = selected * probabilities
+        floor = torch.finfo(chosen.dtype).eps
+        return self.kept * chosen / chosen.sum(-1, keepdim=True).clamp_min(floor)
+
+    def weigh_kinds(self, attention, x, shared, routed):
+        scale = 1.0 if self.scaling == "paper" else 2.0
+        if hasattr(attention, "wg_0"):
+            kinds = scale * logits_of(attention.wg_0, x).softmax(-1)
+            return kinds[..., :1] * shared, kinds[..., 1:] * routed
+        return scale / 2 * shared, scale / 2 * routed
+
+    def query_norms(self, q):
+        """Norms of the routed heads' queries over their standard deviation; 0 where all norms are equal."""
+        norms = q[:, self.routed].float().norm(dim=-1).transpose(1, 2)
+        spread = norms.std(dim=-1, keepdim=True)
+        return torch.where(spread > 0, norms / spread.clamp_min(torch.finfo(norms.dtype).tiny), 0.0)
+
+
+def logits_of(linear, x):
+    return F.linear(x.float(), linear.weight.float())
+
+
+class Attention(nn.Module):
+    def __init__(self, config, layer):
+        super().__init__()
+        self.layer, self.head_dim = layer, config.head_dim
+        heads, kv_heads = config.num_attention_heads, config.num_key_value_heads
+        self.group = heads // kv_heads
+        self.q_proj = nn.Linear(config.hidden_size, heads * config.head_dim, bias=False)
+        self.k_proj = nn.Linear(config.hidden_size, kv_heads * config.head_dim, bias=False)
+        self.v_proj = nn.Linear(config.hidden_size, kv_heads * config.head_dim, bias=False)
+        self.o_proj = nn.Linear(heads * config.head_dim, config.hidden_size, bias=False)
+        self.router = HeadRouter(config, layer)
+        self.router.add_weights(self, config)
+
+    def forward(self, x, cos, sin, mask, past, places):
+        """x [B, T, D]; mask as of causal_mask(); places [T], those of the tokens in the cache, as a range of Python."""
+        projections = (self.q_proj, self.k_proj, self.v_proj)
+        q, k, v = (p(x).unflatten(-1, (-1, self.head_dim)).transpose(1, 2) for p in projections)
+        gates, balance = self.router(self, x, q)
+        q, k = rotate(q, cos, sin), rotate(k, cos, sin)
+        if past is not None:
+            # transformers 4 has to be told the places; a cache of fixed size returns its empty ones as well.
+            positions = torch.arange(places.start, places.stop, device=x.device)
+            k, v = past.update(k, v, self.layer, {"cache_position": positions})
+            k, v = k[:, :, : places.stop], v[:, :, : places.stop]
+        k, v = (y.repeat_interleave(self.group, dim=1) for y in (k, v))
+        y = F.scaled_dot_product_attention(q, k, v, mask, is_causal=mask is None and q.shape[2] > 1)
+        y = y.transpose(1, 2) * gates.unsqueeze(-1).to(y.dtype)
+        return self.o_proj(y.flatten(2)), balance
+
+
+class MLP(nn.Module):
+    def __init__(self, config):
+        super().__init__()
+        self.gate_proj = nn.Linear(config.hidden_size, config.intermediate_size, bias=False)
+        self.up_proj = nn.Linear(config.hidden_size, config.intermediate_size, bias=False)
+        self.down_proj = nn.Linear(config.intermediate_size, config.hidden_size, bias=False)
+
+    def forward(self, x):
+        return self.down_proj(F.silu(self.gate_proj(x)) * self.up_proj(x))
+
+
+class DecoderLayer(nn.Module):
+    def __init__(self, config, layer):
+        super().__init__()
+        self.input_layernorm = RMSNorm(config.hidden_size, config.rms_norm_eps)
+        self.self_attn = Attention(config, layer)
+        self.post_attention_layernorm = RMSNorm(config.hidden_size, config.rms_norm_eps)
+        self.mlp = MLP(config)
+
+    def forward(self, x, *context):
+        y, balance = self.self_attn(self.input_layernorm(x), *context)
+        x = x + y
+        return x + self.mlp(self.post_attention_layernorm(x)), balance
+
+
+def causal_mask(attention_mask, places, device):
+    """True where a token of `places` looks at one of those up to the last place, [B or 1, 1, T, last + 1]; None where each
+    looks at all before it, which attention kernels do without a mask. attention_mask [B, last + 1 or more] is 0 for
+    padding, on whichever side; a mask of four axes is taken as it is."""
+    end = places.stop
+    if attention_mask is not None and attention_mask.dim() == 4:
+        return attention_mask[..., :end]
+    padded = attention_mask is not None and not bool(attention_mask.bool().all())
+    if not padded and len(places) in (1, end):
+        return None
+    keys = torch.arange(end, device=device)
+    queries = keys[places.start :, None]
+    mask = (keys <= queries)[None, None]
+    if padded:
+        # A padded token looks at itself: a row without any key would be NaN, and spread.
+        mask = mask & attention_mask[:, None, None, :end].bool() | (keys == queries)
+    return mask
+
+
+class Decoder(nn.Module):
+    def __init__(self, config):
+        super().__init__()
+        self.frequencies = rope_frequencies(config)
+        self.embed_tokens = nn.Embedding(config.vocab_size, config.hidden_size)
+        self.layers = nn.ModuleList(DecoderLayer(config, layer) for layer in range(config.num_hidden_layers))
+        self.norm = RMSNorm(config.hidden_size, config.rms_norm_eps)
+
+    def rotations(self, positions):
+        """Cosines and sines [B, 1, T, d/2] of positions [B, T]. Angles are formed in double precision where there is one."""
+        dtype = torch.float32 if positions.device.type == "mps" else torch.float64
+        frequencies = torch.tensor(self.frequencies, dtype=dtype, device=positions.device)
+        angles = positions.to(dtype)[:, None, :, None] * frequencies
+        return angles.cos().float(), angles.sin().float()
+
+    def forward(self, x, attention_mask, position_ids, past):
+        """Embeddings x [B, T, D] to the normed output, all layers' hidden states, and the layers' balance losses."""
+        start = int(past.get_seq_length()) if past is not None else 0
+        places = range(start, start + x.shape[1])
+        if position_ids is None:
+            position_ids = torch.arange(places.start, places.stop, device=x.device)[None]
+        mask = causal_mask(attention_mask, places, x.device)
+        context = (*self.rotations(position_ids), mask, past, places)
+        states, balances = [x], []
+        for layer in self.layers:
+            x, balance = layer(x, *context)
+            states.append(x)
+            if balance is not None:
+                balances.append(balance)
+        states[-1] = self.norm(x)
+        return states[-1], tuple(states), balances
+
+
+class MohLlamaForCausalLM(PreTrainedModel, GenerationMixin):
+    config_class = MohLlamaConfig
+    base_model_prefix = "model"
+    _no_split_modules = ["DecoderLayer"]
+    _supports_sdpa = True
+    _tied_weights_keys = {"lm_head.weight": "model.embed_tokens.weight"}
+
+    def __init__(self, config):
+        super().__init__(config)
+        self.model = Decoder(config)
+        self.lm_head = nn.Linear(config.hidden_size, config.vocab_size, bias=False)
+        self.post_init()
+
+    def _init_weights(self, module):
+        if isinstance(module, (nn.Linear, nn.Embedding)):
+            nn.init.normal_(module.weight, mean=0.0, std=self.config.initializer_range)
+        elif isinstance(module, RMSNorm):
+            nn.init.ones_(module.weight)
+
+    def get_input_embeddings(self):
+        return self.model.embed_tokens
+
+    def set_input_embeddings(self, value):
+        self.model.embed_tokens = value
+
+    def get_output_embeddings(self):
+        return self.lm_head
+
+    def set_output_embeddings(self, value):
+        self.lm_head = value
+
+    def forward(
+        self,
+        input_ids=None,
+        attention_mask=None,
+        position_ids=None,
+        past_key_values=None,
+        inputs_embeds=None,
+        labels=None,
+        use_cache=None,
+        output_hidden_states=None,
+        return_dict=None,
+        logits_to_keep=0,
+        **kwargs,
+    ):
+        """Logits in the model's dtype. With `labels` (input_ids, -100 where there is nothing to learn) the loss is the mean
+        cross-entropy of the next tokens; in training the layers' mean load-balance loss joins it."""
+        if (input_ids is None) == (inputs_embeds is None):
+            raise ValueError("expected either input_ids or inputs_embeds")
+        x = self.model.embed_tokens(input_ids) if inputs_embeds is None else inputs_embeds
+        use_cache = self.config.use_cache if use_cache is None else use_cache
+        if use_cache and past_key_values is None and not self.training:
+            past_key_values = DynamicCache()
+        hidden, states, balances = self.model(x, attention_mask, position_ids, past_key_values)
+        kept = slice(-logits_to_keep, None) if isinstance(logits_to_keep, int) else logits_to_keep
+        logits = self.lm_head(hidden[:, kept])
+        output = CausalLMOutputWithPast(
+            loss=None if labels is None else self.loss_of(logits, labels, balances),
+            logits=logits,
+            past_key_values=past_key_values if use_cache else None,
+            hidden_states=states if output_hidden_states else None,
+        )
+        return output if return_dict is None or return_dict else output.to_tuple()
+
+    def loss_of(self, logits, labels, balances):
+        loss = F.cross_entropy(logits[:, :-1].flatten(0, 1).float(), labels[:, 1:].flatten().to(logits.device))
+        if self.training and balances:
+            loss = loss + self.config.moh_balance_weight * torch.stack(balances).mean()
+        return loss
