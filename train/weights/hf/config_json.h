@@ -2,13 +2,10 @@
 
 #include <cstdint>
 #include <filesystem>
-#include <initializer_list>
-#include <nlohmann/json.hpp>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
-
-#include "train/config/per_layer.h"
 
 namespace moh {
 
@@ -19,7 +16,7 @@ class ConfigJson {
   /// Parses an untrusted file: at most 1 MiB, 16 levels deep, no key twice, no NUL. Throws CheckpointError.
   explicit ConfigJson(const std::filesystem::path& path);
 
-  bool has(std::string_view key) const { return find(key) != nullptr; }
+  bool has(std::string_view key) const;
   std::vector<std::string> keys() const;
   bool is_list(std::string_view key) const;
 
@@ -52,16 +49,14 @@ class ConfigJson {
                                 std::string_view fix = "") const;
 
  private:
-  ConfigJson(std::filesystem::path path, std::string prefix, nlohmann::json value)
-      : path_(std::move(path)), prefix_(std::move(prefix)), value_(std::move(value)) {}
+  struct Object;  // of the JSON library, which stays in the source file
 
-  const nlohmann::json* find(std::string_view key) const;
-  const nlohmann::json& value(std::string_view key, std::string_view expected) const;
-  std::int64_t integer_of(const nlohmann::json& value, std::string_view key, double low, double high) const;
+  ConfigJson(std::filesystem::path path, std::string prefix, std::shared_ptr<const Object> object)
+      : path_(std::move(path)), prefix_(std::move(prefix)), object_(std::move(object)) {}
 
   std::filesystem::path path_;
   std::string prefix_;  // of the keys of an inner object: "rope_scaling."
-  nlohmann::json value_;
+  std::shared_ptr<const Object> object_;
 };
 
 }  // namespace moh

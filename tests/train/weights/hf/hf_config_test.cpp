@@ -3,6 +3,7 @@
 #include <catch2/catch.hpp>
 
 #include "core/error.h"
+#include "core/random.h"
 #include "tests/support/message_of.h"
 #include "tests/support/temporary_folder.h"
 #include "train/tasks/llama_from_config.h"
@@ -217,6 +218,51 @@ TEST_CASE("hf config: hostile and damaged files are refused") {
   CHECK_THAT(refusal<CheckpointError>(R"({"model_type": "llama", "architectures": {}})"),
              Contains("architectures: expected a list of texts, found {}"));
   CHECK_THROWS_AS(read_hf_config("/nowhere/config.json"), CheckpointError);
+}
+
+TEST_CASE("hf config: a file changed at random is read or refused, and nothing else happens") {
+  const std::string whole = llama2(
+      R"("rope_scaling": {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0},
+         "moh_shared_heads": [1, 2], "auto_map": {"AutoConfig": "a.B"}, )");
+  constexpr RandomKey kKey{33, 1};
+  constexpr std::string_view kPieces[] = {"{",  "}", "[",  "]",    ",",       ":",
+                                          "\"", "-", "e9", "null", "\\u0000", "\xff"};
+  const TemporaryFolder folder;
+  constexpr int kChanges = 1000;
+  int num_read = 0, num_refused = 0;
+  for (std::uint64_t i = 0; i < std::uint64_t{kChanges}; ++i) {
+    const auto random = [&](std::uint64_t what, std::size_t below) {
+      return static_cast<std::size_t>(random_below(kKey, 4 * i + what, below));
+    };
+    std::string text = whole;
+    const std::size_t place = random(0, text.size());
+    switch (random(1, 4)) {
+      case 0:
+        text[place] = static_cast<char>(random(2, 256));
+        break;
+      case 1:
+        text.resize(place);
+        break;
+      case 2:
+        text.erase(place, random(2, 20));
+        break;
+      default:
+        text.insert(place, kPieces[random(2, std::size(kPieces))]);
+    }
+    const std::string path = write_file(folder / "config.json", text);
+    try {
+      read_hf_config(path);
+      ++num_read;
+    } catch (const ConfigError& error) {
+      CHECK_THAT(error.what(), Catch::StartsWith(path + ": "));
+      ++num_refused;
+    } catch (const CheckpointError& error) {
+      CHECK_THAT(error.what(), Catch::StartsWith(path + ": "));
+      ++num_refused;
+    }
+  }
+  CHECK(num_read + num_refused == kChanges);
+  CHECK(num_refused > kChanges / 2);
 }
 
 }  // namespace moh
