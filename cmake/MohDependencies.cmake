@@ -6,6 +6,7 @@ find_package(yaml-cpp REQUIRED)
 find_package(spdlog REQUIRED)
 find_package(CLI11 REQUIRED)
 find_package(nlohmann_json REQUIRED)
+find_package(ZLIB REQUIRED)
 
 find_path(MOH_XXHASH_INCLUDE_DIR xxhash.h REQUIRED)
 find_library(MOH_XXHASH_LIBRARY xxhash REQUIRED)

@@ -9,6 +9,7 @@ set -euo pipefail
 packages=(
   build-essential cmake ninja-build ccache
   libyaml-cpp-dev libspdlog-dev libcli11-dev nlohmann-json3-dev libxxhash-dev # configuration, console, files
+  zlib1g-dev                                                                 # checksums of PyTorch's files
   libdnnl-dev                                                                # matrix products on the CPU
   catch2                                                                     # tests
   python3 python3-matplotlib                                                 # end-to-end tests, plots

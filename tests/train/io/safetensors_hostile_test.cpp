@@ -1,12 +1,8 @@
-#include <sys/resource.h>
-
 #include <catch2/catch.hpp>
-#include <chrono>
-#include <cstdio>
 #include <random>
 
-#include "tests/support/child_process.h"
 #include "tests/support/message_of.h"
+#include "tests/support/opening_cost.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/train/io/safetensors_text.h"
 #include "train/io/safetensors.h"
@@ -183,41 +179,6 @@ TEST_CASE("io: safetensors: a hostile name cannot write to the terminal") {
 
 namespace {
 
-/// Opens the file in a child; returns its message, the growth of its peak memory and the time.
-struct Cost {
-  std::string message;
-  double megabytes = 0;
-  double seconds = 0;
-};
-
-double peak_megabytes() {
-  rusage usage{};
-  ::getrusage(RUSAGE_SELF, &usage);
-  return static_cast<double>(usage.ru_maxrss) / 1024;
-}
-
-Cost cost_of_opening(const std::filesystem::path& path) {
-  const ChildResult child = run_in_child([&] {
-    const double before = peak_megabytes();
-    const auto start = std::chrono::steady_clock::now();
-    std::string message;
-    try {
-      const SafetensorsFile file(path);
-      message = "accepted";
-    } catch (const DataError& error) {
-      message = error.what();
-    }
-    const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
-    return std::to_string(peak_megabytes() - before) + ' ' + std::to_string(seconds.count()) + ' ' + message;
-  });
-  REQUIRE(child.exit_code == 0);
-  Cost cost;
-  int at = 0;
-  REQUIRE(std::sscanf(child.output.c_str(), "%lf %lf %n", &cost.megabytes, &cost.seconds, &at) == 2);
-  cost.message = child.output.substr(static_cast<std::size_t>(at));
-  return cost;
-}
-
 /// Writes `{`, then `piece(0)`, `piece(1)`, ... up to about `bytes`, then `}`.
 template <class Piece>
 std::string long_header(std::size_t bytes, Piece&& piece) {
@@ -227,13 +188,15 @@ std::string long_header(std::size_t bytes, Piece&& piece) {
 }
 
 std::string quoted(int number) {
-  return std::string(1, '"') + std::to_string(number) + '"';
+  std::string text(1, '"');
+  return text.append(std::to_string(number)).append(1, '"');
 }
 
 void check_bounded(const std::string& header, const std::string& message) {
   const TemporaryFolder folder;
   write_file(folder / "x", safetensors_bytes(header));
-  const Cost cost = cost_of_opening(folder / "x");
+  const auto path = folder / "x";
+  const OpeningCost cost = cost_of_opening([&] { const SafetensorsFile file(path); });
   INFO(cost.megabytes << " MB, " << cost.seconds << " s");
   CHECK_THAT(cost.message, Contains(message));
 #ifndef MOH_SANITIZED  // sanitizers keep freed memory back, and take their time

@@ -1,0 +1,104 @@
+#!/usr/bin/env bash
+# Builds the fuzz targets of the readers of files with clang's libFuzzer under the address and undefined-behaviour
+# sanitizers, and runs them one after the other.
+set -euo pipefail
+# shellcheck source=lib.sh
+. "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+
+folder=$root/build/fuzz
+seconds=60
+jobs=1
+
+targets() {
+  local file
+  for file in "$root"/tests/fuzz/*_fuzz.cpp; do
+    file=${file##*/}
+    echo "${file%_fuzz.cpp}"
+  done
+}
+
+usage() {
+  cat <<END
+Usage: scripts/fuzz.sh [--seconds N] [--jobs N] [--minimise] [READER...]
+
+Fuzzes each reader (all of them, if none is named) for N seconds (default 60), from the examples in
+tests/fuzz/corpus/READER and what earlier runs have found in build/fuzz/corpus/READER. A finding ends the run with
+exit status 1; its input is left in build/fuzz/findings, and the command that repeats it is printed.
+  --jobs N     build with N processes (default 1)
+  --minimise   do not fuzz: put into tests/fuzz/corpus/READER what of both folders reaches code that the rest does not,
+               files of at most 512 bytes only
+
+Readers: $(targets | tr '\n' ' ')
+END
+}
+
+# Whether clang can make a program with libFuzzer, the sanitizers and OpenMP.
+check_compiler() {
+  command -v clang++ >/dev/null || die "clang++ was not found; install Debian's packages clang, libclang-rt-dev and libomp-dev"
+  local work
+  work=$(mktemp -d)
+  echo '#include <omp.h>' >"$work/b.cpp"
+  echo 'extern "C" int LLVMFuzzerTestOneInput(const unsigned char*, unsigned long) { return 0; }' >"$work/a.cpp"
+  clang++ -fsanitize=fuzzer,address,undefined "$work/a.cpp" -o "$work/a" 2>/dev/null ||
+    die "clang++ has no libFuzzer or sanitizers; install Debian's package libclang-rt-dev"
+  clang++ -fopenmp=libomp -c "$work/b.cpp" -o "$work/b.o" 2>/dev/null ||
+    die "clang++ has no OpenMP; install Debian's package libomp-dev"
+  rm -r "$work"
+}
+
+build_targets() {
+  say "configuring build/fuzz"
+  (cd "$root" && cmake -S . -B "$folder" -G Ninja -DCMAKE_BUILD_TYPE=RelWithDebInfo -DCMAKE_C_COMPILER=clang \
+    -DCMAKE_CXX_COMPILER=clang++ -DMOH_FUZZ=ON -DMOH_SANITIZE=fuzzer-no-link,address,undefined -DMOH_CUDA=OFF \
+    -DMOH_FAILPOINTS=OFF -DMOH_BUILD_TESTS=ON) || die "cmake failed; the reason is above"
+  say "building ${*/#/fuzz_}"
+  cmake --build "$folder" --parallel "$jobs" --target "${@/#/fuzz_}" || die "the build failed; the first error is above"
+}
+
+# Inputs are small: what is hard to read is in headers. Memory beyond the limit is a finding too.
+fuzz() {
+  local reader=$1 found=$folder/corpus/$1 findings=$folder/findings log=$folder/$1.log
+  mkdir -p "$found" "$findings"
+  say "fuzzing $reader for $seconds s (log: $log)"
+  if ! "$folder/fuzz/fuzz_$reader" -max_total_time="$seconds" -max_len=16384 -timeout=20 -rss_limit_mb=2048 \
+    -print_final_stats=1 -artifact_prefix="$findings/$reader-" "$found" "$root/tests/fuzz/corpus/$reader" >"$log" 2>&1; then
+    tail -n 60 "$log" >&2
+    die "$reader: a finding; run $folder/fuzz/fuzz_$reader with the file in $findings to repeat it"
+  fi
+  grep -E '^stat::(number_of_executed_units|peak_rss_mb)' "$log"
+}
+
+minimise() {
+  local reader=$1 kept=$root/tests/fuzz/corpus/$1 small
+  small=$(mktemp -d)
+  mkdir "$small/all" "$small/kept"
+  find "$kept" "$folder/corpus/$reader" -type f -size -2 -exec cp {} "$small/all/" \;
+  cp "$kept"/* "$small/kept/"
+  "$folder/fuzz/fuzz_$reader" -set_cover_merge=1 -use_counters=0 "$small/kept" "$small/all" >"$folder/$reader.log" 2>&1
+  cp "$small"/kept/* "$kept/"
+  rm -r "$small"
+  say "$reader: $(find "$kept" -type f | wc -l) files, $(du -sb "$kept" | cut -f 1) bytes"
+}
+
+action=fuzz
+readers=()
+while [ $# -gt 0 ]; do
+  case $1 in
+    --seconds) seconds=${2:?--seconds needs a number} && shift ;;
+    --jobs) jobs=${2:?--jobs needs a number} && shift ;;
+    --minimise) action=minimise ;;
+    -h | --help) usage && exit ;;
+    -*) usage >&2 && exit 2 ;;
+    *) readers+=("$1") ;;
+  esac
+  shift
+done
+[ ${#readers[@]} -gt 0 ] || mapfile -t readers < <(targets)
+for reader in "${readers[@]}"; do
+  [ -e "$root/tests/fuzz/${reader}_fuzz.cpp" ] || die "no reader '$reader'; there are: $(targets | tr '\n' ' ')"
+done
+
+check_compiler
+build_targets "${readers[@]}"
+for reader in "${readers[@]}"; do "$action" "$reader"; done
+say "$action: nothing was found that should not be"

@@ -1,0 +1,107 @@
+// Runs a fuzz target without a fuzzer: over the files of its corpus, and over mutations of them that are the
+// same in every run. A finding is a crash or an exception that the target does not expect.
+
+#include <algorithm>
+#include <cstdint>
+#include <exception>
+#include <filesystem>
+#include <fstream>
+#include <iostream>
+#include <iterator>
+#include <random>
+#include <string>
+#include <vector>
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size);
+
+namespace {
+
+constexpr int kMutations = 3000;
+
+void run(const std::string& bytes) {
+  LLVMFuzzerTestOneInput(reinterpret_cast<const std::uint8_t*>(bytes.data()), bytes.size());
+}
+
+std::vector<std::string> read_corpus(const std::filesystem::path& folder) {
+  std::vector<std::filesystem::path> paths;
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) paths.push_back(entry.path());
+  std::ranges::sort(paths);
+  std::vector<std::string> corpus;
+  for (const auto& path : paths) {
+    std::ifstream in(path, std::ios::binary);
+    corpus.emplace_back(std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>());
+  }
+  return corpus;
+}
+
+class Mutator {
+ public:
+  explicit Mutator(const std::vector<std::string>& corpus) : corpus_(corpus) {}
+
+  /// A file of the corpus, changed in one to four places.
+  std::string next() {
+    std::string bytes = corpus_[below(corpus_.size())];
+    for (std::size_t i = 0, changes = 1 + below(4); i < changes; ++i) change(bytes);
+    return bytes;
+  }
+
+ private:
+  std::size_t below(std::size_t limit) { return limit == 0 ? 0 : random_() % limit; }
+
+  void change(std::string& bytes) {
+    const std::size_t at = below(bytes.size());
+    switch (below(6)) {
+      case 0:
+        if (!bytes.empty()) bytes[at] = static_cast<char>(bytes[at] ^ (1 << below(8)));
+        break;
+      case 1:
+        if (!bytes.empty()) bytes[at] = static_cast<char>(below(256));
+        break;
+      case 2:
+        bytes.insert(at, 1 + below(4), static_cast<char>(below(256)));
+        break;
+      case 3:
+        bytes.erase(at, 1 + below(16));
+        break;
+      case 4:  // a number at its limits
+        bytes.replace(at, std::min<std::size_t>(bytes.size() - at, 4),
+                      std::string(4, below(2) == 0 ? '\xff' : '\0'));
+        break;
+      default: {  // a piece of another file
+        const std::string& other = corpus_[below(corpus_.size())];
+        bytes.insert(at, other.substr(below(other.size()), below(64)));
+      }
+    }
+  }
+
+  const std::vector<std::string>& corpus_;
+  std::mt19937_64 random_{20241015};
+};
+
+int replay(const std::filesystem::path& folder) {
+  const std::vector<std::string> corpus = read_corpus(folder);
+  if (corpus.empty()) {
+    std::cerr << folder << " has no files\n";
+    return 1;
+  }
+  for (const std::string& bytes : corpus) run(bytes);
+  Mutator mutator(corpus);
+  for (int i = 0; i < kMutations; ++i) run(mutator.next());
+  std::cout << corpus.size() << " files and " << kMutations << " mutations of them were refused or read\n";
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc != 2) {
+    std::cerr << "usage: " << argv[0] << " CORPUS_FOLDER\n";
+    return 2;
+  }
+  try {
+    return replay(argv[1]);
+  } catch (const std::exception& error) {
+    std::cerr << "a fuzz target let this exception out: " << error.what() << '\n';
+    return 1;
+  }
+}
