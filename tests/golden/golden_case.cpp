@@ -37,10 +37,11 @@ std::vector<std::filesystem::path> golden_files() {
 
 GoldenCase::GoldenCase(const std::filesystem::path& path) : file_(path) {
   const auto& metadata = file_.metadata();
-  if (!metadata.contains("kind")) return;
-  kind_ = metadata.find("kind")->second;
+  if (!metadata.contains("config")) return;
   config_ = nlohmann::json::parse(metadata.find("config")->second);
-  float64_errors_ = nlohmann::json::parse(metadata.find("float64_abs_error")->second);
+  if (metadata.contains("kind")) kind_ = metadata.find("kind")->second;
+  if (const auto errors = metadata.find("float64_abs_error"); errors != metadata.end())
+    float64_errors_ = nlohmann::json::parse(errors->second);
   for (const SafetensorsEntry& entry : file_.entries()) {
     if (!entry.name.starts_with("grad")) continue;
     double& scale = gradient_scales_[first_prefix(entry.name)];

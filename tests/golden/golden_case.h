@@ -39,7 +39,7 @@ class GoldenCase {
   SafetensorsFile file_;
   std::string kind_;
   nlohmann::json config_;
-  nlohmann::json float64_errors_;
+  nlohmann::json float64_errors_ = nlohmann::json::object();
   std::map<std::string, double> gradient_scales_;  // by first prefix: "grad", "grad_lb" ...
 };
 

@@ -1,5 +1,6 @@
 // llama_model and llama_moh_attention: the released MoH-LLaMA3 and its dense form, outputs and gradients.
 
+#include <cstdlib>
 #include <string>
 
 #include "models/llm/llama.h"
@@ -8,6 +9,8 @@
 #include "ops/loss/cross_entropy.h"
 #include "ops/shape/reshape.h"
 #include "tests/golden/golden_case.h"
+#include "tests/support/skip.h"
+#include "train/weights/model_source.h"
 
 using namespace moh;
 using namespace moh::test;
@@ -119,7 +122,8 @@ Tensor padded_output(const GoldenCase& golden, const LlamaConfig& config, const 
   const Variable q = project("q", config.heads);
   const Tensor k = rope(project("k", config.kv_heads), table).value(),
                v = project("v", config.kv_heads).value();
-  const HeadRouter router(config.hidden, config.kv_heads, config.head_dim, routing_of(config, 0), DType::kFloat32);
+  const HeadRouter router(config.hidden, config.kv_heads, config.head_dim, routing_of(config, 0),
+                          DType::kFloat32);
   const Tensor out = empty({batch, length, config.hidden}, DType::kFloat32);
   for (std::int64_t b = 0; b < batch; ++b) {
     std::int64_t valid = 0;
@@ -201,5 +205,31 @@ TEST_CASE("golden: llama decoding with a cache equals the whole forward pass, ro
         logits.select(b).slice(0, 2).copy_from(expected.select(b).slice(0, 2));
       golden.check(name, logits);
     }
+  });
+}
+
+TEST_CASE("golden: llama_model from the shards of a Hugging Face folder") {
+  // Weights in bfloat16 of the routed model; the expected logits were computed from them in float32.
+  const std::filesystem::path folder =
+      std::filesystem::path(MOH_SOURCE_DIR) / "tests/golden/data/hf_llama_tiny";
+  const GoldenCase golden(folder / "sharded_expected.safetensors");
+  const Llama model(model_config(golden.config(), /*moh=*/true), DType::kFloat32);
+  const auto weights = open_weights(locate_model(folder / "sharded"));
+  CHECK(weights->format() == "safetensors in 2 shards");
+  CHECK(compare_weights(model.parameters(), *weights).none());
+  load_weights(model.parameters(), *weights);
+  golden.check("out.logits", model.forward(golden.tensor("in.input_ids")).logits.value());
+}
+
+TEST_CASE("golden: llama_model from a Hugging Face folder with one file") {
+  const char* shared = std::getenv("MOH_SHARED");
+  if (shared == nullptr) MOH_SKIP("MOH_SHARED is not set");
+  const auto weights = open_weights(locate_model(std::filesystem::path(shared) / "golden/hf_llama_tiny"));
+  for_each_golden("llama_model", [&](const GoldenCase& golden) {
+    const Llama model(model_config(golden.config(), /*moh=*/false), DType::kFloat32);
+    CHECK(compare_weights(model.parameters(), *weights).none());
+    load_weights(model.parameters(), *weights);
+    for (const NamedParameter& p : model.parameters()) golden.check("param." + p.name, p.variable.value());
+    golden.check("out.dense.logits", model.forward(golden.tensor("in.input_ids")).logits.value());
   });
 }

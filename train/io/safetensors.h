@@ -44,8 +44,9 @@ struct SafetensorsEntry {
 /// duplicate and unknown keys, more than kMaxTensors tensors, tokens above kMaxTokenBytes, ranks above
 /// Shape::kMaxRank.
 ///
-/// F32, BF16, F64, I32, I64 and U8 load as the dtype of that name, BOOL as uint8; others are listed, but not
-/// loaded. Errors are of the InputKind given (DataError or CheckpointError) and name the file and the tensor.
+/// F32, BF16, F64, I32, I64 and U8 load as the dtype of that name, BOOL as uint8; others are listed, and
+/// their bytes can be read, but they are not loaded. Errors are of the InputKind given (DataError or
+/// CheckpointError) and name the file and the tensor.
 class SafetensorsFile {
  public:
   static constexpr std::uint64_t kMaxHeaderBytes = 100'000'000;  // the reference reader's limit
@@ -68,6 +69,8 @@ class SafetensorsFile {
   /// of moh's.
   Tensor tensor(std::string_view name) const;
   Tensor tensor(const SafetensorsEntry& entry) const;
+  /// Fills `to` with bytes of a tensor of this file, of whatever dtype, from byte `offset` of them on.
+  void read(const SafetensorsEntry& entry, std::uint64_t offset, std::span<std::byte> to) const;
 
   /// The header as it is in the file, its length in front: what a checksum of the file covers besides the
   /// tensors.

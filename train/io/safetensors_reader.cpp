@@ -4,6 +4,7 @@
 #include <string>
 #include <utility>
 
+#include "core/error.h"
 #include "train/io/printable.h"
 #include "train/io/safetensors.h"
 #include "train/io/safetensors_header.h"
@@ -101,9 +102,14 @@ Tensor SafetensorsFile::tensor(const SafetensorsEntry& entry) const {
                "convert the file to one of these");
   }
   Tensor tensor = empty(entry.shape, *entry.dtype);
-  file_.read(data_begin_ + entry.begin, {static_cast<std::byte*>(tensor.raw()), tensor.bytes()},
-             printable(entry.name));
+  read(entry, 0, {static_cast<std::byte*>(tensor.raw()), tensor.bytes()});
   return tensor;
+}
+
+void SafetensorsFile::read(const SafetensorsEntry& entry, std::uint64_t offset,
+                           std::span<std::byte> to) const {
+  MOH_CHECK(offset <= entry.bytes() && to.size() <= entry.bytes() - offset, "a read within the tensor");
+  file_.read(data_begin_ + entry.begin + offset, to, printable(entry.name));
 }
 
 std::vector<std::byte> SafetensorsFile::raw_header() const {

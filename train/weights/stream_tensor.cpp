@@ -1,0 +1,73 @@
+#include "train/weights/stream_tensor.h"
+
+#include <algorithm>
+#include <memory>
+#include <vector>
+
+#include "core/error.h"
+#include "train/io/checksum.h"
+#include "train/io/printable.h"
+#include "train/io/safetensors_dtype.h"
+#include "train/weights/element_conversion.h"
+
+namespace moh {
+
+namespace {
+
+std::size_t element_bytes(std::string_view stored_dtype) {
+  return static_cast<std::size_t>(find_safetensors_dtype(stored_dtype)->bits) / 8;
+}
+
+ConvertElements conversion_of(const WeightFile& file, const WeightInfo& tensor, std::string_view to) {
+  if (const ConvertElements convert = find_conversion(tensor.stored_dtype, to)) return convert;
+  throw CheckpointError(error_message(file.path().string(), printable(tensor.name),
+                                      "a type that converts to " + std::string(to), tensor.stored_dtype,
+                                      "the type can only be kept"));
+}
+
+void add_text(Checksum& hash, std::string_view text) {
+  hash.update(std::as_bytes(std::span(text)));
+  hash.update(std::as_bytes(std::span("\0", 1)));
+}
+
+}  // namespace
+
+bool can_convert(std::string_view from, std::string_view to) {
+  return from == to || find_conversion(from, to) != nullptr;
+}
+
+void stream_tensor(const WeightFile& file, const WeightInfo& tensor, std::string_view to,
+                   FunctionRef<void(std::span<const std::byte>)> sink) {
+  const bool same = tensor.stored_dtype == to;
+  const ConvertElements convert = same ? nullptr : conversion_of(file, tensor, to);
+  const std::size_t block = std::min<std::uint64_t>(kStreamBlockBytes, tensor.bytes);
+  const auto stored = std::make_unique_for_overwrite<std::byte[]>(block);
+  const std::size_t from_size = same ? 1 : element_bytes(tensor.stored_dtype);
+  const std::size_t to_size = same ? 1 : element_bytes(to);
+  const auto converted = std::make_unique_for_overwrite<std::byte[]>(same ? 0 : block / from_size * to_size);
+  for (std::uint64_t offset = 0; offset < tensor.bytes; offset += block) {
+    const std::size_t bytes = std::min<std::uint64_t>(block, tensor.bytes - offset);
+    file.read(tensor, offset, {stored.get(), bytes});
+    if (!same) convert(stored.get(), converted.get(), bytes / from_size);
+    sink({same ? stored.get() : converted.get(), bytes / from_size * to_size});
+  }
+}
+
+std::string content_hash(const WeightFile& file, FunctionRef<void(std::uint64_t bytes)> done) {
+  std::vector<const WeightInfo*> by_name;
+  for (const WeightInfo& tensor : file.tensors()) by_name.push_back(&tensor);
+  std::ranges::sort(by_name, std::less<>(), &WeightInfo::name);
+  Checksum hash;
+  for (const WeightInfo* tensor : by_name) {
+    add_text(hash, tensor->name);
+    add_text(hash, tensor->stored_dtype);
+    add_text(hash, to_string(tensor->shape));
+    stream_tensor(file, *tensor, tensor->stored_dtype, [&](std::span<const std::byte> bytes) {
+      hash.update(bytes);
+      done(bytes.size());
+    });
+  }
+  return hash.hex();
+}
+
+}  // namespace moh
