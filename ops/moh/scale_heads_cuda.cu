@@ -38,7 +38,7 @@ void ScaleHeadsKernels<Backend, T>::forward(const T* x, const T* scales, T* y, S
 }
 
 template <class Backend, class T>
-void ScaleHeadsKernels<Backend, T>::backward(const T* dy, const T* x, const T* scales, T* dx, float* dscales,
+void ScaleHeadsKernels<Backend, T>::backward(const T* dy, const T* x, const T* scales, T* dx, Acc<T>* dscales,
                                              ScaledHeads shape) {
   launch_map<T, 1, 1>("scale_heads", shape.tokens * shape.heads * shape.head_dim, {{dy}, {dx}},
                       TimesScale<T>{scales, shape.heads, shape.head_dim});

@@ -25,6 +25,7 @@ MODELS = {
     "dense": "model.moh.router=none",
     "learned": "model.moh={router: learned, shared: 1, routed: 1}",
     "query_norm": "model.moh={router: query_norm, shared: 1, routed: 2}",
+    "listed": "model.moh={router: learned, shared: 2, shared_heads: [1, 3], routed: 1}",
     "dropout": "model.dropout=0.2",
 }
 
