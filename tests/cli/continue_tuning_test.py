@@ -149,7 +149,8 @@ class ContinueTuning(support.MohTest):
         before = support.state_of(self.newest())
         for override, code, says in (
                 ("model.layers=3", support.CONFIG_ERROR, "model.layers: expected 2 as in the checkpoint of init.from"),
-                ("init.from=nothing", support.INPUT_ERROR, "nothing: expected a model, found nothing of this name"),
+                ("init.from=nothing", support.INPUT_ERROR,
+                 "init.from: nothing: expected a model, found nothing of this name"),
                 ("init.moh.shared=5", support.CONFIG_ERROR, "model.moh.shared: expected at most model.heads (4)"),
                 ("init.moh.shared_heads=[1]", support.CONFIG_ERROR, "expected as many heads as model.moh.shared says"),
                 ("init.part=ema", support.CONFIG_ERROR, "only PyTorch files hold several models"),

@@ -69,10 +69,19 @@ std::vector<std::string> take_routers(WeightDifferences& differences, const Weig
   return routers;
 }
 
+/// Opens what init.from names; messages say that it was that key which named it.
+ModelSource open_named(const InitConfig& init) {
+  try {
+    return open_model_source(init.from, init.part);
+  } catch (const CheckpointError& error) {
+    throw CheckpointError(std::string("init.from: ") + error.what());
+  }
+}
+
 }  // namespace
 
 ModelSource open_source(const RunConfig& config) {
-  ModelSource source = open_model_source(config.init.from, config.init.part);
+  ModelSource source = open_named(config.init);
   if (!source.model) return source;
   std::string text;
   for (const ModelDisagreement& d : disagreements(config.model, *source.model))
@@ -108,7 +117,7 @@ std::vector<NamedParameter> load_source(const Llama& model, const ModelSource& s
 
 std::optional<ModelConfig> model_of_source(const RunConfig& run, bool sizes_given) {
   if (sizes_given || run.model.preset != ModelConfig::kNoPreset) return std::nullopt;
-  const ModelSource source = open_model_source(run.init.from, run.init.part);
+  const ModelSource source = open_named(run.init);
   if (!source.model) {
     throw ConfigError(
         error_message("init.from", run.init.from, "a configuration beside the weights", "weights alone",

@@ -90,6 +90,7 @@ TEST_CASE("init: the heads of largest score, ascending, ties to the lower number
 TEST_CASE("init: trained masks keep the target count and the heads without which the loss grows") {
   RunConfig run = tiny_run();
   run.train.batch_size = 1;
+  run.init.moh.calibration.batches = 30;  // those that the steps below learn from
   const CalibrationBatches batches(tiny_data(), run);
   const auto model = tiny_model(run);
   // Of layer 0, heads 1 and 4 learn to help, and the others add nothing.
