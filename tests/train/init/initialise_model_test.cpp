@@ -70,7 +70,7 @@ TEST_CASE("init: with zero weights and K = E the start is the dense model") {
   CHECK(same(parameter(*model, "model.norm.weight"), parameter(*file.model, "model.norm.weight")));
 }
 
-TEST_CASE("init: with all heads but one, a calibrated router starts nearer to the dense model than others") {
+TEST_CASE("init: where heads are dropped, a calibrated router starts nearer to the dense model than others") {
   const DenseFile file;
   for (const bool listed : {false, true}) {
     RunConfig run = routed_run(file, RouterChoice::kLearned, 2, 2);

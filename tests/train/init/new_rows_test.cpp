@@ -45,7 +45,7 @@ TEST_CASE("init: new rows are the mean of the old ones and a tenth of their devi
   }
 }
 
-TEST_CASE("init: normal and zero rows; the seed decides") {
+TEST_CASE("init: normal and zero rows, and the seed decides") {
   const auto filled = [](NewRows how, std::uint64_t seed) {
     const Tensor matrix = some_matrix();
     fill_new_rows(matrix, kOld, how, 0.02, {seed, 2});
