@@ -132,6 +132,11 @@ const Tensor& Variable::value() const {
   return state_->value;
 }
 
+void Variable::set_requires_grad(bool required) {
+  MOH_CHECK(is_leaf() && (!required || is_floating(dtype())), "only floating leaves have gradients");
+  state_->requires_grad = required;
+}
+
 bool Variable::requires_grad() const {
   return defined() && state_->requires_grad;
 }

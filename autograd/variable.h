@@ -36,6 +36,8 @@ class Variable {
 
   /// Whether backward passes reach this variable. False for an undefined one.
   bool requires_grad() const;
+  /// Makes a leaf a constant for the ops that come, or lets them ask for its gradient again.
+  void set_requires_grad(bool required);
   /// Whether an op produced this variable (and its gradient is not kept).
   bool is_leaf() const;
   /// The gradient accumulated so far, undefined before the first backward. It has the leaf's shape; a

@@ -1,8 +1,10 @@
 #include "models/layers/head_routing.h"
 
+#include <string>
 #include <tuple>
 
 #include "autograd/node.h"
+#include "core/error.h"
 #include "ops/linalg/linear.h"
 #include "ops/moh/head_projection.h"
 #include "ops/moh/query_norm.h"
@@ -12,11 +14,19 @@ namespace moh {
 
 namespace {
 
-RouterOptions checked(HeadRoutingOptions options) {
+RouterOptions checked(const HeadRoutingOptions& options, Device device) {
   RouterOptions router = options.router;
   if (options.kind == RouterKind::kQueryNorm) router.scaling = GateScaling::kBinary;
   router.straight_through = options.straight_through != StraightThrough::kNone;
   router_widths(router);  // refuses what does not fit
+  if (options.shared_heads.empty()) return router;
+  const auto listed = static_cast<std::int64_t>(options.shared_heads.size());
+  if (listed != router.shared) {
+    throw ValueError(error_message("router", "shared_heads",
+                                   "as many as are shared (" + std::to_string(router.shared) + ")",
+                                   std::to_string(listed)));
+  }
+  router.order = head_order(router.heads, options.shared_heads, device);
   return router;
 }
 
@@ -37,7 +47,7 @@ Tensor heads_to_compute(const Routing& routing, const HeadRoutingOptions& option
 HeadRouter::HeadRouter(std::int64_t width, std::int64_t kv_heads, std::int64_t head_dim,
                        const HeadRoutingOptions& options, Placement placement)
     : kv_heads_(kv_heads), head_dim_(head_dim), options_(options) {
-  options_.router = checked(options);
+  options_.router = checked(options, placement.device);
   if (options_.kind != RouterKind::kLearned) return;
   const RouterWidths widths = router_widths(options_.router);
   for (auto [name, linear, out] :
@@ -70,7 +80,8 @@ HeadChoice HeadRouter::operator()(const Variable& x, const Variable& q, const Te
   const std::int64_t batch = x.dim(0), length = x.dim(1), heads = options_.router.heads;
   Logits logits = learned_logits(x);
   if (options_.kind == RouterKind::kQueryNorm && options_.router.top_k > 0) {
-    logits.routed = query_norm_logits(reshape(q, {batch * length, heads, -1}), options_.router.shared);
+    logits.routed = query_norm_logits(reshape(q, {batch * length, heads, -1}), options_.router.shared,
+                                      options_.router.order);
   }
   Routing routing = route_heads(logits.shared, logits.routed, logits.type, batch * length, options_.router,
                                 forced_top, x.device());

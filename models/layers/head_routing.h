@@ -1,7 +1,9 @@
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <optional>
+#include <vector>
 
 #include "models/layers/linear.h"
 #include "models/module.h"
@@ -29,6 +31,9 @@ struct HeadRoutingOptions {
   RouterKind kind = RouterKind::kNone;
   RouterOptions router;
   StraightThrough straight_through = StraightThrough::kSelected;
+  /// Which heads are shared: router.shared of them, or empty for the first ones. HeadRouter makes
+  /// router.order from it.
+  std::vector<std::int64_t> shared_heads = {};
 };
 
 /// What routing one layer came to, for the loss and for people.

@@ -95,7 +95,7 @@ LayerOutput Llama::run_layer(const LlamaLayer& layer, const Variable& x,
         return as_variables(layer.forward(in[0], table, context));
       },
       {x}, context.generator);
-  return from_variables(outputs, layer.routing_options());
+  return from_variables(outputs, context.all_heads ? std::nullopt : layer.routing_options());
 }
 
 Variable Llama::logits_of(const Variable& hidden) const {
@@ -105,6 +105,12 @@ Variable Llama::logits_of(const Variable& hidden) const {
 
 LlamaOutput Llama::forward(const Tensor& tokens, const ForwardContext& context) const {
   require_tokens(tokens, 0, config_.max_positions);
+  const std::size_t scales = context.head_scales.size();
+  if (scales != 0 && scales != model_.layers.size()) {
+    throw ShapeError(error_message("llama", "head_scales",
+                                   "none, or one per layer (" + std::to_string(model_.layers.size()) + ")",
+                                   std::to_string(scales)));
+  }
   Variable x = embedding(model_.embed_tokens.weight, tokens.to(device()));
   LlamaOutput output;
   for (const std::unique_ptr<LlamaLayer>& layer : model_.layers) {

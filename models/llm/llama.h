@@ -29,7 +29,8 @@ class Llama : public Module {
 
   const LlamaConfig& config() const { return config_; }
 
-  /// tokens [B, T] int64 or int32, ids below V, T at most max_positions. Throws ShapeError, ValueError.
+  /// tokens [B, T] int64 or int32, ids below V, T at most max_positions. context.head_scales live until the
+  /// backward pass. Throws ShapeError, ValueError.
   LlamaOutput forward(const Tensor& tokens, const ForwardContext& context = {}) const;
 
   /// An empty cache for B sequences of up to `capacity` tokens. Throws ValueError above max_positions.

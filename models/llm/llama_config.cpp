@@ -17,11 +17,13 @@ void require(bool condition, std::string_view field, const std::string& expected
   throw ValueError(error_message("llama", field, expected, text));
 }
 
-std::int64_t per_layer(const std::vector<std::int64_t>& values, std::int64_t layer) {
+template <class T>
+const T& per_layer(const std::vector<T>& values, std::int64_t layer) {
   return values.size() == 1 ? values[0] : values[static_cast<std::size_t>(layer)];
 }
 
-void check_per_layer(std::string_view field, const std::vector<std::int64_t>& values, std::int64_t layers) {
+template <class T>
+void check_per_layer(std::string_view field, const std::vector<T>& values, std::int64_t layers) {
   const auto count = static_cast<std::int64_t>(values.size());
   require(count == 1 || count == layers, field, "1 value or one per layer (" + std::to_string(layers) + ")",
           static_cast<double>(count));
@@ -49,16 +51,27 @@ void check(const LlamaConfig& c) {
   if (c.moh.router == RouterKind::kNone) return;
   check_per_layer("moh.shared", c.moh.shared, c.layers);
   check_per_layer("moh.routed", c.moh.top_k, c.layers);
-  for (std::int64_t layer = 0; layer < c.layers; ++layer) router_widths(routing_of(c, layer).router);
+  if (!c.moh.shared_heads.empty()) check_per_layer("moh.shared_heads", c.moh.shared_heads, c.layers);
+  for (std::int64_t layer = 0; layer < c.layers; ++layer) {
+    const HeadRoutingOptions routing = routing_of(c, layer);
+    router_widths(routing.router);
+    if (c.moh.shared_heads.empty()) continue;
+    const auto listed = static_cast<std::int64_t>(routing.shared_heads.size());
+    require(listed == routing.router.shared, "moh.shared_heads",
+            "as many heads as are shared (" + std::to_string(routing.router.shared) + ") in layer " +
+                std::to_string(layer),
+            static_cast<double>(listed));
+    head_order(c.heads, routing.shared_heads);
+  }
 }
 
 HeadRoutingOptions routing_of(const LlamaConfig& c, std::int64_t layer) {
-  if (c.moh.router == RouterKind::kNone)
-    return {RouterKind::kNone, {c.heads, c.heads, 0}, StraightThrough::kSelected};
+  if (c.moh.router == RouterKind::kNone) return {RouterKind::kNone, {c.heads, c.heads, 0}};
   const GateScaling scaling = c.moh.router == RouterKind::kQueryNorm ? GateScaling::kBinary : c.moh.scaling;
   return {c.moh.router,
           {c.heads, per_layer(c.moh.shared, layer), per_layer(c.moh.top_k, layer), scaling, c.moh.two_stage},
-          c.moh.straight_through};
+          c.moh.straight_through,
+          c.moh.shared_heads.empty() ? std::vector<std::int64_t>() : per_layer(c.moh.shared_heads, layer)};
 }
 
 std::int64_t count_parameters(const LlamaConfig& c) {

@@ -12,7 +12,9 @@ namespace moh {
 struct MohConfig {
   RouterKind router = RouterKind::kNone;
   std::vector<std::int64_t> shared = {0};  ///< heads that are always on
-  std::vector<std::int64_t> top_k = {0};   ///< routed heads that each token keeps
+  /// Which heads are shared: nothing for the first ones, one list for all layers, or a list per layer.
+  std::vector<std::vector<std::int64_t>> shared_heads = {};
+  std::vector<std::int64_t> top_k = {0};  ///< routed heads that each token keeps
   GateScaling scaling = GateScaling::kCode;
   bool two_stage = true;
   StraightThrough straight_through = StraightThrough::kSelected;

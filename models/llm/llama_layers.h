@@ -35,8 +35,10 @@ class LlamaAttention : public Module {
     Variable q, k, v;  // [B, T, H, d], [B, T, G, d]; q and k rotated
     std::optional<HeadChoice> choice;
   };
+  /// `routed`: whether the router is asked, where there is one.
   Projections project(const Variable& x, const RopeTable& table, std::int64_t first_position,
-                      const Tensor& forced_top) const;
+                      const Tensor& forced_top, bool routed = true) const;
+  Variable scaled(const Variable& heads, const ForwardContext& context) const;
 
   void show(AttentionObserver& observer, const Variable& x, const Projections& p,
             const Variable& heads) const;

@@ -2,6 +2,7 @@
 
 #include <string>
 #include <type_traits>
+#include <vector>
 
 #include "ops/indices.h"
 #include "ops/moh/head_router_kernels.h"
@@ -31,7 +32,9 @@ template <class A>
 RouterArgs<A> args_of(const Saved& saved) {
   RouterArgs<A> args;
   args.tokens = saved.tokens;
-  args.options = saved.options;
+  const RouterOptions& o = saved.options;
+  args.options = {o.heads, o.shared, o.top_k, o.scaling, o.straight_through};
+  args.order = data_or_null<std::int32_t>(o.order);
   args.shared_probabilities = data_or_null<A>(saved.shared_probabilities);
   args.probabilities = data_or_null<A>(saved.probabilities);
   args.type_probabilities = data_or_null<A>(saved.type_probabilities);
@@ -68,6 +71,15 @@ void check_forced(const Tensor& top, std::int64_t tokens, const RouterOptions& o
                   {.bound = options.heads - options.shared, .of = "the routed heads"});
 }
 
+void check_order(const RouterOptions& options, Device device) {
+  const Variable order(options.order);
+  Check("route_heads").dtype("order", order, DType::kInt32).shape("order", order, {options.heads});
+  if (order.device() != device) {
+    throw DeviceError(
+        error_message("route_heads", "order", device_name(device), device_name(order.device())));
+  }
+}
+
 Tensor balance_loss(const Saved& saved) {
   Tensor loss = empty({}, saved.load.dtype(), saved.load.device());
   run_router(loss, [&]<class Backend, class A>() {
@@ -95,6 +107,25 @@ Grads route_backward(const Saved& saved, const RouterWidths& widths, std::span<c
 }
 
 }  // namespace
+
+Tensor head_order(std::int64_t heads, std::span<const std::int64_t> shared_heads, Device device) {
+  std::vector<bool> is_shared(static_cast<std::size_t>(heads));
+  for (const std::int64_t head : shared_heads) {
+    if (head < 0 || head >= heads || is_shared[static_cast<std::size_t>(head)]) {
+      throw ValueError(error_message("head_order", "shared_heads",
+                                     "heads from 0 to " + std::to_string(heads - 1) + ", each once",
+                                     std::to_string(head)));
+    }
+    is_shared[static_cast<std::size_t>(head)] = true;
+  }
+  std::vector<std::int32_t> order;
+  for (const bool wanted : {true, false}) {
+    for (std::size_t head = 0; head < is_shared.size(); ++head) {
+      if (is_shared[head] == wanted) order.push_back(static_cast<std::int32_t>(head));
+    }
+  }
+  return tensor_of<std::int32_t>({heads}, order).to(device);
+}
 
 RouterWidths router_widths(const RouterOptions& o) {
   if (o.heads < 1) refuse("heads", "1 or more", o.heads);
@@ -124,6 +155,7 @@ Routing route_heads(const Variable& shared_logits, const Variable& routed_logits
   check_logits("routed_logits", routed_logits, num_tokens, widths.routed, dtype);
   check_logits("type_logits", type_logits, num_tokens, widths.type, dtype);
   if (forced_top.defined()) check_forced(forced_top, num_tokens, options);
+  if (options.order.defined()) check_order(options, device);
 
   const auto rows = [&](std::int64_t width, DType type) {
     return width > 0 ? empty({num_tokens, width}, type, device) : Tensor();

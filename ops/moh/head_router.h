@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 
 #include "autograd/variable.h"
 
@@ -14,8 +15,9 @@ enum class GateScaling {
   kBinary,  ///< 1 for shared and selected heads (MoH-LLaMA3); gradients by the straight-through estimator
 };
 
-/// Heads of one attention layer: the first `shared` are on for every token, of the E = heads - shared routed
-/// ones each token keeps the `top_k` with the largest logits.
+/// Heads of one attention layer: `shared` are on for every token, of the E = heads - shared routed ones each
+/// token keeps the `top_k` with the largest logits. A router counts the shared heads first, then the routed
+/// ones; `order` says which heads of the layer they are.
 struct RouterOptions {
   std::int64_t heads = 0;
   std::int64_t shared = 0;
@@ -23,7 +25,13 @@ struct RouterOptions {
   GateScaling scaling = GateScaling::kCode;
   bool two_stage = true;         ///< weigh shared against routed heads by the type logits; otherwise equally
   bool straight_through = true;  ///< kBinary: pass gate gradients on to the routed logits
+  Tensor order;                  ///< head_order(), on the device of the logits; undefined: 0, 1 .. H - 1
 };
+
+/// The heads of a layer in the order in which a router counts them, int32 [heads]: `shared_heads`, ascending,
+/// then the others, ascending. Copies from the host: made once, not in every step. Throws ValueError for
+/// heads that are listed twice or that the layer has not.
+Tensor head_order(std::int64_t heads, std::span<const std::int64_t> shared_heads, Device device = kCpu);
 
 /// Which logits a layer has: their widths, 0 where there are none.
 struct RouterWidths {
@@ -41,7 +49,8 @@ struct Routing {
   Variable balance;      ///< load-balance loss, a scalar; undefined without routed heads
   Tensor selected;       ///< [N, H] uint8, 1 where a head is computed
   Tensor probabilities;  ///< [N, E] softmax of the routed logits; undefined without routed heads
-  Tensor top;            ///< [N, K] int32, selected routed heads, best first; undefined without routed heads
+  Tensor top;            ///< [N, K] int32, selected routed heads, counted from the first routed one, best
+                         ///< first; undefined without routed heads
   Tensor load;           ///< [E] share of the tokens that select each routed head (sums to K)
 };
 
@@ -56,7 +65,8 @@ struct Routing {
 /// load; K when balanced. Gradients: the choice has none; kCode renormalises, so unselected logits get none
 /// from the gates, and K = 1 gives none at all; the balance loss reaches all routed logits through P.
 /// kBinary: d z = p (U - sum_j U_j p_j) with U the gate gradients (straight-through), 0 for heads whose
-/// outputs were not computed. `forced_top` [N, K] int32 replaces the choice (comparisons with a reference of
+/// outputs were not computed. Gates and selection are indexed by the heads of the layer, everything else in
+/// the router's order. `forced_top` [N, K] int32 replaces the choice (comparisons with a reference of
 /// another precision). `device` is where the results live when there are no logits that say so. Saves the
 /// softmaxes. Throws ShapeError, DTypeError, ValueError.
 Routing route_heads(const Variable& shared_logits, const Variable& routed_logits, const Variable& type_logits,

@@ -37,6 +37,12 @@ template <class A>
   }
 }
 
+/// The head of the layer that the router counts as number i, shared heads first.
+template <class A>
+[[gnu::always_inline]] inline std::int64_t head_at(const RouterArgs<A>& args, std::int64_t i) {
+  return args.order ? args.order[i] : i;
+}
+
 /// Weights of the two kinds of heads: of shared ones, of routed ones.
 template <class A>
 struct TypeWeights {
@@ -75,22 +81,24 @@ template <class A>
 
 template <class A>
 [[gnu::always_inline]] inline void gate_row(const RouterArgs<A>& args, std::int64_t t) {
-  const RouterOptions& o = args.options;
+  const RouterPlan& o = args.options;
   A* gates = args.gates + t * o.heads;
   std::uint8_t* selected = args.selected + t * o.heads;
   const bool binary = o.scaling == GateScaling::kBinary;
   const TypeWeights<A> w = type_weights(args, t);
-  for (std::int64_t h = 0; h < o.heads; ++h) {
-    gates[h] = h >= o.shared ? A(0) : binary ? A(1) : w.shared * shared_weight(args, t, h);
-    selected[h] = h < o.shared;
+  for (std::int64_t i = 0; i < o.heads; ++i) {
+    const std::int64_t h = head_at(args, i);
+    gates[h] = i >= o.shared ? A(0) : binary ? A(1) : w.shared * shared_weight(args, t, i);
+    selected[h] = i < o.shared;
   }
   if (o.top_k == 0) return;
   const A factor = routed_factor(args, t);
   for (std::int64_t r = 0; r < o.top_k; ++r) {
     const std::int64_t e = args.top[t * o.top_k + r];
     const A p = args.probabilities[t * (o.heads - o.shared) + e];
-    gates[o.shared + e] = binary ? A(1) : w.routed * factor * p;
-    selected[o.shared + e] = 1;
+    const std::int64_t h = head_at(args, o.shared + e);
+    gates[h] = binary ? A(1) : w.routed * factor * p;
+    selected[h] = 1;
   }
 }
 
@@ -105,23 +113,25 @@ template <class A>
 /// Gradients of the type logits and of the shared logits of token t.
 template <class A>
 [[gnu::always_inline]] inline void shared_backward_row(const RouterArgs<A>& args, std::int64_t t, A* dp) {
-  const RouterOptions& o = args.options;
+  const RouterPlan& o = args.options;
   const A* d_gates = args.d_gates + t * o.heads;
   const TypeWeights<A> w = type_weights(args, t);
   if (args.d_shared_logits) {
     const A factor = o.scaling == GateScaling::kCode ? A(o.shared) : A(1);
-    for (std::int64_t h = 0; h < o.shared; ++h) dp[h] = w.shared * factor * d_gates[h];
+    for (std::int64_t h = 0; h < o.shared; ++h) dp[h] = w.shared * factor * d_gates[head_at(args, h)];
     add_softmax_backward(args.shared_probabilities + t * o.shared, dp, args.d_shared_logits + t * o.shared,
                          o.shared);
   }
   if (args.d_type_logits) {
     const A factor = o.scaling == GateScaling::kCode ? A(2) : A(1);
     A dw[2] = {0, 0};
-    for (std::int64_t h = 0; h < o.shared; ++h) dw[0] += d_gates[h] * shared_weight(args, t, h);
+    for (std::int64_t h = 0; h < o.shared; ++h)
+      dw[0] += d_gates[head_at(args, h)] * shared_weight(args, t, h);
     const A routed = routed_factor(args, t);
     for (std::int64_t r = 0; r < o.top_k; ++r) {
       const std::int64_t e = args.top[t * o.top_k + r];
-      dw[1] += d_gates[o.shared + e] * routed * args.probabilities[t * (o.heads - o.shared) + e];
+      dw[1] +=
+          d_gates[head_at(args, o.shared + e)] * routed * args.probabilities[t * (o.heads - o.shared) + e];
     }
     dp[0] = factor * dw[0];
     dp[1] = factor * dw[1];
@@ -132,35 +142,37 @@ template <class A>
 /// Gradient of the routed logits of token t from its gates.
 template <class A>
 [[gnu::always_inline]] inline void routed_backward_row(const RouterArgs<A>& args, std::int64_t t, A* dp) {
-  const RouterOptions& o = args.options;
+  const RouterPlan& o = args.options;
   const std::int64_t experts = o.heads - o.shared, k = o.top_k;
-  const A* d_gates = args.d_gates + t * o.heads + o.shared;
+  const A* d_gates = args.d_gates + t * o.heads;
+  const auto d_gate = [&](std::int64_t e) { return d_gates[head_at(args, o.shared + e)]; };
   const A* p = args.probabilities + t * experts;
   const std::int32_t* top = args.top + t * k;
   A* dz = args.d_routed_logits + t * experts;
   if (o.scaling == GateScaling::kBinary) {
-    if (o.straight_through) add_softmax_backward(p, d_gates, dz, experts);
-    return;
+    if (!o.straight_through) return;
+    for (std::int64_t e = 0; e < experts; ++e) dp[e] = d_gate(e);
+    return add_softmax_backward(p, dp, dz, experts);
   }
   const A weight = type_weights(args, t).routed;
   if (o.scaling == GateScaling::kPaper) {
     for (std::int64_t e = 0; e < experts; ++e) dp[e] = 0;
-    for (std::int64_t r = 0; r < k; ++r) dp[top[r]] = weight * d_gates[top[r]];
+    for (std::int64_t r = 0; r < k; ++r) dp[top[r]] = weight * d_gate(top[r]);
     return add_softmax_backward(p, dp, dz, experts);
   }
   // kCode: R = K softmax over the selected logits, so dz = R (dR - <R, dR> / K) there and nothing elsewhere.
   const A factor = routed_factor(args, t);
   A mean = 0;
-  for (std::int64_t r = 0; r < k; ++r) mean += factor * p[top[r]] * weight * d_gates[top[r]];
+  for (std::int64_t r = 0; r < k; ++r) mean += factor * p[top[r]] * weight * d_gate(top[r]);
   mean /= A(k);
-  for (std::int64_t r = 0; r < k; ++r) dz[top[r]] += factor * p[top[r]] * (weight * d_gates[top[r]] - mean);
+  for (std::int64_t r = 0; r < k; ++r) dz[top[r]] += factor * p[top[r]] * (weight * d_gate(top[r]) - mean);
 }
 
 }  // namespace
 
 template <class Backend, class A>
 void HeadRouterKernels<Backend, A>::forward(const RouterArgs<A>& args) {
-  const RouterOptions& o = args.options;
+  const RouterPlan& o = args.options;
   const std::int64_t experts = o.heads - o.shared;
   parallel_for(args.tokens, kTokenGrain, [&](std::int64_t begin, std::int64_t end) {
     const Scratch scratch(static_cast<std::size_t>(o.heads));
@@ -204,7 +216,7 @@ void HeadRouterKernels<Backend, A>::balance_loss(const RouterArgs<A>& args, A* b
 
 template <class Backend, class A>
 void HeadRouterKernels<Backend, A>::backward(const RouterArgs<A>& args) {
-  const RouterOptions& o = args.options;
+  const RouterPlan& o = args.options;
   const std::int64_t experts = o.heads - o.shared;
   const A scale = o.scaling == GateScaling::kPaper ? A(1) : A(experts);
   const A balance = args.d_balance ? *args.d_balance * scale / A(args.tokens) : A(0);

@@ -52,6 +52,11 @@ MOH_DEVICE void top_k_on_lanes(const float* logits, std::int64_t experts, std::i
   });
 }
 
+/// The head of the layer that the router counts as number i, shared heads first.
+MOH_DEVICE std::int64_t head_at(const std::int32_t* order, std::int64_t i) {
+  return order != nullptr ? order[i] : i;
+}
+
 /// Token t, with what all its gates share.
 struct Token {
   const Args& args;
@@ -75,13 +80,13 @@ struct Token {
   }
   /// Of routed head e.
   MOH_DEVICE float d_gate(std::int64_t e) const {
-    return args.d_gates[t * args.options.heads + args.options.shared + e];
+    return args.d_gates[t * args.options.heads + head_at(args.order, args.options.shared + e)];
   }
 };
 
 /// All lanes call it, after the probabilities and the choice are there.
 MOH_DEVICE Token token_at(const Args& args, std::int64_t t) {
-  const RouterOptions& o = args.options;
+  const RouterPlan& o = args.options;
   Token token{
       args, t, o.heads - o.shared, o.scaling == GateScaling::kCode, o.scaling == GateScaling::kBinary, 1,
       1,    1};
@@ -107,7 +112,7 @@ MOH_DEVICE std::int64_t token_of_warp() {
 MOH_KERNEL(kThreads) void route_heads_kernel(Args args) {
   const std::int64_t t = token_of_warp();
   if (t >= args.tokens) return;
-  const RouterOptions& o = args.options;
+  const RouterPlan& o = args.options;
   const std::int64_t experts = o.heads - o.shared;
   if (args.shared_logits != nullptr)
     softmax_on_lanes(args.shared_logits + t * o.shared, args.shared_probabilities + t * o.shared, o.shared);
@@ -120,13 +125,14 @@ MOH_KERNEL(kThreads) void route_heads_kernel(Args args) {
   }
   device::sync_warp();
   const Token token = token_at(args, t);
-  on_lanes(o.heads, [&](std::int64_t h) {
-    const bool shared = h < o.shared, on = shared || token.is_chosen(h - o.shared);
+  on_lanes(o.heads, [&](std::int64_t i) {
+    const bool shared = i < o.shared, on = shared || token.is_chosen(i - o.shared);
     float gate = on ? 1.0F : 0.0F;
     if (on && !token.binary) {
-      gate = shared ? token.shared_weight * token.shared_gate(h)
-                    : token.routed_weight * token.routed_factor * token.probability(h - o.shared);
+      gate = shared ? token.shared_weight * token.shared_gate(i)
+                    : token.routed_weight * token.routed_factor * token.probability(i - o.shared);
     }
+    const std::int64_t h = head_at(args.order, i);
     args.gates[t * o.heads + h] = gate;
     args.selected[t * o.heads + h] = on;
   });
@@ -139,9 +145,10 @@ struct ProbabilityOf {
 };
 struct SelectionOf {
   const std::uint8_t* selected;
+  const std::int32_t* order;
   std::int64_t heads, shared;
   MOH_DEVICE float operator()(std::int64_t t, std::int64_t e) const {
-    return selected[t * heads + shared + e];
+    return selected[t * heads + head_at(order, shared + e)];
   }
 };
 
@@ -162,7 +169,7 @@ MOH_DEVICE void softmax_gradient_on_lanes(const float* p, std::int64_t n, const 
 
 MOH_DEVICE void shared_gradients(const Token& token) {
   const Args& args = token.args;
-  const RouterOptions& o = args.options;
+  const RouterPlan& o = args.options;
   const std::int64_t t = token.t;
   const bool given = args.d_gates != nullptr;
   const float* d_gates = args.d_gates + (given ? t * o.heads : 0);
@@ -171,14 +178,16 @@ MOH_DEVICE void shared_gradients(const Token& token) {
         given ? token.shared_weight * (token.code ? static_cast<float>(o.shared) : 1.0F) : 0.0F;
     softmax_gradient_on_lanes(
         args.shared_probabilities + t * o.shared, o.shared,
-        [&](std::int64_t h) { return given ? factor * d_gates[h] : 0.0F; },
+        [&](std::int64_t h) { return given ? factor * d_gates[head_at(args.order, h)] : 0.0F; },
         args.d_shared_logits + t * o.shared);
   }
   if (args.d_type_logits != nullptr) {
     const float factor = token.code ? 2.0F : 1.0F;
     float of_shared = 0, of_routed = 0;
     if (given) {
-      of_shared = sum_on_lanes(o.shared, [&](std::int64_t h) { return d_gates[h] * token.shared_gate(h); });
+      of_shared = sum_on_lanes(o.shared, [&](std::int64_t h) {
+        return d_gates[head_at(args.order, h)] * token.shared_gate(h);
+      });
       of_routed = sum_on_lanes(o.top_k, [&](std::int64_t r) {
         const std::int64_t e = token.chosen(r);
         return token.d_gate(e) * token.routed_factor * token.probability(e);
@@ -210,7 +219,7 @@ struct RoutedGradient {
 // kPaper: dz = p (dp - <p, dp>) with dp of the selected. kBinary: the same with the gradients of all gates
 // (straight-through).
 MOH_DEVICE RoutedGradient routed_gradient(const Token& token) {
-  const RouterOptions& o = token.args.options;
+  const RouterPlan& o = token.args.options;
   if (token.args.d_gates == nullptr || (token.binary && !o.straight_through)) return {0, 0, 0, true, true};
   if (token.binary) {
     const float mean =
@@ -255,7 +264,7 @@ std::int64_t blocks_of(const Args& args) {
 
 template <class Backend, class A>
 void HeadRouterKernels<Backend, A>::forward(const RouterArgs<A>& args) {
-  const RouterOptions& o = args.options;
+  const RouterPlan& o = args.options;
   const std::int64_t experts = o.heads - o.shared;
   cuda::launch("route_heads", route_heads_kernel, {.blocks_x = blocks_of(args), .threads = kThreads}, args);
   if (args.routed_logits == nullptr) return;
@@ -263,7 +272,7 @@ void HeadRouterKernels<Backend, A>::forward(const RouterArgs<A>& args) {
   const float share = args.tokens > 0 ? 1.0F / static_cast<float>(args.tokens) : 0.0F;
   column_sums("mean_probability", ProbabilityOf{args.probabilities, experts}, rows, share,
               args.mean_probability);
-  column_sums("head_load", SelectionOf{args.selected, o.heads, o.shared}, rows, share, args.load);
+  column_sums("head_load", SelectionOf{args.selected, args.order, o.heads, o.shared}, rows, share, args.load);
 }
 
 template <class Backend, class A>

@@ -6,18 +6,26 @@
 
 namespace moh {
 
+/// RouterOptions for kernels.
+struct RouterPlan {
+  std::int64_t heads = 0, shared = 0, top_k = 0;
+  GateScaling scaling = GateScaling::kCode;
+  bool straight_through = true;
+};
+
 /// Pointers of one routing problem; A is float or double. Absent tensors are null.
 template <class A>
 struct RouterArgs {
   std::int64_t tokens = 0;
-  RouterOptions options;
-  const A* shared_logits = nullptr;   ///< [N, S]
-  const A* routed_logits = nullptr;   ///< [N, E]
-  const A* type_logits = nullptr;     ///< [N, 2]
-  A* shared_probabilities = nullptr;  ///< [N, S]
-  A* probabilities = nullptr;         ///< [N, E]
-  A* type_probabilities = nullptr;    ///< [N, 2]
-  std::int32_t* top = nullptr;        ///< [N, K]; read instead of written when forced
+  RouterPlan options;
+  const std::int32_t* order = nullptr;  ///< [H], the layer's head for each place in the router's order
+  const A* shared_logits = nullptr;     ///< [N, S]
+  const A* routed_logits = nullptr;     ///< [N, E]
+  const A* type_logits = nullptr;       ///< [N, 2]
+  A* shared_probabilities = nullptr;    ///< [N, S]
+  A* probabilities = nullptr;           ///< [N, E]
+  A* type_probabilities = nullptr;      ///< [N, 2]
+  std::int32_t* top = nullptr;          ///< [N, K]; read instead of written when forced
   bool forced = false;
   A* gates = nullptr;                ///< [N, H]
   std::uint8_t* selected = nullptr;  ///< [N, H]

@@ -10,6 +10,11 @@ namespace {
 
 constexpr int kWarps = 4, kThreads = kWarps * device::kWarp;
 
+/// The head that the router counts as number i, shared heads first.
+MOH_DEVICE std::int64_t head_at(const QueryNormShape& shape, std::int64_t i) {
+  return shape.order != nullptr ? shape.order[i] : i;
+}
+
 /// Sum over the heads of body(e), each head on a lane.
 template <class Body>
 MOH_DEVICE float sum_over_heads(std::int64_t heads, const Body& body) {
@@ -43,11 +48,11 @@ MOH_KERNEL(kThreads)
 void query_norm_kernel(QueryNormShape shape, const T* q, float* norms, float* inverse_std, float* logits) {
   const std::int64_t t = device::block_x() * kWarps + device::thread_x() / device::kWarp;
   if (t >= shape.tokens) return;
-  const std::int64_t experts = shape.heads - shape.first_head, d = shape.head_dim;
+  const std::int64_t experts = shape.heads - shape.shared, d = shape.head_dim;
   const int lane = device::thread_x() % device::kWarp;
   float* own = norms + t * experts;
   for (std::int64_t e = 0; e < experts; ++e) {
-    const float norm = norm_of(q + (t * shape.heads + shape.first_head + e) * d, d);
+    const float norm = norm_of(q + (t * shape.heads + head_at(shape, shape.shared + e)) * d, d);
     if (lane == 0) own[e] = norm;
   }
   device::sync_warp();
@@ -70,16 +75,17 @@ MOH_KERNEL(kThreads)
 void query_norm_gradient_kernel(QueryNormGradient<T> g) {
   const std::int64_t t = device::block_x() * kWarps + device::thread_x() / device::kWarp;
   if (t >= g.shape.tokens) return;
-  const std::int64_t first = g.shape.first_head, experts = g.shape.heads - first, d = g.shape.head_dim;
+  const std::int64_t shared = g.shape.shared, experts = g.shape.heads - shared, d = g.shape.head_dim;
   const int lane = device::thread_x() % device::kWarp;
   const float *s = g.norms + t * experts, *dz = g.d_logits + t * experts;
   const float u = g.inverse_std[t], count = static_cast<float>(experts);
   const float mean = sum_over_heads(experts, [&](std::int64_t e) { return s[e]; }) / count;
   const float along = sum_over_heads(experts, [&](std::int64_t e) { return dz[e] * s[e]; });
   const std::int64_t row = t * g.shape.heads * d;
-  for (std::int64_t j = lane; j < first * d; j += device::kWarp) g.dq[row + j] = 0.0F;
+  for (std::int64_t j = lane; j < shared * d; j += device::kWarp)
+    g.dq[row + head_at(g.shape, j / d) * d + j % d] = 0.0F;
   for (std::int64_t j = lane; j < experts * d; j += device::kWarp) {
-    const std::int64_t e = j / d, at = row + first * d + j;
+    const std::int64_t e = j / d, at = row + head_at(g.shape, shared + e) * d + j % d;
     const float ds = u == 0.0F ? 0.0F : dz[e] * u - along * u * u * u * (s[e] - mean) / (count - 1.0F);
     g.dq[at] = s[e] > 0.0F ? ds / s[e] * static_cast<float>(g.q[at]) : 0.0F;
   }

@@ -88,8 +88,16 @@ class Config(support.MohTest):
         self.assert_same_state("a", "b")
 
     def test_every_shipped_configuration_reads_back(self):
-        shipped = sorted(pathlib.Path(os.environ["MOH_SOURCE_DIR"], "configs").rglob("*.yaml"))
+        configs = pathlib.Path(os.environ["MOH_SOURCE_DIR"], "configs")
+        shipped = sorted(configs.rglob("*.yaml"))
         self.assertTrue(shipped)
+        # One begins from the run of another, and asks its checkpoint what the model is.
+        small = ("data.train=text.txt", "train.steps=1", "train.batch_size=1", "schedule.warmup_steps=0",
+                 "eval.max_tokens=256", "sample.tokens=0", "threads=1")
+        self.assert_says(self.moh("config", configs / "llm/continue_tuning_moh_75.yaml", code=support.INPUT_ERROR),
+                         "init.from: runs/continue_tuning_dense: expected a model, found nothing of this name")
+        self.moh("train", configs / "llm/continue_tuning_dense.yaml", *small)
+        self.moh("train", configs / "llm/continue_tuning_moh_75.yaml", *small, "init.moh.calibration.batches=1")
         for path in shipped:
             with self.subTest(path=path.name):
                 resolved = self.moh("config", path, "data.train=text.txt")

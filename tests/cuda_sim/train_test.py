@@ -25,6 +25,7 @@ MODELS = {
     "dense": "model.moh.router=none",
     "learned": "model.moh={router: learned, shared: 1, routed: 1}",
     "query_norm": "model.moh={router: query_norm, shared: 1, routed: 2}",
+    "listed": "model.moh={router: learned, shared: 2, shared_heads: [1, 3], routed: 1}",
     "dropout": "model.dropout=0.2",
 }
 
@@ -65,6 +66,20 @@ class Train(unittest.TestCase):
                 expected = self.train("cpu_" + name, model)
                 self.assertGreater(expected[0]["loss"] - expected[-1]["loss"], 0.05)  # there is something to compare
                 self.assert_same_run(self.train("gpu_" + name, model, "device=cuda"), expected, 1e-5)
+
+    def test_a_run_that_begins_from_a_checkpoint(self):
+        self.train("dense", "model.moh.router=none")
+        for heads, router in (("output_norm", "learned"), ("loss_increase", "query_norm"), ("learned", "learned")):
+            with self.subTest(heads):
+                moh = (f"init.moh={{router: {router}, shared: 1, routed_top_k: 2, shared_heads: {heads}, "
+                       "calibration: {batches: 1, mask_steps: 4}}")
+                losses, chosen = {}, {}
+                for device in ("cpu", "cuda"):
+                    run = f"{device}_{heads}"
+                    losses[device] = self.train(run, "init.from=dense", moh, f"device={device}")
+                    chosen[device] = re.findall("shared_heads: .*", (self.folder / run / "config.yaml").read_text())
+                self.assertEqual(chosen["cuda"], chosen["cpu"])
+                self.assert_same_run(losses["cuda"], losses["cpu"], 1e-5)
 
     def test_losses_in_bfloat16(self):
         options = [MODELS["learned"], "precision=bfloat16"]

@@ -14,6 +14,8 @@
 #include "train/cli/exit_code.h"
 #include "train/config/load_run_config.h"
 #include "train/generate/generate_text.h"
+#include "train/init/initialise_model.h"
+#include "train/init/load_source.h"
 #include "train/io/durable_file.h"
 #include "train/io/file_ops.h"
 #include "train/io/run_lock.h"
@@ -74,6 +76,44 @@ std::optional<CheckpointContents> find_resume_point(CheckpointStore& store, cons
   return contents;
 }
 
+/// The model of the newest checkpoint in a run's folder whose configuration can be read; damage is reported
+/// when the checkpoint is loaded.
+std::optional<ModelConfig> saved_model(const std::filesystem::path& run_folder) {
+  std::vector<CheckpointInfo> checkpoints = list_checkpoints(run_folder / "checkpoints");
+  for (auto info = checkpoints.rbegin(); info != checkpoints.rend(); ++info) {
+    try {
+      return load_run_config((info->folder / "config.yaml").string(), {}, llama_model_presets()).model;
+    } catch (const ConfigError&) {
+      continue;
+    }
+  }
+  return std::nullopt;
+}
+
+/// The run's configuration. What a resumed run begins with is the model of its checkpoint: the one that
+/// init.from names may be gone, and what was measured on it is in the checkpoint.
+RunConfig load_config(const TrainArgs& args) {
+  ModelPresets models = llama_model_presets();
+  if (args.resume) {
+    models.of_source = [](const RunConfig& run, bool sizes_given) {
+      const std::optional<ModelConfig> saved = saved_model(run.output.dir);
+      return saved ? saved : model_of_source(run, sizes_given);
+    };
+  }
+  return load_run_config(args.config, args.overrides, models);
+}
+
+/// A checkpoint that a new run begins from. Shared heads that are to be chosen by measuring are chosen here.
+struct Beginning {
+  Beginning(RunConfig& config, const LanguageData& data)
+      : source(open_source(config)), batches(data, config) {
+    settle_shared_heads(config, source, batches);
+  }
+
+  ModelSource source;
+  CalibrationBatches batches;
+};
+
 void describe_model(const Llama& model) {
   const LlamaConfig& c = model.config();
   char text[160];
@@ -104,7 +144,7 @@ void write_sample(const LanguageModelTask& task, const Llama& model, const RunCo
 int train(const TrainArgs& args) {
   std::signal(SIGPIPE, SIG_IGN);  // training outlives the terminal, or the `| head`, that watches it
   StopSignal stop;
-  const RunConfig config = load_run_config(args.config, args.overrides, llama_model_presets());
+  RunConfig config = load_config(args);
   const auto console = std::make_shared<Console>(STDOUT_FILENO);
   start_logging(console, args.log_level);
   set_num_threads(static_cast<int>(config.threads));
@@ -123,7 +163,10 @@ int train(const TrainArgs& args) {
     log_info("device: " + cuda::describe_device());
     log_info("dense attention: " + describe_attention_backend(dtype_of_precision(config.precision)));
   }
-  LanguageModelTask task(config, open_language_data(config.data, config.model.vocab_size));
+  LanguageData data = open_language_data(config.data, config.model.vocab_size);
+  std::optional<Beginning> beginning;
+  if (!resume_from && !config.init.from.empty()) beginning.emplace(config, data);
+  LanguageModelTask task(config, std::move(data));
   describe_model(task.llama());
   if (config.precision == Precision::kBFloat16 && config.device == kCpu) {
     log_warning(
@@ -135,6 +178,8 @@ int train(const TrainArgs& args) {
                     "checkpoint " + checkpoint_folder_name(resume_from->step));
     resume_from->model.clear();
   }
+  if (beginning) initialise_from_source(task.llama(), beginning->source, config, beginning->batches);
+  beginning.reset();
   // Only now: data that cannot be read, or a model too large for the memory, must not cost the old run.
   if (args.overwrite) remove_run(config.output.dir);
   write_file_durably(config.output.dir / "config.yaml", print_resolved(config));

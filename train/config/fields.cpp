@@ -64,6 +64,11 @@ struct ExpectedText {
   std::string operator()(PerLayer*) const {
     return "an integer" + bounds_text(bounds) + ", or a list of such integers, one per layer";
   }
+  std::string operator()(const HeadSetRef& ref) const {
+    std::string text;
+    for (std::string_view rule : ref.rules) text.append(rule).append(", ");
+    return text + "a list of heads, or a list of such lists, one per layer";
+  }
 };
 
 struct ExpectedElementText {
@@ -72,6 +77,7 @@ struct ExpectedElementText {
   std::string operator()(std::array<double, 2>*) const { return "a number" + bounds_text(bounds); }
   std::string operator()(std::vector<std::filesystem::path>*) const { return "a path"; }
   std::string operator()(PerLayer*) const { return "an integer" + bounds_text(bounds); }
+  std::string operator()(const HeadSetRef&) const { return "an integer" + bounds_text(bounds); }
   template <class T>
   std::string operator()(const T& scalar) const {
     return ExpectedText{bounds}(scalar);

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "core/device.h"
+#include "train/config/head_set.h"
 #include "train/config/name_alias.h"
 #include "train/config/per_layer.h"
 
@@ -70,10 +71,16 @@ struct NameRef {
   std::vector<std::string> names;
 };
 
+/// Heads of each layer: one of the first rules by name, or lists.
+struct HeadSetRef {
+  HeadSet* value;
+  std::span<const std::string_view> rules;
+};
+
 /// The member that a field stands for.
 using Target =
     std::variant<bool*, std::int64_t*, double*, std::string*, std::filesystem::path*, Device*, EnumRef,
-                 NameRef, std::array<double, 2>*, std::vector<std::filesystem::path>*, PerLayer*>;
+                 NameRef, std::array<double, 2>*, std::vector<std::filesystem::path>*, PerLayer*, HeadSetRef>;
 
 struct Field {
   std::string_view name;
@@ -106,6 +113,9 @@ class Section {
   }
   void field(std::string_view name, NameRef value, std::string_view doc) {
     fields_.push_back({name, std::move(value), {}, doc});
+  }
+  void field(std::string_view name, HeadSetRef value, Bounds bounds, std::string_view doc) {
+    fields_.push_back({name, value, bounds, doc});
   }
   void section(Section section) { sections_.push_back(std::move(section)); }
 

@@ -1,7 +1,10 @@
 #include "train/config/load_run_config.h"
 
+#include <algorithm>
 #include <filesystem>
+#include <optional>
 
+#include "train/config/init_rules.h"
 #include "train/config/layers.h"
 #include "train/config/read_fields.h"
 #include "train/config/reference.h"
@@ -38,6 +41,28 @@ ModelConfig starting_model(const Layers& layers, const ModelPresets& presets) {
   return model;
 }
 
+/// Whether every key of `model` was given, but those of its routing, which a checkpoint need not have.
+bool gives_every_size(RunConfig& run, const GivenKeys& given) {
+  const auto all_given = [&](auto&& self, const Section& section, const std::string& prefix) -> bool {
+    for (const config::Field& field : section.fields()) {
+      if (!given.places.contains(config::join_key(prefix, field.name))) return false;
+    }
+    return std::ranges::all_of(section.sections(), [&](const Section& child) {
+      return child.name() == "moh" || self(self, child, config::join_key(prefix, child.name()));
+    });
+  };
+  return all_given(all_given, config::describe(run.model, {}), "model");
+}
+
+/// The model of the checkpoint that the run begins with, where it must be asked.
+std::optional<ModelConfig> model_of_source(RunConfig& run, const GivenKeys& given,
+                                           const ModelPresets& presets) {
+  if (run.init.from.empty() || !presets.of_source) return std::nullopt;
+  std::optional<ModelConfig> model = presets.of_source(run, gives_every_size(run, given));
+  if (model) model->preset = run.model.preset;
+  return model;
+}
+
 }  // namespace
 
 RunConfig load_run_config(const std::string& path, const std::vector<std::string>& overrides,
@@ -51,7 +76,14 @@ RunConfig load_run_config(const std::string& path, const std::vector<std::string
   run.model = starting_model(layers, presets);
   const GivenKeys given = read_layers(layers, presets, run, problems);
   if (layers.complete) {  // otherwise keys that were not reached would look forgotten
+    std::optional<ModelConfig> source;
+    if (problems.empty()) source = model_of_source(run, given, presets);
+    if (source) {
+      run.model = *source;
+      read_layers(layers, presets, run, problems);
+    }
     config::Rules rules(given, {&layers.sources.front()}, "model.preset", problems);
+    config::settle_init(run, source, given, rules);
     config::check(run, rules);
   }
   problems.throw_if_any();

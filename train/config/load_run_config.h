@@ -8,8 +8,9 @@
 namespace moh {
 
 /// Reads a run's YAML file, what it includes, and the overrides "key.path=value" of the command line
-/// (layers.h says how they combine), on top of the defaults and of the model preset if one is named.
-/// Touches no other file. Throws ConfigError with one line per problem, all at once:
+/// (layers.h says how they combine), on top of the defaults, of the model preset if one is named, and of the
+/// model of init.from, which presets.of_source looks up; touches no other file itself. Throws ConfigError
+/// with one line per problem, all at once:
 ///   configs/llm/tiny.yaml:14:14: model.kv_heads: expected a divisor of model.heads (8), found 7
 RunConfig load_run_config(const std::string& path, const std::vector<std::string>& overrides,
                           const ModelPresets& presets);

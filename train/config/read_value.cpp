@@ -169,7 +169,38 @@ class ValueReader {
     return true;
   }
 
+  bool operator()(const HeadSetRef& ref) {
+    HeadSet heads;
+    if (value_.kind != Value::Kind::kList) {
+      std::size_t rule = 0;
+      if (!scalar([&](const Value& v) { return read_name(v, ref.rules); }, &rule)) return false;
+      heads.rule = static_cast<HeadRule>(rule);
+    } else if (is_list_of_lists()) {
+      if (!lists(heads.each)) return false;
+    } else if (!list(ReadNumber<std::int64_t>{field_.bounds}, heads.every)) {
+      return false;
+    }
+    *ref.value = heads;
+    return true;
+  }
+
  private:
+  bool is_list_of_lists() const {
+    return !value_.items.empty() &&
+           std::ranges::all_of(value_.items, [](const Value& v) { return v.kind == Value::Kind::kList; });
+  }
+
+  /// One list of integers per layer.
+  bool lists(std::vector<std::vector<std::int64_t>>& target) {
+    bool all_read = true;
+    for (std::size_t i = 0; i < value_.items.size(); ++i) {
+      const std::string key = key_ + "[" + std::to_string(i) + "]";
+      all_read &= ValueReader(field_, value_.items[i], key, problems_)
+                      .list(ReadNumber<std::int64_t>{field_.bounds}, target.emplace_back());
+    }
+    return all_read;
+  }
+
   template <class Read, class T>
   bool scalar(Read&& read, T* target) {
     if (value_.kind != Value::Kind::kScalar) return refuse_type();

@@ -3,6 +3,8 @@
 #include <array>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -11,6 +13,9 @@
 #include "core/device.h"
 #include "ops/attention/backend.h"
 #include "ops/rope/rope_scaling.h"
+#include "train/config/head_set.h"
+#include "train/config/init_config.h"
+#include "train/config/moh_choices.h"
 #include "train/config/name_alias.h"
 #include "train/config/per_layer.h"
 
@@ -21,9 +26,6 @@ namespace moh {
 enum class TaskKind { kLanguageModel };
 enum class Precision { kFloat32, kBFloat16 };
 enum class RecomputeLevel { kNone, kLayer };
-enum class RouterChoice { kNone, kLearned, kQueryNorm };
-enum class GateScalingChoice { kCode, kPaper };
-enum class StraightThroughChoice { kNone, kSelected, kAll };
 enum class TokenizerKind { kByte };
 enum class OptimizerKind { kAdamW };
 enum class ScheduleKind { kCosine, kConstant };
@@ -35,9 +37,6 @@ std::span<const std::string_view> names_of(Precision);
 std::span<const std::string_view> names_of(AttentionBackend);
 std::span<const std::string_view> names_of(RopeScalingKind);
 std::span<const std::string_view> names_of(RecomputeLevel);
-std::span<const std::string_view> names_of(RouterChoice);
-std::span<const std::string_view> names_of(GateScalingChoice);
-std::span<const std::string_view> names_of(StraightThroughChoice);
 std::span<const std::string_view> names_of(TokenizerKind);
 std::span<const std::string_view> names_of(OptimizerKind);
 std::span<const std::string_view> names_of(ScheduleKind);
@@ -62,6 +61,7 @@ struct OutputConfig {
 struct HeadMixtureConfig {
   RouterChoice router = RouterChoice::kNone;
   PerLayer shared;
+  HeadSet shared_heads;
   PerLayer routed;
   GateScalingChoice gate_scaling = GateScalingChoice::kCode;
   bool two_stage = true;
@@ -196,6 +196,7 @@ struct RunConfig {
   AttentionConfig attention;
   OutputConfig output;
   ModelConfig model;
+  InitConfig init;
   DataConfig data;
   TrainConfig train;
   OptimConfig optim;
@@ -209,12 +210,17 @@ struct RunConfig {
   bool operator==(const RunConfig&) const = default;
 };
 
-/// Published models for `model.preset`: names, and the fields that a name stands for. The program that knows
-/// the models provides it.
+/// Models that a configuration may begin with: published ones, for `model.preset`, by names and the fields
+/// that a name stands for; and that of the checkpoint which `init.from` names. The program that knows the
+/// models provides it.
 struct ModelPresets {
   std::vector<std::string> names;
   /// Called with one of the names only.
   ModelConfig (*get)(std::string_view name) = nullptr;
+  /// The model that a run with init.from begins with, or nothing when the configuration says all of it. Given
+  /// the configuration as far as it can be read without, and whether it gives every size. May throw what
+  /// opening a checkpoint throws. Where it is not set, no checkpoint is opened.
+  std::function<std::optional<ModelConfig>(const RunConfig& run, bool sizes_given)> of_source = {};
 };
 
 }  // namespace moh

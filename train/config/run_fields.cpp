@@ -16,6 +16,9 @@ constexpr std::string_view kRecomputeNames[] = {"none", "layer"};
 constexpr std::string_view kRouterNames[] = {"none", "learned", "query_norm"};
 constexpr std::string_view kGateScalingNames[] = {"code", "paper"};
 constexpr std::string_view kStraightThroughNames[] = {"none", "selected", "all"};
+constexpr std::string_view kHeadRuleNames[] = {"first", "output_norm", "loss_increase", "learned"};
+constexpr std::string_view kNewRowsNames[] = {"mean", "normal", "zeros"};
+constexpr std::string_view kRouterStartNames[] = {"zero", "random", "calibrated"};
 constexpr std::string_view kTokenizerNames[] = {"byte"};
 constexpr std::string_view kOptimizerNames[] = {"adamw"};
 constexpr std::string_view kScheduleNames[] = {"cosine", "constant"};
@@ -49,6 +52,15 @@ std::span<const std::string_view> names_of(GateScalingChoice) {
 }
 std::span<const std::string_view> names_of(StraightThroughChoice) {
   return kStraightThroughNames;
+}
+std::span<const std::string_view> names_of(HeadRule) {
+  return kHeadRuleNames;
+}
+std::span<const std::string_view> names_of(NewRows) {
+  return kNewRowsNames;
+}
+std::span<const std::string_view> names_of(RouterStart) {
+  return kRouterStartNames;
 }
 std::span<const std::string_view> names_of(TokenizerKind) {
   return kTokenizerNames;
@@ -100,8 +112,10 @@ Section describe(HeadMixtureConfig& c) {
           "`none`: every head is on, the plain model. `learned`: linear routers on the layer's input. "
           "`query_norm`: "
           "no parameters, the norms of the queries decide, and selected heads have weight 1 (MoH-LLaMA3).");
-  s.field("shared", c.shared, at_least(0, "heads").capped(kMaxWidth),
-          "Heads that are on for every token, the first ones.");
+  s.field("shared", c.shared, at_least(0, "heads").capped(kMaxWidth), "Heads that are on for every token.");
+  s.field("shared_heads", HeadSetRef{&c.shared_heads, names_of(HeadRule()).first(1)},
+          at_least(0).capped(kMaxWidth),
+          "Which heads these are, counted from 0: the `first` ones, or as many as `shared` says by number.");
   s.field("routed", c.routed, at_least(0, "heads").capped(kMaxWidth),
           "Heads that each token keeps of the others (K of the Top-K).");
   s.field(
@@ -118,6 +132,8 @@ Section describe(HeadMixtureConfig& c) {
           "Weight of the load-balance loss, averaged over layers.");
   return s;
 }
+
+}  // namespace
 
 Section describe(ModelConfig& c, const std::vector<std::string>& presets) {
   Section s("model",
@@ -151,6 +167,64 @@ Section describe(ModelConfig& c, const std::vector<std::string>& presets) {
           "What the backward pass computes again instead of keeping it in memory: `none`, or all inside of a "
           "`layer`.");
   s.section(describe(c.rope_scaling));
+  s.section(describe(c.moh));
+  return s;
+}
+
+namespace {
+
+Section describe(CalibrationConfig& c) {
+  Section s("calibration",
+            "What is measured on the first batches of `data.train` before the first step: the importance of "
+            "heads, the start of routers, and how far the start is from the dense model.");
+  s.field("batches", c.batches, at_least(0).capped(kMaxWidth),
+          "Batches of `train.batch_size` sequences. 0: nothing is measured, which only some choices allow.");
+  s.field("mask_steps", c.mask_steps, at_least(1, "steps").capped(kMaxSteps),
+          "With `shared_heads: learned`: steps that the masks are trained for, a batch each.");
+  s.field("mask_learning_rate", c.mask_learning_rate, above(0),
+          "With `shared_heads: learned`: learning rate of the masks' logits (Adam).");
+  s.field("ridge", c.ridge, above(0),
+          "With `router_start: calibrated`: penalty of the least squares, relative to the mean square of the "
+          "inputs.");
+  return s;
+}
+
+Section describe(InitMohConfig& c) {
+  Section s(
+      "moh",
+      "Makes the dense model of the checkpoint a Mixture-of-Head model. The first five keys become those "
+      "of `model.moh`, where all others of the routing are set.");
+  s.field("router", c.router, "`model.moh.router`. `none`: the routing of the checkpoint stays.");
+  s.field("shared", c.shared, at_least(0, "heads").capped(kMaxWidth), "`model.moh.shared`.");
+  s.field("routed_top_k", c.routed_top_k, at_least(0, "heads").capped(kMaxWidth), "`model.moh.routed`.");
+  s.field(
+      "shared_heads", HeadSetRef{&c.shared_heads, names_of(HeadRule())}, at_least(0).capped(kMaxWidth),
+      "`model.moh.shared_heads`, or chosen in each layer by what they do on data: the heads of the largest "
+      "mean output (`output_norm`), those without which the loss grows most (`loss_increase`), those "
+      "that trained masks keep (`learned`). The choice is written into `model.moh.shared_heads`.");
+  s.field("straight_through", c.straight_through, "`model.moh.straight_through`.");
+  s.field("router_start", c.router_start,
+          "First weights of a `learned` router: all `zero`, `random` (as without a checkpoint), or "
+          "`calibrated`: heads are ranked by the size of what they would add, gates are near 1.");
+  s.field("router_spread", c.router_spread, above(0),
+          "With `router_start: calibrated`: standard deviation of the routed logits, by which gates differ.");
+  s.section(describe(c.calibration));
+  return s;
+}
+
+Section describe(InitConfig& c) {
+  Section s(
+      "init",
+      "The checkpoint that a run begins from. It says what `model` is; keys given there must agree, except "
+      "`vocab_size` (may grow), `max_positions`, `dropout`, `init_std`, `recompute` and `moh`. A resumed "
+      "run goes on from its own checkpoint.");
+  s.field("from", c.from,
+          "A safetensors or PyTorch file, a Hugging Face folder, or a run's folder. Empty: random weights.");
+  s.field("part", c.part, "Which of several models in a PyTorch file: `model`, `ema`. Empty: the usual one.");
+  s.field("new_rows", c.new_rows,
+          "Where `model.vocab_size` is larger than the checkpoint's: new rows of the embedding and of the "
+          "output matrix are the `mean` of the old ones and some noise, `normal` numbers of "
+          "`model.init_std`, or `zeros`.");
   s.section(describe(c.moh));
   return s;
 }
@@ -290,6 +364,7 @@ Section describe(RunConfig& run, const std::vector<std::string>& presets) {
   s.section(describe(run.attention));
   s.section(describe(run.output));
   s.section(describe(run.model, presets));
+  s.section(describe(run.init));
   s.section(describe(run.data));
   s.section(describe(run.train));
   s.section(describe(run.optim));

@@ -12,4 +12,7 @@ namespace moh::config {
 /// means. Points into `run`. `presets` are the names for model.preset besides "none".
 Section describe(RunConfig& run, const std::vector<std::string>& presets);
 
+/// That of its section `model` alone.
+Section describe(ModelConfig& model, const std::vector<std::string>& presets);
+
 }  // namespace moh::config

@@ -1,6 +1,8 @@
 #include "train/config/run_rules.h"
 
+#include <set>
 #include <string>
+#include <vector>
 
 #include "train/config/number_text.h"
 
@@ -51,10 +53,12 @@ void check_rope_scaling(const RopeScaling& c, Rules& rules) {
 }
 
 /// Whether a list has one value per layer. One value for all layers always fits.
-bool check_length(std::string_view key, const PerLayer& counts, std::int64_t layers, Rules& rules) {
+bool check_length(std::string_view key, std::string_view init_key, const PerLayer& counts,
+                  std::int64_t layers, Rules& rules) {
   const auto length = static_cast<std::int64_t>(counts.each.size());
   if (length == 0 || length == layers) return true;
-  rules.refuse({key, "model.layers"}, "one value, or one per layer (model.layers is " + text(layers) + ")",
+  rules.refuse({key, init_key, "model.layers"},
+               "one value, or one per layer (model.layers is " + text(layers) + ")",
                "a list of " + text(length));
   return false;
 }
@@ -65,17 +69,19 @@ bool check_layer(const ModelConfig& c, std::int64_t layer, Rules& rules) {
   const std::int64_t candidates = c.heads - shared;
   const std::string where = " (layer " + text(layer) + ")";
   if (candidates < 0) {
-    rules.refuse({"model.moh.shared", "model.heads", "model.moh.router"},
+    rules.refuse({"model.moh.shared", "init.moh.shared", "model.heads", "model.moh.router"},
                  "at most model.heads (" + text(c.heads) + ")", text(shared) + where);
   } else if (routed > candidates) {
-    rules.refuse({"model.moh.routed", "model.moh.shared", "model.heads", "model.moh.router"},
+    rules.refuse({"model.moh.routed", "init.moh.routed_top_k", "model.moh.shared", "init.moh.shared",
+                  "model.heads", "model.moh.router"},
                  "at most " + text(candidates) + ", the heads that are not shared", text(routed) + where);
   } else if (routed == 0 && candidates > 0) {
-    rules.refuse({"model.moh.routed", "model.moh.shared", "model.heads", "model.moh.router"},
+    rules.refuse({"model.moh.routed", "init.moh.routed_top_k", "model.moh.shared", "init.moh.shared",
+                  "model.heads", "model.moh.router"},
                  "at least 1 of the " + text(candidates) + " heads that are not shared", "0" + where,
                  "a head that no token can keep is dead; to have all on, share them all");
   } else if (c.moh.router == RouterChoice::kQueryNorm && candidates == 1) {
-    rules.refuse({"model.moh.shared", "model.moh.router", "model.heads"},
+    rules.refuse({"model.moh.shared", "init.moh.shared", "model.moh.router", "model.heads"},
                  "at least 2 heads that are not shared (query_norm compares their norms)", "1" + where);
   } else {
     return true;
@@ -83,11 +89,45 @@ bool check_layer(const ModelConfig& c, std::int64_t layer, Rules& rules) {
   return false;
 }
 
+/// What is wrong with a list of shared heads; empty when nothing is.
+std::string fault_of(const std::vector<std::int64_t>& listed, std::int64_t heads) {
+  const std::set<std::int64_t> different(listed.begin(), listed.end());
+  if (different.size() != listed.size()) return "a head twice";
+  for (const std::int64_t head : listed) {
+    if (head >= heads) return "head " + text(head);
+  }
+  return "";
+}
+
+/// Lists of shared heads fit the counts.
+void check_shared_heads(const ModelConfig& c, Rules& rules) {
+  const HeadSet& listed = c.moh.shared_heads;
+  const auto refuse = [&](const std::string& expected, const std::string& found) {
+    rules.refuse({"model.moh.shared_heads", "init.moh.shared_heads", "model.moh.shared", "init.moh.shared"},
+                 expected, found);
+  };
+  if (!listed.listed()) return;
+  const auto length = static_cast<std::int64_t>(listed.each.size());
+  if (length != 0 && length != c.layers)
+    return refuse("one list, or one per layer (model.layers is " + text(c.layers) + ")",
+                  text(length) + " lists");
+  for (std::int64_t layer = 0; layer < c.layers; ++layer) {
+    const std::vector<std::int64_t>& heads = listed.at(layer);
+    const std::int64_t shared = c.moh.shared.at(layer);
+    const std::string where = " (layer " + text(layer) + ")";
+    if (static_cast<std::int64_t>(heads.size()) != shared)
+      return refuse("as many heads as model.moh.shared says (" + text(shared) + ")",
+                    std::to_string(heads.size()) + where);
+    const std::string fault = fault_of(heads, c.heads);
+    if (!fault.empty()) return refuse("heads from 0 to " + text(c.heads - 1) + ", each once", fault + where);
+  }
+}
+
 void check_moh(const ModelConfig& c, Rules& rules) {
   const HeadMixtureConfig& moh = c.moh;
   if (moh.router == RouterChoice::kNone) {
     const PerLayer none;
-    if (moh.shared != none || moh.routed != none) {
+    if (moh.shared != none || moh.routed != none || moh.shared_heads.listed()) {
       rules.refuse({"model.moh.router", "model.moh.shared", "model.moh.routed"},
                    "a router for model.moh.shared and model.moh.routed", "none",
                    "set model.moh.router: learned, or both counts to 0 for the dense model");
@@ -98,13 +138,15 @@ void check_moh(const ModelConfig& c, Rules& rules) {
     rules.refuse({"model.moh.gate_scaling", "model.moh.router"}, "code with model.moh.router: query_norm",
                  "paper", "selected heads have weight 1 there; nothing is scaled");
   }
-  const bool shared_fits = check_length("model.moh.shared", moh.shared, c.layers, rules);
-  const bool routed_fits = check_length("model.moh.routed", moh.routed, c.layers, rules);
+  const bool shared_fits = check_length("model.moh.shared", "init.moh.shared", moh.shared, c.layers, rules);
+  const bool routed_fits =
+      check_length("model.moh.routed", "init.moh.routed_top_k", moh.routed, c.layers, rules);
   if (!shared_fits || !routed_fits) return;
   const std::int64_t num_different = moh.shared.each.empty() && moh.routed.each.empty() ? 1 : c.layers;
   for (std::int64_t layer = 0; layer < num_different; ++layer) {
     if (!check_layer(c, layer, rules)) return;
   }
+  check_shared_heads(c, rules);
 }
 
 void check_schedule(const RunConfig& run, Rules& rules) {

@@ -54,6 +54,10 @@ std::string list_yaml(const Values& values, ToYaml&& to_yaml) {
   return out + "]";
 }
 
+std::string integers_yaml(const std::vector<std::int64_t>& values) {
+  return list_yaml(values, [](std::int64_t value) { return std::to_string(value); });
+}
+
 struct ValueYaml {
   std::string operator()(const bool* value) const { return *value ? "true" : "false"; }
   std::string operator()(const std::int64_t* value) const { return std::to_string(*value); }
@@ -70,8 +74,13 @@ struct ValueYaml {
     return list_yaml(*values, [](const std::filesystem::path& path) { return text_yaml(path.string()); });
   }
   std::string operator()(const PerLayer* counts) const {
-    if (counts->each.empty()) return std::to_string(counts->every);
-    return list_yaml(counts->each, [](std::int64_t count) { return std::to_string(count); });
+    return counts->each.empty() ? std::to_string(counts->every) : integers_yaml(counts->each);
+  }
+  std::string operator()(const HeadSetRef& ref) const {
+    const HeadSet& heads = *ref.value;
+    if (!heads.each.empty()) return list_yaml(heads.each, integers_yaml);
+    return heads.listed() ? integers_yaml(heads.every)
+                          : std::string(ref.rules[static_cast<std::size_t>(heads.rule)]);
   }
 };
 

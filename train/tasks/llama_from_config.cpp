@@ -2,6 +2,7 @@
 
 #include "core/error.h"
 #include "models/llm/llama_presets.h"
+#include "train/init/load_source.h"
 
 namespace moh {
 
@@ -43,6 +44,9 @@ MohConfig moh_config_of(const HeadMixtureConfig& config) {
   MohConfig moh;
   moh.router = router_of(config.router);
   moh.shared = values_of(config.shared);
+  const HeadSet& shared = config.shared_heads;
+  if (shared.listed()) moh.shared_heads = shared.each;
+  if (!shared.every.empty()) moh.shared_heads.push_back(shared.every);
   moh.top_k = values_of(config.routed);
   moh.scaling = config.gate_scaling == GateScalingChoice::kPaper ? GateScaling::kPaper : GateScaling::kCode;
   if (moh.router == RouterKind::kQueryNorm) moh.scaling = GateScaling::kBinary;
@@ -113,6 +117,7 @@ const ModelPresets& llama_model_presets() {
     ModelPresets found;
     for (const LlamaPreset& preset : llama_presets()) found.names.emplace_back(preset.name);
     found.get = model_config_of;
+    found.of_source = model_of_source;
     return found;
   }();
   return presets;

@@ -9,7 +9,7 @@ namespace moh {
 /// The model that a run's configuration describes.
 LlamaConfig llama_config_of(const ModelConfig& config);
 
-/// The published models, for load_run_config.
+/// The published models and those of checkpoints, for load_run_config.
 const ModelPresets& llama_model_presets();
 
 /// float32 or bfloat16.

@@ -17,9 +17,9 @@ namespace moh {
 namespace {
 
 /// Keys, or beginnings of keys, of harmless fields.
-constexpr std::array<std::string_view, 9> kHarmless = {"threads", "cuda_graph", "output.",
-                                                       "log.",    "eval.",      "checkpoint.",
-                                                       "sample.", "guard.",     "train.stop_after_seconds"};
+constexpr std::array<std::string_view, 10> kHarmless = {
+    "threads",     "cuda_graph", "output.", "log.",  "eval.",
+    "checkpoint.", "sample.",    "guard.",  "init.", "train.stop_after_seconds"};
 
 /// Keys that decide together where the cosine of the learning rate ends.
 constexpr std::array<std::string_view, 2> kCosineEnd = {"train.steps", "schedule.decay_steps"};

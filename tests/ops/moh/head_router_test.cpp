@@ -84,6 +84,35 @@ Inputs variables(const std::vector<Tensor>& tensors) {
   return result;
 }
 
+using Heads = std::vector<std::int64_t>;
+
+/// As many heads as are shared, the last ones and every other before them.
+Heads some_heads(const RouterOptions& o) {
+  Heads heads;
+  for (std::int64_t h = o.heads - 1; static_cast<std::int64_t>(heads.size()) < o.shared; h -= 2)
+    heads.push_back(h >= 0 ? h : h + o.heads + (o.heads % 2 == 0));
+  return heads;
+}
+
+/// Shared heads, ascending, then the others.
+Heads order_of(const RouterOptions& o, Heads shared) {
+  std::ranges::sort(shared);
+  Heads order = shared;
+  for (std::int64_t h = 0; h < o.heads; ++h) {
+    if (!std::ranges::binary_search(shared, h)) order.push_back(h);
+  }
+  return order;
+}
+
+/// x [N, H] with column i moved to order[i].
+Tensor placed(const Tensor& x, const Heads& order) {
+  Tensor y = empty_like(x);
+  const auto heads = static_cast<std::int64_t>(order.size());
+  for (std::int64_t i = 0; i < x.numel(); ++i)
+    y.data<double>()[i / heads * heads + order[i % heads]] = x.data<double>()[i];
+  return y;
+}
+
 }  // namespace
 
 OP_CASES(route_heads) {
@@ -111,7 +140,64 @@ OP_CASES(route_heads) {
       }
     }
   }
+  for (const RouterOptions& o : {RouterOptions{6, 3, 2}, RouterOptions{6, 1, 3, GateScaling::kPaper},
+                                 RouterOptions{5, 5, 0}, RouterOptions{5, 0, 2}}) {
+    const Heads shared = some_heads(o);
+    cases.push_back({.name = std::to_string(o.shared) + " shared heads, not the first ones",
+                     .inputs = logits_for(o),
+                     .run =
+                         [=](const Inputs& in) {
+                           RouterOptions ordered = o;
+                           const Variable& any = in[0].defined() ? in[0] : in[1];
+                           ordered.order = head_order(o.heads, shared, any.device());
+                           const Routing r = route(in, ordered);
+                           return r.balance.defined() ? Outputs{r.gates, r.balance} : Outputs{r.gates};
+                         },
+                     .reference =
+                         [=](const std::vector<Tensor>& in) {
+                           std::vector<Tensor> outputs = reference(in, o);
+                           outputs[0] = placed(outputs[0], order_of(o, shared));
+                           return outputs;
+                         },
+                     .low_precision = false});
+  }
   return cases;
+}
+
+TEST_CASE("moh: shared heads that are not the first ones are the same as permuting by hand") {
+  for (const GateScaling scaling : {GateScaling::kCode, GateScaling::kPaper, GateScaling::kBinary}) {
+    const RouterOptions first{6, 2, 3, scaling};
+    const Heads shared = {4, 1}, order = {1, 4, 0, 2, 3, 5};
+    RouterOptions ordered = first;
+    ordered.order = head_order(6, shared);
+    const std::vector<Tensor> logits = logits_for(first);
+    Inputs a = variables(logits), b = variables(logits);
+    const Routing plain = route(a, first), moved = route(b, ordered);
+    const Tensor dy = normal({kTokens, 6}, 9);
+    plain.gates.backward(dy);
+    moved.gates.backward(placed(dy, order));
+    const auto same = [](const Tensor& x, const Tensor& y) {
+      return std::ranges::equal(x.span<double>(), y.span<double>());
+    };
+    CHECK(same(moved.gates.value(), placed(plain.gates.value(), order)));
+    CHECK(same(moved.load, plain.load));
+    for (std::int64_t i = 0; i < moved.selected.numel(); ++i)
+      CHECK((moved.gates.value().data<double>()[i] != 0) == moved.selected.data<std::uint8_t>()[i]);
+    for (std::size_t i = 0; i < logits.size(); ++i) {
+      if (logits[i].defined()) CHECK(same(a[i].grad(), b[i].grad()));
+    }
+  }
+}
+
+TEST_CASE("moh: an order of heads is a permutation of the layer's heads") {
+  const auto numbers = head_order(5, Heads{3, 0}).span<std::int32_t>();
+  CHECK(std::vector<std::int32_t>(numbers.begin(), numbers.end()) == std::vector{0, 3, 1, 2, 4});
+  CHECK_THROWS_WITH(head_order(5, Heads{5}),
+                    "head_order: shared_heads: expected heads from 0 to 4, each once, found 5");
+  CHECK_THROWS_AS(head_order(5, Heads{1, 1}), ValueError);
+  RouterOptions o{5, 2, 1};
+  o.order = head_order(4, Heads{1});
+  CHECK_THROWS_AS(route(variables(logits_for(o)), o), ShapeError);
 }
 
 TEST_CASE("moh: float32 routing agrees with float64") {

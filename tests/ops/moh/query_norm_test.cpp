@@ -2,8 +2,10 @@
 
 #include <catch2/catch.hpp>
 #include <cmath>
+#include <numeric>
 
 #include "core/error.h"
+#include "ops/moh/head_router.h"
 #include "tests/ops/op_cases.h"
 
 using namespace moh;
@@ -11,7 +13,10 @@ using namespace moh::test;
 
 namespace {
 
-std::vector<Tensor> reference(const std::vector<Tensor>& in, std::int64_t first) {
+using Heads = std::vector<std::int64_t>;
+
+/// `order`: the shared heads, then the routed ones.
+std::vector<Tensor> reference(const std::vector<Tensor>& in, std::int64_t first, const Heads& order) {
   const std::int64_t tokens = in[0].dim(0), heads = in[0].dim(1), d = in[0].dim(2), experts = heads - first;
   Tensor z = zeros({tokens, experts}, DType::kFloat64);
   for (std::int64_t t = 0; t < tokens; ++t) {
@@ -19,7 +24,7 @@ std::vector<Tensor> reference(const std::vector<Tensor>& in, std::int64_t first)
     double mean = 0, squares = 0;
     for (std::int64_t e = 0; e < experts; ++e) {
       for (std::int64_t j = 0; j < d; ++j)
-        s[e] += std::pow(in[0].data<double>()[(t * heads + first + e) * d + j], 2);
+        s[e] += std::pow(in[0].data<double>()[(t * heads + order[first + e]) * d + j], 2);
       s[e] = std::sqrt(s[e]);
       mean += s[e] / experts;
     }
@@ -41,9 +46,26 @@ OP_CASES(query_norm_logits) {
         {.name = to_string(shape) + " from head " + std::to_string(first),
          .inputs = {normal(shape)},
          .run = [first = first](const Inputs& in) { return Outputs{query_norm_logits(in[0], first)}; },
-         .reference = [first = first](const auto& in) { return reference(in, first); },
+         .reference =
+             [first = first](const auto& in) {
+               Heads order(in[0].dim(1));
+               std::iota(order.begin(), order.end(), 0);
+               return reference(in, first, order);
+             },
          .units = 256});  // norms that lie close together amplify rounding by mean / std
   }
+  cases.push_back(
+      {.name = "the shared heads are 1, 3 and 4 of 6",
+       .inputs = {normal({70, 6, 3})},
+       .run =
+           [](const Inputs& in) {
+             return Outputs{query_norm_logits(in[0], 3, head_order(6, Heads{3, 1, 4}, in[0].device()))};
+           },
+       .reference =
+           [](const auto& in) {
+             return reference(in, 3, {1, 3, 4, 0, 2, 5});
+           },
+       .units = 256});
   return cases;
 }
 

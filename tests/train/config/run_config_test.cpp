@@ -44,10 +44,11 @@ TEST_CASE("run config: the field lists name every member of the structs") {
   RunConfig run;
   const config::Section root = config::describe(run, {});
   const std::size_t members[] = {
-      num_members<AttentionConfig>(),  num_members<OutputConfig>(), num_members<ModelConfig>(),
-      num_members<DataConfig>(),       num_members<TrainConfig>(),  num_members<OptimConfig>(),
-      num_members<ScheduleConfig>(),   num_members<LogConfig>(),    num_members<EvalConfig>(),
-      num_members<CheckpointConfig>(), num_members<SampleConfig>(), num_members<GuardConfig>()};
+      num_members<AttentionConfig>(), num_members<OutputConfig>(),     num_members<ModelConfig>(),
+      num_members<InitConfig>(),      num_members<DataConfig>(),       num_members<TrainConfig>(),
+      num_members<OptimConfig>(),     num_members<ScheduleConfig>(),   num_members<LogConfig>(),
+      num_members<EvalConfig>(),      num_members<CheckpointConfig>(), num_members<SampleConfig>(),
+      num_members<GuardConfig>()};
   REQUIRE(root.sections().size() == std::size(members));
   CHECK(num_keys(root) == num_members<RunConfig>());
   for (std::size_t i = 0; i < std::size(members); ++i) {
@@ -58,6 +59,9 @@ TEST_CASE("run config: the field lists name every member of the structs") {
   REQUIRE(model.sections().size() == 2);
   CHECK(num_keys(model.sections()[0]) == num_members<RopeScaling>());
   CHECK(num_keys(model.sections()[1]) == num_members<HeadMixtureConfig>());
+  const config::Section& init_moh = root.sections()[3].sections()[0];
+  CHECK(num_keys(init_moh) == num_members<InitMohConfig>());
+  CHECK(num_keys(init_moh.sections()[0]) == num_members<CalibrationConfig>());
 }
 
 TEST_CASE("run config: keys are unique and documented") {
@@ -85,6 +89,9 @@ TEST_CASE("run config: every enumerator has a name") {
   CHECK(names_of(GateScalingChoice()).size() == static_cast<std::size_t>(GateScalingChoice::kPaper) + 1);
   CHECK(names_of(StraightThroughChoice()).size() ==
         static_cast<std::size_t>(StraightThroughChoice::kAll) + 1);
+  CHECK(names_of(HeadRule()).size() == static_cast<std::size_t>(HeadRule::kLearned) + 1);
+  CHECK(names_of(NewRows()).size() == static_cast<std::size_t>(NewRows::kZeros) + 1);
+  CHECK(names_of(RouterStart()).size() == static_cast<std::size_t>(RouterStart::kCalibrated) + 1);
   CHECK(names_of(TokenizerKind()).size() == static_cast<std::size_t>(TokenizerKind::kByte) + 1);
   CHECK(names_of(OptimizerKind()).size() == static_cast<std::size_t>(OptimizerKind::kAdamW) + 1);
   CHECK(names_of(ScheduleKind()).size() == static_cast<std::size_t>(ScheduleKind::kConstant) + 1);

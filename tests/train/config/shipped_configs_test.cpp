@@ -1,4 +1,5 @@
 #include <catch2/catch.hpp>
+#include <cmath>
 #include <filesystem>
 
 #include "tests/support/temporary_folder.h"
@@ -12,8 +13,15 @@ namespace fs = std::filesystem;
 
 const fs::path kSource = MOH_SOURCE_DIR;
 
+/// Without the checkpoints that some runs begin from.
+ModelPresets presets_alone() {
+  ModelPresets presets = llama_model_presets();
+  presets.of_source = nullptr;
+  return presets;
+}
+
 RunConfig load_shipped(const std::string& name) {
-  return load_run_config((kSource / "configs/llm" / (name + ".yaml")).string(), {}, llama_model_presets());
+  return load_run_config((kSource / "configs/llm" / (name + ".yaml")).string(), {}, presets_alone());
 }
 
 TEST_CASE("shipped configs: every file under configs/ loads, and its resolved form reads back") {
@@ -23,14 +31,14 @@ TEST_CASE("shipped configs: every file under configs/ loads, and its resolved fo
     if (!entry.is_regular_file()) continue;
     INFO(entry.path());
     CHECK(entry.path().extension() == ".yaml");
-    const RunConfig run = load_run_config(entry.path().string(), {}, llama_model_presets());
+    const RunConfig run = load_run_config(entry.path().string(), {}, presets_alone());
     const std::string resolved = write_file(folder / "resolved.yaml", print_resolved(run));
     CHECK(load_run_config(resolved, {}, llama_model_presets()) == run);
     CHECK(llama_config_of(run.model).vocab_size == run.model.vocab_size);
     check(llama_config_of(run.model));
     ++count;
   }
-  CHECK(count >= 12);
+  CHECK(count >= 16);
 }
 
 TEST_CASE("shipped configs: each run of one family writes to a folder of its own") {
@@ -70,6 +78,50 @@ TEST_CASE("shipped configs: the paper's recipes") {
     CHECK(run.schedule.warmup_start == 1e-7);
     CHECK(run.schedule.warmup_steps == recipe.warmup_steps);
   }
+}
+
+// arXiv 2410.11842, table of LLaMA3-8B's continue-tuning: 16M tokens per step, 300B and 100B of them.
+TEST_CASE("shipped configs: the paper's two stages of continue-tuning") {
+  struct Stage {
+    const char* name;
+    double learning_rate, last_learning_rate, tokens, activated;
+  };
+  for (const Stage& stage : {Stage{"llama3_8b_continue_dense", 6e-5, 6e-6, 300e9, 1},
+                             Stage{"moh_llama3_8b", 2e-5, 1e-6, 100e9, 0.75}}) {
+    INFO(stage.name);
+    const RunConfig run = load_shipped(stage.name);
+    const LlamaConfig model = llama_config_of(run.model);
+    CHECK(model.vocab_size == 160896);
+    CHECK(count_parameters(model) == 8297648128);
+    CHECK(activated_heads(model) == stage.activated);
+    CHECK(run.data.sequence_length == 8192);
+    CHECK(run.train.batch_size * run.train.accumulate == 2048);
+    const double tokens_per_step = 2048.0 * 8192;
+    CHECK(static_cast<double>(run.train.steps) == std::floor(stage.tokens / tokens_per_step));
+    CHECK(run.optim.learning_rate == stage.learning_rate);
+    CHECK(run.optim.weight_decay == 0.1);
+    CHECK(run.optim.clip_grad_norm == 1);
+    CHECK(run.schedule.min_learning_rate == stage.last_learning_rate);
+    CHECK(run.schedule.warmup_steps == 50);
+  }
+  const RunConfig moh = load_shipped("moh_llama3_8b");
+  CHECK(moh.init.from == load_shipped("llama3_8b_continue_dense").output.dir.string());
+  CHECK(moh.model.moh.router == RouterChoice::kQueryNorm);
+  CHECK(moh.model.moh.shared.every == 16);
+  CHECK(moh.model.moh.routed.every == 8);
+  CHECK(moh.model.moh.balance_weight == 0.01);
+}
+
+TEST_CASE("shipped configs: small continue-tuning takes a tenth of the dense run's tokens") {
+  const RunConfig dense = load_shipped("continue_tuning_dense"), moh = load_shipped("continue_tuning_moh_75");
+  const auto tokens = [](const RunConfig& run) {
+    return run.train.steps * run.train.batch_size * run.train.accumulate * run.data.sequence_length;
+  };
+  CHECK(10 * tokens(moh) == tokens(dense));
+  CHECK(moh.init.from == dense.output.dir.string());
+  CHECK(activated_heads(llama_config_of(dense.model)) == 1);
+  CHECK(activated_heads(llama_config_of(moh.model)) == 0.75);
+  CHECK(moh.data == dense.data);
 }
 
 TEST_CASE("shipped configs: tiny Shakespeare runs differ in their attention only") {

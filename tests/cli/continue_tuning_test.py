@@ -1,0 +1,179 @@
+"""A dense model that was trained becomes a MoH model: init.from and init.moh, from a run and from files of tensors."""
+
+import json
+import re
+import shutil
+
+import support
+from support import DENSE
+
+DIVERGENCE = re.compile(r"init: (\S+ \S+)( \(taken\))?: KL divergence from the dense model ([0-9.]+) nats per token")
+
+# What a run needs besides the checkpoint: no key of `model`.
+JOB = {key: value for key, value in support.TINY.items() if key != "model"}
+
+
+def resolved(run):
+    return (run / "config.yaml").read_text()
+
+
+class ContinueTuning(support.MohTest):
+    def setUp(self):
+        super().setUp()
+        self.moh("train", self.config({**DENSE, "train.steps": 40, "output.dir": "dense", "eval.every": 40,
+                                       "checkpoint.every": 40}, "dense.yaml"))
+
+    def job(self, name="moh.yaml", source="dense", **moh):
+        moh = {"router": "learned", "shared": 2, "routed_top_k": 1, **moh}
+        self.write(name, support.to_yaml({**JOB, "init": {"from": source, "moh": moh}}) + "\n")
+        return name
+
+    def divergences(self, output):
+        return {what: float(nats) for what, _, nats in DIVERGENCE.findall(output)}
+
+    def tensors_of(self, run):
+        return support.read_tensors(self.newest(run) / "model.safetensors")
+
+    def test_two_lines_make_a_moh_model_of_a_run(self):
+        output = self.moh("train", self.job())
+        self.assert_says(output, "75% of them active", "init: weights of dense/checkpoints/step_00000040")
+        nats = self.divergences(output)
+        self.assertEqual(set(nats), {"router_start zero", "router_start random", "router_start calibrated"})
+        self.assertLess(nats["router_start calibrated"], nats["router_start zero"])
+        self.assert_says(output, "router_start calibrated (taken)")
+        # The first step sees the trained model, not a random one.
+        dense, first = support.losses(self.folder / "dense"), support.losses(self.folder / "run")[0]
+        self.assertLess(abs(first - dense[-1]), 0.3 * (dense[0] - dense[-1]))
+        self.assert_says(self.moh("config", "run/config.yaml"), "heads: 4", "layers: 2", "router: learned")
+        self.moh("generate", "--checkpoint", "run", "--prompt", "the ", "--tokens", "4")
+
+    def test_one_step_without_learning_leaves_the_dense_weights(self):
+        self.moh("train", self.job(), "train.steps=1", "optim.learning_rate=1e-30", "schedule.warmup_steps=0",
+                 "schedule.warmup_start=0")
+        dense, routed = self.tensors_of("dense"), self.tensors_of("run")
+        for name, values in dense.items():
+            self.assertEqual(values, routed[name], name)
+        self.assertEqual({name.rsplit(".", 2)[1] for name in routed.keys() - dense.keys()}, {"wg", "wg_0", "wg_1"})
+
+    def test_query_norm_and_its_estimators(self):
+        losses = {}
+        for estimator in ("none", "selected", "all"):
+            output = self.moh("train", self.job(router="query_norm", straight_through=estimator), "--overwrite")
+            self.assertEqual(set(self.divergences(output)), {"router query_norm"})
+            self.assertIn(f"straight_through: {estimator}", resolved(self.folder / "run"))
+            losses[estimator] = support.losses(self.folder / "run")
+        self.assertEqual({values[0] for values in losses.values()}, {losses["all"][0]})
+        self.assertEqual(len({values[-1] for values in losses.values()}), 3)  # the gradients differ
+
+    def test_each_way_to_choose_heads(self):
+        for way in ("first", "[1, 3]", "[[0, 1], [2, 3]]", "output_norm", "loss_increase", "learned"):
+            with self.subTest(way=way):
+                job = self.job(shared_heads=way, calibration={"batches": 2, "mask_steps": 12})
+                output = self.moh("train", job, "--overwrite")
+                heads = re.search(r"shared_heads: (.*)", resolved(self.folder / "run")).group(1)
+                if way in ("output_norm", "loss_increase", "learned"):
+                    self.assert_says(output, f"init: shared heads of layer 1 by {way}:")
+                    lists = json.loads(heads)
+                    self.assertEqual([len(set(heads)) for heads in lists], [2, 2])
+                else:
+                    self.assertEqual(heads, way)
+                if way == "learned":
+                    self.assert_says(output, "init: masks: step 12/12")
+                chosen = resolved(self.newest())
+                self.moh("train", job, "--overwrite")
+                self.assertEqual(resolved(self.newest()), chosen)  # the same data, the same choice
+
+    def test_a_resumed_run_needs_neither_the_checkpoint_nor_the_measurement(self):
+        for router in ("learned", "query_norm"):
+            with self.subTest(router=router):
+                settings = {"router": router, "shared_heads": "output_norm"}
+                self.moh("train", self.job(**settings), "output.dir=whole", "--overwrite")
+                self.moh("train", self.job(**settings), "output.dir=run", "--overwrite",
+                         "train.steps=4", "schedule.decay_steps=8")
+                (self.folder / "dense").rename(self.folder / "elsewhere")
+                output = self.moh("train", self.job(**settings), "--resume", "schedule.decay_steps=8")
+                self.assertNotIn("init:", output)
+                self.assert_same_state("whole", "run")
+                (self.folder / "elsewhere").rename(self.folder / "dense")
+
+    def test_a_run_that_never_saved_begins_again(self):
+        self.moh("train", self.job(), "output.dir=whole")
+        output = self.moh("train", self.job(), "--resume")
+        self.assert_says(output, "starting at step 0", "init: weights of dense")
+        self.assert_same_state("whole", "run")
+
+    def files(self, with_config):
+        """The dense model as others keep it: tensors, with or without a config.json."""
+        folder = self.folder / "files"
+        folder.mkdir()
+        shutil.copy(self.newest("dense") / "model.safetensors", folder)
+        if with_config:
+            (folder / "config.json").write_text(json.dumps({
+                "architectures": ["LlamaForCausalLM"], "model_type": "llama", "vocab_size": 256,
+                "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4,
+                "num_key_value_heads": 4, "head_dim": 8, "max_position_embeddings": 32, "rms_norm_eps": 1e-5,
+                "rope_theta": 10000.0, "tie_word_embeddings": False, "hidden_act": "silu", "attention_bias": False,
+                "mlp_bias": False, "torch_dtype": "float32"}))
+        return folder
+
+    def test_files_of_tensors_give_what_the_run_gives(self):
+        for with_config in (False, True):
+            with self.subTest(with_config=with_config):
+                shutil.rmtree(self.folder / "files", ignore_errors=True)
+                folder = self.files(with_config)
+                source = folder.name if with_config else f"{folder.name}/model.safetensors"
+                sizes = re.search(r"^model:\n((?:  .*\n)*?)  moh:", resolved(self.folder / "dense"), re.M).group(0)
+                for router in ("learned", "query_norm"):
+                    self.moh("train", self.job(router=router), "output.dir=from_run", "--overwrite")
+                    job = self.job(source=source, router=router)
+                    self.write(job, (self.folder / job).read_text() + sizes.rsplit("\n", 1)[0] + "\n")
+                    self.moh("train", job, "output.dir=from_file", "--overwrite")
+                    self.assert_same_state("from_run", "from_file")
+
+    def test_tensors_alone_do_not_say_what_the_model_is(self):
+        self.files(with_config=False)
+        self.assert_says(self.moh("config", self.job(source="files"), code=support.CONFIG_ERROR),
+                         "init.from", "expected a configuration beside the weights")
+
+    def test_a_larger_vocabulary(self):
+        for rows in ("mean", "normal", "zeros"):
+            output = self.moh("train", self.job(router="query_norm"), "--overwrite", "model.vocab_size=300",
+                              f"init.new_rows={rows}")
+            self.assert_says(output, "model.embed_tokens.weight: 256 rows grow to 300")
+        self.assertEqual(len(self.tensors_of("run")["lm_head.weight"]), 300 * 32)
+        self.assert_says(self.moh("train", self.job(), "--overwrite", "model.vocab_size=256", "model.hidden=64",
+                                  code=support.CONFIG_ERROR), "model.hidden: expected 32 as in the checkpoint")
+
+    def test_what_does_not_fit_is_refused_and_changes_nothing(self):
+        self.moh("train", self.job())
+        before = support.state_of(self.newest())
+        for override, code, says in (
+                ("model.layers=3", support.CONFIG_ERROR, "model.layers: expected 2 as in the checkpoint of init.from"),
+                ("init.from=nothing", support.INPUT_ERROR,
+                 "init.from: nothing: expected a model, found nothing of this name"),
+                ("init.moh.shared=5", support.CONFIG_ERROR, "model.moh.shared: expected at most model.heads (4)"),
+                ("init.moh.shared_heads=[1]", support.CONFIG_ERROR, "expected as many heads as model.moh.shared says"),
+                ("init.part=ema", support.CONFIG_ERROR, "only PyTorch files hold several models"),
+        ):
+            with self.subTest(override=override):
+                output = self.moh("train", "moh.yaml", "--overwrite", override, code=code)
+                self.assert_says(output, says)
+                self.assertEqual(support.state_of(self.newest()), before)
+
+    def test_a_moh_model_goes_on_as_it_is(self):
+        self.moh("train", self.job(shared_heads="[1, 3]"))
+        self.write("on.yaml", support.to_yaml({**JOB, "init": {"from": "run"}}) + "\n")
+        self.moh("train", "on.yaml", "output.dir=on")
+        self.assertIn("shared_heads: [1, 3]", resolved(self.folder / "on"))
+        self.assertLess(support.losses(self.folder / "on")[0], support.losses(self.folder / "dense")[0] - 0.5)
+
+    def test_the_paper_form_of_a_two_line_job(self):
+        job = self.write("inline.yaml", support.to_yaml(JOB) +
+                         "\ninit: {from: dense, moh: {router: query_norm, shared: 2, routed_top_k: 1}}\n")
+        self.moh("train", job.name, "output.dir=inline")
+        self.moh("train", self.job(router="query_norm"))
+        self.assert_same_state("inline", "run")
+
+
+if __name__ == "__main__":
+    support.main()

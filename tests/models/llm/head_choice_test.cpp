@@ -1,0 +1,166 @@
+// Which heads are shared, which are on, and by what they are multiplied.
+
+#include <catch2/catch.hpp>
+
+#include "autograd/node.h"
+#include "core/error.h"
+#include "models/llm/llama.h"
+
+using namespace moh;
+
+namespace {
+
+constexpr std::int64_t kHeads = 6, kWidth = 4, kHidden = 16;
+using Heads = std::vector<std::int64_t>;
+
+LlamaConfig small_config(RouterKind router = RouterKind::kNone) {
+  LlamaConfig c{.vocab_size = 11,
+                .layers = 2,
+                .hidden = kHidden,
+                .intermediate = 12,
+                .heads = kHeads,
+                .kv_heads = kHeads,
+                .head_dim = kWidth,
+                .max_positions = 16,
+                .init_std = 0.3};
+  c.moh.router = router;
+  if (router != RouterKind::kNone) {
+    c.moh.shared = {2};
+    c.moh.top_k = {2};
+  }
+  return c;
+}
+
+std::unique_ptr<Llama> make_model(const LlamaConfig& config) {
+  auto model = std::make_unique<Llama>(config, DType::kFloat64);
+  model->initialise(7);
+  return model;
+}
+
+Tensor some_tokens() {
+  return tensor_of<std::int64_t>({2, 5}, {1, 2, 3, 4, 5, 10, 9, 8, 7, 6});
+}
+
+void copy_parameters(const Llama& from, const Llama& to) {
+  const auto source = from.parameters();
+  for (const NamedParameter& p : to.parameters()) {
+    for (const NamedParameter& s : source) {
+      if (s.name == p.name) p.variable.value().copy_from(s.variable.value());
+    }
+  }
+}
+
+/// Moves the heads of q, k, v and o: head i becomes head order[i].
+void move_heads(const Llama& model, const Heads& order) {
+  for (const NamedParameter& p : model.parameters()) {
+    const bool rows = p.name.ends_with("q_proj.weight") || p.name.ends_with("k_proj.weight") ||
+                      p.name.ends_with("v_proj.weight");
+    if (!rows && !p.name.ends_with("o_proj.weight")) continue;
+    const Tensor old = p.variable.value().clone();
+    for (std::int64_t i = 0; i < kHeads * kWidth; ++i) {
+      const std::int64_t to = order[static_cast<std::size_t>(i / kWidth)] * kWidth + i % kWidth;
+      for (std::int64_t j = 0; j < kHidden; ++j) {
+        const std::int64_t a = rows ? i * kHidden + j : j * kHeads * kWidth + i;
+        const std::int64_t b = rows ? to * kHidden + j : j * kHeads * kWidth + to;
+        p.variable.value().data<double>()[b] = old.data<double>()[a];
+      }
+    }
+  }
+}
+
+void check_close(const Tensor& a, const Tensor& b) {
+  REQUIRE(a.shape() == b.shape());
+  for (std::int64_t i = 0; i < a.numel(); ++i)
+    CHECK(a.data<double>()[i] == Approx(b.data<double>()[i]).margin(1e-12));
+}
+
+Variable scales_of(const std::vector<double>& values) {
+  return Variable(tensor_of<double>({kHeads}, values), true);
+}
+
+}  // namespace
+
+TEST_CASE("llama: shared heads that are listed are the same as moving the weights of the heads") {
+  for (const RouterKind router : {RouterKind::kLearned, RouterKind::kQueryNorm}) {
+    const Heads order = {1, 4, 0, 2, 3, 5};
+    const auto first = make_model(small_config(router));
+    LlamaConfig config = small_config(router);
+    config.moh.shared_heads = {{4, 1}};
+    const auto listed = make_model(config);
+    copy_parameters(*first, *listed);
+    move_heads(*listed, order);
+    const LlamaOutput a = first->forward(some_tokens()), b = listed->forward(some_tokens());
+    check_close(a.logits.value(), b.logits.value());
+    check_close(a.routing[1].load, b.routing[1].load);
+    for (const auto* output : {&a, &b}) {
+      const Tensor seed = zeros(output->logits.shape(), DType::kFloat64);
+      for (std::int64_t i = 0; i < seed.numel(); ++i) seed.data<double>()[i] = std::sin(1.0 + i);
+      output->logits.backward(seed);
+    }
+    check_close(first->parameters().front().variable.grad(), listed->parameters().front().variable.grad());
+  }
+}
+
+TEST_CASE("llama: lists of shared heads are checked") {
+  LlamaConfig config = small_config(RouterKind::kLearned);
+  config.moh.shared_heads = {{0, 1}, {2}};
+  CHECK_THROWS_WITH(check(config),
+                    "llama: moh.shared_heads: expected as many heads as are shared (2) in layer 1, found 1");
+  config.moh.shared_heads = {{0, 1}, {2, 6}};
+  CHECK_THROWS_AS(check(config), ValueError);
+  config.moh.shared_heads = {{0, 1}, {2, 3}, {4, 5}};
+  CHECK_THROWS_AS(check(config), ValueError);
+  config.moh.shared_heads = {{0, 1}, {2, 5}};
+  check(config);
+  CHECK(routing_of(config, 1).shared_heads == Heads{2, 5});
+}
+
+TEST_CASE("llama: with all heads on, a MoH model is the dense model") {
+  for (const RouterKind router : {RouterKind::kLearned, RouterKind::kQueryNorm}) {
+    for (const bool recompute : {false, true}) {
+      const auto dense = make_model(small_config());
+      LlamaConfig config = small_config(router);
+      config.recompute = recompute;
+      const auto routed = make_model(config);
+      const LlamaOutput expected = dense->forward(some_tokens());
+      const LlamaOutput found = routed->forward(some_tokens(), {.all_heads = true});
+      CHECK(found.routing.empty());
+      CHECK(std::ranges::equal(found.logits.value().span<double>(), expected.logits.value().span<double>()));
+      CHECK_FALSE(std::ranges::equal(routed->forward(some_tokens()).logits.value().span<double>(),
+                                     expected.logits.value().span<double>()));
+    }
+  }
+}
+
+TEST_CASE("llama: head scales multiply the outputs of the heads, and have gradients") {
+  const auto model = make_model(small_config());
+  const auto loss_of = [](const Llama& llama, const std::vector<Variable>& scales) {
+    const LlamaOutput output = llama.forward(some_tokens(), {.head_scales = scales});
+    const Tensor weights = empty(output.logits.shape(), DType::kFloat64);
+    for (std::int64_t i = 0; i < weights.numel(); ++i) weights.data<double>()[i] = std::sin(1.0 + i);
+    double sum = 0;
+    for (std::int64_t i = 0; i < weights.numel(); ++i)
+      sum += weights.data<double>()[i] * output.logits.value().data<double>()[i];
+    if (grad_enabled()) output.logits.backward(weights);
+    return sum;
+  };
+  const std::vector<double> values = {1, 0, 0.5, -1, 2, 1};
+  for (const bool recompute : {false, true}) {
+    LlamaConfig config = small_config();
+    config.recompute = recompute;
+    const auto llama = make_model(config);
+    std::vector<Variable> scales = {{}, scales_of(values)};
+    loss_of(*llama, scales);
+    const NoGrad no_grad;
+    for (std::size_t h = 0; h < values.size(); ++h) {
+      std::vector<double> up = values, down = values;
+      up[h] += 1e-5;
+      down[h] -= 1e-5;
+      const double slope =
+          (loss_of(*llama, {{}, scales_of(up)}) - loss_of(*llama, {{}, scales_of(down)})) / 2e-5;
+      CHECK(scales[1].grad().data<double>()[h] == Approx(slope).epsilon(1e-6).margin(1e-9));
+    }
+  }
+  const std::vector<Variable> too_few = {scales_of(values)};
+  CHECK_THROWS_AS(model->forward(some_tokens(), {.head_scales = too_few}), ShapeError);
+}

@@ -1,0 +1,200 @@
+#include "train/init/initialise_model.h"
+
+#include <catch2/catch.hpp>
+
+#include "core/error.h"
+#include "models/layers/attention_observer.h"
+#include "tests/support/message_of.h"
+#include "tests/support/temporary_folder.h"
+#include "tests/train/init/init_fixture.h"
+#include "train/init/divergence.h"
+#include "train/init/load_source.h"
+#include "train/init/router_start.h"
+#include "train/io/safetensors.h"
+
+using namespace moh;
+using namespace moh::test;
+
+namespace {
+
+/// A dense model in a file.
+struct DenseFile {
+  DenseFile() : model(tiny_model(tiny_run())) {
+    std::vector<NamedTensor> tensors;
+    for (const NamedParameter& p : model->parameters()) tensors.push_back({p.name, p.variable.value()});
+    save_safetensors(path, tensors);
+  }
+
+  TemporaryFolder folder;
+  std::filesystem::path path = folder / "dense.safetensors";
+  std::unique_ptr<Llama> model;
+};
+
+RunConfig routed_run(const DenseFile& file, RouterChoice router, std::int64_t shared, std::int64_t routed) {
+  RunConfig run = tiny_run();
+  run.init.from = file.path;
+  run.init.moh.router = run.model.moh.router = router;
+  run.init.moh.shared.every = run.model.moh.shared.every = shared;
+  run.init.moh.routed_top_k.every = run.model.moh.routed.every = routed;
+  return run;
+}
+
+/// A new model of the run, initialised from the file.
+std::unique_ptr<Llama> initialised(const RunConfig& run, const CalibrationBatches& batches) {
+  auto model = tiny_model(run);
+  initialise_from_source(*model, open_source(run), run, batches);
+  return model;
+}
+
+std::vector<NamedParameter> routers_of(const Llama& model) {
+  std::vector<NamedParameter> routers;
+  for (const NamedParameter& p : model.parameters()) {
+    if (p.name.find(".wg") != std::string::npos) routers.push_back(p);
+  }
+  return routers;
+}
+
+bool same(const Tensor& a, const Tensor& b) {
+  return std::ranges::equal(a.span<float>(), b.span<float>());
+}
+
+}  // namespace
+
+TEST_CASE("init: with zero weights and K = E the start is the dense model") {
+  const DenseFile file;
+  RunConfig run = routed_run(file, RouterChoice::kLearned, 2, 4);
+  run.init.moh.router_start = RouterStart::kZero;
+  const CalibrationBatches batches(tiny_data(), run);
+  const auto model = initialised(run, batches);
+  CHECK(divergence_from_dense(*model, batches) == Approx(0).margin(1e-9));
+  CHECK(same(parameter(*model, "model.norm.weight"), parameter(*file.model, "model.norm.weight")));
+}
+
+TEST_CASE("init: where heads are dropped, a calibrated router starts nearer to the dense model than others") {
+  const DenseFile file;
+  for (const bool listed : {false, true}) {
+    RunConfig run = routed_run(file, RouterChoice::kLearned, 2, 2);
+    if (listed) run.model.moh.shared_heads.each = {{1, 4}, {0, 5}};
+    const CalibrationBatches batches(tiny_data(), run);
+    const auto divergence = [&](RouterStart start) {
+      run.init.moh.router_start = start;
+      return divergence_from_dense(*initialised(run, batches), batches);
+    };
+    const double calibrated = divergence(RouterStart::kCalibrated);
+    CHECK(calibrated > 0);
+    CHECK(calibrated < divergence(RouterStart::kZero));
+    CHECK(calibrated < divergence(RouterStart::kRandom));
+  }
+}
+
+TEST_CASE("init: a calibrated router has gates of 1 for shared heads, near 1 for routed ones") {
+  const DenseFile file;
+  RunConfig run = routed_run(file, RouterChoice::kLearned, 2, 2);
+  const CalibrationBatches batches(tiny_data(), run);
+  struct Gates : AttentionObserver {
+    void observe(const AttentionTrace& trace) override {
+      const Tensor gates = trace.choice->gates.value();
+      for (std::int64_t i = 0; i < gates.numel(); ++i) {
+        const float gate = gates.data<float>()[i];
+        if (i % 6 < 2) CHECK(gate == Approx(1).margin(1e-6));
+        if (i % 6 >= 2 && gate != 0) squares.push_back((gate - 1) * (gate - 1));
+        different |= i >= 6 && (gate == 0) != (gates.data<float>()[i % 6] == 0);
+      }
+    }
+    std::vector<double> squares;
+    bool different = false;
+  } gates;
+  initialised(run, batches)->forward(batches.at(0).tokens, {.observer = &gates});
+  double mean = 0;
+  for (const double square : gates.squares) mean += square / static_cast<double>(gates.squares.size());
+  CHECK(std::sqrt(mean) < 0.03);
+  CHECK(std::sqrt(mean) > 0);
+  CHECK(gates.different);  // not every token keeps the same heads
+}
+
+TEST_CASE("init: random routers are those of a model without a checkpoint") {
+  const DenseFile file;
+  RunConfig run = routed_run(file, RouterChoice::kLearned, 2, 2);
+  run.init.moh.router_start = RouterStart::kRandom;
+  const CalibrationBatches batches(tiny_data(), run);
+  const auto model = initialised(run, batches), fresh = tiny_model(run);
+  REQUIRE(routers_of(*model).size() == 6);
+  for (const NamedParameter& p : routers_of(*model))
+    CHECK(same(p.variable.value(), parameter(*fresh, p.name)));
+}
+
+TEST_CASE("init: each rule chooses shared heads, which go into the configuration") {
+  const DenseFile file;
+  for (const HeadRule rule : {HeadRule::kOutputNorm, HeadRule::kLossIncrease, HeadRule::kLearned}) {
+    RunConfig run = routed_run(file, RouterChoice::kQueryNorm, 2, 2);
+    run.model.moh.shared.each = run.init.moh.shared.each = {3, 0};
+    run.init.moh.shared_heads.rule = rule;
+    run.init.moh.calibration.mask_steps = 10;
+    const CalibrationBatches batches(tiny_data(), run);
+    const ModelSource source = open_source(run);
+    settle_shared_heads(run, source, batches);
+    REQUIRE(run.model.moh.shared_heads.each.size() == 2);
+    CHECK(run.model.moh.shared_heads.each[0].size() == 3);
+    CHECK(run.model.moh.shared_heads.each[1].empty());
+    check(llama_config_of(run.model));
+    const HeadSet chosen = run.model.moh.shared_heads;
+    run.init.moh.shared_heads.rule = HeadRule::kOutputNorm;
+    settle_shared_heads(run, source, batches);
+    CHECK(run.model.moh.shared_heads == chosen);  // what is listed is not measured again
+  }
+}
+
+TEST_CASE("init: a larger vocabulary grows both matrices, a smaller one is refused") {
+  const DenseFile file;
+  RunConfig run = tiny_run();
+  run.init.from = file.path;
+  run.model.vocab_size = 300;
+  const CalibrationBatches batches(tiny_data(), run);
+  const auto model = initialised(run, batches);
+  for (const char* name : {"model.embed_tokens.weight", "lm_head.weight"}) {
+    CHECK(same(parameter(*model, name).slice(0, 256), parameter(*file.model, name)));
+    CHECK_FALSE(same(parameter(*model, name).slice(256, 257), parameter(*model, name).slice(257, 258)));
+  }
+  CHECK(same(parameter(*initialised(run, batches), "lm_head.weight"), parameter(*model, "lm_head.weight")));
+  run.model.vocab_size = 200;
+  const std::string message = message_of<CheckpointError>([&] { initialised(run, batches); });
+  CHECK_THAT(message, Catch::Contains("of another shape (2):"));
+  CHECK_THAT(message, Catch::Contains("model.embed_tokens.weight: expected [200, 16], found [256, 16]"));
+}
+
+TEST_CASE("init: what is missing or too much is listed, and nothing is changed") {
+  const DenseFile file;
+  RunConfig run = tiny_run();
+  run.init.from = file.path;
+  run.model.layers = 3;
+  const auto model = tiny_model(run);
+  const Tensor before = parameter(*model, "lm_head.weight").clone();
+  const CalibrationBatches batches(tiny_data(), run);
+  const auto refusal = [&] {
+    return message_of<CheckpointError>(
+        [&] { initialise_from_source(*model, open_source(run), run, batches); });
+  };
+  CHECK_THAT(refusal(),
+             Catch::Contains("missing (9):") && Catch::Contains("model.layers.2.mlp.up_proj.weight"));
+  CHECK(same(parameter(*model, "lm_head.weight"), before));
+  run.model.layers = 1;
+  const auto small = tiny_model(run);
+  CHECK_THAT(
+      message_of<CheckpointError>([&] { initialise_from_source(*small, open_source(run), run, batches); }),
+      Catch::Contains("unexpected (9):"));
+}
+
+TEST_CASE("init: a checkpoint with some routers must have all of them") {
+  const DenseFile file;
+  const RunConfig run = routed_run(file, RouterChoice::kLearned, 2, 2);
+  const auto model = tiny_model(run);
+  std::vector<NamedTensor> tensors;
+  for (const NamedParameter& p : model->parameters()) tensors.push_back({p.name, p.variable.value()});
+  save_safetensors(file.path, tensors);
+  const CalibrationBatches batches(tiny_data(), run);
+  CHECK(load_source(*model, open_source(run), run).empty());
+  std::erase_if(tensors, [](const NamedTensor& t) { return t.name == "model.layers.1.self_attn.wg.weight"; });
+  save_safetensors(file.path, tensors);
+  CHECK_THAT(message_of<CheckpointError>([&] { load_source(*model, open_source(run), run); }),
+             Catch::Contains("missing (1):\n    model.layers.1.self_attn.wg.weight"));
+}
