@@ -30,8 +30,8 @@ MOH_DEVICE void softmax_on_lanes(const float* logits, float* p, std::int64_t n) 
   float top = -INFINITY;
   on_lanes(n, [&](std::int64_t i) { top = fmaxf(top, logits[i]); });
   top = reduce_warp(top, Largest{});
-  const float sum = sum_on_lanes(n, [&](std::int64_t i) { return expf(logits[i] - top); });
-  on_lanes(n, [&](std::int64_t i) { p[i] = expf(logits[i] - top) / sum; });
+  const float scale = 1 / sum_on_lanes(n, [&](std::int64_t i) { return expf(logits[i] - top); });
+  on_lanes(n, [&](std::int64_t i) { p[i] = expf(logits[i] - top) * scale; });
 }
 
 /// Whether logit a is chosen before b, ties to the lower index; NaNs lose against numbers.
@@ -185,9 +185,8 @@ MOH_DEVICE void shared_gradients(const Token& token) {
     const float factor = token.code ? 2.0F : 1.0F;
     float of_shared = 0, of_routed = 0;
     if (given) {
-      of_shared = sum_on_lanes(o.shared, [&](std::int64_t h) {
-        return d_gates[head_at(args.order, h)] * token.shared_gate(h);
-      });
+      of_shared = sum_on_lanes(
+          o.shared, [&](std::int64_t h) { return d_gates[head_at(args.order, h)] * token.shared_gate(h); });
       of_routed = sum_on_lanes(o.top_k, [&](std::int64_t r) {
         const std::int64_t e = token.chosen(r);
         return token.d_gate(e) * token.routed_factor * token.probability(e);

@@ -54,9 +54,9 @@ TEST_CASE("golden: llama_model through a Hugging Face folder") {
     golden.check("out.dense.logits", logits_of_folder(folder.path(), tokens));
 
     const ModelConfig dense = read_hf_config(kConfig);
-    write_hf_model_files(folder.path(), dense, DType::kFloat32);
+    write_hf_model_files(folder.path(), dense, "float32");
     golden.check("out.dense.logits", logits_of_folder(folder.path(), tokens));
-    write_hf_model_files(folder.path(), with_routing(dense), DType::kFloat32);
+    write_hf_model_files(folder.path(), with_routing(dense), "float32");
     golden.check("out.logits", logits_of_folder(folder.path(), tokens));
   });
 }

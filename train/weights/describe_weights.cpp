@@ -91,6 +91,22 @@ std::string tensor_table(const WeightFile& weights, bool all) {
   return aligned(rows);
 }
 
+/// At most `most` rows of each section, and how many more there are.
+std::string sections_text(const WeightFile& weights, std::size_t most) {
+  std::string text;
+  for (const WeightSection& section : weights.other_contents()) {
+    std::vector<Row> rows;
+    for (const auto& [name, value] : section.rows) {
+      if (rows.size() == most) break;
+      rows.push_back({"  " + name, value});
+    }
+    text += "\n" + section.title + "\n" + aligned(rows);
+    if (section.rows.size() > most)
+      text += "  ... and " + std::to_string(section.rows.size() - most) + " more (--all)\n";
+  }
+  return text;
+}
+
 }  // namespace
 
 std::string describe_model(const ModelConfig& config) {
@@ -117,7 +133,9 @@ std::string describe(const WeightSummary& summary, bool all) {
   rows.push_back({"size", bytes_text(contents.all.bytes)});
   if (contents.all.tensors > 0) rows.push_back({"types", types_text(contents)});
   if (summary.hash) rows.push_back({"hash", *summary.hash});
-  return aligned(rows) + "\n" + tensor_table(weights, all);
+  constexpr std::size_t kFewRows = 12, kAllRows = 1 << 20;
+  return aligned(rows) + "\n" + tensor_table(weights, all) +
+         sections_text(weights, all ? kAllRows : kFewRows);
 }
 
 std::string to_json(const WeightSummary& summary) {
@@ -136,6 +154,10 @@ std::string to_json(const WeightSummary& summary) {
         {"tensors", totals.tensors}, {"parameters", totals.parameters}, {"bytes", totals.bytes}};
   }
   if (summary.hash) object["hash"] = *summary.hash;
+  for (const WeightSection& section : weights.other_contents()) {
+    nlohmann::ordered_json& rows = object["contents"][section.title] = nlohmann::ordered_json::object();
+    for (const auto& [name, value] : section.rows) rows[name] = value;
+  }
   object["tensors"] = nlohmann::ordered_json::array();
   for (const WeightInfo& t : weights.tensors()) {
     object["tensors"].push_back(

@@ -8,14 +8,10 @@
 #include "train/config/load_run_config.h"
 #include "train/io/input_file.h"
 #include "train/tasks/llama_from_config.h"
+#include "train/weights/hf/hf_config.h"
 #include "train/weights/safetensors_weights.h"
 #include "train/weights/sharded_weights.h"
-#if __has_include("train/weights/hf/hf_config.h")
-#include "train/weights/hf/hf_config.h"
-#endif
-#if __has_include("train/weights/torch/torch_weights.h")
-#include "train/weights/torch/torch_weights.h"
-#endif
+#include "train/weights/torch/torch_file.h"
 
 namespace moh {
 
@@ -95,9 +91,7 @@ void refuse_part(const fs::path& path, const std::string& part) {
 
 std::unique_ptr<WeightFile> open_file(const fs::path& path, const std::string& part, bool may_be_index) {
   const std::string first = first_bytes(path);
-#if __has_include("train/weights/torch/torch_weights.h")
   if (looks_like_torch_file(path)) return open_torch_weights(path, part);
-#endif
   if (may_be_index && looks_like_json(first)) {
     return open_sharded_weights(path, [&](const fs::path& shard) { return open_file(shard, part, false); });
   }
@@ -137,11 +131,7 @@ std::optional<ModelConfig> read_model_config(const ModelLocation& location) {
   if (location.config.extension() != ".json") {
     return load_run_config(location.config.string(), {}, llama_model_presets()).model;
   }
-#if __has_include("train/weights/hf/hf_config.h")
   return read_hf_config(location.config);
-#else
-  return std::nullopt;
-#endif
 }
 
 ModelSource open_model_source(const fs::path& path, const std::string& part) {

@@ -7,6 +7,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "core/shape.h"
@@ -22,6 +23,12 @@ struct WeightInfo {
   std::string_view stored_dtype;
   Shape shape;
   std::uint64_t bytes = 0;  ///< of its elements, packed
+};
+
+/// What a file holds besides the tensors, for people: names and texts, fit for a terminal.
+struct WeightSection {
+  std::string title;
+  std::vector<std::pair<std::string, std::string>> rows;
 };
 
 /// Tensors under names in a file, or in files that belong together, of one of the formats that models come
@@ -44,6 +51,7 @@ class WeightFile {
   virtual std::span<const WeightInfo> tensors() const = 0;
   /// Strings that the file says about itself.
   virtual const Metadata& metadata() const = 0;
+  virtual std::vector<WeightSection> other_contents() const { return {}; }
 
   /// Fills `to` with bytes of a tensor of this file: its elements packed in row-major order, little-endian,
   /// from byte `offset` of them on.

@@ -1,24 +1,21 @@
 #include <algorithm>
 #include <array>
-#include <nlohmann/json.hpp>
 #include <string>
+#include <string_view>
 #include <system_error>
+#include <utility>
 #include <vector>
 
 #include "core/error.h"
 #include "train/io/durable_file.h"
 #include "train/io/input_file.h"
-#include "train/io/safetensors_dtype.h"
-#include "train/weights/write_model_folder.h"
-#if __has_include("train/weights/hf/hf_export.h")
 #include "train/weights/hf/hf_export.h"
-#endif
+#include "train/weights/write_model_folder.h"
 
 namespace moh {
 
 namespace fs = std::filesystem;
 
-#if __has_include("train/weights/hf/hf_export.h")
 namespace {
 
 /// Files beside a model that moh does not read, but that somebody who gets the model needs.
@@ -58,36 +55,25 @@ void copy_companions(const fs::path& from, const fs::path& to) {
   if (error) throw CheckpointError(error_message(from.string(), "", "a readable folder", error.message()));
 }
 
-void say_float16(const fs::path& config_json) {
-  auto config = nlohmann::ordered_json::parse(read_text_file(config_json, InputKind::kCheckpoint, 1 << 20));
-  for (const char* key : {"torch_dtype", "dtype"}) {
-    if (config.contains(key)) config[key] = "float16";
+/// A type of safetensors in the words of PyTorch, as config.json has it.
+std::string_view torch_dtype(const ModelLocation& source, std::string_view stored) {
+  static constexpr std::pair<std::string_view, std::string_view> kNames[] = {
+      {"F32", "float32"}, {"BF16", "bfloat16"}, {"F16", "float16"}, {"F64", "float64"}};
+  for (const auto& [name, in_torch] : kNames) {
+    if (name == stored) return in_torch;
   }
-  write_file_durably(config_json, config.dump(2) + '\n');
+  throw CheckpointError(error_message(source.weights.string(), "tensors", "F32, BF16, F16 or F64", stored,
+                                      "convert with --dtype float32 or --dtype bfloat16"));
 }
 
 }  // namespace
 
 void write_hf_files(const fs::path& folder, const ModelConfig& model, const ModelLocation& source,
                     std::span<const TensorToWrite> tensors) {
-  const std::string_view type = main_type(tensors);
-  // moh has no dtype float16: the word is put in afterwards.
-  const bool half = type == "F16";
   const bool from_hf = source.config.filename() == "config.json";
-  const auto dtype = half ? DType::kBFloat16 : find_safetensors_dtype(type)->loads_as;
-  if (!dtype) {
-    throw CheckpointError(error_message(source.weights.string(), "tensors", "F32, BF16, F16 or F64", type,
-                                        "convert with --dtype float32 or --dtype bfloat16"));
-  }
-  write_hf_model_files(folder, model, *dtype, from_hf ? read_hf_token_ids(source.config) : HfTokenIds{});
-  if (half) say_float16(folder / "config.json");
+  write_hf_model_files(folder, model, torch_dtype(source, main_type(tensors)),
+                       from_hf ? read_hf_token_ids(source.config) : HfTokenIds{});
   if (from_hf) copy_companions(source.config.parent_path(), folder);
 }
-#else
-void write_hf_files(const fs::path&, const ModelConfig&, const ModelLocation& source,
-                    std::span<const TensorToWrite>) {
-  throw ConfigError(source.weights.string() + ": this build cannot write Hugging Face folders");
-}
-#endif
 
 }  // namespace moh

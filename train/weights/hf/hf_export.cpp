@@ -97,7 +97,7 @@ void add_sizes(const ModelConfig& model, Json& json) {
   json["max_position_embeddings"] = model.max_positions;
 }
 
-Json config_json(const ModelConfig& model, DType dtype, const HfTokenIds& tokens) {
+Json config_json(const ModelConfig& model, std::string_view dtype, const HfTokenIds& tokens) {
   const bool is_moh = model.moh.router != RouterChoice::kNone;
   Json json;
   add_class(is_moh, json);
@@ -113,8 +113,8 @@ Json config_json(const ModelConfig& model, DType dtype, const HfTokenIds& tokens
   json["use_cache"] = true;
   add_tokens(tokens, json);
   if (is_moh) add_routing(model, json);
-  json["dtype"] = dtype_name(dtype);
-  json["torch_dtype"] = dtype_name(dtype);  // the same in transformers before 4.56
+  json["dtype"] = dtype;
+  json["torch_dtype"] = dtype;  // the same in transformers before 4.56
   return json;
 }
 
@@ -130,8 +130,8 @@ void write_json(const std::filesystem::path& path, const Json& json) {
 
 }  // namespace
 
-void write_hf_model_files(const std::filesystem::path& folder, const ModelConfig& model, DType dtype,
-                          const HfTokenIds& tokens) {
+void write_hf_model_files(const std::filesystem::path& folder, const ModelConfig& model,
+                          std::string_view dtype, const HfTokenIds& tokens) {
   if (model.moh.router != RouterChoice::kNone) {
     write_file_durably(folder / "configuration_moh_llama.py", configuration_moh_llama_py());
     write_file_durably(folder / "modeling_moh_llama.py", modeling_moh_llama_py());

@@ -16,8 +16,8 @@ std::string counted(std::size_t count, const std::string& what) {
   return std::to_string(count) + " " + what + (count == 1 ? "" : "s");
 }
 
-TorchSection model_section(std::span<const TorchModel> models) {
-  TorchSection section{"models", {}};
+WeightSection model_section(std::span<const TorchModel> models) {
+  WeightSection section{"models", {}};
   for (const TorchModel& model : models) {
     std::uint64_t bytes = 0;
     for (const auto& [name, tensor] : model.tensors) bytes += tensor->bytes();
@@ -37,9 +37,9 @@ std::pair<std::string_view, bool> parent_of_item(std::string_view path) {
 }
 
 /// Plain values; the items of a list together in one row.
-TorchSection value_section(std::span<const TorchLeaf> leaves) {
+WeightSection value_section(std::span<const TorchLeaf> leaves) {
   constexpr std::size_t kMostBytes = 100;
-  TorchSection section{"values", {}};
+  WeightSection section{"values", {}};
   for (std::size_t i = 0; i < leaves.size();) {
     if (leaves[i].kind == TorchKind::kEmpty) {
       section.rows.emplace_back(printable(leaves[i].path), std::get<std::string_view>(leaves[i].value));
@@ -67,7 +67,7 @@ TorchSection value_section(std::span<const TorchLeaf> leaves) {
 }
 
 /// Tensors that belong to no model, counted by the first name of their paths.
-TorchSection other_tensors(std::span<const TorchLeaf> leaves, std::span<const TorchModel> models) {
+WeightSection other_tensors(std::span<const TorchLeaf> leaves, std::span<const TorchModel> models) {
   std::set<const TorchTensor*> in_models;
   for (const TorchModel& model : models) {
     for (const auto& [name, tensor] : model.tensors) in_models.insert(tensor);
@@ -77,14 +77,14 @@ TorchSection other_tensors(std::span<const TorchLeaf> leaves, std::span<const To
     if (leaf.kind != TorchKind::kTensor || in_models.contains(leaf.tensor)) continue;
     counts[std::string_view(leaf.path).substr(0, leaf.path.find('/'))] += 1;
   }
-  TorchSection section{"other tensors", {}};
+  WeightSection section{"other tensors", {}};
   for (const auto& [name, count] : counts)
     section.rows.emplace_back(printable(name), counted(count, "tensor"));
   return section;
 }
 
-TorchSection opaque_section(std::span<const TorchLeaf> leaves) {
-  TorchSection section{"opaque objects", {}};
+WeightSection opaque_section(std::span<const TorchLeaf> leaves) {
+  WeightSection section{"opaque objects", {}};
   for (const TorchLeaf& leaf : leaves) {
     if (leaf.kind != TorchKind::kOpaque) continue;
     section.rows.emplace_back(printable(leaf.path), printable(std::get<std::string_view>(leaf.value)));
@@ -105,10 +105,10 @@ std::string to_string(const TorchPlain& value) {
   return "None";
 }
 
-std::vector<TorchSection> TorchFile::describe() const {
-  std::vector<TorchSection> sections = {model_section(models()), value_section(leaves()),
+std::vector<WeightSection> TorchFile::describe() const {
+  std::vector<WeightSection> sections = {model_section(models()), value_section(leaves()),
                                         other_tensors(leaves(), models()), opaque_section(leaves())};
-  std::erase_if(sections, [](const TorchSection& section) { return section.rows.empty(); });
+  std::erase_if(sections, [](const WeightSection& section) { return section.rows.empty(); });
   return sections;
 }
 

@@ -45,12 +45,6 @@ struct TorchModel {
   std::vector<std::pair<std::string, std::string>> unread;  ///< name and class of objects that may be tensors
 };
 
-/// What a file has to tell about itself, for people.
-struct TorchSection {
-  std::string title;
-  std::vector<std::pair<std::string, std::string>> rows;
-};
-
 /// A file of PyTorch's torch.save, open for reading: the zip archives of PyTorch 1.6 and later, and the
 /// streams before (0.1.10 to 1.5). The file is untrusted, and reading it is inert: a pickle is a program, and
 /// here nothing of it is imported, called or made. A call becomes the name of what would have been called;
@@ -92,7 +86,7 @@ class TorchFile {
   const TorchModel& choose_model(std::string_view part = {}) const;
 
   /// Models, plain values, other tensors and objects.
-  std::vector<TorchSection> describe() const;
+  std::vector<WeightSection> describe() const;
 
   /// Fills `to` with the packed bytes of a tensor of this file from byte `offset` of them on.
   void read(const TorchTensor& tensor, std::uint64_t offset, std::span<std::byte> to) const;

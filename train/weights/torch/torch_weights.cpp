@@ -47,6 +47,7 @@ class TorchWeights final : public WeightFile {
   std::string format() const override { return file_.is_old_format() ? "PyTorch before 1.6" : "PyTorch"; }
   std::span<const WeightInfo> tensors() const override { return infos_; }
   const Metadata& metadata() const override { return metadata_; }
+  std::vector<WeightSection> other_contents() const override { return file_.describe(); }
 
   void read(const WeightInfo& tensor, std::uint64_t offset, std::span<std::byte> to) const override {
     const auto found = by_name_.find(tensor.name);

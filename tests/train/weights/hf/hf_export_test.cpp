@@ -33,7 +33,7 @@ ModelConfig sample(std::string_view name) {
 }
 
 nlohmann::json exported(const fs::path& folder, const ModelConfig& model, const HfTokenIds& tokens = {}) {
-  write_hf_model_files(folder, model, DType::kBFloat16, tokens);
+  write_hf_model_files(folder, model, "bfloat16", tokens);
   return nlohmann::json::parse(read_file(folder / "config.json"));
 }
 
@@ -54,7 +54,7 @@ TEST_CASE("hf export: a model's files read back to the same model") {
   for (const test::SampleModel& each : samples_and_presets()) {
     INFO(each.name);
     const TemporaryFolder folder;
-    write_hf_model_files(folder.path(), each.model, DType::kFloat32);
+    write_hf_model_files(folder.path(), each.model, "float32");
     CHECK(read_hf_config(folder / "config.json") == each.model);
     CHECK(read_hf_token_ids(folder / "config.json") == HfTokenIds{});
   }

@@ -95,7 +95,7 @@ void add_training(const Llama& model, double balance_weight, const Tensor& token
 
 void export_sample(const test::SampleModel& sample, const fs::path& folder) {
   fs::create_directories(folder);
-  write_hf_model_files(folder, sample.model, DType::kFloat32);
+  write_hf_model_files(folder, sample.model, "float32");
   const Llama model(llama_config_of(sample.model), DType::kFloat32);
   fill(model, sample.model.init_std);
   std::vector<NamedTensor> weights;

@@ -325,7 +325,7 @@ TEST_CASE("torch: a file describes its models, values, other tensors and objects
                             text("thing"), call(global("vendor", "Thing"), {})})),
                 {floats({1, 2})}));
   std::string all;
-  for (const TorchSection& section : TorchFile(saved).describe()) {
+  for (const WeightSection& section : TorchFile(saved).describe()) {
     all += section.title + ":";
     for (const auto& [name, value] : section.rows) all += " " + name + " = " + value + ";";
     all += "\n";
