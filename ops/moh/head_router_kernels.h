@@ -2,7 +2,7 @@
 
 #include <cstdint>
 
-#include "ops/moh/head_router.h"
+#include "ops/moh/router_options.h"
 
 namespace moh {
 

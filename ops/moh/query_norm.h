@@ -10,7 +10,7 @@ namespace moh {
 /// the query of routed head e before the rotary embedding, and std the unbiased standard
 /// deviation (divisor E - 1) over the token's routed heads. Where all norms of a token are equal, or E = 1, z
 /// = 0 and there is no gradient. q [N, H, d], floating. The routed heads are those of `order` (head_order()
-/// of ops/moh/head_router.h; undefined: 0, 1 .. H - 1) after the first `shared`, 0 <= shared < H. Returns [N,
+/// of ops/moh/router_options.h; undefined: 0, 1 .. H - 1) after the first `shared`, 0 <= shared < H. Returns [N,
 /// H - shared] in float32 (float64 for float64). Saves q and the norms. Throws ShapeError, DTypeError,
 /// ValueError.
 Variable query_norm_logits(const Variable& q, std::int64_t shared, const Tensor& order = {});

@@ -72,6 +72,10 @@ void add_routing(const ModelConfig& model, Json& json) {
   json["moh_router"] = name_of(moh.router);
   json["moh_shared_heads"] = heads_json(moh.shared);
   json["moh_active_heads"] = heads_json(active_heads(model));
+  if (moh.shared_heads.listed()) {
+    for (std::int64_t layer = 0; layer < model.layers; ++layer)
+      json["moh_shared_heads_index"].push_back(moh.shared_heads.at(layer));
+  }
   json["moh_gate_scaling"] = name_of(moh.gate_scaling);
   json["moh_two_stage"] = moh.two_stage;
   json["moh_straight_through"] = name_of(moh.straight_through);

@@ -115,8 +115,11 @@ TEST_CASE("hf export: an exported MoH model that was changed by hand is checked"
              Contains("expected 2 lists, one per layer, found 1"));
   CHECK_THAT(refusal<CheckpointError>("moh_shared_heads_index", {0, 1}),
              Contains("expected a list of lists"));
-  CHECK_THAT(refusal<ConfigError>("moh_shared_heads_index", {{0, 1, 2}, {0, 1, 5}}),
-             Contains("moh_shared_heads_index: expected the first 3 heads in layer 1"));
+  for (const nlohmann::json& second : {nlohmann::json{0, 1, 1}, nlohmann::json{0, 1}})
+    CHECK_THAT(refusal<CheckpointError>("moh_shared_heads_index", {{0, 1, 2}, second}),
+               Contains("expected 3 different heads in layer 1, as moh_shared_heads says"));
+  CHECK_THAT(refusal<CheckpointError>("moh_shared_heads_index", {{0, 1, 2}, {0, 1, 8}}),
+             Contains("a whole number from 0 to 7, found 8"));
 
   const TemporaryFolder folder;
   nlohmann::json json = exported(folder.path(), sample("learned"));

@@ -66,7 +66,15 @@ std::vector<SampleModel> sample_models() {
                                          m.rope_scaling = grouped().rope_scaling;
                                          m.moh.straight_through = StraightThroughChoice::kAll;
                                        })},
+      {"query_norm_listed", changed(moh_model(kQueryNorm, {3, {}}, {2, {}}),
+                                    [](ModelConfig& m) {
+                                      m.moh.shared_heads.each = {{1, 4, 6}, {0, 1, 2}};
+                                    })},
       {"learned", learned(3, 2)},
+      {"learned_listed", changed(learned(3, 2),
+                                 [](ModelConfig& m) {
+                                   m.moh.shared_heads.each = {{7, 0, 3}, {2, 5, 6}};
+                                 })},
       {"learned_paper",
        changed(learned(3, 2), [](ModelConfig& m) { m.moh.gate_scaling = GateScalingChoice::kPaper; })},
       {"learned_one_stage_tied", changed(learned(3, 2),

@@ -88,9 +88,9 @@ class MohLlamaConfig(PretrainedConfig):
         super().__init__(tie_word_embeddings=tie_word_embeddings, **kwargs)
 
     def shared_heads_of(self, layer):
-        """Indices of the shared heads of a layer."""
+        """Indices of the shared heads of a layer, ascending: the order of the rows of wg_1."""
         if self.moh_shared_heads_index is not None:
-            return list(self.moh_shared_heads_index[layer])
+            return sorted(self.moh_shared_heads_index[layer])
         return list(range(self._of_layer(self.moh_shared_heads, layer)))
 
     def kept_heads_of(self, layer):

@@ -1,0 +1,55 @@
+#include "ops/moh/router_options.h"
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/error.h"
+
+namespace moh {
+
+namespace {
+
+[[noreturn]] void refuse(std::string_view what, std::string_view expected, std::int64_t found) {
+  throw ValueError(error_message("route_heads", what, expected, std::to_string(found)));
+}
+
+}  // namespace
+
+Tensor head_order(std::int64_t heads, std::span<const std::int64_t> shared_heads, Device device) {
+  std::vector<bool> is_shared(static_cast<std::size_t>(heads));
+  for (const std::int64_t head : shared_heads) {
+    if (head < 0 || head >= heads || is_shared[static_cast<std::size_t>(head)]) {
+      throw ValueError(error_message("head_order", "shared_heads",
+                                     "heads from 0 to " + std::to_string(heads - 1) + ", each once",
+                                     std::to_string(head)));
+    }
+    is_shared[static_cast<std::size_t>(head)] = true;
+  }
+  std::vector<std::int32_t> order;
+  for (const bool wanted : {true, false}) {
+    for (std::size_t head = 0; head < is_shared.size(); ++head) {
+      if (is_shared[head] == wanted) order.push_back(static_cast<std::int32_t>(head));
+    }
+  }
+  return tensor_of<std::int32_t>({heads}, order).to(device);
+}
+
+RouterWidths router_widths(const RouterOptions& o) {
+  if (o.heads < 1) refuse("heads", "1 or more", o.heads);
+  if (o.shared < 0 || o.shared > o.heads) refuse("shared", "0 to " + std::to_string(o.heads), o.shared);
+  const std::int64_t experts = o.heads - o.shared;
+  if (o.top_k < 0 || o.top_k > experts) {
+    refuse("top_k", "0 to " + std::to_string(experts) + " (the routed heads)", o.top_k);
+  }
+  if (o.top_k == 0 && experts > 0)
+    refuse("shared", std::to_string(o.heads) + " when no head is routed", o.shared);
+  RouterWidths widths;
+  widths.routed = o.top_k > 0 ? experts : 0;
+  if (o.scaling == GateScaling::kBinary) return widths;
+  widths.shared = o.shared > 1 ? o.shared : 0;
+  widths.type = o.two_stage && o.shared > 0 && o.top_k > 0 ? 2 : 0;
+  return widths;
+}
+
+}  // namespace moh

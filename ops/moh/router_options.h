@@ -1,0 +1,46 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "core/tensor.h"
+
+namespace moh {
+
+/// How the gates of the selected heads are scaled.
+enum class GateScaling {
+  kCode,   ///< as the released code: gates average about 1 (type softmax x 2, shared x S, routed renormalised
+           ///< x K)
+  kPaper,  ///< as the paper's equations 6-8: plain softmaxes, no renormalisation; gates sum to at most 1
+  kBinary,  ///< 1 for shared and selected heads (MoH-LLaMA3); gradients by the straight-through estimator
+};
+
+/// Heads of one attention layer: `shared` are on for every token, of the E = heads - shared routed ones each
+/// token keeps the `top_k` with the largest logits. A router counts the shared heads first, then the routed
+/// ones; `order` says which heads of the layer they are.
+struct RouterOptions {
+  std::int64_t heads = 0;
+  std::int64_t shared = 0;
+  std::int64_t top_k = 0;
+  GateScaling scaling = GateScaling::kCode;
+  bool two_stage = true;         ///< weigh shared against routed heads by the type logits; otherwise equally
+  bool straight_through = true;  ///< kBinary: pass gate gradients on to the routed logits
+  Tensor order;                  ///< head_order(), on the device of the logits; undefined: 0, 1 .. H - 1
+};
+
+/// The heads of a layer in the order in which a router counts them, int32 [heads]: `shared_heads`, ascending,
+/// then the others, ascending. Copies from the host: made once, not in every step. Throws ValueError for
+/// heads that are listed twice or that the layer has not.
+Tensor head_order(std::int64_t heads, std::span<const std::int64_t> shared_heads, Device device = kCpu);
+
+/// Which logits a layer has: their widths, 0 where there are none.
+struct RouterWidths {
+  std::int64_t shared =
+      0;  ///< S x D matrix W_s, when S > 1 (one shared head needs no weights); none for kBinary
+  std::int64_t routed = 0;  ///< E x D matrix W_r, when K > 0
+  std::int64_t type = 0;    ///< 2 x D matrix W_h, when S > 0, K > 0 and two_stage; none for kBinary
+};
+/// Throws ValueError when the head counts contradict each other.
+RouterWidths router_widths(const RouterOptions& options);
+
+}  // namespace moh
