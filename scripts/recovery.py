@@ -36,6 +36,8 @@ INK = "#333333"
 
 # Name, and what it sets beside --moh-config.
 VARIANTS = [
+    ("dense, all heads", ["init.moh.router=none", "init.moh.shared=0", "init.moh.routed_top_k=0",
+                          "init.moh.shared_heads=first"]),
     ("query norm, gradients of selected heads", ["init.moh.router=query_norm", "init.moh.straight_through=selected"]),
     ("query norm, gradients of all heads", ["init.moh.router=query_norm", "init.moh.straight_through=all"]),
     ("query norm, balance loss alone", ["init.moh.router=query_norm", "init.moh.straight_through=none"]),

@@ -8,7 +8,7 @@
 #include <string>
 
 #include "core/error.h"
-#include "train/io/input_file.h"
+#include "train/io/json_text.h"
 #include "train/io/printable.h"
 
 namespace moh {
@@ -28,7 +28,8 @@ using WeightMap = std::map<std::string, std::string, std::less<>>;
 class Index {
  public:
   explicit Index(const fs::path& path) : path_(path) {
-    const json document = parse(read_text_file(path, InputKind::kCheckpoint, kMaxIndexBytes));
+    const json document =
+        json::parse(read_json_object(path, InputKind::kCheckpoint, kMaxIndexBytes, kMaxDepth));
     const auto map = document.find("weight_map");
     if (map == document.end() || !map->is_object()) {
       fail("weight_map", "an object that names each tensor's file",
@@ -57,23 +58,6 @@ class Index {
   }
 
  private:
-  json parse(const std::string& text) const {
-    // The library prints and destroys documents recursively, and keeps the last of two equal keys.
-    std::vector<std::set<std::string>> keys;
-    const auto check = [&](int depth, json::parse_event_t event, json& value) {
-      if (depth > kMaxDepth) fail("", "at most " + std::to_string(kMaxDepth) + " levels", "more");
-      if (event == json::parse_event_t::object_start) keys.emplace_back();
-      if (event == json::parse_event_t::object_end) keys.pop_back();
-      if (event == json::parse_event_t::key && !keys.back().insert(value.get<std::string>()).second) {
-        fail(printable(value.get<std::string>()), "this key once", "it twice");
-      }
-      return true;
-    };
-    json document = json::parse(text, check, /*allow_exceptions=*/false);
-    if (!document.is_object()) fail("", "a JSON object", "something else");
-    return document;
-  }
-
   void add(const std::string& name, const json& file) {
     const std::string where = "weight_map, " + printable(name);
     if (!file.is_string()) fail(where, "the name of a file", printable(file.dump()));

@@ -1,11 +1,10 @@
 #include "train/weights/hf/config_json.h"
 
 #include <nlohmann/json.hpp>
-#include <set>
 
 #include "core/error.h"
 #include "train/config/number_text.h"
-#include "train/io/input_file.h"
+#include "train/io/json_text.h"
 #include "train/io/printable.h"
 
 namespace moh {
@@ -16,46 +15,6 @@ using nlohmann::json;
 
 constexpr std::uint64_t kMaxBytes = 1 << 20;
 constexpr int kMaxDepth = 16;
-
-[[noreturn]] void refuse(const std::filesystem::path& path, std::string_view what, std::string_view expected,
-                         std::string_view found) {
-  throw CheckpointError(error_message(path.string(), what, expected, found));
-}
-
-/// Watches the parser for what it would let through: depth, which later overflows the stack of recursive
-/// code, and keys that stand twice, of which it keeps the last.
-class ParseWatch {
- public:
-  explicit ParseWatch(const std::filesystem::path& path) : path_(path) {}
-
-  bool operator()(int depth, json::parse_event_t event, const json& value) {
-    if (depth > kMaxDepth) refuse(path_, "", "at most " + std::to_string(kMaxDepth) + " levels", "more");
-    if (event == json::parse_event_t::object_start) keys_.emplace_back();
-    if (event == json::parse_event_t::object_end) keys_.pop_back();
-    if (event == json::parse_event_t::key && !keys_.back().insert(value.get<std::string>()).second)
-      refuse(path_, printable(value.get<std::string>()), "this key once", "it twice");
-    return true;
-  }
-
- private:
-  const std::filesystem::path& path_;
-  std::vector<std::set<std::string>> keys_;
-};
-
-json parse(const std::filesystem::path& path) {
-  const std::string text = read_text_file(path, InputKind::kCheckpoint, kMaxBytes);
-  if (text.find('\0') != std::string::npos) refuse(path, "", "JSON text", "a NUL byte");
-  try {
-    ParseWatch watch(path);
-    json parsed = json::parse(text, [&](int depth, json::parse_event_t event, const json& value) {
-      return watch(depth, event, value);
-    });
-    if (!parsed.is_object()) refuse(path, "", "a JSON object", parsed.type_name());
-    return parsed;
-  } catch (const json::exception& error) {
-    refuse(path, "", "JSON in UTF-8", printable(error.what(), 200));
-  }
-}
 
 std::int64_t integer_of(const ConfigJson& owner, const json& value, std::string_view key, double low,
                         double high) {
@@ -86,7 +45,9 @@ struct ConfigJson::Object {
 };
 
 ConfigJson::ConfigJson(const std::filesystem::path& path)
-    : path_(path), object_(std::make_shared<Object>(Object{parse(path)})) {}
+    : path_(path),
+      object_(std::make_shared<Object>(
+          Object{json::parse(read_json_object(path, InputKind::kCheckpoint, kMaxBytes, kMaxDepth))})) {}
 
 std::vector<std::string> ConfigJson::keys() const {
   std::vector<std::string> keys;
@@ -171,7 +132,7 @@ std::string ConfigJson::shown(std::string_view key) const {
 }
 
 void ConfigJson::damaged(std::string_view key, std::string_view expected, std::string_view found) const {
-  refuse(path_, prefix_ + printable(key), expected, found);
+  throw CheckpointError(error_message(path_.string(), prefix_ + printable(key), expected, found));
 }
 
 void ConfigJson::unsupported(std::string_view key, std::string_view expected, std::string_view found,
