@@ -4,7 +4,7 @@
 #include "train/cli/commands.h"
 #include "train/cli/exit_code.h"
 #include "train/config/load_run_config.h"
-#include "train/tasks/llama_from_config.h"
+#include "train/tasks/model_presets.h"
 
 namespace moh::cli {
 

@@ -6,6 +6,7 @@
 #include "train/config/load_run_config.h"
 #include "train/plan/training_plan.h"
 #include "train/tasks/llama_from_config.h"
+#include "train/tasks/model_presets.h"
 
 namespace moh::cli {
 

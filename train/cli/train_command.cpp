@@ -24,6 +24,7 @@
 #include "train/tasks/language_model.h"
 #include "train/tasks/llama_from_config.h"
 #include "train/tasks/load_language_model.h"
+#include "train/tasks/model_presets.h"
 #include "train/trainer/config_change.h"
 #include "train/trainer/trainer.h"
 

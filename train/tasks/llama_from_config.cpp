@@ -2,7 +2,6 @@
 
 #include "core/error.h"
 #include "models/llm/llama_presets.h"
-#include "train/init/load_source.h"
 
 namespace moh {
 
@@ -55,8 +54,30 @@ MohConfig moh_config_of(const HeadMixtureConfig& config) {
   return moh;
 }
 
-/// The inverse of llama_config_of, for presets.
-ModelConfig model_config_of(std::string_view name) {
+}  // namespace
+
+LlamaConfig llama_config_of(const ModelConfig& config) {
+  LlamaConfig llama;
+  llama.vocab_size = config.vocab_size;
+  llama.layers = config.layers;
+  llama.hidden = config.hidden;
+  llama.intermediate = config.intermediate;
+  llama.heads = config.heads;
+  llama.kv_heads = config.num_kv_heads();
+  llama.head_dim = config.head_width();
+  llama.max_positions = config.max_positions;
+  llama.norm_eps = config.norm_eps;
+  llama.rope_theta = config.rope_theta;
+  llama.rope_scaling = config.rope_scaling;
+  llama.tied_embeddings = config.tied_embeddings;
+  llama.dropout = config.dropout;
+  llama.init_std = config.init_std;
+  llama.recompute = config.recompute == RecomputeLevel::kLayer;
+  llama.moh = moh_config_of(config.moh);
+  return llama;
+}
+
+ModelConfig model_config_of_preset(std::string_view name) {
   const LlamaConfig& llama = find_llama_preset(name)->config;
   ModelConfig config;
   config.preset = name;
@@ -87,40 +108,6 @@ ModelConfig model_config_of(std::string_view name) {
   config.moh.shared = per_layer_of(llama.moh.shared);
   config.moh.routed = per_layer_of(llama.moh.top_k);
   return config;
-}
-
-}  // namespace
-
-LlamaConfig llama_config_of(const ModelConfig& config) {
-  LlamaConfig llama;
-  llama.vocab_size = config.vocab_size;
-  llama.layers = config.layers;
-  llama.hidden = config.hidden;
-  llama.intermediate = config.intermediate;
-  llama.heads = config.heads;
-  llama.kv_heads = config.num_kv_heads();
-  llama.head_dim = config.head_width();
-  llama.max_positions = config.max_positions;
-  llama.norm_eps = config.norm_eps;
-  llama.rope_theta = config.rope_theta;
-  llama.rope_scaling = config.rope_scaling;
-  llama.tied_embeddings = config.tied_embeddings;
-  llama.dropout = config.dropout;
-  llama.init_std = config.init_std;
-  llama.recompute = config.recompute == RecomputeLevel::kLayer;
-  llama.moh = moh_config_of(config.moh);
-  return llama;
-}
-
-const ModelPresets& llama_model_presets() {
-  static const ModelPresets presets = [] {
-    ModelPresets found;
-    for (const LlamaPreset& preset : llama_presets()) found.names.emplace_back(preset.name);
-    found.get = model_config_of;
-    found.of_source = model_of_source;
-    return found;
-  }();
-  return presets;
 }
 
 DType dtype_of_precision(Precision precision) {

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <string_view>
+
 #include "core/dtype.h"
 #include "models/llm/llama_config.h"
 #include "train/config/run_config.h"
@@ -9,8 +11,8 @@ namespace moh {
 /// The model that a run's configuration describes.
 LlamaConfig llama_config_of(const ModelConfig& config);
 
-/// The published models and those of checkpoints, for load_run_config.
-const ModelPresets& llama_model_presets();
+/// The configuration of a published model, one of models/llm/llama_presets.h: the inverse of llama_config_of.
+ModelConfig model_config_of_preset(std::string_view name);
 
 /// float32 or bfloat16.
 DType dtype_of_precision(Precision precision);

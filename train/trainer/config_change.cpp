@@ -9,7 +9,7 @@
 #include "train/config/run_fields.h"
 #include "train/config/write_fields.h"
 #include "train/metrics/logging.h"
-#include "train/tasks/llama_from_config.h"
+#include "train/tasks/model_presets.h"
 #include "train/trainer/trainer.h"
 
 namespace moh {

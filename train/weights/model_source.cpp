@@ -7,7 +7,7 @@
 #include "core/error.h"
 #include "train/config/load_run_config.h"
 #include "train/io/input_file.h"
-#include "train/tasks/llama_from_config.h"
+#include "train/tasks/model_presets.h"
 #include "train/weights/hf/hf_config.h"
 #include "train/weights/safetensors_weights.h"
 #include "train/weights/sharded_weights.h"

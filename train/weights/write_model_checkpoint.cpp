@@ -8,7 +8,7 @@
 #include "train/config/load_run_config.h"
 #include "train/io/durable_file.h"
 #include "train/io/file_ops.h"
-#include "train/tasks/llama_from_config.h"
+#include "train/tasks/model_presets.h"
 
 namespace moh {
 

@@ -5,6 +5,7 @@
 #include "tests/support/temporary_folder.h"
 #include "train/config/load_run_config.h"
 #include "train/tasks/llama_from_config.h"
+#include "train/tasks/model_presets.h"
 
 namespace moh {
 namespace {

@@ -6,7 +6,7 @@
 
 #include "core/error.h"
 #include "tests/support/message_of.h"
-#include "train/tasks/llama_from_config.h"
+#include "train/tasks/model_presets.h"
 
 using namespace moh;
 

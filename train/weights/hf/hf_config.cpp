@@ -234,7 +234,7 @@ HeadMixtureConfig read_routing(const ConfigJson& json, const ModelConfig& model)
 /// code changes in other ways.
 HeadMixtureConfig released_routing(const ConfigJson& json, const ModelConfig& model) {
   constexpr std::string_view kReleased = "moh_llama3_8b";
-  const ModelConfig released = llama_model_presets().get(kReleased);
+  const ModelConfig released = model_config_of_preset(kReleased);
   if (model.vocab_size != released.vocab_size || model.layers != released.layers ||
       model.heads != released.heads || model.hidden != released.hidden) {
     json.unsupported("auto_map", "none (the model brings code of its own)", json.shown("auto_map"),

@@ -6,7 +6,7 @@
 #include "core/random.h"
 #include "tests/support/message_of.h"
 #include "tests/support/temporary_folder.h"
-#include "train/tasks/llama_from_config.h"
+#include "train/tasks/model_presets.h"
 
 namespace moh {
 namespace {

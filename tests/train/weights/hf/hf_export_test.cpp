@@ -7,7 +7,7 @@
 #include "tests/support/message_of.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/train/weights/hf/sample_models.h"
-#include "train/tasks/llama_from_config.h"
+#include "train/tasks/model_presets.h"
 
 namespace moh {
 namespace {
