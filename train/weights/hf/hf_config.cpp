@@ -1,6 +1,7 @@
 #include "train/weights/hf/hf_config.h"
 
 #include <algorithm>
+#include <numeric>
 #include <span>
 #include <string>
 
@@ -171,22 +172,29 @@ PerLayer routed_heads(const ConfigJson& json, const PerLayer& shared, const PerL
   return same ? PerLayer{routed.each[0], {}} : routed;
 }
 
-/// moh's shared heads are the first ones.
-void check_shared_indices(const ConfigJson& json, const PerLayer& shared, const ModelConfig& model) {
+/// Whether these are the first `shared` heads of every layer, in any order.
+bool are_first_heads(std::vector<std::vector<std::int64_t>> lists, const PerLayer& shared) {
+  for (std::size_t layer = 0; layer < lists.size(); ++layer) {
+    std::vector<std::int64_t>&heads = lists[layer], first(static_cast<std::size_t>(shared.at(layer)));
+    std::iota(first.begin(), first.end(), 0);
+    std::ranges::sort(heads);
+    if (heads != first) return false;
+  }
+  return true;
+}
+
+/// Which heads are shared. That they fit the counts is checked with the rest of the model.
+HeadSet shared_heads(const ConfigJson& json, const PerLayer& shared, const ModelConfig& model) {
   constexpr std::string_view kKey = "moh_shared_heads_index";
-  if (!json.has(kKey)) return;
+  if (!json.has(kKey)) return {};
   const auto lists = json.lists_of_integers(kKey, 0, static_cast<double>(model.heads - 1));
   if (static_cast<std::int64_t>(lists.size()) != model.layers)
     json.damaged(kKey, std::to_string(model.layers) + " lists, one per layer", std::to_string(lists.size()));
-  for (std::int64_t layer = 0; layer < model.layers; ++layer) {
-    const std::vector<std::int64_t>& list = lists[static_cast<std::size_t>(layer)];
-    bool first_ones = static_cast<std::int64_t>(list.size()) == shared.at(layer);
-    for (std::size_t i = 0; i < list.size(); ++i) first_ones &= list[i] == static_cast<std::int64_t>(i);
-    if (!first_ones)
-      json.unsupported(
-          kKey, "the first " + std::to_string(shared.at(layer)) + " heads in layer " + std::to_string(layer),
-          json.shown(kKey));
-  }
+  if (are_first_heads(lists, shared)) return {};
+  const bool same = std::ranges::all_of(lists, [&](const auto& list) { return list == lists[0]; });
+  // A list without heads, for all layers, would say that none are listed.
+  if (same && !lists[0].empty()) return {.every = lists[0]};
+  return {.each = lists};
 }
 
 void check_routing_keys(const ConfigJson& json) {
@@ -207,7 +215,7 @@ HeadMixtureConfig read_routing(const ConfigJson& json, const ModelConfig& model)
     json.damaged("moh_router", "learned or query_norm", json.shown("moh_router"));
   moh.shared = per_layer(json, "moh_shared_heads", model);
   moh.routed = routed_heads(json, moh.shared, per_layer(json, "moh_active_heads", model), model);
-  check_shared_indices(json, moh.shared, model);
+  moh.shared_heads = shared_heads(json, moh.shared, model);
   moh.gate_scaling = named(json, "moh_gate_scaling", moh.gate_scaling);
   moh.two_stage = json.truth_or("moh_two_stage", moh.two_stage);
   moh.straight_through = named(json, "moh_straight_through", moh.straight_through);
