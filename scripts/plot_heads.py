@@ -84,7 +84,8 @@ def rows_of(report, field, source=None):
 
 def without_shared(report, rows):
     """The rows with NaN for heads that are always on."""
-    return [[math.nan] * layer["shared"] + row[layer["shared"]:] for layer, row in zip(report["layers"], rows)]
+    return [[math.nan if head in layer["shared_heads"] else value for head, value in enumerate(row)]
+            for layer, row in zip(report["layers"], rows)]
 
 
 def largest(rows):
@@ -96,9 +97,9 @@ def smallest(rows):
     return min((value for row in rows for value in row if not math.isnan(value)), default=0.0)
 
 
-def set_centred_ticks(axis, count, most=16):
+def set_centred_ticks(axis, count, most=16, names=None):
     shown = range(0, count, math.ceil(count / most))
-    axis.set_ticks([i + 0.5 for i in shown], [str(i) for i in shown])
+    axis.set_ticks([i + 0.5 for i in shown], [str(i if names is None else names[i]) for i in shown])
     axis.set_tick_params(length=0)
 
 
@@ -121,11 +122,22 @@ def draw_layers(axes, rows, low, high, title):
     return image
 
 
+def neighbours(heads):
+    """Ascending numbers as ranges [first, end) of neighbours."""
+    ranges = []
+    for head in heads:
+        if ranges and ranges[-1][1] == head:
+            ranges[-1][1] += 1
+        else:
+            ranges.append([head, head + 1])
+    return ranges
+
+
 def mark_shared(axes, report, **style):
-    """A rectangle over the shared heads of each layer."""
+    """Rectangles over the shared heads of each layer, one for neighbours."""
     for i, layer in enumerate(report["layers"]):
-        if layer["shared"]:
-            axes.add_patch(Rectangle((0, i), layer["shared"], 1, **style))
+        for first, end in neighbours(layer["shared_heads"]):
+            axes.add_patch(Rectangle((first, i), end - first, 1, **style))
 
 
 def draw_panel_of_gates(figure, axes, report, field, title):
@@ -172,16 +184,22 @@ def chosen_layers(report, asked):
     return sorted({round(i * (count - 1) / max(shown - 1, 1)) for i in range(shown)})
 
 
-def off_diagonal(matrix):
-    """The matrix with NaN where a head meets itself."""
-    return [[math.nan if i == j else value for j, value in enumerate(values(row))] for i, row in enumerate(matrix)]
+def shared_first(layer, heads):
+    """The numbers of a layer's heads, shared ones first, so that the pairs of two groups lie together."""
+    return layer["shared_heads"] + [head for head in range(heads) if head not in layer["shared_heads"]]
 
 
-def draw_matrix(axes, matrix, low, high, shared):
+def off_diagonal(matrix, order):
+    """The matrix with its heads in that order, and NaN where a head meets itself."""
+    rows = [values(row) for row in matrix]
+    return [[math.nan if i == j else rows[i][j] for j in order] for i in order]
+
+
+def draw_matrix(axes, matrix, low, high, order, shared):
     image = heat_map(axes, matrix, low, high)
     axes.set_aspect("equal")
-    set_centred_ticks(axes.xaxis, len(matrix), most=8)
-    set_centred_ticks(axes.yaxis, len(matrix), most=8)
+    set_centred_ticks(axes.xaxis, len(matrix), most=8, names=order)
+    set_centred_ticks(axes.yaxis, len(matrix), most=8, names=order)
     if 0 < shared < len(matrix):
         for draw in (axes.axhline, axes.axvline):
             draw(shared, color="black", linewidth=1.2)
@@ -189,15 +207,18 @@ def draw_matrix(axes, matrix, low, high, shared):
 
 
 def draw_similarities(report, layers):
-    """A row of matrices, one per layer, for each kind of similarity; lines stand between shared and routed heads."""
+    """A row of matrices, one per layer, for each kind of similarity. Shared heads come first; lines stand between them
+    and the routed ones."""
+    orders = [shared_first(report["layers"][layer], report["model"]["heads"]) for layer in layers]
     figure, grid = plt.subplots(len(SIMILARITIES), len(layers), squeeze=False, layout="constrained",
                                 figsize=(1.2 + 2.5 * len(layers), 2.6 * len(SIMILARITIES)))
     for row, (kind, name) in zip(grid, SIMILARITIES.items()):
-        matrices = [off_diagonal(report["layers"][layer]["similarity"][kind]["matrix"]) for layer in layers]
+        matrices = [off_diagonal(report["layers"][layer]["similarity"][kind]["matrix"], order)
+                    for layer, order in zip(layers, orders)]
         low = min(0.0, *(smallest(matrix) for matrix in matrices))
         high = max(largest(matrix) for matrix in matrices)
-        for axes, matrix, layer in zip(row, matrices, layers):
-            image = draw_matrix(axes, matrix, low, high, report["layers"][layer]["shared"])
+        for axes, matrix, layer, order in zip(row, matrices, layers, orders):
+            image = draw_matrix(axes, matrix, low, high, order, report["layers"][layer]["shared"])
             mean = report["layers"][layer]["similarity"][kind]["mean"]["all"]
             axes.set_title(f"layer {layer}" + ("" if mean is None else f", mean {mean:.3f}"))
         row[0].set_ylabel("head")

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Draws the curves of training runs from their metrics.jsonl: loss, learning rate and, for Mixture-of-Head models, how
-evenly the heads of each layer are used.
+evenly the routed heads of each layer are used, in the order of their numbers.
 
   scripts/plot_run.py runs/quickstart
   scripts/plot_run.py runs/dense runs/moh_50 --labels dense "MoH, half the heads" -o comparison.png
@@ -189,7 +189,7 @@ def draw_last_load(axes, run, title):
     width = max(len(layer) for layer in layers)
     rows = [relative_load(layer) + [math.nan] * (width - len(layer)) for layer in layers]
     image = heat_map(axes, range(width + 1), rows)
-    axes.set(title=f"{title}, step {step}", xlabel="routed head", ylabel="layer")
+    axes.set(title=f"{title}, step {step}", xlabel="routed head, in the order of their numbers", ylabel="layer")
     set_centred_ticks(axes.xaxis, width)
     set_centred_ticks(axes.yaxis, len(layers))
     return image

@@ -1,5 +1,6 @@
 #include "models/layers/head_routing.h"
 
+#include <span>
 #include <string>
 #include <tuple>
 
@@ -43,6 +44,14 @@ Tensor heads_to_compute(const Routing& routing, const HeadRoutingOptions& option
 }
 
 }  // namespace
+
+HeadKinds head_kinds(const HeadRoutingOptions& options) {
+  const RouterOptions& router = options.router;
+  const Tensor order = head_order(router.heads, options.shared_heads);
+  const std::span<const std::int32_t> heads = order.span<std::int32_t>();
+  const auto shared = static_cast<std::ptrdiff_t>(router.shared);
+  return {{heads.begin(), heads.begin() + shared}, {heads.begin() + shared, heads.end()}};
+}
 
 HeadRouter::HeadRouter(std::int64_t width, std::int64_t kv_heads, std::int64_t head_dim,
                        const HeadRoutingOptions& options, Placement placement)

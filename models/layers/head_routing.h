@@ -36,10 +36,18 @@ struct HeadRoutingOptions {
   std::vector<std::int64_t> shared_heads = {};
 };
 
+/// The heads of a layer by number, each kind ascending: a router counts them in this order, shared ones
+/// first.
+struct HeadKinds {
+  std::vector<std::int64_t> shared, routed;
+};
+/// Throws ValueError as head_order() does.
+HeadKinds head_kinds(const HeadRoutingOptions& options);
+
 /// What routing one layer came to, for the loss and for people.
 struct LayerRouting {
   Variable balance;  ///< undefined without routed heads
-  Tensor load;       ///< [E]; undefined without routed heads
+  Tensor load;       ///< [E], of HeadKinds::routed; undefined without routed heads
   std::int64_t active_heads = 0, heads = 0;
 };
 

@@ -140,7 +140,7 @@ def routing_of(model):
 
 class Llama(nn.Module):
     """The decoder that moh trains. `model` is the model section of its resolved configuration; KV heads are not
-    grouped, rotary positions not scaled."""
+    grouped, rotary positions not scaled, and shared heads are the first ones."""
 
     def __init__(self, model):
         super().__init__()
@@ -148,6 +148,8 @@ class Llama(nn.Module):
             raise ValueError(f"model.kv_heads: expected one per query head, found {model['kv_heads']}")
         if model["rope_scaling"]["kind"] != "none":
             raise ValueError(f"model.rope_scaling.kind: expected none, found {model['rope_scaling']['kind']}")
+        if model["moh"]["shared_heads"] != "first":
+            raise ValueError(f"model.moh.shared_heads: expected first, found {model['moh']['shared_heads']}")
         self.balance_weight = model["moh"]["balance_weight"]
         self.embedding = nn.Embedding(model["vocab_size"], model["hidden"])
         rotary = RotaryEmbedding(head_dim_of(model), model["max_positions"], model["rope_theta"])

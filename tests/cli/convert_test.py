@@ -1,5 +1,6 @@
 """moh checkpoint info and moh convert: every way round gives the same weights, and what does not fit is refused."""
 
+import datetime
 import json
 import pathlib
 import shutil
@@ -7,7 +8,9 @@ import struct
 import unittest
 
 import support
+from torch_save import Tensor, torch_save
 
+TORCH_GOLDEN = pathlib.Path(__file__).parent.parent / "golden/torch_checkpoints"
 GOLDEN = pathlib.Path(__file__).parent.parent / "golden/data/hf_llama_tiny/sharded"
 
 
@@ -19,6 +22,19 @@ def safetensors(tensors):
         data += contents
     text = json.dumps(header).encode()
     return struct.pack("<Q", len(text)) + text + data
+
+
+def elements(path):
+    """Of a safetensors file of float32: name -> (shape, numbers)."""
+    data = path.read_bytes()
+    (size,) = struct.unpack("<Q", data[:8])
+    found = {}
+    for name, entry in json.loads(data[8:8 + size]).items():
+        if name != "__metadata__":
+            assert entry["dtype"] == "F32", entry
+            begin, end = (8 + size + offset for offset in entry["data_offsets"])
+            found[name] = (entry["shape"], list(struct.unpack(f"<{(end - begin) // 4}f", data[begin:end])))
+    return found
 
 
 def loss(output):
@@ -253,6 +269,85 @@ class FromAFolder(ConvertTest):
         self.assert_says(self.moh("checkpoint", "info", "text.txt", code=support.INPUT_ERROR),
                          "text.txt: expected a safetensors file, the index of a sharded one or a PyTorch file")
         self.assert_says(self.moh("checkpoint", "info", ".", code=support.INPUT_ERROR), "model.safetensors.index.json")
+
+
+class FromPyTorch(ConvertTest):
+    def setUp(self):
+        super().setUp()
+        self.write("many.pt", torch_save({
+            "model": self.model(1), "ema": self.model(10), "epoch": 7,
+            "optimizer": {"state": {0: {"exp_avg": Tensor([2], [0, 0])}}, "lr": 0.5, "betas": (0.9, 0.95)},
+            "log": {f"step_{i:02}": i for i in range(20)}, "started": datetime.date(2024, 5, 1)}))
+
+    @staticmethod
+    def model(first):
+        return {"a.weight": Tensor([2, 3], range(first, first + 6)), "b": Tensor([1], [-first])}
+
+    def expected(self, first):
+        return {"a.weight": ([2, 3], list(range(first, first + 6))), "b": ([1], [-first])}
+
+    def test_info_of_a_golden_file_shows_what_else_it_holds(self):
+        for name, format, part, values in (
+                ("legacy_state_dict.pth", "PyTorch before 1.6", "state_dict", {"epoch": "3"}),
+                ("plain_state_dict.pt", "PyTorch", ".", None)):
+            with self.subTest(name):
+                info = self.info(TORCH_GOLDEN / name)
+                self.assertEqual((info["format"], info["metadata"]), (format, {"part": part}))
+                self.assertEqual((info["parameters"], len(info["tensors"])), (3336, 7))
+                self.assertEqual(info["contents"]["models"], {part: "7 tensors, 13344 bytes"})
+                self.assertEqual(info["contents"].get("values"), values)
+        text = self.moh("checkpoint", "info", TORCH_GOLDEN / "legacy_state_dict.pth")
+        self.assert_says(text, "format      PyTorch before 1.6\n", "metadata    part: state_dict\n",
+                         "\nmodels\n  state_dict  7 tensors, 13344 bytes\n\nvalues\n  epoch  3\n")
+
+    def test_info_of_a_file_of_several_models(self):
+        contents = self.info("many.pt")["contents"]
+        self.assertEqual(contents["models"], {"model": "2 tensors, 28 bytes", "ema": "2 tensors, 28 bytes"})
+        values = contents["values"]
+        self.assertEqual((values["epoch"], values["optimizer/lr"], values["log/step_19"]), ("7", "0.5", "19"))
+        self.assertEqual(values["optimizer/betas"], "[0.9, 0.95]")
+        self.assertEqual(contents["other tensors"], {"optimizer": "1 tensor"})
+        self.assertEqual(contents["opaque objects"], {"started": "datetime.date"})
+        # Twelve rows of a section, all of them with --all.
+        text = self.moh("checkpoint", "info", "many.pt")
+        self.assert_says(text, "\nmodels\n  model  2 tensors, 28 bytes\n  ema    2 tensors, 28 bytes\n",
+                         f"  ... and {len(values) - 12} more (--all)\n", "\nother tensors\n  optimizer  1 tensor\n",
+                         "\nopaque objects\n  started  datetime.date\n")
+        self.assertNotIn("step_19", text)
+        text = self.moh("checkpoint", "info", "many.pt", "--all")
+        self.assertRegex(text, r"\n  log/step_19 +19\n")
+        self.assertNotIn("more (--all)", text)
+
+    def test_info_of_safetensors_has_nothing_else(self):
+        self.convert("many.pt", "one.safetensors")
+        self.assertNotIn("contents", self.info("one.safetensors"))
+
+    def test_a_part_is_converted(self):
+        for part, first in (("ema", 10), ("model", 1)):
+            name = f"{part}.safetensors"
+            self.assert_says(self.convert("many.pt", name, "--part", part), "read        many.pt (PyTorch)",
+                             "tensors     2\n", "parameters  7\n")
+            self.assertEqual(elements(self.folder / name), self.expected(first))
+            self.assertEqual(self.info(name)["hash"], self.info("many.pt", "--part", part)["hash"])
+        self.assertNotEqual(self.info("ema.safetensors")["hash"], self.info("model.safetensors")["hash"])
+        # Without a part the averaged weights are taken, the usual choice where they are there.
+        self.convert("many.pt", "usual.safetensors")
+        self.assertEqual(elements(self.folder / "usual.safetensors"), self.expected(10))
+
+    def test_a_part_that_is_not_there(self):
+        expected = "many.pt: part teacher: expected one of model, ema, found none or several of it"
+        for command in (("checkpoint", "info", "many.pt"), ("convert", "--from", "many.pt", "--to", "x.safetensors")):
+            self.assert_says(self.moh(*command, "--part", "teacher", code=support.INPUT_ERROR), expected)
+        self.assertNotIn("x.safetensors", self.names())
+        # An optimiser's tensors are no model.
+        self.moh("checkpoint", "info", "many.pt", "--part", "optimizer", code=support.INPUT_ERROR)
+
+    def test_models_without_a_usual_name_need_a_part(self):
+        self.write("two.pt", torch_save({"student": self.model(1), "teacher": self.model(2)}))
+        self.assert_says(self.convert("two.pt", "x.safetensors", code=support.INPUT_ERROR),
+                         "student, teacher; say which part to take")
+        self.convert("two.pt", "x.safetensors", "--part", "teacher")
+        self.assertEqual(elements(self.folder / "x.safetensors"), self.expected(2))
 
 
 if __name__ == "__main__":

@@ -21,12 +21,13 @@ def use(load):
 
 
 def dense_layer(number):
-    return {"layer": number, "shared": 0, "routed": 0, "top_k": 0, "rank": {"all": RANK, "heads": [RANK] * 3},
+    return {"layer": number, "shared": 0, "routed": 0, "top_k": 0, "shared_heads": [],
+            "rank": {"all": RANK, "heads": [RANK] * 3},
             "similarity": {kind: copy.deepcopy(PAIRS) for kind in ("attention", "outputs", "contributions")}}
 
 
 def moh_layer(number):
-    layer = {**dense_layer(number), "shared": 1, "routed": 2, "top_k": 1, **use([1, 0.75, 0.25])}
+    layer = {**dense_layer(number), "shared": 1, "routed": 2, "top_k": 1, "shared_heads": [0], **use([1, 0.75, 0.25])}
     layer["by_source"] = [{"source": "words", **use([1, 0.5, 0.5])}, {"source": "digits", **use([1, 1, 0])}]
     layer["rank"] = {**layer["rank"], "shared": RANK, "routed": {**RANK, "rank": 2}}
     return layer
@@ -89,6 +90,25 @@ class PlotHeadsTest(unittest.TestCase):
         for title in ("Load, all text", "Load, words", "Mean gate of the tokens that use it"):
             (mark,) = panels[title].patches
             self.assertEqual((mark.get_xy(), mark.get_width(), mark.get_height()), ((0, 0), 1, 1))
+
+    def test_shared_heads_are_marked_where_they_are(self):
+        layer = {**moh_layer(1), "shared": 2, "routed": 1, "shared_heads": [0, 2], **use([1, 0.5, 1])}
+        report = report_of([moh_layer(0), layer])
+        panels = {axes.get_title(loc="left") or axes.get_title(): axes for axes in plot_heads.draw_loads(report).axes}
+        self.assertEqual(shown(panels["Load, all text"]), [[None, 0.75, 0.25], [None, 0.5, None]])
+        self.assertEqual(shown(panels["Load, digits"]), [[None, 1, 0], [None, 1, None]])
+        for title in ("Load, all text", "Spread of these gates (std)"):
+            marks = [(mark.get_xy(), mark.get_width()) for mark in panels[title].patches]
+            self.assertEqual(marks, [((0, 0), 1), ((0, 1), 1), ((2, 1), 1)])
+        self.assertEqual(plot_heads.neighbours([1, 2, 5, 7, 8, 9]), [[1, 3], [5, 6], [7, 10]])
+
+        first, second, *_ = plot_heads.draw_similarities(report, [0, 1]).axes
+        self.assertEqual(shown(first), [[None, 0.5, None], [0.5, None, -0.125], [None, -0.125, None]])
+        self.assertEqual(shown(second), [[None, None, 0.5], [None, None, -0.125], [0.5, -0.125, None]])
+        for axis in (second.xaxis, second.yaxis):
+            self.assertEqual([tick.get_text() for tick in axis.get_ticklabels()], ["0", "2", "1"])
+        self.assertEqual([line.get_ydata()[0] for line in second.lines][:1], [2])
+        self.assertEqual(plot(self.write(report)).returncode, 0)
 
     def test_one_source_needs_no_panel_of_its_own(self):
         report = report_of([moh_layer(0)])

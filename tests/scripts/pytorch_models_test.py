@@ -89,7 +89,8 @@ class ModelTest(unittest.TestCase):
     def test_other_models_are_refused(self):
         from models import Llama
 
-        for overrides in (("model.kv_heads=2",), ("model.rope_scaling.kind=linear", "model.rope_scaling.factor=2")):
+        for overrides in (("model.kv_heads=2",), ("model.rope_scaling.kind=linear", "model.rope_scaling.factor=2"),
+                          ("model.moh.shared_heads=[0, 2]", *MOH_OVERRIDES)):
             with self.assertRaisesRegex(ValueError, overrides[0].split("=")[0]):
                 Llama(resolved(*overrides)["model"])
 

@@ -25,7 +25,7 @@ Json use_json(const LayerReport& layer, const HeadUse& use) {
   Json object = {{"load", numbers(use.load)},
                  {"gate_mean", numbers(use.gate_mean)},
                  {"gate_std", numbers(use.gate_std)}};
-  if (layer.heads.routed == 0) return object;
+  if (layer.heads.routed.empty()) return object;
   const LoadBalance balance = balance_of(layer.routed_load(use));
   object["entropy"] = number(balance.entropy);
   object["imbalance"] = number(balance.imbalance);
@@ -60,9 +60,10 @@ Json rank_json(const FeatureRank& rank) {
 Json layer_json(const HeadReport& report, std::size_t index) {
   const LayerReport& layer = report.layers[index];
   Json object = {{"layer", index},
-                 {"shared", layer.heads.shared},
-                 {"routed", layer.heads.routed},
-                 {"top_k", layer.heads.top_k}};
+                 {"shared", layer.heads.shared.size()},
+                 {"routed", layer.heads.routed.size()},
+                 {"top_k", layer.heads.top_k},
+                 {"shared_heads", layer.heads.shared}};
   if (layer.use) {
     object.update(use_json(layer, *layer.use));
     object["by_source"] = Json::array();

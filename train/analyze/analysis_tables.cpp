@@ -52,8 +52,9 @@ void write_loads(std::ostream& out, const HeadReport& report) {
       continue;
     }
     const LoadBalance balance = balance_of(load);
-    const std::string heads = std::to_string(layer.heads.shared) + " shared, " +
-                              std::to_string(layer.heads.top_k) + " of " + std::to_string(layer.heads.routed);
+    const std::string heads = std::to_string(layer.heads.shared.size()) + " shared, " +
+                              std::to_string(layer.heads.top_k) + " of " +
+                              std::to_string(layer.heads.routed.size());
     line(out, "%-6zu%-22s%9.3f%9.3f%9.3f%9s%11s", i, heads.c_str(), std::ranges::min(load),
          std::accumulate(load.begin(), load.end(), 0.0) / static_cast<double>(load.size()),
          std::ranges::max(load), shown(balance.entropy).c_str(), shown(balance.imbalance, 2).c_str());
@@ -66,14 +67,14 @@ void write_pairs(std::ostream& out, const HeadReport& report) {
        "all", "shared", "routed");
   for (std::size_t i = 0; i < report.layers.size(); ++i) {
     const LayerReport& layer = report.layers[i];
-    const HeadGroup all{"all", 0, layer.heads.heads}, shared{"shared", 0, layer.heads.shared},
-        routed{"routed", layer.heads.shared, layer.heads.routed};
+    const HeadGroup all = layer.heads.groups().front(), shared{"shared", layer.heads.shared},
+                    routed{"routed", layer.heads.routed};
     std::string cells;
     for (const HeadPairs* pairs :
          {&layer.similarity->attention(), &layer.similarity->outputs(), &layer.similarity->contributions()}) {
-      for (const HeadGroup& group : {all, shared, routed}) {
+      for (const HeadGroup* group : {&all, &shared, &routed}) {
         char cell[16];
-        std::snprintf(cell, sizeof cell, "%9s", shown(pairs->mean(group, group)).c_str());
+        std::snprintf(cell, sizeof cell, "%9s", shown(pairs->mean(*group, *group)).c_str());
         cells += cell;
       }
     }
@@ -93,7 +94,7 @@ void write_ranks(std::ostream& out, const HeadReport& report) {
 /// The last layer that routes heads, the one that the paper shows; nothing in a dense model.
 std::optional<std::size_t> last_routed_layer(const HeadReport& report) {
   for (std::size_t i = report.layers.size(); i-- > 0;) {
-    if (report.layers[i].heads.routed > 0) return i;
+    if (!report.layers[i].heads.routed.empty()) return i;
   }
   return std::nullopt;
 }
@@ -110,7 +111,7 @@ void write_sources(std::ostream& out, const HeadReport& report, std::size_t inde
     names += cell;
   }
   out << names << '\n';
-  for (std::int64_t h = layer.heads.shared; h < layer.heads.heads; ++h) {
+  for (const std::int64_t h : layer.heads.routed) {
     char cell[32];
     std::snprintf(cell, sizeof cell, "%6lld", static_cast<long long>(h));
     std::string row = cell;
@@ -124,8 +125,7 @@ void write_sources(std::ostream& out, const HeadReport& report, std::size_t inde
 
 /// The heads that a token uses most often, as many as it uses at a time.
 std::string favourite_heads(const LayerHeads& layer, const std::vector<double>& load) {
-  std::vector<std::int64_t> heads(static_cast<std::size_t>(layer.routed));
-  std::iota(heads.begin(), heads.end(), layer.shared);
+  std::vector<std::int64_t> heads = layer.routed;
   std::ranges::stable_sort(heads, std::greater<>(),
                            [&](std::int64_t h) { return load[static_cast<std::size_t>(h)]; });
   std::string text;

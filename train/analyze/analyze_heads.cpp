@@ -79,7 +79,7 @@ class SelectionKeeper : public AttentionObserver {
 std::vector<std::int64_t> routed_heads_of_token(const LayerHeads& layer,
                                                 std::span<const std::uint8_t> selected, std::size_t token) {
   std::vector<std::int64_t> heads;
-  for (std::int64_t h = layer.shared; !selected.empty() && h < layer.heads; ++h) {
+  for (const std::int64_t h : layer.routed) {
     if (selected[token * static_cast<std::size_t>(layer.heads) + static_cast<std::size_t>(h)] != 0)
       heads.push_back(h);
   }
@@ -225,7 +225,9 @@ class Run {
 }  // namespace
 
 std::vector<double> LayerReport::routed_load(const HeadUse& of) const {
-  return {of.load.end() - heads.routed, of.load.end()};
+  std::vector<double> load;
+  for (const std::int64_t h : heads.routed) load.push_back(of.load[static_cast<std::size_t>(h)]);
+  return load;
 }
 
 std::optional<HeadReport> analyze_heads(const Llama& model, const Tokenizer& tokenizer,

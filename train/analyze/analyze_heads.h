@@ -41,7 +41,7 @@ struct LayerReport {
   std::vector<std::pair<HeadGroup, FeatureRank>> rank_of_groups;
   std::vector<FeatureRank> rank_of_heads;
 
-  /// The loads of the routed heads alone; empty in a dense layer.
+  /// The loads of the routed heads alone, as LayerHeads lists them; empty in a dense layer.
   std::vector<double> routed_load(const HeadUse& of) const;
 };
 

@@ -15,6 +15,11 @@ std::vector<double> eigenvalues_of(const Tensor& matrix) {
   return symmetric_eigenvalues({elements.begin(), elements.end()}, matrix.dim(0));
 }
 
+/// The columns of some heads, side by side, of one row of a matrix whose rows hold all heads of width d.
+void copy_heads(const double* row, std::span<const std::int64_t> heads, std::int64_t d, double* to) {
+  for (const std::int64_t head : heads) to = std::copy_n(row + head * d, d, to);
+}
+
 }  // namespace
 
 FeatureRank feature_rank(std::span<const double> eigenvalues, double tolerance) {
@@ -46,29 +51,32 @@ void HeadMoments::add(const Tensor& heads) {
   matmul_into(moments_, transposed(z), z, /*accumulate=*/true);
 }
 
-Tensor HeadMoments::block(std::int64_t first_head, std::int64_t num_heads) const {
-  const std::int64_t begin = first_head * head_dim_, width = num_heads * head_dim_,
-                     stride = heads_ * head_dim_;
+Tensor HeadMoments::block(std::span<const std::int64_t> heads) const {
+  const std::int64_t width = static_cast<std::int64_t>(heads.size()) * head_dim_;
   const Tensor part = empty({width, width}, DType::kFloat64);
-  for (std::int64_t i = 0; i < width; ++i) {
-    std::copy_n(moments_.data<double>() + (begin + i) * stride + begin, width,
-                part.data<double>() + i * width);
+  double* to = part.data<double>();
+  for (const std::int64_t head : heads) {
+    for (std::int64_t i = head * head_dim_; i < (head + 1) * head_dim_; ++i, to += width)
+      copy_heads(moments_.data<double>() + i * heads_ * head_dim_, heads, head_dim_, to);
   }
   return part;
 }
 
 FeatureRank HeadMoments::of_head(std::int64_t head, double tolerance) const {
-  return feature_rank(eigenvalues_of(block(head, 1)), tolerance);
+  return feature_rank(eigenvalues_of(block({&head, 1})), tolerance);
 }
 
 FeatureRank HeadMoments::of_group(const HeadGroup& group, const Tensor& output, double tolerance) const {
-  const Tensor weight = output.to(DType::kFloat64);
-  const std::int64_t first = group.first * head_dim_, width = group.count * head_dim_;
+  const Tensor all = output.to(DType::kFloat64);
+  const std::int64_t rows = all.dim(0), width = static_cast<std::int64_t>(group.heads.size()) * head_dim_;
+  const Tensor weight = empty({rows, width}, DType::kFloat64);
+  for (std::int64_t i = 0; i < rows; ++i) {
+    copy_heads(all.data<double>() + i * heads_ * head_dim_, group.heads, head_dim_,
+               weight.data<double>() + i * width);
+  }
   // (Z W')' (Z W') = W (Z'Z) W'
-  const Tensor half =
-      matmul(columns_of(weight, first, width), block(group.first, group.count), DType::kFloat64);
-  const Tensor moments =
-      matmul(half, columns_of(weight, first, width, /*is_transposed=*/true), DType::kFloat64);
+  const Tensor half = matmul(weight, block(group.heads), DType::kFloat64);
+  const Tensor moments = matmul(half, transposed(weight), DType::kFloat64);
   FeatureRank rank = feature_rank(eigenvalues_of(moments), tolerance);
   rank.largest = std::min(rank.largest, width);
   return rank;

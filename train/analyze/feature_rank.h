@@ -35,8 +35,8 @@ class HeadMoments {
   FeatureRank of_group(const HeadGroup& group, const Tensor& output, double tolerance) const;
 
  private:
-  /// Rows and columns of neighbouring heads.
-  Tensor block(std::int64_t first_head, std::int64_t num_heads) const;
+  /// Rows and columns of some heads, side by side.
+  Tensor block(std::span<const std::int64_t> heads) const;
 
   std::int64_t heads_, head_dim_;
   Tensor moments_;  // [H d, H d] float64

@@ -164,8 +164,8 @@ double HeadPairs::mean(std::int64_t i, std::int64_t j) const {
 double HeadPairs::mean(const HeadGroup& a, const HeadGroup& b) const {
   double sum = 0;
   std::int64_t pairs = 0;
-  for (std::int64_t i = a.first; i < a.first + a.count; ++i) {
-    for (std::int64_t j = b.first; j < b.first + b.count; ++j) {
+  for (const std::int64_t i : a.heads) {
+    for (const std::int64_t j : b.heads) {
       const double value = mean(i, j);
       if (i == j || std::isnan(value)) continue;
       sum += value;

@@ -1,32 +1,36 @@
 #pragma once
 
 #include <cstdint>
+#include <numeric>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "models/llm/llama_config.h"
 
 namespace moh {
 
-/// Neighbouring heads [first, first + count) of a layer.
+/// Some heads of a layer.
 struct HeadGroup {
-  std::string_view name;  ///< "all", "shared" or "routed"
-  std::int64_t first = 0, count = 0;
+  std::string_view name;            ///< "all", "shared" or "routed"
+  std::vector<std::int64_t> heads;  ///< by number, ascending
 };
 
 /// The heads of one attention layer. A dense layer has neither shared nor routed ones.
 struct LayerHeads {
   std::int64_t heads = 0;
-  std::int64_t shared = 0;  ///< heads 0 ... shared - 1 are on for every token
-  std::int64_t routed = 0;  ///< of the others, each token keeps `top_k`
+  std::vector<std::int64_t> shared;  ///< by number, ascending: on for every token
+  std::vector<std::int64_t> routed;  ///< the others, likewise: each token keeps `top_k` of them
   std::int64_t top_k = 0;
 
-  bool is_moh() const { return shared + routed > 0; }
+  bool is_moh() const { return !shared.empty() || !routed.empty(); }
   /// All heads; in a MoH layer also the shared and the routed ones, where there are any.
   std::vector<HeadGroup> groups() const {
-    std::vector<HeadGroup> found = {{"all", 0, heads}};
-    if (shared > 0) found.push_back({"shared", 0, shared});
-    if (routed > 0) found.push_back({"routed", shared, routed});
+    std::vector<std::int64_t> all(static_cast<std::size_t>(heads));
+    std::iota(all.begin(), all.end(), 0);
+    std::vector<HeadGroup> found = {{"all", std::move(all)}};
+    if (!shared.empty()) found.push_back({"shared", shared});
+    if (!routed.empty()) found.push_back({"routed", routed});
     return found;
   }
 };
@@ -36,13 +40,12 @@ inline std::vector<LayerHeads> layer_heads_of(const LlamaConfig& config) {
   std::vector<LayerHeads> layers;
   for (std::int64_t i = 0; i < config.layers; ++i) {
     const HeadRoutingOptions routing = routing_of(config, i);
-    LayerHeads heads{.heads = config.heads};
-    if (routing.kind != RouterKind::kNone) {
-      heads.shared = routing.router.shared;
-      heads.routed = config.heads - heads.shared;
-      heads.top_k = routing.router.top_k;
-    }
-    layers.push_back(heads);
+    LayerHeads& heads = layers.emplace_back(LayerHeads{.heads = config.heads});
+    if (routing.kind == RouterKind::kNone) continue;
+    HeadKinds kinds = head_kinds(routing);
+    heads.shared = std::move(kinds.shared);
+    heads.routed = std::move(kinds.routed);
+    heads.top_k = routing.router.top_k;
   }
   return layers;
 }

@@ -14,19 +14,6 @@ namespace moh {
 
 namespace {
 
-/// The heads that layer `layer` routes, in the router's order.
-std::vector<std::int64_t> routed_heads(const LlamaConfig& config, std::int64_t layer) {
-  const HeadRoutingOptions options = routing_of(config, layer);
-  std::vector<std::int64_t> heads;
-  for (std::int64_t h = 0; h < config.heads; ++h) {
-    const bool shared = options.shared_heads.empty()
-                            ? h < options.router.shared
-                            : std::ranges::find(options.shared_heads, h) != options.shared_heads.end();
-    if (!shared) heads.push_back(h);
-  }
-  return heads;
-}
-
 /// ln of the chosen columns of norms [N, H], each row less its mean.
 Tensor centred_logs(const Tensor& norms, const std::vector<std::int64_t>& heads) {
   constexpr double kLeast = 1e-30;  // a head that adds nothing
@@ -52,7 +39,7 @@ class ContributionFits : public AttentionObserver {
 
   void observe(const AttentionTrace& trace) override {
     if (routing_of(config_, trace.layer).router.top_k == 0) return;
-    const std::vector<std::int64_t> heads = routed_heads(config_, trace.layer);
+    const std::vector<std::int64_t> heads = head_kinds(routing_of(config_, trace.layer)).routed;
     const auto width = static_cast<std::int64_t>(heads.size());
     LeastSquares& fit = fits_.try_emplace(trace.layer, config_.hidden, width).first->second;
     const Tensor x = trace.x.reshape({trace.x.dim(0) * trace.x.dim(1), config_.hidden});

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <utility>
+#include <vector>
 
 #include "autograd/node.h"
 #include "models/llm/llama_flops.h"
@@ -16,8 +17,12 @@ namespace {
 std::int64_t longest_list(const HeadRoutingOptions& routing, std::int64_t attended, std::int64_t tokens,
                           std::int64_t group) {
   const RouterOptions& router = routing.router;
-  const std::int64_t shared = std::min(router.shared, group), experts = router.heads - router.shared;
+  const std::int64_t experts = router.heads - router.shared;
   if (experts == 0) return tokens * group;
+  std::vector<std::int64_t> shared_of_groups(static_cast<std::size_t>(router.heads / group));
+  for (const std::int64_t head : head_kinds(routing).shared)
+    ++shared_of_groups[static_cast<std::size_t>(head / group)];
+  const std::int64_t shared = std::ranges::max(shared_of_groups);
   const double load = static_cast<double>(attended - router.shared) / static_cast<double>(experts);
   return tokens * shared + static_cast<std::int64_t>(load * static_cast<double>(tokens * (group - shared)));
 }
@@ -43,6 +48,7 @@ PlannedLlama::Layer PlannedLlama::make_layer(std::int64_t number) {
   const std::int64_t queries = config_.heads * config_.head_dim, keys = config_.kv_heads * config_.head_dim;
   Layer layer;
   layer.routing = routing_of(config_, number);
+  if (!layer.routing.shared_heads.empty()) layer.head_order = ops_.tensor(config_.heads, DType::kInt32);
   layer.input_norm = parameter(config_.hidden);
   layer.q = parameter(queries * config_.hidden);
   layer.k = parameter(keys * config_.hidden);

@@ -28,6 +28,7 @@ class PlannedLlama {
  private:
   struct Layer {
     HeadRoutingOptions routing;
+    PlannedTensor head_order;  // undefined where the shared heads are the first ones
     PlannedVariable input_norm, q, k, v, o, wg, wg_0, wg_1, post_norm, gate, up, down;
   };
   struct HeadChoice {

@@ -29,10 +29,11 @@ struct MicroBatchLoss {
 
 /// What a step did besides its loss, over all its micro-batches.
 struct StepStatistics {
-  std::int64_t tokens = 0;                    ///< inputs that were read
-  std::optional<double> balance_loss;         ///< mean over routed layers and micro-batches; none when dense
-  std::vector<std::vector<float>> head_load;  ///< per layer: share of tokens that each routed head served
-  std::optional<double> activated_heads;      ///< share of heads that were computed; none when dense
+  std::int64_t tokens = 0;             ///< inputs that were read
+  std::optional<double> balance_loss;  ///< mean over routed layers and micro-batches; none when dense
+  std::vector<std::vector<float>>
+      head_load;  ///< per layer: share of tokens that each routed head served, by number
+  std::optional<double> activated_heads;  ///< share of heads that were computed; none when dense
 };
 
 /// An evaluation on held-out data.

@@ -5,13 +5,13 @@
 #include "autograd/node.h"
 #include "core/error.h"
 #include "models/llm/llama.h"
+#include "tests/models/llm/move_heads.h"
 
 using namespace moh;
 
 namespace {
 
 constexpr std::int64_t kHeads = 6, kWidth = 4, kHidden = 16;
-using Heads = std::vector<std::int64_t>;
 
 LlamaConfig small_config(RouterKind router = RouterKind::kNone) {
   LlamaConfig c{.vocab_size = 11,
@@ -50,24 +50,6 @@ void copy_parameters(const Llama& from, const Llama& to) {
   }
 }
 
-/// Moves the heads of q, k, v and o: head i becomes head order[i].
-void move_heads(const Llama& model, const Heads& order) {
-  for (const NamedParameter& p : model.parameters()) {
-    const bool rows = p.name.ends_with("q_proj.weight") || p.name.ends_with("k_proj.weight") ||
-                      p.name.ends_with("v_proj.weight");
-    if (!rows && !p.name.ends_with("o_proj.weight")) continue;
-    const Tensor old = p.variable.value().clone();
-    for (std::int64_t i = 0; i < kHeads * kWidth; ++i) {
-      const std::int64_t to = order[static_cast<std::size_t>(i / kWidth)] * kWidth + i % kWidth;
-      for (std::int64_t j = 0; j < kHidden; ++j) {
-        const std::int64_t a = rows ? i * kHidden + j : j * kHeads * kWidth + i;
-        const std::int64_t b = rows ? to * kHidden + j : j * kHeads * kWidth + to;
-        p.variable.value().data<double>()[b] = old.data<double>()[a];
-      }
-    }
-  }
-}
-
 void check_close(const Tensor& a, const Tensor& b) {
   REQUIRE(a.shape() == b.shape());
   for (std::int64_t i = 0; i < a.numel(); ++i)
@@ -88,7 +70,7 @@ TEST_CASE("llama: shared heads that are listed are the same as moving the weight
     config.moh.shared_heads = {{4, 1}};
     const auto listed = make_model(config);
     copy_parameters(*first, *listed);
-    move_heads(*listed, order);
+    move_heads(*listed, {order, order});
     const LlamaOutput a = first->forward(some_tokens()), b = listed->forward(some_tokens());
     check_close(a.logits.value(), b.logits.value());
     check_close(a.routing[1].load, b.routing[1].load);

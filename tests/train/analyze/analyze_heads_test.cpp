@@ -10,6 +10,7 @@
 
 #include "core/error.h"
 #include "core/parallel.h"
+#include "tests/models/llm/move_heads.h"
 #include "tests/support/message_of.h"
 
 using namespace moh;
@@ -38,7 +39,7 @@ struct Sample {
   std::vector<AnalysisSource> sources;
   AnalyzeOptions options{.sequence_length = 16, .batch_size = 3, .max_tokens = 0, .similarity_tokens = 64};
 
-  explicit Sample(const LlamaConfig& config) : model(config, DType::kFloat32) {
+  explicit Sample(const LlamaConfig& config, DType dtype = DType::kFloat32) : model(config, dtype) {
     model.initialise(5);
     add_source("words",
                "the head token mixture of and router keeps few a gate loss of heads that each token needs");
@@ -65,6 +66,58 @@ double sum(const std::vector<double>& values) {
 void check_use(const LayerReport& layer, const HeadUse& use) {
   CHECK(sum(layer.routed_load(use)) == Approx(kTopK));
   for (std::int64_t h = 0; h < kShared; ++h) CHECK(use.load[static_cast<std::size_t>(h)] == 1);
+}
+
+bool same(double a, double b) {
+  return (std::isnan(a) && std::isnan(b)) || a == Approx(b).epsilon(1e-5).margin(1e-6);
+}
+
+bool same(const FeatureRank& a, const FeatureRank& b) {
+  return a.largest == b.largest && a.rank == b.rank && same(a.effective, b.effective);
+}
+
+/// Head i of `a` is head order[i] of `b`.
+void check_same_use(const HeadUse& a, const HeadUse& b, const Heads& order) {
+  CHECK(a.tokens == b.tokens);
+  for (std::size_t h = 0; h < order.size(); ++h) {
+    const auto moved = static_cast<std::size_t>(order[h]);
+    CHECK(a.load[h] == b.load[moved]);
+    CHECK(same(a.gate_mean[h], b.gate_mean[moved]));
+    CHECK(same(a.gate_std[h], b.gate_std[moved]));
+  }
+}
+
+void check_same_layer(const LayerReport& a, const LayerReport& b, const Heads& order) {
+  check_same_use(*a.use, *b.use, order);
+  REQUIRE(a.by_source.size() == b.by_source.size());
+  for (std::size_t s = 0; s < a.by_source.size(); ++s) check_same_use(a.by_source[s], b.by_source[s], order);
+  CHECK(balance_of(a.routed_load(*a.use)).entropy == Approx(balance_of(b.routed_load(*b.use)).entropy));
+  const std::vector<HeadGroup> of_a = a.heads.groups(), of_b = b.heads.groups();
+  for (const auto pairs :
+       {&HeadSimilarity::attention, &HeadSimilarity::outputs, &HeadSimilarity::contributions}) {
+    const HeadPairs &pairs_a = (*a.similarity.*pairs)(), &pairs_b = (*b.similarity.*pairs)();
+    for (std::size_t i = 0; i < order.size(); ++i) {
+      for (std::size_t j = 0; j < order.size(); ++j) {
+        CHECK(same(pairs_a.mean(static_cast<std::int64_t>(i), static_cast<std::int64_t>(j)),
+                   pairs_b.mean(order[i], order[j])));
+      }
+    }
+    for (std::size_t i = 0; i < of_a.size(); ++i) {
+      for (std::size_t j = 0; j < of_a.size(); ++j)
+        CHECK(same(pairs_a.mean(of_a[i], of_a[j]), pairs_b.mean(of_b[i], of_b[j])));
+    }
+  }
+  REQUIRE(b.rank_of_groups.size() == 3);
+  for (std::size_t g = 0; g < 3; ++g) CHECK(same(a.rank_of_groups[g].second, b.rank_of_groups[g].second));
+  for (std::size_t h = 0; h < order.size(); ++h)
+    CHECK(same(a.rank_of_heads[h], b.rank_of_heads[static_cast<std::size_t>(order[h])]));
+}
+
+/// The tables without what stands by the numbers of heads.
+std::string tables_of_groups(const HeadReport& report) {
+  std::ostringstream tables;
+  write_tables(tables, report);
+  return tables.str().substr(0, tables.str().find("load in layer"));
 }
 
 /// Every number in the JSON is finite by the format; this looks for what stands for others.
@@ -153,6 +206,54 @@ TEST_CASE("analyze: two heads with the same weights are found to be alike") {
   CHECK(report.layers[1].rank_of_groups[0].second.rank == 20);
 }
 
+TEST_CASE("analyze: shared heads that are listed are reported by their numbers") {
+  for (const RouterKind router : {RouterKind::kLearned, RouterKind::kQueryNorm}) {
+    const std::vector<Heads> orders = {{1, 4, 0, 2, 3, 5}, {0, 5, 1, 2, 3, 4}};  // the router's
+    LlamaConfig config = config_of(router);
+    config.kv_heads = kHeads;
+    Sample first(config, DType::kFloat64);
+    config.moh.shared_heads = {{4, 1}, {0, 5}};
+    Sample listed(config, DType::kFloat64);
+    move_heads(listed.model, orders);
+    for (Sample* sample : {&first, &listed}) {
+      sample->options.top_tokens = 5;
+      sample->options.text = "3 heads";
+    }
+    const HeadReport a = first.run(), b = listed.run();
+    for (std::size_t layer = 0; layer < orders.size(); ++layer) {
+      const Heads& order = orders[layer];
+      CHECK(b.layers[layer].heads.shared == Heads(order.begin(), order.begin() + kShared));
+      CHECK(b.layers[layer].heads.routed == Heads(order.begin() + kShared, order.end()));
+      check_same_layer(a.layers[layer], b.layers[layer], order);
+      REQUIRE(b.token_table.size() == 5);
+      for (std::size_t t = 0; t < 5; ++t) {
+        for (std::size_t h = 0; h < order.size(); ++h) {
+          CHECK(a.token_table[t].load[layer][h] ==
+                b.token_table[t].load[layer][static_cast<std::size_t>(order[h])]);
+        }
+      }
+      REQUIRE(b.text.size() == 7);
+      for (std::size_t t = 0; t < 7; ++t) {
+        Heads moved;
+        for (const std::int64_t h : a.text[t].heads[layer])
+          moved.push_back(order[static_cast<std::size_t>(h)]);
+        CHECK(b.text[t].heads[layer] == moved);
+      }
+    }
+    CHECK(tables_of_groups(a) == tables_of_groups(b));
+    const json found = json::parse(to_json(b));
+    CHECK(found["layers"][0]["shared_heads"] == json{1, 4});
+    CHECK(found["layers"][1]["shared_heads"] == json{0, 5});
+    CHECK(found["layers"][1]["routed"] == kHeads - kShared);
+    CHECK(json::parse(to_json(a))["layers"][1]["shared_heads"] == json{0, 1});
+    // The last layer's table by source has the routed heads, not the last ones.
+    std::ostringstream tables;
+    write_tables(tables, b);
+    for (const char* row : {"\n     1  ", "\n     4  "}) CHECK(tables.str().find(row) != std::string::npos);
+    for (const char* row : {"\n     0  ", "\n     5  "}) CHECK(tables.str().find(row) == std::string::npos);
+  }
+}
+
 TEST_CASE("analyze: a dense model has similarity and rank, and no load") {
   const HeadReport report = Sample(RouterKind::kNone).run();
   for (const LayerReport& layer : report.layers) {
@@ -163,6 +264,7 @@ TEST_CASE("analyze: a dense model has similarity and rank, and no load") {
   }
   const json found = json::parse(to_json(report));
   CHECK_FALSE(found["layers"][0].contains("load"));
+  CHECK(found["layers"][0]["shared_heads"] == json::array());
   CHECK(found["layers"][0]["similarity"]["attention"]["mean"].size() == 1);
   CHECK(found["layers"][0]["rank"].contains("all"));
   CHECK(count_nulls(found) == 0);

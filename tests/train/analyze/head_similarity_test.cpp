@@ -11,7 +11,7 @@ using namespace moh;
 
 namespace {
 
-constexpr HeadGroup kShared{"shared", 0, 1}, kRouted{"routed", 1, 2}, kAll{"all", 0, 3};
+const HeadGroup kShared{"shared", {0}}, kRouted{"routed", {1, 2}}, kAll{"all", {0, 1, 2}};
 
 Tensor normal(const Shape& shape, std::uint64_t seed) {
   const Tensor x = empty(shape, DType::kFloat32);
@@ -57,6 +57,7 @@ TEST_CASE("analyze: similarity of attention rows by hand") {
   CHECK(similarity.attention().mean(kShared, kRouted) == Approx(0.75));
   CHECK(similarity.attention().mean(kRouted, kRouted) == Approx(0.5));
   CHECK(similarity.attention().mean(kAll, kAll) == Approx(2.0 / 3));
+  CHECK(similarity.attention().mean({"shared", {1}}, {"routed", {0, 2}}) == Approx(0.625));
   CHECK(std::isnan(similarity.attention().mean(kShared, kShared)));  // one head has no other
 
   // A second sequence in which only heads 0 and 1 are used together, and alike.

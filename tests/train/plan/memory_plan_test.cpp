@@ -118,6 +118,24 @@ TEST_CASE("plan: memory when layers route differently, and keys are cut into ran
   check_plan(config);
 }
 
+TEST_CASE("plan: memory with shared heads that are listed, one in each group of a KV head") {
+  RunConfig config = small_config();
+  config.model.heads = 8;
+  config.model.kv_heads = 2;
+  config.model.head_dim = 32;
+  route(config, RouterChoice::kLearned, 2, 1);
+  config.data.sequence_length = 1200;
+  config.model.max_positions = 1200;
+  config.train.batch_size = 2;
+  check_plan(config);
+  const auto workspace = [&] { return plan_memory(config).stats.of(MemoryPurpose::kWorkspace).peak_bytes; };
+  const std::int64_t of_first = workspace();
+  config.model.moh.shared_heads.each = {{1, 6}, {0, 4}, {3, 7}};
+  check_plan(config);
+  // The longest list holds one shared head instead of two.
+  CHECK(static_cast<double>(workspace()) < 0.85 * static_cast<double>(of_first));
+}
+
 TEST_CASE("plan: a product of few rows is turned") {
   RunConfig config = small_config();
   config.train.batch_size = 1;

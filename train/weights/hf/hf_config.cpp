@@ -1,7 +1,7 @@
 #include "train/weights/hf/hf_config.h"
 
 #include <algorithm>
-#include <set>
+#include <numeric>
 #include <span>
 #include <string>
 
@@ -172,33 +172,29 @@ PerLayer routed_heads(const ConfigJson& json, const PerLayer& shared, const PerL
   return same ? PerLayer{routed.each[0], {}} : routed;
 }
 
-bool are_first(const std::vector<std::int64_t>& heads) {
-  for (std::size_t i = 0; i < heads.size(); ++i) {
-    if (heads[i] != static_cast<std::int64_t>(i)) return false;
+/// Whether these are the first `shared` heads of every layer, in any order.
+bool are_first_heads(std::vector<std::vector<std::int64_t>> lists, const PerLayer& shared) {
+  for (std::size_t layer = 0; layer < lists.size(); ++layer) {
+    std::vector<std::int64_t>&heads = lists[layer], first(static_cast<std::size_t>(shared.at(layer)));
+    std::iota(first.begin(), first.end(), 0);
+    std::ranges::sort(heads);
+    if (heads != first) return false;
   }
   return true;
 }
 
-/// Which heads are shared, layer by layer; the first ones without the key.
-HeadSet shared_heads(const ConfigJson& json, const PerLayer& counts, const ModelConfig& model) {
+/// Which heads are shared. That they fit the counts is checked with the rest of the model.
+HeadSet shared_heads(const ConfigJson& json, const PerLayer& shared, const ModelConfig& model) {
   constexpr std::string_view kKey = "moh_shared_heads_index";
   if (!json.has(kKey)) return {};
-  HeadSet heads;
-  heads.each = json.lists_of_integers(kKey, 0, static_cast<double>(model.heads - 1));
-  if (static_cast<std::int64_t>(heads.each.size()) != model.layers)
-    json.damaged(kKey, std::to_string(model.layers) + " lists, one per layer",
-                 std::to_string(heads.each.size()));
-  for (std::int64_t layer = 0; layer < model.layers; ++layer) {
-    const std::vector<std::int64_t>& list = heads.at(layer);
-    const std::set<std::int64_t> different(list.begin(), list.end());
-    if (different.size() == list.size() && static_cast<std::int64_t>(list.size()) == counts.at(layer))
-      continue;
-    json.damaged(kKey,
-                 std::to_string(counts.at(layer)) + " different heads in layer " + std::to_string(layer) +
-                     ", as moh_shared_heads says",
-                 json.shown(kKey));
-  }
-  return std::ranges::all_of(heads.each, are_first) ? HeadSet{} : heads;
+  const auto lists = json.lists_of_integers(kKey, 0, static_cast<double>(model.heads - 1));
+  if (static_cast<std::int64_t>(lists.size()) != model.layers)
+    json.damaged(kKey, std::to_string(model.layers) + " lists, one per layer", std::to_string(lists.size()));
+  if (are_first_heads(lists, shared)) return {};
+  const bool same = std::ranges::all_of(lists, [&](const auto& list) { return list == lists[0]; });
+  // A list without heads, for all layers, would say that none are listed.
+  if (same && !lists[0].empty()) return {.every = lists[0]};
+  return {.each = lists};
 }
 
 void check_routing_keys(const ConfigJson& json) {

@@ -1,7 +1,10 @@
 #include "train/weights/hf/hf_export.h"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "core/error.h"
 #include "train/io/durable_file.h"
@@ -67,15 +70,23 @@ PerLayer active_heads(const ModelConfig& model) {
   return active;
 }
 
+/// The shared heads of each layer, ascending.
+Json shared_heads_json(const ModelConfig& model) {
+  Json lists = Json::array();
+  for (std::int64_t layer = 0; layer < model.layers; ++layer) {
+    std::vector<std::int64_t> heads = model.moh.shared_heads.at(layer);
+    std::ranges::sort(heads);
+    lists.push_back(std::move(heads));
+  }
+  return lists;
+}
+
 void add_routing(const ModelConfig& model, Json& json) {
   const HeadMixtureConfig& moh = model.moh;
   json["moh_router"] = name_of(moh.router);
   json["moh_shared_heads"] = heads_json(moh.shared);
+  if (moh.shared_heads.listed()) json["moh_shared_heads_index"] = shared_heads_json(model);
   json["moh_active_heads"] = heads_json(active_heads(model));
-  if (moh.shared_heads.listed()) {
-    for (std::int64_t layer = 0; layer < model.layers; ++layer)
-      json["moh_shared_heads_index"].push_back(moh.shared_heads.at(layer));
-  }
   json["moh_gate_scaling"] = name_of(moh.gate_scaling);
   json["moh_two_stage"] = moh.two_stage;
   json["moh_straight_through"] = name_of(moh.straight_through);

@@ -115,17 +115,33 @@ TEST_CASE("hf export: an exported MoH model that was changed by hand is checked"
              Contains("expected 2 lists, one per layer, found 1"));
   CHECK_THAT(refusal<CheckpointError>("moh_shared_heads_index", {0, 1}),
              Contains("expected a list of lists"));
-  for (const nlohmann::json& second : {nlohmann::json{0, 1, 1}, nlohmann::json{0, 1}})
-    CHECK_THAT(refusal<CheckpointError>("moh_shared_heads_index", {{0, 1, 2}, second}),
-               Contains("expected 3 different heads in layer 1, as moh_shared_heads says"));
   CHECK_THAT(refusal<CheckpointError>("moh_shared_heads_index", {{0, 1, 2}, {0, 1, 8}}),
-             Contains("a whole number from 0 to 7, found 8"));
+             Contains("from 0 to 7, found 8"));
+  CHECK_THAT(refusal<ConfigError>("moh_shared_heads_index", {{0, 1, 2}, {0, 1}}),
+             Contains("moh.shared_heads: expected as many heads as are shared (3) in layer 1, found 2"));
+  CHECK_THAT(
+      refusal<ConfigError>("moh_shared_heads_index", {nlohmann::json::array(), nlohmann::json::array()}),
+      Contains("moh.shared_heads: expected as many heads as are shared (3) in layer 0, found 0"));
+  CHECK_THAT(refusal<ConfigError>("moh_shared_heads_index", {{0, 1, 2}, {0, 5, 5}}),
+             Contains("expected heads from 0 to 7, each once, found 5"));
 
   const TemporaryFolder folder;
   nlohmann::json json = exported(folder.path(), sample("learned"));
-  json["moh_shared_heads_index"] = {{0, 1, 2}, {0, 1, 2}};
+  CHECK_FALSE(json.contains("moh_shared_heads_index"));
+  json["moh_shared_heads_index"] = {{0, 1, 2}, {0, 2, 1}};
   write_file(folder / "config.json", json.dump());
   CHECK(read_hf_config(folder / "config.json") == sample("learned"));
+}
+
+TEST_CASE("hf export: shared heads that are listed go along, ascending") {
+  const TemporaryFolder folder;
+  ModelConfig model = sample("learned");
+  model.moh.shared_heads.every = {6, 1, 4};
+  CHECK(exported(folder.path(), model).at("moh_shared_heads_index") == nlohmann::json{{1, 4, 6}, {1, 4, 6}});
+  model.moh.shared_heads = {.each = {{7, 0, 1}, {2, 3, 4}}};
+  CHECK(exported(folder.path(), model).at("moh_shared_heads_index") == nlohmann::json{{0, 1, 7}, {2, 3, 4}});
+  CHECK(read_hf_config(folder / "config.json").moh.shared_heads.each ==
+        std::vector<std::vector<std::int64_t>>{{0, 1, 7}, {2, 3, 4}});
 }
 
 }  // namespace moh

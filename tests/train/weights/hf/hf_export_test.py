@@ -65,7 +65,7 @@ def for_each_sample(test):
 
     @functools.wraps(test)
     def all_samples(self):
-        self.assertGreaterEqual(len(samples()), 11)
+        self.assertGreaterEqual(len(samples()), 13)
         for folder in samples():
             with self.subTest(folder.name), torch.no_grad():
                 test(self, opened(folder).eval(), load_file(folder / "expected.safetensors"), folder)
@@ -173,7 +173,7 @@ class ExportTest(unittest.TestCase):
 
 
 class RoutingTest(unittest.TestCase):
-    """What only the Python model has: shared heads by index, and training."""
+    """Shared heads by index, and training."""
 
     def sample(self, name, **changes):
         folder = pathlib.Path(FOLDER.name) / f"{name}_changed"

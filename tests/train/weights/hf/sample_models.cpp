@@ -71,10 +71,6 @@ std::vector<SampleModel> sample_models() {
                                       m.moh.shared_heads.each = {{1, 4, 6}, {0, 1, 2}};
                                     })},
       {"learned", learned(3, 2)},
-      {"learned_listed", changed(learned(3, 2),
-                                 [](ModelConfig& m) {
-                                   m.moh.shared_heads.each = {{7, 0, 3}, {2, 5, 6}};
-                                 })},
       {"learned_paper",
        changed(learned(3, 2), [](ModelConfig& m) { m.moh.gate_scaling = GateScalingChoice::kPaper; })},
       {"learned_one_stage_tied", changed(learned(3, 2),
@@ -88,6 +84,14 @@ std::vector<SampleModel> sample_models() {
                                             m.moh.gate_scaling = GateScalingChoice::kPaper;
                                             m.moh.two_stage = false;
                                           })},
+      {"learned_listed", changed(learned(3, 2),
+                                 [](ModelConfig& m) {
+                                   m.moh.shared_heads.every = {1, 4, 6};
+                                 })},
+      {"query_norm_listed_per_layer", changed(moh_model(kQueryNorm, {0, {2, 0}}, {2, {}}),
+                                              [](ModelConfig& m) {
+                                                m.moh.shared_heads.each = {{0, 5}, {}};
+                                              })},
       {"learned_per_layer", moh_model(kLearned, {0, {1, 8}}, {0, {1, 0}})},
       {"learned_no_shared_linear", changed(learned(0, 3),
                                            [](ModelConfig& m) {
