@@ -9,7 +9,7 @@ namespace moh {
 
 /// Keys and values of one layer for the tokens so far, of all KV heads: other tokens may yet select any head.
 struct LayerCache {
-  Tensor k, v;              ///< [B, capacity, G, d]
+  Tensor k, v;              ///< [B, G, capacity, d]: what attention to one head reads lies together
   std::int64_t length = 0;  ///< tokens that are filled in
 
   /// Appends k and v [B, T, G, d]. Throws ShapeError when they do not fit, naming the capacity.

@@ -128,7 +128,7 @@ KvCache Llama::make_cache(std::int64_t batch, std::int64_t capacity) const {
                                    "1 to max_positions (" + std::to_string(config_.max_positions) + ")",
                                    std::to_string(capacity)));
   }
-  const Shape shape{batch, capacity, config_.kv_heads, config_.head_dim};
+  const Shape shape{batch, config_.kv_heads, capacity, config_.head_dim};
   KvCache cache;
   for (std::int64_t i = 0; i < config_.layers; ++i)
     cache.layers.push_back({empty(shape, placement_.dtype, placement_.device),

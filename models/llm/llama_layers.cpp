@@ -101,7 +101,7 @@ Variable LlamaAttention::decode(const Variable& x, const RopeTable& table, Layer
   cache.append(p.k.value(), p.v.value());
   const Tensor out = attention_decode(p.q.value(), cache.k, cache.v, cache.length,
                                       p.choice ? p.choice->gates.value() : Tensor(),
-                                      p.choice ? p.choice->routing.selected : Tensor(), AttentionOptions{});
+                                      p.choice ? p.choice->lists : HeadLists{}, AttentionOptions{});
   return from_heads(o_proj_, Variable(out), p.choice ? &*p.choice : nullptr);
 }
 

@@ -103,23 +103,6 @@ Grads run_backward(const Saved& saved, const Tensor& dout) {
   return grads;
 }
 
-void check_same_device(std::string_view op, std::string_view name, const Tensor& tensor, Device device) {
-  if (tensor.device() != device)
-    throw DeviceError(error_message(op, name, device_name(device), device_name(tensor.device())));
-}
-
-void check_lists(const Operands& o, const Variable& gates) {
-  const AttentionShape& s = o.shape;
-  Check(o.op).floating("gates", gates).shape("gates", gates, {s.batch, s.queries, s.heads});
-  MOH_CHECK(o.lists.rows.defined() && o.lists.offsets.defined(), "head lists are built by build_head_lists");
-  check_same_device(o.op, "gates", gates.value(), o.q.device());
-  check_same_device(o.op, "lists", o.lists.rows, o.q.device());
-  const Shape expected{s.batch, s.queries, s.heads, s.kv_heads};
-  const Shape found{o.lists.batch, o.lists.tokens, o.lists.heads, o.lists.kv_heads};
-  Check(o.op).require(expected == found, "lists: batch, tokens, heads, KV heads", to_string(expected),
-                      to_string(found));
-}
-
 Operands separate_operands(std::string_view op, const Variable& q, const Variable& k, const Variable& v,
                            const AttentionOptions& options) {
   Check(op).floating("q", q).rank("q", q, 4).like("k", k, "q", q).rank("k", k, 4).like("v", v, "q", q);
@@ -145,8 +128,8 @@ Operands packed_operands(std::string_view op, const Variable& qkv, std::int64_t 
 
 /// Checks and takes in gates and lists.
 void select(Operands& o, const Variable& gates, const HeadLists& lists) {
+  check_lists(o.op, o.shape, o.q.device(), gates, lists);
   o.lists = lists;
-  check_lists(o, gates);
   o.gates = gates.value().to(accumulate_dtype(o.q.dtype()));
 }
 

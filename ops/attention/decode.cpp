@@ -23,16 +23,17 @@ AttentionShape checked_shape(const Tensor& q, const Tensor& k, const Tensor& v, 
                              const AttentionOptions& options) {
   const Variable vq(q), vk(k), vv(v);
   Check(kOp).floating("q", vq).rank("q", vq, 4).like("k_cache", vk, "q", vq).rank("k_cache", vk, 4);
+  const std::int64_t capacity = k.dim(2);
   Check(kOp)
-      .shape("k_cache", vk, {q.dim(0), k.dim(1), k.dim(2), q.dim(3)}, "batch and head width of q")
+      .shape("k_cache", vk, {q.dim(0), k.dim(1), capacity, q.dim(3)}, "batch and head width of q")
       .like("v_cache", vv, "q", vq)
       .shape("v_cache", vv, k.shape(), "that of k_cache")
-      .require(num_keys >= q.dim(1) && num_keys <= k.dim(1), "num_keys",
+      .require(num_keys >= q.dim(1) && num_keys <= capacity, "num_keys",
                "at least the " + std::to_string(q.dim(1)) + " queries, at most the capacity of " +
-                   std::to_string(k.dim(1)),
+                   std::to_string(capacity),
                std::to_string(num_keys))
       .in_range("query_offset", static_cast<double>(options.query_offset), 0.0, 0.0);
-  AttentionShape s{q.dim(0), q.dim(1), num_keys, q.dim(2), k.dim(2), q.dim(3)};
+  AttentionShape s{q.dim(0), q.dim(1), num_keys, q.dim(2), k.dim(1), q.dim(3)};
   complete_shape(kOp, s, options);
   s.query_offset = num_keys - q.dim(1);
   return s;
@@ -63,8 +64,10 @@ void decode_in_parts(AttentionDecode<T> args) {
   run_tasks(part_tasks(args.shape, args.lists, args.num_parts), serial,
             Kernels::part_scratch_bytes(args.shape, longest_list(args.shape, args.lists)),
             [&](const KeyTask& task, std::byte* scratch) { Kernels::part(args, task, scratch); });
+  // Of a few rows the parts are put together in less time than it takes to wake another thread.
+  constexpr std::int64_t kSmall = 1 << 15;
   const std::int64_t num_lists = args.shape.batch * args.shape.kv_heads;
-  parallel_for(num_lists, serial ? std::max<std::int64_t>(num_lists, 1) : 1,
+  parallel_for(num_lists, outputs < kSmall ? std::max<std::int64_t>(num_lists, 1) : 1,
                [&](std::int64_t begin, std::int64_t end) {
                  for (std::int64_t l = begin; l < end; ++l) Kernels::merge(args, l);
                });
@@ -73,23 +76,21 @@ void decode_in_parts(AttentionDecode<T> args) {
 }  // namespace
 
 Tensor attention_decode(const Tensor& q, const Tensor& k_cache, const Tensor& v_cache, std::int64_t num_keys,
-                        const Tensor& gates, const Tensor& selected, const AttentionOptions& options) {
+                        const Tensor& gates, const HeadLists& lists, const AttentionOptions& options) {
   const AttentionShape shape = checked_shape(q, k_cache, v_cache, num_keys, options);
-  const Shape per_pair{shape.batch, shape.queries, shape.heads};
+  Check(kOp).require(gates.defined() == lists.rows.defined(), "gates and lists", "both or none",
+                     gates.defined() ? "gates alone" : "lists alone");
   Tensor gates_acc;
-  HeadLists lists;
-  Check(kOp).require(gates.defined() == selected.defined(), "gates and selected", "both or none",
-                     gates.defined() ? "gates alone" : "selected alone");
   if (gates.defined()) {
-    Check(kOp).floating("gates", Variable(gates)).shape("gates", Variable(gates), per_pair);
+    check_lists(kOp, shape, q.device(), Variable(gates), lists);
     gates_acc = gates.to(accumulate_dtype(q.dtype()));
-    lists = build_head_lists(selected.reshape(per_pair), shape.kv_heads);
   }
   Tensor out = empty(q.shape(), q.dtype(), q.device());
   run_kernel(kOp, q, [&]<class Backend, class T>() {
     const RowLists rows = row_lists(lists);
     const Acc<T>* gate_values = gates.defined() ? gates_acc.data<Acc<T>>() : nullptr;
-    const auto vq = view_of<const T>(q), vk = view_of<const T>(k_cache), vv = view_of<const T>(v_cache);
+    const auto vq = view_of<const T>(q), vk = view_of_cache<const T>(k_cache),
+               vv = view_of_cache<const T>(v_cache);
     if constexpr (std::is_same_v<Backend, Cuda>) {
       const std::int64_t num_rows = lists.rows.defined() ? lists.num_rows() : q.numel() / q.dim(3);
       const AttentionForward<T> args{shape, rows, vq, vk, vv, gate_values, view_of<T>(out)};

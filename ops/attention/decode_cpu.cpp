@@ -32,24 +32,56 @@ template <class T>
   return sum_lanes<Acc<T>>(sum);
 }
 
-/// to += factor * from, into scratch.
-template <class T>
-[[gnu::always_inline]] inline void add_scaled(const T* from, Acc<T> factor, Acc<T>* to,
-                                              std::int64_t head_dim) {
+/// Keys whose values are added to an output in registers before it is stored again.
+constexpr std::int64_t kValueBlock = 8;
+
+/// to += factors[0] * row 0 + factors[1] * row 1 + ..., in this order, for kVecs vectors. Rows are `stride`
+/// apart.
+template <class T, int kVecs>
+[[gnu::always_inline]] inline void add_vectors(const T* from, std::int64_t stride, const Acc<T>* factors,
+                                               std::int64_t rows, Acc<T>* to) {
   constexpr int kN = kLanes<Acc<T>>;
+  Vec<Acc<T>> sum[kVecs];
+  for (int i = 0; i < kVecs; ++i) sum[i] = load(to + i * kN);
+  for (std::int64_t j = 0; j < rows; ++j) {
+    for (int i = 0; i < kVecs; ++i) sum[i] += load_as<T>(from + j * stride + i * kN) * factors[j];
+  }
+  for (int i = 0; i < kVecs; ++i) store(to + i * kN, sum[i]);
+}
+
+/// The same for whole rows of head_dim elements, into scratch.
+template <class T>
+[[gnu::always_inline]] inline void add_rows(const T* from, std::int64_t stride, const Acc<T>* factors,
+                                            std::int64_t rows, Acc<T>* to, std::int64_t head_dim) {
+  constexpr int kN = kLanes<Acc<T>>, kVecs = 4;
   std::int64_t c = 0;
-  for (; c + kN <= head_dim; c += kN) store(to + c, load(to + c) + load_as<T>(from + c) * factor);
-  if (c < head_dim) store(to + c, load(to + c) + load_first<T>(from + c, head_dim - c) * factor);
+  for (; c + kVecs * kN <= head_dim; c += kVecs * kN)
+    add_vectors<T, kVecs>(from + c, stride, factors, rows, to + c);
+  for (; c + kN <= head_dim; c += kN) add_vectors<T, 1>(from + c, stride, factors, rows, to + c);
+  if (c == head_dim) return;
+  Vec<Acc<T>> sum = load(to + c);
+  for (std::int64_t j = 0; j < rows; ++j)
+    sum += load_first<T>(from + j * stride + c, head_dim - c) * factors[j];
+  store(to + c, sum);
+}
+
+/// Asks for a row that is read soon: the processor itself fetches ahead no further than the end of a page.
+template <class T>
+[[gnu::always_inline]] inline void fetch_row(const T* row, std::int64_t head_dim) {
+  constexpr std::int64_t kLine = 64 / sizeof(T);
+  for (std::int64_t c = 0; c < head_dim; c += kLine) __builtin_prefetch(row + c);
 }
 
 /// Takes keys [key, key + keys) into all rows of a list. Keys are the outer loop: each is read from memory
-/// once.
+/// once, and asked for a key block ahead: the values while scores are formed, the next keys while values are
+/// added up.
 template <class T, class F>
 void decode_step(const AttentionDecode<T>& args, const List& list, std::int64_t key, std::int64_t keys,
                  DecodeScratch<F>& s, F* top, F* out) {
   const std::int64_t d = args.shape.head_dim, padded = round_up_to_lanes<F>(d);
   for (std::int64_t j = 0; j < keys; ++j) {
     const T* k = key_row(args.k, list, key + j);
+    fetch_row(key_row(args.v, list, key + j), d);
     for (std::int64_t r = 0; r < list.rows; ++r)
       s.scores[r * kKeyBlock + j] = dot_with<T>(s.q + r * padded, k, d);
   }
@@ -58,10 +90,15 @@ void decode_step(const AttentionDecode<T>& args, const List& list, std::int64_t 
     softmax_step<F>(s.scores + r * kKeyBlock, vecs_of<F>(seen), seen, top[r], s.sum + r * kLanes<F>,
                     out + r * padded, padded);
   }
-  for (std::int64_t j = 0; j < keys; ++j) {
-    const T* v = key_row(args.v, list, key + j);
+  for (std::int64_t first = 0; first < keys; first += kValueBlock) {
+    const std::int64_t next = key + kKeyBlock + first;
+    for (std::int64_t k = next; k < min_of(next + kValueBlock, args.shape.keys); ++k)
+      fetch_row(key_row(args.k, list, k), d);
+    const T* v = key_row(args.v, list, key + first);
+    const std::int64_t block = min_of(kValueBlock, keys - first);
     for (std::int64_t r = 0; r < list.rows; ++r) {
-      if (key + j < s.seen[r]) add_scaled<T>(v, s.scores[r * kKeyBlock + j], out + r * padded, d);
+      add_rows<T>(v, args.v.token_stride, s.scores + r * kKeyBlock + first,
+                  clamp(s.seen[r] - key - first, 0, block), out + r * padded, d);
     }
   }
 }

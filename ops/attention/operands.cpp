@@ -7,6 +7,15 @@
 
 namespace moh {
 
+namespace {
+
+void check_same_device(std::string_view op, std::string_view name, const Tensor& tensor, Device device) {
+  if (tensor.device() != device)
+    throw DeviceError(error_message(op, name, device_name(device), device_name(tensor.device())));
+}
+
+}  // namespace
+
 void complete_shape(std::string_view op, AttentionShape& s, const AttentionOptions& options) {
   constexpr std::int64_t kMaxHeadDim = 256;
   Check(op)
@@ -21,6 +30,18 @@ void complete_shape(std::string_view op, AttentionShape& s, const AttentionOptio
   s.causal = options.causal;
   s.query_offset = options.query_offset;
   s.scale = options.scale > 0.0 ? options.scale : 1.0 / std::sqrt(static_cast<double>(s.head_dim));
+}
+
+void check_lists(std::string_view op, const AttentionShape& s, Device device, const Variable& gates,
+                 const HeadLists& lists) {
+  Check(op).floating("gates", gates).shape("gates", gates, {s.batch, s.queries, s.heads});
+  MOH_CHECK(lists.rows.defined() && lists.offsets.defined(), "head lists are built by build_head_lists");
+  check_same_device(op, "gates", gates.value(), device);
+  check_same_device(op, "lists", lists.rows, device);
+  const Shape expected{s.batch, s.queries, s.heads, s.kv_heads};
+  const Shape found{lists.batch, lists.tokens, lists.heads, lists.kv_heads};
+  Check(op).require(expected == found, "lists: batch, tokens, heads, KV heads", to_string(expected),
+                    to_string(found));
 }
 
 RowLists row_lists(const HeadLists& lists) {

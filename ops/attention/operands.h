@@ -3,6 +3,7 @@
 #include <string_view>
 #include <type_traits>
 
+#include "autograd/variable.h"
 #include "core/tensor.h"
 #include "ops/attention/attention.h"
 #include "ops/attention/attention_kernels.h"
@@ -16,6 +17,10 @@ namespace moh {
 /// in messages.
 void complete_shape(std::string_view op, AttentionShape& shape, const AttentionOptions& options);
 
+/// Checks gates [B, T, H] and lists, which belong together, against the shape and device of the queries.
+void check_lists(std::string_view op, const AttentionShape& shape, Device device, const Variable& gates,
+                 const HeadLists& lists);
+
 /// The kernels' form of lists; of undefined ones, that of all pairs.
 RowLists row_lists(const HeadLists& lists);
 
@@ -24,6 +29,13 @@ template <class T>
 HeadView<T> view_of(const Tensor& x, std::int64_t first_head = 0) {
   const std::int64_t d = x.dim(3), token = x.dim(2) * d;
   return {x.data<std::remove_const_t<T>>() + first_head * d, x.dim(1) * token, token, d};
+}
+
+/// The keys or values of a cache [B, heads, capacity, d].
+template <class T>
+HeadView<T> view_of_cache(const Tensor& x) {
+  const std::int64_t d = x.dim(3), head = x.dim(2) * d;
+  return {x.data<std::remove_const_t<T>>(), x.dim(1) * head, d, head};
 }
 
 }  // namespace moh

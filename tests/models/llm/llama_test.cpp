@@ -164,16 +164,19 @@ TEST_CASE("models: decoding token by token, and in chunks, equals the whole forw
   for (const RouterKind router : {RouterKind::kNone, RouterKind::kLearned, RouterKind::kQueryNorm}) {
     Llama model(tiny(router), DType::kFloat32);
     model.initialise(4);
-    const Tensor tokens = some_tokens(1, 12, 19);
+    const Tensor tokens = some_tokens(2, 12, 19);
     const Tensor whole = model.forward(tokens).logits.value();
-    for (const std::int64_t chunk : {1, 3, 12}) {
-      KvCache cache = model.make_cache(1, 12);
-      for (std::int64_t t = 0; t < 12; t += chunk) {
-        const Tensor part = tokens.reshape({12}).slice(t, t + chunk).reshape({1, chunk});
-        const Tensor logits = model.decode(part, cache);
-        for (std::int64_t v = 0; v < 19; ++v) {
-          CHECK(logits.data<float>()[v] ==
-                Approx(whole.data<float>()[(t + chunk - 1) * 19 + v]).margin(1e-5));
+    for (const std::int64_t capacity : {12, 15}) {
+      for (const std::int64_t chunk : {1, 3, 12}) {
+        KvCache cache = model.make_cache(2, capacity);
+        for (std::int64_t t = 0; t < 12; t += chunk) {
+          const Tensor part = empty({2, chunk}, tokens.dtype());
+          for (const std::int64_t b : {0, 1}) part.select(b).copy_from(tokens.select(b).slice(t, t + chunk));
+          const Tensor logits = model.decode(part, cache);
+          for (std::int64_t i = 0; i < 2 * 19; ++i) {
+            const std::int64_t row = i / 19 * 12 + t + chunk - 1;
+            CHECK(logits.data<float>()[i] == Approx(whole.data<float>()[row * 19 + i % 19]).margin(1e-5));
+          }
         }
       }
     }

@@ -1,6 +1,7 @@
 #include <catch2/catch.hpp>
 
 #include "ops/attention/backend.h"
+#include "ops/attention/cache_append.h"
 #include "ops/attention/cudnn/cudnn_attention.h"
 #include "ops/attention/decode.h"
 #include "ops/attention/tensor_cores/head_widths.h"
@@ -49,6 +50,38 @@ void check_problem(const Problem& p) {
   check_on_device(op_case, DType::kBFloat16, 0x1p-9);
 }
 
+/// Tokens [begin, end) of x [B, T, G, d].
+Tensor tokens_of(const Tensor& x, std::int64_t begin, std::int64_t end) {
+  Tensor tokens = empty({x.dim(0), end - begin, x.dim(2), x.dim(3)}, x.dtype(), x.device());
+  for (std::int64_t b = 0; b < x.dim(0); ++b) tokens.select(b).copy_from(x.select(b).slice(begin, end));
+  return tokens;
+}
+
+/// Caches of k and v with room for a token more, filled in two steps where there are two tokens.
+std::pair<Tensor, Tensor> caches_of(const Tensor& k, const Tensor& v) {
+  const Shape shape{k.dim(0), k.dim(2), k.dim(1) + 1, k.dim(3)};
+  const Tensor k_cache = zeros(shape, k.dtype(), k.device()), v_cache = zeros_like(k_cache);
+  const std::int64_t half = k.dim(1) / 2;
+  for (const auto& [begin, end] : {std::pair{std::int64_t{0}, half}, std::pair{half, k.dim(1)}})
+    append_to_cache(tokens_of(k, begin, end), tokens_of(v, begin, end), k_cache, v_cache, begin);
+  return {k_cache, v_cache};
+}
+
+/// Copies keep their bits, so the CPU's are what is expected: heads of whole pieces of 16 bytes and of
+/// others.
+void check_append(const Shape& shape, DType dtype) {
+  INFO(to_string(shape) << ", " << dtype_name(dtype));
+  const Tensor k = normal(shape, 1).to(dtype), v = normal(shape, 2).to(dtype);
+  const std::pair<Tensor, Tensor> expected = caches_of(k, v);
+  const Device gpu = open_gpu();
+  in_each_way([&](const std::string& way) {
+    INFO(way);
+    const std::pair<Tensor, Tensor> found = caches_of(k.to(gpu), v.to(gpu));
+    CHECK(same_bits({.tensors = {found.first.to(kCpu), found.second.to(kCpu)}},
+                    {.tensors = {expected.first, expected.second}}));
+  });
+}
+
 /// Generation in bfloat16 on the GPU against float64 on the CPU.
 void check_decode(const AttentionSizes& sizes, double share) {
   INFO(sizes.queries << " queries, " << sizes.keys << " keys, width " << sizes.head_dim << ", share "
@@ -56,9 +89,11 @@ void check_decode(const AttentionSizes& sizes, double share) {
   const Device gpu = open_gpu();
   const AttentionInputs in = attention_inputs(sizes, share);
   const auto decode = [&](const auto& convert) {
-    return attention_decode(convert(in.q), convert(in.k), convert(in.v), sizes.keys - 1,
-                            in.gates.defined() ? convert(in.gates) : Tensor(),
-                            in.selected.defined() ? in.selected.to(convert(in.q).device()) : Tensor(), {});
+    const auto [k, v] = caches_of(convert(in.k), convert(in.v));
+    return attention_decode(
+        convert(in.q), k, v, sizes.keys - 1, in.gates.defined() ? convert(in.gates) : Tensor(),
+        in.selected.defined() ? build_head_lists(in.selected.to(k.device()), sizes.kv_heads) : HeadLists{},
+        {});
   };
   const Tensor expected = decode([](const Tensor& x) { return x.to(DType::kBFloat16).to(DType::kFloat64); });
   in_each_way([&](const std::string& way) {
@@ -104,6 +139,10 @@ void check_attention_on_device() {
     // Many: tiles of several lengths; one past a tile of rows and of keys.
     check_problem({{1, 129, 257, 2, 2, 16}, {.causal = true, .query_offset = 128}, share});
     check_problem({{2, 65, 321, 1, 1, 64}, {.causal = false}, share});
+  }
+  for (const DType dtype : {DType::kFloat32, DType::kBFloat16}) {
+    for (const std::int64_t width : {1, 4, 24}) check_append({2, 5, 3, width}, dtype);
+    check_append({1, 1, 2, 8}, dtype);
   }
   // One key less than a part, a part, one more; more rows than a strip; empty lists.
   for (const std::int64_t keys : {2, 128, 129, 130, 259}) check_decode({2, 1, keys, 4, 2, 16}, 0.3);

@@ -19,19 +19,23 @@ namespace {
 
 constexpr std::int64_t kSpare = 3;  // tokens of capacity behind the filled ones
 
-/// A cache with room for more; what is not filled is NaN, so that reading it shows.
+/// A cache [B, G, capacity, d] with room for more; what is not filled is NaN, so that reading it shows.
 Tensor cache_of(const Tensor& x) {
-  const std::int64_t batch = x.dim(0), row = x.dim(2) * x.dim(3), filled = x.dim(1) * row;
-  const Tensor cache = full({batch, x.dim(1) + kSpare, x.dim(2), x.dim(3)}, std::nan(""), x.dtype());
-  for (std::int64_t b = 0; b < batch; ++b) {
-    std::copy_n(x.data<double>() + b * filled, filled, cache.data<double>() + b * (filled + kSpare * row));
+  const std::int64_t batch = x.dim(0), tokens = x.dim(1), heads = x.dim(2), d = x.dim(3);
+  const std::int64_t capacity = tokens + kSpare;
+  const Tensor cache = full({batch, heads, capacity, d}, std::nan(""), x.dtype());
+  for (std::int64_t row = 0; row < batch * tokens * heads; ++row) {
+    const std::int64_t b = row / heads / tokens, t = row / heads % tokens, head = row % heads;
+    std::copy_n(x.data<double>() + row * d, d,
+                cache.data<double>() + ((b * heads + head) * capacity + t) * d);
   }
   return cache;
 }
 
 Tensor decode(const AttentionInputs& in, bool causal, DType dtype) {
   const Tensor k = cache_of(in.k).to(dtype), v = cache_of(in.v).to(dtype);
-  return attention_decode(in.q.to(dtype), k, v, in.k.dim(1), in.gates, in.selected, {.causal = causal});
+  const HeadLists lists = in.gates.defined() ? build_head_lists(in.selected, in.k.dim(2)) : HeadLists{};
+  return attention_decode(in.q.to(dtype), k, v, in.k.dim(1), in.gates, lists, {.causal = causal});
 }
 
 AttentionInputs rounded(AttentionInputs in, DType dtype) {
@@ -109,13 +113,18 @@ TEST_CASE("ops: decoding reads only the KV heads of selected heads") {
 }
 
 TEST_CASE("ops: decoding refuses what does not fit") {
-  const Tensor q = normal({1, 2, 4, 8}), cache = normal({1, 6, 2, 8});
+  const Tensor q = normal({1, 2, 4, 8}), cache = normal({1, 2, 6, 8});
   CHECK_THROWS_WITH(
       attention_decode(q, cache, cache, 7, {}, {}, {}),
       "attention_decode: num_keys: expected at least the 2 queries, at most the capacity of 6, found 7");
   CHECK_THROWS_AS(attention_decode(q, cache, cache, 1, {}, {}, {}), ShapeError);
-  CHECK_THROWS_AS(attention_decode(q, cache, normal({1, 5, 2, 8}), 5, {}, {}, {}), ShapeError);
+  CHECK_THROWS_AS(attention_decode(q, cache, normal({1, 2, 5, 8}), 5, {}, {}, {}), ShapeError);
   CHECK_THROWS_AS(attention_decode(q, cache.to(DType::kFloat32), cache, 5, {}, {}, {}), DTypeError);
-  CHECK_THROWS_AS(attention_decode(q, cache, cache, 5, normal({1, 2, 4}), {}, {}), ShapeError);
+  CHECK_THROWS_WITH(attention_decode(q, cache, cache, 5, normal({1, 2, 4}), {}, {}),
+                    "attention_decode: gates and lists: expected both or none, found gates alone");
+  const HeadLists of_one_token = build_head_lists(full({1, 1, 4}, 1, DType::kUInt8), 2);
+  CHECK_THROWS_AS(attention_decode(q, cache, cache, 5, {}, of_one_token, {}), ShapeError);
+  CHECK_THROWS_WITH(attention_decode(q, cache, cache, 5, normal({1, 2, 4}), of_one_token, {}),
+                    Catch::Contains("lists: batch, tokens, heads, KV heads: expected [1, 2, 4, 2]"));
   CHECK_THROWS_AS(attention_decode(q, cache, cache, 5, {}, {}, {.query_offset = 1}), ValueError);
 }
