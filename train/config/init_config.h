@@ -35,7 +35,7 @@ struct InitMohConfig {
   HeadSet shared_heads;
   StraightThroughChoice straight_through = StraightThroughChoice::kSelected;
   RouterStart router_start = RouterStart::kCalibrated;
-  double router_spread = 0.02;
+  double router_spread = 0.1;
   CalibrationConfig calibration;
 
   bool operator==(const InitMohConfig&) const = default;
