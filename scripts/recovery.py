@@ -105,14 +105,14 @@ def tokens_to(share, curve, dense):
 
 
 def table(dense, curves):
-    lines = ["| router | loss at the start | recovered there | loss at the end | recovered | 99% after |",
+    lines = ["| router | loss at the start | recovered there | loss at the end | recovered | 99% after, of the dense run's tokens |",
              "| --- | --- | --- | --- | --- | --- |",
              f"| dense model | {dense.losses[0]:.4f} | 0% | {dense.losses[-1]:.4f} | 100% | |"]
     for curve in curves:
         when = tokens_to(0.99, curve, dense)
         cells = [curve.label, f"{curve.losses[0]:.4f}", f"{recovered(curve.losses[0], dense):.2%}",
                  f"{curve.losses[-1]:.4f}", f"{recovered(curve.losses[-1], dense):.2%}",
-                 "not reached" if when is None else f"{when / dense.tokens[-1]:.1%} of the dense model's tokens"]
+                 "not reached" if when is None else f"{when / dense.tokens[-1]:.0%}"]
         lines.append("| " + " | ".join(cells) + " |")
     return "\n".join(lines)
 

@@ -74,12 +74,19 @@ void check_calibration(const InitMohConfig& c, Rules& rules) {
                "or list init.moh.shared_heads and set init.moh.router_start");
 }
 
+/// Whether heads are described. How routers would start says nothing without that: a run that had no
+/// checkpoint keeps these keys with the defaults of its day.
+bool describes_heads(const InitMohConfig& moh) {
+  return moh.shared != PerLayer() || moh.routed_top_k != PerLayer() || moh.shared_heads != HeadSet();
+}
+
 }  // namespace
 
 void settle_init(RunConfig& run, const std::optional<ModelConfig>& source, const GivenKeys& given,
                  Rules& rules) {
   if (run.init.from.empty()) {
-    if (run.init.moh != InitMohConfig() || !run.init.part.empty()) {
+    const InitMohConfig& moh = run.init.moh;
+    if (moh.router != RouterChoice::kNone || describes_heads(moh) || !run.init.part.empty()) {
       rules.refuse({"init.from"}, "a checkpoint for what init says", "none",
                    "without one, the routing is set in model.moh");
     }
@@ -90,7 +97,7 @@ void settle_init(RunConfig& run, const std::optional<ModelConfig>& source, const
   if (moh.router != RouterChoice::kNone) {
     settle_routing(run, source, given, rules);
     check_calibration(moh, rules);
-  } else if (moh.shared != PerLayer() || moh.routed_top_k != PerLayer() || moh.shared_heads != HeadSet()) {
+  } else if (describes_heads(moh)) {
     rules.refuse({"init.moh.router"}, "learned or query_norm for the heads that init.moh describes", "none");
   }
 }

@@ -130,6 +130,8 @@ TEST_CASE("config: init without what it needs is refused") {
   Loader loader;
   CHECK_THAT(loader.error("init: {moh: {router: learned}}\n"),
              Catch::Contains("init.from: expected a checkpoint for what init says, found none"));
+  // Every resolved configuration has these keys, with what was their default when it was written.
+  CHECK(loader.load("init: {moh: {router_spread: 0.02, calibration: {batches: 4}}}\n").init.from.empty());
   CHECK_THAT(loader.error("init: {from: ckpt, moh: {shared: 2}}\n"),
              Catch::Contains("init.moh.router: expected learned or query_norm"));
   const std::string init = "init: {from: ckpt, moh: {router: learned, shared: 2, routed_top_k: 2, ";
