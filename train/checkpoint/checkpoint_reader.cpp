@@ -76,9 +76,9 @@ CheckpointInfo describe_folder(const fs::path& folder, std::int64_t step) {
 fs::path newest_in(const fs::path& checkpoints_folder, const fs::path& asked_for) {
   const std::vector<CheckpointInfo> all = list_checkpoints(checkpoints_folder);
   if (all.empty()) {
-    throw CheckpointError(error_message(asked_for.string(), "",
-                                        "a run folder, a folder of checkpoints or a step_... folder",
-                                        "no checkpoint there"));
+    throw CheckpointError(error_message(
+        asked_for.string(), "", "a run folder, a folder of checkpoints or a step_... folder",
+        "no checkpoint there", "of a model of another kind, `moh convert --format moh` makes one"));
   }
   if (!all.back().complete()) {
     throw CheckpointError(all.back().problem + "; or name an older step folder to use that");

@@ -47,7 +47,9 @@ bool holds_checkpoint(const fs::path& folder) {
 fs::path config_beside(const fs::path& weights) {
   const fs::path folder = weights.parent_path();
   if (path_exists(folder / kHfConfig)) return folder / kHfConfig;
-  return path_exists(folder / kManifest) ? folder / kMohConfig : fs::path();
+  // Others call files manifest.json, too.
+  return path_exists(folder / kManifest) && path_exists(folder / kMohConfig) ? folder / kMohConfig
+                                                                             : fs::path();
 }
 
 fs::path weights_in(const fs::path& folder) {

@@ -180,6 +180,12 @@ TEST_CASE("weights: a folder is no checkpoint for its name alone, unless it is a
   CHECK_THAT(refusal(folder / "step_00000003"), Catch::Contains("manifest.json"));
 }
 
+TEST_CASE("weights: a file beside somebody's manifest.json is not part of a checkpoint") {
+  const Shards shards;
+  write_file(shards.folder / "manifest.json", "{}");
+  CHECK_FALSE(open_model_source(shards.folder / "x.safetensors").model);
+}
+
 TEST_CASE("weights: folders without a model, or with two") {
   const Shards shards;
   CHECK_THAT(refusal(shards.folder.path()),
