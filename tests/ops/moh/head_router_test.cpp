@@ -190,7 +190,8 @@ TEST_CASE("moh: shared heads that are not the first ones are the same as permuti
 }
 
 TEST_CASE("moh: an order of heads is a permutation of the layer's heads") {
-  const auto numbers = head_order(5, Heads{3, 0}).span<std::int32_t>();
+  const Tensor order = head_order(5, Heads{3, 0});
+  const auto numbers = order.span<std::int32_t>();
   CHECK(std::vector<std::int32_t>(numbers.begin(), numbers.end()) == std::vector{0, 3, 1, 2, 4});
   CHECK_THROWS_WITH(head_order(5, Heads{5}),
                     "head_order: shared_heads: expected heads from 0 to 4, each once, found 5");

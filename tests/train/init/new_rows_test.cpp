@@ -53,7 +53,8 @@ TEST_CASE("init: normal and zero rows, and the seed decides") {
   };
   CHECK(moments(filled(NewRows::kNormal, 1), 1).mean == Approx(0).margin(0.002));
   CHECK(moments(filled(NewRows::kNormal, 1), 1).std == Approx(0.02).epsilon(0.05));
-  for (const float value : filled(NewRows::kZeros, 1).span<float>()) REQUIRE(value == 0.0F);
+  const Tensor zeros = filled(NewRows::kZeros, 1);
+  for (const float value : zeros.span<float>()) REQUIRE(value == 0.0F);
   for (const NewRows how : {NewRows::kMean, NewRows::kNormal}) {
     CHECK(same(filled(how, 1), filled(how, 1)));
     CHECK_FALSE(same(filled(how, 1), filled(how, 2)));
