@@ -96,10 +96,10 @@ TEST_CASE("checkpoint: a path without a checkpoint is refused with what was expe
   const TemporaryFolder run;
   CHECK(message_of<CheckpointError>([&] { resolve_checkpoint(run / "none"); }) ==
         (run / "none").string() + ": expected a checkpoint, found nothing of this name");
-  CHECK(
-      message_of<CheckpointError>([&] { resolve_checkpoint(run.path()); }) ==
-      run.path().string() +
-          ": expected a run folder, a folder of checkpoints or a step_... folder, found no checkpoint there");
+  CHECK(message_of<CheckpointError>([&] { resolve_checkpoint(run.path()); }) ==
+        run.path().string() +
+            ": expected a run folder, a folder of checkpoints or a step_... folder, found no checkpoint "
+            "there; of a model of another kind, `moh convert --format moh` makes one");
   write_file(run / "file", "x");
   CHECK_THROWS_AS(resolve_checkpoint(run / "file"), CheckpointError);
   fs::create_directory(run / "step_00000001");
