@@ -3,9 +3,10 @@
 #include "models/llm/llama.h"
 #include "tests/golden/golden_case.h"
 #include "tests/support/temporary_folder.h"
+#include "train/io/safetensors.h"
 #include "train/tasks/llama_from_config.h"
-#include "train/tasks/load_language_model.h"
 #include "train/weights/hf/hf_export.h"
+#include "train/weights/model_source.h"
 
 using namespace moh;
 using namespace moh::test;
@@ -33,12 +34,14 @@ void save_weights(const GoldenCase& golden, const fs::path& file) {
   save_safetensors(file, weights, {{"format", "pt"}});
 }
 
+/// As init.from reads it.
 Tensor logits_of_folder(const fs::path& folder, const Tensor& tokens) {
-  const Llama model(llama_config_of(read_hf_config(folder / "config.json")), DType::kFloat32);
-  const SafetensorsFile file(folder / "model.safetensors", InputKind::kCheckpoint);
-  std::vector<NamedTensor> weights;
-  for (const SafetensorsEntry& entry : file.entries()) weights.push_back({entry.name, file.tensor(entry)});
-  load_parameters(model, weights, folder.string());
+  const ModelSource source = open_model_source(folder);
+  REQUIRE(source.model);
+  const Llama model(llama_config_of(*source.model), DType::kFloat32);
+  const std::vector<NamedParameter> parameters = model.parameters();
+  CHECK(compare_weights(parameters, *source.weights).none());
+  load_weights(parameters, *source.weights);
   return model.forward(tokens).logits.value();
 }
 
