@@ -43,23 +43,6 @@ std::vector<Growth> take_growth(std::vector<NamedParameter>& parameters, const W
   return found;
 }
 
-void append(std::string& text, std::string_view heading, const std::vector<std::string>& names) {
-  constexpr std::size_t kMost = 20;
-  if (names.empty()) return;
-  text.append("\n  ").append(heading).append(" (").append(std::to_string(names.size())).append("):");
-  for (std::size_t i = 0; i < std::min(names.size(), kMost); ++i) text.append("\n    ").append(names[i]);
-  if (names.size() > kMost) text.append("\n    and more");
-}
-
-void refuse_differences(const WeightDifferences& differences, const std::string& where) {
-  if (differences.none()) return;
-  std::string text = "init.from: " + where + ": is not of this model:";
-  append(text, "missing", differences.missing);
-  append(text, "unexpected", differences.unexpected);
-  append(text, "of another shape", differences.mismatched);
-  throw CheckpointError(text);
-}
-
 /// The missing names that are routers' and may be missing, as the source has no router at all.
 std::vector<std::string> take_routers(WeightDifferences& differences, const WeightFile& weights) {
   if (std::ranges::any_of(weights.tensors(), is_router, &WeightInfo::name)) return {};
@@ -99,7 +82,10 @@ std::vector<NamedParameter> load_source(const Llama& model, const ModelSource& s
   const std::vector<Growth> growths = take_growth(to_load, weights);
   WeightDifferences differences = compare_weights(to_load, weights);
   const std::vector<std::string> routers = take_routers(differences, weights);
-  refuse_differences(differences, weights.path().string());
+  if (!differences.none()) {
+    throw CheckpointError("init.from: " + weights.path().string() +
+                          ": the tensors are not those of the model: " + list(differences));
+  }
   load_weights(to_load, weights);
   for (const Growth& growth : growths) {
     const auto& [name, variable] = growth.parameter;

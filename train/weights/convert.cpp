@@ -47,12 +47,6 @@ void require_model(const ConvertOptions& options, const KnownModel& known) {
                                   "describe the model with --config CONFIG.yaml, or convert to safetensors"));
 }
 
-std::string listed(std::string_view kind, std::span<const std::string> names) {
-  std::string text;
-  for (const std::string& name : names) text.append("\n  ").append(kind).append(name);
-  return text;
-}
-
 /// Refuses differences that were not allowed, or that `format` cannot bear.
 void check_differences(const ConvertOptions& options, const KnownModel& known,
                        const WeightDifferences& found) {
@@ -62,8 +56,7 @@ void check_differences(const ConvertOptions& options, const KnownModel& known,
   if (options.allow_differences && (complete || !needs_all)) return;
   throw CheckpointError(
       options.from.string() + ": the tensors are not those of the model that " + known.config.string() +
-      " describes: " + describe(found) + listed("missing: ", fold_lines(found.missing)) +
-      listed("unexpected: ", fold_lines(found.unexpected)) + listed("", fold_lines(found.mismatched)) + "\n" +
+      " describes: " + list(found) + "\n" +
       (complete || !needs_all
            ? "--allow-differences converts all the same" +
                  std::string(needs_all ? ", without what is unexpected" : "")
@@ -138,17 +131,6 @@ std::size_t write_output(const ConvertOptions& options, const ModelLocation& loc
 }
 
 }  // namespace
-
-std::string describe(const WeightDifferences& found) {
-  std::string text;
-  const auto add = [&](std::size_t count, const char* kind) {
-    if (count > 0) text += (text.empty() ? "" : ", ") + std::to_string(count) + " " + kind;
-  };
-  add(found.missing.size(), "missing");
-  add(found.unexpected.size(), "unexpected");
-  add(found.mismatched.size(), "of another shape");
-  return text.empty() ? "none" : text;
-}
 
 ConvertReport convert_model(const ConvertOptions& asked, const ConvertEvents& events) {
   const ModelLocation location = locate_model(asked.from);

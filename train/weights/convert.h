@@ -56,7 +56,4 @@ struct ConvertEvents {
 /// that is not known but must be, or a `to` that is taken, StorageError.
 ConvertReport convert_model(const ConvertOptions& options, const ConvertEvents& events);
 
-/// "12 missing, 1 unexpected": what differs, by kind.
-std::string describe(const WeightDifferences& differences);
-
 }  // namespace moh

@@ -61,6 +61,11 @@ struct WeightDifferences {
 WeightDifferences compare_weights(std::span<const NamedParameter> parameters, const WeightFile& weights);
 WeightDifferences compare_weights(std::span<const TensorSpec> parameters, const WeightFile& weights);
 
+/// "12 missing, 1 unexpected": what differs, by kind.
+std::string describe(const WeightDifferences& differences);
+/// The same with a line for each name; those that differ in their numbers alone share one (fold_names.h).
+std::string list(const WeightDifferences& differences);
+
 /// Copies tensors into the parameters of the same names, converted to the parameters' dtype block by block:
 /// no whole tensor is held a second time. Parameters without a tensor and tensors without a parameter are
 /// left alone: compare_weights() tells. Throws CheckpointError where a shape differs or a type does not

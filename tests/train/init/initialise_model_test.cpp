@@ -162,7 +162,7 @@ TEST_CASE("init: a larger vocabulary grows both matrices, a smaller one is refus
   CHECK(same(parameter(*initialised(run, batches), "lm_head.weight"), parameter(*model, "lm_head.weight")));
   run.model.vocab_size = 200;
   const std::string message = message_of<CheckpointError>([&] { initialised(run, batches); });
-  CHECK_THAT(message, Catch::Contains("of another shape (2):"));
+  CHECK_THAT(message, Catch::Contains("2 of another shape"));
   CHECK_THAT(message, Catch::Contains("model.embed_tokens.weight: expected [200, 16], found [256, 16]"));
 }
 
@@ -179,13 +179,13 @@ TEST_CASE("init: what is missing or too much is listed, and nothing is changed")
         [&] { initialise_from_source(*model, open_source(run), run, batches); });
   };
   CHECK_THAT(refusal(),
-             Catch::Contains("missing (9):") && Catch::Contains("model.layers.2.mlp.up_proj.weight"));
+             Catch::Contains("9 missing") && Catch::Contains("missing: model.layers.2.mlp.up_proj.weight"));
   CHECK(same(parameter(*model, "lm_head.weight"), before));
   run.model.layers = 1;
   const auto small = tiny_model(run);
   CHECK_THAT(
       message_of<CheckpointError>([&] { initialise_from_source(*small, open_source(run), run, batches); }),
-      Catch::Contains("unexpected (9):"));
+      Catch::Contains("9 unexpected"));
 }
 
 TEST_CASE("init: a checkpoint with some routers must have all of them") {
@@ -200,5 +200,5 @@ TEST_CASE("init: a checkpoint with some routers must have all of them") {
   std::erase_if(tensors, [](const NamedTensor& t) { return t.name == "model.layers.1.self_attn.wg.weight"; });
   save_safetensors(file.path, tensors);
   CHECK_THAT(message_of<CheckpointError>([&] { load_source(*model, open_source(run), run); }),
-             Catch::Contains("missing (1):\n    model.layers.1.self_attn.wg.weight"));
+             Catch::Contains("1 missing\n  missing: model.layers.1.self_attn.wg.weight"));
 }
