@@ -107,6 +107,17 @@ class FromARun(ConvertTest):
         self.assertNotIn("x", self.names())
         self.assertFalse([name for name in self.names() if name.startswith(".")])
 
+    def test_a_damaged_configuration_of_a_checkpoint(self):
+        for name in ("config.yaml", "trainer.json"):
+            path = self.newest() / name
+            whole = path.read_bytes()
+            path.write_bytes(whole.replace(b"1", b"2", 1))
+            self.assertNotEqual(path.read_bytes(), whole)
+            output = self.convert("run", "x.safetensors", code=support.INPUT_ERROR)
+            self.assert_says(output, name, "expected checksum ", "damaged")
+            path.write_bytes(whole)
+        self.convert("run", "x.safetensors")
+
     def test_names_of_another_model(self):
         self.convert("run", "one.safetensors")
         self.config({"model.layers": 3, "model.intermediate": 64, "model.moh.router": "query_norm"}, "other.yaml")

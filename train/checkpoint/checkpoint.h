@@ -72,6 +72,10 @@ enum class LoadScope { kAll, kModelOnly };
 CheckpointContents load_checkpoint(const std::filesystem::path& step_folder,
                                    LoadScope scope = LoadScope::kAll);
 
+/// Compares what stands beside the tensors of a step folder, configuration and trainer's state, with the
+/// manifest's checksums. Throws CheckpointError. load_checkpoint() does this, too.
+void verify_text_files(const std::filesystem::path& step_folder);
+
 /// A tensor as a model expects it.
 struct TensorSpec {
   std::string name;

@@ -142,6 +142,11 @@ fs::path resolve_checkpoint(const fs::path& path) {
   return newest_in(path_exists(folder / "checkpoints") ? folder / "checkpoints" : folder, path);
 }
 
+void verify_text_files(const fs::path& step_folder) {
+  const Manifest manifest = read_manifest(step_folder);
+  for (const char* name : {kTrainerFile, kConfigFile}) read_text(step_folder / name, *manifest.find(name));
+}
+
 CheckpointContents load_checkpoint(const fs::path& step_folder, LoadScope scope) {
   const Manifest manifest = read_manifest(step_folder);
   const auto named = step_of_folder_name(step_folder.filename().string());

@@ -130,6 +130,7 @@ std::unique_ptr<WeightFile> open_weights(const ModelLocation& location, const st
 
 std::optional<ModelConfig> read_model_config(const ModelLocation& location) {
   if (location.config.empty()) return std::nullopt;
+  if (location.is_checkpoint) verify_text_files(location.weights);
   if (location.config.extension() != ".json") {
     return load_run_config(location.config.string(), {}, llama_model_presets()).model;
   }

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "core/error.h"
+#include "train/checkpoint/checkpoint.h"
 #include "train/checkpoint/manifest.h"
 #include "train/io/checksum.h"
 #include "train/io/printable.h"
@@ -46,7 +47,9 @@ class CheckpointWeights : public WeightFile {
   explicit CheckpointWeights(const fs::path& step_folder)
       : folder_(step_folder),
         listed_(*read_manifest(step_folder).find(kModelFile)),
-        file_(step_folder / kModelFile) {}
+        file_(step_folder / kModelFile) {
+    verify_text_files(step_folder);
+  }
 
   const fs::path& path() const override { return folder_; }
   std::string format() const override { return "moh checkpoint"; }
