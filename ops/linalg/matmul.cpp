@@ -1,6 +1,7 @@
 #include "ops/linalg/matmul.h"
 
 #include <algorithm>
+#include <limits>
 #include <string>
 
 #include "autograd/profile.h"
@@ -60,6 +61,9 @@ T* data_of(const Operand& operand, const Tensor& matrix) {
   return matrix.data<T>() + operand.first_column;
 }
 
+/// Rows of c that are not divided further.
+constexpr std::int64_t kLeastRows = 48;
+
 /// How c is cut into tasks: equal numbers of tiles and panels, but for one, in each.
 struct GemmParts {
   std::int64_t rows, columns;
@@ -67,10 +71,10 @@ struct GemmParts {
 /// Of c's columns [.., + columns). A block of a stays in the second cache level beside a panel of b; each
 /// thread gets the same number of blocks.
 GemmParts gemm_parts(std::int64_t m, std::int64_t columns) {
-  constexpr std::int64_t kRows = 192, kFewRows = 48;
+  constexpr std::int64_t kRows = 192;
   const std::int64_t threads = num_threads();
   const std::int64_t parts = num_chunks(num_chunks(m, kRows), threads) * threads;
-  const std::int64_t rows = std::min(parts, num_chunks(m, kFewRows));
+  const std::int64_t rows = std::min(parts, num_chunks(m, kLeastRows));
   return {rows, std::min(num_chunks(threads, rows), num_chunks(columns, kGemmPanel))};
 }
 
@@ -98,19 +102,45 @@ std::int64_t most_rows(std::int64_t m, const GemmParts& parts) {
   return num_chunks(num_chunks(m, kGemmTile), parts.rows) * kGemmTile;
 }
 
-/// A product whose tasks have all rows: each packs the columns that it needs.
+/// How c is cut where each task copies for itself what it reads: into a part for each thread, or a multiple,
+/// with the least work for the thread that has the most. What is copied of a transposed a, all rows of a
+/// task by a block of the depth, is to stay in the caches.
+GemmParts parts_apart(const GemmShape& s) {
+  constexpr std::int64_t kRows = 1024;
+  constexpr std::int64_t kCopy = 18;  // multiply-adds in the time that copying an element takes
+  const std::int64_t threads = num_threads(), panels = num_chunks(s.n, kGemmPanel);
+  const std::int64_t fewest = num_chunks(s.m, kRows), most = num_chunks(s.m, kLeastRows);
+  GemmParts best{fewest, 1};
+  std::int64_t least = std::numeric_limits<std::int64_t>::max();
+  for (std::int64_t rows = fewest; rows <= std::min(most, fewest + threads); ++rows) {
+    for (std::int64_t columns = 1; columns <= std::min(panels, threads); ++columns) {
+      const std::int64_t m = num_chunks(s.m, rows), n = num_chunks(panels, columns) * kGemmPanel;
+      const std::int64_t work = m * n + kCopy * (n + (s.transpose_a ? m : 0));
+      const std::int64_t longest = work * num_chunks(rows * columns, threads);
+      if (longest < least) {
+        least = longest;
+        best = {rows, columns};
+      }
+    }
+  }
+  return best;
+}
+
+/// A product whose tasks copy for themselves.
 template <class Kernels, class T>
-void multiply_low(const GemmShape& s, const T* a, const T* b, T* c, bool accumulate, bool serial) {
-  const GemmParts parts{1, serial ? 1 : gemm_parts(s.m, s.n).columns};
-  run_tasks(gemm_tasks(s.m, 0, s.n, parts), serial, Kernels::scratch_bytes(s, s.m, /*packs=*/true),
+void multiply_apart(const GemmShape& s, const T* a, const T* b, T* c, bool accumulate, bool serial) {
+  const GemmParts parts = serial ? GemmParts{1, 1} : parts_apart(s);
+  run_tasks(gemm_tasks(s.m, 0, s.n, parts), serial,
+            Kernels::scratch_bytes(s, most_rows(s.m, parts), /*packs=*/true),
             [&](const GemmTask& task, std::byte* scratch) {
               Kernels::multiply(s, a, b, c, accumulate, task, nullptr, scratch);
             });
 }
 
-/// All others: b is packed by all threads, some columns at a time, then all threads multiply.
+/// One that reads many rows of a where they lie: b is packed by all threads, some columns at a time, then all
+/// threads multiply.
 template <class Kernels, class T>
-void multiply_high(const GemmShape& s, const T* a, const T* b, T* c, bool accumulate) {
+void multiply_together(const GemmShape& s, const T* a, const T* b, T* c, bool accumulate) {
   constexpr std::int64_t kPackedBytes = 4 << 20;
   const std::int64_t size = Kernels::panel_size(s), blocks = Kernels::depth_blocks(s);
   const std::int64_t most_panels = std::clamp<std::int64_t>(
@@ -147,10 +177,10 @@ void tiled_gemm(const GemmShape& s, const T* a, const T* b, T* c, bool accumulat
   const bool serial = s.m * s.n * s.k < (1 << 17);  // waking other threads would take longer
   visit_cpu_isa([&]<class Backend>() {
     using Kernels = MatmulKernels<Backend, T>;
-    if (serial || gemm_parts(s.m, s.n).rows == 1) {
-      multiply_low<Kernels>(s, a, b, c, accumulate, serial);
+    if (serial || s.transpose_a || s.m <= kLeastRows) {
+      multiply_apart<Kernels>(s, a, b, c, accumulate, serial);
     } else {
-      multiply_high<Kernels>(s, a, b, c, accumulate);
+      multiply_together<Kernels>(s, a, b, c, accumulate);
     }
   });
 }
@@ -176,10 +206,12 @@ Blocks blocks_for(const GemmShape& s) {
 }
 
 /// Where our own kernels are faster (docs/benchmarks/cpu.md): the forward products of layers, a b^T, for
-/// which oneDNN transposes b again in each block; router logits and the gradients of router weights.
+/// which oneDNN transposes b again in each block; router logits; and gradients of weights, a^T b, whose
+/// factors have long rows: steps of 4 KiB lead to the same places of the caches, where ours fetches ahead.
 bool prefers_tiles(const GemmShape& s) {
-  constexpr std::int64_t kNarrow = 32;
-  return (!s.transpose_a && s.transpose_b) || s.n < kNarrow || (s.transpose_a && s.m < kNarrow);
+  constexpr std::int64_t kNarrow = 32, kLongRow = 1024;
+  if (!s.transpose_a) return s.transpose_b || s.n < kNarrow;
+  return std::min(s.m, s.n) < kNarrow || std::max(s.lda, s.ldb) >= kLongRow;
 }
 
 void check_dnnl(dnnl_status_t status) {

@@ -4,7 +4,8 @@
 
 // For each block of the depth: b is read from panels of kGemmPanel columns, contiguous in k, which stay in
 // the second cache level while all tiles of the task's rows pass; a is read where it lies, or, transposed,
-// from copied tiles: rows of 4 KiB would fight for the same places of the caches.
+// from copied tiles: rows of 4 KiB would fight for the same places of the caches. What a task copies next is
+// fetched while its tiles multiply, which leave the memory idle.
 
 namespace moh {
 namespace {
@@ -68,31 +69,78 @@ void pack_panel(const GemmShape& s, const F* b, std::int64_t column, std::int64_
   }
 }
 
-/// Elements [k, k + depth) of rows [row, row + rows) of the transposed a, tile by tile, a few k at a time:
-/// what is read stays in the first cache level, what is written is whole lines.
+/// Elements [k, k + depth) of rows [row, row + rows) of the transposed a. A row of a tile is copied as
+/// kCopied elements where the matrix has them, in one instruction or two: the next row of the tile then
+/// overwrites the last of them, or they end behind the tile.
 template <class F>
 void copy_tiles(const GemmShape& s, const F* a, std::int64_t row, std::int64_t rows, std::int64_t k,
                 std::int64_t depth, F* copied) {
-  const std::int64_t distance = copied_tile<F>(depth);
-  for (std::int64_t begin = 0; begin < depth; begin += kAhead) {
-    const std::int64_t end = min_of(depth, begin + kAhead);
-    const F* const from = a + (k + begin) * s.lda + row;
-    for (std::int64_t i = 0; i < end - begin; ++i) {
-      for (std::int64_t c = 0; c < rows; c += kLine<F>)
-        __builtin_prefetch(from + (kAhead + i) * s.lda + c, 0, 2);
+  constexpr std::int64_t kCopied = 8;
+  static_assert(kCopied >= kTileRows && kCopied - kTileRows <= kLine<F>);
+  const std::int64_t distance = copied_tile<F>(depth), stride = s.lda;
+  const F* from = a + k * stride + row;
+  for (std::int64_t i = 0; i < depth; ++i, from += stride, copied += kTileRows) {
+    F* to = copied;
+    std::int64_t r = 0;
+    for (; r + kCopied <= rows; r += kTileRows, to += distance) {
+      __builtin_prefetch(from + kAhead * stride + r);
+      copy_rows(from + r, to, kCopied);
     }
-    F* to = copied + begin * kTileRows;
-    for (std::int64_t r = 0; r < rows; r += kTileRows, to += distance) {
-      if (rows - r >= kTileRows) {
-        for (std::int64_t i = 0; i < end - begin; ++i)
-          copy_rows(from + i * s.lda + r, to + i * kTileRows, kTileRows);  // of a length known here
-      } else {
-        for (std::int64_t i = 0; i < end - begin; ++i)
-          copy_rows(from + i * s.lda + r, to + i * kTileRows, rows - r);
-      }
-    }
+    for (; r < rows; r += kTileRows, to += distance) copy_rows(from + r, to, min_of(kTileRows, rows - r));
   }
 }
+
+/// A place in each of some rows, `row` apart.
+template <class F>
+struct LineOfRows {
+  const F* first = nullptr;
+  std::ptrdiff_t row = 0;
+};
+
+/// The lines of matrices that tiles fetch while they multiply: each tile one line of as many rows as its
+/// depth.
+template <class F>
+class FetchPlan {
+ public:
+  /// Rows of `columns` elements, the first at `corner`.
+  void add(const F* corner, std::ptrdiff_t row, std::int64_t columns) {
+    parts_[count_++] = {{corner, row}, (columns + kLine<F> - 1) / kLine<F>};
+  }
+  /// What the next tile fetches; nothing when all has been.
+  LineOfRows<F> take() {
+    for (; part_ < count_; ++part_) {
+      Part& part = parts_[part_];
+      if (part.lines == 0) continue;
+      const LineOfRows<F> taken = part.next;
+      part.next.first += kLine<F>;
+      --part.lines;
+      return taken;
+    }
+    return {};
+  }
+
+ private:
+  struct Part {
+    LineOfRows<F> next;
+    std::int64_t lines;
+  };
+  Part parts_[2] = {};
+  int count_ = 0, part_ = 0;
+};
+
+/// A left factor that fetches a line with every k.
+template <class F>
+struct FetchingLeft {
+  LeftFactor<F> left;
+  LineOfRows<F> ahead;
+
+  F at(int i) const { return left.at(i); }
+  void next() {
+    left.next();
+    __builtin_prefetch(ahead.first, 0, 2);
+    ahead.first += ahead.row;
+  }
+};
 
 /// c[rows, vecs] (+)= left[rows, depth] panel[depth, vecs] for up to kTileRows rows.
 template <class F, bool kAccumulate>
@@ -124,11 +172,16 @@ void multiply_edge(LeftFactor<F> left, const F* panel, std::int64_t depth, std::
 /// c[rows, columns] (+)= left[rows, depth] panel[depth, columns]; tiles of the left are left_tile apart.
 template <class F, bool kAccumulate>
 void multiply_panel(LeftFactor<F> left, std::ptrdiff_t left_tile, const F* panel, std::int64_t depth,
-                    std::int64_t rows, std::int64_t columns, OutMatrix<F> c, F* edge) {
+                    std::int64_t rows, std::int64_t columns, OutMatrix<F> c, F* edge, FetchPlan<F> plan) {
   const int vecs = static_cast<int>(columns / kLanes<F>);
   for (std::int64_t i = 0; i < rows; i += kTileRows) {
     const std::int64_t count = min_of(kTileRows, rows - i);
-    if (columns % kLanes<F> == 0) {
+    const bool whole = columns % kLanes<F> == 0;
+    const LineOfRows<F> ahead = whole && count == kTileRows ? plan.take() : LineOfRows<F>{};
+    if (ahead.first) {
+      multiply_rows<F, kTileRows, kAccumulate, FetchingLeft<F>>({left, ahead}, panel, kGemmPanel, depth, c,
+                                                                vecs);
+    } else if (whole) {
       multiply_row_tile<F, kAccumulate>(left, panel, depth, count, c, vecs);
     } else {
       multiply_edge<F, kAccumulate>(left, panel, depth, count, columns, c, edge);
@@ -136,6 +189,26 @@ void multiply_panel(LeftFactor<F> left, std::ptrdiff_t left_tile, const F* panel
     left.data += left_tile;
     c.data += kTileRows * c.row;
   }
+}
+
+/// A panel of a task: block [k, k + depth) of the columns that begin at `column`.
+struct PanelPlace {
+  std::int64_t k, depth, column;
+};
+/// What the task copies after this panel, b if it packs it itself: rows that are far apart. A transposed b is
+/// read along its rows, which processors foresee.
+template <class F>
+FetchPlan<F> copied_next(const GemmShape& s, const F* a, const F* b, const GemmTask& task,
+                         const PanelPlace& place, bool packs) {
+  const bool last = place.column + kGemmPanel >= task.column_end;
+  const std::int64_t k = last ? place.k + place.depth : place.k;
+  const std::int64_t column = last ? task.column_begin : place.column + kGemmPanel;
+  FetchPlan<F> plan;
+  if (k >= s.k) return plan;
+  if (packs && !s.transpose_b)
+    plan.add(b + k * s.ldb + column, s.ldb, min_of(kGemmPanel, task.column_end - column));
+  if (last && s.transpose_a) plan.add(a + k * s.lda + task.row_begin, s.lda, task.row_end - task.row_begin);
+  return plan;
 }
 
 /// to[j, i] (+)= from[i, j] for i < rows and j < columns; rows of `from` end in whole vectors.
@@ -212,10 +285,11 @@ void MatmulKernels<Backend, T>::multiply(const GemmShape& s, const T* a, const T
       const OutMatrix<T> out = s.transpose_c
                                    ? OutMatrix<T>{own.turned + (column - task.column_begin), own.turned_row}
                                    : OutMatrix<T>{c + task.row_begin * s.ldc + column, s.ldc};
+      const FetchPlan<T> plan = copied_next(s, a, b, task, {k, depth, column}, packed == nullptr);
       if (k > 0 || (accumulate && !s.transpose_c)) {
-        multiply_panel<T, true>(left, left_tile, panel, depth, rows, count, out, own.edge);
+        multiply_panel<T, true>(left, left_tile, panel, depth, rows, count, out, own.edge, plan);
       } else {
-        multiply_panel<T, false>(left, left_tile, panel, depth, rows, count, out, own.edge);
+        multiply_panel<T, false>(left, left_tile, panel, depth, rows, count, out, own.edge, plan);
       }
     }
   }

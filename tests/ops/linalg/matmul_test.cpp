@@ -3,6 +3,7 @@
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <cstring>
+#include <utility>
 
 #include "core/error.h"
 #include "core/parallel.h"
@@ -73,18 +74,25 @@ TEST_CASE("ops: matmul agrees with plain loops in all layouts") {
   check_product(49, 1100, 1030, false, true);  // more columns than are packed at a time
   check_product(70, 155, 530, false, true);    // computed as its transpose
   check_product(128, 1000, 33, false, true);
+  for (bool tb : {false, true}) check_product(1100, 67, 515, true, tb);  // long rows, more than a task's
+  check_product(67, 1100, 515, true, false);
 }
 
 TEST_CASE("ops: matmul gives the same bits with any number of threads") {
   const int threads = num_threads();
   for (DType dtype : {DType::kFloat32, DType::kFloat64}) {
     const Tensor a = normal({514, 400}).to(dtype), b = normal({400, 390}).to(dtype);
-    set_num_threads(1);
-    const Tensor one = matmul({a}, {b}, dtype);
-    for (int count : {2, 5, 16}) {
-      set_num_threads(count);
-      const Tensor several = matmul({a}, {b}, dtype);
-      CHECK(std::memcmp(one.raw(), several.raw(), one.bytes()) == 0);
+    const Tensor wide = normal({514, 1030}).to(dtype), turned = normal({390, 400}).to(dtype);
+    const std::pair<Operand, Operand> factors[] = {
+        {{a}, {b}}, {transposed(b), {b}}, {transposed(wide), {a}}, {{a}, transposed(turned)}};
+    for (const auto& [left, right] : factors) {
+      set_num_threads(1);
+      const Tensor one = matmul(left, right, dtype);
+      for (int count : {2, 5, 16}) {
+        set_num_threads(count);
+        const Tensor several = matmul(left, right, dtype);
+        CHECK(std::memcmp(one.raw(), several.raw(), one.bytes()) == 0);
+      }
     }
   }
   set_num_threads(threads);
