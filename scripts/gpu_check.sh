@@ -7,7 +7,7 @@ set -euo pipefail
 
 # In the order of their importance.
 all_parts=(device tests modes losses step train attention_causal attention_full ops_bf16 module ops_f32 memcheck
-  racecheck pytorch)
+  racecheck synccheck pytorch)
 skipped=77
 
 usage() {
@@ -174,29 +174,65 @@ run_part() {
 
 # --- The parts --------------------------------------------------------------------------------------------------------
 
+# That there is a GPU shows in the first line that moh says; all else may fail, and the tests then say what is wrong.
 part_device() {
-  local head smi dense
+  local head smi dense code=0
   rm -f "$results/device.attention.piece" # what it says is wanted, not what it makes
-  head=$(limited "$moh" bench attention --device cuda --tokens 16 --heads 1 --kv-heads 1 --repeats 1) || return
+  head=$(limited "$moh" bench attention --device cuda --tokens 16 --heads 1 --kv-heads 1 --repeats 1) || code=$?
+  head=${head%%$'\n'*}
+  [ -n "$head" ] || return "$((code > 0 ? code : 1))"
   train_run device.attention tiny_shakespeare_dense device=cuda precision=bfloat16 train.steps=1 'data.validation=[]' \
-    data.validation_fraction=0 eval.every=0 "${mode_settings[@]}" || return
+    data.validation_fraction=0 eval.every=0 "${mode_settings[@]}" || code=$?
   smi=$(nvidia-smi --query-gpu=name,driver_version,clocks.max.sm,power.limit --format=csv,noheader 2>/dev/null) || smi=''
   dense=$(sed -n 's/\x1b\[[0-9;]*m//g; s/.*dense attention: //p' "$results/device.log" | tail -n 1)
-  [ -n "$dense" ] || { echo "training does not say what computes dense attention" >&2 && return 1; }
   printf '{"gpu":%s,"nvidia_smi":%s,"dense_attention":%s,"libraries":[%s],' \
-    "$(json_string "${head%%$'\n'*}")" "$(json_string "$smi")" "$(json_string "$dense")" "$found_libraries"
+    "$(json_string "$head")" "$(json_string "$smi")" "$(json_string "${dense:-unknown}")" "$found_libraries"
   printf '"cpu":%s,"cores":%d,"commit":%s,"moh":%s,"command":%s}\n' \
     "$(json_string "$(cpu_name)")" "$(nproc)" \
     "$(json_string "$commit")" "$(json_string "$("$moh" --version)")" "$(json_string "$command_line")"
+  [ -n "$dense" ] || [ "$code" -ne 0 ] || { echo "training does not say what computes dense attention" >&2 && code=1; }
+  return "$code"
 }
 
 # Every case of every kernel on the device beside the CPU. A case that was skipped did not run.
 part_tests() {
-  local code=0
-  limited "$tests" "$test_filter" >&2 || code=$?
-  count_tests "$results/tests.log"
-  ! grep -q 'moh test skipped' "$results/tests.log" || { echo "tests were skipped: there is no GPU" >&2 && return 1; }
-  return "$code"
+  local code=0 whole=$results/tests.whole.piece # is there after a failure
+  if [ ! -f "$whole" ]; then
+    limited timeout -k 10 "$tests_seconds" "$tests" "$test_filter" >&2 || code=$?
+    count_tests "$results/tests.log"
+    ! grep -q 'moh test skipped' "$results/tests.log" || { echo "tests were skipped: there is no GPU" >&2 && return 1; }
+    if [ "$code" -eq 0 ] || is_spent; then return "$code"; fi
+    count_tests "$results/tests.log" >"$whole"
+    : >"$results/tests.alone.log"
+  else
+    cat "$whole"
+  fi
+  one_by_one
+  return 1
+}
+
+is_spent() { [ "$budget" -gt 0 ] && [ "$(remaining)" -le 0 ]; }
+
+# After a kernel that reads what is not there, or never ends, all that follows in its process is lost. So each test is run
+# again, in a process of its own that waits for each kernel: a record and a log say which ones fail.
+one_by_one() {
+  local name names pattern result broken done=$results/tests.alone.piece log=$results/tests.alone.log
+  touch "$done"
+  mapfile -t names < <("$tests" --list-test-names-only "$test_filter")
+  for name in "${names[@]}"; do
+    if [ -z "$name" ] || grep -qxF -e "passed $name" -e "failed $name" "$done"; then continue; fi
+    pattern=$(printf '%s' "$name" | sed 's/[],[\\]/\\&/g') # which are signs of Catch2's
+    result=passed
+    MOH_CUDA_SYNC=1 limited timeout -k 10 "$test_seconds" "$tests" "$pattern" >"$log.new" 2>&1 || result=failed
+    if is_spent; then return; fi
+    echo "$result $name" >>"$done"
+    [ "$result" = passed ] || { printf '\n#### %s\n' "$name" && cat "$log.new"; } >>"$log"
+  done
+  rm -f "$log.new"
+  broken=$(sed -n 's/^failed //p' "$done")
+  broken=${broken//$'\n'/; }
+  printf '{"alone":%d,"fail_alone":%s}\n' "$(wc -l <"$done")" "$(json_string "$broken")"
+  echo "of $(wc -l <"$done") tests, each alone, fail: ${broken:-none} ($log)" >&2
 }
 
 count_tests() {
@@ -220,6 +256,7 @@ sanitize() {
 # cudaEventQuery of work that is under way is an error to the tool, and not to moh, which asks for just that.
 part_memcheck() { sanitize memcheck --report-api-errors no; }
 part_racecheck() { sanitize racecheck; }
+part_synccheck() { sanitize synccheck; }
 
 # train_run PART.NAME CONFIG SETTING...: a training run whose metrics end up in $results/PART.NAME.piece.
 train_run() {
@@ -342,7 +379,7 @@ for part in "${parts[@]}"; do
     # Should this be stopped, there are tables of what was done.
     report >/dev/null 2>&1 || true
   fi
-  if [ "$part" = device ] && [ "$(status_of device)" = failed ]; then
+  if [ "$part" = device ] && [ "$(status_of device)" = failed ] && [ ! -s "$results/device.jsonl" ]; then
     die "there is no GPU to check: $(last_line "$results/device.log")"
   fi
 done

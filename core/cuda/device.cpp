@@ -2,7 +2,7 @@
 
 #include <cstdio>
 #include <mutex>
-#include <optional>
+#include <utility>
 
 #include "core/cuda/fault.h"
 #include "core/cuda/staging.h"
@@ -24,15 +24,28 @@ struct OpenDevice {
 };
 
 std::mutex open_mutex;
-std::optional<OpenDevice> open_one;  // never closed: tensors with static lifetime may outlive main()
+const OpenDevice* open_one = nullptr;  // never closed: tensors with static lifetime may outlive main()
 
-OpenDevice& device() {
-  if (!open_one.has_value()) throw DeviceError("cuda: no GPU is open; open_device() comes first");
+const OpenDevice& device() {
+  if (open_one == nullptr) throw DeviceError("cuda: no GPU is open; open_device() comes first");
   return *open_one;
+}
+
+std::string version_of(const DeviceLimits& limits) {
+  return std::to_string(limits.capability / 10) + "." + std::to_string(limits.capability % 10);
 }
 
 std::string reason(cudaError_t status) {
   return std::string(cudaGetErrorName(status)) + ": " + cudaGetErrorString(status);
+}
+
+/// What a program for other GPUs meets on its first kernel, or when it asks for shared memory.
+std::string advice(cudaError_t status) {
+  const bool has_no_kernel =
+      status == cudaErrorNoKernelImageForDevice || status == cudaErrorInvalidDeviceFunction;
+  if (!has_no_kernel || open_one == nullptr) return {};
+  return "; moh was built with CMAKE_CUDA_ARCHITECTURES=" MOH_CUDA_ARCHITECTURES ", this GPU needs " +
+         std::to_string(open_one->limits.capability);
 }
 
 int attribute(cudaDeviceAttr name, int index) {
@@ -62,10 +75,8 @@ OpenDevice open(int index) {
   device.limits.capability = 10 * attribute(cudaDevAttrComputeCapabilityMajor, index) +
                              attribute(cudaDevAttrComputeCapabilityMinor, index);
   if (device.limits.capability < kOldestCapability) {
-    throw DeviceError(error_message(
-        where, "compute capability", "8.0 (Ampere) or later",
-        std::to_string(device.limits.capability / 10) + "." + std::to_string(device.limits.capability % 10),
-        "set device: cpu"));
+    throw DeviceError(error_message(where, "compute capability", "8.0 (Ampere) or later",
+                                    version_of(device.limits), "set device: cpu"));
   }
   device.limits.multiprocessors = attribute(cudaDevAttrMultiProcessorCount, index);
   device.limits.shared_bytes_per_block =
@@ -90,17 +101,26 @@ cudaMemPool_t keeping_pool(int index) {
 
 }  // namespace
 
+void check_grid(const char* name, std::int64_t blocks_x, std::int64_t blocks_y) {
+  constexpr std::int64_t kMostX = INT32_MAX, kMostY = 65535;
+  if (blocks_x >= 0 && blocks_x <= kMostX && blocks_y >= 0 && blocks_y <= kMostY) return;
+  throw DeviceError(error_message(
+      std::string("cuda: kernel ") + name, "the grid",
+      "at most " + std::to_string(kMostX) + " x " + std::to_string(kMostY) + " blocks",
+      std::to_string(blocks_x) + " x " + std::to_string(blocks_y), "use a smaller batch or model"));
+}
+
 void check(cudaError_t status, const char* call) {
   if (status == cudaSuccess) return;
   cudaGetLastError();  // else the next call would report it again
-  const std::string message = std::string("cuda: ") + call + ": " + reason(status);
+  const std::string message = std::string("cuda: ") + call + ": " + reason(status) + advice(status);
   if (status == cudaErrorMemoryAllocation) throw MemoryError(message);
   throw DeviceError(message);
 }
 
 void open_device(int index) {
   const std::lock_guard lock(open_mutex);
-  if (open_one.has_value()) {
+  if (open_one != nullptr) {
     if (open_one->index == index) return;
     throw DeviceError(error_message("device", "",
                                     "cuda:" + std::to_string(open_one->index) + ", which this process uses",
@@ -108,7 +128,7 @@ void open_device(int index) {
   }
   OpenDevice device = open(index);
   device.pool = keeping_pool(index);
-  open_one = std::move(device);
+  open_one = new OpenDevice(std::move(device));
 }
 
 std::string describe_device() {
@@ -118,8 +138,8 @@ std::string describe_device() {
   MOH_CUDA_CALL(cudaRuntimeGetVersion(&runtime));
   char text[256];
   std::snprintf(text, sizeof text,
-                "%s, compute capability %d.%d, %d multiprocessors, %.1f GiB, driver for CUDA %s, runtime %s",
-                d.name.c_str(), d.limits.capability / 10, d.limits.capability % 10, d.limits.multiprocessors,
+                "%s, compute capability %s, %d multiprocessors, %.1f GiB, driver for CUDA %s, runtime %s",
+                d.name.c_str(), version_of(d.limits).c_str(), d.limits.multiprocessors,
                 static_cast<double>(d.memory_bytes) / (1 << 30), version_text(driver).c_str(),
                 version_text(runtime).c_str());
   return text;

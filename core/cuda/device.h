@@ -29,6 +29,9 @@ bool capturing();
 /// Throws InternalError while one does: `what` ("wait for the device") would fail, or happen only once.
 void require_no_capture(const char* what);
 
+/// Throws DeviceError when the grid is larger than a GPU's: narrowed to CUDA's types, its sizes would be
+/// others.
+void check_grid(const char* name, std::int64_t blocks_x, std::int64_t blocks_y);
 /// Throws DeviceError when the launch `name` was refused, or, with MOH_CUDA_SYNC=1 in the environment, when
 /// the kernel failed: without it, a failure is reported by a later call.
 void check_launch(const char* name);

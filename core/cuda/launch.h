@@ -27,6 +27,7 @@ template <class... Params>
 void launch(const char* name, void (*kernel)(Params...), const LaunchShape& shape,
             std::type_identity_t<Params>... args) {
   if (shape.blocks_x == 0 || shape.blocks_y == 0) return;
+  check_grid(name, shape.blocks_x, shape.blocks_y);
   const auto* function = reinterpret_cast<const void*>(kernel);
   constexpr std::size_t kAlwaysAllowed = 48 << 10;
   if (shape.shared_bytes > kAlwaysAllowed) allow_shared_memory(function, shape.shared_bytes);

@@ -164,7 +164,9 @@ std::vector<CublasAlgorithm> CublasProduct::proposals(const CublasContext& conte
 }
 
 std::optional<CublasAlgorithm> CublasProduct::algorithm_of(const CublasContext& context,
-                                                           const GemmAlgorithm& settings) const {
+                                                           const GemmAlgorithm& settings,
+                                                           const CudaGemmData& data) const {
+  point_to_vector(data);  // an epilogue without its vector is refused
   const cudaDataType_t operands = type_of(gemm_.operand_dtype), result = type_of(gemm_.result_dtype);
   cublasLtMatmulAlgo_t algorithm;
   const auto refused = [](cublasStatus_t status) { return status != CUBLAS_STATUS_SUCCESS; };

@@ -58,8 +58,8 @@ class CublasProduct {
   std::vector<CublasAlgorithm> proposals(const CublasContext& context, const GemmAlignments& alignments,
                                          const CudaGemmData& data) const;
   /// The algorithm that has these settings; none where cuBLASLt refuses it for this product.
-  std::optional<CublasAlgorithm> algorithm_of(const CublasContext& context,
-                                              const GemmAlgorithm& settings) const;
+  std::optional<CublasAlgorithm> algorithm_of(const CublasContext& context, const GemmAlgorithm& settings,
+                                              const CudaGemmData& data) const;
   /// Starts the product on the stream.
   cublasStatus_t run(const CublasContext& context, const CublasAlgorithm& algorithm,
                      const CudaGemmData& data) const;

@@ -108,7 +108,7 @@ class Gemms {
 
   Plan make_plan(const CudaGemm& gemm, const GemmAlignments& alignments, const CudaGemmData& data) {
     const std::string name = name_of(gemm, alignments, options_.tf32);
-    if (const GemmAlgorithm* const known = known_.find(name)) return known_plan(gemm, name, *known);
+    if (const GemmAlgorithm* const known = known_.find(name)) return known_plan(gemm, name, *known, data);
     CublasProduct whole(gemm, /*fused=*/true, options_.tf32);
     const bool has_extra = gemm.extra != GemmExtra::kNone;
     std::optional<CublasProduct> plain;
@@ -124,9 +124,10 @@ class Gemms {
     return {way.fused ? std::move(whole) : *std::move(plain), way.algorithm, way.fused};
   }
 
-  Plan known_plan(const CudaGemm& gemm, const std::string& name, const GemmAlgorithm& known) const {
+  Plan known_plan(const CudaGemm& gemm, const std::string& name, const GemmAlgorithm& known,
+                  const CudaGemmData& data) const {
     CublasProduct product(gemm, known.fused, options_.tf32);
-    const auto algorithm = product.algorithm_of(context_, known);
+    const auto algorithm = product.algorithm_of(context_, known, data);
     if (!algorithm) {
       throw DataError(error_message(options_.algorithms_name, name, "an algorithm that cuBLASLt has for it",
                                     "one that it refuses",
@@ -147,7 +148,7 @@ class Gemms {
     constexpr int kRounds = 4;
     const Candidate first = first_of(ways, name);
     std::erase_if(ways, [&](Candidate& way) {
-      const auto again = way.product->algorithm_of(context_, settings_of(way.algorithm.algorithm));
+      const auto again = way.product->algorithm_of(context_, settings_of(way.algorithm.algorithm), data);
       if (again) way.algorithm = *again;
       return !again;
     });

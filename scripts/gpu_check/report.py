@@ -17,7 +17,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 from pytorch_bench import report as pytorch_report  # noqa: E402  (needs the path)
 
 PARTS = ("device", "tests", "modes", "losses", "step", "train", "attention_causal", "attention_full", "ops_bf16", "module", "ops_f32",
-         "memcheck", "racecheck", "pytorch")
+         "memcheck", "racecheck", "synccheck", "pytorch")
 MIB = 1 << 20
 MOST_OPS = 12  # of a step's profile that are shown one by one
 

@@ -3,7 +3,9 @@
 
 # Names of Catch2's tests, as cuda_tests takes them.
 test_filter='[op_cases],[device]'
-sanitizer_filter='[op_cases]*attention*,[op_cases]*route_heads*,[op_cases]*query_norm*,[device]*attention*,[device]*head lists*'
+tests_seconds=400 # of all of them
+test_seconds=120  # of one that is run alone, after a failure
+sanitizer_filter='[device]device primitives*,[op_cases]*attention*,[op_cases]*route_heads*,[op_cases]*query_norm*,[device]*attention*,[device]*head lists*'
 
 # Folders of CUDA toolkits.
 toolkits=(/usr/local/cuda*)

@@ -71,6 +71,11 @@ TEST_CASE("sim: what CUDA forbids in a capture is answered as CUDA does, and bre
         }) == cudaSuccess);
   cudaEvent_t event = nullptr;
   cudaEventCreateWithFlags(&event, cudaEventDisableTiming);
+  for (const auto ask : {cudaEventQuery, cudaEventSynchronize}) {
+    cudaEventRecord(event, cuda::stream());
+    CHECK(end_of_capture([&] { CHECK(ask(event) == cudaErrorStreamCaptureUnsupported); }) ==
+          cudaErrorStreamCaptureInvalidated);
+  }
   CHECK(end_of_capture([&] { cudaEventRecord(event, cuda::stream()); }) == cudaSuccess);
   CHECK(cudaEventQuery(event) == cudaErrorCapturedEvent);
   CHECK(cudaEventSynchronize(event) == cudaErrorCapturedEvent);

@@ -65,6 +65,16 @@ Tensor product(DType dtype = DType::kFloat32) {
   return matmul(on_gpu({24, 40}, dtype, 1), transposed(on_gpu({16, 40}, dtype, 2)), dtype).to(kCpu);
 }
 
+/// y = x w^T + b, and dw = dy^T x with db, the sums of the rows of dy^T.
+std::vector<Tensor> linear_products() {
+  const Tensor x = on_gpu({48, 8}, DType::kFloat32, 1), w = on_gpu({16, 8}, DType::kFloat32, 2);
+  const Tensor b = on_gpu({16}, DType::kFloat32, 3), dy = on_gpu({48, 16}, DType::kFloat32, 4);
+  const Tensor y = empty({48, 16}, DType::kFloat32, x.device()), dw = empty_like(w), db = empty_like(b);
+  matmul_bias_into(y, x, transposed(w), b);
+  matmul_row_sums_into(dw, transposed(dy), x, db);
+  return {y.to(kCpu), dw.to(kCpu), db.to(kCpu)};
+}
+
 bool same_bits(const Tensor& a, const Tensor& b) {
   return a.bytes() == b.bytes() && std::memcmp(a.raw(), b.raw(), a.bytes()) == 0;
 }
@@ -184,6 +194,22 @@ TEST_CASE("sim: with the algorithms of an earlier run, the bits of that run", "[
   CHECK_FALSE(same_bits(product(), first));
 }
 
+TEST_CASE("sim: the algorithms of an earlier run, epilogues included", "[sim]") {
+  std::string found;
+  std::vector<Tensor> first;
+  {
+    const Gemms gemms(searching(found));
+    Cublas::instance().milliseconds[11] = 0.5;  // it has every epilogue
+    first = linear_products();
+  }
+  CHECK_THAT(found, Catch::Contains("row_sums: fused id") && Catch::Contains("bias: fused id"));
+  GemmOptions again;
+  again.algorithms = found;
+  const Gemms gemms(again);
+  const std::vector<Tensor> second = linear_products();
+  for (std::size_t i = 0; i < first.size(); ++i) CHECK(same_bits(first[i], second[i]));
+}
+
 TEST_CASE("sim: algorithms of another GPU, or that the library refuses, are errors", "[sim]") {
   std::string found;
   {
@@ -255,18 +281,10 @@ TEST_CASE("sim: a bias and its gradient are part of the products", "[sim]") {
 }
 
 TEST_CASE("sim: a bias is a kernel of its own where that is faster, or all there is", "[sim]") {
-  const auto multiply = [] {
-    const Tensor x = on_gpu({48, 8}, DType::kFloat32, 1), w = on_gpu({16, 8}, DType::kFloat32, 2);
-    const Tensor b = on_gpu({16}, DType::kFloat32, 3), dy = on_gpu({48, 16}, DType::kFloat32, 4);
-    const Tensor y = empty({48, 16}, DType::kFloat32, x.device()), dw = empty_like(w), db = empty_like(b);
-    matmul_bias_into(y, x, transposed(w), b);
-    matmul_row_sums_into(dw, transposed(dy), x, db);
-    return std::vector<Tensor>{y.to(kCpu), dw.to(kCpu), db.to(kCpu)};
-  };
   std::vector<Tensor> expected;
   {
     const Gemms gemms;
-    expected = multiply();
+    expected = linear_products();
     CHECK(Gemms::runs(11, kPlain) == 0);
   }
   const auto check = [&](const std::vector<Tensor>& found) {
@@ -276,13 +294,13 @@ TEST_CASE("sim: a bias is a kernel of its own where that is faster, or all there
   {
     const Gemms gemms;
     Cublas::instance().has_epilogues = false;
-    check(multiply());
+    check(linear_products());
     CHECK(Gemms::runs(11, kPlain) == 2);
   }
   std::string found;
   const Gemms gemms(searching(found));
   Cublas::instance().milliseconds = {{11, 3}, {12, 3}, {13, 1}};  // 13 has no epilogues
-  check(multiply());
+  check(linear_products());
   CHECK_THAT(found, Catch::Contains("row_sums: separate id 13") && Catch::Contains("bias: separate id 13"));
 }
 

@@ -12,7 +12,7 @@ import unittest
 
 SOURCE = pathlib.Path(os.environ["MOH_SOURCE_DIR"])
 PARTS = ["device", "tests", "modes", "losses", "step", "train", "attention_causal", "attention_full", "ops_bf16", "module", "ops_f32",
-         "memcheck", "racecheck", "pytorch"]
+         "memcheck", "racecheck", "synccheck", "pytorch"]
 
 SIZES = """
 test_filter='device: head lists*' sanitizer_filter='device: head lists*'
@@ -126,7 +126,8 @@ class GpuCheck(unittest.TestCase):
         self.assertIn("All tests passed", self.records("tests")[0]["summary"])
         sanitized = (self.tools / "compute-sanitizer.log").read_text().splitlines()
         self.assertEqual([line.split(" " + str(self.bundle))[0] for line in sanitized],
-                         ["--tool memcheck --error-exitcode 99 --report-api-errors no", "--tool racecheck --error-exitcode 99"])
+                         ["--tool memcheck --error-exitcode 99 --report-api-errors no", "--tool racecheck --error-exitcode 99",
+                          "--tool synccheck --error-exitcode 99"])
         self.assertIn("no cuDNN", self.records("device")[0]["dense_attention"])
         self.check_modes()
         losses = self.records("losses")
@@ -178,9 +179,38 @@ class GpuCheck(unittest.TestCase):
         output = self.check("--only", "device,tests,memcheck,ops_f32", code=1, TEST_BINARY=str(broken))
         self.assertEqual([self.status(part)["status"] for part in ("device", "tests", "memcheck", "ops_f32")],
                          ["passed", "failed", "skipped", "passed"])
-        self.assertIn("failed: tests:   a case: REQUIRE( false )", output)
+        self.assertIn("failed: tests: of 1 tests, each alone, fail:   a case: REQUIRE( false )", output)
         self.assertIn("skipped: memcheck: compute-sanitizer was not found", output)
         self.assertIn("| tests | failed |", (self.bundle / "gpu.md").read_text())
+
+    def test_after_a_failure_each_test_runs_alone(self):
+        # One that breaks the process for those after it, one that fails by itself, one that never ends.
+        broken = program(self.bundle / "broken", '''#!/bin/sh
+            case "$*" in
+              --list*) printf 'first, of two\\nsecond [2]\\nthird\\n'; exit 3 ;;
+              'first\\, of two') [ "$MOH_CUDA_SYNC" = 1 ] && echo 'All tests passed' && exit ;;
+              'second \\[2\\]') echo 'kernel fill: an illegal address' && exit 1 ;;
+              third) exec sleep 60 ;;
+            esac
+            echo 'all is lost'; exit 3\n''')
+        self.change_sizes("test_seconds=1\n")
+        output = self.check("--only", "tests", code=1, TEST_BINARY=str(broken))
+        self.assertIn("failed: tests: of 3 tests, each alone, fail: second [2]; third", output)
+        self.assertEqual(self.records("tests")[1], {"alone": 3, "fail_alone": "second [2]; third"})
+        log = (self.results / "tests.alone.log").read_text()
+        self.assertIn("#### second [2]\n", log)
+        self.assertIn("kernel fill: an illegal address", log)
+        self.assertNotIn("first", log)
+
+    def test_a_gpu_on_which_moh_fails_is_tested_all_the_same(self):
+        wrong = self.moh_with_cases('''
+            bench*attention*) echo "One GPU"; echo "error: kernel attention: an illegal address" >&2; exit 3 ;;
+            train*) echo "error: cublasLt: no" >&2; exit 3 ;;''')
+        output = self.check("--only", "device,tests", code=1, MOH_BINARY=wrong)
+        self.assertIn("failed: device: error: cublasLt: no", output)
+        self.assertEqual(self.status("tests")["status"], "passed")
+        self.assertEqual([self.records("device")[0][key] for key in ("gpu", "dense_attention")], ["One GPU", "unknown"])
+        self.assertIn("GPU: One GPU", (self.bundle / "gpu.md").read_text())
 
     def test_tests_that_were_skipped_have_not_passed(self):
         without = program(self.bundle / "without", "#!/bin/sh\necho 'moh test skipped: no GPU'\necho 'All tests passed'\n")

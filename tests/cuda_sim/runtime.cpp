@@ -86,10 +86,14 @@ const char* cudaGetErrorName(cudaError_t error) {
       return "cudaErrorInvalidValue";
     case cudaErrorMemoryAllocation:
       return "cudaErrorMemoryAllocation";
+    case cudaErrorInvalidDeviceFunction:
+      return "cudaErrorInvalidDeviceFunction";
     case cudaErrorNoDevice:
       return "cudaErrorNoDevice";
     case cudaErrorInvalidDevice:
       return "cudaErrorInvalidDevice";
+    case cudaErrorNoKernelImageForDevice:
+      return "cudaErrorNoKernelImageForDevice";
     case cudaErrorInvalidResourceHandle:
       return "cudaErrorInvalidResourceHandle";
     case cudaErrorIllegalState:
@@ -182,10 +186,12 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t) {
 }
 cudaError_t cudaEventQuery(cudaEvent_t event) {
   if (event->capture != 0) return done(cudaErrorCapturedEvent);
+  MOH_SIM_REQUIRE(unsafe_in_capture());
   return done(Stream::instance().known_done(event->mark) ? cudaSuccess : cudaErrorNotReady);
 }
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
   if (event->capture != 0) return done(cudaErrorCapturedEvent);
+  MOH_SIM_REQUIRE(unsafe_in_capture());
   Stream::instance().wait_for(event->mark);
   return cudaSuccess;
 }

@@ -231,5 +231,18 @@ TEST_CASE("sim: impossible launches are refused", "[sim]") {
   CHECK_THROWS_WITH(launch({.threads = 33}), Catch::Contains("a multiple of 32"));
   CHECK_THROWS_WITH(launch({.threads = 2048}), Catch::Contains("2048 threads"));
   CHECK_THROWS_WITH(launch({.blocks_y = 70000}), Catch::Contains("the grid"));
+  // Not what is left of them in 32 bits.
+  CHECK_THROWS_WITH(
+      launch({.blocks_x = (std::int64_t{1} << 32) + 1}),
+      Catch::Contains("kernel refused: the grid: expected at most 2147483647 x 65535 blocks, found "
+                      "4294967297 x 1"));
   CHECK_THROWS_WITH(launch({.shared_bytes = 300000}), Catch::Contains("300000 bytes of shared memory"));
+}
+
+TEST_CASE("sim: a program without kernels for the GPU says how it was built", "[sim]") {
+  test::open_gpu();
+  for (const cudaError_t status : {cudaErrorNoKernelImageForDevice, cudaErrorInvalidDeviceFunction})
+    CHECK_THROWS_WITH(cuda::check(status, "kernel fill"),
+                      Catch::StartsWith("cuda: kernel fill: cudaError") &&
+                          Catch::EndsWith("built with CMAKE_CUDA_ARCHITECTURES=90a, this GPU needs 90"));
 }

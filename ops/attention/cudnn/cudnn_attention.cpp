@@ -1,6 +1,7 @@
 #include "ops/attention/cudnn/cudnn_attention.h"
 
 #include <array>
+#include <cstdlib>
 #include <exception>
 #include <map>
 #include <memory>
@@ -38,6 +39,8 @@ const std::string& load_error() {
     try {
       static const cuda::Library runtime("libcudart.so.13"), cudnn("libcudnn.so.9");
       fe::cudnn_dlhandle = cudnn.handle();
+      // The front end takes the first of several runtimes that it finds, whatever the version of its headers.
+      setenv("CUDNN_FRONTEND_CUDART_LIB_NAME", "libcudart.so.13", /*overwrite=*/0);
       return std::string();
     } catch (const DeviceError& reason) {
       return std::string(reason.what());
@@ -200,7 +203,8 @@ Plan make_plan(const Problem& problem) {
 
 const Plan& plan_of(const Problem& problem) {
   const auto key = problem.key();
-  static std::map<std::remove_const_t<decltype(key)>, Plan> plans;
+  static auto& plans =  // never destroyed, as the device they belong to
+      *new std::map<std::remove_const_t<decltype(key)>, Plan>;
   const auto found = plans.find(key);
   return found != plans.end() ? found->second : plans.emplace(key, make_plan(problem)).first->second;
 }

@@ -35,6 +35,7 @@ template <class... Params>
 void launch(const char* name, void (*kernel)(Params...), const LaunchShape& shape,
             std::type_identity_t<Params>... args) {
   if (shape.blocks_x == 0 || shape.blocks_y == 0) return;
+  check_grid(name, shape.blocks_x, shape.blocks_y);
   (check_argument(name, args), ...);
   if (sim::Stream::instance().capture() == sim::Stream::Capture::kBroken)
     check(cudaErrorStreamCaptureInvalidated, name);
