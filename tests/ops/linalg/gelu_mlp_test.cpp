@@ -1,13 +1,13 @@
 #include "ops/linalg/gelu_mlp.h"
 
 #include <catch2/catch.hpp>
-#include <cmath>
-#include <numbers>
+#include <functional>
 
 #include "autograd/node.h"
 #include "core/allocator.h"
 #include "core/error.h"
 #include "ops/linalg/linear.h"
+#include "tests/ops/activation/gelu_reference.h"
 #include "tests/ops/op_cases.h"
 #include "tests/ops/op_run.h"
 
@@ -15,11 +15,6 @@ using namespace moh;
 using namespace moh::test;
 
 namespace {
-
-double gelu_of(double x, GeluForm form) {
-  if (form == GeluForm::kExact) return 0.5 * x * std::erfc(-x / std::numbers::sqrt2);
-  return 0.5 * x * (1.0 + std::tanh(std::sqrt(2.0 / std::numbers::pi) * (x + 0.044715 * x * x * x)));
-}
 
 /// x w^T + b of matrices in float64; b may be undefined.
 Tensor layer(const Tensor& x, const Tensor& w, const Tensor& b) {
