@@ -24,6 +24,41 @@ std::uint32_t alignment_of(const void* pointer) {
   return static_cast<std::uint32_t>(address & (~address + 1));
 }
 
+// The rows of c are columns there, so a vector along them is its bias; our a is its B.
+cublasLtEpilogue_t epilogue_of(GemmExtra extra) {
+  switch (extra) {
+    case GemmExtra::kNone:
+      return CUBLASLT_EPILOGUE_DEFAULT;
+    case GemmExtra::kBias:
+      return CUBLASLT_EPILOGUE_BIAS;
+    case GemmExtra::kRowSums:
+      return CUBLASLT_EPILOGUE_BGRADB;
+    case GemmExtra::kGelu:
+      return CUBLASLT_EPILOGUE_GELU;
+    case GemmExtra::kGeluBias:
+      return CUBLASLT_EPILOGUE_GELU_BIAS;
+    case GemmExtra::kGeluAux:
+      return CUBLASLT_EPILOGUE_GELU_AUX;
+    case GemmExtra::kGeluAuxBias:
+      return CUBLASLT_EPILOGUE_GELU_AUX_BIAS;
+    case GemmExtra::kGeluGradient:
+      return CUBLASLT_EPILOGUE_DGELU;
+  }
+  fail_check(__FILE__, __LINE__, "extra", "an epilogue for every extra");
+}
+
+bool has_vector(GemmExtra extra) {
+  return extra == GemmExtra::kBias || extra == GemmExtra::kRowSums || extra == GemmExtra::kGeluBias ||
+         extra == GemmExtra::kGeluAuxBias;
+}
+bool has_aux(GemmExtra extra) {
+  return extra == GemmExtra::kGeluAux || extra == GemmExtra::kGeluAuxBias ||
+         extra == GemmExtra::kGeluGradient;
+}
+bool has_gelu(GemmExtra extra) {
+  return has_aux(extra) || extra == GemmExtra::kGelu || extra == GemmExtra::kGeluBias;
+}
+
 /// Bytes that an attribute of an algorithm is stored in: the low ones of a number, on every machine that has
 /// CUDA.
 std::size_t setting_bytes(std::size_t attribute) {
@@ -69,7 +104,8 @@ GemmAlignments::GemmAlignments(const CudaGemmData& data)
     : a(alignment_of(data.a)),
       b(alignment_of(data.b)),
       c(alignment_of(data.c)),
-      vector(alignment_of(data.vector)) {}
+      vector(alignment_of(data.vector)),
+      aux(alignment_of(data.aux)) {}
 
 void CublasProduct::Destroy::operator()(cublasLtMatrixLayout_t layout) const {
   library().cublasLtMatrixLayoutDestroy(layout);
@@ -95,6 +131,11 @@ void CublasProduct::set(cublasLtMatmulDescAttributes_t attribute, const Value& v
   MOH_CUBLAS_CALL(cublasLtMatmulDescSetAttribute, operation_.get(), attribute, &value, sizeof value);
 }
 
+bool CublasProduct::may_fuse(const CudaGemm& g, bool tf32) {
+  if (has_aux(g.extra) && g.ldc % 8 != 0) return false;
+  return !has_gelu(g.extra) || g.result_dtype == DType::kBFloat16 || tf32;
+}
+
 CublasProduct::CublasProduct(const CudaGemm& g, bool fused, bool tf32)
     : gemm_(g),
       has_epilogue_(fused && g.extra != GemmExtra::kNone),
@@ -114,15 +155,16 @@ CublasProduct::CublasProduct(const CudaGemm& g, bool fused, bool tf32)
   set(CUBLASLT_MATMUL_DESC_TRANSA, transposition(g.transpose_b));
   set(CUBLASLT_MATMUL_DESC_TRANSB, transposition(g.transpose_a));
   if (!has_epilogue_) return;
-  // The rows of c are columns there, so a vector along them is its bias; our a is its B.
-  const auto epilogue = static_cast<std::uint32_t>(g.extra == GemmExtra::kBias ? CUBLASLT_EPILOGUE_BIAS
-                                                                               : CUBLASLT_EPILOGUE_BGRADB);
-  set(CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue);
-  set(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, static_cast<std::int32_t>(type_of(g.result_dtype)));
+  set(CUBLASLT_MATMUL_DESC_EPILOGUE, static_cast<std::uint32_t>(epilogue_of(g.extra)));
+  if (has_vector(g.extra))
+    set(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, static_cast<std::int32_t>(type_of(g.result_dtype)));
+  if (has_aux(g.extra)) set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, g.ldc);  // its type is that of the result
 }
 
-void CublasProduct::point_to_vector(const CudaGemmData& data) const {
-  if (has_epilogue_) set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, data.vector);
+void CublasProduct::point_to_extras(const CudaGemmData& data) const {
+  if (!has_epilogue_) return;
+  if (has_vector(gemm_.extra)) set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, data.vector);
+  if (has_aux(gemm_.extra)) set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, data.aux);
 }
 
 CublasProduct::Owned<cublasLtMatmulPreference_t> CublasProduct::preference(
@@ -145,7 +187,7 @@ CublasProduct::Owned<cublasLtMatmulPreference_t> CublasProduct::preference(
 std::vector<CublasAlgorithm> CublasProduct::proposals(const CublasContext& context,
                                                       const GemmAlignments& alignments,
                                                       const CudaGemmData& data) const {
-  point_to_vector(data);  // cuBLASLt looks at how it is aligned
+  point_to_extras(data);  // cuBLASLt looks at how they are aligned
   cublasLtMatmulHeuristicResult_t results[kMostProposals];
   int found = 0;
   const cublasStatus_t status = library().cublasLtMatmulAlgoGetHeuristic(
@@ -166,7 +208,7 @@ std::vector<CublasAlgorithm> CublasProduct::proposals(const CublasContext& conte
 std::optional<CublasAlgorithm> CublasProduct::algorithm_of(const CublasContext& context,
                                                            const GemmAlgorithm& settings,
                                                            const CudaGemmData& data) const {
-  point_to_vector(data);  // an epilogue without its vector is refused
+  point_to_extras(data);  // an epilogue without them is refused
   const cudaDataType_t operands = type_of(gemm_.operand_dtype), result = type_of(gemm_.result_dtype);
   cublasLtMatmulAlgo_t algorithm;
   const auto refused = [](cublasStatus_t status) { return status != CUBLAS_STATUS_SUCCESS; };
@@ -191,7 +233,7 @@ std::optional<CublasAlgorithm> CublasProduct::algorithm_of(const CublasContext& 
 
 cublasStatus_t CublasProduct::run(const CublasContext& context, const CublasAlgorithm& algorithm,
                                   const CudaGemmData& data) const {
-  point_to_vector(data);
+  point_to_extras(data);
   const float one = 1, beta = gemm_.accumulate ? 1 : 0;
   const bool needs_workspace = algorithm.workspace_bytes > 0;
   return library().cublasLtMatmul(context.handle(), operation_.get(), &one, data.b, b_.get(), data.a,

@@ -41,7 +41,7 @@ struct CublasAlgorithm {
 /// The largest power of two, up to 256, that divides an address: algorithms ask for some.
 struct GemmAlignments {
   explicit GemmAlignments(const CudaGemmData& data);
-  std::uint32_t a, b, c, vector;
+  std::uint32_t a, b, c, vector, aux;
   auto operator<=>(const GemmAlignments&) const = default;
 };
 
@@ -49,8 +49,16 @@ struct GemmAlignments {
 /// there. So it is asked for c^T = op(b)^T op(a)^T, and its first factor is b.
 class CublasProduct {
  public:
+  /// Whether cuBLASLt may be asked for gemm.extra as an epilogue. It wants the rows of an aux matrix a
+  /// multiple of eight elements apart. Its GELU may take the tanh from the hardware (11 bits) whatever the
+  /// types: good for a bfloat16 result, and for float32 only where TF32 is.
+  static bool may_fuse(const CudaGemm& gemm, bool tf32);
+
   /// `fused`: with gemm.extra as an epilogue; without, that is left out.
   CublasProduct(const CudaGemm& gemm, bool fused, bool tf32);
+
+  /// Whether the product does all that gemm.extra says, so that no kernel must follow.
+  bool is_whole() const { return has_epilogue_ || gemm_.extra == GemmExtra::kNone; }
 
   /// Algorithms that cuBLASLt proposes, the one first that it takes for the fastest; none where it has no
   /// such product. Splits of k are added up in float32 in a fixed order, so that reruns give the same bits:
@@ -78,7 +86,7 @@ class CublasProduct {
   template <class Value>
   void set(cublasLtMatmulDescAttributes_t attribute, const Value& value) const;
   Owned<cublasLtMatmulPreference_t> preference(const GemmAlignments& alignments) const;
-  void point_to_vector(const CudaGemmData& data) const;
+  void point_to_extras(const CudaGemmData& data) const;
 
   CudaGemm gemm_;
   bool has_epilogue_;

@@ -1,3 +1,4 @@
+#include <array>
 #include <map>
 #include <mutex>
 #include <string>
@@ -7,14 +8,22 @@
 #include "core/cuda/tag.h"
 #include "core/device_clock.h"
 #include "core/error.h"
+#include "ops/activation/gelu_kernels.h"
 #include "ops/cuda/scratch.h"
 #include "ops/linalg/cublas_product.h"
+#include "ops/linalg/gelu_mlp_kernels.h"
 #include "ops/linalg/gemm_search.h"
 #include "ops/linalg/linear_kernels.h"
 
 namespace moh {
 
 namespace {
+
+std::string_view name_of(GemmExtra extra) {
+  constexpr std::array<std::string_view, 8> kNames = {
+      "none", "bias", "row_sums", "gelu", "gelu_bias", "gelu_aux", "gelu_aux_bias", "gelu_gradient"};
+  return kNames[static_cast<std::size_t>(extra)];
+}
 
 /// What a product is called in a file of algorithms, with everything that a choice depends on.
 std::string name_of(const CudaGemm& g, const GemmAlignments& alignments, bool tf32) {
@@ -31,16 +40,23 @@ std::string name_of(const CudaGemm& g, const GemmAlignments& alignments, bool tf
                      std::string(dtype_name(g.result_dtype));
   if (tf32 && g.operand_dtype == DType::kFloat32) name += " tf32";
   if (g.accumulate) name += " accumulate";
-  if (g.extra == GemmExtra::kBias) name += " bias";
-  if (g.extra == GemmExtra::kRowSums) name += " row_sums";
+  if (g.extra != GemmExtra::kNone) name.append(" ").append(name_of(g.extra));
+  if (alignments.aux < 256) name += " aux align " + std::to_string(alignments.aux);
   return name;
 }
 
 /// g.extra by a kernel of its own.
 void run_extra(const CudaGemm& g, const CudaGemmData& data) {
-  const auto add_bias = [&]<class T>() {
-    LinearKernels<Cuda, T>::add_bias(static_cast<const T*>(data.vector), static_cast<T*>(data.c), {g.m, g.n},
-                                     g.ldc);
+  const auto run = [&]<class T>() {
+    const T* vector = static_cast<const T*>(data.vector);
+    T *c = static_cast<T*>(data.c), *aux = static_cast<T*>(data.aux);
+    if (g.extra == GemmExtra::kBias) {
+      LinearKernels<Cuda, T>::add_bias(vector, c, {g.m, g.n}, g.ldc);
+    } else if (g.extra == GemmExtra::kGeluGradient) {
+      GeluKernels<Cuda, T>::backward(c, aux, c, g.m * g.n, GeluForm::kTanh);
+    } else {
+      GeluMlpKernels<Cuda, T>::forward(c, vector, aux, c, {g.m, g.n}, GeluForm::kTanh);
+    }
   };
   const auto sum_rows = [&]<class T>() {
     LinearKernels<Cuda, T>::sum_rows(static_cast<const T*>(data.a), static_cast<float*>(data.vector),
@@ -49,22 +65,19 @@ void run_extra(const CudaGemm& g, const CudaGemmData& data) {
   const auto call = [](DType dtype, const auto& kernel) {
     dtype == DType::kBFloat16 ? kernel.template operator()<bfloat16>() : kernel.template operator()<float>();
   };
-  if (g.extra == GemmExtra::kBias) call(g.result_dtype, add_bias);
-  if (g.extra == GemmExtra::kRowSums) call(g.operand_dtype, sum_rows);
+  g.extra == GemmExtra::kRowSums ? call(g.operand_dtype, sum_rows) : call(g.result_dtype, run);
 }
 
 /// A product made ready: it only needs to be told where its matrices lie.
 struct Plan {
   CublasProduct product;
   CublasAlgorithm algorithm;
-  bool fused;  ///< the product does what CudaGemm::extra says, not a kernel after it
 };
 
 /// A way to compute a product.
 struct Candidate {
-  const CublasProduct* product;
+  CublasProduct* product;
   CublasAlgorithm algorithm;
-  bool fused;
 };
 
 /// All products of the process: its plans, and how they are made.
@@ -81,8 +94,7 @@ class Gemms {
     const auto key = std::pair(gemm, alignments);
     auto plan = plans_.find(key);
     if (plan == plans_.end()) plan = plans_.emplace(key, make_plan(gemm, alignments, data)).first;
-    check_cublas(run(gemm, {&plan->second.product, plan->second.algorithm, plan->second.fused}, data),
-                 "cublasLtMatmul");
+    check_cublas(run(gemm, {&plan->second.product, plan->second.algorithm}, data), "cublasLtMatmul");
   }
 
   void set_options(const GemmOptions& options) {
@@ -102,38 +114,36 @@ class Gemms {
 
   cublasStatus_t run(const CudaGemm& gemm, const Candidate& way, const CudaGemmData& data) const {
     const cublasStatus_t status = way.product->run(context_, way.algorithm, data);
-    if (status == CUBLAS_STATUS_SUCCESS && !way.fused) run_extra(gemm, data);
+    if (status == CUBLAS_STATUS_SUCCESS && !way.product->is_whole()) run_extra(gemm, data);
     return status;
   }
 
   Plan make_plan(const CudaGemm& gemm, const GemmAlignments& alignments, const CudaGemmData& data) {
     const std::string name = name_of(gemm, alignments, options_.tf32);
     if (const GemmAlgorithm* const known = known_.find(name)) return known_plan(gemm, name, *known, data);
-    CublasProduct whole(gemm, /*fused=*/true, options_.tf32);
-    const bool has_extra = gemm.extra != GemmExtra::kNone;
-    std::optional<CublasProduct> plain;
-    if (has_extra) plain.emplace(gemm, /*fused=*/false, options_.tf32);
+    std::vector<CublasProduct> products;  // first what cuBLASLt does alone
+    if (CublasProduct::may_fuse(gemm, options_.tf32))
+      products.emplace_back(gemm, /*fused=*/true, options_.tf32);
+    if (gemm.extra != GemmExtra::kNone) products.emplace_back(gemm, /*fused=*/false, options_.tf32);
     std::vector<Candidate> ways;
-    for (const auto& algorithm : whole.proposals(context_, alignments, data))
-      ways.push_back({&whole, algorithm, true});
-    if (has_extra) {
-      for (const auto& algorithm : plain->proposals(context_, alignments, data))
-        ways.push_back({&*plain, algorithm, false});
+    for (CublasProduct& product : products) {
+      for (const auto& algorithm : product.proposals(context_, alignments, data))
+        ways.push_back({&product, algorithm});
     }
     const Candidate way = options_.search ? search(gemm, name, std::move(ways), data) : first_of(ways, name);
-    return {way.fused ? std::move(whole) : *std::move(plain), way.algorithm, way.fused};
+    return {std::move(*way.product), way.algorithm};
   }
 
   Plan known_plan(const CudaGemm& gemm, const std::string& name, const GemmAlgorithm& known,
                   const CudaGemmData& data) const {
     CublasProduct product(gemm, known.fused, options_.tf32);
     const auto algorithm = product.algorithm_of(context_, known, data);
-    if (!algorithm) {
+    if (!algorithm || (known.fused && !CublasProduct::may_fuse(gemm, options_.tf32))) {
       throw DataError(error_message(options_.algorithms_name, name, "an algorithm that cuBLASLt has for it",
                                     "one that it refuses",
                                     "delete the file to have the algorithms searched again"));
     }
-    return {std::move(product), *algorithm, known.fused};
+    return {std::move(product), *algorithm};
   }
 
   static Candidate first_of(const std::vector<Candidate>& ways, const std::string& name) {
@@ -169,7 +179,7 @@ class Gemms {
     if (!fastest) return first;
     const Candidate way = ways[*fastest];
     GemmAlgorithm found = settings_of(way.algorithm.algorithm);
-    found.fused = way.fused;
+    found.fused = way.product->is_whole();
     known_.add(name, found);
     if (options_.on_found) options_.on_found(known_.to_text());
     return way;

@@ -7,11 +7,17 @@
 
 namespace moh {
 
-/// What a product does besides multiplying.
+/// What a product does besides multiplying. GELU is the tanh form; it reads or writes all columns of c, and a
+/// matrix aux of its type that lies in memory as c does.
 enum class GemmExtra {
   kNone,
-  kBias,    ///< adds a vector [n] to every row of c
-  kRowSums  ///< writes the sums of the rows of op(a) to a vector [m]; a is transposed, c is float32
+  kBias,         ///< adds a vector [n] to every row of c
+  kRowSums,      ///< writes the sums of the rows of op(a) to a vector [m]; a is transposed, c is float32
+  kGelu,         ///< c = gelu(c)
+  kGeluBias,     ///< c = gelu(c + vector [n])
+  kGeluAux,      ///< kGelu, and aux = c before it
+  kGeluAuxBias,  ///< kGeluBias, and aux = c + vector
+  kGeluGradient  ///< c = c gelu'(aux)
 };
 
 /// c [m, n] = op(a) op(b), or c += op(a) op(b), row-major with rows lda, ldb and ldc elements apart.
@@ -31,7 +37,7 @@ struct CudaGemm {
 struct CudaGemmData {
   const void *a, *b;
   void* c;
-  void* vector = nullptr;
+  void *vector = nullptr, *aux = nullptr;
 };
 
 /// Multiplies on the device, in stream order; sums in float32. Throws DeviceError when the library refuses.

@@ -8,8 +8,8 @@
 #include "core/cpu_isa.h"
 #include "core/error.h"
 #include "core/parallel.h"
-#include "ops/linalg/gemm_cuda.h"
 #include "ops/linalg/linear_kernels.h"
+#include "ops/linalg/matmul_extra.h"
 #include "ops/linalg/matmul_kernels.h"
 #include "ops/op.h"
 #include "ops/run_tasks.h"
@@ -260,16 +260,10 @@ void gemm_in_float32(const GemmShape& shape, const Operand& c, const Operand& a,
   if (out.dtype() != DType::kFloat32) out.copy_from(wide_c);
 }
 
-/// What a product does besides multiplying, and the vector that it reads or writes.
-struct Extra {
-  GemmExtra kind = GemmExtra::kNone;
-  Tensor vector;
-};
-
 #ifdef MOH_HAVE_CUDA
 /// bfloat16 factors are multiplied as they are, any other pair in float32.
 void gemm_on_device(const GemmShape& s, const Operand& c, const Operand& a, const Operand& b, bool accumulate,
-                    const Extra& extra) {
+                    const MatmulExtra& extra) {
   const MemoryPurposeScope purpose(MemoryPurpose::kWorkspace);
   const bool narrow = a.matrix.dtype() == DType::kBFloat16 && b.matrix.dtype() == DType::kBFloat16;
   const DType dtype = narrow ? DType::kBFloat16 : DType::kFloat32;
@@ -283,17 +277,19 @@ void gemm_on_device(const GemmShape& s, const Operand& c, const Operand& a, cons
   };
   cuda_gemm({s.m, s.n, s.k, s.transpose_a, s.transpose_b, s.lda, s.ldb, s.ldc, dtype, result.dtype(),
              accumulate, extra.kind},
-            {first(a, left), first(b, right), first(c, result), vector.defined() ? vector.raw() : nullptr});
+            {first(a, left), first(b, right), first(c, result), vector.defined() ? vector.raw() : nullptr,
+             extra.aux.defined() ? extra.aux.raw() : nullptr});
   if (!result.shares_storage_with(out)) out.copy_from(result);
 }
 #else
-void gemm_on_device(const GemmShape&, const Operand&, const Operand&, const Operand&, bool, const Extra&) {
+void gemm_on_device(const GemmShape&, const Operand&, const Operand&, const Operand&, bool,
+                    const MatmulExtra&) {
   fail_check(__FILE__, __LINE__, "the CPU", "this build has no CUDA");
 }
 #endif
 
 /// As a kernel of its own.
-void run_extra(const GemmShape& s, const Operand& c, const Operand& a, const Extra& extra) {
+void run_extra(const GemmShape& s, const Operand& c, const Operand& a, const MatmulExtra& extra) {
   const Tensor& vector = extra.vector;
   if (extra.kind == GemmExtra::kBias) {
     run_kernel("linear", vector, [&]<class Backend, class T>() {
@@ -319,7 +315,7 @@ std::string profile_name(const GemmShape& s) {
 
 /// The product itself. Returns whether `extra` was part of it.
 bool multiply(const GemmShape& shape, const Operand& c, const Operand& a, const Operand& b, bool accumulate,
-              const Extra& extra) {
+              const MatmulExtra& extra) {
   if (shape.m == 0 || shape.n == 0) return false;
   const ProfileScope profile([&] { return profile_name(shape); }, flops_of(shape));
   if (shape.k == 0) {
@@ -340,21 +336,22 @@ bool multiply(const GemmShape& shape, const Operand& c, const Operand& a, const 
   return false;
 }
 
-void multiply_and(const Operand& c, const Operand& a, const Operand& b, bool accumulate, const Extra& extra) {
+}  // namespace
+
+void matmul_extra_into(const Operand& c, const Operand& a, const Operand& b, bool accumulate,
+                       const MatmulExtra& extra) {
   const GemmShape shape = gemm_shape(c, a, b);
   if (!multiply(shape, c, a, b, accumulate, extra)) run_extra(shape, c, a, extra);
 }
 
-}  // namespace
-
 void matmul_into(const Operand& c, const Operand& a, const Operand& b, bool accumulate) {
-  multiply_and(c, a, b, accumulate, {});
+  matmul_extra_into(c, a, b, accumulate, {});
 }
 
 void matmul_bias_into(const Operand& c, const Operand& a, const Operand& b, const Tensor& bias) {
   MOH_CHECK(bias.dtype() == c.matrix.dtype() && bias.numel() == extents_of(c).columns,
             "a bias for each column of c");
-  multiply_and(c, a, b, /*accumulate=*/false, {GemmExtra::kBias, bias});
+  matmul_extra_into(c, a, b, /*accumulate=*/false, {GemmExtra::kBias, bias});
 }
 
 void matmul_row_sums_into(const Operand& c, const Operand& a, const Operand& b, const Tensor& sums,
@@ -363,7 +360,7 @@ void matmul_row_sums_into(const Operand& c, const Operand& a, const Operand& b, 
             "a sum for each row of a transposed factor");
   MOH_CHECK(c.matrix.dtype() == accumulate_dtype(a.matrix.dtype()),
             "sums are of the type they are summed in");
-  multiply_and(c, a, b, accumulate, {GemmExtra::kRowSums, sums});
+  matmul_extra_into(c, a, b, accumulate, {GemmExtra::kRowSums, sums});
 }
 
 Tensor matmul(const Operand& a, const Operand& b, DType dtype) {

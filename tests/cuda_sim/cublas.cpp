@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstring>
+#include <initializer_list>
 #include <numeric>
 #include <string>
 #include <utility>
@@ -29,6 +31,8 @@ struct cublasLtMatmulDescOpaque_t {
   std::uint32_t epilogue = CUBLASLT_EPILOGUE_DEFAULT;
   void* bias = nullptr;
   std::int32_t bias_type = -1;
+  void* aux = nullptr;
+  std::int64_t aux_stride = 0;
 };
 
 struct cublasLtMatrixLayoutOpaque_t {
@@ -108,9 +112,37 @@ struct Product {
     return a.type == b.type && c == d && rows == d.rows && columns == d.columns && depth() == depth_of_b &&
            (a.type == CUDA_R_16BF || d.type == CUDA_R_32F);
   }
-  bool has_bias() const { return desc.epilogue != CUBLASLT_EPILOGUE_DEFAULT; }
+  bool has_epilogue() const { return desc.epilogue != CUBLASLT_EPILOGUE_DEFAULT; }
+  bool is_epilogue(std::initializer_list<cublasLtEpilogue_t> some) const {
+    return std::find(some.begin(), some.end(), desc.epilogue) != some.end();
+  }
+  bool adds_bias() const {
+    return is_epilogue(
+        {CUBLASLT_EPILOGUE_BIAS, CUBLASLT_EPILOGUE_GELU_BIAS, CUBLASLT_EPILOGUE_GELU_AUX_BIAS});
+  }
+  bool sums_rows() const { return is_epilogue({CUBLASLT_EPILOGUE_BGRADB}); }
+  bool has_gelu() const {
+    return is_epilogue({CUBLASLT_EPILOGUE_GELU, CUBLASLT_EPILOGUE_GELU_BIAS, CUBLASLT_EPILOGUE_GELU_AUX,
+                        CUBLASLT_EPILOGUE_GELU_AUX_BIAS});
+  }
+  bool has_gelu_gradient() const { return is_epilogue({CUBLASLT_EPILOGUE_DGELU}); }
+  bool writes_aux() const {
+    return is_epilogue({CUBLASLT_EPILOGUE_GELU_AUX, CUBLASLT_EPILOGUE_GELU_AUX_BIAS});
+  }
+
   bool has_good_bias() const {
-    return !has_bias() || (desc.bias != nullptr && (desc.bias_type == -1 || desc.bias_type == d.type));
+    if (!adds_bias() && !sums_rows()) return true;
+    return desc.bias != nullptr && (desc.bias_type == -1 || desc.bias_type == d.type);
+  }
+  /// Columns in pieces of 16 bytes, as the real library's documentation asks for.
+  bool has_good_aux() const {
+    if (!writes_aux() && !has_gelu_gradient()) return true;
+    return desc.aux != nullptr && reinterpret_cast<std::uintptr_t>(desc.aux) % 16 == 0 &&
+           desc.aux_stride >= d.rows && desc.aux_stride % 8 == 0;
+  }
+  bool has_good_epilogue() const {
+    const bool known = !has_epilogue() || adds_bias() || sums_rows() || has_gelu() || has_gelu_gradient();
+    return known && has_good_bias() && has_good_aux();
   }
 };
 
@@ -134,16 +166,15 @@ std::size_t workspace_needed(const Algorithm& algorithm, const Product& p) {
 bool is_supported(const Algorithm& algorithm, const Product& p) {
   if (algorithm.mark != Algorithm::kMark || algorithm.settings[CUBLASLT_ALGO_CONFIG_TILE_ID] > 3)
     return false;
-  if (p.has_bias() && !Cublas::instance().has_epilogues) return false;
+  if (p.has_epilogue() && !Cublas::instance().has_epilogues) return false;
   const bool splits = algorithm.splits() > 1;
   switch (algorithm.id()) {
     case 11:
       return !splits && algorithm.reduction() == CUBLASLT_REDUCTION_SCHEME_NONE;
     case 12:
-      return !splits && algorithm.reduction() == CUBLASLT_REDUCTION_SCHEME_NONE &&
-             p.desc.epilogue != CUBLASLT_EPILOGUE_BGRADB;
+      return !splits && algorithm.reduction() == CUBLASLT_REDUCTION_SCHEME_NONE && !p.sums_rows();
     case 13:
-      return splits && algorithm.splits() <= p.depth() && !p.has_bias() &&
+      return splits && algorithm.splits() <= p.depth() && !p.has_epilogue() &&
              (algorithm.reduction() == CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE ||
               algorithm.reduction() == CUBLASLT_REDUCTION_SCHEME_INPLACE);
     default:
@@ -220,6 +251,27 @@ void put(const cublasLtMatrixLayoutOpaque_t& layout, void* to, std::int64_t i, f
   }
 }
 
+/// With the tanh that the hardware of a GPU has, of about 11 bits, as the real library may.
+struct Gelu {
+  explicit Gelu(float at) : x(at), tanh(rounded_to_tf32(std::tanh(kRoot * (x + kCubic * x * x * x)))) {}
+  float value() const { return 0.5F * x * (1 + tanh); }
+  float slope() const {
+    return 0.5F * (1 + tanh) + 0.5F * x * (1 - tanh * tanh) * kRoot * (1 + 3 * kCubic * x * x);
+  }
+
+  static constexpr float kRoot = 0.797884561F, kCubic = 0.044715F;
+  float x, tanh;
+};
+
+/// What an epilogue makes of the element in row i, column j of d.
+float after_epilogue(const Product& p, float sum, std::int64_t i, std::int64_t j) {
+  const std::int64_t place = i + j * p.desc.aux_stride;
+  if (p.adds_bias()) sum += get(p.d, p.desc.bias, i);
+  if (p.writes_aux()) put(p.d, p.desc.aux, place, sum);
+  if (p.has_gelu()) return Gelu(sum).value();
+  return p.has_gelu_gradient() ? sum * Gelu(get(p.d, p.desc.aux, place)).slope() : sum;
+}
+
 struct Pointers {
   const void *a, *b;
   void* d;
@@ -235,11 +287,9 @@ void multiply(const Algorithm& algorithm, const Product& p, const Pointers& at) 
       const std::int64_t place = i + j * p.d.stride;
       float sum = dot(algorithm, a.line(i), b.line(j), a.depth);
       if (at.beta != 0) sum += at.beta * get(p.d, at.d, place);
-      if (p.desc.epilogue == CUBLASLT_EPILOGUE_BIAS) sum += get(p.d, p.desc.bias, i);
-      put(p.d, at.d, place, sum);
+      put(p.d, at.d, place, after_epilogue(p, sum, i, j));
     }
-    if (p.desc.epilogue == CUBLASLT_EPILOGUE_BGRADB)
-      put(p.d, p.desc.bias, j, std::accumulate(b.line(j), b.line(j) + b.depth, 0.0F));
+    if (p.sums_rows()) put(p.d, p.desc.bias, j, std::accumulate(b.line(j), b.line(j) + b.depth, 0.0F));
   }
 }
 
@@ -249,9 +299,14 @@ void require_memory(const Product& p, const Pointers& at) {
   memory.require(at.a, p.a.bytes(), "cublasLtMatmul: A");
   memory.require(at.b, p.b.bytes(), "cublasLtMatmul: B");
   memory.require(at.d, p.d.bytes(), "cublasLtMatmul: D");
-  if (!p.has_bias()) return;
-  const std::int64_t length = p.desc.epilogue == CUBLASLT_EPILOGUE_BIAS ? p.d.rows : p.d.columns;
-  memory.require(p.desc.bias, static_cast<std::size_t>(length) * p.d.item(), "cublasLtMatmul: bias");
+  if (p.adds_bias() || p.sums_rows()) {
+    const std::int64_t length = p.adds_bias() ? p.d.rows : p.d.columns;
+    memory.require(p.desc.bias, static_cast<std::size_t>(length) * p.d.item(), "cublasLtMatmul: bias");
+  }
+  if (p.writes_aux() || p.has_gelu_gradient()) {
+    const auto length = static_cast<std::size_t>((p.d.columns - 1) * p.desc.aux_stride + p.d.rows);
+    memory.require(p.desc.aux, length * p.d.item(), "cublasLtMatmul: aux");
+  }
 }
 
 }  // namespace
@@ -299,6 +354,10 @@ cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t desc, cublasL
       return assign(desc->bias, value, bytes);
     case CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE:
       return assign(desc->bias_type, value, bytes);
+    case CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER:
+      return assign(desc->aux, value, bytes);
+    case CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD:
+      return assign(desc->aux_stride, value, bytes);
   }
   return CUBLAS_STATUS_INVALID_VALUE;
 }
@@ -347,7 +406,8 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDe
                                               cublasLtMatmulHeuristicResult_t results[], int* found) {
   const Product product{*desc, *a, *b, *c, *d};
   *found = 0;
-  if (most <= 0 || !product.is_consistent() || !product.has_good_bias()) return CUBLAS_STATUS_INVALID_VALUE;
+  if (most <= 0 || !product.is_consistent() || !product.has_good_epilogue())
+    return CUBLAS_STATUS_INVALID_VALUE;
   Algorithm estimated_order[] = {algorithm_of(13, 1, 4, CUBLASLT_REDUCTION_SCHEME_INPLACE),
                                  algorithm_of(11, 1, 1, CUBLASLT_REDUCTION_SCHEME_NONE),
                                  algorithm_of(12, 2, 1, CUBLASLT_REDUCTION_SCHEME_NONE),
@@ -375,7 +435,7 @@ cublasStatus_t cublasLtMatmulAlgoCheck(cublasLtHandle_t, cublasLtMatmulDesc_t de
                                        cublasLtMatrixLayout_t d, const cublasLtMatmulAlgo_t* algorithm,
                                        cublasLtMatmulHeuristicResult_t* result) {
   const Product product{*desc, *a, *b, *c, *d};
-  if (!product.is_consistent() || !product.has_good_bias()) return CUBLAS_STATUS_INVALID_VALUE;
+  if (!product.is_consistent() || !product.has_good_epilogue()) return CUBLAS_STATUS_INVALID_VALUE;
   if (!is_supported(unpacked(*algorithm), product)) return CUBLAS_STATUS_NOT_SUPPORTED;
   *result = {*algorithm, workspace_needed(unpacked(*algorithm), product), CUBLAS_STATUS_SUCCESS, 1.0F, {}};
   return CUBLAS_STATUS_SUCCESS;
@@ -412,7 +472,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t desc, const
   Pointers at{a, b, d, 0};
   std::memcpy(&one, alpha, sizeof one);
   std::memcpy(&at.beta, beta, sizeof at.beta);
-  if (one != 1 || c != d || !product.is_consistent() || !product.has_good_bias())
+  if (one != 1 || c != d || !product.is_consistent() || !product.has_good_epilogue())
     return CUBLAS_STATUS_INVALID_VALUE;
   if (!is_supported(chosen, product)) return CUBLAS_STATUS_NOT_SUPPORTED;
   const std::size_t needed = workspace_needed(chosen, product);

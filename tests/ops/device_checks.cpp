@@ -16,6 +16,7 @@
 #include "ops/dropout/drop_path.h"
 #include "ops/dropout/dropout.h"
 #include "ops/indices.h"
+#include "ops/linalg/gelu_mlp_kernels.h"
 #include "ops/linalg/linear_kernels.h"
 #include "ops/optim/adamw.h"
 #include "ops/optim/clip_grad_norm.h"
@@ -261,6 +262,37 @@ void check_bias_kernels_on_device() {
   });
 }
 
+void check_gelu_mlp_kernels_on_device() {
+  const Device gpu = open_gpu();
+  constexpr Rows kRows{5, 13};
+  const Tensor product = normal({kRows.count, kRows.width}, 1).to(DType::kFloat32);
+  const Tensor bias = normal({kRows.width}, 2).to(DType::kFloat32);
+  const auto run = [&]<class Backend>(GeluForm form, bool adds, bool keeps, Device device) {
+    const Tensor y = product.to(device).clone(), b = bias.to(device), h = empty_like(y), dy = y.clone();
+    GeluMlpKernels<Backend, float>::forward(y.data<float>(), adds ? b.data<float>() : nullptr,
+                                            keeps ? h.data<float>() : nullptr, y.data<float>(), kRows, form);
+    std::vector<Tensor> results = {y.to(kCpu)};
+    if (!keeps) return results;
+    results.push_back(h.clone().to(kCpu));
+    GeluMlpKernels<Backend, float>::backward(dy.data<float>(), h.data<float>(), h.numel(), form);
+    results.push_back(h.to(kCpu));
+    results.push_back(dy.to(kCpu));
+    return results;
+  };
+  in_each_way([&](const std::string& way) {
+    for (const GeluForm form : {GeluForm::kExact, GeluForm::kTanh}) {
+      for (const auto& [adds, keeps] :
+           {std::pair(true, true), {true, false}, {false, true}, {false, false}}) {
+        INFO(way << ", form " << static_cast<int>(form) << (adds ? ", bias" : "") << (keeps ? ", h" : ""));
+        const auto found = run.operator()<Cuda>(form, adds, keeps, gpu);
+        const auto expected = run.operator()<cpu::Baseline>(form, adds, keeps, kCpu);
+        for (std::size_t i = 0; i < expected.size(); ++i)
+          check_close(found[i], expected[i], 2e-6, std::to_string(i));
+      }
+    }
+  });
+}
+
 void check_optimizer_on_device() {
   const Device gpu = open_gpu();
   in_each_way([&](const std::string& way) {
@@ -377,6 +409,9 @@ TEST_CASE("device: head lists are those of the CPU", "[device]") {
 }
 TEST_CASE("device: a bias is added to rows, and rows are summed", "[device]") {
   check_bias_kernels_on_device();
+}
+TEST_CASE("device: GELU with a bias, and with its gradient, agrees with the CPU", "[device]") {
+  check_gelu_mlp_kernels_on_device();
 }
 TEST_CASE("device: AdamW, the gradient norm and moving averages agree with the CPU", "[device]") {
   check_optimizer_on_device();

@@ -2,23 +2,14 @@
 
 #include <catch2/catch.hpp>
 #include <cmath>
-#include <numbers>
 
 #include "core/cpu_isa.h"
 #include "core/error.h"
+#include "tests/ops/activation/gelu_reference.h"
 #include "tests/ops/op_cases.h"
 
 using namespace moh;
 using namespace moh::test;
-
-namespace {
-
-double gelu_of(double x, GeluForm form) {
-  if (form == GeluForm::kExact) return 0.5 * x * std::erfc(-x / std::numbers::sqrt2);
-  return 0.5 * x * (1.0 + std::tanh(std::sqrt(2.0 / std::numbers::pi) * (x + 0.044715 * x * x * x)));
-}
-
-}  // namespace
 
 OP_CASES(gelu) {
   OpCases cases;
