@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <unordered_map>
 #include <utility>
 
 #include "core/allocator.h"
@@ -57,7 +56,7 @@ LrSchedule lr_schedule_of(const RunConfig& config) {
 }
 
 Trainer::Trainer(const RunConfig& config, Task& task, CheckpointStore& checkpoints, const StopSignal& stop,
-                 std::shared_ptr<Console> console, const std::optional<CheckpointContents>& resume_from)
+                 std::shared_ptr<Console> console, const StoredCheckpoint* resume_from)
     : config_(config),
       task_(task),
       checkpoints_(checkpoints),
@@ -66,16 +65,16 @@ Trainer::Trainer(const RunConfig& config, Task& task, CheckpointStore& checkpoin
       optimizer_(task.model().parameters(), adamw_options_of(config.optim)),
       train_step_(task, optimizer_, config_),
       schedule_(lr_schedule_of(config)),
-      metrics_(config.output.dir / "metrics.jsonl", resume_from ? resume_from->step : -1),
-      progress_(console_, config.train.steps, resume_from ? resume_from->step : 0) {
+      metrics_(config.output.dir / "metrics.jsonl", resume_from ? resume_from->step() : -1),
+      progress_(console_, config.train.steps, resume_from ? resume_from->step() : 0) {
   state_.seed = config.seed;
   state_.identity = task.identity();
   if (resume_from) resume(*resume_from);
 }
 
-void Trainer::resume(const CheckpointContents& contents) {
-  const std::string where = "checkpoint " + checkpoint_folder_name(contents.step);
-  TrainState saved = train_state_from_json(contents.trainer_json, where);
+void Trainer::resume(const StoredCheckpoint& checkpoint) {
+  const std::string where = "checkpoint " + checkpoint_folder_name(checkpoint.step());
+  TrainState saved = train_state_from_json(checkpoint.trainer_json(), where);
   for (const auto& entry : state_.identity) {
     const auto found =
         std::ranges::find(saved.identity, entry.first, &std::pair<std::string, std::string>::first);
@@ -83,13 +82,14 @@ void Trainer::resume(const CheckpointContents& contents) {
     throw CheckpointError(error_message(where, entry.first, entry.second,
                                         found == saved.identity.end() ? "none" : found->second));
   }
-  optimizer_.load_state(contents.optimizer, saved.optimizer_steps);
+  checkpoint.load_optimizer("optimizer state", optimizer_.state());
+  optimizer_.set_steps(saved.optimizer_steps);
   saved.seed = state_.seed;
   state_ = std::move(saved);
   saved_at_ = state_.step;
-  if (contents.metric) {  // this step's evaluation is in the metrics already
+  if (checkpoint.metric()) {  // this step's evaluation is in the metrics already
     evaluated_at_ = state_.step;
-    validation_loss_ = contents.metric;
+    validation_loss_ = checkpoint.metric();
   }
   elapsed_before_ = state_.elapsed_seconds;
   metrics_.write(MetricRecord("event", state_.step).add("event", "resume"));

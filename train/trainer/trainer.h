@@ -35,17 +35,17 @@ LrSchedule lr_schedule_of(const RunConfig& config);
 /// and resumed computes what it would have computed anyway.
 class Trainer {
  public:
-  /// `resume_from` holds the model's and the optimiser's tensors; nothing for a new run. `stop` is looked at
+  /// `resume_from` is a checkpoint whose model the task has already; null for a new run. `stop` is looked at
   /// before each step.
   Trainer(const RunConfig& config, Task& task, CheckpointStore& checkpoints, const StopSignal& stop,
-          std::shared_ptr<Console> console, const std::optional<CheckpointContents>& resume_from);
+          std::shared_ptr<Console> console, const StoredCheckpoint* resume_from);
 
   /// Runs to the last step, to a stop signal or to the time limit. Throws NumericError when the loss or the
   /// gradient is not finite and the guard says stop, StorageError when a checkpoint cannot be written.
   TrainOutcome run();
 
  private:
-  void resume(const CheckpointContents& contents);
+  void resume(const StoredCheckpoint& checkpoint);
   bool is_last(std::int64_t step) const { return step == config_.train.steps; }
   /// Whether what comes after this step needs the step to be finished.
   bool is_rest(std::int64_t step) const;
