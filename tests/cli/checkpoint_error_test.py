@@ -91,8 +91,10 @@ class DamagedCheckpoint(support.MohTest):
 
     def test_a_renamed_folder(self):
         self.newer.rename(self.newer.with_name("step_00000009"))
-        output = self.moh("train", self.config_file, "--resume", code=support.INPUT_ERROR)
-        self.assert_says(output, "step_00000009", "step: expected 9, found 8", "renamed")
+        for command in (("train", self.config_file, "--resume"), ("eval", "--checkpoint", "run"),
+                        ("convert", "--from", "run", "--to", "copy.safetensors")):
+            output = self.moh(*command, code=support.INPUT_ERROR)
+            self.assert_says(output, "step_00000009", "step: expected 9, found 8", "renamed")
 
     def test_allow_older_goes_back_and_arrives_at_the_same_end(self):
         self.moh("train", self.config_file, "output.dir=whole")

@@ -104,6 +104,20 @@ class Determinism(support.MohTest):
         self.assert_same_state("whole", "run")
 
 
+class Memory(support.MohTest):
+    def test_a_resumed_run_holds_weights_and_optimizer_state_once(self):
+        # 14 MB of weights and short sequences: what is held for the weights is most of the memory.
+        config = self.config({**DENSE, "model.hidden": 256, "model.intermediate": 768, "model.layers": 4,
+                              "schedule.kind": "constant", "train.batch_size": 1, "eval.every": 0,
+                              "eval.max_tokens": 32, "checkpoint.every": 0})
+        self.moh("train", config, "train.steps=1")
+        self.moh("train", config, "--resume", "train.steps=2")
+        first, resumed = (record["peak_memory_bytes"] for record in support.metrics(self.folder / "run")
+                          if record["kind"] == "train")
+        self.assertGreater(first, 4 * 12_000_000)
+        self.assertLess(resumed, 1.01 * first)
+
+
 class Metrics(support.MohTest):
     def interrupted(self):
         config = self.config({"train.steps": STEPS, "checkpoint.every": SAVE_EVERY, "eval.every": 20})

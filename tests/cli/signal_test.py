@@ -1,10 +1,13 @@
 """A signal or the time limit ends a run with everything saved, and it goes on as if it had not been stopped."""
 
+import json
 import os
 import pathlib
 import random
 import signal
+import subprocess
 import time
+import unittest
 
 import support
 
@@ -111,6 +114,80 @@ class StopSignals(support.MohTest):
         self.assertGreater(stops, 0)
         self.assert_same_state("whole", "run")
         self.assert_same_history("whole", "run")
+
+
+class StopInEvaluation(support.MohTest):
+    def setUp(self):
+        super().setUp()
+        self.write("held_out.txt", support.text_of_words(50_000, seed=2))  # takes a second or so
+        self.config_file = self.config({"data.validation": "held_out.txt", "eval.at_start": True,
+                                        "checkpoint.keep_best": True, "model.dropout": 0.1})
+
+    def records(self, kind):
+        path = self.folder / "run/metrics.jsonl"
+        return [r for r in support.metrics(self.folder / "run") if r["kind"] == kind] if path.exists() else []
+
+    def stop(self, step, line=None):
+        """Stops the run in the evaluation of a step: behind a line that it writes, or as soon as it begins."""
+        before = len(self.records("event"))
+        run = support.Running(self, "train", self.config_file, "--resume", pipe_bytes=1 << 16)
+        if line:
+            run.read_until(line)
+        else:
+            self.wait_for_trainer(run, before)
+        run.send(signal.SIGTERM)
+        self.assertEqual(run.wait(), support.PREEMPTED, run.output)
+        self.assert_says(run.output, f"step {step}: the evaluation was stopped", f"stopped by SIGTERM at step {step}")
+        self.assertNotIn(step, [record["step"] for record in self.records("eval")])
+        self.assertEqual(self.newest().name, f"step_{step:08}")
+        self.assertIsNone(self.metric("run"))
+        self.assert_no_litter()
+
+    def wait_for_trainer(self, run, events):
+        """Until it looks for signals, which it does before it opens its metrics; a resumed run leaves a record."""
+        deadline = time.monotonic() + support.TIMEOUT_SECONDS
+        begun = self.folder / "run/metrics.jsonl"
+        while not begun.exists() or (self.checkpoints() and len(self.records("event")) == events):
+            self.assertTrue(run.process.poll() is None and time.monotonic() < deadline, "the run did not begin")
+            time.sleep(0.001)
+
+    def metric(self, run):
+        return json.loads((self.newest(run) / "manifest.json").read_text()).get("metric")
+
+    def test_an_evaluation_is_stopped_and_done_again(self):
+        self.stop(0)
+        self.stop(4, "step 4/8")
+        self.stop(4)
+        self.stop(8, "step 8/8")
+        self.moh("train", self.config_file, "--resume")
+        self.moh("train", self.config_file, "output.dir=whole")
+        self.assert_same_state("whole", "run")
+        self.assert_same_history("whole", "run")
+        self.assertEqual([record["step"] for record in self.records("eval")], [0, 4, 8])
+        self.assertIsNotNone(self.metric("run"))
+        self.assertEqual(self.metric("run"), self.metric("whole"))
+
+    @unittest.skipUnless(support.build_has_failpoints(), "this build has no failure points")
+    def test_a_kill_after_the_evaluation_leaves_its_record_once(self):
+        self.stop(0)
+        self.moh("train", self.config_file, "--resume", code=-signal.SIGKILL, env={"MOH_FAIL": "ckpt:before_publish_1"})
+        self.assertEqual([record["step"] for record in self.records("eval")], [0])
+        self.moh("train", self.config_file, "--resume")
+        self.assertEqual([record["step"] for record in self.records("eval")], [0, 4, 8])
+
+    def test_moh_eval_ends_at_once(self):
+        self.write("text.txt", support.text_of_words(400))
+        self.moh("train", self.config_file, "train.steps=4", "eval.max_tokens=1", "schedule.decay_steps=8")
+        self.write("endless.txt", support.text_of_words(400_000, seed=2))
+        process = support.start(self.folder, "eval", "--checkpoint", "run", "data=endless.txt", "eval.max_tokens=0",
+                                stdout=subprocess.DEVNULL)
+        self.addCleanup(process.kill)
+        cpu_time = pathlib.Path(f"/proc/{process.pid}/stat")
+        while int(cpu_time.read_text().split()[13]) < 30:  # hundredths of a second: it is in its batches by then
+            self.assertIsNone(process.poll())
+            time.sleep(0.005)
+        process.send_signal(signal.SIGINT)
+        self.assertEqual(process.wait(support.TIMEOUT_SECONDS), -signal.SIGINT)
 
 
 class ClosedPipe(support.MohTest):

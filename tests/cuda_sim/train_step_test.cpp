@@ -190,7 +190,7 @@ class TwoSizes : public Task {
   StepStatistics statistics(const StepSize& size, std::int64_t, std::span<const double>) const override {
     return {.tokens = size.tokens, .balance_loss = {}, .head_load = {}, .activated_heads = {}};
   }
-  std::optional<Evaluation> evaluate() override { return std::nullopt; }
+  std::optional<Evaluation> evaluate(FunctionRef<bool()>) override { return std::nullopt; }
   std::vector<std::pair<std::string, std::string>> identity() const override { return {}; }
 
   int asked() const { return asked_; }

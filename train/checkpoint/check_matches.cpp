@@ -13,21 +13,21 @@ std::string describe(const TensorSpec& spec) {
 }
 
 std::vector<std::string> differences(std::span<const TensorSpec> expected,
-                                     std::span<const NamedTensor> found) {
-  std::map<std::string_view, const Tensor*> unmatched;
-  for (const NamedTensor& named : found) unmatched.emplace(named.name, &named.tensor);
+                                     std::span<const TensorSpec> found) {
+  std::map<std::string_view, const TensorSpec*> unmatched;
+  for (const TensorSpec& spec : found) unmatched.emplace(spec.name, &spec);
   std::vector<std::string> lines;
   for (const TensorSpec& spec : expected) {
     const auto match = unmatched.extract(spec.name);
     if (match.empty()) {
       lines.push_back(error_message(spec.name, "", describe(spec), "no tensor of this name"));
-    } else if (const Tensor& tensor = *match.mapped();
-               tensor.shape() != spec.shape || tensor.dtype() != spec.dtype) {
-      lines.push_back(error_message(spec.name, "", describe(spec), describe(tensor)));
+    } else if (const TensorSpec& other = *match.mapped();
+               other.shape != spec.shape || other.dtype != spec.dtype) {
+      lines.push_back(error_message(spec.name, "", describe(spec), describe(other)));
     }
   }
-  for (const auto& [name, tensor] : unmatched) {
-    lines.push_back(error_message(printable(name), "", "no tensor of this name", describe(*tensor)));
+  for (const auto& [name, spec] : unmatched) {
+    lines.push_back(error_message(printable(name), "", "no tensor of this name", describe(*spec)));
   }
   return lines;
 }
@@ -35,7 +35,7 @@ std::vector<std::string> differences(std::span<const TensorSpec> expected,
 }  // namespace
 
 void check_matches(std::string_view where, std::span<const TensorSpec> expected,
-                   std::span<const NamedTensor> found) {
+                   std::span<const TensorSpec> found) {
   const std::vector<std::string> lines = differences(expected, found);
   if (lines.empty()) return;
   std::string message(where);

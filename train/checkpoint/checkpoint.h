@@ -22,7 +22,7 @@ namespace moh {
 //   train/checkpoint/manifest.h
 // It becomes visible under this name by one rename, when all of it is on the disk.
 
-/// What a checkpoint holds.
+/// What is saved as a checkpoint.
 struct CheckpointContents {
   std::int64_t step = 0;
   std::optional<double> metric;  ///< evaluation loss, lower is better; retention keeps the best
@@ -34,9 +34,6 @@ struct CheckpointContents {
 
 /// trainer.json of a checkpoint that holds a model alone: converted from elsewhere, never trained here.
 inline constexpr std::string_view kModelOnlyTrainer = "{\"model_only\": true}\n";
-
-/// Throws CheckpointError for a checkpoint without what a run needs to go on.
-void require_resumable(const CheckpointContents& contents);
 
 /// A checkpoint folder as listed, without its tensors having been read.
 struct CheckpointInfo {
@@ -55,7 +52,7 @@ std::optional<std::int64_t> step_of_folder_name(std::string_view name);
 
 /// The checkpoints in a folder `checkpoints`, ascending by step; empty when there is no such folder. Complete
 /// means: the manifest is sound and names exactly the files that are there, with their sizes. Checksums are
-/// verified by load_checkpoint.
+/// verified when it is read (stored_checkpoint.h).
 std::vector<CheckpointInfo> list_checkpoints(const std::filesystem::path& checkpoints_folder);
 
 /// The step folder that a user means by `path`: a step folder itself, or the newest checkpoint of a
@@ -63,20 +60,7 @@ std::vector<CheckpointInfo> list_checkpoints(const std::filesystem::path& checkp
 /// not complete: to fall back silently would be to lose work without a word.
 std::filesystem::path resolve_checkpoint(const std::filesystem::path& path);
 
-/// Which tensors load_checkpoint reads.
-enum class LoadScope { kAll, kModelOnly };
-
-/// Reads a step folder. Everything that is read is verified against the manifest before anything is returned:
-/// the tensors live in memory of their own, counted under the caller's MemoryPurpose. Throws CheckpointError
-/// naming the file, the tensor and both checksums.
-CheckpointContents load_checkpoint(const std::filesystem::path& step_folder,
-                                   LoadScope scope = LoadScope::kAll);
-
-/// Compares what stands beside the tensors of a step folder, configuration and trainer's state, with the
-/// manifest's checksums. Throws CheckpointError. load_checkpoint() does this, too.
-void verify_text_files(const std::filesystem::path& step_folder);
-
-/// A tensor as a model expects it.
+/// A tensor as a model expects it, or as a checkpoint lists it.
 struct TensorSpec {
   std::string name;
   Shape shape;
@@ -88,6 +72,6 @@ struct TensorSpec {
 ///   checkpoint step_1200: layers.3.attention.wq: expected [512, 512] float32, found [512, 256] float32
 /// `where` is what stands in front ("checkpoint step_1200").
 void check_matches(std::string_view where, std::span<const TensorSpec> expected,
-                   std::span<const NamedTensor> found);
+                   std::span<const TensorSpec> found);
 
 }  // namespace moh

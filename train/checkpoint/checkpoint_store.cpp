@@ -148,11 +148,13 @@ std::optional<CheckpointInfo> CheckpointStore::find_newest_complete() const {
   return newest == all.rend() ? std::nullopt : std::optional(*newest);
 }
 
-std::optional<CheckpointContents> CheckpointStore::load_newest(bool allow_older) {
+std::optional<StoredCheckpoint> CheckpointStore::open_newest(bool allow_older) {
   std::vector<CheckpointInfo> all = list();
   while (!all.empty()) {
     try {
-      return load_checkpoint(all.back().folder);
+      StoredCheckpoint newest(all.back().folder);
+      newest.verify();
+      return newest;
     } catch (const CheckpointError& error) {
       if (!allow_older) throw;
       warn_(std::string(error.what()) + "; going back to the checkpoint before");

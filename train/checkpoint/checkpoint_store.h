@@ -9,6 +9,7 @@
 
 #include "core/function_ref.h"
 #include "train/checkpoint/checkpoint.h"
+#include "train/checkpoint/stored_checkpoint.h"
 
 namespace moh {
 
@@ -43,10 +44,10 @@ class CheckpointStore {
   /// The newest complete checkpoint, if there is any.
   std::optional<CheckpointInfo> find_newest_complete() const;
 
-  /// Loads the newest checkpoint to resume from; nothing when there is none. When it is damaged: throws
-  /// CheckpointError, or with `allow_older` warns, moves it aside (to `damaged-step_...`, so that it does not
-  /// count again once this run has gone on from an older one) and tries the one before.
-  std::optional<CheckpointContents> load_newest(bool allow_older);
+  /// Opens and verifies the newest checkpoint to resume from; nothing when there is none. When it is damaged:
+  /// throws CheckpointError, or with `allow_older` warns, moves it aside (to `damaged-step_...`, so that it
+  /// does not count again once this run has gone on from an older one) and tries the one before.
+  std::optional<StoredCheckpoint> open_newest(bool allow_older);
 
  private:
   void clear_leftovers();

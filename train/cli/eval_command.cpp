@@ -29,7 +29,10 @@ int eval(const EvalArgs& args) {
   const TokenSourcePtr tokens = open_held_out_text(config, *loaded.tokenizer);
   const EvaluationBatches batches(tokens, *loaded.tokenizer, config.data.sequence_length,
                                   config.train.batch_size);
-  const Evaluation evaluation = evaluate_language_model(*loaded.model, batches, config.eval.max_tokens);
+  // A signal ends the process at once: there is nothing to save.
+  const auto never = [] { return false; };
+  const Evaluation evaluation =
+      evaluate_language_model(*loaded.model, batches, config.eval.max_tokens, never).value();
   std::printf("checkpoint     %s\n", loaded.folder.c_str());
   std::printf("%-14s %.6f\n", "loss", evaluation.loss);
   for (const auto& [name, value] : evaluation.metrics) std::printf("%-14s %.6f\n", name.c_str(), value);

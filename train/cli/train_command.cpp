@@ -53,8 +53,8 @@ void clear_leftovers(const std::filesystem::path& folder) {
 }
 
 /// The checkpoint to go on from; nothing for a run that starts anew.
-std::optional<CheckpointContents> find_resume_point(CheckpointStore& store, const RunConfig& config,
-                                                    const TrainArgs& args) {
+std::optional<StoredCheckpoint> find_resume_point(CheckpointStore& store, const RunConfig& config,
+                                                  const TrainArgs& args) {
   if (args.overwrite) return std::nullopt;
   if (!args.resume) {
     const std::vector<CheckpointInfo> found = store.list();
@@ -64,17 +64,17 @@ std::optional<CheckpointContents> find_resume_point(CheckpointStore& store, cons
                       "checkpoints up to step " + std::to_string(found.back().step),
                       "go on with --resume, start over with --overwrite, or set another output.dir"));
   }
-  std::optional<CheckpointContents> contents = store.load_newest(args.allow_older);
-  if (!contents) {
+  std::optional<StoredCheckpoint> newest = store.open_newest(args.allow_older);
+  if (!newest) {
     log_info("resume: no checkpoint in " + config.output.dir.string() + " yet; starting at step 0");
     return std::nullopt;
   }
-  require_resumable(*contents);
-  const std::filesystem::path saved = store.folder() / checkpoint_folder_name(contents->step) / "config.yaml";
+  require_resumable(*newest);
+  const std::filesystem::path saved = newest->folder() / "config.yaml";
   review_config_changes(load_run_config(saved.string(), {}, llama_model_presets()), config,
                         args.allow_changes);
-  log_info("resume: from step " + std::to_string(contents->step));
-  return contents;
+  log_info("resume: from step " + std::to_string(newest->step()));
+  return newest;
 }
 
 /// The model of the newest checkpoint in a run's folder whose configuration can be read; damage is reported
@@ -158,7 +158,7 @@ int train(const TrainArgs& args) {
   CheckpointStore store(config.output.dir,
                         {static_cast<int>(config.checkpoint.keep_last), config.checkpoint.keep_best},
                         [](const std::string& warning) { log_warning(warning); });
-  std::optional<CheckpointContents> resume_from = find_resume_point(store, config, args);
+  std::optional<StoredCheckpoint> resume_from = find_resume_point(store, config, args);
 
   if (config.device != kCpu) {
     log_info("device: " + cuda::describe_device());
@@ -175,9 +175,7 @@ int train(const TrainArgs& args) {
         "conversions");
   }
   if (resume_from) {
-    load_parameters(task.model(), resume_from->model,
-                    "checkpoint " + checkpoint_folder_name(resume_from->step));
-    resume_from->model.clear();
+    load_parameters(task.model(), *resume_from, "checkpoint " + checkpoint_folder_name(resume_from->step()));
   }
   if (beginning) initialise_from_source(task.llama(), beginning->source, config, beginning->batches);
   beginning.reset();
@@ -185,7 +183,7 @@ int train(const TrainArgs& args) {
   if (args.overwrite) remove_run(config.output.dir);
   write_file_durably(config.output.dir / "config.yaml", print_resolved(config));
   stop.defer();
-  Trainer trainer(config, task, store, stop, console, resume_from);
+  Trainer trainer(config, task, store, stop, console, resume_from ? &*resume_from : nullptr);
   resume_from.reset();
   const TrainOutcome outcome = trainer.run();
   if (outcome.finished) write_sample(task, task.llama(), config, *console);

@@ -8,7 +8,6 @@
 #include <cerrno>
 #include <fstream>
 #include <nlohmann/json.hpp>
-#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -52,13 +51,15 @@ void truncate_to(int fd, const fs::path& path, std::uint64_t size) {
   if (::ftruncate(fd, static_cast<off_t>(size)) != 0) throw_storage_error(path, "truncate", errno);
 }
 
-/// The record's "step", when it is a JSON object with a whole number there.
-std::optional<std::int64_t> step_of(const std::string& line) {
+/// Whether a record is of a step after `step`, or of this one and of the kind.
+bool is_repeated(const std::string& line, std::int64_t step, std::string_view kind) {
   const nlohmann::json record = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
-  if (!record.is_object()) return std::nullopt;
-  const auto step = record.find("step");
-  if (step == record.end() || !step->is_number_integer()) return std::nullopt;
-  return step->get<std::int64_t>();
+  if (!record.is_object()) return false;
+  const auto found = record.find("step");
+  if (found == record.end() || !found->is_number_integer()) return false;
+  const auto of = found->get<std::int64_t>();
+  const auto its_kind = record.find("kind");
+  return of > step || (of == step && !kind.empty() && its_kind != record.end() && *its_kind == kind);
 }
 
 void for_each_line(const fs::path& path, FunctionRef<void(std::string&)> visit) {
@@ -89,13 +90,13 @@ void JsonlFile::open() {
   if (whole != size) truncate_to(fd_, path_, whole);
 }
 
-std::int64_t JsonlFile::drop_records_after(std::int64_t step) {
+std::int64_t JsonlFile::drop_records_after(std::int64_t step, std::string_view repeated_kind) {
   constexpr std::size_t kBlockBytes = 1 << 20;
   DurableFile shorter(path_);
   std::string block;
   std::int64_t dropped = 0;
   for_each_line(path_, [&](std::string& line) {
-    if (step_of(line).value_or(step) > step) {
+    if (is_repeated(line, step, repeated_kind)) {
       ++dropped;
       return;
     }

@@ -22,9 +22,10 @@ class JsonlFile {
   bool was_torn() const { return was_torn_; }
 
   /// Removes the records whose field "step" is above `step`: a run that resumes from a checkpoint writes
-  /// those steps again. Lines without a step stay. Atomic: a crash leaves the old file or the new one.
-  /// Returns the number of records removed.
-  std::int64_t drop_records_after(std::int64_t step);
+  /// those steps again. `repeated_kind` is the "kind" of records that it writes again for `step` itself;
+  /// empty for none. Lines without a step stay. Atomic: a crash leaves the old file or the new one. Returns
+  /// the number of records removed.
+  std::int64_t drop_records_after(std::int64_t step, std::string_view repeated_kind = {});
 
   /// Appends one record, given without its newline. When the disk is full the file keeps its previous end.
   void append(std::string_view record);

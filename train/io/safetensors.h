@@ -70,8 +70,12 @@ class SafetensorsFile {
   /// of moh's.
   Tensor tensor(std::string_view name) const;
   Tensor tensor(const SafetensorsEntry& entry) const;
+  /// What an entry's elements are to moh. Throws when its type is none of moh's.
+  DType dtype_of(const SafetensorsEntry& entry) const;
   /// Fills `to` with bytes of a tensor of this file, of whatever dtype, from byte `offset` of them on.
   void read(const SafetensorsEntry& entry, std::uint64_t offset, std::span<std::byte> to) const;
+  /// Hands all bytes of a tensor to `sink`, in order, block by block (element_blocks.h).
+  void stream(const SafetensorsEntry& entry, FunctionRef<void(std::span<const std::byte>)> sink) const;
 
   /// The header as it is in the file, its length in front: what a checksum of the file covers besides the
   /// tensors.

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "core/error.h"
+#include "train/io/element_blocks.h"
 #include "train/io/printable.h"
 #include "train/io/safetensors.h"
 #include "train/io/safetensors_header.h"
@@ -96,12 +97,14 @@ Tensor SafetensorsFile::tensor(std::string_view name) const {
   return tensor(*entry);
 }
 
+DType SafetensorsFile::dtype_of(const SafetensorsEntry& entry) const {
+  if (entry.dtype) return *entry.dtype;
+  file_.fail(printable(entry.name), "F32, BF16, F64, I32, I64, U8 or BOOL", entry.stored_dtype,
+             "convert the file to one of these");
+}
+
 Tensor SafetensorsFile::tensor(const SafetensorsEntry& entry) const {
-  if (!entry.dtype) {
-    file_.fail(printable(entry.name), "F32, BF16, F64, I32, I64, U8 or BOOL", entry.stored_dtype,
-               "convert the file to one of these");
-  }
-  Tensor tensor = empty(entry.shape, *entry.dtype);
+  Tensor tensor = empty(entry.shape, dtype_of(entry));
   read(entry, 0, {static_cast<std::byte*>(tensor.raw()), tensor.bytes()});
   return tensor;
 }
@@ -110,6 +113,12 @@ void SafetensorsFile::read(const SafetensorsEntry& entry, std::uint64_t offset,
                            std::span<std::byte> to) const {
   MOH_CHECK(offset <= entry.bytes() && to.size() <= entry.bytes() - offset, "a read within the tensor");
   file_.read(data_begin_ + entry.begin + offset, to, printable(entry.name));
+}
+
+void SafetensorsFile::stream(const SafetensorsEntry& entry,
+                             FunctionRef<void(std::span<const std::byte>)> sink) const {
+  const auto fill = [&](std::uint64_t offset, std::span<std::byte> block) { read(entry, offset, block); };
+  stream_blocks(entry.bytes(), fill, sink);
 }
 
 std::vector<std::byte> SafetensorsFile::raw_header() const {

@@ -14,8 +14,9 @@ namespace moh {
 class MetricsWriter {
  public:
   /// Opens or creates the file and keeps the records up to `keep_through_step`: the step of the checkpoint
-  /// that is resumed from, or -1 for a new run, which keeps none.
-  MetricsWriter(std::filesystem::path path, std::int64_t keep_through_step);
+  /// that is resumed from, or -1 for a new run, which keeps none. With `evaluates_again` the evaluation of
+  /// that step is not kept.
+  MetricsWriter(std::filesystem::path path, std::int64_t keep_through_step, bool evaluates_again = false);
 
   /// Records that opening took out because the run writes those steps again.
   std::int64_t dropped_records() const { return dropped_records_; }

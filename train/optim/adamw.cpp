@@ -2,13 +2,11 @@
 
 #include <cmath>
 #include <numeric>
-#include <unordered_map>
 #include <utility>
 
 #include "core/error.h"
 #include "ops/optim/adamw.h"
 #include "ops/optim/clip_grad_norm.h"
-#include "train/checkpoint/checkpoint.h"
 
 namespace moh {
 
@@ -114,15 +112,7 @@ std::vector<NamedTensor> AdamW::state() const {
   return state;
 }
 
-void AdamW::load_state(std::span<const NamedTensor> state, std::int64_t steps) {
-  const std::vector<NamedTensor> own = this->state();
-  std::vector<TensorSpec> expected;
-  for (const NamedTensor& entry : own)
-    expected.push_back({entry.name, entry.tensor.shape(), entry.tensor.dtype()});
-  check_matches("optimizer state", expected, state);
-  std::unordered_map<std::string_view, const Tensor*> by_name;
-  for (const NamedTensor& entry : state) by_name[entry.name] = &entry.tensor;
-  for (const NamedTensor& entry : own) entry.tensor.copy_from(*by_name.at(entry.name));
+void AdamW::set_steps(std::int64_t steps) {
   steps_ = steps;
   if (on_device_) on_device_->set_steps(steps);
 }

@@ -200,11 +200,11 @@ StepStatistics LanguageModelTask::statistics(const StepSize& size, std::int64_t 
   return result;
 }
 
-std::optional<Evaluation> LanguageModelTask::evaluate() {
+std::optional<Evaluation> LanguageModelTask::evaluate(FunctionRef<bool()> stop) {
   if (data_.validation->size() == 0) return std::nullopt;  // nothing is held out
   const EvaluationBatches batches(data_.validation, *data_.tokenizer, batches_.sampler().sequence_length(),
                                   batch_size_);
-  return evaluate_language_model(model_, batches, eval_tokens_);
+  return evaluate_language_model(model_, batches, eval_tokens_, stop);
 }
 
 std::vector<std::pair<std::string, std::string>> LanguageModelTask::identity() const {
@@ -212,12 +212,13 @@ std::vector<std::pair<std::string, std::string>> LanguageModelTask::identity() c
           {"tokenizer_hash", hex(data_.tokenizer->content_hash())}};
 }
 
-Evaluation evaluate_language_model(const Llama& model, const EvaluationBatches& batches,
-                                   std::int64_t max_tokens) {
+std::optional<Evaluation> evaluate_language_model(const Llama& model, const EvaluationBatches& batches,
+                                                  std::int64_t max_tokens, FunctionRef<bool()> stop) {
   const NoGrad no_grad;
   double sum = 0;
   std::int64_t targets = 0, bytes = 0;
   for (std::int64_t i = 0; i < batches.size() && (max_tokens == 0 || targets < max_tokens); ++i) {
+    if (stop()) return std::nullopt;
     const TokenBatch batch = batches.at(i);
     sum += cross_entropy(model.forward(batch.tokens).logits, batch.targets.to(model.device())).value().item();
     targets += batch.num_targets;

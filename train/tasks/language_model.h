@@ -54,7 +54,7 @@ class LanguageModelTask : public Task {
   StepStatistics statistics(const StepSize& size, std::int64_t count,
                             std::span<const double> numbers) const override;
   /// Cross entropy per token, perplexity and bits per byte of text.
-  std::optional<Evaluation> evaluate() override;
+  std::optional<Evaluation> evaluate(FunctionRef<bool()> stop) override;
   std::vector<std::pair<std::string, std::string>> identity() const override;
 
  private:
@@ -80,8 +80,9 @@ class LanguageModelTask : public Task {
 };
 
 /// Evaluates a model on a token stream: loss (nats per token), perplexity, bits per byte. Stops after the
-/// batch with which `max_tokens` targets are reached; 0 means all.
-Evaluation evaluate_language_model(const Llama& model, const EvaluationBatches& batches,
-                                   std::int64_t max_tokens);
+/// batch with which `max_tokens` targets are reached; 0 means all. Nothing when `stop`, which is asked before
+/// each batch, says so.
+std::optional<Evaluation> evaluate_language_model(const Llama& model, const EvaluationBatches& batches,
+                                                  std::int64_t max_tokens, FunctionRef<bool()> stop);
 
 }  // namespace moh

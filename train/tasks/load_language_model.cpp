@@ -1,6 +1,5 @@
 #include "train/tasks/load_language_model.h"
 
-#include <unordered_map>
 #include <vector>
 
 #include "train/config/load_run_config.h"
@@ -14,7 +13,8 @@ LanguageModel load_language_model(const std::filesystem::path& path,
                                   const std::vector<std::string>& overrides) {
   LanguageModel loaded;
   loaded.folder = resolve_checkpoint(path);
-  const CheckpointContents contents = load_checkpoint(loaded.folder, LoadScope::kModelOnly);
+  const StoredCheckpoint checkpoint(loaded.folder, LoadScope::kModelOnly);
+  checkpoint.verify();
   // How the steps were run is of no concern here, and must not keep the model from a CPU.
   std::vector<std::string> settings = {"cuda_graph=false", "attention.backend=auto"};
   settings.insert(settings.end(), overrides.begin(), overrides.end());
@@ -24,19 +24,14 @@ LanguageModel load_language_model(const std::filesystem::path& path,
   loaded.model =
       std::make_unique<Llama>(llama_config_of(loaded.config.model),
                               Placement{dtype_of_precision(loaded.config.precision), loaded.config.device});
-  load_parameters(*loaded.model, contents.model, "checkpoint " + loaded.folder.string());
+  load_parameters(*loaded.model, checkpoint, "checkpoint " + loaded.folder.string());
   return loaded;
 }
 
-void load_parameters(const Module& model, std::span<const NamedTensor> tensors, std::string_view where) {
-  const std::vector<NamedParameter> parameters = model.parameters();
-  std::vector<TensorSpec> expected;
-  for (const NamedParameter& p : parameters)
-    expected.push_back({p.name, p.variable.shape(), p.variable.dtype()});
-  check_matches(where, expected, tensors);
-  std::unordered_map<std::string_view, const Tensor*> by_name;
-  for (const NamedTensor& entry : tensors) by_name[entry.name] = &entry.tensor;
-  for (const NamedParameter& p : parameters) p.variable.value().copy_from(*by_name.at(p.name));
+void load_parameters(const Module& model, const StoredCheckpoint& checkpoint, std::string_view where) {
+  std::vector<NamedTensor> tensors;
+  for (const NamedParameter& p : model.parameters()) tensors.push_back({p.name, p.variable.value()});
+  checkpoint.load_model(where, tensors);
 }
 
 }  // namespace moh

@@ -2,12 +2,11 @@
 
 #include <filesystem>
 #include <memory>
-#include <span>
 #include <string>
 #include <vector>
 
 #include "models/llm/llama.h"
-#include "train/checkpoint/checkpoint.h"
+#include "train/checkpoint/stored_checkpoint.h"
 #include "train/config/run_config.h"
 #include "train/data/tokenizer.h"
 
@@ -27,8 +26,8 @@ struct LanguageModel {
 LanguageModel load_language_model(const std::filesystem::path& path,
                                   const std::vector<std::string>& overrides = {});
 
-/// Copies tensors into the parameters of the same names. Throws CheckpointError listing everything that is
-/// missing, too much, or of another shape or dtype, before anything is changed.
-void load_parameters(const Module& model, std::span<const NamedTensor> tensors, std::string_view where);
+/// Copies a checkpoint's model into the parameters of the same names. Throws CheckpointError listing
+/// everything that is missing, too much, or of another shape or dtype, before anything is changed.
+void load_parameters(const Module& model, const StoredCheckpoint& checkpoint, std::string_view where);
 
 }  // namespace moh

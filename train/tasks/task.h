@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/function_ref.h"
 #include "core/random.h"
 #include "models/module.h"
 
@@ -61,8 +62,9 @@ class Task {
   /// Statistics of a step of `count` micro-batches, from their numbers, one after another.
   virtual StepStatistics statistics(const StepSize& size, std::int64_t count,
                                     std::span<const double> numbers) const = 0;
-  /// Evaluates on all held-out data, or nothing when there is none.
-  virtual std::optional<Evaluation> evaluate() = 0;
+  /// Evaluates on all held-out data. Nothing when there is none, and when `stop`, which is asked before each
+  /// batch, says so.
+  virtual std::optional<Evaluation> evaluate(FunctionRef<bool()> stop) = 0;
   /// What a checkpoint must agree with besides tensors: (name, value) pairs, such as the tokenizer.
   virtual std::vector<std::pair<std::string, std::string>> identity() const = 0;
 };

@@ -8,8 +8,8 @@
 namespace moh {
 
 /// Turns SIGINT, SIGTERM and SIGUSR1 (what batch systems send before the end) into a request to stop after
-/// the present step, for the lifetime of the object. A second signal ends the process at once: a step may
-/// take long.
+/// the present step, or batch of an evaluation, for the lifetime of the object. A second signal ends the
+/// process at once: a step may take long.
 ///
 /// A thread of its own waits for the signals, and every thread that is started after the object blocks them,
 /// so make it before others. No handler may run on a thread that computes: oneDNN's products keep the stack

@@ -34,6 +34,7 @@ TrainState read(const Json& json) {
   state.skipped_in_row = count_at(json, "skipped_in_row");
   state.elapsed_seconds = json.at("elapsed_seconds").get<double>();
   if (!json.at("best_loss").is_null()) state.best_loss = json.at("best_loss").get<double>();
+  state.evaluation_due = json.value("evaluation_due", false);  // earlier versions did not stop evaluations
   state.seed = json.at("seed").get<std::int64_t>();
   for (const auto& [name, value] : json.at("task").items())
     state.identity.emplace_back(name, value.get<std::string>());
@@ -53,6 +54,7 @@ std::string to_json(const TrainState& state) {
                {"skipped_in_row", state.skipped_in_row},
                {"elapsed_seconds", state.elapsed_seconds},
                {"best_loss", state.best_loss ? Json(*state.best_loss) : Json(nullptr)},
+               {"evaluation_due", state.evaluation_due},
                {"seed", state.seed},
                {"task", std::move(task)}};
   return json.dump(2) + "\n";

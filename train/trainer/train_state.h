@@ -19,6 +19,7 @@ struct TrainState {
   std::int64_t skipped_in_row = 0;   ///< steps skipped since the last update
   double elapsed_seconds = 0;        ///< of training, over all processes of the run
   std::optional<double> best_loss;   ///< lowest validation loss so far
+  bool evaluation_due = false;       ///< a signal ended this step's evaluation
   std::int64_t seed = 0;
   std::vector<std::pair<std::string, std::string>> identity;  ///< of the task
 };

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <unordered_map>
 #include <utility>
 
 #include "core/allocator.h"
@@ -37,6 +36,30 @@ std::string text_of(double value) {
   return text;
 }
 
+using Identity = std::vector<std::pair<std::string, std::string>>;
+
+void check_identity(const std::string& where, const Identity& expected, const Identity& saved) {
+  for (const auto& entry : expected) {
+    const auto found = std::ranges::find(saved, entry.first, &Identity::value_type::first);
+    if (found != saved.end() && found->second == entry.second) continue;
+    throw CheckpointError(
+        error_message(where, entry.first, entry.second, found == saved.end() ? "none" : found->second));
+  }
+}
+
+/// The state that a run begins with.
+TrainState first_state(const RunConfig& config, const Task& task, const StoredCheckpoint* resume_from) {
+  TrainState state;
+  if (resume_from != nullptr) {
+    const std::string where = "checkpoint " + checkpoint_folder_name(resume_from->step());
+    state = train_state_from_json(resume_from->trainer_json(), where);
+    check_identity(where, task.identity(), state.identity);
+  }
+  state.seed = config.seed;
+  state.identity = task.identity();
+  return state;
+}
+
 }  // namespace
 
 AdamWOptions adamw_options_of(const OptimConfig& config) {
@@ -57,7 +80,7 @@ LrSchedule lr_schedule_of(const RunConfig& config) {
 }
 
 Trainer::Trainer(const RunConfig& config, Task& task, CheckpointStore& checkpoints, const StopSignal& stop,
-                 std::shared_ptr<Console> console, const std::optional<CheckpointContents>& resume_from)
+                 std::shared_ptr<Console> console, const StoredCheckpoint* resume_from)
     : config_(config),
       task_(task),
       checkpoints_(checkpoints),
@@ -66,30 +89,20 @@ Trainer::Trainer(const RunConfig& config, Task& task, CheckpointStore& checkpoin
       optimizer_(task.model().parameters(), adamw_options_of(config.optim)),
       train_step_(task, optimizer_, config_),
       schedule_(lr_schedule_of(config)),
-      metrics_(config.output.dir / "metrics.jsonl", resume_from ? resume_from->step : -1),
-      progress_(console_, config.train.steps, resume_from ? resume_from->step : 0) {
-  state_.seed = config.seed;
-  state_.identity = task.identity();
+      state_(first_state(config, task, resume_from)),
+      metrics_(config.output.dir / "metrics.jsonl", resume_from ? resume_from->step() : -1,
+               state_.evaluation_due),
+      progress_(console_, config.train.steps, resume_from ? resume_from->step() : 0) {
   if (resume_from) resume(*resume_from);
 }
 
-void Trainer::resume(const CheckpointContents& contents) {
-  const std::string where = "checkpoint " + checkpoint_folder_name(contents.step);
-  TrainState saved = train_state_from_json(contents.trainer_json, where);
-  for (const auto& entry : state_.identity) {
-    const auto found =
-        std::ranges::find(saved.identity, entry.first, &std::pair<std::string, std::string>::first);
-    if (found != saved.identity.end() && found->second == entry.second) continue;
-    throw CheckpointError(error_message(where, entry.first, entry.second,
-                                        found == saved.identity.end() ? "none" : found->second));
-  }
-  optimizer_.load_state(contents.optimizer, saved.optimizer_steps);
-  saved.seed = state_.seed;
-  state_ = std::move(saved);
+void Trainer::resume(const StoredCheckpoint& checkpoint) {
+  checkpoint.load_optimizer("optimizer state", optimizer_.state());
+  optimizer_.set_steps(state_.optimizer_steps);
   saved_at_ = state_.step;
-  if (contents.metric) {  // this step's evaluation is in the metrics already
+  if (checkpoint.metric()) {  // this step's evaluation is in the metrics already
     evaluated_at_ = state_.step;
-    validation_loss_ = contents.metric;
+    validation_loss_ = checkpoint.metric();
   }
   elapsed_before_ = state_.elapsed_seconds;
   metrics_.write(MetricRecord("event", state_.step).add("event", "resume"));
@@ -100,7 +113,11 @@ TrainOutcome Trainer::run() {
   tokens_before_ = state_.tokens;
   begun_ = state_.step;
   task_.seek(state_.samples);
-  if (config_.eval.at_start && state_.step == 0) evaluate();
+  if (state_.evaluation_due) {
+    evaluate_resumed();
+  } else if (config_.eval.at_start && state_.step == 0) {
+    evaluate();
+  }
   while (begun_ < config_.train.steps && stop_reason().empty()) {
     begin_step();
     // A GPU has the next step to do while the host looks at what this one came to.
@@ -110,10 +127,15 @@ TrainOutcome Trainer::run() {
     after_rest();
   }
   while (train_step_.under_way() > 0) finish_step();
-  const bool finished = state_.step >= config_.train.steps;
-  if (finished) evaluate();
+  if (state_.step >= config_.train.steps) evaluate();
   save_checkpoint();
-  return finish(finished ? "finished" : stop_reason());
+  if (state_.evaluation_due)
+    log_info("step " + std::to_string(state_.step) + ": the evaluation was stopped; --resume begins with it");
+  return finish(is_finished() ? "finished" : stop_reason());
+}
+
+bool Trainer::is_finished() const {
+  return state_.step >= config_.train.steps && !state_.evaluation_due;
 }
 
 bool Trainer::is_rest(std::int64_t step) const {
@@ -201,22 +223,36 @@ void Trainer::log(const StepReport& report) {
 
 void Trainer::evaluate() {
   if (evaluated_at_ == state_.step) return;
-  evaluated_at_ = state_.step;
   const double begin = monotonic_seconds();
-  const std::optional<Evaluation> evaluation = task_.evaluate();
-  if (!evaluation) return;
-  validation_loss_ = evaluation->loss;
-  if (std::isfinite(evaluation->loss)) {
-    state_.best_loss = std::min(state_.best_loss.value_or(evaluation->loss), evaluation->loss);
+  state_.evaluation_due = false;
+  const std::optional<Evaluation> evaluation =
+      task_.evaluate([this] { return state_.evaluation_due = stop_.requested(); });
+  if (state_.evaluation_due) return;
+  evaluated_at_ = state_.step;
+  if (evaluation) report(*evaluation, monotonic_seconds() - begin);
+}
+
+/// The evaluation that a signal ended. It is done when a checkpoint says so.
+void Trainer::evaluate_resumed() {
+  evaluate();
+  if (state_.evaluation_due) return;
+  saved_at_ = -1;
+  save_checkpoint();
+}
+
+void Trainer::report(const Evaluation& evaluation, double seconds) {
+  validation_loss_ = evaluation.loss;
+  if (std::isfinite(evaluation.loss)) {
+    state_.best_loss = std::min(state_.best_loss.value_or(evaluation.loss), evaluation.loss);
   }
   MetricRecord record("eval", state_.step);
-  record.add("loss", evaluation->loss);
-  std::string line = "step " + std::to_string(state_.step) + ": validation loss " + text_of(evaluation->loss);
-  for (const auto& [name, value] : evaluation->metrics) {
+  record.add("loss", evaluation.loss);
+  std::string line = "step " + std::to_string(state_.step) + ": validation loss " + text_of(evaluation.loss);
+  for (const auto& [name, value] : evaluation.metrics) {
     record.add(name, value);
     line += ", " + name + " " + text_of(value);
   }
-  metrics_.write(record.add("elapsed_s", monotonic_seconds() - begin));
+  metrics_.write(record.add("elapsed_s", seconds));
   log_info(line);
 }
 
@@ -248,7 +284,7 @@ std::string Trainer::stop_reason() const {
 TrainOutcome Trainer::finish(std::string reason) {
   progress_.finish();
   TrainOutcome outcome;
-  outcome.finished = state_.step >= config_.train.steps;
+  outcome.finished = is_finished();
   outcome.reason = std::move(reason);
   RunSummary& summary = outcome.summary;
   summary.outcome = outcome.reason;

@@ -35,17 +35,19 @@ LrSchedule lr_schedule_of(const RunConfig& config);
 /// and resumed computes what it would have computed anyway.
 class Trainer {
  public:
-  /// `resume_from` holds the model's and the optimiser's tensors; nothing for a new run. `stop` is looked at
-  /// before each step.
+  /// `resume_from` is a checkpoint whose model the task has already; null for a new run. `stop` is looked at
+  /// before each step and before each batch of an evaluation. An evaluation that it ends leaves nothing but a
+  /// note in the checkpoint, and is the first thing that the resumed run does.
   Trainer(const RunConfig& config, Task& task, CheckpointStore& checkpoints, const StopSignal& stop,
-          std::shared_ptr<Console> console, const std::optional<CheckpointContents>& resume_from);
+          std::shared_ptr<Console> console, const StoredCheckpoint* resume_from);
 
   /// Runs to the last step, to a stop signal or to the time limit. Throws NumericError when the loss or the
   /// gradient is not finite and the guard says stop, StorageError when a checkpoint cannot be written.
   TrainOutcome run();
 
  private:
-  void resume(const CheckpointContents& contents);
+  void resume(const StoredCheckpoint& checkpoint);
+  bool is_finished() const;
   bool is_last(std::int64_t step) const { return step == config_.train.steps; }
   /// Whether what comes after this step needs the step to be finished.
   bool is_rest(std::int64_t step) const;
@@ -55,6 +57,8 @@ class Trainer {
   void log(const StepReport& report);
   void after_rest();
   void evaluate();
+  void evaluate_resumed();
+  void report(const Evaluation& evaluation, double seconds);
   void save_checkpoint();
   std::string stop_reason() const;
   TrainOutcome finish(std::string reason);

@@ -3,6 +3,7 @@
 #include <unordered_map>
 
 #include "core/error.h"
+#include "train/io/element_blocks.h"
 #include "train/io/printable.h"
 #include "train/io/safetensors_dtype.h"
 #include "train/weights/model_source.h"
@@ -68,16 +69,9 @@ void check_loadable(std::span<const NamedParameter> parameters, const TensorsByN
 }
 
 void load(const Tensor& to, const WeightFile& weights, const WeightInfo& tensor) {
-  const Tensor flat = to.reshape({to.numel()});
-  std::int64_t done = 0;
-  stream_tensor(weights, tensor, safetensors_dtype_name(to.dtype()), [&](std::span<const std::byte> bytes) {
-    const std::int64_t count = static_cast<std::int64_t>(bytes.size() / dtype_size(to.dtype()));
-    // The block lives on after this call; nobody writes to what is borrowed.
-    const auto block = Storage::borrow(
-        bytes.data(), bytes.size(), std::shared_ptr<const void>(std::shared_ptr<const void>(), bytes.data()));
-    flat.slice(done, done + count).copy_from(Tensor(block, 0, {count}, to.dtype()));
-    done += count;
-  });
+  TensorFiller filler(to);
+  stream_tensor(weights, tensor, safetensors_dtype_name(to.dtype()),
+                [&](std::span<const std::byte> block) { filler.append(block); });
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <system_error>
 
 #include "core/error.h"
+#include "train/checkpoint/stored_checkpoint.h"
 #include "train/config/load_run_config.h"
 #include "train/io/input_file.h"
 #include "train/tasks/model_presets.h"

@@ -1,14 +1,10 @@
 #include "train/weights/safetensors_weights.h"
 
-#include <utility>
+#include <vector>
 
 #include "core/error.h"
-#include "train/checkpoint/checkpoint.h"
-#include "train/checkpoint/manifest.h"
-#include "train/io/checksum.h"
-#include "train/io/printable.h"
+#include "train/checkpoint/stored_checkpoint.h"
 #include "train/io/safetensors.h"
-#include "train/weights/stream_tensor.h"
 
 namespace moh {
 
@@ -16,13 +12,23 @@ namespace fs = std::filesystem;
 
 namespace {
 
+std::vector<WeightInfo> list_tensors(const SafetensorsFile& file) {
+  std::vector<WeightInfo> tensors;
+  for (const SafetensorsEntry& entry : file.entries())
+    tensors.push_back({entry.name, entry.stored_dtype, entry.shape, entry.bytes()});
+  return tensors;
+}
+
+const SafetensorsEntry& entry_of(const SafetensorsFile& file, const WeightInfo& tensor) {
+  const SafetensorsEntry* entry = file.find(tensor.name);
+  MOH_CHECK(entry != nullptr, "a tensor of this file");
+  return *entry;
+}
+
 class SafetensorsWeights : public WeightFile {
  public:
-  explicit SafetensorsWeights(const fs::path& path) : file_(path, InputKind::kCheckpoint) {
-    for (const SafetensorsEntry& entry : file_.entries()) {
-      tensors_.push_back({entry.name, entry.stored_dtype, entry.shape, entry.bytes()});
-    }
-  }
+  explicit SafetensorsWeights(const fs::path& path)
+      : file_(path, InputKind::kCheckpoint), tensors_(list_tensors(file_)) {}
 
   const fs::path& path() const override { return file_.path(); }
   std::string format() const override { return "safetensors"; }
@@ -30,12 +36,8 @@ class SafetensorsWeights : public WeightFile {
   const Metadata& metadata() const override { return file_.metadata(); }
 
   void read(const WeightInfo& tensor, std::uint64_t offset, std::span<std::byte> to) const override {
-    const SafetensorsEntry* entry = file_.find(tensor.name);
-    MOH_CHECK(entry != nullptr, "a tensor of this file");
-    file_.read(*entry, offset, to);
+    file_.read(entry_of(file_, tensor), offset, to);
   }
-
-  const SafetensorsFile& file() const { return file_; }
 
  private:
   SafetensorsFile file_;
@@ -45,50 +47,21 @@ class SafetensorsWeights : public WeightFile {
 class CheckpointWeights : public WeightFile {
  public:
   explicit CheckpointWeights(const fs::path& step_folder)
-      : folder_(step_folder),
-        listed_(*read_manifest(step_folder).find(kModelFile)),
-        file_(step_folder / kModelFile) {
-    verify_text_files(step_folder);
-  }
+      : checkpoint_(step_folder, LoadScope::kModelOnly), tensors_(list_tensors(checkpoint_.model().file())) {}
 
-  const fs::path& path() const override { return folder_; }
+  const fs::path& path() const override { return checkpoint_.folder(); }
   std::string format() const override { return "moh checkpoint"; }
-  std::span<const WeightInfo> tensors() const override { return file_.tensors(); }
-  const Metadata& metadata() const override { return file_.metadata(); }
+  std::span<const WeightInfo> tensors() const override { return tensors_; }
+  const Metadata& metadata() const override { return checkpoint_.model().file().metadata(); }
 
   void read(const WeightInfo& tensor, std::uint64_t offset, std::span<std::byte> to) const override {
-    if (!std::exchange(verified_, true)) verify();
-    file_.read(tensor, offset, to);
+    const StoredTensors& model = checkpoint_.model();
+    model.read(entry_of(model.file(), tensor), offset, to);
   }
 
  private:
-  void verify() const {
-    Checksum whole;
-    whole.update(file_.file().raw_header());
-    for (const WeightInfo& tensor : file_.tensors()) {
-      Checksum elements;
-      stream_tensor(file_, tensor, tensor.stored_dtype, [&](std::span<const std::byte> bytes) {
-        elements.update(bytes);
-        whole.update(bytes);
-      });
-      const auto expected = listed_.tensors.find(tensor.name);
-      // A name that is not listed is damage of the header.
-      if (expected != listed_.tensors.end())
-        compare(printable(tensor.name), expected->second, elements.hex());
-    }
-    compare("header", listed_.checksum, whole.hex());
-  }
-
-  void compare(std::string_view what, const std::string& expected, const std::string& found) const {
-    if (found == expected) return;
-    throw CheckpointError(error_message(file_.path().string(), what, "checksum " + printable(expected), found,
-                                        "the checkpoint is damaged"));
-  }
-
-  fs::path folder_;
-  ManifestFile listed_;
-  SafetensorsWeights file_;
-  mutable bool verified_ = false;
+  StoredCheckpoint checkpoint_;
+  std::vector<WeightInfo> tensors_;
 };
 
 }  // namespace

@@ -6,6 +6,7 @@
 
 #include "core/error.h"
 #include "train/io/checksum.h"
+#include "train/io/element_blocks.h"
 #include "train/io/printable.h"
 #include "train/io/safetensors_dtype.h"
 #include "train/weights/element_conversion.h"
@@ -41,16 +42,17 @@ void stream_tensor(const WeightFile& file, const WeightInfo& tensor, std::string
   const bool same = tensor.stored_dtype == to;
   const ConvertElements convert = same ? nullptr : conversion_of(file, tensor, to);
   const std::size_t block = std::min<std::uint64_t>(kStreamBlockBytes, tensor.bytes);
-  const auto stored = std::make_unique_for_overwrite<std::byte[]>(block);
   const std::size_t from_size = same ? 1 : element_bytes(tensor.stored_dtype);
   const std::size_t to_size = same ? 1 : element_bytes(to);
   const auto converted = std::make_unique_for_overwrite<std::byte[]>(same ? 0 : block / from_size * to_size);
-  for (std::uint64_t offset = 0; offset < tensor.bytes; offset += block) {
-    const std::size_t bytes = std::min<std::uint64_t>(block, tensor.bytes - offset);
-    file.read(tensor, offset, {stored.get(), bytes});
-    if (!same) convert(stored.get(), converted.get(), bytes / from_size);
-    sink({same ? stored.get() : converted.get(), bytes / from_size * to_size});
-  }
+  const auto read = [&](std::uint64_t offset, std::span<std::byte> to_fill) {
+    file.read(tensor, offset, to_fill);
+  };
+  stream_blocks(tensor.bytes, read, [&](std::span<const std::byte> stored) {
+    if (same) return sink(stored);
+    convert(stored.data(), converted.get(), stored.size() / from_size);
+    sink({converted.get(), stored.size() / from_size * to_size});
+  });
 }
 
 std::string content_hash(const WeightFile& file, FunctionRef<void(std::uint64_t bytes)> done) {

@@ -10,14 +10,11 @@
 
 namespace moh {
 
-/// What passes through memory at a time, before conversion.
-inline constexpr std::size_t kStreamBlockBytes = 4 << 20;
-
 /// Whether elements of one stored type can be handed over as another; any type as itself.
 bool can_convert(std::string_view from, std::string_view to);
 
-/// Hands the elements of a tensor of `file` to `sink`, in order, block by block, as the stored type `to`
-/// (element_conversion.h). Throws CheckpointError for types that cannot be converted.
+/// Hands the elements of a tensor of `file` to `sink`, in order, block by block (train/io/element_blocks.h),
+/// as the stored type `to` (element_conversion.h). Throws CheckpointError for types that cannot be converted.
 void stream_tensor(const WeightFile& file, const WeightInfo& tensor, std::string_view to,
                    FunctionRef<void(std::span<const std::byte>)> sink);
 

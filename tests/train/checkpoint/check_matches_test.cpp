@@ -12,11 +12,11 @@ const std::vector<TensorSpec> kModel = {{"embed", {7, 4}, DType::kFloat32},
                                         {"layers.3.attention.wq", {4, 4}, DType::kFloat32},
                                         {"norm", {4}, DType::kBFloat16}};
 
-NamedTensor tensor(const std::string& name, const Shape& shape, DType dtype = DType::kFloat32) {
-  return {name, empty(shape, dtype)};
+TensorSpec tensor(const std::string& name, const Shape& shape, DType dtype = DType::kFloat32) {
+  return {name, shape, dtype};
 }
 
-std::string mismatch(const std::vector<NamedTensor>& found) {
+std::string mismatch(const std::vector<TensorSpec>& found) {
   return message_of<CheckpointError>([&] { check_matches("checkpoint step_1200", kModel, found); });
 }
 

@@ -24,9 +24,9 @@ CheckpointContents resume_after_crash(const fs::path& run) {
   StoreUnderTest test(run, kKeepOne);
   CHECK(test.warnings.empty());
   for (const std::string& name : names_in(test.store.folder())) CHECK(name.starts_with("step_"));
-  auto contents = test.store.load_newest(/*allow_older=*/false);
-  REQUIRE(contents.has_value());
-  return *std::move(contents);
+  const auto newest = test.store.open_newest(/*allow_older=*/false);
+  REQUIRE(newest.has_value());
+  return contents_of(*newest);
 }
 
 /// Saves `b` in a child that dies at one point after the other, in a run that has `a`.
@@ -54,7 +54,7 @@ void kill_everywhere(const CheckpointContents& a, const CheckpointContents& b) {
       // The run that resumes saves that step again.
       StoreUnderTest again(run.path(), kKeepOne);
       again.store.save(b);
-      CHECK(same_checkpoint(*again.store.load_newest(false), b));
+      CHECK(same_checkpoint(*again.store.open_newest(false), b));
       CHECK(names_in(again.store.folder()).size() == 1);
     }
   }
@@ -136,8 +136,8 @@ TEST_CASE("checkpoint: crash: the model of a forgetful disk notices a missing fs
     disk.crash(CrashDisk::Luck::kLoseEntries, random, after / "entries");
     const auto lost = [](const fs::path& folder) {
       try {
-        const auto found = StoreUnderTest(folder).store.load_newest(false);
-        return !found || found->step != 2;
+        const auto found = StoreUnderTest(folder).store.open_newest(false);
+        return !found || found->step() != 2;
       } catch (const CheckpointError&) {
         return true;
       }
@@ -158,9 +158,9 @@ TEST_CASE("checkpoint: crash: an operation that fails leaves the checkpoint befo
     CHECK_THROWS_AS(test.store.save(sample_checkpoint(2)), StorageError);
     failpoint::arm("");
     CHECK(names_in(test.store.folder()) == Names{"step_00000001"});
-    CHECK(test.store.load_newest(false)->step == 1);
+    CHECK(test.store.open_newest(false)->step() == 1);
     test.store.save(sample_checkpoint(2));
-    CHECK(test.store.load_newest(false)->step == 2);
+    CHECK(test.store.open_newest(false)->step() == 2);
   }
 }
 
@@ -176,7 +176,7 @@ TEST_CASE("checkpoint: crash: a replacement that fails leaves the checkpoint tha
     CHECK_THROWS_AS(test.store.save(other), StorageError);
     failpoint::arm("");
     CHECK(names_in(test.store.folder()) == Names{"step_00000001"});
-    CHECK(same_checkpoint(*test.store.load_newest(false), sample_checkpoint(1)));
+    CHECK(same_checkpoint(*test.store.open_newest(false), sample_checkpoint(1)));
   }
 }
 
@@ -192,7 +192,7 @@ TEST_CASE("checkpoint: crash: an old checkpoint that cannot be removed is a warn
   REQUIRE(test.warnings.size() == 2);
   CHECK_THAT(test.warnings[0],
              Contains("old checkpoint not removed: ") && Contains("Operation not permitted"));
-  CHECK(test.store.load_newest(false)->step == 3);
+  CHECK(test.store.open_newest(false)->step() == 3);
   StoreUnderTest next(run.path(), kKeepOne);
   CHECK(names_in(next.store.folder()) == Names{"step_00000003"});
 }

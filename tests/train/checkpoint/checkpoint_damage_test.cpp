@@ -28,7 +28,7 @@ struct Sample {
 
   /// The message of the refusal, behind the path of the checkpoint.
   std::string refusal() const {
-    const std::string message = message_of<CheckpointError>([&] { load_checkpoint(folder); });
+    const std::string message = message_of<CheckpointError>([&] { read_checkpoint(folder); });
     REQUIRE(message.starts_with(folder.string()));
     return message.substr(folder.string().size());
   }
@@ -60,7 +60,7 @@ TEST_CASE("checkpoint: damage: any flipped bit of any file is found") {
     }
     write_file(sample.folder / name, good);
   }
-  CHECK(same_checkpoint(load_checkpoint(sample.folder), sample_checkpoint(1200)));
+  CHECK(same_checkpoint(read_checkpoint(sample.folder), sample_checkpoint(1200)));
 }
 
 TEST_CASE("checkpoint: damage: a flipped bit of a tensor names it and both checksums") {
@@ -110,7 +110,7 @@ TEST_CASE("checkpoint: damage: missing and foreign files are refused by name") {
   }
   const Sample sample;
   write_file(sample.folder / ".nfs0001", "a file system's own business");
-  CHECK(load_checkpoint(sample.folder).step == 1200);
+  CHECK(read_checkpoint(sample.folder).step == 1200);
   write_file(sample.folder / "optimizer-00001-of-00002.safetensors", "x");
   CHECK(sample.refusal() ==
         ": expected only the files that its manifest lists, found optimizer-00001-of-00002.safetensors; move "
@@ -129,7 +129,7 @@ TEST_CASE("checkpoint: damage: files of another step are refused") {
   }
   fs::rename(other, sample.folder.parent_path() / "step_00001300");
   CHECK_THAT(
-      message_of<CheckpointError>([&] { load_checkpoint(sample.folder.parent_path() / "step_00001300"); }),
+      message_of<CheckpointError>([&] { read_checkpoint(sample.folder.parent_path() / "step_00001300"); }),
       Contains(
           "manifest.json: step: expected 1300, found 1201; the folder was renamed or its files mixed up"));
 }

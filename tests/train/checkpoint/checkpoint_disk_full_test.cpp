@@ -46,7 +46,7 @@ TEST_CASE("checkpoint: disk full: a full disk leaves the checkpoint before, and 
     test.store.save(small);
     const std::string message = message_of<StorageError>([&] { test.store.save(large); });
     if (names_in(test.store.folder()) != Names{"step_00000001"}) return "litter";
-    if (!same_checkpoint(*test.store.load_newest(false), small)) return "lost";
+    if (!same_checkpoint(*test.store.open_newest(false), small)) return "lost";
     test.store.save(checkpoint_of_bytes(3, 400'000));
     return message;
   });
@@ -72,7 +72,7 @@ TEST_CASE("checkpoint: disk full: a file size limit leaves the checkpoint before
   CHECK_THAT(child.output,
              Contains("model.safetensors: write: expected room for 2") && Contains("File too large"));
   CHECK(names_in(run / "checkpoints") == Names{"step_00000001"});
-  CHECK(same_checkpoint(load_checkpoint(resolve_checkpoint(run.path())), sample_checkpoint(1)));
+  CHECK(same_checkpoint(read_checkpoint(resolve_checkpoint(run.path())), sample_checkpoint(1)));
 }
 
 }  // namespace moh

@@ -80,7 +80,7 @@ TEST_CASE("checkpoint: store: nothing to resume from is no error") {
   const TemporaryFolder run;
   StoreUnderTest test(run.path());
   CHECK_FALSE(test.store.find_newest_complete().has_value());
-  CHECK_FALSE(test.store.load_newest(false).has_value());
+  CHECK_FALSE(test.store.open_newest(false).has_value());
 }
 
 TEST_CASE("checkpoint: store: a checkpoint of the same step is replaced") {
@@ -90,7 +90,7 @@ TEST_CASE("checkpoint: store: a checkpoint of the same step is replaced") {
   const CheckpointContents other = with_metric(5, 1.0);
   test.store.save(other);
   CHECK(names_in(test.store.folder()) == Names{"step_00000005"});
-  CHECK(same_checkpoint(*test.store.load_newest(false), other));
+  CHECK(same_checkpoint(*test.store.open_newest(false), other));
 }
 
 TEST_CASE("checkpoint: store: a damaged newest is refused, or set aside when an older one will do") {
@@ -100,19 +100,19 @@ TEST_CASE("checkpoint: store: a damaged newest is refused, or set aside when an 
   flip_last_bit(test.store.folder() / "step_00000003/model.safetensors");
   fs::remove(test.store.folder() / "step_00000002/trainer.json");
 
-  CHECK_THAT(message_of<CheckpointError>([&] { test.store.load_newest(false); }),
+  CHECK_THAT(message_of<CheckpointError>([&] { test.store.open_newest(false); }),
              Contains("step_00000003/model.safetensors: layers.0.wo: expected checksum "));
-  CHECK_THROWS_AS(load_checkpoint(resolve_checkpoint(run.path())), CheckpointError);
+  CHECK_THROWS_AS(read_checkpoint(resolve_checkpoint(run.path())), CheckpointError);
   CHECK(test.warnings.empty());
 
-  CHECK(same_checkpoint(*test.store.load_newest(true), sample_checkpoint(1)));
+  CHECK(same_checkpoint(*test.store.open_newest(true), sample_checkpoint(1)));
   REQUIRE(test.warnings.size() == 2);
   CHECK_THAT(test.warnings[0],
              Contains("step_00000003") && Contains("; going back to the checkpoint before"));
   CHECK_THAT(test.warnings[1], Contains("step_00000002/trainer.json"));
   // The run goes on from step 1: the damaged ones no longer stand in the way.
   test.store.save(sample_checkpoint(2));
-  CHECK(test.store.load_newest(false)->step == 2);
+  CHECK(test.store.open_newest(false)->step() == 2);
   const Names names = names_in(test.store.folder());
   CHECK(names.size() == 4);
   CHECK(names[0].starts_with("damaged-step_00000002-"));
@@ -130,7 +130,7 @@ TEST_CASE("checkpoint: store: what a killed process left behind goes at the next
   StoreUnderTest test(run.path());
   CHECK(names_in(folder) == Names{"step_00000000", "step_00000001"});
   CHECK(test.warnings.empty());
-  CHECK(same_checkpoint(*test.store.load_newest(false), sample_checkpoint(1)));
+  CHECK(same_checkpoint(*test.store.open_newest(false), sample_checkpoint(1)));
 }
 
 }  // namespace moh

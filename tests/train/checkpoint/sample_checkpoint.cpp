@@ -23,7 +23,33 @@ bool same_tensors(const std::vector<NamedTensor>& a, const std::vector<NamedTens
   });
 }
 
+std::vector<NamedTensor> tensors_like(std::span<const StoredTensors> stored) {
+  std::vector<NamedTensor> tensors;
+  for (const StoredTensors& each : stored) {
+    for (const SafetensorsEntry& entry : each.file().entries())
+      tensors.push_back({entry.name, empty(entry.shape, each.file().dtype_of(entry))});
+  }
+  return tensors;
+}
+
 }  // namespace
+
+CheckpointContents contents_of(const StoredCheckpoint& checkpoint) {
+  checkpoint.verify();
+  CheckpointContents contents{checkpoint.step(),
+                              checkpoint.metric(),
+                              tensors_like(std::span(&checkpoint.model(), 1)),
+                              tensors_like(checkpoint.optimizer()),
+                              checkpoint.trainer_json(),
+                              checkpoint.config_yaml()};
+  checkpoint.load_model("model", contents.model);
+  checkpoint.load_optimizer("optimizer", contents.optimizer);
+  return contents;
+}
+
+CheckpointContents read_checkpoint(const std::filesystem::path& step_folder) {
+  return contents_of(StoredCheckpoint(step_folder));
+}
 
 CheckpointContents sample_checkpoint(std::int64_t step) {
   const auto value = static_cast<float>(step);
@@ -43,6 +69,10 @@ bool same_checkpoint(const CheckpointContents& a, const CheckpointContents& b) {
   return a.step == b.step && a.metric == b.metric && a.trainer_json == b.trainer_json &&
          a.config_yaml == b.config_yaml && same_tensors(a.model, b.model) &&
          same_tensors(a.optimizer, b.optimizer);
+}
+
+bool same_checkpoint(const StoredCheckpoint& a, const CheckpointContents& b) {
+  return same_checkpoint(contents_of(a), b);
 }
 
 StoreUnderTest::StoreUnderTest(const std::filesystem::path& run_folder, RetentionPolicy retention)

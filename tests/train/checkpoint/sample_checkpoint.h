@@ -13,8 +13,13 @@ namespace moh {
 /// step.
 CheckpointContents sample_checkpoint(std::int64_t step);
 
+/// All that a checkpoint holds, its tensors loaded.
+CheckpointContents contents_of(const StoredCheckpoint& checkpoint);
+CheckpointContents read_checkpoint(const std::filesystem::path& step_folder);
+
 /// Whether all of it is equal, bit by bit; the order of the tensors does not matter.
 bool same_checkpoint(const CheckpointContents& a, const CheckpointContents& b);
+bool same_checkpoint(const StoredCheckpoint& a, const CheckpointContents& b);
 
 /// A store whose warnings are collected.
 struct StoreUnderTest {

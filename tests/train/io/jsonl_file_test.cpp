@@ -56,6 +56,15 @@ TEST_CASE("io: jsonl: a resumed run drops the records of the steps that it repea
   CHECK(file.drop_records_after(-1) == 4);
 }
 
+TEST_CASE("io: jsonl: records of one kind may be repeated for the step itself") {
+  const TemporaryFolder folder;
+  const std::string kept =
+      "{\"kind\":\"eval\",\"step\":1}\n{\"kind\":\"train\",\"step\":2}\n{\"step\":2,\"kind\":7}\n";
+  write_file(folder / "m.jsonl", kept + "{\"kind\":\"eval\",\"step\":2}\n{\"kind\":\"train\",\"step\":3}\n");
+  CHECK(JsonlFile(folder / "m.jsonl").drop_records_after(2, "eval") == 2);
+  CHECK(read_file(folder / "m.jsonl") == kept);
+}
+
 TEST_CASE("io: jsonl: a write that fails in the middle leaves the previous end") {
   const TemporaryFolder folder;
   const auto path = folder / "m.jsonl";

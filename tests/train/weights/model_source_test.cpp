@@ -7,6 +7,7 @@
 #include "tests/support/message_of.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/train/checkpoint/sample_checkpoint.h"
+#include "train/io/element_blocks.h"
 #include "train/io/safetensors.h"
 #include "train/weights/stream_tensor.h"
 
@@ -238,6 +239,17 @@ TEST_CASE("weights: a damaged checkpoint is noticed before its elements are used
              Catch::Contains("model.safetensors: header: expected checksum "));
   write_file(file, sound);
   CHECK(hash_of(run.path()).size() == 32);
+}
+
+TEST_CASE("weights: a checkpoint in a folder of another step's name is refused") {
+  const TemporaryFolder run;
+  StoreUnderTest under_test(run.path());
+  const std::filesystem::path step = under_test.store.save(sample_checkpoint(7));
+  const std::filesystem::path renamed = step.parent_path() / "step_00000008";
+  std::filesystem::rename(step, renamed);
+  CHECK_THAT(
+      message_of<CheckpointError>([&] { open(renamed); }),
+      Catch::Contains("step_00000008/manifest.json: step: expected 8, found 7; the folder was renamed"));
 }
 
 TEST_CASE("weights: differences between a model and a file") {

@@ -78,7 +78,8 @@ class TorchFile {
   const TorchLeaf* find(std::string_view path) const;
 
   /// The models in the file: dicts with texts as keys that hold tensors directly, wherever dicts and
-  /// attributes of objects lead to them, those of optimizers left out.
+  /// attributes of objects lead to them, those of optimizers left out; and objects of torch.nn.Module, under
+  /// the names of their state_dict() (torch_module.h).
   std::span<const TorchModel> models() const;
   /// The model that `part` names, by its path or by the last name of it. Without a part: the only one, or the
   /// one that the programs that train these models load themselves, which is "ema" (DiT, MoH-DiT), then

@@ -5,6 +5,7 @@
 #include "train/io/printable.h"
 #include "train/weights/torch/torch_children.h"
 #include "train/weights/torch/torch_contents.h"
+#include "train/weights/torch/torch_module.h"
 
 namespace moh {
 
@@ -59,12 +60,19 @@ class ModelSearch {
     const TorchChildren children(tree_, id);
     if (!children.is_mapping() || tensors_.contains(id) || !has_text_keys(children)) return;
     const bool is_new = seen_.insert(id).second;
-    if (is_new || !children.is_object()) add_model(children, path.empty() ? "." : path);
+    const std::string part = path.empty() ? "." : path;
+    const auto module = find_module(tree_, id);
+    if (module) {
+      add_module(*module, part);
+    } else if (is_new || !children.is_object()) {
+      add_model(children, part);
+    }
     if (!is_new || depth == kMaxModelDepth) return;
     for (std::size_t i = 0; i < children.size(); ++i) {
       const TorchChildren::Child child = children.at(i);
       const std::string name = child_name(tree_, child);
       if (std::ranges::find(kNotModels, name) != std::ranges::end(kNotModels)) continue;
+      if (module && is_state_of(*module, child.value)) continue;
       look(child.value, path.empty() ? name : path + "/" + name, depth + 1);
     }
   }
@@ -79,24 +87,41 @@ class ModelSearch {
 
   void add_model(const TorchChildren& children, const std::string& part) {
     TorchModel model{part, {}, {}};
-    std::set<std::string_view> names;
+    std::set<std::string> names;
     for (std::size_t i = 0; i < children.size(); ++i) {
       const TorchChildren::Child child = children.at(i);
-      const auto tensor = tensors_.find(child.value);
       const bool opaque =
           tree_.is(child.value, PickleKind::kObject) && may_be_tensor(tree_.name(child.value));
-      if (tensor == tensors_.end() && !opaque) continue;
-      const std::string_view name = tree_.bytes(child.key);
-      if (!names.insert(name).second) {
-        file_.fail("tensor " + printable(part + "/" + std::string(name)), "this name once", "it twice",
-                   "the file is damaged");
-      }
-      if (opaque && tensor == tensors_.end()) {
-        model.unread.emplace_back(name, tree_.name(child.value));
-      } else {
-        model.tensors.emplace_back(name, &tensor->second);
-      }
+      if (opaque || tensors_.contains(child.value))
+        add_tensor(model, names, std::string(tree_.bytes(child.key)), child.value);
     }
+    add(std::move(model));
+  }
+
+  /// A whole module has its state_dict() spread over its attributes.
+  void add_module(const TorchModule& module, const std::string& part) {
+    TorchModel model{part, {}, {}};
+    std::set<std::string> names;
+    visit_state(file_, tree_, module, name_bytes_,
+                [&](const std::string& name, PickleId value) { add_tensor(model, names, name, value); });
+    add(std::move(model));
+  }
+
+  void add_tensor(TorchModel& model, std::set<std::string>& names, const std::string& name, PickleId value) {
+    if (!names.insert(name).second) {
+      file_.fail("tensor " + printable(model.part + "/" + name), "this name once", "it twice",
+                 "the file is damaged");
+    }
+    const auto tensor = tensors_.find(value);
+    if (tensor != tensors_.end()) {
+      model.tensors.emplace_back(name, &tensor->second);
+    } else {
+      model.unread.emplace_back(
+          name, tree_.is(value, PickleKind::kObject) ? tree_.name(value) : "no class of tensors");
+    }
+  }
+
+  void add(TorchModel model) {
     if (model.tensors.empty()) return;
     num_tensors_ += model.tensors.size();
     if (models_.size() == kMaxModels || num_tensors_ > TorchFile::kMaxLeaves) {
@@ -110,6 +135,7 @@ class ModelSearch {
   const TorchTensors& tensors_;
   std::set<PickleId> seen_;
   std::size_t num_tensors_ = 0;  // of all models
+  std::size_t name_bytes_ = 0;   // of all modules
   std::vector<TorchModel> models_;
 };
 

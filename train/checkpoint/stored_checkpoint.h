@@ -1,0 +1,89 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "train/checkpoint/checkpoint.h"
+#include "train/checkpoint/manifest.h"
+#include "train/io/safetensors.h"
+
+namespace moh {
+
+/// A tensor file of a checkpoint, with the checksums that the manifest has for it. No element is handed out
+/// before all of the file was compared with them; no more of it than a block is held at a time.
+class StoredTensors {
+ public:
+  /// Opens a file that the manifest of a step folder lists.
+  StoredTensors(const std::filesystem::path& step_folder, const ManifestFile& listed);
+
+  const SafetensorsFile& file() const { return file_; }
+
+  /// Reads all of the file and compares it with its checksums; once, calls that follow return at once. Throws
+  /// CheckpointError naming the file, the tensor and both checksums.
+  void verify() const;
+  /// Fills `to` with bytes of a tensor, from byte `offset` of them on, once all is verified.
+  void read(const SafetensorsEntry& entry, std::uint64_t offset, std::span<std::byte> to) const;
+  /// Copies a tensor into one of its shape and dtype, on any device, once all is verified. What is copied is
+  /// compared with the tensor's checksum again, as the file may have changed since: where this throws, `to`
+  /// is not to be used.
+  void copy_to(const SafetensorsEntry& entry, const Tensor& to) const;
+
+ private:
+  void compare_names() const;
+
+  SafetensorsFile file_;
+  ManifestFile listed_;
+  mutable bool verified_ = false;
+};
+
+/// Which tensors a StoredCheckpoint has.
+enum class LoadScope { kAll, kModelOnly };
+
+/// A checkpoint on the disk, open for reading. Opening checks the manifest, that the folder bears the name of
+/// its step, and the headers of the tensor files; it reads the texts and compares them with their checksums.
+/// Elements go from the files into the tensors that they are for, block by block. Errors are
+/// CheckpointErrors.
+class StoredCheckpoint {
+ public:
+  explicit StoredCheckpoint(const std::filesystem::path& step_folder, LoadScope scope = LoadScope::kAll);
+
+  const std::filesystem::path& folder() const { return folder_; }
+  std::int64_t step() const { return step_; }
+  /// Evaluation loss.
+  std::optional<double> metric() const { return metric_; }
+  const std::string& trainer_json() const { return trainer_json_; }
+  const std::string& config_yaml() const { return config_yaml_; }
+  const StoredTensors& model() const { return tensors_.front(); }
+  /// In one file or in several; none with LoadScope::kModelOnly.
+  std::span<const StoredTensors> optimizer() const { return std::span(tensors_).subspan(1); }
+
+  /// Compares all tensors with their checksums.
+  void verify() const;
+  /// Copy the model's, or the optimiser's, tensors into those of the same names, which must match them
+  /// (check_matches, for which `where` is). Everything is verified and compared before anything is changed.
+  void load_model(std::string_view where, std::span<const NamedTensor> to) const;
+  void load_optimizer(std::string_view where, std::span<const NamedTensor> to) const;
+
+ private:
+  StoredCheckpoint(const std::filesystem::path& step_folder, const Manifest& manifest, LoadScope scope);
+
+  std::filesystem::path folder_;
+  std::int64_t step_;
+  std::optional<double> metric_;
+  std::string trainer_json_, config_yaml_;
+  std::vector<StoredTensors> tensors_;  // the model, then the optimiser
+};
+
+/// Throws CheckpointError for a checkpoint without what a run needs to go on.
+void require_resumable(const StoredCheckpoint& checkpoint);
+
+/// Compares what stands beside the tensors of a step folder, configuration and trainer's state, with the
+/// manifest's checksums, as opening does.
+void verify_text_files(const std::filesystem::path& step_folder);
+
+}  // namespace moh
