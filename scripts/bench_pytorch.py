@@ -19,6 +19,9 @@ rounds' ratios. PyTorch runs in four modes, eager and torch.compile (which needs
 memory allocator as it is and told to keep its memory ("tuned"). Each mode is tried once, those within a fifth of the
 fastest take part in the rounds, and the one with the lowest median there is counted.
 
+A comparison is printed as soon as its rounds are done, so that a run that is stopped keeps what it has measured. What
+cannot be measured is named at once and again at the end, does not stop the rest, and makes the exit code 1.
+
 On the CPU both sides compute in float32 with the same sizes, which come from configs/ by way of `moh config`. Peak memory
 is the resident size of the process; for PyTorch the smallest that any mode had, also less what `import torch` takes.
 
@@ -137,33 +140,47 @@ def comparisons(options):
             yield case, chosen
 
 
-def run_case(runner, chosen, options):
-    """The records of one case, and its remarks."""
-    records, remarks = [], []
-    for comparison in chosen:
-        label = f"{comparison.case}: {comparison.name}, threads {comparison.threads}"
-        runner.say(label)
-        try:
-            results, reasons = measure.measure(runner, comparison, options.rounds, options.modes)
-            measure.check_same_models(comparison, results)
-            memory_of = measure.memory_records if options.device == "cpu" else measure.device_memory_records
-            records += [*measure.speed_records(comparison, results), *memory_of(comparison, results)]
-            remarks += [f"{label}: {reason}" for reason in reasons]
-        except BenchError as error:
-            records.append({"kind": "failure", "case": comparison.case, "name": comparison.name,
-                            "threads": comparison.threads, "reason": str(error)})
-            remarks.append(f"{label}: not measured: {error}")
-            runner.say(f"  {error}")
-    return records, remarks
+def label_of(comparison):
+    return f"{comparison.case}: {comparison.name}, threads {comparison.threads}"
 
 
-def print_case(case, records, remarks, as_json):
+def run_comparison(runner, comparison, options):
+    """The records of one comparison, and its remarks. Whatever goes wrong in it is a record too: others may do."""
+    label = label_of(comparison)
+    runner.say(label)
+    try:
+        results, reasons = measure.measure(runner, comparison, options.rounds, options.modes)
+        measure.check_same_models(comparison, results)
+        memory_of = measure.memory_records if options.device == "cpu" else measure.device_memory_records
+        records = [*measure.speed_records(comparison, results), *memory_of(comparison, results)]
+        return records, [f"{label}: {reason}" for reason in reasons]
+    except Exception as error:
+        reason = str(error) if isinstance(error, BenchError) else f"{type(error).__name__}: {error}"
+        runner.say(f"  {reason}")
+        record = {"kind": "failure", "case": comparison.case, "name": comparison.name, "threads": comparison.threads,
+                  "reason": reason}
+        return [record], [f"{label}: not measured: {reason}"]
+
+
+def print_comparison(comparison, records, remarks, as_json):
     if as_json:
-        for record in [*records, *({"kind": "remark", "case": case, "text": text} for text in remarks)]:
+        for record in [*records, *({"kind": "remark", "case": comparison.case, "text": text} for text in remarks)]:
             print(json.dumps(record))
     else:
-        print("\n\n".join(filter(None, [f"### {case}", report.markdown(records), *remarks])) + "\n")
+        print("\n\n".join(filter(None, [report.markdown(records), *remarks])) + "\n")
     sys.stdout.flush()
+
+
+def run_all(runner, options, failures):
+    """Prints each comparison as soon as it is measured: what comes after may fail, or be stopped."""
+    for case, chosen in comparisons(options):
+        if not options.json:
+            print(f"### {case}\n", flush=True)
+        for comparison in chosen:
+            records, remarks = run_comparison(runner, comparison, options)
+            print_comparison(comparison, records, remarks, options.json)
+            failures += [f"{label_of(comparison)}: {record['reason']}" for record in records
+                         if record["kind"] == "failure"]
 
 
 def run(options):
@@ -174,12 +191,13 @@ def run(options):
         require_gpu(runner)
     environment = report.environment(runner, os.cpu_count(), options.device)
     print(json.dumps(environment) if options.json else report.environment_text(environment, options) + "\n", flush=True)
-    failed = False
-    for case, chosen in comparisons(options):
-        records, remarks = run_case(runner, chosen, options)
-        print_case(case, records, remarks, options.json)
-        failed = failed or any(record["kind"] == "failure" for record in records)
-    return 1 if failed else 0
+    failures = []
+    try:
+        run_all(runner, options, failures)
+    finally:
+        if failures:
+            runner.say("\n".join([f"bench_pytorch.py: {len(failures)} not measured:", *failures]))
+    return 1 if failures else 0
 
 
 def main(arguments=None):
@@ -190,7 +208,7 @@ def main(arguments=None):
         elif options.list:
             for _, chosen in comparisons(options):
                 for comparison in chosen:
-                    print(f"{comparison.case}: {comparison.name}, threads {comparison.threads}")
+                    print(label_of(comparison))
         else:
             sys.exit(run(options))
     except BenchError as error:

@@ -43,26 +43,6 @@ void sum_offsets_kernel(const std::int64_t* counts, std::int64_t lists, std::int
   scan_counts<kThreads>(counts, lists, offsets);
 }
 
-/// The sum of the values of the threads before this one; *total gets that of all.
-MOH_DEVICE std::int32_t sum_before(std::int32_t value, std::int32_t* space, std::int32_t* total) {
-  const int lane = device::thread_x() % device::kWarp, warp = device::thread_x() / device::kWarp;
-  std::int32_t sum = value;
-  for (int distance = 1; distance < device::kWarp; distance *= 2) {
-    const std::int32_t other = device::shuffle(sum, lane >= distance ? lane - distance : lane);
-    if (lane >= distance) sum += other;
-  }
-  if (lane == device::kWarp - 1) space[warp] = sum;
-  device::sync_block();
-  std::int32_t before = 0;
-  *total = 0;
-  for (int w = 0; w < kWarps; ++w) {
-    if (w == warp) before = *total;
-    *total += space[w];
-  }
-  device::sync_block();
-  return before + sum - value;
-}
-
 /// Writes the rows, tokens in their order. One block per list.
 MOH_KERNEL(kThreads) void write_rows_kernel(HeadListArgs args, cuda::Fault* fault, std::int32_t fault_kind) {
   auto* space = device::shared_memory<std::int32_t>();
@@ -72,7 +52,7 @@ MOH_KERNEL(kThreads) void write_rows_kernel(HeadListArgs args, cuda::Fault* faul
     const std::int64_t t = begin + device::thread_x();
     const Group group = t < args.tokens ? group_of(args, list, t) : Group{nullptr, 0};
     std::int32_t total = 0;
-    std::int64_t at = next + sum_before(group.count(), space, &total);
+    std::int64_t at = next + sum_before<kThreads>(group.count(), space, &total);
     for (std::int64_t h = 0; h < group.size; ++h) {
       if (group.bits[h] == 0) continue;
       if (at < args.most_rows) args.rows[at] = static_cast<std::int32_t>(t | h << kListPositionBits);

@@ -5,8 +5,31 @@
 #include <cstdint>
 
 #include "ops/device/block.h"
+#include "ops/device/warp.h"
 
 namespace moh {
+
+/// The sum of the values of the threads before this one; *total gets that of all. For one block of kThreads
+/// threads; `space` is shared memory for a value per warp, which may be used again at once.
+template <int kThreads, class A>
+MOH_DEVICE A sum_before(A value, A* space, A* total) {
+  const int lane = device::thread_x() % device::kWarp, warp = device::thread_x() / device::kWarp;
+  A sum = value;
+  for (int distance = 1; distance < device::kWarp; distance *= 2) {
+    const A other = device::shuffle(sum, lane >= distance ? lane - distance : lane);
+    if (lane >= distance) sum += other;
+  }
+  if (lane == device::kWarp - 1) space[warp] = sum;
+  device::sync_block();
+  A before = 0;
+  *total = 0;
+  for (int w = 0; w < kThreads / device::kWarp; ++w) {
+    if (w == warp) before = *total;
+    *total += space[w];
+  }
+  device::sync_block();
+  return before + sum - value;
+}
 
 /// sums[i] = the sum of the counts before i, for i up to and with `count`. For one block of kThreads threads
 /// with shared memory for kThreads of int64; each thread adds up a stretch of its own. The arrays are apart.

@@ -12,11 +12,6 @@ MOH_DEVICE int atomic_add(int* counter, int value) {
   return atomicAdd(counter, value);
 }
 
-/// Keeps the larger of *place and value there.
-MOH_DEVICE void atomic_max(std::int32_t* place, std::int32_t value) {
-  atomicMax(place, value);
-}
-
 /// Waits until another block has released `value`; what that block wrote before is visible to this thread.
 MOH_DEVICE void wait_for(const int* flag, int value) {
   int seen;

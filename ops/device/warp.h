@@ -20,6 +20,10 @@ MOH_DEVICE T shuffle(T value, int lane) {
 MOH_DEVICE std::uint32_t ballot(bool predicate) {
   return __ballot_sync(0xffffffffU, predicate);
 }
+/// How many bits are set, of a ballot for one.
+MOH_DEVICE int count_bits(std::uint32_t bits) {
+  return __popc(bits);
+}
 /// Orders the memory accesses of the lanes before and after.
 MOH_DEVICE void sync_warp() {
   __syncwarp();

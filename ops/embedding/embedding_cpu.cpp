@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cstring>
 
 #include "core/cpu_isa.h"
@@ -19,6 +20,29 @@ void group_by_id(const std::int64_t* ids, EmbeddingSizes sizes, std::int64_t* st
   for (std::int64_t n = sizes.num_ids - 1; n >= 0; --n) places[--starts[ids[n]]] = n;
 }
 
+template <class T>
+void zero_absent_rows(const std::int64_t* starts, EmbeddingSizes sizes, T* dtable) {
+  const std::int64_t width = sizes.width;
+  parallel_for(sizes.num_rows, row_grain(sizes.num_rows, width), [=](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t v = begin; v < end; ++v) {
+      if (starts[v] < starts[v + 1]) continue;
+      for (std::int64_t j = 0; j < width; ++j) dtable[v * width + j] = Acc<T>(0);
+    }
+  });
+}
+
+/// sum[j] = the sum of from[places[k] * width + j] over k in [begin, end).
+template <class A, class T>
+void sum_rows(const T* from, const std::int64_t* places, std::int64_t begin, std::int64_t end,
+              std::int64_t width, A* sum) {
+  for (std::int64_t j = 0; j < width; ++j) sum[j] = A(0);
+  for (std::int64_t k = begin; k < end; ++k) {
+    const T* row = from + places[k] * width;
+#pragma omp simd
+    for (std::int64_t j = 0; j < width; ++j) sum[j] += A(row[j]);
+  }
+}
+
 }  // namespace
 
 template <class Backend, class T>
@@ -31,31 +55,48 @@ void EmbeddingKernels<Backend, T>::forward(const T* table, const std::int64_t* i
   });
 }
 
-// One thread owns a row of dtable and writes it once, so no two threads ever add to the same element.
+// Chunks are cut by places, not by rows of the table, since a few ids may have most of the places. A run of
+// equal ids within a chunk is a row of dtable, which one thread writes; a run across chunks leaves parts, at
+// most two of a chunk, which are added up in the order of the chunks.
 template <class Backend, class T>
 void EmbeddingKernels<Backend, T>::backward(const T* dy, const std::int64_t* ids, T* dtable,
                                             EmbeddingSizes sizes) {
   using A = Acc<T>;
-  const std::int64_t width = sizes.width;
-  const Scratch scratch(static_cast<std::size_t>(sizes.num_rows + 1 + sizes.num_ids) * sizeof(std::int64_t));
+  const std::int64_t width = sizes.width, count = sizes.num_ids, grain = row_grain(count, width);
+  const Scratch scratch(static_cast<std::size_t>(sizes.num_rows + 1 + count) * sizeof(std::int64_t));
   std::int64_t* starts = scratch.as<std::int64_t>();
   std::int64_t* places = starts + sizes.num_rows + 1;
   group_by_id(ids, sizes, starts, places);
-  parallel_for(sizes.num_rows, row_grain(sizes.num_rows, width), [=](std::int64_t begin, std::int64_t end) {
-    const Scratch row(static_cast<std::size_t>(width) * sizeof(A));
-    A* sum = row.as<A>();
-    for (std::int64_t v = begin; v < end; ++v) {
-      for (std::int64_t j = 0; j < width; ++j) sum[j] = A(0);
-      for (std::int64_t k = starts[v]; k < starts[v + 1]; ++k) {
-        const T* from = dy + places[k] * width;
+  zero_absent_rows(starts, sizes, dtable);
+  // Of each chunk: the part of a run that began earlier, that of one that goes on behind it, and a row.
+  const Scratch sums(static_cast<std::size_t>(num_chunks(count, grain) * 3 * width) * sizeof(A));
+  A* const parts = sums.as<A>();
+  const auto finish = [=](std::int64_t id, const A* sum) {
+    T* to = dtable + id * width;
 #pragma omp simd
-        for (std::int64_t j = 0; j < width; ++j) sum[j] += A(from[j]);
-      }
-      T* to = dtable + v * width;
-#pragma omp simd
-      for (std::int64_t j = 0; j < width; ++j) to[j] = sum[j];
+    for (std::int64_t j = 0; j < width; ++j) to[j] = sum[j];
+  };
+  parallel_for(count, grain, [=](std::int64_t begin, std::int64_t end) {
+    A* const own = parts + begin / grain * 3 * width;
+    for (std::int64_t k = begin; k < end;) {
+      const std::int64_t id = ids[places[k]], past = std::min(starts[id + 1], end);
+      const bool earlier = starts[id] < begin;
+      const bool goes_on = starts[id + 1] > end;
+      A* const sum = own + (earlier ? 0 : goes_on ? 1 : 2) * width;
+      sum_rows(dy, places, k, past, width, sum);
+      if (!earlier && !goes_on) finish(id, sum);
+      k = past;
     }
   });
+  for (std::int64_t begin = 0; begin + grain < count; begin += grain) {
+    const std::int64_t end = begin + grain, id = ids[places[end - 1]];
+    if (starts[id] < begin || starts[id + 1] <= end) continue;
+    A* const sum = parts + (begin / grain * 3 + 1) * width;
+    for (std::int64_t chunk = end / grain; chunk * grain < starts[id + 1]; ++chunk) {
+      for (std::int64_t j = 0; j < width; ++j) sum[j] += parts[chunk * 3 * width + j];
+    }
+    finish(id, sum);
+  }
 }
 
 template struct EmbeddingKernels<cpu::MOH_ISA, float>;

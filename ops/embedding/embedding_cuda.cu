@@ -1,13 +1,29 @@
 #include "ops/cuda/rows.h"
-#include "ops/cuda/scan.h"
-#include "ops/device/atomic.h"
 #include "ops/embedding/embedding_kernels.h"
+#include "ops/embedding/sort_ids_cuda.h"
+
+// The gradient reads each row of dy once and writes the table's: its time should be bytes over bandwidth,
+// whatever the ids are. With a block per row of the table the commonest id would hold up all others (15% of
+// the bytes of a text are spaces), one row after the other. So the work is cut by places: the ids are sorted,
+// and each block gets a chunk of as many sorted places. It adds up each run of equal ids in the order of
+// their places, with eight rows on their way at a time. A run that ends in the chunk where it begins is a row
+// of dtable; one that goes on leaves a part in each chunk, at most two parts of a chunk, and a second kernel
+// adds up the parts of each such run in the order of the chunks.
+//
+// The longest chain of additions is that of one id everywhere: L places of a chunk, then count / L parts.
+// L is about half the root of the count, so that both stay short and there are blocks for every
+// multiprocessor: 64 for 16384 ids, which makes 256 chunks. Parts take 2 count / L rows of float32, there
+// 1/16 of the bytes of dy in bfloat16. To sort takes three to nine launches (sort_ids_cuda.cu) and few bytes.
+//
+// dtable is set to zero first, as most rows of a large vocabulary have no id in a batch. Those that have one
+// are written twice: at most as many bytes more as dy has.
+//
+// All sums have an order that the ids alone decide, and no launch depends on what the ids are, so that they
+// can be captured in a graph.
 
 namespace moh {
 
 namespace {
-
-constexpr int kThreads = 256;
 
 /// One block per id.
 template <class T>
@@ -22,82 +38,123 @@ void embedding_kernel(RowAccess<const T> table, const std::int64_t* ids, RowAcce
   });
 }
 
-/// ranks[n] = how many earlier places have the id of place n. Compares all pairs: 16k ids are some 10
-/// microseconds' work for a GPU, and the order in which gradients are added does not depend on who comes
-/// first.
-MOH_KERNEL(kThreads)
-void rank_ids_kernel(const std::int64_t* ids, std::int64_t count, std::int64_t* ranks) {
-  auto* tile = device::shared_memory<std::int64_t>();
-  const std::int64_t n = device::block_x() * kThreads + device::thread_x();
-  const std::int64_t own = n < count ? ids[n] : -1, end = (device::block_x() + 1) * kThreads;
-  std::int64_t rank = 0;
-  for (std::int64_t begin = 0; begin < end; begin += kThreads) {
-    const std::int64_t m = begin + device::thread_x();
-    tile[device::thread_x()] = m < count ? ids[m] : -1;
-    device::sync_block();
-    for (int j = 0; j < kThreads; ++j) rank += begin + j < n && tile[j] == own;
-    device::sync_block();
-  }
-  if (n < count) ranks[n] = rank;
-}
-
-/// counts[id] = how often it occurs: what the last of its places knows.
-struct CountId {
-  const std::int64_t *ids, *ranks;
-  std::int32_t* counts;
-  MOH_DEVICE void operator()(std::int64_t n) const {
-    device::atomic_max(counts + ids[n], static_cast<std::int32_t>(ranks[n] + 1));
-  }
+/// The sorted ids, cut into chunks.
+struct Chunks {
+  IdPlaces sorted;
+  std::int64_t count, length;  ///< of ids in all, of a chunk; the last chunk may be shorter
 };
 
-/// starts[v] = the sum of the counts before v, for v up to and with the number of rows. One block.
-MOH_KERNEL(kThreads)
-void scan_counts_kernel(const std::int32_t* counts, std::int64_t rows, std::int64_t* starts) {
-  scan_counts<kThreads>(counts, rows, starts);
+/// Half the root of the count, as a power of two.
+std::int64_t chunk_length(std::int64_t count) {
+  constexpr std::int64_t kLeast = 16, kMost = 1024;  // 16 KiB of shared memory
+  std::int64_t length = kLeast;
+  while (length < kMost && 16 * length * length <= count) length *= 2;
+  return length;
 }
 
-struct PlaceId {
-  const std::int64_t *ids, *ranks, *starts;
-  std::int64_t* places;
-  MOH_DEVICE void operator()(std::int64_t n) const { places[starts[ids[n]] + ranks[n]] = n; }
-};
+/// partials [chunks, 2, width] in float32: of a chunk the part of a run that began earlier, and that of the
+/// run that begins in it and goes on behind it.
+enum Part { kEarlierRun, kNewRun, kParts };
 
-/// One block per row of the table: sums the gradients of its places in their order.
+/// Pieces from `first` on of rows places[0], places[1], ... of dy, all in flight at once; past the last of
+/// `count` that one again.
+template <class T, int kRows>
+MOH_DEVICE void load_rows(const RowAccess<const T>& dy, const std::int64_t* places, std::int64_t count,
+                          std::int64_t first, Pack<T> (&rows)[kRows]) {
+  const auto row = [&](int u) { return dy.at(places[u < count ? u : count - 1]).row + first; };
+  if (dy.aligned) {
+    MOH_UNROLL for (int u = 0; u < kRows; ++u) rows[u] = *reinterpret_cast<const Pack<T>*>(row(u));
+  } else {
+    MOH_UNROLL for (int u = 0; u < kRows; ++u) {
+      const T* const from = row(u);
+      for (int j = 0; j < Pack<T>::kCount; ++j)
+        rows[u].values[j] = first + j < dy.width ? from[j] : static_cast<T>(0.0F);
+    }
+  }
+}
+
+/// Adds up the runs of a chunk. A block per chunk, where rows are wide several, on the grid's second axis; a
+/// thread has one piece of the rows.
 template <class T>
 MOH_KERNEL(kMostRowThreads)
-void embedding_gradient_kernel(RowAccess<const T> dy, const std::int64_t* starts, const std::int64_t* places,
-                               RowAccess<T> dtable) {
-  constexpr int kPack = Pack<T>::kCount;
-  const std::int64_t v = device::block_x();
-  each_piece<T>(dy.width, [&](std::int64_t first) {
-    float sum[kPack] = {};
-    for (std::int64_t k = starts[v]; k < starts[v + 1]; ++k) {
-      float values[kPack];
-      dy.at(places[k]).load(first, values);
-      for (int j = 0; j < kPack; ++j) sum[j] += values[j];
+void sum_runs_kernel(Chunks chunks, RowAccess<const T> dy, float* partials, RowAccess<T> dtable) {
+  constexpr int kPack = Pack<T>::kCount, kInFlight = 8;
+  const std::int64_t begin = device::block_x() * chunks.length, left = chunks.count - begin;
+  const std::int64_t size = left < chunks.length ? left : chunks.length;
+  auto *const ids = device::shared_memory<std::int64_t>(), *const places = ids + chunks.length;
+  for (std::int64_t k = device::thread_x(); k < size; k += device::block_threads()) {
+    ids[k] = chunks.sorted.ids[begin + k];
+    places[k] = chunks.sorted.places[begin + k];
+  }
+  device::sync_block();
+  const std::int64_t first = (device::block_y() * device::block_threads() + device::thread_x()) * kPack;
+  if (first >= dy.width) return;
+
+  const auto leave = [&](Part part, const float(&sum)[kPack]) {
+    float* const to = partials + (device::block_x() * kParts + part) * dy.width;
+    for (int j = 0; j < kPack; ++j) {
+      if (first + j < dy.width) to[first + j] = sum[j];
     }
-    dtable.at(v).store(first, sum);
-  });
+  };
+  bool earlier = begin > 0 && chunks.sorted.ids[begin - 1] == ids[0];  // the run began before this chunk
+  float sum[kPack] = {};
+  for (std::int64_t k = 0; k < size; k += kInFlight) {
+    Pack<T> rows[kInFlight];
+    load_rows(dy, places + k, size - k, first, rows);
+    MOH_UNROLL for (int u = 0; u < kInFlight; ++u) {
+      if (k + u >= size) break;
+      if (k + u > 0 && ids[k + u] != ids[k + u - 1]) {
+        if (earlier) {
+          leave(kEarlierRun, sum);
+        } else {
+          dtable.at(ids[k + u - 1]).store(first, sum);
+        }
+        earlier = false;
+        for (int j = 0; j < kPack; ++j) sum[j] = 0;
+      }
+      for (int j = 0; j < kPack; ++j) sum[j] += static_cast<float>(rows[u].values[j]);
+    }
+  }
+  const bool goes_on = left > size && chunks.sorted.ids[begin + size] == ids[size - 1];
+  if (earlier || goes_on) {
+    leave(earlier ? kEarlierRun : kNewRun, sum);
+  } else {
+    dtable.at(ids[size - 1]).store(first, sum);
+  }
 }
 
-/// The places of the ids, grouped by id and ascending within each: places[starts[v]] ... places[starts[v + 1]
-/// - 1].
-void group_by_id(const std::int64_t* ids, EmbeddingSizes sizes, std::int64_t* starts, std::int64_t* places) {
-  const DeviceScratch ranks(static_cast<std::size_t>(sizes.num_ids) * sizeof(std::int64_t));
-  const std::size_t count_bytes = static_cast<std::size_t>(sizes.num_rows) * sizeof(std::int32_t);
-  const DeviceScratch counts(count_bytes);
-  cuda::set_zero(counts.as<void>(), count_bytes);
-  cuda::launch("rank_ids", rank_ids_kernel,
-               {.blocks_x = (sizes.num_ids + kThreads - 1) / kThreads,
-                .threads = kThreads,
-                .shared_bytes = kThreads * sizeof(std::int64_t)},
-               ids, sizes.num_ids, ranks.as<std::int64_t>());
-  cuda::launch_each("count_ids", sizes.num_ids,
-                    CountId{ids, ranks.as<std::int64_t>(), counts.as<std::int32_t>()});
-  cuda::launch("scan_counts", scan_counts_kernel,
-               {.threads = kThreads, .shared_bytes = kThreads * sizeof(std::int64_t)},
-               counts.as<std::int32_t>(), sizes.num_rows, starts);
-  cuda::launch_each("place_ids", sizes.num_ids, PlaceId{ids, ranks.as<std::int64_t>(), starts, places});
+/// The last chunk that begins with `id`, of which chunk `first` is one.
+MOH_DEVICE std::int64_t last_chunk_of(const Chunks& chunks, std::int64_t id, std::int64_t first) {
+  std::int64_t last = first, past = (chunks.count + chunks.length - 1) / chunks.length;
+  while (past - last > 1) {
+    const std::int64_t middle = (last + past) / 2;
+    (chunks.sorted.ids[middle * chunks.length] == id ? last : past) = middle;
+  }
+  return last;
+}
+
+constexpr int kJoinThreads = 128;
+
+/// Adds up the parts of the run that begins in a chunk and goes on behind it, where there is one. A block per
+/// chunk but the last; the grid's second axis cuts the columns.
+template <class T>
+MOH_KERNEL(kJoinThreads)
+void join_runs_kernel(Chunks chunks, const float* partials, std::int64_t width, T* dtable) {
+  constexpr int kInFlight = 16;
+  const std::int64_t chunk = device::block_x(), begin = chunk * chunks.length, next = begin + chunks.length;
+  const std::int64_t j = device::block_y() * kJoinThreads + device::thread_x();
+  const std::int64_t *ids = chunks.sorted.ids, id = ids[next];
+  if (j >= width || ids[next - 1] != id || (begin > 0 && ids[begin - 1] == id)) return;
+  const std::int64_t parts = last_chunk_of(chunks, id, chunk + 1) - chunk;
+  const std::int64_t stride = kParts * width;
+  float sum = partials[chunk * stride + kNewRun * width + j];
+  const float* const from = partials + (chunk + 1) * stride + kEarlierRun * width + j;
+  for (std::int64_t i = 0; i < parts; i += kInFlight) {
+    float read[kInFlight];
+    MOH_UNROLL for (int u = 0; u < kInFlight; ++u) read[u] = i + u < parts ? from[(i + u) * stride] : 0.0F;
+    MOH_UNROLL for (int u = 0; u < kInFlight; ++u) sum += read[u];
+  }
+  dtable[id * width + j] = sum;
 }
 
 }  // namespace
@@ -113,12 +170,27 @@ void EmbeddingKernels<Backend, T>::forward(const T* table, const std::int64_t* i
 template <class Backend, class T>
 void EmbeddingKernels<Backend, T>::backward(const T* dy, const std::int64_t* ids, T* dtable,
                                             EmbeddingSizes sizes) {
-  const DeviceScratch starts(static_cast<std::size_t>(sizes.num_rows + 1) * sizeof(std::int64_t));
-  const DeviceScratch places(static_cast<std::size_t>(sizes.num_ids) * sizeof(std::int64_t));
-  group_by_id(ids, sizes, starts.as<std::int64_t>(), places.as<std::int64_t>());
-  cuda::launch("embedding_gradient", embedding_gradient_kernel<T>,
-               {.blocks_x = sizes.num_rows, .threads = row_threads<T>(sizes.width)}, rows_at(dy, sizes.width),
-               starts.as<std::int64_t>(), places.as<std::int64_t>(), rows_at(dtable, sizes.width));
+  const std::int64_t width = sizes.width;
+  cuda::set_zero(dtable, static_cast<std::size_t>(sizes.num_rows * width) * sizeof(T));
+  if (sizes.num_ids == 0) return;
+  const SortedIds sorted(ids, sizes.num_ids, sizes.num_rows);
+  const Chunks chunks{sorted.get(), sizes.num_ids, chunk_length(sizes.num_ids)};
+  const std::int64_t number = (chunks.count + chunks.length - 1) / chunks.length;
+  const DeviceScratch scratch(static_cast<std::size_t>(number * kParts * width) * sizeof(float));
+  auto* const partials = scratch.as<float>();
+  const int threads = row_threads<T>(width);
+  const std::int64_t columns = std::int64_t{threads} * Pack<T>::kCount;  // of a block
+  cuda::launch("sum_runs", sum_runs_kernel<T>,
+               {.blocks_x = number,
+                .blocks_y = (width + columns - 1) / columns,
+                .threads = threads,
+                .shared_bytes = static_cast<std::size_t>(2 * chunks.length) * sizeof(std::int64_t)},
+               chunks, rows_at(dy, width), partials, rows_at(dtable, width));
+  cuda::launch("join_runs", join_runs_kernel<T>,
+               {.blocks_x = number - 1,
+                .blocks_y = (width + kJoinThreads - 1) / kJoinThreads,
+                .threads = kJoinThreads},
+               chunks, partials, width, dtable);
 }
 
 template struct EmbeddingKernels<Cuda, float>;

@@ -5,44 +5,52 @@ by its gate, which is 0 for most.
 Shapes: B sequences, T tokens, D width, H heads, d head width, S shared heads, E = H - S routed heads, K of them kept.
 """
 
-from dataclasses import dataclass
-
 import torch
 from torch import nn
 from torch.nn import functional as F
 
+from routing import check_supported, layer_routings
+
 BALANCE_WEIGHT = 0.01  # of the load-balance loss, in the paper and in moh
 
 
-@dataclass(frozen=True)
-class Routing:
-    shared: int
-    routed: int  # K
-
-
 class HeadRouter(nn.Module):
-    """Two-stage routing with the scaling of the released MoH code. Weights as there: wg [E, D], wg_0 [2, D], and wg_1
-    [S, D] when S > 1. Needs a shared head, routed heads, and 1 <= K <= E."""
+    """Two-stage routing with the scaling of the released MoH code. Weights as there: wg [E, D] when K > 0, wg_0 [2, D]
+    with both kinds of heads and two_stage, and wg_1 [S, D] when S > 1."""
 
     def __init__(self, width, heads, routing):
         super().__init__()
         self.shared, self.kept = routing.shared, routing.routed
-        self.wg = nn.Linear(width, heads - self.shared, bias=False)
-        self.wg_0 = nn.Linear(width, 2, bias=False)
+        two_stage = routing.two_stage and self.shared > 0 and self.kept > 0
+        self.wg = nn.Linear(width, heads - self.shared, bias=False) if self.kept > 0 else None
+        self.wg_0 = nn.Linear(width, 2, bias=False) if two_stage else None
         self.wg_1 = nn.Linear(width, self.shared, bias=False) if self.shared > 1 else None
 
     def forward(self, x):
-        """x [B, T, D] to gates [B, T, H] and the layer's load-balance loss, both float32 whatever x is."""
+        """x [B, T, D] to gates [B, T, H], float32 whatever x is, and the layer's load-balance loss, None without routed
+        heads."""
+        gates, balance = [], None
+        if self.shared > 0:
+            gates.append(self.shared_gates(x))
+        if self.kept > 0:
+            routed, balance = self.routed_gates(x)
+            gates.append(routed)
+        if self.wg_0 is not None:
+            kinds = 2.0 * self.wg_0(x).softmax(-1, dtype=torch.float32)
+            gates = [gates[0] * kinds[..., :1], gates[1] * kinds[..., 1:]]
+        return torch.cat(gates, dim=-1), balance
+
+    def shared_gates(self, x):
+        if self.wg_1 is None:
+            return x.new_ones((*x.shape[:-1], 1), dtype=torch.float32)
+        return self.shared * self.wg_1(x).softmax(-1, dtype=torch.float32)
+
+    def routed_gates(self, x):
         probabilities = self.wg(x).softmax(-1, dtype=torch.float32)
         top, indices = probabilities.topk(self.kept, dim=-1)
         selected = torch.zeros_like(probabilities).scatter(-1, indices, 1.0)
         floor = torch.finfo(probabilities.dtype).eps
-        routed = self.kept * selected * probabilities / top.sum(-1, keepdim=True).clamp_min(floor)
-        kinds = 2.0 * self.wg_0(x).softmax(-1, dtype=torch.float32)
-        shared = kinds[..., :1]
-        if self.wg_1 is not None:
-            shared = self.shared * self.wg_1(x).softmax(-1, dtype=torch.float32) * shared
-        gates = torch.cat([shared, routed * kinds[..., 1:]], dim=-1)
+        gates = self.kept * selected * probabilities / top.sum(-1, keepdim=True).clamp_min(floor)
         return gates, balance_loss(probabilities, selected)
 
 
@@ -114,11 +122,11 @@ class Mlp(nn.Module):
 
 
 class Layer(nn.Module):
-    def __init__(self, model, rotary):
+    def __init__(self, model, rotary, routing):
         super().__init__()
         self.attention_norm = nn.RMSNorm(model["hidden"], eps=model["norm_eps"])
         self.attention = Attention(model["hidden"], model["heads"], head_dim_of(model), causal=True, bias=False,
-                                   rotary=rotary, routing=routing_of(model))
+                                   rotary=rotary, routing=routing)
         self.mlp_norm = nn.RMSNorm(model["hidden"], eps=model["norm_eps"])
         self.mlp = Mlp(model["hidden"], model["intermediate"])
 
@@ -133,27 +141,17 @@ def head_dim_of(model):
     return model["head_dim"] or model["hidden"] // model["heads"]
 
 
-def routing_of(model):
-    moh = model["moh"]
-    return None if moh["router"] == "none" else Routing(moh["shared"], moh["routed"])
-
-
 class Llama(nn.Module):
-    """The decoder that moh trains. `model` is the model section of its resolved configuration; KV heads are not
-    grouped, rotary positions not scaled, and shared heads are the first ones."""
+    """The decoder that moh trains. `model` is the model section of its resolved configuration, of which all is there
+    that check_supported lets pass."""
 
     def __init__(self, model):
         super().__init__()
-        if model["kv_heads"] not in (0, model["heads"]):
-            raise ValueError(f"model.kv_heads: expected one per query head, found {model['kv_heads']}")
-        if model["rope_scaling"]["kind"] != "none":
-            raise ValueError(f"model.rope_scaling.kind: expected none, found {model['rope_scaling']['kind']}")
-        if model["moh"]["shared_heads"] != "first":
-            raise ValueError(f"model.moh.shared_heads: expected first, found {model['moh']['shared_heads']}")
+        check_supported(model)
         self.balance_weight = model["moh"]["balance_weight"]
         self.embedding = nn.Embedding(model["vocab_size"], model["hidden"])
         rotary = RotaryEmbedding(head_dim_of(model), model["max_positions"], model["rope_theta"])
-        self.layers = nn.ModuleList(Layer(model, rotary) for _ in range(model["layers"]))
+        self.layers = nn.ModuleList(Layer(model, rotary, routing) for routing in layer_routings(model))
         self.norm = nn.RMSNorm(model["hidden"], eps=model["norm_eps"])
         self.head = nn.Linear(model["hidden"], model["vocab_size"], bias=False)
         if model["tied_embeddings"]:

@@ -6,6 +6,7 @@ import json
 import math
 import os
 import pathlib
+import signal
 import subprocess
 import sys
 import tempfile
@@ -18,7 +19,7 @@ MOH = os.environ.get("MOH_BINARY", "moh")
 
 sys.path[:0] = [str(SOURCE / "scripts"), str(SOURCE / "scripts" / "pytorch_bench")]
 import bench_pytorch  # noqa: E402
-from pytorch_bench import cases, measure, report  # noqa: E402
+from pytorch_bench import cases, measure, report, routing  # noqa: E402
 from pytorch_bench.measure import BenchError  # noqa: E402
 
 # A `moh` that answers as the commands of the cases do, one step time after the other.
@@ -156,6 +157,43 @@ class ConfigTest(Folder):
         self.assertIs(config["model"]["tied_embeddings"], False)
         self.assertEqual(config["guard"]["max_skipped"], 10)
 
+    def resolved_model(self, *overrides):
+        runner = measure.Runner(MOH, sys.executable, timeout=60)
+        return runner.resolved(("configs/bench/llama_384.yaml", "model.layers=4", *overrides))["model"]
+
+    def test_reads_heads_of_all_layers_or_of_each(self):
+        learned = "model.moh.router=learned"
+        self.assertEqual(routing.layer_routings(self.resolved_model()), [None] * 4)
+        alike = self.resolved_model(learned, "model.moh.shared=2", "model.moh.routed=3")
+        self.assertEqual(routing.layer_routings(alike), [routing.Routing(2, 3)] * 4)
+        # All heads shared, none shared, and counts of both kinds, one of which is the same everywhere.
+        each = self.resolved_model(learned, "model.moh.shared=[6, 0, 1, 2]", "model.moh.routed=[0, 3, 3, 4]",
+                                   "model.moh.two_stage=false")
+        self.assertEqual(routing.layer_routings(each),
+                         [routing.Routing(*pair, False) for pair in ((6, 0), (0, 3), (1, 3), (2, 4))])
+        mixed = self.resolved_model(learned, "model.moh.shared=1", "model.moh.routed=[5, 4, 3, 2]")
+        self.assertEqual(routing.layer_routings(mixed), [routing.Routing(1, kept) for kept in (5, 4, 3, 2)])
+        for model in (alike, each, mixed):
+            routing.check_supported(model)
+        with self.assertRaisesRegex(ValueError, "model.moh.routed: expected one number, or one for each of the 3 layers, "
+                                                r"found \[5, 4, 3, 2\]"):
+            routing.layer_routings({**mixed, "layers": 3})
+
+    def test_models_that_pytorch_has_not_are_refused_by_name(self):
+        heads = ("model.moh.router=learned", "model.moh.shared=2", "model.moh.routed=1")
+        for overrides, message in (
+                (("model.kv_heads=2",), "model.kv_heads: expected one per query head, .*found 2"),
+                (("model.rope_scaling.kind=linear", "model.rope_scaling.factor=2"),
+                 "model.rope_scaling.kind: expected none, .*found linear"),
+                (("model.dropout=0.1",), "model.dropout: expected 0, .*found 0.1"),
+                (("model.recompute=layer",), "model.recompute: expected none, .*found layer"),
+                (("model.moh.router=query_norm", *heads[1:]), "model.moh.router: expected none or learned, .*found query_n"),
+                (("model.moh.gate_scaling=paper", *heads), "model.moh.gate_scaling: expected code, .*found paper"),
+                (("model.moh.shared_heads=[0, 2]", *heads), r"model.moh.shared_heads: expected first, .*found \[0, 2\]"),
+                (("model.moh.shared_heads=[[0, 2], [1, 3], [0, 1], [2, 3]]", *heads), r"found \[\[0, 2\], \[1, 3\]")):
+            with self.subTest(overrides), self.assertRaisesRegex(ValueError, message):
+                routing.check_supported(self.resolved_model(*overrides))
+
     def test_the_configurations_of_all_cases_are_there(self):
         runner = measure.Runner(MOH, sys.executable, timeout=60)
         for make, device in ((make, device) for make in cases.CASES.values() for device in cases.DEVICES):
@@ -163,6 +201,8 @@ class ConfigTest(Folder):
                 for side in comparison.sides.values():
                     if isinstance(side, cases.TorchSide) and side.config:
                         config = runner.resolved(side.config)
+                        routing.check_supported(config["model"])
+                        self.assertEqual(len(routing.layer_routings(config["model"])), config["model"]["layers"])
                         self.assertEqual(config["precision"], "float32" if device == "cpu" else "bfloat16")
                         self.assertEqual(config["device"], "cpu" if device == "cpu" else "cuda:0")
                         self.assertEqual(config["train"]["accumulate"], 1)
@@ -280,6 +320,51 @@ class RunTest(Folder):
         failures = [record for record in records if record["kind"] == "failure"]
         self.assertEqual([failure["case"] for failure in failures], ["attention", "attention"])
         self.assertTrue(any(record["kind"] == "speed" for record in records))
+
+    def test_a_failure_in_the_middle_keeps_what_came_before_and_after(self):
+        # The second of three comparisons prints what nobody expects: not even the script's own kind of error.
+        broken = FAKE_MOH.replace('"peak_bytes": {', '"peak_bytes": 7 if "data.sequence_length=64" in arguments else {')
+        moh = write_program(self.folder / "moh", broken)
+        write_program(self.folder / "venv/bin/python", FAKE_TORCH)
+        result = self.bench("--moh", moh, "--venv", self.folder / "venv", "--threads", "1", "--rounds", "1", "--json",
+                            "--cases", "llama_step", "gpt2_step")
+        self.assertEqual(result.returncode, 1)
+        records = [json.loads(line) for line in result.stdout.splitlines()]
+        self.assertEqual([record["name"] for record in records if record.get("what") == "step" and record["kind"] == "speed"],
+                         ["llama_384, T 256, batch 8", "gpt2_124m, T 512, batch 1"])
+        failure, = (record for record in records if record["kind"] == "failure")
+        self.assertEqual(failure["name"], "gpt2_124m, T 64, batch 4")
+        self.assertIn("AttributeError: ", failure["reason"])
+        self.assertIn("bench_pytorch.py: 1 not measured:\ngpt2_step: gpt2_124m, T 64, batch 4, threads 1: AttributeError",
+                      result.stderr[-300:])
+
+    def test_an_interrupted_run_has_printed_what_it_measured(self):
+        # The second comparison never ends.
+        hanging = FAKE_MOH.replace("    else:\n", """    elif "data.sequence_length=512" in arguments:
+        import time
+        pathlib.Path(__file__).with_name("hangs").touch()
+        time.sleep(600)
+    else:
+""", 1)
+        moh = write_program(self.folder / "moh", hanging)
+        write_program(self.folder / "venv/bin/python", FAKE_TORCH)
+        command = [sys.executable, "-B", SCRIPT, "--moh", moh, "--venv", self.folder / "venv", "--threads", "1", "--rounds",
+                   "1", "--cases", "gpt2_step"]
+        # A shell that starts the tests in the background lets them ignore the signal.
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                              preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL)) as running:
+            output = ""
+            while "| gpt2_124m, T 64, batch 4 | 1 | moh |" not in output:  # of the last table
+                line = running.stdout.readline()
+                self.assertNotEqual(line, "", output)
+                output += line
+            while not (self.folder / "hangs").exists():
+                self.assertIsNone(running.poll())
+            running.send_signal(signal.SIGINT)
+            rest, _ = running.communicate(timeout=60)
+        self.assertEqual(running.returncode, 130)
+        self.assertIn("| gpt2_124m, T 64, batch 4 | 1 | step | moh | 100.00 |", output)
+        self.assertNotIn("T 512", output + rest)
 
     def test_only_compile_modes_without_a_compiler(self):
         result = self.bench_with_fakes("--modes", "compile", "--rounds", "1")

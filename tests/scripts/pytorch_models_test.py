@@ -47,7 +47,8 @@ class ModelTest(unittest.TestCase):
         self.folder = pathlib.Path(folder.name)
 
     def router(self, shared, routed, heads=6):
-        from models import HeadRouter, Routing
+        from models import HeadRouter
+        from routing import Routing
 
         torch.manual_seed(2)
         return HeadRouter(8, heads, Routing(shared, routed)), torch.randn(2, 5, 8)
@@ -73,7 +74,8 @@ class ModelTest(unittest.TestCase):
             torch.testing.assert_close(balance, (6 - shared) * (load * mean).sum())
 
     def test_attention_with_zero_routers_and_all_heads_kept_is_plain_attention(self):
-        from models import Attention, Routing
+        from models import Attention
+        from routing import Routing
 
         torch.manual_seed(3)
         plain = Attention(16, 4, 4, causal=True, bias=True)
@@ -95,7 +97,10 @@ class ModelTest(unittest.TestCase):
                 Llama(resolved(*overrides)["model"])
 
     def test_the_model_computes_the_loss_of_moh(self):
-        for moh_overrides in ((), MOH_OVERRIDES, ("model.tied_embeddings=true",)):
+        each_layer = ("model.moh.router=learned", "model.moh.shared=[2, 0]", "model.moh.routed=[1, 3]")
+        one_kind = ("model.moh.router=learned", "model.moh.shared=[4, 1]", "model.moh.routed=[0, 2]",
+                    "model.moh.two_stage=false")
+        for moh_overrides in ((), MOH_OVERRIDES, each_layer, one_kind, ("model.tied_embeddings=true",)):
             with self.subTest(moh_overrides):
                 self.compare_losses(moh_overrides)
 

@@ -77,9 +77,9 @@ class Bench {
   void run_streaming(const StreamingFamily& family) {
     const StreamingCase op = family.make({options_.dtype, options_.device}, bytes_);
     const Samples samples = repeat([&] {
-      const Variable y = op.forward();
+      const std::vector<Variable> results = op.forward();
       clock_.mark();
-      if (op.backward_bytes > 0) y.backward(op.dy);
+      if (op.backward_bytes > 0) backward(results, op.seeds);
       clock_.mark();
     });
     OpBenchRecord r = described(op.op, op.shape);

@@ -11,13 +11,13 @@
 
 namespace moh {
 
-/// An op that streams memory, ready to be timed. Running `forward` and, right after it, `backward` is one
-/// run.
+/// An op that streams memory, ready to be timed. Running `forward` and, right after it, a backward pass from
+/// what it returned is one run.
 struct StreamingCase {
   std::string op, shape;
   double forward_bytes = 0, backward_bytes = 0;  ///< read and written at least; backward 0: there is nothing
-  std::function<Variable()> forward;             ///< undefined result: there is no backward pass
-  Tensor dy;                                     ///< seed of the backward pass
+  std::function<std::vector<Variable>()> forward;  ///< empty result: there is no backward pass
+  std::vector<Tensor> seeds;                       ///< of the backward pass, one per result
 };
 
 /// Makes a case for large tensors of about `bytes` each. Making it allocates them.

@@ -16,14 +16,14 @@ void write_json_line(std::ostream& out, const OpBenchRecord& r) {
 }
 
 void write_op_table_head(std::ostream& out) {
-  out << "op              shape                     pass                ms  spread      rate            "
+  out << "op                   shape                     pass                ms  spread      rate            "
          "share  model\n";
 }
 
 void write_table_line(std::ostream& out, const OpBenchRecord& r) {
   char time[24] = "", line[200];
   if (r.ms > 0) std::snprintf(time, sizeof time, "%10.3f  %5.1f%%", r.ms, r.spread * 100);  // not of ceilings
-  std::snprintf(line, sizeof line, "%-14s  %-24s  %-10s  %18s  %8.1f %-8s  %6.1f%%  %s", r.op.c_str(),
+  std::snprintf(line, sizeof line, "%-19s  %-24s  %-10s  %18s  %8.1f %-8s  %6.1f%%  %s", r.op.c_str(),
                 r.shape.c_str(), r.pass.c_str(), time, r.rate, r.unit.c_str(), r.share() * 100,
                 r.model.c_str());
   std::string text = line;

@@ -6,6 +6,7 @@
 #include "core/error.h"
 #include "core/parallel.h"
 #include "core/random.h"
+#include "tests/ops/embedding/run_checks.h"
 #include "tests/ops/op_cases.h"
 
 using namespace moh;
@@ -45,7 +46,7 @@ OP_CASES(embedding) {
   };
   OpCases cases;
   for (const Sizes& s : {Sizes{1, 1, {1}}, Sizes{5, 3, {}}, Sizes{7, 17, {2, 3}}, Sizes{6, 4, {0, 3}},
-                         Sizes{3, 0, {2}}, Sizes{2, 5, {40}}}) {
+                         Sizes{3, 0, {2}}, Sizes{2, 5, {40}}, Sizes{3, 6, {100}}, Sizes{300, 1, {1030}}}) {
     for (const DType dtype : {DType::kInt32, DType::kInt64}) {
       cases.push_back({.name = std::to_string(s.rows) + " rows of " + std::to_string(s.width) + ", ids " +
                                to_string(s.ids) + " " + std::string(dtype_name(dtype)),
@@ -66,8 +67,14 @@ TEST_CASE("ops: embedding sums the gradients of repeated ids in float32") {
   CHECK(table.grad().to(DType::kFloat64).data<double>()[3] == 0.0);
 }
 
+TEST_CASE("ops: embedding sums runs of ids across all borders") {
+  for (const DType dtype : {DType::kFloat32, DType::kBFloat16, DType::kFloat64})
+    check_embedding_runs(kCpu, dtype);
+}
+
 TEST_CASE("ops: embedding has the same gradient bits with any number of threads") {
-  const Tensor ids = random_ids({5, 700}, 300, DType::kInt64);
+  Tensor ids = random_ids({5, 700}, 300, DType::kInt64);
+  for (std::int64_t i = 0; i < ids.numel(); i += 3) ids.data<std::int64_t>()[i] = 7;  // across many chunks
   const Tensor dy = normal({5, 700, 96}).to(DType::kFloat32);
   const auto gradient = [&](int threads) {
     set_num_threads(threads);

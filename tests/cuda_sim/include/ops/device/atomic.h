@@ -11,10 +11,6 @@ inline int atomic_add(int* counter, int value) {
   return before;
 }
 
-inline void atomic_max(std::int32_t* place, std::int32_t value) {
-  if (value > *place) *place = value;
-}
-
 inline void wait_for(const int* flag, int value,
                      const std::source_location& where = std::source_location::current()) {
   while (*static_cast<const volatile int*>(flag) != value) sim::spin(where);

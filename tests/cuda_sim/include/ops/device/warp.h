@@ -1,5 +1,7 @@
 #pragma once
 
+#include <bit>
+
 #include "ops/device/kernel.h"
 
 namespace moh::device {
@@ -42,6 +44,10 @@ inline std::uint32_t ballot(bool predicate,
     for (void* operand : operands) static_cast<Operand*>(operand)->result = bits;
   });
   return own.result;
+}
+
+inline int count_bits(std::uint32_t bits) {
+  return std::popcount(bits);
 }
 
 inline void sync_warp(const std::source_location& where = std::source_location::current()) {

@@ -1,0 +1,46 @@
+"""What the PyTorch models take from the model section of moh's resolved configuration: which heads each layer routes,
+and what they do not have. The standard library only."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Routing:
+    """Heads of one layer: `shared` are on for every token, `routed` of the others are kept."""
+
+    shared: int  # S
+    routed: int  # K
+    two_stage: bool = True  # weigh the two kinds against each other, where there are both
+
+
+def per_layer(model, key):
+    """A count of model.moh for each layer: one number stands for all."""
+    value = model["moh"][key]
+    counts = value if isinstance(value, list) else [value] * model["layers"]
+    if len(counts) != model["layers"]:
+        raise ValueError(f"model.moh.{key}: expected one number, or one for each of the {model['layers']} layers, found "
+                         f"{value}")
+    return counts
+
+
+def layer_routings(model):
+    """A Routing for each layer; None for those of a dense model."""
+    if model["moh"]["router"] == "none":
+        return [None] * model["layers"]
+    pairs = zip(per_layer(model, "shared"), per_layer(model, "routed"), strict=True)
+    return [Routing(shared, routed, model["moh"]["two_stage"]) for shared, routed in pairs]
+
+
+def check_supported(model):
+    """Raises ValueError for a model that the PyTorch side would compute differently."""
+    moh = model["moh"]
+    expected = [("kv_heads", model["kv_heads"], (0, model["heads"]), "one per query head"),
+                ("rope_scaling.kind", model["rope_scaling"]["kind"], ("none",), "none"),
+                ("dropout", model["dropout"], (0,), "0"),
+                ("recompute", model["recompute"], ("none",), "none"),
+                ("moh.router", moh["router"], ("none", "learned"), "none or learned"),
+                ("moh.shared_heads", moh["shared_heads"], ("first",), "first"),
+                ("moh.gate_scaling", moh["gate_scaling"], ("code",), "code")]
+    for key, found, supported, text in expected:
+        if found not in supported:
+            raise ValueError(f"model.{key}: expected {text}, all that the models in PyTorch have, found {found}")

@@ -1,0 +1,86 @@
+// `moh bench ops` has a case for every op, or here stands why not.
+
+#include <catch2/catch.hpp>
+#include <filesystem>
+#include <map>
+#include <set>
+#include <string>
+
+#include "tests/ops/recorded_ops.h"
+#include "train/bench/op_cases.h"
+
+using namespace moh;
+
+namespace {
+
+/// Files of kernels whose public function has another name.
+const std::map<std::string, std::string>& names_of_stems() {
+  static const std::map<std::string, std::string> names = {
+      {"cache_append", "append_to_cache"}, {"clip_grad_norm", "grad_norm"},
+      {"decode", "attention_decode"},      {"head_router", "route_heads"},
+      {"query_norm", "query_norm_logits"},
+  };
+  return names;
+}
+
+const std::map<std::string, std::string>& reasons() {
+  const std::string attention = "not bound by memory: `moh bench attention`, `moh bench module`";
+  static const std::map<std::string, std::string> why = {
+      {"attention", attention},
+      {"attention_packed", attention},
+      {"head_sparse_attention", attention},
+      {"head_sparse_attention_packed", attention},
+      {"head_projection", "products of the chosen heads, part of a layer: `moh bench module`"},
+      {"linear", "its products are measured as matmul, the sizes those of published models"},
+      {"linears", "as linear"},
+      {"matmul", "measured beside the rate of products, not that of memory"},
+      {"fma_loop", "is a ceiling itself"},
+      {"checkpoint", "runs other ops again"},
+      {"reshape", "moves nothing"},
+      {"indices", "reads ids, beside which their rows weigh much more; part of embedding and cross_entropy"},
+      {"adamw_plan", "a few numbers per step: `moh bench step --profile`"},
+  };
+  return why;
+}
+
+/// The stems of the files that declare kernels.
+std::set<std::string> kernel_stems() {
+  constexpr std::string_view kEnd = "_kernels.h";
+  std::set<std::string> stems;
+  const std::filesystem::path ops = std::filesystem::path(MOH_SOURCE_DIR) / "ops";
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(ops)) {
+    const std::string name = entry.path().filename().string();
+    if (name.ends_with(kEnd)) stems.insert(name.substr(0, name.size() - kEnd.size()));
+  }
+  REQUIRE(stems.contains("rms_norm"));
+  return stems;
+}
+
+std::set<std::string> all_ops() {
+  std::set<std::string> ops = test::recorded_ops(MOH_SOURCE_DIR);
+  for (const std::string& stem : kernel_stems()) {
+    const auto named = names_of_stems().find(stem);
+    ops.insert(named == names_of_stems().end() ? stem : named->second);
+  }
+  return ops;
+}
+
+}  // namespace
+
+TEST_CASE("bench: every op is measured, or there is a reason why not") {
+  std::set<std::string> measured;
+  for (const StreamingFamily& family : streaming_families()) measured.emplace(family.op);
+  const std::set<std::string> ops = all_ops();
+  for (const std::string& op : ops) {
+    INFO("op " << op << ": give it a case in train/bench/op_cases/, or a reason here, not both");
+    CHECK(measured.contains(op) != reasons().contains(op));
+  }
+  for (const auto& [op, reason] : reasons()) {
+    INFO(op << " is no op any more");
+    CHECK(ops.contains(op));
+  }
+  for (const auto& [stem, op] : names_of_stems()) {
+    INFO(stem << " has no kernels any more");
+    CHECK(kernel_stems().contains(stem));
+  }
+}

@@ -1,0 +1,61 @@
+#include <memory>
+
+#include "ops/optim/adamw.h"
+#include "ops/optim/clip_grad_norm.h"
+#include "ops/optim/ema.h"
+#include "train/bench/op_cases/families.h"
+#include "train/bench/op_cases/parts.h"
+
+namespace moh::op_cases {
+
+namespace {
+
+StreamingCase make_adamw(Placement placement, std::int64_t bytes) {
+  const DType wide = accumulate_dtype(placement.dtype);
+  const Placement in_wide(wide, placement.device);
+  AdamWParameter p{
+      random_tensor(rows_for(placement.dtype, bytes, kWidth), placement, 1), {}, {}, {}, {}, 0.1};
+  p.grad = random_tensor(p.value.shape(), in_wide, 2);
+  p.exp_avg = zeros(p.value.shape(), wide, placement.device);
+  p.exp_avg_sq = zeros(p.value.shape(), wide, placement.device);
+  // The gradient is read, both moments and the value are read and written; with a master copy, that one is
+  // read and written, and the value only written.
+  double moved = 5 * bytes_of(p.grad) + 2 * bytes_of(p.value);
+  if (wide != placement.dtype) {
+    p.master = p.value.to(wide);
+    moved = 7 * bytes_of(p.grad) + bytes_of(p.value);
+  }
+  return {.shape = to_string(p.value.shape()), .forward_bytes = moved, .forward = [=] {
+            adamw({&p, 1}, {.step = 1});
+            return std::vector<Variable>();
+          }};
+}
+
+StreamingCase make_grad_norm(Placement placement, std::int64_t bytes) {
+  const Tensor grad = random_tensor(rows_for(placement.dtype, bytes, kWidth), placement, 1);
+  return {.shape = to_string(grad.shape()), .forward_bytes = bytes_of(grad), .forward = [=] {
+            grad_norm({&grad, 1});
+            return std::vector<Variable>();
+          }};
+}
+
+/// The value is read, its average read and written.
+StreamingCase make_ema(Placement placement, std::int64_t bytes) {
+  const Tensor value = random_tensor(rows_for(placement.dtype, bytes, kWidth), placement, 1);
+  const Tensor average = value.to(accumulate_dtype(placement.dtype)).clone();
+  const auto update = std::make_shared<EmaUpdate>(std::vector<EmaParameter>{{average, value}});
+  return {.shape = to_string(value.shape()),
+          .forward_bytes = bytes_of(value) + 2 * bytes_of(average),
+          .forward = [=] {
+            update->update(0.999);
+            return std::vector<Variable>();
+          }};
+}
+
+}  // namespace
+
+std::vector<StreamingFamily> of_updates() {
+  return {family("grad_norm", make_grad_norm), family("adamw", make_adamw), family("ema", make_ema)};
+}
+
+}  // namespace moh::op_cases
