@@ -9,6 +9,7 @@
 #include "ops/activation/gelu.h"
 #include "ops/activation/silu.h"
 #include "ops/activation/swiglu.h"
+#include "ops/conv/conv2d.h"
 #include "ops/dropout/dropout.h"
 #include "ops/elementwise/add.h"
 #include "ops/elementwise/scale.h"
@@ -64,6 +65,12 @@ StreamingFamily unary(std::string_view op, std::int64_t width, double backward_t
             backward_tensors * one, [=] { return run(input(x)); }, random_tensor(x.shape(), placement, 2)};
       }};
 }
+
+/// Sizes of a convolution of [side, side, channels].
+struct ConvSizes {
+  std::int64_t side, channels, outputs, kernel;
+  Conv2dOptions options;
+};
 
 StreamingCase make_add(Placement placement, std::int64_t bytes) {
   const Tensor a = random_tensor(rows_for(placement.dtype, bytes, kWidth), placement, 1);
@@ -132,6 +139,27 @@ StreamingCase make_embedding(Placement placement, std::int64_t bytes) {
                              static_cast<double>(dtype_size(accumulate_dtype(placement.dtype))),
           [=] { return embedding(input(table), ids); },
           dy};
+}
+
+/// A convolution of square images that fill about `bytes`. Backward reads dy twice, for both gradients, and
+/// x, and writes dx; weights are small.
+StreamingFamily convolution(std::string_view op, const ConvSizes& sizes) {
+  return {op, [=](Placement placement, std::int64_t bytes) {
+            const Shape image = {sizes.side, sizes.side, sizes.channels};
+            const std::int64_t count = rows_for(placement.dtype, bytes, image.numel())[0];
+            const Tensor x = random_tensor({count, sizes.side, sizes.side, sizes.channels}, placement, 1);
+            const Tensor w = random_tensor(
+                {sizes.outputs, sizes.channels / sizes.options.groups, sizes.kernel, sizes.kernel}, placement,
+                2);
+            const auto run = [=, options = sizes.options] { return conv2d(input(x), input(w), {}, options); };
+            const Tensor dy = random_tensor(run().shape(), placement, 3);
+            return StreamingCase{std::string(op),
+                                 to_string(x.shape()) + " * " + to_string(w.shape()),
+                                 bytes_of(x) + bytes_of(dy),
+                                 2 * bytes_of(x) + 2 * bytes_of(dy),
+                                 run,
+                                 dy};
+          }};
 }
 
 StreamingCase make_adamw(Placement placement, std::int64_t bytes) {
@@ -221,6 +249,10 @@ std::vector<StreamingFamily> streaming_families() {
       unary("softmax", kWidth, 3, [](const Variable& x) { return softmax(x); }),
       {"cross_entropy", make_cross_entropy},
       {"embedding", make_embedding},
+      // TransNeXt-Tiny's first patches, which are more arithmetic than memory, and the convolution in its
+      // third MLP.
+      convolution("conv2d", {224, 3, 72, 7, {.stride = 4, .padding = 3}}),
+      convolution("depthwise_conv2d", {14, 768, 768, 3, {.padding = 1, .groups = 768}}),
       {"grad_norm", make_grad_norm},
       {"adamw", make_adamw},
   };
