@@ -69,7 +69,7 @@ else()
              "device: cuda" "${without_cuda}")
 endif()
 
-# cuDNN is called through its front end, a library of headers that scripts/setup.sh fetches.
+# Convolutions call cuDNN as it is, attention through its front end, a library of headers that scripts/setup.sh fetches.
 set(MOH_CUDNN_FRONTEND_VERSION 1.32.0)
 set(cache_home $ENV{XDG_CACHE_HOME})
 if(NOT cache_home)
@@ -80,14 +80,22 @@ find_path(MOH_CUDNN_FRONTEND_INCLUDE_DIR cudnn_frontend.h
   HINTS ${cache_home}/moh/cudnn-frontend-${MOH_CUDNN_FRONTEND_VERSION}/include)
 mark_as_advanced(MOH_CUDNN_INCLUDE_DIR MOH_CUDNN_FRONTEND_INCLUDE_DIR)
 set(MOH_HAVE_CUDNN FALSE)
-if(MOH_HAVE_CUDA AND MOH_CUDNN AND MOH_CUDNN_INCLUDE_DIR AND MOH_CUDNN_FRONTEND_INCLUDE_DIR)
+set(MOH_HAVE_CUDNN_FRONTEND FALSE)
+if(MOH_HAVE_CUDA AND MOH_CUDNN AND MOH_CUDNN_INCLUDE_DIR)
   set(MOH_HAVE_CUDNN TRUE)
-elseif(MOH_CUDNN STREQUAL "ON")
+  if(MOH_CUDNN_FRONTEND_INCLUDE_DIR)
+    set(MOH_HAVE_CUDNN_FRONTEND TRUE)
+  endif()
+endif()
+if(MOH_CUDNN STREQUAL "ON" AND NOT MOH_HAVE_CUDNN_FRONTEND)
   message(FATAL_ERROR "moh: MOH_CUDNN=ON, but CUDA, cuDNN's headers or its front end were not found "
                       "(${MOH_CUDNN_INCLUDE_DIR}, ${MOH_CUDNN_FRONTEND_INCLUDE_DIR}); scripts/setup.sh fetches the front end; "
                       "or configure with -DMOH_CUDNN=OFF, scripts/bundle.sh --without-cudnn")
 endif()
-moh_status("cuDNN and its front end" "${MOH_HAVE_CUDNN}" "${MOH_CUDNN_FRONTEND_INCLUDE_DIR}" "dense attention on a GPU"
+moh_status("cuDNN" "${MOH_HAVE_CUDNN}" "${MOH_CUDNN_INCLUDE_DIR}" "convolutions on a GPU"
+           "convolutions on a GPU are refused, but for those of single channels or pixels")
+moh_status("cuDNN and its front end" "${MOH_HAVE_CUDNN_FRONTEND}" "${MOH_CUDNN_FRONTEND_INCLUDE_DIR}"
+           "dense attention on a GPU"
            "dense attention on a GPU runs in moh's own kernels, and attention.backend: cudnn is refused")
 
 find_library(MOH_NCCL_LIBRARY nccl HINTS ${CUDAToolkit_LIBRARY_DIR} /usr/local/cuda/lib64)

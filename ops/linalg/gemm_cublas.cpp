@@ -104,6 +104,11 @@ class Gemms {
     plans_.clear();
   }
 
+  bool tf32() {
+    const std::lock_guard lock(mutex_);
+    return options_.tf32;
+  }
+
  private:
   Gemms() : known_(made_for()) {}
 
@@ -200,6 +205,10 @@ void cuda_gemm(const CudaGemm& gemm, const CudaGemmData& data) {
 
 void set_cuda_gemm_options(const GemmOptions& options) {
   Gemms::instance().set_options(options);
+}
+
+bool cuda_gemm_tf32() {
+  return Gemms::instance().tf32();
 }
 
 }  // namespace moh

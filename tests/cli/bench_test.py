@@ -101,7 +101,7 @@ class Ops(support.MohTest):
 
     def test_streaming_ops(self):
         names = ("rms_norm", "layer_norm", "swiglu", "silu", "gelu", "rope", "add", "scale", "dropout", "softmax",
-                 "cross_entropy", "embedding", "grad_norm", "adamw")
+                 "cross_entropy", "embedding", "conv2d", "depthwise_conv2d", "grad_norm", "adamw")
         forward_only = {"add", "grad_norm", "adamw"}
         for dtype in ("f32", "bf16"):
             records = self.records("--megabytes", 1, "--dtype", dtype, "--only", ",".join(names))

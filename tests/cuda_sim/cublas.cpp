@@ -14,6 +14,7 @@
 #include "ops/linalg/cublas_library.h"
 #include "tests/cuda_sim/clock.h"
 #include "tests/cuda_sim/device_memory.h"
+#include "tests/cuda_sim/number_formats.h"
 #include "tests/cuda_sim/stream.h"
 
 // A cuBLASLt of plain loops. It is strict: sizes of attributes, shapes, alignments, workspace and epilogues
@@ -193,15 +194,6 @@ bool is_allowed(const Algorithm& algorithm, const Product& p,
          workspace_needed(algorithm, p) <= preference.workspace_bytes;
 }
 
-/// TF32 keeps 10 bits of the mantissa.
-float rounded_to_tf32(float value) {
-  std::uint32_t bits;
-  std::memcpy(&bits, &value, sizeof bits);
-  bits = (bits + 0xfff + (bits >> 13 & 1)) & ~0x1fffU;
-  std::memcpy(&value, &bits, sizeof bits);
-  return value;
-}
-
 float get(const cublasLtMatrixLayoutOpaque_t& layout, const void* from, std::int64_t i) {
   return layout.type == CUDA_R_16BF ? static_cast<float>(static_cast<const bfloat16*>(from)[i])
                                     : static_cast<const float*>(from)[i];
@@ -217,7 +209,7 @@ struct Factor {
       for (std::int64_t k = 0; k < depth; ++k) {
         const float value =
             get(layout, from, lines_are_columns ? k + line * layout.stride : line + k * layout.stride);
-        values.push_back(tf32 ? rounded_to_tf32(value) : value);
+        values.push_back(tf32 ? moh::sim::rounded_to_tf32(value) : value);
       }
     }
   }

@@ -28,6 +28,8 @@ struct OpCase {
   double gradient_scale = 1e-6;
   /// False for ops whose result jumps (top-k, dropout masks that depend on rounded inputs): float64 only.
   bool low_precision = true;
+  /// Why a GPU cannot run the case in this build, or where it runs; empty if it can.
+  std::string absent_on_gpu = {};
 };
 
 /// Runs a case every way. On the CPU (op_cases.cpp): forward against the reference in float64, gradient

@@ -17,8 +17,8 @@ namespace {
 const std::map<std::string, std::string>& names_of_stems() {
   static const std::map<std::string, std::string> names = {
       {"cache_append", "append_to_cache"}, {"clip_grad_norm", "grad_norm"},
-      {"decode", "attention_decode"},      {"head_router", "route_heads"},
-      {"query_norm", "query_norm_logits"},
+      {"decode", "attention_decode"},      {"depthwise", "depthwise_conv2d"},
+      {"head_router", "route_heads"},      {"query_norm", "query_norm_logits"},
   };
   return names;
 }
@@ -33,6 +33,7 @@ const std::map<std::string, std::string>& reasons() {
       {"head_projection", "products of the chosen heads, part of a layer: `moh bench module`"},
       {"linear", "its products are measured as matmul, the sizes those of published models"},
       {"linears", "as linear"},
+      {"gelu_mlp", "two products as in linear, between them gelu, which has a case"},
       {"matmul", "measured beside the rate of products, not that of memory"},
       {"fma_loop", "is a ceiling itself"},
       {"checkpoint", "runs other ops again"},

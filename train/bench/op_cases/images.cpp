@@ -1,3 +1,4 @@
+#include "ops/conv/conv2d.h"
 #include "ops/dropout/drop_path.h"
 #include "ops/elementwise/gate_residual.h"
 #include "ops/norm/layer_norm.h"
@@ -96,12 +97,49 @@ StreamingCase make_unpatchify(Placement placement, std::int64_t bytes) {
           .seeds = {random_tensor({batch, kChannels, kSide, kSide}, placement, 2)}};
 }
 
+/// A convolution of square images [side, side, channels].
+struct ConvSizes {
+  std::int64_t side, channels, outputs, kernel;
+  Conv2dOptions options;
+};
+
+StreamingCase make_convolution(const ConvSizes& sizes, Placement placement, std::int64_t bytes) {
+  const std::int64_t batch = count_for(placement.dtype, bytes, sizes.side * sizes.side * sizes.channels);
+  const Tensor x = random_tensor({batch, sizes.side, sizes.side, sizes.channels}, placement, 1);
+  const Tensor w = random_tensor(
+      {sizes.outputs, sizes.channels / sizes.options.groups, sizes.kernel, sizes.kernel}, placement, 2);
+  const auto run = [=, options = sizes.options] {
+    return std::vector{conv2d(input(x), input(w), {}, options)};
+  };
+  const Tensor dy = random_tensor(run().front().shape(), placement, 3);
+  // Backward reads dy twice, for both gradients, and x, and writes dx; weights are small.
+  const double both = bytes_of(x) + bytes_of(dy);
+  return {.shape = to_string(x.shape()) + " * " + to_string(w.shape()),
+          .forward_bytes = both,
+          .backward_bytes = 2 * both,
+          .forward = run,
+          .seeds = {dy}};
+}
+
+/// The first patches of TransNeXt-Tiny, which are more arithmetic than memory.
+StreamingCase make_conv2d(Placement placement, std::int64_t bytes) {
+  return make_convolution({224, 3, 72, 7, {.stride = 4, .padding = 3}}, placement, bytes);
+}
+/// The convolution in the MLPs of its third stage.
+StreamingCase make_depthwise_conv2d(Placement placement, std::int64_t bytes) {
+  return make_convolution({14, 768, 768, 3, {.padding = 1, .groups = 768}}, placement, bytes);
+}
+
 }  // namespace
 
 std::vector<StreamingFamily> of_images() {
-  return {family("layer_norm_modulate", make_layer_norm_modulate),
-          family("gate_residual", make_gate_residual), family("drop_path", make_drop_path),
-          family("patchify", make_patchify), family("unpatchify", make_unpatchify)};
+  return {family("conv2d", make_conv2d),
+          family("depthwise_conv2d", make_depthwise_conv2d),
+          family("layer_norm_modulate", make_layer_norm_modulate),
+          family("gate_residual", make_gate_residual),
+          family("drop_path", make_drop_path),
+          family("patchify", make_patchify),
+          family("unpatchify", make_unpatchify)};
 }
 
 }  // namespace moh::op_cases

@@ -1,0 +1,147 @@
+#include "ops/conv/conv2d_kernels.h"
+#include "ops/cpu/reduce.h"
+
+namespace moh {
+namespace {
+
+/// Taps [first, last) of an axis that see the image at an output.
+struct TapRange {
+  std::int64_t first, last;
+};
+[[gnu::always_inline]] inline TapRange taps_inside(const ConvAxis& axis, std::int64_t output) {
+  const std::int64_t start = output * axis.stride - axis.padding, behind = axis.input - start;
+  const std::int64_t first = start >= 0 ? 0 : -start < axis.kernel ? -start : axis.kernel;
+  const std::int64_t last = behind < axis.kernel ? behind : axis.kernel;
+  return {first, last > first ? last : first};
+}
+
+template <class From, class To>
+[[gnu::always_inline]] inline void copy(const From* from, To* to, std::int64_t count) {
+#pragma omp simd
+  for (std::int64_t i = 0; i < count; ++i) to[i] = from[i];
+}
+template <class F>
+[[gnu::always_inline]] inline void add(const F* from, F* to, std::int64_t count) {
+#pragma omp simd
+  for (std::int64_t i = 0; i < count; ++i) to[i] += from[i];
+}
+template <class F>
+[[gnu::always_inline]] inline void clear(F* to, std::int64_t count) {
+  for (std::int64_t i = 0; i < count; ++i) to[i] = F(0);
+}
+
+/// Calls body(pixel, value, count) for the runs of values that lie together both in the image and in the
+/// patch: those of taps [first, last) where a pixel's channels are all of the group, else those of one tap.
+template <class Body>
+[[gnu::always_inline]] inline void each_run(const ConvShape& s, TapRange taps, const Body& body) {
+  const std::int64_t width = s.group_channels();
+  if (s.groups == 1) return body(taps.first, taps.first * width, (taps.last - taps.first) * width);
+  for (std::int64_t tap = taps.first; tap < taps.last; ++tap) body(tap, tap * width, width);
+}
+
+/// One row of taps of a patch, from the row of the image that it sees; x0 is where its first tap lies.
+template <class T>
+void gather_taps(const T* image_row, Acc<T>* patch, const ConvShape& s, TapRange taps, std::int64_t x0,
+                 std::int64_t first_channel) {
+  const std::int64_t width = s.group_channels();
+  clear(patch, taps.first * width);
+  each_run(s, taps, [=, &s](std::int64_t tap, std::int64_t value, std::int64_t count) {
+    copy(image_row + (x0 + tap) * s.channels + first_channel, patch + value, count);
+  });
+  clear(patch + taps.last * width, (s.x.kernel - taps.last) * width);
+}
+
+/// The patches of one row of output pixels.
+template <class T>
+void gather_row_of_patches(const T* image, Acc<T>* patches, const ConvShape& s, std::int64_t output_y,
+                           std::int64_t first_channel) {
+  const std::int64_t tap_row = s.x.kernel * s.group_channels(), y0 = output_y * s.y.stride - s.y.padding;
+  const TapRange inside = taps_inside(s.y, output_y);
+  for (std::int64_t j = 0; j < s.x.output; ++j) {
+    const TapRange taps = taps_inside(s.x, j);
+    for (std::int64_t r = 0; r < s.y.kernel; ++r, patches += tap_row) {
+      if (r < inside.first || r >= inside.last) {
+        clear(patches, tap_row);
+      } else {
+        gather_taps(image + (y0 + r) * s.x.input * s.channels, patches, s, taps, j * s.x.stride - s.x.padding,
+                    first_channel);
+      }
+    }
+  }
+}
+
+/// Adds row r of the taps of a row of patches to the row of the image that it sees.
+template <class F>
+void scatter_taps(const F* patches, F* image_row, const ConvShape& s, std::int64_t r,
+                  std::int64_t first_channel) {
+  const std::int64_t tap_row = s.x.kernel * s.group_channels();
+  for (std::int64_t j = 0; j < s.x.output; ++j) {
+    const std::int64_t x0 = j * s.x.stride - s.x.padding;
+    const F* const from = patches + (j * s.y.kernel + r) * tap_row;
+    each_run(s, taps_inside(s.x, j), [=, &s](std::int64_t tap, std::int64_t value, std::int64_t count) {
+      add(from + value, image_row + (x0 + tap) * s.channels + first_channel, count);
+    });
+  }
+}
+
+}  // namespace
+
+template <class Backend, class T>
+void ConvKernels<Backend, T>::swap_axes(const T* from, T* to, std::int64_t batch, std::int64_t rows,
+                                        std::int64_t columns) {
+  parallel_for(batch, row_grain(batch, rows * columns), [=](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t n = begin; n < end; ++n) {
+      for (std::int64_t c = 0; c < columns; ++c) {
+        for (std::int64_t r = 0; r < rows; ++r)
+          to[(n * columns + c) * rows + r] = from[(n * rows + r) * columns + c];
+      }
+    }
+  });
+}
+
+template <class Backend, class T>
+void ConvPatchKernels<Backend, T>::gather(const T* x, Acc<T>* patches, const ConvShape& s,
+                                          const PatchBlock& block) {
+  const std::int64_t image = s.y.input * s.x.input * s.channels;
+  const std::int64_t row = s.x.output * s.taps() * s.group_channels();
+  parallel_for(block.last_row - block.first_row, 1, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i) {
+      const std::int64_t output_row = block.first_row + i;
+      gather_row_of_patches(x + output_row / s.y.output * image, patches + i * row, s,
+                            output_row % s.y.output, block.first_channel);
+    }
+  });
+}
+
+// A thread has rows of the image to itself, and adds what each is seen by.
+template <class Backend, class T>
+void ConvPatchKernels<Backend, T>::scatter(const Acc<T>* patches, Acc<T>* dx, const ConvShape& s,
+                                           const PatchBlock& block) {
+  if (block.first_row == block.last_row) return;
+  const std::int64_t first_image = block.first_row / s.y.output,
+                     last_image = (block.last_row - 1) / s.y.output;
+  const std::int64_t row = s.x.output * s.taps() * s.group_channels();
+  const std::int64_t rows = (last_image - first_image + 1) * s.y.input;
+  parallel_for(rows, 1, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i) {
+      const std::int64_t image = first_image + i / s.y.input, y = i % s.y.input;
+      for (std::int64_t r = 0; r < s.y.kernel; ++r) {
+        const std::int64_t place = y + s.y.padding - r, output_y = place / s.y.stride;
+        if (place < 0 || place % s.y.stride != 0 || output_y >= s.y.output) continue;
+        const std::int64_t output_row = image * s.y.output + output_y;
+        if (output_row < block.first_row || output_row >= block.last_row) continue;
+        scatter_taps(patches + (output_row - block.first_row) * row,
+                     dx + (image * s.y.input + y) * s.x.input * s.channels, s, r, block.first_channel);
+      }
+    }
+  });
+}
+
+template struct ConvKernels<cpu::MOH_ISA, float>;
+template struct ConvKernels<cpu::MOH_ISA, bfloat16>;
+template struct ConvKernels<cpu::MOH_ISA, double>;
+template struct ConvPatchKernels<cpu::MOH_ISA, float>;
+template struct ConvPatchKernels<cpu::MOH_ISA, bfloat16>;
+template struct ConvPatchKernels<cpu::MOH_ISA, double>;
+
+}  // namespace moh

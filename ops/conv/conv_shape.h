@@ -1,0 +1,32 @@
+#pragma once
+
+#include <compare>
+#include <cstdint>
+
+namespace moh {
+
+/// A convolution along one axis: output i sees inputs [i stride - padding, + kernel).
+struct ConvAxis {
+  std::int64_t input = 0, output = 0, kernel = 1, stride = 1, padding = 0;
+
+  auto operator<=>(const ConvAxis&) const = default;
+};
+
+/// Sizes of a convolution.
+struct ConvShape {
+  std::int64_t batch = 0, channels = 0, outputs = 0, groups = 1;
+  ConvAxis y, x;
+
+  constexpr std::int64_t group_channels() const { return channels / groups; }
+  constexpr std::int64_t group_outputs() const { return outputs / groups; }
+  constexpr std::int64_t taps() const { return y.kernel * x.kernel; }
+  /// Rows of pixels in all results.
+  constexpr std::int64_t output_rows() const { return batch * y.output; }
+  constexpr std::int64_t output_pixels() const { return output_rows() * x.output; }
+  /// Whether each output sees one channel, its own.
+  constexpr bool is_depthwise() const { return groups == channels && outputs == channels; }
+
+  auto operator<=>(const ConvShape&) const = default;
+};
+
+}  // namespace moh

@@ -1,0 +1,58 @@
+#pragma once
+
+#include <cstdint>
+
+#include "core/cpu_isa.h"
+#include "core/dtype.h"
+#include "ops/conv/conv_shape.h"
+
+namespace moh {
+
+/// Which places of one image, along an axis, a place of another sees through the taps of a kernel. One
+/// description serves a convolution and the gradient of its input, which goes the other way. In 32 bits,
+/// whose division costs a GPU far less than that of 64: a padded image is no longer than that
+/// (conv_operands.cpp).
+struct TapAxis {
+  std::int32_t from = 0, to = 0, taps = 1;  ///< places of the image that is read, and of the one written
+  std::int32_t step = 1, tap_step = 1, offset = 0, divisor = 1;
+
+  static constexpr TapAxis forward(const ConvAxis& axis) {
+    return of(axis.input, axis.output, axis.kernel, axis.stride, 1, -axis.padding, 1);
+  }
+  static constexpr TapAxis backward(const ConvAxis& axis) {
+    return of(axis.output, axis.input, axis.kernel, 1, -1, axis.padding, axis.stride);
+  }
+
+  /// The place that `place` sees through a tap: (place step + tap tap_step + offset) / divisor; -1 where that
+  /// is no place of the image.
+  constexpr std::int32_t seen(std::int32_t place, std::int32_t tap) const {
+    const std::int32_t times = place * step + tap * tap_step + offset;
+    if (times < 0 || times % divisor != 0) return -1;
+    const std::int32_t found = times / divisor;
+    return found < from ? found : -1;
+  }
+
+ private:
+  static constexpr TapAxis of(std::int64_t from, std::int64_t to, std::int64_t taps, std::int64_t step,
+                              std::int32_t tap_step, std::int64_t offset, std::int64_t divisor) {
+    const auto narrow = [](std::int64_t value) { return static_cast<std::int32_t>(value); };
+    return {narrow(from), narrow(to), narrow(taps), narrow(step), tap_step, narrow(offset), narrow(divisor)};
+  }
+};
+
+/// A convolution of each channel with a kernel of its own.
+struct DepthwisePass {
+  std::int64_t batch = 0, channels = 0;
+  TapAxis y, x;
+};
+
+/// Images are [batch, height, width, channels], weights [kh, kw, channels] in the type that is summed in.
+template <class Backend, class T>
+struct DepthwiseKernels {
+  /// to = b + the sum over the taps of w from; b may be null.
+  static void run(const T* from, const Acc<T>* w, const T* b, T* to, const DepthwisePass& pass);
+  /// dw [kh, kw, channels] = the sum over all pixels of dy and what they see of x.
+  static void weight_gradient(const T* x, const T* dy, Acc<T>* dw, const ConvShape& shape);
+};
+
+}  // namespace moh
