@@ -10,8 +10,8 @@
 
 namespace moh {
 
-/// Gradients of an op's inputs, in their order; an undefined tensor where an input needs none. An op may add
-/// its part to what a leaf has gathered already, Variable::grad(), and return that.
+/// Gradients of an op's inputs, in their order, each in the input's dtype or that which it was summed in; an
+/// undefined tensor where an input needs none. An op may add its part to what a leaf has, and return that.
 using Grads = std::vector<Tensor>;
 /// Computes Grads from the gradient of the op's only output.
 using BackwardFn = std::function<Grads(const Tensor& dy)>;

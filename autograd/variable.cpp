@@ -253,7 +253,11 @@ class BackwardPass {
     }
     if (!Engine::has_node(to)) return deliver_to_leaf(to, std::move(grad));
     if (!grad.defined()) return;
-    MOH_CHECK(grad.dtype() == to.dtype(), "a gradient has the dtype of its variable");
+    if (grad.dtype() != to.dtype()) {
+      MOH_CHECK(grad.dtype() == accumulate_dtype(to.dtype()),
+                "a gradient has the dtype of its variable, or the one it is summed in");
+      grad = grad.to(to.dtype());
+    }
     Tensor& sum = gradients_[Engine::node_of(to).get()][static_cast<std::size_t>(Engine::output_of(to))];
     if (!sum.defined()) {
       sum = std::move(grad);

@@ -91,8 +91,8 @@ fetch_cudnn_frontend() {
     mv "$cudnn_frontend_folder.new" "$cudnn_frontend_folder"
   else
     warn "cuDNN's front end (nvidia-cudnn-frontend $cudnn_frontend) could not be fetched; its reason is above.
-  moh is built without cuDNN then: dense attention on a GPU runs in its own kernels. To have it, put the package's
-  headers into $cudnn_frontend_folder/include"
+  moh is built without cuDNN's attention then: dense attention on a GPU runs in its own kernels. To have it, put the
+  package's headers into $cudnn_frontend_folder/include"
   fi
   rm -rf "$work"
 }

@@ -178,12 +178,11 @@ Variable conv2d(const Variable& x, const Variable& w, const Variable& b, const C
   forward(shape, x.value(), w.value(), b.defined() ? b.value() : Tensor(), y);
   return record("conv2d", y, {x, w, b},
                 [x = x.value(), w = w.value(), shape, needs_dx = x.requires_grad(),
-                 needs_dw = w.requires_grad(), needs_db = b.requires_grad(), dw_dtype = gradient_dtype(w),
-                 db_dtype = gradient_dtype(b)](const Tensor& dy) -> Grads {
+                 needs_dw = w.requires_grad(), needs_db = b.requires_grad()](const Tensor& dy) -> Grads {
                   Grads grads(3);
                   if (needs_dx) grads[0] = data_gradient(shape, x.shape(), w, dy);
-                  if (needs_dw) grads[1] = weight_gradient(shape, x, dy, w.shape()).to(dw_dtype);
-                  if (needs_db) grads[2] = bias_gradient(dy).to(db_dtype);
+                  if (needs_dw) grads[1] = weight_gradient(shape, x, dy, w.shape());
+                  if (needs_db) grads[2] = bias_gradient(dy);
                   return grads;
                 });
 }

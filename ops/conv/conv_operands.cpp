@@ -66,11 +66,6 @@ Tensor swap_axes(const Tensor& x, std::int64_t batch, std::int64_t rows, std::in
   return y;
 }
 
-DType gradient_dtype(const Variable& v) {
-  if (!v.defined()) return DType::kFloat32;  // of a bias that is not there
-  return v.is_leaf() ? accumulate_dtype(v.dtype()) : v.dtype();
-}
-
 Tensor bias_gradient(const Tensor& dy) {
   const std::int64_t outputs = dy.dim(-1);
   Tensor db = empty({outputs}, accumulate_dtype(dy.dtype()), dy.device());

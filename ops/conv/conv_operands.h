@@ -14,10 +14,6 @@ Shape output_shape(const ConvShape& shape);
 /// A tensor of batch * rows * columns elements, [batch, rows, columns], as [batch, columns, rows].
 Tensor swap_axes(const Tensor& x, std::int64_t batch, std::int64_t rows, std::int64_t columns);
 
-/// The type of the gradient of a weight or bias: a parameter's is that which it is summed in, one that is
-/// computed has its own.
-DType gradient_dtype(const Variable& v);
-
 /// The gradient of a bias: dy summed over all pixels, in the type that it is summed in.
 Tensor bias_gradient(const Tensor& dy);
 

@@ -37,16 +37,15 @@ Variable depthwise_conv2d(const Variable& x, const Variable& w, const Variable& 
            {s.batch, s.channels, TapAxis::forward(s.y), TapAxis::forward(s.x)});
   return record("depthwise_conv2d", y, {x, w, b},
                 [x = x.value(), w = w.value(), s, needs_dx = x.requires_grad(), needs_dw = w.requires_grad(),
-                 needs_db = b.requires_grad(), dw_dtype = gradient_dtype(w),
-                 db_dtype = gradient_dtype(b)](const Tensor& dy) -> Grads {
+                 needs_db = b.requires_grad()](const Tensor& dy) -> Grads {
                   Grads grads(3);
                   if (needs_dx) {
                     grads[0] = empty_like(x);
                     run_pass(dy, taps_of(w, s), {}, grads[0],
                              {s.batch, s.channels, TapAxis::backward(s.y), TapAxis::backward(s.x)});
                   }
-                  if (needs_dw) grads[1] = weight_gradient(s, x, dy, w.shape()).to(dw_dtype);
-                  if (needs_db) grads[2] = bias_gradient(dy).to(db_dtype);
+                  if (needs_dw) grads[1] = weight_gradient(s, x, dy, w.shape());
+                  if (needs_db) grads[2] = bias_gradient(dy);
                   return grads;
                 });
 }

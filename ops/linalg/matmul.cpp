@@ -1,18 +1,16 @@
 #include "ops/linalg/matmul.h"
 
 #include <algorithm>
-#include <limits>
 #include <string>
 
 #include "autograd/profile.h"
-#include "core/cpu_isa.h"
 #include "core/error.h"
 #include "core/parallel.h"
 #include "ops/linalg/linear_kernels.h"
 #include "ops/linalg/matmul_extra.h"
 #include "ops/linalg/matmul_kernels.h"
+#include "ops/linalg/tiled_gemm.h"
 #include "ops/op.h"
-#include "ops/run_tasks.h"
 
 #ifdef MOH_HAVE_DNNL
 #include <oneapi/dnnl/dnnl.h>
@@ -61,131 +59,16 @@ T* data_of(const Operand& operand, const Tensor& matrix) {
   return matrix.data<T>() + operand.first_column;
 }
 
-/// Rows of c that are not divided further.
-constexpr std::int64_t kLeastRows = 48;
-
-/// How c is cut into tasks: equal numbers of tiles and panels, but for one, in each.
-struct GemmParts {
-  std::int64_t rows, columns;
-};
-/// Of c's columns [.., + columns). A block of a stays in the second cache level beside a panel of b; each
-/// thread gets the same number of blocks.
-GemmParts gemm_parts(std::int64_t m, std::int64_t columns) {
-  constexpr std::int64_t kRows = 192;
-  const std::int64_t threads = num_threads();
-  const std::int64_t parts = num_chunks(num_chunks(m, kRows), threads) * threads;
-  const std::int64_t rows = std::min(parts, num_chunks(m, kLeastRows));
-  return {rows, std::min(num_chunks(threads, rows), num_chunks(columns, kGemmPanel))};
-}
-
-/// Where part `part` of `parts` begins in an extent that is cut at multiples of `unit`.
-std::int64_t part_begin(std::int64_t extent, std::int64_t unit, std::int64_t part, std::int64_t parts) {
-  return std::min(extent, num_chunks(extent, unit) * part / parts * unit);
-}
-
-std::vector<GemmTask> gemm_tasks(std::int64_t m, std::int64_t column_begin, std::int64_t columns,
-                                 const GemmParts& parts) {
-  std::vector<GemmTask> tasks;
-  const auto row = [&](std::int64_t i) { return part_begin(m, kGemmTile, i, parts.rows); };
-  const auto column = [&](std::int64_t j) {
-    return column_begin + part_begin(columns, kGemmPanel, j, parts.columns);
-  };
-  for (std::int64_t i = 0; i < parts.rows; ++i) {
-    for (std::int64_t j = 0; j < parts.columns; ++j)
-      tasks.push_back({row(i), row(i + 1), column(j), column(j + 1)});
-  }
-  return tasks;
-}
-
-/// Rows of the largest task.
-std::int64_t most_rows(std::int64_t m, const GemmParts& parts) {
-  return num_chunks(num_chunks(m, kGemmTile), parts.rows) * kGemmTile;
-}
-
-/// How c is cut where each task copies for itself what it reads: into a part for each thread, or a multiple,
-/// with the least work for the thread that has the most. What is copied of a transposed a, all rows of a
-/// task by a block of the depth, is to stay in the caches.
-GemmParts parts_apart(const GemmShape& s) {
-  constexpr std::int64_t kRows = 1024;
-  constexpr std::int64_t kCopy = 18;  // multiply-adds in the time that copying an element takes
-  const std::int64_t threads = num_threads(), panels = num_chunks(s.n, kGemmPanel);
-  const std::int64_t fewest = num_chunks(s.m, kRows), most = num_chunks(s.m, kLeastRows);
-  GemmParts best{fewest, 1};
-  std::int64_t least = std::numeric_limits<std::int64_t>::max();
-  for (std::int64_t rows = fewest; rows <= std::min(most, fewest + threads); ++rows) {
-    for (std::int64_t columns = 1; columns <= std::min(panels, threads); ++columns) {
-      const std::int64_t m = num_chunks(s.m, rows), n = num_chunks(panels, columns) * kGemmPanel;
-      const std::int64_t work = m * n + kCopy * (n + (s.transpose_a ? m : 0));
-      const std::int64_t longest = work * num_chunks(rows * columns, threads);
-      if (longest < least) {
-        least = longest;
-        best = {rows, columns};
-      }
-    }
-  }
-  return best;
-}
-
-/// A product whose tasks copy for themselves.
-template <class Kernels, class T>
-void multiply_apart(const GemmShape& s, const T* a, const T* b, T* c, bool accumulate, bool serial) {
-  const GemmParts parts = serial ? GemmParts{1, 1} : parts_apart(s);
-  run_tasks(gemm_tasks(s.m, 0, s.n, parts), serial,
-            Kernels::scratch_bytes(s, most_rows(s.m, parts), /*packs=*/true),
-            [&](const GemmTask& task, std::byte* scratch) {
-              Kernels::multiply(s, a, b, c, accumulate, task, nullptr, scratch);
-            });
-}
-
-/// One that reads many rows of a where they lie: b is packed by all threads, some columns at a time, then all
-/// threads multiply.
-template <class Kernels, class T>
-void multiply_together(const GemmShape& s, const T* a, const T* b, T* c, bool accumulate) {
-  constexpr std::int64_t kPackedBytes = 4 << 20;
-  const std::int64_t size = Kernels::panel_size(s), blocks = Kernels::depth_blocks(s);
-  const std::int64_t most_panels = std::clamp<std::int64_t>(
-      kPackedBytes / (size * static_cast<std::int64_t>(sizeof(T))), 1, num_chunks(s.n, kGemmPanel));
-  const Scratch packed(static_cast<std::size_t>(most_panels * size) * sizeof(T));
-  for (std::int64_t begin = 0; begin < s.n; begin += most_panels * kGemmPanel) {
-    const std::int64_t end = std::min(s.n, begin + most_panels * kGemmPanel);
-    const PackedColumns<T> columns{begin, end, packed.as<T>()};
-    const std::int64_t panels = num_chunks(end - begin, kGemmPanel);
-    parallel_for(panels * blocks, 1, [&](std::int64_t first, std::int64_t last) {
-      for (std::int64_t i = first; i < last; ++i) Kernels::pack(s, b, columns, i / blocks, i % blocks);
-    });
-    const GemmParts parts = gemm_parts(s.m, end - begin);
-    run_tasks(gemm_tasks(s.m, begin, end - begin, parts), /*serial=*/false,
-              Kernels::scratch_bytes(s, most_rows(s.m, parts), /*packs=*/false),
-              [&](const GemmTask& task, std::byte* scratch) {
-                Kernels::multiply(s, a, b, c, accumulate, task, &columns, scratch);
-              });
-  }
-}
-
-/// The same product as c^T = op(b)^T op(a)^T, where that saves work: b is packed, which takes as long as some
-/// hundred rows of c, while a is read where it lies. So the smaller factor should be b.
-bool is_better_turned(const GemmShape& s) {
-  constexpr std::int64_t kFewRows = 512;
-  return !s.transpose_a && s.transpose_b && s.m <= kFewRows && s.n >= 2 * s.m && s.m >= kGemmPanel;
-}
-
-template <class T>
-void tiled_gemm(const GemmShape& s, const T* a, const T* b, T* c, bool accumulate) {
-  if (!s.transpose_c && is_better_turned(s)) {
-    return tiled_gemm<T>({s.n, s.m, s.k, false, true, s.ldb, s.lda, s.ldc, true}, b, a, c, accumulate);
-  }
-  const bool serial = s.m * s.n * s.k < (1 << 17);  // waking other threads would take longer
-  visit_cpu_isa([&]<class Backend>() {
-    using Kernels = MatmulKernels<Backend, T>;
-    if (serial || s.transpose_a || s.m <= kLeastRows) {
-      multiply_apart<Kernels>(s, a, b, c, accumulate, serial);
-    } else {
-      multiply_together<Kernels>(s, a, b, c, accumulate);
-    }
-  });
-}
-
 #ifdef MOH_HAVE_DNNL
+
+/// Where our own kernels are faster (docs/benchmarks/cpu.md): the forward products of layers, a b^T, for
+/// which oneDNN transposes b again in each block; router logits; and gradients of weights, a^T b, whose
+/// factors have long rows: steps of 4 KiB lead to the same places of the caches, where ours fetches ahead.
+bool prefers_tiles(const GemmShape& s) {
+  constexpr std::int64_t kNarrow = 32, kLongRow = 1024;
+  if (!s.transpose_a) return s.transpose_b || s.n < kNarrow;
+  return std::min(s.m, s.n) < kNarrow || std::max(s.lda, s.ldb) >= kLongRow;
+}
 
 /// Blocks of c that are handed to threads, as functions of the sizes alone: oneDNN chooses how it sums by the
 /// size of its product. About 1024 x 1024, smaller where that would leave fewer than eight.
@@ -203,15 +86,6 @@ Blocks blocks_for(const GemmShape& s) {
     longer = (longer + 1) / 2;
   }
   return blocks;
-}
-
-/// Where our own kernels are faster (docs/benchmarks/cpu.md): the forward products of layers, a b^T, for
-/// which oneDNN transposes b again in each block; router logits; and gradients of weights, a^T b, whose
-/// factors have long rows: steps of 4 KiB lead to the same places of the caches, where ours fetches ahead.
-bool prefers_tiles(const GemmShape& s) {
-  constexpr std::int64_t kNarrow = 32, kLongRow = 1024;
-  if (!s.transpose_a) return s.transpose_b || s.n < kNarrow;
-  return std::min(s.m, s.n) < kNarrow || std::max(s.lda, s.ldb) >= kLongRow;
 }
 
 void check_dnnl(dnnl_status_t status) {
@@ -239,6 +113,10 @@ void float_gemm(const GemmShape& s, const float* a, const float* b, float* c, bo
 }
 
 #else
+
+bool prefers_tiles(const GemmShape&) {
+  return true;
+}
 
 void float_gemm(const GemmShape& s, const float* a, const float* b, float* c, bool accumulate) {
   tiled_gemm<float>(s, a, b, c, accumulate);
@@ -361,6 +239,13 @@ void matmul_row_sums_into(const Operand& c, const Operand& a, const Operand& b, 
   MOH_CHECK(c.matrix.dtype() == accumulate_dtype(a.matrix.dtype()),
             "sums are of the type they are summed in");
   matmul_extra_into(c, a, b, accumulate, {GemmExtra::kRowSums, sums});
+}
+
+std::size_t matmul_scratch_bytes(std::int64_t m, std::int64_t n, std::int64_t k, bool transpose_a,
+                                 bool transpose_b) {
+  if (m == 0 || n == 0 || k == 0) return 0;
+  const GemmShape shape = {m, n, k, transpose_a, transpose_b, transpose_a ? m : k, transpose_b ? k : n, n};
+  return prefers_tiles(shape) ? tiled_gemm_scratch_bytes(shape) : 0;
 }
 
 Tensor matmul(const Operand& a, const Operand& b, DType dtype) {

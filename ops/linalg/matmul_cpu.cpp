@@ -12,7 +12,8 @@ namespace {
 
 static_assert(kGemmTile == kTileRows);
 
-constexpr std::int64_t kDepth = 512;
+/// Less of a transposed a, whose block is copied for all rows of a task.
+constexpr std::int64_t kDepth = 512, kTransposedDepth = 256;
 /// Rows that are fetched ahead of those being copied: processors do not foresee steps of a row.
 constexpr std::int64_t kAhead = 16;
 /// Elements of a cache line.
@@ -23,10 +24,10 @@ inline std::int64_t min_of(std::int64_t a, std::int64_t b) {
   return a < b ? a : b;
 }
 
-/// Depths of at most kDepth, equal but for the last.
-std::int64_t depth_of_block(std::int64_t k) {
-  const std::int64_t blocks = (k + kDepth - 1) / kDepth;
-  return (k + blocks - 1) / blocks;
+/// Equal depths but for the last.
+std::int64_t depth_of_block(const GemmShape& s) {
+  const std::int64_t most = s.transpose_a ? kTransposedDepth : kDepth, blocks = (s.k + most - 1) / most;
+  return (s.k + blocks - 1) / blocks;
 }
 
 /// Distance of copied tiles. Without the last term many would begin at the same place of the first cache
@@ -45,7 +46,7 @@ struct GemmScratch {
   std::int64_t turned_row;
 
   void lay_out(Arena& arena, const GemmShape& s, std::int64_t rows, bool packs) {
-    const std::int64_t depth = depth_of_block(s.k);
+    const std::int64_t depth = depth_of_block(s);
     turned_row = (s.n + kGemmPanel - 1) / kGemmPanel * kGemmPanel;
     turned = arena.take<F>(s.transpose_c ? rows * turned_row : 0);
     panel = arena.take<F>(packs ? depth * kGemmPanel : 0);
@@ -238,14 +239,14 @@ void store_transposed(const F* from, std::int64_t from_row, std::int64_t rows, s
 
 template <class Backend, class T>
 std::int64_t MatmulKernels<Backend, T>::depth_blocks(const GemmShape& s) {
-  const std::int64_t depth = depth_of_block(s.k);
+  const std::int64_t depth = depth_of_block(s);
   return (s.k + depth - 1) / depth;
 }
 
 template <class Backend, class T>
 void MatmulKernels<Backend, T>::pack(const GemmShape& s, const T* b, const PackedColumns<T>& to,
                                      std::int64_t panel, std::int64_t block) {
-  const std::int64_t depth = depth_of_block(s.k), k = block * depth;
+  const std::int64_t depth = depth_of_block(s), k = block * depth;
   const std::int64_t column = to.column_begin + panel * kGemmPanel;
   pack_panel(s, b, column, min_of(kGemmPanel, to.column_end - column), k, min_of(depth, s.k - k),
              to.packed + panel * panel_size(s) + k * kGemmPanel);
@@ -262,7 +263,7 @@ template <class Backend, class T>
 void MatmulKernels<Backend, T>::multiply(const GemmShape& s, const T* a, const T* b, T* c, bool accumulate,
                                          const GemmTask& task, const PackedColumns<T>* packed,
                                          std::byte* scratch) {
-  const std::int64_t rows = task.row_end - task.row_begin, most = depth_of_block(s.k);
+  const std::int64_t rows = task.row_end - task.row_begin, most = depth_of_block(s);
   GemmScratch<T> own;
   Arena arena(scratch);
   own.lay_out(arena, s, rows, packed == nullptr);

@@ -23,6 +23,7 @@
 using moh::bfloat16;
 using moh::sim::Cublas;
 using moh::sim::DeviceMemory;
+using moh::sim::rounded_to_tf32;
 
 struct cublasLtContext {};
 
@@ -209,7 +210,7 @@ struct Factor {
       for (std::int64_t k = 0; k < depth; ++k) {
         const float value =
             get(layout, from, lines_are_columns ? k + line * layout.stride : line + k * layout.stride);
-        values.push_back(tf32 ? moh::sim::rounded_to_tf32(value) : value);
+        values.push_back(tf32 ? rounded_to_tf32(value) : value);
       }
     }
   }

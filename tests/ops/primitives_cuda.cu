@@ -87,13 +87,12 @@ MOH_KERNEL(device::kWarp) void warp_kernel(std::int32_t* results) {
 MOH_KERNEL(kHalfBlock) void blocks_kernel(std::int32_t* counters) {
   const int own = static_cast<int>(device::block_x());
   device::atomic_add(counters, 1);
-  device::atomic_max(counters + 1, own * kHalfBlock + device::thread_x());
-  if (device::thread_x() == 0) device::wait_for(counters + 3, own);
+  if (device::thread_x() == 0) device::wait_for(counters + 2, own);
   device::sync_threads(1, kHalfBlock);
   // Not by the thread that waited: the barrier has to pass on what that one saw.
-  if (device::thread_x() == kHalfBlock - 1) counters[2] = (counters[2] * 2 + own) % (1 << 16);
+  if (device::thread_x() == kHalfBlock - 1) counters[1] = (counters[1] * 2 + own) % (1 << 16);
   device::sync_block();
-  if (device::thread_x() == 0) device::release(counters + 3, own + 1);
+  if (device::thread_x() == 0) device::release(counters + 2, own + 1);
 }
 
 MOH_KERNEL(kBlock) void reverse_kernel(const float* from, float* to, int count) {

@@ -127,14 +127,13 @@ void check_warp() {
 
 void check_blocks() {
   constexpr int kBlocks = 40;  // fewer than a GPU has room for: each may wait for the one before
-  const Tensor counters = zeros({4}, DType::kInt32, open_gpu());
+  const Tensor counters = zeros({3}, DType::kInt32, open_gpu());
   launch_blocks(kBlocks, counters.data<std::int32_t>());
   int fold = 0;
   for (int block = 0; block < kBlocks; ++block) fold = (fold * 2 + block) % (1 << 16);
   const Tensor found = counters.to(kCpu);
   CHECK(found.data<std::int32_t>()[0] == kBlocks * 64);
-  CHECK(found.data<std::int32_t>()[1] == kBlocks * 64 - 1);
-  CHECK(found.data<std::int32_t>()[2] == fold);
+  CHECK(found.data<std::int32_t>()[1] == fold);
 }
 
 /// 48 KiB may be had without asking, more must be asked for.

@@ -96,7 +96,6 @@ class PlannedOps {
   };
   void product(const Product& p) const;
   void cpu_product(const Product& p) const;
-  void tiles(const Product& p) const;
   PlannedTensor weight_gradient(const PlannedVariable& w, const PlannedTensor& dy, const PlannedTensor& x,
                                 std::int64_t rows) const;
   void sum_over_rows(std::int64_t rows, std::int64_t width) const;

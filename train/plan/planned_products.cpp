@@ -1,9 +1,7 @@
-#include <algorithm>
 #include <utility>
 
 #include "autograd/node.h"
-#include "core/parallel.h"
-#include "ops/linalg/matmul_kernels.h"
+#include "ops/linalg/matmul.h"
 #include "train/plan/planned_ops.h"
 
 // Linear maps and the products that they are made of.
@@ -79,24 +77,7 @@ void PlannedOps::cpu_product(const Product& p) const {
     return dtype == DType::kFloat32 ? PlannedTensor() : tensor(numel, DType::kFloat32);
   };
   const PlannedTensor a = widened(p.a, p.m * p.k), b = widened(p.b, p.k * p.n), c = widened(p.c, p.m * p.n);
-  // The rest is done by oneDNN, with memory of its own, which is not the allocator's.
-  if (!p.transpose_a && p.transpose_b) tiles(p);
-}
-
-/// Packed columns of our own products, a b^T, and results that are turned at the end (ops/linalg/matmul.cpp).
-void PlannedOps::tiles(const Product& p) const {
-  constexpr std::int64_t kTurned = 512, kPackedBytes = 4 << 20, kRows = 192, kFewRows = 48, kItem = 4;
-  const bool turned = p.m <= kTurned && p.n >= 2 * p.m && p.m >= kGemmPanel;
-  const std::int64_t m = turned ? p.n : p.m, n = turned ? p.m : p.n, panels = num_chunks(n, kGemmPanel);
-  const std::int64_t panel_bytes = kGemmPanel * p.k * kItem;
-  const std::int64_t packed = std::clamp<std::int64_t>(kPackedBytes / panel_bytes, 1, panels) * panel_bytes;
-  const std::int64_t parts =
-      std::min(num_chunks(num_chunks(m, kRows), num_threads()) * num_threads(), num_chunks(m, kFewRows));
-  const std::int64_t rows = num_chunks(num_chunks(m, kGemmTile), parts) * kGemmTile;
-  const std::int64_t own = kGemmTile * kGemmPanel + (turned ? rows * panels * kGemmPanel : 0);
-  const MemoryPurposeScope purpose(MemoryPurpose::kWorkspace);
-  const PlannedTensor columns = tensor(packed, DType::kUInt8);
-  workspace(num_threads() * own * kItem);
+  workspace(static_cast<std::int64_t>(matmul_scratch_bytes(p.m, p.n, p.k, p.transpose_a, p.transpose_b)));
 }
 
 }  // namespace moh

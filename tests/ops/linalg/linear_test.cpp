@@ -4,6 +4,7 @@
 
 #include "core/error.h"
 #include "ops/elementwise/add.h"
+#include "ops/shape/reshape.h"
 #include "tests/ops/op_cases.h"
 
 using namespace moh;
@@ -137,4 +138,23 @@ TEST_CASE("ops: a weight that two linears of one graph share, or that is compute
     CHECK(w.grad().data<double>()[i] == Approx(2 * once.data<double>()[i]));
     CHECK(a.grad().data<double>()[i] == Approx(2 * once.data<double>()[i]));
   }
+}
+
+TEST_CASE("ops: a bfloat16 weight that is computed gets its gradient through what computed it") {
+  const auto leaf = [](const Shape& shape, std::uint64_t seed) {
+    return Variable(normal(shape, seed).to(DType::kBFloat16), true);
+  };
+  const Variable x = leaf({6, 3}, 1), w = leaf({4, 3}, 2), b = leaf({4}, 3);
+  const Variable flat_w = leaf({12}, 2), flat_b = leaf({2, 2}, 3);
+  const Tensor dy = normal({6, 4}, 5).to(DType::kBFloat16);
+  linear(x, w, b).backward(dy);
+  linear(x, reshape(flat_w, {4, 3}), reshape(flat_b, {4})).backward(dy);
+  const auto check = [](const Variable& direct, const Variable& computed) {
+    const Tensor expected = direct.grad().to(DType::kBFloat16).to(DType::kFloat64);
+    const Tensor found = computed.grad().to(DType::kFloat64);
+    for (std::int64_t i = 0; i < expected.numel(); ++i)
+      CHECK(found.data<double>()[i] == expected.data<double>()[i]);
+  };
+  check(w, flat_w);
+  check(b, flat_b);
 }
