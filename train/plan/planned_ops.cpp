@@ -14,6 +14,11 @@ std::int64_t item_bytes(DType dtype) {
   return static_cast<std::int64_t>(dtype_size(dtype));
 }
 
+/// Chunks that rows are cut into (row_grain in ops/cpu/reduce.h).
+std::int64_t row_chunks(std::int64_t rows, std::int64_t width) {
+  return num_chunks(rows, std::max((std::int64_t{1} << 14) / width + 1, (rows + 63) / 64));
+}
+
 }  // namespace
 
 void PlannedOps::workspace(std::int64_t bytes) const {
@@ -37,7 +42,7 @@ PlannedVariable PlannedOps::embedding(const PlannedVariable& table, std::int64_t
                          width](std::span<const PlannedTensor>) -> PlannedGrads {
                           const PlannedTensor dtable = table.like();
                           workspace((vocab + 1 + tokens) * item_bytes(DType::kInt64) +
-                                    num_threads() * width * item_bytes(DType::kFloat32));
+                                    3 * row_chunks(tokens, width) * width * item_bytes(DType::kFloat32));
                           return {dtable};
                         });
 }
@@ -73,10 +78,9 @@ std::pair<PlannedTensor, PlannedTensor> PlannedOps::norm_gradients(const Planned
   return gradients;
 }
 
-/// Partial sums of chunks of rows (ops/cpu/reduce.h).
+/// Partial sums of chunks of rows.
 void PlannedOps::sum_over_rows(std::int64_t rows, std::int64_t width) const {
-  const std::int64_t grain = std::max((std::int64_t{1} << 14) / width + 1, (rows + 63) / 64);
-  workspace((num_chunks(rows, grain) + 1) * width * item_bytes(DType::kFloat32));
+  workspace((row_chunks(rows, width) + 1) * width * item_bytes(DType::kFloat32));
 }
 
 PlannedVariable PlannedOps::reshape(const PlannedVariable& x) const {
