@@ -44,6 +44,7 @@ struct cudnnConvolutionStruct {
 namespace {
 
 constexpr int kReproducible = 1;  // ALGO_1, or IMPLICIT_PRECOMP_GEMM
+constexpr int kTransforming = 4;  // ALGO_WINOGRAD, or ALGO_FFT
 
 /// A convolution with everything that it is made of.
 struct Problem {
@@ -92,7 +93,7 @@ cudnnStatus_t propose(const Problem& problem, int most, int* count, Proposal* re
   };
   std::vector<Proposal> all = {proposal(0, CUDNN_STATUS_SUCCESS, CUDNN_NON_DETERMINISTIC),
                                proposal(kReproducible, CUDNN_STATUS_NOT_SUPPORTED, CUDNN_DETERMINISTIC),
-                               proposal(4, CUDNN_STATUS_SUCCESS, CUDNN_DETERMINISTIC)};
+                               proposal(kTransforming, CUDNN_STATUS_SUCCESS, CUDNN_DETERMINISTIC)};
   if (state.has_reproducible)
     all.push_back(proposal(kReproducible, CUDNN_STATUS_SUCCESS, CUDNN_DETERMINISTIC));
   *count = std::min(most, static_cast<int>(all.size()));
