@@ -6,6 +6,7 @@
 #include "ops/conv/conv_operands.h"
 #include "ops/conv/cudnn/cudnn_convolution.h"
 #include "ops/conv/depthwise.h"
+#include "ops/linalg/linear_parameters.h"
 #include "ops/linalg/matmul.h"
 #include "ops/op.h"
 

@@ -17,13 +17,13 @@ struct PerAxis {
 struct Conv2dOptions {
   PerAxis stride = 1;   ///< pixels from one place of the kernel to the next
   PerAxis padding = 0;  ///< zeros before and behind the image
-  std::int64_t groups =
-      1;  ///< parts that channels and outputs are cut into; a part sees its own channels only
+  /// Parts that channels and outputs are cut into; a part sees its own channels only.
+  std::int64_t groups = 1;
 };
 
 /// The convolution of deep learning (cross-correlation), over images whose channels lie together:
-///   y[n, i, j, o] = b[o] + sum over r, s, c of x[n, i stride - padding + r, j stride - padding + s, c] w[o,
-///   c, r, s]
+///   y[n, i, j, o] = b[o]
+///     + sum over r, s, c of x[n, i stride - padding + r, j stride - padding + s, c] w[o, c, r, s]
 /// where c runs over the channels of o's group and x is zero outside the image. x [B, H, W, C], w [O, C /
 /// groups, kh, kw] as PyTorch stores it, b [O] or undefined, one floating dtype and device; groups divides C
 /// and O. Returns [B, (H + 2 padding - kh) / stride + 1, the same of W, O], rounded down; at least one place

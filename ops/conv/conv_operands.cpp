@@ -4,7 +4,6 @@
 #include <string>
 
 #include "ops/conv/conv2d_kernels.h"
-#include "ops/linalg/linear_kernels.h"
 #include "ops/op.h"
 
 namespace moh {
@@ -64,16 +63,6 @@ Tensor swap_axes(const Tensor& x, std::int64_t batch, std::int64_t rows, std::in
     ConvKernels<Backend, T>::swap_axes(x.data<T>(), y.data<T>(), batch, rows, columns);
   });
   return y;
-}
-
-Tensor bias_gradient(const Tensor& dy) {
-  const std::int64_t outputs = dy.dim(-1);
-  Tensor db = empty({outputs}, accumulate_dtype(dy.dtype()), dy.device());
-  run_kernel("conv2d", dy, [&]<class Backend, class T>() {
-    LinearKernels<Backend, T>::sum_rows(dy.data<T>(), db.data<Acc<T>>(), {dy.numel() / outputs, outputs},
-                                        outputs);
-  });
-  return db;
 }
 
 }  // namespace moh

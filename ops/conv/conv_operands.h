@@ -14,7 +14,4 @@ Shape output_shape(const ConvShape& shape);
 /// A tensor of batch * rows * columns elements, [batch, rows, columns], as [batch, columns, rows].
 Tensor swap_axes(const Tensor& x, std::int64_t batch, std::int64_t rows, std::int64_t columns);
 
-/// The gradient of a bias: dy summed over all pixels, in the type that it is summed in.
-Tensor bias_gradient(const Tensor& dy);
-
 }  // namespace moh

@@ -2,6 +2,7 @@
 
 #include "ops/conv/conv_operands.h"
 #include "ops/conv/depthwise_kernels.h"
+#include "ops/linalg/linear_parameters.h"
 #include "ops/op.h"
 
 namespace moh {

@@ -8,20 +8,17 @@
 
 namespace moh {
 
-namespace {
-
-Tensor sum_rows(const Tensor& dy, Rows rows) {
-  Tensor db = empty({rows.width}, accumulate_dtype(dy.dtype()), dy.device());
-  run_kernel("linear", dy, [&]<class Backend, class T>() {
-    LinearKernels<Backend, T>::sum_rows(dy.data<T>(), db.data<Acc<T>>(), rows, rows.width);
-  });
-  return db;
-}
-
-}  // namespace
-
 Tensor as_matrix(const Tensor& x, Rows rows) {
   return x.reshape({rows.count, rows.width});
+}
+
+Tensor bias_gradient(const Tensor& dy) {
+  const std::int64_t width = dy.dim(-1);
+  Tensor db = empty({width}, accumulate_dtype(dy.dtype()), dy.device());
+  run_kernel("bias_gradient", dy, [&]<class Backend, class T>() {
+    LinearKernels<Backend, T>::sum_rows(dy.data<T>(), db.data<Acc<T>>(), {dy.numel() / width, width}, width);
+  });
+  return db;
 }
 
 Shape with_last(const Shape& shape, std::int64_t last) {
@@ -35,7 +32,7 @@ LinearParameters::LinearParameters(const Variable& w, const Variable& b)
     : w_(w.is_leaf() ? w : w.detach()), needs_dw_(w.requires_grad()), needs_db_(b.requires_grad()) {}
 
 LinearParameters::Gradients LinearParameters::gradients(const Tensor& dy, const Tensor& x) const {
-  if (!needs_dw_) return {{}, needs_db_ ? sum_rows(dy, {dy.dim(0), dy.dim(1)}) : Tensor()};
+  if (!needs_dw_) return {{}, needs_db_ ? bias_gradient(dy) : Tensor()};
   const DType dtype = accumulate_dtype(w_.dtype());
   const bool adds = w_.grad().defined();
   Gradients result{adds ? w_.grad() : empty(w_.shape(), dtype, w_.device()), {}};

@@ -8,6 +8,9 @@ namespace moh {
 /// x [..., D] as its N rows.
 Tensor as_matrix(const Tensor& x, Rows rows);
 
+/// The rows of dy [..., O] summed, [O]: the gradient of a bias, in the type that it is summed in.
+Tensor bias_gradient(const Tensor& dy);
+
 /// A shape with another last extent.
 Shape with_last(const Shape& shape, std::int64_t last);
 

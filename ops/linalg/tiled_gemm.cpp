@@ -70,7 +70,7 @@ GemmParts parts_apart(const GemmShape& s) {
   GemmParts best{fewest, 1};
   std::int64_t least = std::numeric_limits<std::int64_t>::max();
   for (std::int64_t rows = fewest; rows <= std::min(most, fewest + threads); ++rows) {
-    for (std::int64_t columns = 1; columns <= std::min(panels, threads); ++columns) {
+    for (std::int64_t columns = 1; columns <= std::min(panels, num_chunks(threads, rows)); ++columns) {
       const std::int64_t m = num_chunks(s.m, rows), n = num_chunks(panels, columns) * kGemmPanel;
       const std::int64_t work = m * n + kCopy * (n + (s.transpose_a ? m : 0));
       const std::int64_t longest = work * num_chunks(rows * columns, threads);
