@@ -1,5 +1,6 @@
 #include "ops/moh/query_norm.h"
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <numeric>
@@ -34,6 +35,17 @@ std::vector<Tensor> reference(const std::vector<Tensor>& in, std::int64_t first,
     }
   }
   return {z};
+}
+
+/// x [N, H, d] with head i moved to order[i].
+Tensor placed(const Tensor& x, const Heads& order) {
+  const Tensor from = x.to(DType::kFloat64), to = empty_like(from);
+  const std::int64_t heads = x.dim(1), d = x.dim(2);
+  for (std::int64_t i = 0; i < from.numel(); ++i) {
+    const std::int64_t token = i / (heads * d), head = i / d % heads;
+    to.data<double>()[(token * heads + order[head]) * d + i % d] = from.data<double>()[i];
+  }
+  return to;
 }
 
 }  // namespace
@@ -79,4 +91,24 @@ TEST_CASE("moh: equal query norms, and a single routed head, give zero logits an
   }
   CHECK_THROWS_AS(query_norm_logits(Variable(normal({2, 3, 4})), 3), ValueError);
   CHECK_THROWS_AS(query_norm_logits(Variable(normal({2, 3})), 0), ShapeError);
+}
+
+TEST_CASE("moh: query norms have the same bits wherever the shared heads stand") {
+  const Heads order = {1, 3, 5, 0, 2, 4, 6, 7, 8};
+  const auto same = [](const Tensor& x, const Tensor& y) {
+    return std::ranges::equal(x.to(DType::kFloat64).span<double>(), y.to(DType::kFloat64).span<double>());
+  };
+  for (const DType dtype : {DType::kFloat32, DType::kBFloat16, DType::kFloat64}) {
+    for (const std::int64_t d : {3, 16, 21}) {
+      const Tensor x = normal({70, 9, d});
+      const Variable q(x.to(dtype), true), moved(placed(x, order).to(dtype), true);
+      const Variable plain = query_norm_logits(q, 3);
+      const Variable listed = query_norm_logits(moved, 3, head_order(9, Heads{5, 1, 3}));
+      CHECK(same(plain.value(), listed.value()));
+      const Tensor dz = normal(plain.shape(), 9).to(plain.dtype());
+      plain.backward(dz);
+      listed.backward(dz);
+      CHECK(same(placed(q.grad(), order), moved.grad()));
+    }
+  }
 }
