@@ -7,6 +7,7 @@
 #include "core/error.h"
 #include "models/layers/moh_attention.h"
 #include "ops/attention/attention.h"
+#include "ops/moh/query_norm.h"
 #include "ops/shape/reshape.h"
 
 using namespace moh;
@@ -56,15 +57,59 @@ TEST_CASE("models: the lists hold exactly the selected pairs") {
 TEST_CASE(
     "models: straight-through over all heads gives unselected heads' queries no gradient, but their logits "
     "one") {
-  // With kSelected the router hears of selected heads only; with kAll of every routed head.
-  const Variable x = some_input({1, 4, 8}), q = some_input({1, 4, 6, 2}, 3);
+  // Attention's queries and the router's are separate leaves here, so that the two ways of a gradient stay
+  // apart. With kSelected the router hears of selected heads only; with kAll of every routed head.
+  constexpr std::int64_t kTokens = 4, kHeads = 6, kShared = 2, kDim = 2, kExperts = kHeads - kShared;
+  const Shape shape{1, kTokens, kHeads, kDim};
+  const Variable x = some_input({1, kTokens, 8}), k = some_input(shape, 4), v = some_input(shape, 5);
+  const Tensor dy = some_input(shape, 6).value();
+  const AttentionOptions everywhere{.causal = false};  // a query with one key has no gradient
+  const Tensor outputs =
+      attention(some_input(shape, 3), k, v, everywhere).value();  // of every head, without gates
   for (const StraightThrough mode :
        {StraightThrough::kSelected, StraightThrough::kAll, StraightThrough::kNone}) {
-    HeadRouter router(8, 6, 4, {RouterKind::kQueryNorm, {6, 2, 2}, mode}, DType::kFloat32);
+    HeadRouter router(8, kHeads, kDim, {RouterKind::kQueryNorm, {kHeads, kShared, 2}, mode}, DType::kFloat32);
     CHECK(names_of(router).empty());
-    const HeadChoice choice = router(x, q);
-    CHECK(choice.lists.num_rows() == (mode == StraightThrough::kAll ? 4 * 6 : 4 * 4));
+    const Variable q = some_input(shape, 3), routers_q = some_input(shape, 3);
+    const HeadChoice choice = router(x, routers_q);
+    CHECK(choice.lists.num_rows() == (mode == StraightThrough::kAll ? kTokens * kHeads : kTokens * 4));
     CHECK(choice.routing.balance.defined());
+    head_sparse_attention(q, k, v, choice.gates, choice.lists, everywhere).backward(dy);
+
+    // What the estimator is to give: dz = p (U - sum_j U_j p_j), U_e = <dy_e, output_e> of the heads that it
+    // hears of; then through the norms of the queries.
+    const Variable same_q = some_input(shape, 3);
+    const Variable logits = query_norm_logits(reshape(same_q, {kTokens, kHeads, kDim}), kShared);
+    const Tensor dz = zeros(logits.shape(), DType::kFloat32);
+    for (std::int64_t t = 0; t < kTokens; ++t) {
+      const float* p = choice.routing.probabilities.data<float>() + t * kExperts;
+      const std::uint8_t* selected = choice.routing.selected.data<std::uint8_t>() + t * kHeads;
+      float u[kExperts] = {}, mean = 0;
+      for (std::int64_t e = 0; e < kExperts; ++e) {
+        const std::int64_t head = (t * kHeads + kShared + e) * kDim;
+        const bool heard =
+            mode == StraightThrough::kAll || (mode == StraightThrough::kSelected && selected[kShared + e]);
+        for (std::int64_t j = 0; heard && j < kDim; ++j)
+          u[e] += dy.data<float>()[head + j] * outputs.data<float>()[head + j];
+        mean += u[e] * p[e];
+      }
+      for (std::int64_t e = 0; e < kExperts; ++e) dz.data<float>()[t * kExperts + e] = p[e] * (u[e] - mean);
+    }
+    logits.backward(dz);
+    const auto gradient = [](const Variable& leaf, std::int64_t i) {
+      return leaf.grad().defined() ? leaf.grad().data<float>()[i] : 0.0F;
+    };
+    bool unselected_head_heard = false;
+    for (std::int64_t i = 0; i < q.numel(); ++i) {
+      CHECK(gradient(routers_q, i) == Approx(gradient(same_q, i)).margin(1e-5));
+      if (choice.routing.selected.data<std::uint8_t>()[i / kDim]) {
+        CHECK(gradient(q, i) != 0.0F);
+      } else {
+        CHECK(gradient(q, i) == 0.0F);
+        unselected_head_heard |= gradient(routers_q, i) != 0.0F;
+      }
+    }
+    CHECK(unselected_head_heard == (mode != StraightThrough::kNone));
   }
 }
 
@@ -96,9 +141,10 @@ TEST_CASE("models: bfloat16 attention with a forced choice stays near float32") 
 }
 
 TEST_CASE("models: projecting the chosen heads alone gives what projecting all of them gives") {
-  // Large enough for head_projection_pays.
-  const std::int64_t width = 48, heads = 4, d = 32;
-  const MohAttentionOptions options{width, heads, d, {RouterKind::kLearned, {heads, 1, 1}}};
+  // Large enough for head_projection_pays, and two routed heads per token: with one the gates give its logits
+  // no gradient but rounding, which agrees with nothing.
+  const std::int64_t width = 48, heads = 6, d = 32;
+  const MohAttentionOptions options{width, heads, d, {RouterKind::kLearned, {heads, 1, 2}}};
   const MohAttention layer(options, DType::kFloat32);
   fill_parameters(layer);
   std::vector<Variable> same;  // qkv.weight, qkv.bias, proj.weight, proj.bias, then the router's
