@@ -1,6 +1,7 @@
 # Build options, and the one interface target that carries the compile options of every moh target.
 
 option(MOH_BUILD_TESTS "Build the tests" ON)
+option(MOH_TEST_EVERY_ISA "Run the tests of ops, models and golden data under each instruction set, too" OFF)
 option(MOH_FAILPOINTS "Compile in the failure points that tests trigger through MOH_FAIL" ${MOH_BUILD_TESTS})
 option(MOH_WERROR "Treat compiler warnings as errors (CI does)" OFF)
 set(MOH_SANITIZE "" CACHE STRING "Sanitizers to build with, as for -fsanitize= (address,undefined)")

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Set-up, build with warnings as errors, all tests, ending in ctest's summary and with its exit status.
-# Arguments go to ctest. MOH_PRESET chooses the CMake preset (default: release), MOH_SHARED the folder of shared
-# test data.
+# Arguments but for --every-isa go to ctest. MOH_PRESET chooses the CMake preset (default: release), MOH_SHARED the
+# folder of shared test data.
 set -euo pipefail
 # shellcheck source=lib.sh
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
@@ -9,9 +9,12 @@ set -euo pipefail
 case ${1:-} in
   -h | --help)
     cat <<END
-Usage: [MOH_PRESET=release|debug|asan] scripts/test.sh [CTEST OPTION...]
+Usage: [MOH_PRESET=release|debug|asan] scripts/test.sh [--every-isa] [CTEST OPTION...]
 
   scripts/test.sh                    everything
+  scripts/test.sh --every-isa        the tests of ops, models and golden data under the other instruction sets, too:
+                                     entries isa.ISA.PROGRAM for baseline, avx2, avx512; ctest lists as skipped those
+                                     that this processor lacks, and the one that all other tests run with
   scripts/test.sh -R moh_attention   tests whose name matches
   scripts/test.sh -L cpu -LE slow    by label
   MOH_PRESET=asan scripts/test.sh    under the address and undefined-behaviour sanitizers
@@ -20,6 +23,12 @@ END
     exit
     ;;
 esac
+
+every_isa=OFF
+arguments=()
+for argument in "$@"; do
+  if [ "$argument" = --every-isa ]; then every_isa=ON; else arguments+=("$argument"); fi
+done
 
 preset=${MOH_PRESET:-release}
 if [ -n "${MOH_SHARED:-}" ]; then
@@ -30,10 +39,10 @@ if [ -n "${MOH_SHARED:-}" ]; then
 fi
 
 "$root/scripts/setup.sh"
-configure "$preset" -DMOH_BUILD_TESTS=ON -DMOH_WERROR=ON
+configure "$preset" -DMOH_BUILD_TESTS=ON -DMOH_WERROR=ON -DMOH_TEST_EVERY_ISA=$every_isa
 build "$preset"
 
 say "testing build/$preset"
 # Several test programs share the processors, so a thread that waits should sleep instead of spin.
 export OMP_WAIT_POLICY=${OMP_WAIT_POLICY:-passive}
-exec ctest --test-dir "$root/build/$preset" --output-on-failure --no-tests=error --parallel "$(nproc)" "$@"
+exec ctest --test-dir "$root/build/$preset" --output-on-failure --no-tests=error --parallel "$(nproc)" "${arguments[@]}"
