@@ -1,4 +1,5 @@
-"""The gradient of a step does not depend on how its batch is cut into pieces: 1 x 8, 2 x 4 and 8 x 1 sequences."""
+"""The gradient of a step does not depend on how its batch is cut into pieces: 1 x 8, 2 x 4 and 8 x 1 sequences. The
+load-balance loss, which is defined per micro-batch, is their mean."""
 
 import support
 from support import DENSE
@@ -59,6 +60,37 @@ class Accumulation(support.MohTest):
 
     def test_query_norm_router(self):
         self.check("query_norm router", support.QUERY_NORM)
+
+    def moments(self, run, step):
+        """Moving averages of the gradients after `step`, by parameter."""
+        file = self.folder / run / f"checkpoints/step_{step:08}/optimizer-00000-of-00001.safetensors"
+        tensors = support.read_tensors(file)
+        prefix = "exp_avg."
+        return {name.removeprefix(prefix): values for name, values in tensors.items() if name.startswith(prefix)}
+
+    def test_the_balance_loss_is_the_mean_over_micro_batches(self):
+        # A step of two micro-batches beside two steps of one each, with a rate of nearly zero: on the same weights.
+        decay = 0.9
+        settings = {"model.moh.balance_weight": 0.5, "optim.learning_rate": 1e-30, "schedule.warmup_start": 0,
+                    "optim.betas": f"[{decay}, 0.95]", "optim.clip_grad_norm": 0, "checkpoint.every": 1, "eval.every": 0}
+        for accumulate, steps in ((2, 1), (1, 2)):
+            self.train(settings, f"output.dir={steps}", f"train.accumulate={accumulate}", f"train.steps={steps}")
+        records = {steps: [record for record in support.metrics(self.folder / steps) if record["kind"] == "train"]
+                   for steps in ("1", "2")}
+        for number in ("loss", "balance_loss"):
+            (together,), apart = [[record[number] for record in records[steps]] for steps in ("1", "2")]
+            self.assertNotEqual(*apart)
+            self.assertAlmostEqual(together, sum(apart) / 2, delta=1e-5 * together)
+
+        together, first, second = self.moments("1", 1), self.moments("2", 1), self.moments("2", 2)
+        for name, gradients in together.items():
+            mean = [(a + b - decay * a) / 2 for a, b in zip(first[name], second[name])]
+            largest = max(map(abs, mean))
+            # With one routed head per token the gates give these no gradient: it all is the balance loss'.
+            if name.endswith("wg.weight"):
+                self.assertGreater(largest, 1e-6)
+            for found, expected in zip(gradients, mean):
+                self.assertAlmostEqual(found, expected, delta=1e-4 * largest, msg=name)
 
     def test_rows_of_unequal_length_count_by_their_tokens(self):
         # The evaluation cuts the text into rows of which the last is short, in batches that depend on batch_size.
