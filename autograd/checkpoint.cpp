@@ -10,6 +10,7 @@ namespace moh {
 namespace {
 
 thread_local bool in_recomputation = false;
+thread_local bool in_first_run = false;
 
 /// Marks the second run, and puts the generator where the first run found it.
 class Recomputation {
@@ -31,6 +32,19 @@ class Recomputation {
   std::uint64_t resume_at_;
   bool outer_;
   GradMode recording_{true};
+};
+
+/// Marks the first run of a segment whose second run records.
+class FirstRun {
+ public:
+  explicit FirstRun(bool recorded_later) : outer_(in_first_run) { in_first_run = recorded_later; }
+  ~FirstRun() { in_first_run = outer_; }
+  FirstRun(const FirstRun&) = delete;
+  FirstRun& operator=(const FirstRun&) = delete;
+
+ private:
+  bool outer_;
+  NoGrad no_grad_;
 };
 
 /// Leaves with the inputs' values, which collect the gradients that leave the segment.
@@ -81,7 +95,7 @@ std::vector<Variable> checkpoint(const Segment& segment, const std::vector<Varia
   }
   std::vector<Tensor> outputs;
   {
-    const NoGrad no_grad;
+    const FirstRun first_run(backward_follows());
     for (const Variable& output : segment(inputs)) outputs.push_back(output.value());
   }
   return record_outputs(
@@ -94,6 +108,10 @@ std::vector<Variable> checkpoint(const Segment& segment, const std::vector<Varia
 
 bool recomputing() {
   return in_recomputation;
+}
+
+bool backward_follows() {
+  return grad_enabled() || in_first_run;
 }
 
 }  // namespace moh

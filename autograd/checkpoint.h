@@ -22,4 +22,8 @@ std::vector<Variable> checkpoint(const Segment& segment, const std::vector<Varia
 /// Whether this thread is inside the second run of a checkpointed segment.
 bool recomputing();
 
+/// Whether a backward pass is to follow what this thread computes: it records, or it is in the first run of a
+/// checkpointed segment, which the second will record. What depends on it is the same in both runs.
+bool backward_follows();
+
 }  // namespace moh

@@ -4,7 +4,7 @@
 #include <string>
 #include <tuple>
 
-#include "autograd/node.h"
+#include "autograd/checkpoint.h"
 #include "core/error.h"
 #include "ops/linalg/linear.h"
 #include "ops/moh/head_projection.h"
@@ -35,12 +35,15 @@ std::unique_ptr<Linear> make_linear(std::int64_t in, std::int64_t out, Placement
   return out > 0 ? std::make_unique<Linear>(in, out, /*bias=*/false, placement) : nullptr;
 }
 
-/// Heads to compute: the selected ones, or all of them when the estimator wants every routed head's gradient.
+/// Whether the estimator wants the gradient of every routed head's gate.
+bool wants_all_heads(const HeadRoutingOptions& options) {
+  return options.router.scaling == GateScaling::kBinary && options.straight_through == StraightThrough::kAll;
+}
+
+/// Both runs of a recomputed layer compute the same heads: their projections differ by rounding otherwise.
 Tensor heads_to_compute(const Routing& routing, const HeadRoutingOptions& options) {
-  const bool all =
-      options.router.scaling == GateScaling::kBinary && options.straight_through == StraightThrough::kAll;
-  return all && grad_enabled() ? full(routing.selected.shape(), 1, DType::kUInt8, routing.selected.device())
-                               : routing.selected;
+  if (!wants_all_heads(options) || !backward_follows()) return routing.selected;
+  return full(routing.selected.shape(), 1, DType::kUInt8, routing.selected.device());
 }
 
 }  // namespace
@@ -51,6 +54,11 @@ HeadKinds head_kinds(const HeadRoutingOptions& options) {
   const std::span<const std::int32_t> heads = order.span<std::int32_t>();
   const auto shared = static_cast<std::ptrdiff_t>(router.shared);
   return {{heads.begin(), heads.begin() + shared}, {heads.begin() + shared, heads.end()}};
+}
+
+std::int64_t computed_heads(const HeadRoutingOptions& options, bool backward_follows) {
+  const RouterOptions& router = options.router;
+  return wants_all_heads(options) && backward_follows ? router.heads : router.shared + router.top_k;
 }
 
 HeadRouter::HeadRouter(std::int64_t width, std::int64_t kv_heads, std::int64_t head_dim,
@@ -126,8 +134,7 @@ Variable from_heads(const Linear& map, const Variable& heads, const HeadChoice* 
 }
 
 LayerRouting summarize(const Variable& balance, const Tensor& load, const HeadRoutingOptions& options) {
-  const RouterOptions& router = options.router;
-  return {balance, load, router.shared + router.top_k, router.heads};
+  return {balance, load, computed_heads(options, backward_follows()), options.router.heads};
 }
 
 }  // namespace moh

@@ -44,11 +44,15 @@ struct HeadKinds {
 /// Throws ValueError as head_order() does.
 HeadKinds head_kinds(const HeadRoutingOptions& options);
 
+/// Heads of a token whose attention is computed: the selected ones, or, where a backward pass follows, all of
+/// them for an estimator that wants every gate's gradient (StraightThrough::kAll).
+std::int64_t computed_heads(const HeadRoutingOptions& options, bool backward_follows);
+
 /// What routing one layer came to, for the loss and for people.
 struct LayerRouting {
   Variable balance;  ///< undefined without routed heads
   Tensor load;       ///< [E], of HeadKinds::routed; undefined without routed heads
-  std::int64_t active_heads = 0, heads = 0;
+  std::int64_t computed_heads = 0, heads = 0;
 };
 
 /// What attention, or a layer that holds it, returns.

@@ -68,9 +68,9 @@ void check(const LlamaConfig& c) {
 HeadRoutingOptions routing_of(const LlamaConfig& c, std::int64_t layer) {
   if (c.moh.router == RouterKind::kNone) return {RouterKind::kNone, {c.heads, c.heads, 0}};
   const GateScaling scaling = c.moh.router == RouterKind::kQueryNorm ? GateScaling::kBinary : c.moh.scaling;
-  return {c.moh.router,
-          {c.heads, per_layer(c.moh.shared, layer), per_layer(c.moh.top_k, layer), scaling, c.moh.two_stage},
-          c.moh.straight_through,
+  RouterOptions router{c.heads, per_layer(c.moh.shared, layer), per_layer(c.moh.top_k, layer), scaling,
+                       c.moh.two_stage};
+  return {c.moh.router, router, c.moh.straight_through,
           c.moh.shared_heads.empty() ? std::vector<std::int64_t>() : per_layer(c.moh.shared_heads, layer)};
 }
 
@@ -87,12 +87,10 @@ std::int64_t count_parameters(const LlamaConfig& c) {
   return count;
 }
 
-double activated_heads(const LlamaConfig& c) {
+double activated_heads(const LlamaConfig& c, bool training) {
   std::int64_t active = 0;
-  for (std::int64_t layer = 0; layer < c.layers; ++layer) {
-    const RouterOptions router = routing_of(c, layer).router;
-    active += router.shared + router.top_k;
-  }
+  for (std::int64_t layer = 0; layer < c.layers; ++layer)
+    active += computed_heads(routing_of(c, layer), training);
   return static_cast<double>(active) / static_cast<double>(c.layers * c.heads);
 }
 

@@ -39,10 +39,7 @@ ProjectedHeads projected_heads(const HeadRoutingOptions& routing, std::int64_t h
 }
 
 std::int64_t attended_heads(const HeadRoutingOptions& routing) {
-  const RouterOptions& router = routing.router;
-  const bool all =
-      router.scaling == GateScaling::kBinary && routing.straight_through == StraightThrough::kAll;
-  return all ? router.heads : router.shared + router.top_k;
+  return computed_heads(routing, /*backward_follows=*/true);
 }
 
 StepFlops step_flops(const LlamaConfig& c, std::int64_t sequences, std::int64_t tokens, Device device) {

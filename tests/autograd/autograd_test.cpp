@@ -146,11 +146,12 @@ TEST_CASE("autograd: a chain of 200000 ops is walked and destroyed without deep 
 TEST_CASE("autograd: a checkpointed segment draws the same numbers twice, and knows that it runs again") {
   Generator generator(7, 3);
   std::vector<std::uint64_t> streams;
-  std::vector<bool> again;
+  std::vector<bool> again, followed;
   Variable x = leaf(1);
   const auto segment = [&](const std::vector<Variable>& in) -> std::vector<Variable> {
     streams.push_back(generator.next().stream);
     again.push_back(recomputing());
+    followed.push_back(backward_follows());
     return {times(in[0], 2)};
   };
   const std::vector<Variable> y = checkpoint(segment, {x}, &generator);
@@ -162,6 +163,12 @@ TEST_CASE("autograd: a checkpointed segment draws the same numbers twice, and kn
   CHECK(generator.next().stream == after + 1);  // the backward pass left the generator where it was
   CHECK_FALSE(recomputing());
   CHECK(first(x.grad()) == 2);
+  CHECK(followed == std::vector<bool>{true, true});
+
+  const NoGrad no_grad;
+  checkpoint(segment, {x}, &generator);
+  CHECK_FALSE(followed.back());
+  CHECK_FALSE(backward_follows());
 }
 
 TEST_CASE("autograd: a gradient with a place of its own is gathered there") {

@@ -38,6 +38,13 @@ class Metrics(support.MohTest):
                 self.assertTrue(all(0 <= load <= 1 for load in layer))
             self.assertGreater(record["balance_loss"], 0)
 
+    def test_heads_that_an_estimator_wants_are_computed(self):
+        for estimator, share in (("none", 0.5), ("selected", 0.5), ("all", 1.0)):
+            for recompute in ("none", "layer"):
+                self.train({**support.QUERY_NORM, "model.moh.straight_through": estimator, "model.recompute": recompute},
+                           "--overwrite")
+                self.assertEqual({record["activated_heads"] for record in self.records("train")}, {share})
+
     def test_layers_of_their_own_kinds(self):
         self.train({"model.moh.shared": [4, 2], "model.moh.routed": [0, 1]})
         record = self.records("train")[0]

@@ -126,8 +126,7 @@ Section describe(HeadMixtureConfig& c) {
           "Weigh shared against routed heads, token by token, by a router of their own.");
   s.field("straight_through", c.straight_through,
           "Which gradients reach the router of `query_norm`: those of the `selected` heads, of `all` heads "
-          "(which "
-          "then are all computed), or `none` but the load-balance loss.");
+          "(which training then computes), or `none` but the load-balance loss.");
   s.field("balance_weight", c.balance_weight, at_least(0),
           "Weight of the load-balance loss, averaged over layers.");
   return s;

@@ -92,7 +92,7 @@ TrainingPlan plan_training(const RunConfig& config, const PlanOptions& options) 
   check(model);
   TrainingPlan plan{.config = config, .options = options};
   plan.parameters = count_parameters(model);
-  plan.activated_heads = activated_heads(model);
+  plan.activated_heads = activated_heads(model, /*training=*/true);
   plan.flops_per_token = flops_per_token(config);
   plan.memory = {memory_with(config, RecomputeLevel::kNone, options),
                  memory_with(config, RecomputeLevel::kLayer, options)};

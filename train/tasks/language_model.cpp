@@ -170,8 +170,13 @@ MicroBatchLoss LanguageModelTask::loss(std::int64_t index, Generator& generator)
 void LanguageModelTask::describe(const std::vector<LayerRouting>& routing, bool balanced) {
   balanced_ = balanced;
   load_widths_.clear();
-  for (const LayerRouting& layer : routing)
+  std::int64_t computed = 0, heads = 0;
+  for (const LayerRouting& layer : routing) {
     load_widths_.push_back(layer.load.defined() ? static_cast<std::size_t>(layer.load.numel()) : 0);
+    computed += layer.computed_heads;
+    heads += layer.heads;
+  }
+  computed_share_ = heads > 0 ? static_cast<double>(computed) / static_cast<double>(heads) : 1.0;
 }
 
 void LanguageModelTask::end_step() {
@@ -183,7 +188,7 @@ StepStatistics LanguageModelTask::statistics(const StepSize& size, std::int64_t 
   StepStatistics result;
   result.tokens = size.tokens;
   if (load_widths_.empty()) return result;
-  result.activated_heads = activated_heads(model_.config());
+  result.activated_heads = computed_share_;
   for (const std::size_t width : load_widths_) result.head_load.emplace_back(width, 0.0F);
   const float share = 1.0F / static_cast<float>(count);
   for (std::int64_t i = 0; i < count; ++i) {

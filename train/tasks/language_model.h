@@ -77,6 +77,7 @@ class LanguageModelTask : public Task {
   // What the numbers of a micro-batch are: the balance loss, then the load of each routed layer.
   bool balanced_ = false;
   std::vector<std::size_t> load_widths_;  // by layer; 0 where nothing is routed
+  double computed_share_ = 1;             // of all heads
 };
 
 /// Evaluates a model on a token stream: loss (nats per token), perplexity, bits per byte. Stops after the

@@ -34,7 +34,7 @@ struct StepStatistics {
   std::optional<double> balance_loss;  ///< mean over routed layers and micro-batches; none when dense
   std::vector<std::vector<float>>
       head_load;  ///< per layer: share of tokens that each routed head served, by number
-  std::optional<double> activated_heads;  ///< share of heads that were computed; none when dense
+  std::optional<double> activated_heads;  ///< share of heads whose attention was computed; none when dense
 };
 
 /// An evaluation on held-out data.

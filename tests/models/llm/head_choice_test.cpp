@@ -114,6 +114,39 @@ TEST_CASE("llama: with all heads on, a MoH model is the dense model") {
   }
 }
 
+TEST_CASE("llama: recomputing changes no bit where projections of selected heads are taken") {
+  for (const StraightThrough mode : {StraightThrough::kSelected, StraightThrough::kAll}) {
+    LlamaConfig config = small_config(RouterKind::kQueryNorm);
+    config.heads = config.kv_heads = 4;
+    config.head_dim = 32;  // half of the heads of 160 tokens: head_projection_pays
+    config.max_positions = 80;
+    config.moh.shared = {1};
+    config.moh.top_k = {1};
+    config.moh.straight_through = mode;
+    const Tensor tokens = empty({2, 80}, DType::kInt64);
+    for (std::int64_t i = 0; i < tokens.numel(); ++i) tokens.data<std::int64_t>()[i] = i * i % 11;
+    std::vector<Tensor> results[2];
+    for (const bool recompute : {false, true}) {
+      config.recompute = recompute;
+      Llama model(config, DType::kFloat32);
+      model.initialise(7);
+      const LlamaOutput output = model.forward(tokens);
+      const std::int64_t computed = mode == StraightThrough::kAll ? 4 : 2;
+      for (const LayerRouting& layer : output.routing) CHECK(layer.computed_heads == computed);
+      const Tensor seed = empty(output.logits.shape(), DType::kFloat32);
+      fill_normal(seed, {1, 2}, 0.0, 1.0);
+      output.logits.backward(seed);
+      results[recompute].push_back(output.logits.value());
+      for (const NamedParameter& p : model.parameters()) results[recompute].push_back(p.variable.grad());
+      const NoGrad no_grad;
+      for (const LayerRouting& layer : model.forward(tokens).routing) CHECK(layer.computed_heads == 2);
+    }
+    REQUIRE(results[0].size() == results[1].size());
+    for (std::size_t i = 0; i < results[0].size(); ++i)
+      CHECK(std::ranges::equal(results[0][i].span<float>(), results[1][i].span<float>()));
+  }
+}
+
 TEST_CASE("llama: head scales multiply the outputs of the heads, and have gradients") {
   const auto model = make_model(small_config());
   const auto loss_of = [](const Llama& llama, const std::vector<Variable>& scales) {
