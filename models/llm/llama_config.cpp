@@ -70,6 +70,7 @@ HeadRoutingOptions routing_of(const LlamaConfig& c, std::int64_t layer) {
   const GateScaling scaling = c.moh.router == RouterKind::kQueryNorm ? GateScaling::kBinary : c.moh.scaling;
   RouterOptions router{c.heads, per_layer(c.moh.shared, layer), per_layer(c.moh.top_k, layer), scaling,
                        c.moh.two_stage};
+  router.balance_loss = c.moh.balance_loss;
   return {c.moh.router, router, c.moh.straight_through,
           c.moh.shared_heads.empty() ? std::vector<std::int64_t>() : per_layer(c.moh.shared_heads, layer)};
 }

@@ -18,6 +18,7 @@ struct MohConfig {
   GateScaling scaling = GateScaling::kCode;
   bool two_stage = true;
   StraightThrough straight_through = StraightThrough::kSelected;
+  BalanceLoss balance_loss = BalanceLoss::kCode;
 };
 
 /// A decoder of the LLaMA family: pre-norm RMSNorm, rotary embedding, SwiGLU, no biases, grouped KV heads.

@@ -29,7 +29,7 @@ RouterArgs<A> args_of(const Saved& saved) {
   RouterArgs<A> args;
   args.tokens = saved.tokens;
   const RouterOptions& o = saved.options;
-  args.options = {o.heads, o.shared, o.top_k, o.scaling, o.straight_through};
+  args.options = {o.heads, o.shared, o.top_k, o.scaling, o.straight_through, o.balance_loss};
   args.order = data_or_null<std::int32_t>(o.order);
   args.shared_probabilities = data_or_null<A>(saved.shared_probabilities);
   args.probabilities = data_or_null<A>(saved.probabilities);

@@ -206,19 +206,19 @@ void HeadRouterKernels<Backend, A>::forward(const RouterArgs<A>& args) {
 
 template <class Backend, class A>
 void HeadRouterKernels<Backend, A>::balance_loss(const RouterArgs<A>& args, A* balance) {
-  const std::int64_t experts = args.options.heads - args.options.shared;
+  const RouterPlan& o = args.options;
+  const std::int64_t experts = o.heads - o.shared;
   double sum = 0;
   for (std::int64_t e = 0; e < experts; ++e)
     sum += static_cast<double>(args.mean_probability[e]) * static_cast<double>(args.load[e]);
-  *balance =
-      static_cast<A>(args.options.scaling == GateScaling::kPaper ? sum : static_cast<double>(experts) * sum);
+  *balance = static_cast<A>(o.balance_loss == BalanceLoss::kPaper ? sum : static_cast<double>(experts) * sum);
 }
 
 template <class Backend, class A>
 void HeadRouterKernels<Backend, A>::backward(const RouterArgs<A>& args) {
   const RouterPlan& o = args.options;
   const std::int64_t experts = o.heads - o.shared;
-  const A scale = o.scaling == GateScaling::kPaper ? A(1) : A(experts);
+  const A scale = o.balance_loss == BalanceLoss::kPaper ? A(1) : A(experts);
   const A balance = args.d_balance ? *args.d_balance * scale / A(args.tokens) : A(0);
   parallel_for(args.tokens, kTokenGrain, [&](std::int64_t begin, std::int64_t end) {
     const Scratch scratch(static_cast<std::size_t>(o.heads + 2) * sizeof(A));

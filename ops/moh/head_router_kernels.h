@@ -11,6 +11,7 @@ struct RouterPlan {
   std::int64_t heads = 0, shared = 0, top_k = 0;
   GateScaling scaling = GateScaling::kCode;
   bool straight_through = true;
+  BalanceLoss balance_loss = BalanceLoss::kCode;
 };
 
 /// Pointers of one routing problem; A is float or double. Absent tensors are null.

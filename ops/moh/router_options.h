@@ -15,6 +15,14 @@ enum class GateScaling {
   kBinary,  ///< 1 for shared and selected heads (MoH-LLaMA3); gradients by the straight-through estimator
 };
 
+/// The load-balance loss of a layer, with P_i the mean probability of routed head i over the tokens and f_i
+/// the share of the tokens that select it: sum f_i = K. Its value with all heads alike (P_i = 1 / E, f_i = K
+/// / E) is the optimum that it is there for; no choice keeps it below that for long, as P follows f.
+enum class BalanceLoss {
+  kCode,   ///< E sum_i P_i f_i, as the released code: K when balanced, at most E
+  kPaper,  ///< sum_i P_i f_i, as the paper's equation 9: K / E when balanced, at most 1
+};
+
 /// Heads of one attention layer: `shared` are on for every token, of the E = heads - shared routed ones each
 /// token keeps the `top_k` with the largest logits. A router counts the shared heads first, then the routed
 /// ones; `order` says which heads of the layer they are.
@@ -25,7 +33,8 @@ struct RouterOptions {
   GateScaling scaling = GateScaling::kCode;
   bool two_stage = true;         ///< weigh shared against routed heads by the type logits; otherwise equally
   bool straight_through = true;  ///< kBinary: pass gate gradients on to the routed logits
-  Tensor order;                  ///< head_order(), on the device of the logits; undefined: 0, 1 .. H - 1
+  BalanceLoss balance_loss = BalanceLoss::kCode;
+  Tensor order;  ///< head_order(), on the device of the logits; undefined: 0, 1 .. H - 1
 };
 
 /// The heads of a layer in the order in which a router counts them, int32 [heads]: `shared_heads`, ascending,

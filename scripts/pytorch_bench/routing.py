@@ -40,7 +40,8 @@ def check_supported(model):
                 ("recompute", model["recompute"], ("none",), "none"),
                 ("moh.router", moh["router"], ("none", "learned"), "none or learned"),
                 ("moh.shared_heads", moh["shared_heads"], ("first",), "first"),
-                ("moh.gate_scaling", moh["gate_scaling"], ("code",), "code")]
+                ("moh.gate_scaling", moh["gate_scaling"], ("code",), "code"),
+                ("moh.balance_loss", moh["balance_loss"], ("code",), "code")]
     for key, found, supported, text in expected:
         if found not in supported:
             raise ValueError(f"model.{key}: expected {text}, all that the models in PyTorch have, found {found}")

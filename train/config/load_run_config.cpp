@@ -63,6 +63,14 @@ std::optional<ModelConfig> model_of_source(RunConfig& run, const GivenKeys& give
   return model;
 }
 
+/// gate_scaling alone speaks for the balance loss, too: so it was before that had a key of its own, and so
+/// the configurations of older runs mean it.
+void settle_balance_loss(HeadMixtureConfig& moh, const GivenKeys& given) {
+  if (given.places.contains("model.moh.balance_loss") || !given.places.contains("model.moh.gate_scaling"))
+    return;
+  moh.balance_loss = moh.gate_scaling == GateScalingChoice::kPaper ? BalanceLoss::kPaper : BalanceLoss::kCode;
+}
+
 }  // namespace
 
 RunConfig load_run_config(const std::string& path, const std::vector<std::string>& overrides,
@@ -84,6 +92,7 @@ RunConfig load_run_config(const std::string& path, const std::vector<std::string
     }
     config::Rules rules(given, {&layers.sources.front()}, "model.preset", problems);
     config::settle_init(run, source, given, rules);
+    settle_balance_loss(run.model.moh, given);
     config::check(run, rules);
   }
   problems.throw_if_any();

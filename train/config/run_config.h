@@ -12,6 +12,7 @@
 
 #include "core/device.h"
 #include "ops/attention/backend.h"
+#include "ops/moh/router_options.h"
 #include "ops/rope/rope_scaling.h"
 #include "train/config/head_set.h"
 #include "train/config/init_config.h"
@@ -36,6 +37,7 @@ std::span<const std::string_view> names_of(TaskKind);
 std::span<const std::string_view> names_of(Precision);
 std::span<const std::string_view> names_of(AttentionBackend);
 std::span<const std::string_view> names_of(RopeScalingKind);
+std::span<const std::string_view> names_of(BalanceLoss);
 std::span<const std::string_view> names_of(RecomputeLevel);
 std::span<const std::string_view> names_of(TokenizerKind);
 std::span<const std::string_view> names_of(OptimizerKind);
@@ -66,6 +68,7 @@ struct HeadMixtureConfig {
   GateScalingChoice gate_scaling = GateScalingChoice::kCode;
   bool two_stage = true;
   StraightThroughChoice straight_through = StraightThroughChoice::kSelected;
+  BalanceLoss balance_loss = BalanceLoss::kCode;
   double balance_weight = 0.01;
 
   bool operator==(const HeadMixtureConfig&) const = default;

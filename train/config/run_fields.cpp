@@ -15,6 +15,7 @@ constexpr config::NameAlias kPrecisionAliases[] = {
 constexpr std::string_view kRecomputeNames[] = {"none", "layer"};
 constexpr std::string_view kRouterNames[] = {"none", "learned", "query_norm"};
 constexpr std::string_view kGateScalingNames[] = {"code", "paper"};
+constexpr std::string_view kBalanceLossNames[] = {"code", "paper"};
 constexpr std::string_view kStraightThroughNames[] = {"none", "selected", "all"};
 constexpr std::string_view kHeadRuleNames[] = {"first", "output_norm", "loss_increase", "learned"};
 constexpr std::string_view kNewRowsNames[] = {"mean", "normal", "zeros"};
@@ -34,6 +35,9 @@ std::span<const std::string_view> names_of(Precision) {
 }
 std::span<const std::string_view> names_of(AttentionBackend) {
   return kAttentionBackendNames;
+}
+std::span<const std::string_view> names_of(BalanceLoss) {
+  return kBalanceLossNames;
 }
 std::span<const std::string_view> names_of(RopeScalingKind) {
   return kRopeScalingNames;
@@ -127,8 +131,13 @@ Section describe(HeadMixtureConfig& c) {
   s.field("straight_through", c.straight_through,
           "Which gradients reach the router of `query_norm`: those of the `selected` heads, of `all` heads "
           "(which training then computes), or `none` but the load-balance loss.");
+  s.field(
+      "balance_loss", c.balance_loss,
+      "Form of the load-balance loss of a layer, with P_i the mean probability of routed head i and f_i its "
+      "share of the tokens. `code`: E sum P_i f_i, which is `routed` when balanced. `paper`: sum P_i f_i, "
+      "`routed` / E when balanced. With `gate_scaling` alone given, the loss has its form.");
   s.field("balance_weight", c.balance_weight, at_least(0),
-          "Weight of the load-balance loss, averaged over layers.");
+          "Weight of the load-balance loss, a mean over the layers that route.");
   return s;
 }
 

@@ -51,6 +51,7 @@ MohConfig moh_config_of(const HeadMixtureConfig& config) {
   if (moh.router == RouterKind::kQueryNorm) moh.scaling = GateScaling::kBinary;
   moh.two_stage = config.two_stage;
   moh.straight_through = straight_through_of(config.straight_through);
+  moh.balance_loss = config.balance_loss;
   return moh;
 }
 

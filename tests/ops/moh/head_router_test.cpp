@@ -62,7 +62,7 @@ std::vector<Tensor> reference(const std::vector<Tensor>& in, const RouterOptions
   }
   if (o.top_k == 0) return {gates};
   const double dot = std::inner_product(load.begin(), load.end(), mean.begin(), 0.0);
-  return {gates, full({}, paper ? dot : experts * dot, DType::kFloat64)};
+  return {gates, full({}, o.balance_loss == BalanceLoss::kPaper ? dot : experts * dot, DType::kFloat64)};
 }
 
 std::vector<Tensor> logits_for(const RouterOptions& o, std::int64_t tokens = kTokens) {
@@ -121,7 +121,10 @@ OP_CASES(route_heads) {
     for (bool two_stage : {true, false}) {
       for (auto [heads, shared, top_k] : std::vector<std::array<std::int64_t, 3>>{
                {6, 3, 2}, {6, 2, 1}, {5, 0, 2}, {5, 1, 4}, {4, 2, 2}, {4, 4, 0}, {1, 1, 0}, {2, 1, 1}}) {
-        const RouterOptions o{heads, shared, top_k, scaling, two_stage};
+        RouterOptions o{heads, shared, top_k, scaling, two_stage};
+        // The form of the balance loss is a choice of its own; both come with either scaling.
+        o.balance_loss =
+            two_stage == (scaling == GateScaling::kCode) ? BalanceLoss::kCode : BalanceLoss::kPaper;
         const std::vector<Tensor> logits = logits_for(o);
         // One head alone has no logits, and so nothing to differentiate.
         if (!logits[0].defined() && !logits[1].defined() && !logits[2].defined()) continue;
@@ -280,6 +283,28 @@ TEST_CASE("moh: ties go to the lowest head, exactly K heads are chosen, also amo
   const auto top = r.top.span<std::int32_t>();
   CHECK(std::vector<std::int32_t>(top.begin(), top.end()) ==
         std::vector<std::int32_t>{0, 1, 1, 2, 2, 0, 3, 0});
+}
+
+TEST_CASE(
+    "moh: the balance loss has either form with any gates, and both their optimum where heads are alike") {
+  for (const GateScaling scaling : {GateScaling::kCode, GateScaling::kPaper, GateScaling::kBinary}) {
+    RouterOptions o{8, 2, 3, scaling};
+    std::vector<Tensor> logits = logits_for(o);
+    logits[1].fill(0);  // P_i = 1 / 6 whatever is selected
+    for (const auto& [form, optimum] :
+         {std::pair{BalanceLoss::kCode, 3.0}, std::pair{BalanceLoss::kPaper, 0.5}}) {
+      o.balance_loss = form;
+      CHECK(route(variables(logits), o).balance.value().item() == Approx(optimum));
+    }
+  }
+  const RouterOptions code{8, 2, 3};
+  RouterOptions paper = code;
+  paper.balance_loss = BalanceLoss::kPaper;
+  Inputs a = variables(logits_for(code)), b = variables(logits_for(code));
+  route(a, code).balance.backward();
+  route(b, paper).balance.backward();
+  for (std::int64_t i = 0; i < a[1].grad().numel(); ++i)
+    CHECK(a[1].grad().data<double>()[i] == Approx(6 * b[1].grad().data<double>()[i]));
 }
 
 TEST_CASE("moh: straight-through gates are 1, and their gradient goes through the softmax") {

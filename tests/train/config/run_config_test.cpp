@@ -87,6 +87,7 @@ TEST_CASE("run config: every enumerator has a name") {
   CHECK(names_of(RecomputeLevel()).size() == static_cast<std::size_t>(RecomputeLevel::kLayer) + 1);
   CHECK(names_of(RouterChoice()).size() == static_cast<std::size_t>(RouterChoice::kQueryNorm) + 1);
   CHECK(names_of(GateScalingChoice()).size() == static_cast<std::size_t>(GateScalingChoice::kPaper) + 1);
+  CHECK(names_of(BalanceLoss()).size() == static_cast<std::size_t>(BalanceLoss::kPaper) + 1);
   CHECK(names_of(StraightThroughChoice()).size() ==
         static_cast<std::size_t>(StraightThroughChoice::kAll) + 1);
   CHECK(names_of(HeadRule()).size() == static_cast<std::size_t>(HeadRule::kLearned) + 1);
@@ -176,6 +177,21 @@ TEST_CASE("run config: the resolved config reads back to the same struct") {
   CHECK(again == run);
   CHECK(print_resolved(again) == print_resolved(run));
   CHECK(run.sample.prompt.find('\0') != std::string::npos);
+}
+
+TEST_CASE("run config: the form of the balance loss is that of the gates where only they are given") {
+  const auto form = [](const std::string& keys) {
+    return load_text("model: {moh: {router: learned, shared: 2, routed: 2, " + keys + "}}\n")
+        .model.moh.balance_loss;
+  };
+  CHECK(form("two_stage: false") == BalanceLoss::kCode);
+  CHECK(form("gate_scaling: paper") == BalanceLoss::kPaper);
+  CHECK(form("gate_scaling: paper, balance_loss: code") == BalanceLoss::kCode);
+  CHECK(form("balance_loss: paper") == BalanceLoss::kPaper);
+  // Norms of queries have no scaling, but a balance loss of either form.
+  const RunConfig run =
+      load_text("model: {moh: {router: query_norm, shared: 2, routed: 2, balance_loss: paper}}\n");
+  CHECK(reload(run) == run);
 }
 
 TEST_CASE("run config: any text survives the resolved config") {

@@ -199,8 +199,9 @@ HeadSet shared_heads(const ConfigJson& json, const PerLayer& shared, const Model
 
 void check_routing_keys(const ConfigJson& json) {
   constexpr std::string_view kKnown[] = {
-      "moh_router",    "moh_shared_heads",     "moh_active_heads",   "moh_gate_scaling",
-      "moh_two_stage", "moh_straight_through", "moh_balance_weight", "moh_shared_heads_index"};
+      "moh_router",         "moh_shared_heads",       "moh_active_heads",
+      "moh_gate_scaling",   "moh_two_stage",          "moh_straight_through",
+      "moh_balance_weight", "moh_shared_heads_index", "moh_balance_loss"};
   for (const std::string& key : json.keys()) {
     if (key.starts_with("moh_") && std::ranges::count(kKnown, key) == 0)
       json.unsupported(key, "no such key", json.shown(key), "a newer moh may read it");
@@ -219,6 +220,8 @@ HeadMixtureConfig read_routing(const ConfigJson& json, const ModelConfig& model)
   moh.gate_scaling = named(json, "moh_gate_scaling", moh.gate_scaling);
   moh.two_stage = json.truth_or("moh_two_stage", moh.two_stage);
   moh.straight_through = named(json, "moh_straight_through", moh.straight_through);
+  const bool paper = moh.router == RouterChoice::kLearned && moh.gate_scaling == GateScalingChoice::kPaper;
+  moh.balance_loss = named(json, "moh_balance_loss", paper ? BalanceLoss::kPaper : BalanceLoss::kCode);
   moh.balance_weight = json.number_or("moh_balance_weight", moh.balance_weight);
   if (!(moh.balance_weight >= 0))
     json.damaged("moh_balance_weight", "0 or more", json.shown("moh_balance_weight"));

@@ -90,6 +90,7 @@ void add_routing(const ModelConfig& model, Json& json) {
   json["moh_gate_scaling"] = name_of(moh.gate_scaling);
   json["moh_two_stage"] = moh.two_stage;
   json["moh_straight_through"] = name_of(moh.straight_through);
+  json["moh_balance_loss"] = name_of(moh.balance_loss);
   json["moh_balance_weight"] = moh.balance_weight;
 }
 

@@ -65,14 +65,18 @@ std::vector<SampleModel> sample_models() {
                                          m.rope_theta = 500;
                                          m.rope_scaling = grouped().rope_scaling;
                                          m.moh.straight_through = StraightThroughChoice::kAll;
+                                         m.moh.balance_loss = BalanceLoss::kPaper;
                                        })},
       {"query_norm_listed", changed(moh_model(kQueryNorm, {3, {}}, {2, {}}),
                                     [](ModelConfig& m) {
                                       m.moh.shared_heads.each = {{1, 4, 6}, {0, 1, 2}};
                                     })},
       {"learned", learned(3, 2)},
-      {"learned_paper",
-       changed(learned(3, 2), [](ModelConfig& m) { m.moh.gate_scaling = GateScalingChoice::kPaper; })},
+      {"learned_paper", changed(learned(3, 2),
+                                [](ModelConfig& m) {
+                                  m.moh.gate_scaling = GateScalingChoice::kPaper;
+                                  m.moh.balance_loss = BalanceLoss::kPaper;
+                                })},
       {"learned_one_stage_tied", changed(learned(3, 2),
                                          [](ModelConfig& m) {
                                            m.moh.two_stage = false;

@@ -29,6 +29,7 @@ class MohLlamaConfig(PretrainedConfig):
     moh_gate_scaling      of "learned": "code", as the released code (gates of about 1), or "paper" (their sum is 1 at most).
     moh_two_stage         of "learned": weigh shared against routed heads, token by token.
     moh_straight_through  of "query_norm": gates of which heads pass gradients on to the router.
+    moh_balance_loss      "code": E sum P_i f_i, "paper": without E. None: as the scaling of "learned", else "code".
     moh_balance_weight    of the load-balance loss, which joins the loss in training.
     """
 
@@ -58,6 +59,7 @@ class MohLlamaConfig(PretrainedConfig):
         moh_gate_scaling="code",
         moh_two_stage=True,
         moh_straight_through="selected",
+        moh_balance_loss=None,
         moh_balance_weight=0.01,
         tie_word_embeddings=False,
         **kwargs,
@@ -84,6 +86,8 @@ class MohLlamaConfig(PretrainedConfig):
         self.moh_gate_scaling = one_of("moh_gate_scaling", moh_gate_scaling, GATE_SCALINGS)
         self.moh_two_stage = moh_two_stage
         self.moh_straight_through = one_of("moh_straight_through", moh_straight_through, STRAIGHT_THROUGH)
+        form = moh_balance_loss or (moh_gate_scaling if moh_router == "learned" else "code")
+        self.moh_balance_loss = one_of("moh_balance_loss", form, GATE_SCALINGS)
         self.moh_balance_weight = moh_balance_weight
         super().__init__(tie_word_embeddings=tie_word_embeddings, **kwargs)
 

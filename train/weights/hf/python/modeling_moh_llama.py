@@ -60,12 +60,12 @@ def rotate(x, cos, sin):
     return torch.cat([low * cos - high * sin, high * cos + low * sin], dim=-1).to(x.dtype)
 
 
-def balance_loss(probabilities, selected, scaling):
-    """sum_i P_i f_i over the tokens, times E unless the paper's scaling asks for it without."""
+def balance_loss(probabilities, selected, form):
+    """sum_i P_i f_i over the tokens ("paper"), times E ("code")."""
     experts = probabilities.shape[-1]
     mean = probabilities.reshape(-1, experts).mean(0)
     load = selected.reshape(-1, experts).mean(0)
-    return (mean * load).sum() * (1 if scaling == "paper" else experts)
+    return (mean * load).sum() * (1 if form == "paper" else experts)
 
 
 class HeadRouter(nn.Module):
@@ -75,7 +75,7 @@ class HeadRouter(nn.Module):
 
     def __init__(self, config, layer):
         super().__init__()
-        self.kind, self.scaling = config.moh_router, config.moh_gate_scaling
+        self.kind, self.scaling, self.form = config.moh_router, config.moh_gate_scaling, config.moh_balance_loss
         self.straight_through = config.moh_straight_through
         self.shared = config.shared_heads_of(layer)
         self.routed = [h for h in range(config.num_attention_heads) if h not in self.shared]
@@ -107,7 +107,7 @@ class HeadRouter(nn.Module):
             top = logits.argsort(dim=-1, descending=True, stable=True)[..., : self.kept]
             selected = torch.zeros_like(logits).scatter(-1, top, 1.0)
             routed = self.routed_gates(probabilities, selected)
-            balance = balance_loss(probabilities, selected, self.scaling if self.kind == "learned" else "code")
+            balance = balance_loss(probabilities, selected, self.form)
         else:
             routed = x.new_zeros((*x.shape[:-1], len(self.routed)), dtype=torch.float32)
         if self.kind == "learned" and self.kept > 0 and self.shared:
