@@ -56,6 +56,14 @@ HeadKinds head_kinds(const HeadRoutingOptions& options) {
   return {{heads.begin(), heads.begin() + shared}, {heads.begin() + shared, heads.end()}};
 }
 
+DType router_dtype(RouterPrecision precision, DType model_dtype) {
+  return precision == RouterPrecision::kFloat32 ? accumulate_dtype(model_dtype) : model_dtype;
+}
+
+bool is_router_weight(std::string_view name) {
+  return name.ends_with(".wg.weight") || name.ends_with(".wg_0.weight") || name.ends_with(".wg_1.weight");
+}
+
 std::int64_t computed_heads(const HeadRoutingOptions& options, bool backward_follows) {
   const RouterOptions& router = options.router;
   return wants_all_heads(options) && backward_follows ? router.heads : router.shared + router.top_k;
@@ -67,6 +75,7 @@ HeadRouter::HeadRouter(std::int64_t width, std::int64_t kv_heads, std::int64_t h
   options_.router = checked(options, placement.device);
   if (options_.kind != RouterKind::kLearned) return;
   const RouterWidths widths = router_widths(options_.router);
+  placement.dtype = router_dtype(options_.precision, placement.dtype);
   for (auto [name, linear, out] :
        {std::tuple{"wg", &routed_, widths.routed}, std::tuple{"wg_0", &type_, widths.type},
         std::tuple{"wg_1", &shared_, widths.shared}}) {

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <string_view>
 #include <vector>
 
 #include "models/layers/linear.h"
@@ -26,6 +27,12 @@ enum class StraightThrough {
   kAll,       ///< those of all routed heads: costs the attention of every head
 };
 
+/// What the matrices of learned routers are stored in.
+enum class RouterPrecision {
+  kSame,     ///< as the rest of the model
+  kFloat32,  ///< float32 in a bfloat16 model
+};
+
 /// Routing of one layer.
 struct HeadRoutingOptions {
   RouterKind kind = RouterKind::kNone;
@@ -34,6 +41,7 @@ struct HeadRoutingOptions {
   /// Which heads are shared: router.shared of them, or empty for the first ones. HeadRouter makes
   /// router.order from it.
   std::vector<std::int64_t> shared_heads = {};
+  RouterPrecision precision = RouterPrecision::kSame;
 };
 
 /// The heads of a layer by number, each kind ascending: a router counts them in this order, shared ones
@@ -72,6 +80,12 @@ struct HeadChoice {
 
   bool projects_chosen_heads() const { return lists_of_heads.rows.defined(); }
 };
+
+/// The dtype of the router's matrices in a model of `model_dtype`.
+DType router_dtype(RouterPrecision precision, DType model_dtype);
+
+/// Whether a parameter of this dotted name belongs to a router.
+bool is_router_weight(std::string_view name);
 
 /// The router of one attention layer. Parameters, none with a bias, present when their width is not 0 (see
 /// router_widths): `wg` [E, D] routed, `wg_0` [2, D] type, `wg_1` [S, D] shared: the names of the released

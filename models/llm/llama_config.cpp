@@ -72,7 +72,8 @@ HeadRoutingOptions routing_of(const LlamaConfig& c, std::int64_t layer) {
                        c.moh.two_stage};
   router.balance_loss = c.moh.balance_loss;
   return {c.moh.router, router, c.moh.straight_through,
-          c.moh.shared_heads.empty() ? std::vector<std::int64_t>() : per_layer(c.moh.shared_heads, layer)};
+          c.moh.shared_heads.empty() ? std::vector<std::int64_t>() : per_layer(c.moh.shared_heads, layer),
+          c.moh.router_precision};
 }
 
 std::int64_t count_parameters(const LlamaConfig& c) {

@@ -19,6 +19,7 @@ struct MohConfig {
   bool two_stage = true;
   StraightThrough straight_through = StraightThrough::kSelected;
   BalanceLoss balance_loss = BalanceLoss::kCode;
+  RouterPrecision router_precision = RouterPrecision::kSame;
 };
 
 /// A decoder of the LLaMA family: pre-norm RMSNorm, rotary embedding, SwiGLU, no biases, grouped KV heads.

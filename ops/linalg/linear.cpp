@@ -8,10 +8,16 @@ namespace moh {
 
 namespace {
 
-/// Checks x and a weight, and the dtype that the result is asked for; returns the latter.
+/// Checks x and a weight, which may be of the dtype that products are summed in, and the dtype that the
+/// result is asked for; returns the latter.
 DType check_linear(Check& check, std::string_view op, const Variable& x, const Variable& w,
                    std::optional<DType> out) {
-  check.rank("w", w, 2).like("w", w, "x", x);
+  check.rank("w", w, 2);
+  if (w.dtype() == accumulate_dtype(x.dtype()) && w.device() == x.device()) {
+    check.floating("w", w);
+  } else {
+    check.like("w", w, "x", x);
+  }
   check.require(w.dim(1) == x.dim(-1), "w", "[O, " + std::to_string(x.dim(-1)) + "] (last axis of x)",
                 to_string(w.shape()));
   const DType dtype = out.value_or(x.dtype());

@@ -94,6 +94,24 @@ class FromARun(ConvertTest):
         self.convert("wide.safetensors", "half.safetensors", "--dtype", "bfloat16")
         self.assertEqual(self.info("half.safetensors")["hash"], self.info("half")["hash"])
 
+    def test_float32_routers_in_a_bfloat16_model(self):
+        self.train({"precision": "bfloat16", "model.moh.router_precision": "float32", "output.dir": "mixed"})
+        types = {tensor["name"]: tensor["dtype"] for tensor in self.info("mixed")["tensors"]}
+        for name, dtype in types.items():
+            self.assertEqual(dtype, "F32" if ".wg" in name else "BF16", name)
+        expected = loss(self.moh("eval", "--checkpoint", "mixed"))
+        self.convert("mixed", "copy.safetensors")
+        self.convert("copy.safetensors", "model", "--format", "moh", "--config", self.newest("mixed") / "config.yaml")
+        self.assertEqual(self.info("model")["hash"], self.info("mixed")["hash"])
+        self.assertEqual(loss(self.moh("eval", "--checkpoint", "model")), expected)
+        # Whatever becomes of the tensors, the configuration beside them says it.
+        for dtype, says in (("bfloat16", "router_precision: same"), ("float32", "precision: float32")):
+            self.convert("mixed", dtype, "--format", "moh", "--dtype", dtype)
+            self.assert_says((self.folder / dtype / "config.yaml").read_text(), says)
+            self.assertAlmostEqual(float(loss(self.moh("eval", "--checkpoint", dtype))), float(expected), delta=0.05)
+        self.convert("mixed", "hf", "--format", "hf")
+        self.assertEqual(self.info("hf")["hash"], self.info("mixed")["hash"])
+
     def test_a_run_cannot_be_resumed_from_a_converted_model(self):
         self.convert("run", "other/checkpoints/step_00000003", "--format", "moh")
         output = self.train({"output.dir": "other"}, "--resume", code=support.INPUT_ERROR)

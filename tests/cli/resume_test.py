@@ -41,6 +41,9 @@ class KillAndResume(support.MohTest):
     def test_bfloat16(self):
         self.check({"precision": "bfloat16"})
 
+    def test_bfloat16_with_float32_routers(self):
+        self.check({"precision": "bfloat16", "model.moh.router_precision": "float32"})
+
     def test_bfloat16_dense_recomputed(self):
         self.check({**DENSE, "precision": "bfloat16", "model.recompute": "layer"})
 

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "core/device.h"
+#include "models/layers/head_routing.h"
 #include "ops/attention/backend.h"
 #include "ops/moh/router_options.h"
 #include "ops/rope/rope_scaling.h"
@@ -38,6 +39,7 @@ std::span<const std::string_view> names_of(Precision);
 std::span<const std::string_view> names_of(AttentionBackend);
 std::span<const std::string_view> names_of(RopeScalingKind);
 std::span<const std::string_view> names_of(BalanceLoss);
+std::span<const std::string_view> names_of(RouterPrecision);
 std::span<const std::string_view> names_of(RecomputeLevel);
 std::span<const std::string_view> names_of(TokenizerKind);
 std::span<const std::string_view> names_of(OptimizerKind);
@@ -70,6 +72,7 @@ struct HeadMixtureConfig {
   StraightThroughChoice straight_through = StraightThroughChoice::kSelected;
   BalanceLoss balance_loss = BalanceLoss::kCode;
   double balance_weight = 0.01;
+  RouterPrecision router_precision = RouterPrecision::kSame;
 
   bool operator==(const HeadMixtureConfig&) const = default;
 };

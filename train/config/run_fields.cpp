@@ -16,6 +16,7 @@ constexpr std::string_view kRecomputeNames[] = {"none", "layer"};
 constexpr std::string_view kRouterNames[] = {"none", "learned", "query_norm"};
 constexpr std::string_view kGateScalingNames[] = {"code", "paper"};
 constexpr std::string_view kBalanceLossNames[] = {"code", "paper"};
+constexpr std::string_view kRouterPrecisionNames[] = {"same", "float32"};
 constexpr std::string_view kStraightThroughNames[] = {"none", "selected", "all"};
 constexpr std::string_view kHeadRuleNames[] = {"first", "output_norm", "loss_increase", "learned"};
 constexpr std::string_view kNewRowsNames[] = {"mean", "normal", "zeros"};
@@ -38,6 +39,9 @@ std::span<const std::string_view> names_of(AttentionBackend) {
 }
 std::span<const std::string_view> names_of(BalanceLoss) {
   return kBalanceLossNames;
+}
+std::span<const std::string_view> names_of(RouterPrecision) {
+  return kRouterPrecisionNames;
 }
 std::span<const std::string_view> names_of(RopeScalingKind) {
   return kRopeScalingNames;
@@ -138,6 +142,10 @@ Section describe(HeadMixtureConfig& c) {
       "`routed` / E when balanced. With `gate_scaling` alone given, the loss has its form.");
   s.field("balance_weight", c.balance_weight, at_least(0),
           "Weight of the load-balance loss, a mean over the layers that route.");
+  s.field("router_precision", c.router_precision,
+          "What the matrices of `learned` routers are stored in: the `same` as the rest of the model, or "
+          "`float32` "
+          "in a bfloat16 run. Logits, gates and the choice are computed in float32 either way.");
   return s;
 }
 

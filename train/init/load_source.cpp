@@ -14,10 +14,6 @@ namespace moh {
 
 namespace {
 
-bool is_router(std::string_view name) {
-  return name.ends_with(".wg.weight") || name.ends_with(".wg_0.weight") || name.ends_with(".wg_1.weight");
-}
-
 bool has_rows_of_tokens(std::string_view name) {
   return name == "model.embed_tokens.weight" || name == "lm_head.weight";
 }
@@ -45,10 +41,10 @@ std::vector<Growth> take_growth(std::vector<NamedParameter>& parameters, const W
 
 /// The missing names that are routers' and may be missing, as the source has no router at all.
 std::vector<std::string> take_routers(WeightDifferences& differences, const WeightFile& weights) {
-  if (std::ranges::any_of(weights.tensors(), is_router, &WeightInfo::name)) return {};
+  if (std::ranges::any_of(weights.tensors(), is_router_weight, &WeightInfo::name)) return {};
   std::vector<std::string> routers;
-  std::ranges::copy_if(differences.missing, std::back_inserter(routers), is_router);
-  std::erase_if(differences.missing, is_router);
+  std::ranges::copy_if(differences.missing, std::back_inserter(routers), is_router_weight);
+  std::erase_if(differences.missing, is_router_weight);
   return routers;
 }
 

@@ -44,6 +44,11 @@ PlannedVariable PlannedLlama::parameter(std::int64_t numel) {
   return parameters_.emplace_back(ops_.parameter(numel, dtype_));
 }
 
+PlannedVariable PlannedLlama::router_parameter(std::int64_t rows) {
+  const DType dtype = router_dtype(config_.moh.router_precision, dtype_);
+  return parameters_.emplace_back(ops_.parameter(rows * config_.hidden, dtype));
+}
+
 PlannedLlama::Layer PlannedLlama::make_layer(std::int64_t number) {
   const std::int64_t queries = config_.heads * config_.head_dim, keys = config_.kv_heads * config_.head_dim;
   Layer layer;
@@ -56,9 +61,9 @@ PlannedLlama::Layer PlannedLlama::make_layer(std::int64_t number) {
   layer.o = parameter(queries * config_.hidden);
   if (layer.routing.kind == RouterKind::kLearned) {
     const RouterWidths widths = router_widths(layer.routing.router);
-    if (widths.routed > 0) layer.wg = parameter(widths.routed * config_.hidden);
-    if (widths.type > 0) layer.wg_0 = parameter(widths.type * config_.hidden);
-    if (widths.shared > 0) layer.wg_1 = parameter(widths.shared * config_.hidden);
+    if (widths.routed > 0) layer.wg = router_parameter(widths.routed);
+    if (widths.type > 0) layer.wg_0 = router_parameter(widths.type);
+    if (widths.shared > 0) layer.wg_1 = router_parameter(widths.shared);
   }
   layer.post_norm = parameter(config_.hidden);
   layer.gate = parameter(config_.intermediate * config_.hidden);

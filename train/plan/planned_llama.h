@@ -52,6 +52,7 @@ class PlannedLlama {
   };
 
   PlannedVariable parameter(std::int64_t numel);
+  PlannedVariable router_parameter(std::int64_t rows);
   Layer make_layer(std::int64_t number);
   LayerOutput run_layer(const Layer& layer, const PlannedVariable& x, const Pass& pass) const;
   LayerOutput layer_forward(const Layer& layer, const PlannedVariable& x, const Pass& pass) const;

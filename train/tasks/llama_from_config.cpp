@@ -52,6 +52,7 @@ MohConfig moh_config_of(const HeadMixtureConfig& config) {
   moh.two_stage = config.two_stage;
   moh.straight_through = straight_through_of(config.straight_through);
   moh.balance_loss = config.balance_loss;
+  moh.router_precision = config.router_precision;
   return moh;
 }
 

@@ -7,7 +7,9 @@ namespace moh {
 std::vector<TensorSpec> llama_tensors(const LlamaConfig& c, DType dtype) {
   std::vector<TensorSpec> tensors;
   const auto add = [&](const std::string& name, const Shape& shape) {
-    tensors.push_back({name + ".weight", shape, dtype});
+    const DType of_router = router_dtype(c.moh.router_precision, dtype);
+    const std::string full = name + ".weight";
+    tensors.push_back({full, shape, is_router_weight(full) ? of_router : dtype});
   };
   add("model.embed_tokens", {c.vocab_size, c.hidden});
   for (std::int64_t i = 0; i < c.layers; ++i) {

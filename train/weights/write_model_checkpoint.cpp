@@ -16,12 +16,25 @@ namespace fs = std::filesystem;
 
 namespace {
 
-Precision precision_of(const fs::path& where, std::span<const TensorToWrite> tensors) {
+/// Sets the precision of the model and of its routers to that of the tensors. Only routers may differ from
+/// the rest: as float32 in a bfloat16 model.
+void set_precision(const fs::path& where, std::span<const TensorToWrite> tensors, RunConfig& run) {
   const std::string_view type = main_type(tensors);
-  const bool same =
-      std::ranges::all_of(tensors, [&](const TensorToWrite& t) { return t.stored_dtype == type; });
-  if (same && type == "F32") return Precision::kFloat32;
-  if (same && type == "BF16") return Precision::kBFloat16;
+  std::int64_t routers = 0, wide_routers = 0;
+  bool same = true;
+  for (const TensorToWrite& t : tensors) {
+    const bool router = is_router_weight(t.tensor->name), wide = router && t.stored_dtype == "F32";
+    routers += router;
+    wide_routers += wide;
+    same &= t.stored_dtype == type || (wide && type == "BF16");
+  }
+  same &= wide_routers == 0 || wide_routers == routers;
+  if (same && (type == "F32" || type == "BF16")) {
+    run.precision = type == "F32" ? Precision::kFloat32 : Precision::kBFloat16;
+    if (routers > 0 && type == "BF16")
+      run.model.moh.router_precision = wide_routers > 0 ? RouterPrecision::kFloat32 : RouterPrecision::kSame;
+    return;
+  }
   throw CheckpointError(error_message(where.string(), "tensors", "F32 or BF16, one for all",
                                       same ? std::string(type) : "several types",
                                       "convert with --dtype float32 or --dtype bfloat16"));
@@ -44,7 +57,7 @@ void write_model_checkpoint(const fs::path& folder, const fs::path& name, const 
                             const fs::path& config, const WeightFile& weights,
                             std::span<const TensorToWrite> tensors, WriteProgress progress) {
   RunConfig run = run_of(model, config, name);
-  run.precision = precision_of(weights.path(), tensors);
+  set_precision(weights.path(), tensors, run);
   const std::string text = print_resolved(run);
   const fs::path trial = folder / ".config.yaml";
   write_new_file(trial, text);

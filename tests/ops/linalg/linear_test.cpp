@@ -1,5 +1,6 @@
 #include "ops/linalg/linear.h"
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 
 #include "core/error.h"
@@ -66,6 +67,26 @@ OP_CASES(linears) {
                      .units = 32});
   }
   return cases;
+}
+
+TEST_CASE("ops: a float32 weight of a bfloat16 input is multiplied as it is") {
+  const Tensor narrow = normal({4, 6}, 1).to(DType::kBFloat16),
+               weight = normal({3, 6}, 2).to(DType::kFloat32);
+  const Variable x(narrow, true), w(weight, true), wide_x(narrow.to(DType::kFloat32), true),
+      wide_w(weight, true);
+  const Variable y = linears(x, {w}, DType::kFloat32)[0], wide_y = linears(wide_x, {wide_w})[0];
+  const auto same = [](const Tensor& a, const Tensor& b) {
+    return a.dtype() == b.dtype() && std::ranges::equal(a.span<float>(), b.span<float>());
+  };
+  CHECK(same(y.value(), wide_y.value()));
+  const Tensor dy = normal({4, 3}, 3).to(DType::kFloat32);
+  y.backward(dy);
+  wide_y.backward(dy);
+  CHECK(same(w.grad(), wide_w.grad()));
+  // A bfloat16 leaf gathers its gradient in float32, rounded once as it leaves the op.
+  CHECK(same(x.grad(), wide_x.grad().to(DType::kBFloat16).to(DType::kFloat32)));
+  CHECK(linears(x, {w})[0].dtype() == DType::kBFloat16);
+  CHECK_THROWS_AS(linears(wide_x, {Variable(weight.to(DType::kBFloat16))}), DTypeError);
 }
 
 TEST_CASE("ops: linears gives gradients to what asks for them, also when some results are not used") {

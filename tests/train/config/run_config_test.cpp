@@ -87,6 +87,7 @@ TEST_CASE("run config: every enumerator has a name") {
   CHECK(names_of(RecomputeLevel()).size() == static_cast<std::size_t>(RecomputeLevel::kLayer) + 1);
   CHECK(names_of(RouterChoice()).size() == static_cast<std::size_t>(RouterChoice::kQueryNorm) + 1);
   CHECK(names_of(GateScalingChoice()).size() == static_cast<std::size_t>(GateScalingChoice::kPaper) + 1);
+  CHECK(names_of(RouterPrecision()).size() == static_cast<std::size_t>(RouterPrecision::kFloat32) + 1);
   CHECK(names_of(BalanceLoss()).size() == static_cast<std::size_t>(BalanceLoss::kPaper) + 1);
   CHECK(names_of(StraightThroughChoice()).size() ==
         static_cast<std::size_t>(StraightThroughChoice::kAll) + 1);

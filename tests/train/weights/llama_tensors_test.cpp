@@ -35,8 +35,10 @@ TEST_CASE("weights: the list of a model's tensors is that of the model") {
   LlamaConfig tied = small(), one_stage = routed(RouterKind::kLearned, {1}, {2});
   tied.tied_embeddings = true;
   one_stage.moh.two_stage = false;
+  LlamaConfig wide_routers = routed(RouterKind::kLearned, {2}, {1});
+  wide_routers.moh.router_precision = RouterPrecision::kFloat32;
   for (const LlamaConfig& config :
-       {small(), tied, one_stage, routed(RouterKind::kLearned, {1}, {2}),
+       {small(), tied, one_stage, wide_routers, routed(RouterKind::kLearned, {1}, {2}),
         routed(RouterKind::kLearned, {0, 4, 2}, {1, 0, 2}), routed(RouterKind::kQueryNorm, {2}, {1})}) {
     const Llama model(config, DType::kBFloat16);
     const std::vector<NamedParameter> parameters = model.parameters();
@@ -45,7 +47,7 @@ TEST_CASE("weights: the list of a model's tensors is that of the model") {
     for (std::size_t i = 0; i < tensors.size(); ++i) {
       CHECK(tensors[i].name == parameters[i].name);
       CHECK(tensors[i].shape == parameters[i].variable.shape());
-      CHECK(tensors[i].dtype == DType::kBFloat16);
+      CHECK(tensors[i].dtype == parameters[i].variable.dtype());
     }
   }
 }
