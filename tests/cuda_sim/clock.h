@@ -5,7 +5,8 @@
 
 namespace moh::sim {
 
-/// The time of the simulated device in milliseconds, as far as tests set it: what they say that products take.
+/// The time of the simulated device in milliseconds, as far as tests set it: what they say that products
+/// take.
 inline double& device_clock() {
   static double now = 0;
   return now;

@@ -2,49 +2,26 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 #include <cstring>
-#include <initializer_list>
-#include <numeric>
 #include <string>
 #include <utility>
-#include <vector>
 
-#include "core/dtype.h"
 #include "ops/linalg/cublas_library.h"
 #include "tests/cuda_sim/clock.h"
+#include "tests/cuda_sim/cublas_objects.h"
 #include "tests/cuda_sim/device_memory.h"
-#include "tests/cuda_sim/number_formats.h"
 #include "tests/cuda_sim/stream.h"
 
 // A cuBLASLt of plain loops. It is strict: sizes of attributes, shapes, alignments, workspace and epilogues
 // that the real library would refuse, or that would make it read elsewhere, are refused here.
 
-using moh::bfloat16;
+using moh::sim::Algorithm;
 using moh::sim::Cublas;
 using moh::sim::DeviceMemory;
-using moh::sim::rounded_to_tf32;
+using moh::sim::Pointers;
+using moh::sim::Product;
 
 struct cublasLtContext {};
-
-struct cublasLtMatmulDescOpaque_t {
-  cublasComputeType_t compute_type;
-  std::int32_t trans_a = CUBLAS_OP_N, trans_b = CUBLAS_OP_N;
-  std::uint32_t epilogue = CUBLASLT_EPILOGUE_DEFAULT;
-  void* bias = nullptr;
-  std::int32_t bias_type = -1;
-  void* aux = nullptr;
-  std::int64_t aux_stride = 0;
-};
-
-struct cublasLtMatrixLayoutOpaque_t {
-  cudaDataType_t type;
-  std::int64_t rows, columns, stride;
-
-  std::size_t item() const { return type == CUDA_R_16BF ? 2 : 4; }
-  std::size_t bytes() const { return static_cast<std::size_t>((columns - 1) * stride + rows) * item(); }
-  bool operator==(const cublasLtMatrixLayoutOpaque_t&) const = default;
-};
 
 struct cublasLtMatmulPreferenceOpaque_t {
   std::uint64_t workspace_bytes = 0;
@@ -53,17 +30,6 @@ struct cublasLtMatmulPreferenceOpaque_t {
 };
 
 namespace {
-
-/// What lies in a cublasLtMatmulAlgo_t: the attributes, in the order of their numbers.
-struct Algorithm {
-  std::uint32_t mark, settings[9];
-
-  static constexpr std::uint32_t kMark = 0x6d6f6821;
-  int id() const { return static_cast<int>(settings[CUBLASLT_ALGO_CONFIG_ID]); }
-  std::int64_t splits() const { return settings[CUBLASLT_ALGO_CONFIG_SPLITK_NUM]; }
-  std::uint32_t reduction() const { return settings[CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME]; }
-};
-static_assert(sizeof(Algorithm) <= sizeof(cublasLtMatmulAlgo_t));
 
 Algorithm unpacked(const cublasLtMatmulAlgo_t& packed) {
   Algorithm algorithm;
@@ -97,56 +63,6 @@ cublasStatus_t assign(To& to, const void* value, std::size_t bytes) {
 std::size_t setting_bytes(cublasLtMatmulAlgoConfigAttributes_t name) {
   return name >= CUBLASLT_ALGO_CONFIG_INNER_SHAPE_ID ? 2 : 4;
 }
-
-/// A product with everything that it is made of.
-struct Product {
-  cublasLtMatmulDescOpaque_t desc;
-  cublasLtMatrixLayoutOpaque_t a, b, c, d;
-
-  std::int64_t depth() const { return desc.trans_a == CUBLAS_OP_N ? a.columns : a.rows; }
-  bool is_consistent() const {
-    const std::int64_t rows = desc.trans_a == CUBLAS_OP_N ? a.rows : a.columns;
-    const std::int64_t columns = desc.trans_b == CUBLAS_OP_N ? b.columns : b.rows;
-    const std::int64_t depth_of_b = desc.trans_b == CUBLAS_OP_N ? b.rows : b.columns;
-    for (const auto* layout : {&a, &b, &c, &d}) {
-      if (layout->rows <= 0 || layout->columns <= 0 || layout->stride < layout->rows) return false;
-    }
-    return a.type == b.type && c == d && rows == d.rows && columns == d.columns && depth() == depth_of_b &&
-           (a.type == CUDA_R_16BF || d.type == CUDA_R_32F);
-  }
-  bool has_epilogue() const { return desc.epilogue != CUBLASLT_EPILOGUE_DEFAULT; }
-  bool is_epilogue(std::initializer_list<cublasLtEpilogue_t> some) const {
-    return std::find(some.begin(), some.end(), desc.epilogue) != some.end();
-  }
-  bool adds_bias() const {
-    return is_epilogue(
-        {CUBLASLT_EPILOGUE_BIAS, CUBLASLT_EPILOGUE_GELU_BIAS, CUBLASLT_EPILOGUE_GELU_AUX_BIAS});
-  }
-  bool sums_rows() const { return is_epilogue({CUBLASLT_EPILOGUE_BGRADB}); }
-  bool has_gelu() const {
-    return is_epilogue({CUBLASLT_EPILOGUE_GELU, CUBLASLT_EPILOGUE_GELU_BIAS, CUBLASLT_EPILOGUE_GELU_AUX,
-                        CUBLASLT_EPILOGUE_GELU_AUX_BIAS});
-  }
-  bool has_gelu_gradient() const { return is_epilogue({CUBLASLT_EPILOGUE_DGELU}); }
-  bool writes_aux() const {
-    return is_epilogue({CUBLASLT_EPILOGUE_GELU_AUX, CUBLASLT_EPILOGUE_GELU_AUX_BIAS});
-  }
-
-  bool has_good_bias() const {
-    if (!adds_bias() && !sums_rows()) return true;
-    return desc.bias != nullptr && (desc.bias_type == -1 || desc.bias_type == d.type);
-  }
-  /// Columns in pieces of 16 bytes, as the real library's documentation asks for.
-  bool has_good_aux() const {
-    if (!writes_aux() && !has_gelu_gradient()) return true;
-    return desc.aux != nullptr && reinterpret_cast<std::uintptr_t>(desc.aux) % 16 == 0 &&
-           desc.aux_stride >= d.rows && desc.aux_stride % 8 == 0;
-  }
-  bool has_good_epilogue() const {
-    const bool known = !has_epilogue() || adds_bias() || sums_rows() || has_gelu() || has_gelu_gradient();
-    return known && has_good_bias() && has_good_aux();
-  }
-};
 
 bool has_alignment(std::uintptr_t address, std::uint32_t bytes) {
   return address % bytes == 0;
@@ -193,113 +109,6 @@ bool is_allowed(const Algorithm& algorithm, const Product& p,
   const bool reduces = algorithm.reduction() != CUBLASLT_REDUCTION_SCHEME_NONE;
   return (!reduces || (algorithm.reduction() & preference.reductions) != 0) &&
          workspace_needed(algorithm, p) <= preference.workspace_bytes;
-}
-
-float get(const cublasLtMatrixLayoutOpaque_t& layout, const void* from, std::int64_t i) {
-  return layout.type == CUDA_R_16BF ? static_cast<float>(static_cast<const bfloat16*>(from)[i])
-                                    : static_cast<const float*>(from)[i];
-}
-
-/// A factor of a product as `lines` vectors of length `depth`: the rows of the first, the columns of the
-/// second.
-struct Factor {
-  Factor(const cublasLtMatrixLayoutOpaque_t& layout, const void* from, bool lines_are_columns, bool tf32)
-      : depth(lines_are_columns ? layout.rows : layout.columns) {
-    const std::int64_t lines = lines_are_columns ? layout.columns : layout.rows;
-    for (std::int64_t line = 0; line < lines; ++line) {
-      for (std::int64_t k = 0; k < depth; ++k) {
-        const float value =
-            get(layout, from, lines_are_columns ? k + line * layout.stride : line + k * layout.stride);
-        values.push_back(tf32 ? rounded_to_tf32(value) : value);
-      }
-    }
-  }
-  const float* line(std::int64_t i) const { return values.data() + i * depth; }
-
-  std::int64_t depth;
-  std::vector<float> values;
-};
-
-/// a[begin] b[begin] + a[begin + step] b[begin + step] + ..., in this order.
-float sum_of(const float* a, const float* b, std::int64_t begin, std::int64_t end, std::int64_t step) {
-  float sum = 0;
-  for (std::int64_t k = begin; k < end; k += step) sum += a[k] * b[k];
-  return sum;
-}
-
-float dot(const Algorithm& algorithm, const float* a, const float* b, std::int64_t depth) {
-  if (algorithm.id() == 12) return sum_of(a, b, 0, depth, 2) + sum_of(a, b, 1, depth, 2);
-  const std::int64_t parts = std::max<std::int64_t>(algorithm.splits(), 1);
-  float sum = 0;
-  for (std::int64_t part = 0; part < parts; ++part)
-    sum += sum_of(a, b, part * depth / parts, (part + 1) * depth / parts, 1);
-  return sum;
-}
-
-void put(const cublasLtMatrixLayoutOpaque_t& layout, void* to, std::int64_t i, float value) {
-  if (layout.type == CUDA_R_16BF) {
-    static_cast<bfloat16*>(to)[i] = value;
-  } else {
-    static_cast<float*>(to)[i] = value;
-  }
-}
-
-/// With the tanh that the hardware of a GPU has, of about 11 bits, as the real library may.
-struct Gelu {
-  explicit Gelu(float at) : x(at), tanh(rounded_to_tf32(std::tanh(kRoot * (x + kCubic * x * x * x)))) {}
-  float value() const { return 0.5F * x * (1 + tanh); }
-  float slope() const {
-    return 0.5F * (1 + tanh) + 0.5F * x * (1 - tanh * tanh) * kRoot * (1 + 3 * kCubic * x * x);
-  }
-
-  static constexpr float kRoot = 0.797884561F, kCubic = 0.044715F;
-  float x, tanh;
-};
-
-/// What an epilogue makes of the element in row i, column j of d.
-float after_epilogue(const Product& p, float sum, std::int64_t i, std::int64_t j) {
-  const std::int64_t place = i + j * p.desc.aux_stride;
-  if (p.adds_bias()) sum += get(p.d, p.desc.bias, i);
-  if (p.writes_aux()) put(p.d, p.desc.aux, place, sum);
-  if (p.has_gelu()) return Gelu(sum).value();
-  return p.has_gelu_gradient() ? sum * Gelu(get(p.d, p.desc.aux, place)).slope() : sum;
-}
-
-struct Pointers {
-  const void *a, *b;
-  void* d;
-  float beta;
-};
-
-void multiply(const Algorithm& algorithm, const Product& p, const Pointers& at) {
-  const bool tf32 = p.desc.compute_type == CUBLAS_COMPUTE_32F_FAST_TF32;
-  const Factor a(p.a, at.a, p.desc.trans_a == CUBLAS_OP_T, tf32),
-      b(p.b, at.b, p.desc.trans_b == CUBLAS_OP_N, tf32);
-  for (std::int64_t j = 0; j < p.d.columns; ++j) {
-    for (std::int64_t i = 0; i < p.d.rows; ++i) {
-      const std::int64_t place = i + j * p.d.stride;
-      float sum = dot(algorithm, a.line(i), b.line(j), a.depth);
-      if (at.beta != 0) sum += at.beta * get(p.d, at.d, place);
-      put(p.d, at.d, place, after_epilogue(p, sum, i, j));
-    }
-    if (p.sums_rows()) put(p.d, p.desc.bias, j, std::accumulate(b.line(j), b.line(j) + b.depth, 0.0F));
-  }
-}
-
-/// Throws where the real library would read or write elsewhere.
-void require_memory(const Product& p, const Pointers& at) {
-  const DeviceMemory& memory = DeviceMemory::instance();
-  memory.require(at.a, p.a.bytes(), "cublasLtMatmul: A");
-  memory.require(at.b, p.b.bytes(), "cublasLtMatmul: B");
-  memory.require(at.d, p.d.bytes(), "cublasLtMatmul: D");
-  if (p.adds_bias() || p.sums_rows()) {
-    const std::int64_t length = p.adds_bias() ? p.d.rows : p.d.columns;
-    memory.require(p.desc.bias, static_cast<std::size_t>(length) * p.d.item(), "cublasLtMatmul: bias");
-  }
-  if (p.writes_aux() || p.has_gelu_gradient()) {
-    const auto length = static_cast<std::size_t>((p.d.columns - 1) * p.desc.aux_stride + p.d.rows);
-    memory.require(p.desc.aux, length * p.d.item(), "cublasLtMatmul: aux");
-  }
 }
 
 }  // namespace

@@ -1,69 +1,18 @@
 #include <catch2/catch.hpp>
-#include <cstring>
-#include <fstream>
 #include <regex>
-#include <sstream>
 
-#include "autograd/node.h"
 #include "core/error.h"
-#include "ops/linalg/gelu_mlp.h"
-#include "ops/linalg/gemm_options.h"
 #include "ops/linalg/linear.h"
 #include "ops/linalg/matmul.h"
-#include "ops/linalg/matmul_gelu.h"
-#include "tests/cuda_sim/cublas.h"
-#include "tests/ops/device_ways.h"
-#include "tests/ops/op_run.h"
+#include "tests/cuda_sim/gemm_fixture.h"
 
 // Products as they are asked of cuBLASLt, which is simulated: plans, epilogues, the search and its file.
 
 using namespace moh;
+using namespace moh::test;
 using sim::Cublas;
 
 namespace {
-
-constexpr unsigned kPlain = 1, kBias = 4, kRowSums = 512;  // epilogues
-constexpr unsigned kGelu = 32, kGeluBias = 36, kGeluAux = 160, kGeluAuxBias = 164, kGeluGradient = 192;
-
-/// Options of products for the lifetime of the scope, with a simulated library as it comes.
-class Gemms {
- public:
-  explicit Gemms(GemmOptions options = {}) {
-    test::open_gpu();
-    Cublas::instance() = {};
-    set_gemm_options(options);
-  }
-  ~Gemms() {
-    Cublas::instance() = {};
-    set_gemm_options({});
-  }
-  Gemms(const Gemms&) = delete;
-  Gemms& operator=(const Gemms&) = delete;
-
-  /// How often algorithm `id` ran.
-  static int runs(int id) {
-    int sum = 0;
-    for (const auto& [call, count] : Cublas::instance().calls) sum += call.id == id ? count : 0;
-    return sum;
-  }
-  static int runs(int id, unsigned epilogue) {
-    int sum = 0;
-    for (const auto& [call, count] : Cublas::instance().calls)
-      sum += call.id == id && call.epilogue == epilogue ? count : 0;
-    return sum;
-  }
-};
-
-GemmOptions searching(std::string& found) {
-  GemmOptions options;
-  options.search = true;
-  options.on_found = [&found](const std::string& text) { found = text; };
-  return options;
-}
-
-Tensor on_gpu(const Shape& shape, DType dtype, std::uint64_t seed) {
-  return test::normal(shape, seed).to(dtype).to(parse_device("cuda"));
-}
 
 Tensor product(DType dtype = DType::kFloat32) {
   return matmul(on_gpu({24, 40}, dtype, 1), transposed(on_gpu({16, 40}, dtype, 2)), dtype).to(kCpu);
@@ -79,10 +28,6 @@ std::vector<Tensor> linear_products() {
   return {y.to(kCpu), dw.to(kCpu), db.to(kCpu)};
 }
 
-bool same_bits(const Tensor& a, const Tensor& b) {
-  return a.bytes() == b.bytes() && std::memcmp(a.raw(), b.raw(), a.bytes()) == 0;
-}
-
 /// c = op(a) op(b) and c += op(a) op(b) on the GPU against the CPU.
 void check_product(std::int64_t m, std::int64_t n, std::int64_t k, bool ta, bool tb) {
   INFO(m << " x " << n << " x " << k << (ta ? " T" : " N") << (tb ? "T" : "N"));
@@ -93,7 +38,7 @@ void check_product(std::int64_t m, std::int64_t n, std::int64_t k, bool ta, bool
     for (const bool accumulate : {false, true}) {
       matmul_into(c, {a, ta}, {b, tb}, accumulate);
       matmul_into(expected, {a.to(kCpu), ta}, {b.to(kCpu), tb}, accumulate);
-      test::check_close(c.to(kCpu), expected, 1e-5 * static_cast<double>(k + 16), "product");
+      check_close(c.to(kCpu), expected, 1e-5 * static_cast<double>(k + 16), "product");
     }
   }
 }
@@ -126,7 +71,7 @@ TEST_CASE("sim: some columns of wider matrices, at any alignment", "[sim]") {
       matmul_into(columns_of(c, first, 5), columns_of(a, first, 9), columns_of(b.slice(4, 13), first, 5));
       matmul_into(columns_of(expected, first, 5), columns_of(a.to(kCpu), first, 9),
                   columns_of(b.to(kCpu).slice(4, 13), first, 5));
-      test::check_close(c.to(kCpu), expected, dtype == DType::kBFloat16 ? 0.1 : 1e-4, "columns");
+      check_close(c.to(kCpu), expected, dtype == DType::kBFloat16 ? 0.1 : 1e-4, "columns");
     }
   }
 }
@@ -248,7 +193,7 @@ TEST_CASE("sim: a search never writes to a result that is added to", "[sim]") {
   const Tensor c = on_gpu({24, 16}, DType::kFloat32, 3), expected = c.to(kCpu);
   matmul_into(c, {a}, {b}, /*accumulate=*/true);
   matmul_into(expected, {a.to(kCpu)}, {b.to(kCpu)}, /*accumulate=*/true);
-  test::check_close(c.to(kCpu), expected, 1e-4, "sum");
+  check_close(c.to(kCpu), expected, 1e-4, "sum");
   CHECK(Gemms::runs(12) > 1);
 }
 
@@ -265,7 +210,7 @@ TEST_CASE("sim: TF32 only when it is asked for, and of float32 only", "[sim]") {
   const Tensor rounded = product();
   CHECK(Cublas::instance().calls.begin()->first.tf32);
   CHECK_FALSE(same_bits(exact, rounded));
-  test::check_close(rounded, exact, 0.05, "TF32");
+  check_close(rounded, exact, 0.05, "TF32");
   Cublas::instance().calls.clear();
   product(DType::kBFloat16);
   CHECK(Cublas::instance().calls.begin()->first.tf32 == false);
@@ -293,7 +238,7 @@ TEST_CASE("sim: a bias is a kernel of its own where that is faster, or all there
   }
   const auto check = [&](const std::vector<Tensor>& found) {
     for (std::size_t i = 0; i < found.size(); ++i)
-      test::check_close(found[i], expected[i], 1e-4, std::to_string(i));
+      check_close(found[i], expected[i], 1e-4, std::to_string(i));
   };
   {
     const Gemms gemms;
@@ -306,227 +251,4 @@ TEST_CASE("sim: a bias is a kernel of its own where that is faster, or all there
   Cublas::instance().milliseconds = {{11, 3}, {12, 3}, {13, 1}};  // 13 has no epilogues
   check(linear_products());
   CHECK_THAT(found, Catch::Contains("row_sums: separate id 13") && Catch::Contains("bias: separate id 13"));
-}
-
-namespace {
-
-/// An MLP of one layer's products, with GELU in the tanh form, and its gradient.
-struct GeluProducts {
-  DType dtype = DType::kBFloat16;
-  std::int64_t inner = 32;
-  bool bias = true, keeps_h = true;
-  GeluForm form = GeluForm::kTanh;
-
-  /// gelu(x w^T + b), what it was taken of, and then (dy w) gelu'(h) and gelu(h).
-  std::vector<Tensor> operator()(bool on_device = true) const {
-    const auto make = [&](const Shape& shape, std::uint64_t seed) {
-      const Tensor made = on_gpu(shape, dtype, seed);
-      return on_device ? made : made.to(kCpu);
-    };
-    const Tensor x = make({24, 16}, 1), w = make({inner, 16}, 2), b = make({inner}, 3);
-    const Tensor dy = make({24, 8}, 4), v = make({8, inner}, 5);
-    const Tensor g = empty({24, inner}, dtype, x.device()), h = empty_like(g), dh = empty_like(g);
-    const Tensor none;
-    matmul_gelu_into(g, x, transposed(w), bias ? b : none, keeps_h ? h : none, form);
-    std::vector<Tensor> results = {g.to(kCpu)};
-    if (!keeps_h) return results;
-    results.push_back(h.clone().to(kCpu));
-    matmul_gelu_gradient_into(dh, dy, v, h, form);
-    results.push_back(dh.to(kCpu));
-    results.push_back(h.to(kCpu));
-    return results;
-  }
-
-  void check() const {
-    const std::vector<Tensor> found = (*this)(), expected = (*this)(/*on_device=*/false);
-    const double tolerance = dtype == DType::kBFloat16 ? 0.15 : 3e-5;  // of numbers up to 20
-    for (std::size_t i = 0; i < expected.size(); ++i)
-      test::check_close(found[i], expected[i], tolerance, std::to_string(i));
-    const std::vector<Tensor> again = (*this)();
-    for (std::size_t i = 0; i < found.size(); ++i) CHECK(same_bits(found[i], again[i]));
-  }
-};
-
-/// All of one epilogue.
-int runs_of(unsigned epilogue) {
-  return Gemms::runs(11, epilogue) + Gemms::runs(12, epilogue);
-}
-
-}  // namespace
-
-TEST_CASE("sim: GELU and its gradient are part of the products", "[sim]") {
-  const Gemms gemms;
-  GeluProducts{}.check();
-  CHECK(runs_of(kGeluAuxBias) == 2);
-  CHECK(runs_of(kGeluGradient) == 2);
-  GeluProducts{.bias = false}.check();
-  CHECK(runs_of(kGeluAux) == 2);
-  CHECK(runs_of(kGeluGradient) == 4);
-  GeluProducts{.keeps_h = false}.check();
-  CHECK(runs_of(kGeluBias) == 2);
-  GeluProducts{.bias = false, .keeps_h = false}.check();
-  CHECK(runs_of(kGelu) == 2);
-  CHECK(runs_of(kPlain) + runs_of(kBias) == 0);
-}
-
-TEST_CASE("sim: a GELU that cuBLASLt does not have, or too coarse, is a kernel of its own", "[sim]") {
-  const auto check_plain = [](const GeluProducts& products, unsigned forward_epilogue) {
-    products.check();
-    CHECK(runs_of(forward_epilogue) >= 2);
-    CHECK(runs_of(kPlain) >= 2);
-    for (const unsigned epilogue : {kGeluAuxBias, kGeluAux, kGeluGradient}) CHECK(runs_of(epilogue) == 0);
-  };
-  const auto with = [&](const GeluProducts& products, unsigned forward_epilogue) {
-    const Gemms gemms;
-    check_plain(products, forward_epilogue);
-  };
-  with({.form = GeluForm::kExact}, kBias);
-  with({.bias = false, .form = GeluForm::kExact}, kPlain);
-  with({.inner = 28}, kPlain);               // rows of h are not a multiple of eight elements apart
-  with({.dtype = DType::kFloat32}, kPlain);  // the tanh has 11 bits
-  with({.dtype = DType::kFloat32, .form = GeluForm::kExact}, kBias);
-  {
-    const Gemms gemms;
-    Cublas::instance().has_epilogues = false;
-    check_plain({}, kPlain);
-    check_plain({.bias = false}, kPlain);
-    GeluProducts{.keeps_h = false}.check();
-    CHECK(runs_of(kGeluBias) == 0);
-  }
-  GemmOptions options;
-  options.tf32 = true;
-  const Gemms gemms(options);
-  GeluProducts{.dtype = DType::kFloat32}();
-  CHECK(runs_of(kGeluAuxBias) == 1);
-  CHECK(runs_of(kGeluGradient) == 1);
-}
-
-TEST_CASE("sim: a matrix h at another alignment is no part of the product", "[sim]") {
-  const Gemms gemms;
-  const Tensor x = on_gpu({8, 16}, DType::kBFloat16, 1), w = on_gpu({16, 16}, DType::kBFloat16, 2);
-  const Tensor b = on_gpu({16}, DType::kBFloat16, 3), g = empty({8, 16}, DType::kBFloat16, x.device());
-  const Tensor room = empty({2 * 8 * 16}, DType::kBFloat16, x.device());
-  const auto run = [&](std::int64_t offset) {
-    const Tensor h = room.slice(offset, offset + 8 * 16).reshape({8, 16});
-    matmul_gelu_into(g, x, transposed(w), b, h, GeluForm::kTanh);
-    return std::vector<Tensor>{g.to(kCpu), h.clone().to(kCpu)};
-  };
-  const std::vector<Tensor> aligned = run(0), shifted = run(8), odd = run(3);
-  CHECK(runs_of(kGeluAuxBias) == 2);
-  CHECK(runs_of(kPlain) == 1);
-  for (std::size_t i = 0; i < aligned.size(); ++i) {
-    CHECK(same_bits(aligned[i], shifted[i]));
-    test::check_close(odd[i], aligned[i], 0.15, std::to_string(i));
-  }
-}
-
-TEST_CASE("sim: the search may choose GELU as a kernel, and the choice is kept", "[sim]") {
-  std::string found;
-  std::vector<Tensor> first;
-  {
-    const Gemms gemms(searching(found));
-    Cublas::instance().milliseconds = {{11, 3}, {12, 3}, {13, 1}};  // 13 has no epilogues
-    GeluProducts{}.check();
-    first = GeluProducts{}();
-    CHECK_THAT(found, Catch::Contains("gelu_aux_bias: separate id 13") &&
-                          Catch::Contains("gelu_gradient: separate id 13"));
-  }
-  {
-    const Gemms gemms(searching(found));
-    GeluProducts{}.check();
-    CHECK_THAT(found, Catch::Contains("gelu_aux_bias: fused id 12") &&
-                          Catch::Contains("gelu_gradient: fused id 12"));
-  }
-  GemmOptions again;
-  again.algorithms = found;
-  const Gemms gemms(again);
-  GeluProducts{}.check();
-  CHECK(Gemms::runs(12, kGeluAuxBias) == 2);
-  CHECK(Gemms::runs(12, kGeluGradient) == 2);
-  CHECK(Gemms::runs(11) + Gemms::runs(13) == 0);
-}
-
-TEST_CASE("sim: algorithms of an earlier run are found again for products with epilogues", "[sim]") {
-  const auto multiply = [] {
-    const Tensor x = on_gpu({48, 8}, DType::kFloat32, 1), w = on_gpu({16, 8}, DType::kFloat32, 2);
-    const Tensor b = on_gpu({16}, DType::kFloat32, 3), y = empty({48, 16}, DType::kFloat32, x.device());
-    matmul_bias_into(y, x, transposed(w), b);
-    return y.to(kCpu);
-  };
-  GemmOptions options;
-  std::string found;
-  Tensor first;
-  {
-    const Gemms gemms(searching(found));
-    first = multiply();
-  }
-  options.algorithms = found;
-  const Gemms gemms(options);
-  CHECK(same_bits(multiply(), first));
-  CHECK(Gemms::runs(12, kBias) == 1);
-}
-
-TEST_CASE("sim: a file of algorithms cannot ask for a GELU that is too coarse", "[sim]") {
-  const GeluProducts products{.dtype = DType::kFloat32, .keeps_h = false};
-  std::string found;
-  GemmOptions options;
-  {
-    const Gemms gemms(searching(found));
-    products();
-    CHECK_THAT(found, Catch::Contains("gelu_bias: separate id 12"));
-  }
-  options.algorithms = found;
-  {
-    const Gemms gemms(options);
-    CHECK_NOTHROW(products());
-  }
-  options.algorithms = std::regex_replace(found, std::regex("separate"), "fused");
-  const Gemms gemms(options);
-  CHECK_THROWS_AS(products(), DataError);
-}
-
-TEST_CASE("sim: an MLP in bfloat16 has GELU, biases and their gradients in its products", "[sim]") {
-  const Gemms gemms;
-  const auto leaf = [](const Shape& shape, std::uint64_t seed) {
-    return Variable(on_gpu(shape, DType::kBFloat16, seed), true);
-  };
-  const Variable x = leaf({6, 8}, 1), w1 = leaf({32, 8}, 2), b1 = leaf({32}, 3), w2 = leaf({8, 32}, 4),
-                 b2 = leaf({8}, 5);
-  const Variable y = gelu_mlp(x, w1, b1, w2, b2, GeluForm::kTanh);
-  CHECK(runs_of(kGeluAuxBias) == 1);
-  CHECK(runs_of(kBias) == 1);
-  y.backward(on_gpu({6, 8}, DType::kBFloat16, 6));
-  CHECK(runs_of(kGeluGradient) == 1);
-  CHECK(runs_of(kRowSums) == 2);
-  CHECK(runs_of(kPlain) == 1);  // the gradient of x
-  const NoGrad no_grad;
-  gelu_mlp(x, w1, b1, w2, b2, GeluForm::kTanh);
-  CHECK(runs_of(kGeluBias) == 1);  // h is not written
-}
-
-TEST_CASE("sim: the constants of the simulated cuBLASLt are the toolkit's", "[sim]") {
-#ifdef MOH_TOOLKIT_HEADERS
-  const auto text_of = [](const std::string& path) {
-    std::stringstream text;
-    text << std::ifstream(path).rdbuf();
-    return text.str();
-  };
-  const std::string ours = text_of(MOH_SOURCE_DIR "/tests/cuda_sim/include/cublasLt.h");
-  const std::string folder = MOH_TOOLKIT_HEADERS;
-  const std::string theirs = text_of(folder + "/cublasLt.h") + text_of(folder + "/cublas_api.h") +
-                             text_of(folder + "/library_types.h");
-  const std::regex constant(R"((CU\w+)\s*=\s*(\(?\w+(?: \| \w+)*\)?))");
-  int count = 0;
-  for (auto match = std::sregex_iterator(ours.begin(), ours.end(), constant); match != std::sregex_iterator();
-       ++match, ++count) {
-    const std::string name = (*match)[1];
-    const std::string value = std::regex_replace((*match)[2].str(), std::regex(R"([(|)])"), R"(\$&)");
-    if (name == "CUBLAS_VER_MAJOR") continue;  // whichever toolkit it is
-    INFO(name);
-    CHECK(std::regex_search(theirs, std::regex("\\b" + name + "\\s*=\\s*" + value + "(?!\\w| \\|)")));
-  }
-  CHECK(count > 30);
-#else
-  WARN("no CUDA toolkit to compare with");
-#endif
 }
