@@ -140,6 +140,13 @@ void* DeviceMemory::allocate_pinned(std::size_t bytes) {
   return block;
 }
 
+std::size_t DeviceMemory::pinned_bytes() const {
+  const std::lock_guard lock(mutex_);
+  std::size_t sum = 0;
+  for (const auto& [block, bytes] : pinned_) sum += bytes;
+  return sum;
+}
+
 bool DeviceMemory::is_pinned(const void* address) const {
   const std::lock_guard lock(mutex_);
   return holds(pinned_, address, 0);

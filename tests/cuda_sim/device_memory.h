@@ -28,6 +28,7 @@ class DeviceMemory {
   /// Page-locked memory of the host, which kernels may touch as well.
   void* allocate_pinned(std::size_t bytes);
   bool is_pinned(const void* address) const;
+  std::size_t pinned_bytes() const;
   /// Whether an address lies within a block, or within page-locked memory.
   bool is_reachable(const void* address) const;
   /// Throws KernelFault unless [address, address + bytes) lies within one block.

@@ -22,7 +22,7 @@ namespace moh {
 //   train/checkpoint/manifest.h
 // It becomes visible under this name by one rename, when all of it is on the disk.
 
-/// What is saved as a checkpoint.
+/// What is saved as a checkpoint. Tensors may be on any device; a block of them at a time is in main memory.
 struct CheckpointContents {
   std::int64_t step = 0;
   std::optional<double> metric;  ///< evaluation loss, lower is better; retention keeps the best

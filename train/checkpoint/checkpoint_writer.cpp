@@ -17,16 +17,13 @@ namespace {
 
 ManifestFile write_tensors(const fs::path& path, std::span<const NamedTensor> tensors) {
   // Readers of the Hugging Face libraries ask for this entry.
-  const SafetensorsWriter writer(tensors, {{"format", "pt"}});
-  OutputFile file(path, writer.bytes());
-  Checksum whole;
-  writer.write([&](std::span<const std::byte> bytes) {
-    whole.update(bytes);
-    file.write(bytes);
-  });
+  const SafetensorsLayout layout = layout_of(tensors, {{"format", "pt"}});
+  OutputFile file(path, layout.bytes());
+  const SafetensorsChecksums checksums =
+      write_safetensors(layout, tensors, [&](std::span<const std::byte> bytes) { file.write(bytes); });
   file.sync_and_close();
-  ManifestFile entry{path.filename().string(), writer.bytes(), whole.hex(), {}};
-  for (const NamedTensor& named : tensors) entry.tensors[named.name] = checksum_hex(bytes_of(named.tensor));
+  ManifestFile entry{path.filename().string(), layout.bytes(), checksums.file, {}};
+  for (std::size_t i = 0; i < tensors.size(); ++i) entry.tensors[tensors[i].name] = checksums.tensors[i];
   return entry;
 }
 

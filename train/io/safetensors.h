@@ -89,34 +89,17 @@ class SafetensorsFile {
   std::map<std::string, std::string, std::less<>> metadata_;
 };
 
-/// Tensors in memory as a safetensors file (SafetensorsLayout). The same tensors give the same bytes in any
-/// order.
-class SafetensorsWriter {
- public:
-  using Metadata = SafetensorsLayout::Metadata;
-
-  /// Keeps handles to the tensors (CPU, any dtype). Throws ValueError for a name twice, "__metadata__" as a
-  /// name, or text that is not UTF-8.
-  SafetensorsWriter(std::span<const NamedTensor> tensors, const Metadata& metadata);
-
-  /// Size of the file.
-  std::uint64_t bytes() const { return layout_.bytes(); }
-  /// The tensors in the order in which they are written.
-  std::span<const NamedTensor> tensors() const { return tensors_; }
-  /// Hands the file to `sink` piece by piece: the header, then each tensor's memory, nothing copied.
-  void write(FunctionRef<void(std::span<const std::byte>)> sink) const;
-
- private:
-  SafetensorsLayout layout_;
-  std::vector<NamedTensor> tensors_;
-};
-
-/// The bytes of a tensor's elements.
-std::span<const std::byte> bytes_of(const Tensor& tensor);
+/// The layout of a file with these tensors, of any device and dtype. Throws what SafetensorsLayout throws.
+SafetensorsLayout layout_of(std::span<const NamedTensor> tensors,
+                            const SafetensorsLayout::Metadata& metadata);
+/// Hands the file of that layout to `sink`: each tensor block by block (stream_elements). The checksums are
+/// in the order of the tensors.
+SafetensorsChecksums write_safetensors(const SafetensorsLayout& layout, std::span<const NamedTensor> tensors,
+                                       ByteSink sink);
 
 /// Writes a safetensors file that appears complete or not at all. Throws StorageError and what
-/// SafetensorsWriter throws.
+/// SafetensorsLayout throws.
 void save_safetensors(const std::filesystem::path& path, std::span<const NamedTensor> tensors,
-                      const SafetensorsWriter::Metadata& metadata = {});
+                      const SafetensorsLayout::Metadata& metadata = {});
 
 }  // namespace moh

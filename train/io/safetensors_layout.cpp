@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "core/error.h"
+#include "train/io/checksum.h"
 #include "train/io/printable.h"
 #include "train/io/safetensors_dtype.h"
 
@@ -102,6 +103,29 @@ SafetensorsLayout::SafetensorsLayout(std::span<const SafetensorsItem> items, con
   text.resize((text.size() + kAlignment - 1) / kAlignment * kAlignment, ' ');
   header_ = little_endian(text.size()) + text;
   bytes_ = header_.size() + end;
+}
+
+SafetensorsChecksums write_safetensors(const SafetensorsLayout& layout,
+                                       FunctionRef<void(std::size_t index, ByteSink to)> elements,
+                                       ByteSink sink) {
+  SafetensorsChecksums checksums;
+  checksums.tensors.resize(layout.order().size());
+  Checksum file;
+  const auto write = [&](std::span<const std::byte> bytes) {
+    file.update(bytes);
+    sink(bytes);
+  };
+  write(layout.header());
+  for (std::size_t index : layout.order()) {
+    Checksum tensor;
+    elements(index, [&](std::span<const std::byte> bytes) {
+      tensor.update(bytes);
+      write(bytes);
+    });
+    checksums.tensors[index] = tensor.hex();
+  }
+  checksums.file = file.hex();
+  return checksums;
 }
 
 }  // namespace moh

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "core/function_ref.h"
 #include "core/shape.h"
 
 namespace moh {
@@ -47,5 +48,19 @@ class SafetensorsLayout {
   std::string header_;
   std::uint64_t bytes_ = 0;
 };
+
+using ByteSink = FunctionRef<void(std::span<const std::byte>)>;
+
+/// Checksums (checksum.h) of a safetensors file.
+struct SafetensorsChecksums {
+  std::string file;
+  std::vector<std::string> tensors;  ///< of the elements of each, in the order of the layout's items
+};
+
+/// Hands a file to `sink`, piece by piece: the header, then the elements of each item, which
+/// `elements(index, to)` hands to `to` in order.
+SafetensorsChecksums write_safetensors(const SafetensorsLayout& layout,
+                                       FunctionRef<void(std::size_t index, ByteSink to)> elements,
+                                       ByteSink sink);
 
 }  // namespace moh

@@ -1,44 +1,32 @@
-#include <utility>
-
 #include "core/error.h"
 #include "train/io/durable_file.h"
+#include "train/io/element_blocks.h"
 #include "train/io/safetensors.h"
 #include "train/io/safetensors_dtype.h"
 
 namespace moh {
 
-namespace {
-
-std::vector<SafetensorsItem> items_of(std::span<const NamedTensor> tensors) {
+SafetensorsLayout layout_of(std::span<const NamedTensor> tensors,
+                            const SafetensorsLayout::Metadata& metadata) {
   std::vector<SafetensorsItem> items;
   for (const NamedTensor& named : tensors) {
     MOH_CHECK(named.tensor.defined(), "tensor " + named.name + " is undefined");
     items.push_back({named.name, safetensors_dtype_name(named.tensor.dtype()), named.tensor.shape()});
   }
-  return items;
+  return SafetensorsLayout(items, metadata);
 }
 
-}  // namespace
-
-std::span<const std::byte> bytes_of(const Tensor& tensor) {
-  return {static_cast<const std::byte*>(tensor.raw()), tensor.bytes()};
-}
-
-SafetensorsWriter::SafetensorsWriter(std::span<const NamedTensor> tensors, const Metadata& metadata)
-    : layout_(items_of(tensors), metadata) {
-  for (std::size_t index : layout_.order()) tensors_.push_back(tensors[index]);
-}
-
-void SafetensorsWriter::write(FunctionRef<void(std::span<const std::byte>)> sink) const {
-  sink(layout_.header());
-  for (const NamedTensor& named : tensors_) sink(bytes_of(named.tensor));
+SafetensorsChecksums write_safetensors(const SafetensorsLayout& layout, std::span<const NamedTensor> tensors,
+                                       ByteSink sink) {
+  const auto elements = [&](std::size_t index, ByteSink to) { stream_elements(tensors[index].tensor, to); };
+  return write_safetensors(layout, elements, sink);
 }
 
 void save_safetensors(const std::filesystem::path& path, std::span<const NamedTensor> tensors,
-                      const SafetensorsWriter::Metadata& metadata) {
-  const SafetensorsWriter writer(tensors, metadata);
-  DurableFile file(path, writer.bytes());
-  writer.write([&](std::span<const std::byte> bytes) { file.write(bytes); });
+                      const SafetensorsLayout::Metadata& metadata) {
+  const SafetensorsLayout layout = layout_of(tensors, metadata);
+  DurableFile file(path, layout.bytes());
+  write_safetensors(layout, tensors, [&](std::span<const std::byte> bytes) { file.write(bytes); });
   file.commit();
 }
 

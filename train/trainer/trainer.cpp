@@ -19,12 +19,6 @@ std::vector<NamedTensor> tensors_of(const Module& model) {
   return tensors;
 }
 
-/// What a file takes: tensors on the CPU.
-std::vector<NamedTensor> on_cpu(std::vector<NamedTensor> tensors) {
-  for (NamedTensor& named : tensors) named.tensor = named.tensor.to(kCpu);
-  return tensors;
-}
-
 bool due(std::int64_t step, std::int64_t every) {
   return every > 0 && step % every == 0;
 }
@@ -265,8 +259,8 @@ void Trainer::save_checkpoint() {
   if (evaluated_at_ == state_.step && validation_loss_ && std::isfinite(*validation_loss_)) {
     contents.metric = validation_loss_;
   }
-  contents.model = on_cpu(tensors_of(task_.model()));
-  contents.optimizer = on_cpu(optimizer_.state());
+  contents.model = tensors_of(task_.model());
+  contents.optimizer = optimizer_.state();
   contents.trainer_json = to_json(state_);
   contents.config_yaml = print_resolved(config_);
   const std::filesystem::path folder = checkpoints_.save(contents);

@@ -6,7 +6,6 @@
 #include <string>
 
 #include "core/error.h"
-#include "train/io/checksum.h"
 #include "train/io/durable_file.h"
 #include "train/io/printable.h"
 #include "train/io/safetensors_layout.h"
@@ -85,24 +84,17 @@ std::string_view main_type(std::span<const TensorToWrite> tensors) {
 ManifestFile stream_safetensors(const WeightFile& source, std::span<const TensorToWrite> tensors,
                                 FunctionRef<void(std::span<const std::byte>)> sink, WriteProgress progress) {
   const SafetensorsLayout layout = layout_of(source, tensors);
-  Checksum whole;
-  const auto write = [&](std::span<const std::byte> bytes) {
-    whole.update(bytes);
-    sink(bytes);
-    progress(bytes.size());
+  const auto elements = [&](std::size_t index, ByteSink to) {
+    stream_tensor(source, *tensors[index].tensor, tensors[index].stored_dtype, to);
   };
-  ManifestFile written{"", layout.bytes(), "", {}};
-  write(layout.header());
-  for (std::size_t index : layout.order()) {
-    const TensorToWrite& t = tensors[index];
-    Checksum elements;
-    stream_tensor(source, *t.tensor, t.stored_dtype, [&](std::span<const std::byte> bytes) {
-      elements.update(bytes);
-      write(bytes);
-    });
-    written.tensors[t.tensor->name] = elements.hex();
-  }
-  written.checksum = whole.hex();
+  const SafetensorsChecksums checksums =
+      write_safetensors(layout, elements, [&](std::span<const std::byte> bytes) {
+        sink(bytes);
+        progress(bytes.size());
+      });
+  ManifestFile written{"", layout.bytes(), checksums.file, {}};
+  for (std::size_t i = 0; i < tensors.size(); ++i)
+    written.tensors[tensors[i].tensor->name] = checksums.tensors[i];
   return written;
 }
 

@@ -8,6 +8,7 @@
 
 #include "core/error.h"
 #include "train/io/durable_file.h"
+#include "train/io/element_blocks.h"
 #include "train/io/input_file.h"
 #include "train/weights/hf/hf_export.h"
 #include "train/weights/write_model_folder.h"
@@ -36,13 +37,10 @@ bool is_companion(const std::string& name) {
 void copy_durably(const fs::path& from, const fs::path& to) {
   const InputFile source(from, InputKind::kCheckpoint);
   OutputFile copy(to, source.size());
-  std::vector<std::byte> block(1 << 20);
-  for (std::uint64_t offset = 0; offset < source.size(); offset += block.size()) {
-    const std::span<std::byte> piece =
-        std::span(block).first(std::min<std::uint64_t>(block.size(), source.size() - offset));
-    source.read(offset, piece, "contents");
-    copy.write(piece);
-  }
+  const auto read = [&](std::uint64_t offset, std::span<std::byte> block) {
+    source.read(offset, block, "contents");
+  };
+  stream_blocks(source.size(), read, [&](std::span<const std::byte> block) { copy.write(block); });
   copy.sync_and_close();
 }
 

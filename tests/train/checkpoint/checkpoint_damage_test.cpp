@@ -8,6 +8,7 @@
 #include "tests/support/temporary_folder.h"
 #include "tests/train/checkpoint/sample_checkpoint.h"
 #include "train/io/checksum.h"
+#include "train/io/element_blocks.h"
 
 namespace moh {
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "train/io/element_blocks.h"
 #include "train/io/file_ops.h"
 
 namespace moh {

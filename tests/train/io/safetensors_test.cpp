@@ -8,6 +8,7 @@
 #include "tests/support/skip.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/train/io/safetensors_text.h"
+#include "train/io/element_blocks.h"
 
 namespace moh {
 
@@ -135,7 +136,7 @@ TEST_CASE("io: safetensors: a file that shrinks while it is open is an error, no
 TEST_CASE("io: safetensors: the writer refuses names that a reader could not tell apart") {
   const Tensor tensor = zeros({1}, DType::kFloat32);
   const auto writing = [&](std::vector<NamedTensor> tensors) {
-    return message_of<ValueError>([&] { SafetensorsWriter(tensors, {}); });
+    return message_of<ValueError>([&] { layout_of(tensors, {}); });
   };
   CHECK(writing({{"w", tensor}, {"w", tensor}}) ==
         "safetensors: w: expected a name that is used once, found it twice");
