@@ -3,27 +3,11 @@
 #include <cstdint>
 #include <optional>
 
+#include "train/io/utf8.h"
+
 namespace moh::config {
 
 namespace {
-
-/// Length of the UTF-8 sequence at the front of `text` (Unicode 14, table 3-7), 0 when there is none:
-/// overlong forms, surrogates and code points past U+10FFFF are none.
-std::size_t utf8_length(std::string_view text) {
-  const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
-  const unsigned char lead = byte(0);
-  if (lead < 0x80) return 1;
-  const std::size_t length = lead < 0xc2 ? 0 : lead < 0xe0 ? 2 : lead < 0xf0 ? 3 : lead < 0xf5 ? 4 : 0;
-  if (length == 0 || text.size() < length) return 0;
-  for (std::size_t i = 1; i < length; ++i) {
-    if ((byte(i) & 0xc0) != 0x80) return 0;
-  }
-  const unsigned char second = byte(1);
-  const bool overlong = (lead == 0xe0 && second < 0xa0) || (lead == 0xf0 && second < 0x90);
-  const bool surrogate = lead == 0xed && second >= 0xa0;
-  const bool too_large = lead == 0xf4 && second >= 0x90;
-  return overlong || surrogate || too_large ? 0 : length;
-}
 
 std::string hex_byte(unsigned char byte) {
   constexpr std::string_view kDigits = "0123456789abcdef";

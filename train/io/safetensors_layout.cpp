@@ -8,6 +8,7 @@
 #include "train/io/checksum.h"
 #include "train/io/printable.h"
 #include "train/io/safetensors_dtype.h"
+#include "train/io/utf8.h"
 
 namespace moh {
 
@@ -15,13 +16,8 @@ namespace {
 
 constexpr std::size_t kAlignment = 8;
 
-/// JSON text of a string. Throws ValueError when it is not UTF-8.
-std::string quoted(const std::string& text) {
-  try {
-    return nlohmann::json(text).dump();
-  } catch (const nlohmann::json::exception&) {
-    throw ValueError(error_message("safetensors", "text", "UTF-8", printable(text)));
-  }
+void require_utf8(const std::string& text) {
+  if (!is_utf8(text)) throw ValueError(error_message("safetensors", "text", "UTF-8", printable(text)));
 }
 
 std::uint64_t bytes_of_item(const SafetensorsItem& item) {
@@ -32,26 +28,23 @@ std::uint64_t bytes_of_item(const SafetensorsItem& item) {
 }
 
 std::string entry_text(const SafetensorsItem& item, std::uint64_t begin, std::uint64_t end) {
-  std::string shape;
-  for (std::int64_t extent : item.shape.extents()) {
-    shape.append(shape.empty() ? "" : ",").append(std::to_string(extent));
-  }
-  return quoted(item.name) + ":{\"dtype\":\"" + std::string(item.stored_dtype) + "\",\"shape\":[" + shape +
-         "],\"data_offsets\":[" + std::to_string(begin) + "," + std::to_string(end) + "]}";
+  const std::span<const std::int64_t> extents = item.shape.extents();
+  const nlohmann::ordered_json entry = {{"dtype", std::string(item.stored_dtype)},
+                                        {"shape", std::vector<std::int64_t>(extents.begin(), extents.end())},
+                                        {"data_offsets", {begin, end}}};
+  return nlohmann::json(item.name).dump() + ':' + entry.dump();
 }
 
-std::string metadata_text(const SafetensorsLayout::Metadata& metadata) {
-  std::string text;
+void check_texts(std::span<const SafetensorsItem> items, const SafetensorsLayout::Metadata& metadata) {
   for (const auto& [key, value] : metadata) {
-    text.append(text.empty() ? "" : ",").append(quoted(key)).append(":").append(quoted(value));
+    require_utf8(key);
+    require_utf8(value);
   }
-  return "\"__metadata__\":{" + text + "}";
-}
-
-void check_names(std::span<const SafetensorsItem> items) {
-  std::vector<std::string_view> names;
-  for (const SafetensorsItem& item : items) names.push_back(item.name);
-  names.push_back("__metadata__");
+  std::vector<std::string_view> names = {"__metadata__"};
+  for (const SafetensorsItem& item : items) {
+    require_utf8(item.name);
+    names.push_back(item.name);
+  }
   std::ranges::sort(names);
   const auto twice = std::ranges::adjacent_find(names);
   if (twice == names.end()) return;
@@ -86,13 +79,13 @@ std::optional<std::uint64_t> stored_bytes(std::string_view stored_dtype, const S
 
 SafetensorsLayout::SafetensorsLayout(std::span<const SafetensorsItem> items, const Metadata& metadata)
     : order_(items.size()) {
-  check_names(items);
+  check_texts(items, metadata);
   std::vector<std::uint64_t> bytes;
   for (const SafetensorsItem& item : items) bytes.push_back(bytes_of_item(item));
   std::iota(order_.begin(), order_.end(), std::size_t{0});
   std::ranges::sort(order_, [&](std::size_t a, std::size_t b) { return comes_before(items[a], items[b]); });
   std::string text = "{";
-  if (!metadata.empty()) text += metadata_text(metadata);
+  if (!metadata.empty()) text += "\"__metadata__\":" + nlohmann::json(metadata).dump();
   std::uint64_t end = 0;
   for (std::size_t index : order_) {
     if (text.size() > 1) text += ',';

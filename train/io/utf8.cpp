@@ -1,0 +1,40 @@
+#include "train/io/utf8.h"
+
+namespace moh {
+
+Utf8Front utf8_front(std::string_view text) {
+  const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
+  const unsigned lead = byte(0);
+  const std::size_t length = lead < 0x80   ? 1
+                             : lead < 0xC2 ? 0
+                             : lead < 0xE0 ? 2
+                             : lead < 0xF0 ? 3
+                             : lead < 0xF5 ? 4
+                                           : 0;
+  if (length == 0) return {};
+  // What the second byte may be excludes overlong forms, surrogates and what is past U+10FFFF.
+  unsigned least = lead == 0xE0 ? 0xA0 : lead == 0xF0 ? 0x90 : 0x80;
+  unsigned most = lead == 0xED ? 0x9F : lead == 0xF4 ? 0x8F : 0xBF;
+  std::size_t count = 1;
+  for (; count < length && count < text.size() && byte(count) >= least && byte(count) <= most; ++count) {
+    least = 0x80;
+    most = 0xBF;
+  }
+  return {count, count == length};
+}
+
+bool is_utf8(std::string_view text) {
+  while (!text.empty()) {
+    const std::size_t length = utf8_length(text);
+    if (length == 0) return false;
+    text.remove_prefix(length);
+  }
+  return true;
+}
+
+bool is_control_character(std::string_view character) {
+  if (character.size() == 1) return static_cast<unsigned char>(character[0]) < 0x20 || character[0] == 0x7F;
+  return character.size() == 2 && character[0] == '\xC2' && character[1] < '\xA0';
+}
+
+}  // namespace moh
