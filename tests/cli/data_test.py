@@ -1,5 +1,7 @@
 """moh data: a token file is as good as the text that it was made of."""
 
+import struct
+
 import support
 
 
@@ -34,7 +36,7 @@ class Data(support.MohTest):
         made = self.tokenize("text.txt")
         size = len((self.folder / "text.txt").read_bytes())
         info = self.moh("data", "info", "out.tokens")
-        self.assert_says(info, f"tokens      {size} (2 bytes each)", "documents   1", f"text bytes  {size}",
+        self.assert_says(info, f"tokens      {size} (1 byte each)", "documents   1", f"text bytes  {size}",
                          "tokenizer   byte (", "vocabulary  256")
         self.assertTrue(made.endswith(info))
         self.assertEqual(self.moh("data", "info", "out.tokens", "--verify"),
@@ -44,6 +46,32 @@ class Data(support.MohTest):
         self.tokenize("text.txt", output="a.tokens")
         self.tokenize("text.txt", output="b.tokens")
         self.assertEqual((self.folder / "a.tokens").read_bytes(), (self.folder / "b.tokens").read_bytes())
+
+    def test_a_token_file_of_another_program(self):
+        text = (self.folder / "text.txt").read_bytes()
+        header = {
+            "__metadata__": {"format": "moh-tokens", "version": "1", "tokenizer": "byte", "vocab_size": "256"},
+            "tokens": {"dtype": "U16", "shape": [len(text)], "data_offsets": [0, 2 * len(text)]},
+        }
+        self.write("python.safetensors", support.safetensors(header, struct.pack(f"<{len(text)}H", *text)))
+        self.assert_says(self.moh("data", "info", "python.safetensors", "--verify"),
+                         f"tokens      {len(text)} (2 bytes each)", "documents   not known", "checksum    none",
+                         "verified: all ids are in the vocabulary")
+        self.train({"output.dir": "from_text"})
+        self.train({"output.dir": "from_tokens", "data.train": "python.safetensors"})
+        self.assert_same_state("from_text", "from_tokens")
+
+    def test_a_token_file_of_the_earlier_format(self):
+        self.write("old.tokens", support.old_token_file((self.folder / "text.txt").read_bytes()))
+        convert = "convert it: moh data tokenize --input old.tokens --output NEW.safetensors"
+        info = self.moh("data", "info", "old.tokens", "--verify")
+        self.assert_says(info, "(2 bytes each)", "documents   1", "tokenizer   byte (", convert, "verified")
+        output = self.train({"data.train": "old.tokens"}, code=support.INPUT_ERROR)
+        self.assert_says(output, "old.tokens: expected text or a token file", convert)
+        self.tokenize("old.tokens", output="converted.safetensors")
+        self.tokenize("text.txt", output="made.safetensors")
+        self.assertEqual((self.folder / "converted.safetensors").read_bytes(),
+                         (self.folder / "made.safetensors").read_bytes())
 
     def test_what_cannot_be_tokenized(self):
         self.assert_says(self.tokenize("missing.txt", code=support.INPUT_ERROR), "missing.txt: cannot read")

@@ -193,10 +193,13 @@ void add_data(CLI::App& app, Action& action) {
   command.require_subcommand(1);
   CLI::App& tokenize = *command.add_subcommand("tokenize", "Turn text files and folders into one token file");
   const auto tokenize_args = std::make_shared<TokenizeArgs>();
-  tokenize.add_option("--input", tokenize_args->inputs, "Files and folders")->required();
+  tokenize
+      .add_option("--input", tokenize_args->inputs,
+                  "Files and folders; a token file of the earlier format is converted")
+      ->required();
   tokenize.add_option("--output", tokenize_args->output, "Token file to write")->required();
   tokenize.add_option("--tokenizer", tokenize_args->tokenizer, "Tokenizer")->capture_default_str();
-  tokenize.footer("Example:\n  moh data tokenize --input corpus/ notes.txt --output corpus.tokens");
+  tokenize.footer("Example:\n  moh data tokenize --input corpus/ notes.txt --output corpus.safetensors");
   tokenize.callback(
       [tokenize_args, &action] { action = [tokenize_args] { return data_tokenize(*tokenize_args); }; });
 
@@ -204,7 +207,7 @@ void add_data(CLI::App& app, Action& action) {
   const auto info_args = std::make_shared<DataInfoArgs>();
   info.add_option("file", info_args->file, "Token file")->required();
   info.add_flag("--verify", info_args->verify, "Read all of it and compare the checksum");
-  info.footer("Example:\n  moh data info corpus.tokens --verify");
+  info.footer("Example:\n  moh data info corpus.safetensors --verify");
   info.callback([info_args, &action] { action = [info_args] { return data_info(*info_args); }; });
 }
 

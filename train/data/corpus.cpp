@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "core/error.h"
+#include "train/data/old_token_file.h"
 #include "train/data/token_file.h"
 #include "train/data/token_file_writer.h"
 
@@ -35,7 +36,13 @@ std::vector<TokenId> encode(const Tokenizer& tokenizer, const std::string& text)
 
 /// Nothing for a file that was skipped.
 TokenSourcePtr open_tokens(const InputPath& input, const Tokenizer& tokenizer, SkippedFiles& skipped) {
-  if (is_token_file(input.path)) {
+  const TokenFileKind kind = token_file_kind(input.path);
+  if (kind == TokenFileKind::kOld) {
+    throw DataError(error_message(input.path, "", "text or a token file that is a safetensors file",
+                                  "a token file of moh's earlier format",
+                                  "convert it: " + conversion_of_old_token_file(input.path)));
+  }
+  if (kind == TokenFileKind::kTokens || (kind == TokenFileKind::kOtherTensors && input.named)) {
     auto file = TokenFile::open(input.path);
     file->require_tokenizer(tokenizer);
     return file;
@@ -103,10 +110,15 @@ TokenizeReport tokenize_files(std::span<const std::string> inputs, const std::fi
   TokenFileWriter writer(output, tokenizer);
   bool any = false;
   for (const InputPath& input : files) {
-    if (is_token_file(input.path)) {
+    const TokenFileKind kind = token_file_kind(input.path);
+    if (kind == TokenFileKind::kOld && input.named) {
+      const auto old = open_old_token_file(input.path, /*verify=*/true);
+      old->require_tokenizer(tokenizer);
+      writer.add_documents(*old, *old->info().num_documents);
+      any = true;
+    } else if (kind == TokenFileKind::kOld || kind == TokenFileKind::kTokens) {
       throw DataError(error_message(input.path, "", "text", "a moh token file"));
-    }
-    if (const std::optional<std::string> text = read_text(input, report.skipped)) {
+    } else if (const std::optional<std::string> text = read_text(input, report.skipped)) {
       writer.add_document(encode(tokenizer, *text));
       any = true;
     }

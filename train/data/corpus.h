@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "train/data/input_files.h"
-#include "train/data/token_file_header.h"
+#include "train/data/token_file_info.h"
 #include "train/data/token_source.h"
 
 namespace moh {
@@ -26,8 +26,8 @@ struct Corpus {
 };
 
 /// Opens files and folders of text and of token files, in any mixture. Texts are tokenised into memory, token
-/// files (recognised by their first bytes) are read as they are needed and must come from `tokenizer`. Throws
-/// DataError for what cannot be read or used, and when no tokens are found.
+/// files are read as they are needed and must come from `tokenizer`. Throws DataError for what cannot be read
+/// or used, a token file of the earlier format among it, and when no tokens are found.
 Corpus open_corpus(std::span<const std::string> inputs, const Tokenizer& tokenizer);
 
 struct TokenSplit {
@@ -46,8 +46,9 @@ struct TokenizeReport {
   SkippedFiles skipped;
 };
 
-/// Writes all texts of `inputs` to one token file, one document per text file. Throws DataError for what
-/// cannot be read and when `output` is among the inputs, StorageError for what cannot be written.
+/// Writes all texts of `inputs` to one token file, one document per text file. A token file of the earlier
+/// format among the named inputs goes there as it is. Throws DataError for what cannot be read and when
+/// `output` is among the inputs, StorageError for what cannot be written.
 TokenizeReport tokenize_files(std::span<const std::string> inputs, const std::filesystem::path& output,
                               const Tokenizer& tokenizer);
 

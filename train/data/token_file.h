@@ -1,49 +1,49 @@
 #pragma once
 
+#include <cstdint>
+#include <functional>
 #include <memory>
+#include <span>
 #include <string>
 
-#include "train/data/token_file_header.h"
+#include "core/function_ref.h"
+#include "train/data/token_file_info.h"
 #include "train/data/token_source.h"
-#include "train/io/input_file.h"
 
 namespace moh {
 
-/// A token file (format: token_file_header.h), open for reading.
-///
-/// Ranges are read with pread instead of through a mapping. A mapped file that another process truncates
-/// kills the program with SIGBUS at the next access, and the damage may lie anywhere in between; a read comes
-/// back short and becomes an error that names the file. The page cache serves both alike, and reading a
-/// window of 1025 ids takes about a microsecond. Every id is checked against the vocabulary on its way in, so
-/// that no damage reaches the embedding.
+/// The ids of a token file (token_file_info.h), open for reading. They are read with pread, as they are
+/// needed: about a microsecond for a window of 1025 ids. Every id is checked against the vocabulary on its
+/// way in, so that no damage reaches the embedding. Throws DataError naming the file.
 class TokenFile final : public TokenSource {
  public:
-  /// Opens a file and checks its header and size; a payload of up to kVerifiedOnOpenBytes is verified as
-  /// well. Throws DataError.
+  /// Fills a span with bytes of the elements, from byte `offset` of them on.
+  using ReadElements = std::function<void(std::uint64_t offset, std::span<std::byte> to)>;
+
+  /// Opens a file and checks its header and size; elements of up to kVerifiedOnOpenBytes are verified as
+  /// well.
   static std::shared_ptr<const TokenFile> open(const std::string& path);
-  static constexpr std::int64_t kVerifiedOnOpenBytes = std::int64_t{256} << 20;
+  static constexpr std::uint64_t kVerifiedOnOpenBytes = std::uint64_t{256} << 20;
+
+  /// A file whose elements `read` reads; `path` is for messages.
+  TokenFile(std::string path, TokenFileInfo info, ReadElements read);
 
   const TokenFileInfo& info() const { return info_; }
 
   std::int64_t size() const override { return info_.num_tokens; }
   void copy(std::int64_t begin, std::span<TokenId> ids) const override;
 
-  /// Reads everything: throws DataError when the ids do not match their checksum or leave the vocabulary.
+  /// Hands all elements to `sink` as they are stored, in blocks whose ids have been checked.
+  void stream(FunctionRef<void(std::span<const std::byte>)> sink) const;
+  /// Reads everything and compares it with the checksum, when the file has one.
   void verify() const;
-  /// Throws DataError naming both when `tokenizer` is not the one that the file was made with.
+  /// Throws, naming both, when `tokenizer` is not the one that the file was made with.
   void require_tokenizer(const Tokenizer& tokenizer) const;
 
  private:
-  explicit TokenFile(const std::string& path);
-
-  InputFile file_;
+  std::string path_;
   TokenFileInfo info_;
+  ReadElements read_;
 };
-
-/// Whether the file starts as a token file does. Throws DataError when it cannot be read.
-bool is_token_file(const std::string& path);
-
-/// "tokens 1115394 (2 bytes each)\n...", for people.
-std::string describe(const TokenFileInfo& info);
 
 }  // namespace moh

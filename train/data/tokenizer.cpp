@@ -1,5 +1,7 @@
 #include "train/data/tokenizer.h"
 
+#include <cstdio>
+
 #include "core/error.h"
 #include "train/data/byte_tokenizer.h"
 
@@ -8,6 +10,12 @@ namespace moh {
 std::string decode(const Tokenizer& tokenizer, std::span<const TokenId> ids) {
   std::string text;
   for (TokenId id : ids) text += tokenizer.token_bytes(id);
+  return text;
+}
+
+std::string hash_text(std::uint64_t content_hash) {
+  char text[17];
+  std::snprintf(text, sizeof text, "%016llx", static_cast<unsigned long long>(content_hash));
   return text;
 }
 

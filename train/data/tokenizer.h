@@ -37,6 +37,9 @@ class Tokenizer {
 /// The bytes of text that the ids stand for.
 std::string decode(const Tokenizer& tokenizer, std::span<const TokenId> ids);
 
+/// A content hash as files have it: 16 hexadecimal digits.
+std::string hash_text(std::uint64_t content_hash);
+
 /// The tokenizer of that name. Throws ConfigError listing the known names.
 std::unique_ptr<const Tokenizer> make_tokenizer(std::string_view name);
 

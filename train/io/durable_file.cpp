@@ -67,6 +67,12 @@ void OutputFile::write(std::string_view text) {
   write(std::as_bytes(std::span(text)));
 }
 
+void OutputFile::rewrite_beginning(std::span<const std::byte> bytes) {
+  MOH_CHECK(fd_ >= 0 && bytes.size() <= written_, "bytes of an open file that were written before");
+  if (::lseek(fd_, 0, SEEK_SET) != 0) throw_storage_error(path_, "seek in", errno);
+  write_fully(fd_, path_, bytes, bytes.size());
+}
+
 void OutputFile::sync_and_close() {
   MOH_CHECK(fd_ >= 0, "the file is closed");
   sync_file(fd_, path_);

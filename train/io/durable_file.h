@@ -24,6 +24,8 @@ class OutputFile {
 
   void write(std::span<const std::byte> bytes);
   void write(std::string_view text);
+  /// Replaces the first bytes of what was written. Nothing may be written behind them afterwards.
+  void rewrite_beginning(std::span<const std::byte> bytes);
   /// Puts the contents on the disk and closes. The name is durable once the folder is synced.
   void sync_and_close();
 
@@ -49,6 +51,7 @@ class DurableFile {
 
   void write(std::span<const std::byte> bytes) { file_.write(bytes); }
   void write(std::string_view text) { file_.write(text); }
+  void rewrite_beginning(std::span<const std::byte> bytes) { file_.rewrite_beginning(bytes); }
   /// Publishes the file. Nothing may be written afterwards.
   void commit();
 

@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <system_error>
 #include <utility>
@@ -53,6 +54,12 @@ void InputFile::read(std::uint64_t offset, std::span<std::byte> to, std::string_
     offset += static_cast<std::uint64_t>(count);
     to = to.subspan(static_cast<std::size_t>(count));
   }
+}
+
+std::string InputFile::first_bytes(std::size_t bytes) const {
+  std::string first(std::min<std::uint64_t>(size_, bytes), '\0');
+  read(0, std::as_writable_bytes(std::span(first)), "first bytes");
+  return first;
 }
 
 void InputFile::fail(std::string_view what, std::string_view expected, std::string_view found,

@@ -39,6 +39,9 @@ class InputFile {
   /// file ends before or cannot be read.
   void read(std::uint64_t offset, std::span<std::byte> to, std::string_view what) const;
 
+  /// The first `bytes` bytes, fewer when the file is shorter: what decides what it is.
+  std::string first_bytes(std::size_t bytes) const;
+
   /// Throws the kind's error: "PATH: what: expected E, found F; fix".
   [[noreturn]] void fail(std::string_view what, std::string_view expected, std::string_view found,
                          std::string_view fix = "") const;

@@ -89,6 +89,10 @@ class SafetensorsFile {
   std::map<std::string, std::string, std::less<>> metadata_;
 };
 
+/// Whether a file that begins so means to be a safetensors file; 9 bytes are enough. Text has no such length
+/// in front.
+bool looks_like_safetensors(std::string_view first_bytes);
+
 /// The layout of a file with these tensors, of any device and dtype. Throws what SafetensorsLayout throws.
 SafetensorsLayout layout_of(std::span<const NamedTensor> tensors,
                             const SafetensorsLayout::Metadata& metadata);

@@ -77,7 +77,8 @@ std::optional<std::uint64_t> stored_bytes(std::string_view stored_dtype, const S
   return bits / 8;
 }
 
-SafetensorsLayout::SafetensorsLayout(std::span<const SafetensorsItem> items, const Metadata& metadata)
+SafetensorsLayout::SafetensorsLayout(std::span<const SafetensorsItem> items, const Metadata& metadata,
+                                     std::size_t header_bytes)
     : order_(items.size()) {
   check_texts(items, metadata);
   std::vector<std::uint64_t> bytes;
@@ -93,7 +94,8 @@ SafetensorsLayout::SafetensorsLayout(std::span<const SafetensorsItem> items, con
     end += bytes[index];
   }
   text += '}';
-  text.resize((text.size() + kAlignment - 1) / kAlignment * kAlignment, ' ');
+  const std::size_t least = std::max(text.size() + kAlignment, header_bytes) - kAlignment;
+  text.resize((least + kAlignment - 1) / kAlignment * kAlignment, ' ');
   header_ = little_endian(text.size()) + text;
   bytes_ = header_.size() + end;
 }

@@ -33,8 +33,10 @@ class SafetensorsLayout {
   using Metadata = std::map<std::string, std::string, std::less<>>;
 
   /// Throws ValueError for a name twice, "__metadata__" as a name, text that is not UTF-8, and what
-  /// stored_bytes() has no number for.
-  SafetensorsLayout(std::span<const SafetensorsItem> items, const Metadata& metadata);
+  /// stored_bytes() has no number for. What stands before the data takes at least `header_bytes`, a multiple
+  /// of 8.
+  SafetensorsLayout(std::span<const SafetensorsItem> items, const Metadata& metadata,
+                    std::size_t header_bytes = 0);
 
   /// The items, as indices, in the order of their data.
   std::span<const std::size_t> order() const { return order_; }

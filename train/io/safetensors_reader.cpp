@@ -69,6 +69,11 @@ std::vector<std::uint32_t> index_by_name(const InputFile& file, std::span<const 
 
 }  // namespace
 
+bool looks_like_safetensors(std::string_view first_bytes) {
+  return first_bytes.size() >= 9 && first_bytes.substr(5, 3) == std::string_view("\0\0\0", 3) &&
+         std::string_view("{ \t\r\n").find(first_bytes[8]) != std::string_view::npos;
+}
+
 SafetensorsFile::SafetensorsFile(const std::filesystem::path& path, InputKind kind) : file_(path, kind) {
   const std::uint64_t header_bytes = read_header_length(file_);
   SafetensorsHeader header = parse_safetensors_header(file_, header_bytes);

@@ -42,12 +42,6 @@ Variable mean_balance(const std::vector<LayerRouting>& routing) {
   return layers > 0 ? scale(sum, 1.0 / static_cast<double>(layers)) : Variable();
 }
 
-std::string hex(std::uint64_t value) {
-  char text[17];
-  std::snprintf(text, sizeof text, "%016llx", static_cast<unsigned long long>(value));
-  return text;
-}
-
 }  // namespace
 
 LanguageData open_language_data(const DataConfig& config, std::int64_t vocab_size) {
@@ -214,7 +208,7 @@ std::optional<Evaluation> LanguageModelTask::evaluate(FunctionRef<bool()> stop) 
 
 std::vector<std::pair<std::string, std::string>> LanguageModelTask::identity() const {
   return {{"tokenizer", std::string(data_.tokenizer->name())},
-          {"tokenizer_hash", hex(data_.tokenizer->content_hash())}};
+          {"tokenizer_hash", hash_text(data_.tokenizer->content_hash())}};
 }
 
 std::optional<Evaluation> evaluate_language_model(const Llama& model, const EvaluationBatches& batches,

@@ -67,23 +67,10 @@ fs::path weights_in(const fs::path& folder) {
        "none of them", "name the file itself when it is called otherwise");
 }
 
-/// The first bytes of a file, fewer when it is shorter.
-std::string first_bytes(const fs::path& path) {
-  const InputFile file(path, InputKind::kCheckpoint);
-  std::string bytes(std::min<std::uint64_t>(file.size(), 9), '\0');
-  file.read(0, std::as_writable_bytes(std::span(bytes)), "first bytes");
-  return bytes;
-}
-
 /// JSON text has no NUL; the length that a safetensors file begins with has several.
 bool looks_like_json(std::string_view first) {
   const std::size_t begin = first.find_first_not_of(" \t\r\n");
   return begin != std::string_view::npos && first[begin] == '{' && first.find('\0') == std::string_view::npos;
-}
-
-bool looks_like_safetensors(std::string_view first) {
-  return first.size() == 9 && first.substr(5, 3) == std::string_view("\0\0\0", 3) &&
-         std::string_view("{ \t\r\n").find(first[8]) != std::string_view::npos;
 }
 
 void refuse_part(const fs::path& path, const std::string& part) {
@@ -93,7 +80,7 @@ void refuse_part(const fs::path& path, const std::string& part) {
 }
 
 std::unique_ptr<WeightFile> open_file(const fs::path& path, const std::string& part, bool may_be_index) {
-  const std::string first = first_bytes(path);
+  const std::string first = InputFile(path, InputKind::kCheckpoint).first_bytes(9);
   if (looks_like_torch_file(path)) return open_torch_weights(path, part);
   if (may_be_index && looks_like_json(first)) {
     return open_sharded_weights(path, [&](const fs::path& shard) { return open_file(shard, part, false); });

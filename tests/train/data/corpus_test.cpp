@@ -1,11 +1,14 @@
 #include "train/data/corpus.h"
 
+#include <xxhash.h>
+
 #include <catch2/catch.hpp>
 #include <cmath>
 
 #include "core/error.h"
 #include "tests/support/temporary_folder.h"
 #include "train/data/byte_tokenizer.h"
+#include "train/io/safetensors.h"
 
 using namespace moh;
 
@@ -28,6 +31,25 @@ std::string text_of(const TokenSource& source) {
 
 Corpus open(std::vector<std::string> inputs) {
   return open_corpus(inputs, kTokenizer);
+}
+
+/// A token file of moh's earlier format (old_token_file.cpp) of the byte tokenizer, or of one of another
+/// name, with
+/// '|' between documents.
+std::string old_token_file(const std::string& text, std::uint64_t documents, std::string tokenizer = "byte") {
+  std::string ids;
+  for (char c : text) ids.append({c == '|' ? '\0' : c, '\0'});
+  const auto bytes_of_number = [](std::uint64_t number) {
+    return std::string(reinterpret_cast<const char*>(&number), sizeof number);
+  };
+  tokenizer.resize(56);
+  std::string header = "MOHTOKEN" + bytes_of_number(1 | std::uint64_t{2} << 32);
+  for (const std::uint64_t number :
+       {std::uint64_t{256}, std::uint64_t{text.size()}, documents, std::uint64_t{text.size()} - documents + 1,
+        kTokenizer.content_hash(), std::uint64_t{XXH3_64bits(ids.data(), ids.size())}})
+    header += bytes_of_number(number);
+  header += tokenizer;
+  return header + bytes_of_number(XXH3_64bits(header.data(), header.size())) + ids;
 }
 
 }  // namespace
@@ -105,6 +127,56 @@ TEST_CASE("data: text and token files mix") {
   write_file(folder / "mix/c.txt", "two");
   tokenize_files(inputs, folder / "mix/b.bin", kTokenizer);
   CHECK(text_of(*split_corpus(open({(folder / "mix").string()}), kTokenizer, 0.0).train) == "one|two");
+}
+
+TEST_CASE("data: safetensors files that are no token files are skipped in folders, and refused by name") {
+  const TemporaryFolder folder;
+  write_file(folder / "in/a.txt", "one");
+  save_safetensors(folder / "in/model.safetensors", {}, {{"format", "pt"}});
+  const Corpus corpus = open({(folder / "in").string()});
+  CHECK(corpus.files.size() == 1);
+  CHECK(corpus.skipped.describe().find("1 binary") == 0);
+  CHECK_THROWS_WITH(open({(folder / "in/model.safetensors").string()}),
+                    Catch::Contains("metadata, format: expected moh-tokens, found pt"));
+}
+
+TEST_CASE("data: a token file of the earlier format is converted, and not trained on") {
+  const TemporaryFolder folder;
+  const std::string old = write_file(folder / "in/old", old_token_file("one|two", 2));
+  const std::string said = old +
+                           ": expected text or a token file that is a safetensors file, found a token "
+                           "file of moh's earlier format; convert it: moh data tokenize --input " +
+                           old + " --output NEW.safetensors";
+  CHECK_THROWS_WITH(open({old}), said);
+  CHECK_THROWS_WITH(open({(folder / "in").string()}), said);
+
+  const std::vector<std::string> inputs = {write_file(folder / "a.txt", "zero"), old};
+  const std::string converted = (folder / "new.safetensors").string();
+  const TokenizeReport report = tokenize_files(inputs, converted, kTokenizer);
+  CHECK(report.info.num_tokens == 12);
+  CHECK(report.info.num_documents == 3);
+  CHECK(report.info.text_bytes == 10);
+  CHECK(text_of(*split_corpus(open({converted}), kTokenizer, 0.0).train) == "zero|one|two");
+
+  // In a folder it may be one that the texts beside it have become.
+  CHECK_THROWS_WITH(
+      tokenize_files(std::vector<std::string>{(folder / "in").string()}, folder / "no", kTokenizer),
+      old + ": expected text, found a moh token file");
+  for (const std::size_t at : {20, 60, 128, 133}) {
+    std::string damaged = old_token_file("one|two", 2);
+    damaged[at] = static_cast<char>(damaged[at] ^ 1);
+    write_file(old, damaged);
+    CHECK_THROWS_WITH(tokenize_files(inputs, folder / "no", kTokenizer),
+                      Catch::Contains("the file is damaged"));
+  }
+  write_file(old, old_token_file("one|two", 2) + "x");
+  CHECK_THROWS_WITH(tokenize_files(inputs, folder / "no", kTokenizer),
+                    old +
+                        ": size: expected 142 bytes, found 143; the file is damaged: write it again with "
+                        "'moh data tokenize'");
+  write_file(old, old_token_file("one|two", 2, "words"));
+  CHECK_THROWS_WITH(tokenize_files(inputs, folder / "no", kTokenizer), Catch::Contains("found 'words' ("));
+  CHECK_FALSE(std::filesystem::exists(folder / "no"));
 }
 
 TEST_CASE("data: tokenizing refuses to overwrite its input, and token files as text") {

@@ -1,12 +1,11 @@
 #include "train/data/token_file.h"
 
 #include <catch2/catch.hpp>
-#include <cstring>
 #include <filesystem>
-#include <numeric>
 
 #include "core/error.h"
 #include "tests/support/temporary_folder.h"
+#include "tests/train/io/safetensors_text.h"
 #include "train/data/byte_tokenizer.h"
 #include "train/data/token_file_writer.h"
 #include "train/io/failpoint.h"
@@ -58,31 +57,32 @@ std::string refusal(const fs::path& path) {
   return "";
 }
 
-/// Changes bytes of a header and makes its checksum right again, as a writer with a bug would.
-std::string forge_header(std::string contents, const TokenFileInfo& info) {
-  const auto header = pack_token_file_header(info);
-  std::memcpy(contents.data(), header.data(), header.size());
-  return contents;
+/// What another program writes: the least that a token file has.
+std::string header_of(const std::string& metadata, const std::string& tensors) {
+  return R"({"__metadata__":{)" + metadata + "}," + tensors + "}";
 }
+const std::string kMetadata = R"("format":"moh-tokens","version":"1","tokenizer":"byte","vocab_size":"256")";
+const std::string kFourIds = R"("tokens":{"dtype":"U8","shape":[4],"data_offsets":[0,4]})";
 
 const ByteTokenizer kByte;
 
 }  // namespace
 
-TEST_CASE("data: a token file gives back the ids of every document, in both widths") {
+TEST_CASE("data: a token file gives back the ids of every document, in the smallest type that has them") {
   const TemporaryFolder folder;
   std::vector<TokenId> large(20000);
   for (std::size_t i = 0; i < large.size(); ++i) large[i] = static_cast<TokenId>((i * 7919) % 70000);
-  for (std::int64_t vocab_size : {65536, 65537, 128256}) {
+  for (std::int64_t vocab_size : {256, 257, 65536, 65537, 128256}) {
     std::vector<TokenId> ids = large;
     for (TokenId& id : ids) id %= static_cast<TokenId>(vocab_size);
     const TokenFileInfo info = write_tokens(folder / "t.bin", FakeTokenizer(vocab_size), {ids, {1, 2}});
-    CHECK(info.bytes_per_token() == (vocab_size <= 65536 ? 2 : 4));
+    CHECK(info.stored_dtype == (vocab_size <= 256 ? "U8" : vocab_size <= 65536 ? "U16" : "I32"));
     CHECK(info.num_tokens == 20002);
     CHECK(info.num_documents == 2);
     CHECK(info.text_bytes == 40004);
     ids.insert(ids.end(), {1, 2});
     const auto file = TokenFile::open((folder / "t.bin").string());
+    CHECK(describe(file->info()) == describe(info));
     CHECK(read_tokens(*file, 0, 20002) == ids);
     CHECK(read_tokens(*file, 9999, 3) == std::vector<TokenId>(ids.begin() + 9999, ids.begin() + 10002));
     CHECK(read_tokens(*file, 20002, 0).empty());
@@ -90,64 +90,103 @@ TEST_CASE("data: a token file gives back the ids of every document, in both widt
   }
 }
 
-TEST_CASE("data: the layout of a token file is as documented") {
+TEST_CASE("data: a token file is a safetensors file with what is documented") {
   const TemporaryFolder folder;
-  write_tokens(folder / "t.bin", kByte, {{'a', 'b'}, {'c'}});
-  const std::string bytes = read_file(folder / "t.bin");
-  REQUIRE(bytes.size() == 128 + 8);
-  CHECK(bytes.substr(0, 8) == "MOHTOKEN");
-  CHECK(bytes.substr(8, 8) == std::string("\x01\0\0\0\x02\0\0\0", 8));
-  CHECK(bytes.substr(16, 32) == std::string("\0\x01\0\0\0\0\0\0"  // vocabulary 256
-                                            "\x04\0\0\0\0\0\0\0"  // ids
-                                            "\x02\0\0\0\0\0\0\0"  // documents
-                                            "\x03\0\0\0\0\0\0\0",
-                                            32));  // bytes of text
-  CHECK(bytes.substr(64, 5) == std::string("byte\0", 5));
-  CHECK(bytes.substr(128) == std::string("a\0b\0\0\0c\0", 8));
+  write_tokens(folder / "t", kByte, {{'a', 'b'}, {'c'}});
+  const SafetensorsFile file(folder / "t");
+  REQUIRE(file.entries().size() == 1);
+  CHECK(file.entries()[0].name == "tokens");
+  CHECK(file.entries()[0].stored_dtype == "U8");
+  std::string ids(4, '?');
+  file.read(file.entries()[0], 0, std::as_writable_bytes(std::span(ids)));
+  CHECK(ids == std::string("ab\0c", 4));
+  SafetensorsLayout::Metadata metadata = file.metadata();
+  Checksum checksum;
+  std::string text = ids;
+  for (const auto& [key, value] : metadata)
+    if (key != "checksum") text += key + '\0' + value + '\0';
+  CHECK(metadata["checksum"] == checksum_hex(text));
+  metadata.erase("checksum");
+  CHECK(metadata == SafetensorsLayout::Metadata{{"documents", "2"},
+                                                {"format", "moh-tokens"},
+                                                {"text_bytes", "3"},
+                                                {"tokenizer", "byte"},
+                                                {"tokenizer_hash", hash_text(kByte.content_hash())},
+                                                {"version", "1"},
+                                                {"vocab_size", "256"}});
 }
 
-TEST_CASE("data: damaged token files are refused with what is wrong and what to do") {
+TEST_CASE("data: token files of other programs are read, in every type") {
   const TemporaryFolder folder;
-  const fs::path path = folder / "t.bin";
-  std::vector<TokenId> ids(1000);
-  std::iota(ids.begin(), ids.end(), 0);
-  const TokenFileInfo info = write_tokens(path, FakeTokenizer(1000), {ids});
-  const std::string good = read_file(path);
-  REQUIRE(refusal(path).empty());
-  const auto refused = [&](const std::string& contents) {
-    write_file(path, contents);
-    return refusal(path);
+  const std::vector<TokenId> ids = {3, 0, 255, 7};
+  const auto check = [&]<class Stored>(const std::string& dtype) {
+    INFO(dtype);
+    const std::vector<Stored> stored(ids.begin(), ids.end());
+    const std::string bytes(reinterpret_cast<const char*>(stored.data()), stored.size() * sizeof(Stored));
+    const std::string tensor = R"("tokens":{"dtype":")" + dtype + R"(","shape":[4],"data_offsets":[0,)" +
+                               std::to_string(bytes.size()) + "]}";
+    const auto file = TokenFile::open(
+        write_file(folder / "t", safetensors_bytes(header_of(kMetadata + R"(,"mine":"x")", tensor), bytes)));
+    CHECK(read_tokens(*file, 0, 4) == ids);
+    file->require_tokenizer(kByte);
+    CHECK_THAT(describe(file->info()), Catch::Contains("documents   not known\n") &&
+                                           Catch::Contains("tokenizer   byte (no hash)\n") &&
+                                           Catch::Contains("checksum    none\n"));
   };
-  const std::string again = "write it again with 'moh data tokenize'";
+  check.operator()<std::uint8_t>("U8");
+  check.operator()<std::uint16_t>("U16");
+  check.operator()<std::uint32_t>("U32");
+  check.operator()<std::int32_t>("I32");
+  check.operator()<std::int64_t>("I64");
+}
 
-  CHECK(refused("") == "expected a moh token file, found other contents; make one with 'moh data tokenize'");
-  CHECK(refused("To be, or not to be") ==
-        "expected a moh token file, found other contents; make one with 'moh data tokenize'");
-  CHECK(refused(good.substr(0, 100)) ==
-        "header: expected 128 bytes, found 100; the file is truncated: " + again);
-  CHECK(refused(good.substr(0, 2127)) ==
-        "size: expected 2128 bytes for 1000 tokens, found 2127; the file is truncated: " + again);
-  CHECK(refused(good + "x") ==
-        "size: expected 2128 bytes for 1000 tokens, found 2129; the file has bytes too many: " + again);
+TEST_CASE("data: what is no token file is refused with what is wrong") {
+  const TemporaryFolder folder;
+  const auto refused = [&](const std::string& contents) {
+    return refusal(write_file(folder / "t.bin", contents));
+  };
+  const auto made = [&](const std::string& metadata, const std::string& tensors) {
+    return refused(safetensors_bytes(header_of(metadata, tensors), "abcd"));
+  };
+  const auto with = [](std::string text, const std::string& from, const std::string& to) {
+    return text.replace(text.find(from), from.size(), to);
+  };
+  REQUIRE(made(kMetadata, kFourIds).empty());
+  for (const char* text : {"", "To be, or not to be"})
+    CHECK(refused(text) ==
+          "expected a moh token file, found other contents; make one with 'moh data tokenize'");
+  const std::string see = "; docs/token_files.md says what a token file has";
+  CHECK(made(R"("a":"b")", kFourIds) == "metadata, format: expected moh-tokens, found no such entry" + see);
+  CHECK(made(with(kMetadata, "moh-tokens", "pt"), kFourIds) ==
+        "metadata, format: expected moh-tokens, found pt" + see);
+  CHECK(made(with(kMetadata, R"("1")", R"("2")"), kFourIds) ==
+        "metadata, version: expected 1, found 2" + see);
+  CHECK(made(with(kMetadata, "tokenizer", "name"), kFourIds) ==
+        "metadata, tokenizer: expected its name, found no such entry" + see);
+  CHECK(made(with(kMetadata, "vocab_size", "size"), kFourIds) ==
+        "metadata, vocab_size: expected the number of ids of the tokenizer, found no such entry" + see);
+  for (const char* number : {"0", "-1", "2147483648", "99999999999999999999", "0x10", "256 ", "many"}) {
+    CHECK(made(with(kMetadata, "256", number), kFourIds) ==
+          "metadata, vocab_size: expected 1 ... 2147483647, found " + std::string(number) + see);
+  }
+  CHECK(made(kMetadata + R"(,"documents":"5")", kFourIds) ==
+        "metadata, documents: expected 1 ... 4, found 5" + see);
+  const std::string one =
+      "tensors: expected one, tokens: U8, U16, U32, I32 or I64 with one dimension, not empty, found ";
+  CHECK(made(kMetadata, with(kFourIds, "tokens", "ids")) == one + "1, none of this name");
+  CHECK(made(kMetadata, with(kFourIds, "U8", "I8")) == one + "I8 [4]");
+  CHECK(made(kMetadata, with(kFourIds, "[4]", "[2,2]")) == one + "U8 [2, 2]");
+  CHECK(made(kMetadata, R"("a":{"dtype":"U8","shape":[2],"data_offsets":[0,2]},)"
+                        R"("tokens":{"dtype":"U8","shape":[2],"data_offsets":[2,4]})") == one + "2");
+  CHECK(refused(safetensors_bytes(header_of(
+            kMetadata, R"("tokens":{"dtype":"U8","shape":[0],"data_offsets":[0,0]})"))) == one + "U8 [0]");
 
-  std::string other_version = good;
-  other_version[8] = 2;
-  CHECK(refused(other_version)
-            .find("format version: expected 1, found 2; the file comes from another release") == 0);
-
-  TokenFileInfo smaller = info;
-  smaller.vocab_size = 500;
-  CHECK(refused(forge_header(good, smaller)) ==
-        "id 999: expected less than the vocabulary size (500), found 999; the file is damaged: " + again);
-  TokenFileInfo wide = info;
-  wide.vocab_size = 70000;
-  CHECK(refused(forge_header(good, wide)).find("size: expected 4128 bytes") == 0);
-  TokenFileInfo huge = info;
-  huge.num_tokens = std::int64_t{1} << 62;
-  CHECK(refused(forge_header(good, huge)).find("header: expected plausible counts") == 0);
-  TokenFileInfo none = info;
-  none.num_tokens = 0;
-  CHECK(refused(forge_header(good, none)).find("header: expected plausible counts") == 0);
+  const std::string damaged = "the file is damaged: write it again with 'moh data tokenize'";
+  CHECK(made(with(kMetadata, "256", "100"), kFourIds) == "id 3: expected 0 ... 99, found 100; " + damaged);
+  CHECK(refused(safetensors_bytes(
+            header_of(kMetadata, R"("tokens":{"dtype":"I32","shape":[1],"data_offsets":[0,4]})"),
+            "\xff\xff\xff\xff")) == "id 0: expected 0 ... 255, found -1; " + damaged);
+  CHECK(made(kMetadata + R"(,"checksum":"00")", kFourIds).find("expected checksum 00, found ") == 0);
 }
 
 TEST_CASE("data: any flipped bit of a token file is found, and any missing end") {
@@ -155,7 +194,10 @@ TEST_CASE("data: any flipped bit of a token file is found, and any missing end")
   const fs::path path = folder / "t.bin";
   write_tokens(path, kByte, {{'a', 'b', 'c', 'd'}});
   const std::string good = read_file(path);
+  const std::string_view name = "checksum";  // without it there is none, and nothing else has changed
+  const std::size_t unseen = good.find(name);
   for (std::size_t bit = 0; bit < good.size() * 8; ++bit) {
+    if (bit / 8 >= unseen && bit / 8 < unseen + name.size()) continue;
     std::string flipped = good;
     flipped[bit / 8] = static_cast<char>(flipped[bit / 8] ^ (1 << (bit % 8)));
     write_file(path, flipped);
@@ -176,16 +218,16 @@ TEST_CASE("data: a token file that shrinks or is damaged while it is read is an 
   const auto file = TokenFile::open(path.string());
   {
     std::fstream damage(path, std::ios::in | std::ios::out | std::ios::binary);
-    damage.seekp(128 + 2 * 100);
+    damage.seekp(1024 + 2 * 100);
     damage.write("\xFF\xFF", 2);
   }
   CHECK(read_tokens(*file, 101, 50) == std::vector<TokenId>(50, 7));
   CHECK_THROWS_WITH(read_tokens(*file, 90, 50),
-                    Catch::StartsWith(path.string() + ": id 100: expected less than"));
+                    Catch::StartsWith(path.string() + ": id 100: expected 0 ... 499, found 65535"));
   CHECK_THROWS_AS(file->verify(), DataError);
-  fs::resize_file(path, 128 + 2 * 1000);
+  fs::resize_file(path, 1024 + 2 * 1000);
   CHECK_THROWS_AS(read_tokens(*file, 990, 50), DataError);
-  CHECK_THROWS_WITH(read_tokens(*file, 990, 50), Catch::StartsWith(path.string() + ": ids: "));
+  CHECK_THROWS_WITH(read_tokens(*file, 990, 50), Catch::StartsWith(path.string() + ": tokens: "));
 }
 
 TEST_CASE("data: a token file of another tokenizer is refused") {
