@@ -87,37 +87,15 @@ std::unique_ptr<DurableFile> create_report(const std::filesystem::path& path) {
   return std::make_unique<DurableFile>(path);
 }
 
-/// How far the analysis is: a line that is drawn over on a terminal, a line now and then elsewhere.
-class Display {
- public:
-  explicit Display(Console& console) : console_(console), start_(monotonic_seconds()), shown_(start_) {}
-
-  void update(const AnalyzeProgress& progress) {
-    const bool terminal = console_.traits().is_terminal;
-    const double now = monotonic_seconds();
-    if (now - shown_ < (terminal ? 0.1 : 10.0)) return;
-    shown_ = now;
-    const std::string text = describe(progress, now - start_);
-    if (terminal) {
-      console_.set_status(text.substr(0, static_cast<std::size_t>(console_.width())));
-    } else {
-      log_info(text);
-    }
-  }
-
- private:
-  static std::string describe(const AnalyzeProgress& progress, double seconds) {
-    const std::string of = format_count(static_cast<double>(progress.done)) + " of " +
-                           format_count(static_cast<double>(progress.total));
-    if (progress.ranks) return "analyze: ranks of " + of + " layers";
-    const double left =
-        seconds * static_cast<double>(progress.total - progress.done) / static_cast<double>(progress.done);
-    return "analyze: " + of + " tokens, " + format_duration(left) + " left";
-  }
-
-  Console& console_;
-  double start_, shown_;
-};
+/// How far the analysis is, after `seconds`.
+std::string describe(const AnalyzeProgress& progress, double seconds) {
+  const std::string of = format_count(static_cast<double>(progress.done)) + " of " +
+                         format_count(static_cast<double>(progress.total));
+  if (progress.ranks) return "analyze: ranks of " + of + " layers";
+  const double left =
+      seconds * static_cast<double>(progress.total - progress.done) / static_cast<double>(progress.done);
+  return "analyze: " + of + " tokens, " + format_duration(left) + " left";
+}
 
 void announce(const std::vector<AnalysisSource>& sources) {
   std::int64_t tokens = 0;
@@ -142,13 +120,15 @@ int analyze(const AnalyzeArgs& args) {
   options.batch_size = loaded.config.train.batch_size;
   stop.defer();
   announce(sources);
-  Display display(*console);
+  StatusLine line(*console);
   std::optional<HeadReport> report =
       analyze_heads(*loaded.model, *loaded.tokenizer, sources, options, [&](const AnalyzeProgress& progress) {
-        display.update(progress);
+        line.update([&] {
+          return describe(progress, line.elapsed()).substr(0, static_cast<std::size_t>(console->width()));
+        });
         return !stop.requested();
       });
-  console->clear_status();
+  line.finish();
   if (!report) {
     log_info("analyze: stopped by " + std::string(stop.name()) + "; nothing was written");
     return kInterrupted;

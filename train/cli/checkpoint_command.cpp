@@ -1,9 +1,9 @@
 #include <cstdio>
 
 #include "core/error.h"
-#include "train/cli/byte_progress.h"
 #include "train/cli/commands.h"
 #include "train/cli/exit_code.h"
+#include "train/metrics/status_line.h"
 #include "train/weights/describe_weights.h"
 #include "train/weights/stream_tensor.h"
 

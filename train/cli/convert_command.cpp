@@ -1,15 +1,13 @@
-#include <charconv>
-#include <cmath>
 #include <cstdio>
 #include <map>
 #include <optional>
 
 #include "core/error.h"
-#include "train/cli/byte_progress.h"
 #include "train/cli/commands.h"
 #include "train/cli/exit_code.h"
 #include "train/metrics/format.h"
 #include "train/metrics/logging.h"
+#include "train/metrics/status_line.h"
 #include "train/weights/convert.h"
 #include "train/weights/fold_names.h"
 
@@ -17,22 +15,9 @@ namespace moh::cli {
 
 namespace {
 
-/// "5GB", "500 MB", "1.5GiB", or a number of bytes.
 std::uint64_t bytes_of_text(const std::string& text) {
-  static const std::map<std::string_view, double> kUnits = {
-      {"", 1},      {"B", 1},        {"KB", 1e3},     {"MB", 1e6},     {"GB", 1e9},
-      {"TB", 1e12}, {"KiB", 0x1p10}, {"MiB", 0x1p20}, {"GiB", 0x1p30}, {"TiB", 0x1p40}};
-  double number = 0;
-  const char* end = text.data() + text.size();
-  const auto parsed = std::from_chars(text.data(), end, number, std::chars_format::fixed);
-  std::string_view unit(parsed.ptr, static_cast<std::size_t>(end - parsed.ptr));
-  while (unit.starts_with(' ')) unit.remove_prefix(1);
-  const auto factor = kUnits.find(unit);
-  const double bytes = factor == kUnits.end() ? 0 : std::floor(number * factor->second);
-  if (parsed.ec != std::errc() || !(bytes >= 1 && bytes <= 0x1p62)) {
-    throw ConfigError(error_message("--shard-size", "", "a size such as 5GB or 500MiB", "'" + text + "'"));
-  }
-  return static_cast<std::uint64_t>(bytes);
+  if (const std::optional<std::int64_t> bytes = parse_bytes(text)) return static_cast<std::uint64_t>(*bytes);
+  throw ConfigError(error_message("--shard-size", "", "a size such as 5GB or 500MiB", "'" + text + "'"));
 }
 
 WeightFormat format_of(const ConvertArgs& args) {

@@ -1,8 +1,12 @@
 #include "train/metrics/format.h"
 
+#include <algorithm>
 #include <array>
+#include <charconv>
 #include <cmath>
 #include <cstdio>
+#include <system_error>
+#include <utility>
 
 namespace moh {
 
@@ -55,6 +59,30 @@ std::string format_bytes(std::int64_t bytes) {
     ++unit;
   }
   return (unit == 0 ? print("%.0f", scaled) : three_digits(scaled)) + " " + kUnits[unit];
+}
+
+std::optional<std::int64_t> parse_bytes(std::string_view text) {
+  using Unit = std::pair<std::string_view, double>;
+  static constexpr std::array<Unit, 11> kUnits = {{{"", 1},
+                                                   {"B", 1},
+                                                   {"kB", 1e3},
+                                                   {"KB", 1e3},
+                                                   {"MB", 1e6},
+                                                   {"GB", 1e9},
+                                                   {"TB", 1e12},
+                                                   {"KiB", 0x1p10},
+                                                   {"MiB", 0x1p20},
+                                                   {"GiB", 0x1p30},
+                                                   {"TiB", 0x1p40}}};
+  double number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc()) return std::nullopt;
+  text.remove_prefix(static_cast<std::size_t>(end - text.data()));
+  while (text.starts_with(' ')) text.remove_prefix(1);
+  const auto* const unit = std::ranges::find(kUnits, text, &Unit::first);
+  if (unit == kUnits.end()) return std::nullopt;
+  const double bytes = number * unit->second;
+  return bytes >= 1 && bytes <= 1e18 ? std::optional(static_cast<std::int64_t>(bytes)) : std::nullopt;
 }
 
 std::string format_fixed(double value, int digits) {

@@ -1,7 +1,9 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
+#include <string_view>
 
 namespace moh {
 
@@ -11,6 +13,9 @@ std::string format_duration(double seconds);
 std::string format_count(double value);
 /// "640 B", "12.3 MiB", "1.50 GiB".
 std::string format_bytes(std::int64_t bytes);
+/// The bytes that a size means, 1 ... 10^18: "24e9", "5GB" (5 000 000 000), "1.5 GiB" (1 610 612 736); kB or
+/// KB, MB, GB, TB, KiB, MiB, GiB, TiB. Nothing for other text.
+std::optional<std::int64_t> parse_bytes(std::string_view text);
 /// Fixed notation that keeps `digits` digits after the point; "nan" and "inf" as such.
 std::string format_fixed(double value, int digits);
 /// Scientific notation with two digits after the point, as learning rates are read: "3.00e-04".

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <chrono>
 #include <cmath>
 #include <utility>
 #include <vector>
@@ -13,7 +12,6 @@ namespace moh {
 
 namespace {
 
-constexpr double kRedrawSeconds = 0.1;
 constexpr int kShortestBar = 8;
 constexpr int kLongestBar = 40;
 
@@ -67,10 +65,6 @@ std::string step_text(std::int64_t step, std::int64_t total) {
 
 }  // namespace
 
-double monotonic_seconds() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
-
 std::string progress_bar(const StepProgress& progress, std::int64_t total_steps, double remaining_seconds,
                          int width, const TerminalTraits& traits) {
   const double share = share_done(progress.step, total_steps);
@@ -104,41 +98,31 @@ std::string progress_line(const StepProgress& progress, std::int64_t total_steps
 }
 
 ProgressReporter::ProgressReporter(std::shared_ptr<Console> console, std::int64_t total_steps,
-                                   std::int64_t first_step, Clock clock)
+                                   std::int64_t first_step, StatusLine::Clock clock)
     : console_(std::move(console)),
       total_steps_(total_steps),
       first_step_(first_step),
-      clock_(std::move(clock)),
-      start_seconds_(clock_()),
-      drawn_seconds_(start_seconds_ - kRedrawSeconds) {}
-
-ProgressReporter::~ProgressReporter() {
-  finish();
-}
+      line_(*console_, std::move(clock)) {}
 
 double ProgressReporter::remaining_seconds(std::int64_t step) const {
   const std::int64_t done = step - first_step_;
   if (done <= 0) return -1.0;
-  const double seconds_per_step = (clock_() - start_seconds_) / static_cast<double>(done);
+  const double seconds_per_step = line_.elapsed() / static_cast<double>(done);
   return seconds_per_step * static_cast<double>(std::max<std::int64_t>(total_steps_ - step, 0));
 }
 
 void ProgressReporter::update(const StepProgress& progress) {
   if (!console_->traits().is_terminal) return;
-  const double now = clock_();
-  if (now - drawn_seconds_ < kRedrawSeconds && progress.step < total_steps_) return;
-  drawn_seconds_ = now;
-  console_->set_status(progress_bar(progress, total_steps_, remaining_seconds(progress.step),
-                                    console_->width(), console_->traits()));
+  const auto bar = [&] {
+    return progress_bar(progress, total_steps_, remaining_seconds(progress.step), console_->width(),
+                        console_->traits());
+  };
+  line_.update(bar, progress.step >= total_steps_);
 }
 
 void ProgressReporter::log(const StepProgress& progress) {
   if (console_->traits().is_terminal) return;
   console_->print(progress_line(progress, total_steps_, remaining_seconds(progress.step)));
-}
-
-void ProgressReporter::finish() {
-  console_->clear_status();
 }
 
 std::string format_summary(const RunSummary& summary) {

@@ -1,12 +1,11 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
 
-#include "train/metrics/console.h"
+#include "train/metrics/status_line.h"
 
 namespace moh {
 
@@ -20,25 +19,19 @@ struct StepProgress {
   std::optional<double> activated_heads;
 };
 
-/// Seconds on a clock that never jumps.
-double monotonic_seconds();
-
 /// Shows how far training is: a bar on a terminal, a line now and then elsewhere.
 class ProgressReporter {
  public:
-  using Clock = std::function<double()>;
-
   /// A run of `total_steps`, `first_step` of them done before (a resumed run).
   ProgressReporter(std::shared_ptr<Console> console, std::int64_t total_steps, std::int64_t first_step,
-                   Clock clock = monotonic_seconds);
-  ~ProgressReporter();
+                   StatusLine::Clock clock = monotonic_seconds);
 
   /// After every step. Redraws the bar, at most ten times a second; nothing when not on a terminal.
   void update(const StepProgress& progress);
   /// After a step that is logged. Prints a line when not on a terminal, where the bar shows the same.
   void log(const StepProgress& progress);
   /// Takes the bar away.
-  void finish();
+  void finish() { line_.finish(); }
 
   /// Seconds until the last step at the average pace since this process began, evaluations and checkpoints
   /// included; -1 before the first step.
@@ -48,9 +41,7 @@ class ProgressReporter {
   std::shared_ptr<Console> console_;
   std::int64_t total_steps_;
   std::int64_t first_step_;
-  Clock clock_;
-  double start_seconds_;
-  double drawn_seconds_;
+  StatusLine line_;
 };
 
 /// The bar, at most `width` columns: fields that do not fit are left out, the least important first.

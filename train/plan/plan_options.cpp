@@ -10,6 +10,7 @@
 #include "core/error.h"
 #include "train/bench/ceilings.h"
 #include "train/io/printable.h"
+#include "train/metrics/format.h"
 
 namespace moh {
 
@@ -26,33 +27,11 @@ std::optional<double> take_number(std::string_view& text) {
   return value;
 }
 
-std::optional<double> unit_bytes(std::string_view unit) {
-  constexpr std::array<std::pair<std::string_view, double>, 10> kUnits = {{{"", 1.0},
-                                                                           {"B", 1.0},
-                                                                           {"kB", 1e3},
-                                                                           {"MB", 1e6},
-                                                                           {"GB", 1e9},
-                                                                           {"TB", 1e12},
-                                                                           {"KiB", 0x1p10},
-                                                                           {"MiB", 0x1p20},
-                                                                           {"GiB", 0x1p30},
-                                                                           {"TiB", 0x1p40}}};
-  const auto* const found = std::ranges::find(kUnits, unit, &std::pair<std::string_view, double>::first);
-  return found == kUnits.end() ? std::nullopt : std::optional(found->second);
-}
-
 }  // namespace
 
 std::int64_t parse_memory(const std::string& text, const std::string& option) {
-  constexpr double kMost = 1e18;
-  std::string_view rest = text;
-  const std::optional<double> number = take_number(rest);
-  while (rest.starts_with(' ')) rest.remove_prefix(1);
-  const std::optional<double> unit = unit_bytes(rest);
-  if (!number || !unit || !(*number * *unit >= 1 && *number * *unit <= kMost)) {
-    throw ValueError(error_message(kPlan, option, "bytes, as 141GB, 79.6GiB or 24e9", printable(text)));
-  }
-  return static_cast<std::int64_t>(*number * *unit);
+  if (const std::optional<std::int64_t> bytes = parse_bytes(text)) return *bytes;
+  throw ValueError(error_message(kPlan, option, "bytes, as 141GB, 79.6GiB or 24e9", printable(text)));
 }
 
 PeakRate parse_peak(const std::string& text, DType dtype, const std::string& option) {

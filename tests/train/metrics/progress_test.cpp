@@ -62,6 +62,27 @@ TEST_CASE("progress: the bar fits every width and never the last column") {
   }
 }
 
+TEST_CASE("format: sizes in bytes are read in decimal and binary units, and nothing else") {
+  for (const auto& [text, bytes] :
+       std::initializer_list<std::pair<const char*, std::int64_t>>{{"1", 1},
+                                                                   {"24e9", 24'000'000'000},
+                                                                   {"1.5 GiB", 1'610'612'736},
+                                                                   {"10KB", 10'000},
+                                                                   {"10kB", 10'000},
+                                                                   {"2KiB", 2048},
+                                                                   {"79.5 GiB", 85'362'475'008},
+                                                                   {"0.5TB", 500'000'000'000},
+                                                                   {"7 B", 7}}) {
+    INFO(text);
+    CHECK(parse_bytes(text) == bytes);
+  }
+  for (const char* text :
+       {"", "GB", "0", "-1", "0.5", "5 bananas", "5gb", "5GBx", "1e19", "inf", "nan", " 5"}) {
+    INFO(text);
+    CHECK_FALSE(parse_bytes(text).has_value());
+  }
+}
+
 TEST_CASE("progress: a narrow terminal keeps what matters most") {
   CHECK(progress_bar(kStep, 1000, 83, 60, kAscii) ==
         "500/1000  loss 2.3457  lr 3.00e-04  12.3k tok/s  ETA 1:23");
