@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "autograd/checkpoint.h"
 #include "core/error.h"
 
 namespace moh {
@@ -25,6 +26,7 @@ void Profiler::begin(std::string_view op, double flops) {
   ProfileEntry* const around = open_.empty() ? nullptr : spans_[open_.back()].entry;
   if (around != &entry) ++entry.calls;
   entry.flops += flops;
+  if (!recomputing()) model_flops_ += flops;
   open_.push_back(spans_.size());
   spans_.push_back({&entry, around, clock_.mark(), 0});
 }

@@ -23,7 +23,7 @@ struct ProfileEntry {
   ProfilePhase phase = ProfilePhase::kForward;
   double seconds = 0;
   std::int64_t calls = 0;
-  double flops = 0;  ///< floating-point operations, where the op knows them (matrix products); else 0
+  double flops = 0;  ///< floating-point operations that were computed, where the op knows them; else 0
 };
 
 /// Collects the times of the ops that its own thread runs while it lives: kernels (run_kernel), matrix
@@ -39,6 +39,9 @@ class Profiler {
 
   /// What was collected, longest first; waits for the device of the clock. Not while an op runs.
   std::vector<ProfileEntry> entries() const;
+  /// Model FLOPs: the operations of all ops that know them, but for what is computed a second time, by ops
+  /// themselves (attention's scores in its backward pass) or under checkpoint(). A multiply-add counts two.
+  double model_flops() const { return model_flops_; }
 
   /// That of this thread, or null.
   static Profiler* current() { return current_; }
@@ -60,6 +63,7 @@ class Profiler {
   inline static thread_local constinit Profiler* current_ = nullptr;
   DeviceClock& clock_;
   ProfilePhase phase_ = ProfilePhase::kForward;
+  double model_flops_ = 0;
   std::vector<Span> spans_;        // in the order of their beginnings
   std::vector<std::size_t> open_;  // of the spans, those that have no end yet
   std::map<std::pair<ProfilePhase, std::string>, ProfileEntry, std::less<>> entries_;
@@ -98,8 +102,8 @@ class PhaseTimer {
 /// that call.
 class ProfileScope {
  public:
-  explicit ProfileScope(std::string_view op) : profiler_(Profiler::current()) {
-    if (profiler_ != nullptr) profiler_->begin(op, 0);
+  explicit ProfileScope(std::string_view op, double flops = 0) : profiler_(Profiler::current()) {
+    if (profiler_ != nullptr) profiler_->begin(op, flops);
   }
   /// `describe` makes the op's name; it is called only where somebody collects.
   template <std::invocable Describe>

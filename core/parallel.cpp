@@ -9,6 +9,7 @@
 #include <optional>
 #include <string>
 
+#include "core/dry_run.h"
 #include "core/error.h"
 
 namespace moh {
@@ -88,6 +89,7 @@ int thread_index() {
 void parallel_for(std::int64_t count, std::int64_t grain,
                   FunctionRef<void(std::int64_t, std::int64_t)> body) {
   MOH_CHECK(grain > 0, "parallel_for: grain must be positive");
+  if (dry_run()) return;
   const std::int64_t chunks = num_chunks(count, grain);
   const auto run = [&](std::int64_t chunk) { body(chunk * grain, std::min(count, (chunk + 1) * grain)); };
   if (chunks <= 1 || num_threads() == 1 || omp_in_parallel()) {

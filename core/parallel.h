@@ -23,6 +23,7 @@ int thread_index();
 /// its own and then helps the others; chunks of a share are handed out in order. Inside another parallel
 /// loop, or when there is but one chunk, the caller runs all of it. The first exception that a chunk throws
 /// is rethrown once no chunk runs any more; chunks that had not begun may be left out.
+/// In a dry run (core/dry_run.h) no chunk runs.
 void parallel_for(std::int64_t count, std::int64_t grain, FunctionRef<void(std::int64_t, std::int64_t)> body);
 
 /// Keeps libraries that bring parallel loops of their own (oneDNN) to one thread inside the bodies of

@@ -8,10 +8,13 @@
 
 namespace moh {
 
+class DryMemory;
+
 /// A block of memory on one device, shared by the tensors that view it and released with the last of them.
 class Storage {
  public:
-  /// A block from the device's allocator, contents undefined, counted under `purpose`.
+  /// A block from the device's allocator, contents undefined, counted under `purpose`. In a dry run the block
+  /// is counted only (core/dry_run.h).
   static std::shared_ptr<Storage> allocate(std::size_t bytes, Device device, MemoryPurpose purpose);
   /// Memory that belongs to somebody else (a mapped file), kept alive through `owner`. It is never written
   /// to.
@@ -37,6 +40,7 @@ class Storage {
   Device device_;
   MemoryPurpose purpose_ = MemoryPurpose::kActivation;
   std::shared_ptr<const void> owner_;
+  std::shared_ptr<DryMemory> dry_;  // where a dry run counts the block; null: it is real
 };
 
 }  // namespace moh

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "core/cuda/backend.h"
+#include "core/dry_run.h"
 #include "core/error.h"
 #include "core/parallel.h"
 
@@ -95,6 +96,7 @@ void Tensor::require_dtype(DType dtype) const {
 
 double Tensor::item() const {
   if (numel_ != 1) throw ShapeError(error_message("item", "elements", "1", to_string(shape_)));
+  if (dry_run()) return 0;
   if (device() != kCpu) return to(kCpu).item();
   return visit_dtype(dtype_, [&]<class T>() { return static_cast<double>(*data<T>()); });
 }
@@ -148,6 +150,7 @@ Tensor Tensor::to(Device device) const {
 
 void Tensor::copy_from(const Tensor& source) const {
   require_same_shape("copy_from", *this, source);
+  if (dry_run()) return;
   const bool here = device() == kCpu, there = source.device() == kCpu;
   if (here && there) return copy_on_cpu(*this, source);
   if (!here && !there) {
@@ -164,6 +167,7 @@ void Tensor::copy_from(const Tensor& source) const {
 }
 
 void Tensor::fill(double value) const {
+  if (dry_run()) return;
   if (device() != kCpu) return cuda::fill(raw(), dtype_, numel_, value);
   visit_dtype(dtype_, [&]<class T>() {
     T* to = data<T>();
@@ -176,6 +180,7 @@ void Tensor::fill(double value) const {
 void Tensor::add(const Tensor& other) const {
   require_same_shape("add", *this, other);
   require_same_device("add", *this, other);
+  if (dry_run()) return;
   if (device() != kCpu) return cuda::add(raw(), dtype_, other.raw(), other.dtype(), numel_);
   visit_floating(dtype_, "add", [&]<class To>() {
     visit_floating(other.dtype(), "add", [&]<class From>() {
@@ -192,6 +197,7 @@ void Tensor::add(const Tensor& other) const {
 }
 
 void Tensor::scale(double factor) const {
+  if (dry_run()) return;
   if (device() != kCpu) return cuda::scale(raw(), dtype_, numel_, factor);
   visit_floating(dtype_, "scale", [&]<class T>() {
     T* to = data<T>();
@@ -203,6 +209,7 @@ void Tensor::scale(double factor) const {
 }
 
 bool Tensor::all_finite() const {
+  if (dry_run()) return true;
   if (device() != kCpu) return cuda::all_finite(raw(), dtype_, numel_);
   return visit_floating(dtype_, "all_finite", [&]<class T>() {
     const T* from = data<T>();

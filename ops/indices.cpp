@@ -5,6 +5,7 @@
 #include <span>
 #include <string>
 
+#include "core/dry_run.h"
 #include "core/error.h"
 #include "ops/indices_kernels.h"
 #ifdef MOH_HAVE_CUDA
@@ -33,21 +34,26 @@ std::string describe(const IndexRange& range) {
 }
 
 #ifdef MOH_HAVE_CUDA
+void check_on_device(std::string_view op, std::string_view name, const Tensor& wide,
+                     const IndexRange& range) {
+  IndexKernels<Cuda>::check(
+      wide.data<std::int64_t>(), wide.numel(), range.bound, range.ignored.value_or(range.bound - 1),
+      cuda::fault_kind(std::string(op) + ": " + std::string(name) + ": expected " + describe(range)));
+}
+#else
+void check_on_device(std::string_view, std::string_view, const Tensor&, const IndexRange&) {
+  fail_check(__FILE__, __LINE__, "the CPU", "this build has no CUDA");
+}
+#endif
+
 Tensor checked_on_device(std::string_view op, std::string_view name, const Tensor& indices,
                          const IndexRange& range) {
   Tensor wide = indices.to(DType::kInt64);
   // A copy where it was wide already: what is out of range is replaced, and the operand is not ours.
   if (wide.shares_storage_with(indices)) wide = indices.clone();
-  IndexKernels<Cuda>::check(
-      wide.data<std::int64_t>(), wide.numel(), range.bound, range.ignored.value_or(range.bound - 1),
-      cuda::fault_kind(std::string(op) + ": " + std::string(name) + ": expected " + describe(range)));
+  if (!dry_run()) check_on_device(op, name, wide, range);
   return wide;
 }
-#else
-Tensor checked_on_device(std::string_view, std::string_view, const Tensor&, const IndexRange&) {
-  fail_check(__FILE__, __LINE__, "the CPU", "this build has no CUDA");
-}
-#endif
 
 }  // namespace
 
@@ -62,6 +68,7 @@ Tensor checked_indices(std::string_view op, std::string_view name, const Tensor&
   }
   if (device != kCpu) return checked_on_device(op, name, indices, range);
   Tensor wide = indices.to(DType::kInt64);
+  if (dry_run()) return wide;
   const auto values = wide.span<std::int64_t>();
   const auto wrong = std::find_if(values.begin(), values.end(), [&](std::int64_t value) {
     return (value < 0 || value >= range.bound) && value != range.ignored;

@@ -18,7 +18,7 @@ struct IndexRange {
 /// Checks the index operand of an op and returns it as int64, converted when it is int32. Throws ValueError
 /// naming the first element out of range and its place, DTypeError for another dtype, DeviceError when it is
 /// not on `device`. On a GPU nobody waits for the answer: elements out of range count as 0, and the next
-/// wait for the device throws.
+/// wait for the device throws. In a dry run all are in range.
 Tensor checked_indices(std::string_view op, std::string_view name, const Tensor& indices, Device device,
                        const IndexRange& range);
 

@@ -3,12 +3,14 @@
 #include <string>
 #include <string_view>
 #include <type_traits>
+#include <utility>
 
 #include "autograd/node.h"
 #include "autograd/profile.h"
 #include "autograd/variable.h"
 #include "core/cpu_isa.h"
 #include "core/cuda/tag.h"
+#include "core/dry_run.h"
 #include "core/error.h"
 
 namespace moh {
@@ -52,34 +54,75 @@ class Check {
   std::string op_;
 };
 
-/// Calls fn.template operator()<Backend, T>() with the back end of x's device and the C++ type of its dtype:
-/// the one place where an op picks its kernel. Throws DTypeError for a dtype without kernels.
+/// What a kernel is called in messages and profiles, and the operations that it reports: those of
+/// multiply-adds whose number grows faster than that of the elements (attention, convolutions).
+struct KernelCall {
+  KernelCall(std::string_view name, double operations = 0) : op(name), flops(operations) {}
+  KernelCall(const char* name, double operations = 0) : op(name), flops(operations) {}
+
+  std::string_view op;
+  double flops;
+};
+
+/// Calls fn.template operator()<Backend, T>() with the back end of a device and the C++ type of a dtype.
+/// Throws DTypeError for a dtype without kernels.
 template <class Fn>
-void run_kernel(std::string_view op, const Tensor& x, Fn&& fn) {
-  const ProfileScope profile(op);
+void visit_backend(std::string_view op, const Tensor& x, Fn&& fn) {
   visit_floating(x.dtype(), op, [&]<class T>() {
     if (x.device() == kCpu) {
       visit_cpu_isa([&]<class Backend>() { fn.template operator()<Backend, T>(); });
-      return;
-    }
-    if constexpr (!std::is_same_v<T, double>) {
-#ifdef MOH_HAVE_CUDA
+    } else if constexpr (!std::is_same_v<T, double>) {
       fn.template operator()<Cuda, T>();
-#endif
     } else {
       throw DTypeError(error_message(op, "dtype", "float32 or bfloat16 on a GPU", "float64"));
     }
   });
 }
 
-/// The same for an op that has kernels on the CPU only. Throws DeviceError for a tensor elsewhere.
+/// Calls fn.template operator()<Backend, T>() with the back end of x's device and the C++ type of its dtype:
+/// the one place where an op picks its kernel. Throws DTypeError for a dtype without kernels. A dry run calls
+/// nothing.
 template <class Fn>
-void run_cpu_kernel(std::string_view op, const Tensor& x, Fn&& fn) {
-  if (x.device() != kCpu) throw DeviceError(error_message(op, "device", "cpu", device_name(x.device())));
-  const ProfileScope profile(op);
-  visit_floating(x.dtype(), op, [&]<class T>() {
-    visit_cpu_isa([&]<class Backend>() { fn.template operator()<Backend, T>(); });
+void run_kernel(KernelCall call, const Tensor& x, Fn&& fn) {
+  const ProfileScope profile(call.op, call.flops);
+  if (dry_run()) return;
+  visit_backend(call.op, x, [&]<class Backend, class T>() {
+#ifndef MOH_HAVE_CUDA
+    if constexpr (!std::is_same_v<Backend, Cuda>)
+#endif
+      fn.template operator()<Backend, T>();
   });
+}
+
+/// The same for a kernel that takes workspace of a size that matters: a dry run counts the bytes that
+/// workspace.template operator()<Backend, T>() returns.
+template <class Fn, class Workspace>
+void run_kernel(KernelCall call, const Tensor& x, Fn&& fn, const Workspace& workspace) {
+  if (dry_run()) {
+    visit_backend(call.op, x, [&]<class Backend, class T>() {
+      count_workspace(workspace.template operator()<Backend, T>(), x.device());
+    });
+  }
+  run_kernel(call, x, std::forward<Fn>(fn));
+}
+
+/// Both for an op that has kernels on the CPU only. Throw DeviceError for a tensor elsewhere.
+template <class Fn, class Workspace>
+void run_cpu_kernel(KernelCall call, const Tensor& x, Fn&& fn, const Workspace& workspace) {
+  if (x.device() != kCpu) {
+    throw DeviceError(error_message(call.op, "device", "cpu", device_name(x.device())));
+  }
+  const ProfileScope profile(call.op, call.flops);
+  visit_floating(x.dtype(), call.op, [&]<class T>() {
+    visit_cpu_isa([&]<class Backend>() {
+      if (dry_run()) return count_workspace(workspace.template operator()<Backend, T>(), kCpu);
+      fn.template operator()<Backend, T>();
+    });
+  });
+}
+template <class Fn>
+void run_cpu_kernel(KernelCall call, const Tensor& x, Fn&& fn) {
+  run_cpu_kernel(call, x, std::forward<Fn>(fn), []<class Backend, class T>() { return std::size_t{0}; });
 }
 
 }  // namespace moh

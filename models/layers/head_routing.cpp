@@ -1,10 +1,13 @@
 #include "models/layers/head_routing.h"
 
+#include <algorithm>
 #include <span>
 #include <string>
 #include <tuple>
 
 #include "autograd/checkpoint.h"
+#include "autograd/node.h"
+#include "core/dry_run.h"
 #include "core/error.h"
 #include "ops/linalg/linear.h"
 #include "ops/moh/head_projection.h"
@@ -44,6 +47,29 @@ bool wants_all_heads(const HeadRoutingOptions& options) {
 Tensor heads_to_compute(const Routing& routing, const HeadRoutingOptions& options) {
   if (!wants_all_heads(options) || !backward_follows()) return routing.selected;
   return full(routing.selected.shape(), 1, DType::kUInt8, routing.selected.device());
+}
+
+/// Rows of the longest list where routed heads are selected equally often: the one of the KV head whose group
+/// has the most shared heads. A token has `per_token` heads.
+std::int64_t balanced_longest(const HeadLists& lists, std::int64_t per_token,
+                              const HeadRoutingOptions& options) {
+  const RouterOptions& router = options.router;
+  const std::int64_t group = lists.heads / lists.kv_heads, routed = router.heads - router.shared;
+  if (routed == 0) return lists.tokens * group;
+  std::vector<std::int64_t> shared_of_groups(static_cast<std::size_t>(lists.kv_heads));
+  for (const std::int64_t head : head_kinds(options).shared)
+    ++shared_of_groups[static_cast<std::size_t>(head / group)];
+  const std::int64_t shared = std::ranges::max(shared_of_groups);
+  const double load = static_cast<double>(per_token - router.shared) / static_cast<double>(routed);
+  return lists.tokens * shared +
+         static_cast<std::int64_t>(load * static_cast<double>(lists.tokens * (group - shared)));
+}
+
+HeadLists lists_of(const Tensor& to_compute, std::int64_t kv_heads, std::int64_t per_token,
+                   const HeadRoutingOptions& options) {
+  HeadLists lists = build_head_lists(to_compute, kv_heads, per_token);
+  if (dry_run()) lists.longest = balanced_longest(lists, per_token, options);
+  return lists;
 }
 
 }  // namespace
@@ -114,18 +140,19 @@ HeadChoice HeadRouter::operator()(const Variable& x, const Variable& q, const Te
   const Shape per_token{batch, length, heads};
   const Tensor to_compute = heads_to_compute(routing, options_).reshape(per_token);
   const bool all = !to_compute.shares_storage_with(routing.selected);
-  const std::int64_t most_per_token = all ? heads : options_.router.shared + options_.router.top_k;
-  HeadLists lists = build_head_lists(to_compute, kv_heads_, most_per_token);
-  HeadLists of_heads = lists_of_heads(to_compute, lists);
+  const std::int64_t heads_each = all ? heads : options_.router.shared + options_.router.top_k;
+  HeadLists lists = lists_of(to_compute, kv_heads_, heads_each, options_);
+  HeadLists of_heads = lists_of_heads(to_compute, lists, heads_each);
   Variable gates = reshape(routing.gates, per_token);
   return {std::move(gates), std::move(lists), std::move(of_heads), std::move(routing)};
 }
 
-HeadLists HeadRouter::lists_of_heads(const Tensor& to_compute, const HeadLists& lists) const {
+HeadLists HeadRouter::lists_of_heads(const Tensor& to_compute, const HeadLists& lists,
+                                     std::int64_t per_token) const {
   if (to_compute.device() != kCpu) return {};  // dense projections are faster on a GPU
   const double active = static_cast<double>(lists.num_rows()) / static_cast<double>(to_compute.numel());
   if (!head_projection_pays(lists.batch * lists.tokens, head_dim_, active)) return {};
-  return lists.kv_heads == lists.heads ? lists : build_head_lists(to_compute, lists.heads);
+  return lists.kv_heads == lists.heads ? lists : lists_of(to_compute, lists.heads, per_token, options_);
 }
 
 Variable to_heads(const Linear& map, const Variable& x, std::int64_t head_dim, const HeadChoice* choice) {

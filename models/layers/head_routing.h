@@ -107,7 +107,7 @@ class HeadRouter : public Module {
     Variable routed, type, shared;  ///< [B T, heads or types]; undefined without a map
   };
   Logits learned_logits(const Variable& x) const;
-  HeadLists lists_of_heads(const Tensor& to_compute, const HeadLists& lists) const;
+  HeadLists lists_of_heads(const Tensor& to_compute, const HeadLists& lists, std::int64_t per_token) const;
 
   std::int64_t kv_heads_, head_dim_;
   HeadRoutingOptions options_;

@@ -76,19 +76,6 @@ HeadRoutingOptions routing_of(const LlamaConfig& c, std::int64_t layer) {
           c.moh.router_precision};
 }
 
-std::int64_t count_parameters(const LlamaConfig& c) {
-  const std::int64_t queries = c.heads * c.head_dim, keys = c.kv_heads * c.head_dim;
-  const std::int64_t attention = 2 * c.hidden * queries + 2 * c.hidden * keys;
-  const std::int64_t layer = attention + 3 * c.hidden * c.intermediate + 2 * c.hidden;
-  std::int64_t count = c.layers * layer + c.hidden + (c.tied_embeddings ? 1 : 2) * c.vocab_size * c.hidden;
-  if (c.moh.router != RouterKind::kLearned) return count;
-  for (std::int64_t i = 0; i < c.layers; ++i) {
-    const RouterWidths widths = router_widths(routing_of(c, i).router);
-    count += (widths.routed + widths.type + widths.shared) * c.hidden;
-  }
-  return count;
-}
-
 double activated_heads(const LlamaConfig& c, bool training) {
   std::int64_t active = 0;
   for (std::int64_t layer = 0; layer < c.layers; ++layer)

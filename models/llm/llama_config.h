@@ -48,9 +48,6 @@ void check(const LlamaConfig& config);
 /// Routing of layer `layer`.
 HeadRoutingOptions routing_of(const LlamaConfig& config, std::int64_t layer);
 
-/// Elements of all parameters, without making a model.
-std::int64_t count_parameters(const LlamaConfig& config);
-
 /// Share of the attention heads that are active: sum of selected heads over sum of heads (the paper's
 /// "activated"); in training, of those that are computed (computed_heads).
 double activated_heads(const LlamaConfig& config, bool training = false);

@@ -39,11 +39,15 @@ std::int64_t num_rows(const Operands& o) {
   return o.lists.rows.defined() ? o.lists.num_rows() : o.shape.batch * o.shape.queries * o.shape.heads;
 }
 
+std::int64_t longest_list(const Operands& o) {
+  return o.lists.rows.defined() ? o.lists.longest : o.shape.queries * o.shape.heads / o.shape.kv_heads;
+}
+
 /// Fills in o.by_cudnn.
 Tensor run_forward(Operands& o, const Tensor& lse) {
   const AttentionShape& s = o.shape;
   Tensor out = empty({s.batch, s.queries, s.heads, s.head_dim}, o.q.dtype(), o.q.device());
-  run_kernel(o.op, o.q, [&]<class Backend, class T>() {
+  const auto run = [&]<class Backend, class T>() {
     const Views<const T> in = views_of<const T>(o, o.q, o.k, o.v);
     AttentionForward<T> args{s, row_lists(o.lists), in.q, in.k, in.v};
     args.gates = o.gates.defined() ? o.gates.data<Acc<T>>() : nullptr;
@@ -58,6 +62,12 @@ Tensor run_forward(Operands& o, const Tensor& lse) {
     } else {
       attention_forward<Backend>(args);
     }
+  };
+  run_kernel({o.op, attention_flops(s, num_rows(o))}, o.q, run, [&]<class Backend, class T>() -> std::size_t {
+    if constexpr (std::is_same_v<Backend, Cuda>)
+      return 0;
+    else
+      return attention_forward_workspace<Backend, T>(s);
   });
   return out;
 }
@@ -77,7 +87,7 @@ Grads run_backward(const Saved& saved, const Tensor& dout) {
   const Tensor dq = empty_like(o.q);
   const Tensor dk = o.packed ? Tensor() : empty_like(o.k), dv = o.packed ? Tensor() : empty_like(o.v);
   const Tensor dgates = o.gates.defined() ? empty_like(o.gates) : Tensor();
-  run_kernel(o.op, o.q, [&]<class Backend, class T>() {
+  const auto run = [&]<class Backend, class T>() {
     const Views<const T> in = views_of<const T>(o, o.q, o.k, o.v);
     const Views<T> grad = views_of<T>(o, dq, dk, dv);
     AttentionBackward<T> args{s, row_lists(o.lists), in.q, in.k, in.v};
@@ -97,6 +107,14 @@ Grads run_backward(const Saved& saved, const Tensor& dout) {
     } else {
       attention_backward<Backend>(args);
     }
+  };
+  const std::int64_t rows = num_rows(o);
+  const KernelCall call(o.op, 2 * attention_flops(s, rows));
+  run_kernel(call, o.q, run, [&]<class Backend, class T>() -> std::size_t {
+    if constexpr (std::is_same_v<Backend, Cuda>)
+      return static_cast<std::size_t>(rows) * sizeof(float);
+    else
+      return attention_backward_workspace<Backend, T>(s, rows, longest_list(o));
   });
   Grads grads = o.packed ? Grads{dq} : Grads{dq, dk, dv};
   if (dgates.defined()) grads.push_back(dgates.to(saved.gate_dtype));

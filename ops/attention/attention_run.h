@@ -63,16 +63,37 @@ void dgates_of_tiny_gates(const AttentionBackward<T>& args) {
   }
 }
 
+/// Bytes of AttentionBackward::dq_partials for lists of `rows` rows in all.
+template <class Backend, class T>
+std::size_t dq_partials_bytes(const AttentionShape& shape, std::int64_t num_groups, std::int64_t rows) {
+  if (num_groups == 1) return 0;
+  const std::int64_t padded = AttentionKernels<Backend, T>::padded_head_dim(shape.head_dim);
+  return static_cast<std::size_t>(num_groups * rows * padded) * sizeof(Acc<T>);
+}
+
+/// Bytes of workspace that attention_forward takes.
+template <class Backend, class T>
+std::size_t attention_forward_workspace(const AttentionShape& shape) {
+  return AttentionKernels<Backend, T>::forward_scratch_bytes(shape) * static_cast<std::size_t>(num_threads());
+}
+/// Bytes of workspace that attention_backward takes for lists of `rows` rows in all, the longest of
+/// `longest`.
+template <class Backend, class T>
+std::size_t attention_backward_workspace(const AttentionShape& shape, std::int64_t rows,
+                                         std::int64_t longest) {
+  return dq_partials_bytes<Backend, T>(shape, key_groups(shape).num_groups, rows) +
+         AttentionKernels<Backend, T>::backward_scratch_bytes(shape, longest) *
+             static_cast<std::size_t>(num_threads());
+}
+
 /// args.num_groups and args.dq_partials are filled in here.
 template <class Backend, class T>
 void attention_backward(AttentionBackward<T> args) {
   using Kernels = AttentionKernels<Backend, T>;
   const KeyPlan plan = plan_keys(args.shape, args.lists);
   args.num_groups = plan.num_groups;
-  const std::int64_t shares = plan.num_groups == 1 ? 0
-                                                   : plan.num_groups * total_rows(args.shape, args.lists) *
-                                                         Kernels::padded_head_dim(args.shape.head_dim);
-  const Scratch dq_partials(static_cast<std::size_t>(shares) * sizeof(Acc<T>));
+  const Scratch dq_partials(
+      dq_partials_bytes<Backend, T>(args.shape, plan.num_groups, total_rows(args.shape, args.lists)));
   args.dq_partials = dq_partials.as<Acc<T>>();
   run_tasks(plan.tasks, is_small(args.shape, args.lists),
             Kernels::backward_scratch_bytes(args.shape, longest_list(args.shape, args.lists)),

@@ -86,18 +86,18 @@ Tensor attention_decode(const Tensor& q, const Tensor& k_cache, const Tensor& v_
     gates_acc = gates.to(accumulate_dtype(q.dtype()));
   }
   Tensor out = empty(q.shape(), q.dtype(), q.device());
-  run_kernel(kOp, q, [&]<class Backend, class T>() {
+  const std::int64_t pairs = lists.rows.defined() ? lists.num_rows() : q.numel() / q.dim(3);
+  run_kernel({kOp, attention_flops(shape, pairs)}, q, [&]<class Backend, class T>() {
     const RowLists rows = row_lists(lists);
     const Acc<T>* gate_values = gates.defined() ? gates_acc.data<Acc<T>>() : nullptr;
     const auto vq = view_of<const T>(q), vk = view_of_cache<const T>(k_cache),
                vv = view_of_cache<const T>(v_cache);
     if constexpr (std::is_same_v<Backend, Cuda>) {
-      const std::int64_t num_rows = lists.rows.defined() ? lists.num_rows() : q.numel() / q.dim(3);
       const AttentionForward<T> args{shape, rows, vq, vk, vv, gate_values, view_of<T>(out)};
       if (shape.queries >= kManyQueries) {
-        CudaAttention<T>::forward(args, num_rows);
+        CudaAttention<T>::forward(args, pairs);
       } else {
-        CudaAttention<T>::decode(args, num_rows);
+        CudaAttention<T>::decode(args, pairs);
       }
     } else if (shape.queries >= kManyQueries) {
       attention_forward<Backend>(AttentionForward<T>{shape, rows, vq, vk, vv, gate_values, view_of<T>(out)});

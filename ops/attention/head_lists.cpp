@@ -4,6 +4,7 @@
 #include <string>
 
 #include "autograd/profile.h"
+#include "core/dry_run.h"
 #include "core/error.h"
 #include "core/parallel.h"
 #include "ops/attention/attention_kernels.h"
@@ -103,11 +104,15 @@ HeadLists build_head_lists(const Tensor& selected, std::int64_t kv_heads,
   lists.heads = selected.dim(2);
   lists.kv_heads = kv_heads;
   lists.offsets = empty({lists.batch * kv_heads + 1}, DType::kInt64, selected.device());
-  if (selected.device() == kCpu) {
+  if (selected.device() == kCpu && !dry_run()) {
     fill_on_cpu(selected, lists);
+    return lists;
+  }
+  const std::int64_t each = most_per_token.value_or(lists.heads);
+  lists.rows = empty({lists.batch * lists.tokens * each}, DType::kInt32, selected.device());
+  if (dry_run()) {
+    lists.longest = num_chunks(lists.tokens * each, kv_heads);
   } else {
-    const std::int64_t most = lists.batch * lists.tokens * most_per_token.value_or(lists.heads);
-    lists.rows = empty({most}, DType::kInt32, selected.device());
     fill_on_device(selected, lists);
   }
   return lists;

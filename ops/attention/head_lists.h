@@ -16,14 +16,16 @@ struct HeadLists {
   Tensor rows;     ///< int32 [selected pairs]
   Tensor offsets;  ///< int64 [batch * kv_heads + 1]
   std::int64_t batch = 0, tokens = 0, heads = 0, kv_heads = 0;
+  std::int64_t longest = 0;  ///< in a dry run, whose lists have no contents: rows of the longest list
 
-  /// The number of pairs; on a GPU, where nobody waits to know it, at least that many.
+  /// The number of pairs; on a GPU, where nobody waits to know it, and in a dry run at least that many.
   std::int64_t num_rows() const { return rows.numel(); }
 };
 
 /// Lists of the nonzero elements of `selected`, uint8 [B, T, H]; any number of heads per token, none
 /// included. heads must be a multiple of kv_heads. `most_per_token` bounds the heads of a token, so that a
-/// GPU does not reserve memory for all of them; more is an error that the next wait for the device throws.
+/// GPU does not reserve memory for all of them; more is an error that the next wait for the device throws. A
+/// dry run takes each token to have that many, in lists of equal lengths.
 /// Throws ShapeError, DTypeError, and ValueError for 2^20 tokens or more, which a row cannot hold.
 HeadLists build_head_lists(const Tensor& selected, std::int64_t kv_heads,
                            std::optional<std::int64_t> most_per_token = std::nullopt);

@@ -44,6 +44,12 @@ void check_lists(std::string_view op, const AttentionShape& s, Device device, co
                     to_string(found));
 }
 
+double attention_flops(const AttentionShape& s, std::int64_t rows) {
+  const double keys = s.causal ? static_cast<double>(s.query_offset) + static_cast<double>(s.queries + 1) / 2
+                               : static_cast<double>(s.keys);
+  return 4 * static_cast<double>(rows) * keys * static_cast<double>(s.head_dim);
+}
+
 RowLists row_lists(const HeadLists& lists) {
   if (!lists.rows.defined()) return {};
   return {lists.rows.data<std::int32_t>(), lists.offsets.data<std::int64_t>()};

@@ -80,14 +80,21 @@ std::vector<RowTask> plan_rows(const AttentionShape& shape, const RowLists& list
   return longest_first(std::move(costed));
 }
 
-KeyPlan plan_keys(const AttentionShape& shape, const RowLists& lists) {
+KeyGroups key_groups(const AttentionShape& shape) {
   const std::int64_t num_lists = shape.batch * shape.kv_heads;
-  KeyPlan plan;
-  if (num_lists == 0 || shape.keys == 0) return plan;
+  KeyGroups groups;
+  if (num_lists == 0 || shape.keys == 0) return groups;
   const std::int64_t by_keys = std::clamp<std::int64_t>(shape.keys / kMinGroupKeys, 1, kMaxGroups);
   const std::int64_t wanted = std::min(ceil_div(kKeyTasks, num_lists), by_keys);
-  plan.group_keys = ceil_div(ceil_div(shape.keys, wanted), 64) * 64;
-  plan.num_groups = ceil_div(shape.keys, plan.group_keys);
+  groups.group_keys = ceil_div(ceil_div(shape.keys, wanted), 64) * 64;
+  groups.num_groups = ceil_div(shape.keys, groups.group_keys);
+  return groups;
+}
+
+KeyPlan plan_keys(const AttentionShape& shape, const RowLists& lists) {
+  const std::int64_t num_lists = shape.batch * shape.kv_heads;
+  KeyPlan plan{key_groups(shape), {}};
+  if (num_lists == 0 || shape.keys == 0) return plan;
   std::vector<Costed<KeyTask>> costed;
   for (std::int64_t l = 0; l < num_lists; ++l) {
     const List list = list_at(shape, lists, l);

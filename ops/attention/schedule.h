@@ -15,9 +15,12 @@ std::vector<RowTask> plan_rows(const AttentionShape& shape, const RowLists& list
 
 /// The keys of all lists in tasks, the longest work first. Sums over keys follow the cut, so it depends on
 /// the sizes alone, never on the number of threads.
-struct KeyPlan {
+struct KeyGroups {
   std::int64_t num_groups = 1;  ///< key ranges per list
   std::int64_t group_keys = 0;  ///< length of each, the last may be shorter
+};
+KeyGroups key_groups(const AttentionShape& shape);
+struct KeyPlan : KeyGroups {
   std::vector<KeyTask> tasks;
 };
 KeyPlan plan_keys(const AttentionShape& shape, const RowLists& lists);

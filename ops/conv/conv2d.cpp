@@ -129,6 +129,13 @@ Tensor weight_gradient_on_cpu(const ConvShape& s, const Tensor& x, const Tensor&
   return dw;
 }
 
+/// On a GPU: what cuDNN does in `call`. Its workspace, which it chooses itself, is not known to a dry run.
+template <class Call>
+void run_on_device(const ConvShape& s, const Call& call) {
+  const ProfileScope profile("conv2d", s.flops());
+  if (!dry_run()) call();
+}
+
 /// An image as a matrix of pixels.
 Tensor pixels(const Tensor& image) {
   return image.reshape({image.numel() / image.dim(3), image.dim(3)});
@@ -145,14 +152,16 @@ void forward(const ConvShape& s, const Tensor& x, const Tensor& w, const Tensor&
                        : matmul_into(pixels(y), pixels(x), factor);
   }
   if (x.device() == kCpu) return forward_on_cpu(s, x, w, b, y);
-  CudnnConvolution::forward(s, x, like_patches(w, s, w.dtype()), b, y);
+  const Tensor rows = like_patches(w, s, w.dtype());
+  run_on_device(s, [&] { CudnnConvolution::forward(s, x, rows, b, y); });
 }
 
 Tensor data_gradient(const ConvShape& s, const Shape& x_shape, const Tensor& w, const Tensor& dy) {
   if (is_pointwise(s)) return matmul(pixels(dy), as_matrix(w), w.dtype()).reshape(x_shape);
   if (w.device() == kCpu) return data_gradient_on_cpu(s, x_shape, w, dy);
   const Tensor dx = empty(x_shape, w.dtype(), w.device());
-  CudnnConvolution::backward_data(s, dy, like_patches(w, s, w.dtype()), dx);
+  const Tensor rows = like_patches(w, s, w.dtype());
+  run_on_device(s, [&] { CudnnConvolution::backward_data(s, dy, rows, dx); });
   return dx;
 }
 
@@ -165,7 +174,7 @@ Tensor weight_gradient(const ConvShape& s, const Tensor& x, const Tensor& dy, co
     dw = weight_gradient_on_cpu(s, x, dy);
   } else {
     dw = empty({s.outputs, s.taps(), s.group_channels()}, wide, x.device());
-    CudnnConvolution::backward_weights(s, x, dy, dw);
+    run_on_device(s, [&] { CudnnConvolution::backward_weights(s, x, dy, dw); });
   }
   return swap_axes(dw, s.outputs, s.taps(), s.group_channels()).reshape(w_shape);
 }

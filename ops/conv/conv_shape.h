@@ -26,6 +26,13 @@ struct ConvShape {
   /// Whether each output sees one channel, its own.
   constexpr bool is_depthwise() const { return groups == channels && outputs == channels; }
 
+  /// Operations of a forward pass, and of each of its gradients: a multiply-add, which counts two, for every
+  /// output and what it sees. Padding is counted, as in the matrix products that a convolution is made of.
+  constexpr double flops() const {
+    return 2 * static_cast<double>(output_pixels()) * static_cast<double>(outputs) *
+           static_cast<double>(taps() * group_channels());
+  }
+
   auto operator<=>(const ConvShape&) const = default;
 };
 

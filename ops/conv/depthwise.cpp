@@ -2,6 +2,7 @@
 
 #include "ops/conv/conv_operands.h"
 #include "ops/conv/depthwise_kernels.h"
+#include "ops/cpu/row_sums.h"
 #include "ops/linalg/linear_parameters.h"
 #include "ops/op.h"
 
@@ -14,9 +15,9 @@ Tensor taps_of(const Tensor& w, const ConvShape& s) {
   return swap_axes(w, 1, s.channels, s.taps()).to(accumulate_dtype(w.dtype()));
 }
 
-void run_pass(const Tensor& from, const Tensor& w, const Tensor& b, const Tensor& to,
+void run_pass(const ConvShape& s, const Tensor& from, const Tensor& w, const Tensor& b, const Tensor& to,
               const DepthwisePass& pass) {
-  run_kernel("depthwise_conv2d", from, [&]<class Backend, class T>() {
+  run_kernel({"depthwise_conv2d", s.flops()}, from, [&]<class Backend, class T>() {
     DepthwiseKernels<Backend, T>::run(from.data<T>(), w.data<Acc<T>>(), b.defined() ? b.data<T>() : nullptr,
                                       to.data<T>(), pass);
   });
@@ -24,9 +25,11 @@ void run_pass(const Tensor& from, const Tensor& w, const Tensor& b, const Tensor
 
 Tensor weight_gradient(const ConvShape& s, const Tensor& x, const Tensor& dy, const Shape& w_shape) {
   const Tensor dw = empty({s.taps(), s.channels}, accumulate_dtype(x.dtype()), x.device());
-  run_kernel("depthwise_conv2d", x, [&]<class Backend, class T>() {
+  const auto run = [&]<class Backend, class T>() {
     DepthwiseKernels<Backend, T>::weight_gradient(x.data<T>(), dy.data<T>(), dw.data<Acc<T>>(), s);
-  });
+  };
+  run_kernel({"depthwise_conv2d", s.flops()}, x, run,
+             RowSumsWorkspace{{s.output_rows(), s.taps() * s.channels}});
   return swap_axes(dw, 1, s.taps(), s.channels).reshape(w_shape);
 }
 
@@ -34,7 +37,7 @@ Tensor weight_gradient(const ConvShape& s, const Tensor& x, const Tensor& dy, co
 
 Variable depthwise_conv2d(const Variable& x, const Variable& w, const Variable& b, const ConvShape& s) {
   const Tensor y = empty(output_shape(s), x.dtype(), x.device());
-  run_pass(x.value(), taps_of(w.value(), s), b.defined() ? b.value() : Tensor(), y,
+  run_pass(s, x.value(), taps_of(w.value(), s), b.defined() ? b.value() : Tensor(), y,
            {s.batch, s.channels, TapAxis::forward(s.y), TapAxis::forward(s.x)});
   return record("depthwise_conv2d", y, {x, w, b},
                 [x = x.value(), w = w.value(), s, needs_dx = x.requires_grad(), needs_dw = w.requires_grad(),
@@ -42,7 +45,7 @@ Variable depthwise_conv2d(const Variable& x, const Variable& w, const Variable& 
                   Grads grads(3);
                   if (needs_dx) {
                     grads[0] = empty_like(x);
-                    run_pass(dy, taps_of(w, s), {}, grads[0],
+                    run_pass(s, dy, taps_of(w, s), {}, grads[0],
                              {s.batch, s.channels, TapAxis::backward(s.y), TapAxis::backward(s.x)});
                   }
                   if (needs_dw) grads[1] = weight_gradient(s, x, dy, w.shape());

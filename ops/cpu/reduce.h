@@ -1,6 +1,6 @@
 #pragma once
 
-// For kernel files only (they are compiled once per instruction set): everything here has internal linkage.
+// For kernel files, which are compiled once per instruction set: everything here has internal linkage.
 
 #include <algorithm>
 #include <cstdint>
@@ -21,6 +21,13 @@ namespace {
   return by_work > by_chunks ? by_work : by_chunks;
 }
 
+/// Bytes of scratch of sum_over_rows.
+template <class A>
+[[maybe_unused]] [[gnu::always_inline]] inline std::size_t row_sums_bytes(std::int64_t count,
+                                                                          std::int64_t width) {
+  return static_cast<std::size_t>((num_chunks(count, row_grain(count, width)) + 1) * width) * sizeof(A);
+}
+
 /// sums[width] = the sum over all rows of what add_row(row, partial) adds to its partial sums of `width`
 /// elements.
 template <class A, class T, class AddRow>
@@ -28,7 +35,7 @@ template <class A, class T, class AddRow>
                                                                   T* sums, const AddRow& add_row) {
   const std::int64_t grain = row_grain(count, width);
   const std::int64_t chunks = num_chunks(count, grain);
-  const Scratch scratch(static_cast<std::size_t>((chunks + 1) * width) * sizeof(A));
+  const Scratch scratch(row_sums_bytes<A>(count, width));
   A* partials = scratch.as<A>();
   parallel_for(count, grain, [&](std::int64_t begin, std::int64_t end) {
     const AddRow local = add_row;  // so that the compiler sees that no store changes what add_row captured

@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "ops/embedding/embedding_kernels.h"
+#include "ops/embedding/embedding_workspace.h"
 #include "ops/indices.h"
 #include "ops/op.h"
 
@@ -15,6 +16,17 @@ Shape output_shape(const Shape& ids, std::int64_t width) {
   extents.push_back(width);
   return Shape(std::span<const std::int64_t>(extents));
 }
+
+/// Of the CPU's kernels.
+struct BackwardWorkspace {
+  EmbeddingSizes sizes;
+
+  template <class Backend, class T>
+  std::size_t operator()() const {
+    if constexpr (std::is_same_v<Backend, Cuda>) return 0;
+    return group_by_id_bytes(sizes) + run_sums_bytes<Acc<T>>(sizes);
+  }
+};
 
 }  // namespace
 
@@ -30,10 +42,11 @@ Variable embedding(const Variable& table, const Tensor& ids) {
   });
   return record("embedding", y, {table}, [rows, sizes](const Tensor& dy) -> Grads {
     Tensor dtable = empty({sizes.num_rows, sizes.width}, dy.dtype(), dy.device());
-    run_kernel("embedding", dy, [&]<class Backend, class T>() {
+    const auto run = [&]<class Backend, class T>() {
       EmbeddingKernels<Backend, T>::backward(dy.data<T>(), rows.data<std::int64_t>(), dtable.data<T>(),
                                              sizes);
-    });
+    };
+    run_kernel("embedding", dy, run, BackwardWorkspace{sizes});
     return {dtable};
   });
 }

@@ -4,6 +4,7 @@
 #include "core/cpu_isa.h"
 #include "ops/cpu/reduce.h"
 #include "ops/embedding/embedding_kernels.h"
+#include "ops/embedding/embedding_workspace.h"
 
 namespace moh {
 
@@ -63,13 +64,13 @@ void EmbeddingKernels<Backend, T>::backward(const T* dy, const std::int64_t* ids
                                             EmbeddingSizes sizes) {
   using A = Acc<T>;
   const std::int64_t width = sizes.width, count = sizes.num_ids, grain = row_grain(count, width);
-  const Scratch scratch(static_cast<std::size_t>(sizes.num_rows + 1 + count) * sizeof(std::int64_t));
+  const Scratch scratch(group_by_id_bytes(sizes));
   std::int64_t* starts = scratch.as<std::int64_t>();
   std::int64_t* places = starts + sizes.num_rows + 1;
   group_by_id(ids, sizes, starts, places);
   zero_absent_rows(starts, sizes, dtable);
   // Of each chunk: the part of a run that began earlier, that of one that goes on behind it, and a row.
-  const Scratch sums(static_cast<std::size_t>(num_chunks(count, grain) * 3 * width) * sizeof(A));
+  const Scratch sums(run_sums_bytes<A>(sizes));
   A* const parts = sums.as<A>();
   const auto finish = [=](std::int64_t id, const A* sum) {
     T* to = dtable + id * width;

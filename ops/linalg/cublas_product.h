@@ -20,7 +20,7 @@ void check_cublas(cublasStatus_t status, const char* call);
 /// The handle of cuBLASLt, and the workspace of all products, which run one after the other.
 class CublasContext {
  public:
-  static constexpr std::size_t kWorkspaceBytes = std::size_t{32} << 20;
+  static constexpr std::size_t kWorkspaceBytes = kCublasWorkspaceBytes;
 
   CublasContext();  ///< never destroyed, as the device it belongs to
   cublasLtHandle_t handle() const { return handle_; }

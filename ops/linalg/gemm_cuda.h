@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 #include "core/dtype.h"
@@ -39,6 +40,9 @@ struct CudaGemmData {
   void* c;
   void *vector = nullptr, *aux = nullptr;
 };
+
+/// Device memory that the library may use for a product; kept from the first product on.
+inline constexpr std::size_t kCublasWorkspaceBytes = std::size_t{32} << 20;
 
 /// Multiplies on the device, in stream order; sums in float32. Throws DeviceError when the library refuses.
 void cuda_gemm(const CudaGemm& gemm, const CudaGemmData& data);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 
+#include "ops/cpu/row_sums.h"
 #include "ops/linalg/linear_kernels.h"
 #include "ops/linalg/matmul.h"
 
@@ -15,9 +16,11 @@ Tensor as_matrix(const Tensor& x, Rows rows) {
 Tensor bias_gradient(const Tensor& dy) {
   const std::int64_t width = dy.dim(-1);
   Tensor db = empty({width}, accumulate_dtype(dy.dtype()), dy.device());
-  run_kernel("bias_gradient", dy, [&]<class Backend, class T>() {
-    LinearKernels<Backend, T>::sum_rows(dy.data<T>(), db.data<Acc<T>>(), {dy.numel() / width, width}, width);
-  });
+  const Rows rows{dy.numel() / width, width};
+  const auto run = [&]<class Backend, class T>() {
+    LinearKernels<Backend, T>::sum_rows(dy.data<T>(), db.data<Acc<T>>(), rows, width);
+  };
+  run_kernel("bias_gradient", dy, run, RowSumsWorkspace{rows});
   return db;
 }
 

@@ -4,8 +4,10 @@
 #include <string>
 
 #include "autograd/profile.h"
+#include "core/dry_run.h"
 #include "core/error.h"
 #include "core/parallel.h"
+#include "ops/cpu/row_sums.h"
 #include "ops/linalg/linear_kernels.h"
 #include "ops/linalg/matmul_extra.h"
 #include "ops/linalg/matmul_kernels.h"
@@ -133,12 +135,27 @@ void gemm_in_float32(const GemmShape& shape, const Operand& c, const Operand& a,
   const Tensor wide_c = out.dtype() == DType::kFloat32 ? out
                         : keeps_old                    ? out.to(DType::kFloat32)
                                                        : empty(out.shape(), DType::kFloat32);
-  float_gemm(shape, data_of<float>(a, wide_a), data_of<float>(b, wide_b), data_of<float>(c, wide_c),
-             accumulate);
+  if (dry_run()) {  // but for oneDNN's own workspace
+    count_workspace(prefers_tiles(shape) ? tiled_gemm_scratch_bytes(shape) : 0, kCpu);
+  } else {
+    float_gemm(shape, data_of<float>(a, wide_a), data_of<float>(b, wide_b), data_of<float>(c, wide_c),
+               accumulate);
+  }
   if (out.dtype() != DType::kFloat32) out.copy_from(wide_c);
 }
 
+void run_on_device([[maybe_unused]] const CudaGemm& gemm, [[maybe_unused]] const CudaGemmData& data) {
+  if (dry_run()) {
+    DryRunScope::current()->keep_workspace("cuBLASLt", kCublasWorkspaceBytes, {Device::Type::kCuda, 0});
+    return;
+  }
 #ifdef MOH_HAVE_CUDA
+  cuda_gemm(gemm, data);
+#else
+  fail_check(__FILE__, __LINE__, "the CPU", "this build has no CUDA");
+#endif
+}
+
 /// bfloat16 factors are multiplied as they are, any other pair in float32.
 void gemm_on_device(const GemmShape& s, const Operand& c, const Operand& a, const Operand& b, bool accumulate,
                     const MatmulExtra& extra) {
@@ -153,18 +170,12 @@ void gemm_on_device(const GemmShape& s, const Operand& c, const Operand& a, cons
     return static_cast<std::byte*>(matrix.raw()) +
            static_cast<std::size_t>(operand.first_column) * dtype_size(matrix.dtype());
   };
-  cuda_gemm({s.m, s.n, s.k, s.transpose_a, s.transpose_b, s.lda, s.ldb, s.ldc, dtype, result.dtype(),
-             accumulate, extra.kind},
-            {first(a, left), first(b, right), first(c, result), vector.defined() ? vector.raw() : nullptr,
-             extra.aux.defined() ? extra.aux.raw() : nullptr});
+  run_on_device({s.m, s.n, s.k, s.transpose_a, s.transpose_b, s.lda, s.ldb, s.ldc, dtype, result.dtype(),
+                 accumulate, extra.kind},
+                {first(a, left), first(b, right), first(c, result), vector.defined() ? vector.raw() : nullptr,
+                 extra.aux.defined() ? extra.aux.raw() : nullptr});
   if (!result.shares_storage_with(out)) out.copy_from(result);
 }
-#else
-void gemm_on_device(const GemmShape&, const Operand&, const Operand&, const Operand&, bool,
-                    const MatmulExtra&) {
-  fail_check(__FILE__, __LINE__, "the CPU", "this build has no CUDA");
-}
-#endif
 
 /// As a kernel of its own.
 void run_extra(const GemmShape& s, const Operand& c, const Operand& a, const MatmulExtra& extra) {
@@ -174,9 +185,11 @@ void run_extra(const GemmShape& s, const Operand& c, const Operand& a, const Mat
       LinearKernels<Backend, T>::add_bias(vector.data<T>(), data_of<T>(c, c.matrix), {s.m, s.n}, s.ldc);
     });
   } else if (extra.kind == GemmExtra::kRowSums) {
-    run_kernel("linear", a.matrix, [&]<class Backend, class T>() {
-      LinearKernels<Backend, T>::sum_rows(data_of<T>(a, a.matrix), vector.data<Acc<T>>(), {s.k, s.m}, s.lda);
-    });
+    const Rows rows{s.k, s.m};
+    const auto run = [&]<class Backend, class T>() {
+      LinearKernels<Backend, T>::sum_rows(data_of<T>(a, a.matrix), vector.data<Acc<T>>(), rows, s.lda);
+    };
+    run_kernel("linear", a.matrix, run, RowSumsWorkspace{rows});
   }
 }
 
@@ -206,6 +219,7 @@ bool multiply(const GemmShape& shape, const Operand& c, const Operand& a, const 
     return true;
   }
   if (c.matrix.dtype() == DType::kFloat64) {
+    if (dry_run()) return false;
     tiled_gemm<double>(shape, data_of<double>(a, a.matrix), data_of<double>(b, b.matrix),
                        data_of<double>(c, c.matrix), accumulate);
   } else {
@@ -239,13 +253,6 @@ void matmul_row_sums_into(const Operand& c, const Operand& a, const Operand& b, 
   MOH_CHECK(c.matrix.dtype() == accumulate_dtype(a.matrix.dtype()),
             "sums are of the type they are summed in");
   matmul_extra_into(c, a, b, accumulate, {GemmExtra::kRowSums, sums});
-}
-
-std::size_t matmul_scratch_bytes(std::int64_t m, std::int64_t n, std::int64_t k, bool transpose_a,
-                                 bool transpose_b) {
-  if (m == 0 || n == 0 || k == 0) return 0;
-  const GemmShape shape = {m, n, k, transpose_a, transpose_b, transpose_a ? m : k, transpose_b ? k : n, n};
-  return prefers_tiles(shape) ? tiled_gemm_scratch_bytes(shape) : 0;
 }
 
 Tensor matmul(const Operand& a, const Operand& b, DType dtype) {

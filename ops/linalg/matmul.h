@@ -43,9 +43,4 @@ void matmul_row_sums_into(const Operand& c, const Operand& a, const Operand& b, 
 /// a b as a new tensor of `dtype`.
 Tensor matmul(const Operand& a, const Operand& b, DType dtype);
 
-/// Bytes of scratch memory that a product [m, k] [k, n] in float32 takes on the CPU with the present number
-/// of threads, but for oneDNN's own. Factors that are transposed are stored as [k, m] and [n, k].
-std::size_t matmul_scratch_bytes(std::int64_t m, std::int64_t n, std::int64_t k, bool transpose_a,
-                                 bool transpose_b);
-
 }  // namespace moh

@@ -55,7 +55,8 @@ std::int64_t most_rows(std::int64_t m, const GemmParts& parts) {
 }
 
 bool is_serial(const GemmShape& s) {
-  return s.m * s.n * s.k < (1 << 17);  // waking other threads would take longer
+  constexpr double kSmall = 1 << 17;  // waking other threads would take longer
+  return static_cast<double>(s.m) * static_cast<double>(s.n) * static_cast<double>(s.k) < kSmall;
 }
 
 /// How c is cut where each task copies for itself what it reads: into a part for each thread, or a multiple,

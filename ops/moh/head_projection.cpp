@@ -84,7 +84,19 @@ std::vector<ColumnTask> column_tasks(const HeadProjection& p) {
 
 /// Whether waking other threads would take longer than the work.
 bool is_small(const HeadProjection& p, const HeadLists& lists) {
-  return lists.num_rows() * p.head_dim * p.width < (1 << 17);
+  constexpr double kSmall = 1 << 17;
+  return static_cast<double>(lists.num_rows()) * static_cast<double>(p.head_dim * p.width) < kSmall;
+}
+
+/// Of the projection of the listed heads, and of each of its gradients.
+double flops_of(const Plan& plan) {
+  return 2 * static_cast<double>(plan.lists.num_rows()) * static_cast<double>(plan.sizes.head_dim) *
+         static_cast<double>(plan.sizes.width);
+}
+
+/// Of all threads, where a task's is of `each` bytes.
+std::size_t task_workspace(std::size_t each) {
+  return each * static_cast<std::size_t>(num_threads());
 }
 
 /// No task writes a head that no token uses.
@@ -104,14 +116,17 @@ void zero_empty_heads(const HeadProjection& p, const Tensor& heads) {
 void to_heads(std::string_view op, const Plan& plan, const Tensor& w, bool by_column, const Tensor& bias,
               const Tensor& tokens, const Tensor& heads) {
   const HeadProjection& p = plan.sizes;
-  zero_empty_heads(p, heads);
-  run_cpu_kernel(op, tokens, [&]<class Backend, class T>() {
+  const auto run = [&]<class Backend, class T>() {
     using Kernels = HeadProjectionKernels<Backend, T>;
+    zero_empty_heads(p, heads);
     run_tasks(head_tasks(p), is_small(p, plan.lists), Kernels::to_heads_scratch_bytes(p),
               [&](const HeadTask& task, std::byte* scratch) {
                 Kernels::to_heads(p, {w.data<T>(), by_column}, bias.defined() ? bias.data<T>() : nullptr,
                                   tokens.data<T>(), heads.data<T>(), task, scratch);
               });
+  };
+  run_cpu_kernel({op, flops_of(plan)}, tokens, run, [&]<class Backend, class T>() {
+    return task_workspace(HeadProjectionKernels<Backend, T>::to_heads_scratch_bytes(p));
   });
 }
 
@@ -120,11 +135,14 @@ void from_heads(std::string_view op, const Plan& plan, const Tensor& w, bool by_
                 const Tensor& heads, bool accumulate, const Tensor& tokens) {
   const HeadProjection& p = plan.sizes;
   const bool small = is_small(p, plan.lists);
-  run_cpu_kernel(op, heads, [&]<class Backend, class T>() {
+  const std::int64_t panels = num_chunks(p.width, kProjectionPanel) * p.heads;
+  const std::int64_t panel_size = p.head_dim * kProjectionPanel;
+  const auto packed_bytes = [&]<class T>() {
+    return static_cast<std::size_t>(panels * panel_size) * sizeof(Acc<T>);
+  };
+  const auto run = [&]<class Backend, class T>() {
     using Kernels = HeadProjectionKernels<Backend, T>;
-    const std::int64_t panels = num_chunks(p.width, kProjectionPanel) * p.heads;
-    const std::int64_t panel_size = p.head_dim * kProjectionPanel;
-    const Scratch packed(static_cast<std::size_t>(panels * panel_size) * sizeof(Acc<T>));
+    const Scratch packed(packed_bytes.template operator()<T>());
     parallel_for(
         panels, small ? std::max<std::int64_t>(panels, 1) : 8, [&](std::int64_t begin, std::int64_t end) {
           for (std::int64_t i = begin; i < end; ++i) {
@@ -137,6 +155,10 @@ void from_heads(std::string_view op, const Plan& plan, const Tensor& w, bool by_
                 Kernels::from_heads(p, packed.as<Acc<T>>(), bias.defined() ? bias.data<T>() : nullptr,
                                     heads.data<T>(), accumulate, tokens.data<T>(), task, scratch);
               });
+  };
+  run_cpu_kernel({op, flops_of(plan)}, heads, run, [&]<class Backend, class T>() {
+    return packed_bytes.template operator()<T>() +
+           task_workspace(HeadProjectionKernels<Backend, T>::from_heads_scratch_bytes(p));
   });
 }
 
@@ -144,13 +166,16 @@ void from_heads(std::string_view op, const Plan& plan, const Tensor& w, bool by_
 void weight_gradient(std::string_view op, const Plan& plan, const Tensor& heads, const Tensor& tokens,
                      bool by_column, const Tensor& dw, const Tensor& dbias) {
   const HeadProjection& p = plan.sizes;
-  run_cpu_kernel(op, heads, [&]<class Backend, class T>() {
+  const auto run = [&]<class Backend, class T>() {
     using Kernels = HeadProjectionKernels<Backend, T>;
     run_tasks(column_tasks(p), is_small(p, plan.lists), Kernels::weight_gradient_scratch_bytes(p),
               [&](const ColumnTask& task, std::byte* scratch) {
                 Kernels::weight_gradient(p, heads.data<T>(), tokens.data<T>(), {dw.data<Acc<T>>(), by_column},
                                          dbias.defined() ? dbias.data<Acc<T>>() : nullptr, task, scratch);
               });
+  };
+  run_cpu_kernel({op, flops_of(plan)}, heads, run, [&]<class Backend, class T>() {
+    return task_workspace(HeadProjectionKernels<Backend, T>::weight_gradient_scratch_bytes(p));
   });
 }
 

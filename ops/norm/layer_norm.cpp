@@ -1,5 +1,6 @@
 #include "ops/norm/layer_norm.h"
 
+#include "ops/cpu/row_sums.h"
 #include "ops/modulation.h"
 #include "ops/norm/layer_norm_kernels.h"
 #include "ops/op.h"
@@ -46,11 +47,13 @@ Normalised normalise(const char* op, const Variable& x, const Affine& affine, do
 Tensor gradients(const char* op, const Tensor& dy, const Tensor& x, const Affine& affine,
                  const Normalised::Saved& saved, const Tensor& dparameters, std::int64_t at) {
   Tensor dx = empty_like(x);
-  run_kernel(op, dy, [&]<class Backend, class T>() {
+  const Rows rows{saved.mean.numel(), x.dim(-1)};
+  const auto run = [&]<class Backend, class T>() {
     LayerNormKernels<Backend, T>::backward(dy.data<T>(), x.data<T>(), affine.kernels<T>(),
                                            saved.mean.data<Acc<T>>(), saved.r.data<Acc<T>>(), dx.data<T>(),
-                                           dparameters.data<T>() + at, {saved.mean.numel(), x.dim(-1)});
-  });
+                                           dparameters.data<T>() + at, rows);
+  };
+  run_kernel(op, dy, run, RowSumsWorkspace{{rows.count, 2 * rows.width}});
   return dx;
 }
 

@@ -1,5 +1,6 @@
 #include "ops/norm/rms_norm.h"
 
+#include "ops/cpu/row_sums.h"
 #include "ops/norm/rms_norm_kernels.h"
 #include "ops/op.h"
 
@@ -22,10 +23,11 @@ Tensor scales_of(const Variable& x, Rows rows) {
 std::pair<Tensor, Tensor> gradients(std::string_view op, const Tensor& dy, const Tensor& dsum,
                                     const Tensor& x, const Tensor& w, const Tensor& r, Rows rows) {
   Tensor dx = empty_like(x), dw = empty_like(w);
-  run_kernel(op, x, [&]<class Backend, class T>() {
+  const auto run = [&]<class Backend, class T>() {
     RmsNormKernels<Backend, T>::backward(dy.data<T>(), dsum.defined() ? dsum.data<T>() : nullptr, x.data<T>(),
                                          w.data<T>(), r.data<Acc<T>>(), dx.data<T>(), dw.data<T>(), rows);
-  });
+  };
+  run_kernel(op, x, run, RowSumsWorkspace{rows});
   return {dx, dw};
 }
 

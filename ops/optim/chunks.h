@@ -2,26 +2,33 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <limits>
 #include <span>
 #include <vector>
 
+#include "core/dry_run.h"
 #include "ops/optim/adamw.h"
 #include "ops/optim/adamw_kernels.h"
 #include "ops/optim/clip_grad_norm_kernels.h"
 
 namespace moh {
 
-/// Elements of a parameter that are one piece of parallel work.
-inline constexpr std::int64_t kOptimizerChunk = 1 << 14;
+/// Elements of a parameter that are one piece of parallel work. A dry run, which has no work, has one piece
+/// for each parameter: else its tables would be the largest memory that it really takes.
+inline std::int64_t optimizer_chunk() {
+  constexpr std::int64_t kElements = 1 << 14;
+  return dry_run() ? std::numeric_limits<std::int64_t>::max() / 2 : kElements;
+}
 
 /// Chunks of all tensors of dtype T, in their order. Undefined tensors have none.
 template <class T>
 std::vector<GradChunk<T>> grad_chunks(std::span<const Tensor> grads) {
   std::vector<GradChunk<T>> chunks;
+  const std::int64_t most = optimizer_chunk();
   for (const Tensor& grad : grads) {
     if (!grad.defined() || grad.dtype() != dtype_of<T>()) continue;
-    for (std::int64_t begin = 0; begin < grad.numel(); begin += kOptimizerChunk) {
-      chunks.push_back({grad.data<T>() + begin, std::min(kOptimizerChunk, grad.numel() - begin)});
+    for (std::int64_t begin = 0; begin < grad.numel(); begin += most) {
+      chunks.push_back({grad.data<T>() + begin, std::min(most, grad.numel() - begin)});
     }
   }
   return chunks;
@@ -33,6 +40,7 @@ template <class T>
 std::vector<AdamWChunk<T>> adamw_chunks(std::span<const AdamWParameter> parameters,
                                         std::vector<double>& decays) {
   using A = Acc<T>;
+  const std::int64_t most = optimizer_chunk();
   std::vector<AdamWChunk<T>> chunks;
   for (const AdamWParameter& p : parameters) {
     if (p.value.dtype() != dtype_of<T>()) continue;
@@ -40,13 +48,13 @@ std::vector<AdamWChunk<T>> adamw_chunks(std::span<const AdamWParameter> paramete
     const auto number = decay - decays.begin();
     if (decay == decays.end()) decays.push_back(p.weight_decay);
     A* const master = p.master.defined() ? p.master.data<A>() : nullptr;
-    for (std::int64_t begin = 0; begin < p.value.numel(); begin += kOptimizerChunk) {
+    for (std::int64_t begin = 0; begin < p.value.numel(); begin += most) {
       chunks.push_back({.value = p.value.data<T>() + begin,
                         .grad = p.grad.data<A>() + begin,
                         .exp_avg = p.exp_avg.data<A>() + begin,
                         .exp_avg_sq = p.exp_avg_sq.data<A>() + begin,
                         .master = master ? master + begin : nullptr,
-                        .count = std::min(kOptimizerChunk, p.value.numel() - begin),
+                        .count = std::min(most, p.value.numel() - begin),
                         .decay = number});
     }
   }

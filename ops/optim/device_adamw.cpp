@@ -13,6 +13,7 @@ DeviceAdamW::DeviceAdamW(const std::vector<AdamWParameter>& parameters, const Ad
     : betas_(betas), max_norm_(max_norm) {
   check_adamw_parameters(parameters);
   MOH_CHECK(!parameters.empty() && parameters[0].value.device() != kCpu, "parameters on a GPU");
+  const MemoryPurposeScope purpose(MemoryPurpose::kWorkspace);  // what follows is no state of training
   like_ = parameters[0].value;
   const Device device = like_.device();
   std::vector<Tensor> grads_float32, grads_bfloat16;  // by the dtype of the parameter

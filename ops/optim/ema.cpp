@@ -35,12 +35,13 @@ void check_parameter(const EmaParameter& parameter, std::size_t number, Device d
 
 template <class T>
 std::vector<EmaChunk<T>> ema_chunks(const std::vector<EmaParameter>& parameters) {
+  const std::int64_t most = optimizer_chunk();
   std::vector<EmaChunk<T>> chunks;
   for (const EmaParameter& p : parameters) {
     if (p.value.dtype() != dtype_of<T>()) continue;
-    for (std::int64_t begin = 0; begin < p.value.numel(); begin += kOptimizerChunk) {
+    for (std::int64_t begin = 0; begin < p.value.numel(); begin += most) {
       chunks.push_back({p.average.data<Acc<T>>() + begin, p.value.data<T>() + begin,
-                        std::min(kOptimizerChunk, p.value.numel() - begin)});
+                        std::min(most, p.value.numel() - begin)});
     }
   }
   return chunks;

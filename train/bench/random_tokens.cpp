@@ -9,22 +9,22 @@ namespace moh {
 
 namespace {
 
-constexpr std::int64_t kNumTokens = std::int64_t{1} << 30;
 constexpr std::uint64_t kStream = 0x72616e64;  // far from the streams of a step and of the data order
 
 /// Computes ids as they are read, so that no memory or start-up time is added to what is measured.
 class RandomTokens final : public TokenSource {
  public:
-  RandomTokens(std::int64_t vocab_size, std::uint64_t seed)
-      : vocab_size_(static_cast<std::uint64_t>(vocab_size)), key_{seed, kStream} {}
+  RandomTokens(std::int64_t size, std::int64_t vocab_size, std::uint64_t seed)
+      : size_(size), vocab_size_(static_cast<std::uint64_t>(vocab_size)), key_{seed, kStream} {}
 
-  std::int64_t size() const override { return kNumTokens; }
+  std::int64_t size() const override { return size_; }
   void copy(std::int64_t begin, std::span<TokenId> ids) const override {
     auto place = static_cast<std::uint64_t>(begin);
     for (TokenId& id : ids) id = static_cast<TokenId>(random_below(key_, place++, vocab_size_));
   }
 
  private:
+  std::int64_t size_;
   std::uint64_t vocab_size_;
   RandomKey key_;
 };
@@ -49,9 +49,10 @@ class NumberedTokens final : public Tokenizer {
 
 }  // namespace
 
-LanguageData random_language_data(std::int64_t vocab_size, std::uint64_t seed) {
-  return {std::make_unique<NumberedTokens>(vocab_size), std::make_shared<RandomTokens>(vocab_size, seed),
-          tokens_in_memory({}, vocab_size)};
+LanguageData random_language_data(std::int64_t vocab_size, std::uint64_t seed, const RandomSizes& sizes) {
+  return {std::make_unique<NumberedTokens>(vocab_size),
+          std::make_shared<RandomTokens>(sizes.train, vocab_size, seed),
+          std::make_shared<RandomTokens>(sizes.validation, vocab_size, seed)};
 }
 
 }  // namespace moh

@@ -6,9 +6,14 @@
 
 namespace moh {
 
-/// Training data without a file: 2^30 ids, drawn uniformly from the model's whole vocabulary, each a function
-/// of the seed and its place. Nothing is held out. For measurements: whatever the tokens are, a step costs
-/// the same.
-LanguageData random_language_data(std::int64_t vocab_size, std::uint64_t seed);
+/// How many random tokens there are.
+struct RandomSizes {
+  std::int64_t train = std::int64_t{1} << 30;
+  std::int64_t validation = 0;
+};
+
+/// Data without a file: ids, drawn uniformly from the model's whole vocabulary, each a function of the seed
+/// and its place. For measurements: whatever the tokens are, a step costs the same.
+LanguageData random_language_data(std::int64_t vocab_size, std::uint64_t seed, const RandomSizes& sizes = {});
 
 }  // namespace moh

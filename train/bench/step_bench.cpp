@@ -63,7 +63,7 @@ class Run {
     task_.seek(0);
   }
 
-  const LlamaConfig& model_config() { return task_.llama().config(); }
+  const Module& model() const { return task_.model(); }
   bool captured() const { return train_step_.captured(); }
 
   /// Asks for a step, and looks at what the one before came to: as in training, a GPU always has work.
@@ -183,14 +183,11 @@ StepBenchRecord run_step_bench(const RunConfig& config, const StepBenchOptions& 
   check(config, options);
   open_configured_device(config, NewProducts::kSearch);
   StepBenchRecord r = description(config, options);
+  r.flops = step_flops(config);
   reset_memory_peaks(config.device);
   {
     Run run(config, options.random_data);
-    r.parameters = count_parameters(run.model_config());
-    // Of each micro-batch: its size decides which projections are computed by heads.
-    const StepFlops flops = step_flops(run.model_config(), r.batch_size, r.sequence_length, config.device);
-    const auto micro_batches = static_cast<double>(r.accumulate);
-    r.flops = {micro_batches * flops.dense, micro_batches * flops.routed};
+    r.parameters = count_parameters(run.model());
     for (std::int64_t i = 0; i < options.warmup; ++i) run.step();
     run.finish();
     MOH_CHECK(run.captured() == config.cuda_graph, "steps of a language model have one size");

@@ -7,10 +7,10 @@
 #include <vector>
 
 #include "core/allocator.h"
-#include "models/llm/llama_flops.h"
 #include "train/bench/ceilings.h"
 #include "train/bench/step_profile.h"
 #include "train/config/run_config.h"
+#include "train/plan/dry_step.h"
 #include "train/trainer/train_step.h"
 
 namespace moh {

@@ -120,7 +120,7 @@ void describe_model(const Llama& model) {
   char text[160];
   std::snprintf(
       text, sizeof text, "model: %.2fM parameters, %lld layers, %lld heads of %lld, %.0f%% of them active",
-      static_cast<double>(count_parameters(c)) / 1e6, static_cast<long long>(c.layers),
+      static_cast<double>(count_parameters(model)) / 1e6, static_cast<long long>(c.layers),
       static_cast<long long>(c.heads), static_cast<long long>(c.head_dim), 100 * activated_heads(c));
   log_info(text);
 }

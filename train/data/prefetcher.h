@@ -9,6 +9,8 @@
 #include <thread>
 #include <utility>
 
+#include "core/dry_run.h"
+
 namespace moh {
 
 /// Makes batches ahead of their use on one background thread. Item i is make(i), whatever the depth:
@@ -18,10 +20,11 @@ template <class Item>
 class Prefetcher {
  public:
   /// make(i) for i = first, first + 1, ... runs on the background thread, up to `depth` items ahead; depth 0
-  /// means no thread: next() makes the item itself.
+  /// means no thread: next() makes the item itself. In a dry run, which is one thread's, next() makes as many
+  /// as would be ready.
   Prefetcher(std::function<Item(std::int64_t)> make, std::int64_t first, int depth)
       : make_(std::move(make)), position_(first), depth_(static_cast<std::size_t>(depth > 0 ? depth : 0)) {
-    if (depth_ > 0) thread_ = std::thread([this, first] { run(first); });
+    if (depth_ > 0 && !dry_run()) thread_ = std::thread([this, first] { run(first); });
   }
   ~Prefetcher() {
     {
@@ -47,6 +50,9 @@ class Prefetcher {
  private:
   Item take() {
     std::unique_lock lock(mutex_);
+    while (!thread_.joinable() && ready_.size() <= depth_) {
+      ready_.push_back(make_(position_ + static_cast<std::int64_t>(ready_.size())));
+    }
     changed_.wait(lock, [this] { return !ready_.empty() || failure_; });
     if (ready_.empty()) std::rethrow_exception(failure_);
     Item item = std::move(ready_.front());

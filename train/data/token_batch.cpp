@@ -4,6 +4,7 @@
 #include <string>
 #include <utility>
 
+#include "core/dry_run.h"
 #include "core/error.h"
 
 namespace moh {
@@ -12,6 +13,7 @@ namespace {
 
 std::vector<std::int64_t> bytes_per_token(const Tokenizer& tokenizer) {
   std::vector<std::int64_t> bytes;
+  if (dry_run()) return bytes;
   bytes.reserve(static_cast<std::size_t>(tokenizer.vocab_size()));
   for (TokenId id = 0; id < tokenizer.vocab_size(); ++id) {
     bytes.push_back(static_cast<std::int64_t>(tokenizer.token_bytes(id).size()));
@@ -24,7 +26,7 @@ std::vector<std::int64_t> bytes_per_token(const Tokenizer& tokenizer) {
 class BatchFiller {
  public:
   BatchFiller(std::int64_t rows, std::int64_t sequence_length)
-      : length_(sequence_length), window_(static_cast<std::size_t>(sequence_length) + 1) {
+      : length_(sequence_length), window_(dry_run() ? 0 : static_cast<std::size_t>(sequence_length) + 1) {
     const MemoryPurposeScope purpose(MemoryPurpose::kData);
     batch_.tokens = empty({rows, sequence_length}, DType::kInt64);
     batch_.targets = empty({rows, sequence_length}, DType::kInt64);
@@ -48,6 +50,11 @@ class BatchFiller {
     batch_.num_targets += count;
   }
 
+  /// For a dry run: a batch of targets that nobody reads.
+  TokenBatch take_unread() {
+    batch_.num_targets = batch_.targets.numel();
+    return take();
+  }
   TokenBatch take() { return std::move(batch_); }
 
  private:
@@ -66,6 +73,7 @@ TrainingBatches::TrainingBatches(TokenSourcePtr source, const Tokenizer& tokeniz
 
 TokenBatch TrainingBatches::at(std::int64_t first_sample, std::int64_t batch_size) const {
   BatchFiller filler(batch_size, sampler_.sequence_length());
+  if (dry_run()) return filler.take_unread();
   for (std::int64_t row = 0; row < batch_size; ++row) {
     filler.fill_row(row, *source_, sampler_.window_start(first_sample + row), sampler_.sequence_length(),
                     token_bytes_);
@@ -100,6 +108,7 @@ TokenBatch EvaluationBatches::at(std::int64_t index) const {
   const std::int64_t first = index * batch_size_;
   const std::int64_t rows = std::min(batch_size_, num_windows_ - first);
   BatchFiller filler(rows, sequence_length_);
+  if (dry_run()) return filler.take_unread();
   for (std::int64_t row = 0; row < rows; ++row) {
     const std::int64_t start = (first + row) * sequence_length_;
     const std::int64_t count = std::min(sequence_length_, source_->size() - 1 - start);

@@ -10,7 +10,7 @@
 
 namespace moh {
 
-/// B sequences of T tokens with the token that follows each.
+/// B sequences of T tokens with the token that follows each. In a dry run the tokens are not read.
 struct TokenBatch {
   Tensor tokens;                  ///< [B, T] int64
   Tensor targets;                 ///< [B, T] int64, kIgnoredTarget where nothing follows

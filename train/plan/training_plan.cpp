@@ -1,9 +1,12 @@
 #include "train/plan/training_plan.h"
 
+#include <algorithm>
+#include <cmath>
+#include <limits>
 #include <string>
+#include <utility>
 
 #include "core/error.h"
-#include "train/tasks/llama_from_config.h"
 
 namespace moh {
 
@@ -19,46 +22,89 @@ void check(const PlanOptions& o) {
   require(o.mfu > 0 && o.mfu <= 1, "--mfu", "a share above 0, at most 1", std::to_string(o.mfu));
 }
 
-std::int64_t needed_bytes(RunConfig config, RecomputeLevel recompute, std::int64_t batch) {
-  config.model.recompute = recompute;
-  config.train.batch_size = batch;
-  return plan_memory(config).needed_bytes();
+/// The sizes of the run, multiplied, are numbers.
+void check_sizes(const RunConfig& config, const PlanOptions& o) {
+  std::int64_t tokens = config.data.sequence_length;
+  for (const std::int64_t factor : {config.train.batch_size, config.train.accumulate, o.gpus,
+                                    std::max<std::int64_t>(1, config.train.steps)}) {
+    if (!__builtin_mul_overflow(tokens, factor, &tokens)) continue;
+    throw ValueError(error_message("moh plan", "tokens of the run", "a number below 2^63", "more",
+                                   "lower data.sequence_length, train.batch_size or train.accumulate"));
+  }
 }
 
-/// The largest train.batch_size that fits, up to a number beyond all use.
-std::int64_t largest_batch(const RunConfig& config, RecomputeLevel recompute, std::int64_t bytes) {
+/// Plans of one run that differ in a few settings.
+class Plans {
+ public:
+  Plans(RunConfig config, const MakeTask& make_task) : config_(std::move(config)), make_task_(make_task) {}
+
+  MemoryChoice memory_with(RecomputeLevel recompute, const PlanOptions& options) {
+    config_.model.recompute = recompute;
+    MemoryChoice choice{recompute, plan_memory(config_, make_task_)};
+    if (options.memory_bytes) choice.largest_batch = largest_batch(*options.memory_bytes);
+    return choice;
+  }
+
+  LeastMemory least_in(Precision precision) {
+    config_.precision = precision;
+    config_.train.accumulate = 1;
+    config_.model.recompute = RecomputeLevel::kLayer;
+    return {precision, needed_bytes(1).value_or(kTooMuch)};
+  }
+
+ private:
+  static constexpr std::int64_t kTooMuch = std::numeric_limits<std::int64_t>::max();
+
+  /// Nothing where it is more than can be counted.
+  std::optional<std::int64_t> needed_bytes(std::int64_t batch) {
+    config_.train.batch_size = batch;
+    try {
+      return plan_memory(config_, make_task_).needed_bytes();
+    } catch (const MemoryError&) {
+      return std::nullopt;
+    } catch (const ShapeError&) {
+      return std::nullopt;
+    }
+  }
+  std::int64_t largest_batch(std::int64_t bytes);
+
+  RunConfig config_;
+  const MakeTask& make_task_;
+};
+
+/// The largest train.batch_size that fits, up to a number beyond all use. Memory is nearly affine in the size
+/// of the batch, so where a straight line through two sizes meets the limit is mostly right.
+std::int64_t Plans::largest_batch(std::int64_t bytes) {
   constexpr std::int64_t kMost = 1 << 16;
-  const auto fits = [&](std::int64_t batch) { return needed_bytes(config, recompute, batch) <= bytes; };
-  std::int64_t good = 0, bad = 1;
-  while (bad <= kMost && fits(bad)) {
-    good = bad;
-    bad *= 2;
+  struct Size {
+    std::int64_t batch;
+    double bytes;
+  };
+  Size good{0, 0.0}, before = good;
+  std::optional<Size> bad;
+  const auto on_line = [&](std::int64_t most) {
+    const Size other = bad.value_or(before);
+    const double slope = (other.bytes - good.bytes) / static_cast<double>(other.batch - good.batch);
+    const double more = (static_cast<double>(bytes) - good.bytes) / slope;
+    return more < static_cast<double>(most - good.batch) ? good.batch + static_cast<std::int64_t>(more)
+                                                         : most;
+  };
+  for (int probes = 0; good.batch < kMost && (!bad || bad->batch - good.batch > 1); ++probes) {
+    const std::int64_t most = bad ? bad->batch - 1 : kMost, middle = good.batch + (most - good.batch + 1) / 2;
+    const bool has_line = good.batch > 1 && (!bad || std::isfinite(bad->bytes));
+    const std::int64_t wanted = probes < 2                    ? good.batch + 1
+                                : has_line && probes % 4 != 0 ? on_line(most)
+                                                              : middle;
+    const std::int64_t batch = std::clamp(wanted, good.batch + 1, most);
+    const std::optional<std::int64_t> needed = needed_bytes(batch);
+    const Size size{batch, needed ? static_cast<double>(*needed) : std::numeric_limits<double>::infinity()};
+    if (needed && *needed <= bytes) {
+      before = std::exchange(good, size);
+    } else {
+      bad = size;
+    }
   }
-  while (bad - good > 1) {
-    const std::int64_t middle = (good + bad) / 2;
-    (fits(middle) ? good : bad) = middle;
-  }
-  return good;
-}
-
-MemoryChoice memory_with(RunConfig config, RecomputeLevel recompute, const PlanOptions& options) {
-  config.model.recompute = recompute;
-  MemoryChoice choice{recompute, plan_memory(config)};
-  if (options.memory_bytes) choice.largest_batch = largest_batch(config, recompute, *options.memory_bytes);
-  return choice;
-}
-
-LeastMemory least_in(RunConfig config, Precision precision) {
-  config.precision = precision;
-  config.train.accumulate = 1;
-  return {precision, needed_bytes(config, RecomputeLevel::kLayer, 1)};
-}
-
-StepFlops flops_per_token(const RunConfig& config) {
-  const std::int64_t sequences = config.train.batch_size, length = config.data.sequence_length;
-  const StepFlops flops = step_flops(llama_config_of(config.model), sequences, length, config.device);
-  const auto tokens = static_cast<double>(sequences * length);
-  return {flops.dense / tokens, flops.routed / tokens};
+  return good.batch;
 }
 
 TimePlan time_of(const TrainingPlan& plan) {
@@ -86,17 +132,22 @@ bool TrainingPlan::fits(const MemoryChoice& choice) const {
   return choice.memory.needed_bytes() <= options.memory_bytes.value();
 }
 
-TrainingPlan plan_training(const RunConfig& config, const PlanOptions& options) {
+TrainingPlan plan_training(const RunConfig& config, const PlanOptions& options, const MakeTask& make_task) {
   check(options);
-  const LlamaConfig model = llama_config_of(config.model);
-  check(model);
+  check_sizes(config, options);
   TrainingPlan plan{.config = config, .options = options};
-  plan.parameters = count_parameters(model);
-  plan.activated_heads = activated_heads(model, /*training=*/true);
-  plan.flops_per_token = flops_per_token(config);
-  plan.memory = {memory_with(config, RecomputeLevel::kNone, options),
-                 memory_with(config, RecomputeLevel::kLayer, options)};
-  plan.least = {least_in(config, Precision::kFloat32), least_in(config, Precision::kBFloat16)};
+  RunConfig one = config;
+  one.train.accumulate = 1;
+  const DryStep step = dry_step(one, make_task);
+  plan.parameters = step.parameters;
+  plan.activated_heads = step.activated_heads;
+  const StepFlops flops = step_flops(one, make_task);
+  const auto tokens = static_cast<double>(one.train.batch_size * one.data.sequence_length);
+  plan.flops_per_token = {flops.dense / tokens, flops.routed / tokens};
+  const auto plans = [&] { return Plans(config, make_task); };
+  plan.memory = {plans().memory_with(RecomputeLevel::kNone, options),
+                 plans().memory_with(RecomputeLevel::kLayer, options)};
+  plan.least = {plans().least_in(Precision::kFloat32), plans().least_in(Precision::kBFloat16)};
   if (options.peak) plan.time = time_of(plan);
   return plan;
 }

@@ -6,7 +6,6 @@
 #include <string>
 #include <vector>
 
-#include "models/llm/llama_flops.h"
 #include "train/plan/memory_plan.h"
 #include "train/plan/plan_options.h"
 
@@ -36,7 +35,7 @@ struct TrainingPlan {
   PlanOptions options;
   std::int64_t parameters = 0;
   double activated_heads = 1;
-  StepFlops flops_per_token;           ///< forward and backward pass (models/llm/llama_flops.h)
+  StepFlops flops_per_token;           ///< forward and backward pass
   std::array<MemoryChoice, 2> memory;  ///< without and with recomputation
   std::array<LeastMemory, 2> least;    ///< in float32 and bfloat16
   std::optional<TimePlan> time;
@@ -47,8 +46,9 @@ struct TrainingPlan {
   bool fits(const MemoryChoice& choice) const;
 };
 
-/// Throws ValueError for options out of range and for a model that does not fit together.
-TrainingPlan plan_training(const RunConfig& config, const PlanOptions& options);
+/// Throws ValueError for options out of range, and as dry_step.
+TrainingPlan plan_training(const RunConfig& config, const PlanOptions& options,
+                           const MakeTask& make_task = make_synthetic_task);
 
 /// One JSON object with all of it, and a newline. `config` and `overrides` are what the user named.
 void write_json_line(std::ostream& out, const TrainingPlan& plan, const std::string& config,

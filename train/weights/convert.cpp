@@ -4,7 +4,9 @@
 #include <unordered_map>
 #include <vector>
 
+#include "core/dry_run.h"
 #include "core/error.h"
+#include "models/llm/llama.h"
 #include "train/config/load_run_config.h"
 #include "train/io/durable_file.h"
 #include "train/io/durable_folder.h"
@@ -12,7 +14,6 @@
 #include "train/tasks/llama_from_config.h"
 #include "train/weights/destination.h"
 #include "train/weights/fold_names.h"
-#include "train/weights/llama_tensors.h"
 #include "train/weights/stream_tensor.h"
 #include "train/weights/write_model_folder.h"
 
@@ -28,6 +29,12 @@ struct KnownModel {
   fs::path config;
   std::string problem;
 };
+
+/// In float32, as nothing is made of them.
+std::vector<TensorSpec> tensors_of_model(const ModelConfig& config) {
+  const DryRunScope no_memory;
+  return tensors_of(Llama(llama_config_of(config), DType::kFloat32).parameters());
+}
 
 KnownModel know_model(const ConvertOptions& options, ModelLocation location) {
   if (!options.config.empty()) location.config = options.config;
@@ -147,7 +154,7 @@ ConvertReport convert_model(const ConvertOptions& asked, const ConvertEvents& ev
   report.model_problem = known.problem;
   std::vector<TensorSpec> model;
   if (known.model) {
-    model = llama_tensors(llama_config_of(*known.model), DType::kFloat32);
+    model = tensors_of_model(*known.model);
     report.differences = compare_weights(model, *weights);
     check_differences(options, known, report.differences);
   }

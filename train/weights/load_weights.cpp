@@ -21,13 +21,6 @@ TensorsByName tensors_by_name(const WeightFile& weights) {
   return found;
 }
 
-std::vector<TensorSpec> specs_of(std::span<const NamedParameter> parameters) {
-  std::vector<TensorSpec> specs;
-  for (const NamedParameter& p : parameters)
-    specs.push_back({p.name, p.variable.shape(), p.variable.dtype()});
-  return specs;
-}
-
 bool same_elements(const WeightFile& weights, const WeightInfo& a, const WeightInfo& b) {
   if (a.stored_dtype != b.stored_dtype || a.shape != b.shape) return false;
   const auto other = std::make_unique_for_overwrite<std::byte[]>(kStreamBlockBytes);
@@ -98,8 +91,15 @@ WeightDifferences compare_weights(std::span<const TensorSpec> parameters, const 
   return differences;
 }
 
+std::vector<TensorSpec> tensors_of(std::span<const NamedParameter> parameters) {
+  std::vector<TensorSpec> tensors;
+  for (const NamedParameter& p : parameters)
+    tensors.push_back({p.name, p.variable.shape(), p.variable.dtype()});
+  return tensors;
+}
+
 WeightDifferences compare_weights(std::span<const NamedParameter> parameters, const WeightFile& weights) {
-  return compare_weights(specs_of(parameters), weights);
+  return compare_weights(tensors_of(parameters), weights);
 }
 
 void load_weights(std::span<const NamedParameter> parameters, const WeightFile& weights) {

@@ -57,6 +57,10 @@ struct WeightDifferences {
   bool none() const { return missing.empty() && unexpected.empty() && mismatched.empty(); }
 };
 
+/// Names, shapes and dtypes of parameters, in their order. Those of a model of any size are found without its
+/// memory by making it in a dry run (core/dry_run.h).
+std::vector<TensorSpec> tensors_of(std::span<const NamedParameter> parameters);
+
 /// Compares names and shapes; dtypes may differ, as loading converts.
 WeightDifferences compare_weights(std::span<const NamedParameter> parameters, const WeightFile& weights);
 WeightDifferences compare_weights(std::span<const TensorSpec> parameters, const WeightFile& weights);

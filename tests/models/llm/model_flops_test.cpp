@@ -1,10 +1,18 @@
-#include "models/llm/llama_flops.h"
+// Operations of a Llama's forward and backward pass, as the profiler counts them in a dry run.
 
 #include <catch2/catch.hpp>
+
+#include "autograd/profile.h"
+#include "core/device_clock.h"
+#include "core/dry_run.h"
+#include "models/llm/llama.h"
+#include "ops/loss/cross_entropy.h"
 
 using namespace moh;
 
 namespace {
+
+constexpr Device kGpu{Device::Type::kCuda, 0};
 
 LlamaConfig small_model() {
   return {.vocab_size = 10,
@@ -23,6 +31,27 @@ LlamaConfig routed(LlamaConfig config, RouterKind router, std::int64_t shared, s
   return config;
 }
 
+LlamaConfig dense(LlamaConfig config) {
+  config.moh = {};
+  return config;
+}
+
+/// Of one step, here and now.
+double counted_flops(const LlamaConfig& config, std::int64_t sequences, std::int64_t tokens, Device device) {
+  Llama model(config, {DType::kFloat32, device});
+  model.initialise(1);
+  const Tensor ids = zeros({sequences, tokens}, DType::kInt64, device);
+  DeviceClock no_clock([] { return 0.0; });
+  const Profiler profiler(no_clock);
+  cross_entropy(model.forward(ids).logits, ids).backward();
+  return profiler.model_flops();
+}
+
+double flops(const LlamaConfig& config, std::int64_t sequences, std::int64_t tokens, Device device = kCpu) {
+  const DryRunScope scope;
+  return counted_flops(config, sequences, tokens, device);
+}
+
 }  // namespace
 
 TEST_CASE("llama: FLOPs of a dense step, counted by hand") {
@@ -38,17 +67,20 @@ TEST_CASE("llama: FLOPs of a dense step, counted by hand") {
   const double vocabulary = 2 * 15 * 4 * 10;
   const double forward = 2 * (queries + keys + values + output + attention + mlp) + vocabulary;
   CHECK(forward == 9840);
-  const StepFlops flops = step_flops(config, 3, 5);
-  CHECK(flops.dense == 3 * forward);
-  CHECK(flops.routed == flops.dense);
+  CHECK(flops(config, 3, 5) == 3 * forward);
+  CHECK(counted_flops(config, 3, 5, kCpu) == 3 * forward);
+  config.recompute = true;  // what is computed again does not count
+  CHECK(flops(config, 3, 5) == 3 * forward);
+  CHECK(counted_flops(config, 3, 5, kCpu) == 3 * forward);
 }
 
 TEST_CASE("llama: FLOPs of a routed step: fewer pairs, a router more") {
-  const StepFlops flops = step_flops(routed(small_model(), RouterKind::kLearned, 1, 1), 3, 5);
+  const LlamaConfig config = routed(small_model(), RouterKind::kLearned, 1, 1);
   const double dense_layer = 1920 + 2 * 1920 + 1920 + 1440 + 4320, vocabulary = 2400;
   const double half_of_attention = 720, router = 2 * 15 * 8 * (3 + 2);  // 3 routed heads, 2 types
-  CHECK(flops.dense == 3 * (dense_layer + vocabulary));
-  CHECK(flops.routed == 3 * (dense_layer - half_of_attention + router + vocabulary));
+  CHECK(flops(dense(config), 3, 5) == 3 * (dense_layer + vocabulary));
+  CHECK(flops(config, 3, 5) == 3 * (dense_layer - half_of_attention + router + vocabulary));
+  CHECK(counted_flops(config, 3, 5, kCpu) == flops(config, 3, 5));
 }
 
 TEST_CASE("llama: FLOPs follow each layer's own heads") {
@@ -58,18 +90,15 @@ TEST_CASE("llama: FLOPs follow each layer's own heads") {
   config.moh.top_k = {0, 1};
   // The first layer has all heads on, weighed by a router of 4 rows; the second 3 of 4 heads, and a router of
   // 2 shared, 2 routed and 2 type rows.
-  const StepFlops flops = step_flops(config, 3, 5);
-  CHECK(flops.routed - flops.dense == 3 * (2 * 15 * 8 * 4 - 1440 / 4 + 2 * 15 * 8 * 6));
+  CHECK(flops(config, 3, 5) - flops(dense(config), 3, 5) == 3 * (2 * 15 * 8 * 4 - 1440 / 4 + 2 * 15 * 8 * 6));
 }
 
 TEST_CASE(
     "llama: FLOPs of query-norm routing have no router matrix, and all heads where the estimator asks") {
   LlamaConfig config = routed(small_model(), RouterKind::kQueryNorm, 1, 1);
-  StepFlops flops = step_flops(config, 3, 5);
-  CHECK(flops.dense - flops.routed == 3 * 720);
+  CHECK(flops(dense(config), 3, 5) - flops(config, 3, 5) == 3 * 720);
   config.moh.straight_through = StraightThrough::kAll;
-  flops = step_flops(config, 3, 5);
-  CHECK(flops.routed == flops.dense);
+  CHECK(flops(config, 3, 5) == flops(dense(config), 3, 5));
 }
 
 TEST_CASE("llama: FLOPs of projections follow the heads that the layers project") {
@@ -78,27 +107,21 @@ TEST_CASE("llama: FLOPs of projections follow the heads that the layers project"
   const std::int64_t sequences = 2, tokens = 100;  // enough for projecting the chosen heads alone
   const double rows = 200, pairs = 2 * 5050, projection = 2 * rows * 8 * 4 * 32,
                attention = 4 * pairs * 4 * 32;
-  const double router = 2 * rows * 8 * (3 + 2);
-  StepFlops flops = step_flops(config, sequences, tokens);
-  CHECK(flops.dense - flops.routed == 3 * (2 * projection / 2 + attention / 2 - router));
+  const double router = 2 * rows * 8 * (3 + 2), all = flops(dense(config), sequences, tokens);
+  CHECK(all - flops(config, sequences, tokens) == 3 * (2 * projection / 2 + attention / 2 - router));
+  CHECK(flops(config, sequences, tokens) == counted_flops(config, sequences, tokens, kCpu));
   config.moh.router = RouterKind::kQueryNorm;  // looks at all queries
-  flops = step_flops(config, sequences, tokens);
-  CHECK(flops.dense - flops.routed == 3 * (projection / 2 + attention / 2));
+  CHECK(all - flops(config, sequences, tokens) == 3 * (projection / 2 + attention / 2));
   config.moh.straight_through = StraightThrough::kAll;
-  flops = step_flops(config, sequences, tokens);
-  CHECK(flops.routed == flops.dense);
+  CHECK(flops(config, sequences, tokens) == all);
 }
 
 TEST_CASE("llama: on a GPU all heads are projected") {
-  const HeadRoutingOptions routing{RouterKind::kLearned, {4, 1, 1}};
-  constexpr std::int64_t kTokens = 1 << 20;  // projecting by heads pays on the CPU
-  const Device gpu{Device::Type::kCuda, 0};
-  CHECK(projected_heads(routing, 64, kTokens, kCpu).outputs == 2);
-  CHECK(projected_heads(routing, 64, kTokens, gpu).outputs == 4);
-  CHECK(projected_heads(routing, 64, kTokens, gpu).queries == 4);
   LlamaConfig config = routed(small_model(), RouterKind::kLearned, 1, 1);
   config.head_dim = 64;
+  config.max_positions = 1 << 19;
+  constexpr std::int64_t kSequences = 2, kTokens = 1 << 19;  // projecting by heads pays on the CPU
   // Per token: the queries and the output of 2 heads of width 64.
-  const double saved = 3 * 2.0 * kTokens * 8 * (2 * 64) * 2;
-  CHECK(step_flops(config, 1, kTokens, gpu).routed - step_flops(config, 1, kTokens, kCpu).routed == saved);
+  const double saved = 3 * 2.0 * kSequences * kTokens * 8 * (2 * 64) * 2;
+  CHECK(flops(config, kSequences, kTokens, kGpu) - flops(config, kSequences, kTokens) == saved);
 }

@@ -1,0 +1,31 @@
+#pragma once
+
+#include <cstdint>
+
+#include "core/dry_run.h"
+#include "train/bench/synthetic_task.h"
+
+namespace moh {
+
+/// What a training step and an evaluation behind it took in a dry run (core/dry_run.h).
+struct DryStep {
+  DryUsage memory;                    ///< of config.device: model, optimiser, data and step
+  std::int64_t evaluation_bytes = 0;  ///< the total's peak while held-out data is evaluated, gradients kept
+  double flops = 0;                   ///< model FLOPs of the step (Profiler::model_flops)
+  std::int64_t parameters = 0;
+  double activated_heads = 1;  ///< share of heads that were computed
+};
+
+/// Runs one step, and the evaluation, of the run that `config` describes, with the real model, optimiser and
+/// TrainStep. `make_task` is called inside the dry run. Throws as training does, MemoryError for sizes that
+/// no device could have.
+DryStep dry_step(const RunConfig& config, const MakeTask& make_task);
+
+/// Model FLOPs of a step: forward and backward pass of all its micro-batches.
+struct StepFlops {
+  double dense = 0;   ///< of the same model without routers, all heads on
+  double routed = 0;  ///< as configured
+};
+StepFlops step_flops(const RunConfig& config, const MakeTask& make_task = make_synthetic_task);
+
+}  // namespace moh
