@@ -17,7 +17,7 @@ namespace {
 
 constexpr std::int64_t kMostBytes = std::int64_t{1} << 56;
 /// Blocks up to this size have memory of their own.
-constexpr std::size_t kSmallBlock = std::size_t{64} << 10;
+constexpr std::size_t kSmallBlock = std::size_t{4} << 10;
 /// Address space of all larger ones. Where it has been handed out, handing out begins anew: blocks may
 /// overlap then, which nobody notices who does not read what he wrote.
 constexpr std::size_t kMostReserved = std::size_t{1} << 42, kLeastReserved = std::size_t{1} << 26;

@@ -54,8 +54,8 @@ class Check {
   std::string op_;
 };
 
-/// What a kernel is called in messages and profiles, and the operations that it reports: those of
-/// multiply-adds whose number grows faster than that of the elements (attention, convolutions).
+/// The name of a kernel in messages and profiles, and the model FLOPs that it reports: those of attention,
+/// convolutions and projections of selected heads. Elementwise work counts as none.
 struct KernelCall {
   KernelCall(std::string_view name, double operations = 0) : op(name), flops(operations) {}
   KernelCall(const char* name, double operations = 0) : op(name), flops(operations) {}

@@ -4,9 +4,13 @@
 #include <catch2/catch.hpp>
 #include <thread>
 
+#include "autograd/checkpoint.h"
 #include "autograd/node.h"
+#include "core/dry_run.h"
 #include "core/random.h"
 #include "ops/activation/silu.h"
+#include "ops/attention/attention.h"
+#include "ops/conv/conv2d.h"
 #include "ops/linalg/linear.h"
 
 using namespace moh;
@@ -119,6 +123,39 @@ TEST_CASE("profile: ops are found forward and backward, matrix products with the
   CHECK(forward.flops == 2 * 3 * 5 * 4);
   CHECK(entry_of(profiler, "matmul NN 3x4x5", ProfilePhase::kBackward).calls == 1);
   CHECK(entry_of(profiler, "matmul TN 5x4x3", ProfilePhase::kBackward).flops == 2 * 3 * 5 * 4);
+}
+
+TEST_CASE("profile: model FLOPs are those of all ops, but for what is computed a second time") {
+  const Tensor values = full({3, 4}, 0.5, DType::kFloat32), weights = full({5, 4}, 0.25, DType::kFloat32);
+  const Variable x(values, true), w(weights, true);
+  const auto step = [&](const auto& forward) {
+    FakeClock clock;
+    Profiler profiler(clock.reader);
+    forward().backward(full({3, 5}, 1.0, DType::kFloat32));
+    double computed = 0;
+    for (const ProfileEntry& entry : profiler.entries()) computed += entry.flops;
+    return std::pair(profiler.model_flops(), computed);
+  };
+  const double product = 2 * 3 * 5 * 4;
+  CHECK(step([&] { return linear(x, w); }) == std::pair(3 * product, 3 * product));
+  const auto segment = [&](const std::vector<Variable>& in) { return std::vector{linear(in[0], w)}; };
+  CHECK(step([&] { return checkpoint(segment, {x})[0]; }) == std::pair(3 * product, 4 * product));
+}
+
+TEST_CASE("profile: attention and depthwise convolutions report their operations") {
+  const DryRunScope scope;  // reports them as a real run does
+  FakeClock clock;
+  Profiler profiler(clock.reader);
+  const auto head = [](std::int64_t heads) {
+    return Variable(zeros({2, 5, heads, 8}, DType::kFloat32), true);
+  };
+  attention(head(4), head(2), head(2), {}).backward(zeros({2, 5, 4, 8}, DType::kFloat32));
+  // 1 + ... + 5 pairs for each of 8 sequences and heads, two products of width 8.
+  CHECK(entry_of(profiler, "attention").flops == 8 * 15 * 2 * 2 * 8);
+  CHECK(entry_of(profiler, "attention", ProfilePhase::kBackward).flops == 2 * 8 * 15 * 2 * 2 * 8);
+  conv2d(Variable(zeros({1, 6, 6, 3}, DType::kFloat32)), Variable(zeros({3, 1, 3, 3}, DType::kFloat32)), {},
+         {.groups = 3});
+  CHECK(entry_of(profiler, "depthwise_conv2d").flops == 2 * 4 * 4 * 3 * 9);
 }
 
 TEST_CASE("profile: ends with its object, also when an op throws") {

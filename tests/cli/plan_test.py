@@ -1,6 +1,7 @@
 """moh plan and moh bench decode: what they print, what they refuse. Nothing here depends on how fast anything is."""
 
 import json
+import resource
 
 import support
 from support import DENSE
@@ -42,6 +43,27 @@ class Plan(support.MohTest):
             self.assertEqual(sum(at_peak[purpose] for purpose in PURPOSES - {"total"}), at_peak["total"])
         self.assertAlmostEqual(plan["tokens_per_s"], 8 * 0.4 * 989e12 / plan["flops_per_token"], delta=1)
         self.assertAlmostEqual(plan["days"], 8 * plan["tokens_per_step"] / plan["tokens_per_s"] / 86400, places=9)
+
+    def test_a_large_model_is_planned_in_little_time_and_memory(self):
+        def used():
+            usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+            return usage.ru_utime + usage.ru_stime
+
+        size = {"device": "cuda", "precision": "bfloat16", **DENSE, "model.hidden": 4096, "model.layers": 32,
+                "model.heads": 32, "model.kv_heads": 8, "model.intermediate": 14336, "model.vocab_size": 128256,
+                "model.max_positions": 8192, "data.sequence_length": 8192, "train.accumulate": 16}
+        before = used()
+        plan = self.plan(size, "--gpu-memory", "400GB")
+        self.assertEqual(plan["parameters"], 8_030_261_248)
+        self.assertGreater(plan["recompute"]["layer"]["largest_batch_size"], 1)
+        self.assertLess(used() - before, 2)
+        self.assertLess(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss, 300 << 10)
+
+    def test_sizes_without_bounds_end_in_an_error(self):
+        most = {"model.max_positions": 1 << 24, "data.sequence_length": 1 << 20, "train.batch_size": 1 << 20,
+                "model.hidden": 1 << 20, "model.heads": 1 << 13, **DENSE}
+        message = self.moh("plan", self.config({**NO_TEXT, **most}), code=support.CONFIG_ERROR)
+        self.assert_says(message, "dry run: memory of cpu: expected at most 2^56 bytes", "use a smaller batch or model")
 
     def test_nothing_is_written(self):
         before = sorted(self.folder.rglob("*"))

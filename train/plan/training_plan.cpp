@@ -117,6 +117,24 @@ TimePlan time_of(const TrainingPlan& plan) {
   return time;
 }
 
+TrainingPlan plan_of(const RunConfig& config, const PlanOptions& options, const MakeTask& make_task) {
+  TrainingPlan plan{.config = config, .options = options};
+  RunConfig one = config;
+  one.train.accumulate = 1;
+  const DryStep step = dry_step(one, make_task);
+  plan.parameters = step.parameters;
+  plan.activated_heads = step.activated_heads;
+  const StepFlops flops = step_flops(config, make_task);
+  const auto tokens = static_cast<double>(plan.tokens_per_step() / options.gpus);
+  plan.flops_per_token = {flops.dense / tokens, flops.routed / tokens};
+  const auto plans = [&] { return Plans(config, make_task); };
+  plan.memory = {plans().memory_with(RecomputeLevel::kNone, options),
+                 plans().memory_with(RecomputeLevel::kLayer, options)};
+  plan.least = {plans().least_in(Precision::kFloat32), plans().least_in(Precision::kBFloat16)};
+  if (options.peak) plan.time = time_of(plan);
+  return plan;
+}
+
 }  // namespace
 
 std::int64_t TrainingPlan::tokens_per_step() const {
@@ -135,21 +153,13 @@ bool TrainingPlan::fits(const MemoryChoice& choice) const {
 TrainingPlan plan_training(const RunConfig& config, const PlanOptions& options, const MakeTask& make_task) {
   check(options);
   check_sizes(config, options);
-  TrainingPlan plan{.config = config, .options = options};
-  RunConfig one = config;
-  one.train.accumulate = 1;
-  const DryStep step = dry_step(one, make_task);
-  plan.parameters = step.parameters;
-  plan.activated_heads = step.activated_heads;
-  const StepFlops flops = step_flops(one, make_task);
-  const auto tokens = static_cast<double>(one.train.batch_size * one.data.sequence_length);
-  plan.flops_per_token = {flops.dense / tokens, flops.routed / tokens};
-  const auto plans = [&] { return Plans(config, make_task); };
-  plan.memory = {plans().memory_with(RecomputeLevel::kNone, options),
-                 plans().memory_with(RecomputeLevel::kLayer, options)};
-  plan.least = {plans().least_in(Precision::kFloat32), plans().least_in(Precision::kBFloat16)};
-  if (options.peak) plan.time = time_of(plan);
-  return plan;
+  try {
+    return plan_of(config, options, make_task);
+  } catch (const MemoryError& error) {  // sizes that cannot be counted are faults of the configuration
+    throw ValueError(error.what());
+  } catch (const ShapeError& error) {
+    throw ValueError(error.what());
+  }
 }
 
 }  // namespace moh

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <thread>
 
+#include "core/dry_run.h"
 #include "core/error.h"
 
 using namespace moh;
@@ -20,6 +21,21 @@ TEST_CASE("data: a prefetcher works ahead, as far as its depth and no further") 
   CHECK(prefetcher.next() == 10);
   CHECK(prefetcher.next() == 11);
   CHECK(prefetcher.position() == 12);
+}
+
+TEST_CASE("data: in a dry run a prefetcher has no thread, and holds as much as one with a thread") {
+  const DryRunScope scope;
+  int made = 0;
+  const auto here = std::this_thread::get_id();
+  Prefetcher<std::int64_t> prefetcher(
+      [&](std::int64_t i) {
+        CHECK(std::this_thread::get_id() == here);
+        return ++made, i;
+      },
+      10, 3);
+  CHECK(prefetcher.next() == 10);
+  CHECK(prefetcher.next() == 11);
+  CHECK(made == 2 + 3);
 }
 
 TEST_CASE("data: an exception reaches the consumer after the items before it, and stays") {
