@@ -9,6 +9,7 @@
 #include "autograd/node.h"
 #include "autograd/profile.h"
 #include "core/error.h"
+#include "core/math_mode.h"
 
 namespace moh {
 
@@ -43,6 +44,7 @@ class Node {
   std::string name;
   std::uint64_t sequence = 0;
   std::vector<Variable> inputs;
+  MathMode math_mode;  // of the forward pass
   std::size_t num_outputs = 0;
   MultiBackwardFn backward;
 
@@ -235,6 +237,7 @@ class BackwardPass {
     Grads grads;
     if (reached) {
       const ProfileScope profile(node.name);
+      const MathModeScope mode(node.math_mode);
       grads = node.backward(dys);
     }
     node.backward = nullptr;
@@ -306,6 +309,7 @@ std::vector<Variable> record_outputs(std::string_view name, std::vector<Tensor> 
     node->sequence = next_sequence();
     node->inputs = inputs;
     node->num_outputs = outputs.size();
+    node->math_mode = math_mode();
     node->backward = std::move(backward);
   }
   std::vector<Variable> variables;

@@ -1,19 +1,36 @@
-# moh_layer(NAME [DEPENDS LAYER...] SOURCES FILE...)
+# moh_layer(NAME [OBJECT] [WITHOUT FOLDER...] DEPENDS LAYER... SOURCES FILE...)
 #
-# One static library per layer. Each layer has an include root of its own, which holds nothing but a link to the
-# layer's folder, and a target sees the roots of the layers it depends on and no others: `#include "ops/..."` in
-# core/ does not compile. tests/build/layering_test.py checks that it stays so.
+# One library per layer, and per room of train/ (NAME is then train/ROOM). Each has an include root of its own, which
+# holds nothing but a link to its folder, and a target sees the roots of what it depends on and no others: `#include
+# "ops/..."` in core/ does not compile. tests/build/layering_test.py checks that it stays so. OBJECT: the objects are part
+# of another library. WITHOUT: folders below that are rooms of their own.
 function(moh_layer name)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "DEPENDS;SOURCES")
-  set(root ${PROJECT_BINARY_DIR}/include_roots/${name})
-  file(MAKE_DIRECTORY ${root})
-  file(CREATE_LINK ${PROJECT_SOURCE_DIR}/${name} ${root}/${name} SYMBOLIC)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "OBJECT" "" "DEPENDS;SOURCES;WITHOUT")
+  string(REPLACE "/" "_" word ${name})
+  set(target moh_${word})
+  set(root ${PROJECT_BINARY_DIR}/include_roots/${word})
+  set(folders ${name})
+  if(arg_WITHOUT)
+    file(GLOB folders CONFIGURE_DEPENDS RELATIVE ${PROJECT_SOURCE_DIR} ${PROJECT_SOURCE_DIR}/${name}/*)
+    list(TRANSFORM arg_WITHOUT PREPEND ${name}/)
+    list(REMOVE_ITEM folders ${arg_WITHOUT})
+  endif()
+  foreach(folder IN LISTS folders)
+    get_filename_component(parent ${root}/${folder} DIRECTORY)
+    file(MAKE_DIRECTORY ${parent})
+    file(CREATE_LINK ${PROJECT_SOURCE_DIR}/${folder} ${root}/${folder} SYMBOLIC)
+  endforeach()
 
-  add_library(moh_${name} STATIC ${arg_SOURCES})
-  target_include_directories(moh_${name} PUBLIC ${root})
-  target_link_libraries(moh_${name} PUBLIC moh_compile_options)
+  set(kind STATIC)
+  if(arg_OBJECT)
+    set(kind OBJECT)
+  endif()
+  add_library(${target} ${kind} ${arg_SOURCES})
+  target_include_directories(${target} PUBLIC ${root})
+  target_link_libraries(${target} PUBLIC moh_compile_options)
   foreach(layer IN LISTS arg_DEPENDS)
-    target_link_libraries(moh_${name} PUBLIC moh_${layer})
+    string(REPLACE "/" "_" dependency moh_${layer})
+    target_link_libraries(${target} PUBLIC ${dependency})
   endforeach()
 endfunction()
 

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "autograd/variable.h"
+#include "core/math_mode.h"
 #include "core/random.h"
 
 namespace moh {
@@ -17,12 +18,14 @@ struct NamedParameter {
   Variable variable;
 };
 
-/// What the parameters of a module are made of, and where they live.
+/// What the parameters of a module are made of, where they live, and how they are computed with.
 struct Placement {
-  Placement(DType of, Device on = kCpu) : dtype(of), device(on) {}  // NOLINT: a dtype alone means the CPU
+  Placement(DType of, Device on = kCpu, MathMode with = {})  // NOLINT: a dtype alone means the CPU
+      : dtype(of), device(on), math(with) {}
 
   DType dtype;
   Device device;
+  MathMode math;  ///< in which a model's forward pass runs, and with it the backward pass
 };
 
 /// A part of a model: parameters and smaller parts, each under a name. Not copyable, as others hold handles

@@ -36,14 +36,14 @@ INK = "#333333"
 
 # Name, and what it sets beside --moh-config.
 VARIANTS = [
-    ("dense, all heads", ["init.moh.router=none", "init.moh.shared=0", "init.moh.routed_top_k=0",
-                          "init.moh.shared_heads=first"]),
-    ("query norm, gradients of selected heads", ["init.moh.router=query_norm", "init.moh.straight_through=selected"]),
-    ("query norm, gradients of all heads", ["init.moh.router=query_norm", "init.moh.straight_through=all"]),
-    ("query norm, balance loss alone", ["init.moh.router=query_norm", "init.moh.straight_through=none"]),
-    ("learned, from calibration", ["init.moh.router=learned", "init.moh.router_start=calibrated"]),
-    ("learned, from zero", ["init.moh.router=learned", "init.moh.router_start=zero"]),
-    ("learned, from random", ["init.moh.router=learned", "init.moh.router_start=random"]),
+    ("dense, all heads", ["model.moh.router=none", "model.moh.num_shared=0", "model.moh.top_k=0",
+                          "model.moh.shared_heads=first"]),
+    ("query norm, gradients of selected heads", ["model.moh.router=query_norm", "model.moh.straight_through=selected"]),
+    ("query norm, gradients of all heads", ["model.moh.router=query_norm", "model.moh.straight_through=all"]),
+    ("query norm, balance loss alone", ["model.moh.router=query_norm", "model.moh.straight_through=none"]),
+    ("learned, from calibration", ["model.moh.router=learned", "init.moh.router_start=calibrated"]),
+    ("learned, from zero", ["model.moh.router=learned", "init.moh.router_start=zero"]),
+    ("learned, from random", ["model.moh.router=learned", "init.moh.router_start=random"]),
 ]
 
 

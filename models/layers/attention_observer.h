@@ -15,6 +15,7 @@ struct AttentionTrace {
   Tensor q, k, v;  ///< [B, T, H, d], [B, T, G, d] twice; q and k rotated
   Tensor heads;    ///< [B, T, H, d], what the output projection reads: times the gate, 0 where not selected
   Tensor output;   ///< [D, H d], the weight of the output projection
+  bool causal = true;                  ///< a token sees itself and those before it; false: all tokens
   const HeadChoice* choice = nullptr;  ///< null in a dense layer
 };
 

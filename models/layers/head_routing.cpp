@@ -6,12 +6,12 @@
 #include <tuple>
 
 #include "autograd/checkpoint.h"
-#include "autograd/node.h"
 #include "core/dry_run.h"
 #include "core/error.h"
 #include "ops/linalg/linear.h"
 #include "ops/moh/head_projection.h"
 #include "ops/moh/query_norm.h"
+#include "ops/moh/scale_heads.h"
 #include "ops/shape/reshape.h"
 
 namespace moh {
@@ -25,9 +25,9 @@ RouterOptions checked(const HeadRoutingOptions& options, Device device) {
   router_widths(router);  // refuses what does not fit
   if (options.shared_heads.empty()) return router;
   const auto listed = static_cast<std::int64_t>(options.shared_heads.size());
-  if (listed != router.shared) {
+  if (listed != router.num_shared) {
     throw ValueError(error_message("router", "shared_heads",
-                                   "as many as are shared (" + std::to_string(router.shared) + ")",
+                                   "as many as are shared (" + std::to_string(router.num_shared) + ")",
                                    std::to_string(listed)));
   }
   router.order = head_order(router.heads, options.shared_heads, device);
@@ -54,13 +54,13 @@ Tensor heads_to_compute(const Routing& routing, const HeadRoutingOptions& option
 std::int64_t balanced_longest(const HeadLists& lists, std::int64_t per_token,
                               const HeadRoutingOptions& options) {
   const RouterOptions& router = options.router;
-  const std::int64_t group = lists.heads / lists.kv_heads, routed = router.heads - router.shared;
+  const std::int64_t group = lists.heads / lists.kv_heads, routed = router.heads - router.num_shared;
   if (routed == 0) return lists.tokens * group;
   std::vector<std::int64_t> shared_of_groups(static_cast<std::size_t>(lists.kv_heads));
   for (const std::int64_t head : head_kinds(options).shared)
     ++shared_of_groups[static_cast<std::size_t>(head / group)];
   const std::int64_t shared = std::ranges::max(shared_of_groups);
-  const double load = static_cast<double>(per_token - router.shared) / static_cast<double>(routed);
+  const double load = static_cast<double>(per_token - router.num_shared) / static_cast<double>(routed);
   return lists.tokens * shared +
          static_cast<std::int64_t>(load * static_cast<double>(lists.tokens * (group - shared)));
 }
@@ -78,7 +78,7 @@ HeadKinds head_kinds(const HeadRoutingOptions& options) {
   const RouterOptions& router = options.router;
   const Tensor order = head_order(router.heads, options.shared_heads);
   const std::span<const std::int32_t> heads = order.span<std::int32_t>();
-  const auto shared = static_cast<std::ptrdiff_t>(router.shared);
+  const auto shared = static_cast<std::ptrdiff_t>(router.num_shared);
   return {{heads.begin(), heads.begin() + shared}, {heads.begin() + shared, heads.end()}};
 }
 
@@ -92,7 +92,7 @@ bool is_router_weight(std::string_view name) {
 
 std::int64_t computed_heads(const HeadRoutingOptions& options, bool backward_follows) {
   const RouterOptions& router = options.router;
-  return wants_all_heads(options) && backward_follows ? router.heads : router.shared + router.top_k;
+  return wants_all_heads(options) && backward_follows ? router.heads : router.num_shared + router.top_k;
 }
 
 HeadRouter::HeadRouter(std::int64_t width, std::int64_t kv_heads, std::int64_t head_dim,
@@ -132,7 +132,7 @@ HeadChoice HeadRouter::operator()(const Variable& x, const Variable& q, const Te
   const std::int64_t batch = x.dim(0), length = x.dim(1), heads = options_.router.heads;
   Logits logits = learned_logits(x);
   if (options_.kind == RouterKind::kQueryNorm && options_.router.top_k > 0) {
-    logits.routed = query_norm_logits(reshape(q, {batch * length, heads, -1}), options_.router.shared,
+    logits.routed = query_norm_logits(reshape(q, {batch * length, heads, -1}), options_.router.num_shared,
                                       options_.router.order);
   }
   Routing routing = route_heads(logits.shared, logits.routed, logits.type, batch * length, options_.router,
@@ -140,7 +140,7 @@ HeadChoice HeadRouter::operator()(const Variable& x, const Variable& q, const Te
   const Shape per_token{batch, length, heads};
   const Tensor to_compute = heads_to_compute(routing, options_).reshape(per_token);
   const bool all = !to_compute.shares_storage_with(routing.selected);
-  const std::int64_t heads_each = all ? heads : options_.router.shared + options_.router.top_k;
+  const std::int64_t heads_each = all ? heads : options_.router.num_shared + options_.router.top_k;
   HeadLists lists = lists_of(to_compute, kv_heads_, heads_each, options_);
   HeadLists of_heads = lists_of_heads(to_compute, lists, heads_each);
   Variable gates = reshape(routing.gates, per_token);
@@ -167,6 +167,10 @@ Variable from_heads(const Linear& map, const Variable& heads, const HeadChoice* 
     return project_from_heads(heads, map.weight(), map.bias(), choice->lists_of_heads);
   }
   return map(reshape(heads, {heads.dim(0), heads.dim(1), -1}));
+}
+
+Variable scaled_heads(const Variable& heads, const Variable& scales) {
+  return scales.defined() ? scale_heads(heads, scales) : heads;
 }
 
 LayerRouting summarize(const Variable& balance, const Tensor& load, const HeadRoutingOptions& options) {

@@ -38,7 +38,7 @@ struct HeadRoutingOptions {
   RouterKind kind = RouterKind::kNone;
   RouterOptions router;
   StraightThrough straight_through = StraightThrough::kSelected;
-  /// Which heads are shared: router.shared of them, or empty for the first ones. HeadRouter makes
+  /// Which heads are shared: router.num_shared of them, or empty for the first ones. HeadRouter makes
   /// router.order from it.
   std::vector<std::int64_t> shared_heads = {};
   RouterPrecision precision = RouterPrecision::kSame;
@@ -118,6 +118,9 @@ class HeadRouter : public Module {
 /// the way back, [B, T, H, d] to [B, T, D]: dense, or for the pairs of the choice alone where that is faster.
 Variable to_heads(const Linear& map, const Variable& x, std::int64_t head_dim, const HeadChoice* choice);
 Variable from_heads(const Linear& map, const Variable& heads, const HeadChoice* choice);
+
+/// The outputs of the heads, [B, T, H, d], times `scales` [H]; as they are where that is undefined.
+Variable scaled_heads(const Variable& heads, const Variable& scales);
 
 /// The summary of a layer's routing; balance and load are undefined without routed heads.
 LayerRouting summarize(const Variable& balance, const Tensor& load, const HeadRoutingOptions& options);

@@ -1,7 +1,6 @@
 #include "models/llm/llama.h"
 
 #include <cmath>
-#include <optional>
 #include <string>
 
 #include "autograd/checkpoint.h"
@@ -14,8 +13,11 @@ namespace moh {
 namespace {
 
 LlamaConfig checked(const LlamaConfig& config) {
-  check(config);
-  return config;
+  require_valid(config);
+  if (config.moh.shared_heads.to_be_measured())
+    throw ValueError(error_message("llama", "moh.shared_heads", "first, or lists of heads",
+                                   "a rule that is measured before the model is made"));
+  return spelt_out(config);
 }
 
 /// What leaves a layer, as the outputs of a checkpointed segment: y, then balance loss and load where there
@@ -25,11 +27,10 @@ std::vector<Variable> as_variables(const LayerOutput& output) {
   return {output.y, output.routing->balance, Variable(output.routing->load)};
 }
 
-LayerOutput from_variables(const std::vector<Variable>& outputs,
-                           const std::optional<HeadRoutingOptions>& options) {
-  if (!options) return {outputs[0], {}};
-  if (outputs.size() == 1) return {outputs[0], summarize({}, {}, *options)};
-  return {outputs[0], summarize(outputs[1], outputs[2].value(), *options)};
+LayerOutput from_variables(const std::vector<Variable>& outputs, const HeadRouter* router) {
+  if (router == nullptr) return {outputs[0], {}};
+  if (outputs.size() == 1) return {outputs[0], summarize({}, {}, router->options())};
+  return {outputs[0], summarize(outputs[1], outputs[2].value(), router->options())};
 }
 
 void require_tokens(const Tensor& tokens, std::int64_t before, std::int64_t max_positions) {
@@ -62,11 +63,11 @@ Llama::Body::Body(const LlamaConfig& c, Placement placement)
 }
 
 Llama::Llama(const LlamaConfig& config, Placement placement)
-    : config_(checked(config)),
-      placement_(placement),
-      model_(config, placement),
-      rope_(rope_table(config.max_positions, config.head_dim, config.rope_theta,
-                       accumulate_dtype(placement.dtype), placement.device, config.rope_scaling)) {
+    : Model(placement),
+      config_(checked(config)),
+      model_(config_, placement),
+      rope_(rope_table(config_.max_positions, config_.head_dim, config_.rope_theta,
+                       accumulate_dtype(placement.dtype), placement.device, config_.rope_scaling)) {
   add_child("model", model_);
   if (config.tied_embeddings) return;
   lm_head_ = std::make_unique<Linear>(config.hidden, config.vocab_size, false, placement);
@@ -85,9 +86,19 @@ void Llama::initialise(std::uint64_t seed) {
   }
 }
 
+std::vector<HeadRoutingOptions> Llama::routing() const {
+  return routing_of(config_);
+}
+
+std::vector<const HeadRouter*> Llama::routers() const {
+  std::vector<const HeadRouter*> found;
+  for (const std::unique_ptr<LlamaLayer>& layer : model_.layers) found.push_back(layer->router());
+  return found;
+}
+
 LayerOutput Llama::run_layer(const LlamaLayer& layer, const Variable& x,
                              const ForwardContext& context) const {
-  if (!config_.recompute || !grad_enabled()) return layer.forward(x, rope_, context);
+  if (config_.recompute == RecomputeLevel::kNone || !grad_enabled()) return layer.forward(x, rope_, context);
   // Everything that leaves the layer is an output of the segment, so that running it again has no side
   // effects.
   const std::vector<Variable> outputs = checkpoint(
@@ -95,7 +106,7 @@ LayerOutput Llama::run_layer(const LlamaLayer& layer, const Variable& x,
         return as_variables(layer.forward(in[0], table, context));
       },
       {x}, context.generator);
-  return from_variables(outputs, context.all_heads ? std::nullopt : layer.routing_options());
+  return from_variables(outputs, context.all_heads ? nullptr : layer.router());
 }
 
 Variable Llama::logits_of(const Variable& hidden) const {
@@ -104,6 +115,7 @@ Variable Llama::logits_of(const Variable& hidden) const {
 }
 
 LlamaOutput Llama::forward(const Tensor& tokens, const ForwardContext& context) const {
+  const MathModeScope mode(placement().math);
   require_tokens(tokens, 0, config_.max_positions);
   const std::size_t scales = context.head_scales.size();
   if (scales != 0 && scales != model_.layers.size()) {
@@ -131,27 +143,24 @@ KvCache Llama::make_cache(std::int64_t batch, std::int64_t capacity) const {
   const Shape shape{batch, config_.kv_heads, capacity, config_.head_dim};
   KvCache cache;
   for (std::int64_t i = 0; i < config_.layers; ++i)
-    cache.layers.push_back({empty(shape, placement_.dtype, placement_.device),
-                            empty(shape, placement_.dtype, placement_.device)});
+    cache.layers.push_back({empty(shape, dtype(), device()), empty(shape, dtype(), device())});
   return cache;
 }
 
 Tensor Llama::decode(const Tensor& tokens, KvCache& cache) const {
   const NoGrad no_grad;
+  const MathModeScope mode(placement().math);
   require_tokens(tokens, cache.length(), config_.max_positions);
   Variable x = embedding(model_.embed_tokens.weight, tokens.to(device()));
   for (std::size_t i = 0; i < model_.layers.size(); ++i) {
     x = model_.layers[i]->decode(x, rope_, cache.layers[i]);
   }
   const std::int64_t batch = x.dim(0), length = x.dim(1);
-  const Tensor last = empty({batch, 1, config_.hidden}, placement_.dtype, placement_.device);
+  const Tensor last = empty({batch, 1, config_.hidden}, dtype(), device());
   for (std::int64_t b = 0; b < batch; ++b) {
     last.select(b).copy_from(x.value().select(b).slice(length - 1, length));
   }
-  return logits_of(Variable(last))
-      .value()
-      .reshape({batch, config_.vocab_size})
-      .to(accumulate_dtype(placement_.dtype));
+  return logits_of(Variable(last)).value().reshape({batch, config_.vocab_size}).to(accumulate_dtype(dtype()));
 }
 
 }  // namespace moh

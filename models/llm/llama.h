@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "models/llm/llama_layers.h"
+#include "models/model.h"
 
 namespace moh {
 
@@ -16,17 +17,20 @@ struct LlamaOutput {
 /// A decoder of the LLaMA family, dense or Mixture-of-Head. Parameter names are those of Hugging Face's
 /// LlamaForCausalLM ("model.layers.0.self_attn.q_proj.weight"); routers add
 /// "model.layers.0.self_attn.wg.weight" (and wg_0, wg_1). With tied embeddings there is no "lm_head.weight".
-class Llama : public Module {
+class Llama : public Model {
  public:
   /// Parameters of `placement`, contents undefined: initialise() or load. Throws ValueError for a bad config.
   Llama(const LlamaConfig& config, Placement placement);
 
-  Device device() const { return placement_.device; }
-
+  std::string_view family() const override { return "llama"; }
   /// Matrices get normal numbers of config.init_std (o_proj and down_proj: divided by sqrt(2 layers), as in
-  /// GPT-2), norm weights 1. A function of the seed and the names alone.
-  void initialise(std::uint64_t seed);
+  /// GPT-2), norm weights 1.
+  void initialise(std::uint64_t seed) override;
+  double init_std() const override { return config_.init_std; }
+  std::vector<HeadRoutingOptions> routing() const override;
+  std::vector<const HeadRouter*> routers() const override;
 
+  /// Spelt out: no 0 stands for another number.
   const LlamaConfig& config() const { return config_; }
 
   /// tokens [B, T] int64 or int32, ids below V, T at most max_positions. context.head_scales live until the
@@ -54,7 +58,6 @@ class Llama : public Module {
   };
 
   LlamaConfig config_;
-  Placement placement_;
   Body model_;
   std::unique_ptr<Linear> lm_head_;  // none with tied embeddings
   RopeTable rope_;

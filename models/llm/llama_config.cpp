@@ -1,86 +1,121 @@
 #include "models/llm/llama_config.h"
 
+#include <charconv>
 #include <string>
 #include <string_view>
-
-#include "core/error.h"
+#include <utility>
 
 namespace moh {
 
 namespace {
 
-void require(bool condition, std::string_view field, const std::string& expected, double found) {
-  if (condition) return;
-  std::string text = std::to_string(found);
-  text.erase(text.find_last_not_of('0') + 1);
-  if (text.ends_with('.')) text.pop_back();
-  throw ValueError(error_message("llama", field, expected, text));
+std::string text(std::int64_t number) {
+  return std::to_string(number);
 }
 
-template <class T>
-const T& per_layer(const std::vector<T>& values, std::int64_t layer) {
-  return values.size() == 1 ? values[0] : values[static_cast<std::size_t>(layer)];
+/// With as many digits as it takes to tell the number from its neighbours.
+std::string text(double number) {
+  char digits[32];
+  return {digits, std::to_chars(digits, digits + sizeof digits, number).ptr};
 }
 
-template <class T>
-void check_per_layer(std::string_view field, const std::vector<T>& values, std::int64_t layers) {
-  const auto count = static_cast<std::int64_t>(values.size());
-  require(count == 1 || count == layers, field, "1 value or one per layer (" + std::to_string(layers) + ")",
-          static_cast<double>(count));
+/// Whether sizes can be divided by each other.
+bool check_sizes(const LlamaConfig& c, ConfigFaults& faults) {
+  const std::size_t before = faults.all().size();
+  for (const auto& [field, value] : {std::pair<std::string_view, std::int64_t>{"vocab_size", c.vocab_size},
+                                     {"layers", c.layers},
+                                     {"hidden", c.hidden},
+                                     {"intermediate", c.intermediate},
+                                     {"heads", c.heads},
+                                     {"max_positions", c.max_positions}}) {
+    if (value < 1) faults.add({field}, "1 or more", text(value));
+  }
+  for (const auto& [field, value] :
+       {std::pair<std::string_view, std::int64_t>{"kv_heads", c.kv_heads}, {"head_dim", c.head_dim}}) {
+    if (value < 0) faults.add({field}, "0 or more", text(value));
+  }
+  return faults.all().size() == before;
+}
+
+void check_numbers(const LlamaConfig& c, ConfigFaults& faults) {
+  for (const auto& [field, value] : {std::pair<std::string_view, double>{"norm_eps", c.norm_eps},
+                                     {"rope_theta", c.rope_theta},
+                                     {"init_std", c.init_std}}) {
+    if (!(value > 0)) faults.add({field}, "a number above 0", text(value));
+  }
+  if (!(c.dropout >= 0 && c.dropout < 1)) faults.add({"dropout"}, "0 or more, below 1", text(c.dropout));
+}
+
+void check_heads(const LlamaConfig& c, ConfigFaults& faults) {
+  const LlamaConfig spelt = spelt_out(c);
+  if (c.head_dim == 0 && c.hidden % c.heads != 0) {
+    faults.add({"heads", "hidden", "head_dim"},
+               "a divisor of " + faults.key("hidden") + " (" + text(c.hidden) + ")", text(c.heads),
+               "or set " + faults.key("head_dim"));
+  } else if (spelt.head_dim % 2 != 0) {
+    const std::string quotient = " (" + faults.key("hidden") + " / " + faults.key("heads") + ")";
+    faults.add({"head_dim", "hidden", "heads"}, "an even number (rotary positions rotate pairs)",
+               text(spelt.head_dim) + (c.head_dim == 0 ? quotient : ""));
+  }
+  if (c.heads % spelt.kv_heads != 0) {
+    faults.add({"kv_heads", "heads"}, "a divisor of " + faults.key("heads") + " (" + text(c.heads) + ")",
+               text(c.kv_heads));
+  }
+}
+
+void check_rope_scaling(const RopeScaling& c, ConfigFaults& faults) {
+  constexpr std::string_view kKind = "rope_scaling.kind", kFactor = "rope_scaling.factor",
+                             kLow = "rope_scaling.low_freq_factor", kHigh = "rope_scaling.high_freq_factor",
+                             kPositions = "rope_scaling.original_positions";
+  const RopeScaling unset;
+  if (c.kind == RopeScalingKind::kNone && c.factor != unset.factor) {
+    faults.add({kKind, kFactor}, "a kind for " + faults.key(kFactor), "none", "set it to linear or llama3");
+  } else if (c.kind != RopeScalingKind::kNone && c.factor == unset.factor) {
+    faults.add({kFactor, kKind}, "a number above 1", text(c.factor),
+               "or set " + faults.key(kKind) + ": none");
+  }
+  if (c.kind == RopeScalingKind::kLlama3) {
+    if (c.high_freq_factor <= c.low_freq_factor) {
+      faults.add({kHigh, kLow}, "more than low_freq_factor (" + text(c.low_freq_factor) + ")",
+                 text(c.high_freq_factor));
+    }
+  } else if (const RopeScaling other{c.kind, c.factor}; c != other) {
+    faults.add({kKind, kLow, kHigh, kPositions},
+               "llama3 for low_freq_factor, high_freq_factor and original_positions",
+               c.kind == RopeScalingKind::kNone ? "none" : "linear");
+  }
 }
 
 }  // namespace
 
-void check(const LlamaConfig& c) {
-  for (auto [field, value] :
-       {std::pair{"vocab_size", c.vocab_size}, std::pair{"layers", c.layers}, std::pair{"hidden", c.hidden},
-        std::pair{"intermediate", c.intermediate}, std::pair{"heads", c.heads},
-        std::pair{"kv_heads", c.kv_heads}, std::pair{"head_dim", c.head_dim},
-        std::pair{"max_positions", c.max_positions}}) {
-    require(value > 0, field, "1 or more", static_cast<double>(value));
-  }
-  require(c.heads % c.kv_heads == 0, "kv_heads", "a divisor of heads (" + std::to_string(c.heads) + ")",
-          static_cast<double>(c.kv_heads));
-  require(c.head_dim % 2 == 0, "head_dim", "an even number (rotary embedding)",
-          static_cast<double>(c.head_dim));
-  require(c.norm_eps > 0, "norm_eps", "a number above 0", c.norm_eps);
-  require(c.rope_theta > 0, "rope_theta", "a number above 0", c.rope_theta);
-  rope_frequencies(c.head_dim, c.rope_theta, c.rope_scaling);  // refuses what does not fit
-  require(c.init_std > 0, "init_std", "a number above 0", c.init_std);
-  require(c.dropout >= 0 && c.dropout < 1, "dropout", "0 or more, below 1", c.dropout);
-  if (c.moh.router == RouterKind::kNone) return;
-  check_per_layer("moh.shared", c.moh.shared, c.layers);
-  check_per_layer("moh.routed", c.moh.top_k, c.layers);
-  if (!c.moh.shared_heads.empty()) check_per_layer("moh.shared_heads", c.moh.shared_heads, c.layers);
-  for (std::int64_t layer = 0; layer < c.layers; ++layer) {
-    const HeadRoutingOptions routing = routing_of(c, layer);
-    router_widths(routing.router);
-    if (c.moh.shared_heads.empty()) continue;
-    const auto listed = static_cast<std::int64_t>(routing.shared_heads.size());
-    require(listed == routing.router.shared, "moh.shared_heads",
-            "as many heads as are shared (" + std::to_string(routing.router.shared) + ") in layer " +
-                std::to_string(layer),
-            static_cast<double>(listed));
-    head_order(c.heads, routing.shared_heads);
-  }
+LlamaConfig spelt_out(LlamaConfig config) {
+  if (config.kv_heads == 0) config.kv_heads = config.heads;
+  if (config.head_dim == 0) config.head_dim = config.hidden / config.heads;
+  return config;
+}
+
+void check(const LlamaConfig& c, ConfigFaults& faults) {
+  if (!check_sizes(c, faults)) return;
+  check_numbers(c, faults);
+  check_heads(c, faults);
+  check_rope_scaling(c.rope_scaling, faults);
+  check(c.moh, c.layers, c.heads, faults);
+}
+
+void require_valid(const LlamaConfig& config) {
+  ConfigFaults faults;
+  check(config, faults);
+  faults.throw_first("llama");
 }
 
 HeadRoutingOptions routing_of(const LlamaConfig& c, std::int64_t layer) {
-  if (c.moh.router == RouterKind::kNone) return {RouterKind::kNone, {c.heads, c.heads, 0}};
-  const GateScaling scaling = c.moh.router == RouterKind::kQueryNorm ? GateScaling::kBinary : c.moh.scaling;
-  RouterOptions router{c.heads, per_layer(c.moh.shared, layer), per_layer(c.moh.top_k, layer), scaling,
-                       c.moh.two_stage};
-  router.balance_loss = c.moh.balance_loss;
-  return {c.moh.router, router, c.moh.straight_through,
-          c.moh.shared_heads.empty() ? std::vector<std::int64_t>() : per_layer(c.moh.shared_heads, layer),
-          c.moh.router_precision};
+  return routing_of(c.moh, c.heads, layer);
 }
 
-double activated_heads(const LlamaConfig& c, bool training) {
-  std::int64_t active = 0;
-  for (std::int64_t layer = 0; layer < c.layers; ++layer)
-    active += computed_heads(routing_of(c, layer), training);
-  return static_cast<double>(active) / static_cast<double>(c.layers * c.heads);
+std::vector<HeadRoutingOptions> routing_of(const LlamaConfig& c) {
+  std::vector<HeadRoutingOptions> layers;
+  for (std::int64_t i = 0; i < c.layers; ++i) layers.push_back(routing_of(c, i));
+  return layers;
 }
 
 }  // namespace moh

@@ -9,7 +9,6 @@
 #include "ops/elementwise/add.h"
 #include "ops/linalg/linear.h"
 #include "ops/moh/head_projection.h"
-#include "ops/moh/scale_heads.h"
 #include "ops/shape/reshape.h"
 
 namespace moh {
@@ -32,10 +31,11 @@ LlamaAttention::LlamaAttention(const LlamaConfig& c, std::int64_t layer, Placeme
 }
 
 LlamaAttention::Projections LlamaAttention::project(const Variable& x, const RopeTable& table,
-                                                    std::int64_t first_position, const Tensor& forced_top,
-                                                    bool routed) const {
+                                                    std::int64_t first_position,
+                                                    const ForwardContext& context) const {
   const auto heads_of = [&](const Variable& y) { return reshape(y, {x.dim(0), x.dim(1), -1, head_dim_}); };
-  routed = routed && router_;
+  const bool routed = router_ && !context.all_heads;
+  const Tensor forced_top = context.forced_top_of(layer_);
   const bool looks_at_queries = routed && router_->options().kind == RouterKind::kQueryNorm;
   Projections p;
   if (routed && !looks_at_queries) p.choice = (*router_)(x, {}, forced_top);
@@ -69,29 +69,19 @@ void LlamaAttention::show(AttentionObserver& observer, const Variable& x, const 
                     .choice = p.choice ? &*p.choice : nullptr});
 }
 
-LayerOutput LlamaAttention::forward(const Variable& x, const RopeTable& table, const ForwardContext& context,
-                                    const Tensor& forced_top) const {
-  const Projections p = project(x, table, 0, forced_top, !context.all_heads);
+LayerOutput LlamaAttention::forward(const Variable& x, const RopeTable& table,
+                                    const ForwardContext& context) const {
+  const Projections p = project(x, table, 0, context);
   const AttentionOptions causal;
   const Variable out =
-      scaled(p.choice ? head_sparse_attention(p.q, p.k, p.v, p.choice->gates, p.choice->lists, causal)
-                      : attention(p.q, p.k, p.v, causal),
-             context);
+      scaled_heads(p.choice ? head_sparse_attention(p.q, p.k, p.v, p.choice->gates, p.choice->lists, causal)
+                            : attention(p.q, p.k, p.v, causal),
+                   context.head_scales_of(layer_));
   if (context.observer != nullptr) show(*context.observer, x, p, out);
   LayerOutput output{from_heads(o_proj_, out, p.choice ? &*p.choice : nullptr), {}};
   if (p.choice)
     output.routing = summarize(p.choice->routing.balance, p.choice->routing.load, router_->options());
   return output;
-}
-
-Variable LlamaAttention::scaled(const Variable& heads, const ForwardContext& context) const {
-  if (context.head_scales.empty()) return heads;
-  const Variable& scales = context.head_scales[static_cast<std::size_t>(layer_)];
-  return scales.defined() ? scale_heads(heads, scales) : heads;
-}
-
-std::optional<HeadRoutingOptions> LlamaAttention::routing_options() const {
-  return router_ ? std::optional(router_->options()) : std::nullopt;
 }
 
 Variable LlamaAttention::decode(const Variable& x, const RopeTable& table, LayerCache& cache) const {

@@ -20,25 +20,22 @@ class LlamaAttention : public Module {
  public:
   LlamaAttention(const LlamaConfig& config, std::int64_t layer, Placement placement);
 
-  /// x [B, T, D], normed, to [B, T, D]. `forced_top` as in route_heads.
-  LayerOutput forward(const Variable& x, const RopeTable& table, const ForwardContext& context = {},
-                      const Tensor& forced_top = {}) const;
+  /// x [B, T, D], normed, to [B, T, D].
+  LayerOutput forward(const Variable& x, const RopeTable& table, const ForwardContext& context = {}) const;
   /// The same without gradients for tokens that follow those in `cache`, which they join. Keys and values of
   /// all heads are kept; only those of selected heads are read.
   Variable decode(const Variable& x, const RopeTable& table, LayerCache& cache) const;
 
-  /// How the heads are routed; none in a dense layer.
-  std::optional<HeadRoutingOptions> routing_options() const;
+  /// Null in a dense layer.
+  const HeadRouter* router() const { return router_ ? &*router_ : nullptr; }
 
  private:
   struct Projections {
     Variable q, k, v;  // [B, T, H, d], [B, T, G, d]; q and k rotated
     std::optional<HeadChoice> choice;
   };
-  /// `routed`: whether the router is asked, where there is one.
   Projections project(const Variable& x, const RopeTable& table, std::int64_t first_position,
-                      const Tensor& forced_top, bool routed = true) const;
-  Variable scaled(const Variable& heads, const ForwardContext& context) const;
+                      const ForwardContext& context) const;
 
   void show(AttentionObserver& observer, const Variable& x, const Projections& p,
             const Variable& heads) const;
@@ -66,7 +63,7 @@ class LlamaLayer : public Module {
   LayerOutput forward(const Variable& x, const RopeTable& table, const ForwardContext& context) const;
   Variable decode(const Variable& x, const RopeTable& table, LayerCache& cache) const;
 
-  std::optional<HeadRoutingOptions> routing_options() const { return self_attn_.routing_options(); }
+  const HeadRouter* router() const { return self_attn_.router(); }
 
  private:
   /// A branch with dropout where that is on.

@@ -49,11 +49,10 @@ LlamaConfig llama3_8b(std::int64_t vocab_size) {
           .rope_theta = 500000.0};
 }
 
-LlamaConfig routed(LlamaConfig config, RouterKind router, std::int64_t shared, std::int64_t top_k) {
+LlamaConfig routed(LlamaConfig config, RouterKind router, std::int64_t num_shared, std::int64_t top_k) {
   config.moh.router = router;
-  config.moh.shared = {shared};
-  config.moh.top_k = {top_k};
-  if (router == RouterKind::kQueryNorm) config.moh.scaling = GateScaling::kBinary;
+  config.moh.num_shared = num_shared;
+  config.moh.top_k = top_k;
   return config;
 }
 

@@ -237,8 +237,8 @@ std::string refusal_of_cudnn(const AttentionForward<T>& args) {
 
 template <class T>
 bool CudaAttention<T>::is_for_cudnn(std::string_view op, const AttentionForward<T>& args) {
-  const AttentionBackend backend = attention_backend();
-  if (backend == AttentionBackend::kMoh || args.lists.rows != nullptr) return false;
+  const AttentionBackend backend = math_mode().attention;
+  if (backend == AttentionBackend::kNative || args.lists.rows != nullptr) return false;
   if (backend == AttentionBackend::kAuto && !prefers_cudnn(cuda::limits().capability)) return false;
   const std::string refusal = refusal_of_cudnn(args);
   if (backend == AttentionBackend::kCudnn && !refusal.empty()) {

@@ -11,7 +11,7 @@ namespace moh {
 /// device knows; args.lists points to its memory, or is that of all pairs.
 template <class T>
 struct CudaAttention {
-  /// Whether attention_backend() leaves this call of the op to cuDNN, forward and backward alike. Throws
+  /// Whether math_mode() leaves this call of the op to cuDNN, forward and backward alike. Throws
   /// DeviceError where it asks for cuDNN, which does not compute it.
   static bool is_for_cudnn(std::string_view op, const AttentionForward<T>& args);
 

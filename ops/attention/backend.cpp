@@ -1,28 +1,15 @@
 #include "ops/attention/backend.h"
 
-#include <atomic>
-
 #include "core/cuda/backend.h"
 #include "ops/attention/cudnn/cudnn_attention.h"
 
 namespace moh {
 
-namespace {
-std::atomic<AttentionBackend> backend_in_use = AttentionBackend::kAuto;
-}
-
-AttentionBackend attention_backend() {
-  return backend_in_use;
-}
-void set_attention_backend(AttentionBackend backend) {
-  backend_in_use = backend;
-}
-
-std::string describe_attention_backend(DType dtype) {
+std::string describe_attention_backend(AttentionBackend backend, DType dtype) {
   const std::string moh = "moh's kernels";
   if (dtype != DType::kBFloat16) return moh + ", in " + std::string(dtype_name(dtype));
-  if (attention_backend() == AttentionBackend::kMoh) return moh + ", as attention.backend says";
-  if (attention_backend() == AttentionBackend::kCudnn) return "cuDNN, as attention.backend says";
+  if (backend == AttentionBackend::kNative) return moh + ", as attention.backend says";
+  if (backend == AttentionBackend::kCudnn) return "cuDNN, as attention.backend says";
   if (!prefers_cudnn(cuda::capability())) return moh + ", which are expected to be as fast as cuDNN's here";
   const std::string absence = CudnnAttention::absence();
   return absence.empty() ? "cuDNN where it computes the case, else " + moh

@@ -24,9 +24,9 @@ void check_lists(std::string_view op, const AttentionShape& shape, Device device
 /// The kernels' form of lists; of undefined ones, that of all pairs.
 RowLists row_lists(const HeadLists& lists);
 
-/// Model FLOPs of a forward pass over `rows` (token, head) pairs: q k^T and the weighted sum of v over the keys
-/// that the mask leaves a query on average. A backward pass has twice as many: the scores that it computes
-/// again are not counted.
+/// Model FLOPs of a forward pass over `rows` (token, head) pairs: q k^T and the weighted sum of v over the
+/// keys that the mask leaves a query on average. A backward pass has twice as many: the scores that it
+/// computes again are not counted.
 double attention_flops(const AttentionShape& shape, std::int64_t rows);
 
 /// Heads from `first_head` on of x [B, T, heads, d]. T may be const.

@@ -2,12 +2,14 @@
 #include <map>
 #include <mutex>
 #include <string>
+#include <tuple>
 #include <utility>
 
 #include "core/cuda/backend.h"
 #include "core/cuda/tag.h"
 #include "core/device_clock.h"
 #include "core/error.h"
+#include "core/math_mode.h"
 #include "ops/activation/gelu_kernels.h"
 #include "ops/cuda/scratch.h"
 #include "ops/linalg/cublas_product.h"
@@ -91,9 +93,10 @@ class Gemms {
   void run(const CudaGemm& gemm, const CudaGemmData& data) {
     const std::lock_guard lock(mutex_);
     const GemmAlignments alignments(data);
-    const auto key = std::pair(gemm, alignments);
+    const bool tf32 = math_mode().tf32;
+    const auto key = std::tuple(gemm, alignments, tf32);
     auto plan = plans_.find(key);
-    if (plan == plans_.end()) plan = plans_.emplace(key, make_plan(gemm, alignments, data)).first;
+    if (plan == plans_.end()) plan = plans_.emplace(key, make_plan(gemm, alignments, tf32, data)).first;
     check_cublas(run(gemm, {&plan->second.product, plan->second.algorithm}, data), "cublasLtMatmul");
   }
 
@@ -102,11 +105,6 @@ class Gemms {
     known_ = GemmAlgorithms(made_for(), options.algorithms, options.algorithms_name);
     options_ = options;
     plans_.clear();
-  }
-
-  bool tf32() {
-    const std::lock_guard lock(mutex_);
-    return options_.tf32;
   }
 
  private:
@@ -123,13 +121,14 @@ class Gemms {
     return status;
   }
 
-  Plan make_plan(const CudaGemm& gemm, const GemmAlignments& alignments, const CudaGemmData& data) {
-    const std::string name = name_of(gemm, alignments, options_.tf32);
-    if (const GemmAlgorithm* const known = known_.find(name)) return known_plan(gemm, name, *known, data);
+  Plan make_plan(const CudaGemm& gemm, const GemmAlignments& alignments, bool tf32,
+                 const CudaGemmData& data) {
+    const std::string name = name_of(gemm, alignments, tf32);
+    if (const GemmAlgorithm* const known = known_.find(name))
+      return known_plan(gemm, tf32, name, *known, data);
     std::vector<CublasProduct> products;  // first what cuBLASLt does alone
-    if (CublasProduct::may_fuse(gemm, options_.tf32))
-      products.emplace_back(gemm, /*fused=*/true, options_.tf32);
-    if (gemm.extra != GemmExtra::kNone) products.emplace_back(gemm, /*fused=*/false, options_.tf32);
+    if (CublasProduct::may_fuse(gemm, tf32)) products.emplace_back(gemm, /*fused=*/true, tf32);
+    if (gemm.extra != GemmExtra::kNone) products.emplace_back(gemm, /*fused=*/false, tf32);
     std::vector<Candidate> ways;
     for (CublasProduct& product : products) {
       for (const auto& algorithm : product.proposals(context_, alignments, data))
@@ -139,11 +138,11 @@ class Gemms {
     return {std::move(*way.product), way.algorithm};
   }
 
-  Plan known_plan(const CudaGemm& gemm, const std::string& name, const GemmAlgorithm& known,
+  Plan known_plan(const CudaGemm& gemm, bool tf32, const std::string& name, const GemmAlgorithm& known,
                   const CudaGemmData& data) const {
-    CublasProduct product(gemm, known.fused, options_.tf32);
+    CublasProduct product(gemm, known.fused, tf32);
     const auto algorithm = product.algorithm_of(context_, known, data);
-    if (!algorithm || (known.fused && !CublasProduct::may_fuse(gemm, options_.tf32))) {
+    if (!algorithm || (known.fused && !CublasProduct::may_fuse(gemm, tf32))) {
       throw DataError(error_message(options_.algorithms_name, name, "an algorithm that cuBLASLt has for it",
                                     "one that it refuses",
                                     "delete the file to have the algorithms searched again"));
@@ -194,7 +193,7 @@ class Gemms {
   CublasContext context_;
   GemmOptions options_;
   GemmAlgorithms known_;
-  std::map<std::pair<CudaGemm, GemmAlignments>, Plan> plans_;
+  std::map<std::tuple<CudaGemm, GemmAlignments, bool>, Plan> plans_;
 };
 
 }  // namespace
@@ -205,10 +204,6 @@ void cuda_gemm(const CudaGemm& gemm, const CudaGemmData& data) {
 
 void set_cuda_gemm_options(const GemmOptions& options) {
   Gemms::instance().set_options(options);
-}
-
-bool cuda_gemm_tf32() {
-  return Gemms::instance().tf32();
 }
 
 }  // namespace moh

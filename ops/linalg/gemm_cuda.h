@@ -49,7 +49,5 @@ void cuda_gemm(const CudaGemm& gemm, const CudaGemmData& data);
 
 /// See set_gemm_options.
 void set_cuda_gemm_options(const GemmOptions& options);
-/// GemmOptions::tf32 as it was set last: what convolutions go by, too.
-bool cuda_gemm_tf32();
 
 }  // namespace moh

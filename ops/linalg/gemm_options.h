@@ -5,10 +5,8 @@
 
 namespace moh {
 
-/// How matrix products on a GPU are computed: for the whole process, as the device is.
+/// Which algorithms compute matrix multiplications on a GPU: for the whole process, as the device is.
 struct GemmOptions {
-  /// Round float32 factors to TF32 (10 bits of mantissa) and multiply on tensor cores. Sums stay float32.
-  bool tf32 = false;
   /// Time the algorithms that cuBLASLt proposes for a product when it is first computed, and take the
   /// fastest, rather than its first proposal. Timing differs from run to run; `algorithms` makes the choice
   /// repeatable.

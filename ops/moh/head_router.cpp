@@ -29,7 +29,7 @@ RouterArgs<A> args_of(const Saved& saved) {
   RouterArgs<A> args;
   args.tokens = saved.tokens;
   const RouterOptions& o = saved.options;
-  args.options = {o.heads, o.shared, o.top_k, o.scaling, o.straight_through, o.balance_loss};
+  args.options = {o.heads, o.num_shared, o.top_k, o.scaling, o.straight_through, o.balance_loss};
   args.order = data_or_null<std::int32_t>(o.order);
   args.shared_probabilities = data_or_null<A>(saved.shared_probabilities);
   args.probabilities = data_or_null<A>(saved.probabilities);
@@ -64,7 +64,7 @@ void check_forced(const Tensor& top, std::int64_t tokens, const RouterOptions& o
       .dtype("forced_top", forced, DType::kInt32)
       .shape("forced_top", forced, {tokens, options.top_k});
   checked_indices("route_heads", "forced_top", top, top.device(),
-                  {.bound = options.heads - options.shared, .of = "the routed heads"});
+                  {.bound = options.heads - options.num_shared, .of = "the routed heads"});
 }
 
 void check_order(const RouterOptions& options, Device device) {

@@ -55,7 +55,7 @@ template <class A>
   const A* w = args.type_probabilities;
   if (w)
     return code ? TypeWeights<A>{2 * w[2 * t], 2 * w[2 * t + 1]} : TypeWeights<A>{w[2 * t], w[2 * t + 1]};
-  const bool both = args.options.shared > 0 && args.options.top_k > 0;
+  const bool both = args.options.num_shared > 0 && args.options.top_k > 0;
   return !code && both ? TypeWeights<A>{A(0.5), A(0.5)} : TypeWeights<A>{A(1), A(1)};
 }
 
@@ -63,15 +63,15 @@ template <class A>
 template <class A>
 [[gnu::always_inline]] inline A shared_weight(const RouterArgs<A>& args, std::int64_t t, std::int64_t head) {
   if (!args.shared_probabilities) return A(1);
-  const A p = args.shared_probabilities[t * args.options.shared + head];
-  return args.options.scaling == GateScaling::kCode ? A(args.options.shared) * p : p;
+  const A p = args.shared_probabilities[t * args.options.num_shared + head];
+  return args.options.scaling == GateScaling::kCode ? A(args.options.num_shared) * p : p;
 }
 
 /// What multiplies p in a routed gate before the type weight: K / sum(m p), or 1.
 template <class A>
 [[gnu::always_inline]] inline A routed_factor(const RouterArgs<A>& args, std::int64_t t) {
   if (args.options.scaling != GateScaling::kCode) return A(1);
-  const std::int64_t experts = args.options.heads - args.options.shared, k = args.options.top_k;
+  const std::int64_t experts = args.options.heads - args.options.num_shared, k = args.options.top_k;
   A sum = 0;
   for (std::int64_t r = 0; r < k; ++r) sum += args.probabilities[t * experts + args.top[t * k + r]];
   // The selected heads hold at least K / E of the probability; a forced choice may hold less.
@@ -88,15 +88,15 @@ template <class A>
   const TypeWeights<A> w = type_weights(args, t);
   for (std::int64_t i = 0; i < o.heads; ++i) {
     const std::int64_t h = head_at(args, i);
-    gates[h] = i >= o.shared ? A(0) : binary ? A(1) : w.shared * shared_weight(args, t, i);
-    selected[h] = i < o.shared;
+    gates[h] = i >= o.num_shared ? A(0) : binary ? A(1) : w.shared * shared_weight(args, t, i);
+    selected[h] = i < o.num_shared;
   }
   if (o.top_k == 0) return;
   const A factor = routed_factor(args, t);
   for (std::int64_t r = 0; r < o.top_k; ++r) {
     const std::int64_t e = args.top[t * o.top_k + r];
-    const A p = args.probabilities[t * (o.heads - o.shared) + e];
-    const std::int64_t h = head_at(args, o.shared + e);
+    const A p = args.probabilities[t * (o.heads - o.num_shared) + e];
+    const std::int64_t h = head_at(args, o.num_shared + e);
     gates[h] = binary ? A(1) : w.routed * factor * p;
     selected[h] = 1;
   }
@@ -117,21 +117,21 @@ template <class A>
   const A* d_gates = args.d_gates + t * o.heads;
   const TypeWeights<A> w = type_weights(args, t);
   if (args.d_shared_logits) {
-    const A factor = o.scaling == GateScaling::kCode ? A(o.shared) : A(1);
-    for (std::int64_t h = 0; h < o.shared; ++h) dp[h] = w.shared * factor * d_gates[head_at(args, h)];
-    add_softmax_backward(args.shared_probabilities + t * o.shared, dp, args.d_shared_logits + t * o.shared,
-                         o.shared);
+    const A factor = o.scaling == GateScaling::kCode ? A(o.num_shared) : A(1);
+    for (std::int64_t h = 0; h < o.num_shared; ++h) dp[h] = w.shared * factor * d_gates[head_at(args, h)];
+    add_softmax_backward(args.shared_probabilities + t * o.num_shared, dp,
+                         args.d_shared_logits + t * o.num_shared, o.num_shared);
   }
   if (args.d_type_logits) {
     const A factor = o.scaling == GateScaling::kCode ? A(2) : A(1);
     A dw[2] = {0, 0};
-    for (std::int64_t h = 0; h < o.shared; ++h)
+    for (std::int64_t h = 0; h < o.num_shared; ++h)
       dw[0] += d_gates[head_at(args, h)] * shared_weight(args, t, h);
     const A routed = routed_factor(args, t);
     for (std::int64_t r = 0; r < o.top_k; ++r) {
       const std::int64_t e = args.top[t * o.top_k + r];
-      dw[1] +=
-          d_gates[head_at(args, o.shared + e)] * routed * args.probabilities[t * (o.heads - o.shared) + e];
+      dw[1] += d_gates[head_at(args, o.num_shared + e)] * routed *
+               args.probabilities[t * (o.heads - o.num_shared) + e];
     }
     dp[0] = factor * dw[0];
     dp[1] = factor * dw[1];
@@ -143,9 +143,9 @@ template <class A>
 template <class A>
 [[gnu::always_inline]] inline void routed_backward_row(const RouterArgs<A>& args, std::int64_t t, A* dp) {
   const RouterPlan& o = args.options;
-  const std::int64_t experts = o.heads - o.shared, k = o.top_k;
+  const std::int64_t experts = o.heads - o.num_shared, k = o.top_k;
   const A* d_gates = args.d_gates + t * o.heads;
-  const auto d_gate = [&](std::int64_t e) { return d_gates[head_at(args, o.shared + e)]; };
+  const auto d_gate = [&](std::int64_t e) { return d_gates[head_at(args, o.num_shared + e)]; };
   const A* p = args.probabilities + t * experts;
   const std::int32_t* top = args.top + t * k;
   A* dz = args.d_routed_logits + t * experts;
@@ -173,12 +173,13 @@ template <class A>
 template <class Backend, class A>
 void HeadRouterKernels<Backend, A>::forward(const RouterArgs<A>& args) {
   const RouterPlan& o = args.options;
-  const std::int64_t experts = o.heads - o.shared;
+  const std::int64_t experts = o.heads - o.num_shared;
   parallel_for(args.tokens, kTokenGrain, [&](std::int64_t begin, std::int64_t end) {
     const Scratch scratch(static_cast<std::size_t>(o.heads));
     for (std::int64_t t = begin; t < end; ++t) {
       if (args.shared_logits) {
-        softmax_row(args.shared_logits + t * o.shared, args.shared_probabilities + t * o.shared, o.shared);
+        softmax_row(args.shared_logits + t * o.num_shared, args.shared_probabilities + t * o.num_shared,
+                    o.num_shared);
       }
       if (args.type_logits) softmax_row(args.type_logits + 2 * t, args.type_probabilities + 2 * t, 2);
       if (args.routed_logits) {
@@ -207,7 +208,7 @@ void HeadRouterKernels<Backend, A>::forward(const RouterArgs<A>& args) {
 template <class Backend, class A>
 void HeadRouterKernels<Backend, A>::balance_loss(const RouterArgs<A>& args, A* balance) {
   const RouterPlan& o = args.options;
-  const std::int64_t experts = o.heads - o.shared;
+  const std::int64_t experts = o.heads - o.num_shared;
   double sum = 0;
   for (std::int64_t e = 0; e < experts; ++e)
     sum += static_cast<double>(args.mean_probability[e]) * static_cast<double>(args.load[e]);
@@ -217,7 +218,7 @@ void HeadRouterKernels<Backend, A>::balance_loss(const RouterArgs<A>& args, A* b
 template <class Backend, class A>
 void HeadRouterKernels<Backend, A>::backward(const RouterArgs<A>& args) {
   const RouterPlan& o = args.options;
-  const std::int64_t experts = o.heads - o.shared;
+  const std::int64_t experts = o.heads - o.num_shared;
   const A scale = o.balance_loss == BalanceLoss::kPaper ? A(1) : A(experts);
   const A balance = args.d_balance ? *args.d_balance * scale / A(args.tokens) : A(0);
   parallel_for(args.tokens, kTokenGrain, [&](std::int64_t begin, std::int64_t end) {
@@ -225,7 +226,7 @@ void HeadRouterKernels<Backend, A>::backward(const RouterArgs<A>& args) {
     A* dp = scratch.as<A>();
     for (std::int64_t t = begin; t < end; ++t) {
       if (args.d_shared_logits) {
-        for (std::int64_t h = 0; h < o.shared; ++h) args.d_shared_logits[t * o.shared + h] = A(0);
+        for (std::int64_t h = 0; h < o.num_shared; ++h) args.d_shared_logits[t * o.num_shared + h] = A(0);
       }
       if (args.d_type_logits) args.d_type_logits[2 * t] = args.d_type_logits[2 * t + 1] = A(0);
       if (args.d_gates) shared_backward_row(args, t, dp);

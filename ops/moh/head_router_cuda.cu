@@ -67,8 +67,8 @@ struct Token {
 
   MOH_DEVICE float shared_gate(std::int64_t head) const {
     if (args.shared_probabilities == nullptr) return 1;
-    const float p = args.shared_probabilities[t * args.options.shared + head];
-    return code ? static_cast<float>(args.options.shared) * p : p;
+    const float p = args.shared_probabilities[t * args.options.num_shared + head];
+    return code ? static_cast<float>(args.options.num_shared) * p : p;
   }
   MOH_DEVICE float probability(std::int64_t e) const { return args.probabilities[t * experts + e]; }
   MOH_DEVICE std::int64_t chosen(std::int64_t r) const { return args.top[t * args.options.top_k + r]; }
@@ -80,7 +80,7 @@ struct Token {
   }
   /// Of routed head e.
   MOH_DEVICE float d_gate(std::int64_t e) const {
-    return args.d_gates[t * args.options.heads + head_at(args.order, args.options.shared + e)];
+    return args.d_gates[t * args.options.heads + head_at(args.order, args.options.num_shared + e)];
   }
 };
 
@@ -88,13 +88,13 @@ struct Token {
 MOH_DEVICE Token token_at(const Args& args, std::int64_t t) {
   const RouterPlan& o = args.options;
   Token token{
-      args, t, o.heads - o.shared, o.scaling == GateScaling::kCode, o.scaling == GateScaling::kBinary, 1,
+      args, t, o.heads - o.num_shared, o.scaling == GateScaling::kCode, o.scaling == GateScaling::kBinary, 1,
       1,    1};
   const float* w = args.type_probabilities;
   if (w != nullptr) {
     token.shared_weight = token.code ? 2 * w[2 * t] : w[2 * t];
     token.routed_weight = token.code ? 2 * w[2 * t + 1] : w[2 * t + 1];
-  } else if (!token.code && o.shared > 0 && o.top_k > 0) {
+  } else if (!token.code && o.num_shared > 0 && o.top_k > 0) {
     token.shared_weight = token.routed_weight = 0.5F;
   }
   if (token.code && o.top_k > 0) {
@@ -113,9 +113,10 @@ MOH_KERNEL(kThreads) void route_heads_kernel(Args args) {
   const std::int64_t t = token_of_warp();
   if (t >= args.tokens) return;
   const RouterPlan& o = args.options;
-  const std::int64_t experts = o.heads - o.shared;
+  const std::int64_t experts = o.heads - o.num_shared;
   if (args.shared_logits != nullptr)
-    softmax_on_lanes(args.shared_logits + t * o.shared, args.shared_probabilities + t * o.shared, o.shared);
+    softmax_on_lanes(args.shared_logits + t * o.num_shared, args.shared_probabilities + t * o.num_shared,
+                     o.num_shared);
   if (args.type_logits != nullptr)
     softmax_on_lanes(args.type_logits + 2 * t, args.type_probabilities + 2 * t, 2);
   if (args.routed_logits != nullptr) {
@@ -126,11 +127,11 @@ MOH_KERNEL(kThreads) void route_heads_kernel(Args args) {
   device::sync_warp();
   const Token token = token_at(args, t);
   on_lanes(o.heads, [&](std::int64_t i) {
-    const bool shared = i < o.shared, on = shared || token.is_chosen(i - o.shared);
+    const bool shared = i < o.num_shared, on = shared || token.is_chosen(i - o.num_shared);
     float gate = on ? 1.0F : 0.0F;
     if (on && !token.binary) {
       gate = shared ? token.shared_weight * token.shared_gate(i)
-                    : token.routed_weight * token.routed_factor * token.probability(i - o.shared);
+                    : token.routed_weight * token.routed_factor * token.probability(i - o.num_shared);
     }
     const std::int64_t h = head_at(args.order, i);
     args.gates[t * o.heads + h] = gate;
@@ -175,18 +176,19 @@ MOH_DEVICE void shared_gradients(const Token& token) {
   const float* d_gates = args.d_gates + (given ? t * o.heads : 0);
   if (args.d_shared_logits != nullptr) {
     const float factor =
-        given ? token.shared_weight * (token.code ? static_cast<float>(o.shared) : 1.0F) : 0.0F;
+        given ? token.shared_weight * (token.code ? static_cast<float>(o.num_shared) : 1.0F) : 0.0F;
     softmax_gradient_on_lanes(
-        args.shared_probabilities + t * o.shared, o.shared,
+        args.shared_probabilities + t * o.num_shared, o.num_shared,
         [&](std::int64_t h) { return given ? factor * d_gates[head_at(args.order, h)] : 0.0F; },
-        args.d_shared_logits + t * o.shared);
+        args.d_shared_logits + t * o.num_shared);
   }
   if (args.d_type_logits != nullptr) {
     const float factor = token.code ? 2.0F : 1.0F;
     float of_shared = 0, of_routed = 0;
     if (given) {
-      of_shared = sum_on_lanes(
-          o.shared, [&](std::int64_t h) { return d_gates[head_at(args.order, h)] * token.shared_gate(h); });
+      of_shared = sum_on_lanes(o.num_shared, [&](std::int64_t h) {
+        return d_gates[head_at(args.order, h)] * token.shared_gate(h);
+      });
       of_routed = sum_on_lanes(o.top_k, [&](std::int64_t r) {
         const std::int64_t e = token.chosen(r);
         return token.d_gate(e) * token.routed_factor * token.probability(e);
@@ -264,19 +266,20 @@ std::int64_t blocks_of(const Args& args) {
 template <class Backend, class A>
 void HeadRouterKernels<Backend, A>::forward(const RouterArgs<A>& args) {
   const RouterPlan& o = args.options;
-  const std::int64_t experts = o.heads - o.shared;
+  const std::int64_t experts = o.heads - o.num_shared;
   cuda::launch("route_heads", route_heads_kernel, {.blocks_x = blocks_of(args), .threads = kThreads}, args);
   if (args.routed_logits == nullptr) return;
   const Rows rows{args.tokens, experts};
   const float share = args.tokens > 0 ? 1.0F / static_cast<float>(args.tokens) : 0.0F;
   column_sums("mean_probability", ProbabilityOf{args.probabilities, experts}, rows, share,
               args.mean_probability);
-  column_sums("head_load", SelectionOf{args.selected, args.order, o.heads, o.shared}, rows, share, args.load);
+  column_sums("head_load", SelectionOf{args.selected, args.order, o.heads, o.num_shared}, rows, share,
+              args.load);
 }
 
 template <class Backend, class A>
 void HeadRouterKernels<Backend, A>::balance_loss(const RouterArgs<A>& args, A* balance) {
-  const std::int64_t experts = args.options.heads - args.options.shared;
+  const std::int64_t experts = args.options.heads - args.options.num_shared;
   cuda::launch("balance_loss", balance_loss_kernel, {.threads = device::kWarp}, args.load,
                args.mean_probability, experts,
                args.options.balance_loss == BalanceLoss::kPaper ? 1.0F : static_cast<float>(experts),

@@ -8,7 +8,7 @@ namespace moh {
 
 /// RouterOptions for kernels.
 struct RouterPlan {
-  std::int64_t heads = 0, shared = 0, top_k = 0;
+  std::int64_t heads = 0, num_shared = 0, top_k = 0;
   GateScaling scaling = GateScaling::kCode;
   bool straight_through = true;
   BalanceLoss balance_loss = BalanceLoss::kCode;

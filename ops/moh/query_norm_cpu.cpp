@@ -34,12 +34,12 @@ template <class Backend, class T>
 void QueryNormKernels<Backend, T>::forward(const QueryNormShape& shape, const T* q, Acc<T>* norms,
                                            Acc<T>* inverse_std, Acc<T>* logits) {
   using A = Acc<T>;
-  const std::int64_t experts = shape.heads - shape.shared, d = shape.head_dim;
+  const std::int64_t experts = shape.heads - shape.num_shared, d = shape.head_dim;
   parallel_for(shape.tokens, kTokenGrain, [=](std::int64_t begin, std::int64_t end) {
     for (std::int64_t t = begin; t < end; ++t) {
       A* s = norms + t * experts;
       for (std::int64_t e = 0; e < experts; ++e) {
-        const T* row = q + (t * shape.heads + head_at(shape, shape.shared + e)) * d;
+        const T* row = q + (t * shape.heads + head_at(shape, shape.num_shared + e)) * d;
         A squares = 0;
 #pragma omp simd reduction(+ : squares)
         for (std::int64_t j = 0; j < d; ++j) squares += A(row[j]) * A(row[j]);
@@ -56,7 +56,7 @@ template <class Backend, class T>
 void QueryNormKernels<Backend, T>::backward(const QueryNormShape& shape, const T* q, const Acc<T>* norms,
                                             const Acc<T>* inverse_std, const Acc<T>* d_logits, T* dq) {
   using A = Acc<T>;
-  const std::int64_t experts = shape.heads - shape.shared, d = shape.head_dim;
+  const std::int64_t experts = shape.heads - shape.num_shared, d = shape.head_dim;
   parallel_for(shape.tokens, kTokenGrain, [=](std::int64_t begin, std::int64_t end) {
     for (std::int64_t t = begin; t < end; ++t) {
       const A* s = norms + t * experts;
@@ -67,14 +67,14 @@ void QueryNormKernels<Backend, T>::backward(const QueryNormShape& shape, const T
         mean += s[e] / A(experts);
         along += dz[e] * s[e];
       }
-      for (std::int64_t i = 0; i < shape.shared; ++i) {
+      for (std::int64_t i = 0; i < shape.num_shared; ++i) {
         T* row = dq + (t * shape.heads + head_at(shape, i)) * d;
         for (std::int64_t j = 0; j < d; ++j) row[j] = A(0);
       }
       for (std::int64_t e = 0; e < experts; ++e) {
         const A ds = u == A(0) ? A(0) : dz[e] * u - along * u * u * u * (s[e] - mean) / A(experts - 1);
         const A factor = s[e] > A(0) ? ds / s[e] : A(0);
-        const std::int64_t row = (t * shape.heads + head_at(shape, shape.shared + e)) * d;
+        const std::int64_t row = (t * shape.heads + head_at(shape, shape.num_shared + e)) * d;
 #pragma omp simd
         for (std::int64_t j = 0; j < d; ++j) dq[row + j] = factor * A(q[row + j]);
       }

@@ -48,11 +48,11 @@ MOH_KERNEL(kThreads)
 void query_norm_kernel(QueryNormShape shape, const T* q, float* norms, float* inverse_std, float* logits) {
   const std::int64_t t = device::block_x() * kWarps + device::thread_x() / device::kWarp;
   if (t >= shape.tokens) return;
-  const std::int64_t experts = shape.heads - shape.shared, d = shape.head_dim;
+  const std::int64_t experts = shape.heads - shape.num_shared, d = shape.head_dim;
   const int lane = device::thread_x() % device::kWarp;
   float* own = norms + t * experts;
   for (std::int64_t e = 0; e < experts; ++e) {
-    const float norm = norm_of(q + (t * shape.heads + head_at(shape, shape.shared + e)) * d, d);
+    const float norm = norm_of(q + (t * shape.heads + head_at(shape, shape.num_shared + e)) * d, d);
     if (lane == 0) own[e] = norm;
   }
   device::sync_warp();
@@ -75,7 +75,7 @@ MOH_KERNEL(kThreads)
 void query_norm_gradient_kernel(QueryNormGradient<T> g) {
   const std::int64_t t = device::block_x() * kWarps + device::thread_x() / device::kWarp;
   if (t >= g.shape.tokens) return;
-  const std::int64_t shared = g.shape.shared, experts = g.shape.heads - shared, d = g.shape.head_dim;
+  const std::int64_t shared = g.shape.num_shared, experts = g.shape.heads - shared, d = g.shape.head_dim;
   const int lane = device::thread_x() % device::kWarp;
   const float *s = g.norms + t * experts, *dz = g.d_logits + t * experts;
   const float u = g.inverse_std[t], count = static_cast<float>(experts);

@@ -6,9 +6,10 @@
 
 namespace moh {
 
-/// q, dq [N, H, d]; norms, logits, d_logits [N, E] with E = H - shared; inverse_std [N], 0 where std is 0.
+/// q, dq [N, H, d]; norms, logits, d_logits [N, E] with E = H - num_shared; inverse_std [N], 0 where std is
+/// 0.
 struct QueryNormShape {
-  std::int64_t tokens, heads, head_dim, shared;
+  std::int64_t tokens, heads, head_dim, num_shared;
   const std::int32_t* order;  ///< [H], shared heads, then routed ones; null: 0, 1 .. H - 1
 };
 

@@ -37,18 +37,19 @@ Tensor head_order(std::int64_t heads, std::span<const std::int64_t> shared_heads
 
 RouterWidths router_widths(const RouterOptions& o) {
   if (o.heads < 1) refuse("heads", "1 or more", o.heads);
-  if (o.shared < 0 || o.shared > o.heads) refuse("shared", "0 to " + std::to_string(o.heads), o.shared);
-  const std::int64_t experts = o.heads - o.shared;
+  if (o.num_shared < 0 || o.num_shared > o.heads)
+    refuse("num_shared", "0 to " + std::to_string(o.heads), o.num_shared);
+  const std::int64_t experts = o.heads - o.num_shared;
   if (o.top_k < 0 || o.top_k > experts) {
     refuse("top_k", "0 to " + std::to_string(experts) + " (the routed heads)", o.top_k);
   }
   if (o.top_k == 0 && experts > 0)
-    refuse("shared", std::to_string(o.heads) + " when no head is routed", o.shared);
+    refuse("num_shared", std::to_string(o.heads) + " when no head is routed", o.num_shared);
   RouterWidths widths;
   widths.routed = o.top_k > 0 ? experts : 0;
   if (o.scaling == GateScaling::kBinary) return widths;
-  widths.shared = o.shared > 1 ? o.shared : 0;
-  widths.type = o.two_stage && o.shared > 0 && o.top_k > 0 ? 2 : 0;
+  widths.shared = o.num_shared > 1 ? o.num_shared : 0;
+  widths.type = o.two_stage && o.num_shared > 0 && o.top_k > 0 ? 2 : 0;
   return widths;
 }
 

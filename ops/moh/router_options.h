@@ -23,12 +23,12 @@ enum class BalanceLoss {
   kPaper,  ///< sum_i P_i f_i, as the paper's equation 9: K / E when balanced, at most 1
 };
 
-/// Heads of one attention layer: `shared` are on for every token, of the E = heads - shared routed ones each
-/// token keeps the `top_k` with the largest logits. A router counts the shared heads first, then the routed
-/// ones; `order` says which heads of the layer they are.
+/// Heads of one attention layer: `num_shared` are active for every token, of the E = heads - num_shared
+/// routed ones each token keeps the `top_k` with the largest logits. A router counts the shared heads first,
+/// then the routed ones; `order` says which heads of the layer they are.
 struct RouterOptions {
   std::int64_t heads = 0;
-  std::int64_t shared = 0;
+  std::int64_t num_shared = 0;
   std::int64_t top_k = 0;
   GateScaling scaling = GateScaling::kCode;
   bool two_stage = true;         ///< weigh shared against routed heads by the type logits; otherwise equally

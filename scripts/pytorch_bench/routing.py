@@ -27,7 +27,7 @@ def layer_routings(model):
     """A Routing for each layer; None for those of a dense model."""
     if model["moh"]["router"] == "none":
         return [None] * model["layers"]
-    pairs = zip(per_layer(model, "shared"), per_layer(model, "routed"), strict=True)
+    pairs = zip(per_layer(model, "num_shared"), per_layer(model, "top_k"), strict=True)
     return [Routing(shared, routed, model["moh"]["two_stage"]) for shared, routed in pairs]
 
 

@@ -3,19 +3,44 @@
 import json
 import os
 import pathlib
+import re
 import shlex
 import subprocess
-
-# A layer may include itself and those before it.
-LAYERS = ("core", "autograd", "ops", "models", "train")
 
 SOURCE_DIR = pathlib.Path(os.environ["MOH_SOURCE_DIR"])
 BUILD_DIR = pathlib.Path(os.environ["MOH_BUILD_DIR"])
 
+LAYER = re.compile(r"moh_layer\((\S+)(?: OBJECT)?(?: WITHOUT \w+)?(?: DEPENDS ([^)]*?))? SOURCES")
 
-def sources(folder):
-    """C++ sources and headers below a folder of the source tree, in a fixed order."""
-    return sorted(path for path in (SOURCE_DIR / folder).rglob("*") if path.suffix in (".h", ".cpp"))
+
+def layers():
+    """What each layer, and each room of train/ ("train/io"), may include besides itself, as CMake has it, lowest first."""
+    train = (SOURCE_DIR / "train/CMakeLists.txt").read_text()
+    rooms = re.search(r"set\(rooms ([^)]*)\)", train).group(1).split()
+    names = ["core", "autograd", "ops", "models", *(f"train/{room}" for room in rooms)]
+    direct = {}
+    for name in names:
+        found = LAYER.search((SOURCE_DIR / name / "CMakeLists.txt").read_text())
+        direct[name] = (found.group(2) or "").split()
+    reached = {}
+    for name in names:  # in their order: what a layer depends on is complete
+        reached[name] = set(direct[name]).union(*(reached[below] for below in direct[name]))
+    return reached
+
+
+LAYERS = layers()
+
+
+def layer_of(path):
+    """The layer or room that a path from the root of the source tree lies in; None outside of all."""
+    holding = [name for name in LAYERS if path.startswith(f"{name}/")]
+    return max(holding, key=len, default=None)
+
+
+def sources(layer):
+    """C++ sources and headers of a layer, in a fixed order, without those of rooms below its folder."""
+    paths = sorted(path for path in (SOURCE_DIR / layer).rglob("*") if path.suffix in (".h", ".cpp"))
+    return [path for path in paths if layer_of(str(path.relative_to(SOURCE_DIR))) == layer]
 
 
 class CompileCommand:

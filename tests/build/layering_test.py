@@ -1,9 +1,10 @@
-"""The layers: core <- autograd <- ops <- models <- train. An arrow is the only direction of an include."""
+"""The layers core <- autograd <- ops <- models, and the rooms of train/: a file includes its own layer and those that its
+CMake target names, and no other. An arrow is the only direction of an include."""
 
 import re
 import unittest
 
-from build_tree import LAYERS, SOURCE_DIR, compile_commands, sources
+from build_tree import LAYERS, SOURCE_DIR, compile_commands, layer_of, sources
 
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]', re.MULTILINE)
 
@@ -13,13 +14,13 @@ CONFINED = ("yaml-cpp/", "nlohmann/", "CLI/", "spdlog/", "fmt/", "oneapi/", "xxh
 
 def violations(path, text):
     """What the includes of one file get wrong. `path` is relative to the root of the source tree."""
-    layer = path.split("/")[0]
+    layer = layer_of(path)
     found = []
     for quote, included in INCLUDE.findall(text):
-        first = included.split("/")[0]
-        if first in LAYERS and LAYERS.index(first) > LAYERS.index(layer):
-            found.append(f"{path}: {layer} must not include {included}: {first} is to its right")
-        if quote == '"' and first not in LAYERS:
+        other = layer_of(included)
+        if other not in (None, layer) and other not in LAYERS[layer]:
+            found.append(f"{path}: {layer} must not include {included}: {other} is not below it")
+        if quote == '"' and other is None:
             found.append(f'{path}: "{included}" is not a path from the root of the source tree')
         if included.startswith(CONFINED) and path.endswith(".h"):
             found.append(f"{path}: a header shows {included}; include it in the source file")
@@ -27,7 +28,7 @@ def violations(path, text):
 
 
 class SourceScan(unittest.TestCase):
-    def test_no_file_includes_from_its_right(self):
+    def test_no_file_includes_what_is_not_below_it(self):
         files = [path for layer in LAYERS for path in sources(layer)]
         self.assertGreater(len(files), 20, "the scan must see the source tree")
         found = []
@@ -35,20 +36,36 @@ class SourceScan(unittest.TestCase):
             found += violations(str(path.relative_to(SOURCE_DIR)), path.read_text())
         self.assertEqual(found, [], "\n" + "\n".join(found))
 
+    def test_every_file_of_train_is_in_a_room(self):
+        strays = [path for path in (SOURCE_DIR / "train").rglob("*") if path.suffix in (".h", ".cpp")
+                  and layer_of(str(path.relative_to(SOURCE_DIR))) is None]
+        self.assertEqual(strays, [SOURCE_DIR / "train/main.cpp"])  # the program
+
+    def test_no_room_depends_on_itself(self):
+        self.assertGreater(len(LAYERS), 15)
+        for layer, below in LAYERS.items():
+            self.assertNotIn(layer, below)
+            self.assertIn("core", {layer} | below, layer)
+
     def test_the_scan_sees_what_it_looks_for(self):
         for path, text in (
             ("core/a.h", '#include "ops/norm/rms_norm.h"'),
-            ("autograd/a.cpp", '#include <vector>\n  #  include <train/main.h>'),
+            ("autograd/a.cpp", '#include <vector>\n  #  include <train/io/utf8.h>'),
             ("ops/norm/a.cpp", '#include "rms_norm.h"'),
             ("ops/norm/a.cpp", '#include "../models/module.h"'),
             ("models/a.h", "#include <yaml-cpp/yaml.h>"),
             ("ops/linalg/gemm.h", "#include <oneapi/dnnl/dnnl.h>"),
+            ("train/io/a.cpp", '#include "train/config/fields.h"'),
+            ("train/tasks/a.h", '#include "train/tasks/language/language_run.h"'),
+            ("train/moh/init/a.cpp", '#include "train/tasks/language/language_run.h"'),
+            ("train/run/a.h", '#include "train/cli/cli.h"'),
         ):
             self.assertEqual(len(violations(path, text)), 1, (path, text))
         for path, text in (
             ("ops/norm/a.cpp", '#include "ops/norm/a.h"\n#include <vector>\n#include "core/tensor.h"'),
             ("ops/linalg/gemm.cpp", "#include <oneapi/dnnl/dnnl.h>"),
-            ("train/a.cpp", '#include "core/tensor.h"\n#include <yaml-cpp/yaml.h>'),
+            ("train/config/a.cpp", '#include "core/tensor.h"\n#include <yaml-cpp/yaml.h>'),
+            ("train/tasks/language/a.h", '#include "train/tasks/task.h"'),
         ):
             self.assertEqual(violations(path, text), [], (path, text))
 
@@ -60,8 +77,10 @@ class Compilation(unittest.TestCase):
     def setUpClass(cls):
         cls.commands = {layer: [] for layer in LAYERS}
         for command in compile_commands():
-            path = command.file
-            if SOURCE_DIR in path.parents and (layer := path.relative_to(SOURCE_DIR).parts[0]) in LAYERS:
+            if SOURCE_DIR not in command.file.parents:
+                continue
+            layer = layer_of(str(command.file.relative_to(SOURCE_DIR)))
+            if layer:
                 cls.commands[layer].append(command)
         cls.headers = {layer: next(p for p in sources(layer) if p.suffix == ".h") for layer in LAYERS}
 
@@ -72,23 +91,23 @@ class Compilation(unittest.TestCase):
         self.assertTrue(self.commands[layer], f"the build compiles no file of {layer}/")
         return {command.target: command for command in self.commands[layer]}
 
-    def test_includes_to_the_left_compile(self):
-        for index, layer in enumerate(LAYERS):
-            code = "".join(self.include(left) for left in LAYERS[: index + 1])
+    def test_includes_of_what_is_below_compile(self):
+        for layer, below in LAYERS.items():
+            code = "".join(self.include(name) for name in (*below, layer))
             for target, command in self.one_command_per_target(layer).items():
                 with self.subTest(target=target):
                     result = command.compile(code)
                     self.assertEqual(result.returncode, 0, result.stderr)
 
-    def test_includes_to_the_right_do_not_compile(self):
-        for index, layer in enumerate(LAYERS):
-            for right in LAYERS[index + 1 :]:
+    def test_other_includes_do_not_compile(self):
+        for layer, below in LAYERS.items():
+            for other in set(LAYERS) - below - {layer}:
                 for target, command in self.one_command_per_target(layer).items():
-                    with self.subTest(target=target, includes=right):
-                        result = command.compile(self.include(right))
+                    with self.subTest(target=target, includes=other):
+                        result = command.compile(self.include(other))
                         self.assertNotEqual(result.returncode, 0)
                         # For the right reason: the header is out of reach, not broken.
-                        header = str(self.headers[right].relative_to(SOURCE_DIR))
+                        header = str(self.headers[other].relative_to(SOURCE_DIR))
                         self.assertIn(f"fatal error: {header}: No such file", result.stderr)
 
 

@@ -53,7 +53,7 @@ class ConfigErrors(support.MohTest):
             "bad.yaml:12:3: model.vocabulary: unknown key",
             "bad.yaml:15:20: data.sequence_length: expected an integer of at least 1 (tokens), found 4k; write 4000",
             "bad.yaml:17:10: train.steps: expected an integer of at least 1 (steps), found 0",
-            "bad.yaml:18:15: train.batch_size: expected an integer of at least 1 (sequences), found -1",
+            "bad.yaml:18:15: train.batch_size: expected an integer of at least 1 (samples), found -1",
             "bad.yaml:20:10: optim.betas: expected a list of 2 numbers",
             "bad.yaml:21:9: optim.name: expected adamw, found sgd",
             "bad.yaml:22:3: optim.lerning_rate: unknown key; did you mean optim.learning_rate?",
@@ -85,8 +85,8 @@ class ConfigErrors(support.MohTest):
     def test_keys_that_do_not_fit_together(self):
         cases = {
             "model.heads=5": ["model.heads: expected a divisor of model.hidden (32), found 5"],
-            "model.moh.routed=4": ["model.moh.routed: expected at most 3, the heads that are not shared, found 4"],
-            "model.moh.shared=[1,2,1]": ["model.moh.shared: ", "one per layer (model.layers is 2), found a list of 3"],
+            "model.moh.top_k=4": ["model.moh.top_k: expected at most 3, the heads that are not shared, found 4"],
+            "model.moh.num_shared=[1,2,1]": ["model.moh.num_shared: ", "one per layer (model.layers is 2), found a list of 3"],
             "model.moh.router=none": ["model.moh.router: expected a router"],
             "data.sequence_length=64": ["data.sequence_length: expected at most model.max_positions (32), found 64"],
             "model.vocab_size=100": ["model.vocab_size: expected at least 256, the tokens of data.tokenizer: byte"],

@@ -25,8 +25,10 @@ class ContinueTuning(support.MohTest):
                                        "checkpoint.every": 40}, "dense.yaml"))
 
     def job(self, name="moh.yaml", source="dense", **moh):
-        moh = {"router": "learned", "shared": 2, "routed_top_k": 1, **moh}
-        self.write(name, support.to_yaml({**JOB, "init": {"from": source, "moh": moh}}) + "\n")
+        start = {key: moh.pop(key) for key in list(moh) if key in ("router_start", "router_spread", "calibration")}
+        moh = {"router": "learned", "num_shared": 2, "top_k": 1, **moh}
+        self.write(name, support.to_yaml({**JOB, "init": {"from": source, "moh": start} if start else {"from": source},
+                                          "model": {"moh": moh}}) + "\n")
         return name
 
     def divergences(self, output):
@@ -127,11 +129,12 @@ class ContinueTuning(support.MohTest):
                 shutil.rmtree(self.folder / "files", ignore_errors=True)
                 folder = self.files(with_config)
                 source = folder.name if with_config else f"{folder.name}/model.safetensors"
-                sizes = re.search(r"^model:\n((?:  .*\n)*?)  moh:", resolved(self.folder / "dense"), re.M).group(0)
+                sizes = re.search(r"^model:\n((?:  .*\n)*?)  moh:", resolved(self.folder / "dense"), re.M).group(0).removesuffix("  moh:")
                 for router in ("learned", "query_norm"):
                     self.moh("train", self.job(router=router), "output.dir=from_run", "--overwrite")
                     job = self.job(source=source, router=router)
-                    self.write(job, (self.folder / job).read_text() + sizes.rsplit("\n", 1)[0] + "\n")
+                    # A file of tensors alone does not say what its model is.
+                    self.write(job, (self.folder / job).read_text().replace("model:\n", sizes, 1))
                     self.moh("train", job, "output.dir=from_file", "--overwrite")
                     self.assert_same_state("from_run", "from_file")
 
@@ -156,8 +159,8 @@ class ContinueTuning(support.MohTest):
                 ("model.layers=3", support.CONFIG_ERROR, "model.layers: expected 2 as in the checkpoint of init.from"),
                 ("init.from=nothing", support.INPUT_ERROR,
                  "init.from: nothing: expected a model, found nothing of this name"),
-                ("init.moh.shared=5", support.CONFIG_ERROR, "model.moh.shared: expected at most model.heads (4)"),
-                ("init.moh.shared_heads=[1]", support.CONFIG_ERROR, "expected as many heads as model.moh.shared says"),
+                ("model.moh.num_shared=5", support.CONFIG_ERROR, "model.moh.num_shared: expected at most model.heads (4)"),
+                ("model.moh.shared_heads=[1]", support.CONFIG_ERROR, "expected as many heads as model.moh.num_shared says"),
                 ("init.part=ema", support.CONFIG_ERROR, "only PyTorch files hold several models"),
         ):
             with self.subTest(override=override):

@@ -78,9 +78,9 @@ class Help(support.MohTest):
 class Config(support.MohTest):
     def test_the_resolved_configuration_reads_back(self):
         self.write("base.yaml", (self.folder / self.config()).read_text())
-        self.write("main.yaml", "include: base.yaml\nmodel:\n  moh:\n    shared: [1, 2]\n")
+        self.write("main.yaml", "include: base.yaml\nmodel:\n  moh:\n    num_shared: [1, 2]\n")
         resolved = self.moh("config", "main.yaml", "train.steps=5", "sample.prompt='a: \"b\" # c'")
-        self.assert_says(resolved, "steps: 5", "shared: [1, 2]", "hidden: 32", "betas: [0.9, 0.95]")
+        self.assert_says(resolved, "steps: 5", "num_shared: [1, 2]", "hidden: 32", "betas: [0.9, 0.95]")
         self.write("resolved.yaml", resolved)
         self.assertEqual(self.moh("config", "resolved.yaml"), resolved)
         self.moh("train", "main.yaml", "train.steps=5", "output.dir=a")

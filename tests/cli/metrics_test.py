@@ -28,7 +28,7 @@ class Metrics(support.MohTest):
 
     def test_routing(self):
         heads, shared, routed = 4, 1, 2
-        self.train({"model.moh.shared": shared, "model.moh.routed": routed})
+        self.train({"model.moh.num_shared": shared, "model.moh.top_k": routed})
         for record in self.records("train"):
             self.assertEqual(record["activated_heads"], (shared + routed) / heads)
             self.assertEqual([len(layer) for layer in record["head_load"]], [heads - shared] * 2)
@@ -46,7 +46,7 @@ class Metrics(support.MohTest):
                 self.assertEqual({record["activated_heads"] for record in self.records("train")}, {share})
 
     def test_layers_of_their_own_kinds(self):
-        self.train({"model.moh.shared": [4, 2], "model.moh.routed": [0, 1]})
+        self.train({"model.moh.num_shared": [4, 2], "model.moh.top_k": [0, 1]})
         record = self.records("train")[0]
         self.assertEqual([len(layer) for layer in record["head_load"]], [0, 2])
         self.assertEqual(record["activated_heads"], (4 + 3) / 8)

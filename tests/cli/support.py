@@ -44,7 +44,7 @@ TINY = {
         "intermediate": 48,
         "heads": 4,
         "max_positions": 32,
-        "moh": {"router": "learned", "shared": 1, "routed": 1},
+        "moh": {"router": "learned", "num_shared": 1, "top_k": 1},
     },
     "data": {"train": "text.txt", "sequence_length": 32},
     "train": {"steps": 8, "batch_size": 4},
@@ -57,7 +57,7 @@ TINY = {
 }
 
 # To be laid over TINY.
-DENSE = {"model.moh.router": "none", "model.moh.shared": 0, "model.moh.routed": 0}
+DENSE = {"model.moh.router": "none", "model.moh.num_shared": 0, "model.moh.top_k": 0}
 QUERY_NORM = {"model.moh.router": "query_norm"}
 
 # As small as they come, for tests in which it is the saving that counts.
@@ -80,7 +80,7 @@ def safetensors(header, data):
 
 
 def old_token_file(text):
-    """The ids of a text, one document, in a token file of moh's earlier format (train/data/old_token_file.cpp)."""
+    """The ids of a text, one document, in a token file of moh's earlier format (train/tasks/language/data/old_token_file.cpp)."""
     name = ctypes.util.find_library("xxhash") or "libxxhash.so.0"
     try:
         xxh3 = ctypes.CDLL(name).XXH3_64bits

@@ -4,6 +4,7 @@
 
 #include "core/cuda/graph.h"
 #include "core/error.h"
+#include "core/math_mode.h"
 #include "ops/conv/conv2d.h"
 #include "ops/linalg/gemm_options.h"
 #include "tests/cuda_sim/cudnn.h"
@@ -21,10 +22,10 @@ namespace {
 /// A simulated library as it comes, and options of products, for the lifetime of the scope.
 class Convolutions {
  public:
-  explicit Convolutions(bool tf32 = false) {
+  explicit Convolutions(bool tf32 = false) : mode_({.tf32 = tf32}) {
     test::open_gpu();
     reset();
-    set_gemm_options({.tf32 = tf32});
+    set_gemm_options({});
   }
   ~Convolutions() {
     reset();
@@ -41,6 +42,8 @@ class Convolutions {
   static int kinds() { return static_cast<int>(Cudnn::instance().calls.size()); }
 
  private:
+  MathModeScope mode_;
+
   static void reset() {
     const int alive = Cudnn::instance().descriptors;
     Cudnn::instance() = {};

@@ -99,9 +99,8 @@ TEST_CASE("sim: a GELU that cuBLASLt does not have, or too coarse, is a kernel o
     GeluProducts{.keeps_h = false}.check();
     CHECK(runs_of(kGeluBias) == 0);
   }
-  GemmOptions options;
-  options.tf32 = true;
-  const Gemms gemms(options);
+  const Gemms gemms;
+  const MathModeScope mode({.tf32 = true});
   GeluProducts{.dtype = DType::kFloat32}();
   CHECK(runs_of(kGeluAuxBias) == 1);
   CHECK(runs_of(kGeluGradient) == 1);

@@ -3,6 +3,7 @@
 #include <cstring>
 #include <string>
 
+#include "core/math_mode.h"
 #include "ops/linalg/gemm_options.h"
 #include "tests/cuda_sim/cublas.h"
 #include "tests/ops/device_ways.h"

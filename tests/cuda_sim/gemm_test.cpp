@@ -204,9 +204,8 @@ TEST_CASE("sim: TF32 only when it is asked for, and of float32 only", "[sim]") {
     exact = product();
     CHECK(Cublas::instance().calls.begin()->first.tf32 == false);
   }
-  GemmOptions options;
-  options.tf32 = true;
-  const Gemms gemms(options);
+  const Gemms gemms;
+  const MathModeScope mode({.tf32 = true});
   const Tensor rounded = product();
   CHECK(Cublas::instance().calls.begin()->first.tf32);
   CHECK_FALSE(same_bits(exact, rounded));
@@ -214,6 +213,24 @@ TEST_CASE("sim: TF32 only when it is asked for, and of float32 only", "[sim]") {
   Cublas::instance().calls.clear();
   product(DType::kBFloat16);
   CHECK(Cublas::instance().calls.begin()->first.tf32 == false);
+}
+
+TEST_CASE("sim: a gradient is multiplied as its forward pass was, whatever the mode has become", "[sim]") {
+  const Gemms gemms;
+  const Variable x(on_gpu({8, 16}, DType::kFloat32, 1), true), w(on_gpu({8, 16}, DType::kFloat32, 2), true);
+  Variable y;
+  {
+    const MathModeScope mode({.tf32 = true});
+    y = linear(x, w);
+  }
+  y.backward(on_gpu({8, 8}, DType::kFloat32, 3));
+  int products = 0;
+  for (const auto& [call, count] : Cublas::instance().calls) {
+    CHECK(call.tf32);
+    products += count;
+  }
+  CHECK(products == 3);
+  CHECK_FALSE(math_mode().tf32);
 }
 
 TEST_CASE("sim: a bias and its gradient are part of the products", "[sim]") {

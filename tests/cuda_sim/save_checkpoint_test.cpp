@@ -7,11 +7,10 @@
 #include "tests/cuda_sim/device_memory.h"
 #include "tests/cuda_sim/training_run.h"
 #include "tests/support/temporary_folder.h"
-#include "train/bench/random_tokens.h"
 #include "train/checkpoint/checkpoint_writer.h"
-#include "train/io/element_blocks.h"
+#include "train/formats/element_blocks.h"
 #include "train/io/file_ops.h"
-#include "train/trainer/trainer.h"
+#include "train/run/trainer.h"
 
 using namespace moh;
 using namespace moh::test;
@@ -54,17 +53,17 @@ CheckpointContents contents_on(Device device) {
 
 TEST_CASE("sim: a run on a GPU is saved block by block") {
   RunConfig config = small_run();
-  config.model.layers = 1;
-  config.model.hidden = 512;
-  config.model.intermediate = 4096;
+  model_of(config).layers = 1;
+  model_of(config).hidden = 512;
+  model_of(config).intermediate = 4096;
   config.train.steps = 0;  // it begins, is saved, and ends
   const TemporaryFolder folder;
   config.output.dir = folder.path();
-  LanguageModelTask task(config, random_language_data(config.model.vocab_size, 1));
+  const std::unique_ptr<Task> task = synthetic_task(config);
   CheckpointStore store(folder.path(), {}, [](const std::string& warning) { FAIL(warning); });
   const StopSignal stop;
-  Trainer trainer(config, task, store, stop, std::make_shared<Console>(-1), nullptr);
-  REQUIRE(parameter_bytes(task.model()) > 7 * kBlock);
+  Trainer trainer(config, *task, store, stop, std::make_shared<Console>(-1), nullptr);
+  REQUIRE(parameter_bytes(task->model()) > 7 * kBlock);
 
   CpuAllocator& host = CpuAllocator::instance();
   host.reset_peaks();
@@ -75,7 +74,7 @@ TEST_CASE("sim: a run on a GPU is saved block by block") {
   CHECK(sim::DeviceMemory::instance().pinned_bytes() - pinned <= 2 * kStreamBlockBytes);
 
   const StoredCheckpoint saved(store.list().back().folder);
-  const std::vector<NamedParameter> parameters = task.model().parameters();
+  const std::vector<NamedParameter> parameters = task->model().parameters();
   std::vector<NamedTensor> loaded;
   for (const NamedParameter& p : parameters)
     loaded.push_back({p.name, empty(p.variable.shape(), p.variable.dtype())});

@@ -3,22 +3,23 @@
 
 #include "autograd/node.h"
 #include "models/layers/linear.h"
+#include "models/llm/llama.h"
 #include "ops/loss/cross_entropy.h"
 #include "tests/cuda_sim/stream.h"
 #include "tests/cuda_sim/training_run.h"
-#include "train/trainer/trainer.h"
+#include "train/config/enum_names.h"
+#include "train/run/train_step.h"
 
 using namespace moh;
 using namespace moh::test;
 
 TEST_CASE("sim: a warm training step does not make the host wait") {
   for (const Precision precision : {Precision::kFloat32, Precision::kBFloat16}) {
-    for (const RouterChoice router :
-         {RouterChoice::kNone, RouterChoice::kLearned, RouterChoice::kQueryNorm}) {
+    for (const RouterKind router : {RouterKind::kNone, RouterKind::kLearned, RouterKind::kQueryNorm}) {
       RunConfig config = small_run();
       config.precision = precision;
-      config.model.moh.router = router;
-      if (router == RouterChoice::kNone) config.model.moh.shared.every = config.model.moh.routed.every = 0;
+      model_of(config).moh.router = router;
+      if (router == RouterKind::kNone) model_of(config).moh.num_shared = model_of(config).moh.top_k = 0;
       const sim::Stream::LateScope late;
       TrainingRun run(config);
       run.step();
@@ -56,9 +57,10 @@ TEST_CASE("sim: a device that is a step behind computes and reports the same") {
     INFO("step " << i);
     CHECK(found[i].loss == expected[i].loss);
     CHECK(found[i].gradient_norm == expected[i].gradient_norm);
-    CHECK(found[i].statistics.balance_loss == expected[i].statistics.balance_loss);
-    CHECK(found[i].statistics.head_load == expected[i].statistics.head_load);
-    CHECK(found[i].statistics.tokens == 64);
+    CHECK(found[i].statistics.scalars == expected[i].statistics.scalars);
+    CHECK(found[i].statistics.rows == expected[i].statistics.rows);
+    CHECK(found[i].statistics.rows.size() == 1);
+    CHECK(found[i].statistics.items == 64);
   }
   CHECK(same_bits(behind.state(), at_once.state()));
 }
@@ -104,7 +106,7 @@ Result eight_steps(const RunConfig& config) {
     if (i != 5) continue;
     const NoGrad no_grad;
     const Tensor tokens = full({3, 7}, 11, DType::kInt64);
-    CHECK(run.task().llama().forward(tokens).logits.value().all_finite());
+    CHECK(dynamic_cast<const Llama&>(run.task().model()).forward(tokens).logits.value().all_finite());
   }
   result.reports.push_back(run.finish());
   result.state = run.state();
@@ -121,8 +123,8 @@ void check_same_with_graph(RunConfig config) {
     INFO("step " << i);
     CHECK(found.reports[i].loss == expected.reports[i].loss);
     CHECK(found.reports[i].gradient_norm == expected.reports[i].gradient_norm);
-    CHECK(found.reports[i].statistics.balance_loss == expected.reports[i].statistics.balance_loss);
-    CHECK(found.reports[i].statistics.head_load == expected.reports[i].statistics.head_load);
+    CHECK(found.reports[i].statistics.scalars == expected.reports[i].statistics.scalars);
+    CHECK(found.reports[i].statistics.rows == expected.reports[i].statistics.rows);
   }
   for (std::size_t i = 1; i < 8; ++i)  // or a replay of old data would not be noticed
     CHECK(found.reports[i].loss != found.reports[i - 1].loss);
@@ -137,10 +139,10 @@ TEST_CASE("sim: a captured step gives the same bits as one that is not") {
     RunConfig config = small_run();
     check_same_with_graph(config);
     config.precision = Precision::kBFloat16;
-    config.model.recompute = RecomputeLevel::kLayer;
+    model_of(config).recompute = RecomputeLevel::kLayer;
     check_same_with_graph(config);
-    config.model.moh.router = RouterChoice::kQueryNorm;
-    config.model.recompute = RecomputeLevel::kNone;
+    model_of(config).moh.router = RouterKind::kQueryNorm;
+    model_of(config).recompute = RecomputeLevel::kNone;
     config.train.accumulate = 1;
     check_same_with_graph(config);
   }
@@ -172,7 +174,11 @@ class TwoSizes : public Task {
     for (const std::int64_t rows : {6, 2}) inputs_.push_back(zeros({rows, 8}, DType::kFloat32, device));
   }
 
-  const Module& model() const override { return model_; }
+  const Model& model() const override { return model_; }
+  Unit unit() const override { return {"number", "numbers", "numbers/s"}; }
+  Score score() const override { return {"loss"}; }
+  std::vector<std::pair<std::string_view, std::int64_t>> sample_sizes() const override { return {}; }
+  std::string summary() const override { return {}; }
   void seek(std::int64_t) override {}
   StepSize begin_step(std::int64_t) override {
     present_ = step_ % 4 == 3 ? 1 : 0;
@@ -188,20 +194,27 @@ class TwoSizes : public Task {
   }
   void end_step() override {}
   StepStatistics statistics(const StepSize& size, std::int64_t, std::span<const double>) const override {
-    return {.tokens = size.tokens, .balance_loss = {}, .head_load = {}, .activated_heads = {}};
+    return {.items = size.items, .scalars = {}, .rows = {}};
   }
   std::optional<Evaluation> evaluate(FunctionRef<bool()>) override { return std::nullopt; }
   std::vector<std::pair<std::string, std::string>> identity() const override { return {}; }
+  void finish(const std::filesystem::path&, PrintText) const override {}
 
   int asked() const { return asked_; }
 
  private:
-  class Classifier : public Module {
+  class Classifier : public Model {
    public:
-    explicit Classifier(Device device) : map_(8, 3, /*bias=*/false, {DType::kFloat32, device}) {
+    explicit Classifier(Device device)
+        : Model({DType::kFloat32, device}), map_(8, 3, /*bias=*/false, {DType::kFloat32, device}) {
       add_child("map", map_);
-      fill_normal(map_.weight().value(), {1, 1}, 0, 1);
+      initialise(1);
     }
+    std::string_view family() const override { return "classifier"; }
+    void initialise(std::uint64_t seed) override { fill_normal(map_.weight().value(), {seed, 1}, 0, 1); }
+    double init_std() const override { return 1; }
+    std::vector<HeadRoutingOptions> routing() const override { return {}; }
+    std::vector<const HeadRouter*> routers() const override { return {}; }
     Variable operator()(const Variable& x) const { return map_(x); }
 
    private:
@@ -223,7 +236,7 @@ TEST_CASE("sim: a step of another size than the captured one is asked for kernel
     config.cuda_graph = cuda_graph;
     config.train.accumulate = 1;
     TwoSizes task(config.device);
-    AdamW optimizer(task.model().parameters(), adamw_options_of(config.optim));
+    AdamW optimizer(task.model().parameters(), config.optim.adamw);
     TrainStep step(task, optimizer, config);
     std::vector<double> numbers;
     for (int i = 0; i < 12; ++i) {
@@ -231,7 +244,7 @@ TEST_CASE("sim: a step of another size than the captured one is asked for kernel
       const StepReport report = step.finish();
       numbers.push_back(report.loss);
       numbers.push_back(report.gradient_norm);
-      CHECK(report.statistics.tokens == (i % 4 == 3 ? 16 : 48));
+      CHECK(report.statistics.items == (i % 4 == 3 ? 16 : 48));
     }
     CHECK(task.asked() == (cuda_graph ? 6 : 12));  // two rehearsals, the capture, and the smaller ones
     const Tensor w = task.model().parameters()[0].variable.value().to(kCpu);

@@ -23,9 +23,9 @@ threads: 1
 
 MODELS = {
     "dense": "model.moh.router=none",
-    "learned": "model.moh={router: learned, shared: 1, routed: 1}",
-    "query_norm": "model.moh={router: query_norm, shared: 1, routed: 2}",
-    "listed": "model.moh={router: learned, shared: 2, shared_heads: [1, 3], routed: 1}",
+    "learned": "model.moh={router: learned, num_shared: 1, top_k: 1}",
+    "query_norm": "model.moh={router: query_norm, num_shared: 1, top_k: 2}",
+    "listed": "model.moh={router: learned, num_shared: 2, shared_heads: [1, 3], top_k: 1}",
     "dropout": "model.dropout=0.2",
 }
 
@@ -71,12 +71,12 @@ class Train(unittest.TestCase):
         self.train("dense", "model.moh.router=none")
         for heads, router in (("output_norm", "learned"), ("loss_increase", "query_norm"), ("learned", "learned")):
             with self.subTest(heads):
-                moh = (f"init.moh={{router: {router}, shared: 1, routed_top_k: 2, shared_heads: {heads}, "
-                       "calibration: {batches: 1, mask_steps: 4}}")
+                moh = f"model.moh={{router: {router}, num_shared: 1, top_k: 2, shared_heads: {heads}}}"
+                calibration = "init.moh.calibration={batches: 1, mask_steps: 4}"
                 losses, chosen = {}, {}
                 for device in ("cpu", "cuda"):
                     run = f"{device}_{heads}"
-                    losses[device] = self.train(run, "init.from=dense", moh, f"device={device}")
+                    losses[device] = self.train(run, "init.from=dense", moh, calibration, f"device={device}")
                     chosen[device] = re.findall("shared_heads: .*", (self.folder / run / "config.yaml").read_text())
                 self.assertEqual(chosen["cuda"], chosen["cpu"])
                 self.assert_same_run(losses["cuda"], losses["cpu"], 1e-5)

@@ -4,16 +4,15 @@
 
 #include "tests/cuda_sim/stream.h"
 #include "tests/ops/device_ways.h"
-#include "train/bench/random_tokens.h"
-#include "train/trainer/trainer.h"
+#include "train/run/trainer.h"
 
 namespace moh::test {
 
 RunConfig small_run() {
-  RunConfig config;
+  RunConfig config = default_language_run();
   config.device = open_gpu();
   config.seed = 5;
-  ModelConfig& model = config.model;
+  LlamaConfig& model = model_of(config);
   model.layers = 2;
   model.hidden = 32;
   model.intermediate = 48;
@@ -21,35 +20,41 @@ RunConfig small_run() {
   model.kv_heads = 2;
   model.max_positions = 16;
   model.dropout = 0.1;
-  model.moh.router = RouterChoice::kLearned;
-  model.moh.shared.every = 1;
-  model.moh.routed.every = 1;
-  config.data.sequence_length = 16;
+  model.moh.router = RouterKind::kLearned;
+  model.moh.num_shared = 1;
+  model.moh.top_k = 1;
+  language_run(config).data.sequence_length = 16;
   config.train.batch_size = 2;
   config.train.accumulate = 2;
-  config.optim.learning_rate = 0.01;
+  config.schedule.peak = 0.01;
   return config;
+}
+
+std::unique_ptr<Task> synthetic_task(const RunConfig& config) {
+  const Family& family = language_family();
+  return family.make_task(config, family.open_data(config, DataUse::kSynthetic),
+                          make_initialised_model(family, config));
 }
 
 TrainingRun::TrainingRun(const RunConfig& config)
     : config_(config),
-      task_(config_, random_language_data(config.model.vocab_size, static_cast<std::uint64_t>(config.seed))),
-      optimizer_(task_.model().parameters(), adamw_options_of(config.optim)),
-      train_step_(task_, optimizer_, config_) {
-  task_.seek(0);
+      task_(synthetic_task(config_)),
+      optimizer_(task_->model().parameters(), config.optim.adamw),
+      train_step_(*task_, optimizer_, config_) {
+  task_->seek(0);
 }
 
 std::int64_t TrainingRun::begin() {
   const std::int64_t before = sim::Stream::instance().waits();
   // A rate, as everything else, that is another each time.
-  const double learning_rate = config_.optim.learning_rate / static_cast<double>(1 + step_);
+  const double learning_rate = config_.schedule.peak / static_cast<double>(1 + step_);
   train_step_.begin(step_++, learning_rate);
   return sim::Stream::instance().waits() - before;
 }
 
 std::vector<Tensor> TrainingRun::state() const {
   std::vector<Tensor> state;
-  for (const NamedParameter& p : task_.model().parameters())
+  for (const NamedParameter& p : task_->model().parameters())
     state.push_back(p.variable.value().to(kCpu).clone());
   for (const NamedTensor& entry : optimizer_.state()) state.push_back(entry.tensor.to(kCpu).clone());
   return state;

@@ -1,12 +1,15 @@
 #pragma once
 
-#include "train/tasks/language_model.h"
-#include "train/trainer/train_step.h"
+#include "tests/support/language_runs.h"
+#include "train/run/train_step.h"
 
 namespace moh::test {
 
 /// A small model with routed heads, dropout and two micro-batches per step, on the simulated GPU.
 RunConfig small_run();
+
+/// The task of a run on made-up data.
+std::unique_ptr<Task> synthetic_task(const RunConfig& config);
 
 /// A run of training without its files.
 class TrainingRun {
@@ -23,13 +26,13 @@ class TrainingRun {
 
   bool captured() const { return train_step_.captured(); }
   AdamW& optimizer() { return optimizer_; }
-  LanguageModelTask& task() { return task_; }
+  Task& task() { return *task_; }
   /// Parameters and the optimiser's state, on the CPU.
   std::vector<Tensor> state() const;
 
  private:
   RunConfig config_;
-  LanguageModelTask task_;
+  std::unique_ptr<Task> task_;
   AdamW optimizer_;
   TrainStep train_step_;
   std::int64_t step_ = 0;

@@ -5,8 +5,8 @@
 
 #include "core/error.h"
 #include "tests/fuzz/memory_file.h"
-#include "train/data/old_token_file.h"
-#include "train/data/token_file.h"
+#include "train/tasks/language/data/old_token_file.h"
+#include "train/tasks/language/data/token_file.h"
 
 namespace {
 

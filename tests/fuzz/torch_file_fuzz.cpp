@@ -5,8 +5,8 @@
 
 #include "core/error.h"
 #include "tests/fuzz/memory_file.h"
-#include "tests/train/weights/torch/torch_bytes.h"
-#include "train/weights/torch/torch_file.h"
+#include "tests/train/formats/torch/torch_bytes.h"
+#include "train/formats/torch/torch_file.h"
 
 namespace {
 

@@ -11,7 +11,7 @@
 
 #include "core/tensor.h"
 #include "models/module.h"
-#include "train/io/safetensors.h"
+#include "train/formats/safetensors.h"
 
 namespace moh::test {
 

@@ -3,10 +3,13 @@
 #include "models/llm/llama.h"
 #include "tests/golden/golden_case.h"
 #include "tests/support/temporary_folder.h"
-#include "train/io/safetensors.h"
-#include "train/tasks/llama_from_config.h"
-#include "train/weights/hf/hf_export.h"
-#include "train/weights/model_source.h"
+#include "train/families/families.h"
+#include "train/formats/safetensors.h"
+#include "train/tasks/language/hf/hf_export.h"
+#include "train/tasks/language/language_run.h"
+#include "train/tasks/model_source.h"
+#include "train/weights/compare_weights.h"
+#include "train/weights/load_weights.h"
 
 using namespace moh;
 using namespace moh::test;
@@ -19,10 +22,10 @@ namespace fs = std::filesystem;
 const fs::path kConfig = fs::path(MOH_SOURCE_DIR) / "tests/golden/data/hf_llama_tiny/config.json";
 
 /// As the released code fixes it: half of the heads shared, a quarter kept of the rest.
-ModelConfig with_routing(ModelConfig model) {
-  model.moh.router = RouterChoice::kQueryNorm;
-  model.moh.shared = {model.heads / 2, {}};
-  model.moh.routed = {model.heads / 4, {}};
+LlamaConfig with_routing(LlamaConfig model) {
+  model.moh.router = RouterKind::kQueryNorm;
+  model.moh.num_shared = model.heads / 2;
+  model.moh.top_k = model.heads / 4;
   return model;
 }
 
@@ -36,9 +39,9 @@ void save_weights(const GoldenCase& golden, const fs::path& file) {
 
 /// As init.from reads it.
 Tensor logits_of_folder(const fs::path& folder, const Tensor& tokens) {
-  const ModelSource source = open_model_source(folder);
+  const ModelSource source = open_model_source(folder, families());
   REQUIRE(source.model);
-  const Llama model(llama_config_of(*source.model), DType::kFloat32);
+  const Llama model(language_run(*source.model).model, DType::kFloat32);
   const std::vector<NamedParameter> parameters = model.parameters();
   CHECK(compare_weights(parameters, *source.weights).none());
   load_weights(parameters, *source.weights);
@@ -56,7 +59,7 @@ TEST_CASE("golden: llama_model through a Hugging Face folder") {
     write_file(folder / "config.json", read_file(kConfig));
     golden.check("out.dense.logits", logits_of_folder(folder.path(), tokens));
 
-    const ModelConfig dense = read_hf_config(kConfig);
+    const LlamaConfig dense = read_hf_config(kConfig);
     write_hf_model_files(folder.path(), dense, "float32");
     golden.check("out.dense.logits", logits_of_folder(folder.path(), tokens));
     write_hf_model_files(folder.path(), with_routing(dense), "float32");

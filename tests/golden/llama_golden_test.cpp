@@ -10,7 +10,9 @@
 #include "ops/shape/reshape.h"
 #include "tests/golden/golden_case.h"
 #include "tests/support/skip.h"
-#include "train/weights/model_source.h"
+#include "train/weights/compare_weights.h"
+#include "train/weights/load_weights.h"
+#include "train/weights/locate_model.h"
 
 using namespace moh;
 using namespace moh::test;
@@ -22,9 +24,8 @@ namespace {
 void set_routing(LlamaConfig& config, bool moh) {
   if (!moh) return;
   config.moh.router = RouterKind::kQueryNorm;
-  config.moh.scaling = GateScaling::kBinary;
-  config.moh.shared = {config.heads / 2};
-  config.moh.top_k = {config.heads / 4};
+  config.moh.num_shared = config.heads / 2;
+  config.moh.top_k = config.heads / 4;
   config.moh.straight_through = StraightThrough::kNone;
 }
 
@@ -91,7 +92,7 @@ TEST_CASE("golden: llama_model") {
     for (const bool recompute : {false, true}) {
       INFO("recompute " << recompute);
       LlamaConfig config = model_config(golden.config(), /*moh=*/true);
-      config.recompute = recompute;
+      config.recompute = recompute ? RecomputeLevel::kLayer : RecomputeLevel::kNone;
       Llama model(config, DType::kFloat32);
       golden.load(model, "param.");
       const Variable logits = model.forward(ids).logits;

@@ -41,7 +41,7 @@ void check_layer(const GoldenCase& golden, const Sizes& sizes, const std::string
   Variable x(golden.tensor("in." + sub + "x"), true);
   const Tensor top = forced ? top_of(golden, "inter." + sub + "router0.topk_indices") : Tensor();
 
-  const LayerOutput out = layer->forward(x, top);
+  const LayerOutput out = layer->forward(x, {.forced_top = {&top, 1}});
   golden.check("out." + sub + "y", out.y.value());
   const Variable balance = out.routing->balance;
   const Tensor balance_value = balance.defined() ? balance.value() : zeros({}, DType::kFloat32);
@@ -60,7 +60,7 @@ void check_layer(const GoldenCase& golden, const Sizes& sizes, const std::string
 
   if (!balance.defined() || !golden.has("grad_lb.in." + sub + "x")) return;
   zero_gradients(*layer, x);
-  layer->forward(x, top).routing->balance.backward();
+  layer->forward(x, {.forced_top = {&top, 1}}).routing->balance.backward();
   golden.check_gradients(*layer, "grad_lb.param." + sub);
   golden.check("grad_lb.in." + sub + "x", x.grad());
 }

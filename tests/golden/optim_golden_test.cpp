@@ -52,13 +52,12 @@ TEST_CASE("golden: optim_adamw") {
       for (const auto& [name, shape] : c.at("shapes").items()) {
         parameters.push_back({name, Variable(golden.tensor("param." + name).clone(), true)});
       }
-      AdamWOptions options{.betas = settings.at("betas"),
-                           .eps = settings.at("eps"),
-                           .weight_decay = settings.at("weight_decay")};
-      options.decays = [&](const NamedParameter& p) {
+      const AdamWOptions options{.betas = settings.at("betas"),
+                                 .eps = settings.at("eps"),
+                                 .weight_decay = settings.at("weight_decay")};
+      AdamW optimizer(parameters, options, [&](const NamedParameter& p) {
         return std::find(no_decay.begin(), no_decay.end(), p.name) == no_decay.end();
-      };
-      AdamW optimizer(parameters, options);
+      });
       const std::vector<double> rates = settings.at("lr");
       for (std::size_t step = 0; step < rates.size(); ++step) {
         const std::string at = run + ".step" + std::to_string(step);

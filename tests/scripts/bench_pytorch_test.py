@@ -151,7 +151,7 @@ class ConfigTest(Folder):
         self.assertEqual(config["train"]["batch_size"], 3)
         self.assertEqual(config["model"]["norm_eps"], 1e-5)
         self.assertEqual(config["model"]["moh"]["router"], "learned")
-        self.assertEqual((config["model"]["moh"]["shared"], config["model"]["moh"]["routed"]), (3, 3))
+        self.assertEqual((config["model"]["moh"]["num_shared"], config["model"]["moh"]["top_k"]), (3, 3))
         self.assertEqual(config["optim"]["betas"], [0.9, 0.95])
         self.assertEqual(config["data"]["sequence_length"], 2048)
         self.assertIs(config["model"]["tied_embeddings"], False)
@@ -164,23 +164,23 @@ class ConfigTest(Folder):
     def test_reads_heads_of_all_layers_or_of_each(self):
         learned = "model.moh.router=learned"
         self.assertEqual(routing.layer_routings(self.resolved_model()), [None] * 4)
-        alike = self.resolved_model(learned, "model.moh.shared=2", "model.moh.routed=3")
+        alike = self.resolved_model(learned, "model.moh.num_shared=2", "model.moh.top_k=3")
         self.assertEqual(routing.layer_routings(alike), [routing.Routing(2, 3)] * 4)
         # All heads shared, none shared, and counts of both kinds, one of which is the same everywhere.
-        each = self.resolved_model(learned, "model.moh.shared=[6, 0, 1, 2]", "model.moh.routed=[0, 3, 3, 4]",
+        each = self.resolved_model(learned, "model.moh.num_shared=[6, 0, 1, 2]", "model.moh.top_k=[0, 3, 3, 4]",
                                    "model.moh.two_stage=false")
         self.assertEqual(routing.layer_routings(each),
                          [routing.Routing(*pair, False) for pair in ((6, 0), (0, 3), (1, 3), (2, 4))])
-        mixed = self.resolved_model(learned, "model.moh.shared=1", "model.moh.routed=[5, 4, 3, 2]")
+        mixed = self.resolved_model(learned, "model.moh.num_shared=1", "model.moh.top_k=[5, 4, 3, 2]")
         self.assertEqual(routing.layer_routings(mixed), [routing.Routing(1, kept) for kept in (5, 4, 3, 2)])
         for model in (alike, each, mixed):
             routing.check_supported(model)
-        with self.assertRaisesRegex(ValueError, "model.moh.routed: expected one number, or one for each of the 3 layers, "
+        with self.assertRaisesRegex(ValueError, "model.moh.top_k: expected one number, or one for each of the 3 layers, "
                                                 r"found \[5, 4, 3, 2\]"):
             routing.layer_routings({**mixed, "layers": 3})
 
     def test_models_that_pytorch_has_not_are_refused_by_name(self):
-        heads = ("model.moh.router=learned", "model.moh.shared=2", "model.moh.routed=1")
+        heads = ("model.moh.router=learned", "model.moh.num_shared=2", "model.moh.top_k=1")
         for overrides, message in (
                 (("model.kv_heads=2",), "model.kv_heads: expected one per query head, .*found 2"),
                 (("model.rope_scaling.kind=linear", "model.rope_scaling.factor=2"),

@@ -37,7 +37,7 @@ def resolved(*overrides):
     return runner.resolved(("configs/bench/llama_384.yaml", *tiny, *overrides))
 
 
-MOH_OVERRIDES = ("model.moh.router=learned", "model.moh.shared=2", "model.moh.routed=1")
+MOH_OVERRIDES = ("model.moh.router=learned", "model.moh.num_shared=2", "model.moh.top_k=1")
 
 
 class ModelTest(unittest.TestCase):
@@ -97,8 +97,8 @@ class ModelTest(unittest.TestCase):
                 Llama(resolved(*overrides)["model"])
 
     def test_the_model_computes_the_loss_of_moh(self):
-        each_layer = ("model.moh.router=learned", "model.moh.shared=[2, 0]", "model.moh.routed=[1, 3]")
-        one_kind = ("model.moh.router=learned", "model.moh.shared=[4, 1]", "model.moh.routed=[0, 2]",
+        each_layer = ("model.moh.router=learned", "model.moh.num_shared=[2, 0]", "model.moh.top_k=[1, 3]")
+        one_kind = ("model.moh.router=learned", "model.moh.num_shared=[4, 1]", "model.moh.top_k=[0, 2]",
                     "model.moh.two_stage=false")
         for moh_overrides in ((), MOH_OVERRIDES, each_layer, one_kind, ("model.tied_embeddings=true",)):
             with self.subTest(moh_overrides):

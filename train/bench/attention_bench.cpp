@@ -11,8 +11,8 @@
 #include "core/error.h"
 #include "core/random.h"
 #include "ops/attention/attention.h"
-#include "train/bench/statistics.h"
 #include "train/bench/timed_pass.h"
+#include "train/math/statistics.h"
 
 namespace moh {
 

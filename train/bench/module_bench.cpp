@@ -13,8 +13,8 @@
 #include "models/llm/llama_layers.h"
 #include "ops/attention/attention.h"
 #include "ops/shape/reshape.h"
-#include "train/bench/statistics.h"
 #include "train/bench/timed_pass.h"
+#include "train/math/statistics.h"
 
 namespace moh {
 
@@ -68,8 +68,8 @@ LlamaConfig llama_of(const ModuleBenchOptions& o, std::int64_t tokens, std::int6
   if (kept == o.heads) return c;
   const HeadRoutingOptions routing = routing_for(o, kept);
   c.moh.router = routing.kind;
-  c.moh.shared = {routing.router.shared};
-  c.moh.top_k = {routing.router.top_k};
+  c.moh.num_shared = routing.router.num_shared;
+  c.moh.top_k = routing.router.top_k;
   return c;
 }
 

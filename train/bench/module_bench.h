@@ -36,7 +36,7 @@ double attention_module_multiplications(const ModuleBenchOptions& options, doubl
 
 /// Runs the measurements, handing each record over as soon as it is known. The dense layer has no router; a
 /// MoH layer shares an eighth of the heads, and its learned router chooses the others. Full attention is the
-/// layer of vision transformers (packed projection with bias), causal attention that of LLaMA (rotary
+/// layer of vision transformers (packed projection with bias), causal attention that of decoders (rotary
 /// embedding, no bias). Throws ValueError naming the option that is out of range.
 void run_module_bench(const ModuleBenchOptions& options,
                       const std::function<void(const ModuleBenchRecord&)>& on_record);

@@ -14,7 +14,7 @@
 #include "train/bench/ceilings.h"
 #include "train/bench/head_start.h"
 #include "train/bench/op_cases.h"
-#include "train/bench/statistics.h"
+#include "train/math/statistics.h"
 
 namespace moh {
 

@@ -8,7 +8,7 @@ namespace moh {
 
 namespace {
 
-/// The products of a LLaMA block and of its output matrix.
+/// The products of a decoder block (SwiGLU) and of its output matrix.
 void append_llama(std::vector<LinearShape>& shapes, const std::string& model, std::string_view preset,
                   std::int64_t tokens) {
   const LlamaPreset* found = find_llama_preset(preset);

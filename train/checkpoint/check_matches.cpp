@@ -1,7 +1,9 @@
-#include <map>
+#include <algorithm>
+#include <functional>
 
 #include "core/error.h"
 #include "train/checkpoint/checkpoint.h"
+#include "train/formats/match_names.h"
 #include "train/io/printable.h"
 
 namespace moh {
@@ -14,20 +16,18 @@ std::string describe(const TensorSpec& spec) {
 
 std::vector<std::string> differences(std::span<const TensorSpec> expected,
                                      std::span<const TensorSpec> found) {
-  std::map<std::string_view, const TensorSpec*> unmatched;
-  for (const TensorSpec& spec : found) unmatched.emplace(spec.name, &spec);
+  auto match = match_names(expected, found);
   std::vector<std::string> lines;
-  for (const TensorSpec& spec : expected) {
-    const auto match = unmatched.extract(spec.name);
-    if (match.empty()) {
-      lines.push_back(error_message(spec.name, "", describe(spec), "no tensor of this name"));
-    } else if (const TensorSpec& other = *match.mapped();
-               other.shape != spec.shape || other.dtype != spec.dtype) {
-      lines.push_back(error_message(spec.name, "", describe(spec), describe(other)));
+  for (const auto& [spec, other] : match.expected) {
+    if (other == nullptr) {
+      lines.push_back(error_message(spec->name, "", describe(*spec), "no tensor of this name"));
+    } else if (other->shape != spec->shape || other->dtype != spec->dtype) {
+      lines.push_back(error_message(spec->name, "", describe(*spec), describe(*other)));
     }
   }
-  for (const auto& [name, spec] : unmatched) {
-    lines.push_back(error_message(printable(name), "", "no tensor of this name", describe(*spec)));
+  std::ranges::sort(match.unexpected, std::less<>(), &TensorSpec::name);
+  for (const TensorSpec* spec : match.unexpected) {
+    lines.push_back(error_message(printable(spec->name), "", "no tensor of this name", describe(*spec)));
   }
   return lines;
 }

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "core/tensor.h"
-#include "train/io/safetensors.h"
+#include "train/formats/safetensors.h"
 
 namespace moh {
 
@@ -25,7 +25,8 @@ namespace moh {
 /// What is saved as a checkpoint. Tensors may be on any device; a block of them at a time is in main memory.
 struct CheckpointContents {
   std::int64_t step = 0;
-  std::optional<double> metric;  ///< evaluation loss, lower is better; retention keeps the best
+  std::optional<double> metric;   ///< the score of the evaluation; retention keeps the best
+  bool higher_is_better = false;  ///< of two scores; else the lower one
   std::vector<NamedTensor> model;
   std::vector<NamedTensor> optimizer;
   std::string trainer_json;

@@ -54,10 +54,13 @@ class TemporaryFolder {
   fs::path path_;
 };
 
-const CheckpointInfo* best_of(const std::vector<CheckpointInfo>& all) {
+const CheckpointInfo* best_of(const std::vector<CheckpointInfo>& all, bool higher_is_better) {
   const CheckpointInfo* best = nullptr;
   for (const CheckpointInfo& info : all) {
-    if (info.metric && (best == nullptr || *info.metric < *best->metric)) best = &info;
+    if (!info.metric) continue;
+    const bool better =
+        best == nullptr || (higher_is_better ? *info.metric > *best->metric : *info.metric < *best->metric);
+    if (better) best = &info;
   }
   return best;
 }
@@ -99,7 +102,7 @@ fs::path CheckpointStore::save(const CheckpointContents& contents) {
   static_cast<void>(MOH_FAILPOINT("ckpt:before_publish"));
   publish(temporary.path(), target);
   static_cast<void>(MOH_FAILPOINT("ckpt:after_publish"));
-  warn_on_failure("old checkpoints not removed", [&] { prune(target); });
+  warn_on_failure("old checkpoints not removed", [&] { prune(target, contents.higher_is_better); });
   return target;
 }
 
@@ -121,10 +124,10 @@ void CheckpointStore::publish(const fs::path& written, const fs::path& target) {
   warn_on_failure("replaced checkpoint not removed", [&] { remove_tree(replaced); });
 }
 
-void CheckpointStore::prune(const fs::path& just_saved) {
+void CheckpointStore::prune(const fs::path& just_saved, bool higher_is_better) {
   std::vector<CheckpointInfo> complete = list();
   std::erase_if(complete, [](const CheckpointInfo& info) { return !info.complete(); });
-  const CheckpointInfo* best = retention_.keep_best ? best_of(complete) : nullptr;
+  const CheckpointInfo* best = retention_.keep_best ? best_of(complete, higher_is_better) : nullptr;
   const std::size_t keep =
       std::min<std::size_t>(static_cast<std::size_t>(retention_.keep_last), complete.size());
   for (const CheckpointInfo& info : std::span(complete).first(complete.size() - keep)) {

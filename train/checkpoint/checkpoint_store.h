@@ -16,7 +16,7 @@ namespace moh {
 /// Which checkpoints stay. The newest always does.
 struct RetentionPolicy {
   int keep_last = 3;      ///< this many of the newest; at least 1
-  bool keep_best = true;  ///< and the one with the lowest metric
+  bool keep_best = true;  ///< and the one with the best metric
 };
 
 /// The checkpoints of one run, for the process that trains: it saves, prunes and resumes. The caller holds
@@ -52,7 +52,7 @@ class CheckpointStore {
  private:
   void clear_leftovers();
   void publish(const std::filesystem::path& written, const std::filesystem::path& target);
-  void prune(const std::filesystem::path& just_saved);
+  void prune(const std::filesystem::path& just_saved, bool higher_is_better);
   void remove_checkpoint(const std::filesystem::path& step_folder);
   void set_aside(const CheckpointInfo& damaged);
   /// Runs what is no reason to stop when it fails.

@@ -1,8 +1,8 @@
 #include "train/checkpoint/stored_checkpoint.h"
 
 #include "core/error.h"
+#include "train/formats/element_blocks.h"
 #include "train/io/checksum.h"
-#include "train/io/element_blocks.h"
 #include "train/io/printable.h"
 
 namespace moh {

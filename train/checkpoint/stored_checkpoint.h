@@ -10,7 +10,7 @@
 
 #include "train/checkpoint/checkpoint.h"
 #include "train/checkpoint/manifest.h"
-#include "train/io/safetensors.h"
+#include "train/formats/safetensors.h"
 
 namespace moh {
 

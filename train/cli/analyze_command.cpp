@@ -1,4 +1,5 @@
 #include <unistd.h>
+#include <CLI/CLI.hpp>
 
 #include <algorithm>
 #include <cstdio>
@@ -8,6 +9,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "core/error.h"
@@ -16,66 +18,66 @@
 #include "train/cli/exit_code.h"
 #include "train/io/durable_file.h"
 #include "train/io/printable.h"
-#include "train/metrics/format.h"
-#include "train/metrics/logging.h"
-#include "train/metrics/progress.h"
-#include "train/tasks/language_model.h"
-#include "train/tasks/load_language_model.h"
-#include "train/trainer/stop_signal.h"
+#include "train/log/format.h"
+#include "train/log/logging.h"
+#include "train/log/progress.h"
+#include "train/moh/analyze/analyze_heads.h"
+#include "train/run/stop_signal.h"
+#include "train/tasks/load_model.h"
 
 namespace moh::cli {
 
 namespace {
 
-constexpr std::string_view kData = "data=";
-
-/// What was named on the command line: settings of the run, and texts.
-struct Inputs {
-  std::vector<std::string> settings;
-  std::vector<std::string> data;  ///< paths of data=PATH
+struct AnalyzeArgs {
+  std::string checkpoint;
+  std::vector<std::string> overrides;  ///< data=PATH, any number of times, and settings of the run
+  std::vector<std::string> sources;    ///< NAME=PATH
+  AnalyzeOptions options;
+  std::string out;  ///< JSON file; empty: none
 };
 
+/// What was named on the command line: settings of the run, and what is analysed.
+struct Inputs {
+  std::vector<std::string> settings;
+  std::vector<AnalyzedFiles> files;
+};
+
+/// data=PATH, any number of times, is one source.
 Inputs split_inputs(const std::vector<std::string>& overrides) {
+  constexpr std::string_view kData = "data=";
   Inputs inputs;
+  AnalyzedFiles data{"data", {}};
   for (const std::string& text : overrides) {
     if (text.starts_with(kData)) {
-      inputs.data.push_back(text.substr(kData.size()));
+      data.paths.push_back(text.substr(kData.size()));
     } else {
       inputs.settings.push_back(text);
     }
   }
+  if (!data.paths.empty()) inputs.files.push_back(std::move(data));
   return inputs;
 }
 
-struct NamedPath {
-  std::string name, path;
-};
-
-NamedPath parse_source(const std::string& text) {
+AnalyzedFiles parse_source(const std::string& text) {
   const std::size_t equals = text.find('=');
   if (equals == std::string::npos || equals == 0 || equals + 1 == text.size())
     throw ConfigError(error_message("--source", "", "NAME=PATH", "'" + printable(text) + "'"));
-  return {text.substr(0, equals), text.substr(equals + 1)};
+  return {text.substr(0, equals), {text.substr(equals + 1)}};
 }
 
-/// The texts to analyse; the one that the run held out when none is named.
-std::vector<AnalysisSource> open_sources(const AnalyzeArgs& args, const std::vector<std::string>& data,
-                                         const LanguageModel& loaded) {
-  std::vector<AnalysisSource> sources;
-  if (!data.empty()) sources.push_back({"data", open_text(data, *loaded.tokenizer)});
+Inputs inputs_of(const AnalyzeArgs& args) {
+  Inputs inputs = split_inputs(args.overrides);
   for (const std::string& text : args.sources) {
-    const NamedPath source = parse_source(text);
-    const auto same_name = [&](const AnalysisSource& other) { return other.name == source.name; };
-    if (std::ranges::any_of(sources, same_name)) {
+    AnalyzedFiles source = parse_source(text);
+    if (std::ranges::find(inputs.files, source.name, &AnalyzedFiles::name) != inputs.files.end()) {
       throw ConfigError(error_message("--source", "", "names that differ",
                                       "'" + printable(source.name) + "' twice",
                                       "put the texts into one folder to count them together"));
     }
-    sources.push_back({source.name, open_text(std::vector{source.path}, *loaded.tokenizer)});
+    inputs.files.push_back(std::move(source));
   }
-  if (sources.empty())
-    sources.push_back({"validation", open_held_out_text(loaded.config, *loaded.tokenizer)});
-  return sources;
+  return inputs;
 }
 
 /// The file of the report, made before the long work begins, so that a place that cannot be written is told
@@ -97,32 +99,28 @@ std::string describe(const AnalyzeProgress& progress, double seconds) {
   return "analyze: " + of + " tokens, " + format_duration(left) + " left";
 }
 
-void announce(const std::vector<AnalysisSource>& sources) {
+void announce(const std::vector<AnalyzedSource>& sources) {
   std::int64_t tokens = 0;
-  for (const AnalysisSource& source : sources) tokens += source.tokens->size();
+  for (const AnalyzedSource& source : sources) tokens += source.available;
   log_info("analyze: sources " + std::to_string(sources.size()) + ", tokens " +
            format_count(static_cast<double>(tokens)));
 }
 
-}  // namespace
-
-int analyze(const AnalyzeArgs& args) {
+int analyze(const AnalyzeArgs& args, const Families& families) {
   StopSignal stop;
   const auto console = std::make_shared<Console>(STDERR_FILENO);
   start_logging(console);
-  const Inputs inputs = split_inputs(args.overrides);
-  const LanguageModel loaded = load_language_model(args.checkpoint, inputs.settings);
+  const Inputs inputs = inputs_of(args);
+  const LoadedModel loaded = load_model(args.checkpoint, families, inputs.settings);
   set_num_threads(static_cast<int>(loaded.config.threads));
-  const std::vector<AnalysisSource> sources = open_sources(args, inputs.data, loaded);
   const std::unique_ptr<DurableFile> file = create_report(args.out);
-  AnalyzeOptions options = args.options;
-  options.sequence_length = loaded.config.data.sequence_length;
-  options.batch_size = loaded.config.train.batch_size;
   stop.defer();
-  announce(sources);
+  const AnalysisInputs analysis =
+      loaded.family->analysis_inputs(loaded.config, *loaded.model, inputs.files, args.options);
+  announce(analysis.sources);
   StatusLine line(*console);
   std::optional<HeadReport> report =
-      analyze_heads(*loaded.model, *loaded.tokenizer, sources, options, [&](const AnalyzeProgress& progress) {
+      analyze_heads(*loaded.model, analysis, [&](const AnalyzeProgress& progress) {
         line.update([&] {
           return describe(progress, line.elapsed()).substr(0, static_cast<std::size_t>(console->width()));
         });
@@ -141,6 +139,46 @@ int analyze(const AnalyzeArgs& args) {
   std::cout << "checkpoint       " << report->checkpoint << '\n';
   write_tables(std::cout, *report);
   return kDone;
+}
+
+}  // namespace
+
+void add_analyze(CLI::App& app, Action& action) {
+  CLI::App& command = *app.add_subcommand(
+      "analyze", "Show what the heads of a checkpoint do: load, gates, tokens, similarity, rank");
+  const auto args = std::make_shared<AnalyzeArgs>();
+  AnalyzeOptions& options = args->options;
+  add_checkpoint_and_text(command, args->checkpoint, args->overrides);
+  command.add_option("--source", args->sources, "A text under a name of its own; once per text")
+      ->type_name("NAME=PATH")
+      ->allow_extra_args(false);
+  command.add_option("--max-tokens", options.max_tokens, "Of each source, spread over all of it; 0: all")
+      ->capture_default_str();
+  command
+      .add_option("--similarity-tokens", options.similarity_tokens,
+                  "Of all sources together, for which heads are compared with each other")
+      ->capture_default_str();
+  command
+      .add_option("--rank-tolerance", options.rank_tolerance,
+                  "Smallest singular value that counts, over the largest")
+      ->capture_default_str();
+  command.add_option("--top-tokens", options.top_tokens, "Most frequent tokens in the table of tokens")
+      ->capture_default_str();
+  command.add_option("--token", options.tokens, "Text of a token to show instead; once per token")
+      ->allow_extra_args(false);
+  command.add_option("--text", options.text, "Show the heads of each token of this text as well");
+  command.add_option("--out", args->out, "Write everything to this file")->type_name("FILE.json");
+  command.footer(
+      "Without data=PATH and --source, the text that the run held out is used. docs/analyze.md explains the "
+      "numbers,\nscripts/plot_heads.py draws them. Ctrl-C ends it with exit code 130 and nothing written.\n\n"
+      "Examples:\n"
+      "  moh analyze --checkpoint runs/quickstart --out heads.json\n"
+      "  moh analyze --checkpoint runs/quickstart --source code=train --source prose=docs --max-tokens "
+      "20000\n"
+      "  moh analyze --checkpoint runs/quickstart data=novel.txt threads=1 --text \"Give me a short "
+      "introduction.\"");
+  command.callback(
+      [args, &action] { action = [args](const Families& families) { return analyze(*args, families); }; });
 }
 
 }  // namespace moh::cli

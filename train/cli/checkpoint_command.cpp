@@ -1,9 +1,11 @@
+#include <CLI/CLI.hpp>
 #include <cstdio>
 
 #include "core/error.h"
 #include "train/cli/commands.h"
 #include "train/cli/exit_code.h"
-#include "train/metrics/status_line.h"
+#include "train/log/status_line.h"
+#include "train/tasks/model_source.h"
 #include "train/weights/describe_weights.h"
 #include "train/weights/stream_tensor.h"
 
@@ -11,12 +13,20 @@ namespace moh::cli {
 
 namespace {
 
+struct CheckpointInfoArgs {
+  std::string path;
+  std::string part;  ///< of a PyTorch file
+  bool json = false;
+  bool hash = false;  ///< read all of it and print the hash of its contents
+  bool all = false;   ///< one line per tensor
+};
+
 /// What the configuration beside the tensors says, also when moh has no such model: the tensors can be looked
 /// at all the same.
-std::string model_line(const ModelLocation& location) {
+std::string model_line(const ModelLocation& location, const Families& families) {
   try {
-    const std::optional<ModelConfig> config = read_model_config(location);
-    return config ? describe_model(*config) : "";
+    const std::unique_ptr<FamilyConfig> config = read_model_config(location, families);
+    return config ? families.of(*config).weight_names().describe(*config) : "";
   } catch (const ConfigError& error) {
     return std::string("not known to moh: ") + error.what();
   }
@@ -31,15 +41,40 @@ std::string hash_of(const WeightFile& weights) {
   return hash;
 }
 
-}  // namespace
-
-int checkpoint_info(const CheckpointInfoArgs& args) {
+int checkpoint_info(const CheckpointInfoArgs& args, const Families& families) {
   const ModelLocation location = locate_model(args.path);
   const auto weights = open_weights(location, args.part);
-  WeightSummary summary{weights.get(), model_line(location), std::nullopt};
+  WeightSummary summary{weights.get(), model_line(location, families), std::nullopt};
   if (args.hash) summary.hash = hash_of(*weights);
   std::fputs((args.json ? to_json(summary) : describe(summary, args.all)).c_str(), stdout);
   return kDone;
+}
+
+}  // namespace
+
+void add_checkpoint_commands(CLI::App& app, Action& action) {
+  CLI::App& command = *app.add_subcommand("checkpoint", "Inspect files of weights");
+  command.require_subcommand(1);
+  CLI::App& info = *command.add_subcommand("info", "Print what a file or folder of weights holds");
+  const auto args = std::make_shared<CheckpointInfoArgs>();
+  info.add_option(
+          "path", args->path,
+          "safetensors file, index of a sharded one, PyTorch file, Hugging Face folder, run folder, or one "
+          "step's folder")
+      ->required();
+  info.add_option("--part", args->part, "Which model of a PyTorch file: model, ema, ...");
+  info.add_flag("--hash", args->hash,
+                "Read all of it and print the hash of names, types, shapes and elements");
+  info.add_flag("--all", args->all, "One line per tensor, layers not folded");
+  info.add_flag("--json", args->json, "One JSON object");
+  info.footer(
+      "The hash does not depend on the format: a converted file shows the same.\n\nExamples:\n"
+      "  moh checkpoint info runs/quickstart\n"
+      "  moh checkpoint info llama3-8b/ --hash\n"
+      "  moh checkpoint info model.pth --part ema --json");
+  info.callback([args, &action] {
+    action = [args](const Families& families) { return checkpoint_info(*args, families); };
+  });
 }
 
 }  // namespace moh::cli

@@ -1,3 +1,4 @@
+#include <CLI/CLI.hpp>
 #include <cstdio>
 #include <map>
 #include <optional>
@@ -5,15 +6,27 @@
 #include "core/error.h"
 #include "train/cli/commands.h"
 #include "train/cli/exit_code.h"
-#include "train/metrics/format.h"
-#include "train/metrics/logging.h"
-#include "train/metrics/status_line.h"
-#include "train/weights/convert.h"
+#include "train/log/format.h"
+#include "train/log/logging.h"
+#include "train/log/status_line.h"
+#include "train/tools/convert/convert.h"
 #include "train/weights/fold_names.h"
 
 namespace moh::cli {
 
 namespace {
+
+struct ConvertArgs {
+  std::string from;
+  std::string to;
+  std::string format;          ///< hf, safetensors or moh; empty: by the name of `to`
+  std::string part;            ///< of a PyTorch file
+  std::string dtype = "keep";  ///< keep, float32, bfloat16 or float16
+  std::string shard_size;      ///< "5GB"; empty: one file
+  std::string config;          ///< a run's YAML that describes the model
+  bool allow_differences = false;
+  bool overwrite = false;
+};
 
 std::uint64_t bytes_of_text(const std::string& text) {
   if (const std::optional<std::int64_t> bytes = parse_bytes(text)) return static_cast<std::uint64_t>(*bytes);
@@ -88,9 +101,7 @@ void print_summary(const ConvertArgs& args, const ConvertReport& report) {
   std::printf("size        %s\n", format_bytes(static_cast<std::int64_t>(report.bytes)).c_str());
 }
 
-}  // namespace
-
-int convert(const ConvertArgs& args) {
+int convert(const ConvertArgs& args, const Families& families) {
   const ConvertOptions options = options_of(args);
   std::optional<ByteProgress> progress;
   const auto begin = [&](const ConvertReport& report, std::uint64_t bytes) {
@@ -98,10 +109,48 @@ int convert(const ConvertArgs& args) {
     progress.emplace("converting", bytes);
   };
   const auto add = [&](std::uint64_t bytes) { progress->add(bytes); };
-  const ConvertReport report = convert_model(options, {begin, add});
+  const ConvertReport report = convert_model(options, families, {begin, add});
   progress->finish();
   print_summary(args, report);
   return kDone;
+}
+
+}  // namespace
+
+void add_convert(CLI::App& app, Action& action) {
+  CLI::App& command = *app.add_subcommand("convert", "Convert weights between formats");
+  const auto args = std::make_shared<ConvertArgs>();
+  command.add_option("--from", args->from, "What `moh checkpoint info` reads: a file, a folder, a run")
+      ->required();
+  command.add_option("--to", args->to, "File or folder to write")->required();
+  command
+      .add_option(
+          "--format", args->format,
+          "hf: a folder for transformers; safetensors: one file, or with --shard-size a folder; moh: a "
+          "checkpoint; by default safetensors when --to ends so")
+      ->check(CLI::IsMember({"hf", "safetensors", "moh"}));
+  command.add_option("--part", args->part, "Which model of a PyTorch file: model, ema, ...");
+  command.add_option("--dtype", args->dtype, "Type of the elements")
+      ->check(CLI::IsMember({"keep", "float32", "bfloat16", "float16"}))
+      ->capture_default_str();
+  command.add_option("--shard-size", args->shard_size, "Split into files of at most this size: 5GB, 500MiB");
+  command.add_option("--config", args->config, "Describes the model, where nothing beside the tensors does")
+      ->type_name("CONFIG.yaml");
+  command.add_flag(
+      "--allow-differences", args->allow_differences,
+      "Go on although names or shapes are not the model's: tensors that hf and moh have no place for "
+      "are left out");
+  command.add_flag("--overwrite", args->overwrite, "Replace what an earlier conversion has written");
+  command.footer(
+      "Where the model is known, names and shapes are compared with it first. Memory does not depend on the "
+      "size "
+      "of the model.\n\nExamples:\n"
+      "  moh convert --from runs/quickstart --to model.safetensors\n"
+      "  moh convert --from llama3-8b/ --to llama3-8b-moh --format moh\n"
+      "  moh convert --from runs/quickstart --to exported --format hf --dtype bfloat16 --shard-size 5GB\n"
+      "  moh convert --from dit.pt --part ema --to dit.safetensors");
+  command.callback(
+      [args, &action] { action = [args](const Families& families) { return convert(*args, families); }; });
 }
 
 }  // namespace moh::cli

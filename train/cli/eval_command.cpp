@@ -1,3 +1,4 @@
+#include <CLI/CLI.hpp>
 #include <cstdio>
 #include <string>
 #include <vector>
@@ -5,12 +6,16 @@
 #include "core/parallel.h"
 #include "train/cli/commands.h"
 #include "train/cli/exit_code.h"
-#include "train/tasks/language_model.h"
-#include "train/tasks/load_language_model.h"
+#include "train/tasks/load_model.h"
 
 namespace moh::cli {
 
 namespace {
+
+struct EvalArgs {
+  std::string checkpoint;
+  std::vector<std::string> overrides;  ///< data=PATH or data.validation=PATH, and others
+};
 
 /// `data=PATH` is short for `data.validation=PATH`.
 std::vector<std::string> expanded(std::vector<std::string> overrides) {
@@ -20,23 +25,34 @@ std::vector<std::string> expanded(std::vector<std::string> overrides) {
   return overrides;
 }
 
-}  // namespace
-
-int eval(const EvalArgs& args) {
-  const LanguageModel loaded = load_language_model(args.checkpoint, expanded(args.overrides));
-  const RunConfig& config = loaded.config;
-  set_num_threads(static_cast<int>(config.threads));
-  const TokenSourcePtr tokens = open_held_out_text(config, *loaded.tokenizer);
-  const EvaluationBatches batches(tokens, *loaded.tokenizer, config.data.sequence_length,
-                                  config.train.batch_size);
+int eval(const EvalArgs& args, const Families& families) {
+  LoadedModel loaded = load_model(args.checkpoint, families, expanded(args.overrides));
+  set_num_threads(static_cast<int>(loaded.config.threads));
+  const auto data = loaded.family->open_data(loaded.config, DataUse::kEvaluation);
+  const auto task = loaded.family->make_task(loaded.config, data, std::move(loaded.model));
   // A signal ends the process at once: there is nothing to save.
   const auto never = [] { return false; };
-  const Evaluation evaluation =
-      evaluate_language_model(*loaded.model, batches, config.eval.max_tokens, never).value();
+  const Evaluation evaluation = task->evaluate(never).value();
   std::printf("checkpoint     %s\n", loaded.folder.c_str());
-  std::printf("%-14s %.6f\n", "loss", evaluation.loss);
+  std::printf("%-14s %.6f\n", std::string(task->score().name).c_str(), evaluation.score);
   for (const auto& [name, value] : evaluation.metrics) std::printf("%-14s %.6f\n", name.c_str(), value);
   return kDone;
+}
+
+}  // namespace
+
+void add_eval(CLI::App& app, Action& action) {
+  CLI::App& command =
+      *app.add_subcommand("eval", "Evaluate a checkpoint on text: loss, perplexity, bits per byte");
+  const auto args = std::make_shared<EvalArgs>();
+  add_checkpoint_and_text(command, args->checkpoint, args->overrides);
+  command.footer(
+      "Without data=PATH, the text that the run held out is used.\n\nExamples:\n"
+      "  moh eval --checkpoint runs/quickstart\n"
+      "  moh eval --checkpoint runs/quickstart/checkpoints/step_00000500 data=novel.txt "
+      "eval.max_tokens=100000");
+  command.callback(
+      [args, &action] { action = [args](const Families& families) { return eval(*args, families); }; });
 }
 
 }  // namespace moh::cli

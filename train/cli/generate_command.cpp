@@ -1,3 +1,4 @@
+#include <CLI/CLI.hpp>
 #include <cstdio>
 #include <string>
 #include <string_view>
@@ -7,18 +8,32 @@
 #include "core/parallel.h"
 #include "train/cli/commands.h"
 #include "train/cli/exit_code.h"
-#include "train/generate/generate_text.h"
-#include "train/metrics/logging.h"
-#include "train/tasks/load_language_model.h"
+#include "train/log/logging.h"
+#include "train/tasks/language/generate/generate_options.h"
+#include "train/tasks/language/generate/generate_text.h"
+#include "train/tasks/language/loaded_language_model.h"
 
 namespace moh::cli {
 
-int generate(const GenerateArgs& args) {
+namespace {
+
+struct GenerateArgs {
+  std::string checkpoint;
+  std::string prompt;
+  std::int64_t tokens = 256;
+  PickOptions pick;
+  std::uint64_t seed = 0;
+  std::int64_t threads = 0;
+  std::string device;  ///< empty: that of the training run
+};
+
+int generate(const GenerateArgs& args, const Families& families) {
   set_num_threads(static_cast<int>(args.threads));
   std::vector<std::string> overrides;
   if (!args.device.empty()) overrides.push_back("device=" + args.device);
   if (args.device == "cpu") overrides.emplace_back("tf32=false");
-  const LanguageModel loaded = load_language_model(args.checkpoint, overrides);
+  const LoadedModel loaded = load_model(args.checkpoint, families, overrides);
+  const auto& [model, tokenizer] = as_language_model(loaded, "generate");
   const auto print = [](std::string_view text) {
     std::fwrite(text.data(), 1, text.size(), stdout);
     std::fflush(stdout);
@@ -30,7 +45,7 @@ int generate(const GenerateArgs& args) {
     print(text);
   };
   const GenerateReport report =
-      generate_text(*loaded.model, *loaded.tokenizer, args.prompt, {args.tokens, args.pick, args.seed}, show);
+      generate_text(model, *tokenizer, args.prompt, {args.tokens, args.pick, args.seed}, show);
   print("\n");
   if (report.seconds > 0) {
     char line[96];
@@ -39,6 +54,32 @@ int generate(const GenerateArgs& args) {
     log_info(line);
   }
   return kDone;
+}
+
+}  // namespace
+
+void add_generate(CLI::App& app, Action& action) {
+  CLI::App& command = *app.add_subcommand("generate", "Continue a text with a trained model");
+  const auto args = std::make_shared<GenerateArgs>();
+  add_checkpoint(command, args->checkpoint);
+  command.add_option("--prompt", args->prompt, "Text to continue")->required();
+  command.add_option("--tokens", args->tokens, "New tokens at most")->capture_default_str();
+  command.add_option("--temperature", args->pick.temperature, "0: always the most probable token")
+      ->capture_default_str();
+  command.add_option("--top-k", args->pick.top_k, "Only the k most probable tokens; 0: all")
+      ->capture_default_str();
+  command.add_option("--top-p", args->pick.top_p, "Only the most probable tokens that hold this probability")
+      ->capture_default_str();
+  command.add_option("--seed", args->seed, "Of the random choice")->capture_default_str();
+  command.add_option("--threads", args->threads, "0: all processors")->capture_default_str();
+  command.add_option("--device", args->device, "cpu, cuda or cuda:N; by default that of the training run");
+  command.footer(
+      "Examples:\n"
+      "  moh generate --checkpoint runs/quickstart --prompt \"The licence\"\n"
+      "  moh generate --checkpoint runs/quickstart --prompt \"The\" --tokens 500 --temperature 0.8 --top-p "
+      "0.95 --seed 7");
+  command.callback(
+      [args, &action] { action = [args](const Families& families) { return generate(*args, families); }; });
 }
 
 }  // namespace moh::cli

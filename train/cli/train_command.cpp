@@ -1,4 +1,5 @@
 #include <unistd.h>
+#include <CLI/CLI.hpp>
 
 #include <array>
 #include <csignal>
@@ -10,27 +11,34 @@
 #include "core/cuda/backend.h"
 #include "core/error.h"
 #include "core/parallel.h"
+#include "ops/attention/backend.h"
 #include "train/cli/commands.h"
 #include "train/cli/exit_code.h"
-#include "train/config/load_run_config.h"
-#include "train/generate/generate_text.h"
-#include "train/init/initialise_model.h"
-#include "train/init/load_source.h"
+#include "train/cli/read_run.h"
 #include "train/io/durable_file.h"
 #include "train/io/file_ops.h"
 #include "train/io/run_lock.h"
-#include "train/metrics/logging.h"
+#include "train/log/logging.h"
+#include "train/moh/init/initialise_model.h"
+#include "train/moh/init/load_source.h"
+#include "train/run/config_change.h"
+#include "train/run/trainer.h"
 #include "train/tasks/configured_device.h"
-#include "train/tasks/language_model.h"
-#include "train/tasks/llama_from_config.h"
-#include "train/tasks/load_language_model.h"
-#include "train/tasks/model_presets.h"
-#include "train/trainer/config_change.h"
-#include "train/trainer/trainer.h"
+#include "train/tasks/load_model.h"
 
 namespace moh::cli {
 
 namespace {
+
+struct TrainArgs {
+  std::string config;
+  std::vector<std::string> overrides;  ///< key.path=value
+  bool resume = false;                 ///< go on from the newest checkpoint in output.dir, if there is one
+  bool overwrite = false;              ///< remove the run that is in output.dir
+  bool allow_older = false;            ///< when the newest checkpoint is damaged, use the one before
+  bool allow_changes = false;          ///< resume although the configuration changes what the steps compute
+  std::string log_level;
+};
 
 void make_folder(const std::filesystem::path& folder) {
   std::error_code error;
@@ -52,9 +60,17 @@ void clear_leftovers(const std::filesystem::path& folder) {
   for (const char* name : kRunFiles) remove_abandoned_temporaries(folder / name);
 }
 
+/// Heads that were measured when the run began are not measured again.
+void take_measured_heads(const RunConfig& before, RunConfig& config) {
+  const MohConfig* measured = before.family->moh();
+  MohConfig* moh = config.family->moh();
+  if (moh != nullptr && measured != nullptr && moh->shared_heads.to_be_measured())
+    moh->shared_heads = measured->shared_heads;
+}
+
 /// The checkpoint to go on from; nothing for a run that starts anew.
-std::optional<StoredCheckpoint> find_resume_point(CheckpointStore& store, const RunConfig& config,
-                                                  const TrainArgs& args) {
+std::optional<StoredCheckpoint> find_resume_point(CheckpointStore& store, RunConfig& config,
+                                                  const TrainArgs& args, const Families& families) {
   if (args.overwrite) return std::nullopt;
   if (!args.resume) {
     const std::vector<CheckpointInfo> found = store.list();
@@ -71,83 +87,80 @@ std::optional<StoredCheckpoint> find_resume_point(CheckpointStore& store, const 
   }
   require_resumable(*newest);
   const std::filesystem::path saved = newest->folder() / "config.yaml";
-  review_config_changes(load_run_config(saved.string(), {}, llama_model_presets()), config,
-                        args.allow_changes);
+  const RunConfig before = load_run_config(saved.string(), {}, families.configs());
+  take_measured_heads(before, config);
+  review_config_changes(before, config, args.allow_changes);
   log_info("resume: from step " + std::to_string(newest->step()));
   return newest;
 }
 
 /// The model of the newest checkpoint in a run's folder whose configuration can be read; damage is reported
 /// when the checkpoint is loaded.
-std::optional<ModelConfig> saved_model(const std::filesystem::path& run_folder) {
+std::unique_ptr<FamilyConfig> saved_model(const std::filesystem::path& run_folder, const Families& families) {
   std::vector<CheckpointInfo> checkpoints = list_checkpoints(run_folder / "checkpoints");
   for (auto info = checkpoints.rbegin(); info != checkpoints.rend(); ++info) {
     try {
-      return load_run_config((info->folder / "config.yaml").string(), {}, llama_model_presets()).model;
+      return load_run_config((info->folder / "config.yaml").string(), {}, families.configs()).family->clone();
     } catch (const ConfigError&) {
       continue;
     }
   }
-  return std::nullopt;
+  return nullptr;
 }
 
 /// The run's configuration. What a resumed run begins with is the model of its checkpoint: the one that
 /// init.from names may be gone, and what was measured on it is in the checkpoint.
-RunConfig load_config(const TrainArgs& args) {
-  ModelPresets models = llama_model_presets();
-  if (args.resume) {
-    models.of_source = [](const RunConfig& run, bool sizes_given) {
-      const std::optional<ModelConfig> saved = saved_model(run.output.dir);
-      return saved ? saved : model_of_source(run, sizes_given);
-    };
-  }
-  return load_run_config(args.config, args.overrides, models);
+RunConfig read_config(const TrainArgs& args, const Families& families) {
+  if (!args.resume) return read_run(args.config, args.overrides, families, ConfigUse::kData);
+  return read_run(args.config, args.overrides, families, ConfigUse::kData, [&](const RunConfig& run) {
+    std::unique_ptr<FamilyConfig> saved = saved_model(run.output.dir, families);
+    return saved ? std::move(saved) : model_of_source(run, families);
+  });
 }
 
-/// A checkpoint that a new run begins from. Shared heads that are to be chosen by measuring are chosen here.
+/// A checkpoint that a new run begins from. Shared heads that are to be measured are listed here.
 struct Beginning {
-  Beginning(RunConfig& config, const LanguageData& data)
-      : source(open_source(config)), batches(data, config) {
-    settle_shared_heads(config, source, batches);
+  Beginning(RunConfig& run, const Family& family, const Families& families,
+            const std::shared_ptr<const TaskData>& data)
+      : source(open_source(run, families)), calibration(family.make_calibration(run, data)) {
+    settle_shared_heads(run, family, source, *calibration);
   }
 
   ModelSource source;
-  CalibrationBatches batches;
+  std::unique_ptr<Calibration> calibration;
 };
 
-void describe_model(const Llama& model) {
-  const LlamaConfig& c = model.config();
-  char text[160];
-  std::snprintf(
-      text, sizeof text, "model: %.2fM parameters, %lld layers, %lld heads of %lld, %.0f%% of them active",
-      static_cast<double>(count_parameters(model)) / 1e6, static_cast<long long>(c.layers),
-      static_cast<long long>(c.heads), static_cast<long long>(c.head_dim), 100 * activated_heads(c));
-  log_info(text);
+/// The model of a run with its first weights: those of the checkpoint to go on from, of init.from, or random.
+std::unique_ptr<Model> begin_model(RunConfig& run, const Family& family, const Families& families,
+                                   const std::shared_ptr<const TaskData>& data,
+                                   const StoredCheckpoint* resume_from) {
+  std::optional<Beginning> beginning;
+  if (resume_from == nullptr && !run.init.from.empty()) beginning.emplace(run, family, families, data);
+  std::unique_ptr<Model> model = make_initialised_model(family, run);
+  if (resume_from != nullptr)
+    load_parameters(*model, *resume_from, "checkpoint " + checkpoint_folder_name(resume_from->step()));
+  if (beginning) initialise_from_source(*model, beginning->source, run, family, *beginning->calibration);
+  return model;
 }
 
-/// The sample that ends a run: printed, and kept as sample.txt.
-void write_sample(const LanguageModelTask& task, const Llama& model, const RunConfig& config,
-                  Console& console) {
-  const SampleConfig& sample = config.sample;
-  if (sample.tokens == 0) return;
-  GenerateOptions options{.tokens = sample.tokens,
-                          .pick = {sample.temperature, sample.top_k, sample.top_p},
-                          .seed = static_cast<std::uint64_t>(config.seed)};
-  std::string text = sample.prompt;
-  generate_text(model, task.tokenizer(), sample.prompt, options,
-                [&](std::string_view piece) { text += piece; });
-  write_file_durably(config.output.dir / "sample.txt", text + "\n");
-  console.print("--- sample ---\n" + text + "\n--------------");
+void describe_device(const RunConfig& run) {
+  if (run.device != kCpu) {
+    log_info("device: " + cuda::describe_device());
+    log_info("dense attention: " +
+             describe_attention_backend(run.attention.backend, dtype_of(run.precision)));
+  } else if (run.precision == Precision::kBFloat16) {
+    log_warning(
+        "precision: bfloat16 on the CPU saves memory, not time: its arithmetic is float32's, with "
+        "conversions");
+  }
 }
 
-}  // namespace
-
-int train(const TrainArgs& args) {
+int train(const TrainArgs& args, const Families& families) {
   std::signal(SIGPIPE, SIG_IGN);  // training outlives the terminal, or the `| head`, that watches it
   StopSignal stop;
-  RunConfig config = load_config(args);
   const auto console = std::make_shared<Console>(STDOUT_FILENO);
   start_logging(console, args.log_level);
+  RunConfig config = read_config(args, families);
   set_num_threads(static_cast<int>(config.threads));
   open_configured_device(config, NewProducts::kSearchAndKeep);
   make_folder(config.output.dir);
@@ -158,37 +171,53 @@ int train(const TrainArgs& args) {
   CheckpointStore store(config.output.dir,
                         {static_cast<int>(config.checkpoint.keep_last), config.checkpoint.keep_best},
                         [](const std::string& warning) { log_warning(warning); });
-  std::optional<StoredCheckpoint> resume_from = find_resume_point(store, config, args);
-
-  if (config.device != kCpu) {
-    log_info("device: " + cuda::describe_device());
-    log_info("dense attention: " + describe_attention_backend(dtype_of_precision(config.precision)));
-  }
-  LanguageData data = open_language_data(config.data, config.model.vocab_size);
-  std::optional<Beginning> beginning;
-  if (!resume_from && !config.init.from.empty()) beginning.emplace(config, data);
-  LanguageModelTask task(config, std::move(data));
-  describe_model(task.llama());
-  if (config.precision == Precision::kBFloat16 && config.device == kCpu) {
-    log_warning(
-        "precision: bfloat16 on the CPU saves memory, not time: its arithmetic is float32's, with "
-        "conversions");
-  }
-  if (resume_from) {
-    load_parameters(task.model(), *resume_from, "checkpoint " + checkpoint_folder_name(resume_from->step()));
-  }
-  if (beginning) initialise_from_source(task.llama(), beginning->source, config, beginning->batches);
-  beginning.reset();
+  std::optional<StoredCheckpoint> resume_from = find_resume_point(store, config, args, families);
+  describe_device(config);
+  const Family& family = families.of(config);
+  const std::shared_ptr<const TaskData> data = family.open_data(config, DataUse::kTraining);
+  std::unique_ptr<Model> model =
+      begin_model(config, family, families, data, resume_from ? &*resume_from : nullptr);
+  const std::unique_ptr<Task> task = family.make_task(config, data, std::move(model));
+  log_info(task->summary());
   // Only now: data that cannot be read, or a model too large for the memory, must not cost the old run.
   if (args.overwrite) remove_run(config.output.dir);
   write_file_durably(config.output.dir / "config.yaml", print_resolved(config));
   stop.defer();
-  Trainer trainer(config, task, store, stop, console, resume_from ? &*resume_from : nullptr);
+  Trainer trainer(config, *task, store, stop, console, resume_from ? &*resume_from : nullptr);
   resume_from.reset();
   const TrainOutcome outcome = trainer.run();
-  if (outcome.finished) write_sample(task, task.llama(), config, *console);
+  if (outcome.finished)
+    task->finish(config.output.dir, [&](const std::string& text) { console->print(text); });
   console->print(format_summary(outcome.summary));
   return outcome.finished ? kDone : kPreempted;
+}
+
+}  // namespace
+
+void add_train(CLI::App& app, Action& action) {
+  CLI::App& command = *app.add_subcommand("train", "Train a model from a configuration");
+  const auto args = std::make_shared<TrainArgs>();
+  add_config_arguments(command, args->config, args->overrides);
+  command.get_option("config")->required();
+  command.add_flag("--resume", args->resume,
+                   "Go on from the newest checkpoint in output.dir, if there is one");
+  CLI::Option* overwrite =
+      command.add_flag("--overwrite", args->overwrite, "Remove the run in output.dir and start over");
+  overwrite->excludes("--resume");
+  command.add_flag("--allow-older", args->allow_older,
+                   "Resume from an older checkpoint when the newest is damaged");
+  command.add_flag("--allow-changes", args->allow_changes,
+                   "Resume although the configuration changes the computation");
+  command.add_option("--log-level", args->log_level, "trace, debug, info, warning, error or off");
+  command.footer(
+      "Examples:\n"
+      "  moh train configs/llm/quickstart.yaml\n"
+      "  moh train configs/llm/tiny_shakespeare_moh_50.yaml data.train=input.txt output.dir=runs/moh_50\n"
+      "  moh train configs/llm/tiny_shakespeare_moh_50.yaml data.train=input.txt output.dir=runs/moh_50 "
+      "--resume\n\n" +
+      std::string(kExitCodes));
+  command.callback(
+      [args, &action] { action = [args](const Families& families) { return train(*args, families); }; });
 }
 
 }  // namespace moh::cli

@@ -1,10 +1,16 @@
 #include "train/config/fields.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "train/config/number_text.h"
 
 namespace moh::config {
+
+Section& Section::section_named(std::string_view name) {
+  const auto found = std::ranges::find(sections_, name, &Section::name_);
+  return found == sections_.end() ? sections_.emplace_back(name, "") : *found;
+}
 
 namespace {
 

@@ -12,9 +12,9 @@
 #include <vector>
 
 #include "core/device.h"
-#include "train/config/head_set.h"
+#include "models/layers/head_set.h"
+#include "models/layers/per_layer.h"
 #include "train/config/name_alias.h"
-#include "train/config/per_layer.h"
 
 /// Field lists: each field of a config struct, named once, with what it may hold and what it means. Reading,
 /// checking, the resolved config and the reference are walks over such a list, and know no field by name.
@@ -118,6 +118,8 @@ class Section {
     fields_.push_back({name, value, bounds, doc});
   }
   void section(Section section) { sections_.push_back(std::move(section)); }
+  /// The section of that name, made where there is none: a family adds fields to a section of every run.
+  Section& section_named(std::string_view name);
 
   std::string_view name() const { return name_; }
   std::string_view doc() const { return doc_; }

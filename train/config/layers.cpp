@@ -54,6 +54,12 @@ class FileLoader {
     layers_.roots.push_back(std::move(root));
   }
 
+  /// Appends a text that includes nothing.
+  void load_text(Source& source) {
+    Value root = read(source);
+    if (is_map(root, source)) layers_.roots.push_back(std::move(root));
+  }
+
  private:
   Value read(Source& source) {
     Document document = read_yaml(source, problems_);
@@ -176,6 +182,14 @@ void load_layers(const std::string& path, const std::vector<std::string>& overri
                  Problems& problems) {
   FileLoader(layers, problems).load(path, nullptr);
   for (const std::string& text : overrides) load_override(text, layers, problems);
+}
+
+void load_text(std::string name, std::string text, Layers& layers, Problems& problems) {
+  Source& source = add_source(layers, std::move(name), std::move(text), /*is_file=*/true);
+  if (source.text.size() <= kMaxSourceBytes) return FileLoader(layers, problems).load_text(source);
+  layers.complete = false;
+  problems.add({&source}, "", "at most " + std::to_string(kMaxSourceBytes) + " bytes",
+               std::to_string(source.text.size()));
 }
 
 }  // namespace moh::config

@@ -31,6 +31,9 @@ struct Layers {
 void load_layers(const std::string& path, const std::vector<std::string>& overrides, Layers& layers,
                  Problems& problems);
 
+/// The same for the text of a file that has not been written yet, which includes none.
+void load_text(std::string name, std::string text, Layers& layers, Problems& problems);
+
 inline constexpr int kMaxIncludeDepth = 8;
 inline constexpr std::size_t kMaxSources = 64;
 

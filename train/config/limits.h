@@ -8,5 +8,6 @@ inline constexpr double kMaxWidth = 1 << 20;
 inline constexpr double kMaxLayers = 4096;
 inline constexpr double kMaxLength = 1 << 24;
 inline constexpr double kMaxVocab = 1 << 26;
+inline constexpr double kMaxSteps = 1e12;
 
 }  // namespace moh::config

@@ -2,11 +2,10 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <optional>
+#include <string_view>
+#include <utility>
 
-#include "train/config/init_rules.h"
-#include "train/config/layers.h"
-#include "train/config/read_fields.h"
+#include "train/config/old_keys.h"
 #include "train/config/reference.h"
 #include "train/config/rules.h"
 #include "train/config/run_fields.h"
@@ -17,32 +16,37 @@ namespace moh {
 
 namespace {
 
+using config::Entry;
 using config::GivenKeys;
 using config::Layers;
-using config::Problems;
 using config::Section;
+using config::Value;
 
-GivenKeys read_layers(const Layers& layers, const ModelPresets& presets, RunConfig& run, Problems& problems) {
-  const Section fields = config::describe(run, presets.names);
-  GivenKeys given;
-  for (const config::Value& root : layers.roots) config::read_fields(fields, root, given, problems);
-  return given;
+constexpr std::string_view kTask = "task", kModel = "model", kPreset = "preset", kRouter = "model.moh.router";
+
+const Value* value_of(const Value& map, std::string_view key) {
+  const auto entry = std::ranges::find(map.entries, key, &Entry::key);
+  return entry == map.entries.end() ? nullptr : &entry->value;
 }
 
-/// The preset that the layers name, wherever they do. It has to be known before any other key is read, since
-/// those override it: hence a reading of its own, whose problems the real one finds again.
-ModelConfig starting_model(const Layers& layers, const ModelPresets& presets) {
-  RunConfig run;
-  Problems ignored;
-  read_layers(layers, presets, run, ignored);
-  if (run.model.preset == ModelConfig::kNoPreset) return {};
-  ModelConfig model = presets.get(run.model.preset);
-  model.preset = run.model.preset;
-  return model;
+/// The text at `section`.`key`, or at `key` where `section` is empty, of the last layer that has it.
+std::string_view text_at(const Layers& layers, std::string_view section, std::string_view key) {
+  for (auto layer = layers.roots.rbegin(); layer != layers.roots.rend(); ++layer) {
+    const Value* map = section.empty() ? &*layer : value_of(*layer, section);
+    const Value* value = map == nullptr ? nullptr : value_of(*map, key);
+    if (value != nullptr) return value->text;
+  }
+  return {};
+}
+
+const FamilyConfig& family_of(std::string_view task, FamilyConfigs families) {
+  const auto found = std::ranges::find(families, task, &FamilyConfig::task);
+  return found == families.end() ? *families.front()
+                                 : **found;  // what is misspelt is reported when it is read
 }
 
 /// Whether every key of `model` was given, but those of its routing, which a checkpoint need not have.
-bool gives_every_size(RunConfig& run, const GivenKeys& given) {
+bool gives_every_size(RunConfig run, FamilyConfigs families, const GivenKeys& given) {
   const auto all_given = [&](auto&& self, const Section& section, const std::string& prefix) -> bool {
     for (const config::Field& field : section.fields()) {
       if (!given.places.contains(config::join_key(prefix, field.name))) return false;
@@ -51,52 +55,82 @@ bool gives_every_size(RunConfig& run, const GivenKeys& given) {
       return child.name() == "moh" || self(self, child, config::join_key(prefix, child.name()));
     });
   };
-  return all_given(all_given, config::describe(run.model, {}), "model");
-}
-
-/// The model of the checkpoint that the run begins with, where it must be asked.
-std::optional<ModelConfig> model_of_source(RunConfig& run, const GivenKeys& given,
-                                           const ModelPresets& presets) {
-  if (run.init.from.empty() || !presets.of_source) return std::nullopt;
-  std::optional<ModelConfig> model = presets.of_source(run, gives_every_size(run, given));
-  if (model) model->preset = run.model.preset;
-  return model;
+  Section root = config::describe(run, families);
+  return all_given(all_given, root.section_named(kModel), std::string(kModel));
 }
 
 /// gate_scaling alone speaks for the balance loss, too: so it was before that had a key of its own, and so
 /// the configurations of older runs mean it.
-void settle_balance_loss(HeadMixtureConfig& moh, const GivenKeys& given) {
+void settle_balance_loss(MohConfig& moh, const GivenKeys& given) {
   if (given.places.contains("model.moh.balance_loss") || !given.places.contains("model.moh.gate_scaling"))
     return;
-  moh.balance_loss = moh.gate_scaling == GateScalingChoice::kPaper ? BalanceLoss::kPaper : BalanceLoss::kCode;
+  moh.balance_loss = moh.gate_scaling == GateScaling::kPaper ? BalanceLoss::kPaper : BalanceLoss::kCode;
 }
 
 }  // namespace
 
-RunConfig load_run_config(const std::string& path, const std::vector<std::string>& overrides,
-                          const ModelPresets& presets) {
-  Layers layers;
-  Problems problems;
-  config::load_layers(path, overrides, layers, problems);
+RunFile::RunFile(const std::string& path, const std::vector<std::string>& overrides, FamilyConfigs families)
+    : families_(families) {
+  config::load_layers(path, overrides, layers_, problems_);
+  read(path);
+}
 
-  RunConfig run;
+RunFile RunFile::of_text(const std::string& name, std::string text, FamilyConfigs families) {
+  RunFile file(families);
+  config::load_text(name, std::move(text), file.layers_, file.problems_);
+  file.read(name);
+  return file;
+}
+
+void RunFile::read(const std::string& path) {
+  for (Value& layer : layers_.roots) config::move_old_keys(layer, notes_);
+  run_ = beginning(path);
+  read_layers();
+}
+
+/// The defaults, and the preset, which has to be known before any other key is read, since those override it.
+RunConfig RunFile::beginning(const std::string& path) const {
+  const FamilyConfig& family = family_of(text_at(layers_, "", kTask), families_);
+  RunConfig run = default_run(family);
   run.output.dir = std::filesystem::path("runs") / std::filesystem::path(path).stem();
-  run.model = starting_model(layers, presets);
-  const GivenKeys given = read_layers(layers, presets, run, problems);
-  if (layers.complete) {  // otherwise keys that were not reached would look forgotten
-    std::optional<ModelConfig> source;
-    if (problems.empty()) source = model_of_source(run, given, presets);
-    if (source) {
-      run.model = *source;
-      read_layers(layers, presets, run, problems);
-    }
-    config::Rules rules(given, {&layers.sources.front()}, "model.preset", problems);
-    config::settle_init(run, source, given, rules);
-    settle_balance_loss(run.model.moh, given);
-    config::check(run, rules);
-  }
-  problems.throw_if_any();
+  const std::string_view preset = text_at(layers_, kModel, kPreset);
+  const std::vector<std::string> known = family.presets();
+  if (std::ranges::find(known, preset) != known.end()) run.family->begin_with_preset(preset);
   return run;
+}
+
+void RunFile::read_layers() {
+  const Section fields = config::describe(run_, families_);
+  for (const Value& root : layers_.roots) config::read_fields(fields, root, given_, problems_);
+}
+
+bool RunFile::leaves_model_open() const {
+  if (run_.init.from.empty() || !layers_.complete || !problems_.empty()) return false;
+  const std::string_view preset = text_at(layers_, kModel, kPreset);
+  const std::vector<std::string> known = run_.family->presets();
+  return std::ranges::find(known, preset) == known.end() && !gives_every_size(run_, families_, given_);
+}
+
+RunConfig RunFile::finish(ConfigUse use, const FamilyConfig* checkpoint) {
+  if (layers_.complete) {  // otherwise keys that were not reached would look forgotten
+    if (checkpoint != nullptr && problems_.empty()) {
+      run_.family->begin_with_model_of(*checkpoint);
+      // A routing of one's own replaces that of the checkpoint as a whole.
+      if (run_.family->moh() != nullptr && given_.places.contains(kRouter)) *run_.family->moh() = {};
+      read_layers();
+    }
+    if (MohConfig* moh = run_.family->moh()) settle_balance_loss(*moh, given_);
+    config::Rules rules(given_, {&layers_.sources.front()}, "model.preset", problems_);
+    config::check(run_, checkpoint, rules);
+    if (use == ConfigUse::kData) run_.family->require_data(rules);
+  }
+  problems_.throw_if_any();
+  return run_;
+}
+
+RunConfig load_run_config(const std::string& path, const std::vector<std::string>& overrides,
+                          FamilyConfigs families, ConfigUse use) {
+  return RunFile(path, overrides, families).finish(use);
 }
 
 std::string print_resolved(const RunConfig& run) {
@@ -104,9 +138,30 @@ std::string print_resolved(const RunConfig& run) {
   return config::section_yaml(config::describe(copy, {}));
 }
 
-std::string print_reference(const ModelPresets& presets) {
-  RunConfig defaults;
-  return config::reference_markdown(config::describe(defaults, presets.names));
+std::string print_reference(FamilyConfigs families) {
+  RunConfig run = default_run(*families.front());
+  std::string text =
+      config::reference_preface() + config::reference_markdown(config::describe_common(run, families));
+  for (const FamilyConfig* family : families) {
+    FamilyValue copy(*family);
+    Section root("", "");
+    copy->describe(root);
+    text += "\n# With `task: " + std::string(family->task()) + "`\n" + config::reference_markdown(root);
+  }
+  return text;
+}
+
+RunConfig default_run(const FamilyConfig& family) {
+  RunConfig run;
+  run.task = family.task();
+  run.family = FamilyValue(family);
+  return run;
+}
+
+LrSchedule lr_schedule_of(const RunConfig& run) {
+  LrSchedule schedule = run.schedule;
+  if (schedule.decay_steps == 0) schedule.decay_steps = run.train.steps;
+  return schedule;
 }
 
 }  // namespace moh

@@ -1,23 +1,17 @@
 #include "train/config/model_agreement.h"
 
 #include <algorithm>
-#include <array>
-#include <string_view>
+#include <string>
 
-#include "train/config/run_fields.h"
 #include "train/config/write_fields.h"
 
 namespace moh {
 
 namespace {
 
-constexpr std::array<std::string_view, 7> kFree = {"model.preset",    "model.max_positions", "model.dropout",
-                                                   "model.init_std",  "model.recompute",     "model.moh",
-                                                   "model.vocab_size"};
-
 void compare(const config::Section& ours, const config::Section& source, const std::string& prefix,
-             std::vector<ModelDisagreement>& found) {
-  const auto is_free = [](const std::string& key) { return std::ranges::find(kFree, key) != kFree.end(); };
+             std::span<const std::string_view> free, std::vector<ModelDisagreement>& found) {
+  const auto is_free = [&](const std::string& key) { return std::ranges::find(free, key) != free.end(); };
   for (std::size_t i = 0; i < ours.fields().size(); ++i) {
     const std::string key = config::join_key(prefix, ours.fields()[i].name);
     const std::string expected = config::value_yaml(source.fields()[i]);
@@ -26,27 +20,16 @@ void compare(const config::Section& ours, const config::Section& source, const s
   }
   for (std::size_t i = 0; i < ours.sections().size(); ++i) {
     const std::string key = config::join_key(prefix, ours.sections()[i].name());
-    if (!is_free(key)) compare(ours.sections()[i], source.sections()[i], key, found);
+    if (!is_free(key)) compare(ours.sections()[i], source.sections()[i], key, free, found);
   }
-}
-
-/// Zeros that stand for other fields replaced by what they stand for.
-ModelConfig spelt_out(ModelConfig model) {
-  model.kv_heads = model.num_kv_heads();
-  model.head_dim = model.head_width();
-  return model;
 }
 
 }  // namespace
 
-std::vector<ModelDisagreement> disagreements(ModelConfig model, ModelConfig source) {
-  model = spelt_out(model);
-  source = spelt_out(source);
+std::vector<ModelDisagreement> disagreements_of(const config::Section& ours, const config::Section& source,
+                                                std::span<const std::string_view> free) {
   std::vector<ModelDisagreement> found;
-  compare(config::describe(model, {}), config::describe(source, {}), "model", found);
-  if (model.vocab_size < source.vocab_size)
-    found.push_back({"model.vocab_size", "at least " + std::to_string(source.vocab_size),
-                     std::to_string(model.vocab_size)});
+  compare(ours, source, std::string(ours.name()), free, found);
   return found;
 }
 

@@ -1,20 +1,17 @@
 #pragma once
 
-#include <string>
+#include <span>
+#include <string_view>
 #include <vector>
 
-#include "train/config/run_config.h"
+#include "train/config/family_config.h"
+#include "train/config/fields.h"
 
 namespace moh {
 
-/// A key whose value is not that of the model that a run begins with.
-struct ModelDisagreement {
-  std::string key;  ///< "model.layers"
-  std::string expected, found;
-};
-
-/// Where `model` differs from `source` in what a checkpoint decides: everything but the routing and what may
-/// change between two runs (dropout, recompute, init_std, max_positions, a larger vocab_size).
-std::vector<ModelDisagreement> disagreements(ModelConfig model, ModelConfig source);
+/// Fields of two `model` sections of one family that differ, but for the keys in `free` and what stands below
+/// them.
+std::vector<ModelDisagreement> disagreements_of(const config::Section& ours, const config::Section& source,
+                                                std::span<const std::string_view> free);
 
 }  // namespace moh

@@ -14,7 +14,7 @@ constexpr std::string_view kPreface = R"(# Configuration
 A run is described by one YAML file. Every key has a default, except `data.train`. `moh config FILE` prints what a file
 comes to, defaults and includes resolved, as YAML that can be used in its place.
 
-    moh train configs/llm/quickstart.yaml train.steps=200 model.moh.shared=[1,1,2,2]
+    moh train configs/llm/quickstart.yaml train.steps=200 model.moh.num_shared=[1,1,2,2]
 
 - **Overrides.** `key.path=value` after the file replaces single keys; of two for one key the later holds. A value that
   begins with `[`, `{`, `'` or `"` is YAML, any other is taken as it stands.
@@ -60,16 +60,21 @@ void add_fields(const Section& section, std::string& out) {
 
 void add_section(const Section& section, const std::string& prefix, std::string& out) {
   const std::string key = join_key(prefix, section.name());
-  out.append("\n## ").append(key).append("\n\n").append(section.doc()).append("\n");
+  out.append("\n## ").append(key).append("\n");
+  if (!section.doc().empty()) out.append("\n").append(section.doc()).append("\n");
   add_fields(section, out);
   for (const Section& child : section.sections()) add_section(child, key, out);
 }
 
 }  // namespace
 
+std::string reference_preface() {
+  return std::string(kPreface);
+}
+
 std::string reference_markdown(const Section& root) {
-  std::string out(kPreface);
-  out += "\n## Top level\n";
+  std::string out;
+  if (!root.fields().empty()) out += "\n## Top level\n";
   add_fields(root, out);
   for (const Section& child : root.sections()) add_section(child, "", out);
   return out;

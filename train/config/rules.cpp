@@ -4,10 +4,17 @@
 
 namespace moh::config {
 
-void Rules::refuse(std::initializer_list<std::string_view> keys, std::string_view expected,
-                   std::string_view found, std::string_view fix) {
+void Rules::refuse(std::span<const std::string_view> keys, std::string_view expected, std::string_view found,
+                   std::string_view fix) {
   if (std::none_of(keys.begin(), keys.end(), [&](std::string_view key) { return was_refused(key); })) {
-    problems_.add(place_of(keys), *keys.begin(), expected, found, fix);
+    problems_.add(place_of(keys), keys.front(), expected, found, fix);
+  }
+}
+
+void Rules::refuse(const ConfigFaults& faults) {
+  for (const ConfigFaults::Fault& fault : faults.all()) {
+    const std::vector<std::string_view> keys(fault.keys.begin(), fault.keys.end());
+    refuse(keys, fault.expected, fault.found, fault.fix);
   }
 }
 
@@ -18,7 +25,7 @@ bool Rules::was_refused(std::string_view key) const {
   return false;
 }
 
-Mark Rules::place_of(std::initializer_list<std::string_view> keys) const {
+Mark Rules::place_of(std::span<const std::string_view> keys) const {
   for (std::string_view key : keys) {
     if (const auto place = given_.places.find(key); place != given_.places.end()) return place->second;
   }

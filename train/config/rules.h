@@ -1,8 +1,10 @@
 #pragma once
 
 #include <initializer_list>
+#include <span>
 #include <string_view>
 
+#include "models/config_faults.h"
 #include "train/config/problems.h"
 #include "train/config/read_fields.h"
 
@@ -19,12 +21,18 @@ class Rules {
 
   /// "mark: key: expected E, found F; fix" for the first of `keys`, at the place of the first that was given.
   void refuse(std::initializer_list<std::string_view> keys, std::string_view expected, std::string_view found,
+              std::string_view fix = "") {
+    refuse(std::span(keys.begin(), keys.size()), expected, found, fix);
+  }
+  void refuse(std::span<const std::string_view> keys, std::string_view expected, std::string_view found,
               std::string_view fix = "");
+  /// What a model's own check has found.
+  void refuse(const ConfigFaults& faults);
 
  private:
   /// The key, or a section that it stands in.
   bool was_refused(std::string_view key) const;
-  Mark place_of(std::initializer_list<std::string_view> keys) const;
+  Mark place_of(std::span<const std::string_view> keys) const;
 
   const GivenKeys& given_;
   Mark main_;

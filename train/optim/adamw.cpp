@@ -14,7 +14,9 @@ bool is_matrix(const NamedParameter& parameter) {
   return parameter.variable.shape().rank() > 1;
 }
 
-AdamW::AdamW(std::vector<NamedParameter> parameters, AdamWOptions options) : options_(std::move(options)) {
+AdamW::AdamW(std::vector<NamedParameter> parameters, const AdamWOptions& options,
+             const std::function<bool(const NamedParameter&)>& decays)
+    : options_(options) {
   const MemoryPurposeScope purpose(MemoryPurpose::kOptimizer);
   for (NamedParameter& parameter : parameters) {
     const Tensor& value = parameter.variable.value();
@@ -23,7 +25,7 @@ AdamW::AdamW(std::vector<NamedParameter> parameters, AdamWOptions options) : opt
               zeros(value.shape(), dtype, value.device()),
               zeros(value.shape(), dtype, value.device()),
               {},
-              options_.decays(parameter) ? options_.weight_decay : 0.0,
+              decays(parameter) ? options_.weight_decay : 0.0,
               {}};
     if (value.dtype() == DType::kBFloat16) slot.master = value.to(DType::kFloat32);
     slots_.push_back(std::move(slot));

@@ -9,7 +9,7 @@
 
 #include "models/module.h"
 #include "ops/optim/device_adamw.h"
-#include "train/io/safetensors.h"
+#include "train/formats/safetensors.h"
 
 namespace moh {
 
@@ -19,9 +19,10 @@ bool is_matrix(const NamedParameter& parameter);
 struct AdamWOptions {
   std::array<double, 2> betas = {0.9, 0.95};
   double eps = 1e-8;
-  double weight_decay = 0.0;
-  double clip_grad_norm = 0.0;  ///< longest gradient of an update(); 0: no limit
-  std::function<bool(const NamedParameter&)> decays = is_matrix;
+  double weight_decay = 0.1;
+  double clip_grad_norm = 1;  ///< maximum global L2 norm of an update()'s gradients; 0: no clipping
+
+  bool operator==(const AdamWOptions&) const = default;
 };
 
 /// AdamW over the parameters of a model (ops/optim/adamw.h has the formulas). State is float32, and a
@@ -31,7 +32,9 @@ struct AdamWOptions {
 /// nothing.
 class AdamW {
  public:
-  AdamW(std::vector<NamedParameter> parameters, AdamWOptions options);
+  /// `decays` says which parameters have weight decay.
+  AdamW(std::vector<NamedParameter> parameters, const AdamWOptions& options,
+        const std::function<bool(const NamedParameter&)>& decays = is_matrix);
 
   /// Forgets all gradients.
   void zero_grad();

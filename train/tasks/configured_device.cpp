@@ -9,9 +9,7 @@ namespace moh {
 void open_configured_device(const RunConfig& config, NewProducts new_products) {
   open_device(config.device);
   if (config.device == kCpu) return;
-  set_attention_backend(config.attention.backend);
   GemmOptions options;
-  options.tf32 = config.tf32;
   if (const std::filesystem::path file = config.gemm_algorithms; !file.empty()) {
     constexpr std::uint64_t kMostBytes = 16 << 20;
     options.algorithms_name = file.string();

@@ -11,8 +11,8 @@ enum class NewProducts {
   kSearchAndKeep   ///< its fastest, which the file gets
 };
 
-/// Opens config.device. On a GPU, matrix products are computed as config.tf32 and config.gemm_algorithms say,
-/// and attention as config.attention says, from then on. Throws DeviceError, and DataError for a file that
+/// Opens config.device. On a GPU, matrix multiplications are computed by the algorithms of
+/// config.gemm_algorithms from then on. Throws DeviceError, and DataError for a file that
 /// cannot be read or is of another GPU; when the file cannot be written, the product throws StorageError.
 void open_configured_device(const RunConfig& config, NewProducts new_products);
 

@@ -7,8 +7,7 @@
 #include <vector>
 
 #include "train/io/printable.h"
-#include "train/metrics/format.h"
-#include "train/tasks/llama_from_config.h"
+#include "train/log/format.h"
 #include "train/weights/fold_names.h"
 
 namespace moh {
@@ -108,17 +107,6 @@ std::string sections_text(const WeightFile& weights, std::size_t most) {
 }
 
 }  // namespace
-
-std::string describe_model(const ModelConfig& config) {
-  const LlamaConfig c = llama_config_of(config);
-  std::string text = "LLaMA, " + std::to_string(c.layers) + " layers of width " + std::to_string(c.hidden) +
-                     ", " + std::to_string(c.heads) + " heads of " + std::to_string(c.head_dim);
-  if (c.kv_heads != c.heads) text += " (" + std::to_string(c.kv_heads) + " KV heads)";
-  text += ", vocabulary " + std::to_string(c.vocab_size);
-  if (c.tied_embeddings) text += ", tied embeddings";
-  if (c.moh.router == RouterKind::kNone) return text + ", dense";
-  return text + ", MoH with " + format_fixed(100 * activated_heads(c), 1) + "% of the heads";
-}
 
 std::string describe(const WeightSummary& summary, bool all) {
   const WeightFile& weights = *summary.weights;

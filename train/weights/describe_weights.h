@@ -3,7 +3,7 @@
 #include <optional>
 #include <string>
 
-#include "train/weights/model_source.h"
+#include "train/formats/weight_file.h"
 
 namespace moh {
 
@@ -13,9 +13,6 @@ struct WeightSummary {
   std::string model;                ///< a line about the model; empty when nothing describes it
   std::optional<std::string> hash;  ///< content_hash(), when it was asked for
 };
-
-/// A line about what `config` describes, "LLaMA, 32 layers, 32 heads of 128 (8 KV), ...".
-std::string describe_model(const ModelConfig& config);
 
 /// "name  value" lines, then one line per tensor; with `all` false, tensors that differ in the numbers of
 /// their names alone share a line.

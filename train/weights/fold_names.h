@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "train/weights/weight_file.h"
+#include "train/formats/weight_file.h"
 
 namespace moh {
 

@@ -4,7 +4,7 @@
 
 #include "core/error.h"
 #include "train/checkpoint/stored_checkpoint.h"
-#include "train/io/safetensors.h"
+#include "train/formats/safetensors.h"
 
 namespace moh {
 

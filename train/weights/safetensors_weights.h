@@ -3,7 +3,7 @@
 #include <filesystem>
 #include <memory>
 
-#include "train/weights/weight_file.h"
+#include "train/formats/weight_file.h"
 
 namespace moh {
 

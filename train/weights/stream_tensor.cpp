@@ -1,15 +1,16 @@
 #include "train/weights/stream_tensor.h"
 
 #include <algorithm>
+#include <cstring>
 #include <memory>
 #include <vector>
 
 #include "core/error.h"
+#include "train/formats/element_blocks.h"
+#include "train/formats/element_conversion.h"
+#include "train/formats/safetensors_dtype.h"
 #include "train/io/checksum.h"
-#include "train/io/element_blocks.h"
 #include "train/io/printable.h"
-#include "train/io/safetensors_dtype.h"
-#include "train/weights/element_conversion.h"
 
 namespace moh {
 
@@ -53,6 +54,20 @@ void stream_tensor(const WeightFile& file, const WeightInfo& tensor, std::string
     convert(stored.data(), converted.get(), stored.size() / from_size);
     sink({converted.get(), stored.size() / from_size * to_size});
   });
+}
+
+bool same_elements(const WeightFile& file, const WeightInfo& a, const WeightInfo& b) {
+  if (a.stored_dtype != b.stored_dtype || a.shape != b.shape) return false;
+  const auto other = std::make_unique_for_overwrite<std::byte[]>(kStreamBlockBytes);
+  std::uint64_t offset = 0;
+  bool same = true;
+  stream_tensor(file, a, a.stored_dtype, [&](std::span<const std::byte> bytes) {
+    if (!same) return;
+    file.read(b, offset, {other.get(), bytes.size()});
+    same = std::memcmp(bytes.data(), other.get(), bytes.size()) == 0;
+    offset += bytes.size();
+  });
+  return same;
 }
 
 std::string content_hash(const WeightFile& file, FunctionRef<void(std::uint64_t bytes)> done) {

@@ -6,9 +6,9 @@
 #include <string>
 
 #include "core/error.h"
+#include "train/formats/safetensors_layout.h"
 #include "train/io/durable_file.h"
 #include "train/io/printable.h"
-#include "train/io/safetensors_layout.h"
 #include "train/weights/stream_tensor.h"
 
 namespace moh {

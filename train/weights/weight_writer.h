@@ -8,7 +8,7 @@
 
 #include "core/function_ref.h"
 #include "train/checkpoint/manifest.h"
-#include "train/weights/weight_file.h"
+#include "train/formats/weight_file.h"
 
 namespace moh {
 

@@ -13,6 +13,7 @@
 #include "core/cuda/device.h"
 #include "core/cuda/tag.h"
 #include "core/error.h"
+#include "core/math_mode.h"
 #include "ops/conv/cudnn/cudnn_library.h"
 #include "ops/cuda/scratch.h"
 #include "ops/linalg/gemm_cuda.h"
@@ -261,14 +262,14 @@ std::string CudnnConvolution::absence() {
 void CudnnConvolution::forward(const ConvShape& shape, const Tensor& x, const Tensor& w, const Tensor& b,
                                const Tensor& y) {
   if (shape.output_pixels() == 0) return;
-  run(shape, Direction::kForward, cuda_gemm_tf32(), aligned(x), w, y);
+  run(shape, Direction::kForward, math_mode().tf32, aligned(x), w, y);
   if (b.defined()) add_bias(b, y);
 }
 
 void CudnnConvolution::backward_data(const ConvShape& shape, const Tensor& dy, const Tensor& w,
                                      const Tensor& dx) {
   if (shape.output_pixels() == 0) return;
-  run(shape, Direction::kData, cuda_gemm_tf32(), dx, w, aligned(dy));
+  run(shape, Direction::kData, math_mode().tf32, dx, w, aligned(dy));
 }
 
 // cuDNN's result has the type of its factors, and a gradient is not to be rounded to bfloat16. So those are
@@ -278,7 +279,7 @@ void CudnnConvolution::backward_weights(const ConvShape& shape, const Tensor& x,
   if (shape.output_pixels() == 0) return dw.fill(0);
   const bool exact_in_tf32 = x.dtype() == DType::kBFloat16;
   const MemoryPurposeScope purpose(MemoryPurpose::kWorkspace);
-  run(shape, Direction::kWeights, exact_in_tf32 || cuda_gemm_tf32(), aligned(x.to(DType::kFloat32)), dw,
+  run(shape, Direction::kWeights, exact_in_tf32 || math_mode().tf32, aligned(x.to(DType::kFloat32)), dw,
       aligned(dy.to(DType::kFloat32)));
 }
 

@@ -130,9 +130,10 @@ TEST_CASE("models: bfloat16 attention with a forced choice stays near float32") 
     }
     return probe(x, {}).routing.top;
   }();
-  const Tensor a = wide.forward(x, top).y.value();
-  const Tensor b =
-      narrow.forward(Variable(x.value().to(DType::kBFloat16)), top).y.value().to(DType::kFloat32);
+  const Tensor a = wide.forward(x, {.forced_top = {&top, 1}}).y.value();
+  const Tensor b = narrow.forward(Variable(x.value().to(DType::kBFloat16)), {.forced_top = {&top, 1}})
+                       .y.value()
+                       .to(DType::kFloat32);
   float scale = 0;
   for (float v : a.span<float>()) scale = std::max(scale, std::abs(v));
   for (std::int64_t i = 0; i < a.numel(); ++i) {

@@ -48,7 +48,7 @@ TEST_CASE("models: an observer sees each attention layer once, in order, and cha
                        .kv_heads = 2,
                        .head_dim = 4,
                        .max_positions = 16};
-    config.moh = {.router = router, .shared = {1}, .top_k = {2}};
+    if (router != RouterKind::kNone) config.moh = {.router = router, .num_shared = 1, .top_k = 2};
     Llama model(config, DType::kFloat32);
     model.initialise(3);
     const Tensor tokens = full({2, 7}, 5, DType::kInt64);

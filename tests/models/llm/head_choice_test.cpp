@@ -25,8 +25,8 @@ LlamaConfig small_config(RouterKind router = RouterKind::kNone) {
                 .init_std = 0.3};
   c.moh.router = router;
   if (router != RouterKind::kNone) {
-    c.moh.shared = {2};
-    c.moh.top_k = {2};
+    c.moh.num_shared = 2;
+    c.moh.top_k = 2;
   }
   return c;
 }
@@ -67,7 +67,7 @@ TEST_CASE("llama: shared heads that are listed are the same as moving the weight
     const Heads order = {1, 4, 0, 2, 3, 5};
     const auto first = make_model(small_config(router));
     LlamaConfig config = small_config(router);
-    config.moh.shared_heads = {{4, 1}};
+    config.moh.shared_heads.every = {4, 1};
     const auto listed = make_model(config);
     copy_parameters(*first, *listed);
     move_heads(*listed, {order, order});
@@ -85,15 +85,16 @@ TEST_CASE("llama: shared heads that are listed are the same as moving the weight
 
 TEST_CASE("llama: lists of shared heads are checked") {
   LlamaConfig config = small_config(RouterKind::kLearned);
-  config.moh.shared_heads = {{0, 1}, {2}};
-  CHECK_THROWS_WITH(check(config),
-                    "llama: moh.shared_heads: expected as many heads as are shared (2) in layer 1, found 1");
-  config.moh.shared_heads = {{0, 1}, {2, 6}};
-  CHECK_THROWS_AS(check(config), ValueError);
-  config.moh.shared_heads = {{0, 1}, {2, 3}, {4, 5}};
-  CHECK_THROWS_AS(check(config), ValueError);
-  config.moh.shared_heads = {{0, 1}, {2, 5}};
-  check(config);
+  config.moh.shared_heads.each = {{0, 1}, {2}};
+  CHECK_THROWS_WITH(
+      require_valid(config),
+      "llama: moh.shared_heads: expected as many heads as moh.num_shared says (2), found 1 (layer 1)");
+  config.moh.shared_heads.each = {{0, 1}, {2, 6}};
+  CHECK_THROWS_AS(require_valid(config), ValueError);
+  config.moh.shared_heads.each = {{0, 1}, {2, 3}, {4, 5}};
+  CHECK_THROWS_AS(require_valid(config), ValueError);
+  config.moh.shared_heads.each = {{0, 1}, {2, 5}};
+  require_valid(config);
   CHECK(routing_of(config, 1).shared_heads == Heads{2, 5});
 }
 
@@ -102,7 +103,7 @@ TEST_CASE("llama: with all heads on, a MoH model is the dense model") {
     for (const bool recompute : {false, true}) {
       const auto dense = make_model(small_config());
       LlamaConfig config = small_config(router);
-      config.recompute = recompute;
+      config.recompute = recompute ? RecomputeLevel::kLayer : RecomputeLevel::kNone;
       const auto routed = make_model(config);
       const LlamaOutput expected = dense->forward(some_tokens());
       const LlamaOutput found = routed->forward(some_tokens(), {.all_heads = true});
@@ -120,14 +121,14 @@ TEST_CASE("llama: recomputing changes no bit where projections of selected heads
     config.heads = config.kv_heads = 4;
     config.head_dim = 32;  // half of the heads of 160 tokens: head_projection_pays
     config.max_positions = 80;
-    config.moh.shared = {1};
-    config.moh.top_k = {1};
+    config.moh.num_shared = 1;
+    config.moh.top_k = 1;
     config.moh.straight_through = mode;
     const Tensor tokens = empty({2, 80}, DType::kInt64);
     for (std::int64_t i = 0; i < tokens.numel(); ++i) tokens.data<std::int64_t>()[i] = i * i % 11;
     std::vector<Tensor> results[2];
     for (const bool recompute : {false, true}) {
-      config.recompute = recompute;
+      config.recompute = recompute ? RecomputeLevel::kLayer : RecomputeLevel::kNone;
       Llama model(config, DType::kFloat32);
       model.initialise(7);
       const LlamaOutput output = model.forward(tokens);
@@ -162,7 +163,7 @@ TEST_CASE("llama: head scales multiply the outputs of the heads, and have gradie
   const std::vector<double> values = {1, 0, 0.5, -1, 2, 1};
   for (const bool recompute : {false, true}) {
     LlamaConfig config = small_config();
-    config.recompute = recompute;
+    config.recompute = recompute ? RecomputeLevel::kLayer : RecomputeLevel::kNone;
     const auto llama = make_model(config);
     std::vector<Variable> scales = {{}, scales_of(values)};
     loss_of(*llama, scales);

@@ -27,9 +27,7 @@ LlamaConfig tiny(RouterKind router = RouterKind::kLearned) {
                 .kv_heads = 2,
                 .head_dim = 4,
                 .max_positions = 16};
-  c.moh.router = router;
-  c.moh.shared = {1};
-  c.moh.top_k = {2};
+  if (router != RouterKind::kNone) c.moh = {.router = router, .num_shared = 1, .top_k = 2};
   return c;
 }
 
@@ -97,10 +95,10 @@ TEST_CASE("models: presets have the published parameter counts, to the last unit
   }
   CHECK(llama_presets().size() == published.size());
   CHECK(find_llama_preset("llm_x") == nullptr);
-  CHECK(activated_heads(find_llama_preset("moh_llm_s_50")->config) == 0.5);
-  CHECK(activated_heads(find_llama_preset("moh_llm_b_75")->config) == 0.75);
-  CHECK(activated_heads(find_llama_preset("moh_llama3_8b")->config) == 0.75);
-  CHECK(activated_heads(find_llama_preset("llm_s")->config) == 1.0);
+  CHECK(activated_heads(routing_of(find_llama_preset("moh_llm_s_50")->config)) == 0.5);
+  CHECK(activated_heads(routing_of(find_llama_preset("moh_llm_b_75")->config)) == 0.75);
+  CHECK(activated_heads(routing_of(find_llama_preset("moh_llama3_8b")->config)) == 0.75);
+  CHECK(activated_heads(routing_of(find_llama_preset("llm_s")->config)) == 1.0);
 }
 
 TEST_CASE("models: a model made in a dry run has the parameters of a real one, under Hugging Face's names") {
@@ -108,8 +106,10 @@ TEST_CASE("models: a model made in a dry run has the parameters of a real one, u
     for (const bool tied : {false, true}) {
       LlamaConfig c = tiny(router);
       c.tied_embeddings = tied;
-      c.moh.shared = {1, 4};  // layer 1 keeps all heads on
-      c.moh.top_k = {2, 0};
+      if (router != RouterKind::kNone) {  // layer 1 keeps all heads on
+        c.moh.num_shared = PerLayer({1, 4});
+        c.moh.top_k = PerLayer({2, 0});
+      }
       const Llama model(c, DType::kFloat32);
       CHECK(tensors_in_dry_run(c) == tensors(model));
       std::set<std::string> names;
@@ -151,7 +151,7 @@ TEST_CASE("models: recomputing the layers changes no bit of loss, gradients or r
     std::vector<std::vector<Tensor>> loads;
     for (const bool recompute : {false, true}) {
       LlamaConfig c = tiny(router);
-      c.recompute = recompute;
+      c.recompute = recompute ? RecomputeLevel::kLayer : RecomputeLevel::kNone;
       c.dropout = 0.2;
       Llama model(c, DType::kFloat32);
       model.initialise(3);
@@ -228,7 +228,7 @@ TEST_CASE("models: permuting the batch permutes the logits: routing couples no s
 
 TEST_CASE("models: with K = E and zero routers, a MoH model is the dense model") {
   LlamaConfig c = tiny();
-  c.moh.top_k = {3};
+  c.moh.top_k = 3;
   Llama moh_model(c, DType::kFloat32), dense(tiny(RouterKind::kNone), DType::kFloat32);
   moh_model.initialise(3);
   dense.initialise(3);
@@ -280,20 +280,21 @@ TEST_CASE("models: configurations that contradict themselves are refused") {
     change(c);
     return c;
   };
-  CHECK_THROWS_WITH(check(refused([](LlamaConfig& c) { c.kv_heads = 3; })),
+  CHECK_THROWS_WITH(require_valid(refused([](LlamaConfig& c) { c.kv_heads = 3; })),
                     "llama: kv_heads: expected a divisor of heads (4), found 3");
-  CHECK_THROWS_WITH(check(refused([](LlamaConfig& c) { c.head_dim = 5; })),
-                    "llama: head_dim: expected an even number (rotary embedding), found 5");
-  CHECK_THROWS_WITH(check(refused([](LlamaConfig& c) {
-                      c.moh.shared = {1, 1, 1};
-                    })),
-                    "llama: moh.shared: expected 1 value or one per layer (2), found 3");
-  CHECK_THROWS_AS(check(refused([](LlamaConfig& c) { c.moh.top_k = {4}; })), ValueError);
-  CHECK_THROWS_AS(check(refused([](LlamaConfig& c) {
+  CHECK_THROWS_WITH(require_valid(refused([](LlamaConfig& c) { c.head_dim = 5; })),
+                    "llama: head_dim: expected an even number (rotary positions rotate pairs), found 5");
+  CHECK_THROWS_WITH(
+      require_valid(refused([](LlamaConfig& c) {
+        c.moh.num_shared = PerLayer({1, 1, 1});
+      })),
+      "llama: moh.num_shared: expected one value, or one per layer (layers is 2), found a list of 3");
+  CHECK_THROWS_AS(require_valid(refused([](LlamaConfig& c) { c.moh.top_k = 4; })), ValueError);
+  CHECK_THROWS_AS(require_valid(refused([](LlamaConfig& c) {
                     c.rope_scaling = {RopeScalingKind::kLlama3, 8, 4, 1};
                   })),
                   ValueError);
-  CHECK_THROWS_AS(check(refused([](LlamaConfig& c) { c.layers = 0; })), ValueError);
+  CHECK_THROWS_AS(require_valid(refused([](LlamaConfig& c) { c.layers = 0; })), ValueError);
   Llama model(tiny(), DType::kFloat32);
   model.initialise(1);
   CHECK_THROWS_AS(model.forward(some_tokens(1, 17, 19)), ShapeError);

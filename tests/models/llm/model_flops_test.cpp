@@ -26,8 +26,8 @@ LlamaConfig small_model() {
 
 LlamaConfig routed(LlamaConfig config, RouterKind router, std::int64_t shared, std::int64_t top_k) {
   config.moh.router = router;
-  config.moh.shared = {shared};
-  config.moh.top_k = {top_k};
+  config.moh.num_shared = shared;
+  config.moh.top_k = top_k;
   return config;
 }
 
@@ -69,7 +69,7 @@ TEST_CASE("llama: FLOPs of a dense step, counted by hand") {
   CHECK(forward == 9840);
   CHECK(flops(config, 3, 5) == 3 * forward);
   CHECK(counted_flops(config, 3, 5, kCpu) == 3 * forward);
-  config.recompute = true;  // what is computed again does not count
+  config.recompute = RecomputeLevel::kLayer;  // what is computed again does not count
   CHECK(flops(config, 3, 5) == 3 * forward);
   CHECK(counted_flops(config, 3, 5, kCpu) == 3 * forward);
 }
@@ -86,8 +86,8 @@ TEST_CASE("llama: FLOPs of a routed step: fewer pairs, a router more") {
 TEST_CASE("llama: FLOPs follow each layer's own heads") {
   LlamaConfig config = routed(small_model(), RouterKind::kLearned, 1, 1);
   config.layers = 2;
-  config.moh.shared = {4, 2};
-  config.moh.top_k = {0, 1};
+  config.moh.num_shared = PerLayer({4, 2});
+  config.moh.top_k = PerLayer({0, 1});
   // The first layer has all heads on, weighed by a router of 4 rows; the second 3 of 4 heads, and a router of
   // 2 shared, 2 routed and 2 type rows.
   CHECK(flops(config, 3, 5) - flops(dense(config), 3, 5) == 3 * (2 * 15 * 8 * 4 - 1440 / 4 + 2 * 15 * 8 * 6));

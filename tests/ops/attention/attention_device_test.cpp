@@ -103,20 +103,6 @@ void check_decode(const AttentionSizes& sizes, double share) {
   });
 }
 
-/// A backend for the calls of its lifetime.
-class BackendScope {
- public:
-  explicit BackendScope(AttentionBackend backend) : previous_(attention_backend()) {
-    set_attention_backend(backend);
-  }
-  ~BackendScope() { set_attention_backend(previous_); }
-  BackendScope(const BackendScope&) = delete;
-  BackendScope& operator=(const BackendScope&) = delete;
-
- private:
-  AttentionBackend previous_;
-};
-
 template <int... kWidths>
 void check_widths(std::integer_sequence<int, kWidths...>) {
   for (const std::int64_t width : {std::int64_t{kWidths}...}) {
@@ -130,7 +116,7 @@ void check_widths(std::integer_sequence<int, kWidths...>) {
 }  // namespace
 
 void check_attention_on_device() {
-  const BackendScope own(AttentionBackend::kMoh);
+  const MathModeScope own({.attention = AttentionBackend::kNative});
   check_widths(tensor_cores::HeadWidths());
   for (const double share : {-1.0, 0.0, 0.5, 1.0}) {
     // Few keys, which stay; one past 256 rows, at which a list is shared by two blocks.
@@ -159,7 +145,7 @@ TEST_CASE("device: attention on tensor cores agrees with float64 on the CPU", "[
 
 TEST_CASE("device: attention by cuDNN agrees with float64 on the CPU, where there is one", "[device]") {
   open_gpu();
-  const BackendScope cudnn(AttentionBackend::kCudnn);
+  const MathModeScope cudnn({.attention = AttentionBackend::kCudnn});
   const Problem problem{{2, 130, 130, 4, 2, 64}, {.causal = true}, -1};
   if (const std::string absence = CudnnAttention::absence(); !absence.empty()) {
     // Asked for and not there: said, not replaced.

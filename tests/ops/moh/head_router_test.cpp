@@ -34,28 +34,28 @@ std::vector<std::int64_t> best(const std::vector<double>& p, std::int64_t k) {
 
 /// The equations of route_heads, token by token: gates, then the balance loss.
 std::vector<Tensor> reference(const std::vector<Tensor>& in, const RouterOptions& o) {
-  const std::int64_t experts = o.heads - o.shared;
+  const std::int64_t experts = o.heads - o.num_shared;
   const bool paper = o.scaling == GateScaling::kPaper;
   Tensor gates = zeros({kTokens, o.heads}, DType::kFloat64);
   std::vector<double> load(experts), mean(experts);
   for (std::int64_t t = 0; t < kTokens; ++t) {
     double* g = gates.data<double>() + t * o.heads;
-    const bool both = o.shared > 0 && o.top_k > 0;
+    const bool both = o.num_shared > 0 && o.top_k > 0;
     std::vector<double> w = {paper && both ? 0.5 : 1.0, paper && both ? 0.5 : 1.0};
     if (in[2].defined()) {
       w = softmax(in[2].data<double>() + 2 * t, 2);
       if (!paper) w = {2 * w[0], 2 * w[1]};
     }
     std::vector<double> s = {1.0};
-    if (in[0].defined()) s = softmax(in[0].data<double>() + t * o.shared, o.shared);
-    for (std::int64_t h = 0; h < o.shared; ++h)
-      g[h] = w[0] * (paper ? 1.0 : static_cast<double>(o.shared)) * s[h];
+    if (in[0].defined()) s = softmax(in[0].data<double>() + t * o.num_shared, o.num_shared);
+    for (std::int64_t h = 0; h < o.num_shared; ++h)
+      g[h] = w[0] * (paper ? 1.0 : static_cast<double>(o.num_shared)) * s[h];
     if (o.top_k == 0) continue;
     const std::vector<double> p = softmax(in[1].data<double>() + t * experts, experts);
     double kept = 0;
     for (std::int64_t e : best(p, o.top_k)) kept += p[e];
     for (std::int64_t e : best(p, o.top_k)) {
-      g[o.shared + e] = w[1] * (paper ? p[e] : o.top_k * p[e] / kept);
+      g[o.num_shared + e] = w[1] * (paper ? p[e] : o.top_k * p[e] / kept);
       load[e] += 1.0 / kTokens;
     }
     for (std::int64_t e = 0; e < experts; ++e) mean[e] += p[e] / kTokens;
@@ -89,7 +89,7 @@ using Heads = std::vector<std::int64_t>;
 /// As many heads as are shared, the last ones and every other before them.
 Heads some_heads(const RouterOptions& o) {
   Heads heads;
-  for (std::int64_t h = o.heads - 1; static_cast<std::int64_t>(heads.size()) < o.shared; h -= 2)
+  for (std::int64_t h = o.heads - 1; static_cast<std::int64_t>(heads.size()) < o.num_shared; h -= 2)
     heads.push_back(h >= 0 ? h : h + o.heads + (o.heads % 2 == 0));
   return heads;
 }
@@ -146,7 +146,7 @@ OP_CASES(route_heads) {
   for (const RouterOptions& o : {RouterOptions{6, 3, 2}, RouterOptions{6, 1, 3, GateScaling::kPaper},
                                  RouterOptions{5, 5, 0}, RouterOptions{5, 0, 2}}) {
     const Heads shared = some_heads(o);
-    cases.push_back({.name = std::to_string(o.shared) + " shared heads, not the first ones",
+    cases.push_back({.name = std::to_string(o.num_shared) + " shared heads, not the first ones",
                      .inputs = logits_for(o),
                      .run =
                          [=](const Inputs& in) {
@@ -353,7 +353,7 @@ TEST_CASE("moh: head counts that contradict each other are refused") {
   CHECK_THROWS_WITH(router_widths({8, 3, 6}),
                     "route_heads: top_k: expected 0 to 5 (the routed heads), found 6");
   CHECK_THROWS_WITH(router_widths({8, 3, 0}),
-                    "route_heads: shared: expected 8 when no head is routed, found 3");
+                    "route_heads: num_shared: expected 8 when no head is routed, found 3");
   CHECK_THROWS_AS(router_widths({8, 9, 0}), ValueError);
   CHECK_THROWS_AS(router_widths({0, 0, 0}), ValueError);
   const RouterOptions o{6, 2, 2};

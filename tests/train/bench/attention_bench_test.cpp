@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "core/error.h"
-#include "train/bench/statistics.h"
+#include "train/math/statistics.h"
 
 using namespace moh;
 

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "train/io/element_blocks.h"
+#include "train/formats/element_blocks.h"
 #include "train/io/file_ops.h"
 
 namespace moh {
@@ -37,12 +37,12 @@ std::vector<NamedTensor> tensors_like(std::span<const StoredTensors> stored) {
 
 CheckpointContents contents_of(const StoredCheckpoint& checkpoint) {
   checkpoint.verify();
-  CheckpointContents contents{checkpoint.step(),
-                              checkpoint.metric(),
-                              tensors_like(std::span(&checkpoint.model(), 1)),
-                              tensors_like(checkpoint.optimizer()),
-                              checkpoint.trainer_json(),
-                              checkpoint.config_yaml()};
+  CheckpointContents contents{.step = checkpoint.step(),
+                              .metric = checkpoint.metric(),
+                              .model = tensors_like(std::span(&checkpoint.model(), 1)),
+                              .optimizer = tensors_like(checkpoint.optimizer()),
+                              .trainer_json = checkpoint.trainer_json(),
+                              .config_yaml = checkpoint.config_yaml()};
   checkpoint.load_model("model", contents.model);
   checkpoint.load_optimizer("optimizer", contents.optimizer);
   return contents;

@@ -8,7 +8,7 @@
 #include "tests/support/message_of.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/train/checkpoint/sample_checkpoint.h"
-#include "train/io/element_blocks.h"
+#include "train/formats/element_blocks.h"
 
 namespace moh {
 

@@ -7,20 +7,6 @@ namespace moh {
 
 namespace {
 
-ModelConfig tiny_preset(std::string_view name) {
-  ModelConfig model;
-  model.layers = 4;
-  model.heads = 6;
-  model.hidden = 96;
-  model.head_dim = 16;
-  if (name == "tiny_moh") {
-    model.moh.router = RouterChoice::kLearned;
-    model.moh.shared.every = 2;
-    model.moh.routed.every = 2;
-  }
-  return model;
-}
-
 std::vector<std::string> with_data(std::vector<std::string> overrides) {
   overrides.insert(overrides.begin(), "data.train=x");
   return overrides;
@@ -28,12 +14,13 @@ std::vector<std::string> with_data(std::vector<std::string> overrides) {
 
 }  // namespace
 
-ModelPresets tiny_presets() {
-  return {{"tiny_dense", "tiny_moh"}, tiny_preset};
+FamilyConfigs language_only() {
+  static const FamilyConfig* const families[] = {&language_family().defaults()};
+  return families;
 }
 
 RunConfig ConfigFolder::load(const std::string& name, const std::vector<std::string>& overrides) const {
-  return load_run_config((folder_ / name).string(), overrides, tiny_presets());
+  return load_run_config((folder_ / name).string(), overrides, language_only());
 }
 
 std::string ConfigFolder::error(const std::string& name, const std::vector<std::string>& overrides) const {

@@ -3,13 +3,13 @@
 #include <string>
 #include <vector>
 
+#include "tests/support/language_runs.h"
 #include "tests/support/temporary_folder.h"
-#include "train/config/load_run_config.h"
 
 namespace moh {
 
-/// Presets that need no model: "tiny_dense" and "tiny_moh" (4 layers, 6 heads of 16).
-ModelPresets tiny_presets();
+/// The families that the tests read configurations of: language models.
+FamilyConfigs language_only();
 
 /// A folder of config files. Messages name files relative to it.
 class ConfigFolder {

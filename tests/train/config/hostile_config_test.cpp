@@ -11,7 +11,8 @@ namespace moh {
 namespace {
 
 constexpr std::string_view kValid =
-    "seed: 1\nprecision: float32\nmodel:\n  preset: tiny_moh\n  layers: 3\n  moh:\n    shared: [1, 2, 3]\n"
+    "seed: 1\nprecision: float32\nmodel:\n  preset: moh_llm_s_75\n  layers: 3\n  moh:\n    num_shared: [1, "
+    "2, 3]\n"
     "    routed: 2\ndata:\n  train: [a, \"b\"]\noptim: {learning_rate: 1e-3, betas: [0.9, 0.95]}\n"
     "sample:\n  prompt: |\n    text\n    more\n# end\n";
 
@@ -109,12 +110,12 @@ TEST_CASE("hostile config: many different keys and values") {
 }
 
 TEST_CASE("hostile config: endless and special files") {
-  CHECK_THROWS_WITH(load_run_config("/dev/zero", {}, tiny_presets()),
+  CHECK_THROWS_WITH(load_run_config("/dev/zero", {}, language_only()),
                     "/dev/zero: expected a config of at most 256 KiB, found a larger file");
-  CHECK_THROWS_WITH(load_run_config("/dev/null", {}, tiny_presets()),
+  CHECK_THROWS_WITH(load_run_config("/dev/null", {}, language_only()),
                     "/dev/null: expected keys with values, found an empty file");
-  CHECK_THROWS_AS(load_run_config("", {}, tiny_presets()), ConfigError);
-  CHECK_THROWS_AS(load_run_config(std::string(100000, 'a'), {}, tiny_presets()), ConfigError);
+  CHECK_THROWS_AS(load_run_config("", {}, language_only()), ConfigError);
+  CHECK_THROWS_AS(load_run_config(std::string(100000, 'a'), {}, language_only()), ConfigError);
   CHECK_THROWS_AS(load_text("seed: 1\n", {"seed=[" + std::string(1 << 20, '[')}), ConfigError);
   CHECK_THROWS_AS(load_text("seed: 1\n", {std::string(100000, '.') + "=1"}), ConfigError);
   CHECK_THROWS_AS(load_text("seed: 1\n", {std::string(100000, 'a') + "=1"}), ConfigError);

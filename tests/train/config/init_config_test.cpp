@@ -8,31 +8,29 @@ namespace moh {
 namespace {
 
 /// What the checkpoint "ckpt" is made of.
-ModelConfig checkpoint_model() {
-  ModelConfig model;
-  model.vocab_size = 300;
-  model.layers = 3;
-  model.hidden = 48;
-  model.intermediate = 96;
-  model.heads = 6;
-  model.kv_heads = 3;
-  model.max_positions = 512;
-  model.rope_theta = 500000;
-  return model;
+LanguageRun checkpoint_run() {
+  LanguageRun run;
+  run.model.vocab_size = 300;
+  run.model.layers = 3;
+  run.model.hidden = 48;
+  run.model.intermediate = 96;
+  run.model.heads = 6;
+  run.model.kv_heads = 3;
+  run.model.max_positions = 512;
+  run.model.rope_theta = 500000;
+  return run;
 }
 
-/// Loads a text, with checkpoints at hand; counts how often one was opened.
+/// Loads a text as a command does that opens the checkpoint; counts how often it was opened.
 struct Loader {
   RunConfig load(const std::string& text) {
-    ModelPresets models = tiny_presets();
-    models.of_source = [this](const RunConfig& run, bool sizes_given) -> std::optional<ModelConfig> {
-      if (sizes_given || run.model.preset != ModelConfig::kNoPreset) return std::nullopt;
-      CHECK(run.init.from == "ckpt");
-      ++opened;
-      return source;
-    };
     const std::string path = write_file(folder / "a.yaml", "data: {train: x}\n" + text);
-    return load_run_config(path, {}, models);
+    RunFile file(path, {}, language_only());
+    notes = file.notes();
+    if (!file.leaves_model_open()) return file.finish(ConfigUse::kData);
+    CHECK(file.run().init.from == "ckpt");
+    ++opened;
+    return file.finish(ConfigUse::kData, &source);
   }
   std::string error(const std::string& text) {
     std::string message = message_of<ConfigError>([&] { load(text); });
@@ -42,78 +40,98 @@ struct Loader {
   }
 
   TemporaryFolder folder;
-  ModelConfig source = checkpoint_model();
+  LanguageRun source = checkpoint_run();
+  std::vector<std::string> notes;
   int opened = 0;
 };
 
-TEST_CASE("config: init.from says what the model is, init.moh how it is routed") {
+constexpr const char* kTwoOfSix = "model: {moh: {router: learned, num_shared: 2, top_k: 2";
+
+TEST_CASE("config: init.from says what the model is, model.moh how it is routed") {
   Loader loader;
   const RunConfig run = loader.load(
-      "init: {from: ckpt, moh: {router: query_norm, shared: 2, routed_top_k: [1, 2, 3], straight_through: "
-      "all}}\n"
-      "model: {dropout: 0.1, vocab_size: 320, max_positions: 1024, moh: {balance_weight: 0.001}}\n");
-  ModelConfig expected = checkpoint_model();
+      "init: {from: ckpt}\n"
+      "model: {dropout: 0.1, vocab_size: 320, max_positions: 1024, moh: {router: query_norm, num_shared: 2, "
+      "top_k: [1, 2, 3], straight_through: all, balance_weight: 0.001}}\n");
+  LlamaConfig expected = checkpoint_run().model;
   expected.dropout = 0.1;
   expected.vocab_size = 320;
   expected.max_positions = 1024;
-  expected.moh.router = RouterChoice::kQueryNorm;
-  expected.moh.shared.every = 2;
-  expected.moh.routed.each = {1, 2, 3};
-  expected.moh.straight_through = StraightThroughChoice::kAll;
+  expected.moh.router = RouterKind::kQueryNorm;
+  expected.moh.num_shared = 2;
+  expected.moh.top_k = std::vector<std::int64_t>{1, 2, 3};
+  expected.moh.straight_through = StraightThrough::kAll;
   expected.moh.balance_weight = 0.001;
-  CHECK(run.model == expected);
+  CHECK(model_of(run) == expected);
   CHECK(loader.opened == 1);
 }
 
-TEST_CASE("config: the resolved config needs no checkpoint, and reads back to the same struct") {
+TEST_CASE("config: a routing of one's own replaces the checkpoint's as a whole, else that stays") {
+  Loader loader;
+  loader.source.model.moh.router = RouterKind::kLearned;
+  loader.source.model.moh.num_shared = 3;
+  loader.source.model.moh.top_k = 1;
+  loader.source.model.moh.two_stage = false;
+  CHECK(model_of(loader.load("init: {from: ckpt}\n")).moh == loader.source.model.moh);
+  const MohConfig own = model_of(loader.load(std::string("init: {from: ckpt}\n") + kTwoOfSix + "}}\n")).moh;
+  CHECK(own.num_shared == 2);
+  CHECK(own.two_stage);
+}
+
+TEST_CASE("config: the resolved config needs no checkpoint, and reads back to the same run") {
   Loader loader;
   for (const char* heads :
        {"first", "[1, 4]", "[[0, 1], [2, 3], [4, 5]]", "output_norm", "loss_increase", "learned"}) {
     INFO(heads);
     const RunConfig run =
-        loader.load("init: {from: ckpt, moh: {router: learned, shared: 2, routed_top_k: 2, shared_heads: " +
-                    std::string(heads) + "}}\n");
+        loader.load(std::string("init: {from: ckpt}\n") + kTwoOfSix + ", shared_heads: " + heads + "}}\n");
     loader.opened = 0;
     const std::string path = write_file(loader.folder / "resolved.yaml", print_resolved(run));
-    CHECK(load_run_config(path, {}, tiny_presets()).model == run.model);
+    CHECK(model_of(load_run_config(path, {}, language_only())) == model_of(run));
     RunConfig again = loader.load("include: resolved.yaml\n");
     again.output = run.output;
-    again.data = run.data;
-    CHECK(again == run);
+    language_run(again).data = language_run(run).data;
+    CHECK(print_resolved(again) == print_resolved(run));
     CHECK(loader.opened == 0);
   }
 }
 
-TEST_CASE("config: shared heads that init.moh lists become those of the model") {
+TEST_CASE("config: keys of earlier versions are read under their names of today, and a note says so") {
   Loader loader;
-  const std::string init = "init: {from: ckpt, moh: {router: learned, shared: 2, routed_top_k: 2";
-  CHECK(loader.load(init + ", shared_heads: [1, 4]}}\n").model.moh.shared_heads.every ==
-        std::vector<std::int64_t>{1, 4});
-  CHECK_FALSE(loader.load(init + ", shared_heads: learned}}\n").model.moh.shared_heads.listed());
-  // What a measurement came to holds, wherever it is written.
   const RunConfig run = loader.load(
-      init + ", shared_heads: learned}}\nmodel: {moh: {shared_heads: [[0, 1], [2, 3], [4, 5]]}}\n");
-  CHECK(run.model.moh.shared_heads.at(1) == std::vector<std::int64_t>{2, 3});
-  loader.source.moh.shared_heads.each = {{0, 1}, {2, 3}, {3, 4}};  // a resumed run
-  CHECK(loader.load(init + ", shared_heads: learned}}\n").model.moh.shared_heads.at(2) ==
-        std::vector<std::int64_t>{3, 4});
+      "init: {from: ckpt, moh: {router: learned, shared: 2, routed_top_k: 2, shared_heads: learned, "
+      "straight_through: all, router_start: zero}}\n");
+  const MohConfig& moh = model_of(run).moh;
+  CHECK(moh.router == RouterKind::kLearned);
+  CHECK(moh.num_shared == 2);
+  CHECK(moh.top_k == 2);
+  CHECK(moh.shared_heads.rule == HeadRule::kLearned);
+  CHECK(moh.straight_through == StraightThrough::kAll);
+  CHECK(run.init.moh.router_start == RouterStart::kZero);
+  REQUIRE(loader.notes.size() == 5);
+  CHECK_THAT(loader.notes[0],
+             Catch::EndsWith("a.yaml:2:26: init.moh.router: is now called model.moh.router"));
+  // Values are checked where they stand, under the name of today.
+  CHECK(error_of("model: {moh: {router: learned, shared: 9}}\n") ==
+        "a.yaml:1:40: model.moh.num_shared: expected at most model.heads (8), found 9 (layer 0)");
+  // What a run of an earlier version wrote down gives each of them twice; today's name holds.
+  loader.load(std::string("init: {from: ckpt, moh: {router: none, shared: 0, shared_heads: first}}\n") +
+              kTwoOfSix + ", shared_heads: [1, 4]}}\n");
+  REQUIRE(loader.notes.size() == 3);
+  CHECK_THAT(loader.notes[1],
+             Catch::EndsWith("is now called model.moh.num_shared, which is given, too, and holds"));
+  const RunConfig twice = loader.load(std::string("init: {from: ckpt, moh: {shared_heads: output_norm}}\n") +
+                                      kTwoOfSix + ", shared_heads: [1, 4]}}\n");
+  CHECK(model_of(twice).moh.shared_heads.every == std::vector<std::int64_t>{1, 4});
 }
 
-TEST_CASE("config: a routing may be given in model.moh as well, but only once") {
+TEST_CASE("config: of a preset, what is not given stays") {
   Loader loader;
   const RunConfig run =
-      loader.load("init: {from: ckpt}\nmodel: {moh: {router: learned, shared: 2, routed: 2}}\n");
-  CHECK(run.model.moh.router == RouterChoice::kLearned);
-  CHECK(
-      loader.error("init: {from: ckpt, moh: {router: learned, shared: 2, routed_top_k: 2}}\n"
-                   "model: {moh: {shared: 3}}\n") ==
-      "a.yaml:3:23: model.moh.shared: expected what init.moh.shared says, found another value; give it once");
-  // Of a preset, what init.moh does not say stays.
-  const RunConfig preset =
-      loader.load("init: {from: ckpt, moh: {router: query_norm}}\nmodel: {preset: tiny_moh}\n");
-  CHECK(preset.model.moh.shared.every == 2);
-  CHECK(preset.init.moh.shared.every == 2);
-  CHECK(preset.model.moh.router == RouterChoice::kQueryNorm);
+      loader.load("init: {from: ckpt}\nmodel: {preset: moh_llm_s_75, moh: {router: query_norm}}\n");
+  CHECK(model_of(run).moh.num_shared == 3);
+  CHECK(model_of(run).moh.router == RouterKind::kQueryNorm);
+  CHECK(loader.opened == 0);
 }
 
 TEST_CASE("config: what contradicts the checkpoint is refused, with its place") {
@@ -128,31 +146,36 @@ TEST_CASE("config: what contradicts the checkpoint is refused, with its place") 
 
 TEST_CASE("config: init without what it needs is refused") {
   Loader loader;
-  CHECK_THAT(loader.error("init: {moh: {router: learned}}\n"),
+  CHECK_THAT(loader.error("init: {part: ema}\n"),
              Catch::Contains("init.from: expected a checkpoint for what init says, found none"));
+  CHECK_THAT(loader.error(std::string(kTwoOfSix) + ", shared_heads: output_norm}}\n"),
+             Catch::Contains("model.moh.shared_heads: expected first, or lists of heads, without init.from, "
+                             "found output_norm"));
   // Every resolved configuration has these keys, with what was their default when it was written.
   CHECK(loader.load("init: {moh: {router_spread: 0.02, calibration: {batches: 4}}}\n").init.from.empty());
-  CHECK_THAT(loader.error("init: {from: ckpt, moh: {shared: 2}}\n"),
-             Catch::Contains("init.moh.router: expected learned or query_norm"));
-  const std::string init = "init: {from: ckpt, moh: {router: learned, shared: 2, routed_top_k: 2, ";
-  CHECK_THAT(loader.error(init + "calibration: {batches: 0}}}\n"),
+  const std::string model = std::string(kTwoOfSix) + ", shared_heads: ";
+  CHECK_THAT(loader.error("init: {from: ckpt}\nmodel: {moh: {shared_heads: output_norm}}\n"),
+             Catch::Contains("model.moh.router: expected learned or query_norm for the heads"));
+  CHECK_THAT(loader.error("init: {from: ckpt, moh: {calibration: {batches: 0}}}\n" + model + "first}}\n"),
              Catch::Contains("init.moh.calibration.batches: expected at least 1"));
-  loader.load(init + "router_start: zero, calibration: {batches: 0}}}\n");
+  loader.load("init: {from: ckpt, moh: {router_start: zero, calibration: {batches: 0}}}\n" + model +
+              "first}}\n");
   CHECK_THAT(
-      loader.error(init + "shared_heads: frist}}\n"),
+      loader.error("init: {from: ckpt}\n" + model + "frist}}\n"),
       Catch::Contains("expected first, output_norm, loss_increase, learned, a list of heads, or a list of "
                       "such lists, one per layer, found frist; did you mean first?"));
-  CHECK_THAT(loader.error(init + "shared_heads: [[0, 1], 2]}}\n"), Catch::Contains("shared_heads[0]"));
+  CHECK_THAT(loader.error("init: {from: ckpt}\n" + model + "[[0, 1], 2]}}\n"),
+             Catch::Contains("shared_heads[0]"));
 }
 
 TEST_CASE("config: lists of shared heads must fit the counts") {
   const auto error = [](const std::string& heads) {
     return error_of(
-        "model: {heads: 4, layers: 2, moh: {router: learned, shared: 2, routed: 1, shared_heads: " + heads +
-        "}}\n");
+        "model: {heads: 4, layers: 2, moh: {router: learned, num_shared: 2, top_k: 1, shared_heads: " +
+        heads + "}}\n");
   };
   CHECK_THAT(error("[0]"),
-             Catch::Contains("model.moh.shared_heads: expected as many heads as model.moh.shared "
+             Catch::Contains("model.moh.shared_heads: expected as many heads as model.moh.num_shared "
                              "says (2), found 1 (layer 0)"));
   CHECK_THAT(error("[0, 4]"),
              Catch::Contains("expected heads from 0 to 3, each once, found head 4 (layer 0)"));
@@ -160,7 +183,7 @@ TEST_CASE("config: lists of shared heads must fit the counts") {
   CHECK_THAT(error("[[0, 1]]"), Catch::Contains("one per layer (model.layers is 2), found 1 lists"));
   CHECK_THAT(error("[-1, 0]"),
              Catch::Contains("shared_heads[0]: expected an integer of at least 0, found -1"));
-  CHECK_THAT(error("output_norm"), Catch::Contains("expected first, a list of heads"));
+  CHECK_THAT(error("output_norm"), Catch::Contains("expected first, or lists of heads, without init.from"));
   CHECK_THAT(error_of("model: {moh: {shared_heads: [0]}}\n"), Catch::Contains("expected a router"));
 }
 

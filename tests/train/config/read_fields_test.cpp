@@ -88,9 +88,9 @@ TEST_CASE("config fields: numbers") {
     INFO(value);
     CHECK(error_of(optim(value)) == "a.yaml:1:14: optim.eps: expected a number above 0, found " + found);
   }
-  CHECK(load_text(optim("1e-4")).optim.eps == 1e-4);
-  CHECK(load_text(optim("1")).optim.eps == 1.0);
-  CHECK(load_text(optim(".5")).optim.eps == 0.5);
+  CHECK(load_text(optim("1e-4")).optim.adamw.eps == 1e-4);
+  CHECK(load_text(optim("1")).optim.adamw.eps == 1.0);
+  CHECK(load_text(optim(".5")).optim.adamw.eps == 0.5);
   CHECK(error_of("train: {stop_after_seconds: 2h}\n") ==
         "a.yaml:1:29: train.stop_after_seconds: expected a number of at least 0 (seconds), found 2h; write "
         "7200");
@@ -135,9 +135,9 @@ TEST_CASE("config fields: names, devices, texts and paths") {
        "1:12: precision: expected one of float32 (or fp32, f32), bfloat16 (or bf16), found bfloat61; did you "
        "mean bfloat16?"},
       {"task: vision\n", "1:7: task: expected language_model, found vision"},
-      {"model: {preset: tiny_mho}\n",
-       "1:17: model.preset: expected one of none, tiny_dense, tiny_moh, found tiny_mho; did you mean "
-       "tiny_moh?"},
+      {"model: {preset: llm_z}\n",
+       "1:17: model.preset: expected one of none, llm_s, llm_b, moh_llm_s_75, moh_llm_s_50, moh_llm_b_75, "
+       "moh_llm_b_50, llama3_8b, llama3_8b_stage1, moh_llama3_8b, found llm_z; did you mean llm_s?"},
       {"device: cuda:x\n", "1:9: device: expected a device (cpu, cuda or cuda:N), found cuda:x"},
       {"device: gpu\n", "1:9: device: expected a device (cpu, cuda or cuda:N), found gpu"},
       {"output: {dir: }\n",
@@ -150,8 +150,8 @@ TEST_CASE("config fields: names, devices, texts and paths") {
       {"sample: {prompt: null}\n",
        "1:18: sample.prompt: expected a text, found nothing; write a value, or remove the key"},
   });
-  CHECK(load_text("sample: {prompt: 5}\n").sample.prompt == "5");
-  CHECK(load_text("sample: {prompt: no}\n").sample.prompt == "no");
+  CHECK(language_run(load_text("sample: {prompt: 5}\n")).sample.prompt == "5");
+  CHECK(language_run(load_text("sample: {prompt: no}\n")).sample.prompt == "no");
   CHECK(load_text("precision: 'bfloat16'\n").precision == Precision::kBFloat16);
 }
 
@@ -169,12 +169,12 @@ TEST_CASE("config fields: lists") {
        "1:20: data.validation: expected a path or a list of paths, found a map"},
       {"data: {validation: [a,,b]}\n", "1:23: data.validation[1]: expected a path, found nothing"},
       {"model: {moh: {shared: []}}\n",
-       "1:23: model.moh.shared: expected an integer of at least 0 (heads), or a list of such integers, "
+       "1:23: model.moh.num_shared: expected an integer of at least 0 (heads), or a list of such integers, "
        "one per "
        "layer, found an empty list"},
       {"model: {moh: {shared: [1, 2.5, -1]}}\n",
-       "1:27: model.moh.shared[1]: expected an integer of at least 0 (heads), found 2.5\n"
-       "a.yaml:1:32: model.moh.shared[2]: expected an integer of at least 0 (heads), found -1"},
+       "1:27: model.moh.num_shared[1]: expected an integer of at least 0 (heads), found 2.5\n"
+       "a.yaml:1:32: model.moh.num_shared[2]: expected an integer of at least 0 (heads), found -1"},
   });
 }
 

@@ -7,8 +7,9 @@
 
 #include "core/random.h"
 #include "tests/train/config/config_folder.h"
+#include "train/config/enum_names.h"
 #include "train/config/run_fields.h"
-#include "train/data/tokenizer.h"
+#include "train/tasks/language/data/tokenizer.h"
 
 namespace moh {
 namespace {
@@ -40,32 +41,43 @@ std::size_t num_keys(const config::Section& section) {
   return section.fields().size() + section.sections().size();
 }
 
+const config::Section& below(const config::Section& section, std::string_view name) {
+  return *std::ranges::find(section.sections(), name, &config::Section::name);
+}
+
 TEST_CASE("run config: the field lists name every member of the structs") {
-  RunConfig run;
+  RunConfig run = default_language_run();
   const config::Section root = config::describe(run, {});
-  const std::size_t members[] = {
-      num_members<AttentionConfig>(), num_members<OutputConfig>(),     num_members<ModelConfig>(),
-      num_members<InitConfig>(),      num_members<DataConfig>(),       num_members<TrainConfig>(),
-      num_members<OptimConfig>(),     num_members<ScheduleConfig>(),   num_members<LogConfig>(),
-      num_members<EvalConfig>(),      num_members<CheckpointConfig>(), num_members<SampleConfig>(),
-      num_members<GuardConfig>()};
-  REQUIRE(root.sections().size() == std::size(members));
-  CHECK(num_keys(root) == num_members<RunConfig>());
-  for (std::size_t i = 0; i < std::size(members); ++i) {
-    INFO(root.sections()[i].name());
-    CHECK(num_keys(root.sections()[i]) == members[i]);
-  }
-  const config::Section& model = root.sections()[2];
-  REQUIRE(model.sections().size() == 2);
-  CHECK(num_keys(model.sections()[0]) == num_members<RopeScaling>());
-  CHECK(num_keys(model.sections()[1]) == num_members<HeadMixtureConfig>());
-  const config::Section& init_moh = root.sections()[3].sections()[0];
-  CHECK(num_keys(init_moh) == num_members<InitMohConfig>());
-  CHECK(num_keys(init_moh.sections()[0]) == num_members<CalibrationConfig>());
+  // The peak of the schedule is optim.learning_rate, and the family adds model, data, sample and
+  // eval.max_tokens.
+  CHECK(num_keys(root) == num_members<RunConfig>() - 1 + 3);
+  const auto check = [](const config::Section& section, std::size_t members) {
+    INFO(section.name());
+    CHECK(num_keys(section) == members);
+  };
+  check(below(root, "attention"), num_members<AttentionConfig>());
+  check(below(root, "output"), num_members<OutputConfig>());
+  check(below(root, "train"), num_members<TrainConfig>());
+  check(below(root, "optim"), num_members<OptimConfig>() - 1 + num_members<AdamWOptions>() + 1);
+  check(below(root, "schedule"), num_members<LrSchedule>() - 1);
+  check(below(root, "log"), num_members<LogConfig>());
+  check(below(root, "eval"), num_members<EvalConfig>() + 1);
+  check(below(root, "checkpoint"), num_members<CheckpointConfig>());
+  check(below(root, "guard"), num_members<GuardConfig>());
+  check(below(root, "data"), num_members<TextDataConfig>());
+  check(below(root, "sample"), num_members<SampleConfig>() - 1 + num_members<PickOptions>() + 1);
+  const config::Section& model = below(root, "model");
+  check(model, num_members<LlamaConfig>() + 1);  // and the preset
+  check(below(model, "rope_scaling"), num_members<RopeScaling>());
+  check(below(model, "moh"), num_members<MohConfig>());
+  const config::Section& init = below(root, "init");
+  check(init, num_members<InitConfig>());
+  check(below(init, "moh"), num_members<InitMohConfig>());
+  check(below(below(init, "moh"), "calibration"), num_members<CalibrationConfig>());
 }
 
 TEST_CASE("run config: keys are unique and documented") {
-  RunConfig run;
+  RunConfig run = default_language_run();
   const config::Section root = config::describe(run, {});
   const std::vector<std::string> keys = config::all_keys(root);
   CHECK(std::set(keys.begin(), keys.end()).size() == keys.size());
@@ -81,22 +93,20 @@ TEST_CASE("run config: keys are unique and documented") {
 
 TEST_CASE("run config: every enumerator has a name") {
   CHECK(name_of(Precision::kBFloat16) == "bfloat16");
-  CHECK(names_of(TaskKind()).size() == static_cast<std::size_t>(TaskKind::kLanguageModel) + 1);
   CHECK(names_of(Precision()).size() == static_cast<std::size_t>(Precision::kBFloat16) + 1);
   CHECK(names_of(RopeScalingKind()).size() == static_cast<std::size_t>(RopeScalingKind::kLlama3) + 1);
   CHECK(names_of(RecomputeLevel()).size() == static_cast<std::size_t>(RecomputeLevel::kLayer) + 1);
-  CHECK(names_of(RouterChoice()).size() == static_cast<std::size_t>(RouterChoice::kQueryNorm) + 1);
-  CHECK(names_of(GateScalingChoice()).size() == static_cast<std::size_t>(GateScalingChoice::kPaper) + 1);
+  CHECK(names_of(RouterKind()).size() == static_cast<std::size_t>(RouterKind::kQueryNorm) + 1);
+  CHECK(names_of(GateScaling()).size() == static_cast<std::size_t>(GateScaling::kPaper) + 1);
   CHECK(names_of(RouterPrecision()).size() == static_cast<std::size_t>(RouterPrecision::kFloat32) + 1);
   CHECK(names_of(BalanceLoss()).size() == static_cast<std::size_t>(BalanceLoss::kPaper) + 1);
-  CHECK(names_of(StraightThroughChoice()).size() ==
-        static_cast<std::size_t>(StraightThroughChoice::kAll) + 1);
+  CHECK(names_of(StraightThrough()).size() == static_cast<std::size_t>(StraightThrough::kAll) + 1);
   CHECK(names_of(HeadRule()).size() == static_cast<std::size_t>(HeadRule::kLearned) + 1);
   CHECK(names_of(NewRows()).size() == static_cast<std::size_t>(NewRows::kZeros) + 1);
   CHECK(names_of(RouterStart()).size() == static_cast<std::size_t>(RouterStart::kCalibrated) + 1);
   CHECK(names_of(TokenizerKind()).size() == static_cast<std::size_t>(TokenizerKind::kByte) + 1);
   CHECK(names_of(OptimizerKind()).size() == static_cast<std::size_t>(OptimizerKind::kAdamW) + 1);
-  CHECK(names_of(ScheduleKind()).size() == static_cast<std::size_t>(ScheduleKind::kConstant) + 1);
+  CHECK(names_of(LrSchedule::Kind()).size() == static_cast<std::size_t>(LrSchedule::Kind::kConstant) + 1);
   CHECK(names_of(NonFinitePolicy()).size() == static_cast<std::size_t>(NonFinitePolicy::kSkip) + 1);
   for (std::string_view name : names_of(TokenizerKind())) CHECK(make_tokenizer(name)->name() == name);
 }
@@ -109,11 +119,11 @@ TEST_CASE("run config: data.train is all that must be given") {
         "data.train=text.txt");
   const RunConfig run = folder.load("name.yaml", {"data.train=x"});
   CHECK(run.output.dir == "runs/name");
-  RunConfig expected;
+  RunConfig expected = default_language_run();
   expected.seed = 1;
   expected.output.dir = "runs/name";
-  expected.data.train = {"x"};
-  CHECK(run == expected);
+  language_run(expected).data.train = {"x"};
+  CHECK(print_resolved(run) == print_resolved(expected));
 }
 
 TEST_CASE("run config: short names of a precision are read, long ones are written") {
@@ -136,7 +146,7 @@ TEST_CASE("run config: short names of a precision are read, long ones are writte
 
 TEST_CASE("run config: rope scaling is given as a whole") {
   const auto scaling = [](const std::string& text) { return "model: {rope_scaling: {" + text + "}}\n"; };
-  CHECK(load_text(scaling("kind: linear, factor: 2")).model.rope_scaling ==
+  CHECK(model_of(load_text(scaling("kind: linear, factor: 2"))).rope_scaling ==
         RopeScaling{RopeScalingKind::kLinear, 2});
   CHECK(error_of(scaling("factor: 2")) ==
         "a.yaml:1:32: model.rope_scaling.kind: expected a kind for model.rope_scaling.factor, found none; "
@@ -165,25 +175,24 @@ TEST_CASE("run config: the resolved config reads back to the same struct") {
   const RunConfig run = load_text(
       "task: language_model\nseed: 9223372036854775807\nprecision: bfloat16\nthreads: 3\n"
       "device: cuda:1\ntf32: true\ngemm_algorithms: runs/a b.txt\nattention: {backend: cudnn}\n"
-      "model: {preset: tiny_moh, layers: 3, norm_eps: 0.1, rope_theta: 500000, kv_heads: 3, recompute: "
+      "model: {preset: moh_llm_s_75, layers: 3, norm_eps: 0.1, rope_theta: 500000, kv_heads: 3, recompute: "
       "layer,\n"
       "        rope_scaling: {kind: llama3, factor: 32, low_freq_factor: 0.5, original_positions: 100},\n"
-      "        moh: {shared: [0, 1, 6], routed: [1, 2, 0], two_stage: false, gate_scaling: paper}}\n"
+      "        moh: {num_shared: [0, 1, 12], top_k: [1, 2, 0], two_stage: false, gate_scaling: paper}}\n"
       "data: {validation: ['a b', \"c: d\", '#e', 'true', '-', '1'], tokenizer: byte}\n"
       "optim: {learning_rate: 3e-4, betas: [0.9, 0.3333333333333333]}\n"
       "schedule: {kind: constant}\n"
       "sample: {prompt: \"\\\"q\\\" \\\\ \\t\\n\\0\\x04\\e \\u00e9 \\U0001f3ad {[*&!|>'%@`, \", top_p: 0.5}\n"
       "guard: {non_finite: skip}\n");
   const RunConfig again = reload(run);
-  CHECK(again == run);
   CHECK(print_resolved(again) == print_resolved(run));
-  CHECK(run.sample.prompt.find('\0') != std::string::npos);
+  CHECK(language_run(run).sample.prompt.find('\0') != std::string::npos);
 }
 
 TEST_CASE("run config: the form of the balance loss is that of the gates where only they are given") {
   const auto form = [](const std::string& keys) {
-    return load_text("model: {moh: {router: learned, shared: 2, routed: 2, " + keys + "}}\n")
-        .model.moh.balance_loss;
+    return model_of(load_text("model: {moh: {router: learned, num_shared: 2, top_k: 2, " + keys + "}}\n"))
+        .moh.balance_loss;
   };
   CHECK(form("two_stage: false") == BalanceLoss::kCode);
   CHECK(form("gate_scaling: paper") == BalanceLoss::kPaper);
@@ -191,8 +200,8 @@ TEST_CASE("run config: the form of the balance loss is that of the gates where o
   CHECK(form("balance_loss: paper") == BalanceLoss::kPaper);
   // Norms of queries have no scaling, but a balance loss of either form.
   const RunConfig run =
-      load_text("model: {moh: {router: query_norm, shared: 2, routed: 2, balance_loss: paper}}\n");
-  CHECK(reload(run) == run);
+      load_text("model: {moh: {router: query_norm, num_shared: 2, top_k: 2, balance_loss: paper}}\n");
+  CHECK(print_resolved(reload(run)) == print_resolved(run));
 }
 
 TEST_CASE("run config: any text survives the resolved config") {
@@ -239,31 +248,32 @@ TEST_CASE("run config: any text survives the resolved config") {
   constexpr RandomKey kKey{1, 2};
   RunConfig run = load_text("seed: 1\n");
   for (std::uint64_t i = 0; i < 300; ++i) {
-    run.sample.prompt.clear();
+    language_run(run).sample.prompt.clear();
     for (std::uint64_t k = 0; k < i % 7; ++k) {
-      run.sample.prompt += pieces[random_below(kKey, 8 * i + k, std::size(pieces))];
+      language_run(run).sample.prompt += pieces[random_below(kKey, 8 * i + k, std::size(pieces))];
     }
     INFO(print_resolved(run));
-    CHECK(reload(run).sample.prompt == run.sample.prompt);
+    CHECK(language_run(reload(run)).sample.prompt == language_run(run).sample.prompt);
   }
 }
 
 TEST_CASE("run config: a preset fills in the model, given keys win wherever they stand") {
   ConfigFolder folder;
   folder.write("base.yaml", "model: {layers: 2}\ndata: {train: x}\n");
-  folder.write("main.yaml", "include: base.yaml\nmodel: {preset: tiny_moh, hidden: 192}\n");
-  const RunConfig run = folder.load("main.yaml", {"model.moh.shared=1"});
-  CHECK(run.model.preset == "tiny_moh");
-  CHECK(run.model.heads == 6);
-  CHECK(run.model.layers == 2);
-  CHECK(run.model.hidden == 192);
-  CHECK(run.model.head_dim == 16);
-  CHECK(run.model.moh.router == RouterChoice::kLearned);
-  CHECK(run.model.moh.shared.at(1) == 1);
-  CHECK(run.model.moh.routed.at(0) == 2);
-  CHECK(folder.load("main.yaml", {"model.preset=tiny_dense"}).model.moh.router == RouterChoice::kNone);
-  CHECK(folder.load("main.yaml", {"model.preset=none"}).model.heads == ModelConfig().heads);
-  CHECK(reload(run) == run);
+  folder.write("main.yaml", "include: base.yaml\nmodel: {preset: moh_llm_s_75, hidden: 192}\n");
+  const RunConfig run = folder.load("main.yaml", {"model.moh.num_shared=1"});
+  CHECK(language_run(run).preset == "moh_llm_s_75");
+  CHECK(model_of(run).heads == 12);
+  CHECK(model_of(run).layers == 2);
+  CHECK(model_of(run).hidden == 192);
+  CHECK(model_of(run).head_dim == 64);
+  CHECK(model_of(run).moh.router == RouterKind::kLearned);
+  CHECK(model_of(run).moh.num_shared.at(1) == 1);
+  CHECK(model_of(run).moh.top_k.at(0) == 6);
+  CHECK(model_of(folder.load("main.yaml", {"model.preset=llm_s"})).moh.router == RouterKind::kNone);
+  CHECK(model_of(folder.load("main.yaml", {"model.preset=none", "model.moh.num_shared=0"})).heads ==
+        LlamaConfig().heads);
+  CHECK(print_resolved(reload(run)) == print_resolved(run));
 }
 
 struct RuleCase {
@@ -288,41 +298,46 @@ TEST_CASE("run config: rules between fields point at what was written") {
       {"model: {hidden: 250}\n",
        "1:17: model.heads: expected a divisor of model.hidden (250), found 8; or set model.head_dim"},
       {"model: {hidden: 24}\n",
-       "1:17: model.head_dim: expected an even number (rotary positions turn pairs), found 3 (model.hidden / "
+       "1:17: model.head_dim: expected an even number (rotary positions rotate pairs), found 3 (model.hidden "
+       "/ "
        "model.heads)"},
       {"model: {head_dim: 5}\n",
-       "1:19: model.head_dim: expected an even number (rotary positions turn pairs), found 5"},
+       "1:19: model.head_dim: expected an even number (rotary positions rotate pairs), found 5"},
       {"tf32: true\n", "1:7: tf32: expected false with device: cpu, which has no TF32, found true"},
       {"model:\n  kv_heads: 3\n", "2:13: model.kv_heads: expected a divisor of model.heads (8), found 3"},
       {"model: {kv_heads: 16}\n", "1:19: model.kv_heads: expected a divisor of model.heads (8), found 16"},
-      {"model: {moh: {shared: 2}}\n",
-       "1:23: model.moh.router: expected a router for model.moh.shared and model.moh.routed, found none; set "
+      {"model: {moh: {num_shared: 2}}\n",
+       "1:27: model.moh.router: expected a router for model.moh.num_shared and model.moh.top_k, found none; "
+       "set "
        "model.moh.router: learned, or both counts to 0 for the dense model"},
       {"model: {moh: {router: learned}}\n",
-       "1:23: model.moh.routed: expected at least 1 of the 8 heads that are not shared, found 0 (layer 0); a "
+       "1:23: model.moh.top_k: expected at least 1 of the 8 heads that are not shared, found 0 (layer 0); a "
        "head "
-       "that no token can keep is dead; to have all on, share them all"},
-      {"model: {moh: {router: learned, shared: 9}}\n",
-       "1:40: model.moh.shared: expected at most model.heads (8), found 9 (layer 0)"},
-      {"model: {moh: {router: learned, shared: 4, routed: 5}}\n",
-       "1:51: model.moh.routed: expected at most 4, the heads that are not shared, found 5 (layer 0)"},
-      {"model: {layers: 3, moh: {router: learned, shared: [8, 2, 8], routed: [0, 1, 1]}}\n",
-       "1:70: model.moh.routed: expected at most 0, the heads that are not shared, found 1 (layer 2)"},
-      {"model: {layers: 3, moh: {router: learned, shared: [1, 2], routed: 2}}\n",
-       "1:51: model.moh.shared: expected one value, or one per layer (model.layers is 3), found a list of 2"},
-      {"model: {preset: tiny_moh, moh: {shared: [2, 2, 2]}}\n",
-       "1:41: model.moh.shared: expected one value, or one per layer (model.layers is 4), found a list of 3"},
-      {"model: {preset: tiny_moh, heads: 2}\n",
-       "1:34: model.moh.routed: expected at most 0, the heads that are not shared, found 2 (layer 0)"},
-      {"model: {preset: tiny_moh, moh: {router: none}}\n",
-       "1:41: model.moh.router: expected a router for model.moh.shared and model.moh.routed, found none; set "
+       "that no token can keep is dead; to have all active, share them all"},
+      {"model: {moh: {router: learned, num_shared: 9}}\n",
+       "1:44: model.moh.num_shared: expected at most model.heads (8), found 9 (layer 0)"},
+      {"model: {moh: {router: learned, num_shared: 4, top_k: 5}}\n",
+       "1:54: model.moh.top_k: expected at most 4, the heads that are not shared, found 5 (layer 0)"},
+      {"model: {layers: 3, moh: {router: learned, num_shared: [8, 2, 8], top_k: [0, 1, 1]}}\n",
+       "1:73: model.moh.top_k: expected at most 0, the heads that are not shared, found 1 (layer 2)"},
+      {"model: {layers: 3, moh: {router: learned, num_shared: [1, 2], top_k: 2}}\n",
+       "1:55: model.moh.num_shared: expected one value, or one per layer (model.layers is 3), found a list "
+       "of 2"},
+      {"model: {preset: moh_llm_s_75, moh: {num_shared: [2, 2, 2]}}\n",
+       "1:49: model.moh.num_shared: expected one value, or one per layer (model.layers is 12), found a list "
+       "of 3"},
+      {"model: {preset: moh_llm_s_75, heads: 4, kv_heads: 4}\n",
+       "1:38: model.moh.top_k: expected at most 1, the heads that are not shared, found 6 (layer 0)"},
+      {"model: {preset: moh_llm_s_75, moh: {router: none}}\n",
+       "1:45: model.moh.router: expected a router for model.moh.num_shared and model.moh.top_k, found none; "
+       "set "
        "model.moh.router: learned, or both counts to 0 for the dense model"},
-      {"model: {moh: {router: query_norm, shared: 7, routed: 1}}\n",
-       "1:43: model.moh.shared: expected at least 2 heads that are not shared (query_norm compares their "
+      {"model: {moh: {router: query_norm, num_shared: 7, top_k: 1}}\n",
+       "1:47: model.moh.num_shared: expected at least 2 heads that are not shared (query_norm compares their "
        "norms), "
        "found 1 (layer 0)"},
-      {"model: {moh: {router: query_norm, shared: 4, routed: 2, gate_scaling: paper}}\n",
-       "1:71: model.moh.gate_scaling: expected code with model.moh.router: query_norm, found paper; selected "
+      {"model: {moh: {router: query_norm, num_shared: 4, top_k: 2, gate_scaling: paper}}\n",
+       "1:74: model.moh.gate_scaling: expected code with model.moh.router: query_norm, found paper; selected "
        "heads "
        "have weight 1 there; nothing is scaled"},
       {"optim: {learning_rate: 1e-4}\nschedule: {min_learning_rate: 1e-3, warmup_start: 2e-3}\n",
@@ -348,16 +363,16 @@ TEST_CASE("run config: rules say nothing about values that could not be read") {
 
 TEST_CASE("run config: per-layer heads") {
   const RunConfig run =
-      load_text("model: {layers: 3, moh: {router: learned, shared: [8, 2, 0], routed: [0, 1, 8]}}\n");
-  CHECK(run.model.moh.shared.at(1) == 2);
-  CHECK(run.model.moh.routed.at(2) == 8);
-  CHECK(load_text("model: {moh: {router: learned, shared: 8}}\n").model.moh.shared.at(5) == 8);
+      load_text("model: {layers: 3, moh: {router: learned, num_shared: [8, 2, 0], top_k: [0, 1, 8]}}\n");
+  CHECK(model_of(run).moh.num_shared.at(1) == 2);
+  CHECK(model_of(run).moh.top_k.at(2) == 8);
+  CHECK(model_of(load_text("model: {moh: {router: learned, num_shared: 8}}\n")).moh.num_shared.at(5) == 8);
 }
 
 TEST_CASE("run config: zeros that stand for another field") {
-  const ModelConfig model = load_text("model: {heads: 4, hidden: 64}\n").model;
-  CHECK(model.num_kv_heads() == 4);
-  CHECK(model.head_width() == 16);
+  const LlamaConfig model = spelt_out(model_of(load_text("model: {heads: 4, hidden: 64}\n")));
+  CHECK(model.kv_heads == 4);
+  CHECK(model.head_dim == 16);
 }
 
 }  // namespace

@@ -4,10 +4,9 @@
 
 #include "core/dry_run.h"
 #include "models/llm/llama.h"
+#include "tests/support/language_runs.h"
 #include "tests/support/temporary_folder.h"
-#include "train/config/load_run_config.h"
-#include "train/tasks/llama_from_config.h"
-#include "train/tasks/model_presets.h"
+#include "train/families/families.h"
 
 namespace moh {
 namespace {
@@ -16,15 +15,8 @@ namespace fs = std::filesystem;
 
 const fs::path kSource = MOH_SOURCE_DIR;
 
-/// Without the checkpoints that some runs begin from.
-ModelPresets presets_alone() {
-  ModelPresets presets = llama_model_presets();
-  presets.of_source = nullptr;
-  return presets;
-}
-
 RunConfig load_shipped(const std::string& name) {
-  return load_run_config((kSource / "configs/llm" / (name + ".yaml")).string(), {}, presets_alone());
+  return load_run_config((kSource / "configs/llm" / (name + ".yaml")).string(), {}, families().configs());
 }
 
 TEST_CASE("shipped configs: every file under configs/ loads, and its resolved form reads back") {
@@ -34,11 +26,12 @@ TEST_CASE("shipped configs: every file under configs/ loads, and its resolved fo
     if (!entry.is_regular_file()) continue;
     INFO(entry.path());
     CHECK(entry.path().extension() == ".yaml");
-    const RunConfig run = load_run_config(entry.path().string(), {}, presets_alone());
+    const RunConfig run = load_run_config(entry.path().string(), {}, families().configs());
     const std::string resolved = write_file(folder / "resolved.yaml", print_resolved(run));
-    CHECK(load_run_config(resolved, {}, llama_model_presets()) == run);
-    CHECK(llama_config_of(run.model).vocab_size == run.model.vocab_size);
-    check(llama_config_of(run.model));
+    CHECK(print_resolved(load_run_config(resolved, {}, families().configs())) == print_resolved(run));
+    ConfigFaults faults;
+    check(model_of(run), faults);
+    CHECK(faults.all().empty());
     ++count;
   }
   CHECK(count >= 16);
@@ -65,19 +58,19 @@ TEST_CASE("shipped configs: the paper's recipes") {
   for (const Recipe& recipe : recipes) {
     INFO(recipe.name);
     const RunConfig run = load_shipped(recipe.name);
-    CHECK(run.model.preset == recipe.name);
-    CHECK(activated_heads(llama_config_of(run.model)) == Approx(recipe.activated));
-    CHECK(run.model.moh.balance_weight == 0.01);
-    CHECK(run.data.sequence_length == 2048);
+    CHECK(language_run(run).preset == recipe.name);
+    CHECK(activated_heads(routing_of(model_of(run))) == Approx(recipe.activated));
+    CHECK(model_of(run).moh.balance_weight == 0.01);
+    CHECK(language_run(run).data.sequence_length == 2048);
     CHECK(run.train.batch_size * run.train.accumulate == 2048);
-    const std::int64_t tokens_per_step = 2048 * run.data.sequence_length;
+    const std::int64_t tokens_per_step = 2048 * language_run(run).data.sequence_length;
     CHECK(run.train.steps * tokens_per_step >= 100'000'000'000);
     CHECK((run.train.steps - 1) * tokens_per_step < 100'000'000'000);
-    CHECK(run.optim.learning_rate == recipe.learning_rate);
-    CHECK(run.optim.weight_decay == 0.1);
-    CHECK(run.optim.clip_grad_norm == 1);
-    CHECK(run.schedule.kind == ScheduleKind::kCosine);
-    CHECK(run.schedule.min_learning_rate == recipe.last_learning_rate);
+    CHECK(run.schedule.peak == recipe.learning_rate);
+    CHECK(run.optim.adamw.weight_decay == 0.1);
+    CHECK(run.optim.adamw.clip_grad_norm == 1);
+    CHECK(run.schedule.kind == LrSchedule::Kind::kCosine);
+    CHECK(run.schedule.minimum == recipe.last_learning_rate);
     CHECK(run.schedule.warmup_start == 1e-7);
     CHECK(run.schedule.warmup_steps == recipe.warmup_steps);
   }
@@ -93,58 +86,60 @@ TEST_CASE("shipped configs: the paper's two stages of continue-tuning") {
                              Stage{"moh_llama3_8b", 2e-5, 1e-6, 100e9, 0.75}}) {
     INFO(stage.name);
     const RunConfig run = load_shipped(stage.name);
-    const LlamaConfig model = llama_config_of(run.model);
+    const LlamaConfig model = model_of(run);
     CHECK(model.vocab_size == 160896);
     const DryRunScope no_memory;
     CHECK(count_parameters(Llama(model, DType::kFloat32)) == 8297648128);
-    CHECK(activated_heads(model) == stage.activated);
-    CHECK(run.data.sequence_length == 8192);
+    CHECK(activated_heads(routing_of(model)) == stage.activated);
+    CHECK(language_run(run).data.sequence_length == 8192);
     CHECK(run.train.batch_size * run.train.accumulate == 2048);
     const double tokens_per_step = 2048.0 * 8192;
     CHECK(static_cast<double>(run.train.steps) == std::floor(stage.tokens / tokens_per_step));
-    CHECK(run.optim.learning_rate == stage.learning_rate);
-    CHECK(run.optim.weight_decay == 0.1);
-    CHECK(run.optim.clip_grad_norm == 1);
-    CHECK(run.schedule.min_learning_rate == stage.last_learning_rate);
+    CHECK(run.schedule.peak == stage.learning_rate);
+    CHECK(run.optim.adamw.weight_decay == 0.1);
+    CHECK(run.optim.adamw.clip_grad_norm == 1);
+    CHECK(run.schedule.minimum == stage.last_learning_rate);
     CHECK(run.schedule.warmup_steps == 50);
   }
   const RunConfig moh = load_shipped("moh_llama3_8b");
   CHECK(moh.init.from == load_shipped("llama3_8b_continue_dense").output.dir.string());
-  CHECK(moh.model.moh.router == RouterChoice::kQueryNorm);
-  CHECK(moh.model.moh.shared.every == 16);
-  CHECK(moh.model.moh.routed.every == 8);
-  CHECK(moh.model.moh.balance_weight == 0.01);
+  CHECK(model_of(moh).moh.router == RouterKind::kQueryNorm);
+  CHECK(model_of(moh).moh.num_shared == 16);
+  CHECK(model_of(moh).moh.top_k == 8);
+  CHECK(model_of(moh).moh.balance_weight == 0.01);
 }
 
 TEST_CASE("shipped configs: small continue-tuning takes a tenth of the dense run's tokens") {
   const RunConfig dense = load_shipped("continue_tuning_dense"), moh = load_shipped("continue_tuning_moh_75");
   const auto tokens = [](const RunConfig& run) {
-    return run.train.steps * run.train.batch_size * run.train.accumulate * run.data.sequence_length;
+    return run.train.steps * run.train.batch_size * run.train.accumulate *
+           language_run(run).data.sequence_length;
   };
   CHECK(10 * tokens(moh) == tokens(dense));
   CHECK(moh.init.from == dense.output.dir.string());
-  CHECK(activated_heads(llama_config_of(dense.model)) == 1);
-  CHECK(activated_heads(llama_config_of(moh.model)) == 0.75);
-  CHECK(moh.data == dense.data);
+  CHECK(activated_heads(routing_of(model_of(dense))) == 1);
+  CHECK(activated_heads(routing_of(model_of(moh))) == 0.75);
+  CHECK(language_run(moh).data.train == language_run(dense).data.train);
+  CHECK(language_run(moh).data.sequence_length == language_run(dense).data.sequence_length);
 }
 
 TEST_CASE("shipped configs: tiny Shakespeare runs differ in their attention only") {
   const RunConfig dense = load_shipped("tiny_shakespeare_dense");
-  CHECK(activated_heads(llama_config_of(dense.model)) == 1);
+  CHECK(activated_heads(routing_of(model_of(dense))) == 1);
   for (const auto& [name, activated] :
        {std::pair{"tiny_shakespeare_moh_75", 0.75}, std::pair{"tiny_shakespeare_moh_50", 0.5}}) {
     INFO(name);
     RunConfig run = load_shipped(name);
-    CHECK(activated_heads(llama_config_of(run.model)) == Approx(activated));
+    CHECK(activated_heads(routing_of(model_of(run))) == Approx(activated));
     run.output = dense.output;
-    run.model.moh = dense.model.moh;
-    CHECK(run == dense);
+    model_of(run).moh = model_of(dense).moh;
+    CHECK(print_resolved(run) == print_resolved(dense));
   }
 }
 
 TEST_CASE("config reference: docs/config.md is what the field lists say") {
   INFO("docs/config.md is stale; make it anew with: moh config --reference > docs/config.md");
-  CHECK(read_file(kSource / "docs/config.md") == print_reference(llama_model_presets()));
+  CHECK(read_file(kSource / "docs/config.md") == print_reference(families().configs()));
 }
 
 }  // namespace

@@ -53,7 +53,7 @@ StreamingCase make_route_heads(Placement placement, std::int64_t bytes) {
                routed = random_tensor({tokens, kRouted}, single, 2);
   const Tensor kinds = random_tensor({tokens, 2}, single, 3),
                d_gates = random_tensor({tokens, kHeads}, single, 4);
-  const RouterOptions options{.heads = kHeads, .shared = kShared, .top_k = kKept};
+  const RouterOptions options{.heads = kHeads, .num_shared = kShared, .top_k = kKept};
   const double logits = bytes_of(shared) + bytes_of(routed) + bytes_of(kinds);
   const double choice = static_cast<double>(tokens * kKept) * sizeof(std::int32_t);
   const double selection = static_cast<double>(tokens * kHeads);

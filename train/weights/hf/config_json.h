@@ -9,8 +9,8 @@
 
 namespace moh {
 
-/// The object of a config.json, or one inside it, read with checked types. A key whose value is null counts
-/// as absent. Part of read_hf_config().
+/// The object of a config.json, as Hugging Face's libraries write it, or one inside it, read with checked
+/// types. A key whose value is null counts as absent.
 class ConfigJson {
  public:
   /// Parses an untrusted file: at most 1 MiB, 16 levels deep, no key twice, no NUL. Throws CheckpointError.

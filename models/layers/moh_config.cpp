@@ -1,0 +1,132 @@
+#include "models/layers/moh_config.h"
+
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace moh {
+
+namespace {
+
+constexpr std::string_view kRouter = "moh.router", kNumShared = "moh.num_shared", kTopK = "moh.top_k",
+                           kSharedHeads = "moh.shared_heads", kHeads = "heads", kLayers = "layers";
+
+std::string text(std::int64_t number) {
+  return std::to_string(number);
+}
+
+/// The heads of a model, and where faults go.
+struct Check {
+  const MohConfig& moh;
+  std::int64_t layers, heads;
+  ConfigFaults& faults;
+
+  /// Whether a list has one value per layer. One value for all layers always fits.
+  bool has_length(std::string_view field, const PerLayer& counts) const {
+    const auto length = static_cast<std::int64_t>(counts.each.size());
+    if (length == 0 || length == layers) return true;
+    faults.add({field, kLayers},
+               "one value, or one per layer (" + faults.key(kLayers) + " is " + text(layers) + ")",
+               "a list of " + text(length));
+    return false;
+  }
+
+  /// The heads of one layer. Returns whether they fit, so that one layer stands for all that are alike.
+  bool check_layer(std::int64_t layer) const {
+    const std::int64_t shared = moh.num_shared.at(layer), top_k = moh.top_k.at(layer);
+    const std::int64_t candidates = heads - shared;
+    const std::string where = " (layer " + text(layer) + ")";
+    if (shared < 0 || candidates < 0) {
+      faults.add({kNumShared, kHeads, kRouter}, "at most " + faults.key(kHeads) + " (" + text(heads) + ")",
+                 text(shared) + where);
+    } else if (top_k < 0 || top_k > candidates) {
+      faults.add({kTopK, kNumShared, kHeads, kRouter},
+                 "at most " + text(candidates) + ", the heads that are not shared", text(top_k) + where);
+    } else if (top_k == 0 && candidates > 0) {
+      faults.add({kTopK, kNumShared, kHeads, kRouter},
+                 "at least 1 of the " + text(candidates) + " heads that are not shared", "0" + where,
+                 "a head that no token can keep is dead; to have all active, share them all");
+    } else if (moh.router == RouterKind::kQueryNorm && candidates == 1) {
+      faults.add({kNumShared, kRouter, kHeads},
+                 "at least 2 heads that are not shared (query_norm compares their norms)", "1" + where);
+    } else {
+      return true;
+    }
+    return false;
+  }
+
+  /// What is wrong with a list of shared heads; empty when nothing is.
+  std::string fault_of(const std::vector<std::int64_t>& listed) const {
+    const std::set<std::int64_t> different(listed.begin(), listed.end());
+    if (different.size() != listed.size()) return "a head twice";
+    for (const std::int64_t head : listed) {
+      if (head < 0 || head >= heads) return "head " + text(head);
+    }
+    return "";
+  }
+
+  /// Lists of shared heads fit the counts.
+  void check_shared_heads() const {
+    const HeadSet& listed = moh.shared_heads;
+    const auto refuse = [&](const std::string& expected, const std::string& found) {
+      faults.add({kSharedHeads, kNumShared}, expected, found);
+    };
+    if (!listed.listed()) return;
+    const auto length = static_cast<std::int64_t>(listed.each.size());
+    if (length != 0 && length != layers)
+      return refuse("one list, or one per layer (" + faults.key(kLayers) + " is " + text(layers) + ")",
+                    text(length) + " lists");
+    for (std::int64_t layer = 0; layer < layers; ++layer) {
+      const std::vector<std::int64_t>& of_layer = listed.at(layer);
+      const std::int64_t shared = moh.num_shared.at(layer);
+      const std::string where = " (layer " + text(layer) + ")";
+      if (static_cast<std::int64_t>(of_layer.size()) != shared)
+        return refuse("as many heads as " + faults.key(kNumShared) + " says (" + text(shared) + ")",
+                      std::to_string(of_layer.size()) + where);
+      const std::string fault = fault_of(of_layer);
+      if (!fault.empty()) return refuse("heads from 0 to " + text(heads - 1) + ", each once", fault + where);
+    }
+  }
+
+  void check_dense() const {
+    if (moh.num_shared == PerLayer() && moh.top_k == PerLayer() && !moh.shared_heads.listed()) return;
+    faults.add({kRouter, kNumShared, kTopK},
+               "a router for " + faults.key(kNumShared) + " and " + faults.key(kTopK), "none",
+               "set " + faults.key(kRouter) + ": learned, or both counts to 0 for the dense model");
+  }
+
+  void run() const {
+    if (moh.router == RouterKind::kNone) return check_dense();
+    if (moh.router == RouterKind::kQueryNorm && moh.gate_scaling == GateScaling::kPaper) {
+      faults.add({"moh.gate_scaling", kRouter}, "code with " + faults.key(kRouter) + ": query_norm", "paper",
+                 "selected heads have weight 1 there; nothing is scaled");
+    }
+    const bool shared_fits = has_length(kNumShared, moh.num_shared);
+    const bool top_k_fits = has_length(kTopK, moh.top_k);
+    if (!shared_fits || !top_k_fits) return;
+    const std::int64_t num_different = moh.num_shared.each.empty() && moh.top_k.each.empty() ? 1 : layers;
+    for (std::int64_t layer = 0; layer < num_different; ++layer) {
+      if (!check_layer(layer)) return;
+    }
+    check_shared_heads();
+  }
+};
+
+}  // namespace
+
+HeadRoutingOptions routing_of(const MohConfig& c, std::int64_t heads, std::int64_t layer) {
+  if (c.router == RouterKind::kNone) return {RouterKind::kNone, {heads, heads, 0}};
+  const GateScaling scaling = c.router == RouterKind::kQueryNorm ? GateScaling::kBinary : c.gate_scaling;
+  RouterOptions router{heads, c.num_shared.at(layer), c.top_k.at(layer), scaling, c.two_stage};
+  router.balance_loss = c.balance_loss;
+  return {c.router, router, c.straight_through,
+          c.shared_heads.listed() ? c.shared_heads.at(layer) : std::vector<std::int64_t>(),
+          c.router_precision};
+}
+
+void check(const MohConfig& config, std::int64_t layers, std::int64_t heads, ConfigFaults& faults) {
+  Check{config, layers, heads, faults}.run();
+}
+
+}  // namespace moh

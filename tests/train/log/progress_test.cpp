@@ -1,0 +1,192 @@
+#include "train/log/progress.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <array>
+#include <catch2/catch.hpp>
+#include <limits>
+
+#include "train/log/format.h"
+
+using namespace moh;
+
+namespace {
+
+constexpr TerminalTraits kAscii{.is_terminal = true};
+constexpr TerminalTraits kUnicode{.is_terminal = true, .unicode = true};
+const StepProgress kStep{
+    .step = 500, .loss = 2.34567, .learning_rate = 3e-4, .items_per_s = 12345, .shares = {{"heads", 0.75}}};
+
+/// Columns that UTF-8 text without wide characters takes, escape sequences not counted.
+int columns(std::string_view text) {
+  int count = 0;
+  bool escape = false;
+  for (char c : text) {
+    if (c == '\x1b') escape = true;
+    if (!escape && (static_cast<unsigned char>(c) & 0xC0) != 0x80) ++count;
+    if (escape && c == 'm') escape = false;
+  }
+  return count;
+}
+
+std::string take(int fd) {
+  std::array<char, 65536> block;
+  const ssize_t n = ::read(fd, block.data(), block.size());
+  return {block.data(), static_cast<std::size_t>(n > 0 ? n : 0)};
+}
+
+}  // namespace
+
+TEST_CASE("progress: the bar shows step, loss, rate, pace, heads and ETA") {
+  CHECK(progress_bar(kStep, 1000, 83, 120, kAscii) ==
+        "500/1000 [####################....................]  loss 2.3457  lr 3.00e-04  12.3k tok/s  heads "
+        "75%  "
+        "ETA 1:23");
+  CHECK(progress_bar(kStep, 1000, 83, 120, kUnicode).find("500/1000 ▕████████████████████ ") == 0);
+  StepProgress dense = kStep;
+  dense.shares.clear();
+  CHECK(progress_bar(dense, 1000, 83, 120, kAscii).find("heads") == std::string::npos);
+}
+
+TEST_CASE("progress: the bar fits every width and never the last column") {
+  for (const TerminalTraits traits : {kAscii, kUnicode, TerminalTraits{true, true, true}}) {
+    for (int width = 1; width < 200; ++width) {
+      for (std::int64_t step : {0, 1, 333, 999, 1000}) {
+        StepProgress progress = kStep;
+        progress.step = step;
+        INFO("width " << width << " step " << step);
+        CHECK(columns(progress_bar(progress, 1000, 83, width, traits)) < width);
+      }
+    }
+  }
+}
+
+TEST_CASE("format: sizes in bytes are read in decimal and binary units, and nothing else") {
+  for (const auto& [text, bytes] :
+       std::initializer_list<std::pair<const char*, std::int64_t>>{{"1", 1},
+                                                                   {"24e9", 24'000'000'000},
+                                                                   {"1.5 GiB", 1'610'612'736},
+                                                                   {"10KB", 10'000},
+                                                                   {"10kB", 10'000},
+                                                                   {"2KiB", 2048},
+                                                                   {"79.5 GiB", 85'362'475'008},
+                                                                   {"0.5TB", 500'000'000'000},
+                                                                   {"7 B", 7}}) {
+    INFO(text);
+    CHECK(parse_bytes(text) == bytes);
+  }
+  for (const char* text :
+       {"", "GB", "0", "-1", "0.5", "5 bananas", "5gb", "5GBx", "1e19", "inf", "nan", " 5"}) {
+    INFO(text);
+    CHECK_FALSE(parse_bytes(text).has_value());
+  }
+}
+
+TEST_CASE("progress: a narrow terminal keeps what matters most") {
+  CHECK(progress_bar(kStep, 1000, 83, 60, kAscii) ==
+        "500/1000  loss 2.3457  lr 3.00e-04  12.3k tok/s  ETA 1:23");
+  CHECK(progress_bar(kStep, 1000, 83, 45, kAscii) == "500/1000  loss 2.3457  12.3k tok/s  ETA 1:23");
+  CHECK(progress_bar(kStep, 1000, 83, 34, kAscii) == "500/1000  loss 2.3457  ETA 1:23");
+  CHECK(progress_bar(kStep, 1000, 83, 25, kAscii) == "500/1000  loss 2.3457");
+  CHECK(progress_bar(kStep, 1000, 83, 12, kAscii) == "500/1000");
+  CHECK(progress_bar(kStep, 1000, 83, 6, kAscii) == "50%");
+}
+
+TEST_CASE("progress: a full bar is full, an empty one empty") {
+  StepProgress progress = kStep;
+  progress.step = 0;
+  CHECK(progress_bar(progress, 10, -1, 120, kAscii).find("[........................................]") !=
+        std::string::npos);
+  progress.step = 10;
+  CHECK(progress_bar(progress, 10, 0, 120, kAscii).find("[########################################]") !=
+        std::string::npos);
+  CHECK_NOTHROW(progress_bar(progress, 0, 0, 120, kUnicode));
+}
+
+TEST_CASE("progress: ETA follows the pace of this process, by a clock that does not jump") {
+  double now = 1000.0;
+  const auto console = std::make_shared<Console>(-1, TerminalTraits{});
+  const ProgressReporter reporter(console, 1000, 600, [&] { return now; });
+  CHECK(reporter.remaining_seconds(600) < 0);  // nothing known yet
+  now += 50;
+  CHECK(reporter.remaining_seconds(700) == Approx(150));  // 100 steps in 50 s, 300 to go
+  CHECK(reporter.remaining_seconds(1000) == Approx(0));
+  CHECK(reporter.remaining_seconds(1001) == Approx(0));
+}
+
+TEST_CASE("progress: plain lines in a pipe, a bar on a terminal, never both") {
+  std::array<int, 2> pipe{};
+  REQUIRE(::pipe2(pipe.data(), O_NONBLOCK) == 0);
+  double now = 0;
+  {
+    ProgressReporter reporter(std::make_shared<Console>(pipe[1], TerminalTraits{}), 1000, 0,
+                              [&] { return now; });
+    now = 50;
+    reporter.update(kStep);
+    CHECK(take(pipe[0]).empty());
+    reporter.log(kStep);
+    CHECK(take(pipe[0]) == "step 500/1000  loss 2.3457  lr 3.00e-04  12.3k tok/s  heads 75%  ETA 0:50\n");
+  }
+  CHECK(take(pipe[0]).empty());
+  {
+    ProgressReporter reporter(std::make_shared<Console>(pipe[1], kAscii), 1000, 0, [&] { return now; });
+    reporter.update(kStep);
+    CHECK(take(pipe[0]).find("\r500/1000 ") == 0);
+    now += 0.05;
+    reporter.update(kStep);  // too soon
+    reporter.log(kStep);
+    CHECK(take(pipe[0]).empty());
+    now += 0.06;
+    reporter.update(kStep);
+    CHECK_FALSE(take(pipe[0]).empty());
+    StepProgress last = kStep;
+    last.step = 1000;
+    reporter.update(last);  // the last step is always drawn
+    CHECK(take(pipe[0]).find("1000/1000") != std::string::npos);
+    reporter.finish();
+    CHECK(take(pipe[0]) == "\r\x1b[K");
+  }
+  ::close(pipe[0]);
+  ::close(pipe[1]);
+}
+
+TEST_CASE("progress: the summary lists what is known") {
+  RunSummary summary{.outcome = "finished",
+                     .step = 2000,
+                     .items = 4'096'000,
+                     .elapsed_seconds = 100,
+                     .train_loss = 1.5,
+                     .validation_score = 1.61234,
+                     .peak_memory_bytes = 300 << 20,
+                     .output_dir = "runs/quickstart"};
+  CHECK(format_summary(summary) ==
+        "training         finished at step 2000\n"
+        "train loss       1.5000\n"
+        "validation loss  1.6123\n"
+        "time             1:40\n"
+        "tokens           4.10M (41.0k/s)\n"
+        "peak memory      300 MiB\n"
+        "output           runs/quickstart\n");
+}
+
+TEST_CASE("progress: numbers for people") {
+  CHECK(format_duration(7.4) == "0:07");
+  CHECK(format_duration(754) == "12:34");
+  CHECK(format_duration(3599.6) == "1:00:00");
+  CHECK(format_duration(10930) == "3:02:10");
+  CHECK(format_duration(187800) == "2d 04:10");
+  CHECK(format_duration(-1) == "-:--");
+  CHECK(format_duration(std::numeric_limits<double>::quiet_NaN()) == "-:--");
+  CHECK(format_duration(std::numeric_limits<double>::infinity()) == "-:--");
+  CHECK(format_count(0) == "0");
+  CHECK(format_count(875) == "875");
+  CHECK(format_count(999.7) == "1.00k");
+  CHECK(format_count(12345) == "12.3k");
+  CHECK(format_count(999999) == "1.00M");
+  CHECK(format_count(-4.5e9) == "-4.50G");
+  CHECK(format_count(std::numeric_limits<double>::quiet_NaN()) == "-");
+  CHECK(format_bytes(640) == "640 B");
+  CHECK(format_bytes(12'897'485) == "12.3 MiB");
+  CHECK(format_bytes(3 * (std::int64_t{1} << 29)) == "1.50 GiB");
+}

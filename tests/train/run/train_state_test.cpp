@@ -1,0 +1,67 @@
+#include "train/run/train_state.h"
+
+#include <catch2/catch.hpp>
+
+#include "core/error.h"
+
+using namespace moh;
+
+namespace {
+
+std::string replaced(std::string text, const std::string& from, const std::string& to) {
+  const std::size_t at = text.find(from);
+  REQUIRE(at != std::string::npos);
+  return text.replace(at, from.size(), to);
+}
+
+}  // namespace
+
+TEST_CASE("trainer: the state reads back as it was written") {
+  TrainState state{.step = 12,
+                   .samples = 96,
+                   .items = 3072,
+                   .optimizer_steps = 11,
+                   .skipped_in_row = 1,
+                   .elapsed_seconds = 1.0 / 3,
+                   .best_score = 2.5,
+                   .evaluation_due = true,
+                   .seed = 7,
+                   .identity = {{"tokenizer", "byte"}, {"tokenizer_hash", "00ff"}}};
+  const TrainState again = train_state_from_json(to_json(state), "checkpoint");
+  CHECK(to_json(again) == to_json(state));
+  CHECK(again.elapsed_seconds == state.elapsed_seconds);
+  CHECK(again.identity == state.identity);
+  CHECK(again.evaluation_due);
+  state.best_score.reset();
+  CHECK_FALSE(train_state_from_json(to_json(state), "checkpoint").best_score);
+}
+
+TEST_CASE("trainer: a state of a version that did not stop evaluations has none due") {
+  const std::string text = replaced(to_json({.step = 12}), "  \"evaluation_due\": false,\n", "");
+  CHECK_FALSE(train_state_from_json(text, "checkpoint").evaluation_due);
+}
+
+TEST_CASE("trainer: a state of a version that knew text alone counts its tokens and its best loss") {
+  const std::string now = to_json({.step = 12, .items = 34, .best_score = 1.5});
+  const std::string then =
+      replaced(replaced(now, "\"items\"", "\"tokens\""), "\"best_score\"", "\"best_loss\"");
+  CHECK(to_json(train_state_from_json(then, "checkpoint")) == now);
+}
+
+TEST_CASE("trainer: a state that is not what to_json writes is refused, naming the field") {
+  const std::string good = to_json({.step = 12});
+  CHECK_THROWS_WITH(train_state_from_json(replaced(good, "\"step\": 12", "\"step\": -1"), "checkpoint x"),
+                    "checkpoint x: trainer.json: step: expected a count, found -1");
+  CHECK_THROWS_WITH(
+      train_state_from_json(replaced(good, "\"version\": 1", "\"version\": 9"), "checkpoint x"),
+      "checkpoint x: trainer.json: version: expected 1, found 9; use the version of moh that wrote it");
+  CHECK_THROWS_AS(train_state_from_json(replaced(good, "\"items\"", "\"itms\""), "c"), CheckpointError);
+  CHECK_THROWS_AS(
+      train_state_from_json(replaced(good, "\"elapsed_seconds\": 0.0", "\"elapsed_seconds\": \"0\""), "c"),
+      CheckpointError);
+  CHECK_THROWS_AS(
+      train_state_from_json(replaced(good, "\"evaluation_due\": false", "\"evaluation_due\": 0"), "c"),
+      CheckpointError);
+  CHECK_THROWS_AS(train_state_from_json("{", "c"), CheckpointError);
+  CHECK_THROWS_AS(train_state_from_json("[]", "c"), CheckpointError);
+}

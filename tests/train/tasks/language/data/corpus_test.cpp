@@ -1,0 +1,193 @@
+#include "train/tasks/language/data/corpus.h"
+
+#include <xxhash.h>
+
+#include <catch2/catch.hpp>
+#include <cmath>
+
+#include "core/error.h"
+#include "tests/support/temporary_folder.h"
+#include "train/formats/safetensors.h"
+#include "train/tasks/language/data/byte_tokenizer.h"
+
+using namespace moh;
+
+namespace {
+
+const ByteTokenizer kTokenizer;
+
+std::vector<TokenId> ids_of(const TokenSource& source) {
+  std::vector<TokenId> ids(static_cast<std::size_t>(source.size()));
+  source.copy(0, ids);
+  return ids;
+}
+
+/// The text of a source, documents separated by '|'.
+std::string text_of(const TokenSource& source) {
+  std::string text;
+  for (TokenId id : ids_of(source)) text += id == ByteTokenizer::kEndOfDocument ? '|' : static_cast<char>(id);
+  return text;
+}
+
+Corpus open(std::vector<std::string> inputs) {
+  return open_corpus(inputs, kTokenizer);
+}
+
+/// A token file of moh's earlier format (old_token_file.cpp) of the byte tokenizer, or of one of another
+/// name, with
+/// '|' between documents.
+std::string old_token_file(const std::string& text, std::uint64_t documents, std::string tokenizer = "byte") {
+  std::string ids;
+  for (char c : text) ids.append({c == '|' ? '\0' : c, '\0'});
+  const auto bytes_of_number = [](std::uint64_t number) {
+    return std::string(reinterpret_cast<const char*>(&number), sizeof number);
+  };
+  tokenizer.resize(56);
+  std::string header = "MOHTOKEN" + bytes_of_number(1 | std::uint64_t{2} << 32);
+  for (const std::uint64_t number :
+       {std::uint64_t{256}, std::uint64_t{text.size()}, documents, std::uint64_t{text.size()} - documents + 1,
+        kTokenizer.content_hash(), std::uint64_t{XXH3_64bits(ids.data(), ids.size())}})
+    header += bytes_of_number(number);
+  header += tokenizer;
+  return header + bytes_of_number(XXH3_64bits(header.data(), header.size())) + ids;
+}
+
+}  // namespace
+
+TEST_CASE("data: one text file is its bytes, with nothing before, after or between") {
+  const TemporaryFolder folder;
+  const Corpus corpus = open({write_file(folder / "a.txt", "First Citizen:\n")});
+  CHECK(corpus.num_tokens() == 15);
+  CHECK(text_of(*split_corpus(corpus, kTokenizer, 0.0).train) == "First Citizen:\n");
+  CHECK(split_corpus(corpus, kTokenizer, 0.0).validation->size() == 0);
+}
+
+TEST_CASE("data: the tail of every file is held out, and nothing is in both parts") {
+  const TemporaryFolder folder;
+  write_file(folder / "1.txt", "abcdefghij");
+  write_file(folder / "2.txt", "0123456789ABCDEFGHIJ");
+  write_file(folder / "3.txt", "z");
+  const Corpus corpus = open({folder.path().string()});
+  const TokenSplit split = split_corpus(corpus, kTokenizer, 0.2);
+  CHECK(text_of(*split.train) == "abcdefgh|0123456789ABCDEF");
+  CHECK(text_of(*split.validation) == "ij|GHIJ|z");
+}
+
+TEST_CASE("data: a tenth of tiny_shakespeare's 1115394 characters splits where nanoGPT splits it") {
+  const TemporaryFolder folder;
+  const Corpus corpus = open({write_file(folder / "a.txt", std::string(1115394, 'x'))});
+  const TokenSplit split = split_corpus(corpus, kTokenizer, 0.1);
+  CHECK(split.train->size() == 1003854);  // int(0.9 * n)
+  CHECK(split.validation->size() == 111540);
+}
+
+TEST_CASE("data: a validation fraction below 0, of 1 or more, or NaN is refused") {
+  const TemporaryFolder folder;
+  const Corpus corpus = open({write_file(folder / "a.txt", "abc")});
+  CHECK_THROWS_AS(split_corpus(corpus, kTokenizer, 1.0), ValueError);
+  CHECK_THROWS_AS(split_corpus(corpus, kTokenizer, -0.1), ValueError);
+  CHECK_THROWS_AS(split_corpus(corpus, kTokenizer, std::nan("")), ValueError);
+}
+
+TEST_CASE("data: inputs without text are refused, and the message says what was found instead") {
+  const TemporaryFolder folder;
+  write_file(folder / "o/a.o", std::string("\0\0", 2));
+  write_file(folder / "o/b.o", std::string("\0\0", 2));
+  write_file(folder / "o/c.txt", "");
+  CHECK_THROWS_AS(open({}), DataError);
+  CHECK_THROWS_WITH(
+      open({(folder / "o").string()}),
+      Catch::Contains("/o: expected at least one file with text, found only files without any: 2 binary"));
+  std::filesystem::create_directory(folder / "empty");
+  CHECK_THROWS_WITH(open({(folder / "empty").string()}),
+                    Catch::EndsWith("/empty: expected at least one file with text, found no file"));
+}
+
+TEST_CASE("data: training from a token file is training from its text") {
+  const TemporaryFolder folder;
+  write_file(folder / "text/1.txt", "abcdefghij");
+  write_file(folder / "text/2.txt", "0123");
+  write_file(folder / "text/skip.bin", std::string("\0", 1));
+  const std::vector<std::string> inputs = {(folder / "text").string()};
+  const std::string output = (folder / "tokens.bin").string();
+  const TokenizeReport report = tokenize_files(inputs, output, kTokenizer);
+  CHECK(report.info.num_tokens == 15);
+  CHECK(report.info.num_documents == 2);
+  CHECK(report.info.text_bytes == 14);
+  CHECK(report.skipped.describe().find("1 binary") == 0);
+
+  const TokenSplit from_file = split_corpus(open({output}), kTokenizer, 0.0);
+  CHECK(text_of(*from_file.train) == "abcdefghij|0123");
+  CHECK(ids_of(*from_file.train) == ids_of(*split_corpus(open(inputs), kTokenizer, 0.0).train));
+}
+
+TEST_CASE("data: text and token files mix") {
+  const TemporaryFolder folder;
+  const std::vector<std::string> inputs = {write_file(folder / "a.txt", "one")};
+  write_file(folder / "mix/c.txt", "two");
+  tokenize_files(inputs, folder / "mix/b.bin", kTokenizer);
+  CHECK(text_of(*split_corpus(open({(folder / "mix").string()}), kTokenizer, 0.0).train) == "one|two");
+}
+
+TEST_CASE("data: safetensors files that are no token files are skipped in folders, and refused by name") {
+  const TemporaryFolder folder;
+  write_file(folder / "in/a.txt", "one");
+  save_safetensors(folder / "in/model.safetensors", {}, {{"format", "pt"}});
+  const Corpus corpus = open({(folder / "in").string()});
+  CHECK(corpus.files.size() == 1);
+  CHECK(corpus.skipped.describe().find("1 binary") == 0);
+  CHECK_THROWS_WITH(open({(folder / "in/model.safetensors").string()}),
+                    Catch::Contains("metadata, format: expected moh-tokens, found pt"));
+}
+
+TEST_CASE("data: a token file of the earlier format is converted, and not trained on") {
+  const TemporaryFolder folder;
+  const std::string old = write_file(folder / "in/old", old_token_file("one|two", 2));
+  const std::string said = old +
+                           ": expected text or a token file that is a safetensors file, found a token "
+                           "file of moh's earlier format; convert it: moh data tokenize --input " +
+                           old + " --output NEW.safetensors";
+  CHECK_THROWS_WITH(open({old}), said);
+  CHECK_THROWS_WITH(open({(folder / "in").string()}), said);
+
+  const std::vector<std::string> inputs = {write_file(folder / "a.txt", "zero"), old};
+  const std::string converted = (folder / "new.safetensors").string();
+  const TokenizeReport report = tokenize_files(inputs, converted, kTokenizer);
+  CHECK(report.info.num_tokens == 12);
+  CHECK(report.info.num_documents == 3);
+  CHECK(report.info.text_bytes == 10);
+  CHECK(text_of(*split_corpus(open({converted}), kTokenizer, 0.0).train) == "zero|one|two");
+
+  // In a folder it may be one that the texts beside it have become.
+  CHECK_THROWS_WITH(
+      tokenize_files(std::vector<std::string>{(folder / "in").string()}, folder / "no", kTokenizer),
+      old + ": expected text, found a moh token file");
+  for (const std::size_t at : {20, 60, 128, 133}) {
+    std::string damaged = old_token_file("one|two", 2);
+    damaged[at] = static_cast<char>(damaged[at] ^ 1);
+    write_file(old, damaged);
+    CHECK_THROWS_WITH(tokenize_files(inputs, folder / "no", kTokenizer),
+                      Catch::Contains("the file is damaged"));
+  }
+  write_file(old, old_token_file("one|two", 2) + "x");
+  CHECK_THROWS_WITH(tokenize_files(inputs, folder / "no", kTokenizer),
+                    old +
+                        ": size: expected 142 bytes, found 143; the file is damaged: write it again with "
+                        "'moh data tokenize'");
+  write_file(old, old_token_file("one|two", 2, "words"));
+  CHECK_THROWS_WITH(tokenize_files(inputs, folder / "no", kTokenizer), Catch::Contains("found 'words' ("));
+  CHECK_FALSE(std::filesystem::exists(folder / "no"));
+}
+
+TEST_CASE("data: tokenizing refuses to overwrite its input, and token files as text") {
+  const TemporaryFolder folder;
+  const std::string text = write_file(folder / "in/a.txt", "abc");
+  const std::vector<std::string> inputs = {(folder / "in").string()};
+  CHECK_THROWS_AS(tokenize_files(inputs, text, kTokenizer), DataError);
+  CHECK(read_file(text) == "abc");
+
+  tokenize_files(inputs, folder / "in/out.bin", kTokenizer);
+  CHECK_THROWS_WITH(tokenize_files(inputs, folder / "other.bin", kTokenizer),
+                    (folder / "in/out.bin").string() + ": expected text, found a moh token file");
+  CHECK_FALSE(std::filesystem::exists(folder / "other.bin"));
+}

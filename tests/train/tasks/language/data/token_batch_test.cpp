@@ -1,0 +1,129 @@
+#include "train/tasks/language/data/token_batch.h"
+
+#include <catch2/catch.hpp>
+#include <numeric>
+
+#include "core/error.h"
+#include "train/tasks/data/prefetcher.h"
+#include "train/tasks/language/data/byte_tokenizer.h"
+
+using namespace moh;
+
+namespace {
+
+const ByteTokenizer kTokenizer;
+
+/// Ids 1, 2, ... (mod 255) + 1: each tells its place.
+TokenSourcePtr counting(std::int64_t count) {
+  std::vector<TokenId> ids(static_cast<std::size_t>(count));
+  for (std::size_t i = 0; i < ids.size(); ++i) ids[i] = static_cast<TokenId>(i % 255) + 1;
+  return tokens_in_memory(ids, 256);
+}
+
+std::vector<std::int64_t> values(const Tensor& tensor) {
+  const auto span = tensor.span<std::int64_t>();
+  return {span.begin(), span.end()};
+}
+
+bool equal(const TokenBatch& a, const TokenBatch& b) {
+  return values(a.tokens) == values(b.tokens) && values(a.targets) == values(b.targets) &&
+         a.num_targets == b.num_targets && a.target_bytes == b.target_bytes;
+}
+
+}  // namespace
+
+TEST_CASE("data: a training batch holds each token beside the one that follows it") {
+  const TrainingBatches batches(counting(200), kTokenizer, 8, 3);
+  const TokenBatch batch = batches.at(5, 4);
+  REQUIRE(batch.tokens.shape() == Shape{4, 8});
+  REQUIRE(batch.targets.shape() == Shape{4, 8});
+  CHECK(batch.num_targets == 32);
+  CHECK(batch.target_bytes == 32);
+  for (std::int64_t row = 0; row < 4; ++row) {
+    const std::int64_t start = batches.sampler().window_start(5 + row);
+    for (std::int64_t t = 0; t < 8; ++t) {
+      CHECK(batch.tokens.data<std::int64_t>()[row * 8 + t] == start + t + 1);
+      CHECK(batch.targets.data<std::int64_t>()[row * 8 + t] == start + t + 2);
+    }
+  }
+}
+
+TEST_CASE("data: a sample is the same in whatever batch it comes") {
+  const TrainingBatches batches(counting(500), kTokenizer, 8, 3);
+  const TokenBatch big = batches.at(0, 16);
+  for (std::int64_t i = 0; i < 16; ++i) {
+    CHECK(values(big.tokens.select(i).clone()) == values(batches.at(i, 1).tokens));
+  }
+}
+
+TEST_CASE("data: the end of a document is a target without bytes") {
+  const std::vector<TokenId> ids = {'a', 'b', 0, 'c'};
+  const TrainingBatches batches(tokens_in_memory(ids, 256), kTokenizer, 3, 0);
+  const TokenBatch batch = batches.at(0, 1);
+  CHECK(values(batch.targets) == std::vector<std::int64_t>{'b', 0, 'c'});
+  CHECK(batch.num_targets == 3);
+  CHECK(batch.target_bytes == 2);
+}
+
+TEST_CASE("data: evaluation has every token but the first as a target exactly once") {
+  for (std::int64_t num_tokens : {2, 3, 8, 9, 10, 17, 40, 41, 42}) {
+    const EvaluationBatches batches(counting(num_tokens), kTokenizer, 8, 3);
+    std::vector<std::int64_t> targets;
+    std::int64_t counted = 0;
+    for (std::int64_t b = 0; b < batches.size(); ++b) {
+      const TokenBatch batch = batches.at(b);
+      CHECK(batch.tokens.dim(0) <= 3);
+      CHECK(batch.tokens.dim(1) == 8);
+      counted += batch.num_targets;
+      const auto tokens = values(batch.tokens), follow = values(batch.targets);
+      for (std::size_t i = 0; i < follow.size(); ++i) {
+        if (follow[i] == kIgnoredTarget) {
+          CHECK(tokens[i] == 0);
+        } else {
+          CHECK(follow[i] == tokens[i] + 1);
+          targets.push_back(follow[i]);
+        }
+      }
+    }
+    std::vector<std::int64_t> expected(static_cast<std::size_t>(num_tokens) - 1);
+    std::iota(expected.begin(), expected.end(), 2);
+    INFO("tokens " << num_tokens);
+    CHECK(targets == expected);  // in order, too
+    CHECK(counted == num_tokens - 1);
+  }
+}
+
+TEST_CASE("data: evaluation refuses a text without a target, and sizes below one") {
+  CHECK_THROWS_AS(EvaluationBatches(counting(1), kTokenizer, 8, 3), DataError);
+  CHECK_THROWS_WITH(EvaluationBatches(counting(0), kTokenizer, 8, 3),
+                    Catch::Contains("held-out text: expected at least 2 tokens, found 0"));
+  CHECK_THROWS_AS(EvaluationBatches(counting(9), kTokenizer, 0, 3), ValueError);
+  CHECK_THROWS_AS(EvaluationBatches(counting(9), kTokenizer, 8, 0), ValueError);
+}
+
+TEST_CASE("data: batches do not depend on the prefetch depth") {
+  const TrainingBatches batches(counting(3000), kTokenizer, 8, 3);
+  const auto make = [&](std::int64_t i) { return batches.at(i * 4, 4); };
+  Prefetcher<TokenBatch> direct(make, 0, 0), one(make, 0, 1), eight(make, 0, 8);
+  for (int i = 0; i < 200; ++i) {
+    const TokenBatch expected = direct.next();
+    CHECK(equal(expected, one.next()));
+    CHECK(equal(expected, eight.next()));
+  }
+  CHECK(one.position() == 200);
+  CHECK(eight.position() == 200);
+}
+
+TEST_CASE("data: a prefetcher that starts where another stopped goes on as it would have") {
+  const TrainingBatches batches(counting(3000), kTokenizer, 8, 3);
+  const auto make = [&](std::int64_t i) { return batches.at(i * 4, 4); };
+  Prefetcher<TokenBatch> straight(make, 0, 4);
+  std::int64_t position = 0;
+  {
+    Prefetcher<TokenBatch> stopped(make, 0, 4);  // has batches in its queue when it ends
+    for (int i = 0; i < 150; ++i) CHECK(equal(straight.next(), stopped.next()));
+    position = stopped.position();
+  }
+  Prefetcher<TokenBatch> resumed(make, position, 2);
+  for (int i = 0; i < 150; ++i) CHECK(equal(straight.next(), resumed.next()));
+}

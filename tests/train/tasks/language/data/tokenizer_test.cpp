@@ -1,0 +1,95 @@
+#include "train/tasks/language/data/tokenizer.h"
+
+#include <catch2/catch.hpp>
+
+#include "core/error.h"
+#include "train/tasks/language/data/byte_tokenizer.h"
+#include "train/tasks/language/data/utf8_stream.h"
+
+using namespace moh;
+
+TEST_CASE("data: the byte tokenizer gives every byte of any text back") {
+  const ByteTokenizer tokenizer;
+  std::string text;
+  for (int byte = 1; byte < 256; ++byte) text += static_cast<char>(byte);
+  text += "Zürich 東京 🙂";
+  std::vector<TokenId> ids = {7};
+  tokenizer.encode(text, ids);
+  REQUIRE(ids.size() == text.size() + 1);  // appended
+  CHECK(ids[1] == 1);
+  CHECK(ids[255] == 255);
+  CHECK(decode(tokenizer, std::span(ids).subspan(1)) == text);
+}
+
+TEST_CASE("data: the byte tokenizer keeps id 0 for the end of a document") {
+  const ByteTokenizer tokenizer;
+  CHECK(tokenizer.end_of_document() == 0);
+  CHECK(tokenizer.token_bytes(0).empty());
+  CHECK(tokenizer.token_bytes(255) == "\xFF");
+  std::vector<TokenId> ids;
+  CHECK_THROWS_WITH(tokenizer.encode(std::string("ab\0c", 4), ids), Catch::Contains("found one at byte 2"));
+  CHECK_THROWS_WITH(tokenizer.token_bytes(256), Catch::Contains("expected 0 ... 255, found 256"));
+  CHECK_THROWS_AS(tokenizer.token_bytes(-1), ValueError);
+}
+
+TEST_CASE("data: tokenizers are made by name") {
+  const auto tokenizer = make_tokenizer("byte");
+  CHECK(tokenizer->name() == "byte");
+  CHECK(tokenizer->vocab_size() == 256);
+  // Token files and checkpoints carry this number: it may change only together with the ids themselves.
+  CHECK(tokenizer->content_hash() == 0x53d7c45fc666af84);
+  CHECK_THROWS_AS(make_tokenizer("bpe"), ConfigError);
+  CHECK_THROWS_WITH(make_tokenizer("bpe"), "tokenizer: name: expected byte, found 'bpe'");
+}
+
+namespace {
+
+/// Feeds `bytes` in pieces of `step`; the outcome must not depend on where they are cut.
+std::string streamed(std::string_view bytes, std::size_t step) {
+  Utf8Stream stream;
+  std::string text;
+  for (std::size_t i = 0; i < bytes.size(); i += step) text += stream.push(bytes.substr(i, step));
+  return text + stream.finish();
+}
+
+const std::string kBad = "\xEF\xBF\xBD";
+
+}  // namespace
+
+TEST_CASE("data: streamed text shows whole characters only") {
+  Utf8Stream stream;
+  CHECK(stream.push("a\xE6\x9D") == "a");
+  CHECK(stream.push("\xB1") == "東");
+  CHECK(stream.push("\xF0\x9F") == "");
+  CHECK(stream.finish() == kBad);
+  CHECK(stream.finish() == "");
+}
+
+TEST_CASE("data: streamed bytes that form no character are replaced, wherever the pieces end") {
+  struct Case {
+    std::string bytes, text;
+  };
+  const Case cases[] = {
+      {"Zürich 東京 🙂\n\t", "Zürich 東京 🙂\n\t"},
+      {"\x80x", kBad + "x"},                            // continuation without a lead
+      {"\xC0\xAF", kBad + kBad},                        // overlong "/"
+      {"\xE0\x80\xAF", kBad + kBad + kBad},             // overlong in three bytes
+      {"\xED\xA0\x80", kBad + kBad + kBad},             // surrogate
+      {"\xF4\x90\x80\x80", kBad + kBad + kBad + kBad},  // past U+10FFFF
+      {"\xE6\x9D"
+       "a",
+       kBad + "a"},                                     // cut off by another character
+      {"\xF0\x9F\x99", kBad},                           // cut off by the end
+      {"\x1B[31m\r\x7F", kBad + "[31m" + kBad + kBad},  // terminal control
+      {"\xC2\x9B"
+       "1m",
+       kBad + "1m"},  // the one-character form of ESC [
+      {"\xC2\xA0", "\xC2\xA0"},
+  };
+  for (const Case& c : cases) {
+    for (std::size_t step : {1, 2, 3, 100}) {
+      INFO("step " << step);
+      CHECK(streamed(c.bytes, step) == c.text);
+    }
+  }
+}

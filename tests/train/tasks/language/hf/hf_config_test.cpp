@@ -1,0 +1,266 @@
+#include "train/tasks/language/hf/hf_config.h"
+
+#include <catch2/catch.hpp>
+
+#include "core/error.h"
+#include "core/random.h"
+#include "models/llm/llama_presets.h"
+#include "tests/support/message_of.h"
+#include "tests/support/temporary_folder.h"
+
+namespace moh {
+namespace {
+
+using Catch::Contains;
+
+/// LLaMA 2 7B, as transformers 4.31 wrote it, without the keys in `left_out`, with those of `more` before.
+std::string llama2(const std::string& more = "") {
+  return "{" + more + R"("architectures": ["LlamaForCausalLM"], "bos_token_id": 1, "eos_token_id": 2,
+    "hidden_act": "silu", "hidden_size": 4096, "initializer_range": 0.02, "intermediate_size": 11008,
+    "model_type": "llama", "num_attention_heads": 32, "num_hidden_layers": 32, "pretraining_tp": 2,
+    "rms_norm_eps": 1e-05, "tie_word_embeddings": false, "torch_dtype": "float16", "use_cache": true,
+    "vocab_size": 32000})";
+}
+
+LlamaConfig read(const std::string& text) {
+  const TemporaryFolder folder;
+  return read_hf_config(write_file(folder / "config.json", text));
+}
+
+template <class E>
+std::string refusal(const std::string& text) {
+  const TemporaryFolder folder;
+  const std::string path = write_file(folder / "config.json", text);
+  const std::string message = message_of<E>([&] { read_hf_config(path); });
+  REQUIRE(message.starts_with(path + ": "));
+  return message.substr(path.size() + 2);
+}
+
+/// The message about a LLaMA 2 with this text added.
+std::string unsupported(const std::string& more) {
+  return refusal<ConfigError>(llama2(more));
+}
+std::string damaged(const std::string& more) {
+  return refusal<CheckpointError>(llama2(more));
+}
+
+LlamaConfig llama2_7b() {
+  LlamaConfig model;
+  model.vocab_size = 32000;
+  model.layers = 32;
+  model.hidden = 4096;
+  model.intermediate = 11008;
+  model.heads = 32;
+  model.kv_heads = 32;
+  model.head_dim = 128;
+  model.max_positions = 2048;
+  return model;
+}
+
+LlamaConfig preset(std::string_view name) {
+  return find_llama_preset(name)->config;
+}
+
+}  // namespace
+
+TEST_CASE("hf config: LLaMA 1, before many of today's keys") {
+  LlamaConfig expected = llama2_7b();
+  expected.norm_eps = 1e-6;
+  const std::string text =
+      R"({"architectures": ["LLaMAForCausalLM"], "bos_token_id": 0, "eos_token_id": 1, "hidden_act": "silu",
+          "hidden_size": 4096, "intermediate_size": 11008, "initializer_range": 0.02,
+          "max_sequence_length": 2048, "model_type": "llama", "num_attention_heads": 32,
+          "num_hidden_layers": 32, "pad_token_id": -1, "rms_norm_eps": 1e-06, "torch_dtype": "float16",
+          "transformers_version": "4.27.0.dev0", "use_cache": true, "vocab_size": 32000})";
+  CHECK(read(text) == expected);
+  const TemporaryFolder folder;
+  CHECK(read_hf_token_ids(write_file(folder / "config.json", text)) == HfTokenIds{0, {}, {1}});
+}
+
+TEST_CASE("hf config: LLaMA 2, and what absent keys mean to transformers") {
+  CHECK(read(llama2()) == llama2_7b());
+  LlamaConfig expected = llama2_7b();
+  expected.norm_eps = 1e-6;
+  expected.tied_embeddings = true;
+  expected.head_dim = 96;
+  expected.init_std = 0.5;
+  expected.max_positions = 4096;
+  CHECK(read(R"({"hidden_size": 4096, "intermediate_size": 11008, "model_type": "llama", "head_dim": 96,
+                 "num_attention_heads": 32, "num_hidden_layers": 32, "vocab_size": 32000, "mlp_bias": false,
+                 "tie_word_embeddings": true, "max_position_embeddings": 4096, "initializer_range": 0.5,
+                 "rope_scaling": null, "num_key_value_heads": null, "sliding_window": null})") == expected);
+}
+
+TEST_CASE("hf config: LLaMA 3, in the words of transformers 4 and 5") {
+  const std::string sizes =
+      R"({"architectures": ["LlamaForCausalLM"], "attention_bias": false, "attention_dropout": 0.0,
+          "bos_token_id": 128000, "eos_token_id": [128001, 128008], "hidden_act": "silu", "hidden_size": 4096,
+          "initializer_range": 0.02, "intermediate_size": 14336, "model_type": "llama",
+          "num_attention_heads": 32, "num_hidden_layers": 32, "num_key_value_heads": 8, "pretraining_tp": 1,
+          "rms_norm_eps": 1e-05, "tie_word_embeddings": false, "use_cache": true, "vocab_size": 128256, )";
+  const LlamaConfig three = preset("llama3_8b");
+  CHECK(read(sizes + R"("max_position_embeddings": 8192, "rope_scaling": null, "rope_theta": 500000.0})") ==
+        three);
+  const std::string five = R"("rope_parameters": {"rope_theta": 500000.0, "rope_type": "default"})";
+  CHECK(read(sizes + R"("max_position_embeddings": 8192, )" + five + "}") == three);
+
+  LlamaConfig three_one = three;
+  three_one.max_positions = 131072;
+  three_one.rope_scaling = {RopeScalingKind::kLlama3, 8, 1, 4, 8192};
+  const std::string scaling = R"({"factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+      "original_max_position_embeddings": 8192, "rope_type": "llama3")";
+  const std::string more = sizes + R"("max_position_embeddings": 131072, )";
+  CHECK(read(more + R"("rope_theta": 500000.0, "rope_scaling": )" + scaling + "}}") == three_one);
+  CHECK(read(more + R"("rope_parameters": )" + scaling + R"(, "rope_theta": 500000.0}})") == three_one);
+  CHECK(read(more + R"("rope_theta": 500000.0, "rope_scaling": )" + scaling + R"(}, "rope_parameters": )" +
+             scaling + R"(, "rope_theta": 500000.0}})") == three_one);
+  CHECK_THAT(refusal<ConfigError>(more + R"("rope_theta": 10000.0, "rope_parameters": )" + scaling +
+                                  R"(, "rope_theta": 500000.0}})"),
+             Contains("rope_parameters: expected the same as rope_theta and rope_scaling say, found "));
+  const TemporaryFolder folder;
+  CHECK(read_hf_token_ids(write_file(folder / "config.json", more + five + "}")) ==
+        HfTokenIds{128000, {}, {128001, 128008}});
+}
+
+TEST_CASE("hf config: linear rope scaling, under both names of its type") {
+  for (const char* type : {"type", "rope_type"}) {
+    const LlamaConfig model =
+        read(llama2(R"("rope_scaling": {")" + std::string(type) + R"(": "linear", "factor": 4}, )"));
+    CHECK(model.rope_scaling == RopeScaling{RopeScalingKind::kLinear, 4});
+  }
+  CHECK(read(llama2(R"("rope_scaling": {"type": "linear", "factor": 1.0}, )")) == llama2_7b());
+}
+
+// Its own configuration says only that it brings code; what that code fixes is in the preset.
+TEST_CASE("hf config: MoH-LLaMA3-8B as released") {
+  const auto text = [](int vocabulary) {
+    return R"({"architectures": ["LlamaForCausalLM"], "auto_map": {"AutoModelForCausalLM":
+        "modeling_llama.LlamaForCausalLM"}, "hidden_size": 4096, "intermediate_size": 14336,
+        "max_position_embeddings": 8192, "model_type": "llama", "num_attention_heads": 32,
+        "num_hidden_layers": 32, "num_key_value_heads": 8, "rms_norm_eps": 1e-05, "rope_theta": 500000.0,
+        "vocab_size": )" +
+           std::to_string(vocabulary) + "}";
+  };
+  CHECK(read(text(160896)) == preset("moh_llama3_8b"));
+  CHECK_THAT(refusal<ConfigError>(text(128256)),
+             Contains("auto_map: expected none (the model brings code of its own), found ") &&
+                 Contains("if that code computes a plain LLaMA, remove the key"));
+}
+
+TEST_CASE("hf config: what moh cannot compute is refused by name") {
+  const auto other = [](const std::string& type, const std::string& name) {
+    return refusal<ConfigError>(R"({"model_type": ")" + type + R"(", "architectures": [")" + name + R"("]})");
+  };
+  CHECK(other("mistral", "MistralForCausalLM") == "model_type: expected llama or moh_llama, found mistral");
+  CHECK(other("llama", "LlamaForSequenceClassification") ==
+        "architectures: expected LlamaForCausalLM, found [\"LlamaForSequenceClassification\"]");
+  CHECK(other("moh_llama", "LlamaForCausalLM") ==
+        "architectures: expected MohLlamaForCausalLM, found [\"LlamaForCausalLM\"]");
+  CHECK(unsupported(R"("attention_bias": true, )") ==
+        "attention_bias: expected false (no layer of the model has a bias), found true");
+  CHECK_THAT(unsupported(R"("mlp_bias": true, )"), Contains("mlp_bias: expected false"));
+  CHECK(unsupported(R"("sliding_window": 4096, )") == "sliding_window: expected none, found 4096");
+  CHECK(unsupported(R"("quantization_config": {"bits": 4}, )") ==
+        "quantization_config: expected none, found {\"bits\":4}");
+  CHECK(unsupported(R"("partial_rotary_factor": 0.5, )") == "partial_rotary_factor: expected 1, found 0.5");
+  CHECK(refusal<ConfigError>(R"({"model_type": "llama", "hidden_act": "gelu"})") ==
+        "hidden_act: expected silu, found gelu");
+  for (const char* type : {"yarn", "dynamic", "longrope", "su"}) {
+    INFO(type);
+    const std::string found = std::string(": expected default, linear or llama3, found ") + type;
+    CHECK(unsupported(R"("rope_scaling": {"rope_type": ")" + std::string(type) + R"(", "factor": 2.0}, )") ==
+          "rope_scaling.rope_type" + found);
+    CHECK(unsupported(R"("rope_scaling": {"type": ")" + std::string(type) + R"(", "factor": 2.0}, )") ==
+          "rope_scaling.type" + found);
+  }
+  CHECK(unsupported(R"("rope_scaling": {"type": "linear", "factor": 2.0, "beta_fast": 3}, )") ==
+        "rope_scaling.beta_fast: expected no such key with rope type linear, found 3");
+  CHECK_THAT(unsupported(R"("rope_parameters": {"full_attention": {"rope_type": "default"}}, )"),
+             Contains("rope_parameters.full_attention: expected no such key with rope type default"));
+  CHECK_THAT(unsupported(R"("num_key_value_heads": 5, )"),
+             Contains("llama: kv_heads: expected a divisor of heads (32), found 5"));
+  CHECK_THAT(unsupported(R"("head_dim": 7, )"), Contains("llama: head_dim: expected an even number"));
+}
+
+TEST_CASE("hf config: hostile and damaged files are refused") {
+  const std::string digits(400, '9');
+  CHECK_THAT(refusal<CheckpointError>(""), Contains("expected JSON in UTF-8"));
+  CHECK_THAT(refusal<CheckpointError>("[1]"), Contains("expected a JSON object, found array"));
+  CHECK_THAT(refusal<CheckpointError>(llama2() + "x"), Contains("expected JSON in UTF-8"));
+  CHECK_THAT(refusal<CheckpointError>(llama2() + std::string(1, '\0')), Contains("a NUL byte"));
+  CHECK_THAT(refusal<CheckpointError>("{\"\xff\": 1}"), Contains("expected JSON in UTF-8"));
+  CHECK_THAT(refusal<CheckpointError>(std::string(2 << 20, ' ')), Contains("found"));
+  CHECK(refusal<CheckpointError>("{\"a\":" + std::string(100000, '[')) ==
+        "expected at most 16 levels, found more");
+  CHECK(damaged(R"("vocab_size": 5, )") == "vocab_size: expected this key once, found it twice");
+  CHECK(damaged(R"("a": {"b": 1, "c": {"b": 1}, "b": 2}, )") == "b: expected this key once, found it twice");
+  CHECK_THAT(damaged(R"("head_dim": )" + digits + ", "), Contains("expected JSON in UTF-8"));  // no double
+  CHECK(damaged(R"("head_dim": 18446744073709551615, )") ==
+        "head_dim: expected a whole number from 1 to 1048576, found 18446744073709551615");
+  CHECK_THAT(damaged(R"("head_dim": 1e3, )"),
+             Contains("head_dim: expected a whole number from 1 to 1048576"));
+  CHECK_THAT(damaged(R"("head_dim": -4, )"), Contains("found -4"));
+  CHECK_THAT(damaged(R"("head_dim": "128", )"), Contains("found \"128\""));
+  CHECK_THAT(damaged(R"("rope_theta": "x", )"), Contains("rope_theta: expected a number, found \"x\""));
+  CHECK_THAT(damaged(R"("rope_theta": 0, )"), Contains("rope_theta: expected a number above 0, found 0"));
+  CHECK_THAT(damaged(R"("attention_bias": 1, )"),
+             Contains("attention_bias: expected true or false, found 1"));
+  CHECK_THAT(damaged(R"("rope_scaling": [], )"), Contains("rope_scaling: expected an object, found []"));
+  CHECK_THAT(damaged(R"("rope_scaling": {"type": "linear"}, )"),
+             Contains("rope_scaling.factor: expected a number, found nothing"));
+  CHECK_THAT(damaged(R"("rope_scaling": {"type": "linear", "factor": 0.5}, )"),
+             Contains("rope_scaling.factor: expected 1 or more, found 0.5"));
+  CHECK(refusal<CheckpointError>(R"({"model_type": "llama"})") ==
+        "vocab_size: expected a whole number, found nothing");
+  CHECK(refusal<CheckpointError>("{}") == "model_type: expected a text, found nothing");
+  CHECK_THAT(refusal<CheckpointError>(R"({"model_type": "llama", "architectures": {}})"),
+             Contains("architectures: expected a list of texts, found {}"));
+  CHECK_THROWS_AS(read_hf_config("/nowhere/config.json"), CheckpointError);
+}
+
+TEST_CASE("hf config: a file changed at random is read or refused, and nothing else happens") {
+  const std::string whole = llama2(
+      R"("rope_scaling": {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0},
+         "moh_shared_heads": [1, 2], "auto_map": {"AutoConfig": "a.B"}, )");
+  constexpr RandomKey kKey{33, 1};
+  constexpr std::string_view kPieces[] = {"{",  "}", "[",  "]",    ",",       ":",
+                                          "\"", "-", "e9", "null", "\\u0000", "\xff"};
+  const TemporaryFolder folder;
+  constexpr int kChanges = 1000;
+  int num_read = 0, num_refused = 0;
+  for (std::uint64_t i = 0; i < std::uint64_t{kChanges}; ++i) {
+    const auto random = [&](std::uint64_t what, std::size_t below) {
+      return static_cast<std::size_t>(random_below(kKey, 4 * i + what, below));
+    };
+    std::string text = whole;
+    const std::size_t place = random(0, text.size());
+    switch (random(1, 4)) {
+      case 0:
+        text[place] = static_cast<char>(random(2, 256));
+        break;
+      case 1:
+        text.resize(place);
+        break;
+      case 2:
+        text.erase(place, random(2, 20));
+        break;
+      default:
+        text.insert(place, kPieces[random(2, std::size(kPieces))]);
+    }
+    const std::string path = write_file(folder / "config.json", text);
+    try {
+      read_hf_config(path);
+      ++num_read;
+    } catch (const ConfigError& error) {
+      CHECK_THAT(error.what(), Catch::StartsWith(path + ": "));
+      ++num_refused;
+    } catch (const CheckpointError& error) {
+      CHECK_THAT(error.what(), Catch::StartsWith(path + ": "));
+      ++num_refused;
+    }
+  }
+  CHECK(num_read + num_refused == kChanges);
+  CHECK(num_refused > kChanges / 2);
+}
+
+}  // namespace moh

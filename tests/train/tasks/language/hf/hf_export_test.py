@@ -1,0 +1,232 @@
+"""Models that moh exports, opened by Hugging Face's transformers: the same logits, the same text.
+
+torch, safetensors and transformers are those of this Python or, failing that, of the virtual environment
+MOH_PYTORCH_VENV (build/pytorch-venv).
+"""
+
+import functools
+import importlib.util
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+SOURCE = pathlib.Path(os.environ.get("MOH_SOURCE_DIR", pathlib.Path(__file__).resolve().parents[5]))
+SAMPLES = os.environ.get("MOH_HF_SAMPLES", "hf_samples")
+MISSING = [name for name in ("torch", "safetensors", "transformers") if importlib.util.find_spec(name) is None]
+
+if MISSING:
+    venv = os.path.abspath(os.environ.get("MOH_PYTORCH_VENV", SOURCE / "build/pytorch-venv")) + "/bin/python"
+    if os.path.exists(venv) and sys.executable != venv:
+        os.execv(venv, [venv, "-B", *sys.argv])
+    print(f"moh test skipped: no {', '.join(MISSING)} for Python", file=sys.stderr)
+    sys.exit(77)
+
+FOLDER = tempfile.TemporaryDirectory()
+# Nothing is looked for on the network, and the models' code is kept nowhere else.
+os.environ.update(HF_HUB_OFFLINE="1", HF_HOME=FOLDER.name + "/hf_home")
+
+import torch  # noqa: E402
+import transformers  # noqa: E402
+from safetensors import safe_open  # noqa: E402
+from safetensors.torch import load_file  # noqa: E402
+from transformers import AutoModelForCausalLM  # noqa: E402
+
+torch.set_num_threads(1)
+transformers.logging.set_verbosity_error()
+
+# Largest difference of a logit, as a share of the largest logit. Found by this test: at most 1.3e-6, with transformers
+# 4.57.6 as with 5.23.0.
+TOLERANCE = 1e-5
+
+
+def setUpModule():
+    subprocess.run([SAMPLES, FOLDER.name + "/samples"], check=True)
+
+
+def tearDownModule():
+    FOLDER.cleanup()
+
+
+def samples():
+    return sorted((pathlib.Path(FOLDER.name) / "samples").iterdir())
+
+
+def opened(folder, **options):
+    return AutoModelForCausalLM.from_pretrained(folder, trust_remote_code=True, **options)
+
+
+def for_each_sample(test):
+    """A test of one sample's model, the numbers of moh for it, and its folder; as a test of all of them."""
+
+    @functools.wraps(test)
+    def all_samples(self):
+        self.assertGreaterEqual(len(samples()), 13)
+        for folder in samples():
+            with self.subTest(folder.name), torch.no_grad():
+                test(self, opened(folder).eval(), load_file(folder / "expected.safetensors"), folder)
+
+    return all_samples
+
+
+class ExportTest(unittest.TestCase):
+    def assert_close(self, found, expected):
+        error = (found - expected).abs().max().item() / expected.abs().max().item()
+        self.assertLess(error, TOLERANCE)
+
+    def test_every_tensor_is_used_and_none_is_missing(self):
+        for folder in samples():
+            model, info = opened(folder, output_loading_info=True)
+            for kind in ("missing_keys", "unexpected_keys", "mismatched_keys"):
+                self.assertFalse(info[kind], (folder.name, kind))
+            is_dense = folder.name.startswith("dense")
+            self.assertEqual(type(model).__name__, "LlamaForCausalLM" if is_dense else "MohLlamaForCausalLM")
+            with safe_open(folder / "model.safetensors", "pt") as file:
+                self.assertEqual(file.metadata(), {"format": "pt"})
+                stored = {name: file.get_tensor(name) for name in file.keys()}
+            state = model.state_dict()
+            if model.config.tie_word_embeddings:
+                self.assertIs(model.get_output_embeddings().weight, model.get_input_embeddings().weight)
+                state.pop("lm_head.weight")
+            self.assertEqual(set(state), set(stored))
+            for name, tensor in stored.items():
+                self.assertTrue(torch.equal(state[name], tensor), name)
+
+    @for_each_sample
+    def test_logits_are_those_of_moh(self, model, expected, _):
+        self.assert_close(model(expected["tokens"]).logits, expected["logits"])
+
+    @for_each_sample
+    def test_padded_batches(self, model, expected, _):
+        tokens, padding = expected["tokens"], torch.zeros(2, 3, dtype=torch.long)
+        right = torch.cat([tokens, padding], dim=1)
+        mask = torch.cat([torch.ones_like(tokens), padding], dim=1)
+        self.assert_close(model(right).logits[:, :11], expected["logits"])
+        self.assert_close(model(right, attention_mask=mask).logits[:, :11], expected["logits"])
+        left = model(right.roll(3, 1), attention_mask=mask.roll(3, 1)).logits
+        self.assertTrue(left.isfinite().all())
+        self.assert_close(left[:, 3:], expected["logits"])
+        # Sequences of different lengths in one batch.
+        mixed = torch.stack([tokens[0], tokens[1].roll(4)])
+        mask = torch.ones_like(mixed)
+        mask[1, :4] = 0
+        logits = model(mixed, attention_mask=mask).logits
+        self.assert_close(logits[0], expected["logits"][0])
+        self.assert_close(logits[1, 4:], expected["logits"][1, :7])
+
+    @for_each_sample
+    def test_generated_text_is_that_of_moh_with_and_without_a_cache(self, model, expected, _):
+        options = {"max_new_tokens": 8, "do_sample": False, "pad_token_id": 0}
+        tokens = expected["tokens"]
+        for cache in ({"use_cache": True}, {"use_cache": False}, {"cache_implementation": "static"}):
+            found = model.generate(tokens, attention_mask=torch.ones_like(tokens), **options, **cache)
+            self.assertEqual(found[:, 11:].tolist(), expected["continued"].tolist(), cache)
+        padded = torch.cat([torch.zeros(2, 2, dtype=torch.long), tokens], dim=1)
+        mask = torch.ones_like(padded)
+        mask[:, :2] = 0
+        found = model.generate(padded, attention_mask=mask, **options)
+        self.assertEqual(found[:, 13:].tolist(), expected["continued"].tolist())
+
+    @for_each_sample
+    def test_a_cache_is_continued_in_chunks(self, model, expected, _):
+        begun = model(expected["tokens"][:, :6], use_cache=True)
+        rest = model(expected["tokens"][:, 6:], past_key_values=begun.past_key_values, use_cache=True)
+        self.assert_close(torch.cat([begun.logits, rest.logits], dim=1), expected["logits"])
+
+    @for_each_sample
+    def test_gradients_are_those_of_moh(self, model, expected, _):
+        model.train()
+        with torch.enable_grad():
+            loss = model(expected["tokens"], labels=expected["tokens"]).loss
+        loss.backward()
+        self.assertAlmostEqual(loss.item(), expected["loss"].item(), delta=1e-5 * loss.item())
+        for name, parameter in model.named_parameters():
+            gradient = expected["grad." + name]
+            error = (parameter.grad - gradient).abs().max().item()
+            # Where gates cannot pass anything on (one routed head is kept), what is left is tiny.
+            self.assertLess(error, 2e-5 * gradient.abs().max().item() + 1e-8, name)
+
+    def test_bfloat16(self):
+        key = "dtype" if transformers.__version__ >= "5" else "torch_dtype"
+        for folder in samples():
+            with self.subTest(folder.name), torch.no_grad():
+                model, expected = opened(folder, **{key: torch.bfloat16}).eval(), load_file(folder / "expected.safetensors")
+                model.tie_weights()
+                logits = model(expected["tokens"]).logits
+                self.assertEqual(logits.dtype, torch.bfloat16)
+                # Where rounding changes a choice of heads the logits do differ; most stay near.
+                error = (logits.float() - expected["logits"]).abs() / expected["logits"].abs().max()
+                self.assertLess(error.median().item(), 0.03)
+
+    @for_each_sample
+    def test_what_transformers_saves_is_the_same_model(self, model, expected, folder):
+        saved = pathlib.Path(FOLDER.name) / "saved" / folder.name
+        model.save_pretrained(saved)
+        self.assert_close(opened(saved).eval()(expected["tokens"]).logits, expected["logits"])
+        done = subprocess.run([SAMPLES, "--compare", folder / "config.json", saved / "config.json"], check=False,
+                              capture_output=True, text=True)
+        self.assertEqual(done.returncode, 0, done.stderr + (saved / "config.json").read_text())
+
+
+class RoutingTest(unittest.TestCase):
+    """Shared heads by index, and training."""
+
+    def sample(self, name, **changes):
+        folder = pathlib.Path(FOLDER.name) / f"{name}_changed"
+        shutil.rmtree(folder, ignore_errors=True)
+        shutil.copytree(pathlib.Path(FOLDER.name) / "samples" / name, folder)
+        config = json.loads((folder / "config.json").read_text())
+        (folder / "config.json").write_text(json.dumps({**config, **changes}))
+        return opened(folder).eval(), load_file(folder / "expected.safetensors")
+
+    def test_shared_heads_by_index(self):
+        first = [[0, 1, 2, 3]] * 2
+        model, expected = self.sample("query_norm", moh_shared_heads_index=first)
+        with torch.no_grad():
+            self.assertLess((model(expected["tokens"]).logits - expected["logits"]).abs().max().item(), 1e-4)
+        # Moving heads, their index and their weights alike, changes nothing: with 4 KV heads of 2 query heads each,
+        # groups change places.
+        order = [4, 5, 0, 1, 6, 7, 2, 3]  # head i of the new model was head order[i]
+        shared = sorted(order.index(h) for h in first[0])
+        moved, _ = self.sample("query_norm", moh_shared_heads_index=[shared] * 2)
+        self.assertEqual(shared, [2, 3, 6, 7])
+        with torch.no_grad():
+            for layer in moved.model.layers:
+                attention, groups = layer.self_attn, [2, 0, 3, 1]
+                for projection, places in ((attention.q_proj, order), (attention.k_proj, groups), (attention.v_proj, groups)):
+                    projection.weight.copy_(projection.weight.unflatten(0, (-1, 4))[places].flatten(0, 1))
+                attention.o_proj.weight.copy_(attention.o_proj.weight.unflatten(1, (-1, 4))[:, order].flatten(1))
+            self.assertLess((moved(expected["tokens"]).logits - expected["logits"]).abs().max().item(), 1e-4)
+
+    def test_gradients_reach_what_trains_the_router(self):
+        for name, parameter in (("learned", "wg"), ("learned", "wg_0"), ("learned", "wg_1"), ("query_norm", "q_proj")):
+            model, expected = self.sample(name)
+            model.train()
+            model(expected["tokens"], labels=expected["tokens"]).loss.backward()
+            gradient = getattr(model.model.layers[0].self_attn, parameter).weight.grad
+            self.assertGreater(gradient.abs().max().item(), 0, (name, parameter))
+
+    def test_straight_through_changes_gradients_and_no_output(self):
+        gradients = {}
+        for passed_on in ("none", "selected", "all"):
+            model, expected = self.sample("query_norm", moh_straight_through=passed_on, moh_balance_weight=0.0)
+            loss = model.train()(expected["tokens"], labels=expected["tokens"]).loss
+            loss.backward()
+            gradients[passed_on] = (loss.item(), model.model.layers[0].self_attn.q_proj.weight.grad)
+        self.assertEqual(len({loss for loss, _ in gradients.values()}), 1)
+        for a, b in (("none", "selected"), ("selected", "all")):
+            self.assertGreater((gradients[a][1] - gradients[b][1]).abs().max().item(), 1e-6)
+
+    def test_unknown_settings_are_refused(self):
+        for change in ({"moh_router": "random"}, {"moh_gate_scaling": "none"}, {"moh_active_heads": 9},
+                       {"rope_parameters": {"rope_type": "yarn", "factor": 2.0}}):
+            with self.assertRaises(ValueError):
+                self.sample("query_norm", **change)
+
+
+if __name__ == "__main__":
+    unittest.main()

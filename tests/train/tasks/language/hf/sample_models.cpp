@@ -1,0 +1,109 @@
+#include "tests/train/tasks/language/hf/sample_models.h"
+
+namespace moh::test {
+
+namespace {
+
+using Counts = std::vector<std::int64_t>;
+
+LlamaConfig dense() {
+  LlamaConfig model;
+  model.vocab_size = 40;
+  model.layers = 2;
+  model.hidden = 32;
+  model.intermediate = 48;
+  model.heads = 8;
+  model.kv_heads = 8;
+  model.head_dim = 4;
+  model.max_positions = 64;
+  model.init_std = 0.25;
+  return model;
+}
+
+LlamaConfig grouped() {
+  LlamaConfig model = dense();
+  model.kv_heads = 2;
+  model.head_dim = 6;
+  model.tied_embeddings = true;
+  model.norm_eps = 1e-6;
+  model.rope_theta = 500;
+  model.rope_scaling = {RopeScalingKind::kLlama3, 8, 1, 4, 16};
+  return model;
+}
+
+LlamaConfig moh_model(RouterKind router, PerLayer num_shared, PerLayer top_k) {
+  LlamaConfig model = dense();
+  model.kv_heads = 4;
+  model.moh.router = router;
+  model.moh.num_shared = std::move(num_shared);
+  model.moh.top_k = std::move(top_k);
+  return model;
+}
+
+template <class Change>
+LlamaConfig changed(LlamaConfig model, Change&& change) {
+  change(model);
+  return model;
+}
+
+}  // namespace
+
+std::vector<SampleModel> sample_models() {
+  constexpr auto kLearned = RouterKind::kLearned;
+  constexpr auto kQueryNorm = RouterKind::kQueryNorm;
+  const auto learned = [&](std::int64_t num_shared, std::int64_t top_k) {
+    return moh_model(kLearned, num_shared, top_k);
+  };
+  return {
+      {"dense", dense()},
+      {"dense_grouped_tied_llama3", grouped()},
+      {"dense_linear", changed(dense(),
+                               [](LlamaConfig& m) {
+                                 m.rope_scaling = {RopeScalingKind::kLinear, 4};
+                               })},
+      {"query_norm", moh_model(kQueryNorm, 4, 2)},
+      {"query_norm_per_layer", changed(moh_model(kQueryNorm, Counts{8, 3}, Counts{0, 2}),
+                                       [](LlamaConfig& m) {
+                                         m.rope_theta = 500;
+                                         m.rope_scaling = grouped().rope_scaling;
+                                         m.moh.straight_through = StraightThrough::kAll;
+                                         m.moh.balance_loss = BalanceLoss::kPaper;
+                                       })},
+      {"query_norm_listed", changed(moh_model(kQueryNorm, 3, 2),
+                                    [](LlamaConfig& m) {
+                                      m.moh.shared_heads.each = {{1, 4, 6}, {0, 1, 2}};
+                                    })},
+      {"learned", learned(3, 2)},
+      {"learned_paper", changed(learned(3, 2),
+                                [](LlamaConfig& m) {
+                                  m.moh.gate_scaling = GateScaling::kPaper;
+                                  m.moh.balance_loss = BalanceLoss::kPaper;
+                                })},
+      {"learned_one_stage_tied", changed(learned(3, 2),
+                                         [](LlamaConfig& m) {
+                                           m.moh.two_stage = false;
+                                           m.moh.balance_weight = 0.5;
+                                           m.tied_embeddings = true;
+                                         })},
+      {"learned_paper_one_stage", changed(learned(3, 2),
+                                          [](LlamaConfig& m) {
+                                            m.moh.gate_scaling = GateScaling::kPaper;
+                                            m.moh.two_stage = false;
+                                          })},
+      {"learned_listed", changed(learned(3, 2),
+                                 [](LlamaConfig& m) {
+                                   m.moh.shared_heads.every = {1, 4, 6};
+                                 })},
+      {"query_norm_listed_per_layer", changed(moh_model(kQueryNorm, Counts{2, 0}, 2),
+                                              [](LlamaConfig& m) {
+                                                m.moh.shared_heads.each = {{0, 5}, {}};
+                                              })},
+      {"learned_per_layer", moh_model(kLearned, Counts{1, 8}, Counts{1, 0})},
+      {"learned_no_shared_linear", changed(learned(0, 3),
+                                           [](LlamaConfig& m) {
+                                             m.rope_scaling = {RopeScalingKind::kLinear, 4};
+                                           })},
+  };
+}
+
+}  // namespace moh::test

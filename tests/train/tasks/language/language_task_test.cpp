@@ -1,0 +1,39 @@
+#include "train/tasks/language/language_task.h"
+
+#include <catch2/catch.hpp>
+#include <cmath>
+
+#include "tests/support/temporary_folder.h"
+
+namespace moh {
+
+namespace {
+
+/// A model with one layer of width 16 and two heads, and seven batches to evaluate it on.
+struct Fixture {
+  Fixture() { model.initialise(1); }
+
+  TemporaryFolder folder;
+  std::unique_ptr<const Tokenizer> tokenizer = make_tokenizer("byte");
+  std::string text = write_file(folder / "text.txt", std::string(7 * 16 + 1, 'a'));
+  EvaluationBatches batches{open_text(std::span(&text, 1), *tokenizer), *tokenizer, 16, 1};
+  Llama model{LlamaConfig{tokenizer->vocab_size(), 1, 16, 16, 2, 2, 8, 16}, Placement{DType::kFloat32}};
+};
+
+}  // namespace
+
+TEST_CASE("tasks: an evaluation asks before each batch whether to stop, and stops there with no result") {
+  const Fixture fixture;
+  const auto evaluate = [&](int asks, std::int64_t max_tokens = 0) {
+    int asked = 0;
+    const std::optional<Evaluation> evaluation =
+        evaluate_language_model(fixture.model, fixture.batches, max_tokens, [&] { return ++asked == asks; });
+    return std::pair(evaluation.has_value(), asked);
+  };
+  REQUIRE(fixture.batches.size() == 7);
+  for (int asks = 1; asks <= 7; ++asks) CHECK(evaluate(asks) == std::pair(false, asks));
+  CHECK(evaluate(8) == std::pair(true, 7));
+  CHECK(evaluate(3, 32) == std::pair(true, 2));  // two batches have as many targets
+}
+
+}  // namespace moh

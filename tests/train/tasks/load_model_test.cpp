@@ -1,0 +1,63 @@
+#include "train/tasks/load_model.h"
+#include "train/families/families.h"
+
+#include <catch2/catch.hpp>
+
+#include "core/allocator.h"
+#include "core/error.h"
+#include "tests/support/message_of.h"
+#include "tests/support/temporary_folder.h"
+#include "train/checkpoint/checkpoint_store.h"
+#include "train/config/load_run_config.h"
+
+namespace moh {
+
+namespace {
+
+/// A run of a model of some 5 MB, with one checkpoint.
+struct SavedRun {
+  SavedRun() {
+    const std::filesystem::path text = write_file(folder / "text.txt", "some text");
+    const std::string yaml =
+        write_file(folder / "run.yaml",
+                   "output: {dir: run}\nmodel: {layers: 2, hidden: 128, intermediate: 512, "
+                   "heads: 4, max_positions: 32}\ndata: {train: " +
+                       text.string() + ", sequence_length: 32}\n");
+    const RunConfig config = load_run_config(yaml, {}, families().configs());
+    const std::unique_ptr<Model> model = make_initialised_model(families().of(config), config);
+    CheckpointContents contents;
+    for (const NamedParameter& p : model->parameters())
+      contents.model.push_back({p.name, p.variable.value()});
+    contents.config_yaml = print_resolved(config);
+    CheckpointStore(folder.path(), {}, [](const std::string&) {}).save(contents);
+    for (const NamedTensor& named : contents.model) bytes += static_cast<std::int64_t>(named.tensor.bytes());
+  }
+
+  TemporaryFolder folder;
+  std::int64_t bytes = 0;  // of the weights
+};
+
+}  // namespace
+
+TEST_CASE("tasks: a model is held once while it is loaded") {
+  const SavedRun run;
+  REQUIRE(run.bytes > 2'000'000);
+  CpuAllocator::instance().reset_peaks();
+  const std::int64_t before = CpuAllocator::instance().stats().total.current_bytes;
+  const LoadedModel loaded = load_model(run.folder.path(), families());
+  constexpr std::int64_t kBeside = 256 << 10;  // tables of the model, and what rounds sizes up
+  CHECK(CpuAllocator::instance().stats().total.peak_bytes - before < run.bytes + kBeside);
+}
+
+TEST_CASE("tasks: a checkpoint that does not fit the configuration beside it is refused, listing all of it") {
+  const SavedRun run;
+  CHECK_THAT(
+      message_of<CheckpointError>(
+          [&] { load_model(run.folder.path(), families(), {"model.intermediate=256"}); }),
+      Catch::StartsWith("checkpoint " + run.folder.path().string()) &&
+          Catch::Contains("6 tensors differ from the model's:") &&
+          Catch::Contains("model.layers.1.mlp.up_proj.weight: expected [256, 128] float32, found [512, 128] "
+                          "float32"));
+}
+
+}  // namespace moh

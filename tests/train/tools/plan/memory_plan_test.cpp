@@ -1,0 +1,168 @@
+#include "train/tools/plan/memory_plan.h"
+
+#include <catch2/catch.hpp>
+#include <cmath>
+
+#include "core/parallel.h"
+#include "tests/support/language_runs.h"
+#include "train/run/trainer.h"
+
+using namespace moh;
+
+namespace {
+
+RunConfig small_config() {
+  RunConfig config = default_language_run();
+  model_of(config).layers = 3;
+  model_of(config).hidden = 128;
+  model_of(config).intermediate = 352;
+  model_of(config).heads = 4;
+  model_of(config).vocab_size = 2048;
+  model_of(config).max_positions = 256;
+  language_run(config).data.sequence_length = 160;
+  config.train.batch_size = 3;
+  return config;
+}
+
+void route(RunConfig& config, RouterKind router, std::int64_t shared, std::int64_t routed) {
+  model_of(config).moh.router = router;
+  model_of(config).moh.num_shared = shared;
+  model_of(config).moh.top_k = routed;
+}
+
+/// What the allocator counts in two real steps.
+MemoryStats measured(const RunConfig& config) {
+  CpuAllocator& allocator = CpuAllocator::instance();
+  const MemoryStats before = allocator.stats();
+  allocator.reset_peaks();
+  MemoryStats stats;
+  {
+    const std::unique_ptr<Task> task = synthetic_tasks(language_family())(config);
+    AdamW optimizer(task->model().parameters(), config.optim.adamw);
+    TrainStep step(*task, optimizer, config);
+    task->seek(0);
+    for (std::int64_t i = 0; i < 2; ++i) {
+      step.begin(i, 1e-4);
+      step.finish();
+    }
+    stats = allocator.stats();
+  }
+  stats.total.peak_bytes -= before.total.current_bytes;
+  for (std::size_t i = 0; i < kNumMemoryPurposes; ++i) {
+    stats.by_purpose[i].peak_bytes -= before.by_purpose[i].current_bytes;
+  }
+  return stats;
+}
+
+void check_near(std::int64_t planned, std::int64_t measured) {
+  CHECK(static_cast<double>(planned) == Approx(static_cast<double>(measured)).epsilon(0.05));
+}
+
+void check_plan(const RunConfig& config) {
+  set_num_threads(2);
+  const MemoryStats real = measured(config),
+                    plan = plan_memory(config, synthetic_tasks(language_family())).stats;
+  check_near(plan.total.peak_bytes, real.total.peak_bytes);
+  for (std::size_t i = 0; i < kNumMemoryPurposes; ++i) {
+    INFO(memory_purpose_name(static_cast<MemoryPurpose>(i)));
+    check_near(plan.by_purpose[i].peak_bytes, real.by_purpose[i].peak_bytes);
+  }
+}
+
+}  // namespace
+
+TEST_CASE("plan: memory of a dense step, by purpose") {
+  check_plan(small_config());
+}
+
+TEST_CASE("plan: memory of a step in bfloat16: masters, and what products widen") {
+  RunConfig config = small_config();
+  config.precision = Precision::kBFloat16;
+  check_plan(config);
+}
+
+TEST_CASE("plan: memory of MoH-50 with projections of chosen heads") {
+  RunConfig config = small_config();
+  route(config, RouterKind::kLearned, 1, 1);
+  check_plan(config);
+}
+
+TEST_CASE("plan: memory with recomputed layers, grouped KV heads, tied embeddings, micro-batches") {
+  RunConfig config = small_config();
+  model_of(config).kv_heads = 2;
+  model_of(config).tied_embeddings = true;
+  model_of(config).recompute = RecomputeLevel::kLayer;
+  config.train.accumulate = 3;
+  check_plan(config);
+}
+
+TEST_CASE("plan: memory of query-norm routing with all gradients, dropout, bfloat16 and recomputed layers") {
+  RunConfig config = small_config();
+  route(config, RouterKind::kQueryNorm, 1, 2);
+  model_of(config).moh.straight_through = StraightThrough::kAll;
+  model_of(config).dropout = 0.1;
+  config.precision = Precision::kBFloat16;
+  model_of(config).recompute = RecomputeLevel::kLayer;
+  config.train.accumulate = 2;
+  check_plan(config);
+}
+
+TEST_CASE("plan: memory when layers route differently, and keys are cut into ranges") {
+  RunConfig config = small_config();
+  route(config, RouterKind::kLearned, 0, 0);
+  model_of(config).moh.num_shared.each = {0, 1, 4};
+  model_of(config).moh.top_k.each = {2, 1, 0};
+  model_of(config).max_positions = 1200;
+  language_run(config).data.sequence_length = 1100;
+  config.train.batch_size = 1;
+  check_plan(config);
+}
+
+TEST_CASE("plan: memory with shared heads that are listed, one in each group of a KV head") {
+  RunConfig config = small_config();
+  model_of(config).heads = 8;
+  model_of(config).kv_heads = 2;
+  model_of(config).head_dim = 32;
+  route(config, RouterKind::kLearned, 2, 1);
+  language_run(config).data.sequence_length = 1200;
+  model_of(config).max_positions = 1200;
+  config.train.batch_size = 2;
+  check_plan(config);
+  const auto workspace = [&] {
+    return plan_memory(config, synthetic_tasks(language_family()))
+        .stats.of(MemoryPurpose::kWorkspace)
+        .peak_bytes;
+  };
+  const std::int64_t of_first = workspace();
+  model_of(config).moh.shared_heads.each = {{1, 6}, {0, 4}, {3, 7}};
+  check_plan(config);
+  // The longest list holds one shared head instead of two.
+  CHECK(static_cast<double>(workspace()) < 0.85 * static_cast<double>(of_first));
+}
+
+TEST_CASE("plan: a product of few rows is turned") {
+  RunConfig config = small_config();
+  config.train.batch_size = 1;
+  check_plan(config);
+}
+
+TEST_CASE("plan: memory on a GPU that is not there: gradients have places, bfloat16 is not widened") {
+  RunConfig config = small_config();
+  config.precision = Precision::kBFloat16;
+  config.device = {Device::Type::kCuda, 0};
+  const MemoryPlan plan = plan_memory(config, synthetic_tasks(language_family()));
+  const std::int64_t parameters = plan.stats.of(MemoryPurpose::kParameter).peak_bytes / 2;
+  CHECK(plan.stats.of(MemoryPurpose::kGradient).peak_bytes == 4 * parameters);
+  CHECK(plan.stats.of(MemoryPurpose::kOptimizer).peak_bytes == 12 * parameters);
+  CHECK(plan.stats.of(MemoryPurpose::kData).peak_bytes == 2 * 8 * 3 * 160);
+  CHECK(plan.stats.of(MemoryPurpose::kWorkspace).peak_bytes < std::int64_t{34} << 20);
+}
+
+TEST_CASE("plan: evaluation keeps the gradients, and no activations") {
+  RunConfig config = small_config();
+  const MemoryPlan plan = plan_memory(config, synthetic_tasks(language_family()));
+  const std::int64_t parameters = plan.stats.of(MemoryPurpose::kParameter).peak_bytes;
+  CHECK(plan.evaluation_bytes > 4 * parameters);
+  CHECK(plan.evaluation_bytes < plan.stats.total.peak_bytes);
+  CHECK(plan.needed_bytes() == plan.stats.total.peak_bytes);
+}

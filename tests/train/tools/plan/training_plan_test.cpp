@@ -1,0 +1,95 @@
+#include "train/tools/plan/training_plan.h"
+
+#include <catch2/catch.hpp>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "core/error.h"
+#include "tests/support/language_runs.h"
+#include "tests/support/message_of.h"
+
+using namespace moh;
+
+namespace {
+
+MakeTask language_tasks() {
+  return synthetic_tasks(language_family());
+}
+
+RunConfig llama3_8b() {
+  RunConfig config = default_language_run();
+  language_run(config).begin_with_preset("llama3_8b");
+  config.device = {Device::Type::kCuda, 0};
+  config.precision = Precision::kBFloat16;
+  language_run(config).data.sequence_length = 8192;
+  config.train.batch_size = 1;
+  config.train.accumulate = 16;
+  config.train.steps = 1000;
+  return config;
+}
+
+}  // namespace
+
+TEST_CASE("plan: LLaMA3-8B is far larger than this machine, and 18 bytes a parameter before activations") {
+  const TrainingPlan plan = plan_training(
+      llama3_8b(), {.gpus = 8, .memory_bytes = 80'000'000'000, .mfu = 0.4, .peak = PeakRate{989, ""}},
+      language_tasks());
+  CHECK(plan.parameters == 8'030'261'248);
+  const auto& at_peak = plan.configured().memory.at_peak;
+  CHECK(at_peak[0] + at_peak[1] + at_peak[2] == 18 * plan.parameters);
+  CHECK_FALSE(plan.fits(plan.memory[0]));
+  CHECK_FALSE(plan.fits(plan.memory[1]));
+  CHECK(plan.memory[1].largest_batch == 0);
+  CHECK(plan.memory[1].memory.needed_bytes() < plan.memory[0].memory.needed_bytes());
+  CHECK(plan.items_per_step() == 8 * 16 * 8192);
+  REQUIRE(plan.time);
+  CHECK(plan.time->items_per_s == Approx(8 * 0.4 * 989e12 / plan.flops_per_item.routed));
+  CHECK(plan.time->seconds == Approx(1000.0 * 8 * 16 * 8192 / plan.time->items_per_s));
+}
+
+TEST_CASE("plan: the largest batch fits, and one more does not") {
+  RunConfig config = llama3_8b();
+  language_run(config).begin_with_preset("moh_llm_s_50");
+  language_run(config).data.sequence_length = 2048;
+  const PlanOptions options{.memory_bytes = 80'000'000'000};
+  const TrainingPlan plan = plan_training(config, options, language_tasks());
+  CHECK_FALSE(plan.time.has_value());
+  CHECK(plan.activated_heads == 0.5);
+  CHECK(plan.flops_per_item.routed < plan.flops_per_item.dense);
+  for (const MemoryChoice& choice : plan.memory) {
+    REQUIRE(choice.largest_batch > 1);
+    model_of(config).recompute = choice.recompute;
+    config.train.batch_size = choice.largest_batch;
+    CHECK(plan_memory(config, language_tasks()).needed_bytes() <= *options.memory_bytes);
+    ++config.train.batch_size;
+    CHECK(plan_memory(config, language_tasks()).needed_bytes() > *options.memory_bytes);
+  }
+}
+
+TEST_CASE("plan: options are read and refused by name") {
+  CHECK(parse_memory("141GB", "--gpu-memory") == 141'000'000'000);
+  CHECK(parse_memory("79.5 GiB", "--gpu-memory") == 85'362'475'008);
+  CHECK(parse_memory("24e9", "--gpu-memory") == 24'000'000'000);
+  for (const char* wrong : {"", "GB", "141gb", "-1GB", "nan", "1e30", "0"}) {
+    CHECK_THROWS_AS(parse_memory(wrong, "--gpu-memory"), ValueError);
+  }
+  CHECK(parse_peak("312.5", DType::kFloat32, "--peak-tflops").tflops == 312.5);
+  CHECK(parse_peak("H100", DType::kBFloat16, "--peak-tflops").tflops == 989);
+  CHECK_THROWS_AS(parse_peak("H100", DType::kFloat32, "--peak-tflops"), ValueError);
+  CHECK_THROWS_AS(parse_peak("0", DType::kFloat32, "--peak-tflops"), ValueError);
+  const std::string message =
+      message_of<ValueError>([] { plan_training(RunConfig{}, {.mfu = 1.5}, language_tasks()); });
+  CHECK(message.find("moh plan: --mfu: expected a share above 0, at most 1, found 1.5") == 0);
+  CHECK_THROWS_AS(plan_training(RunConfig{}, {.gpus = 0}, language_tasks()), ValueError);
+}
+
+TEST_CASE("plan: the table says what would fit") {
+  std::ostringstream out;
+  write_table(out, plan_training(llama3_8b(), {.gpus = 8, .memory_bytes = 80'000'000'000}, language_tasks()));
+  for (const char* text :
+       {"8.03G, bfloat16", "none *", "does not fit in 74.5 GiB as configured", "the least that it takes",
+        "nothing is sharded", "no time without --peak-tflops"}) {
+    INFO(text);
+    CHECK(out.str().find(text) != std::string::npos);
+  }
+}

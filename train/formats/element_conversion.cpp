@@ -1,0 +1,134 @@
+#include "train/formats/element_conversion.h"
+
+#include <bit>
+#include <cmath>
+#include <concepts>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+#include <type_traits>
+
+#include "core/dtype.h"
+
+namespace moh {
+
+namespace {
+
+/// IEEE binary16: 1 sign, 5 exponent and 10 mantissa bits.
+struct float16 {
+  std::uint16_t bits;
+};
+
+float to_float(float16 value) {
+  const std::uint32_t sign = (value.bits & 0x8000U) << 16, exponent = (value.bits >> 10) & 31U;
+  const std::uint32_t mantissa = value.bits & 0x3ffU;
+  std::uint32_t magnitude;
+  if (exponent == 0) {
+    magnitude = std::bit_cast<std::uint32_t>(static_cast<float>(mantissa) * 0x1p-24F);
+  } else if (exponent == 31) {
+    magnitude = 0x7f800000U | (mantissa << 13);
+  } else {
+    magnitude = ((exponent + 112) << 23) | (mantissa << 13);
+  }
+  return std::bit_cast<float>(sign | magnitude);
+}
+
+float16 to_float16(float value) {
+  const std::uint32_t bits = std::bit_cast<std::uint32_t>(value);
+  const std::uint32_t sign = (bits >> 16) & 0x8000U, magnitude = bits & 0x7fffffffU;
+  std::uint32_t half;
+  if (magnitude > 0x7f800000U) {
+    half = 0x7e00U | ((magnitude >> 13) & 0x3ffU);  // NaN, quiet
+  } else if (magnitude >= 0x477ff000U) {
+    half = 0x7c00U;  // from 65520 on, halfway to the power of two that is not there
+  } else if (magnitude < 0x38800000U) {
+    // Below 2^-14 the step is 2^-24, that of floats in [0.5, 1): the addition rounds.
+    half = std::bit_cast<std::uint32_t>(std::bit_cast<float>(magnitude) + 0.5F) -
+           std::bit_cast<std::uint32_t>(0.5F);
+  } else {
+    half = (magnitude - 0x38000000U + 0xfffU + ((magnitude >> 13) & 1U)) >> 13;
+  }
+  return {static_cast<std::uint16_t>(sign | half)};
+}
+
+/// Rounded "to odd": towards zero, with the last bit set when something was lost. A second rounding, to fewer
+/// bits, then gives what one rounding alone would have given.
+float round_to_odd(double value) {
+  const auto nearest = static_cast<float>(value);
+  if (static_cast<double>(nearest) == value || std::isnan(value)) return nearest;
+  const bool away = std::abs(static_cast<double>(nearest)) > std::abs(value);
+  return std::bit_cast<float>((std::bit_cast<std::uint32_t>(nearest) - (away ? 1U : 0U)) | 1U);
+}
+
+/// The same for integers that a double has no room for.
+template <std::integral T>
+float round_to_odd(T value) {
+  constexpr T kExact = T{1} << 53, kLost = (T{1} << 11) - 1;
+  const bool large = value >= kExact || (std::is_signed_v<T> && value <= -kExact);
+  if (large) value = (value & ~kLost) | ((value & kLost) != 0 ? kLost + 1 : 0);
+  return round_to_odd(static_cast<double>(value));
+}
+
+/// A float that rounds to the same 8 or 11 bits as `value` does.
+template <class From>
+float narrowed(From value) {
+  if constexpr (std::is_same_v<From, float16>)
+    return to_float(value);
+  else if constexpr (std::is_same_v<From, double> || (std::is_integral_v<From> && sizeof(From) == 8))
+    return round_to_odd(value);
+  else if constexpr (std::is_integral_v<From> && sizeof(From) == 4)
+    return round_to_odd(static_cast<double>(value));
+  else
+    return static_cast<float>(value);
+}
+
+template <class To, class From>
+To convert(From value) {
+  if constexpr (std::is_same_v<To, float16>)
+    return to_float16(narrowed(value));
+  else if constexpr (std::is_same_v<To, bfloat16>)
+    return bfloat16(narrowed(value));
+  else if constexpr (std::is_same_v<From, float16> || std::is_same_v<From, bfloat16>)
+    return static_cast<To>(narrowed(value));
+  else
+    return static_cast<To>(value);
+}
+
+template <class From, class To>
+void convert_all(const std::byte* from, std::byte* to, std::size_t count) {
+  for (std::size_t i = 0; i < count; ++i) {
+    From value;
+    std::memcpy(&value, from + i * sizeof(From), sizeof(From));
+    const To converted = convert<To>(value);
+    std::memcpy(to + i * sizeof(To), &converted, sizeof(To));
+  }
+}
+
+template <class To>
+ConvertElements find_source(std::string_view from) {
+  if (from == "F32") return convert_all<float, To>;
+  if (from == "BF16") return convert_all<bfloat16, To>;
+  if (from == "F16") return convert_all<float16, To>;
+  if (from == "F64") return convert_all<double, To>;
+  if (from == "I8") return convert_all<std::int8_t, To>;
+  if (from == "I16") return convert_all<std::int16_t, To>;
+  if (from == "I32") return convert_all<std::int32_t, To>;
+  if (from == "I64") return convert_all<std::int64_t, To>;
+  if (from == "U8" || from == "BOOL") return convert_all<std::uint8_t, To>;
+  if (from == "U16") return convert_all<std::uint16_t, To>;
+  if (from == "U32") return convert_all<std::uint32_t, To>;
+  if (from == "U64") return convert_all<std::uint64_t, To>;
+  return nullptr;
+}
+
+}  // namespace
+
+ConvertElements find_conversion(std::string_view from, std::string_view to) {
+  if (to == "F32") return find_source<float>(from);
+  if (to == "BF16") return find_source<bfloat16>(from);
+  if (to == "F16") return find_source<float16>(from);
+  if (to == "F64") return find_source<double>(from);
+  return nullptr;
+}
+
+}  // namespace moh

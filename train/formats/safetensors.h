@@ -1,0 +1,109 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/function_ref.h"
+#include "core/tensor.h"
+#include "train/formats/safetensors_layout.h"
+#include "train/io/input_file.h"
+
+namespace moh {
+
+// The safetensors format (https://github.com/huggingface/safetensors): the header's length in 8 little-endian
+// bytes, the header (JSON: name -> dtype, shape, data_offsets; "__metadata__" -> strings), the data without
+// gaps.
+
+struct NamedTensor {
+  std::string name;
+  Tensor tensor;
+};
+
+/// A tensor as the header lists it.
+struct SafetensorsEntry {
+  std::string name;
+  std::string_view stored_dtype;  ///< in the words of the format: "F32", "BF16", "F8_E4M3" ...
+  std::optional<DType> dtype;     ///< what it loads as; nothing for the types that moh has not
+  Shape shape;
+  std::uint64_t begin = 0;  ///< bytes within the data, [begin, end)
+  std::uint64_t end = 0;
+
+  std::uint64_t bytes() const { return end - begin; }
+};
+
+/// A safetensors file open for reading. The file is untrusted: opening checks the whole header (its length,
+/// UTF-8, JSON, no key twice, known dtypes, every shape against its byte range without overflow, ranges that
+/// follow one another from 0 to the end of the file), in time and memory that the header's length bounds,
+/// whatever it claims. Stricter than the reference reader where that one accepts what no writer produces:
+/// duplicate and unknown keys, more than kMaxTensors tensors, tokens above kMaxTokenBytes, ranks above
+/// Shape::kMaxRank.
+///
+/// F32, BF16, F64, I32, I64 and U8 load as the dtype of that name, BOOL as uint8; others are listed, and
+/// their bytes can be read, but they are not loaded. Errors are of the InputKind given (DataError or
+/// CheckpointError) and name the file and the tensor.
+class SafetensorsFile {
+ public:
+  static constexpr std::uint64_t kMaxHeaderBytes = 100'000'000;  // the reference reader's limit
+  static constexpr std::size_t kMaxTensors = 1 << 18;
+  static constexpr std::size_t kMaxMetadata = 1 << 16;
+  static constexpr std::size_t kMaxTokenBytes =
+      8 << 20;  // of a string, a number or a run of spaces in the header
+
+  explicit SafetensorsFile(const std::filesystem::path& path, InputKind kind = InputKind::kData);
+
+  const std::filesystem::path& path() const { return file_.path(); }
+  const std::map<std::string, std::string, std::less<>>& metadata() const { return metadata_; }
+  /// All tensors, in the order of their data.
+  std::span<const SafetensorsEntry> entries() const { return entries_; }
+  /// The entry of that name, or nullptr.
+  const SafetensorsEntry* find(std::string_view name) const;
+  bool contains(std::string_view name) const { return find(name) != nullptr; }
+
+  /// Reads one tensor into memory of its own. Throws when there is none of that name or its dtype is not one
+  /// of moh's.
+  Tensor tensor(std::string_view name) const;
+  Tensor tensor(const SafetensorsEntry& entry) const;
+  /// What an entry's elements are to moh. Throws when its type is none of moh's.
+  DType dtype_of(const SafetensorsEntry& entry) const;
+  /// Fills `to` with bytes of a tensor of this file, of whatever dtype, from byte `offset` of them on.
+  void read(const SafetensorsEntry& entry, std::uint64_t offset, std::span<std::byte> to) const;
+  /// Hands all bytes of a tensor to `sink`, in order, block by block (element_blocks.h).
+  void stream(const SafetensorsEntry& entry, FunctionRef<void(std::span<const std::byte>)> sink) const;
+
+  /// The header as it is in the file, its length in front: what a checksum of the file covers besides the
+  /// tensors.
+  std::vector<std::byte> raw_header() const;
+
+ private:
+  InputFile file_;
+  std::uint64_t data_begin_ = 0;
+  std::vector<SafetensorsEntry> entries_;
+  std::vector<std::uint32_t> by_name_;  // indices into entries_
+  std::map<std::string, std::string, std::less<>> metadata_;
+};
+
+/// Whether a file that begins so means to be a safetensors file; 9 bytes are enough. Text has no such length
+/// in front.
+bool looks_like_safetensors(std::string_view first_bytes);
+
+/// The layout of a file with these tensors, of any device and dtype. Throws what SafetensorsLayout throws.
+SafetensorsLayout layout_of(std::span<const NamedTensor> tensors,
+                            const SafetensorsLayout::Metadata& metadata);
+/// Hands the file of that layout to `sink`: each tensor block by block (stream_elements). The checksums are
+/// in the order of the tensors.
+SafetensorsChecksums write_safetensors(const SafetensorsLayout& layout, std::span<const NamedTensor> tensors,
+                                       ByteSink sink);
+
+/// Writes a safetensors file that appears complete or not at all. Throws StorageError and what
+/// SafetensorsLayout throws.
+void save_safetensors(const std::filesystem::path& path, std::span<const NamedTensor> tensors,
+                      const SafetensorsLayout::Metadata& metadata = {});
+
+}  // namespace moh

@@ -1,0 +1,22 @@
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "train/formats/safetensors.h"
+
+namespace moh {
+
+/// The contents of a safetensors header. Part of SafetensorsFile.
+struct SafetensorsHeader {
+  std::vector<SafetensorsEntry> entries;  ///< in the order of the header
+  std::map<std::string, std::string, std::less<>> metadata;
+};
+
+/// Reads the header of `length` bytes that begins at byte 8 of `file`. Checks everything that can be said of
+/// one tensor at a time: the JSON, its keys and types, the dtype, the shape against the byte range. Throws
+/// the file's kind of error.
+SafetensorsHeader parse_safetensors_header(const InputFile& file, std::uint64_t length);
+
+}  // namespace moh

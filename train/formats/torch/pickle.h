@@ -1,0 +1,96 @@
+#pragma once
+
+#include <bit>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "train/formats/torch/pickle_text.h"
+
+namespace moh {
+
+/// Index of a value in its tree.
+using PickleId = std::uint32_t;
+
+enum class PickleKind : std::uint8_t {
+  kNone,
+  kBool,
+  kInt,
+  kBigInt,  ///< beyond int64
+  kFloat,
+  kText,   ///< str
+  kBytes,  ///< bytes, bytearray
+  kTuple,
+  kList,
+  kSet,
+  kDict,
+  kGlobal,      ///< a class or function, by name
+  kObject,      ///< what a class or function would have made
+  kPersistent,  ///< what the pickle keeps elsewhere; its one item says what
+};
+
+struct PickleNode {
+  PickleKind kind = PickleKind::kNone;
+  bool has_state = false;
+  bool has_pairs = false;       ///< of an object: items were set by key, like those of a dict
+  std::uint32_t name = 0;       ///< of kGlobal and kObject
+  PickleId args = 0;            ///< of kObject: the tuple that it was made from
+  PickleId state = 0;           ///< of kObject: what was set in it afterwards
+  std::uint32_t size = 0;       ///< bytes of kText, kBytes and kBigInt
+  std::uint64_t number = 0;     ///< the value, or where the bytes begin
+  std::vector<PickleId> items;  ///< of a container; of a dict key, value, key, value ...
+};
+
+/// The values of a pickle. They may contain each other, and themselves.
+class PickleTree {
+ public:
+  explicit PickleTree(PickleText text) : text_(std::move(text)) {}
+
+  PickleId root() const { return root_; }
+  std::size_t size() const { return nodes_.size(); }
+  const PickleNode& node(PickleId id) const { return nodes_[id]; }
+  PickleKind kind(PickleId id) const { return nodes_[id].kind; }
+  bool is(PickleId id, PickleKind kind) const { return nodes_[id].kind == kind; }
+
+  std::int64_t integer(PickleId id) const { return std::bit_cast<std::int64_t>(nodes_[id].number); }
+  double floating(PickleId id) const { return std::bit_cast<double>(nodes_[id].number); }
+  /// Of kText, kBytes and kBigInt (little-endian two's complement).
+  std::string_view bytes(PickleId id) const { return text_.at(nodes_[id].number, nodes_[id].size); }
+  /// "collections.OrderedDict"; of a kGlobal or kObject.
+  const std::string& name(PickleId id) const { return names_[nodes_[id].name]; }
+  bool is_text(PickleId id, std::string_view text) const {
+    return is(id, PickleKind::kText) && bytes(id) == text;
+  }
+  bool is_global(PickleId id, std::string_view name_) const {
+    return is(id, PickleKind::kGlobal) && name(id) == name_;
+  }
+  bool is_object(PickleId id, std::string_view name_) const {
+    return is(id, PickleKind::kObject) && name(id) == name_;
+  }
+  /// The items of the tuple that an object was made from.
+  const std::vector<PickleId>& args(PickleId object) const { return nodes_[nodes_[object].args].items; }
+  /// Bytes of the file that the pickle took.
+  std::uint64_t taken() const { return text_.taken(); }
+
+ private:
+  friend class PickleMachine;
+
+  PickleText text_;
+  std::vector<PickleNode> nodes_;
+  std::vector<std::string> names_;
+  PickleId root_ = 0;
+};
+
+inline constexpr std::size_t kMaxPickleValues = 1 << 20;  // of a tree, and on the machine's stack
+inline constexpr std::size_t kMaxPickleItems = 1 << 21;   // of all containers of a tree together
+inline constexpr std::size_t kMaxPickleName = 1024;       // bytes of a module's, class's or function's name
+
+/// Reads a pickle of protocol 2 to 5 (Python's pickletools.py) into values. Inert: nothing is imported,
+/// called or looked up; a class or function is its name, and what would have been called becomes a kObject.
+/// Refuses opcodes that torch.save cannot write (protocols 0 and 1, the extension registry, buffers kept
+/// elsewhere), and names that only an attack has a use for (hostile_names.h). Memory: the pickle, and at most
+/// some 100 bytes per value of at most kMaxPickleValues.
+PickleTree read_pickle(PickleText text);
+
+}  // namespace moh

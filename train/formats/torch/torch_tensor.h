@@ -1,0 +1,57 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "train/formats/torch/pickle.h"
+#include "train/formats/torch/torch_dtype.h"
+#include "train/formats/torch/torch_storage.h"
+#include "train/io/input_file.h"
+
+namespace moh {
+
+/// A tensor as a PyTorch file describes it: a view of a storage. All its elements lie within the storage.
+struct TorchTensor {
+  const TorchDType* dtype = nullptr;
+  std::vector<std::int64_t> shape;
+  std::vector<std::int64_t> strides;  ///< in elements, 0 or more
+  std::int64_t storage_offset = 0;    ///< in elements
+  std::string_view storage_key;
+  const TorchStorage* storage = nullptr;
+  std::uint64_t view_begin =
+      0;  ///< byte of the file where the storage, or the part of it that is meant, begins
+
+  std::uint64_t numel() const;
+  /// Of its elements, packed.
+  std::uint64_t bytes() const { return numel() * dtype->bytes; }
+  /// Whether its elements lie packed in row-major order.
+  bool is_contiguous() const;
+};
+
+/// Elements that a tensor may have when it has more than its storage (expanded tensors repeat elements), so
+/// that a small file cannot ask for any amount of memory.
+inline constexpr std::uint64_t kMaxRepeatedBytes = std::uint64_t{1} << 30;
+
+/// The tensor that the value `id` stands for; nothing when it is another object. Throws the file's kind of
+/// error for a tensor whose storage is not there or does not hold it. `where` names it in messages.
+std::optional<TorchTensor> read_tensor(const InputFile& file, const PickleTree& tree,
+                                       const TorchStorages& storages, PickleId id, const std::string& where);
+
+/// Copies elements out of a storage in the order of a tensor. Keeps the part of the file that it read last:
+/// a transposed tensor is read once, not once per block, as long as it is the same one.
+class TensorGather {
+ public:
+  /// Fills `to` with the packed bytes of the tensor from byte `offset` on.
+  void read(const InputFile& file, const TorchTensor& tensor, std::uint64_t offset, std::span<std::byte> to);
+
+ private:
+  const std::byte* bytes_at(const InputFile& file, const TorchTensor& tensor, std::uint64_t at);
+
+  std::vector<std::byte> window_;
+  std::uint64_t window_begin_ = 0;  // byte of the file
+};
+
+}  // namespace moh

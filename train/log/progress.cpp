@@ -1,0 +1,158 @@
+#include "train/log/progress.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <utility>
+#include <vector>
+
+#include "train/log/format.h"
+
+namespace moh {
+
+namespace {
+
+constexpr int kShortestBar = 8;
+constexpr int kLongestBar = 40;
+
+double share_done(std::int64_t step, std::int64_t total) {
+  return total > 0 ? std::clamp(static_cast<double>(step) / static_cast<double>(total), 0.0, 1.0) : 1.0;
+}
+
+std::string percent(double share) {
+  return format_fixed(100.0 * share, 0) + "%";
+}
+
+/// `width` columns, of which `share` is filled; with Unicode to an eighth of a column.
+std::string bar(double share, int width, const TerminalTraits& traits) {
+  static constexpr std::array<std::string_view, 8> kEighths = {"", "▏", "▎", "▍", "▌", "▋", "▊", "▉"};
+  const int eighths = static_cast<int>(std::lround(share * width * 8));
+  const int full = eighths / 8;
+  std::string text;
+  int columns = full;
+  if (traits.unicode) {
+    for (int i = 0; i < full; ++i) text += "█";
+    const std::string_view part = kEighths[static_cast<std::size_t>(eighths % 8)];
+    text += part;
+    columns += part.empty() ? 0 : 1;
+  } else {
+    text.assign(static_cast<std::size_t>(full), '#');
+  }
+  const std::string rest(static_cast<std::size_t>(width - columns), traits.unicode ? ' ' : '.');
+  if (traits.color) text = "\x1b[36m" + text + "\x1b[0m";
+  return traits.unicode ? "▕" + text + rest + "▏" : "[" + text + rest + "]";
+}
+
+/// Something shown behind the bar; the field of rank 0 is the last to be left out of a narrow terminal.
+struct Field {
+  std::string text;
+  int rank;
+};
+
+/// In the order in which they are shown.
+std::vector<Field> fields_of(const StepProgress& progress, double remaining_seconds) {
+  std::vector<Field> fields = {
+      {"loss " + format_fixed(progress.loss, 4), 0},
+      {"lr " + format_scientific(progress.learning_rate), 3},
+      {format_count(progress.items_per_s) + " " + std::string(progress.rate_unit), 2}};
+  for (const auto& [label, share] : progress.shares)
+    fields.push_back({std::string(label) + " " + percent(share), 4});
+  fields.push_back({"ETA " + format_duration(remaining_seconds), 1});
+  return fields;
+}
+
+std::string step_text(std::int64_t step, std::int64_t total) {
+  return std::to_string(step) + "/" + std::to_string(total);
+}
+
+}  // namespace
+
+std::string progress_bar(const StepProgress& progress, std::int64_t total_steps, double remaining_seconds,
+                         int width, const TerminalTraits& traits) {
+  const double share = share_done(progress.step, total_steps);
+  const std::string head = step_text(progress.step, total_steps);
+  // The last column stays free: writing it makes some terminals wrap.
+  int room = width - 1 - static_cast<int>(head.size());
+  if (room < 0) return percent(share).substr(0, static_cast<std::size_t>(std::max(width - 1, 0)));
+
+  std::vector<Field> fields = fields_of(progress, remaining_seconds);
+  int needed = 0;
+  for (const Field& field : fields) needed += static_cast<int>(field.text.size()) + 2;
+  while (needed > room) {
+    const auto least = std::max_element(fields.begin(), fields.end(),
+                                        [](const Field& a, const Field& b) { return a.rank < b.rank; });
+    needed -= static_cast<int>(least->text.size()) + 2;
+    fields.erase(least);
+  }
+  room -= needed;
+
+  std::string text = head;
+  constexpr int kFrame = 3;  // a space and the two ends
+  if (room >= kShortestBar + kFrame) text += " " + bar(share, std::min(room - kFrame, kLongestBar), traits);
+  for (const Field& field : fields) text += "  " + field.text;
+  return text;
+}
+
+std::string progress_line(const StepProgress& progress, std::int64_t total_steps, double remaining_seconds) {
+  std::string text = "step " + step_text(progress.step, total_steps);
+  for (const Field& field : fields_of(progress, remaining_seconds)) text += "  " + field.text;
+  return text;
+}
+
+ProgressReporter::ProgressReporter(std::shared_ptr<Console> console, std::int64_t total_steps,
+                                   std::int64_t first_step, StatusLine::Clock clock)
+    : console_(std::move(console)),
+      total_steps_(total_steps),
+      first_step_(first_step),
+      line_(*console_, std::move(clock)) {}
+
+double ProgressReporter::remaining_seconds(std::int64_t step) const {
+  const std::int64_t done = step - first_step_;
+  if (done <= 0) return -1.0;
+  const double seconds_per_step = line_.elapsed() / static_cast<double>(done);
+  return seconds_per_step * static_cast<double>(std::max<std::int64_t>(total_steps_ - step, 0));
+}
+
+void ProgressReporter::update(const StepProgress& progress) {
+  if (!console_->traits().is_terminal) return;
+  const auto bar = [&] {
+    return progress_bar(progress, total_steps_, remaining_seconds(progress.step), console_->width(),
+                        console_->traits());
+  };
+  line_.update(bar, progress.step >= total_steps_);
+}
+
+void ProgressReporter::log(const StepProgress& progress) {
+  if (console_->traits().is_terminal) return;
+  console_->print(progress_line(progress, total_steps_, remaining_seconds(progress.step)));
+}
+
+std::string format_summary(const RunSummary& summary) {
+  std::vector<std::pair<std::string, std::string>> rows;
+  const auto add_number = [&](const std::string& name, const std::optional<double>& value) {
+    if (value) rows.emplace_back(name, format_fixed(*value, 4));
+  };
+  rows.emplace_back("training", summary.outcome + " at step " + std::to_string(summary.step));
+  add_number("train loss", summary.train_loss);
+  add_number("validation " + summary.score_name, summary.validation_score);
+  add_number("best validation " + summary.score_name, summary.best_validation_score);
+  for (const auto& [name, share] : summary.shares) rows.emplace_back(name, percent(share));
+  rows.emplace_back("time", format_duration(summary.elapsed_seconds));
+  if (summary.elapsed_seconds > 0) {
+    rows.emplace_back(summary.items_name,
+                      format_count(static_cast<double>(summary.items)) + " (" +
+                          format_count(static_cast<double>(summary.items) / summary.elapsed_seconds) + "/s)");
+  }
+  if (summary.peak_memory_bytes) rows.emplace_back("peak memory", format_bytes(*summary.peak_memory_bytes));
+  if (!summary.output_dir.empty()) rows.emplace_back("output", summary.output_dir);
+
+  std::size_t widest = 0;
+  for (const auto& [name, value] : rows) widest = std::max(widest, name.size());
+  std::string text;
+  for (const auto& [name, value] : rows) {
+    text.append(name).append(widest - name.size() + 2, ' ').append(value).append("\n");
+  }
+  return text;
+}
+
+}  // namespace moh

@@ -1,0 +1,6 @@
+#include "train/cli/cli.h"
+#include "train/families/families.h"
+
+int main(int argc, char** argv) {
+  return moh::cli::run(argc, argv, moh::families());
+}

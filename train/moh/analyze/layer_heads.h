@@ -1,0 +1,52 @@
+#pragma once
+
+#include <cstdint>
+#include <numeric>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "models/layers/head_routing.h"
+
+namespace moh {
+
+/// Some heads of a layer.
+struct HeadGroup {
+  std::string_view name;            ///< "all", "shared" or "routed"
+  std::vector<std::int64_t> heads;  ///< by number, ascending
+};
+
+/// The heads of one attention layer. A dense layer has neither shared nor routed ones.
+struct LayerHeads {
+  std::int64_t heads = 0;
+  std::vector<std::int64_t> shared;  ///< by number, ascending: on for every token
+  std::vector<std::int64_t> routed;  ///< the others, likewise: each token keeps `top_k` of them
+  std::int64_t top_k = 0;
+
+  bool is_moh() const { return !shared.empty() || !routed.empty(); }
+  /// All heads; in a MoH layer also the shared and the routed ones, where there are any.
+  std::vector<HeadGroup> groups() const {
+    std::vector<std::int64_t> all(static_cast<std::size_t>(heads));
+    std::iota(all.begin(), all.end(), 0);
+    std::vector<HeadGroup> found = {{"all", std::move(all)}};
+    if (!shared.empty()) found.push_back({"shared", shared});
+    if (!routed.empty()) found.push_back({"routed", routed});
+    return found;
+  }
+};
+
+/// Of every layer of a model, in order (Model::routing).
+inline std::vector<LayerHeads> layer_heads_of(const std::vector<HeadRoutingOptions>& layers_of_model) {
+  std::vector<LayerHeads> layers;
+  for (const HeadRoutingOptions& routing : layers_of_model) {
+    LayerHeads& heads = layers.emplace_back(LayerHeads{.heads = routing.router.heads});
+    if (routing.kind == RouterKind::kNone) continue;
+    HeadKinds kinds = head_kinds(routing);
+    heads.shared = std::move(kinds.shared);
+    heads.routed = std::move(kinds.routed);
+    heads.top_k = routing.router.top_k;
+  }
+  return layers;
+}
+
+}  // namespace moh

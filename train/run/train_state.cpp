@@ -1,0 +1,73 @@
+#include "train/run/train_state.h"
+
+#include <nlohmann/json.hpp>
+
+#include "core/error.h"
+
+namespace moh {
+
+namespace {
+
+constexpr int kVersion = 1;
+
+using Json = nlohmann::ordered_json;
+
+std::int64_t count_at(const Json& json, const char* key) {
+  const Json& value = json.at(key);
+  if (!value.is_number_integer() || value.get<std::int64_t>() < 0) {
+    throw std::runtime_error(std::string(key) + ": expected a count, found " + value.dump());
+  }
+  return value.get<std::int64_t>();
+}
+
+TrainState read(const Json& json) {
+  const std::int64_t version = count_at(json, "version");
+  if (version != kVersion) {
+    throw std::runtime_error("version: expected " + std::to_string(kVersion) + ", found " +
+                             std::to_string(version) + "; use the version of moh that wrote it");
+  }
+  TrainState state;
+  state.step = count_at(json, "step");
+  state.samples = count_at(json, "samples");
+  state.items =
+      count_at(json, json.contains("items") ? "items" : "tokens");  // earlier versions knew text alone
+  state.optimizer_steps = count_at(json, "optimizer_steps");
+  state.skipped_in_row = count_at(json, "skipped_in_row");
+  state.elapsed_seconds = json.at("elapsed_seconds").get<double>();
+  const Json& best = json.at(json.contains("best_score") ? "best_score" : "best_loss");
+  if (!best.is_null()) state.best_score = best.get<double>();
+  state.evaluation_due = json.value("evaluation_due", false);  // earlier versions did not stop evaluations
+  state.seed = json.at("seed").get<std::int64_t>();
+  for (const auto& [name, value] : json.at("task").items())
+    state.identity.emplace_back(name, value.get<std::string>());
+  return state;
+}
+
+}  // namespace
+
+std::string to_json(const TrainState& state) {
+  Json task = Json::object();
+  for (const auto& [name, value] : state.identity) task[name] = value;
+  Json json = {{"version", kVersion},
+               {"step", state.step},
+               {"samples", state.samples},
+               {"items", state.items},
+               {"optimizer_steps", state.optimizer_steps},
+               {"skipped_in_row", state.skipped_in_row},
+               {"elapsed_seconds", state.elapsed_seconds},
+               {"best_score", state.best_score ? Json(*state.best_score) : Json(nullptr)},
+               {"evaluation_due", state.evaluation_due},
+               {"seed", state.seed},
+               {"task", std::move(task)}};
+  return json.dump(2) + "\n";
+}
+
+TrainState train_state_from_json(std::string_view text, std::string_view where) {
+  try {
+    return read(Json::parse(text));
+  } catch (const std::exception& error) {  // the library's own and those of read()
+    throw CheckpointError(std::string(where) + ": trainer.json: " + error.what());
+  }
+}
+
+}  // namespace moh

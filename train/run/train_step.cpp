@@ -1,0 +1,114 @@
+#include "train/run/train_step.h"
+
+#include <algorithm>
+#include <span>
+#include <utility>
+
+#include "autograd/profile.h"
+#include "core/error.h"
+#include "train/log/progress.h"
+
+namespace moh {
+
+namespace {
+
+MicroBatchLoss forward(Task& task, std::int64_t micro_batch, Generator& generator) {
+  const ProfilePhaseScope phase(ProfilePhase::kForward);
+  return task.loss(micro_batch, generator);
+}
+
+/// All elements of some tensors, one after another, as float64 on their device.
+Tensor packed(const std::vector<Tensor>& tensors, Device device) {
+  std::int64_t count = 0;
+  for (const Tensor& tensor : tensors) count += tensor.numel();
+  const Tensor all = empty({count}, DType::kFloat64, device);
+  std::int64_t begin = 0;
+  for (const Tensor& tensor : tensors) {
+    all.slice(begin, begin + tensor.numel()).copy_from(tensor.reshape({tensor.numel()}));
+    begin += tensor.numel();
+  }
+  return all;
+}
+
+}  // namespace
+
+TrainStep::TrainStep(Task& task, AdamW& optimizer, const RunConfig& config)
+    : task_(task), optimizer_(optimizer), config_(config) {
+  if (config.device != kCpu) first_stream_ = zeros({}, DType::kInt64, config.device);
+  if (config.cuda_graph) graph_ = std::make_unique<cuda::Graph>();
+}
+
+StepSize TrainStep::begin(std::int64_t step, double learning_rate) {
+  const double began = monotonic_seconds();
+  StepReport report;
+  report.learning_rate = learning_rate;
+  const StepSize size = task_.begin_step(config_.train.accumulate);
+  optimizer_.set_learning_rate(learning_rate);
+  const std::uint64_t seed = config_.random_seed(), number = static_cast<std::uint64_t>(step);
+  if (first_stream_.defined()) {
+    const auto first = static_cast<std::int64_t>(Generator::first_stream_of(number));
+    first_stream_.copy_from(tensor_of<std::int64_t>({}, {first}));
+    compute(size, Generator(seed, first_stream_));
+  } else {
+    compute(size, Generator(seed, number));
+  }
+  task_.end_step();
+  under_way_.push_back({report, size, began, HostCopy(numbers_)});
+  return size;
+}
+
+void TrainStep::compute(const StepSize& size, Generator generator) {
+  const auto work = [&] { numbers_ = forward_backward_update(generator); };
+  graph_ != nullptr ? compute_with_graph(size, work) : work();
+}
+
+void TrainStep::compute_with_graph(const StepSize& size, FunctionRef<void()> work) {
+  if (graph_->captured()) {
+    if (size != repeated_) return work();
+    graph_->launch();
+    numbers_ = captured_numbers_;
+    return;
+  }
+  repetitions_ = size == repeated_ ? repetitions_ + 1 : 0;
+  repeated_ = size;
+  if (repetitions_ < kRehearsals) return graph_->rehearse(work);
+  graph_->capture(work);
+  captured_numbers_ = numbers_;
+  graph_->launch();
+}
+
+/// All that is captured: from the first forward pass to the update. Returns the numbers for the host.
+Tensor TrainStep::forward_backward_update(Generator generator) {
+  optimizer_.zero_grad();
+  std::vector<Tensor> losses, numbers;
+  for (std::int64_t i = 0; i < config_.train.accumulate; ++i) {
+    MicroBatchLoss part = forward(task_, i, generator);
+    part.total.backward();
+    losses.push_back(part.task_loss);
+    for (Tensor& number : part.numbers) numbers.push_back(std::move(number));
+  }
+  const ProfilePhaseScope phase(ProfilePhase::kOptimizer);
+  const Tensor each_loss = packed(losses, config_.device);
+  numbers.insert(numbers.begin(), {optimizer_.update(each_loss), each_loss});
+  return packed(numbers, config_.device);
+}
+
+StepReport TrainStep::finish() {
+  MOH_CHECK(!under_way_.empty(), "begin() comes first");
+  Pending step = std::move(under_way_.front());
+  under_way_.pop_front();
+  std::span<const double> numbers = step.numbers.get().span<double>();
+  StepReport& report = step.report;
+  report.gradient_norm = numbers[0];
+  report.skipped = numbers[1] == 0.0;
+  if (!report.skipped) optimizer_.count_update();
+  const auto count = static_cast<std::size_t>(config_.train.accumulate);
+  for (const double loss : numbers.subspan(2, count)) report.loss += loss;
+  report.statistics = task_.statistics(step.size, config_.train.accumulate, numbers.subspan(2 + count));
+  const double now = monotonic_seconds();
+  report.seconds = now - std::max(step.began, finished_at_);  // it waited for the one before
+  finished_at_ = now;
+  return std::move(report);
+}
+
+}  // namespace moh

@@ -1,0 +1,304 @@
+#include "train/run/trainer.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "core/allocator.h"
+#include "core/error.h"
+#include "train/config/load_run_config.h"
+#include "train/log/logging.h"
+
+namespace moh {
+
+namespace {
+
+std::vector<NamedTensor> tensors_of(const Module& model) {
+  std::vector<NamedTensor> tensors;
+  for (const NamedParameter& p : model.parameters()) tensors.push_back({p.name, p.variable.value()});
+  return tensors;
+}
+
+bool due(std::int64_t step, std::int64_t every) {
+  return every > 0 && step % every == 0;
+}
+
+std::string text_of(double value) {
+  if (std::isnan(value)) return "nan";  // printf shows its sign, which means nothing
+  char text[32];
+  std::snprintf(text, sizeof text, "%.6g", value);
+  return text;
+}
+
+/// "activated heads" for activated_heads.
+std::string in_words(std::string_view name) {
+  std::string words(name);
+  std::ranges::replace(words, '_', ' ');
+  return words;
+}
+
+using Identity = std::vector<std::pair<std::string, std::string>>;
+
+void check_identity(const std::string& where, const Identity& expected, const Identity& saved) {
+  for (const auto& entry : expected) {
+    const auto found = std::ranges::find(saved, entry.first, &Identity::value_type::first);
+    if (found != saved.end() && found->second == entry.second) continue;
+    throw CheckpointError(
+        error_message(where, entry.first, entry.second, found == saved.end() ? "none" : found->second));
+  }
+}
+
+/// The state that a run begins with.
+TrainState first_state(const RunConfig& config, const Task& task, const StoredCheckpoint* resume_from) {
+  TrainState state;
+  if (resume_from != nullptr) {
+    const std::string where = "checkpoint " + checkpoint_folder_name(resume_from->step());
+    state = train_state_from_json(resume_from->trainer_json(), where);
+    check_identity(where, task.identity(), state.identity);
+  }
+  state.seed = config.seed;
+  state.identity = task.identity();
+  return state;
+}
+
+}  // namespace
+
+Trainer::Trainer(const RunConfig& config, Task& task, CheckpointStore& checkpoints, const StopSignal& stop,
+                 std::shared_ptr<Console> console, const StoredCheckpoint* resume_from)
+    : config_(config),
+      task_(task),
+      checkpoints_(checkpoints),
+      stop_(stop),
+      console_(std::move(console)),
+      optimizer_(task.model().parameters(), config.optim.adamw),
+      train_step_(task, optimizer_, config_),
+      schedule_(lr_schedule_of(config)),
+      state_(first_state(config, task, resume_from)),
+      metrics_(config.output.dir / "metrics.jsonl", resume_from ? resume_from->step() : -1,
+               state_.evaluation_due),
+      progress_(console_, config.train.steps, resume_from ? resume_from->step() : 0) {
+  if (resume_from) resume(*resume_from);
+}
+
+void Trainer::resume(const StoredCheckpoint& checkpoint) {
+  checkpoint.load_optimizer("optimizer state", optimizer_.state());
+  optimizer_.set_steps(state_.optimizer_steps);
+  saved_at_ = state_.step;
+  if (checkpoint.metric()) {  // this step's evaluation is in the metrics already
+    evaluated_at_ = state_.step;
+    validation_score_ = checkpoint.metric();
+  }
+  elapsed_before_ = state_.elapsed_seconds;
+  metrics_.write(MetricRecord("event", state_.step).add("event", "resume"));
+}
+
+TrainOutcome Trainer::run() {
+  started_ = monotonic_seconds();
+  items_before_ = state_.items;
+  begun_ = state_.step;
+  task_.seek(state_.samples);
+  if (state_.evaluation_due) {
+    evaluate_resumed();
+  } else if (config_.eval.at_start && state_.step == 0) {
+    evaluate();
+  }
+  while (begun_ < config_.train.steps && stop_reason().empty()) {
+    begin_step();
+    // A GPU has the next step to do while the host reads the result of this one.
+    while (train_step_.under_way() > 1) finish_step();
+    if (!needs_sync(begun_)) continue;
+    finish_step();
+    after_sync();
+  }
+  while (train_step_.under_way() > 0) finish_step();
+  if (state_.step >= config_.train.steps) evaluate();
+  save_checkpoint();
+  if (state_.evaluation_due)
+    log_info("step " + std::to_string(state_.step) + ": the evaluation was stopped; --resume begins with it");
+  return finish(is_finished() ? "finished" : stop_reason());
+}
+
+bool Trainer::is_finished() const {
+  return state_.step >= config_.train.steps && !state_.evaluation_due;
+}
+
+bool Trainer::needs_sync(std::int64_t step) const {
+  return config_.device == kCpu || is_last(step) || due(step, config_.eval.every) ||
+         due(step, config_.checkpoint.every);
+}
+
+void Trainer::begin_step() {
+  const bool captured = train_step_.captured();
+  train_step_.begin(begun_, schedule_.at(begun_));
+  if (train_step_.captured() != captured)
+    log_info("the step is captured: replayed as a CUDA graph from here on");
+  ++begun_;
+}
+
+void Trainer::finish_step() {
+  const StepReport report = train_step_.finish();
+  ++state_.step;
+  state_.samples += config_.train.batch_size * config_.train.accumulate;
+  state_.items += report.statistics.items;
+  state_.optimizer_steps = optimizer_.steps();
+  step_seconds_ += report.seconds;
+  step_items_ += report.statistics.items;
+  guard(report);
+  last_ = report;
+  progress_.update(progress_of(report));
+  if (state_.step == 1 || is_last(state_.step) || due(state_.step, config_.log.every)) log(report);
+}
+
+StepProgress Trainer::progress_of(const StepReport& report) const {
+  StepProgress progress{state_.step, report.loss, report.learning_rate,
+                        static_cast<double>(step_items_) / step_seconds_, task_.unit().per_second};
+  for (const NamedScalar& scalar : report.statistics.scalars) {
+    if (!scalar.label.empty()) progress.shares.emplace_back(scalar.label, scalar.value);
+  }
+  return progress;
+}
+
+void Trainer::guard(const StepReport& report) {
+  if (!report.skipped) {
+    state_.skipped_in_row = 0;
+    return;
+  }
+  ++state_.skipped_in_row;
+  const std::string what = "step " + std::to_string(state_.step) + ": loss " + text_of(report.loss) +
+                           ", gradient norm " + text_of(report.gradient_norm);
+  metrics_.write(MetricRecord("event", state_.step)
+                     .add("event", "non_finite")
+                     .add("loss", report.loss)
+                     .add("grad_norm", report.gradient_norm));
+  const bool skips = config_.guard.non_finite == NonFinitePolicy::kSkip;
+  if (skips && state_.skipped_in_row <= config_.guard.max_skipped) {
+    return log_warning(what + ": not finite; this step's update is skipped");
+  }
+  metrics_.sync();
+  const std::string already =
+      skips ? " after " + std::to_string(config_.guard.max_skipped) + " skipped steps in a row" : "";
+  throw NumericError(
+      "train: " + what + ": expected finite numbers" + already +
+      "; the weights are as they were before this step, and the last checkpoint is intact. Lower "
+      "optim.learning_rate" +
+      (skips ? " or lengthen schedule.warmup_steps"
+             : ", lengthen schedule.warmup_steps, or set guard.non_finite: skip"));
+}
+
+void Trainer::after_sync() {
+  if (due(state_.step, config_.eval.every)) evaluate();
+  if (!is_last(state_.step) && due(state_.step, config_.checkpoint.every)) {
+    if (config_.checkpoint.keep_best) evaluate();  // only what was evaluated can be the best
+    save_checkpoint();
+  }
+}
+
+void Trainer::log(const StepReport& report) {
+  const StepProgress progress = progress_of(report);
+  step_items_ = 0;
+  step_seconds_ = 0;
+  const StepStatistics& statistics = report.statistics;
+  MetricRecord record("train", state_.step);
+  record.add("loss", report.loss)
+      .add("learning_rate", report.learning_rate)
+      .add("grad_norm", report.gradient_norm);
+  for (const NamedScalar& scalar : statistics.scalars) record.add(scalar.name, scalar.value);
+  for (const auto& [name, lists] : statistics.rows) record.add(name, lists);
+  const std::string items(task_.unit().plural);
+  record.add(items, state_.items)
+      .add(items + "_per_s", progress.items_per_s)
+      .add("elapsed_s", elapsed_before_ + monotonic_seconds() - started_)
+      .add("peak_memory_bytes", memory_stats(config_.device).total.peak_bytes);
+  metrics_.write(record);
+  progress_.log(progress);
+}
+
+void Trainer::evaluate() {
+  if (evaluated_at_ == state_.step) return;
+  const double begin = monotonic_seconds();
+  state_.evaluation_due = false;
+  const std::optional<Evaluation> evaluation =
+      task_.evaluate([this] { return state_.evaluation_due = stop_.requested(); });
+  if (state_.evaluation_due) return;
+  evaluated_at_ = state_.step;
+  if (evaluation) report(*evaluation, monotonic_seconds() - begin);
+}
+
+/// The evaluation that a signal ended. It is done when a checkpoint says so.
+void Trainer::evaluate_resumed() {
+  evaluate();
+  if (state_.evaluation_due) return;
+  saved_at_ = -1;
+  save_checkpoint();
+}
+
+void Trainer::report(const Evaluation& evaluation, double seconds) {
+  const Score score = task_.score();
+  validation_score_ = evaluation.score;
+  if (std::isfinite(evaluation.score)) {
+    const double best = state_.best_score.value_or(evaluation.score);
+    state_.best_score =
+        score.higher_is_better ? std::max(best, evaluation.score) : std::min(best, evaluation.score);
+  }
+  MetricRecord record("eval", state_.step);
+  record.add(score.name, evaluation.score);
+  std::string line = "step " + std::to_string(state_.step) + ": validation " + std::string(score.name) + " " +
+                     text_of(evaluation.score);
+  for (const auto& [name, value] : evaluation.metrics) {
+    record.add(name, value);
+    line += ", " + name + " " + text_of(value);
+  }
+  metrics_.write(record.add("elapsed_s", seconds));
+  log_info(line);
+}
+
+void Trainer::save_checkpoint() {
+  if (saved_at_ == state_.step) return;
+  state_.elapsed_seconds = elapsed_before_ + monotonic_seconds() - started_;
+  metrics_.sync();  // the records that lead to a checkpoint are on the disk before it is
+  CheckpointContents contents;
+  contents.step = state_.step;
+  if (evaluated_at_ == state_.step && validation_score_ && std::isfinite(*validation_score_)) {
+    contents.metric = validation_score_;
+    contents.higher_is_better = task_.score().higher_is_better;
+  }
+  contents.model = tensors_of(task_.model());
+  contents.optimizer = optimizer_.state();
+  contents.trainer_json = to_json(state_);
+  contents.config_yaml = print_resolved(config_);
+  const std::filesystem::path folder = checkpoints_.save(contents);
+  saved_at_ = state_.step;
+  log_debug("step " + std::to_string(state_.step) + ": saved " + folder.string());
+}
+
+std::string Trainer::stop_reason() const {
+  if (stop_.requested()) return "stopped by " + std::string(stop_.name());
+  const double limit = config_.train.stop_after_seconds;
+  if (limit > 0 && monotonic_seconds() - started_ >= limit) return "stopped after " + text_of(limit) + " s";
+  return "";
+}
+
+TrainOutcome Trainer::finish(std::string reason) {
+  progress_.finish();
+  TrainOutcome outcome;
+  outcome.finished = is_finished();
+  outcome.reason = std::move(reason);
+  RunSummary& summary = outcome.summary;
+  summary.outcome = outcome.reason;
+  summary.step = state_.step;
+  summary.items_name = task_.unit().plural;
+  summary.items = state_.items - items_before_;
+  summary.elapsed_seconds = monotonic_seconds() - started_;
+  if (summary.items > 0) summary.train_loss = last_.loss;
+  summary.score_name = task_.score().name;
+  summary.validation_score = validation_score_;
+  summary.best_validation_score = state_.best_score;
+  for (const NamedScalar& scalar : last_.statistics.scalars) {
+    if (!scalar.label.empty()) summary.shares.emplace_back(in_words(scalar.name), scalar.value);
+  }
+  summary.peak_memory_bytes = memory_stats(config_.device).total.peak_bytes;
+  summary.output_dir = config_.output.dir.string();
+  return outcome;
+}
+
+}  // namespace moh

@@ -1,0 +1,86 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "train/checkpoint/checkpoint_store.h"
+#include "train/config/run_config.h"
+#include "train/log/console.h"
+#include "train/log/progress.h"
+#include "train/optim/adamw.h"
+#include "train/optim/lr_schedule.h"
+#include "train/run/metrics_writer.h"
+#include "train/run/stop_signal.h"
+#include "train/run/train_state.h"
+#include "train/run/train_step.h"
+#include "train/tasks/task.h"
+
+namespace moh {
+
+/// How a run of the Trainer ended.
+struct TrainOutcome {
+  bool finished = false;  ///< all steps are done; otherwise it stopped early with everything saved
+  std::string reason;     ///< "finished", "stopped by SIGTERM", "stopped after 3600 s"
+  RunSummary summary;
+};
+
+/// Trains a task: forward, backward, clip, update, log, evaluate, checkpoint. Everything that a step computes
+/// is a function of the configuration, the parameters and the step's number, so that a run that was killed
+/// and resumed computes what it would have computed anyway.
+class Trainer {
+ public:
+  /// `resume_from` is a checkpoint whose model the task has already; null for a new run. `stop` is looked at
+  /// before each step and before each batch of an evaluation. An evaluation that it ends leaves nothing but a
+  /// note in the checkpoint, and is the first thing that the resumed run does.
+  Trainer(const RunConfig& config, Task& task, CheckpointStore& checkpoints, const StopSignal& stop,
+          std::shared_ptr<Console> console, const StoredCheckpoint* resume_from);
+
+  /// Runs to the last step, to a stop signal or to the time limit. Throws NumericError when the loss or the
+  /// gradient is not finite and the guard says stop, StorageError when a checkpoint cannot be written.
+  TrainOutcome run();
+
+ private:
+  void resume(const StoredCheckpoint& checkpoint);
+  bool is_finished() const;
+  bool is_last(std::int64_t step) const { return step == config_.train.steps; }
+  /// Whether what follows this step needs its result on the host.
+  bool needs_sync(std::int64_t step) const;
+  void begin_step();
+  void finish_step();
+  StepProgress progress_of(const StepReport& report) const;
+  void guard(const StepReport& report);
+  void log(const StepReport& report);
+  void after_sync();
+  void evaluate();
+  void evaluate_resumed();
+  void report(const Evaluation& evaluation, double seconds);
+  void save_checkpoint();
+  std::string stop_reason() const;
+  TrainOutcome finish(std::string reason);
+
+  RunConfig config_;
+  Task& task_;
+  CheckpointStore& checkpoints_;
+  const StopSignal& stop_;
+  std::shared_ptr<Console> console_;
+  AdamW optimizer_;
+  TrainStep train_step_;
+  LrSchedule schedule_;
+  TrainState state_;        // after the last step that is finished
+  std::int64_t begun_ = 0;  // steps that were begun: on a GPU, one more may be under way
+  MetricsWriter metrics_;
+  ProgressReporter progress_;
+
+  double started_ = 0;         // of this process's training, in monotonic seconds
+  double elapsed_before_ = 0;  // of earlier processes of the run
+  std::int64_t items_before_ = 0;
+  double step_seconds_ = 0;      // spent in steps since the last log line, and
+  std::int64_t step_items_ = 0;  // the inputs of those steps
+  std::int64_t evaluated_at_ = -1, saved_at_ = -1;
+  StepReport last_;
+  std::optional<double> validation_score_;
+};
+
+}  // namespace moh

@@ -1,0 +1,119 @@
+#include "train/tasks/data/input_files.h"
+
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <filesystem>
+#include <limits>
+#include <set>
+#include <system_error>
+#include <utility>
+
+#include "core/error.h"
+#include "train/io/input_file.h"
+
+namespace moh {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+[[noreturn]] void fail_to_read(const std::string& path, const std::error_code& reason) {
+  throw DataError(path + ": cannot read: " + reason.message());
+}
+
+std::vector<std::string> visible_entries(const std::string& folder) {
+  std::vector<std::string> paths;
+  std::error_code error;
+  fs::directory_iterator entry(folder, error);
+  while (!error && entry != fs::directory_iterator()) {
+    if (!entry->path().filename().string().starts_with('.')) paths.push_back(entry->path().string());
+    entry.increment(error);
+  }
+  if (error) fail_to_read(folder, error);
+  std::sort(paths.begin(), paths.end());
+  return paths;
+}
+
+class Walker {
+ public:
+  explicit Walker(SkippedFiles& skipped) : skipped_(skipped) {}
+
+  void add(const std::string& path, bool named) {
+    struct stat status {};
+    if (::stat(path.c_str(), &status) != 0) {
+      const std::error_code reason(errno, std::generic_category());
+      const bool broken_link = reason.value() == ENOENT || reason.value() == ELOOP;
+      if (named || !broken_link) fail_to_read(path, reason);
+      skipped_.add("broken link", path);
+      return;
+    }
+    const bool is_new = seen_.emplace(status.st_dev, status.st_ino).second;
+    if (S_ISDIR(status.st_mode)) {
+      if (is_new) add_entries(path);
+    } else if (S_ISREG(status.st_mode)) {
+      if (is_new) files_.push_back({path, named});
+    } else if (named) {
+      throw DataError(error_message(path, "", "a regular file or a folder", "a device, FIFO or socket"));
+    } else {
+      skipped_.add("special", path);
+    }
+  }
+
+  std::vector<InputPath> take_files() { return std::move(files_); }
+
+ private:
+  void add_entries(const std::string& folder) {
+    for (const std::string& path : visible_entries(folder)) add(path, false);
+  }
+
+  SkippedFiles& skipped_;
+  std::set<std::pair<dev_t, ino_t>> seen_;
+  std::vector<InputPath> files_;
+};
+
+}  // namespace
+
+void SkippedFiles::add(std::string_view reason, const std::string& path) {
+  auto known =
+      std::find_if(reasons_.begin(), reasons_.end(), [&](const Reason& r) { return r.name == reason; });
+  if (known == reasons_.end()) known = reasons_.insert(known, {std::string(reason), path, 0});
+  ++known->count;
+}
+
+std::int64_t SkippedFiles::count() const {
+  std::int64_t sum = 0;
+  for (const Reason& reason : reasons_) sum += reason.count;
+  return sum;
+}
+
+std::string SkippedFiles::describe() const {
+  std::string text;
+  for (const Reason& reason : reasons_) {
+    if (!text.empty()) text += ", ";
+    text += std::to_string(reason.count) + " " + reason.name + " (first: " + reason.first_path + ")";
+  }
+  return text;
+}
+
+std::vector<InputPath> list_input_files(std::span<const std::string> inputs, SkippedFiles& skipped) {
+  Walker walker(skipped);
+  for (const std::string& input : inputs) walker.add(input, true);
+  return walker.take_files();
+}
+
+std::optional<std::string> read_text(const InputPath& input, SkippedFiles& skipped) {
+  constexpr std::uint64_t kNoLimit = std::numeric_limits<std::uint64_t>::max();
+  std::string text = read_text_file(input.path, InputKind::kData, kNoLimit);
+  const bool empty = text.empty();
+  if (!empty && text.find('\0') == std::string::npos) return text;
+  if (input.named) {
+    throw DataError(
+        error_message(input.path, "", "text", empty ? "an empty file" : "a binary file (NUL bytes)"));
+  }
+  skipped.add(empty ? "empty" : "binary", input.path);
+  return std::nullopt;
+}
+
+}  // namespace moh

@@ -1,0 +1,172 @@
+#include "train/tasks/language/analyze/text_analysis.h"
+
+#include <algorithm>
+#include <memory>
+#include <numeric>
+#include <span>
+#include <string_view>
+#include <utility>
+
+#include "core/error.h"
+#include "train/config/enum_names.h"
+#include "train/io/printable.h"
+#include "train/tasks/language/analyze/analysis_sequences.h"
+#include "train/tasks/language/language_data.h"
+#include "train/tasks/language/language_run.h"
+
+namespace moh {
+
+namespace {
+
+void check_options(const Llama& model, const AnalyzeOptions& options) {
+  if (options.top_tokens < 0) {
+    throw ValueError(
+        error_message("analyze", "tokens in the table", "0 or more", std::to_string(options.top_tokens)));
+  }
+  if (options.sequence_length > model.config().max_positions) {
+    throw ValueError(error_message("analyze", "sequence length",
+                                   "at most " + std::to_string(model.config().max_positions) + " positions",
+                                   std::to_string(options.sequence_length)));
+  }
+}
+
+AnalyzedModel sizes_of(const LlamaConfig& c) {
+  return {.layers = c.layers,
+          .hidden = c.hidden,
+          .heads = c.heads,
+          .kv_heads = c.kv_heads,
+          .head_dim = c.head_dim,
+          .vocab_size = c.vocab_size};
+}
+
+std::vector<TokenId> ids_of(const Tokenizer& tokenizer, const std::string& text) {
+  std::vector<TokenId> ids;
+  tokenizer.encode(text, ids);
+  return ids;
+}
+
+/// The tokens that were asked for by their text.
+std::vector<TokenId> chosen_tokens(const Tokenizer& tokenizer, const std::vector<std::string>& texts) {
+  std::vector<TokenId> chosen;
+  for (const std::string& text : texts) {
+    const std::vector<TokenId> ids = ids_of(tokenizer, text);
+    if (ids.size() != 1) {
+      throw ValueError(error_message("analyze", "token '" + printable(text) + "'",
+                                     "the text of one token of " + std::string(tokenizer.name()),
+                                     std::to_string(ids.size()) + " tokens"));
+    }
+    if (std::ranges::find(chosen, ids[0]) == chosen.end()) chosen.push_back(ids[0]);
+  }
+  return chosen;
+}
+
+/// The most frequent ids, ties by id; none that does not occur.
+std::vector<TokenId> most_frequent(std::span<const std::int64_t> counts, std::int64_t number) {
+  std::vector<TokenId> ids(counts.size());
+  std::iota(ids.begin(), ids.end(), 0);
+  const auto count = [&](TokenId id) { return counts[static_cast<std::size_t>(id)]; };
+  const auto kept = std::min(ids.size(), static_cast<std::size_t>(number));
+  std::ranges::partial_sort(ids, ids.begin() + static_cast<std::ptrdiff_t>(kept), [&](TokenId a, TokenId b) {
+    return count(a) != count(b) ? count(a) > count(b) : a < b;
+  });
+  ids.resize(kept);
+  std::erase_if(ids, [&](TokenId id) { return count(id) == 0; });
+  return ids;
+}
+
+std::vector<ShownToken> token_table(const Tokenizer& tokenizer, const AnalyzeOptions& options,
+                                    std::span<const std::int64_t> counts) {
+  std::vector<ShownToken> table;
+  for (const TokenId id : options.tokens.empty() ? most_frequent(counts, options.top_tokens)
+                                                 : chosen_tokens(tokenizer, options.tokens)) {
+    // A model's vocabulary may be padded beyond the tokenizer's.
+    const bool known = id < tokenizer.vocab_size();
+    table.push_back(
+        {id, known ? printable(tokenizer.token_bytes(id)) : "", counts[static_cast<std::size_t>(id)]});
+  }
+  return table;
+}
+
+void add_text(AnalysisInputs& inputs, const Llama& model, const Tokenizer& tokenizer,
+              const std::string& text) {
+  const std::vector<TokenId> ids = ids_of(tokenizer, text);
+  const auto length = static_cast<std::int64_t>(ids.size());
+  if (length == 0) return;
+  if (length > model.config().max_positions) {
+    throw ValueError(error_message("analyze", "text",
+                                   "at most " + std::to_string(model.config().max_positions) + " tokens",
+                                   std::to_string(length)));
+  }
+  inputs.text = tensor_of<TokenId>({1, length}, ids);
+  for (const TokenId id : ids)
+    inputs.text_tokens.push_back({.id = id, .text = printable(tokenizer.token_bytes(id))});
+}
+
+/// The batches of all sources, one source after the other.
+class Passes {
+ public:
+  void add(AnalysisSequences sequences) {
+    const auto source = static_cast<std::int32_t>(sources_.size());
+    for (std::int64_t i = 0; i < sequences.size(); ++i) places_.push_back({source, i});
+    sources_.push_back(std::move(sequences));
+  }
+
+  std::int64_t size() const { return static_cast<std::int64_t>(places_.size()); }
+  AnalysisPass at(std::int64_t index) const {
+    const auto [source, batch_index] = places_.at(static_cast<std::size_t>(index));
+    AnalysisBatch batch = sources_[static_cast<std::size_t>(source)].at(batch_index);
+    const auto tokens = static_cast<std::size_t>(batch.tokens.numel());
+    return {batch.tokens, batch.tokens, std::vector<std::int32_t>(tokens, source),
+            std::move(batch.for_similarity)};
+  }
+
+ private:
+  struct Place {
+    std::int32_t source;
+    std::int64_t batch;
+  };
+  std::vector<AnalysisSequences> sources_;
+  std::vector<Place> places_;
+};
+
+}  // namespace
+
+AnalysisInputs analysis_of_texts(const Llama& model, const Tokenizer& tokenizer,
+                                 const std::vector<TextSource>& sources, const AnalyzeOptions& options) {
+  check_options(model, options);
+  AnalysisInputs inputs{
+      .options = options, .model = sizes_of(model.config()), .tokenizer = std::string(tokenizer.name())};
+  std::vector<std::int64_t> counts(static_cast<std::size_t>(inputs.model.vocab_size));
+  const auto share = static_cast<std::int64_t>(sources.size());
+  const auto passes = std::make_shared<Passes>();
+  for (const TextSource& source : sources) {
+    AnalysisSequences opened(source.tokens, {options.sequence_length, options.batch_size, options.max_tokens,
+                                             (options.similarity_tokens + share - 1) / share});
+    count_tokens(opened, counts);
+    inputs.sources.push_back({source.name, opened.num_tokens(), source.tokens->size()});
+    inputs.similarity_tokens += opened.num_similarity_tokens();
+    passes->add(std::move(opened));
+  }
+  inputs.token_table = token_table(tokenizer, options, counts);
+  add_text(inputs, model, tokenizer, options.text);
+  inputs.num_passes = passes->size();
+  inputs.pass = [passes](std::int64_t index) { return passes->at(index); };
+  inputs.forward = [&model](const Tensor& tokens, const ForwardContext& context) {
+    model.forward(tokens, context);
+  };
+  return inputs;
+}
+
+AnalysisInputs analysis_of_files(const RunConfig& run, const Llama& model,
+                                 std::span<const AnalyzedFiles> files, AnalyzeOptions options) {
+  const TextDataConfig& data = language_run(run).data;
+  if (options.sequence_length == 0) options.sequence_length = data.sequence_length;
+  if (options.batch_size == 0) options.batch_size = run.train.batch_size;
+  const std::unique_ptr<const Tokenizer> tokenizer = make_tokenizer(name_of(data.tokenizer));
+  std::vector<TextSource> sources;
+  for (const AnalyzedFiles& each : files) sources.push_back({each.name, open_text(each.paths, *tokenizer)});
+  if (sources.empty()) sources.push_back({"validation", open_held_out_text(run, *tokenizer)});
+  return analysis_of_texts(model, *tokenizer, sources, options);
+}
+
+}  // namespace moh

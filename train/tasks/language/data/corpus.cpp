@@ -1,0 +1,131 @@
+#include "train/tasks/language/data/corpus.h"
+
+#include <cmath>
+#include <optional>
+#include <system_error>
+#include <utility>
+
+#include "core/error.h"
+#include "train/tasks/language/data/old_token_file.h"
+#include "train/tasks/language/data/token_file.h"
+#include "train/tasks/language/data/token_file_writer.h"
+
+namespace moh {
+
+namespace {
+
+/// Lists the files; an empty list of inputs is an error.
+std::vector<InputPath> require_files(std::span<const std::string> inputs, SkippedFiles& skipped) {
+  if (inputs.empty()) throw DataError(error_message("data", "input", "at least one file or folder", "none"));
+  return list_input_files(inputs, skipped);
+}
+
+[[noreturn]] void fail_without_text(std::span<const std::string> inputs, const SkippedFiles& skipped) {
+  std::string where;
+  for (const std::string& input : inputs) where += (where.empty() ? "" : ", ") + input;
+  const std::string found =
+      skipped.count() == 0 ? "no file" : "only files without any: " + skipped.describe();
+  throw DataError(error_message(where, "", "at least one file with text", found));
+}
+
+std::vector<TokenId> encode(const Tokenizer& tokenizer, const std::string& text) {
+  std::vector<TokenId> ids;
+  tokenizer.encode(text, ids);
+  return ids;
+}
+
+/// Nothing for a file that was skipped.
+TokenSourcePtr open_tokens(const InputPath& input, const Tokenizer& tokenizer, SkippedFiles& skipped) {
+  const TokenFileKind kind = token_file_kind(input.path);
+  if (kind == TokenFileKind::kOld) {
+    throw DataError(error_message(input.path, "", "text or a token file that is a safetensors file",
+                                  "a token file of moh's earlier format",
+                                  "convert it: " + conversion_of_old_token_file(input.path)));
+  }
+  if (kind == TokenFileKind::kTokens || (kind == TokenFileKind::kOtherTensors && input.named)) {
+    auto file = TokenFile::open(input.path);
+    file->require_tokenizer(tokenizer);
+    return file;
+  }
+  const std::optional<std::string> text = read_text(input, skipped);
+  return text ? tokens_in_memory(encode(tokenizer, *text), tokenizer.vocab_size()) : nullptr;
+}
+
+void require_not_an_input(const std::filesystem::path& output, std::span<const InputPath> inputs) {
+  for (const InputPath& input : inputs) {
+    std::error_code missing;  // an output that does not exist yet is no input
+    if (std::filesystem::equivalent(output, input.path, missing)) {
+      throw DataError(error_message(output.string(), "output", "a file that is none of the inputs",
+                                    "the input " + input.path, "choose another name"));
+    }
+  }
+}
+
+}  // namespace
+
+std::int64_t Corpus::num_tokens() const {
+  std::int64_t sum = 0;
+  for (const CorpusFile& file : files) sum += file.tokens->size();
+  return sum;
+}
+
+Corpus open_corpus(std::span<const std::string> inputs, const Tokenizer& tokenizer) {
+  Corpus corpus;
+  for (const InputPath& input : require_files(inputs, corpus.skipped)) {
+    if (TokenSourcePtr tokens = open_tokens(input, tokenizer, corpus.skipped)) {
+      corpus.files.push_back({input.path, std::move(tokens)});
+    }
+  }
+  if (corpus.files.empty()) fail_without_text(inputs, corpus.skipped);
+  return corpus;
+}
+
+TokenSplit split_corpus(const Corpus& corpus, const Tokenizer& tokenizer, double validation_fraction) {
+  if (!(validation_fraction >= 0.0 && validation_fraction < 1.0)) {
+    throw ValueError(error_message("data", "validation fraction", "0 <= fraction < 1",
+                                   std::to_string(validation_fraction)));
+  }
+  std::vector<TokenSourcePtr> train, validation;
+  const auto add = [](std::vector<TokenSourcePtr>& pieces, const TokenSourcePtr& tokens, std::int64_t begin,
+                      std::int64_t end) {
+    if (begin < end) pieces.push_back(slice_tokens(tokens, begin, end));
+  };
+  for (const CorpusFile& file : corpus.files) {
+    const std::int64_t size = file.tokens->size();
+    const auto cut =
+        static_cast<std::int64_t>(std::floor(static_cast<double>(size) * (1.0 - validation_fraction)));
+    add(train, file.tokens, 0, cut);
+    add(validation, file.tokens, cut, size);
+  }
+  const auto separator = tokenizer.end_of_document();
+  return {concatenate_tokens(std::move(train), separator),
+          concatenate_tokens(std::move(validation), separator)};
+}
+
+TokenizeReport tokenize_files(std::span<const std::string> inputs, const std::filesystem::path& output,
+                              const Tokenizer& tokenizer) {
+  TokenizeReport report;
+  const std::vector<InputPath> files = require_files(inputs, report.skipped);
+  require_not_an_input(output, files);
+  TokenFileWriter writer(output, tokenizer);
+  bool any = false;
+  for (const InputPath& input : files) {
+    const TokenFileKind kind = token_file_kind(input.path);
+    if (kind == TokenFileKind::kOld && input.named) {
+      const auto old = open_old_token_file(input.path, /*verify=*/true);
+      old->require_tokenizer(tokenizer);
+      writer.add_documents(*old, *old->info().num_documents);
+      any = true;
+    } else if (kind == TokenFileKind::kOld || kind == TokenFileKind::kTokens) {
+      throw DataError(error_message(input.path, "", "text", "a moh token file"));
+    } else if (const std::optional<std::string> text = read_text(input, report.skipped)) {
+      writer.add_document(encode(tokenizer, *text));
+      any = true;
+    }
+  }
+  if (!any) fail_without_text(inputs, report.skipped);
+  report.info = writer.finish();
+  return report;
+}
+
+}  // namespace moh

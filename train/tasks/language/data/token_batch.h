@@ -1,0 +1,59 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "core/tensor.h"
+#include "ops/loss/cross_entropy.h"
+#include "train/tasks/language/data/sequence_sampler.h"
+#include "train/tasks/language/data/token_source.h"
+
+namespace moh {
+
+/// B sequences of T tokens with the token that follows each. In a dry run the tokens are not read.
+struct TokenBatch {
+  Tensor tokens;                  ///< [B, T] int64
+  Tensor targets;                 ///< [B, T] int64, kIgnoredTarget where nothing follows
+  std::int64_t num_targets = 0;   ///< targets that count
+  std::int64_t target_bytes = 0;  ///< bytes of text that these stand for, the unit of bits per byte
+};
+
+/// The batches of a training run, any of them in constant time.
+class TrainingBatches {
+ public:
+  /// `tokenizer` must be the one that made `source`. Throws as SequenceSampler does.
+  TrainingBatches(TokenSourcePtr source, const Tokenizer& tokenizer, std::int64_t sequence_length,
+                  std::uint64_t seed);
+
+  const SequenceSampler& sampler() const { return sampler_; }
+  /// Samples [first_sample, first_sample + batch_size) of the run: all targets count.
+  TokenBatch at(std::int64_t first_sample, std::int64_t batch_size) const;
+
+ private:
+  TokenSourcePtr source_;
+  std::vector<std::int64_t> token_bytes_;
+  SequenceSampler sampler_;
+};
+
+/// One pass over a held-out stream, in order: every token but the first is a target exactly once, in windows
+/// that do not overlap. The last window may be partial (its rest is ignored), the last batch may have fewer
+/// rows.
+class EvaluationBatches {
+ public:
+  /// Throws DataError for fewer than two tokens, ValueError for sizes below 1.
+  EvaluationBatches(TokenSourcePtr source, const Tokenizer& tokenizer, std::int64_t sequence_length,
+                    std::int64_t batch_size);
+
+  std::int64_t size() const;
+  /// Batch `index` of [0, size()).
+  TokenBatch at(std::int64_t index) const;
+
+ private:
+  TokenSourcePtr source_;
+  std::vector<std::int64_t> token_bytes_;
+  std::int64_t sequence_length_;
+  std::int64_t batch_size_;
+  std::int64_t num_windows_;
+};
+
+}  // namespace moh

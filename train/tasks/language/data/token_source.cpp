@@ -1,0 +1,111 @@
+#include "train/tasks/language/data/token_source.h"
+
+#include <algorithm>
+#include <limits>
+#include <string>
+#include <utility>
+
+#include "core/error.h"
+
+namespace moh {
+
+namespace {
+
+void check_range(const TokenSource& source, std::int64_t begin, std::size_t count) {
+  MOH_CHECK(
+      begin >= 0 && begin <= source.size() && count <= static_cast<std::uint64_t>(source.size() - begin),
+      "token range " + std::to_string(begin) + " + " + std::to_string(count) + " outside [0, " +
+          std::to_string(source.size()) + ")");
+}
+
+template <class Stored>
+class MemoryTokens final : public TokenSource {
+ public:
+  explicit MemoryTokens(std::span<const TokenId> ids) : ids_(ids.begin(), ids.end()) {}
+  std::int64_t size() const override { return static_cast<std::int64_t>(ids_.size()); }
+  void copy(std::int64_t begin, std::span<TokenId> ids) const override {
+    check_range(*this, begin, ids.size());
+    std::copy_n(ids_.begin() + begin, ids.size(), ids.begin());
+  }
+
+ private:
+  std::vector<Stored> ids_;
+};
+
+class SlicedTokens final : public TokenSource {
+ public:
+  SlicedTokens(TokenSourcePtr source, std::int64_t begin, std::int64_t end)
+      : source_(std::move(source)), begin_(begin), size_(end - begin) {}
+  std::int64_t size() const override { return size_; }
+  void copy(std::int64_t begin, std::span<TokenId> ids) const override {
+    check_range(*this, begin, ids.size());
+    source_->copy(begin_ + begin, ids);
+  }
+
+ private:
+  TokenSourcePtr source_;
+  std::int64_t begin_;
+  std::int64_t size_;
+};
+
+class ConcatenatedTokens final : public TokenSource {
+ public:
+  ConcatenatedTokens(std::vector<TokenSourcePtr> sources, std::optional<TokenId> separator)
+      : sources_(std::move(sources)), separator_(separator) {
+    begins_.reserve(sources_.size());
+    for (const TokenSourcePtr& source : sources_) {
+      if (separator_ && !begins_.empty()) ++size_;
+      begins_.push_back(size_);
+      size_ += source->size();
+    }
+  }
+  std::int64_t size() const override { return size_; }
+
+  void copy(std::int64_t begin, std::span<TokenId> ids) const override {
+    check_range(*this, begin, ids.size());
+    if (ids.empty()) return;
+    // The last source that begins at or before `begin`; the separator after a source belongs to it.
+    auto i =
+        static_cast<std::size_t>(std::upper_bound(begins_.begin(), begins_.end(), begin) - begins_.begin()) -
+        1;
+    for (std::int64_t from = begin - begins_[i]; !ids.empty(); ++i, from = 0) {
+      const std::int64_t left = std::max<std::int64_t>(sources_[i]->size() - from, 0);
+      const std::size_t count = std::min(static_cast<std::size_t>(left), ids.size());
+      if (count > 0) sources_[i]->copy(from, ids.first(count));
+      ids = ids.subspan(count);
+      if (separator_ && !ids.empty()) {
+        ids.front() = *separator_;
+        ids = ids.subspan(1);
+      }
+    }
+  }
+
+ private:
+  std::vector<TokenSourcePtr> sources_;
+  std::vector<std::int64_t> begins_;
+  std::optional<TokenId> separator_;
+  std::int64_t size_ = 0;
+};
+
+}  // namespace
+
+TokenSourcePtr tokens_in_memory(std::span<const TokenId> ids, std::int64_t vocab_size) {
+  const bool in_vocabulary =
+      std::all_of(ids.begin(), ids.end(), [=](TokenId id) { return id >= 0 && id < vocab_size; });
+  MOH_CHECK(in_vocabulary, "token id outside the vocabulary of " + std::to_string(vocab_size));
+  if (vocab_size <= std::numeric_limits<std::uint16_t>::max() + 1) {
+    return std::make_shared<MemoryTokens<std::uint16_t>>(ids);
+  }
+  return std::make_shared<MemoryTokens<TokenId>>(ids);
+}
+
+TokenSourcePtr slice_tokens(TokenSourcePtr source, std::int64_t begin, std::int64_t end) {
+  MOH_CHECK(begin >= 0 && begin <= end && end <= source->size(), "slice_tokens: range outside the source");
+  return std::make_shared<SlicedTokens>(std::move(source), begin, end);
+}
+
+TokenSourcePtr concatenate_tokens(std::vector<TokenSourcePtr> sources, std::optional<TokenId> separator) {
+  return std::make_shared<ConcatenatedTokens>(std::move(sources), separator);
+}
+
+}  // namespace moh

@@ -1,0 +1,324 @@
+#include "train/tasks/language/hf/hf_config.h"
+
+#include <algorithm>
+#include <numeric>
+#include <span>
+#include <string>
+#include <utility>
+
+#include "core/error.h"
+#include "models/llm/llama_presets.h"
+#include "train/config/enum_names.h"
+#include "train/config/limits.h"
+#include "train/io/printable.h"
+#include "train/weights/hf/config_json.h"
+
+namespace moh {
+
+namespace {
+
+using namespace config;
+
+std::string list_of(std::span<const std::string_view> names) {
+  std::string text;
+  for (std::string_view name : names) text.append(text.empty() ? "" : ", ").append(name);
+  return text;
+}
+
+/// The enumerator of that name in YAML.
+template <class E>
+E named(const ConfigJson& json, std::string_view key, E otherwise) {
+  if (!json.has(key)) return otherwise;
+  const std::string text = json.text(key);
+  const auto names = names_of(E{});
+  const auto found = std::ranges::find(names, text);
+  if (found == names.end()) json.unsupported(key, "one of " + list_of(names), printable(text));
+  return static_cast<E>(found - names.begin());
+}
+
+// ---- What the model is ----
+
+constexpr std::string_view kLlamaNames[] = {"LlamaForCausalLM", "LLaMAForCausalLM"};  // the second in 2023
+constexpr std::string_view kMohNames[] = {"MohLlamaForCausalLM"};
+
+bool is_moh(const ConfigJson& json) {
+  const std::string type = json.text("model_type");
+  if (type != "llama" && type != "moh_llama")
+    json.unsupported("model_type", "llama or moh_llama", printable(type));
+  const bool moh = type == "moh_llama";
+  std::span<const std::string_view> names = kLlamaNames;
+  if (moh) names = kMohNames;
+  if (json.has("architectures")) {
+    const std::vector<std::string> found = json.texts("architectures");
+    if (std::ranges::none_of(found, [&](const std::string& name) { return std::ranges::count(names, name); }))
+      json.unsupported("architectures", names[0], json.shown("architectures"));
+  }
+  return moh;
+}
+
+/// Refuses what would change the result if it were passed over.
+void refuse_what_moh_has_not(const ConfigJson& json) {
+  for (const char* bias : {"attention_bias", "mlp_bias"}) {
+    if (json.truth_or(bias, false))
+      json.unsupported(bias, "false (no layer of the model has a bias)", "true");
+  }
+  const std::string activation = json.text_or("hidden_act", "silu");
+  if (activation != "silu" && activation != "swish")
+    json.unsupported("hidden_act", "silu", printable(activation));
+  for (const char* key : {"quantization_config", "sliding_window"}) {
+    if (json.has(key)) json.unsupported(key, "none", json.shown(key));
+  }
+  if (json.number_or("partial_rotary_factor", 1) != 1)
+    json.unsupported("partial_rotary_factor", "1", json.shown("partial_rotary_factor"));
+}
+
+// ---- Rotary positions ----
+
+struct Rope {
+  double theta = 10000;
+  RopeScaling scaling;
+
+  bool operator==(const Rope&) const = default;
+};
+
+std::string rope_type(const ConfigJson& json) {
+  return json.text_or("rope_type", json.text_or("type", "default"));
+}
+
+double positive(const ConfigJson& json, std::string_view key) {
+  const double value = json.number(key);
+  if (!(value > 0)) json.damaged(key, "a number above 0", json.shown(key));
+  return value;
+}
+
+RopeScaling read_scaling(const ConfigJson& json, std::int64_t max_positions) {
+  const std::string type = rope_type(json);
+  RopeScaling scaling;
+  if (type == "default") return scaling;
+  if (type != "linear" && type != "llama3")
+    json.unsupported(json.has("rope_type") ? "rope_type" : "type", "default, linear or llama3",
+                     printable(type));
+  scaling.factor = json.number("factor");
+  if (!(scaling.factor >= 1)) json.damaged("factor", "1 or more", json.shown("factor"));
+  scaling.kind = type == "linear" ? RopeScalingKind::kLinear : RopeScalingKind::kLlama3;
+  if (type == "llama3") {
+    scaling.low_freq_factor = positive(json, "low_freq_factor");
+    scaling.high_freq_factor = positive(json, "high_freq_factor");
+    scaling.original_positions = json.has("original_max_position_embeddings")
+                                     ? json.integer("original_max_position_embeddings", 1, kMaxLength)
+                                     : max_positions;
+  }
+  return scaling.factor == 1 ? RopeScaling{} : scaling;
+}
+
+/// Refuses keys that this reader does not know: among them are those of other ways to stretch positions, and
+/// of one embedding per kind of layer.
+void check_rope_keys(const ConfigJson& json) {
+  constexpr std::string_view kPlain[] = {"rope_type", "type", "rope_theta", "partial_rotary_factor"};
+  constexpr std::string_view kScaling[] = {"factor", "original_max_position_embeddings"};
+  constexpr std::string_view kLlama3[] = {"low_freq_factor", "high_freq_factor"};
+  const std::string type = rope_type(json);
+  for (const std::string& key : json.keys()) {
+    const bool known = std::ranges::count(kPlain, key) ||
+                       (type != "default" && std::ranges::count(kScaling, key)) ||
+                       (type == "llama3" && std::ranges::count(kLlama3, key));
+    if (!known) json.unsupported(key, "no such key with rope type " + printable(type), json.shown(key));
+  }
+  if (json.number_or("partial_rotary_factor", 1) != 1)
+    json.unsupported("partial_rotary_factor", "1", json.shown("partial_rotary_factor"));
+}
+
+Rope read_rope_object(const ConfigJson& json, double theta, std::int64_t max_positions) {
+  const RopeScaling scaling = read_scaling(json, max_positions);
+  check_rope_keys(json);
+  return {json.has("rope_theta") ? positive(json, "rope_theta") : theta, scaling};
+}
+
+/// transformers 4 writes `rope_theta` and `rope_scaling`, transformers 5 `rope_parameters`; some files have
+/// both.
+Rope read_rope(const ConfigJson& json, std::int64_t max_positions) {
+  const double theta = json.has("rope_theta") ? positive(json, "rope_theta") : Rope().theta;
+  Rope four{theta, {}};
+  if (json.has("rope_scaling")) four = read_rope_object(json.object("rope_scaling"), theta, max_positions);
+  if (!json.has("rope_parameters")) return four;
+  const Rope five = read_rope_object(json.object("rope_parameters"), theta, max_positions);
+  if ((json.has("rope_theta") || json.has("rope_scaling")) && four != five)
+    json.unsupported("rope_parameters", "the same as rope_theta and rope_scaling say",
+                     json.shown("rope_parameters"));
+  return five;
+}
+
+// ---- Routing ----
+
+PerLayer per_layer(const ConfigJson& json, std::string_view key, const LlamaConfig& model) {
+  const auto most = static_cast<double>(model.heads);
+  if (!json.is_list(key)) return json.integer(key, 0, most);
+  const PerLayer counts = json.integers(key, 0, most);
+  if (static_cast<std::int64_t>(counts.each.size()) != model.layers)
+    json.damaged(key, std::to_string(model.layers) + " counts, one per layer",
+                 std::to_string(counts.each.size()));
+  return counts;
+}
+
+/// The active heads beyond the shared ones, layer by layer.
+PerLayer routed_top_k(const ConfigJson& json, const PerLayer& shared, const PerLayer& active,
+                      const LlamaConfig& model) {
+  std::vector<std::int64_t> top_k;
+  for (std::int64_t layer = 0; layer < model.layers; ++layer) {
+    const std::int64_t count = active.at(layer) - shared.at(layer);
+    if (count < 0)
+      json.damaged("moh_active_heads", "at least moh_shared_heads", json.shown("moh_active_heads"));
+    top_k.push_back(count);
+  }
+  const bool same = std::ranges::all_of(top_k, [&](std::int64_t n) { return n == top_k[0]; });
+  return same ? PerLayer(top_k[0]) : PerLayer(std::move(top_k));
+}
+
+/// Whether these are the first `shared` heads of every layer, in any order.
+bool are_first_heads(std::vector<std::vector<std::int64_t>> lists, const PerLayer& shared) {
+  for (std::size_t layer = 0; layer < lists.size(); ++layer) {
+    std::vector<std::int64_t>&heads = lists[layer], first(static_cast<std::size_t>(shared.at(layer)));
+    std::iota(first.begin(), first.end(), 0);
+    std::ranges::sort(heads);
+    if (heads != first) return false;
+  }
+  return true;
+}
+
+/// Which heads are shared. That they fit the counts is checked with the rest of the model.
+HeadSet shared_heads(const ConfigJson& json, const PerLayer& shared, const LlamaConfig& model) {
+  constexpr std::string_view kKey = "moh_shared_heads_index";
+  if (!json.has(kKey)) return {};
+  const auto lists = json.lists_of_integers(kKey, 0, static_cast<double>(model.heads - 1));
+  if (static_cast<std::int64_t>(lists.size()) != model.layers)
+    json.damaged(kKey, std::to_string(model.layers) + " lists, one per layer", std::to_string(lists.size()));
+  if (are_first_heads(lists, shared)) return {};
+  const bool same = std::ranges::all_of(lists, [&](const auto& list) { return list == lists[0]; });
+  // A list without heads, for all layers, would say that none are listed.
+  if (same && !lists[0].empty()) return {.every = lists[0]};
+  return {.each = lists};
+}
+
+void check_routing_keys(const ConfigJson& json) {
+  constexpr std::string_view kKnown[] = {
+      "moh_router",         "moh_shared_heads",       "moh_active_heads",
+      "moh_gate_scaling",   "moh_two_stage",          "moh_straight_through",
+      "moh_balance_weight", "moh_shared_heads_index", "moh_balance_loss"};
+  for (const std::string& key : json.keys()) {
+    if (key.starts_with("moh_") && std::ranges::count(kKnown, key) == 0)
+      json.unsupported(key, "no such key", json.shown(key), "a newer moh may read it");
+  }
+}
+
+MohConfig read_routing(const ConfigJson& json, const LlamaConfig& model) {
+  check_routing_keys(json);
+  MohConfig moh;
+  moh.router = named(json, "moh_router", RouterKind::kNone);
+  if (moh.router == RouterKind::kNone)
+    json.damaged("moh_router", "learned or query_norm", json.shown("moh_router"));
+  moh.num_shared = per_layer(json, "moh_shared_heads", model);
+  moh.top_k = routed_top_k(json, moh.num_shared, per_layer(json, "moh_active_heads", model), model);
+  moh.shared_heads = shared_heads(json, moh.num_shared, model);
+  moh.gate_scaling = named(json, "moh_gate_scaling", moh.gate_scaling);
+  moh.two_stage = json.truth_or("moh_two_stage", moh.two_stage);
+  moh.straight_through = named(json, "moh_straight_through", moh.straight_through);
+  const bool paper = moh.router == RouterKind::kLearned && moh.gate_scaling == GateScaling::kPaper;
+  moh.balance_loss = named(json, "moh_balance_loss", paper ? BalanceLoss::kPaper : BalanceLoss::kCode);
+  moh.balance_weight = json.number_or("moh_balance_weight", moh.balance_weight);
+  if (!(moh.balance_weight >= 0))
+    json.damaged("moh_balance_weight", "0 or more", json.shown("moh_balance_weight"));
+  return moh;
+}
+
+/// The routing of MoH-LLaMA3-8B as released. Its config.json is one of LLaMA that points at code of its own,
+/// and that code fixes the heads. The vocabulary, which no other LLaMA has, tells it from models that other
+/// code changes in other ways.
+MohConfig released_routing(const ConfigJson& json, const LlamaConfig& model) {
+  constexpr std::string_view kReleased = "moh_llama3_8b";
+  const LlamaConfig& released = find_llama_preset(kReleased)->config;
+  if (model.vocab_size != released.vocab_size || model.layers != released.layers ||
+      model.heads != released.heads || model.hidden != released.hidden) {
+    json.unsupported("auto_map", "none (the model brings code of its own)", json.shown("auto_map"),
+                     "if that code computes a plain LLaMA, remove the key");
+  }
+  return released.moh;
+}
+
+// ---- All of it ----
+
+/// The one of two keys that is there; the first is today's.
+std::int64_t positions_of(const ConfigJson& json) {
+  for (const char* key : {"max_position_embeddings", "max_sequence_length"}) {
+    if (json.has(key)) return json.integer(key, 1, kMaxLength);
+  }
+  return 2048;
+}
+
+LlamaConfig read_sizes(const ConfigJson& json) {
+  LlamaConfig model;
+  model.vocab_size = json.integer("vocab_size", 2, kMaxVocab);
+  model.layers = json.integer("num_hidden_layers", 1, kMaxLayers);
+  model.hidden = json.integer("hidden_size", 1, kMaxWidth);
+  model.intermediate = json.integer("intermediate_size", 1, kMaxWidth);
+  model.heads = json.integer("num_attention_heads", 1, kMaxWidth);
+  model.kv_heads =
+      json.has("num_key_value_heads") ? json.integer("num_key_value_heads", 1, kMaxWidth) : model.heads;
+  if (!json.has("head_dim") && model.hidden % model.heads != 0)
+    json.damaged("num_attention_heads", "a divisor of hidden_size (" + std::to_string(model.hidden) + ")",
+                 std::to_string(model.heads));
+  model.head_dim = json.has("head_dim") ? json.integer("head_dim", 1, kMaxWidth) : model.hidden / model.heads;
+  model.max_positions = positions_of(json);
+  return model;
+}
+
+LlamaConfig read_model(const ConfigJson& json) {
+  const bool moh = is_moh(json);
+  refuse_what_moh_has_not(json);
+  LlamaConfig model = read_sizes(json);
+  model.norm_eps = json.has("rms_norm_eps") ? positive(json, "rms_norm_eps") : 1e-6;
+  const Rope rope = read_rope(json, model.max_positions);
+  model.rope_theta = rope.theta;
+  model.rope_scaling = rope.scaling;
+  model.tied_embeddings = json.truth_or("tie_word_embeddings", false);
+  if (json.has("initializer_range")) model.init_std = positive(json, "initializer_range");
+  if (moh) {
+    model.moh = read_routing(json, model);
+  } else if (json.has("auto_map")) {
+    model.moh = released_routing(json, model);
+  }
+  return model;
+}
+
+}  // namespace
+
+LlamaConfig read_hf_config(const std::filesystem::path& config_json) {
+  const ConfigJson json(config_json);
+  const LlamaConfig model = read_model(json);
+  ConfigFaults faults;
+  check(model, faults);
+  try {
+    faults.throw_first("llama");
+  } catch (const ValueError& error) {
+    throw ConfigError(config_json.string() + ": " + error.what());
+  }
+  return model;
+}
+
+HfTokenIds read_hf_token_ids(const std::filesystem::path& config_json) {
+  const ConfigJson json(config_json);
+  // Early files write -1 for a token that there is not.
+  const auto token = [&](std::string_view key) -> std::optional<std::int64_t> {
+    if (!json.has(key)) return std::nullopt;
+    const std::int64_t id = json.integer(key, -1, kMaxVocab);
+    return id < 0 ? std::nullopt : std::optional(id);
+  };
+  HfTokenIds ids{token("bos_token_id"), token("pad_token_id"), {}};
+  if (json.is_list("eos_token_id")) {
+    ids.eos = json.integers("eos_token_id", 0, kMaxVocab);
+  } else if (const auto id = token("eos_token_id")) {
+    ids.eos = {*id};
+  }
+  return ids;
+}
+
+}  // namespace moh

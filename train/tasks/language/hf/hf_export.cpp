@@ -1,0 +1,160 @@
+#include "train/tasks/language/hf/hf_export.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/error.h"
+#include "train/config/enum_names.h"
+#include "train/io/durable_file.h"
+#include "train/tasks/language/hf/python_files.h"
+
+namespace moh {
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+Json optional_token(const std::optional<std::int64_t>& id) {
+  return id ? Json(*id) : Json();
+}
+
+Json end_tokens(const std::vector<std::int64_t>& ids) {
+  if (ids.empty()) return {};
+  return ids.size() == 1 ? Json(ids[0]) : Json(ids);
+}
+
+void add_tokens(const HfTokenIds& tokens, Json& json) {
+  json["bos_token_id"] = optional_token(tokens.bos);
+  json["eos_token_id"] = end_tokens(tokens.eos);
+  json["pad_token_id"] = optional_token(tokens.pad);
+}
+
+Json scaling_json(const RopeScaling& scaling) {
+  switch (scaling.kind) {
+    case RopeScalingKind::kNone:
+      return Json::object();
+    case RopeScalingKind::kLinear:
+      return {{"rope_type", "linear"}, {"factor", scaling.factor}};
+    case RopeScalingKind::kLlama3:
+      return {{"rope_type", "llama3"},
+              {"factor", scaling.factor},
+              {"low_freq_factor", scaling.low_freq_factor},
+              {"high_freq_factor", scaling.high_freq_factor},
+              {"original_max_position_embeddings", scaling.original_positions}};
+  }
+  fail_check(__FILE__, __LINE__, "kind", "unknown RopeScalingKind");
+}
+
+/// In the words of transformers 4, then in those of transformers 5, which reads the latter where both stand.
+void add_rope(const LlamaConfig& model, Json& json) {
+  Json scaling = scaling_json(model.rope_scaling);
+  json["rope_theta"] = model.rope_theta;
+  json["rope_scaling"] = scaling.empty() ? Json() : scaling;
+  if (scaling.empty()) scaling["rope_type"] = "default";
+  scaling["rope_theta"] = model.rope_theta;
+  json["rope_parameters"] = std::move(scaling);
+}
+
+Json heads_json(const PerLayer& counts) {
+  return counts.each.empty() ? Json(counts.every) : Json(counts.each);
+}
+
+PerLayer active_heads(const LlamaConfig& model) {
+  const MohConfig& moh = model.moh;
+  if (moh.num_shared.each.empty() && moh.top_k.each.empty()) return moh.num_shared.every + moh.top_k.every;
+  std::vector<std::int64_t> active;
+  for (std::int64_t layer = 0; layer < model.layers; ++layer)
+    active.push_back(moh.num_shared.at(layer) + moh.top_k.at(layer));
+  return active;
+}
+
+/// The shared heads of each layer, ascending.
+Json shared_heads_json(const LlamaConfig& model) {
+  Json lists = Json::array();
+  for (std::int64_t layer = 0; layer < model.layers; ++layer) {
+    std::vector<std::int64_t> heads = model.moh.shared_heads.at(layer);
+    std::ranges::sort(heads);
+    lists.push_back(std::move(heads));
+  }
+  return lists;
+}
+
+void add_routing(const LlamaConfig& model, Json& json) {
+  const MohConfig& moh = model.moh;
+  json["moh_router"] = name_of(moh.router);
+  json["moh_shared_heads"] = heads_json(moh.num_shared);
+  if (moh.shared_heads.listed()) json["moh_shared_heads_index"] = shared_heads_json(model);
+  json["moh_active_heads"] = heads_json(active_heads(model));
+  json["moh_gate_scaling"] = name_of(moh.gate_scaling);
+  json["moh_two_stage"] = moh.two_stage;
+  json["moh_straight_through"] = name_of(moh.straight_through);
+  json["moh_balance_loss"] = name_of(moh.balance_loss);
+  json["moh_balance_weight"] = moh.balance_weight;
+}
+
+void add_class(bool is_moh, Json& json) {
+  json["architectures"] = {is_moh ? "MohLlamaForCausalLM" : "LlamaForCausalLM"};
+  json["model_type"] = is_moh ? "moh_llama" : "llama";
+  if (!is_moh) return;
+  json["auto_map"] = {{"AutoConfig", "configuration_moh_llama.MohLlamaConfig"},
+                      {"AutoModelForCausalLM", "modeling_moh_llama.MohLlamaForCausalLM"}};
+}
+
+void add_sizes(const LlamaConfig& model, Json& json) {
+  json["vocab_size"] = model.vocab_size;
+  json["hidden_size"] = model.hidden;
+  json["intermediate_size"] = model.intermediate;
+  json["num_hidden_layers"] = model.layers;
+  json["num_attention_heads"] = model.heads;
+  json["num_key_value_heads"] = model.kv_heads;
+  json["head_dim"] = model.head_dim;
+  json["max_position_embeddings"] = model.max_positions;
+}
+
+Json config_json(const LlamaConfig& model, std::string_view dtype, const HfTokenIds& tokens) {
+  const bool is_moh = model.moh.router != RouterKind::kNone;
+  Json json;
+  add_class(is_moh, json);
+  add_sizes(model, json);
+  json["rms_norm_eps"] = model.norm_eps;
+  add_rope(model, json);
+  json["hidden_act"] = "silu";
+  json["attention_bias"] = false;
+  json["attention_dropout"] = 0.0;
+  json["mlp_bias"] = false;
+  json["tie_word_embeddings"] = model.tied_embeddings;
+  json["initializer_range"] = model.init_std;
+  json["use_cache"] = true;
+  add_tokens(tokens, json);
+  if (is_moh) add_routing(model, json);
+  json["dtype"] = dtype;
+  json["torch_dtype"] = dtype;  // the same in transformers before 4.56
+  return json;
+}
+
+Json generation_json(const HfTokenIds& tokens) {
+  Json json = Json::object();
+  add_tokens(tokens, json);
+  return json;
+}
+
+void write_json(const std::filesystem::path& path, const Json& json) {
+  write_file_durably(path, json.dump(2) + "\n");
+}
+
+}  // namespace
+
+void write_hf_model_files(const std::filesystem::path& folder, const LlamaConfig& model,
+                          std::string_view dtype, const HfTokenIds& tokens) {
+  if (model.moh.router != RouterKind::kNone) {
+    write_file_durably(folder / "configuration_moh_llama.py", configuration_moh_llama_py());
+    write_file_durably(folder / "modeling_moh_llama.py", modeling_moh_llama_py());
+  }
+  write_json(folder / "generation_config.json", generation_json(tokens));
+  write_json(folder / "config.json", config_json(spelt_out(model), dtype, tokens));
+}
+
+}  // namespace moh

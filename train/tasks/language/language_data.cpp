@@ -1,0 +1,109 @@
+#include "train/tasks/language/language_data.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <utility>
+#include <vector>
+
+#include "core/error.h"
+#include "train/config/enum_names.h"
+#include "train/log/logging.h"
+#include "train/tasks/language/data/corpus.h"
+#include "train/tasks/language/language_run.h"
+#include "train/tasks/language/random_tokens.h"
+
+namespace moh {
+
+namespace {
+
+std::vector<std::string> as_strings(const std::vector<std::filesystem::path>& paths) {
+  return {paths.begin(), paths.end()};
+}
+
+Corpus open_files(std::span<const std::string> inputs, const Tokenizer& tokenizer) {
+  Corpus corpus = open_corpus(inputs, tokenizer);
+  if (corpus.skipped.count() > 0) log_warning("data: skipped " + corpus.skipped.describe());
+  return corpus;
+}
+
+std::unique_ptr<const Tokenizer> tokenizer_of(const LanguageRun& run) {
+  std::unique_ptr<const Tokenizer> tokenizer = make_tokenizer(name_of(run.data.tokenizer));
+  if (tokenizer->vocab_size() > run.model.vocab_size) {
+    throw ConfigError(error_message("model.vocab_size", "",
+                                    "at least the " + std::to_string(tokenizer->vocab_size()) +
+                                        " tokens of data.tokenizer " + std::string(tokenizer->name()),
+                                    std::to_string(run.model.vocab_size)));
+  }
+  return tokenizer;
+}
+
+void require_held_out(const TextDataConfig& config, const TokenSource& validation) {
+  if (validation.size() >= 2) return;
+  const bool own = !config.validation.empty();
+  throw DataError(error_message(own ? "data.validation" : "data.validation_fraction", "held-out tokens",
+                                "2 or more", std::to_string(validation.size()),
+                                "give more text, or hold nothing out with data.validation_fraction: 0"));
+}
+
+std::shared_ptr<const LanguageData> open_training_data(const LanguageRun& run) {
+  const TextDataConfig& config = run.data;
+  auto data = std::make_shared<LanguageData>();
+  data->tokenizer = tokenizer_of(run);
+  const Corpus train = open_files(as_strings(config.train), *data->tokenizer);
+  const bool own_validation = !config.validation.empty();
+  TokenSplit split = split_corpus(train, *data->tokenizer, own_validation ? 0.0 : config.validation_fraction);
+  data->train = std::move(split.train);
+  data->validation = std::move(split.validation);
+  if (own_validation) data->validation = open_text(as_strings(config.validation), *data->tokenizer);
+  if (own_validation || config.validation_fraction > 0) require_held_out(config, *data->validation);
+  return data;
+}
+
+std::shared_ptr<const LanguageData> open_evaluation_data(const RunConfig& run) {
+  auto data = std::make_shared<LanguageData>();
+  data->tokenizer = tokenizer_of(language_run(run));
+  data->validation = open_held_out_text(run, *data->tokenizer);
+  return data;
+}
+
+/// As many tokens as a step needs at least; one batch is held out.
+std::shared_ptr<const LanguageData> made_up_data(const RunConfig& run) {
+  const LanguageRun& language = language_run(run);
+  const std::int64_t length = language.data.sequence_length;
+  constexpr std::int64_t kMost = std::int64_t{1} << 62;
+  RandomSizes sizes;
+  sizes.train = std::max(sizes.train, std::min(length, kMost) + 1);
+  sizes.validation = std::min(run.train.batch_size, kMost / length) * length + 1;
+  return random_language_data(language.model.vocab_size, run.random_seed(), sizes);
+}
+
+}  // namespace
+
+std::shared_ptr<const LanguageData> open_language_data(const RunConfig& run, DataUse use) {
+  switch (use) {
+    case DataUse::kTraining:
+      return open_training_data(language_run(run));
+    case DataUse::kEvaluation:
+      return open_evaluation_data(run);
+    case DataUse::kSynthetic:
+      return made_up_data(run);
+  }
+  fail_check(__FILE__, __LINE__, "use", "unknown DataUse");
+}
+
+TokenSourcePtr open_text(std::span<const std::string> inputs, const Tokenizer& tokenizer) {
+  return split_corpus(open_files(inputs, tokenizer), tokenizer, 0.0).train;
+}
+
+TokenSourcePtr open_held_out_text(const RunConfig& run, const Tokenizer& tokenizer) {
+  const LanguageRun& language = language_run(run);
+  if (!language.data.validation.empty()) return open_text(as_strings(language.data.validation), tokenizer);
+  TokenSourcePtr tokens = open_training_data(language)->validation;
+  if (tokens->size() < 2) {
+    throw DataError(
+        "data: this run held nothing out (data.validation_fraction is 0); name a text with data=PATH");
+  }
+  return tokens;
+}
+
+}  // namespace moh

@@ -1,0 +1,34 @@
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+
+#include "train/config/run_config.h"
+#include "train/tasks/family.h"
+#include "train/tasks/language/data/token_source.h"
+#include "train/tasks/language/data/tokenizer.h"
+
+namespace moh {
+
+/// The tokens of a run: what it trains on and what it is judged by.
+struct LanguageData final : TaskData {
+  std::unique_ptr<const Tokenizer> tokenizer;
+  TokenSourcePtr train;       ///< null for DataUse::kEvaluation
+  TokenSourcePtr validation;  ///< may be empty
+};
+
+/// Opens the files that the configuration names, as far as `use` needs them; the validation set is a list of
+/// its own or split off. With kSynthetic, ids drawn uniformly from the model's whole vocabulary, each a
+/// function of the seed and its index, of which one batch is held out: whatever the tokens are, a step costs
+/// the same. Throws DataError, also for an evaluation of a run that held nothing out, and ConfigError when
+/// the tokenizer has more tokens than the model's vocabulary.
+std::shared_ptr<const LanguageData> open_language_data(const RunConfig& run, DataUse use);
+
+/// The tokens of files and folders, joined; a warning tells what was skipped. Throws DataError.
+TokenSourcePtr open_text(std::span<const std::string> inputs, const Tokenizer& tokenizer);
+
+/// The tokens that a run is judged by. Throws as open_language_data.
+TokenSourcePtr open_held_out_text(const RunConfig& run, const Tokenizer& tokenizer);
+
+}  // namespace moh

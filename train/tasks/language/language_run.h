@@ -1,0 +1,61 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "models/llm/llama_config.h"
+#include "train/config/run_config.h"
+#include "train/tasks/language/generate/generate_options.h"
+
+namespace moh {
+
+enum class TokenizerKind { kByte };
+std::span<const std::string_view> names_of(TokenizerKind);
+
+/// Text to train and to validate on: the section `data` of a language model's run.
+struct TextDataConfig {
+  std::vector<std::filesystem::path> train;
+  std::vector<std::filesystem::path> validation;
+  double validation_fraction = 0.1;
+  TokenizerKind tokenizer = TokenizerKind::kByte;
+  std::int64_t sequence_length = 256;
+};
+
+/// The text that a model writes when its training ends: the section `sample`.
+struct SampleConfig {
+  std::string prompt = "\n";
+  GenerateOptions options{.tokens = 256, .pick = {.temperature = 0.8}};
+};
+
+/// What `task: language_model` adds to a run's configuration.
+struct LanguageRun final : CloneableFamilyConfig<LanguageRun> {
+  static constexpr std::string_view kTask = "language_model";
+  static constexpr std::string_view kNoPreset = "none";
+
+  std::string preset{kNoPreset};
+  LlamaConfig model;
+  TextDataConfig data;
+  SampleConfig sample;
+  std::int64_t max_eval_tokens = 0;  ///< eval.max_tokens
+
+  std::string_view task() const override { return kTask; }
+  void describe(config::Section& root) override;
+  void check(const RunConfig& run, config::Rules& rules) const override;
+  void require_data(config::Rules& rules) const override;
+  std::vector<std::string> presets() const override;
+  void begin_with_preset(std::string_view name) override;
+  void begin_with_model_of(const FamilyConfig& checkpoint) override;
+  std::vector<ModelDisagreement> disagreements(const FamilyConfig& checkpoint) const override;
+  MohConfig* moh() override { return &model.moh; }
+  RecomputeLevel* recompute() override { return &model.recompute; }
+};
+
+/// The family's part of a language model's run. Throws ConfigError for a run of another task.
+LanguageRun& language_run(RunConfig& run);
+const LanguageRun& language_run(const RunConfig& run);
+const LanguageRun& language_run(const FamilyConfig& family);
+
+}  // namespace moh

@@ -1,0 +1,163 @@
+#include "train/tasks/language/language_task.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <numbers>
+#include <string>
+#include <utility>
+
+#include "autograd/node.h"
+#include "core/error.h"
+#include "ops/elementwise/add.h"
+#include "ops/elementwise/scale.h"
+#include "ops/loss/cross_entropy.h"
+#include "train/io/durable_file.h"
+#include "train/tasks/language/generate/generate_text.h"
+
+namespace moh {
+
+LanguageTask::LanguageTask(const RunConfig& run, std::shared_ptr<const LanguageData> data,
+                           std::unique_ptr<Llama> model)
+    : run_(language_run(run)),
+      seed_(run.random_seed()),
+      batch_size_(run.train.batch_size),
+      accumulate_(run.train.accumulate),
+      data_(std::move(data)),
+      model_(std::move(model)) {}
+
+std::string LanguageTask::summary() const {
+  const LlamaConfig& c = model_->config();
+  char text[160];
+  std::snprintf(
+      text, sizeof text, "model: %.2fM parameters, %lld layers, %lld heads of %lld, %.0f%% of them active",
+      static_cast<double>(count_parameters(*model_)) / 1e6, static_cast<long long>(c.layers),
+      static_cast<long long>(c.heads), static_cast<long long>(c.head_dim), 100 * activated_heads(*model_));
+  return text;
+}
+
+const TrainingBatches& LanguageTask::training_batches() {
+  if (!batches_) batches_.emplace(data_->train, *data_->tokenizer, run_.data.sequence_length, seed_);
+  return *batches_;
+}
+
+/// Has the allocator keep memory for as many batches as can be alive at once. How many are depends on when
+/// the prefetching thread runs; without this a late step might be the first to ask the system for one more.
+void LanguageTask::reserve_batches() {
+  const MemoryPurposeScope purpose(MemoryPurpose::kData);
+  const Shape shape{batch_size_, run_.data.sequence_length};
+  std::vector<Tensor> blocks;
+  for (std::int64_t i = 0; i < 2 * (kPrefetchDepth + accumulate_); ++i) {  // tokens and targets
+    blocks.push_back(empty(shape, DType::kInt64));
+  }
+}
+
+void LanguageTask::seek(std::int64_t first_sample) {
+  const TrainingBatches& batches = training_batches();
+  reserve_batches();
+  prefetcher_ = std::make_unique<Prefetcher<TokenBatch>>(
+      [this, &batches, first_sample](std::int64_t i) {
+        return batches.at(first_sample + i * batch_size_, batch_size_);
+      },
+      0, kPrefetchDepth);
+}
+
+StepSize LanguageTask::begin_step(std::int64_t count) {
+  MOH_CHECK(prefetcher_ != nullptr, "seek() comes first");
+  StepSize size;
+  micro_batches_.resize(static_cast<std::size_t>(count));
+  for (std::size_t i = 0; i < micro_batches_.size(); ++i) {
+    place(prefetcher_->next(), i);
+    size.items += micro_batches_[i].tokens.numel();
+    size.targets += micro_batches_[i].num_targets;
+  }
+  num_targets_ = size.targets;
+  return size;
+}
+
+void LanguageTask::place(TokenBatch batch, std::size_t index) {
+  TokenBatch& to = micro_batches_[index];
+  if (model_->device() == kCpu) {
+    to = std::move(batch);
+    return;
+  }
+  const MemoryPurposeScope purpose(MemoryPurpose::kData);
+  if (!to.tokens.defined()) {
+    to.tokens = empty(batch.tokens.shape(), DType::kInt64, model_->device());
+    to.targets = empty(batch.targets.shape(), DType::kInt64, model_->device());
+  }
+  to.tokens.copy_from(batch.tokens);
+  to.targets.copy_from(batch.targets);
+  to.num_targets = batch.num_targets;
+}
+
+MicroBatchLoss LanguageTask::loss(std::int64_t index, Generator& generator) {
+  const TokenBatch& batch = micro_batches_.at(static_cast<std::size_t>(index));
+  const LlamaOutput output = model_->forward(batch.tokens, {.training = true, .generator = &generator});
+  const Variable task_loss =
+      cross_entropy(output.logits, batch.targets, {.normalizer = static_cast<double>(num_targets_)});
+  MicroBatchLoss result{task_loss, task_loss.value(), {}};
+  const Variable balance = mean_balance_loss(output.routing);
+  routing_numbers_.pack(balance, output.routing, result.numbers);
+  const double weight = run_.model.moh.balance_weight,
+               share = 1.0 / static_cast<double>(micro_batches_.size());
+  if (balance.defined() && weight > 0) result.total = add(task_loss, scale(balance, weight * share));
+  return result;
+}
+
+void LanguageTask::end_step() {
+  if (model_->device() == kCpu) micro_batches_.clear();
+}
+
+StepStatistics LanguageTask::statistics(const StepSize& size, std::int64_t count,
+                                        std::span<const double> numbers) const {
+  StepStatistics result;
+  result.items = size.items;
+  routing_numbers_.unpack(count, numbers, result);
+  return result;
+}
+
+std::optional<Evaluation> LanguageTask::evaluate(FunctionRef<bool()> stop) {
+  if (data_->validation->size() == 0) return std::nullopt;  // nothing is held out
+  const EvaluationBatches batches(data_->validation, *data_->tokenizer, run_.data.sequence_length,
+                                  batch_size_);
+  return evaluate_language_model(*model_, batches, run_.max_eval_tokens, stop);
+}
+
+std::vector<std::pair<std::string, std::string>> LanguageTask::identity() const {
+  return {{"tokenizer", std::string(data_->tokenizer->name())},
+          {"tokenizer_hash", hash_text(data_->tokenizer->content_hash())}};
+}
+
+void LanguageTask::finish(const std::filesystem::path& run_folder, PrintText print) const {
+  const SampleConfig& sample = run_.sample;
+  if (sample.options.tokens == 0) return;
+  GenerateOptions options = sample.options;
+  options.seed = seed_;
+  std::string text = sample.prompt;
+  generate_text(*model_, *data_->tokenizer, sample.prompt, options,
+                [&](std::string_view piece) { text += piece; });
+  write_file_durably(run_folder / "sample.txt", text + "\n");
+  print("--- sample ---\n" + text + "\n--------------");
+}
+
+std::optional<Evaluation> evaluate_language_model(const Llama& model, const EvaluationBatches& batches,
+                                                  std::int64_t max_tokens, FunctionRef<bool()> stop) {
+  const NoGrad no_grad;
+  double sum = 0;
+  std::int64_t targets = 0, bytes = 0;
+  for (std::int64_t i = 0; i < batches.size() && (max_tokens == 0 || targets < max_tokens); ++i) {
+    if (stop()) return std::nullopt;
+    const TokenBatch batch = batches.at(i);
+    sum += cross_entropy(model.forward(batch.tokens).logits, batch.targets.to(model.device())).value().item();
+    targets += batch.num_targets;
+    bytes += batch.target_bytes;
+  }
+  Evaluation evaluation;
+  evaluation.score = sum / static_cast<double>(targets);
+  evaluation.metrics = {{"perplexity", std::exp(evaluation.score)},
+                        {"bits_per_byte", sum / std::numbers::ln2 / static_cast<double>(bytes)}};
+  return evaluation;
+}
+
+}  // namespace moh

@@ -1,0 +1,76 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "models/llm/llama.h"
+#include "train/config/run_config.h"
+#include "train/tasks/data/prefetcher.h"
+#include "train/tasks/language/data/token_batch.h"
+#include "train/tasks/language/language_data.h"
+#include "train/tasks/language/language_run.h"
+#include "train/tasks/routing_numbers.h"
+#include "train/tasks/task.h"
+
+namespace moh {
+
+/// Next-token prediction: the loss is the cross entropy per token (nats), plus balance_weight times the mean
+/// balance loss of the routed layers. The balance loss is defined per micro-batch (as in the released code),
+/// so with it the number of micro-batches per step is not only a matter of rounding. The score is the loss on
+/// held-out text, beside perplexity and bits per byte of text.
+class LanguageTask final : public Task {
+ public:
+  /// Batches that are made ahead of their use.
+  static constexpr int kPrefetchDepth = 4;
+
+  LanguageTask(const RunConfig& run, std::shared_ptr<const LanguageData> data, std::unique_ptr<Llama> model);
+
+  const Model& model() const override { return *model_; }
+  Unit unit() const override { return {"token", "tokens", "tok/s"}; }
+  Score score() const override { return {"loss", /*higher_is_better=*/false}; }
+  std::vector<std::pair<std::string_view, std::int64_t>> sample_sizes() const override {
+    return {{"sequence_length", run_.data.sequence_length}};
+  }
+  std::string summary() const override;
+
+  void seek(std::int64_t first_sample) override;
+  StepSize begin_step(std::int64_t count) override;
+  MicroBatchLoss loss(std::int64_t index, Generator& generator) override;
+  void end_step() override;
+  StepStatistics statistics(const StepSize& size, std::int64_t count,
+                            std::span<const double> numbers) const override;
+  std::optional<Evaluation> evaluate(FunctionRef<bool()> stop) override;
+  std::vector<std::pair<std::string, std::string>> identity() const override;
+  /// Writes sample.txt: a text that the model continues, as the section `sample` says.
+  void finish(const std::filesystem::path& run_folder, PrintText print) const override;
+
+ private:
+  const TrainingBatches& training_batches();
+  void reserve_batches();
+  void place(TokenBatch batch, std::size_t index);
+
+  LanguageRun run_;
+  std::uint64_t seed_;
+  std::int64_t batch_size_, accumulate_;
+  std::shared_ptr<const LanguageData> data_;
+  std::unique_ptr<Llama> model_;
+  std::optional<TrainingBatches> batches_;
+  std::unique_ptr<Prefetcher<TokenBatch>> prefetcher_;
+
+  // Of the step that is under way. On a GPU the batches keep their addresses from step to step.
+  std::vector<TokenBatch> micro_batches_;
+  std::int64_t num_targets_ = 0;
+  RoutingNumbers routing_numbers_;
+};
+
+/// Evaluates a model on a token stream: loss (nats per token), perplexity, bits per byte. Stops after the
+/// batch with which `max_tokens` targets are reached; 0 means all. Nothing when `stop`, which is called
+/// before each batch, returns true.
+std::optional<Evaluation> evaluate_language_model(const Llama& model, const EvaluationBatches& batches,
+                                                  std::int64_t max_tokens, FunctionRef<bool()> stop);
+
+}  // namespace moh

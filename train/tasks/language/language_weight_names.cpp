@@ -1,0 +1,82 @@
+#include "train/tasks/language/language_weight_names.h"
+
+#include <algorithm>
+#include <array>
+#include <vector>
+
+#include "models/model.h"
+#include "train/log/format.h"
+#include "train/tasks/language/hf/hf_config.h"
+#include "train/tasks/language/hf/hf_export.h"
+#include "train/tasks/language/language_run.h"
+#include "train/weights/hf/config_json.h"
+#include "train/weights/hf/hf_folder.h"
+#include "train/weights/stream_tensor.h"
+
+namespace moh {
+
+namespace {
+
+constexpr std::array<std::string_view, 2> kModelTypes = {"llama", "moh_llama"};
+constexpr std::string_view kEmbedding = "model.embed_tokens.weight", kOutputMatrix = "lm_head.weight";
+
+std::string routing_text(const LlamaConfig& c) {
+  if (c.moh.router == RouterKind::kNone) return "dense";
+  std::vector<HeadRoutingOptions> layers;
+  for (std::int64_t i = 0; i < c.layers; ++i) layers.push_back(routing_of(c, i));
+  return "MoH with " + format_fixed(100 * activated_heads(layers), 1) + "% of the heads";
+}
+
+class LanguageWeightNames : public WeightNames {
+ public:
+  std::span<const std::string_view> model_types() const override { return kModelTypes; }
+
+  bool recognises(const ConfigJson& json) const override {
+    return json.has("model_type") && std::ranges::count(kModelTypes, json.text("model_type")) > 0;
+  }
+
+  std::unique_ptr<FamilyConfig> read_config(const std::filesystem::path& config_json) const override {
+    auto run = std::make_unique<LanguageRun>();
+    run->model = read_hf_config(config_json);
+    // So that a run with this model and no data of its own holds together.
+    run->data.sequence_length = std::min(run->data.sequence_length, run->model.max_positions);
+    return run;
+  }
+
+  void write_files(const std::filesystem::path& folder, const FamilyConfig& config,
+                   const ModelLocation& source, std::span<const TensorToWrite> tensors) const override {
+    write_hf_model_files(folder, language_run(config).model, torch_dtype_name(source, tensors),
+                         is_hf_model(source) ? read_hf_token_ids(source.config) : HfTokenIds{});
+  }
+
+  /// Tables of rotary frequencies, which are computed, and an output matrix that equals the tied embedding.
+  bool is_redundant(const WeightFile& weights, const WeightInfo& tensor) const override {
+    if (tensor.name.ends_with(".rotary_emb.inv_freq")) return true;
+    if (tensor.name != kOutputMatrix) return false;
+    const auto embedding = std::ranges::find(weights.tensors(), kEmbedding, &WeightInfo::name);
+    return embedding != weights.tensors().end() && same_elements(weights, tensor, *embedding);
+  }
+
+  bool rows_may_grow(std::string_view parameter) const override {
+    return parameter == kEmbedding || parameter == kOutputMatrix;
+  }
+
+  std::string describe(const FamilyConfig& config) const override {
+    const LlamaConfig c = spelt_out(language_run(config).model);
+    std::string text = "LLaMA, " + std::to_string(c.layers) + " layers of width " + std::to_string(c.hidden) +
+                       ", " + std::to_string(c.heads) + " heads of " + std::to_string(c.head_dim);
+    if (c.kv_heads != c.heads) text += " (" + std::to_string(c.kv_heads) + " KV heads)";
+    text += ", vocabulary " + std::to_string(c.vocab_size);
+    if (c.tied_embeddings) text += ", tied embeddings";
+    return text + ", " + routing_text(c);
+  }
+};
+
+}  // namespace
+
+const WeightNames& language_weight_names() {
+  static const LanguageWeightNames names;
+  return names;
+}
+
+}  // namespace moh

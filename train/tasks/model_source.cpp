@@ -1,0 +1,100 @@
+#include "train/tasks/model_source.h"
+
+#include <utility>
+#include <vector>
+
+#include "core/error.h"
+#include "train/checkpoint/stored_checkpoint.h"
+#include "train/io/printable.h"
+#include "train/weights/hf/config_json.h"
+
+namespace moh {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+/// "vit or dit": what the families know.
+std::string known_model_types(const Families& families) {
+  std::vector<std::string_view> types;
+  for (const Family* family : families.all()) {
+    for (std::string_view type : family->weight_names().model_types()) types.push_back(type);
+  }
+  std::string text;
+  for (std::size_t i = 0; i < types.size(); ++i) {
+    if (i > 0) text += i + 1 < types.size() ? ", " : " or ";
+    text += types[i];
+  }
+  return text;
+}
+
+std::unique_ptr<FamilyConfig> read_config_json(const fs::path& path, const Families& families) {
+  const ConfigJson json(path);
+  for (const Family* family : families.all()) {
+    const WeightNames& names = family->weight_names();
+    if (names.recognises(json)) return names.read_config(path);
+  }
+  json.unsupported("model_type", known_model_types(families), printable(json.text("model_type")));
+}
+
+/// The model of a run that another one begins from: its configuration, which a run wrote, names no third one.
+std::unique_ptr<FamilyConfig> read_source_yaml(const fs::path& path, const Families& families) {
+  RunFile file(path.string(), {}, families.configs());
+  if (file.leaves_model_open()) {
+    throw ConfigError(error_message(path.string(), "model",
+                                    "every key, as the configuration beside a checkpoint has them",
+                                    "a model that is left to init.from"));
+  }
+  return file.finish(ConfigUse::kModel).family->clone();
+}
+
+std::unique_ptr<FamilyConfig> read_run_yaml(const fs::path& path, const Families& families) {
+  RunFile file(path.string(), {}, families.configs());
+  return finish_run(file, families, ConfigUse::kModel).family->clone();
+}
+
+using ReadYaml = std::unique_ptr<FamilyConfig> (*)(const fs::path&, const Families&);
+
+std::unique_ptr<FamilyConfig> read_config(const ModelLocation& location, const Families& families,
+                                          ReadYaml read_yaml) {
+  if (location.config.empty()) return nullptr;
+  if (location.is_checkpoint) verify_text_files(location.weights);
+  if (location.config.extension() == ".json") return read_config_json(location.config, families);
+  return read_yaml(location.config, families);
+}
+
+}  // namespace
+
+std::unique_ptr<FamilyConfig> read_model_config(const ModelLocation& location, const Families& families) {
+  return read_config(location, families, read_run_yaml);
+}
+
+ModelSource open_model_source(const fs::path& path, const Families& families, const std::string& part) {
+  const ModelLocation location = locate_model(path);
+  return {open_weights(location, part), read_model_config(location, families)};
+}
+
+ModelSource open_init_source(const RunConfig& run, const Families& families) {
+  try {
+    const ModelLocation location = locate_model(run.init.from);
+    return {open_weights(location, run.init.part), read_config(location, families, read_source_yaml)};
+  } catch (const CheckpointError& error) {
+    throw CheckpointError(std::string("init.from: ") + error.what());
+  }
+}
+
+std::unique_ptr<FamilyConfig> model_of_source(const RunConfig& run, const Families& families) {
+  ModelSource source = open_init_source(run, families);
+  if (source.model != nullptr) return std::move(source.model);
+  throw ConfigError(error_message("init.from", run.init.from, "a configuration beside the weights",
+                                  "weights alone",
+                                  "name a folder with config.json, set model.preset, or every key of model"));
+}
+
+RunConfig finish_run(RunFile& file, const Families& families, ConfigUse use) {
+  std::unique_ptr<FamilyConfig> model;
+  if (file.leaves_model_open()) model = model_of_source(file.run(), families);
+  return file.finish(use, model.get());
+}
+
+}  // namespace moh

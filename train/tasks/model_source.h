@@ -1,0 +1,40 @@
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <string>
+
+#include "train/config/load_run_config.h"
+#include "train/tasks/family.h"
+#include "train/weights/locate_model.h"
+
+namespace moh {
+
+/// A model as somebody left it on a disk.
+struct ModelSource {
+  std::unique_ptr<WeightFile> weights;
+  /// What the configuration beside the weights says, of which `model` alone has a meaning; null where there
+  /// is none (a bare tensor file).
+  std::unique_ptr<FamilyConfig> model;
+};
+
+/// Reads the configuration: a config.json, which one of the families recognises, or the YAML of a run. Throws
+/// ConfigError for a config.json that describes what moh has not. Null where the location has none.
+std::unique_ptr<FamilyConfig> read_model_config(const ModelLocation& location, const Families& families);
+
+/// All of it: what locate_model() says of `path`, with its configuration.
+ModelSource open_model_source(const std::filesystem::path& path, const Families& families,
+                              const std::string& part = {});
+
+/// Opens what init.from of a run names. Throws as open_model_source(), saying that it was that key.
+ModelSource open_init_source(const RunConfig& run, const Families& families);
+
+/// For a run that leaves its model open (RunFile::leaves_model_open): the configuration beside the weights of
+/// init.from. Throws ConfigError where none lies there.
+std::unique_ptr<FamilyConfig> model_of_source(const RunConfig& run, const Families& families);
+
+/// The run of a file, with the model of init.from where the file leaves that open. Throws as
+/// RunFile::finish() and model_of_source().
+RunConfig finish_run(RunFile& file, const Families& families, ConfigUse use);
+
+}  // namespace moh

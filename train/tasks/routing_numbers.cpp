@@ -1,0 +1,58 @@
+#include "train/tasks/routing_numbers.h"
+
+#include <utility>
+
+#include "ops/elementwise/add.h"
+#include "ops/elementwise/scale.h"
+
+namespace moh {
+
+Variable mean_balance_loss(std::span<const LayerRouting> routing) {
+  Variable sum;
+  std::int64_t layers = 0;
+  for (const LayerRouting& layer : routing) {
+    if (!layer.balance.defined()) continue;
+    sum = sum.defined() ? add(sum, layer.balance) : layer.balance;
+    ++layers;
+  }
+  return layers > 0 ? scale(sum, 1.0 / static_cast<double>(layers)) : Variable();
+}
+
+void RoutingNumbers::pack(const Variable& balance, std::span<const LayerRouting> routing,
+                          std::vector<Tensor>& numbers) {
+  balanced_ = balance.defined();
+  if (balanced_) numbers.push_back(balance.value());
+  load_widths_.clear();
+  std::int64_t computed = 0, heads = 0;
+  for (const LayerRouting& layer : routing) {
+    computed += layer.computed_heads;
+    heads += layer.heads;
+    load_widths_.push_back(layer.load.defined() ? static_cast<std::size_t>(layer.load.numel()) : 0);
+    if (layer.load.defined()) numbers.push_back(layer.load);
+  }
+  computed_share_ = heads > 0 ? static_cast<double>(computed) / static_cast<double>(heads) : 1.0;
+}
+
+void RoutingNumbers::unpack(std::int64_t count, std::span<const double> numbers,
+                            StepStatistics& result) const {
+  if (load_widths_.empty()) return;
+  double balance_loss = 0;
+  std::vector<std::vector<float>> head_load;
+  for (const std::size_t width : load_widths_) head_load.emplace_back(width, 0.0F);
+  const float share = 1.0F / static_cast<float>(count);
+  for (std::int64_t i = 0; i < count; ++i) {
+    if (balanced_) {
+      balance_loss += 1.0 / static_cast<double>(count) * numbers.front();
+      numbers = numbers.subspan(1);
+    }
+    for (std::vector<float>& load : head_load) {
+      for (std::size_t e = 0; e < load.size(); ++e) load[e] += share * static_cast<float>(numbers[e]);
+      numbers = numbers.subspan(load.size());
+    }
+  }
+  if (balanced_) result.scalars.push_back({"balance_loss", balance_loss});
+  result.scalars.push_back({"activated_heads", computed_share_, "heads"});
+  result.rows.emplace_back("head_load", std::move(head_load));
+}
+
+}  // namespace moh

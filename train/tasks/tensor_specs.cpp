@@ -1,0 +1,16 @@
+#include "train/tasks/tensor_specs.h"
+
+#include "core/dry_run.h"
+
+namespace moh {
+
+std::vector<TensorSpec> tensor_specs(const Family& family, const FamilyConfig& config) {
+  const DryRunScope no_memory;
+  const std::unique_ptr<Model> model = family.make_model(config, {DType::kFloat32, kCpu});
+  std::vector<TensorSpec> specs;
+  for (const NamedParameter& p : model->parameters())
+    specs.push_back({p.name, p.variable.shape(), p.variable.dtype()});
+  return specs;
+}
+
+}  // namespace moh

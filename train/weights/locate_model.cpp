@@ -1,0 +1,115 @@
+#include "train/weights/locate_model.h"
+
+#include <algorithm>
+#include <system_error>
+
+#include "core/error.h"
+#include "train/checkpoint/stored_checkpoint.h"
+#include "train/formats/torch/torch_file.h"
+#include "train/io/input_file.h"
+#include "train/weights/safetensors_weights.h"
+#include "train/weights/sharded_weights.h"
+
+namespace moh {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr const char* kManifest = "manifest.json";
+constexpr const char* kHfConfig = "config.json";
+constexpr const char* kMohConfig = "config.yaml";
+
+bool path_exists(const fs::path& path) {
+  std::error_code ignored;
+  return fs::exists(path, ignored);
+}
+
+bool is_folder(const fs::path& path) {
+  std::error_code ignored;
+  return fs::is_directory(path, ignored);
+}
+
+[[noreturn]] void fail(const fs::path& path, std::string_view what, std::string_view expected,
+                       std::string_view found, std::string_view fix = "") {
+  throw CheckpointError(error_message(path.string(), what, expected, found, fix));
+}
+
+/// Whether resolve_checkpoint() finds something in a folder.
+bool holds_checkpoint(const fs::path& folder) {
+  return path_exists(folder / kManifest) || path_exists(folder / "checkpoints") ||
+         !list_checkpoints(folder).empty() || step_of_folder_name(folder.filename().string()).has_value();
+}
+
+fs::path config_beside(const fs::path& weights) {
+  const fs::path folder = weights.parent_path();
+  if (path_exists(folder / kHfConfig)) return folder / kHfConfig;
+  // Others call files manifest.json, too.
+  return path_exists(folder / kManifest) && path_exists(folder / kMohConfig) ? folder / kMohConfig
+                                                                             : fs::path();
+}
+
+fs::path weights_in(const fs::path& folder) {
+  const fs::path single = folder / "model.safetensors", sharded = folder / "model.safetensors.index.json";
+  if (path_exists(single) && path_exists(sharded)) {
+    fail(folder, "", "model.safetensors or model.safetensors.index.json", "both",
+         "name one of the two files");
+  }
+  for (const fs::path& file :
+       {single, sharded, folder / "pytorch_model.bin", folder / "pytorch_model.bin.index.json"}) {
+    if (path_exists(file)) return file;
+  }
+  fail(folder, "", "model.safetensors, model.safetensors.index.json, pytorch_model.bin or checkpoints of moh",
+       "none of them", "name the file itself when it is called otherwise");
+}
+
+/// JSON text has no NUL; the length that a safetensors file begins with has several.
+bool looks_like_json(std::string_view first) {
+  const std::size_t begin = first.find_first_not_of(" \t\r\n");
+  return begin != std::string_view::npos && first[begin] == '{' && first.find('\0') == std::string_view::npos;
+}
+
+void refuse_part(const fs::path& path, const std::string& part) {
+  if (part.empty()) return;
+  throw ConfigError(
+      error_message(path.string(), "part", "none: only PyTorch files hold several models", "'" + part + "'"));
+}
+
+std::unique_ptr<WeightFile> open_file(const fs::path& path, const std::string& part, bool may_be_index) {
+  const std::string first = InputFile(path, InputKind::kCheckpoint).first_bytes(9);
+  if (looks_like_torch_file(path)) return open_torch_weights(path, part);
+  if (may_be_index && looks_like_json(first)) {
+    return open_sharded_weights(path, [&](const fs::path& shard) { return open_file(shard, part, false); });
+  }
+  refuse_part(path, part);
+  if (!looks_like_safetensors(first)) {
+    fail(path, "",
+         may_be_index ? "a safetensors file, the index of a sharded one or a PyTorch file"
+                      : "a safetensors or PyTorch file",
+         first.empty() ? "an empty file" : "another");
+  }
+  return open_safetensors_weights(path);
+}
+
+}  // namespace
+
+ModelLocation locate_model(const fs::path& path) {
+  if (!path_exists(path)) fail(path, "", "a model", "nothing of this name");
+  if (!is_folder(path)) return {path, config_beside(path), false};
+  // "runs/a/" has an empty last part.
+  const fs::path folder = path.has_filename() ? path : path.parent_path();
+  if (holds_checkpoint(folder)) {
+    const fs::path step = resolve_checkpoint(folder);
+    return {step, step / kMohConfig, true};
+  }
+  const fs::path weights = weights_in(folder);
+  return {weights, config_beside(weights), false};
+}
+
+std::unique_ptr<WeightFile> open_weights(const ModelLocation& location, const std::string& part) {
+  if (!location.is_checkpoint) return open_file(location.weights, part, /*may_be_index=*/true);
+  refuse_part(location.weights, part);
+  return open_checkpoint_weights(location.weights);
+}
+
+}  // namespace moh
