@@ -86,6 +86,9 @@ class Family(support.MohTest):
                          "expected a language model, found task: mlp_classifier")
         self.assert_says(self.moh("analyze", "--checkpoint", "run", code=support.CONFIG_ERROR),
                          "one whose models can be analysed, found mlp_classifier")
+        self.moh("train", "mlp.yaml", "train.steps=2", "data.held_out=0", "output.dir=unheld")
+        self.assert_says(self.moh("eval", "--checkpoint", "unheld", code=support.INPUT_ERROR),
+                         "eval: there are no held-out data to evaluate on")
         self.assert_says(self.moh("config", "mlp.yaml", "model.heads=2", code=support.CONFIG_ERROR),
                          "model.heads: unknown key", "inputs, hidden, classes")
 

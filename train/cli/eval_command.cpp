@@ -1,8 +1,10 @@
 #include <CLI/CLI.hpp>
 #include <cstdio>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "core/error.h"
 #include "core/parallel.h"
 #include "train/cli/commands.h"
 #include "train/cli/exit_code.h"
@@ -32,18 +34,18 @@ int eval(const EvalArgs& args, const Families& families) {
   const auto task = loaded.family->make_task(loaded.config, data, std::move(loaded.model));
   // A signal ends the process at once: there is nothing to save.
   const auto never = [] { return false; };
-  const Evaluation evaluation = task->evaluate(never).value();
+  const std::optional<Evaluation> evaluation = task->evaluate(never);
+  if (!evaluation) throw DataError("eval: there are no held-out data to evaluate on");
   std::printf("checkpoint     %s\n", loaded.folder.c_str());
-  std::printf("%-14s %.6f\n", std::string(task->score().name).c_str(), evaluation.score);
-  for (const auto& [name, value] : evaluation.metrics) std::printf("%-14s %.6f\n", name.c_str(), value);
+  std::printf("%-14s %.6f\n", std::string(task->score().name).c_str(), evaluation->score);
+  for (const auto& [name, value] : evaluation->metrics) std::printf("%-14s %.6f\n", name.c_str(), value);
   return kDone;
 }
 
 }  // namespace
 
 void add_eval(CLI::App& app, Action& action) {
-  CLI::App& command =
-      *app.add_subcommand("eval", "Evaluate a checkpoint on text: loss, perplexity, bits per byte");
+  CLI::App& command = *app.add_subcommand("eval", "Evaluate a checkpoint on held-out data");
   const auto args = std::make_shared<EvalArgs>();
   add_checkpoint_and_text(command, args->checkpoint, args->overrides);
   command.footer(

@@ -20,7 +20,6 @@ class OutputFile {
   OutputFile& operator=(const OutputFile&) = delete;
 
   const std::filesystem::path& path() const { return path_; }
-  std::uint64_t bytes_written() const { return written_; }
 
   void write(std::span<const std::byte> bytes);
   void write(std::string_view text);

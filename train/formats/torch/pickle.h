@@ -62,9 +62,6 @@ class PickleTree {
   bool is_text(PickleId id, std::string_view text) const {
     return is(id, PickleKind::kText) && bytes(id) == text;
   }
-  bool is_global(PickleId id, std::string_view name_) const {
-    return is(id, PickleKind::kGlobal) && name(id) == name_;
-  }
   bool is_object(PickleId id, std::string_view name_) const {
     return is(id, PickleKind::kObject) && name(id) == name_;
   }
