@@ -18,7 +18,7 @@ namespace moh {
 
 namespace {
 
-RouterOptions checked(const HeadRoutingOptions& options, Device device) {
+RouterOptions checked(const HeadRoutingOptions& options) {
   RouterOptions router = options.router;
   if (options.kind == RouterKind::kQueryNorm) router.scaling = GateScaling::kBinary;
   router.straight_through = options.straight_through != StraightThrough::kNone;
@@ -30,7 +30,6 @@ RouterOptions checked(const HeadRoutingOptions& options, Device device) {
                                    "as many as are shared (" + std::to_string(router.num_shared) + ")",
                                    std::to_string(listed)));
   }
-  router.order = head_order(router.heads, options.shared_heads, device);
   return router;
 }
 
@@ -98,7 +97,9 @@ std::int64_t computed_heads(const HeadRoutingOptions& options, bool backward_fol
 HeadRouter::HeadRouter(std::int64_t width, std::int64_t kv_heads, std::int64_t head_dim,
                        const HeadRoutingOptions& options, Placement placement)
     : kv_heads_(kv_heads), head_dim_(head_dim), options_(options) {
-  options_.router = checked(options, placement.device);
+  options_.router = checked(options);
+  if (!options.shared_heads.empty())
+    order_ = head_order(options_.router.heads, options.shared_heads, placement.device);
   if (options_.kind != RouterKind::kLearned) return;
   const RouterWidths widths = router_widths(options_.router);
   placement.dtype = router_dtype(options_.precision, placement.dtype);
@@ -132,11 +133,11 @@ HeadChoice HeadRouter::operator()(const Variable& x, const Variable& q, const Te
   const std::int64_t batch = x.dim(0), length = x.dim(1), heads = options_.router.heads;
   Logits logits = learned_logits(x);
   if (options_.kind == RouterKind::kQueryNorm && options_.router.top_k > 0) {
-    logits.routed = query_norm_logits(reshape(q, {batch * length, heads, -1}), options_.router.num_shared,
-                                      options_.router.order);
+    logits.routed =
+        query_norm_logits(reshape(q, {batch * length, heads, -1}), options_.router.num_shared, order_);
   }
   Routing routing = route_heads(logits.shared, logits.routed, logits.type, batch * length, options_.router,
-                                forced_top, x.device());
+                                order_, forced_top, x.device());
   const Shape per_token{batch, length, heads};
   const Tensor to_compute = heads_to_compute(routing, options_).reshape(per_token);
   const bool all = !to_compute.shares_storage_with(routing.selected);

@@ -39,7 +39,7 @@ struct HeadRoutingOptions {
   RouterOptions router;
   StraightThrough straight_through = StraightThrough::kSelected;
   /// Which heads are shared: router.num_shared of them, or empty for the first ones. HeadRouter makes
-  /// router.order from it.
+  /// the router's order from it.
   std::vector<std::int64_t> shared_heads = {};
   RouterPrecision precision = RouterPrecision::kSame;
 };
@@ -111,6 +111,7 @@ class HeadRouter : public Module {
 
   std::int64_t kv_heads_, head_dim_;
   HeadRoutingOptions options_;
+  Tensor order_;  ///< head_order(); undefined where the first heads are shared
   std::unique_ptr<Linear> routed_, type_, shared_;
 };
 

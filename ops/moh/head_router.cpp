@@ -16,7 +16,7 @@ namespace {
 struct Saved {
   RouterOptions options;
   std::int64_t tokens;
-  Tensor shared_probabilities, probabilities, type_probabilities, top, load, mean_probability;
+  Tensor order, shared_probabilities, probabilities, type_probabilities, top, load, mean_probability;
 };
 
 template <class T>
@@ -28,9 +28,8 @@ template <class A>
 RouterArgs<A> args_of(const Saved& saved) {
   RouterArgs<A> args;
   args.tokens = saved.tokens;
-  const RouterOptions& o = saved.options;
-  args.options = {o.heads, o.num_shared, o.top_k, o.scaling, o.straight_through, o.balance_loss};
-  args.order = data_or_null<std::int32_t>(o.order);
+  args.options = saved.options;
+  args.order = data_or_null<std::int32_t>(saved.order);
   args.shared_probabilities = data_or_null<A>(saved.shared_probabilities);
   args.probabilities = data_or_null<A>(saved.probabilities);
   args.type_probabilities = data_or_null<A>(saved.type_probabilities);
@@ -67,9 +66,9 @@ void check_forced(const Tensor& top, std::int64_t tokens, const RouterOptions& o
                   {.bound = options.heads - options.num_shared, .of = "the routed heads"});
 }
 
-void check_order(const RouterOptions& options, Device device) {
-  const Variable order(options.order);
-  Check("route_heads").dtype("order", order, DType::kInt32).shape("order", order, {options.heads});
+void check_order(const Tensor& given, std::int64_t heads, Device device) {
+  const Variable order(given);
+  Check("route_heads").dtype("order", order, DType::kInt32).shape("order", order, {heads});
   if (order.device() != device) {
     throw DeviceError(
         error_message("route_heads", "order", device_name(device), device_name(order.device())));
@@ -105,8 +104,8 @@ Grads route_backward(const Saved& saved, const RouterWidths& widths, std::span<c
 }  // namespace
 
 Routing route_heads(const Variable& shared_logits, const Variable& routed_logits, const Variable& type_logits,
-                    std::int64_t num_tokens, const RouterOptions& options, const Tensor& forced_top,
-                    Device device) {
+                    std::int64_t num_tokens, const RouterOptions& options, const Tensor& order,
+                    const Tensor& forced_top, Device device) {
   const RouterWidths widths = router_widths(options);
   const Variable& given = routed_logits.defined() ? routed_logits : shared_logits;
   const DType dtype = given.defined() && given.dtype() == DType::kFloat64 ? DType::kFloat64 : DType::kFloat32;
@@ -115,13 +114,14 @@ Routing route_heads(const Variable& shared_logits, const Variable& routed_logits
   check_logits("routed_logits", routed_logits, num_tokens, widths.routed, dtype);
   check_logits("type_logits", type_logits, num_tokens, widths.type, dtype);
   if (forced_top.defined()) check_forced(forced_top, num_tokens, options);
-  if (options.order.defined()) check_order(options, device);
+  if (order.defined()) check_order(order, options.heads, device);
 
   const auto rows = [&](std::int64_t width, DType type) {
     return width > 0 ? empty({num_tokens, width}, type, device) : Tensor();
   };
   Saved saved{options,
               num_tokens,
+              order,
               rows(widths.shared, dtype),
               rows(widths.routed, dtype),
               rows(widths.type, dtype),

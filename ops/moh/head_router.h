@@ -30,11 +30,12 @@ struct Routing {
 /// from the gates, and K = 1 gives none at all; the balance loss reaches all routed logits through P.
 /// kBinary: d z = p (U - sum_j U_j p_j) with U the gate gradients (straight-through), 0 for heads whose
 /// outputs were not computed. Gates and selection are indexed by the heads of the layer, everything else in
-/// the router's order. `forced_top` [N, K] int32 replaces the choice (comparisons with a reference of
-/// another precision). `device` is where the results live when there are no logits that say so. Saves the
-/// softmaxes. Throws ShapeError, DTypeError, ValueError.
+/// the router's order: head_order(), on the device of the logits; undefined: 0, 1 .. H - 1. `forced_top` [N,
+/// K] int32 replaces the choice (comparisons with a reference of another precision). `device` is where the
+/// results live when there are no logits that say so. Saves the softmaxes. Throws ShapeError, DTypeError,
+/// ValueError.
 Routing route_heads(const Variable& shared_logits, const Variable& routed_logits, const Variable& type_logits,
-                    std::int64_t num_tokens, const RouterOptions& options, const Tensor& forced_top = {},
-                    Device device = kCpu);
+                    std::int64_t num_tokens, const RouterOptions& options, const Tensor& order = {},
+                    const Tensor& forced_top = {}, Device device = kCpu);
 
 }  // namespace moh

@@ -81,7 +81,7 @@ template <class A>
 
 template <class A>
 [[gnu::always_inline]] inline void gate_row(const RouterArgs<A>& args, std::int64_t t) {
-  const RouterPlan& o = args.options;
+  const RouterOptions& o = args.options;
   A* gates = args.gates + t * o.heads;
   std::uint8_t* selected = args.selected + t * o.heads;
   const bool binary = o.scaling == GateScaling::kBinary;
@@ -113,7 +113,7 @@ template <class A>
 /// Gradients of the type logits and of the shared logits of token t.
 template <class A>
 [[gnu::always_inline]] inline void shared_backward_row(const RouterArgs<A>& args, std::int64_t t, A* dp) {
-  const RouterPlan& o = args.options;
+  const RouterOptions& o = args.options;
   const A* d_gates = args.d_gates + t * o.heads;
   const TypeWeights<A> w = type_weights(args, t);
   if (args.d_shared_logits) {
@@ -142,7 +142,7 @@ template <class A>
 /// Gradient of the routed logits of token t from its gates.
 template <class A>
 [[gnu::always_inline]] inline void routed_backward_row(const RouterArgs<A>& args, std::int64_t t, A* dp) {
-  const RouterPlan& o = args.options;
+  const RouterOptions& o = args.options;
   const std::int64_t experts = o.heads - o.num_shared, k = o.top_k;
   const A* d_gates = args.d_gates + t * o.heads;
   const auto d_gate = [&](std::int64_t e) { return d_gates[head_at(args, o.num_shared + e)]; };
@@ -172,7 +172,7 @@ template <class A>
 
 template <class Backend, class A>
 void HeadRouterKernels<Backend, A>::forward(const RouterArgs<A>& args) {
-  const RouterPlan& o = args.options;
+  const RouterOptions& o = args.options;
   const std::int64_t experts = o.heads - o.num_shared;
   parallel_for(args.tokens, kTokenGrain, [&](std::int64_t begin, std::int64_t end) {
     const Scratch scratch(static_cast<std::size_t>(o.heads));
@@ -207,7 +207,7 @@ void HeadRouterKernels<Backend, A>::forward(const RouterArgs<A>& args) {
 
 template <class Backend, class A>
 void HeadRouterKernels<Backend, A>::balance_loss(const RouterArgs<A>& args, A* balance) {
-  const RouterPlan& o = args.options;
+  const RouterOptions& o = args.options;
   const std::int64_t experts = o.heads - o.num_shared;
   double sum = 0;
   for (std::int64_t e = 0; e < experts; ++e)
@@ -217,7 +217,7 @@ void HeadRouterKernels<Backend, A>::balance_loss(const RouterArgs<A>& args, A* b
 
 template <class Backend, class A>
 void HeadRouterKernels<Backend, A>::backward(const RouterArgs<A>& args) {
-  const RouterPlan& o = args.options;
+  const RouterOptions& o = args.options;
   const std::int64_t experts = o.heads - o.num_shared;
   const A scale = o.balance_loss == BalanceLoss::kPaper ? A(1) : A(experts);
   const A balance = args.d_balance ? *args.d_balance * scale / A(args.tokens) : A(0);

@@ -86,7 +86,7 @@ struct Token {
 
 /// All lanes call it, after the probabilities and the choice are there.
 MOH_DEVICE Token token_at(const Args& args, std::int64_t t) {
-  const RouterPlan& o = args.options;
+  const RouterOptions& o = args.options;
   Token token{
       args, t, o.heads - o.num_shared, o.scaling == GateScaling::kCode, o.scaling == GateScaling::kBinary, 1,
       1,    1};
@@ -112,7 +112,7 @@ MOH_DEVICE std::int64_t token_of_warp() {
 MOH_KERNEL(kThreads) void route_heads_kernel(Args args) {
   const std::int64_t t = token_of_warp();
   if (t >= args.tokens) return;
-  const RouterPlan& o = args.options;
+  const RouterOptions& o = args.options;
   const std::int64_t experts = o.heads - o.num_shared;
   if (args.shared_logits != nullptr)
     softmax_on_lanes(args.shared_logits + t * o.num_shared, args.shared_probabilities + t * o.num_shared,
@@ -170,7 +170,7 @@ MOH_DEVICE void softmax_gradient_on_lanes(const float* p, std::int64_t n, const 
 
 MOH_DEVICE void shared_gradients(const Token& token) {
   const Args& args = token.args;
-  const RouterPlan& o = args.options;
+  const RouterOptions& o = args.options;
   const std::int64_t t = token.t;
   const bool given = args.d_gates != nullptr;
   const float* d_gates = args.d_gates + (given ? t * o.heads : 0);
@@ -220,7 +220,7 @@ struct RoutedGradient {
 // kPaper: dz = p (dp - <p, dp>) with dp of the selected. kBinary: the same with the gradients of all gates
 // (straight-through).
 MOH_DEVICE RoutedGradient routed_gradient(const Token& token) {
-  const RouterPlan& o = token.args.options;
+  const RouterOptions& o = token.args.options;
   if (token.args.d_gates == nullptr || (token.binary && !o.straight_through)) return {0, 0, 0, true, true};
   if (token.binary) {
     const float mean =
@@ -265,7 +265,7 @@ std::int64_t blocks_of(const Args& args) {
 
 template <class Backend, class A>
 void HeadRouterKernels<Backend, A>::forward(const RouterArgs<A>& args) {
-  const RouterPlan& o = args.options;
+  const RouterOptions& o = args.options;
   const std::int64_t experts = o.heads - o.num_shared;
   cuda::launch("route_heads", route_heads_kernel, {.blocks_x = blocks_of(args), .threads = kThreads}, args);
   if (args.routed_logits == nullptr) return;

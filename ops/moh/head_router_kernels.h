@@ -6,19 +6,11 @@
 
 namespace moh {
 
-/// RouterOptions for kernels.
-struct RouterPlan {
-  std::int64_t heads = 0, num_shared = 0, top_k = 0;
-  GateScaling scaling = GateScaling::kCode;
-  bool straight_through = true;
-  BalanceLoss balance_loss = BalanceLoss::kCode;
-};
-
 /// Pointers of one routing problem; A is float or double. Absent tensors are null.
 template <class A>
 struct RouterArgs {
   std::int64_t tokens = 0;
-  RouterPlan options;
+  RouterOptions options;
   const std::int32_t* order = nullptr;  ///< [H], the layer's head for each place in the router's order
   const A* shared_logits = nullptr;     ///< [N, S]
   const A* routed_logits = nullptr;     ///< [N, E]

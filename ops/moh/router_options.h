@@ -25,7 +25,7 @@ enum class BalanceLoss {
 
 /// Heads of one attention layer: `num_shared` are active for every token, of the E = heads - num_shared
 /// routed ones each token keeps the `top_k` with the largest logits. A router counts the shared heads first,
-/// then the routed ones; `order` says which heads of the layer they are.
+/// then the routed ones; head_order() says which heads of the layer they are.
 struct RouterOptions {
   std::int64_t heads = 0;
   std::int64_t num_shared = 0;
@@ -34,7 +34,6 @@ struct RouterOptions {
   bool two_stage = true;         ///< weigh shared against routed heads by the type logits; otherwise equally
   bool straight_through = true;  ///< kBinary: pass gate gradients on to the routed logits
   BalanceLoss balance_loss = BalanceLoss::kCode;
-  Tensor order;  ///< head_order(), on the device of the logits; undefined: 0, 1 .. H - 1
 };
 
 /// The heads of a layer in the order in which a router counts them, int32 [heads]: `shared_heads`, ascending,

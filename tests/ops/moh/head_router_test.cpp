@@ -73,8 +73,9 @@ std::vector<Tensor> logits_for(const RouterOptions& o, std::int64_t tokens = kTo
   return {make(widths.shared, 1), make(widths.routed, 2), make(widths.type, 3)};
 }
 
-Routing route(const Inputs& in, const RouterOptions& o, std::int64_t tokens = kTokens) {
-  return route_heads(in[0], in[1], in[2], tokens, o);
+Routing route(const Inputs& in, const RouterOptions& o, std::int64_t tokens = kTokens,
+              const Tensor& order = {}) {
+  return route_heads(in[0], in[1], in[2], tokens, o, order);
 }
 
 Inputs variables(const std::vector<Tensor>& tensors) {
@@ -150,10 +151,8 @@ OP_CASES(route_heads) {
                      .inputs = logits_for(o),
                      .run =
                          [=](const Inputs& in) {
-                           RouterOptions ordered = o;
                            const Variable& any = in[0].defined() ? in[0] : in[1];
-                           ordered.order = head_order(o.heads, shared, any.device());
-                           const Routing r = route(in, ordered);
+                           const Routing r = route(in, o, kTokens, head_order(o.heads, shared, any.device()));
                            return r.balance.defined() ? Outputs{r.gates, r.balance} : Outputs{r.gates};
                          },
                      .reference =
@@ -171,11 +170,9 @@ TEST_CASE("moh: shared heads that are not the first ones are the same as permuti
   for (const GateScaling scaling : {GateScaling::kCode, GateScaling::kPaper, GateScaling::kBinary}) {
     const RouterOptions first{6, 2, 3, scaling};
     const Heads shared = {4, 1}, order = {1, 4, 0, 2, 3, 5};
-    RouterOptions ordered = first;
-    ordered.order = head_order(6, shared);
     const std::vector<Tensor> logits = logits_for(first);
     Inputs a = variables(logits), b = variables(logits);
-    const Routing plain = route(a, first), moved = route(b, ordered);
+    const Routing plain = route(a, first), moved = route(b, first, kTokens, head_order(6, shared));
     const Tensor dy = normal({kTokens, 6}, 9);
     plain.gates.backward(dy);
     moved.gates.backward(placed(dy, order));
@@ -199,9 +196,8 @@ TEST_CASE("moh: an order of heads is a permutation of the layer's heads") {
   CHECK_THROWS_WITH(head_order(5, Heads{5}),
                     "head_order: shared_heads: expected heads from 0 to 4, each once, found 5");
   CHECK_THROWS_AS(head_order(5, Heads{1, 1}), ValueError);
-  RouterOptions o{5, 2, 1};
-  o.order = head_order(4, Heads{1});
-  CHECK_THROWS_AS(route(variables(logits_for(o)), o), ShapeError);
+  const RouterOptions o{5, 2, 1};
+  CHECK_THROWS_AS(route(variables(logits_for(o)), o, kTokens, head_order(4, Heads{1})), ShapeError);
 }
 
 TEST_CASE("moh: float32 routing agrees with float64") {
@@ -340,13 +336,14 @@ TEST_CASE("moh: a forced choice replaces the router's own") {
   std::vector<std::int32_t> choice;
   for (std::int64_t t = 0; t < kTokens; ++t) choice.insert(choice.end(), {2, 0});
   const Routing r =
-      route_heads(in[0], in[1], in[2], kTokens, o, tensor_of<std::int32_t>({kTokens, 2}, choice));
+      route_heads(in[0], in[1], in[2], kTokens, o, {}, tensor_of<std::int32_t>({kTokens, 2}, choice));
   CHECK(r.selected.data<std::uint8_t>()[1] == 1);
   CHECK(r.selected.data<std::uint8_t>()[2] == 0);
   CHECK(r.selected.data<std::uint8_t>()[3] == 1);
   choice[0] = 3;
-  CHECK_THROWS_AS(route_heads(in[0], in[1], in[2], kTokens, o, tensor_of<std::int32_t>({kTokens, 2}, choice)),
-                  ValueError);
+  CHECK_THROWS_AS(
+      route_heads(in[0], in[1], in[2], kTokens, o, {}, tensor_of<std::int32_t>({kTokens, 2}, choice)),
+      ValueError);
 }
 
 TEST_CASE("moh: head counts that contradict each other are refused") {
