@@ -56,7 +56,7 @@ void add_plan(CLI::App& app, Action& action) {
                      "Peak rate of each device in TFLOP/s, or H100, H200, A100 (bfloat16, published)");
   command.add_flag("--json", args->json, "One JSON object instead of a table");
   command.footer(
-      "No model is made and nothing is written; a GPU that the configuration names is not needed, nor is its "
+      "Nothing is computed or written; a GPU that the configuration names is not needed, nor is its "
       "text.\ndocs/plan.md explains the numbers.\n\n"
       "Examples:\n"
       "  moh plan configs/llm/tiny_shakespeare_moh_50.yaml\n"

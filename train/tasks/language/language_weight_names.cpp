@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <vector>
 
 #include "models/model.h"
 #include "train/log/format.h"
@@ -22,9 +21,7 @@ constexpr std::string_view kEmbedding = "model.embed_tokens.weight", kOutputMatr
 
 std::string routing_text(const LlamaConfig& c) {
   if (c.moh.router == RouterKind::kNone) return "dense";
-  std::vector<HeadRoutingOptions> layers;
-  for (std::int64_t i = 0; i < c.layers; ++i) layers.push_back(routing_of(c, i));
-  return "MoH with " + format_fixed(100 * activated_heads(layers), 1) + "% of the heads";
+  return "MoH with " + format_fixed(100 * activated_heads(routing_of(c)), 1) + "% of the heads";
 }
 
 class LanguageWeightNames : public WeightNames {

@@ -52,14 +52,16 @@ StepFlops step_flops(const RunConfig& asked, const MakeTask& make_task) {
   RunConfig config = asked;
   config.train.accumulate = 1;  // the others are like the first
   const auto micro_batches = static_cast<double>(asked.train.accumulate);
-  StepFlops flops;
-  flops.routed = micro_batches * dry_step(config, make_task).flops;
-  flops.dense = flops.routed;
-  MohConfig* moh = config.family->moh();
-  if (moh == nullptr || moh->router == RouterKind::kNone) return flops;
+  const StepFlops one = step_flops(config, dry_step(config, make_task), make_task);
+  return {micro_batches * one.dense, micro_batches * one.routed};
+}
+
+StepFlops step_flops(const RunConfig& config, const DryStep& step, const MakeTask& make_task) {
+  RunConfig dense = config;
+  MohConfig* moh = dense.family->moh();
+  if (moh == nullptr || moh->router == RouterKind::kNone) return {step.flops, step.flops};
   *moh = {};
-  flops.dense = micro_batches * dry_step(config, make_task).flops;
-  return flops;
+  return {dry_step(dense, make_task).flops, step.flops};
 }
 
 }  // namespace moh

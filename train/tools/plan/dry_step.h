@@ -39,5 +39,7 @@ struct StepFlops {
   double routed = 0;  ///< as configured
 };
 StepFlops step_flops(const RunConfig& config, const MakeTask& make_task);
+/// The same where `step` is the dry step of `config`.
+StepFlops step_flops(const RunConfig& config, const DryStep& step, const MakeTask& make_task);
 
 }  // namespace moh

@@ -132,7 +132,7 @@ TrainingPlan plan_of(const RunConfig& config, const PlanOptions& options, const 
   plan.sample_sizes = step.sample_sizes;
   plan.items_per_sample = step.items / one.train.batch_size;
   check_sizes(config, plan.items_per_sample, options);
-  const StepFlops flops = step_flops(one, make_task);
+  const StepFlops flops = step_flops(one, step, make_task);
   const auto items = static_cast<double>(step.items);
   plan.flops_per_item = {flops.dense / items, flops.routed / items};
   const MohConfig* moh = one.family->moh();
