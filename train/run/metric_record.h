@@ -13,8 +13,7 @@ namespace moh {
 /// optimiser steps. Keys that tools (scripts/plot_run.py) know:
 ///
 ///   train  loss (nats per token), learning_rate, grad_norm, balance_loss, activated_heads (share, 0 ... 1,
-///   of
-///          the heads whose attention was computed; straight_through: all computes every head), head_load
+///          of the heads whose attention was computed; straight_through: all computes every head), head_load
 ///          (per layer a list: the share of tokens that each routed head served, in the order of their
 ///          numbers, without the shared heads; an empty list for a layer without routing), tokens (seen so
 ///          far), tokens_per_s, elapsed_s, peak_memory_bytes

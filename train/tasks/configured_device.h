@@ -12,8 +12,8 @@ enum class NewProducts {
 };
 
 /// Opens config.device. On a GPU, matrix multiplications are computed by the algorithms of
-/// config.gemm_algorithms from then on. Throws DeviceError, and DataError for a file that
-/// cannot be read or is of another GPU; when the file cannot be written, the product throws StorageError.
+/// config.gemm_algorithms from then on. Throws DeviceError, and DataError for a file that cannot be read or
+/// is of another GPU; when the file cannot be written, the product throws StorageError.
 void open_configured_device(const RunConfig& config, NewProducts new_products);
 
 }  // namespace moh

@@ -18,9 +18,9 @@ class RoutingNumbers {
  public:
   /// Appends the numbers of a micro-batch: `balance`, which may be undefined, and the load of each layer.
   void pack(const Variable& balance, std::span<const LayerRouting> routing, std::vector<Tensor>& numbers);
-  /// Adds "balance_loss", "activated_heads" (the share of heads whose attention was
-  /// computed) and "head_load" of a step to `result`, as means over its `count`
-  /// micro-batches; `numbers` are theirs, one after another. Nothing for a dense model.
+  /// Adds "balance_loss", "activated_heads" (the share of heads whose attention was computed) and "head_load"
+  /// of a step to `result`, as means over its `count` micro-batches; `numbers` are theirs, one after another.
+  /// Nothing for a dense model.
   void unpack(std::int64_t count, std::span<const double> numbers, StepStatistics& result) const;
 
  private:

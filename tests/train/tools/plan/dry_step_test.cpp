@@ -16,21 +16,8 @@ namespace {
 
 const MakeTask make_language_task = synthetic_tasks(language_family());
 
-RunConfig small_config() {
-  RunConfig config = default_language_run();
-  model_of(config).layers = 2;
-  model_of(config).hidden = 128;
-  model_of(config).intermediate = 352;
-  model_of(config).heads = 4;
-  model_of(config).vocab_size = 512;
-  model_of(config).max_positions = 256;
-  language_run(config).data.sequence_length = 160;
-  config.train.batch_size = 2;
-  return config;
-}
-
 RunConfig routed_config(RouterKind router) {
-  RunConfig config = small_config();
+  RunConfig config = small_language_run();
   model_of(config).moh.router = router;
   model_of(config).moh.num_shared = 1;
   model_of(config).moh.top_k = 1;
@@ -72,7 +59,7 @@ TEST_CASE("plan: a dry step has the operations of a real one") {
   RunConfig recomputed = routed_config(RouterKind::kLearned);
   model_of(recomputed).recompute = RecomputeLevel::kLayer;
   recomputed.train.accumulate = 2;
-  for (const RunConfig& config : {small_config(), routed_config(RouterKind::kLearned),
+  for (const RunConfig& config : {small_language_run(), routed_config(RouterKind::kLearned),
                                   routed_config(RouterKind::kQueryNorm), recomputed}) {
     const StepFlops flops = step_flops(config, make_language_task);
     CHECK(flops.routed == flops_of_real_step(config));
@@ -109,7 +96,7 @@ TEST_CASE("plan: a model that the program does not know is planned as it is") {
 }
 
 TEST_CASE("plan: sizes that no device could have are an error, at once") {
-  RunConfig config = small_config();
+  RunConfig config = small_language_run();
   model_of(config).hidden = 1 << 20;
   model_of(config).max_positions = std::int64_t{1} << 24;
   language_run(config).data.sequence_length = std::int64_t{1} << 24;

@@ -12,14 +12,9 @@ using namespace moh;
 namespace {
 
 RunConfig small_config() {
-  RunConfig config = default_language_run();
+  RunConfig config = small_language_run();
   model_of(config).layers = 3;
-  model_of(config).hidden = 128;
-  model_of(config).intermediate = 352;
-  model_of(config).heads = 4;
   model_of(config).vocab_size = 2048;
-  model_of(config).max_positions = 256;
-  language_run(config).data.sequence_length = 160;
   config.train.batch_size = 3;
   return config;
 }
