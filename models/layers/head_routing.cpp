@@ -85,10 +85,6 @@ DType router_dtype(RouterPrecision precision, DType model_dtype) {
   return precision == RouterPrecision::kFloat32 ? accumulate_dtype(model_dtype) : model_dtype;
 }
 
-bool is_router_weight(std::string_view name) {
-  return name.ends_with(".wg.weight") || name.ends_with(".wg_0.weight") || name.ends_with(".wg_1.weight");
-}
-
 std::int64_t computed_heads(const HeadRoutingOptions& options, bool backward_follows) {
   const RouterOptions& router = options.router;
   return wants_all_heads(options) && backward_follows ? router.heads : router.num_shared + router.top_k;

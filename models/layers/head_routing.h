@@ -3,7 +3,6 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
-#include <string_view>
 #include <vector>
 
 #include "models/layers/linear.h"
@@ -83,9 +82,6 @@ struct HeadChoice {
 
 /// The dtype of the router's matrices in a model of `model_dtype`.
 DType router_dtype(RouterPrecision precision, DType model_dtype);
-
-/// Whether a parameter of this dotted name belongs to a router.
-bool is_router_weight(std::string_view name);
 
 /// The router of one attention layer. Parameters, none with a bias, present when their width is not 0 (see
 /// router_widths): `wg` [E, D] routed, `wg_0` [2, D] type, `wg_1` [S, D] shared: the names of the released

@@ -8,7 +8,8 @@
 namespace moh {
 
 /// Names and shapes of the parameters of the model that `config` describes, in its order, without memory for
-/// any of them. As in a float32 model.
-std::vector<TensorSpec> tensor_specs(const Family& family, const FamilyConfig& config);
+/// any of them. Their types are those of a model of `dtype`.
+std::vector<TensorSpec> tensor_specs(const Family& family, const FamilyConfig& config,
+                                     DType dtype = DType::kFloat32);
 
 }  // namespace moh

@@ -6,7 +6,9 @@
 #include "core/error.h"
 #include "train/checkpoint/checkpoint_writer.h"
 #include "train/config/load_run_config.h"
+#include "train/formats/safetensors_dtype.h"
 #include "train/tasks/model_source.h"
+#include "train/tasks/tensor_specs.h"
 
 namespace moh {
 
@@ -14,25 +16,30 @@ namespace fs = std::filesystem;
 
 namespace {
 
-/// Sets the precision of the model and of its routers to that of the tensors. Only routers may differ from
-/// the rest: as float32 in a bfloat16 model.
-void set_precision(const fs::path& where, std::span<const TensorToWrite> tensors, RunConfig& run) {
+/// Whether the run's model has its parameters in just these types.
+bool has_types(const RunConfig& run, const Families& families, std::span<const TensorToWrite> tensors) {
+  const std::vector<TensorSpec> specs = tensor_specs(families.of(run), *run.family, dtype_of(run.precision));
+  return std::ranges::all_of(tensors, [&](const TensorToWrite& t) {
+    const auto spec = std::ranges::find(specs, t.tensor->name, &TensorSpec::name);
+    return spec != specs.end() && t.stored_dtype == safetensors_dtype_name(spec->dtype);
+  });
+}
+
+/// Sets the precision of the model and of its routers to that of the tensors.
+void set_precision(const fs::path& where, std::span<const TensorToWrite> tensors, const Families& families,
+                   RunConfig& run) {
+  MohConfig* const moh = run.family->moh();
+  const RouterPrecision asked = moh != nullptr ? moh->router_precision : RouterPrecision::kSame;
+  for (const RouterPrecision routers : {asked, RouterPrecision::kSame, RouterPrecision::kFloat32}) {
+    if (moh != nullptr) moh->router_precision = routers;
+    for (const Precision precision : {Precision::kFloat32, Precision::kBFloat16}) {
+      run.precision = precision;
+      if (has_types(run, families, tensors)) return;
+    }
+  }
   const std::string_view type = main_type(tensors);
-  std::int64_t routers = 0, wide_routers = 0;
-  bool same = true;
-  for (const TensorToWrite& t : tensors) {
-    const bool router = is_router_weight(t.tensor->name), wide = router && t.stored_dtype == "F32";
-    routers += router;
-    wide_routers += wide;
-    same &= t.stored_dtype == type || (wide && type == "BF16");
-  }
-  same &= wide_routers == 0 || wide_routers == routers;
-  if (same && (type == "F32" || type == "BF16")) {
-    run.precision = type == "F32" ? Precision::kFloat32 : Precision::kBFloat16;
-    if (MohConfig* moh = run.family->moh(); moh != nullptr && routers > 0 && type == "BF16")
-      moh->router_precision = wide_routers > 0 ? RouterPrecision::kFloat32 : RouterPrecision::kSame;
-    return;
-  }
+  const bool same =
+      std::ranges::all_of(tensors, [&](const TensorToWrite& t) { return t.stored_dtype == type; });
   throw CheckpointError(error_message(where.string(), "tensors", "F32 or BF16, one for all",
                                       same ? std::string(type) : "several types",
                                       "convert with --dtype float32 or --dtype bfloat16"));
@@ -65,7 +72,7 @@ void write_model_checkpoint(const fs::path& folder, const fs::path& name, const 
                             const fs::path& config, const Families& families, const WeightFile& weights,
                             std::span<const TensorToWrite> tensors, WriteProgress progress) {
   RunConfig run = run_of(model, config, name, families);
-  set_precision(weights.path(), tensors, run);
+  set_precision(weights.path(), tensors, families, run);
   const std::string text = print_resolved(run);
   check_readable(text, config, families);
   finish_model_only_checkpoint(folder, step_of_folder_name(name.filename().string()).value_or(0),
