@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "autograd/checkpoint.h"
+#include "autograd/recompute.h"
 #include "core/error.h"
 
 namespace moh {

@@ -40,7 +40,7 @@ class Profiler {
   /// What was collected, longest first; waits for the device of the clock. Not while an op runs.
   std::vector<ProfileEntry> entries() const;
   /// Model FLOPs: the operations of all ops that know them, but for what is computed a second time, by ops
-  /// themselves (attention's scores in its backward pass) or under checkpoint(). A multiply-add counts two.
+  /// themselves (attention's scores in its backward pass) or under recompute(). A multiply-add counts two.
   double model_flops() const { return model_flops_; }
 
   /// That of this thread, or null.

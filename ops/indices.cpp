@@ -5,12 +5,10 @@
 #include <span>
 #include <string>
 
+#include "core/cuda/fault.h"
 #include "core/dry_run.h"
 #include "core/error.h"
 #include "ops/indices_kernels.h"
-#ifdef MOH_HAVE_CUDA
-#include "core/cuda/fault.h"
-#endif
 
 namespace moh {
 
@@ -33,18 +31,12 @@ std::string describe(const IndexRange& range) {
   return text.append(" (").append(range.of).append(")");
 }
 
-#ifdef MOH_HAVE_CUDA
 void check_on_device(std::string_view op, std::string_view name, const Tensor& wide,
                      const IndexRange& range) {
   IndexKernels<Cuda>::check(
       wide.data<std::int64_t>(), wide.numel(), range.bound, range.ignored.value_or(range.bound - 1),
       cuda::fault_kind(std::string(op) + ": " + std::string(name) + ": expected " + describe(range)));
 }
-#else
-void check_on_device(std::string_view, std::string_view, const Tensor&, const IndexRange&) {
-  fail_check(__FILE__, __LINE__, "the CPU", "this build has no CUDA");
-}
-#endif
 
 Tensor checked_on_device(std::string_view op, std::string_view name, const Tensor& indices,
                          const IndexRange& range) {

@@ -5,7 +5,7 @@
 #include <string>
 #include <tuple>
 
-#include "autograd/checkpoint.h"
+#include "autograd/recompute.h"
 #include "core/dry_run.h"
 #include "core/error.h"
 #include "ops/linalg/linear.h"

@@ -3,8 +3,8 @@
 #include <cmath>
 #include <string>
 
-#include "autograd/checkpoint.h"
 #include "autograd/node.h"
+#include "autograd/recompute.h"
 #include "core/error.h"
 #include "ops/embedding/embedding.h"
 
@@ -20,7 +20,7 @@ LlamaConfig checked(const LlamaConfig& config) {
   return spelt_out(config);
 }
 
-/// What leaves a layer, as the outputs of a checkpointed segment: y, then balance loss and load where there
+/// What leaves a layer, as the outputs of a recomputed segment: y, then balance loss and load where there
 /// are any.
 std::vector<Variable> as_variables(const LayerOutput& output) {
   if (!output.routing || !output.routing->balance.defined()) return {output.y};
@@ -101,7 +101,7 @@ LayerOutput Llama::run_layer(const LlamaLayer& layer, const Variable& x,
   if (config_.recompute == RecomputeLevel::kNone || !grad_enabled()) return layer.forward(x, rope_, context);
   // Everything that leaves the layer is an output of the segment, so that running it again has no side
   // effects.
-  const std::vector<Variable> outputs = checkpoint(
+  const std::vector<Variable> outputs = recompute(
       [&layer, &table = rope_, context](const std::vector<Variable>& in) {
         return as_variables(layer.forward(in[0], table, context));
       },

@@ -53,17 +53,11 @@ void for_each_selected(const Tensor& selected, std::int64_t kv_heads, std::int64
   }
 }
 
-#ifdef MOH_HAVE_CUDA
 void fill_on_device(const Tensor& selected, HeadLists& lists) {
   CudaHeadLists::fill({lists.batch, lists.tokens, lists.heads, lists.kv_heads, selected.data<std::uint8_t>(),
                        lists.offsets.data<std::int64_t>(), lists.rows.data<std::int32_t>(),
                        lists.num_rows()});
 }
-#else
-void fill_on_device(const Tensor&, HeadLists&) {
-  fail_check(__FILE__, __LINE__, "the CPU", "this build has no CUDA");
-}
-#endif
 
 /// On the CPU, where the memory of the rows is as long as they are.
 void fill_on_cpu(const Tensor& selected, HeadLists& lists) {

@@ -8,15 +8,12 @@
 #include "core/error.h"
 #include "core/parallel.h"
 #include "ops/cpu/row_sums.h"
+#include "ops/linalg/float_gemm.h"
 #include "ops/linalg/linear_kernels.h"
 #include "ops/linalg/matmul_extra.h"
 #include "ops/linalg/matmul_kernels.h"
 #include "ops/linalg/tiled_gemm.h"
 #include "ops/op.h"
-
-#ifdef MOH_HAVE_DNNL
-#include <oneapi/dnnl/dnnl.h>
-#endif
 
 namespace moh {
 
@@ -61,71 +58,6 @@ T* data_of(const Operand& operand, const Tensor& matrix) {
   return matrix.data<T>() + operand.first_column;
 }
 
-#ifdef MOH_HAVE_DNNL
-
-/// Where our own kernels are faster (docs/benchmarks/cpu.md): the forward products of layers, a b^T, for
-/// which oneDNN transposes b again in each block; router logits; and gradients of weights, a^T b, whose
-/// factors have long rows: steps of 4 KiB lead to the same places of the caches, where ours fetches ahead.
-bool prefers_tiles(const GemmShape& s) {
-  constexpr std::int64_t kNarrow = 32, kLongRow = 1024;
-  if (!s.transpose_a) return s.transpose_b || s.n < kNarrow;
-  return std::min(s.m, s.n) < kNarrow || std::max(s.lda, s.ldb) >= kLongRow;
-}
-
-/// Blocks of c that are handed to threads, as functions of the sizes alone: oneDNN chooses how it sums by the
-/// size of its product. About 1024 x 1024, smaller where that would leave fewer than eight.
-struct Blocks {
-  std::int64_t rows, columns;
-};
-Blocks blocks_for(const GemmShape& s) {
-  Blocks blocks{std::min<std::int64_t>(s.m, 1024), std::min<std::int64_t>(s.n, 1024)};
-  const auto count = [&] { return num_chunks(s.m, blocks.rows) * num_chunks(s.n, blocks.columns); };
-  constexpr std::int64_t kLeast = 64;
-  while (count() < 8 && std::max(blocks.rows, blocks.columns) > kLeast) {
-    // Each block copies its part of a and of b, and a transposed a takes the longest.
-    const bool cut_columns = s.transpose_a ? blocks.columns > kLeast : blocks.columns > blocks.rows;
-    std::int64_t& longer = cut_columns ? blocks.columns : blocks.rows;
-    longer = (longer + 1) / 2;
-  }
-  return blocks;
-}
-
-void check_dnnl(dnnl_status_t status) {
-  if (status == dnnl_success) return;
-  throw InternalError("matmul: oneDNN refused a matrix product (status " + std::to_string(status) + ")");
-}
-
-void float_gemm(const GemmShape& s, const float* a, const float* b, float* c, bool accumulate) {
-  if (prefers_tiles(s)) return tiled_gemm<float>(s, a, b, c, accumulate);
-  const float beta = accumulate ? 1.0F : 0.0F;
-  const char letter_a = s.transpose_a ? 'T' : 'N', letter_b = s.transpose_b ? 'T' : 'N';
-  const Blocks blocks = blocks_for(s);
-  const std::int64_t columns = num_chunks(s.n, blocks.columns);
-  const auto run_block = [&](std::int64_t row, std::int64_t column) {
-    check_dnnl(dnnl_sgemm(
-        letter_a, letter_b, std::min(blocks.rows, s.m - row), std::min(blocks.columns, s.n - column), s.k,
-        1.0F, a + (s.transpose_a ? row : row * s.lda), s.lda, b + (s.transpose_b ? column * s.ldb : column),
-        s.ldb, beta, c + row * s.ldc + column, s.ldc));
-  };
-  const SerialScope one_thread_per_block;
-  parallel_for(num_chunks(s.m, blocks.rows) * columns, 1, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t i = begin; i < end; ++i)
-      run_block(i / columns * blocks.rows, i % columns * blocks.columns);
-  });
-}
-
-#else
-
-bool prefers_tiles(const GemmShape&) {
-  return true;
-}
-
-void float_gemm(const GemmShape& s, const float* a, const float* b, float* c, bool accumulate) {
-  tiled_gemm<float>(s, a, b, c, accumulate);
-}
-
-#endif
-
 void gemm_in_float32(const GemmShape& shape, const Operand& c, const Operand& a, const Operand& b,
                      bool accumulate) {
   const MemoryPurposeScope purpose(MemoryPurpose::kWorkspace);
@@ -136,7 +68,7 @@ void gemm_in_float32(const GemmShape& shape, const Operand& c, const Operand& a,
                         : keeps_old                    ? out.to(DType::kFloat32)
                                                        : empty(out.shape(), DType::kFloat32);
   if (dry_run()) {  // but for oneDNN's own workspace
-    count_workspace(prefers_tiles(shape) ? tiled_gemm_scratch_bytes(shape) : 0, kCpu);
+    count_workspace(runs_in_tiles(shape) ? tiled_gemm_scratch_bytes(shape) : 0, kCpu);
   } else {
     float_gemm(shape, data_of<float>(a, wide_a), data_of<float>(b, wide_b), data_of<float>(c, wide_c),
                accumulate);
@@ -144,16 +76,12 @@ void gemm_in_float32(const GemmShape& shape, const Operand& c, const Operand& a,
   if (out.dtype() != DType::kFloat32) out.copy_from(wide_c);
 }
 
-void run_on_device([[maybe_unused]] const CudaGemm& gemm, [[maybe_unused]] const CudaGemmData& data) {
+void run_on_device(const CudaGemm& gemm, const CudaGemmData& data) {
   if (dry_run()) {
     DryRunScope::current()->keep_workspace("cuBLASLt", kCublasWorkspaceBytes, {Device::Type::kCuda, 0});
     return;
   }
-#ifdef MOH_HAVE_CUDA
   cuda_gemm(gemm, data);
-#else
-  fail_check(__FILE__, __LINE__, "the CPU", "this build has no CUDA");
-#endif
 }
 
 /// bfloat16 factors are multiplied as they are, any other pair in float32.
@@ -262,14 +190,8 @@ Tensor matmul(const Operand& a, const Operand& b, DType dtype) {
   return c;
 }
 
-#ifdef MOH_HAVE_CUDA
 void set_gemm_options(const GemmOptions& options) {
   set_cuda_gemm_options(options);
 }
-#else
-void set_gemm_options(const GemmOptions&) {
-  throw DeviceError("matrix products: this build computes on the CPU only");
-}
-#endif
 
 }  // namespace moh

@@ -1,8 +1,8 @@
 #include <catch2/catch.hpp>
 #include <cstring>
 
-#include "autograd/checkpoint.h"
 #include "autograd/node.h"
+#include "autograd/recompute.h"
 #include "core/error.h"
 #include "core/random.h"
 #include "ops/norm/rms_norm.h"
@@ -42,7 +42,7 @@ Tensor ones2() {
 }
 
 Outputs checkpointed_norms(const Inputs& in) {
-  return checkpoint(
+  return recompute(
       [w = in[1]](const std::vector<Variable>& x) -> std::vector<Variable> {
         return {rms_norm(rms_norm(x[0], w, 1e-5), w, 1e-5), rms_norm(x[0], w, 1e-3)};
       },
@@ -143,7 +143,7 @@ TEST_CASE("autograd: a chain of 200000 ops is walked and destroyed without deep 
   CHECK(first(x.grad()) == 1);
 }
 
-TEST_CASE("autograd: a checkpointed segment draws the same numbers twice, and knows that it runs again") {
+TEST_CASE("autograd: a recomputed segment draws the same numbers twice, and knows that it runs again") {
   Generator generator(7, 3);
   std::vector<std::uint64_t> streams;
   std::vector<bool> again, followed;
@@ -154,7 +154,7 @@ TEST_CASE("autograd: a checkpointed segment draws the same numbers twice, and kn
     followed.push_back(backward_follows());
     return {times(in[0], 2)};
   };
-  const std::vector<Variable> y = checkpoint(segment, {x}, &generator);
+  const std::vector<Variable> y = recompute(segment, {x}, &generator);
   const std::uint64_t after = generator.next().stream;
   y[0].backward(ones2());
   REQUIRE(streams.size() == 2);
@@ -166,7 +166,7 @@ TEST_CASE("autograd: a checkpointed segment draws the same numbers twice, and kn
   CHECK(followed == std::vector<bool>{true, true});
 
   const NoGrad no_grad;
-  checkpoint(segment, {x}, &generator);
+  recompute(segment, {x}, &generator);
   CHECK_FALSE(followed.back());
   CHECK_FALSE(backward_follows());
 }

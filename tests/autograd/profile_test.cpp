@@ -4,8 +4,8 @@
 #include <catch2/catch.hpp>
 #include <thread>
 
-#include "autograd/checkpoint.h"
 #include "autograd/node.h"
+#include "autograd/recompute.h"
 #include "core/dry_run.h"
 #include "core/random.h"
 #include "ops/activation/silu.h"
@@ -139,7 +139,7 @@ TEST_CASE("profile: model FLOPs are those of all ops, but for what is computed a
   const double product = 2 * 3 * 5 * 4;
   CHECK(step([&] { return linear(x, w); }) == std::pair(3 * product, 3 * product));
   const auto segment = [&](const std::vector<Variable>& in) { return std::vector{linear(in[0], w)}; };
-  CHECK(step([&] { return checkpoint(segment, {x})[0]; }) == std::pair(3 * product, 4 * product));
+  CHECK(step([&] { return recompute(segment, {x})[0]; }) == std::pair(3 * product, 4 * product));
 }
 
 TEST_CASE("profile: attention and depthwise convolutions report their operations") {

@@ -16,14 +16,14 @@ using Segment = std::function<std::vector<Variable>(const std::vector<Variable>&
 /// the segment captured get their gradients too. `generator`, when given, is set back for the second run, so
 /// that dropout draws the same numbers. Inside that second run recomputing() is true: whoever counts things
 /// in a forward pass must not count again.
-std::vector<Variable> checkpoint(const Segment& segment, const std::vector<Variable>& inputs,
-                                 Generator* generator = nullptr);
+std::vector<Variable> recompute(const Segment& segment, const std::vector<Variable>& inputs,
+                                Generator* generator = nullptr);
 
-/// Whether this thread is inside the second run of a checkpointed segment.
+/// Whether this thread is inside the second run of a recomputed segment.
 bool recomputing();
 
 /// Whether a backward pass is to follow what this thread computes: it records, or it is in the first run of a
-/// checkpointed segment, which the second will record. What depends on it is the same in both runs.
+/// recomputed segment, which the second will record. What depends on it is the same in both runs.
 bool backward_follows();
 
 }  // namespace moh

@@ -1,4 +1,4 @@
-#include "autograd/checkpoint.h"
+#include "autograd/recompute.h"
 
 #include <cstdint>
 #include <utility>
@@ -65,7 +65,7 @@ Grads run_again(const Segment& segment, const std::vector<Tensor>& values,
   {
     const Recomputation second_run(generator, state);
     const std::vector<Variable> outputs = segment(leaves);
-    MOH_CHECK(outputs.size() == dys.size(), "checkpoint: the segment returned another number of outputs");
+    MOH_CHECK(outputs.size() == dys.size(), "recompute: the segment returned another number of outputs");
     for (std::size_t i = 0; i < outputs.size(); ++i) {
       if (!dys[i].defined() || !outputs[i].requires_grad()) continue;
       reached.push_back(outputs[i]);
@@ -84,8 +84,8 @@ Grads run_again(const Segment& segment, const std::vector<Tensor>& values,
 
 }  // namespace
 
-std::vector<Variable> checkpoint(const Segment& segment, const std::vector<Variable>& inputs,
-                                 Generator* generator) {
+std::vector<Variable> recompute(const Segment& segment, const std::vector<Variable>& inputs,
+                                Generator* generator) {
   const std::uint64_t state = generator ? generator->state() : 0;
   std::vector<Tensor> values;
   std::vector<bool> needs_grad;
@@ -99,7 +99,7 @@ std::vector<Variable> checkpoint(const Segment& segment, const std::vector<Varia
     for (const Variable& output : segment(inputs)) outputs.push_back(output.value());
   }
   return record_outputs(
-      "checkpoint", std::move(outputs), inputs,
+      "recompute", std::move(outputs), inputs,
       [=](std::span<const Tensor> dys) {
         return run_again(segment, values, needs_grad, generator, state, dys);
       },

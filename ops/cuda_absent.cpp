@@ -1,0 +1,33 @@
+#include "core/error.h"
+#include "ops/attention/head_lists_cuda.h"
+#include "ops/indices_kernels.h"
+#include "ops/linalg/gemm_cuda.h"
+
+// Of a build without a CUDA toolkit. It has no device tensors (core/cuda/absent.cpp), so that only options
+// can come here.
+
+namespace moh {
+
+namespace {
+
+[[noreturn]] void not_open() {
+  fail_check(__FILE__, __LINE__, "the CPU", "this build has no CUDA");
+}
+
+}  // namespace
+
+void CudaHeadLists::fill(const HeadListArgs&) {
+  not_open();
+}
+void cuda_gemm(const CudaGemm&, const CudaGemmData&) {
+  not_open();
+}
+void set_cuda_gemm_options(const GemmOptions&) {
+  throw DeviceError("matrix products: this build computes on the CPU only");
+}
+template <>
+void IndexKernels<Cuda>::check(std::int64_t*, std::int64_t, std::int64_t, std::int64_t, std::int32_t) {
+  not_open();
+}
+
+}  // namespace moh
