@@ -1,13 +1,14 @@
 #include "core/error.h"
 #include "tests/fuzz/memory_file.h"
 #include "train/formats/safetensors.h"
+#include "train/formats/safetensors_dtype.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const moh::test::MemoryFile memory(data, size);
   try {
     const moh::SafetensorsFile file(memory.path());
-    for (const moh::SafetensorsEntry& entry : file.entries()) {
-      if (entry.dtype) file.tensor(entry);
+    for (const moh::WeightInfo& tensor : file.tensors()) {
+      if (moh::find_safetensors_dtype(tensor.stored_dtype)->loads_as) file.tensor(tensor);
     }
   } catch (const moh::DataError&) {
   }

@@ -1,5 +1,4 @@
 #include <string>
-#include <vector>
 
 #include "core/error.h"
 #include "tests/fuzz/memory_file.h"
@@ -10,21 +9,18 @@ namespace {
 /// A shard with one tensor, which is called as the file is: an index can be right about it.
 class Shard final : public moh::WeightFile {
  public:
-  explicit Shard(const std::filesystem::path& path)
-      : path_(path), tensors_{{path.stem().string(), "U8", {3}, 3}} {}
+  explicit Shard(const std::filesystem::path& path) : path_(path) {
+    set_tensors({{path.stem().string(), "U8", {3}, 3}});
+  }
 
   const std::filesystem::path& path() const override { return path_; }
   std::string format() const override { return "bytes"; }
-  std::span<const moh::WeightInfo> tensors() const override { return tensors_; }
-  const Metadata& metadata() const override { return metadata_; }
   void read(const moh::WeightInfo&, std::uint64_t, std::span<std::byte> to) const override {
     for (std::byte& byte : to) byte = std::byte{7};
   }
 
  private:
   std::filesystem::path path_;
-  std::vector<moh::WeightInfo> tensors_;
-  Metadata metadata_;
 };
 
 }  // namespace

@@ -42,7 +42,7 @@ GoldenCase::GoldenCase(const std::filesystem::path& path) : file_(path) {
   if (metadata.contains("kind")) kind_ = metadata.find("kind")->second;
   if (const auto errors = metadata.find("float64_abs_error"); errors != metadata.end())
     float64_errors_ = nlohmann::json::parse(errors->second);
-  for (const SafetensorsEntry& entry : file_.entries()) {
+  for (const WeightInfo& entry : file_.tensors()) {
     if (!entry.name.starts_with("grad")) continue;
     double& scale = gradient_scales_[first_prefix(entry.name)];
     scale = std::max(scale, largest(file_.tensor(entry)));
@@ -51,7 +51,7 @@ GoldenCase::GoldenCase(const std::filesystem::path& path) : file_(path) {
 
 std::vector<std::string> GoldenCase::names(std::string_view prefix) const {
   std::vector<std::string> found;
-  for (const SafetensorsEntry& entry : file_.entries()) {
+  for (const WeightInfo& entry : file_.tensors()) {
     if (entry.name.starts_with(prefix)) found.push_back(entry.name);
   }
   return found;

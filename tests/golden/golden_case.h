@@ -22,7 +22,7 @@ class GoldenCase {
 
   const std::string& kind() const { return kind_; }
   const nlohmann::json& config() const { return config_; }
-  bool has(const std::string& name) const { return file_.contains(name); }
+  bool has(const std::string& name) const { return file_.find(name) != nullptr; }
   Tensor tensor(const std::string& name) const { return file_.tensor(name); }
   /// Names of the tensors that start with `prefix`.
   std::vector<std::string> names(std::string_view prefix) const;

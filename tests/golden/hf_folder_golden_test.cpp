@@ -43,7 +43,7 @@ Tensor logits_of_folder(const fs::path& folder, const Tensor& tokens) {
   REQUIRE(source.model);
   const Llama model(language_run(*source.model).model, DType::kFloat32);
   const std::vector<NamedParameter> parameters = model.parameters();
-  CHECK(compare_weights(parameters, *source.weights).none());
+  CHECK(compare_weights(infos_of(tensors_of(parameters)), *source.weights).none());
   load_weights(parameters, *source.weights);
   return model.forward(tokens).logits.value();
 }

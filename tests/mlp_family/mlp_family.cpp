@@ -6,7 +6,6 @@
 #include "ops/linalg/gelu_mlp.h"
 #include "ops/loss/cross_entropy.h"
 #include "train/config/rules.h"
-#include "train/weights/own_weight_names.h"
 
 namespace moh::test {
 
@@ -123,7 +122,7 @@ class MlpTask final : public Task {
 class MlpFamily final : public Family {
  public:
   const FamilyConfig& defaults() const override { return defaults_; }
-  const WeightNames& weight_names() const override { return own_weight_names(); }
+  const WeightNames& weight_names() const override { return weight_names_; }
   std::shared_ptr<const TaskData> open_data(const RunConfig&, DataUse) const override { return nullptr; }
   std::unique_ptr<Model> make_model(const FamilyConfig& config, Placement placement) const override {
     return std::make_unique<Mlp>(static_cast<const MlpRun&>(config), placement);
@@ -135,6 +134,7 @@ class MlpFamily final : public Family {
 
  private:
   MlpRun defaults_;
+  WeightNames weight_names_;  // only moh knows these models
 };
 
 }  // namespace

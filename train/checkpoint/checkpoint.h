@@ -3,12 +3,11 @@
 #include <cstdint>
 #include <filesystem>
 #include <optional>
-#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "core/tensor.h"
+#include "train/checkpoint/manifest.h"
 #include "train/formats/safetensors.h"
 
 namespace moh {
@@ -18,8 +17,7 @@ namespace moh {
 //   optimizer-00000-of-00001.safetensors     optimizer state, one file per process that holds a part of it
 //   trainer.json                             whatever else the trainer needs to continue
 //   config.yaml                              the configuration of the run
-//   manifest.json                            what belongs to it, with sizes and checksums;
-//   train/checkpoint/manifest.h
+//   manifest.json                            what belongs to it, with sizes and checksums (manifest.h)
 // It becomes visible under this name by one rename, when all of it is on the disk.
 
 /// What is saved as a checkpoint. Tensors may be on any device; a block of them at a time is in main memory.
@@ -61,18 +59,13 @@ std::vector<CheckpointInfo> list_checkpoints(const std::filesystem::path& checkp
 /// not complete: to fall back silently would be to lose work without a word.
 std::filesystem::path resolve_checkpoint(const std::filesystem::path& path);
 
-/// A tensor as a model expects it, or as a checkpoint lists it.
-struct TensorSpec {
-  std::string name;
-  Shape shape;
-  DType dtype;
-};
+/// Writes all files of a checkpoint into an existing empty folder, each synced, the manifest last, and syncs
+/// the folder. The part of CheckpointStore::save before the rename. Throws StorageError.
+void write_checkpoint_files(const CheckpointContents& contents, const std::filesystem::path& folder);
 
-/// Compares the tensors of a checkpoint with those that a model expects, by name, shape and dtype. Throws one
-/// CheckpointError that lists every missing, unexpected and different one:
-///   checkpoint step_1200: layers.3.attention.wq: expected [512, 512] float32, found [512, 256] float32
-/// `where` is what stands in front ("checkpoint step_1200").
-void check_matches(std::string_view where, std::span<const TensorSpec> expected,
-                   std::span<const TensorSpec> found);
+/// Completes a checkpoint that holds a model alone, in a folder with its model.safetensors, which `model`
+/// lists: writes the other files, the manifest last, and syncs the folder. Throws StorageError.
+void finish_model_only_checkpoint(const std::filesystem::path& folder, std::int64_t step, ManifestFile model,
+                                  std::string_view config_yaml);
 
 }  // namespace moh

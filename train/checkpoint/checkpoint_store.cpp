@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "core/error.h"
-#include "train/checkpoint/checkpoint_writer.h"
 #include "train/io/failpoint.h"
 #include "train/io/file_ops.h"
 

@@ -50,43 +50,29 @@ std::vector<StoredTensors> open_tensors(const fs::path& step_folder, const Manif
   return tensors;
 }
 
-void load(std::string_view where, std::span<const StoredTensors> from, std::span<const NamedTensor> to) {
-  std::vector<TensorSpec> expected, found;
-  for (const NamedTensor& named : to)
-    expected.push_back({named.name, named.tensor.shape(), named.tensor.dtype()});
-  for (const StoredTensors& tensors : from) {
-    tensors.verify();
-    const SafetensorsFile& file = tensors.file();
-    for (const SafetensorsEntry& entry : file.entries())
-      found.push_back({entry.name, entry.shape, file.dtype_of(entry)});
-  }
-  check_matches(where, expected, found);
-  for (const NamedTensor& named : to) {
-    for (const StoredTensors& tensors : from) {
-      if (const SafetensorsEntry* entry = tensors.file().find(named.name))
-        tensors.copy_to(*entry, named.tensor);
-    }
-  }
-}
-
 }  // namespace
 
 StoredTensors::StoredTensors(const fs::path& step_folder, const ManifestFile& listed)
-    : file_(step_folder / listed.name, InputKind::kCheckpoint), listed_(listed) {}
+    : SafetensorsFile(step_folder / listed.name, InputKind::kCheckpoint),
+      folder_(step_folder),
+      listed_(listed) {}
 
 void StoredTensors::verify() const {
   if (verified_) return;
   Checksum whole;
-  whole.update(file_.raw_header());
-  for (const SafetensorsEntry& entry : file_.entries()) {
+  whole.update(raw_header());
+  for (const WeightInfo& tensor : tensors()) {
     Checksum elements;
-    file_.stream(entry, [&](std::span<const std::byte> block) {
+    const auto read_unverified = [&](std::uint64_t offset, std::span<std::byte> block) {
+      SafetensorsFile::read(tensor, offset, block);
+    };
+    stream_blocks(tensor.bytes, read_unverified, [&](std::span<const std::byte> block) {
       elements.update(block);
       whole.update(block);
     });
-    const auto expected = listed_.tensors.find(entry.name);
+    const auto expected = listed_.tensors.find(tensor.name);
     if (expected != listed_.tensors.end())
-      compare_checksums(file_.path(), printable(entry.name), expected->second, elements.hex());
+      compare_checksums(file_.path(), printable(tensor.name), expected->second, elements.hex());
   }
   // The tensors that are listed are sound; this covers the header, and with it names, shapes and types.
   compare_checksums(file_.path(), "header", listed_.checksum, whole.hex());
@@ -95,32 +81,30 @@ void StoredTensors::verify() const {
 }
 
 void StoredTensors::compare_names() const {
-  for (const SafetensorsEntry& entry : file_.entries()) {
-    if (!listed_.tensors.contains(entry.name))
-      fail_damaged(file_.path(), printable(entry.name), "a tensor that the manifest lists",
+  for (const WeightInfo& tensor : tensors()) {
+    if (!listed_.tensors.contains(tensor.name))
+      fail_damaged(file_.path(), printable(tensor.name), "a tensor that the manifest lists",
                    "one that it does not");
   }
   for (const auto& [name, checksum] : listed_.tensors) {
-    if (!file_.contains(name))
+    if (find(name) == nullptr)
       fail_damaged(file_.path(), printable(name), "this tensor, which the manifest lists", "no such tensor");
   }
 }
 
-void StoredTensors::read(const SafetensorsEntry& entry, std::uint64_t offset, std::span<std::byte> to) const {
+void StoredTensors::read(const WeightInfo& tensor, std::uint64_t offset, std::span<std::byte> to) const {
   verify();
-  file_.read(entry, offset, to);
+  SafetensorsFile::read(tensor, offset, to);
 }
 
-void StoredTensors::copy_to(const SafetensorsEntry& entry, const Tensor& to) const {
-  verify();
-  MOH_CHECK(entry.shape == to.shape() && entry.dtype == to.dtype(), "a tensor that matches");
-  Checksum copied;
-  TensorFiller filler(to);
-  file_.stream(entry, [&](std::span<const std::byte> block) {
-    copied.update(block);
-    filler.append(block);
+void StoredTensors::stream(const WeightInfo& tensor,
+                           FunctionRef<void(std::span<const std::byte>)> sink) const {
+  Checksum handed_out;
+  SafetensorsFile::stream(tensor, [&](std::span<const std::byte> block) {
+    handed_out.update(block);
+    sink(block);
   });
-  compare_checksums(file_.path(), printable(entry.name), listed_.tensors.at(entry.name), copied.hex());
+  compare_checksums(file_.path(), printable(tensor.name), listed_.tensors.at(tensor.name), handed_out.hex());
 }
 
 StoredCheckpoint::StoredCheckpoint(const fs::path& step_folder, LoadScope scope)
@@ -136,14 +120,6 @@ StoredCheckpoint::StoredCheckpoint(const fs::path& step_folder, const Manifest& 
 
 void StoredCheckpoint::verify() const {
   for (const StoredTensors& tensors : tensors_) tensors.verify();
-}
-
-void StoredCheckpoint::load_model(std::string_view where, std::span<const NamedTensor> to) const {
-  load(where, std::span(&model(), 1), to);
-}
-
-void StoredCheckpoint::load_optimizer(std::string_view where, std::span<const NamedTensor> to) const {
-  load(where, optimizer(), to);
 }
 
 void require_resumable(const StoredCheckpoint& checkpoint) {

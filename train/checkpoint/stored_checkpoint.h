@@ -5,7 +5,7 @@
 #include <optional>
 #include <span>
 #include <string>
-#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "train/checkpoint/checkpoint.h"
@@ -16,27 +16,27 @@ namespace moh {
 
 /// A tensor file of a checkpoint, with the checksums that the manifest has for it. No element is handed out
 /// before all of the file was compared with them; no more of it than a block is held at a time.
-class StoredTensors {
+class StoredTensors final : public SafetensorsFile {
  public:
   /// Opens a file that the manifest of a step folder lists.
   StoredTensors(const std::filesystem::path& step_folder, const ManifestFile& listed);
 
-  const SafetensorsFile& file() const { return file_; }
+  /// The step folder.
+  const std::filesystem::path& path() const override { return folder_; }
+  std::string format() const override { return "moh checkpoint"; }
 
   /// Reads all of the file and compares it with its checksums; once, calls that follow return at once. Throws
   /// CheckpointError naming the file, the tensor and both checksums.
   void verify() const;
-  /// Fills `to` with bytes of a tensor, from byte `offset` of them on, once all is verified.
-  void read(const SafetensorsEntry& entry, std::uint64_t offset, std::span<std::byte> to) const;
-  /// Copies a tensor into one of its shape and dtype, on any device, once all is verified. What is copied is
-  /// compared with the tensor's checksum again, as the file may have changed since: where this throws, `to`
-  /// is not to be used.
-  void copy_to(const SafetensorsEntry& entry, const Tensor& to) const;
+  void read(const WeightInfo& tensor, std::uint64_t offset, std::span<std::byte> to) const override;
+  /// What is handed out is compared with the tensor's checksum again, as the file may have changed since it
+  /// was verified: where this throws, it is not to be used.
+  void stream(const WeightInfo& tensor, FunctionRef<void(std::span<const std::byte>)> sink) const override;
 
  private:
   void compare_names() const;
 
-  SafetensorsFile file_;
+  std::filesystem::path folder_;
   ManifestFile listed_;
   mutable bool verified_ = false;
 };
@@ -46,7 +46,7 @@ enum class LoadScope { kAll, kModelOnly };
 
 /// A checkpoint on the disk, open for reading. Opening checks the manifest, that the folder bears the name of
 /// its step, and the headers of the tensor files; it reads the texts and compares them with their checksums.
-/// Elements go from the files into the tensors that they are for, block by block. Errors are
+/// Elements go from the files into the tensors that they are for block by block (load_exactly). Errors are
 /// CheckpointErrors.
 class StoredCheckpoint {
  public:
@@ -58,16 +58,14 @@ class StoredCheckpoint {
   std::optional<double> metric() const { return metric_; }
   const std::string& trainer_json() const { return trainer_json_; }
   const std::string& config_yaml() const { return config_yaml_; }
-  const StoredTensors& model() const { return tensors_.front(); }
+  /// In one file.
+  std::span<const StoredTensors> model() const { return std::span(tensors_).first(1); }
+  StoredTensors take_model() && { return std::move(tensors_.front()); }
   /// In one file or in several; none with LoadScope::kModelOnly.
   std::span<const StoredTensors> optimizer() const { return std::span(tensors_).subspan(1); }
 
   /// Compares all tensors with their checksums.
   void verify() const;
-  /// Copy the model's, or the optimiser's, tensors into those of the same names, which must match them
-  /// (check_matches, for which `where` is). Everything is verified and compared before anything is changed.
-  void load_model(std::string_view where, std::span<const NamedTensor> to) const;
-  void load_optimizer(std::string_view where, std::span<const NamedTensor> to) const;
 
  private:
   StoredCheckpoint(const std::filesystem::path& step_folder, const Manifest& manifest, LoadScope scope);

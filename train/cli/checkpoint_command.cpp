@@ -7,7 +7,7 @@
 #include "train/log/status_line.h"
 #include "train/tasks/model_source.h"
 #include "train/weights/describe_weights.h"
-#include "train/weights/stream_tensor.h"
+#include "train/weights/load_weights.h"
 
 namespace moh::cli {
 

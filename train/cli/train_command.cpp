@@ -24,7 +24,7 @@
 #include "train/run/config_change.h"
 #include "train/run/trainer.h"
 #include "train/tasks/configured_device.h"
-#include "train/tasks/load_model.h"
+#include "train/weights/load_weights.h"
 
 namespace moh::cli {
 
@@ -138,7 +138,8 @@ std::unique_ptr<Model> begin_model(RunConfig& run, const Family& family, const F
   if (resume_from == nullptr && !run.init.from.empty()) beginning.emplace(run, family, families, data);
   std::unique_ptr<Model> model = make_initialised_model(family, run);
   if (resume_from != nullptr)
-    load_parameters(*model, *resume_from, "checkpoint " + checkpoint_folder_name(resume_from->step()));
+    load_exactly("checkpoint " + checkpoint_folder_name(resume_from->step()), resume_from->model(),
+                 tensors_of(model->parameters()));
   if (beginning) initialise_from_source(*model, beginning->source, run, family, *beginning->calibration);
   return model;
 }

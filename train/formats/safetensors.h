@@ -1,16 +1,12 @@
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <filesystem>
-#include <map>
-#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "core/function_ref.h"
 #include "core/tensor.h"
 #include "train/formats/safetensors_layout.h"
 #include "train/io/input_file.h"
@@ -26,18 +22,6 @@ struct NamedTensor {
   Tensor tensor;
 };
 
-/// A tensor as the header lists it.
-struct SafetensorsEntry {
-  std::string name;
-  std::string_view stored_dtype;  ///< in the words of the format: "F32", "BF16", "F8_E4M3" ...
-  std::optional<DType> dtype;     ///< what it loads as; nothing for the types that moh has not
-  Shape shape;
-  std::uint64_t begin = 0;  ///< bytes within the data, [begin, end)
-  std::uint64_t end = 0;
-
-  std::uint64_t bytes() const { return end - begin; }
-};
-
 /// A safetensors file open for reading. The file is untrusted: opening checks the whole header (its length,
 /// UTF-8, JSON, no key twice, known dtypes, every shape against its byte range without overflow, ranges that
 /// follow one another from 0 to the end of the file), in time and memory that the header's length bounds,
@@ -48,7 +32,7 @@ struct SafetensorsEntry {
 /// F32, BF16, F64, I32, I64 and U8 load as the dtype of that name, BOOL as uint8; others are listed, and
 /// their bytes can be read, but they are not loaded. Errors are of the InputKind given (DataError or
 /// CheckpointError) and name the file and the tensor.
-class SafetensorsFile {
+class SafetensorsFile : public WeightFile {
  public:
   static constexpr std::uint64_t kMaxHeaderBytes = 100'000'000;  // the reference reader's limit
   static constexpr std::size_t kMaxTensors = 1 << 18;
@@ -58,44 +42,36 @@ class SafetensorsFile {
 
   explicit SafetensorsFile(const std::filesystem::path& path, InputKind kind = InputKind::kData);
 
-  const std::filesystem::path& path() const { return file_.path(); }
-  const std::map<std::string, std::string, std::less<>>& metadata() const { return metadata_; }
-  /// All tensors, in the order of their data.
-  std::span<const SafetensorsEntry> entries() const { return entries_; }
-  /// The entry of that name, or nullptr.
-  const SafetensorsEntry* find(std::string_view name) const;
-  bool contains(std::string_view name) const { return find(name) != nullptr; }
+  const std::filesystem::path& path() const override { return file_.path(); }
+  std::string format() const override { return "safetensors"; }
+  void read(const WeightInfo& tensor, std::uint64_t offset, std::span<std::byte> to) const override;
 
   /// Reads one tensor into memory of its own. Throws when there is none of that name or its dtype is not one
   /// of moh's.
   Tensor tensor(std::string_view name) const;
-  Tensor tensor(const SafetensorsEntry& entry) const;
-  /// What an entry's elements are to moh. Throws when its type is none of moh's.
-  DType dtype_of(const SafetensorsEntry& entry) const;
-  /// Fills `to` with bytes of a tensor of this file, of whatever dtype, from byte `offset` of them on.
-  void read(const SafetensorsEntry& entry, std::uint64_t offset, std::span<std::byte> to) const;
-  /// Hands all bytes of a tensor to `sink`, in order, block by block (element_blocks.h).
-  void stream(const SafetensorsEntry& entry, FunctionRef<void(std::span<const std::byte>)> sink) const;
+  Tensor tensor(const WeightInfo& tensor) const;
+  /// What a tensor's elements are to moh. Throws when its type is none of moh's.
+  DType dtype_of(const WeightInfo& tensor) const;
 
   /// The header as it is in the file, its length in front: what a checksum of the file covers besides the
   /// tensors.
   std::vector<std::byte> raw_header() const;
 
- private:
+ protected:
   InputFile file_;
+
+ private:
   std::uint64_t data_begin_ = 0;
-  std::vector<SafetensorsEntry> entries_;
-  std::vector<std::uint32_t> by_name_;  // indices into entries_
-  std::map<std::string, std::string, std::less<>> metadata_;
 };
 
 /// Whether a file that begins so means to be a safetensors file; 9 bytes are enough. Text has no such length
 /// in front.
 bool looks_like_safetensors(std::string_view first_bytes);
 
+/// The tensors as they are stored, in their order.
+std::vector<WeightInfo> infos_of(std::span<const NamedTensor> tensors);
 /// The layout of a file with these tensors, of any device and dtype. Throws what SafetensorsLayout throws.
-SafetensorsLayout layout_of(std::span<const NamedTensor> tensors,
-                            const SafetensorsLayout::Metadata& metadata);
+SafetensorsLayout layout_of(std::span<const NamedTensor> tensors, const WeightFile::Metadata& metadata);
 /// Hands the file of that layout to `sink`: each tensor block by block (stream_elements). The checksums are
 /// in the order of the tensors.
 SafetensorsChecksums write_safetensors(const SafetensorsLayout& layout, std::span<const NamedTensor> tensors,
@@ -104,6 +80,6 @@ SafetensorsChecksums write_safetensors(const SafetensorsLayout& layout, std::spa
 /// Writes a safetensors file that appears complete or not at all. Throws StorageError and what
 /// SafetensorsLayout throws.
 void save_safetensors(const std::filesystem::path& path, std::span<const NamedTensor> tensors,
-                      const SafetensorsLayout::Metadata& metadata = {});
+                      const WeightFile::Metadata& metadata = {});
 
 }  // namespace moh

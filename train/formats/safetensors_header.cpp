@@ -6,7 +6,6 @@
 #include <iterator>
 #include <nlohmann/json.hpp>
 #include <optional>
-#include <tuple>
 #include <utility>
 
 #include "train/formats/safetensors_dtype.h"
@@ -233,10 +232,10 @@ class HeaderHandler {
       if (std::exchange(has_metadata_, true)) fail_at("", "this key once", "it twice");
       return;
     }
-    if (header_.entries.size() == SafetensorsFile::kMaxTensors) {
+    if (header_.tensors.size() == SafetensorsFile::kMaxTensors) {
       file_.fail("header", "at most " + std::to_string(SafetensorsFile::kMaxTensors) + " tensors", "more");
     }
-    header_.entries.emplace_back().name = key_;
+    header_.tensors.emplace_back().name = key_;
     dtype_ = nullptr;
     shape_.reset();
     offsets_.reset();
@@ -268,15 +267,16 @@ class HeaderHandler {
 
   void finish_tensor() {
     if (dtype_ == nullptr || !shape_ || !offsets_) fail_at("keys", "dtype, shape and data_offsets", "fewer");
-    SafetensorsEntry& entry = header_.entries.back();
-    entry.stored_dtype = dtype_->name;
-    entry.dtype = dtype_->loads_as;
-    std::tie(entry.begin, entry.end) = *offsets_;
-    if (entry.end < entry.begin) {
+    WeightInfo& tensor = header_.tensors.back();
+    const auto [begin, end] = *offsets_;
+    if (end < begin) {
       fail_at("data_offsets", "an end at or after the begin",
-              "[" + std::to_string(entry.begin) + ", " + std::to_string(entry.end) + "]");
+              "[" + std::to_string(begin) + ", " + std::to_string(end) + "]");
     }
-    entry.shape = checked_shape(entry.bytes());
+    tensor.stored_dtype = dtype_->name;
+    tensor.place = begin;
+    tensor.bytes = end - begin;
+    tensor.shape = checked_shape(tensor.bytes);
   }
 
   /// The shape, when its elements take exactly `bytes`.

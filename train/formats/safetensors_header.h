@@ -1,7 +1,5 @@
 #pragma once
 
-#include <map>
-#include <string>
 #include <vector>
 
 #include "train/formats/safetensors.h"
@@ -10,8 +8,8 @@ namespace moh {
 
 /// The contents of a safetensors header. Part of SafetensorsFile.
 struct SafetensorsHeader {
-  std::vector<SafetensorsEntry> entries;  ///< in the order of the header
-  std::map<std::string, std::string, std::less<>> metadata;
+  std::vector<WeightInfo> tensors;  ///< in the order of the header
+  WeightFile::Metadata metadata;
 };
 
 /// Reads the header of `length` bytes that begins at byte 8 of `file`. Checks everything that can be said of

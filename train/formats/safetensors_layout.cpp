@@ -20,14 +20,14 @@ void require_utf8(const std::string& text) {
   if (!is_utf8(text)) throw ValueError(error_message("safetensors", "text", "UTF-8", printable(text)));
 }
 
-std::uint64_t bytes_of_item(const SafetensorsItem& item) {
+std::uint64_t bytes_of_item(const WeightInfo& item) {
   if (const auto bytes = stored_bytes(item.stored_dtype, item.shape)) return *bytes;
   throw ValueError(error_message("safetensors", printable(item.name),
                                  "a type and shape that the format can store",
                                  std::string(item.stored_dtype) + " " + to_string(item.shape)));
 }
 
-std::string entry_text(const SafetensorsItem& item, std::uint64_t begin, std::uint64_t end) {
+std::string entry_text(const WeightInfo& item, std::uint64_t begin, std::uint64_t end) {
   const std::span<const std::int64_t> extents = item.shape.extents();
   const nlohmann::ordered_json entry = {{"dtype", std::string(item.stored_dtype)},
                                         {"shape", std::vector<std::int64_t>(extents.begin(), extents.end())},
@@ -35,13 +35,13 @@ std::string entry_text(const SafetensorsItem& item, std::uint64_t begin, std::ui
   return nlohmann::json(item.name).dump() + ':' + entry.dump();
 }
 
-void check_texts(std::span<const SafetensorsItem> items, const SafetensorsLayout::Metadata& metadata) {
+void check_texts(std::span<const WeightInfo> items, const WeightFile::Metadata& metadata) {
   for (const auto& [key, value] : metadata) {
     require_utf8(key);
     require_utf8(value);
   }
   std::vector<std::string_view> names = {"__metadata__"};
-  for (const SafetensorsItem& item : items) {
+  for (const WeightInfo& item : items) {
     require_utf8(item.name);
     names.push_back(item.name);
   }
@@ -53,7 +53,7 @@ void check_texts(std::span<const SafetensorsItem> items, const SafetensorsLayout
 
 /// Orders as the format's own writer does: the larger elements first, so that each tensor is aligned to its
 /// own.
-bool comes_before(const SafetensorsItem& a, const SafetensorsItem& b) {
+bool comes_before(const WeightInfo& a, const WeightInfo& b) {
   const int a_bits = find_safetensors_dtype(a.stored_dtype)->bits;
   const int b_bits = find_safetensors_dtype(b.stored_dtype)->bits;
   return a_bits != b_bits ? a_bits > b_bits : a.name < b.name;
@@ -77,12 +77,12 @@ std::optional<std::uint64_t> stored_bytes(std::string_view stored_dtype, const S
   return bits / 8;
 }
 
-SafetensorsLayout::SafetensorsLayout(std::span<const SafetensorsItem> items, const Metadata& metadata,
+SafetensorsLayout::SafetensorsLayout(std::span<const WeightInfo> items, const WeightFile::Metadata& metadata,
                                      std::size_t header_bytes)
     : order_(items.size()) {
   check_texts(items, metadata);
   std::vector<std::uint64_t> bytes;
-  for (const SafetensorsItem& item : items) bytes.push_back(bytes_of_item(item));
+  for (const WeightInfo& item : items) bytes.push_back(bytes_of_item(item));
   std::iota(order_.begin(), order_.end(), std::size_t{0});
   std::ranges::sort(order_, [&](std::size_t a, std::size_t b) { return comes_before(items[a], items[b]); });
   std::string text = "{";

@@ -2,24 +2,15 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <map>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "core/function_ref.h"
-#include "core/shape.h"
+#include "train/formats/weight_file.h"
 
 namespace moh {
-
-/// A tensor to be stored.
-struct SafetensorsItem {
-  std::string name;
-  std::string_view stored_dtype;  ///< in the words of the format
-  Shape shape;
-};
 
 /// Bytes of the elements of a stored tensor; nothing when they are no whole number of bytes or the format has
 /// no such type.
@@ -30,12 +21,10 @@ std::optional<std::uint64_t> stored_bytes(std::string_view stored_dtype, const S
 /// order.
 class SafetensorsLayout {
  public:
-  using Metadata = std::map<std::string, std::string, std::less<>>;
-
   /// Throws ValueError for a name twice, "__metadata__" as a name, text that is not UTF-8, and what
   /// stored_bytes() has no number for. What stands before the data takes at least `header_bytes`, a multiple
   /// of 8.
-  SafetensorsLayout(std::span<const SafetensorsItem> items, const Metadata& metadata,
+  SafetensorsLayout(std::span<const WeightInfo> items, const WeightFile::Metadata& metadata,
                     std::size_t header_bytes = 0);
 
   /// The items, as indices, in the order of their data.

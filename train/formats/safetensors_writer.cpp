@@ -6,14 +6,17 @@
 
 namespace moh {
 
-SafetensorsLayout layout_of(std::span<const NamedTensor> tensors,
-                            const SafetensorsLayout::Metadata& metadata) {
-  std::vector<SafetensorsItem> items;
-  for (const NamedTensor& named : tensors) {
-    MOH_CHECK(named.tensor.defined(), "tensor " + named.name + " is undefined");
-    items.push_back({named.name, safetensors_dtype_name(named.tensor.dtype()), named.tensor.shape()});
+std::vector<WeightInfo> infos_of(std::span<const NamedTensor> tensors) {
+  std::vector<WeightInfo> infos;
+  for (const auto& [name, tensor] : tensors) {
+    MOH_CHECK(tensor.defined(), "tensor " + name + " is undefined");
+    infos.push_back({name, safetensors_dtype_name(tensor.dtype()), tensor.shape(), tensor.bytes()});
   }
-  return SafetensorsLayout(items, metadata);
+  return infos;
+}
+
+SafetensorsLayout layout_of(std::span<const NamedTensor> tensors, const WeightFile::Metadata& metadata) {
+  return SafetensorsLayout(infos_of(tensors), metadata);
 }
 
 SafetensorsChecksums write_safetensors(const SafetensorsLayout& layout, std::span<const NamedTensor> tensors,
@@ -23,7 +26,7 @@ SafetensorsChecksums write_safetensors(const SafetensorsLayout& layout, std::spa
 }
 
 void save_safetensors(const std::filesystem::path& path, std::span<const NamedTensor> tensors,
-                      const SafetensorsLayout::Metadata& metadata) {
+                      const WeightFile::Metadata& metadata) {
   const SafetensorsLayout layout = layout_of(tensors, metadata);
   DurableFile file(path, layout.bytes());
   write_safetensors(layout, tensors, [&](std::span<const std::byte> bytes) { file.write(bytes); });

@@ -8,16 +8,11 @@
 #include "core/error.h"
 #include "train/config/load_run_config.h"
 #include "train/log/logging.h"
+#include "train/weights/load_weights.h"
 
 namespace moh {
 
 namespace {
-
-std::vector<NamedTensor> tensors_of(const Module& model) {
-  std::vector<NamedTensor> tensors;
-  for (const NamedParameter& p : model.parameters()) tensors.push_back({p.name, p.variable.value()});
-  return tensors;
-}
 
 bool due(std::int64_t step, std::int64_t every) {
   return every > 0 && step % every == 0;
@@ -81,7 +76,7 @@ Trainer::Trainer(const RunConfig& config, Task& task, CheckpointStore& checkpoin
 }
 
 void Trainer::resume(const StoredCheckpoint& checkpoint) {
-  checkpoint.load_optimizer("optimizer state", optimizer_.state());
+  load_exactly("optimizer state", checkpoint.optimizer(), optimizer_.state());
   optimizer_.set_steps(state_.optimizer_steps);
   saved_at_ = state_.step;
   if (checkpoint.metric()) {  // this step's evaluation is in the metrics already
@@ -262,7 +257,7 @@ void Trainer::save_checkpoint() {
     contents.metric = validation_score_;
     contents.higher_is_better = task_.score().higher_is_better;
   }
-  contents.model = tensors_of(task_.model());
+  contents.model = tensors_of(task_.model().parameters());
   contents.optimizer = optimizer_.state();
   contents.trainer_json = to_json(state_);
   contents.config_yaml = print_resolved(config_);

@@ -4,7 +4,9 @@
 #include <string>
 #include <utility>
 
+#include "core/dry_run.h"
 #include "core/error.h"
+#include "train/weights/load_weights.h"
 
 namespace moh {
 
@@ -27,6 +29,11 @@ const Family& Families::of(const FamilyConfig& config) const {
 
 Placement placement_of(const RunConfig& run) {
   return {dtype_of(run.precision), run.device, {.tf32 = run.tf32, .attention = run.attention.backend}};
+}
+
+std::vector<WeightInfo> expected_tensors(const Family& family, const FamilyConfig& config, DType dtype) {
+  const DryRunScope no_memory;
+  return infos_of(tensors_of(family.make_model(config, {dtype, kCpu})->parameters()));
 }
 
 std::unique_ptr<Model> make_initialised_model(const Family& family, const RunConfig& run) {

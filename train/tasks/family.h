@@ -47,7 +47,7 @@ class Family {
   /// For what is measured before a run begins from a checkpoint.
   virtual std::unique_ptr<Calibration> make_calibration(const RunConfig&,
                                                         std::shared_ptr<const TaskData>) const {
-    return std::make_unique<NoCalibration>();
+    return std::make_unique<Calibration>();
   }
   /// What an analysis of the heads of a trained model looks at: the inputs of `files`, or those that the run
   /// held out when there are none. The model is one of make_model() and outlives the result. Throws DataError
@@ -77,6 +77,11 @@ class Families {
 
 /// Where a run computes, in which precision and with whose kernels.
 Placement placement_of(const RunConfig& run);
+
+/// The parameters of the model that `config` describes, in its order, without memory for any of them. Their
+/// types are those of a model of `dtype`.
+std::vector<WeightInfo> expected_tensors(const Family& family, const FamilyConfig& config,
+                                         DType dtype = DType::kFloat32);
 
 /// A model with its first random weights.
 std::unique_ptr<Model> make_initialised_model(const Family& family, const RunConfig& run);

@@ -1,9 +1,8 @@
 #include "train/tasks/load_model.h"
 
-#include <utility>
-
 #include "train/config/load_run_config.h"
 #include "train/tasks/configured_device.h"
+#include "train/weights/load_weights.h"
 
 namespace moh {
 
@@ -21,14 +20,9 @@ LoadedModel load_model(const std::filesystem::path& path, const Families& famili
   open_configured_device(loaded.config, NewProducts::kFirstProposal);
   loaded.family = &families.of(loaded.config);
   loaded.model = loaded.family->make_model(*loaded.config.family, placement_of(loaded.config));
-  load_parameters(*loaded.model, checkpoint, "checkpoint " + loaded.folder.string());
+  load_exactly("checkpoint " + loaded.folder.string(), checkpoint.model(),
+               tensors_of(loaded.model->parameters()));
   return loaded;
-}
-
-void load_parameters(const Module& model, const StoredCheckpoint& checkpoint, std::string_view where) {
-  std::vector<NamedTensor> tensors;
-  for (const NamedParameter& p : model.parameters()) tensors.push_back({p.name, p.variable.value()});
-  checkpoint.load_model(where, tensors);
 }
 
 }  // namespace moh

@@ -1,20 +1,39 @@
 #include "train/weights/compare_weights.h"
 
-#include <string_view>
+#include <algorithm>
+#include <functional>
+#include <unordered_map>
+#include <utility>
 
 #include "core/error.h"
-#include "train/formats/match_names.h"
+#include "train/formats/safetensors_dtype.h"
+#include "train/io/printable.h"
 #include "train/weights/fold_names.h"
 
 namespace moh {
 
 namespace {
 
-std::vector<TensorSpec> specs_of(std::span<const NamedParameter> parameters) {
-  std::vector<TensorSpec> specs;
-  for (const NamedParameter& p : parameters)
-    specs.push_back({p.name, p.variable.shape(), p.variable.dtype()});
-  return specs;
+struct Match {
+  /// Every expected tensor, in their order, with what was found under its name; null where nothing was.
+  std::vector<std::pair<const WeightInfo*, const WeightInfo*>> expected;
+  /// What was found and not expected, in its order.
+  std::vector<const WeightInfo*> unexpected;
+};
+
+Match match_names(std::span<const WeightInfo> expected, std::span<const WeightInfo> found) {
+  Match match;
+  std::unordered_map<std::string_view, const WeightInfo*> by_name;
+  for (const WeightInfo& tensor : found) by_name.emplace(tensor.name, &tensor);
+  for (const WeightInfo& tensor : expected) {
+    const auto same = by_name.find(tensor.name);
+    match.expected.emplace_back(&tensor, same == by_name.end() ? nullptr : same->second);
+  }
+  for (const WeightInfo& tensor : expected) by_name.erase(tensor.name);
+  for (const WeightInfo& tensor : found) {
+    if (by_name.contains(tensor.name)) match.unexpected.push_back(&tensor);
+  }
+  return match;
 }
 
 std::string lines(std::string_view kind, std::span<const std::string> names) {
@@ -23,12 +42,18 @@ std::string lines(std::string_view kind, std::span<const std::string> names) {
   return text;
 }
 
+/// "[512, 256] float32", of a type that moh has.
+std::string shape_and_dtype(const WeightInfo& tensor) {
+  const DType dtype = *find_safetensors_dtype(tensor.stored_dtype)->loads_as;
+  return to_string(tensor.shape) + " " + std::string(dtype_name(dtype));
+}
+
 }  // namespace
 
-WeightDifferences compare_weights(std::span<const TensorSpec> parameters, const WeightFile& weights,
+WeightDifferences compare_weights(std::span<const WeightInfo> parameters, const WeightFile& weights,
                                   const WeightNames* names) {
   WeightDifferences differences;
-  const auto match = match_names(parameters, weights.tensors());
+  const Match match = match_names(parameters, weights.tensors());
   for (const auto& [parameter, tensor] : match.expected) {
     if (tensor == nullptr) {
       differences.missing.push_back(parameter->name);
@@ -42,11 +67,6 @@ WeightDifferences compare_weights(std::span<const TensorSpec> parameters, const 
     (redundant ? differences.redundant : differences.unexpected).push_back(tensor->name);
   }
   return differences;
-}
-
-WeightDifferences compare_weights(std::span<const NamedParameter> parameters, const WeightFile& weights,
-                                  const WeightNames* names) {
-  return compare_weights(specs_of(parameters), weights, names);
 }
 
 std::string describe(const WeightDifferences& found) {
@@ -63,6 +83,29 @@ std::string describe(const WeightDifferences& found) {
 std::string list(const WeightDifferences& found) {
   return describe(found) + lines("missing: ", found.missing) + lines("unexpected: ", found.unexpected) +
          lines("", found.mismatched);
+}
+
+void check_matches(std::string_view where, std::span<const WeightInfo> expected,
+                   std::span<const WeightInfo> found) {
+  Match match = match_names(expected, found);
+  std::vector<std::string> lines;
+  for (const auto& [tensor, other] : match.expected) {
+    if (other == nullptr || other->shape != tensor->shape || other->stored_dtype != tensor->stored_dtype) {
+      lines.push_back(error_message(tensor->name, "", shape_and_dtype(*tensor),
+                                    other ? shape_and_dtype(*other) : "no tensor of this name"));
+    }
+  }
+  std::ranges::sort(match.unexpected, std::less<>(), &WeightInfo::name);
+  for (const WeightInfo* tensor : match.unexpected) {
+    lines.push_back(
+        error_message(printable(tensor->name), "", "no tensor of this name", shape_and_dtype(*tensor)));
+  }
+  if (lines.empty()) return;
+  std::string message(where);
+  if (lines.size() == 1) throw CheckpointError(message + ": " + lines.front());
+  message += ": " + std::to_string(lines.size()) + " tensors differ from the model's:";
+  for (const std::string& line : lines) message += "\n  " + line;
+  throw CheckpointError(message);
 }
 
 }  // namespace moh

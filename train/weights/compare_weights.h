@@ -2,10 +2,9 @@
 
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
-#include "models/module.h"
-#include "train/checkpoint/checkpoint.h"
 #include "train/weights/weight_names.h"
 
 namespace moh {
@@ -23,14 +22,19 @@ struct WeightDifferences {
 
 /// Compares names and shapes; dtypes may differ, as loading converts. `names`, of the model's family, tells
 /// what is redundant; where it is null, nothing is.
-WeightDifferences compare_weights(std::span<const NamedParameter> parameters, const WeightFile& weights,
-                                  const WeightNames* names = nullptr);
-WeightDifferences compare_weights(std::span<const TensorSpec> parameters, const WeightFile& weights,
+WeightDifferences compare_weights(std::span<const WeightInfo> parameters, const WeightFile& weights,
                                   const WeightNames* names = nullptr);
 
 /// "12 missing, 1 unexpected": what differs, by kind.
 std::string describe(const WeightDifferences& differences);
 /// The same with a line for each name; those that differ in their numbers alone share one (fold_names.h).
 std::string list(const WeightDifferences& differences);
+
+/// Compares the tensors of a checkpoint with those that a model expects, by name, shape and dtype. Throws one
+/// CheckpointError that lists every missing, unexpected and different one:
+///   checkpoint step_1200: layers.3.attention.wq: expected [512, 512] float32, found [512, 256] float32
+/// `where` is what stands in front ("checkpoint step_1200").
+void check_matches(std::string_view where, std::span<const WeightInfo> expected,
+                   std::span<const WeightInfo> found);
 
 }  // namespace moh

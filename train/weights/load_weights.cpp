@@ -1,16 +1,25 @@
 #include "train/weights/load_weights.h"
 
-#include <string>
+#include <algorithm>
+#include <cstring>
+#include <functional>
+#include <memory>
 
 #include "core/error.h"
 #include "train/formats/element_blocks.h"
-#include "train/formats/match_names.h"
+#include "train/formats/element_conversion.h"
 #include "train/formats/safetensors_dtype.h"
-#include "train/weights/stream_tensor.h"
+#include "train/io/checksum.h"
+#include "train/io/printable.h"
+#include "train/weights/compare_weights.h"
 
 namespace moh {
 
 namespace {
+
+std::size_t element_bytes(std::string_view stored_dtype) {
+  return static_cast<std::size_t>(find_safetensors_dtype(stored_dtype)->bits) / 8;
+}
 
 void check_loadable(const NamedParameter& p, const WeightFile& weights, const WeightInfo& tensor) {
   const std::string where = weights.path().string() + ": " + p.name;
@@ -24,22 +33,100 @@ void check_loadable(const NamedParameter& p, const WeightFile& weights, const We
   }
 }
 
-void load(const Tensor& to, const WeightFile& weights, const WeightInfo& tensor) {
+void load(const Tensor& to, const WeightFile& file, const WeightInfo& tensor) {
   TensorFiller filler(to);
-  stream_tensor(weights, tensor, safetensors_dtype_name(to.dtype()),
+  stream_tensor(file, tensor, safetensors_dtype_name(to.dtype()),
                 [&](std::span<const std::byte> block) { filler.append(block); });
 }
 
 }  // namespace
 
+std::vector<NamedTensor> tensors_of(std::span<const NamedParameter> parameters) {
+  std::vector<NamedTensor> tensors;
+  for (const NamedParameter& p : parameters) tensors.push_back({p.name, p.variable.value()});
+  return tensors;
+}
+
 void load_weights(std::span<const NamedParameter> parameters, const WeightFile& weights) {
-  const auto match = match_names(parameters, weights.tensors());
-  for (const auto& [parameter, tensor] : match.expected) {
-    if (tensor != nullptr) check_loadable(*parameter, weights, *tensor);
+  for (const NamedParameter& p : parameters) {
+    if (const WeightInfo* tensor = weights.find(p.name)) check_loadable(p, weights, *tensor);
   }
-  for (const auto& [parameter, tensor] : match.expected) {
-    if (tensor != nullptr) load(parameter->variable.value(), weights, *tensor);
+  for (const NamedParameter& p : parameters) {
+    if (const WeightInfo* tensor = weights.find(p.name)) load(p.variable.value(), weights, *tensor);
   }
+}
+
+void load_exactly(std::string_view where, std::span<const StoredTensors> from,
+                  std::span<const NamedTensor> to) {
+  std::vector<WeightInfo> found;
+  for (const StoredTensors& file : from) {
+    file.verify();
+    for (const WeightInfo& tensor : file.tensors()) {
+      file.dtype_of(tensor);  // refuses what moh has no type for
+      found.push_back(tensor);
+    }
+  }
+  check_matches(where, infos_of(to), found);
+  for (const NamedTensor& named : to) {
+    for (const StoredTensors& file : from) {
+      if (const WeightInfo* tensor = file.find(named.name)) load(named.tensor, file, *tensor);
+    }
+  }
+}
+
+bool can_convert(std::string_view from, std::string_view to) {
+  return from == to || find_conversion(from, to) != nullptr;
+}
+
+void stream_tensor(const WeightFile& file, const WeightInfo& tensor, std::string_view to,
+                   FunctionRef<void(std::span<const std::byte>)> sink) {
+  if (tensor.stored_dtype == to) return file.stream(tensor, sink);
+  const ConvertElements convert = find_conversion(tensor.stored_dtype, to);
+  if (convert == nullptr) {
+    throw CheckpointError(error_message(file.path().string(), printable(tensor.name),
+                                        "a type that converts to " + std::string(to), tensor.stored_dtype,
+                                        "the type can only be kept"));
+  }
+  const std::size_t from_size = element_bytes(tensor.stored_dtype), to_size = element_bytes(to);
+  const std::size_t block = std::min<std::uint64_t>(kStreamBlockBytes, tensor.bytes);
+  const auto converted = std::make_unique_for_overwrite<std::byte[]>(block / from_size * to_size);
+  file.stream(tensor, [&](std::span<const std::byte> stored) {
+    const std::size_t count = stored.size() / from_size;
+    convert(stored.data(), converted.get(), count);
+    sink({converted.get(), count * to_size});
+  });
+}
+
+bool same_elements(const WeightFile& file, const WeightInfo& a, const WeightInfo& b) {
+  if (a.stored_dtype != b.stored_dtype || a.shape != b.shape) return false;
+  const auto other = std::make_unique_for_overwrite<std::byte[]>(kStreamBlockBytes);
+  std::uint64_t offset = 0;
+  bool same = true;
+  file.stream(a, [&](std::span<const std::byte> bytes) {
+    if (!same) return;
+    file.read(b, offset, {other.get(), bytes.size()});
+    same = std::memcmp(bytes.data(), other.get(), bytes.size()) == 0;
+    offset += bytes.size();
+  });
+  return same;
+}
+
+std::string content_hash(const WeightFile& file, FunctionRef<void(std::uint64_t bytes)> done) {
+  std::vector<const WeightInfo*> by_name;
+  for (const WeightInfo& tensor : file.tensors()) by_name.push_back(&tensor);
+  std::ranges::sort(by_name, std::less<>(), &WeightInfo::name);
+  Checksum hash;
+  for (const WeightInfo* tensor : by_name) {
+    for (const std::string& text :
+         {tensor->name, std::string(tensor->stored_dtype), to_string(tensor->shape)}) {
+      hash.update(std::as_bytes(std::span(text.c_str(), text.size() + 1)));  // with the NUL that ends it
+    }
+    file.stream(*tensor, [&](std::span<const std::byte> bytes) {
+      hash.update(bytes);
+      done(bytes.size());
+    });
+  }
+  return hash.hex();
 }
 
 }  // namespace moh

@@ -5,9 +5,9 @@
 
 #include "core/error.h"
 #include "train/checkpoint/stored_checkpoint.h"
+#include "train/formats/safetensors.h"
 #include "train/formats/torch/torch_file.h"
 #include "train/io/input_file.h"
-#include "train/weights/safetensors_weights.h"
 #include "train/weights/sharded_weights.h"
 
 namespace moh {
@@ -88,7 +88,7 @@ std::unique_ptr<WeightFile> open_file(const fs::path& path, const std::string& p
                       : "a safetensors or PyTorch file",
          first.empty() ? "an empty file" : "another");
   }
-  return open_safetensors_weights(path);
+  return std::make_unique<SafetensorsFile>(path, InputKind::kCheckpoint);
 }
 
 }  // namespace
@@ -109,7 +109,8 @@ ModelLocation locate_model(const fs::path& path) {
 std::unique_ptr<WeightFile> open_weights(const ModelLocation& location, const std::string& part) {
   if (!location.is_checkpoint) return open_file(location.weights, part, /*may_be_index=*/true);
   refuse_part(location.weights, part);
-  return open_checkpoint_weights(location.weights);
+  StoredCheckpoint checkpoint(location.weights, LoadScope::kModelOnly);
+  return std::make_unique<StoredTensors>(std::move(checkpoint).take_model());
 }
 
 }  // namespace moh

@@ -20,9 +20,10 @@ struct ModelLocation {
 /// checkpoint of moh (a run folder, a `checkpoints` folder or one step's folder). Throws CheckpointError.
 ModelLocation locate_model(const std::filesystem::path& path);
 
-/// Opens the tensors alone. What a file is, its contents say. `part` chooses among the models that one
-/// PyTorch file may hold ("model", "ema"); empty: the only one, or the one that the released code would load.
-/// Throws CheckpointError, and ConfigError for a part of a file that has none.
+/// Opens the tensors alone. What a file is, its contents say. Of a checkpoint, the manifest, the name of the
+/// folder and the texts are checked at once, and all elements before the first are handed out. `part` chooses
+/// among the models that one PyTorch file may hold ("model", "ema"); empty: the only one, or the one that the
+/// released code would load. Throws CheckpointError, and ConfigError for a part of a file that has none.
 std::unique_ptr<WeightFile> open_weights(const ModelLocation& location, const std::string& part = {});
 
 }  // namespace moh

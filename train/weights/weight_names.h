@@ -15,30 +15,33 @@ class ConfigJson;
 struct ModelLocation;
 struct TensorToWrite;
 
-/// How the models of one family are described and named in files of others.
+/// How the models of one family are described and named in files of others. As it is, for a family whose
+/// models only moh knows: no config.json is theirs, and none can be written.
 class WeightNames {
  public:
   virtual ~WeightNames() = default;
 
   /// Values of `model_type` in the config.json files that it recognises, for messages.
-  virtual std::span<const std::string_view> model_types() const = 0;
+  virtual std::span<const std::string_view> model_types() const { return {}; }
   /// Whether a config.json describes a model of this family, or one that only this family could know.
-  virtual bool recognises(const ConfigJson& json) const = 0;
+  virtual bool recognises(const ConfigJson&) const { return false; }
   /// Reads it; of the result `model` alone has a meaning. Throws CheckpointError for a file that is damaged,
   /// ConfigError for a model that moh cannot compute.
-  virtual std::unique_ptr<FamilyConfig> read_config(const std::filesystem::path& config_json) const = 0;
+  virtual std::unique_ptr<FamilyConfig> read_config(const std::filesystem::path& config_json) const;
   /// Writes what others need besides the tensors, and the files that copy_companions() copies, to open the
   /// model; `source` is where it came from. Throws StorageError, CheckpointError for types that the format
   /// does not have, ConfigError for a model that it has no form for.
   virtual void write_files(const std::filesystem::path& folder, const FamilyConfig& config,
-                           const ModelLocation& source, std::span<const TensorToWrite> tensors) const = 0;
-  /// Whether a tensor without a parameter says nothing that the model does not know (a table that moh
-  /// computes, an output matrix that equals the tied embedding bit for bit). Throws CheckpointError.
-  virtual bool is_redundant(const WeightFile& weights, const WeightInfo& tensor) const = 0;
-  /// Whether a parameter has a row per token or class, of which a run may add some (init.new_rows).
-  virtual bool rows_may_grow(std::string_view parameter) const = 0;
+                           const ModelLocation& source, std::span<const TensorToWrite> tensors) const;
+  /// is_redundant(weights, tensor): whether a tensor without a parameter says nothing that the model does not
+  /// know (a table that moh computes, an output matrix that equals the tied embedding bit for bit). Throws
+  /// CheckpointError.
+  virtual bool is_redundant(const WeightFile&, const WeightInfo&) const { return false; }
+  /// rows_may_grow(parameter): whether it has a row per token or class, of which a run may add some
+  /// (init.new_rows).
+  virtual bool rows_may_grow(std::string_view) const { return false; }
   /// The model in a line, "32 layers, 32 heads of 128 (8 KV), ...".
-  virtual std::string describe(const FamilyConfig& config) const = 0;
+  virtual std::string describe(const FamilyConfig& config) const;
 };
 
 }  // namespace moh

@@ -9,7 +9,7 @@
 #include "train/formats/safetensors_layout.h"
 #include "train/io/durable_file.h"
 #include "train/io/printable.h"
-#include "train/weights/stream_tensor.h"
+#include "train/weights/load_weights.h"
 
 namespace moh {
 
@@ -20,7 +20,7 @@ namespace {
 using Shard = std::vector<TensorToWrite>;
 
 SafetensorsLayout layout_of(const WeightFile& source, std::span<const TensorToWrite> tensors) {
-  std::vector<SafetensorsItem> items;
+  std::vector<WeightInfo> items;
   for (const TensorToWrite& t : tensors) items.push_back({t.tensor->name, t.stored_dtype, t.tensor->shape});
   WeightFile::Metadata metadata = source.metadata();
   metadata["format"] = "pt";  // readers of the Hugging Face libraries ask for this entry

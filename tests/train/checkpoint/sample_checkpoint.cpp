@@ -4,6 +4,7 @@
 
 #include "train/formats/element_blocks.h"
 #include "train/io/file_ops.h"
+#include "train/weights/load_weights.h"
 
 namespace moh {
 
@@ -27,8 +28,8 @@ bool same_tensors(const std::vector<NamedTensor>& a, const std::vector<NamedTens
 std::vector<NamedTensor> tensors_like(std::span<const StoredTensors> stored) {
   std::vector<NamedTensor> tensors;
   for (const StoredTensors& each : stored) {
-    for (const SafetensorsEntry& entry : each.file().entries())
-      tensors.push_back({entry.name, empty(entry.shape, each.file().dtype_of(entry))});
+    for (const WeightInfo& tensor : each.tensors())
+      tensors.push_back({tensor.name, empty(tensor.shape, each.dtype_of(tensor))});
   }
   return tensors;
 }
@@ -39,12 +40,12 @@ CheckpointContents contents_of(const StoredCheckpoint& checkpoint) {
   checkpoint.verify();
   CheckpointContents contents{.step = checkpoint.step(),
                               .metric = checkpoint.metric(),
-                              .model = tensors_like(std::span(&checkpoint.model(), 1)),
+                              .model = tensors_like(checkpoint.model()),
                               .optimizer = tensors_like(checkpoint.optimizer()),
                               .trainer_json = checkpoint.trainer_json(),
                               .config_yaml = checkpoint.config_yaml()};
-  checkpoint.load_model("model", contents.model);
-  checkpoint.load_optimizer("optimizer", contents.optimizer);
+  load_exactly("model", checkpoint.model(), contents.model);
+  load_exactly("optimizer", checkpoint.optimizer(), contents.optimizer);
   return contents;
 }
 

@@ -9,6 +9,7 @@
 #include "tests/support/temporary_folder.h"
 #include "tests/train/checkpoint/sample_checkpoint.h"
 #include "train/formats/element_blocks.h"
+#include "train/weights/load_weights.h"
 
 namespace moh {
 
@@ -51,7 +52,7 @@ TEST_CASE("checkpoint: stored: tensors are loaded where they are wanted and held
   CpuAllocator::instance().reset_peaks();
   const std::int64_t before = CpuAllocator::instance().stats().total.current_bytes;
   const StoredCheckpoint checkpoint(large.folder);
-  checkpoint.load_model("model", to);
+  load_exactly("model", checkpoint.model(), to);
   CHECK(CpuAllocator::instance().stats().total.peak_bytes == before);
   const float* elements = to[0].tensor.data<float>();
   std::int64_t wrong = 0;
@@ -67,7 +68,7 @@ TEST_CASE("checkpoint: stored: a state of another model is refused before anythi
   const StoredCheckpoint checkpoint(StoreUnderTest(run.path()).store.save(contents));
   const std::vector<NamedTensor> to = {filled("exp_avg.p", {2, 2}, 7), filled("exp_avg_sq.p", {2, 2}, 7),
                                        filled("master.p", {2, 2}, 7)};
-  CHECK(message_of<CheckpointError>([&] { checkpoint.load_optimizer("optimizer state", to); }) ==
+  CHECK(message_of<CheckpointError>([&] { load_exactly("optimizer state", checkpoint.optimizer(), to); }) ==
         "optimizer state: 3 tensors differ from the model's:\n"
         "  exp_avg_sq.p: expected [2, 2] float32, found [2, 3] float32\n"
         "  master.p: expected [2, 2] float32, found no tensor of this name\n"
@@ -83,7 +84,7 @@ TEST_CASE("checkpoint: stored: damage is found before anything changes") {
   const std::vector<NamedTensor> to = {filled("large", {Large::kElements}, 7)};
   const StoredCheckpoint checkpoint(large.folder);
   CHECK_THAT(
-      message_of<CheckpointError>([&] { checkpoint.load_model("model", to); }),
+      message_of<CheckpointError>([&] { load_exactly("model", checkpoint.model(), to); }),
       Contains("model.safetensors: large: expected checksum ") && Contains("the checkpoint is damaged"));
   CHECK(is_filled_with(to[0], 7));
 }
@@ -98,9 +99,10 @@ TEST_CASE("checkpoint: stored: a file that changes after it was verified is noti
   bytes.back() = static_cast<char>(bytes.back() ^ 1);
   write_file(folder / kShard, bytes);
   CHECK_THAT(
-      message_of<CheckpointError>([&] { checkpoint.load_optimizer("optimizer state", contents.optimizer); }),
+      message_of<CheckpointError>(
+          [&] { load_exactly("optimizer state", checkpoint.optimizer(), contents.optimizer); }),
       Contains(kShard + ": ") && Contains("expected checksum ") && Contains("the checkpoint is damaged"));
-  CHECK_NOTHROW(checkpoint.load_model("model", contents.model));
+  CHECK_NOTHROW(load_exactly("model", checkpoint.model(), contents.model));
 }
 
 TEST_CASE("checkpoint: stored: a renamed step folder and changed texts are refused at once") {

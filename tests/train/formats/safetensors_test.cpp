@@ -42,7 +42,7 @@ TEST_CASE("io: safetensors: every dtype, scalars, empty tensors and odd names su
   save_safetensors(folder / "a.safetensors", tensors, {{"note", "line\n\"quoted\""}, {"format", "pt"}});
 
   const SafetensorsFile file(folder / "a.safetensors");
-  CHECK(file.entries().size() == tensors.size());
+  CHECK(file.tensors().size() == tensors.size());
   CHECK(file.metadata().at("note") == "line\n\"quoted\"");
   for (const NamedTensor& named : tensors) {
     INFO(named.name);
@@ -63,15 +63,15 @@ TEST_CASE("io: safetensors: the file is a function of the tensors, aligned, and 
 
   const SafetensorsFile file(folder / "a");
   CHECK(file.raw_header().size() % 8 == 0);
-  for (const SafetensorsEntry& entry : file.entries()) {
-    INFO(entry.name);
-    CHECK(entry.begin % dtype_size(*entry.dtype) == 0);
+  for (const WeightInfo& tensor : file.tensors()) {
+    INFO(tensor.name);
+    CHECK(tensor.place % dtype_size(file.dtype_of(tensor)) == 0);
   }
-  CHECK(file.entries().front().name == "empty");  // float64, and before "f64"
-  CHECK(file.entries().back().name == "u8");
+  CHECK(file.tensors().front().name == "empty");  // float64, and before "f64"
+  CHECK(file.tensors().back().name == "u8");
 
   std::vector<NamedTensor> again;
-  for (const SafetensorsEntry& entry : file.entries()) again.push_back({entry.name, file.tensor(entry)});
+  for (const WeightInfo& tensor : file.tensors()) again.push_back({tensor.name, file.tensor(tensor)});
   save_safetensors(folder / "c", again, file.metadata());
   CHECK(read_file(folder / "a") == read_file(folder / "c"));
 }
@@ -111,9 +111,9 @@ TEST_CASE("io: safetensors: what moh has no dtype for is listed but not loaded")
                                              R"("q":{"dtype":"F4","shape":[4],"data_offsets":[4,6]}})",
                                              "123456"));
   const SafetensorsFile file(folder / "a");
-  CHECK(file.entries()[0].stored_dtype == "F16");
-  CHECK(file.entries()[1].stored_dtype == "F4");
-  CHECK(file.entries()[1].bytes() == 2);
+  CHECK(file.tensors()[0].stored_dtype == "F16");
+  CHECK(file.tensors()[1].stored_dtype == "F4");
+  CHECK(file.tensors()[1].bytes == 2);
   CHECK(
       message_of<DataError>([&] { file.tensor("h"); }) ==
       (folder / "a").string() +
@@ -155,8 +155,7 @@ TEST_CASE("io: safetensors: golden files and a Hugging Face checkpoint load") {
     INFO(entry.path());
     const SafetensorsFile file(entry.path());
     ++files;
-    for (const SafetensorsEntry& tensor : file.entries())
-      CHECK(file.tensor(tensor).bytes() == tensor.bytes());
+    for (const WeightInfo& tensor : file.tensors()) CHECK(file.tensor(tensor).bytes() == tensor.bytes);
   }
   CHECK(files > 0);
 }

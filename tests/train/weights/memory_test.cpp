@@ -10,7 +10,6 @@
 #include "train/families/families.h"
 #include "train/tools/convert/convert.h"
 #include "train/weights/load_weights.h"
-#include "train/weights/stream_tensor.h"
 
 namespace moh {
 

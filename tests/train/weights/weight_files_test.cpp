@@ -12,7 +12,6 @@
 #include "train/tasks/model_source.h"
 #include "train/weights/compare_weights.h"
 #include "train/weights/load_weights.h"
-#include "train/weights/stream_tensor.h"
 
 namespace moh {
 
@@ -20,6 +19,11 @@ namespace {
 
 NamedParameter parameter(const std::string& name, const Shape& shape, DType dtype = DType::kFloat32) {
   return {name, Variable(full(shape, -1, dtype))};
+}
+
+WeightDifferences compare(std::span<const NamedParameter> parameters, const WeightFile& weights,
+                          const WeightNames* names = nullptr) {
+  return compare_weights(infos_of(tensors_of(parameters)), weights, names);
 }
 
 std::vector<float> values(const NamedParameter& p) {
@@ -69,7 +73,7 @@ TEST_CASE("weights: a shard's tensors are those of the whole") {
   REQUIRE(whole->tensors().size() == 3);
   const std::vector<NamedParameter> parameters = {parameter("a", {2}), parameter("b", {4}),
                                                   parameter("c", {1, 2})};
-  CHECK(compare_weights(parameters, *whole).none());
+  CHECK(compare(parameters, *whole).none());
   load_weights(parameters, *whole);
   CHECK(values(parameters[0]) == std::vector<float>{1, 2});
   CHECK(values(parameters[1]) == std::vector<float>{1, 2, 3, 4});
@@ -233,7 +237,7 @@ TEST_CASE("weights: a damaged checkpoint is noticed before its elements are used
     write_file(file, bytes);
     return message_of<CheckpointError>([&] { hash_of(run.path()); });
   };
-  const std::string last = SafetensorsFile(file).entries().back().name;
+  const std::string last = SafetensorsFile(file).tensors().back().name;
   CHECK_THAT(refusal_with_flip(sound.size() - 1),
              Catch::Contains("model.safetensors: " + last + ": expected checksum ") &&
                  Catch::Contains("the checkpoint is damaged"));
@@ -268,13 +272,13 @@ TEST_CASE("weights: differences between a model and a file") {
   const std::vector<NamedParameter> parameters = {parameter("model.embed_tokens.weight", {2, 2}),
                                                   parameter("model.norm.weight", {2}), parameter("wq", {2})};
   const auto weights = open(folder / "w");
-  const WeightDifferences found = compare_weights(parameters, *weights, &language_weight_names());
+  const WeightDifferences found = compare(parameters, *weights, &language_weight_names());
   CHECK_FALSE(found.none());
   CHECK(found.missing == std::vector<std::string>{"wq"});
   CHECK(found.unexpected == std::vector<std::string>{"extra"});
   CHECK(found.mismatched == std::vector<std::string>{"model.norm.weight: expected [2], found [3]"});
   CHECK(found.redundant.size() == 2);
-  CHECK(compare_weights(parameters, *weights).unexpected.size() == 3);  // of no family
+  CHECK(compare(parameters, *weights).unexpected.size() == 3);  // of no family
   // Nothing is changed where a shape differs.
   CHECK_THAT(message_of<CheckpointError>([&] { load_weights(parameters, *weights); }),
              Catch::Contains("w: model.norm.weight: expected [2], found [3]"));
@@ -284,8 +288,8 @@ TEST_CASE("weights: differences between a model and a file") {
   save_safetensors(folder / "w",
                    std::vector<NamedTensor>{{"model.embed_tokens.weight", embedding},
                                             {"lm_head.weight", tensor_of<float>({2, 2}, {1, 2, 3, 4})}});
-  CHECK(compare_weights(std::span(parameters).first(1), *open(folder / "w"), &language_weight_names())
-            .unexpected == std::vector<std::string>{"lm_head.weight"});
+  CHECK(compare(std::span(parameters).first(1), *open(folder / "w"), &language_weight_names()).unexpected ==
+        std::vector<std::string>{"lm_head.weight"});
 }
 
 TEST_CASE("weights: loading converts, over more than one block") {
@@ -319,7 +323,7 @@ TEST_CASE("weights: types that do not convert are refused before anything is cha
   write_file(folder / "w", length + header + std::string(8, '\0'));
   const std::vector<NamedParameter> parameters = {parameter("a", {1}), parameter("b", {4})};
   const auto weights = open(folder / "w");
-  CHECK(compare_weights(parameters, *weights).none());
+  CHECK(compare(parameters, *weights).none());
   CHECK_THAT(message_of<CheckpointError>([&] { load_weights(parameters, *weights); }),
              Catch::Contains("b: expected a type that converts to float32, found F8_E4M3"));
   CHECK(values(parameters[0]) == std::vector<float>{-1});

@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <map>
 #include <utility>
 
 #include "train/formats/safetensors_dtype.h"
@@ -40,24 +39,21 @@ class TorchWeights final : public WeightFile {
     }
     metadata_["part"] = model.part;
     const std::size_t skip = wrapper_length(model);
-    for (const auto& [name, tensor] : model.tensors) add(name.substr(skip), *tensor);
+    std::vector<WeightInfo> infos;
+    for (const auto& [name, tensor] : model.tensors) infos.push_back(add(name.substr(skip), *tensor));
+    set_tensors(std::move(infos));
   }
 
   const std::filesystem::path& path() const override { return file_.path(); }
   std::string format() const override { return file_.is_old_format() ? "PyTorch before 1.6" : "PyTorch"; }
-  std::span<const WeightInfo> tensors() const override { return infos_; }
-  const Metadata& metadata() const override { return metadata_; }
   std::vector<WeightSection> other_contents() const override { return file_.describe(); }
 
   void read(const WeightInfo& tensor, std::uint64_t offset, std::span<std::byte> to) const override {
-    const auto found = by_name_.find(tensor.name);
-    if (found == by_name_.end())
-      file_.fail("tensor " + printable(tensor.name), "one of this file", "another");
-    file_.read(*found->second, offset, to);
+    file_.read(*tensors_.at(tensor.place), offset, to);
   }
 
  private:
-  void add(const std::string& name, const TorchTensor& tensor) {
+  WeightInfo add(const std::string& name, const TorchTensor& tensor) {
     const SafetensorsDType* dtype = find_safetensors_dtype(tensor.dtype->name);
     if (dtype == nullptr) {
       file_.fail("tensor " + printable(name), "a dtype that safetensors files have too",
@@ -68,14 +64,13 @@ class TorchWeights final : public WeightFile {
       file_.fail("tensor " + printable(name), "at most " + std::to_string(Shape::kMaxRank) + " axes",
                  std::to_string(tensor.shape.size()));
     }
-    infos_.push_back({name, dtype->name, Shape(std::span<const std::int64_t>(tensor.shape)), tensor.bytes()});
-    by_name_[name] = &tensor;
+    tensors_.push_back(&tensor);
+    return {name, dtype->name, Shape(std::span<const std::int64_t>(tensor.shape)), tensor.bytes(),
+            tensors_.size() - 1};
   }
 
   TorchFile file_;
-  std::vector<WeightInfo> infos_;
-  std::map<std::string, const TorchTensor*, std::less<>> by_name_;
-  Metadata metadata_;
+  std::vector<const TorchTensor*> tensors_;  // by WeightInfo::place
 };
 
 }  // namespace

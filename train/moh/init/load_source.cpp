@@ -15,10 +15,6 @@ namespace moh {
 
 namespace {
 
-bool contains(const WeightFile& weights, std::string_view name) {
-  return std::ranges::find(weights.tensors(), name, &WeightInfo::name) != weights.tensors().end();
-}
-
 /// A matrix with more rows than the source has.
 struct Growth {
   NamedParameter parameter;
@@ -31,8 +27,8 @@ std::vector<Growth> take_growth(std::vector<NamedParameter>& parameters, const W
   std::vector<Growth> found;
   for (NamedParameter& p : parameters) {
     if (!names.rows_may_grow(p.name)) continue;
-    const auto info = std::ranges::find(weights.tensors(), p.name, &WeightInfo::name);
-    if (info == weights.tensors().end() || info->shape.rank() != 2) continue;
+    const WeightInfo* info = weights.find(p.name);
+    if (info == nullptr || info->shape.rank() != 2) continue;
     const std::int64_t rows = info->shape[0];
     if (info->shape[1] != p.variable.dim(1) || rows < 1 || rows >= p.variable.dim(0)) continue;
     found.push_back({p, rows});
@@ -45,7 +41,7 @@ std::vector<Growth> take_growth(std::vector<NamedParameter>& parameters, const W
 std::vector<NamedParameter> take_routers(const Model& model, const WeightFile& weights,
                                          WeightDifferences& differences) {
   std::vector<NamedParameter> routers = router_parameters(model);
-  if (std::ranges::any_of(routers, [&](const NamedParameter& p) { return contains(weights, p.name); }))
+  if (std::ranges::any_of(routers, [&](const NamedParameter& p) { return weights.find(p.name) != nullptr; }))
     return {};
   std::erase_if(differences.missing, [&](const std::string& name) {
     return std::ranges::find(routers, name, &NamedParameter::name) != routers.end();
@@ -71,7 +67,8 @@ std::vector<NamedParameter> load_source(const Model& model, const ModelSource& s
   const WeightFile& weights = *source.weights;
   std::vector<NamedParameter> to_load = model.parameters();
   const std::vector<Growth> growths = take_growth(to_load, weights, family.weight_names());
-  WeightDifferences differences = compare_weights(to_load, weights, &family.weight_names());
+  WeightDifferences differences =
+      compare_weights(infos_of(tensors_of(to_load)), weights, &family.weight_names());
   std::vector<NamedParameter> missing_routers = take_routers(model, weights, differences);
   if (!differences.none()) {
     throw CheckpointError("init.from: " + weights.path().string() +

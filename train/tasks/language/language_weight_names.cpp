@@ -10,7 +10,7 @@
 #include "train/tasks/language/language_run.h"
 #include "train/weights/hf/config_json.h"
 #include "train/weights/hf/hf_folder.h"
-#include "train/weights/stream_tensor.h"
+#include "train/weights/load_weights.h"
 
 namespace moh {
 
@@ -50,8 +50,8 @@ class LanguageWeightNames : public WeightNames {
   bool is_redundant(const WeightFile& weights, const WeightInfo& tensor) const override {
     if (tensor.name.ends_with(".rotary_emb.inv_freq")) return true;
     if (tensor.name != kOutputMatrix) return false;
-    const auto embedding = std::ranges::find(weights.tensors(), kEmbedding, &WeightInfo::name);
-    return embedding != weights.tensors().end() && same_elements(weights, tensor, *embedding);
+    const WeightInfo* embedding = weights.find(kEmbedding);
+    return embedding != nullptr && same_elements(weights, tensor, *embedding);
   }
 
   bool rows_may_grow(std::string_view parameter) const override {

@@ -1,7 +1,6 @@
 #include "train/tools/convert/convert.h"
 
 #include <algorithm>
-#include <unordered_map>
 #include <vector>
 
 #include "core/error.h"
@@ -9,12 +8,11 @@
 #include "train/io/durable_folder.h"
 #include "train/io/printable.h"
 #include "train/tasks/model_source.h"
-#include "train/tasks/tensor_specs.h"
 #include "train/tools/convert/destination.h"
 #include "train/tools/convert/write_model_checkpoint.h"
 #include "train/weights/fold_names.h"
 #include "train/weights/hf/hf_folder.h"
-#include "train/weights/stream_tensor.h"
+#include "train/weights/load_weights.h"
 
 namespace moh {
 
@@ -65,15 +63,13 @@ void check_differences(const ConvertOptions& options, const KnownModel& known,
 
 /// The tensors to write: all, or, where the format is one of models, the model's in its order.
 std::vector<const WeightInfo*> choose_tensors(const ConvertOptions& options, const WeightFile& weights,
-                                              std::span<const TensorSpec> model) {
+                                              std::span<const WeightInfo> model) {
   std::vector<const WeightInfo*> chosen;
   if (options.format == WeightFormat::kSafetensors) {
     for (const WeightInfo& tensor : weights.tensors()) chosen.push_back(&tensor);
     return chosen;
   }
-  std::unordered_map<std::string_view, const WeightInfo*> by_name;
-  for (const WeightInfo& tensor : weights.tensors()) by_name.emplace(tensor.name, &tensor);
-  for (const TensorSpec& spec : model) chosen.push_back(by_name.at(spec.name));
+  for (const WeightInfo& parameter : model) chosen.push_back(weights.find(parameter.name));
   return chosen;
 }
 
@@ -149,10 +145,10 @@ ConvertReport convert_model(const ConvertOptions& asked, const Families& familie
   report.source_format = weights->format();
   if (known.model) report.model_config = known.config;
   report.model_problem = known.problem;
-  std::vector<TensorSpec> model;
+  std::vector<WeightInfo> model;
   if (known.model) {
     const Family& family = families.of(*known.model);
-    model = tensor_specs(family, *known.model);
+    model = expected_tensors(family, *known.model);
     report.differences = compare_weights(model, *weights, &family.weight_names());
     check_differences(options, known, report.differences);
   }

@@ -4,11 +4,9 @@
 #include <string>
 
 #include "core/error.h"
-#include "train/checkpoint/checkpoint_writer.h"
+#include "train/checkpoint/checkpoint.h"
 #include "train/config/load_run_config.h"
-#include "train/formats/safetensors_dtype.h"
 #include "train/tasks/model_source.h"
-#include "train/tasks/tensor_specs.h"
 
 namespace moh {
 
@@ -18,10 +16,11 @@ namespace {
 
 /// Whether the run's model has its parameters in just these types.
 bool has_types(const RunConfig& run, const Families& families, std::span<const TensorToWrite> tensors) {
-  const std::vector<TensorSpec> specs = tensor_specs(families.of(run), *run.family, dtype_of(run.precision));
+  const std::vector<WeightInfo> expected =
+      expected_tensors(families.of(run), *run.family, dtype_of(run.precision));
   return std::ranges::all_of(tensors, [&](const TensorToWrite& t) {
-    const auto spec = std::ranges::find(specs, t.tensor->name, &TensorSpec::name);
-    return spec != specs.end() && t.stored_dtype == safetensors_dtype_name(spec->dtype);
+    const auto parameter = std::ranges::find(expected, t.tensor->name, &WeightInfo::name);
+    return parameter != expected.end() && t.stored_dtype == parameter->stored_dtype;
   });
 }
 

@@ -76,7 +76,7 @@ TEST_CASE("init: with zero weights and K = E the start is the dense model") {
 TEST_CASE("init: a family whose models are not measured starts routers without measurements") {
   const DenseFile file;
   RunConfig run = routed_run(file, RouterKind::kLearned, 2, 2);
-  const NoCalibration none;
+  const Calibration none;
   CHECK(message_of<ConfigError>([&] { initialised(run, none); }) ==
         "init.moh.router_start: expected a value that measures nothing, found calibrated: models of task "
         "language_model are not measured; set it to zero or random");

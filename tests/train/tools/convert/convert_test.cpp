@@ -12,8 +12,7 @@
 #include "train/formats/safetensors.h"
 #include "train/tasks/language/hf/hf_export.h"
 #include "train/tasks/language/language_run.h"
-#include "train/tasks/tensor_specs.h"
-#include "train/weights/stream_tensor.h"
+#include "train/weights/load_weights.h"
 
 namespace moh {
 
@@ -177,7 +176,7 @@ TEST_CASE("weights: a checkpoint of a model that no run can have is refused") {
     const TemporaryFolder folder;
     write_hf_model_files(folder.path(), run.model, "float32");
     std::vector<NamedTensor> tensors;
-    for (const TensorSpec& spec : tensor_specs(*families().all().front(), run))
+    for (const WeightInfo& spec : expected_tensors(*families().all().front(), run))
       tensors.push_back({spec.name, full(spec.shape, 1, DType::kFloat32)});
     save_safetensors(folder / "model.safetensors", tensors);
     convert({.from = folder.path(), .to = to, .format = WeightFormat::kMohCheckpoint});

@@ -61,10 +61,10 @@ std::shared_ptr<const TokenFile> TokenFile::open(const std::string& path) {
   }
   const auto tensors = std::make_shared<const SafetensorsFile>(path);
   const auto read = [tensors](std::uint64_t offset, std::span<std::byte> to) {
-    tensors->read(tensors->entries().front(), offset, to);
+    tensors->read(tensors->tensors().front(), offset, to);
   };
   auto file = std::make_shared<const TokenFile>(path, read_token_file_info(*tensors), read);
-  if (tensors->entries().front().bytes() <= kVerifiedOnOpenBytes) file->verify();
+  if (tensors->tensors().front().bytes <= kVerifiedOnOpenBytes) file->verify();
   return file;
 }
 

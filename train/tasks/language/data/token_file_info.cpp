@@ -44,17 +44,17 @@ std::optional<std::int64_t> number_of(const SafetensorsFile& file, std::string_v
   return value;
 }
 
-const SafetensorsEntry& tokens_of(const SafetensorsFile& file) {
+const WeightInfo& tokens_of(const SafetensorsFile& file) {
   constexpr std::string_view kTypes[] = {"U8", "U16", "U32", "I32", "I64"};
-  const SafetensorsEntry* tokens = file.find("tokens");
-  const bool alone = tokens != nullptr && file.entries().size() == 1;
+  const WeightInfo* tokens = file.find("tokens");
+  const bool alone = tokens != nullptr && file.tensors().size() == 1;
   if (alone && std::ranges::find(kTypes, tokens->stored_dtype) != std::end(kTypes) &&
       tokens->shape.rank() == 1 && tokens->shape.numel() > 0)
     return *tokens;
   throw DataError(error_message(
       file.path().string(), "tensors", "one, tokens: U8, U16, U32, I32 or I64 with one dimension, not empty",
       alone ? std::string(tokens->stored_dtype) + " " + to_string(tokens->shape)
-            : std::to_string(file.entries().size()) + (tokens == nullptr ? ", none of this name" : "")));
+            : std::to_string(file.tensors().size()) + (tokens == nullptr ? ", none of this name" : "")));
 }
 
 }  // namespace
@@ -67,7 +67,7 @@ std::string_view stored_dtype_of(std::int64_t vocab_size) {
 TokenFileInfo read_token_file_info(const SafetensorsFile& file) {
   require(entry_of(file, "format") == kFormat, file, "format", kFormat);
   require(entry_of(file, "version") == kVersion, file, "version", kVersion);
-  const SafetensorsEntry& tokens = tokens_of(file);
+  const WeightInfo& tokens = tokens_of(file);
   const auto vocab_size = number_of(file, "vocab_size", 1, std::numeric_limits<TokenId>::max());
   require(vocab_size.has_value(), file, "vocab_size", "the number of ids of the tokenizer");
   require(!entry_of(file, "tokenizer").empty(), file, "tokenizer", "its name");
@@ -81,11 +81,11 @@ TokenFileInfo read_token_file_info(const SafetensorsFile& file) {
           .num_tokens = tokens.shape.numel()};
 }
 
-SafetensorsLayout::Metadata metadata_of(const TokenFileInfo& info) {
-  SafetensorsLayout::Metadata metadata{{"format", std::string(kFormat)},
-                                       {"version", std::string(kVersion)},
-                                       {"tokenizer", info.tokenizer_name},
-                                       {"vocab_size", std::to_string(info.vocab_size)}};
+WeightFile::Metadata metadata_of(const TokenFileInfo& info) {
+  WeightFile::Metadata metadata{{"format", std::string(kFormat)},
+                                {"version", std::string(kVersion)},
+                                {"tokenizer", info.tokenizer_name},
+                                {"vocab_size", std::to_string(info.vocab_size)}};
   if (!info.tokenizer_hash.empty()) metadata["tokenizer_hash"] = info.tokenizer_hash;
   if (info.num_documents) metadata["documents"] = std::to_string(*info.num_documents);
   if (info.text_bytes) metadata["text_bytes"] = std::to_string(*info.text_bytes);

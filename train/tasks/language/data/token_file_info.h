@@ -28,7 +28,7 @@ std::string_view stored_dtype_of(std::int64_t vocab_size);
 /// Reads and checks what an open file says of itself. Throws DataError naming the file, what is wrong, and
 /// what to do.
 TokenFileInfo read_token_file_info(const SafetensorsFile& file);
-SafetensorsLayout::Metadata metadata_of(const TokenFileInfo& info);
+WeightFile::Metadata metadata_of(const TokenFileInfo& info);
 /// The checksum of a file, when `elements` has been updated with all its elements.
 std::string token_file_checksum(Checksum& elements, const TokenFileInfo& info);
 

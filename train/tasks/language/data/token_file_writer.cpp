@@ -75,7 +75,7 @@ TokenFileInfo TokenFileWriter::finish() {
     throw DataError(error_message(path_.string(), "", "at least one token to write", "none"));
   flush();
   info_.checksum = token_file_checksum(checksum_, info_);
-  const SafetensorsItem tokens{"tokens", info_.stored_dtype, {info_.num_tokens}};
+  const WeightInfo tokens{"tokens", info_.stored_dtype, {info_.num_tokens}};
   const SafetensorsLayout layout(std::span(&tokens, 1), metadata_of(info_), kHeaderBytes);
   MOH_CHECK(layout.header().size() == kHeaderBytes, "a header that fits its room");
   file_.rewrite_beginning(layout.header());

@@ -94,26 +94,26 @@ TEST_CASE("data: a token file is a safetensors file with what is documented") {
   const TemporaryFolder folder;
   write_tokens(folder / "t", kByte, {{'a', 'b'}, {'c'}});
   const SafetensorsFile file(folder / "t");
-  REQUIRE(file.entries().size() == 1);
-  CHECK(file.entries()[0].name == "tokens");
-  CHECK(file.entries()[0].stored_dtype == "U8");
+  REQUIRE(file.tensors().size() == 1);
+  CHECK(file.tensors()[0].name == "tokens");
+  CHECK(file.tensors()[0].stored_dtype == "U8");
   std::string ids(4, '?');
-  file.read(file.entries()[0], 0, std::as_writable_bytes(std::span(ids)));
+  file.read(file.tensors()[0], 0, std::as_writable_bytes(std::span(ids)));
   CHECK(ids == std::string("ab\0c", 4));
-  SafetensorsLayout::Metadata metadata = file.metadata();
+  WeightFile::Metadata metadata = file.metadata();
   Checksum checksum;
   std::string text = ids;
   for (const auto& [key, value] : metadata)
     if (key != "checksum") text += key + '\0' + value + '\0';
   CHECK(metadata["checksum"] == checksum_hex(text));
   metadata.erase("checksum");
-  CHECK(metadata == SafetensorsLayout::Metadata{{"documents", "2"},
-                                                {"format", "moh-tokens"},
-                                                {"text_bytes", "3"},
-                                                {"tokenizer", "byte"},
-                                                {"tokenizer_hash", hash_text(kByte.content_hash())},
-                                                {"version", "1"},
-                                                {"vocab_size", "256"}});
+  CHECK(metadata == WeightFile::Metadata{{"documents", "2"},
+                                         {"format", "moh-tokens"},
+                                         {"text_bytes", "3"},
+                                         {"tokenizer", "byte"},
+                                         {"tokenizer_hash", hash_text(kByte.content_hash())},
+                                         {"version", "1"},
+                                         {"vocab_size", "256"}});
 }
 
 TEST_CASE("data: token files of other programs are read, in every type") {
