@@ -50,7 +50,7 @@ class SourceScan(unittest.TestCase):
     def test_the_scan_sees_what_it_looks_for(self):
         for path, text in (
             ("core/a.h", '#include "ops/norm/rms_norm.h"'),
-            ("autograd/a.cpp", '#include <vector>\n  #  include <train/io/utf8.h>'),
+            ("autograd/a.cpp", '#include <vector>\n  #  include <train/io/printable.h>'),
             ("ops/norm/a.cpp", '#include "rms_norm.h"'),
             ("ops/norm/a.cpp", '#include "../models/module.h"'),
             ("models/a.h", "#include <yaml-cpp/yaml.h>"),

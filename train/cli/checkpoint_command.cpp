@@ -4,7 +4,7 @@
 #include "core/error.h"
 #include "train/cli/commands.h"
 #include "train/cli/exit_code.h"
-#include "train/log/status_line.h"
+#include "train/log/progress.h"
 #include "train/tasks/model_source.h"
 #include "train/weights/describe_weights.h"
 #include "train/weights/load_weights.h"

@@ -8,7 +8,7 @@
 #include "train/cli/exit_code.h"
 #include "train/log/format.h"
 #include "train/log/logging.h"
-#include "train/log/status_line.h"
+#include "train/log/progress.h"
 #include "train/tools/convert/convert.h"
 #include "train/weights/fold_names.h"
 

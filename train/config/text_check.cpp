@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <optional>
 
-#include "train/io/utf8.h"
+#include "train/io/printable.h"
 
 namespace moh::config {
 

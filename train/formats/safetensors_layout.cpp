@@ -8,7 +8,6 @@
 #include "train/formats/safetensors_dtype.h"
 #include "train/io/checksum.h"
 #include "train/io/printable.h"
-#include "train/io/utf8.h"
 
 namespace moh {
 

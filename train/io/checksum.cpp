@@ -2,6 +2,8 @@
 
 #include <xxhash.h>
 
+#include "train/io/printable.h"
+
 namespace moh {
 
 namespace {
@@ -9,13 +11,7 @@ namespace {
 std::string to_hex(XXH128_hash_t hash) {
   XXH128_canonical_t canonical;
   XXH128_canonicalFromHash(&canonical, hash);
-  constexpr std::string_view kDigits = "0123456789abcdef";
-  std::string text;
-  for (unsigned char byte : canonical.digest) {
-    text += kDigits[byte >> 4];
-    text += kDigits[byte & 15];
-  }
-  return text;
+  return hex_digits({reinterpret_cast<const char*>(canonical.digest), sizeof(canonical.digest)});
 }
 
 }  // namespace

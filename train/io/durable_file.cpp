@@ -12,7 +12,6 @@
 #include "core/error.h"
 #include "train/io/failpoint.h"
 #include "train/io/file_ops.h"
-#include "train/io/io_trace.h"
 
 namespace moh {
 
@@ -20,22 +19,9 @@ namespace fs = std::filesystem;
 
 namespace {
 
-int create_new(const fs::path& path) {
-  if (const int injected = MOH_FAILPOINT("io:create"); injected > 0) {
-    errno = injected;
-    return -1;
-  }
-  return ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-}
-
 /// How the names of all temporary files of `path` begin.
 std::string temporary_prefix(const fs::path& path) {
   return "." + path.filename().string() + ".tmp-";
-}
-
-fs::path folder_of(const fs::path& path) {
-  const fs::path folder = path.parent_path();
-  return folder.empty() ? fs::path(".") : folder;
 }
 
 }  // namespace
@@ -47,7 +33,10 @@ fs::path temporary_beside(const fs::path& path) {
 OutputFile::OutputFile(fs::path path, std::uint64_t expected_bytes)
     : path_(std::move(path)), expected_(expected_bytes) {
   ignore_file_size_signal();
-  fd_ = create_new(path_);
+  if (const int injected = MOH_FAILPOINT("io:create"); injected > 0) {
+    throw_storage_error(path_, "create", injected, expected_);
+  }
+  fd_ = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
   if (fd_ < 0) throw_storage_error(path_, "create", errno, expected_);
   MOH_TRACE_IO(kCreate, path_);
 }
@@ -104,6 +93,34 @@ void write_file_durably(const fs::path& path, std::string_view contents) {
   DurableFile file(path, contents.size());
   file.write(contents);
   file.commit();
+}
+
+DurableFolder::DurableFolder(fs::path path)
+    : path_(path.has_filename() ? std::move(path) : path.parent_path()), temporary_(temporary_beside(path_)) {
+  make_directories(temporary_);
+}
+
+DurableFolder::~DurableFolder() {
+  std::error_code ignored;
+  if (!renamed_) fs::remove_all(temporary_, ignored);
+}
+
+void DurableFolder::commit() {
+  sync_directory(temporary_);
+  std::error_code ignored;
+  const bool replaces = fs::exists(fs::symlink_status(path_, ignored));
+  const fs::path replaced =
+      path_.parent_path() / ("." + path_.filename().string() + ".old-" + random_suffix());
+  if (replaces) rename_path(path_, replaced);
+  try {
+    rename_path(temporary_, path_);
+  } catch (const StorageError&) {
+    if (replaces) rename_path(replaced, path_);
+    throw;
+  }
+  renamed_ = true;
+  sync_directory(folder_of(path_));
+  if (replaces) remove_tree(replaced);
 }
 
 void remove_abandoned_temporaries(const fs::path& path) {

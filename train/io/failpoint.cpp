@@ -14,7 +14,9 @@
 
 #include "core/error.h"
 
-namespace moh::failpoint {
+namespace moh {
+
+namespace failpoint {
 
 namespace {
 
@@ -86,7 +88,9 @@ std::string_view specification_in_environment() {
   return spec == nullptr ? "" : spec;
 }
 
-int action_of_this_pass(std::string_view point) {
+}  // namespace
+
+int pass(std::string_view point) {
   Registry& all = registry();
   const std::lock_guard lock(all.mutex);
   if (!all.armed) all.armed = parse(specification_in_environment());
@@ -95,17 +99,11 @@ int action_of_this_pass(std::string_view point) {
   if (found == all.passes.end()) found = all.passes.emplace(point, 0).first;
   const long count = ++found->second;
   for (const Armed& armed : *all.armed) {
-    if (armed.point == point && armed.on_pass == count) return armed.action;
+    if (armed.point != point || armed.on_pass != count) continue;
+    if (armed.action == kKill) std::raise(SIGKILL);
+    return armed.action;
   }
   return 0;
-}
-
-}  // namespace
-
-int pass(std::string_view point) {
-  const int action = action_of_this_pass(point);
-  if (action == kKill) std::raise(SIGKILL);
-  return action;
 }
 
 void arm(std::string_view spec) {
@@ -119,4 +117,27 @@ void arm_from_environment() {
   arm(specification_in_environment());
 }
 
-}  // namespace moh::failpoint
+}  // namespace failpoint
+
+namespace {
+
+IoTrace* active = nullptr;
+
+}  // namespace
+
+IoTrace::IoTrace() {
+  MOH_CHECK(active == nullptr, "only one trace at a time");
+  active = this;
+}
+
+IoTrace::~IoTrace() {
+  active = nullptr;
+}
+
+void trace_io(IoEvent::Kind kind, const std::filesystem::path& path, const std::filesystem::path& target,
+              std::span<const std::byte> data) {
+  if (active == nullptr) return;
+  active->events_.push_back({kind, path, target, {reinterpret_cast<const char*>(data.data()), data.size()}});
+}
+
+}  // namespace moh

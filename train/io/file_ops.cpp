@@ -16,7 +16,7 @@
 
 #include "core/error.h"
 #include "train/io/failpoint.h"
-#include "train/io/io_trace.h"
+#include "train/io/printable.h"
 
 namespace moh {
 
@@ -24,15 +24,9 @@ namespace fs = std::filesystem;
 
 namespace {
 
-/// The folder that holds the entry of `path`; "." for a bare name.
-fs::path parent_of(const fs::path& path) {
-  const fs::path parent = path.parent_path();
-  return parent.empty() ? fs::path(".") : parent;
-}
-
 std::string bytes_free_at(const fs::path& path) {
   struct statvfs status {};
-  if (::statvfs(parent_of(path).c_str(), &status) != 0) return "an unknown number of bytes";
+  if (::statvfs(folder_of(path).c_str(), &status) != 0) return "an unknown number of bytes";
   return std::to_string(static_cast<std::uint64_t>(status.f_bavail) * status.f_frsize) + " bytes";
 }
 
@@ -72,17 +66,12 @@ void make_directory(const fs::path& path) {
   MOH_TRACE_IO(kMakeDirectory, path);
 }
 
-void remove_file(const fs::path& path) {
-  throw_if(attempt(MOH_FAILPOINT("io:unlink"), [&] { return ::unlink(path.c_str()); }), path, "unlink");
-  MOH_TRACE_IO(kRemoveFile, path);
-}
-
-void remove_directory(const fs::path& path) {
-  throw_if(attempt(MOH_FAILPOINT("io:rmdir"), [&] { return ::rmdir(path.c_str()); }), path, "rmdir");
-  MOH_TRACE_IO(kRemoveDirectory, path);
-}
-
 }  // namespace
+
+fs::path folder_of(const fs::path& path) {
+  const fs::path folder = path.parent_path();
+  return folder.empty() ? fs::path(".") : folder;
+}
 
 void throw_storage_error(const fs::path& path, std::string_view operation, int error,
                          std::uint64_t needed_bytes) {
@@ -139,9 +128,9 @@ void sync_directory(const fs::path& path) {
 
 void make_directories(const fs::path& path) {
   if (folder_exists(path)) return;
-  make_directories(parent_of(path));
+  make_directories(folder_of(path));
   make_directory(path);
-  sync_directory(parent_of(path));
+  sync_directory(folder_of(path));
 }
 
 std::vector<fs::path> list_directory(const fs::path& path) {
@@ -164,17 +153,21 @@ void remove_tree(const fs::path& path) {
   std::error_code error;
   const fs::file_status status = fs::symlink_status(path, error);
   if (status.type() == fs::file_type::not_found) return;
-  if (status.type() != fs::file_type::directory) return remove_file(path);
-  for (const fs::path& entry : list_directory(path)) remove_tree(entry);
-  remove_directory(path);
+  if (status.type() == fs::file_type::directory) {
+    for (const fs::path& entry : list_directory(path)) remove_tree(entry);
+    throw_if(attempt(MOH_FAILPOINT("io:rmdir"), [&] { return ::rmdir(path.c_str()); }), path, "rmdir");
+    MOH_TRACE_IO(kRemoveDirectory, path);
+  } else {
+    throw_if(attempt(MOH_FAILPOINT("io:unlink"), [&] { return ::unlink(path.c_str()); }), path, "unlink");
+    MOH_TRACE_IO(kRemoveFile, path);
+  }
 }
 
 std::string random_suffix() {
   std::random_device source;
-  constexpr std::string_view kDigits = "0123456789abcdef";
-  std::string text;
-  for (int i = 0; i < 16; ++i) text += kDigits[source() & 15];
-  return text;
+  std::string bytes;
+  for (int i = 0; i < 8; ++i) bytes += static_cast<char>(source());
+  return hex_digits(bytes);
 }
 
 }  // namespace moh

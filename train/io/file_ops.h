@@ -11,8 +11,10 @@
 namespace moh {
 
 // Everything that changes the disk goes through these functions and OutputFile, so that every such operation
-// is a failure point (train/io/failpoint.h) and is traced (train/io/io_trace.h). All of them throw
-// StorageError.
+// is a failure point and is traced (train/io/failpoint.h). All of them throw StorageError.
+
+/// The folder that holds the entry of `path`; "." for a bare name.
+std::filesystem::path folder_of(const std::filesystem::path& path);
 
 /// Throws StorageError for `error` (an errno) of `operation` on `path`. Where the disk, a quota or the file
 /// size limit is exhausted, the message names the bytes that were still needed (when not 0) and those free.

@@ -6,10 +6,14 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <nlohmann/json.hpp>
+#include <set>
 #include <system_error>
 #include <utility>
+#include <vector>
 
 #include "core/error.h"
+#include "train/io/printable.h"
 
 namespace moh {
 
@@ -74,6 +78,38 @@ std::string read_text_file(const std::filesystem::path& path, InputKind kind, st
   }
   std::string text(file.size(), '\0');
   file.read(0, std::as_writable_bytes(std::span(text)), "contents");
+  return text;
+}
+
+std::string read_json_object(const std::filesystem::path& path, InputKind kind, std::uint64_t max_bytes,
+                             int max_depth) {
+  using nlohmann::json;
+  std::string text = read_text_file(path, kind, max_bytes);
+  const auto fail = [&](std::string_view what, std::string_view expected, std::string_view found) {
+    throw_input_error(kind, error_message(path.string(), what, expected, found));
+  };
+  if (text.find('\0') != std::string::npos) fail("", "JSON text", "a NUL byte");
+  std::vector<std::set<std::string>> keys(static_cast<std::size_t>(max_depth));  // by level, of what is open
+  const auto check = [&](int depth, json::parse_event_t event, const json& parsed) {
+    using enum json::parse_event_t;
+    if (event == object_start || event == array_start) {
+      if (depth == 0 && event == array_start) fail("", "a JSON object", "array");
+      if (depth == max_depth) fail("", "at most " + std::to_string(max_depth) + " levels", "more");
+      keys[static_cast<std::size_t>(depth)].clear();
+    } else if (event == key) {
+      const auto& name = parsed.get_ref<const std::string&>();
+      const bool is_new = keys[static_cast<std::size_t>(depth - 1)].insert(name).second;
+      if (!is_new) fail(printable(name), "this key once", "it twice");
+    } else if (event == value && depth == 0) {
+      fail("", "a JSON object", "another value");
+    }
+    return true;
+  };
+  try {
+    [[maybe_unused]] const json parsed = json::parse(text, check);
+  } catch (const json::exception& error) {
+    fail("", "JSON in UTF-8", printable(error.what(), 200));
+  }
   return text;
 }
 

@@ -13,7 +13,6 @@
 #include <utility>
 
 #include "core/error.h"
-#include "core/function_ref.h"
 #include "train/io/durable_file.h"
 #include "train/io/file_ops.h"
 
@@ -62,14 +61,6 @@ bool is_repeated(const std::string& line, std::int64_t step, std::string_view ki
   return of > step || (of == step && !kind.empty() && its_kind != record.end() && *its_kind == kind);
 }
 
-void for_each_line(const fs::path& path, FunctionRef<void(std::string&)> visit) {
-  std::ifstream in(path, std::ios::binary);
-  for (std::string line; std::getline(in, line);) visit(line);
-  if (in.bad() || !in.eof()) {
-    throw StorageError(error_message(path.string(), "", "a readable file", "a read error"));
-  }
-}
-
 }  // namespace
 
 JsonlFile::JsonlFile(fs::path path) : path_(std::move(path)) {
@@ -95,14 +86,17 @@ std::int64_t JsonlFile::drop_records_after(std::int64_t step, std::string_view r
   DurableFile shorter(path_);
   std::string block;
   std::int64_t dropped = 0;
-  for_each_line(path_, [&](std::string& line) {
+  std::ifstream in(path_, std::ios::binary);
+  for (std::string line; std::getline(in, line);) {
     if (is_repeated(line, step, repeated_kind)) {
       ++dropped;
-      return;
+      continue;
     }
     block.append(line).append("\n");
     if (block.size() >= kBlockBytes) shorter.write(std::exchange(block, {}));
-  });
+  }
+  if (in.bad() || !in.eof())
+    throw StorageError(error_message(path_.string(), "", "a readable file", "a read error"));
   if (dropped == 0) return 0;  // the copy goes
   shorter.write(block);
   shorter.commit();

@@ -1,19 +1,46 @@
 #include "train/io/printable.h"
 
-#include "train/io/utf8.h"
-
 namespace moh {
 
-namespace {
-
-void append_escaped(std::string& out, unsigned char byte) {
-  constexpr std::string_view kDigits = "0123456789abcdef";
-  out += "\\x";
-  out += kDigits[byte >> 4];
-  out += kDigits[byte & 15];
+Utf8Front utf8_front(std::string_view text) {
+  const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
+  const unsigned lead = byte(0);
+  const std::size_t length = lead < 0x80   ? 1
+                             : lead < 0xC2 ? 0
+                             : lead < 0xE0 ? 2
+                             : lead < 0xF0 ? 3
+                             : lead < 0xF5 ? 4
+                                           : 0;
+  if (length == 0) return {};
+  // What the second byte may be excludes overlong forms, surrogates and what is past U+10FFFF.
+  unsigned least = lead == 0xE0 ? 0xA0 : lead == 0xF0 ? 0x90 : 0x80;
+  unsigned most = lead == 0xED ? 0x9F : lead == 0xF4 ? 0x8F : 0xBF;
+  std::size_t count = 1;
+  for (; count < length && count < text.size() && byte(count) >= least && byte(count) <= most; ++count) {
+    least = 0x80;
+    most = 0xBF;
+  }
+  return {count, count == length};
 }
 
-}  // namespace
+std::size_t utf8_length(std::string_view text) {
+  const Utf8Front front = utf8_front(text);
+  return front.complete ? front.bytes : 0;
+}
+
+bool is_utf8(std::string_view text) {
+  while (!text.empty()) {
+    const std::size_t length = utf8_length(text);
+    if (length == 0) return false;
+    text.remove_prefix(length);
+  }
+  return true;
+}
+
+bool is_control_character(std::string_view character) {
+  if (character.size() == 1) return static_cast<unsigned char>(character[0]) < 0x20 || character[0] == 0x7F;
+  return character.size() == 2 && character[0] == '\xC2' && character[1] < '\xA0';
+}
 
 std::string printable(std::string_view text, std::size_t limit) {
   std::string out;
@@ -21,7 +48,7 @@ std::string printable(std::string_view text, std::size_t limit) {
   while (i < text.size() && i < limit) {
     const std::size_t length = utf8_length(text.substr(i));
     if (length == 0 || is_control_character(text.substr(i, length))) {
-      append_escaped(out, static_cast<unsigned char>(text[i]));
+      out += "\\x" + hex_digits(text.substr(i, 1));
       i += 1;
     } else {
       out.append(text.substr(i, length));
@@ -30,6 +57,16 @@ std::string printable(std::string_view text, std::size_t limit) {
   }
   if (i < text.size()) out += "...";
   return out;
+}
+
+std::string hex_digits(std::string_view bytes) {
+  constexpr std::string_view kDigits = "0123456789abcdef";
+  std::string text;
+  for (const char c : bytes) {
+    text += kDigits[static_cast<unsigned char>(c) >> 4];
+    text += kDigits[c & 15];
+  }
+  return text;
 }
 
 }  // namespace moh

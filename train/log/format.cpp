@@ -1,10 +1,14 @@
 #include "train/log/format.h"
 
+#include <spdlog/fmt/fmt.h>
+
 #include <algorithm>
 #include <array>
 #include <charconv>
 #include <cmath>
+#include <cstdarg>
 #include <cstdio>
+#include <ostream>
 #include <system_error>
 #include <utility>
 
@@ -12,17 +16,10 @@ namespace moh {
 
 namespace {
 
-template <class... Args>
-std::string print(const char* format, Args... args) {
-  std::array<char, 64> text{};
-  const int length = std::snprintf(text.data(), text.size(), format, args...);
-  return {text.data(), static_cast<std::size_t>(length) < text.size() ? static_cast<std::size_t>(length) : 0};
-}
-
 /// Three significant digits of a value below 1000.
 std::string three_digits(double value) {
   const int after_point = value < 9.995 ? 2 : value < 99.95 ? 1 : 0;
-  return print("%.*f", after_point, value);
+  return format_fixed(value, after_point);
 }
 
 }  // namespace
@@ -32,9 +29,9 @@ std::string format_duration(double seconds) {
   if (!(seconds >= 0.0) || seconds > kLongest) return "-:--";
   const auto total = static_cast<long long>(std::llround(seconds));
   const long long days = total / 86400, hours = total / 3600 % 24, minutes = total / 60 % 60;
-  if (days > 0) return print("%lldd %02lld:%02lld", days, hours, minutes);
-  if (hours > 0) return print("%lld:%02lld:%02lld", hours, minutes, total % 60);
-  return print("%lld:%02lld", minutes, total % 60);
+  if (days > 0) return fmt::format("{}d {:02}:{:02}", days, hours, minutes);
+  if (hours > 0) return fmt::format("{}:{:02}:{:02}", hours, minutes, total % 60);
+  return fmt::format("{}:{:02}", minutes, total % 60);
 }
 
 std::string format_count(double value) {
@@ -46,7 +43,7 @@ std::string format_count(double value) {
     scaled /= 1000.0;
     ++prefix;
   }
-  const std::string digits = prefix == 0 ? print("%.0f", scaled) : three_digits(scaled);
+  const std::string digits = prefix == 0 ? format_fixed(scaled, 0) : three_digits(scaled);
   return (value < 0 ? "-" : "") + digits + kPrefixes[prefix];
 }
 
@@ -58,7 +55,7 @@ std::string format_bytes(std::int64_t bytes) {
     scaled /= 1024.0;
     ++unit;
   }
-  return (unit == 0 ? print("%.0f", scaled) : three_digits(scaled)) + " " + kUnits[unit];
+  return (unit == 0 ? format_fixed(scaled, 0) : three_digits(scaled)) + " " + kUnits[unit];
 }
 
 std::optional<std::int64_t> parse_bytes(std::string_view text) {
@@ -86,11 +83,22 @@ std::optional<std::int64_t> parse_bytes(std::string_view text) {
 }
 
 std::string format_fixed(double value, int digits) {
-  return print("%.*f", digits, value);
+  return fmt::format("{:.{}f}", value, digits);
 }
 
 std::string format_scientific(double value) {
-  return print("%.2e", value);
+  return fmt::format("{:.2e}", value);
+}
+
+void write_line(std::ostream& out, const char* name, const char* format, ...) {
+  char text[200];
+  va_list arguments;
+  va_start(arguments, format);
+  std::vsnprintf(text, sizeof text, format, arguments);
+  va_end(arguments);
+  char head[24];
+  std::snprintf(head, sizeof head, "%-20s", name);
+  out << head << text << '\n';
 }
 
 }  // namespace moh

@@ -1,11 +1,13 @@
 #include "train/log/logging.h"
 
-#include <spdlog/sinks/base_sink.h>
-#include <spdlog/spdlog.h>
+#include <spdlog/fmt/chrono.h>
+#include <spdlog/fmt/fmt.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdlib>
+#include <ctime>
 #include <mutex>
 #include <string>
 #include <utility>
@@ -16,67 +18,30 @@ namespace moh {
 
 namespace {
 
-/// Hands finished lines to the console, whose lock is then the only one that orders lines and progress bar.
-class ConsoleSink final : public spdlog::sinks::base_sink<std::mutex> {
- public:
-  explicit ConsoleSink(std::shared_ptr<Console> console) : console_(std::move(console)) {}
+enum class Level { kTrace, kDebug, kInfo, kWarning, kError, kOff };
+constexpr std::array<std::string_view, 6> kLevelNames = {"trace", "debug", "info", "warning", "error", "off"};
 
- private:
-  void sink_it_(const spdlog::details::log_msg& message) override {
-    spdlog::memory_buf_t line;
-    formatter_->format(message, line);
-    console_->print(decorate(message.level, {line.data(), line.size()}));
-  }
-  void flush_() override {}  // the console keeps nothing back
-
-  std::string decorate(spdlog::level::level_enum level, std::string_view line) const {
-    if (!console_->traits().color || level < spdlog::level::warn) return std::string(line);
-    while (line.ends_with('\n')) line.remove_suffix(1);
-    const std::string_view color = level == spdlog::level::warn ? "\x1b[33m" : "\x1b[31m";
-    return std::string(color).append(line).append("\x1b[0m\n");
-  }
-
-  std::shared_ptr<Console> console_;
+/// Where lines of at least `level` go.
+struct Log {
+  std::mutex mutex;
+  std::shared_ptr<Console> console = std::make_shared<Console>(STDERR_FILENO);
+  Level level = Level::kInfo;
 };
 
-spdlog::level::level_enum parse_level(std::string_view name, std::string_view where) {
-  using Level = std::pair<std::string_view, spdlog::level::level_enum>;
-  static constexpr std::array<Level, 6> kLevels = {{{"trace", spdlog::level::trace},
-                                                    {"debug", spdlog::level::debug},
-                                                    {"info", spdlog::level::info},
-                                                    {"warning", spdlog::level::warn},
-                                                    {"error", spdlog::level::err},
-                                                    {"off", spdlog::level::off}}};
-  for (const auto& [known, level] : kLevels) {
-    if (known == name) return level;
-  }
-  throw ConfigError(error_message(where, "log level", "trace, debug, info, warning, error or off",
-                                  "'" + std::string(name) + "'"));
+Log& the_log() {
+  static Log log;
+  return log;
 }
 
-std::shared_ptr<spdlog::logger> make_logger(std::shared_ptr<Console> console,
-                                            spdlog::level::level_enum level) {
-  auto logger = std::make_shared<spdlog::logger>("moh", std::make_shared<ConsoleSink>(std::move(console)));
-  logger->set_level(level);
-  logger->set_pattern("%H:%M:%S %l: %v");
-  return logger;
-}
-
-std::mutex logger_mutex;
-
-std::shared_ptr<spdlog::logger>& logger_slot() {
-  static std::shared_ptr<spdlog::logger> logger =
-      make_logger(std::make_shared<Console>(STDERR_FILENO), spdlog::level::info);
-  return logger;
-}
-
-void log(spdlog::level::level_enum level, std::string_view message) {
-  std::shared_ptr<spdlog::logger> logger;
-  {
-    const std::lock_guard lock(logger_mutex);
-    logger = logger_slot();
-  }
-  logger->log(level, spdlog::string_view_t(message.data(), message.size()));
+void log(Level level, std::string_view message) {
+  Log& log = the_log();
+  const std::lock_guard lock(log.mutex);
+  if (level < log.level) return;
+  std::string line = fmt::format("{:%H:%M:%S} {}: {}", fmt::localtime(std::time(nullptr)),
+                                 kLevelNames[static_cast<std::size_t>(level)], message);
+  if (log.console->traits().color && level >= Level::kWarning)
+    line = (level == Level::kWarning ? "\x1b[33m" : "\x1b[31m") + line + "\x1b[0m";
+  log.console->print(line);
 }
 
 }  // namespace
@@ -88,22 +53,27 @@ void start_logging(std::shared_ptr<Console> console, std::string_view level) {
     level = environment == nullptr || *environment == '\0' ? "info" : environment;
     where = "MOH_LOG";
   }
-  auto logger = make_logger(std::move(console), parse_level(level, where));
-  const std::lock_guard lock(logger_mutex);
-  logger_slot() = std::move(logger);
+  const auto* const named = std::ranges::find(kLevelNames, level);
+  if (named == kLevelNames.end()) {
+    throw ConfigError(error_message(where, "log level", "trace, debug, info, warning, error or off",
+                                    "'" + std::string(level) + "'"));
+  }
+  const std::lock_guard lock(the_log().mutex);
+  the_log().console = std::move(console);
+  the_log().level = static_cast<Level>(named - kLevelNames.begin());
 }
 
 void log_debug(std::string_view message) {
-  log(spdlog::level::debug, message);
+  log(Level::kDebug, message);
 }
 void log_info(std::string_view message) {
-  log(spdlog::level::info, message);
+  log(Level::kInfo, message);
 }
 void log_warning(std::string_view message) {
-  log(spdlog::level::warn, message);
+  log(Level::kWarning, message);
 }
 void log_error(std::string_view message) {
-  log(spdlog::level::err, message);
+  log(Level::kError, message);
 }
 
 }  // namespace moh

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "core/error.h"
-#include "train/io/json_text.h"
+#include "train/io/input_file.h"
 #include "train/io/printable.h"
 
 namespace moh {

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "train/io/io_trace.h"
+#include "train/io/failpoint.h"
 
 namespace moh {
 

@@ -1,10 +1,9 @@
-#include "train/io/durable_folder.h"
+#include "train/io/durable_file.h"
 
 #include <catch2/catch.hpp>
 
 #include "tests/support/temporary_folder.h"
 #include "tests/train/checkpoint/sample_checkpoint.h"
-#include "train/io/durable_file.h"
 #include "train/io/file_ops.h"
 
 namespace moh {

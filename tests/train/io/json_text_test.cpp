@@ -1,4 +1,4 @@
-#include "train/io/json_text.h"
+#include "train/io/input_file.h"
 
 #include <catch2/catch.hpp>
 #include <fstream>

@@ -1,9 +1,8 @@
-#include "train/io/utf8.h"
+#include "train/io/printable.h"
 
 #include <catch2/catch.hpp>
 #include <string>
 
-#include "train/io/printable.h"
 
 using namespace moh;
 

@@ -3,7 +3,6 @@
 #include <ostream>
 
 #include "train/log/format.h"
-#include "train/log/table_line.h"
 #include "train/tools/bench/step_bench.h"
 
 namespace moh {

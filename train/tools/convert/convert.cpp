@@ -5,7 +5,6 @@
 
 #include "core/error.h"
 #include "train/io/durable_file.h"
-#include "train/io/durable_folder.h"
 #include "train/io/printable.h"
 #include "train/tasks/model_source.h"
 #include "train/tools/convert/destination.h"

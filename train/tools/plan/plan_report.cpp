@@ -5,7 +5,6 @@
 #include "core/parallel.h"
 #include "train/config/enum_names.h"
 #include "train/log/format.h"
-#include "train/log/table_line.h"
 #include "train/tools/plan/training_plan.h"
 
 namespace moh {

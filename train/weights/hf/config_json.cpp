@@ -4,7 +4,7 @@
 
 #include "core/error.h"
 #include "train/config/number_text.h"
-#include "train/io/json_text.h"
+#include "train/io/input_file.h"
 #include "train/io/printable.h"
 
 namespace moh {

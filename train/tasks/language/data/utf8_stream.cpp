@@ -2,7 +2,7 @@
 
 #include <cstddef>
 
-#include "train/io/utf8.h"
+#include "train/io/printable.h"
 
 namespace moh {
 
