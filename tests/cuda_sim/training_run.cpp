@@ -5,6 +5,7 @@
 #include "tests/cuda_sim/stream.h"
 #include "tests/ops/device_ways.h"
 #include "train/run/trainer.h"
+#include "train/tasks/load_model.h"
 
 namespace moh::test {
 

@@ -39,12 +39,14 @@ void save_weights(const GoldenCase& golden, const fs::path& file) {
 
 /// As init.from reads it.
 Tensor logits_of_folder(const fs::path& folder, const Tensor& tokens) {
-  const ModelSource source = open_model_source(folder, families());
-  REQUIRE(source.model);
-  const Llama model(language_run(*source.model).model, DType::kFloat32);
+  const ModelLocation location = locate_model(folder);
+  const auto config = read_model_config(location, families());
+  REQUIRE(config);
+  const Llama model(language_run(*config).model, DType::kFloat32);
   const std::vector<NamedParameter> parameters = model.parameters();
-  CHECK(compare_weights(infos_of(tensors_of(parameters)), *source.weights).none());
-  load_weights(parameters, *source.weights);
+  const auto weights = open_weights(location);
+  CHECK(compare_weights(infos_of(tensors_of(parameters)), *weights).none());
+  load_weights(parameters, *weights);
   return model.forward(tokens).logits.value();
 }
 

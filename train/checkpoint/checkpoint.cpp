@@ -67,13 +67,25 @@ ManifestFile write_text(const fs::path& path, std::string_view text) {
   return {path.filename().string(), text.size(), checksum_hex(text), {}};
 }
 
+void list_written(Manifest& manifest, ManifestFile file) {
+  manifest.files.push_back(std::move(file));
+  static_cast<void>(MOH_FAILPOINT("ckpt:after_write"));
+}
+
+/// What stands beside the tensors, the manifest last.
+void write_texts(Manifest& manifest, const fs::path& folder, std::string_view trainer_json,
+                 std::string_view config_yaml) {
+  list_written(manifest, write_text(folder / kTrainerFile, trainer_json));
+  list_written(manifest, write_text(folder / kConfigFile, config_yaml));
+  write_text(folder / kManifestFile, to_json(manifest));
+  sync_directory(folder);
+}
+
 }  // namespace
 
 std::string checkpoint_folder_name(std::int64_t step) {
   MOH_CHECK(step >= 0, "a step is 0 or more");
-  const std::string digits = std::to_string(step);
-  return std::string(kStepPrefix) + std::string(kStepDigits - std::min(digits.size(), kStepDigits), '0') +
-         digits;
+  return std::string(kStepPrefix) + zero_padded(step, kStepDigits);
 }
 
 std::optional<std::int64_t> step_of_folder_name(std::string_view name) {
@@ -115,16 +127,9 @@ void write_checkpoint_files(const CheckpointContents& contents, const fs::path& 
   Manifest manifest;
   manifest.step = contents.step;
   if (contents.metric && std::isfinite(*contents.metric)) manifest.metric = contents.metric;
-  const auto written = [&](ManifestFile file) {
-    manifest.files.push_back(std::move(file));
-    static_cast<void>(MOH_FAILPOINT("ckpt:after_write"));
-  };
-  written(write_tensors(folder / kModelFile, contents.model));
-  written(write_tensors(folder / optimizer_shard_file(0, 1), contents.optimizer));
-  written(write_text(folder / kTrainerFile, contents.trainer_json));
-  written(write_text(folder / kConfigFile, contents.config_yaml));
-  write_text(folder / kManifestFile, to_json(manifest));
-  sync_directory(folder);
+  list_written(manifest, write_tensors(folder / kModelFile, contents.model));
+  list_written(manifest, write_tensors(folder / optimizer_shard_file(0, 1), contents.optimizer));
+  write_texts(manifest, folder, contents.trainer_json, contents.config_yaml);
 }
 
 void finish_model_only_checkpoint(const fs::path& folder, std::int64_t step, ManifestFile model,
@@ -132,10 +137,8 @@ void finish_model_only_checkpoint(const fs::path& folder, std::int64_t step, Man
   Manifest manifest;
   manifest.step = step;
   manifest.num_optimizer_shards = 0;
-  manifest.files = {std::move(model), write_text(folder / kTrainerFile, kModelOnlyTrainer),
-                    write_text(folder / kConfigFile, config_yaml)};
-  write_text(folder / kManifestFile, to_json(manifest));
-  sync_directory(folder);
+  list_written(manifest, std::move(model));
+  write_texts(manifest, folder, kModelOnlyTrainer, config_yaml);
 }
 
 }  // namespace moh

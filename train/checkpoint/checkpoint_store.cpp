@@ -1,6 +1,8 @@
 #include "train/checkpoint/checkpoint_store.h"
 
 #include <algorithm>
+#include <functional>
+#include <limits>
 #include <system_error>
 #include <utility>
 
@@ -54,14 +56,12 @@ class TemporaryFolder {
 };
 
 const CheckpointInfo* best_of(const std::vector<CheckpointInfo>& all, bool higher_is_better) {
-  const CheckpointInfo* best = nullptr;
-  for (const CheckpointInfo& info : all) {
-    if (!info.metric) continue;
-    const bool better =
-        best == nullptr || (higher_is_better ? *info.metric > *best->metric : *info.metric < *best->metric);
-    if (better) best = &info;
-  }
-  return best;
+  const auto cost = [&](const CheckpointInfo& info) {
+    if (!info.metric) return std::numeric_limits<double>::infinity();
+    return higher_is_better ? -*info.metric : *info.metric;
+  };
+  const auto best = std::ranges::min_element(all, std::less<>(), cost);
+  return best == all.end() || !best->metric ? nullptr : &*best;
 }
 
 }  // namespace
@@ -141,13 +141,6 @@ void CheckpointStore::remove_checkpoint(const fs::path& step_folder) {
   rename_path(step_folder, hidden);
   sync_directory(folder_);
   remove_tree(hidden);
-}
-
-std::optional<CheckpointInfo> CheckpointStore::find_newest_complete() const {
-  const std::vector<CheckpointInfo> all = list();
-  const auto newest =
-      std::find_if(all.rbegin(), all.rend(), [](const CheckpointInfo& info) { return info.complete(); });
-  return newest == all.rend() ? std::nullopt : std::optional(*newest);
 }
 
 std::optional<StoredCheckpoint> CheckpointStore::open_newest(bool allow_older) {

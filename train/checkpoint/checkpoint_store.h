@@ -41,9 +41,6 @@ class CheckpointStore {
   /// to prune only warns.
   std::filesystem::path save(const CheckpointContents& contents);
 
-  /// The newest complete checkpoint, if there is any.
-  std::optional<CheckpointInfo> find_newest_complete() const;
-
   /// Opens and verifies the newest checkpoint to resume from; nothing when there is none. When it is damaged:
   /// throws CheckpointError, or with `allow_older` warns, moves it aside (to `damaged-step_...`, so that it
   /// does not count again once this run has gone on from an older one) and tries the one before.

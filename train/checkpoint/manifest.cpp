@@ -23,12 +23,6 @@ constexpr std::uint64_t kMaxManifestBytes = 100'000'000;
 constexpr std::int64_t kMaxOptimizerShards = 99'999;  // what the file names have digits for
 constexpr int kMaxDepth = 8;
 
-json to_json(const ManifestFile& file) {
-  json entry = {{"name", file.name}, {"bytes", file.bytes}, {"checksum", file.checksum}};
-  if (!file.tensors.empty()) entry["tensors"] = file.tensors;
-  return entry;
-}
-
 std::string text_of(const json& document) {
   return document.dump(1) + '\n';
 }
@@ -164,12 +158,13 @@ class ManifestReader {
 
 }  // namespace
 
+std::string zero_padded(std::int64_t number, std::size_t digits) {
+  const std::string text = std::to_string(number);
+  return std::string(digits - std::min(text.size(), digits), '0') + text;
+}
+
 std::string optimizer_shard_file(int index, int count) {
-  const auto digits = [](int number) {
-    const std::string text = std::to_string(number);
-    return std::string(5 - std::min<std::size_t>(text.size(), 5), '0') + text;
-  };
-  return "optimizer-" + digits(index) + "-of-" + digits(count) + ".safetensors";
+  return "optimizer-" + zero_padded(index, 5) + "-of-" + zero_padded(count, 5) + ".safetensors";
 }
 
 const ManifestFile* Manifest::find(std::string_view name) const {
@@ -184,7 +179,10 @@ std::string to_json(const Manifest& manifest) {
                    {"num_optimizer_shards", manifest.num_optimizer_shards},
                    {"files", json::array()}};
   if (manifest.metric) document["metric"] = *manifest.metric;
-  for (const ManifestFile& file : manifest.files) document["files"].push_back(to_json(file));
+  for (const ManifestFile& file : manifest.files) {
+    document["files"].push_back({{"name", file.name}, {"bytes", file.bytes}, {"checksum", file.checksum}});
+    if (!file.tensors.empty()) document["files"].back()["tensors"] = file.tensors;
+  }
   document["checksum"] = checksum_of(document);
   return text_of(document);
 }

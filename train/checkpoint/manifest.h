@@ -16,6 +16,8 @@ inline constexpr const char* kConfigFile = "config.yaml";
 /// The version that this program writes; it reads all up to it.
 inline constexpr int kCheckpointFormatVersion = 1;
 
+/// "00012" for 12 and 5 digits.
+std::string zero_padded(std::int64_t number, std::size_t digits);
 /// "optimizer-00000-of-00001.safetensors".
 std::string optimizer_shard_file(int index, int count);
 

@@ -21,33 +21,11 @@ void compare_checksums(const fs::path& path, std::string_view what, const std::s
   if (actual != expected) fail_damaged(path, what, "checksum " + printable(expected), actual);
 }
 
-Manifest open_manifest(const fs::path& step_folder) {
-  Manifest manifest = read_manifest(step_folder);
-  const auto named = step_of_folder_name(step_folder.filename().string());
-  if (named && *named != manifest.step) {
-    throw CheckpointError(error_message((step_folder / kManifestFile).string(), "step",
-                                        std::to_string(*named), std::to_string(manifest.step),
-                                        "the folder was renamed or its files mixed up"));
-  }
-  return manifest;
-}
-
-std::string read_text(const fs::path& step_folder, const Manifest& manifest, const char* name) {
-  const fs::path path = step_folder / name;
-  const ManifestFile& listed = *manifest.find(name);
+std::string read_text(const fs::path& step_folder, const ManifestFile& listed) {
+  const fs::path path = step_folder / listed.name;
   std::string text = read_text_file(path, InputKind::kCheckpoint, listed.bytes);
   compare_checksums(path, "", listed.checksum, checksum_hex(text));
   return text;
-}
-
-std::vector<StoredTensors> open_tensors(const fs::path& step_folder, const Manifest& manifest,
-                                        LoadScope scope) {
-  const int shards = scope == LoadScope::kAll ? manifest.num_optimizer_shards : 0;
-  std::vector<StoredTensors> tensors;
-  tensors.emplace_back(step_folder, *manifest.find(kModelFile));
-  for (int i = 0; i < shards; ++i)
-    tensors.emplace_back(step_folder, *manifest.find(optimizer_shard_file(i, manifest.num_optimizer_shards)));
-  return tensors;
 }
 
 }  // namespace
@@ -76,11 +54,6 @@ void StoredTensors::verify() const {
   }
   // The tensors that are listed are sound; this covers the header, and with it names, shapes and types.
   compare_checksums(file_.path(), "header", listed_.checksum, whole.hex());
-  compare_names();
-  verified_ = true;
-}
-
-void StoredTensors::compare_names() const {
   for (const WeightInfo& tensor : tensors()) {
     if (!listed_.tensors.contains(tensor.name))
       fail_damaged(file_.path(), printable(tensor.name), "a tensor that the manifest lists",
@@ -90,6 +63,7 @@ void StoredTensors::compare_names() const {
     if (find(name) == nullptr)
       fail_damaged(file_.path(), printable(name), "this tensor, which the manifest lists", "no such tensor");
   }
+  verified_ = true;
 }
 
 void StoredTensors::read(const WeightInfo& tensor, std::uint64_t offset, std::span<std::byte> to) const {
@@ -107,16 +81,25 @@ void StoredTensors::stream(const WeightInfo& tensor,
   compare_checksums(file_.path(), printable(tensor.name), listed_.tensors.at(tensor.name), handed_out.hex());
 }
 
-StoredCheckpoint::StoredCheckpoint(const fs::path& step_folder, LoadScope scope)
-    : StoredCheckpoint(step_folder, open_manifest(step_folder), scope) {}
-
-StoredCheckpoint::StoredCheckpoint(const fs::path& step_folder, const Manifest& manifest, LoadScope scope)
-    : folder_(step_folder),
-      step_(manifest.step),
-      metric_(manifest.metric),
-      trainer_json_(read_text(step_folder, manifest, kTrainerFile)),
-      config_yaml_(read_text(step_folder, manifest, kConfigFile)),
-      tensors_(open_tensors(step_folder, manifest, scope)) {}
+StoredCheckpoint::StoredCheckpoint(const fs::path& step_folder, LoadScope scope) : folder_(step_folder) {
+  const Manifest manifest = read_manifest(step_folder);
+  const auto named = step_of_folder_name(step_folder.filename().string());
+  if (named && *named != manifest.step) {
+    throw CheckpointError(error_message((step_folder / kManifestFile).string(), "step",
+                                        std::to_string(*named), std::to_string(manifest.step),
+                                        "the folder was renamed or its files mixed up"));
+  }
+  step_ = manifest.step;
+  metric_ = manifest.metric;
+  trainer_json_ = read_text(step_folder, *manifest.find(kTrainerFile));
+  config_yaml_ = read_text(step_folder, *manifest.find(kConfigFile));
+  tensors_.emplace_back(step_folder, *manifest.find(kModelFile));
+  if (scope == LoadScope::kModelOnly) return;
+  for (int i = 0; i < manifest.num_optimizer_shards; ++i) {
+    const std::string shard = optimizer_shard_file(i, manifest.num_optimizer_shards);
+    tensors_.emplace_back(step_folder, *manifest.find(shard));
+  }
+}
 
 void StoredCheckpoint::verify() const {
   for (const StoredTensors& tensors : tensors_) tensors.verify();
@@ -127,11 +110,6 @@ void require_resumable(const StoredCheckpoint& checkpoint) {
   throw CheckpointError(error_message("checkpoint " + checkpoint_folder_name(checkpoint.step()), "",
                                       "a run's optimiser state and position in its data", "a model alone",
                                       "it was converted: begin a new run that starts from it (init.from)"));
-}
-
-void verify_text_files(const fs::path& step_folder) {
-  const Manifest manifest = open_manifest(step_folder);
-  for (const char* name : {kTrainerFile, kConfigFile}) read_text(step_folder, manifest, name);
 }
 
 }  // namespace moh

@@ -34,8 +34,6 @@ class StoredTensors final : public SafetensorsFile {
   void stream(const WeightInfo& tensor, FunctionRef<void(std::span<const std::byte>)> sink) const override;
 
  private:
-  void compare_names() const;
-
   std::filesystem::path folder_;
   ManifestFile listed_;
   mutable bool verified_ = false;
@@ -68,10 +66,8 @@ class StoredCheckpoint {
   void verify() const;
 
  private:
-  StoredCheckpoint(const std::filesystem::path& step_folder, const Manifest& manifest, LoadScope scope);
-
   std::filesystem::path folder_;
-  std::int64_t step_;
+  std::int64_t step_ = 0;
   std::optional<double> metric_;
   std::string trainer_json_, config_yaml_;
   std::vector<StoredTensors> tensors_;  // the model, then the optimiser
@@ -79,9 +75,5 @@ class StoredCheckpoint {
 
 /// Throws CheckpointError for a checkpoint without what a run needs to go on.
 void require_resumable(const StoredCheckpoint& checkpoint);
-
-/// Compares what stands beside the tensors of a step folder, configuration and trainer's state, with the
-/// manifest's checksums, as opening does.
-void verify_text_files(const std::filesystem::path& step_folder);
 
 }  // namespace moh

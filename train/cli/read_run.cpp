@@ -1,7 +1,7 @@
 #include "train/cli/read_run.h"
 
 #include "train/log/logging.h"
-#include "train/moh/init/load_source.h"
+#include "train/tasks/model_source.h"
 
 namespace moh::cli {
 

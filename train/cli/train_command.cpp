@@ -20,10 +20,9 @@
 #include "train/io/run_lock.h"
 #include "train/log/logging.h"
 #include "train/moh/init/initialise_model.h"
-#include "train/moh/init/load_source.h"
 #include "train/run/config_change.h"
 #include "train/run/trainer.h"
-#include "train/tasks/configured_device.h"
+#include "train/tasks/load_model.h"
 #include "train/weights/load_weights.h"
 
 namespace moh::cli {

@@ -28,8 +28,7 @@ struct AdamWOptions {
 /// AdamW over the parameters of a model (ops/optim/adamw.h has the formulas). State is float32, and a
 /// bfloat16 parameter has a float32 master copy, which is what is really trained.
 ///
-/// On a GPU the gradients get a place of their own there, and update() is the only way to train: it waits for
-/// nothing.
+/// On a GPU the gradients get a place of their own there, and update() waits for nothing.
 class AdamW {
  public:
   /// `decays` says which parameters have weight decay.
@@ -38,21 +37,16 @@ class AdamW {
 
   /// Forgets all gradients.
   void zero_grad();
-  /// L2 norm of all gradients together.
-  double gradient_norm() const;
   /// The learning rate of the updates that follow.
   void set_learning_rate(double learning_rate);
   /// One update with gradients clipped to options.clip_grad_norm, on the parameters' device, unless the norm
   /// of the gradients or the sum of `losses` (float64 [n]) is not finite: non-finite numbers must not reach
-  /// the weights, where they would be lost for good. Returns float64 [2]: the norm, and 1 if there was an
+  /// the weights, where they would be lost for good. A parameter without a gradient counts as having zeros.
+  /// Returns float64 [2]: the norm, and 1 if there was an
   /// update, else 0. The caller reads it when it likes and then says so by count_update().
   Tensor update(const Tensor& losses);
   /// That an update() took place, for steps().
   void count_update() { ++steps_; }
-
-  /// One update on the CPU with every gradient multiplied by `grad_scale`; a parameter without a gradient
-  /// counts as having zeros.
-  void step(double learning_rate, double grad_scale = 1.0);
 
   /// Updates that have been counted.
   std::int64_t steps() const { return steps_; }
@@ -65,14 +59,11 @@ class AdamW {
  private:
   struct Slot {
     NamedParameter parameter;
-    Tensor exp_avg, exp_avg_sq, master;
-    double weight_decay;
-    Tensor grad;  // on a GPU: its place
+    AdamWParameter tensors;  // `grad` on a GPU alone: its place there
   };
 
   std::vector<AdamWParameter> parameters() const;
   void move_to_device();
-  void apply(double learning_rate, double grad_scale);
   Tensor update_on_cpu(const Tensor& losses);
 
   std::vector<Slot> slots_;

@@ -1,12 +1,61 @@
 #pragma once
 
+#include <concepts>
 #include <cstdint>
 #include <filesystem>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
 
 #include "train/io/jsonl_file.h"
-#include "train/run/metric_record.h"
 
 namespace moh {
+
+/// One line of metrics.jsonl: a JSON object that starts with "kind" and "step". Steps count finished
+/// optimiser steps. Keys that tools (scripts/plot_run.py) know:
+///
+///   train  loss (nats per token), learning_rate, grad_norm, balance_loss, activated_heads (share, 0 ... 1,
+///          of the heads whose attention was computed; straight_through: all computes every head), head_load
+///          (per layer a list: the share of tokens that each routed head served, in the order of their
+///          numbers, without the shared heads; an empty list for a layer without routing), tokens (seen so
+///          far), tokens_per_s, elapsed_s, peak_memory_bytes
+///   eval   loss, perplexity, bits_per_byte, elapsed_s
+///   event  event (what happened, such as "resume")
+///
+/// JSON has no NaN and no infinity: such a number becomes null, and the object "non_finite" at the end of the
+/// line says which one it was ({"loss": "nan"}), so that every JSON reader can read the line and nothing is
+/// lost.
+class MetricRecord {
+ public:
+  MetricRecord(std::string_view kind, std::int64_t step);
+
+  /// Adds a field; each key once. Floating numbers are written with as many digits as their type needs to be
+  /// read back exactly.
+  template <std::integral T>
+  MetricRecord& add(std::string_view key, T value) {
+    return put(key, std::to_string(value));
+  }
+  MetricRecord& add(std::string_view key, double value) { return put(key, number(key, value)); }
+  MetricRecord& add(std::string_view key, std::string_view value);
+  MetricRecord& add(std::string_view key, const char* value) { return add(key, std::string_view(value)); }
+  /// One list per layer.
+  MetricRecord& add(std::string_view key, std::span<const std::vector<float>> lists);
+
+  /// The line, without a newline.
+  std::string to_json() const;
+
+ private:
+  MetricRecord& put(std::string_view key, const std::string& json);
+  /// A number as JSON; one that JSON has not is noted in non_finite_.
+  template <class Float>
+  std::string number(std::string_view key, Float value);
+
+  std::string fields_;
+  std::string non_finite_;
+  std::vector<std::string> keys_;
+};
 
 /// The metrics.jsonl of a run. A run that is killed and resumed leaves each step's records exactly once:
 /// opening cuts off a torn last line and takes out what the killed process wrote past the step that the run
@@ -16,7 +65,9 @@ class MetricsWriter {
   /// Opens or creates the file and keeps the records up to `keep_through_step`: the step of the checkpoint
   /// that is resumed from, or -1 for a new run, which keeps none. With `evaluates_again` the evaluation of
   /// that step is not kept.
-  MetricsWriter(std::filesystem::path path, std::int64_t keep_through_step, bool evaluates_again = false);
+  MetricsWriter(std::filesystem::path path, std::int64_t keep_through_step, bool evaluates_again = false)
+      : file_(std::move(path)),
+        dropped_records_(file_.drop_records_after(keep_through_step, evaluates_again ? "eval" : "")) {}
 
   /// Records that opening took out because the run writes those steps again.
   std::int64_t dropped_records() const { return dropped_records_; }

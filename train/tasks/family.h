@@ -75,15 +75,4 @@ class Families {
   std::vector<const FamilyConfig*> configs_;
 };
 
-/// Where a run computes, in which precision and with whose kernels.
-Placement placement_of(const RunConfig& run);
-
-/// The parameters of the model that `config` describes, in its order, without memory for any of them. Their
-/// types are those of a model of `dtype`.
-std::vector<WeightInfo> expected_tensors(const Family& family, const FamilyConfig& config,
-                                         DType dtype = DType::kFloat32);
-
-/// A model with its first random weights.
-std::unique_ptr<Model> make_initialised_model(const Family& family, const RunConfig& run);
-
 }  // namespace moh

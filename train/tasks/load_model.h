@@ -10,6 +10,29 @@
 
 namespace moh {
 
+/// What happens to matrix products that config.gemm_algorithms has no algorithm for.
+enum class NewProducts {
+  kFirstProposal,  ///< cuBLASLt's first proposal, untimed
+  kSearch,         ///< its fastest
+  kSearchAndKeep   ///< its fastest, which the file gets
+};
+
+/// Opens config.device. On a GPU, matrix multiplications are computed by the algorithms of
+/// config.gemm_algorithms from then on. Throws DeviceError, and DataError for a file that cannot be read or
+/// is of another GPU; when the file cannot be written, the product throws StorageError.
+void open_configured_device(const RunConfig& config, NewProducts new_products);
+
+/// Where a run computes, in which precision and with whose kernels.
+Placement placement_of(const RunConfig& run);
+
+/// The parameters of the model that `config` describes, in its order, without memory for any of them. Their
+/// types are those of a model of `dtype`.
+std::vector<WeightInfo> expected_tensors(const Family& family, const FamilyConfig& config,
+                                         DType dtype = DType::kFloat32);
+
+/// A model with its first random weights.
+std::unique_ptr<Model> make_initialised_model(const Family& family, const RunConfig& run);
+
 /// A model that was trained, as commands use it, on the device of `config`.
 struct LoadedModel {
   std::filesystem::path folder;  ///< the step folder that was read

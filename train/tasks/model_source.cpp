@@ -37,47 +37,36 @@ std::unique_ptr<FamilyConfig> read_config_json(const fs::path& path, const Famil
   json.unsupported("model_type", known_model_types(families), printable(json.text("model_type")));
 }
 
-/// The model of a run that another one begins from: its configuration, which a run wrote, names no third one.
-std::unique_ptr<FamilyConfig> read_source_yaml(const fs::path& path, const Families& families) {
+/// The model of a run's YAML. One that leaves it open has that of its own init.from, unless it is itself what
+/// another run begins from: its configuration, which a run wrote, names no third one.
+std::unique_ptr<FamilyConfig> read_yaml(const fs::path& path, const Families& families, bool begins_a_run) {
   RunFile file(path.string(), {}, families.configs());
-  if (file.leaves_model_open()) {
+  if (begins_a_run && file.leaves_model_open()) {
     throw ConfigError(error_message(path.string(), "model",
                                     "every key, as the configuration beside a checkpoint has them",
                                     "a model that is left to init.from"));
   }
-  return file.finish(ConfigUse::kModel).family->clone();
-}
-
-std::unique_ptr<FamilyConfig> read_run_yaml(const fs::path& path, const Families& families) {
-  RunFile file(path.string(), {}, families.configs());
   return finish_run(file, families, ConfigUse::kModel).family->clone();
 }
 
-using ReadYaml = std::unique_ptr<FamilyConfig> (*)(const fs::path&, const Families&);
-
 std::unique_ptr<FamilyConfig> read_config(const ModelLocation& location, const Families& families,
-                                          ReadYaml read_yaml) {
+                                          bool begins_a_run) {
   if (location.config.empty()) return nullptr;
-  if (location.is_checkpoint) verify_text_files(location.weights);
+  if (location.is_checkpoint) StoredCheckpoint(location.weights, LoadScope::kModelOnly);  // checks the texts
   if (location.config.extension() == ".json") return read_config_json(location.config, families);
-  return read_yaml(location.config, families);
+  return read_yaml(location.config, families, begins_a_run);
 }
 
 }  // namespace
 
 std::unique_ptr<FamilyConfig> read_model_config(const ModelLocation& location, const Families& families) {
-  return read_config(location, families, read_run_yaml);
-}
-
-ModelSource open_model_source(const fs::path& path, const Families& families, const std::string& part) {
-  const ModelLocation location = locate_model(path);
-  return {open_weights(location, part), read_model_config(location, families)};
+  return read_config(location, families, /*begins_a_run=*/false);
 }
 
 ModelSource open_init_source(const RunConfig& run, const Families& families) {
   try {
     const ModelLocation location = locate_model(run.init.from);
-    return {open_weights(location, run.init.part), read_config(location, families, read_source_yaml)};
+    return {open_weights(location, run.init.part), read_config(location, families, /*begins_a_run=*/true)};
   } catch (const CheckpointError& error) {
     throw CheckpointError(std::string("init.from: ") + error.what());
   }

@@ -1,8 +1,6 @@
 #pragma once
 
-#include <filesystem>
 #include <memory>
-#include <string>
 
 #include "train/config/load_run_config.h"
 #include "train/tasks/family.h"
@@ -22,11 +20,8 @@ struct ModelSource {
 /// ConfigError for a config.json that describes what moh has not. Null where the location has none.
 std::unique_ptr<FamilyConfig> read_model_config(const ModelLocation& location, const Families& families);
 
-/// All of it: what locate_model() says of `path`, with its configuration.
-ModelSource open_model_source(const std::filesystem::path& path, const Families& families,
-                              const std::string& part = {});
-
-/// Opens what init.from of a run names. Throws as open_model_source(), saying that it was that key.
+/// Opens what init.from of a run names. Throws as read_model_config() and open_weights(), saying that it was
+/// that key.
 ModelSource open_init_source(const RunConfig& run, const Families& families);
 
 /// For a run that leaves its model open (RunFile::leaves_model_open): the configuration beside the weights of

@@ -74,18 +74,18 @@ std::string aligned(std::span<const Row> rows) {
 }
 
 std::string tensor_table(const WeightFile& weights, bool all) {
+  const std::span<const WeightInfo> tensors = weights.tensors();
   std::vector<Row> rows;
+  rows.push_back(all ? Row{"tensor", "type", "shape"} : Row{"tensors", "number", "type", "shape"});
+  const auto add = [&](Row row, const WeightInfo& tensor) {
+    row.insert(row.end(), {std::string(tensor.stored_dtype), to_string(tensor.shape)});
+    rows.push_back(std::move(row));
+  };
   if (all) {
-    rows.push_back({"tensor", "type", "shape"});
-    for (const WeightInfo& t : weights.tensors()) {
-      rows.push_back({printable(t.name, 400), std::string(t.stored_dtype), to_string(t.shape)});
-    }
-    return aligned(rows);
-  }
-  rows.push_back({"tensors", "number", "type", "shape"});
-  for (const FoldedTensors& folded : fold_tensors(weights.tensors())) {
-    rows.push_back({folded.name, std::to_string(folded.count), std::string(folded.first->stored_dtype),
-                    to_string(folded.first->shape)});
+    for (const WeightInfo& tensor : tensors) add({printable(tensor.name, 400)}, tensor);
+  } else {
+    for (const auto& [name, first, count] : fold_tensors(tensors))
+      add({name, std::to_string(count)}, tensors[first]);
   }
   return aligned(rows);
 }

@@ -26,87 +26,69 @@ std::vector<std::string> parts_of(const std::string& name) {
   return parts;
 }
 
-/// Names that are alike but for their indices.
-class Group {
- public:
-  void add(const std::vector<std::string>& parts) {
-    if (count_++ == 0) parts_ = parts;
-    ranges_.resize(parts.size(), {INT64_MAX, -1});
-    for (std::size_t i = 0; i < parts.size(); ++i) {
-      if (!is_index(parts[i])) continue;
-      const std::int64_t index = std::stoll(parts[i]);
-      ranges_[i] = {std::min(ranges_[i].first, index), std::max(ranges_[i].second, index)};
-    }
-  }
-
-  std::size_t count() const { return count_; }
-
-  std::string name() const {
-    std::string text;
-    for (std::size_t i = 0; i < parts_.size(); ++i) {
-      const auto [low, high] = ranges_[i];
-      text += i == 0 ? "" : ".";
-      text += low < high ? "{" + std::to_string(low) + "-" + std::to_string(high) + "}" : parts_[i];
-    }
-    return printable(text, 400);
-  }
-
- private:
-  std::vector<std::string> parts_;
-  std::vector<std::pair<std::int64_t, std::int64_t>> ranges_;
-  std::size_t count_ = 0;
+struct NameAndKind {
+  std::string name;
+  std::string kind;  ///< things of different kinds do not share a line
 };
 
-/// Groups under keys, in the order of their first members.
-class Groups {
- public:
-  /// Returns whether the name begins a group.
-  bool add(const std::string& name, const std::string& kind) {
-    const std::vector<std::string> parts = parts_of(name);
-    std::string key = kind;
+/// The name for parts between dots, those with a range of indices in place of the index.
+std::string with_ranges(const std::vector<std::string>& parts,
+                        const std::vector<std::pair<std::int64_t, std::int64_t>>& ranges) {
+  std::string text;
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    const auto [low, high] = ranges[i];
+    text += i == 0 ? "" : ".";
+    text += low < high ? "{" + std::to_string(low) + "-" + std::to_string(high) + "}" : parts[i];
+  }
+  return printable(text, 400);
+}
+
+std::vector<FoldedNames> fold(std::span<const NameAndKind> things) {
+  std::map<std::string, std::size_t> by_key;
+  std::vector<FoldedNames> folded;
+  std::vector<std::vector<std::pair<std::int64_t, std::int64_t>>> ranges;  // by group and part
+  for (std::size_t i = 0; i < things.size(); ++i) {
+    const std::vector<std::string> parts = parts_of(things[i].name);
+    std::string key = things[i].kind;
     for (const std::string& part : parts) key += is_index(part) ? ".#" : "." + part;
-    const auto [place, is_new] = by_key_.emplace(key, groups_.size());
-    if (is_new) groups_.emplace_back();
-    groups_[place->second].add(parts);
-    return is_new;
+    const auto [group, is_new] = by_key.emplace(key, folded.size());
+    if (is_new) {
+      folded.push_back({"", i, 0});
+      ranges.emplace_back(parts.size(), std::pair(INT64_MAX, -1));
+    }
+    ++folded[group->second].count;
+    for (std::size_t part = 0; part < parts.size(); ++part) {
+      if (!is_index(parts[part])) continue;
+      const std::int64_t index = std::stoll(parts[part]);
+      auto& [low, high] = ranges[group->second][part];
+      low = std::min(low, index);
+      high = std::max(high, index);
+    }
   }
-
-  std::span<const Group> all() const { return groups_; }
-
- private:
-  std::map<std::string, std::size_t> by_key_;
-  std::vector<Group> groups_;
-};
-
-}  // namespace
-
-std::vector<FoldedTensors> fold_tensors(std::span<const WeightInfo> tensors) {
-  Groups groups;
-  std::vector<FoldedTensors> folded;
-  for (const WeightInfo& tensor : tensors) {
-    const std::string kind = std::string(tensor.stored_dtype) + to_string(tensor.shape);
-    if (groups.add(tensor.name, kind)) folded.push_back({"", &tensor, 0});
-  }
-  for (std::size_t i = 0; i < folded.size(); ++i) {
-    folded[i].name = groups.all()[i].name();
-    folded[i].count = groups.all()[i].count();
-  }
+  for (std::size_t i = 0; i < folded.size(); ++i)
+    folded[i].name = with_ranges(parts_of(things[folded[i].first].name), ranges[i]);
   return folded;
 }
 
+}  // namespace
+
+std::vector<FoldedNames> fold_tensors(std::span<const WeightInfo> tensors) {
+  std::vector<NameAndKind> things;
+  for (const WeightInfo& tensor : tensors)
+    things.push_back({tensor.name, std::string(tensor.stored_dtype) + to_string(tensor.shape)});
+  return fold(things);
+}
+
 std::vector<std::string> fold_lines(std::span<const std::string> lines) {
-  Groups groups;
-  std::vector<std::string> rests;
+  std::vector<NameAndKind> things;
   for (const std::string& line : lines) {
     const std::size_t colon = std::min(line.find(": "), line.size());
-    const std::string rest = line.substr(colon);
-    if (groups.add(line.substr(0, colon), rest)) rests.push_back(rest);
+    things.push_back({line.substr(0, colon), line.substr(colon)});
   }
   std::vector<std::string> folded;
-  for (std::size_t i = 0; i < rests.size(); ++i) {
-    const Group& group = groups.all()[i];
-    folded.push_back(group.name() + (group.count() == 1 ? "" : " (" + std::to_string(group.count()) + ")") +
-                     printable(rests[i], 400));
+  for (const auto& [name, first, count] : fold(things)) {
+    folded.push_back(name + (count == 1 ? "" : " (" + std::to_string(count) + ")") +
+                     printable(things[first].kind, 400));
   }
   return folded;
 }

@@ -16,9 +16,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr const char* kManifest = "manifest.json";
 constexpr const char* kHfConfig = "config.json";
-constexpr const char* kMohConfig = "config.yaml";
 
 bool path_exists(const fs::path& path) {
   std::error_code ignored;
@@ -37,7 +35,7 @@ bool is_folder(const fs::path& path) {
 
 /// Whether resolve_checkpoint() finds something in a folder.
 bool holds_checkpoint(const fs::path& folder) {
-  return path_exists(folder / kManifest) || path_exists(folder / "checkpoints") ||
+  return path_exists(folder / kManifestFile) || path_exists(folder / "checkpoints") ||
          !list_checkpoints(folder).empty() || step_of_folder_name(folder.filename().string()).has_value();
 }
 
@@ -45,8 +43,8 @@ fs::path config_beside(const fs::path& weights) {
   const fs::path folder = weights.parent_path();
   if (path_exists(folder / kHfConfig)) return folder / kHfConfig;
   // Others call files manifest.json, too.
-  return path_exists(folder / kManifest) && path_exists(folder / kMohConfig) ? folder / kMohConfig
-                                                                             : fs::path();
+  return path_exists(folder / kManifestFile) && path_exists(folder / kConfigFile) ? folder / kConfigFile
+                                                                                  : fs::path();
 }
 
 fs::path weights_in(const fs::path& folder) {
@@ -100,7 +98,7 @@ ModelLocation locate_model(const fs::path& path) {
   const fs::path folder = path.has_filename() ? path : path.parent_path();
   if (holds_checkpoint(folder)) {
     const fs::path step = resolve_checkpoint(folder);
-    return {step, step / kMohConfig, true};
+    return {step, step / kConfigFile, true};
   }
   const fs::path weights = weights_in(folder);
   return {weights, config_beside(weights), false};

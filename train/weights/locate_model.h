@@ -13,6 +13,9 @@ struct ModelLocation {
   std::filesystem::path weights;  ///< a file, or the step folder of a checkpoint
   std::filesystem::path config;   ///< config.json or a run's YAML; empty where there is none
   bool is_checkpoint = false;     ///< of moh: `weights` is a step folder
+
+  /// Whether the model comes with a config.json.
+  bool is_hf() const { return config.filename() == "config.json"; }
 };
 
 /// What a user means by `path`: a safetensors file, the index of a sharded one, a PyTorch file, a Hugging

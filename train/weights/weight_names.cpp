@@ -18,7 +18,7 @@ std::unique_ptr<FamilyConfig> WeightNames::read_config(const std::filesystem::pa
 }
 
 void WeightNames::write_files(const std::filesystem::path& folder, const FamilyConfig& config,
-                              const ModelLocation&, std::span<const TensorToWrite>) const {
+                              const ModelLocation&, std::span<const WeightInfo>) const {
   refuse(folder, "a model of task: " + std::string(config.task()));
 }
 

@@ -13,7 +13,6 @@ namespace moh {
 
 class ConfigJson;
 struct ModelLocation;
-struct TensorToWrite;
 
 /// How the models of one family are described and named in files of others. As it is, for a family whose
 /// models only moh knows: no config.json is theirs, and none can be written.
@@ -32,7 +31,7 @@ class WeightNames {
   /// model; `source` is where it came from. Throws StorageError, CheckpointError for types that the format
   /// does not have, ConfigError for a model that it has no form for.
   virtual void write_files(const std::filesystem::path& folder, const FamilyConfig& config,
-                           const ModelLocation& source, std::span<const TensorToWrite> tensors) const;
+                           const ModelLocation& source, std::span<const WeightInfo> tensors) const;
   /// is_redundant(weights, tensor): whether a tensor without a parameter says nothing that the model does not
   /// know (a table that moh computes, an output matrix that equals the tied embedding bit for bit). Throws
   /// CheckpointError.

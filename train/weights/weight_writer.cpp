@@ -1,13 +1,18 @@
 #include "train/weights/weight_writer.h"
 
 #include <algorithm>
+#include <array>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <system_error>
+#include <utility>
 
 #include "core/error.h"
+#include "train/formats/element_blocks.h"
 #include "train/formats/safetensors_layout.h"
 #include "train/io/durable_file.h"
+#include "train/io/input_file.h"
 #include "train/io/printable.h"
 #include "train/weights/load_weights.h"
 
@@ -17,28 +22,25 @@ namespace fs = std::filesystem;
 
 namespace {
 
-using Shard = std::vector<TensorToWrite>;
+using Shard = std::vector<WeightInfo>;
 
-SafetensorsLayout layout_of(const WeightFile& source, std::span<const TensorToWrite> tensors) {
-  std::vector<WeightInfo> items;
-  for (const TensorToWrite& t : tensors) items.push_back({t.tensor->name, t.stored_dtype, t.tensor->shape});
+SafetensorsLayout layout_of(const WeightFile& source, std::span<const WeightInfo> tensors) {
   WeightFile::Metadata metadata = source.metadata();
   metadata["format"] = "pt";  // readers of the Hugging Face libraries ask for this entry
-  return SafetensorsLayout(items, metadata);
+  return SafetensorsLayout(tensors, metadata);
 }
 
-std::vector<Shard> split(std::span<const TensorToWrite> tensors, std::uint64_t shard_bytes) {
+std::vector<Shard> split(std::span<const WeightInfo> tensors, std::uint64_t shard_bytes) {
   std::vector<Shard> shards(1);
   std::uint64_t filled = 0;
-  for (const TensorToWrite& tensor : tensors) {
-    const std::uint64_t bytes = written_bytes(tensor);
-    const bool fits = shard_bytes == 0 || bytes <= shard_bytes - std::min(filled, shard_bytes);
+  for (const WeightInfo& tensor : tensors) {
+    const bool fits = shard_bytes == 0 || tensor.bytes <= shard_bytes - std::min(filled, shard_bytes);
     if (!fits && !shards.back().empty()) {
       shards.emplace_back();
       filled = 0;
     }
     shards.back().push_back(tensor);
-    filled += bytes;
+    filled += tensor.bytes;
   }
   return shards;
 }
@@ -46,10 +48,7 @@ std::vector<Shard> split(std::span<const TensorToWrite> tensors, std::uint64_t s
 /// "model-00001-of-00004.safetensors"; "model.safetensors" for the only one.
 std::string shard_name(std::size_t index, std::size_t count) {
   if (count == 1) return kModelFile;
-  const auto digits = [](std::size_t number) {
-    const std::string text = std::to_string(number);
-    return std::string(5 - std::min<std::size_t>(text.size(), 5), '0') + text;
-  };
+  const auto digits = [](std::size_t number) { return zero_padded(static_cast<std::int64_t>(number), 5); };
   return "model-" + digits(index + 1) + "-of-" + digits(count) + ".safetensors";
 }
 
@@ -57,35 +56,53 @@ std::string index_text(std::span<const Shard> shards) {
   nlohmann::json index = {{"metadata", {{"total_size", 0}}}, {"weight_map", nlohmann::json::object()}};
   std::uint64_t total = 0;
   for (std::size_t i = 0; i < shards.size(); ++i) {
-    for (const TensorToWrite& tensor : shards[i]) {
-      index["weight_map"][tensor.tensor->name] = shard_name(i, shards.size());
-      total += written_bytes(tensor);
+    for (const WeightInfo& tensor : shards[i]) {
+      index["weight_map"][tensor.name] = shard_name(i, shards.size());
+      total += tensor.bytes;
     }
   }
   index["metadata"]["total_size"] = total;
   return index.dump(2) + '\n';
 }
 
-}  // namespace
-
-std::uint64_t written_bytes(const TensorToWrite& tensor) {
-  if (const auto bytes = stored_bytes(tensor.stored_dtype, tensor.tensor->shape)) return *bytes;
-  throw ValueError(error_message("safetensors", printable(tensor.tensor->name), "a type that the format has",
-                                 tensor.stored_dtype, "convert it with --dtype, or leave it out"));
+bool is_companion(const std::string& name) {
+  static constexpr std::array<std::string_view, 9> kNames = {"tokenizer.json",
+                                                             "tokenizer.model",
+                                                             "tokenizer_config.json",
+                                                             "special_tokens_map.json",
+                                                             "added_tokens.json",
+                                                             "vocab.json",
+                                                             "merges.txt",
+                                                             "chat_template.jinja",
+                                                             "chat_template.json"};
+  return std::ranges::find(kNames, name) != kNames.end() || name.starts_with("LICENSE") ||
+         name.starts_with("USE_POLICY") || name.starts_with("NOTICE");
 }
 
-std::string_view main_type(std::span<const TensorToWrite> tensors) {
+void copy_durably(const fs::path& from, const fs::path& to) {
+  const InputFile source(from, InputKind::kCheckpoint);
+  OutputFile copy(to, source.size());
+  const auto read = [&](std::uint64_t offset, std::span<std::byte> block) {
+    source.read(offset, block, "contents");
+  };
+  stream_blocks(source.size(), read, [&](std::span<const std::byte> block) { copy.write(block); });
+  copy.sync_and_close();
+}
+
+}  // namespace
+
+std::string_view main_type(std::span<const WeightInfo> tensors) {
   std::map<std::string_view, std::uint64_t> bytes;
-  for (const TensorToWrite& tensor : tensors) bytes[tensor.stored_dtype] += written_bytes(tensor);
+  for (const WeightInfo& tensor : tensors) bytes[tensor.stored_dtype] += tensor.bytes;
   return std::ranges::max_element(bytes, {}, &std::pair<const std::string_view, std::uint64_t>::second)
       ->first;
 }
 
-ManifestFile stream_safetensors(const WeightFile& source, std::span<const TensorToWrite> tensors,
+ManifestFile stream_safetensors(const WeightFile& source, std::span<const WeightInfo> tensors,
                                 FunctionRef<void(std::span<const std::byte>)> sink, WriteProgress progress) {
   const SafetensorsLayout layout = layout_of(source, tensors);
   const auto elements = [&](std::size_t index, ByteSink to) {
-    stream_tensor(source, *tensors[index].tensor, tensors[index].stored_dtype, to);
+    stream_tensor(source, *source.find(tensors[index].name), tensors[index].stored_dtype, to);
   };
   const SafetensorsChecksums checksums =
       write_safetensors(layout, elements, [&](std::span<const std::byte> bytes) {
@@ -93,13 +110,12 @@ ManifestFile stream_safetensors(const WeightFile& source, std::span<const Tensor
         progress(bytes.size());
       });
   ManifestFile written{"", layout.bytes(), checksums.file, {}};
-  for (std::size_t i = 0; i < tensors.size(); ++i)
-    written.tensors[tensors[i].tensor->name] = checksums.tensors[i];
+  for (std::size_t i = 0; i < tensors.size(); ++i) written.tensors[tensors[i].name] = checksums.tensors[i];
   return written;
 }
 
 ManifestFile write_safetensors_file(const fs::path& path, const WeightFile& source,
-                                    std::span<const TensorToWrite> tensors, WriteProgress progress) {
+                                    std::span<const WeightInfo> tensors, WriteProgress progress) {
   OutputFile file(path, layout_of(source, tensors).bytes());
   ManifestFile written = stream_safetensors(
       source, tensors, [&](std::span<const std::byte> bytes) { file.write(bytes); }, progress);
@@ -109,7 +125,7 @@ ManifestFile write_safetensors_file(const fs::path& path, const WeightFile& sour
 }
 
 std::size_t write_model_files(const fs::path& folder, const WeightFile& source,
-                              std::span<const TensorToWrite> tensors, std::uint64_t shard_bytes,
+                              std::span<const WeightInfo> tensors, std::uint64_t shard_bytes,
                               WriteProgress progress) {
   const std::vector<Shard> shards = split(tensors, shard_bytes);
   for (std::size_t i = 0; i < shards.size(); ++i) {
@@ -117,6 +133,28 @@ std::size_t write_model_files(const fs::path& folder, const WeightFile& source,
   }
   if (shards.size() > 1) write_new_file(folder / "model.safetensors.index.json", index_text(shards));
   return shards.size();
+}
+
+std::string_view torch_dtype_name(const ModelLocation& source, std::span<const WeightInfo> tensors) {
+  static constexpr std::pair<std::string_view, std::string_view> kNames[] = {
+      {"F32", "float32"}, {"BF16", "bfloat16"}, {"F16", "float16"}, {"F64", "float64"}};
+  const std::string_view stored = main_type(tensors);
+  for (const auto& [name, in_torch] : kNames) {
+    if (name == stored) return in_torch;
+  }
+  throw CheckpointError(error_message(source.weights.string(), "tensors", "F32, BF16, F16 or F64", stored,
+                                      "convert with --dtype float32 or --dtype bfloat16"));
+}
+
+void copy_companions(const ModelLocation& source, const fs::path& folder) {
+  if (!source.is_hf()) return;
+  const fs::path from = source.config.parent_path();
+  std::error_code error;
+  for (fs::directory_iterator it(from, error), end; !error && it != end; it.increment(error)) {
+    const fs::path name = it->path().filename();
+    if (it->is_regular_file() && is_companion(name.string())) copy_durably(it->path(), folder / name);
+  }
+  if (error) throw CheckpointError(error_message(from.string(), "", "a readable folder", error.message()));
 }
 
 }  // namespace moh

@@ -40,7 +40,8 @@ struct Source {
 template <class E>
 std::string refusal(const Source& source, const std::string& text) {
   const std::string path = write_file(source.folder / "config.json", text);
-  const std::string message = message_of<E>([&] { open_model_source(source.folder.path(), families()); });
+  const std::string message =
+      message_of<E>([&] { read_model_config(locate_model(source.folder.path()), families()); });
   REQUIRE(message.starts_with(path + ": "));
   return message.substr(path.size() + 2);
 }
@@ -50,11 +51,11 @@ std::string refusal(const Source& source, const std::string& text) {
 TEST_CASE("tasks: the family that recognises a config.json reads it") {
   const Source source;
   write_file(source.folder / "config.json", kLlama);
-  const ModelSource found = open_model_source(source.folder.path(), families());
-  REQUIRE(found.model);
-  CHECK(found.model->task() == LanguageRun::kTask);
-  CHECK(language_run(*found.model).model.layers == 3);
-  CHECK(families().of(*found.model).weight_names().describe(*found.model) ==
+  const auto found = read_model_config(locate_model(source.folder.path()), families());
+  REQUIRE(found);
+  CHECK(found->task() == LanguageRun::kTask);
+  CHECK(language_run(*found).model.layers == 3);
+  CHECK(families().of(*found).weight_names().describe(*found) ==
         "LLaMA, 3 layers of width 32, 8 heads of 4, vocabulary 300, dense");
 }
 
@@ -86,7 +87,8 @@ TEST_CASE("tasks: runs that begin from each other in a circle are refused") {
   write_file(source.folder / "config.yaml",
              "init: {from: " + (source.folder / "model.safetensors").string() + "}\n");
   CHECK_THAT(
-      message_of<ConfigError>([&] { open_model_source(source.folder / "model.safetensors", families()); }),
+      message_of<ConfigError>(
+          [&] { read_model_config(locate_model(source.folder / "model.safetensors"), families()); }),
       Contains("config.yaml: model: expected every key, as the configuration beside a checkpoint has them"));
 }
 

@@ -191,7 +191,7 @@ TEST_CASE("weights: a folder is no checkpoint for its name alone, unless it is a
 TEST_CASE("weights: a file beside somebody's manifest.json is not part of a checkpoint") {
   const Shards shards;
   write_file(shards.folder / "manifest.json", "{}");
-  CHECK_FALSE(open_model_source(shards.folder / "x.safetensors", families()).model);
+  CHECK_FALSE(read_model_config(locate_model(shards.folder / "x.safetensors"), families()));
 }
 
 TEST_CASE("weights: folders without a model, or with two") {

@@ -1,6 +1,7 @@
 #include "train/moh/init/initialise_model.h"
 
-#include <cstdio>
+#include <algorithm>
+#include <cmath>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -8,21 +9,83 @@
 
 #include "core/error.h"
 #include "train/config/enum_names.h"
+#include "train/log/format.h"
 #include "train/log/logging.h"
 #include "train/moh/init/divergence.h"
-#include "train/moh/init/load_source.h"
 #include "train/moh/init/router_start.h"
 #include "train/moh/init/shared_heads.h"
+#include "train/tasks/load_model.h"
+#include "train/weights/compare_weights.h"
+#include "train/weights/load_weights.h"
 
 namespace moh {
 
 namespace {
 
+// ---- Weights of the source ----
+
+/// A matrix with more rows than the source has.
+struct Growth {
+  NamedParameter parameter;
+  std::int64_t old_rows;
+};
+
+/// Replaces parameters that grow by their first rows, which is what the source fills.
+std::vector<Growth> take_growth(std::vector<NamedParameter>& parameters, const WeightFile& weights,
+                                const WeightNames& names) {
+  std::vector<Growth> found;
+  for (NamedParameter& p : parameters) {
+    if (!names.rows_may_grow(p.name)) continue;
+    const WeightInfo* info = weights.find(p.name);
+    if (info == nullptr || info->shape.rank() != 2) continue;
+    const std::int64_t rows = info->shape[0];
+    if (info->shape[1] != p.variable.dim(1) || rows < 1 || rows >= p.variable.dim(0)) continue;
+    found.push_back({p, rows});
+    p.variable = Variable(p.variable.value().slice(0, rows));
+  }
+  return found;
+}
+
+/// The parameters of routers, which may all be missing where the source has none of them.
+std::vector<NamedParameter> take_routers(const Model& model, const WeightFile& weights,
+                                         WeightDifferences& differences) {
+  std::vector<NamedParameter> routers = router_parameters(model);
+  if (std::ranges::any_of(routers, [&](const NamedParameter& p) { return weights.find(p.name) != nullptr; }))
+    return {};
+  std::erase_if(differences.missing, [&](const std::string& name) {
+    return std::ranges::find(routers, name, &NamedParameter::name) != routers.end();
+  });
+  return routers;
+}
+
+constexpr double kNoise = 0.1;  // of the old rows' deviation
+
+struct Columns {
+  std::vector<double> mean, std;
+};
+
+Columns columns_of_rows(const Tensor& rows) {
+  const std::int64_t width = rows.dim(1);
+  const auto count = static_cast<double>(rows.dim(0));
+  Columns columns{std::vector<double>(static_cast<std::size_t>(width)),
+                  std::vector<double>(static_cast<std::size_t>(width))};
+  const float* values = rows.data<float>();
+  for (std::int64_t i = 0; i < rows.numel(); ++i)
+    columns.mean[static_cast<std::size_t>(i % width)] += values[i] / count;
+  for (std::int64_t i = 0; i < rows.numel(); ++i) {
+    const auto j = static_cast<std::size_t>(i % width);
+    columns.std[j] += std::pow(values[i] - columns.mean[j], 2) / count;
+  }
+  for (double& value : columns.std) value = std::sqrt(value);
+  return columns;
+}
+
+// ---- Routers that the source lacks ----
+
 /// Measures how far the model is from the dense one.
 void log_divergence(const std::string& what, const Model& model, const Calibration& calibration) {
-  char nats[32];
-  std::snprintf(nats, sizeof nats, "%.6f", divergence_from_dense(model, calibration));
-  log_info("init: " + what + ": KL divergence from the dense model " + nats + " nats per " +
+  log_info("init: " + what + ": KL divergence from the dense model " +
+           format_fixed(divergence_from_dense(model, calibration), 6) + " nats per " +
            std::string(calibration.input()));
 }
 
@@ -69,6 +132,58 @@ void start_routers(const Model& model, const std::vector<NamedParameter>& router
 }
 
 }  // namespace
+
+ModelSource open_source(const RunConfig& run, const Families& families) {
+  ModelSource source = open_init_source(run, families);
+  if (source.model == nullptr) return source;
+  std::string text;
+  for (const ModelDisagreement& d : run.family->disagreements(*source.model))
+    text += "\n  " + d.key + ": expected " + d.expected + ", found " + d.found;
+  if (!text.empty())
+    throw ConfigError("init.from: " + run.init.from + ": is another model than `model` describes:" + text);
+  return source;
+}
+
+std::vector<NamedParameter> load_source(const Model& model, const ModelSource& source, const RunConfig& run,
+                                        const Family& family) {
+  const WeightFile& weights = *source.weights;
+  std::vector<NamedParameter> to_load = model.parameters();
+  const std::vector<Growth> growths = take_growth(to_load, weights, family.weight_names());
+  WeightDifferences differences =
+      compare_weights(infos_of(tensors_of(to_load)), weights, &family.weight_names());
+  std::vector<NamedParameter> missing_routers = take_routers(model, weights, differences);
+  if (!differences.none()) {
+    throw CheckpointError("init.from: " + weights.path().string() +
+                          ": the tensors are not those of the model: " + list(differences));
+  }
+  load_weights(to_load, weights);
+  for (const Growth& growth : growths) {
+    const auto& [name, variable] = growth.parameter;
+    log_info("init: " + name + ": " + std::to_string(growth.old_rows) + " rows grow to " +
+             std::to_string(variable.dim(0)));
+    fill_new_rows(variable.value(), growth.old_rows, run.init.new_rows, model.init_std(),
+                  initialisation_key(run.random_seed(), name));
+  }
+  return missing_routers;
+}
+
+void fill_new_rows(const Tensor& matrix, std::int64_t old_rows, NewRows how, double std, RandomKey key) {
+  const std::int64_t width = matrix.dim(1);
+  const Tensor target = matrix.slice(old_rows, matrix.dim(0));
+  if (how == NewRows::kZeros) return target.fill(0);
+  Columns columns;
+  if (how == NewRows::kMean)
+    columns = columns_of_rows(matrix.slice(0, old_rows).to(kCpu).to(DType::kFloat32));
+  const Tensor rows = empty(target.shape(), DType::kFloat32);
+  for (std::int64_t i = 0; i < rows.numel(); ++i) {
+    const double noise = random_normal(key, static_cast<std::uint64_t>(old_rows * width + i));
+    const auto j = static_cast<std::size_t>(i % width);
+    const double value =
+        how == NewRows::kMean ? columns.mean[j] + kNoise * columns.std[j] * noise : std * noise;
+    rows.data<float>()[i] = static_cast<float>(value);
+  }
+  target.copy_from(rows);
+}
 
 void settle_shared_heads(RunConfig& run, const Family& family, const ModelSource& source,
                          const Calibration& calibration) {

@@ -9,8 +9,8 @@
 #include "train/tasks/language/hf/hf_export.h"
 #include "train/tasks/language/language_run.h"
 #include "train/weights/hf/config_json.h"
-#include "train/weights/hf/hf_folder.h"
 #include "train/weights/load_weights.h"
+#include "train/weights/weight_writer.h"
 
 namespace moh {
 
@@ -41,9 +41,9 @@ class LanguageWeightNames : public WeightNames {
   }
 
   void write_files(const std::filesystem::path& folder, const FamilyConfig& config,
-                   const ModelLocation& source, std::span<const TensorToWrite> tensors) const override {
+                   const ModelLocation& source, std::span<const WeightInfo> tensors) const override {
     write_hf_model_files(folder, language_run(config).model, torch_dtype_name(source, tensors),
-                         is_hf_model(source) ? read_hf_token_ids(source.config) : HfTokenIds{});
+                         source.is_hf() ? read_hf_token_ids(source.config) : HfTokenIds{});
   }
 
   /// Tables of rotary frequencies, which are computed, and an output matrix that equals the tied embedding.

@@ -12,7 +12,7 @@
 #include "core/parallel.h"
 #include "train/math/statistics.h"
 #include "train/run/trainer.h"
-#include "train/tasks/configured_device.h"
+#include "train/tasks/load_model.h"
 
 namespace moh {
 

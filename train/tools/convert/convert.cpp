@@ -1,16 +1,17 @@
 #include "train/tools/convert/convert.h"
 
 #include <algorithm>
+#include <system_error>
 #include <vector>
 
 #include "core/error.h"
+#include "train/formats/safetensors_layout.h"
 #include "train/io/durable_file.h"
 #include "train/io/printable.h"
+#include "train/tasks/load_model.h"
 #include "train/tasks/model_source.h"
-#include "train/tools/convert/destination.h"
 #include "train/tools/convert/write_model_checkpoint.h"
 #include "train/weights/fold_names.h"
-#include "train/weights/hf/hf_folder.h"
 #include "train/weights/load_weights.h"
 
 namespace moh {
@@ -18,6 +19,76 @@ namespace moh {
 namespace fs = std::filesystem;
 
 namespace {
+
+// ---- Where to ----
+
+[[noreturn]] void refuse(const fs::path& to, std::string_view expected, std::string_view found,
+                         std::string_view fix = "") {
+  throw ConfigError(error_message("--to " + to.string(), "", expected, found, fix));
+}
+
+fs::path resolved(const fs::path& path) {
+  std::error_code ignored;
+  const fs::path whole = fs::weakly_canonical(path, ignored);
+  return whole.has_filename() ? whole : whole.parent_path();
+}
+
+bool contains(const fs::path& folder, const fs::path& path) {
+  const fs::path outer = resolved(folder), inner = resolved(path);
+  return std::mismatch(outer.begin(), outer.end(), inner.begin(), inner.end()).first == outer.end();
+}
+
+/// Only what conversions write may go: files, none of which a run needs to go on.
+void check_replaceable(const fs::path& folder) {
+  std::error_code error;
+  bool is_model = fs::is_empty(folder, error);
+  for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) {
+    const std::string name = it->path().filename().string();
+    if (!it->is_regular_file() || it->is_symlink()) {
+      refuse(folder, "a folder of files, which --overwrite may replace", printable(name) + " in it");
+    }
+    if (name.starts_with("optimizer-")) {
+      refuse(folder, "a folder without the state of a run", printable(name) + " in it");
+    }
+    is_model = is_model || name == "model.safetensors" || name == "model.safetensors.index.json";
+  }
+  if (error) refuse(folder, "a readable folder", error.message());
+  if (!is_model) refuse(folder, "a model, which --overwrite may replace", "a folder with other files");
+}
+
+/// Whether a conversion writes one file, not a folder.
+bool is_file_output(const ConvertOptions& options) {
+  return options.format == WeightFormat::kSafetensors && options.shard_bytes == 0;
+}
+
+/// Throws ConfigError when options.to is taken and may not be replaced, when to replace it would lose what a
+/// conversion cannot have written (folders, optimiser state), or when it holds the source.
+void check_destination(const ConvertOptions& options, const ModelLocation& source) {
+  std::error_code ignored;
+  const fs::file_status status = fs::symlink_status(options.to, ignored);
+  const bool file = is_file_output(options);
+  if (file && !options.to.has_filename()) refuse(options.to, "the name of a file", "that of a folder");
+  if (!file && options.to.extension() == ".safetensors") {
+    refuse(options.to, "the name of a folder", "that of a file",
+           options.shard_bytes != 0 ? "shards lie in a folder" : "");
+  }
+  if (!fs::exists(status)) return;
+  if (contains(options.to, source.weights))
+    refuse(options.to, "a place apart from the source", "one that holds it");
+  if (fs::is_directory(status) == file || (!fs::is_directory(status) && !fs::is_regular_file(status))) {
+    refuse(options.to, file ? "the name of a file" : "the name of a folder",
+           fs::is_directory(status)      ? "a folder"
+           : fs::is_regular_file(status) ? "a file"
+                                         : "something else");
+  }
+  if (!options.overwrite) {
+    refuse(options.to, "a name that is not taken", file ? "a file" : "a folder",
+           "replace it with --overwrite");
+  }
+  if (!file) check_replaceable(options.to);
+}
+
+// ---- What ----
 
 /// What is known of the model, and from where.
 struct KnownModel {
@@ -27,18 +98,17 @@ struct KnownModel {
 };
 
 KnownModel know_model(const ConvertOptions& options, const Families& families, ModelLocation location) {
+  const bool needs_model = options.format != WeightFormat::kSafetensors;
   if (!options.config.empty()) location.config = options.config;
+  KnownModel known{nullptr, location.config, ""};
   try {
-    return {read_model_config(location, families), location.config, ""};
+    known.model = read_model_config(location, families);
   } catch (const ConfigError& error) {
     // A container for tensors needs no model.
-    if (options.format != WeightFormat::kSafetensors || !options.config.empty()) throw;
-    return {nullptr, location.config, error.what()};
+    if (needs_model || !options.config.empty()) throw;
+    known.problem = error.what();
   }
-}
-
-void require_model(const ConvertOptions& options, const KnownModel& known) {
-  if (known.model || options.format == WeightFormat::kSafetensors) return;
+  if (known.model || !needs_model) return known;
   throw ConfigError(error_message(options.from.string(), "model", "a configuration beside the tensors",
                                   "none",
                                   "describe the model with --config CONFIG.yaml, or convert to safetensors"));
@@ -60,49 +130,37 @@ void check_differences(const ConvertOptions& options, const KnownModel& known,
            : "a model in this format needs all its parameters; name the right one with --config"));
 }
 
-/// The tensors to write: all, or, where the format is one of models, the model's in its order.
-std::vector<const WeightInfo*> choose_tensors(const ConvertOptions& options, const WeightFile& weights,
-                                              std::span<const WeightInfo> model) {
-  std::vector<const WeightInfo*> chosen;
-  if (options.format == WeightFormat::kSafetensors) {
-    for (const WeightInfo& tensor : weights.tensors()) chosen.push_back(&tensor);
-    return chosen;
-  }
-  for (const WeightInfo& parameter : model) chosen.push_back(weights.find(parameter.name));
-  return chosen;
-}
-
-std::vector<TensorToWrite> with_types(const ConvertOptions& options, const WeightFile& weights,
-                                      std::span<const WeightInfo* const> chosen) {
-  std::vector<TensorToWrite> tensors;
-  for (const WeightInfo* tensor : chosen) {
-    const std::string_view type = options.dtype.empty() ? tensor->stored_dtype : options.dtype;
-    if (!can_convert(tensor->stored_dtype, type)) {
-      throw CheckpointError(error_message(weights.path().string(), printable(tensor->name),
-                                          "a type that converts to " + std::string(type),
-                                          tensor->stored_dtype, "convert with --dtype keep"));
+/// The tensors to write, of the types that they become: all, or, where the format is one of models, the
+/// model's in its order.
+std::vector<WeightInfo> tensors_to_write(const ConvertOptions& options, const WeightFile& weights,
+                                         std::span<const WeightInfo> model) {
+  std::vector<WeightInfo> tensors;
+  for (const WeightInfo& listed : options.format == WeightFormat::kSafetensors ? weights.tensors() : model) {
+    const WeightInfo& tensor = *weights.find(listed.name);
+    const std::string_view type = options.dtype.empty() ? tensor.stored_dtype : options.dtype;
+    if (!can_convert(tensor.stored_dtype, type)) {
+      throw CheckpointError(error_message(weights.path().string(), printable(tensor.name),
+                                          "a type that converts to " + std::string(type), tensor.stored_dtype,
+                                          "convert with --dtype keep"));
     }
-    tensors.push_back({tensor, type});
-    written_bytes(tensors.back());  // refuses what the format has no type for, before anything is written
+    const auto bytes = stored_bytes(type, tensor.shape);
+    if (!bytes) {
+      throw ValueError(error_message("safetensors", printable(tensor.name), "a type that the format has",
+                                     type, "convert it with --dtype, or leave it out"));
+    }
+    tensors.push_back({tensor.name, type, tensor.shape, *bytes});
   }
   return tensors;
 }
 
-void write_file(const ConvertOptions& options, const WeightFile& weights,
-                std::span<const TensorToWrite> tensors, WriteProgress progress) {
-  std::uint64_t bytes = 0;
-  for (const TensorToWrite& tensor : tensors) bytes += written_bytes(tensor);
-  DurableFile file(options.to, bytes);
-  stream_safetensors(
-      weights, tensors, [&](std::span<const std::byte> piece) { file.write(piece); }, progress);
-  file.commit();
-}
-
 std::size_t write_output(const ConvertOptions& options, const Families& families,
                          const ModelLocation& location, const WeightFile& weights, const KnownModel& known,
-                         std::span<const TensorToWrite> tensors, WriteProgress progress) {
+                         std::span<const WeightInfo> tensors, std::uint64_t bytes, WriteProgress progress) {
   if (is_file_output(options)) {
-    write_file(options, weights, tensors, progress);
+    DurableFile file(options.to, bytes);
+    stream_safetensors(
+        weights, tensors, [&](std::span<const std::byte> piece) { file.write(piece); }, progress);
+    file.commit();
     return 1;
   }
   DurableFolder folder(options.to);
@@ -138,7 +196,6 @@ ConvertReport convert_model(const ConvertOptions& asked, const Families& familie
   check_destination(options, location);
   const auto weights = open_weights(location, options.part);
   const KnownModel known = know_model(options, families, location);
-  require_model(options, known);
 
   ConvertReport report;
   report.source_format = weights->format();
@@ -151,21 +208,16 @@ ConvertReport convert_model(const ConvertOptions& asked, const Families& familie
     report.differences = compare_weights(model, *weights, &family.weight_names());
     check_differences(options, known, report.differences);
   }
-  const std::vector<TensorToWrite> tensors =
-      with_types(options, *weights, choose_tensors(options, *weights, model));
-  if (options.format != WeightFormat::kSafetensors) {
-    report.left_out = report.differences.unexpected;
-    report.left_out.insert(report.left_out.end(), report.differences.redundant.begin(),
-                           report.differences.redundant.end());
-  }
-  for (const TensorToWrite& tensor : tensors) {
-    report.bytes += written_bytes(tensor);
-    report.parameters += tensor.tensor->shape.numel();
+  const std::vector<WeightInfo> tensors = tensors_to_write(options, *weights, model);
+  for (const WeightInfo& tensor : tensors) {
+    report.bytes += tensor.bytes;
+    report.parameters += tensor.shape.numel();
   }
   report.tensors = tensors.size();
   events.begin(report, report.bytes);
   remove_abandoned_temporaries(options.to);
-  report.files = write_output(options, families, location, *weights, known, tensors, events.progress);
+  report.files =
+      write_output(options, families, location, *weights, known, tensors, report.bytes, events.progress);
   return report;
 }
 

@@ -37,8 +37,6 @@ struct ConvertReport {
   std::filesystem::path model_config;  ///< the file that describes the model; empty when none does
   std::string model_problem;           ///< why moh does not know the model that the file describes
   WeightDifferences differences;
-  std::vector<std::string>
-      left_out;  ///< tensors that the model does not know, where `format` has no place for them
   std::size_t tensors = 0;
   std::int64_t parameters = 0;
   std::uint64_t bytes = 0;  ///< of all elements, as written

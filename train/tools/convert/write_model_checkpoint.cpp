@@ -6,6 +6,7 @@
 #include "core/error.h"
 #include "train/checkpoint/checkpoint.h"
 #include "train/config/load_run_config.h"
+#include "train/tasks/load_model.h"
 #include "train/tasks/model_source.h"
 
 namespace moh {
@@ -15,17 +16,17 @@ namespace fs = std::filesystem;
 namespace {
 
 /// Whether the run's model has its parameters in just these types.
-bool has_types(const RunConfig& run, const Families& families, std::span<const TensorToWrite> tensors) {
+bool has_types(const RunConfig& run, const Families& families, std::span<const WeightInfo> tensors) {
   const std::vector<WeightInfo> expected =
       expected_tensors(families.of(run), *run.family, dtype_of(run.precision));
-  return std::ranges::all_of(tensors, [&](const TensorToWrite& t) {
-    const auto parameter = std::ranges::find(expected, t.tensor->name, &WeightInfo::name);
+  return std::ranges::all_of(tensors, [&](const WeightInfo& t) {
+    const auto parameter = std::ranges::find(expected, t.name, &WeightInfo::name);
     return parameter != expected.end() && t.stored_dtype == parameter->stored_dtype;
   });
 }
 
 /// Sets the precision of the model and of its routers to that of the tensors.
-void set_precision(const fs::path& where, std::span<const TensorToWrite> tensors, const Families& families,
+void set_precision(const fs::path& where, std::span<const WeightInfo> tensors, const Families& families,
                    RunConfig& run) {
   MohConfig* const moh = run.family->moh();
   const RouterPrecision asked = moh != nullptr ? moh->router_precision : RouterPrecision::kSame;
@@ -37,8 +38,7 @@ void set_precision(const fs::path& where, std::span<const TensorToWrite> tensors
     }
   }
   const std::string_view type = main_type(tensors);
-  const bool same =
-      std::ranges::all_of(tensors, [&](const TensorToWrite& t) { return t.stored_dtype == type; });
+  const bool same = std::ranges::all_of(tensors, [&](const WeightInfo& t) { return t.stored_dtype == type; });
   throw CheckpointError(error_message(where.string(), "tensors", "F32 or BF16, one for all",
                                       same ? std::string(type) : "several types",
                                       "convert with --dtype float32 or --dtype bfloat16"));
@@ -69,7 +69,7 @@ void check_readable(const std::string& text, const fs::path& config, const Famil
 
 void write_model_checkpoint(const fs::path& folder, const fs::path& name, const FamilyConfig& model,
                             const fs::path& config, const Families& families, const WeightFile& weights,
-                            std::span<const TensorToWrite> tensors, WriteProgress progress) {
+                            std::span<const WeightInfo> tensors, WriteProgress progress) {
   RunConfig run = run_of(model, config, name, families);
   set_precision(weights.path(), tensors, families, run);
   const std::string text = print_resolved(run);

@@ -16,6 +16,6 @@ namespace moh {
 void write_model_checkpoint(const std::filesystem::path& folder, const std::filesystem::path& name,
                             const FamilyConfig& model, const std::filesystem::path& config,
                             const Families& families, const WeightFile& weights,
-                            std::span<const TensorToWrite> tensors, WriteProgress progress);
+                            std::span<const WeightInfo> tensors, WriteProgress progress);
 
 }  // namespace moh

@@ -3,6 +3,7 @@
 #include "autograd/profile.h"
 #include "core/device_clock.h"
 #include "train/run/trainer.h"
+#include "train/tasks/load_model.h"
 
 namespace moh {
 

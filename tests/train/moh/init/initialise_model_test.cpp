@@ -10,7 +10,6 @@
 #include "tests/train/moh/init/init_fixture.h"
 #include "train/formats/safetensors.h"
 #include "train/moh/init/divergence.h"
-#include "train/moh/init/load_source.h"
 #include "train/moh/init/router_start.h"
 
 using namespace moh;

@@ -1,4 +1,4 @@
-#include "train/moh/init/new_rows.h"
+#include "train/moh/init/initialise_model.h"
 
 #include <catch2/catch.hpp>
 #include <cmath>

@@ -12,6 +12,7 @@
 #include "train/formats/safetensors.h"
 #include "train/tasks/language/hf/hf_export.h"
 #include "train/tasks/language/language_run.h"
+#include "train/tasks/load_model.h"
 #include "train/weights/load_weights.h"
 
 namespace moh {
