@@ -50,46 +50,50 @@ std::vector<std::int64_t> integers_of(const ConfigJson& owner, const json& list,
 
 }  // namespace
 
+struct ConfigJson::Object {
+  json members;
+};
+
 ConfigJson::ConfigJson(const std::filesystem::path& path)
     : path_(path),
-      members_(std::make_shared<json>(
-          json::parse(read_json_object(path, InputKind::kCheckpoint, kMaxBytes, kMaxDepth)))) {}
+      object_(std::make_shared<Object>(
+          Object{json::parse(read_json_object(path, InputKind::kCheckpoint, kMaxBytes, kMaxDepth))})) {}
 
 std::vector<std::string> ConfigJson::keys() const {
   std::vector<std::string> keys;
-  for (const auto& item : members_->items()) {
+  for (const auto& item : object_->members.items()) {
     if (!item.value().is_null()) keys.push_back(item.key());
   }
   return keys;
 }
 
 bool ConfigJson::has(std::string_view key) const {
-  return find(*members_, key) != nullptr;
+  return find(object_->members, key) != nullptr;
 }
 
 bool ConfigJson::is_list(std::string_view key) const {
-  const json* found = find(*members_, key);
+  const json* found = find(object_->members, key);
   return found != nullptr && found->is_array();
 }
 
 std::int64_t ConfigJson::integer(std::string_view key, double low, double high) const {
-  return integer_of(*this, get(*this, *members_, key, "a whole number"), key, low, high);
+  return integer_of(*this, get(*this, object_->members, key, "a whole number"), key, low, high);
 }
 
 double ConfigJson::number(std::string_view key) const {
-  return get(*this, *members_, key, "a number", &json::is_number).get<double>();
+  return get(*this, object_->members, key, "a number", &json::is_number).get<double>();
 }
 
 bool ConfigJson::truth(std::string_view key) const {
-  return get(*this, *members_, key, "true or false", &json::is_boolean).get<bool>();
+  return get(*this, object_->members, key, "true or false", &json::is_boolean).get<bool>();
 }
 
 std::string ConfigJson::text(std::string_view key) const {
-  return get(*this, *members_, key, "a text", &json::is_string).get<std::string>();
+  return get(*this, object_->members, key, "a text", &json::is_string).get<std::string>();
 }
 
 std::vector<std::string> ConfigJson::texts(std::string_view key) const {
-  const json& found = get(*this, *members_, key, "a list of texts", &json::is_array);
+  const json& found = get(*this, object_->members, key, "a list of texts", &json::is_array);
   std::vector<std::string> texts;
   for (const json& item : found) {
     if (!item.is_string()) damaged(key, "a list of texts", printable(found.dump()));
@@ -99,13 +103,13 @@ std::vector<std::string> ConfigJson::texts(std::string_view key) const {
 }
 
 std::vector<std::int64_t> ConfigJson::integers(std::string_view key, double low, double high) const {
-  return integers_of(*this, get(*this, *members_, key, "a list of whole numbers", &json::is_array), key, low,
-                     high);
+  return integers_of(*this, get(*this, object_->members, key, "a list of whole numbers", &json::is_array),
+                     key, low, high);
 }
 
 std::vector<std::vector<std::int64_t>> ConfigJson::lists_of_integers(std::string_view key, double low,
                                                                      double high) const {
-  const json& found = get(*this, *members_, key, "a list of lists", &json::is_array);
+  const json& found = get(*this, object_->members, key, "a list of lists", &json::is_array);
   std::vector<std::vector<std::int64_t>> lists;
   for (const json& list : found) {
     if (!list.is_array()) damaged(key, "a list of lists", printable(found.dump()));
@@ -115,12 +119,12 @@ std::vector<std::vector<std::int64_t>> ConfigJson::lists_of_integers(std::string
 }
 
 ConfigJson ConfigJson::object(std::string_view key) const {
-  const json& found = get(*this, *members_, key, "an object", &json::is_object);
-  return {path_, prefix_ + std::string(key) + ".", std::make_shared<json>(found)};
+  const json& found = get(*this, object_->members, key, "an object", &json::is_object);
+  return {path_, prefix_ + std::string(key) + ".", std::make_shared<Object>(Object{found})};
 }
 
 std::string ConfigJson::shown(std::string_view key) const {
-  const json* found = find(*members_, key);
+  const json* found = find(object_->members, key);
   return found == nullptr ? "nothing" : printable(found->dump());
 }
 

@@ -3,7 +3,6 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
-#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -50,12 +49,14 @@ class ConfigJson {
                                 std::string_view fix = "") const;
 
  private:
-  ConfigJson(std::filesystem::path path, std::string prefix, std::shared_ptr<const nlohmann::json> members)
-      : path_(std::move(path)), prefix_(std::move(prefix)), members_(std::move(members)) {}
+  struct Object;  // of the JSON library, which stays in the source file
+
+  ConfigJson(std::filesystem::path path, std::string prefix, std::shared_ptr<const Object> object)
+      : path_(std::move(path)), prefix_(std::move(prefix)), object_(std::move(object)) {}
 
   std::filesystem::path path_;
   std::string prefix_;  // of the keys of an inner object: "rope_scaling."
-  std::shared_ptr<const nlohmann::json> members_;
+  std::shared_ptr<const Object> object_;
 };
 
 }  // namespace moh
