@@ -244,6 +244,12 @@ TEST_CASE("weights: a damaged checkpoint is noticed before its elements are used
   // A name that is another, but as well formed.
   CHECK_THAT(refusal_with_flip(sound.find(last)),
              Catch::Contains("model.safetensors: header: expected checksum "));
+  // Nor are those of a tensor that has none.
+  refusal_with_flip(sound.find("none"));
+  const auto renamed = open(run.path());
+  CHECK_THAT(message_of<CheckpointError>(
+                 [&] { renamed->stream(*renamed->find("oone"), [](std::span<const std::byte>) {}); }),
+             Catch::Contains("model.safetensors: header: expected checksum "));
   write_file(file, sound);
   CHECK(hash_of(run.path()).size() == 32);
 }
