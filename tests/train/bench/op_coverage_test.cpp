@@ -36,7 +36,7 @@ const std::map<std::string, std::string>& reasons() {
       {"gelu_mlp", "two products as in linear, between them gelu, which has a case"},
       {"matmul", "measured beside the rate of products, not that of memory"},
       {"fma_loop", "is a ceiling itself"},
-      {"checkpoint", "runs other ops again"},
+      {"recompute", "runs other ops again"},
       {"reshape", "moves nothing"},
       {"indices", "reads ids, beside which their rows weigh much more; part of embedding and cross_entropy"},
       {"adamw_plan", "a few numbers per step: `moh bench step --profile`"},
