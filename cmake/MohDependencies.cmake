@@ -39,8 +39,14 @@ endif()
 moh_status("oneDNN" "${MOH_HAVE_DNNL}" "${MOH_DNNL_LIBRARY}" "fast matrix products on the CPU"
            "all float32 matrix products run in moh's own kernels")
 
+# Compiling for a GPU takes minutes, so AUTO asks for a GPU beside the toolkit.
 set(MOH_HAVE_CUDA FALSE)
-if(NOT MOH_CUDA STREQUAL "OFF")
+set(cuda_absent "not found")
+if(MOH_CUDA STREQUAL "OFF")
+  set(cuda_absent "not looked for (MOH_CUDA=OFF)")
+elseif(MOH_CUDA STREQUAL "AUTO" AND NOT EXISTS /dev/nvidiactl)
+  set(cuda_absent "not looked for, as this machine has no NVIDIA GPU (MOH_CUDA=ON compiles for one all the same)")
+else()
   find_package(CUDAToolkit QUIET)
   set(MOH_HAVE_CUDA ${CUDAToolkit_FOUND})
   if(MOH_CUDA STREQUAL "ON" AND NOT MOH_HAVE_CUDA)
@@ -61,12 +67,10 @@ if(MOH_HAVE_CUDA)
   set(CMAKE_CUDA_COMPILER ${CUDAToolkit_NVCC_EXECUTABLE})
   enable_language(CUDA)
 endif()
-set(without_cuda "this build computes on the CPU only, and refuses device: cuda")
-if(MOH_CUDA STREQUAL "OFF")
-  message(STATUS "moh: CUDA toolkit: not looked for (MOH_CUDA=OFF): ${without_cuda}")
+if(MOH_HAVE_CUDA)
+  message(STATUS "moh: CUDA toolkit: found (${CUDAToolkit_VERSION}, for ${CMAKE_CUDA_ARCHITECTURES}): device: cuda")
 else()
-  moh_status("CUDA toolkit" "${MOH_HAVE_CUDA}" "${CUDAToolkit_VERSION}, for ${CMAKE_CUDA_ARCHITECTURES}"
-             "device: cuda" "${without_cuda}")
+  message(STATUS "moh: CUDA toolkit: ${cuda_absent}: this build computes on the CPU only, and refuses device: cuda")
 endif()
 
 # Convolutions call cuDNN as it is, attention through its front end, a library of headers that scripts/setup.sh fetches.
