@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Set-up, build with warnings as errors, all tests, ending in ctest's summary and with its exit status.
-# Arguments but for --every-isa go to ctest. MOH_PRESET chooses the CMake preset (default: release), MOH_SHARED the
-# folder of shared test data.
+# Set-up, build, all tests, ending in ctest's summary and with its exit status. The objects are those of
+# scripts/quickstart.sh. Arguments but for --every-isa and --werror go to ctest. MOH_PRESET chooses the CMake preset
+# (default: release), MOH_CUDA whether to build for a GPU, MOH_SHARED the folder of shared test data.
 set -euo pipefail
 # shellcheck source=lib.sh
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
@@ -9,15 +9,17 @@ set -euo pipefail
 case ${1:-} in
   -h | --help)
     cat <<END
-Usage: [MOH_PRESET=release|debug|asan] scripts/test.sh [--every-isa] [CTEST OPTION...]
+Usage: [MOH_PRESET=release|debug|asan] scripts/test.sh [--every-isa] [--werror] [CTEST OPTION...]
 
   scripts/test.sh                    everything
   scripts/test.sh --every-isa        the tests of ops, models and golden data under the other instruction sets, too:
                                      entries isa.ISA.PROGRAM for baseline, avx2, avx512; ctest lists as skipped those
                                      that this processor lacks, and the one that all other tests run with
+  scripts/test.sh --werror           with warnings as errors, as continuous integration does
   scripts/test.sh -R moh_attention   tests whose name matches
   scripts/test.sh -L cpu -LE slow    by label
   MOH_PRESET=asan scripts/test.sh    under the address and undefined-behaviour sanitizers
+  MOH_CUDA=ON scripts/test.sh        with CUDA kernels, too, where there is a toolkit and no GPU
   MOH_SHARED=DIR scripts/test.sh     with the shared test data in DIR (DIR/golden and so on)
 END
     exit
@@ -25,9 +27,14 @@ END
 esac
 
 every_isa=OFF
+werror=OFF
 arguments=()
 for argument in "$@"; do
-  if [ "$argument" = --every-isa ]; then every_isa=ON; else arguments+=("$argument"); fi
+  case $argument in
+    --every-isa) every_isa=ON ;;
+    --werror) werror=ON ;;
+    *) arguments+=("$argument") ;;
+  esac
 done
 
 preset=${MOH_PRESET:-release}
@@ -39,7 +46,7 @@ if [ -n "${MOH_SHARED:-}" ]; then
 fi
 
 "$root/scripts/setup.sh"
-configure "$preset" -DMOH_BUILD_TESTS=ON -DMOH_WERROR=ON -DMOH_TEST_EVERY_ISA=$every_isa
+configure "$preset" -DMOH_BUILD_TESTS=ON -DMOH_WERROR=$werror -DMOH_TEST_EVERY_ISA=$every_isa
 build "$preset"
 
 say "testing build/$preset"

@@ -1,3 +1,5 @@
+#include "core/cuda/launch.h"
+
 #include <cstdlib>
 #include <map>
 #include <mutex>

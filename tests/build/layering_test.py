@@ -36,6 +36,16 @@ class SourceScan(unittest.TestCase):
             found += violations(str(path.relative_to(SOURCE_DIR)), path.read_text())
         self.assertEqual(found, [], "\n" + "\n".join(found))
 
+    def test_a_source_includes_the_header_of_its_name_first(self):
+        # So each of them shows, when it is compiled, that its header needs no other before it.
+        found = []
+        for path in (path for layer in LAYERS for path in sources(layer) if path.suffix == ".cpp"):
+            header = path.with_suffix(".h")
+            first = INCLUDE.search(path.read_text())
+            if header.exists() and (first is None or first.group(2) != str(header.relative_to(SOURCE_DIR))):
+                found.append(str(path.relative_to(SOURCE_DIR)))
+        self.assertEqual(found, [])
+
     def test_every_file_of_train_is_in_a_room(self):
         strays = [path for path in (SOURCE_DIR / "train").rglob("*") if path.suffix in (".h", ".cpp")
                   and layer_of(str(path.relative_to(SOURCE_DIR))) is None]
