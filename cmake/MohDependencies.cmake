@@ -1,5 +1,10 @@
 # Required libraries, then one status line per optional part: found or not, and what it switches on.
 
+# The system's interpreter first: it is the one that sees the system's matplotlib.
+find_program(MOH_PYTHON python3 PATHS /usr/bin NO_DEFAULT_PATH)
+find_program(MOH_PYTHON python3 REQUIRED)
+mark_as_advanced(MOH_PYTHON)
+
 find_package(Threads REQUIRED)
 find_package(OpenMP REQUIRED COMPONENTS CXX)
 find_package(yaml-cpp REQUIRED)

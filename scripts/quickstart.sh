@@ -22,7 +22,7 @@ moh=build/release/moh
 
 "$root/scripts/setup.sh"
 configure release
-build release moh
+build release moh moh_pages # with what cmake --install takes
 cd "$root"
 
 # Where the run will write; a mistake in the overrides ends here.

@@ -1,0 +1,35 @@
+# cmake --install, and a Debian package by cpack: the program, its configs, plots, documentation, man page and completion.
+
+include(GNUInstallDirs)
+
+# Both are made from the texts of --help, so the program is run on the machine that builds it.
+set(pages ${PROJECT_BINARY_DIR}/pages)
+add_custom_command(OUTPUT ${pages}/moh.1 ${pages}/moh
+  COMMAND ${CMAKE_COMMAND} -E make_directory ${pages}
+  COMMAND ${MOH_PYTHON} ${PROJECT_SOURCE_DIR}/scripts/command_pages.py $<TARGET_FILE:moh> --man ${pages}/moh.1
+          --bash ${pages}/moh
+  DEPENDS moh ${PROJECT_SOURCE_DIR}/scripts/command_pages.py VERBATIM)
+add_custom_target(moh_pages ALL DEPENDS ${pages}/moh.1 ${pages}/moh)
+
+install(TARGETS moh)
+install(PROGRAMS scripts/plot_run.py DESTINATION ${CMAKE_INSTALL_BINDIR} RENAME moh-plot-run)
+install(PROGRAMS scripts/plot_heads.py DESTINATION ${CMAKE_INSTALL_BINDIR} RENAME moh-plot-heads)
+install(DIRECTORY configs DESTINATION ${CMAKE_INSTALL_DATADIR}/moh)
+install(DIRECTORY docs DESTINATION ${CMAKE_INSTALL_DOCDIR})
+install(FILES README.md LICENSE CHANGELOG.md DESTINATION ${CMAKE_INSTALL_DOCDIR})
+install(FILES ${pages}/moh.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
+install(FILES ${pages}/moh DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions)
+
+set(CPACK_GENERATOR DEB)
+set(CPACK_PACKAGE_DIRECTORY ${PROJECT_BINARY_DIR})
+set(CPACK_PACKAGING_INSTALL_PREFIX /usr)
+set(CPACK_STRIP_FILES ON)
+set(CPACK_PACKAGE_NAME moh)
+set(CPACK_PACKAGE_CONTACT "The moh authors <moh@localhost>")
+set(CPACK_PACKAGE_DESCRIPTION_SUMMARY "Training of transformers with Mixture-of-Head attention")
+set(CPACK_RESOURCE_FILE_LICENSE ${PROJECT_SOURCE_DIR}/LICENSE)
+set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
+set(CPACK_DEBIAN_PACKAGE_SECTION science)
+set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON) # the libraries that the program links, with the versions that it was built with
+set(CPACK_DEBIAN_PACKAGE_RECOMMENDS "python3-matplotlib")
+include(CPack)
