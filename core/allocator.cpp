@@ -6,6 +6,7 @@
 #include <malloc.h>
 #endif
 #include <mutex>
+#include <new>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -97,23 +98,28 @@ struct CpuAllocator::Impl {
     small_bytes += static_cast<std::int64_t>(size);
     return block;
   }
-  void keep(void* block, std::size_t size, MemoryPurpose purpose) {
+  void keep(void* block, std::size_t size, MemoryPurpose purpose) noexcept {
     if (size >= kLargeBlock) {
       region.give_back(block, size);
-    } else {
-      kept_for(purpose)[size].push_back(block);
+      return;
     }
+    try {
+      kept_for(purpose)[size].push_back(block);
+    } catch (const std::bad_alloc&) {
+      free_small(block, size);  // no memory to remember it
+    }
+  }
+  void free_small(void* block, std::size_t size) noexcept {
+    allow(block, size);
+    std::free(block);
+    small_bytes -= static_cast<std::int64_t>(size);
   }
 
   void free_kept() {
     region.trim();
     for (auto* blocks_by_size : {&kept, &kept_for_data}) {
       for (auto& [size, blocks] : *blocks_by_size) {
-        for (void* block : blocks) {
-          allow(block, size);
-          std::free(block);
-          small_bytes -= static_cast<std::int64_t>(size);
-        }
+        for (void* block : blocks) free_small(block, size);
       }
       blocks_by_size->clear();
     }

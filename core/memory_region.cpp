@@ -1,10 +1,13 @@
 #include "core/memory_region.h"
 
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cstdint>
+#include <fstream>
+#include <new>
 
 namespace moh {
 
@@ -17,20 +20,42 @@ std::size_t round_up(std::size_t bytes, std::size_t to) {
   return (bytes + to - 1) / to * to;
 }
 
+/// The machine's memory; under a limit on address space (`ulimit -v`) at most three quarters of what it leaves, as the
+/// stacks of threads, libraries and small blocks need address space, too.
+std::size_t reservable_bytes(std::size_t page) {
+  const std::size_t memory = static_cast<std::size_t>(sysconf(_SC_PHYS_PAGES)) * page;
+  rlimit limit{};
+  if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return memory;
+  std::size_t used_pages = 0;
+  std::ifstream("/proc/self/statm") >> used_pages;  // its first number; 0 where there is none
+  const std::size_t used = std::min<std::size_t>(used_pages * page, limit.rlim_cur);
+  return std::min<std::size_t>(memory, (limit.rlim_cur - used) / 4 * 3);
+}
+
 }  // namespace
 
 void Stretches::add(std::size_t offset, std::size_t bytes) {
-  if (const auto next = at(offset + bytes); next != end()) {
-    bytes += next->second;
-    remove(next);
-  }
-  if (const auto previous = before(offset); previous != end()) {
+  const auto next = at(offset + bytes);
+  if (next != end()) bytes += next->second;
+  const auto previous = before(offset);
+  if (previous != end()) {
     offset = previous->first;
     bytes += previous->second;
-    remove(previous);
   }
-  by_offset_.emplace(offset, bytes);
-  by_size_.emplace(bytes, offset);
+  // What may throw comes first.
+  const auto entry = by_size_.emplace(bytes, offset).first;
+  if (previous != end()) {
+    by_size_.erase({previous->second, previous->first});
+    by_offset_[offset] = bytes;
+  } else {
+    try {
+      by_offset_.emplace(offset, bytes);
+    } catch (const std::bad_alloc&) {
+      by_size_.erase(entry);
+      throw;
+    }
+  }
+  if (next != end()) remove(next);
 }
 
 void Stretches::remove(Map::const_iterator stretch) {
@@ -56,9 +81,9 @@ Stretches::Map::const_iterator Stretches::before(std::size_t offset) const {
 }
 
 MemoryRegion::MemoryRegion() : page_(static_cast<std::size_t>(sysconf(_SC_PAGESIZE))) {
-  // A limit on address space may allow less than the machine has.
-  for (std::size_t bytes = round_up(static_cast<std::size_t>(sysconf(_SC_PHYS_PAGES)) * page_, kHugePage);
-       bytes >= kSmallestRegion; bytes = round_up(bytes / 2, kHugePage)) {
+  // Less may be left, whatever the limit says.
+  for (std::size_t bytes = round_up(reservable_bytes(page_), kHugePage); bytes >= kSmallestRegion;
+       bytes = round_up(bytes / 2, kHugePage)) {
     mapping_bytes_ = bytes + kHugePage;
     mapping_ = mmap(nullptr, mapping_bytes_, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (mapping_ == MAP_FAILED) continue;
@@ -88,8 +113,14 @@ void* MemoryRegion::take(std::size_t bytes) {
   return base_ + offset;
 }
 
-void MemoryRegion::give_back(void* piece, std::size_t bytes) {
-  free_.add(static_cast<std::size_t>(static_cast<std::byte*>(piece) - base_), bytes);
+void MemoryRegion::give_back(void* piece, std::size_t bytes) noexcept {
+  try {
+    free_.add(static_cast<std::size_t>(static_cast<std::byte*>(piece) - base_), bytes);
+  } catch (const std::bad_alloc&) {
+    // No memory for the entry: the piece's own goes back to the system, and its address space is lost.
+    madvise(piece, bytes, MADV_DONTNEED);
+    backed_ -= bytes;
+  }
 }
 
 void MemoryRegion::trim() {

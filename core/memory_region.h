@@ -13,6 +13,7 @@ class Stretches {
  public:
   using Map = std::map<std::size_t, std::size_t>;  // from offset to bytes
 
+  /// Changes nothing when it throws std::bad_alloc.
   void add(std::size_t offset, std::size_t bytes);
   void remove(Map::const_iterator stretch);
   void clear();
@@ -30,7 +31,7 @@ class Stretches {
   std::set<std::pair<std::size_t, std::size_t>> by_size_;  // (bytes, offset)
 };
 
-/// Address space as large as the machine's memory, of which no more is backed by memory than is in use:
+/// Address space as large as the machine's memory (less under a limit on address space), of which no more is backed by memory than is in use:
 /// pieces are cut from the smallest free stretch that holds them and join their free neighbours when they
 /// come back, so that what one phase of a step leaves serves the next, whatever the sizes. Not thread-safe.
 class MemoryRegion {
@@ -45,8 +46,8 @@ class MemoryRegion {
 
   /// A piece of `bytes`, aligned to a page, contents undefined; null when the system has no more.
   void* take(std::size_t bytes);
-  /// Takes back a piece of take(bytes).
-  void give_back(void* piece, std::size_t bytes);
+  /// Takes back a piece of take(bytes), also when there is no memory left to remember it.
+  void give_back(void* piece, std::size_t bytes) noexcept;
   /// Returns the memory of all free stretches to the system.
   void trim();
 

@@ -75,11 +75,15 @@ int num_threads() {
   return omp_get_max_threads();
 }
 
-void set_num_threads(int count) {
+void set_num_threads(std::int64_t count) {
   // What OMP_NUM_THREADS asks for, or else all processors; read before this function first changes it.
   static const int default_threads = omp_get_max_threads();
-  if (count < 0) throw ValueError(error_message("threads", "", "0 (all) or more", std::to_string(count)));
-  omp_set_num_threads(count == 0 ? default_threads : count);
+  const std::int64_t wanted = count == 0 ? default_threads : count;
+  if (wanted < 0 || wanted > kMaxThreads) {
+    throw ValueError(error_message(count == 0 ? "OMP_NUM_THREADS" : "threads", "",
+                                   "0 (all processors) to " + std::to_string(kMaxThreads), std::to_string(wanted)));
+  }
+  omp_set_num_threads(static_cast<int>(wanted));
 }
 
 int thread_index() {

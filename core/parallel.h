@@ -10,9 +10,12 @@ namespace moh {
 /// oversubscribed.
 int num_threads();
 
-/// Sets the number of threads; 0 means all processors that this process may run on. Throws ValueError below
-/// 0.
-void set_num_threads(int count);
+/// More threads than any machine has processors; OpenMP ends the process where it cannot start one.
+inline constexpr std::int64_t kMaxThreads = 4096;
+
+/// Sets the number of threads; 0 means what OMP_NUM_THREADS asks for, or all processors that this process may run on.
+/// Throws ValueError below 0 and, naming who asked, above kMaxThreads.
+void set_num_threads(std::int64_t count);
 
 /// Number of the calling thread inside a parallel loop, 0 ... num_threads() - 1; 0 outside.
 int thread_index();

@@ -1,11 +1,17 @@
 #include "core/memory_region.h"
 
+#include <sys/mman.h>
+#include <sys/resource.h>
+
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cstring>
+#include <fstream>
 #include <vector>
 
 #include "core/random.h"
+#include "tests/support/child_process.h"
+#include "tests/support/failing_new.h"
 
 using namespace moh;
 
@@ -103,4 +109,39 @@ TEST_CASE("memory region: pieces of random sizes and lives never overlap, and se
     }
   }
   CHECK(region.growths() <= growths_half_way + 1);
+}
+
+TEST_CASE("memory region: under a limit on address space a part is left for stacks and libraries") {
+  // At some limits all of it used to go, where the machine's memory divided by a power of two was just below.
+  for (const std::size_t gigabytes : {1, 2, 3, 5, 6, 7}) {
+    const ChildResult result = run_in_child([&] {
+      std::size_t used_pages = 0;
+      std::ifstream("/proc/self/statm") >> used_pages;
+      const std::size_t left = gigabytes << 30;
+      const rlim_t most = used_pages * 4096 + left;
+      const rlimit limit{most, most};
+      if (setrlimit(RLIMIT_AS, &limit) != 0) return std::string("no limit");
+      MemoryRegion region;
+      if (region.take(left / 3) == nullptr) return std::string("the region is too small");
+      void* stack = mmap(nullptr, left / 5, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+      return std::string(stack == MAP_FAILED ? "nothing is left" : "enough is left");
+    });
+    INFO(gigabytes << " GiB");
+    CHECK(result.output == "enough is left");
+  }
+}
+
+TEST_CASE("memory region: pieces come back although there is no memory to remember them") {
+  MemoryRegion region;
+  void* a = region.take(kMiB);
+  void* b = region.take(kMiB);
+  void* c = region.take(kMiB);
+  {
+    const FailingNew no_memory;
+    region.give_back(b, kMiB);  // neighbours in use: needs an entry of its own
+  }
+  CHECK(region.take(kMiB) != b);  // lost, as nothing says that it is free
+  region.give_back(a, kMiB);
+  region.give_back(c, kMiB);
+  CHECK(region.take(kMiB) == a);
 }

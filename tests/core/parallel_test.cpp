@@ -130,7 +130,9 @@ TEST_CASE("parallel: an exception of a chunk reaches the caller, and the next lo
 
 TEST_CASE("parallel: bad arguments are refused") {
   CHECK_THROWS_AS(parallel_for(1, 0, [](std::int64_t, std::int64_t) {}), InternalError);
-  CHECK_THROWS_WITH(set_num_threads(-1), "threads: expected 0 (all) or more, found -1");
+  CHECK_THROWS_WITH(set_num_threads(-1), "threads: expected 0 (all processors) to 4096, found -1");
+  CHECK_THROWS_AS(set_num_threads(kMaxThreads + 1), ValueError);
+  CHECK_THROWS_AS(set_num_threads((std::int64_t{1} << 32) + 1), ValueError);  // 1 as an int
 }
 
 TEST_CASE("parallel: 0 threads means all processors of this process") {

@@ -112,7 +112,7 @@ int analyze(const AnalyzeArgs& args, const Families& families) {
   start_logging(console);
   const Inputs inputs = inputs_of(args);
   const LoadedModel loaded = load_model(args.checkpoint, families, inputs.settings);
-  set_num_threads(static_cast<int>(loaded.config.threads));
+  set_num_threads(loaded.config.threads);
   const std::unique_ptr<DurableFile> file = create_report(args.out);
   stop.defer();
   const AnalysisInputs analysis =

@@ -73,7 +73,7 @@ Device opened_device(const std::string& name, bool json) {
 /// The options of the benchmarks of attention and of its layer; sets the number of threads.
 template <class Args>
 auto options_of(const Args& args) {
-  set_num_threads(static_cast<int>(args.threads));
+  set_num_threads(args.threads);
   auto options = args.options;
   options.device = opened_device(args.device, args.json);
   options.dtype = dtype_of(args.dtype);
@@ -125,7 +125,7 @@ int bench_module(const BenchModuleArgs& args) {
 int bench_step(const BenchStepArgs& args, const Families& families) {
   const ConfigUse use = args.options.random_data ? ConfigUse::kModel : ConfigUse::kData;
   const RunConfig config = read_run(args.config, args.overrides, families, use);
-  set_num_threads(static_cast<int>(config.threads));
+  set_num_threads(config.threads);
   StepBenchRecord record = run_step_bench(config, families.of(config), args.options);
   record.config = args.config;
   record.overrides = args.overrides;
@@ -137,7 +137,7 @@ int bench_step(const BenchStepArgs& args, const Families& families) {
 }
 
 int bench_decode(const BenchDecodeArgs& args, const Families& families) {
-  set_num_threads(static_cast<int>(args.threads));
+  set_num_threads(args.threads);
   DecodeBenchOptions options = args.options;
   options.model = decode_model(args, families);
   options.device = opened_device(args.device, args.json);
@@ -148,7 +148,7 @@ int bench_decode(const BenchDecodeArgs& args, const Families& families) {
 }
 
 int bench_ops(const BenchOpsArgs& args) {
-  set_num_threads(static_cast<int>(args.threads));
+  set_num_threads(args.threads);
   OpBenchOptions options = args.options;
   options.device = opened_device(args.device, args.json);
   options.dtype = dtype_of(args.dtype);

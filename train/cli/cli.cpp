@@ -10,6 +10,7 @@
 #include "core/keep_freed_memory.h"
 #include "train/cli/commands.h"
 #include "train/cli/exit_code.h"
+#include "train/cli/standard_streams.h"
 #include "train/config/suggest.h"
 #include "train/io/printable.h"
 #include "train/log/logging.h"
@@ -53,7 +54,9 @@ bool refuse_unknown_command(const CLI::App& app, int argc, char** argv) {
 
 int run_action(const Action& action, const Families& families) {
   try {
-    return action(families);
+    const int code = action(families);
+    if (code == kDone) require_written_output();
+    return code;
   } catch (const std::exception& error) {
     log_error(error.what());
     return exit_code_of(error);
@@ -63,6 +66,7 @@ int run_action(const Action& action, const Families& families) {
 }  // namespace
 
 int run(int argc, char** argv, const Families& families) {
+  occupy_closed_streams();
   keep_freed_memory();
   CLI::App app("moh: trains transformers with Mixture-of-Head attention (arXiv 2410.11842)", "moh");
   app.set_version_flag("--version", MOH_VERSION);

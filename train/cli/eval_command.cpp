@@ -29,7 +29,7 @@ std::vector<std::string> expanded(std::vector<std::string> overrides) {
 
 int eval(const EvalArgs& args, const Families& families) {
   LoadedModel loaded = load_model(args.checkpoint, families, expanded(args.overrides));
-  set_num_threads(static_cast<int>(loaded.config.threads));
+  set_num_threads(loaded.config.threads);
   const auto data = loaded.family->open_data(loaded.config, DataUse::kEvaluation);
   const auto task = loaded.family->make_task(loaded.config, data, std::move(loaded.model));
   // A signal ends the process at once: there is nothing to save.

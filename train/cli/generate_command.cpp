@@ -28,7 +28,7 @@ struct GenerateArgs {
 };
 
 int generate(const GenerateArgs& args, const Families& families) {
-  set_num_threads(static_cast<int>(args.threads));
+  set_num_threads(args.threads);
   std::vector<std::string> overrides;
   if (!args.device.empty()) overrides.push_back("device=" + args.device);
   if (args.device == "cpu") overrides.emplace_back("tf32=false");

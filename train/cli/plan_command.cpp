@@ -26,7 +26,7 @@ int plan(const PlanArgs& args, const Families& families) {
   PlanOptions options = args.options;
   if (!args.memory.empty()) options.memory_bytes = parse_memory(args.memory, "--gpu-memory");
   if (!args.peak.empty()) options.peak = parse_peak(args.peak, dtype_of(config.precision), "--peak-tflops");
-  set_num_threads(static_cast<int>(config.threads));
+  set_num_threads(config.threads);
   const TrainingPlan plan = plan_training(config, options, synthetic_tasks(families.of(config)));
   if (args.json)
     write_json_line(std::cout, plan, args.config, args.overrides);

@@ -161,7 +161,7 @@ int train(const TrainArgs& args, const Families& families) {
   const auto console = std::make_shared<Console>(STDOUT_FILENO);
   start_logging(console, args.log_level);
   RunConfig config = read_config(args, families);
-  set_num_threads(static_cast<int>(config.threads));
+  set_num_threads(config.threads);
   open_configured_device(config, NewProducts::kSearchAndKeep);
   make_folder(config.output.dir);
   const RunLock lock(config.output.dir);

@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/parallel.h"
 #include "train/config/enum_names.h"
 #include "train/config/limits.h"
 
@@ -11,7 +12,6 @@ namespace moh::config {
 
 namespace {
 
-constexpr double kMaxThreads = 4096;
 
 Section describe(OutputConfig& c) {
   Section s("output", "Where the run leaves its files: metrics.jsonl, checkpoints, the resolved config.");
@@ -169,7 +169,7 @@ Section describe_common(RunConfig& run, FamilyConfigs families) {
       "File of the algorithms of matrix products on a GPU. For a product that it lacks, training times "
       "what cuBLASLt proposes and adds the fastest; runs with the same file compute the same bits. Empty: "
       "the first proposal, which is the same in every run.");
-  s.field("threads", run.threads, at_least(0).capped(kMaxThreads),
+  s.field("threads", run.threads, at_least(0).capped(static_cast<double>(kMaxThreads)),
           "Threads of the CPU. 0: as OMP_NUM_THREADS says, else one per core.");
   s.field(
       "cuda_graph", run.cuda_graph,
