@@ -83,7 +83,7 @@ def rows_of(report, field, source=None):
 
 
 def without_shared(report, rows):
-    """The rows with NaN for heads that are always on."""
+    """The rows with NaN for shared heads."""
     return [[math.nan if head in layer["shared_heads"] else value for head, value in enumerate(row)]
             for layer, row in zip(report["layers"], rows)]
 
@@ -117,7 +117,7 @@ def heat_map(axes, rows, low, high):
 def draw_layers(axes, rows, low, high, title):
     image = heat_map(axes, rows, low, high)
     axes.set(title=title, xlabel="head", ylabel="layer")
-    set_centred_ticks(axes.xaxis, len(rows[0]))
+    set_centred_ticks(axes.xaxis, len(rows[0]), most=8)
     set_centred_ticks(axes.yaxis, len(rows))
     return image
 
@@ -133,17 +133,28 @@ def neighbours(heads):
     return ranges
 
 
-def mark_shared(axes, report, **style):
-    """Rectangles over the shared heads of each layer, one for neighbours."""
+def shared_blocks(report):
+    """Rectangles (first head, end, first layer, end) of shared heads: neighbours in a layer are one, and so are equal
+    ranges of neighbouring layers."""
+    blocks, open_blocks = [], {}
     for i, layer in enumerate(report["layers"]):
-        for first, end in neighbours(layer["shared_heads"]):
-            axes.add_patch(Rectangle((first, i), end - first, 1, **style))
+        ranges = {tuple(heads) for heads in neighbours(layer["shared_heads"])}
+        open_blocks = {heads: open_blocks.get(heads, i) for heads in ranges}
+        following = report["layers"][i + 1]["shared_heads"] if i + 1 < len(report["layers"]) else []
+        ended = ranges - {tuple(heads) for heads in neighbours(following)}
+        blocks += [(*heads, open_blocks[heads], i + 1) for heads in sorted(ended)]
+    return blocks
+
+
+def mark_shared(axes, report, **style):
+    for first, end, top, bottom in shared_blocks(report):
+        axes.add_patch(Rectangle((first, top), end - first, bottom - top, **style))
 
 
 def draw_panel_of_gates(figure, axes, report, field, title):
     rows = rows_of(report, field)
     image = draw_layers(axes, rows, min(smallest(rows), 0.0), largest(rows), title)
-    mark_shared(axes, report, fill=False, edgecolor="black", linewidth=1.4)
+    mark_shared(axes, report, fill=False, edgecolor="black", linewidth=1.0)
     figure.colorbar(image, ax=axes, pad=0.02)
 
 
@@ -211,7 +222,8 @@ def draw_similarities(report, layers):
     and the routed ones."""
     orders = [shared_first(report["layers"][layer], report["model"]["heads"]) for layer in layers]
     figure, grid = plt.subplots(len(SIMILARITIES), len(layers), squeeze=False, layout="constrained",
-                                figsize=(1.2 + 2.5 * len(layers), 2.6 * len(SIMILARITIES)))
+                                figsize=(1.2 + 2.5 * len(layers), 2.8 * len(SIMILARITIES)))
+    figure.get_layout_engine().set(h_pad=0.12)  # titles stay clear of the ticks above them
     for row, (kind, name) in zip(grid, SIMILARITIES.items()):
         matrices = [off_diagonal(report["layers"][layer]["similarity"][kind]["matrix"], order)
                     for layer, order in zip(layers, orders)]
@@ -227,7 +239,7 @@ def draw_similarities(report, layers):
 
 
 def draw_bars(axes, report, field, title):
-    """Bars by layer and group; what a group could reach is outlined behind them."""
+    """Bars by layer and group; the legend says what a group could reach at most."""
     groups = ["all"] + [group for group in ("shared", "routed") if any(layer[group] for layer in report["layers"])]
     width = 0.8 / len(groups)
     for i, group in enumerate(groups):
@@ -235,9 +247,9 @@ def draw_bars(axes, report, field, title):
         at = [n - 0.4 + (i + 0.5) * width for n in layers]
         found = [report["layers"][n]["rank"][group] for n in layers]
         color, hatch = BARS[group]
-        axes.bar(at, [rank["largest"] for rank in found], width, fill=False, edgecolor="#999999", linewidth=0.6)
+        most = max(rank["largest"] for rank in found)
         axes.bar(at, [rank[field] for rank in found], width, color=color, hatch=hatch, edgecolor="white", linewidth=0.0,
-                 label=f"{group} heads")
+                 label=f"{group} heads (of {most})")
     axes.set(title=title, xlabel="layer")
     axes.grid(False, axis="x")
     shown = range(0, len(report["layers"]), math.ceil(len(report["layers"]) / 16))
@@ -248,9 +260,9 @@ def draw_ranks(report):
     figure, (left, right) = plt.subplots(1, 2, layout="constrained", figsize=(11, 3.6), sharey=True)
     draw_bars(left, report, "rank", f"Rank: singular values above {report['rank_tolerance']:g} of the largest")
     draw_bars(right, report, "effective", "Effective rank: exp(entropy of the singular values)")
-    left.set_ylabel("directions (outline: most possible)")
-    left.set_ylim(top=1.15 * max(layer["rank"]["all"]["largest"] for layer in report["layers"]))
-    left.legend(frameon=False, fontsize=9, ncols=3, loc="upper left")
+    left.set_ylabel("directions (of the most that sizes allow)")
+    left.set_ylim(top=1.15 * left.get_ylim()[1])  # room for the legend
+    left.legend(frameon=False, fontsize=9, ncols=3, columnspacing=1.2, loc="upper left")
     return figure
 
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Draws the curves of training runs from their metrics.jsonl: loss, learning rate and, for Mixture-of-Head models, how
-evenly the routed heads of each layer are used, in the order of their numbers.
+"""Draws the curves of training runs from their metrics.jsonl: loss, learning rate, gradient norm, speed and, for
+Mixture-of-Head models, load-balance loss and how evenly the routed heads of each layer are used.
 
   scripts/plot_run.py runs/quickstart
   scripts/plot_run.py runs/dense runs/moh_50 --labels dense "MoH, half the heads" -o comparison.png
@@ -27,6 +27,12 @@ except ImportError:
 # Okabe & Ito's palette: told apart with any kind of colour vision.
 COLORS = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000"]
 INK = "#333333"
+# Routed heads that still have a visible row each in the picture of their loads over time.
+MOST_ROWS = 64
+# Curves of a record's field, each in a panel of its own: field, title, what its axis says.
+PANELS = (("grad_norm", "Gradient norm", "before clipping"),
+          ("balance_loss", "Load-balance loss", "before its weight"),
+          ("tokens_per_s", "Speed", "tokens per second"))
 
 
 class PlotError(Exception):
@@ -41,6 +47,7 @@ class Run:
     train_loss: dict = field(default_factory=dict)
     validation_loss: dict = field(default_factory=dict)
     learning_rate: dict = field(default_factory=dict)
+    curves: dict = field(default_factory=dict)  # {field of PANELS: {step: value}}
     head_load: dict = field(default_factory=dict)  # {step: [[share per head] per layer]}
 
     def is_empty(self):
@@ -67,6 +74,9 @@ def add_record(run, record):
         run.train_loss[step] = as_number(record["loss"])
     if "learning_rate" in record:
         run.learning_rate[step] = as_number(record["learning_rate"])
+    for name, *_ in PANELS:
+        if name in record:
+            run.curves.setdefault(name, {})[step] = as_number(record[name])
     if is_head_load(record.get("head_load")):
         run.head_load[step] = [[as_number(share) for share in layer] for layer in record["head_load"]]
 
@@ -147,7 +157,8 @@ def draw_loss(axes, runs):
         if run.validation_loss:
             draw_validation_loss(axes, run, COLORS[1] if single else color, single)
     axes.set(title="Loss", xlabel="step", ylabel="nats per token")
-    axes.legend(frameon=False, fontsize=9)
+    if single:
+        axes.legend(frameon=False, fontsize=9)
 
 
 def draw_learning_rate(axes, runs):
@@ -156,12 +167,19 @@ def draw_learning_rate(axes, runs):
         # Runs often share their schedule: dashes let the line below show.
         style = "-" if i == 0 else (0, (4, 4 * i))
         axes.plot(steps, values, color=COLORS[i % len(COLORS)], linewidth=1.4, linestyle=style,
-                  marker=marker_for(values), markersize=4, label=run.label)
+                  marker=marker_for(values), markersize=4)
     axes.set(title="Learning rate", xlabel="step")
     axes.yaxis.set_major_formatter(lambda rate, _: f"{rate:g}")
     axes.set_ylim(bottom=0)
-    if len(runs) > 1:
-        axes.legend(frameon=False, fontsize=9)
+
+
+def draw_curve(axes, runs, name, title, unit):
+    for i, run in enumerate(runs):
+        steps, values = in_order(run.curves.get(name, {}))
+        axes.plot(steps, values, color=COLORS[i % len(COLORS)], linewidth=1.2, marker=marker_for(values), markersize=4)
+    axes.set(title=title, xlabel="step", ylabel=unit)
+    if name != "balance_loss":  # which varies little, far from 0
+        axes.set_ylim(bottom=0)
 
 
 def relative_load(layer):
@@ -169,6 +187,10 @@ def relative_load(layer):
     finite = [share for share in layer if not math.isnan(share)]
     mean = sum(finite) / len(finite) if finite else 0.0
     return [share / mean if mean > 0.0 else math.nan for share in layer]
+
+
+def largest(values):
+    return max((value for value in values if not math.isnan(value)), default=math.nan)
 
 
 def heat_map(axes, x_edges, rows):
@@ -189,7 +211,7 @@ def draw_last_load(axes, run, title):
     width = max(len(layer) for layer in layers)
     rows = [relative_load(layer) + [math.nan] * (width - len(layer)) for layer in layers]
     image = heat_map(axes, range(width + 1), rows)
-    axes.set(title=f"{title}, step {step}", xlabel="routed head, in the order of their numbers", ylabel="layer")
+    axes.set(title=f"{title}, step {step}", xlabel="n-th routed head of its layer", ylabel="layer")
     set_centred_ticks(axes.xaxis, width)
     set_centred_ticks(axes.yaxis, len(layers))
     return image
@@ -210,41 +232,60 @@ def step_edges(steps):
 
 
 def draw_load_over_time(axes, run, title):
-    """One row per routed head, the layers under each other; records whose shape is not the last one's are left out."""
+    """A row for each routed head, the layers under each other, or, where these are too many, a row for each layer: its
+    largest load. Records whose shape is not the last one's are left out."""
     shape = [len(layer) for layer in run.head_load[max(run.head_load)]]
     steps = sorted(step for step, load in run.head_load.items() if [len(layer) for layer in load] == shape)
-    columns = [[share for layer in run.head_load[step] for share in relative_load(layer)] for step in steps]
+    by_layer = sum(shape) > MOST_ROWS
+    columns = []
+    for step in steps:
+        loads = [relative_load(layer) for layer in run.head_load[step] if layer]
+        columns.append(list(map(largest, loads)) if by_layer else [share for layer in loads for share in layer])
     heat_map(axes, step_edges(steps), list(map(list, zip(*columns))))
     ticks, top = [], 0
     for layer, heads in enumerate(shape):
-        if heads == 0:
+        rows = min(heads, 1) if by_layer else heads
+        if rows == 0:
             continue
-        if top > 0:
+        if top > 0 and not by_layer:
             axes.axhline(top, color="white", linewidth=1.2)
-        ticks.append((top + heads / 2, str(layer)))
-        top += heads
+        ticks.append((top + rows / 2, str(layer)))
+        top += rows
     every = max(1, math.ceil(len(ticks) / 12))
     axes.set_yticks([at for at, _ in ticks[::every]], [name for _, name in ticks[::every]])
     axes.tick_params(length=0)
-    axes.set(title=f"{title} over time", xlabel="step", ylabel="layer (one row per routed head)")
+    axes.set(title=f"{title} over time", xlabel="step",
+             ylabel="layer (its most used head)" if by_layer else "layer (one row per routed head)")
+
+
+def draw_head_loads(figure, run, title):
+    left, right = figure.subplots(1, 2, gridspec_kw={"width_ratios": [1.5, 1]})
+    draw_load_over_time(left, run, title)
+    image = draw_last_load(right, run, title)
+    figure.colorbar(image, ax=right, extend="max", label="share of tokens / even share", pad=0.02)
 
 
 def draw_figure(runs):
-    """Loss and learning rate of all runs, then one row of head loads per run that routes its heads."""
+    """Loss and learning rate of all runs, their other curves, then a row of head loads per run that routes its heads."""
     routed = [run for run in runs if run.head_load]
+    panels = [panel for panel in PANELS if any(panel[0] in run.curves for run in runs)]
     plt.rcParams.update({"font.size": 10, "axes.titlesize": 11, "axes.titleweight": "bold", "axes.titlelocation": "left",
                          "axes.spines.top": False, "axes.spines.right": False, "axes.edgecolor": INK,
                          "text.color": INK, "axes.labelcolor": INK, "xtick.color": INK, "ytick.color": INK,
                          "axes.grid": True, "grid.color": "#e6e6e6", "grid.linewidth": 0.8, "axes.axisbelow": True})
-    figure, grid = plt.subplots(1 + len(routed), 2, squeeze=False, layout="constrained",
-                                figsize=(11, 3.6 + 2.9 * len(routed)), gridspec_kw={"width_ratios": [1.5, 1]})
-    draw_loss(grid[0][0], runs)
-    draw_learning_rate(grid[0][1], runs)
-    for row, run in zip(grid[1:], routed):
-        title = "Head load" if len(runs) == 1 else f"Head load of {run.label}"
-        draw_load_over_time(row[0], run, title)
-        image = draw_last_load(row[1], run, title)
-        figure.colorbar(image, ax=row[1], extend="max", label="share of tokens / even share", pad=0.02)
+    heights = [3.6] + [0.1 + 0.2 * len(runs)] * (len(runs) > 1) + [2.5] * bool(panels) + [2.9] * len(routed)
+    figure = plt.figure(layout="constrained", figsize=(11, sum(heights)))
+    rows = list(figure.subfigures(len(heights), 1, squeeze=False, height_ratios=heights)[:, 0])
+    loss, rate = rows.pop(0).subplots(1, 2, gridspec_kw={"width_ratios": [1.5, 1]})
+    draw_loss(loss, runs)
+    draw_learning_rate(rate, runs)
+    if len(runs) > 1:  # its colours are those of all panels, and it would cover curves
+        rows.pop(0).legend(*loss.get_legend_handles_labels(), frameon=False, fontsize=9, ncols=2, loc="center")
+    if panels:
+        for axes, panel in zip(rows.pop(0).subplots(1, len(panels), squeeze=False)[0], panels):
+            draw_curve(axes, runs, *panel)
+    for row, run in zip(rows, routed):
+        draw_head_loads(row, run, "Head load" if len(runs) == 1 else f"Head load of {run.label}")
     return figure
 
 

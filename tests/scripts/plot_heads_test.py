@@ -99,8 +99,12 @@ class PlotHeadsTest(unittest.TestCase):
         self.assertEqual(shown(panels["Load, digits"]), [[None, 1, 0], [None, 1, None]])
         for title in ("Load, all text", "Spread of these gates (std)"):
             marks = [(mark.get_xy(), mark.get_width()) for mark in panels[title].patches]
-            self.assertEqual(marks, [((0, 0), 1), ((0, 1), 1), ((2, 1), 1)])
+            self.assertEqual(marks, [((0, 0), 1), ((2, 1), 1)])
+            self.assertEqual([mark.get_height() for mark in panels[title].patches], [2, 1])
         self.assertEqual(plot_heads.neighbours([1, 2, 5, 7, 8, 9]), [[1, 3], [5, 6], [7, 10]])
+        layers = [{"shared_heads": heads} for heads in ([0, 1], [0, 1, 4], [0, 4], [], [0, 1])]
+        self.assertEqual(plot_heads.shared_blocks({"layers": layers}),
+                         [(0, 2, 0, 2), (0, 1, 2, 3), (4, 5, 1, 3), (0, 2, 4, 5)])
 
         first, second, *_ = plot_heads.draw_similarities(report, [0, 1]).axes
         self.assertEqual(shown(first), [[None, 0.5, None], [0.5, None, -0.125], [None, -0.125, None]])
@@ -127,8 +131,10 @@ class PlotHeadsTest(unittest.TestCase):
     def test_the_bars_hold_the_report(self):
         left, right = plot_heads.draw_ranks(report_of([moh_layer(0), dense_layer(1)])).axes
         heights = [[bar.get_height() for bar in bars] for bars in left.containers]
-        self.assertEqual(heights, [[4, 4], [3, 3], [4], [3], [4], [2]])  # outline and bar of all, shared, routed
-        self.assertEqual([bar.get_height() for bar in right.containers[1]], [2.5, 2.5])
+        self.assertEqual(heights, [[3, 3], [3], [2]])  # of all, shared, routed
+        self.assertEqual([bar.get_height() for bar in right.containers[0]], [2.5, 2.5])
+        self.assertEqual([text.get_text() for text in left.get_legend().get_texts()],
+                         ["all heads (of 4)", "shared heads (of 4)", "routed heads (of 4)"])
 
     def test_layers_are_chosen_at_even_distances_or_by_name(self):
         report = report_of([dense_layer(i) for i in range(32)])

@@ -51,7 +51,7 @@ class PlotRunTest(unittest.TestCase):
         output = self.folder / "both.png"
         result = plot(dense, self.make_moh_run(), "--labels", "dense", "half the heads", "-o", output)
         self.assertEqual(result.returncode, 0, result.stderr)
-        self.assertEqual(png_size(output), (1650, 975))
+        self.assertEqual(png_size(output), (1650, 1050))  # a legend below the curves
         only = self.folder / "dense.png"
         self.assertEqual(plot(dense, "-o", only).returncode, 0)
         self.assertEqual(png_size(only), (1650, 540))  # no heads, no second row
@@ -70,6 +70,24 @@ class PlotRunTest(unittest.TestCase):
         self.assertAlmostEqual(shown[2, 0], 1.8)
         self.assertTrue(shown.mask[1].all() and shown.mask[2, 2])
         self.assertEqual(over_time.collections[0].get_array().reshape(5, 20)[3].tolist(), [1.8] * 20)
+
+    def test_curves_that_runs_have_get_a_panel_each(self):
+        records = [train(step, grad_norm=2.0, tokens_per_s=100.0 * step, balance_loss=None) for step in (1, 2)]
+        run = plot_run.read_run(self.make_run("curves", records))
+        figure = plot_run.draw_figure([run])
+        titles = [axes.get_title(loc="left") for axes in figure.axes]
+        self.assertEqual(titles, ["Loss", "Learning rate", "Gradient norm", "Load-balance loss", "Speed"])
+        self.assertEqual(figure.axes[2].lines[0].get_xydata().tolist(), [[1, 2.0], [2, 2.0]])
+        self.assertEqual(figure.axes[4].lines[0].get_ydata().tolist(), [100.0, 200.0])
+        self.assertTrue(math.isnan(run.curves["balance_loss"][1]))
+
+    def test_many_heads_have_a_row_per_layer(self):
+        layers = plot_run.MOST_ROWS // 4 + 1
+        load = [[0.5, 0.25, 0.125, 0.125]] * layers + [[]]
+        run = self.make_run("large", [train(step, head_load=load) for step in (1, 2)])
+        over_time = plot_run.draw_figure([plot_run.read_run(run)]).axes[2]
+        self.assertEqual(over_time.get_ylabel(), "layer (its most used head)")
+        self.assertEqual(over_time.collections[0].get_array().reshape(layers, 2).tolist(), [[2.0, 2.0]] * layers)
 
     def test_one_record_is_enough(self):
         run = self.make_run("one", [train(1, head_load=[[0.5, 0.5]])])
