@@ -14,15 +14,7 @@
 namespace moh {
 
 /// One line of metrics.jsonl: a JSON object that starts with "kind" and "step". Steps count finished
-/// optimiser steps. Keys that tools (scripts/plot_run.py) know:
-///
-///   train  loss (nats per token), learning_rate, grad_norm, balance_loss, activated_heads (share, 0 ... 1,
-///          of the heads whose attention was computed; straight_through: all computes every head), head_load
-///          (per layer a list: the share of tokens that each routed head served, in the order of their
-///          numbers, without the shared heads; an empty list for a layer without routing), tokens (seen so
-///          far), tokens_per_s, elapsed_s, peak_memory_bytes
-///   eval   loss, perplexity, bits_per_byte, elapsed_s
-///   event  event (what happened, such as "resume")
+/// optimiser steps. docs/metrics.md describes every kind of record and every field.
 ///
 /// JSON has no NaN and no infinity: such a number becomes null, and the object "non_finite" at the end of the
 /// line says which one it was ({"loss": "nan"}), so that every JSON reader can read the line and nothing is
