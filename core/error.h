@@ -42,6 +42,11 @@ class DataError : public Error {
 class CheckpointError : public Error {
   using Error::Error;
 };
+/// The system would not let a file of a checkpoint be read: no permission, too many open files, a failing disk. It says
+/// nothing about what is in the file, which may be sound.
+class CheckpointAccessError : public CheckpointError {
+  using CheckpointError::CheckpointError;
+};
 /// Training produced a loss or gradient that is not finite (exit code 4).
 class NumericError : public Error {
   using Error::Error;

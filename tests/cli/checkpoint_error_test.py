@@ -3,6 +3,7 @@
 import json
 import shutil
 import struct
+import unittest
 
 import support
 
@@ -109,10 +110,27 @@ class DamagedCheckpoint(support.MohTest):
     def test_allow_older_with_nothing_older_left(self):
         for folder in (self.older, self.newer):
             (folder / "manifest.json").unlink()
-        output = self.moh("train", self.config_file, "--resume", "--allow-older")
-        self.assert_says(output, "starting at step 0")
-        self.moh("train", self.config_file, "output.dir=whole")
-        self.assert_same_state("whole", "run")
+        before = sorted(path.name for path in (self.folder / "run/checkpoints").iterdir())
+        metrics = (self.folder / "run/metrics.jsonl").read_bytes()
+        output = self.moh("train", self.config_file, "--resume", "--allow-older", code=support.INPUT_ERROR)
+        self.assert_says(output, "expected a checkpoint that is sound, found 2 damaged", "--overwrite")
+        # A run is not begun anew by an option that goes back.
+        self.assertEqual(sorted(path.name for path in (self.folder / "run/checkpoints").iterdir()), before)
+        self.assertEqual((self.folder / "run/metrics.jsonl").read_bytes(), metrics)
+
+    @unittest.skipUnless(support.build_has_failpoints(), "this build has no failure points")
+    def test_a_checkpoint_that_the_system_does_not_let_read_is_not_damaged(self):
+        before = sorted(path.name for path in (self.folder / "run/checkpoints").iterdir())
+        refusals = 0
+        for number in range(1, 40):
+            for point, error in (("open", "EACCES"), ("read", "EIO")):
+                result = self.command("train", self.config_file, "--resume", "--allow-older",
+                                      env={"MOH_FAIL": f"io:{point}_{number}={error}"})
+                with self.subTest(point=point, number=number, output=result.output):
+                    self.assertIn(result.returncode, (support.DONE, support.INPUT_ERROR))
+                    refusals += result.returncode == support.INPUT_ERROR
+                    self.assertEqual(sorted(path.name for path in (self.folder / "run/checkpoints").iterdir()), before)
+        self.assertGreater(refusals, 10)  # the points were met
 
     def test_another_folder_than_a_checkpoint(self):
         (self.folder / "empty").mkdir()

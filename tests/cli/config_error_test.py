@@ -1,5 +1,7 @@
 """Every mistake in a configuration is reported, all in one go, with its place, before anything is read or made."""
 
+import os
+
 import support
 
 MISTAKES = """\
@@ -65,6 +67,13 @@ class ConfigErrors(support.MohTest):
         self.assertEqual(len(lines), len(expected), "\n".join(lines))
         for line, start in zip(lines, expected):
             self.assertTrue(line.startswith(start), f"expected {start}\nfound    {line}")
+
+    def test_a_fifo_is_not_waited_for(self):
+        os.mkfifo(self.folder / "pipe.yaml")
+        output = self.moh("config", "pipe.yaml", code=support.CONFIG_ERROR)
+        self.assert_says(output, "pipe.yaml", "found a FIFO")
+        self.write("includes.yaml", "include: pipe.yaml\n")
+        self.assert_says(self.moh("config", "includes.yaml", code=support.CONFIG_ERROR), "pipe.yaml", "found a FIFO")
 
     def test_yaml_that_is_not_accepted(self):
         cases = {

@@ -1,14 +1,16 @@
 """moh eval: the numbers of the trainer, and of any other text."""
 
+import json
 import math
+import struct
 
 import support
 
 
 def numbers(output):
     """The lines "name   value" of the command."""
-    return {name: float(value) for name, value in (line.split() for line in output.splitlines())
-            if name != "checkpoint"}
+    return {name: float(value) for name, value in (line.split(maxsplit=1) for line in output.splitlines())
+            if name not in ("checkpoint", "evaluated")}
 
 
 class Eval(support.MohTest):
@@ -56,6 +58,30 @@ class Eval(support.MohTest):
     def test_a_token_file(self):
         self.moh("data", "tokenize", "--input", "text.txt", "--output", "text.tokens")
         self.assertEqual(self.eval("data=text.tokens"), self.eval("data=text.txt"))
+
+    def test_a_text_is_evaluated_whole_and_the_output_says_how_much_it_was(self):
+        self.train({"eval.max_tokens": 64, "output.dir": "short"})
+        self.write("long.txt", support.text_of_words(300, seed=5))
+        size = (self.folder / "long.txt").stat().st_size
+        said = self.moh("eval", "--checkpoint", "short")
+        self.assertRegex(said, r"evaluated +128 of \d+ tokens, sequences of 32\n")  # whole batches
+        said = self.moh("eval", "--checkpoint", "short", "data=long.txt")
+        self.assert_says(said, f"evaluated      {size - 1} of {size - 1} tokens, sequences of 32\n")
+        said = self.moh("eval", "--checkpoint", "short", "data=long.txt", "eval.max_tokens=64")
+        self.assertRegex(said, rf"evaluated +128 of {size - 1} tokens")
+
+    def test_a_loss_that_is_not_finite_is_an_error(self):
+        name = "model.layers.0.mlp.down_proj.weight"
+        self.moh("convert", "--from", "run", "--to", "weights.safetensors")
+        data = bytearray((self.folder / "weights.safetensors").read_bytes())
+        header = json.loads(data[8:8 + int.from_bytes(data[:8], "little")])
+        at = 8 + int.from_bytes(data[:8], "little") + header[name]["data_offsets"][0]
+        data[at:at + 4] = struct.pack("<f", math.nan)
+        self.write("weights.safetensors", bytes(data))
+        self.moh("convert", "--from", "weights.safetensors", "--to", "broken", "--format", "moh", "--config",
+                 "tiny.yaml")
+        output = self.moh("eval", "--checkpoint", "broken", "data=text.txt", code=support.NUMERIC_ABORT)
+        self.assert_says(output, "eval: loss: expected a finite number, found ")
 
     def test_the_training_files_need_not_be_there_for_another_text(self):
         self.write("other.txt", "some text to look at")

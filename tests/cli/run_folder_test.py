@@ -48,6 +48,24 @@ class StartAndResume(support.MohTest):
         self.assert_same_state("run", "again")
 
 
+class Links(support.MohTest):
+    def test_a_link_in_a_run_folder_is_not_followed(self):
+        for name in (".lock", "metrics.jsonl"):
+            for resume in (False, True):
+                with self.subTest(name=name, resume=resume):
+                    run = self.folder / f"run{name}{resume}"
+                    if resume:
+                        self.train({}, f"output.dir={run.name}")
+                        (run / name).unlink()
+                    run.mkdir(exist_ok=True)
+                    mine = self.write("mine.txt", "precious, and without a newline at its end")
+                    (run / name).symlink_to(mine)
+                    output = self.train({}, f"output.dir={run.name}", *(["--resume"] if resume else []),
+                                        code=support.STORAGE_ERROR)
+                    self.assert_says(output, name, "found a symbolic link")
+                    self.assertEqual(mine.read_text(), "precious, and without a newline at its end")
+
+
 class ChangedConfiguration(support.MohTest):
     def setUp(self):
         super().setUp()

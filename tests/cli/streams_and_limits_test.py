@@ -20,9 +20,9 @@ class ClosedStreams(support.MohTest):
     def test_no_console_line_gets_into_a_file(self):
         self.config()
         self.train()
-        for redirections in ("<&-", ">&-", "2>&-", "<&- >&-", ">&- 2>&-", "<&- >&- 2>&-"):
+        for i, redirections in enumerate(("<&-", ">&-", "2>&-", "<&- >&-", ">&- 2>&-", "<&- >&- 2>&-")):
             with self.subTest(redirections):
-                run = "run_" + "".join(c for c in redirections if c.isdigit()) + str(len(redirections))
+                run = f"run_{i}"
                 result = self.run_in_shell(f"train tiny.yaml output.dir={run}", redirections)
                 self.assertEqual(result.returncode, support.DONE, result.stderr)
                 self.assert_same_state("run", run)

@@ -144,20 +144,24 @@ void CheckpointStore::remove_checkpoint(const fs::path& step_folder) {
 }
 
 std::optional<StoredCheckpoint> CheckpointStore::open_newest(bool allow_older) {
-  std::vector<CheckpointInfo> all = list();
-  while (!all.empty()) {
+  const std::vector<CheckpointInfo> all = list();
+  for (auto info = all.rbegin(); info != all.rend(); ++info) {
     try {
-      StoredCheckpoint newest(all.back().folder);
+      StoredCheckpoint newest(info->folder);
       newest.verify();
+      std::for_each(all.rbegin(), info, [&](const CheckpointInfo& damaged) { set_aside(damaged); });
       return newest;
+    } catch (const CheckpointAccessError&) {
+      throw;  // it may be sound
     } catch (const CheckpointError& error) {
       if (!allow_older) throw;
       warn_(std::string(error.what()) + "; going back to the checkpoint before");
-      set_aside(all.back());
-      all.pop_back();
     }
   }
-  return std::nullopt;
+  if (all.empty()) return std::nullopt;
+  throw CheckpointError(error_message(folder_.string(), "", "a checkpoint that is sound",
+                                      std::to_string(all.size()) + " damaged",
+                                      "start over with --overwrite, or set another output.dir"));
 }
 
 void CheckpointStore::warn_on_failure(std::string_view what, FunctionRef<void()> action) const {

@@ -126,7 +126,7 @@ class ManifestReader {
                                           printable(name), "move that file elsewhere"));
     }
     if (error) {
-      throw CheckpointError(error_message(folder_.string(), "", "a readable folder", error.message()));
+      throw CheckpointAccessError(error_message(folder_.string(), "", "a readable folder", error.message()));
     }
   }
 

@@ -1,4 +1,5 @@
 #include <CLI/CLI.hpp>
+#include <cmath>
 #include <cstdio>
 #include <optional>
 #include <string>
@@ -19,10 +20,16 @@ struct EvalArgs {
   std::vector<std::string> overrides;  ///< data=PATH or data.validation=PATH, and others
 };
 
-/// `data=PATH` is short for `data.validation=PATH`.
-std::vector<std::string> expanded(std::vector<std::string> overrides) {
-  for (std::string& text : overrides) {
-    if (text.starts_with("data=")) text.insert(4, ".validation");
+/// `data=PATH` is short for `data.validation=PATH` and means all of that text: eval.max_tokens is what the run allowed
+/// itself while it trained.
+std::vector<std::string> expanded(const std::vector<std::string>& given) {
+  std::vector<std::string> overrides;
+  for (const std::string& text : given) {
+    if (!text.starts_with("data=")) continue;
+    overrides = {"data.validation=" + text.substr(5), "eval.max_tokens=0"};
+  }
+  for (const std::string& text : given) {
+    if (!text.starts_with("data=")) overrides.push_back(text);
   }
   return overrides;
 }
@@ -37,8 +44,12 @@ int eval(const EvalArgs& args, const Families& families) {
   const std::optional<Evaluation> evaluation = task->evaluate(never);
   if (!evaluation) throw DataError("eval: there are no held-out data to evaluate on");
   std::printf("checkpoint     %s\n", loaded.folder.c_str());
+  std::printf("evaluated      %s\n", evaluation->coverage.c_str());
   std::printf("%-14s %.6f\n", std::string(task->score().name).c_str(), evaluation->score);
   for (const auto& [name, value] : evaluation->metrics) std::printf("%-14s %.6f\n", name.c_str(), value);
+  if (!std::isfinite(evaluation->score)) {
+    throw NumericError(error_message("eval", task->score().name, "a finite number", std::to_string(evaluation->score)));
+  }
   return kDone;
 }
 
@@ -49,7 +60,8 @@ void add_eval(CLI::App& app, Action& action) {
   const auto args = std::make_shared<EvalArgs>();
   add_checkpoint_and_text(command, args->checkpoint, args->overrides);
   command.footer(
-      "Without data=PATH, the text that the run held out is used.\n\nExamples:\n"
+      "Without data=PATH, the text that the run held out is used, as far as eval.max_tokens allows; of data=PATH all.\n\n"
+      "Examples:\n"
       "  moh eval --checkpoint runs/quickstart\n"
       "  moh eval --checkpoint runs/quickstart/checkpoints/step_00000500 data=novel.txt "
       "eval.max_tokens=100000");

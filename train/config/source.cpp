@@ -30,7 +30,10 @@ std::string Mark::text() const {
 
 std::string read_source_file(const std::string& path) {
   std::error_code ignored;
-  if (std::filesystem::is_directory(path, ignored)) throw ConfigError("expected a file, found a folder");
+  const auto kind = std::filesystem::status(path, ignored).type();
+  if (kind == std::filesystem::file_type::directory) throw ConfigError("expected a file, found a folder");
+  // Opening it would wait for somebody to write to it.
+  if (kind == std::filesystem::file_type::fifo) throw ConfigError("expected a file, found a FIFO");
   errno = 0;
   std::ifstream in(path, std::ios::binary);
   if (!in) throw ConfigError(std::string("expected a readable file, found: ") + std::strerror(errno));

@@ -12,7 +12,7 @@
 /// destructor runs; an errno name (ENOSPC, EIO, EINTR, ...) makes the operation report that error; short
 /// makes a write take only half of its bytes.
 ///
-/// Points: io:create io:mkdir io:write io:fsync io:rename io:fsync_dir io:unlink io:rmdir, each before the
+/// Points: io:open io:read of files that are read, io:create io:mkdir io:write io:fsync io:rename io:fsync_dir io:unlink io:rmdir, each before the
 /// system call of the same name; ckpt:after_write after each file of a checkpoint, ckpt:before_publish and
 /// ckpt:after_publish around the rename that makes a checkpoint visible.
 ///

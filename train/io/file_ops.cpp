@@ -84,6 +84,12 @@ void throw_storage_error(const fs::path& path, std::string_view operation, int e
       error_message(path.string(), operation, room, bytes_free_at(path) + " free (" + reason + ")", fix));
 }
 
+void throw_open_error(const fs::path& path, int error) {
+  if (error != ELOOP) throw_storage_error(path, "open", error);
+  throw StorageError(error_message(path.string(), "", "a file of this run", "a symbolic link",
+                                   "remove the link; the whole run folder may be one"));
+}
+
 void ignore_file_size_signal() {
   struct sigaction current {};
   if (::sigaction(SIGXFSZ, nullptr, &current) != 0 || current.sa_handler != SIG_DFL) return;

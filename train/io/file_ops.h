@@ -21,6 +21,10 @@ std::filesystem::path folder_of(const std::filesystem::path& path);
 [[noreturn]] void throw_storage_error(const std::filesystem::path& path, std::string_view operation,
                                       int error, std::uint64_t needed_bytes = 0);
 
+/// Throws StorageError for the errno of opening a file of a run, which must not be a symbolic link (O_NOFOLLOW): what it
+/// leads to would be emptied or appended to.
+[[noreturn]] void throw_open_error(const std::filesystem::path& path, int error);
+
 /// Makes a write past the file size limit (ulimit -f) an error to report instead of a signal that kills.
 /// Idempotent; leaves a handler that somebody installed alone.
 void ignore_file_size_signal();

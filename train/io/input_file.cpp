@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "core/error.h"
+#include "train/io/failpoint.h"
 #include "train/io/printable.h"
 
 namespace moh {
@@ -24,8 +25,9 @@ void throw_input_error(InputKind kind, const std::string& message) {
 
 InputFile::InputFile(std::filesystem::path path, InputKind kind) : path_(std::move(path)), kind_(kind) {
   // O_NONBLOCK: opening a FIFO must not wait for somebody to write to it. It means nothing for regular files.
-  fd_ = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  if (fd_ < 0) fail("", "a readable file", std::generic_category().message(errno));
+  const int injected = MOH_FAILPOINT("io:open");
+  fd_ = injected > 0 ? -1 : ::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  if (fd_ < 0) fail_to_read("", "a readable file", injected > 0 ? injected : errno);
   struct stat status {};
   const bool regular = ::fstat(fd_, &status) == 0 && S_ISREG(status.st_mode);
   if (!regular) {
@@ -47,9 +49,12 @@ InputFile::InputFile(InputFile&& other) noexcept
 
 void InputFile::read(std::uint64_t offset, std::span<std::byte> to, std::string_view what) const {
   while (!to.empty()) {
-    const ssize_t count = ::pread(fd_, to.data(), to.size(), static_cast<off_t>(offset));
+    const int injected = MOH_FAILPOINT("io:read");
+    const ssize_t count =
+        injected > 0 ? -1 : ::pread(fd_, to.data(), to.size(), static_cast<off_t>(offset));
+    if (injected > 0) errno = injected;
     if (count < 0 && errno == EINTR) continue;
-    if (count < 0) fail(what, "readable bytes", std::generic_category().message(errno));
+    if (count < 0) fail_to_read(what, "readable bytes", errno);
     if (count == 0) {
       fail(what, std::to_string(to.size()) + " more bytes",
            "the end of the file at byte " + std::to_string(offset),
@@ -69,6 +74,13 @@ std::string InputFile::first_bytes(std::size_t bytes) const {
 void InputFile::fail(std::string_view what, std::string_view expected, std::string_view found,
                      std::string_view fix) const {
   throw_input_error(kind_, error_message(path_.string(), what, expected, found, fix));
+}
+
+void InputFile::fail_to_read(std::string_view what, std::string_view expected, int error) const {
+  const std::string reason = std::generic_category().message(error);
+  // A file that is missing from a checkpoint is damage; everything else is the system's.
+  if (kind_ != InputKind::kCheckpoint || error == ENOENT || error == ENOTDIR) fail(what, expected, reason);
+  throw CheckpointAccessError(error_message(path_.string(), what, expected, reason));
 }
 
 std::string read_text_file(const std::filesystem::path& path, InputKind kind, std::uint64_t limit_bytes) {

@@ -47,6 +47,9 @@ class InputFile {
                          std::string_view fix = "") const;
 
  private:
+  /// Throws for an errno; of a checkpoint CheckpointAccessError, unless the file is missing.
+  [[noreturn]] void fail_to_read(std::string_view what, std::string_view expected, int error) const;
+
   std::filesystem::path path_;
   InputKind kind_;
   int fd_ = -1;

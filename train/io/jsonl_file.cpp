@@ -73,8 +73,8 @@ JsonlFile::~JsonlFile() {
 }
 
 void JsonlFile::open() {
-  fd_ = ::open(path_.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK, 0666);
-  if (fd_ < 0) throw_storage_error(path_, "open", errno);
+  fd_ = ::open(path_.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW, 0666);
+  if (fd_ < 0) throw_open_error(path_, errno);
   const std::uint64_t size = size_of(fd_, path_);
   const std::uint64_t whole = end_of_last_line(fd_, path_, size);
   was_torn_ = was_torn_ || whole != size;

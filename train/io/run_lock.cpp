@@ -45,8 +45,8 @@ std::string this_process() {
 }  // namespace
 
 RunLock::RunLock(const fs::path& run_folder) : path_(run_folder / ".lock") {
-  const int fd = ::open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NONBLOCK, 0666);
-  if (fd < 0) throw_storage_error(path_, "open", errno);
+  const int fd = ::open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW, 0666);
+  if (fd < 0) throw_open_error(path_, errno);
   if (::flock(fd, LOCK_EX | LOCK_NB) != 0) {
     const int error = errno;
     const std::string holder = read_holder(fd);

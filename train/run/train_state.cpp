@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/error.h"
+#include "train/io/printable.h"
 
 namespace moh {
 
@@ -12,10 +13,20 @@ constexpr int kVersion = 1;
 
 using Json = nlohmann::ordered_json;
 
+/// Libraries' code for documents is recursive: levels without end would overflow the stack.
+Json parse(std::string_view text) {
+  constexpr int kMaxDepth = 4;
+  return Json::parse(text, [](int depth, Json::parse_event_t, Json&) {
+    if (depth > kMaxDepth) throw std::runtime_error("expected at most " + std::to_string(kMaxDepth) + " levels, found more");
+    return true;
+  });
+}
+
 std::int64_t count_at(const Json& json, const char* key) {
   const Json& value = json.at(key);
-  if (!value.is_number_integer() || value.get<std::int64_t>() < 0) {
-    throw std::runtime_error(std::string(key) + ": expected a count, found " + value.dump());
+  constexpr std::int64_t kMost = std::int64_t{1} << 53;  // what follows may add to it
+  if (!value.is_number_integer() || value.get<std::int64_t>() < 0 || value.get<std::int64_t>() > kMost) {
+    throw std::runtime_error(std::string(key) + ": expected a count, found " + printable(value.dump(), 200));
   }
   return value.get<std::int64_t>();
 }
@@ -64,7 +75,7 @@ std::string to_json(const TrainState& state) {
 
 TrainState train_state_from_json(std::string_view text, std::string_view where) {
   try {
-    return read(Json::parse(text));
+    return read(parse(text));
   } catch (const std::exception& error) {  // the library's own and those of read()
     throw CheckpointError(std::string(where) + ": trainer.json: " + error.what());
   }

@@ -64,7 +64,7 @@ struct StepStatistics {
 struct Evaluation {
   double score = 0;                                     ///< what checkpoints are ranked by: Task::score()
   std::vector<std::pair<std::string, double>> metrics;  ///< others, by name
-  std::string coverage;  ///< what was evaluated, for people: "65536 of 111540 tokens"; empty: all
+  std::string coverage;  ///< what was evaluated, for people: "65536 of 111540 tokens, sequences of 256"
 };
 
 /// The score of an evaluation.

@@ -65,3 +65,12 @@ TEST_CASE("trainer: a state that is not what to_json writes is refused, naming t
   CHECK_THROWS_AS(train_state_from_json("{", "c"), CheckpointError);
   CHECK_THROWS_AS(train_state_from_json("[]", "c"), CheckpointError);
 }
+
+TEST_CASE("trainer: a hostile state is refused, however deep or large") {
+  const std::string text = to_json({.step = 12, .samples = 96});
+  const std::string deep = std::string(100'000, '[') + std::string(100'000, ']');
+  const auto read = [](const std::string& state) { return train_state_from_json(state, "checkpoint"); };
+  CHECK_THROWS_AS(read(replaced(text, "\"samples\": 96", "\"samples\": " + deep)), CheckpointError);
+  CHECK_THROWS_AS(read(deep), CheckpointError);
+  CHECK_THROWS_AS(read(replaced(text, "\"samples\": 96", "\"samples\": 9223372036854775807")), CheckpointError);
+}

@@ -121,7 +121,11 @@ std::optional<Evaluation> LanguageTask::evaluate(FunctionRef<bool()> stop) {
   if (data_->validation->size() == 0) return std::nullopt;  // nothing is held out
   const EvaluationBatches batches(data_->validation, *data_->tokenizer, run_.data.sequence_length,
                                   batch_size_);
-  return evaluate_language_model(*model_, batches, run_.max_eval_tokens, stop);
+  std::optional<Evaluation> evaluation = evaluate_language_model(*model_, batches, run_.max_eval_tokens, stop);
+  if (evaluation)
+    evaluation->coverage += " of " + std::to_string(data_->validation->size() - 1) + " tokens, sequences of " +
+                            std::to_string(run_.data.sequence_length);
+  return evaluation;
 }
 
 std::vector<std::pair<std::string, std::string>> LanguageTask::identity() const {
@@ -157,6 +161,7 @@ std::optional<Evaluation> evaluate_language_model(const Llama& model, const Eval
   evaluation.score = sum / static_cast<double>(targets);
   evaluation.metrics = {{"perplexity", std::exp(evaluation.score)},
                         {"bits_per_byte", sum / std::numbers::ln2 / static_cast<double>(bytes)}};
+  evaluation.coverage = std::to_string(targets);
   return evaluation;
 }
 
