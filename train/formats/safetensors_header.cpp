@@ -8,7 +8,7 @@
 #include <optional>
 #include <utility>
 
-#include "train/formats/safetensors_dtype.h"
+#include "train/formats/stored_dtype.h"
 #include "train/io/printable.h"
 
 namespace moh {
@@ -330,7 +330,7 @@ class HeaderHandler {
   Place place_ = Place::kStart;
   bool has_metadata_ = false;
   std::string key_;  // the tensor, __metadata__ or the key within it
-  const SafetensorsDType* dtype_ = nullptr;
+  const StoredDType* dtype_ = nullptr;
   std::vector<std::uint64_t> numbers_;
   std::optional<std::vector<std::uint64_t>> shape_;
   std::optional<std::pair<std::uint64_t, std::uint64_t>> offsets_;

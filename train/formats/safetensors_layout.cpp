@@ -5,7 +5,7 @@
 #include <numeric>
 
 #include "core/error.h"
-#include "train/formats/safetensors_dtype.h"
+#include "train/formats/stored_dtype.h"
 #include "train/io/checksum.h"
 #include "train/io/printable.h"
 
@@ -67,7 +67,7 @@ std::string little_endian(std::uint64_t value) {
 }  // namespace
 
 std::optional<std::uint64_t> stored_bytes(std::string_view stored_dtype, const Shape& shape) {
-  const SafetensorsDType* dtype = find_safetensors_dtype(stored_dtype);
+  const StoredDType* dtype = find_safetensors_dtype(stored_dtype);
   std::uint64_t bits = 0;
   const bool overflow =
       dtype == nullptr || __builtin_mul_overflow(static_cast<std::uint64_t>(shape.numel()),

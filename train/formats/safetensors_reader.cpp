@@ -5,8 +5,8 @@
 
 #include "core/error.h"
 #include "train/formats/safetensors.h"
-#include "train/formats/safetensors_dtype.h"
 #include "train/formats/safetensors_header.h"
+#include "train/formats/stored_dtype.h"
 #include "train/io/printable.h"
 
 namespace moh {

@@ -1,7 +1,7 @@
 #include "core/error.h"
 #include "train/formats/element_blocks.h"
 #include "train/formats/safetensors.h"
-#include "train/formats/safetensors_dtype.h"
+#include "train/formats/stored_dtype.h"
 #include "train/io/durable_file.h"
 
 namespace moh {

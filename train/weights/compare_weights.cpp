@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "core/error.h"
-#include "train/formats/safetensors_dtype.h"
+#include "train/formats/stored_dtype.h"
 #include "train/io/printable.h"
 #include "train/weights/fold_names.h"
 

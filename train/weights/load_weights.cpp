@@ -7,8 +7,7 @@
 
 #include "core/error.h"
 #include "train/formats/element_blocks.h"
-#include "train/formats/element_conversion.h"
-#include "train/formats/safetensors_dtype.h"
+#include "train/formats/stored_dtype.h"
 #include "train/io/checksum.h"
 #include "train/io/printable.h"
 #include "train/weights/compare_weights.h"

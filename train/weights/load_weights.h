@@ -19,7 +19,7 @@ std::vector<NamedTensor> tensors_of(std::span<const NamedParameter> parameters);
 /// Copies tensors into the parameters of the same names, converted to the parameters' dtype block by block:
 /// no whole tensor is held a second time. Parameters without a tensor and tensors without a parameter are
 /// left alone: compare_weights() tells. Throws CheckpointError where a shape differs or a type does not
-/// convert (element_conversion.h), before anything is changed.
+/// convert (stored_dtype.h), before anything is changed.
 void load_weights(std::span<const NamedParameter> parameters, const WeightFile& weights);
 
 /// Copies the tensors of a checkpoint, in one file or several, into those of the same names, which must match
@@ -32,7 +32,7 @@ void load_exactly(std::string_view where, std::span<const StoredTensors> from,
 bool can_convert(std::string_view from, std::string_view to);
 
 /// Hands the elements of a tensor of `file` to `sink`, in order, block by block
-/// (train/formats/element_blocks.h), as the stored type `to` (element_conversion.h). Throws CheckpointError
+/// (train/formats/element_blocks.h), as the stored type `to` (stored_dtype.h). Throws CheckpointError
 /// for types that cannot be converted.
 void stream_tensor(const WeightFile& file, const WeightInfo& tensor, std::string_view to,
                    FunctionRef<void(std::span<const std::byte>)> sink);

@@ -17,7 +17,7 @@ namespace moh {
 using WriteProgress = FunctionRef<void(std::uint64_t bytes)>;
 
 // Tensors to write are what a file of them will list: names of `source`, each with the type that its elements
-// become (element_conversion.h), and their bytes as that type.
+// become (stored_dtype.h), and their bytes as that type.
 
 /// The type of most of the bytes of tensors, at least one.
 std::string_view main_type(std::span<const WeightInfo> tensors);

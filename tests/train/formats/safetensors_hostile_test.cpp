@@ -6,7 +6,7 @@
 #include "tests/support/temporary_folder.h"
 #include "tests/train/formats/safetensors_text.h"
 #include "train/formats/safetensors.h"
-#include "train/formats/safetensors_dtype.h"
+#include "train/formats/stored_dtype.h"
 
 namespace moh {
 

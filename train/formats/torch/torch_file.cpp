@@ -68,7 +68,7 @@ void TorchFile::read(const TorchTensor& tensor, std::uint64_t offset, std::span<
   }
   if (tensor.is_contiguous()) {
     const std::uint64_t begin =
-        tensor.view_begin + static_cast<std::uint64_t>(tensor.storage_offset) * tensor.dtype->bytes;
+        tensor.view_begin + static_cast<std::uint64_t>(tensor.storage_offset) * tensor.dtype->bytes();
     c.file.read(begin + offset, to, "storage " + printable(tensor.storage_key));
   } else {
     c.gather.read(c.file, tensor, offset, to);

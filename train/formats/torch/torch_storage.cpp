@@ -6,6 +6,12 @@ namespace moh {
 
 namespace {
 
+/// Whether it is a storage of bytes, whose tensors say what they hold.
+bool is_untyped_storage(std::string_view class_name) {
+  return class_name == "torch.storage.UntypedStorage" || class_name == "torch.UntypedStorage" ||
+         class_name == "torch.storage._UntypedStorage";
+}
+
 class StorageIdReader {
  public:
   StorageIdReader(const InputFile& file, const PickleTree& tree, const std::vector<PickleId>& items)

@@ -6,8 +6,8 @@
 #include <string>
 #include <string_view>
 
+#include "train/formats/stored_dtype.h"
 #include "train/formats/torch/pickle.h"
-#include "train/formats/torch/torch_dtype.h"
 #include "train/formats/torch/zip_archive.h"
 #include "train/io/input_file.h"
 
@@ -26,12 +26,12 @@ using TorchStorages = std::map<std::string, TorchStorage, std::less<>>;
 /// format a part of it, (key, first element, number of elements), or None.
 struct TorchStorageId {
   std::string_view key;
-  const TorchDType* dtype = nullptr;  ///< nullptr for a storage of bytes
-  std::uint64_t numel = 0;            ///< of the whole storage
-  std::uint64_t view_begin = 0;       ///< first element and number of elements of the part that is meant
+  const StoredDType* dtype = nullptr;  ///< nullptr for a storage of bytes
+  std::uint64_t numel = 0;             ///< of the whole storage
+  std::uint64_t view_begin = 0;        ///< first element and number of elements of the part that is meant
   std::uint64_t view_numel = 0;
 
-  std::uint64_t element_bytes() const { return dtype == nullptr ? 1 : dtype->bytes; }
+  std::uint64_t element_bytes() const { return dtype == nullptr ? 1 : dtype->bytes(); }
 };
 
 /// Reads what the persistent value `id` says; nothing when it is none of a storage. Throws the file's kind of

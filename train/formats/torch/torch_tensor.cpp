@@ -147,7 +147,7 @@ class TensorReader {
       fail("a storage offset of 0 or more", std::to_string(tensor_.storage_offset));
     }
     std::int64_t last = tensor_.storage_offset;
-    std::int64_t numel = static_cast<std::int64_t>(tensor_.dtype->bytes);  // of which it has to have room
+    std::int64_t numel = static_cast<std::int64_t>(tensor_.dtype->bytes());  // of which it has to have room
     bool overflow = false, is_empty = false;
     for (std::size_t i = 0; i < tensor_.shape.size(); ++i) {
       const std::int64_t size = tensor_.shape[i];
@@ -159,7 +159,7 @@ class TensorReader {
     }
     if (overflow) fail("sizes and strides within 64 bits", "larger ones");
     if (is_empty) return;
-    const std::uint64_t stored = storage_bytes / tensor_.dtype->bytes;
+    const std::uint64_t stored = storage_bytes / tensor_.dtype->bytes();
     if (static_cast<std::uint64_t>(last) >= stored) {
       fail("elements within the storage's " + std::to_string(stored), "element " + std::to_string(last));
     }
@@ -240,7 +240,7 @@ std::uint64_t reach_bytes(const TorchTensor& tensor) {
   for (std::size_t i = 0; i < tensor.shape.size(); ++i) {
     last += static_cast<std::uint64_t>((tensor.shape[i] - 1) * tensor.strides[i]);
   }
-  return (last + 1) * tensor.dtype->bytes;
+  return (last + 1) * tensor.dtype->bytes();
 }
 
 }  // namespace
@@ -248,7 +248,7 @@ std::uint64_t reach_bytes(const TorchTensor& tensor) {
 void TensorGather::read(const InputFile& file, const TorchTensor& tensor, std::uint64_t offset,
                         std::span<std::byte> to) {
   if (to.empty()) return;
-  const std::uint64_t size = tensor.dtype->bytes;
+  const std::uint64_t size = tensor.dtype->bytes();
   ElementWalk walk(tensor, offset / size);
   std::uint64_t within = offset % size;
   while (!to.empty()) {
@@ -263,7 +263,7 @@ void TensorGather::read(const InputFile& file, const TorchTensor& tensor, std::u
 /// The element `at` bytes into the tensor's storage. Reads all that the tensor reaches at once where that is
 /// about as much as the tensor itself, else a window of it.
 const std::byte* TensorGather::bytes_at(const InputFile& file, const TorchTensor& tensor, std::uint64_t at) {
-  const std::uint64_t size = tensor.dtype->bytes, begin = tensor.view_begin + at;
+  const std::uint64_t size = tensor.dtype->bytes(), begin = tensor.view_begin + at;
   if (begin < window_begin_ || begin + size > window_begin_ + window_.size()) {
     constexpr std::uint64_t kWindow = 1 << 16;
     const std::uint64_t first = tensor.view_begin + static_cast<std::uint64_t>(tensor.storage_offset) * size;

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "train/formats/stored_dtype.h"
 #include "train/formats/torch/pickle.h"
-#include "train/formats/torch/torch_dtype.h"
 #include "train/formats/torch/torch_storage.h"
 #include "train/io/input_file.h"
 
@@ -15,7 +15,7 @@ namespace moh {
 
 /// A tensor as a PyTorch file describes it: a view of a storage. All its elements lie within the storage.
 struct TorchTensor {
-  const TorchDType* dtype = nullptr;
+  const StoredDType* dtype = nullptr;
   std::vector<std::int64_t> shape;
   std::vector<std::int64_t> strides;  ///< in elements, 0 or more
   std::int64_t storage_offset = 0;    ///< in elements
@@ -26,7 +26,7 @@ struct TorchTensor {
 
   std::uint64_t numel() const;
   /// Of its elements, packed.
-  std::uint64_t bytes() const { return numel() * dtype->bytes; }
+  std::uint64_t bytes() const { return numel() * dtype->bytes(); }
   /// Whether its elements lie packed in row-major order.
   bool is_contiguous() const;
 };

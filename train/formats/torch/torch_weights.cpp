@@ -1,7 +1,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "train/formats/safetensors_dtype.h"
 #include "train/formats/torch/torch_file.h"
 #include "train/io/printable.h"
 
@@ -54,8 +53,7 @@ class TorchWeights final : public WeightFile {
 
  private:
   WeightInfo add(const std::string& name, const TorchTensor& tensor) {
-    const SafetensorsDType* dtype = find_safetensors_dtype(tensor.dtype->name);
-    if (dtype == nullptr) {
+    if (tensor.dtype->name.empty()) {
       file_.fail("tensor " + printable(name), "a dtype that safetensors files have too",
                  "torch." + std::string(tensor.dtype->torch),
                  "in Python, convert it and save the file again");
@@ -65,7 +63,7 @@ class TorchWeights final : public WeightFile {
                  std::to_string(tensor.shape.size()));
     }
     tensors_.push_back(&tensor);
-    return {name, dtype->name, Shape(std::span<const std::int64_t>(tensor.shape)), tensor.bytes(),
+    return {name, tensor.dtype->name, Shape(std::span<const std::int64_t>(tensor.shape)), tensor.bytes(),
             tensors_.size() - 1};
   }
 

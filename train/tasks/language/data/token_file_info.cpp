@@ -6,7 +6,7 @@
 #include <system_error>
 
 #include "core/error.h"
-#include "train/formats/safetensors_dtype.h"
+#include "train/formats/stored_dtype.h"
 #include "train/io/input_file.h"
 #include "train/io/printable.h"
 #include "train/tasks/language/data/old_token_file.h"

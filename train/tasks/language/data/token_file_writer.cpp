@@ -5,8 +5,8 @@
 #include <utility>
 
 #include "core/error.h"
-#include "train/formats/safetensors_dtype.h"
 #include "train/formats/safetensors_layout.h"
+#include "train/formats/stored_dtype.h"
 
 namespace moh {
 

@@ -1,18 +1,62 @@
-#include "train/formats/element_conversion.h"
+#include "train/formats/stored_dtype.h"
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <concepts>
-#include <cstdint>
 #include <cstring>
 #include <limits>
 #include <type_traits>
 
-#include "core/dtype.h"
+#include "core/error.h"
 
 namespace moh {
 
 namespace {
+
+// BOOL follows U8, so that uint8 is stored as U8.
+constexpr StoredDType kDTypes[] = {
+    {"F32", 32, DType::kFloat32, "float32", "FloatStorage"},
+    {"BF16", 16, DType::kBFloat16, "bfloat16", "BFloat16Storage"},
+    {"F64", 64, DType::kFloat64, "float64", "DoubleStorage"},
+    {"I32", 32, DType::kInt32, "int32", "IntStorage"},
+    {"I64", 64, DType::kInt64, "int64", "LongStorage"},
+    {"U8", 8, DType::kUInt8, "uint8", "ByteStorage"},
+    {"BOOL", 8, DType::kUInt8, "bool", "BoolStorage"},
+    {"F16", 16, std::nullopt, "float16", "HalfStorage"},
+    {"I8", 8, std::nullopt, "int8", "CharStorage"},
+    {"I16", 16, std::nullopt, "int16", "ShortStorage"},
+    {"U16", 16, std::nullopt, "uint16"},
+    {"U32", 32, std::nullopt, "uint32"},
+    {"U64", 64, std::nullopt, "uint64"},
+    {"C64", 64, std::nullopt, "complex64", "ComplexFloatStorage"},
+    {"F8_E4M3", 8, std::nullopt, "float8_e4m3fn"},
+    {"F8_E5M2", 8, std::nullopt, "float8_e5m2"},
+    {"F8_E4M3FNUZ", 8, std::nullopt, "float8_e4m3fnuz"},
+    {"F8_E5M2FNUZ", 8, std::nullopt, "float8_e5m2fnuz"},
+    {"F8_E8M0", 8, std::nullopt, "float8_e8m0fnu"},
+    {"F6_E2M3", 6},
+    {"F6_E3M2", 6},
+    {"F4", 4},
+    {"", 128, std::nullopt, "complex128", "ComplexDoubleStorage"},
+    {"", 32, std::nullopt, "complex32"},
+    {"", 8, std::nullopt, "qint8", "QInt8Storage"},
+    {"", 8, std::nullopt, "quint8", "QUInt8Storage"},
+    {"", 32, std::nullopt, "qint32", "QInt32Storage"},
+    {"", 8, std::nullopt, "quint4x2", "QUInt4x2Storage"},
+    {"", 8, std::nullopt, "quint2x4", "QUInt2x4Storage"},
+};
+
+/// The type with this, which is not empty, as one of its names.
+const StoredDType* find_by(std::string_view StoredDType::*kind_of_name, std::string_view name) {
+  const auto found = std::ranges::find(kDTypes, name, kind_of_name);
+  return name.empty() || found == std::ranges::end(kDTypes) ? nullptr : found;
+}
+
+/// What follows `prefix` in `name`, or nothing.
+std::string_view after(std::string_view name, std::string_view prefix) {
+  return name.starts_with(prefix) ? name.substr(prefix.size()) : std::string_view();
+}
 
 /// IEEE binary16: 1 sign, 5 exponent and 10 mantissa bits.
 struct float16 {
@@ -122,6 +166,25 @@ ConvertElements find_source(std::string_view from) {
 }
 
 }  // namespace
+
+const StoredDType* find_safetensors_dtype(std::string_view name) {
+  return find_by(&StoredDType::name, name);
+}
+
+std::string_view safetensors_dtype_name(DType dtype) {
+  const auto found = std::ranges::find(kDTypes, std::optional(dtype), &StoredDType::loads_as);
+  MOH_CHECK(found != std::ranges::end(kDTypes), "a dtype without a safetensors name");
+  return found->name;
+}
+
+const StoredDType* find_torch_dtype(std::string_view name) {
+  return find_by(&StoredDType::torch, after(name, "torch."));
+}
+
+const StoredDType* find_torch_storage(std::string_view class_name) {
+  const std::string_view on_gpu = after(class_name, "torch.cuda.");
+  return find_by(&StoredDType::torch_storage, on_gpu.empty() ? after(class_name, "torch.") : on_gpu);
+}
 
 ConvertElements find_conversion(std::string_view from, std::string_view to) {
   if (to == "F32") return find_source<float>(from);

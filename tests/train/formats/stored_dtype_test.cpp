@@ -1,4 +1,4 @@
-#include "train/formats/element_conversion.h"
+#include "train/formats/stored_dtype.h"
 
 #include <catch2/catch.hpp>
 #include <cmath>

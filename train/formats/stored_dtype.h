@@ -1,0 +1,46 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+#include "core/dtype.h"
+
+namespace moh {
+
+/// A type of elements as files store them.
+struct StoredDType {
+  std::string_view name;  ///< in safetensors, "F32"; empty for a type that PyTorch alone has
+  int bits;
+  std::optional<DType> loads_as = std::nullopt;
+  std::string_view torch = {};          ///< "float32"; empty for a type that safetensors alone has
+  std::string_view torch_storage = {};  ///< "FloatStorage"; empty for types that came after typed storages
+
+  /// Of an element; those of PyTorch have whole bytes.
+  std::uint64_t bytes() const { return static_cast<std::uint64_t>(bits) / 8; }
+};
+
+/// The type of that name in safetensors, or nullptr.
+const StoredDType* find_safetensors_dtype(std::string_view name);
+
+/// The name under which safetensors files store `dtype`.
+std::string_view safetensors_dtype_name(DType dtype);
+
+/// The type that PyTorch calls "torch.float32", or nullptr.
+const StoredDType* find_torch_dtype(std::string_view name);
+
+/// The type of the elements of a storage class of PyTorch, "torch.FloatStorage" or "torch.cuda.FloatStorage";
+/// nullptr for another class.
+const StoredDType* find_torch_storage(std::string_view class_name);
+
+/// Converts `count` packed elements. Neither pointer need be aligned; the two do not overlap.
+using ConvertElements = void (*)(const std::byte* from, std::byte* to, std::size_t count);
+
+/// The conversion between two stored types, by their names in safetensors: from floating point of 16 to 64
+/// bits, integers and BOOL, to F32, BF16, F16 or F64. One rounding, to nearest even; what is too large
+/// becomes infinite, NaN stays NaN. Null for other types: floating point of 8 bits and less means nothing
+/// without the scales that lie beside it, and complex numbers are no weights of moh's models.
+ConvertElements find_conversion(std::string_view from, std::string_view to);
+
+}  // namespace moh
