@@ -2,10 +2,10 @@
 
 #include <algorithm>
 #include <array>
-#include <cstddef>
-#include <iterator>
+#include <istream>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <streambuf>
 #include <utility>
 
 #include "train/formats/stored_dtype.h"
@@ -19,100 +19,60 @@ namespace {
 /// whole. Refuses what the JSON lexer would let through or would buffer without bound: NUL, which it takes
 /// for the end of the input, a byte order mark, which it skips, and strings, numbers and spaces of any
 /// length.
-class HeaderText {
+class HeaderText final : public std::streambuf {
  public:
   HeaderText(const InputFile& file, std::uint64_t length) : file_(file), unread_(length) {
-    skip_leading_space();
+    // The reference reader takes leading white space too, although the format forbids it.
+    int_type first = sgetc();
+    while (first == ' ' || first == '\t' || first == '\n' || first == '\r') first = snextc();
+    if (first == '{') return;
+    const bool at_end = first == traits_type::eof();
+    file.fail("header", "a JSON object", at_end ? "only white space" : "text that does not begin with {");
   }
 
-  bool at_end() const { return position_ == filled_ && unread_ == 0; }
-  char current() const { return block_[position_]; }
-
-  void advance() {
-    ++position_;
-    if (position_ == filled_) fill();
-    if (position_ < filled_) check(current());
-  }
-
-  /// Byte of the file that the lexer looks at.
-  std::uint64_t offset() const { return next_block_ - filled_ + position_; }
+  /// Byte of the file that is to be read next.
+  std::uint64_t offset() const { return block_end_ - static_cast<std::uint64_t>(egptr() - gptr()); }
 
  private:
-  // The reference reader takes leading white space too, although the format forbids it.
-  void skip_leading_space() {
-    fill();
-    while (!at_end() && (current() == ' ' || current() == '\t' || current() == '\n' || current() == '\r')) {
-      if (++position_ == filled_) fill();
-    }
-    if (at_end() || current() != '{') {
-      file_.fail("header", "a JSON object",
-                 at_end() ? "only white space" : "text that does not begin with {");
-    }
-  }
-
-  void fill() {
+  /// The next block, or as much of it as is accepted, so that errors come in the order of the text.
+  int_type underflow() override {
     const std::size_t size = std::min<std::uint64_t>(unread_, block_.size());
-    if (size == 0) return;
-    file_.read(next_block_, std::as_writable_bytes(std::span(block_).first(size)), "header");
-    next_block_ += size;
-    unread_ -= size;
-    filled_ = size;
-    position_ = 0;
+    if (size == 0) return traits_type::eof();
+    file_.read(block_end_, std::as_writable_bytes(std::span(block_).first(size)), "header");
+    std::size_t accepted = 0;
+    while (accepted < size && accept(block_[accepted])) ++accepted;
+    if (accepted == 0) refuse(block_[0]);
+    block_end_ += accepted;
+    unread_ -= accepted;
+    setg(block_.data(), block_.data(), block_.data() + accepted);
+    return traits_type::to_int_type(block_[0]);
   }
 
-  void check(char c) {
-    if (c == '\0') file_.fail("header", "JSON text", "a NUL byte at byte " + std::to_string(offset()));
+  bool accept(char c) {
     const bool quote = c == '"' && !escaped_;
     if (quote) in_string_ = !in_string_;
     escaped_ = in_string_ && c == '\\' && !escaped_;
-    if (quote || (!in_string_ && std::string_view("{}[],:").find(c) != std::string_view::npos)) {
-      token_bytes_ = 0;
-    } else if (++token_bytes_ > SafetensorsFile::kMaxTokenBytes) {
-      file_.fail("header",
-                 "strings, numbers and spaces of at most " + std::to_string(SafetensorsFile::kMaxTokenBytes) +
-                     " bytes",
-                 "a longer one before byte " + std::to_string(offset()));
-    }
+    const bool ends_token =
+        quote || (!in_string_ && std::string_view("{}[],:").find(c) != std::string_view::npos);
+    token_bytes_ = ends_token ? 0 : token_bytes_ + 1;
+    return c != '\0' && token_bytes_ <= SafetensorsFile::kMaxTokenBytes;
+  }
+
+  [[noreturn]] void refuse(char c) const {
+    const std::string place = "byte " + std::to_string(block_end_);
+    if (c == '\0') file_.fail("header", "JSON text", "a NUL byte at " + place);
+    const std::string most = std::to_string(SafetensorsFile::kMaxTokenBytes);
+    file_.fail("header", "strings, numbers and spaces of at most " + most + " bytes",
+               "a longer one before " + place);
   }
 
   const InputFile& file_;
   std::array<char, 1 << 16> block_;
-  std::size_t position_ = 0;
-  std::size_t filled_ = 0;
-  std::uint64_t next_block_ = sizeof(std::uint64_t);
+  std::uint64_t block_end_ = sizeof(std::uint64_t);  // byte of the file
   std::uint64_t unread_;
   bool in_string_ = false;
   bool escaped_ = false;
   std::size_t token_bytes_ = 0;
-};
-
-/// HeaderText as the pair of input iterators that the JSON library reads from.
-class HeaderIterator {
- public:
-  using iterator_category = std::input_iterator_tag;
-  using value_type = char;
-  using difference_type = std::ptrdiff_t;
-  using pointer = const char*;
-  using reference = char;
-
-  HeaderIterator() = default;  // the end
-  explicit HeaderIterator(HeaderText* text) : text_(text) {}
-
-  char operator*() const { return text_->current(); }
-  HeaderIterator& operator++() {
-    text_->advance();
-    return *this;
-  }
-  HeaderIterator operator++(int) {
-    HeaderIterator before = *this;
-    ++*this;
-    return before;
-  }
-  bool operator==(const HeaderIterator& other) const { return at_end() == other.at_end(); }
-
- private:
-  bool at_end() const { return text_ == nullptr || text_->at_end(); }
-  HeaderText* text_ = nullptr;
 };
 
 /// Receives the JSON events and builds the header. A handler of events rather than a parsed document, because
@@ -130,148 +90,122 @@ class HeaderHandler {
   bool binary(nlohmann::json::binary_t&) { refuse("binary data"); }
 
   bool number_unsigned(std::uint64_t value) {
-    if (place_ != Place::kShape && place_ != Place::kOffsets) refuse(std::to_string(value));
-    numbers_.push_back(value);
-    const std::size_t most = place_ == Place::kShape ? Shape::kMaxRank : 2;
-    if (numbers_.size() > most) fail_at(place_name(), "at most " + std::to_string(most) + " numbers", "more");
+    if (expected() != kNumbers) refuse(std::to_string(value));
+    const std::size_t most = field_ == "shape" ? Shape::kMaxRank : 2;
+    if (numbers_->size() == most) fail(field_, "at most " + std::to_string(most) + " numbers", "more");
+    numbers_->push_back(value);
     return true;
   }
 
   bool string(std::string& value) {
-    if (place_ == Place::kMetadataValue) {
-      header_.metadata[key_] = std::move(value);
-      place_ = Place::kMetadata;
-    } else if (place_ == Place::kDType) {
-      dtype_ = find_safetensors_dtype(value);
-      if (dtype_ == nullptr) fail_at("dtype", "a dtype of the safetensors format", printable(value));
-      place_ = Place::kTensor;
+    if (expected() != kString) refuse(kString);
+    if (in_metadata()) {
+      header_.metadata[field_] = std::move(value);
     } else {
-      refuse("a string");
+      dtype_ = find_safetensors_dtype(value);
+      if (dtype_ == nullptr) fail(field_, "a dtype of the safetensors format", printable(value));
     }
     return true;
   }
 
   bool start_object(std::size_t) {
-    if (place_ == Place::kStart) {
-      place_ = Place::kTop;
-    } else if (place_ == Place::kTopValue) {
-      place_ = key_ == kMetadataKey ? Place::kMetadata : Place::kTensor;
-    } else {
-      refuse("an object");
-    }
+    if (expected() != kObject) refuse(kObject);
+    ++depth_;
+    return true;
+  }
+
+  bool start_array(std::size_t) {
+    if (expected() != kArray) refuse(kArray);
+    numbers_ = &(field_ == "shape" ? shape_ : offsets_).emplace();
+    ++depth_;
     return true;
   }
 
   bool key(std::string& key) {
-    switch (place_) {
-      case Place::kTop:
-        begin_top_value(key);
-        break;
-      case Place::kMetadata:
-        begin_metadata_value(key);
-        break;
-      default:
-        begin_field(key);
+    if (depth_ == 1) {
+      begin_entry(key);
+    } else if (in_metadata()) {
+      begin_metadata(key);
+    } else {
+      begin_field(key);
+    }
+    return true;
+  }
+
+  bool end_array() {
+    --depth_;
+    if (field_ == "data_offsets" && numbers_->size() != 2) {
+      fail(field_, "2 numbers", std::to_string(numbers_->size()));
     }
     return true;
   }
 
   bool end_object() {
-    if (place_ == Place::kTensor) finish_tensor();
-    place_ = place_ == Place::kTop ? Place::kEnd : Place::kTop;
-    return true;
-  }
-
-  bool start_array(std::size_t) {
-    if (place_ != Place::kShapeValue && place_ != Place::kOffsetsValue) refuse("an array");
-    place_ = place_ == Place::kShapeValue ? Place::kShape : Place::kOffsets;
-    numbers_.clear();
-    return true;
-  }
-
-  bool end_array() {
-    if (place_ == Place::kOffsets) {
-      if (numbers_.size() != 2) fail_at("data_offsets", "2 numbers", std::to_string(numbers_.size()));
-      offsets_ = {numbers_[0], numbers_[1]};
-    } else {
-      shape_ = numbers_;
-    }
-    place_ = Place::kTensor;
+    if (--depth_ == 1 && !in_metadata()) finish_tensor();
+    field_.clear();
     return true;
   }
 
   bool parse_error(std::size_t, const std::string&, const nlohmann::json::exception& error) {
     const std::string_view text = error.what();
-    const std::size_t reason = text.find(" - ");  // behind the library's own tag and position
+    const std::size_t reason = text.find(" - ");  // follows the library's own tag and position
     file_.fail("header, before byte " + std::to_string(text_.offset()), "JSON in UTF-8",
                printable(reason == std::string_view::npos ? text : text.substr(reason + 3), 200));
   }
 
  private:
   static constexpr std::string_view kMetadataKey = "__metadata__";
+  static constexpr std::string_view kObject = "an object", kArray = "an array", kString = "a string";
+  static constexpr std::string_view kNumbers = "whole numbers from 0 to 2^64 - 1";
 
-  enum class Place {
-    kStart,
-    kTop,
-    kTopValue,
-    kMetadata,
-    kMetadataValue,
-    kTensor,
-    kDType,
-    kShapeValue,
-    kShape,
-    kOffsetsValue,
-    kOffsets,
-    kEnd,
-  };
+  bool in_metadata() const { return entry_ == kMetadataKey; }
 
-  void begin_top_value(std::string& key) {
-    place_ = Place::kTopValue;
-    key_ = std::move(key);
-    if (key_ == kMetadataKey) {
-      if (std::exchange(has_metadata_, true)) fail_at("", "this key once", "it twice");
+  /// What the value at hand has to be.
+  std::string_view expected() const {
+    if (depth_ < 2) return kObject;
+    if (depth_ == 3) return kNumbers;
+    return in_metadata() || field_ == "dtype" ? kString : kArray;
+  }
+
+  void begin_entry(std::string& key) {
+    entry_ = std::move(key);
+    if (in_metadata()) {
+      if (std::exchange(has_metadata_, true)) fail("", "this key once", "it twice");
       return;
     }
     if (header_.tensors.size() == SafetensorsFile::kMaxTensors) {
       file_.fail("header", "at most " + std::to_string(SafetensorsFile::kMaxTensors) + " tensors", "more");
     }
-    header_.tensors.emplace_back().name = key_;
+    header_.tensors.emplace_back().name = entry_;
     dtype_ = nullptr;
     shape_.reset();
     offsets_.reset();
   }
 
-  void begin_metadata_value(std::string& key) {
-    const std::string where = "header, __metadata__";
+  void begin_metadata(std::string& key) {
     if (header_.metadata.size() == SafetensorsFile::kMaxMetadata) {
-      file_.fail(where, "at most " + std::to_string(SafetensorsFile::kMaxMetadata) + " entries", "more");
+      fail("", "at most " + std::to_string(SafetensorsFile::kMaxMetadata) + " entries", "more");
     }
-    if (header_.metadata.contains(key)) {
-      file_.fail(where + ", " + printable(key), "this key once", "it twice");
-    }
-    place_ = Place::kMetadataValue;
-    key_ = std::move(key);
+    field_ = std::move(key);
+    if (header_.metadata.contains(field_)) fail(field_, "this key once", "it twice");
   }
 
-  void begin_field(const std::string& key) {
-    if (key == "dtype" && dtype_ == nullptr) {
-      place_ = Place::kDType;
-    } else if (key == "shape" && !shape_) {
-      place_ = Place::kShapeValue;
-    } else if (key == "data_offsets" && !offsets_) {
-      place_ = Place::kOffsetsValue;
-    } else {
-      fail_at("keys", "dtype, shape and data_offsets, each once", "another " + printable(key));
+  void begin_field(std::string& key) {
+    field_ = std::move(key);
+    const bool is_new = (field_ == "dtype" && dtype_ == nullptr) || (field_ == "shape" && !shape_) ||
+                        (field_ == "data_offsets" && !offsets_);
+    if (!is_new) {
+      fail("keys", "dtype, shape and data_offsets, each once", "another " + printable(field_));
     }
   }
 
   void finish_tensor() {
-    if (dtype_ == nullptr || !shape_ || !offsets_) fail_at("keys", "dtype, shape and data_offsets", "fewer");
+    if (dtype_ == nullptr || !shape_ || !offsets_) fail("keys", "dtype, shape and data_offsets", "fewer");
     WeightInfo& tensor = header_.tensors.back();
-    const auto [begin, end] = *offsets_;
+    const std::uint64_t begin = offsets_->front(), end = offsets_->back();
     if (end < begin) {
-      fail_at("data_offsets", "an end at or after the begin",
-              "[" + std::to_string(begin) + ", " + std::to_string(end) + "]");
+      fail("data_offsets", "an end at or after the begin",
+           "[" + std::to_string(begin) + ", " + std::to_string(end) + "]");
     }
     tensor.stored_dtype = dtype_->name;
     tensor.place = begin;
@@ -281,59 +215,41 @@ class HeaderHandler {
 
   /// The shape, when its elements take exactly `bytes`.
   Shape checked_shape(std::uint64_t bytes) const {
-    std::uint64_t bits = static_cast<std::uint64_t>(dtype_->bits);
+    auto bits = static_cast<std::uint64_t>(dtype_->bits);
     bool overflow = false;
     std::vector<std::int64_t> extents;
     for (std::uint64_t extent : *shape_) {
       overflow = overflow || extent > INT64_MAX || __builtin_mul_overflow(bits, extent, &bits);
       extents.push_back(static_cast<std::int64_t>(extent));
     }
-    if (overflow) fail_at("shape", "a size within 64 bits", "more");
-    if (bits % 8 != 0) fail_at("shape", "a whole number of bytes", std::to_string(bits) + " bits");
+    if (overflow) fail("shape", "a size within 64 bits", "more");
+    if (bits % 8 != 0) fail("shape", "a whole number of bytes", std::to_string(bits) + " bits");
     if (bits / 8 != bytes) {
-      fail_at("data_offsets", std::to_string(bits / 8) + " bytes for its shape and dtype",
-              std::to_string(bytes));
+      fail("data_offsets", std::to_string(bits / 8) + " bytes for its shape and dtype",
+           std::to_string(bytes));
     }
     return Shape(std::span<const std::int64_t>(extents));
   }
 
-  std::string place_name() const { return place_ == Place::kShape ? "shape" : "data_offsets"; }
-
   /// The JSON value at hand is of a kind that does not belong here.
-  [[noreturn]] void refuse(const std::string& found) const {
-    switch (place_) {
-      case Place::kStart:
-        file_.fail("header", "a JSON object", found);
-      case Place::kTopValue:
-        fail_at("", "an object", found);
-      case Place::kMetadataValue:
-        file_.fail("header, __metadata__, " + printable(key_), "a string", found);
-      case Place::kDType:
-        fail_at("dtype", "a string", found);
-      case Place::kShapeValue:
-      case Place::kOffsetsValue:
-        fail_at(place_ == Place::kShapeValue ? "shape" : "data_offsets", "an array", found);
-      default:
-        fail_at(place_name(), "whole numbers from 0 to 2^64 - 1", found);
-    }
-  }
+  [[noreturn]] void refuse(std::string_view found) const { fail(field_, expected(), found); }
 
-  /// Refuses the tensor (or the metadata) at hand.
-  [[noreturn]] void fail_at(const std::string& what, const std::string& expected,
-                            const std::string& found) const {
-    file_.fail("header, " + printable(key_) + (what.empty() ? "" : ", " + what), expected, found);
+  /// Refuses the tensor (or the metadata) at hand, or `what` of it.
+  [[noreturn]] void fail(std::string_view what, std::string_view expected, std::string_view found) const {
+    file_.fail("header, " + printable(entry_) + (what.empty() ? "" : ", " + printable(what)), expected,
+               found);
   }
 
   const InputFile& file_;
   const HeaderText& text_;
   SafetensorsHeader& header_;
-  Place place_ = Place::kStart;
+  int depth_ = 0;              // of objects and arrays in each other
+  std::string entry_, field_;  // the last key of the header, and of the object that is its value
   bool has_metadata_ = false;
-  std::string key_;  // the tensor, __metadata__ or the key within it
+  // Of the tensor at hand:
   const StoredDType* dtype_ = nullptr;
-  std::vector<std::uint64_t> numbers_;
-  std::optional<std::vector<std::uint64_t>> shape_;
-  std::optional<std::pair<std::uint64_t, std::uint64_t>> offsets_;
+  std::optional<std::vector<std::uint64_t>> shape_, offsets_;
+  std::vector<std::uint64_t>* numbers_ = nullptr;  // that of them whose array is open
 };
 
 }  // namespace
@@ -341,8 +257,9 @@ class HeaderHandler {
 SafetensorsHeader parse_safetensors_header(const InputFile& file, std::uint64_t length) {
   SafetensorsHeader header;
   HeaderText text(file, length);
+  std::istream stream(&text);
   HeaderHandler handler(file, text, header);
-  nlohmann::json::sax_parse(HeaderIterator(&text), HeaderIterator(), &handler);
+  nlohmann::json::sax_parse(stream, &handler);
   return header;
 }
 
