@@ -1,35 +1,30 @@
+#include "train/formats/safetensors.h"
+
 #include <algorithm>
-#include <array>
 #include <string>
 #include <utility>
 
 #include "core/error.h"
-#include "train/formats/safetensors.h"
+#include "train/formats/element_blocks.h"
+#include "train/formats/records.h"
 #include "train/formats/safetensors_header.h"
 #include "train/formats/stored_dtype.h"
+#include "train/io/durable_file.h"
 #include "train/io/printable.h"
 
 namespace moh {
 
 namespace {
 
-std::uint64_t from_little_endian(std::span<const std::byte, 8> bytes) {
-  std::uint64_t value = 0;
-  for (std::size_t i = 0; i < bytes.size(); ++i) value |= std::to_integer<std::uint64_t>(bytes[i]) << (8 * i);
-  return value;
-}
-
 std::uint64_t read_header_length(const InputFile& file) {
-  std::array<std::byte, 8> bytes;
-  if (file.size() < bytes.size()) {
+  using Length = std::uint64_t;
+  if (file.size() < sizeof(Length)) {
     file.fail("header length", "a safetensors file, which begins with 8 bytes",
               "a file of " + std::to_string(file.size()) + " bytes");
   }
-  file.read(0, bytes, "header length");
-  const std::uint64_t length = from_little_endian(bytes);
-  const std::uint64_t most =
-      std::min<std::uint64_t>(SafetensorsFile::kMaxHeaderBytes, file.size() - bytes.size());
-  constexpr std::uint64_t kLeast = 2;  // {}
+  const auto length = read_record<Length>(file, 0, "header length");
+  const Length most = std::min(SafetensorsFile::kMaxHeaderBytes, file.size() - sizeof(Length));
+  constexpr Length kLeast = 2;  // {}
   if (length < kLeast || length > most) {
     file.fail("header length", "2 to " + std::to_string(most), std::to_string(length),
               "this is not a safetensors file, or it is truncated");
@@ -103,6 +98,33 @@ std::vector<std::byte> SafetensorsFile::raw_header() const {
   std::vector<std::byte> bytes(data_begin_);
   file_.read(0, bytes, "header");
   return bytes;
+}
+
+std::vector<WeightInfo> infos_of(std::span<const NamedTensor> tensors) {
+  std::vector<WeightInfo> infos;
+  for (const auto& [name, tensor] : tensors) {
+    MOH_CHECK(tensor.defined(), "tensor " + name + " is undefined");
+    infos.push_back({name, safetensors_dtype_name(tensor.dtype()), tensor.shape(), tensor.bytes()});
+  }
+  return infos;
+}
+
+SafetensorsLayout layout_of(std::span<const NamedTensor> tensors, const WeightFile::Metadata& metadata) {
+  return SafetensorsLayout(infos_of(tensors), metadata);
+}
+
+SafetensorsChecksums write_safetensors(const SafetensorsLayout& layout, std::span<const NamedTensor> tensors,
+                                       ByteSink sink) {
+  const auto elements = [&](std::size_t index, ByteSink to) { stream_elements(tensors[index].tensor, to); };
+  return write_safetensors(layout, elements, sink);
+}
+
+void save_safetensors(const std::filesystem::path& path, std::span<const NamedTensor> tensors,
+                      const WeightFile::Metadata& metadata) {
+  const SafetensorsLayout layout = layout_of(tensors, metadata);
+  DurableFile file(path, layout.bytes());
+  write_safetensors(layout, tensors, [&](std::span<const std::byte> bytes) { file.write(bytes); });
+  file.commit();
 }
 
 }  // namespace moh

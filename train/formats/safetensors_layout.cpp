@@ -58,12 +58,6 @@ bool comes_before(const WeightInfo& a, const WeightInfo& b) {
   return a_bits != b_bits ? a_bits > b_bits : a.name < b.name;
 }
 
-std::string little_endian(std::uint64_t value) {
-  std::string bytes(8, '\0');
-  for (std::size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<char>(value >> (8 * i) & 0xff);
-  return bytes;
-}
-
 }  // namespace
 
 std::optional<std::uint64_t> stored_bytes(std::string_view stored_dtype, const Shape& shape) {
@@ -95,7 +89,9 @@ SafetensorsLayout::SafetensorsLayout(std::span<const WeightInfo> items, const We
   text += '}';
   const std::size_t least = std::max(text.size() + kAlignment, header_bytes) - kAlignment;
   text.resize((least + kAlignment - 1) / kAlignment * kAlignment, ' ');
-  header_ = little_endian(text.size()) + text;
+  const std::uint64_t length = text.size();
+  header_.assign(reinterpret_cast<const char*>(&length), sizeof(length));  // little-endian, as all hosts
+  header_ += text;
   bytes_ = header_.size() + end;
 }
 
