@@ -3,34 +3,70 @@
 #include <zlib.h>
 
 #include <algorithm>
-#include <array>
-#include <cstring>
 #include <optional>
 #include <utility>
 
-#include "train/formats/torch/little_endian.h"
+#include "train/formats/records.h"
 #include "train/io/printable.h"
 
 namespace moh {
 
 namespace {
 
-constexpr std::uint32_t kLocalHeader = 0x04034b50;
-constexpr std::uint32_t kCentralHeader = 0x02014b50;
-constexpr std::uint32_t kEndRecord = 0x06054b50;
-constexpr std::uint32_t kEnd64Record = 0x06064b50;
-constexpr std::uint32_t kEnd64Locator = 0x07064b50;
+using std::to_string;
 
-constexpr std::size_t kLocalHeaderBytes = 30;
-constexpr std::size_t kCentralHeaderBytes = 46;
-constexpr std::size_t kEndRecordBytes = 22;
-constexpr std::size_t kEnd64RecordBytes = 56;
-constexpr std::size_t kEnd64LocatorBytes = 20;
+// The records of the format (APPNOTE.TXT, section 4.3) up to what has no fixed size.
+
+struct [[gnu::packed]] LocalHeader {
+  static constexpr std::uint32_t kSignature = 0x04034b50;
+  std::uint32_t signature;
+  std::uint16_t version, flags, method, time, date;
+  std::uint32_t crc32, packed_bytes, bytes;
+  std::uint16_t name_bytes, extra_bytes;
+};
+
+struct [[gnu::packed]] CentralHeader {
+  static constexpr std::uint32_t kSignature = 0x02014b50;
+  std::uint32_t signature;
+  std::uint16_t made_by, version, flags, method, time, date;
+  std::uint32_t crc32, packed_bytes, bytes;
+  std::uint16_t name_bytes, extra_bytes, comment_bytes, disk, internal_attributes;
+  std::uint32_t external_attributes, header;
+};
+
+struct [[gnu::packed]] EndRecord {
+  static constexpr std::uint32_t kSignature = 0x06054b50;
+  std::uint32_t signature;
+  std::uint16_t disk, directory_disk, entries_on_disk, entries;
+  std::uint32_t directory_bytes, directory_begin;
+  std::uint16_t comment_bytes;
+};
+
+struct [[gnu::packed]] End64Record {
+  static constexpr std::uint32_t kSignature = 0x06064b50;
+  static constexpr std::uint64_t kBytesThatFollow = 44;
+  std::uint32_t signature;
+  std::uint64_t bytes_that_follow;
+  std::uint16_t made_by, version;
+  std::uint32_t disk, directory_disk;
+  std::uint64_t entries_on_disk, entries, directory_bytes, directory_begin;
+};
+
+struct [[gnu::packed]] End64Locator {
+  static constexpr std::uint32_t kSignature = 0x07064b50;
+  std::uint32_t signature, disk;
+  std::uint64_t record;
+  std::uint32_t disks;
+};
+
+struct [[gnu::packed]] ExtraField {
+  static constexpr std::uint16_t kZip64 = 1;
+  std::uint16_t id, bytes;
+};
+
 constexpr std::size_t kMaxCommentBytes = 0xffff;
-
 constexpr std::uint16_t kIn64 = 0xffff;  // "the value stands in the Zip64 record"
 constexpr std::uint32_t kIn64Wide = 0xffffffff;
-constexpr std::uint16_t kZip64Extra = 1;
 constexpr std::uint16_t kEncrypted = 1 << 0;
 constexpr std::uint16_t kSizesBehindData = 1 << 3;
 
@@ -38,112 +74,81 @@ constexpr std::string_view kNotWhole = "the file is truncated or damaged; fetch 
 constexpr std::string_view kSaveAgain =
     "load it in Python and save it again with torch.save, which stores entries as they are";
 
-std::string text(std::uint64_t number) {
-  return std::to_string(number);
+/// The table of entries: where it is, and how many there are.
+struct Directory {
+  std::uint64_t entries, begin, bytes, end;
+};
+
+/// Where the record at the end of the file begins, in front of a comment of any length.
+std::uint64_t find_end_record(const InputFile& file) {
+  std::vector<std::byte> tail(std::min<std::uint64_t>(file.size(), sizeof(EndRecord) + kMaxCommentBytes));
+  file.read(file.size() - tail.size(), tail, "end of the zip archive");
+  for (std::size_t comment = 0; comment + sizeof(EndRecord) <= tail.size(); ++comment) {
+    const std::size_t at = tail.size() - comment - sizeof(EndRecord);
+    const auto record = record_at<EndRecord>(tail, at);
+    const bool found = record.signature == EndRecord::kSignature && record.comment_bytes == comment;
+    if (found) return file.size() - tail.size() + at;
+  }
+  file.fail("zip archive", "its directory at the end of the file", "none", kNotWhole);
 }
 
-struct Directory {
-  std::uint64_t entries = 0;
-  std::uint64_t begin = 0;
-  std::uint64_t bytes = 0;
-};
-
-/// The record at the end of the file says where the directory is.
-class DirectoryFinder {
- public:
-  explicit DirectoryFinder(const InputFile& file) : file_(file) { find_end_record(); }
-
-  Directory find() const {
-    const auto record = std::span(tail_).subspan(record_);
-    Directory directory{.entries = little_endian<std::uint16_t>(record, 10),
-                        .begin = little_endian<std::uint32_t>(record, 16),
-                        .bytes = little_endian<std::uint32_t>(record, 12)};
-    if (little_endian<std::uint16_t>(record, 4) != little_endian<std::uint16_t>(record, 6) ||
-        little_endian<std::uint16_t>(record, 8) != directory.entries) {
-      file_.fail("end of the zip archive", "an archive in one file", "a part of one");
-    }
-    std::uint64_t end = position(record_);
-    if (const auto at = end64_record()) {
-      directory = read_end64(*at, directory);
-      end = *at;
-    } else if (directory.entries == kIn64 || directory.begin == kIn64Wide || directory.bytes == kIn64Wide) {
-      file_.fail("end of the zip archive", "a Zip64 record in front of it", "none", kNotWhole);
-    }
-    check(directory, end);
-    return directory;
+/// What the Zip64 record says, if a locator in front of the end record says that there is one. It agrees with
+/// what the end record has room for.
+std::optional<Directory> find_in_zip64(const InputFile& file, std::uint64_t end_record,
+                                       const Directory& narrow) {
+  if (end_record < sizeof(End64Locator)) return std::nullopt;
+  const std::uint64_t place = end_record - sizeof(End64Locator);
+  const auto locator = read_record<End64Locator>(file, place, "Zip64 locator");
+  if (locator.signature != End64Locator::kSignature) return std::nullopt;
+  const std::uint64_t at = locator.record;
+  if (place < sizeof(End64Record) || at != place - sizeof(End64Record)) {
+    file.fail("Zip64 locator", "a record right in front of it", "one at byte " + to_string(at), kNotWhole);
   }
-
- private:
-  std::uint64_t position(std::size_t in_tail) const { return file_.size() - tail_.size() + in_tail; }
-
-  void find_end_record() {
-    const std::uint64_t most = kEnd64LocatorBytes + kEndRecordBytes + kMaxCommentBytes;
-    tail_.resize(std::min(file_.size(), most));
-    file_.read(file_.size() - tail_.size(), tail_, "end of the zip archive");
-    for (std::size_t comment = 0; comment + kEndRecordBytes <= tail_.size(); ++comment) {
-      record_ = tail_.size() - kEndRecordBytes - comment;
-      if (little_endian<std::uint32_t>(tail_, record_) == kEndRecord &&
-          little_endian<std::uint16_t>(tail_, record_ + 20) == comment) {
-        return;
-      }
-    }
-    file_.fail("zip archive", "its directory at the end of the file", "none", kNotWhole);
+  const auto record = read_record<End64Record>(file, at, "Zip64 record");
+  if (record.signature != End64Record::kSignature ||
+      record.bytes_that_follow != End64Record::kBytesThatFollow)
+    file.fail("Zip64 record", "its signature and its size", "other bytes", kNotWhole);
+  const auto agree = [](std::uint64_t a, std::uint64_t b, std::uint64_t in64) { return a == b || a == in64; };
+  if (record.entries_on_disk != record.entries || !agree(narrow.entries, record.entries, kIn64) ||
+      !agree(narrow.begin, record.directory_begin, kIn64Wide) ||
+      !agree(narrow.bytes, record.directory_bytes, kIn64Wide)) {
+    file.fail("Zip64 record", "what the record behind it says", "something else", kNotWhole);
   }
+  return Directory{record.entries, record.directory_begin, record.directory_bytes, at};
+}
 
-  /// Where the Zip64 record begins, if there is one.
-  std::optional<std::uint64_t> end64_record() const {
-    if (record_ < kEnd64LocatorBytes) return std::nullopt;
-    const std::size_t locator = record_ - kEnd64LocatorBytes;
-    if (little_endian<std::uint32_t>(tail_, locator) != kEnd64Locator) return std::nullopt;
-    const auto at = little_endian<std::uint64_t>(tail_, locator + 8);
-    if (position(locator) < kEnd64RecordBytes || at != position(locator) - kEnd64RecordBytes) {
-      file_.fail("Zip64 locator", "a record right in front of it", "one at byte " + text(at), kNotWhole);
-    }
-    return at;
+void check_directory(const InputFile& file, const Directory& directory) {
+  const auto& [entries, begin, bytes, end] = directory;
+  if (begin > end || bytes != end - begin) {
+    file.fail("zip directory", "one that ends at byte " + to_string(end),
+              to_string(bytes) + " bytes from byte " + to_string(begin), kNotWhole);
   }
-
-  Directory read_end64(std::uint64_t at, const Directory& narrow) const {
-    std::array<std::byte, kEnd64RecordBytes> record;
-    file_.read(at, record, "Zip64 record");
-    if (little_endian<std::uint32_t>(record, 0) != kEnd64Record ||
-        little_endian<std::uint64_t>(record, 4) != kEnd64RecordBytes - 12) {
-      file_.fail("Zip64 record", "its signature and its size", "other bytes", kNotWhole);
-    }
-    const Directory wide{.entries = little_endian<std::uint64_t>(record, 32),
-                         .begin = little_endian<std::uint64_t>(record, 48),
-                         .bytes = little_endian<std::uint64_t>(record, 40)};
-    const auto agree = [](std::uint64_t a, std::uint64_t b, std::uint64_t in64) {
-      return a == b || a == in64;
-    };
-    if (little_endian<std::uint64_t>(record, 24) != wide.entries ||
-        !agree(narrow.entries, wide.entries, kIn64) || !agree(narrow.begin, wide.begin, kIn64Wide) ||
-        !agree(narrow.bytes, wide.bytes, kIn64Wide)) {
-      file_.fail("Zip64 record", "what the record behind it says", "something else", kNotWhole);
-    }
-    return wide;
+  constexpr std::uint64_t kMostBytes = ZipArchive::kMaxDirectoryBytes;
+  if (bytes > kMostBytes) {
+    file.fail("zip directory", "at most " + to_string(kMostBytes) + " bytes", to_string(bytes));
   }
+  const std::uint64_t most = std::min(bytes / sizeof(CentralHeader), ZipArchive::kMaxEntries);
+  if (entries > most)
+    file.fail("zip directory", "at most " + to_string(most) + " entries", to_string(entries));
+}
 
-  void check(const Directory& directory, std::uint64_t end) const {
-    if (directory.begin > end || directory.bytes != end - directory.begin) {
-      file_.fail("zip directory", "one that ends at byte " + text(end),
-                 text(directory.bytes) + " bytes from byte " + text(directory.begin), kNotWhole);
-    }
-    if (directory.bytes > ZipArchive::kMaxDirectoryBytes) {
-      file_.fail("zip directory", "at most " + text(ZipArchive::kMaxDirectoryBytes) + " bytes",
-                 text(directory.bytes));
-    }
-    const std::uint64_t most = std::min(directory.bytes / kCentralHeaderBytes, ZipArchive::kMaxEntries);
-    if (directory.entries > most) {
-      file_.fail("zip directory", "at most " + text(most) + " entries", text(directory.entries));
-    }
+Directory find_directory(const InputFile& file) {
+  const std::uint64_t at = find_end_record(file);
+  const auto record = read_record<EndRecord>(file, at, "end of the zip archive");
+  if (record.disk != record.directory_disk || record.entries_on_disk != record.entries) {
+    file.fail("end of the zip archive", "an archive in one file", "a part of one");
   }
+  const Directory narrow{record.entries, record.directory_begin, record.directory_bytes, at};
+  const auto wide = find_in_zip64(file, at, narrow);
+  if (!wide && (narrow.entries == kIn64 || narrow.begin == kIn64Wide || narrow.bytes == kIn64Wide)) {
+    file.fail("end of the zip archive", "a Zip64 record in front of it", "none", kNotWhole);
+  }
+  const Directory directory = wide.value_or(narrow);
+  check_directory(file, directory);
+  return directory;
+}
 
-  const InputFile& file_;
-  std::vector<std::byte> tail_;
-  std::size_t record_ = 0;  // the end record, within tail_
-};
-
-/// The headers of one entry, in the directory and in front of its bytes.
+/// The headers of one entry after the other, in the directory and in front of its bytes.
 class EntryReader {
  public:
   EntryReader(const InputFile& file, std::span<const std::byte> directory, std::uint64_t directory_begin)
@@ -152,16 +157,15 @@ class EntryReader {
   bool at_end() const { return rest_.empty(); }
 
   ZipEntry next() {
-    const std::span<const std::byte> header = take(kCentralHeaderBytes);
-    if (little_endian<std::uint32_t>(header, 0) != kCentralHeader) {
+    const auto header = record_at<CentralHeader>(take(sizeof(CentralHeader)));
+    if (header.signature != CentralHeader::kSignature) {
       file_.fail("zip directory", "the header of an entry", "other bytes", kNotWhole);
     }
-    const auto name = take(little_endian<std::uint16_t>(header, 28));
-    entry_ = {};
-    entry_.name.assign(reinterpret_cast<const char*>(name.data()), name.size());
-    extra_ = take(little_endian<std::uint16_t>(header, 30));
-    take(little_endian<std::uint16_t>(header, 32));  // a comment
-    read_sizes(header);
+    const auto name = take(header.name_bytes);
+    entry_ = {.name{reinterpret_cast<const char*>(name.data()), name.size()}, .crc32 = header.crc32};
+    const auto extra = take(header.extra_bytes);
+    take(header.comment_bytes);
+    read_sizes(header, extra);
     check_local_header(header);
     return std::move(entry_);
   }
@@ -169,83 +173,77 @@ class EntryReader {
  private:
   std::span<const std::byte> take(std::size_t size) {
     if (rest_.size() < size) {
-      file_.fail("zip directory", text(size) + " more bytes", text(rest_.size()), kNotWhole);
+      file_.fail("zip directory", to_string(size) + " more bytes", to_string(rest_.size()), kNotWhole);
     }
     const auto taken = rest_.first(size);
     rest_ = rest_.subspan(size);
     return taken;
   }
 
-  [[noreturn]] void fail(std::string_view expected, std::string_view found, std::string_view fix) const {
+  [[noreturn]] void fail(std::string_view expected, std::string_view found,
+                         std::string_view fix = kNotWhole) const {
     file_.fail("zip entry " + printable(entry_.name), expected, found, fix);
   }
 
-  void read_sizes(std::span<const std::byte> header) {
-    if ((little_endian<std::uint16_t>(header, 8) & kEncrypted) != 0) {
+  void read_sizes(const CentralHeader& header, std::span<const std::byte> extra) {
+    if ((header.flags & kEncrypted) != 0) {
       fail("an entry that is not encrypted", "an encrypted one", kSaveAgain);
     }
-    if (const auto method = little_endian<std::uint16_t>(header, 10); method != 0) {
-      fail("an entry that is stored as it is", "one compressed by method " + text(method), kSaveAgain);
+    if (header.method != 0) {
+      fail("an entry that is stored as it is", "one compressed by method " + to_string(header.method),
+           kSaveAgain);
     }
-    zip64_ = find_zip64();
-    entry_.crc32 = little_endian<std::uint32_t>(header, 16);
-    entry_.bytes = widened(little_endian<std::uint32_t>(header, 24));
-    const std::uint64_t packed = widened(little_endian<std::uint32_t>(header, 20));
-    entry_.header = widened(little_endian<std::uint32_t>(header, 42));
-    if (little_endian<std::uint16_t>(header, 34) != 0) fail("an entry in this file", "one elsewhere", "");
+    std::span<const std::byte> zip64 = find_zip64(extra);
+    entry_.bytes = widened(header.bytes, zip64);
+    const std::uint64_t packed = widened(header.packed_bytes, zip64);
+    entry_.header = widened(header.header, zip64);
+    if (header.disk != 0) fail("an entry in this file", "one elsewhere", "");
     if (packed != entry_.bytes) {
-      fail("as many bytes in the archive as in the entry, " + text(entry_.bytes), text(packed), kNotWhole);
+      fail("as many bytes in the archive as in the entry, " + to_string(entry_.bytes), to_string(packed));
     }
   }
 
-  /// The value, or the next one of the Zip64 field when it does not fit where it should stand.
-  std::uint64_t widened(std::uint32_t value) {
-    if (value != kIn64Wide) return value;
-    if (zip64_.size() < 8) fail("a Zip64 field with its size", "none", kNotWhole);
-    const auto wide = little_endian<std::uint64_t>(zip64_, 0);
-    zip64_ = zip64_.subspan(8);
-    return wide;
-  }
-
-  std::span<const std::byte> find_zip64() const {
-    std::span<const std::byte> rest = extra_;
-    while (rest.size() >= 4) {
-      const auto id = little_endian<std::uint16_t>(rest, 0), size = little_endian<std::uint16_t>(rest, 2);
-      rest = rest.subspan(4);
-      if (size > rest.size()) fail("fields within their frame", "one that leaves it", kNotWhole);
-      if (id == kZip64Extra) return rest.first(size);
-      rest = rest.subspan(size);
+  std::span<const std::byte> find_zip64(std::span<const std::byte> fields) const {
+    while (fields.size() >= sizeof(ExtraField)) {
+      const auto field = record_at<ExtraField>(fields);
+      fields = fields.subspan(sizeof(ExtraField));
+      if (field.bytes > fields.size()) fail("fields within their frame", "one that leaves it");
+      if (field.id == ExtraField::kZip64) return fields.first(field.bytes);
+      fields = fields.subspan(field.bytes);
     }
     return {};
   }
 
-  void check_local_header(std::span<const std::byte> central) {
-    const std::uint64_t fixed = kLocalHeaderBytes + entry_.name.size();
-    if (entry_.header > directory_begin_ || directory_begin_ - entry_.header < fixed) {
-      fail("a header before the directory", "one at byte " + text(entry_.header), kNotWhole);
-    }
-    std::vector<std::byte> local(fixed);
-    file_.read(entry_.header, local, "zip entry " + printable(entry_.name));
-    const auto name = std::span(local).subspan(kLocalHeaderBytes);
-    const bool same = little_endian<std::uint32_t>(local, 0) == kLocalHeader &&
-                      little_endian<std::uint16_t>(local, 8) == little_endian<std::uint16_t>(central, 10) &&
-                      little_endian<std::uint16_t>(local, 26) == entry_.name.size() &&
-                      std::memcmp(name.data(), entry_.name.data(), name.size()) == 0;
-    if (!same) fail("the same name and method in both its headers", "others", kNotWhole);
-    check_local_size(local);
-    entry_.begin = entry_.header + fixed + little_endian<std::uint16_t>(local, 28);
-    if (entry_.begin > directory_begin_ || entry_.bytes > directory_begin_ - entry_.begin) {
-      fail("bytes that end before the directory", text(entry_.bytes) + " from byte " + text(entry_.begin),
-           kNotWhole);
-    }
+  /// The value, or the next one of the Zip64 field when it does not fit where it should stand.
+  std::uint64_t widened(std::uint32_t value, std::span<const std::byte>& zip64) const {
+    if (value != kIn64Wide) return value;
+    if (zip64.size() < sizeof(std::uint64_t)) fail("a Zip64 field with its size", "none");
+    const auto wide = record_at<std::uint64_t>(zip64);
+    zip64 = zip64.subspan(sizeof(wide));
+    return wide;
   }
 
-  /// torch.save leaves 0 there, as the flag says; 2^32 - 1 points to a Zip64 field.
-  void check_local_size(std::span<const std::byte> local) const {
-    if ((little_endian<std::uint16_t>(local, 6) & kSizesBehindData) != 0) return;
-    const auto bytes = little_endian<std::uint32_t>(local, 22);
-    if (bytes != kIn64Wide && bytes != entry_.bytes) {
-      fail("the same size in both its headers, " + text(entry_.bytes), text(bytes), kNotWhole);
+  void check_local_header(const CentralHeader& central) {
+    const std::uint64_t fixed = sizeof(LocalHeader) + entry_.name.size();
+    if (entry_.header > directory_begin_ || directory_begin_ - entry_.header < fixed) {
+      fail("a header before the directory", "one at byte " + to_string(entry_.header));
+    }
+    std::string bytes(fixed, '\0');
+    file_.read(entry_.header, std::as_writable_bytes(std::span(bytes)),
+               "zip entry " + printable(entry_.name));
+    const auto local = record_at<LocalHeader>(std::as_bytes(std::span(bytes)));
+    if (local.signature != LocalHeader::kSignature || local.method != central.method ||
+        local.name_bytes != entry_.name.size() || !bytes.ends_with(entry_.name)) {
+      fail("the same name and method in both its headers", "others");
+    }
+    // torch.save leaves 0 there, as the flag says; 2^32 - 1 points to a Zip64 field.
+    if ((local.flags & kSizesBehindData) == 0 && local.bytes != kIn64Wide && local.bytes != entry_.bytes) {
+      fail("the same size in both its headers, " + to_string(entry_.bytes), to_string(local.bytes));
+    }
+    entry_.begin = entry_.header + fixed + local.extra_bytes;
+    if (entry_.begin > directory_begin_ || entry_.bytes > directory_begin_ - entry_.begin) {
+      fail("bytes that end before the directory",
+           to_string(entry_.bytes) + " from byte " + to_string(entry_.begin));
     }
   }
 
@@ -253,7 +251,6 @@ class EntryReader {
   std::span<const std::byte> rest_;
   std::uint64_t directory_begin_;
   ZipEntry entry_;
-  std::span<const std::byte> extra_, zip64_;
 };
 
 void check_overlaps(const InputFile& file, std::span<const ZipEntry> entries) {
@@ -271,27 +268,25 @@ void check_overlaps(const InputFile& file, std::span<const ZipEntry> entries) {
 }  // namespace
 
 ZipArchive::ZipArchive(const InputFile& file) {
-  const Directory directory = DirectoryFinder(file).find();
+  const Directory directory = find_directory(file);
   std::vector<std::byte> bytes(directory.bytes);
   file.read(directory.begin, bytes, "zip directory");
   EntryReader reader(file, bytes, directory.begin);
   while (entries_.size() < directory.entries) entries_.push_back(reader.next());
-  if (!reader.at_end()) file.fail("zip directory", text(directory.entries) + " entries", "more", kNotWhole);
+  if (!reader.at_end()) {
+    file.fail("zip directory", to_string(directory.entries) + " entries", "more", kNotWhole);
+  }
   check_overlaps(file, entries_);
-  index_names(file);
-}
-
-void ZipArchive::index_names(const InputFile& file) {
-  for (std::size_t i = 0; i < entries_.size(); ++i) {
-    if (!by_name_.emplace(entries_[i].name, i).second) {
-      file.fail("zip entry " + printable(entries_[i].name), "this name once", "it twice");
+  for (const ZipEntry& entry : entries_) {
+    if (!by_name_.emplace(entry.name, &entry).second) {
+      file.fail("zip entry " + printable(entry.name), "this name once", "it twice");
     }
   }
 }
 
 const ZipEntry* ZipArchive::find(std::string_view name) const {
   const auto found = by_name_.find(name);
-  return found == by_name_.end() ? nullptr : &entries_[found->second];
+  return found == by_name_.end() ? nullptr : found->second;
 }
 
 void verify_crc32(const InputFile& file, const ZipEntry& entry) {
@@ -305,7 +300,7 @@ void verify_crc32(const InputFile& file, const ZipEntry& entry) {
   }
   if (crc != entry.crc32) {
     file.fail(
-        "zip entry " + printable(entry.name), "CRC-32 " + text(entry.crc32), text(crc),
+        "zip entry " + printable(entry.name), "CRC-32 " + to_string(entry.crc32), to_string(crc),
         "its bytes are damaged; fetch the file again, or, if it was saved without checksums, save it with "
         "torch.serialization.set_crc32_options(True)");
   }

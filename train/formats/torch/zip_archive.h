@@ -43,10 +43,8 @@ class ZipArchive {
   const ZipEntry* find(std::string_view name) const;
 
  private:
-  void index_names(const InputFile& file);
-
   std::vector<ZipEntry> entries_;
-  std::map<std::string_view, std::size_t, std::less<>> by_name_;  // into entries_
+  std::map<std::string_view, const ZipEntry*> by_name_;
 };
 
 /// Reads the entry once and throws the file's kind of error when its bytes do not have its CRC-32.
