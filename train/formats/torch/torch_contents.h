@@ -20,7 +20,6 @@ struct TorchFile::Contents {
   explicit Contents(const std::filesystem::path& path, InputKind kind) : file(path, kind) {}
 
   InputFile file;
-  bool is_old_format = false;
   std::unique_ptr<TorchContents> saved;
   TorchTensors tensors;
   std::vector<TorchLeaf> leaves;

@@ -8,25 +8,10 @@
 
 namespace moh {
 
-namespace {
-
-TorchContents read_contents(const InputFile& file, bool& is_old_format) {
-  if (has_zip_magic(file)) return read_torch_zip(file);
-  is_old_format = has_old_torch_magic(file);
-  if (is_old_format) return read_old_torch(file);
-  if (has_tar_magic(file)) {
-    file.fail("format", "that of PyTorch 0.1.10 or later", "a tar archive, as older versions wrote",
-              "load it with PyTorch and save it again");
-  }
-  file.fail("format", "a file of torch.save", "something else");
-}
-
-}  // namespace
-
 TorchFile::TorchFile(const std::filesystem::path& path, InputKind kind)
     : contents_(std::make_unique<Contents>(path, kind)) {
   Contents& c = *contents_;
-  c.saved = std::make_unique<TorchContents>(read_contents(c.file, c.is_old_format));
+  c.saved = std::make_unique<TorchContents>(read_torch_contents(c.file));
   c.leaves = find_leaves(c.file, *c.saved, c.tensors);
   c.models = find_models(c.file, c.saved->tree, c.tensors);
 }
@@ -39,7 +24,7 @@ const std::filesystem::path& TorchFile::path() const {
 }
 
 bool TorchFile::is_old_format() const {
-  return contents_->is_old_format;
+  return contents_->saved->is_old_format;
 }
 
 std::span<const TorchLeaf> TorchFile::leaves() const {
@@ -82,7 +67,7 @@ void TorchFile::fail(std::string_view what, std::string_view expected, std::stri
 
 bool looks_like_torch_file(const std::filesystem::path& path) {
   const InputFile file(path, InputKind::kCheckpoint);
-  return has_zip_magic(file) || has_old_torch_magic(file) || has_tar_magic(file);
+  return has_torch_magic(file);
 }
 
 }  // namespace moh

@@ -2,12 +2,88 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "train/io/printable.h"
 
 namespace moh {
 
 namespace {
+
+/// Reads values that have to be of some kind; `what` they describe is named in messages.
+class FieldReader {
+ public:
+  FieldReader(const InputFile& file, const PickleTree& tree, std::string what)
+      : file_(file), tree_(tree), what_(std::move(what)) {}
+
+ protected:
+  [[noreturn]] void fail(std::string_view expected, std::string_view found,
+                         std::string_view fix = "the file is damaged") const {
+    file_.fail(what_, expected, found, fix);
+  }
+
+  std::int64_t integer(PickleId id, std::string_view expected) const {
+    if (!tree_.is(id, PickleKind::kInt)) fail(expected, "something else");
+    return tree_.integer(id);
+  }
+
+  /// The name of a class or of a dtype; empty for another value.
+  std::string_view global_name(PickleId id) const {
+    return tree_.is(id, PickleKind::kGlobal) ? std::string_view(tree_.name(id)) : std::string_view();
+  }
+
+  const InputFile& file_;
+  const PickleTree& tree_;
+  std::string what_;
+};
+
+class StorageIdReader : FieldReader {
+ public:
+  using FieldReader::FieldReader;
+
+  TorchStorageId read(const std::vector<PickleId>& fields) {
+    if (fields.size() != 5 && fields.size() != 6) fail("5 or 6 fields", std::to_string(fields.size()));
+    read_type(global_name(fields[1]));
+    if (!tree_.is(fields[2], PickleKind::kText)) fail("a key of text", "something else");
+    id_.key = tree_.bytes(fields[2]);
+    what_ += printable(id_.key);
+    id_.numel = id_.view_numel = count(fields[4], "a number of elements");
+    std::uint64_t bytes = 0;
+    if (__builtin_mul_overflow(id_.numel, id_.element_bytes(), &bytes)) {
+      fail("a size within 64 bits", std::to_string(id_.numel) + " elements");
+    }
+    if (fields.size() == 6 && !tree_.is(fields[5], PickleKind::kNone)) read_view(tree_.node(fields[5]));
+    return id_;
+  }
+
+ private:
+  void read_type(std::string_view name) {
+    id_.dtype = find_torch_storage(name);
+    const bool untyped = name == "torch.storage.UntypedStorage" || name == "torch.UntypedStorage" ||
+                         name == "torch.storage._UntypedStorage";  // tensors say what is in it
+    if (id_.dtype == nullptr && !untyped) {
+      fail("a storage class of PyTorch", name.empty() ? "a value" : printable(name));
+    }
+  }
+
+  void read_view(const PickleNode& view) {
+    if (view.kind != PickleKind::kTuple || view.items.size() != 3) fail("a view with 3 fields", "another");
+    id_.view_begin = count(view.items[1], "a first element");
+    id_.view_numel = count(view.items[2], "a number of elements");
+    if (id_.view_begin > id_.numel || id_.view_numel > id_.numel - id_.view_begin) {
+      fail("a view within " + std::to_string(id_.numel) + " elements",
+           std::to_string(id_.view_numel) + " from element " + std::to_string(id_.view_begin));
+    }
+  }
+
+  std::uint64_t count(PickleId id, std::string_view expected) const {
+    const std::int64_t count = integer(id, expected);
+    if (count < 0) fail(expected, "something else");
+    return static_cast<std::uint64_t>(count);
+  }
+
+  TorchStorageId id_;
+};
 
 /// Where the calls that make a tensor keep their arguments.
 struct Rebuild {
@@ -21,13 +97,6 @@ constexpr Rebuild kRebuilds[] = {
     {"torch._utils._rebuild_tensor_v2", 6, false},
     {"torch._utils._rebuild_tensor_v3", 7, true},
 };
-
-const Rebuild* find_rebuild(std::string_view function) {
-  for (const Rebuild& rebuild : kRebuilds) {
-    if (rebuild.function == function) return &rebuild;
-  }
-  return nullptr;
-}
 
 /// The call that makes the data of a tensor, taken out of those around it.
 struct Call {
@@ -48,46 +117,35 @@ std::optional<Call> find_call(const PickleTree& tree, PickleId id) {
   constexpr int kMostAround = 8;  // a parameter of a subclass has two
   for (int depth = 0; depth < kMostAround; ++depth) {
     if (!tree.is(id, PickleKind::kObject)) return std::nullopt;
-    const Call call{tree.name(id), &tree.args(id)};
+    Call call{tree.name(id), &tree.args(id)};
     if (is_subclass(call.function)) {  // (function, type, args, state)
       const auto& args = *call.args;
-      if (args.size() < 3 || !tree.is(args[0], PickleKind::kGlobal) ||
-          !tree.is(args[2], PickleKind::kTuple)) {
+      if (args.size() < 3 || !tree.is(args[0], PickleKind::kGlobal) || !tree.is(args[2], PickleKind::kTuple))
         return std::nullopt;
-      }
-      const Call inner{tree.name(args[0]), &tree.node(args[2]).items};
-      if (!is_parameter(inner.function)) return inner;
-      if (inner.args->empty()) return std::nullopt;
-      id = inner.args->front();
-    } else if (is_parameter(call.function)) {
-      if (call.args->empty()) return std::nullopt;
-      id = call.args->front();
-    } else {
-      return call;
+      call = {tree.name(args[0]), &tree.node(args[2]).items};
     }
+    if (!is_parameter(call.function)) return call;
+    if (call.args->empty()) return std::nullopt;
+    id = call.args->front();
   }
   return std::nullopt;
 }
 
-class TensorReader {
+class TensorReader : FieldReader {
  public:
-  TensorReader(const InputFile& file, const PickleTree& tree, const TorchStorages& storages,
-               const std::string& where)
-      : file_(file), tree_(tree), storages_(storages), where_(where) {}
+  using FieldReader::FieldReader;
 
-  TorchTensor read(const Rebuild& rebuild, const std::vector<PickleId>& args) {
+  TorchTensor read(const Rebuild& rebuild, const std::vector<PickleId>& args, const TorchStorages& storages) {
     if (args.size() < rebuild.least_args) {
       fail(std::to_string(rebuild.least_args) + " arguments for " + std::string(rebuild.function),
            std::to_string(args.size()));
     }
     const auto id = read_storage_id(file_, tree_, args[0]);
     if (!id) fail("a storage in the file", "something else");
-    tensor_.dtype = id->dtype;
-    if (rebuild.names_dtype) read_dtype(args[6]);
+    tensor_.dtype = rebuild.names_dtype ? read_dtype(global_name(args[6])) : id->dtype;
     if (tensor_.dtype == nullptr) fail("a dtype", "none");
-    find_storage(*id);
-    if (!tree_.is(args[1], PickleKind::kInt)) fail("a storage offset", "something else");
-    tensor_.storage_offset = tree_.integer(args[1]);
+    find_storage(*id, storages);
+    tensor_.storage_offset = integer(args[1], "a storage offset");
     tensor_.shape = numbers(args[2], "sizes");
     tensor_.strides = numbers(args[3], "strides");
     check_extent(id->view_numel * id->element_bytes());
@@ -95,23 +153,15 @@ class TensorReader {
   }
 
  private:
-  [[noreturn]] void fail(std::string_view expected, std::string_view found,
-                         std::string_view fix = "the file is damaged") const {
-    file_.fail("tensor " + printable(where_), expected, found, fix);
+  const StoredDType* read_dtype(std::string_view name) const {
+    if (const StoredDType* dtype = find_torch_dtype(name)) return dtype;
+    fail("a dtype that moh knows", name.empty() ? "a value" : printable(name),
+         "save the tensor as another dtype");
   }
 
-  void read_dtype(PickleId id) {
-    const bool named = tree_.is(id, PickleKind::kGlobal);
-    tensor_.dtype = named ? find_torch_dtype(tree_.name(id)) : nullptr;
-    if (tensor_.dtype == nullptr) {
-      fail("a dtype that moh knows", named ? printable(tree_.name(id)) : "a value",
-           "save the tensor as another dtype");
-    }
-  }
-
-  void find_storage(const TorchStorageId& id) {
-    const auto found = storages_.find(id.key);
-    if (found == storages_.end()) fail("its storage in the file", "no storage " + printable(id.key));
+  void find_storage(const TorchStorageId& id, const TorchStorages& storages) {
+    const auto found = storages.find(id.key);
+    if (found == storages.end()) fail("its storage in the file", "no storage " + printable(id.key));
     tensor_.storage_key = found->first;
     tensor_.storage = &found->second;
     const std::uint64_t bytes = id.numel * id.element_bytes();  // read_storage_id() has checked it
@@ -121,19 +171,18 @@ class TensorReader {
     tensor_.view_begin = found->second.begin + id.view_begin * id.element_bytes();
   }
 
-  std::vector<std::int64_t> numbers(PickleId id, std::string_view what) const {
+  std::vector<std::int64_t> numbers(PickleId id, const std::string& what) const {
     const bool is_size = tree_.is_object(id, "torch.Size") && tree_.args(id).size() == 1;
     const PickleNode& list = tree_.node(is_size ? tree_.args(id)[0] : id);
     if (list.kind != PickleKind::kTuple && list.kind != PickleKind::kList) {
-      fail(std::string(what) + " in a tuple", "something else");
+      fail(what + " in a tuple", "something else");
     }
     constexpr std::size_t kMostAxes = 64;  // PyTorch's own limit
-    if (list.items.size() > kMostAxes) fail("at most 64 " + std::string(what), "more");
+    if (list.items.size() > kMostAxes) fail("at most 64 " + what, "more");
     std::vector<std::int64_t> values;
     for (const PickleId item : list.items) {
-      if (!tree_.is(item, PickleKind::kInt)) fail("whole numbers as " + std::string(what), "something else");
-      values.push_back(tree_.integer(item));
-      if (values.back() < 0) fail(std::string(what) + " of 0 or more", std::to_string(values.back()));
+      values.push_back(integer(item, "whole numbers as " + what));
+      if (values.back() < 0) fail(what + " of 0 or more", std::to_string(values.back()));
     }
     return values;
   }
@@ -147,7 +196,7 @@ class TensorReader {
       fail("a storage offset of 0 or more", std::to_string(tensor_.storage_offset));
     }
     std::int64_t last = tensor_.storage_offset;
-    std::int64_t numel = static_cast<std::int64_t>(tensor_.dtype->bytes());  // of which it has to have room
+    auto bytes = static_cast<std::int64_t>(tensor_.dtype->bytes());  // of all, for which there has to be room
     bool overflow = false, is_empty = false;
     for (std::size_t i = 0; i < tensor_.shape.size(); ++i) {
       const std::int64_t size = tensor_.shape[i];
@@ -155,7 +204,7 @@ class TensorReader {
       std::int64_t reach = 0;
       overflow = overflow || __builtin_mul_overflow(size == 0 ? 0 : size - 1, tensor_.strides[i], &reach) ||
                  __builtin_add_overflow(last, reach, &last) ||
-                 __builtin_mul_overflow(std::max<std::int64_t>(size, 1), numel, &numel);
+                 __builtin_mul_overflow(std::max<std::int64_t>(size, 1), bytes, &bytes);
     }
     if (overflow) fail("sizes and strides within 64 bits", "larger ones");
     if (is_empty) return;
@@ -169,14 +218,37 @@ class TensorReader {
     }
   }
 
-  const InputFile& file_;
-  const PickleTree& tree_;
-  const TorchStorages& storages_;
-  const std::string& where_;
   TorchTensor tensor_;
 };
 
+/// Bytes of the storage from the tensor's first to its last element.
+std::uint64_t reach_bytes(const TorchTensor& tensor) {
+  std::uint64_t last = 0;
+  for (std::size_t i = 0; i < tensor.shape.size(); ++i) {
+    last += static_cast<std::uint64_t>((tensor.shape[i] - 1) * tensor.strides[i]);
+  }
+  return (last + 1) * tensor.dtype->bytes();
+}
+
+/// Where element number `index` of a tensor, in row-major order, is in its storage, in elements.
+std::int64_t place_of(const TorchTensor& tensor, std::int64_t index) {
+  std::int64_t place = tensor.storage_offset;
+  for (std::size_t i = tensor.shape.size(); i-- > 0; index /= tensor.shape[i]) {
+    place += index % tensor.shape[i] * tensor.strides[i];
+  }
+  return place;
+}
+
 }  // namespace
+
+std::optional<TorchStorageId> read_storage_id(const InputFile& file, const PickleTree& tree, PickleId id) {
+  if (!tree.is(id, PickleKind::kPersistent)) return std::nullopt;
+  const PickleNode& what = tree.node(tree.node(id).items[0]);
+  if (what.kind != PickleKind::kTuple || what.items.empty() || !tree.is_text(what.items[0], "storage")) {
+    return std::nullopt;
+  }
+  return StorageIdReader(file, tree, "storage ").read(what.items);
+}
 
 std::uint64_t TorchTensor::numel() const {
   std::uint64_t product = 1;
@@ -197,66 +269,27 @@ std::optional<TorchTensor> read_tensor(const InputFile& file, const PickleTree& 
                                        const TorchStorages& storages, PickleId id, const std::string& where) {
   const auto call = find_call(tree, id);
   if (!call) return std::nullopt;
-  const Rebuild* rebuild = find_rebuild(call->function);
-  if (rebuild == nullptr) return std::nullopt;
-  return TensorReader(file, tree, storages, where).read(*rebuild, *call->args);
+  const auto rebuild = std::ranges::find(kRebuilds, call->function, &Rebuild::function);
+  if (rebuild == std::ranges::end(kRebuilds)) return std::nullopt;
+  return TensorReader(file, tree, "tensor " + printable(where)).read(*rebuild, *call->args, storages);
 }
-
-namespace {
-
-/// Goes through the elements of a tensor in row-major order, by their offsets in its storage.
-class ElementWalk {
- public:
-  ElementWalk(const TorchTensor& tensor, std::uint64_t first)
-      : tensor_(tensor), index_(tensor.shape.size()), at_(tensor.storage_offset) {
-    for (std::size_t i = index_.size(); i-- > 0;) {
-      const auto extent = static_cast<std::uint64_t>(tensor.shape[i]);
-      index_[i] = static_cast<std::int64_t>(first % extent);
-      at_ += index_[i] * tensor.strides[i];
-      first /= extent;
-    }
-  }
-
-  std::uint64_t at() const { return static_cast<std::uint64_t>(at_); }
-
-  void next() {
-    for (std::size_t i = index_.size(); i-- > 0;) {
-      at_ += tensor_.strides[i];
-      if (++index_[i] < tensor_.shape[i]) return;
-      at_ -= index_[i] * tensor_.strides[i];
-      index_[i] = 0;
-    }
-  }
-
- private:
-  const TorchTensor& tensor_;
-  std::vector<std::int64_t> index_;
-  std::int64_t at_;
-};
-
-/// Bytes of the storage from the tensor's first to its last element.
-std::uint64_t reach_bytes(const TorchTensor& tensor) {
-  std::uint64_t last = 0;
-  for (std::size_t i = 0; i < tensor.shape.size(); ++i) {
-    last += static_cast<std::uint64_t>((tensor.shape[i] - 1) * tensor.strides[i]);
-  }
-  return (last + 1) * tensor.dtype->bytes();
-}
-
-}  // namespace
 
 void TensorGather::read(const InputFile& file, const TorchTensor& tensor, std::uint64_t offset,
                         std::span<std::byte> to) {
-  if (to.empty()) return;
   const std::uint64_t size = tensor.dtype->bytes();
-  ElementWalk walk(tensor, offset / size);
+  auto element = static_cast<std::int64_t>(offset / size);
   std::uint64_t within = offset % size;
-  while (!to.empty()) {
-    const std::size_t count = std::min<std::uint64_t>(size - within, to.size());
-    std::memcpy(to.data(), bytes_at(file, tensor, walk.at() * size) + within, count);
-    to = to.subspan(count);
-    within = 0;
-    walk.next();
+  while (!to.empty()) {  // row by row
+    std::int64_t place = place_of(tensor, element);
+    const std::int64_t columns = tensor.shape.back();
+    for (std::int64_t column = element % columns; column < columns && !to.empty(); ++column, ++element) {
+      const std::size_t count = std::min<std::uint64_t>(size - within, to.size());
+      std::memcpy(to.data(), bytes_at(file, tensor, static_cast<std::uint64_t>(place) * size) + within,
+                  count);
+      to = to.subspan(count);
+      within = 0;
+      place += tensor.strides.back();
+    }
   }
 }
 
