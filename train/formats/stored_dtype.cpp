@@ -186,6 +186,16 @@ const StoredDType* find_torch_storage(std::string_view class_name) {
   return find_by(&StoredDType::torch_storage, on_gpu.empty() ? after(class_name, "torch.") : on_gpu);
 }
 
+std::optional<std::uint64_t> stored_bytes(std::string_view stored_dtype, const Shape& shape) {
+  const StoredDType* dtype = find_safetensors_dtype(stored_dtype);
+  std::uint64_t bits = 0;
+  const bool overflow =
+      dtype == nullptr || __builtin_mul_overflow(static_cast<std::uint64_t>(shape.numel()),
+                                                 static_cast<std::uint64_t>(dtype->bits), &bits);
+  if (overflow || bits % 8 != 0) return std::nullopt;
+  return bits / 8;
+}
+
 ConvertElements find_conversion(std::string_view from, std::string_view to) {
   if (to == "F32") return find_source<float>(from);
   if (to == "BF16") return find_source<bfloat16>(from);

@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "core/dtype.h"
+#include "core/shape.h"
 
 namespace moh {
 
@@ -33,6 +34,10 @@ const StoredDType* find_torch_dtype(std::string_view name);
 /// The type of the elements of a storage class of PyTorch, "torch.FloatStorage" or "torch.cuda.FloatStorage";
 /// nullptr for another class.
 const StoredDType* find_torch_storage(std::string_view class_name);
+
+/// Bytes of the elements of a stored tensor; nothing when they are no whole number of bytes or safetensors
+/// has no such type.
+std::optional<std::uint64_t> stored_bytes(std::string_view stored_dtype, const Shape& shape);
 
 /// Converts `count` packed elements. Neither pointer need be aligned; the two do not overlap.
 using ConvertElements = void (*)(const std::byte* from, std::byte* to, std::size_t count);

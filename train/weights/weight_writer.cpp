@@ -10,7 +10,7 @@
 
 #include "core/error.h"
 #include "train/formats/element_blocks.h"
-#include "train/formats/safetensors_layout.h"
+#include "train/formats/safetensors.h"
 #include "train/io/durable_file.h"
 #include "train/io/input_file.h"
 #include "train/io/printable.h"

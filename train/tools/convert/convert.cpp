@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "core/error.h"
-#include "train/formats/safetensors_layout.h"
+#include "train/formats/stored_dtype.h"
 #include "train/io/durable_file.h"
 #include "train/io/printable.h"
 #include "train/tasks/load_model.h"

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "core/error.h"
-#include "train/formats/safetensors_layout.h"
+#include "train/formats/safetensors.h"
 #include "train/formats/stored_dtype.h"
 
 namespace moh {
