@@ -46,33 +46,27 @@ void PickleMachine::push_bytes(PickleKind kind, std::uint64_t size) {
   push(add({.kind = kind, .size = static_cast<std::uint32_t>(size), .number = at}));
 }
 
-/// The index of a name, each kept once.
-std::uint32_t PickleMachine::name_index(const std::string& module, const std::string& name) {
-  if (is_hostile_name(module, name)) {
-    fail("the names of harmless classes", printable(module + "." + name),
+void PickleMachine::push_global(const std::string& module, const std::string& name) {
+  const auto [index, is_new] =
+      name_indices_.emplace(module + "." + name, static_cast<std::uint32_t>(tree_.names_.size()));
+  if (is_new && is_hostile_name(module, name)) {
+    fail("the names of harmless classes", printable(index->first),
          "the file was made to attack whoever loads it in Python, or somebody put code into it: do not use "
          "it");
   }
-  const auto [found, is_new] =
-      name_indices_.emplace(module + "." + name, static_cast<std::uint32_t>(tree_.names_.size()));
-  if (is_new) tree_.names_.push_back(found->first);
-  return found->second;
-}
-
-void PickleMachine::push_global(const std::string& module, const std::string& name) {
-  push(add({.kind = PickleKind::kGlobal, .name = name_index(module, name)}));
-}
-
-std::string PickleMachine::name_part(PickleId id) const {
-  if (!tree_.is(id, PickleKind::kText) || tree_.node(id).size > kMaxPickleName) {
-    fail("a name of at most " + std::to_string(kMaxPickleName) + " bytes", "something else");
-  }
-  return std::string(tree_.bytes(id));
+  if (is_new) tree_.names_.push_back(index->first);
+  push(add({.kind = PickleKind::kGlobal, .name = index->second}));
 }
 
 void PickleMachine::push_global() {
+  const auto text_of = [&](PickleId id) {
+    if (!tree_.is(id, PickleKind::kText) || tree_.node(id).size > kMaxPickleName) {
+      fail("a name of at most " + std::to_string(kMaxPickleName) + " bytes", "something else");
+    }
+    return std::string(tree_.bytes(id));
+  };
   const PickleId name = pop(), module = pop();
-  push_global(name_part(module), name_part(name));
+  push_global(text_of(module), text_of(name));
 }
 
 /// Values above the last mark.
@@ -105,9 +99,7 @@ void PickleMachine::push_mark() {
 
 std::vector<PickleId> PickleMachine::pop_to_mark() {
   if (marks_.empty()) fail("a mark on the stack", "none", "the pickle is damaged");
-  const auto begin = stack_.begin() + static_cast<std::ptrdiff_t>(marks_.back());
-  std::vector<PickleId> values(begin, stack_.end());
-  stack_.erase(begin, stack_.end());
+  std::vector<PickleId> values = pop_last(open_values());
   marks_.pop_back();
   return values;
 }

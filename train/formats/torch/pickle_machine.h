@@ -65,8 +65,6 @@ class PickleMachine {
 
   PickleId add(PickleNode node);
   void push(PickleId id);
-  std::uint32_t name_index(const std::string& module, const std::string& name);
-  std::string name_part(PickleId id) const;
   std::size_t open_values() const;
   void require(std::size_t count) const;
   PickleId top() const;
