@@ -7,6 +7,7 @@
 #include "tests/fuzz/memory_file.h"
 #include "tests/train/formats/torch/torch_bytes.h"
 #include "train/formats/torch/torch_file.h"
+#include "train/formats/torch/torch_weights.h"
 
 namespace {
 

@@ -7,6 +7,7 @@
 #include "train/checkpoint/stored_checkpoint.h"
 #include "train/formats/safetensors.h"
 #include "train/formats/torch/torch_file.h"
+#include "train/formats/torch/torch_weights.h"
 #include "train/io/input_file.h"
 #include "train/weights/sharded_weights.h"
 

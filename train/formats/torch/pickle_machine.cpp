@@ -163,24 +163,17 @@ void PickleMachine::append(PickleKind kind, const std::vector<PickleId>& values)
   to.items.insert(to.items.end(), values.begin(), values.end());
 }
 
-/// The name of what would have been called: of a class, of what an object returned, or of a class whose
-/// source is kept beside it: ("module", class, file, source).
-std::uint32_t PickleMachine::callable_name(PickleId id) const {
-  const PickleNode* callable = &tree_.node(id);
-  if (callable->kind == PickleKind::kPersistent) {
-    const PickleNode& what = tree_.node(callable->items[0]);
-    if (what.kind == PickleKind::kTuple && what.items.size() > 1) callable = &tree_.node(what.items[1]);
-  }
-  if (callable->kind != PickleKind::kGlobal && callable->kind != PickleKind::kObject) {
-    fail("a class or function", "a value");
-  }
-  return callable->name;
-}
-
-/// What would have been a call: `callable(*args)`.
+/// What would have been a call: `callable(*args)`. What is called is a class, what an object returned, or a
+/// class whose source is kept beside it: ("module", class, file, source).
 void PickleMachine::push_object(PickleId callable, PickleId args) {
   if (!tree_.is(args, PickleKind::kTuple)) fail("a tuple of arguments", "something else");
-  push(add({.kind = PickleKind::kObject, .name = callable_name(callable), .args = args}));
+  if (tree_.is(callable, PickleKind::kPersistent)) {
+    const PickleNode& what = tree_.node(tree_.node(callable).items[0]);
+    if (what.kind == PickleKind::kTuple && what.items.size() > 1) callable = what.items[1];
+  }
+  const PickleKind kind = tree_.kind(callable);
+  if (kind != PickleKind::kGlobal && kind != PickleKind::kObject) fail("a class or function", "a value");
+  push(add({.kind = PickleKind::kObject, .name = tree_.node(callable).name, .args = args}));
 }
 
 void PickleMachine::make_object() {

@@ -69,7 +69,6 @@ class PickleMachine {
   void require(std::size_t count) const;
   PickleId top() const;
   void count_items(std::size_t more);
-  std::uint32_t callable_name(PickleId id) const;
   void push_object(PickleId callable, PickleId args);
 
   PickleTree tree_;

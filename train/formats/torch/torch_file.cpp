@@ -1,68 +1,169 @@
 #include "train/formats/torch/torch_file.h"
 
-#include <utility>
+#include <algorithm>
+#include <map>
+#include <optional>
 
 #include "core/error.h"
-#include "train/formats/torch/torch_contents.h"
 #include "train/io/printable.h"
 
 namespace moh {
 
+namespace {
+
+// In the order of choice. The first is what sample.py of DiT and MoH-DiT loads, the second what main.py of
+// TransNeXt and MoH-ViT does.
+constexpr std::string_view kUsualParts[] = {
+    "ema",     "model",  "state_dict", "module",         "model_state_dict", "net", "network",
+    "weights", "params", "model_ema",  "state_dict_ema", "ema_state_dict",   "."};
+
+std::string_view last_name(std::string_view path) {
+  const std::size_t slash = path.rfind('/');
+  return slash == std::string_view::npos ? path : path.substr(slash + 1);
+}
+
+/// The model at that path, or else the only one with that last name.
+const TorchModel* find_model(std::span<const TorchModel> models, std::string_view part) {
+  const auto exact = std::ranges::find(models, part, &TorchModel::part);
+  if (exact != models.end()) return &*exact;
+  const auto named = [&](const TorchModel& model) { return last_name(model.part) == part; };
+  if (std::ranges::count_if(models, named) != 1) return nullptr;
+  return &*std::ranges::find_if(models, named);
+}
+
+std::string list_parts(std::span<const TorchModel> models) {
+  std::string list;
+  for (std::size_t i = 0; i < models.size() && i < 10; ++i) {
+    list += (i == 0 ? "" : ", ") + printable(models[i].part);
+  }
+  return models.size() > 10 ? list + ", ..." : list;
+}
+
+std::string counted(std::size_t count, const std::string& what) {
+  return std::to_string(count) + " " + what + (count == 1 ? "" : "s");
+}
+
+WeightSection model_section(std::span<const TorchModel> models) {
+  WeightSection section{"models", {}};
+  for (const TorchModel& model : models) {
+    std::uint64_t bytes = 0;
+    for (const auto& [name, tensor] : model.tensors) bytes += tensor->bytes();
+    std::string text = counted(model.tensors.size(), "tensor") + ", " + std::to_string(bytes) + " bytes";
+    if (!model.unread.empty()) text += ", and " + counted(model.unread.size(), "object") + " that may be";
+    section.rows.emplace_back(printable(model.part), text);
+  }
+  return section;
+}
+
+/// "opt/param_groups/0/betas" for the plain value "opt/param_groups/0/betas/1"; nothing for one in no list.
+std::optional<std::string_view> list_of(const TorchLeaf& leaf) {
+  const std::string_view path = leaf.path, name = last_name(path);
+  const bool is_index = !name.empty() && name.find_first_not_of("0123456789") == std::string_view::npos;
+  if (leaf.kind != TorchKind::kPlain || !is_index) return std::nullopt;
+  return path.substr(0, path.size() - std::min(path.size(), name.size() + 1));
+}
+
+/// Plain values; the items of a list together in one row.
+WeightSection value_section(std::span<const TorchLeaf> leaves) {
+  constexpr std::size_t kLongList = 101;  // bytes
+  WeightSection section{"values", {}};
+  for (std::size_t i = 0; i < leaves.size(); ++i) {
+    const TorchLeaf& leaf = leaves[i];
+    const auto list = list_of(leaf);
+    if (list) {
+      std::string text = "[" + to_string(leaf.value);
+      std::size_t count = 1;
+      for (; i + 1 < leaves.size() && list_of(leaves[i + 1]) == list; ++i, ++count) {
+        if (text.size() < kLongList) text += ", " + to_string(leaves[i + 1].value);
+      }
+      text += text.size() < kLongList ? "]" : ", ...] (" + counted(count, "item") + ")";
+      section.rows.emplace_back(printable(*list), text);
+    } else if (leaf.kind == TorchKind::kPlain) {
+      section.rows.emplace_back(printable(leaf.path), to_string(leaf.value));
+    } else if (leaf.kind == TorchKind::kEmpty) {
+      section.rows.emplace_back(printable(leaf.path), std::get<std::string_view>(leaf.value));
+    }
+  }
+  return section;
+}
+
+/// Tensors that belong to no model, counted by the first name of their paths.
+WeightSection other_tensors(std::span<const TorchLeaf> leaves, std::span<const TorchModel> models) {
+  std::set<const TorchTensor*> in_models;
+  for (const TorchModel& model : models) {
+    for (const auto& [name, tensor] : model.tensors) in_models.insert(tensor);
+  }
+  std::map<std::string_view, std::size_t> counts;
+  for (const TorchLeaf& leaf : leaves) {
+    if (leaf.kind != TorchKind::kTensor || in_models.contains(leaf.tensor)) continue;
+    counts[std::string_view(leaf.path).substr(0, leaf.path.find('/'))] += 1;
+  }
+  WeightSection section{"other tensors", {}};
+  for (const auto& [name, count] : counts)
+    section.rows.emplace_back(printable(name), counted(count, "tensor"));
+  return section;
+}
+
+WeightSection opaque_section(std::span<const TorchLeaf> leaves) {
+  WeightSection section{"opaque objects", {}};
+  for (const TorchLeaf& leaf : leaves) {
+    if (leaf.kind != TorchKind::kOpaque) continue;
+    section.rows.emplace_back(printable(leaf.path), printable(std::get<std::string_view>(leaf.value)));
+  }
+  return section;
+}
+
+}  // namespace
+
 TorchFile::TorchFile(const std::filesystem::path& path, InputKind kind)
-    : contents_(std::make_unique<Contents>(path, kind)) {
-  Contents& c = *contents_;
-  c.saved = std::make_unique<TorchContents>(read_torch_contents(c.file));
-  c.leaves = find_leaves(c.file, *c.saved, c.tensors);
-  c.models = find_models(c.file, c.saved->tree, c.tensors);
-}
-
-TorchFile::~TorchFile() = default;
-TorchFile::TorchFile(TorchFile&&) noexcept = default;
-
-const std::filesystem::path& TorchFile::path() const {
-  return contents_->file.path();
-}
-
-bool TorchFile::is_old_format() const {
-  return contents_->saved->is_old_format;
-}
-
-std::span<const TorchLeaf> TorchFile::leaves() const {
-  return contents_->leaves;
-}
+    : file_(path, kind),
+      contents_(read_torch_contents(file_)),
+      values_(find_torch_values(file_, contents_)) {}
 
 const TorchLeaf* TorchFile::find(std::string_view path) const {
-  for (const TorchLeaf& leaf : contents_->leaves) {
-    if (leaf.path == path) return &leaf;
-  }
-  return nullptr;
+  const auto found = std::ranges::find(values_.leaves, path, &TorchLeaf::path);
+  return found == values_.leaves.end() ? nullptr : &*found;
 }
 
-std::span<const TorchModel> TorchFile::models() const {
-  return contents_->models;
+const TorchModel& TorchFile::choose_model(std::string_view part) const {
+  const std::span<const TorchModel> all = models();
+  if (all.empty()) {
+    fail("", "a dict of tensors, such as a model's state_dict()", "none",
+         "in Python, save the state_dict() of the model with torch.save");
+  }
+  if (!part.empty()) {
+    const TorchModel* named = find_model(all, part);
+    if (named == nullptr)
+      fail("part " + printable(part), "one of " + list_parts(all), "none or several of it");
+    return *named;
+  }
+  if (all.size() == 1) return all.front();
+  for (const std::string_view usual : kUsualParts) {
+    if (const TorchModel* found = find_model(all, usual)) return *found;
+  }
+  fail("models", "one, or one with a usual name", list_parts(all), "say which part to take");
+}
+
+std::vector<WeightSection> TorchFile::describe() const {
+  std::vector<WeightSection> sections = {model_section(models()), value_section(leaves()),
+                                         other_tensors(leaves(), models()), opaque_section(leaves())};
+  std::erase_if(sections, [](const WeightSection& section) { return section.rows.empty(); });
+  return sections;
 }
 
 void TorchFile::read(const TorchTensor& tensor, std::uint64_t offset, std::span<std::byte> to) const {
-  Contents& c = *contents_;
   MOH_CHECK(offset <= tensor.bytes() && to.size() <= tensor.bytes() - offset, "a range within the tensor");
   if (to.empty()) return;
-  const std::lock_guard lock(c.reading);
-  if (bool& verified = c.verified[tensor.storage]; !verified) {
-    if (tensor.storage->entry) verify_crc32(c.file, *tensor.storage->entry);
-    verified = true;
+  const std::lock_guard lock(reading_);
+  if (!verified_.contains(tensor.storage)) {
+    if (tensor.storage->entry) verify_crc32(file_, *tensor.storage->entry);
+    verified_.insert(tensor.storage);
   }
   if (tensor.is_contiguous()) {
-    const std::uint64_t begin =
-        tensor.view_begin + static_cast<std::uint64_t>(tensor.storage_offset) * tensor.dtype->bytes();
-    c.file.read(begin + offset, to, "storage " + printable(tensor.storage_key));
+    file_.read(tensor.begin + offset, to, "storage " + printable(tensor.storage_key));
   } else {
-    c.gather.read(c.file, tensor, offset, to);
+    gather_.read(file_, tensor, offset, to);
   }
-}
-
-void TorchFile::fail(std::string_view what, std::string_view expected, std::string_view found,
-                     std::string_view fix) const {
-  contents_->file.fail(what, expected, found, fix);
 }
 
 bool looks_like_torch_file(const std::filesystem::path& path) {

@@ -1,9 +1,7 @@
 #include "train/formats/torch/torch_module.h"
 
-#include <string_view>
-
-#include "train/formats/torch/torch_children.h"
-#include "train/formats/torch/torch_file.h"
+#include "train/formats/torch/python_values.h"
+#include "train/formats/torch/torch_values.h"
 
 namespace moh {
 
@@ -11,94 +9,70 @@ namespace {
 
 constexpr std::size_t kMaxModuleDepth = 64;  // of modules in each other
 
-std::optional<PickleId> find_child(const PickleTree& tree, const TorchChildren& children,
-                                   std::string_view key) {
-  for (std::size_t i = 0; i < children.size(); ++i) {
-    const TorchChildren::Child child = children.at(i);
-    if (child.key != TorchChildren::kNoKey && tree.is_text(child.key, key)) return child.value;
-  }
-  return std::nullopt;
-}
-
 bool is_mapping(const PickleTree& tree, std::optional<PickleId> id) {
   return id && TorchChildren(tree, *id).is_mapping();
 }
 
-class StateWalk {
- public:
-  StateWalk(const InputFile& file, const PickleTree& tree, std::size_t& name_bytes,
-            FunctionRef<void(const std::string& name, PickleId value)> visit)
-      : file_(file), tree_(tree), name_bytes_(name_bytes), visit_(visit) {}
-
-  /// Recursive, as kMaxModuleDepth is small.
-  void walk(const TorchModule& module, const std::string& prefix, std::size_t depth) {
-    if (depth == kMaxModuleDepth)
-      fail("at most " + std::to_string(kMaxModuleDepth) + " modules in each other", "more");
-    each(module.parameters, prefix, [&](PickleId, const std::string& name, PickleId value) {
-      if (!tree_.is(value, PickleKind::kNone)) visit_(name, value);
-    });
-    each(module.buffers, prefix, [&](PickleId key, const std::string& name, PickleId value) {
-      if (!tree_.is(value, PickleKind::kNone) && is_persistent(module, key)) visit_(name, value);
-    });
-    each(module.modules, prefix, [&](PickleId, const std::string& name, PickleId value) {
-      if (const auto inner = find_module(tree_, value)) return walk(*inner, name + ".", depth + 1);
-      if (!tree_.is(value, PickleKind::kNone)) visit_(name, value);
-    });
+/// The texts in a set. One with attributes is none; it might be large, and that of many modules.
+std::set<std::string_view> texts_in(const PickleTree& tree, std::optional<PickleId> id) {
+  std::set<std::string_view> texts;
+  if (!id) return texts;
+  const TorchChildren children(tree, *id);
+  if (children.is_object()) return texts;
+  for (const TorchChildren::Child child : children) {
+    if (tree.is(child.value, PickleKind::kText)) texts.insert(tree.bytes(child.value));
   }
+  return texts;
+}
 
- private:
-  void each(PickleId dict, const std::string& prefix,
-            FunctionRef<void(PickleId key, const std::string& name, PickleId value)> visit) {
-    const TorchChildren children(tree_, dict);
-    for (std::size_t i = 0; i < children.size(); ++i) {
-      const TorchChildren::Child child = children.at(i);
-      const std::string name = prefix + child_name(tree_, child);
-      // A module that many others share has a name by each: the sum bounds time, too.
-      name_bytes_ += name.size() + 1;
-      if (name.size() > TorchFile::kMaxPathBytes || name_bytes_ > TorchFile::kMaxAllPathBytes)
-        fail("at most " + std::to_string(TorchFile::kMaxAllPathBytes) + " bytes of names", "more");
-      visit(child.key, name, child.value);
-    }
-  }
-
-  bool is_persistent(const TorchModule& module, PickleId key) const {
-    if (!module.non_persistent || !tree_.is(key, PickleKind::kText)) return true;
-    const TorchChildren names(tree_, *module.non_persistent);
-    for (std::size_t i = 0; i < names.size(); ++i) {
-      if (tree_.is_text(names.at(i).value, tree_.bytes(key))) return false;
-    }
-    return true;
-  }
-
-  [[noreturn]] void fail(std::string_view expected, std::string_view found) const {
-    file_.fail("data.pkl, a module", expected, found,
-               "in Python, save the state_dict() of the model with torch.save");
-  }
-
-  const InputFile& file_;
-  const PickleTree& tree_;
-  std::size_t& name_bytes_;
-  FunctionRef<void(const std::string& name, PickleId value)> visit_;
-};
-
-}  // namespace
-
-std::optional<TorchModule> find_module(const PickleTree& tree, PickleId id) {
-  if (!tree.is(id, PickleKind::kObject)) return std::nullopt;
+std::optional<TorchModule> read_module(const PickleTree& tree, PickleId id) {
   const TorchChildren attributes(tree, id);
   if (!attributes.is_object()) return std::nullopt;
-  const auto parameters = find_child(tree, attributes, "_parameters");
-  const auto buffers = find_child(tree, attributes, "_buffers");
-  const auto modules = find_child(tree, attributes, "_modules");
+  const auto parameters = attributes.find("_parameters");
+  const auto buffers = attributes.find("_buffers");
+  const auto modules = attributes.find("_modules");
   if (!is_mapping(tree, parameters) || !is_mapping(tree, buffers) || !is_mapping(tree, modules))
     return std::nullopt;
   return TorchModule{*parameters, *buffers, *modules,
-                     find_child(tree, attributes, "_non_persistent_buffers_set")};
+                     texts_in(tree, attributes.find("_non_persistent_buffers_set"))};
 }
 
-void visit_state(const InputFile& file, const PickleTree& tree, const TorchModule& module,
-                 std::size_t& name_bytes, FunctionRef<void(const std::string& name, PickleId value)> visit) {
-  StateWalk(file, tree, name_bytes, visit).walk(module, "", 0);
+}  // namespace
+
+const TorchModule* TorchModules::find(PickleId id) {
+  if (!tree_.is(id, PickleKind::kObject)) return nullptr;
+  const auto [found, is_new] = known_.try_emplace(id);
+  if (is_new) found->second = read_module(tree_, id);
+  return found->second ? &*found->second : nullptr;
+}
+
+void TorchModules::visit_state(const TorchModule& module, const std::string& prefix, std::size_t depth,
+                               Visit visit) {
+  if (depth == kMaxModuleDepth) fail("at most " + std::to_string(kMaxModuleDepth) + " modules in each other");
+  const auto each = [&](PickleId dict, auto&& use) {
+    const TorchChildren children(tree_, dict);
+    for (const TorchChildren::Child child : children) {
+      const std::string name = prefix + children.name(child);
+      // A module that many others share has a name by each: the sum bounds time, too.
+      name_bytes_ += name.size() + 1;
+      if (name.size() > kMaxTorchPathBytes || name_bytes_ > kMaxAllTorchPathBytes)
+        fail("at most " + std::to_string(kMaxAllTorchPathBytes) + " bytes of names");
+      if (!tree_.is(child.value, PickleKind::kNone)) use(children.text_key(child), name, child.value);
+    }
+  };
+  each(module.parameters, [&](auto, const std::string& name, PickleId value) { visit(name, value); });
+  each(module.buffers, [&](auto key, const std::string& name, PickleId value) {
+    if (!key || !module.non_persistent.contains(*key)) visit(name, value);
+  });
+  each(module.modules, [&](auto, const std::string& name, PickleId value) {
+    if (const TorchModule* inner = find(value)) return visit_state(*inner, name + ".", depth + 1, visit);
+    visit(name, value);
+  });
+}
+
+void TorchModules::fail(std::string_view expected) const {
+  file_.fail("data.pkl, a module", expected, "more",
+             "in Python, save the state_dict() of the model with torch.save");
 }
 
 }  // namespace moh

@@ -1,7 +1,10 @@
 #pragma once
 
 #include <optional>
+#include <set>
 #include <string>
+#include <string_view>
+#include <unordered_map>
 
 #include "core/function_ref.h"
 #include "train/formats/torch/pickle.h"
@@ -12,23 +15,36 @@ namespace moh {
 /// What every torch.nn.Module has among its attributes, whatever its class: dicts.
 struct TorchModule {
   PickleId parameters, buffers, modules;
-  std::optional<PickleId> non_persistent;  ///< a set of names of buffers; since PyTorch 1.6
+  std::set<std::string_view> non_persistent;  ///< names of buffers that state_dict() leaves out
+
+  /// Whether a value is one of these dicts.
+  bool holds(PickleId id) const { return id == parameters || id == buffers || id == modules; }
 };
 
-/// Whether a value is one of these dicts.
-inline bool is_state_of(const TorchModule& module, PickleId id) {
-  return id == module.parameters || id == module.buffers || id == module.modules;
-}
+/// The objects of a pickle that are modules. Each object is looked at once, however often it is there.
+class TorchModules {
+ public:
+  TorchModules(const InputFile& file, const PickleTree& tree) : file_(file), tree_(tree) {}
 
-/// The dicts of an object that is a module; nothing for any other value.
-std::optional<TorchModule> find_module(const PickleTree& tree, PickleId id);
+  /// The dicts of an object that is a module; nullptr for any other value.
+  const TorchModule* find(PickleId id);
 
-/// Visits what the state_dict() of a module would hold, under the names and in the order that it would: the
-/// parameters and persistent buffers of the module, then those of the modules in it, whose names begin with
-/// "NAME.". None is left out. What stands where a module should and is none is visited, too. Adds
-/// to `name_bytes`, which bounds the time that all modules of a file take. Throws the file's kind of error
-/// for modules that contain themselves, or are too many.
-void visit_state(const InputFile& file, const PickleTree& tree, const TorchModule& module,
-                 std::size_t& name_bytes, FunctionRef<void(const std::string& name, PickleId value)> visit);
+  using Visit = FunctionRef<void(const std::string& name, PickleId value)>;
+  /// Visits what the state_dict() of a module would hold, under the names and in the order that it would: the
+  /// parameters and persistent buffers of the module, then those of the modules in it, whose names begin with
+  /// "NAME.". None is left out. What stands where a module should and is none is visited, too. Throws the
+  /// file's kind of error for modules that contain themselves, or are too many; the time that all modules of
+  /// the file take together is bounded.
+  void visit_state(const TorchModule& module, Visit visit) { visit_state(module, "", 0, visit); }
+
+ private:
+  void visit_state(const TorchModule& module, const std::string& prefix, std::size_t depth, Visit visit);
+  [[noreturn]] void fail(std::string_view expected) const;
+
+  const InputFile& file_;
+  const PickleTree& tree_;
+  std::unordered_map<PickleId, std::optional<TorchModule>> known_;
+  std::size_t name_bytes_ = 0;  // of all states
+};
 
 }  // namespace moh

@@ -148,7 +148,7 @@ class TensorReader : FieldReader {
     tensor_.storage_offset = integer(args[1], "a storage offset");
     tensor_.shape = numbers(args[2], "sizes");
     tensor_.strides = numbers(args[3], "strides");
-    check_extent(id->view_numel * id->element_bytes());
+    check_extent(*id);
     return tensor_;
   }
 
@@ -168,7 +168,6 @@ class TensorReader : FieldReader {
     if (bytes != found->second.bytes) {
       fail("a storage of " + std::to_string(bytes) + " bytes", std::to_string(found->second.bytes));
     }
-    tensor_.view_begin = found->second.begin + id.view_begin * id.element_bytes();
   }
 
   std::vector<std::int64_t> numbers(PickleId id, const std::string& what) const {
@@ -187,8 +186,8 @@ class TensorReader : FieldReader {
     return values;
   }
 
-  /// The last element, and so all of them, must lie within the storage.
-  void check_extent(std::uint64_t storage_bytes) const {
+  /// The last element, and so all of them, must lie within the storage, or the part of it that is meant.
+  void check_extent(const TorchStorageId& id) {
     if (tensor_.shape.size() != tensor_.strides.size()) {
       fail(std::to_string(tensor_.shape.size()) + " strides", std::to_string(tensor_.strides.size()));
     }
@@ -208,7 +207,8 @@ class TensorReader : FieldReader {
     }
     if (overflow) fail("sizes and strides within 64 bits", "larger ones");
     if (is_empty) return;
-    const std::uint64_t stored = storage_bytes / tensor_.dtype->bytes();
+    const std::uint64_t element_bytes = tensor_.dtype->bytes();
+    const std::uint64_t stored = id.view_numel * id.element_bytes() / element_bytes;
     if (static_cast<std::uint64_t>(last) >= stored) {
       fail("elements within the storage's " + std::to_string(stored), "element " + std::to_string(last));
     }
@@ -216,23 +216,17 @@ class TensorReader : FieldReader {
       fail("at most " + std::to_string(kMaxRepeatedBytes) + " bytes for a tensor that repeats its elements",
            std::to_string(tensor_.bytes()), "save it without expand()");
     }
+    const auto first = static_cast<std::uint64_t>(tensor_.storage_offset);
+    tensor_.begin = tensor_.storage->begin + id.view_begin * id.element_bytes() + first * element_bytes;
+    tensor_.reach_bytes = (static_cast<std::uint64_t>(last) - first + 1) * element_bytes;
   }
 
   TorchTensor tensor_;
 };
 
-/// Bytes of the storage from the tensor's first to its last element.
-std::uint64_t reach_bytes(const TorchTensor& tensor) {
-  std::uint64_t last = 0;
-  for (std::size_t i = 0; i < tensor.shape.size(); ++i) {
-    last += static_cast<std::uint64_t>((tensor.shape[i] - 1) * tensor.strides[i]);
-  }
-  return (last + 1) * tensor.dtype->bytes();
-}
-
-/// Where element number `index` of a tensor, in row-major order, is in its storage, in elements.
+/// Where element number `index` of a tensor, in row-major order, lies after its first one, in elements.
 std::int64_t place_of(const TorchTensor& tensor, std::int64_t index) {
-  std::int64_t place = tensor.storage_offset;
+  std::int64_t place = 0;
   for (std::size_t i = tensor.shape.size(); i-- > 0; index /= tensor.shape[i]) {
     place += index % tensor.shape[i] * tensor.strides[i];
   }
@@ -293,23 +287,18 @@ void TensorGather::read(const InputFile& file, const TorchTensor& tensor, std::u
   }
 }
 
-/// The element `at` bytes into the tensor's storage. Reads all that the tensor reaches at once where that is
-/// about as much as the tensor itself, else a window of it.
+/// The element `at` bytes after the tensor's first one. Reads all that the tensor reaches at once where that
+/// is about as much as the tensor itself, else a window of it.
 const std::byte* TensorGather::bytes_at(const InputFile& file, const TorchTensor& tensor, std::uint64_t at) {
-  const std::uint64_t size = tensor.dtype->bytes(), begin = tensor.view_begin + at;
+  const std::uint64_t size = tensor.dtype->bytes(), begin = tensor.begin + at;
   if (begin < window_begin_ || begin + size > window_begin_ + window_.size()) {
     constexpr std::uint64_t kWindow = 1 << 16;
-    const std::uint64_t first = tensor.view_begin + static_cast<std::uint64_t>(tensor.storage_offset) * size;
-    const std::uint64_t reach = reach_bytes(tensor);
-    const bool whole = reach <= std::max(2 * tensor.bytes(), kWindow);
-    window_begin_ = whole ? first : begin;
-    window_.resize(whole ? reach : std::min(kWindow, first + reach - begin));
-    try {
-      file.read(window_begin_, window_, "storage " + printable(tensor.storage_key));
-    } catch (...) {
-      window_.clear();
-      throw;
-    }
+    const bool whole = tensor.reach_bytes <= std::max(2 * tensor.bytes(), kWindow);
+    const std::uint64_t from = whole ? tensor.begin : begin;
+    window_begin_ = UINT64_MAX;  // and stays so when the read throws
+    window_.resize(std::min(whole ? tensor.reach_bytes : kWindow, tensor.begin + tensor.reach_bytes - from));
+    file.read(from, window_, "storage " + printable(tensor.storage_key));
+    window_begin_ = from;
   }
   return window_.data() + (begin - window_begin_);
 }

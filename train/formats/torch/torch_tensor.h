@@ -48,8 +48,8 @@ struct TorchTensor {
   std::int64_t storage_offset = 0;    ///< in elements
   std::string_view storage_key;
   const TorchStorage* storage = nullptr;
-  std::uint64_t view_begin =
-      0;  ///< byte of the file where the storage, or the part of it that is meant, begins
+  std::uint64_t begin = 0;        ///< byte of the file where its first element is
+  std::uint64_t reach_bytes = 0;  ///< of the file, from the first to the last element
 
   std::uint64_t numel() const;
   /// Of its elements, packed.

@@ -1,3 +1,5 @@
+#include "train/formats/torch/torch_weights.h"
+
 #include <algorithm>
 #include <utility>
 
@@ -13,33 +15,34 @@ constexpr std::string_view kWrappers[] = {"module.", "_orig_mod."};
 /// The length of what wrappers of a model have put in front of all its names.
 std::size_t wrapper_length(const TorchModel& model) {
   std::size_t length = 0;
-  for (bool found = true; found;) {
-    found = false;
-    for (const std::string_view wrapper : kWrappers) {
-      const auto begins = [&](const auto& named) {
-        return named.first.size() > length + wrapper.size() &&
-               std::string_view(named.first).substr(length).starts_with(wrapper);
-      };
-      if (!std::ranges::all_of(model.tensors, begins)) continue;
-      length += wrapper.size();
-      found = true;
-    }
+  const auto in_all = [&](std::string_view wrapper) {
+    return std::ranges::all_of(model.tensors, [&](const auto& named) {
+      const std::string_view rest = std::string_view(named.first).substr(length);
+      return rest.size() > wrapper.size() && rest.starts_with(wrapper);
+    });
+  };
+  while (true) {
+    const auto found = std::ranges::find_if(kWrappers, in_all);
+    if (found == std::ranges::end(kWrappers)) return length;
+    length += found->size();
   }
-  return length;
 }
 
 class TorchWeights final : public WeightFile {
  public:
-  TorchWeights(const std::filesystem::path& path, std::string_view part) : file_(path) {
-    const TorchModel& model = file_.choose_model(part);
-    for (const auto& [name, class_name] : model.unread) {
+  TorchWeights(const std::filesystem::path& path, std::string_view part)
+      : file_(path), model_(file_.choose_model(part)) {
+    for (const auto& [name, class_name] : model_.unread) {
       file_.fail("tensor " + printable(name), "a tensor", "an object of " + printable(class_name),
                  "in Python, turn it into a plain tensor and save the file again");
     }
-    metadata_["part"] = model.part;
-    const std::size_t skip = wrapper_length(model);
+    metadata_["part"] = model_.part;
+    const std::size_t skip = wrapper_length(model_);
     std::vector<WeightInfo> infos;
-    for (const auto& [name, tensor] : model.tensors) infos.push_back(add(name.substr(skip), *tensor));
+    for (const auto& [name, tensor] : model_.tensors) {
+      infos.push_back(info_of(name.substr(skip), *tensor));
+      infos.back().place = infos.size() - 1;
+    }
     set_tensors(std::move(infos));
   }
 
@@ -48,11 +51,11 @@ class TorchWeights final : public WeightFile {
   std::vector<WeightSection> other_contents() const override { return file_.describe(); }
 
   void read(const WeightInfo& tensor, std::uint64_t offset, std::span<std::byte> to) const override {
-    file_.read(*tensors_.at(tensor.place), offset, to);
+    file_.read(*model_.tensors.at(tensor.place).second, offset, to);
   }
 
  private:
-  WeightInfo add(const std::string& name, const TorchTensor& tensor) {
+  WeightInfo info_of(const std::string& name, const TorchTensor& tensor) const {
     if (tensor.dtype->name.empty()) {
       file_.fail("tensor " + printable(name), "a dtype that safetensors files have too",
                  "torch." + std::string(tensor.dtype->torch),
@@ -62,13 +65,11 @@ class TorchWeights final : public WeightFile {
       file_.fail("tensor " + printable(name), "at most " + std::to_string(Shape::kMaxRank) + " axes",
                  std::to_string(tensor.shape.size()));
     }
-    tensors_.push_back(&tensor);
-    return {name, tensor.dtype->name, Shape(std::span<const std::int64_t>(tensor.shape)), tensor.bytes(),
-            tensors_.size() - 1};
+    return {name, tensor.dtype->name, Shape(std::span<const std::int64_t>(tensor.shape)), tensor.bytes()};
   }
 
   TorchFile file_;
-  std::vector<const TorchTensor*> tensors_;  // by WeightInfo::place
+  const TorchModel& model_;  // of the file; WeightInfo::place is an index of its tensors
 };
 
 }  // namespace

@@ -185,6 +185,22 @@ TEST_CASE("torch: hostile pickle: bombs cost bounded memory and time") {
   check("\x80\x02X" + little_endian_bytes(kLarge, 4) + std::string(kLarge, 'a'));
 }
 
+TEST_CASE("torch: hostile pickle: a large object that many values refer to is looked at once") {
+  std::string attributes, values;
+  for (int i = 0; i < 100'000; ++i) attributes += text("a" + std::to_string(i)) + "N";
+  for (int i = 0; i < 300'000; ++i) values += text("v" + std::to_string(i)) + "h\x01";
+  const std::string object = global("vendor", "Thing") + ")\x81}(" + attributes + "K\x01Nubq\x01";
+  const TemporaryFolder folder;
+  const std::string path =
+      write_file(folder / "x", torch_zip(whole("}(" + text("first") + object + values + "u")));
+  const OpeningCost cost = cost_of_opening([&] { TorchFile file(path); });
+  INFO(cost.seconds << " s");
+  CHECK(cost.message == "accepted");
+#ifndef MOH_SANITIZED  // sanitizers take their time
+  CHECK(cost.seconds < 5);
+#endif
+}
+
 TEST_CASE("torch: hostile tensor: sizes, strides and offsets stay within the storage") {
   CHECK(tensor_answer(kFour, 0, {2, 2}, {2, 1}) == "accepted");
   CHECK(tensor_answer(kFour, 3, {}, {}) == "accepted");

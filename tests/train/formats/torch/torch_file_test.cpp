@@ -7,6 +7,7 @@
 #include "tests/support/message_of.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/train/formats/torch/torch_bytes.h"
+#include "train/formats/torch/torch_weights.h"
 
 namespace moh {
 

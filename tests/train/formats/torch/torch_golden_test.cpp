@@ -10,6 +10,7 @@
 #include "tests/support/message_of.h"
 #include "tests/support/sha256.h"
 #include "train/formats/torch/torch_file.h"
+#include "train/formats/torch/torch_weights.h"
 
 namespace moh {
 

@@ -1,0 +1,62 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "train/formats/torch/python_values.h"
+#include "train/formats/torch/torch_container.h"
+#include "train/formats/torch/torch_tensor.h"
+
+namespace moh {
+
+enum class TorchKind : std::uint8_t {
+  kPlain,  ///< None, a bool, a number or a text
+  kTensor,
+  kEmpty,   ///< a container without items
+  kOpaque,  ///< an object that moh does not know, or bytes
+};
+
+/// A value that contains no others.
+struct TorchLeaf {
+  std::string path;  ///< "ema/blocks.0.attn.qkv.weight", "args/ckpt_every", "opt/param_groups/0/lr"
+  TorchKind kind = TorchKind::kPlain;
+  TorchPlain value;  ///< of kPlain; of kOpaque the name of its class, of kEmpty "{}" or "[]"
+  const TorchTensor* tensor = nullptr;  ///< of kTensor
+};
+
+/// A dict of tensors under names: the parameters of a model, as its state_dict() gives them.
+struct TorchModel {
+  std::string
+      part;  ///< where it is: "ema", "checkpoint/model"; "." when the file's object is the dict itself
+  std::vector<std::pair<std::string, const TorchTensor*>> tensors;  ///< in the file's order
+  std::vector<std::pair<std::string, std::string>> unread;  ///< name and class of objects that may be tensors
+};
+
+/// What is in the object of a file.
+struct TorchValues {
+  std::unordered_map<PickleId, TorchTensor>
+      tensors;  ///< by the values that stand for them: each is read once
+  std::vector<TorchLeaf> leaves;
+  std::vector<TorchModel> models;
+};
+
+inline constexpr std::size_t kMaxTorchLeaves = 1 << 20;
+inline constexpr std::size_t kMaxTorchPathBytes = 1 << 16;
+inline constexpr std::size_t kMaxAllTorchPathBytes = 64 << 20;  // of leaves, and of what is in modules
+
+/// Reads the object that torch.save has put into a file, and checks all tensors in it.
+///
+/// Leaves are all values that contain no others, in the file's order; one that several containers share is
+/// there once for each. Models are dicts with texts as keys that hold tensors directly, wherever dicts and
+/// attributes of objects lead to them, those of optimizers left out; and objects of torch.nn.Module, under
+/// the names of their state_dict() (torch_module.h).
+///
+/// `contents` must outlive the result. Throws the file's kind of error for tensors that are not sound, and
+/// for more values, names and nesting than models have, so that time and memory are bounded.
+TorchValues find_torch_values(const InputFile& file, const TorchContents& contents);
+
+}  // namespace moh
