@@ -128,6 +128,7 @@ TEST_CASE("torch: what runs commands is refused by name wherever it stands, and 
                                      {"torch", "load"},
                                      {"importlib", "import_module"},
                                      {"torch.hub", "load"},
+                                     {"torch", "hub.load"},
                                      {"io", "open"}}) {
     INFO(module << "." << name);
     const std::string attack = call(global(module, name), {command});
