@@ -40,12 +40,12 @@ Container container_of(const InputFile& file) {
 }
 
 /// The entry with the object; in front of its name is the name of the archive, which can be anything.
-const ZipEntry& find_pickle(const InputFile& file, const ZipArchive& archive, std::string_view name) {
+const ZipEntry& find_pickle(const InputFile& file, const ZipEntries& entries, std::string_view file_name) {
   const ZipEntry* found = nullptr;
-  for (const ZipEntry& entry : archive.entries()) {
-    if (!entry.name.ends_with(name)) continue;
+  for (const auto& [name, entry] : entries) {
+    if (!name.ends_with(file_name)) continue;
     if (found != nullptr) {
-      file.fail("zip archive", "one data.pkl", printable(found->name) + " and " + printable(entry.name));
+      file.fail("zip archive", "one data.pkl", printable(found->name) + " and " + printable(name));
     }
     found = &entry;
   }
@@ -55,35 +55,35 @@ const ZipEntry& find_pickle(const InputFile& file, const ZipArchive& archive, st
   return *found;
 }
 
-void check_byte_order(const InputFile& file, const ZipEntry* entry) {
-  if (entry == nullptr) return;  // before PyTorch 2.1
+void check_byte_order(const InputFile& file, const ZipEntry& entry) {
   constexpr std::string_view kLittle = "little";
-  std::string order(std::min<std::uint64_t>(entry->bytes, kLittle.size() + 1), '\0');
-  file.read(entry->begin, std::as_writable_bytes(std::span(order)), "byteorder");
+  std::string order(std::min<std::uint64_t>(entry.bytes, kLittle.size() + 1), '\0');
+  file.read(entry.begin, std::as_writable_bytes(std::span(order)), "byteorder");
   if (order != kLittle) file.fail("byteorder", "little", printable(order), kOtherMachine);
 }
 
 TorchContents read_zip(const InputFile& file) {
   constexpr std::string_view kPickle = "/data.pkl";
-  const ZipArchive archive(file);
-  const ZipEntry& pickle = find_pickle(file, archive, kPickle);
+  const ZipEntries entries = read_zip_directory(file);
+  const ZipEntry& pickle = find_pickle(file, entries, kPickle);
   const std::string folder = pickle.name.substr(0, pickle.name.size() - kPickle.size() + 1);
-  if (archive.find(folder + "constants.pkl") != nullptr) {
+  if (entries.contains(folder + "constants.pkl")) {
     file.fail("zip archive", "a file of torch.save", "a program of TorchScript (torch.jit.save)",
               "in Python, save the state_dict() of the model with torch.save");
   }
-  check_byte_order(file, archive.find(folder + "byteorder"));
+  const auto byte_order = entries.find(folder + "byteorder");
+  if (byte_order != entries.end()) check_byte_order(file, byte_order->second);  // since PyTorch 2.1
   verify_crc32(file, pickle);
 
-  TorchContents contents{read_pickle(PickleText(file, pickle.begin, pickle.end(), "data.pkl"))};
+  TorchContents contents{read_pickle(PickleText(file, pickle.begin, pickle.end(), "data.pkl")), {}};
   if (contents.tree.taken() != pickle.bytes) {
     file.fail("data.pkl", std::to_string(contents.tree.taken()) + " bytes, where its object ends",
               std::to_string(pickle.bytes), "the file is damaged");
   }
   const std::string storages = folder + "data/";
-  for (const ZipEntry& entry : archive.entries()) {
-    if (!entry.name.starts_with(storages)) continue;
-    contents.storages[entry.name.substr(storages.size())] = {entry.begin, entry.bytes, entry};
+  for (const auto& [name, entry] : entries) {
+    if (name.starts_with(storages))
+      contents.storages[name.substr(storages.size())] = {entry.begin, entry.bytes, entry};
   }
   return contents;
 }

@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <optional>
+#include <span>
 #include <utility>
+#include <vector>
 
 #include "train/formats/records.h"
 #include "train/io/printable.h"
@@ -123,11 +125,10 @@ void check_directory(const InputFile& file, const Directory& directory) {
     file.fail("zip directory", "one that ends at byte " + to_string(end),
               to_string(bytes) + " bytes from byte " + to_string(begin), kNotWhole);
   }
-  constexpr std::uint64_t kMostBytes = ZipArchive::kMaxDirectoryBytes;
-  if (bytes > kMostBytes) {
-    file.fail("zip directory", "at most " + to_string(kMostBytes) + " bytes", to_string(bytes));
+  if (bytes > kMaxZipDirectoryBytes) {
+    file.fail("zip directory", "at most " + to_string(kMaxZipDirectoryBytes) + " bytes", to_string(bytes));
   }
-  const std::uint64_t most = std::min(bytes / sizeof(CentralHeader), ZipArchive::kMaxEntries);
+  const std::uint64_t most = std::min(bytes / sizeof(CentralHeader), kMaxZipEntries);
   if (entries > most)
     file.fail("zip directory", "at most " + to_string(most) + " entries", to_string(entries));
 }
@@ -253,9 +254,9 @@ class EntryReader {
   ZipEntry entry_;
 };
 
-void check_overlaps(const InputFile& file, std::span<const ZipEntry> entries) {
+void check_overlaps(const InputFile& file, const ZipEntries& entries) {
   std::vector<const ZipEntry*> order;
-  for (const ZipEntry& entry : entries) order.push_back(&entry);
+  for (const auto& [name, entry] : entries) order.push_back(&entry);
   std::ranges::sort(order, std::less<>(), &ZipEntry::header);
   for (std::size_t i = 1; i < order.size(); ++i) {
     if (order[i]->header < order[i - 1]->end()) {
@@ -267,26 +268,23 @@ void check_overlaps(const InputFile& file, std::span<const ZipEntry> entries) {
 
 }  // namespace
 
-ZipArchive::ZipArchive(const InputFile& file) {
+ZipEntries read_zip_directory(const InputFile& file) {
   const Directory directory = find_directory(file);
   std::vector<std::byte> bytes(directory.bytes);
   file.read(directory.begin, bytes, "zip directory");
   EntryReader reader(file, bytes, directory.begin);
-  while (entries_.size() < directory.entries) entries_.push_back(reader.next());
-  if (!reader.at_end()) {
-    file.fail("zip directory", to_string(directory.entries) + " entries", "more", kNotWhole);
-  }
-  check_overlaps(file, entries_);
-  for (const ZipEntry& entry : entries_) {
-    if (!by_name_.emplace(entry.name, &entry).second) {
+  ZipEntries entries;
+  while (entries.size() < directory.entries) {
+    const ZipEntry entry = reader.next();
+    if (!entries.emplace(entry.name, entry).second) {
       file.fail("zip entry " + printable(entry.name), "this name once", "it twice");
     }
   }
-}
-
-const ZipEntry* ZipArchive::find(std::string_view name) const {
-  const auto found = by_name_.find(name);
-  return found == by_name_.end() ? nullptr : found->second;
+  if (!reader.at_end()) {
+    file.fail("zip directory", to_string(directory.entries) + " entries", "more", kNotWhole);
+  }
+  check_overlaps(file, entries);
+  return entries;
 }
 
 void verify_crc32(const InputFile& file, const ZipEntry& entry) {

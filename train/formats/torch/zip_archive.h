@@ -1,11 +1,9 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
-#include <span>
 #include <string>
-#include <string_view>
-#include <vector>
 
 #include "train/io/input_file.h"
 
@@ -22,30 +20,17 @@ struct ZipEntry {
   std::uint64_t end() const { return begin + bytes; }
 };
 
-/// The table of contents of a zip archive (APPNOTE.TXT of PKWARE, with Zip64), read from the central
+using ZipEntries = std::map<std::string, ZipEntry, std::less<>>;
+
+inline constexpr std::uint64_t kMaxZipDirectoryBytes = std::uint64_t{64} << 20;
+inline constexpr std::uint64_t kMaxZipEntries = 1 << 18;
+
+/// The table of contents of a zip archive (APPNOTE.TXT of PKWARE, with Zip64), by name: read from the central
 /// directory and compared with the headers in front of the entries. Refuses what torch.save does not write:
 /// compressed and encrypted entries, names twice, entries that overlap, archives in parts, sizes and places
-/// that contradict each other or the file. Memory: a multiple of the directory, which kMaxDirectoryBytes
+/// that contradict each other or the file. Memory: a multiple of the directory, which kMaxZipDirectoryBytes
 /// bounds. Errors are of the file's kind.
-class ZipArchive {
- public:
-  static constexpr std::uint64_t kMaxDirectoryBytes = std::uint64_t{64} << 20;
-  static constexpr std::uint64_t kMaxEntries = 1 << 18;
-
-  /// `file` must outlive the archive.
-  explicit ZipArchive(const InputFile& file);
-  ZipArchive(const ZipArchive&) = delete;
-  ZipArchive& operator=(const ZipArchive&) = delete;
-
-  /// In the order of the central directory.
-  std::span<const ZipEntry> entries() const { return entries_; }
-  /// The entry of that name, or nullptr.
-  const ZipEntry* find(std::string_view name) const;
-
- private:
-  std::vector<ZipEntry> entries_;
-  std::map<std::string_view, const ZipEntry*> by_name_;
-};
+ZipEntries read_zip_directory(const InputFile& file);
 
 /// Reads the entry once and throws the file's kind of error when its bytes do not have its CRC-32.
 void verify_crc32(const InputFile& file, const ZipEntry& entry);
