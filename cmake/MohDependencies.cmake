@@ -10,6 +10,7 @@ find_package(OpenMP REQUIRED COMPONENTS CXX)
 find_package(yaml-cpp REQUIRED)
 find_package(spdlog REQUIRED)
 find_package(CLI11 REQUIRED)
+find_package(Eigen3 REQUIRED NO_MODULE)
 find_package(nlohmann_json REQUIRED)
 find_package(ZLIB REQUIRED)
 

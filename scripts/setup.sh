@@ -11,6 +11,7 @@ packages=(
   libyaml-cpp-dev libspdlog-dev libcli11-dev nlohmann-json3-dev libxxhash-dev # configuration, console, files
   zlib1g-dev                                                                 # checksums of PyTorch's files
   libdnnl-dev                                                                # matrix products on the CPU
+  libeigen3-dev                                                              # eigenvalues
   catch2                                                                     # tests
   python3 python3-matplotlib                                                 # end-to-end tests, plots
   python3-pip                                                                # to fetch cuDNN's front end
