@@ -10,7 +10,6 @@
 #include "train/log/logging.h"
 #include "train/tasks/language/data/corpus.h"
 #include "train/tasks/language/language_run.h"
-#include "train/tasks/language/random_tokens.h"
 
 namespace moh {
 
@@ -66,15 +65,36 @@ std::shared_ptr<const LanguageData> open_evaluation_data(const RunConfig& run) {
   return data;
 }
 
+/// A vocabulary of any size whose tokens stand for no text.
+class NumberedTokens final : public Tokenizer {
+ public:
+  explicit NumberedTokens(std::int64_t vocab_size) : vocab_size_(vocab_size) {}
+
+  std::string_view name() const override { return "random"; }
+  std::int64_t vocab_size() const override { return vocab_size_; }
+  std::uint64_t content_hash() const override { return static_cast<std::uint64_t>(vocab_size_); }
+  std::optional<TokenId> end_of_document() const override { return std::nullopt; }
+  void encode(std::string_view, std::vector<TokenId>&) const override {
+    throw DataError(error_message("random tokens", "text", "none", "some", "random tokens have no text"));
+  }
+  std::string_view token_bytes(TokenId) const override { return {}; }
+
+ private:
+  std::int64_t vocab_size_;
+};
+
 /// As many tokens as a step needs at least; one batch is held out.
 std::shared_ptr<const LanguageData> made_up_data(const RunConfig& run) {
   const LanguageRun& language = language_run(run);
-  const std::int64_t length = language.data.sequence_length;
-  constexpr std::int64_t kMost = std::int64_t{1} << 62;
-  RandomSizes sizes;
-  sizes.train = std::max(sizes.train, std::min(length, kMost) + 1);
-  sizes.validation = std::min(run.train.batch_size, kMost / length) * length + 1;
-  return random_language_data(language.model.vocab_size, run.random_seed(), sizes);
+  const std::int64_t length = language.data.sequence_length, vocab_size = language.model.vocab_size;
+  constexpr std::int64_t kLeast = std::int64_t{1} << 30, kMost = std::int64_t{1} << 62;
+  const std::int64_t train = std::max(kLeast, std::min(length, kMost) + 1);
+  const std::int64_t validation = std::min(run.train.batch_size, kMost / length) * length + 1;
+  auto data = std::make_shared<LanguageData>();
+  data->tokenizer = std::make_unique<NumberedTokens>(vocab_size);
+  data->train = random_tokens(train, vocab_size, run.random_seed());
+  data->validation = random_tokens(validation, vocab_size, run.random_seed());
+  return data;
 }
 
 }  // namespace

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "train/tasks/data/input_files.h"
-#include "train/tasks/language/data/token_file_info.h"
+#include "train/tasks/language/data/token_file.h"
 #include "train/tasks/language/data/token_source.h"
 
 namespace moh {

@@ -6,10 +6,17 @@
 
 #include "core/dry_run.h"
 #include "core/error.h"
+#include "core/function_ref.h"
+#include "core/random.h"
+#include "train/tasks/data/index_permutation.h"
 
 namespace moh {
 
 namespace {
+
+// Random streams of the data order, apart from those of initialisation and of the training steps (Generator).
+constexpr std::uint64_t kOrderStream = std::uint64_t{1} << 54;
+constexpr std::uint64_t kOffsetStream = std::uint64_t{1} << 55;
 
 std::vector<std::int64_t> bytes_per_token(const Tokenizer& tokenizer) {
   std::vector<std::int64_t> bytes;
@@ -21,49 +28,63 @@ std::vector<std::int64_t> bytes_per_token(const Tokenizer& tokenizer) {
   return bytes;
 }
 
-/// Fills a batch row by row. Plain loops on purpose: batches are made by a thread of their own, in which a
-/// parallel loop would start a second team of threads.
-class BatchFiller {
- public:
-  BatchFiller(std::int64_t rows, std::int64_t sequence_length)
-      : length_(sequence_length), window_(dry_run() ? 0 : static_cast<std::size_t>(sequence_length) + 1) {
-    const MemoryPurposeScope purpose(MemoryPurpose::kData);
-    batch_.tokens = empty({rows, sequence_length}, DType::kInt64);
-    batch_.targets = empty({rows, sequence_length}, DType::kInt64);
+/// A batch of `rows` windows: window_of(row) says with which token one begins and how many targets it has, T
+/// at most. Plain loops on purpose: batches are made by a thread of their own, in which a parallel loop would
+/// start a second team of threads.
+TokenBatch make_batch(const TokenSource& source, const std::vector<std::int64_t>& token_bytes,
+                      std::int64_t rows, std::int64_t length,
+                      FunctionRef<std::pair<std::int64_t, std::int64_t>(std::int64_t row)> window_of) {
+  const MemoryPurposeScope purpose(MemoryPurpose::kData);
+  TokenBatch batch{.tokens = empty({rows, length}, DType::kInt64),
+                   .targets = empty({rows, length}, DType::kInt64)};
+  if (dry_run()) {
+    batch.num_targets = rows * length;
+    return batch;
   }
-
-  /// Row `row` = the `count` <= T targets from `start` + 1 on and the tokens before them.
-  void fill_row(std::int64_t row, const TokenSource& source, std::int64_t start, std::int64_t count,
-                const std::vector<std::int64_t>& token_bytes) {
-    source.copy(start, std::span(window_).first(static_cast<std::size_t>(count) + 1));
-    std::int64_t* tokens = batch_.tokens.data<std::int64_t>() + row * length_;
-    std::int64_t* targets = batch_.targets.data<std::int64_t>() + row * length_;
-    for (std::int64_t t = 0; t < count; ++t) {
-      const auto i = static_cast<std::size_t>(t);
-      tokens[t] = window_[i];
-      targets[t] = window_[i + 1];
-      batch_.target_bytes += token_bytes[static_cast<std::size_t>(window_[i + 1])];
-    }
+  std::vector<TokenId> window(static_cast<std::size_t>(length) + 1);
+  for (std::int64_t row = 0; row < rows; ++row) {
+    const auto [begin, count] = window_of(row);
+    source.copy(begin, std::span(window).first(static_cast<std::size_t>(count) + 1));
+    std::int64_t* tokens = batch.tokens.data<std::int64_t>() + row * length;
+    std::int64_t* targets = batch.targets.data<std::int64_t>() + row * length;
+    std::copy_n(window.begin(), count, tokens);
+    std::copy_n(window.begin() + 1, count, targets);
+    for (std::int64_t t = 0; t < count; ++t)
+      batch.target_bytes += token_bytes[static_cast<std::size_t>(targets[t])];
     // Under a causal mask what stands behind the last target changes nothing before it.
-    std::fill(tokens + count, tokens + length_, 0);
-    std::fill(targets + count, targets + length_, kIgnoredTarget);
-    batch_.num_targets += count;
+    std::fill(tokens + count, tokens + length, 0);
+    std::fill(targets + count, targets + length, kIgnoredTarget);
+    batch.num_targets += count;
   }
-
-  /// For a dry run: a batch of targets that nobody reads.
-  TokenBatch take_unread() {
-    batch_.num_targets = batch_.targets.numel();
-    return take();
-  }
-  TokenBatch take() { return std::move(batch_); }
-
- private:
-  std::int64_t length_;
-  std::vector<TokenId> window_;
-  TokenBatch batch_;
-};
+  return batch;
+}
 
 }  // namespace
+
+SequenceSampler::SequenceSampler(std::int64_t num_tokens, std::int64_t sequence_length, std::uint64_t seed)
+    : num_targets_(num_tokens - 1), sequence_length_(sequence_length), seed_(seed) {
+  if (sequence_length < 1) {
+    throw ValueError(error_message("data", "sequence length", "at least 1", std::to_string(sequence_length)));
+  }
+  const std::int64_t windows = num_targets_ / sequence_length;
+  if (windows < 1) {
+    throw DataError(
+        error_message("data", "training text",
+                      "at least " + std::to_string(sequence_length + 1) + " tokens (sequence length + 1)",
+                      std::to_string(num_tokens), "bring more text or shorten the sequences"));
+  }
+  windows_per_epoch_ = windows > 1 ? windows - 1 : 1;
+}
+
+std::int64_t SequenceSampler::window_start(std::int64_t sample) const {
+  MOH_CHECK(sample >= 0, "SequenceSampler: negative sample");
+  const auto epoch = static_cast<std::uint64_t>(epoch_of(sample));
+  const std::int64_t slack = num_targets_ - windows_per_epoch_ * sequence_length_;
+  const auto offset = static_cast<std::int64_t>(
+      random_below({seed_, kOffsetStream | epoch}, 0, static_cast<std::uint64_t>(slack) + 1));
+  const IndexPermutation order(windows_per_epoch_, {seed_, kOrderStream | epoch});
+  return offset + order(sample % windows_per_epoch_) * sequence_length_;
+}
 
 TrainingBatches::TrainingBatches(TokenSourcePtr source, const Tokenizer& tokenizer,
                                  std::int64_t sequence_length, std::uint64_t seed)
@@ -72,13 +93,10 @@ TrainingBatches::TrainingBatches(TokenSourcePtr source, const Tokenizer& tokeniz
       sampler_(source_->size(), sequence_length, seed) {}
 
 TokenBatch TrainingBatches::at(std::int64_t first_sample, std::int64_t batch_size) const {
-  BatchFiller filler(batch_size, sampler_.sequence_length());
-  if (dry_run()) return filler.take_unread();
-  for (std::int64_t row = 0; row < batch_size; ++row) {
-    filler.fill_row(row, *source_, sampler_.window_start(first_sample + row), sampler_.sequence_length(),
-                    token_bytes_);
-  }
-  return filler.take();
+  const std::int64_t length = sampler_.sequence_length();
+  return make_batch(*source_, token_bytes_, batch_size, length, [&](std::int64_t row) {
+    return std::pair(sampler_.window_start(first_sample + row), length);
+  });
 }
 
 EvaluationBatches::EvaluationBatches(TokenSourcePtr source, const Tokenizer& tokenizer,
@@ -107,14 +125,10 @@ TokenBatch EvaluationBatches::at(std::int64_t index) const {
   MOH_CHECK(index >= 0 && index < size(), "EvaluationBatches: batch out of range");
   const std::int64_t first = index * batch_size_;
   const std::int64_t rows = std::min(batch_size_, num_windows_ - first);
-  BatchFiller filler(rows, sequence_length_);
-  if (dry_run()) return filler.take_unread();
-  for (std::int64_t row = 0; row < rows; ++row) {
-    const std::int64_t start = (first + row) * sequence_length_;
-    const std::int64_t count = std::min(sequence_length_, source_->size() - 1 - start);
-    filler.fill_row(row, *source_, start, count, token_bytes_);
-  }
-  return filler.take();
+  return make_batch(*source_, token_bytes_, rows, sequence_length_, [&](std::int64_t row) {
+    const std::int64_t begin = (first + row) * sequence_length_;
+    return std::pair(begin, std::min(sequence_length_, source_->size() - 1 - begin));
+  });
 }
 
 }  // namespace moh

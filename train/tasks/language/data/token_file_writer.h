@@ -7,7 +7,7 @@
 
 #include "train/io/checksum.h"
 #include "train/io/durable_file.h"
-#include "train/tasks/language/data/token_file_info.h"
+#include "train/tasks/language/data/token_file.h"
 #include "train/tasks/language/data/token_source.h"
 
 namespace moh {

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "core/error.h"
+#include "core/random.h"
 
 namespace moh {
 
@@ -87,6 +88,26 @@ class ConcatenatedTokens final : public TokenSource {
   std::int64_t size_ = 0;
 };
 
+constexpr std::uint64_t kRandomStream = 0x72616e64;  // far from the streams of a step and of the data order
+
+/// Computes ids as they are read, so that no memory or start-up time is added to what is measured.
+class RandomTokens final : public TokenSource {
+ public:
+  RandomTokens(std::int64_t size, std::int64_t vocab_size, std::uint64_t seed)
+      : size_(size), vocab_size_(static_cast<std::uint64_t>(vocab_size)), key_{seed, kRandomStream} {}
+
+  std::int64_t size() const override { return size_; }
+  void copy(std::int64_t begin, std::span<TokenId> ids) const override {
+    auto place = static_cast<std::uint64_t>(begin);
+    for (TokenId& id : ids) id = static_cast<TokenId>(random_below(key_, place++, vocab_size_));
+  }
+
+ private:
+  std::int64_t size_;
+  std::uint64_t vocab_size_;
+  RandomKey key_;
+};
+
 }  // namespace
 
 TokenSourcePtr tokens_in_memory(std::span<const TokenId> ids, std::int64_t vocab_size) {
@@ -106,6 +127,10 @@ TokenSourcePtr slice_tokens(TokenSourcePtr source, std::int64_t begin, std::int6
 
 TokenSourcePtr concatenate_tokens(std::vector<TokenSourcePtr> sources, std::optional<TokenId> separator) {
   return std::make_shared<ConcatenatedTokens>(std::move(sources), separator);
+}
+
+TokenSourcePtr random_tokens(std::int64_t size, std::int64_t vocab_size, std::uint64_t seed) {
+  return std::make_shared<RandomTokens>(size, vocab_size, seed);
 }
 
 }  // namespace moh

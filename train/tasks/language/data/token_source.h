@@ -32,4 +32,8 @@ TokenSourcePtr slice_tokens(TokenSourcePtr source, std::int64_t begin, std::int6
 /// the first nor after the last, so that a single source is itself).
 TokenSourcePtr concatenate_tokens(std::vector<TokenSourcePtr> sources, std::optional<TokenId> separator);
 
+/// Ids drawn uniformly from a vocabulary, each a function of the seed and its index, computed as they are
+/// read.
+TokenSourcePtr random_tokens(std::int64_t size, std::int64_t vocab_size, std::uint64_t seed);
+
 }  // namespace moh

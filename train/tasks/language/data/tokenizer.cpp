@@ -1,16 +1,54 @@
 #include "train/tasks/language/data/tokenizer.h"
 
+#include <xxhash.h>
+
+#include <array>
 #include <cstdio>
 
 #include "core/error.h"
-#include "train/tasks/language/data/byte_tokenizer.h"
+#include "train/io/printable.h"
 
 namespace moh {
 
-std::string decode(const Tokenizer& tokenizer, std::span<const TokenId> ids) {
-  std::string text;
-  for (TokenId id : ids) text += tokenizer.token_bytes(id);
-  return text;
+namespace {
+
+constexpr std::array<char, 256> all_bytes() {
+  std::array<char, 256> bytes{};
+  for (std::size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<char>(i);
+  return bytes;
+}
+
+constexpr std::array<char, 256> kBytes = all_bytes();
+
+constexpr std::string_view kReplacement = "\xEF\xBF\xBD";  // U+FFFD
+
+bool is_safe(std::string_view character) {
+  return character == "\n" || character == "\t" || !is_control_character(character);
+}
+
+}  // namespace
+
+std::uint64_t ByteTokenizer::content_hash() const {
+  constexpr std::string_view kRules = "byte: id = byte, vocabulary 256, end of document 0";
+  return XXH3_64bits(kRules.data(), kRules.size());
+}
+
+void ByteTokenizer::encode(std::string_view text, std::vector<TokenId>& ids) const {
+  if (const std::size_t nul = text.find('\0'); nul != std::string_view::npos) {
+    throw DataError(error_message("byte tokenizer", "text",
+                                  "no NUL byte (its id marks the end of a document)",
+                                  "one at byte " + std::to_string(nul)));
+  }
+  ids.reserve(ids.size() + text.size());
+  for (char c : text) ids.push_back(static_cast<unsigned char>(c));
+}
+
+std::string_view ByteTokenizer::token_bytes(TokenId id) const {
+  if (id < 0 || id >= vocab_size()) {
+    throw ValueError(error_message("byte tokenizer", "token id", "0 ... 255", std::to_string(id)));
+  }
+  if (id == kEndOfDocument) return {};
+  return {&kBytes[static_cast<std::size_t>(id)], 1};
 }
 
 std::string hash_text(std::uint64_t content_hash) {
@@ -22,6 +60,27 @@ std::string hash_text(std::uint64_t content_hash) {
 std::unique_ptr<const Tokenizer> make_tokenizer(std::string_view name) {
   if (name == ByteTokenizer::kName) return std::make_unique<ByteTokenizer>();
   throw ConfigError(error_message("tokenizer", "name", "byte", "'" + std::string(name) + "'"));
+}
+
+std::string Utf8Stream::push(std::string_view bytes) {
+  pending_ += bytes;
+  std::string text;
+  std::string_view rest = pending_;
+  while (!rest.empty()) {
+    const Utf8Front front = utf8_front(rest);
+    if (!front.complete && front.bytes == rest.size()) break;  // the next piece may complete it
+    const std::string_view character = rest.substr(0, front.bytes == 0 ? 1 : front.bytes);
+    text += front.complete && is_safe(character) ? character : kReplacement;
+    rest.remove_prefix(character.size());
+  }
+  pending_ = std::string(rest);
+  return text;
+}
+
+std::string Utf8Stream::finish() {
+  std::string text(pending_.empty() ? std::string_view() : kReplacement);
+  pending_.clear();
+  return text;
 }
 
 }  // namespace moh

@@ -6,7 +6,7 @@
 
 #include "core/error.h"
 #include "train/log/progress.h"
-#include "train/tasks/language/data/utf8_stream.h"
+#include "train/tasks/language/data/tokenizer.h"
 #include "train/tasks/language/generate/token_picker.h"
 
 namespace moh {

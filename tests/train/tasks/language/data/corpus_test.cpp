@@ -8,7 +8,7 @@
 #include "core/error.h"
 #include "tests/support/temporary_folder.h"
 #include "train/formats/safetensors.h"
-#include "train/tasks/language/data/byte_tokenizer.h"
+#include "train/tasks/language/data/tokenizer.h"
 
 using namespace moh;
 

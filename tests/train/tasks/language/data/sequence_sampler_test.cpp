@@ -1,4 +1,4 @@
-#include "train/tasks/language/data/sequence_sampler.h"
+#include "train/tasks/language/data/token_batch.h"
 
 #include <algorithm>
 #include <array>

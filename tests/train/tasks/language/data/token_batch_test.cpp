@@ -5,7 +5,7 @@
 
 #include "core/error.h"
 #include "train/tasks/data/prefetcher.h"
-#include "train/tasks/language/data/byte_tokenizer.h"
+#include "train/tasks/language/data/tokenizer.h"
 
 using namespace moh;
 

@@ -7,8 +7,8 @@
 #include "tests/support/temporary_folder.h"
 #include "tests/train/formats/safetensors_text.h"
 #include "train/io/failpoint.h"
-#include "train/tasks/language/data/byte_tokenizer.h"
 #include "train/tasks/language/data/token_file_writer.h"
+#include "train/tasks/language/data/tokenizer.h"
 
 using namespace moh;
 namespace fs = std::filesystem;

@@ -3,8 +3,6 @@
 #include <catch2/catch.hpp>
 
 #include "core/error.h"
-#include "train/tasks/language/data/byte_tokenizer.h"
-#include "train/tasks/language/data/utf8_stream.h"
 
 using namespace moh;
 
@@ -18,7 +16,9 @@ TEST_CASE("data: the byte tokenizer gives every byte of any text back") {
   REQUIRE(ids.size() == text.size() + 1);  // appended
   CHECK(ids[1] == 1);
   CHECK(ids[255] == 255);
-  CHECK(decode(tokenizer, std::span(ids).subspan(1)) == text);
+  std::string back;
+  for (std::size_t i = 1; i < ids.size(); ++i) back += tokenizer.token_bytes(ids[i]);
+  CHECK(back == text);
 }
 
 TEST_CASE("data: the byte tokenizer keeps id 0 for the end of a document") {
