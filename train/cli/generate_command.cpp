@@ -9,9 +9,8 @@
 #include "train/cli/commands.h"
 #include "train/cli/exit_code.h"
 #include "train/log/logging.h"
-#include "train/tasks/language/generate/generate_options.h"
-#include "train/tasks/language/generate/generate_text.h"
-#include "train/tasks/language/loaded_language_model.h"
+#include "train/tasks/language/generate_text.h"
+#include "train/tasks/language/language_family.h"
 
 namespace moh::cli {
 

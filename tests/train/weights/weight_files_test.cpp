@@ -8,7 +8,7 @@
 #include "train/families/families.h"
 #include "train/formats/element_blocks.h"
 #include "train/formats/safetensors.h"
-#include "train/tasks/language/language_weight_names.h"
+#include "train/tasks/language/language_family.h"
 #include "train/tasks/model_source.h"
 #include "train/weights/compare_weights.h"
 #include "train/weights/load_weights.h"
@@ -278,7 +278,7 @@ TEST_CASE("weights: differences between a model and a file") {
   const std::vector<NamedParameter> parameters = {parameter("model.embed_tokens.weight", {2, 2}),
                                                   parameter("model.norm.weight", {2}), parameter("wq", {2})};
   const auto weights = open(folder / "w");
-  const WeightDifferences found = compare(parameters, *weights, &language_weight_names());
+  const WeightDifferences found = compare(parameters, *weights, &language_family().weight_names());
   CHECK_FALSE(found.none());
   CHECK(found.missing == std::vector<std::string>{"wq"});
   CHECK(found.unexpected == std::vector<std::string>{"extra"});
@@ -294,8 +294,8 @@ TEST_CASE("weights: differences between a model and a file") {
   save_safetensors(folder / "w",
                    std::vector<NamedTensor>{{"model.embed_tokens.weight", embedding},
                                             {"lm_head.weight", tensor_of<float>({2, 2}, {1, 2, 3, 4})}});
-  CHECK(compare(std::span(parameters).first(1), *open(folder / "w"), &language_weight_names()).unexpected ==
-        std::vector<std::string>{"lm_head.weight"});
+  CHECK(compare(std::span(parameters).first(1), *open(folder / "w"), &language_family().weight_names())
+            .unexpected == std::vector<std::string>{"lm_head.weight"});
 }
 
 TEST_CASE("weights: loading converts, over more than one block") {

@@ -1,25 +1,88 @@
 #include "train/tasks/language/language_family.h"
 
+#include <algorithm>
+#include <array>
 #include <memory>
 #include <span>
+#include <string>
 #include <utility>
 
+#include "core/error.h"
 #include "models/llm/llama.h"
+#include "train/config/enum_names.h"
+#include "train/log/format.h"
 #include "train/tasks/language/analyze/text_analysis.h"
-#include "train/tasks/language/language_calibration.h"
+#include "train/tasks/language/hf/hf_config.h"
+#include "train/tasks/language/hf/hf_export.h"
 #include "train/tasks/language/language_data.h"
 #include "train/tasks/language/language_run.h"
 #include "train/tasks/language/language_task.h"
-#include "train/tasks/language/language_weight_names.h"
+#include "train/weights/hf/config_json.h"
+#include "train/weights/load_weights.h"
+#include "train/weights/weight_writer.h"
 
 namespace moh {
 
 namespace {
 
+constexpr std::array<std::string_view, 2> kModelTypes = {"llama", "moh_llama"};
+constexpr std::string_view kEmbedding = "model.embed_tokens.weight", kOutputMatrix = "lm_head.weight";
+
+std::string routing_text(const LlamaConfig& c) {
+  if (c.moh.router == RouterKind::kNone) return "dense";
+  return "MoH with " + format_fixed(100 * activated_heads(routing_of(c)), 1) + "% of the heads";
+}
+
+/// LLaMA models as Hugging Face's transformers names them, and MoH-LLaMA as the released code does.
+class LanguageWeightNames final : public WeightNames {
+ public:
+  std::span<const std::string_view> model_types() const override { return kModelTypes; }
+
+  bool recognises(const ConfigJson& json) const override {
+    return json.has("model_type") && std::ranges::count(kModelTypes, json.text("model_type")) > 0;
+  }
+
+  std::unique_ptr<FamilyConfig> read_config(const std::filesystem::path& config_json) const override {
+    auto run = std::make_unique<LanguageRun>();
+    run->model = read_hf_config(config_json);
+    // So that a run with this model and no data of its own holds together.
+    run->data.sequence_length = std::min(run->data.sequence_length, run->model.max_positions);
+    return run;
+  }
+
+  void write_files(const std::filesystem::path& folder, const FamilyConfig& config,
+                   const ModelLocation& source, std::span<const WeightInfo> tensors) const override {
+    write_hf_model_files(folder, language_run(config).model, torch_dtype_name(source, tensors),
+                         source.is_hf() ? read_hf_token_ids(source.config) : HfTokenIds{});
+  }
+
+  /// Tables of rotary frequencies, which are computed, and an output matrix that equals the tied embedding.
+  bool is_redundant(const WeightFile& weights, const WeightInfo& tensor) const override {
+    if (tensor.name.ends_with(".rotary_emb.inv_freq")) return true;
+    if (tensor.name != kOutputMatrix) return false;
+    const WeightInfo* embedding = weights.find(kEmbedding);
+    return embedding != nullptr && same_elements(weights, tensor, *embedding);
+  }
+
+  bool rows_may_grow(std::string_view parameter) const override {
+    return parameter == kEmbedding || parameter == kOutputMatrix;
+  }
+
+  std::string describe(const FamilyConfig& config) const override {
+    const LlamaConfig c = spelt_out(language_run(config).model);
+    std::string text = "LLaMA, " + std::to_string(c.layers) + " layers of width " + std::to_string(c.hidden) +
+                       ", " + std::to_string(c.heads) + " heads of " + std::to_string(c.head_dim);
+    if (c.kv_heads != c.heads) text += " (" + std::to_string(c.kv_heads) + " KV heads)";
+    text += ", vocabulary " + std::to_string(c.vocab_size);
+    if (c.tied_embeddings) text += ", tied embeddings";
+    return text + ", " + routing_text(c);
+  }
+};
+
 class LanguageFamily final : public Family {
  public:
   const FamilyConfig& defaults() const override { return defaults_; }
-  const WeightNames& weight_names() const override { return language_weight_names(); }
+  const WeightNames& weight_names() const override { return names_; }
 
   std::shared_ptr<const TaskData> open_data(const RunConfig& run, DataUse use) const override {
     return open_language_data(run, use);
@@ -45,6 +108,7 @@ class LanguageFamily final : public Family {
 
  private:
   LanguageRun defaults_;
+  LanguageWeightNames names_;
 };
 
 }  // namespace
@@ -52,6 +116,15 @@ class LanguageFamily final : public Family {
 const Family& language_family() {
   static const LanguageFamily family;
   return family;
+}
+
+LanguageModel as_language_model(const LoadedModel& loaded, std::string_view command) {
+  const auto* model = dynamic_cast<const Llama*>(loaded.model.get());
+  if (model == nullptr) {
+    throw ConfigError(
+        error_message(command, "", "a language model", "task: " + std::string(loaded.config.family->task())));
+  }
+  return {*model, make_tokenizer(name_of(language_run(loaded.config).data.tokenizer))};
 }
 
 }  // namespace moh

@@ -1,10 +1,26 @@
 #pragma once
 
+#include <memory>
+#include <string_view>
+
 #include "train/tasks/family.h"
+#include "train/tasks/language/data/tokenizer.h"
+#include "train/tasks/load_model.h"
 
 namespace moh {
 
+class Llama;
+
 /// Language models of the LLaMA family: `task: language_model`.
 const Family& language_family();
+
+/// A model that was trained on text, with its tokenizer.
+struct LanguageModel {
+  const Llama& model;  ///< lives in the LoadedModel
+  std::unique_ptr<const Tokenizer> tokenizer;
+};
+
+/// For a command that needs one. Throws ConfigError, in the name of `command`, for a model of another task.
+LanguageModel as_language_model(const LoadedModel& loaded, std::string_view command);
 
 }  // namespace moh

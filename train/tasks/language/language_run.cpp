@@ -6,26 +6,80 @@
 
 #include "core/error.h"
 #include "models/llm/llama_presets.h"
+#include "train/config/enum_names.h"
 #include "train/config/limits.h"
 #include "train/config/model_agreement.h"
+#include "train/config/moh_fields.h"
 #include "train/config/rules.h"
-#include "train/tasks/language/llama_fields.h"
 
 namespace moh {
 
-namespace config {
-
 namespace {
 
-Section model_section(std::string& preset, LlamaConfig& c) {
+using namespace config;
+
+constexpr std::string_view kTokenizerNames[] = {"byte"};
+
+/// Keys of the model that may change between a checkpoint and the run that begins from it.
+constexpr std::array<std::string_view, 7> kFree = {"model.preset",    "model.max_positions", "model.dropout",
+                                                   "model.init_std",  "model.recompute",     "model.moh",
+                                                   "model.vocab_size"};
+
+std::string text(std::int64_t number) {
+  return std::to_string(number);
+}
+
+Section rope_scaling_section(RopeScaling& c) {
+  Section s("rope_scaling", "Rotary positions stretched for texts longer than those of the pre-training.");
+  s.field("kind", c.kind,
+          "`linear`: all wavelengths times `factor`. `llama3`: the long ones only, with a blend between long "
+          "and short (LLaMA 3.1).");
+  s.field("factor", c.factor, at_least(1), "How far wavelengths are stretched.");
+  s.field("low_freq_factor", c.low_freq_factor, above(0),
+          "With `llama3`: wavelengths above `original_positions` / this are long.");
+  s.field("high_freq_factor", c.high_freq_factor, above(0),
+          "With `llama3`: wavelengths below `original_positions` / this are short, and stay.");
+  s.field("original_positions", c.original_positions, at_least(1, "tokens").capped(kMaxLength),
+          "With `llama3`: longest text of the pre-training.");
+  return s;
+}
+
+void add_model_fields(LlamaConfig& c, Section& s) {
+  s.field("vocab_size", c.vocab_size, at_least(2, "tokens").capped(kMaxVocab), "Entries of the embedding.");
+  s.field("layers", c.layers, at_least(1).capped(kMaxLayers), "Blocks of attention and MLP.");
+  s.field("hidden", c.hidden, at_least(1).capped(kMaxWidth), "Width of the residual stream.");
+  s.field("intermediate", c.intermediate, at_least(1).capped(kMaxWidth), "Width inside the MLP.");
+  s.field("heads", c.heads, at_least(1).capped(kMaxWidth), "Query heads per layer.");
+  s.field("kv_heads", c.kv_heads, at_least(0).capped(kMaxWidth),
+          "Key and value heads, each shared by a group of query heads (GQA). 0: as many as `heads`.");
+  s.field("head_dim", c.head_dim, at_least(0).capped(kMaxWidth), "Width of a head. 0: `hidden` / `heads`.");
+  s.field("max_positions", c.max_positions, at_least(1, "tokens").capped(kMaxLength),
+          "Longest text the model can see.");
+  s.field("norm_eps", c.norm_eps, above(0), "Added to the mean square in RMSNorm.");
+  s.field("rope_theta", c.rope_theta, above(0), "Base of the rotary positions' wavelengths.");
+  s.field("tied_embeddings", c.tied_embeddings, "Use the embedding as output matrix too.");
+  s.field("dropout", c.dropout, from_below(0, 1),
+          "Share of the residual branches' outputs set to 0 in training.");
+  s.field("init_std", c.init_std, above(0),
+          "Standard deviation of the initial matrices; output projections of the blocks get it divided by "
+          "the root of 2 * "
+          "`layers`.");
+  s.field("recompute", c.recompute,
+          "What the backward pass computes again instead of keeping it in memory: `none`, or all inside of a "
+          "`layer`.");
+  s.section(rope_scaling_section(c.rope_scaling));
+  s.section(describe(c.moh));
+}
+
+Section model_section(LanguageRun& run) {
   Section s("model",
             "The decoder: RMSNorm, rotary positions, SwiGLU, no biases (LLaMA), with or without MoH.");
-  std::vector<std::string> names{std::string(LanguageRun::kNoPreset)};
-  for (const LlamaPreset& known : llama_presets()) names.emplace_back(known.name);
-  s.field("preset", NameRef{&preset, std::move(names)},
+  std::vector<std::string> names = run.presets();
+  names.emplace(names.begin(), LanguageRun::kNoPreset);
+  s.field("preset", NameRef{&run.preset, std::move(names)},
           "A published model that sets all fields of this section; keys that are given, in whichever file, "
           "override it.");
-  describe(c, s);
+  add_model_fields(run.model, s);
   return s;
 }
 
@@ -58,33 +112,16 @@ Section sample_section(SampleConfig& c) {
 
 }  // namespace
 
-}  // namespace config
-
-namespace {
-
-constexpr std::string_view kTokenizerNames[] = {"byte"};
-
-/// Keys of the model that may change between a checkpoint and the run that begins from it.
-constexpr std::array<std::string_view, 7> kFree = {"model.preset",    "model.max_positions", "model.dropout",
-                                                   "model.init_std",  "model.recompute",     "model.moh",
-                                                   "model.vocab_size"};
-
-std::string text(std::int64_t number) {
-  return std::to_string(number);
-}
-
-}  // namespace
-
 std::span<const std::string_view> names_of(TokenizerKind) {
   return kTokenizerNames;
 }
 
 void LanguageRun::describe(config::Section& root) {
-  root.section(config::model_section(preset, model));
-  root.section(config::data_section(data));
-  root.section_named("eval").field("max_tokens", max_eval_tokens, config::at_least(0, "tokens"),
+  root.section(model_section(*this));
+  root.section(data_section(data));
+  root.section_named("eval").field("max_tokens", max_eval_tokens, at_least(0, "tokens"),
                                    "Evaluate on the first of them only. 0: on all.");
-  root.section(config::sample_section(sample));
+  root.section(sample_section(sample));
 }
 
 void LanguageRun::check(const RunConfig&, config::Rules& rules) const {
@@ -125,9 +162,9 @@ void LanguageRun::begin_with_model_of(const FamilyConfig& checkpoint) {
 
 std::vector<ModelDisagreement> LanguageRun::disagreements(const FamilyConfig& checkpoint) const {
   LlamaConfig ours = spelt_out(model), source = spelt_out(language_run(checkpoint).model);
-  config::Section our_fields("model", ""), source_fields("model", "");
-  config::describe(ours, our_fields);
-  config::describe(source, source_fields);
+  Section our_fields("model", ""), source_fields("model", "");
+  add_model_fields(ours, our_fields);
+  add_model_fields(source, source_fields);
   std::vector<ModelDisagreement> found = disagreements_of(our_fields, source_fields, kFree);
   if (ours.vocab_size < source.vocab_size)
     found.push_back({"model.vocab_size", "at least " + text(source.vocab_size), text(ours.vocab_size)});

@@ -8,7 +8,7 @@
 
 #include "models/llm/llama_config.h"
 #include "train/config/run_config.h"
-#include "train/tasks/language/generate/generate_options.h"
+#include "train/tasks/language/generate_text.h"
 
 namespace moh {
 

@@ -13,7 +13,7 @@
 #include "ops/elementwise/scale.h"
 #include "ops/loss/cross_entropy.h"
 #include "train/io/durable_file.h"
-#include "train/tasks/language/generate/generate_text.h"
+#include "train/tasks/language/generate_text.h"
 
 namespace moh {
 
@@ -163,6 +163,26 @@ std::optional<Evaluation> evaluate_language_model(const Llama& model, const Eval
                         {"bits_per_byte", sum / std::numbers::ln2 / static_cast<double>(bytes)}};
   evaluation.coverage = std::to_string(targets);
   return evaluation;
+}
+
+LanguageCalibration::LanguageCalibration(TokenSourcePtr text, const Tokenizer& tokenizer,
+                                         const RunConfig& run)
+    : batches_(std::move(text), tokenizer, language_run(run).data.sequence_length, run.random_seed()),
+      batch_size_(run.train.batch_size),
+      size_(run.init.moh.calibration.batches) {}
+
+Calibration::BatchLoss LanguageCalibration::loss(const Model& model, std::int64_t index,
+                                                 const ForwardContext& context, Reduction reduction) const {
+  const TokenBatch text = batch(index);
+  const Variable logits = dynamic_cast<const Llama&>(model).forward(text.tokens, context).logits;
+  const double normalizer = reduction == Reduction::kMean ? static_cast<double>(text.num_targets) : 1.0;
+  return {cross_entropy(logits, text.targets.to(model.device()), {.normalizer = normalizer}),
+          text.num_targets};
+}
+
+Variable LanguageCalibration::logits(const Model& model, std::int64_t index,
+                                     const ForwardContext& context) const {
+  return dynamic_cast<const Llama&>(model).forward(batch(index).tokens, context).logits;
 }
 
 }  // namespace moh

@@ -4,8 +4,8 @@
 
 #include "models/llm/llama.h"
 #include "train/config/run_config.h"
-#include "train/tasks/language/language_calibration.h"
 #include "train/tasks/language/language_run.h"
+#include "train/tasks/language/language_task.h"
 
 namespace moh::test {
 

@@ -1,4 +1,4 @@
-#include "train/tasks/language/generate/token_picker.h"
+#include "train/tasks/language/generate_text.h"
 
 #include <catch2/catch.hpp>
 #include <cmath>

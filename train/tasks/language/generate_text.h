@@ -1,0 +1,64 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "core/random.h"
+#include "train/tasks/language/data/tokenizer.h"
+
+namespace moh {
+
+class Llama;
+
+/// How the next token is drawn from a model's distribution.
+struct PickOptions {
+  double temperature = 1.0;  ///< 0: always the most probable token
+  std::int64_t top_k = 0;    ///< only the k most probable; 0: all
+  double top_p = 1.0;        ///< only the fewest most probable that hold this share (Holtzman et al. 2020)
+};
+
+/// How a text is continued.
+struct GenerateOptions {
+  std::int64_t tokens = 256;  ///< at most this many new ones
+  PickOptions pick;
+  std::uint64_t seed = 0;
+};
+
+/// Draws tokens; the i-th draw of a sequence is a function of the logits, the options and (key, i).
+class TokenPicker {
+ public:
+  /// Throws ValueError for a negative temperature or top_k, or top_p outside (0, 1].
+  TokenPicker(const PickOptions& options, RandomKey key);
+
+  /// One id of [0, logits.size()). NaN logits are never drawn; throws NumericError when nothing else is
+  /// there.
+  std::int32_t pick(std::span<const float> logits);
+
+ private:
+  PickOptions options_;
+  RandomKey key_;
+  std::uint64_t draws_ = 0;
+  std::vector<std::int32_t> order_;
+  std::vector<double> weights_;
+};
+
+/// What generate_text did.
+struct GenerateReport {
+  std::int64_t prompt_tokens = 0;
+  std::int64_t new_tokens = 0;
+  double seconds = 0;  ///< of drawing the new tokens, the prompt's forward pass not included
+};
+
+/// Continues `prompt` and hands the text to `sink` as it comes, in whole characters (without the prompt).
+/// Keys and values of earlier tokens come from a cache of which only the selected heads are read. Stops early
+/// at the end-of-document token. When the model's positions are used up, the first half of the text is
+/// forgotten and the rest is read again. Throws ValueError for an empty prompt, one that is longer than the
+/// model's positions, and a negative number of tokens.
+GenerateReport generate_text(const Llama& model, const Tokenizer& tokenizer, std::string_view prompt,
+                             const GenerateOptions& options,
+                             const std::function<void(std::string_view)>& sink);
+
+}  // namespace moh
