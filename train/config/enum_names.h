@@ -1,8 +1,12 @@
 #pragma once
 
+#include <algorithm>
+#include <array>
 #include <cstddef>
 #include <span>
 #include <string_view>
+#include <tuple>
+#include <type_traits>
 
 #include "core/math_mode.h"
 #include "models/layers/head_routing.h"
@@ -16,31 +20,53 @@
 /// The enumerators of configurations by name, in their order.
 namespace moh {
 
-std::span<const std::string_view> names_of(Precision);
-std::span<const std::string_view> names_of(AttentionBackend);
-std::span<const std::string_view> names_of(RopeScalingKind);
-std::span<const std::string_view> names_of(RecomputeLevel);
-std::span<const std::string_view> names_of(RouterKind);
-/// kBinary has no name: it comes with RouterKind::kQueryNorm.
-std::span<const std::string_view> names_of(GateScaling);
-std::span<const std::string_view> names_of(StraightThrough);
-std::span<const std::string_view> names_of(BalanceLoss);
-std::span<const std::string_view> names_of(RouterPrecision);
-std::span<const std::string_view> names_of(HeadRule);
-std::span<const std::string_view> names_of(NewRows);
-std::span<const std::string_view> names_of(RouterStart);
-std::span<const std::string_view> names_of(OptimizerKind);
-/// Those that YAML offers.
-std::span<const std::string_view> names_of(LrSchedule::Kind);
-std::span<const std::string_view> names_of(NonFinitePolicy);
+/// The first of E's enumerators, 0, 1, 2 ...; what follows the last name is empty.
+template <class E>
+struct EnumNames {
+  std::array<std::string_view, 4> names;
+};
 
-/// Other spellings that YAML may use: fp32, bf16. What is printed has the names.
-std::span<const config::NameAlias> aliases_of(Precision);
-std::span<const config::NameAlias> aliases_of(AttentionBackend);
+inline constexpr std::tuple kEnumNames{
+    EnumNames<Precision>{{"float32", "bfloat16"}},
+    EnumNames<AttentionBackend>{{"auto", "native", "cudnn"}},
+    EnumNames<RopeScalingKind>{{"none", "linear", "llama3"}},
+    EnumNames<RecomputeLevel>{{"none", "layer"}},
+    EnumNames<RouterKind>{{"none", "learned", "query_norm"}},
+    EnumNames<GateScaling>{{"code", "paper"}},  // kBinary comes with RouterKind::kQueryNorm
+    EnumNames<BalanceLoss>{{"code", "paper"}},
+    EnumNames<RouterPrecision>{{"same", "float32"}},
+    EnumNames<StraightThrough>{{"none", "selected", "all"}},
+    EnumNames<HeadRule>{{"first", "output_norm", "loss_increase", "learned"}},
+    EnumNames<NewRows>{{"mean", "normal", "zeros"}},
+    EnumNames<RouterStart>{{"zero", "random", "calibrated"}},
+    EnumNames<OptimizerKind>{{"adamw"}},
+    EnumNames<LrSchedule::Kind>{{"cosine", "constant"}},  // those that YAML offers
+    EnumNames<NonFinitePolicy>{{"stop", "skip"}},
+};
+
+template <class E>
+requires std::is_enum_v<E>
+constexpr std::span<const std::string_view> names_of(E) {
+  const auto& names = std::get<EnumNames<E>>(kEnumNames).names;
+  return {names.begin(), std::ranges::find(names, std::string_view())};
+}
+
+/// Other spellings that YAML may use. What is printed has the names.
+inline constexpr config::NameAlias kPrecisionAliases[] = {
+    {"fp32", "float32"}, {"f32", "float32"}, {"bf16", "bfloat16"}};
+inline constexpr config::NameAlias kAttentionBackendAliases[] = {{"moh", "native"}};
+
+constexpr std::span<const config::NameAlias> aliases_of(Precision) {
+  return kPrecisionAliases;
+}
+constexpr std::span<const config::NameAlias> aliases_of(AttentionBackend) {
+  return kAttentionBackendAliases;
+}
 
 /// The name in YAML: name_of(Precision::kFloat32) is "float32".
 template <class E>
-std::string_view name_of(E value) {
+requires std::is_enum_v<E>
+constexpr std::string_view name_of(E value) {
   return names_of(value)[static_cast<std::size_t>(value)];
 }
 
