@@ -4,6 +4,7 @@
 #include <array>
 #include <charconv>
 #include <cmath>
+#include <span>
 #include <system_error>
 
 namespace moh::config {
@@ -14,32 +15,12 @@ bool is_digit(char c) {
   return c >= '0' && c <= '9';
 }
 
-std::size_t num_digits_at(std::string_view text, std::size_t begin) {
-  std::size_t i = begin;
-  while (i < text.size() && is_digit(text[i])) ++i;
-  return i - begin;
-}
-
-/// Whether the text has the form of a number, and no digit before it that looks like octal.
-bool has_number_form(std::string_view text) {
-  std::size_t i = !text.empty() && (text[0] == '-' || text[0] == '+') ? 1 : 0;
-  const std::size_t num_whole = num_digits_at(text, i);
-  if (num_whole > 1 && text[i] == '0') return false;
-  i += num_whole;
-  std::size_t num_fraction = 0;
-  if (i < text.size() && text[i] == '.') {
-    num_fraction = num_digits_at(text, i + 1);
-    i += 1 + num_fraction;
-  }
-  if (num_whole + num_fraction == 0) return false;
-  if (i < text.size() && (text[i] == 'e' || text[i] == 'E')) {
-    ++i;
-    if (i < text.size() && (text[i] == '-' || text[i] == '+')) ++i;
-    const std::size_t num_exponent = num_digits_at(text, i);
-    if (num_exponent == 0) return false;
-    i += num_exponent;
-  }
-  return i == text.size();
+/// Whether from_chars, if it accepts the text, reads a number of YAML 1.2: nothing like octal (010), inf or
+/// nan.
+bool may_be_number(std::string_view text) {
+  if (text.starts_with('-') || text.starts_with('+')) text.remove_prefix(1);
+  const bool octal = text.size() > 1 && text[0] == '0' && is_digit(text[1]);
+  return !text.empty() && (is_digit(text[0]) || text[0] == '.') && !octal;
 }
 
 template <class T, class... Options>
@@ -55,21 +36,12 @@ struct Suffix {
   std::string_view text;
   double factor;
 };
-constexpr std::array kSuffixes{Suffix{"k", 1e3},      Suffix{"K", 1e3},      Suffix{"M", 1e6},
-                               Suffix{"B", 1e9},      Suffix{"G", 1e9},      Suffix{"T", 1e12},
-                               Suffix{"Ki", 0x1p10},  Suffix{"Mi", 0x1p20},  Suffix{"Gi", 0x1p30},
-                               Suffix{"KiB", 0x1p10}, Suffix{"MiB", 0x1p20}, Suffix{"GiB", 0x1p30},
-                               Suffix{"kB", 1e3},     Suffix{"KB", 1e3},     Suffix{"MB", 1e6},
-                               Suffix{"GB", 1e9},     Suffix{"%", 0.01}};
-constexpr std::array kTimeSuffixes{Suffix{"ms", 1e-3}, Suffix{"s", 1},    Suffix{"sec", 1},  Suffix{"m", 60},
-                                   Suffix{"min", 60},  Suffix{"h", 3600}, Suffix{"d", 86400}};
-
-template <std::size_t N>
-std::optional<double> factor_of(const std::array<Suffix, N>& suffixes, std::string_view text) {
-  const auto found = std::find_if(suffixes.begin(), suffixes.end(), [&](Suffix s) { return s.text == text; });
-  if (found == suffixes.end()) return std::nullopt;
-  return found->factor;
-}
+constexpr Suffix kSuffixes[] = {
+    {"k", 1e3},     {"K", 1e3},     {"M", 1e6},     {"B", 1e9},      {"G", 1e9},      {"T", 1e12},
+    {"Ki", 0x1p10}, {"Mi", 0x1p20}, {"Gi", 0x1p30}, {"KiB", 0x1p10}, {"MiB", 0x1p20}, {"GiB", 0x1p30},
+    {"kB", 1e3},    {"KB", 1e3},    {"MB", 1e6},    {"GB", 1e9},     {"%", 0.01}};
+constexpr Suffix kTimeSuffixes[] = {{"ms", 1e-3}, {"s", 1},    {"sec", 1},  {"m", 60},
+                                    {"min", 60},  {"h", 3600}, {"d", 86400}};
 
 /// "4M", "4 M", "90s": the number before the letters, times what they stand for.
 std::optional<double> number_with_suffix(std::string_view text, std::string_view unit) {
@@ -78,10 +50,12 @@ std::optional<double> number_with_suffix(std::string_view text, std::string_view
   const auto number = parse_number(text.substr(0, digits_end + 1));
   std::string_view suffix = text.substr(digits_end + 1);
   while (suffix.starts_with(' ')) suffix.remove_prefix(1);
-  const auto factor = unit == "seconds" ? factor_of(kTimeSuffixes, suffix) : factor_of(kSuffixes, suffix);
-  if (!number || !factor) return std::nullopt;
+  const std::span<const Suffix> known =
+      unit == "seconds" ? std::span<const Suffix>(kTimeSuffixes) : kSuffixes;
+  const auto found = std::ranges::find(known, suffix, &Suffix::text);
+  if (!number || found == known.end()) return std::nullopt;
   // 0.1% is 0.001, not 0.1 * 0.01 with its rounding error.
-  return *factor < 1 ? *number / std::round(1 / *factor) : *number * *factor;
+  return found->factor < 1 ? *number / std::round(1 / found->factor) : *number * found->factor;
 }
 
 /// 0x10, 0o17, 0b11: the bases that other languages write with a prefix.
@@ -89,21 +63,16 @@ std::optional<double> number_in_other_base(std::string_view text) {
   if (text.size() < 3 || text[0] != '0') return std::nullopt;
   const int base = text[1] == 'x' ? 16 : text[1] == 'o' ? 8 : text[1] == 'b' ? 2 : 0;
   if (base == 0) return std::nullopt;
-  const auto value = convert<std::int64_t>(text.substr(2), base);
-  if (!value) return std::nullopt;
-  return static_cast<double>(*value);
+  return convert<std::int64_t>(text.substr(2), base);
 }
 
-/// Whether the comma at `i` stands before a group of exactly three digits. In 1,5 it is a decimal comma.
-bool separates_thousands(std::string_view text, std::size_t i) {
-  return num_digits_at(text, i + 1) == 3;
-}
-
-/// 1_000 and 1,000 without the separators, 010 without the leading zeros.
+/// 1_000 and 1,000 without the separators, 010 without the leading zeros. The comma of 1,5 is a decimal one.
 std::optional<double> number_without_ornament(std::string_view text) {
   std::string digits;
   for (std::size_t i = 0; i < text.size(); ++i) {
-    const bool separator = text[i] == '_' || (text[i] == ',' && separates_thousands(text, i));
+    const std::string_view rest = text.substr(i + 1);
+    const std::size_t num_digits = std::min(rest.find_first_not_of("0123456789"), rest.size());
+    const bool separator = text[i] == '_' || (text[i] == ',' && num_digits == 3);
     if (!separator) digits += text[i];
   }
   const std::size_t first = digits.find_first_not_of('0');
@@ -115,13 +84,11 @@ std::optional<double> number_without_ornament(std::string_view text) {
 }  // namespace
 
 std::optional<std::int64_t> parse_integer(std::string_view text) {
-  if (!has_number_form(text) || text.find_first_of(".eE") != std::string_view::npos) return std::nullopt;
-  return convert<std::int64_t>(text);
+  return may_be_number(text) ? convert<std::int64_t>(text) : std::nullopt;
 }
 
 std::optional<double> parse_number(std::string_view text) {
-  if (!has_number_form(text)) return std::nullopt;
-  return convert<double>(text);
+  return may_be_number(text) ? convert<double>(text) : std::nullopt;
 }
 
 std::string number_text(double value) {
