@@ -5,7 +5,7 @@
 #include "models/layers/linear.h"
 #include "ops/linalg/gelu_mlp.h"
 #include "ops/loss/cross_entropy.h"
-#include "train/config/rules.h"
+#include "train/config/problems.h"
 
 namespace moh::test {
 

@@ -14,7 +14,7 @@
 #include "models/recompute_level.h"
 #include "ops/moh/router_options.h"
 #include "ops/rope/rope_scaling.h"
-#include "train/config/name_alias.h"
+#include "train/config/fields.h"
 #include "train/config/run_config.h"
 
 /// The enumerators of configurations by name, in their order.

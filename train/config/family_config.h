@@ -9,7 +9,7 @@
 
 #include "models/layers/moh_config.h"
 #include "models/recompute_level.h"
-#include "train/config/fields.h"
+#include "train/config/write_fields.h"
 
 namespace moh {
 
@@ -17,12 +17,6 @@ struct RunConfig;
 namespace config {
 class Rules;
 }
-
-/// A key of `model` whose value is not that of the model that a run begins with.
-struct ModelDisagreement {
-  std::string key;  ///< "model.layers"
-  std::string expected, found;
-};
 
 /// What one model family adds to a run's configuration: its sections, `model` and `data` among them, and what
 /// may stand there. A RunConfig owns one; the table of families (train/tasks/family.h) makes it.
@@ -47,7 +41,7 @@ class FamilyConfig {
   /// Makes `model`, but for the preset's name, that of a checkpoint of the same family.
   virtual void begin_with_model_of(const FamilyConfig& checkpoint) = 0;
   /// Where `model` differs from a checkpoint's in what the checkpoint decides.
-  virtual std::vector<ModelDisagreement> disagreements(const FamilyConfig&) const { return {}; }
+  virtual std::vector<config::Difference> disagreements(const FamilyConfig&) const { return {}; }
 
   /// The routing of the model's heads; null for a family without attention.
   virtual MohConfig* moh() { return nullptr; }

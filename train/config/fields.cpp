@@ -3,14 +3,10 @@
 #include <algorithm>
 #include <cmath>
 
+#include "train/config/enum_names.h"
 #include "train/config/number_text.h"
 
 namespace moh::config {
-
-Section& Section::section_named(std::string_view name) {
-  const auto found = std::ranges::find(sections_, name, &Section::name_);
-  return found == sections_.end() ? sections_.emplace_back(name, "") : *found;
-}
 
 namespace {
 
@@ -21,6 +17,11 @@ void add_keys(const Section& section, const std::string& prefix, std::vector<std
     keys.push_back(key);
     add_keys(child, key, keys);
   }
+}
+
+void add_fields(const Section& section, const std::string& prefix, std::vector<KeyedField>& fields) {
+  for (const Field& field : section.fields()) fields.push_back({join_key(prefix, field.name), &field});
+  for (const Section& child : section.sections()) add_fields(child, join_key(prefix, child.name()), fields);
 }
 
 std::string bounds_text(const Bounds& bounds) {
@@ -34,24 +35,18 @@ std::string bounds_text(const Bounds& bounds) {
   return text;
 }
 
-template <class Names>
-std::string one_of(const Names& names) {
-  std::string text;
-  for (const auto& name : names) text.append(text.empty() ? "" : ", ").append(name);
-  return names.size() == 1 ? text : "one of " + text;
-}
-
 /// The names, each with its other spellings: "one of float32 (or fp32, f32), bfloat16 (or bf16)".
-std::string one_of(const EnumRef& ref) {
-  std::vector<std::string> names;
-  for (std::string_view name : ref.names) {
+std::string one_of(const Choice& choice) {
+  std::string text = choice.names.size() == 1 ? "" : "one of ";
+  for (const std::string& name : choice.names) {
+    text += (&name == &choice.names.front() ? "" : ", ") + name;
     std::string others;
-    for (const NameAlias& other : ref.aliases) {
+    for (const NameAlias& other : choice.aliases) {
       if (other.name == name) others.append(others.empty() ? " (or " : ", ").append(other.alias);
     }
-    names.push_back(std::string(name) + others + (others.empty() ? "" : ")"));
+    if (!others.empty()) text += others + ")";
   }
-  return one_of(names);
+  return text;
 }
 
 struct ExpectedText {
@@ -63,30 +58,16 @@ struct ExpectedText {
   std::string operator()(std::string*) const { return "a text"; }
   std::string operator()(std::filesystem::path*) const { return "a path"; }
   std::string operator()(Device*) const { return "a device (cpu, cuda or cuda:N)"; }
-  std::string operator()(const EnumRef& ref) const { return one_of(ref); }
-  std::string operator()(const NameRef& ref) const { return one_of(ref.names); }
+  std::string operator()(const Choice& choice) const { return one_of(choice); }
   std::string operator()(std::array<double, 2>*) const { return "a list of 2 numbers" + bounds_text(bounds); }
   std::string operator()(std::vector<std::filesystem::path>*) const { return "a path or a list of paths"; }
   std::string operator()(PerLayer*) const {
     return "an integer" + bounds_text(bounds) + ", or a list of such integers, one per layer";
   }
-  std::string operator()(const HeadSetRef& ref) const {
+  std::string operator()(HeadSet*) const {
     std::string text;
-    for (std::string_view rule : ref.rules) text.append(rule).append(", ");
+    for (std::string_view rule : names_of(HeadRule())) text.append(rule).append(", ");
     return text + "a list of heads, or a list of such lists, one per layer";
-  }
-};
-
-struct ExpectedElementText {
-  const Bounds& bounds;
-
-  std::string operator()(std::array<double, 2>*) const { return "a number" + bounds_text(bounds); }
-  std::string operator()(std::vector<std::filesystem::path>*) const { return "a path"; }
-  std::string operator()(PerLayer*) const { return "an integer" + bounds_text(bounds); }
-  std::string operator()(const HeadSetRef&) const { return "an integer" + bounds_text(bounds); }
-  template <class T>
-  std::string operator()(const T& scalar) const {
-    return ExpectedText{bounds}(scalar);
   }
 };
 
@@ -97,8 +78,17 @@ bool Bounds::contains(double value) const {
          value <= cap;
 }
 
+Section& Section::section_named(std::string_view name, std::string_view doc) {
+  const auto found = std::ranges::find(sections_, name, &Section::name_);
+  return found == sections_.end() ? sections_.emplace_back(name, doc) : *found;
+}
+
 std::string join_key(std::string_view prefix, std::string_view name) {
   return prefix.empty() ? std::string(name) : std::string(prefix) + "." + std::string(name);
+}
+
+std::string_view last_name(std::string_view key) {
+  return key.substr(key.rfind('.') + 1);  // npos + 1 == 0: the whole key
 }
 
 std::vector<std::string> all_keys(const Section& root) {
@@ -107,12 +97,25 @@ std::vector<std::string> all_keys(const Section& root) {
   return keys;
 }
 
+std::vector<KeyedField> all_fields(const Section& section) {
+  std::vector<KeyedField> fields;
+  add_fields(section, std::string(section.name()), fields);
+  return fields;
+}
+
+bool is_among(std::string_view key, std::span<const std::string_view> keys) {
+  return std::ranges::any_of(
+      keys, [&](std::string_view name) { return name.ends_with('.') ? key.starts_with(name) : key == name; });
+}
+
 std::string expected_text(const Field& field) {
   return std::visit(ExpectedText{field.bounds}, field.target);
 }
 
 std::string expected_element_text(const Field& field) {
-  return std::visit(ExpectedElementText{field.bounds}, field.target);
+  if (std::holds_alternative<std::vector<std::filesystem::path>*>(field.target)) return "a path";
+  const bool real = std::holds_alternative<std::array<double, 2>*>(field.target);
+  return (real ? "a number" : "an integer") + bounds_text(field.bounds);
 }
 
 }  // namespace moh::config

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <functional>
 #include <limits>
+#include <list>
 #include <span>
 #include <string>
 #include <string_view>
@@ -14,7 +15,6 @@
 #include "core/device.h"
 #include "models/layers/head_set.h"
 #include "models/layers/per_layer.h"
-#include "train/config/name_alias.h"
 
 /// Field lists: each field of a config struct, named once, with what it may hold and what it means. Reading,
 /// checking, the resolved config and the reference are walks over such a list, and know no field by name.
@@ -27,8 +27,7 @@ struct Bounds {
   bool includes_low = true;
   bool includes_high = true;
   std::string_view unit;
-  /// Keeps products of sizes far from the end of 64 bits. No sensible value comes near it, so that it is only
-  /// named to somebody who went beyond.
+  /// A limit that no sensible value comes near: it is only named to somebody who went beyond.
   double cap = std::numeric_limits<double>::infinity();
 
   /// Limits are small integers or given by the user's own digits: comparing in double loses nothing.
@@ -56,31 +55,52 @@ constexpr Bounds above_up_to(double low, double high, std::string_view unit = ""
   return {.low = low, .high = high, .includes_low = false, .unit = unit};
 }
 
-/// An enumerator by name: the names are those of enumerators 0, 1, 2 ... Aliases are read as the names that
-/// they stand for, and never written.
-struct EnumRef {
-  std::span<const std::string_view> names;
-  std::span<const NameAlias> aliases;
-  std::function<std::size_t()> get;
-  std::function<void(std::size_t)> set;
+// Upper bounds keep products of sizes (elements, bytes) far from the end of 64 bits; no model comes near
+// them.
+inline constexpr double kMaxWidth = 1 << 20;
+inline constexpr double kMaxLayers = 4096;
+inline constexpr double kMaxLength = 1 << 24;
+inline constexpr double kMaxVocab = 1 << 26;
+inline constexpr double kMaxSteps = 1e12;
+
+/// Another spelling of a name.
+struct NameAlias {
+  std::string_view alias;
+  std::string_view name;
 };
+
+/// A member that holds one of some names. Aliases are read as the names that they stand for, and never
+/// written.
+struct Choice {
+  std::vector<std::string> names;
+  std::span<const NameAlias> aliases;
+  std::function<std::string()> get;
+  std::function<void(std::size_t)> set;  ///< to the name of that index
+};
+
+/// An enumerator by name. The enum is a field type when `std::span<const std::string_view> names_of(E)` is
+/// found beside it, and its names have other spellings when `std::span<const NameAlias> aliases_of(E)` is.
+template <class E>
+Choice choice_of(E& value) {
+  const std::span<const std::string_view> names = names_of(E{});
+  Choice choice{.names = {names.begin(), names.end()},
+                .get = [&value, names] { return std::string(names[static_cast<std::size_t>(value)]); },
+                .set = [&value](std::size_t i) { value = static_cast<E>(i); }};
+  if constexpr (requires { aliases_of(E{}); }) choice.aliases = aliases_of(E{});
+  return choice;
+}
 
 /// A text that must be one of some names which are known at run time.
-struct NameRef {
-  std::string* value;
-  std::vector<std::string> names;
-};
-
-/// Heads of each layer: one of the first rules by name, or lists.
-struct HeadSetRef {
-  HeadSet* value;
-  std::span<const std::string_view> rules;
-};
+inline Choice choice_of(std::string& value, std::vector<std::string> names) {
+  return {.names = names,
+          .get = [&value] { return value; },
+          .set = [&value, names](std::size_t i) { value = names[i]; }};
+}
 
 /// The member that a field stands for.
 using Target =
-    std::variant<bool*, std::int64_t*, double*, std::string*, std::filesystem::path*, Device*, EnumRef,
-                 NameRef, std::array<double, 2>*, std::vector<std::filesystem::path>*, PerLayer*, HeadSetRef>;
+    std::variant<bool*, std::int64_t*, double*, std::string*, std::filesystem::path*, Device*, Choice,
+                 std::array<double, 2>*, std::vector<std::filesystem::path>*, PerLayer*, HeadSet*>;
 
 struct Field {
   std::string_view name;
@@ -90,9 +110,6 @@ struct Field {
 };
 
 /// The field list of one struct. It points into the struct, which therefore outlives it.
-///
-/// An enum E is a field type when `std::span<const std::string_view> names_of(E)` is found beside it, and its
-/// names have other spellings when `std::span<const NameAlias> aliases_of(E)` is.
 class Section {
  public:
   Section(std::string_view name, std::string_view doc) : name_(name), doc_(doc) {}
@@ -104,49 +121,50 @@ class Section {
   template <class T>
   void field(std::string_view name, T& value, std::string_view doc) {
     if constexpr (std::is_enum_v<T>) {
-      EnumRef ref{names_of(T{}), aliases_or_none<T>(), [&value] { return static_cast<std::size_t>(value); },
-                  [&value](std::size_t i) { value = static_cast<T>(i); }};
-      fields_.push_back({name, std::move(ref), {}, doc});
+      field(name, choice_of(value), doc);
     } else {
-      fields_.push_back({name, &value, {}, doc});
+      field(name, value, Bounds(), doc);
     }
   }
-  void field(std::string_view name, NameRef value, std::string_view doc) {
-    fields_.push_back({name, std::move(value), {}, doc});
-  }
-  void field(std::string_view name, HeadSetRef value, Bounds bounds, std::string_view doc) {
-    fields_.push_back({name, value, bounds, doc});
+  void field(std::string_view name, Choice choice, std::string_view doc) {
+    fields_.push_back({name, std::move(choice), {}, doc});
   }
   void section(Section section) { sections_.push_back(std::move(section)); }
-  /// The section of that name, made where there is none: a family adds fields to a section of every run.
-  Section& section_named(std::string_view name);
+  /// The section of that name, made where there is none: a family adds fields to a section of every run. The
+  /// reference stays valid when others are added.
+  Section& section_named(std::string_view name, std::string_view doc = "");
 
   std::string_view name() const { return name_; }
   std::string_view doc() const { return doc_; }
   const std::vector<Field>& fields() const { return fields_; }
-  const std::vector<Section>& sections() const { return sections_; }
+  const std::list<Section>& sections() const { return sections_; }
 
  private:
-  template <class E>
-  static std::span<const NameAlias> aliases_or_none() {
-    if constexpr (requires { aliases_of(E{}); }) {
-      return aliases_of(E{});
-    } else {
-      return {};
-    }
-  }
-
   std::string_view name_;
   std::string_view doc_;
   std::vector<Field> fields_;
-  std::vector<Section> sections_;
+  std::list<Section> sections_;
 };
 
 /// "prefix.name", or the name alone at the top.
 std::string join_key(std::string_view prefix, std::string_view name);
+/// "name" of "prefix.name".
+std::string_view last_name(std::string_view key);
 
 /// Every key below the section, sections included, in the order of the list: "train", "train.steps", ...
 std::vector<std::string> all_keys(const Section& root);
+
+/// A field with its whole key.
+struct KeyedField {
+  std::string key;
+  const Field* field;
+};
+/// Every field below the section, in the order of the list. Keys begin with the section's own name.
+std::vector<KeyedField> all_fields(const Section& section);
+std::vector<KeyedField> all_fields(Section&&) = delete;  // they would outlive what they point at
+
+/// Whether the key is one of `keys`, of which one that ends in a dot stands for all keys below it.
+bool is_among(std::string_view key, std::span<const std::string_view> keys);
 
 /// What may stand there: "an integer of at least 1 (steps)", "one of cosine, constant".
 std::string expected_text(const Field& field);

@@ -1,8 +1,12 @@
 #include "train/config/layers.h"
 
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <optional>
+#include <span>
 
 #include "core/error.h"
 #include "train/config/text_check.h"
@@ -30,6 +34,32 @@ Source& add_source(Layers& layers, std::string name, std::string text, bool is_f
   return layers.sources.emplace_back(Source{std::move(name), std::move(text), is_file, order});
 }
 
+/// The whole content of the file, without a byte-order mark. Throws ConfigError saying why it cannot be read,
+/// that it is a folder, or that it is larger than kMaxSourceBytes; the message names neither key nor place.
+std::string read_source_file(const std::string& path) {
+  std::error_code ignored;
+  const auto kind = std::filesystem::status(path, ignored).type();
+  if (kind == std::filesystem::file_type::directory) throw ConfigError("expected a file, found a folder");
+  // Opening it would wait for somebody to write to it.
+  if (kind == std::filesystem::file_type::fifo) throw ConfigError("expected a file, found a FIFO");
+  errno = 0;
+  std::ifstream in(path, std::ios::binary);
+  if (!in) throw ConfigError(std::string("expected a readable file, found: ") + std::strerror(errno));
+
+  // One byte more than allowed is enough to know, and an endless device cannot fill the memory.
+  std::string text(kMaxSourceBytes + 1, '\0');
+  in.read(text.data(), static_cast<std::streamsize>(text.size()));
+  if (in.bad()) throw ConfigError(std::string("expected a readable file, found: ") + std::strerror(errno));
+  text.resize(static_cast<std::size_t>(in.gcount()));
+  if (text.size() > kMaxSourceBytes) {
+    throw ConfigError("expected a config of at most " + std::to_string(kMaxSourceBytes / 1024) +
+                      " KiB, found a larger file");
+  }
+  constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
+  if (text.starts_with(kByteOrderMark)) text.erase(0, kByteOrderMark.size());
+  return text;
+}
+
 class FileLoader {
  public:
   FileLoader(Layers& layers, Problems& problems) : layers_(layers), problems_(problems) {}
@@ -42,43 +72,52 @@ class FileLoader {
     try {
       text = read_source_file(path);
     } catch (const ConfigError& error) {
-      refuse(path, including, error.what());
-      return;
+      return refuse(path, including, error.what());
     }
-    Source& source = add_source(layers_, printable(path, kMaxNameBytes), std::move(text), /*is_file=*/true);
-    Value root = read(source);
-    if (!is_map(root, source)) return;
-    being_read_.push_back(identity(path));
-    for (const Value& file : take_includes(root)) load_included(file, path);
-    being_read_.pop_back();
-    layers_.roots.push_back(std::move(root));
+    std::optional<Value> root =
+        read(add_source(layers_, printable(path, kMaxNameBytes), std::move(text), /*is_file=*/true));
+    if (!root) return;
+    const auto include = std::ranges::find(root->entries, kIncludeKey, &Entry::key);
+    if (include != root->entries.end()) {
+      const Value files = std::move(include->value);
+      root->entries.erase(include);
+      load_included(files, path);
+    }
+    layers_.roots.push_back(std::move(*root));
   }
 
   /// Appends a text that includes nothing.
   void load_text(Source& source) {
-    Value root = read(source);
-    if (is_map(root, source)) layers_.roots.push_back(std::move(root));
+    if (std::optional<Value> root = read(source)) layers_.roots.push_back(std::move(*root));
   }
 
  private:
-  Value read(Source& source) {
-    Document document = read_yaml(source, problems_);
-    layers_.complete &= document.complete;
-    return std::move(document.root);
+  /// The map that the text is, if it is one.
+  std::optional<Value> read(Source& source) {
+    auto [root, complete] = read_yaml(source, problems_);
+    const bool is_map = root.kind == Value::Kind::kMap;
+    layers_.complete &= complete && is_map;
+    if (is_map) return std::move(root);
+    if (root.kind == Value::Kind::kNull) {
+      problems_.add({&source}, "", "keys with values", "an empty file");
+    } else if (root.kind != Value::Kind::kRefused) {
+      problems_.add(root.mark, "", "keys with values", found_text(root));
+    }
+    return std::nullopt;
   }
 
   bool may_include(const std::string& path, const Value& including) {
     std::string reason;
-    if (std::find(being_read_.begin(), being_read_.end(), identity(path)) != being_read_.end()) {
-      reason = "expected files that do not include each other in a circle, found " + shown(path) + " again";
+    if (std::ranges::find(being_read_, identity(path)) != being_read_.end()) {
+      reason = "files that do not include each other in a circle, found " + shown(path) + " again";
     } else if (being_read_.size() > kMaxIncludeDepth) {
-      reason = "expected at most " + std::to_string(kMaxIncludeDepth) + " levels of includes, found more";
+      reason = "at most " + std::to_string(kMaxIncludeDepth) + " levels of includes, found more";
     } else if (layers_.sources.size() >= kMaxSources) {
-      reason = "expected at most " + std::to_string(kMaxSources) + " files, found more";
+      reason = "at most " + std::to_string(kMaxSources) + " files, found more";
     }
     if (reason.empty()) return true;
     layers_.complete = false;
-    problems_.add(including.mark, std::string(kIncludeKey) + ": " + reason);
+    problems_.add(including.mark, std::string(kIncludeKey) + ": expected " + reason);
     return false;
   }
 
@@ -91,39 +130,19 @@ class FileLoader {
     }
   }
 
-  bool is_map(const Value& root, const Source& source) {
-    if (root.kind == Value::Kind::kMap) return true;
-    layers_.complete = false;
-    if (root.kind == Value::Kind::kNull) {
-      problems_.add({&source}, "", "keys with values", "an empty file");
-    } else if (root.kind != Value::Kind::kRefused) {
-      problems_.add(root.mark, "", "keys with values", found_text(root));
+  /// Loads one file, or a list of files, that the file at `path` includes.
+  void load_included(const Value& files, const std::string& path) {
+    being_read_.push_back(identity(path));
+    const bool is_list = files.kind == Value::Kind::kList;
+    for (const Value& file : is_list ? std::span(files.items) : std::span(&files, 1)) {
+      if (file.kind == Value::Kind::kScalar && !file.text.empty()) {
+        load((fs::path(path).parent_path() / file.text).lexically_normal().string(), &file);
+      } else if (file.kind != Value::Kind::kRefused) {
+        problems_.add(file.mark, kIncludeKey, "the path of a config, or a list of such paths",
+                      found_text(file));
+      }
     }
-    return false;
-  }
-
-  /// Takes the key out of the map, and returns the values that name a file each.
-  std::vector<Value> take_includes(Value& root) {
-    const auto entry = std::find_if(root.entries.begin(), root.entries.end(),
-                                    [](const Entry& e) { return e.key == kIncludeKey; });
-    if (entry == root.entries.end()) return {};
-    Value value = std::move(entry->value);
-    root.entries.erase(entry);
-    if (value.kind == Value::Kind::kList) return std::move(value.items);
-    std::vector<Value> one;
-    one.push_back(std::move(value));
-    return one;
-  }
-
-  void load_included(const Value& file, const std::string& including_path) {
-    if (file.kind == Value::Kind::kRefused) return;
-    if (file.kind != Value::Kind::kScalar || file.text.empty()) {
-      problems_.add(file.mark, kIncludeKey, "the path of a config, or a list of such paths",
-                    found_text(file));
-      return;
-    }
-    const fs::path path = fs::path(including_path).parent_path() / file.text;
-    load(path.lexically_normal().string(), &file);
+    being_read_.pop_back();
   }
 
   Layers& layers_;
@@ -131,16 +150,10 @@ class FileLoader {
   std::vector<fs::path> being_read_;
 };
 
-std::optional<std::vector<std::string>> split_key(std::string_view key) {
-  std::vector<std::string> parts;
-  for (std::size_t begin = 0; begin <= key.size();) {
-    const std::size_t end = std::min(key.find('.', begin), key.size());
-    if (end == begin) return std::nullopt;
-    parts.emplace_back(key.substr(begin, end - begin));
-    begin = end + 1;
-  }
-  if (parts.size() >= kMaxDepth) return std::nullopt;
-  return parts;
+/// Names with dots between them.
+bool is_key(std::string_view text) {
+  return !text.empty() && !text.starts_with('.') && !text.ends_with('.') &&
+         text.find("..") == std::string_view::npos && std::ranges::count(text, '.') < kMaxDepth - 1;
 }
 
 Value read_override_value(Source& source, Problems& problems) {
@@ -158,8 +171,8 @@ void load_override(const std::string& text, Layers& layers, Problems& problems) 
   const bool has_value = equals != std::string::npos;
   Source& source = add_source(layers, "command line: " + shown(text),
                               has_value ? text.substr(equals + 1) : "", /*is_file=*/false);
-  const auto parts = split_key(std::string_view(text).substr(0, equals));
-  if (!has_value || !parts) {
+  std::string_view key = std::string_view(text).substr(0, equals);
+  if (!has_value || !is_key(key)) {
     problems.add({&source}, "", "key.path=value", has_value ? "no key of this form" : "no =");
     return;
   }
@@ -168,10 +181,12 @@ void load_override(const std::string& text, Layers& layers, Problems& problems) 
     return;
   }
   Value value = read_override_value(source, problems);
-  for (auto part = parts->rbegin(); part != parts->rend(); ++part) {
+  while (!key.empty()) {
+    const std::size_t name = key.rfind('.') + 1;  // npos + 1 == 0: the first name
     Value map{.kind = Value::Kind::kMap, .mark = {&source}};
-    map.entries.push_back({.key = *part, .mark = {&source}, .value = std::move(value)});
+    map.entries.push_back({std::string(key.substr(name)), {&source}, std::move(value)});
     value = std::move(map);
+    key = key.substr(0, name == 0 ? 0 : name - 1);
   }
   layers.roots.push_back(std::move(value));
 }

@@ -6,9 +6,7 @@
 #include <utility>
 
 #include "train/config/old_keys.h"
-#include "train/config/reference.h"
-#include "train/config/rules.h"
-#include "train/config/run_fields.h"
+#include "train/config/problems.h"
 #include "train/config/run_rules.h"
 #include "train/config/write_fields.h"
 
@@ -16,6 +14,25 @@ namespace moh {
 
 namespace {
 
+constexpr std::string_view kReferencePreface = R"(# Configuration
+
+<!-- Made by `moh config --reference > docs/config.md` from the field lists in train/config/. Do not edit. -->
+
+A run is described by one YAML file. Every key has a default, except `data.train`. `moh config FILE` prints what a file
+comes to, defaults and includes resolved, as YAML that can be used in its place.
+
+    moh train configs/llm/quickstart.yaml train.steps=200 model.moh.num_shared=[1,1,2,2]
+
+- **Overrides.** `key.path=value` after the file replaces single keys; of two for one key the later holds. A value that
+  begins with `[`, `{`, `'` or `"` is YAML, any other is taken as it stands.
+- **Includes.** `include: base.yaml`, or a list of files, at the top level of a file and relative to it. What the file
+  gives itself replaces, key by key, what it includes; a list is replaced as a whole.
+- **Paths** (`output.dir`, `data.train` ...) are relative to the folder that the command runs in.
+- **Numbers** are decimal. `1e-4` and `0.5` are numbers, `1000` is an integer; `010`, `0x10`, `1_000`, `4M`, `"5"`,
+  `.nan` and, where an integer is wanted, `1e3` are mistakes. Truth values are `true` and `false`.
+- **Refused**, all at once, each with file, line and column: unknown keys, keys given twice, values of another type or
+  out of range, `<<`, anchors and aliases, tags, a second document, tabs as indentation.
+)";
 using config::Entry;
 using config::GivenKeys;
 using config::Layers;
@@ -47,16 +64,10 @@ const FamilyConfig& family_of(std::string_view task, FamilyConfigs families) {
 
 /// Whether every key of `model` was given, but those of its routing, which a checkpoint need not have.
 bool gives_every_size(RunConfig run, FamilyConfigs families, const GivenKeys& given) {
-  const auto all_given = [&](auto&& self, const Section& section, const std::string& prefix) -> bool {
-    for (const config::Field& field : section.fields()) {
-      if (!given.places.contains(config::join_key(prefix, field.name))) return false;
-    }
-    return std::ranges::all_of(section.sections(), [&](const Section& child) {
-      return child.name() == "moh" || self(self, child, config::join_key(prefix, child.name()));
-    });
-  };
   Section root = config::describe(run, families);
-  return all_given(all_given, root.section_named(kModel), std::string(kModel));
+  return std::ranges::all_of(all_fields(root.section_named(kModel)), [&](const config::KeyedField& field) {
+    return field.key.starts_with("model.moh.") || given.places.contains(field.key);
+  });
 }
 
 /// gate_scaling alone speaks for the balance loss, too: so it was before that had a key of its own, and so
@@ -141,7 +152,7 @@ std::string print_resolved(const RunConfig& run) {
 std::string print_reference(FamilyConfigs families) {
   RunConfig run = default_run(*families.front());
   std::string text =
-      config::reference_preface() + config::reference_markdown(config::describe_common(run, families));
+      std::string(kReferencePreface) + config::reference_markdown(config::describe_common(run, families));
   for (const FamilyConfig* family : families) {
     FamilyValue copy(*family);
     Section root("", "");
@@ -149,19 +160,6 @@ std::string print_reference(FamilyConfigs families) {
     text += "\n# With `task: " + std::string(family->task()) + "`\n" + config::reference_markdown(root);
   }
   return text;
-}
-
-RunConfig default_run(const FamilyConfig& family) {
-  RunConfig run;
-  run.task = family.task();
-  run.family = FamilyValue(family);
-  return run;
-}
-
-LrSchedule lr_schedule_of(const RunConfig& run) {
-  LrSchedule schedule = run.schedule;
-  if (schedule.decay_steps == 0) schedule.decay_steps = run.train.steps;
-  return schedule;
 }
 
 }  // namespace moh

@@ -1,7 +1,7 @@
 #include "train/config/problems.h"
 
 #include <algorithm>
-#include <tuple>
+#include <utility>
 
 #include "core/error.h"
 
@@ -20,12 +20,10 @@ void Problems::add(Mark mark, std::string text) {
 void Problems::throw_if_any() const {
   if (empty()) return;
   std::vector<Problem> sorted = problems_;
-  const auto place = [](const Problem& p) {
+  std::ranges::stable_sort(sorted, {}, [](const Problem& p) {
     // A problem of a source as a whole stands before those inside it: kWhole + 1 == 0.
-    return std::tuple(p.mark.source->order, p.mark.offset + 1);
-  };
-  std::stable_sort(sorted.begin(), sorted.end(),
-                   [&](const Problem& a, const Problem& b) { return place(a) < place(b); });
+    return std::pair(p.mark.source->order, p.mark.offset + 1);
+  });
   std::string message;
   for (const Problem& problem : sorted) {
     if (!message.empty()) message += '\n';
@@ -35,6 +33,33 @@ void Problems::throw_if_any() const {
     message += "\n... and " + std::to_string(count_ - sorted.size()) + " more";
   }
   throw ConfigError(message);
+}
+
+void Rules::refuse(const std::vector<std::string>& keys, std::string_view expected, std::string_view found,
+                   std::string_view fix) {
+  if (std::ranges::none_of(keys, [&](const std::string& key) { return was_refused(key); }))
+    problems_.add(place_of(keys), keys.front(), expected, found, fix);
+}
+
+void Rules::refuse(const ConfigFaults& faults) {
+  for (const ConfigFaults::Fault& f : faults.all()) refuse(f.keys, f.expected, f.found, f.fix);
+}
+
+bool Rules::was_refused(std::string_view key) const {
+  for (std::size_t end = key.size(); end != std::string_view::npos; end = key.rfind('.', end - 1)) {
+    if (given_.refused.contains(key.substr(0, end))) return true;
+  }
+  return false;
+}
+
+Mark Rules::place_of(const std::vector<std::string>& keys) const {
+  for (const std::string& key : keys) {
+    if (const auto place = given_.places.find(key); place != given_.places.end()) return place->second;
+  }
+  const auto preset = given_.places.find(preset_key_);
+  const std::string_view section = preset_key_.substr(0, preset_key_.rfind('.') + 1);
+  const auto is_filled_in = [&](const std::string& key) { return key.starts_with(section); };
+  return preset != given_.places.end() && std::ranges::any_of(keys, is_filled_in) ? preset->second : main_;
 }
 
 }  // namespace moh::config

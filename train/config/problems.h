@@ -1,11 +1,14 @@
 #pragma once
 
 #include <cstddef>
+#include <map>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "train/config/source.h"
+#include "models/config_faults.h"
+#include "train/config/value.h"
 
 namespace moh::config {
 
@@ -34,6 +37,39 @@ class Problems {
   };
   std::vector<Problem> problems_;
   std::size_t count_ = 0;
+};
+
+/// Which keys were given, where, and which of them could not be read.
+struct GivenKeys {
+  std::map<std::string, Mark, std::less<>> places;  ///< of the value that holds: the last layer's
+  /// Keys, sections too, whose value was refused, and those that a misspelt key was probably meant to be.
+  std::set<std::string, std::less<>> refused;
+};
+
+/// Where rules between fields report to. A rule names the keys it is about, so that the message points at one
+/// that the user wrote, and so that nothing is said about a value which could not be read in the first place.
+class Rules {
+ public:
+  /// `main` stands for places when none of a rule's keys was given; `preset_key` is the key whose value fills
+  /// in the other keys of its section.
+  Rules(const GivenKeys& given, Mark main, std::string_view preset_key, Problems& problems)
+      : given_(given), main_(main), preset_key_(preset_key), problems_(problems) {}
+
+  /// "mark: key: expected E, found F; fix" for the first of `keys`, at the place of the first that was given.
+  void refuse(const std::vector<std::string>& keys, std::string_view expected, std::string_view found,
+              std::string_view fix = "");
+  /// What a model's own check has found.
+  void refuse(const ConfigFaults& faults);
+
+ private:
+  /// The key, or a section that it stands in.
+  bool was_refused(std::string_view key) const;
+  Mark place_of(const std::vector<std::string>& keys) const;
+
+  const GivenKeys& given_;
+  Mark main_;
+  std::string_view preset_key_;
+  Problems& problems_;
 };
 
 }  // namespace moh::config

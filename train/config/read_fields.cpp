@@ -17,9 +17,11 @@ class FieldsReader {
   void read(const Section& section, const Value& map, const std::string& prefix) {
     for (const Entry& entry : map.entries) {
       const std::string key = join_key(prefix, entry.key);
-      if (const Field* field = find(section.fields(), entry.key)) {
+      const auto field = std::ranges::find(section.fields(), entry.key, &Field::name);
+      const auto child = std::ranges::find(section.sections(), entry.key, &Section::name);
+      if (field != section.fields().end()) {
         read_field(*field, entry.value, key);
-      } else if (const Section* child = find_section(section, entry.key)) {
+      } else if (child != section.sections().end()) {
         read_section(*child, entry.value, key);
       } else {
         report_unknown(section, entry, key, prefix);
@@ -28,19 +30,6 @@ class FieldsReader {
   }
 
  private:
-  static const Field* find(const std::vector<Field>& fields, std::string_view name) {
-    const auto found =
-        std::find_if(fields.begin(), fields.end(), [&](const Field& f) { return f.name == name; });
-    return found == fields.end() ? nullptr : &*found;
-  }
-
-  static const Section* find_section(const Section& parent, std::string_view name) {
-    const auto& all = parent.sections();
-    const auto found =
-        std::find_if(all.begin(), all.end(), [&](const Section& s) { return s.name() == name; });
-    return found == all.end() ? nullptr : &*found;
-  }
-
   void read_field(const Field& field, const Value& value, const std::string& key) {
     if (read_value(field, value, key, problems_)) {
       given_.places.insert_or_assign(key, value.mark);

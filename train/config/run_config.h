@@ -8,21 +8,51 @@
 #include "core/dtype.h"
 #include "core/math_mode.h"
 #include "train/config/family_config.h"
-#include "train/config/init_config.h"
 #include "train/optim/adamw.h"
 #include "train/optim/lr_schedule.h"
 
 /// Everything that a training run depends on, as plain data. What each field means, and what it may hold, is
-/// said once, in run_fields.cpp and by the family (docs/config.md is made from them); rules between fields
+/// said once, in run_config.cpp and by the family (docs/config.md is made from them); rules between fields
 /// are in run_rules.cpp and in the family's check.
 namespace moh {
 
 enum class Precision { kFloat32, kBFloat16 };
 enum class OptimizerKind { kAdamW };
 enum class NonFinitePolicy { kStop, kSkip };
+enum class NewRows { kMean, kNormal, kZeros };
+enum class RouterStart { kZero, kRandom, kCalibrated };
 
 struct OutputConfig {
   std::filesystem::path dir;  ///< reading a file fills in runs/ and the file's name
+};
+
+/// What is measured on training data before a run begins from a dense checkpoint.
+struct CalibrationConfig {
+  std::int64_t batches = 8;
+  std::int64_t mask_steps = 200;
+  double mask_learning_rate = 0.1;
+  double ridge = 1e-3;
+
+  bool operator==(const CalibrationConfig&) const = default;
+};
+
+/// How a dense checkpoint becomes a Mixture-of-Head model, beyond the routing itself, which is model.moh.
+struct InitMohConfig {
+  RouterStart router_start = RouterStart::kCalibrated;
+  double router_spread = 0.1;
+  CalibrationConfig calibration;
+
+  bool operator==(const InitMohConfig&) const = default;
+};
+
+/// The checkpoint that a run begins from.
+struct InitConfig {
+  std::string from;  ///< empty: random weights
+  std::string part;
+  NewRows new_rows = NewRows::kMean;
+  InitMohConfig moh;
+
+  bool operator==(const InitConfig&) const = default;
 };
 
 struct TrainConfig {
@@ -95,5 +125,16 @@ RunConfig default_run(const FamilyConfig& family);
 
 /// The schedule with the last step of its cosine in numbers.
 LrSchedule lr_schedule_of(const RunConfig& run);
+
+namespace config {
+
+/// The section `moh` of a model of any family.
+Section describe(MohConfig& config);
+/// The fields of every run; `task` is the name of one of the families.
+Section describe_common(RunConfig& run, FamilyConfigs families);
+/// All fields of a run, those of its family included.
+Section describe(RunConfig& run, FamilyConfigs families);
+
+}  // namespace config
 
 }  // namespace moh

@@ -63,9 +63,8 @@ void check_init(const RunConfig& run, const FamilyConfig* checkpoint, Rules& rul
     return;
   }
   if (checkpoint != nullptr) {
-    for (const ModelDisagreement& d : run.family->disagreements(*checkpoint))
-      rules.refuse({std::string_view(d.key)}, d.expected + " as in the checkpoint of init.from", d.found,
-                   "remove the key");
+    for (const Difference& d : run.family->disagreements(*checkpoint))
+      rules.refuse({d.key}, d.expected + " as in the checkpoint of init.from", d.found, "remove the key");
   }
   if (moh == nullptr) return;
   if (rule_that_measures && moh->router == RouterKind::kNone) {

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "train/config/rules.h"
+#include "train/config/problems.h"
 #include "train/config/run_config.h"
 
 namespace moh::config {

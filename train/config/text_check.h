@@ -1,7 +1,6 @@
 #pragma once
 
 #include "train/config/problems.h"
-#include "train/config/source.h"
 
 namespace moh::config {
 

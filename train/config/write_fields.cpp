@@ -1,6 +1,10 @@
 #include "train/config/write_fields.h"
 
+#include <algorithm>
+
+#include "train/config/enum_names.h"
 #include "train/config/number_text.h"
+#include "train/io/printable.h"
 
 namespace moh::config {
 
@@ -8,34 +12,27 @@ namespace {
 
 /// Whether YAML takes the text for what it is without quotes. Narrower than YAML: in doubt, quotes.
 bool is_plain(std::string_view text) {
-  constexpr std::string_view kFirst = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_/";
-  constexpr std::string_view kOthers = "0123456789.-";
-  if (text.empty() || kFirst.find(text[0]) == std::string_view::npos) return false;
-  for (char c : text) {
-    if (kFirst.find(c) == std::string_view::npos && kOthers.find(c) == std::string_view::npos) return false;
-  }
+  constexpr std::string_view kPlain = "0123456789.-abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_/";
+  constexpr std::string_view kFirst = kPlain.substr(kPlain.find('a'));
   constexpr std::string_view kMeaningful[] = {"null", "Null", "NULL", "true", "false",
                                               "yes",  "no",   "on",   "off"};
-  for (std::string_view word : kMeaningful) {
-    if (text == word) return false;
-  }
-  return true;
+  return !text.empty() && kFirst.find(text[0]) != std::string_view::npos &&
+         text.find_first_not_of(kPlain) == std::string_view::npos &&
+         std::ranges::count(kMeaningful, text) == 0;
 }
 
 /// In double quotes, with escapes for what may not stand there as it is. UTF-8 passes through.
 std::string quoted(std::string_view text) {
-  constexpr std::string_view kDigits = "0123456789abcdef";
   std::string out = "\"";
-  for (char c : text) {
-    const auto byte = static_cast<unsigned char>(c);
+  for (const char c : text) {
     if (c == '"' || c == '\\') {
       out.append({'\\', c});
     } else if (c == '\n') {
       out += "\\n";
     } else if (c == '\t') {
       out += "\\t";
-    } else if (byte < 0x20 || byte == 0x7f) {
-      out.append({'\\', 'x', kDigits[byte >> 4], kDigits[byte & 15]});
+    } else if (is_control_character({&c, 1})) {
+      out += "\\x" + hex_digits({&c, 1});
     } else {
       out += c;
     }
@@ -65,8 +62,7 @@ struct ValueYaml {
   std::string operator()(const std::string* value) const { return text_yaml(*value); }
   std::string operator()(const std::filesystem::path* value) const { return text_yaml(value->string()); }
   std::string operator()(const Device* value) const { return device_name(*value); }
-  std::string operator()(const EnumRef& ref) const { return std::string(ref.names[ref.get()]); }
-  std::string operator()(const NameRef& ref) const { return *ref.value; }
+  std::string operator()(const Choice& choice) const { return choice.get(); }
   std::string operator()(const std::array<double, 2>* values) const {
     return list_yaml(*values, number_text);
   }
@@ -76,11 +72,9 @@ struct ValueYaml {
   std::string operator()(const PerLayer* counts) const {
     return counts->each.empty() ? std::to_string(counts->every) : integers_yaml(counts->each);
   }
-  std::string operator()(const HeadSetRef& ref) const {
-    const HeadSet& heads = *ref.value;
-    if (!heads.each.empty()) return list_yaml(heads.each, integers_yaml);
-    return heads.listed() ? integers_yaml(heads.every)
-                          : std::string(ref.rules[static_cast<std::size_t>(heads.rule)]);
+  std::string operator()(const HeadSet* heads) const {
+    if (!heads->each.empty()) return list_yaml(heads->each, integers_yaml);
+    return heads->listed() ? integers_yaml(heads->every) : std::string(name_of(heads->rule));
   }
 };
 
@@ -94,6 +88,45 @@ void write(const Section& section, const std::string& indent, std::string& out) 
   }
 }
 
+/// A table cell: a pipe would end it.
+std::string cell(std::string_view text) {
+  std::string out;
+  for (char c : text) out += c == '|' ? std::string("\\|") : std::string(1, c);
+  return out;
+}
+
+/// "an integer of at least 1" without its article, which only a sentence needs.
+std::string type_cell(const Field& field) {
+  std::string text = expected_text(field);
+  for (std::string_view article : {"an ", "a "}) {
+    if (text.starts_with(article)) return cell(text.substr(article.size()));
+  }
+  return cell(text);
+}
+
+std::string default_cell(const Field& field) {
+  const std::string text = value_yaml(field);
+  constexpr std::string_view kEmpty = "\"\"";
+  return text == kEmpty ? "" : "`" + cell(text) + "`";
+}
+
+void add_fields(const Section& section, std::string& out) {
+  if (section.fields().empty()) return;
+  out += "\n| key | value | default | meaning |\n| --- | --- | --- | --- |\n";
+  for (const Field& field : section.fields()) {
+    out.append("| `").append(field.name).append("` | ").append(type_cell(field)).append(" | ");
+    out.append(default_cell(field)).append(" | ").append(cell(field.doc)).append(" |\n");
+  }
+}
+
+void add_section(const Section& section, const std::string& prefix, std::string& out) {
+  const std::string key = join_key(prefix, section.name());
+  out.append("\n## ").append(key).append("\n");
+  if (!section.doc().empty()) out.append("\n").append(section.doc()).append("\n");
+  add_fields(section, out);
+  for (const Section& child : section.sections()) add_section(child, key, out);
+}
+
 }  // namespace
 
 std::string value_yaml(const Field& field) {
@@ -103,6 +136,24 @@ std::string value_yaml(const Field& field) {
 std::string section_yaml(const Section& root) {
   std::string out;
   write(root, "", out);
+  return out;
+}
+
+std::vector<Difference> differences(const Section& expected, const Section& found) {
+  const std::vector<KeyedField> theirs = all_fields(expected), ours = all_fields(found);
+  std::vector<Difference> all;
+  for (std::size_t i = 0; i < theirs.size(); ++i) {
+    Difference d{theirs[i].key, value_yaml(*theirs[i].field), value_yaml(*ours[i].field)};
+    if (d.expected != d.found) all.push_back(std::move(d));
+  }
+  return all;
+}
+
+std::string reference_markdown(const Section& root) {
+  std::string out;
+  if (!root.fields().empty()) out += "\n## Top level\n";
+  add_fields(root, out);
+  for (const Section& child : root.sections()) add_section(child, "", out);
   return out;
 }
 

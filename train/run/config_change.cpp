@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "core/error.h"
-#include "train/config/run_fields.h"
 #include "train/config/write_fields.h"
 #include "train/log/logging.h"
 
@@ -14,7 +13,7 @@ namespace moh {
 
 namespace {
 
-/// Keys, or beginnings of keys, of harmless fields.
+/// Keys, or sections, of harmless fields.
 constexpr std::array<std::string_view, 10> kHarmless = {
     "threads",     "cuda_graph", "output.", "log.",  "eval.",
     "checkpoint.", "sample.",    "guard.",  "init.", "train.stop_after_seconds"};
@@ -29,25 +28,7 @@ bool same_rates(const RunConfig& before, const RunConfig& now) {
 
 bool is_harmless(std::string_view key, const RunConfig& before, const RunConfig& now) {
   if (std::ranges::find(kCosineEnd, key) != kCosineEnd.end()) return same_rates(before, now);
-  return std::ranges::any_of(kHarmless, [&](std::string_view name) {
-    return name.ends_with('.') ? key.starts_with(name) : key == name;
-  });
-}
-
-void collect(const config::Section& section, const std::string& prefix,
-             std::vector<std::pair<std::string, std::string>>& values) {
-  for (const config::Field& field : section.fields()) {
-    values.emplace_back(config::join_key(prefix, field.name), config::value_yaml(field));
-  }
-  for (const config::Section& child : section.sections()) {
-    collect(child, config::join_key(prefix, child.name()), values);
-  }
-}
-
-std::vector<std::pair<std::string, std::string>> values_of(RunConfig& run) {
-  std::vector<std::pair<std::string, std::string>> values;
-  collect(config::describe(run, {}), "", values);
-  return values;
+  return config::is_among(key, kHarmless);
 }
 
 std::string text_of(const ConfigChange& change) {
@@ -58,13 +39,10 @@ std::string text_of(const ConfigChange& change) {
 
 std::vector<ConfigChange> config_changes(RunConfig before, RunConfig now) {
   if (before.task != now.task) return {{"task", before.task, now.task}};
-  const auto old_values = values_of(before), new_values = values_of(now);
   std::vector<ConfigChange> changes;
-  for (std::size_t i = 0; i < old_values.size(); ++i) {
-    const auto& [key, value] = old_values[i];
-    if (value != new_values[i].second)
-      changes.push_back({key, value, new_values[i].second, is_harmless(key, before, now)});
-  }
+  const auto all = config::differences(config::describe(before, {}), config::describe(now, {}));
+  for (const config::Difference& d : all)
+    changes.push_back({d.key, d.expected, d.found, is_harmless(d.key, before, now)});
   return changes;
 }
 

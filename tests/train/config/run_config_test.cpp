@@ -8,7 +8,6 @@
 #include "core/random.h"
 #include "tests/train/config/config_folder.h"
 #include "train/config/enum_names.h"
-#include "train/config/run_fields.h"
 #include "train/tasks/language/data/tokenizer.h"
 
 namespace moh {

@@ -137,7 +137,7 @@ ModelSource open_source(const RunConfig& run, const Families& families) {
   ModelSource source = open_init_source(run, families);
   if (source.model == nullptr) return source;
   std::string text;
-  for (const ModelDisagreement& d : run.family->disagreements(*source.model))
+  for (const config::Difference& d : run.family->disagreements(*source.model))
     text += "\n  " + d.key + ": expected " + d.expected + ", found " + d.found;
   if (!text.empty())
     throw ConfigError("init.from: " + run.init.from + ": is another model than `model` describes:" + text);

@@ -6,11 +6,7 @@
 
 #include "core/error.h"
 #include "models/llm/llama_presets.h"
-#include "train/config/enum_names.h"
-#include "train/config/limits.h"
-#include "train/config/model_agreement.h"
-#include "train/config/moh_fields.h"
-#include "train/config/rules.h"
+#include "train/config/problems.h"
 
 namespace moh {
 
@@ -20,9 +16,9 @@ using namespace config;
 
 constexpr std::string_view kTokenizerNames[] = {"byte"};
 
-/// Keys of the model that may change between a checkpoint and the run that begins from it.
+/// Keys of the model, or sections, that may change between a checkpoint and the run that begins from it.
 constexpr std::array<std::string_view, 7> kFree = {"model.preset",    "model.max_positions", "model.dropout",
-                                                   "model.init_std",  "model.recompute",     "model.moh",
+                                                   "model.init_std",  "model.recompute",     "model.moh.",
                                                    "model.vocab_size"};
 
 std::string text(std::int64_t number) {
@@ -76,7 +72,7 @@ Section model_section(LanguageRun& run) {
             "The decoder: RMSNorm, rotary positions, SwiGLU, no biases (LLaMA), with or without MoH.");
   std::vector<std::string> names = run.presets();
   names.emplace(names.begin(), LanguageRun::kNoPreset);
-  s.field("preset", NameRef{&run.preset, std::move(names)},
+  s.field("preset", choice_of(run.preset, std::move(names)),
           "A published model that sets all fields of this section; keys that are given, in whichever file, "
           "override it.");
   add_model_fields(run.model, s);
@@ -160,12 +156,13 @@ void LanguageRun::begin_with_model_of(const FamilyConfig& checkpoint) {
   model = language_run(checkpoint).model;
 }
 
-std::vector<ModelDisagreement> LanguageRun::disagreements(const FamilyConfig& checkpoint) const {
+std::vector<config::Difference> LanguageRun::disagreements(const FamilyConfig& checkpoint) const {
   LlamaConfig ours = spelt_out(model), source = spelt_out(language_run(checkpoint).model);
   Section our_fields("model", ""), source_fields("model", "");
   add_model_fields(ours, our_fields);
   add_model_fields(source, source_fields);
-  std::vector<ModelDisagreement> found = disagreements_of(our_fields, source_fields, kFree);
+  std::vector<Difference> found = differences(source_fields, our_fields);
+  std::erase_if(found, [](const Difference& d) { return is_among(d.key, kFree); });
   if (ours.vocab_size < source.vocab_size)
     found.push_back({"model.vocab_size", "at least " + text(source.vocab_size), text(ours.vocab_size)});
   return found;

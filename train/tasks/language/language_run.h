@@ -48,7 +48,7 @@ struct LanguageRun final : CloneableFamilyConfig<LanguageRun> {
   std::vector<std::string> presets() const override;
   void begin_with_preset(std::string_view name) override;
   void begin_with_model_of(const FamilyConfig& checkpoint) override;
-  std::vector<ModelDisagreement> disagreements(const FamilyConfig& checkpoint) const override;
+  std::vector<config::Difference> disagreements(const FamilyConfig& checkpoint) const override;
   MohConfig* moh() override { return &model.moh; }
   RecomputeLevel* recompute() override { return &model.recompute; }
 };

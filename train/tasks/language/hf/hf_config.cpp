@@ -9,7 +9,7 @@
 #include "core/error.h"
 #include "models/llm/llama_presets.h"
 #include "train/config/enum_names.h"
-#include "train/config/limits.h"
+#include "train/config/fields.h"
 #include "train/io/printable.h"
 #include "train/weights/hf/config_json.h"
 
