@@ -1,9 +1,11 @@
 #include "train/config/old_keys.h"
 
 #include <algorithm>
-#include <optional>
+#include <iterator>
 #include <string_view>
 #include <utility>
+
+#include "train/config/fields.h"
 
 namespace moh::config {
 
@@ -23,61 +25,46 @@ constexpr OldKey kOldKeys[] = {
     {"init.moh.straight_through", "model.moh.straight_through"},
 };
 
-/// "model" and "moh.routed" of "model.moh.routed".
-std::pair<std::string_view, std::string_view> split(std::string_view key) {
-  const std::size_t dot = key.find('.');
-  if (dot == std::string_view::npos) return {key, {}};
-  return {key.substr(0, dot), key.substr(dot + 1)};
-}
-
 std::vector<Entry>::iterator find(Value& map, std::string_view name) {
   return std::ranges::find(map.entries, name, &Entry::key);
 }
 
-/// Takes the entry of a key out of a map, and sections that it leaves empty.
-std::optional<Entry> take(Value& map, std::string_view key) {
-  const auto [first, rest] = split(key);
-  const auto entry = find(map, first);
-  if (entry == map.entries.end()) return std::nullopt;
-  std::optional<Entry> taken;
-  if (rest.empty()) {
-    taken = std::move(*entry);
-    map.entries.erase(entry);
-  } else {
-    taken = take(entry->value, rest);
-    if (taken && entry->value.entries.empty()) map.entries.erase(entry);
+/// The section that the key stands in; where `mark` is given, sections are made there on the way. Null when
+/// there is none.
+Value* section_of(Value& layer, std::string_view key, const Mark* mark) {
+  Value* section = &layer;
+  for (std::size_t dot; (dot = key.find('.')) != std::string_view::npos; key.remove_prefix(dot + 1)) {
+    auto entry = find(*section, key.substr(0, dot));
+    if (entry == section->entries.end()) {
+      if (mark == nullptr || section->kind != Value::Kind::kMap) return nullptr;
+      Value made{.kind = Value::Kind::kMap, .mark = *mark};
+      section->entries.push_back({std::string(key.substr(0, dot)), *mark, std::move(made)});
+      entry = std::prev(section->entries.end());
+    }
+    section = &entry->value;
   }
-  return taken;
-}
-
-/// Puts an entry where `key` says, unless something stands there or on the way. Returns whether it did.
-bool put(Value& map, std::string_view key, Entry entry) {
-  const auto [first, rest] = split(key);
-  if (map.kind != Value::Kind::kMap) return false;
-  auto at = find(map, first);
-  if (rest.empty()) {
-    if (at != map.entries.end()) return false;
-    entry.key = first;
-    map.entries.push_back(std::move(entry));
-    return true;
-  }
-  if (at == map.entries.end()) {
-    Value section{.kind = Value::Kind::kMap, .mark = entry.mark};
-    map.entries.push_back({std::string(first), entry.mark, std::move(section)});
-    at = std::prev(map.entries.end());
-  }
-  return put(at->value, rest, std::move(entry));
+  return section->kind == Value::Kind::kMap ? section : nullptr;
 }
 
 }  // namespace
 
 void move_old_keys(Value& layer, std::vector<std::string>& notes) {
   for (const auto& [old, now] : kOldKeys) {
-    std::optional<Entry> entry = take(layer, old);
-    if (!entry) continue;
-    const std::string where =
-        entry->mark.text() + ": " + std::string(old) + ": is now called " + std::string(now);
-    notes.push_back(put(layer, now, std::move(*entry)) ? where : where + ", which is given, too, and holds");
+    Value* from = section_of(layer, old, nullptr);
+    if (from == nullptr) continue;
+    const auto found = find(*from, last_name(old));
+    if (found == from->entries.end()) continue;
+    Entry entry = std::move(*found);
+    from->entries.erase(found);
+    std::string note = entry.mark.text() + ": " + std::string(old) + ": is now called " + std::string(now);
+    Value* to = section_of(layer, now, &entry.mark);
+    if (to != nullptr && find(*to, last_name(now)) == to->entries.end()) {
+      entry.key = last_name(now);
+      to->entries.push_back(std::move(entry));
+    } else {
+      note += ", which is given, too, and holds";
+    }
+    notes.push_back(std::move(note));
   }
 }
 

@@ -1,17 +1,22 @@
 #include "train/config/suggest.h"
 
 #include <algorithm>
+#include <iterator>
 #include <limits>
+
+#include "train/config/fields.h"
 
 namespace moh::config {
 
 namespace {
 
-/// Nobody mistypes a longer one into a key; it would only cost time.
-constexpr std::size_t kLongestWord = 64;
-
-std::string_view last_name(std::string_view key) {
-  return key.substr(key.rfind('.') + 1);  // npos + 1 == 0: the whole key
+/// The first candidate of the smallest distance, or "" when all are further away than `limit`.
+std::string closest(std::string_view word, const std::vector<std::string>& candidates, std::size_t limit) {
+  constexpr std::size_t kLongestWord = 64;  // nobody mistypes a longer one into a key
+  if (word.size() > kLongestWord) return "";
+  const auto distance = [&](const std::string& candidate) { return edit_distance(word, candidate); };
+  const auto nearest = std::ranges::min_element(candidates, {}, distance);
+  return nearest == candidates.end() || distance(*nearest) > limit ? "" : *nearest;
 }
 
 }  // namespace
@@ -37,31 +42,14 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
 }
 
 std::string nearest_name(std::string_view word, const std::vector<std::string>& candidates) {
-  if (word.size() > kLongestWord) return "";
-  std::size_t best = std::clamp<std::size_t>(last_name(word).size() / 3, 1, 3) + 1;
-  std::string nearest;
-  for (const std::string& candidate : candidates) {
-    const std::size_t distance = edit_distance(word, candidate);
-    if (distance < best) {
-      best = distance;
-      nearest = candidate;
-    }
-  }
-  return nearest;
+  return closest(word, candidates, std::clamp<std::size_t>(last_name(word).size() / 3, 1, 3));
 }
 
 std::string nearest_key(std::string_view key, const std::vector<std::string>& candidates) {
-  if (key.size() > kLongestWord) return "";
-  std::size_t best = std::numeric_limits<std::size_t>::max();
-  std::string nearest;
-  for (const std::string& candidate : candidates) {
-    if (last_name(candidate) != last_name(key)) continue;
-    const std::size_t distance = edit_distance(key, candidate);
-    if (distance < best) {
-      best = distance;
-      nearest = candidate;
-    }
-  }
+  std::vector<std::string> elsewhere;
+  std::ranges::copy_if(candidates, std::back_inserter(elsewhere),
+                       [&](const std::string& candidate) { return last_name(candidate) == last_name(key); });
+  const std::string nearest = closest(key, elsewhere, std::numeric_limits<std::size_t>::max());
   return nearest.empty() ? nearest_name(key, candidates) : nearest;
 }
 

@@ -1,6 +1,6 @@
 #include "train/config/text_check.h"
 
-#include <cstdint>
+#include <algorithm>
 #include <optional>
 
 #include "train/io/printable.h"
@@ -9,15 +9,9 @@ namespace moh::config {
 
 namespace {
 
-std::string hex_byte(unsigned char byte) {
-  constexpr std::string_view kDigits = "0123456789abcdef";
-  return {'0', 'x', kDigits[byte >> 4], kDigits[byte & 15]};
-}
-
 bool is_control(std::string_view text, std::size_t i) {
-  const auto byte = static_cast<unsigned char>(text[i]);
-  if (byte == '\r') return i + 1 == text.size() || text[i + 1] != '\n';  // only CR LF ends a line
-  return (byte < 0x20 && byte != '\t' && byte != '\n') || byte == 0x7f;
+  if (text[i] == '\r') return text.substr(i, 2) != "\r\n";  // nothing else ends a line
+  return text[i] != '\t' && text[i] != '\n' && is_control_character(text.substr(i, 1));
 }
 
 /// The first tab in the indentation of the line [begin, end), unless the line is blank or a comment.
@@ -36,10 +30,10 @@ bool check_characters(const Source& source, Problems& problems) {
   const std::string_view text = source.text;
   for (std::size_t i = 0; i < text.size();) {
     const std::size_t length = utf8_length(text.substr(i));
-    const auto byte = static_cast<unsigned char>(text[i]);
     if (length == 0 || is_control(text, i)) {
-      problems.add({&source, i}, "", length == 0 ? "text in UTF-8" : "printable text",
-                   (length == 0 ? "the byte " : "the control character ") + hex_byte(byte));
+      problems.add(
+          {&source, i}, "", length == 0 ? "text in UTF-8" : "printable text",
+          (length == 0 ? "the byte 0x" : "the control character 0x") + hex_digits(text.substr(i, 1)));
       return false;
     }
     i += length;

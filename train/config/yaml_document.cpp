@@ -217,17 +217,18 @@ class TreeBuilder final : public YAML::EventHandler {
   bool ended_ = false;
 };
 
-std::string_view syntax_advice(std::string_view message) {
-  if (message == YAML::ErrorMsg::MAP_VALUE)
-    return "quote a text that contains ': ', or check the indentation";
-  if (message == YAML::ErrorMsg::UNKNOWN_TOKEN) return "quote a text that begins with a special character";
-  if (message == YAML::ErrorMsg::END_OF_MAP) return "check the indentation";
-  if (message == YAML::ErrorMsg::END_OF_SEQ) return "check the indentation";
-  if (message == YAML::ErrorMsg::END_OF_SEQ_FLOW) return "a ] or a closing quote is missing";
-  if (message == YAML::ErrorMsg::END_OF_MAP_FLOW) return "a } or a closing quote is missing";
-  if (message == YAML::ErrorMsg::EOF_IN_SCALAR) return "close the quotes";
-  if (message == YAML::ErrorMsg::UNKNOWN_ANCHOR) return "write the value out";
-  return "";
+std::string syntax_advice(const std::string& message) {
+  static const std::unordered_map<std::string, std::string> kAdvice = {
+      {YAML::ErrorMsg::MAP_VALUE, "quote a text that contains ': ', or check the indentation"},
+      {YAML::ErrorMsg::UNKNOWN_TOKEN, "quote a text that begins with a special character"},
+      {YAML::ErrorMsg::END_OF_MAP, "check the indentation"},
+      {YAML::ErrorMsg::END_OF_SEQ, "check the indentation"},
+      {YAML::ErrorMsg::END_OF_SEQ_FLOW, "a ] or a closing quote is missing"},
+      {YAML::ErrorMsg::END_OF_MAP_FLOW, "a } or a closing quote is missing"},
+      {YAML::ErrorMsg::EOF_IN_SCALAR, "close the quotes"},
+      {YAML::ErrorMsg::UNKNOWN_ANCHOR, "write the value out"}};
+  const auto found = kAdvice.find(message);
+  return found == kAdvice.end() ? "" : found->second;
 }
 
 /// An unclosed list is best looked for where it began. Where the text just ends, yaml-cpp has no place at
