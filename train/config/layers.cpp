@@ -9,7 +9,6 @@
 #include <span>
 
 #include "core/error.h"
-#include "train/config/text_check.h"
 #include "train/config/yaml_document.h"
 #include "train/io/printable.h"
 
@@ -157,9 +156,7 @@ bool is_key(std::string_view text) {
 }
 
 Value read_override_value(Source& source, Problems& problems) {
-  const bool is_flow =
-      !source.text.empty() && std::string_view("[{'\"").find(source.text[0]) != std::string_view::npos;
-  if (is_flow) return read_yaml(source, problems).root;
+  if (source.text.find_first_of("[{'\"") == 0) return read_yaml(source, problems).root;
   const bool readable = check_characters(source, problems);
   return {.kind = readable ? Value::Kind::kScalar : Value::Kind::kRefused,
           .mark = {&source},

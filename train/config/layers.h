@@ -4,7 +4,6 @@
 #include <string>
 #include <vector>
 
-#include "train/config/problems.h"
 #include "train/config/value.h"
 
 namespace moh::config {

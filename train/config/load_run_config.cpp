@@ -33,13 +33,14 @@ comes to, defaults and includes resolved, as YAML that can be used in its place.
 - **Refused**, all at once, each with file, line and column: unknown keys, keys given twice, values of another type or
   out of range, `<<`, anchors and aliases, tags, a second document, tabs as indentation.
 )";
+
 using config::Entry;
 using config::GivenKeys;
 using config::Layers;
 using config::Section;
 using config::Value;
 
-constexpr std::string_view kTask = "task", kModel = "model", kPreset = "preset", kRouter = "model.moh.router";
+constexpr std::string_view kModel = "model";
 
 const Value* value_of(const Value& map, std::string_view key) {
   const auto entry = std::ranges::find(map.entries, key, &Entry::key);
@@ -60,6 +61,13 @@ const FamilyConfig& family_of(std::string_view task, FamilyConfigs families) {
   const auto found = std::ranges::find(families, task, &FamilyConfig::task);
   return found == families.end() ? *families.front()
                                  : **found;  // what is misspelt is reported when it is read
+}
+
+/// The preset that the layers name, or "" when the family has no such preset.
+std::string_view preset_of(const Layers& layers, const FamilyConfig& family) {
+  const std::string_view preset = text_at(layers, kModel, "preset");
+  const std::vector<std::string> known = family.presets();
+  return std::ranges::count(known, preset) == 0 ? "" : preset;
 }
 
 /// Whether every key of `model` was given, but those of its routing, which a checkpoint need not have.
@@ -101,12 +109,11 @@ void RunFile::read(const std::string& path) {
 
 /// The defaults, and the preset, which has to be known before any other key is read, since those override it.
 RunConfig RunFile::beginning(const std::string& path) const {
-  const FamilyConfig& family = family_of(text_at(layers_, "", kTask), families_);
+  const FamilyConfig& family = family_of(text_at(layers_, "", "task"), families_);
   RunConfig run = default_run(family);
   run.output.dir = std::filesystem::path("runs") / std::filesystem::path(path).stem();
-  const std::string_view preset = text_at(layers_, kModel, kPreset);
-  const std::vector<std::string> known = family.presets();
-  if (std::ranges::find(known, preset) != known.end()) run.family->begin_with_preset(preset);
+  const std::string_view preset = preset_of(layers_, family);
+  if (!preset.empty()) run.family->begin_with_preset(preset);
   return run;
 }
 
@@ -117,9 +124,7 @@ void RunFile::read_layers() {
 
 bool RunFile::leaves_model_open() const {
   if (run_.init.from.empty() || !layers_.complete || !problems_.empty()) return false;
-  const std::string_view preset = text_at(layers_, kModel, kPreset);
-  const std::vector<std::string> known = run_.family->presets();
-  return std::ranges::find(known, preset) == known.end() && !gives_every_size(run_, families_, given_);
+  return preset_of(layers_, *run_.family).empty() && !gives_every_size(run_, families_, given_);
 }
 
 RunConfig RunFile::finish(ConfigUse use, const FamilyConfig* checkpoint) {
@@ -127,7 +132,8 @@ RunConfig RunFile::finish(ConfigUse use, const FamilyConfig* checkpoint) {
     if (checkpoint != nullptr && problems_.empty()) {
       run_.family->begin_with_model_of(*checkpoint);
       // A routing of one's own replaces that of the checkpoint as a whole.
-      if (run_.family->moh() != nullptr && given_.places.contains(kRouter)) *run_.family->moh() = {};
+      if (run_.family->moh() != nullptr && given_.places.contains("model.moh.router"))
+        *run_.family->moh() = {};
       read_layers();
     }
     if (MohConfig* moh = run_.family->moh()) settle_balance_loss(*moh, given_);

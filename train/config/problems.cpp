@@ -7,6 +7,16 @@
 
 namespace moh::config {
 
+std::string Mark::text() const {
+  if (!source->is_file || offset == kWhole) return source->name;
+  const std::string_view before = std::string_view(source->text).substr(0, offset);
+  const auto line = 1 + std::count(before.begin(), before.end(), '\n');
+  const std::size_t line_start = before.rfind('\n') + 1;  // npos + 1 == 0: the first line
+  const auto starts_character = [](char byte) { return (static_cast<unsigned char>(byte) & 0xc0) != 0x80; };
+  const auto column = 1 + std::ranges::count_if(before.substr(line_start), starts_character);
+  return source->name + ":" + std::to_string(line) + ":" + std::to_string(column);
+}
+
 void Problems::add(Mark mark, std::string_view key, std::string_view expected, std::string_view found,
                    std::string_view fix) {
   add(mark, error_message(key, "", expected, found, fix));

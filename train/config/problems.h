@@ -8,9 +8,32 @@
 #include <vector>
 
 #include "models/config_faults.h"
-#include "train/config/value.h"
 
 namespace moh::config {
+
+/// A config is a page of keys; a file beyond this is not one.
+inline constexpr std::size_t kMaxSourceBytes = 256 * 1024;
+
+/// A text that configuration comes from: a file, or one override of the command line. Marks point into it, so
+/// it stays where it is.
+struct Source {
+  std::string name;  ///< the file's path as the user knows it, or "command line: train.steps=5"
+  std::string text;
+  bool is_file = true;
+  int order = 0;  ///< position among the sources of one run; errors are listed in this order
+};
+
+/// A place in a source, or the source as a whole.
+struct Mark {
+  static constexpr std::size_t kWhole = static_cast<std::size_t>(-1);
+
+  const Source* source = nullptr;
+  std::size_t offset = kWhole;  ///< bytes into source->text
+
+  /// "configs/a.yaml:3:7" with line and column from 1, the column counted in characters; for an override and
+  /// for a source as a whole its name.
+  std::string text() const;
+};
 
 /// Everything that is wrong with a configuration, so that a user sees all of it at once.
 class Problems {

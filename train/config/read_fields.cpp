@@ -1,13 +1,195 @@
 #include "train/config/read_fields.h"
 
 #include <algorithm>
+#include <optional>
+#include <utility>
+#include <variant>
 
-#include "train/config/read_value.h"
+#include "core/error.h"
+#include "train/config/enum_names.h"
+#include "train/config/number_text.h"
 #include "train/config/suggest.h"
 
 namespace moh::config {
 
 namespace {
+
+namespace fs = std::filesystem;
+
+/// A value that does not fit: what was found instead, and what to do. Both may be empty, `found` then stands
+/// for the value as written.
+struct Mismatch {
+  std::string found;
+  std::string fix;
+};
+
+/// A scalar read as T, or why not.
+template <class T>
+using Reading = std::variant<T, Mismatch>;
+
+Mismatch unquote(const Value& value) {
+  return {"the text " + found_text(value), "remove the quotes"};
+}
+
+Reading<bool> read_bool(const Value& value) {
+  static constexpr std::string_view kTrue[] = {"on",   "yes", "y",   "1",  "True",
+                                               "TRUE", "On",  "Yes", "ON", "YES"};
+  static constexpr std::string_view kFalse[] = {"off",   "no",  "n",  "0",   "False",
+                                                "FALSE", "Off", "No", "OFF", "NO"};
+  if (std::ranges::count(kTrue, value.text) != 0) return Mismatch{"", "write true"};
+  if (std::ranges::count(kFalse, value.text) != 0) return Mismatch{"", "write false"};
+  if (value.text != "true" && value.text != "false") return Mismatch{};
+  if (value.quoted) return unquote(value);
+  return value.text == "true";
+}
+
+template <class T>
+Reading<T> read_number(const Value& value, const Bounds& bounds) {
+  constexpr bool kInteger = std::is_same_v<T, std::int64_t>;
+  std::optional<T> number;
+  if constexpr (kInteger)
+    number = parse_integer(value.text);
+  else
+    number = parse_number(value.text);
+  if (!number) return Mismatch{"", number_advice(value.text, kInteger, bounds.unit)};
+  if (value.quoted) return unquote(value);
+  const double size = static_cast<double>(*number);
+  if (size > bounds.cap) return Mismatch{"", "the limit is " + number_text(bounds.cap)};
+  if (!bounds.contains(size)) return Mismatch{};
+  return *number;
+}
+
+Reading<fs::path> read_path(const Value& value) {
+  if (value.text.empty()) return Mismatch{};
+  if (value.text.find('\0') != std::string::npos) return Mismatch{"a NUL character in it", ""};
+  if (value.text == "~" || value.text.starts_with("~/")) {
+    return Mismatch{"", "only a shell expands ~; write the whole path"};
+  }
+  return fs::path(value.text);
+}
+
+Reading<Device> read_device(const Value& value) {
+  try {
+    return parse_device(value.text);
+  } catch (const ValueError&) {
+    return Mismatch{};
+  }
+}
+
+/// The index of a name.
+Reading<std::size_t> read_name(const Value& value, const Choice& choice) {
+  const auto alias = std::ranges::find(choice.aliases, value.text, &NameAlias::alias);
+  const std::string text = alias == choice.aliases.end() ? value.text : std::string(alias->name);
+  const auto name = std::ranges::find(choice.names, text);
+  if (name != choice.names.end()) return static_cast<std::size_t>(name - choice.names.begin());
+  const std::string nearest = nearest_name(value.text, choice.names);
+  return Mismatch{"", nearest.empty() ? "" : "did you mean " + nearest + "?"};
+}
+
+/// One visit: reads a value, or an element of a list, into the target that the field's variant holds.
+class ValueReader {
+ public:
+  ValueReader(const Field& field, const Value& value, std::string key, Problems& problems,
+              bool is_element = false)
+      : field_(field), value_(value), key_(std::move(key)), problems_(problems), is_element_(is_element) {}
+
+  bool operator()(bool* target) { return scalar(read_bool(value_), *target); }
+  bool operator()(std::int64_t* target) {
+    return scalar(read_number<std::int64_t>(value_, field_.bounds), *target);
+  }
+  bool operator()(double* target) { return scalar(read_number<double>(value_, field_.bounds), *target); }
+  bool operator()(std::string* target) { return scalar(Reading<std::string>(value_.text), *target); }
+  bool operator()(fs::path* target) { return scalar(read_path(value_), *target); }
+  bool operator()(Device* target) { return scalar(read_device(value_), *target); }
+  bool operator()(std::vector<std::int64_t>* target) { return list(*target); }
+
+  bool operator()(const Choice& choice) {
+    std::size_t index = 0;
+    const bool read = scalar(read_name(value_, choice), index);
+    if (read) choice.set(index);
+    return read;
+  }
+
+  bool operator()(std::array<double, 2>* target) {
+    if (!is_list(value_)) return refuse_type();
+    if (value_.items.size() != target->size())
+      return refuse({"a list of " + std::to_string(value_.items.size()), ""});
+    std::vector<double> numbers;
+    const bool read = list(numbers);
+    if (read) *target = {numbers[0], numbers[1]};
+    return read;
+  }
+
+  bool operator()(std::vector<fs::path>* target) {
+    std::vector<fs::path> paths(1);
+    const bool read = is_list(value_) ? list(paths) : (*this)(&paths[0]);
+    if (read) *target = std::move(paths);
+    return read;
+  }
+
+  bool operator()(PerLayer* target) {
+    if (is_list(value_) && value_.items.empty()) return refuse({"an empty list", ""});
+    PerLayer counts;
+    const bool read = is_list(value_) ? list(counts.each) : (*this)(&counts.every);
+    if (read) *target = std::move(counts);
+    return read;
+  }
+
+  bool operator()(HeadSet* target) {
+    HeadSet heads;
+    const bool by_layer = !value_.items.empty() && std::ranges::all_of(value_.items, is_list);
+    const bool read = by_layer          ? list(heads.each)
+                      : is_list(value_) ? list(heads.every)
+                                        : (*this)(choice_of(heads.rule));
+    if (read) *target = std::move(heads);
+    return read;
+  }
+
+ private:
+  static bool is_list(const Value& value) { return value.kind == Value::Kind::kList; }
+
+  template <class T>
+  bool scalar(Reading<T> reading, T& target) {
+    if (value_.kind != Value::Kind::kScalar) return refuse_type();
+    if (!value_.quoted && (value_.text == "null" || value_.text == "~"))
+      return refuse({"nothing (" + value_.text + ")", "remove the key, or quote the text"});
+    if (const Mismatch* mismatch = std::get_if<Mismatch>(&reading)) return refuse(*mismatch);
+    target = std::get<T>(std::move(reading));
+    return true;
+  }
+
+  /// Reads every element, so that all wrong ones are reported.
+  template <class T>
+  bool list(std::vector<T>& target) {
+    std::vector<T> values(value_.items.size());
+    bool all_read = true;
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      ValueReader element(field_, value_.items[i], key_ + "[" + std::to_string(i) + "]", problems_,
+                          /*is_element=*/true);
+      all_read &= element(&values[i]);
+    }
+    if (all_read) target = std::move(values);
+    return all_read;
+  }
+
+  bool refuse_type() {
+    if (value_.kind != Value::Kind::kNull) return refuse({});
+    return refuse({"nothing", is_element_ ? "" : "write a value, or remove the key"});
+  }
+
+  bool refuse(const Mismatch& mismatch) {
+    if (value_.kind == Value::Kind::kRefused) return false;
+    problems_.add(value_.mark, key_, is_element_ ? expected_element_text(field_) : expected_text(field_),
+                  mismatch.found.empty() ? found_text(value_) : mismatch.found, mismatch.fix);
+    return false;
+  }
+
+  const Field& field_;
+  const Value& value_;
+  std::string key_;
+  Problems& problems_;
+  bool is_element_;  ///< of the field's list, or of a list in it
+};
 
 class FieldsReader {
  public:
@@ -31,7 +213,7 @@ class FieldsReader {
 
  private:
   void read_field(const Field& field, const Value& value, const std::string& key) {
-    if (read_value(field, value, key, problems_)) {
+    if (std::visit(ValueReader(field, value, key, problems_), field.target)) {
       given_.places.insert_or_assign(key, value.mark);
     } else {
       given_.refused.insert(key);

@@ -32,8 +32,6 @@ struct CalibrationConfig {
   std::int64_t mask_steps = 200;
   double mask_learning_rate = 0.1;
   double ridge = 1e-3;
-
-  bool operator==(const CalibrationConfig&) const = default;
 };
 
 /// How a dense checkpoint becomes a Mixture-of-Head model, beyond the routing itself, which is model.moh.
@@ -41,8 +39,6 @@ struct InitMohConfig {
   RouterStart router_start = RouterStart::kCalibrated;
   double router_spread = 0.1;
   CalibrationConfig calibration;
-
-  bool operator==(const InitMohConfig&) const = default;
 };
 
 /// The checkpoint that a run begins from.
@@ -51,8 +47,6 @@ struct InitConfig {
   std::string part;
   NewRows new_rows = NewRows::kMean;
   InitMohConfig moh;
-
-  bool operator==(const InitConfig&) const = default;
 };
 
 struct TrainConfig {

@@ -9,10 +9,6 @@ namespace moh::config {
 
 namespace {
 
-std::string text(std::int64_t number) {
-  return std::to_string(number);
-}
-
 void check_schedule(const LrSchedule& c, Rules& rules) {
   const std::string peak = "at most optim.learning_rate (" + number_text(c.peak) + ")";
   if (c.minimum > c.peak) {
@@ -23,7 +19,8 @@ void check_schedule(const LrSchedule& c, Rules& rules) {
   }
   if (c.decay_steps != 0 && c.decay_steps <= c.warmup_steps) {
     rules.refuse({"schedule.decay_steps", "schedule.warmup_steps"},
-                 "more than schedule.warmup_steps (" + text(c.warmup_steps) + "), or 0", text(c.decay_steps));
+                 "more than schedule.warmup_steps (" + std::to_string(c.warmup_steps) + "), or 0",
+                 std::to_string(c.decay_steps));
   }
 }
 
@@ -40,13 +37,6 @@ void check_device(const RunConfig& run, Rules& rules) {
         {"attention.backend", "device", "precision"}, "cudnn with device: cuda and precision: bfloat16 alone",
         "device: " + device_name(run.device) + ", precision: " + std::string(name_of(run.precision)));
   }
-}
-
-/// Whether something is measured on data before the first step.
-bool measures(const MohConfig& moh, const InitMohConfig& init) {
-  const bool learned_start =
-      moh.router == RouterKind::kLearned && init.router_start == RouterStart::kCalibrated;
-  return learned_start || moh.shared_heads.to_be_measured();
 }
 
 void check_init(const RunConfig& run, const FamilyConfig* checkpoint, Rules& rules) {
@@ -67,10 +57,12 @@ void check_init(const RunConfig& run, const FamilyConfig* checkpoint, Rules& rul
       rules.refuse({d.key}, d.expected + " as in the checkpoint of init.from", d.found, "remove the key");
   }
   if (moh == nullptr) return;
+  const bool measured_start =
+      moh->router == RouterKind::kLearned && run.init.moh.router_start == RouterStart::kCalibrated;
   if (rule_that_measures && moh->router == RouterKind::kNone) {
     rules.refuse({"model.moh.router", "model.moh.shared_heads"},
                  "learned or query_norm for the heads that model.moh.shared_heads chooses", "none");
-  } else if (run.init.moh.calibration.batches == 0 && measures(*moh, run.init.moh)) {
+  } else if (run.init.moh.calibration.batches == 0 && (measured_start || rule_that_measures)) {
     rules.refuse({"init.moh.calibration.batches"}, "at least 1 for what is measured", "0",
                  "or list model.moh.shared_heads and set init.moh.router_start");
   }

@@ -1,35 +1,12 @@
 #pragma once
 
-#include <cstddef>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "train/config/problems.h"
+
 namespace moh::config {
-
-/// A config is a page of keys; a file beyond this is not one.
-inline constexpr std::size_t kMaxSourceBytes = 256 * 1024;
-
-/// A text that configuration comes from: a file, or one override of the command line. Marks point into it, so
-/// it stays where it is.
-struct Source {
-  std::string name;  ///< the file's path as the user knows it, or "command line: train.steps=5"
-  std::string text;
-  bool is_file = true;
-  int order = 0;  ///< position among the sources of one run; errors are listed in this order
-};
-
-/// A place in a source, or the source as a whole.
-struct Mark {
-  static constexpr std::size_t kWhole = static_cast<std::size_t>(-1);
-
-  const Source* source = nullptr;
-  std::size_t offset = kWhole;  ///< bytes into source->text
-
-  /// "configs/a.yaml:3:7" with line and column from 1, the column counted in characters; for an override and
-  /// for a source as a whole its name.
-  std::string text() const;
-};
 
 struct Entry;
 
@@ -63,5 +40,13 @@ std::string found_text(const Value& value);
 
 /// Text out of a config as a message shows it: shortened, control characters escaped.
 std::string shown(std::string_view text);
+
+/// Reports the first byte that is not UTF-8, or is a control character other than tab and line end, and
+/// returns whether there was none: beyond such a byte nothing can be said about the text.
+bool check_characters(const Source& source, Problems& problems);
+
+/// Reports tabs that indent lines, and replaces each by one space: places keep their offsets, and the rest of
+/// the text can still be checked. Returns whether there were any.
+bool replace_indentation_tabs(Source& source, Problems& problems);
 
 }  // namespace moh::config

@@ -97,17 +97,14 @@ std::string cell(std::string_view text) {
 
 /// "an integer of at least 1" without its article, which only a sentence needs.
 std::string type_cell(const Field& field) {
-  std::string text = expected_text(field);
-  for (std::string_view article : {"an ", "a "}) {
-    if (text.starts_with(article)) return cell(text.substr(article.size()));
-  }
-  return cell(text);
+  const std::string text = expected_text(field);
+  const bool article = text.starts_with("a ") || text.starts_with("an ");
+  return cell(article ? text.substr(text.find(' ') + 1) : text);
 }
 
 std::string default_cell(const Field& field) {
   const std::string text = value_yaml(field);
-  constexpr std::string_view kEmpty = "\"\"";
-  return text == kEmpty ? "" : "`" + cell(text) + "`";
+  return text == "\"\"" ? "" : "`" + cell(text) + "`";
 }
 
 void add_fields(const Section& section, std::string& out) {

@@ -9,8 +9,6 @@
 #include <sstream>
 #include <unordered_map>
 
-#include "train/config/text_check.h"
-
 namespace moh::config {
 
 namespace {

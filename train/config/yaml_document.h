@@ -1,6 +1,5 @@
 #pragma once
 
-#include "train/config/problems.h"
 #include "train/config/value.h"
 
 namespace moh::config {
