@@ -6,6 +6,7 @@
 
 #include "core/error.h"
 #include "models/llm/llama_presets.h"
+#include "train/config/enum_names.h"
 #include "train/config/problems.h"
 
 namespace moh {

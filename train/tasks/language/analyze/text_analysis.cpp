@@ -102,33 +102,6 @@ void add_text(AnalysisInputs& inputs, const Llama& model, const Tokenizer& token
     inputs.text_tokens.push_back({.id = id, .text = printable(tokenizer.token_bytes(id))});
 }
 
-/// The batches of all sources, one source after the other.
-class Passes {
- public:
-  void add(AnalysisSequences sequences) {
-    const auto source = static_cast<std::int32_t>(sources_.size());
-    for (std::int64_t i = 0; i < sequences.size(); ++i) places_.push_back({source, i});
-    sources_.push_back(std::move(sequences));
-  }
-
-  std::int64_t size() const { return static_cast<std::int64_t>(places_.size()); }
-  AnalysisPass at(std::int64_t index) const {
-    const auto [source, batch_index] = places_.at(static_cast<std::size_t>(index));
-    AnalysisBatch batch = sources_[static_cast<std::size_t>(source)].at(batch_index);
-    const auto tokens = static_cast<std::size_t>(batch.tokens.numel());
-    return {batch.tokens, batch.tokens, std::vector<std::int32_t>(tokens, source),
-            std::move(batch.for_similarity)};
-  }
-
- private:
-  struct Place {
-    std::int32_t source;
-    std::int64_t batch;
-  };
-  std::vector<AnalysisSequences> sources_;
-  std::vector<Place> places_;
-};
-
 }  // namespace
 
 AnalysisInputs analysis_of_texts(const Llama& model, const Tokenizer& tokenizer,
@@ -138,19 +111,24 @@ AnalysisInputs analysis_of_texts(const Llama& model, const Tokenizer& tokenizer,
       .options = options, .model = sizes_of(model.config()), .tokenizer = std::string(tokenizer.name())};
   std::vector<std::int64_t> counts(static_cast<std::size_t>(inputs.model.vocab_size));
   const auto share = static_cast<std::int64_t>(sources.size());
-  const auto passes = std::make_shared<Passes>();
+  AnalyzeOptions of_source = options;
+  of_source.similarity_tokens = (options.similarity_tokens + share - 1) / share;
+  std::vector<AnalysisSequences> opened;  // one source after the other
   for (const TextSource& source : sources) {
-    AnalysisSequences opened(source.tokens, {options.sequence_length, options.batch_size, options.max_tokens,
-                                             (options.similarity_tokens + share - 1) / share});
-    count_tokens(opened, counts);
-    inputs.sources.push_back({source.name, opened.num_tokens(), source.tokens->size()});
-    inputs.similarity_tokens += opened.num_similarity_tokens();
-    passes->add(std::move(opened));
+    const AnalysisSequences& sequences =
+        opened.emplace_back(source.tokens, of_source, static_cast<std::int32_t>(opened.size()));
+    count_tokens(sequences, counts);
+    inputs.sources.push_back({source.name, sequences.num_tokens(), source.tokens->size()});
+    inputs.similarity_tokens += sequences.num_similarity_tokens();
+    inputs.num_passes += sequences.size();
   }
   inputs.token_table = token_table(tokenizer, options, counts);
   add_text(inputs, model, tokenizer, options.text);
-  inputs.num_passes = passes->size();
-  inputs.pass = [passes](std::int64_t index) { return passes->at(index); };
+  inputs.pass = [opened](std::int64_t index) {
+    std::size_t source = 0;
+    for (; index >= opened.at(source).size(); ++source) index -= opened[source].size();
+    return opened[source].at(index);
+  };
   inputs.forward = [&model](const Tensor& tokens, const ForwardContext& context) {
     model.forward(tokens, context);
   };
