@@ -103,7 +103,7 @@ class CudaStopwatch:
 
 
 class HeadStart:
-    """What moh does before each pass on a GPU (train/bench/head_start.h): overwrites four times the level 2 cache."""
+    """What moh does before each pass on a GPU (train/bench/pass_timer.h): overwrites four times the level 2 cache."""
 
     def __init__(self, device):
         self.block = None

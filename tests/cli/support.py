@@ -25,7 +25,7 @@ import unittest
 
 MOH = os.environ.get("MOH_BINARY", "moh")
 
-# Exit codes of the program (train/cli/exit_code.h).
+# Exit codes of the program (train/cli/commands.h).
 DONE, CONFIG_ERROR, INPUT_ERROR, NUMERIC_ABORT, STORAGE_ERROR, PREEMPTED = 0, 2, 3, 4, 5, 75
 
 # Long enough for a sanitizer build on a busy machine; a run that takes longer hangs.

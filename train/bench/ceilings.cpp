@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstdint>
 #include <cstring>
 #include <utility>
@@ -45,33 +46,29 @@ double measure_fma_rate() {
   return flops / seconds * 1e-9;
 }
 
-double measure_matmul_rate() {
-  constexpr std::int64_t kSize = 1536;
-  const Tensor a = full({kSize, kSize}, 0.5, DType::kFloat32),
-               b = full({kSize, kSize}, 0.25, DType::kFloat32);
-  const Tensor c = empty_like(a);
-  const double seconds = fastest(kCpu, [&] { matmul_into(c, {a}, {b}); });
-  constexpr double kFlops = 2.0 * kSize * kSize * kSize;
-  return kFlops / seconds * 1e-9;
-}
-
-/// Of random numbers: on constant ones a GPU needs less power, and so keeps a higher clock rate.
-double measure_device_matmul_rate(Device device, DType dtype, std::int64_t size, double& seconds) {
+/// A product of squares, and how long it takes. Of random numbers: on constant ones a GPU needs less power,
+/// and so keeps a higher clock rate.
+struct Product {
+  double seconds, gflops;
+};
+Product measure_product(Device device, DType dtype, std::int64_t size) {
   const Tensor a = empty({size, size}, dtype, device), b = empty_like(a), c = empty_like(a);
   fill_uniform(a, {1, 1}, -1.0, 1.0);
   fill_uniform(b, {1, 2}, -1.0, 1.0);
-  seconds = fastest(device, [&] { matmul_into(c, {a}, {b}); });
-  const auto extent = static_cast<double>(size);
-  return 2 * extent * extent * extent / seconds * 1e-9;
+  const double seconds = fastest(device, [&] { matmul_into(c, {a}, {b}); });
+  return {seconds, 2 * std::pow(static_cast<double>(size), 3) / seconds * 1e-9};
 }
 
-/// The best of squares that are doubled until one takes long beside starting it.
-double measure_device_matmul_rate(Device device, DType dtype) {
+/// On a GPU the best of squares that are doubled until one takes long beside starting it.
+double measure_matmul_rate(Device device, DType dtype) {
+  if (device == kCpu) return measure_product(kCpu, DType::kFloat32, 1536).gflops;
   constexpr std::int64_t kLargest = 8192;
   constexpr double kLong = 1e-3;
-  double best = 0, seconds = 0;
-  for (std::int64_t size = 64; size <= kLargest && seconds < kLong; size *= 2) {
-    best = std::max(best, measure_device_matmul_rate(device, dtype, size, seconds));
+  Product product{};
+  double best = 0;
+  for (std::int64_t size = 64; size <= kLargest && product.seconds < kLong; size *= 2) {
+    product = measure_product(device, dtype, size);
+    best = std::max(best, product.gflops);
   }
   return best;
 }
@@ -80,8 +77,8 @@ double measure_device_matmul_rate(Device device, DType dtype) {
 
 Ceilings measure_ceilings(Device device, DType dtype) {
   const MemoryPurposeScope purpose(MemoryPurpose::kWorkspace);
-  if (device == kCpu) return {measure_fma_rate(), measure_matmul_rate(), {}};
-  return {{}, measure_device_matmul_rate(device, dtype), published_gflops(cuda::product_name(), dtype)};
+  if (device == kCpu) return {measure_fma_rate(), measure_matmul_rate(kCpu, dtype), {}};
+  return {{}, measure_matmul_rate(device, dtype), published_gflops(cuda::product_name(), dtype)};
 }
 
 std::optional<double> published_gflops(std::string_view gpu, DType dtype) {

@@ -1,8 +1,11 @@
 #include "train/bench/op_cases.h"
 
+#include <algorithm>
+
+#include "autograd/node.h"
 #include "core/error.h"
+#include "core/random.h"
 #include "models/llm/llama_presets.h"
-#include "train/bench/op_cases/families.h"
 
 namespace moh {
 
@@ -31,6 +34,15 @@ void append_vit(std::vector<LinearShape>& shapes, const std::string& model, std:
 
 }  // namespace
 
+std::vector<Tensor> StreamingCase::seeds_of(const std::vector<Variable>& results) {
+  std::vector<Tensor> seeds;
+  for (const Variable& result : results) {
+    const Placement placement(result.dtype(), result.device());
+    seeds.push_back(op_cases::random_tensor(result.shape(), placement, 7));
+  }
+  return seeds;
+}
+
 std::vector<StreamingFamily> streaming_families() {
   std::vector<StreamingFamily> all;
   for (const auto& some :
@@ -51,5 +63,34 @@ std::vector<LinearShape> linear_shapes() {
   append_vit(shapes, "DiT-XL", kDitTokens, 1152);
   return shapes;
 }
+
+namespace op_cases {
+
+std::int64_t count_for(DType dtype, std::int64_t bytes, std::int64_t elements) {
+  return std::max<std::int64_t>(bytes / (elements * static_cast<std::int64_t>(dtype_size(dtype))), 1);
+}
+
+Tensor random_tensor(const Shape& shape, Placement placement, std::uint64_t stream) {
+  Tensor tensor = empty(shape, placement.dtype, placement.device);
+  fill_uniform(tensor, {1, stream}, -1.0, 1.0);
+  return tensor;
+}
+
+Tensor random_items(const Shape& item, Placement placement, std::int64_t bytes, std::uint64_t stream) {
+  std::vector<std::int64_t> extents = {count_for(placement.dtype, bytes, item.numel())};
+  extents.insert(extents.end(), item.extents().begin(), item.extents().end());
+  return random_tensor(Shape(extents), placement, stream);
+}
+
+Variable input(const Tensor& value) {
+  const Variable leaf(zeros({}, DType::kFloat32, value.device()), true);
+  return record("bench_input", value, {leaf}, [](const Tensor&) { return Grads(1); });
+}
+
+double bytes_of(const Tensor& tensor) {
+  return static_cast<double>(tensor.bytes());
+}
+
+}  // namespace op_cases
 
 }  // namespace moh

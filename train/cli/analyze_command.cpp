@@ -15,7 +15,6 @@
 #include "core/error.h"
 #include "core/parallel.h"
 #include "train/cli/commands.h"
-#include "train/cli/exit_code.h"
 #include "train/io/durable_file.h"
 #include "train/io/printable.h"
 #include "train/log/format.h"
@@ -29,10 +28,8 @@ namespace moh::cli {
 
 namespace {
 
-struct AnalyzeArgs {
-  std::string checkpoint;
-  std::vector<std::string> overrides;  ///< data=PATH, any number of times, and settings of the run
-  std::vector<std::string> sources;    ///< NAME=PATH
+struct AnalyzeArgs : CheckpointArgs {
+  std::vector<std::string> sources;  ///< NAME=PATH
   AnalyzeOptions options;
   std::string out;  ///< JSON file; empty: none
 };
@@ -43,22 +40,6 @@ struct Inputs {
   std::vector<AnalyzedFiles> files;
 };
 
-/// data=PATH, any number of times, is one source.
-Inputs split_inputs(const std::vector<std::string>& overrides) {
-  constexpr std::string_view kData = "data=";
-  Inputs inputs;
-  AnalyzedFiles data{"data", {}};
-  for (const std::string& text : overrides) {
-    if (text.starts_with(kData)) {
-      data.paths.push_back(text.substr(kData.size()));
-    } else {
-      inputs.settings.push_back(text);
-    }
-  }
-  if (!data.paths.empty()) inputs.files.push_back(std::move(data));
-  return inputs;
-}
-
 AnalyzedFiles parse_source(const std::string& text) {
   const std::size_t equals = text.find('=');
   if (equals == std::string::npos || equals == 0 || equals + 1 == text.size())
@@ -67,7 +48,16 @@ AnalyzedFiles parse_source(const std::string& text) {
 }
 
 Inputs inputs_of(const AnalyzeArgs& args) {
-  Inputs inputs = split_inputs(args.overrides);
+  constexpr std::string_view kData = "data=";  // any number of times: one source
+  Inputs inputs;
+  AnalyzedFiles data{"data", {}};
+  for (const std::string& text : args.overrides) {
+    if (text.starts_with(kData))
+      data.paths.push_back(text.substr(kData.size()));
+    else
+      inputs.settings.push_back(text);
+  }
+  if (!data.paths.empty()) inputs.files.push_back(std::move(data));
   for (const std::string& text : args.sources) {
     AnalyzedFiles source = parse_source(text);
     if (std::ranges::find(inputs.files, source.name, &AnalyzedFiles::name) != inputs.files.end()) {
@@ -99,13 +89,6 @@ std::string describe(const AnalyzeProgress& progress, double seconds) {
   return "analyze: " + of + " tokens, " + format_duration(left) + " left";
 }
 
-void announce(const std::vector<AnalyzedSource>& sources) {
-  std::int64_t tokens = 0;
-  for (const AnalyzedSource& source : sources) tokens += source.available;
-  log_info("analyze: sources " + std::to_string(sources.size()) + ", tokens " +
-           format_count(static_cast<double>(tokens)));
-}
-
 int analyze(const AnalyzeArgs& args, const Families& families) {
   StopSignal stop;
   const auto console = std::make_shared<Console>(STDERR_FILENO);
@@ -117,7 +100,10 @@ int analyze(const AnalyzeArgs& args, const Families& families) {
   stop.defer();
   const AnalysisInputs analysis =
       loaded.family->analysis_inputs(loaded.config, *loaded.model, inputs.files, args.options);
-  announce(analysis.sources);
+  std::int64_t tokens = 0;
+  for (const AnalyzedSource& source : analysis.sources) tokens += source.available;
+  log_info("analyze: sources " + std::to_string(analysis.sources.size()) + ", tokens " +
+           format_count(static_cast<double>(tokens)));
   StatusLine line(*console);
   std::optional<HeadReport> report =
       analyze_heads(*loaded.model, analysis, [&](const AnalyzeProgress& progress) {
@@ -143,42 +129,35 @@ int analyze(const AnalyzeArgs& args, const Families& families) {
 
 }  // namespace
 
-void add_analyze(CLI::App& app, Action& action) {
-  CLI::App& command = *app.add_subcommand(
-      "analyze", "Show what the heads of a checkpoint do: load, gates, tokens, similarity, rank");
-  const auto args = std::make_shared<AnalyzeArgs>();
-  AnalyzeOptions& options = args->options;
-  add_checkpoint_and_text(command, args->checkpoint, args->overrides);
-  command.add_option("--source", args->sources, "A text under a name of its own; once per text")
+void add_analyze(const Commands& commands) {
+  const auto [command, args] =
+      add_command(commands, "analyze",
+                  "Show what the heads of a checkpoint do: load, gates, tokens, similarity, rank", analyze);
+  AnalyzeOptions& options = args.options;
+  add_checkpoint_and_text(command, args);
+  command.add_option("--source", args.sources, "A text under a name of its own; once per text")
       ->type_name("NAME=PATH")
+      ->default_str("")
       ->allow_extra_args(false);
-  command.add_option("--max-tokens", options.max_tokens, "Of each source, spread over all of it; 0: all")
-      ->capture_default_str();
-  command
-      .add_option("--similarity-tokens", options.similarity_tokens,
-                  "Of all sources together, for which heads are compared with each other")
-      ->capture_default_str();
-  command
-      .add_option("--rank-tolerance", options.rank_tolerance,
-                  "Smallest singular value that counts, over the largest")
-      ->capture_default_str();
-  command.add_option("--top-tokens", options.top_tokens, "Most frequent tokens in the table of tokens")
-      ->capture_default_str();
+  command.add_option("--max-tokens", options.max_tokens, "Of each source, spread over all of it; 0: all");
+  command.add_option("--similarity-tokens", options.similarity_tokens,
+                     "Of all sources together, for which heads are compared with each other");
+  command.add_option("--rank-tolerance", options.rank_tolerance,
+                     "Smallest singular value that counts, over the largest");
+  command.add_option("--top-tokens", options.top_tokens, "Most frequent tokens in the table of tokens");
   command.add_option("--token", options.tokens, "Text of a token to show instead; once per token")
+      ->default_str("")
       ->allow_extra_args(false);
   command.add_option("--text", options.text, "Show the heads of each token of this text as well");
-  command.add_option("--out", args->out, "Write everything to this file")->type_name("FILE.json");
+  command.add_option("--out", args.out, "Write everything to this file")->type_name("FILE.json");
   command.footer(
-      "Without data=PATH and --source, the text that the run held out is used. docs/analyze.md explains the "
-      "numbers,\nscripts/plot_heads.py draws them. Ctrl-C ends it with exit code 130 and nothing written.\n\n"
-      "Examples:\n"
-      "  moh analyze --checkpoint runs/quickstart --out heads.json\n"
-      "  moh analyze --checkpoint runs/quickstart --source code=train --source prose=docs --max-tokens "
-      "20000\n"
-      "  moh analyze --checkpoint runs/quickstart data=novel.txt threads=1 --text \"Give me a short "
-      "introduction.\"");
-  command.callback(
-      [args, &action] { action = [args](const Families& families) { return analyze(*args, families); }; });
+      R"(Without data=PATH and --source, the text that the run held out is used. docs/analyze.md explains the numbers,
+scripts/plot_heads.py draws them. Ctrl-C ends it with exit code 130 and nothing written.
+
+Examples:
+  moh analyze --checkpoint runs/quickstart --out heads.json
+  moh analyze --checkpoint runs/quickstart --source code=train --source prose=docs --max-tokens 20000
+  moh analyze --checkpoint runs/quickstart data=novel.txt threads=1 --text "Give me a short introduction.")");
 }
 
 }  // namespace moh::cli

@@ -3,7 +3,6 @@
 
 #include "core/error.h"
 #include "train/cli/commands.h"
-#include "train/cli/exit_code.h"
 #include "train/log/progress.h"
 #include "train/tasks/model_source.h"
 #include "train/weights/describe_weights.h"
@@ -52,29 +51,26 @@ int checkpoint_info(const CheckpointInfoArgs& args, const Families& families) {
 
 }  // namespace
 
-void add_checkpoint_commands(CLI::App& app, Action& action) {
-  CLI::App& command = *app.add_subcommand("checkpoint", "Inspect files of weights");
-  command.require_subcommand(1);
-  CLI::App& info = *command.add_subcommand("info", "Print what a file or folder of weights holds");
-  const auto args = std::make_shared<CheckpointInfoArgs>();
+void add_checkpoint_commands(const Commands& commands) {
+  const Commands checkpoint = add_group(commands, "checkpoint", "Inspect files of weights");
+  const auto [info, args] =
+      add_command(checkpoint, "info", "Print what a file or folder of weights holds", checkpoint_info);
   info.add_option(
-          "path", args->path,
+          "path", args.path,
           "safetensors file, index of a sharded one, PyTorch file, Hugging Face folder, run folder, or one "
           "step's folder")
       ->required();
-  info.add_option("--part", args->part, "Which model of a PyTorch file: model, ema, ...");
-  info.add_flag("--hash", args->hash,
+  info.add_option("--part", args.part, "Which model of a PyTorch file: model, ema, ...");
+  info.add_flag("--hash", args.hash,
                 "Read all of it and print the hash of names, types, shapes and elements");
-  info.add_flag("--all", args->all, "One line per tensor, layers not folded");
-  info.add_flag("--json", args->json, "One JSON object");
-  info.footer(
-      "The hash does not depend on the format: a converted file shows the same.\n\nExamples:\n"
-      "  moh checkpoint info runs/quickstart\n"
-      "  moh checkpoint info llama3-8b/ --hash\n"
-      "  moh checkpoint info model.pth --part ema --json");
-  info.callback([args, &action] {
-    action = [args](const Families& families) { return checkpoint_info(*args, families); };
-  });
+  info.add_flag("--all", args.all, "One line per tensor, layers not folded");
+  info.add_flag("--json", args.json, "One JSON object");
+  info.footer(R"(The hash does not depend on the format: a converted file shows the same.
+
+Examples:
+  moh checkpoint info runs/quickstart
+  moh checkpoint info llama3-8b/ --hash
+  moh checkpoint info model.pth --part ema --json)");
 }
 
 }  // namespace moh::cli

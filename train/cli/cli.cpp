@@ -2,38 +2,18 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <functional>
 #include <string>
 #include <vector>
 
 #include "core/error.h"
 #include "core/keep_freed_memory.h"
 #include "train/cli/commands.h"
-#include "train/cli/exit_code.h"
 #include "train/cli/standard_streams.h"
 #include "train/config/suggest.h"
 #include "train/io/printable.h"
 #include "train/log/logging.h"
 
 namespace moh::cli {
-
-void add_config_arguments(CLI::App& command, std::string& config, std::vector<std::string>& overrides) {
-  command.add_option("config", config, "Configuration file (YAML)")->type_name("CONFIG.yaml");
-  command.add_option("overrides", overrides, "Settings that replace those of the file")
-      ->type_name("key.path=value");
-}
-
-void add_checkpoint(CLI::App& command, std::string& checkpoint) {
-  command.add_option("--checkpoint", checkpoint, "Run folder (its newest checkpoint), or one step's folder")
-      ->required();
-}
-
-void add_checkpoint_and_text(CLI::App& command, std::string& checkpoint,
-                             std::vector<std::string>& overrides) {
-  add_checkpoint(command, checkpoint);
-  command.add_option("overrides", overrides, "data=PATH, or any setting of the run")
-      ->type_name("key.path=value");
-}
 
 namespace {
 
@@ -50,6 +30,16 @@ bool refuse_unknown_command(const CLI::App& app, int argc, char** argv) {
   log_error(error_message("moh", "command", expected, "'" + printable(found) + "'",
                           nearest.empty() ? "moh --help explains them" : "did you mean " + nearest + "?"));
   return true;
+}
+
+int exit_code_of(const std::exception& error) {
+  const auto is = [&]<class E>() { return dynamic_cast<const E*>(&error) != nullptr; };
+  if (is.operator()<ConfigError>() || is.operator()<ValueError>() || is.operator()<DeviceError>())
+    return kConfigError;
+  if (is.operator()<DataError>() || is.operator()<CheckpointError>()) return kInputError;
+  if (is.operator()<NumericError>()) return kNumericAbort;
+  if (is.operator()<StorageError>()) return kStorageError;
+  return kFailure;
 }
 
 int run_action(const Action& action, const Families& families) {
@@ -71,18 +61,21 @@ int run(int argc, char** argv, const Families& families) {
   CLI::App app("moh: trains transformers with Mixture-of-Head attention (arXiv 2410.11842)", "moh");
   app.set_version_flag("--version", MOH_VERSION);
   app.require_subcommand(1);
+  app.option_defaults()
+      ->always_capture_default();  // for the help; lists that begin empty have default_str("")
   app.footer(std::string("`moh COMMAND --help` explains a command, with examples.\n\n") + kExitCodes);
   Action action;
-  add_train(app, action);
-  add_eval(app, action);
-  add_analyze(app, action);
-  add_generate(app, action);
-  add_config(app, action);
-  add_plan(app, action);
-  add_data(app, action);
-  add_checkpoint_commands(app, action);
-  add_convert(app, action);
-  add_bench(app, action);
+  const Commands commands{app, action};
+  add_train(commands);
+  add_eval(commands);
+  add_analyze(commands);
+  add_generate(commands);
+  add_config(commands);
+  add_plan(commands);
+  add_data(commands);
+  add_checkpoint_commands(commands);
+  add_convert(commands);
+  add_bench(commands);
   if (refuse_unknown_command(app, argc, argv)) return kConfigError;
   try {
     app.parse(argc, argv);

@@ -1,9 +1,11 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
+#include "train/config/load_run_config.h"
 #include "train/tasks/family.h"
 
 namespace CLI {
@@ -11,33 +13,87 @@ class App;
 }
 
 /// The commands of the `moh` program. Each is a file: its options, and what it does with them, which returns
-/// an exit code (exit_code.h) or throws.
+/// an exit code or throws.
 namespace moh::cli {
 
-/// The command that was chosen, to run once parsing is over.
-using Action = std::function<int(const Families&)>;
-
-void add_train(CLI::App& app, Action& action);
-void add_eval(CLI::App& app, Action& action);
-void add_analyze(CLI::App& app, Action& action);
-void add_generate(CLI::App& app, Action& action);
-void add_config(CLI::App& app, Action& action);
-void add_plan(CLI::App& app, Action& action);
-void add_data(CLI::App& app, Action& action);
-void add_checkpoint_commands(CLI::App& app, Action& action);
-void add_convert(CLI::App& app, Action& action);
-void add_bench(CLI::App& app, Action& action);
-
-/// Options that several commands have.
-void add_config_arguments(CLI::App& command, std::string& config, std::vector<std::string>& overrides);
-void add_checkpoint(CLI::App& command, std::string& checkpoint);
-/// Of the commands that look at a checkpoint with some text.
-void add_checkpoint_and_text(CLI::App& command, std::string& checkpoint, std::vector<std::string>& overrides);
+/// What the program's exit code means; README has the table.
+enum ExitCode {
+  kDone = 0,
+  kFailure = 1,        ///< anything else, such as a bug
+  kConfigError = 2,    ///< the configuration or the command line
+  kInputError = 3,     ///< a data file or checkpoint that was to be read
+  kNumericAbort = 4,   ///< loss or gradient not finite
+  kStorageError = 5,   ///< a file could not be written; earlier checkpoints are intact
+  kCommError = 6,      ///< another process was lost
+  kPreempted = 75,     ///< stopped early with everything saved: start again with --resume (EX_TEMPFAIL)
+  kInterrupted = 130,  ///< a signal ended a command that leaves nothing behind (what shells say of Ctrl-C)
+};
 
 /// What ends the help.
 inline constexpr const char* kExitCodes =
     "Exit codes: 0 done, 2 configuration or command line, 3 data or checkpoint that cannot be read, 4 loss "
     "not finite,\n"
     "5 file that cannot be written, 75 stopped early with everything saved (start again with --resume).";
+
+/// What the chosen command does, to run once parsing is over.
+using Action = std::function<int(const Families&)>;
+
+/// Where commands are added: the program, or a command that has others below it; and what gets the action.
+struct Commands {
+  CLI::App& parser;
+  Action& action;
+};
+
+void add_train(const Commands& commands);
+void add_eval(const Commands& commands);
+void add_analyze(const Commands& commands);
+void add_generate(const Commands& commands);
+void add_config(const Commands& commands);
+void add_plan(const Commands& commands);
+void add_data(const Commands& commands);
+void add_checkpoint_commands(const Commands& commands);
+void add_convert(const Commands& commands);
+void add_bench(const Commands& commands);
+
+// What they have in common.
+
+/// A command that does nothing but lead to those below it.
+Commands add_group(const Commands& commands, const char* name, const char* description);
+CLI::App& add_parser(const Commands& commands, const char* name, const char* description, Action action);
+
+/// A command, and the arguments to bind to its options.
+template <class Args>
+struct Command {
+  CLI::App& parser;
+  Args& args;
+};
+template <class Args>
+Command<Args> add_command(const Commands& commands, const char* name, const char* description,
+                          int (*run)(const Args&, const Families&)) {
+  const auto args = std::make_shared<Args>();
+  const auto action = [=](const Families& families) { return run(*args, families); };
+  return {add_parser(commands, name, description, action), *args};
+}
+
+/// The configuration of a run.
+struct RunArgs {
+  std::string config;                  ///< file
+  std::vector<std::string> overrides;  ///< key.path=value
+};
+void add_run_arguments(CLI::App& command, RunArgs& args, bool required);
+
+/// Opens the file, and logs keys that have another name today. Throws ConfigError.
+RunFile open_run(const RunArgs& args, const Families& families);
+/// The configuration, with the model of init.from where the file leaves that open. Throws ConfigError,
+/// CheckpointError.
+RunConfig read_run(const RunArgs& args, const Families& families, ConfigUse use);
+
+/// A checkpoint, and the text that it is looked at with.
+struct CheckpointArgs {
+  std::string checkpoint;
+  std::vector<std::string> overrides;  ///< data=PATH, and settings of the run
+};
+void add_checkpoint(CLI::App& command, std::string& checkpoint);
+void add_checkpoint_and_text(CLI::App& command, CheckpointArgs& args);
 
 }  // namespace moh::cli

@@ -5,7 +5,6 @@
 
 #include "core/error.h"
 #include "train/cli/commands.h"
-#include "train/cli/exit_code.h"
 #include "train/log/format.h"
 #include "train/log/logging.h"
 #include "train/log/progress.h"
@@ -17,15 +16,10 @@ namespace moh::cli {
 namespace {
 
 struct ConvertArgs {
-  std::string from;
-  std::string to;
+  ConvertOptions options;      ///< format, dtype and shard_bytes come from the fields below
   std::string format;          ///< hf, safetensors or moh; empty: by the name of `to`
-  std::string part;            ///< of a PyTorch file
   std::string dtype = "keep";  ///< keep, float32, bfloat16 or float16
   std::string shard_size;      ///< "5GB"; empty: one file
-  std::string config;          ///< a run's YAML that describes the model
-  bool allow_differences = false;
-  bool overwrite = false;
 };
 
 std::uint64_t bytes_of_text(const std::string& text) {
@@ -36,7 +30,7 @@ std::uint64_t bytes_of_text(const std::string& text) {
 WeightFormat format_of(const ConvertArgs& args) {
   if (args.format == "hf") return WeightFormat::kHuggingFace;
   if (args.format == "moh") return WeightFormat::kMohCheckpoint;
-  if (args.format == "safetensors" || std::filesystem::path(args.to).extension() == ".safetensors") {
+  if (args.format == "safetensors" || args.options.to.extension() == ".safetensors") {
     return WeightFormat::kSafetensors;
   }
   throw ConfigError(error_message("--format", "", "hf, safetensors or moh", "none",
@@ -50,22 +44,15 @@ std::string_view stored_dtype_of(const std::string& name) {
 }
 
 ConvertOptions options_of(const ConvertArgs& args) {
-  ConvertOptions options;
-  options.from = args.from;
-  options.to = args.to;
+  ConvertOptions options = args.options;
   options.format = format_of(args);
-  options.part = args.part;
   options.dtype = stored_dtype_of(args.dtype);
-  if (!args.shard_size.empty()) {
-    if (options.format == WeightFormat::kMohCheckpoint) {
-      throw ConfigError(error_message("--shard-size", "", "--format hf or safetensors", "moh",
-                                      "a checkpoint of moh has one file of weights"));
-    }
-    options.shard_bytes = bytes_of_text(args.shard_size);
+  if (args.shard_size.empty()) return options;
+  if (options.format == WeightFormat::kMohCheckpoint) {
+    throw ConfigError(error_message("--shard-size", "", "--format hf or safetensors", "moh",
+                                    "a checkpoint of moh has one file of weights"));
   }
-  options.config = args.config;
-  options.allow_differences = args.allow_differences;
-  options.overwrite = args.overwrite;
+  options.shard_bytes = bytes_of_text(args.shard_size);
   return options;
 }
 
@@ -88,13 +75,13 @@ void report_names(const ConvertOptions& options, const ConvertReport& report) {
   }
 }
 
-void print_summary(const ConvertArgs& args, const ConvertReport& report) {
-  std::printf("read        %s (%s)\n", args.from.c_str(), report.source_format.c_str());
+void print_summary(const ConvertOptions& options, const ConvertReport& report) {
+  std::printf("read        %s (%s)\n", options.from.c_str(), report.source_format.c_str());
   if (!report.model_config.empty()) {
     std::printf("model       %s; differences: %s\n", report.model_config.c_str(),
                 describe(report.differences).c_str());
   }
-  std::printf("wrote       %s (%zu tensor file%s)\n", args.to.c_str(), report.files,
+  std::printf("wrote       %s (%zu tensor file%s)\n", options.to.c_str(), report.files,
               report.files == 1 ? "" : "s");
   std::printf("tensors     %zu\n", report.tensors);
   std::printf("parameters  %lld\n", static_cast<long long>(report.parameters));
@@ -104,53 +91,51 @@ void print_summary(const ConvertArgs& args, const ConvertReport& report) {
 int convert(const ConvertArgs& args, const Families& families) {
   const ConvertOptions options = options_of(args);
   std::optional<ByteProgress> progress;
-  const auto begin = [&](const ConvertReport& report, std::uint64_t bytes) {
+  const auto begin = [&](const ConvertReport& report) {
     report_names(options, report);
-    progress.emplace("converting", bytes);
+    progress.emplace("converting", report.bytes);
   };
   const auto add = [&](std::uint64_t bytes) { progress->add(bytes); };
   const ConvertReport report = convert_model(options, families, {begin, add});
   progress->finish();
-  print_summary(args, report);
+  print_summary(options, report);
   return kDone;
 }
 
 }  // namespace
 
-void add_convert(CLI::App& app, Action& action) {
-  CLI::App& command = *app.add_subcommand("convert", "Convert weights between formats");
-  const auto args = std::make_shared<ConvertArgs>();
-  command.add_option("--from", args->from, "What `moh checkpoint info` reads: a file, a folder, a run")
+void add_convert(const Commands& commands) {
+  const auto [command, args] = add_command(commands, "convert", "Convert weights between formats", convert);
+  ConvertOptions& options = args.options;
+  command.add_option("--from", options.from, "What `moh checkpoint info` reads: a file, a folder, a run")
       ->required();
-  command.add_option("--to", args->to, "File or folder to write")->required();
+  command.add_option("--to", options.to, "File or folder to write")->required();
   command
       .add_option(
-          "--format", args->format,
+          "--format", args.format,
           "hf: a folder for transformers; safetensors: one file, or with --shard-size a folder; moh: a "
           "checkpoint; by default safetensors when --to ends so")
       ->check(CLI::IsMember({"hf", "safetensors", "moh"}));
-  command.add_option("--part", args->part, "Which model of a PyTorch file: model, ema, ...");
-  command.add_option("--dtype", args->dtype, "Type of the elements")
-      ->check(CLI::IsMember({"keep", "float32", "bfloat16", "float16"}))
-      ->capture_default_str();
-  command.add_option("--shard-size", args->shard_size, "Split into files of at most this size: 5GB, 500MiB");
-  command.add_option("--config", args->config, "Describes the model, where nothing beside the tensors does")
+  command.add_option("--part", options.part, "Which model of a PyTorch file: model, ema, ...");
+  command.add_option("--dtype", args.dtype, "Type of the elements")
+      ->check(CLI::IsMember({"keep", "float32", "bfloat16", "float16"}));
+  command.add_option("--shard-size", args.shard_size, "Split into files of at most this size: 5GB, 500MiB");
+  command
+      .add_option("--config", options.config, "Describes the model, where nothing beside the tensors does")
       ->type_name("CONFIG.yaml");
   command.add_flag(
-      "--allow-differences", args->allow_differences,
+      "--allow-differences", options.allow_differences,
       "Go on although names or shapes are not the model's: tensors that hf and moh have no place for "
       "are left out");
-  command.add_flag("--overwrite", args->overwrite, "Replace what an earlier conversion has written");
+  command.add_flag("--overwrite", options.overwrite, "Replace what an earlier conversion has written");
   command.footer(
-      "Where the model is known, names and shapes are compared with it first. Memory does not depend on the "
-      "size "
-      "of the model.\n\nExamples:\n"
-      "  moh convert --from runs/quickstart --to model.safetensors\n"
-      "  moh convert --from llama3-8b/ --to llama3-8b-moh --format moh\n"
-      "  moh convert --from runs/quickstart --to exported --format hf --dtype bfloat16 --shard-size 5GB\n"
-      "  moh convert --from dit.pt --part ema --to dit.safetensors");
-  command.callback(
-      [args, &action] { action = [args](const Families& families) { return convert(*args, families); }; });
+      R"(Where the model is known, names and shapes are compared with it first. Memory does not depend on the size of the model.
+
+Examples:
+  moh convert --from runs/quickstart --to model.safetensors
+  moh convert --from llama3-8b/ --to llama3-8b-moh --format moh
+  moh convert --from runs/quickstart --to exported --format hf --dtype bfloat16 --shard-size 5GB
+  moh convert --from dit.pt --part ema --to dit.safetensors)");
 }
 
 }  // namespace moh::cli

@@ -2,7 +2,6 @@
 #include <cstdio>
 
 #include "train/cli/commands.h"
-#include "train/cli/exit_code.h"
 #include "train/log/logging.h"
 #include "train/tasks/language/data/corpus.h"
 #include "train/tasks/language/data/old_token_file.h"
@@ -23,7 +22,7 @@ struct DataInfoArgs {
   bool verify = false;  ///< read all of it and compare the checksum
 };
 
-int data_tokenize(const TokenizeArgs& args) {
+int data_tokenize(const TokenizeArgs& args, const Families&) {
   const auto tokenizer = make_tokenizer(args.tokenizer);
   const TokenizeReport report = tokenize_files(args.inputs, args.output, *tokenizer);
   if (report.skipped.count() > 0) log_warning("data: skipped " + report.skipped.describe());
@@ -31,7 +30,7 @@ int data_tokenize(const TokenizeArgs& args) {
   return kDone;
 }
 
-int data_info(const DataInfoArgs& args) {
+int data_info(const DataInfoArgs& args, const Families&) {
   const bool old = token_file_kind(args.file) == TokenFileKind::kOld;
   const auto file = old ? open_old_token_file(args.file, args.verify) : TokenFile::open(args.file);
   if (args.verify && !old) file->verify();
@@ -49,29 +48,25 @@ int data_info(const DataInfoArgs& args) {
 
 }  // namespace
 
-void add_data(CLI::App& app, Action& action) {
-  CLI::App& command = *app.add_subcommand("data", "Prepare and inspect training data");
-  command.require_subcommand(1);
-  CLI::App& tokenize = *command.add_subcommand("tokenize", "Turn text files and folders into one token file");
-  const auto tokenize_args = std::make_shared<TokenizeArgs>();
+void add_data(const Commands& commands) {
+  const Commands data = add_group(commands, "data", "Prepare and inspect training data");
+  const auto [tokenize, from] =
+      add_command(data, "tokenize", "Turn text files and folders into one token file", data_tokenize);
   tokenize
-      .add_option("--input", tokenize_args->inputs,
+      .add_option("--input", from.inputs,
                   "Files and folders; a token file of the earlier format is converted")
-      ->required();
-  tokenize.add_option("--output", tokenize_args->output, "Token file to write")->required();
-  tokenize.add_option("--tokenizer", tokenize_args->tokenizer, "Tokenizer")->capture_default_str();
-  tokenize.footer("Example:\n  moh data tokenize --input corpus/ notes.txt --output corpus.safetensors");
-  tokenize.callback([tokenize_args, &action] {
-    action = [tokenize_args](const Families&) { return data_tokenize(*tokenize_args); };
-  });
+      ->required()
+      ->default_str("");
+  tokenize.add_option("--output", from.output, "Token file to write")->required();
+  tokenize.add_option("--tokenizer", from.tokenizer, "Tokenizer");
+  tokenize.footer(R"(Example:
+  moh data tokenize --input corpus/ notes.txt --output corpus.safetensors)");
 
-  CLI::App& info = *command.add_subcommand("info", "Print what a token file holds");
-  const auto info_args = std::make_shared<DataInfoArgs>();
-  info.add_option("file", info_args->file, "Token file")->required();
-  info.add_flag("--verify", info_args->verify, "Read all of it and compare the checksum");
-  info.footer("Example:\n  moh data info corpus.safetensors --verify");
-  info.callback(
-      [info_args, &action] { action = [info_args](const Families&) { return data_info(*info_args); }; });
+  const auto [info, of] = add_command(data, "info", "Print what a token file holds", data_info);
+  info.add_option("file", of.file, "Token file")->required();
+  info.add_flag("--verify", of.verify, "Read all of it and compare the checksum");
+  info.footer(R"(Example:
+  moh data info corpus.safetensors --verify)");
 }
 
 }  // namespace moh::cli

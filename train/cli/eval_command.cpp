@@ -8,20 +8,14 @@
 #include "core/error.h"
 #include "core/parallel.h"
 #include "train/cli/commands.h"
-#include "train/cli/exit_code.h"
 #include "train/tasks/load_model.h"
 
 namespace moh::cli {
 
 namespace {
 
-struct EvalArgs {
-  std::string checkpoint;
-  std::vector<std::string> overrides;  ///< data=PATH or data.validation=PATH, and others
-};
-
-/// `data=PATH` is short for `data.validation=PATH` and means all of that text: eval.max_tokens is what the run allowed
-/// itself while it trained.
+/// `data=PATH` is short for `data.validation=PATH` and means all of that text: eval.max_tokens is what the
+/// run allowed itself while it trained.
 std::vector<std::string> expanded(const std::vector<std::string>& given) {
   std::vector<std::string> overrides;
   for (const std::string& text : given) {
@@ -34,7 +28,7 @@ std::vector<std::string> expanded(const std::vector<std::string>& given) {
   return overrides;
 }
 
-int eval(const EvalArgs& args, const Families& families) {
+int eval(const CheckpointArgs& args, const Families& families) {
   LoadedModel loaded = load_model(args.checkpoint, families, expanded(args.overrides));
   set_num_threads(loaded.config.threads);
   const auto data = loaded.family->open_data(loaded.config, DataUse::kEvaluation);
@@ -48,25 +42,23 @@ int eval(const EvalArgs& args, const Families& families) {
   std::printf("%-14s %.6f\n", std::string(task->score().name).c_str(), evaluation->score);
   for (const auto& [name, value] : evaluation->metrics) std::printf("%-14s %.6f\n", name.c_str(), value);
   if (!std::isfinite(evaluation->score)) {
-    throw NumericError(error_message("eval", task->score().name, "a finite number", std::to_string(evaluation->score)));
+    throw NumericError(
+        error_message("eval", task->score().name, "a finite number", std::to_string(evaluation->score)));
   }
   return kDone;
 }
 
 }  // namespace
 
-void add_eval(CLI::App& app, Action& action) {
-  CLI::App& command = *app.add_subcommand("eval", "Evaluate a checkpoint on held-out data");
-  const auto args = std::make_shared<EvalArgs>();
-  add_checkpoint_and_text(command, args->checkpoint, args->overrides);
+void add_eval(const Commands& commands) {
+  const auto [command, args] = add_command(commands, "eval", "Evaluate a checkpoint on held-out data", eval);
+  add_checkpoint_and_text(command, args);
   command.footer(
-      "Without data=PATH, the text that the run held out is used, as far as eval.max_tokens allows; of data=PATH all.\n\n"
-      "Examples:\n"
-      "  moh eval --checkpoint runs/quickstart\n"
-      "  moh eval --checkpoint runs/quickstart/checkpoints/step_00000500 data=novel.txt "
-      "eval.max_tokens=100000");
-  command.callback(
-      [args, &action] { action = [args](const Families& families) { return eval(*args, families); }; });
+      R"(Without data=PATH, the text that the run held out is used, as far as eval.max_tokens allows; of data=PATH all.
+
+Examples:
+  moh eval --checkpoint runs/quickstart
+  moh eval --checkpoint runs/quickstart/checkpoints/step_00000500 data=novel.txt eval.max_tokens=100000)");
 }
 
 }  // namespace moh::cli

@@ -7,7 +7,6 @@
 
 #include "core/parallel.h"
 #include "train/cli/commands.h"
-#include "train/cli/exit_code.h"
 #include "train/log/logging.h"
 #include "train/tasks/language/generate_text.h"
 #include "train/tasks/language/language_family.h"
@@ -19,9 +18,7 @@ namespace {
 struct GenerateArgs {
   std::string checkpoint;
   std::string prompt;
-  std::int64_t tokens = 256;
-  PickOptions pick;
-  std::uint64_t seed = 0;
+  GenerateOptions options;
   std::int64_t threads = 0;
   std::string device;  ///< empty: that of the training run
 };
@@ -43,8 +40,7 @@ int generate(const GenerateArgs& args, const Families& families) {
     if (!std::exchange(prompt_is_shown, true)) print(args.prompt);
     print(text);
   };
-  const GenerateReport report =
-      generate_text(model, *tokenizer, args.prompt, {args.tokens, args.pick, args.seed}, show);
+  const GenerateReport report = generate_text(model, *tokenizer, args.prompt, args.options, show);
   print("\n");
   if (report.seconds > 0) {
     char line[96];
@@ -57,28 +53,22 @@ int generate(const GenerateArgs& args, const Families& families) {
 
 }  // namespace
 
-void add_generate(CLI::App& app, Action& action) {
-  CLI::App& command = *app.add_subcommand("generate", "Continue a text with a trained model");
-  const auto args = std::make_shared<GenerateArgs>();
-  add_checkpoint(command, args->checkpoint);
-  command.add_option("--prompt", args->prompt, "Text to continue")->required();
-  command.add_option("--tokens", args->tokens, "New tokens at most")->capture_default_str();
-  command.add_option("--temperature", args->pick.temperature, "0: always the most probable token")
-      ->capture_default_str();
-  command.add_option("--top-k", args->pick.top_k, "Only the k most probable tokens; 0: all")
-      ->capture_default_str();
-  command.add_option("--top-p", args->pick.top_p, "Only the most probable tokens that hold this probability")
-      ->capture_default_str();
-  command.add_option("--seed", args->seed, "Of the random choice")->capture_default_str();
-  command.add_option("--threads", args->threads, "0: all processors")->capture_default_str();
-  command.add_option("--device", args->device, "cpu, cuda or cuda:N; by default that of the training run");
-  command.footer(
-      "Examples:\n"
-      "  moh generate --checkpoint runs/quickstart --prompt \"The licence\"\n"
-      "  moh generate --checkpoint runs/quickstart --prompt \"The\" --tokens 500 --temperature 0.8 --top-p "
-      "0.95 --seed 7");
-  command.callback(
-      [args, &action] { action = [args](const Families& families) { return generate(*args, families); }; });
+void add_generate(const Commands& commands) {
+  const auto [command, args] =
+      add_command(commands, "generate", "Continue a text with a trained model", generate);
+  add_checkpoint(command, args.checkpoint);
+  command.add_option("--prompt", args.prompt, "Text to continue")->required();
+  command.add_option("--tokens", args.options.tokens, "New tokens at most");
+  command.add_option("--temperature", args.options.pick.temperature, "0: always the most probable token");
+  command.add_option("--top-k", args.options.pick.top_k, "Only the k most probable tokens; 0: all");
+  command.add_option("--top-p", args.options.pick.top_p,
+                     "Only the most probable tokens that hold this probability");
+  command.add_option("--seed", args.options.seed, "Of the random choice");
+  command.add_option("--threads", args.threads, "0: all processors");
+  command.add_option("--device", args.device, "cpu, cuda or cuda:N; by default that of the training run");
+  command.footer(R"(Examples:
+  moh generate --checkpoint runs/quickstart --prompt "The licence"
+  moh generate --checkpoint runs/quickstart --prompt "The" --tokens 500 --temperature 0.8 --top-p 0.95 --seed 7)");
 }
 
 }  // namespace moh::cli

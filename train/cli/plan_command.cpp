@@ -3,26 +3,21 @@
 
 #include "core/parallel.h"
 #include "train/cli/commands.h"
-#include "train/cli/exit_code.h"
-#include "train/cli/read_run.h"
-#include "train/tools/plan/plan_options.h"
-#include "train/tools/plan/training_plan.h"
+#include "train/tools/plan/plan_report.h"
 
 namespace moh::cli {
 
 namespace {
 
-struct PlanArgs {
-  std::string config;
-  std::vector<std::string> overrides;  ///< key.path=value
-  PlanOptions options;                 ///< memory_bytes and peak come from the fields below
-  std::string memory;                  ///< "141GB"; empty: not known
-  std::string peak;                    ///< TFLOP/s or a GPU's name; empty: not known
+struct PlanArgs : RunArgs {
+  PlanOptions options;  ///< memory_bytes and peak come from the fields below
+  std::string memory;   ///< "141GB"; empty: not known
+  std::string peak;     ///< TFLOP/s or a GPU's name; empty: not known
   bool json = false;
 };
 
 int plan(const PlanArgs& args, const Families& families) {
-  const RunConfig config = read_run(args.config, args.overrides, families, ConfigUse::kModel);
+  const RunConfig config = read_run(args, families, ConfigUse::kModel);
   PlanOptions options = args.options;
   if (!args.memory.empty()) options.memory_bytes = parse_memory(args.memory, "--gpu-memory");
   if (!args.peak.empty()) options.peak = parse_peak(args.peak, dtype_of(config.precision), "--peak-tflops");
@@ -37,36 +32,26 @@ int plan(const PlanArgs& args, const Families& families) {
 
 }  // namespace
 
-void add_plan(CLI::App& app, Action& action) {
-  CLI::App& command =
-      *app.add_subcommand("plan", "What a training run will take: memory, operations, time; runs nothing");
-  const auto args = std::make_shared<PlanArgs>();
-  PlanOptions& options = args->options;
-  add_config_arguments(command, args->config, args->overrides);
-  command.get_option("config")->required();
-  command.add_option("--gpus", options.gpus, "Devices that train side by side, each with the whole model")
-      ->capture_default_str();
-  command.add_option("--gpu-memory", args->memory,
-                     "Of each device: 141GB (decimal), 79.6GiB (binary), bytes");
-  command
-      .add_option("--mfu", options.mfu,
-                  "Model FLOP utilisation: the share of the peak rate that the model gets")
-      ->capture_default_str();
-  command.add_option("--peak-tflops", args->peak,
+void add_plan(const Commands& commands) {
+  const auto [command, args] = add_command(
+      commands, "plan", "What a training run will take: memory, operations, time; runs nothing", plan);
+  PlanOptions& options = args.options;
+  add_run_arguments(command, args, /*required=*/true);
+  command.add_option("--gpus", options.gpus, "Devices that train side by side, each with the whole model");
+  command.add_option("--gpu-memory", args.memory, "Of each device: 141GB (decimal), 79.6GiB (binary), bytes");
+  command.add_option("--mfu", options.mfu,
+                     "Model FLOP utilisation: the share of the peak rate that the model gets");
+  command.add_option("--peak-tflops", args.peak,
                      "Peak rate of each device in TFLOP/s, or H100, H200, A100 (bfloat16, published)");
-  command.add_flag("--json", args->json, "One JSON object instead of a table");
+  command.add_flag("--json", args.json, "One JSON object instead of a table");
   command.footer(
-      "Nothing is computed or written; a GPU that the configuration names is not needed, nor is its "
-      "text.\ndocs/plan.md explains the numbers.\n\n"
-      "Examples:\n"
-      "  moh plan configs/llm/tiny_shakespeare_moh_50.yaml\n"
-      "  moh plan configs/llm/moh_llm_b_50.yaml device=cuda train.batch_size=4 --gpu-memory 80GB "
-      "--peak-tflops H100\n"
-      "  moh plan configs/llm/llm_s.yaml device=cuda --gpus 8 --gpu-memory 141GB --mfu 0.35 --peak-tflops "
-      "989 "
-      "--json");
-  command.callback(
-      [args, &action] { action = [args](const Families& families) { return plan(*args, families); }; });
+      R"(Nothing is computed or written; a GPU that the configuration names is not needed, nor is its text.
+docs/plan.md explains the numbers.
+
+Examples:
+  moh plan configs/llm/tiny_shakespeare_moh_50.yaml
+  moh plan configs/llm/moh_llm_b_50.yaml device=cuda train.batch_size=4 --gpu-memory 80GB --peak-tflops H100
+  moh plan configs/llm/llm_s.yaml device=cuda --gpus 8 --gpu-memory 141GB --mfu 0.35 --peak-tflops 989 --json)");
 }
 
 }  // namespace moh::cli

@@ -15,8 +15,8 @@ namespace moh::cli {
 void occupy_closed_streams() {
   for (const int stream : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
     if (::fcntl(stream, F_GETFD) >= 0 || errno != EBADF) continue;
-    // The lowest free number is the stream's, as those below it are open by now. Writing to it still fails, as it
-    // does where a stream is closed.
+    // The lowest free number is the stream's, as those below it are open by now. Writing to it still fails,
+    // as it does where a stream is closed.
     if (::open("/dev/null", stream == STDIN_FILENO ? O_WRONLY : O_RDONLY) != stream) return;
   }
 }

@@ -5,7 +5,6 @@
 #include <csignal>
 #include <cstdio>
 #include <filesystem>
-#include <fstream>
 #include <system_error>
 
 #include "core/cuda/backend.h"
@@ -13,8 +12,6 @@
 #include "core/parallel.h"
 #include "ops/attention/backend.h"
 #include "train/cli/commands.h"
-#include "train/cli/exit_code.h"
-#include "train/cli/read_run.h"
 #include "train/io/durable_file.h"
 #include "train/io/file_ops.h"
 #include "train/io/run_lock.h"
@@ -23,19 +20,18 @@
 #include "train/run/config_change.h"
 #include "train/run/trainer.h"
 #include "train/tasks/load_model.h"
+#include "train/tasks/model_source.h"
 #include "train/weights/load_weights.h"
 
 namespace moh::cli {
 
 namespace {
 
-struct TrainArgs {
-  std::string config;
-  std::vector<std::string> overrides;  ///< key.path=value
-  bool resume = false;                 ///< go on from the newest checkpoint in output.dir, if there is one
-  bool overwrite = false;              ///< remove the run that is in output.dir
-  bool allow_older = false;            ///< when the newest checkpoint is damaged, use the one before
-  bool allow_changes = false;          ///< resume although the configuration changes what the steps compute
+struct TrainArgs : RunArgs {
+  bool resume = false;         ///< go on from the newest checkpoint in output.dir, if there is one
+  bool overwrite = false;      ///< remove the run that is in output.dir
+  bool allow_older = false;    ///< when the newest checkpoint is damaged, use the one before
+  bool allow_changes = false;  ///< resume although the configuration changes what the steps compute
   std::string log_level;
 };
 
@@ -110,36 +106,31 @@ std::unique_ptr<FamilyConfig> saved_model(const std::filesystem::path& run_folde
 /// The run's configuration. What a resumed run begins with is the model of its checkpoint: the one that
 /// init.from names may be gone, and what was measured on it is in the checkpoint.
 RunConfig read_config(const TrainArgs& args, const Families& families) {
-  if (!args.resume) return read_run(args.config, args.overrides, families, ConfigUse::kData);
-  return read_run(args.config, args.overrides, families, ConfigUse::kData, [&](const RunConfig& run) {
-    std::unique_ptr<FamilyConfig> saved = saved_model(run.output.dir, families);
-    return saved ? std::move(saved) : model_of_source(run, families);
-  });
+  RunFile file = open_run(args, families);
+  if (args.resume && file.leaves_model_open()) {
+    if (const auto saved = saved_model(file.run().output.dir, families))
+      return file.finish(ConfigUse::kData, saved.get());
+  }
+  return finish_run(file, families, ConfigUse::kData);
 }
 
-/// A checkpoint that a new run begins from. Shared heads that are to be measured are listed here.
-struct Beginning {
-  Beginning(RunConfig& run, const Family& family, const Families& families,
-            const std::shared_ptr<const TaskData>& data)
-      : source(open_source(run, families)), calibration(family.make_calibration(run, data)) {
-    settle_shared_heads(run, family, source, *calibration);
-  }
-
-  ModelSource source;
-  std::unique_ptr<Calibration> calibration;
-};
-
 /// The model of a run with its first weights: those of the checkpoint to go on from, of init.from, or random.
+/// Shared heads that are to be measured are listed in `run` here.
 std::unique_ptr<Model> begin_model(RunConfig& run, const Family& family, const Families& families,
                                    const std::shared_ptr<const TaskData>& data,
                                    const StoredCheckpoint* resume_from) {
-  std::optional<Beginning> beginning;
-  if (resume_from == nullptr && !run.init.from.empty()) beginning.emplace(run, family, families, data);
-  std::unique_ptr<Model> model = make_initialised_model(family, run);
-  if (resume_from != nullptr)
+  if (resume_from != nullptr) {
+    std::unique_ptr<Model> model = make_initialised_model(family, run);
     load_exactly("checkpoint " + checkpoint_folder_name(resume_from->step()), resume_from->model(),
                  tensors_of(model->parameters()));
-  if (beginning) initialise_from_source(*model, beginning->source, run, family, *beginning->calibration);
+    return model;
+  }
+  if (run.init.from.empty()) return make_initialised_model(family, run);
+  const ModelSource source = open_source(run, families);
+  const std::unique_ptr<Calibration> calibration = family.make_calibration(run, data);
+  settle_shared_heads(run, family, source, *calibration);
+  std::unique_ptr<Model> model = make_initialised_model(family, run);
+  initialise_from_source(*model, source, run, family, *calibration);
   return model;
 }
 
@@ -194,30 +185,25 @@ int train(const TrainArgs& args, const Families& families) {
 
 }  // namespace
 
-void add_train(CLI::App& app, Action& action) {
-  CLI::App& command = *app.add_subcommand("train", "Train a model from a configuration");
-  const auto args = std::make_shared<TrainArgs>();
-  add_config_arguments(command, args->config, args->overrides);
-  command.get_option("config")->required();
-  command.add_flag("--resume", args->resume,
+void add_train(const Commands& commands) {
+  const auto [command, args] = add_command(commands, "train", "Train a model from a configuration", train);
+  add_run_arguments(command, args, /*required=*/true);
+  command.add_flag("--resume", args.resume,
                    "Go on from the newest checkpoint in output.dir, if there is one");
   CLI::Option* overwrite =
-      command.add_flag("--overwrite", args->overwrite, "Remove the run in output.dir and start over");
+      command.add_flag("--overwrite", args.overwrite, "Remove the run in output.dir and start over");
   overwrite->excludes("--resume");
-  command.add_flag("--allow-older", args->allow_older,
+  command.add_flag("--allow-older", args.allow_older,
                    "Resume from an older checkpoint when the newest is damaged");
-  command.add_flag("--allow-changes", args->allow_changes,
+  command.add_flag("--allow-changes", args.allow_changes,
                    "Resume although the configuration changes the computation");
-  command.add_option("--log-level", args->log_level, "trace, debug, info, warning, error or off");
-  command.footer(
-      "Examples:\n"
-      "  moh train configs/llm/quickstart.yaml\n"
-      "  moh train configs/llm/tiny_shakespeare_moh_50.yaml data.train=input.txt output.dir=runs/moh_50\n"
-      "  moh train configs/llm/tiny_shakespeare_moh_50.yaml data.train=input.txt output.dir=runs/moh_50 "
-      "--resume\n\n" +
-      std::string(kExitCodes));
-  command.callback(
-      [args, &action] { action = [args](const Families& families) { return train(*args, families); }; });
+  command.add_option("--log-level", args.log_level, "trace, debug, info, warning, error or off");
+  command.footer(R"(Examples:
+  moh train configs/llm/quickstart.yaml
+  moh train configs/llm/tiny_shakespeare_moh_50.yaml data.train=input.txt output.dir=runs/moh_50
+  moh train configs/llm/tiny_shakespeare_moh_50.yaml data.train=input.txt output.dir=runs/moh_50 --resume
+
+)" + std::string(kExitCodes));
 }
 
 }  // namespace moh::cli

@@ -6,9 +6,6 @@
 #include <array>
 #include <charconv>
 #include <cmath>
-#include <cstdarg>
-#include <cstdio>
-#include <ostream>
 #include <system_error>
 #include <utility>
 
@@ -88,17 +85,6 @@ std::string format_fixed(double value, int digits) {
 
 std::string format_scientific(double value) {
   return fmt::format("{:.2e}", value);
-}
-
-void write_line(std::ostream& out, const char* name, const char* format, ...) {
-  char text[200];
-  va_list arguments;
-  va_start(arguments, format);
-  std::vsnprintf(text, sizeof text, format, arguments);
-  va_end(arguments);
-  char head[24];
-  std::snprintf(head, sizeof head, "%-20s", name);
-  out << head << text << '\n';
 }
 
 }  // namespace moh

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstdint>
-#include <iosfwd>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -21,8 +20,5 @@ std::optional<std::int64_t> parse_bytes(std::string_view text);
 std::string format_fixed(double value, int digits);
 /// Scientific notation with two digits after the point, as learning rates are read: "3.00e-04".
 std::string format_scientific(double value);
-
-/// One line of a table for people: a name, then what printf makes of the rest, up to 200 characters.
-[[gnu::format(printf, 3, 4)]] void write_line(std::ostream& out, const char* name, const char* format, ...);
 
 }  // namespace moh

@@ -2,7 +2,6 @@
 
 #include <catch2/catch.hpp>
 #include <nlohmann/json.hpp>
-#include <sstream>
 #include <vector>
 
 #include "core/error.h"
@@ -25,28 +24,38 @@ AttentionBenchOptions small_options() {
   return options;
 }
 
-std::vector<AttentionBenchRecord> records_of(const AttentionBenchOptions& options) {
-  std::vector<AttentionBenchRecord> records;
-  run_attention_bench(options, [&](const AttentionBenchRecord& record) { records.push_back(record); });
+std::vector<Row> rows_of(const AttentionBenchOptions& options) {
+  std::vector<Row> rows;
+  run_attention_bench(options, [&](const Row& row) { rows.push_back(row); });
+  return rows;
+}
+
+std::vector<nlohmann::json> records_of(const AttentionBenchOptions& options) {
+  std::vector<nlohmann::json> records;
+  for (const Row& row : rows_of(options)) records.push_back(nlohmann::json::parse(row.json()));
   return records;
 }
 
 }  // namespace
 
 TEST_CASE("bench: attention reports every combination, dense first") {
-  const std::vector<AttentionBenchRecord> records = records_of(small_options());
+  const std::vector<nlohmann::json> records = records_of(small_options());
   REQUIRE(records.size() == 2 * 2 * 3);
   for (std::size_t i = 0; i < records.size(); ++i) {
-    const AttentionBenchRecord& r = records[i];
-    CHECK(r.tokens == (i < 6 ? 16 : 40));
-    CHECK(r.causal == (i / 3 % 2 == 0));
-    CHECK(r.active == std::vector<double>{1.0, 0.75, 0.5}[i % 3]);
-    CHECK(r.pairs_share == r.active);  // of 8 heads, 6 and 4 are whole numbers
-    CHECK(r.op == (i % 3 == 0 ? "attention" : "head_sparse_attention"));
-    CHECK(r.forward_ms > 0.0);
-    CHECK(r.forward_backward_ms > r.forward_ms);
-    CHECK(r.spread >= 0.0);
-    if (i % 3 == 0) CHECK(r.forward_backward_ratio == 1.0);
+    const nlohmann::json& r = records[i];
+    CHECK(r["tokens"] == (i < 6 ? 16 : 40));
+    CHECK(r["causal"] == (i / 3 % 2 == 0));
+    CHECK(r["active"] == std::vector<double>{1.0, 0.75, 0.5}[i % 3]);
+    CHECK(r["pairs_share"] == r["active"]);  // of 8 heads, 6 and 4 are whole numbers
+    CHECK(r["op"] == (i % 3 == 0 ? "attention" : "head_sparse_attention"));
+    CHECK(r["forward_ms"] > 0.0);
+    CHECK(r["forward_backward_ms"] > r["forward_ms"]);
+    CHECK(r["spread"] >= 0.0);
+    if (i % 3 == 0) CHECK(r["forward_backward_ratio"] == 1.0);
+    // 14 d operations of every pair that is computed.
+    const double t = r["tokens"], pairs = 8 * (r["causal"] ? t * (t + 1) / 2 : t * t), share = r["active"];
+    const double ms = r["forward_backward_ms"];
+    CHECK(r["forward_backward_gflops"].get<double>() == Approx(14 * 8 * pairs * share / ms * 1e-6));
   }
 }
 
@@ -55,17 +64,16 @@ TEST_CASE("bench: attention by lists of all heads stands beside dense attention 
   options.tokens = {8};
   options.causal = {true};
   options.listed = true;
-  const std::vector<AttentionBenchRecord> records = records_of(options);
-  REQUIRE(records.size() == 4);
-  CHECK(records[0].op == "attention");
-  CHECK(records[1].op == "head_sparse_attention");
-  CHECK(records[1].active == 1.0);
-  CHECK(records[1].pairs_share == 1.0);
-  CHECK(records[2].active == 0.75);
-  std::ostringstream table;
-  for (const AttentionBenchRecord& record : records) write_table_line(table, record);
-  CHECK(table.str().find("causal  dense        1") != std::string::npos);
-  CHECK(table.str().find("causal  listed       1") != std::string::npos);
+  const std::vector<Row> rows = rows_of(options);
+  REQUIRE(rows.size() == 4);
+  const auto record = [&](std::size_t i) { return nlohmann::json::parse(rows[i].json()); };
+  CHECK(record(0)["op"] == "attention");
+  CHECK(record(1)["op"] == "head_sparse_attention");
+  CHECK(record(1)["active"] == 1.0);
+  CHECK(record(1)["pairs_share"] == 1.0);
+  CHECK(record(2)["active"] == 0.75);
+  CHECK(rows[0].table_line().find("     8  causal  dense        1  1.000") == 0);
+  CHECK(rows[1].table_line().find("     8  causal  listed       1  1.000") == 0);
 }
 
 TEST_CASE("bench: attention rounds the number of heads and leaves out lines that were not asked for") {
@@ -73,36 +81,37 @@ TEST_CASE("bench: attention rounds the number of heads and leaves out lines that
   options.tokens = {8};
   options.causal = {true};
   options.active = {0.3, 0.01};
-  const std::vector<AttentionBenchRecord> records = records_of(options);
+  const std::vector<nlohmann::json> records = records_of(options);
   REQUIRE(records.size() == 2);
-  CHECK(records[0].pairs_share == 0.25);
-  CHECK(records[1].pairs_share == 0.125);
+  CHECK(records[0]["pairs_share"] == 0.25);
+  CHECK(records[1]["pairs_share"] == 0.125);
 }
 
 TEST_CASE("bench: attention writes one JSON object a line, and a table") {
-  AttentionBenchRecord record;
-  record.op = "attention";
-  record.device = "cpu";
-  record.dtype = "float32";
-  record.tokens = 1024;
-  record.causal = true;
-  record.forward_ms = 1.5;
-  std::ostringstream json, table;
-  write_json_line(json, record);
-  const std::string text = json.str();
+  AttentionBenchOptions options = small_options();
+  options.tokens = {1024};
+  options.causal = {true};
+  options.active = {1.0};
+  const Row row = rows_of(options).front();
+  const std::string text = row.json();
   CHECK(text.find('\n') == text.size() - 1);
   const auto line = nlohmann::json::parse(text);
-  for (const char* key : {"op", "device", "dtype", "batch", "tokens", "heads", "kv_heads", "head_dim",
-                          "causal", "active", "pairs_share", "forward_ms", "forward_backward_ms", "spread",
-                          "forward_ratio", "forward_backward_ratio"}) {
+  for (const char* key :
+       {"op", "device", "dtype", "batch", "tokens", "heads", "kv_heads", "head_dim", "causal", "active",
+        "pairs_share", "forward_ms", "forward_backward_ms", "spread", "forward_ratio",
+        "forward_backward_ratio", "forward_gflops", "forward_backward_gflops"}) {
     CHECK(line.contains(key));
   }
+  CHECK(line.size() == 18);
   CHECK(line["tokens"] == 1024);
   CHECK(line["causal"] == true);
-  CHECK(line["forward_ms"] == 1.5);
-  write_table_head(table);
-  write_table_line(table, record);
-  CHECK(table.str().find("1024  causal") != std::string::npos);
+  CHECK(line["device"] == "cpu");
+  CHECK(line["dtype"] == "float32");
+  CHECK(row.table_head() ==
+        "tokens  mask    form    active  pairs   forward ms  fwd+bwd ms  spread  fwd/dense  fwd+bwd/dense  "
+        "GFLOP/s\n");
+  CHECK(row.table_line().find("  1024  causal  dense        1  1.000") == 0);
+  CHECK(row.table_line().size() == row.table_head().size());
 }
 
 TEST_CASE("bench: attention refuses options out of range") {

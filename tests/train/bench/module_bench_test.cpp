@@ -2,7 +2,6 @@
 
 #include <catch2/catch.hpp>
 #include <nlohmann/json.hpp>
-#include <sstream>
 
 #include "core/error.h"
 
@@ -22,27 +21,27 @@ ModuleBenchOptions small_options() {
   return options;
 }
 
-std::vector<ModuleBenchRecord> records_of(const ModuleBenchOptions& options) {
-  std::vector<ModuleBenchRecord> records;
-  run_module_bench(options, [&](const ModuleBenchRecord& record) { records.push_back(record); });
-  return records;
+std::vector<Row> rows_of(const ModuleBenchOptions& options) {
+  std::vector<Row> rows;
+  run_module_bench(options, [&](const Row& row) { rows.push_back(row); });
+  return rows;
 }
 
 }  // namespace
 
 TEST_CASE("bench: module reports every combination, dense first") {
-  const std::vector<ModuleBenchRecord> records = records_of(small_options());
-  REQUIRE(records.size() == 2 * 2 * 3);
-  for (std::size_t i = 0; i < records.size(); ++i) {
-    const ModuleBenchRecord& r = records[i];
-    CHECK(r.tokens == (i < 6 ? 16 : 160));
-    CHECK(r.causal == (i / 3 % 2 == 1));
-    CHECK(r.active == std::vector<double>{1.0, 0.75, 0.5}[i % 3]);
-    CHECK(r.op == (i % 3 == 0 ? "attention_module" : "moh_attention_module"));
-    CHECK(r.forward_ms > 0.0);
-    CHECK(r.forward_backward_ms > r.forward_ms);
-    CHECK((r.ideal_forward_saving > 1.0) == (i % 3 > 0));
-    if (i % 3 == 0) CHECK(r.forward_backward_ratio == 1.0);
+  const std::vector<Row> rows = rows_of(small_options());
+  REQUIRE(rows.size() == 2 * 2 * 3);
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    const auto r = nlohmann::json::parse(rows[i].json());
+    CHECK(r["tokens"] == (i < 6 ? 16 : 160));
+    CHECK(r["causal"] == (i / 3 % 2 == 1));
+    CHECK(r["active"] == std::vector<double>{1.0, 0.75, 0.5}[i % 3]);
+    CHECK(r["op"] == (i % 3 == 0 ? "attention_module" : "moh_attention_module"));
+    CHECK(r["forward_ms"] > 0.0);
+    CHECK(r["forward_backward_ms"] > r["forward_ms"]);
+    CHECK((r["ideal_forward_saving"] > 1.0) == (i % 3 > 0));
+    if (i % 3 == 0) CHECK(r["forward_backward_ratio"] == 1.0);
   }
 }
 
@@ -61,7 +60,7 @@ TEST_CASE("bench: module refuses options that are out of range, naming them") {
     ModuleBenchOptions options = small_options();
     change(options);
     try {
-      records_of(options);
+      rows_of(options);
     } catch (const ValueError& error) {
       return std::string(error.what());
     }
@@ -75,17 +74,22 @@ TEST_CASE("bench: module refuses options that are out of range, naming them") {
 }
 
 TEST_CASE("bench: a module's line of JSON has its fields") {
-  std::ostringstream out;
-  write_json_line(out, ModuleBenchRecord{});
-  const nlohmann::json line = nlohmann::json::parse(out.str());
+  ModuleBenchOptions options = small_options();
+  options.tokens = {16};
+  const Row row = rows_of(options).back();
+  const nlohmann::json line = nlohmann::json::parse(row.json());
   for (const char* field :
        {"op", "device", "dtype", "batch", "tokens", "width", "heads", "head_dim", "causal", "active",
         "forward_ms", "forward_backward_ms", "forward_spread", "spread", "forward_ratio",
         "forward_backward_ratio", "ideal_forward_saving", "achieved_of_ideal"}) {
     CHECK(line.contains(field));
   }
-  std::ostringstream head, row;
-  write_module_table_head(head);
-  write_table_line(row, ModuleBenchRecord{});
-  CHECK(head.str().size() == row.str().size());
+  CHECK(line.size() == 18);
+  CHECK(line["achieved_of_ideal"].get<double>() ==
+        Approx(1.0 / line["forward_ratio"].get<double>() / line["ideal_forward_saving"].get<double>()));
+  CHECK(row.table_head() ==
+        "tokens  mask    active  forward ms  fwd+bwd ms  spread  fwd/dense  fwd+bwd/dense  ideal fwd  of "
+        "ideal\n");
+  CHECK(row.table_line().find("    16  causal     0.5") == 0);
+  CHECK(row.table_line().size() == row.table_head().size());
 }

@@ -3,7 +3,6 @@
 #include <catch2/catch.hpp>
 #include <nlohmann/json.hpp>
 #include <set>
-#include <sstream>
 
 #include "core/error.h"
 #include "train/bench/op_cases.h"
@@ -20,9 +19,15 @@ OpBenchOptions quick_options(std::vector<std::string> only) {
   return options;
 }
 
-std::vector<OpBenchRecord> records_of(const OpBenchOptions& options) {
-  std::vector<OpBenchRecord> records;
-  run_op_bench(options, [&](const OpBenchRecord& record) { records.push_back(record); });
+std::vector<Row> rows_of(const OpBenchOptions& options) {
+  std::vector<Row> rows;
+  run_op_bench(options, [&](const Row& row) { rows.push_back(row); });
+  return rows;
+}
+
+std::vector<nlohmann::json> records_of(const OpBenchOptions& options) {
+  std::vector<nlohmann::json> records;
+  for (const Row& row : rows_of(options)) records.push_back(nlohmann::json::parse(row.json()));
   return records;
 }
 
@@ -36,17 +41,11 @@ TEST_CASE("bench: every streaming op runs, forward and backward, and counts the 
       CAPTURE(family.op);
       names.insert(family.op);
       const StreamingCase op = family.make(dtype, static_cast<std::int64_t>(kBytes));
-      CHECK(op.op == family.op);
       const std::vector<Variable> results = op.forward();
       CHECK(op.forward_bytes > 0);
-      REQUIRE((op.backward_bytes > 0) == !op.seeds.empty());
       if (op.backward_bytes > 0) {
-        REQUIRE(results.size() == op.seeds.size());
-        for (std::size_t i = 0; i < results.size(); ++i) {
-          REQUIRE(results[i].shape() == op.seeds[i].shape());
-          REQUIRE(results[i].dtype() == op.seeds[i].dtype());
-        }
-        backward(results, op.seeds);
+        REQUIRE_FALSE(results.empty());
+        backward(results, StreamingCase::seeds_of(results));
       }
       if (family.op == "rms_norm") {
         CHECK(op.forward_bytes == 2 * kBytes);
@@ -75,30 +74,31 @@ TEST_CASE("bench: every streaming op runs, forward and backward, and counts the 
 }
 
 TEST_CASE("bench: a linear layer is measured in the three layouts of training, after the ceilings") {
-  const std::vector<OpBenchRecord> records = records_of(quick_options({"DeiT-S"}));
+  const std::vector<nlohmann::json> records = records_of(quick_options({"DeiT-S"}));
   constexpr std::size_t kCeilings = 4;
   REQUIRE(records.size() == kCeilings + 4 * 3);
-  CHECK(records[0].op == "copy");
-  CHECK(records[0].share() == 1.0);
-  CHECK(records[1].op == "memcpy");
-  CHECK(records[1].ceiling == records[0].rate);
-  CHECK(records[2].op == "fma");
-  CHECK(records[2].share() == 1.0);
-  CHECK(records[3].ceiling == records[2].rate);
+  CHECK(records[0]["op"] == "copy");
+  CHECK(records[0]["share"] == 1.0);
+  CHECK(records[1]["op"] == "memcpy");
+  CHECK(records[1]["ceiling"] == records[0]["rate"]);
+  CHECK(records[2]["op"] == "fma");
+  CHECK(records[2]["share"] == 1.0);
+  CHECK(records[3]["ceiling"] == records[2]["rate"]);
   for (std::size_t i = kCeilings; i < records.size(); ++i) {
-    const OpBenchRecord& r = records[i];
-    CHECK(r.op == "matmul");
-    CHECK(r.pass == std::vector<std::string>{"forward NT", "input NN", "weight TN"}[(i - kCeilings) % 3]);
-    CHECK(r.unit == "GFLOP/s");
-    CHECK(r.ceiling == records[2].rate);
-    CHECK(r.ms > 0);
+    const nlohmann::json& r = records[i];
+    CHECK(r["op"] == "matmul");
+    CHECK(r["pass"] == std::vector<std::string>{"forward NT", "input NN", "weight TN"}[(i - kCeilings) % 3]);
+    CHECK(r["unit"] == "GFLOP/s");
+    CHECK(r["ceiling"] == records[2]["rate"]);
+    CHECK(r["ms"] > 0);
   }
   const auto first = records.begin() + kCeilings;
-  CHECK(first[0].model == "DeiT-S qkv");
-  CHECK(first[0].shape == "1576x1152x384");
-  CHECK(first[1].shape == "1576x384x1152");
-  CHECK(first[2].shape == "1152x384x1576");
-  CHECK(first[0].rate == Approx(2.0 * 1576 * 1152 * 384 / first[0].ms * 1e-6));
+  CHECK(first[0]["model"] == "DeiT-S qkv");
+  CHECK(first[0]["shape"] == "1576x1152x384");
+  CHECK(first[1]["shape"] == "1576x384x1152");
+  CHECK(first[2]["shape"] == "1152x384x1576");
+  CHECK(first[0]["rate"].get<double>() ==
+        Approx(2.0 * 1576 * 1152 * 384 / first[0]["ms"].get<double>() * 1e-6));
 }
 
 TEST_CASE("bench: products are those of the published models") {
@@ -116,22 +116,26 @@ TEST_CASE("bench: products are those of the published models") {
 }
 
 TEST_CASE("bench: ops write one JSON object a line, and a table") {
-  OpBenchRecord r;
-  r.op = "rms_norm";
-  r.pass = "forward";
-  r.shape = "[65536, 1024]";
-  r.unit = "GB/s";
-  r.rate = 20;
-  r.ceiling = 25;
-  std::ostringstream json, table;
-  write_json_line(json, r);
-  CHECK(json.str().find('\n') == json.str().size() - 1);
-  const auto object = nlohmann::json::parse(json.str());
-  CHECK(object["op"] == "rms_norm");
-  CHECK(object["share"] == 0.8);
-  write_op_table_head(table);
-  write_table_line(table, r);
-  CHECK(table.str().find("80.0%\n") != std::string::npos);
+  const std::vector<Row> rows = rows_of(quick_options({"swiglu"}));
+  REQUIRE(rows.size() == 6);
+  const std::string json = rows.back().json();
+  CHECK(json.find('\n') == json.size() - 1);
+  const auto object = nlohmann::json::parse(json);
+  CHECK(object.size() == 13);
+  CHECK(object["op"] == "swiglu");
+  CHECK(object["pass"] == "backward");
+  CHECK(object["shape"] == "[256, 1024]");
+  CHECK(object["share"].get<double>() ==
+        Approx(object["rate"].get<double>() / object["ceiling"].get<double>()));
+  CHECK(rows.front().table_head() ==
+        "op                   shape                     pass                ms  spread      rate             "
+        "share  model\n");
+  const std::string ceiling = rows.front().table_line(), line = rows.back().table_line();
+  CHECK(ceiling.find("copy                 1 MiB") == 0);
+  CHECK(ceiling.find(" GB/s       100.0%\n") == ceiling.size() - 19);
+  CHECK(ceiling.find_first_not_of(' ', 59) > 75);  // no times
+  CHECK(line.find("swiglu               [256, 1024]               backward  ") == 0);
+  CHECK(line.size() == ceiling.size());
 }
 
 TEST_CASE("bench: ops refuse options out of range and unknown names") {

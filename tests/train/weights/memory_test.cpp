@@ -50,7 +50,7 @@ TEST_CASE("weights: loading and converting hold a block, not a tensor") {
   CHECK(parameter.variable.value().data<bfloat16>()[kElements - 1] == 0.0F);
 
   ConvertOptions options{.from = file, .to = folder / "half.safetensors", .dtype = "F16"};
-  convert_model(options, families(), {[](const ConvertReport&, std::uint64_t) {}, [](std::uint64_t) {}});
+  convert_model(options, families(), {[](const ConvertReport&) {}, [](std::uint64_t) {}});
   content_hash(*weights, [](std::uint64_t) {});
   CHECK(peak_kib() - before < kAllowedKib);
   CHECK(std::filesystem::file_size(options.to) > static_cast<std::uintmax_t>(kElements * 2));

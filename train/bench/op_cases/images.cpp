@@ -3,8 +3,7 @@
 #include "ops/elementwise/gate_residual.h"
 #include "ops/norm/layer_norm.h"
 #include "ops/shape/patchify.h"
-#include "train/bench/op_cases/families.h"
-#include "train/bench/op_cases/parts.h"
+#include "train/bench/op_cases.h"
 
 namespace moh::op_cases {
 
@@ -20,81 +19,22 @@ struct Modulated {
 };
 
 Modulated modulated(Placement placement, std::int64_t bytes) {
-  const std::int64_t batch = count_for(placement.dtype, bytes, kTokens * kWidth);
-  return {random_tensor({batch, kTokens, kWidth}, placement, 1),
-          random_tensor({batch, kConditions, kWidth}, placement, 2)};
+  const Tensor x = random_items({kTokens, kWidth}, placement, bytes);
+  return {x, random_tensor({x.dim(0), kConditions, kWidth}, placement, 2)};
 }
 
 StreamingCase make_layer_norm_modulate(Placement placement, std::int64_t bytes) {
-  const auto [x, modulation] = modulated(placement, bytes);
-  const double one = bytes_of(x);
-  return {.shape = to_string(x.shape()),
-          .forward_bytes = 2 * one,
-          .backward_bytes = 3 * one,
-          .forward =
-              [x = x, modulation = modulation] {
-                return std::vector{layer_norm_modulate(input(x), input(modulation), kShift, 1e-6)};
-              },
-          .seeds = {random_tensor(x.shape(), placement, 3)}};
+  const Modulated in = modulated(placement, bytes);
+  return {to_string(in.x.shape()), 2 * bytes_of(in.x), 3 * bytes_of(in.x),
+          [=] { return layer_norm_modulate(input(in.x), input(in.modulation), kShift, 1e-6); }};
 }
 
 StreamingCase make_gate_residual(Placement placement, std::int64_t bytes) {
-  const auto [x, modulation] = modulated(placement, bytes);
-  const Tensor residual = random_tensor(x.shape(), placement, 3);
-  const double one = bytes_of(x);
+  const Modulated in = modulated(placement, bytes);
+  const Tensor residual = random_tensor(in.x.shape(), placement, 3);
   // Backward hands the gradient of the residual on as it is.
-  return {.shape = to_string(x.shape()),
-          .forward_bytes = 3 * one,
-          .backward_bytes = 3 * one,
-          .forward =
-              [x = x, modulation = modulation, residual] {
-                return std::vector{gate_residual(input(residual), input(x), input(modulation), kGate)};
-              },
-          .seeds = {random_tensor(x.shape(), placement, 4)}};
-}
-
-StreamingCase make_drop_path(Placement placement, std::int64_t bytes) {
-  const Tensor x = modulated(placement, bytes).x;
-  const double moved = 2 * bytes_of(x);
-  return {.shape = to_string(x.shape()),
-          .forward_bytes = moved,
-          .backward_bytes = moved,
-          .forward =
-              [=] {
-                return std::vector{drop_path(input(x), 0.1, {1, 2})};
-              },
-          .seeds = {random_tensor(x.shape(), placement, 2)}};
-}
-
-/// The photographs of a ViT.
-StreamingCase make_patchify(Placement placement, std::int64_t bytes) {
-  constexpr std::int64_t kChannels = 3, kSide = 224, kPatch = 16, kGrid = kSide / kPatch;
-  const std::int64_t batch = count_for(placement.dtype, bytes, kChannels * kSide * kSide);
-  const Tensor images = random_tensor({batch, kChannels, kSide, kSide}, placement, 1);
-  const double moved = 2 * bytes_of(images);
-  return {
-      .shape = to_string(images.shape()),
-      .forward_bytes = moved,
-      .backward_bytes = moved,
-      .forward = [=] { return std::vector{patchify(input(images), kPatch, PatchOrder::kChannelRowColumn)}; },
-      .seeds = {random_tensor({batch, kGrid * kGrid, kChannels * kPatch * kPatch}, placement, 2)}};
-}
-
-/// The outputs of a DiT, noise and variance of latents.
-StreamingCase make_unpatchify(Placement placement, std::int64_t bytes) {
-  constexpr std::int64_t kChannels = 8, kSide = 32, kPatch = 2, kElements = kChannels * kSide * kSide;
-  const std::int64_t batch = count_for(placement.dtype, bytes, kElements);
-  const Tensor patches = random_tensor({batch, kTokens, kElements / kTokens}, placement, 1);
-  const double moved = 2 * bytes_of(patches);
-  return {.shape = to_string(patches.shape()),
-          .forward_bytes = moved,
-          .backward_bytes = moved,
-          .forward =
-              [=] {
-                return std::vector{unpatchify(input(patches), {kChannels, kSide, kSide}, kPatch,
-                                              PatchOrder::kRowColumnChannel)};
-              },
-          .seeds = {random_tensor({batch, kChannels, kSide, kSide}, placement, 2)}};
+  return {to_string(in.x.shape()), 3 * bytes_of(in.x), 3 * bytes_of(in.x),
+          [=] { return gate_residual(input(residual), input(in.x), input(in.modulation), kGate); }};
 }
 
 /// A convolution of square images [side, side, channels].
@@ -104,21 +44,13 @@ struct ConvSizes {
 };
 
 StreamingCase make_convolution(const ConvSizes& sizes, Placement placement, std::int64_t bytes) {
-  const std::int64_t batch = count_for(placement.dtype, bytes, sizes.side * sizes.side * sizes.channels);
-  const Tensor x = random_tensor({batch, sizes.side, sizes.side, sizes.channels}, placement, 1);
+  const Tensor x = random_items({sizes.side, sizes.side, sizes.channels}, placement, bytes);
   const Tensor w = random_tensor(
       {sizes.outputs, sizes.channels / sizes.options.groups, sizes.kernel, sizes.kernel}, placement, 2);
-  const auto run = [=, options = sizes.options] {
-    return std::vector{conv2d(input(x), input(w), {}, options)};
-  };
-  const Tensor dy = random_tensor(run().front().shape(), placement, 3);
+  const auto run = [=, options = sizes.options] { return conv2d(input(x), input(w), {}, options); };
   // Backward reads dy twice, for both gradients, and x, and writes dx; weights are small.
-  const double both = bytes_of(x) + bytes_of(dy);
-  return {.shape = to_string(x.shape()) + " * " + to_string(w.shape()),
-          .forward_bytes = both,
-          .backward_bytes = 2 * both,
-          .forward = run,
-          .seeds = {dy}};
+  const double both = bytes_of(x) + bytes_of(run().value());
+  return {to_string(x.shape()) + " * " + to_string(w.shape()), both, 2 * both, run};
 }
 
 /// The first patches of TransNeXt-Tiny, which are more arithmetic than memory.
@@ -133,13 +65,22 @@ StreamingCase make_depthwise_conv2d(Placement placement, std::int64_t bytes) {
 }  // namespace
 
 std::vector<StreamingFamily> of_images() {
-  return {family("conv2d", make_conv2d),
-          family("depthwise_conv2d", make_depthwise_conv2d),
-          family("layer_norm_modulate", make_layer_norm_modulate),
-          family("gate_residual", make_gate_residual),
-          family("drop_path", make_drop_path),
-          family("patchify", make_patchify),
-          family("unpatchify", make_unpatchify)};
+  constexpr std::int64_t kPhotograph = 224, kPatch = 16;              // of a ViT
+  constexpr std::int64_t kNoise = 8, kLatent = 32, kLatentPatch = 2;  // what a DiT says of its latents
+  using Inputs = std::vector<Variable>;
+  return {{"conv2d", make_conv2d},
+          {"depthwise_conv2d", make_depthwise_conv2d},
+          {"layer_norm_modulate", make_layer_norm_modulate},
+          {"gate_residual", make_gate_residual},
+          alike("drop_path", {kTokens, kWidth}, 1, 2, 2,
+                [](const Inputs& in) {
+                  return drop_path(in[0], 0.1, {1, 2});
+                }),
+          alike("patchify", {3, kPhotograph, kPhotograph}, 1, 2, 2,
+                [](const Inputs& in) { return patchify(in[0], kPatch, PatchOrder::kChannelRowColumn); }),
+          alike("unpatchify", {kTokens, kNoise * kLatentPatch * kLatentPatch}, 1, 2, 2, [](const Inputs& in) {
+            return unpatchify(in[0], {kNoise, kLatent, kLatent}, kLatentPatch, PatchOrder::kRowColumnChannel);
+          })};
 }
 
 }  // namespace moh::op_cases

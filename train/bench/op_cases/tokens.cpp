@@ -13,8 +13,7 @@
 #include "ops/norm/rms_norm.h"
 #include "ops/rope/rope.h"
 #include "ops/softmax/softmax.h"
-#include "train/bench/op_cases/families.h"
-#include "train/bench/op_cases/parts.h"
+#include "train/bench/op_cases.h"
 
 namespace moh::op_cases {
 
@@ -24,57 +23,21 @@ constexpr double kEps = 1e-5;
 constexpr std::int64_t kVocabulary = 32768, kBytes = 256;
 
 /// A vector of parameters that fits beside any of the ops here, of its input's dtype and device.
-Variable vector_of(double value, const Tensor& like) {
+Variable vector_of(double value, const Variable& like) {
   return input(full({kWidth}, value, like.dtype(), like.device()));
 }
 
-StreamingCase make_add(Placement placement, std::int64_t bytes) {
-  const Tensor a = random_tensor(rows_for(placement.dtype, bytes, kWidth), placement, 1);
-  const Tensor b = random_tensor(a.shape(), placement, 2);
-  // Backward hands the gradient on as it is.
-  return {.shape = to_string(a.shape()), .forward_bytes = 3 * bytes_of(a), .forward = [=] {
-            return std::vector{add(input(a), input(b))};
-          }};
-}
-
-StreamingCase make_add_rms_norm(Placement placement, std::int64_t bytes) {
-  const Tensor x = random_tensor(rows_for(placement.dtype, bytes, kWidth), placement, 1);
-  const Tensor branch = random_tensor(x.shape(), placement, 2);
-  const double one = bytes_of(x);
-  // Backward reads the sum and the gradients of both results; x and branch have one gradient.
-  return {.shape = to_string(x.shape()),
-          .forward_bytes = 4 * one,
-          .backward_bytes = 4 * one,
-          .forward =
-              [=] {
-                const AddedAndNormed y = add_rms_norm(input(x), input(branch), vector_of(1.0, x), kEps);
-                return std::vector{y.sum, y.normed};
-              },
-          .seeds = {random_tensor(x.shape(), placement, 3), random_tensor(x.shape(), placement, 4)}};
-}
-
-StreamingCase make_swiglu(Placement placement, std::int64_t bytes) {
-  const Tensor gate = random_tensor(rows_for(placement.dtype, bytes, kWidth), placement, 1);
-  const Tensor up = random_tensor(gate.shape(), placement, 2);
-  const double one = bytes_of(gate);
-  return {.shape = to_string(gate.shape()),
-          .forward_bytes = 3 * one,
-          .backward_bytes = 5 * one,
-          .forward = [=] { return std::vector{swiglu(input(gate), input(up))}; },
-          .seeds = {random_tensor(gate.shape(), placement, 3)}};
+/// Rows of a hidden state.
+template <class Op>
+StreamingFamily rows(std::string_view op, std::uint64_t inputs, double forward, double backward, Op run) {
+  return alike(op, {kWidth}, inputs, forward, backward, run);
 }
 
 StreamingCase make_rope(Placement placement, std::int64_t bytes) {
   constexpr std::int64_t kTokens = 2048;
-  const std::int64_t batch = count_for(placement.dtype, bytes, kTokens * kHeads * kHeadDim);
-  const Tensor x = random_tensor({batch, kTokens, kHeads, kHeadDim}, placement, 1);
+  const Tensor x = random_items({kTokens, kHeads, kHeadDim}, placement, bytes);
   const RopeTable table = rope_table(kTokens, kHeadDim, 10000.0, DType::kFloat32, placement.device);
-  const double moved = 2 * bytes_of(x);
-  return {.shape = to_string(x.shape()),
-          .forward_bytes = moved,
-          .backward_bytes = moved,
-          .forward = [=] { return std::vector{rope(input(x), table)}; },
-          .seeds = {random_tensor(x.shape(), placement, 2)}};
+  return {to_string(x.shape()), 2 * bytes_of(x), 2 * bytes_of(x), [=] { return rope(input(x), table); }};
 }
 
 /// Ids below `bound`, evenly, or, with a power above 1, the lower ones more often: the first of 256 has
@@ -89,63 +52,60 @@ Tensor random_ids(std::int64_t count, std::int64_t bound, Device device, double 
 }
 
 StreamingCase make_cross_entropy(Placement placement, std::int64_t bytes) {
-  const Tensor logits = random_tensor(rows_for(placement.dtype, bytes, kVocabulary), placement, 1);
+  const Tensor logits = random_items({kVocabulary}, placement, bytes);
   const Tensor targets = random_ids(logits.dim(0), kVocabulary, placement.device);
-  const double one = bytes_of(logits);
   // The backward pass reads the logits and writes their gradient over them.
-  return {.shape = to_string(logits.shape()),
-          .forward_bytes = one,
-          .backward_bytes = 2 * one,
-          .forward = [=] { return std::vector{cross_entropy(input(logits), targets)}; },
-          .seeds = {full({}, 1.0, DType::kFloat32, placement.device)}};
+  return {to_string(logits.shape()), bytes_of(logits), 2 * bytes_of(logits),
+          [=] { return cross_entropy(input(logits), targets); }};
 }
 
-/// Rows are read and written; backward reads their gradients and writes one of the table's size.
-StreamingCase embedding_of(std::int64_t vocabulary, double power, Placement placement, std::int64_t bytes) {
-  const Tensor table = random_tensor({vocabulary, kWidth}, placement, 1);
-  const std::int64_t tokens = count_for(placement.dtype, bytes, kWidth);
-  const Tensor ids = random_ids(tokens, vocabulary, placement.device, power);
-  const Tensor dy = random_tensor({tokens, kWidth}, placement, 2);
-  return {.shape = to_string(dy.shape()),
-          .forward_bytes = 2 * bytes_of(dy),
-          .backward_bytes = bytes_of(dy) + bytes_of(table),
-          .forward = [=] { return std::vector{embedding(input(table), ids)}; },
-          .seeds = {dy}};
+/// Rows are read and written; backward reads their gradients and writes one of the table's size. `power` as
+/// in random_ids().
+StreamingFamily embedding_of(std::string_view op, std::int64_t vocabulary, double power) {
+  return {op, [=](Placement placement, std::int64_t bytes) {
+            const Tensor table = random_tensor({vocabulary, kWidth}, placement, 1);
+            const std::int64_t tokens = count_for(placement.dtype, bytes, kWidth);
+            const Tensor ids = random_ids(tokens, vocabulary, placement.device, power);
+            const double rows =
+                bytes_of(table) * static_cast<double>(tokens) / static_cast<double>(vocabulary);
+            return StreamingCase(to_string(Shape{tokens, kWidth}), 2 * rows, rows + bytes_of(table),
+                                 [=] { return embedding(input(table), ids); });
+          }};
 }
 
-StreamingCase make_embedding(Placement placement, std::int64_t bytes) {
-  return embedding_of(kVocabulary, 1.0, placement, bytes);
-}
-
-StreamingCase make_embedding_of_text(Placement placement, std::int64_t bytes) {
-  return embedding_of(kBytes, 3.0, placement, bytes);  // the commonest byte has 16% of the places
-}
+using Inputs = std::vector<Variable>;
 
 }  // namespace
 
 std::vector<StreamingFamily> of_tokens() {
   return {
-      unary("rms_norm", kWidth, 3,
-            [](const Variable& x) { return rms_norm(x, vector_of(1.0, x.value()), kEps); }),
-      family("add_rms_norm", make_add_rms_norm),
-      unary("layer_norm", kWidth, 3,
-            [](const Variable& x) {
-              return layer_norm(x, vector_of(1.0, x.value()), vector_of(0.0, x.value()), kEps);
-            }),
-      family("swiglu", make_swiglu),
-      unary("silu", kWidth, 3, [](const Variable& x) { return silu(x); }),
-      unary("gelu", kWidth, 3, [](const Variable& x) { return gelu(x, GeluForm::kTanh); }),
-      family("rope", make_rope),
-      family("add", make_add),
-      unary("scale", kWidth, 2, [](const Variable& x) { return scale(x, 0.5); }),
-      unary("dropout", kWidth, 2,
-            [](const Variable& x) {
-              return dropout(x, 0.1, {1, 2});
-            }),
-      unary("softmax", kWidth, 3, [](const Variable& x) { return softmax(x); }),
-      family("cross_entropy", make_cross_entropy),
-      family("embedding", make_embedding),
-      family("embedding_of_text", make_embedding_of_text),
+      rows("rms_norm", 1, 2, 3,
+           [](const Inputs& in) { return rms_norm(in[0], vector_of(1.0, in[0]), kEps); }),
+      // Backward reads the sum and the gradients of both results; the inputs have one gradient.
+      rows("add_rms_norm", 2, 4, 4,
+           [](const Inputs& in) {
+             const AddedAndNormed y = add_rms_norm(in[0], in[1], vector_of(1.0, in[0]), kEps);
+             return std::vector{y.sum, y.normed};
+           }),
+      rows("layer_norm", 1, 2, 3,
+           [](const Inputs& in) {
+             return layer_norm(in[0], vector_of(1.0, in[0]), vector_of(0.0, in[0]), kEps);
+           }),
+      rows("swiglu", 2, 3, 5, [](const Inputs& in) { return swiglu(in[0], in[1]); }),
+      rows("silu", 1, 2, 3, [](const Inputs& in) { return silu(in[0]); }),
+      rows("gelu", 1, 2, 3, [](const Inputs& in) { return gelu(in[0], GeluForm::kTanh); }),
+      {"rope", make_rope},
+      // Backward hands the gradient on as it is.
+      rows("add", 2, 3, 0, [](const Inputs& in) { return add(in[0], in[1]); }),
+      rows("scale", 1, 2, 2, [](const Inputs& in) { return scale(in[0], 0.5); }),
+      rows("dropout", 1, 2, 2,
+           [](const Inputs& in) {
+             return dropout(in[0], 0.1, {1, 2});
+           }),
+      rows("softmax", 1, 2, 3, [](const Inputs& in) { return softmax(in[0]); }),
+      {"cross_entropy", make_cross_entropy},
+      embedding_of("embedding", kVocabulary, 1.0),
+      embedding_of("embedding_of_text", kBytes, 3.0),  // the commonest byte has 16% of the places
   };
 }
 

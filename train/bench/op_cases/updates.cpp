@@ -3,8 +3,7 @@
 #include "ops/optim/adamw.h"
 #include "ops/optim/clip_grad_norm.h"
 #include "ops/optim/ema.h"
-#include "train/bench/op_cases/families.h"
-#include "train/bench/op_cases/parts.h"
+#include "train/bench/op_cases.h"
 
 namespace moh::op_cases {
 
@@ -13,8 +12,7 @@ namespace {
 StreamingCase make_adamw(Placement placement, std::int64_t bytes) {
   const DType wide = accumulate_dtype(placement.dtype);
   const Placement in_wide(wide, placement.device);
-  AdamWParameter p{
-      random_tensor(rows_for(placement.dtype, bytes, kWidth), placement, 1), {}, {}, {}, {}, 0.1};
+  AdamWParameter p{random_items({kWidth}, placement, bytes), {}, {}, {}, {}, 0.1};
   p.grad = random_tensor(p.value.shape(), in_wide, 2);
   p.exp_avg = zeros(p.value.shape(), wide, placement.device);
   p.exp_avg_sq = zeros(p.value.shape(), wide, placement.device);
@@ -25,37 +23,27 @@ StreamingCase make_adamw(Placement placement, std::int64_t bytes) {
     p.master = p.value.to(wide);
     moved = 7 * bytes_of(p.grad) + bytes_of(p.value);
   }
-  return {.shape = to_string(p.value.shape()), .forward_bytes = moved, .forward = [=] {
-            adamw({&p, 1}, {.step = 1});
-            return std::vector<Variable>();
-          }};
+  return {to_string(p.value.shape()), moved, 0, [=] { adamw({&p, 1}, {.step = 1}); }};
 }
 
 StreamingCase make_grad_norm(Placement placement, std::int64_t bytes) {
-  const Tensor grad = random_tensor(rows_for(placement.dtype, bytes, kWidth), placement, 1);
-  return {.shape = to_string(grad.shape()), .forward_bytes = bytes_of(grad), .forward = [=] {
-            grad_norm({&grad, 1});
-            return std::vector<Variable>();
-          }};
+  const Tensor grad = random_items({kWidth}, placement, bytes);
+  return {to_string(grad.shape()), bytes_of(grad), 0, [=] { grad_norm({&grad, 1}); }};
 }
 
 /// The value is read, its average read and written.
 StreamingCase make_ema(Placement placement, std::int64_t bytes) {
-  const Tensor value = random_tensor(rows_for(placement.dtype, bytes, kWidth), placement, 1);
+  const Tensor value = random_items({kWidth}, placement, bytes);
   const Tensor average = value.to(accumulate_dtype(placement.dtype)).clone();
   const auto update = std::make_shared<EmaUpdate>(std::vector<EmaParameter>{{average, value}});
-  return {.shape = to_string(value.shape()),
-          .forward_bytes = bytes_of(value) + 2 * bytes_of(average),
-          .forward = [=] {
-            update->update(0.999);
-            return std::vector<Variable>();
-          }};
+  return {to_string(value.shape()), bytes_of(value) + 2 * bytes_of(average), 0,
+          [=] { update->update(0.999); }};
 }
 
 }  // namespace
 
 std::vector<StreamingFamily> of_updates() {
-  return {family("grad_norm", make_grad_norm), family("adamw", make_adamw), family("ema", make_ema)};
+  return {{"grad_norm", make_grad_norm}, {"adamw", make_adamw}, {"ema", make_ema}};
 }
 
 }  // namespace moh::op_cases

@@ -1,10 +1,8 @@
 #include "train/tasks/language/decode_bench.h"
 
 #include <algorithm>
-#include <cstdio>
 #include <memory>
-#include <nlohmann/json.hpp>
-#include <ostream>
+#include <string>
 #include <utility>
 
 #include "autograd/profile.h"
@@ -13,7 +11,7 @@
 #include "core/parallel.h"
 #include "core/random.h"
 #include "models/llm/llama.h"
-#include "train/bench/attention_cases.h"
+#include "train/bench/require_option.h"
 #include "train/config/enum_names.h"
 #include "train/math/statistics.h"
 
@@ -32,15 +30,14 @@ void check(const DecodeBenchOptions& o) {
   for (const auto& [name, value] : {std::pair<std::string_view, std::int64_t>{"batch", o.batch},
                                     {"tokens", o.tokens},
                                     {"repeats", o.repeats}}) {
-    require_option(value >= 1, kBench, name, "1 or more", std::to_string(value));
+    require_option(value >= 1, kBench, name, "1 or more", value);
   }
-  require_option(o.warmups >= 0, kBench, "warmups", "0 or more", std::to_string(o.warmups));
+  require_option(o.warmups >= 0, kBench, "warmups", "0 or more", o.warmups);
   for (const std::int64_t context : o.contexts) {
-    require_option(context >= 1, kBench, "context", "1 or more", std::to_string(context));
+    require_option(context >= 1, kBench, "context", "1 or more", context);
   }
   for (const double active : o.active) {
-    require_option(active > 0.0 && active <= 1.0, kBench, "active", "a share above 0, at most 1",
-                   std::to_string(active));
+    require_option(active > 0.0 && active <= 1.0, kBench, "active", "a share above 0, at most 1", active);
   }
 }
 
@@ -132,40 +129,41 @@ void measure(std::vector<Candidate>& candidates, KvCache& cache, std::int64_t co
   }
 }
 
-DecodeBenchRecord summary(const DecodeBenchOptions& o, std::int64_t context, const Candidate& candidate,
-                          const Candidate& dense) {
+Row row_of(const DecodeBenchOptions& o, std::int64_t context, const Candidate& candidate,
+           const Candidate& dense) {
   const LlamaConfig& model = candidate.model->config();
   const RouterOptions router = routing_of(model, 0).router;
-  DecodeBenchRecord r;
-  r.device = device_name(o.device);
-  r.dtype = dtype_name(o.dtype);
-  r.isa = cpu_isa_name(cpu_isa());
-  r.threads = num_threads();
-  r.batch = o.batch;
-  r.context = context;
-  r.layers = model.layers;
-  r.hidden = model.hidden;
-  r.heads = model.heads;
-  r.kv_heads = model.kv_heads;
-  r.head_dim = model.head_dim;
-  r.router = name_of(model.moh.router);
-  r.active = activated_heads(*candidate.model);
-  r.shared = router.num_shared;
-  r.routed = router.top_k;
-  r.token_ms = median(candidate.token_ms);
-  r.tokens_per_s = static_cast<double>(o.batch) / (r.token_ms * 1e-3);
-  r.spread = relative_spread(candidate.token_ms);
-  r.ratio = median_ratio(candidate.token_ms, dense.token_ms);
-  r.attention_ms = median(candidate.attention_ms);
-  r.attention_spread = relative_spread(candidate.attention_ms);
-  r.attention_ratio = median_ratio(candidate.attention_ms, dense.attention_ms);
-  return r;
+  const double token_ms = median(candidate.token_ms);
+  Row row;
+  row.add("device", device_name(o.device));
+  row.add("dtype", std::string(dtype_name(o.dtype)));
+  row.add("isa", std::string(cpu_isa_name(cpu_isa())));
+  row.add("threads", num_threads());
+  row.add("batch", o.batch);
+  row.add("context", context, {"context"});
+  row.add("layers", model.layers);
+  row.add("hidden", model.hidden);
+  row.add("heads", model.heads);
+  row.add("kv_heads", model.kv_heads);
+  row.add("head_dim", model.head_dim);
+  row.add("router", std::string(name_of(model.moh.router)), {"router", {}, -10});
+  row.add("active", activated_heads(*candidate.model), {"active", Row::significant(3)});
+  row.add("shared", router.num_shared);
+  row.add("routed", router.top_k);
+  row.add("tokens_per_s", static_cast<double>(o.batch) / (token_ms * 1e-3), {"tokens/s", Row::fixed(1)});
+  row.add("token_ms", token_ms, {"ms/token", Row::fixed(3)});
+  row.add("spread", relative_spread(candidate.token_ms), {"spread", Row::percent(1)});
+  row.add("ratio", median_ratio(candidate.token_ms, dense.token_ms), {"/dense", Row::fixed(3)});
+  row.add("attention_ms", median(candidate.attention_ms), {"attention ms", Row::fixed(3)});
+  row.add("attention_spread", relative_spread(candidate.attention_ms), {"spread", Row::percent(1)});
+  row.add("attention_ratio", median_ratio(candidate.attention_ms, dense.attention_ms),
+          {"/dense", Row::fixed(3)});
+  return row;
 }
 
 }  // namespace
 
-void run_decode_bench(const DecodeBenchOptions& options,
-                      const std::function<void(const DecodeBenchRecord&)>& on_record) {
+void run_decode_bench(const DecodeBenchOptions& options, const std::function<void(const Row&)>& on_row) {
   check(options);
   open_device(options.device);
   const bool show_dense = std::ranges::count(options.active, 1.0) > 0;
@@ -175,48 +173,9 @@ void run_decode_bench(const DecodeBenchOptions& options,
     measure(candidates, cache, context, options);
     for (const Candidate& candidate : candidates) {
       if (candidate.dense() && !show_dense) continue;
-      on_record(summary(options, context, candidate, candidates.front()));
+      on_row(row_of(options, context, candidate, candidates.front()));
     }
   }
-}
-
-void write_json_line(std::ostream& out, const DecodeBenchRecord& r) {
-  const nlohmann::ordered_json line = {{"device", r.device},
-                                       {"dtype", r.dtype},
-                                       {"isa", r.isa},
-                                       {"threads", r.threads},
-                                       {"batch", r.batch},
-                                       {"context", r.context},
-                                       {"layers", r.layers},
-                                       {"hidden", r.hidden},
-                                       {"heads", r.heads},
-                                       {"kv_heads", r.kv_heads},
-                                       {"head_dim", r.head_dim},
-                                       {"router", r.router},
-                                       {"active", r.active},
-                                       {"shared", r.shared},
-                                       {"routed", r.routed},
-                                       {"tokens_per_s", r.tokens_per_s},
-                                       {"token_ms", r.token_ms},
-                                       {"spread", r.spread},
-                                       {"ratio", r.ratio},
-                                       {"attention_ms", r.attention_ms},
-                                       {"attention_spread", r.attention_spread},
-                                       {"attention_ratio", r.attention_ratio}};
-  out << line.dump() << '\n';
-}
-
-void write_decode_table_head(std::ostream& out) {
-  out << "context  router      active  tokens/s  ms/token  spread  /dense  attention ms  spread  /dense\n";
-}
-
-void write_table_line(std::ostream& out, const DecodeBenchRecord& r) {
-  char line[160];
-  std::snprintf(line, sizeof line,
-                "%7lld  %-10s  %6.3g  %8.1f  %8.3f  %5.1f%%  %6.3f  %12.3f  %5.1f%%  %6.3f\n",
-                static_cast<long long>(r.context), r.router.c_str(), r.active, r.tokens_per_s, r.token_ms,
-                r.spread * 100, r.ratio, r.attention_ms, r.attention_spread * 100, r.attention_ratio);
-  out << line;
 }
 
 }  // namespace moh

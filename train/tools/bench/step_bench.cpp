@@ -2,14 +2,14 @@
 
 #include <sys/resource.h>
 
-#include <cmath>
+#include <algorithm>
+#include <functional>
+#include <map>
 
-#include "autograd/profile.h"
-#include "core/cpu_isa.h"
 #include "core/cuda/backend.h"
 #include "core/device_clock.h"
 #include "core/error.h"
-#include "core/parallel.h"
+#include "train/bench/require_option.h"
 #include "train/math/statistics.h"
 #include "train/run/trainer.h"
 #include "train/tasks/load_model.h"
@@ -18,18 +18,18 @@ namespace moh {
 
 namespace {
 
+constexpr std::string_view kBench = "bench step";
+
 void check(const RunConfig& config, const StepBenchOptions& o) {
-  const auto require = [](bool condition, std::string_view option, std::string_view expected, auto found) {
-    if (!condition) throw ValueError(error_message("bench step", option, expected, std::to_string(found)));
-  };
-  require(o.steps >= 1, "steps", "1 or more", o.steps);
-  require(o.warmup >= 0, "warmup", "0 or more", o.warmup);
+  require_option(o.steps >= 1, kBench, "steps", "1 or more", o.steps);
+  require_option(o.warmup >= 0, kBench, "warmup", "0 or more", o.warmup);
   if (!config.cuda_graph) return;
   // The rehearsals and the step that is captured are slower than those that are replayed.
   constexpr int kLeast = TrainStep::kRehearsals + 1;
-  require(o.warmup >= kLeast, "warmup", std::to_string(kLeast) + " or more with cuda_graph", o.warmup);
+  require_option(o.warmup >= kLeast, kBench, "warmup", std::to_string(kLeast) + " or more with cuda_graph",
+                 o.warmup);
   if (o.profile) {
-    throw ValueError(error_message("bench step", "profile", "no cuda_graph, whose steps have no ops to time",
+    throw ValueError(error_message(kBench, "profile", "no cuda_graph, whose steps have no ops to time",
                                    "cuda_graph: true", "set cuda_graph=false"));
   }
 }
@@ -79,7 +79,7 @@ class Run {
     const StepReport report = train_step_.finish();
     ++checked_;
     if (!report.skipped) return;
-    throw NumericError(error_message("bench step", "step " + std::to_string(checked_), "a finite loss",
+    throw NumericError(error_message(kBench, "step " + std::to_string(checked_), "a finite loss",
                                      std::to_string(report.loss), "lower optim.learning_rate"));
   }
 
@@ -90,62 +90,41 @@ class Run {
   std::int64_t step_ = 0, checked_ = 0, items_ = 0;
 };
 
-/// Steps and the marks between them.
-struct TimedSteps {
-  explicit TimedSteps(Device device) : clock(device), phases(clock) {}
-
-  void run(Run& run, std::int64_t steps) {
-    bounds.reserve(static_cast<std::size_t>(steps) + 1);
-    bounds.push_back(clock.mark());
-    for (std::int64_t i = 0; i < steps; ++i) {
-      run.step();
-      bounds.push_back(clock.mark());
-    }
-    run.finish();
-  }
-
-  /// fn(begin, end) of each step, in seconds, as a sample in milliseconds.
-  template <class Fn>
-  std::vector<double> milliseconds(const Fn& fn) const {
-    std::vector<double> sample;
-    for (std::size_t i = 0; i + 1 < bounds.size(); ++i) sample.push_back(fn(bounds[i], bounds[i + 1]) * 1e3);
-    return sample;
-  }
-
-  DeviceClock clock;
-  PhaseTimer phases;
+/// Takes the counted steps of a run that is warm.
+void measure(Run& run, StepBenchRecord& r) {
+  const Device device = r.config.device;
+  DeviceClock clock(device);
+  const PhaseTimer phases(clock);
   std::vector<DeviceClock::Mark> bounds;
-};
-
-void fill_times(StepBenchRecord& r, const TimedSteps& times) {
-  const std::vector<double> steps =
-      times.milliseconds([&](auto begin, auto end) { return times.clock.seconds(begin, end); });
-  r.step_ms = median(steps);
-  r.step_ms_spread = relative_spread(steps);
-  r.items_per_s = static_cast<double>(r.items) / (r.step_ms * 1e-3);
-}
-
-PhaseTimes phases_of(const TimedSteps& times) {
-  const auto phase_ms = [&](ProfilePhase phase) {
-    return median(
-        times.milliseconds([&](auto begin, auto end) { return times.phases.seconds(phase, begin, end); }));
-  };
-  return {phase_ms(ProfilePhase::kForward), phase_ms(ProfilePhase::kBackward),
-          phase_ms(ProfilePhase::kOptimizer)};
-}
-
-/// The counted steps of a run that is warm.
-void measure(Run& run, Device device, StepBenchRecord& r) {
-  TimedSteps times(device);
   const StepFaults before = faults_so_far(device);
-  times.run(run, r.steps);
+  bounds.reserve(static_cast<std::size_t>(r.options.steps) + 1);
+  bounds.push_back(clock.mark());
+  for (std::int64_t i = 0; i < r.options.steps; ++i) {
+    run.step();
+    bounds.push_back(clock.mark());
+  }
+  run.finish();
   const StepFaults after = faults_so_far(device);
   r.faults = {after.system_allocations - before.system_allocations, after.page_faults - before.page_faults};
   r.memory = memory_stats(device);
   r.peak_rss_bytes = std::int64_t{usage().ru_maxrss} * 1024;
-  r.items = run.items();
-  fill_times(r, times);
-  if (!r.cuda_graph) r.phases = phases_of(times);
+
+  const auto ms_of_steps = [&](const auto& seconds) {
+    std::vector<double> ms;
+    for (std::size_t i = 0; i + 1 < bounds.size(); ++i) ms.push_back(seconds(bounds[i], bounds[i + 1]) * 1e3);
+    return ms;
+  };
+  const auto steps = ms_of_steps([&](auto begin, auto end) { return clock.seconds(begin, end); });
+  r.step_ms = median(steps);
+  r.step_ms_spread = relative_spread(steps);
+  r.items_per_s = static_cast<double>(run.items()) / (r.step_ms * 1e-3);
+  if (r.config.cuda_graph) return;
+  r.phases.emplace();
+  for (std::size_t i = 0; i < r.phases->size(); ++i) {
+    const auto phase = static_cast<ProfilePhase>(i);
+    (*r.phases)[i] =
+        median(ms_of_steps([&](auto begin, auto end) { return phases.seconds(phase, begin, end); }));
+  }
 }
 
 StepProfile profiled(Run& run, Device device, std::int64_t steps) {
@@ -158,40 +137,50 @@ StepProfile profiled(Run& run, Device device, std::int64_t steps) {
   return summarize_profile(profiler.entries(), steps, clock.seconds(begin, end));
 }
 
-StepBenchRecord description(const RunConfig& config, const StepBenchOptions& options) {
-  StepBenchRecord r;
-  r.device = device_name(config.device);
-  if (config.device != kCpu) r.gpu = cuda::describe_device();
-  r.dtype = dtype_name(dtype_of(config.precision));
-  r.isa = cpu_isa_name(cpu_isa());
-  r.random_data = options.random_data;
-  r.cuda_graph = config.cuda_graph;
-  r.batch_size = config.train.batch_size;
-  r.accumulate = config.train.accumulate;
-  r.threads = num_threads();
-  r.warmup = options.warmup;
-  r.steps = options.steps;
-  return r;
+}  // namespace
+
+double StepProfile::other_ms() const {
+  double rest = step_ms;
+  for (const OpTime& op : ops) rest -= op.total_ms();
+  return rest;
 }
 
-}  // namespace
+StepProfile summarize_profile(std::span<const ProfileEntry> entries, std::int64_t steps, double seconds) {
+  const auto count = static_cast<double>(steps);
+  std::map<std::string, OpTime> by_op;
+  for (const ProfileEntry& entry : entries) {
+    OpTime& op = by_op[entry.op];
+    op.ms[static_cast<std::size_t>(entry.phase)] += entry.seconds * 1e3 / count;
+    op.calls += static_cast<double>(entry.calls) / count;
+    op.gflops += entry.flops / count;  // made a rate once the time is complete
+  }
+  StepProfile profile{seconds * 1e3 / count, {}};
+  for (auto& [name, op] : by_op) {
+    op.op = name;
+    op.gflops = op.total_ms() > 0 ? op.gflops / op.total_ms() * 1e-6 : 0;
+    profile.ops.push_back(op);
+  }
+  std::ranges::stable_sort(profile.ops, std::ranges::greater(), &OpTime::total_ms);
+  return profile;
+}
 
 StepBenchRecord run_step_bench(const RunConfig& config, const Family& family,
                                const StepBenchOptions& options) {
   check(config, options);
   open_configured_device(config, NewProducts::kSearch);
-  StepBenchRecord r = description(config, options);
+  StepBenchRecord r{.config = config, .options = options};
+  if (config.device != kCpu) r.gpu = cuda::describe_device();
   r.flops = step_flops(config, synthetic_tasks(family));
   reset_memory_peaks(config.device);
   {
     Run run(config, family, options.random_data);
     r.parameters = count_parameters(run.task().model());
     r.unit = run.task().unit().plural;
-    for (const auto& [name, size] : run.task().sample_sizes()) r.sample_sizes.emplace_back(name, size);
+    r.sample_sizes = run.task().sample_sizes();
     for (std::int64_t i = 0; i < options.warmup; ++i) run.step();
     run.finish();
     MOH_CHECK(run.captured() == config.cuda_graph, "the steps of a run have one size");
-    measure(run, config.device, r);
+    measure(run, r);
     if (options.profile) r.profile = profiled(run, config.device, options.steps);
   }
   const MathModeScope mode(placement_of(config).math);

@@ -1,18 +1,17 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
-#include <iosfwd>
 #include <optional>
+#include <span>
 #include <string>
-#include <utility>
 #include <vector>
 
+#include "autograd/profile.h"
 #include "core/allocator.h"
 #include "train/bench/ceilings.h"
 #include "train/config/run_config.h"
-#include "train/run/train_step.h"
 #include "train/tasks/family.h"
-#include "train/tools/bench/step_profile.h"
 #include "train/tools/plan/dry_step.h"
 
 namespace moh {
@@ -31,31 +30,43 @@ struct StepFaults {
   std::int64_t page_faults = 0;         ///< of the whole process, minor and major
 };
 
-/// Times of the parts of a step, in milliseconds.
-struct PhaseTimes {
-  double forward_ms = 0, backward_ms = 0, optimizer_ms = 0;
+/// Milliseconds in each ProfilePhase.
+using PhaseTimes = std::array<double, kNumProfilePhases>;
+
+/// What one op takes of a training step, on average over the profiled steps.
+struct OpTime {
+  std::string op;
+  PhaseTimes ms{};
+  double calls = 0;   ///< in all phases
+  double gflops = 0;  ///< achieved, of matrix products; else 0
+
+  double total_ms() const { return ms[0] + ms[1] + ms[2]; }
 };
+
+/// Where a training step goes, op by op.
+struct StepProfile {
+  double step_ms = 0;       ///< mean of the profiled steps, which are slower by what taking times costs
+  std::vector<OpTime> ops;  ///< longest first
+
+  /// What no op accounts for: waiting for data, recording and releasing the graph, memory.
+  double other_ms() const;
+};
+
+/// `entries` were collected over `steps` steps that took `seconds` together.
+StepProfile summarize_profile(std::span<const ProfileEntry> entries, std::int64_t steps, double seconds);
 
 /// What was measured. Times in milliseconds, medians over the steps; on a GPU those of the device.
 struct StepBenchRecord {
-  std::string config;  ///< the file's name
-  std::vector<std::string> overrides;
-  std::string device, dtype;
-  std::string isa;  ///< of the CPU's kernels
+  RunConfig config;
+  StepBenchOptions options;
   std::string gpu;  ///< what it is, driver and CUDA included; empty: the CPU computes
-  bool random_data = false;
-  bool cuda_graph = false;
   std::int64_t parameters = 0;
-  std::int64_t batch_size = 0, accumulate = 0;
-  std::vector<std::pair<std::string, std::int64_t>> sample_sizes;  ///< {"sequence_length", 256}
-  std::int64_t items = 0;                                          ///< inputs of a step, in `unit`
-  int threads = 0;
-  std::int64_t warmup = 0, steps = 0;
+  SampleSizes sample_sizes;
+  std::string_view unit;  ///< of the task's inputs: "tokens"
 
   double step_ms = 0;
   double step_ms_spread = 0;         ///< (90th - 10th percentile) / median
-  std::string unit;                  ///< of the task's inputs: "tokens"
-  double items_per_s = 0;            ///< inputs of a step / step_ms
+  double items_per_s = 0;            ///< inputs of a step, in `unit`, / step_ms
   std::optional<PhaseTimes> phases;  ///< none with cuda_graph: a replay has no marks inside
 
   MemoryStats memory;               ///< of the device: peaks since the model was made
@@ -75,10 +86,5 @@ struct StepBenchRecord {
 /// then would not be measured.
 StepBenchRecord run_step_bench(const RunConfig& config, const Family& family,
                                const StepBenchOptions& options);
-
-/// One JSON object with all fields, and a newline.
-void write_json_line(std::ostream& out, const StepBenchRecord& record);
-/// The same as a table for people.
-void write_table(std::ostream& out, const StepBenchRecord& record);
 
 }  // namespace moh

@@ -1,16 +1,43 @@
-#include <cstdio>
-#include <nlohmann/json.hpp>
-#include <ostream>
+#include "train/tools/bench/step_report.h"
 
+#include <spdlog/fmt/ostr.h>
+
+#include <array>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <ostream>
+#include <string>
+
+#include "core/cpu_isa.h"
+#include "core/parallel.h"
 #include "train/log/format.h"
-#include "train/tools/bench/step_bench.h"
 
 namespace moh {
 
 namespace {
 
-nlohmann::ordered_json peak_bytes(const MemoryStats& memory) {
-  nlohmann::ordered_json bytes;
+using Json = nlohmann::ordered_json;
+
+/// By ProfilePhase.
+constexpr std::array<const char*, kNumProfilePhases> kPhases = {"forward", "backward", "optimizer"};
+
+void add_phases(Json& object, const PhaseTimes& ms) {
+  for (std::size_t i = 0; i < ms.size(); ++i) object[fmt::format("{}_ms", kPhases[i])] = ms[i];
+}
+
+/// What the machine can do, where it was measured or is known.
+struct Peak {
+  const char *key, *name;
+  std::optional<double> gflops;
+};
+std::array<Peak, 3> peaks_of(const Ceilings& ceilings) {
+  return {{{"fma_peak", "FMA peak", ceilings.fma_gflops},
+           {"matmul_peak", "matmul peak", ceilings.matmul_gflops},
+           {"published_peak", "published peak", ceilings.published_gflops}}};
+}
+
+Json peak_bytes(const MemoryStats& memory) {
+  Json bytes;
   for (int i = 0; i < kNumMemoryPurposes; ++i) {
     const auto purpose = static_cast<MemoryPurpose>(i);
     bytes[std::string(memory_purpose_name(purpose))] = memory.of(purpose).peak_bytes;
@@ -19,15 +46,13 @@ nlohmann::ordered_json peak_bytes(const MemoryStats& memory) {
   return bytes;
 }
 
-nlohmann::ordered_json profile_json(const StepProfile& profile) {
-  nlohmann::ordered_json ops = nlohmann::ordered_json::array();
+Json profile_json(const StepProfile& profile) {
+  Json ops = Json::array();
   for (const OpTime& op : profile.ops) {
-    nlohmann::ordered_json entry = {{"op", op.op},
-                                    {"forward_ms", op.forward_ms},
-                                    {"backward_ms", op.backward_ms},
-                                    {"optimizer_ms", op.optimizer_ms},
-                                    {"calls", op.calls},
-                                    {"share", op.total_ms() / profile.step_ms}};
+    Json entry = {{"op", op.op}};
+    add_phases(entry, op.ms);
+    entry["calls"] = op.calls;
+    entry["share"] = op.total_ms() / profile.step_ms;
     if (op.gflops > 0) entry["gflops"] = op.gflops;
     ops.push_back(std::move(entry));
   }
@@ -35,97 +60,72 @@ nlohmann::ordered_json profile_json(const StepProfile& profile) {
 }
 
 void write_times(std::ostream& out, const StepBenchRecord& r) {
-  write_line(out, "step", "%10.2f ms   (%lld steps, spread %.1f%%)", r.step_ms,
-             static_cast<long long>(r.steps), 100 * r.step_ms_spread);
-  const auto part = [&](const char* name, double ms) {
-    write_line(out, name, "%10.2f ms   %5.1f%%", ms, 100 * ms / r.step_ms);
-  };
-  if (r.phases) {
-    part("  forward", r.phases->forward_ms);
-    part("  backward", r.phases->backward_ms);
-    part("  optimizer", r.phases->optimizer_ms);
+  fmt::print(out, "step                {:10.2f} ms   ({} steps, spread {:.1f}%)\n", r.step_ms,
+             r.options.steps, 100 * r.step_ms_spread);
+  for (std::size_t i = 0; r.phases && i < kPhases.size(); ++i) {
+    const double ms = (*r.phases)[i];
+    fmt::print(out, "  {:<18}{:10.2f} ms   {:5.1f}%\n", kPhases[i], ms, 100 * ms / r.step_ms);
   }
-  write_line(out, (r.unit + "/s").c_str(), "%10.0f", r.items_per_s);
+  fmt::print(out, "{:<20}{:10.0f}\n", fmt::format("{}/s", r.unit), r.items_per_s);
 }
 
 void write_rates(std::ostream& out, const StepBenchRecord& r) {
-  write_line(out, "FLOP per step", "%10.4g      (all heads on: %.4g)", r.flops.routed, r.flops.dense);
-  write_line(out, "GFLOP/s", "%10.1f", r.gflops());
-  const auto ceiling = [&](const char* name, double gflops) {
-    write_line(out, name, "%10.1f      the step reaches %.1f%% of it", gflops, 100 * r.gflops() / gflops);
-  };
-  if (r.ceilings.fma_gflops) ceiling("  FMA peak", *r.ceilings.fma_gflops);
-  ceiling("  matmul peak", r.ceilings.matmul_gflops);
-  if (r.ceilings.published_gflops) ceiling("  published peak", *r.ceilings.published_gflops);
+  fmt::print(out, "FLOP per step       {:10.4g}      (all heads on: {:.4g})\n", r.flops.routed,
+             r.flops.dense);
+  fmt::print(out, "GFLOP/s             {:10.1f}\n", r.gflops());
+  for (const auto& [key, name, gflops] : peaks_of(r.ceilings)) {
+    if (!gflops) continue;
+    fmt::print(out, "  {:<18}{:10.1f}      the step reaches {:.1f}% of it\n", name, *gflops,
+               100 * r.gflops() / *gflops);
+  }
   out << "  (model FLOP: products and the pairs that mask and router leave, forward x 3; nothing twice)\n";
 }
 
-/// Rates beside what the machine can do: those that were measured, or are known.
-void add_ceilings(nlohmann::ordered_json& object, const StepBenchRecord& r) {
-  const auto add = [&](const std::string& name, std::optional<double> gflops) {
-    if (!gflops) return;
-    object[name + "_gflops"] = *gflops;
-    object["share_of_" + name] = r.gflops() / *gflops;
-  };
-  add("fma_peak", r.ceilings.fma_gflops);
-  add("matmul_peak", r.ceilings.matmul_gflops);
-  add("published_peak", r.ceilings.published_gflops);
-}
-
 void write_memory(std::ostream& out, const StepBenchRecord& r) {
-  write_line(out, "peak memory", "%10s      (process: %s)", format_bytes(r.memory.total.peak_bytes).c_str(),
-             format_bytes(r.peak_rss_bytes).c_str());
+  fmt::print(out, "peak memory         {:>10}      (process: {})\n", format_bytes(r.memory.total.peak_bytes),
+             format_bytes(r.peak_rss_bytes));
   for (int i = 0; i < kNumMemoryPurposes; ++i) {
     const auto purpose = static_cast<MemoryPurpose>(i);
-    write_line(out, ("  " + std::string(memory_purpose_name(purpose))).c_str(), "%10s",
-               format_bytes(r.memory.of(purpose).peak_bytes).c_str());
+    fmt::print(out, "  {:<18}{:>10}\n", memory_purpose_name(purpose),
+               format_bytes(r.memory.of(purpose).peak_bytes));
   }
-  write_line(out, "system allocations", "%10lld", static_cast<long long>(r.faults.system_allocations));
-  write_line(out, "page faults", "%10lld", static_cast<long long>(r.faults.page_faults));
+  fmt::print(out, "system allocations  {:10}\n", r.faults.system_allocations);
+  fmt::print(out, "page faults         {:10}\n", r.faults.page_faults);
 }
 
 void write_profile(std::ostream& out, const StepProfile& profile) {
-  char text[160];
   const auto share = [&](double ms) { return 100 * ms / profile.step_ms; };
-  std::snprintf(text, sizeof text, "\n%-32s%10s%10s%10s%8s%8s%9s\n", "op, ms per step", "forward", "backward",
-                "optimizer", "calls", "share", "GFLOP/s");
-  out << text;
+  out << "\nop, ms per step                    forward  backward optimizer   calls   share  GFLOP/s\n";
   for (const OpTime& op : profile.ops) {
-    std::snprintf(text, sizeof text, "%-32s%10.3f%10.3f%10.3f%8.0f%7.1f%%%9s\n", op.op.c_str(), op.forward_ms,
-                  op.backward_ms, op.optimizer_ms, op.calls, share(op.total_ms()),
-                  op.gflops > 0 ? format_fixed(op.gflops, 1).c_str() : "");
-    out << text;
+    fmt::print(out, "{:<32}{:10.3f}{:10.3f}{:10.3f}{:8.0f}{:7.1f}%{:>9}\n", op.op, op.ms[0], op.ms[1],
+               op.ms[2], op.calls, share(op.total_ms()), op.gflops > 0 ? format_fixed(op.gflops, 1) : "");
   }
-  std::snprintf(text, sizeof text, "%-32s%10.3f%35.1f%%\n", "in no op", profile.other_ms(),
-                share(profile.other_ms()));
-  out << text;
+  fmt::print(out, "{:<32}{:10.3f}{:35.1f}%\n", "in no op", profile.other_ms(), share(profile.other_ms()));
 }
 
 }  // namespace
 
-void write_json_line(std::ostream& out, const StepBenchRecord& r) {
-  nlohmann::ordered_json object = {{"config", r.config},
-                                   {"overrides", r.overrides},
-                                   {"data", r.random_data ? "random" : "files"},
-                                   {"device", r.device},
-                                   {"dtype", r.dtype},
-                                   {"isa", r.isa},
-                                   {"cuda_graph", r.cuda_graph},
-                                   {"threads", r.threads},
-                                   {"parameters", r.parameters},
-                                   {"batch_size", r.batch_size},
-                                   {"accumulate", r.accumulate},
-                                   {"warmup", r.warmup},
-                                   {"steps", r.steps},
-                                   {"step_ms", r.step_ms},
-                                   {"step_ms_spread", r.step_ms_spread}};
-  for (const auto& [name, size] : r.sample_sizes) object[name] = size;
-  if (r.phases) {
-    object["forward_ms"] = r.phases->forward_ms;
-    object["backward_ms"] = r.phases->backward_ms;
-    object["optimizer_ms"] = r.phases->optimizer_ms;
-  }
-  object.update({{r.unit + "_per_s", r.items_per_s},
+void write_json_line(std::ostream& out, const StepBenchRecord& r, const std::string& config,
+                     const std::vector<std::string>& overrides) {
+  const RunConfig& run = r.config;
+  Json object = {{"config", config},
+                 {"overrides", overrides},
+                 {"data", r.options.random_data ? "random" : "files"},
+                 {"device", device_name(run.device)},
+                 {"dtype", dtype_name(dtype_of(run.precision))},
+                 {"isa", cpu_isa_name(cpu_isa())},
+                 {"cuda_graph", run.cuda_graph},
+                 {"threads", num_threads()},
+                 {"parameters", r.parameters},
+                 {"batch_size", run.train.batch_size},
+                 {"accumulate", run.train.accumulate},
+                 {"warmup", r.options.warmup},
+                 {"steps", r.options.steps},
+                 {"step_ms", r.step_ms},
+                 {"step_ms_spread", r.step_ms_spread}};
+  for (const auto& [name, size] : r.sample_sizes) object[std::string(name)] = size;
+  if (r.phases) add_phases(object, *r.phases);
+  object.update({{std::string(r.unit) + "_per_s", r.items_per_s},
                  {"peak_bytes", peak_bytes(r.memory)},
                  {"peak_rss_bytes", r.peak_rss_bytes},
                  {"system_allocations", r.faults.system_allocations},
@@ -133,22 +133,26 @@ void write_json_line(std::ostream& out, const StepBenchRecord& r) {
                  {"flops_per_step", r.flops.routed},
                  {"flops_per_step_dense", r.flops.dense},
                  {"gflops", r.gflops()}});
-  add_ceilings(object, r);
+  for (const auto& [key, name, gflops] : peaks_of(r.ceilings)) {
+    if (!gflops) continue;
+    object[std::string(key) + "_gflops"] = *gflops;
+    object[std::string("share_of_") + key] = r.gflops() / *gflops;
+  }
   if (!r.gpu.empty()) object["gpu"] = r.gpu;
   if (r.profile) object["profile"] = profile_json(*r.profile);
-  out << object.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) << '\n';
+  out << object.dump(-1, ' ', false, Json::error_handler_t::replace) << '\n';
 }
 
 void write_table(std::ostream& out, const StepBenchRecord& r) {
+  const RunConfig& run = r.config;
   if (!r.gpu.empty()) out << r.gpu << '\n';
-  write_line(out, "parameters", "%10s      %s on %s, %s kernels, %d threads",
-             format_count(static_cast<double>(r.parameters)).c_str(), r.dtype.c_str(), r.device.c_str(),
-             r.isa.c_str(), r.threads);
+  fmt::print(out, "parameters          {:>10}      {} on {}, {} kernels, {} threads\n",
+             format_count(static_cast<double>(r.parameters)), dtype_name(dtype_of(run.precision)),
+             device_name(run.device), cpu_isa_name(cpu_isa()), num_threads());
   std::string sizes;
-  for (const auto& [name, size] : r.sample_sizes) sizes += ", " + name + " " + std::to_string(size);
-  write_line(out, "batch", "%10s      %lld x %lld samples%s, %s data", "",
-             static_cast<long long>(r.accumulate), static_cast<long long>(r.batch_size), sizes.c_str(),
-             r.random_data ? "random" : "the run's");
+  for (const auto& [name, size] : r.sample_sizes) sizes += fmt::format(", {} {}", name, size);
+  fmt::print(out, "batch                               {} x {} samples{}, {} data\n", run.train.accumulate,
+             run.train.batch_size, sizes, r.options.random_data ? "random" : "the run's");
   write_times(out, r);
   write_rates(out, r);
   write_memory(out, r);

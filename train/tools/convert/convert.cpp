@@ -11,7 +11,6 @@
 #include "train/tasks/load_model.h"
 #include "train/tasks/model_source.h"
 #include "train/tools/convert/write_model_checkpoint.h"
-#include "train/weights/fold_names.h"
 #include "train/weights/load_weights.h"
 
 namespace moh {
@@ -90,40 +89,36 @@ void check_destination(const ConvertOptions& options, const ModelLocation& sourc
 
 // ---- What ----
 
-/// What is known of the model, and from where.
-struct KnownModel {
-  std::unique_ptr<FamilyConfig> model;  ///< null where it is not
-  fs::path config;
-  std::string problem;
-};
-
-KnownModel know_model(const ConvertOptions& options, const Families& families, ModelLocation location) {
+/// The model, where it is known: the report says from which file, or why not.
+std::unique_ptr<FamilyConfig> know_model(const ConvertOptions& options, const Families& families,
+                                         ModelLocation location, ConvertReport& report) {
   const bool needs_model = options.format != WeightFormat::kSafetensors;
   if (!options.config.empty()) location.config = options.config;
-  KnownModel known{nullptr, location.config, ""};
+  std::unique_ptr<FamilyConfig> model;
   try {
-    known.model = read_model_config(location, families);
+    model = read_model_config(location, families);
   } catch (const ConfigError& error) {
     // A container for tensors needs no model.
     if (needs_model || !options.config.empty()) throw;
-    known.problem = error.what();
+    report.model_problem = error.what();
   }
-  if (known.model || !needs_model) return known;
+  if (model) report.model_config = location.config;
+  if (model || !needs_model) return model;
   throw ConfigError(error_message(options.from.string(), "model", "a configuration beside the tensors",
                                   "none",
                                   "describe the model with --config CONFIG.yaml, or convert to safetensors"));
 }
 
 /// Refuses differences that were not allowed, or that `format` cannot bear.
-void check_differences(const ConvertOptions& options, const KnownModel& known,
-                       const WeightDifferences& found) {
+void check_differences(const ConvertOptions& options, const ConvertReport& report) {
+  const WeightDifferences& found = report.differences;
   if (found.none()) return;
   const bool needs_all = options.format != WeightFormat::kSafetensors;
   const bool complete = found.missing.empty() && found.mismatched.empty();
   if (options.allow_differences && (complete || !needs_all)) return;
   throw CheckpointError(
-      options.from.string() + ": the tensors are not those of the model that " + known.config.string() +
-      " describes: " + list(found) + "\n" +
+      options.from.string() + ": the tensors are not those of the model that " +
+      report.model_config.string() + " describes: " + list(found) + "\n" +
       (complete || !needs_all
            ? "--allow-differences converts all the same" +
                  std::string(needs_all ? ", without what is unexpected" : "")
@@ -154,10 +149,11 @@ std::vector<WeightInfo> tensors_to_write(const ConvertOptions& options, const We
 }
 
 std::size_t write_output(const ConvertOptions& options, const Families& families,
-                         const ModelLocation& location, const WeightFile& weights, const KnownModel& known,
-                         std::span<const WeightInfo> tensors, std::uint64_t bytes, WriteProgress progress) {
+                         const ModelLocation& location, const WeightFile& weights, const FamilyConfig* model,
+                         std::span<const WeightInfo> tensors, const ConvertReport& report,
+                         WriteProgress progress) {
   if (is_file_output(options)) {
-    DurableFile file(options.to, bytes);
+    DurableFile file(options.to, report.bytes);
     stream_safetensors(
         weights, tensors, [&](std::span<const std::byte> piece) { file.write(piece); }, progress);
     file.commit();
@@ -171,14 +167,12 @@ std::size_t write_output(const ConvertOptions& options, const Families& families
       break;
     case WeightFormat::kHuggingFace:
       // First what may be refused, and is small.
-      families.of(*known.model)
-          .weight_names()
-          .write_files(folder.temporary(), *known.model, location, tensors);
+      families.of(*model).weight_names().write_files(folder.temporary(), *model, location, tensors);
       copy_companions(location, folder.temporary());
       files = write_model_files(folder.temporary(), weights, tensors, options.shard_bytes, progress);
       break;
     case WeightFormat::kMohCheckpoint:
-      write_model_checkpoint(folder.temporary(), options.to, *known.model, known.config, families, weights,
+      write_model_checkpoint(folder.temporary(), options.to, *model, report.model_config, families, weights,
                              tensors, progress);
       break;
   }
@@ -195,29 +189,26 @@ ConvertReport convert_model(const ConvertOptions& asked, const Families& familie
   if (!is_file_output(asked) && !asked.to.has_filename()) options.to = asked.to.parent_path();  // "out/"
   check_destination(options, location);
   const auto weights = open_weights(location, options.part);
-  const KnownModel known = know_model(options, families, location);
-
   ConvertReport report;
   report.source_format = weights->format();
-  if (known.model) report.model_config = known.config;
-  report.model_problem = known.problem;
-  std::vector<WeightInfo> model;
-  if (known.model) {
-    const Family& family = families.of(*known.model);
-    model = expected_tensors(family, *known.model);
-    report.differences = compare_weights(model, *weights, &family.weight_names());
-    check_differences(options, known, report.differences);
+  const std::unique_ptr<FamilyConfig> model = know_model(options, families, location, report);
+  std::vector<WeightInfo> expected;
+  if (model) {
+    const Family& family = families.of(*model);
+    expected = expected_tensors(family, *model);
+    report.differences = compare_weights(expected, *weights, &family.weight_names());
+    check_differences(options, report);
   }
-  const std::vector<WeightInfo> tensors = tensors_to_write(options, *weights, model);
+  const std::vector<WeightInfo> tensors = tensors_to_write(options, *weights, expected);
   for (const WeightInfo& tensor : tensors) {
     report.bytes += tensor.bytes;
     report.parameters += tensor.shape.numel();
   }
   report.tensors = tensors.size();
-  events.begin(report, report.bytes);
+  events.begin(report);
   remove_abandoned_temporaries(options.to);
   report.files =
-      write_output(options, families, location, *weights, known, tensors, report.bytes, events.progress);
+      write_output(options, families, location, *weights, model.get(), tensors, report, events.progress);
   return report;
 }
 

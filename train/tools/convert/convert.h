@@ -8,7 +8,6 @@
 
 #include "train/tasks/family.h"
 #include "train/weights/compare_weights.h"
-#include "train/weights/locate_model.h"
 #include "train/weights/weight_writer.h"
 
 namespace moh {
@@ -45,8 +44,8 @@ struct ConvertReport {
 
 /// What convert_model() tells on its way.
 struct ConvertEvents {
-  /// Before anything is written, once names are compared; bytes that will be.
-  FunctionRef<void(const ConvertReport& report, std::uint64_t bytes)> begin;
+  /// Before anything is written, once names are compared and the bytes are known.
+  FunctionRef<void(const ConvertReport& report)> begin;
   WriteProgress progress;
 };
 

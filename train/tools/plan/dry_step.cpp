@@ -1,7 +1,10 @@
 #include "train/tools/plan/dry_step.h"
 
+#include <algorithm>
+
 #include "autograd/profile.h"
 #include "core/device_clock.h"
+#include "core/error.h"
 #include "train/run/trainer.h"
 #include "train/tasks/load_model.h"
 
@@ -15,6 +18,29 @@ void run_counted(TrainStep& step, double learning_rate, DryStep& result) {
   const Profiler profiler(no_clock);
   result.items = step.begin(0, learning_rate).items;
   result.flops = profiler.model_flops();
+}
+
+/// last + times (last - before).
+std::int64_t extended(std::int64_t before, std::int64_t last, std::int64_t times) {
+  std::int64_t more = 0, sum = 0;
+  if (__builtin_mul_overflow(last - before, times, &more) || __builtin_add_overflow(last, more, &sum)) {
+    throw MemoryError(error_message("plan", "train.accumulate", "batches within 63 bits of memory",
+                                    std::to_string(times) + " more micro-batches"));
+  }
+  return sum;
+}
+
+/// Every number of two plans extended.
+MemoryPlan extended(const MemoryPlan& before, const MemoryPlan& last, std::int64_t times) {
+  MemoryPlan plan = last;
+  const auto extend = [times](std::int64_t from, std::int64_t& to) { to = extended(from, to, times); };
+  for (std::size_t i = 0; i < plan.at_peak.size(); ++i) {
+    extend(before.stats.by_purpose[i].peak_bytes, plan.stats.by_purpose[i].peak_bytes);
+    extend(before.at_peak[i], plan.at_peak[i]);
+  }
+  extend(before.stats.total.peak_bytes, plan.stats.total.peak_bytes);
+  extend(before.evaluation_bytes, plan.evaluation_bytes);
+  return plan;
 }
 
 }  // namespace
@@ -39,14 +65,34 @@ DryStep dry_step(const RunConfig& asked, const MakeTask& make_task) {
   run_counted(step, config.schedule.peak, result);
   step.finish();
   result.unit = task->unit();
-  for (const auto& [name, size] : task->sample_sizes()) result.sample_sizes.emplace_back(name, size);
+  result.sample_sizes = task->sample_sizes();
   if (is_routed(task->model())) result.activated_heads = activated_heads(task->model(), /*training=*/true);
   result.parameters = count_parameters(task->model());
-  result.memory = scope.memory()->usage(config.device);
+  result.memory = {scope.memory()->usage(config.device)};
   scope.memory()->reset_peaks();
   task->evaluate([] { return false; });
-  result.evaluation_bytes = scope.memory()->usage(config.device).stats.total.peak_bytes;
+  result.memory.evaluation_bytes = scope.memory()->usage(config.device).stats.total.peak_bytes;
   return result;
+}
+
+std::int64_t MemoryPlan::needed_bytes() const {
+  return std::max(stats.total.peak_bytes, evaluation_bytes);
+}
+
+MemoryPlan plan_memory(const RunConfig& asked, const MakeTask& make_task) {
+  constexpr std::int64_t kFew = 3;
+  RunConfig config = asked;
+  config.train.accumulate = std::min(asked.train.accumulate, kFew);
+  const MemoryPlan few = dry_step(config, make_task).memory;
+  if (asked.train.accumulate <= kFew) return few;
+  // From the second micro-batch on each finds what the one before it found, and adds its batch and numbers.
+  config.train.accumulate = kFew - 1;
+  return extended(dry_step(config, make_task).memory, few, asked.train.accumulate - kFew);
+}
+
+bool has_router(const RunConfig& config) {
+  const MohConfig* const moh = config.family->moh();
+  return moh != nullptr && moh->router != RouterKind::kNone;
 }
 
 StepFlops step_flops(const RunConfig& asked, const MakeTask& make_task) {
@@ -58,10 +104,9 @@ StepFlops step_flops(const RunConfig& asked, const MakeTask& make_task) {
 }
 
 StepFlops step_flops(const RunConfig& config, const DryStep& step, const MakeTask& make_task) {
+  if (!has_router(config)) return {step.flops, step.flops};
   RunConfig dense = config;
-  MohConfig* moh = dense.family->moh();
-  if (moh == nullptr || moh->router == RouterKind::kNone) return {step.flops, step.flops};
-  *moh = {};
+  *dense.family->moh() = {};
   return {dry_step(dense, make_task).flops, step.flops};
 }
 

@@ -2,28 +2,42 @@
 
 #include <array>
 #include <cstdint>
-#include <iosfwd>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "train/tools/plan/memory_plan.h"
-#include "train/tools/plan/plan_options.h"
+#include "train/tools/plan/dry_step.h"
 
 namespace moh {
+
+/// A GPU's speed, as a data sheet or a measurement gives it.
+struct PeakRate {
+  double tflops = 0;
+  std::string name;  ///< of the GPU; empty for a number
+};
+
+/// What `moh plan` is asked, beside the configuration.
+struct PlanOptions {
+  std::int64_t gpus = 1;
+  std::optional<std::int64_t> memory_bytes;  ///< of each device
+  double mfu = 0.4;                          ///< model FLOP utilisation, in (0, 1]
+  std::optional<PeakRate> peak;              ///< of each device; without it nothing is said of time
+};
+
+/// "141GB", "79.6 GiB", "24e9": decimal units (kB, MB, GB, TB), binary ones (KiB, MiB, GiB, TiB), or bytes.
+/// Throws ValueError naming `option`.
+std::int64_t parse_memory(const std::string& text, const std::string& option);
+
+/// "989" TFLOP/s, or a GPU whose rate for `dtype` is published: "H100", "H200", "A100", or the driver's name
+/// of one (train/bench/ceilings.h). Throws ValueError naming `option`.
+PeakRate parse_peak(const std::string& text, DType dtype, const std::string& option);
 
 /// The memory of a device under one setting of model.recompute.
 struct MemoryChoice {
   RecomputeLevel recompute = RecomputeLevel::kNone;
   MemoryPlan memory;
   std::int64_t largest_batch = 0;  ///< train.batch_size that still fits in PlanOptions::memory_bytes; 0: none
-};
-
-/// The least that a device needs: one sequence per micro-batch, layers computed again.
-struct LeastMemory {
-  Precision precision = Precision::kFloat32;
-  std::int64_t bytes = 0;
 };
 
 /// How long training takes.
@@ -35,17 +49,16 @@ struct TimePlan {
 struct TrainingPlan {
   RunConfig config;
   PlanOptions options;
-  std::int64_t parameters = 0;
-  double activated_heads = 1;
-  bool is_routed = false;
-  Unit unit;                                                       ///< of the inputs
-  std::int64_t items_per_sample = 0;                               ///< in this unit
-  std::vector<std::pair<std::string, std::int64_t>> sample_sizes;  ///< Task::sample_sizes()
-  StepFlops flops_per_item;                                        ///< forward and backward pass
+  DryStep step;                      ///< of a single micro-batch
+  StepFlops flops_per_item;          ///< forward and backward pass
   std::vector<MemoryChoice> memory;  ///< without and, where the family has it, with recomputation
-  std::array<LeastMemory, 2> least;  ///< in float32 and bfloat16
+  /// The least bytes that a device needs in each precision: one sequence per micro-batch, layers computed
+  /// again.
+  std::array<std::pair<Precision, std::int64_t>, 2> least = {
+      {{Precision::kFloat32, 0}, {Precision::kBFloat16, 0}}};
   std::optional<TimePlan> time;
 
+  std::int64_t items_per_sample() const { return step.items / config.train.batch_size; }
   /// Of all devices together: each computes micro-batches of its own (data parallelism).
   std::int64_t items_per_step() const;
   const MemoryChoice& configured() const;
@@ -54,11 +67,5 @@ struct TrainingPlan {
 
 /// Throws ValueError for options out of range, and as dry_step.
 TrainingPlan plan_training(const RunConfig& config, const PlanOptions& options, const MakeTask& make_task);
-
-/// One JSON object with all of it, and a newline. `config` and `overrides` are what the user named.
-void write_json_line(std::ostream& out, const TrainingPlan& plan, const std::string& config,
-                     const std::vector<std::string>& overrides);
-/// The same as a table for people.
-void write_table(std::ostream& out, const TrainingPlan& plan);
 
 }  // namespace moh

@@ -2,7 +2,6 @@
 
 #include <catch2/catch.hpp>
 #include <nlohmann/json.hpp>
-#include <sstream>
 
 #include "core/error.h"
 
@@ -25,49 +24,51 @@ DecodeBenchOptions small_options() {
   return options;
 }
 
-std::vector<DecodeBenchRecord> records_of(const DecodeBenchOptions& options) {
-  std::vector<DecodeBenchRecord> records;
-  run_decode_bench(options, [&](const DecodeBenchRecord& record) { records.push_back(record); });
-  return records;
+std::vector<Row> rows_of(const DecodeBenchOptions& options) {
+  std::vector<Row> rows;
+  run_decode_bench(options, [&](const Row& row) { rows.push_back(row); });
+  return rows;
 }
 
 }  // namespace
 
 TEST_CASE("bench: decode reports every context, share and router, dense first") {
-  const std::vector<DecodeBenchRecord> records = records_of(small_options());
-  REQUIRE(records.size() == 2 * 5);
-  for (std::size_t i = 0; i < records.size(); ++i) {
-    const DecodeBenchRecord& r = records[i];
-    CHECK(r.context == (i < 5 ? 8 : 700));
-    CHECK(r.router ==
+  const std::vector<Row> rows = rows_of(small_options());
+  REQUIRE(rows.size() == 2 * 5);
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    const auto r = nlohmann::json::parse(rows[i].json());
+    CHECK(r["context"] == (i < 5 ? 8 : 700));
+    CHECK(r["router"] ==
           std::vector<std::string>{"none", "learned", "query_norm", "learned", "query_norm"}[i % 5]);
-    CHECK(r.active == std::vector<double>{1.0, 0.75, 0.75, 0.5, 0.5}[i % 5]);
-    if (i % 5 > 0) CHECK(r.shared == 1);
-    CHECK(r.tokens_per_s == Approx(1e3 / r.token_ms));
-    CHECK(r.attention_ms > 0);
-    if (i % 5 == 0) CHECK((r.ratio == 1.0 && r.attention_ratio == 1.0));
+    CHECK(r["active"] == std::vector<double>{1.0, 0.75, 0.75, 0.5, 0.5}[i % 5]);
+    if (i % 5 > 0) CHECK(r["shared"] == 1);
+    CHECK(r["tokens_per_s"].get<double>() == Approx(1e3 / r["token_ms"].get<double>()));
+    CHECK(r["attention_ms"] > 0);
+    if (i % 5 == 0) CHECK((r["ratio"] == 1.0 && r["attention_ratio"] == 1.0));
   }
 }
 
 TEST_CASE("bench: decode refuses options that are out of range, naming them") {
   DecodeBenchOptions options = small_options();
   options.contexts = {0};
-  CHECK_THROWS_WITH(records_of(options),
-                    Catch::Contains("bench decode: context: expected 1 or more, found 0"));
+  CHECK_THROWS_WITH(rows_of(options), Catch::Contains("bench decode: context: expected 1 or more, found 0"));
   options = small_options();
   options.active = {1.5};
-  CHECK_THROWS_WITH(records_of(options), Catch::Contains("bench decode: active: "));
+  CHECK_THROWS_WITH(rows_of(options), Catch::Contains("bench decode: active: "));
   options = small_options();
   options.model.kv_heads = 3;
-  CHECK_THROWS_AS(records_of(options), ValueError);
+  CHECK_THROWS_AS(rows_of(options), ValueError);
 }
 
-TEST_CASE("bench: a decode record as JSON is one line") {
-  DecodeBenchRecord record;
-  record.router = "learned";
-  record.attention_ratio = 0.5;
-  std::ostringstream out;
-  write_json_line(out, record);
-  CHECK(out.str().find('\n') == out.str().size() - 1);
-  CHECK(nlohmann::json::parse(out.str())["attention_ratio"] == 0.5);
+TEST_CASE("bench: a decode record as JSON is one line, and one of a table") {
+  DecodeBenchOptions options = small_options();
+  options.contexts = {8};
+  options.active = {0.5};
+  const Row row = rows_of(options).front();
+  CHECK(row.json().find('\n') == row.json().size() - 1);
+  CHECK(nlohmann::json::parse(row.json()).size() == 22);
+  CHECK(row.table_head() ==
+        "context  router      active  tokens/s  ms/token  spread  /dense  attention ms  spread  /dense\n");
+  CHECK(row.table_line().find("      8  learned        0.5  ") == 0);
+  CHECK(row.table_line().size() == row.table_head().size());
 }

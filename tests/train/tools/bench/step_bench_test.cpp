@@ -1,4 +1,4 @@
-#include "train/tools/bench/step_bench.h"
+#include "train/tools/bench/step_report.h"
 
 #include <catch2/catch.hpp>
 #include <nlohmann/json.hpp>
@@ -31,13 +31,9 @@ constexpr StepBenchOptions kFewSteps{.warmup = 2, .steps = 3, .random_data = tru
 
 StepBenchRecord invented_record() {
   StepBenchRecord r;
-  r.config = "a \"config\".yaml";
-  r.overrides = {"train.batch_size=2"};
-  r.dtype = "float32";
-  r.threads = 2;
-  r.steps = 10;
+  r.options.steps = 10;
   r.step_ms = 500;
-  r.phases = {150, 300, 50};
+  r.phases = PhaseTimes{150, 300, 50};
   r.unit = "tokens";
   r.items_per_s = 4096;
   r.sample_sizes = {{"sequence_length", 256}};
@@ -56,17 +52,13 @@ TEST_CASE("bench: a step's parts make up the step, and nothing is allocated once
   const RunConfig config = tiny_config();
   const StepBenchRecord r = run_step_bench(config, language_family(), kFewSteps);
   REQUIRE(r.phases);
-  CHECK(r.phases->forward_ms > 0);
-  CHECK(r.phases->backward_ms > 0);
-  CHECK(r.phases->optimizer_ms > 0);
+  for (const double ms : *r.phases) CHECK(ms > 0);
   CHECK(r.step_ms > 0);
   CHECK(r.items_per_s == Approx(2 * 2 * 24 / (r.step_ms * 1e-3)));
   CHECK(r.faults.system_allocations == 0);
   CHECK(r.flops.dense > 0);
   CHECK(r.ceilings.fma_gflops.value() > 0);
-  CHECK(r.phases->forward_ms + r.phases->backward_ms + r.phases->optimizer_ms <=
-        Approx(r.step_ms).epsilon(0.5));
-  CHECK(r.device == "cpu");
+  CHECK((*r.phases)[0] + (*r.phases)[1] + (*r.phases)[2] <= Approx(r.step_ms).epsilon(0.5));
   CHECK(r.gpu.empty());
   CHECK(r.parameters > 300 * 32);
   for (const MemoryPurpose purpose : {MemoryPurpose::kParameter, MemoryPurpose::kGradient}) {
@@ -79,7 +71,7 @@ TEST_CASE("bench: a step's parts make up the step, and nothing is allocated once
 
 TEST_CASE("bench: a step's JSON has every field, and shares are of the ceilings beside them") {
   std::ostringstream out;
-  write_json_line(out, invented_record());
+  write_json_line(out, invented_record(), "a \"config\".yaml", {"train.batch_size=2"});
   CHECK(out.str().find('\n') == out.str().size() - 1);
   const auto object = nlohmann::json::parse(out.str());
   for (const char* key : {"config",
@@ -116,6 +108,9 @@ TEST_CASE("bench: a step's JSON has every field, and shares are of the ceilings 
     CHECK(object.contains(key));
   }
   CHECK(object["config"] == "a \"config\".yaml");
+  CHECK(object["overrides"] == std::vector<std::string>{"train.batch_size=2"});
+  CHECK(object["device"] == "cpu");
+  CHECK(object["dtype"] == "float32");
   CHECK(object["peak_bytes"]["gradient"] == 400);
   CHECK(object["peak_bytes"]["total"] == 1000);
   CHECK(object["peak_bytes"].size() == kNumMemoryPurposes + 1);
@@ -129,11 +124,11 @@ TEST_CASE("bench: a step's JSON has every field, and shares are of the ceilings 
 
 TEST_CASE("bench: a step on a GPU names it, and has its peaks") {
   StepBenchRecord r = invented_record();
-  r.device = "cuda:0";
+  r.config.device = {Device::Type::kCuda, 0};
   r.gpu = "NVIDIA H200, compute capability 9.0";
   r.ceilings = {{}, 800, 1000};
   std::ostringstream json, table;
-  write_json_line(json, r);
+  write_json_line(json, r, "", {});
   write_table(table, r);
   const auto object = nlohmann::json::parse(json.str());
   CHECK(object["gpu"] == r.gpu);
@@ -155,10 +150,10 @@ TEST_CASE("bench: a step's table shows parts as shares of the step") {
 
 TEST_CASE("bench: a step that is replayed has no parts") {
   StepBenchRecord r = invented_record();
-  r.cuda_graph = true;
+  r.config.cuda_graph = true;
   r.phases.reset();
   std::ostringstream json, table;
-  write_json_line(json, r);
+  write_json_line(json, r, "", {});
   write_table(table, r);
   const auto object = nlohmann::json::parse(json.str());
   CHECK(object["cuda_graph"] == true);
@@ -177,4 +172,25 @@ TEST_CASE("bench: steps refuse options out of range, missing data and numbers th
   CHECK_THROWS_AS(run_step_bench(config, language_family(), {.random_data = false}), DataError);
   model_of(config).init_std = 1e30;
   CHECK_THROWS_AS(run_step_bench(config, language_family(), kFewSteps), NumericError);
+}
+
+TEST_CASE("bench: a profile joins an op's phases, per step, and says what is left over") {
+  const std::vector<ProfileEntry> entries = {
+      {.op = "rms_norm", .phase = ProfilePhase::kForward, .seconds = 0.002, .calls = 8},
+      {.op = "rms_norm", .phase = ProfilePhase::kBackward, .seconds = 0.004, .calls = 8},
+      {.op = "matmul", .phase = ProfilePhase::kForward, .seconds = 0.020, .calls = 2, .flops = 4e9},
+      {.op = "adamw", .phase = ProfilePhase::kOptimizer, .seconds = 0.001, .calls = 2}};
+  const StepProfile profile = summarize_profile(entries, 2, 0.030);
+  CHECK(profile.step_ms == Approx(15));
+  REQUIRE(profile.ops.size() == 3);
+  CHECK(profile.ops[0].op == "matmul");
+  CHECK(profile.ops[0].ms[0] == Approx(10));
+  CHECK(profile.ops[0].gflops == Approx(200));  // 4 GFLOP in 20 ms
+  CHECK(profile.ops[1].op == "rms_norm");
+  CHECK(profile.ops[1].ms[0] == Approx(1));
+  CHECK(profile.ops[1].ms[1] == Approx(2));
+  CHECK(profile.ops[1].calls == 8);
+  CHECK(profile.ops[1].gflops == 0);
+  CHECK(profile.ops[2].ms[2] == Approx(0.5));
+  CHECK(profile.other_ms() == Approx(1.5));
 }

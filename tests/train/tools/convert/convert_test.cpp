@@ -24,7 +24,7 @@ namespace {
 
 ConvertReport convert(const ConvertOptions& options) {
   return convert_model(options, families(),
-                       {[](const ConvertReport&, std::uint64_t) {}, [](std::uint64_t) {}});
+                       {[](const ConvertReport&) {}, [](std::uint64_t) {}});
 }
 
 std::string hash_of(const fs::path& path) {

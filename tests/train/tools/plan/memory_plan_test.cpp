@@ -1,4 +1,4 @@
-#include "train/tools/plan/memory_plan.h"
+#include "train/tools/plan/dry_step.h"
 
 #include <catch2/catch.hpp>
 #include <cmath>

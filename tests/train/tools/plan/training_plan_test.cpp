@@ -1,4 +1,4 @@
-#include "train/tools/plan/training_plan.h"
+#include "train/tools/plan/plan_report.h"
 
 #include <catch2/catch.hpp>
 #include <nlohmann/json.hpp>
@@ -34,9 +34,9 @@ TEST_CASE("plan: LLaMA3-8B is far larger than this machine, and 18 bytes a param
   const TrainingPlan plan = plan_training(
       llama3_8b(), {.gpus = 8, .memory_bytes = 80'000'000'000, .mfu = 0.4, .peak = PeakRate{989, ""}},
       language_tasks());
-  CHECK(plan.parameters == 8'030'261'248);
+  CHECK(plan.step.parameters == 8'030'261'248);
   const auto& at_peak = plan.configured().memory.at_peak;
-  CHECK(at_peak[0] + at_peak[1] + at_peak[2] == 18 * plan.parameters);
+  CHECK(at_peak[0] + at_peak[1] + at_peak[2] == 18 * plan.step.parameters);
   CHECK_FALSE(plan.fits(plan.memory[0]));
   CHECK_FALSE(plan.fits(plan.memory[1]));
   CHECK(plan.memory[1].largest_batch == 0);
@@ -54,7 +54,7 @@ TEST_CASE("plan: the largest batch fits, and one more does not") {
   const PlanOptions options{.memory_bytes = 80'000'000'000};
   const TrainingPlan plan = plan_training(config, options, language_tasks());
   CHECK_FALSE(plan.time.has_value());
-  CHECK(plan.activated_heads == 0.5);
+  CHECK(plan.step.activated_heads == 0.5);
   CHECK(plan.flops_per_item.routed < plan.flops_per_item.dense);
   for (const MemoryChoice& choice : plan.memory) {
     REQUIRE(choice.largest_batch > 1);

@@ -1,0 +1,55 @@
+#include "train/cli/commands.h"
+
+#include <CLI/CLI.hpp>
+#include <utility>
+
+#include "train/log/logging.h"
+#include "train/tasks/model_source.h"
+
+namespace moh::cli {
+
+Commands add_group(const Commands& commands, const char* name, const char* description) {
+  CLI::App* const group = commands.parser.add_subcommand(name, description);
+  group->require_subcommand(1);
+  return {*group, commands.action};
+}
+
+CLI::App& add_parser(const Commands& commands, const char* name, const char* description, Action action) {
+  CLI::App* const command = commands.parser.add_subcommand(name, description);
+  command->callback([&chosen = commands.action, action = std::move(action)] { chosen = action; });
+  return *command;
+}
+
+void add_run_arguments(CLI::App& command, RunArgs& args, bool required) {
+  command.add_option("config", args.config, "Configuration file (YAML)")
+      ->type_name("CONFIG.yaml")
+      ->required(required);
+  command.add_option("overrides", args.overrides, "Settings that replace those of the file")
+      ->type_name("key.path=value")
+      ->default_str("");
+}
+
+RunFile open_run(const RunArgs& args, const Families& families) {
+  RunFile file(args.config, args.overrides, families.configs());
+  for (const std::string& note : file.notes()) log_warning(note);
+  return file;
+}
+
+RunConfig read_run(const RunArgs& args, const Families& families, ConfigUse use) {
+  RunFile file = open_run(args, families);
+  return finish_run(file, families, use);
+}
+
+void add_checkpoint(CLI::App& command, std::string& checkpoint) {
+  command.add_option("--checkpoint", checkpoint, "Run folder (its newest checkpoint), or one step's folder")
+      ->required();
+}
+
+void add_checkpoint_and_text(CLI::App& command, CheckpointArgs& args) {
+  add_checkpoint(command, args.checkpoint);
+  command.add_option("overrides", args.overrides, "data=PATH, or any setting of the run")
+      ->type_name("key.path=value")
+      ->default_str("");
+}
+
+}  // namespace moh::cli

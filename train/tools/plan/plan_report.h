@@ -1,0 +1,17 @@
+#pragma once
+
+#include <iosfwd>
+#include <string>
+#include <vector>
+
+#include "train/tools/plan/training_plan.h"
+
+namespace moh {
+
+/// One JSON object with all of it, and a newline. `config` and `overrides` are what the user named.
+void write_json_line(std::ostream& out, const TrainingPlan& plan, const std::string& config,
+                     const std::vector<std::string>& overrides);
+/// The same as a table for people.
+void write_table(std::ostream& out, const TrainingPlan& plan);
+
+}  // namespace moh
