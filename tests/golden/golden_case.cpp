@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdlib>
 
 namespace moh::test {
 
@@ -19,29 +18,25 @@ std::string first_prefix(const std::string& name) {
   return name.substr(0, name.find('.'));
 }
 
-std::vector<std::filesystem::path> golden_files() {
-  std::vector<std::filesystem::path> folders = {std::filesystem::path(MOH_SOURCE_DIR) / "tests/golden/data"};
-  if (const char* shared = std::getenv("MOH_SHARED"))
-    folders.push_back(std::filesystem::path(shared) / "golden");
-  std::vector<std::filesystem::path> files;
-  for (const auto& folder : folders) {
-    for (const auto& entry : std::filesystem::directory_iterator(folder)) {
-      if (entry.path().extension() == ".safetensors") files.push_back(entry.path());
-    }
-  }
-  std::sort(files.begin(), files.end());
-  return files;
+/// Of what a result of that type may differ, in proportion to each element.
+double relative_tolerance(DType dtype) {
+  if (!is_floating(dtype)) return 0;
+  return dtype == DType::kFloat64 ? 1e-10 : 2e-4;
 }
 
 }  // namespace
 
 GoldenCase::GoldenCase(const std::filesystem::path& path) : file_(path) {
   const auto& metadata = file_.metadata();
-  if (!metadata.contains("config")) return;
-  config_ = nlohmann::json::parse(metadata.find("config")->second);
-  if (metadata.contains("kind")) kind_ = metadata.find("kind")->second;
-  if (const auto errors = metadata.find("float64_abs_error"); errors != metadata.end())
-    float64_errors_ = nlohmann::json::parse(errors->second);
+  const auto text = [&](std::string_view key) {
+    const auto found = metadata.find(key);
+    return found == metadata.end() ? std::string() : found->second;
+  };
+  kind_ = text("kind");
+  if (const std::string json = text("config"); !json.empty()) config_ = nlohmann::json::parse(json);
+  if (const std::string json = text("float64_abs_error"); !json.empty())
+    float64_errors_ = nlohmann::json::parse(json);
+  if (const std::string number = text("min_gap"); !number.empty()) min_gap_ = std::stod(number);
   for (const WeightInfo& entry : file_.tensors()) {
     if (!entry.name.starts_with("grad")) continue;
     double& scale = gradient_scales_[first_prefix(entry.name)];
@@ -57,26 +52,44 @@ std::vector<std::string> GoldenCase::names(std::string_view prefix) const {
   return found;
 }
 
+std::vector<std::string> GoldenCase::results() const {
+  std::vector<std::string> found;
+  for (const WeightInfo& entry : file_.tensors()) {
+    const std::string prefix = first_prefix(entry.name);
+    if (prefix != "in" && prefix != "param" && prefix != "w") found.push_back(entry.name);
+  }
+  return found;
+}
+
 void GoldenCase::load(const Module& module, const std::string& prefix) const {
   for (const NamedParameter& p : module.parameters()) p.variable.value().copy_from(tensor(prefix + p.name));
+}
+
+double GoldenCase::allowance(const std::string& name, const Tensor& expected) const {
+  if (expected.dtype() != DType::kFloat32) return 0;
+  const auto scale = gradient_scales_.find(first_prefix(name));
+  return 2e-5 * largest(expected) + 20 * float64_errors_.value(name, 0.0) +
+         (scale == gradient_scales_.end() ? 0 : 2e-7 * scale->second);
 }
 
 void GoldenCase::check(const std::string& name, const Tensor& mine) const {
   INFO(file_.path() << ": " << name);
   const Tensor expected = tensor(name);
   REQUIRE(to_string(mine.shape()) == to_string(expected.shape()));
-  const double error = float64_errors_.value(name, 0.0);
-  const auto scale = gradient_scales_.find(first_prefix(name));
-  const double floor =
-      2e-5 * largest(expected) + 20 * error + (scale == gradient_scales_.end() ? 0 : 2e-7 * scale->second);
+  const double relative = relative_tolerance(expected.dtype()), absolute = allowance(name, expected);
   const Tensor a = mine.to(DType::kFloat64), b = expected.to(DType::kFloat64);
   double worst = 0;
   for (std::int64_t i = 0; i < a.numel(); ++i) {
     const double t = b.data<double>()[i];
-    const double share = std::abs(a.data<double>()[i] - t) / (2e-4 * std::abs(t) + floor + 1e-300);
+    const double share = std::abs(a.data<double>()[i] - t) / (relative * std::abs(t) + absolute + 1e-300);
     worst = std::isnan(share) ? HUGE_VAL : std::max(worst, share);
   }
   CHECK(worst <= 1.0);
+  compared_.insert(name);
+}
+
+void GoldenCase::check(const std::string& name, double mine) const {
+  check(name, full({}, mine, DType::kFloat64));
 }
 
 void GoldenCase::check_gradients(const Module& module, const std::string& prefix) const {
@@ -92,16 +105,15 @@ void GoldenCase::check_gradients(const Module& module, const std::string& prefix
   }
 }
 
-void for_each_golden(std::string_view kind, const std::function<void(const GoldenCase&)>& body) {
-  int count = 0;
-  for (const std::filesystem::path& path : golden_files()) {
-    const GoldenCase golden(path);
-    if (golden.kind() != kind) continue;
-    INFO("golden case " << path);
-    body(golden);
-    ++count;
-  }
-  REQUIRE(count > 0);
+double weighted_sum(const Tensor& values, const Tensor& weights) {
+  double sum = 0;
+  for (std::int64_t i = 0; i < values.numel(); ++i)
+    sum += double{values.data<float>()[i]} * double{weights.data<float>()[i]};
+  return sum;
+}
+
+void zero_gradients(const Module& module) {
+  for (NamedParameter& p : module.parameters()) p.variable.zero_grad();
 }
 
 }  // namespace moh::test

@@ -1,236 +1,238 @@
 // llama_model and llama_moh_attention: the released MoH-LLaMA3 and its dense form, outputs and gradients.
 
-#include <cstdlib>
+#include "tests/golden/llama_golden.h"
+
+#include <algorithm>
 #include <string>
 
 #include "models/llm/llama.h"
 #include "ops/attention/attention.h"
+#include "ops/embedding/embedding.h"
 #include "ops/linalg/linear.h"
-#include "ops/loss/cross_entropy.h"
 #include "ops/shape/reshape.h"
-#include "tests/golden/golden_case.h"
-#include "tests/support/skip.h"
-#include "train/weights/compare_weights.h"
-#include "train/weights/load_weights.h"
-#include "train/weights/locate_model.h"
+#include "tests/golden/golden_kinds.h"
+#include "tests/golden/reference_choice.h"
 
 using namespace moh;
 using namespace moh::test;
 
 namespace {
 
-/// The released code fixes the heads: half of them shared, a quarter kept of the rest, gates 1, no router
-/// gradient.
-void set_routing(LlamaConfig& config, bool moh) {
-  if (!moh) return;
-  config.moh.router = RouterKind::kQueryNorm;
-  config.moh.num_shared = config.heads / 2;
-  config.moh.top_k = config.heads / 4;
-  config.moh.straight_through = StraightThrough::kNone;
+std::string numbered(const std::string& what, std::size_t i) {
+  return "inter." + what + std::to_string(i);
 }
 
-LlamaConfig attention_config(const nlohmann::json& c, bool moh) {
-  LlamaConfig config;
-  config.hidden = c.at("hidden_size");
-  config.heads = c.at("num_attention_heads");
-  config.kv_heads = c.at("num_key_value_heads");
-  config.head_dim = config.hidden / config.heads;
-  config.rope_theta = c.at("rope_theta");
-  config.max_positions = c.at("max_position_embeddings");
-  config.layers = 1;
-  set_routing(config, moh);
-  return config;
+/// What ForwardContext::forced_top takes.
+std::vector<Tensor> imposed_choices(const GoldenCase& golden, const LlamaConfig& config) {
+  std::vector<Tensor> choices;
+  for (std::int64_t i = 0; i < config.layers; ++i)
+    choices.push_back(imposed_choice(golden, numbered("router", static_cast<std::size_t>(i))));
+  return choices;
 }
 
-LlamaConfig model_config(const nlohmann::json& c, bool moh) {
-  LlamaConfig config = attention_config(c, moh);
-  config.vocab_size = c.at("vocab_size");
-  config.intermediate = c.at("intermediate_size");
-  config.layers = c.at("num_hidden_layers");
-  config.norm_eps = c.at("rms_norm_eps");
-  return config;
-}
-
-/// Targets of next-token prediction: labels moved one to the left, the last position ignored.
-Tensor shifted(const Tensor& labels) {
-  const Tensor targets = full(labels.shape(), -100, DType::kInt64);
-  for (std::int64_t b = 0; b < labels.dim(0); ++b) {
-    for (std::int64_t t = 0; t + 1 < labels.dim(1); ++t) {
-      targets.data<std::int64_t>()[b * labels.dim(1) + t] =
-          labels.data<std::int64_t>()[b * labels.dim(1) + t + 1];
-    }
+/// Gates and selections of all layers, by `forward`, which hands its context to a model or a layer.
+template <class Forward>
+void check_choices(const GoldenCase& golden, std::span<const Tensor> imposed, const Forward& forward) {
+  LayerTraces own, weighted;
+  forward({.observer = &own});
+  forward({.observer = &weighted, .forced_top = imposed});
+  REQUIRE(own.size() == imposed.size());
+  for (std::size_t i = 0; i < own.size(); ++i) {
+    check_router(golden, numbered("router", i), own[i].choice.value().routing);
+    golden.check(numbered("attn", i) + ".head_weights", weighted[i].choice.value().gates.value());
   }
-  return targets;
 }
 
-double count_targets(const Tensor& targets) {
-  double count = 0;
-  for (std::int64_t t : targets.span<std::int64_t>()) count += t != -100;
-  return count;
-}
+// llama_model.
 
-void zero_gradients(const Module& module) {
-  for (NamedParameter& p : module.parameters()) p.variable.zero_grad();
-}
-
-void check_cross_entropy(const GoldenCase& golden, const Llama& model, const std::string& loss,
-                         const std::string& grad) {
+void check_cross_entropy(const GoldenCase& golden, const Variable& logits, const Llama& model,
+                         const std::string& loss, const std::string& grad) {
   zero_gradients(model);
-  const Tensor targets = shifted(golden.tensor("in.labels"));
-  const Variable logits = model.forward(golden.tensor("in.input_ids")).logits;
-  const Variable ce = cross_entropy(logits, targets, {.normalizer = count_targets(targets)});
+  const Variable ce = next_token_loss(logits, golden.tensor("in.labels"));
   golden.check(loss, ce.value());
   ce.backward();
   golden.check_gradients(model, grad);
 }
 
-}  // namespace
+void check_routed(const GoldenCase& golden, const LlamaConfig& config) {
+  Llama model(config, DType::kFloat32);
+  golden.load(model, "param.");
+  const Tensor ids = golden.tensor("in.input_ids"), w = golden.tensor("w.logits");
+  const std::vector<Tensor> imposed = imposed_choices(golden, config);
+  check_choices(golden, imposed, [&](const ForwardContext& context) { model.forward(ids, context); });
 
-TEST_CASE("golden: llama_model") {
-  for_each_golden("llama_model", [](const GoldenCase& golden) {
-    const Tensor ids = golden.tensor("in.input_ids");
-    for (const bool recompute : {false, true}) {
-      INFO("recompute " << recompute);
-      LlamaConfig config = model_config(golden.config(), /*moh=*/true);
-      config.recompute = recompute ? RecomputeLevel::kLayer : RecomputeLevel::kNone;
-      Llama model(config, DType::kFloat32);
-      golden.load(model, "param.");
-      const Variable logits = model.forward(ids).logits;
-      golden.check("out.logits", logits.value());
-      logits.backward(golden.tensor("w.logits"));
-      golden.check_gradients(model, "grad.param.");
-      check_cross_entropy(golden, model, "out.ce_loss", "grad_ce.param.");
-    }
-    Llama dense(model_config(golden.config(), /*moh=*/false), DType::kFloat32);
-    golden.load(dense, "param.");
-    golden.check("out.dense.logits", dense.forward(ids).logits.value());
-    check_cross_entropy(golden, dense, "out.dense.ce_loss", "grad_ce_dense.param.");
-  });
+  const ForwardContext context{.forced_top = imposed};
+  const Variable logits = model.forward(ids, context).logits;
+  golden.check("out.logits", logits.value());
+  golden.check("out.loss", weighted_sum(logits.value(), w));
+  logits.backward(w);
+  golden.check_gradients(model, "grad.param.");
+  check_cross_entropy(golden, model.forward(ids, context).logits, model, "out.ce_loss", "grad_ce.param.");
 }
 
-namespace {
-
-/// The layer's output when keys of padding are masked, too. Padding stands at the end, so row b attends to
-/// its first `valid` keys, causally: real tokens see what they always see, padded ones the real tokens.
-Tensor padded_output(const GoldenCase& golden, const LlamaConfig& config, const RopeTable& table) {
-  const Variable x(golden.tensor("in.x"));
-  const Tensor mask = golden.tensor("in.attention_mask");
-  const std::int64_t batch = x.dim(0), length = x.dim(1);
-  const auto project = [&](const char* name, std::int64_t heads) {
-    return reshape(linear(x, Variable(golden.tensor(std::string("param.") + name + "_proj.weight"))),
-                   {batch, length, heads, config.head_dim});
-  };
-  const Variable q = project("q", config.heads);
-  const Tensor k = rope(project("k", config.kv_heads), table).value(),
-               v = project("v", config.kv_heads).value();
-  const HeadRouter router(config.hidden, config.kv_heads, config.head_dim, routing_of(config, 0),
-                          DType::kFloat32);
-  const Tensor out = empty({batch, length, config.hidden}, DType::kFloat32);
-  for (std::int64_t b = 0; b < batch; ++b) {
-    std::int64_t valid = 0;
-    for (std::int64_t m : mask.select(b).span<std::int64_t>()) valid += m;
-    const auto row = [&](const Tensor& all) { return Variable(all.slice(b, b + 1)); };
-    const auto keys = [&](const Tensor& all) {
-      return Variable(all.select(b).slice(0, valid).reshape({1, valid, config.kv_heads, config.head_dim}));
-    };
-    const HeadChoice choice = router(row(x.value()), row(q.value()));
-    const Variable heads = head_sparse_attention(rope(row(q.value()), table), keys(k), keys(v), choice.gates,
-                                                 choice.lists, {.causal = true});
-    const Variable w(golden.tensor("param.o_proj.weight"));
-    out.slice(b, b + 1).copy_from(linear(reshape(heads, {1, length, -1}), w).value());
+/// The outputs of the layers, which a model shows nobody.
+void check_layers(const GoldenCase& golden, const LlamaConfig& config) {
+  const RopeTable table = rope_table(config.max_positions, config.head_dim, config.rope_theta);
+  const std::vector<Tensor> imposed = imposed_choices(golden, config);
+  Variable x =
+      embedding(Variable(golden.tensor("param.model.embed_tokens.weight")), golden.tensor("in.input_ids"));
+  for (std::int64_t i = 0; i < config.layers; ++i) {
+    const LlamaLayer layer(config, i, DType::kFloat32);
+    golden.load(layer, "param.model.layers." + std::to_string(i) + ".");
+    x = layer.forward(x, table, {.forced_top = imposed}).y;
+    golden.check(numbered("layer", static_cast<std::size_t>(i)) + ".out", x.value());
   }
-  return out;
+}
+
+void check_dense(const GoldenCase& golden) {
+  Llama dense(dense_llama(golden.config()), DType::kFloat32);
+  golden.load(dense, "param.");
+  const Variable logits = dense.forward(golden.tensor("in.input_ids")).logits;
+  golden.check("out.dense.logits", logits.value());
+  check_cross_entropy(golden, logits, dense, "out.dense.ce_loss", "grad_ce_dense.param.");
 }
 
 }  // namespace
 
-TEST_CASE("golden: llama_moh_attention") {
-  for_each_golden("llama_moh_attention", [](const GoldenCase& golden) {
-    const auto& c = golden.config();
-    REQUIRE(c.at("first_position") == 0);
-    const LlamaConfig config = attention_config(c, /*moh=*/true);
-    const RopeTable table = rope_table(config.max_positions, config.head_dim, config.rope_theta);
-    LlamaAttention moh_layer(config, 0, DType::kFloat32),
-        dense(attention_config(c, /*moh=*/false), 0, DType::kFloat32);
-    golden.load(moh_layer, "param.");
-    golden.load(dense, "param.");
-    Variable x(golden.tensor("in.x"), true);
-    const LayerOutput out = moh_layer.forward(x, table);
-    golden.check("out.y", out.y.value());
-    out.y.backward(golden.tensor("w.y"));
-    golden.check_gradients(moh_layer, "grad.param.");
-    golden.check("grad.in.x", x.grad());
-    golden.check("out.y_padded", padded_output(golden, config, table));
-    golden.check("out.y_dense", dense.forward(Variable(golden.tensor("in.x")), table).y.value());
-
-    // const.rope_* repeat the half-width table twice, for both halves of a head.
-    const Tensor cos = golden.tensor("const.rope_cos"), sin = golden.tensor("const.rope_sin");
-    const std::int64_t half = table.cos.dim(1);
-    for (std::int64_t p = 0; p < cos.dim(0); ++p) {
-      for (std::int64_t i = 0; i < 2 * half; ++i) {
-        CHECK(table.cos.data<float>()[p * half + i % half] ==
-              Approx(cos.data<float>()[p * 2 * half + i]).margin(2e-6));
-        CHECK(table.sin.data<float>()[p * half + i % half] ==
-              Approx(sin.data<float>()[p * 2 * half + i]).margin(2e-6));
-      }
-    }
-  });
+GOLDEN_KIND(llama_model) {
+  LlamaConfig config = routed_llama(golden);
+  for (const RecomputeLevel level : {RecomputeLevel::kNone, RecomputeLevel::kLayer}) {
+    INFO("recompute " << (level != RecomputeLevel::kNone));
+    config.recompute = level;
+    check_routed(golden, config);
+  }
+  check_layers(golden, config);
+  check_dense(golden);
 }
 
 TEST_CASE("golden: llama decoding with a cache equals the whole forward pass, row by row") {
   for_each_golden("llama_model", [](const GoldenCase& golden) {
     const Tensor ids = golden.tensor("in.input_ids");
     for (const bool moh : {true, false}) {
-      Llama model(model_config(golden.config(), moh), DType::kFloat32);
+      const LlamaConfig config = moh ? routed_llama(golden) : dense_llama(golden.config());
+      Llama model(config, DType::kFloat32);
       golden.load(model, "param.");
       const std::string name = moh ? "out.logits" : "out.dense.logits";
-      const Tensor expected = golden.tensor(name);
+      const Tensor expected = golden.tensor(name), logits = expected.clone();
       const std::int64_t batch = ids.dim(0), length = ids.dim(1), vocab = expected.dim(2);
       KvCache cache = model.make_cache(batch, length);
-      const Tensor logits = empty(expected.shape(), DType::kFloat32);
-      std::int64_t done = 0;
-      for (const std::int64_t chunk : {std::int64_t{3}, std::int64_t{1}}) {
-        while (done + chunk <= (chunk > 1 ? chunk : length)) {
-          const Tensor tokens = empty({batch, chunk}, DType::kInt64);
-          for (std::int64_t b = 0; b < batch; ++b)
-            tokens.select(b).copy_from(ids.select(b).slice(done, done + chunk));
-          const Tensor last = model.decode(tokens, cache);
-          done += chunk;
-          for (std::int64_t b = 0; b < batch; ++b) {
-            logits.select(b).select(done - 1).copy_from(last.select(b).reshape({vocab}));
-          }
-        }
+      // Several tokens at once, then one after the other. decode() returns the logits of the last one.
+      const std::int64_t first = std::max<std::int64_t>(length / 4, 1);
+      for (std::int64_t done = 0, chunk = first; done < length; chunk = 1) {
+        const Tensor tokens = empty({batch, chunk}, DType::kInt64);
+        for (std::int64_t b = 0; b < batch; ++b)
+          tokens.select(b).copy_from(ids.select(b).slice(done, done + chunk));
+        const Tensor last = model.decode(tokens, cache);
+        done += chunk;
+        for (std::int64_t b = 0; b < batch; ++b)
+          logits.select(b).select(done - 1).copy_from(last.select(b).reshape({vocab}));
       }
-      // decode() returns the last position of each chunk; the first chunk's earlier rows are not looked at.
-      for (std::int64_t b = 0; b < batch; ++b)
-        logits.select(b).slice(0, 2).copy_from(expected.select(b).slice(0, 2));
       golden.check(name, logits);
     }
   });
 }
 
-TEST_CASE("golden: llama_model from the shards of a Hugging Face folder") {
-  // Weights in bfloat16 of the routed model; the expected logits were computed from them in float32.
-  const std::filesystem::path folder =
-      std::filesystem::path(MOH_SOURCE_DIR) / "tests/golden/data/hf_llama_tiny";
-  const GoldenCase golden(folder / "sharded_expected.safetensors");
-  const Llama model(model_config(golden.config(), /*moh=*/true), DType::kFloat32);
-  const auto weights = open_weights(locate_model(folder / "sharded"));
-  CHECK(weights->format() == "safetensors in 2 shards");
-  CHECK(compare_weights(infos_of(tensors_of(model.parameters())), *weights).none());
-  load_weights(model.parameters(), *weights);
-  golden.check("out.logits", model.forward(golden.tensor("in.input_ids")).logits.value());
+// llama_moh_attention.
+
+namespace {
+
+/// Cosines and sines for the tokens of a sequence, wherever they stand.
+RopeTable table_of(const LlamaConfig& config, const Tensor& positions) {
+  const auto rows = positions.span<std::int64_t>();
+  const RopeTable all = rope_table(std::ranges::max(rows) + 1, config.head_dim, config.rope_theta);
+  const auto of_tokens = [&](const Tensor& table) { return embedding(Variable(table), positions).value(); };
+  return {of_tokens(all.cos), of_tokens(all.sin)};
 }
 
-TEST_CASE("golden: llama_model from a Hugging Face folder with one file") {
-  const char* shared = std::getenv("MOH_SHARED");
-  if (shared == nullptr) MOH_SKIP("MOH_SHARED is not set");
-  const auto weights = open_weights(locate_model(std::filesystem::path(shared) / "golden/hf_llama_tiny"));
-  for_each_golden("llama_model", [&](const GoldenCase& golden) {
-    const Llama model(model_config(golden.config(), /*moh=*/false), DType::kFloat32);
-    CHECK(compare_weights(infos_of(tensors_of(model.parameters())), *weights).none());
-    load_weights(model.parameters(), *weights);
-    for (const NamedParameter& p : model.parameters()) golden.check("param." + p.name, p.variable.value());
-    golden.check("out.dense.logits", model.forward(golden.tensor("in.input_ids")).logits.value());
-  });
+/// The half-width table for positions 0, 1 ..., repeated for both halves of a head.
+void check_rope_table(const GoldenCase& golden, const LlamaConfig& config) {
+  const Tensor cos = golden.tensor("const.rope_cos"), sin = golden.tensor("const.rope_sin");
+  const RopeTable table = rope_table(cos.dim(0), config.head_dim, config.rope_theta);
+  const auto twice = [](const Tensor& half) {
+    const Tensor whole = empty({half.dim(0), 2 * half.dim(1)}, DType::kFloat32);
+    for (std::int64_t p = 0; p < half.dim(0); ++p) {
+      for (std::int64_t i = 0; i < 2 * half.dim(1); ++i)
+        whole.data<float>()[p * 2 * half.dim(1) + i] = half.data<float>()[p * half.dim(1) + i % half.dim(1)];
+    }
+    return whole;
+  };
+  golden.check("const.rope_cos", twice(table.cos));
+  golden.check("const.rope_sin", twice(table.sin));
+}
+
+/// Some tokens of sequence b of x [B, T, ...], as a batch of one.
+Variable tokens_of(const Tensor& x, std::int64_t b, const std::vector<std::int64_t>& tokens) {
+  const Tensor sequence = x.select(b);
+  std::vector<std::int64_t> shape = {1, static_cast<std::int64_t>(tokens.size())};
+  for (int axis = 2; axis < x.rank(); ++axis) shape.push_back(x.dim(axis));
+  const Tensor taken = empty(Shape(shape), x.dtype());
+  for (std::size_t i = 0; i < tokens.size(); ++i)
+    taken.select(0).select(static_cast<std::int64_t>(i)).copy_from(sequence.select(tokens[i]));
+  return Variable(taken);
+}
+
+/// The layer's output when keys of padding are masked, too, token by token: each sees those of itself and the
+/// tokens before it that are real. What one without any such key computes is open: the reference's own.
+Tensor padded_output(const GoldenCase& golden, const LlamaConfig& config, const RopeTable& table,
+                     const Tensor& imposed) {
+  const Tensor x = golden.tensor("in.x"), mask = golden.tensor("in.attention_mask");
+  const Tensor out = golden.tensor("out.y_padded").clone();
+  const auto project = [&](const std::string& name, std::int64_t heads) {
+    return reshape(linear(Variable(x), Variable(golden.tensor("param." + name + "_proj.weight"))),
+                   {x.dim(0), x.dim(1), heads, config.head_dim});
+  };
+  const Tensor q = project("q", config.heads).value(), v = project("v", config.kv_heads).value();
+  const Tensor turned_q = rope(Variable(q), table).value(),
+               k = rope(project("k", config.kv_heads), table).value();
+  const HeadRouter router(config.hidden, config.kv_heads, config.head_dim, routing_of(config, 0),
+                          DType::kFloat32);
+  const Variable w(golden.tensor("param.o_proj.weight"));
+  for (std::int64_t b = 0; b < x.dim(0); ++b) {
+    std::vector<std::int64_t> keys;
+    for (std::int64_t t = 0; t < x.dim(1); ++t) {
+      if (mask.select(b).data<std::int64_t>()[t] != 0) keys.push_back(t);
+      if (keys.empty()) continue;
+      const std::int64_t row = b * x.dim(1) + t;
+      const HeadChoice choice = router(tokens_of(x, b, {t}), tokens_of(q, b, {t}),
+                                       imposed.defined() ? imposed.slice(row, row + 1) : Tensor());
+      const Variable heads =
+          head_sparse_attention(tokens_of(turned_q, b, {t}), tokens_of(k, b, keys), tokens_of(v, b, keys),
+                                choice.gates, choice.lists, {.causal = false});
+      out.select(b).select(t).copy_from(linear(reshape(heads, {1, -1}), w).value().select(0));
+    }
+  }
+  return out;
+}
+
+}  // namespace
+
+GOLDEN_KIND(llama_moh_attention) {
+  const LlamaConfig config = routed_llama(golden);
+  const Tensor positions = golden.tensor("in.position_ids");
+  for (std::int64_t b = 1; b < positions.dim(0); ++b)  // a table is one for the whole batch
+    REQUIRE(std::ranges::equal(positions.select(b).span<std::int64_t>(),
+                               positions.select(0).span<std::int64_t>()));
+  const RopeTable table = table_of(config, positions.select(0));
+  check_rope_table(golden, config);
+
+  const LlamaAttention layer(config, 0, DType::kFloat32),
+      dense(dense_llama(golden.config()), 0, DType::kFloat32);
+  golden.load(layer, "param.");
+  golden.load(dense, "param.");
+  Variable x(golden.tensor("in.x"), true);
+  const Tensor w = golden.tensor("w.y"), imposed = imposed_choice(golden, numbered("router", 0));
+  check_choices(golden, {&imposed, 1},
+                [&](const ForwardContext& context) { layer.forward(x, table, context); });
+  LayerTraces all;
+  golden.check("out.y_dense", layer.forward(x, table, {.observer = &all, .all_heads = true}).y.value());
+  golden.check(numbered("attn", 0) + ".head_out", all[0].heads);
+  golden.check("out.y_dense", dense.forward(x, table).y.value());
+
+  const Variable y = layer.forward(x, table, {.forced_top = {&imposed, 1}}).y;
+  golden.check("out.y", y.value());
+  golden.check("out.loss", weighted_sum(y.value(), w));
+  y.backward(w);
+  golden.check_gradients(layer, "grad.param.");
+  golden.check("grad.in.x", x.grad());
+  golden.check("out.y_padded", padded_output(golden, config, table, imposed));
 }

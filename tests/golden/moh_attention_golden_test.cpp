@@ -3,51 +3,99 @@
 #include <algorithm>
 
 #include "models/layers/moh_attention.h"
-#include "ops/elementwise/add.h"
-#include "ops/elementwise/scale.h"
+#include "ops/attention/attention.h"
 #include "ops/moh/head_router.h"
-#include "tests/golden/golden_case.h"
+#include "tests/golden/golden_kinds.h"
+#include "tests/golden/reference_choice.h"
 
 using namespace moh;
 using namespace moh::test;
 
 namespace {
 
-constexpr double kBalanceWeight = 0.01;
+constexpr double kBalanceWeight = 0.01;  // in the reference's loss
 
-struct Sizes {
-  std::int64_t width, heads, head_dim, shared, top_k;
+/// One layer of a case: a whole file, or, with a name in front of those of its tensors, a part of one.
+struct LayerCase {
+  const GoldenCase& golden;
+  std::string sub;  // "", or "top1."
+
+  std::string attention() const { return "inter." + sub + "attn0"; }
+  std::string router() const { return "inter." + sub + "router0"; }
+  Tensor input() const { return golden.tensor("in." + sub + "x"); }
+  Tensor weights() const { return golden.tensor("w." + sub + "y"); }
+
+  MohAttentionOptions options() const {
+    const HeadCounts counts = head_counts(golden, attention(), router());
+    return {input().dim(2),
+            counts.heads,
+            golden.tensor(attention() + ".head_out").dim(3),
+            {RouterKind::kLearned, {counts.heads, counts.shared, counts.top_k}}};
+  }
 };
 
-std::unique_ptr<MohAttention> make_layer(const Sizes& s) {
-  return std::make_unique<MohAttention>(
-      MohAttentionOptions{s.width, s.heads, s.head_dim, {RouterKind::kLearned, {s.heads, s.shared, s.top_k}}},
-      DType::kFloat32);
+/// The same layer with projections of the selected heads alone, which real sizes take on a CPU
+/// (head_projection_pays) and those of the reference do not.
+class SelectedHeadsAttention : public Module {
+ public:
+  explicit SelectedHeadsAttention(const MohAttentionOptions& o)
+      : head_dim_(o.head_dim),
+        qkv_(o.width, 3 * o.heads * o.head_dim, true, DType::kFloat32),
+        proj_(o.heads * o.head_dim, o.width, true, DType::kFloat32),
+        router_(o.width, o.heads, o.head_dim, o.routing, DType::kFloat32) {
+    add_child("qkv", qkv_);
+    add_child("proj", proj_);
+    add_children_of(router_);
+  }
+
+  LayerOutput forward(const Variable& x, const ForwardContext& context) const {
+    HeadChoice choice = router_(x, {}, context.forced_top_of(0));
+    choice.lists_of_heads = choice.lists;
+    const Variable heads = head_sparse_attention_packed(to_heads(qkv_, x, head_dim_, &choice), choice.gates,
+                                                        choice.lists, {.causal = false});
+    return {from_heads(proj_, heads, &choice),
+            summarize(choice.routing.balance, choice.routing.load, router_.options())};
+  }
+
+ private:
+  std::int64_t head_dim_;
+  Linear qkv_, proj_;
+  HeadRouter router_;
+};
+
+/// Gates and heads, as the layer chooses them by itself.
+void check_inside(const LayerCase& layer_case, const MohAttention& layer) {
+  const GoldenCase& golden = layer_case.golden;
+  const Variable x(layer_case.input());
+  LayerTraces own, all;
+  layer.forward(x, {.observer = &own});
+  if (golden.has(layer_case.router() + ".gates"))
+    check_router(golden, layer_case.router(), own[0].choice.value().routing);
+  layer.forward(x, {.observer = &all, .all_heads = true});
+  golden.check(layer_case.attention() + ".head_out", all[0].heads);
+
+  const Tensor forced = imposed_choice(golden, layer_case.router());
+  LayerTraces weighted;
+  layer.forward(x, {.observer = &weighted, .forced_top = {&forced, 1}});
+  golden.check(layer_case.attention() + ".head_weights", weighted[0].choice.value().gates.value());
 }
 
-Tensor top_of(const GoldenCase& golden, const std::string& name) {
-  return golden.has(name) ? golden.tensor(name).to(DType::kInt32) : Tensor();
-}
+/// Outputs and gradients.
+template <class Layer>
+void check_results(const LayerCase& layer_case, const Layer& layer) {
+  const GoldenCase& golden = layer_case.golden;
+  const std::string& sub = layer_case.sub;
+  const Tensor forced = imposed_choice(golden, layer_case.router()), w = layer_case.weights();
+  const ForwardContext context{.forced_top = {&forced, 1}};
+  Variable x(layer_case.input(), true);
 
-void zero_gradients(const Module& module, Variable& x) {
-  for (NamedParameter& p : module.parameters()) p.variable.zero_grad();
-  x.zero_grad();
-}
-
-/// `sub` is "" or "name."; with `forced` the reference's choice of heads replaces the router's.
-void check_layer(const GoldenCase& golden, const Sizes& sizes, const std::string& sub, bool forced) {
-  const auto layer = make_layer(sizes);
-  golden.load(*layer, "param." + sub);
-  Variable x(golden.tensor("in." + sub + "x"), true);
-  const Tensor top = forced ? top_of(golden, "inter." + sub + "router0.topk_indices") : Tensor();
-
-  const LayerOutput out = layer->forward(x, {.forced_top = {&top, 1}});
-  golden.check("out." + sub + "y", out.y.value());
+  const LayerOutput out = layer.forward(x, context);
   const Variable balance = out.routing->balance;
-  const Tensor balance_value = balance.defined() ? balance.value() : zeros({}, DType::kFloat32);
+  const double balance_value = balance.defined() ? balance.value().item() : 0;
+  golden.check("out." + sub + "y", out.y.value());
   golden.check("out." + sub + "lb_loss", balance_value);
+  golden.check("out." + sub + "loss", weighted_sum(out.y.value(), w) + kBalanceWeight * balance_value);
 
-  const Tensor w = golden.tensor("w." + sub + "y");
   std::vector<Variable> outputs = {out.y};
   std::vector<Tensor> seeds = {w};
   if (balance.defined()) {
@@ -55,79 +103,60 @@ void check_layer(const GoldenCase& golden, const Sizes& sizes, const std::string
     seeds.push_back(full({}, kBalanceWeight, DType::kFloat32));
   }
   backward(outputs, seeds);
-  golden.check_gradients(*layer, "grad.param." + sub);
+  golden.check_gradients(layer, "grad.param." + sub);
   golden.check("grad.in." + sub + "x", x.grad());
 
-  if (!balance.defined() || !golden.has("grad_lb.in." + sub + "x")) return;
-  zero_gradients(*layer, x);
-  layer->forward(x, {.forced_top = {&top, 1}}).routing->balance.backward();
-  golden.check_gradients(*layer, "grad_lb.param." + sub);
+  if (!balance.defined()) return;
+  zero_gradients(layer);
+  x.zero_grad();
+  layer.forward(x, context).routing->balance.backward();
+  golden.check_gradients(layer, "grad_lb.param." + sub);
   golden.check("grad_lb.in." + sub + "x", x.grad());
 }
 
-void check_gates(const GoldenCase& golden, const std::string& router, std::int64_t tokens) {
-  const Tensor gates = golden.tensor(router + ".gates"), indices = golden.tensor(router + ".topk_indices");
-  const std::int64_t experts = gates.dim(1), k = indices.dim(1);
-  // Logits are the logarithms of the gates, up to a constant that softmax does not see.
-  Tensor logits = gates.clone();
-  for (float& v : logits.span<float>()) v = std::log(v);
-  const Routing r = route_heads({}, Variable(logits), {}, tokens, {experts, 0, k});
-  golden.check(router + ".gates", r.probabilities);
-  golden.check(router + ".topk_indices", r.top);
+void check_layer(const LayerCase& layer_case) {
+  const MohAttentionOptions options = layer_case.options();
+  const std::string parameters = "param." + layer_case.sub;
+  const MohAttention layer(options, DType::kFloat32);
+  layer_case.golden.load(layer, parameters);
+  check_inside(layer_case, layer);
+  check_results(layer_case, layer);
+  const SelectedHeadsAttention selected(options);
+  layer_case.golden.load(selected, parameters);
+  INFO("with projections of the selected heads alone");
+  check_results(layer_case, selected);
+}
+
+/// Which of equal gates torch.topk takes is its own affair; that they are the largest, best first, is not.
+void check_ties(const GoldenCase& golden, const std::string& indices) {
+  constexpr std::string_view kOutput = "out.";
+  const std::string rows = "in." + indices.substr(kOutput.size(), indices.rfind(".k") - kOutput.size());
+  const Tensor gates = golden.tensor(rows + ".gates"), reference = golden.tensor(indices);
+  const std::int64_t tokens = gates.dim(0), experts = gates.dim(1), top_k = reference.dim(1);
+  const Routing own = route_heads({}, Variable(gates), {}, tokens, {experts, 0, top_k});
+  REQUIRE(own.top.shape() == reference.shape());
+  for (std::int64_t i = 0; i < reference.numel(); ++i) {
+    const float* row = gates.data<float>() + i / top_k * experts;
+    CHECK(row[own.top.data<std::int32_t>()[i]] == row[reference.data<std::int64_t>()[i]]);
+  }
+  const auto selected = own.selected.span<std::uint8_t>();
+  CHECK(std::ranges::count(selected, 1) == tokens * top_k);  // no head twice
+  golden.mark_compared(indices);
 }
 
 }  // namespace
 
-TEST_CASE("golden: dit_moh_attention") {
-  for_each_golden("dit_moh_attention", [](const GoldenCase& golden) {
-    const auto& c = golden.config();
-    const Sizes sizes{c.at("dim"), c.at("num_heads"), c.at("head_dim"), c.at("shared_head"),
-                      c.at("routed_head")};
-    check_layer(golden, sizes, "", /*forced=*/false);
-    const std::int64_t tokens = c.at("B").get<std::int64_t>() * c.at("N").get<std::int64_t>();
-    if (sizes.top_k > 0) check_gates(golden, "inter.router0", tokens);
-  });
+GOLDEN_KIND(dit_moh_attention) {
+  check_layer({golden, ""});
 }
 
-TEST_CASE("golden: moh_router_edges") {
-  for_each_golden("moh_router_edges", [](const GoldenCase& golden) {
-    for (const std::string& name : golden.names("in.")) {
-      if (!name.ends_with(".x")) continue;
-      const std::string sub = name.substr(3, name.size() - 4);  // "in.top1.x" -> "top1."
-      // All sizes follow from the shapes: qkv [3 H d, C], wg [E, C], wg_1 [S, C], top-k [N, K].
-      const std::int64_t width = golden.tensor(name).dim(2),
-                         heads = golden.tensor("inter." + sub + "attn0.head_weights").dim(2);
-      const std::int64_t experts = golden.tensor("param." + sub + "wg.weight").dim(0);
-      const std::int64_t top_k = golden.tensor("inter." + sub + "router0.topk_indices").dim(1);
-      INFO("sub-case " << sub);
-      // Ties are the reference's own affair (torch.topk leaves them open): its choice is imposed.
-      check_layer(golden, {width, heads, width / heads, heads - experts, top_k}, sub, /*forced=*/true);
-    }
-  });
-}
-
-TEST_CASE("golden: ties still choose exactly K heads") {
-  for_each_golden("moh_router_edges", [](const GoldenCase& golden) {
-    for (const std::string& name : golden.names("in.ties.")) {
-      const Tensor gates = golden.tensor(name);
-      const std::int64_t rows = gates.dim(0), experts = gates.dim(1);
-      for (std::int64_t k = 1; k <= experts; ++k) {
-        const Routing r = route_heads({}, Variable(gates), {}, rows, {experts, 0, k});
-        for (std::int64_t i = 0; i < rows; ++i) {
-          const auto selected = r.selected.select(i).span<std::uint8_t>();
-          REQUIRE(std::count(selected.begin(), selected.end(), 1) == k);
-          // What is selected is at least as large as what is not.
-          float least = HUGE_VALF, most = -HUGE_VALF;
-          for (std::int64_t e = 0; e < experts; ++e) {
-            const float g = gates.data<float>()[i * experts + e];
-            if (selected[static_cast<std::size_t>(e)])
-              least = std::min(least, g);
-            else
-              most = std::max(most, g);
-          }
-          CHECK(least >= most);
-        }
-      }
-    }
-  });
+GOLDEN_KIND(moh_router_edges) {
+  constexpr std::string_view kInput = "in.", kRest = ".x";  // "in.top1.x" is the input of "top1"
+  for (const std::string& name : golden.names(kInput)) {
+    if (!name.ends_with(kRest)) continue;
+    const std::string sub = name.substr(kInput.size(), name.size() - kInput.size() - kRest.size());
+    INFO("part " << sub);
+    check_layer({golden, sub + "."});
+  }
+  for (const std::string& name : golden.names("out.ties.")) check_ties(golden, name);
 }

@@ -4,8 +4,8 @@
 #include <cstdlib>
 #include <limits>
 
+#include "tests/golden/golden_folders.h"
 #include "tests/support/message_of.h"
-#include "tests/support/skip.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/train/formats/safetensors_text.h"
 #include "train/formats/element_blocks.h"
@@ -145,19 +145,15 @@ TEST_CASE("io: safetensors: the writer refuses names that a reader could not tel
   CHECK(writing({{"a\xff", tensor}}) == "safetensors: text: expected UTF-8, found a\\xff");
 }
 
-TEST_CASE("io: safetensors: golden files and a Hugging Face checkpoint load") {
-  const char* shared = std::getenv("MOH_SHARED");
-  if (shared == nullptr) MOH_SKIP("MOH_SHARED is not set");
-  int files = 0;
-  for (const auto& entry :
-       std::filesystem::recursive_directory_iterator(std::filesystem::path(shared) / "golden")) {
-    if (entry.path().extension() != ".safetensors") continue;
-    INFO(entry.path());
-    const SafetensorsFile file(entry.path());
-    ++files;
-    for (const WeightInfo& tensor : file.tensors()) CHECK(file.tensor(tensor).bytes() == tensor.bytes);
+TEST_CASE("io: safetensors: golden files and Hugging Face checkpoints load") {
+  for (const std::filesystem::path& folder : test::golden_folders()) {
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(folder)) {
+      if (entry.path().extension() != ".safetensors") continue;
+      INFO(entry.path());
+      const SafetensorsFile file(entry.path());
+      for (const WeightInfo& tensor : file.tensors()) CHECK(file.tensor(tensor).bytes() == tensor.bytes);
+    }
   }
-  CHECK(files > 0);
 }
 
 }  // namespace moh
