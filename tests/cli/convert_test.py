@@ -10,7 +10,7 @@ import unittest
 import support
 from torch_save import Tensor, torch_save
 
-TORCH_GOLDEN = pathlib.Path(__file__).parent.parent / "golden/torch_checkpoints"
+TORCH_GOLDEN = pathlib.Path(__file__).parent.parent / "golden/data/torch_checkpoints"
 GOLDEN = pathlib.Path(__file__).parent.parent / "golden/data/hf_llama_tiny/sharded"
 
 
