@@ -1,15 +1,12 @@
 #include "core/cpu_isa.h"
 
-#include <unistd.h>
-#include <catch2/catch.hpp>
-
 #include <array>
-#include <cstdio>
+#include <catch2/catch.hpp>
 #include <iostream>
-#include <memory>
 #include <string>
 
 #include "core/error.h"
+#include "tests/support/own_case.h"
 
 using namespace moh;
 
@@ -19,14 +16,7 @@ constexpr std::array kAll = {CpuIsa::kBaseline, CpuIsa::kAvx2, CpuIsa::kAvx512};
 
 /// What the hidden probe case below prints in a process of its own: MOH_CPU_ISA is read once per process.
 std::string probe(const std::string& environment) {
-  std::array<char, 4096> path{};
-  REQUIRE(readlink("/proc/self/exe", path.data(), path.size() - 1) > 0);
-  const std::string command = environment + " '" + path.data() + "' 'probe: the chosen instruction set'";
-  const std::unique_ptr<FILE, int (*)(FILE*)> pipe(popen(command.c_str(), "r"), pclose);
-  REQUIRE(pipe != nullptr);
-  std::string output;
-  for (int c = std::fgetc(pipe.get()); c != EOF; c = std::fgetc(pipe.get())) output += static_cast<char>(c);
-  return output;
+  return test::output_of_own_case("probe: the chosen instruction set", environment);
 }
 
 CpuIsa best() {

@@ -213,8 +213,10 @@ class GpuCheck(unittest.TestCase):
         self.assertIn("GPU: One GPU", (self.bundle / "gpu.md").read_text())
 
     def test_tests_that_were_skipped_have_not_passed(self):
-        without = program(self.bundle / "without", "#!/bin/sh\necho 'moh test skipped: no GPU'\necho 'All tests passed'\n")
-        self.assertIn("tests were skipped", self.check("--only", "device,tests", code=1, TEST_BINARY=str(without)))
+        for line, said in (("moh test skipped: no GPU", "tests were skipped"),
+                           ("moh test left out: conv: no cuDNN", "cases were left out")):
+            tests = program(self.bundle / "tests_here", f"#!/bin/sh\necho '{line}'\necho 'All tests passed'\n")
+            self.assertIn(said, self.check("--only", "device,tests", code=1, TEST_BINARY=str(tests)))
 
     def test_losses_beyond_the_tolerance_fail(self):
         self.change_sizes("loss_models=(tiny_shakespeare_dense) early_tolerance_bfloat16=1e-9\n")

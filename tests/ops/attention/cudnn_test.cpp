@@ -1,10 +1,10 @@
 #include "ops/attention/cudnn/cudnn_attention.h"
 
 #include <catch2/catch.hpp>
-#include <iostream>
 
 #include "core/tensor.h"
 #include "ops/attention/operands.h"
+#include "tests/support/skip.h"
 
 using namespace moh;
 
@@ -37,8 +37,7 @@ TEST_CASE("ops: cuDNN takes the graphs of attention and of its gradients", "[gpu
   const std::string absent = CudnnAttention::graph_error(call(shape(64, false)), false, 90);
   if (absent.find("this build has no cuDNN") != std::string::npos ||
       absent.find("LD_LIBRARY_PATH") != std::string::npos) {
-    std::cout << "moh test skipped: " << absent << std::endl;
-    return;
+    MOH_SKIP(absent);
   }
   for (const int capability : {80, 90}) {
     for (const std::int64_t head_dim : {24, 64, 72, 96, 128}) {
