@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "train/config/enum_names.h"
 #include "train/config/number_text.h"
@@ -76,6 +77,10 @@ struct ExpectedText {
 bool Bounds::contains(double value) const {
   return (includes_low ? value >= low : value > low) && (includes_high ? value <= high : value < high) &&
          value <= cap;
+}
+
+void Section::add(std::string_view name, Target target, Bounds bounds, std::string_view doc) {
+  fields_.push_back({name, std::move(target), bounds, doc});
 }
 
 Section& Section::section_named(std::string_view name, std::string_view doc) {

@@ -116,7 +116,7 @@ class Section {
 
   template <class T>
   void field(std::string_view name, T& value, Bounds bounds, std::string_view doc) {
-    fields_.push_back({name, &value, bounds, doc});
+    add(name, &value, bounds, doc);
   }
   template <class T>
   void field(std::string_view name, T& value, std::string_view doc) {
@@ -127,7 +127,7 @@ class Section {
     }
   }
   void field(std::string_view name, Choice choice, std::string_view doc) {
-    fields_.push_back({name, std::move(choice), {}, doc});
+    add(name, std::move(choice), {}, doc);
   }
   void section(Section section) { sections_.push_back(std::move(section)); }
   /// The section of that name, made where there is none: a family adds fields to a section of every run. The
@@ -140,6 +140,8 @@ class Section {
   const std::list<Section>& sections() const { return sections_; }
 
  private:
+  void add(std::string_view name, Target target, Bounds bounds, std::string_view doc);
+
   std::string_view name_;
   std::string_view doc_;
   std::vector<Field> fields_;
