@@ -1,5 +1,3 @@
-#include "core/cuda/launch.h"
-
 #include <cstdlib>
 #include <map>
 #include <mutex>
