@@ -11,7 +11,7 @@ case ${1:-} in
 Usage: scripts/mutate.sh [--only PART-OF-A-NAME] [--table FILE.md]
 
 Copies the tracked files to build/mutate, builds the tests there, and for each mutation changes one file, builds, runs
-the tests that should notice, and puts the file back. --table writes what noticed in Markdown (docs/benchmarks/tests.md).
+the tests that should notice, and puts the file back. --table writes what noticed as a table in Markdown.
 END
     exit
     ;;
