@@ -52,4 +52,5 @@ build "$preset"
 say "testing build/$preset"
 # Several test programs share the processors, so a thread that waits should sleep instead of spin.
 export OMP_WAIT_POLICY=${OMP_WAIT_POLICY:-passive}
+unset MOH_CUDA # was for the build; scripts that the tests run read it, too
 exec ctest --test-dir "$root/build/$preset" --output-on-failure --no-tests=error --parallel "$(nproc)" "${arguments[@]}"
