@@ -2,6 +2,7 @@
 
 import fcntl
 import json
+import shutil
 import socket
 
 import support
@@ -46,6 +47,63 @@ class StartAndResume(support.MohTest):
         self.train()
         self.moh("train", "run/config.yaml", "output.dir=again")
         self.assert_same_state("run", "again")
+
+
+    def test_a_folder_of_other_files_is_no_run_s(self):
+        for name in ("config.yaml", "sample.txt", "metrics.jsonl"):
+            mine = self.write(f"with_{name}/{name}", "precious: 1\n")
+            for how in ((), ("--resume",), ("--overwrite",)):
+                with self.subTest(name=name, how=how):
+                    output = self.train({}, f"output.dir=with_{name}", *how, code=support.CONFIG_ERROR)
+                    self.assert_says(output, f"output.dir: with_{name}: expected", f"found {name}, which is no run's",
+                                     "set another output.dir")
+                    self.assertEqual(mine.read_text(), "precious: 1\n")
+                    self.assertEqual([path.name for path in mine.parent.iterdir()], [name])
+        self.config(name="config.yaml")
+        self.moh("train", "config.yaml", "output.dir=.", code=support.CONFIG_ERROR)
+        # A run that was copied without its hidden files is one.
+        self.train()
+        (self.folder / "run/.lock").unlink()
+        self.train({}, "--resume")
+
+    def test_a_run_that_cannot_begin_leaves_no_folder(self):
+        self.train({"data.train": "missing.txt"}, "output.dir=a/b", code=support.INPUT_ERROR)
+        self.assertFalse((self.folder / "a").exists())
+        self.write("notes/notes.txt", "mine")
+        self.train({"data.train": "missing.txt"}, "output.dir=notes", code=support.INPUT_ERROR)
+        self.assertEqual([path.name for path in (self.folder / "notes").iterdir()], ["notes.txt"])
+
+
+class LostFolder(support.MohTest):
+    """The folder of a run goes while it trains: it ends, and writes nothing under the old name."""
+
+    def check(self, take_away, *overrides):
+        config = self.config({"train.steps": 120})
+        run = support.Running(self, "train", config, *overrides)
+        run.read_until("step 5/")
+        take_away(self.folder / "run")
+        there = sorted((self.folder / "run").rglob("*"))
+        self.assertEqual(run.wait(), support.STORAGE_ERROR, run.output)
+        self.assert_says(run.output, "run: expected the run folder that this process locked", "--resume")
+        self.assertEqual(sorted((self.folder / "run").rglob("*")), there)
+
+    def test_removed(self):
+        self.check(shutil.rmtree)
+        self.check(shutil.rmtree, "log.every=5", "eval.every=0", "checkpoint.every=20")
+
+    def test_moved(self):
+        self.check(lambda run: run.rename(self.folder / "moved"))
+        self.moh("train", "tiny.yaml", "--resume", "output.dir=moved")
+        self.moh("train", "tiny.yaml", "output.dir=whole")
+        self.assert_same_state("whole", "moved")
+        self.assert_same_history("whole", "moved")
+
+    def test_replaced_by_another_run(self):
+        def replace(run):
+            shutil.rmtree(run)
+            self.moh("train", "tiny.yaml", "seed=5", "train.steps=8", "schedule.decay_steps=120")
+
+        self.check(replace)
 
 
 class Links(support.MohTest):

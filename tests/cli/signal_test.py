@@ -73,6 +73,79 @@ class StopSignals(support.MohTest):
     def test_sigusr1(self):
         self.check(signal.SIGUSR1, "SIGUSR1")
 
+    def test_sighup(self):
+        self.check(signal.SIGHUP, "SIGHUP")
+
+    def test_what_was_ignored_at_the_start_stays_ignored(self):
+        def ignore():
+            for number in (signal.SIGHUP, signal.SIGINT, signal.SIGUSR1):
+                signal.signal(number, signal.SIG_IGN)
+
+        config = self.config({"train.steps": STEPS})
+        run = support.Running(self, "train", config, preexec_fn=ignore)
+        run.read_until("step 5/")
+        for number in (signal.SIGHUP, signal.SIGINT, signal.SIGUSR1):
+            run.send(number)
+        run.read_until("step 40/")
+        run.send(signal.SIGTERM)
+        self.assertEqual(run.wait(), support.PREEMPTED, run.output)
+        self.assert_says(run.output, "stopped by SIGTERM")
+
+    def test_a_step_of_many_micro_batches_is_given_up(self):
+        settings = {"train.accumulate": 20_000, "train.batch_size": 1, "train.steps": 2, "eval.every": 0,
+                    "checkpoint.every": 1, "model.dropout": 0.1}
+        run = support.Running(self, "train", self.config(settings), pipe_bytes=1 << 16)
+        run.read_until("model:")
+        time.sleep(0.5)
+        began = time.monotonic()
+        run.send(signal.SIGTERM)
+        self.assertEqual(run.wait(), support.PREEMPTED, run.output)
+        self.assertLess(time.monotonic() - began, 5)
+        self.assert_says(run.output, "stopped by SIGTERM at step 0")
+        self.assertEqual(self.newest().name, "step_00000000")
+        settings["train.accumulate"] = 3
+        self.train(settings, "--resume", "--allow-changes")
+        self.train(settings, "output.dir=whole")
+        self.assert_same_state("whole", "run")
+
+    def test_a_sample_is_stopped_and_written_by_the_next_process(self):
+        settings = {"train.steps": 4, "sample.tokens": 1_000_000, "sample.temperature": 0}
+        run = support.Running(self, "train", self.config(settings), pipe_bytes=1 << 16)
+        run.read_until("step 4: validation")
+        time.sleep(0.5)
+        run.send(signal.SIGTERM)
+        began = time.monotonic()
+        self.assertEqual(run.wait(), support.PREEMPTED, run.output)
+        self.assertLess(time.monotonic() - began, 5)
+        self.assert_says(run.output, "stopped by SIGTERM in the sample", "finished at step 4")
+        self.assertFalse((self.folder / "run/sample.txt").exists())
+        self.assert_says(self.train({**settings, "sample.tokens": 4}, "--resume"), "--- sample ---")
+        self.assertTrue((self.folder / "run/sample.txt").exists())
+
+    def test_before_the_training_there_is_nothing_to_save(self):
+        self.moh("train", self.config({**support.DENSE, "output.dir": "dense"}, "dense.yaml"))
+        job = {key: value for key, value in support.TINY.items() if key != "model"}
+        self.write("moh.yaml", support.to_yaml(
+            {**job, "init": {"from": "dense", "moh": {"calibration": {"batches": 1000, "mask_steps": 1_000_000}}},
+             "model": {"moh": {"router": "learned", "num_shared": 1, "top_k": 1, "shared_heads": "learned"}}}) + "\n")
+        for existed in (False, True):
+            if existed:
+                self.write("run/notes.txt", "mine")
+            run = support.Running(self, "train", "moh.yaml", pipe_bytes=1 << 16)
+            deadline = time.monotonic() + support.TIMEOUT_SECONDS
+            while not (self.folder / "run/checkpoints").exists() and time.monotonic() < deadline:
+                time.sleep(0.01)
+            time.sleep(0.3)
+            run.send(signal.SIGTERM)
+            began = time.monotonic()
+            self.assertEqual(run.wait(), support.PREEMPTED, run.output)
+            self.assertLess(time.monotonic() - began, 5)
+            self.assert_says(run.output, "stopped by SIGTERM before the training began; nothing was written")
+            if existed:
+                self.assertEqual([path.name for path in (self.folder / "run").iterdir()], ["notes.txt"])
+            else:
+                self.assertFalse((self.folder / "run").exists())
+
     def test_a_second_sigterm_ends_at_once(self):
         config = self.config({"train.steps": STEPS, "checkpoint.every": 4, "eval.every": 0, "model.dropout": 0.1})
         run = support.Running(self, "train", config)
@@ -106,9 +179,8 @@ class StopSignals(support.MohTest):
             self.assertEqual(len(saved), len(set(saved)), f"a step was saved twice:\n{run.output}")
             if code == support.DONE:
                 break
-            # A signal that comes before the run looks for it ends the process, which has nothing to lose yet.
-            self.assertIn(code, (support.PREEMPTED, -signal.SIGTERM), run.output)
-            stops += code == support.PREEMPTED
+            self.assertEqual(code, support.PREEMPTED, run.output)
+            stops += "before the training began" not in run.output
         else:
             self.fail("the run never came to its end")
         self.assertGreater(stops, 0)

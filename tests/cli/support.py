@@ -143,6 +143,12 @@ def build_has_failpoints():
         return result.returncode != DONE
 
 
+# moh leaves ignored what its parent ignores, and a script's background jobs ignore SIGINT.
+for _signal in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGHUP):
+    if signal.getsignal(_signal) == signal.SIG_IGN:
+        signal.signal(_signal, signal.SIG_DFL)
+
+
 def start(folder, *arguments, env=None, **options):
     """Starts moh and does not wait for it. Whoever calls this ends it."""
     return subprocess.Popen([MOH, *map(str, arguments)], cwd=folder, env=environment(env), stdin=subprocess.DEVNULL,
@@ -234,10 +240,10 @@ class Running:
 
     PIPE_BYTES = 4096
 
-    def __init__(self, test, *arguments, env=None, pipe_bytes=PIPE_BYTES):
+    def __init__(self, test, *arguments, env=None, pipe_bytes=PIPE_BYTES, **options):
         self.pipe, write_end = os.pipe()
         fcntl.fcntl(write_end, fcntl.F_SETPIPE_SZ, pipe_bytes)
-        self.process = start(test.folder, *arguments, env=env, stdout=write_end)
+        self.process = start(test.folder, *arguments, env=env, stdout=write_end, **options)
         os.close(write_end)
         self.output = ""
         test.addCleanup(self.close)

@@ -198,7 +198,6 @@ class TwoSizes : public Task {
   }
   std::optional<Evaluation> evaluate(FunctionRef<bool()>) override { return std::nullopt; }
   std::vector<std::pair<std::string, std::string>> identity() const override { return {}; }
-  void finish(const std::filesystem::path&, PrintText) const override {}
 
   int asked() const { return asked_; }
 

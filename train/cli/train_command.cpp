@@ -1,23 +1,18 @@
 #include <unistd.h>
 #include <CLI/CLI.hpp>
 
-#include <array>
 #include <csignal>
-#include <cstdio>
 #include <filesystem>
-#include <system_error>
 
 #include "core/cuda/backend.h"
 #include "core/error.h"
 #include "core/parallel.h"
 #include "ops/attention/backend.h"
 #include "train/cli/commands.h"
-#include "train/io/durable_file.h"
-#include "train/io/file_ops.h"
-#include "train/io/run_lock.h"
 #include "train/log/logging.h"
 #include "train/moh/init/initialise_model.h"
 #include "train/run/config_change.h"
+#include "train/run/run_folder.h"
 #include "train/run/trainer.h"
 #include "train/tasks/load_model.h"
 #include "train/tasks/model_source.h"
@@ -34,26 +29,6 @@ struct TrainArgs : RunArgs {
   bool allow_changes = false;  ///< resume although the configuration changes what the steps compute
   std::string log_level;
 };
-
-void make_folder(const std::filesystem::path& folder) {
-  std::error_code error;
-  std::filesystem::create_directories(folder, error);
-  if (error) throw StorageError("output.dir: " + folder.string() + ": cannot be created: " + error.message());
-}
-
-/// The files of a run, beside its checkpoints.
-constexpr std::array kRunFiles = {"metrics.jsonl", "config.yaml", "sample.txt"};
-
-/// Removes what moh wrote there and nothing else: the folder may hold notes of its owner.
-void remove_run(const std::filesystem::path& folder) {
-  remove_tree(folder / "checkpoints");
-  for (const char* name : kRunFiles) remove_tree(folder / name);
-}
-
-/// What a killed process was writing. CheckpointStore does the same for checkpoints.
-void clear_leftovers(const std::filesystem::path& folder) {
-  for (const char* name : kRunFiles) remove_abandoned_temporaries(folder / name);
-}
 
 /// Heads that were measured when the run began are not measured again.
 void take_measured_heads(const RunConfig& before, RunConfig& config) {
@@ -146,19 +121,34 @@ void describe_device(const RunConfig& run) {
   }
 }
 
+/// Ends the process at a signal that comes before there is anything to save, whatever the other threads do.
+[[noreturn]] void end_early(RunFolder& folder, std::string_view signal) {
+  folder.leave();
+  log_info("train: stopped by " + std::string(signal) + " before the training began; nothing was written");
+  ::_exit(kPreempted);
+}
+
+/// What a finished run leaves; false when a signal ended that.
+bool finish_task(const Task& task, const RunFolder& folder, Console& console, const StopSignal& stop) {
+  folder.require_in_place();
+  const auto print = [&](const std::string& text) { console.print(text); };
+  if (task.finish(folder.path(), print, [&] { return stop.requested(); })) return true;
+  log_info("train: stopped by " + std::string(stop.name()) + " in the sample; --resume writes it");
+  return false;
+}
+
 int train(const TrainArgs& args, const Families& families) {
   std::signal(SIGPIPE, SIG_IGN);  // training outlives the terminal, or the `| head`, that watches it
-  StopSignal stop;
+  RunFolder folder;
+  StopSignal stop([&folder](std::string_view signal) { end_early(folder, signal); });
   const auto console = std::make_shared<Console>(STDOUT_FILENO);
   start_logging(console, args.log_level);
   RunConfig config = read_config(args, families);
   set_num_threads(config.threads);
   open_configured_device(config, NewProducts::kSearchAndKeep);
-  make_folder(config.output.dir);
-  const RunLock lock(config.output.dir);
-  if (!lock.crashed_holder().empty())
-    log_info("the last process of this run did not end cleanly: " + lock.crashed_holder());
-  clear_leftovers(config.output.dir);
+  folder.open(config.output.dir);
+  if (!folder.crashed_holder().empty())
+    log_info("the last process of this run did not end cleanly: " + folder.crashed_holder());
   CheckpointStore store(config.output.dir,
                         {static_cast<int>(config.checkpoint.keep_last), config.checkpoint.keep_best},
                         [](const std::string& warning) { log_warning(warning); });
@@ -170,17 +160,15 @@ int train(const TrainArgs& args, const Families& families) {
       begin_model(config, family, families, data, resume_from ? &*resume_from : nullptr);
   const std::unique_ptr<Task> task = family.make_task(config, data, std::move(model));
   log_info(task->summary());
-  // Only now: data that cannot be read, or a model too large for the memory, must not cost the old run.
-  if (args.overwrite) remove_run(config.output.dir);
-  write_file_durably(config.output.dir / "config.yaml", print_resolved(config));
   stop.defer();
-  Trainer trainer(config, *task, store, stop, console, resume_from ? &*resume_from : nullptr);
+  // Only now: data that cannot be read, or a model too large for the memory, must not cost the old run.
+  folder.begin(print_resolved(config), args.overwrite);
+  Trainer trainer(config, *task, folder, store, stop, console, resume_from ? &*resume_from : nullptr);
   resume_from.reset();
   const TrainOutcome outcome = trainer.run();
-  if (outcome.finished)
-    task->finish(config.output.dir, [&](const std::string& text) { console->print(text); });
+  const bool done = outcome.finished && finish_task(*task, folder, *console, stop);
   console->print(format_summary(outcome.summary));
-  return outcome.finished ? kDone : kPreempted;
+  return done ? kDone : kPreempted;
 }
 
 }  // namespace

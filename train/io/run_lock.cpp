@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <array>
@@ -45,18 +46,8 @@ std::string this_process() {
 }  // namespace
 
 RunLock::RunLock(const fs::path& run_folder) : path_(run_folder / ".lock") {
-  const int fd = ::open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW, 0666);
-  if (fd < 0) throw_open_error(path_, errno);
-  if (::flock(fd, LOCK_EX | LOCK_NB) != 0) {
-    const int error = errno;
-    const std::string holder = read_holder(fd);
-    ::close(fd);
-    if (error != EWOULDBLOCK) throw_storage_error(path_, "lock", error);
-    throw ConfigError(error_message(run_folder.string(), "", "a run folder that no other process uses",
-                                    "one locked by " + (holder.empty() ? "an unnamed process" : holder),
-                                    "stop that process or choose another output.dir"));
-  }
-  fd_ = fd;
+  // Another process may have removed the file between its opening and its locking (remove).
+  while (!lock()) ::close(fd_);
   crashed_holder_ = read_holder(fd_);
   const std::string text = this_process() + '\n';
   // The text is for messages only: a full disk is no reason not to hold the lock.
@@ -65,9 +56,44 @@ RunLock::RunLock(const fs::path& run_folder) : path_(run_folder / ".lock") {
 }
 
 RunLock::~RunLock() {
-  // Emptied, not removed: a process that has just opened the file would otherwise lock a file without a name.
+  // Emptied, not removed: that the folder is a run's is known by this file.
   if (::ftruncate(fd_, 0) == 0) ::fsync(fd_);
   ::close(fd_);
+}
+
+/// Whether what was locked is the file of that name.
+bool RunLock::lock() {
+  constexpr int kFlags = O_RDWR | O_CREAT | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW;
+  fd_ = ::open(path_.c_str(), kFlags | O_EXCL, 0666);
+  is_new_ = fd_ >= 0;
+  if (!is_new_) fd_ = ::open(path_.c_str(), kFlags, 0666);
+  if (fd_ < 0) throw_open_error(path_, errno);
+  if (::flock(fd_, LOCK_EX | LOCK_NB) == 0) return is_in_place();
+  const int error = errno;
+  const std::string holder = read_holder(fd_);
+  ::close(fd_);
+  if (error != EWOULDBLOCK) throw_storage_error(path_, "lock", error);
+  throw ConfigError(error_message(folder_of(path_).string(), "", "a run folder that no other process uses",
+                                  "one locked by " + (holder.empty() ? "an unnamed process" : holder),
+                                  "stop that process or choose another output.dir"));
+}
+
+bool RunLock::is_in_place() const {
+  struct stat named {
+  }, locked{};
+  return ::lstat(path_.c_str(), &named) == 0 && ::fstat(fd_, &locked) == 0 && named.st_ino == locked.st_ino &&
+         named.st_dev == locked.st_dev;
+}
+
+void RunLock::require_in_place() const {
+  if (is_in_place()) return;
+  throw StorageError(error_message(folder_of(path_).string(), "", "the run folder that this process locked",
+                                   "that it was removed, moved or replaced while the run went on",
+                                   "put it back and go on with --resume, or start again"));
+}
+
+void RunLock::remove() const {
+  if (is_in_place()) ::unlink(path_.c_str());
 }
 
 }  // namespace moh

@@ -19,10 +19,22 @@ class RunLock {
 
   /// Who held the lock before and ended without releasing it (killed, power lost); empty after a clean end.
   const std::string& crashed_holder() const { return crashed_holder_; }
+  /// Throws StorageError when the lock no longer has its name: somebody removed, moved or replaced the
+  /// folder, and what is written under its path would get into another run, or into a folder that nobody has
+  /// locked.
+  void require_in_place() const;
+  /// Whether the constructor made the file.
+  bool is_new() const { return is_new_; }
+  /// Takes the file away, for a folder that is not to look like a run's.
+  void remove() const;
 
  private:
+  bool lock();
+  bool is_in_place() const;
+
   std::filesystem::path path_;
   int fd_ = -1;
+  bool is_new_ = false;
   std::string crashed_holder_;
 };
 

@@ -1,6 +1,7 @@
 #include "train/run/stop_signal.h"
 
 #include <unistd.h>
+#include <algorithm>
 #include <array>
 #include <utility>
 
@@ -8,15 +9,19 @@ namespace moh {
 
 namespace {
 
-constexpr std::array kSignals = {std::pair{SIGINT, std::string_view("SIGINT")},
-                                 std::pair{SIGTERM, std::string_view("SIGTERM")},
-                                 std::pair{SIGUSR1, std::string_view("SIGUSR1")}};
+constexpr std::array kSignals = {
+    std::pair{SIGINT, std::string_view("SIGINT")}, std::pair{SIGTERM, std::string_view("SIGTERM")},
+    std::pair{SIGUSR1, std::string_view("SIGUSR1")}, std::pair{SIGHUP, std::string_view("SIGHUP")}};
+constexpr int kWakeUp = SIGUSR1;  // of the thread that waits
 
-sigset_t stop_signals() {
-  sigset_t set;
-  sigemptyset(&set);
-  for (const auto& [number, name] : kSignals) sigaddset(&set, number);
-  return set;
+std::string_view name_of(int number) {
+  const auto* const found = std::ranges::find(kSignals, number, &decltype(kSignals)::value_type::first);
+  return found == kSignals.end() ? "" : found->second;
+}
+
+bool is_ignored(int number) {
+  struct sigaction action {};
+  return ::sigaction(number, nullptr, &action) == 0 && action.sa_handler == SIG_IGN;
 }
 
 /// Ends the process as if it had never looked for this signal.
@@ -31,34 +36,38 @@ void die_of(int number) {
 
 }  // namespace
 
-StopSignal::StopSignal() {
-  const sigset_t set = stop_signals();
-  pthread_sigmask(SIG_BLOCK, &set, &previous_mask_);
+StopSignal::StopSignal(Early early) : early_(std::move(early)), wake_up_is_ignored_(is_ignored(kWakeUp)) {
+  sigemptyset(&signals_);
+  sigaddset(&signals_, kWakeUp);
+  for (const auto& [number, name] : kSignals) {
+    if (!is_ignored(number)) sigaddset(&signals_, number);
+  }
+  pthread_sigmask(SIG_BLOCK, &signals_, &previous_mask_);
   watcher_ = std::thread([this] { watch(); });
 }
 
 StopSignal::~StopSignal() {
   ending_ = true;
-  pthread_kill(watcher_.native_handle(), SIGUSR1);
+  pthread_kill(watcher_.native_handle(), kWakeUp);
   watcher_.join();
   pthread_sigmask(SIG_SETMASK, &previous_mask_, nullptr);
 }
 
 void StopSignal::watch() {
-  const sigset_t set = stop_signals();
   int number = 0;
-  while (sigwait(&set, &number) == 0 && !ending_) {
-    if (!deferred_) die_of(number);
+  while (sigwait(&signals_, &number) == 0 && !ending_) {
+    if (number == kWakeUp && wake_up_is_ignored_) continue;
+    if (!deferred_) {
+      if (early_) early_(name_of(number));
+      die_of(number);
+    }
     if (received_ != 0) _exit(128 + number);
     received_ = number;
   }
 }
 
 std::string_view StopSignal::name() const {
-  for (const auto& [number, name] : kSignals) {
-    if (number == received_) return name;
-  }
-  return "";
+  return name_of(received_);
 }
 
 }  // namespace moh

@@ -39,6 +39,11 @@ TrainStep::TrainStep(Task& task, AdamW& optimizer, const RunConfig& config)
 }
 
 StepSize TrainStep::begin(std::int64_t step, double learning_rate) {
+  begin_unless([] { return false; }, step, learning_rate);
+  return under_way_.back().size;
+}
+
+bool TrainStep::begin_unless(FunctionRef<bool()> stop, std::int64_t step, double learning_rate) {
   const double began = monotonic_seconds();
   StepReport report;
   report.learning_rate = learning_rate;
@@ -48,18 +53,24 @@ StepSize TrainStep::begin(std::int64_t step, double learning_rate) {
   if (first_stream_.defined()) {
     const auto first = static_cast<std::int64_t>(Generator::first_stream_of(number));
     first_stream_.copy_from(tensor_of<std::int64_t>({}, {first}));
-    compute(size, Generator(seed, first_stream_));
-  } else {
-    compute(size, Generator(seed, number));
   }
+  const Generator generator =
+      first_stream_.defined() ? Generator(seed, first_stream_) : Generator(seed, number);
+  const bool complete = compute(stop, size, generator);
   task_.end_step();
-  under_way_.push_back({report, size, began, HostCopy(numbers_)});
-  return size;
+  if (complete) under_way_.push_back({report, size, began, HostCopy(numbers_)});
+  return complete;
 }
 
-void TrainStep::compute(const StepSize& size, Generator generator) {
-  const auto work = [&] { numbers_ = forward_backward_update(generator); };
-  graph_ != nullptr ? compute_with_graph(size, work) : work();
+/// Whether the step came to its end.
+bool TrainStep::compute(FunctionRef<bool()> stop, const StepSize& size, Generator generator) {
+  if (graph_ == nullptr) {
+    numbers_ = forward_backward_update(stop, generator);
+    return numbers_.defined();
+  }
+  const auto never = [] { return false; };  // what is captured or rehearsed is captured as a whole
+  compute_with_graph(size, [&] { numbers_ = forward_backward_update(never, generator); });
+  return true;
 }
 
 void TrainStep::compute_with_graph(const StepSize& size, FunctionRef<void()> work) {
@@ -77,11 +88,13 @@ void TrainStep::compute_with_graph(const StepSize& size, FunctionRef<void()> wor
   graph_->launch();
 }
 
-/// All that is captured: from the first forward pass to the update. Returns the numbers for the host.
-Tensor TrainStep::forward_backward_update(Generator generator) {
+/// All that is captured: from the first forward pass to the update. Returns the numbers for the host; an
+/// undefined tensor, and no update was made, when `stop` returned true.
+Tensor TrainStep::forward_backward_update(FunctionRef<bool()> stop, Generator generator) {
   optimizer_.zero_grad();
   std::vector<Tensor> losses, numbers;
   for (std::int64_t i = 0; i < config_.train.accumulate; ++i) {
+    if (stop()) return {};
     MicroBatchLoss part = forward(task_, i, generator);
     part.total.backward();
     losses.push_back(part.task_loss);

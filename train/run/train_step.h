@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "core/cuda/graph.h"
+#include "core/function_ref.h"
 #include "core/host_copy.h"
 #include "train/config/run_config.h"
 #include "train/optim/adamw.h"
@@ -41,6 +42,9 @@ class TrainStep {
   /// `step` is the number of steps before this one; random numbers are a function of it and of config.seed.
   /// Returns the inputs that the step reads. On the CPU it is done when this returns.
   StepSize begin(std::int64_t step, double learning_rate);
+  /// The same, unless `stop`, which is called before each micro-batch that is not replayed, returns true:
+  /// then the step is given up, the parameters are as they were, and it returns false.
+  bool begin_unless(FunctionRef<bool()> stop, std::int64_t step, double learning_rate);
   /// Steps that were begun and not finished.
   std::size_t under_way() const { return under_way_.size(); }
   /// Whether steps are replayed.
@@ -57,9 +61,9 @@ class TrainStep {
     HostCopy numbers;
   };
 
-  void compute(const StepSize& size, Generator generator);
+  bool compute(FunctionRef<bool()> stop, const StepSize& size, Generator generator);
   void compute_with_graph(const StepSize& size, FunctionRef<void()> work);
-  Tensor forward_backward_update(Generator generator);
+  Tensor forward_backward_update(FunctionRef<bool()> stop, Generator generator);
 
   Task& task_;
   AdamW& optimizer_;

@@ -58,10 +58,12 @@ TrainState first_state(const RunConfig& config, const Task& task, const StoredCh
 
 }  // namespace
 
-Trainer::Trainer(const RunConfig& config, Task& task, CheckpointStore& checkpoints, const StopSignal& stop,
-                 std::shared_ptr<Console> console, const StoredCheckpoint* resume_from)
+Trainer::Trainer(const RunConfig& config, Task& task, const RunFolder& folder, CheckpointStore& checkpoints,
+                 const StopSignal& stop, std::shared_ptr<Console> console,
+                 const StoredCheckpoint* resume_from)
     : config_(config),
       task_(task),
+      folder_(folder),
       checkpoints_(checkpoints),
       stop_(stop),
       console_(std::move(console)),
@@ -84,7 +86,7 @@ void Trainer::resume(const StoredCheckpoint& checkpoint) {
     validation_score_ = checkpoint.metric();
   }
   elapsed_before_ = state_.elapsed_seconds;
-  metrics_.write(MetricRecord("event", state_.step).add("event", "resume"));
+  write(MetricRecord("event", state_.step).add("event", "resume"));
 }
 
 TrainOutcome Trainer::run() {
@@ -97,8 +99,7 @@ TrainOutcome Trainer::run() {
   } else if (config_.eval.at_start && state_.step == 0) {
     evaluate();
   }
-  while (begun_ < config_.train.steps && stop_reason().empty()) {
-    begin_step();
+  while (begun_ < config_.train.steps && stop_reason().empty() && begin_step()) {
     // A GPU has the next step to do while the host reads the result of this one.
     while (train_step_.under_way() > 1) finish_step();
     if (!needs_sync(begun_)) continue;
@@ -122,12 +123,14 @@ bool Trainer::needs_sync(std::int64_t step) const {
          due(step, config_.checkpoint.every);
 }
 
-void Trainer::begin_step() {
+bool Trainer::begin_step() {
   const bool captured = train_step_.captured();
-  train_step_.begin(begun_, schedule_.at(begun_));
+  if (!train_step_.begin_unless([this] { return stop_.requested(); }, begun_, schedule_.at(begun_)))
+    return false;
   if (train_step_.captured() != captured)
     log_info("the step is captured: replayed as a CUDA graph from here on");
   ++begun_;
+  return true;
 }
 
 void Trainer::finish_step() {
@@ -161,10 +164,10 @@ void Trainer::guard(const StepReport& report) {
   ++state_.skipped_in_row;
   const std::string what = "step " + std::to_string(state_.step) + ": loss " + text_of(report.loss) +
                            ", gradient norm " + text_of(report.gradient_norm);
-  metrics_.write(MetricRecord("event", state_.step)
-                     .add("event", "non_finite")
-                     .add("loss", report.loss)
-                     .add("grad_norm", report.gradient_norm));
+  write(MetricRecord("event", state_.step)
+            .add("event", "non_finite")
+            .add("loss", report.loss)
+            .add("grad_norm", report.gradient_norm));
   const bool skips = config_.guard.non_finite == NonFinitePolicy::kSkip;
   if (skips && state_.skipped_in_row <= config_.guard.max_skipped) {
     return log_warning(what + ": not finite; this step's update is skipped");
@@ -204,8 +207,13 @@ void Trainer::log(const StepReport& report) {
       .add(items + "_per_s", progress.items_per_s)
       .add("elapsed_s", elapsed_before_ + monotonic_seconds() - started_)
       .add("peak_memory_bytes", memory_stats(config_.device).total.peak_bytes);
-  metrics_.write(record);
+  write(record);
   progress_.log(progress);
+}
+
+void Trainer::write(const MetricRecord& record) {
+  folder_.require_in_place();
+  metrics_.write(record);
 }
 
 void Trainer::evaluate() {
@@ -243,13 +251,14 @@ void Trainer::report(const Evaluation& evaluation, double seconds) {
     record.add(name, value);
     line += ", " + name + " " + text_of(value);
   }
-  metrics_.write(record.add("elapsed_s", seconds));
+  write(record.add("elapsed_s", seconds));
   log_info(line);
 }
 
 void Trainer::save_checkpoint() {
   if (saved_at_ == state_.step) return;
   state_.elapsed_seconds = elapsed_before_ + monotonic_seconds() - started_;
+  folder_.require_in_place();
   metrics_.sync();  // the records that lead to a checkpoint are on the disk before it is
   CheckpointContents contents;
   contents.step = state_.step;

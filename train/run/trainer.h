@@ -12,6 +12,7 @@
 #include "train/optim/adamw.h"
 #include "train/optim/lr_schedule.h"
 #include "train/run/metrics_writer.h"
+#include "train/run/run_folder.h"
 #include "train/run/stop_signal.h"
 #include "train/run/train_state.h"
 #include "train/run/train_step.h"
@@ -31,14 +32,16 @@ struct TrainOutcome {
 /// and resumed computes what it would have computed anyway.
 class Trainer {
  public:
-  /// `resume_from` is a checkpoint whose model the task has already; null for a new run. `stop` is looked at
-  /// before each step and before each batch of an evaluation. An evaluation that it ends leaves nothing but a
-  /// note in the checkpoint, and is the first thing that the resumed run does.
-  Trainer(const RunConfig& config, Task& task, CheckpointStore& checkpoints, const StopSignal& stop,
-          std::shared_ptr<Console> console, const StoredCheckpoint* resume_from);
+  /// `resume_from` is a checkpoint whose model the task has already; null for a new run. `folder` is that of
+  /// `checkpoints`. `stop` is looked at before each micro-batch, also of an evaluation. A step that it ends
+  /// was not made. An evaluation that it ends leaves nothing but a note in the checkpoint, and is the first
+  /// thing that the resumed run does.
+  Trainer(const RunConfig& config, Task& task, const RunFolder& folder, CheckpointStore& checkpoints,
+          const StopSignal& stop, std::shared_ptr<Console> console, const StoredCheckpoint* resume_from);
 
   /// Runs to the last step, to a stop signal or to the time limit. Throws NumericError when the loss or the
-  /// gradient is not finite and the guard says stop, StorageError when a checkpoint cannot be written.
+  /// gradient is not finite and the guard says stop, StorageError when a checkpoint cannot be written or the
+  /// folder is no longer there.
   TrainOutcome run();
 
  private:
@@ -47,12 +50,14 @@ class Trainer {
   bool is_last(std::int64_t step) const { return step == config_.train.steps; }
   /// Whether what follows this step needs its result on the host.
   bool needs_sync(std::int64_t step) const;
-  void begin_step();
+  /// False when a signal ended the step.
+  bool begin_step();
   void finish_step();
   StepProgress progress_of(const StepReport& report) const;
   void guard(const StepReport& report);
   void log(const StepReport& report);
   void after_sync();
+  void write(const MetricRecord& record);
   void evaluate();
   void evaluate_resumed();
   void report(const Evaluation& evaluation, double seconds);
@@ -62,6 +67,7 @@ class Trainer {
 
   RunConfig config_;
   Task& task_;
+  const RunFolder& folder_;
   CheckpointStore& checkpoints_;
   const StopSignal& stop_;
   std::shared_ptr<Console> console_;

@@ -110,9 +110,10 @@ class Task {
   virtual std::optional<Evaluation> evaluate(FunctionRef<bool()> stop) = 0;
   /// What a checkpoint must agree with besides tensors: (name, value) pairs, such as the tokenizer.
   virtual std::vector<std::pair<std::string, std::string>> identity() const { return {}; }
-  /// finish(run_folder, print): what a finished run leaves beside its checkpoints: writes into its folder,
-  /// prints for people.
-  virtual void finish(const std::filesystem::path&, PrintText) const {}
+  /// finish(run_folder, print, stop): what a finished run leaves beside its checkpoints: writes into its
+  /// folder, prints for people. False, and nothing is left, when `stop`, which is called now and then,
+  /// returned true.
+  virtual bool finish(const std::filesystem::path&, PrintText, FunctionRef<bool()>) const { return true; }
 };
 
 }  // namespace moh

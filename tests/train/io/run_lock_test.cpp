@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <catch2/catch.hpp>
+#include <filesystem>
 #include <optional>
 
 #include "core/error.h"
@@ -49,6 +50,33 @@ TEST_CASE("io: run lock: a lock file with anything in it only changes the messag
   write_file(folder / ".lock", std::string("\x1b[2J") + std::string(5000, 'x'));
   const RunLock lock(folder.path());
   CHECK_THAT(lock.crashed_holder(), Catch::StartsWith("\\x1b[2Jxxx"));
+}
+
+TEST_CASE("io: run lock: a folder that was moved, or whose lock was replaced, is no longer locked") {
+  const TemporaryFolder folder;
+  std::filesystem::create_directory(folder / "run");
+  const RunLock lock(folder / "run");
+  CHECK(lock.is_new());
+  CHECK_NOTHROW(lock.require_in_place());
+  std::filesystem::rename(folder / "run", folder / "moved");
+  CHECK_THAT(message_of<StorageError>([&] { lock.require_in_place(); }),
+             Contains("run: expected the run folder that this process locked, found that it was removed"));
+  std::filesystem::create_directory(folder / "run");
+  const RunLock another(folder / "run");
+  CHECK_THROWS_AS(lock.require_in_place(), StorageError);
+  lock.remove();  // not that of another
+  CHECK_NOTHROW(another.require_in_place());
+}
+
+TEST_CASE("io: run lock: a file that the lock made can be taken away") {
+  const TemporaryFolder folder;
+  {
+    const RunLock lock(folder.path());
+    lock.remove();
+  }
+  CHECK(std::filesystem::is_empty(folder.path()));
+  write_file(folder / ".lock", "");
+  CHECK_FALSE(RunLock(folder.path()).is_new());
 }
 
 TEST_CASE("io: run lock: a missing folder is a storage error") {

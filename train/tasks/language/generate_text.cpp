@@ -96,7 +96,7 @@ std::int32_t TokenPicker::pick(std::span<const float> logits) {
 
 GenerateReport generate_text(const Llama& model, const Tokenizer& tokenizer, std::string_view prompt,
                              const GenerateOptions& options,
-                             const std::function<void(std::string_view)>& sink) {
+                             const std::function<void(std::string_view)>& sink, FunctionRef<bool()> stop) {
   std::vector<TokenId> ids;
   tokenizer.encode(prompt, ids);
   GenerateReport report;
@@ -114,6 +114,7 @@ GenerateReport generate_text(const Llama& model, const Tokenizer& tokenizer, std
   Utf8Stream text;
   double begin = 0;
   while (report.new_tokens < options.tokens) {
+    if ((report.stopped = stop())) break;
     const Tensor logits = context.next_logits().to(kCpu);
     if (report.new_tokens == 0) begin = monotonic_seconds();
     // The model's vocabulary may be padded beyond the tokenizer's.

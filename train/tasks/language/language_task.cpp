@@ -121,10 +121,11 @@ std::optional<Evaluation> LanguageTask::evaluate(FunctionRef<bool()> stop) {
   if (data_->validation->size() == 0) return std::nullopt;  // nothing is held out
   const EvaluationBatches batches(data_->validation, *data_->tokenizer, run_.data.sequence_length,
                                   batch_size_);
-  std::optional<Evaluation> evaluation = evaluate_language_model(*model_, batches, run_.max_eval_tokens, stop);
+  std::optional<Evaluation> evaluation =
+      evaluate_language_model(*model_, batches, run_.max_eval_tokens, stop);
   if (evaluation)
-    evaluation->coverage += " of " + std::to_string(data_->validation->size() - 1) + " tokens, sequences of " +
-                            std::to_string(run_.data.sequence_length);
+    evaluation->coverage += " of " + std::to_string(data_->validation->size() - 1) +
+                            " tokens, sequences of " + std::to_string(run_.data.sequence_length);
   return evaluation;
 }
 
@@ -133,16 +134,18 @@ std::vector<std::pair<std::string, std::string>> LanguageTask::identity() const 
           {"tokenizer_hash", hash_text(data_->tokenizer->content_hash())}};
 }
 
-void LanguageTask::finish(const std::filesystem::path& run_folder, PrintText print) const {
+bool LanguageTask::finish(const std::filesystem::path& run_folder, PrintText print,
+                          FunctionRef<bool()> stop) const {
   const SampleConfig& sample = run_.sample;
-  if (sample.options.tokens == 0) return;
+  if (sample.options.tokens == 0) return true;
   GenerateOptions options = sample.options;
   options.seed = seed_;
   std::string text = sample.prompt;
-  generate_text(*model_, *data_->tokenizer, sample.prompt, options,
-                [&](std::string_view piece) { text += piece; });
+  const auto add = [&](std::string_view piece) { text += piece; };
+  if (generate_text(*model_, *data_->tokenizer, sample.prompt, options, add, stop).stopped) return false;
   write_file_durably(run_folder / "sample.txt", text + "\n");
   print("--- sample ---\n" + text + "\n--------------");
+  return true;
 }
 
 std::optional<Evaluation> evaluate_language_model(const Llama& model, const EvaluationBatches& batches,

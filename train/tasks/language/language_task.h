@@ -47,7 +47,8 @@ class LanguageTask final : public Task {
   std::optional<Evaluation> evaluate(FunctionRef<bool()> stop) override;
   std::vector<std::pair<std::string, std::string>> identity() const override;
   /// Writes sample.txt: a text that the model continues, as the section `sample` says.
-  void finish(const std::filesystem::path& run_folder, PrintText print) const override;
+  bool finish(const std::filesystem::path& run_folder, PrintText print,
+              FunctionRef<bool()> stop) const override;
 
  private:
   const TrainingBatches& training_batches();

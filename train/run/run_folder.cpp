@@ -1,0 +1,84 @@
+#include "train/run/run_folder.h"
+
+#include <unistd.h>
+
+#include <array>
+#include <system_error>
+#include <utility>
+
+#include "core/error.h"
+#include "train/io/durable_file.h"
+#include "train/io/file_ops.h"
+
+namespace moh {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+/// The files of a run, beside its checkpoints.
+constexpr std::array kRunFiles = {"metrics.jsonl", "config.yaml", "sample.txt"};
+
+bool is_there(const fs::path& path) {
+  std::error_code ignored;
+  return fs::exists(fs::symlink_status(path, ignored));
+}
+
+/// The folder and those above it that are missing, the innermost first.
+std::vector<fs::path> missing_folders(const fs::path& path) {
+  std::vector<fs::path> missing;
+  for (fs::path folder = path; !is_there(folder); folder = folder_of(folder)) missing.push_back(folder);
+  return missing;
+}
+
+/// A lock, or checkpoints, are what a run leaves in its folder whatever becomes of it.
+void require_no_foreign_files(const fs::path& folder) {
+  if (is_there(folder / ".lock") || is_there(folder / "checkpoints")) return;
+  for (const char* name : kRunFiles) {
+    if (!is_there(folder / name)) continue;
+    throw ConfigError(error_message(
+        "output.dir", folder.string(), "the folder of a run, or one without a file that a run writes",
+        std::string(name) + ", which is no run's", "set another output.dir, or move that file elsewhere"));
+  }
+}
+
+}  // namespace
+
+void RunFolder::open(fs::path path) {
+  const std::lock_guard lock(mutex_);
+  require_no_foreign_files(path);
+  path_ = std::move(path);
+  made_ = missing_folders(path_);
+  std::error_code error;
+  fs::create_directories(path_, error);
+  if (error) throw StorageError("output.dir: " + path_.string() + ": cannot be created: " + error.message());
+  lock_.emplace(path_);
+  crashed_holder_ = lock_->crashed_holder();
+  // CheckpointStore does the same for checkpoints.
+  for (const char* name : kRunFiles) remove_abandoned_temporaries(path_ / name);
+}
+
+void RunFolder::begin(std::string_view config_yaml, bool overwrite) {
+  const std::lock_guard lock(mutex_);
+  begun_ = true;
+  if (overwrite) {
+    remove_tree(path_ / "checkpoints");
+    for (const char* name : kRunFiles) remove_tree(path_ / name);
+  }
+  write_file_durably(path_ / "config.yaml", config_yaml);
+}
+
+void RunFolder::leave() {
+  const std::lock_guard lock(mutex_);
+  if (lock_ && lock_->is_new() && !begun_) {
+    ::rmdir((path_ / "checkpoints").c_str());  // only when it is empty, as those below
+    lock_->remove();
+  }
+  if (!begun_) {
+    for (const fs::path& folder : made_) ::rmdir(folder.c_str());
+  }
+  lock_.reset();
+  made_.clear();
+}
+
+}  // namespace moh
