@@ -62,8 +62,10 @@ TEST_CASE("sim: a run on a GPU is saved block by block") {
   config.output.dir = folder.path();
   const std::unique_ptr<Task> task = synthetic_task(config);
   CheckpointStore store(folder.path(), {}, [](const std::string& warning) { FAIL(warning); });
+  RunFolder run_folder;
+  run_folder.open(folder.path());
   const StopSignal stop;
-  Trainer trainer(config, *task, store, stop, std::make_shared<Console>(-1), nullptr);
+  Trainer trainer(config, *task, run_folder, store, stop, std::make_shared<Console>(-1), nullptr);
   REQUIRE(parameter_bytes(task->model()) > 7 * kBlock);
 
   CpuAllocator& host = CpuAllocator::instance();
