@@ -8,6 +8,7 @@
 #include <string>
 #include <system_error>
 #include <utility>
+#include <vector>
 
 #include "core/error.h"
 #include "train/io/failpoint.h"
@@ -19,9 +20,25 @@ namespace fs = std::filesystem;
 
 namespace {
 
-/// How the names of all temporary files of `path` begin.
+/// How the names of all temporary files of `path` begin, and those of folders that had its name.
 std::string temporary_prefix(const fs::path& path) {
   return "." + path.filename().string() + ".tmp-";
+}
+std::string replaced_prefix(const fs::path& path) {
+  return "." + path.filename().string() + ".old-";
+}
+
+bool is_taken(const fs::path& path) {
+  std::error_code ignored;
+  return fs::exists(fs::symlink_status(path, ignored));
+}
+
+/// What lies beside `path` under a name that begins so.
+std::vector<fs::path> left_beside(const fs::path& path, const std::string& prefix) {
+  if (!is_taken(folder_of(path))) return {};
+  std::vector<fs::path> found = list_directory(folder_of(path));
+  std::erase_if(found, [&](const fs::path& entry) { return !entry.filename().string().starts_with(prefix); });
+  return found;
 }
 
 }  // namespace
@@ -107,27 +124,44 @@ DurableFolder::~DurableFolder() {
 
 void DurableFolder::commit() {
   sync_directory(temporary_);
-  std::error_code ignored;
-  const bool replaces = fs::exists(fs::symlink_status(path_, ignored));
-  const fs::path replaced =
-      path_.parent_path() / ("." + path_.filename().string() + ".old-" + random_suffix());
-  if (replaces) rename_path(path_, replaced);
-  try {
+  const bool replaces = is_taken(path_);
+  fs::path replaced;
+  if (replaces) {
+    replaced = replace();
+  } else {
     rename_path(temporary_, path_);
-  } catch (const StorageError&) {
-    if (replaces) rename_path(replaced, path_);
-    throw;
   }
   renamed_ = true;
   sync_directory(folder_of(path_));
   if (replaces) remove_tree(replaced);
 }
 
+fs::path DurableFolder::replace() {
+  if (exchange_paths(temporary_, path_)) return temporary_;
+  const fs::path aside = path_.parent_path() / (replaced_prefix(path_) + random_suffix());
+  rename_path(path_, aside);
+  try {
+    rename_path(temporary_, path_);
+  } catch (const StorageError& failure) {
+    try {
+      rename_path(aside, path_);
+    } catch (const StorageError&) {
+      throw StorageError(std::string(failure.what()) + "; what had this name is now " + aside.string());
+    }
+    throw;
+  }
+  return aside;
+}
+
+void restore_replaced(const fs::path& path) {
+  if (is_taken(path)) return;
+  const std::vector<fs::path> aside = left_beside(path, replaced_prefix(path));
+  if (!aside.empty()) rename_path(aside.front(), path);
+}
+
 void remove_abandoned_temporaries(const fs::path& path) {
-  std::error_code ignored;
-  if (!fs::exists(folder_of(path), ignored)) return;
-  for (const fs::path& entry : list_directory(folder_of(path))) {
-    if (entry.filename().string().starts_with(temporary_prefix(path))) remove_tree(entry);
+  for (const std::string& prefix : {temporary_prefix(path), replaced_prefix(path)}) {
+    for (const fs::path& entry : left_beside(path, prefix)) remove_tree(entry);
   }
 }
 

@@ -76,11 +76,16 @@ class DurableFolder {
 
   /// Where to write.
   const std::filesystem::path& temporary() const { return temporary_; }
-  /// Publishes the folder. What had the name before is moved aside, under a hidden name, and removed once the
-  /// new one is there; when the process is killed in between, it stays under that name (`.NAME.old-...`).
+  /// Publishes the folder. What had the name before changes places with it in one step, and is then removed:
+  /// at every moment a complete folder has the name. Where the file system cannot exchange two names, the old
+  /// folder is moved aside first (`.NAME.old-...`); a process that is killed between the two renames leaves
+  /// it there for restore_replaced().
   void commit();
 
  private:
+  /// Returns where the old folder is now.
+  std::filesystem::path replace();
+
   std::filesystem::path path_;
   std::filesystem::path temporary_;
   bool renamed_ = false;
@@ -90,8 +95,13 @@ class DurableFolder {
 /// that no other process picks.
 std::filesystem::path temporary_beside(const std::filesystem::path& path);
 
-/// Removes the temporary files beside `path` of DurableFiles and DurableFolders whose process was killed. For
-/// the one process that writes this path: it would take away what another is writing.
+/// Gives a folder that a DurableFolder had moved aside its name back, where its process was killed before
+/// another one took that. For the one process that writes this path, before it looks at what is there.
+void restore_replaced(const std::filesystem::path& path);
+
+/// Removes what DurableFiles and DurableFolders whose process was killed, or failed, left beside `path`:
+/// temporary files, and folders that have been replaced. For the one process that writes this path: it would
+/// take away what another is writing.
 void remove_abandoned_temporaries(const std::filesystem::path& path);
 
 }  // namespace moh

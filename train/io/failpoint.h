@@ -12,9 +12,10 @@
 /// destructor runs; an errno name (ENOSPC, EIO, EINTR, ...) makes the operation report that error; short
 /// makes a write take only half of its bytes.
 ///
-/// Points: io:open io:read of files that are read, io:create io:mkdir io:write io:fsync io:rename io:fsync_dir io:unlink io:rmdir, each before the
-/// system call of the same name; ckpt:after_write after each file of a checkpoint, ckpt:before_publish and
-/// ckpt:after_publish around the rename that makes a checkpoint visible.
+/// Points: io:open io:read of files that are read, io:create io:mkdir io:write io:fsync io:rename io:exchange
+/// io:fsync_dir io:unlink io:rmdir, each before the system call of the same name; ckpt:after_write after each
+/// file of a checkpoint, ckpt:before_publish and ckpt:after_publish around the rename that makes a checkpoint
+/// visible.
 ///
 /// Compiled in together with them: a record of every operation that changes the disk, for the
 /// crash-consistency test, which replays any prefix of it on a model of a disk that forgets what was not
@@ -53,13 +54,14 @@ struct IoEvent {
     kSyncFile,
     kMakeDirectory,
     kRename,
+    kExchange,
     kRemoveFile,
     kRemoveDirectory,
     kSyncDirectory
   };
   Kind kind;
   std::filesystem::path path;
-  std::filesystem::path target;  ///< of a rename
+  std::filesystem::path target;  ///< of a rename, and of an exchange
   std::string data;              ///< of a write, appended to the file
 };
 

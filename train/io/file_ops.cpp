@@ -155,6 +155,16 @@ void rename_path(const fs::path& from, const fs::path& to) {
   MOH_TRACE_IO(kRename, from, to);
 }
 
+bool exchange_paths(const fs::path& a, const fs::path& b) {
+  const int error = attempt(MOH_FAILPOINT("io:exchange"), [&] {
+    return ::renameat2(AT_FDCWD, a.c_str(), AT_FDCWD, b.c_str(), RENAME_EXCHANGE);
+  });
+  if (error == EINVAL || error == ENOSYS || error == EOPNOTSUPP) return false;
+  throw_if(error, a, "exchange with " + b.filename().string());
+  MOH_TRACE_IO(kExchange, a, b);
+  return true;
+}
+
 void remove_tree(const fs::path& path) {
   std::error_code error;
   const fs::file_status status = fs::symlink_status(path, error);

@@ -21,8 +21,8 @@ std::filesystem::path folder_of(const std::filesystem::path& path);
 [[noreturn]] void throw_storage_error(const std::filesystem::path& path, std::string_view operation,
                                       int error, std::uint64_t needed_bytes = 0);
 
-/// Throws StorageError for the errno of opening a file of a run, which must not be a symbolic link (O_NOFOLLOW): what it
-/// leads to would be emptied or appended to.
+/// Throws StorageError for the errno of opening a file of a run, which must not be a symbolic link
+/// (O_NOFOLLOW): what it leads to would be emptied or appended to.
 [[noreturn]] void throw_open_error(const std::filesystem::path& path, int error);
 
 /// Makes a write past the file size limit (ulimit -f) an error to report instead of a signal that kills.
@@ -49,6 +49,10 @@ void make_directories(const std::filesystem::path& path);
 std::vector<std::filesystem::path> list_directory(const std::filesystem::path& path);
 
 void rename_path(const std::filesystem::path& from, const std::filesystem::path& to);
+
+/// Two entries of one folder take each other's name, in one step. Returns false, having changed nothing,
+/// where the file system or the kernel cannot do that, as on many network file systems.
+bool exchange_paths(const std::filesystem::path& a, const std::filesystem::path& b);
 
 /// Removes a file or, with all that is in it, a folder. Symbolic links are removed, not followed. Does
 /// nothing where there is nothing.

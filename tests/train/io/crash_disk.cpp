@@ -50,6 +50,7 @@ void CrashDisk::make(Entries& entries, const Change& change) {
   if (!change.from.empty()) entries.erase(change.from);
   entries.erase(change.name);
   if (change.node != nullptr) entries[change.name] = change.node;
+  if (change.from_node != nullptr) entries[change.from] = change.from_node;
 }
 
 void CrashDisk::change(const fs::path& path, Change change) {
@@ -79,6 +80,12 @@ void CrashDisk::apply(const IoEvent& event) {
       MOH_CHECK(event.path.parent_path() == event.target.parent_path(), "renames stay within one folder");
       const NodePtr moved = folder_of(event.path).entries.at(name);
       return change(event.target, {event.target.filename().string(), moved, name});
+    }
+    case IoEvent::Kind::kExchange: {
+      MOH_CHECK(event.path.parent_path() == event.target.parent_path(), "exchanges stay within one folder");
+      const Entries& entries = folder_of(event.path).entries;
+      const std::string other = event.target.filename().string();
+      return change(event.path, {name, entries.at(other), other, entries.at(name)});
     }
     case IoEvent::Kind::kRemoveFile:
     case IoEvent::Kind::kRemoveDirectory:

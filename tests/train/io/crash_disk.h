@@ -14,7 +14,8 @@ namespace moh {
 
 /// A model of a disk that forgets: file contents last only from their fsync on, and the entries of a folder
 /// only from the fsync of that folder on. Until then a crash keeps any part of a file and any first part of
-/// the changes of a folder (a rename within one folder is one change), each independently of the others.
+/// the changes of a folder (a rename or an exchange within one folder is one change), each independently of
+/// the others.
 class CrashDisk {
  public:
   /// What a crash does to what was not synced.
@@ -32,11 +33,13 @@ class CrashDisk {
   struct Node;
   using NodePtr = std::shared_ptr<Node>;
   using Entries = std::map<std::string, NodePtr>;
-  /// A change of a folder: `name` gets `node` (nothing: is removed), and `from`, when not empty, goes.
+  /// A change of a folder: `name` gets `node` (nothing: is removed), and `from`, when not empty, goes or gets
+  /// `from_node`.
   struct Change {
     std::string name;
     NodePtr node;
     std::string from;
+    NodePtr from_node = nullptr;
   };
   struct Node {
     bool is_folder = false;
