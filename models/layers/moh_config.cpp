@@ -1,8 +1,11 @@
 #include "models/layers/moh_config.h"
 
+#include <algorithm>
+#include <numeric>
 #include <set>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace moh {
@@ -123,6 +126,28 @@ HeadRoutingOptions routing_of(const MohConfig& c, std::int64_t heads, std::int64
   return {c.router, router, c.straight_through,
           c.shared_heads.listed() ? c.shared_heads.at(layer) : std::vector<std::int64_t>(),
           c.router_precision};
+}
+
+MohConfig spelt_out(const MohConfig& config, std::int64_t layers) {
+  if (config.router == RouterKind::kNone) return {};
+  MohConfig spelt = config;
+  spelt.num_shared = spelt.top_k = std::vector<std::int64_t>();
+  if (!config.shared_heads.to_be_measured()) spelt.shared_heads = {};
+  for (std::int64_t layer = 0; layer < layers; ++layer) {
+    spelt.num_shared.each.push_back(config.num_shared.at(layer));
+    spelt.top_k.each.push_back(config.top_k.at(layer));
+    if (config.shared_heads.to_be_measured()) continue;
+    std::vector<std::int64_t> heads(static_cast<std::size_t>(config.num_shared.at(layer)));
+    std::iota(heads.begin(), heads.end(), 0);
+    if (config.shared_heads.listed()) heads = config.shared_heads.at(layer);
+    std::ranges::sort(heads);
+    spelt.shared_heads.each.push_back(std::move(heads));
+  }
+  if (config.router == RouterKind::kQueryNorm) {
+    spelt.gate_scaling = MohConfig().gate_scaling;
+    spelt.two_stage = MohConfig().two_stage;
+  }
+  return spelt;
 }
 
 void check(const MohConfig& config, std::int64_t layers, std::int64_t heads, ConfigFaults& faults) {

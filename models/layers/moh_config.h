@@ -30,6 +30,11 @@ struct MohConfig {
 /// Routing of layer `layer`, which has `heads` heads.
 HeadRoutingOptions routing_of(const MohConfig& config, std::int64_t heads, std::int64_t layer);
 
+/// The same routing of `layers` layers in one form, of the several that it may be written in: counts and
+/// shared heads (but for those to be measured) listed layer by layer, ascending, and defaults where a value
+/// has no meaning.
+MohConfig spelt_out(const MohConfig& config, std::int64_t layers);
+
 /// Reports head counts and lists that contradict each other in a model of `layers` layers of `heads` heads.
 void check(const MohConfig& config, std::int64_t layers, std::int64_t heads, ConfigFaults& faults);
 

@@ -138,6 +138,16 @@ class ContinueTuning(support.MohTest):
                     self.moh("train", job, "output.dir=from_file", "--overwrite")
                     self.assert_same_state("from_run", "from_file")
 
+    def test_rows_that_only_the_configuration_has_are_not_made_up(self):
+        path = self.files(with_config=True) / "config.json"
+        config = json.loads(path.read_text())
+        for vocab_size, wanted in ((300, 300), (300, 400), (200, 256)):
+            with self.subTest(vocab_size=vocab_size, wanted=wanted):
+                path.write_text(json.dumps({**config, "vocab_size": vocab_size}))
+                output = self.moh("train", self.job(source="files"), f"model.vocab_size={wanted}", code=support.INPUT_ERROR)
+                self.assert_says(output, "the tensors are not those of the model that files/config.json describes",
+                                 f"model.embed_tokens.weight: expected [{vocab_size}, 32], found [256, 32]")
+
     def test_tensors_alone_do_not_say_what_the_model_is(self):
         self.files(with_config=False)
         self.assert_says(self.moh("config", self.job(source="files"), code=support.CONFIG_ERROR),

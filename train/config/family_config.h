@@ -43,6 +43,12 @@ class FamilyConfig {
   /// Where `model` differs from a checkpoint's in what the checkpoint decides.
   virtual std::vector<config::Difference> disagreements(const FamilyConfig&) const { return {}; }
 
+  /// Where `model` would compute something else than another one from the same weights. "expected" is what
+  /// the other one has.
+  virtual std::vector<config::Difference> other_results(const FamilyConfig& /*other*/) const { return {}; }
+  /// Keys of `model` on which results depend and which names and shapes of weights do not show.
+  virtual std::span<const std::string_view> unseen_in_weights() const { return {}; }
+
   /// The routing of the model's heads; null for a family without attention.
   virtual MohConfig* moh() { return nullptr; }
   const MohConfig* moh() const { return const_cast<FamilyConfig*>(this)->moh(); }

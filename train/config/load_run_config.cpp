@@ -127,6 +127,18 @@ bool RunFile::leaves_model_open() const {
   return preset_of(layers_, *run_.family).empty() && !gives_every_size(run_, families_, given_);
 }
 
+std::string RunFile::left_to_defaults(std::span<const std::string_view> keys) const {
+  if (!preset_of(layers_, *run_.family).empty()) return {};
+  RunConfig copy = run_;  // a field list points into what it may also be read into
+  const Section root = config::describe(copy, families_);
+  std::string text;
+  for (const config::KeyedField& field : all_fields(root)) {
+    if (std::ranges::count(keys, field.key) == 0 || given_.places.contains(field.key)) continue;
+    text += (text.empty() ? "" : ", ") + field.key + " " + config::value_yaml(*field.field);
+  }
+  return text;
+}
+
 RunConfig RunFile::finish(ConfigUse use, const FamilyConfig* checkpoint) {
   if (layers_.complete) {  // otherwise keys that were not reached would look forgotten
     if (checkpoint != nullptr && problems_.empty()) {

@@ -1,6 +1,8 @@
 #pragma once
 
+#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "train/config/layers.h"
@@ -31,6 +33,8 @@ class RunFile {
   const RunConfig& run() const { return run_; }
   /// Whether the model is that of init.from, unless its fields are all given or a preset is named.
   bool leaves_model_open() const;
+  /// Those of `keys` that neither the text nor a preset gives, and their values: "model.heads 8, ...".
+  std::string left_to_defaults(std::span<const std::string_view> keys) const;
   /// A line for each key that has another name today.
   const std::vector<std::string>& notes() const { return notes_; }
 

@@ -53,6 +53,10 @@ class WeightFile {
   /// Strings that the file says about itself.
   const Metadata& metadata() const { return metadata_; }
   virtual std::vector<WeightSection> other_contents() const { return {}; }
+  /// Every file that is read, which path() names or whose folder it names.
+  virtual std::vector<std::filesystem::path> files() const { return {path()}; }
+  /// What a PyTorch file calls its models, where these tensors are one of several; else empty.
+  virtual std::vector<std::string> parts() const { return {}; }
 
   /// Fills `to` with bytes of a tensor of this file: its elements packed in row-major order, little-endian,
   /// from byte `offset` of them on.

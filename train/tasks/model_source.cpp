@@ -6,6 +6,8 @@
 #include "core/error.h"
 #include "train/checkpoint/stored_checkpoint.h"
 #include "train/io/printable.h"
+#include "train/tasks/load_model.h"
+#include "train/weights/compare_weights.h"
 #include "train/weights/hf/config_json.h"
 
 namespace moh {
@@ -63,10 +65,27 @@ std::unique_ptr<FamilyConfig> read_model_config(const ModelLocation& location, c
   return read_config(location, families, /*begins_a_run=*/false);
 }
 
+void ModelSource::check_described(const Families& families) const {
+  if (model == nullptr) return;
+  WeightDifferences found = compare_weights(expected_tensors(families.of(*model), *model), *weights);
+  found.unexpected.clear();
+  if (found.none()) return;
+  throw CheckpointError("init.from: " + weights->path().string() +
+                        ": the tensors are not those of the model that " + config.string() +
+                        " describes: " + list(found));
+}
+
+std::string assumed_values(const fs::path& yaml, const Families& families) {
+  if (yaml.extension() == ".json") return {};  // whose defaults are those of transformers
+  const RunFile file(yaml.string(), {}, families.configs());
+  return file.leaves_model_open() ? "" : file.left_to_defaults(file.run().family->unseen_in_weights());
+}
+
 ModelSource open_init_source(const RunConfig& run, const Families& families) {
   try {
     const ModelLocation location = locate_model(run.init.from);
-    return {open_weights(location, run.init.part), read_config(location, families, /*begins_a_run=*/true)};
+    return {open_weights(location, run.init.part), read_config(location, families, /*begins_a_run=*/true),
+            location.config};
   } catch (const CheckpointError& error) {
     throw CheckpointError(std::string("init.from: ") + error.what());
   }

@@ -155,4 +155,11 @@ std::string to_json(const WeightSummary& summary) {
   return object.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + '\n';
 }
 
+std::string format_and_part(const WeightFile& weights) {
+  std::string text;
+  for (const std::string& part : weights.parts()) text += (text.empty() ? "" : ", ") + part;
+  if (text.empty()) return weights.format();
+  return weights.format() + ", " + printable(weights.metadata().at("part")) + " of " + text;
+}
+
 }  // namespace moh

@@ -22,4 +22,8 @@ std::string describe(const WeightSummary& summary, bool all);
 /// bytes), hash, and tensors (name, dtype, shape, bytes), each listed.
 std::string to_json(const WeightSummary& summary);
 
+/// The format, and which of the models in the file this is, where there are several: "PyTorch, ema of model,
+/// ema".
+std::string format_and_part(const WeightFile& weights);
+
 }  // namespace moh

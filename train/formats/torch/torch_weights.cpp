@@ -49,6 +49,11 @@ class TorchWeights final : public WeightFile {
   const std::filesystem::path& path() const override { return file_.path(); }
   std::string format() const override { return file_.is_old_format() ? "PyTorch before 1.6" : "PyTorch"; }
   std::vector<WeightSection> other_contents() const override { return file_.describe(); }
+  std::vector<std::string> parts() const override {
+    std::vector<std::string> parts;
+    for (const TorchModel& model : file_.models()) parts.push_back(printable(model.part));
+    return parts.size() > 1 ? parts : std::vector<std::string>();
+  }
 
   void read(const WeightInfo& tensor, std::uint64_t offset, std::span<std::byte> to) const override {
     file_.read(*model_.tensors.at(tensor.place).second, offset, to);

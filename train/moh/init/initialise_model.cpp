@@ -16,6 +16,7 @@
 #include "train/moh/init/shared_heads.h"
 #include "train/tasks/load_model.h"
 #include "train/weights/compare_weights.h"
+#include "train/weights/describe_weights.h"
 #include "train/weights/load_weights.h"
 
 namespace moh {
@@ -141,6 +142,7 @@ ModelSource open_source(const RunConfig& run, const Families& families) {
     text += "\n  " + d.key + ": expected " + d.expected + ", found " + d.found;
   if (!text.empty())
     throw ConfigError("init.from: " + run.init.from + ": is another model than `model` describes:" + text);
+  source.check_described(families);
   return source;
 }
 
@@ -200,7 +202,8 @@ void settle_shared_heads(RunConfig& run, const Family& family, const ModelSource
 
 void initialise_from_source(const Model& model, const ModelSource& source, const RunConfig& run,
                             const Family& family, const Calibration& calibration) {
-  log_info("init: weights of " + source.weights->path().string() + " (" + source.weights->format() + ")");
+  log_info("init: weights of " + source.weights->path().string() + " (" + format_and_part(*source.weights) +
+           ")");
   const std::vector<NamedParameter> routers = load_source(model, source, run, family);
   const MohConfig* moh = run.family->moh();
   if (!routers.empty()) {

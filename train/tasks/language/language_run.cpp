@@ -22,6 +22,19 @@ constexpr std::array<std::string_view, 7> kFree = {"model.preset",    "model.max
                                                    "model.init_std",  "model.recompute",     "model.moh.",
                                                    "model.vocab_size"};
 
+/// Keys of the model that concern its training, or how it is stored, alone.
+constexpr std::array<std::string_view, 7> kOfTraining = {"model.dropout",
+                                                         "model.init_std",
+                                                         "model.recompute",
+                                                         "model.moh.balance_loss",
+                                                         "model.moh.balance_weight",
+                                                         "model.moh.straight_through",
+                                                         "model.moh.router_precision"};
+
+/// Widths of heads and the number of KV heads follow from the number of heads and the shapes.
+constexpr std::array<std::string_view, 5> kUnseen = {"model.heads", "model.norm_eps", "model.rope_theta",
+                                                     "model.rope_scaling.kind", "model.moh.router"};
+
 std::string text(std::int64_t number) {
   return std::to_string(number);
 }
@@ -167,6 +180,21 @@ std::vector<config::Difference> LanguageRun::disagreements(const FamilyConfig& c
   if (ours.vocab_size < source.vocab_size)
     found.push_back({"model.vocab_size", "at least " + text(source.vocab_size), text(ours.vocab_size)});
   return found;
+}
+
+std::vector<config::Difference> LanguageRun::other_results(const FamilyConfig& other) const {
+  LlamaConfig ours = spelt_out(model), theirs = spelt_out(language_run(other).model);
+  for (LlamaConfig* each : {&ours, &theirs}) each->moh = spelt_out(each->moh, each->layers);
+  Section our_fields("model", ""), their_fields("model", "");
+  add_model_fields(ours, our_fields);
+  add_model_fields(theirs, their_fields);
+  std::vector<Difference> found = differences(their_fields, our_fields);
+  std::erase_if(found, [](const Difference& d) { return is_among(d.key, kOfTraining); });
+  return found;
+}
+
+std::span<const std::string_view> LanguageRun::unseen_in_weights() const {
+  return kUnseen;
 }
 
 const LanguageRun& language_run(const FamilyConfig& family) {

@@ -49,6 +49,8 @@ struct LanguageRun final : CloneableFamilyConfig<LanguageRun> {
   void begin_with_preset(std::string_view name) override;
   void begin_with_model_of(const FamilyConfig& checkpoint) override;
   std::vector<config::Difference> disagreements(const FamilyConfig& checkpoint) const override;
+  std::vector<config::Difference> other_results(const FamilyConfig& other) const override;
+  std::span<const std::string_view> unseen_in_weights() const override;
   MohConfig* moh() override { return &model.moh; }
   RecomputeLevel* recompute() override { return &model.recompute; }
 };
