@@ -151,6 +151,37 @@ class FromARun(ConvertTest):
                          "differences: 9 missing, ")
         self.assertEqual(self.info("x.safetensors")["hash"], self.hash)
 
+    def test_a_configuration_that_is_not_the_models(self):
+        self.convert("run", "hf", "--format", "hf")
+        # Names and shapes of the tensors fit all of these.
+        wrong = {"model.heads": 8, "model.rope_theta": 500000, "model.norm_eps": 1e-6, "model.moh.router": "query_norm",
+                 "model.moh.num_shared": 0, "model.moh.top_k": 3}
+        for key, value in wrong.items():
+            found = f"{key}: expected "
+            self.config({key: value}, "other.yaml")
+            for source, beside in (("hf", "hf/config.json"), ("run", "config.yaml")):
+                output = self.convert(source, "x", "--format", "moh", "--config", "other.yaml", code=support.CONFIG_ERROR)
+                self.assert_says(output, "other.yaml: is another model than ", beside, found, "leave --config out")
+        self.assertNotIn("x", self.names())
+        output = self.convert("hf", "x.safetensors", "--config", "other.yaml", "--allow-differences")
+        self.assert_says(output, "warning: convert: other.yaml: is another model than hf/config.json")
+        # One that says the same in other words, or differs in what concerns training alone, is taken.
+        self.config({"model.kv_heads": 4, "model.moh.top_k": [1, 1], "model.moh.shared_heads": [0], "model.dropout": 0.1,
+                     "model.moh.balance_weight": 0.5}, "same.yaml")
+        self.convert("hf", "x", "--format", "moh", "--config", "same.yaml")
+        self.assert_says((self.folder / "x/config.yaml").read_text(), "dropout: 0.1")
+
+    def test_what_weights_alone_do_not_show_is_said(self):
+        self.convert("run", "one.safetensors")
+        output = self.convert("one.safetensors", "x", "--format", "moh", "--config", "tiny.yaml")
+        self.assert_says(output, "warning: convert: tiny.yaml leaves out what tensors do not show; assumed: model.norm_eps "
+                                 "1e-5, model.rope_theta 10000, model.rope_scaling.kind none\n")
+        whole = self.newest() / "config.yaml"
+        self.assertNotIn("warning", self.convert("one.safetensors", "y", "--format", "moh", "--config", whole))
+        self.write("headless.yaml", (self.folder / "tiny.yaml").read_text().replace("  heads: 4\n", ""))
+        output = self.convert("one.safetensors", "z.safetensors", "--config", "headless.yaml", "--allow-differences")
+        self.assert_says(output, "assumed: model.heads 8, ")
+
     def test_tensors_that_the_model_does_not_know(self):
         tensors = [("extra.weight", "F32", [1], b"\0" * 4),
                    ("model.layers.0.self_attn.rotary_emb.inv_freq", "F32", [2], b"\0" * 8)]
@@ -185,6 +216,23 @@ class FromARun(ConvertTest):
         self.assert_says(self.convert("one.safetensors", self.newest(), "--format", "moh", "--config", "tiny.yaml",
                                       "--overwrite", code=support.CONFIG_ERROR), "without the state of a run")
         self.assertEqual(self.info("run"), before)
+
+    def test_files_of_checkpoints_and_of_the_source_stay(self):
+        step = self.newest()
+        before = {path.name: path.read_bytes() for path in step.iterdir()}
+        self.convert("run", "shards", "--format", "safetensors", "--shard-size", "10KB")
+        self.convert("run", "hf", "--format", "hf")
+        shard = sorted((self.folder / "shards").glob("model-*"))[1]
+        for source, to, *options in (("run", step / "model.safetensors"), ("shards", step / "model.safetensors"),
+                                     ("run", step / "new.safetensors"), ("run", step / "folder", "--format", "hf")):
+            output = self.convert(source, to, "--overwrite", *options, code=support.CONFIG_ERROR)
+            self.assert_says(output, "expected a place outside of checkpoints, found one in ")
+        for source, to in (("shards", shard), ("hf", "hf/config.json"), ("hf", "hf/model.safetensors")):
+            output = self.convert(source, to, "--format", "safetensors", "--overwrite", code=support.CONFIG_ERROR)
+            self.assert_says(output, "expected a place apart from the source")
+        self.assertEqual({path.name: path.read_bytes() for path in step.iterdir()}, before)
+        for source in ("run", "shards", "hf"):
+            self.assertEqual(self.info(source)["hash"], self.hash)
 
     def test_a_damaged_checkpoint_is_not_passed_on(self):
         path = self.newest() / "model.safetensors"
@@ -221,20 +269,33 @@ class FromARun(ConvertTest):
         self.convert("run", "half.safetensors", "--dtype", "bfloat16")
         half = self.info("half.safetensors")["hash"]
         for arguments in (("x.safetensors",), ("x", "--format", "moh")):
-            for point in ("io:write_2", "io:fsync_1", "io:rename_1", "io:rename_2", "io:fsync_dir_2", "io:unlink_1",
+            for point in ("io:write_2", "io:fsync_1", "io:rename_1", "io:exchange_1", "io:fsync_dir_2", "io:unlink_1",
                           "io:unlink_2"):
                 with self.subTest(arguments=arguments, point=point):
                     self.convert("run", *arguments, "--dtype", "bfloat16")
                     self.command("convert", "--from", "run", "--to", *arguments, "--overwrite",
                                  env={"MOH_FAIL": point})
+                    self.assertIn(self.info(arguments[0])["hash"], (half, self.hash))
+                    # The next conversion clears away what is left.
+                    self.convert("run", *arguments, "--overwrite")
+                    self.assertFalse([name for name in self.names() if name.startswith(".")])
                     made = self.folder / arguments[0]
-                    if made.exists():
-                        self.assertIn(self.info(arguments[0])["hash"], (half, self.hash))
-                    else:  # between two renames: the old folder waits under a hidden name
-                        (hidden,) = self.folder.glob(f".{arguments[0]}.old-*")
-                        self.assertEqual(self.info(hidden)["hash"], half)
-                    for path in [made, *self.folder.glob(".x*")]:
-                        shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
+                    shutil.rmtree(made) if made.is_dir() else made.unlink()
+
+    @unittest.skipUnless(support.build_has_failpoints(), "this build has no failure points")
+    def test_killed_between_two_renames_where_names_cannot_be_exchanged(self):
+        self.convert("run", "x", "--format", "moh", "--dtype", "bfloat16")
+        half = self.info("x")["hash"]
+        self.command("convert", "--from", "run", "--to", "x", "--format", "moh", "--overwrite",
+                     env={"MOH_FAIL": "io:exchange_1=EINVAL,io:rename_2"})
+        self.assertNotIn("x", self.names())
+        # The next conversion finds the model where it was, and may not replace it without being told to.
+        output = self.convert("run", "x", "--format", "moh", code=support.CONFIG_ERROR)
+        self.assert_says(output, "replace it with --overwrite")
+        self.assertEqual(self.info("x")["hash"], half)
+        self.convert("run", "x", "--format", "moh", "--overwrite")
+        self.assertEqual(self.info("x")["hash"], self.hash)
+        self.assertFalse([name for name in self.names() if name.startswith(".")])
 
     @unittest.skipUnless(support.build_has_failpoints(), "this build has no failure points")
     def test_a_full_disk(self):
@@ -272,6 +333,17 @@ class FromAFolder(ConvertTest):
         for command in (("checkpoint", "info", "bad"), ("convert", "--from", "bad", "--to", "x.safetensors")):
             self.assert_says(self.moh(*command, code=support.INPUT_ERROR),
                              "weight_map, a: expected the plain name of a file beside the index")
+
+    def test_a_total_size_that_is_wrong(self):
+        shutil.copytree(GOLDEN, self.folder / "shards")
+        path = self.folder / "shards/model.safetensors.index.json"
+        index = json.loads(path.read_text())
+        path.chmod(0o644)
+        path.write_text(json.dumps({**index, "metadata": {"total_size": 5}}))
+        says = "metadata, total_size: expected 74368, the bytes of all tensors, found 5"
+        self.assert_says(self.convert("shards", "x.safetensors", code=support.INPUT_ERROR), says, "--allow-differences")
+        self.assert_says(self.convert("shards", "x.safetensors", "--allow-differences"), "warning: ", says)
+        self.assertEqual(self.info("x.safetensors")["hash"], self.info(GOLDEN)["hash"])
 
     def test_what_needs_a_model(self):
         self.write("w.safetensors", safetensors([("a", "F32", [1], b"\0" * 4)]))
@@ -354,13 +426,17 @@ class FromPyTorch(ConvertTest):
     def test_a_part_is_converted(self):
         for part, first in (("ema", 10), ("model", 1)):
             name = f"{part}.safetensors"
-            self.assert_says(self.convert("many.pt", name, "--part", part), "read        many.pt (PyTorch)",
-                             "tensors     2\n", "parameters  7\n")
+            output = self.convert("many.pt", name, "--part", part)
+            self.assert_says(output, f"read        many.pt (PyTorch, {part} of model, ema)", "tensors     2\n",
+                             "parameters  7\n")
+            self.assertNotIn("warning", output)
             self.assertEqual(elements(self.folder / name), self.expected(first))
             self.assertEqual(self.info(name)["hash"], self.info("many.pt", "--part", part)["hash"])
         self.assertNotEqual(self.info("ema.safetensors")["hash"], self.info("model.safetensors")["hash"])
-        # Without a part the averaged weights are taken, the usual choice where they are there.
-        self.convert("many.pt", "usual.safetensors")
+        # Without a part the averaged weights are taken, the usual choice where they are there, which is said.
+        self.assert_says(self.convert("many.pt", "usual.safetensors"),
+                         "warning: convert: many.pt holds several models: PyTorch, ema of model, ema is taken; --part names "
+                         "another")
         self.assertEqual(elements(self.folder / "usual.safetensors"), self.expected(10))
 
     def test_a_part_that_is_not_there(self):

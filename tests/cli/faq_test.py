@@ -39,6 +39,7 @@ class Faq(support.MohTest):
         self.write("float8.safetensors", support.safetensors(
             {"lm_head.weight": {"dtype": "F8_E4M3", "shape": [2, 2], "data_offsets": [0, 4]}}, bytes(4)))
         self.moh("train", "run.yaml")
+        shutil.copy(self.newest("runs/run") / "model.safetensors", self.folder / "weights.safetensors")
         shutil.copytree(self.folder / "runs/run", self.folder / "runs/damaged")
         weights = self.newest("runs/damaged") / "model.safetensors"
         weights.write_bytes(weights.read_bytes()[:-1] + b"\x55")

@@ -62,9 +62,7 @@ void warn_of_names(const char* text, std::span<const std::string> names) {
 
 /// What the names came to, before the work begins.
 void report_names(const ConvertOptions& options, const ConvertReport& report) {
-  if (!report.model_problem.empty()) {
-    log_warning("convert: names are not compared with a model: " + report.model_problem);
-  }
+  for (const std::string& warning : report.warnings) log_warning("convert: " + warning);
   warn_of_names(" is missing", report.differences.missing);
   for (const std::string& text : fold_lines(report.differences.mismatched)) log_warning("convert: " + text);
   if (options.format == WeightFormat::kSafetensors) {
@@ -123,10 +121,10 @@ void add_convert(const Commands& commands) {
   command
       .add_option("--config", options.config, "Describes the model, where nothing beside the tensors does")
       ->type_name("CONFIG.yaml");
-  command.add_flag(
-      "--allow-differences", options.allow_differences,
-      "Go on although names or shapes are not the model's: tensors that hf and moh have no place for "
-      "are left out");
+  command.add_flag("--allow-differences", options.allow_differences,
+                   "Go on although names, shapes or the configuration beside the tensors are not the "
+                   "model's, or an index gives "
+                   "another size: tensors that hf and moh have no place for are left out");
   command.add_flag("--overwrite", options.overwrite, "Replace what an earlier conversion has written");
   command.footer(
       R"(Where the model is known, names and shapes are compared with it first. Memory does not depend on the size of the model.

@@ -43,9 +43,7 @@ bool holds_checkpoint(const fs::path& folder) {
 fs::path config_beside(const fs::path& weights) {
   const fs::path folder = weights.parent_path();
   if (path_exists(folder / kHfConfig)) return folder / kHfConfig;
-  // Others call files manifest.json, too.
-  return path_exists(folder / kManifestFile) && path_exists(folder / kConfigFile) ? folder / kConfigFile
-                                                                                  : fs::path();
+  return is_step_folder(folder) ? folder / kConfigFile : fs::path();
 }
 
 fs::path weights_in(const fs::path& folder) {
@@ -74,11 +72,13 @@ void refuse_part(const fs::path& path, const std::string& part) {
       error_message(path.string(), "part", "none: only PyTorch files hold several models", "'" + part + "'"));
 }
 
-std::unique_ptr<WeightFile> open_file(const fs::path& path, const std::string& part, bool may_be_index) {
+std::unique_ptr<WeightFile> open_file(const fs::path& path, const std::string& part, bool may_be_index,
+                                      TotalSize total_size = TotalSize::kChecked) {
   const std::string first = InputFile(path, InputKind::kCheckpoint).first_bytes(9);
   if (looks_like_torch_file(path)) return open_torch_weights(path, part);
   if (may_be_index && looks_like_json(first)) {
-    return open_sharded_weights(path, [&](const fs::path& shard) { return open_file(shard, part, false); });
+    return open_sharded_weights(
+        path, [&](const fs::path& shard) { return open_file(shard, part, false); }, total_size);
   }
   refuse_part(path, part);
   if (!looks_like_safetensors(first)) {
@@ -105,11 +105,17 @@ ModelLocation locate_model(const fs::path& path) {
   return {weights, config_beside(weights), false};
 }
 
-std::unique_ptr<WeightFile> open_weights(const ModelLocation& location, const std::string& part) {
-  if (!location.is_checkpoint) return open_file(location.weights, part, /*may_be_index=*/true);
+std::unique_ptr<WeightFile> open_weights(const ModelLocation& location, const std::string& part,
+                                         TotalSize total_size) {
+  if (!location.is_checkpoint) return open_file(location.weights, part, /*may_be_index=*/true, total_size);
   refuse_part(location.weights, part);
   StoredCheckpoint checkpoint(location.weights, LoadScope::kModelOnly);
   return std::make_unique<StoredTensors>(std::move(checkpoint).take_model());
+}
+
+bool is_step_folder(const fs::path& folder) {
+  // Others call files manifest.json, too.
+  return path_exists(folder / kManifestFile) && path_exists(folder / kConfigFile);
 }
 
 }  // namespace moh

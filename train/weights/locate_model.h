@@ -5,6 +5,7 @@
 #include <string>
 
 #include "train/formats/weight_file.h"
+#include "train/weights/sharded_weights.h"
 
 namespace moh {
 
@@ -27,6 +28,10 @@ ModelLocation locate_model(const std::filesystem::path& path);
 /// folder and the texts are checked at once, and all elements before the first are handed out. `part` chooses
 /// among the models that one PyTorch file may hold ("model", "ema"); empty: the only one, or the one that the
 /// released code would load. Throws CheckpointError, and ConfigError for a part of a file that has none.
-std::unique_ptr<WeightFile> open_weights(const ModelLocation& location, const std::string& part = {});
+std::unique_ptr<WeightFile> open_weights(const ModelLocation& location, const std::string& part = {},
+                                         TotalSize total_size = TotalSize::kChecked);
+
+/// Whether a folder is that of a checkpoint of moh, a run's or a converted one.
+bool is_step_folder(const std::filesystem::path& folder);
 
 }  // namespace moh

@@ -10,6 +10,7 @@
 #include "core/error.h"
 #include "train/io/input_file.h"
 #include "train/io/printable.h"
+#include "train/log/logging.h"
 
 namespace moh {
 
@@ -27,7 +28,8 @@ using WeightMap = std::map<std::string, std::string, std::less<>>;
 
 class ShardedWeights final : public WeightFile {
  public:
-  ShardedWeights(const fs::path& path, FunctionRef<std::unique_ptr<WeightFile>(const fs::path&)> open_shard)
+  ShardedWeights(const fs::path& path, FunctionRef<std::unique_ptr<WeightFile>(const fs::path&)> open_shard,
+                 TotalSize total_size)
       : path_(path) {
     const json index = json::parse(read_json_object(path, InputKind::kCheckpoint, kMaxIndexBytes, kMaxDepth));
     const WeightMap map = read_map(index);
@@ -54,7 +56,7 @@ class ShardedWeights final : public WeightFile {
       if (find(name) == nullptr)
         fail("weight_map, " + printable(name), "this tensor in " + printable(shard), "no such tensor there");
     }
-    check_total_size(index, bytes);
+    check_total_size(index, bytes, total_size);
   }
 
   const fs::path& path() const override { return path_; }
@@ -62,6 +64,12 @@ class ShardedWeights final : public WeightFile {
     return shards_.front()->format() + " in " + std::to_string(shards_.size()) +
            (shards_.size() == 1 ? " shard" : " shards");
   }
+  std::vector<fs::path> files() const override {
+    std::vector<fs::path> files = {path_};
+    for (const auto& shard : shards_) files.push_back(shard->path());
+    return files;
+  }
+  std::vector<std::string> parts() const override { return shards_.front()->parts(); }
   void read(const WeightInfo& tensor, std::uint64_t offset, std::span<std::byte> to) const override {
     const auto& [shard, there] = sources_.at(tensor.place);
     shard->read(*there, offset, to);
@@ -98,7 +106,7 @@ class ShardedWeights final : public WeightFile {
     }
   }
 
-  void check_total_size(const json& index, std::uint64_t bytes) const {
+  void check_total_size(const json& index, std::uint64_t bytes, TotalSize total_size) const {
     const auto metadata = index.find("metadata");
     if (metadata == index.end() || !metadata->is_object()) return;
     const auto size = metadata->find("total_size");
@@ -106,8 +114,13 @@ class ShardedWeights final : public WeightFile {
     if (!size->is_number()) fail("metadata, total_size", "a number of bytes", printable(size->dump()));
     // Some writers give a number with a fraction of .0.
     if (size->get<double>() == static_cast<double>(bytes)) return;
-    fail("metadata, total_size", std::to_string(bytes) + ", the bytes of all tensors",
-         json(size->get<double>()).dump(), "the index belongs to other files; correct or remove this entry");
+    const std::string expected = std::to_string(bytes) + ", the bytes of all tensors";
+    const std::string found = json(size->get<double>()).dump();
+    if (total_size == TotalSize::kWarned)
+      return log_warning(error_message(path_.string(), "metadata, total_size", expected, found));
+    fail("metadata, total_size", expected, found,
+         "the index may belong to other files; correct or remove this entry, or convert with "
+         "--allow-differences");
   }
 
   [[noreturn]] void fail(std::string_view what, std::string_view expected, std::string_view found,
@@ -123,8 +136,9 @@ class ShardedWeights final : public WeightFile {
 }  // namespace
 
 std::unique_ptr<WeightFile> open_sharded_weights(
-    const fs::path& index, FunctionRef<std::unique_ptr<WeightFile>(const fs::path&)> open_shard) {
-  return std::make_unique<ShardedWeights>(index, open_shard);
+    const fs::path& index, FunctionRef<std::unique_ptr<WeightFile>(const fs::path&)> open_shard,
+    TotalSize total_size) {
+  return std::make_unique<ShardedWeights>(index, open_shard, total_size);
 }
 
 }  // namespace moh

@@ -11,6 +11,7 @@
 #include "train/tasks/load_model.h"
 #include "train/tasks/model_source.h"
 #include "train/tools/convert/write_model_checkpoint.h"
+#include "train/weights/describe_weights.h"
 #include "train/weights/load_weights.h"
 
 namespace moh {
@@ -60,9 +61,30 @@ bool is_file_output(const ConvertOptions& options) {
   return options.format == WeightFormat::kSafetensors && options.shard_bytes == 0;
 }
 
+/// Refuses a name among the files of a checkpoint, which belong together: what its manifest lists would be
+/// gone, and a run that cleans up would take the new file with it.
+void check_outside_checkpoints(const fs::path& to) {
+  for (fs::path folder = resolved(to).parent_path();; folder = folder.parent_path()) {
+    if (is_step_folder(folder)) refuse(to, "a place outside of checkpoints", "one in " + folder.string());
+    if (folder == folder.parent_path()) return;
+  }
+}
+
+/// Refuses a name that one of the files that are read has, or a folder that holds one.
+void check_apart(const ConvertOptions& options, const ModelLocation& source, const WeightFile& weights) {
+  std::vector<fs::path> files = weights.files();
+  files.insert(files.end(), {source.config, options.config});
+  for (const fs::path& file : files) {
+    if (!file.empty() && contains(options.to, file))
+      refuse(options.to, "a place apart from the source", "one that holds it");
+  }
+}
+
 /// Throws ConfigError when options.to is taken and may not be replaced, when to replace it would lose what a
 /// conversion cannot have written (folders, optimiser state), or when it holds the source.
-void check_destination(const ConvertOptions& options, const ModelLocation& source) {
+void check_destination(const ConvertOptions& options, const ModelLocation& source,
+                       const WeightFile& weights) {
+  check_outside_checkpoints(options.to);
   std::error_code ignored;
   const fs::file_status status = fs::symlink_status(options.to, ignored);
   const bool file = is_file_output(options);
@@ -72,8 +94,7 @@ void check_destination(const ConvertOptions& options, const ModelLocation& sourc
            options.shard_bytes != 0 ? "shards lie in a folder" : "");
   }
   if (!fs::exists(status)) return;
-  if (contains(options.to, source.weights))
-    refuse(options.to, "a place apart from the source", "one that holds it");
+  check_apart(options, source, weights);
   if (fs::is_directory(status) == file || (!fs::is_directory(status) && !fs::is_regular_file(status))) {
     refuse(options.to, file ? "the name of a file" : "the name of a folder",
            fs::is_directory(status)      ? "a folder"
@@ -89,18 +110,57 @@ void check_destination(const ConvertOptions& options, const ModelLocation& sourc
 
 // ---- What ----
 
+/// How the model that a user describes contradicts the configuration beside the tensors; empty: it does not.
+std::string contradictions(const FamilyConfig& model, const ModelLocation& source, const Families& families) {
+  try {
+    std::string text;
+    for (const config::Difference& d : model.other_results(*read_model_config(source, families)))
+      text += "\n  " + error_message(d.key, "", d.expected, d.found);
+    return text;
+  } catch (const ConfigError& error) {
+    return std::string("\n  ") + error.what();
+  }
+}
+
+/// The model that options.config describes. Whatever the configuration beside the tensors says holds for
+/// them: names and shapes do not show the number of heads, nor the base of rotary positions.
+std::unique_ptr<FamilyConfig> read_given_config(const ConvertOptions& options, const Families& families,
+                                                const ModelLocation& source, ConvertReport& report) {
+  std::unique_ptr<FamilyConfig> model = read_model_config({source.weights, options.config, false}, families);
+  if (source.config.empty()) {
+    const std::string assumed = assumed_values(options.config, families);
+    if (!assumed.empty()) {
+      report.warnings.push_back(options.config.string() +
+                                " leaves out what tensors do not show; assumed: " + assumed);
+    }
+    return model;
+  }
+  const std::string found = contradictions(*model, source, families);
+  if (found.empty()) return model;
+  const std::string text =
+      options.config.string() + ": is another model than " + source.config.string() + " describes:" + found;
+  if (!options.allow_differences) {
+    throw ConfigError(text + "\nleave --config out, or correct it; --allow-differences takes its word");
+  }
+  report.warnings.push_back(text);
+  return model;
+}
+
 /// The model, where it is known: the report says from which file, or why not.
 std::unique_ptr<FamilyConfig> know_model(const ConvertOptions& options, const Families& families,
-                                         ModelLocation location, ConvertReport& report) {
+                                         const ModelLocation& location, ConvertReport& report) {
   const bool needs_model = options.format != WeightFormat::kSafetensors;
-  if (!options.config.empty()) location.config = options.config;
   std::unique_ptr<FamilyConfig> model;
+  if (!options.config.empty()) {
+    report.model_config = options.config;
+    return read_given_config(options, families, location, report);
+  }
   try {
     model = read_model_config(location, families);
   } catch (const ConfigError& error) {
     // A container for tensors needs no model.
-    if (needs_model || !options.config.empty()) throw;
-    report.model_problem = error.what();
+    if (needs_model) throw;
+    report.warnings.push_back(std::string("names are not compared with a model: ") + error.what());
   }
   if (model) report.model_config = location.config;
   if (model || !needs_model) return model;
@@ -187,10 +247,16 @@ ConvertReport convert_model(const ConvertOptions& asked, const Families& familie
   const ModelLocation location = locate_model(asked.from);
   ConvertOptions options = asked;
   if (!is_file_output(asked) && !asked.to.has_filename()) options.to = asked.to.parent_path();  // "out/"
-  check_destination(options, location);
-  const auto weights = open_weights(location, options.part);
+  restore_replaced(options.to);
+  const auto weights = open_weights(location, options.part,
+                                    options.allow_differences ? TotalSize::kWarned : TotalSize::kChecked);
+  check_destination(options, location, *weights);
   ConvertReport report;
-  report.source_format = weights->format();
+  report.source_format = format_and_part(*weights);
+  if (options.part.empty() && !weights->parts().empty()) {
+    report.warnings.push_back(options.from.string() + " holds several models: " + report.source_format +
+                              " is taken; --part names another");
+  }
   const std::unique_ptr<FamilyConfig> model = know_model(options, families, location, report);
   std::vector<WeightInfo> expected;
   if (model) {

@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "train/tasks/family.h"
 #include "train/weights/compare_weights.h"
@@ -26,7 +27,7 @@ struct ConvertOptions {
   std::string_view dtype;          ///< "F32", "BF16" or "F16" for all tensors; empty: as they are
   std::uint64_t shard_bytes = 0;   ///< 0: one file
   std::filesystem::path config;    ///< a run's YAML that describes the model; empty: what lies beside `from`
-  bool allow_differences = false;  ///< go on although names or shapes are not those of the model
+  bool allow_differences = false;  ///< go on although names, shapes or a configuration contradict the model
   bool overwrite = false;
 };
 
@@ -34,7 +35,9 @@ struct ConvertOptions {
 struct ConvertReport {
   std::string source_format;
   std::filesystem::path model_config;  ///< the file that describes the model; empty when none does
-  std::string model_problem;           ///< why moh does not know the model that the file describes
+  /// What a user should hear: why moh does not know the model that a file describes, what of it was assumed,
+  /// which of several models was taken.
+  std::vector<std::string> warnings;
   WeightDifferences differences;
   std::size_t tensors = 0;
   std::int64_t parameters = 0;
