@@ -61,8 +61,11 @@ TEST_CASE("tasks: the family that recognises a config.json reads it") {
 
 TEST_CASE("tasks: a config.json of no family that is known") {
   const Source source;
-  CHECK(refusal<ConfigError>(source, R"({"model_type": "mistral"})") ==
-        "model_type: expected llama or moh_llama, found mistral");
+  CHECK(refusal<ConfigError>(source, R"({"model_type": "gpt2"})") ==
+        "model_type: expected llama, mistral or moh_llama, found gpt2");
+  CHECK(refusal<ConfigError>(source, R"({"model_type": "qwen2"})") ==
+        "model_type: expected llama, mistral or moh_llama, found qwen2; its query, key and value projections "
+        "have biases");
   CHECK(refusal<CheckpointError>(source, "{}") == "model_type: expected a text, found nothing");
   CHECK(refusal<CheckpointError>(source, R"({"model_type": 7})") == "model_type: expected a text, found 7");
 }

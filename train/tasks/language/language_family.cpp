@@ -25,7 +25,7 @@ namespace moh {
 
 namespace {
 
-constexpr std::array<std::string_view, 2> kModelTypes = {"llama", "moh_llama"};
+constexpr std::array<std::string_view, 3> kModelTypes = {"llama", "mistral", "moh_llama"};
 constexpr std::string_view kEmbedding = "model.embed_tokens.weight", kOutputMatrix = "lm_head.weight";
 
 std::string routing_text(const LlamaConfig& c) {
@@ -39,7 +39,7 @@ class LanguageWeightNames final : public WeightNames {
   std::span<const std::string_view> model_types() const override { return kModelTypes; }
 
   bool recognises(const ConfigJson& json) const override {
-    return json.has("model_type") && std::ranges::count(kModelTypes, json.text("model_type")) > 0;
+    return json.has("model_type") && is_language_model_type(json.text("model_type"));
   }
 
   std::unique_ptr<FamilyConfig> read_config(const std::filesystem::path& config_json) const override {

@@ -71,6 +71,10 @@ bool ConfigJson::has(std::string_view key) const {
   return find(object_->members, key) != nullptr;
 }
 
+bool ConfigJson::is_null(std::string_view key) const {
+  return object_->members.contains(key) && !has(key);
+}
+
 bool ConfigJson::is_list(std::string_view key) const {
   const json* found = find(object_->members, key);
   return found != nullptr && found->is_array();

@@ -17,6 +17,8 @@ class ConfigJson {
   explicit ConfigJson(const std::filesystem::path& path);
 
   bool has(std::string_view key) const;
+  /// Whether the key stands there with null: a model may have a default that null takes away.
+  bool is_null(std::string_view key) const;
   std::vector<std::string> keys() const;
   bool is_list(std::string_view key) const;
 

@@ -38,22 +38,59 @@ E named(const ConfigJson& json, std::string_view key, E otherwise) {
 
 // ---- What the model is ----
 
+enum class ModelType { kLlama, kMistral, kMoh };
+
 constexpr std::string_view kLlamaNames[] = {"LlamaForCausalLM", "LLaMAForCausalLM"};  // the second in 2023
+constexpr std::string_view kMistralNames[] = {"MistralForCausalLM"};
 constexpr std::string_view kMohNames[] = {"MohLlamaForCausalLM"};
 
-bool is_moh(const ConfigJson& json) {
+/// In the order of ModelType.
+constexpr std::pair<std::string_view, std::span<const std::string_view>> kModelTypes[] = {
+    {"llama", kLlamaNames}, {"mistral", kMistralNames}, {"moh_llama", kMohNames}};
+
+/// Why a LLaMA would not compute what these do.
+constexpr std::pair<std::string_view, std::string_view> kUnlikeLlama[] = {
+    {"gemma", "its norms add 1 to their weights, its embedding is scaled, its MLP has GELU"},
+    {"gemma2", "its norms add 1 to their weights, its logits are capped, some layers have windows"},
+    {"gemma3_text",
+     "its norms add 1 to their weights, queries and keys are normalised, some layers have windows"},
+    {"granite", "its embedding, attention, residuals and logits are scaled"},
+    {"mixtral", "its MLPs are mixtures of experts"},
+    {"phi3", "its projections lie in joined matrices"},
+    {"qwen2", "its query, key and value projections have biases"},
+    {"qwen3", "its queries and keys are normalised"},
+};
+
+ModelType model_type(const ConfigJson& json) {
   const std::string type = json.text("model_type");
-  if (type != "llama" && type != "moh_llama")
-    json.unsupported("model_type", "llama or moh_llama", printable(type));
-  const bool moh = type == "moh_llama";
-  std::span<const std::string_view> names = kLlamaNames;
-  if (moh) names = kMohNames;
+  const auto known = std::ranges::find(kModelTypes, type, [](const auto& each) { return each.first; });
+  if (known == std::ranges::end(kModelTypes)) {
+    const auto other = std::ranges::find(kUnlikeLlama, type, [](const auto& each) { return each.first; });
+    json.unsupported("model_type", "llama, mistral or moh_llama", printable(type),
+                     other == std::ranges::end(kUnlikeLlama) ? "" : other->second);
+  }
+  const std::span<const std::string_view> names = known->second;
   if (json.has("architectures")) {
     const std::vector<std::string> found = json.texts("architectures");
     if (std::ranges::none_of(found, [&](const std::string& name) { return std::ranges::count(names, name); }))
       json.unsupported("architectures", names[0], json.shown("architectures"));
   }
-  return moh;
+  return static_cast<ModelType>(known - std::ranges::begin(kModelTypes));
+}
+
+/// A window as long as the longest text hides nothing.
+void check_window(const ConfigJson& json, ModelType type, std::int64_t max_positions) {
+  constexpr std::string_view kKey = "sliding_window";
+  if (type != ModelType::kMistral) {
+    if (json.has(kKey)) json.unsupported(kKey, "none", json.shown(kKey));
+    return;
+  }
+  constexpr std::int64_t kDefault = 4096;
+  if (json.is_null(kKey)) return;
+  const std::int64_t window = json.has(kKey) ? json.integer(kKey, 1, kMaxLength) : kDefault;
+  if (window >= max_positions) return;
+  json.unsupported(kKey, "null, or at least max_position_embeddings (" + std::to_string(max_positions) + ")",
+                   json.has(kKey) ? json.shown(kKey) : "nothing, which means " + std::to_string(kDefault));
 }
 
 /// Refuses what would change the result if it were passed over.
@@ -65,9 +102,10 @@ void refuse_what_moh_has_not(const ConfigJson& json) {
   const std::string activation = json.text_or("hidden_act", "silu");
   if (activation != "silu" && activation != "swish")
     json.unsupported("hidden_act", "silu", printable(activation));
-  for (const char* key : {"quantization_config", "sliding_window"}) {
-    if (json.has(key)) json.unsupported(key, "none", json.shown(key));
-  }
+  // Windows in some layers.
+  if (json.has("layer_types")) json.unsupported("layer_types", "none", json.shown("layer_types"));
+  if (json.has("quantization_config"))
+    json.unsupported("quantization_config", "none", json.shown("quantization_config"));
   if (json.number_or("partial_rotary_factor", 1) != 1)
     json.unsupported("partial_rotary_factor", "1", json.shown("partial_rotary_factor"));
 }
@@ -210,12 +248,21 @@ void check_routing_keys(const ConfigJson& json) {
   }
 }
 
+/// A dense model in the form of the MoH ones, in which every head is shared.
+bool is_dense(const ConfigJson& json, RouterKind router, const LlamaConfig& model) {
+  if (router != RouterKind::kNone) return false;
+  if (!json.has("moh_router") || per_layer(json, "moh_shared_heads", model) != PerLayer(model.heads)) {
+    json.damaged("moh_router", "learned or query_norm, unless every head is shared",
+                 json.shown("moh_router"));
+  }
+  return true;
+}
+
 MohConfig read_routing(const ConfigJson& json, const LlamaConfig& model) {
   check_routing_keys(json);
   MohConfig moh;
   moh.router = named(json, "moh_router", RouterKind::kNone);
-  if (moh.router == RouterKind::kNone)
-    json.damaged("moh_router", "learned or query_norm", json.shown("moh_router"));
+  if (is_dense(json, moh.router, model)) return {};
   moh.num_shared = per_layer(json, "moh_shared_heads", model);
   moh.top_k = routed_top_k(json, moh.num_shared, per_layer(json, "moh_active_heads", model), model);
   moh.shared_heads = shared_heads(json, moh.num_shared, model);
@@ -247,41 +294,47 @@ MohConfig released_routing(const ConfigJson& json, const LlamaConfig& model) {
 // ---- All of it ----
 
 /// The one of two keys that is there; the first is today's.
-std::int64_t positions_of(const ConfigJson& json) {
+std::int64_t positions_of(const ConfigJson& json, ModelType type) {
   for (const char* key : {"max_position_embeddings", "max_sequence_length"}) {
     if (json.has(key)) return json.integer(key, 1, kMaxLength);
   }
-  return 2048;
+  return type == ModelType::kMistral ? 4096 * 32 : 2048;
 }
 
-LlamaConfig read_sizes(const ConfigJson& json) {
+std::int64_t kv_heads_of(const ConfigJson& json, ModelType type, std::int64_t heads) {
+  constexpr std::string_view kKey = "num_key_value_heads";
+  if (json.has(kKey)) return json.integer(kKey, 1, kMaxWidth);
+  return type == ModelType::kMistral && !json.is_null(kKey) ? 8 : heads;
+}
+
+LlamaConfig read_sizes(const ConfigJson& json, ModelType type) {
   LlamaConfig model;
   model.vocab_size = json.integer("vocab_size", 2, kMaxVocab);
   model.layers = json.integer("num_hidden_layers", 1, kMaxLayers);
   model.hidden = json.integer("hidden_size", 1, kMaxWidth);
   model.intermediate = json.integer("intermediate_size", 1, kMaxWidth);
   model.heads = json.integer("num_attention_heads", 1, kMaxWidth);
-  model.kv_heads =
-      json.has("num_key_value_heads") ? json.integer("num_key_value_heads", 1, kMaxWidth) : model.heads;
+  model.kv_heads = kv_heads_of(json, type, model.heads);
   if (!json.has("head_dim") && model.hidden % model.heads != 0)
     json.damaged("num_attention_heads", "a divisor of hidden_size (" + std::to_string(model.hidden) + ")",
                  std::to_string(model.heads));
   model.head_dim = json.has("head_dim") ? json.integer("head_dim", 1, kMaxWidth) : model.hidden / model.heads;
-  model.max_positions = positions_of(json);
+  model.max_positions = positions_of(json, type);
   return model;
 }
 
 LlamaConfig read_model(const ConfigJson& json) {
-  const bool moh = is_moh(json);
+  const ModelType type = model_type(json);
   refuse_what_moh_has_not(json);
-  LlamaConfig model = read_sizes(json);
+  LlamaConfig model = read_sizes(json, type);
+  check_window(json, type, model.max_positions);
   model.norm_eps = json.has("rms_norm_eps") ? positive(json, "rms_norm_eps") : 1e-6;
   const Rope rope = read_rope(json, model.max_positions);
   model.rope_theta = rope.theta;
   model.rope_scaling = rope.scaling;
   model.tied_embeddings = json.truth_or("tie_word_embeddings", false);
   if (json.has("initializer_range")) model.init_std = positive(json, "initializer_range");
-  if (moh) {
+  if (type == ModelType::kMoh) {
     model.moh = read_routing(json, model);
   } else if (json.has("auto_map")) {
     model.moh = released_routing(json, model);
@@ -290,6 +343,11 @@ LlamaConfig read_model(const ConfigJson& json) {
 }
 
 }  // namespace
+
+bool is_language_model_type(std::string_view type) {
+  const auto is_type = [&](const auto& each) { return each.first == type; };
+  return std::ranges::any_of(kModelTypes, is_type) || std::ranges::any_of(kUnlikeLlama, is_type);
+}
 
 LlamaConfig read_hf_config(const std::filesystem::path& config_json) {
   const ConfigJson json(config_json);

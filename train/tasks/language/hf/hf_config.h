@@ -3,16 +3,21 @@
 #include <cstdint>
 #include <filesystem>
 #include <optional>
+#include <string_view>
 #include <vector>
 
 #include "models/llm/llama_config.h"
 
 namespace moh {
 
+/// Whether read_hf_config() reads a `model_type`, or says why it does not.
+bool is_language_model_type(std::string_view type);
+
 /// Reads a config.json as Hugging Face's transformers writes it, of model type `llama` (LLaMA 1, 2, 3, 3.1;
-/// rotary positions as `rope_theta` and `rope_scaling`, or as `rope_parameters`) or `moh_llama`, as
-/// write_hf_model_files() writes it. A key that is absent means what it means to transformers. What concerns
-/// training alone (dropout, recomputation) has its default; kv_heads and head_dim are spelt out.
+/// rotary positions as `rope_theta` and `rope_scaling`, or as `rope_parameters`), `mistral` where no window
+/// hides anything, or `moh_llama`, as write_hf_model_files() writes it. A key that is absent means what it
+/// means to transformers. What concerns training alone (dropout, recomputation) has its default; kv_heads and
+/// head_dim are spelt out.
 ///
 /// The file is untrusted: size, depth, types and ranges are checked, and no key may stand twice. Throws
 /// CheckpointError for a file that is damaged or missing, ConfigError for a model that moh cannot compute.

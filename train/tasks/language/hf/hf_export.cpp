@@ -82,9 +82,19 @@ Json shared_heads_json(const LlamaConfig& model) {
   return lists;
 }
 
+/// transformers' LlamaConfig refuses a hidden size that is no multiple of the number of heads, whatever their
+/// width. Such a dense model goes in the form of the MoH ones, in which every head is shared.
+bool is_plain_llama(const LlamaConfig& model) {
+  return model.moh.router == RouterKind::kNone && model.hidden % model.heads == 0;
+}
+
 void add_routing(const LlamaConfig& model, Json& json) {
   const MohConfig& moh = model.moh;
   json["moh_router"] = name_of(moh.router);
+  if (moh.router == RouterKind::kNone) {
+    json["moh_shared_heads"] = json["moh_active_heads"] = model.heads;
+    return;
+  }
   json["moh_shared_heads"] = heads_json(moh.num_shared);
   if (moh.shared_heads.listed()) json["moh_shared_heads_index"] = shared_heads_json(model);
   json["moh_active_heads"] = heads_json(active_heads(model));
@@ -95,10 +105,10 @@ void add_routing(const LlamaConfig& model, Json& json) {
   json["moh_balance_weight"] = moh.balance_weight;
 }
 
-void add_class(bool is_moh, Json& json) {
-  json["architectures"] = {is_moh ? "MohLlamaForCausalLM" : "LlamaForCausalLM"};
-  json["model_type"] = is_moh ? "moh_llama" : "llama";
-  if (!is_moh) return;
+void add_class(bool is_plain, Json& json) {
+  json["architectures"] = {is_plain ? "LlamaForCausalLM" : "MohLlamaForCausalLM"};
+  json["model_type"] = is_plain ? "llama" : "moh_llama";
+  if (is_plain) return;
   json["auto_map"] = {{"AutoConfig", "configuration_moh_llama.MohLlamaConfig"},
                       {"AutoModelForCausalLM", "modeling_moh_llama.MohLlamaForCausalLM"}};
 }
@@ -115,9 +125,9 @@ void add_sizes(const LlamaConfig& model, Json& json) {
 }
 
 Json config_json(const LlamaConfig& model, std::string_view dtype, const HfTokenIds& tokens) {
-  const bool is_moh = model.moh.router != RouterKind::kNone;
+  const bool is_plain = is_plain_llama(model);
   Json json;
-  add_class(is_moh, json);
+  add_class(is_plain, json);
   add_sizes(model, json);
   json["rms_norm_eps"] = model.norm_eps;
   add_rope(model, json);
@@ -129,7 +139,7 @@ Json config_json(const LlamaConfig& model, std::string_view dtype, const HfToken
   json["initializer_range"] = model.init_std;
   json["use_cache"] = true;
   add_tokens(tokens, json);
-  if (is_moh) add_routing(model, json);
+  if (!is_plain) add_routing(model, json);
   json["dtype"] = dtype;
   json["torch_dtype"] = dtype;  // the same in transformers before 4.56
   return json;
@@ -149,7 +159,7 @@ void write_json(const std::filesystem::path& path, const Json& json) {
 
 void write_hf_model_files(const std::filesystem::path& folder, const LlamaConfig& model,
                           std::string_view dtype, const HfTokenIds& tokens) {
-  if (model.moh.router != RouterKind::kNone) {
+  if (!is_plain_llama(model)) {
     write_file_durably(folder / "configuration_moh_llama.py", configuration_moh_llama_py());
     write_file_durably(folder / "modeling_moh_llama.py", modeling_moh_llama_py());
   }

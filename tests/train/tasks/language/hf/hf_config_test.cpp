@@ -151,7 +151,10 @@ TEST_CASE("hf config: what moh cannot compute is refused by name") {
   const auto other = [](const std::string& type, const std::string& name) {
     return refusal<ConfigError>(R"({"model_type": ")" + type + R"(", "architectures": [")" + name + R"("]})");
   };
-  CHECK(other("mistral", "MistralForCausalLM") == "model_type: expected llama or moh_llama, found mistral");
+  CHECK(other("gpt2", "GPT2LMHeadModel") == "model_type: expected llama, mistral or moh_llama, found gpt2");
+  CHECK(other("qwen2", "Qwen2ForCausalLM") ==
+        "model_type: expected llama, mistral or moh_llama, found qwen2; its query, key and value projections "
+        "have biases");
   CHECK(other("llama", "LlamaForSequenceClassification") ==
         "architectures: expected LlamaForCausalLM, found [\"LlamaForSequenceClassification\"]");
   CHECK(other("moh_llama", "LlamaForCausalLM") ==
@@ -160,6 +163,8 @@ TEST_CASE("hf config: what moh cannot compute is refused by name") {
         "attention_bias: expected false (no layer of the model has a bias), found true");
   CHECK_THAT(unsupported(R"("mlp_bias": true, )"), Contains("mlp_bias: expected false"));
   CHECK(unsupported(R"("sliding_window": 4096, )") == "sliding_window: expected none, found 4096");
+  CHECK(unsupported(R"("layer_types": ["full_attention"], )") ==
+        "layer_types: expected none, found [\"full_attention\"]");
   CHECK(unsupported(R"("quantization_config": {"bits": 4}, )") ==
         "quantization_config: expected none, found {\"bits\":4}");
   CHECK(unsupported(R"("partial_rotary_factor": 0.5, )") == "partial_rotary_factor: expected 1, found 0.5");
@@ -180,6 +185,35 @@ TEST_CASE("hf config: what moh cannot compute is refused by name") {
   CHECK_THAT(unsupported(R"("num_key_value_heads": 5, )"),
              Contains("llama: kv_heads: expected a divisor of heads (32), found 5"));
   CHECK_THAT(unsupported(R"("head_dim": 7, )"), Contains("llama: head_dim: expected an even number"));
+}
+
+TEST_CASE("hf config: Mistral is a LLaMA where no window hides anything") {
+  const auto mistral = [](const std::string& more) {
+    return R"({"architectures": ["MistralForCausalLM"], "hidden_act": "silu", "hidden_size": 4096,
+        "intermediate_size": 14336, "model_type": "mistral", "num_attention_heads": 32,
+        "num_hidden_layers": 32, "rms_norm_eps": 1e-05, "rope_theta": 1000000.0, )" +
+           more + R"("vocab_size": 32000})";
+  };
+  LlamaConfig expected = llama2_7b();
+  expected.intermediate = 14336;
+  expected.kv_heads = 8;
+  expected.max_positions = 32768;
+  expected.rope_theta = 1e6;
+  const std::string positions = R"("max_position_embeddings": 32768, )";
+  CHECK(read(mistral(positions + R"("sliding_window": null, )")) == expected);
+  CHECK(read(mistral(positions + R"("sliding_window": 32768, "num_key_value_heads": 8, )")) == expected);
+  CHECK(refusal<ConfigError>(mistral(positions + R"("sliding_window": 4096, )")) ==
+        "sliding_window: expected null, or at least max_position_embeddings (32768), found 4096");
+  CHECK(refusal<ConfigError>(mistral(positions)) ==
+        "sliding_window: expected null, or at least max_position_embeddings (32768), found nothing, which "
+        "means "
+        "4096");
+  // What absent keys mean to transformers, and null where it means something else.
+  expected.max_positions = 4096;
+  CHECK(read(mistral(R"("max_position_embeddings": 4096, )")) == expected);
+  expected.max_positions = 131072;
+  expected.kv_heads = 32;
+  CHECK(read(mistral(R"("sliding_window": null, "num_key_value_heads": null, )")) == expected);
 }
 
 TEST_CASE("hf config: hostile and damaged files are refused") {

@@ -66,6 +66,13 @@ TEST_CASE("hf export: a dense model is a plain LLaMA, a MoH model brings its cod
   CHECK_FALSE(plain.contains("auto_map"));
   CHECK_FALSE(fs::exists(dense / "modeling_moh_llama.py"));
 
+  const TemporaryFolder odd;
+  const nlohmann::json own_form = exported(odd.path(), sample("odd_heads"));
+  CHECK(own_form.at("model_type") == "moh_llama");
+  CHECK(own_form.at("moh_router") == "none");
+  CHECK(own_form.at("moh_shared_heads") == 5);
+  CHECK(fs::exists(odd / "modeling_moh_llama.py"));
+
   const nlohmann::json json = exported(moh_folder.path(), sample("query_norm_per_layer"));
   CHECK(json.at("model_type") == "moh_llama");
   CHECK(json.at("auto_map").at("AutoModelForCausalLM") == "modeling_moh_llama.MohLlamaForCausalLM");
@@ -104,7 +111,10 @@ TEST_CASE("hf export: an exported MoH model that was changed by hand is checked"
              Contains("moh_active_heads: expected a whole number, found nothing"));
   CHECK_THAT(refusal<ConfigError>("moh_router", "qnorm_soft"),
              Contains("moh_router: expected one of none, learned, query_norm, found qnorm_soft"));
-  CHECK_THAT(refusal<CheckpointError>("moh_router", "none"), Contains("expected learned or query_norm"));
+  for (const nlohmann::json& none : {nlohmann::json("none"), nlohmann::json()}) {
+    CHECK_THAT(refusal<CheckpointError>("moh_router", none),
+               Contains("moh_router: expected learned or query_norm, unless every head is shared"));
+  }
   CHECK_THAT(refusal<CheckpointError>("moh_balance_weight", -1), Contains("expected 0 or more, found -1"));
   CHECK_THAT(refusal<ConfigError>("moh_capacity", 1.5),
              Contains("moh_capacity: expected no such key, found 1.5; a newer moh may read it"));

@@ -65,7 +65,7 @@ def for_each_sample(test):
 
     @functools.wraps(test)
     def all_samples(self):
-        self.assertGreaterEqual(len(samples()), 13)
+        self.assertGreaterEqual(len(samples()), 15)
         for folder in samples():
             with self.subTest(folder.name), torch.no_grad():
                 test(self, opened(folder).eval(), load_file(folder / "expected.safetensors"), folder)

@@ -61,6 +61,12 @@ std::vector<SampleModel> sample_models() {
                                [](LlamaConfig& m) {
                                  m.rope_scaling = {RopeScalingKind::kLinear, 4};
                                })},
+      // 32 is no multiple of 5, which transformers' LLaMA wants.
+      {"odd_heads", changed(dense(),
+                            [](LlamaConfig& m) {
+                              m.heads = m.kv_heads = 5;
+                              m.head_dim = 12;
+                            })},
       {"query_norm", moh_model(kQueryNorm, 4, 2)},
       {"query_norm_per_layer", changed(moh_model(kQueryNorm, Counts{8, 3}, Counts{0, 2}),
                                        [](LlamaConfig& m) {

@@ -7,7 +7,7 @@ Written by moh beside the weights of a model that it exports; AutoConfig and Aut
 
 from transformers import PretrainedConfig
 
-ROUTERS = ("learned", "query_norm")
+ROUTERS = ("none", "learned", "query_norm")
 GATE_SCALINGS = ("code", "paper")
 STRAIGHT_THROUGH = ("none", "selected", "all")
 ROPE_TYPES = ("default", "linear", "llama3")
@@ -23,6 +23,7 @@ class MohLlamaConfig(PretrainedConfig):
     """The fields of LlamaConfig, and those of the routing of heads:
 
     moh_router            "learned": linear maps of the layer's input. "query_norm": norms of the queries, gates 1.
+                          "none": every head is shared, as in LLaMA; for head counts that LlamaConfig refuses.
     moh_shared_heads      heads that are on for every token: one count, or one per layer.
     moh_active_heads      shared heads plus the routed ones that each token keeps: one count, or one per layer.
     moh_shared_heads_index   which heads are shared, ascending, one list per layer; None: the first ones.
