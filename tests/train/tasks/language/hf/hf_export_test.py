@@ -150,6 +150,22 @@ class ExportTest(unittest.TestCase):
             # Where gates cannot pass anything on (one routed head is kept), what is left is tiny.
             self.assertLess(error, 2e-5 * gradient.abs().max().item() + 1e-8, name)
 
+    @for_each_sample
+    def test_gradient_checkpointing_changes_nothing(self, model, expected, _):
+        model.train()
+        for reentrant in (False, True):
+            model.zero_grad()
+            model.gradient_checkpointing_enable({"use_reentrant": reentrant})
+            model.enable_input_require_grads()
+            self.assertTrue(model.is_gradient_checkpointing)
+            with torch.enable_grad():
+                model(expected["tokens"], labels=expected["tokens"], use_cache=False).loss.backward()
+            for name, parameter in model.named_parameters():
+                gradient = expected["grad." + name]
+                error = (parameter.grad - gradient).abs().max().item()
+                self.assertLess(error, 2e-5 * gradient.abs().max().item() + 1e-8, (reentrant, name))
+            model.disable_input_require_grads()
+
     def test_bfloat16(self):
         key = "dtype" if transformers.__version__ >= "5" else "torch_dtype"
         for folder in samples():
@@ -220,6 +236,63 @@ class RoutingTest(unittest.TestCase):
         self.assertEqual(len({loss for loss, _ in gradients.values()}), 1)
         for a, b in (("none", "selected"), ("selected", "all")):
             self.assertGreater((gradients[a][1] - gradients[b][1]).abs().max().item(), 1e-6)
+
+    def test_attention_weights_are_those_that_were_used(self):
+        for name in ("query_norm", "learned", "odd_heads"):
+            model, expected = self.sample(name)
+            tokens = expected["tokens"]
+            mask = torch.ones_like(tokens)
+            mask[1, :4] = 0
+            values = {}
+            handles = [layer.self_attn.v_proj.register_forward_hook(
+                lambda _, __, output, i=i: values.update({i: output})) for i, layer in enumerate(model.model.layers)]
+            inputs = {}
+            handles += [layer.self_attn.o_proj.register_forward_hook(
+                lambda _, args, __, i=i: inputs.update({i: args[0]})) for i, layer in enumerate(model.model.layers)]
+            for attention_mask in (None, mask):
+                with torch.no_grad():
+                    output = model(tokens, attention_mask=attention_mask, output_attentions=True, output_gates=True)
+                self.assertEqual(len(output.attentions), len(model.model.layers))
+                for i, weights in enumerate(output.attentions):
+                    attention = model.model.layers[i].self_attn
+                    v = values[i].unflatten(-1, (-1, attention.head_dim)).transpose(1, 2).repeat_interleave(attention.group, 1)
+                    heads = (weights @ v).transpose(1, 2) * output.gates[i].unsqueeze(-1)
+                    self.assertLess((heads.flatten(2) - inputs[i]).abs().max().item(), 1e-5)
+            for handle in handles:
+                handle.remove()
+            generated = model.generate(tokens, max_new_tokens=3, do_sample=False, pad_token_id=0, output_attentions=True,
+                                       return_dict_in_generate=True)
+            self.assertEqual([tuple(step[0].shape[2:]) for step in generated.attentions], [(11, 11), (1, 12), (1, 13)])
+
+    def test_gates_and_loads(self):
+        for name in ("query_norm_per_layer", "learned_listed", "odd_heads"):
+            model, expected = self.sample(name)
+            tokens = expected["tokens"]
+            mask = torch.ones_like(tokens)
+            mask[1, :4] = 0
+            with torch.no_grad():
+                plain, output = model(tokens), model(tokens, attention_mask=mask, output_gates=True)
+            self.assertIsNone(plain.gates)
+            self.assertIsNone(plain.balance_loss)
+            self.assertEqual(output.balance_loss is None, name == "odd_heads")
+            for layer, (gates, loads) in enumerate(zip(output.gates, output.head_loads)):
+                router = model.model.layers[layer].self_attn.router
+                self.assertEqual(gates.shape, (*tokens.shape, model.config.num_attention_heads))
+                self.assertTrue(((gates != 0).sum(-1) == len(router.shared) + router.kept).all())
+                self.assertTrue((loads[router.shared] == 1).all())
+                self.assertAlmostEqual(loads.sum().item(), len(router.shared) + router.kept, places=5)
+                kept = torch.cat([gates[0], gates[1, 4:]])
+                self.assertLess(((kept != 0).float().mean(0) - loads).abs().max().item(), 1e-6)
+
+    def test_the_losses_of_micro_batches_sum_to_that_of_the_step(self):
+        model, expected = self.sample("learned", moh_balance_weight=0.0)
+        tokens, labels = expected["tokens"], expected["tokens"].clone()
+        labels[0, 2:6] = -100
+        model.train()
+        whole = model(tokens, labels=labels).loss
+        items = (labels[:, 1:] != -100).sum()
+        parts = [model(tokens[i : i + 1], labels=labels[i : i + 1], num_items_in_batch=items).loss for i in range(2)]
+        self.assertAlmostEqual(sum(parts).item(), whole.item(), places=5)
 
     def test_unknown_settings_are_refused(self):
         for change in ({"moh_router": "random"}, {"moh_gate_scaling": "none"}, {"moh_active_heads": 9},

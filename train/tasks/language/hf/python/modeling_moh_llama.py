@@ -11,6 +11,8 @@ token keeps K.
 """
 
 import math
+from dataclasses import dataclass
+from typing import Optional
 
 import torch
 from torch import nn
@@ -20,6 +22,20 @@ from transformers.cache_utils import DynamicCache
 from transformers.modeling_outputs import CausalLMOutputWithPast
 
 from .configuration_moh_llama import MohLlamaConfig
+
+
+@dataclass
+class MohCausalLMOutputWithPast(CausalLMOutputWithPast):
+    """What routing did, with `output_gates`; one entry per layer, None without it.
+
+    gates         [B, T, H] float32: the factor of each head's output, 0 where a token does not choose the head.
+    head_loads    [H]: the share of the tokens that choose each head. Tokens that the attention mask leaves out do not count.
+    balance_loss  the mean of the layers' load-balance losses, without its weight; None where no head is routed.
+    """
+
+    gates: Optional[tuple[torch.FloatTensor, ...]] = None
+    head_loads: Optional[tuple[torch.FloatTensor, ...]] = None
+    balance_loss: Optional[torch.FloatTensor] = None
 
 
 class RMSNorm(nn.Module):
@@ -151,6 +167,16 @@ def logits_of(linear, x):
     return F.linear(x.float(), linear.weight.float())
 
 
+def attention_weights(q, k, mask):
+    """What F.scaled_dot_product_attention multiplies the values by, [B, H, T, last + 1], in q's dtype. mask as of causal_mask()."""
+    scores = q.float() @ k.float().transpose(-1, -2) / math.sqrt(q.shape[-1])
+    if mask is None and q.shape[2] > 1:
+        mask = torch.ones(q.shape[2], k.shape[2], dtype=torch.bool, device=q.device).tril()
+    if mask is not None:
+        scores = scores.masked_fill(~mask, float("-inf")) if mask.dtype == torch.bool else scores + mask
+    return scores.softmax(-1).to(q.dtype)
+
+
 class Attention(nn.Module):
     def __init__(self, config, layer):
         super().__init__()
@@ -164,8 +190,9 @@ class Attention(nn.Module):
         self.router = HeadRouter(config, layer)
         self.router.add_weights(self, config)
 
-    def forward(self, x, cos, sin, mask, past, places):
-        """x [B, T, D]; mask as of causal_mask(); places [T], those of the tokens in the cache, as a range of Python."""
+    def forward(self, x, cos, sin, mask, past, places, with_weights):
+        """x [B, T, D]; mask as of causal_mask(); places [T], those of the tokens in the cache, as a range of Python. Returns the
+        output, the gates, the load-balance loss or None, and the attention weights, if they are wanted, or None."""
         projections = (self.q_proj, self.k_proj, self.v_proj)
         q, k, v = (p(x).unflatten(-1, (-1, self.head_dim)).transpose(1, 2) for p in projections)
         gates, balance = self.router(self, x, q)
@@ -178,7 +205,8 @@ class Attention(nn.Module):
         k, v = (y.repeat_interleave(self.group, dim=1) for y in (k, v))
         y = F.scaled_dot_product_attention(q, k, v, mask, is_causal=mask is None and q.shape[2] > 1)
         y = y.transpose(1, 2) * gates.unsqueeze(-1).to(y.dtype)
-        return self.o_proj(y.flatten(2)), balance
+        weights = attention_weights(q, k, mask) if with_weights else None
+        return self.o_proj(y.flatten(2)), gates, balance, weights
 
 
 class MLP(nn.Module):
@@ -201,9 +229,9 @@ class DecoderLayer(nn.Module):
         self.mlp = MLP(config)
 
     def forward(self, x, *context):
-        y, balance = self.self_attn(self.input_layernorm(x), *context)
+        y, *routing = self.self_attn(self.input_layernorm(x), *context)
         x = x + y
-        return x + self.mlp(self.post_attention_layernorm(x)), balance
+        return x + self.mlp(self.post_attention_layernorm(x)), *routing
 
 
 def causal_mask(attention_mask, places, device):
@@ -232,6 +260,7 @@ class Decoder(nn.Module):
         self.embed_tokens = nn.Embedding(config.vocab_size, config.hidden_size)
         self.layers = nn.ModuleList(DecoderLayer(config, layer) for layer in range(config.num_hidden_layers))
         self.norm = RMSNorm(config.hidden_size, config.rms_norm_eps)
+        self.gradient_checkpointing = False  # transformers sets it, and _gradient_checkpointing_func
 
     def rotations(self, positions):
         """Cosines and sines [B, 1, T, d/2] of positions [B, T]. Angles are formed in double precision where there is one."""
@@ -240,22 +269,38 @@ class Decoder(nn.Module):
         angles = positions.to(dtype)[:, None, :, None] * frequencies
         return angles.cos().float(), angles.sin().float()
 
-    def forward(self, x, attention_mask, position_ids, past):
-        """Embeddings x [B, T, D] to the normed output, all layers' hidden states, and the layers' balance losses."""
+    def run(self, layer, x, *context):
+        """A layer, which the backward pass computes again where transformers asks for that. A cache would be filled twice."""
+        past = context[3]
+        if self.gradient_checkpointing and self.training and past is None:
+            return self._gradient_checkpointing_func(layer.__call__, x, *context)
+        return layer(x, *context)
+
+    def forward(self, x, attention_mask, position_ids, past, with_weights):
+        """Embeddings x [B, T, D] to the hidden states before each layer and the normed output, and, layer by layer, gates,
+        balance losses and attention weights."""
         start = int(past.get_seq_length()) if past is not None else 0
         places = range(start, start + x.shape[1])
         if position_ids is None:
             position_ids = torch.arange(places.start, places.stop, device=x.device)[None]
         mask = causal_mask(attention_mask, places, x.device)
-        context = (*self.rotations(position_ids), mask, past, places)
-        states, balances = [x], []
+        context = (*self.rotations(position_ids), mask, past, places, with_weights)
+        states, routing = [x], []
         for layer in self.layers:
-            x, balance = layer(x, *context)
+            x, *of_layer = self.run(layer, x, *context)
             states.append(x)
-            if balance is not None:
-                balances.append(balance)
+            routing.append(of_layer)
         states[-1] = self.norm(x)
-        return states[-1], tuple(states), balances
+        return tuple(states), *zip(*routing)
+
+
+def head_loads(gates, attention_mask):
+    """The share of the tokens for which a gate [B, T, H] is not 0. attention_mask [B, T or more, with what is cached] or None."""
+    chosen = (gates != 0).float()
+    if attention_mask is None or attention_mask.dim() != 2:
+        return chosen.mean((0, 1))
+    counts = attention_mask[:, -gates.shape[1] :, None].to(chosen)
+    return (chosen * counts).sum((0, 1)) / counts.sum().clamp_min(1)
 
 
 class MohLlamaForCausalLM(PreTrainedModel, GenerationMixin):
@@ -263,6 +308,7 @@ class MohLlamaForCausalLM(PreTrainedModel, GenerationMixin):
     base_model_prefix = "model"
     _no_split_modules = ["DecoderLayer"]
     _supports_sdpa = True
+    supports_gradient_checkpointing = True
     _tied_weights_keys = {"lm_head.weight": "model.embed_tokens.weight"}
 
     def __init__(self, config):
@@ -298,32 +344,47 @@ class MohLlamaForCausalLM(PreTrainedModel, GenerationMixin):
         inputs_embeds=None,
         labels=None,
         use_cache=None,
+        output_attentions=None,
         output_hidden_states=None,
+        output_gates=False,
         return_dict=None,
         logits_to_keep=0,
+        num_items_in_batch=None,
         **kwargs,
     ):
         """Logits in the model's dtype. With `labels` (input_ids, -100 where there is nothing to learn) the loss is the mean
-        cross-entropy of the next tokens; in training the layers' mean load-balance loss joins it."""
+        cross-entropy of the next tokens; in training the layers' mean load-balance loss joins it. With `num_items_in_batch`,
+        the tokens to learn of all micro-batches of a step, the losses of the micro-batches sum to that of the step.
+        Attention weights [B, H, T, S] are those before the gates."""
         if (input_ids is None) == (inputs_embeds is None):
             raise ValueError("expected either input_ids or inputs_embeds")
         x = self.model.embed_tokens(input_ids) if inputs_embeds is None else inputs_embeds
         use_cache = self.config.use_cache if use_cache is None else use_cache
+        output_attentions = getattr(self.config, "output_attentions", False) if output_attentions is None else output_attentions
         if use_cache and past_key_values is None and not self.training:
             past_key_values = DynamicCache()
-        hidden, states, balances = self.model(x, attention_mask, position_ids, past_key_values)
+        states, gates, balances, weights = self.model(x, attention_mask, position_ids, past_key_values, output_attentions)
+        balances = [balance for balance in balances if balance is not None]
+        balance = torch.stack(balances).mean() if balances else None
         kept = slice(-logits_to_keep, None) if isinstance(logits_to_keep, int) else logits_to_keep
-        logits = self.lm_head(hidden[:, kept])
-        output = CausalLMOutputWithPast(
-            loss=None if labels is None else self.loss_of(logits, labels, balances),
+        logits = self.lm_head(states[-1][:, kept])
+        output = MohCausalLMOutputWithPast(
+            loss=None if labels is None else self.loss_of(logits, labels, balance, num_items_in_batch),
             logits=logits,
             past_key_values=past_key_values if use_cache else None,
             hidden_states=states if output_hidden_states else None,
+            attentions=weights if output_attentions else None,
+            gates=gates if output_gates else None,
+            head_loads=tuple(head_loads(g, attention_mask) for g in gates) if output_gates else None,
+            balance_loss=balance if output_gates else None,
         )
         return output if return_dict is None or return_dict else output.to_tuple()
 
-    def loss_of(self, logits, labels, balances):
-        loss = F.cross_entropy(logits[:, :-1].flatten(0, 1).float(), labels[:, 1:].flatten().to(logits.device))
-        if self.training and balances:
-            loss = loss + self.config.moh_balance_weight * torch.stack(balances).mean()
-        return loss
+    def loss_of(self, logits, labels, balance, num_items_in_batch):
+        targets = labels[:, 1:].flatten().to(logits.device)
+        loss = F.cross_entropy(logits[:, :-1].flatten(0, 1).float(), targets)
+        if self.training and balance is not None:
+            loss = loss + self.config.moh_balance_weight * balance
+        if num_items_in_batch is None:
+            return loss
+        return loss * (targets != -100).sum() / num_items_in_batch
