@@ -1,6 +1,7 @@
 """What metrics.jsonl says of a run is what was configured and computed."""
 
 import math
+import time
 
 import support
 from support import DENSE
@@ -63,14 +64,18 @@ class Metrics(support.MohTest):
             self.assertGreater(record["grad_norm"], 0)
             self.assertGreater(record["tokens_per_s"], 0)
             self.assertGreater(record["peak_memory_bytes"], 0)
+        began = time.time()
         elapsed = [record["elapsed_s"] for record in self.records("train")]
         self.assertEqual(elapsed, sorted(elapsed))
 
     def test_evaluations(self):
         self.train({"eval.every": 2})
+            self.assertGreater(record["peak_process_memory_bytes"], record["peak_memory_bytes"])
         self.assertEqual([record["step"] for record in self.records("eval")], [2, 4, 6, 8])
         for record in self.records("eval"):
             self.assertAlmostEqual(record["perplexity"], math.exp(record["loss"]), delta=1e-6 * record["perplexity"])
+        times = [record["unix_time"] for record in support.metrics(self.folder / "run")]
+        self.assertTrue(began - 1 <= times[0] <= times[-1] <= time.time() + 1)
             self.assertAlmostEqual(record["bits_per_byte"], record["loss"] / math.log(2), delta=1e-6)
 
     def test_an_evaluation_before_the_first_step(self):

@@ -196,7 +196,7 @@ class TwoSizes : public Task {
   StepStatistics statistics(const StepSize& size, std::int64_t, std::span<const double>) const override {
     return {.items = size.items, .scalars = {}, .rows = {}};
   }
-  std::optional<Evaluation> evaluate(FunctionRef<bool()>) override { return std::nullopt; }
+  std::optional<Evaluation> evaluate(StopEvaluation) override { return std::nullopt; }
   std::vector<std::pair<std::string, std::string>> identity() const override { return {}; }
 
   int asked() const { return asked_; }

@@ -98,8 +98,8 @@ class MlpTask final : public Task {
     const Variable loss = cross_entropy(model_->logits(batch.x), batch.labels, {.normalizer = targets});
     return {loss, loss.value(), {}};
   }
-  std::optional<Evaluation> evaluate(FunctionRef<bool()> stop) override {
-    if (run_.held_out == 0 || stop()) return std::nullopt;
+  std::optional<Evaluation> evaluate(StopEvaluation stop) override {
+    if (run_.held_out == 0 || stop({0, run_.held_out})) return std::nullopt;
     const NoGrad no_grad;
     const Points held_out = points(run_, config_, 2, 0, run_.held_out);
     const Tensor logits = model_->logits(held_out.x).value().to(kCpu).to(DType::kFloat32);

@@ -81,12 +81,9 @@ std::unique_ptr<DurableFile> create_report(const std::filesystem::path& path) {
 
 /// How far the analysis is, after `seconds`.
 std::string describe(const AnalyzeProgress& progress, double seconds) {
-  const std::string of = format_count(static_cast<double>(progress.done)) + " of " +
-                         format_count(static_cast<double>(progress.total));
-  if (progress.ranks) return "analyze: ranks of " + of + " layers";
-  const double left =
-      seconds * static_cast<double>(progress.total - progress.done) / static_cast<double>(progress.done);
-  return "analyze: " + of + " tokens, " + format_duration(left) + " left";
+  if (!progress.ranks) return describe_progress("analyze", progress.done, progress.total, "tokens", seconds);
+  return "analyze: ranks of " + std::to_string(progress.done) + " of " + std::to_string(progress.total) +
+         " layers";
 }
 
 int analyze(const AnalyzeArgs& args, const Families& families) {

@@ -1,3 +1,4 @@
+#include <unistd.h>
 #include <CLI/CLI.hpp>
 #include <cmath>
 #include <cstdio>
@@ -8,6 +9,7 @@
 #include "core/error.h"
 #include "core/parallel.h"
 #include "train/cli/commands.h"
+#include "train/log/progress.h"
 #include "train/tasks/load_model.h"
 
 namespace moh::cli {
@@ -33,9 +35,16 @@ int eval(const CheckpointArgs& args, const Families& families) {
   set_num_threads(loaded.config.threads);
   const auto data = loaded.family->open_data(loaded.config, DataUse::kEvaluation);
   const auto task = loaded.family->make_task(loaded.config, data, std::move(loaded.model));
-  // A signal ends the process at once: there is nothing to save.
-  const auto never = [] { return false; };
-  const std::optional<Evaluation> evaluation = task->evaluate(never);
+  Console console(STDERR_FILENO);
+  StatusLine line(console);
+  const auto show = [&](const EvaluationProgress& progress) {
+    line.update([&] {
+      return describe_progress("eval", progress.done, progress.total, task->unit().plural, line.elapsed());
+    });
+    return false;  // a signal ends the process at once: there is nothing to save
+  };
+  const std::optional<Evaluation> evaluation = task->evaluate(show);
+  line.finish();
   if (!evaluation) throw DataError("eval: there are no held-out data to evaluate on");
   std::printf("checkpoint     %s\n", loaded.folder.c_str());
   std::printf("evaluated      %s\n", evaluation->coverage.c_str());

@@ -163,6 +163,7 @@ int train(const TrainArgs& args, const Families& families) {
   stop.defer();
   // Only now: data that cannot be read, or a model too large for the memory, must not cost the old run.
   folder.begin(print_resolved(config), args.overwrite);
+  console->copy_to(folder.open_log());
   Trainer trainer(config, *task, folder, store, stop, console, resume_from ? &*resume_from : nullptr);
   resume_from.reset();
   const TrainOutcome outcome = trainer.run();

@@ -90,6 +90,16 @@ void throw_open_error(const fs::path& path, int error) {
                                    "remove the link; the whole run folder may be one"));
 }
 
+int open_to_append(const fs::path& path) {
+  const int fd =
+      ::open(path.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW, 0666);
+  if (fd < 0) throw_open_error(path, errno);
+  struct stat status {};
+  if (::fstat(fd, &status) == 0 && S_ISREG(status.st_mode)) return fd;
+  ::close(fd);
+  throw StorageError(error_message(path.string(), "", "a regular file", "another kind"));
+}
+
 void ignore_file_size_signal() {
   struct sigaction current {};
   if (::sigaction(SIGXFSZ, nullptr, &current) != 0 || current.sa_handler != SIG_DFL) return;

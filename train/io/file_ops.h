@@ -25,6 +25,10 @@ std::filesystem::path folder_of(const std::filesystem::path& path);
 /// (O_NOFOLLOW): what it leads to would be emptied or appended to.
 [[noreturn]] void throw_open_error(const std::filesystem::path& path, int error);
 
+/// Opens a file of a run, for reading and for adding to its end; it is made where it is missing. Throws
+/// StorageError, also for what is not a regular file.
+int open_to_append(const std::filesystem::path& path);
+
 /// Makes a write past the file size limit (ulimit -f) an error to report instead of a signal that kills.
 /// Idempotent; leaves a handler that somebody installed alone.
 void ignore_file_size_signal();

@@ -1,6 +1,5 @@
 #include "train/io/jsonl_file.h"
 
-#include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -25,8 +24,6 @@ namespace {
 std::uint64_t size_of(int fd, const fs::path& path) {
   struct stat status {};
   if (::fstat(fd, &status) != 0) throw_storage_error(path, "stat", errno);
-  if (!S_ISREG(status.st_mode))
-    throw StorageError(error_message(path.string(), "", "a regular file", "another kind"));
   return static_cast<std::uint64_t>(status.st_size);
 }
 
@@ -73,8 +70,7 @@ JsonlFile::~JsonlFile() {
 }
 
 void JsonlFile::open() {
-  fd_ = ::open(path_.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW, 0666);
-  if (fd_ < 0) throw_open_error(path_, errno);
+  fd_ = open_to_append(path_);
   const std::uint64_t size = size_of(fd_, path_);
   const std::uint64_t whole = end_of_last_line(fd_, path_, size);
   was_torn_ = was_torn_ || whole != size;

@@ -31,7 +31,9 @@ std::string read_holder(int fd) {
   return printable(holder, kMaxHolderBytes);
 }
 
-std::string this_process() {
+}  // namespace
+
+std::string describe_this_process() {
   std::array<char, 256> host{};
   ::gethostname(host.data(), host.size() - 1);
   const std::time_t now = std::chrono::system_clock::to_time_t(std::chrono::system_clock::now());
@@ -43,13 +45,11 @@ std::string this_process() {
          since.data();
 }
 
-}  // namespace
-
 RunLock::RunLock(const fs::path& run_folder) : path_(run_folder / ".lock") {
   // Another process may have removed the file between its opening and its locking (remove).
   while (!lock()) ::close(fd_);
   crashed_holder_ = read_holder(fd_);
-  const std::string text = this_process() + '\n';
+  const std::string text = describe_this_process() + '\n';
   // The text is for messages only: a full disk is no reason not to hold the lock.
   [[maybe_unused]] const bool named =
       ::ftruncate(fd_, 0) == 0 && ::pwrite(fd_, text.data(), text.size(), 0) > 0;

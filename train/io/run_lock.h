@@ -5,6 +5,9 @@
 
 namespace moh {
 
+/// "host H, process P, since T", for people.
+std::string describe_this_process();
+
 /// Keeps a second process from training in the same run folder. The lock is flock() on `.lock` in the folder:
 /// the system releases it when the process ends, however it ends, so a lock can never be left over. The text
 /// in the file (host, process, start) only tells people who holds it.

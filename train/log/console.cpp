@@ -1,12 +1,20 @@
 #include "train/log/console.h"
 
+#include <fcntl.h>
+#include <poll.h>
 #include <sys/ioctl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cctype>
 #include <cerrno>
 #include <cstdlib>
+#include <utility>
+
+#include "core/error.h"
+#include "train/log/progress.h"
 
 namespace moh {
 
@@ -35,6 +43,35 @@ bool locale_is_utf8() {
   return false;
 }
 
+/// A description of our own of a pipe or terminal: that it does not wait must not be so for others who have
+/// the stream, such as the shell. `fd` itself where there is no such: files never make one wait.
+int without_waiting(int fd) {
+  struct stat status {};
+  const bool has_readers = ::fstat(fd, &status) == 0 && (S_ISFIFO(status.st_mode) || ::isatty(fd) == 1);
+  if (!has_readers) return fd;
+  const std::string name = "/proc/self/fd/" + std::to_string(fd);
+  const int own = ::open(name.c_str(), O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+  return own < 0 ? fd : own;
+}
+
+/// As ::write; EAGAIN instead of waiting for who reads a socket, too.
+ssize_t write_without_waiting(int fd, std::string_view bytes) {
+  const ssize_t sent = ::send(fd, bytes.data(), bytes.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
+  return sent < 0 && errno == ENOTSOCK ? ::write(fd, bytes.data(), bytes.size()) : sent;
+}
+
+std::string_view color_of(Tone tone) {
+  switch (tone) {
+    case Tone::kPlain:
+      return "";
+    case Tone::kWarning:
+      return "\x1b[33m";
+    case Tone::kError:
+      return "\x1b[31m";
+  }
+  return "";
+}
+
 }  // namespace
 
 TerminalTraits detect_terminal(int fd) {
@@ -46,41 +83,111 @@ TerminalTraits detect_terminal(int fd) {
   return traits;
 }
 
+Console::Console(int fd, TerminalTraits traits, double patience_seconds)
+    : fd_(fd), own_fd_(without_waiting(fd)), traits_(traits), patience_seconds_(patience_seconds) {}
+
+Console::~Console() {
+  constexpr double kLastPatienceSeconds = 0.5;
+  clear_status();
+  flush(is_stalled_ ? kLastPatienceSeconds : patience_seconds_);
+  if (own_fd_ != fd_) ::close(own_fd_);
+}
+
 int Console::width() const {
   constexpr int kUsual = 80;
   winsize size{};
   return ::ioctl(fd_, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : kUsual;
 }
 
-void Console::print(std::string_view lines) {
+void Console::print(std::string_view lines, Tone tone) {
   if (lines.empty()) return;
   const std::lock_guard lock(mutex_);
-  std::string bytes(status_.empty() ? std::string_view() : kEraseLine);
-  bytes += lines;
-  if (lines.back() != '\n') bytes += '\n';
-  bytes += status_;
-  write_all(bytes);
+  std::string text(lines.substr(0, lines.size() - (lines.back() == '\n' ? 1 : 0)));
+  copy(text + '\n');
+  if (traits_.color && tone != Tone::kPlain) text = std::string(color_of(tone)) + text + "\x1b[0m";
+  put(text + '\n');
+}
+
+/// Into the file, or where they wait for one.
+void Console::copy(std::string_view lines) {
+  if (file_ == nullptr) {
+    early_ += lines.substr(0, kMostEarlyBytes - early_.size());
+    return;
+  }
+  try {
+    file_->append(lines);
+  } catch (const StorageError& error) {
+    file_.reset();
+    put("warning: " + std::string(error.what()) + "; lines go to this stream alone from here on\n");
+  }
+}
+
+void Console::put(std::string_view lines) {
+  if (!held_.empty()) {  // the status line is not shown
+    if (held_.size() + lines.size() > kMostHeldBytes)
+      dropped_lines_ += std::ranges::count(lines, '\n');
+    else
+      held_ += lines;
+    flush(0);
+  } else {
+    const std::string_view erase = status_.empty() ? std::string_view() : kEraseLine;
+    if (!write(std::string(erase).append(lines).append(status_)) && held_.ends_with(status_))
+      held_.resize(held_.size() - status_.size());
+  }
 }
 
 void Console::set_status(std::string_view status) {
   if (!traits_.is_terminal) return;
   const std::lock_guard lock(mutex_);
-  if (status.empty()) {
-    if (!status_.empty()) write_all(kEraseLine);
-  } else {
+  if (flush(0)) {
     // Text first, then erase what is left of the old one: erasing first would flicker.
-    write_all(std::string(kToLineStart).append(status).append(kEraseRest));
+    const bool shown = status.empty() ? status_.empty() || write(std::string(kEraseLine))
+                                      : write(std::string(kToLineStart).append(status).append(kEraseRest));
+    if (!shown) held_.clear();
   }
   status_ = status;
 }
 
-void Console::write_all(std::string_view bytes) const {
-  while (!bytes.empty()) {
-    const ssize_t written = ::write(fd_, bytes.data(), bytes.size());
-    if (written < 0 && errno == EINTR) continue;
-    if (written <= 0) return;
-    bytes.remove_prefix(static_cast<std::size_t>(written));
+void Console::copy_to(std::unique_ptr<LogFile> file) {
+  const std::lock_guard lock(mutex_);
+  file_ = std::move(file);
+  copy(std::exchange(early_, {}));
+}
+
+/// Writes what is to be seen, as far as the stream takes it in time.
+bool Console::write(std::string bytes) {
+  held_ = std::move(bytes);
+  return flush(patience_seconds_);
+}
+
+/// Whether all that was held has been written.
+bool Console::flush(double patience_seconds) {
+  const double deadline = monotonic_seconds() + patience_seconds;
+  while (!held_.empty()) {
+    const ssize_t written = write_without_waiting(own_fd_, held_);
+    if (written > 0) {
+      held_.erase(0, static_cast<std::size_t>(written));
+    } else if (written < 0 && errno == EAGAIN) {
+      if (wait_for_room(deadline)) continue;
+      is_stalled_ = true;
+      return false;
+    } else if (written == 0 || errno != EINTR) {
+      held_.clear();  // nobody will read it
+    }
+    if (held_.empty() && dropped_lines_ > 0) {
+      held_ = "(" + std::to_string(std::exchange(dropped_lines_, 0)) +
+              " lines are missing here: nobody read this stream for a while)\n";
+    }
   }
+  is_stalled_ = false;
+  return true;
+}
+
+/// Whether the stream took something before the deadline, or has no reader any more.
+bool Console::wait_for_room(double deadline) const {
+  pollfd stream{own_fd_, POLLOUT, 0};
+  const double left = std::max(0.0, deadline - monotonic_seconds());
+  return ::poll(&stream, 1, static_cast<int>(left * 1000)) != 0;
 }
 
 }  // namespace moh

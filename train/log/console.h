@@ -1,8 +1,12 @@
 #pragma once
 
+#include <cstdint>
+#include <memory>
 #include <mutex>
 #include <string>
 #include <string_view>
+
+#include "train/log/log_file.h"
 
 namespace moh {
 
@@ -17,15 +21,25 @@ struct TerminalTraits {
 /// whose TERM is unset or "dumb" counts as none.
 TerminalTraits detect_terminal(int fd);
 
+/// How a line stands out on a terminal with colours.
+enum class Tone { kPlain, kWarning, kError };
+
 /// The one writer of the stream that people read: log lines, and below them a status line that is drawn over
 /// and over (a progress bar). Each change is one write() under one lock, so that lines and bar never tear
-/// each other. Thread-safe. A stream that cannot be written any more, such as a closed terminal, is ignored:
-/// a training run outlives it.
+/// each other. Thread-safe.
+///
+/// Nobody has to read: training outlives a stream that cannot be written any more, such as a closed terminal,
+/// and one that nobody drains, such as the pipe of a stopped program. That one is waited for once, for
+/// kPatienceSeconds; from then on lines are held, up to kMostHeldBytes, and further ones dropped, until it
+/// takes lines again. It is told then how many are missing.
 class Console {
  public:
+  static constexpr double kPatienceSeconds = 5;
+  static constexpr std::size_t kMostHeldBytes = 1 << 20;
+
   explicit Console(int fd) : Console(fd, detect_terminal(fd)) {}
-  Console(int fd, TerminalTraits traits) : fd_(fd), traits_(traits) {}
-  ~Console() { clear_status(); }
+  Console(int fd, TerminalTraits traits, double patience_seconds = kPatienceSeconds);
+  ~Console();
   Console(const Console&) = delete;
   Console& operator=(const Console&) = delete;
 
@@ -34,18 +48,34 @@ class Console {
   int width() const;
 
   /// Writes whole lines above the status line; a missing newline at the end is added.
-  void print(std::string_view lines);
+  void print(std::string_view lines, Tone tone = Tone::kPlain);
   /// Replaces the status line, which must fit the width and hold no newline. Nothing when not on a terminal.
   void set_status(std::string_view status);
   void clear_status() { set_status({}); }
 
+  /// From here on all lines go into `file`, too, without colours, and those that were printed before go there
+  /// first (kMostEarlyBytes of them). A file that cannot be written any more is given up with a warning.
+  void copy_to(std::unique_ptr<LogFile> file);
+  static constexpr std::size_t kMostEarlyBytes = 1 << 16;
+
  private:
-  void write_all(std::string_view bytes) const;
+  void copy(std::string_view lines);
+  void put(std::string_view lines);
+  bool write(std::string bytes);
+  bool flush(double patience_seconds);
+  bool wait_for_room(double deadline) const;
 
   const int fd_;
+  const int own_fd_;  // of the same stream, and does not wait for readers; fd_ where there is no such
   const TerminalTraits traits_;
+  const double patience_seconds_;
   std::mutex mutex_;
   std::string status_;
+  std::string held_;  // what could not be written yet
+  std::int64_t dropped_lines_ = 0;
+  bool is_stalled_ = false;  // nobody reads: nothing waits
+  std::string early_;        // lines before copy_to()
+  std::unique_ptr<LogFile> file_;
 };
 
 }  // namespace moh

@@ -37,11 +37,11 @@ void log(Level level, std::string_view message) {
   Log& log = the_log();
   const std::lock_guard lock(log.mutex);
   if (level < log.level) return;
-  std::string line = fmt::format("{:%H:%M:%S} {}: {}", fmt::localtime(std::time(nullptr)),
-                                 kLevelNames[static_cast<std::size_t>(level)], message);
-  if (log.console->traits().color && level >= Level::kWarning)
-    line = (level == Level::kWarning ? "\x1b[33m" : "\x1b[31m") + line + "\x1b[0m";
-  log.console->print(line);
+  const std::string line = fmt::format("{:%H:%M:%S} {}: {}", fmt::localtime(std::time(nullptr)),
+                                       kLevelNames[static_cast<std::size_t>(level)], message);
+  log.console->print(line, level < Level::kWarning    ? Tone::kPlain
+                           : level == Level::kWarning ? Tone::kWarning
+                                                      : Tone::kError);
 }
 
 }  // namespace

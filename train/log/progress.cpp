@@ -103,6 +103,15 @@ void ByteProgress::add(std::uint64_t bytes) {
   });
 }
 
+std::string describe_progress(std::string_view doing, std::int64_t done, std::int64_t total,
+                              std::string_view items, double seconds) {
+  const double left =
+      done == 0 ? -1 : seconds * static_cast<double>(total - done) / static_cast<double>(done);
+  return std::string(doing) + ": " + format_count(static_cast<double>(done)) + " of " +
+         format_count(static_cast<double>(total)) + " " + std::string(items) + ", " + format_duration(left) +
+         " left";
+}
+
 std::string progress_bar(const StepProgress& progress, std::int64_t total_steps, double remaining_seconds,
                          int width, const TerminalTraits& traits) {
   const double share = share_done(progress.step, total_steps);
@@ -159,7 +168,6 @@ void ProgressReporter::update(const StepProgress& progress) {
 }
 
 void ProgressReporter::log(const StepProgress& progress) {
-  if (console_->traits().is_terminal) return;
   console_->print(progress_line(progress, total_steps_, remaining_seconds(progress.step)));
 }
 
@@ -174,12 +182,17 @@ std::string format_summary(const RunSummary& summary) {
   add_number("best validation " + summary.score_name, summary.best_validation_score);
   for (const auto& [name, share] : summary.shares) rows.emplace_back(name, percent(share));
   rows.emplace_back("time", format_duration(summary.elapsed_seconds));
-  if (summary.elapsed_seconds > 0) {
+  if (summary.elapsed_seconds > 0 && summary.items > 0) {
     rows.emplace_back(summary.items_name,
                       format_count(static_cast<double>(summary.items)) + " (" +
                           format_count(static_cast<double>(summary.items) / summary.elapsed_seconds) + "/s)");
   }
-  if (summary.peak_memory_bytes) rows.emplace_back("peak memory", format_bytes(*summary.peak_memory_bytes));
+  std::string memory;
+  if (summary.peak_memory_bytes) memory = format_bytes(*summary.peak_memory_bytes) + " of tensors";
+  if (summary.peak_process_memory_bytes)
+    memory +=
+        (memory.empty() ? "" : ", ") + format_bytes(*summary.peak_process_memory_bytes) + " of the process";
+  if (!memory.empty()) rows.emplace_back("peak memory", memory);
   if (!summary.output_dir.empty()) rows.emplace_back("output", summary.output_dir);
 
   std::size_t widest = 0;

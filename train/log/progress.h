@@ -58,6 +58,10 @@ class ByteProgress {
   StatusLine line_;
 };
 
+/// "eval: 12.3k of 65.5k tokens, 0:12 left": `done` of `total` items after `seconds`.
+std::string describe_progress(std::string_view doing, std::int64_t done, std::int64_t total,
+                              std::string_view items, double seconds);
+
 /// What one training step shows. `step` counts finished steps of the whole run.
 struct StepProgress {
   std::int64_t step = 0;
@@ -78,7 +82,7 @@ class ProgressReporter {
 
   /// After every step. Redraws the bar, at most ten times a second; nothing when not on a terminal.
   void update(const StepProgress& progress);
-  /// After a step that is logged. Prints a line when not on a terminal, where the bar shows the same.
+  /// After a step that is logged. Prints a line, on a terminal above the bar.
   void log(const StepProgress& progress);
   /// Takes the bar away.
   void finish() { line_.finish(); }
@@ -112,7 +116,8 @@ struct RunSummary {
   std::optional<double> validation_score;
   std::optional<double> best_validation_score;
   std::vector<std::pair<std::string, double>> shares = {};  ///< 0 ... 1, by name
-  std::optional<std::int64_t> peak_memory_bytes;
+  std::optional<std::int64_t> peak_memory_bytes;            ///< of tensors, on the run's device
+  std::optional<std::int64_t> peak_process_memory_bytes;    ///< of the whole process, in main memory
   std::string output_dir;
 };
 

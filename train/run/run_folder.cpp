@@ -16,8 +16,9 @@ namespace fs = std::filesystem;
 
 namespace {
 
-/// The files of a run, beside its checkpoints.
+/// What a run replaces, beside its checkpoints.
 constexpr std::array kRunFiles = {"metrics.jsonl", "config.yaml", "sample.txt"};
+constexpr const char* kLog = "moh.log";  // is added to
 
 bool is_there(const fs::path& path) {
   std::error_code ignored;
@@ -64,8 +65,15 @@ void RunFolder::begin(std::string_view config_yaml, bool overwrite) {
   if (overwrite) {
     remove_tree(path_ / "checkpoints");
     for (const char* name : kRunFiles) remove_tree(path_ / name);
+    remove_tree(path_ / kLog);
   }
   write_file_durably(path_ / "config.yaml", config_yaml);
+}
+
+std::unique_ptr<LogFile> RunFolder::open_log() const {
+  auto log = std::make_unique<LogFile>(path_ / kLog);
+  log->append("--- " + describe_this_process() + " ---\n");
+  return log;
 }
 
 void RunFolder::leave() {

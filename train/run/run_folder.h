@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <filesystem>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -9,6 +10,7 @@
 #include <vector>
 
 #include "train/io/run_lock.h"
+#include "train/log/log_file.h"
 
 namespace moh {
 
@@ -28,6 +30,8 @@ class RunFolder {
   /// The run begins or goes on: writes config.yaml. With `overwrite` the run that was there goes first, and
   /// nothing else does: the folder may hold notes of its owner. Throws StorageError.
   void begin(std::string_view config_yaml, bool overwrite);
+  /// moh.log, which all processes of the run add their lines to. Throws StorageError.
+  std::unique_ptr<LogFile> open_log() const;
   /// Gives the folder back. What open() made goes again, unless the run has begun. May be called by another
   /// thread, for a process that is about to end.
   void leave();

@@ -1,11 +1,13 @@
 #include "train/run/trainer.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <utility>
 
 #include "core/allocator.h"
 #include "core/error.h"
+#include "core/process_memory.h"
 #include "train/config/load_run_config.h"
 #include "train/log/logging.h"
 #include "train/weights/load_weights.h"
@@ -23,6 +25,13 @@ std::string text_of(double value) {
   char text[32];
   std::snprintf(text, sizeof text, "%.6g", value);
   return text;
+}
+
+/// Wall-clock time since 1970-01-01 UTC, to the millisecond.
+double unix_seconds() {
+  using std::chrono::milliseconds;
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  return static_cast<double>(std::chrono::duration_cast<milliseconds>(now).count()) / 1000;
 }
 
 /// "activated heads" for activated_heads.
@@ -206,22 +215,30 @@ void Trainer::log(const StepReport& report) {
   record.add(items, state_.items)
       .add(items + "_per_s", progress.items_per_s)
       .add("elapsed_s", elapsed_before_ + monotonic_seconds() - started_)
-      .add("peak_memory_bytes", memory_stats(config_.device).total.peak_bytes);
+      .add("peak_memory_bytes", memory_stats(config_.device).total.peak_bytes)
+      .add("peak_process_memory_bytes", peak_process_memory());
   write(record);
   progress_.log(progress);
 }
 
-void Trainer::write(const MetricRecord& record) {
+void Trainer::write(MetricRecord record) {
   folder_.require_in_place();
-  metrics_.write(record);
+  metrics_.write(record.add("unix_time", unix_seconds()));
 }
 
 void Trainer::evaluate() {
   if (evaluated_at_ == state_.step) return;
   const double begin = monotonic_seconds();
   state_.evaluation_due = false;
-  const std::optional<Evaluation> evaluation =
-      task_.evaluate([this] { return state_.evaluation_due = stop_.requested(); });
+  StatusLine line(*console_);
+  const std::string doing = "step " + std::to_string(state_.step) + ": evaluation";
+  const std::optional<Evaluation> evaluation = task_.evaluate([&](const EvaluationProgress& progress) {
+    line.update([&] {
+      return describe_progress(doing, progress.done, progress.total, task_.unit().plural, line.elapsed());
+    });
+    return state_.evaluation_due = stop_.requested();
+  });
+  line.finish();
   if (state_.evaluation_due) return;
   evaluated_at_ = state_.step;
   if (evaluation) report(*evaluation, monotonic_seconds() - begin);
@@ -302,6 +319,7 @@ TrainOutcome Trainer::finish(std::string reason) {
   }
   summary.peak_memory_bytes = memory_stats(config_.device).total.peak_bytes;
   summary.output_dir = config_.output.dir.string();
+  summary.peak_process_memory_bytes = peak_process_memory();
   return outcome;
 }
 

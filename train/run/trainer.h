@@ -57,7 +57,7 @@ class Trainer {
   void guard(const StepReport& report);
   void log(const StepReport& report);
   void after_sync();
-  void write(const MetricRecord& record);
+  void write(MetricRecord record);
   void evaluate();
   void evaluate_resumed();
   void report(const Evaluation& evaluation, double seconds);

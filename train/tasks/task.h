@@ -73,6 +73,13 @@ struct Score {
   bool higher_is_better = false;
 };
 
+/// How far an evaluation is, in the task's unit.
+struct EvaluationProgress {
+  std::int64_t done = 0, total = 0;
+};
+/// Called before each batch of an evaluation; true ends it.
+using StopEvaluation = FunctionRef<bool(const EvaluationProgress&)>;
+
 /// Where a task's finish() puts what people see.
 using PrintText = FunctionRef<void(const std::string& text)>;
 
@@ -105,9 +112,8 @@ class Task {
     return {.items = size.items, .scalars = {}, .rows = {}};
   }
 
-  /// Evaluates on the held-out data. Nothing when there is none, and when `stop`, which is called before each
-  /// batch, returns true.
-  virtual std::optional<Evaluation> evaluate(FunctionRef<bool()> stop) = 0;
+  /// Evaluates on the held-out data. Nothing when there is none, and when `stop` returns true.
+  virtual std::optional<Evaluation> evaluate(StopEvaluation stop) = 0;
   /// What a checkpoint must agree with besides tensors: (name, value) pairs, such as the tokenizer.
   virtual std::vector<std::pair<std::string, std::string>> identity() const { return {}; }
   /// finish(run_folder, print, stop): what a finished run leaves beside its checkpoints: writes into its

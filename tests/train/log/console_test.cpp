@@ -7,12 +7,17 @@
 
 #include <array>
 #include <catch2/catch.hpp>
+#include <filesystem>
+#include <memory>
 #include <optional>
 #include <thread>
 #include <vector>
 
 #include "core/error.h"
+#include "tests/support/message_of.h"
+#include "tests/support/temporary_folder.h"
 #include "train/log/logging.h"
+#include "train/log/progress.h"
 
 using namespace moh;
 
@@ -177,6 +182,81 @@ TEST_CASE("console: a stream whose reader is gone is ignored") {
   Console console(-1, kScreen);
   CHECK_NOTHROW(console.print("one"));
   CHECK_NOTHROW(console.set_status("step 1"));
+}
+
+TEST_CASE("console: a stream that nobody reads is waited for once, and told what it has missed") {
+  const Pipe pipe;
+  ::fcntl(pipe.input(), F_SETPIPE_SZ, 4096);
+  const std::string line(99, 'x');
+  const auto seconds_of = [](auto&& work) {
+    const double begin = monotonic_seconds();
+    work();
+    return monotonic_seconds() - begin;
+  };
+  {
+    Console console(pipe.input(), kPlain, /*patience_seconds=*/0.2);
+    const double waited = seconds_of([&] {
+      for (int i = 0; i < 20'000; ++i) console.print(line);  // 2 MB
+    });
+    CHECK(waited >= 0.2);
+    CHECK(waited < 5);
+    std::string seen;
+    for (int i = 0; i < 2000 && seen.find("missing") == std::string::npos; ++i) {
+      seen += pipe.take();
+      console.print(line);
+    }
+    const std::size_t notice = seen.find("(");
+    REQUIRE(notice != std::string::npos);
+    CHECK(notice > Console::kMostHeldBytes / 2);
+    CHECK(notice < Console::kMostHeldBytes + 2000 * 100);  // with lines that found room meanwhile
+    CHECK(seen.find(" lines are missing here: nobody read this stream for a while)\n") != std::string::npos);
+    const auto missing = std::stoll(seen.substr(notice + 1));
+    CHECK(missing > 0);
+    CHECK(static_cast<long long>(notice / 100) + missing >= 20'000);
+    seen.erase(notice);
+    CHECK(seen.find_first_not_of("x\n") == std::string::npos);
+    pipe.take();
+    console.print("again");
+    CHECK(pipe.take().ends_with("again\n"));
+    for (int i = 0; i < 100; ++i) console.print(line);
+  }
+  CHECK(pipe.take().size() <= 4096);  // the end does not wait for long
+}
+
+TEST_CASE("console: a terminal whose output is stopped is not waited for, either") {
+  const Terminal terminal;
+  Console console(terminal.fd(), kScreen, /*patience_seconds=*/0.1);
+  const double begin = monotonic_seconds();
+  for (int i = 0; i < 10'000; ++i) {
+    console.print(std::string(70, 'x'));
+    console.set_status("step " + std::to_string(i));
+  }
+  CHECK(monotonic_seconds() - begin < 5);
+}
+
+TEST_CASE("console: a file gets all lines, those before it among them, and no colours") {
+  const TemporaryFolder folder;
+  const Pipe pipe;
+  const TerminalTraits colored{.is_terminal = true, .color = true};
+  {
+    Console console(pipe.input(), colored);
+    console.print("one", Tone::kWarning);
+    console.set_status("step 1");
+    console.copy_to(std::make_unique<LogFile>(folder / "log"));
+    console.print("two\nthree\n", Tone::kError);
+  }
+  CHECK(read_file(folder / "log") == "one\ntwo\nthree\n");
+  CHECK(rendered(pipe.take()) == "\x1b[33mone\x1b[0m\n\x1b[31mtwo\nthree\x1b[0m\n");
+  {
+    Console console(pipe.input(), kPlain);
+    console.copy_to(std::make_unique<LogFile>(folder / "log"));
+    console.print("four");
+  }
+  CHECK(read_file(folder / "log") == "one\ntwo\nthree\nfour\n");
+  std::filesystem::create_symlink(folder / "log", folder / "link");
+  CHECK_THAT(message_of<StorageError>([&] { LogFile(folder / "link"); }),
+             Catch::Contains("found a symbolic link"));
+  CHECK_THAT(message_of<StorageError>([] { LogFile("/dev/full"); }), Catch::Contains("a regular file"));
 }
 
 TEST_CASE("console: a terminal is recognised, with its colours, characters and width") {

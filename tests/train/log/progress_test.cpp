@@ -115,7 +115,7 @@ TEST_CASE("progress: ETA follows the pace of this process, by a clock that does 
   CHECK(reporter.remaining_seconds(1001) == Approx(0));
 }
 
-TEST_CASE("progress: plain lines in a pipe, a bar on a terminal, never both") {
+TEST_CASE("progress: plain lines in a pipe; on a terminal they go above a bar") {
   std::array<int, 2> pipe{};
   REQUIRE(::pipe2(pipe.data(), O_NONBLOCK) == 0);
   double now = 0;
@@ -135,8 +135,10 @@ TEST_CASE("progress: plain lines in a pipe, a bar on a terminal, never both") {
     CHECK(take(pipe[0]).find("\r500/1000 ") == 0);
     now += 0.05;
     reporter.update(kStep);  // too soon
-    reporter.log(kStep);
     CHECK(take(pipe[0]).empty());
+    reporter.log(kStep);
+    CHECK_THAT(take(pipe[0]), Catch::StartsWith("\r\x1b[Kstep 500/1000  loss 2.3457  lr 3.00e-04") &&
+                                  Catch::Contains("\n500/1000 "));
     now += 0.06;
     reporter.update(kStep);
     CHECK_FALSE(take(pipe[0]).empty());
@@ -159,6 +161,7 @@ TEST_CASE("progress: the summary lists what is known") {
                      .train_loss = 1.5,
                      .validation_score = 1.61234,
                      .peak_memory_bytes = 300 << 20,
+                     .peak_process_memory_bytes = 3 << 29,
                      .output_dir = "runs/quickstart"};
   CHECK(format_summary(summary) ==
         "training         finished at step 2000\n"
@@ -166,8 +169,19 @@ TEST_CASE("progress: the summary lists what is known") {
         "validation loss  1.6123\n"
         "time             1:40\n"
         "tokens           4.10M (41.0k/s)\n"
-        "peak memory      300 MiB\n"
+        "peak memory      300 MiB of tensors, 1.50 GiB of the process\n"
         "output           runs/quickstart\n");
+}
+
+TEST_CASE("progress: a run that had nothing left to do says nothing of its pace") {
+  const std::string text =
+      format_summary({.outcome = "finished", .step = 8, .items = 0, .elapsed_seconds = 0.5, .shares = {}});
+  CHECK(text == "training  finished at step 8\ntime      0:01\n");
+}
+
+TEST_CASE("progress: what is done of a long piece of work, and how long the rest takes") {
+  CHECK(describe_progress("eval", 0, 65'536, "tokens", 0) == "eval: 0 of 65.5k tokens, -:-- left");
+  CHECK(describe_progress("eval", 500, 2000, "images", 10) == "eval: 500 of 2.00k images, 0:30 left");
 }
 
 TEST_CASE("progress: numbers for people") {

@@ -117,7 +117,7 @@ StepStatistics LanguageTask::statistics(const StepSize& size, std::int64_t count
   return result;
 }
 
-std::optional<Evaluation> LanguageTask::evaluate(FunctionRef<bool()> stop) {
+std::optional<Evaluation> LanguageTask::evaluate(StopEvaluation stop) {
   if (data_->validation->size() == 0) return std::nullopt;  // nothing is held out
   const EvaluationBatches batches(data_->validation, *data_->tokenizer, run_.data.sequence_length,
                                   batch_size_);
@@ -149,12 +149,14 @@ bool LanguageTask::finish(const std::filesystem::path& run_folder, PrintText pri
 }
 
 std::optional<Evaluation> evaluate_language_model(const Llama& model, const EvaluationBatches& batches,
-                                                  std::int64_t max_tokens, FunctionRef<bool()> stop) {
+                                                  std::int64_t max_tokens, StopEvaluation stop) {
   const NoGrad no_grad;
   double sum = 0;
   std::int64_t targets = 0, bytes = 0;
+  const std::int64_t total =
+      max_tokens == 0 ? batches.num_targets() : std::min(max_tokens, batches.num_targets());
   for (std::int64_t i = 0; i < batches.size() && (max_tokens == 0 || targets < max_tokens); ++i) {
-    if (stop()) return std::nullopt;
+    if (stop({targets, total})) return std::nullopt;
     const TokenBatch batch = batches.at(i);
     sum += cross_entropy(model.forward(batch.tokens).logits, batch.targets.to(model.device())).value().item();
     targets += batch.num_targets;

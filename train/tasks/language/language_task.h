@@ -44,7 +44,7 @@ class LanguageTask final : public Task {
   void end_step() override;
   StepStatistics statistics(const StepSize& size, std::int64_t count,
                             std::span<const double> numbers) const override;
-  std::optional<Evaluation> evaluate(FunctionRef<bool()> stop) override;
+  std::optional<Evaluation> evaluate(StopEvaluation stop) override;
   std::vector<std::pair<std::string, std::string>> identity() const override;
   /// Writes sample.txt: a text that the model continues, as the section `sample` says.
   bool finish(const std::filesystem::path& run_folder, PrintText print,
@@ -70,10 +70,9 @@ class LanguageTask final : public Task {
 };
 
 /// Evaluates a model on a token stream: loss (nats per token), perplexity, bits per byte. Stops after the
-/// batch with which `max_tokens` targets are reached; 0 means all. Nothing when `stop`, which is called
-/// before each batch, returns true.
+/// batch with which `max_tokens` targets are reached; 0 means all. Nothing when `stop` returns true.
 std::optional<Evaluation> evaluate_language_model(const Llama& model, const EvaluationBatches& batches,
-                                                  std::int64_t max_tokens, FunctionRef<bool()> stop);
+                                                  std::int64_t max_tokens, StopEvaluation stop);
 
 /// Batches of text: those that the run itself would see first. The loss is the cross entropy per token in
 /// nats; logits are [B, T, V]. Models are decoders of the family.

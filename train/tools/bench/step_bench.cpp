@@ -9,6 +9,7 @@
 #include "core/cuda/backend.h"
 #include "core/device_clock.h"
 #include "core/error.h"
+#include "core/process_memory.h"
 #include "train/bench/require_option.h"
 #include "train/math/statistics.h"
 #include "train/run/trainer.h"
@@ -107,7 +108,7 @@ void measure(Run& run, StepBenchRecord& r) {
   const StepFaults after = faults_so_far(device);
   r.faults = {after.system_allocations - before.system_allocations, after.page_faults - before.page_faults};
   r.memory = memory_stats(device);
-  r.peak_rss_bytes = std::int64_t{usage().ru_maxrss} * 1024;
+  r.peak_rss_bytes = peak_process_memory();
 
   const auto ms_of_steps = [&](const auto& seconds) {
     std::vector<double> ms;

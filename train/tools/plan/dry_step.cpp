@@ -70,7 +70,7 @@ DryStep dry_step(const RunConfig& asked, const MakeTask& make_task) {
   result.parameters = count_parameters(task->model());
   result.memory = {scope.memory()->usage(config.device)};
   scope.memory()->reset_peaks();
-  task->evaluate([] { return false; });
+  task->evaluate([](const EvaluationProgress&) { return false; });
   result.memory.evaluation_bytes = scope.memory()->usage(config.device).stats.total.peak_bytes;
   return result;
 }

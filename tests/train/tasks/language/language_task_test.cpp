@@ -26,8 +26,13 @@ TEST_CASE("tasks: an evaluation asks before each batch whether to stop, and stop
   const Fixture fixture;
   const auto evaluate = [&](int asks, std::int64_t max_tokens = 0) {
     int asked = 0;
+    const auto stop = [&](const EvaluationProgress& progress) {
+      CHECK(progress.done == 16 * asked);
+      CHECK(progress.total == (max_tokens == 0 ? 7 * 16 : max_tokens));
+      return ++asked == asks;
+    };
     const std::optional<Evaluation> evaluation =
-        evaluate_language_model(fixture.model, fixture.batches, max_tokens, [&] { return ++asked == asks; });
+        evaluate_language_model(fixture.model, fixture.batches, max_tokens, stop);
     return std::pair(evaluation.has_value(), asked);
   };
   REQUIRE(fixture.batches.size() == 7);

@@ -71,6 +71,7 @@ class EvaluationBatches {
                     std::int64_t batch_size);
 
   std::int64_t size() const;
+  std::int64_t num_targets() const { return source_->size() - 1; }
   /// Batch `index` of [0, size()).
   TokenBatch at(std::int64_t index) const;
 
