@@ -43,6 +43,7 @@ class Faq(support.MohTest):
         shutil.copytree(self.folder / "runs/run", self.folder / "runs/damaged")
         weights = self.newest("runs/damaged") / "model.safetensors"
         weights.write_bytes(weights.read_bytes()[:-1] + b"\x55")
+        self.write("poem.txt", support.text_of_words(300, seed=9))
         self.write("notes/config.yaml", "mine: 1\n")
         lock = open(self.write("runs/busy/.lock", "host elsewhere, process 1\n"), "r+b")
         self.addCleanup(lock.close)

@@ -116,6 +116,8 @@ class Links(support.MohTest):
                         self.train({}, f"output.dir={run.name}")
                         (run / name).unlink()
                     run.mkdir(exist_ok=True)
+                    if name != ".lock":
+                        (run / ".lock").touch()  # the folder is a run's
                     mine = self.write("mine.txt", "precious, and without a newline at its end")
                     (run / name).symlink_to(mine)
                     output = self.train({}, f"output.dir={run.name}", *(["--resume"] if resume else []),
@@ -200,6 +202,87 @@ class Lock(support.MohTest):
         with (self.folder / "run/.lock").open("r+") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             self.assert_says(self.train(code=support.CONFIG_ERROR), "locked by an unnamed process")
+
+
+class ChangedData(support.MohTest):
+    SETTINGS = {"schedule.decay_steps": 20, "data.train": "texts", "output.dir": "texts/run"}
+
+    def setUp(self):
+        super().setUp()
+        self.write("texts/a.txt", support.text_of_words(300))
+        self.write("texts/b.txt", support.text_of_words(300, seed=2))
+        self.train(self.SETTINGS)
+
+    def resume(self, *overrides, code=support.DONE, **options):
+        return self.moh("train", self.config({**self.SETTINGS, "train.steps": 10}), "--resume", *overrides, code=code,
+                        **options)
+
+    def assert_refused(self, *overrides):
+        output = self.resume(*overrides, code=support.INPUT_ERROR)
+        self.assertRegex(output, r"the data are not those that the checkpoint was trained on:\n"
+                                 r"  data\.\w+: .*\d tokens, checksum \w{32} -> .*\d tokens, checksum \w{32}\n")
+        self.assert_says(output, "--allow-changes")
+        self.assertEqual(self.newest("texts/run").name, "step_00000008")
+        return output
+
+    def test_what_the_run_writes_is_not_what_it_reads(self):
+        self.resume()
+        self.train({**self.SETTINGS, "train.steps": 10, "output.dir": "whole",
+                    "data.train": ["texts/a.txt", "texts/b.txt"]})
+        self.assert_same_state("texts/run", "whole")
+        output = self.train({"data.train": ["text.txt", "texts"], "output.dir": "texts"}, code=support.INPUT_ERROR)
+        self.assert_says(output, "texts: expected text, or a folder of it, outside of output.dir, found output.dir itself")
+
+    def test_other_text_is_refused(self):
+        text = (self.folder / "texts/b.txt").read_text()
+        self.write("texts/b.txt", text.replace("head", "hats", 1))
+        self.assert_refused()
+        self.assert_says(self.resume("--allow-changes"), "warning: resume: data.train: 2 files",
+                         "the run is no longer the one", "finished at step 10")
+        self.resume("train.steps=11")
+
+    def test_another_file_in_the_folder_is_refused(self):
+        self.write("texts/c.txt", support.text_of_words(10))
+        self.assert_says(self.assert_refused(), "data.train: 2 files", "-> 3 files")
+
+    def test_other_text_to_validate_on_is_refused(self):
+        validated = {"data.validation": "text.txt", "output.dir": "texts/validated"}
+        self.train({**self.SETTINGS, **validated})
+        self.write("text.txt", support.text_of_words(400, seed=5))
+        output = self.moh("train", self.config({**self.SETTINGS, **validated, "train.steps": 10}), "--resume",
+                          code=support.INPUT_ERROR)
+        self.assert_says(output, "data.validation: 1 file")
+
+    def test_the_same_text_in_another_place_is_the_same(self):
+        (self.folder / "texts").rename(self.folder / "moved")
+        output = self.resume("data.train=moved", "output.dir=moved/run")
+        self.assert_says(output, f"resume: data.train: [{self.folder}/texts] -> [{self.folder}/moved]", "finished at step 10")
+
+    def test_a_token_file_is_known_by_its_contents_too(self):
+        for name, seed in (("one", 1), ("other", 2)):
+            self.write("text.txt", support.text_of_words(400, seed=seed))
+            self.moh("data", "tokenize", "--input", "text.txt", "--output", f"{name}.tokens")
+        self.train({**self.SETTINGS, "data.train": "one.tokens", "output.dir": "run"})
+        (self.folder / "other.tokens").replace(self.folder / "one.tokens")
+        self.moh("train", "tiny.yaml", "--resume", code=support.INPUT_ERROR)
+
+
+class AnotherWorkingFolder(support.MohTest):
+    def test_a_run_is_used_from_anywhere(self):
+        self.train({"schedule.decay_steps": 20})
+        elsewhere = self.folder / "elsewhere"
+        elsewhere.mkdir()
+        self.assertEqual(self.moh("eval", "--checkpoint", "run").split("evaluated")[1],
+                         self.moh("eval", "--checkpoint", "../run", cwd=elsewhere).split("evaluated")[1])
+        output = self.moh("train", "../run/config.yaml", "--resume", "train.steps=10", cwd=elsewhere)
+        self.assert_says(output, "resume: from step 8", "finished at step 10")
+        self.moh("train", "../tiny.yaml", "output.dir=../run", "data.train=../text.txt", "--resume", "train.steps=11",
+                 "schedule.decay_steps=20", cwd=elsewhere)
+        self.assertEqual(self.newest().name, "step_00000011")
+        self.assertEqual(list(elsewhere.iterdir()), [])
+        # Moved, it is as good; what it was trained on stayed.
+        (self.folder / "run").rename(elsewhere / "moved")
+        self.moh("eval", "--checkpoint", "elsewhere/moved")
 
 
 class Retention(support.MohTest):

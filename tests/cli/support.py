@@ -174,10 +174,10 @@ class MohTest(unittest.TestCase):
         self.write(name, to_yaml(merged(settings or {})) + "\n")
         return name
 
-    def command(self, *arguments, env=None, **options):
+    def command(self, *arguments, env=None, cwd=None, **options):
         """Runs moh; stderr and stdout come back as one text, in `output`."""
         result = subprocess.run(
-            [MOH, *map(str, arguments)], cwd=self.folder, env=environment(env), timeout=TIMEOUT_SECONDS,
+            [MOH, *map(str, arguments)], cwd=cwd or self.folder, env=environment(env), timeout=TIMEOUT_SECONDS,
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, **options)
         result.output = result.stdout.decode(errors="replace")
         return result
@@ -314,10 +314,12 @@ def losses(run):
 
 
 def state_of(checkpoint):
-    """What a run goes on from: tensor files as they are, and the trainer's state but for the seconds it took."""
+    """What a run goes on from: tensor files as they are, and the trainer's state but for the seconds it took and the
+    files that its data came from."""
     state = {path.name: path.read_bytes() for path in checkpoint.glob("*.safetensors")}
     trainer = json.loads((checkpoint / "trainer.json").read_text())
     trainer.pop("elapsed_seconds")
+    trainer.pop("data", None)
     return {**state, "trainer.json": trainer}
 
 

@@ -13,6 +13,7 @@
 #include "train/moh/init/initialise_model.h"
 #include "train/run/config_change.h"
 #include "train/run/run_folder.h"
+#include "train/run/train_state.h"
 #include "train/run/trainer.h"
 #include "train/tasks/load_model.h"
 #include "train/tasks/model_source.h"
@@ -59,7 +60,7 @@ std::optional<StoredCheckpoint> find_resume_point(CheckpointStore& store, RunCon
   const std::filesystem::path saved = newest->folder() / "config.yaml";
   const RunConfig before = load_run_config(saved.string(), {}, families.configs());
   take_measured_heads(before, config);
-  review_config_changes(before, config, args.allow_changes);
+  review_config_changes(before, config, args.allow_changes, train_state_of(*newest).data);
   log_info("resume: from step " + std::to_string(newest->step()));
   return newest;
 }
@@ -160,9 +161,11 @@ int train(const TrainArgs& args, const Families& families) {
       begin_model(config, family, families, data, resume_from ? &*resume_from : nullptr);
   const std::unique_ptr<Task> task = family.make_task(config, data, std::move(model));
   log_info(task->summary());
+  if (resume_from)
+    review_data_changes(train_state_of(*resume_from).data, task->data_contents(), args.allow_changes);
   stop.defer();
   // Only now: data that cannot be read, or a model too large for the memory, must not cost the old run.
-  folder.begin(print_resolved(config), args.overwrite);
+  folder.begin(print_resolved(with_absolute_paths(config)), args.overwrite);
   console->copy_to(folder.open_log());
   Trainer trainer(config, *task, folder, store, stop, console, resume_from ? &*resume_from : nullptr);
   resume_from.reset();

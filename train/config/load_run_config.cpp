@@ -27,7 +27,8 @@ comes to, defaults and includes resolved, as YAML that can be used in its place.
   begins with `[`, `{`, `'` or `"` is YAML, any other is taken as it stands.
 - **Includes.** `include: base.yaml`, or a list of files, at the top level of a file and relative to it. What the file
   gives itself replaces, key by key, what it includes; a list is replaced as a whole.
-- **Paths** (`output.dir`, `data.train` ...) are relative to the folder that the command runs in.
+- **Paths** (`output.dir`, `data.train` ...) are relative to the folder that the command runs in. Those in the
+  `config.yaml` that a run keeps are absolute.
 - **Numbers** are decimal. `1e-4` and `0.5` are numbers, `1000` is an integer; `010`, `0x10`, `1_000`, `4M`, `"5"`,
   `.nan` and, where an integer is wanted, `1e3` are mistakes. Truth values are `true` and `false`.
 - **Refused**, all at once, each with file, line and column: unknown keys, keys given twice, values of another type or
@@ -160,6 +161,22 @@ RunConfig RunFile::finish(ConfigUse use, const FamilyConfig* checkpoint) {
 RunConfig load_run_config(const std::string& path, const std::vector<std::string>& overrides,
                           FamilyConfigs families, ConfigUse use) {
   return RunFile(path, overrides, families).finish(use);
+}
+
+RunConfig with_absolute_paths(RunConfig run) {
+  namespace fs = std::filesystem;
+  const auto absolute = [](const fs::path& path) {
+    return path.empty() ? path : fs::absolute(path).lexically_normal();
+  };
+  const Section root = config::describe(run, {});
+  for (const config::KeyedField& field : all_fields(root)) {
+    const config::Target& target = field.field->target;
+    if (const auto* path = std::get_if<fs::path*>(&target)) **path = absolute(**path);
+    if (const auto* paths = std::get_if<std::vector<fs::path>*>(&target))
+      std::ranges::transform(**paths, (*paths)->begin(), absolute);
+  }
+  for (std::string* path : {&run.init.from, &run.gemm_algorithms}) *path = absolute(*path).string();
+  return run;
 }
 
 std::string print_resolved(const RunConfig& run) {

@@ -61,6 +61,9 @@ class RunFile {
 RunConfig load_run_config(const std::string& path, const std::vector<std::string>& overrides,
                           FamilyConfigs families, ConfigUse use = ConfigUse::kData);
 
+/// The run with all its paths absolute: what is kept with a run is read again from other folders.
+RunConfig with_absolute_paths(RunConfig run);
+
 /// The whole configuration as YAML that reads back to the same run (`moh config FILE`, and the config.yaml
 /// beside a checkpoint).
 std::string print_resolved(const RunConfig& run);

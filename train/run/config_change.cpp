@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "core/error.h"
+#include "train/config/load_run_config.h"
 #include "train/config/write_fields.h"
 #include "train/log/logging.h"
 
@@ -31,6 +32,18 @@ bool is_harmless(std::string_view key, const RunConfig& before, const RunConfig&
   return config::is_among(key, kHarmless);
 }
 
+const std::string* contents_of(const DataContents& data, std::string_view key) {
+  const auto found = std::ranges::find(data, key, &DataContents::value_type::first);
+  return found == data.end() ? nullptr : &found->second;
+}
+
+/// A difference between the data of two runs, for people; "" when there is none.
+std::string difference_of(std::string_view key, const DataContents& before, const DataContents& now) {
+  const std::string *was = contents_of(before, key), *is = contents_of(now, key);
+  if (was != nullptr && is != nullptr && *was == *is) return "";
+  return std::string(key) + ": " + (was == nullptr ? "none" : *was) + " -> " + (is == nullptr ? "none" : *is);
+}
+
 std::string text_of(const ConfigChange& change) {
   return change.key + ": " + change.before + " -> " + change.now;
 }
@@ -46,10 +59,11 @@ std::vector<ConfigChange> config_changes(RunConfig before, RunConfig now) {
   return changes;
 }
 
-void review_config_changes(const RunConfig& before, const RunConfig& now, bool allow) {
+void review_config_changes(const RunConfig& before, const RunConfig& now, bool allow,
+                           const DataContents& data) {
   std::string refused;
-  for (const ConfigChange& change : config_changes(before, now)) {
-    if (change.harmless) {
+  for (const ConfigChange& change : config_changes(with_absolute_paths(before), with_absolute_paths(now))) {
+    if (change.harmless || contents_of(data, change.key)) {
       log_info("resume: " + text_of(change));
     } else if (allow) {
       log_warning("resume: " + text_of(change) + ": the run is no longer the one that the checkpoint began");
@@ -65,6 +79,30 @@ void review_config_changes(const RunConfig& before, const RunConfig& now, bool a
   throw ConfigError(
       "resume: the configuration changes what the steps compute:" + refused +
       "\nset these back, pass --allow-changes to go on all the same, or start a new run in another "
+      "output.dir");
+}
+
+void review_data_changes(const DataContents& before, const DataContents& now, bool allow) {
+  if (before.empty()) return;
+  std::vector<std::string_view> keys;
+  for (const DataContents* data : {&before, &now}) {
+    for (const auto& [key, contents] : *data) {
+      if (std::ranges::find(keys, key) == keys.end()) keys.push_back(key);
+    }
+  }
+  std::string refused;
+  for (const std::string_view key : keys) {
+    const std::string difference = difference_of(key, before, now);
+    if (difference.empty()) continue;
+    if (allow)
+      log_warning("resume: " + difference + ": the run is no longer the one that the checkpoint began");
+    else
+      refused += "\n  " + difference;
+  }
+  if (refused.empty()) return;
+  throw DataError(
+      "resume: the data are not those that the checkpoint was trained on:" + refused +
+      "\nbring these back, pass --allow-changes to go on all the same, or start a new run in another "
       "output.dir");
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "train/config/run_config.h"
@@ -18,8 +19,16 @@ struct ConfigChange {
 /// All keys that differ, in the order of the configuration.
 std::vector<ConfigChange> config_changes(RunConfig before, RunConfig now);
 
+/// What a task says of its data: Task::data_contents().
+using DataContents = std::vector<std::pair<std::string, std::string>>;
+
 /// For a run that goes on with another configuration than it was saved with: logs harmless changes; throws
-/// ConfigError listing the others, unless `allow`, when they are logged as warnings.
-void review_config_changes(const RunConfig& before, const RunConfig& now, bool allow);
+/// ConfigError listing the others, unless `allow`, when they are logged as warnings. Paths of data whose
+/// contents `data` tells may change: review_data_changes() compares these.
+void review_config_changes(const RunConfig& before, const RunConfig& now, bool allow,
+                           const DataContents& data = {});
+
+/// The same for the data, of which earlier versions kept nothing. Throws DataError.
+void review_data_changes(const DataContents& before, const DataContents& now, bool allow);
 
 }  // namespace moh

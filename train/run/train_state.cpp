@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/error.h"
+#include "train/checkpoint/stored_checkpoint.h"
 #include "train/io/printable.h"
 
 namespace moh {
@@ -17,7 +18,8 @@ using Json = nlohmann::ordered_json;
 Json parse(std::string_view text) {
   constexpr int kMaxDepth = 4;
   return Json::parse(text, [](int depth, Json::parse_event_t, Json&) {
-    if (depth > kMaxDepth) throw std::runtime_error("expected at most " + std::to_string(kMaxDepth) + " levels, found more");
+    if (depth > kMaxDepth)
+      throw std::runtime_error("expected at most " + std::to_string(kMaxDepth) + " levels, found more");
     return true;
   });
 }
@@ -29,6 +31,12 @@ std::int64_t count_at(const Json& json, const char* key) {
     throw std::runtime_error(std::string(key) + ": expected a count, found " + printable(value.dump(), 200));
   }
   return value.get<std::int64_t>();
+}
+
+std::vector<std::pair<std::string, std::string>> texts_at(const Json& json, const char* key) {
+  std::vector<std::pair<std::string, std::string>> texts;
+  for (const auto& [name, value] : json.at(key).items()) texts.emplace_back(name, value.get<std::string>());
+  return texts;
 }
 
 TrainState read(const Json& json) {
@@ -49,27 +57,32 @@ TrainState read(const Json& json) {
   if (!best.is_null()) state.best_score = best.get<double>();
   state.evaluation_due = json.value("evaluation_due", false);  // earlier versions did not stop evaluations
   state.seed = json.at("seed").get<std::int64_t>();
-  for (const auto& [name, value] : json.at("task").items())
-    state.identity.emplace_back(name, value.get<std::string>());
+  state.identity = texts_at(json, "task");
+  if (json.contains("data")) state.data = texts_at(json, "data");
   return state;
+}
+
+Json object_of(const std::vector<std::pair<std::string, std::string>>& texts) {
+  Json object = Json::object();
+  for (const auto& [name, value] : texts) object[name] = value;
+  return object;
 }
 
 }  // namespace
 
 std::string to_json(const TrainState& state) {
-  Json task = Json::object();
-  for (const auto& [name, value] : state.identity) task[name] = value;
-  Json json = {{"version", kVersion},
-               {"step", state.step},
-               {"samples", state.samples},
-               {"items", state.items},
-               {"optimizer_steps", state.optimizer_steps},
-               {"skipped_in_row", state.skipped_in_row},
-               {"elapsed_seconds", state.elapsed_seconds},
-               {"best_score", state.best_score ? Json(*state.best_score) : Json(nullptr)},
-               {"evaluation_due", state.evaluation_due},
-               {"seed", state.seed},
-               {"task", std::move(task)}};
+  const Json json = {{"version", kVersion},
+                     {"step", state.step},
+                     {"samples", state.samples},
+                     {"items", state.items},
+                     {"optimizer_steps", state.optimizer_steps},
+                     {"skipped_in_row", state.skipped_in_row},
+                     {"elapsed_seconds", state.elapsed_seconds},
+                     {"best_score", state.best_score ? Json(*state.best_score) : Json(nullptr)},
+                     {"evaluation_due", state.evaluation_due},
+                     {"seed", state.seed},
+                     {"task", object_of(state.identity)},
+                     {"data", object_of(state.data)}};
   return json.dump(2) + "\n";
 }
 
@@ -79,6 +92,11 @@ TrainState train_state_from_json(std::string_view text, std::string_view where) 
   } catch (const std::exception& error) {  // the library's own and those of read()
     throw CheckpointError(std::string(where) + ": trainer.json: " + error.what());
   }
+}
+
+TrainState train_state_of(const StoredCheckpoint& checkpoint) {
+  return train_state_from_json(checkpoint.trainer_json(),
+                               "checkpoint " + checkpoint_folder_name(checkpoint.step()));
 }
 
 }  // namespace moh

@@ -9,6 +9,8 @@
 
 namespace moh {
 
+class StoredCheckpoint;
+
 /// What a run needs, besides tensors, to go on where it stopped. Randomness needs no entry: it is a function
 /// of the seed and the step.
 struct TrainState {
@@ -22,11 +24,16 @@ struct TrainState {
   bool evaluation_due = false;       ///< a signal ended this step's evaluation
   std::int64_t seed = 0;
   std::vector<std::pair<std::string, std::string>> identity;  ///< of the task
+  std::vector<std::pair<std::string, std::string>>
+      data;  ///< Task::data_contents(); of earlier versions empty
 };
 
 std::string to_json(const TrainState& state);
 
 /// Throws CheckpointError naming `where` and the field when the text is not what to_json writes.
 TrainState train_state_from_json(std::string_view text, std::string_view where);
+
+/// That of a checkpoint. Throws CheckpointError.
+TrainState train_state_of(const StoredCheckpoint& checkpoint);
 
 }  // namespace moh

@@ -56,12 +56,13 @@ void check_identity(const std::string& where, const Identity& expected, const Id
 TrainState first_state(const RunConfig& config, const Task& task, const StoredCheckpoint* resume_from) {
   TrainState state;
   if (resume_from != nullptr) {
-    const std::string where = "checkpoint " + checkpoint_folder_name(resume_from->step());
-    state = train_state_from_json(resume_from->trainer_json(), where);
-    check_identity(where, task.identity(), state.identity);
+    state = train_state_of(*resume_from);
+    check_identity("checkpoint " + checkpoint_folder_name(resume_from->step()), task.identity(),
+                   state.identity);
   }
   state.seed = config.seed;
   state.identity = task.identity();
+  state.data = task.data_contents();
   return state;
 }
 
@@ -286,7 +287,7 @@ void Trainer::save_checkpoint() {
   contents.model = tensors_of(task_.model().parameters());
   contents.optimizer = optimizer_.state();
   contents.trainer_json = to_json(state_);
-  contents.config_yaml = print_resolved(config_);
+  contents.config_yaml = print_resolved(with_absolute_paths(config_));
   const std::filesystem::path folder = checkpoints_.save(contents);
   saved_at_ = state_.step;
   log_debug("step " + std::to_string(state_.step) + ": saved " + folder.string());
@@ -318,8 +319,8 @@ TrainOutcome Trainer::finish(std::string reason) {
     if (!scalar.label.empty()) summary.shares.emplace_back(in_words(scalar.name), scalar.value);
   }
   summary.peak_memory_bytes = memory_stats(config_.device).total.peak_bytes;
-  summary.output_dir = config_.output.dir.string();
   summary.peak_process_memory_bytes = peak_process_memory();
+  summary.output_dir = config_.output.dir.string();
   return outcome;
 }
 

@@ -116,6 +116,9 @@ class Task {
   virtual std::optional<Evaluation> evaluate(StopEvaluation stop) = 0;
   /// What a checkpoint must agree with besides tensors: (name, value) pairs, such as the tokenizer.
   virtual std::vector<std::pair<std::string, std::string>> identity() const { return {}; }
+  /// What the data are made of, for people: (key of the configuration, contents) pairs. A run that goes on
+  /// with others is another run.
+  virtual std::vector<std::pair<std::string, std::string>> data_contents() const { return {}; }
   /// finish(run_folder, print, stop): what a finished run leaves beside its checkpoints: writes into its
   /// folder, prints for people. False, and nothing is left, when `stop`, which is called now and then,
   /// returned true.

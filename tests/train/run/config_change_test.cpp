@@ -35,6 +35,27 @@ TEST_CASE("trainer: a run may go on for longer when that leaves the learning rat
   CHECK_NOTHROW(review_config_changes(before, now, false));
 }
 
+TEST_CASE("trainer: paths of data may change where the contents are known; these may not") {
+  RunConfig before = default_language_run(), now = before;
+  language_run(before).data.train = {"text.txt"};
+  language_run(now).data.train = {"/data/text.txt"};
+  const DataContents contents = {{"data.train", "1 file, 10 tokens, checksum 12"}};
+  CHECK_NOTHROW(review_config_changes(before, now, false, contents));
+  CHECK_THROWS_WITH(review_config_changes(before, now, false), Catch::Contains("-> [/data/text.txt]"));
+  language_run(now).data.train = {std::filesystem::current_path() / "text.txt"};
+  CHECK_NOTHROW(review_config_changes(before, now, false));  // earlier versions kept paths as they were given
+
+  CHECK_NOTHROW(review_data_changes(contents, contents, false));
+  CHECK_NOTHROW(review_data_changes({}, contents, false));  // of an earlier version
+  const DataContents other = {{"data.train", "1 file, 10 tokens, checksum 34"}, {"data.validation", "more"}};
+  CHECK_THROWS_WITH(
+      review_data_changes(contents, other, false),
+      Catch::Contains("\n  data.train: 1 file, 10 tokens, checksum 12 -> 1 file, 10 tokens, checksum 34\n"
+                      "  data.validation: none -> more\n"));
+  CHECK_THROWS_AS(review_data_changes(other, contents, false), DataError);
+  CHECK_NOTHROW(review_data_changes(other, contents, /*allow=*/true));
+}
+
 TEST_CASE("trainer: a resumed run may change what it reports, not what it computes") {
   RunConfig before = default_language_run(), now = before;
   now.log.every = 1;

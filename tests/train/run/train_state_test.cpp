@@ -26,11 +26,13 @@ TEST_CASE("trainer: the state reads back as it was written") {
                    .best_score = 2.5,
                    .evaluation_due = true,
                    .seed = 7,
-                   .identity = {{"tokenizer", "byte"}, {"tokenizer_hash", "00ff"}}};
+                   .identity = {{"tokenizer", "byte"}, {"tokenizer_hash", "00ff"}},
+                   .data = {{"data.train", "2 files"}}};
   const TrainState again = train_state_from_json(to_json(state), "checkpoint");
   CHECK(to_json(again) == to_json(state));
   CHECK(again.elapsed_seconds == state.elapsed_seconds);
   CHECK(again.identity == state.identity);
+  CHECK(again.data == state.data);
   CHECK(again.evaluation_due);
   state.best_score.reset();
   CHECK_FALSE(train_state_from_json(to_json(state), "checkpoint").best_score);
@@ -39,6 +41,11 @@ TEST_CASE("trainer: the state reads back as it was written") {
 TEST_CASE("trainer: a state of a version that did not stop evaluations has none due") {
   const std::string text = replaced(to_json({.step = 12}), "  \"evaluation_due\": false,\n", "");
   CHECK_FALSE(train_state_from_json(text, "checkpoint").evaluation_due);
+}
+
+TEST_CASE("trainer: a state of a version that knew nothing of the data's contents has none") {
+  const std::string text = replaced(to_json({.step = 12}), ",\n  \"data\": {}", "");
+  CHECK(train_state_from_json(text, "checkpoint").data.empty());
 }
 
 TEST_CASE("trainer: a state of a version that knew text alone counts its tokens and its best loss") {
@@ -72,5 +79,6 @@ TEST_CASE("trainer: a hostile state is refused, however deep or large") {
   const auto read = [](const std::string& state) { return train_state_from_json(state, "checkpoint"); };
   CHECK_THROWS_AS(read(replaced(text, "\"samples\": 96", "\"samples\": " + deep)), CheckpointError);
   CHECK_THROWS_AS(read(deep), CheckpointError);
-  CHECK_THROWS_AS(read(replaced(text, "\"samples\": 96", "\"samples\": 9223372036854775807")), CheckpointError);
+  CHECK_THROWS_AS(read(replaced(text, "\"samples\": 96", "\"samples\": 9223372036854775807")),
+                  CheckpointError);
 }

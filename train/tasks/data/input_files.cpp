@@ -20,7 +20,10 @@ namespace {
 namespace fs = std::filesystem;
 
 [[noreturn]] void fail_to_read(const std::string& path, const std::error_code& reason) {
-  throw DataError(path + ": cannot read: " + reason.message());
+  std::error_code ignored;
+  const bool is_relative = reason == std::errc::no_such_file_or_directory && fs::path(path).is_relative();
+  throw DataError(path + ": cannot read: " + reason.message() +
+                  (is_relative ? "; the path is relative to " + fs::current_path(ignored).string() : ""));
 }
 
 std::vector<std::string> visible_entries(const std::string& folder) {
@@ -38,7 +41,11 @@ std::vector<std::string> visible_entries(const std::string& folder) {
 
 class Walker {
  public:
-  explicit Walker(SkippedFiles& skipped) : skipped_(skipped) {}
+  Walker(SkippedFiles& skipped, const fs::path& run_folder) : skipped_(skipped) {
+    struct stat status {};
+    if (!run_folder.empty() && ::stat(run_folder.c_str(), &status) == 0)
+      run_folder_ = {status.st_dev, status.st_ino};
+  }
 
   void add(const std::string& path, bool named) {
     struct stat status {};
@@ -49,7 +56,14 @@ class Walker {
       skipped_.add("broken link", path);
       return;
     }
-    const bool is_new = seen_.emplace(status.st_dev, status.st_ino).second;
+    const std::pair identity(status.st_dev, status.st_ino);
+    if (run_folder_ == identity) {
+      if (!named) return;
+      throw DataError(error_message(path, "", "text, or a folder of it, outside of output.dir",
+                                    "output.dir itself",
+                                    "set another output.dir, which may be a folder in this one"));
+    }
+    const bool is_new = seen_.insert(identity).second;
     if (S_ISDIR(status.st_mode)) {
       if (is_new) add_entries(path);
     } else if (S_ISREG(status.st_mode)) {
@@ -69,6 +83,7 @@ class Walker {
   }
 
   SkippedFiles& skipped_;
+  std::optional<std::pair<dev_t, ino_t>> run_folder_;
   std::set<std::pair<dev_t, ino_t>> seen_;
   std::vector<InputPath> files_;
 };
@@ -97,8 +112,9 @@ std::string SkippedFiles::describe() const {
   return text;
 }
 
-std::vector<InputPath> list_input_files(std::span<const std::string> inputs, SkippedFiles& skipped) {
-  Walker walker(skipped);
+std::vector<InputPath> list_input_files(std::span<const std::string> inputs, SkippedFiles& skipped,
+                                        const fs::path& run_folder) {
+  Walker walker(skipped, run_folder);
   for (const std::string& input : inputs) walker.add(input, true);
   return walker.take_files();
 }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <optional>
 #include <span>
 #include <string>
@@ -37,7 +38,11 @@ class SkippedFiles {
 /// folder that can be reached in several ways counts once, so that loops end and no text is read twice.
 /// Broken links and special files inside folders go to `skipped`. Throws DataError naming path and reason for
 /// a named path that is missing or neither file nor folder, and for any folder that cannot be read.
-std::vector<InputPath> list_input_files(std::span<const std::string> inputs, SkippedFiles& skipped);
+///
+/// `run_folder`, where it is given and exists, is left out with all that is in it: what a run writes there
+/// must not become what it reads. Throws DataError when it is one of the inputs itself.
+std::vector<InputPath> list_input_files(std::span<const std::string> inputs, SkippedFiles& skipped,
+                                        const std::filesystem::path& run_folder = {});
 
 /// The text of a file, or nothing when it is empty or binary (has a NUL byte) and was not named by the user:
 /// then it goes to `skipped`. Throws DataError naming the file when it cannot be read, or was named and holds

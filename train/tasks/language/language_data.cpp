@@ -19,8 +19,9 @@ std::vector<std::string> as_strings(const std::vector<std::filesystem::path>& pa
   return {paths.begin(), paths.end()};
 }
 
-Corpus open_files(std::span<const std::string> inputs, const Tokenizer& tokenizer) {
-  Corpus corpus = open_corpus(inputs, tokenizer);
+Corpus open_files(std::span<const std::string> inputs, const Tokenizer& tokenizer,
+                  const std::filesystem::path& run_folder = {}) {
+  Corpus corpus = open_corpus(inputs, tokenizer, run_folder);
   if (corpus.skipped.count() > 0) log_warning("data: skipped " + corpus.skipped.describe());
   return corpus;
 }
@@ -44,16 +45,22 @@ void require_held_out(const TextDataConfig& config, const TokenSource& validatio
                                 "give more text, or hold nothing out with data.validation_fraction: 0"));
 }
 
-std::shared_ptr<const LanguageData> open_training_data(const LanguageRun& run) {
-  const TextDataConfig& config = run.data;
+std::shared_ptr<const LanguageData> open_training_data(const RunConfig& run) {
+  const TextDataConfig& config = language_run(run).data;
   auto data = std::make_shared<LanguageData>();
-  data->tokenizer = tokenizer_of(run);
-  const Corpus train = open_files(as_strings(config.train), *data->tokenizer);
+  data->tokenizer = tokenizer_of(language_run(run));
+  const auto open = [&](std::string key, const std::vector<std::filesystem::path>& paths) {
+    Corpus corpus = open_files(as_strings(paths), *data->tokenizer, run.output.dir);
+    data->contents.emplace_back(std::move(key), corpus.describe_contents());
+    return corpus;
+  };
+  const Corpus train = open("data.train", config.train);
   const bool own_validation = !config.validation.empty();
   TokenSplit split = split_corpus(train, *data->tokenizer, own_validation ? 0.0 : config.validation_fraction);
   data->train = std::move(split.train);
   data->validation = std::move(split.validation);
-  if (own_validation) data->validation = open_text(as_strings(config.validation), *data->tokenizer);
+  if (own_validation)
+    data->validation = split_corpus(open("data.validation", config.validation), *data->tokenizer, 0.0).train;
   if (own_validation || config.validation_fraction > 0) require_held_out(config, *data->validation);
   return data;
 }
@@ -102,7 +109,7 @@ std::shared_ptr<const LanguageData> made_up_data(const RunConfig& run) {
 std::shared_ptr<const LanguageData> open_language_data(const RunConfig& run, DataUse use) {
   switch (use) {
     case DataUse::kTraining:
-      return open_training_data(language_run(run));
+      return open_training_data(run);
     case DataUse::kEvaluation:
       return open_evaluation_data(run);
     case DataUse::kSynthetic:
@@ -117,8 +124,11 @@ TokenSourcePtr open_text(std::span<const std::string> inputs, const Tokenizer& t
 
 TokenSourcePtr open_held_out_text(const RunConfig& run, const Tokenizer& tokenizer) {
   const LanguageRun& language = language_run(run);
-  if (!language.data.validation.empty()) return open_text(as_strings(language.data.validation), tokenizer);
-  TokenSourcePtr tokens = open_training_data(language)->validation;
+  if (!language.data.validation.empty())
+    return split_corpus(open_files(as_strings(language.data.validation), tokenizer, run.output.dir),
+                        tokenizer, 0.0)
+        .train;
+  TokenSourcePtr tokens = open_training_data(run)->validation;
   if (tokens->size() < 2) {
     throw DataError(
         "data: this run held nothing out (data.validation_fraction is 0); name a text with data=PATH");

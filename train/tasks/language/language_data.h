@@ -3,6 +3,8 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "train/config/run_config.h"
 #include "train/tasks/family.h"
@@ -16,6 +18,8 @@ struct LanguageData final : TaskData {
   std::unique_ptr<const Tokenizer> tokenizer;
   TokenSourcePtr train;       ///< null for DataUse::kEvaluation
   TokenSourcePtr validation;  ///< may be empty
+  /// Key and contents (Corpus::describe_contents) of what training opened.
+  std::vector<std::pair<std::string, std::string>> contents;
 };
 
 /// Opens the files that the configuration names, as far as `use` needs them; the validation set is a list of

@@ -1,11 +1,14 @@
 #include "train/tasks/language/data/corpus.h"
 
+#include <algorithm>
+#include <array>
 #include <cmath>
 #include <optional>
 #include <system_error>
 #include <utility>
 
 #include "core/error.h"
+#include "train/io/checksum.h"
 #include "train/tasks/language/data/old_token_file.h"
 #include "train/tasks/language/data/token_file.h"
 #include "train/tasks/language/data/token_file_writer.h"
@@ -15,9 +18,10 @@ namespace moh {
 namespace {
 
 /// Lists the files; an empty list of inputs is an error.
-std::vector<InputPath> require_files(std::span<const std::string> inputs, SkippedFiles& skipped) {
+std::vector<InputPath> require_files(std::span<const std::string> inputs, SkippedFiles& skipped,
+                                     const std::filesystem::path& run_folder = {}) {
   if (inputs.empty()) throw DataError(error_message("data", "input", "at least one file or folder", "none"));
-  return list_input_files(inputs, skipped);
+  return list_input_files(inputs, skipped, run_folder);
 }
 
 [[noreturn]] void fail_without_text(std::span<const std::string> inputs, const SkippedFiles& skipped) {
@@ -34,8 +38,26 @@ std::vector<TokenId> encode(const Tokenizer& tokenizer, const std::string& text)
   return ids;
 }
 
+/// Of the size and of ids at places all over the source: of all of them where there are few.
+std::string sampled_checksum(const TokenSource& tokens) {
+  constexpr std::int64_t kBlocks = 1024, kIds = 4096;
+  Checksum checksum;
+  std::vector<TokenId> ids;
+  const auto add = [&](const auto& values) { checksum.update(std::as_bytes(std::span(values))); };
+  const std::int64_t size = tokens.size(), blocks = std::min(kBlocks, (size + kIds - 1) / kIds);
+  add(std::array{size});
+  for (std::int64_t i = 0; i < blocks; ++i) {
+    const std::int64_t begin = blocks < kBlocks ? i * kIds : i * ((size - kIds) / (kBlocks - 1));
+    ids.resize(static_cast<std::size_t>(std::min(kIds, size - begin)));
+    tokens.copy(begin, ids);
+    add(ids);
+  }
+  return checksum.hex();
+}
+
 /// Nothing for a file that was skipped.
-TokenSourcePtr open_tokens(const InputPath& input, const Tokenizer& tokenizer, SkippedFiles& skipped) {
+std::optional<CorpusFile> open_tokens(const InputPath& input, const Tokenizer& tokenizer,
+                                      SkippedFiles& skipped) {
   const TokenFileKind kind = token_file_kind(input.path);
   if (kind == TokenFileKind::kOld) {
     throw DataError(error_message(input.path, "", "text or a token file that is a safetensors file",
@@ -45,10 +67,13 @@ TokenSourcePtr open_tokens(const InputPath& input, const Tokenizer& tokenizer, S
   if (kind == TokenFileKind::kTokens || (kind == TokenFileKind::kOtherTensors && input.named)) {
     auto file = TokenFile::open(input.path);
     file->require_tokenizer(tokenizer);
-    return file;
+    const std::string& checksum = file->info().checksum;
+    return CorpusFile{input.path, file, checksum.empty() ? sampled_checksum(*file) : checksum};
   }
   const std::optional<std::string> text = read_text(input, skipped);
-  return text ? tokens_in_memory(encode(tokenizer, *text), tokenizer.vocab_size()) : nullptr;
+  if (!text) return std::nullopt;
+  return CorpusFile{input.path, tokens_in_memory(encode(tokenizer, *text), tokenizer.vocab_size()),
+                    checksum_hex(*text)};
 }
 
 void require_not_an_input(const std::filesystem::path& output, std::span<const InputPath> inputs) {
@@ -69,12 +94,18 @@ std::int64_t Corpus::num_tokens() const {
   return sum;
 }
 
-Corpus open_corpus(std::span<const std::string> inputs, const Tokenizer& tokenizer) {
+std::string Corpus::describe_contents() const {
+  std::string checksums;
+  for (const CorpusFile& file : files) checksums += file.checksum + '\n';
+  return std::to_string(files.size()) + (files.size() == 1 ? " file, " : " files, ") +
+         std::to_string(num_tokens()) + " tokens, checksum " + checksum_hex(checksums);
+}
+
+Corpus open_corpus(std::span<const std::string> inputs, const Tokenizer& tokenizer,
+                   const std::filesystem::path& run_folder) {
   Corpus corpus;
-  for (const InputPath& input : require_files(inputs, corpus.skipped)) {
-    if (TokenSourcePtr tokens = open_tokens(input, tokenizer, corpus.skipped)) {
-      corpus.files.push_back({input.path, std::move(tokens)});
-    }
+  for (const InputPath& input : require_files(inputs, corpus.skipped, run_folder)) {
+    if (auto file = open_tokens(input, tokenizer, corpus.skipped)) corpus.files.push_back(std::move(*file));
   }
   if (corpus.files.empty()) fail_without_text(inputs, corpus.skipped);
   return corpus;
