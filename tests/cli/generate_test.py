@@ -1,5 +1,7 @@
 """moh generate: a function of the checkpoint, the prompt and the options."""
 
+import json
+
 import support
 
 
@@ -62,6 +64,14 @@ class Generate(support.MohTest):
 
     def test_no_new_tokens(self):
         self.assertEqual(self.generate("--tokens", 0), "the head")
+
+    def test_the_prompt_of_a_run_s_sample_is_looked_at_before_the_training(self):
+        for prompt, found in (("", 0), ("x" * 33, 33)):
+            output = self.train({"sample.tokens": 4, "sample.prompt": json.dumps(prompt), "output.dir": "bad"},
+                                code=support.CONFIG_ERROR)
+            self.assert_says(output, f"sample.prompt: expected 1 to 32 tokens, found {found}")
+            self.assertFalse((self.folder / "bad").exists())
+        self.train({"sample.tokens": 0, "sample.prompt": '""', "output.dir": "none"})
 
     def test_prompts_that_do_not_fit(self):
         for prompt, found in (("", 0), ("x" * 33, 33)):

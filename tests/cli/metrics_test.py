@@ -23,6 +23,12 @@ class Metrics(support.MohTest):
                 expected = low + (peak - low) / 2 * (1 + math.cos(math.pi * (t - warmup) / (steps - warmup)))
             self.assertAlmostEqual(record["learning_rate"], expected, delta=1e-12)
 
+    def test_a_warmup_begins_with_its_first_part(self):
+        self.train({"schedule.warmup_steps": 4, "schedule.warmup_start": 0, "schedule.kind": "constant"})
+        rates = [record["learning_rate"] for record in self.records("train")]
+        for rate, expected in zip(rates, (0.00075, 0.0013125, 0.001875, 0.0024375, 0.003, 0.003)):
+            self.assertAlmostEqual(rate, expected, delta=1e-12)
+
     def test_a_constant_rate(self):
         self.train({"schedule.kind": "constant", "schedule.warmup_steps": 0})
         self.assertEqual({record["learning_rate"] for record in self.records("train")}, {0.003})
@@ -58,24 +64,24 @@ class Metrics(support.MohTest):
             self.assertFalse({"head_load", "balance_loss", "activated_heads"} & record.keys())
 
     def test_counts(self):
+        began = time.time()
         self.train({"train.batch_size": 2, "train.accumulate": 3})
         for record in self.records("train"):
             self.assertEqual(record["tokens"], record["step"] * 2 * 3 * 32)
             self.assertGreater(record["grad_norm"], 0)
             self.assertGreater(record["tokens_per_s"], 0)
+            self.assertGreater(record["peak_process_memory_bytes"], record["peak_memory_bytes"])
             self.assertGreater(record["peak_memory_bytes"], 0)
-        began = time.time()
         elapsed = [record["elapsed_s"] for record in self.records("train")]
         self.assertEqual(elapsed, sorted(elapsed))
+        times = [record["unix_time"] for record in support.metrics(self.folder / "run")]
+        self.assertTrue(began - 1 <= times[0] <= times[-1] <= time.time() + 1)
 
     def test_evaluations(self):
         self.train({"eval.every": 2})
-            self.assertGreater(record["peak_process_memory_bytes"], record["peak_memory_bytes"])
         self.assertEqual([record["step"] for record in self.records("eval")], [2, 4, 6, 8])
         for record in self.records("eval"):
             self.assertAlmostEqual(record["perplexity"], math.exp(record["loss"]), delta=1e-6 * record["perplexity"])
-        times = [record["unix_time"] for record in support.metrics(self.folder / "run")]
-        self.assertTrue(began - 1 <= times[0] <= times[-1] <= time.time() + 1)
             self.assertAlmostEqual(record["bits_per_byte"], record["loss"] / math.log(2), delta=1e-6)
 
     def test_an_evaluation_before_the_first_step(self):

@@ -17,6 +17,8 @@ RunConfig default_run(const FamilyConfig& family) {
 LrSchedule lr_schedule_of(const RunConfig& run) {
   LrSchedule schedule = run.schedule;
   if (schedule.decay_steps == 0) schedule.decay_steps = run.train.steps;
+  if (schedule.warmup_start == 0 && schedule.warmup_steps > 0)
+    schedule.warmup_start = schedule.peak / static_cast<double>(schedule.warmup_steps);
   return schedule;
 }
 
@@ -100,7 +102,7 @@ void add_training(RunConfig& run, Section& root) {
   schedule.field("warmup_steps", run.schedule.warmup_steps, at_least(0, "steps").capped(kMaxSteps),
                  "Length of the warmup.");
   schedule.field("warmup_start", run.schedule.warmup_start, at_least(0),
-                 "Learning rate that the warmup begins with.");
+                 "Learning rate of the first step. 0: `optim.learning_rate` / `warmup_steps`.");
   schedule.field("min_learning_rate", run.schedule.minimum, at_least(0),
                  "Learning rate at the end of the cosine and after.");
   schedule.field("decay_steps", run.schedule.decay_steps, at_least(0, "steps").capped(kMaxSteps),

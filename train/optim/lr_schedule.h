@@ -15,6 +15,8 @@ namespace moh {
 ///                      u = (t - warmup_steps) / (decay_steps - warmup_steps) (kCosine), or t / decay_steps
 ///                      (kCosineFromStart, as timm does: the cosine counts the warmup, and the rate steps
 ///                      down a little where that ends)
+/// A run's configuration lets a warmup_start of 0 stand for peak / warmup_steps: a step with a rate of 0 is
+/// lost.
 struct LrSchedule {
   enum class Kind { kCosine, kConstant, kCosineFromStart };
 

@@ -94,18 +94,27 @@ std::int32_t TokenPicker::pick(std::span<const float> logits) {
   return order_[kept - 1];  // rounding left a little over
 }
 
+std::vector<TokenId> encode_prompt(std::string_view where, const Tokenizer& tokenizer,
+                                   std::string_view prompt, std::int64_t positions) {
+  std::vector<TokenId> ids;
+  try {
+    tokenizer.encode(prompt, ids);
+  } catch (const DataError& error) {
+    throw DataError(std::string(where) + ": " + error.what());
+  }
+  const auto count = static_cast<std::int64_t>(ids.size());
+  if (count >= 1 && count <= positions) return ids;
+  throw ValueError(
+      error_message(where, "", "1 to " + std::to_string(positions) + " tokens", std::to_string(count)));
+}
+
 GenerateReport generate_text(const Llama& model, const Tokenizer& tokenizer, std::string_view prompt,
                              const GenerateOptions& options,
                              const std::function<void(std::string_view)>& sink, FunctionRef<bool()> stop) {
-  std::vector<TokenId> ids;
-  tokenizer.encode(prompt, ids);
+  std::vector<TokenId> ids =
+      encode_prompt("generate: prompt", tokenizer, prompt, model.config().max_positions);
   GenerateReport report;
   report.prompt_tokens = static_cast<std::int64_t>(ids.size());
-  const std::int64_t positions = model.config().max_positions;
-  if (ids.empty() || report.prompt_tokens > positions) {
-    throw ValueError(error_message("generate", "prompt", "1 to " + std::to_string(positions) + " tokens",
-                                   std::to_string(report.prompt_tokens)));
-  }
   if (options.tokens < 0) {
     throw ValueError(error_message("generate", "tokens", "0 or more", std::to_string(options.tokens)));
   }

@@ -54,6 +54,11 @@ struct GenerateReport {
   bool stopped = false;  ///< by the caller, before it was done
 };
 
+/// The tokens of a prompt. Throws ValueError for an empty one and for more tokens than `positions`, DataError
+/// for text that is not the tokenizer's; messages begin with `where`.
+std::vector<TokenId> encode_prompt(std::string_view where, const Tokenizer& tokenizer,
+                                   std::string_view prompt, std::int64_t positions);
+
 /// Continues `prompt` and hands the text to `sink` as it comes, in whole characters (without the prompt).
 /// Keys and values of earlier tokens come from a cache of which only the selected heads are read. Stops early
 /// at the end-of-document token. When the model's positions are used up, the first half of the text is

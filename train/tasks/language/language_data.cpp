@@ -9,6 +9,7 @@
 #include "train/config/enum_names.h"
 #include "train/log/logging.h"
 #include "train/tasks/language/data/corpus.h"
+#include "train/tasks/language/generate_text.h"
 #include "train/tasks/language/language_run.h"
 
 namespace moh {
@@ -72,6 +73,11 @@ std::shared_ptr<const LanguageData> open_evaluation_data(const RunConfig& run) {
   return data;
 }
 
+void check_sample(const LanguageRun& run, const Tokenizer& tokenizer) {
+  if (run.sample.options.tokens > 0)
+    encode_prompt("sample.prompt", tokenizer, run.sample.prompt, run.model.max_positions);
+}
+
 /// A vocabulary of any size whose tokens stand for no text.
 class NumberedTokens final : public Tokenizer {
  public:
@@ -108,8 +114,11 @@ std::shared_ptr<const LanguageData> made_up_data(const RunConfig& run) {
 
 std::shared_ptr<const LanguageData> open_language_data(const RunConfig& run, DataUse use) {
   switch (use) {
-    case DataUse::kTraining:
+    case DataUse::kTraining: {
+      const LanguageRun& language = language_run(run);
+      check_sample(language, *tokenizer_of(language));
       return open_training_data(run);
+    }
     case DataUse::kEvaluation:
       return open_evaluation_data(run);
     case DataUse::kSynthetic:

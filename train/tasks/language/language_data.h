@@ -26,7 +26,8 @@ struct LanguageData final : TaskData {
 /// its own or split off. With kSynthetic, ids drawn uniformly from the model's whole vocabulary, each a
 /// function of the seed and its index, of which one batch is held out: whatever the tokens are, a step costs
 /// the same. Throws DataError, also for an evaluation of a run that held nothing out, and ConfigError when
-/// the tokenizer has more tokens than the model's vocabulary.
+/// the tokenizer has more tokens than the model's vocabulary; for kTraining also when sample.prompt is not
+/// one that the model can continue, which must not turn out at the end of the training.
 std::shared_ptr<const LanguageData> open_language_data(const RunConfig& run, DataUse use);
 
 /// The tokens of files and folders, joined; a warning tells what was skipped. Throws DataError.
