@@ -19,7 +19,7 @@ constexpr std::string_view kBench = "bench attention";
 
 void check(const AttentionBenchOptions& o) {
   check(o, kBench);
-  require_option(o.kv_heads >= 1, kBench, "kv-heads", "1 or more", o.kv_heads);
+  require_option(o.kv_heads >= 1, kBench, "kv-heads", "1 or more, or 0 for as many as heads", o.kv_heads);
   require_option(o.heads % o.kv_heads == 0, kBench, "kv-heads",
                  "a divisor of the " + std::to_string(o.heads) + " heads", o.kv_heads);
 }
@@ -103,8 +103,9 @@ Row describe(const AttentionBenchOptions& o, const AttentionComparison& c,
 
 }  // namespace
 
-void run_attention_bench(const AttentionBenchOptions& options,
-                         const std::function<void(const Row&)>& on_row) {
+void run_attention_bench(const AttentionBenchOptions& asked, const std::function<void(const Row&)>& on_row) {
+  AttentionBenchOptions options = asked;
+  if (options.kv_heads == 0) options.kv_heads = options.heads;
   check(options);
   run_attention_cases(
       options, [&](std::int64_t tokens, bool causal) { return compare(options, tokens, causal); },

@@ -13,8 +13,8 @@ struct AttentionBenchOptions : AttentionCases {
     tokens = {256, 1024, 2048, 4096};
     heads = 16;
   }
-  std::int64_t kv_heads = 16;
-  bool listed = false;  ///< one more line with all heads, in lists: what the lists themselves cost
+  std::int64_t kv_heads = 0;  ///< 0: as many as heads
+  bool listed = false;        ///< one more line with all heads, in lists: what the lists themselves cost
 };
 
 /// Runs the measurements, handing each row over as soon as it is known. Each token keeps round(active *

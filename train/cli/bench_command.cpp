@@ -160,12 +160,12 @@ void add_bench_attention(const Commands& commands) {
   const auto [command, args] =
       add_command(commands, "attention", "Head-sparse against dense attention", bench_attention);
   add_attention_options(command, args);
-  command.add_option("--kv-heads", args.options.kv_heads, "KV heads");
+  command.add_option("--kv-heads", args.options.kv_heads, "KV heads; 0: as many as --heads");
   command.add_flag("--listed", args.options.listed,
                    "Also all heads by way of lists: what the lists themselves cost");
   command.footer(R"(Examples:
   moh bench attention
-  moh bench attention --tokens 1024,2048,4096 --heads 16 --kv-heads 16 --head-dim 64 --causal --full --active 1.0,0.75,0.5 --json
+  moh bench attention --tokens 1024,2048,4096 --heads 16 --kv-heads 4 --head-dim 64 --causal --full --active 1.0,0.75,0.5 --json
   moh bench attention --device cuda --dtype bf16 --tokens 2048,8192 --causal --listed)");
 }
 

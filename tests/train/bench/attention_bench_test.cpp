@@ -114,6 +114,16 @@ TEST_CASE("bench: attention writes one JSON object a line, and a table") {
   CHECK(row.table_line().size() == row.table_head().size());
 }
 
+TEST_CASE("bench: attention has as many KV heads as heads, unless their number is given") {
+  AttentionBenchOptions options;
+  options.tokens = {8};
+  options.heads = 6;
+  options.head_dim = 8;
+  options.active = {1.0};
+  options.warmups = options.repeats = 1;
+  CHECK(records_of(options).front()["kv_heads"] == 6);
+}
+
 TEST_CASE("bench: attention refuses options out of range") {
   const auto refuses = [](auto change) {
     AttentionBenchOptions options = small_options();
