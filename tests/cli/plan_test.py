@@ -33,7 +33,7 @@ class Plan(support.MohTest):
     def test_a_model_that_no_machine_here_could_hold(self):
         plan = self.plan({"device": "cuda", "precision": "bfloat16", **DENSE, "model.hidden": 8192, "model.layers": 80,
                           "model.heads": 64, "model.intermediate": 28672, "model.vocab_size": 128256,
-                          "model.max_positions": 8192, "data.sequence_length": 8192, "train.batch_size": 1},
+                          "model.max_positions": 8192, "data.sequence_length": 8192, "train.batch_size": 8},
                          "--gpus", 8, "--gpu-memory", "80GB", "--peak-tflops", "H100")
         self.assertGreater(plan["parameters"], 60e9)
         for choice in plan["recompute"].values():
@@ -42,6 +42,7 @@ class Plan(support.MohTest):
             at_peak = choice["at_peak_bytes"]
             self.assertEqual(sum(at_peak[purpose] for purpose in PURPOSES - {"total"}), at_peak["total"])
         self.assertAlmostEqual(plan["tokens_per_s"], 8 * 0.4 * 989e12 / plan["flops_per_token"], delta=1)
+        self.assertEqual((plan["batch_size"], plan["tokens_per_step"]), (1, 8 * 8192))
         self.assertAlmostEqual(plan["days"], 8 * plan["tokens_per_step"] / plan["tokens_per_s"] / 86400, places=9)
 
     def test_a_large_model_is_planned_in_little_time_and_memory(self):

@@ -37,7 +37,8 @@ void add_plan(const Commands& commands) {
       commands, "plan", "What a training run will take: memory, operations, time; runs nothing", plan);
   PlanOptions& options = args.options;
   add_run_arguments(command, args, /*required=*/true);
-  command.add_option("--gpus", options.gpus, "Devices that train side by side, each with the whole model");
+  command.add_option("--gpus", options.gpus,
+                     "Devices that share the samples of each step, each with the whole model");
   command.add_option("--gpu-memory", args.memory, "Of each device: 141GB (decimal), 79.6GiB (binary), bytes");
   command.add_option("--mfu", options.mfu,
                      "Model FLOP utilisation: the share of the peak rate that the model gets");

@@ -106,7 +106,7 @@ void write_verdict(std::ostream& out, const TrainingPlan& plan) {
     if (fits || choice.largest_batch == 0) continue;
     out << "; would with ";
     if (plan.memory.size() > 1) out << "model.recompute: " << name_of(choice.recompute) << ", ";
-    out << "train.batch_size: " << choice.largest_batch;
+    out << "train.batch_size: " << choice.largest_batch << (plan.options.gpus > 1 ? " on each" : "");
   }
   out << '\n';
   if (plan.memory.back().largest_batch > 0) return;
@@ -134,9 +134,10 @@ void write_time(std::ostream& out, const TrainingPlan& plan) {
 void write_notes(std::ostream& out, const TrainingPlan& plan) {
   if (plan.options.gpus == 1) return;
   out << "\nThis version trains on one device. " << plan.options.gpus
-      << " are reckoned as data parallelism: each holds the whole model with its gradients\n"
-         "and its optimiser's state (nothing is sharded, so more of them do not make it fit), and time for\n"
-         "exchanging gradients is part of the MFU.\n";
+      << " are reckoned as data parallelism: they share the samples of each step,\n"
+         "and each holds the whole model with its gradients and its optimiser's state (nothing is sharded, "
+         "so\n"
+         "more of them do not make it fit). Time for exchanging gradients is part of the MFU.\n";
 }
 
 }  // namespace

@@ -36,6 +36,23 @@ void check_sizes(const RunConfig& config, std::int64_t items_per_sample, const P
   }
 }
 
+/// The run of one of `gpus` devices, which share the samples of a step: fewer micro-batches where they can be
+/// dealt out, else smaller ones.
+RunConfig share_of_device(RunConfig config, std::int64_t gpus) {
+  TrainConfig& train = config.train;
+  std::int64_t samples = 0;
+  const bool overflow = __builtin_mul_overflow(train.batch_size, train.accumulate, &samples);
+  require_option(!overflow && samples % gpus == 0, kPlan, "--gpus",
+                 "a divisor of the samples of a step, train.batch_size " + std::to_string(train.batch_size) +
+                     " x train.accumulate " + std::to_string(train.accumulate),
+                 gpus);
+  const std::int64_t share = samples / gpus;
+  train.batch_size = std::min(train.batch_size, share);
+  while (share % train.batch_size != 0) --train.batch_size;
+  train.accumulate = share / train.batch_size;
+  return config;
+}
+
 /// The run with that much recomputation, where the family has it.
 RunConfig with_recompute(RunConfig config, RecomputeLevel level) {
   if (RecomputeLevel* recompute = config.family->recompute()) *recompute = level;
@@ -166,7 +183,7 @@ bool TrainingPlan::fits(const MemoryChoice& choice) const {
 TrainingPlan plan_training(const RunConfig& config, const PlanOptions& options, const MakeTask& make_task) {
   check(options);
   try {
-    return plan_of(config, options, make_task);
+    return plan_of(share_of_device(config, options.gpus), options, make_task);
   } catch (const MemoryError& error) {  // sizes that cannot be counted are faults of the configuration
     throw ValueError(error.what());
   } catch (const ShapeError& error) {

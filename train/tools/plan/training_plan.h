@@ -19,7 +19,7 @@ struct PeakRate {
 
 /// What `moh plan` is asked, beside the configuration.
 struct PlanOptions {
-  std::int64_t gpus = 1;
+  std::int64_t gpus = 1;                     ///< that share the samples of a step
   std::optional<std::int64_t> memory_bytes;  ///< of each device
   double mfu = 0.4;                          ///< model FLOP utilisation, in (0, 1]
   std::optional<PeakRate> peak;              ///< of each device; without it nothing is said of time
@@ -47,7 +47,7 @@ struct TimePlan {
 
 /// What a training run will take: memory of each device, operations, time.
 struct TrainingPlan {
-  RunConfig config;
+  RunConfig config;  ///< of each device: train.batch_size and train.accumulate are its share
   PlanOptions options;
   DryStep step;                      ///< of a single micro-batch
   StepFlops flops_per_item;          ///< forward and backward pass

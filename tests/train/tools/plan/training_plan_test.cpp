@@ -41,10 +41,27 @@ TEST_CASE("plan: LLaMA3-8B is far larger than this machine, and 18 bytes a param
   CHECK_FALSE(plan.fits(plan.memory[1]));
   CHECK(plan.memory[1].largest_batch == 0);
   CHECK(plan.memory[1].memory.needed_bytes() < plan.memory[0].memory.needed_bytes());
-  CHECK(plan.items_per_step() == 8 * 16 * 8192);
+  CHECK(plan.items_per_step() == 16 * 8192);  // they share the samples of the step
+  CHECK(plan.config.train.accumulate == 2);
+  CHECK(plan.config.train.batch_size == 1);
   REQUIRE(plan.time);
   CHECK(plan.time->items_per_s == Approx(8 * 0.4 * 989e12 / plan.flops_per_item.routed));
-  CHECK(plan.time->seconds == Approx(1000.0 * 8 * 16 * 8192 / plan.time->items_per_s));
+  CHECK(plan.time->seconds == Approx(1000.0 * 16 * 8192 / plan.time->items_per_s));
+}
+
+TEST_CASE(
+    "plan: several devices share the samples of a step, by whole micro-batches where that is possible") {
+  RunConfig config = small_language_run();
+  for (const auto& [batch, accumulate, gpus, batch_of_each, accumulate_of_each] :
+       {std::array<std::int64_t, 5>{4, 6, 3, 4, 2}, {4, 1, 2, 2, 1}, {6, 2, 4, 3, 1}, {4, 3, 2, 3, 2}}) {
+    config.train.batch_size = batch;
+    config.train.accumulate = accumulate;
+    const std::int64_t one = plan_training(config, {}, language_tasks()).items_per_step();
+    const TrainingPlan plan = plan_training(config, {.gpus = gpus}, language_tasks());
+    CHECK(plan.items_per_step() == one);
+    CHECK(plan.config.train.batch_size == batch_of_each);
+    CHECK(plan.config.train.accumulate == accumulate_of_each);
+  }
 }
 
 TEST_CASE("plan: the largest batch fits, and one more does not") {
@@ -81,6 +98,9 @@ TEST_CASE("plan: options are read and refused by name") {
       message_of<ValueError>([] { plan_training(RunConfig{}, {.mfu = 1.5}, language_tasks()); });
   CHECK(message.find("moh plan: --mfu: expected a share above 0, at most 1, found 1.5") == 0);
   CHECK_THROWS_AS(plan_training(RunConfig{}, {.gpus = 0}, language_tasks()), ValueError);
+  CHECK_THAT(message_of<ValueError>([] { plan_training(llama3_8b(), {.gpus = 3}, language_tasks()); }),
+             Catch::Contains("--gpus: expected a divisor of the samples of a step, train.batch_size 1 x "
+                             "train.accumulate 16, found 3"));
 }
 
 TEST_CASE("plan: the table says what would fit") {
