@@ -62,9 +62,19 @@ class Plan(support.MohTest):
 
     def test_sizes_without_bounds_end_in_an_error(self):
         most = {"model.max_positions": 1 << 24, "data.sequence_length": 1 << 20, "train.batch_size": 1 << 20,
-                "model.hidden": 1 << 20, "model.heads": 1 << 13, **DENSE}
+                "model.hidden": 1 << 20, "model.heads": 1 << 12, **DENSE}
         message = self.moh("plan", self.config({**NO_TEXT, **most}), code=support.CONFIG_ERROR)
         self.assert_says(message, "dry run: memory of cpu: expected at most 2^56 bytes", "use a smaller batch or model")
+        for key in ("model.layers", "model.heads"):  # which would be planned for hours
+            message = self.moh("plan", "tiny.yaml", f"{key}={1 << 20}", code=support.CONFIG_ERROR)
+            self.assert_says(message, f"{key}: expected an integer of at least 1, found 1048576; the limit is ")
+
+    def test_the_most_heads_and_many_layers_are_planned_in_a_bounded_time(self):
+        before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime
+        most = {"model.layers": 64, "model.heads": 4096, "model.head_dim": 2, "train.accumulate": 8, "model.moh.top_k": 1000}
+        plan = self.plan(most, "--gpu-memory", "1000GB")
+        self.assertGreater(plan["recompute"]["layer"]["largest_batch_size"], 1)
+        self.assertLess(resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime - before, 20)
 
     def test_nothing_is_written(self):
         before = sorted(self.folder.rglob("*"))

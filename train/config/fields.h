@@ -55,10 +55,11 @@ constexpr Bounds above_up_to(double low, double high, std::string_view unit = ""
   return {.low = low, .high = high, .includes_low = false, .unit = unit};
 }
 
-// Upper bounds keep products of sizes (elements, bytes) far from the end of 64 bits; no model comes near
-// them.
+// Upper bounds keep products of sizes (elements, bytes) far from the end of 64 bits, and what is done for
+// each layer and head without computing, as in `moh plan`, within seconds; no model comes near them.
 inline constexpr double kMaxWidth = 1 << 20;
-inline constexpr double kMaxLayers = 4096;
+inline constexpr double kMaxLayers = 1024;
+inline constexpr double kMaxHeads = 4096;
 inline constexpr double kMaxLength = 1 << 24;
 inline constexpr double kMaxVocab = 1 << 26;
 inline constexpr double kMaxSteps = 1e12;

@@ -144,15 +144,15 @@ Section describe(MohConfig& c) {
           "`none`: every head is active, the plain model. `learned`: linear routers on the layer's input. "
           "`query_norm`: no parameters, the norms of the queries decide, and selected heads have weight 1 "
           "(MoH-LLaMA3).");
-  s.field("num_shared", c.num_shared, at_least(0, "heads").capped(kMaxWidth),
+  s.field("num_shared", c.num_shared, at_least(0, "heads").capped(kMaxHeads),
           "Heads that are active for every token.");
   s.field(
-      "shared_heads", c.shared_heads, at_least(0).capped(kMaxWidth),
+      "shared_heads", c.shared_heads, at_least(0).capped(kMaxHeads),
       "Which heads these are: the `first` ones, or lists of their numbers, counted from 0. With `init.from` "
       "they can be chosen in each layer by what they do on data: the heads of the largest mean output "
       "(`output_norm`), those without which the loss grows most (`loss_increase`), those that trained masks "
       "keep (`learned`); the lists replace the rule when the run begins.");
-  s.field("top_k", c.top_k, at_least(0, "heads").capped(kMaxWidth),
+  s.field("top_k", c.top_k, at_least(0, "heads").capped(kMaxHeads),
           "Heads that each token keeps of the others (K of the Top-K).");
   s.field(
       "gate_scaling", c.gate_scaling,

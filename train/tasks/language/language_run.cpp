@@ -59,8 +59,8 @@ void add_model_fields(LlamaConfig& c, Section& s) {
   s.field("layers", c.layers, at_least(1).capped(kMaxLayers), "Blocks of attention and MLP.");
   s.field("hidden", c.hidden, at_least(1).capped(kMaxWidth), "Width of the residual stream.");
   s.field("intermediate", c.intermediate, at_least(1).capped(kMaxWidth), "Width inside the MLP.");
-  s.field("heads", c.heads, at_least(1).capped(kMaxWidth), "Query heads per layer.");
-  s.field("kv_heads", c.kv_heads, at_least(0).capped(kMaxWidth),
+  s.field("heads", c.heads, at_least(1).capped(kMaxHeads), "Query heads per layer.");
+  s.field("kv_heads", c.kv_heads, at_least(0).capped(kMaxHeads),
           "Key and value heads, each shared by a group of query heads (GQA). 0: as many as `heads`.");
   s.field("head_dim", c.head_dim, at_least(0).capped(kMaxWidth), "Width of a head. 0: `hidden` / `heads`.");
   s.field("max_positions", c.max_positions, at_least(1, "tokens").capped(kMaxLength),

@@ -10,6 +10,7 @@
 #include "core/error.h"
 #include "train/bench/ceilings.h"
 #include "train/bench/require_option.h"
+#include "train/config/fields.h"
 #include "train/io/printable.h"
 #include "train/log/format.h"
 
@@ -73,10 +74,10 @@ std::int64_t needed_bytes(RunConfig config, std::int64_t batch, const MakeTask& 
   }
 }
 
-/// The largest train.batch_size that fits, up to a number beyond all use. Memory is nearly affine in the size
-/// of the batch, so where a straight line through two sizes meets the limit is mostly right.
+/// The largest train.batch_size that fits, up to the largest that a run may have. Memory is nearly affine in
+/// the size of the batch, so where a straight line through two sizes meets the limit is mostly right.
 std::int64_t largest_batch(const RunConfig& config, std::int64_t bytes, const MakeTask& make_task) {
-  constexpr std::int64_t kMost = 1 << 16;
+  constexpr auto kMost = static_cast<std::int64_t>(config::kMaxWidth);
   struct Size {
     std::int64_t batch, bytes;
   };

@@ -313,7 +313,7 @@ LlamaConfig read_sizes(const ConfigJson& json, ModelType type) {
   model.layers = json.integer("num_hidden_layers", 1, kMaxLayers);
   model.hidden = json.integer("hidden_size", 1, kMaxWidth);
   model.intermediate = json.integer("intermediate_size", 1, kMaxWidth);
-  model.heads = json.integer("num_attention_heads", 1, kMaxWidth);
+  model.heads = json.integer("num_attention_heads", 1, kMaxHeads);
   model.kv_heads = kv_heads_of(json, type, model.heads);
   if (!json.has("head_dim") && model.hidden % model.heads != 0)
     json.damaged("num_attention_heads", "a divisor of hidden_size (" + std::to_string(model.hidden) + ")",
