@@ -48,6 +48,10 @@ class FamilyConfig {
   virtual std::vector<config::Difference> other_results(const FamilyConfig& /*other*/) const { return {}; }
   /// Keys of `model` on which results depend and which names and shapes of weights do not show.
   virtual std::span<const std::string_view> unseen_in_weights() const { return {}; }
+  /// Keys of `model`, and sections of it (with a dot at the end), that a run may leave out which begins from
+  /// weights that nothing describes: those that the shapes of the weights would contradict, and those that
+  /// concern training.
+  virtual std::span<const std::string_view> optional_model_keys() const { return {}; }
 
   /// The routing of the model's heads; null for a family without attention.
   virtual MohConfig* moh() { return nullptr; }

@@ -140,6 +140,18 @@ std::string RunFile::left_to_defaults(std::span<const std::string_view> keys) co
   return text;
 }
 
+std::vector<std::string> RunFile::missing_model_keys() const {
+  RunConfig run = run_;
+  Section root = config::describe(run, families_);
+  std::vector<std::string> missing;
+  for (const config::KeyedField& field : all_fields(root.section_named(kModel))) {
+    if (!given_.places.contains(field.key) &&
+        !config::is_among(field.key, run_.family->optional_model_keys()))
+      missing.push_back(field.key);
+  }
+  return missing;
+}
+
 RunConfig RunFile::finish(ConfigUse use, const FamilyConfig* checkpoint) {
   if (layers_.complete) {  // otherwise keys that were not reached would look forgotten
     if (checkpoint != nullptr && problems_.empty()) {

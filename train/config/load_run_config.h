@@ -35,6 +35,9 @@ class RunFile {
   bool leaves_model_open() const;
   /// Those of `keys` that neither the text nor a preset gives, and their values: "model.heads 8, ...".
   std::string left_to_defaults(std::span<const std::string_view> keys) const;
+  /// The keys of `model` that a run has to give which begins from weights that nothing describes, and this
+  /// one does not (FamilyConfig::optional_model_keys).
+  std::vector<std::string> missing_model_keys() const;
   /// A line for each key that has another name today.
   const std::vector<std::string>& notes() const { return notes_; }
 

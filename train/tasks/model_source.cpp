@@ -59,6 +59,17 @@ std::unique_ptr<FamilyConfig> read_config(const ModelLocation& location, const F
   return read_yaml(location.config, families, begins_a_run);
 }
 
+/// For a run that begins from weights alone.
+void require_description(const RunFile& file) {
+  const std::vector<std::string> missing = file.missing_model_keys();
+  if (missing.empty()) return;
+  std::string keys;
+  for (const std::string& key : missing) keys += (keys.empty() ? "" : ", ") + key;
+  throw ConfigError(error_message("init.from", file.run().init.from,
+                                  "a configuration beside the weights, or one in the run", "neither",
+                                  "give " + keys + ", or model.preset, or name a folder with config.json"));
+}
+
 }  // namespace
 
 std::unique_ptr<FamilyConfig> read_model_config(const ModelLocation& location, const Families& families) {
@@ -91,17 +102,12 @@ ModelSource open_init_source(const RunConfig& run, const Families& families) {
   }
 }
 
-std::unique_ptr<FamilyConfig> model_of_source(const RunConfig& run, const Families& families) {
-  ModelSource source = open_init_source(run, families);
-  if (source.model != nullptr) return std::move(source.model);
-  throw ConfigError(error_message("init.from", run.init.from, "a configuration beside the weights",
-                                  "weights alone",
-                                  "name a folder with config.json, set model.preset, or every key of model"));
-}
-
 RunConfig finish_run(RunFile& file, const Families& families, ConfigUse use) {
   std::unique_ptr<FamilyConfig> model;
-  if (file.leaves_model_open()) model = model_of_source(file.run(), families);
+  if (file.leaves_model_open()) {
+    model = open_init_source(file.run(), families).model;
+    if (model == nullptr) require_description(file);
+  }
   return file.finish(use, model.get());
 }
 

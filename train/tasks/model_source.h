@@ -33,12 +33,9 @@ std::string assumed_values(const std::filesystem::path& yaml, const Families& fa
 /// that key.
 ModelSource open_init_source(const RunConfig& run, const Families& families);
 
-/// For a run that leaves its model open (RunFile::leaves_model_open): the configuration beside the weights of
-/// init.from. Throws ConfigError where none lies there.
-std::unique_ptr<FamilyConfig> model_of_source(const RunConfig& run, const Families& families);
-
-/// The run of a file, with the model of init.from where the file leaves that open. Throws as
-/// RunFile::finish() and model_of_source().
+/// The run of a file, with the model of init.from where the file leaves that open
+/// (RunFile::leaves_model_open) and a configuration lies beside the weights. Throws as RunFile::finish() and
+/// open_init_source(), and ConfigError where neither says what the model is.
 RunConfig finish_run(RunFile& file, const Families& families, ConfigUse use);
 
 }  // namespace moh

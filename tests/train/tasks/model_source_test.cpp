@@ -74,7 +74,16 @@ TEST_CASE("tasks: a run that leaves its model open has that of init.from") {
   const Source source;
   CHECK_THAT(message_of<ConfigError>([&] { read_model_config(source.location(source.run), families()); }),
              Contains("init.from: " + source.folder.path().string() +
-                      ": expected a configuration beside the weights, found weights alone"));
+                      ": expected a configuration beside the weights, or one in the run, found neither; give "
+                      "model.vocab_size, model.layers, model.hidden, model.intermediate, model.heads, "
+                      "model.norm_eps, model.rope_theta, model.rope_scaling.kind, or model.preset"));
+  // What was named there is enough.
+  RunFile described(
+      source.run,
+      {"model.vocab_size=300", "model.layers=2", "model.hidden=32", "model.intermediate=48", "model.heads=4",
+       "model.norm_eps=1e-6", "model.rope_theta=1e4", "model.rope_scaling.kind=none"},
+      families().configs());
+  CHECK(language_run(finish_run(described, families(), ConfigUse::kModel)).model.norm_eps == 1e-6);
   write_file(source.folder / "config.json", kLlama);
   const auto model = read_model_config(source.location(source.run), families());
   CHECK(language_run(*model).model.layers == 3);

@@ -35,6 +35,21 @@ constexpr std::array<std::string_view, 7> kOfTraining = {"model.dropout",
 constexpr std::array<std::string_view, 5> kUnseen = {"model.heads", "model.norm_eps", "model.rope_theta",
                                                      "model.rope_scaling.kind", "model.moh.router"};
 
+/// A wrong value of the others, but for their defaults, changes what the weights compute without a word.
+constexpr std::array<std::string_view, 13> kOptional = {"model.preset",
+                                                        "model.kv_heads",
+                                                        "model.head_dim",
+                                                        "model.max_positions",
+                                                        "model.tied_embeddings",
+                                                        "model.dropout",
+                                                        "model.init_std",
+                                                        "model.recompute",
+                                                        "model.rope_scaling.factor",
+                                                        "model.rope_scaling.low_freq_factor",
+                                                        "model.rope_scaling.high_freq_factor",
+                                                        "model.rope_scaling.original_positions",
+                                                        "model.moh."};
+
 std::string text(std::int64_t number) {
   return std::to_string(number);
 }
@@ -195,6 +210,10 @@ std::vector<config::Difference> LanguageRun::other_results(const FamilyConfig& o
 
 std::span<const std::string_view> LanguageRun::unseen_in_weights() const {
   return kUnseen;
+}
+
+std::span<const std::string_view> LanguageRun::optional_model_keys() const {
+  return kOptional;
 }
 
 const LanguageRun& language_run(const FamilyConfig& family) {

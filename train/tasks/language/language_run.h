@@ -51,6 +51,7 @@ struct LanguageRun final : CloneableFamilyConfig<LanguageRun> {
   std::vector<config::Difference> disagreements(const FamilyConfig& checkpoint) const override;
   std::vector<config::Difference> other_results(const FamilyConfig& other) const override;
   std::span<const std::string_view> unseen_in_weights() const override;
+  std::span<const std::string_view> optional_model_keys() const override;
   MohConfig* moh() override { return &model.moh; }
   RecomputeLevel* recompute() override { return &model.recompute; }
 };
