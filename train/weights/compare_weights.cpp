@@ -36,6 +36,7 @@ Match match_names(std::span<const WeightInfo> expected, std::span<const WeightIn
   return match;
 }
 
+/// A line for each name, or for those that fold_lines() joins.
 std::string lines(std::string_view kind, std::span<const std::string> names) {
   std::string text;
   for (const std::string& name : fold_lines(names)) text.append("\n  ").append(kind).append(name);
@@ -88,24 +89,23 @@ std::string list(const WeightDifferences& found) {
 void check_matches(std::string_view where, std::span<const WeightInfo> expected,
                    std::span<const WeightInfo> found) {
   Match match = match_names(expected, found);
-  std::vector<std::string> lines;
+  std::vector<std::string> found_wrong;
   for (const auto& [tensor, other] : match.expected) {
     if (other == nullptr || other->shape != tensor->shape || other->stored_dtype != tensor->stored_dtype) {
-      lines.push_back(error_message(tensor->name, "", shape_and_dtype(*tensor),
-                                    other ? shape_and_dtype(*other) : "no tensor of this name"));
+      found_wrong.push_back(error_message(tensor->name, "", shape_and_dtype(*tensor),
+                                          other ? shape_and_dtype(*other) : "no tensor of this name"));
     }
   }
   std::ranges::sort(match.unexpected, std::less<>(), &WeightInfo::name);
   for (const WeightInfo* tensor : match.unexpected) {
-    lines.push_back(
+    found_wrong.push_back(
         error_message(printable(tensor->name), "", "no tensor of this name", shape_and_dtype(*tensor)));
   }
-  if (lines.empty()) return;
-  std::string message(where);
-  if (lines.size() == 1) throw CheckpointError(message + ": " + lines.front());
-  message += ": " + std::to_string(lines.size()) + " tensors differ from the model's:";
-  for (const std::string& line : lines) message += "\n  " + line;
-  throw CheckpointError(message);
+  if (found_wrong.empty()) return;
+  const std::string message(where);
+  if (found_wrong.size() == 1) throw CheckpointError(message + ": " + found_wrong.front());
+  throw CheckpointError(message + ": " + std::to_string(found_wrong.size()) +
+                        " tensors differ from the model's:" + lines("", found_wrong));
 }
 
 }  // namespace moh

@@ -86,7 +86,12 @@ std::vector<std::string> fold_lines(std::span<const std::string> lines) {
     things.push_back({line.substr(0, colon), line.substr(colon)});
   }
   std::vector<std::string> folded;
-  for (const auto& [name, first, count] : fold(things)) {
+  const std::vector<FoldedNames> groups = fold(things);
+  for (const auto& [name, first, count] : groups) {
+    if (folded.size() == kMostFoldedLines) {
+      folded.push_back("... and " + std::to_string(groups.size() - kMostFoldedLines) + " more");
+      break;
+    }
     folded.push_back(name + (count == 1 ? "" : " (" + std::to_string(count) + ")") +
                      printable(things[first].kind, 400));
   }

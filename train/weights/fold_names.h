@@ -16,11 +16,14 @@ struct FoldedNames {
   std::size_t count = 0;
 };
 
+inline constexpr std::size_t kMostFoldedLines = 40;
+
 /// Tensors of one type and shape share a line. In the order of the first of each.
 std::vector<FoldedNames> fold_tensors(std::span<const WeightInfo> tensors);
 
 /// The same for names, "layers.{0-31}.rotary_emb.inv_freq (32)", and for lines "NAME: what is wrong": one for
-/// all names of which the same is wrong.
+/// all names of which the same is wrong. At most kMostFoldedLines, then "... and 12 more": a file can list as
+/// many names as it likes.
 std::vector<std::string> fold_lines(std::span<const std::string> lines);
 
 }  // namespace moh

@@ -21,6 +21,16 @@ TEST_CASE("weights: of names that are alike the same may be wrong") {
                                  "norm: expected [2], found [3]"});
 }
 
+TEST_CASE("weights: a file with names without end does not make a message without end") {
+  std::vector<std::string> names;
+  for (int i = 0; i < 1000; ++i) names.push_back("n" + std::to_string(i));
+  const std::vector<std::string> lines = fold_lines(names);
+  REQUIRE(lines.size() == kMostFoldedLines + 1);
+  CHECK(lines.back() == "... and " + std::to_string(1000 - kMostFoldedLines) + " more");
+  names.resize(kMostFoldedLines);
+  CHECK(fold_lines(names) == names);
+}
+
 TEST_CASE("weights: tensors of another type or shape do not") {
   const std::vector<WeightInfo> tensors = {{"l.0.w", "F32", {2}, 8},
                                            {"l.1.w", "F32", {2}, 8},
