@@ -58,9 +58,11 @@ struct TorchTensor {
   bool is_contiguous() const;
 };
 
-/// Elements that a tensor may have when it has more than its storage (expanded tensors repeat elements), so
-/// that a small file cannot ask for any amount of memory.
+/// Bytes that a tensor may have when it has more than its storage (expanded tensors repeat elements), so that
+/// a small file cannot ask for any amount of memory or disk. All tensors of a file together may have these
+/// and kMostUses times the bytes of the file, as several share a storage.
 inline constexpr std::uint64_t kMaxRepeatedBytes = std::uint64_t{1} << 30;
+inline constexpr std::uint64_t kMostUses = 4;
 
 /// The tensor that the value `id` stands for; nothing when it is another object. Throws the file's kind of
 /// error for a tensor whose storage is not there or does not hold it. `where` names it in messages.

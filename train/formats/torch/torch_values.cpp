@@ -96,7 +96,19 @@ class LeafWalk {
     const auto known = found_.tensors.find(id);
     if (known != found_.tensors.end()) return &known->second;
     auto tensor = read_tensor(file_, tree_, storages_, id, path_);
-    return tensor ? &found_.tensors.emplace(id, std::move(*tensor)).first->second : nullptr;
+    if (!tensor) return nullptr;
+    count_bytes(tensor->bytes());
+    return &found_.tensors.emplace(id, std::move(*tensor)).first->second;
+  }
+
+  void count_bytes(std::uint64_t more) {
+    const std::uint64_t most = kMaxRepeatedBytes + kMostUses * file_.size();
+    tensor_bytes_ += more;
+    if (tensor_bytes_ <= most) return;
+    file_.fail(
+        "tensors",
+        "at most " + std::to_string(most) + " bytes in all, for a file of " + std::to_string(file_.size()),
+        "more", "save each with a storage of its own (clone()), and without expand()");
   }
 
   void add_opaque(std::string_view name) { add({.kind = TorchKind::kOpaque, .value = name}); }
@@ -124,7 +136,8 @@ class LeafWalk {
   std::vector<bool> on_path_;
   std::vector<bool> expanded_;  // were, or are, on it
   std::string path_;
-  std::size_t path_bytes_ = 0;  // of all leaves
+  std::size_t path_bytes_ = 0;      // of all leaves
+  std::uint64_t tensor_bytes_ = 0;  // of all tensors
 };
 
 /// Looks among the values for models, after their tensors have been found.

@@ -162,6 +162,13 @@ TEST_CASE("torch: hostile pickle: small files that stand for much are refused") 
   CHECK_THAT(tensor_answer(kFour, 0, {1LL << 50}, {0}),
              Contains("expected at most 1073741824 bytes for a tensor that repeats its elements, found "
                       "4503599627370496"));
+  // Sixty-four of a gibibyte, each within that bound.
+  std::string gibibytes = "}(";
+  for (int i = 0; i < 64; ++i)
+    gibibytes += text("w" + std::to_string(i)) + test::pickle::tensor(kFour, 0, {1 << 28}, {0});
+  CHECK_THAT(answer(whole(gibibytes + "u")), Contains("tensors: expected at most 10737") &&
+                                                 Contains("bytes in all, for a file of ") &&
+                                                 Contains("without expand()"));
 }
 
 TEST_CASE("torch: hostile pickle: bombs cost bounded memory and time") {
