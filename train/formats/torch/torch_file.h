@@ -21,7 +21,7 @@ namespace moh {
 /// streams before (0.1.10 to 1.5). The file is untrusted, and reading it is inert: a pickle is a program, and
 /// here nothing of it is imported, called or made. A call becomes the name of what would have been called;
 /// what moh knows among these (tensors, parameters, containers of the standard library) it reads from the
-/// call's arguments, all else is opaque. Files that name what only an attack has a use for are refused
+/// call's arguments, all else is opaque. Files that name well-known ways to attack are refused
 /// (hostile_names.h).
 ///
 /// Opening checks all structure: the archive, the pickle, every tensor against its storage and every storage
