@@ -69,8 +69,9 @@ TorchContents read_zip(const InputFile& file) {
   const std::string folder = pickle.name.substr(0, pickle.name.size() - kPickle.size() + 1);
   if (entries.contains(folder + "constants.pkl")) {
     file.fail("zip archive", "a file of torch.save", "a program of TorchScript (torch.jit.save)",
-              "in Python, save the state_dict() of the model with torch.save");
+              "in Python, torch.save(torch.jit.load(FILE).state_dict(), OTHER_FILE)");
   }
+  require_stored(file, entries);
   const auto byte_order = entries.find(folder + "byteorder");
   if (byte_order != entries.end()) check_byte_order(file, byte_order->second);  // since PyTorch 2.1
   verify_crc32(file, pickle);

@@ -163,7 +163,9 @@ class EntryReader {
       file_.fail("zip directory", "the header of an entry", "other bytes", kNotWhole);
     }
     const auto name = take(header.name_bytes);
-    entry_ = {.name{reinterpret_cast<const char*>(name.data()), name.size()}, .crc32 = header.crc32};
+    entry_ = {.name{reinterpret_cast<const char*>(name.data()), name.size()},
+              .crc32 = header.crc32,
+              .method = header.method};
     const auto extra = take(header.extra_bytes);
     take(header.comment_bytes);
     read_sizes(header, extra);
@@ -190,17 +192,14 @@ class EntryReader {
     if ((header.flags & kEncrypted) != 0) {
       fail("an entry that is not encrypted", "an encrypted one", kSaveAgain);
     }
-    if (header.method != 0) {
-      fail("an entry that is stored as it is", "one compressed by method " + to_string(header.method),
-           kSaveAgain);
-    }
     std::span<const std::byte> zip64 = find_zip64(extra);
-    entry_.bytes = widened(header.bytes, zip64);
-    const std::uint64_t packed = widened(header.packed_bytes, zip64);
+    whole_bytes_ = widened(header.bytes, zip64);
+    entry_.bytes = widened(header.packed_bytes, zip64);
     entry_.header = widened(header.header, zip64);
     if (header.disk != 0) fail("an entry in this file", "one elsewhere", "");
-    if (packed != entry_.bytes) {
-      fail("as many bytes in the archive as in the entry, " + to_string(entry_.bytes), to_string(packed));
+    if (entry_.method == 0 && entry_.bytes != whole_bytes_) {
+      fail("as many bytes in the archive as in the entry, " + to_string(whole_bytes_),
+           to_string(entry_.bytes));
     }
   }
 
@@ -238,8 +237,8 @@ class EntryReader {
       fail("the same name and method in both its headers", "others");
     }
     // torch.save leaves 0 there, as the flag says; 2^32 - 1 points to a Zip64 field.
-    if ((local.flags & kSizesBehindData) == 0 && local.bytes != kIn64Wide && local.bytes != entry_.bytes) {
-      fail("the same size in both its headers, " + to_string(entry_.bytes), to_string(local.bytes));
+    if ((local.flags & kSizesBehindData) == 0 && local.bytes != kIn64Wide && local.bytes != whole_bytes_) {
+      fail("the same size in both its headers, " + to_string(whole_bytes_), to_string(local.bytes));
     }
     entry_.begin = entry_.header + fixed + local.extra_bytes;
     if (entry_.begin > directory_begin_ || entry_.bytes > directory_begin_ - entry_.begin) {
@@ -252,6 +251,7 @@ class EntryReader {
   std::span<const std::byte> rest_;
   std::uint64_t directory_begin_;
   ZipEntry entry_;
+  std::uint64_t whole_bytes_ = 0;  // of its contents
 };
 
 void check_overlaps(const InputFile& file, const ZipEntries& entries) {
@@ -285,6 +285,14 @@ ZipEntries read_zip_directory(const InputFile& file) {
   }
   check_overlaps(file, entries);
   return entries;
+}
+
+void require_stored(const InputFile& file, const ZipEntries& entries) {
+  for (const auto& [name, entry] : entries) {
+    if (entry.method == 0) continue;
+    file.fail("zip entry " + printable(name), "an entry that is stored as it is",
+              "one compressed by method " + to_string(entry.method), kSaveAgain);
+  }
 }
 
 void verify_crc32(const InputFile& file, const ZipEntry& entry) {
