@@ -28,7 +28,7 @@ void check_loadable(const NamedParameter& p, const WeightFile& weights, const We
   if (!can_convert(tensor.stored_dtype, safetensors_dtype_name(p.variable.dtype()))) {
     throw CheckpointError(
         error_message(where, "", "a type that converts to " + std::string(dtype_name(p.variable.dtype())),
-                      tensor.stored_dtype));
+                      tensor.stored_dtype, dtype_advice({&tensor, 1})));
   }
 }
 
@@ -77,6 +77,15 @@ bool can_convert(std::string_view from, std::string_view to) {
   return from == to || find_conversion(from, to) != nullptr;
 }
 
+std::string dtype_advice(std::span<const WeightInfo> tensors) {
+  const auto stuck =
+      std::ranges::find_if(tensors, [](const WeightInfo& t) { return !can_convert(t.stored_dtype, "F32"); });
+  if (stuck == tensors.end()) return "convert with --dtype float32 or --dtype bfloat16";
+  return std::string(stuck->stored_dtype) +
+         " does not convert, as quantised types mean nothing without the scales beside them: dequantise the "
+         "model in Python and save it in bfloat16; --format safetensors --dtype keep copies it as it is";
+}
+
 void stream_tensor(const WeightFile& file, const WeightInfo& tensor, std::string_view to,
                    FunctionRef<void(std::span<const std::byte>)> sink) {
   if (tensor.stored_dtype == to) return file.stream(tensor, sink);
@@ -84,7 +93,7 @@ void stream_tensor(const WeightFile& file, const WeightInfo& tensor, std::string
   if (convert == nullptr) {
     throw CheckpointError(error_message(file.path().string(), printable(tensor.name),
                                         "a type that converts to " + std::string(to), tensor.stored_dtype,
-                                        "the type can only be kept"));
+                                        dtype_advice({&tensor, 1})));
   }
   const std::size_t from_size = element_bytes(tensor.stored_dtype), to_size = element_bytes(to);
   const std::size_t block = std::min<std::uint64_t>(kStreamBlockBytes, tensor.bytes);

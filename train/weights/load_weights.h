@@ -31,6 +31,10 @@ void load_exactly(std::string_view where, std::span<const StoredTensors> from,
 /// Whether elements of one stored type can be handed over as another; any type as itself.
 bool can_convert(std::string_view from, std::string_view to);
 
+/// What to do about tensors that are of no type, or not of the one type, that a model needs: convert them,
+/// or, where moh does not convert one of them, that.
+std::string dtype_advice(std::span<const WeightInfo> tensors);
+
 /// Hands the elements of a tensor of `file` to `sink`, in order, block by block
 /// (train/formats/element_blocks.h), as the stored type `to` (stored_dtype.h). Throws CheckpointError
 /// for types that cannot be converted.

@@ -24,10 +24,16 @@ namespace {
 
 using Shard = std::vector<WeightInfo>;
 
+/// Throws CheckpointError, naming the source, for what other formats can hold and this one cannot: a name
+/// that is not UTF-8.
 SafetensorsLayout layout_of(const WeightFile& source, std::span<const WeightInfo> tensors) {
   WeightFile::Metadata metadata = source.metadata();
   metadata["format"] = "pt";  // readers of the Hugging Face libraries ask for this entry
-  return SafetensorsLayout(tensors, metadata);
+  try {
+    return SafetensorsLayout(tensors, metadata);
+  } catch (const ValueError& error) {
+    throw CheckpointError(source.path().string() + ": cannot become " + error.what());
+  }
 }
 
 std::vector<Shard> split(std::span<const WeightInfo> tensors, std::uint64_t shard_bytes) {
@@ -65,6 +71,9 @@ std::string index_text(std::span<const Shard> shards) {
   return index.dump(2) + '\n';
 }
 
+/// Tokenizers of today take some 30 MB.
+constexpr std::uint64_t kMaxCompanionBytes = std::uint64_t{1} << 30;
+
 bool is_companion(const std::string& name) {
   static constexpr std::array<std::string_view, 9> kNames = {"tokenizer.json",
                                                              "tokenizer.model",
@@ -79,8 +88,15 @@ bool is_companion(const std::string& name) {
          name.starts_with("USE_POLICY") || name.starts_with("NOTICE");
 }
 
-void copy_durably(const fs::path& from, const fs::path& to) {
+/// Counts the bytes against `left`, what all companions together may still have.
+void copy_durably(const fs::path& from, const fs::path& to, std::uint64_t& left) {
   const InputFile source(from, InputKind::kCheckpoint);
+  if (source.size() > left) {
+    source.fail("size", "at most " + std::to_string(kMaxCompanionBytes) + " bytes of tokenizer and licence",
+                std::to_string(source.size()) + " of this file",
+                "it is not what its name says; move it elsewhere");
+  }
+  left -= source.size();
   OutputFile copy(to, source.size());
   const auto read = [&](std::uint64_t offset, std::span<std::byte> block) {
     source.read(offset, block, "contents");
@@ -143,16 +159,17 @@ std::string_view torch_dtype_name(const ModelLocation& source, std::span<const W
     if (name == stored) return in_torch;
   }
   throw CheckpointError(error_message(source.weights.string(), "tensors", "F32, BF16, F16 or F64", stored,
-                                      "convert with --dtype float32 or --dtype bfloat16"));
+                                      dtype_advice(tensors)));
 }
 
 void copy_companions(const ModelLocation& source, const fs::path& folder) {
   if (!source.is_hf()) return;
   const fs::path from = source.config.parent_path();
+  std::uint64_t left = kMaxCompanionBytes;
   std::error_code error;
   for (fs::directory_iterator it(from, error), end; !error && it != end; it.increment(error)) {
     const fs::path name = it->path().filename();
-    if (it->is_regular_file() && is_companion(name.string())) copy_durably(it->path(), folder / name);
+    if (it->is_regular_file() && is_companion(name.string())) copy_durably(it->path(), folder / name, left);
   }
   if (error) throw CheckpointError(error_message(from.string(), "", "a readable folder", error.message()));
 }

@@ -24,8 +24,7 @@ std::string_view main_type(std::span<const WeightInfo> tensors);
 
 /// Hands a safetensors file with these tensors of `source` to `sink`, piece by piece: no more than a block of
 /// elements is in memory. What `source` says of itself goes along. Returns its size and checksums; the name
-/// is left empty. Throws CheckpointError for what cannot be read or converted, ValueError for what the format
-/// cannot store.
+/// is left empty. Throws CheckpointError for what cannot be read, converted or stored in this format.
 ManifestFile stream_safetensors(const WeightFile& source, std::span<const WeightInfo> tensors,
                                 FunctionRef<void(std::span<const std::byte>)> sink, WriteProgress progress);
 
@@ -46,7 +45,7 @@ std::string_view torch_dtype_name(const ModelLocation& source, std::span<const W
 
 /// Copies files beside a config.json that moh does not read, but that somebody who gets the model needs: the
 /// tokenizer's, the licence. Each synced. Nothing where the model has no config.json. Throws CheckpointError,
-/// StorageError.
+/// also for more than a gibibyte of them, StorageError.
 void copy_companions(const ModelLocation& source, const std::filesystem::path& folder);
 
 }  // namespace moh

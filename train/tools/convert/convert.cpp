@@ -196,7 +196,7 @@ std::vector<WeightInfo> tensors_to_write(const ConvertOptions& options, const We
     if (!can_convert(tensor.stored_dtype, type)) {
       throw CheckpointError(error_message(weights.path().string(), printable(tensor.name),
                                           "a type that converts to " + std::string(type), tensor.stored_dtype,
-                                          "convert with --dtype keep"));
+                                          dtype_advice({&tensor, 1})));
     }
     const auto bytes = stored_bytes(type, tensor.shape);
     if (!bytes) {

@@ -8,6 +8,7 @@
 #include "train/config/load_run_config.h"
 #include "train/tasks/load_model.h"
 #include "train/tasks/model_source.h"
+#include "train/weights/load_weights.h"
 
 namespace moh {
 
@@ -40,8 +41,7 @@ void set_precision(const fs::path& where, std::span<const WeightInfo> tensors, c
   const std::string_view type = main_type(tensors);
   const bool same = std::ranges::all_of(tensors, [&](const WeightInfo& t) { return t.stored_dtype == type; });
   throw CheckpointError(error_message(where.string(), "tensors", "F32 or BF16, one for all",
-                                      same ? std::string(type) : "several types",
-                                      "convert with --dtype float32 or --dtype bfloat16"));
+                                      same ? std::string(type) : "several types", dtype_advice(tensors)));
 }
 
 /// The configuration of a run whose model this is. What it was trained on is not known.

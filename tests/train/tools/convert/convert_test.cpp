@@ -9,6 +9,7 @@
 #include "tests/support/temporary_folder.h"
 #include "tests/train/checkpoint/sample_checkpoint.h"
 #include "tests/train/formats/safetensors_text.h"
+#include "tests/train/formats/torch/torch_bytes.h"
 #include "train/formats/safetensors.h"
 #include "train/tasks/language/hf/hf_export.h"
 #include "train/tasks/language/language_run.h"
@@ -23,8 +24,7 @@ using Catch::Contains;
 namespace {
 
 ConvertReport convert(const ConvertOptions& options) {
-  return convert_model(options, families(),
-                       {[](const ConvertReport&) {}, [](std::uint64_t) {}});
+  return convert_model(options, families(), {[](const ConvertReport&) {}, [](std::uint64_t) {}});
 }
 
 std::string hash_of(const fs::path& path) {
@@ -47,6 +47,13 @@ std::string file_of_all_types() {
     header["t." + name] = {{"dtype", name}, {"shape", {2, 4}}, {"data_offsets", {begin, data.size()}}};
   }
   return safetensors_bytes(header.dump(), data);
+}
+
+/// Of a model with a few thousand parameters.
+LanguageRun small_model() {
+  LanguageRun run;
+  run.model = {.vocab_size = 256, .layers = 1, .hidden = 8, .intermediate = 8, .heads = 2};
+  return run;
 }
 
 std::map<std::string, std::string> elements_of(const fs::path& path) {
@@ -113,8 +120,70 @@ TEST_CASE("weights: types that do not convert, before anything is written") {
   write_file(folder / "in", file_of_all_types());
   CHECK_THAT(message_of<CheckpointError>(
                  [&] { convert({.from = folder / "in", .to = folder / "out.safetensors", .dtype = "F32"}); }),
-             Contains("in: t.F4: expected a type that converts to F32, found F4; convert with --dtype keep"));
+             Contains("in: t.F4: expected a type that converts to F32, found F4; F4 does not convert") &&
+                 Contains("dequantise the model in Python"));
   CHECK(names_in(folder.path()) == std::vector<std::string>{"in"});
+}
+
+TEST_CASE("weights: advice about a type that does not convert never names a way that is refused, too") {
+  const LanguageRun run = small_model();
+  const TemporaryFolder folder;
+  write_hf_model_files(folder.path(), run.model, "float32");
+  nlohmann::ordered_json header;
+  std::size_t end = 0;
+  for (const WeightInfo& spec : expected_tensors(*families().all().front(), run)) {
+    const std::size_t begin = std::exchange(end, end + static_cast<std::size_t>(spec.shape.numel()));
+    const std::span<const std::int64_t> extents = spec.shape.extents();
+    header[spec.name] = {{"dtype", "F8_E4M3"},
+                         {"shape", std::vector<std::int64_t>(extents.begin(), extents.end())},
+                         {"data_offsets", {begin, end}}};
+  }
+  write_file(folder / "model.safetensors", safetensors_bytes(header.dump(), std::string(end, '\0')));
+  const TemporaryFolder out;
+  for (const WeightFormat format : {WeightFormat::kHuggingFace, WeightFormat::kMohCheckpoint}) {
+    for (const char* dtype : {"", "F32", "BF16"}) {
+      const std::string message = message_of<CheckpointError>([&] {
+        convert({.from = folder.path(), .to = out / "step_00000000", .format = format, .dtype = dtype});
+      });
+      INFO(message);
+      CHECK_THAT(message, Contains("F8_E4M3 does not convert") &&
+                              Contains("dequantise the model in Python") && !Contains("--dtype float32"));
+    }
+  }
+  convert({.from = folder.path(), .to = out / "kept.safetensors"});
+  CHECK(names_in(out.path()) == std::vector<std::string>{"kept.safetensors"});
+}
+
+TEST_CASE("weights: what another format can name and safetensors cannot is the fault of the file") {
+  using namespace test::pickle;
+  const TemporaryFolder folder;
+  const std::string file = write_file(
+      folder / "in.pt",
+      test::torch_zip(whole(dict({text("w\xff"), tensor(storage("0", "FloatStorage", 1), 0, {1}, {1})})),
+                      {"abcd"}));
+  CHECK(message_of<CheckpointError>([&] { convert({.from = file, .to = folder / "out.safetensors"}); }) ==
+        file + ": cannot become safetensors: text: expected UTF-8, found w\\xff");
+  CHECK(names_in(folder.path()) == std::vector<std::string>{"in.pt"});
+}
+
+TEST_CASE("weights: files beside the model go along as long as they can be what their names say") {
+  const LanguageRun run = small_model();
+  const TemporaryFolder folder, out;
+  write_hf_model_files(folder.path(), run.model, "float32");
+  std::vector<NamedTensor> tensors;
+  for (const WeightInfo& spec : expected_tensors(*families().all().front(), run))
+    tensors.push_back({spec.name, full(spec.shape, 1, DType::kFloat32)});
+  save_safetensors(folder / "model.safetensors", tensors);
+  const std::string tokenizer = write_file(folder / "tokenizer.json", "{}");
+  convert({.from = folder.path(), .to = out / "a", .format = WeightFormat::kHuggingFace});
+  CHECK(read_file(out / "a/tokenizer.json") == "{}");
+  fs::resize_file(tokenizer, std::uintmax_t{1} << 40);
+  CHECK_THAT(message_of<CheckpointError>([&] {
+               convert({.from = folder.path(), .to = out / "b", .format = WeightFormat::kHuggingFace});
+             }),
+             Contains(tokenizer + ": size: expected at most 1073741824 bytes of tokenizer and licence, found "
+                                  "1099511627776"));
+  CHECK(names_in(out.path()) == std::vector<std::string>{"a"});
 }
 
 TEST_CASE("weights: what may be replaced, and what not") {
