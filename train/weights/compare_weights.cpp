@@ -3,12 +3,14 @@
 #include <algorithm>
 #include <functional>
 #include <unordered_map>
+#include <unordered_set>
 #include <utility>
 
 #include "core/error.h"
 #include "train/formats/stored_dtype.h"
 #include "train/io/printable.h"
 #include "train/weights/fold_names.h"
+#include "train/weights/foreign_formats.h"
 
 namespace moh {
 
@@ -43,6 +45,40 @@ std::string lines(std::string_view kind, std::span<const std::string> names) {
   return text;
 }
 
+/// What stands in front of one of the model's names in one of a file's: "net." for "norm" and "net.norm".
+std::string prefix_in_file(const WeightDifferences& differences) {
+  const std::string& first = differences.missing.front();
+  for (const std::string& name : differences.unexpected) {
+    if (name.ends_with("." + first)) return name.substr(0, name.size() - first.size());
+  }
+  return {};
+}
+
+/// For most names of the model in the file behind a prefix; some may be those of routers, which it lacks.
+std::string prefix_reason(const WeightDifferences& differences) {
+  const std::string prefix = prefix_in_file(differences);
+  if (prefix.empty()) return {};
+  const auto has_prefix = [&](const std::string& name) { return name.starts_with(prefix); };
+  const bool all = std::ranges::all_of(differences.unexpected, has_prefix);
+  const std::unordered_set<std::string_view> names(differences.unexpected.begin(),
+                                                   differences.unexpected.end());
+  const auto found = std::ranges::count_if(
+      differences.missing, [&](const std::string& name) { return names.contains(prefix + name); });
+  if (2 * static_cast<std::size_t>(found) <= differences.missing.size()) return {};
+  const std::string text = printable(prefix);
+  return (all ? "all names in the file have the prefix '"
+              : "the model's names are in the file with the prefix '") +
+         text + "'; take it off in Python: {k.removeprefix('" + text + "'): v for k, v in weights.items()" +
+         (all ? "}" : " if k.startswith('" + text + "')}");
+}
+
+/// For a model that lacks tensors.
+std::string reason_of(const WeightDifferences& differences, const WeightFile& weights) {
+  if (const ForeignFormat* format = foreign_names(weights.tensors()))
+    return "by its names this is " + std::string(format->name) + "; " + std::string(format->fix);
+  return prefix_reason(differences);
+}
+
 /// "[512, 256] float32", of a type that moh has.
 std::string shape_and_dtype(const WeightInfo& tensor) {
   const DType dtype = *find_safetensors_dtype(tensor.stored_dtype)->loads_as;
@@ -67,6 +103,7 @@ WeightDifferences compare_weights(std::span<const WeightInfo> parameters, const 
     const bool redundant = names != nullptr && names->is_redundant(weights, *tensor);
     (redundant ? differences.redundant : differences.unexpected).push_back(tensor->name);
   }
+  if (!differences.missing.empty()) differences.reason = reason_of(differences, weights);
   return differences;
 }
 
@@ -82,8 +119,10 @@ std::string describe(const WeightDifferences& found) {
 }
 
 std::string list(const WeightDifferences& found) {
-  return describe(found) + lines("missing: ", found.missing) + lines("unexpected: ", found.unexpected) +
-         lines("", found.mismatched);
+  const std::string names = found.reason.empty()
+                                ? lines("missing: ", found.missing) + lines("unexpected: ", found.unexpected)
+                                : "\n  " + found.reason;
+  return describe(found) + names + lines("", found.mismatched);
 }
 
 void check_matches(std::string_view where, std::span<const WeightInfo> expected,

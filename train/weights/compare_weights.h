@@ -16,6 +16,9 @@ struct WeightDifferences {
   std::vector<std::string> mismatched;  ///< "NAME: expected [2, 3], found [3, 2]"
   /// Tensors without a parameter that say nothing which the model does not know. No difference.
   std::vector<std::string> redundant;
+  /// Why the names differ, and what to do, where that is known: a prefix that the file's have, another
+  /// program that wrote it.
+  std::string reason;
 
   bool none() const { return missing.empty() && unexpected.empty() && mismatched.empty(); }
 };
@@ -27,7 +30,8 @@ WeightDifferences compare_weights(std::span<const WeightInfo> parameters, const 
 
 /// "12 missing, 1 unexpected": what differs, by kind.
 std::string describe(const WeightDifferences& differences);
-/// The same with a line for each name; those that differ in their numbers alone share one (fold_names.h).
+/// The same with a line for the reason, or else one for each name; those that differ in their numbers alone
+/// share one (fold_names.h).
 std::string list(const WeightDifferences& differences);
 
 /// Compares the tensors of a checkpoint with those that a model expects, by name, shape and dtype. Throws one

@@ -9,6 +9,7 @@
 #include "train/formats/torch/torch_file.h"
 #include "train/formats/torch/torch_weights.h"
 #include "train/io/input_file.h"
+#include "train/weights/foreign_formats.h"
 #include "train/weights/sharded_weights.h"
 
 namespace moh {
@@ -34,6 +35,12 @@ bool is_folder(const fs::path& path) {
   throw CheckpointError(error_message(path.string(), what, expected, found, fix));
 }
 
+/// Says what `path` is where that is known.
+void refuse_foreign(const fs::path& path, const ForeignFormat* format) {
+  if (format != nullptr)
+    fail(path, "", "a safetensors or PyTorch file, or a Hugging Face folder", format->name, format->fix);
+}
+
 /// Whether resolve_checkpoint() finds something in a folder.
 bool holds_checkpoint(const fs::path& folder) {
   return path_exists(folder / kManifestFile) || path_exists(folder / "checkpoints") ||
@@ -56,6 +63,7 @@ fs::path weights_in(const fs::path& folder) {
        {single, sharded, folder / "pytorch_model.bin", folder / "pytorch_model.bin.index.json"}) {
     if (path_exists(file)) return file;
   }
+  refuse_foreign(folder, foreign_folder(folder));
   fail(folder, "", "model.safetensors, model.safetensors.index.json, pytorch_model.bin or checkpoints of moh",
        "none of them", "name the file itself when it is called otherwise");
 }
@@ -75,6 +83,7 @@ void refuse_part(const fs::path& path, const std::string& part) {
 std::unique_ptr<WeightFile> open_file(const fs::path& path, const std::string& part, bool may_be_index,
                                       TotalSize total_size = TotalSize::kChecked) {
   const std::string first = InputFile(path, InputKind::kCheckpoint).first_bytes(9);
+  refuse_foreign(path, foreign_file(path, first));
   if (looks_like_torch_file(path)) return open_torch_weights(path, part);
   if (may_be_index && looks_like_json(first)) {
     return open_sharded_weights(

@@ -203,6 +203,55 @@ TEST_CASE("weights: folders without a model, or with two") {
   CHECK_THAT(refusal(shards.folder.path()), Catch::Contains("found both; name one of the two files"));
 }
 
+TEST_CASE("weights: forms of other programs are refused by their names, with the way to one that is read") {
+  const TemporaryFolder folder;
+  write_file(folder / "llama.gguf", std::string("GGUF\3\0\0\0\0\0\0", 11));
+  CHECK_THAT(refusal(folder / "llama.gguf"), Catch::Contains("found a GGUF file; its weights are"));
+  write_file(folder / "__0_0.distcp", "PK\3\4 and so on");
+  CHECK_THAT(refusal(folder / "__0_0.distcp"), Catch::Contains("dcp_to_torch FOLDER model.pt"));
+  for (const auto& [file, found] : std::initializer_list<std::pair<const char*, const char*>>{
+           {".metadata", "a checkpoint of torch.distributed.checkpoint (DCP); join it with"},
+           {"zero_to_fp32.py", "a checkpoint of DeepSpeed; join it with the script in it"},
+           {"adapter_config.json", "an adapter (LoRA); in Python, merge it"},
+           {"consolidated.00.pth",
+            "a model in the form of Meta's own code; take it in the form of transformers"},
+           {"lit_model.pth", "a model in the form of LitGPT; litgpt convert_from_litgpt"}}) {
+    const TemporaryFolder one;
+    write_file(one / file, "text");
+    CHECK_THAT(refusal(one.path()), Catch::Contains(one.path().string() + ": expected a safetensors or") &&
+                                        Catch::Contains(std::string("found ") + found));
+  }
+}
+
+TEST_CASE("weights: names that another program or a wrapper gave are said to be so") {
+  const TemporaryFolder folder;
+  const std::vector<NamedParameter> parameters = {parameter("model.norm.weight", {2}),
+                                                  parameter("lm_head.weight", {2})};
+  const auto said = [&](std::initializer_list<const char*> names) {
+    std::vector<NamedTensor> tensors;
+    for (const char* name : names) tensors.push_back({name, tensor_of<float>({2}, {1, 2})});
+    save_safetensors(folder / "w", tensors);
+    return list(compare(parameters, *open(folder / "w")));
+  };
+  CHECK(said({"net.model.norm.weight", "net.lm_head.weight"}) ==
+        "2 missing, 2 unexpected\n  all names in the file have the prefix 'net.'; take it off in Python: "
+        "{k.removeprefix('net.'): v for k, v in weights.items()}");
+  CHECK(said({"net.model.norm.weight", "net.lm_head.weight", "loss.scale"}) ==
+        "2 missing, 3 unexpected\n  the model's names are in the file with the prefix 'net.'; take it off in "
+        "Python: {k.removeprefix('net.'): v for k, v in weights.items() if k.startswith('net.')}");
+  // A prefix of one name explains nothing.
+  CHECK_THAT(said({"net.model.norm.weight", "head"}), Catch::Contains("\n  missing: lm_head.weight"));
+  for (const auto& [name, found] : std::initializer_list<std::pair<const char*, const char*>>{
+           {"tok_embeddings.weight", "a model in the form of Meta's own code; take it"},
+           {"transformer.h.0.attn.c_attn.weight", "a GPT-2 (nanoGPT); moh has no such model"},
+           {"transformer.h.0.attn.qkv.weight", "a model in the form of LitGPT; litgpt"},
+           {"model.layers.0.self_attn.q_proj.qweight", "a quantised model (GPTQ, AWQ); take"},
+           {"base_model.model.model.layers.0.self_attn.q_proj.lora_A.weight", "an adapter (LoRA); in Python"},
+           {"_fsdp_wrapped_module._flat_param", "a part of a model that FSDP has sharded; in Python"}}) {
+    CHECK_THAT(said({name}), Catch::Contains(std::string("\n  by its names this is ") + found));
+  }
+}
+
 TEST_CASE("weights: parts are of PyTorch files alone") {
   const Shards shards;
   const auto part_of = [&](const std::filesystem::path& path) {

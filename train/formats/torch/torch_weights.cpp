@@ -10,22 +10,37 @@ namespace moh {
 
 namespace {
 
-constexpr std::string_view kWrappers[] = {"module.", "_orig_mod."};
+/// What wrappers put in front of all names (DistributedDataParallel, Lightning's of DeepSpeed), and where
+/// they wrap a part of the model (torch.compile, FullyShardedDataParallel, activation checkpointing).
+constexpr std::string_view kOuterWrappers[] = {"module.", "_forward_module."};
+constexpr std::string_view kWrappers[] = {"_orig_mod.", "_fsdp_wrapped_module.",
+                                          "_checkpoint_wrapped_module."};
 
-/// The length of what wrappers of a model have put in front of all its names.
-std::size_t wrapper_length(const TorchModel& model) {
-  std::size_t length = 0;
+std::string without_inner_wrappers(std::string_view name) {
+  std::string plain;
+  for (std::size_t dot; (dot = name.find('.')) != std::string_view::npos; name.remove_prefix(dot + 1)) {
+    const std::string_view part = name.substr(0, dot + 1);
+    if (part.size() == name.size() || std::ranges::count(kWrappers, part) == 0) plain += part;
+  }
+  return plain += name;
+}
+
+/// The model's names without those of wrappers.
+std::vector<std::string> plain_names(const TorchModel& model) {
+  std::vector<std::string> names;
+  for (const auto& [name, tensor] : model.tensors) names.push_back(without_inner_wrappers(name));
+  std::size_t length = 0;  // of what all begin with
   const auto in_all = [&](std::string_view wrapper) {
-    return std::ranges::all_of(model.tensors, [&](const auto& named) {
-      const std::string_view rest = std::string_view(named.first).substr(length);
+    return std::ranges::all_of(names, [&](std::string_view name) {
+      const std::string_view rest = name.substr(length);
       return rest.size() > wrapper.size() && rest.starts_with(wrapper);
     });
   };
-  while (true) {
-    const auto found = std::ranges::find_if(kWrappers, in_all);
-    if (found == std::ranges::end(kWrappers)) return length;
+  auto found = std::ranges::find_if(kOuterWrappers, in_all);
+  for (; found != std::ranges::end(kOuterWrappers); found = std::ranges::find_if(kOuterWrappers, in_all))
     length += found->size();
-  }
+  for (std::string& name : names) name.erase(0, length);
+  return names;
 }
 
 class TorchWeights final : public WeightFile {
@@ -37,13 +52,14 @@ class TorchWeights final : public WeightFile {
                  "in Python, turn it into a plain tensor and save the file again");
     }
     metadata_["part"] = model_.part;
-    const std::size_t skip = wrapper_length(model_);
+    const std::vector<std::string> names = plain_names(model_);
     std::vector<WeightInfo> infos;
     for (const auto& [name, tensor] : model_.tensors) {
-      infos.push_back(info_of(name.substr(skip), *tensor));
+      infos.push_back(info_of(names[infos.size()], *tensor));
       infos.back().place = infos.size() - 1;
     }
-    set_tensors(std::move(infos));
+    if (const WeightInfo* twice = set_tensors(std::move(infos)))
+      file_.fail("tensor " + printable(twice->name), "this name once, without those of wrappers", "it twice");
   }
 
   const std::filesystem::path& path() const override { return file_.path(); }

@@ -335,6 +335,15 @@ TEST_CASE("torch: wrappers' prefixes that all names share are taken off") {
   CHECK(names_of({"_orig_mod.module.a", "_orig_mod.module.b"}) == Names{"a", "b"});
   CHECK(names_of({"module.a", "b"}) == Names{"module.a", "b"});
   CHECK(names_of({"module.", "module.a"}) == Names{"module.", "module.a"});
+  CHECK(names_of({"_forward_module.a", "_forward_module.b"}) == Names{"a", "b"});
+  CHECK(names_of({"module._fsdp_wrapped_module.l.0._fsdp_wrapped_module.w",
+                  "module._fsdp_wrapped_module.l.0._checkpoint_wrapped_module._orig_mod.b"}) ==
+        Names{"l.0.w", "l.0.b"});
+  CHECK(names_of({"my_orig_mod.a", "l._orig_mod."}) == Names{"my_orig_mod.a", "l._orig_mod."});
+  CHECK_THAT(message_of<CheckpointError>([&] {
+               names_of({"a", "_orig_mod.a"});
+             }),
+             Contains("tensor a: expected this name once, without those of wrappers, found it twice"));
 }
 
 TEST_CASE("torch: what a weight file cannot hold is refused with its name") {

@@ -1,0 +1,26 @@
+#pragma once
+
+#include <filesystem>
+#include <span>
+#include <string_view>
+
+#include "train/formats/weight_file.h"
+
+namespace moh {
+
+/// A form of weights that moh does not read, and how to get one that it reads.
+struct ForeignFormat {
+  std::string_view name;  ///< "a GGUF file"
+  std::string_view fix;
+};
+
+// Each returns nullptr for what is not known.
+
+/// The form of a file, whose first bytes are `begin`.
+const ForeignFormat* foreign_file(const std::filesystem::path& path, std::string_view begin);
+/// The form of a folder, by the files in it.
+const ForeignFormat* foreign_folder(const std::filesystem::path& folder);
+/// The form of a file that can be read, by the names that only one program writes.
+const ForeignFormat* foreign_names(std::span<const WeightInfo> tensors);
+
+}  // namespace moh
