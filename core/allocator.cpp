@@ -23,12 +23,12 @@ namespace moh {
 
 namespace {
 
-// No system gives more; below it, rounding up to a block cannot wrap around.
+// More than any system can allocate; below it, rounding up to a block cannot overflow.
 constexpr std::size_t kMostBytes = std::size_t{1} << 62;
 
 thread_local MemoryPurpose thread_purpose = MemoryPurpose::kActivation;
 
-/// Tells the address sanitizer what of a block may be touched.
+/// Unpoisons the bytes of a block for the address sanitizer.
 void allow([[maybe_unused]] void* block, [[maybe_unused]] std::size_t bytes) {
 #ifdef MOH_SANITIZED
   __asan_unpoison_memory_region(block, bytes);
@@ -73,8 +73,8 @@ void MemoryStats::reset_peaks() {
 struct CpuAllocator::Impl {
   mutable std::mutex mutex;
   MemoryRegion region;
-  /// Small blocks, by size. Data, which another thread reads ahead, has its own: else it would depend on the
-  /// threads' timing how many blocks of a size are in use at once, and a late step might find none.
+  /// Cached small blocks, by size. Data, which another thread prefetches, has its own: otherwise the number
+  /// of blocks in use at once would depend on the timing of threads, and a late step might have to allocate.
   std::unordered_map<std::size_t, std::vector<void*>> kept, kept_for_data;
   std::int64_t small_bytes = 0, small_allocations = 0;
   MemoryStats counts;
@@ -106,7 +106,7 @@ struct CpuAllocator::Impl {
     try {
       kept_for(purpose)[size].push_back(block);
     } catch (const std::bad_alloc&) {
-      free_small(block, size);  // no memory to remember it
+      free_small(block, size);  // no memory for its entry in the cache
     }
   }
   void free_small(void* block, std::size_t size) noexcept {
@@ -189,7 +189,7 @@ void CpuAllocator::trim() {
   const std::lock_guard lock(impl_->mutex);
   impl_->free_kept();
 #ifdef __GLIBC__
-  malloc_trim(0);  // small blocks, which keep_freed_memory has malloc keep
+  malloc_trim(0);  // small blocks that malloc keeps, see keep_freed_memory
 #endif
 }
 

@@ -38,7 +38,7 @@ struct MemoryStats {
   std::array<Count, kNumMemoryPurposes> by_purpose{};
   Count total;                          ///< its peak is that of the sum, not the sum of the peaks
   std::int64_t reserved_bytes = 0;      ///< held from the system: handed out or kept for reuse
-  std::int64_t system_allocations = 0;  ///< times that the system was asked for memory
+  std::int64_t system_allocations = 0;  ///< number of allocations from the system (mmap, malloc, cudaMalloc)
 
   const Count& of(MemoryPurpose purpose) const { return by_purpose[static_cast<std::size_t>(purpose)]; }
   /// Adds `bytes`, negative ones too, to a purpose and to the total.
@@ -47,27 +47,27 @@ struct MemoryStats {
   void reset_peaks();
 };
 
-/// Hands out blocks of main memory and keeps what comes back, so that a training step asks the system for
-/// nothing after the first: small blocks for the next request of about that size, large ones as parts of a
-/// MemoryRegion, which serve requests of any size. Blocks are aligned to 64 bytes, large ones to a page;
-/// these sit on huge pages where the system has them (a first touch is three times faster there).
-/// Thread-safe.
+/// Caching allocator for host memory: from the second training step on, nothing is allocated from the system.
+/// Small freed blocks are kept for the next request of about that size; large ones are ranges of a
+/// MemoryRegion, which serves requests of any size. Blocks are aligned to 64 bytes, large ones to a page;
+/// large blocks are backed by huge pages where the system has them (a first touch is three times faster
+/// there). Thread-safe.
 class CpuAllocator {
  public:
   static CpuAllocator& instance();
 
-  /// A block of at least `bytes`, contents undefined. Throws MemoryError when the system has none.
+  /// A block of at least `bytes`, contents undefined. Throws MemoryError when the system has no memory left.
   void* allocate(std::size_t bytes, MemoryPurpose purpose);
-  /// Takes back a block of allocate(bytes, purpose).
+  /// Frees a block that allocate(bytes, purpose) returned.
   void release(void* block, std::size_t bytes, MemoryPurpose purpose) noexcept;
 
-  /// Counts a block of allocate(bytes, from) under `to` from now on.
+  /// Moves a block of allocate(bytes, from) to the count of purpose `to`.
   void recount(std::size_t bytes, MemoryPurpose from, MemoryPurpose to) noexcept;
 
   MemoryStats stats() const;
   /// Sets each peak to the current value.
   void reset_peaks();
-  /// Returns all kept blocks to the system.
+  /// Returns all cached blocks to the system.
   void trim();
 
  private:

@@ -6,13 +6,13 @@
 
 namespace moh {
 
-/// Blocks of the CPU's allocator from here on are whole pages; smaller ones are kept by size.
+/// Blocks of CpuAllocator of this size or more (bytes) are whole pages; smaller ones are cached by size.
 inline constexpr std::size_t kLargeBlock = std::size_t{128} << 10;
 inline constexpr std::size_t kBlockAlignment = 64;
 
-/// The size of the block that serves `bytes`, which is what is counted. Small sizes are rounded up to an
-/// eighth of a power of two: at most 12.5% is lost, and steps whose tensors differ by a few elements still
-/// find their blocks again.
+/// The size of the block that serves a request of `bytes`; the statistics count this size. Small sizes are
+/// rounded up to an eighth of a power of two: at most 12.5% is lost, and steps whose tensors differ by a few
+/// elements still reuse their blocks.
 constexpr std::size_t block_size(std::size_t bytes, std::size_t page) {
   const auto round_up = [](std::size_t size, std::size_t to) { return (size + to - 1) / to * to; };
   if (bytes >= kLargeBlock) return round_up(bytes, page);

@@ -7,7 +7,7 @@
 
 namespace moh {
 
-/// Where a tensor lives. A GPU has to be opened before.
+/// The device that holds a tensor. A GPU has to be opened first (open_device).
 struct Device {
   enum class Type { kCpu, kCuda };
   Type type = Type::kCpu;
@@ -24,12 +24,11 @@ std::string device_name(Device device);
 /// Reads "cpu", "cuda" or "cuda:N". Throws ValueError for another text.
 Device parse_device(std::string_view text);
 
-/// Makes ready a device that tensors are to live on; the CPU always is. One process computes on one GPU.
-/// Throws DeviceError for a device that this build or machine does not have: nothing falls back to another
-/// device in silence.
+/// Opens a device for tensors and kernels; the CPU is always open. One process computes on one GPU. Throws
+/// DeviceError for a device that this build or machine does not have: there is no silent fallback.
 void open_device(Device device);
 
-/// Memory of the device's tensors.
+/// Memory that tensors take on the device, in bytes.
 MemoryStats memory_stats(Device device);
 void reset_memory_peaks(Device device);
 

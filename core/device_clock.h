@@ -8,10 +8,9 @@
 
 namespace moh {
 
-/// Marks points in what a device does, and says how much time lies between them. On the CPU a mark is the
-/// time at which it was made. On a GPU it is the time at which everything was done that had been asked of
-/// the device before (an event in its stream): making one waits for nothing, so the program may run ahead of
-/// the device while it is measured.
+/// Marks points in the work of a device, and measures the time between them. On the CPU a mark is the time at
+/// which it was made. On a GPU it is an event in the stream, reached when all work enqueued before it has
+/// finished: making one does not block, so the host may run ahead of the device while it is measured.
 class DeviceClock {
  public:
   /// A point in time; marks of one clock ascend.
@@ -26,7 +25,7 @@ class DeviceClock {
   DeviceClock& operator=(DeviceClock&&) = delete;
 
   Mark mark();
-  /// Seconds between two marks; waits until the device has reached the later one.
+  /// Seconds between two marks; blocks until the device has reached the later one.
   double seconds(Mark from, Mark to) const;
   /// Forgets all marks; later ones begin again at 0.
   void clear() { num_marks_ = 0; }
@@ -34,7 +33,7 @@ class DeviceClock {
  private:
   std::function<double()> now_;  // empty: events of the device
   std::size_t num_marks_ = 0;
-  std::vector<double> times_;  // one of the two has as many as there ever were marks at once
+  std::vector<double> times_;  // marks of a CPU; those of a GPU are events_, reused after clear()
   std::vector<void*> events_;
 };
 

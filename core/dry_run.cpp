@@ -16,10 +16,10 @@ namespace moh {
 namespace {
 
 constexpr std::int64_t kMostBytes = std::int64_t{1} << 56;
-/// Blocks up to this size have memory of their own.
+/// Blocks of up to this many bytes are real memory.
 constexpr std::size_t kSmallBlock = std::size_t{4} << 10;
-/// Address space of all larger ones. Where it has been handed out, handing out begins anew: blocks may
-/// overlap then, which nobody notices who does not read what he wrote.
+/// Bytes of address space for all larger blocks. Once it is used up, allocation starts over at its beginning:
+/// blocks may then overlap, which does no harm because their contents are undefined.
 constexpr std::size_t kMostReserved = std::size_t{1} << 42, kLeastReserved = std::size_t{1} << 26;
 
 std::size_t round_up(std::size_t bytes, std::size_t to) {
@@ -65,11 +65,12 @@ std::byte* DryMemory::address_for(std::size_t bytes) {
   if (bytes <= kSmallBlock) {
     const std::size_t size = block_size(bytes, page_);
     void* const block = std::aligned_alloc(kBlockAlignment, size);
-    if (block == nullptr) throw MemoryError("dry run: the system has no memory for a small table");
+    if (block == nullptr) throw MemoryError("dry run: the system has no memory left for a small block");
     return static_cast<std::byte*>(std::memset(block, 0, size));
   }
   for (std::size_t wanted = kMostReserved; reserved_ == nullptr; wanted /= 2) {
-    if (wanted < kLeastReserved) throw MemoryError("dry run: the system has no address space to reserve");
+    if (wanted < kLeastReserved)
+      throw MemoryError("dry run: the system has no address space left to reserve");
     void* const address =
         mmap(nullptr, wanted, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (address == MAP_FAILED) continue;

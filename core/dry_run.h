@@ -21,9 +21,9 @@ struct DryUsage {
   std::array<std::int64_t, kNumMemoryPurposes> at_peak{};  ///< by purpose, when the total was at its peak
 };
 
-/// Counts blocks of memory without taking them. A block has an address: a small one is memory of its own,
-/// zeroed, so that host code may fill and read a table; a larger one is a range of one reservation of address
-/// space, of which the system backs only the pages that somebody writes to. Thread-safe.
+/// Counts blocks of memory without allocating them. A block has an address: small blocks are real, zeroed
+/// memory, so that host code may fill and read a table; larger ones are ranges of one reservation of address
+/// space, of which the system backs only the pages that are written to. Thread-safe.
 class DryMemory {
  public:
   DryMemory();
@@ -31,8 +31,8 @@ class DryMemory {
   DryMemory(const DryMemory&) = delete;
   DryMemory& operator=(const DryMemory&) = delete;
 
-  /// Counts what the device's allocator would hand out for `bytes`. Throws MemoryError when all blocks of a
-  /// device together exceed 2^56 bytes, below which sums of sizes cannot overflow.
+  /// Counts the block that the device's allocator would return for `bytes`. Throws MemoryError when all
+  /// blocks of a device together exceed 2^56 bytes, below which sums of sizes cannot overflow.
   std::byte* allocate(std::size_t bytes, Device device, MemoryPurpose purpose);
   void release(std::byte* block, std::size_t bytes, Device device, MemoryPurpose purpose) noexcept;
   void recount(std::size_t bytes, Device device, MemoryPurpose from, MemoryPurpose to) noexcept;
@@ -52,16 +52,16 @@ class DryMemory {
   std::size_t reserved_bytes_ = 0, next_ = 0;
 };
 
-/// A dry run, as shape evaluation in JAX or meta tensors in PyTorch: inside of it the code of the calling
-/// thread runs as it is, models, backward pass and optimiser included, but storage is counted and not taken
-/// (DryMemory), and arithmetic does not happen: kernels (run_kernel), parallel loops, matrix multiplications,
-/// copies and fills of tensors, transfers between devices return at once. Any device may be named, also one
-/// that this build or machine does not have. Profilers count operations as they do otherwise.
+/// A dry run, like jax.eval_shape or PyTorch's meta tensors: inside the scope the calling thread runs the
+/// usual code, models, backward pass and optimiser included, but storage is counted instead of allocated
+/// (DryMemory) and nothing is computed: kernels (run_kernel), parallel loops, matrix multiplications, copies
+/// and fills of tensors, and transfers between devices return at once. Any device may be named, even one that
+/// this build or machine does not have. Profilers count operations as they do otherwise.
 ///
-/// Contents of tensors are undefined, of small ones zero. What host code asks about contents is answered so
-/// that the program takes its usual way: item() is 0, all_finite() is true, indices are in range, lists of
-/// selected heads have their upper bound (ops/attention/head_lists.h). Storage may outlive the scope; its
-/// contents are never of use. Scopes nest: the inner one counts.
+/// Contents of tensors are undefined, those of small ones zero. Queries of contents return values that keep
+/// the program on its usual path: item() is 0, all_finite() is true, indices are in range, head lists have
+/// their maximum length (ops/attention/head_lists.h). Storage may outlive the scope; its contents stay
+/// meaningless. Scopes nest: the inner one counts.
 class DryRunScope {
  public:
   DryRunScope();
@@ -73,8 +73,8 @@ class DryRunScope {
   static DryRunScope* current() { return current_; }
 
   const std::shared_ptr<DryMemory>& memory() const { return memory_; }
-  /// Workspace that its owner takes when it first needs it and never gives back, as libraries do: counted
-  /// once for each `owner`, until the scope ends.
+  /// Counts `bytes` of workspace that `owner` (a library) allocates on first use and never frees: once for
+  /// each owner, until the scope ends.
   void keep_workspace(const std::string& owner, std::size_t bytes, Device device);
 
  private:
@@ -89,7 +89,7 @@ inline bool dry_run() {
   return DryRunScope::current() != nullptr;
 }
 
-/// In a dry run: counts the workspace that a kernel would take and give back.
+/// In a dry run: counts the workspace that a kernel would allocate and free within its call.
 void count_workspace(std::size_t bytes, Device device);
 
 }  // namespace moh

@@ -14,15 +14,15 @@ namespace moh {
 /// Element types of a Tensor.
 enum class DType : std::uint8_t { kFloat32, kBFloat16, kFloat64, kInt32, kInt64, kUInt8 };
 
-/// The upper half of an IEEE float32, rounded to nearest even. For storage: arithmetic converts to float. Its
-/// members are constexpr because that makes them callable on a GPU as well.
+/// The upper half of an IEEE float32, rounded to nearest even. For storage only: arithmetic is in float32.
+/// The members are constexpr because nvcc lets device code call constexpr functions.
 struct bfloat16 {
   std::uint16_t bits = 0;
 
   bfloat16() = default;
   constexpr bfloat16(float value)
       : bits(rounded(value)) {}  // NOLINT: storing a float is the point of the type
-  /// Not through a temporary: GCC does not vectorise an `omp simd` loop that makes objects of class type.
+  /// Without a temporary: GCC does not vectorise an `omp simd` loop that creates objects of class type.
   constexpr bfloat16& operator=(float value) {
     bits = rounded(value);
     return *this;
@@ -41,7 +41,7 @@ struct bfloat16 {
 };
 static_assert(sizeof(bfloat16) == 2);
 
-/// The type in which sums over elements of T are formed: double for double, else float.
+/// The type for arithmetic on elements of T and for accumulation: double for double, else float.
 template <class T>
 using Acc = std::conditional_t<std::is_same_v<T, double>, double, float>;
 

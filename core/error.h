@@ -42,8 +42,8 @@ class DataError : public Error {
 class CheckpointError : public Error {
   using Error::Error;
 };
-/// The system would not let a file of a checkpoint be read: no permission, too many open files, a failing disk. It says
-/// nothing about what is in the file, which may be sound.
+/// A file of a checkpoint could not be read: no permission, too many open files, a failing disk. Its contents
+/// may be intact.
 class CheckpointAccessError : public CheckpointError {
   using CheckpointError::CheckpointError;
 };
@@ -74,7 +74,7 @@ class InternalError : public Error {
 
 }  // namespace moh
 
-/// Checks an invariant at the edge of an op, in every build.
+/// Checks an invariant at the entry of an op, in every build.
 #define MOH_CHECK(condition, message)                               \
   do {                                                              \
     if (!(condition)) [[unlikely]]                                  \

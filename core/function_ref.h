@@ -9,7 +9,8 @@ namespace moh {
 template <class Signature>
 class FunctionRef;
 
-/// A reference to a callable that outlives the call: two words, no allocation.
+/// A non-owning reference to a callable, for parameters: two words, no allocation. The callable must outlive
+/// the call.
 template <class Result, class... Args>
 class FunctionRef<Result(Args...)> {
  public:

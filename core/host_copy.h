@@ -7,19 +7,19 @@
 
 namespace moh {
 
-/// What a tensor holds, on its way to the host: a GPU copies when it gets there, and nobody waits before
+/// An asynchronous copy of a tensor to the host: enqueued in the stream of a GPU, and not waited for before
 /// get().
 class HostCopy {
  public:
-  /// Takes what `tensor` holds once all that was asked of its device before is done.
+  /// Copies the values that `tensor` has when all work enqueued so far on its device has finished.
   explicit HostCopy(const Tensor& tensor);
 
-  /// The copy, on the CPU. Waits for a GPU that is not there yet. Throws as cuda::synchronize() does.
+  /// The copy, on the CPU. Blocks until it has finished. Throws as cuda::synchronize() does.
   const Tensor& get();
 
  private:
   Tensor copy_;
-  std::unique_ptr<cuda::HostTransfer> transfer_;  // null once the copy is here
+  std::unique_ptr<cuda::HostTransfer> transfer_;  // null once the copy has finished
 };
 
 }  // namespace moh

@@ -4,25 +4,25 @@
 
 namespace moh {
 
-/// Whose kernels compute dense attention on a GPU; that of selected heads is always moh's own.
+/// Whose kernels compute dense attention on a GPU; attention of selected heads always runs moh's own.
 enum class AttentionBackend : std::uint8_t {
-  kAuto,    ///< cuDNN's where they are expected to be faster and compute the case, else moh's
+  kAuto,    ///< cuDNN's where they support the case and are expected to be faster, else moh's
   kNative,  ///< moh's
-  kCudnn,   ///< cuDNN's; what they do not compute is an error
+  kCudnn,   ///< cuDNN's; a case that they do not support is an error
 };
 
-/// How ops compute on a GPU where there is a choice. A model has one (Placement), its forward pass runs in
-/// it, and so does the backward pass: a recorded op keeps that of its forward pass.
+/// Choices of arithmetic and kernels on a GPU. A model has one mode (Placement), in which its forward pass
+/// runs; a recorded op keeps the mode of its forward pass for its backward pass.
 struct MathMode {
-  /// Round the factors of float32 matrix multiplications and convolutions to TF32 (10 bits of mantissa),
-  /// which tensor cores multiply. Sums stay float32.
+  /// Round the operands of float32 matrix multiplications and convolutions to TF32 (10 bits of mantissa), for
+  /// the tensor cores. Accumulation stays float32.
   bool tf32 = false;
   AttentionBackend attention = AttentionBackend::kAuto;
 
   bool operator==(const MathMode&) const = default;
 };
 
-/// That of this thread; the default outside of all scopes.
+/// The mode of this thread; the default outside all scopes.
 MathMode math_mode();
 
 /// Sets the mode of the calling thread for its own lifetime.

@@ -20,14 +20,14 @@ std::size_t round_up(std::size_t bytes, std::size_t to) {
   return (bytes + to - 1) / to * to;
 }
 
-/// The machine's memory; under a limit on address space (`ulimit -v`) at most three quarters of what it leaves, as the
-/// stacks of threads, libraries and small blocks need address space, too.
+/// The machine's memory in bytes; with a limit on address space (`ulimit -v`), at most three quarters of what
+/// is left below it, since stacks, libraries and small blocks need address space, too.
 std::size_t reservable_bytes(std::size_t page) {
   const std::size_t memory = static_cast<std::size_t>(sysconf(_SC_PHYS_PAGES)) * page;
   rlimit limit{};
   if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return memory;
   std::size_t used_pages = 0;
-  std::ifstream("/proc/self/statm") >> used_pages;  // its first number; 0 where there is none
+  std::ifstream("/proc/self/statm") >> used_pages;  // total program size; 0 if there is no such file
   const std::size_t used = std::min<std::size_t>(used_pages * page, limit.rlim_cur);
   return std::min<std::size_t>(memory, (limit.rlim_cur - used) / 4 * 3);
 }
@@ -42,7 +42,7 @@ void Stretches::add(std::size_t offset, std::size_t bytes) {
     offset = previous->first;
     bytes += previous->second;
   }
-  // What may throw comes first.
+  // The allocations that may throw come first, so that nothing has changed then.
   const auto entry = by_size_.emplace(bytes, offset).first;
   if (previous != end()) {
     by_size_.erase({previous->second, previous->first});
@@ -81,7 +81,7 @@ Stretches::Map::const_iterator Stretches::before(std::size_t offset) const {
 }
 
 MemoryRegion::MemoryRegion() : page_(static_cast<std::size_t>(sysconf(_SC_PAGESIZE))) {
-  // Less may be left, whatever the limit says.
+  // The system may grant less than the limit: halve until it does.
   for (std::size_t bytes = round_up(reservable_bytes(page_), kHugePage); bytes >= kSmallestRegion;
        bytes = round_up(bytes / 2, kHugePage)) {
     mapping_bytes_ = bytes + kHugePage;
@@ -90,7 +90,7 @@ MemoryRegion::MemoryRegion() : page_(static_cast<std::size_t>(sysconf(_SC_PAGESI
     const auto address = reinterpret_cast<std::uintptr_t>(mapping_);
     base_ = static_cast<std::byte*>(mapping_) + (round_up(address, kHugePage) - address);
     vacant_.add(0, bytes);
-    // Advice only: where it is refused, ordinary pages serve as well, only slower.
+    // A hint: where it is refused, ordinary pages work as well, only slower.
     madvise(base_, bytes, MADV_HUGEPAGE);
     return;
   }
@@ -117,7 +117,7 @@ void MemoryRegion::give_back(void* piece, std::size_t bytes) noexcept {
   try {
     free_.add(static_cast<std::size_t>(static_cast<std::byte*>(piece) - base_), bytes);
   } catch (const std::bad_alloc&) {
-    // No memory for the entry: the piece's own goes back to the system, and its address space is lost.
+    // No memory for the entry: return the piece's memory to the system and leak its address space.
     madvise(piece, bytes, MADV_DONTNEED);
     backed_ -= bytes;
   }
@@ -133,22 +133,22 @@ void MemoryRegion::trim() {
   free_.clear();
 }
 
-/// Makes a free stretch of `bytes` or more: the lowest vacant one that is long enough together with the free
-/// one before it.
+/// Makes a free range of at least `bytes`, from the lowest vacant one that is long enough together with the
+/// free one before it. Returns false when there is none.
 bool MemoryRegion::grow(std::size_t bytes) {
   for (auto vacant = vacant_.begin(); vacant != vacant_.end(); ++vacant) {
     const auto [offset, size] = *vacant;
     const auto previous = free_.before(offset);
     const std::size_t kept = previous == free_.end() ? 0 : previous->second;
     if (kept + size < bytes) continue;
-    // Whole huge pages: part of one would be backed by small ones for good.
+    // Whole huge pages: a part of one would stay backed by small pages.
     const std::size_t wanted = std::min(size, round_up(offset + bytes - kept, kHugePage) - offset);
     return back(vacant, wanted) || back(vacant, bytes - kept);
   }
   return false;
 }
 
-/// Backs the first `bytes` of a vacant stretch.
+/// Backs the first `bytes` of a vacant range with memory; false when the system refuses.
 bool MemoryRegion::back(Stretches::Map::const_iterator vacant, std::size_t bytes) {
   const auto [offset, size] = *vacant;
   if (mprotect(base_ + offset, bytes, PROT_READ | PROT_WRITE) != 0) return false;

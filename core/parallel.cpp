@@ -18,7 +18,7 @@ namespace {
 
 thread_local bool serial_libraries = false;
 
-/// One OpenMP thread for what is called from here on this thread.
+/// Limits OpenMP regions that the calling thread opens to one thread, for the lifetime of the object.
 class OneThread {
  public:
   OneThread() : previous_(omp_get_max_threads()) { omp_set_num_threads(1); }
@@ -30,8 +30,8 @@ class OneThread {
   int previous_;
 };
 
-/// Chunks for threads to take. Each thread begins with a share of its own, the same in every loop of as many
-/// chunks: what it wrote in one loop it reads in the next, from its own caches. Then it helps the others.
+/// Work stealing over chunks. Each thread begins with its own share, the same in every loop of equally many
+/// chunks, so that what it wrote in one loop is in its caches in the next. Then it steals from the others.
 class Shares {
  public:
   Shares(std::int64_t chunks, int threads) : count_(std::min<int>(threads, kMost)) {
@@ -76,12 +76,13 @@ int num_threads() {
 }
 
 void set_num_threads(std::int64_t count) {
-  // What OMP_NUM_THREADS asks for, or else all processors; read before this function first changes it.
+  // The value of OMP_NUM_THREADS, else all processors; read before this function first changes it.
   static const int default_threads = omp_get_max_threads();
   const std::int64_t wanted = count == 0 ? default_threads : count;
   if (wanted < 0 || wanted > kMaxThreads) {
     throw ValueError(error_message(count == 0 ? "OMP_NUM_THREADS" : "threads", "",
-                                   "0 (all processors) to " + std::to_string(kMaxThreads), std::to_string(wanted)));
+                                   "0 (all processors) to " + std::to_string(kMaxThreads),
+                                   std::to_string(wanted)));
   }
   omp_set_num_threads(static_cast<int>(wanted));
 }

@@ -6,15 +6,16 @@
 
 namespace moh {
 
-/// Threads that parallel loops use. They are OpenMP's, the same that oneDNN uses, so nothing is
+/// Number of threads of parallel loops. They are OpenMP's, shared with oneDNN, so that cores are not
 /// oversubscribed.
 int num_threads();
 
-/// More threads than any machine has processors; OpenMP ends the process where it cannot start one.
+/// Upper bound for the number of threads: OpenMP terminates the process when it cannot start one.
 inline constexpr std::int64_t kMaxThreads = 4096;
 
-/// Sets the number of threads; 0 means what OMP_NUM_THREADS asks for, or all processors that this process may run on.
-/// Throws ValueError below 0 and, naming who asked, above kMaxThreads.
+/// Sets the number of threads; 0: the value of OMP_NUM_THREADS, else all processors that this process may
+/// use. Throws ValueError below 0 and above kMaxThreads; the message names OMP_NUM_THREADS where the number
+/// is its.
 void set_num_threads(std::int64_t count);
 
 /// Number of the calling thread inside a parallel loop, 0 ... num_threads() - 1; 0 outside.
@@ -22,16 +23,15 @@ int thread_index();
 
 /// Calls body(begin, end) over chunks that cover [0, count). Chunks are `grain` long, the last may be
 /// shorter, and do not depend on the number of threads: a reduction that keeps one partial result per chunk
-/// gives the same bits with any number of threads. Each thread begins with a share of neighbouring chunks of
-/// its own and then helps the others; chunks of a share are handed out in order. Inside another parallel
-/// loop, or when there is but one chunk, the caller runs all of it. The first exception that a chunk throws
-/// is rethrown once no chunk runs any more; chunks that had not begun may be left out.
-/// In a dry run (core/dry_run.h) no chunk runs.
+/// gives the same bits with any number of threads. Each thread begins with its own share of consecutive
+/// chunks, in order, and then steals from the shares of others. Inside another parallel loop, or when there
+/// is only one chunk, the calling thread runs all chunks. The first exception of a chunk is rethrown once no
+/// chunk is running; chunks that had not begun may be skipped. In a dry run (core/dry_run.h) no chunk runs.
 void parallel_for(std::int64_t count, std::int64_t grain, FunctionRef<void(std::int64_t, std::int64_t)> body);
 
-/// Keeps libraries that bring parallel loops of their own (oneDNN) to one thread inside the bodies of
-/// parallel_for, also where parallel_for itself runs a body on the calling thread. Moh's own loops are not
-/// affected.
+/// Limits libraries with parallel loops of their own (oneDNN) to one thread inside the bodies of
+/// parallel_for, also where parallel_for runs a body on the calling thread. Loops of parallel_for itself are
+/// not affected.
 class SerialScope {
  public:
   SerialScope();

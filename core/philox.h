@@ -6,8 +6,8 @@
 namespace moh {
 
 /// Philox4x32-10 (Salmon et al. 2011, "Parallel random numbers: as easy as 1, 2, 3"): four 32-bit words that
-/// are a function of a 64-bit key and a 128-bit counter. No state: the same on every device and after a
-/// resume. constexpr: callable on a GPU as well.
+/// are a function of a 64-bit key and a 128-bit counter. Stateless: equal on every device and after a resume.
+/// constexpr, so that device code may call it.
 constexpr std::array<std::uint32_t, 4> philox(std::uint64_t key, std::uint64_t counter_low,
                                               std::uint64_t counter_high) {
   constexpr std::uint32_t kMultiply0 = 0xD2511F53, kMultiply1 = 0xCD9E8D57;

@@ -38,7 +38,7 @@ double truncated_normal_at(RandomKey key, std::uint64_t index, double cut) {
   return 0.0;
 }
 
-/// A model is initialised once; its numbers are the same on every device.
+/// Draws on the CPU, so that initial values are the same on every device; the cost arises once a model.
 template <class Fill>
 void fill_from_cpu(const Tensor& tensor, const Fill& fill) {
   const Tensor on_cpu = empty(tensor.shape(), tensor.dtype());

@@ -11,8 +11,8 @@ namespace moh {
 struct RandomKey {
   std::uint64_t seed = 0;
   std::uint64_t stream = 0;
-  /// Where not null, a number in the memory of the GPU that is added to `stream` when a kernel draws, so that
-  /// a captured step draws others each time. For ops only; the functions below do not take such a key.
+  /// If not null, a number in device memory that kernels add to `stream`, so that each launch of a captured
+  /// step draws other numbers. For ops only; the functions below do not take such a key.
   const std::int64_t* first_stream = nullptr;
 };
 
@@ -20,23 +20,23 @@ struct RandomKey {
 float random_uniform(RandomKey key, std::uint64_t index);
 /// Element `index` of the sequence, standard normal (Box-Muller), in double precision.
 double random_normal(RandomKey key, std::uint64_t index);
-/// Element `index` of the sequence as an integer in [0, bound), without bias above 2^-64 * bound. bound > 0.
+/// Element `index` of the sequence as an integer in [0, bound); the bias is at most 2^-64 * bound. bound > 0.
 std::uint64_t random_below(RandomKey key, std::uint64_t index, std::uint64_t bound);
 
-/// Fills a floating tensor with mean + std * normal, truncated to [-cut, cut] standard deviations by drawing
-/// again from the same sequence; cut = 0 means no truncation. Element i depends on (key, i) alone.
+/// Fills a floating tensor with mean + std * normal, truncated to [-cut, cut] standard deviations by
+/// rejection; cut = 0: no truncation. Element i depends on (key, i) alone.
 void fill_normal(const Tensor& tensor, RandomKey key, double mean, double std, double cut = 0.0);
 /// Fills a floating tensor with numbers from [low, high); rounding to the dtype may reach high.
 void fill_uniform(const Tensor& tensor, RandomKey key, double low, double high);
 
-/// Hands out a fresh RandomKey per use within a training step. The keys are a function of (seed, step, number
-/// of the use), so that a resumed or recomputed step draws the same numbers; state() and restore() let a
-/// recomputation start where the first one did.
+/// Returns a new RandomKey for each use within a training step. The keys are a function of (seed, step,
+/// number of the use), so that a resumed or recomputed step draws the same numbers; state() and restore()
+/// rewind the generator for a recomputation.
 class Generator {
  public:
   Generator(std::uint64_t seed, std::uint64_t step) : seed_(seed), step_(step) {}
-  /// Of the step that `first_stream` says, on a GPU: int64 scalar, the first_stream_of(step), which lives as
-  /// long as the keys are used.
+  /// With the step in device memory, for a captured graph: `first_stream` is an int64 scalar on the GPU that
+  /// holds first_stream_of(step) and must live as long as the keys are used.
   Generator(std::uint64_t seed, const Tensor& first_stream)
       : seed_(seed), first_stream_(first_stream.data<std::int64_t>()) {}
   static std::uint64_t first_stream_of(std::uint64_t step) { return step << 20; }

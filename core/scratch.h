@@ -4,8 +4,7 @@
 
 namespace moh {
 
-/// Memory for the inside of a kernel, from the CPU allocator (purpose: workspace), given back at the end of
-/// the scope.
+/// Workspace of a CPU kernel, from CpuAllocator (purpose: workspace), freed at the end of the scope.
 class Scratch {
  public:
   explicit Scratch(std::size_t bytes);

@@ -10,14 +10,13 @@ namespace moh {
 
 class DryMemory;
 
-/// A block of memory on one device, shared by the tensors that view it and released with the last of them.
+/// A block of memory on one device, shared by the tensors that view it and freed with the last of them.
 class Storage {
  public:
   /// A block from the device's allocator, contents undefined, counted under `purpose`. In a dry run the block
   /// is counted only (core/dry_run.h).
   static std::shared_ptr<Storage> allocate(std::size_t bytes, Device device, MemoryPurpose purpose);
-  /// Memory that belongs to somebody else (a mapped file), kept alive through `owner`. It is never written
-  /// to.
+  /// Memory that this class does not own (a mapped file), kept alive by `owner`. It is never written to.
   static std::shared_ptr<Storage> borrow(const void* data, std::size_t bytes,
                                          std::shared_ptr<const void> owner);
 
@@ -29,8 +28,8 @@ class Storage {
   std::size_t bytes() const { return bytes_; }
   Device device() const { return device_; }
   bool is_borrowed() const { return owner_ != nullptr; }
-  /// Counts the block under another purpose from now on (an activation's gradient that becomes a
-  /// parameter's).
+  /// Counts the block under another purpose from now on (a gradient computed as an activation that a
+  /// parameter then keeps).
   void set_purpose(MemoryPurpose purpose);
 
  private:

@@ -17,7 +17,7 @@ namespace {
 constexpr std::int64_t kGrain = 1 << 15;
 
 std::int64_t row_elements(const Shape& shape) {
-  if (shape.numel() == 0) return 0;  // the other extents of an empty shape may have any product
+  if (shape.numel() == 0) return 0;  // the product of the other extents may overflow
   std::int64_t count = 1;
   for (int axis = 1; axis < shape.rank(); ++axis) count *= shape[axis];
   return count;
@@ -39,7 +39,7 @@ void require_rank(const char* where, const Tensor& tensor) {
 
 template <class From, class To>
 To convert(From value) {
-  // bfloat16 goes through float, so that it rounds once.
+  // To bfloat16 by way of float, its only conversion.
   if constexpr (std::is_same_v<To, bfloat16>)
     return bfloat16(static_cast<float>(value));
   else
@@ -157,7 +157,7 @@ void Tensor::copy_from(const Tensor& source) const {
     if (dtype_ == source.dtype()) return cuda::copy_on_device(raw(), source.raw(), bytes());
     return cuda::convert(raw(), dtype_, source.raw(), source.dtype(), numel_);
   }
-  // Converted where it comes from: only what has the dtype is copied between devices.
+  // Converted on the source's device: copies between devices keep the dtype.
   const Tensor converted = source.to(dtype_);
   if (here) {
     cuda::copy_to_host(raw(), converted.raw(), bytes());

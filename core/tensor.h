@@ -14,9 +14,9 @@
 
 namespace moh {
 
-/// A contiguous, row-major array of one element type. A value that shares its storage: copying a Tensor
-/// copies a handle, reshape and leading-dimension slices are views, and everything else that rearranges is an
-/// op. A default-constructed Tensor is undefined: it has no storage, and only defined() may be asked of it.
+/// A contiguous, row-major array of one element type. A handle: copies share storage, reshape and slices of
+/// the leading dimension are views, and every other change of layout is an op. A default-constructed Tensor
+/// is undefined: it has no storage, and only defined() may be called.
 class Tensor {
  public:
   Tensor() = default;
@@ -45,8 +45,8 @@ class Tensor {
   std::span<T> span() const {
     return {data<T>(), static_cast<std::size_t>(numel_)};
   }
-  /// The value of a tensor with one element of any dtype, as double; waits for a GPU. Throws ShapeError for
-  /// another count.
+  /// The value of a tensor with one element of any dtype, as double; synchronizes with a GPU. Throws
+  /// ShapeError for any other number of elements.
   double item() const;
 
   /// The same elements under another shape. Throws ShapeError when the counts differ.
@@ -62,22 +62,22 @@ class Tensor {
   Tensor to(DType dtype) const;
   /// This tensor when it lives on `device` already, else a copy there.
   Tensor to(Device device) const;
-  /// Overwrites the elements from a tensor of the same shape on any device, converting the dtype. Waits for
-  /// a GPU when this tensor is on the CPU and `source` is not.
+  /// Overwrites the elements with those of a tensor of the same shape on any device, converting the dtype.
+  /// Synchronizes with the GPU when this tensor is on the CPU and `source` is not.
   void copy_from(const Tensor& source) const;
-  /// Sets every element.
+  /// Sets every element to `value`.
   void fill(double value) const;
-  /// Adds `other`, of the same shape and any floating dtype, elementwise.
+  /// Adds `other`, of the same shape and any floating dtype, elementwise, in place.
   void add(const Tensor& other) const;
-  /// Multiplies every element.
+  /// Multiplies every element by `factor`, in place.
   void scale(double factor) const;
-  /// Whether every element is finite; waits for a GPU.
+  /// Whether every element is finite; synchronizes with a GPU.
   bool all_finite() const;
 
   /// Counts this tensor's storage under another purpose from now on.
   void set_purpose(MemoryPurpose purpose) const { storage_->set_purpose(purpose); }
   bool shares_storage_with(const Tensor& other) const { return storage_ == other.storage_; }
-  /// Whether this is the only handle to its storage, so that writing to it is seen by nobody else.
+  /// Whether this is the only handle to its storage, so that writes are visible through no other tensor.
   bool is_unique() const { return storage_.use_count() == 1 && !storage_->is_borrowed(); }
 
  private:

@@ -3,8 +3,8 @@
 #include "core/cuda/graph.h"
 #include "core/error.h"
 
-// Of a build without a CUDA toolkit. open_device() and allocate() are the doors: who did not get through has
-// no device tensors, and nothing else here can be reached.
+// For a build without a CUDA toolkit. open_device() and allocate() throw, so there are no device tensors, and
+// the other functions are unreachable.
 
 namespace moh::cuda {
 

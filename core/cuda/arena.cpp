@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::size_t kAlignment = 256;
 constexpr std::size_t kSmallestSegment = std::size_t{8} << 20;
-constexpr std::size_t kSegmentUnit = std::size_t{2} << 20;  // what the device maps at a time
+constexpr std::size_t kSegmentUnit = std::size_t{2} << 20;  // granularity of the device's mappings
 
 std::size_t round_up(std::size_t bytes, std::size_t to) {
   return (bytes + to - 1) / to * to;
@@ -22,8 +22,8 @@ std::size_t address_of(const void* block) {
   return reinterpret_cast<std::uintptr_t>(block);
 }
 
-/// cudaMalloc is not recorded by a capture: it gives memory at once, but only to a thread that says that it
-/// knows this.
+/// Allows cudaMalloc during a capture: it is not captured but allocates at once, which CUDA permits only in
+/// relaxed capture mode.
 class UncapturedCalls {
  public:
   UncapturedCalls() { MOH_CUDA_CALL(cudaThreadExchangeStreamCaptureMode(&mode_)); }
@@ -77,15 +77,15 @@ void Arena::trim() {
   });
 }
 
-/// Segments grow with the arena, so that they are few. What is over at the end of one keeps it apart from the
-/// next: a block must not lie in two.
+/// Segments grow with the arena, so that they are few. An unused gap at the end of each keeps free ranges of
+/// neighbouring segments from merging: a block must not span two.
 bool Arena::grow(std::size_t bytes) {
   const UncapturedCalls uncaptured;
   const std::size_t enough = round_up(bytes + kAlignment, kSegmentUnit);
   const std::size_t wanted =
       std::max({enough, kSmallestSegment, round_up(static_cast<std::size_t>(reserved_) / 4, kSegmentUnit)});
   if (add_segment(wanted) || add_segment(enough)) return true;
-  MOH_CUDA_CALL(cudaMemPoolTrimTo(memory_pool(), 0));  // it keeps what came back, for the next evaluation
+  MOH_CUDA_CALL(cudaMemPoolTrimTo(memory_pool(), 0));  // frees blocks that the pool caches for reuse
   return add_segment(enough);
 }
 

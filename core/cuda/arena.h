@@ -8,9 +8,9 @@
 
 namespace moh::cuda {
 
-/// Device memory that is cut and joined on the host alone, so that blocks have the same addresses whenever
-/// the same requests come in the same order, and that a captured graph may hold on to. A block that comes
-/// back may be handed out at once: all work is on one stream. Not thread-safe.
+/// Device memory that is split and merged by the host alone, so that the same sequence of requests gets the
+/// same addresses, and that is not freed while a captured graph refers to it. A freed block may be reused at
+/// once: all work is on one stream. Not thread-safe.
 class Arena {
  public:
   ~Arena();
@@ -18,11 +18,11 @@ class Arena {
   Arena(const Arena&) = delete;
   Arena& operator=(const Arena&) = delete;
 
-  /// A block aligned to 256 bytes; null when the device has no more.
+  /// A block aligned to 256 bytes; null when the device is out of memory.
   void* take(std::size_t bytes);
   void give_back(void* block, std::size_t bytes);
   bool owns(const void* block) const;
-  /// Returns to the device what no block lies in.
+  /// Frees the device memory of all segments without an allocated block.
   void trim();
 
   std::int64_t reserved_bytes() const { return reserved_; }

@@ -10,10 +10,11 @@ namespace moh::cuda {
 
 using SharedArena = std::shared_ptr<Arena>;
 SharedArena make_arena();
-/// What no block of the arena lies in goes back to the device, now and as blocks come back.
+/// Drops the owner's handle: segments without allocated blocks are freed at once, the others later, with the
+/// last of their blocks.
 void disown(SharedArena& arena);
 
-/// allocate() takes from the arena for the lifetime of the scope. A capture lies inside of one.
+/// cuda::allocate() takes memory from the arena for the lifetime of the scope. Graph capture requires one.
 class ArenaScope {
  public:
   explicit ArenaScope(const SharedArena& arena);

@@ -8,9 +8,9 @@
 #include "core/allocator.h"
 #include "core/dtype.h"
 
-// What the rest of core asks of CUDA. A build without a toolkit has core/cuda/absent.cpp behind it, which
-// refuses to open a device and so is never asked for more. One process computes on one GPU: data parallelism
-// starts a process for each.
+// What the rest of core needs of CUDA. A build without a toolkit links core/cuda/absent.cpp instead, where
+// open_device() throws, so that nothing else is ever called. One process computes on one GPU: data
+// parallelism starts a process for each.
 
 namespace moh::cuda {
 
@@ -24,52 +24,53 @@ void open_device(int index);
 std::string describe_device();
 /// Compute capability of the open device: 90 for 9.0.
 int capability();
-/// As the driver calls the open device: "NVIDIA H200".
+/// Name of the open device as the driver reports it: "NVIDIA H200".
 std::string product_name();
-/// Size of its level 2 cache.
+/// Size of its L2 cache.
 std::size_t cache_bytes();
 
-/// A block of device memory, in stream order, aligned to 256 bytes. Throws MemoryError with what is in use.
+/// A block of device memory, in stream order, aligned to 256 bytes. Throws MemoryError naming the bytes in
+/// use.
 void* allocate(std::size_t bytes, MemoryPurpose purpose);
 void release(void* block, std::size_t bytes, MemoryPurpose purpose) noexcept;
 void recount(std::size_t bytes, MemoryPurpose from, MemoryPurpose to) noexcept;
-/// Of the device's memory; system_allocations counts how often the pool grew.
+/// Statistics of device memory; system_allocations counts how often the pool grew.
 MemoryStats memory_stats();
 void reset_memory_peaks();
 
 // Copies in stream order. Host memory may be changed or freed once the call returns.
 void copy_to_device(void* to, const void* from, std::size_t bytes);
-/// Waits for the device.
+/// Blocks until the copy has finished.
 void copy_to_host(void* to, const void* from, std::size_t bytes);
-/// A copy to the host that is under way.
+/// An asynchronous copy to the host.
 class HostTransfer {
  public:
   virtual ~HostTransfer() = default;
-  /// Waits until it is there and puts the bytes where they are wanted. Throws as synchronize() does.
+  /// Blocks until the copy has finished and writes the bytes to `to`. Throws as synchronize() does.
   virtual void finish(void* to) = 0;
 };
-/// Asks for a copy, to page-locked memory at first, and does not wait for it.
+/// Enqueues a copy to page-locked memory and returns without waiting for it.
 std::unique_ptr<HostTransfer> begin_copy_to_host(const void* from, std::size_t bytes);
 void copy_on_device(void* to, const void* from, std::size_t bytes);
 void set_zero(void* to, std::size_t bytes);
 
-/// Waits until the device has done all that it was asked to. Throws DeviceError when a kernel failed,
-/// ValueError when one found an index out of range.
+/// Blocks until all work enqueued so far has finished. Throws DeviceError when a kernel failed, ValueError
+/// when one found an index out of range.
 void synchronize();
 
-/// Points in the stream's time. An event is recorded again and again, and stands for the last time.
+/// CUDA events of the stream. An event may be recorded repeatedly; it stands for its last recording.
 void* create_event();
 void destroy_event(void* event) noexcept;
 void record_event(void* event);
-/// Seconds of device time, to a microsecond; waits until the device has reached the later one, `to`.
+/// Seconds of device time between two events, to a microsecond; blocks until the device has reached `to`.
 double seconds_between(void* from, void* to);
 
-// Elementwise kernels behind Tensor's members; see there. `count` elements.
+// The kernels that Tensor's members of these names launch (core/tensor.h), over `count` elements.
 void fill(void* to, DType dtype, std::int64_t count, double value);
 void convert(void* to, DType to_dtype, const void* from, DType from_dtype, std::int64_t count);
 void add(void* to, DType to_dtype, const void* from, DType from_dtype, std::int64_t count);
 void scale(void* to, DType dtype, std::int64_t count, double factor);
-/// Waits for the device.
+/// Blocks until the result is known.
 bool all_finite(const void* from, DType dtype, std::int64_t count);
 
 }  // namespace moh::cuda

@@ -39,7 +39,7 @@ std::string reason(cudaError_t status) {
   return std::string(cudaGetErrorName(status)) + ": " + cudaGetErrorString(status);
 }
 
-/// What a program for other GPUs meets on its first kernel, or when it asks for shared memory.
+/// How to fix errors of a build without code for this GPU, on its first launch or cudaFuncSetAttribute.
 std::string advice(cudaError_t status) {
   const bool has_no_kernel =
       status == cudaErrorNoKernelImageForDevice || status == cudaErrorInvalidDeviceFunction;
@@ -89,8 +89,8 @@ OpenDevice open(int index) {
   return device;
 }
 
-/// The pool of a device, which keeps freed memory for the next request: a step then asks the system for
-/// nothing.
+/// The memory pool of a device, set to keep all freed memory for reuse: later steps then allocate nothing
+/// from the system.
 cudaMemPool_t keeping_pool(int index) {
   cudaMemPool_t pool = nullptr;
   MOH_CUDA_CALL(cudaDeviceGetDefaultMemPool(&pool, index));

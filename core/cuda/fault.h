@@ -5,20 +5,19 @@
 
 namespace moh::cuda {
 
-/// The first thing that kernels found wrong with their input. It lies in page-locked memory that the device
-/// writes to, so that looking costs nothing: no kernel has to be waited for in order to know that an index
-/// was out of range.
+/// The first fault that a kernel found in its input, such as an index out of range. It is in page-locked
+/// memory, which the device writes and the host reads, so that checking it needs no copy from the device.
 struct Fault {
-  std::int32_t kind;  ///< 0: none
-  std::int64_t value, place;
+  std::int32_t kind;          ///< 0: none
+  std::int64_t value, place;  ///< the value found, and the number of its element
 };
 
-/// Where kernels write it; the address is valid on the device.
+/// The device address at which kernels write it.
 Fault* fault_on_device();
-/// A kind that stands for `what` ("embedding: ids: expected 0 to 255 (rows of table)"); the same for the same
-/// text.
+/// The number that stands for the message `what` ("embedding: ids: expected 0 to 255 (rows of table)"); equal
+/// texts get equal numbers.
 std::int32_t fault_kind(const std::string& what);
-/// Throws ValueError when kernels have found a fault, and forgets it. Called by synchronize().
+/// Throws ValueError when a kernel has found a fault, and clears it. Called by synchronize().
 void throw_fault();
 
 }  // namespace moh::cuda

@@ -14,11 +14,11 @@ namespace {
 
 bool under_way = false;
 
-/// From the begin to the end of a capture; one that end() has not ended was in vain.
+/// A capture in progress. The destructor discards one that end() has not ended.
 class Capture {
  public:
   Capture() {
-    // Other threads may go on as they like: the one that loads data calls nothing of CUDA's.
+    // Thread-local mode: CUDA calls of other threads do not invalidate the capture.
     MOH_CUDA_CALL(cudaStreamBeginCapture(stream(), cudaStreamCaptureModeThreadLocal));
     under_way = true;
   }
@@ -69,7 +69,7 @@ Graph::Graph() : impl_(std::make_unique<Impl>()) {}
 Graph::~Graph() = default;
 
 void Graph::rehearse(FunctionRef<void()> work) {
-  MOH_CHECK(!captured(), "what is captured keeps the arena as it is");
+  MOH_CHECK(!captured(), "rehearse() would change the arena of a captured graph");
   const ArenaScope memory(impl_->arena);
   work();
 }

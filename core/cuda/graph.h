@@ -6,13 +6,13 @@
 
 namespace moh::cuda {
 
-/// Work for the GPU that is recorded once and then asked for as a whole: a CUDA graph. It repeats the very
-/// same kernels on the very same addresses, so what changes from one time to the next has to lie in device
-/// memory, and the work must not wait for the device or copy from the host.
+/// A CUDA graph: work that is captured once and then launched as a whole. It repeats the same kernels with
+/// the same arguments and addresses, so what changes from one launch to the next has to be in device memory,
+/// and the work must not wait for the device or copy from the host.
 ///
-/// The work's memory is an arena, which belongs to the graph alone: a graph with allocations of its own would
-/// have to free all of them by its end, and memory of the common pool could be handed out to others between
-/// two launches. So what the work leaves behind stays where it is, until the next launch overwrites it.
+/// The work allocates from an arena that belongs to the graph alone: allocations captured into the graph
+/// would all have to be freed by its end, and blocks of the common pool could be reused by others between two
+/// launches. So the results of a launch stay valid until the next launch overwrites them.
 class Graph {
  public:
   Graph();
@@ -20,14 +20,14 @@ class Graph {
   Graph(const Graph&) = delete;
   Graph& operator=(const Graph&) = delete;
 
-  /// Does the work, with memory of the arena. Before capture(), until the work needs nothing for the first
-  /// time: kernels and libraries are loaded, tables are made, the arena is large enough.
+  /// Runs the work eagerly, with memory of the arena: a warm-up, to be repeated before capture() until
+  /// kernels and libraries are loaded, tables are built and the arena is large enough.
   void rehearse(FunctionRef<void()> work);
-  /// Records the work without doing it. Throws what the work throws, and DeviceError for what cannot be
-  /// recorded; nothing is captured then.
+  /// Captures the work without running it. Throws what the work throws, and DeviceError for what cannot be
+  /// captured; the graph stays empty then.
   void capture(FunctionRef<void()> work);
   bool captured() const;
-  /// Asks for the captured work.
+  /// Enqueues the captured work.
   void launch();
 
  private:

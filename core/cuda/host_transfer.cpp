@@ -12,14 +12,14 @@ namespace moh::cuda {
 
 namespace {
 
-/// Page-locked memory with an event that tells when it has been filled.
+/// Page-locked memory with an event, recorded after the copy that fills it.
 struct Landing {
   void* memory = nullptr;
   std::size_t bytes = 0;
   cudaEvent_t filled = nullptr;
 };
 
-/// Landings that nobody uses: to make one takes long and may wait for the device.
+/// Pool of unused landings: cudaMallocHost is slow and may wait for the device.
 class Landings {
  public:
   static Landings& instance() {
@@ -59,7 +59,7 @@ class PinnedTransfer : public HostTransfer {
     MOH_CUDA_CALL(cudaMemcpyAsync(landing_.memory, from, bytes, cudaMemcpyDeviceToHost, stream()));
     MOH_CUDA_CALL(cudaEventRecord(landing_.filled, stream()));
   }
-  // A copy that is still under way lands before the next one to the same memory: there is one stream.
+  // May be reused while its copy is in flight: the next copy to it follows in the same stream.
   ~PinnedTransfer() override { Landings::instance().give_back(landing_); }
 
   void finish(void* to) override {

@@ -11,7 +11,7 @@
 
 #define MOH_DEVICE __device__ __forceinline__
 /// A kernel: MOH_KERNEL(threads) void name(...); `threads` is the largest block that it is launched with.
-/// With a second number, registers are kept to what lets so many blocks share a multiprocessor.
+/// A second number limits the registers so that at least so many blocks are resident per multiprocessor.
 #define MOH_KERNEL(...) __global__ __launch_bounds__(__VA_ARGS__)
 
 namespace moh::cuda {
@@ -22,7 +22,7 @@ struct LaunchShape {
   std::size_t shared_bytes = 0;  ///< of a block
 };
 
-/// Starts kernel(args...) on the stream; nothing happens where the grid is empty.
+/// Enqueues kernel(args...) on the stream; does nothing for an empty grid. Throws DeviceError naming `name`.
 template <class... Params>
 void launch(const char* name, void (*kernel)(Params...), const LaunchShape& shape,
             std::type_identity_t<Params>... args) {
@@ -46,8 +46,7 @@ void each_kernel(std::int64_t count, Body body) {
   for (std::int64_t i = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < count; i += step) body(i);
 }
 
-/// Calls body(i) for i in [0, count), each on a thread of its own. Body is a struct with a MOH_DEVICE
-/// operator().
+/// Calls body(i) for i in [0, count) in a grid-stride loop. Body is a struct with a MOH_DEVICE operator().
 template <class Body>
 void launch_each(const char* name, std::int64_t count, const Body& body) {
   constexpr int kThreads = 256, kBlocksPerMultiprocessor = 32;

@@ -17,7 +17,8 @@ Library::Library(const std::string& file) : file_(file), handle_(dlopen(file.c_s
 
 void* Library::symbol(const char* name) const {
   void* const found = dlsym(handle_, name);
-  if (found == nullptr) throw DeviceError(error_message("device: cuda", file_, name, "a library without it"));
+  if (found == nullptr)
+    throw DeviceError(error_message("device: cuda", file_, name, "no function of this name"));
   return found;
 }
 

@@ -4,15 +4,15 @@
 
 namespace moh::cuda {
 
-/// A shared library of CUDA's, loaded when it is first needed: linked, it would make every start of the
-/// program wait for half a gigabyte, on machines without a GPU, too. It is looked for where the system looks
-/// (LD_LIBRARY_PATH included), then in the toolkit that this build was made with.
+/// A CUDA library (cuBLAS, cuDNN), loaded with dlopen() on first use: if it were linked, every start of the
+/// program would load half a gigabyte, even on machines without a GPU. Search order: that of the system
+/// (LD_LIBRARY_PATH included), then the toolkit that this build was made with.
 class Library {
  public:
   /// Throws DeviceError naming the file and the system's reason.
   explicit Library(const std::string& file);
 
-  /// As dlopen() gives it.
+  /// The handle that dlopen() returned.
   void* handle() const { return handle_; }
 
   /// The function `name`. Throws DeviceError when the library has none.
@@ -25,7 +25,7 @@ class Library {
   void* symbol(const char* name) const;
 
   std::string file_;
-  void* handle_;  // never closed: what it started may outlive main()
+  void* handle_;  // never closed: the library's threads and contexts may outlive main()
 };
 
 }  // namespace moh::cuda

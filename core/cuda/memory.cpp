@@ -13,10 +13,10 @@ namespace {
 struct Memory {
   std::mutex mutex;
   MemoryStats counts;
-  std::vector<SharedArena> arenas;  // that have an owner or blocks that are out
-  std::int64_t pool_reserved = 0;   // by CUDA's pool
-  SharedArena current;              // where allocate() takes from; null: CUDA's pool
-  std::vector<void*> to_free;       // blocks of the pool that came back during a capture
+  std::vector<SharedArena> arenas;  // those that have an owner or allocated blocks
+  std::int64_t pool_reserved = 0;   // bytes that CUDA's pool holds
+  SharedArena current;              // the source of allocate(); null: CUDA's pool
+  std::vector<void*> to_free;       // blocks of the pool that were released during a capture
 };
 
 Memory& memory() {
@@ -24,8 +24,8 @@ Memory& memory() {
   return *all;
 }
 
-/// What is left of arenas that have no owner any more. During a capture nothing goes back to the device: the
-/// end of the arena's scope comes here again.
+/// Frees arenas that have no owner any more, as far as their blocks are released. Postponed during a capture
+/// to the end of the ArenaScope, which calls this again.
 void drop_unused_arenas() {
   if (capturing()) return;
   std::erase_if(memory().arenas, [](const SharedArena& arena) {
@@ -49,10 +49,10 @@ void give_back_block(void* block, std::size_t bytes) {
     arena->give_back(block, bytes);
     return drop_unused_arenas();
   }
-  if (capturing()) {  // a graph frees nothing that it has not allocated
+  if (capturing()) {  // a graph cannot free what it has not allocated
     memory().to_free.push_back(block);
   } else {
-    cudaFreeAsync(block, stream());  // a failure belongs to a kernel before, and the next call reports it
+    cudaFreeAsync(block, stream());  // a failure is that of an earlier kernel, and the next call reports it
   }
 }
 
@@ -62,7 +62,7 @@ std::int64_t pool_reserved_bytes() {
   return static_cast<std::int64_t>(bytes);
 }
 
-/// What the pool and the arenas hold from the system. The pool is asked only when it has given a block.
+/// Bytes that the pool and the arenas hold from the system. The pool is queried only when it is in use.
 std::int64_t reserved_bytes() {
   if (!memory().current) memory().pool_reserved = pool_reserved_bytes();
   std::int64_t reserved = memory().pool_reserved;
@@ -108,7 +108,7 @@ ArenaScope::~ArenaScope() {
 }
 
 void* allocate(std::size_t bytes, MemoryPurpose purpose) {
-  const std::size_t wanted = bytes == 0 ? 1 : bytes;  // CUDA has no block of no bytes
+  const std::size_t wanted = bytes == 0 ? 1 : bytes;  // CUDA does not allocate 0 bytes
   const std::lock_guard lock(memory().mutex);
   void* const block = take_block(wanted);
   if (block == nullptr) refuse(wanted);

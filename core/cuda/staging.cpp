@@ -35,10 +35,10 @@ void Staging::upload_piece(void* to, const void* from, std::size_t bytes) {
   under_way_.push_back({head_, copied});
 }
 
-/// The next `bytes` of the ring, in one piece.
+/// The next `bytes` of the ring, contiguous; blocks while copies in flight occupy them.
 std::byte* Staging::reserve(std::size_t bytes) {
   while (!under_way_.empty() && cudaEventQuery(under_way_.front().copied) == cudaSuccess) retire_oldest();
-  cudaGetLastError();  // "not ready" is no error
+  cudaGetLastError();  // clears cudaErrorNotReady, which is no failure
   constexpr std::size_t kAlignment = 64;
   const std::size_t size = (bytes + kAlignment - 1) / kAlignment * kAlignment;
   if (const std::size_t at = head_ % kRingBytes; at + size > kRingBytes) head_ += kRingBytes - at;

@@ -10,9 +10,9 @@
 
 namespace moh::cuda {
 
-/// Page-locked memory through which copies to the device go: from pageable memory they would make the caller
-/// wait for the device. A ring: a piece of it is used again once the copy out of it is done, so a caller
-/// waits only when more than the ring holds is under way.
+/// Ring buffer of page-locked memory that copies to the device are staged through: cudaMemcpyAsync from
+/// pageable memory would make the caller wait for the device. A piece of the ring is reused once its copy has
+/// finished, so a caller waits only when the copies in flight fill the ring.
 class Staging {
  public:
   static Staging& instance();
@@ -30,7 +30,7 @@ class Staging {
   static constexpr std::size_t kRingBytes = std::size_t{16} << 20;
   static constexpr std::size_t kMostPieceBytes = kRingBytes / 4;
 
-  /// A copy that may be under way. Positions count all bytes that were ever reserved.
+  /// A copy that may be in flight. Positions count all bytes ever reserved.
   struct Piece {
     std::uint64_t end;
     cudaEvent_t copied;
@@ -39,7 +39,7 @@ class Staging {
   std::byte* ring_ = nullptr;
   std::deque<Piece> under_way_;
   std::uint64_t head_ = 0;      // where the next piece begins
-  std::uint64_t released_ = 0;  // what lies before may be used again
+  std::uint64_t released_ = 0;  // bytes before this position may be reused
   std::vector<cudaEvent_t> idle_events_;
 };
 

@@ -53,7 +53,7 @@ struct FindNotFinite {
   std::int32_t* found;
   MOH_DEVICE void operator()(std::int64_t i) const {
     const auto value = static_cast<Acc<T>>(from[i]);
-    if (value - value != Acc<T>(0)) *found = 1;  // NaN for an infinity, too
+    if (value - value != Acc<T>(0)) *found = 1;  // inf - inf is NaN
   }
 };
 
