@@ -17,40 +17,40 @@ namespace moh {
 enum class ProfilePhase : std::uint8_t { kForward, kBackward, kOptimizer };
 inline constexpr int kNumProfilePhases = 3;
 
-/// What one op took in one phase. Times are the op's own: those of ops that ran inside it are theirs.
+/// Time and operations of one op in one phase. Times exclude those of ops that ran inside it.
 struct ProfileEntry {
   std::string op;
   ProfilePhase phase = ProfilePhase::kForward;
   double seconds = 0;
   std::int64_t calls = 0;
-  double flops = 0;  ///< floating-point operations that were computed, where the op knows them; else 0
+  double flops = 0;  ///< floating-point operations, 2 per multiply-add; 0 if the op reports none
 };
 
-/// Collects the times of the ops that its own thread runs while it lives: kernels (run_kernel), matrix
-/// products, nodes of the backward pass. Where none lives, ops pay one test of a thread-local pointer. Not to
-/// be nested.
+/// Collects the times of the ops that its thread runs during its lifetime: kernels (run_kernel), matrix
+/// multiplications, nodes of the backward pass. Without a profiler, an op costs one test of a thread-local
+/// pointer. Must not be nested.
 class Profiler {
  public:
-  /// Times are those of `clock`, which marks the beginning and the end of every op.
+  /// Times are measured with `clock`, which marks the begin and the end of every op.
   explicit Profiler(DeviceClock& clock);
   ~Profiler();
   Profiler(const Profiler&) = delete;
   Profiler& operator=(const Profiler&) = delete;
 
-  /// What was collected, longest first; waits for the device of the clock. Not while an op runs.
+  /// The entries, longest time first; blocks until the device has finished. Must not be called inside an op.
   std::vector<ProfileEntry> entries() const;
-  /// Model FLOPs: the operations of all ops that know them, but for what is computed a second time, by ops
-  /// themselves (attention's scores in its backward pass) or under recompute(). A multiply-add counts two.
+  /// Model FLOPs (as in MFU): the operations of all ops that report them, without what is computed a second
+  /// time, inside an op (attention's scores in its backward pass) or by recompute().
   double model_flops() const { return model_flops_; }
 
-  /// That of this thread, or null.
+  /// The profiler of this thread, or null.
   static Profiler* current() { return current_; }
 
  private:
   friend class ProfileScope;
   friend class ProfilePhaseScope;
 
-  /// The time of one scope: an entry's own, and not that of the entry of the scope around it.
+  /// The interval of one scope; it counts for `entry` and is subtracted from `around`, the enclosing one.
   struct Span {
     ProfileEntry* entry;
     ProfileEntry* around;  // or null
@@ -64,12 +64,12 @@ class Profiler {
   DeviceClock& clock_;
   ProfilePhase phase_ = ProfilePhase::kForward;
   double model_flops_ = 0;
-  std::vector<Span> spans_;        // in the order of their beginnings
-  std::vector<std::size_t> open_;  // of the spans, those that have no end yet
+  std::vector<Span> spans_;        // in the order in which they began
+  std::vector<std::size_t> open_;  // stack of spans without an end, as indices
   std::map<std::pair<ProfilePhase, std::string>, ProfileEntry, std::less<>> entries_;
 };
 
-/// Collects the times of the phases of the steps that its own thread runs while it lives. Not to be nested.
+/// Measures the phases of the training steps that its thread runs during its lifetime. Must not be nested.
 class PhaseTimer {
  public:
   explicit PhaseTimer(DeviceClock& clock);
@@ -77,8 +77,8 @@ class PhaseTimer {
   PhaseTimer(const PhaseTimer&) = delete;
   PhaseTimer& operator=(const PhaseTimer&) = delete;
 
-  /// Seconds between two marks of the clock that were spent in a phase, or, with nothing, in none; waits for
-  /// the device.
+  /// Seconds between two marks of the clock that were spent in `phase`, or outside all phases for
+  /// std::nullopt; blocks until the device has reached `to`.
   double seconds(std::optional<ProfilePhase> phase, DeviceClock::Mark from, DeviceClock::Mark to) const;
 
  private:
@@ -90,7 +90,7 @@ class PhaseTimer {
     std::optional<ProfilePhase> phase;
   };
 
-  /// Returns the phase until now.
+  /// Returns the previous phase.
   std::optional<ProfilePhase> change(std::optional<ProfilePhase> phase);
 
   inline static thread_local constinit PhaseTimer* current_ = nullptr;
@@ -98,14 +98,14 @@ class PhaseTimer {
   std::vector<Change> changes_;
 };
 
-/// Counts the time until its end for an op. A scope directly inside one of the same op and phase is part of
-/// that call.
+/// Attributes the time of its lifetime to an op. A scope directly inside one of the same op and phase does
+/// not count as another call.
 class ProfileScope {
  public:
   explicit ProfileScope(std::string_view op, double flops = 0) : profiler_(Profiler::current()) {
     if (profiler_ != nullptr) profiler_->begin(op, flops);
   }
-  /// `describe` makes the op's name; it is called only where somebody collects.
+  /// `describe` returns the op's name; it is called only when a profiler is active.
   template <std::invocable Describe>
   explicit ProfileScope(Describe&& describe, double flops) : profiler_(Profiler::current()) {
     if (profiler_ != nullptr) profiler_->begin(describe(), flops);
@@ -120,7 +120,7 @@ class ProfileScope {
   Profiler* profiler_;
 };
 
-/// What begins inside it belongs to `phase`.
+/// Attributes ops and time that begin during its lifetime to `phase`.
 class ProfilePhaseScope {
  public:
   explicit ProfilePhaseScope(ProfilePhase phase)

@@ -12,7 +12,7 @@ namespace {
 thread_local bool in_recomputation = false;
 thread_local bool in_first_run = false;
 
-/// Marks the second run, and puts the generator where the first run found it.
+/// Marks the second run, and rewinds the generator to its state at the start of the first run.
 class Recomputation {
  public:
   Recomputation(Generator* generator, std::uint64_t state)
@@ -34,7 +34,7 @@ class Recomputation {
   GradMode recording_{true};
 };
 
-/// Marks the first run of a segment whose second run records.
+/// Marks the first run of a segment whose second run will be recorded.
 class FirstRun {
  public:
   explicit FirstRun(bool recorded_later) : outer_(in_first_run) { in_first_run = recorded_later; }
@@ -47,7 +47,7 @@ class FirstRun {
   NoGrad no_grad_;
 };
 
-/// Leaves with the inputs' values, which collect the gradients that leave the segment.
+/// Leaves with the inputs' values, in which the backward pass of the segment collects the inputs' gradients.
 std::vector<Variable> as_leaves(const std::vector<Tensor>& values, const std::vector<bool>& needs_grad) {
   std::vector<Variable> leaves;
   for (std::size_t i = 0; i < values.size(); ++i) {
@@ -75,7 +75,7 @@ Grads run_again(const Segment& segment, const std::vector<Tensor>& values,
   backward(reached, seeds);
   Grads grads;
   for (const Variable& leaf : leaves) {
-    // A bfloat16 leaf gathers its gradient in float32; the graph outside wants the input's own type.
+    // A bfloat16 leaf accumulates its gradient in float32; the outer graph expects the input's dtype.
     const bool has_grad = leaf.requires_grad() && leaf.grad().defined();
     grads.push_back(has_grad ? leaf.grad().to(leaf.dtype()) : Tensor());
   }

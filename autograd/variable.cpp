@@ -31,7 +31,7 @@ struct Variable::State {
   bool requires_grad = false;
   // A leaf:
   Tensor grad;
-  Tensor grad_buffer;  // where the gradient has its place; undefined for wherever it comes
+  Tensor grad_buffer;  // holds the gradient if defined (keep_gradient_in); else the gradient is any tensor
   GradientHook hook;
   // An op's output:
   std::shared_ptr<Node> node;
@@ -54,14 +54,14 @@ class Node {
   ~Node();
 };
 
-/// The part of the library that may look into Variables.
+/// Accessors of a Variable's state for the engine.
 class Engine {
  public:
   static const std::shared_ptr<Node>& node_of(const Variable& v) { return v.state_->node; }
   static int output_of(const Variable& v) { return v.state_->output; }
   static bool has_node(const Variable& v) { return v.defined() && v.state_->node != nullptr; }
   static const void* identity(const Variable& v) { return v.state_.get(); }
-  /// Gives up the handle; returns the node when this was the last one to it.
+  /// Drops the handle; returns the node if this was the last reference to the variable.
   static std::shared_ptr<Node> release(Variable& v) {
     std::shared_ptr<State> state = std::move(v.state_);
     if (state == nullptr || state.use_count() > 1) return nullptr;
@@ -77,7 +77,7 @@ class Engine {
 };
 
 Node::~Node() {
-  // A long chain of nodes would otherwise be destroyed by as deep a recursion.
+  // Destroys a chain of nodes in a loop: recursion through destructors would overflow the stack.
   std::vector<std::shared_ptr<Node>> orphans;
   const auto collect = [&orphans](std::vector<Variable>& handles) {
     for (Variable& input : handles) {
@@ -111,7 +111,7 @@ void Engine::add_to_leaf(const Variable& leaf, Tensor grad) {
     state.grad = state.grad_buffer;
   } else if (grad.dtype() != wanted) {
     state.grad = grad.to(wanted);
-  } else if (grad.is_unique()) {  // nobody else reads these bytes: keep them
+  } else if (grad.is_unique()) {  // no other reader: take the tensor without a copy
     grad.set_purpose(MemoryPurpose::kGradient);
     state.grad = std::move(grad);
   } else {
@@ -123,7 +123,7 @@ Variable::Variable(Tensor value, bool requires_grad) : state_(std::make_shared<S
   MOH_CHECK(value.defined(), "a variable needs a defined tensor");
   if (requires_grad && !is_floating(value.dtype())) {
     throw DTypeError(
-        error_message("variable", "dtype with a gradient", "a floating one", dtype_name(value.dtype())));
+        error_message("variable", "requires_grad", "a floating dtype", dtype_name(value.dtype())));
   }
   state_->value = std::move(value);
   state_->requires_grad = requires_grad;
@@ -190,7 +190,7 @@ void Variable::backward(const Tensor& seed) const {
 
 namespace {
 
-/// All that one backward pass knows: which nodes it reaches, and the gradients on their way.
+/// The state of one backward pass: the nodes it reaches, and gradients not yet consumed.
 class BackwardPass {
  public:
   void run(std::span<const Variable> outputs, std::span<const Tensor> seeds) {
@@ -208,7 +208,7 @@ class BackwardPass {
   }
 
  private:
-  /// Collects the nodes behind `root`, and counts how often each leaf will be contributed to.
+  /// Collects the nodes that `root` depends on, and counts the contributions that each leaf will get.
   void reach(const std::shared_ptr<Node>& root) {
     std::vector<std::shared_ptr<Node>> pending = {root};
     while (!pending.empty()) {
@@ -231,8 +231,8 @@ class BackwardPass {
     const bool reached = std::any_of(dys.begin(), dys.end(), [](const Tensor& dy) { return dy.defined(); });
     if (reached && !node.backward) {
       throw ValueError("backward: " + node.name +
-                       ": this graph has been walked back before, and what it saved is " +
-                       "released; run the forward pass again");
+                       ": backward() has already run through this graph, and its saved tensors are " +
+                       "freed; run the forward pass again");
     }
     Grads grads;
     if (reached) {
@@ -277,7 +277,7 @@ class BackwardPass {
     if (--leaf_contributions_[Engine::identity(leaf)] == 0 && leaf.grad().defined()) Engine::run_hook(leaf);
   }
 
-  std::vector<std::shared_ptr<Node>> nodes_;  // kept alive: a node lets go of its inputs as it is left
+  std::vector<std::shared_ptr<Node>> nodes_;  // keeps them alive: a node drops its inputs once it has run
   std::unordered_map<Node*, std::vector<Tensor>> gradients_;
   std::unordered_map<const void*, int> leaf_contributions_;
 };
@@ -288,7 +288,7 @@ void backward(std::span<const Variable> outputs, std::span<const Tensor> seeds) 
   MOH_CHECK(outputs.size() == seeds.size(), "backward: one seed per output");
   for (std::size_t i = 0; i < outputs.size(); ++i) {
     if (!outputs[i].requires_grad())
-      throw ValueError("backward: the output does not depend on anything with a gradient");
+      throw ValueError("backward: the output does not depend on any variable that requires a gradient");
     if (seeds[i].shape() != outputs[i].shape() || seeds[i].dtype() != outputs[i].dtype()) {
       throw ShapeError(error_message("backward", "seed", describe(outputs[i].value()), describe(seeds[i])));
     }

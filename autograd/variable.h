@@ -13,15 +13,15 @@ namespace moh {
 
 class Node;
 
-/// A tensor in a computation whose gradient may be asked for. A handle: copies refer to the same value and
-/// gradient. A Variable is a leaf (a parameter or an input) or the output of a recorded op.
+/// A tensor with automatic differentiation, as torch.Tensor with requires_grad. A handle: copies refer to the
+/// same value and gradient. A Variable is a leaf (a parameter or an input) or the output of a recorded op.
 class Variable {
  public:
-  /// Called with the leaf after a backward pass has added its last contribution to the leaf's gradient, while
-  /// the rest of the pass still runs.
+  /// Called with the leaf once a backward pass has completed the leaf's gradient, while the rest of the pass
+  /// is still to come.
   using GradientHook = std::function<void(Variable&)>;
 
-  /// Undefined: only defined() may be asked. Stands for an absent optional operand.
+  /// Undefined: only defined() and requires_grad() may be called. Stands for an absent optional operand.
   Variable() = default;
   /// A leaf. Throws DTypeError when a gradient is required of a tensor that is not floating.
   explicit Variable(Tensor value, bool requires_grad = false);
@@ -36,28 +36,28 @@ class Variable {
 
   /// Whether backward passes reach this variable. False for an undefined one.
   bool requires_grad() const;
-  /// Makes a leaf a constant for the ops that come, or lets them ask for its gradient again.
+  /// Sets whether ops that follow record this leaf: false makes it a constant for them.
   void set_requires_grad(bool required);
-  /// Whether an op produced this variable (and its gradient is not kept).
+  /// False for the output of a recorded op, which keeps no gradient.
   bool is_leaf() const;
   /// The gradient accumulated so far, undefined before the first backward. It has the leaf's shape; a
-  /// bfloat16 leaf has a float32 gradient, so that accumulation over micro-batches loses nothing.
+  /// bfloat16 leaf has a float32 gradient, so that sums over micro-batches are not rounded to it.
   const Tensor& grad() const;
-  /// Adds to the gradient of a leaf.
+  /// Adds to the gradient of a leaf. Throws ShapeError for another shape.
   void accumulate_grad(const Tensor& grad);
   void zero_grad();
-  /// From now on the gradient is gathered in `buffer`, of the leaf's shape and of the gradient's dtype, so
-  /// that its address stays. The first contribution after zero_grad() overwrites what is there.
+  /// From now on the gradient is accumulated in `buffer` (the leaf's shape, the gradient's dtype), so that
+  /// its address is fixed. The first contribution after zero_grad() overwrites the contents.
   void keep_gradient_in(Tensor buffer);
   /// Replaces the leaf's hook; an empty function removes it.
   void on_gradient(GradientHook hook);
 
-  /// The same value, cut off from the graph.
+  /// A leaf with the same value (shared storage) that requires no gradient.
   Variable detach() const;
 
-  /// Gradients of this variable with respect to all leaves are added to theirs. The first form is for a
-  /// scalar and seeds with 1. What a node saved is released as the pass leaves it, so a graph can be walked
-  /// once.
+  /// Adds the gradients of this variable with respect to all leaves to their grad(). The first form is for a
+  /// scalar, with seed 1. Each node frees its saved tensors once it has run, so backward() can run only once
+  /// per graph; a second time throws ValueError.
   void backward() const;
   void backward(const Tensor& seed) const;
 
@@ -71,7 +71,7 @@ class Variable {
   std::shared_ptr<State> state_;
 };
 
-/// Walks the graph back from several outputs at once; seeds have the outputs' shapes and dtypes.
+/// Backward pass from several outputs at once. Throws ShapeError for a seed of another shape or dtype.
 void backward(std::span<const Variable> outputs, std::span<const Tensor> seeds);
 
 }  // namespace moh

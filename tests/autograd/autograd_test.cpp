@@ -121,7 +121,8 @@ TEST_CASE("autograd: what was saved is released as the pass goes, and a second p
   CHECK_FALSE(watch.expired());
   y.backward(ones2());
   CHECK(watch.expired());
-  CHECK_THROWS_WITH(y.backward(ones2()), Catch::Contains("keeps: this graph has been walked back before"));
+  CHECK_THROWS_WITH(y.backward(ones2()),
+                    Catch::Contains("keeps: backward() has already run through this graph"));
 }
 
 TEST_CASE("autograd: refusals") {
