@@ -3,8 +3,8 @@
 #include "ops/indices_kernels.h"
 #include "ops/linalg/gemm_cuda.h"
 
-// Of a build without a CUDA toolkit. It has no device tensors (core/cuda/absent.cpp), so that only options
-// can come here.
+// For a build without a CUDA toolkit. It has no device tensors (core/cuda/absent.cpp), so that only the
+// functions that read options can be called.
 
 namespace moh {
 
@@ -23,7 +23,7 @@ void cuda_gemm(const CudaGemm&, const CudaGemmData&) {
   not_open();
 }
 void set_cuda_gemm_options(const GemmOptions&) {
-  throw DeviceError("matrix products: this build computes on the CPU only");
+  throw DeviceError("matrix multiplications: this build computes on the CPU only");
 }
 template <>
 void IndexKernels<Cuda>::check(std::int64_t*, std::int64_t, std::int64_t, std::int64_t, std::int32_t) {

@@ -14,7 +14,7 @@ namespace moh {
 
 namespace {
 
-/// The place of element `flat` in a tensor of this shape: "[2, 5]".
+/// The multi-dimensional index of element `flat` in a tensor of this shape: "[2, 5]".
 std::string place_of(const Shape& shape, std::int64_t flat) {
   std::array<std::int64_t, Shape::kMaxRank> place{};
   for (int axis = shape.rank() - 1; axis >= 0; --axis) {
@@ -41,7 +41,7 @@ void check_on_device(std::string_view op, std::string_view name, const Tensor& w
 Tensor checked_on_device(std::string_view op, std::string_view name, const Tensor& indices,
                          const IndexRange& range) {
   Tensor wide = indices.to(DType::kInt64);
-  // A copy where it was wide already: what is out of range is replaced, and the operand is not ours.
+  // Elements out of range are replaced, so an int64 operand must be copied: it belongs to the caller.
   if (wide.shares_storage_with(indices)) wide = indices.clone();
   if (!dry_run()) check_on_device(op, name, wide, range);
   return wide;

@@ -6,7 +6,7 @@ namespace moh {
 
 namespace {
 
-/// Of several that are out of range any one may be reported.
+/// If several indices are out of range, any one of them may be reported.
 struct CheckIndex {
   std::int64_t* indices;
   std::int64_t bound, ignored;

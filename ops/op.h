@@ -55,7 +55,7 @@ class Check {
 };
 
 /// The name of a kernel in messages and profiles, and the model FLOPs that it reports: those of attention,
-/// convolutions and projections of selected heads. Elementwise work counts as none.
+/// convolutions and projections of selected heads. Elementwise work is not counted.
 struct KernelCall {
   KernelCall(std::string_view name, double operations = 0) : op(name), flops(operations) {}
   KernelCall(const char* name, double operations = 0) : op(name), flops(operations) {}
@@ -80,8 +80,8 @@ void visit_backend(std::string_view op, const Tensor& x, Fn&& fn) {
 }
 
 /// Calls fn.template operator()<Backend, T>() with the back end of x's device and the C++ type of its dtype:
-/// the one place where an op picks its kernel. Throws DTypeError for a dtype without kernels. A dry run calls
-/// nothing.
+/// the only dispatch of an op to its kernel. Throws DTypeError for a dtype without kernels. In a dry run fn
+/// is not called.
 template <class Fn>
 void run_kernel(KernelCall call, const Tensor& x, Fn&& fn) {
   const ProfileScope profile(call.op, call.flops);
@@ -94,7 +94,7 @@ void run_kernel(KernelCall call, const Tensor& x, Fn&& fn) {
   });
 }
 
-/// The same for a kernel that takes workspace of a size that matters: a dry run counts the bytes that
+/// The same for a kernel whose workspace grows with the rows: a dry run counts the bytes that
 /// workspace.template operator()<Backend, T>() returns.
 template <class Fn, class Workspace>
 void run_kernel(KernelCall call, const Tensor& x, Fn&& fn, const Workspace& workspace) {
@@ -106,7 +106,7 @@ void run_kernel(KernelCall call, const Tensor& x, Fn&& fn, const Workspace& work
   run_kernel(call, x, std::forward<Fn>(fn));
 }
 
-/// Both for an op that has kernels on the CPU only. Throw DeviceError for a tensor elsewhere.
+/// As the two above, for an op with CPU kernels only. Throw DeviceError for a tensor on a GPU.
 template <class Fn, class Workspace>
 void run_cpu_kernel(KernelCall call, const Tensor& x, Fn&& fn, const Workspace& workspace) {
   if (x.device() != kCpu) {

@@ -8,8 +8,8 @@
 
 namespace moh {
 
-/// Calls body(task, scratch) for all tasks, on all threads unless `serial`; scratch is the thread's own
-/// `bytes`.
+/// Calls body(task, scratch) for all tasks, on all threads unless `serial`; scratch points to `bytes` of
+/// memory private to the thread.
 template <class Task, class Body>
 void run_tasks(const std::vector<Task>& tasks, bool serial, std::size_t bytes, const Body& body) {
   const Scratch scratch(bytes * static_cast<std::size_t>(num_threads()));

@@ -4,7 +4,8 @@
 
 namespace moh {
 
-/// Forms of GELU: x P(Z <= x) for a standard normal Z, and its approximation by a tanh.
+/// GELU exactly, x P(Z <= x) for a standard normal Z, or in its tanh approximation (as
+/// `approximate` of PyTorch).
 enum class GeluForm { kExact, kTanh };
 
 /// y = x / 2 (1 + erf(x / sqrt(2))), or y = x / 2 (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))), elementwise

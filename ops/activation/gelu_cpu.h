@@ -8,7 +8,7 @@
 namespace moh {
 namespace {
 
-/// gelu(x) and its derivative; what of it is not used is not computed.
+/// gelu(x) and its derivative; the compiler drops the one that a caller does not use.
 template <class A>
 struct GeluAt {
   A value, slope;
@@ -39,7 +39,7 @@ struct TanhGelu {
   }
 };
 
-/// Calls fn with the function object of a form, so that loops know it when they are compiled.
+/// Calls fn with the function object of a form, so that the form is a compile-time constant in loops.
 template <class Fn>
 [[maybe_unused]] [[gnu::always_inline]] inline void with_gelu(GeluForm form, const Fn& fn) {
   form == GeluForm::kExact ? fn(ExactGelu{}) : fn(TanhGelu{});

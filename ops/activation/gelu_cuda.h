@@ -9,7 +9,7 @@
 
 namespace moh {
 
-/// gelu(x) and its derivative; what of it is not used is not computed.
+/// gelu(x) and its derivative; the compiler drops the one that a caller does not use.
 struct GeluAt {
   float value, slope;
 };

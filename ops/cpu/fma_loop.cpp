@@ -14,7 +14,7 @@ double run_fma_loop(std::int64_t rounds) {
     using Kernels = FmaLoopKernels<Backend>;
     parallel_for(threads, 1, [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t i = begin; i < end; ++i) {
-        // Towards 1 / (1 - 0.5) = 2: neither subnormal nor infinite numbers, which may be slower.
+        // Converges to 1 / (1 - 0.5) = 2: no subnormal or infinite numbers, which may be slower.
         const float sum = Kernels::run(rounds, 0.5F, 1.0F);
         MOH_CHECK(sum > 0.0F, "the sums of a multiply-add loop are positive");
       }

@@ -4,11 +4,10 @@
 
 namespace moh {
 
-/// Keeps every thread busy with float32 multiply-adds on registers alone, in vectors of the widest kind that
-/// the kernels use, with enough independent sums for the processor to start all it can: nothing computes
-/// faster here, so its rate is the ceiling for everything else. Each of num_threads() threads makes `rounds`
-/// rounds. Returns the floating-point operations that were done, all threads together (a multiply-add is
-/// two).
+/// Measures the peak rate of the processor: float32 multiply-adds on registers alone, in the widest
+/// vectors that the kernels use, with enough independent sums to saturate the FMA units. Each of
+/// num_threads() threads runs `rounds` rounds. Returns the floating-point operations of all threads
+/// together, 2 per multiply-add.
 double run_fma_loop(std::int64_t rounds);
 
 }  // namespace moh

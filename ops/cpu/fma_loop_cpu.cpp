@@ -6,7 +6,7 @@ namespace moh {
 
 namespace {
 
-// Two units with a latency of four or five cycles want ten sums; more than the registers hold would spill.
+// Two FMA units with a latency of 4 or 5 cycles need 10 independent sums; too many would spill registers.
 constexpr int kSums = kVectorRegisters >= 32 ? 20 : 12;
 
 }  // namespace

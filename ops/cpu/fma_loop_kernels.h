@@ -7,7 +7,7 @@ namespace moh {
 /// sum_{k+1} = sum_k * factor + term, `rounds` times, in kFlopsPerRound / 2 independent lanes.
 template <class Backend>
 struct FmaLoopKernels {
-  /// Returns the sum of all lanes' last numbers, so that the work cannot be optimised away.
+  /// Returns the sum of the final values of all lanes, so that the loop cannot be optimised away.
   static float run(std::int64_t rounds, float factor, float term);
   /// Floating-point operations in a round.
   static std::int64_t flops_per_round();

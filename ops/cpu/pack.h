@@ -7,7 +7,8 @@
 namespace moh {
 namespace {
 
-/// Cuts a block of scratch into pieces aligned to 64 bytes; without a block it only counts.
+/// Bump allocator: cuts a block of scratch into pieces aligned to 64 bytes; without a block it
+/// only counts bytes.
 class Arena {
  public:
   explicit Arena(std::byte* base) : base_(base) {}
@@ -33,7 +34,7 @@ void copy_rows(const F* from, F* to, std::int64_t count) {
   __builtin_memcpy(to, from, static_cast<std::size_t>(count) * sizeof(F));
 }
 
-// Rows of head_dim elements: in tensors exactly as long, in scratch padded to whole vectors with zeros.
+// Rows of head_dim elements: unpadded in tensors, in scratch padded with zeros to whole vectors.
 
 /// to = factor * from, into scratch.
 template <class T>

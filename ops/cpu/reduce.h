@@ -11,8 +11,8 @@
 namespace moh {
 namespace {
 
-/// Rows per chunk for loops over `count` rows of `width` elements: enough work per chunk to pay for handing
-/// it out, at most 64 chunks so that partial sums stay small, and a function of the sizes alone, so that
+/// Rows per chunk for loops over `count` rows of `width` elements: enough work per chunk to amortise its
+/// scheduling, at most 64 chunks so that partial sums stay small, and a function of the sizes alone, so that
 /// results do not depend on the number of threads.
 [[maybe_unused]] [[gnu::always_inline]] inline std::int64_t row_grain(std::int64_t count,
                                                                       std::int64_t width) {
@@ -38,7 +38,7 @@ template <class A, class T, class AddRow>
   const Scratch scratch(row_sums_bytes<A>(count, width));
   A* partials = scratch.as<A>();
   parallel_for(count, grain, [&](std::int64_t begin, std::int64_t end) {
-    const AddRow local = add_row;  // so that the compiler sees that no store changes what add_row captured
+    const AddRow local = add_row;  // a local copy, so that stores in the loop cannot alias the captures
     A* partial = partials + begin / grain * width;
     for (std::int64_t j = 0; j < width; ++j) partial[j] = A(0);
     for (std::int64_t i = begin; i < end; ++i) local(i, partial);
@@ -64,7 +64,7 @@ struct RowGroups {
 template <class A, class T, class AddRow>
 [[maybe_unused]] [[gnu::always_inline]] inline void sum_over_groups(RowGroups groups, std::int64_t width,
                                                                     T* sums, const AddRow& add_row) {
-  // Few groups are cut into chunks that all threads share; of many, each is a chunk. The sums are the same.
+  // Few groups: threads share the rows of each. Many: one group per chunk. The sums have the same bits.
   const std::int64_t grain = groups.count > 0 && groups.count < num_threads() ? groups.count : 1;
   parallel_for(groups.count, grain, [=](std::int64_t begin, std::int64_t end) {
     const std::int64_t each = groups.rows / groups.count;

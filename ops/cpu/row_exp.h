@@ -2,7 +2,7 @@
 
 // For kernel files only (they are compiled once per instruction set): everything here has internal linkage.
 //
-// The two sums behind a softmax over one row.
+// The two reductions of a softmax over one row.
 
 #include <cstdint>
 #include <limits>
@@ -13,7 +13,7 @@
 namespace moh {
 namespace {
 
-/// The largest element, passing over NaNs; -inf for an empty row.
+/// The largest element, ignoring NaNs; -inf for an empty row.
 template <class T>
 [[maybe_unused]] [[gnu::always_inline]] inline Acc<T> largest_of(const T* x, std::int64_t width) {
   using A = Acc<T>;
@@ -23,7 +23,8 @@ template <class T>
   return top;
 }
 
-/// The sum of e^(x_j - top), in blocks that are added in double: long rows (vocabularies) lose nothing.
+/// The sum of e^(x_j - top), over blocks whose sums are added in double: exact enough for
+/// long rows (vocabularies).
 template <class T>
 [[maybe_unused]] [[gnu::always_inline]] inline double exp_sum_of(const T* x, std::int64_t width, Acc<T> top) {
   using A = Acc<T>;

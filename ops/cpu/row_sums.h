@@ -6,7 +6,7 @@
 namespace moh {
 namespace {
 
-/// What the CPU's kernels take to sum over rows, for run_kernel; those of a GPU take too little to count.
+/// Workspace of CPU kernels that sum over rows, for run_kernel; that of GPU kernels is too small to count.
 struct RowSumsWorkspace {
   Rows rows;
 

@@ -68,7 +68,7 @@ template <class F>
   return value - Vec<F>{};  // x - 0 keeps every x, the sign of zero included
 }
 
-/// 16-bit numbers to the upper halves of 32-bit ones, zeros below: what widens bfloat16.
+/// Moves 16-bit numbers to the upper halves of 32-bit ones, zeros below: upcasts bfloat16 to float32.
 template <std::size_t... kLane>
 [[gnu::always_inline]] inline Vec<float> upper_halves(Vec<std::uint16_t, kLanes<float>> halves,
                                                       std::index_sequence<kLane...>) {
@@ -77,7 +77,7 @@ template <std::size_t... kLane>
       zeros, halves, (kLane % 2 == 0 ? 0 : kLanes<float> + static_cast<int>(kLane) / 2)...);
 }
 
-/// A vector of elements stored as T, widened to the type that sums are formed in.
+/// Loads a vector of elements stored as T, upcast to Acc<T>.
 template <class T>
 [[gnu::always_inline]] inline Vec<Acc<T>> load_as(const T* from) {
   if constexpr (std::is_same_v<T, bfloat16>) {
@@ -102,7 +102,7 @@ template <class T>
   }
 }
 
-/// The first `count` elements, fewer than a vector; the other lanes are zero.
+/// Loads the first `count` elements, fewer than a vector; the other lanes are zero.
 template <class T>
 [[gnu::always_inline]] inline Vec<Acc<T>> load_first(const T* from, std::int64_t count) {
   alignas(kVectorBytes) unsigned char lanes[kLanes<Acc<T>> * sizeof(T)] = {};
@@ -127,7 +127,7 @@ template <class F, int kCount, int kFirst, std::size_t... kLane>
 [[gnu::always_inline]] inline Vec<F, kCount / 2> half(Vec<F, kCount> v, std::index_sequence<kLane...>) {
   return __builtin_shufflevector(v, v, (kFirst + static_cast<int>(kLane))...);
 }
-/// The sum and the largest of all lanes, by halving.
+/// The sum and the largest of all lanes, by pairwise halving.
 template <class F, int kCount = kLanes<F>>
 [[gnu::always_inline]] inline F sum_lanes(Vec<F, kCount> v) {
   if constexpr (kCount == 2) {
@@ -158,9 +158,9 @@ template <class F>
   return lane_numbers<F>(std::make_index_sequence<kLanes<F>>{});
 }
 
-/// Coefficients of 2^f for |f| <= 1/2, highest power first. float: minimax, relative error 2e-9, so that what
-/// remains is the rounding of the evaluation (8e-8). double: the Taylor series (ln 2)^k / k!, whose rest is
-/// below 1e-17.
+/// Coefficients of 2^f for |f| <= 1/2, highest power first. float: minimax, relative error 2e-9,
+/// below the rounding of the evaluation (8e-8). double: the Taylor series (ln 2)^k / k!, whose
+/// remainder is below 1e-17.
 template <class F>
 struct Exp2Coefficients;
 template <>

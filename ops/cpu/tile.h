@@ -8,12 +8,13 @@ namespace moh {
 namespace {
 
 /// A register tile is kTileRows x kTileVecs vectors: 24 accumulators of 32 registers, 12 of 16. Enough
-/// independent sums to keep two fused multiply-add units busy, and few enough loads per sum that the loads do
-/// not limit. Measured at the peak of the processor for operands in the first two cache levels.
+/// independent sums to keep two FMA units busy, and few enough loads per sum not to be load-bound. Measured
+/// at the processor's peak for operands in L1 and L2.
 constexpr int kTileRows = 6;
 constexpr int kTileVecs = kVectorRegisters >= 32 ? 4 : 2;
 
-/// Rows of the right factor that are fetched ahead: the first tile of many finds them in no near cache.
+/// Prefetch distance in rows of the right operand: the first tile that reads them finds them in neither L1
+/// nor L2.
 constexpr std::ptrdiff_t kTileAhead = 16;
 
 /// `rows` rounded up to whole tiles.
@@ -21,17 +22,17 @@ constexpr std::ptrdiff_t kTileAhead = 16;
   return (rows + kTileRows - 1) / kTileRows * kTileRows;
 }
 
-/// The left factor of a product: element (i, k) is data[i * row + k * depth], so that a transposed factor
-/// costs nothing.
+/// The left operand of a matrix multiplication: element (i, k) is data[i * row + k * depth], so that
+/// transposing it costs nothing.
 template <class F>
 struct LeftFactor {
   const F* data;
   std::ptrdiff_t row, depth;
 
-  F at(int i) const { return data[i * row]; }  // of the present k
+  F at(int i) const { return data[i * row]; }  // of the current k
   void next() { data += depth; }
 };
-/// A left factor whose rows lie anywhere.
+/// A left operand with a pointer per row.
 template <class F>
 struct GatheredLeft {
   const F* rows[kTileRows];
@@ -41,7 +42,7 @@ struct GatheredLeft {
   void next() { ++k; }
 };
 
-/// Where a product goes: a matrix whose rows are `row` apart.
+/// The result of a matrix multiplication: a matrix with a row stride of `row` elements.
 template <class F>
 struct OutMatrix {
   F* data;
@@ -50,7 +51,7 @@ struct OutMatrix {
   F* at(int i) const { return data + i * row; }
   void skip(std::ptrdiff_t columns) { data += columns; }
 };
-/// Rows that lie anywhere, no two of them the same.
+/// A result with a pointer per row; rows must not overlap.
 template <class F>
 struct ScatteredOut {
   F* rows[kTileRows];
@@ -60,9 +61,9 @@ struct ScatteredOut {
   void skip(std::ptrdiff_t columns) { column += columns; }
 };
 
-/// c[kRows, kVecs vectors] (+)= a[kRows, depth] * b[depth, kVecs vectors]; b_row is the distance of the rows
-/// of b in elements. Terms are added in the order of k, whatever the tile, their sum last to c, which is
-/// fetched meanwhile.
+/// c[kRows, kVecs vectors] (+)= a[kRows, depth] * b[depth, kVecs vectors]; b_row is the row stride of b in
+/// elements. Terms are added in the order of k, whatever the tile; their sum is added to c, which is
+/// prefetched meanwhile.
 template <class F, int kRows, int kVecs, bool kAccumulate, class Left, class Out>
 void multiply_tile(Left a, const F* b, std::ptrdiff_t b_row, std::int64_t depth, Out c) {
   constexpr int kN = kLanes<F>;
@@ -101,7 +102,7 @@ void multiply_tile(Left a, const F* b, std::ptrdiff_t b_row, std::int64_t depth,
   }
 }
 
-/// The same for any number of vectors, in tiles of nearly equal width.
+/// The same for any number of vectors, split into tiles of nearly equal width.
 template <class F, int kRows, bool kAccumulate, class Left = LeftFactor<F>, class Out = OutMatrix<F>>
 void multiply_rows(std::type_identity_t<Left> a, const F* b, std::ptrdiff_t b_row, std::int64_t depth,
                    std::type_identity_t<Out> c, int vecs) {

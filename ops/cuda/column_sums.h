@@ -10,8 +10,7 @@ namespace moh {
 
 inline constexpr int kColumnThreads = 128;
 
-/// partials[block, j] = the sum of value(i, j) over every blocks-th row i. The grid's second axis cuts the
-/// columns.
+/// partials[b, j] = the sum of value(i, j) over rows i = b, b + gridDim.x, ... gridDim.y splits the columns.
 template <class Value>
 MOH_KERNEL(kColumnThreads)
 void column_sums_kernel(Value value, Rows rows, float* partials) {

@@ -10,7 +10,7 @@
 
 namespace moh {
 
-/// 16 bytes of T, moved as one.
+/// 16 bytes of T, loaded and stored in one access.
 template <class T>
 struct alignas(16) Pack {
   static constexpr int kCount = 16 / sizeof(T);
@@ -24,7 +24,7 @@ struct MapOperands {
   T* out[kOut];
 };
 
-/// One piece of 16 bytes of each array; the last may be shorter.
+/// Processes piece number `piece` of 16 bytes of each array; the last may be shorter.
 template <class T, int kIn, int kOut, class F>
 struct MapPiece {
   MapOperands<T, kIn, kOut> at;
@@ -65,7 +65,7 @@ struct MapPiece {
 
 /// out[.][i] = f of in[.][i], computed in float32: F is a struct with
 ///   MOH_DEVICE void operator()(const float (&in)[kIn], float (&out)[kOut], std::int64_t i) const.
-/// An output may be one of the inputs.
+/// In place is allowed: an output may be one of the inputs.
 template <class T, int kIn, int kOut, class F>
 void launch_map(const char* name, std::int64_t count, const MapOperands<T, kIn, kOut>& at, const F& f) {
   constexpr int kPack = Pack<T>::kCount;

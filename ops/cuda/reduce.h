@@ -23,7 +23,7 @@ struct Largest {
   }
 };
 
-/// All lanes get the combination of their warp's values.
+/// All-reduce over the warp.
 template <class A, class Combine>
 MOH_DEVICE A reduce_warp(A value, Combine combine) {
   for (int mask = device::kWarp / 2; mask > 0; mask /= 2)
@@ -31,8 +31,8 @@ MOH_DEVICE A reduce_warp(A value, Combine combine) {
   return value;
 }
 
-/// All threads get the combination of their block's values. `space` is shared memory for a value per warp,
-/// which may be used again after the next barrier.
+/// All-reduce over the block. `space` is shared memory for one value per warp, which may be reused after the
+/// next barrier.
 template <class A, class Combine>
 MOH_DEVICE A reduce_block(A value, Combine combine, A* space) {
   value = reduce_warp(value, combine);
@@ -43,9 +43,9 @@ MOH_DEVICE A reduce_block(A value, Combine combine, A* space) {
   return value;
 }
 
-/// sums[j] = factor times the sum over `count` rows of partials[i, j], added in the order of i. For several
-/// groups of such rows, partials [groups, count, width], j goes on through the groups, whose sums begin
-/// `stride` elements apart.
+/// sums[j] = factor * sum over i of partials[i, j], added in the order of i; partials is [count, width]. With
+/// several groups, partials is [groups, count, width], j runs over groups * width, and the sums of
+/// consecutive groups are `stride` elements apart.
 template <class A, class T>
 struct SumPartials {
   const A* partials;

@@ -14,7 +14,7 @@
 
 namespace moh {
 
-/// A row of `width` elements, read and written in pieces of 16 bytes where all rows are aligned to them.
+/// A row of `width` elements, accessed in pieces of 16 bytes if all rows are aligned to 16 bytes.
 template <class T>
 struct RowAccess {
   static constexpr int kPack = Pack<T>::kCount;
@@ -51,7 +51,7 @@ RowAccess<T> rows_at(T* data, std::int64_t width) {
   return {data, width, width % kPack == 0 && reinterpret_cast<std::uintptr_t>(data) % 16 == 0};
 }
 
-/// Calls body(first) for the pieces of a row, each on a thread of the block.
+/// Calls body(first) for the pieces of a row, distributed over the threads of the block.
 template <class T, class Body>
 MOH_DEVICE void each_piece(std::int64_t width, const Body& body) {
   constexpr int kPack = Pack<T>::kCount;
@@ -60,7 +60,7 @@ MOH_DEVICE void each_piece(std::int64_t width, const Body& body) {
     body(first);
 }
 
-/// Threads of a block that works along rows of `width` elements: a piece for each, whole warps.
+/// Threads of a block that works along rows of `width` elements: one per piece, in whole warps.
 inline constexpr int kMostRowThreads = 256;
 template <class T>
 int row_threads(std::int64_t width) {
@@ -78,7 +78,7 @@ struct ReduceSpace {
 struct ExpSum {
   float top, sum;
 };
-/// That of a row of the block; `space` is two ReduceSpaces.
+/// ExpSum of the block's row; `space` points to two ReduceSpaces in shared memory.
 template <class T>
 MOH_DEVICE ExpSum exp_sum_of(const RowAccess<const T>& row, ReduceSpace<float>* space) {
   constexpr int kPack = Pack<T>::kCount;
@@ -97,15 +97,15 @@ MOH_DEVICE ExpSum exp_sum_of(const RowAccess<const T>& row, ReduceSpace<float>* 
   return {top, reduce_block(sum, Sum{}, space[1].values)};
 }
 
-/// Blocks of a kernel that adds up over all rows, each block over every blocks-th row: few enough that the
-/// partial sums stay small, and a function of the device and the sizes alone. Where the rows of each of
-/// `groups` groups are added up: blocks for each.
+/// Number of blocks of a kernel that sums over all rows, block b over rows b, b + blocks, ...: few enough
+/// that the partial sums stay small, and a function of the device and the sizes alone. For `groups` separate
+/// sums: the blocks of each.
 inline std::int64_t summing_blocks(std::int64_t count, std::int64_t groups = 1) {
   const std::int64_t all = std::int64_t{4} * cuda::limits().multiprocessors;
   return std::min(count, groups > 0 ? (all + groups - 1) / groups : 0);
 }
 
-/// Shared memory of such a kernel: space for reductions, and sums for `sums` values of each element of a row.
+/// Bytes of shared memory of such a kernel: a ReduceSpace, and `sums` partial sums for each column.
 template <class T>
 std::size_t summing_space(std::int64_t width, int sums) {
   constexpr std::int64_t kPack = Pack<T>::kCount;

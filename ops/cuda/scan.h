@@ -9,8 +9,8 @@
 
 namespace moh {
 
-/// The sum of the values of the threads before this one; *total gets that of all. For one block of kThreads
-/// threads; `space` is shared memory for a value per warp, which may be used again at once.
+/// Exclusive prefix sum over the kThreads threads of a block; *total gets the sum of all. `space` is shared
+/// memory for one value per warp, which may be reused at once.
 template <int kThreads, class A>
 MOH_DEVICE A sum_before(A value, A* space, A* total) {
   const int lane = device::thread_x() % device::kWarp, warp = device::thread_x() / device::kWarp;
@@ -31,8 +31,9 @@ MOH_DEVICE A sum_before(A value, A* space, A* total) {
   return before + sum - value;
 }
 
-/// sums[i] = the sum of the counts before i, for i up to and with `count`. For one block of kThreads threads
-/// with shared memory for kThreads of int64; each thread adds up a stretch of its own. The arrays are apart.
+/// Exclusive prefix sum: sums[i] = counts[0] + ... + counts[i - 1] for 0 <= i <= count. For one block of
+/// kThreads threads with shared memory for kThreads int64; each thread scans a range of its own. The arrays
+/// must not overlap.
 template <int kThreads, class T>
 MOH_DEVICE void scan_counts(const T* counts, std::int64_t count, std::int64_t* sums) {
   auto* const shared = device::shared_memory<std::int64_t>();

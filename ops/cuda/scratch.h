@@ -6,7 +6,8 @@
 
 namespace moh {
 
-/// Device memory for the inside of an op, in stream order: the kernels launched within the scope may use it.
+/// Workspace of an op in device memory, allocated and freed in stream order: for kernels launched
+/// in the scope.
 class DeviceScratch {
  public:
   explicit DeviceScratch(std::size_t bytes)

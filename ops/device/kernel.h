@@ -1,15 +1,15 @@
 #pragma once
 
-// For kernel files (*_cuda.cu) only. The headers of this folder are all that a kernel knows of the hardware;
-// tests/cuda_sim/include/ops/device has the same headers for the host, so that every kernel also runs there.
+// For kernel files (*_cuda.cu) only. Kernels use the hardware through the headers of this folder alone;
+// tests/cuda_sim/include/ops/device implements them on the host, so that every kernel also runs there.
 
 #include <cstdint>
 
 #include "core/cuda/launch.h"
 
-/// Before a loop over fragments: unrolled, so that they stay in registers.
+/// For loops over arrays of fragments: must be unrolled for the arrays to stay in registers.
 #define MOH_UNROLL _Pragma("unroll")
-/// Before a loop whose body is large enough.
+/// For loops with a large body: unrolling would only cost registers and code size.
 #define MOH_ROLLED _Pragma("unroll 1")
 
 namespace moh::device {

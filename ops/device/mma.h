@@ -2,8 +2,8 @@
 
 #include "ops/device/kernel.h"
 
-// Tensor cores, sm_80 and later. Fragments are as PTX lays them out: lane = 4 * group + t holds, of an 8 x 8
-// matrix of bfloat16, elements (group, 2 t) and (group, 2 t + 1) in one register.
+// Tensor cores, sm_80 and later. Fragments have PTX's layout: lane = 4 * group + t holds elements (group, 2
+// t) and (group, 2 t + 1) of an 8 x 8 matrix of bfloat16 in one register.
 
 namespace moh::device {
 

@@ -2,7 +2,7 @@
 
 #include "ops/device/kernel.h"
 
-// What a warp does together: all 32 lanes call each of these at the same place.
+// Warp-wide operations: all 32 lanes must call them together (full mask).
 
 namespace moh::device {
 
@@ -20,11 +20,11 @@ MOH_DEVICE T shuffle(T value, int lane) {
 MOH_DEVICE std::uint32_t ballot(bool predicate) {
   return __ballot_sync(0xffffffffU, predicate);
 }
-/// How many bits are set, of a ballot for one.
+/// Number of set bits, for instance of a ballot.
 MOH_DEVICE int count_bits(std::uint32_t bits) {
   return __popc(bits);
 }
-/// Orders the memory accesses of the lanes before and after.
+/// Barrier for the lanes of the warp; orders their memory accesses.
 MOH_DEVICE void sync_warp() {
   __syncwarp();
 }
