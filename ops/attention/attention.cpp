@@ -12,14 +12,14 @@ namespace moh {
 
 namespace {
 
-/// What attention works on, with the tensors that hold it: q, k and v either apart or packed into q alone.
+/// The operands of attention: q, k and v as three tensors, or packed into q alone.
 struct Operands {
   std::string_view op;
   AttentionShape shape;
   Tensor q, k, v;
   bool packed = false;
   HeadLists lists;  ///< rows undefined: all pairs
-  Tensor gates;     ///< [B, T, H] in the dtype of the sums, or undefined
+  Tensor gates;     ///< [B, T, H] in Acc<T> of q's dtype, or undefined
   bool by_cudnn = false;
 };
 
@@ -43,7 +43,7 @@ std::int64_t longest_list(const Operands& o) {
   return o.lists.rows.defined() ? o.lists.longest : o.shape.queries * o.shape.heads / o.shape.kv_heads;
 }
 
-/// Fills in o.by_cudnn.
+/// Sets o.by_cudnn. lse may be undefined.
 Tensor run_forward(Operands& o, const Tensor& lse) {
   const AttentionShape& s = o.shape;
   Tensor out = empty({s.batch, s.queries, s.heads, s.head_dim}, o.q.dtype(), o.q.device());
@@ -72,11 +72,11 @@ Tensor run_forward(Operands& o, const Tensor& lse) {
   return out;
 }
 
-/// What the backward pass reads.
+/// Tensors saved for the backward pass.
 struct Saved {
   Operands operands;
   Tensor out;
-  Tensor lse;  ///< per row, in list order; or what cuDNN keeps
+  Tensor lse;  ///< log-sum-exp per row, in list order; or that of cuDNN, in its own layout
   DType gate_dtype = DType::kFloat32;
 };
 
@@ -144,14 +144,14 @@ Operands packed_operands(std::string_view op, const Variable& qkv, std::int64_t 
   return o;
 }
 
-/// Checks and takes in gates and lists.
+/// Checks gates and lists and adds them to the operands.
 void select(Operands& o, const Variable& gates, const HeadLists& lists) {
   check_lists(o.op, o.shape, o.q.device(), gates, lists);
   o.lists = lists;
   o.gates = gates.value().to(accumulate_dtype(o.q.dtype()));
 }
 
-/// The forward pass; without recording (evaluation) lse is not kept.
+/// The forward pass; lse is not computed when nothing is recorded (evaluation).
 Saved run(const Operands& o, const Variable& gates) {
   Saved saved{o, {}, {}};
   if (gates.defined()) saved.gate_dtype = gates.dtype();

@@ -5,9 +5,9 @@
 
 namespace moh {
 
-/// Who sees whom in attention. Query t stands at position query_offset + t, key s at position s.
+/// Mask and scale of attention. Query t has position query_offset + t, key s position s.
 struct AttentionOptions {
-  bool causal = true;             ///< a query sees the keys up to its own position; false: all keys
+  bool causal = true;             ///< a query attends to keys up to its own position; false: to all keys
   double scale = 0.0;             ///< of q k^T; 0 stands for 1 / sqrt(head width)
   std::int64_t query_offset = 0;  ///< position of the first query (keys that come from a cache precede it)
 };
@@ -16,13 +16,13 @@ struct AttentionOptions {
 /// with online softmax (Dao et al. 2022, arXiv 2205.14135): memory grows linearly with the number of tokens.
 /// q [B, T, H, d], k and v [B, S, G, d], of one floating dtype and device; H is a multiple of G, and query
 /// head h uses KV head h / (H / G); d at most 256; S at least 1. Returns [B, T, H, d]. Softmax and sums in
-/// float32 (float64 for float64). Saves q, k, v, the output, and one number per (token, head). Results have
-/// the same bits with any number of threads. Throws ShapeError, DTypeError, DeviceError, ValueError.
+/// float32 (float64 for float64). Saves q, k, v, the output, and the log-sum-exp per (token, head). Results
+/// have the same bits with any number of threads. Throws ShapeError, DTypeError, DeviceError, ValueError.
 Variable attention(const Variable& q, const Variable& k, const Variable& v, const AttentionOptions& options);
 
-/// Mixture-of-Head attention's core (Jin et al. 2024, arXiv 2410.11842, eq. 5): attention as above for the
-/// pairs in `lists` only, each head output times its gate; unselected pairs are zeros that are never
-/// computed, forward or backward. gates [B, T, H] of any floating dtype (float32 is meant; arithmetic is in
+/// The core of Mixture-of-Head attention (Jin et al. 2024, arXiv 2410.11842, eq. 5): attention as above for
+/// the pairs in `lists` only, each head output times its gate; unselected pairs are zero and are never
+/// computed, forward or backward. gates [B, T, H] of any floating dtype, usually float32 (arithmetic is in
 /// float32, or float64 for float64 q). lists.kv_heads is G. Keys and values are dense: they get gradients
 /// from every query that selected the head. The gradient of a gate is <dout, ungated head output>, zero for
 /// unselected pairs.
@@ -30,7 +30,7 @@ Variable head_sparse_attention(const Variable& q, const Variable& k, const Varia
                                const HeadLists& lists, const AttentionOptions& options);
 
 /// The same two with q, k and v read in place from a packed projection qkv [B, T, H + 2 G, d]: H query heads,
-/// then G key heads, then G value heads. The gradient comes back packed, too.
+/// then G key heads, then G value heads. The gradient has the same packed layout.
 Variable attention_packed(const Variable& qkv, std::int64_t heads, std::int64_t kv_heads,
                           const AttentionOptions& options);
 Variable head_sparse_attention_packed(const Variable& qkv, const Variable& gates, const HeadLists& lists,

@@ -7,19 +7,19 @@
 // Head-sparse attention in cache-sized blocks. For one list (the gathered rows of a batch and KV head)
 // against dense keys and values:
 //   forward    blocks of rows; for each, all blocks of kKeyBlock keys: scores, online softmax in base 2
-//              (log2 e is folded into q), product with v.
+//              (log2 e is folded into q), multiplication with v.
 //   backward   blocks of kKeyBlock keys; for each, all blocks of rows: scores and probabilities again
-//              from the saved lse, then the four products of dq, dk and dv, which stay in cache
-//              meanwhile.
-// Operands are packed first: q and dout rows gathered, k and v transposed where they are a right factor. A
-// causal mask compares positions. Rows ascend by position, so what a tile of rows sees ends where its last
-// row ends: key blocks past it are skipped, and products are only as wide or as deep as that row sees.
+//              from the saved lse, then the four matrix multiplications of dq, dk and dv, which stay in
+//              cache meanwhile.
+// Operands are packed first: q and dout rows gathered, k and v transposed where they are the right operand. A
+// causal mask compares positions. Rows ascend by position, so the last row of a tile sees the most keys: key
+// blocks past it are skipped, and matrix multiplications are only as wide or as deep as that row sees.
 
 namespace moh {
 namespace {
 
 constexpr std::int64_t kMaxRowBlock = 12 * kTileRows;
-/// Rows per block: what a block and a key block need together is to stay in the first cache level or near it.
+/// Rows per block, such that the operands of a block and of a key block fit in L1 or little more.
 std::int64_t row_block(std::int64_t head_dim) {
   return head_dim <= 64 ? kMaxRowBlock : 8 * kTileRows;
 }
@@ -27,7 +27,7 @@ constexpr double kLn2 = 0.6931471805599453;
 
 // ---- forward ----
 
-/// What a block of rows carries from key block to key block.
+/// The state of a block of rows, which is carried from key block to key block.
 template <class F>
 struct RowBlock {
   F* q;                             // [kMaxRowBlock, padded d], times scale log2 e
@@ -60,11 +60,11 @@ struct ForwardScratch {
 template <class F>
 void softmax_tile(RowBlock<F>& block, std::int64_t begin, std::int64_t end, std::int64_t key,
                   std::int64_t seen, std::int64_t padded) {
-  const bool all = block.seen[begin] - key >= kKeyBlock;  // so do the rows behind it
+  const bool all = block.seen[begin] - key >= kKeyBlock;  // holds for the rows that follow, too
   const int vecs = vecs_of<F>(seen);
   for (std::int64_t i = begin; i < end; ++i) {
     F *scores = block.scores + i * kKeyBlock, *sum = block.sum + i * kLanes<F>, *out = block.out + i * padded;
-    if (all) {  // the common case, with the number of vectors known to the compiler
+    if (all) {  // the common case: the number of vectors is a compile-time constant
       softmax_step<F>(scores, kKeyVecs<F>, kKeyBlock, block.top[i], sum, out, padded);
     } else {
       softmax_step<F>(scores, vecs, block.seen[i] - key, block.top[i], sum, out, padded);
@@ -98,8 +98,8 @@ void forward_step(RowBlock<F>& block, const F* k_transposed, const F* v, std::in
   }
 }
 
-/// Gathers rows [begin, begin + rows) of a list and clears their sums. The last tile is filled up with zero
-/// rows, whose results nobody reads.
+/// Gathers rows [begin, begin + rows) of a list and clears their sums. The last tile is padded with zero
+/// rows, whose results are not read.
 template <class T, class F>
 void begin_block(const AttentionForward<T>& args, const List& list, std::int64_t begin, std::int64_t rows,
                  RowBlock<F>& block) {
@@ -155,7 +155,7 @@ struct BackwardScratch {
   }
 };
 
-/// Gathers rows [first, list.rows) and forms delta; group 0 writes dgates.
+/// Gathers rows [first, list.rows) and computes delta; group 0 writes dgates.
 template <class T, class F>
 void gather_for_backward(const AttentionBackward<T>& args, const List& list, std::int64_t first,
                          bool write_dgates, BackwardScratch<F>& s) {
@@ -187,7 +187,7 @@ void gather_for_backward(const AttentionBackward<T>& args, const List& list, std
   set_zero(s.dq, round_up_to_tile(rows) * padded);
 }
 
-/// p holds scores, ds holds dP; on return p holds probabilities and ds = P (dP - delta), both zero behind the
+/// p holds scores, ds holds dP; on return p holds probabilities and ds = P (dP - delta), both zero after the
 /// first `seen` keys.
 template <class F>
 [[gnu::always_inline]] inline void softmax_backward_row(F* p, F* ds, int vecs, std::int64_t seen, F lse,
@@ -226,7 +226,7 @@ void backward_scores(BackwardScratch<F>& s, std::int64_t begin, std::int64_t row
   for (std::int64_t i = 0; i < rows; ++i) {
     F *p = s.p + i * kKeyBlock, *ds = s.ds + i * kKeyBlock;
     const std::int64_t seen = s.seen[begin + i] - key;
-    if (seen >= kKeyBlock) {  // the common case, with the number of vectors known to the compiler
+    if (seen >= kKeyBlock) {  // the common case: the number of vectors is a compile-time constant
       softmax_backward_row<F>(p, ds, kKeyVecs<F>, kKeyBlock, lse[begin + i], s.delta[begin + i]);
     } else {
       const int vecs = vecs_of<F>(seen);
@@ -249,7 +249,8 @@ void add_key_gradients(BackwardScratch<F>& s, std::int64_t begin, std::int64_t s
                                 {s.dk + key_in_block * padded, padded}, dim_vecs);
 }
 
-/// What rows [begin, begin + rows) and a block of `keys` keys give each other.
+/// Contributions of rows [begin, begin + rows) to dk and dv of a block of `keys` keys, and of the
+/// block to dq.
 template <class F>
 void backward_step(BackwardScratch<F>& s, std::int64_t begin, std::int64_t rows, const F* lse,
                    std::int64_t key, std::int64_t keys, std::int64_t d) {
@@ -286,8 +287,8 @@ void pack_key_block(const AttentionBackward<T>& args, const List& list, std::int
   set_zero(s.dv, kKeyBlock * padded);
 }
 
-/// dq of rows [begin, end) of a list, from the shares of the key ranges that a row sees. shares points at row
-/// `begin` of range 0; the first range collects the sum.
+/// dq of rows [begin, end) of a list: the sum of the contributions of the key ranges that a row sees. shares
+/// points at row `begin` of range 0, in which the sum is accumulated.
 template <class T, class F>
 void finish_queries(const AttentionBackward<T>& args, const List& list, std::int64_t begin, std::int64_t end,
                     F* shares, std::int64_t share_stride, std::int64_t group_keys) {
@@ -380,7 +381,7 @@ void AttentionKernels<Backend, T>::backward_keys(const AttentionBackward<T>& arg
       backward_step(s, begin, min_of(row_block(d), rows - begin), lse, key, keys, d);
     }
     for (std::int64_t i = 0; i < keys; ++i) {
-      store_row<T>(s.dk + i * padded, F(kLn2), key_row(args.dk, list, key + i), d);  // q holds log2 e
+      store_row<T>(s.dk + i * padded, F(kLn2), key_row(args.dk, list, key + i), d);  // q includes log2 e
       store_row<T>(s.dv + i * padded, F(1), key_row(args.dv, list, key + i), d);
     }
   }

@@ -11,8 +11,8 @@
 #include "ops/cuda/reduce.h"
 
 // Attention without tensor cores, in float32 whatever the dtype of its operands: the reference on the device.
-// A warp takes one row, or one key; its lanes take keys, or rows, for the scores and elements of the heads
-// for the sums, so that every sum has a fixed order.
+// A warp computes one row (or key). For scores its lanes are mapped to keys (or rows), for weighted sums to
+// elements of the heads, so that every sum has a fixed order.
 
 namespace moh {
 
@@ -93,7 +93,7 @@ void attention_kernel(AttentionForward<T> args) {
   if (args.lse != nullptr && lane() == 0) args.lse[number] = top + log2f(total);
 }
 
-/// What the gradients of a row are made of.
+/// Operands of a row's gradients.
 template <class T>
 struct RowGradient {
   const T *query, *dout;
@@ -201,7 +201,7 @@ template <class T>
 void zero_heads(const HeadView<T>& view, const AttentionShape& s) {
   const std::int64_t elements = s.batch * s.queries * s.heads * s.head_dim;
   constexpr int kPack = Pack<T>::kCount;
-  if (s.head_dim % kPack == 0) {  // then every head of a tensor begins at a multiple of 16 bytes
+  if (s.head_dim % kPack == 0) {  // then every head of a tensor is aligned to 16 bytes
     cuda::launch_each("zero_heads", elements / kPack, ZeroHeads<T, kPack>{view, s});
   } else {
     cuda::launch_each("zero_odd_heads", elements, ZeroHeads<T, 1>{view, s});
@@ -211,7 +211,7 @@ void zero_heads(const HeadView<T>& view, const AttentionShape& s) {
 template <class T>
 constexpr bool kHasTensorCores = std::is_same_v<T, bfloat16>;
 
-/// On tensor cores where they compute the case, else by the reference kernel.
+/// Runs the tensor core kernel if it supports the case, else the reference kernel.
 template <class T>
 void run_forward(const AttentionForward<T>& args, std::int64_t num_rows,
                  void (*on_tensor_cores)(const AttentionForward<bfloat16>&, std::int64_t)) {
@@ -223,7 +223,7 @@ void run_forward(const AttentionForward<T>& args, std::int64_t num_rows,
                args);
 }
 
-/// Why cuDNN does not compute a call; empty if it does.
+/// Why cuDNN does not support a call; empty if it does.
 template <class T>
 std::string refusal_of_cudnn(const AttentionForward<T>& args) {
   if constexpr (kHasTensorCores<T>) {
@@ -242,8 +242,8 @@ bool CudaAttention<T>::is_for_cudnn(std::string_view op, const AttentionForward<
   if (backend == AttentionBackend::kAuto && !prefers_cudnn(cuda::limits().capability)) return false;
   const std::string refusal = refusal_of_cudnn(args);
   if (backend == AttentionBackend::kCudnn && !refusal.empty()) {
-    throw DeviceError(error_message(op, "attention.backend: cudnn", "a case that cuDNN computes", refusal,
-                                    "attention.backend: auto leaves such cases to moh's kernels"));
+    throw DeviceError(error_message(op, "attention.backend: cudnn", "a case that cuDNN supports", refusal,
+                                    "with attention.backend: auto, moh's kernels compute it"));
   }
   return refusal.empty();
 }

@@ -7,12 +7,12 @@
 
 namespace moh {
 
-/// Attention on the device. `num_rows` is at least the number of rows of all lists, whose lengths only the
-/// device knows; args.lists points to its memory, or is that of all pairs.
+/// Attention on a GPU. args.lists is in device memory, so the host knows only an upper bound for the number
+/// of rows of all lists: `num_rows`. Without lists (rows is null), all pairs are computed.
 template <class T>
 struct CudaAttention {
-  /// Whether math_mode() leaves this call of the op to cuDNN, forward and backward alike. Throws
-  /// DeviceError where it asks for cuDNN, which does not compute it.
+  /// Whether cuDNN computes this call, forward and backward, according to math_mode(). Throws DeviceError
+  /// when the mode requires cuDNN but cuDNN does not support the call.
   static bool is_for_cudnn(std::string_view op, const AttentionForward<T>& args);
 
   /// out = gate * softmax(scale q k^T) v for the rows of the lists, and zeros for all other pairs.

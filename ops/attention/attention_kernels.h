@@ -12,9 +12,8 @@ namespace moh {
 /// local head is the query head's number inside its KV group.
 inline constexpr int kListPositionBits = 20;
 
-/// Sizes of attention and who sees whom. Query t stands at position query_offset + t, key s at position s;
-/// with `causal` a query sees the keys up to its own position, else all of them. heads is a multiple of
-/// kv_heads.
+/// Sizes and mask of attention. Query t has position query_offset + t, key s position s; with `causal` a
+/// query attends to the keys up to its own position, else to all of them. heads is a multiple of kv_heads.
 struct AttentionShape {
   std::int64_t batch = 0, queries = 0, keys = 0, heads = 0, kv_heads = 0, head_dim = 0;
   bool causal = false;
@@ -22,26 +21,26 @@ struct AttentionShape {
   double scale = 1.0;  ///< of q k^T
 };
 
-/// head_dim contiguous elements for every (batch, token, head), with any strides (in elements) between them:
-/// a [B, T, H, d] tensor as well as the queries, keys or values inside a packed projection.
+/// A strided view [B, T, H, d] whose last axis is contiguous, strides in elements: a tensor, or the queries,
+/// keys or values inside a packed projection.
 template <class T>
 struct HeadView {
   T* data = nullptr;
   std::int64_t batch_stride = 0, token_stride = 0, head_stride = 0;
 };
 
-/// The (token, query head) pairs to compute, one list per (batch, KV head); see HeadLists. rows == nullptr
-/// stands for all pairs, without a list in memory.
+/// The (token, query head) pairs to compute, one list per (batch, KV head); see HeadLists. rows == nullptr:
+/// all pairs, without a list in memory.
 struct RowLists {
   const std::int32_t* rows = nullptr;
   const std::int64_t* offsets = nullptr;
 };
 
-/// Rows [begin, end) of a list: query work.
+/// A task over rows (queries) [begin, end) of a list.
 struct RowTask {
   std::int64_t list = 0, begin = 0, end = 0;
 };
-/// Keys [begin, end) of a list: key and value work. `group` numbers the key ranges of the list from 0.
+/// A task over keys and values [begin, end) of a list. `group` numbers the key ranges of the list from 0.
 struct KeyTask {
   std::int64_t list = 0, begin = 0, end = 0, group = 0;
 };
@@ -53,7 +52,7 @@ struct AttentionForward {
   HeadView<const T> q, k, v;
   const Acc<T>* gates = nullptr;  ///< [B, T, H], or none: all 1
   HeadView<T> out;
-  Acc<T>* lse = nullptr;  ///< per row in list order: log2 of the softmax denominator, max included; or none
+  Acc<T>* lse = nullptr;  ///< per row in list order: log2 of the sum of exponentials (log-sum-exp); or none
 };
 
 template <class T>
@@ -69,27 +68,28 @@ struct AttentionBackward {
   Acc<T>* dq_partials = nullptr;  ///< [num_groups, rows of all lists, padded_head_dim]; none for one group
 };
 
-/// The CPU kernels of attention: the work of one task each, in memory of the caller's. All scratch sizes are
-/// for the largest task; scratch is aligned to 64 bytes.
+/// The CPU kernels of attention: each call computes one task, in scratch memory of the caller. All scratch
+/// sizes (bytes) are for the largest task; scratch is aligned to 64 bytes.
 template <class Backend, class T>
 struct AttentionKernels {
   /// Length of a row of dq_partials.
   static std::int64_t padded_head_dim(std::int64_t head_dim);
 
-  /// out = gate * softmax(scale q k^T) v for the task's rows, and zeros for the pairs that lie between them
-  /// in (token, head) order; the first task of a list zeroes what lies before its rows, too, and the last
-  /// what lies behind. Each row has the same bits whatever the task it is in.
+  /// out = gate * softmax(scale q k^T) v for the task's rows, and zeros for the unselected pairs between them
+  /// in (token, head) order; the first task of a list also zeroes the pairs before its rows, the last task
+  /// those after. A row's bits do not depend on how the list is divided into tasks.
   static std::size_t forward_scratch_bytes(const AttentionShape& shape);
   static void forward(const AttentionForward<T>& args, const RowTask& task, std::byte* scratch);
 
-  /// dk and dv of the task's keys, and their share of dq: with P the probabilities, y the gated output,
+  /// dk and dv of the task's keys, and their part of dq: with P the probabilities, y the gated output,
   ///   delta = <dout, y>   dP = g dout v^T   dS = P (dP - delta)   dq += dS k   dk += dS^T q   dv += P^T g
   ///   dout
   /// Group 0 writes dgates = delta / gate, and 0 where the gate is tiny (is_tiny_gate). With one group dq is
-  /// complete; with more, backward_queries sums the shares.
+  /// complete; with more, backward_queries sums the contributions.
   static std::size_t backward_scratch_bytes(const AttentionShape& shape, std::int64_t longest_list);
   static void backward_keys(const AttentionBackward<T>& args, const KeyTask& task, std::byte* scratch);
-  /// dq of the task's rows from the shares of the groups, each `group_keys` long; zeros as in forward.
+  /// dq of the task's rows: the sum of the contributions of the key groups, each `group_keys` keys long;
+  /// zeros as in forward.
   static void backward_queries(const AttentionBackward<T>& args, const RowTask& task,
                                std::int64_t group_keys);
 };

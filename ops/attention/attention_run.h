@@ -7,11 +7,11 @@
 #include "ops/attention/schedule.h"
 #include "ops/run_tasks.h"
 
-// How the CPU kernels' tasks are handed out: plan, scratch, parallel loop.
+// Runs the CPU kernels' tasks: plan, scratch, parallel loop.
 
 namespace moh {
 
-/// Whether waking other threads would take longer than the work.
+/// Whether one thread finishes the work before others could be woken.
 inline bool is_small(const AttentionShape& shape, const RowLists& lists) {
   constexpr double kSmall = 1 << 17;  // multiplications, some ten microseconds
   return static_cast<double>(total_rows(shape, lists)) * static_cast<double>(shape.keys * shape.head_dim) <
@@ -26,7 +26,7 @@ void attention_forward(const AttentionForward<T>& args) {
             [&](const RowTask& task, std::byte* scratch) { Kernels::forward(args, task, scratch); });
 }
 
-/// dgates of the rows whose gate is too small to divide by, from head outputs that are computed again.
+/// dgates of the rows whose gate is too small to divide by, from recomputed head outputs.
 template <class Backend, class T>
 void dgates_of_tiny_gates(const AttentionBackward<T>& args) {
   const AttentionShape& shape = args.shape;

@@ -12,7 +12,7 @@ std::string describe_attention_backend(AttentionBackend backend, DType dtype) {
   if (backend == AttentionBackend::kCudnn) return "cuDNN, as attention.backend says";
   if (!prefers_cudnn(cuda::capability())) return moh + ", which are expected to be as fast as cuDNN's here";
   const std::string absence = CudnnAttention::absence();
-  return absence.empty() ? "cuDNN where it computes the case, else " + moh
+  return absence.empty() ? "cuDNN where it supports the case, else " + moh
                          : moh + ", since there is no cuDNN: " + absence;
 }
 

@@ -7,8 +7,8 @@ namespace moh {
 
 namespace {
 
-/// Piece by piece of the new tokens, a piece of a head of k and of v to a thread. Piece is T, or 16 bytes of
-/// it; `at` counts in pieces.
+/// Each thread copies one Piece of a head of k and of v. Piece is T, or 16 bytes of T; sizes in
+/// `at` count pieces.
 template <class Piece>
 struct AppendPiece {
   const Piece *k, *v;

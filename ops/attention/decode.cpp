@@ -13,10 +13,10 @@ namespace moh {
 namespace {
 
 constexpr auto kOp = "attention_decode";
-/// From so many query tokens on, packing keys and values pays: a prompt goes the way of training.
+/// From this many query tokens on, packing keys and values pays off: a prompt uses the kernels of training.
 constexpr std::int64_t kManyQueries = 8;
-/// Keys per part: a multiple of the kernels' key block, and a function of nothing else, so that results do
-/// not depend on the number of threads.
+/// Keys per part: a multiple of the kernels' key block, and a constant, so that results do not depend on the
+/// number of threads.
 constexpr std::int64_t kPartKeys = 512;
 
 AttentionShape checked_shape(const Tensor& q, const Tensor& k, const Tensor& v, std::int64_t num_keys,
@@ -64,7 +64,7 @@ void decode_in_parts(AttentionDecode<T> args) {
   run_tasks(part_tasks(args.shape, args.lists, args.num_parts), serial,
             Kernels::part_scratch_bytes(args.shape, longest_list(args.shape, args.lists)),
             [&](const KeyTask& task, std::byte* scratch) { Kernels::part(args, task, scratch); });
-  // Of a few rows the parts are put together in less time than it takes to wake another thread.
+  // Merging the parts of a few rows takes less time than waking another thread.
   constexpr std::int64_t kSmall = 1 << 15;
   const std::int64_t num_lists = args.shape.batch * args.shape.kv_heads;
   parallel_for(num_lists, outputs < kSmall ? std::max<std::int64_t>(num_lists, 1) : 1,

@@ -65,16 +65,16 @@ template <class T>
   store(to + c, sum);
 }
 
-/// Asks for a row that is read soon: the processor itself fetches ahead no further than the end of a page.
+/// Prefetches a row: the hardware prefetcher does not cross the end of a page.
 template <class T>
 [[gnu::always_inline]] inline void fetch_row(const T* row, std::int64_t head_dim) {
   constexpr std::int64_t kLine = 64 / sizeof(T);
   for (std::int64_t c = 0; c < head_dim; c += kLine) __builtin_prefetch(row + c);
 }
 
-/// Takes keys [key, key + keys) into all rows of a list. Keys are the outer loop: each is read from memory
-/// once, and asked for a key block ahead: the values while scores are formed, the next keys while values are
-/// added up.
+/// Adds keys [key, key + keys) to all rows of a list. Keys are the outer loop: each is read from
+/// memory once and prefetched a key block ahead: values while scores are computed, the next keys while
+/// values are accumulated.
 template <class T, class F>
 void decode_step(const AttentionDecode<T>& args, const List& list, std::int64_t key, std::int64_t keys,
                  DecodeScratch<F>& s, F* top, F* out) {
@@ -152,7 +152,7 @@ void AttentionDecodeKernels<Backend, T>::merge(const AttentionDecode<T>& args, s
   GapFiller<T> gaps(args.out, list, 0, d);
   for (std::int64_t r = 0; r < list.rows; ++r) {
     const Pair pair = pair_at(list, r);
-    F* out = args.part_out + (list.first + r) * padded;  // part 0 collects the sum
+    F* out = args.part_out + (list.first + r) * padded;  // the sum is accumulated in part 0
     F top = args.part_top[list.first + r], sum = args.part_sum[list.first + r];
     for (std::int64_t part = 1; part < args.num_parts; ++part) {
       const std::int64_t place = part * all_rows + list.first + r;

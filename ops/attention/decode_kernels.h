@@ -4,9 +4,9 @@
 
 namespace moh {
 
-/// Attention of a few query tokens against keys and values in a cache. Keys are cut into parts that threads
-/// take on; each part leaves, per row, its largest score, the sum of its exponentials relative to that, and
-/// its output before division. merge puts the parts together in their order.
+/// Attention of a few query tokens against keys and values in a cache (as Flash-Decoding). Keys are split
+/// into parts that run in parallel; each part stores, per row, its largest score, the sum of its exponentials
+/// relative to it, and its output before division. merge() combines the parts in their order.
 template <class T>
 struct AttentionDecode {
   AttentionShape shape;

@@ -59,10 +59,10 @@ void fill_on_device(const Tensor& selected, HeadLists& lists) {
                        lists.num_rows()});
 }
 
-/// On the CPU, where the memory of the rows is as long as they are.
+/// On the CPU, where `rows` is allocated with the exact number of pairs.
 void fill_on_cpu(const Tensor& selected, HeadLists& lists) {
   const std::int64_t num_lists = lists.batch * lists.kv_heads;
-  // Of a few tokens they are made in less time than it takes to wake another thread.
+  // Building the lists of a few tokens takes less time than waking another thread.
   constexpr std::int64_t kSmall = 1 << 13;
   const std::int64_t grain = selected.numel() < kSmall ? std::max<std::int64_t>(num_lists, 1) : 1;
   std::int64_t* offsets = lists.offsets.data<std::int64_t>();

@@ -10,22 +10,22 @@ namespace moh {
 /// The (token, query head) pairs that head-sparse attention computes, one list per (batch, KV head): list
 /// l = batch * kv_heads + kv_head is rows[offsets[l]] ... rows[offsets[l + 1] - 1]. A row is position | local
 /// head << 20: the token's position in its sequence, and the query head's number inside the KV head's group.
-/// Rows ascend by position, then by local head. Merging the heads of a group makes dK and dV private to one
-/// list.
+/// Rows ascend by position, then by local head. All query heads of a KV head share a list, so that dK and dV
+/// of that head are written by one list only.
 struct HeadLists {
   Tensor rows;     ///< int32 [selected pairs]
   Tensor offsets;  ///< int64 [batch * kv_heads + 1]
   std::int64_t batch = 0, tokens = 0, heads = 0, kv_heads = 0;
   std::int64_t longest = 0;  ///< in a dry run, whose lists have no contents: rows of the longest list
 
-  /// The number of pairs; on a GPU, where nobody waits to know it, and in a dry run at least that many.
+  /// The number of pairs; an upper bound on a GPU, which is not waited for, and in a dry run.
   std::int64_t num_rows() const { return rows.numel(); }
 };
 
-/// Lists of the nonzero elements of `selected`, uint8 [B, T, H]; any number of heads per token, none
-/// included. heads must be a multiple of kv_heads. `most_per_token` bounds the heads of a token, so that a
-/// GPU does not reserve memory for all of them; more is an error that the next wait for the device throws. A
-/// dry run takes each token to have that many, in lists of equal lengths.
+/// Lists of the nonzero elements of `selected`, uint8 [B, T, H]; any number of heads per token, even none.
+/// heads must be a multiple of kv_heads. `most_per_token` is an upper bound for the heads of a token, so that
+/// memory on a GPU need not suffice for all of them; exceeding it makes the next synchronization throw. A dry
+/// run assumes that each token has that many, in lists of equal lengths.
 /// Throws ShapeError, DTypeError, and ValueError for 2^20 tokens or more, which a row cannot hold.
 HeadLists build_head_lists(const Tensor& selected, std::int64_t kv_heads,
                            std::optional<std::int64_t> most_per_token = std::nullopt);

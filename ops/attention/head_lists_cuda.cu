@@ -37,7 +37,7 @@ MOH_KERNEL(kThreads) void count_rows_kernel(HeadListArgs args, std::int64_t* cou
   if (device::thread_x() == 0) counts[list] = count;
 }
 
-/// Lengths to offsets. One block.
+/// offsets = exclusive prefix sum of the lengths. One block.
 MOH_KERNEL(kThreads)
 void sum_offsets_kernel(const std::int64_t* counts, std::int64_t lists, std::int64_t* offsets) {
   scan_counts<kThreads>(counts, lists, offsets);
@@ -67,7 +67,7 @@ MOH_KERNEL(kThreads) void write_rows_kernel(HeadListArgs args, cuda::Fault* faul
   }
 }
 
-/// Keeps the lists within the memory that there is for rows.
+/// Clamps the offsets to the capacity of `rows`.
 struct CutOffsets {
   std::int64_t* offsets;
   std::int64_t most;

@@ -10,7 +10,7 @@ struct HeadListArgs {
   const std::uint8_t* selected;  ///< [B, T, H]
   std::int64_t* offsets;         ///< [B * kv_heads + 1]
   std::int32_t* rows;
-  std::int64_t most_rows;  ///< what `rows` holds; a longer list is cut off and reported as a fault
+  std::int64_t most_rows;  ///< capacity of `rows`; pairs beyond it are dropped and reported as a fault
 };
 
 struct CudaHeadLists {

@@ -16,7 +16,7 @@ constexpr std::int64_t clamp(std::int64_t value, std::int64_t low, std::int64_t 
   return value < low ? low : min_of(value, high);
 }
 
-/// A selected (token, query head) pair; the head counts inside its KV group.
+/// A selected (token, query head) pair; `head` is local, numbered within its KV group.
 struct Pair {
   std::int64_t token, head;
 };
@@ -25,7 +25,7 @@ struct Pair {
 struct List {
   std::int64_t batch, kv_head;
   std::int64_t group;           // query heads per KV head
-  std::int64_t first, rows;     // place of the list among all lists
+  std::int64_t first, rows;     // number of its first row among the rows of all lists, and its length
   std::int64_t num_pairs;       // selected or not
   const std::int32_t* entries;  // or null: all pairs
 };
@@ -47,7 +47,7 @@ constexpr List list_at(const AttentionShape& shape, const RowLists& lists, std::
   return list;
 }
 
-/// The list of row `number`, the rows of all lists counted together.
+/// The list that contains row `number`, where rows are numbered through all lists.
 constexpr List list_of_row(const AttentionShape& shape, const RowLists& lists, std::int64_t number) {
   if (lists.rows == nullptr)
     return list_at(shape, lists, number / (shape.queries * (shape.heads / shape.kv_heads)));
@@ -80,7 +80,7 @@ constexpr Pair pair_at(const List& list, std::int64_t row) {
   return {list.entries[row] & kPositionMask, list.entries[row] >> kListPositionBits};
 }
 
-/// Number of keys that a token's queries see: a prefix of all keys.
+/// Number of keys that a token's queries attend to: a prefix of all keys.
 constexpr std::int64_t visible_keys(const AttentionShape& shape, std::int64_t token) {
   return shape.causal ? min_of(shape.keys, shape.query_offset + token + 1) : shape.keys;
 }
@@ -113,8 +113,8 @@ constexpr std::int64_t gate_index(const AttentionShape& shape, const List& list,
   return (list.batch * shape.queries + pair.token) * shape.heads + list.kv_head * list.group + pair.head;
 }
 
-/// Whether a gate is too small for dgate = <dout, gated output> / gate: the gated output would have lost
-/// bits.
+/// Whether a gate is too small for dgate = <dout, gated output> / gate, because the gated output
+/// may have underflowed.
 template <class F>
 constexpr bool is_tiny_gate(F gate) {
   constexpr F kTiny = F(1e-30);
@@ -130,13 +130,13 @@ class GapFiller {
       : view_(view), list_(list), head_dim_(head_dim) {
     if (begin > 0) next_ = pair_number(list, pair_at(list, begin - 1)) + 1;
   }
-  /// Everything before `pair`, which the caller writes.
+  /// Zeroes all pairs before `pair`, which the caller writes.
   void zero_up_to(const Pair& pair) {
     const std::int64_t number = pair_number(list_, pair);
     zero(number);
     next_ = number + 1;
   }
-  /// Everything that is left.
+  /// Zeroes all pairs that are left.
   void zero_rest() { zero(list_.num_pairs); }
 
  private:

@@ -9,7 +9,7 @@
 #include "ops/attention/attention_kernels.h"
 #include "ops/attention/head_lists.h"
 
-// From tensors and options to what the kernels take.
+// Checks and converts tensors and options to the arguments of the kernels.
 
 namespace moh {
 
@@ -17,16 +17,17 @@ namespace moh {
 /// in messages.
 void complete_shape(std::string_view op, AttentionShape& shape, const AttentionOptions& options);
 
-/// Checks gates [B, T, H] and lists, which belong together, against the shape and device of the queries.
+/// Checks gates [B, T, H] and lists, which must match each other, against the shape and device
+/// of the queries.
 void check_lists(std::string_view op, const AttentionShape& shape, Device device, const Variable& gates,
                  const HeadLists& lists);
 
-/// The kernels' form of lists; of undefined ones, that of all pairs.
+/// Pointers to lists for the kernels; for undefined lists, all pairs.
 RowLists row_lists(const HeadLists& lists);
 
-/// Model FLOPs of a forward pass over `rows` (token, head) pairs: q k^T and the weighted sum of v over the
-/// keys that the mask leaves a query on average. A backward pass has twice as many: the scores that it
-/// computes again are not counted.
+/// Model FLOPs of a forward pass over `rows` (token, head) pairs: q k^T and the weighted sum of v over
+/// the keys that a query attends to on average. A backward pass has twice as many: recomputed scores
+/// are not counted.
 double attention_flops(const AttentionShape& shape, std::int64_t rows);
 
 /// Heads from `first_head` on of x [B, T, heads, d]. T may be const.

@@ -9,12 +9,12 @@ namespace moh {
 namespace {
 
 constexpr std::int64_t kTasksPerThread = 4;
-// Each task packs the keys and values it sees: fewer rows than this would not pay for that.
+// Each task packs the keys and values it attends to: with fewer rows than this, packing would dominate.
 constexpr std::int64_t kMinTaskRows = 240;
-// Each key range gathers the rows that see it, and keeps its share of dq until all are summed.
+// Each key range gathers the rows that see it, and keeps its contribution to dq until all are summed.
 constexpr std::int64_t kMinGroupKeys = 512;
 constexpr std::int64_t kKeyTasks = 32;
-constexpr std::int64_t kMaxGroups = 8;  // bounds that memory: it stays linear in the number of tokens
+constexpr std::int64_t kMaxGroups = 8;  // bounds the memory of these: linear in the number of tokens
 
 template <class Task>
 struct Costed {
@@ -32,7 +32,7 @@ std::vector<Task> longest_first(std::vector<Costed<Task>> costed) {
   return tasks;
 }
 
-/// Keys seen by rows [begin, end) of a list, taking positions as evenly spread.
+/// Number of (row, visible key) pairs of rows [begin, end) of a list, assuming evenly spread positions.
 double visible_pairs(const AttentionShape& shape, const List& list, std::int64_t begin, std::int64_t end) {
   if (begin >= end) return 0.0;
   const auto first = static_cast<double>(visible_keys(shape, pair_at(list, begin).token));

@@ -8,7 +8,7 @@
 namespace moh {
 namespace {
 
-/// Keys that one step of the online softmax takes in.
+/// Keys per step of the online softmax.
 constexpr std::int64_t kKeyBlock = 64;
 template <class F>
 constexpr int kKeyVecs = static_cast<int>(kKeyBlock) / kLanes<F>;
@@ -21,7 +21,7 @@ int vecs_of(std::int64_t keys) {
   return static_cast<int>((clamp(keys, 0, kKeyBlock) + kLanes<F> - 1) / kLanes<F>);
 }
 
-/// Replaces what lies behind the first `seen` keys.
+/// Replaces the values after the first `seen` keys.
 template <class F>
 [[gnu::always_inline]] inline Vec<F> masked(Vec<F> values, std::int64_t seen, int vec, F replacement) {
   const auto number = lane_numbers<F>() + static_cast<BitsOf<F>>(vec * kLanes<F>);
@@ -36,7 +36,7 @@ template <class F>
 }
 
 /// One row's step of the online softmax over a key block, of which the row sees the first `seen` keys in
-/// `vecs` vectors: scores become exponentials relative to the new maximum; what was summed is rescaled to it.
+/// `vecs` vectors: scores become exponentials relative to the new maximum; sum and out are rescaled to it.
 template <class F>
 [[gnu::always_inline]] inline void softmax_step(F* scores, int vecs, std::int64_t seen, F& top, F* sum,
                                                 F* out, std::int64_t padded) {

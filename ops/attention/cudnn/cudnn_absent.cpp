@@ -1,7 +1,7 @@
 #include "core/error.h"
 #include "ops/attention/cudnn/cudnn_attention.h"
 
-// For builds without cuDNN, and for the simulated GPU.
+// For builds without cuDNN, and for the simulated GPU: cuDNN supports no call.
 
 namespace moh {
 

@@ -9,7 +9,7 @@
 #include <type_traits>
 #include <unordered_map>
 
-// cuDNN and CUDA's runtime are loaded when they are needed; see core/cuda/library.h.
+// cuDNN and CUDA's runtime are loaded on first use; see core/cuda/library.h.
 #define NV_CUDNN_FRONTEND_USE_DYNAMIC_LOADING
 #define CUDNN_FRONTEND_SKIP_JSON_LIB
 #include <cudnn_frontend.h>
@@ -20,7 +20,7 @@
 #include "ops/cuda/scratch.h"
 
 namespace cudnn_frontend {
-void* cudnn_dlhandle = nullptr;  // what the header looks its functions up in
+void* cudnn_dlhandle = nullptr;  // the handle in which the front end's header looks up cuDNN's functions
 }
 
 namespace moh {
@@ -33,13 +33,13 @@ using GraphTensor = std::shared_ptr<fe::graph::Tensor_attributes>;
 /// Numbers of the tensors of a graph.
 enum Uid : std::int64_t { kQ = 1, kK, kV, kOut, kStats, kDout, kDq, kDk, kDv };
 
-/// Why cuDNN cannot be loaded; empty if it is.
+/// Why cuDNN could not be loaded; empty if it was.
 const std::string& load_error() {
   static const std::string error = [] {
     try {
       static const cuda::Library runtime("libcudart.so.13"), cudnn("libcudnn.so.9");
       fe::cudnn_dlhandle = cudnn.handle();
-      // The front end takes the first of several runtimes that it finds, whatever the version of its headers.
+      // By default the front end loads the first runtime that it finds, whatever the version of its headers.
       setenv("CUDNN_FRONTEND_CUDART_LIB_NAME", "libcudart.so.13", /*overwrite=*/0);
       return std::string();
     } catch (const DeviceError& reason) {
@@ -49,10 +49,10 @@ const std::string& load_error() {
   return error;
 }
 
-/// What a plan depends on.
+/// The key of a cached plan.
 struct Problem {
   AttentionShape shape;
-  std::array<std::int64_t, 12> strides;  ///< batch, token, head of q, k, v and out; gradients lie like them
+  std::array<std::int64_t, 12> strides;  ///< batch, token, head of q, k, v and out; the same for gradients
   bool backward, with_stats;
 
   template <class Args>
@@ -71,10 +71,10 @@ struct Problem {
   }
 };
 
-/// Makes the graph of a problem.
+/// Builds the cuDNN graph of a problem.
 class GraphMaker {
  public:
-  /// For GPUs of a compute capability; 0: of the open one's.
+  /// For GPUs of a compute capability (90 for 9.0); 0: that of the open GPU.
   explicit GraphMaker(const Problem& problem, int capability = 0)
       : problem_(problem), graph_(std::make_shared<fe::graph::Graph>()) {
     graph_->set_io_data_type(fe::DataType_t::BFLOAT16)
@@ -89,7 +89,7 @@ class GraphMaker {
   }
 
  private:
-  /// Gives a tensor its number and its place: that of operand `operand` of q, k, v, out.
+  /// Sets the id and the strides of a tensor: those of operand number `operand` of q, k, v, out.
   void describe(fe::graph::Tensor_attributes& tensor, Uid uid, int operand) const {
     const AttentionShape& s = problem_.shape;
     const bool of_keys = operand == 1 || operand == 2;
@@ -164,8 +164,8 @@ struct Plan {
 
 void check_cudnn(fe::error_t status, const char* call) {
   if (status.is_bad())
-    throw DeviceError(error_message("attention", call, "success", status.get_message(),
-                                    "attention.backend: moh does without cuDNN"));
+    throw DeviceError(
+        error_message("attention", call, "success", status.get_message(), "set attention.backend: native"));
 }
 
 cudnnHandle_t cudnn_handle() {
@@ -173,13 +173,14 @@ cudnnHandle_t cudnn_handle() {
     cudnnHandle_t created = nullptr;
     if (fe::detail::create_handle(&created) != CUDNN_STATUS_SUCCESS ||
         fe::detail::set_stream(created, cuda::stream()) != CUDNN_STATUS_SUCCESS)
-      throw DeviceError("attention: cuDNN refuses the device; attention.backend: moh does without cuDNN");
+      throw DeviceError(
+          "attention: cuDNN could not be initialised on this device; set attention.backend: native");
     return created;
   }();
   return handle;
 }
 
-/// Throws what cuDNN's front end throws where it finds a library wanting.
+/// May throw exceptions of cuDNN's front end, as when a library lacks a function.
 Plan try_to_plan(const Problem& problem) {
   Plan plan{GraphMaker(problem).make()};
   const auto done = [&](fe::error_t status) {
@@ -209,7 +210,7 @@ const Plan& plan_of(const Problem& problem) {
   return found != plans.end() ? found->second : plans.emplace(key, make_plan(problem)).first->second;
 }
 
-/// Reproducible gradients may want memory that grows with the square of the length.
+/// Limit for the workspace of a plan: that of deterministic gradients may grow with the square of the length.
 std::size_t most_workspace_bytes(const AttentionShape& s) {
   constexpr std::size_t kAlways = std::size_t{256} << 20, kPerElement = 16;
   const auto elements =
@@ -222,13 +223,13 @@ std::string refusal_of_plan(const Problem& problem) {
   if (!plan.error.empty()) return plan.error;
   const std::size_t most = most_workspace_bytes(problem.shape);
   if (plan.workspace_bytes <= most) return {};
-  return "cuDNN wants " + std::to_string(plan.workspace_bytes) + " bytes of workspace, more than " +
+  return "cuDNN needs " + std::to_string(plan.workspace_bytes) + " bytes of workspace, more than " +
          std::to_string(most);
 }
 
 void run_plan(const Problem& problem, std::unordered_map<std::int64_t, void*> tensors) {
   const Plan& plan = plan_of(problem);
-  MOH_CHECK(plan.error.empty(), "a call that refusal() accepts");
+  MOH_CHECK(plan.error.empty(), "refusal() must have accepted the call");
   const DeviceScratch workspace(plan.workspace_bytes);
   check_cudnn(plan.graph->execute(cudnn_handle(), tensors, workspace.as<void>()), "cuDNN");
 }
@@ -245,10 +246,10 @@ std::string CudnnAttention::absence() {
 
 std::string CudnnAttention::refusal(const AttentionForward<bfloat16>& args, bool with_backward) {
   const AttentionShape& s = args.shape;
-  if (s.head_dim % 8 != 0 || s.head_dim > 128) return "cuDNN computes heads of 8, 16 ... 128 elements";
+  if (s.head_dim % 8 != 0 || s.head_dim > 128) return "cuDNN supports head widths of 8, 16 ... 128";
   if (s.causal && s.query_offset != 0 && s.query_offset != s.keys - s.queries)
-    return "cuDNN's causal mask begins with the first or ends with the last key";
-  if (s.batch * s.queries == 0) return "there is nothing to compute";
+    return "cuDNN supports causal masks that begin with the first or end with the last key";
+  if (s.batch * s.queries == 0) return "the tensors are empty";
   if (!load_error().empty()) return load_error();
   const std::string forward = refusal_of_plan(Problem(args, false, with_backward));
   return forward.empty() && with_backward ? refusal_of_plan(Problem(args, true, true)) : forward;

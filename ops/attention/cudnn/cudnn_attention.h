@@ -7,14 +7,14 @@
 
 namespace moh {
 
-/// Dense attention in bfloat16 by cuDNN's fused kernels (scaled dot-product attention of its graph
-/// interface), with reproducible gradients. cudnn_absent.cpp stands in for it in builds without cuDNN.
+/// Dense attention in bfloat16 by cuDNN's fused kernels (scaled dot-product attention of its graph API), with
+/// deterministic gradients. Builds without cuDNN link cudnn_absent.cpp instead.
 struct CudnnAttention {
-  /// Why cuDNN cannot be called; empty if it can.
+  /// Why cuDNN is unavailable; empty if it is available.
   static std::string absence();
 
-  /// Empty where cuDNN computes this call, and its gradient if asked for; else the reason why not. The plans,
-  /// which take long to make, are kept by shape.
+  /// Why cuDNN does not support this call (nor its gradient, with `with_backward`); empty if it does.
+  /// Execution plans, which are slow to build, are cached by shape.
   static std::string refusal(const AttentionForward<bfloat16>& args, bool with_backward);
 
   /// args.lse, if given, gets log(softmax denominator) as [B, H, T]: natural, and not in list order, for
@@ -23,8 +23,8 @@ struct CudnnAttention {
   /// dq, dk and dv.
   static void backward(const AttentionBackward<bfloat16>& args);
 
-  /// What is wrong with the graph of a call on GPUs of a compute capability (90 for 9.0); empty if nothing
-  /// is. Needs cuDNN, but no GPU.
+  /// cuDNN's error for the graph of a call on GPUs of a compute capability (90 for 9.0); empty if it is
+  /// valid. Needs cuDNN, but no GPU.
   static std::string graph_error(const AttentionForward<bfloat16>& args, bool backward, int capability);
 };
 

@@ -7,14 +7,14 @@ namespace moh {
 namespace tensor_cores {
 namespace {
 
-/// Keys stay, the rows that see them pass by.
+/// Tile sizes of the kernel in which keys stay in a block and the rows that see them are streamed.
 template <int kHeadDim>
 struct KeysCut {
   static constexpr int kStrips = 1, kRows = kHeadDim <= 96 ? 64 : 32;
   static constexpr int kWarpKeys = kStrips * 16, kKeys = kWarps * kWarpKeys;
 };
 
-/// What the keys need to know of kRows rows.
+/// Per-row values that the keys need, for kRows rows.
 template <int kRows>
 struct RowTable {
   Place places[kRows];
@@ -22,17 +22,18 @@ struct RowTable {
   int visible[kRows];  ///< keys
 };
 
-/// The rows come in three steps, each a tile ahead of the next: their table is read, their heads are copied,
-/// they are used. Two tables are therefore in use while a third is written.
+/// Rows are pipelined in three stages, each a tile ahead of the next: read the table, copy the heads,
+/// compute. So two tables are in use while a third is written.
 template <int kHeadDim>
 struct KeysMemory {
   using Cut = KeysCut<kHeadDim>;
-  Heads<kHeadDim, Cut::kKeys> keys, values;  // in the end: dk and dv
+  Heads<kHeadDim, Cut::kKeys> keys, values;  // reused for dk and dv at the end
   Heads<kHeadDim, Cut::kRows> queries[2], douts[2];
   RowTable<Cut::kRows> tables[3];
 };
 
-/// A row on its way into a table: read early, written once nobody uses the table's former rows.
+/// A row's entry of a table, in registers: read early, written once the table's previous rows are not used
+/// any more.
 struct RowEntry {
   Place place{-1, 0};
   float lse = 0, gate = 1, delta = 0;
@@ -78,8 +79,8 @@ MOH_DEVICE std::int64_t search_first_row(const AttentionShape& shape, const List
   return min_of(low, list.rows);
 }
 
-/// A warp's keys while the rows pass by, transposed, so that its results are left operands of the next
-/// products:
+/// A warp's keys, to which rows are added tile by tile. Scores are transposed (keys x rows), so that they are
+/// left operands of the next matrix multiplications:
 ///   dv += (gate P)^T dout   dk += dS^T q   with P and dS as for the rows
 template <int kHeadDim>
 class WarpKeys {
@@ -144,8 +145,8 @@ class WarpKeys {
   Fragments<kStrips, kHeadDim> dk_, dv_;
 };
 
-/// One range of keys of one list. Blocks count lists first, then key ranges: with a causal mask the first
-/// keys are seen by the most rows, and the longest work starts first.
+/// One key range of one list per block. Block numbers run over lists first, then over key ranges: with a
+/// causal mask the first keys are seen by the most rows, so that the longest blocks start first.
 template <int kHeadDim>
 MOH_KERNEL(kThreads)
 void attention_backward_keys_kernel(AttentionBackward<bfloat16> args, const float* deltas) {
@@ -179,7 +180,8 @@ void attention_backward_keys_kernel(AttentionBackward<bfloat16> args, const floa
                           memory.values.row(warp_key), args.shape.scale);
   for (int tile = 0; tile < tiles; ++tile) {
     device::wait_copies<0>();
-    device::sync_block();  // what was copied and written is there, and nobody reads what is filled next
+    device::sync_block();  // copies and writes are visible, and no thread reads the buffers that are filled
+                           // next
     if (tile + 1 < tiles) copy_rows(tile + 1);
     const RowEntry next = read_row(tile + 2);
     warp.add(memory.tables[tile % 3], memory.queries[tile % 2].elements, memory.douts[tile % 2].elements);

@@ -10,7 +10,7 @@ struct RowsArgs : AttentionBackward<bfloat16> {
   float* deltas;  ///< per row in list order
 };
 
-/// What a thread knows of one of its rows.
+/// A thread's values of one of its rows.
 struct RowScalars {
   float lse = 0, gate = 0, delta = 0, dgate = 0;
 };
@@ -28,7 +28,7 @@ MOH_DEVICE float half_of_delta(const bfloat16* dout, const bfloat16* out, int ha
   return sum;
 }
 
-/// A warp's rows on their way through the keys, in the backward pass:
+/// The rows of a warp in the backward pass; key_pass.h passes keys and values to it:
 ///   P = 2^(scale q k^T - lse)   dP = dout v^T   dgate = sum P dP
 ///   dS = P (gate dP - delta) scale   dq = dS k
 template <int kWidth, int kNumStrips, int kNumKeys>
@@ -129,7 +129,7 @@ class RowsWarp {
   Fragments<kStrips, kHeadDim> dq_;
 };
 
-/// Fewer keys at a time where registers, or the shared memory of small GPUs, run out.
+/// Fewer keys per step for wide heads, where registers, or the shared memory of small GPUs, would run out.
 template <int kHeadDim>
 using RowsOfTiles = RowsWarp<kHeadDim, 1, kHeadDim <= 96 ? 64 : 32>;
 template <int kHeadDim>

@@ -5,19 +5,19 @@
 #include "ops/attention/tensor_cores/tensor_core_attention.h"
 #include "ops/cuda/scratch.h"
 
-// Few query rows against many keys: a matter of reading keys and values once, by as many multiprocessors as
-// there are. A warp, a block of its own, takes a part of the keys of a list; what the parts leave is put
-// together in their order.
+// Few query rows against many keys: bound by memory bandwidth, so keys and values are read once, by all
+// multiprocessors. Each warp, a block of its own, computes a part of the keys of a list; the partial results
+// are merged in their order.
 
 namespace moh {
 namespace tensor_cores {
 namespace {
 
-/// Keys of a part, which a warp has under way at once; a function of nothing else, so that results have the
-/// same bits for any batch.
+/// Keys of a part, whose loads a warp has in flight at once; a constant, so that results have the same bits
+/// for any batch size.
 constexpr int kPartKeys = 128;
 
-/// What the parts leave: element [part, row] of `rows` rows each.
+/// Partial results of the parts: element [part, row], `rows` rows each.
 struct Parts {
   std::int64_t count, rows;
   float *out, *top, *sum;

@@ -7,7 +7,8 @@ namespace moh {
 namespace tensor_cores {
 namespace {
 
-/// Two strips, so that a key that was loaded serves 32 rows. Fewer keys at a time where registers run out.
+/// Two strips, so that a loaded key serves 32 rows. Fewer keys per step for wide heads, which
+/// need the registers.
 template <int kHeadDim>
 using ForwardOfTiles = ForwardWarp<kHeadDim, 2, kHeadDim <= 96 ? 64 : 32>;
 template <int kHeadDim>

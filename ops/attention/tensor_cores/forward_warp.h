@@ -11,14 +11,14 @@ namespace moh::tensor_cores {
 /// Online softmax of a warp's rows, in powers of two.
 template <int kStrips>
 struct RunningSoftmax {
-  float top[kStrips][2], sum[kStrips][2];  ///< sum: of this thread's columns only
+  float top[kStrips][2], sum[kStrips][2];  ///< maximum of a row, and sum over this thread's columns only
 
   MOH_DEVICE RunningSoftmax() {
     MOH_UNROLL
     for (int s = 0; s < kStrips; ++s) top[s][0] = top[s][1] = -INFINITY, sum[s][0] = sum[s][1] = 0.0F;
   }
 
-  /// Scores become 2^(scale * score - top); what was summed up before shrinks to the new top.
+  /// Scores become 2^(scale * score - top); earlier sums and outputs are rescaled to the new top.
   template <int kKeys, int kHeadDim>
   MOH_DEVICE void add(Fragments<kStrips, kKeys>& scores, Fragments<kStrips, kHeadDim>& out, float scale) {
     MOH_UNROLL
@@ -37,7 +37,7 @@ struct RunningSoftmax {
     for (int j = 0; j < kPieces; ++j)
       new_top = fmaxf(new_top, fmaxf(scores[j][2 * half], scores[j][2 * half + 1]));
     new_top = largest_of_row(new_top);
-    // A row that sees nothing yet, or is none, has no top to subtract.
+    // A row that has seen no key yet, or is padding, has top -inf: inf - inf would be NaN.
     const float base = new_top == -INFINITY ? 0.0F : new_top * scale;
     const float shrink = device::exp2_fast(top[s][half] * scale - base);
     top[s][half] = new_top;
@@ -58,7 +58,7 @@ struct RunningSoftmax {
   }
 };
 
-/// A warp's rows on their way through the keys, in the forward pass.
+/// The rows of a warp in the forward pass; key_pass.h passes keys and values to it.
 template <int kWidth, int kNumStrips, int kNumKeys>
 class ForwardWarp {
  public:
@@ -108,8 +108,8 @@ class ForwardWarp {
     store_rows<kHeadDim, kStrips>(queries_, args.out, list, places_);
   }
 
-  /// Writes what the rows have come to so far, row r at the r-th place: the undivided output, the largest
-  /// score (scaled, in powers of two; minus infinity if no key was seen) and the sum of 2^(score - largest).
+  /// Writes the partial results of the rows, row r at index r: the output before division, the largest score
+  /// (scaled, base 2; minus infinity if no key was seen) and the sum of 2^(score - largest).
   MOH_DEVICE void leave(float* out, float* top, float* sum) const {
     static_assert(kStrips == 1);
     MOH_UNROLL
@@ -131,7 +131,7 @@ class ForwardWarp {
   }
 
  private:
-  /// Scores of keys that a row does not see become those of probability zero.
+  /// Masks the scores of keys that a row does not see.
   MOH_DEVICE void hide(const AttentionShape& shape, Fragments<kStrips, kKeys>& scores, int first_key) const {
     const VisibleKeys<kStrips> visible(shape, places_);
     MOH_UNROLL

@@ -6,8 +6,8 @@
 
 namespace moh::tensor_cores {
 
-/// Calls body(std::integral_constant<int, width>) for a head width that there are kernels for; false for any
-/// other.
+/// Calls body(std::integral_constant<int, width>) if there are kernels for head width head_dim;
+/// else returns false.
 template <class Body, int... kWidths>
 bool visit_width(std::integer_sequence<int, kWidths...>, std::int64_t head_dim, const Body& body) {
   return ((head_dim == kWidths && (body(std::integral_constant<int, kWidths>()), true)) || ...);

@@ -5,17 +5,16 @@
 #include "ops/attention/tensor_cores/rows.h"
 #include "ops/device/block.h"
 
-// For kernel files only: passes in which query rows stay and keys and values pass by. What is done with them
-// is a struct, Warp, that holds a warp's kStrips * 16 rows:
-//   kHeadDim, kStrips, kKeys   how the work is cut: kKeys keys at a time
-//   kPanels                    how many panels of gathered rows it needs; source(args, p) is the view of one
-//   Args                       what the kernel is given: shape, lists, q, k, v and more
-//   Warp(args, list, places, rows, number, panels)   the first `rows` of its places are real, `number` is
-//   that
-//                              of the first among the rows of all lists, `panels` points to its rows in each
-//   start(args, list)          its rows have come
-//   add(args, first_key, keys, values)   takes in kKeys keys
-//   finish(args, list)         writes its results
+// For kernel files only: loops over keys and values for query rows that stay in a warp. The computation is a
+// template parameter, Warp, which holds a warp's kStrips * 16 rows:
+//   kHeadDim, kStrips, kKeys   tile sizes: kKeys keys per step
+//   kPanels                    number of panels of gathered rows; source(args, p) is the view of panel p
+//   Args                       the kernel's arguments: shape, lists, q, k, v and more
+//   Warp(args, list, places, rows, number, panels)   the first `rows` of its places are real; `number` is
+//                              that of the first among the rows of all lists; panels[p] points to its rows
+//   start(args, list)          called once its rows are in shared memory
+//   add(args, first_key, keys, values)   processes kKeys keys
+//   finish(args, list)         writes the results
 
 namespace moh::tensor_cores {
 
@@ -26,10 +25,11 @@ struct PassMemory {
   Heads<Warp::kHeadDim, Warp::kKeys> keys[2], values[2];
   Place places[kRows];
   Tile tile;
-  List list;  // here, and not in registers, which the loop is short of
+  List list;  // in shared memory, since registers are scarce in the loop
 };
 
-/// A tile: its rows against all keys that they see, while the next keys are on their way.
+/// One tile per block: its rows against all keys that they see. Copies of the next keys overlap with the
+/// computation (double buffering).
 template <class Warp>
 MOH_KERNEL(kThreads)
 void pass_over_tiles_kernel(typename Warp::Args args, const Tile* tiles, const std::int32_t* count) {
@@ -70,14 +70,14 @@ void pass_over_tiles_kernel(typename Warp::Args args, const Tile* tiles, const s
   const int blocks = (tile.keys + Warp::kKeys - 1) / Warp::kKeys;
   for (int block = 0; block < blocks; ++block) {
     device::wait_copies<0>();
-    device::sync_block();  // the copies of all threads are there, and nobody reads the other buffer any more
+    device::sync_block();  // all threads' copies are complete, and no thread reads the other buffer any more
     if (block + 1 < blocks) copy_keys(block + 1);
     warp.add(args, block * Warp::kKeys, memory.keys[block % 2].elements, memory.values[block % 2].elements);
   }
   warp.finish(args, list);
 }
 
-/// Where things lie in the memory of a block that keeps all keys and values of a list.
+/// Layout of the shared memory of a block that keeps all keys and values of a list.
 template <class Warp>
 struct ListMemory {
   static_assert(Warp::kStrips == 1);
@@ -101,8 +101,8 @@ struct ListMemory {
 
 inline constexpr int kMostListWarps = 6;
 
-/// A list of few keys: they all stay, and each warp takes strips of 16 rows at its own pace. Blocks y share
-/// the rows of a long list.
+/// For lists with few keys: all keys stay in shared memory, and each warp processes strips of 16 rows
+/// independently. Blocks of different y share the rows of a long list.
 template <class Warp>
 MOH_KERNEL(kMostListWarps* device::kWarp, 2)
 void pass_over_lists_kernel(typename Warp::Args args, ListMemory<Warp> memory) {
@@ -144,26 +144,26 @@ void pass_over_lists_kernel(typename Warp::Args args, ListMemory<Warp> memory) {
     const int number = strip * 16, left = static_cast<int>(list.rows) - number;
     Warp warp(args, list, places, left, list.first + number, rows);
     warp.start(args, list);
-    device::sync_warp();  // lanes may have parted, and what loads and multiplies matrices needs them together
+    device::sync_warp();  // lanes may have diverged, but ldmatrix and mma need all of them
     MOH_ROLLED
     for (int key = 0; key < memory.key_rows; key += Warp::kKeys)
       warp.add(args, key, memory.keys() + key * memory.kStride, memory.values() + key * memory.kStride);
     warp.finish(args, list);
-    device::sync_warp();  // before the panels are filled again
+    device::sync_warp();  // before the panels are overwritten
   }
 }
 
-/// Two blocks fit on a multiprocessor of 228 KiB, of which each costs one more.
+/// Two blocks fit on a multiprocessor with 228 KiB, of which each block takes 1 KiB for the system.
 inline constexpr std::size_t kMostListBytes = 113 << 10;
-/// Above, a block that reads the keys once per 16 rows loads more than it saves.
+/// With more keys, re-reading them from shared memory for every 16 rows costs more than the tiles' loads.
 inline constexpr std::int64_t kMostListKeys = 256;
 
-/// What the two kernels of a pass are called.
+/// Names of the two kernels of a pass, for messages and profiles.
 struct PassKernels {
   const char *tiles_kernel, *lists_kernel;
 };
 
-/// Runs a pass: over lists where all their keys fit in a block's memory, else over tiles.
+/// Runs a pass: over lists if all keys of one fit in a block's shared memory, else over tiles.
 template <class TileWarp, class ListWarp>
 void launch_pass(const PassKernels& names, const typename TileWarp::Args& args, std::int64_t num_rows) {
   constexpr std::int64_t kRowsPerBlock = 256;

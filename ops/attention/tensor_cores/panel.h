@@ -6,19 +6,19 @@
 #include "ops/cuda/map.h"
 #include "ops/device/async_copy.h"
 
-// For kernel files only: heads in shared memory, as tensor cores take them.
+// For kernel files only: heads in shared memory, in a layout for tensor cores.
 
 namespace moh::tensor_cores {
 
 /// Threads of a block that works on a tile: four warps.
 inline constexpr int kWarps = 4, kThreads = kWarps * device::kWarp;
 
-/// 16 bytes: what is copied at once.
+/// Elements of one copy: 16 bytes.
 inline constexpr int kChunk = Pack<bfloat16>::kCount;
 
-/// How heads of kHeadDim elements lie in a panel, one per row: products reduce over 16 columns at a time, so
-/// that zeros may follow a head; an odd number of 16-byte chunks from row to row keeps load_matrices free of
-/// bank conflicts.
+/// Layout of heads of kHeadDim elements in a panel, one per row: an mma reduces over 16 columns, so rows are
+/// padded with zeros to a multiple of 16; a row stride of an odd number of 16-byte chunks keeps load_matrices
+/// free of bank conflicts.
 template <int kHeadDim>
 struct Panel {
   static_assert(kHeadDim % kChunk == 0);
@@ -34,13 +34,13 @@ struct alignas(16) Heads {
   MOH_DEVICE bfloat16* row(int r) { return elements + r * Panel<kHeadDim>::kStride; }
 };
 
-/// Threads that copy together: number `own` of `count`.
+/// A thread's number `own` among `count` threads that copy together.
 struct Copiers {
   int own, count;
 };
 
-/// Starts to copy `rows` rows to a panel. row_at(r) is where row r lies in global memory, a multiple of 16,
-/// or null: the row becomes zeros. `anything` is an address in global memory.
+/// Starts asynchronous copies of `rows` rows to a panel. row_at(r) is the address of row r in global memory,
+/// a multiple of 16, or null for a row of zeros. `anything` is any valid address in global memory.
 template <int kHeadDim, class RowAt>
 MOH_DEVICE void copy_heads(bfloat16* panel, int rows, const Copiers& copiers, const bfloat16* anything,
                            const RowAt& row_at) {
@@ -66,7 +66,7 @@ MOH_DEVICE void copy_heads(Heads<kHeadDim, kRows>& heads, const bfloat16* first,
   copy_heads(heads, first, [&](int r) { return r < rows ? first + r * stride : nullptr; });
 }
 
-/// Copies 16 rows from a panel to global memory; one warp. row_at(r) may be null: the row is left out.
+/// Copies 16 rows from a panel to global memory; by one warp. Rows for which row_at(r) is null are skipped.
 template <int kHeadDim, class RowAt>
 MOH_DEVICE void store_strip(const bfloat16* panel_row, const RowAt& row_at) {
   constexpr int kChunks = kHeadDim / kChunk;

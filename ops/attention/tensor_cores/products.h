@@ -9,8 +9,8 @@
 
 namespace moh::tensor_cores {
 
-/// A warp's part of a result: [kStrips * 16, kColumns] in float32. Of strip s, element i of piece j is row
-/// lane / 4 + i / 2 * 8, column j * 8 + lane % 4 * 2 + i % 2.
+/// A warp's accumulator: [kStrips * 16, kColumns] in float32. at[s][j][i] is row lane / 4 + i / 2 * 8 of
+/// strip s, column j * 8 + lane % 4 * 2 + i % 2.
 template <int kStrips, int kColumns>
 struct Fragments {
   float at[kStrips][kColumns / 8][4] = {};
@@ -57,8 +57,8 @@ MOH_DEVICE void multiply_heads(Fragments<kStrips, kColumns>& c, const bfloat16* 
   }
 }
 
-/// c += a b over kShared rows of a panel, the first at `b`: a, a result itself, is rounded to bfloat16. Its
-/// fragments already are what a left operand's are.
+/// c += a b over kShared rows of a panel, the first at `b`. a, itself an accumulator, is rounded to bfloat16;
+/// its fragments already have the layout of a left operand.
 template <int kHeadDim, int kStrips, int kShared>
 MOH_DEVICE void accumulate(Fragments<kStrips, kHeadDim>& c, const Fragments<kStrips, kShared>& a,
                            const bfloat16* b) {
@@ -90,7 +90,7 @@ MOH_DEVICE void accumulate(Fragments<kStrips, kHeadDim>& c, const Fragments<kStr
   }
 }
 
-/// Writes strip s, row fragment_row(i) times factors[i / 2], to a panel, rounded to bfloat16.
+/// Writes strip s, with row fragment_row(i) multiplied by factors[i / 2], to a panel, rounded to bfloat16.
 template <int kHeadDim, int kStrips>
 MOH_DEVICE void store_fragments(bfloat16* panel_row, const Fragments<kStrips, kHeadDim>& c, int s,
                                 const float (&factors)[2]) {

@@ -20,14 +20,14 @@ struct Place {
   MOH_DEVICE Pair pair() const { return {token, head}; }
 };
 
-/// Row r of the rows from `first` on, `rows` of them.
+/// Row r of rows [first, first + rows) of a list; none for r >= rows.
 MOH_DEVICE Place place_of(const List& list, std::int64_t first, std::int64_t rows, int r) {
   if (r >= rows) return {-1, 0};
   const Pair pair = pair_at(list, first + r);
   return {static_cast<std::int32_t>(pair.token), static_cast<std::int32_t>(pair.head)};
 }
 
-/// The place's head in a view, or null.
+/// Address of the pair's head in a view; null for none.
 template <class T>
 MOH_DEVICE T* head_at(const HeadView<T>& view, const List& list, const Place& place) {
   return place.real() ? row_of(view, list, place.pair()) : nullptr;
@@ -37,8 +37,8 @@ MOH_DEVICE int visible_keys_of(const AttentionShape& shape, const Place& place) 
   return place.real() ? static_cast<int>(visible_keys(shape, place.token)) : 0;
 }
 
-/// How many keys the rows of a warp see: every one of its `size` rows at least `fewest`, none more than
-/// `most`. Rows ascend by position; the first `rows` of them are real, those behind see nothing.
+/// Bounds for the number of keys that the `size` rows of a warp see: each sees at least `fewest` and at most
+/// `most`. Rows ascend by position; the first `rows` of them are real, the rest are padding and see no key.
 struct VisibleRange {
   int fewest, most;
 
@@ -48,7 +48,7 @@ struct VisibleRange {
   }
 };
 
-/// The same for the rows that the thread holds elements of, two in each strip.
+/// Numbers of visible keys of the rows of which the thread holds elements, two in each strip.
 template <int kStrips>
 struct VisibleKeys {
   int of[kStrips][2];
@@ -62,13 +62,14 @@ struct VisibleKeys {
     }
   }
 
-  /// Whether element (s, j, i) of scores of keys from `first_key` on is for a key that its row sees.
+  /// Whether element (s, j, i) of the scores, whose first column is key `first_key`, is a key that
+  /// its row sees.
   MOH_DEVICE bool sees(int first_key, int s, int j, int i) const {
     return first_key + j * 8 + fragment_column(i) < of[s][i / 2];
   }
 };
 
-/// Copies a warp's rows from its part of a panel to their places in a view, once its lanes have written them.
+/// Copies a warp's rows, which its lanes have written to a panel, to the heads of `places` in a view.
 template <int kHeadDim, int kStrips>
 MOH_DEVICE void store_rows(const bfloat16* panel_row, const HeadView<bfloat16>& view, const List& list,
                            const Place* places) {

@@ -7,15 +7,15 @@
 
 namespace moh::tensor_cores {
 
-/// Up to `rows` rows of one list, and how many keys the last of them sees: the work of one block.
+/// The work of one block: up to `rows` rows of one list; the last of them sees `keys` keys.
 struct Tile {
   std::int32_t list, first, rows, keys;
 };
 
-/// The tiles of all lists, longest first; lists whose keys and values fit in the second-level cache together
-/// stay together. Only the device knows how many there are: launch `most` blocks, and let those past *count
-/// end at once. The order of tiles of the same length may differ between runs, so no result may depend on
-/// it.
+/// The tiles of all lists, those with the most keys first, but only among lists whose keys and values fit in
+/// L2 together. The number of tiles is known on the device only: launch most() blocks, of which those past
+/// *count() return at once. The order of tiles of the same length may differ between runs, so no result may
+/// depend on it.
 class Tiles {
  public:
   /// `num_rows` is at least the number of rows of all lists.

@@ -8,9 +8,9 @@ namespace moh::tensor_cores {
 namespace {
 
 constexpr int kBlock = 256, kBlockWarps = kBlock / device::kWarp;
-/// Tiles are sorted by this many lengths.
+/// Number of bins that tiles are sorted into by length.
 constexpr std::int32_t kLengths = 512;
-/// Keys and values of the lists whose tiles are mixed: they stay in the second-level cache (50 MiB of an
+/// Bytes of the keys and values of lists whose tiles are sorted together: they stay in L2 (50 MiB on an
 /// H100).
 constexpr std::int64_t kCacheBytes = std::int64_t{32} << 20;
 
@@ -40,7 +40,7 @@ struct TileArgs {
   }
 };
 
-/// Calls visit(tile) for the tiles of the block's lists, each on a thread of its own.
+/// Calls visit(tile) for the tiles of the block's lists, one per thread.
 template <class Visit>
 MOH_DEVICE void each_tile(const TileArgs& args, std::int64_t begin, std::int64_t end, const Visit& visit) {
   for (std::int64_t l = begin; l < end; ++l) {
@@ -49,7 +49,8 @@ MOH_DEVICE void each_tile(const TileArgs& args, std::int64_t begin, std::int64_t
   }
 }
 
-/// Counts to places: starts[i] becomes `first` plus the counts before i. Returns the end of all.
+/// Exclusive prefix sum in place: starts[i] becomes `first` plus the counts before i. Returns first
+/// plus all counts.
 MOH_DEVICE std::int32_t sum_up(std::int32_t* starts, std::int32_t first) {
   for (std::int32_t i = 0; i < kLengths; ++i) {
     const std::int32_t count = starts[i];
@@ -59,7 +60,7 @@ MOH_DEVICE std::int32_t sum_up(std::int32_t* starts, std::int32_t first) {
   return first;
 }
 
-/// Writes the tiles of some lists, sorted by length, behind those of the lists before. One block per
+/// Writes the tiles of the block's lists, sorted by length, after those of earlier lists. One block per
 /// lists_per_block lists.
 MOH_KERNEL(kBlock) void attention_tiles_kernel(TileArgs args) {
   auto* const starts = device::shared_memory<std::int32_t>();
@@ -70,7 +71,7 @@ MOH_KERNEL(kBlock) void attention_tiles_kernel(TileArgs args) {
   std::int32_t before = 0;
   for (std::int64_t l = device::thread_x(); l < begin; l += kBlock) before += args.tiles_of(l);
   for (std::int32_t i = device::thread_x(); i < kLengths; i += kBlock) starts[i] = 0;
-  before = reduce_block(before, Sum{}, space);  // whose barrier makes the zeros seen
+  before = reduce_block(before, Sum{}, space);  // its barrier also makes the zeros visible
   each_tile(args, begin, end, [&](const Tile& tile) { device::atomic_add(starts + args.length(tile), 1); });
   device::sync_block();
   if (device::thread_x() == 0) {
