@@ -14,7 +14,7 @@ namespace moh {
 
 namespace {
 
-/// Whether each pixel is multiplied by itself alone.
+/// Whether the convolution is a matrix multiplication of the pixels (1 x 1 kernel, stride 1, no padding).
 bool is_pointwise(const ConvShape& s) {
   const auto keeps = [](const ConvAxis& axis) {
     return axis.kernel == 1 && axis.stride == 1 && axis.padding == 0;
@@ -22,12 +22,13 @@ bool is_pointwise(const ConvShape& s) {
   return s.groups == 1 && keeps(s.y) && keeps(s.x);
 }
 
-/// A weight as [O, taps, C / groups], whose rows lie like patches, in `dtype`.
+/// A weight as [O, taps, C / groups], the order of elements in a patch, in `dtype`.
 Tensor like_patches(const Tensor& w, const ConvShape& s, DType dtype) {
   return swap_axes(w, s.outputs, s.group_channels(), s.taps()).to(dtype);
 }
 
-/// What a convolution on the CPU is made of: products of blocks of patches. A patch of one group is a row.
+/// Convolution on the CPU as matrix multiplications of blocks of patches (im2col). A row is a patch
+/// of one group.
 class Patches {
  public:
   Patches(const ConvShape& shape, DType dtype)
@@ -48,7 +49,7 @@ class Patches {
     }
   }
 
-  /// The buffer, as much of it as the block's pixels need.
+  /// The part of the buffer that the block's pixels need.
   Tensor of(const PatchBlock& block) const {
     return buffer_.slice(0, (block.last_row - block.first_row) * shape_.x.output);
   }
@@ -59,13 +60,13 @@ class Patches {
     });
     return patches;
   }
-  /// dx += patches, both in the type that is summed in.
+  /// dx += patches (col2im), both in the accumulation dtype.
   void scatter(const Tensor& patches, const Tensor& dx, const PatchBlock& block) const {
     run_cpu_kernel("conv2d", dx, [&]<class Backend, class T>() {
       ConvPatchKernels<Backend, T>::scatter(patches.data<Acc<T>>(), dx.data<Acc<T>>(), shape_, block);
     });
   }
-  /// The outputs of a group, of the block's pixels, in a tensor like the result.
+  /// The outputs of a group for the block's pixels, as columns of a tensor shaped as the result.
   Operand outputs(const Tensor& y, const PatchBlock& block, std::int64_t group,
                   bool is_transposed = false) const {
     const Tensor rows = y.reshape({shape_.output_pixels(), shape_.outputs})
@@ -81,8 +82,8 @@ class Patches {
   }
 
  private:
-  /// Of the patches that are in memory at a time: they stay in the last cache level between their making and
-  /// the product. A function of nothing but the sizes, as the sums of a weight's gradient are cut by it.
+  /// Bytes of patches in memory at a time, so that they stay in the last-level cache until they are
+  /// multiplied. A constant, as the order of sums of a weight's gradient depends on it.
   static constexpr std::int64_t kBytes = std::int64_t{4} << 20;
 
   const ConvShape& shape_;
@@ -117,7 +118,7 @@ Tensor data_gradient_on_cpu(const ConvShape& s, const Shape& x_shape, const Tens
   return dx.to(w.dtype());
 }
 
-/// As [O, taps, C / groups].
+/// Returns [O, taps, C / groups].
 Tensor weight_gradient_on_cpu(const ConvShape& s, const Tensor& x, const Tensor& dy) {
   const DType wide = accumulate_dtype(x.dtype());
   const Patches patches(s, wide);
@@ -129,7 +130,8 @@ Tensor weight_gradient_on_cpu(const ConvShape& s, const Tensor& x, const Tensor&
   return dw;
 }
 
-/// On a GPU: what cuDNN does in `call`. Its workspace, which it chooses itself, is not known to a dry run.
+/// Runs `call`, which calls cuDNN, unless in a dry run: the workspace that cuDNN chooses is
+/// not counted there.
 template <class Call>
 void run_on_device(const ConvShape& s, const Call& call) {
   const ProfileScope profile("conv2d", s.flops());
@@ -165,7 +167,7 @@ Tensor data_gradient(const ConvShape& s, const Shape& x_shape, const Tensor& w, 
   return dx;
 }
 
-/// In the type that it is summed in.
+/// In the accumulation dtype.
 Tensor weight_gradient(const ConvShape& s, const Tensor& x, const Tensor& dy, const Shape& w_shape) {
   const DType wide = accumulate_dtype(x.dtype());
   if (is_pointwise(s)) return matmul(transposed(pixels(dy)), pixels(x), wide).reshape(w_shape);

@@ -4,7 +4,7 @@
 namespace moh {
 namespace {
 
-/// Taps [first, last) of an axis that see the image at an output.
+/// Taps [first, last) of an axis that are inside the image for an output.
 struct TapRange {
   std::int64_t first, last;
 };
@@ -30,8 +30,8 @@ template <class F>
   for (std::int64_t i = 0; i < count; ++i) to[i] = F(0);
 }
 
-/// Calls body(pixel, value, count) for the runs of values that lie together both in the image and in the
-/// patch: those of taps [first, last) where a pixel's channels are all of the group, else those of one tap.
+/// Calls body(pixel, value, count) for runs of values that are contiguous both in the image and in the patch:
+/// all taps [first, last) if there is one group, else one tap at a time.
 template <class Body>
 [[gnu::always_inline]] inline void each_run(const ConvShape& s, TapRange taps, const Body& body) {
   const std::int64_t width = s.group_channels();
@@ -39,7 +39,7 @@ template <class Body>
   for (std::int64_t tap = taps.first; tap < taps.last; ++tap) body(tap, tap * width, width);
 }
 
-/// One row of taps of a patch, from the row of the image that it sees; x0 is where its first tap lies.
+/// Copies one row of taps of a patch from the row of the image it covers; x0 is the column of its first tap.
 template <class T>
 void gather_taps(const T* image_row, Acc<T>* patch, const ConvShape& s, TapRange taps, std::int64_t x0,
                  std::int64_t first_channel) {
@@ -70,7 +70,7 @@ void gather_row_of_patches(const T* image, Acc<T>* patches, const ConvShape& s, 
   }
 }
 
-/// Adds row r of the taps of a row of patches to the row of the image that it sees.
+/// Adds row r of the taps of a row of patches to the row of the image it covers.
 template <class F>
 void scatter_taps(const F* patches, F* image_row, const ConvShape& s, std::int64_t r,
                   std::int64_t first_channel) {
@@ -113,7 +113,7 @@ void ConvPatchKernels<Backend, T>::gather(const T* x, Acc<T>* patches, const Con
   });
 }
 
-// A thread has rows of the image to itself, and adds what each is seen by.
+// Each thread owns rows of the image, and adds to them the taps of all patches that cover them.
 template <class Backend, class T>
 void ConvPatchKernels<Backend, T>::scatter(const Acc<T>* patches, Acc<T>* dx, const ConvShape& s,
                                            const PatchBlock& block) {

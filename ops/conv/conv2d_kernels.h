@@ -15,17 +15,18 @@ struct ConvKernels {
   static void swap_axes(const T* from, T* to, std::int64_t batch, std::int64_t rows, std::int64_t columns);
 };
 
-/// Rows of output pixels, counted through all images, and the channels of a group.
+/// Rows of output pixels [first_row, last_row), numbered through all images, and the first channel
+/// of a group.
 struct PatchBlock {
   std::int64_t first_row, last_row, first_channel;
 };
 
-/// On the CPU only. The patch of an output pixel is what the kernel sees there, [kh, kw, C / groups], zeros
-/// outside the image; patches are [pixels of the block, values of a patch].
+/// im2col and col2im, on the CPU only. The patch of an output pixel is the input under the kernel,
+/// [kh, kw, C / groups], zeros outside the image; patches are [pixels of the block, values of a patch].
 template <class Backend, class T>
 struct ConvPatchKernels {
   static void gather(const T* x, Acc<T>* patches, const ConvShape& shape, const PatchBlock& block);
-  /// dx += the patches, each where it came from. Each element of dx gets its terms in a fixed order.
+  /// dx += the patches, at the pixels that gather reads. Each element of dx gets its terms in a fixed order.
   static void scatter(const Acc<T>* patches, Acc<T>* dx, const ConvShape& shape, const PatchBlock& block);
 };
 

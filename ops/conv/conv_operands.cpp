@@ -19,7 +19,7 @@ ConvAxis conv_axis(Check& check, const char* name, std::int64_t input, std::int6
   check.require(kernel >= 1, std::string("w's ") + name, "1 or more", std::to_string(kernel));
   const std::int64_t padded = input + 2 * padding;
   check.require(padded >= kernel, std::string("x's ") + name,
-                std::to_string(kernel) + " or more with padding, for one place of the kernel",
+                std::to_string(kernel) + " or more with padding, for one position of the kernel",
                 std::to_string(input) + " + 2 * " + std::to_string(padding));
   check.require(padded <= kMost, std::string("x's ") + name, "at most 2^31 - 1 with padding",
                 std::to_string(input) + " + 2 * " + std::to_string(padding));

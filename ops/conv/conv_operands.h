@@ -5,13 +5,14 @@
 
 namespace moh {
 
-/// Checks the operands of conv2d. Throws as that does.
+/// Checks the operands of conv2d. Throws ShapeError, DTypeError, DeviceError, ValueError.
 ConvShape conv_shape(const Variable& x, const Variable& w, const Variable& b, const Conv2dOptions& options);
 
 /// Shape of the result.
 Shape output_shape(const ConvShape& shape);
 
-/// A tensor of batch * rows * columns elements, [batch, rows, columns], as [batch, columns, rows].
+/// Transposes a tensor of batch * rows * columns elements from [batch, rows, columns] to
+/// [batch, columns, rows].
 Tensor swap_axes(const Tensor& x, std::int64_t batch, std::int64_t rows, std::int64_t columns);
 
 }  // namespace moh

@@ -5,7 +5,7 @@
 
 namespace moh {
 
-/// A convolution along one axis: output i sees inputs [i stride - padding, + kernel).
+/// A convolution along one axis: output i reads inputs i stride - padding + [0, kernel).
 struct ConvAxis {
   std::int64_t input = 0, output = 0, kernel = 1, stride = 1, padding = 0;
 
@@ -20,14 +20,14 @@ struct ConvShape {
   constexpr std::int64_t group_channels() const { return channels / groups; }
   constexpr std::int64_t group_outputs() const { return outputs / groups; }
   constexpr std::int64_t taps() const { return y.kernel * x.kernel; }
-  /// Rows of pixels in all results.
+  /// Rows of pixels in all output images.
   constexpr std::int64_t output_rows() const { return batch * y.output; }
   constexpr std::int64_t output_pixels() const { return output_rows() * x.output; }
-  /// Whether each output sees one channel, its own.
+  /// Whether each output reads one channel, its own.
   constexpr bool is_depthwise() const { return groups == channels && outputs == channels; }
 
-  /// Operations of a forward pass, and of each of its gradients: a multiply-add, which counts two, for every
-  /// output and what it sees. Padding is counted, as in the matrix products that a convolution is made of.
+  /// FLOPs of a forward pass, and of each of its two gradients: 2 per multiply-add of an output and a tap.
+  /// Padding is counted, as in the equivalent matrix multiplication.
   constexpr double flops() const {
     return 2 * static_cast<double>(output_pixels()) * static_cast<double>(outputs) *
            static_cast<double>(taps() * group_channels());

@@ -10,7 +10,7 @@ namespace moh {
 
 namespace {
 
-/// A weight [C, 1, kh, kw] as [kh, kw, C], in the type that is summed in.
+/// A weight [C, 1, kh, kw] as [kh, kw, C], in the accumulation dtype.
 Tensor taps_of(const Tensor& w, const ConvShape& s) {
   return swap_axes(w, 1, s.channels, s.taps()).to(accumulate_dtype(w.dtype()));
 }

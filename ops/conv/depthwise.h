@@ -5,8 +5,8 @@
 
 namespace moh {
 
-/// conv2d where each output sees one channel, its own (shape.is_depthwise()), of operands that conv_shape()
-/// took.
+/// conv2d where each output reads one channel, its own (shape.is_depthwise()); `shape` is that of
+/// conv_shape(), which has checked the operands.
 Variable depthwise_conv2d(const Variable& x, const Variable& w, const Variable& b, const ConvShape& shape);
 
 }  // namespace moh

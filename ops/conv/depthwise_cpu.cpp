@@ -2,13 +2,13 @@
 #include "ops/cpu/reduce.h"
 #include "ops/cpu/simd.h"
 
-// Channels lie together, so vectors go over them. A strip of pixels shares the vectors of the weights.
+// Vectorised over channels, which are contiguous. A strip of pixels shares the vectors of the weights.
 
 namespace moh {
 namespace {
 
 constexpr int kStrip = 4;
-/// Vectors of channels: sums of a strip, weights and pixels are in registers together.
+/// Vectors of channels at a time, so that sums of a strip, weights and pixels fit in registers.
 constexpr int kMostVecs = kVectorRegisters >= 32 ? 4 : 2;
 
 /// Vectors of channels: all of `kVecs`, or the first `count` lanes of one.
@@ -39,14 +39,15 @@ template <class T, int kVecs, class Body>
   for (; c < channels; c += kN) body(c, Lanes<T, 1>{channels - c < kN ? channels - c : kN});
 }
 
-/// TapAxis::seen, without its divisions where there is nothing to divide.
+/// TapAxis::seen without divisions if the divisor is 1.
 [[gnu::always_inline]] inline std::int64_t seen(const TapAxis& axis, std::int64_t place, std::int64_t tap) {
   if (axis.divisor != 1) return axis.seen(static_cast<std::int32_t>(place), static_cast<std::int32_t>(tap));
   const std::int64_t found = place * axis.step + tap * axis.tap_step + axis.offset;
   return found >= 0 && found < axis.from ? found : -1;
 }
 
-/// Places [first, last) of an axis that see the image through every tap, with neighbours step apart.
+/// Output positions [first, last) of an axis for which every tap is inside the image, step apart
+/// from each other.
 struct Inside {
   std::int64_t first, last;
 };
@@ -61,7 +62,7 @@ inline Inside inside_of(const TapAxis& axis) {
   return {first, last};
 }
 
-/// What a row of results is made of.
+/// Operands of a row of the result.
 template <class T>
 struct Pass {
   const T* from;
@@ -76,7 +77,8 @@ struct Pass {
   }
 };
 
-/// Channels c of kPixels neighbours from x on. kInside: they see the image through every tap of a row.
+/// Computes channels c of kPixels neighbouring pixels from x on. kInside: every tap of a row is
+/// inside the image.
 template <int kPixels, bool kInside, class T, int kVecs>
 [[gnu::always_inline]] inline void run_pixels(const Pass<T>& p, std::int64_t x, std::int64_t c,
                                               Lanes<T, kVecs> lanes, T* to) {
@@ -137,7 +139,7 @@ template <class T, int kVecs>
   for (int v = 0; v < kVecs; ++v) lanes.put(sums, v, sum[v]);
 }
 
-/// Outputs [first, last) that see the image through a tap.
+/// Outputs [first, last) for which a tap is inside the image.
 [[gnu::always_inline]] inline Inside outputs_of(const ConvAxis& axis, std::int64_t tap) {
   const std::int64_t low = axis.padding - tap, high = axis.input - 1 + low;
   const std::int64_t first = low > 0 ? (low + axis.stride - 1) / axis.stride : 0;

@@ -3,7 +3,7 @@
 #include "ops/conv/depthwise_kernels.h"
 #include "ops/cuda/rows.h"
 
-// A thread has a piece of the channels, 16 bytes, and some pixels.
+// A thread computes 16 bytes of channels (a piece) of some pixels.
 
 namespace moh {
 
@@ -97,7 +97,8 @@ struct DepthwiseGradient {
   ConvShape sizes;
 };
 
-/// dy of one row of outputs times what taps [tap, tap + kTaps) of row r of the kernel see.
+/// sum += dy of one row of outputs times the pixels of x under taps [tap, tap + kTaps) of row r
+/// of the kernel.
 template <class T>
 MOH_DEVICE void add_row(const DepthwiseGradient<T>& g, std::int64_t row, std::int64_t r, std::int64_t tap,
                         std::int64_t first, float (&sum)[kTaps][Pack<T>::kCount]) {
@@ -119,8 +120,7 @@ MOH_DEVICE void add_row(const DepthwiseGradient<T>& g, std::int64_t row, std::in
   }
 }
 
-/// A block of the grid's first axis takes every parts-th row of outputs, one of the second some taps of a row
-/// of the kernel.
+/// Grid: x strides over rows of outputs, in steps of gridDim.x; y selects some taps of a row of the kernel.
 template <class T>
 MOH_KERNEL(kMostRowThreads)
 void depthwise_gradient_kernel(DepthwiseGradient<T> g) {

@@ -8,12 +8,11 @@
 
 namespace moh {
 
-/// Which places of one image, along an axis, a place of another sees through the taps of a kernel. One
-/// description serves a convolution and the gradient of its input, which goes the other way. In 32 bits,
-/// whose division costs a GPU far less than that of 64: a padded image is no longer than that
-/// (conv_operands.cpp).
+/// Along one axis, the position of the source image that a position of the written image reads through a tap
+/// of the kernel: for a convolution, and for the gradient of its input, with the images swapped. In 32 bits,
+/// whose division costs a GPU far less than that of 64: a padded image is not longer (conv_operands.cpp).
 struct TapAxis {
-  std::int32_t from = 0, to = 0, taps = 1;  ///< places of the image that is read, and of the one written
+  std::int32_t from = 0, to = 0, taps = 1;  ///< pixels of the image that is read, and of the one written
   std::int32_t step = 1, tap_step = 1, offset = 0, divisor = 1;
 
   static constexpr TapAxis forward(const ConvAxis& axis) {
@@ -23,8 +22,8 @@ struct TapAxis {
     return of(axis.output, axis.input, axis.kernel, 1, -1, axis.padding, axis.stride);
   }
 
-  /// The place that `place` sees through a tap: (place step + tap tap_step + offset) / divisor; -1 where that
-  /// is no place of the image.
+  /// The source position for position `place` and a tap: (place step + tap tap_step + offset) / divisor; -1
+  /// if that is not an integer, or outside the image.
   constexpr std::int32_t seen(std::int32_t place, std::int32_t tap) const {
     const std::int32_t times = place * step + tap * tap_step + offset;
     if (times < 0 || times % divisor != 0) return -1;
@@ -46,12 +45,12 @@ struct DepthwisePass {
   TapAxis y, x;
 };
 
-/// Images are [batch, height, width, channels], weights [kh, kw, channels] in the type that is summed in.
+/// Images are [batch, height, width, channels], weights [kh, kw, channels] in the accumulation dtype.
 template <class Backend, class T>
 struct DepthwiseKernels {
   /// to = b + the sum over the taps of w from; b may be null.
   static void run(const T* from, const Acc<T>* w, const T* b, T* to, const DepthwisePass& pass);
-  /// dw [kh, kw, channels] = the sum over all pixels of dy and what they see of x.
+  /// dw [kh, kw, channels] = the sum over all pixels of dy times the pixel of x under each tap.
   static void weight_gradient(const T* x, const T* dy, Acc<T>* dw, const ConvShape& shape);
 };
 

@@ -8,12 +8,12 @@ namespace moh {
 
 namespace {
 
-/// Pieces of 16 bytes that a thread takes, so that it draws its sample's word once for all of them.
+/// Pieces of 16 bytes per thread, which draws its sample's random word once for all of them.
 constexpr std::int64_t kPieces = 8;
-/// A grid's second axis has no more blocks than this; threads take more pieces instead.
+/// Limit of gridDim.y; threads process more pieces instead.
 constexpr std::int64_t kMostParts = 65535;
 
-/// The grid's first axis goes over the samples, the second cuts each into parts.
+/// Grid: x is the sample, y a part of it.
 template <class T>
 MOH_KERNEL(kMostRowThreads)
 void drop_path_kernel(RowAccess<const T> x, RowAccess<T> y, DropoutMask mask) {

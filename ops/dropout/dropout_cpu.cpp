@@ -6,12 +6,12 @@ namespace moh {
 
 namespace {
 
-/// Counters per block, and the elements that their words decide: a table that stays in the first cache.
+/// Philox counters per block, and elements per block, four per counter: a table of words that stays in L1.
 constexpr std::int64_t kCounters = 64;
 constexpr std::int64_t kBlock = 4 * kCounters;
 
-/// words[4 c + k] = word k of philox(seed, first + c, stream). The rounds are those of core/random.cpp,
-/// written for many counters at a time.
+/// words[4 c + k] = word k of philox(seed, first + c, stream). The rounds are those of core/philox.h,
+/// vectorised over counters.
 void philox_block(DropoutMask mask, std::uint64_t first, std::uint32_t (&words)[kBlock]) {
 #pragma omp simd
   for (std::int64_t c = 0; c < kCounters; ++c) {

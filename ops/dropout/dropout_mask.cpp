@@ -12,8 +12,8 @@ DropoutMask dropout_mask(std::string_view op, std::string_view name, double p, R
   if (!(p >= 0.0 && p < 1.0)) {
     throw ValueError(error_message(op, name, "0 or more and below 1", std::to_string(p)));
   }
-  MOH_CHECK(key.first_stream == nullptr || device != kCpu, "a key of the GPU is for tensors there");
-  // Rounding up to a whole word must not reach 2^32, which would wrap to "keep all".
+  MOH_CHECK(key.first_stream == nullptr || device != kCpu, "a key with first_stream is for tensors on a GPU");
+  // The rounded threshold must not reach 2^32, which would overflow to 0: "keep all".
   const double threshold = std::min(std::round(p * 0x1p32), 0x1p32 - 1.0);
   return {key.seed, key.stream, static_cast<std::uint32_t>(threshold), 1.0 / (1.0 - p), key.first_stream};
 }

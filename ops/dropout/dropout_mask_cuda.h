@@ -8,7 +8,7 @@
 
 namespace moh {
 
-/// What element i is multiplied by: the words of factor_of, those of the CPU.
+/// The factor of element i, from the same random words as factor_of on the CPU.
 MOH_DEVICE float device_factor_of(const DropoutMask& mask, std::int64_t i) {
   const std::uint64_t first =
       mask.first_stream == nullptr ? 0 : static_cast<std::uint64_t>(*mask.first_stream);

@@ -35,7 +35,7 @@ void gate_residual_kernel(GateResidual<T> g) {
   });
 }
 
-/// What the backward pass reads and writes; partials [groups, parts, width].
+/// Operands of the backward pass; partials [groups, parts, width].
 template <class T>
 struct GateResidualGradient {
   RowAccess<const T> dy, x, gate;
@@ -44,7 +44,7 @@ struct GateResidualGradient {
   float* partials;
 };
 
-/// The grid's first axis goes over the groups; a block of its second takes every parts-th row of the group.
+/// Grid: x is the group; y strides over the group's rows in steps of gridDim.y.
 template <class T>
 MOH_KERNEL(kMostRowThreads)
 void gate_residual_gradient_kernel(GateResidualGradient<T> g) {

@@ -5,16 +5,16 @@
 
 namespace moh {
 
-/// N rows of width D in `groups` groups of equal length; the gate of a group is a row, and those of two
-/// groups begin `stride` elements apart.
+/// N rows of width D in `groups` groups of equal length. Each group has one row of gates; those of
+/// consecutive groups are `stride` elements apart.
 struct GatedRows {
   Rows rows;
   std::int64_t groups = 1;
   std::int64_t stride = 0;
 };
 
-/// Kernels of gate_residual; outputs are overwritten. residual, x, y, dy, dx [N, D]; gate, dgate: the rows of
-/// the first group and, `stride` apart, those of the others. dgate is summed over the rows of a group.
+/// Kernels of gate_residual; outputs are overwritten. residual, x, y, dy, dx [N, D]; gate, dgate [groups, D]
+/// with row stride `stride`. dgate is summed over the rows of a group.
 template <class Backend, class T>
 struct GateResidualKernels {
   static void forward(const T* residual, const T* x, const T* gate, T* y, GatedRows at);

@@ -17,7 +17,7 @@ Shape output_shape(const Shape& ids, std::int64_t width) {
   return Shape(std::span<const std::int64_t>(extents));
 }
 
-/// Of the CPU's kernels.
+/// Bytes of workspace of the CPU kernels.
 struct BackwardWorkspace {
   EmbeddingSizes sizes;
 

@@ -10,14 +10,14 @@ namespace moh {
 
 namespace {
 
-/// The places of the ids, grouped by id and ascending within each: those of id v are
+/// Groups the positions of ids by id, ascending within each: those of id v are
 /// places[starts[v]] ... places[starts[v + 1] - 1]. A counting sort; starts has V + 1 elements.
 void group_by_id(const std::int64_t* ids, EmbeddingSizes sizes, std::int64_t* starts, std::int64_t* places) {
   std::memset(starts, 0, static_cast<std::size_t>(sizes.num_rows + 1) * sizeof *starts);
   for (std::int64_t n = 0; n < sizes.num_ids; ++n) ++starts[ids[n]];
   std::int64_t end = 0;
   for (std::int64_t v = 0; v <= sizes.num_rows; ++v) starts[v] = end += starts[v];
-  // From the back: each entry walks down from the end of its group to the start.
+  // Backwards: starts[v] counts down from the end of its group to the begin, which keeps positions ascending.
   for (std::int64_t n = sizes.num_ids - 1; n >= 0; --n) places[--starts[ids[n]]] = n;
 }
 
@@ -56,9 +56,9 @@ void EmbeddingKernels<Backend, T>::forward(const T* table, const std::int64_t* i
   });
 }
 
-// Chunks are cut by places, not by rows of the table, since a few ids may have most of the places. A run of
-// equal ids within a chunk is a row of dtable, which one thread writes; a run across chunks leaves parts, at
-// most two of a chunk, which are added up in the order of the chunks.
+// Chunks divide the sorted positions, not the rows of the table, since a few ids may have most of the
+// positions. A run of equal ids within a chunk gives a row of dtable, written by one thread; a run across
+// chunks gives partial sums, at most two per chunk, which are added in the order of the chunks.
 template <class Backend, class T>
 void EmbeddingKernels<Backend, T>::backward(const T* dy, const std::int64_t* ids, T* dtable,
                                             EmbeddingSizes sizes) {
@@ -69,7 +69,8 @@ void EmbeddingKernels<Backend, T>::backward(const T* dy, const std::int64_t* ids
   std::int64_t* places = starts + sizes.num_rows + 1;
   group_by_id(ids, sizes, starts, places);
   zero_absent_rows(starts, sizes, dtable);
-  // Of each chunk: the part of a run that began earlier, that of one that goes on behind it, and a row.
+  // Per chunk: the partial sum of a run that began earlier, that of a run that continues, and
+  // a temporary row.
   const Scratch sums(run_sums_bytes<A>(sizes));
   A* const parts = sums.as<A>();
   const auto finish = [=](std::int64_t id, const A* sum) {

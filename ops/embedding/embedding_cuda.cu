@@ -2,24 +2,26 @@
 #include "ops/embedding/embedding_kernels.h"
 #include "ops/embedding/sort_ids_cuda.h"
 
-// The gradient reads each row of dy once and writes the table's: its time should be bytes over bandwidth,
-// whatever the ids are. With a block per row of the table the commonest id would hold up all others (15% of
-// the bytes of a text are spaces), one row after the other. So the work is cut by places: the ids are sorted,
-// and each block gets a chunk of as many sorted places. It adds up each run of equal ids in the order of
-// their places, with eight rows on their way at a time. A run that ends in the chunk where it begins is a row
-// of dtable; one that goes on leaves a part in each chunk, at most two parts of a chunk, and a second kernel
-// adds up the parts of each such run in the order of the chunks.
+// The gradient reads each row of dy once and writes the rows of the table: it should be bound by memory
+// bandwidth whatever the ids are. With a block per row of the table, the most frequent id would dominate
+// (15% of the bytes of a text are spaces), since its rows are added one after the other. So the work is
+// divided by positions: the ids are sorted, and each block gets a chunk of equally many sorted positions. It
+// sums each run of equal ids in the order of their positions, with the loads of eight rows in flight. A run
+// that ends in the chunk where it begins gives a row of dtable; one that continues gives a partial sum in
+// each chunk, at most two per chunk, and a second kernel adds the partial sums of each such run in the order
+// of the chunks.
 //
-// The longest chain of additions is that of one id everywhere: L places of a chunk, then count / L parts.
-// L is about half the root of the count, so that both stay short and there are blocks for every
-// multiprocessor: 64 for 16384 ids, which makes 256 chunks. Parts take 2 count / L rows of float32, there
-// 1/16 of the bytes of dy in bfloat16. To sort takes three to nine launches (sort_ids_cuda.cu) and few bytes.
+// The longest chain of additions is that of a single id: L positions of a chunk, then count / L partial
+// sums. L is about half the square root of the count, so that both stay short and there are blocks for
+// every multiprocessor: 64 for 16384 ids, which makes 256 chunks. Partial sums take 2 count / L rows of
+// float32, there 1/16 of the bytes of dy in bfloat16. Sorting takes three to nine launches
+// (sort_ids_cuda.cu) and few bytes.
 //
-// dtable is set to zero first, as most rows of a large vocabulary have no id in a batch. Those that have one
-// are written twice: at most as many bytes more as dy has.
+// dtable is zeroed first, as most rows of a large vocabulary do not occur in a batch. Those that do are
+// written twice: at most as many additional bytes as dy has.
 //
-// All sums have an order that the ids alone decide, and no launch depends on what the ids are, so that they
-// can be captured in a graph.
+// The order of all sums depends on the ids alone, and the launches do not depend on the values of ids, so
+// that they can be captured in a graph.
 
 namespace moh {
 
@@ -38,13 +40,13 @@ void embedding_kernel(RowAccess<const T> table, const std::int64_t* ids, RowAcce
   });
 }
 
-/// The sorted ids, cut into chunks.
+/// The sorted ids, divided into chunks.
 struct Chunks {
   IdPlaces sorted;
   std::int64_t count, length;  ///< of ids in all, of a chunk; the last chunk may be shorter
 };
 
-/// Half the root of the count, as a power of two.
+/// About half the square root of the count, a power of two.
 std::int64_t chunk_length(std::int64_t count) {
   constexpr std::int64_t kLeast = 16, kMost = 1024;  // 16 KiB of shared memory
   std::int64_t length = kLeast;
@@ -52,12 +54,12 @@ std::int64_t chunk_length(std::int64_t count) {
   return length;
 }
 
-/// partials [chunks, 2, width] in float32: of a chunk the part of a run that began earlier, and that of the
-/// run that begins in it and goes on behind it.
+/// partials [chunks, 2, width] in float32: per chunk, the sum of its part of a run that began earlier, and
+/// that of a run that begins in it and continues in the next.
 enum Part { kEarlierRun, kNewRun, kParts };
 
-/// Pieces from `first` on of rows places[0], places[1], ... of dy, all in flight at once; past the last of
-/// `count` that one again.
+/// Loads the piece at `first` of rows places[0], places[1], ... of dy, all in flight at once; past `count`,
+/// the last row is loaded again.
 template <class T, int kRows>
 MOH_DEVICE void load_rows(const RowAccess<const T>& dy, const std::int64_t* places, std::int64_t count,
                           std::int64_t first, Pack<T> (&rows)[kRows]) {
@@ -73,8 +75,8 @@ MOH_DEVICE void load_rows(const RowAccess<const T>& dy, const std::int64_t* plac
   }
 }
 
-/// Adds up the runs of a chunk. A block per chunk, where rows are wide several, on the grid's second axis; a
-/// thread has one piece of the rows.
+/// Sums the runs of a chunk. Grid: x is the chunk, y splits wide rows; each thread sums one piece
+/// of the rows.
 template <class T>
 MOH_KERNEL(kMostRowThreads)
 void sum_runs_kernel(Chunks chunks, RowAccess<const T> dy, float* partials, RowAccess<T> dtable) {
@@ -135,8 +137,8 @@ MOH_DEVICE std::int64_t last_chunk_of(const Chunks& chunks, std::int64_t id, std
 
 constexpr int kJoinThreads = 128;
 
-/// Adds up the parts of the run that begins in a chunk and goes on behind it, where there is one. A block per
-/// chunk but the last; the grid's second axis cuts the columns.
+/// Sums the partial sums of the run that begins in a chunk and continues in the next, if there is one. Grid:
+/// x is the chunk, without the last; y splits the columns.
 template <class T>
 MOH_KERNEL(kJoinThreads)
 void join_runs_kernel(Chunks chunks, const float* partials, std::int64_t width, T* dtable) {

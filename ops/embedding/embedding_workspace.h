@@ -3,12 +3,12 @@
 #include "ops/cpu/reduce.h"
 #include "ops/embedding/embedding_kernels.h"
 
-// Scratch of the backward pass on the CPU. As ops/cpu/reduce.h, everything here has internal linkage.
+// Bytes of scratch of the backward pass on the CPU. As in ops/cpu/reduce.h, everything has internal linkage.
 
 namespace moh {
 namespace {
 
-/// Where the ids of each row begin, and the places of all ids.
+/// For `starts` and `places` of group_by_id.
 [[maybe_unused]] [[gnu::always_inline]] inline std::size_t group_by_id_bytes(EmbeddingSizes sizes) {
   return static_cast<std::size_t>(sizes.num_rows + 1 + sizes.num_ids) * sizeof(std::int64_t);
 }

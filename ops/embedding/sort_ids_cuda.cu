@@ -4,14 +4,14 @@
 #include "ops/device/kernel.h"
 #include "ops/device/warp.h"
 
-// A radix sort, eight bits of the id at a time from the lowest: one pass for bytes, two for 65536 ids, three
-// above. A pass cuts the list into tiles. Each tile counts its digits; one block turns the counts into the
-// place where each digit of each tile begins; each tile moves its elements there. Within a tile an element's
-// rank among those of its digit comes from ballots of its warp, 32 elements at a time, so nothing is ever
-// added by two threads at once and the order is that of the list, whoever is first.
+// LSD radix sort with digits of eight bits: one pass for bytes, two for up to 65536 ids, three above. A pass
+// divides the list into tiles. Each tile counts its digits; one block computes by prefix sums where each
+// digit of each tile begins; each tile moves its elements there. Within a tile an element's rank among those
+// of its digit comes from ballots of its warp, 32 elements at a time, so there are no atomics and the sort is
+// stable and deterministic.
 //
-// A pass reads and writes 16 bytes per id, next to nothing beside the rows of a model that belong to them;
-// what it costs is three launches.
+// A pass reads and writes 16 bytes per id, little beside the embedding rows of these ids; its cost
+// is three launches.
 
 namespace moh {
 
@@ -24,7 +24,7 @@ static_assert(kDigits == kThreads);                 // a thread for each digit
 
 /// A list before a pass over the bits from `shift` on.
 struct Pass {
-  IdPlaces from;  ///< without places: the k-th stands at place k
+  IdPlaces from;  ///< places null: the k-th id has position k
   std::int64_t count;
   int shift;
 
@@ -39,13 +39,14 @@ struct TileSpace {
   std::int64_t starts[kDigits];
 };
 
-/// Element i of the thread. A warp's elements lie side by side.
+/// The index of element i of the thread. A warp's elements are contiguous.
 MOH_DEVICE std::int64_t element(int i) {
   const int lane = device::thread_x() % device::kWarp, warp = device::thread_x() / device::kWarp;
   return device::block_x() * kTile + (warp * kEach + i) * device::kWarp + lane;
 }
 
-/// The lanes with this lane's digit. Lanes without one, -1, are among none and get nothing of use.
+/// Mask of the lanes with this lane's digit. Lanes without an element, digit -1, are in no mask; their own
+/// result is meaningless.
 MOH_DEVICE std::uint32_t lanes_with(int digit) {
   std::uint32_t same = device::ballot(digit >= 0);
   for (int bit = 0; bit < kDigitBits; ++bit) {
@@ -85,7 +86,7 @@ MOH_KERNEL(kThreads) void count_digits_kernel(Pass pass, std::int64_t* counts) {
   counts[device::block_x() * kDigits + device::thread_x()] = count;
 }
 
-/// Replaces counts[tile, digit] by the sum over the tiles before; starts[digit] = how many elements have a
+/// Replaces counts[tile, digit] by the sum over earlier tiles; starts[digit] = number of elements with a
 /// smaller digit. One block.
 MOH_KERNEL(kThreads)
 void scan_digits_kernel(std::int64_t* counts, std::int64_t tiles, std::int64_t* starts) {

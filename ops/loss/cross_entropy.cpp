@@ -10,7 +10,7 @@ namespace moh {
 
 namespace {
 
-/// What the forward pass computes per row: [N] each.
+/// Results of the forward pass per row: [N] each.
 struct RowResults {
   Tensor losses;
   Tensor maxima;

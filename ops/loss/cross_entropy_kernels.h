@@ -10,8 +10,8 @@ namespace moh {
 /// Kernels of cross_entropy over N rows of V logits. targets [N] lie in [0, V) or are kIgnoredTarget.
 template <class Backend, class T>
 struct CrossEntropyKernels {
-  /// losses [N]; maxima [N] and exp_sums [N], the sums of e^(logit - maximum). All are overwritten; those of
-  /// an ignored row with 0.
+  /// losses [N]; maxima [N] and exp_sums [N], the sums of e^(logit - maximum). All are overwritten, for
+  /// ignored rows with 0.
   static void forward(const T* logits, const std::int64_t* targets, Acc<T>* losses, Acc<T>* maxima,
                       Acc<T>* exp_sums, Rows rows);
   /// *sum = the sum of `count` losses, divided by normalizer.

@@ -19,9 +19,9 @@
 #include "ops/linalg/gemm_cuda.h"
 #include "ops/linalg/linear_kernels.h"
 
-// The convolution functions of cuDNN's older interface: they need its headers alone, say of each algorithm
-// whether it gives the same bits in each run, and are in every version 9, although NVIDIA recommends the
-// graph interface, which attention uses (ops/attention/cudnn), for new code.
+// The convolution functions of cuDNN's legacy API: they need only its headers, report for each algorithm
+// whether it is deterministic, and are in every version 9, although NVIDIA recommends the graph API, which
+// attention uses (ops/attention/cudnn), for new code.
 
 namespace moh {
 
@@ -47,7 +47,7 @@ using Owned = std::unique_ptr<std::remove_pointer_t<Handle>, Destroy>;
 int as_int(std::int64_t value) {
   if (value <= std::numeric_limits<int>::max()) return static_cast<int>(value);
   throw ShapeError(
-      error_message("conv2d", "size on a GPU", "what cuDNN takes, below 2^31", std::to_string(value)));
+      error_message("conv2d", "size on a GPU", "below 2^31, the limit of cuDNN", std::to_string(value)));
 }
 
 Owned<cudnnTensorDescriptor_t> image_descriptor(std::int64_t batch, std::int64_t channels,
@@ -70,7 +70,7 @@ Owned<cudnnFilterDescriptor_t> weight_descriptor(const ConvShape& s, cudnnDataTy
   return owned;
 }
 
-/// How float32 factors are multiplied: as they are, rounded to TF32, or, for bfloat16, exactly.
+/// cuDNN's math mode: float32 operands as they are or rounded to TF32; bfloat16 on tensor cores.
 cudnnMathType_t math_type(DType dtype, bool tf32) {
   if (dtype == DType::kBFloat16) return CUDNN_TENSOR_OP_MATH;
   return tf32 ? CUDNN_DEFAULT_MATH : CUDNN_FMA_MATH;
@@ -90,7 +90,7 @@ Owned<cudnnConvolutionDescriptor_t> convolution_descriptor(const ConvShape& s, c
 
 enum class Direction { kForward, kData, kWeights };
 
-/// What a plan depends on.
+/// The key of a cached plan.
 struct Problem {
   ConvShape shape;
   Direction direction;
@@ -100,14 +100,13 @@ struct Problem {
   auto operator<=>(const Problem&) const = default;
 };
 
-/// Where the tensors of a call lie; one of them is written to.
+/// Addresses of the tensors of a call; one of them is the output.
 struct Places {
   void *x, *w, *y;
 };
 
-/// The first of cuDNN's proposals, which come with the one first that it takes for the fastest, that gives
-/// the same bits in each run, does not transform its factors (FFT and Winograd's algorithm round more), and
-/// wants no more workspace than this.
+/// Chooses the first of cuDNN's proposals, which are sorted by expected time, that is deterministic, does not
+/// transform its operands (FFT and Winograd lose precision), and needs no more workspace than this.
 constexpr std::size_t kMostWorkspaceBytes = std::size_t{256} << 20;
 template <class Proposal>
 const Proposal* choose(std::span<const Proposal> proposals,
@@ -121,7 +120,7 @@ const Proposal* choose(std::span<const Proposal> proposals,
   return nullptr;
 }
 
-/// A convolution made ready.
+/// A convolution with descriptors and a chosen algorithm.
 class Plan {
  public:
   Plan(cudnnHandle_t handle, const Problem& problem)
@@ -204,7 +203,7 @@ class Plan {
   std::size_t workspace_bytes_ = 0;
 };
 
-/// All convolutions of the process.
+/// The handle and the cached plans of the process.
 class Convolutions {
  public:
   static Convolutions& instance() {
@@ -230,7 +229,7 @@ class Convolutions {
   std::map<Problem, Plan> plans_;
 };
 
-/// A tensor where tensor cores may read it: a copy, unless it lies at a multiple of 16 bytes.
+/// The tensor itself if it is aligned to 16 bytes, as tensor cores require; else a copy.
 Tensor aligned(const Tensor& tensor) {
   return reinterpret_cast<std::uintptr_t>(tensor.raw()) % 16 == 0 ? tensor : tensor.clone();
 }
@@ -272,8 +271,8 @@ void CudnnConvolution::backward_data(const ConvShape& shape, const Tensor& dy, c
   run(shape, Direction::kData, math_mode().tf32, dx, w, aligned(dy));
 }
 
-// cuDNN's result has the type of its factors, and a gradient is not to be rounded to bfloat16. So those are
-// widened: bfloat16 is exact in TF32, for which there are tensor cores as well.
+// cuDNN's result has the dtype of its operands, but the gradient must not be rounded to bfloat16. So the
+// operands are upcast: bfloat16 is exact in TF32, which runs on tensor cores as well.
 void CudnnConvolution::backward_weights(const ConvShape& shape, const Tensor& x, const Tensor& dy,
                                         const Tensor& dw) {
   if (shape.output_pixels() == 0) return dw.fill(0);

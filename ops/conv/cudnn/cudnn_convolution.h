@@ -7,12 +7,12 @@
 
 namespace moh {
 
-/// Convolutions on a GPU by cuDNN, with float32 sums and algorithms that give the same bits in each run.
-/// cudnn_convolution_absent.cpp stands in for it in builds without cuDNN. Images are [B, H, W, C], weights
-/// [O, taps, C / groups]; a call's are of one dtype, float32 or bfloat16. Each throws DeviceError when cuDNN
-/// cannot be loaded or has no such algorithm.
+/// Convolutions on a GPU by cuDNN, with float32 accumulation and deterministic algorithms. Builds without
+/// cuDNN link cudnn_convolution_absent.cpp instead. Images are [B, H, W, C], weights [O, taps, C / groups],
+/// all of one dtype, float32 or bfloat16. Each function throws DeviceError when cuDNN cannot be loaded or has
+/// no such algorithm.
 struct CudnnConvolution {
-  /// Why cuDNN cannot be called; empty if it can.
+  /// Why cuDNN is unavailable; empty if it is available.
   static std::string absence();
 
   /// y = x * w + b; b may be undefined.

@@ -1,7 +1,7 @@
 #include "core/error.h"
 #include "ops/conv/cudnn/cudnn_convolution.h"
 
-// For builds without cuDNN.
+// For builds without cuDNN: every call throws DeviceError.
 
 namespace moh {
 

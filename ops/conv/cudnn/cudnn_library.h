@@ -4,7 +4,7 @@
 
 namespace moh {
 
-/// The functions of cuDNN that convolutions call, each under its own name.
+/// The functions of cuDNN that convolutions call, as members of the same names.
 struct CudnnLibrary {
   /// Loads the library at the first call. Throws DeviceError.
   static const CudnnLibrary& get();

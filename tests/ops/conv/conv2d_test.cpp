@@ -208,7 +208,7 @@ TEST_CASE("ops: conv2d refuses what does not fit") {
                     "conv2d: b: expected shape [4] (first axis of w), found [5]");
   CHECK_THROWS_WITH(
       conv2d(x, zeros_of({4, 6, 7, 3}), {}, {.padding = 1}),
-      "conv2d: x's height: expected 7 or more with padding, for one place of the kernel, found 4 + 2 * 1");
+      "conv2d: x's height: expected 7 or more with padding, for one position of the kernel, found 4 + 2 * 1");
   CHECK_THROWS_WITH(conv2d(x, zeros_of({4, 6, 3, 0})), "conv2d: w's width: expected 1 or more, found 0");
   CHECK_THROWS_AS(conv2d(x, w, {}, {.stride = {1, 0}}), ValueError);
   CHECK_THROWS_AS(conv2d(x, w, {}, {.padding = -1}), ValueError);
