@@ -4,7 +4,7 @@
 
 namespace moh {
 
-/// The functions of cuBLASLt that moh calls, each under its own name.
+/// The functions of cuBLASLt that moh calls, as members of the same names.
 struct CublasLibrary {
   /// Loads the library at the first call. Throws DeviceError.
   static const CublasLibrary& get();

@@ -8,7 +8,7 @@ namespace moh {
 namespace {
 
 constexpr int kMostProposals = 16;
-/// Beside a product in one piece, which every mask allows.
+/// Allowed reduction schemes for split-K; algorithms without split-K are allowed by any mask.
 constexpr std::uint32_t kReductions = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
 
 const CublasLibrary& library() {
@@ -24,7 +24,8 @@ std::uint32_t alignment_of(const void* pointer) {
   return static_cast<std::uint32_t>(address & (~address + 1));
 }
 
-// The rows of c are columns there, so a vector along them is its bias; our a is its B.
+// cuBLASLt is column-major: rows of our c are columns of its D, so that a vector [n] is its bias; our a is
+// its B.
 cublasLtEpilogue_t epilogue_of(GemmExtra extra) {
   switch (extra) {
     case GemmExtra::kNone:
@@ -59,8 +60,8 @@ bool has_gelu(GemmExtra extra) {
   return has_aux(extra) || extra == GemmExtra::kGelu || extra == GemmExtra::kGeluBias;
 }
 
-/// Bytes that an attribute of an algorithm is stored in: the low ones of a number, on every machine that has
-/// CUDA.
+/// Bytes of an attribute of an algorithm: the low bytes of a number, since all hosts of
+/// CUDA are little-endian.
 std::size_t setting_bytes(std::size_t attribute) {
   return attribute >= CUBLASLT_ALGO_CONFIG_INNER_SHAPE_ID ? sizeof(std::uint16_t) : sizeof(std::uint32_t);
 }
@@ -158,7 +159,7 @@ CublasProduct::CublasProduct(const CudaGemm& g, bool fused, bool tf32)
   set(CUBLASLT_MATMUL_DESC_EPILOGUE, static_cast<std::uint32_t>(epilogue_of(g.extra)));
   if (has_vector(g.extra))
     set(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, static_cast<std::int32_t>(type_of(g.result_dtype)));
-  if (has_aux(g.extra)) set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, g.ldc);  // its type is that of the result
+  if (has_aux(g.extra)) set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, g.ldc);  // its dtype is that of the result
 }
 
 void CublasProduct::point_to_extras(const CudaGemmData& data) const {
@@ -187,14 +188,14 @@ CublasProduct::Owned<cublasLtMatmulPreference_t> CublasProduct::preference(
 std::vector<CublasAlgorithm> CublasProduct::proposals(const CublasContext& context,
                                                       const GemmAlignments& alignments,
                                                       const CudaGemmData& data) const {
-  point_to_extras(data);  // cuBLASLt looks at how they are aligned
+  point_to_extras(data);  // cuBLASLt considers their alignment
   cublasLtMatmulHeuristicResult_t results[kMostProposals];
   int found = 0;
   const cublasStatus_t status = library().cublasLtMatmulAlgoGetHeuristic(
       context.handle(), operation_.get(), b_.get(), a_.get(), c_.get(), c_.get(),
       preference(alignments).get(), kMostProposals, results, &found);
   std::vector<CublasAlgorithm> algorithms;
-  // An epilogue that does not go with the types of its product may be called invalid.
+  // An epilogue that does not support the dtypes may be reported as an invalid value.
   if (status == CUBLAS_STATUS_NOT_SUPPORTED || (has_epilogue_ && status == CUBLAS_STATUS_INVALID_VALUE))
     return algorithms;
   check_cublas(status, "cublasLtMatmulAlgoGetHeuristic");
@@ -208,7 +209,7 @@ std::vector<CublasAlgorithm> CublasProduct::proposals(const CublasContext& conte
 std::optional<CublasAlgorithm> CublasProduct::algorithm_of(const CublasContext& context,
                                                            const GemmAlgorithm& settings,
                                                            const CudaGemmData& data) const {
-  point_to_extras(data);  // an epilogue without them is refused
+  point_to_extras(data);  // an epilogue without its pointers is rejected
   const cudaDataType_t operands = type_of(gemm_.operand_dtype), result = type_of(gemm_.result_dtype);
   cublasLtMatmulAlgo_t algorithm;
   const auto refused = [](cublasStatus_t status) { return status != CUBLAS_STATUS_SUCCESS; };

@@ -14,17 +14,18 @@
 
 namespace moh {
 
-/// Throws DeviceError that names the call.
+/// Throws DeviceError naming the call unless the status is success.
 void check_cublas(cublasStatus_t status, const char* call);
 
-/// The handle of cuBLASLt, and the workspace of all products, which run one after the other.
+/// The handle of cuBLASLt, and the workspace shared by all matrix multiplications, which run one
+/// after the other.
 class CublasContext {
  public:
   static constexpr std::size_t kWorkspaceBytes = kCublasWorkspaceBytes;
 
   CublasContext();  ///< never destroyed, as the device it belongs to
   cublasLtHandle_t handle() const { return handle_; }
-  /// Memory of kWorkspaceBytes; once it is there it stays where it is.
+  /// Device memory of kWorkspaceBytes, allocated on first use; its address is fixed.
   void* workspace() const;
 
  private:
@@ -32,43 +33,44 @@ class CublasContext {
   mutable void* workspace_ = nullptr;
 };
 
-/// An algorithm that is ready to run.
+/// A configured algorithm, and the workspace that it needs.
 struct CublasAlgorithm {
   cublasLtMatmulAlgo_t algorithm;
   std::size_t workspace_bytes;
 };
 
-/// The largest power of two, up to 256, that divides an address: algorithms ask for some.
+/// Alignments of the operands in bytes: the largest power of two, up to 256, that divides each address.
+/// Algorithms require some.
 struct GemmAlignments {
   explicit GemmAlignments(const CudaGemmData& data);
   std::uint32_t a, b, c, vector, aux;
   auto operator<=>(const GemmAlignments&) const = default;
 };
 
-/// A product as cuBLASLt describes it. It counts columns first: what is row-major here is the transpose
-/// there. So it is asked for c^T = op(b)^T op(a)^T, and its first factor is b.
+/// Descriptors of a matrix multiplication for cuBLASLt. cuBLASLt is column-major, so that a row-major matrix
+/// is its transpose there: it computes c^T = op(b)^T op(a)^T, and its first operand is b.
 class CublasProduct {
  public:
-  /// Whether cuBLASLt may be asked for gemm.extra as an epilogue. It wants the rows of an aux matrix a
-  /// multiple of eight elements apart. Its GELU may take the tanh from the hardware (11 bits) whatever the
-  /// types: good for a bfloat16 result, and for float32 only where TF32 is.
+  /// Whether gemm.extra may be a cuBLASLt epilogue. The row stride of an aux matrix must be a multiple of
+  /// eight elements. Its GELU may use the hardware's tanh (11 bits) whatever the dtypes: accurate enough for
+  /// a bfloat16 result, and for float32 only where TF32 is allowed.
   static bool may_fuse(const CudaGemm& gemm, bool tf32);
 
-  /// `fused`: with gemm.extra as an epilogue; without, that is left out.
+  /// `fused`: with gemm.extra as an epilogue; otherwise without gemm.extra.
   CublasProduct(const CudaGemm& gemm, bool fused, bool tf32);
 
-  /// Whether the product does all that gemm.extra says, so that no kernel must follow.
+  /// Whether run() computes gemm.extra, too, so that no separate kernel is needed.
   bool is_whole() const { return has_epilogue_ || gemm_.extra == GemmExtra::kNone; }
 
-  /// Algorithms that cuBLASLt proposes, the one first that it takes for the fastest; none where it has no
-  /// such product. Splits of k are added up in float32 in a fixed order, so that reruns give the same bits:
-  /// schemes that add in the output as parts arrive, or round the parts to its type, are left out.
+  /// Algorithms that cuBLASLt proposes, in the order of expected time; empty if it does not support the case.
+  /// Deterministic algorithms only: split-K must accumulate in float32 in a fixed order, so schemes that add
+  /// to the output in place, or round partial sums to its dtype, are excluded.
   std::vector<CublasAlgorithm> proposals(const CublasContext& context, const GemmAlignments& alignments,
                                          const CudaGemmData& data) const;
-  /// The algorithm that has these settings; none where cuBLASLt refuses it for this product.
+  /// The algorithm that has these settings; none if cuBLASLt rejects it for this matrix multiplication.
   std::optional<CublasAlgorithm> algorithm_of(const CublasContext& context, const GemmAlgorithm& settings,
                                               const CudaGemmData& data) const;
-  /// Starts the product on the stream.
+  /// Enqueues the matrix multiplication on the stream.
   cublasStatus_t run(const CublasContext& context, const CublasAlgorithm& algorithm,
                      const CudaGemmData& data) const;
 

@@ -12,8 +12,9 @@ namespace moh {
 
 namespace {
 
-/// Blocks of c that are handed to threads, as functions of the sizes alone: oneDNN chooses how it sums by the
-/// size of its product. About 1024 x 1024, smaller where that would leave fewer than eight.
+/// Sizes of the blocks of c that threads compute, as functions of the sizes alone: oneDNN's order of
+/// summation depends on the sizes of its call. About 1024 x 1024, smaller if that would give fewer
+/// than eight blocks.
 struct Blocks {
   std::int64_t rows, columns;
 };
@@ -22,7 +23,7 @@ Blocks blocks_for(const GemmShape& s) {
   const auto count = [&] { return num_chunks(s.m, blocks.rows) * num_chunks(s.n, blocks.columns); };
   constexpr std::int64_t kLeast = 64;
   while (count() < 8 && std::max(blocks.rows, blocks.columns) > kLeast) {
-    // Each block copies its part of a and of b, and a transposed a takes the longest.
+    // Each block packs its part of a and of b, and packing a transposed a takes the longest.
     const bool cut_columns = s.transpose_a ? blocks.columns > kLeast : blocks.columns > blocks.rows;
     std::int64_t& longer = cut_columns ? blocks.columns : blocks.rows;
     longer = (longer + 1) / 2;
@@ -32,14 +33,15 @@ Blocks blocks_for(const GemmShape& s) {
 
 void check_dnnl(dnnl_status_t status) {
   if (status == dnnl_success) return;
-  throw InternalError("matmul: oneDNN refused a matrix product (status " + std::to_string(status) + ")");
+  throw InternalError("matmul: oneDNN failed in a matrix multiplication (status " + std::to_string(status) +
+                      ")");
 }
 
 }  // namespace
 
-/// Where our own kernels are faster (docs/benchmarks/cpu.md): the forward products of layers, a b^T, for
+/// Cases in which our own kernels are faster (docs/benchmarks/cpu.md): forward passes of layers, a b^T, for
 /// which oneDNN transposes b again in each block; router logits; and gradients of weights, a^T b, whose
-/// factors have long rows: steps of 4 KiB lead to the same places of the caches, where ours fetches ahead.
+/// operands have long rows: strides of 4 KiB map to the same cache sets, and our kernels prefetch.
 bool runs_in_tiles(const GemmShape& s) {
   constexpr std::int64_t kNarrow = 32, kLongRow = 1024;
   if (!s.transpose_a) return s.transpose_b || s.n < kNarrow;

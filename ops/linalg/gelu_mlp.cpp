@@ -50,7 +50,7 @@ Variable gelu_mlp(const Variable& x, const Variable& w1, const Variable& b1, con
                     dh = empty(hidden.shape(), x.dtype(), x.device());
                     matmul_gelu_gradient_into(dh, dy_matrix, second.weight(), hidden, form);
                   }
-                  // From here on, `hidden` is gelu(h) either way.
+                  // From here on, `hidden` is gelu(h) in both cases: h was overwritten with it.
                   const auto [dw2, db2] = second.gradients(dy_matrix, hidden);
                   if (!needs_dh) return {{}, {}, {}, dw2, db2};
                   const auto [dw1, db1] = first.gradients(dh, as_matrix(x, in));

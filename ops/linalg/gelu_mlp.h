@@ -5,14 +5,14 @@
 
 namespace moh {
 
-/// y = gelu(x w1^T + b1) w2^T + b2, the MLP of vision transformers: ViT's has the exact form of GELU
-/// (Dosovitskiy et al. 2021, arXiv 2010.11929), DiT's that by a tanh (Peebles & Xie 2023, arXiv 2212.09748).
+/// y = gelu(x w1^T + b1) w2^T + b2, the MLP of vision transformers: ViT uses exact GELU (Dosovitskiy et al.
+/// 2021, arXiv 2010.11929), DiT its tanh approximation (Peebles & Xie 2023, arXiv 2212.09748).
 /// x [..., I], w1 [F, I], b1 [F], w2 [O, F], b2 [O], one floating dtype and device; a bias may be undefined.
-/// Returns [..., O]. Sums in float32 (float64 for float64).
+/// Returns [..., O]. Accumulates in float32 (float64 for float64).
 ///
-/// Saves x and h = x w1^T + b1, in the dtype of x. gelu(h) is not saved: the backward pass computes it again
-/// beside the derivative and writes it over h, so that it keeps one tensor [..., F] instead of two. Where no
-/// gradient needs h, gelu(h) is saved in its place; without recording, neither is.
+/// Saves x and the pre-activation h = x w1^T + b1, in the dtype of x. gelu(h) is not saved: the backward pass
+/// recomputes it together with the derivative and overwrites h, which saves one tensor [..., F]. If no
+/// gradient needs h, gelu(h) is saved instead; if nothing is recorded, neither is.
 /// Throws ShapeError, DTypeError, DeviceError, ValueError.
 Variable gelu_mlp(const Variable& x, const Variable& w1, const Variable& b1, const Variable& w2,
                   const Variable& b2, GeluForm form);

@@ -9,13 +9,13 @@ namespace moh {
 template <class Backend, class T>
 void GeluMlpKernels<Backend, T>::forward(const T* product, const T* b, T* h, T* y, Rows rows, GeluForm form) {
   using A = Acc<T>;
-  if (h == nullptr) h = y;  // written over at once
+  if (h == nullptr) h = y;  // overwritten below
   const auto run = [=](auto gelu, auto bias) {
     parallel_for(rows.count, row_grain(rows.count, rows.width), [=](std::int64_t begin, std::int64_t end) {
       for (std::int64_t i = begin; i < end; ++i) {
         const T* from = product + i * rows.width;
         T *hi = h + i * rows.width, *yi = y + i * rows.width;
-        // Two loops over what the first cache level holds: as one, those of bfloat16 do not vectorise.
+        // Two loops over a part that fits in L1: fused into one, they do not vectorise for bfloat16.
 #pragma omp simd
         for (std::int64_t j = 0; j < rows.width; ++j) hi[j] = A(from[j]) + bias(j);
 #pragma omp simd

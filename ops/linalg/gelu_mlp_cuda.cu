@@ -30,7 +30,7 @@ struct GradientAndValue {
 
 template <class Backend, class T>
 void GeluMlpKernels<Backend, T>::forward(const T* product, const T* b, T* h, T* y, Rows rows, GeluForm form) {
-  if (h == nullptr) h = y;  // written over by the same thread
+  if (h == nullptr) h = y;  // overwritten by the same thread
   with_gelu(form, [=]<class Gelu>(Gelu) {
     launch_map<T, 1, 2>("gelu_mlp", rows.count * rows.width, {{product}, {h, y}},
                         AddAndActivate<Gelu, T>{b, rows.width});

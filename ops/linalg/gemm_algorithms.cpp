@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::string_view kTitle = "moh gemm algorithms 1";
 
-/// Lines of a text, with their place in it for errors.
+/// Lines of a text, with their numbers for errors.
 class Lines {
  public:
   Lines(std::string_view text, std::string_view where) : rest_(text), where_(where) {}
@@ -33,7 +33,7 @@ class Lines {
   }
 
  private:
-  /// At most a line's worth of what may be any bytes.
+  /// Arbitrary bytes as printable text, truncated to a line.
   static std::string printable(std::string_view text) {
     std::string result;
     for (const char letter : text.substr(0, 100)) result += letter >= ' ' && letter <= '~' ? letter : '?';
@@ -44,7 +44,7 @@ class Lines {
   int number_ = 0;
 };
 
-/// Takes the first word off a line.
+/// Removes and returns the first word of a line.
 std::string_view next_word(std::string_view& line) {
   const std::size_t end = std::min(line.find(' '), line.size());
   const std::string_view word = line.substr(0, end);
@@ -59,7 +59,7 @@ std::optional<std::uint32_t> number_of(std::string_view word) {
   return number;
 }
 
-/// "fused id 66 tile 20 ..."; none when it is anything else.
+/// Parses "fused id 66 tile 20 ..."; none for any other text.
 std::optional<GemmAlgorithm> algorithm_of(std::string_view line) {
   GemmAlgorithm algorithm;
   const std::string_view kind = next_word(line);
@@ -100,7 +100,8 @@ GemmAlgorithms::GemmAlgorithms(std::string made_for, std::string_view text, std:
     const std::optional<GemmAlgorithm> algorithm =
         colon == std::string_view::npos ? std::nullopt : algorithm_of(line.substr(colon + 2));
     if (!algorithm) lines.fail("PRODUCT: fused or separate, then the settings of an algorithm", line);
-    if (!of_.emplace(line.substr(0, colon), *algorithm).second) lines.fail("one line for each product", line);
+    if (!of_.emplace(line.substr(0, colon), *algorithm).second)
+      lines.fail("one line for each matrix multiplication", line);
   }
 }
 

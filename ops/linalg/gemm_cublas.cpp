@@ -27,7 +27,8 @@ std::string_view name_of(GemmExtra extra) {
   return kNames[static_cast<std::size_t>(extra)];
 }
 
-/// What a product is called in a file of algorithms, with everything that a choice depends on.
+/// The name of a matrix multiplication in a file of algorithms: all that the choice of an
+/// algorithm depends on.
 std::string name_of(const CudaGemm& g, const GemmAlignments& alignments, bool tf32) {
   const auto numbers = [](std::string_view separator, std::initializer_list<std::int64_t> values) {
     std::string text;
@@ -47,7 +48,7 @@ std::string name_of(const CudaGemm& g, const GemmAlignments& alignments, bool tf
   return name;
 }
 
-/// g.extra by a kernel of its own.
+/// Computes g.extra by a separate kernel.
 void run_extra(const CudaGemm& g, const CudaGemmData& data) {
   const auto run = [&]<class T>() {
     const T* vector = static_cast<const T*>(data.vector);
@@ -70,19 +71,19 @@ void run_extra(const CudaGemm& g, const CudaGemmData& data) {
   g.extra == GemmExtra::kRowSums ? call(g.operand_dtype, sum_rows) : call(g.result_dtype, run);
 }
 
-/// A product made ready: it only needs to be told where its matrices lie.
+/// A matrix multiplication with its algorithm; only the addresses of the matrices are missing.
 struct Plan {
   CublasProduct product;
   CublasAlgorithm algorithm;
 };
 
-/// A way to compute a product.
+/// One of the ways to compute a matrix multiplication.
 struct Candidate {
   CublasProduct* product;
   CublasAlgorithm algorithm;
 };
 
-/// All products of the process: its plans, and how they are made.
+/// The plans of all matrix multiplications of the process, and how they are chosen.
 class Gemms {
  public:
   static Gemms& instance() {
@@ -126,7 +127,7 @@ class Gemms {
     const std::string name = name_of(gemm, alignments, tf32);
     if (const GemmAlgorithm* const known = known_.find(name))
       return known_plan(gemm, tf32, name, *known, data);
-    std::vector<CublasProduct> products;  // first what cuBLASLt does alone
+    std::vector<CublasProduct> products;  // with a fused epilogue first
     if (CublasProduct::may_fuse(gemm, tf32)) products.emplace_back(gemm, /*fused=*/true, tf32);
     if (gemm.extra != GemmExtra::kNone) products.emplace_back(gemm, /*fused=*/false, tf32);
     std::vector<Candidate> ways;
@@ -143,8 +144,8 @@ class Gemms {
     CublasProduct product(gemm, known.fused, tf32);
     const auto algorithm = product.algorithm_of(context_, known, data);
     if (!algorithm || (known.fused && !CublasProduct::may_fuse(gemm, tf32))) {
-      throw DataError(error_message(options_.algorithms_name, name, "an algorithm that cuBLASLt has for it",
-                                    "one that it refuses",
+      throw DataError(error_message(options_.algorithms_name, name,
+                                    "an algorithm that cuBLASLt supports for it", "one that it rejects",
                                     "delete the file to have the algorithms searched again"));
     }
     return {std::move(product), *algorithm};
@@ -152,11 +153,11 @@ class Gemms {
 
   static Candidate first_of(const std::vector<Candidate>& ways, const std::string& name) {
     if (!ways.empty()) return ways.front();
-    throw DeviceError(error_message("cublasLt", "the product " + name, "an algorithm", "none"));
+    throw DeviceError(error_message("cublasLt", "matrix multiplication " + name, "an algorithm", "none"));
   }
 
-  /// Times the ways that can be written down, as only those can be taken again by another run. Where there
-  /// are none, every run takes the first.
+  /// Times the candidates whose settings can be written to a file, as only those can be chosen again by
+  /// another run. If there are none, every run takes the first candidate.
   Candidate search(const CudaGemm& gemm, const std::string& name, std::vector<Candidate> ways,
                    const CudaGemmData& data) {
     constexpr int kRounds = 4;
@@ -168,7 +169,7 @@ class Gemms {
     });
     std::optional<DeviceScratch> scratch;
     CudaGemmData trial = data;
-    if (gemm.accumulate) {  // the result must not be added to before its time
+    if (gemm.accumulate) {  // trials must not add to the real result
       const std::size_t bytes = static_cast<std::size_t>(gemm.m * gemm.ldc) * dtype_size(gemm.result_dtype);
       trial.c = scratch.emplace(bytes).as<void>();
       cuda::set_zero(trial.c, bytes);

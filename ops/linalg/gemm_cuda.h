@@ -8,20 +8,21 @@
 
 namespace moh {
 
-/// What a product does besides multiplying. GELU is the tanh form; it reads or writes all columns of c, and a
-/// matrix aux of its type that lies in memory as c does.
+/// An epilogue of a matrix multiplication. GELU is the tanh approximation; it needs all columns of c, and a
+/// matrix aux with the dtype and layout of c.
 enum class GemmExtra {
   kNone,
   kBias,         ///< adds a vector [n] to every row of c
   kRowSums,      ///< writes the sums of the rows of op(a) to a vector [m]; a is transposed, c is float32
   kGelu,         ///< c = gelu(c)
   kGeluBias,     ///< c = gelu(c + vector [n])
-  kGeluAux,      ///< kGelu, and aux = c before it
-  kGeluAuxBias,  ///< kGeluBias, and aux = c + vector
+  kGeluAux,      ///< kGelu, and aux = the pre-activation c
+  kGeluAuxBias,  ///< kGeluBias, and aux = the pre-activation c + vector
   kGeluGradient  ///< c = c gelu'(aux)
 };
 
-/// c [m, n] = op(a) op(b), or c += op(a) op(b), row-major with rows lda, ldb and ldc elements apart.
+/// c [m, n] = op(a) op(b), or c += op(a) op(b), row-major with leading dimensions (row strides) lda, ldb and
+/// ldc in elements.
 struct CudaGemm {
   std::int64_t m, n, k;
   bool transpose_a, transpose_b;
@@ -34,17 +35,18 @@ struct CudaGemm {
   auto operator<=>(const CudaGemm&) const = default;
 };
 
-/// Where its matrices and its vector lie.
+/// Device addresses of the matrices, and of the vector and the aux matrix of its GemmExtra.
 struct CudaGemmData {
   const void *a, *b;
   void* c;
   void *vector = nullptr, *aux = nullptr;
 };
 
-/// Device memory that the library may use for a product; kept from the first product on.
+/// Workspace of cuBLASLt, in bytes of device memory; allocated on first use and kept.
 inline constexpr std::size_t kCublasWorkspaceBytes = std::size_t{32} << 20;
 
-/// Multiplies on the device, in stream order; sums in float32. Throws DeviceError when the library refuses.
+/// Enqueues the matrix multiplication, accumulated in float32. Throws DeviceError when cuBLASLt has no
+/// algorithm or fails.
 void cuda_gemm(const CudaGemm& gemm, const CudaGemmData& data);
 
 /// See set_gemm_options.

@@ -5,22 +5,22 @@
 
 namespace moh {
 
-/// Which algorithms compute matrix multiplications on a GPU: for the whole process, as the device is.
+/// How algorithms for matrix multiplications on a GPU are chosen, for the whole process.
 struct GemmOptions {
-  /// Time the algorithms that cuBLASLt proposes for a product when it is first computed, and take the
-  /// fastest, rather than its first proposal. Timing differs from run to run; `algorithms` makes the choice
-  /// repeatable.
+  /// Time the algorithms that cuBLASLt proposes when a matrix multiplication is first computed, and
+  /// take the fastest, rather than the first proposal. Timings differ from run to run; `algorithms`
+  /// makes the choice reproducible.
   bool search = false;
-  /// Algorithms found before, as `on_found` was given them; empty: none.
+  /// Algorithms of an earlier search, the text that `on_found` got; empty: none.
   std::string algorithms;
-  /// What errors in `algorithms` are reported against: its file.
+  /// The name of `algorithms` in errors: its file.
   std::string algorithms_name = "algorithms";
-  /// Called with all algorithms, those of `algorithms` among them, whenever the search has found another.
+  /// Called whenever the search has found an algorithm, with all of them, those of `algorithms` included.
   std::function<void(const std::string& algorithms)> on_found;
 };
 
-/// From the next product on. A device must be open. Throws DeviceError when cuBLASLt cannot be loaded,
-/// DataError when `algorithms` cannot be read, or is of another GPU or version of cuBLASLt.
+/// Applies to matrix multiplications from now on. A GPU must be open. Throws DeviceError when cuBLASLt cannot
+/// be loaded, DataError when `algorithms` is invalid, or belongs to another GPU or version of cuBLASLt.
 void set_gemm_options(const GemmOptions& options);
 
 }  // namespace moh

@@ -8,10 +8,10 @@
 
 namespace moh {
 
-/// The candidate, of [0, count), with the shortest time; the first of those that are as fast. `time(i)` runs
-/// candidate i and returns how long it took, or nothing when it refuses to run. Each runs once to warm up and
-/// then `rounds` times, in turns, so that a clock that changes does not favour one; its shortest time counts.
-/// None when none runs.
+/// The candidate in [0, count) with the shortest time, the first of equal ones; none if all fail.
+/// `time(i)` runs candidate i and returns its time in seconds, or nothing if it fails. Each runs once to
+/// warm up and then `rounds` times, round-robin, so that changes of the GPU's clock do not favour one; its
+/// shortest time counts.
 template <class Time>
 std::optional<std::size_t> fastest_of(std::size_t count, int rounds, const Time& time) {
   constexpr double kRefused = std::numeric_limits<double>::infinity();

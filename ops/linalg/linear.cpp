@@ -8,8 +8,8 @@ namespace moh {
 
 namespace {
 
-/// Checks x and a weight, which may be of the dtype that products are summed in, and the dtype that the
-/// result is asked for; returns the latter.
+/// Checks x, a weight, whose dtype may also be the accumulation dtype, and the dtype `out` of the result.
+/// Returns the latter.
 DType check_linear(Check& check, std::string_view op, const Variable& x, const Variable& w,
                    std::optional<DType> out) {
   check.rank("w", w, 2);
@@ -23,7 +23,7 @@ DType check_linear(Check& check, std::string_view op, const Variable& x, const V
   const DType dtype = out.value_or(x.dtype());
   if (dtype != x.dtype() && dtype != accumulate_dtype(x.dtype())) {
     throw DTypeError(
-        error_message(op, "out", "the dtype of x, or the one it is summed in", dtype_name(dtype)));
+        error_message(op, "out", "the dtype of x, or its accumulation dtype", dtype_name(dtype)));
   }
   return dtype;
 }

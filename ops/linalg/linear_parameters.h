@@ -5,16 +5,17 @@
 
 namespace moh {
 
-/// x [..., D] as its N rows.
+/// x [..., D] as a matrix [N, D].
 Tensor as_matrix(const Tensor& x, Rows rows);
 
-/// The rows of dy [..., O] summed, [O]: the gradient of a bias, in the type that it is summed in.
+/// The sum of the rows of dy [..., O], [O]: the gradient of a bias, in the accumulation dtype.
 Tensor bias_gradient(const Tensor& dy);
 
-/// A shape with another last extent.
+/// The shape with its last extent replaced by `last`.
 Shape with_last(const Shape& shape, std::int64_t last);
 
-/// Weight w [O, I] and bias b [O], or none, of y = x w^T + b, as the backward pass of an op keeps them.
+/// Weight w [O, I] and bias b [O] (may be undefined) of y = x w^T + b, as saved for the backward pass
+/// of an op.
 class LinearParameters {
  public:
   explicit LinearParameters(const Variable& w, const Variable& b = {});
@@ -23,17 +24,17 @@ class LinearParameters {
   bool need_dw() const { return needs_dw_; }
   bool need_gradients() const { return needs_dw_ || needs_db_; }
 
-  /// Undefined where none is needed.
+  /// Undefined if not needed.
   struct Gradients {
     Tensor dw, db;
   };
-  /// From matrices dy [N, O] and x [N, I]; the latter is read only for dw. dw is added to what a leaf has
-  /// gathered already; the gradients of parameters stay in the type that they are summed in.
+  /// From matrices dy [N, O] and x [N, I]; x is read only for dw. dw is accumulated in place into an existing
+  /// gradient of a leaf; both are in the accumulation dtype.
   Gradients gradients(const Tensor& dy, const Tensor& x) const;
 
  private:
-  Variable
-      w_;  ///< the leaf itself, to whose gradient it may add; a weight that is computed as its value alone
+  /// The leaf itself, whose gradient is accumulated in place; a weight that is no leaf without its graph.
+  Variable w_;
   bool needs_dw_, needs_db_;
 };
 

@@ -19,7 +19,7 @@ namespace moh {
 
 namespace {
 
-/// Rows and columns of an operand as the product sees it.
+/// Rows and columns of an operand after op(): transposed if so marked.
 struct Extents {
   std::int64_t rows, columns;
 };
@@ -42,7 +42,7 @@ std::string describe(const Extents& extents) {
 }
 
 GemmShape gemm_shape(const Operand& c, const Operand& a, const Operand& b) {
-  MOH_CHECK(!c.transposed, "the result of a product is not transposed");
+  MOH_CHECK(!c.transposed, "the result of a matrix multiplication is not transposed");
   const Extents left = extents_of(a), right = extents_of(b), out = extents_of(c);
   if (left.columns != right.rows || out.rows != left.rows || out.columns != right.columns) {
     throw ShapeError("matmul: expected [m, k] [k, n] -> [m, n], found " + describe(left) + " " +
@@ -52,7 +52,8 @@ GemmShape gemm_shape(const Operand& c, const Operand& a, const Operand& b) {
           b.transposed, a.matrix.dim(1), b.matrix.dim(1), c.matrix.dim(1)};
 }
 
-/// The first element of an operand whose elements are in `matrix`, its own tensor or a copy.
+/// Address of the first element of an operand whose elements are in `matrix`, its own tensor or
+/// an upcast copy.
 template <class T>
 T* data_of(const Operand& operand, const Tensor& matrix) {
   return matrix.data<T>() + operand.first_column;
@@ -67,7 +68,7 @@ void gemm_in_float32(const GemmShape& shape, const Operand& c, const Operand& a,
   const Tensor wide_c = out.dtype() == DType::kFloat32 ? out
                         : keeps_old                    ? out.to(DType::kFloat32)
                                                        : empty(out.shape(), DType::kFloat32);
-  if (dry_run()) {  // but for oneDNN's own workspace
+  if (dry_run()) {  // does not count the workspace of oneDNN
     count_workspace(runs_in_tiles(shape) ? tiled_gemm_scratch_bytes(shape) : 0, kCpu);
   } else {
     float_gemm(shape, data_of<float>(a, wide_a), data_of<float>(b, wide_b), data_of<float>(c, wide_c),
@@ -84,7 +85,7 @@ void run_on_device(const CudaGemm& gemm, const CudaGemmData& data) {
   cuda_gemm(gemm, data);
 }
 
-/// bfloat16 factors are multiplied as they are, any other pair in float32.
+/// Two bfloat16 operands are multiplied as they are, any other pair in float32.
 void gemm_on_device(const GemmShape& s, const Operand& c, const Operand& a, const Operand& b, bool accumulate,
                     const MatmulExtra& extra) {
   const MemoryPurposeScope purpose(MemoryPurpose::kWorkspace);
@@ -105,7 +106,7 @@ void gemm_on_device(const GemmShape& s, const Operand& c, const Operand& a, cons
   if (!result.shares_storage_with(out)) out.copy_from(result);
 }
 
-/// As a kernel of its own.
+/// Computes `extra` by a separate kernel.
 void run_extra(const GemmShape& s, const Operand& c, const Operand& a, const MatmulExtra& extra) {
   const Tensor& vector = extra.vector;
   if (extra.kind == GemmExtra::kBias) {
@@ -125,20 +126,21 @@ double flops_of(const GemmShape& s) {
   return 2 * static_cast<double>(s.m) * static_cast<double>(s.n) * static_cast<double>(s.k);
 }
 
-/// "matmul NT 2048x768x512": layout as BLAS writes it, then m x n x k.
+/// "matmul NT 2048x768x512": transposition of a and b as in BLAS, then m x n x k.
 std::string profile_name(const GemmShape& s) {
   const auto letter = [](bool transposed) { return transposed ? 'T' : 'N'; };
   return std::string("matmul ") + letter(s.transpose_a) + letter(s.transpose_b) + ' ' + std::to_string(s.m) +
          'x' + std::to_string(s.n) + 'x' + std::to_string(s.k);
 }
 
-/// The product itself. Returns whether `extra` was part of it.
+/// The matrix multiplication. Returns whether it included `extra`.
 bool multiply(const GemmShape& shape, const Operand& c, const Operand& a, const Operand& b, bool accumulate,
               const MatmulExtra& extra) {
   if (shape.m == 0 || shape.n == 0) return false;
   const ProfileScope profile([&] { return profile_name(shape); }, flops_of(shape));
   if (shape.k == 0) {
-    MOH_CHECK(accumulate || shape.n == shape.ldc, "an empty product into some columns");
+    MOH_CHECK(accumulate || shape.n == shape.ldc,
+              "an empty matrix multiplication must write all columns of its result");
     if (!accumulate) c.matrix.fill(0);
     return false;
   }
@@ -170,16 +172,16 @@ void matmul_into(const Operand& c, const Operand& a, const Operand& b, bool accu
 
 void matmul_bias_into(const Operand& c, const Operand& a, const Operand& b, const Tensor& bias) {
   MOH_CHECK(bias.dtype() == c.matrix.dtype() && bias.numel() == extents_of(c).columns,
-            "a bias for each column of c");
+            "the bias must have an element for each column of c, of its dtype");
   matmul_extra_into(c, a, b, /*accumulate=*/false, {GemmExtra::kBias, bias});
 }
 
 void matmul_row_sums_into(const Operand& c, const Operand& a, const Operand& b, const Tensor& sums,
                           bool accumulate) {
   MOH_CHECK(a.transposed && sums.dtype() == c.matrix.dtype() && sums.numel() == extents_of(c).rows,
-            "a sum for each row of a transposed factor");
+            "sums must have an element for each row of c, of its dtype, and a must be transposed");
   MOH_CHECK(c.matrix.dtype() == accumulate_dtype(a.matrix.dtype()),
-            "sums are of the type they are summed in");
+            "c must have the accumulation dtype of a");
   matmul_extra_into(c, a, b, accumulate, {GemmExtra::kRowSums, sums});
 }
 

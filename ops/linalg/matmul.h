@@ -6,7 +6,8 @@
 
 namespace moh {
 
-/// A matrix [rows, columns] of a product, or some of its columns, read as its transpose when so marked.
+/// An operand of a matrix multiplication: a matrix [rows, columns], or a range of its columns, read as its
+/// transpose if `transposed`.
 struct Operand {
   Operand(Tensor of, bool is_transposed = false) : matrix(std::move(of)), transposed(is_transposed) {}
 
@@ -26,21 +27,21 @@ inline Operand columns_of(const Tensor& matrix, std::int64_t first, std::int64_t
   return operand;
 }
 
-/// c = a b, or c += a b; c is not transposed. Matrices of any floating dtypes; products are summed in float32
-/// (float64 when c is float64, and then a and b are float64 too) and rounded once when they are stored.
-/// The result does not depend on the number of threads. Throws ShapeError.
+/// c = a b, or c += a b; c must not be transposed. Matrices of any floating dtypes; accumulation is in
+/// float32 (float64 if c is float64, and then a and b must be float64 too), and the result is rounded once
+/// when it is stored. The result does not depend on the number of threads. Throws ShapeError.
 void matmul_into(const Operand& c, const Operand& a, const Operand& b, bool accumulate = false);
 
-/// c = a b + bias: a vector [n] of c's dtype that is added to every row, by the product itself where that
-/// is possible and fast.
+/// c = a b + bias: a vector [n] of c's dtype that is added to every row, in the epilogue of the matrix
+/// multiplication where that is possible and fast.
 void matmul_bias_into(const Operand& c, const Operand& a, const Operand& b, const Tensor& bias);
 
-/// matmul_into, and the sums of a's rows as a vector [m] of c's dtype, which is the one that a is summed in:
-/// the gradients of a weight and of the bias beside it. a is transposed.
+/// matmul_into, and the sums of the rows of op(a) as a vector [m] of c's dtype, which must be the
+/// accumulation dtype of a: the gradients of a weight and of its bias. a must be transposed.
 void matmul_row_sums_into(const Operand& c, const Operand& a, const Operand& b, const Tensor& sums,
                           bool accumulate = false);
 
-/// a b as a new tensor of `dtype`.
+/// a b as a new tensor [m, n] of `dtype`.
 Tensor matmul(const Operand& a, const Operand& b, DType dtype);
 
 }  // namespace moh

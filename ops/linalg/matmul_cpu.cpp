@@ -2,19 +2,19 @@
 #include "ops/cpu/tile.h"
 #include "ops/linalg/matmul_kernels.h"
 
-// For each block of the depth: b is read from panels of kGemmPanel columns, contiguous in k, which stay in
-// the second cache level while all tiles of the task's rows pass; a is read where it lies, or, transposed,
-// from copied tiles: rows of 4 KiB would fight for the same places of the caches. What a task copies next is
-// fetched while its tiles multiply, which leave the memory idle.
+// For each block of the depth (k): b is read from packed panels of kGemmPanel columns, contiguous in k, which
+// stay in L2 for all tiles of the task's rows; a is read in place, or, if transposed, from packed tiles:
+// strides of 4 KiB would conflict in the same cache sets. What a task packs next is prefetched while its
+// tiles multiply, since those leave the memory bus idle.
 
 namespace moh {
 namespace {
 
 static_assert(kGemmTile == kTileRows);
 
-/// Less of a transposed a, whose block is copied for all rows of a task.
+/// Depth of a block; smaller for a transposed a, whose block is packed for all rows of a task.
 constexpr std::int64_t kDepth = 512, kTransposedDepth = 256;
-/// Rows that are fetched ahead of those being copied: processors do not foresee steps of a row.
+/// Prefetch distance in rows while packing: hardware prefetchers do not detect strides of a row.
 constexpr std::int64_t kAhead = 16;
 /// Elements of a cache line.
 template <class F>
@@ -24,14 +24,13 @@ inline std::int64_t min_of(std::int64_t a, std::int64_t b) {
   return a < b ? a : b;
 }
 
-/// Equal depths but for the last.
+/// Blocks have equal depths, except for the last.
 std::int64_t depth_of_block(const GemmShape& s) {
   const std::int64_t most = s.transpose_a ? kTransposedDepth : kDepth, blocks = (s.k + most - 1) / most;
   return (s.k + blocks - 1) / blocks;
 }
 
-/// Distance of copied tiles. Without the last term many would begin at the same place of the first cache
-/// level.
+/// Distance of packed tiles in elements. Without the last term many would begin in the same L1 set.
 template <class F>
 std::int64_t copied_tile(std::int64_t depth) {
   return depth * kTileRows + kLine<F>;
@@ -55,8 +54,8 @@ struct GemmScratch {
   }
 };
 
-/// Columns [column, column + count) of op(b), elements [k, k + depth): panel [depth, kGemmPanel], of which
-/// the vectors that hold the columns are written.
+/// Packs columns [column, column + count) of op(b), elements [k, k + depth), into a panel [depth,
+/// kGemmPanel], of which only the vectors that contain the columns are written.
 template <class F>
 void pack_panel(const GemmShape& s, const F* b, std::int64_t column, std::int64_t count, std::int64_t k,
                 std::int64_t depth, F* panel) {
@@ -70,9 +69,9 @@ void pack_panel(const GemmShape& s, const F* b, std::int64_t column, std::int64_
   }
 }
 
-/// Elements [k, k + depth) of rows [row, row + rows) of the transposed a. A row of a tile is copied as
-/// kCopied elements where the matrix has them, in one instruction or two: the next row of the tile then
-/// overwrites the last of them, or they end behind the tile.
+/// Packs elements [k, k + depth) of rows [row, row + rows) of the transposed a. A row of a tile is copied as
+/// kCopied elements if the matrix has them, in one instruction or two: the next row of the tile then
+/// overwrites the last of them, or they end after the tile.
 template <class F>
 void copy_tiles(const GemmShape& s, const F* a, std::int64_t row, std::int64_t rows, std::int64_t k,
                 std::int64_t depth, F* copied) {
@@ -91,15 +90,14 @@ void copy_tiles(const GemmShape& s, const F* a, std::int64_t row, std::int64_t r
   }
 }
 
-/// A place in each of some rows, `row` apart.
+/// The same cache line of several rows with a row stride of `row` elements.
 template <class F>
 struct LineOfRows {
   const F* first = nullptr;
   std::ptrdiff_t row = 0;
 };
 
-/// The lines of matrices that tiles fetch while they multiply: each tile one line of as many rows as its
-/// depth.
+/// The cache lines that tiles prefetch while they multiply: each tile one line of as many rows as its depth.
 template <class F>
 class FetchPlan {
  public:
@@ -107,7 +105,7 @@ class FetchPlan {
   void add(const F* corner, std::ptrdiff_t row, std::int64_t columns) {
     parts_[count_++] = {{corner, row}, (columns + kLine<F> - 1) / kLine<F>};
   }
-  /// What the next tile fetches; nothing when all has been.
+  /// The lines that the next tile prefetches; none once all have been.
   LineOfRows<F> take() {
     for (; part_ < count_; ++part_) {
       Part& part = parts_[part_];
@@ -129,7 +127,7 @@ class FetchPlan {
   int count_ = 0, part_ = 0;
 };
 
-/// A left factor that fetches a line with every k.
+/// A left operand that prefetches a line with every k.
 template <class F>
 struct FetchingLeft {
   LeftFactor<F> left;
@@ -158,7 +156,7 @@ void multiply_row_tile(LeftFactor<F> left, const F* panel, std::int64_t depth, s
   if (rows == 1) multiply_rows<F, 1, kAccumulate>(left, panel, kGemmPanel, depth, c, vecs);
 }
 
-/// The same for columns that end inside a vector, by way of scratch.
+/// The same for columns that end inside a vector, through scratch.
 template <class F, bool kAccumulate>
 void multiply_edge(LeftFactor<F> left, const F* panel, std::int64_t depth, std::int64_t rows,
                    std::int64_t columns, OutMatrix<F> c, F* edge) {
@@ -192,12 +190,12 @@ void multiply_panel(LeftFactor<F> left, std::ptrdiff_t left_tile, const F* panel
   }
 }
 
-/// A panel of a task: block [k, k + depth) of the columns that begin at `column`.
+/// A panel of a task: elements [k, k + depth) of the columns that begin at `column`.
 struct PanelPlace {
   std::int64_t k, depth, column;
 };
-/// What the task copies after this panel, b if it packs it itself: rows that are far apart. A transposed b is
-/// read along its rows, which processors foresee.
+/// What the task packs after this panel (b only if the task packs it): rows that are far apart. A transposed
+/// b is read along its rows, which hardware prefetchers handle.
 template <class F>
 FetchPlan<F> copied_next(const GemmShape& s, const F* a, const F* b, const GemmTask& task,
                          const PanelPlace& place, bool packs) {

@@ -5,14 +5,14 @@
 
 namespace moh {
 
-/// What a product does besides multiplying, the vector that it reads or writes, and the matrix beside c.
+/// An epilogue, the vector that it reads or writes, and its aux matrix; see GemmExtra.
 struct MatmulExtra {
   GemmExtra kind = GemmExtra::kNone;
   Tensor vector, aux;
 };
 
-/// matmul_into with an extra: as part of the product where that is possible and fast, else by a kernel after
-/// it. Those of GELU are for products on a GPU whose sums are not empty, k > 0.
+/// matmul_into with an epilogue: fused where that is possible and fast, else by a separate kernel. Epilogues
+/// with GELU are for GPUs only, and for k > 0.
 void matmul_extra_into(const Operand& c, const Operand& a, const Operand& b, bool accumulate,
                        const MatmulExtra& extra);
 

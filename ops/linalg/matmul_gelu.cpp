@@ -10,15 +10,17 @@ namespace moh {
 
 namespace {
 
-/// Whether a library may do GELU as part of the product: cuBLASLt has the tanh form.
+/// Whether GELU may be an epilogue: cuBLASLt has the tanh approximation.
 bool is_part_of_product(const Tensor& c, const Operand& a, GeluForm form) {
   const std::int64_t depth = a.matrix.dim(a.transposed ? 0 : 1);
   return c.device() != kCpu && form == GeluForm::kTanh && depth > 0;
 }
 
 void check_alike(const Tensor& c, const Operand& a, const Operand& b, const Tensor& h) {
-  MOH_CHECK(a.matrix.dtype() == c.dtype() && b.matrix.dtype() == c.dtype(), "factors of the result's dtype");
-  MOH_CHECK(!h.defined() || (h.dtype() == c.dtype() && h.shape() == c.shape()), "h is like the result");
+  MOH_CHECK(a.matrix.dtype() == c.dtype() && b.matrix.dtype() == c.dtype(),
+            "operands must have the dtype of the result");
+  MOH_CHECK(!h.defined() || (h.dtype() == c.dtype() && h.shape() == c.shape()),
+            "h must have the shape and dtype of the result");
 }
 
 GemmExtra forward_extra(const Tensor& bias, const Tensor& h) {
@@ -39,7 +41,7 @@ void matmul_gelu_into(const Tensor& c, const Operand& a, const Operand& b, const
   check_alike(c, a, b, h);
   if (is_part_of_product(c, a, form))
     return matmul_extra_into(c, a, b, /*accumulate=*/false, {forward_extra(bias, h), bias, h});
-  if (c.device() != kCpu) {  // the bias is part of the product at least
+  if (c.device() != kCpu) {  // at least the bias can be an epilogue
     const Tensor& sum = h.defined() ? h : c;
     bias.defined() ? matmul_bias_into(sum, a, b, bias) : matmul_into(sum, a, b);
     return run_gelu(sum, c, form);

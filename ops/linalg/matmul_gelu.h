@@ -5,13 +5,13 @@
 
 namespace moh {
 
-/// c = gelu(a b + bias), and h = a b + bias: matrices of one dtype, all of their columns. bias [n], also of
-/// that dtype, may be undefined, and so may h, which is what the backward pass needs.
+/// c = gelu(a b + bias), and h = a b + bias, the pre-activation for the backward pass. Matrices of one dtype,
+/// with all of their columns. bias [n], of the same dtype, and h may be undefined.
 void matmul_gelu_into(const Tensor& c, const Operand& a, const Operand& b, const Tensor& bias,
                       const Tensor& h, GeluForm form);
 
-/// c = (a b) gelu'(h), elementwise. Then h becomes gelu(h): the backward pass of a layer behind needs it, and
-/// can have it without memory of its own.
+/// c = (a b) gelu'(h), elementwise. Then h is overwritten with gelu(h), which the weight gradient of the next
+/// layer needs, so that it takes no memory of its own.
 void matmul_gelu_gradient_into(const Tensor& c, const Operand& a, const Operand& b, const Tensor& h,
                                GeluForm form);
 

@@ -13,15 +13,15 @@ namespace moh {
 
 namespace {
 
-/// Rows of c that are not divided further.
+/// Rows of c below which tasks are not divided further.
 constexpr std::int64_t kLeastRows = 48;
 
-/// How c is cut into tasks: equal numbers of tiles and panels, but for one, in each.
+/// Number of parts that rows and columns of c are divided into; parts differ by at most one tile or panel.
 struct GemmParts {
   std::int64_t rows, columns;
 };
-/// Of c's columns [.., + columns). A block of a stays in the second cache level beside a panel of b; each
-/// thread gets the same number of blocks.
+/// The division of `columns` columns of c for multiply_together. A block of a and a panel of b stay in L2
+/// together; each thread gets the same number of blocks.
 GemmParts parts_together(std::int64_t m, std::int64_t columns) {
   constexpr std::int64_t kRows = 192;
   const std::int64_t threads = num_threads();
@@ -30,7 +30,7 @@ GemmParts parts_together(std::int64_t m, std::int64_t columns) {
   return {rows, std::min(num_chunks(threads, rows), num_chunks(columns, kGemmPanel))};
 }
 
-/// Where part `part` of `parts` begins in an extent that is cut at multiples of `unit`.
+/// The begin of part `part` of `parts` of an extent that is divided at multiples of `unit`.
 std::int64_t part_begin(std::int64_t extent, std::int64_t unit, std::int64_t part, std::int64_t parts) {
   return std::min(extent, num_chunks(extent, unit) * part / parts * unit);
 }
@@ -59,13 +59,13 @@ bool is_serial(const GemmShape& s) {
   return static_cast<double>(s.m) * static_cast<double>(s.n) * static_cast<double>(s.k) < kSmall;
 }
 
-/// How c is cut where each task copies for itself what it reads: into a part for each thread, or a multiple,
-/// with the least work for the thread that has the most. What is copied of a transposed a, all rows of a
-/// task by a block of the depth, is to stay in the caches.
+/// The division of c for multiply_apart: into one part per thread, or a multiple, so that the busiest thread
+/// has the least work. The packed part of a transposed a (all rows of a task by a block of the depth) should
+/// stay in the caches.
 GemmParts parts_apart(const GemmShape& s) {
   if (is_serial(s)) return {1, 1};
   constexpr std::int64_t kRows = 512;
-  constexpr std::int64_t kCopy = 18;  // multiply-adds in the time that copying an element takes
+  constexpr std::int64_t kCopy = 18;  // cost of packing an element, in multiply-adds
   const std::int64_t threads = num_threads(), panels = num_chunks(s.n, kGemmPanel);
   const std::int64_t fewest = num_chunks(s.m, kRows), most = num_chunks(s.m, kLeastRows);
   GemmParts best{fewest, 1};
@@ -84,7 +84,7 @@ GemmParts parts_apart(const GemmShape& s) {
   return best;
 }
 
-/// What multiply_together packs at a time.
+/// Number and bytes of the panels that multiply_together packs at a time.
 struct PackedPanels {
   std::int64_t most, bytes;
 };
@@ -96,12 +96,12 @@ PackedPanels packed_panels(const GemmShape& s) {
   return {most, most * panel};
 }
 
-/// Whether tasks copy for themselves what they read.
+/// Whether each task packs its operands itself.
 bool works_apart(const GemmShape& s) {
   return is_serial(s) || s.transpose_a || s.m <= kLeastRows;
 }
 
-/// A product whose tasks copy for themselves.
+/// Matrix multiplication whose tasks pack their operands themselves.
 template <class Kernels, class T>
 void multiply_apart(const GemmShape& s, const T* a, const T* b, T* c, bool accumulate) {
   const GemmParts parts = parts_apart(s);
@@ -112,8 +112,8 @@ void multiply_apart(const GemmShape& s, const T* a, const T* b, T* c, bool accum
             });
 }
 
-/// One that reads many rows of a where they lie: b is packed by all threads, some columns at a time, then all
-/// threads multiply.
+/// Matrix multiplication for many rows of a, read in place: all threads pack b, some columns at a time, then
+/// all threads multiply.
 template <class Kernels, class T>
 void multiply_together(const GemmShape& s, const T* a, const T* b, T* c, bool accumulate) {
   const std::int64_t blocks = Kernels::depth_blocks(s);
@@ -135,8 +135,8 @@ void multiply_together(const GemmShape& s, const T* a, const T* b, T* c, bool ac
   }
 }
 
-/// The same product as c^T = op(b)^T op(a)^T, where that saves work: b is packed, which takes as long as some
-/// hundred rows of c, while a is read where it lies. So the smaller factor should be b.
+/// Whether c^T = op(b)^T op(a)^T is faster: b is packed, at the cost of some hundred rows of c, while a is
+/// read in place. So the smaller operand should be b.
 bool is_better_turned(const GemmShape& s) {
   constexpr std::int64_t kFewRows = 512;
   return !s.transpose_c && !s.transpose_a && s.transpose_b && s.m <= kFewRows && s.n >= 2 * s.m &&

@@ -62,7 +62,7 @@ TEST_CASE("gemm algorithms: a text that is anything else is refused with its lin
   refusal(kHead + "NT 8x4x2: fused id 4294967296" + kLine.substr(kLine.find(" tile")), bad);
   refusal(kHead + "NT 8x4x2: fused id 6six" + kLine.substr(kLine.find(" tile")), bad);
   refusal(kHead + kLine.substr(0, kLine.size() - 1), "runs/gemm.txt:3: expected a line that ends");
-  refusal(kHead + kLine + kLine, "runs/gemm.txt:4: expected one line for each product");
+  refusal(kHead + kLine + kLine, "runs/gemm.txt:4: expected one line for each matrix multiplication");
   refusal(std::string("\x1b[2J\0\xff\n", 7),
           "runs/gemm.txt:1: expected 'moh gemm algorithms 1', found '?[2J?\?'");
   refusal(std::string(100000, 'x'),
