@@ -15,10 +15,10 @@ namespace {
 
 constexpr std::string_view kToHeads = "project_to_heads", kFromHeads = "project_from_heads";
 
-/// What both projections and their gradients are made of.
+/// Sizes and lists, for both projections and their gradients.
 struct Plan {
   HeadProjection sizes;
-  HeadLists lists;  ///< keeps the memory that sizes.rows and sizes.offsets point into
+  HeadLists lists;  ///< owns the memory that sizes.rows and sizes.offsets point into
 };
 
 Plan plan_of(const HeadLists& lists, std::int64_t head_dim, std::int64_t width, std::int64_t head_row) {
@@ -44,7 +44,7 @@ std::int64_t rows_of_head(const HeadProjection& p, std::int64_t head) {
   return rows;
 }
 
-/// Every head in pieces of nearly equal size.
+/// Divides the rows of each head into tasks of nearly equal size.
 std::vector<HeadTask> head_tasks(const HeadProjection& p) {
   std::vector<HeadTask> tasks;
   for (std::int64_t head = 0; head < p.heads; ++head) {
@@ -58,7 +58,7 @@ std::vector<HeadTask> head_tasks(const HeadProjection& p) {
 
 std::vector<TokenTask> token_tasks(const HeadProjection& p) {
   std::vector<TokenTask> tasks;
-  // As many tokens as a task may have, but a few tasks for each thread; a token's bits do not depend on it.
+  // Tasks as large as allowed, but at least a few per thread; a token's bits do not depend on the division.
   constexpr std::int64_t kFewTokens = 32, kTasksPerThread = 2;
   const std::int64_t wanted = num_chunks(kTasksPerThread * num_threads(), std::max<std::int64_t>(p.batch, 1));
   const std::int64_t pieces =
@@ -82,24 +82,24 @@ std::vector<ColumnTask> column_tasks(const HeadProjection& p) {
   return tasks;
 }
 
-/// Whether waking other threads would take longer than the work.
+/// Whether one thread finishes the work before others could be woken.
 bool is_small(const HeadProjection& p, const HeadLists& lists) {
   constexpr double kSmall = 1 << 17;
   return static_cast<double>(lists.num_rows()) * static_cast<double>(p.head_dim * p.width) < kSmall;
 }
 
-/// Of the projection of the listed heads, and of each of its gradients.
+/// FLOPs of the projection of the listed heads, and of each of its gradients.
 double flops_of(const Plan& plan) {
   return 2 * static_cast<double>(plan.lists.num_rows()) * static_cast<double>(plan.sizes.head_dim) *
          static_cast<double>(plan.sizes.width);
 }
 
-/// Of all threads, where a task's is of `each` bytes.
+/// Bytes of workspace of all threads, for `each` bytes per task.
 std::size_t task_workspace(std::size_t each) {
   return each * static_cast<std::size_t>(num_threads());
 }
 
-/// No task writes a head that no token uses.
+/// Zeroes heads that no token selects, for which there is no task.
 void zero_empty_heads(const HeadProjection& p, const Tensor& heads) {
   const std::size_t item = dtype_size(heads.dtype());
   auto* bytes = static_cast<std::byte*>(heads.raw());
@@ -179,8 +179,8 @@ void weight_gradient(std::string_view op, const Plan& plan, const Tensor& heads,
   });
 }
 
-/// The heads of a packed projection that have no list: columns [begin, end) of its output, rows of its
-/// weights.
+/// The dense heads of a packed projection, which have no list (keys and values): columns [begin, end) of its
+/// output, rows of its weights.
 struct DensePart {
   std::int64_t begin = 0, end = 0;
 
@@ -295,9 +295,9 @@ Variable project_from_heads(const Variable& heads, const Variable& w, const Vari
 }
 
 bool head_projection_pays(std::int64_t tokens, std::int64_t head_dim, double active) {
-  // Measured (docs/benchmarks/cpu.md). The weights are packed anew each time, which takes some rows to earn,
-  // more of them where less is left out; a tile of narrower heads does not fill its registers; near all heads
-  // a dense product of the library is as good.
+  // Measured (docs/benchmarks/cpu.md). Weights are packed in each call, which only pays for enough tokens,
+  // and for more of them if fewer heads are skipped; tiles of narrower heads do not fill the registers; with
+  // nearly all heads active, a dense matrix multiplication of the library is as fast.
   const std::int64_t few_tokens = active <= 0.6 ? 128 : 256;
   return tokens >= few_tokens && head_dim >= 32 && active <= 0.8;
 }

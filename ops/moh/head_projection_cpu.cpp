@@ -2,10 +2,10 @@
 #include "ops/cpu/tile.h"
 #include "ops/moh/head_projection_kernels.h"
 
-// Products over gathered rows. A library call would need the rows copied together first, which costs more
-// than skipping a quarter of the heads saves; here the register tile reads each row where it lies. Weights
-// are packed, a block at a time, so that the right factor is contiguous: rows a power of two apart would
-// fight for the same places of the first cache level.
+// Matrix multiplications over gathered rows. A library call would need the rows gathered in memory first,
+// which costs more than skipping a quarter of the heads saves; here the register tile reads each row in
+// place. Weights are packed, a block at a time, so that the right operand is contiguous: rows with a stride
+// of a power of two would conflict in the same L1 sets.
 
 namespace moh {
 namespace {
@@ -13,8 +13,8 @@ namespace {
 constexpr std::int64_t kDepthBlock = 256;  // of the token vectors: 64 KiB of weights for heads of 64
 // Rows of gathered columns: not a power of two, see above.
 constexpr std::int64_t kColumnsRow = kProjectionColumns + 16;
-constexpr std::int64_t kGradientRows =
-    64;  // gathered at a time: with the sums' tile near the first cache level
+// Rows gathered at a time: with the tile of sums little more than L1.
+constexpr std::int64_t kGradientRows = 64;
 
 inline std::int64_t min_of(std::int64_t a, std::int64_t b) {
   return a < b ? a : b;
@@ -45,7 +45,7 @@ void pack_block(const HeadProjection& p, HeadWeights<const T> w, std::int64_t he
   }
 }
 
-/// The rows of a tile as the product reads them: where they lie, or widened.
+/// The rows of a tile as a left operand: in place, or upcast into `wide`.
 template <class T, class F>
 GatheredLeft<F> left_rows(const T* const* rows, std::int64_t count, F* wide) {
   GatheredLeft<F> left;
@@ -63,7 +63,7 @@ GatheredLeft<F> left_rows(const T* const* rows, std::int64_t count, F* wide) {
 
 template <class F>
 struct ToHeadsScratch {
-  std::int64_t* tokens;  // [kProjectionRows, filled up to a tile]
+  std::int64_t* tokens;  // [kProjectionRows, rounded up to whole tiles]
   F *block, *wide, *out, *bias;
 
   void lay_out(Arena& arena, std::int64_t head_dim) {
@@ -114,7 +114,7 @@ void store_heads(const HeadProjection& p, const HeadTask& task, bool add_bias, c
 template <class F>
 struct FromHeadsScratch {
   F *sums, *unused, *wide;     // sums [kProjectionTokens, kProjectionPanel]
-  std::int64_t *first, *last;  // per head, the rows of its list that lie in the block of tokens
+  std::int64_t *first, *last;  // per head, the rows of its list in the block of tokens
 
   void lay_out(Arena& arena, std::int64_t heads, std::int64_t head_dim) {
     sums = arena.take<F>(kProjectionTokens * kProjectionPanel);
@@ -139,7 +139,7 @@ std::int64_t lower_bound(const std::int32_t* rows, std::int64_t low, std::int64_
   return low;
 }
 
-/// Adds one head's share to the sums of a block of tokens.
+/// Adds one head's contribution to the sums of a block of tokens.
 template <class T, class F>
 void add_head(const HeadProjection& p, const TokenTask& task, std::int64_t head, const F* panel,
               const T* heads, const FromHeadsScratch<F>& s) {
@@ -159,7 +159,7 @@ void add_head(const HeadProjection& p, const TokenTask& task, std::int64_t head,
   }
 }
 
-/// The sums of a panel, with what is added to them, to their tokens.
+/// Stores the sums of a panel, plus bias or previous values, in the tokens.
 template <class T, class F>
 void store_tokens(const HeadProjection& p, const TokenTask& task, std::int64_t first, const T* bias,
                   bool accumulate, const FromHeadsScratch<F>& s, T* tokens) {
@@ -181,7 +181,7 @@ template <class F>
 struct GradientScratch {
   std::int64_t* tokens;
   F *heads, *columns;  // gathered rows: [kGradientRows, padded d], [kGradientRows, kColumnsRow]
-  F *sums, *turned;    // [kProjectionColumns filled up to a tile, padded d], and its transpose
+  F *sums, *turned;    // [kProjectionColumns rounded up to whole tiles, padded d], and its transpose
   F* bias;
 
   void lay_out(Arena& arena, std::int64_t head_dim) {
@@ -195,7 +195,7 @@ struct GradientScratch {
   }
 };
 
-/// Stores the sums, [columns, d], as the weights lie.
+/// Stores the sums, [columns, d], in the layout of the weights.
 template <class T, class F>
 void store_gradient(const HeadProjection& p, const ColumnTask& task, const GradientScratch<F>& s,
                     HeadWeights<F> dw) {

@@ -8,13 +8,13 @@
 
 namespace moh {
 
-/// Columns that a pass over the heads of a block of tokens works on.
+/// Columns per pass over the heads of a block of tokens.
 inline constexpr std::int64_t kProjectionPanel = 64;
-/// Columns of a token vector whose weight gradient is one task.
+/// Columns of a token vector per task of the weight gradient.
 inline constexpr std::int64_t kProjectionColumns = 4 * kProjectionPanel;
-/// Most rows of a list that are one task.
+/// Maximum number of rows of a list per task.
 inline constexpr std::int64_t kProjectionRows = 960;
-/// Most tokens of a block that are one task.
+/// Maximum number of tokens per task.
 inline constexpr std::int64_t kProjectionTokens = 256;
 
 /// Weights between token vectors of `width` elements and heads: W_h [d, width] for each head, stored as
@@ -33,7 +33,7 @@ struct HeadProjection {
   const std::int64_t* offsets = nullptr;  ///< [batch * heads + 1]
 };
 
-/// Rows [begin, end) of a head, of `rows` in all its lists, numbered through, one sequence after the other.
+/// Rows [begin, end) of a head, numbered through its lists of all sequences, which have `rows` rows together.
 struct HeadTask {
   std::int64_t head = 0, rows = 0, begin = 0, end = 0;
 };
@@ -46,24 +46,23 @@ struct ColumnTask {
   std::int64_t head = 0, rows = 0, begin = 0, end = 0;
 };
 
-/// The CPU kernels: the work of one task each, in scratch of the caller's, aligned to 64 bytes.
+/// The CPU kernels: each call computes one task, in scratch memory of the caller, aligned to 64 bytes.
 template <class Backend, class T>
 struct HeadProjectionKernels {
   using F = Acc<T>;
 
   /// heads[i, h] = W_h tokens[i] + bias_h for the task's rows, and zeros for the tokens between them; the
-  /// task with a head's first row zeroes what lies before it, too, and the one with its last what lies
-  /// behind.
+  /// task with a head's first row also zeroes the tokens before it, the one with its last row those after it.
   static std::size_t to_heads_scratch_bytes(const HeadProjection& p);
   static void to_heads(const HeadProjection& p, HeadWeights<const T> w, const T* bias, const T* tokens,
                        T* heads, const HeadTask& task, std::byte* scratch);
 
-  /// Weights of a head for the columns [first, first + kProjectionPanel), as from_heads reads them:
-  /// [d, kProjectionPanel], zero behind the last column.
+  /// Packs the weights of a head for columns [first, first + kProjectionPanel) for from_heads:
+  /// [d, kProjectionPanel], zero after the last column.
   static void pack_panel(const HeadProjection& p, HeadWeights<const T> w, std::int64_t head,
                          std::int64_t first, F* panel);
   /// tokens[i] = sum of W_h^T heads[i, h] over the heads that list the token, + bias, + tokens[i] if
-  /// `accumulate`. panels [panel, head] are what pack_panel wrote.
+  /// `accumulate`. panels [panel, head] are those of pack_panel.
   static std::size_t from_heads_scratch_bytes(const HeadProjection& p);
   static void from_heads(const HeadProjection& p, const F* panels, const T* bias, const T* heads,
                          bool accumulate, T* tokens, const TokenTask& task, std::byte* scratch);

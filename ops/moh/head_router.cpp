@@ -12,7 +12,7 @@ namespace moh {
 
 namespace {
 
-/// What the backward pass reads again.
+/// Tensors saved for the backward pass.
 struct Saved {
   RouterOptions options;
   std::int64_t tokens;
@@ -39,7 +39,8 @@ RouterArgs<A> args_of(const Saved& saved) {
   return args;
 }
 
-/// Calls fn.operator()<Backend, A>() for the float32 or float64 logits, whose back end is that of `like`.
+/// Calls fn.operator()<Backend, A>() for float32 or float64 logits, with the dtype and the back
+/// end of `like`.
 template <class Fn>
 void run_router(const Tensor& like, Fn&& fn) {
   run_kernel("route_heads", like, [&]<class Backend, class A>() {

@@ -7,14 +7,15 @@
 
 namespace moh {
 
-/// What the router decides for N tokens. Gates and statistics are float32 (float64 when the logits are).
+/// Gates, selection and statistics for N tokens. Gates and statistics are float32 (float64 when
+/// the logits are).
 struct Routing {
   Variable gates;        ///< [N, H], 0 for heads that are not selected
   Variable balance;      ///< load-balance loss, a scalar; undefined without routed heads
-  Tensor selected;       ///< [N, H] uint8, 1 where a head is computed
+  Tensor selected;       ///< [N, H] uint8, 1 where a head is selected
   Tensor probabilities;  ///< [N, E] softmax of the routed logits; undefined without routed heads
-  Tensor top;            ///< [N, K] int32, selected routed heads, counted from the first routed one, best
-                         ///< first; undefined without routed heads
+  Tensor top;            ///< [N, K] int32, selected routed heads, numbered from the first routed one, in the
+                         ///< order of their logits, largest first; undefined without routed heads
   Tensor load;           ///< [E] share of the tokens that select each routed head (sums to K)
 };
 
@@ -26,14 +27,13 @@ struct Routing {
 ///   kBinary: 1
 /// without two_stage, or with one kind of heads only, w = (1, 1) and a = (1/2, 1/2) or (1). Ties go to the
 /// lowest head. balance = E sum_i P_i f_i (BalanceLoss::kPaper: without the factor E), P_i = mean over tokens
-/// of p_i, f = load. Gradients: the choice has none; kCode renormalises, so unselected logits get none
-/// from the gates, and K = 1 gives none at all; the balance loss reaches all routed logits through P.
-/// kBinary: d z = p (U - sum_j U_j p_j) with U the gate gradients (straight-through), 0 for heads whose
-/// outputs were not computed. Gates and selection are indexed by the heads of the layer, everything else in
-/// the router's order: head_order(), on the device of the logits; undefined: 0, 1 .. H - 1. `forced_top` [N,
-/// K] int32 replaces the choice (comparisons with a reference of another precision). `device` is where the
-/// results live when there are no logits that say so. Saves the softmaxes. Throws ShapeError, DTypeError,
-/// ValueError.
+/// of p_i, f = load. Gradients: none through the selection; kCode renormalises, so unselected logits get none
+/// from the gates, and with K = 1 none at all; the balance loss reaches all routed logits through P. kBinary:
+/// d z = p (U - sum_j U_j p_j) with U the gate gradients (straight-through), 0 for heads whose outputs were
+/// not computed. Gates and selection are indexed by the heads of the layer, everything else in the router's
+/// order: head_order(), on the device of the logits; undefined: 0, 1 .. H - 1. `forced_top` [N, K] int32
+/// replaces the selection (comparisons with a reference of another precision). `device` is that of the
+/// results when there are no logits. Saves the softmaxes. Throws ShapeError, DTypeError, ValueError.
 Routing route_heads(const Variable& shared_logits, const Variable& routed_logits, const Variable& type_logits,
                     std::int64_t num_tokens, const RouterOptions& options, const Tensor& order = {},
                     const Tensor& forced_top = {}, Device device = kCpu);

@@ -37,7 +37,7 @@ template <class A>
   }
 }
 
-/// The head of the layer that the router counts as number i, shared heads first.
+/// The head of the layer at index i of the router's order, shared heads first.
 template <class A>
 [[gnu::always_inline]] inline std::int64_t head_at(const RouterArgs<A>& args, std::int64_t i) {
   return args.order ? args.order[i] : i;
@@ -59,7 +59,7 @@ template <class A>
   return !code && both ? TypeWeights<A>{A(0.5), A(0.5)} : TypeWeights<A>{A(1), A(1)};
 }
 
-/// The token's gate of a shared head before the type weight.
+/// The token's gate of a shared head without the type weight.
 template <class A>
 [[gnu::always_inline]] inline A shared_weight(const RouterArgs<A>& args, std::int64_t t, std::int64_t head) {
   if (!args.shared_probabilities) return A(1);
@@ -67,14 +67,14 @@ template <class A>
   return args.options.scaling == GateScaling::kCode ? A(args.options.num_shared) * p : p;
 }
 
-/// What multiplies p in a routed gate before the type weight: K / sum(m p), or 1.
+/// The factor of p in a routed gate without the type weight: K / sum(m p), or 1.
 template <class A>
 [[gnu::always_inline]] inline A routed_factor(const RouterArgs<A>& args, std::int64_t t) {
   if (args.options.scaling != GateScaling::kCode) return A(1);
   const std::int64_t experts = args.options.heads - args.options.num_shared, k = args.options.top_k;
   A sum = 0;
   for (std::int64_t r = 0; r < k; ++r) sum += args.probabilities[t * experts + args.top[t * k + r]];
-  // The selected heads hold at least K / E of the probability; a forced choice may hold less.
+  // The selected heads have at least K / E of the probability; a forced selection may have less.
   const A least = sizeof(A) == 8 ? A(2.2e-16) : A(1.19e-7);
   return A(k) / (sum > least ? sum : least);
 }
@@ -160,7 +160,7 @@ template <class A>
     for (std::int64_t r = 0; r < k; ++r) dp[top[r]] = weight * d_gate(top[r]);
     return add_softmax_backward(p, dp, dz, experts);
   }
-  // kCode: R = K softmax over the selected logits, so dz = R (dR - <R, dR> / K) there and nothing elsewhere.
+  // kCode: R = K softmax over the selected logits, so dz = R (dR - <R, dR> / K) there and 0 elsewhere.
   const A factor = routed_factor(args, t);
   A mean = 0;
   for (std::int64_t r = 0; r < k; ++r) mean += factor * p[top[r]] * weight * d_gate(top[r]);

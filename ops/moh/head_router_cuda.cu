@@ -3,7 +3,7 @@
 #include "ops/cuda/column_sums.h"
 #include "ops/moh/head_router_kernels.h"
 
-// One warp per token; heads lie on the lanes, a warp's width apart.
+// One warp per token; lane l computes heads l, l + 32, ...
 
 namespace moh {
 
@@ -13,7 +13,7 @@ constexpr int kWarps = 4, kThreads = kWarps * device::kWarp;
 
 using Args = RouterArgs<float>;
 
-/// Calls body(i) for i in [0, n), each on one lane.
+/// Calls body(i) for i in [0, n), distributed over the lanes.
 template <class Body>
 MOH_DEVICE void on_lanes(std::int64_t n, const Body& body) {
   for (std::int64_t i = device::thread_x() % device::kWarp; i < n; i += device::kWarp) body(i);
@@ -34,7 +34,7 @@ MOH_DEVICE void softmax_on_lanes(const float* logits, float* p, std::int64_t n) 
   on_lanes(n, [&](std::int64_t i) { p[i] = expf(logits[i] - top) * scale; });
 }
 
-/// Whether logit a is chosen before b, ties to the lower index; NaNs lose against numbers.
+/// Whether logit a is selected before b, ties to the lower index; NaNs lose against numbers.
 MOH_DEVICE bool precedes(float a, std::int64_t index_a, float b, std::int64_t index_b) {
   const bool nan_a = a != a, nan_b = b != b;
   if (nan_a != nan_b) return nan_b;
@@ -42,7 +42,7 @@ MOH_DEVICE bool precedes(float a, std::int64_t index_a, float b, std::int64_t in
   return index_a < index_b;
 }
 
-/// The K largest logits, best first: a head's place is the number of those that precede it.
+/// The K largest logits, largest first: a head's rank is the number of heads that precede it.
 MOH_DEVICE void top_k_on_lanes(const float* logits, std::int64_t experts, std::int64_t k, std::int32_t* top) {
   on_lanes(experts, [&](std::int64_t e) {
     std::int64_t place = 0;
@@ -52,12 +52,12 @@ MOH_DEVICE void top_k_on_lanes(const float* logits, std::int64_t experts, std::i
   });
 }
 
-/// The head of the layer that the router counts as number i, shared heads first.
+/// The head of the layer at index i of the router's order, shared heads first.
 MOH_DEVICE std::int64_t head_at(const std::int32_t* order, std::int64_t i) {
   return order != nullptr ? order[i] : i;
 }
 
-/// Token t, with what all its gates share.
+/// Token t, with the factors that all its gates have in common.
 struct Token {
   const Args& args;
   std::int64_t t, experts;
@@ -78,13 +78,13 @@ struct Token {
     }
     return false;
   }
-  /// Of routed head e.
+  /// The gradient of the gate of routed head e.
   MOH_DEVICE float d_gate(std::int64_t e) const {
     return args.d_gates[t * args.options.heads + head_at(args.order, args.options.num_shared + e)];
   }
 };
 
-/// All lanes call it, after the probabilities and the choice are there.
+/// Must be called by all lanes, once the probabilities and the selection are written.
 MOH_DEVICE Token token_at(const Args& args, std::int64_t t) {
   const RouterOptions& o = args.options;
   Token token{
@@ -201,13 +201,13 @@ MOH_DEVICE void shared_gradients(const Token& token) {
   }
 }
 
-/// The gradient of routed logit e that comes through the gates.
+/// The gradient of the routed logits through the gates; see routed_gradient.
 struct RoutedGradient {
   float scale;   ///< of p (dp - mean)
   float weight;  ///< of the gates' gradient in dp
   float mean;
-  bool chosen_only;     ///< dp is that of the chosen heads, others have none
-  bool nothing_beside;  ///< and the logits of others get nothing either
+  bool chosen_only;     ///< dp is 0 for unselected heads
+  bool nothing_beside;  ///< unselected logits get no gradient, either
 
   MOH_DEVICE float at(const Token& token, std::int64_t e) const {
     const bool counts = !chosen_only || token.is_chosen(e);
@@ -216,7 +216,7 @@ struct RoutedGradient {
   }
 };
 
-// kCode: R = K softmax over the selected logits, so dz = R (dR - <R, dR> / K) there and nothing elsewhere.
+// kCode: R = K softmax over the selected logits, so dz = R (dR - <R, dR> / K) there and 0 elsewhere.
 // kPaper: dz = p (dp - <p, dp>) with dp of the selected. kBinary: the same with the gradients of all gates
 // (straight-through).
 MOH_DEVICE RoutedGradient routed_gradient(const Token& token) {

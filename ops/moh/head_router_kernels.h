@@ -11,7 +11,7 @@ template <class A>
 struct RouterArgs {
   std::int64_t tokens = 0;
   RouterOptions options;
-  const std::int32_t* order = nullptr;  ///< [H], the layer's head for each place in the router's order
+  const std::int32_t* order = nullptr;  ///< [H], the layer's head for each index of the router's order
   const A* shared_logits = nullptr;     ///< [N, S]
   const A* routed_logits = nullptr;     ///< [N, E]
   const A* type_logits = nullptr;       ///< [N, 2]
@@ -24,7 +24,7 @@ struct RouterArgs {
   std::uint8_t* selected = nullptr;  ///< [N, H]
   A* load = nullptr;                 ///< [E], f
   A* mean_probability = nullptr;     ///< [E], P
-  // Backward only; null where no gradient flows.
+  // Backward only; null if there is no gradient.
   const A* d_gates = nullptr;
   const A* d_balance = nullptr;  ///< scalar
   A* d_shared_logits = nullptr;

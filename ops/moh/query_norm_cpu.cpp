@@ -9,7 +9,7 @@ namespace {
 
 constexpr std::int64_t kTokenGrain = 64;
 
-/// 1 / std of n numbers; 0 where std is nothing but rounding of equal numbers.
+/// 1 / std of n numbers; 0 if std is only the rounding error of equal numbers.
 template <class A>
 [[gnu::always_inline]] inline A inverse_std_of(const A* s, std::int64_t n) {
   if (n < 2) return A(0);
@@ -23,7 +23,7 @@ template <class A>
   return std > rounding * mean ? A(1) / std : A(0);
 }
 
-/// The head that the router counts as number i, shared heads first.
+/// The head of the layer at index i of the router's order, shared heads first.
 [[gnu::always_inline]] inline std::int64_t head_at(const QueryNormShape& shape, std::int64_t i) {
   return shape.order ? shape.order[i] : i;
 }

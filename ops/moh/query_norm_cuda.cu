@@ -10,12 +10,12 @@ namespace {
 
 constexpr int kWarps = 4, kThreads = kWarps * device::kWarp;
 
-/// The head that the router counts as number i, shared heads first.
+/// The head of the layer at index i of the router's order, shared heads first.
 MOH_DEVICE std::int64_t head_at(const QueryNormShape& shape, std::int64_t i) {
   return shape.order != nullptr ? shape.order[i] : i;
 }
 
-/// Sum over the heads of body(e), each head on a lane.
+/// Sum over the heads of body(e), which are distributed over the lanes; on all lanes.
 template <class Body>
 MOH_DEVICE float sum_over_heads(std::int64_t heads, const Body& body) {
   float sum = 0;
@@ -42,7 +42,7 @@ MOH_DEVICE float inverse_std_of(const float* norms, std::int64_t experts) {
   return std > kRounding * mean ? 1.0F / std : 0.0F;
 }
 
-/// One warp per token; a warp has a token or returns as a whole.
+/// One warp per token; all lanes of a warp without a token return.
 template <class T>
 MOH_KERNEL(kThreads)
 void query_norm_kernel(QueryNormShape shape, const T* q, float* norms, float* inverse_std, float* logits) {

@@ -16,35 +16,35 @@ enum class GateScaling {
 };
 
 /// The load-balance loss of a layer, with P_i the mean probability of routed head i over the tokens and f_i
-/// the share of the tokens that select it: sum f_i = K. Its value with all heads alike (P_i = 1 / E, f_i = K
-/// / E) is the optimum that it is there for; no choice keeps it below that for long, as P follows f.
+/// the share of the tokens that select it: sum f_i = K. Training drives it towards its value at perfect
+/// balance (P_i = 1 / E, f_i = K / E). It can be lower for a while, but not for long, as P follows f.
 enum class BalanceLoss {
   kCode,   ///< E sum_i P_i f_i, as the released code: K when balanced, at most E
   kPaper,  ///< sum_i P_i f_i, as the paper's equation 9: K / E when balanced, at most 1
 };
 
 /// Heads of one attention layer: `num_shared` are active for every token, of the E = heads - num_shared
-/// routed ones each token keeps the `top_k` with the largest logits. A router counts the shared heads first,
-/// then the routed ones; head_order() says which heads of the layer they are.
+/// routed ones each token keeps the `top_k` with the largest logits. The router's order has the shared heads
+/// first, then the routed ones; head_order() maps it to the heads of the layer.
 struct RouterOptions {
   std::int64_t heads = 0;
   std::int64_t num_shared = 0;
   std::int64_t top_k = 0;
   GateScaling scaling = GateScaling::kCode;
   bool two_stage = true;         ///< weigh shared against routed heads by the type logits; otherwise equally
-  bool straight_through = true;  ///< kBinary: pass gate gradients on to the routed logits
+  bool straight_through = true;  ///< kBinary: pass gate gradients to the routed logits
   BalanceLoss balance_loss = BalanceLoss::kCode;
 };
 
-/// The heads of a layer in the order in which a router counts them, int32 [heads]: `shared_heads`, ascending,
-/// then the others, ascending. Copies from the host: made once, not in every step. Throws ValueError for
-/// heads that are listed twice or that the layer has not.
+/// The heads of a layer in the router's order, int32 [heads]: `shared_heads`, ascending, then the others,
+/// ascending. Copies from the host: call it once, not in every step. Throws ValueError for heads that are
+/// listed twice or out of range.
 Tensor head_order(std::int64_t heads, std::span<const std::int64_t> shared_heads, Device device = kCpu);
 
-/// Which logits a layer has: their widths, 0 where there are none.
+/// Widths of a layer's logits; 0: there are none.
 struct RouterWidths {
-  std::int64_t shared =
-      0;  ///< S x D matrix W_s, when S > 1 (one shared head needs no weights); none for kBinary
+  /// S x D matrix W_s, when S > 1 (one shared head needs no weights); none for kBinary
+  std::int64_t shared = 0;
   std::int64_t routed = 0;  ///< E x D matrix W_r, when K > 0
   std::int64_t type = 0;    ///< 2 x D matrix W_h, when S > 0, K > 0 and two_stage; none for kBinary
 };

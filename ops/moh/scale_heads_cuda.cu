@@ -15,7 +15,7 @@ struct TimesScale {
   }
 };
 
-/// What token t adds to the gradient of the scale of head h.
+/// The contribution of token t to the gradient of the scale of head h.
 template <class T>
 struct ScaleGradient {
   const T *dy, *x;

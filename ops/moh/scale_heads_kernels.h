@@ -11,7 +11,7 @@ struct ScaledHeads {
   std::int64_t tokens, heads, head_dim;
 };
 
-/// Kernels of scale_heads; outputs are overwritten. The gradient of the scales is in the dtype of sums.
+/// Kernels of scale_heads; outputs are overwritten. The gradient of the scales is in the accumulation dtype.
 template <class Backend, class T>
 struct ScaleHeadsKernels {
   static void forward(const T* x, const T* scales, T* y, ScaledHeads shape);

@@ -12,7 +12,7 @@ namespace {
 /// NormAffine of tensors, which hold all groups.
 struct Affine {
   Tensor weight, bias;                      // may be undefined
-  std::int64_t weight_at = 0, bias_at = 0;  // where group 0 begins
+  std::int64_t weight_at = 0, bias_at = 0;  // offset of group 0 in elements
   double base = 0;
   std::int64_t groups = 1, stride = 0;
 
@@ -23,7 +23,7 @@ struct Affine {
   }
 };
 
-/// What the forward pass gives, and what of it the backward pass needs.
+/// The result of the forward pass, and the tensors saved for the backward pass.
 struct Normalised {
   Tensor y;
   struct Saved {

@@ -11,12 +11,12 @@ namespace moh {
 /// ValueError.
 Variable layer_norm(const Variable& x, const Variable& weight, const Variable& bias, double eps);
 
-/// adaLN (Peebles & Xie 2023, arXiv 2212.09748), the norm and its modulation in one pass:
+/// Adaptive layer norm, adaLN (Peebles & Xie 2023, arXiv 2212.09748), norm and modulation in one pass:
 ///   y[b] = n[b] (1 + scale[b]) + shift[b], with n = layer_norm of x without weight and bias.
-/// x [B, ..., D]; modulation [B, M, D], what a condition's layer gave for each sample, of which this norm
-/// reads two rows: shift[b] = modulation[b, first], scale[b] = modulation[b, first + 1]. The gradient of the
-/// other rows is 0. One device and floating dtype; eps > 0. Returns [B, ..., D]. Saves x, modulation, mean
-/// and r. Throws ShapeError, DTypeError, DeviceError, ValueError.
+/// x [B, ..., D]; modulation [B, M, D], the output of the conditioning layer, of which this norm reads two
+/// rows: shift[b] = modulation[b, first], scale[b] = modulation[b, first + 1]. The gradient of the other rows
+/// is 0. One device and floating dtype; eps > 0. Returns [B, ..., D]. Saves x, modulation, mean and r. Throws
+/// ShapeError, DTypeError, DeviceError, ValueError.
 Variable layer_norm_modulate(const Variable& x, const Variable& modulation, std::int64_t first, double eps);
 
 }  // namespace moh

@@ -15,7 +15,7 @@ struct DeviceAffine {
   std::int64_t stride;
   std::int64_t group_rows;  // of each group
 
-  /// What the row of a group is multiplied by.
+  /// The factors of a group's rows: base + weight.
   MOH_DEVICE void load_factors(std::int64_t group, std::int64_t first, float (&to)[Pack<T>::kCount]) const {
     load(weight, group, first, to);
     for (int j = 0; j < Pack<T>::kCount; ++j) to[j] += base;
@@ -91,7 +91,7 @@ void layer_norm_kernel(LayerNorm<T> n) {
   });
 }
 
-/// What the backward pass reads and writes; partials [groups, parts, 2, width].
+/// Operands of the backward pass; partials [groups, parts, 2, width].
 template <class T>
 struct LayerNormGradient {
   RowAccess<const T> dy, x;
@@ -101,9 +101,8 @@ struct LayerNormGradient {
   float* partials;
 };
 
-/// The grid's first axis goes over the groups; a block of its second takes every parts-th row of the group.
-/// Its shares of db and dw lie in shared memory, behind the space for reductions; each element belongs to one
-/// thread.
+/// Grid: x is the group; y strides over the group's rows in steps of gridDim.y. The block's partial sums of
+/// db and dw are in shared memory, after the space for reductions; each element is written by one thread.
 template <class T>
 MOH_KERNEL(kMostRowThreads)
 void layer_norm_gradient_kernel(LayerNormGradient<T> g) {

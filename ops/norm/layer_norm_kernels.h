@@ -5,8 +5,8 @@
 
 namespace moh {
 
-/// What follows the normalisation: y = n (base + weight) + bias. The rows are `groups` runs of equal length;
-/// group g has row g of weight and of bias, [groups, D], which begin `stride` elements apart.
+/// The affine map after the normalisation: y = n (base + weight) + bias. The rows form `groups` groups of
+/// equal length; group g uses row g of weight and of bias, [groups, D] with row stride `stride` elements.
 template <class T>
 struct NormAffine {
   const T* weight = nullptr;  ///< null: zeros
@@ -17,8 +17,8 @@ struct NormAffine {
 };
 
 /// Kernels of layer_norm over N rows of width D; outputs are overwritten. x, y, dx, dy [N, D]; mean, r [N];
-/// dparameters [groups, 2, D], where groups begin affine.stride elements apart: the gradient of the bias,
-/// then that of the weight.
+/// dparameters [groups, 2, D] with affine.stride elements between groups: the gradient of the bias, then that
+/// of the weight.
 template <class Backend, class T>
 struct LayerNormKernels {
   static void forward(const T* x, const NormAffine<T>& affine, T* y, Acc<T>* mean, Acc<T>* r, Rows rows,

@@ -14,12 +14,12 @@ Rows check_rms_norm(std::string_view op, const Variable& x, const Variable& w, d
   return rows_of(x);
 }
 
-/// 1 / root of each row's mean square, to be filled in.
+/// Allocates r, the reciprocal root mean square of each row.
 Tensor scales_of(const Variable& x, Rows rows) {
   return empty({rows.count}, accumulate_dtype(x.dtype()), x.device());
 }
 
-/// The gradients of what was normed, to which `dsum` is added where it is defined, and of the weight.
+/// The gradients of x, the normalised tensor, to which `dsum` is added if defined, and of the weight.
 std::pair<Tensor, Tensor> gradients(std::string_view op, const Tensor& dy, const Tensor& dsum,
                                     const Tensor& x, const Tensor& w, const Tensor& r, Rows rows) {
   Tensor dx = empty_like(x), dw = empty_like(w);

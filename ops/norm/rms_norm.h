@@ -9,7 +9,7 @@ namespace moh {
 /// (float64 for float64). Saves x, w, r. Throws ShapeError, DTypeError, DeviceError, ValueError.
 Variable rms_norm(const Variable& x, const Variable& w, double eps);
 
-/// What a block with a residual connection goes on with: the sum, and its norm.
+/// Results of add_rms_norm: the residual stream, and its norm.
 struct AddedAndNormed {
   Variable sum, normed;
 };

@@ -7,7 +7,7 @@ namespace moh {
 
 namespace {
 
-/// What the forward pass reads and writes; addend and sum may be null.
+/// Operands of the forward pass; addend and sum may be null.
 template <class T>
 struct RmsNorm {
   RowAccess<const T> x, addend, w;
@@ -16,7 +16,7 @@ struct RmsNorm {
   float eps;
 };
 
-/// One block per row. A thread reads again what it wrote of the sum itself.
+/// One block per row. A thread reads back only elements of the sum that it has written itself.
 template <class T>
 MOH_KERNEL(kMostRowThreads)
 void rms_norm_kernel(RmsNorm<T> n) {
@@ -49,7 +49,7 @@ void rms_norm_kernel(RmsNorm<T> n) {
   });
 }
 
-/// What the backward pass reads and writes; partials [blocks, width]; dsum may be null.
+/// Operands of the backward pass; partials [blocks, width]; dsum may be null.
 template <class T>
 struct RmsNormGradient {
   RowAccess<const T> dy, dsum, x, w;
@@ -59,8 +59,8 @@ struct RmsNormGradient {
   std::int64_t rows;
 };
 
-/// A block takes every blocks-th row. Its share of dw lies in shared memory, behind the space for reductions;
-/// each element belongs to one thread.
+/// Blocks stride over the rows. A block's partial sum of dw is in shared memory, after the space for
+/// reductions; each element is written by one thread.
 template <class T>
 MOH_KERNEL(kMostRowThreads)
 void rms_norm_gradient_kernel(RmsNormGradient<T> g) {

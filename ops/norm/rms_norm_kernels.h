@@ -5,7 +5,7 @@
 
 namespace moh {
 
-/// What is added to x before it is normed, and the sum; null: nothing.
+/// The tensor that is added to x before the norm, and the sum; null: none.
 template <class T>
 struct NormAddend {
   const T* addend = nullptr;

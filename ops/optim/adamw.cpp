@@ -31,7 +31,7 @@ void check_parameter(const AdamWParameter& parameter, std::size_t number, const 
   const std::string name = "parameter " + std::to_string(number);
   if (!parameter.value.defined()) throw ValueError(error_message("adamw", name, "a tensor", "none"));
   const DType dtype = parameter.value.dtype();
-  // One kernel call takes all parameters of a dtype.
+  // All parameters of a dtype are updated by one kernel launch, on one device.
   if (parameter.value.device() != first.device()) {
     throw DeviceError(error_message("adamw", name, device_name(first.device()) + " as parameter 0",
                                     device_name(parameter.value.device())));
@@ -46,7 +46,7 @@ void check_parameter(const AdamWParameter& parameter, std::size_t number, const 
   if (dtype == DType::kBFloat16) {
     check("master", parameter.master);
   } else if (parameter.master.defined()) {
-    throw ValueError(error_message("adamw", name + ": master", "none beside a value of full precision",
+    throw ValueError(error_message("adamw", name + ": master", "none for a value that is not bfloat16",
                                    describe(parameter.master)));
   }
 }
@@ -73,7 +73,7 @@ AdamWCoefficients<A> coefficients_of(const AdamWStep& s) {
                                1.0 - std::pow(s.beta1, k), std::sqrt(1.0 - std::pow(s.beta2, k)));
 }
 
-/// 1 - lr * weight_decay of each.
+/// 1 - lr * weight_decay for each weight decay.
 template <class A>
 std::vector<A> keep_factors(const std::vector<double>& decays, double learning_rate) {
   std::vector<A> keep;

@@ -13,18 +13,18 @@ struct AdamWParameter {
   Tensor grad;        ///< float32 (float64 for float64); only read
   Tensor exp_avg;     ///< m, dtype of grad, zeros before the first step; updated
   Tensor exp_avg_sq;  ///< v, likewise
-  Tensor master;  ///< float32 copy of a bfloat16 value, from which it is rounded; undefined for other dtypes
+  Tensor master;      ///< float32 master copy of a bfloat16 value; undefined for other dtypes; updated
   double weight_decay = 0.0;
 };
 
-/// What all parameters share in one step.
+/// Hyperparameters of one step, common to all parameters.
 struct AdamWStep {
   std::int64_t step = 1;  ///< k, counted from 1
   double learning_rate = 1e-3;
   double beta1 = 0.9;
   double beta2 = 0.999;
   double epsilon = 1e-8;
-  double grad_scale = 1.0;  ///< gradients are multiplied by it first: the factor of clip_factor
+  double grad_scale = 1.0;  ///< gradients are multiplied by it first; the result of clip_factor
 };
 
 /// One step of AdamW (Loshchilov & Hutter 2019, arXiv 1711.05101), bit-equal with any number of threads:
@@ -33,12 +33,12 @@ struct AdamWStep {
 ///   m = beta1 m + (1 - beta1) g
 ///   v = beta2 v + (1 - beta2) g^2
 ///   p = p - lr / (1 - beta1^k) * m / (sqrt(v) / sqrt(1 - beta2^k) + epsilon)
-/// in float32 (float64 for float64), on the master copy where there is one. Runs over all parameters in one
-/// parallel pass. Throws ShapeError, DTypeError, DeviceError or ValueError, naming the number of the
-/// parameter in the list, before anything is changed. Not differentiable.
+/// in float32 (float64 for float64), on the master copy if there is one. All parameters are updated in one
+/// parallel pass. Throws ShapeError, DTypeError, DeviceError or ValueError, naming the index of the
+/// parameter, before anything is changed. Not differentiable.
 void adamw(std::span<const AdamWParameter> parameters, const AdamWStep& step);
 
-/// Throws as adamw() does when tensors of a parameter do not fit each other.
+/// Throws as adamw() does when shapes, dtypes or devices of a parameter's tensors do not match.
 void check_adamw_parameters(std::span<const AdamWParameter> parameters);
 
 }  // namespace moh

@@ -6,7 +6,7 @@
 
 namespace moh {
 
-/// A run of elements of one parameter, small enough to be one piece of parallel work.
+/// A range of elements of one parameter: the unit of parallel work.
 template <class T>
 struct AdamWChunk {
   T* value = nullptr;
@@ -15,10 +15,10 @@ struct AdamWChunk {
   Acc<T>* exp_avg_sq = nullptr;
   Acc<T>* master = nullptr;  ///< for bfloat16 only
   std::int64_t count = 0;
-  std::int64_t decay = 0;  ///< which of the factors `keep` it is multiplied by
+  std::int64_t decay = 0;  ///< index of its factor in `keep`
 };
 
-/// The numbers of a step, as the inner loop uses them.
+/// Coefficients of a step, precomputed for the inner loop.
 template <class A>
 struct AdamWCoefficients {
   A grad_scale, beta1, one_minus_beta1, beta2, one_minus_beta2;
@@ -27,13 +27,13 @@ struct AdamWCoefficients {
   A epsilon;
 };
 
-/// What stays the same from step to step.
+/// Hyperparameters that are constant over a run.
 struct AdamWBetas {
   double beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8;
 };
 
-/// The coefficients of a step, from bias1 = 1 - beta1^k and root_bias2 = sqrt(1 - beta2^k). constexpr:
-/// callable on a GPU as well.
+/// The coefficients of a step, from bias1 = 1 - beta1^k and root_bias2 = sqrt(1 - beta2^k). constexpr, so
+/// that device code may call it.
 template <class A>
 constexpr AdamWCoefficients<A> adamw_coefficients(const AdamWBetas& betas, double learning_rate,
                                                   double grad_scale, double bias1, double root_bias2) {
@@ -47,8 +47,8 @@ constexpr AdamWCoefficients<A> adamw_coefficients(const AdamWBetas& betas, doubl
           .epsilon = static_cast<A>(betas.epsilon)};
 }
 
-/// Updates all chunks, which do not overlap. All pointers are to memory of the back end; keep[d] is
-/// 1 - lr * weight_decay. A `go` that points to 0 leaves everything as it is; it may be null.
+/// Updates all chunks, which must not overlap. All pointers are to memory of the back end; keep[d] is
+/// 1 - lr * weight_decay. If `go` is not null and *go is 0, nothing is changed.
 template <class Backend, class T>
 struct AdamWKernels {
   static void update(const AdamWChunk<T>* chunks, std::int64_t num_chunks,

@@ -16,7 +16,7 @@ MOH_DEVICE bool is_finite(double x) {
   return x - x == 0.0;
 }
 
-/// base^exponent. pow() would do, with more registers than a thread has.
+/// base^exponent. pow() would need more registers than __launch_bounds__ leaves a thread.
 MOH_DEVICE double power(double base, std::int64_t exponent) {
   double result = 1;
   for (; exponent > 0; exponent /= 2) {
@@ -26,7 +26,7 @@ MOH_DEVICE double power(double base, std::int64_t exponent) {
   return result;
 }
 
-/// One block, of which one thread decides.
+/// One block; all threads sum the squares, one thread makes the decision.
 MOH_KERNEL(kThreads) void adamw_plan_kernel(AdamWPlan plan) {
   double squares = 0;
   for (std::int64_t i = device::thread_x(); i < plan.num_square_sums; i += device::block_threads())

@@ -6,7 +6,8 @@
 
 namespace moh {
 
-/// What decides on an update, and what the decision comes to. All pointers are to memory of the device.
+/// Inputs and results of the decision whether to update (gradients and losses finite). All pointers are to
+/// device memory.
 struct AdamWPlan {
   AdamWBetas betas;
   double max_norm = 0;  ///< 0: no clipping
@@ -18,17 +19,17 @@ struct AdamWPlan {
   const double* decays = nullptr;  ///< weight decays
   std::int64_t num_decays = 0;
 
-  std::int64_t* steps = nullptr;  ///< updates so far; counted up by an update
+  std::int64_t* steps = nullptr;  ///< updates so far; incremented by an update
   AdamWCoefficients<float>* coefficients = nullptr;
   float* keep = nullptr;       ///< [num_decays]
-  std::int32_t* go = nullptr;  ///< 1 when the weights are to be updated, else 0
-  double* outcome = nullptr;   ///< [2]: norm of the gradients, and `go`
+  std::int32_t* go = nullptr;  ///< 1 if the weights are to be updated, else 0
+  double* outcome = nullptr;   ///< [2]: global L2 norm of the gradients, and `go`
 };
 
 template <class Backend>
 struct AdamWPlanKernels {
-  /// Fills in the second half of the plan: the update goes on when the sum of the losses and the norm, the
-  /// root of the sum of the square sums, are finite.
+  /// Computes the results of the plan: there is an update if the sum of the losses and the global L2 norm,
+  /// the square root of the sum of the square sums, are finite.
   static void decide(const AdamWPlan& plan);
 };
 

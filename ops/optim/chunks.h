@@ -13,14 +13,14 @@
 
 namespace moh {
 
-/// Elements of a parameter that are one piece of parallel work. A dry run, which has no work, has one piece
-/// for each parameter: else its tables would be the largest memory that it really takes.
+/// Elements of a parameter per chunk, the unit of parallel work. A dry run has one chunk per parameter: it
+/// computes nothing, and the tables of chunks would be most of its real memory.
 inline std::int64_t optimizer_chunk() {
   constexpr std::int64_t kElements = 1 << 14;
   return dry_run() ? std::numeric_limits<std::int64_t>::max() / 2 : kElements;
 }
 
-/// Chunks of all tensors of dtype T, in their order. Undefined tensors have none.
+/// Chunks of all tensors of dtype T, in their order; none for undefined tensors.
 template <class T>
 std::vector<GradChunk<T>> grad_chunks(std::span<const Tensor> grads) {
   std::vector<GradChunk<T>> chunks;

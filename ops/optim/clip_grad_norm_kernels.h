@@ -4,14 +4,14 @@
 
 namespace moh {
 
-/// A run of elements of one gradient, small enough to be one piece of parallel work.
+/// A range of elements of one gradient: the unit of parallel work.
 template <class T>
 struct GradChunk {
   const T* grad = nullptr;
   std::int64_t count = 0;
 };
 
-/// min(1, max_norm / (norm + 1e-6)), the factor of clip_factor. constexpr: callable on a GPU as well.
+/// min(1, max_norm / (norm + 1e-6)), as clip_factor. constexpr, so that device code may call it.
 constexpr double clip_scale(double norm, double max_norm) {
   const double scale = max_norm / (norm + 1e-6);
   return scale < 1.0 ? scale : 1.0;

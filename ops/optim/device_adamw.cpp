@@ -12,8 +12,9 @@ DeviceAdamW::DeviceAdamW(const std::vector<AdamWParameter>& parameters, const Ad
                          double max_norm)
     : betas_(betas), max_norm_(max_norm) {
   check_adamw_parameters(parameters);
-  MOH_CHECK(!parameters.empty() && parameters[0].value.device() != kCpu, "parameters on a GPU");
-  const MemoryPurposeScope purpose(MemoryPurpose::kWorkspace);  // what follows is no state of training
+  MOH_CHECK(!parameters.empty() && parameters[0].value.device() != kCpu,
+            "DeviceAdamW needs parameters on a GPU");
+  const MemoryPurposeScope purpose(MemoryPurpose::kWorkspace);  // the tables are no optimizer state
   like_ = parameters[0].value;
   const Device device = like_.device();
   std::vector<Tensor> grads_float32, grads_bfloat16;  // by the dtype of the parameter

@@ -11,23 +11,23 @@
 
 namespace moh {
 
-/// Clipping and AdamW (the formulas of clip_factor and adamw) over parameters on a GPU, as one: whether there
-/// is an update and by what it is scaled is decided there. The host neither waits nor needs to know, and an
-/// update asks for the same work each time, so that it can be part of a CUDA graph.
+/// Clipping and AdamW (the formulas of clip_factor and adamw) over parameters on a GPU. The decision whether
+/// to update, and the scale of the gradients, are computed on the GPU. The host does not wait, and each
+/// update enqueues the same work, so that it can be part of a CUDA graph.
 class DeviceAdamW {
  public:
-  /// The tensors of the parameters, gradients included, are those of every update. max_norm = 0: no clipping.
-  /// Throws as adamw() does.
+  /// Every update reads and writes the tensors of `parameters`, gradients included, at the same addresses.
+  /// max_norm: maximum global L2 norm of the gradients; 0: no clipping. Throws as adamw() does.
   DeviceAdamW(const std::vector<AdamWParameter>& parameters, const AdamWBetas& betas, double max_norm);
 
-  /// For the updates that are asked for from now on.
+  /// Sets the learning rate of subsequent updates.
   void set_learning_rate(double learning_rate);
-  /// The number of updates so far, on which the bias corrections depend.
+  /// Sets the number of updates so far, which determines the bias corrections.
   void set_steps(std::int64_t steps);
 
-  /// One update, unless the norm of the gradients or the sum of `losses` (float64 [n]) is not finite: then
-  /// the weights, the moments and the number of updates stay as they are. Returns float64 [2]: the norm, and
-  /// 1 if there was an update, else 0.
+  /// One update, unless the global L2 norm of the gradients or the sum of `losses` (float64 [n]) is not
+  /// finite: then the weights, the moments and the number of updates are unchanged. Returns float64 [2] on
+  /// the GPU: the norm, and 1 if there was an update, else 0.
   Tensor update(const Tensor& losses) const;
 
  private:

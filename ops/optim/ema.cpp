@@ -12,7 +12,7 @@ namespace moh {
 
 namespace {
 
-/// For checks, which know what to say of an undefined one.
+/// A Variable for Check, which reports undefined tensors.
 Variable as_variable(const Tensor& tensor) {
   return tensor.defined() ? Variable(tensor) : Variable();
 }

@@ -16,14 +16,14 @@ struct EmaParameter {
 
 /// Exponential moving averages of parameters, all on one device:
 ///   average = decay * average + (1 - decay) * value,
-/// computed as average + (1 - decay) (value - average) in float32 (float64 for float64): the factors add up
-/// to 1 whatever their rounding, so that an average that equals its value stays equal. One kernel call for
-/// all tensors of a dtype, bit-equal with any number of threads. Not differentiable. The host does not wait,
-/// and an update asks for the same work each time, so that it can be part of a CUDA graph, with its decay.
+/// computed as average + (1 - decay) (value - average) in float32 (float64 for float64): the factors sum to 1
+/// despite rounding, so that an average equal to its value stays equal. One kernel launch for all tensors of
+/// a dtype, bit-equal with any number of threads. Not differentiable. The host does not wait, and each update
+/// enqueues the same work, so that it can be part of a CUDA graph, for a constant decay.
 class EmaUpdate {
  public:
-  /// The tensors are those of every update. Throws ShapeError, DTypeError, DeviceError or ValueError, naming
-  /// the number of the parameter in the list.
+  /// Every update reads and writes these tensors. Throws ShapeError, DTypeError, DeviceError or ValueError,
+  /// naming the index of the parameter.
   explicit EmaUpdate(std::vector<EmaParameter> parameters);
 
   /// One update. 0 <= decay <= 1, else throws ValueError.

@@ -6,7 +6,7 @@
 
 namespace moh {
 
-/// A run of elements of one tensor and its average, small enough to be one piece of parallel work.
+/// A range of elements of one tensor and of its average: the unit of parallel work.
 template <class T>
 struct EmaChunk {
   Acc<T>* average = nullptr;
@@ -14,7 +14,7 @@ struct EmaChunk {
   std::int64_t count = 0;
 };
 
-/// average += rate (value - average) in all chunks, which do not overlap. All pointers are to memory of the
+/// average += rate (value - average) in all chunks, which must not overlap. All pointers are to memory of the
 /// back end.
 template <class Backend, class T>
 struct EmaKernels {

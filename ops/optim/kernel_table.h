@@ -11,7 +11,7 @@
 
 namespace moh {
 
-/// A list that kernels read, in the memory of their device.
+/// A table that kernels read, in the memory of their device.
 template <class Entry>
 class KernelTable {
  public:

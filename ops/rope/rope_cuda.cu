@@ -5,7 +5,7 @@ namespace moh {
 
 namespace {
 
-/// Some neighbouring elements of the first half of a head, with those of the second half that they turn with.
+/// Rotates some consecutive elements of the first half of a head with their partners in the second half.
 template <class T, int kPieces>
 struct Rotate {
   const T* x;

@@ -6,7 +6,7 @@ namespace moh {
 
 namespace {
 
-/// Calls copy(pixel, value) for the places of all values in the images and in the patches.
+/// Calls copy(pixel, value) with the offsets of each value in the images and in the patches.
 template <class Copy>
 [[gnu::always_inline]] inline void each_value(const PatchGrid& grid, const Copy& copy) {
   const std::int64_t count = grid.patches(), values = grid.patch_values();

@@ -12,8 +12,8 @@ namespace {
 
 constexpr int kMostThreads = 256;
 
-/// One block per patch, which goes over the patch's values in their order; within a patch numbers have 32
-/// bits, whose division costs a GPU far less than that of 64.
+/// One block per patch, whose threads stride over its values; within a patch indices have 32 bits, whose
+/// division costs a GPU far less than that of 64.
 template <class T, bool kToPatches>
 MOH_KERNEL(kMostThreads)
 void patch_kernel(const T* from, T* to, PatchGrid grid) {
@@ -43,7 +43,7 @@ void patch_kernel(const T* from, T* to, PatchGrid grid) {
 template <bool kToPatches, class T>
 void launch_patches(const char* name, const T* from, T* to, const PatchGrid& grid) {
   const std::int64_t values = grid.patch_values();
-  MOH_CHECK(values <= std::numeric_limits<std::int32_t>::max(), "a patch of so many values");
+  MOH_CHECK(values <= std::numeric_limits<std::int32_t>::max(), "a patch has fewer than 2^31 values");
   if (values == 0) return;
   const auto threads = static_cast<int>(std::min<std::int64_t>((values + 31) / 32 * 32, kMostThreads));
   cuda::launch(name, patch_kernel<T, kToPatches>, {.blocks_x = grid.patches(), .threads = threads}, from, to,

@@ -6,8 +6,8 @@
 
 namespace moh {
 
-/// Where the values of patches lie: in images [batch, channels, height, width], and in the patch, where value
-/// (c, row, column) is number c * channel_step + row * row_step + column * column_step.
+/// Layout of images [batch, channels, height, width] and of patches, in which value (c, row, column) has
+/// index c * channel_step + row * row_step + column * column_step.
 struct PatchGrid {
   std::int64_t batch = 0, channels = 0, height = 0, width = 0;
   std::int64_t side = 1;  ///< rows and columns of a patch
