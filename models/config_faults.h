@@ -8,19 +8,19 @@
 
 namespace moh {
 
-/// What is wrong with a model's configuration, as found by the model's own check. A run's YAML reports each
-/// fault at the place of its keys; a program that makes a model from a struct throws the first.
+/// Faults of a model's configuration, found by the model's own check. For a run's YAML each is reported at
+/// the line and column of its keys; a program that makes a model from a struct throws the first.
 class ConfigFaults {
  public:
   struct Fault {
-    std::vector<std::string> keys;  ///< what it is about, the one to blame first
+    std::vector<std::string> keys;  ///< the keys involved, the most likely culprit first
     std::string expected, found, fix;
   };
 
-  /// `section` stands before the names of fields: "model." where the struct is a section of a YAML.
+  /// `section` is the prefix of field names: "model." if the struct is a section of a YAML.
   explicit ConfigFaults(std::string section = "") : section_(std::move(section)) {}
 
-  /// The field's name as the user knows it.
+  /// The field's name as users write it: with its section.
   std::string key(std::string_view field) const { return section_ + std::string(field); }
   void add(std::initializer_list<std::string_view> fields, std::string expected, std::string found,
            std::string fix = "");

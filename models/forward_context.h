@@ -10,20 +10,20 @@ namespace moh {
 
 class AttentionObserver;
 
-/// What a forward pass is for. Every attention layer of every family follows it.
+/// Options of one forward pass, which every attention layer of every family respects.
 struct ForwardContext {
-  bool training = false;                  ///< dropout is on
-  Generator* generator = nullptr;         ///< where dropout draws from; needed when training with dropout
-  AttentionObserver* observer = nullptr;  ///< is shown what each attention layer computes
-  bool all_heads = false;  ///< routers are not run: every head is active with weight 1, as in the dense model
-  /// One per layer, or none: [H], in the model's dtype, by which the outputs of the heads are multiplied
-  /// before the output projection; leaves, where the model recomputes. Undefined for a layer without scales.
+  bool training = false;                  ///< enables dropout
+  Generator* generator = nullptr;         ///< random numbers of dropout; required when training with it
+  AttentionObserver* observer = nullptr;  ///< gets the tensors of each attention layer; may be null
+  bool all_heads = false;  ///< skips the routers: every head is active with gate 1, as in the dense model
+  /// Empty, or one per layer: [H], in the model's dtype, factors of the heads' outputs before the output
+  /// projection. Must be leaves if the model recomputes layers. Undefined for a layer without scales.
   std::span<const Variable> head_scales = {};
-  /// One per layer, or none: the routed heads that each token selects, as in route_heads (comparisons with a
+  /// Empty, or one per layer: the routed heads that each token selects, as in route_heads (comparisons with a
   /// reference of another precision). Undefined for a layer whose router selects them.
   std::span<const Tensor> forced_top = {};
 
-  /// Those of a layer; undefined without any.
+  /// The head_scales and forced_top of a layer; undefined if there are none.
   Variable head_scales_of(std::int64_t layer) const {
     return head_scales.empty() ? Variable() : head_scales[static_cast<std::size_t>(layer)];
   }

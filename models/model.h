@@ -10,8 +10,8 @@
 
 namespace moh {
 
-/// A whole model of one family: what a program that trains, analyses or converts has to know of it, whatever
-/// its inputs and outputs are.
+/// A complete model of one family: the interface of programs that train, analyse or convert models,
+/// independent of their inputs and outputs.
 class Model : public Module {
  public:
   explicit Model(Placement placement) : placement_(placement) {}
@@ -23,11 +23,11 @@ class Model : public Module {
   virtual std::string_view family() const = 0;
   /// Fills all parameters: a function of the seed and of their names alone.
   virtual void initialise(std::uint64_t seed) = 0;
-  /// Standard deviation of initial matrices, for parameters that are added to a model that was trained.
+  /// Standard deviation of initial matrices, for parameters (routers) that are added to a trained model.
   virtual double init_std() const = 0;
-  /// The routing of each attention layer, in order; kind kNone where it is dense.
+  /// The routing of each attention layer, in order; kind kNone for dense layers.
   virtual std::vector<HeadRoutingOptions> routing() const { return {}; }
-  /// The router of each attention layer, in order; null where it is dense.
+  /// The router of each attention layer, in order; null for dense layers.
   virtual std::vector<const HeadRouter*> routers() const { return {}; }
 
  protected:
@@ -40,12 +40,12 @@ class Model : public Module {
 /// Whether a layer of the model has a router.
 bool is_routed(const Model& model);
 
-/// Share of the attention heads that are active: sum of shared and selected heads over sum of heads (the
-/// paper's "activated"); in training, of those that are computed (computed_heads).
+/// Share of active heads: shared heads and top_k, summed over layers, divided by all heads (the paper's
+/// "activated heads"); with `training`, the share of heads that are computed (computed_heads).
 double activated_heads(std::span<const HeadRoutingOptions> layers, bool training = false);
 double activated_heads(const Model& model, bool training = false);
 
-/// The names of the routers' parameters, as parameters() has them.
+/// The routers' parameters, with their names in parameters().
 std::vector<NamedParameter> router_parameters(const Model& model);
 
 }  // namespace moh

@@ -44,7 +44,7 @@ std::int64_t count_parameters(const Module& module) {
 RandomKey initialisation_key(std::uint64_t seed, const std::string& name) {
   std::uint64_t hash = 0xcbf29ce484222325U;  // FNV-1a
   for (const char c : name) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3U;
-  // The top byte of a stream is fill_normal's own.
+  // fill_normal uses the top byte of the stream for its attempts.
   return {seed, hash >> 8};
 }
 

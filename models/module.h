@@ -18,18 +18,18 @@ struct NamedParameter {
   Variable variable;
 };
 
-/// What the parameters of a module are made of, where they live, and how they are computed with.
+/// Dtype and device of a module's parameters, and the math mode of its computations.
 struct Placement {
   Placement(DType of, Device on = kCpu, MathMode with = {})  // NOLINT: a dtype alone means the CPU
       : dtype(of), device(on), math(with) {}
 
   DType dtype;
   Device device;
-  MathMode math;  ///< in which a model's forward pass runs, and with it the backward pass
+  MathMode math;  ///< of a model's forward pass, and so of its backward pass
 };
 
-/// A part of a model: parameters and smaller parts, each under a name. Not copyable, as others hold handles
-/// to its parameters.
+/// A part of a model with named parameters and named children, as torch.nn.Module. Not copyable, since
+/// optimisers hold handles to its parameters.
 class Module {
  public:
   Module() = default;
@@ -41,11 +41,11 @@ class Module {
   std::vector<NamedParameter> parameters() const;
 
  protected:
-  /// Makes a parameter of undefined content, counted as such.
+  /// Registers a new parameter, contents undefined, whose memory has the purpose kParameter.
   Variable add_parameter(const std::string& name, const Shape& shape, Placement placement);
-  /// Enters a child that outlives this module (a member).
+  /// Registers a child, which must outlive this module (a member).
   void add_child(const std::string& name, const Module& child);
-  /// Enters what `part`, a member, has entered, under the same names: a part without a level of its own.
+  /// Registers the parameters and children of `part`, a member, under their own names, without a prefix.
   void add_children_of(const Module& part);
 
  private:
@@ -59,11 +59,11 @@ class Module {
   std::vector<Entry> entries_;
 };
 
-/// Elements of all parameters.
+/// Number of elements of all parameters.
 std::int64_t count_parameters(const Module& module);
 
-/// The random numbers that initialise a parameter: a function of the run's seed and the parameter's name, so
-/// that models that share a parameter start it alike, whatever else they have.
+/// The random sequence that initialises a parameter: a function of the run's seed and the parameter's name,
+/// so that it has the same initial values in all models with this parameter, whatever else they contain.
 RandomKey initialisation_key(std::uint64_t seed, const std::string& name);
 
 }  // namespace moh

@@ -2,10 +2,10 @@
 
 namespace moh {
 
-/// What the backward pass computes again instead of keeping it in memory (autograd/recompute.h).
+/// Which activations the backward pass recomputes instead of keeping them in memory (autograd/recompute.h).
 enum class RecomputeLevel {
   kNone,   ///< nothing
-  kLayer,  ///< all inside of a layer, of which the input alone is kept
+  kLayer,  ///< all activations inside a layer, of which only the input is kept
 };
 
 }  // namespace moh

@@ -22,7 +22,7 @@ RouterOptions checked(const HeadRoutingOptions& options) {
   RouterOptions router = options.router;
   if (options.kind == RouterKind::kQueryNorm) router.scaling = GateScaling::kBinary;
   router.straight_through = options.straight_through != StraightThrough::kNone;
-  router_widths(router);  // refuses what does not fit
+  router_widths(router);  // throws if the counts are inconsistent
   if (options.shared_heads.empty()) return router;
   const auto listed = static_cast<std::int64_t>(options.shared_heads.size());
   if (listed != router.num_shared) {
@@ -37,19 +37,19 @@ std::unique_ptr<Linear> make_linear(std::int64_t in, std::int64_t out, Placement
   return out > 0 ? std::make_unique<Linear>(in, out, /*bias=*/false, placement) : nullptr;
 }
 
-/// Whether the estimator wants the gradient of every routed head's gate.
+/// Whether the estimator needs the gradient of every routed head's gate.
 bool wants_all_heads(const HeadRoutingOptions& options) {
   return options.router.scaling == GateScaling::kBinary && options.straight_through == StraightThrough::kAll;
 }
 
-/// Both runs of a recomputed layer compute the same heads: their projections differ by rounding otherwise.
+/// The same in both runs of a recomputed layer: with other heads, projections would differ by rounding.
 Tensor heads_to_compute(const Routing& routing, const HeadRoutingOptions& options) {
   if (!wants_all_heads(options) || !backward_follows()) return routing.selected;
   return full(routing.selected.shape(), 1, DType::kUInt8, routing.selected.device());
 }
 
-/// Rows of the longest list where routed heads are selected equally often: the one of the KV head whose group
-/// has the most shared heads. A token has `per_token` heads.
+/// Rows of the longest list if routed heads are selected equally often: that of the KV head whose group has
+/// the most shared heads. Each token has `per_token` computed heads.
 std::int64_t balanced_longest(const HeadLists& lists, std::int64_t per_token,
                               const HeadRoutingOptions& options) {
   const RouterOptions& router = options.router;

@@ -12,21 +12,21 @@
 
 namespace moh {
 
-/// Where a layer's router logits come from.
+/// How a layer computes its router logits.
 enum class RouterKind {
   kNone,       ///< no routing: plain multi-head attention
   kLearned,    ///< linear maps of the layer's input (arXiv 2410.11842)
-  kQueryNorm,  ///< norms of the queries, without parameters (MoH-LLaMA3); gates are kBinary
+  kQueryNorm,  ///< norms of the queries, without parameters (MoH-LLaMA3); gates are 0 or 1 (kBinary)
 };
 
 /// Which gate gradients the straight-through estimator of binary gates uses.
 enum class StraightThrough {
   kNone,      ///< none: the router learns from the load-balance loss only
   kSelected,  ///< those of the selected heads, the only ones that are computed
-  kAll,       ///< those of all routed heads: costs the attention of every head
+  kAll,       ///< those of all routed heads: attention of every head has to be computed
 };
 
-/// What the matrices of learned routers are stored in.
+/// The dtype of the matrices of learned routers.
 enum class RouterPrecision {
   kSame,     ///< as the rest of the model
   kFloat32,  ///< float32 in a bfloat16 model
@@ -37,43 +37,43 @@ struct HeadRoutingOptions {
   RouterKind kind = RouterKind::kNone;
   RouterOptions router;
   StraightThrough straight_through = StraightThrough::kSelected;
-  /// Which heads are shared: router.num_shared of them, or empty for the first ones. HeadRouter makes
-  /// the router's order from it.
+  /// Which heads are shared: router.num_shared of them, or empty for the first ones. HeadRouter derives the
+  /// router's order from it.
   std::vector<std::int64_t> shared_heads = {};
   RouterPrecision precision = RouterPrecision::kSame;
 };
 
-/// The heads of a layer by number, each kind ascending: a router counts them in this order, shared ones
-/// first.
+/// The heads of a layer by number, each kind ascending: the router's order is shared heads
+/// first, then routed.
 struct HeadKinds {
   std::vector<std::int64_t> shared, routed;
 };
 /// Throws ValueError as head_order() does.
 HeadKinds head_kinds(const HeadRoutingOptions& options);
 
-/// Heads of a token whose attention is computed: the selected ones, or, where a backward pass follows, all of
-/// them for an estimator that wants every gate's gradient (StraightThrough::kAll).
+/// Number of heads of a token whose attention is computed: the selected ones, or, if a backward pass follows,
+/// all of them for an estimator that needs every gate's gradient (StraightThrough::kAll).
 std::int64_t computed_heads(const HeadRoutingOptions& options, bool backward_follows);
 
-/// What routing one layer came to, for the loss and for people.
+/// Results of routing one layer, for the loss and for metrics.
 struct LayerRouting {
-  Variable balance;  ///< undefined without routed heads
-  Tensor load;       ///< [E], of HeadKinds::routed; undefined without routed heads
-  std::int64_t computed_heads = 0, heads = 0;
+  Variable balance;                            ///< undefined without routed heads
+  Tensor load;                                 ///< [E], of HeadKinds::routed; undefined without routed heads
+  std::int64_t computed_heads = 0, heads = 0;  ///< of a token, see computed_heads(); of the layer
 };
 
-/// What attention, or a layer that holds it, returns.
+/// The result of attention, or of a layer with attention.
 struct LayerOutput {
   Variable y;                           ///< [B, T, D]
   std::optional<LayerRouting> routing;  ///< absent in a dense layer
 };
 
-/// Gates of a layer with the lists of pairs to compute.
+/// Gates of a layer, and the head lists of the pairs to compute.
 struct HeadChoice {
   Variable gates;  ///< [B, T, H]
   HeadLists lists;
-  /// The same pairs, one list per head, where projecting the chosen heads alone is faster than projecting all
-  /// of them; without rows where it is not.
+  /// The same pairs, one list per head, if projecting only the selected heads is faster than projecting all
+  /// heads (head_projection_pays); else undefined.
   HeadLists lists_of_heads;
   Routing routing;
 
@@ -83,8 +83,8 @@ struct HeadChoice {
 /// The dtype of the router's matrices in a model of `model_dtype`.
 DType router_dtype(RouterPrecision precision, DType model_dtype);
 
-/// The router of one attention layer. Parameters, none with a bias, present when their width is not 0 (see
-/// router_widths): `wg` [E, D] routed, `wg_0` [2, D] type, `wg_1` [S, D] shared: the names of the released
+/// The router of one attention layer. Parameters, without biases, present when their width is not 0 (see
+/// router_widths): `wg` [E, D] routed, `wg_0` [2, D] type, `wg_1` [S, D] shared, named as in the released
 /// code.
 class HeadRouter : public Module {
  public:
@@ -100,7 +100,7 @@ class HeadRouter : public Module {
 
  private:
   struct Logits {
-    Variable routed, type, shared;  ///< [B T, heads or types]; undefined without a map
+    Variable routed, type, shared;  ///< [B T, heads or types]; undefined without a router matrix
   };
   Logits learned_logits(const Variable& x) const;
   HeadLists lists_of_heads(const Tensor& to_compute, const HeadLists& lists, std::int64_t per_token) const;
@@ -111,12 +111,13 @@ class HeadRouter : public Module {
   std::unique_ptr<Linear> routed_, type_, shared_;
 };
 
-/// The queries of chosen heads, [B, T, H, d], or, where `map` gives keys and values as well, all of them; and
-/// the way back, [B, T, H, d] to [B, T, D]: dense, or for the pairs of the choice alone where that is faster.
+/// Projections between tokens [B, T, D] and heads, dense, or for the selected pairs only where that is
+/// faster. to_heads returns queries [B, T, H, d]; if `map` packs queries, keys and values, [B, T, H + 2 G,
+/// d], of which only queries are restricted. from_heads is the output projection, [B, T, H, d] to [B, T, D].
 Variable to_heads(const Linear& map, const Variable& x, std::int64_t head_dim, const HeadChoice* choice);
 Variable from_heads(const Linear& map, const Variable& heads, const HeadChoice* choice);
 
-/// The outputs of the heads, [B, T, H, d], times `scales` [H]; as they are where that is undefined.
+/// The outputs of the heads, [B, T, H, d], times `scales` [H]; unchanged if `scales` is undefined.
 Variable scaled_heads(const Variable& heads, const Variable& scales);
 
 /// The summary of a layer's routing; balance and load are undefined without routed heads.

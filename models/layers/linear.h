@@ -5,7 +5,7 @@
 
 namespace moh {
 
-/// y = x weight^T + bias; weight [out, in], bias [out] or none.
+/// y = x weight^T + bias; x [..., in], weight [out, in], bias [out] or none.
 class Linear : public Module {
  public:
   Linear(std::int64_t in, std::int64_t out, bool bias, Placement placement)

@@ -11,7 +11,7 @@ namespace {
 
 enum Part : std::int64_t { kQueries, kKeys, kValues, kNumParts };
 
-/// One part of qkv [B, T, 3 H, d], [B, T, H, d]: as rows of H d numbers, every third one.
+/// q, k or v [B, T, H, d], copied from qkv [B, T, 3 H, d]: of its rows of H d elements every third one.
 Tensor part_of(const Tensor& qkv, Part part) {
   const std::int64_t tokens = qkv.dim(0) * qkv.dim(1), heads = qkv.dim(2) / kNumParts;
   const Tensor rows = qkv.reshape({tokens * kNumParts, heads * qkv.dim(3)});

@@ -14,20 +14,20 @@ struct MohAttentionOptions {
   std::int64_t width = 0;
   std::int64_t heads = 0;
   std::int64_t head_dim = 0;
-  HeadRoutingOptions routing;  ///< kLearned, its head count is `heads`; or kNone for a dense layer
-  std::int64_t layer = 0;      ///< its number in the model, for ForwardContext
+  HeadRoutingOptions routing;  ///< kLearned, with router.heads = heads; or kNone for a dense layer
+  std::int64_t layer = 0;      ///< number of the layer in the model, for ForwardContext
 };
 
-/// Self-attention, Mixture-of-Head or dense, as vision and diffusion transformers use it (arXiv 2410.11842,
-/// section 3): every token sees all tokens, queries, keys and values come from one projection with bias.
-/// Parameters: `qkv` [3 H d, D] ordered [q | k | v][head][d], `proj` [D, H d], and those of HeadRouter, under
-/// the names of the released MoH-DiT.
+/// Self-attention of vision and diffusion transformers, Mixture-of-Head or dense (arXiv 2410.11842,
+/// section 3): without a mask; queries, keys and values come from one projection with bias. Parameters:
+/// `qkv` [3 H d, D] ordered [q | k | v][head][d], `proj` [D, H d], and those of HeadRouter, named as in
+/// the released MoH-DiT.
 class MohAttention : public Module {
  public:
   /// Throws ValueError for RouterKind::kQueryNorm, and as HeadRouter does.
   MohAttention(const MohAttentionOptions& options, Placement placement);
 
-  /// x [B, N, D] to [B, N, D].
+  /// x [B, N, D], N tokens, to [B, N, D].
   LayerOutput forward(const Variable& x, const ForwardContext& context = {}) const;
 
   /// Null in a dense layer.

@@ -19,7 +19,7 @@ std::string text(std::int64_t number) {
   return std::to_string(number);
 }
 
-/// The heads of a model, and where faults go.
+/// The configuration to check, and the list of its faults.
 struct Check {
   const MohConfig& moh;
   std::int64_t layers, heads;
@@ -35,7 +35,8 @@ struct Check {
     return false;
   }
 
-  /// The heads of one layer. Returns whether they fit, so that one layer stands for all that are alike.
+  /// Checks the head counts of one layer. Returns whether they are valid, so that equal layers
+  /// are reported once.
   bool check_layer(std::int64_t layer) const {
     const std::int64_t shared = moh.num_shared.at(layer), top_k = moh.top_k.at(layer);
     const std::int64_t candidates = heads - shared;
@@ -59,7 +60,7 @@ struct Check {
     return false;
   }
 
-  /// What is wrong with a list of shared heads; empty when nothing is.
+  /// The fault of a list of shared heads; empty if it is valid.
   std::string fault_of(const std::vector<std::int64_t>& listed) const {
     const std::set<std::int64_t> different(listed.begin(), listed.end());
     if (different.size() != listed.size()) return "a head twice";
@@ -69,7 +70,7 @@ struct Check {
     return "";
   }
 
-  /// Lists of shared heads fit the counts.
+  /// Checks lists of shared heads against num_shared and the number of heads.
   void check_shared_heads() const {
     const HeadSet& listed = moh.shared_heads;
     const auto refuse = [&](const std::string& expected, const std::string& found) {

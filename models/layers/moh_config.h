@@ -9,25 +9,25 @@
 
 namespace moh {
 
-/// Mixture-of-Head attention (arXiv 2410.11842) of all layers of a model, of any family: the section
-/// `model.moh` of a run's YAML.
+/// Configuration of Mixture-of-Head attention (arXiv 2410.11842) in all layers of a model of any family: the
+/// section `model.moh` of a run's YAML.
 struct MohConfig {
   RouterKind router = RouterKind::kNone;
   PerLayer num_shared;   ///< heads that are active for every token
   HeadSet shared_heads;  ///< which heads these are
   PerLayer top_k;        ///< routed heads that each token keeps
-  GateScaling gate_scaling =
-      GateScaling::kCode;  ///< kBinary where the router is kQueryNorm, whatever stands here
+  /// Ignored for kQueryNorm, whose gates are always kBinary.
+  GateScaling gate_scaling = GateScaling::kCode;
   bool two_stage = true;
   StraightThrough straight_through = StraightThrough::kSelected;
   BalanceLoss balance_loss = BalanceLoss::kCode;
-  double balance_weight = 0.01;  ///< of the load-balance loss, a mean over the layers that route
+  double balance_weight = 0.01;  ///< factor of the load-balance loss, a mean over the layers with a router
   RouterPrecision router_precision = RouterPrecision::kSame;
 
   bool operator==(const MohConfig&) const = default;
 };
 
-/// Routing of layer `layer`, which has `heads` heads.
+/// Routing of layer number `layer`, which has `heads` heads.
 HeadRoutingOptions routing_of(const MohConfig& config, std::int64_t heads, std::int64_t layer);
 
 /// The same routing of `layers` layers in one form, of the several that it may be written in: counts and
@@ -35,7 +35,7 @@ HeadRoutingOptions routing_of(const MohConfig& config, std::int64_t heads, std::
 /// has no meaning.
 MohConfig spelt_out(const MohConfig& config, std::int64_t layers);
 
-/// Reports head counts and lists that contradict each other in a model of `layers` layers of `heads` heads.
+/// Reports inconsistent head counts and lists in a model of `layers` layers of `heads` heads.
 void check(const MohConfig& config, std::int64_t layers, std::int64_t heads, ConfigFaults& faults);
 
 }  // namespace moh

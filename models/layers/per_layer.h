@@ -7,9 +7,9 @@
 
 namespace moh {
 
-/// A count that is the same in every layer, or is listed layer by layer.
+/// A count of each layer: one value for every layer, or a list with a value per layer.
 struct PerLayer {
-  std::int64_t every = 0;          ///< the count of every layer, unless `each` lists them
+  std::int64_t every = 0;          ///< the count of every layer, unless `each` lists the counts
   std::vector<std::int64_t> each;  ///< empty, or one count per layer
 
   PerLayer(std::int64_t count = 0) : every(count) {}                                 // NOLINT: a count alone

@@ -7,12 +7,12 @@
 
 namespace moh {
 
-/// Keys and values of one layer for the tokens so far, of all KV heads: other tokens may yet select any head.
+/// Keys and values of one layer for the tokens so far, of all KV heads: later tokens may select any head.
 struct LayerCache {
-  Tensor k, v;              ///< [B, G, capacity, d]: what attention to one head reads lies together
-  std::int64_t length = 0;  ///< tokens that are filled in
+  Tensor k, v;              ///< [B, G, capacity, d]: each head is contiguous over tokens
+  std::int64_t length = 0;  ///< number of tokens stored
 
-  /// Appends k and v [B, T, G, d]. Throws ShapeError when they do not fit, naming the capacity.
+  /// Appends new_k and new_v [B, T, G, d]. Throws ShapeError naming the capacity when they do not fit.
   void append(const Tensor& new_k, const Tensor& new_v);
 };
 

@@ -20,8 +20,7 @@ LlamaConfig checked(const LlamaConfig& config) {
   return spelt_out(config);
 }
 
-/// What leaves a layer, as the outputs of a recomputed segment: y, then balance loss and load where there
-/// are any.
+/// The outputs of a layer as those of a recomputed segment: y, then balance loss and load if there are any.
 std::vector<Variable> as_variables(const LayerOutput& output) {
   if (!output.routing || !output.routing->balance.defined()) return {output.y};
   return {output.y, output.routing->balance, Variable(output.routing->load)};
@@ -99,8 +98,7 @@ std::vector<const HeadRouter*> Llama::routers() const {
 LayerOutput Llama::run_layer(const LlamaLayer& layer, const Variable& x,
                              const ForwardContext& context) const {
   if (config_.recompute == RecomputeLevel::kNone || !grad_enabled()) return layer.forward(x, rope_, context);
-  // Everything that leaves the layer is an output of the segment, so that running it again has no side
-  // effects.
+  // All results of the layer are outputs of the segment, so that running it again has no side effects.
   const std::vector<Variable> outputs = recompute(
       [&layer, &table = rope_, context](const std::vector<Variable>& in) {
         return as_variables(layer.forward(in[0], table, context));

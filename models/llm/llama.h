@@ -8,10 +8,10 @@
 
 namespace moh {
 
-/// What a forward pass of a decoder returns.
+/// The result of a forward pass of Llama.
 struct LlamaOutput {
   Variable logits;                    ///< [B, T, V]
-  std::vector<LayerRouting> routing;  ///< of the MoH layers, in order; empty for a dense model
+  std::vector<LayerRouting> routing;  ///< one per MoH layer, in order; empty for a dense model
 };
 
 /// A decoder of the LLaMA family, dense or Mixture-of-Head. Parameter names are those of Hugging Face's
@@ -19,28 +19,30 @@ struct LlamaOutput {
 /// "model.layers.0.self_attn.wg.weight" (and wg_0, wg_1). With tied embeddings there is no "lm_head.weight".
 class Llama : public Model {
  public:
-  /// Parameters of `placement`, contents undefined: initialise() or load. Throws ValueError for a bad config.
+  /// Allocates the parameters, contents undefined: call initialise() or load weights. Throws ValueError for
+  /// an invalid config.
   Llama(const LlamaConfig& config, Placement placement);
 
   std::string_view family() const override { return "llama"; }
-  /// Matrices get normal numbers of config.init_std (o_proj and down_proj: divided by sqrt(2 layers), as in
-  /// GPT-2), norm weights 1.
+  /// Matrices are normal with standard deviation config.init_std (o_proj and down_proj: divided by sqrt(2
+  /// layers), as in GPT-2), norm weights 1.
   void initialise(std::uint64_t seed) override;
   double init_std() const override { return config_.init_std; }
   std::vector<HeadRoutingOptions> routing() const override;
   std::vector<const HeadRouter*> routers() const override;
 
-  /// Spelt out: no 0 stands for another number.
+  /// The config with defaults resolved, as spelt_out() returns it.
   const LlamaConfig& config() const { return config_; }
 
-  /// tokens [B, T] int64 or int32, ids below V, T at most max_positions. context.head_scales live until the
-  /// backward pass. Throws ShapeError, ValueError.
+  /// tokens [B, T] int64 or int32, ids below V, T at most max_positions. context.head_scales must live until
+  /// the backward pass. Throws ShapeError, ValueError.
   LlamaOutput forward(const Tensor& tokens, const ForwardContext& context = {}) const;
 
   /// An empty cache for B sequences of up to `capacity` tokens. Throws ValueError above max_positions.
   KvCache make_cache(std::int64_t batch, std::int64_t capacity) const;
-  /// Logits [B, V] in float32 of the token after the last, for tokens [B, T] that follow those in the cache,
-  /// which they join. The result is that of forward() on all tokens at once, up to rounding.
+  /// Returns logits [B, V] in float32 for the token that follows the last of tokens [B, T]. The tokens
+  /// continue those in the cache, and are appended to it. The result equals that of forward() on all tokens,
+  /// up to rounding.
   Tensor decode(const Tensor& tokens, KvCache& cache) const;
 
  private:

@@ -13,13 +13,13 @@ std::string text(std::int64_t number) {
   return std::to_string(number);
 }
 
-/// With as many digits as it takes to tell the number from its neighbours.
+/// The shortest text that reads back as the same number.
 std::string text(double number) {
   char digits[32];
   return {digits, std::to_chars(digits, digits + sizeof digits, number).ptr};
 }
 
-/// Whether sizes can be divided by each other.
+/// Checks sizes and their divisibility. Returns whether there is no fault.
 bool check_sizes(const LlamaConfig& c, ConfigFaults& faults) {
   const std::size_t before = faults.all().size();
   for (const auto& [field, value] : {std::pair<std::string_view, std::int64_t>{"vocab_size", c.vocab_size},

@@ -31,16 +31,16 @@ struct LlamaConfig {
   bool operator==(const LlamaConfig&) const = default;
 };
 
-/// The config with kv_heads and head_dim as what their 0 stands for, which is what Llama::config() returns.
+/// The config with the values that kv_heads = 0 and head_dim = 0 stand for.
 LlamaConfig spelt_out(LlamaConfig config);
 
-/// Reports what is out of range or contradicts itself.
+/// Reports values that are out of range or inconsistent.
 void check(const LlamaConfig& config, ConfigFaults& faults);
 
-/// Throws ValueError for the first of these faults.
+/// Throws ValueError for the first fault that check() reports.
 void require_valid(const LlamaConfig& config);
 
-/// Routing of layer `layer`, and of all layers.
+/// Routing of layer number `layer`; routing of all layers.
 HeadRoutingOptions routing_of(const LlamaConfig& config, std::int64_t layer);
 std::vector<HeadRoutingOptions> routing_of(const LlamaConfig& config);
 

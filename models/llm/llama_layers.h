@@ -20,10 +20,10 @@ class LlamaAttention : public Module {
  public:
   LlamaAttention(const LlamaConfig& config, std::int64_t layer, Placement placement);
 
-  /// x [B, T, D], normed, to [B, T, D].
+  /// x [B, T, D], the layer's input after its norm, to [B, T, D].
   LayerOutput forward(const Variable& x, const RopeTable& table, const ForwardContext& context = {}) const;
-  /// The same without gradients for tokens that follow those in `cache`, which they join. Keys and values of
-  /// all heads are kept; only those of selected heads are read.
+  /// The same without gradients, for tokens that continue those in `cache` and are appended to it. Keys and
+  /// values of all heads are stored; only those of selected heads are read.
   Variable decode(const Variable& x, const RopeTable& table, LayerCache& cache) const;
 
   /// Null in a dense layer.
@@ -31,7 +31,7 @@ class LlamaAttention : public Module {
 
  private:
   struct Projections {
-    Variable q, k, v;  // [B, T, H, d], [B, T, G, d]; q and k rotated
+    Variable q, k, v;  // [B, T, H, d], [B, T, G, d] twice; q and k after the rotary embedding
     std::optional<HeadChoice> choice;
   };
   Projections project(const Variable& x, const RopeTable& table, std::int64_t first_position,
@@ -45,7 +45,7 @@ class LlamaAttention : public Module {
   std::optional<HeadRouter> router_;  // absent in a dense layer
 };
 
-/// down_proj(silu(gate_proj(x)) * up_proj(x)).
+/// SwiGLU MLP: down_proj(silu(gate_proj(x)) * up_proj(x)), x [B, T, D] to [B, T, D].
 class LlamaMlp : public Module {
  public:
   LlamaMlp(const LlamaConfig& config, Placement placement);
@@ -66,7 +66,7 @@ class LlamaLayer : public Module {
   const HeadRouter* router() const { return self_attn_.router(); }
 
  private:
-  /// A branch with dropout where that is on.
+  /// A residual branch, after dropout when training.
   Variable dropped(const Variable& branch, const ForwardContext& context) const;
 
   double dropout_;

@@ -11,13 +11,13 @@ namespace moh {
 struct LlamaPreset {
   std::string_view name;
   LlamaConfig config;
-  std::string_view origin;  ///< where the numbers come from
+  std::string_view origin;  ///< source of the sizes
 };
 
-/// llm_s, llm_b, llama3_8b, their MoH forms, in this order.
+/// llm_s, llm_b, llama3_8b and their MoH variants, in this order.
 std::span<const LlamaPreset> llama_presets();
 
-/// The preset of that name, or null.
+/// The preset called `name`, or null.
 const LlamaPreset* find_llama_preset(std::string_view name);
 
 }  // namespace moh
