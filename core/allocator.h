@@ -29,7 +29,7 @@ class MemoryPurposeScope {
 
 MemoryPurpose current_memory_purpose();
 
-/// Bytes handed out, by purpose and in all.
+/// Bytes allocated, by purpose and in total.
 struct MemoryStats {
   struct Count {
     std::int64_t current_bytes = 0;
@@ -37,7 +37,7 @@ struct MemoryStats {
   };
   std::array<Count, kNumMemoryPurposes> by_purpose{};
   Count total;                          ///< its peak is that of the sum, not the sum of the peaks
-  std::int64_t reserved_bytes = 0;      ///< held from the system: handed out or kept for reuse
+  std::int64_t reserved_bytes = 0;      ///< held from the system: allocated or cached for reuse
   std::int64_t system_allocations = 0;  ///< number of allocations from the system (mmap, malloc, cudaMalloc)
 
   const Count& of(MemoryPurpose purpose) const { return by_purpose[static_cast<std::size_t>(purpose)]; }

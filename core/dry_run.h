@@ -32,7 +32,7 @@ class DryMemory {
   DryMemory& operator=(const DryMemory&) = delete;
 
   /// Counts the block that the device's allocator would return for `bytes`. Throws MemoryError when all
-  /// blocks of a device together exceed 2^56 bytes, below which sums of sizes cannot overflow.
+  /// blocks of a device together exceed 2^56 bytes, so that no sum of sizes can overflow.
   std::byte* allocate(std::size_t bytes, Device device, MemoryPurpose purpose);
   void release(std::byte* block, std::size_t bytes, Device device, MemoryPurpose purpose) noexcept;
   void recount(std::size_t bytes, Device device, MemoryPurpose from, MemoryPurpose to) noexcept;

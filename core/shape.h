@@ -15,7 +15,7 @@ class Shape {
 
   Shape() = default;
   Shape(std::initializer_list<std::int64_t> extents);
-  /// Throws ShapeError for a rank above kMaxRank, a negative extent, or a product beyond int64.
+  /// Throws ShapeError for a rank above kMaxRank, a negative extent, or more than 2^63 - 1 elements.
   explicit Shape(std::span<const std::int64_t> extents);
 
   int rank() const { return rank_; }

@@ -53,8 +53,8 @@ class Module {
 
   struct Entry {
     std::string name;
-    Variable parameter;  // or
-    const Module* child;
+    Variable parameter;   // undefined for a child
+    const Module* child;  // null for a parameter
   };
   std::vector<Entry> entries_;
 };

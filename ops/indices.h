@@ -10,7 +10,7 @@ namespace moh {
 
 /// The valid values of an index tensor.
 struct IndexRange {
-  std::int64_t bound = 0;               ///< each index lies in [0, bound)
+  std::int64_t bound = 0;               ///< each index is in [0, bound)
   std::optional<std::int64_t> ignored;  ///< this value is valid, too (ignore_index)
   std::string_view of;                  ///< what is indexed, for messages: "rows of table"
 };

@@ -106,7 +106,8 @@ void run_kernel(KernelCall call, const Tensor& x, Fn&& fn, const Workspace& work
   run_kernel(call, x, std::forward<Fn>(fn));
 }
 
-/// As the two above, for an op with CPU kernels only. Throw DeviceError for a tensor on a GPU.
+/// run_kernel, with and without workspace, for an op with CPU kernels only. Throw DeviceError for a tensor on
+/// a GPU.
 template <class Fn, class Workspace>
 void run_cpu_kernel(KernelCall call, const Tensor& x, Fn&& fn, const Workspace& workspace) {
   if (x.device() != kCpu) {

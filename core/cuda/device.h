@@ -33,8 +33,8 @@ void require_no_capture(const char* what);
 /// Throws DeviceError when the grid exceeds what a GPU can launch: its sizes would overflow CUDA's 32-bit
 /// types without notice.
 void check_grid(const char* name, std::int64_t blocks_x, std::int64_t blocks_y);
-/// Throws DeviceError when the launch `name` was refused, or, with MOH_CUDA_SYNC=1 in the environment, when
-/// the kernel failed: without it, a failure is reported by a later call.
+/// Throws DeviceError when the launch of kernel `name` failed. Kernels run asynchronously, so that a failure
+/// of the kernel itself is reported by a later call, except with MOH_CUDA_SYNC=1 in the environment.
 void check_launch(const char* name);
 /// Opts the kernel in to `bytes` of dynamic shared memory, above the default limit of 48 KiB.
 void allow_shared_memory(const void* kernel, std::size_t bytes);

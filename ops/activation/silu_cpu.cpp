@@ -11,7 +11,7 @@ void SiluKernels<Backend, T>::forward(const T* x, T* y, std::int64_t count) {
   for_each_element(count, [=](std::int64_t i) { y[i] = A(x[i]) * sigmoid_of(A(x[i])).value; });
 }
 
-// With s the logistic function of x: dx = dy s (1 + x (1 - s)).
+// With s = sigmoid(x): dx = dy s (1 + x (1 - s)).
 template <class Backend, class T>
 void SiluKernels<Backend, T>::backward(const T* dy, const T* x, T* dx, std::int64_t count) {
   using A = Acc<T>;

@@ -14,7 +14,7 @@ struct Silu {
   }
 };
 
-// With s the logistic function of x: dx = dy s (1 + x (1 - s)).
+// With s = sigmoid(x): dx = dy s (1 + x (1 - s)).
 struct SiluGradient {
   MOH_DEVICE void operator()(const float (&in)[2], float (&out)[1], std::int64_t) const {
     const float dy = in[0], x = in[1];

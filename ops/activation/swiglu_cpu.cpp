@@ -14,7 +14,7 @@ void SwigluKernels<Backend, T>::forward(const T* gate, const T* up, T* y, std::i
   });
 }
 
-// With s the logistic function of the gate: dup = dy g s, dgate = dy up s (1 + g (1 - s)).
+// With g the gate and s = sigmoid(g): dup = dy g s, dgate = dy up s (1 + g (1 - s)).
 template <class Backend, class T>
 void SwigluKernels<Backend, T>::backward(const T* dy, const T* gate, const T* up, T* dgate, T* dup,
                                          std::int64_t count) {

@@ -15,7 +15,7 @@ struct Swiglu {
   }
 };
 
-// With s the logistic function of the gate: dup = dy g s, dgate = dy up s (1 + g (1 - s)).
+// With g the gate and s = sigmoid(g): dup = dy g s, dgate = dy up s (1 + g (1 - s)).
 struct SwigluGradient {
   MOH_DEVICE void operator()(const float (&in)[3], float (&out)[2], std::int64_t) const {
     const float dy = in[0], gate = in[1], up = in[2];

@@ -141,7 +141,7 @@ struct BackwardScratch {
   // Per key block.
   F *k_transposed, *v_transposed;  // [d, kKeyBlock]
   F *k, *dk, *dv;                  // [kKeyBlock, padded d]
-  // Per row block and key block.
+  // Per row block and key block: probabilities and dS, in place of scores and dP.
   F *p, *ds;  // [kMaxRowBlock, kKeyBlock]
 
   void lay_out(Arena& arena, std::int64_t d, std::int64_t rows) {
@@ -381,7 +381,8 @@ void AttentionKernels<Backend, T>::backward_keys(const AttentionBackward<T>& arg
       backward_step(s, begin, min_of(row_block(d), rows - begin), lse, key, keys, d);
     }
     for (std::int64_t i = 0; i < keys; ++i) {
-      store_row<T>(s.dk + i * padded, F(kLn2), key_row(args.dk, list, key + i), d);  // q includes log2 e
+      store_row<T>(s.dk + i * padded, F(kLn2), key_row(args.dk, list, key + i),
+                   d);  // ln 2 undoes log2 e in q
       store_row<T>(s.dv + i * padded, F(1), key_row(args.dv, list, key + i), d);
     }
   }

@@ -19,7 +19,8 @@ struct CudaAttention {
   static void forward(const AttentionForward<T>& args, std::int64_t num_rows);
   /// The same for a few query tokens against many keys.
   static void decode(const AttentionForward<T>& args, std::int64_t num_rows);
-  /// dq, dk, dv and dgates; args.out, num_groups and dq_partials are not used.
+  /// Computes dq, dk, dv and dgates; args.num_groups and args.dq_partials are not used, args.out only by the
+  /// tensor core kernels.
   static void backward(const AttentionBackward<T>& args, std::int64_t num_rows);
 };
 

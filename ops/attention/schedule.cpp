@@ -14,7 +14,7 @@ constexpr std::int64_t kMinTaskRows = 240;
 // Each key range gathers the rows that see it, and keeps its contribution to dq until all are summed.
 constexpr std::int64_t kMinGroupKeys = 512;
 constexpr std::int64_t kKeyTasks = 32;
-constexpr std::int64_t kMaxGroups = 8;  // bounds the memory of these: linear in the number of tokens
+constexpr std::int64_t kMaxGroups = 8;  // bounds the memory for dq: linear in the number of tokens
 
 template <class Task>
 struct Costed {

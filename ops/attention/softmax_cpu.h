@@ -21,7 +21,7 @@ int vecs_of(std::int64_t keys) {
   return static_cast<int>((clamp(keys, 0, kKeyBlock) + kLanes<F> - 1) / kLanes<F>);
 }
 
-/// Replaces the values after the first `seen` keys.
+/// Vector number `vec` of a key block, with the values of keys from number `seen` on replaced.
 template <class F>
 [[gnu::always_inline]] inline Vec<F> masked(Vec<F> values, std::int64_t seen, int vec, F replacement) {
   const auto number = lane_numbers<F>() + static_cast<BitsOf<F>>(vec * kLanes<F>);

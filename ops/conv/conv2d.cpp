@@ -73,7 +73,7 @@ class Patches {
                             .slice(block.first_row * shape_.x.output, block.last_row * shape_.x.output);
     return columns_of(rows, group * shape_.group_outputs(), shape_.group_outputs(), is_transposed);
   }
-  /// A group's rows of a weight [O, taps, C / groups], or of a bias.
+  /// The rows of one group from a weight [O, taps, C / groups], as a matrix [O / groups, taps C / groups].
   Tensor weight(const Tensor& w, std::int64_t group) const {
     return rows_of_group(w, group).reshape({shape_.group_outputs(), values_});
   }
@@ -167,7 +167,7 @@ Tensor data_gradient(const ConvShape& s, const Shape& x_shape, const Tensor& w, 
   return dx;
 }
 
-/// In the accumulation dtype.
+/// The gradient of w, in the accumulation dtype.
 Tensor weight_gradient(const ConvShape& s, const Tensor& x, const Tensor& dy, const Shape& w_shape) {
   const DType wide = accumulate_dtype(x.dtype());
   if (is_pointwise(s)) return matmul(transposed(pixels(dy)), pixels(x), wide).reshape(w_shape);

@@ -44,7 +44,7 @@ struct Depthwise {
   DepthwisePass sizes;
 };
 
-/// Strip `strip` of row `y` of an image.
+/// Computes strip `strip` of row `y` of an image, for the piece of channels at `first`.
 template <class T>
 MOH_DEVICE void run_strip(const Depthwise<T>& d, std::int64_t image, int y, int strip, std::int64_t first) {
   constexpr int kPack = Pack<T>::kCount;

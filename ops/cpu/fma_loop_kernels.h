@@ -4,7 +4,7 @@
 
 namespace moh {
 
-/// sum_{k+1} = sum_k * factor + term, `rounds` times, in kFlopsPerRound / 2 independent lanes.
+/// sum_{k+1} = sum_k * factor + term, `rounds` times, in flops_per_round() / 2 independent lanes.
 template <class Backend>
 struct FmaLoopKernels {
   /// Returns the sum of the final values of all lanes, so that the loop cannot be optimised away.

@@ -36,7 +36,7 @@ void copy_rows(const F* from, F* to, std::int64_t count) {
 
 // Rows of head_dim elements: unpadded in tensors, in scratch padded with zeros to whole vectors.
 
-/// to = factor * from, into scratch.
+/// to = factor * from, from a tensor into scratch, upcast.
 template <class T>
 void gather_row(const T* from, Acc<T> factor, Acc<T>* to, std::int64_t head_dim) {
   constexpr int kN = kLanes<Acc<T>>;
@@ -44,7 +44,7 @@ void gather_row(const T* from, Acc<T> factor, Acc<T>* to, std::int64_t head_dim)
   for (; c + kN <= head_dim; c += kN) store(to + c, load_as<T>(from + c) * factor);
   if (c < head_dim) store(to + c, load_first<T>(from + c, head_dim - c) * factor);
 }
-/// to = factor * from, out of scratch.
+/// to = factor * from, from scratch into a tensor.
 template <class T>
 void store_row(const Acc<T>* from, Acc<T> factor, T* to, std::int64_t head_dim) {
   constexpr int kN = kLanes<Acc<T>>;
@@ -68,7 +68,7 @@ void add_row(const F* from, F* to, std::int64_t padded_dim) {
   for (std::int64_t c = 0; c < padded_dim; c += kLanes<F>) store(to + c, load(to + c) + load(from + c));
 }
 
-/// One square of the transpose below: `rows` x `dims` elements, the rest of the square zero.
+/// Transposes one square of pack_transposed: `rows` x `dims` elements, padded with zeros to kLanes x kLanes.
 template <class T>
 [[gnu::always_inline]] inline void pack_square(const T* from, std::int64_t from_row, int rows, int dims,
                                                Acc<T>* to, std::int64_t width) {

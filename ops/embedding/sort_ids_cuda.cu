@@ -105,7 +105,7 @@ void scan_digits_kernel(std::int64_t* counts, std::int64_t tiles, std::int64_t* 
   starts[device::thread_x()] = sum_before<kThreads>(sum, device::shared_memory<std::int64_t>(), &total);
 }
 
-/// Moves the elements of a tile to their places. One block per tile.
+/// Moves the elements of a tile to their sorted positions. One block per tile.
 MOH_KERNEL(kThreads)
 void move_ids_kernel(Pass pass, const std::int64_t* offsets, const std::int64_t* starts, std::int64_t* ids,
                      std::int64_t* places) {
@@ -131,7 +131,7 @@ void move_ids_kernel(Pass pass, const std::int64_t* offsets, const std::int64_t*
   }
 }
 
-/// Writes the elements to ids and places, ordered by their digit.
+/// Runs one pass: writes the elements to `ids` and `places`, ordered by their digit.
 void run(const Pass& pass, std::int64_t* ids, std::int64_t* places) {
   const std::int64_t tiles = (pass.count + kTile - 1) / kTile;
   const DeviceScratch scratch(static_cast<std::size_t>(tiles + 1) * kDigits * sizeof(std::int64_t));

@@ -33,7 +33,7 @@ class LinearParameters {
   Gradients gradients(const Tensor& dy, const Tensor& x) const;
 
  private:
-  /// The leaf itself, whose gradient is accumulated in place; a weight that is no leaf without its graph.
+  /// A leaf itself, whose gradient is accumulated in place; any other weight detached from its graph.
   Variable w_;
   bool needs_dw_, needs_db_;
 };

@@ -7,7 +7,7 @@
 
 namespace moh {
 
-/// Kernels of cross_entropy over N rows of V logits. targets [N] lie in [0, V) or are kIgnoredTarget.
+/// Kernels of cross_entropy over N rows of V logits. targets [N] are in [0, V) or kIgnoredTarget.
 template <class Backend, class T>
 struct CrossEntropyKernels {
   /// losses [N]; maxima [N] and exp_sums [N], the sums of e^(logit - maximum). All are overwritten, for

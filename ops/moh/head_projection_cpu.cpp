@@ -63,7 +63,7 @@ GatheredLeft<F> left_rows(const T* const* rows, std::int64_t count, F* wide) {
 
 template <class F>
 struct ToHeadsScratch {
-  std::int64_t* tokens;  // [kProjectionRows, rounded up to whole tiles]
+  std::int64_t* tokens;  // numbers of the task's tokens, [kProjectionRows rounded up to whole tiles]
   F *block, *wide, *out, *bias;
 
   void lay_out(Arena& arena, std::int64_t head_dim) {

@@ -18,8 +18,8 @@ template <class A>
   for (std::int64_t i = 0; i < n; ++i) p[i] /= sum;
 }
 
-/// The K largest logits, best first, ties to the lowest index. `taken` [E] is scratch. NaNs lose against
-/// numbers.
+/// The K largest logits, best first, ties to the lowest index. `taken` [E] is scratch. NaN ranks
+/// below every number.
 template <class A>
 [[gnu::always_inline]] inline void top_k_row(const A* logits, std::int64_t experts, std::int64_t k,
                                              std::int32_t* top, std::uint8_t* taken) {

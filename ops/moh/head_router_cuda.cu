@@ -34,7 +34,7 @@ MOH_DEVICE void softmax_on_lanes(const float* logits, float* p, std::int64_t n) 
   on_lanes(n, [&](std::int64_t i) { p[i] = expf(logits[i] - top) * scale; });
 }
 
-/// Whether logit a is selected before b, ties to the lower index; NaNs lose against numbers.
+/// Whether logit a is selected before b, ties to the lower index; NaN ranks below every number.
 MOH_DEVICE bool precedes(float a, std::int64_t index_a, float b, std::int64_t index_b) {
   const bool nan_a = a != a, nan_b = b != b;
   if (nan_a != nan_b) return nan_b;
@@ -161,7 +161,7 @@ void balance_loss_kernel(const float* load, const float* mean_probability, std::
   if (device::thread_x() == 0) *balance = scale * sum;
 }
 
-/// dz = p (dp - <p, dp>) with dp(i) given.
+/// Backward of p = softmax(z) over n elements: dz = p (dp - <p, dp>); dp(i) returns the gradient of p_i.
 template <class Gradient>
 MOH_DEVICE void softmax_gradient_on_lanes(const float* p, std::int64_t n, const Gradient& dp, float* dz) {
   const float mean = sum_on_lanes(n, [&](std::int64_t i) { return p[i] * dp(i); });

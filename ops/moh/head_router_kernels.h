@@ -6,7 +6,8 @@
 
 namespace moh {
 
-/// Pointers of one routing problem; A is float or double. Absent tensors are null.
+/// Sizes, inputs and outputs of route_heads for N = `tokens` tokens; A is float or double. Absent tensors are
+/// null.
 template <class A>
 struct RouterArgs {
   std::int64_t tokens = 0;

@@ -43,10 +43,10 @@ Tensor head_order(std::int64_t heads, std::span<const std::int64_t> shared_heads
 
 /// Widths of a layer's logits; 0: there are none.
 struct RouterWidths {
-  /// S x D matrix W_s, when S > 1 (one shared head needs no weights); none for kBinary
+  /// S, from matrix W_s [S, D], when S > 1 (one shared head needs no weights); 0 for kBinary
   std::int64_t shared = 0;
-  std::int64_t routed = 0;  ///< E x D matrix W_r, when K > 0
-  std::int64_t type = 0;    ///< 2 x D matrix W_h, when S > 0, K > 0 and two_stage; none for kBinary
+  std::int64_t routed = 0;  ///< E, from matrix W_r [E, D], when K > 0
+  std::int64_t type = 0;    ///< 2, from matrix W_h [2, D], when S > 0, K > 0 and two_stage; 0 for kBinary
 };
 /// Throws ValueError when the head counts contradict each other.
 RouterWidths router_widths(const RouterOptions& options);

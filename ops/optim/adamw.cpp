@@ -31,7 +31,7 @@ void check_parameter(const AdamWParameter& parameter, std::size_t number, const 
   const std::string name = "parameter " + std::to_string(number);
   if (!parameter.value.defined()) throw ValueError(error_message("adamw", name, "a tensor", "none"));
   const DType dtype = parameter.value.dtype();
-  // All parameters of a dtype are updated by one kernel launch, on one device.
+  // One kernel launch updates all parameters of a dtype, so they must be on one device.
   if (parameter.value.device() != first.device()) {
     throw DeviceError(error_message("adamw", name, device_name(first.device()) + " as parameter 0",
                                     device_name(parameter.value.device())));

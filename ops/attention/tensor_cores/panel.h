@@ -59,7 +59,8 @@ MOH_DEVICE void copy_heads(Heads<kHeadDim, kRows>& heads, const bfloat16* anythi
   copy_heads<kHeadDim>(heads.elements, kRows, {device::thread_x(), kThreads}, anything, row_at);
 }
 
-/// The same for consecutive keys or values: row r is `first` + r * stride while r < rows.
+/// The same for consecutive keys or values: row r is read from `first` + r * stride; rows from `rows` on are
+/// zeros.
 template <int kHeadDim, int kRows>
 MOH_DEVICE void copy_heads(Heads<kHeadDim, kRows>& heads, const bfloat16* first, std::int64_t stride,
                            int rows) {

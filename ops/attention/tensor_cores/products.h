@@ -4,8 +4,8 @@
 #include "ops/device/math.h"
 #include "ops/device/mma.h"
 
-// For kernel files only: the two products that attention and its gradients are made of. A warp owns kStrips
-// strips of 16 rows; a fragment of its right operand, once loaded, serves all of them.
+// For kernel files only: the two matrix multiplications of attention and its gradients, on tensor cores. A
+// warp owns kStrips strips of 16 rows; a fragment of its right operand, once loaded, serves all of them.
 
 namespace moh::tensor_cores {
 

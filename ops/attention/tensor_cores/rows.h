@@ -7,7 +7,7 @@
 #include "ops/attention/tensor_cores/tiles.h"
 #include "ops/device/warp.h"
 
-// For kernel files only: the gathered rows of a tile.
+// For kernel files only: the gathered rows (selected pairs) of a tile.
 
 namespace moh::tensor_cores {
 
