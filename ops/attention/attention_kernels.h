@@ -8,8 +8,8 @@
 
 namespace moh {
 
-/// A row of an index list: the token's position in its sequence | local query head << kListPositionBits. The
-/// local head is the query head's number inside its KV group.
+/// A row of a head list: the token's position in its sequence | local query head << kListPositionBits. The
+/// local head is the query head's number within its KV group.
 inline constexpr int kListPositionBits = 20;
 
 /// Sizes and mask of attention. Query t has position query_offset + t, key s position s; with `causal` a
@@ -82,8 +82,8 @@ struct AttentionKernels {
   static void forward(const AttentionForward<T>& args, const RowTask& task, std::byte* scratch);
 
   /// dk and dv of the task's keys, and their part of dq: with P the probabilities, y the gated output,
-  ///   delta = <dout, y>   dP = g dout v^T   dS = P (dP - delta)   dq += dS k   dk += dS^T q   dv += P^T g
-  ///   dout
+  ///   delta = <dout, y>   dP = g dout v^T   dS = P (dP - delta)
+  ///   dq += dS k   dk += dS^T q   dv += P^T g dout
   /// Group 0 writes dgates = delta / gate, and 0 where the gate is tiny (is_tiny_gate). With one group dq is
   /// complete; with more, backward_queries sums the contributions.
   static std::size_t backward_scratch_bytes(const AttentionShape& shape, std::int64_t longest_list);

@@ -86,7 +86,7 @@ std::size_t attention_backward_workspace(const AttentionShape& shape, std::int64
              static_cast<std::size_t>(num_threads());
 }
 
-/// args.num_groups and args.dq_partials are filled in here.
+/// The backward pass of all tasks. args.num_groups and args.dq_partials are set here.
 template <class Backend, class T>
 void attention_backward(AttentionBackward<T> args) {
   using Kernels = AttentionKernels<Backend, T>;

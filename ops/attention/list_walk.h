@@ -1,8 +1,8 @@
 #pragma once
 
-// Reading index lists. Kernel files, which are compiled once per instruction set, share this with the code
-// that plans their work: everything here has internal linkage. Functions are constexpr where a GPU calls
-// them, too.
+// Reading head lists. Kernel files, which are compiled once per instruction set, share this with the code
+// that plans their work: everything here has internal linkage. Functions are constexpr where device code
+// calls them.
 
 #include "ops/attention/attention_kernels.h"
 
@@ -21,7 +21,7 @@ struct Pair {
   std::int64_t token, head;
 };
 
-/// One index list. Pairs are numbered token * group + head, the order of the list.
+/// One head list. Pairs are numbered token * group + head, the order of the list.
 struct List {
   std::int64_t batch, kv_head;
   std::int64_t group;           // query heads per KV head

@@ -118,7 +118,7 @@ Tensor data_gradient_on_cpu(const ConvShape& s, const Shape& x_shape, const Tens
   return dx.to(w.dtype());
 }
 
-/// Returns [O, taps, C / groups].
+/// The gradient of w as [O, taps, C / groups], in the accumulation dtype.
 Tensor weight_gradient_on_cpu(const ConvShape& s, const Tensor& x, const Tensor& dy) {
   const DType wide = accumulate_dtype(x.dtype());
   const Patches patches(s, wide);
