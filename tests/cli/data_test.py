@@ -1,6 +1,9 @@
 """moh data: a token file is as good as the text that it was made of."""
 
+import os
 import struct
+import subprocess
+import unittest
 
 import support
 
@@ -86,6 +89,30 @@ class Data(support.MohTest):
                          "no/such")
         self.assertEqual({path.name for path in self.folder.iterdir()}, {"text.txt", "out.tokens"})
         self.assertEqual((self.folder / "text.txt").read_text(), support.text_of_words(400))
+
+
+@unittest.skipIf(os.environ.get("MOH_SANITIZED"), "moh test skipped: sanitizers need memory of their own")
+class Memory(support.MohTest):
+    """A text takes a byte of memory for each of its bytes, and hardly any while it is tokenized."""
+
+    def test_a_large_text(self):
+        size = 48 << 20
+        with (self.folder / "large.txt").open("w") as file:
+            for _ in range(48):
+                file.write("A word that says little. " * (size // 48 // 25))
+        size = (self.folder / "large.txt").stat().st_size
+        tokenize = support.start(self.folder, "data", "tokenize", "--input", "large.txt", "--output", "large.tokens",
+                                 stdout=subprocess.DEVNULL)
+        _, status, usage = os.wait4(tokenize.pid, 0)
+        tokenize.returncode = os.waitstatus_to_exitcode(status)
+        self.assertEqual(tokenize.returncode, support.DONE)
+        self.assertLess(1024 * usage.ru_maxrss, 1.2 * size)
+        peaks = {}
+        for data in ("text.txt", "large.txt", "large.tokens"):
+            self.train({"data.train": data, "train.steps": 1, "eval.every": 0, "eval.max_tokens": 32}, "--overwrite")
+            peaks[data] = support.metrics(self.folder / "run")[0]["peak_process_memory_bytes"]
+        self.assertLess(peaks["large.txt"] - peaks["text.txt"], 1.3 * size)
+        self.assertLess(peaks["large.tokens"] - peaks["text.txt"], 0.3 * size)
 
 
 if __name__ == "__main__":

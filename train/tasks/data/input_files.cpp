@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <filesystem>
-#include <limits>
 #include <set>
 #include <system_error>
 #include <utility>
@@ -119,17 +118,25 @@ std::vector<InputPath> list_input_files(std::span<const std::string> inputs, Ski
   return walker.take_files();
 }
 
-std::optional<std::string> read_text(const InputPath& input, SkippedFiles& skipped) {
-  constexpr std::uint64_t kNoLimit = std::numeric_limits<std::uint64_t>::max();
-  std::string text = read_text_file(input.path, InputKind::kData, kNoLimit);
-  const bool empty = text.empty();
-  if (!empty && text.find('\0') == std::string::npos) return text;
+bool stream_text(const InputPath& input, SkippedFiles& skipped,
+                 FunctionRef<void(std::string_view block)> sink) {
+  const InputFile file(input.path, InputKind::kData);
+  bool is_text = file.size() > 0;
+  std::string block;
+  for (std::uint64_t offset = 0; offset < file.size() && is_text; offset += block.size()) {
+    block.resize(std::min<std::uint64_t>(kTextBlockBytes, file.size() - offset));
+    file.read(offset, std::as_writable_bytes(std::span(block)), "contents");
+    is_text = block.find('\0') == std::string::npos;
+    if (is_text) sink(block);
+  }
+  if (is_text) return true;
+  const bool empty = file.size() == 0;
   if (input.named) {
     throw DataError(
         error_message(input.path, "", "text", empty ? "an empty file" : "a binary file (NUL bytes)"));
   }
   skipped.add(empty ? "empty" : "binary", input.path);
-  return std::nullopt;
+  return false;
 }
 
 }  // namespace moh

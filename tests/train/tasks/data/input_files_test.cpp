@@ -24,6 +24,12 @@ std::vector<std::string> list(const TemporaryFolder& folder, std::vector<std::st
   return names;
 }
 
+std::optional<std::string> read_text(const InputPath& input, SkippedFiles& skipped) {
+  std::string text;
+  const bool is_text = stream_text(input, skipped, [&](std::string_view block) { text += block; });
+  return is_text ? std::optional(text) : std::nullopt;
+}
+
 }  // namespace
 
 TEST_CASE("data: folders are walked in the order of their names, without hidden entries") {
@@ -101,11 +107,15 @@ TEST_CASE("data: empty and binary files are skipped in a folder and refused by n
                                                                        6));
   SkippedFiles skipped;
   CHECK(read_text({text, true}, skipped) == "text\n");
+  const std::string long_text(2 * kTextBlockBytes + 1, 'x');
+  CHECK(read_text({write_file(folder / "long", long_text), false}, skipped) == long_text);
   CHECK(read_text({empty, false}, skipped) == std::nullopt);
   CHECK(read_text({binary, false}, skipped) == std::nullopt);
   CHECK(read_text({binary, false}, skipped) == std::nullopt);
-  CHECK(skipped.count() == 3);
-  CHECK(skipped.describe() == "1 empty (first: " + empty + "), 2 binary (first: " + binary + ")");
+  const std::string late = write_file(folder / "late", long_text + '\0');
+  CHECK(read_text({late, false}, skipped) == std::nullopt);
+  CHECK(skipped.count() == 4);
+  CHECK(skipped.describe() == "1 empty (first: " + empty + "), 3 binary (first: " + binary + ")");
   CHECK_THROWS_WITH(read_text({empty, true}, skipped), empty + ": expected text, found an empty file");
   CHECK_THROWS_WITH(read_text({binary, true}, skipped),
                     binary + ": expected text, found a binary file (NUL bytes)");

@@ -32,13 +32,47 @@ std::vector<InputPath> require_files(std::span<const std::string> inputs, Skippe
   throw DataError(error_message(where, "", "at least one file with text", found));
 }
 
-std::vector<TokenId> encode(const Tokenizer& tokenizer, const std::string& text) {
+/// Encodes the text of a file, piece by piece where the tokenizer allows that. False for a file that was
+/// skipped, of which `sink` may have got pieces.
+bool encode_file(const InputPath& input, const Tokenizer& tokenizer, SkippedFiles& skipped,
+                 FunctionRef<void(std::string_view text, std::span<const TokenId> ids)> sink) {
   std::vector<TokenId> ids;
-  tokenizer.encode(text, ids);
-  return ids;
+  const auto encode = [&](std::string_view text) {
+    ids.clear();
+    tokenizer.encode(text, ids);
+    sink(text, ids);
+  };
+  if (tokenizer.encodes_in_pieces()) return stream_text(input, skipped, encode);
+  std::string whole;
+  if (!stream_text(input, skipped, [&](std::string_view block) { whole += block; })) return false;
+  encode(whole);
+  return true;
 }
 
-/// Of the size and of ids at places all over the source: of all of them where there are few.
+/// Nothing for a file that was skipped.
+std::optional<CorpusFile> read_tokens(const InputPath& input, const Tokenizer& tokenizer,
+                                      SkippedFiles& skipped) {
+  std::error_code failed;
+  const std::uintmax_t bytes = std::filesystem::file_size(input.path, failed);
+  TokenMemory memory(tokenizer.vocab_size());
+  Checksum checksum;
+  try {
+    const auto add = [&](std::string_view text, std::span<const TokenId> ids) {
+      checksum.update(std::as_bytes(std::span(text)));
+      // Only now that it is known to begin as text: a huge binary file must not ask for memory.
+      if (!failed) memory.reserve(bytes);
+      memory.append(ids);
+    };
+    if (!encode_file(input, tokenizer, skipped, add)) return std::nullopt;
+  } catch (const std::bad_alloc&) {
+    throw DataError(
+        error_message(input.path, "", "a text that has room in memory", std::to_string(bytes) + " bytes",
+                      "make a token file of it, which is read as it is needed: moh data tokenize"));
+  }
+  return CorpusFile{input.path, memory.finish(), checksum.hex()};
+}
+
+/// Of the size and of ids at places all over the source, its ends among them; of all ids where there are few.
 std::string sampled_checksum(const TokenSource& tokens) {
   constexpr std::int64_t kBlocks = 1024, kIds = 4096;
   Checksum checksum;
@@ -47,7 +81,7 @@ std::string sampled_checksum(const TokenSource& tokens) {
   const std::int64_t size = tokens.size(), blocks = std::min(kBlocks, (size + kIds - 1) / kIds);
   add(std::array{size});
   for (std::int64_t i = 0; i < blocks; ++i) {
-    const std::int64_t begin = blocks < kBlocks ? i * kIds : i * ((size - kIds) / (kBlocks - 1));
+    const std::int64_t begin = blocks < kBlocks ? i * kIds : (size - kIds) * i / (kBlocks - 1);
     ids.resize(static_cast<std::size_t>(std::min(kIds, size - begin)));
     tokens.copy(begin, ids);
     add(ids);
@@ -70,10 +104,7 @@ std::optional<CorpusFile> open_tokens(const InputPath& input, const Tokenizer& t
     const std::string& checksum = file->info().checksum;
     return CorpusFile{input.path, file, checksum.empty() ? sampled_checksum(*file) : checksum};
   }
-  const std::optional<std::string> text = read_text(input, skipped);
-  if (!text) return std::nullopt;
-  return CorpusFile{input.path, tokens_in_memory(encode(tokenizer, *text), tokenizer.vocab_size()),
-                    checksum_hex(*text)};
+  return read_tokens(input, tokenizer, skipped);
 }
 
 void require_not_an_input(const std::filesystem::path& output, std::span<const InputPath> inputs) {
@@ -149,8 +180,11 @@ TokenizeReport tokenize_files(std::span<const std::string> inputs, const std::fi
       any = true;
     } else if (kind == TokenFileKind::kOld || kind == TokenFileKind::kTokens) {
       throw DataError(error_message(input.path, "", "text", "a moh token file"));
-    } else if (const std::optional<std::string> text = read_text(input, report.skipped)) {
-      writer.add_document(encode(tokenizer, *text));
+    } else if (stream_text(input, report.skipped, [](std::string_view) {})) {
+      // Only now: what has been added cannot be taken back.
+      writer.begin_document();
+      const auto add = [&](std::string_view, std::span<const TokenId> ids) { writer.add(ids); };
+      encode_file({input.path, /*named=*/true}, tokenizer, report.skipped, add);
       any = true;
     }
   }

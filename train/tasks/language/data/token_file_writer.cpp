@@ -37,8 +37,7 @@ TokenFileWriter::TokenFileWriter(std::filesystem::path path, const Tokenizer& to
   file_.write(std::string(kHeaderBytes, '\0'));
 }
 
-void TokenFileWriter::add_document(std::span<const TokenId> ids) {
-  begin_documents(1);
+void TokenFileWriter::add(std::span<const TokenId> ids) {
   for (TokenId id : ids) add(id);
 }
 
@@ -48,7 +47,7 @@ void TokenFileWriter::add_documents(const TokenSource& tokens, std::int64_t num_
   for (std::int64_t begin = 0; begin < tokens.size(); begin += kCopiedAtOnce) {
     ids.resize(static_cast<std::size_t>(std::min(kCopiedAtOnce, tokens.size() - begin)));
     tokens.copy(begin, ids);
-    for (TokenId id : ids) add(id);
+    add(ids);
   }
 }
 

@@ -20,8 +20,10 @@ class TokenFileWriter {
   /// `tokenizer` must live as long as the writer.
   TokenFileWriter(std::filesystem::path path, const Tokenizer& tokenizer);
 
-  /// Adds a document after those before. Throws ValueError for an id outside the vocabulary.
-  void add_document(std::span<const TokenId> ids);
+  /// Begins a document after those before, which add() fills.
+  void begin_document() { begin_documents(1); }
+  /// Throws ValueError for an id outside the vocabulary.
+  void add(std::span<const TokenId> ids);
   /// Adds ids that stand for `num_documents` documents, the end-of-document ids between these among them.
   void add_documents(const TokenSource& tokens, std::int64_t num_documents);
   /// Publishes the file and returns what it says of itself. Throws DataError when no token was added.

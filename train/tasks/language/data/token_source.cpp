@@ -1,7 +1,6 @@
 #include "train/tasks/language/data/token_source.h"
 
 #include <algorithm>
-#include <limits>
 #include <string>
 #include <utility>
 
@@ -22,7 +21,7 @@ void check_range(const TokenSource& source, std::int64_t begin, std::size_t coun
 template <class Stored>
 class MemoryTokens final : public TokenSource {
  public:
-  explicit MemoryTokens(std::span<const TokenId> ids) : ids_(ids.begin(), ids.end()) {}
+  explicit MemoryTokens(std::vector<Stored> ids) : ids_(std::move(ids)) {}
   std::int64_t size() const override { return static_cast<std::int64_t>(ids_.size()); }
   void copy(std::int64_t begin, std::span<TokenId> ids) const override {
     check_range(*this, begin, ids.size());
@@ -110,14 +109,36 @@ class RandomTokens final : public TokenSource {
 
 }  // namespace
 
-TokenSourcePtr tokens_in_memory(std::span<const TokenId> ids, std::int64_t vocab_size) {
+TokenMemory::TokenMemory(std::int64_t vocab_size) : vocab_size_(vocab_size) {
+  if (vocab_size > 1 << 16)
+    ids_.emplace<std::vector<TokenId>>();
+  else if (vocab_size > 1 << 8)
+    ids_.emplace<std::vector<std::uint16_t>>();
+}
+
+void TokenMemory::reserve(std::uint64_t ids) {
+  std::visit([=](auto& stored) { stored.reserve(ids); }, ids_);
+}
+
+void TokenMemory::append(std::span<const TokenId> ids) {
   const bool in_vocabulary =
-      std::all_of(ids.begin(), ids.end(), [=](TokenId id) { return id >= 0 && id < vocab_size; });
-  MOH_CHECK(in_vocabulary, "token id outside the vocabulary of " + std::to_string(vocab_size));
-  if (vocab_size <= std::numeric_limits<std::uint16_t>::max() + 1) {
-    return std::make_shared<MemoryTokens<std::uint16_t>>(ids);
-  }
-  return std::make_shared<MemoryTokens<TokenId>>(ids);
+      std::ranges::all_of(ids, [this](TokenId id) { return id >= 0 && id < vocab_size_; });
+  MOH_CHECK(in_vocabulary, "token id outside the vocabulary of " + std::to_string(vocab_size_));
+  std::visit([&](auto& stored) { stored.insert(stored.end(), ids.begin(), ids.end()); }, ids_);
+}
+
+TokenSourcePtr TokenMemory::finish() {
+  return std::visit(
+      []<class Stored>(std::vector<Stored>& stored) -> TokenSourcePtr {
+        return std::make_shared<MemoryTokens<Stored>>(std::move(stored));
+      },
+      ids_);
+}
+
+TokenSourcePtr tokens_in_memory(std::span<const TokenId> ids, std::int64_t vocab_size) {
+  TokenMemory memory(vocab_size);
+  memory.append(ids);
+  return memory.finish();
 }
 
 TokenSourcePtr slice_tokens(TokenSourcePtr source, std::int64_t begin, std::int64_t end) {

@@ -4,6 +4,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <variant>
 #include <vector>
 
 #include "train/tasks/language/data/tokenizer.h"
@@ -22,7 +23,26 @@ class TokenSource {
 
 using TokenSourcePtr = std::shared_ptr<const TokenSource>;
 
-/// Ids in memory, in two bytes each when the vocabulary has at most 65536, else in four.
+/// Gathers ids in memory: in one byte each when the vocabulary has at most 256, in two up to 65536, else in
+/// four.
+class TokenMemory {
+ public:
+  explicit TokenMemory(std::int64_t vocab_size);
+
+  /// Makes room for so many ids in all, where it is known beforehand.
+  void reserve(std::uint64_t ids);
+  void append(std::span<const TokenId> ids);
+  /// What was appended.
+  TokenSourcePtr finish();
+
+ private:
+  using Stored = std::variant<std::vector<std::uint8_t>, std::vector<std::uint16_t>, std::vector<TokenId>>;
+
+  std::int64_t vocab_size_;
+  Stored ids_;
+};
+
+/// Ids in memory, gathered as by TokenMemory.
 TokenSourcePtr tokens_in_memory(std::span<const TokenId> ids, std::int64_t vocab_size);
 
 /// Ids [begin, end) of `source`.

@@ -26,6 +26,8 @@ class Tokenizer {
   /// The id that stands between documents, when the vocabulary has one. It stands for no text.
   virtual std::optional<TokenId> end_of_document() const = 0;
 
+  /// Whether a text may be encoded piece by piece, cut between any two bytes.
+  virtual bool encodes_in_pieces() const { return false; }
   /// Appends the ids of `text` to `ids`. Throws DataError for text that the vocabulary cannot express.
   virtual void encode(std::string_view text, std::vector<TokenId>& ids) const = 0;
   /// The bytes of text that one id stands for, which need not be whole characters (see Utf8Stream). Throws
@@ -44,6 +46,7 @@ class ByteTokenizer final : public Tokenizer {
   std::int64_t vocab_size() const override { return 256; }
   std::uint64_t content_hash() const override;
   std::optional<TokenId> end_of_document() const override { return kEndOfDocument; }
+  bool encodes_in_pieces() const override { return true; }
   /// Throws DataError for a text with a NUL byte.
   void encode(std::string_view text, std::vector<TokenId>& ids) const override;
   std::string_view token_bytes(TokenId id) const override;

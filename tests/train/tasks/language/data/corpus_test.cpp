@@ -11,6 +11,7 @@
 #include "train/tasks/language/data/tokenizer.h"
 
 using namespace moh;
+namespace fs = std::filesystem;
 
 namespace {
 
@@ -31,6 +32,18 @@ std::string text_of(const TokenSource& source) {
 
 Corpus open(std::vector<std::string> inputs) {
   return open_corpus(inputs, kTokenizer);
+}
+
+/// What another program writes: a token file without a checksum.
+std::string bare_token_file(const std::string& ids) {
+  const std::string size = std::to_string(ids.size());
+  std::string header =
+      R"({"__metadata__":{"format":"moh-tokens","version":"1","tokenizer":"byte","vocab_size":"256"},"tokens":{"dtype":)"
+      R"("U8","shape":[)" +
+      size + R"(],"data_offsets":[0,)" + size + "]}}";
+  header.resize((header.size() + 7) / 8 * 8, ' ');
+  const std::uint64_t length = header.size();
+  return std::string(reinterpret_cast<const char*>(&length), sizeof length) + header + ids;
 }
 
 /// A token file of moh's earlier format (old_token_file.cpp) of the byte tokenizer, or of one of another
@@ -60,6 +73,38 @@ TEST_CASE("data: one text file is its bytes, with nothing before, after or betwe
   CHECK(corpus.num_tokens() == 15);
   CHECK(text_of(*split_corpus(corpus, kTokenizer, 0.0).train) == "First Citizen:\n");
   CHECK(split_corpus(corpus, kTokenizer, 0.0).validation->size() == 0);
+}
+
+TEST_CASE("data: the contents of a corpus are known whatever its files are called") {
+  const TemporaryFolder folder;
+  const auto contents = [&](std::vector<std::pair<std::string, std::string>> files) {
+    const fs::path texts = folder / "texts";
+    fs::remove_all(texts);
+    for (const auto& [name, text] : files) write_file(texts / name, text);
+    return open({texts.string()}).describe_contents();
+  };
+  const std::string two = contents({{"a", "one"}, {"b", "other"}});
+  CHECK(two.starts_with("2 files, 8 tokens, checksum "));
+  CHECK(contents({{"c", "one"}, {"d/e", "other"}}) == two);
+  CHECK(contents({{"a", "other"}, {"b", "one"}}) != two);
+  CHECK(contents({{"a", "one"}, {"b", "othex"}}) != two);
+  CHECK(contents({{"a", "oneo"}, {"b", "ther"}}) != two);
+  CHECK(contents({{"a", "one"}, {"b", "other"}, {"c", "."}}) != two);
+
+  // Without a checksum of its own a token file is known by ids at places all over it, the first and last
+  // among them.
+  const std::string ids(5'000'000, 'x');
+  const std::string plain = contents({{"a", bare_token_file(ids)}});
+  for (const std::size_t place : {std::size_t{0}, ids.size() - 1}) {
+    std::string changed = ids;
+    changed[place] = 'y';
+    CHECK(contents({{"a", bare_token_file(changed)}}) != plain);
+  }
+  CHECK(contents({{"a", bare_token_file(ids + "x")}}) != plain);
+  std::string few = ids.substr(0, 9000);
+  const std::string small = contents({{"a", bare_token_file(few)}});
+  few[8500] = 'y';
+  CHECK(contents({{"a", bare_token_file(few)}}) != small);
 }
 
 TEST_CASE("data: the tail of every file is held out, and nothing is in both parts") {

@@ -36,7 +36,10 @@ using Documents = std::vector<std::vector<TokenId>>;
 
 TokenFileInfo write_tokens(const fs::path& path, const Tokenizer& tokenizer, const Documents& documents) {
   TokenFileWriter writer(path, tokenizer);
-  for (const std::vector<TokenId>& document : documents) writer.add_document(document);
+  for (const std::vector<TokenId>& document : documents) {
+    writer.begin_document();
+    writer.add(document);
+  }
   return writer.finish();
 }
 
@@ -248,12 +251,12 @@ TEST_CASE("data: an unfinished token file never appears, and leaves what was the
   write_file(path, "before");
   {
     TokenFileWriter writer(path, kByte);
-    writer.add_document(std::vector<TokenId>{1, 2, 3});
+    writer.add(std::vector<TokenId>{1, 2, 3});
   }
   CHECK(read_file(path) == "before");
   CHECK_THROWS_AS(TokenFileWriter(path, kByte).finish(), DataError);
   TokenFileWriter strict(path, kByte);
-  CHECK_THROWS_AS(strict.add_document(std::vector<TokenId>{256}), ValueError);
+  CHECK_THROWS_AS(strict.add(std::vector<TokenId>{256}), ValueError);
   CHECK_THROWS_AS(TokenFileWriter(folder / "absent/t.bin", kByte), StorageError);
 }
 

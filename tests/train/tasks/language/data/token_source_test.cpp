@@ -25,10 +25,16 @@ TokenSourcePtr tokens(std::vector<TokenId> ids) {
 
 }  // namespace
 
-TEST_CASE("data: tokens in memory read back in both widths") {
+TEST_CASE("data: tokens in memory read back in each width") {
   const std::vector<TokenId> ids = {0, 1, 999, 65535};
   CHECK(read_all(*tokens_in_memory(ids, 65536)) == ids);
   CHECK(read(*tokens_in_memory(ids, 65536), 2, 2) == std::vector<TokenId>{999, 65535});
+  const std::vector<TokenId> narrow = {0, 255, 7};
+  TokenMemory memory(256);
+  memory.append(narrow);
+  memory.append(std::vector<TokenId>{128});
+  CHECK(read_all(*memory.finish()) == std::vector<TokenId>{0, 255, 7, 128});
+  CHECK_THROWS_AS(tokens_in_memory(std::vector<TokenId>{256}, 256), InternalError);
   const std::vector<TokenId> wide = {0, 70000, 128255};
   CHECK(read_all(*tokens_in_memory(wide, 128256)) == wide);
   CHECK_THROWS_AS(tokens_in_memory(wide, 70000), InternalError);
