@@ -1,6 +1,7 @@
 """moh generate: a function of the checkpoint, the prompt and the options."""
 
 import json
+import subprocess
 
 import support
 
@@ -79,6 +80,52 @@ class Generate(support.MohTest):
             self.assert_says(output, f"generate: prompt: expected 1 to 32 tokens, found {found}")
             self.assertFalse(output.startswith("x"), "the prompt was printed before it was refused")
         self.generate("--tokens", 2, prompt="x" * 32)
+
+    def test_a_prompt_from_a_file_or_standard_input(self):
+        text = self.generate("--tokens", 5)
+        arguments = [support.MOH, "generate", "--checkpoint", "run", "--tokens", "5", "--threads", "1", "--prompt-file"]
+        self.write("prompt.txt", "the head")
+        for source, piped in (("prompt.txt", None), ("-", b"the head")):
+            result = subprocess.run([*arguments, source], cwd=self.folder, input=piped, stdout=subprocess.PIPE,
+                                    stderr=subprocess.DEVNULL, env=support.environment(), timeout=support.TIMEOUT_SECONDS, check=True)
+            self.assertEqual(result.stdout.decode(), text + "\n")
+        command = ("generate", "--checkpoint", "run")
+        self.assert_says(self.moh(*command, code=support.CONFIG_ERROR), "expected --prompt or --prompt-file, found neither")
+        self.assert_says(self.moh(*command, "--prompt", "a", "--prompt-file", "b", code=support.CONFIG_ERROR),
+                         "--prompt-file", "--prompt")
+        self.assert_says(self.moh(*command, "--prompt-file", "none", code=support.INPUT_ERROR), "none: expected a readable")
+        self.write("escape.txt", "a\x1b[31m")  # what comes from a file does not steer the terminal
+        self.assertNotIn("\x1b", self.moh(*command, "--prompt-file", "escape.txt", "--tokens", 1))
+
+    def test_stop_ends_before_the_first_of_the_texts(self):
+        new = self.generate("--tokens", 20, "--temperature", 0).removeprefix("the head")
+        for stop in (new[0], new[4:7], new[-3:]):
+            with self.subTest(stop=stop):
+                output = self.moh("generate", "--checkpoint", "run", "--prompt", "the head", "--temperature", 0, "--tokens",
+                                  20, "--stop", stop, "--stop", "not there", "--threads", 1)
+                self.assertTrue(output.startswith("the head" + new[:new.index(stop)] + "\n"), output)
+                self.assert_says(output, "; ended at a text of --stop")
+        # What only begins like a stop text is handed out, at the latest at the end.
+        self.assertEqual(self.generate("--tokens", 20, "--temperature", 0, "--stop", new[-2:] + "?"), "the head" + new)
+        self.assert_says(self.generate("--stop", "", code=support.CONFIG_ERROR), "stop: expected a text")
+
+    def test_several_samples_are_those_of_the_seeds(self):
+        output = self.moh("generate", "--checkpoint", "run", "--prompt", "the head", "--tokens", 8, "--seed", 5,
+                          "--num-samples", 3, "--threads", 1)
+        for number, seed in enumerate((5, 6, 7), start=1):
+            text = self.generate("--tokens", 8, "--seed", seed)
+            self.assert_says(output, f"--- sample {number}, --seed {seed} ---\n{text}\n")
+        self.assert_says(self.generate("--num-samples", 0, code=support.CONFIG_ERROR), "--num-samples: expected 1 or more")
+
+    def test_the_end_of_a_document_is_said(self):
+        for number in range(100):
+            self.write(f"lines/{number}.txt", "abcdefgh")
+        output = self.train({"data.train": "lines", "data.validation_fraction": 0, "train.steps": 60, "train.batch_size": 8,
+                             "optim.learning_rate": 0.02, "eval.every": 0, "checkpoint.every": 0, "sample.tokens": 20,
+                             "sample.prompt": "abcde", "sample.temperature": 0, "output.dir": "lines_run"})
+        self.assert_says(output, "--- sample ---\nabcdefgh\n--- ended by the model ---")
+        output = self.moh("generate", "--checkpoint", "lines_run", "--prompt", "abcdef", "--temperature", 0)
+        self.assert_says(output, "abcdefgh\n", "3 tokens", "; the model ended the document")
 
     def test_options_out_of_range(self):
         for option, value, expected in (("temperature", -1, "temperature: expected 0 or more"),

@@ -56,7 +56,7 @@ class Help(support.MohTest):
             ("train",): "config is required",
             ("train", "a.yaml", "--frob"): "--frob",
             ("eval",): "--checkpoint is required",
-            ("generate", "--checkpoint", "run"): "--prompt is required",
+            ("generate", "--checkpoint", "run"): "expected --prompt or --prompt-file, found neither",
             ("config",): "expected a configuration file, or --reference",
             ("data",): "A subcommand is required",
             ("data", "tokenize", "--input", "text.txt"): "--output is required",

@@ -1,12 +1,17 @@
 #include <CLI/CLI.hpp>
+#include <array>
+#include <cstdint>
 #include <cstdio>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include "core/error.h"
 #include "core/parallel.h"
 #include "train/cli/commands.h"
+#include "train/io/input_file.h"
 #include "train/log/logging.h"
 #include "train/tasks/language/generate_text.h"
 #include "train/tasks/language/language_family.h"
@@ -15,38 +20,99 @@ namespace moh::cli {
 
 namespace {
 
+constexpr std::uint64_t kMaxPromptBytes = std::uint64_t{64} << 20;  // far more than any model's positions
+
 struct GenerateArgs {
   std::string checkpoint;
-  std::string prompt;
+  std::vector<std::string> overrides;
+  std::optional<std::string> prompt;
+  std::string prompt_file;  ///< "-": standard input
   GenerateOptions options;
+  std::int64_t num_samples = 1;
   std::int64_t threads = 0;
   std::string device;  ///< empty: that of the training run
 };
 
+std::string read_standard_input() {
+  std::string text;
+  std::array<char, 1 << 16> block;
+  while (const std::size_t count = std::fread(block.data(), 1, block.size(), stdin)) {
+    text.append(block.data(), count);
+    if (text.size() > kMaxPromptBytes)
+      throw DataError(error_message("standard input", "prompt",
+                                    "at most " + std::to_string(kMaxPromptBytes) + " bytes", "more"));
+  }
+  if (std::ferror(stdin) != 0) throw DataError("standard input: cannot be read");
+  return text;
+}
+
+std::string prompt_of(const GenerateArgs& args) {
+  if (args.prompt) return *args.prompt;
+  if (args.prompt_file.empty())
+    throw ConfigError(error_message("generate", "", "--prompt or --prompt-file", "neither"));
+  if (args.prompt_file == "-") return read_standard_input();
+  return read_text_file(args.prompt_file, InputKind::kData, kMaxPromptBytes);
+}
+
+std::vector<std::string> settings_of(const GenerateArgs& args) {
+  std::vector<std::string> settings = args.overrides;
+  if (!args.device.empty()) settings.push_back("device=" + args.device);
+  if (args.device == "cpu") settings.emplace_back("tf32=false");
+  return settings;
+}
+
+void print(std::string_view text) {
+  std::fwrite(text.data(), 1, text.size(), stdout);
+  std::fflush(stdout);
+}
+
+/// Why the text is shorter than asked for; "" where it is not.
+std::string_view early_end(TextEnd end) {
+  switch (end) {
+    case TextEnd::kTokens:
+    case TextEnd::kInterrupted:
+      return "";
+    case TextEnd::kEndOfDocument:
+      return "; the model ended the document";
+    case TextEnd::kStop:
+      return "; ended at a text of --stop";
+  }
+  fail_check(__FILE__, __LINE__, "end", "unknown TextEnd");
+}
+
+void log_report(const GenerateReport& report) {
+  char line[96];
+  const double speed = report.seconds > 0 ? static_cast<double>(report.new_tokens) / report.seconds : 0;
+  std::snprintf(line, sizeof line, "%lld tokens, %.1f tokens/s", static_cast<long long>(report.new_tokens),
+                speed);
+  if (report.new_tokens > 0) log_info(std::string(line).append(early_end(report.end)));
+}
+
 int generate(const GenerateArgs& args, const Families& families) {
+  if (args.num_samples < 1)
+    throw ConfigError(error_message("--num-samples", "", "1 or more", std::to_string(args.num_samples)));
   set_num_threads(args.threads);
-  std::vector<std::string> overrides;
-  if (!args.device.empty()) overrides.push_back("device=" + args.device);
-  if (args.device == "cpu") overrides.emplace_back("tf32=false");
-  const LoadedModel loaded = load_model(args.checkpoint, families, overrides);
+  const std::string prompt = prompt_of(args);
+  const LoadedModel loaded = load_model(args.checkpoint, families, settings_of(args));
   const auto& [model, tokenizer] = as_language_model(loaded, "generate");
-  const auto print = [](std::string_view text) {
-    std::fwrite(text.data(), 1, text.size(), stdout);
-    std::fflush(stdout);
-  };
-  // With the first piece, when the arguments have turned out to be in order.
-  bool prompt_is_shown = false;
-  const auto show = [&](std::string_view text) {
-    if (!std::exchange(prompt_is_shown, true)) print(args.prompt);
-    print(text);
-  };
-  const GenerateReport report = generate_text(model, *tokenizer, args.prompt, args.options, show);
-  print("\n");
-  if (report.seconds > 0) {
-    char line[96];
-    std::snprintf(line, sizeof line, "%lld tokens, %.1f tokens/s", static_cast<long long>(report.new_tokens),
-                  static_cast<double>(report.new_tokens) / report.seconds);
-    log_info(line);
+  Utf8Stream safe;
+  const std::string shown_prompt = safe.push(prompt) + safe.finish();
+  GenerateOptions options = args.options;
+  for (std::int64_t sample = 1; sample <= args.num_samples; ++sample, ++options.seed) {
+    // With the first piece, when the arguments have turned out to be in order.
+    bool prompt_is_shown = false;
+    const auto show = [&](std::string_view text) {
+      if (!std::exchange(prompt_is_shown, true)) {
+        if (args.num_samples > 1)
+          print("--- sample " + std::to_string(sample) + ", --seed " + std::to_string(options.seed) +
+                " ---\n");
+        print(shown_prompt);
+      }
+      print(text);
+    };
+    const GenerateReport report = generate_text(model, *tokenizer, prompt, options, show);
+    print("\n");
+    log_report(report);
   }
   return kDone;
 }
@@ -57,18 +123,34 @@ void add_generate(const Commands& commands) {
   const auto [command, args] =
       add_command(commands, "generate", "Continue a text with a trained model", generate);
   add_checkpoint(command, args.checkpoint);
-  command.add_option("--prompt", args.prompt, "Text to continue")->required();
+  CLI::Option* prompt = command.add_option("--prompt", args.prompt, "Text to continue")->default_str("");
+  command.add_option("--prompt-file", args.prompt_file, "File of that text, as it is; -: standard input")
+      ->type_name("FILE")
+      ->excludes(prompt);
   command.add_option("--tokens", args.options.tokens, "New tokens at most");
   command.add_option("--temperature", args.options.pick.temperature, "0: always the most probable token");
   command.add_option("--top-k", args.options.pick.top_k, "Only the k most probable tokens; 0: all");
   command.add_option("--top-p", args.options.pick.top_p,
                      "Only the most probable tokens that hold this probability");
   command.add_option("--seed", args.options.seed, "Of the random choice");
+  command.add_option("--stop", args.options.stop, "End before this text; once per text")
+      ->type_name("TEXT")
+      ->default_str("")
+      ->allow_extra_args(false);
+  command.add_option("--num-samples", args.num_samples,
+                     "Texts, one after the other; each has the next --seed");
   command.add_option("--threads", args.threads, "0: all processors");
   command.add_option("--device", args.device, "cpu, cuda or cuda:N; by default that of the training run");
-  command.footer(R"(Examples:
+  command.add_option("overrides", args.overrides, "Any setting of the run")
+      ->type_name("key.path=value")
+      ->default_str("");
+  command.footer(
+      R"(A text ends after --tokens, at --stop, or where the model ends the document; a line on stderr says which.
+
+Examples:
   moh generate --checkpoint runs/quickstart --prompt "The licence"
-  moh generate --checkpoint runs/quickstart --prompt "The" --tokens 500 --temperature 0.8 --top-p 0.95 --seed 7)");
+  moh generate --checkpoint runs/quickstart --prompt "The" --tokens 500 --temperature 0.8 --top-p 0.95 --seed 7
+  echo -n "def " | moh generate --checkpoint runs/quickstart --prompt-file - --stop "def " --num-samples 3)");
 }
 
 }  // namespace moh::cli

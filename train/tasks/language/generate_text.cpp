@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 #include <vector>
 
 #include "core/error.h"
@@ -47,6 +48,44 @@ class Context {
   std::vector<TokenId> ids_;
   std::int64_t capacity_;
   KvCache cache_;
+};
+
+/// Text on its way to the reader: what may be the beginning of a stop text is held back.
+class StopFilter {
+ public:
+  explicit StopFilter(std::span<const std::string> stops) : stops_(stops) {
+    if (std::ranges::any_of(stops, &std::string::empty))
+      throw ValueError(error_message("generate", "stop", "a text", "an empty one"));
+  }
+
+  /// What may be handed out now that `text` has come.
+  std::string push(std::string_view text) {
+    held_ += text;
+    std::size_t end = held_.size();
+    for (const std::string& stop : stops_) {
+      const std::size_t found = held_.find(stop);
+      stopped_ = stopped_ || found != std::string::npos;
+      end = std::min(end, std::min(found, held_.size() - beginning_at_end(stop)));
+    }
+    std::string out = held_.substr(0, end);
+    held_.erase(0, end);
+    return out;
+  }
+  bool stopped() const { return stopped_; }
+  /// The rest, when no more text comes.
+  std::string finish() { return stopped_ ? "" : std::exchange(held_, ""); }
+
+ private:
+  /// The longest beginning of `stop`, not all of it, that the held text ends with.
+  std::size_t beginning_at_end(std::string_view stop) const {
+    std::size_t length = std::min(held_.size(), stop.size() - 1);
+    while (!held_.ends_with(stop.substr(0, length))) --length;
+    return length;
+  }
+
+  std::span<const std::string> stops_;
+  std::string held_;
+  bool stopped_ = false;
 };
 
 }  // namespace
@@ -110,7 +149,8 @@ std::vector<TokenId> encode_prompt(std::string_view where, const Tokenizer& toke
 
 GenerateReport generate_text(const Llama& model, const Tokenizer& tokenizer, std::string_view prompt,
                              const GenerateOptions& options,
-                             const std::function<void(std::string_view)>& sink, FunctionRef<bool()> stop) {
+                             const std::function<void(std::string_view)>& sink,
+                             FunctionRef<bool()> interrupt) {
   std::vector<TokenId> ids =
       encode_prompt("generate: prompt", tokenizer, prompt, model.config().max_positions);
   GenerateReport report;
@@ -121,20 +161,28 @@ GenerateReport generate_text(const Llama& model, const Tokenizer& tokenizer, std
   Context context(model, std::move(ids), options.tokens);
   TokenPicker picker(options.pick, {options.seed, kStream});
   Utf8Stream text;
+  StopFilter filter(options.stop);
   double begin = 0;
-  while (report.new_tokens < options.tokens) {
-    if ((report.stopped = stop())) break;
+  while (report.new_tokens < options.tokens && !filter.stopped()) {
+    if (interrupt()) {
+      report.end = TextEnd::kInterrupted;
+      break;
+    }
     const Tensor logits = context.next_logits().to(kCpu);
     if (report.new_tokens == 0) begin = monotonic_seconds();
     // The model's vocabulary may be padded beyond the tokenizer's.
     const TokenId id =
         picker.pick(logits.span<float>().first(static_cast<std::size_t>(tokenizer.vocab_size())));
     ++report.new_tokens;
-    if (id == tokenizer.end_of_document()) break;
-    sink(text.push(tokenizer.token_bytes(id)));
+    if (id == tokenizer.end_of_document()) {
+      report.end = TextEnd::kEndOfDocument;
+      break;
+    }
+    sink(filter.push(text.push(tokenizer.token_bytes(id))));
     context.append(id);
   }
-  sink(text.finish());
+  sink(filter.push(text.finish()) + filter.finish());
+  if (filter.stopped()) report.end = TextEnd::kStop;
   if (report.new_tokens > 0) report.seconds = monotonic_seconds() - begin;
   return report;
 }

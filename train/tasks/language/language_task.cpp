@@ -142,9 +142,11 @@ bool LanguageTask::finish(const std::filesystem::path& run_folder, PrintText pri
   options.seed = seed_;
   std::string text = sample.prompt;
   const auto add = [&](std::string_view piece) { text += piece; };
-  if (generate_text(*model_, *data_->tokenizer, sample.prompt, options, add, stop).stopped) return false;
+  const TextEnd end = generate_text(*model_, *data_->tokenizer, sample.prompt, options, add, stop).end;
+  if (end == TextEnd::kInterrupted) return false;
   write_file_durably(run_folder / "sample.txt", text + "\n");
-  print("--- sample ---\n" + text + "\n--------------");
+  const bool by_model = end == TextEnd::kEndOfDocument;
+  print("--- sample ---\n" + text + "\n" + (by_model ? "--- ended by the model ---" : "--------------"));
   return true;
 }
 
