@@ -144,7 +144,8 @@ class ContinueTuning(support.MohTest):
         for vocab_size, wanted in ((300, 300), (300, 400), (200, 256)):
             with self.subTest(vocab_size=vocab_size, wanted=wanted):
                 path.write_text(json.dumps({**config, "vocab_size": vocab_size}))
-                output = self.moh("train", self.job(source="files"), f"model.vocab_size={wanted}", code=support.INPUT_ERROR)
+                output = self.moh("train", self.job(source="files"), f"model.vocab_size={wanted}", "init.new_tokenizer=true",
+                                  code=support.INPUT_ERROR)
                 self.assert_says(output, "the tensors are not those of the model that files/config.json describes",
                                  f"model.embed_tokens.weight: expected [{vocab_size}, 32], found [256, 32]")
 
@@ -152,6 +153,31 @@ class ContinueTuning(support.MohTest):
         self.files(with_config=False)
         self.assert_says(self.moh("config", self.job(source="files"), code=support.CONFIG_ERROR),
                          "init.from", "expected a configuration beside the weights")
+
+    def test_a_model_of_other_tokens_does_not_meet_bytes_unasked(self):
+        sizes = {"vocab_size": 300, "layers": 2, "hidden": 32, "intermediate": 48, "heads": 4, "max_positions": 32}
+        self.write("other.yaml", support.to_yaml({**JOB, "model": sizes, "output": {"dir": "other"}}) + "\n")
+        self.moh("train", "other.yaml")
+        self.moh("convert", "--from", "other", "--to", "hf", "--format", "hf")  # as it comes from elsewhere
+        self.moh("convert", "--from", "hf", "--to", "converted", "--format", "moh")
+        self.moh("convert", "--from", "hf", "--to", "other.safetensors")
+        refusal = ("data.tokenizer: expected other (a tokenizer that moh does not have)", "found byte",
+                   "init.new_tokenizer: true trains the model on other tokens all the same")
+        for source, config in (("hf", self.job()), ("converted", self.job()), ("hf", "other.yaml"),
+                               ("other.safetensors", "sizes.yaml")):
+            with self.subTest(source=source, config=config):
+                self.write("sizes.yaml", (self.folder / "other" / "config.yaml").read_text())
+                job = ("train", config, f"init.from={source}", "output.dir=new", "init.moh.router_start=zero",
+                       "--overwrite")
+                self.assert_says(self.moh(*job, code=support.CONFIG_ERROR), *refusal)
+                self.moh(*job, "init.new_tokenizer=true")
+                self.moh("generate", "--checkpoint", "new", "--prompt", "the ", "--tokens", "2")  # bytes from now on
+        for command in (("eval", "data=text.txt"), ("analyze", "data=text.txt"), ("generate", "--prompt", "the ")):
+            output = self.moh(*command, "--checkpoint", "converted", code=support.CONFIG_ERROR)
+            self.assert_says(output, "data.tokenizer: expected one that moh has: byte, found other: the model's 300 tokens")
+            self.moh(*command, "--checkpoint", "converted", "data.tokenizer=byte", "data.sequence_length=32")
+        output = self.moh("train", self.job(), "data.tokenizer=other", "output.dir=no", code=support.CONFIG_ERROR)
+        self.assert_says(output, "data.tokenizer: expected byte, as text is turned into tokens for training, found other")
 
     def test_a_larger_vocabulary(self):
         for rows in ("mean", "normal", "zeros"):

@@ -40,7 +40,7 @@ class FamilyConfig {
   virtual void begin_with_preset(std::string_view) {}
   /// Makes `model`, but for the preset's name, that of a checkpoint of the same family.
   virtual void begin_with_model_of(const FamilyConfig& checkpoint) = 0;
-  /// Where `model` differs from a checkpoint's in what the checkpoint decides.
+  /// Where the run differs from the checkpoint that it begins from in what the checkpoint decides.
   virtual std::vector<config::Difference> disagreements(const FamilyConfig&) const { return {}; }
 
   /// Where `model` would compute something else than another one from the same weights. "expected" is what

@@ -54,7 +54,8 @@ void check_init(const RunConfig& run, const FamilyConfig* checkpoint, Rules& rul
   }
   if (checkpoint != nullptr) {
     for (const Difference& d : run.family->disagreements(*checkpoint))
-      rules.refuse({d.key}, d.expected + " as in the checkpoint of init.from", d.found, "remove the key");
+      rules.refuse({d.key}, d.expected + " as in the checkpoint of init.from", d.found,
+                   d.fix.empty() ? "remove the key" : d.fix);
   }
   if (moh == nullptr) return;
   const bool measured_start =

@@ -140,7 +140,7 @@ std::vector<Difference> differences(const Section& expected, const Section& foun
   const std::vector<KeyedField> theirs = all_fields(expected), ours = all_fields(found);
   std::vector<Difference> all;
   for (std::size_t i = 0; i < theirs.size(); ++i) {
-    Difference d{theirs[i].key, value_yaml(*theirs[i].field), value_yaml(*ours[i].field)};
+    Difference d{theirs[i].key, value_yaml(*theirs[i].field), value_yaml(*ours[i].field), ""};
     if (d.expected != d.found) all.push_back(std::move(d));
   }
   return all;

@@ -17,6 +17,7 @@ std::string section_yaml(const Section& root);
 struct Difference {
   std::string key;
   std::string expected, found;  ///< as YAML
+  std::string fix;              ///< what to do about it, where that is known
 };
 /// Where two structs of one type differ, by their field lists.
 std::vector<Difference> differences(const Section& expected, const Section& found);

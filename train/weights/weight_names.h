@@ -27,6 +27,11 @@ class WeightNames {
   /// Reads it; of the result `model` alone has a meaning. Throws CheckpointError for a file that is damaged,
   /// ConfigError for a model that moh cannot compute.
   virtual std::unique_ptr<FamilyConfig> read_config(const std::filesystem::path& config_json) const;
+  /// What is known of weights that have no configuration beside them: what the run says, and the weights
+  /// show.
+  virtual std::unique_ptr<FamilyConfig> config_of(const WeightFile&, const FamilyConfig& run) const {
+    return run.clone();
+  }
   /// Writes what others need besides the tensors, and the files that copy_companions() copies, to open the
   /// model; `source` is where it came from. Throws StorageError, CheckpointError for types that the format
   /// does not have, ConfigError for a model that it has no form for.

@@ -136,12 +136,14 @@ void start_routers(const Model& model, const std::vector<NamedParameter>& router
 
 ModelSource open_source(const RunConfig& run, const Families& families) {
   ModelSource source = open_init_source(run, families);
-  if (source.model == nullptr) return source;
+  const WeightNames& names = families.of(run).weight_names();
+  const auto model =
+      source.model != nullptr ? source.model->clone() : names.config_of(*source.weights, *run.family);
   std::string text;
-  for (const config::Difference& d : run.family->disagreements(*source.model))
-    text += "\n  " + d.key + ": expected " + d.expected + ", found " + d.found;
+  for (const config::Difference& d : run.family->disagreements(*model))
+    text += "\n  " + error_message(d.key, "", d.expected, d.found, d.fix);
   if (!text.empty())
-    throw ConfigError("init.from: " + run.init.from + ": is another model than `model` describes:" + text);
+    throw ConfigError("init.from: " + run.init.from + ": is another model than the run describes:" + text);
   source.check_described(families);
   return source;
 }

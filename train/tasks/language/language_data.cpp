@@ -27,17 +27,6 @@ Corpus open_files(std::span<const std::string> inputs, const Tokenizer& tokenize
   return corpus;
 }
 
-std::unique_ptr<const Tokenizer> tokenizer_of(const LanguageRun& run) {
-  std::unique_ptr<const Tokenizer> tokenizer = make_tokenizer(name_of(run.data.tokenizer));
-  if (tokenizer->vocab_size() > run.model.vocab_size) {
-    throw ConfigError(error_message("model.vocab_size", "",
-                                    "at least the " + std::to_string(tokenizer->vocab_size()) +
-                                        " tokens of data.tokenizer " + std::string(tokenizer->name()),
-                                    std::to_string(run.model.vocab_size)));
-  }
-  return tokenizer;
-}
-
 void require_held_out(const TextDataConfig& config, const TokenSource& validation) {
   if (validation.size() >= 2) return;
   const bool own = !config.validation.empty();
@@ -125,6 +114,23 @@ std::shared_ptr<const LanguageData> open_language_data(const RunConfig& run, Dat
       return made_up_data(run);
   }
   fail_check(__FILE__, __LINE__, "use", "unknown DataUse");
+}
+
+std::unique_ptr<const Tokenizer> tokenizer_of(const LanguageRun& run) {
+  if (run.data.tokenizer == TokenizerKind::kOther) {
+    throw ConfigError(
+        error_message("data.tokenizer", "", "one that moh has: byte",
+                      "other: the model's " + std::to_string(run.model.vocab_size) + " tokens are not bytes",
+                      "data.tokenizer=byte takes bytes for its tokens all the same"));
+  }
+  std::unique_ptr<const Tokenizer> tokenizer = make_tokenizer(name_of(run.data.tokenizer));
+  if (tokenizer->vocab_size() > run.model.vocab_size) {
+    throw ConfigError(error_message("model.vocab_size", "",
+                                    "at least the " + std::to_string(tokenizer->vocab_size()) +
+                                        " tokens of data.tokenizer " + std::string(tokenizer->name()),
+                                    std::to_string(run.model.vocab_size)));
+  }
+  return tokenizer;
 }
 
 TokenSourcePtr open_text(std::span<const std::string> inputs, const Tokenizer& tokenizer) {

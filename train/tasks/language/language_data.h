@@ -10,6 +10,7 @@
 #include "train/tasks/family.h"
 #include "train/tasks/language/data/token_source.h"
 #include "train/tasks/language/data/tokenizer.h"
+#include "train/tasks/language/language_run.h"
 
 namespace moh {
 
@@ -29,6 +30,10 @@ struct LanguageData final : TaskData {
 /// the tokenizer has more tokens than the model's vocabulary; for kTraining also when sample.prompt is not
 /// one that the model can continue, which must not turn out at the end of the training.
 std::shared_ptr<const LanguageData> open_language_data(const RunConfig& run, DataUse use);
+
+/// The tokenizer of a run's data. Throws ConfigError for a model whose tokens moh cannot make of text, and
+/// where the tokenizer has more tokens than the model's vocabulary.
+std::unique_ptr<const Tokenizer> tokenizer_of(const LanguageRun& run);
 
 /// The tokens of files and folders, joined; a warning tells what was skipped. Throws DataError.
 TokenSourcePtr open_text(std::span<const std::string> inputs, const Tokenizer& tokenizer);

@@ -45,9 +45,18 @@ class LanguageWeightNames final : public WeightNames {
   std::unique_ptr<FamilyConfig> read_config(const std::filesystem::path& config_json) const override {
     auto run = std::make_unique<LanguageRun>();
     run->model = read_hf_config(config_json);
+    run->data.tokenizer = likely_tokenizer(run->model.vocab_size);
     // So that a run with this model and no data of its own holds together.
     run->data.sequence_length = std::min(run->data.sequence_length, run->model.max_positions);
     return run;
+  }
+
+  std::unique_ptr<FamilyConfig> config_of(const WeightFile& weights, const FamilyConfig& run) const override {
+    auto config = std::make_unique<LanguageRun>(language_run(run));
+    const WeightInfo* embedding = weights.find(kEmbedding);
+    if (embedding != nullptr && embedding->shape.rank() == 2)
+      config->data.tokenizer = likely_tokenizer(embedding->shape[0]);
+    return config;
   }
 
   void write_files(const std::filesystem::path& folder, const FamilyConfig& config,
@@ -124,7 +133,7 @@ LanguageModel as_language_model(const LoadedModel& loaded, std::string_view comm
     throw ConfigError(
         error_message(command, "", "a language model", "task: " + std::string(loaded.config.family->task())));
   }
-  return {*model, make_tokenizer(name_of(language_run(loaded.config).data.tokenizer))};
+  return {*model, tokenizer_of(language_run(loaded.config))};
 }
 
 }  // namespace moh

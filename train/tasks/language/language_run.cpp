@@ -15,7 +15,8 @@ namespace {
 
 using namespace config;
 
-constexpr std::string_view kTokenizerNames[] = {"byte"};
+constexpr std::string_view kTokenizerNames[] = {"byte", "other"};
+constexpr std::int64_t kByteVocab = 256;
 
 /// Keys of the model, or sections, that may change between a checkpoint and the run that begins from it.
 constexpr std::array<std::string_view, 7> kFree = {"model.preset",    "model.max_positions", "model.dropout",
@@ -96,6 +97,17 @@ void add_model_fields(LlamaConfig& c, Section& s) {
   s.section(describe(c.moh));
 }
 
+/// Where two models differ by their keys, but for those in `free`. Both are spelt out.
+std::vector<Difference> model_differences(LlamaConfig& expected, LlamaConfig& found,
+                                          std::span<const std::string_view> free) {
+  Section expected_fields("model", ""), found_fields("model", "");
+  add_model_fields(expected, expected_fields);
+  add_model_fields(found, found_fields);
+  std::vector<Difference> all = differences(expected_fields, found_fields);
+  std::erase_if(all, [&](const Difference& d) { return is_among(d.key, free); });
+  return all;
+}
+
 Section model_section(LanguageRun& run) {
   Section s("model",
             "The decoder: RMSNorm, rotary positions, SwiGLU, no biases (LLaMA), with or without MoH.");
@@ -115,7 +127,9 @@ Section data_section(TextDataConfig& c) {
           "The same, held out. Empty: a part of each training file is split off.");
   s.field("validation_fraction", c.validation_fraction, from_below(0, 1),
           "That part, at the end of each file. 0: train on everything and validate on nothing.");
-  s.field("tokenizer", c.tokenizer, "How text becomes tokens. `byte`: one token per byte.");
+  s.field("tokenizer", c.tokenizer,
+          "How text becomes tokens. `byte`: one token per byte. `other` stands beside converted models of "
+          "a tokenizer that moh does not have, for which text is refused.");
   s.field("sequence_length", c.sequence_length, at_least(1, "tokens").capped(kMaxLength),
           "Length of the sequences the model is trained on.");
   return s;
@@ -144,6 +158,10 @@ std::span<const std::string_view> names_of(TokenizerKind) {
 void LanguageRun::describe(config::Section& root) {
   root.section(model_section(*this));
   root.section(data_section(data));
+  root.section_named("init").field(
+      "new_tokenizer", new_tokenizer,
+      "Train on the tokens of `data.tokenizer` although the ids of the checkpoint stand for others, or may: "
+      "what it learned of them is lost.");
   root.section_named("eval").field("max_tokens", max_eval_tokens, at_least(0, "tokens"),
                                    "Evaluate on the first of them only. 0: on all.");
   root.section(sample_section(sample));
@@ -153,7 +171,6 @@ void LanguageRun::check(const RunConfig&, config::Rules& rules) const {
   ConfigFaults faults("model.");
   moh::check(model, faults);
   rules.refuse(faults);
-  constexpr std::int64_t kByteVocab = 256;
   if (data.sequence_length > model.max_positions) {
     rules.refuse({"data.sequence_length", "model.max_positions"},
                  "at most model.max_positions (" + text(model.max_positions) + ")",
@@ -166,8 +183,12 @@ void LanguageRun::check(const RunConfig&, config::Rules& rules) const {
 }
 
 void LanguageRun::require_data(config::Rules& rules) const {
-  if (!data.train.empty()) return;
-  rules.refuse({"data.train"}, "text to train on", "no path", "name files or folders: data.train=text.txt");
+  if (data.tokenizer == TokenizerKind::kOther) {
+    rules.refuse({"data.tokenizer"}, "byte, as text is turned into tokens for training", "other");
+  }
+  if (data.train.empty()) {
+    rules.refuse({"data.train"}, "text to train on", "no path", "name files or folders: data.train=text.txt");
+  }
 }
 
 std::vector<std::string> LanguageRun::presets() const {
@@ -187,25 +208,23 @@ void LanguageRun::begin_with_model_of(const FamilyConfig& checkpoint) {
 
 std::vector<config::Difference> LanguageRun::disagreements(const FamilyConfig& checkpoint) const {
   LlamaConfig ours = spelt_out(model), source = spelt_out(language_run(checkpoint).model);
-  Section our_fields("model", ""), source_fields("model", "");
-  add_model_fields(ours, our_fields);
-  add_model_fields(source, source_fields);
-  std::vector<Difference> found = differences(source_fields, our_fields);
-  std::erase_if(found, [](const Difference& d) { return is_among(d.key, kFree); });
+  std::vector<Difference> found = model_differences(source, ours, kFree);
   if (ours.vocab_size < source.vocab_size)
-    found.push_back({"model.vocab_size", "at least " + text(source.vocab_size), text(ours.vocab_size)});
+    found.push_back({"model.vocab_size", "at least " + text(source.vocab_size), text(ours.vocab_size), ""});
+  const TokenizerKind theirs = language_run(checkpoint).data.tokenizer;
+  if (theirs != data.tokenizer && !new_tokenizer) {
+    const bool foreign = theirs == TokenizerKind::kOther;
+    found.push_back({"data.tokenizer", foreign ? "other (a tokenizer that moh does not have)" : "byte",
+                     std::string(name_of(data.tokenizer)),
+                     "init.new_tokenizer: true trains the model on other tokens all the same"});
+  }
   return found;
 }
 
 std::vector<config::Difference> LanguageRun::other_results(const FamilyConfig& other) const {
   LlamaConfig ours = spelt_out(model), theirs = spelt_out(language_run(other).model);
   for (LlamaConfig* each : {&ours, &theirs}) each->moh = spelt_out(each->moh, each->layers);
-  Section our_fields("model", ""), their_fields("model", "");
-  add_model_fields(ours, our_fields);
-  add_model_fields(theirs, their_fields);
-  std::vector<Difference> found = differences(their_fields, our_fields);
-  std::erase_if(found, [](const Difference& d) { return is_among(d.key, kOfTraining); });
-  return found;
+  return model_differences(theirs, ours, kOfTraining);
 }
 
 std::span<const std::string_view> LanguageRun::unseen_in_weights() const {
@@ -214,6 +233,10 @@ std::span<const std::string_view> LanguageRun::unseen_in_weights() const {
 
 std::span<const std::string_view> LanguageRun::optional_model_keys() const {
   return kOptional;
+}
+
+TokenizerKind likely_tokenizer(std::int64_t vocab_size) {
+  return vocab_size == kByteVocab ? TokenizerKind::kByte : TokenizerKind::kOther;
 }
 
 const LanguageRun& language_run(const FamilyConfig& family) {

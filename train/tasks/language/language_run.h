@@ -12,7 +12,10 @@
 
 namespace moh {
 
-enum class TokenizerKind { kByte };
+enum class TokenizerKind {
+  kByte,
+  kOther  ///< of a model from elsewhere: moh cannot turn text into its tokens
+};
 std::span<const std::string_view> names_of(TokenizerKind);
 
 /// Text to train and to validate on: the section `data` of a language model's run.
@@ -40,6 +43,7 @@ struct LanguageRun final : CloneableFamilyConfig<LanguageRun> {
   TextDataConfig data;
   SampleConfig sample;
   std::int64_t max_eval_tokens = 0;  ///< eval.max_tokens
+  bool new_tokenizer = false;        ///< init.new_tokenizer
 
   std::string_view task() const override { return kTask; }
   void describe(config::Section& root) override;
@@ -55,6 +59,10 @@ struct LanguageRun final : CloneableFamilyConfig<LanguageRun> {
   MohConfig* moh() override { return &model.moh; }
   RecomputeLevel* recompute() override { return &model.recompute; }
 };
+
+/// Whose tokens a model from elsewhere knows, of which its configuration says no more than their number:
+/// those of the byte tokenizer, or others.
+TokenizerKind likely_tokenizer(std::int64_t vocab_size);
 
 /// The family's part of a language model's run. Throws ConfigError for a run of another task.
 LanguageRun& language_run(RunConfig& run);

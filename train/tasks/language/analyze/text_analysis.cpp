@@ -137,10 +137,10 @@ AnalysisInputs analysis_of_texts(const Llama& model, const Tokenizer& tokenizer,
 
 AnalysisInputs analysis_of_files(const RunConfig& run, const Llama& model,
                                  std::span<const AnalyzedFiles> files, AnalyzeOptions options) {
-  const TextDataConfig& data = language_run(run).data;
-  if (options.sequence_length == 0) options.sequence_length = data.sequence_length;
+  const LanguageRun& language = language_run(run);
+  if (options.sequence_length == 0) options.sequence_length = language.data.sequence_length;
   if (options.batch_size == 0) options.batch_size = run.train.batch_size;
-  const std::unique_ptr<const Tokenizer> tokenizer = make_tokenizer(name_of(data.tokenizer));
+  const std::unique_ptr<const Tokenizer> tokenizer = tokenizer_of(language);
   std::vector<TextSource> sources;
   for (const AnalyzedFiles& each : files) sources.push_back({each.name, open_text(each.paths, *tokenizer)});
   if (sources.empty()) sources.push_back({"validation", open_held_out_text(run, *tokenizer)});
