@@ -60,7 +60,7 @@ class MemoryError : public Error {
   using Error::Error;
 };
 
-/// Joins the parts of a message: "where: what: expected E, found F; fix". `fix` may be empty.
+/// "where: what: expected E, found F; fix". `fix` may be empty; control characters of a name become \xNN.
 std::string error_message(std::string_view where, std::string_view what, std::string_view expected,
                           std::string_view found, std::string_view fix = "");
 

@@ -11,6 +11,8 @@ TEST_CASE("error: a message joins where, what, expected, found and the fix") {
         "attention: device cuda: expected cpu, found cuda:0; set device: cpu");
   CHECK(error_message("device", "", "cpu", "gpu") == "device: expected cpu, found gpu");
   CHECK(error_message("", "", "a", "b") == "expected a, found b");
+  CHECK(error_message("a\x1b[31m\n\x7f\xC3\xA9", "", "a", "b") ==
+        "a\\x1b[31m\\x0a\\x7f\xC3\xA9: expected a, found b");
 }
 
 TEST_CASE("error: every kind is an Error and keeps its text") {

@@ -59,6 +59,17 @@ std::string printable(std::string_view text, std::size_t limit) {
   return out;
 }
 
+std::string printable_path(const std::filesystem::path& path) {
+  return printable(path.native(), std::string_view::npos);
+}
+
+std::string printable_lines(std::string_view text) {
+  std::string lines;
+  for (std::size_t end; (end = text.find('\n')) != std::string_view::npos; text.remove_prefix(end + 1))
+    lines += printable(text.substr(0, end), std::string_view::npos) + '\n';
+  return lines + printable(text, std::string_view::npos);
+}
+
 std::string hex_digits(std::string_view bytes) {
   constexpr std::string_view kDigits = "0123456789abcdef";
   std::string text;

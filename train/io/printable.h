@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <filesystem>
 #include <string>
 #include <string_view>
 
@@ -26,6 +27,12 @@ bool is_control_character(std::string_view character);
 /// not printable ASCII or well-placed UTF-8 as \xNN. A hostile name can neither flood a log nor steer a
 /// terminal.
 std::string printable(std::string_view text, std::size_t limit = 120);
+
+/// A path, whole, as printable() has it: files come with names of any bytes.
+std::string printable_path(const std::filesystem::path& path);
+
+/// A message of one line or more, each as printable() has it, whole.
+std::string printable_lines(std::string_view text);
 
 /// Two hexadecimal digits for each byte.
 std::string hex_digits(std::string_view bytes);

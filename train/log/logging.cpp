@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "core/error.h"
+#include "train/io/printable.h"
 
 namespace moh {
 
@@ -37,8 +38,9 @@ void log(Level level, std::string_view message) {
   Log& log = the_log();
   const std::lock_guard lock(log.mutex);
   if (level < log.level) return;
-  const std::string line = fmt::format("{:%H:%M:%S} {}: {}", fmt::localtime(std::time(nullptr)),
-                                       kLevelNames[static_cast<std::size_t>(level)], message);
+  const std::string line =
+      fmt::format("{:%H:%M:%S} {}: {}", fmt::localtime(std::time(nullptr)),
+                  kLevelNames[static_cast<std::size_t>(level)], printable_lines(message));
   log.console->print(line, level < Level::kWarning    ? Tone::kPlain
                            : level == Level::kWarning ? Tone::kWarning
                                                       : Tone::kError);

@@ -13,6 +13,7 @@ namespace moh {
 /// stream at level info.
 void start_logging(std::shared_ptr<Console> console, std::string_view level = "");
 
+// Names in a message may come from files: of control characters only line ends are printed, others as \xNN.
 void log_debug(std::string_view message);
 void log_info(std::string_view message);
 void log_warning(std::string_view message);

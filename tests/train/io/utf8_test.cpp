@@ -3,7 +3,6 @@
 #include <catch2/catch.hpp>
 #include <string>
 
-
 using namespace moh;
 
 TEST_CASE("io: utf8: exactly the encodings of code points are characters") {
@@ -43,4 +42,7 @@ TEST_CASE("io: printable text has neither controls nor broken characters") {
   CHECK(printable("a\xC3\xA9\n\x1B[0m\x7F\xC2\x85") == "a\xC3\xA9\\x0a\\x1b[0m\\x7f\\xc2\\x85");
   CHECK(printable("\xED\xA0\x80\xE0\x80\x80") == "\\xed\\xa0\\x80\\xe0\\x80\\x80");
   CHECK(printable("abcdef", 3) == "abc...");
+  const std::string folder(300, 'x');
+  CHECK(printable_path(folder + "/\x1b") == folder + "/\\x1b");
+  CHECK(printable_lines("error: \x1b[0m\n\xFF\n") == "error: \\x1b[0m\n\\xff\n");
 }

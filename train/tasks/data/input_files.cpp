@@ -13,6 +13,7 @@
 #include "train/io/input_file.h"
 
 namespace moh {
+#include "train/io/printable.h"
 
 namespace {
 
@@ -21,8 +22,9 @@ namespace fs = std::filesystem;
 [[noreturn]] void fail_to_read(const std::string& path, const std::error_code& reason) {
   std::error_code ignored;
   const bool is_relative = reason == std::errc::no_such_file_or_directory && fs::path(path).is_relative();
-  throw DataError(path + ": cannot read: " + reason.message() +
-                  (is_relative ? "; the path is relative to " + fs::current_path(ignored).string() : ""));
+  throw DataError(
+      printable_path(path) + ": cannot read: " + reason.message() +
+      (is_relative ? "; the path is relative to " + printable_path(fs::current_path(ignored)) : ""));
 }
 
 std::vector<std::string> visible_entries(const std::string& folder) {
@@ -106,7 +108,8 @@ std::string SkippedFiles::describe() const {
   std::string text;
   for (const Reason& reason : reasons_) {
     if (!text.empty()) text += ", ";
-    text += std::to_string(reason.count) + " " + reason.name + " (first: " + reason.first_path + ")";
+    text += std::to_string(reason.count) + " " + reason.name +
+            " (first: " + printable_path(reason.first_path) + ")";
   }
   return text;
 }
