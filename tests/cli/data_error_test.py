@@ -2,6 +2,7 @@
 
 import json
 import os
+import resource
 
 import support
 
@@ -32,6 +33,37 @@ class TextErrors(support.MohTest):
     def test_binary_file(self):
         self.write("program", b"\x7fELF\0\0text")
         self.refused("program", "program: expected text, found a binary file")
+
+    def test_files_of_records_and_archives(self):
+        """Their keys, quotes and escapes are no text. What is in a folder is passed over, and said."""
+        for name, found in (("a.jsonl", "JSON Lines"), ("b.JSON", "JSON"), ("c.csv", "CSV"), ("d.txt.gz", "compressed")):
+            self.write(f"all/{name}", '{"text": "a story"}\n' * 9)
+            self.refused(f"all/{name}", f"all/{name}: expected text, found {found} by its name; take the text out of it")
+        self.refused("all", "all: expected at least one file with text", "1 JSON Lines (first: all/a.jsonl), 1 JSON")
+        (self.folder / "all" / "a.jsonl").rename(self.folder / "all" / "a.txt")
+        self.train({"data.train": "all"})
+
+    def test_a_huge_binary_file_is_not_read(self):
+        self.write("all/text.txt", support.text_of_words(400))
+        with open(self.folder / "all" / "disk.img", "wb") as file:
+            file.truncate(1 << 40)
+        limit = (1 << 31, 1 << 31)
+        options = {"preexec_fn": lambda: resource.setrlimit(resource.RLIMIT_AS, limit)}
+        self.refused("all/disk.img", "all/disk.img: expected text, found a binary file (NUL bytes)", **options)
+        output = self.moh("data", "tokenize", "--input", "all", "--output", "out.tokens", **options)
+        self.assert_says(output, "skipped 1 binary (first: all/disk.img)", "documents   1")
+
+    def test_names_cannot_steer_the_terminal(self):
+        name = "a\x1b]0;x\x07\nb"
+        escaped = "a\\x1b]0;x\\x07\\x0ab"
+        self.write(f"all/{name}", "")
+        self.write("all/text.txt", support.text_of_words(400))
+        self.assert_says(self.train({"data.train": "all"}), f"skipped 1 empty (first: all/{escaped})")
+        self.assert_says(self.moh("data", "tokenize", "--input", f"all/{name}", "--output", "o", code=support.INPUT_ERROR),
+                         f"error: all/{escaped}: expected text, found an empty file")
+        output = self.moh("data", "tokenize", "--input", "text.txt", "--output", name)
+        self.assert_says(output, f"wrote {escaped}\n")
+        self.assertNotIn("\x1b", output)
 
     def test_folder_without_text(self):
         (self.folder / "nothing").mkdir()

@@ -3,17 +3,19 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <cctype>
 #include <cerrno>
 #include <filesystem>
+#include <iterator>
 #include <set>
 #include <system_error>
 #include <utility>
 
 #include "core/error.h"
 #include "train/io/input_file.h"
+#include "train/io/printable.h"
 
 namespace moh {
-#include "train/io/printable.h"
 
 namespace {
 
@@ -89,6 +91,30 @@ class Walker {
   std::vector<InputPath> files_;
 };
 
+/// Endings of files that hold text in some form, but are not text: keys, quotes, escapes and compression
+/// would be learned with it.
+constexpr std::pair<std::string_view, std::string_view> kFormats[] = {
+    {".jsonl", "JSON Lines"}, {".ndjson", "JSON Lines"}, {".json", "JSON"},      {".csv", "CSV"},
+    {".tsv", "TSV"},          {".parquet", "Parquet"},   {".arrow", "Arrow"},    {".feather", "Arrow"},
+    {".gz", "compressed"},    {".zst", "compressed"},    {".xz", "compressed"},  {".bz2", "compressed"},
+    {".lz4", "compressed"},   {".zip", "an archive"},    {".tar", "an archive"}, {".tgz", "an archive"},
+    {".7z", "an archive"},    {".npy", "NumPy"},         {".npz", "NumPy"},      {".pkl", "a pickle"},
+    {".pickle", "a pickle"}};
+
+constexpr std::string_view kRecordsFix =
+    "take the text out of it, into files of plain text or a token file (docs/token_files.md); a name that "
+    "ends in .txt is read as it is";
+
+/// What a file holds by its name, in upper or lower case; "" for what may be text.
+std::string_view format_by_name(const fs::path& path) {
+  std::string ending = path.extension().string();
+  std::ranges::transform(ending, ending.begin(),
+                         [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  const auto* const found =
+      std::ranges::find(kFormats, ending, &std::pair<std::string_view, std::string_view>::first);
+  return found == std::end(kFormats) ? "" : found->second;
+}
+
 }  // namespace
 
 void SkippedFiles::add(std::string_view reason, const std::string& path) {
@@ -123,23 +149,23 @@ std::vector<InputPath> list_input_files(std::span<const std::string> inputs, Ski
 
 bool stream_text(const InputPath& input, SkippedFiles& skipped,
                  FunctionRef<void(std::string_view block)> sink) {
+  const auto pass_over = [&](std::string_view reason, const std::string& found, std::string_view fix = "") {
+    if (input.named) throw DataError(error_message(input.path, "", "text", found, fix));
+    skipped.add(reason, input.path);
+    return false;
+  };
+  const std::string_view format = format_by_name(input.path);
+  if (!format.empty()) return pass_over(format, std::string(format) + " by its name", kRecordsFix);
   const InputFile file(input.path, InputKind::kData);
-  bool is_text = file.size() > 0;
+  if (file.size() == 0) return pass_over("empty", "an empty file");
   std::string block;
-  for (std::uint64_t offset = 0; offset < file.size() && is_text; offset += block.size()) {
+  for (std::uint64_t offset = 0; offset < file.size(); offset += block.size()) {
     block.resize(std::min<std::uint64_t>(kTextBlockBytes, file.size() - offset));
     file.read(offset, std::as_writable_bytes(std::span(block)), "contents");
-    is_text = block.find('\0') == std::string::npos;
-    if (is_text) sink(block);
+    if (block.find('\0') != std::string::npos) return pass_over("binary", "a binary file (NUL bytes)");
+    sink(block);
   }
-  if (is_text) return true;
-  const bool empty = file.size() == 0;
-  if (input.named) {
-    throw DataError(
-        error_message(input.path, "", "text", empty ? "an empty file" : "a binary file (NUL bytes)"));
-  }
-  skipped.add(empty ? "empty" : "binary", input.path);
-  return false;
+  return true;
 }
 
 }  // namespace moh

@@ -46,9 +46,10 @@ class SkippedFiles {
 std::vector<InputPath> list_input_files(std::span<const std::string> inputs, SkippedFiles& skipped,
                                         const std::filesystem::path& run_folder = {});
 
-/// Hands the text of a file to `sink`, in blocks of at most kTextBlockBytes. False when it is empty or binary
-/// (has a NUL byte) and was not named by the user: then it goes to `skipped`, and what `sink` has got of it
-/// is no text. Throws DataError naming the file when it cannot be read, or was named and holds no text.
+/// Hands the text of a file to `sink`, in blocks of at most kTextBlockBytes. False when it is empty, binary
+/// (has a NUL byte) or by its name no plain text (JSON, tables, archives) and was not named by the user: then
+/// it goes to `skipped`, and what `sink` has got of it is no text. Throws DataError naming the file when it
+/// cannot be read, or was named and holds no text.
 bool stream_text(const InputPath& input, SkippedFiles& skipped,
                  FunctionRef<void(std::string_view block)> sink);
 inline constexpr std::size_t kTextBlockBytes = 1 << 20;
