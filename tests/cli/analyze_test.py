@@ -27,7 +27,7 @@ class Analyze(support.MohTest):
         return self.moh("analyze", "--checkpoint", run, *arguments, code=code)
 
     def report(self, *arguments, **options):
-        self.analyze(*arguments, "--out", "heads.json", **options)
+        self.analyze(*arguments, "--out", "heads.json", "--overwrite", **options)
         text = (self.folder / "heads.json").read_text()
         self.assertNotIn("NaN", text)
         self.assertNotIn("Infinity", text)
@@ -146,7 +146,10 @@ class Analyze(support.MohTest):
             ("--max-tokens", "-1"): (support.CONFIG_ERROR, "tokens of a source: expected at least 0"),
             ("--similarity-tokens", "0"): (support.CONFIG_ERROR, "expected at least 1"),
             ("--rank-tolerance", "0"): (support.CONFIG_ERROR, "rank tolerance"),
-            ("--out", "."): (support.CONFIG_ERROR, "--out: expected a file to write, found the folder ."),
+            ("--out", "."): (support.CONFIG_ERROR, "--out .: expected the name of a file, found a folder"),
+            ("--out", "words.txt"): (support.CONFIG_ERROR, "--out words.txt: expected a name that is not taken, found a "
+                                     "file; replace it with --overwrite"),
+            ("--out", "/dev/full", "--overwrite"): (support.CONFIG_ERROR, "/dev/full: expected the name of a file"),
             ("--out", "no/such/folder/x.json"): (support.STORAGE_ERROR, "no/such/folder"),
             ("modl.layers=3",): (support.CONFIG_ERROR, "modl"),
         }

@@ -87,7 +87,19 @@ class Data(support.MohTest):
                                   code=support.CONFIG_ERROR), "bite")
         self.assert_says(self.tokenize("text.txt", output="no/such/folder.tokens", code=support.STORAGE_ERROR),
                          "no/such")
-        self.assertEqual({path.name for path in self.folder.iterdir()}, {"text.txt", "out.tokens"})
+        self.write("other.txt", "another text")
+        (self.folder / "link").symlink_to("out.tokens")
+        before = (self.folder / "out.tokens").read_bytes()
+        for output, found in (("out.tokens", "a name that is not taken, found a file; replace it with --overwrite"),
+                              (".", "the name of a file, found a folder"), ("link", "the name of a file, found something"),
+                              ("/dev/null", "the name of a file, found something else")):
+            self.assert_says(self.tokenize("other.txt", output=output, code=support.CONFIG_ERROR),
+                             f"--output {output}: expected {found}")
+            if output != "out.tokens":
+                self.tokenize("other.txt", "--overwrite", output=output, code=support.CONFIG_ERROR)
+        self.assertEqual((self.folder / "out.tokens").read_bytes(), before)
+        self.assert_says(self.tokenize("other.txt", "--overwrite"), "text bytes  12")
+        self.assertEqual({path.name for path in self.folder.iterdir()}, {"text.txt", "out.tokens", "other.txt", "link"})
         self.assertEqual((self.folder / "text.txt").read_text(), support.text_of_words(400))
 
 

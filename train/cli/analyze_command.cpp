@@ -32,6 +32,7 @@ struct AnalyzeArgs : CheckpointArgs {
   std::vector<std::string> sources;  ///< NAME=PATH
   AnalyzeOptions options;
   std::string out;  ///< JSON file; empty: none
+  bool overwrite = false;
 };
 
 /// What was named on the command line: settings of the run, and what is analysed.
@@ -70,15 +71,6 @@ Inputs inputs_of(const AnalyzeArgs& args) {
   return inputs;
 }
 
-/// The file of the report, made before the long work begins, so that a place that cannot be written is told
-/// of at once. It appears when all is done.
-std::unique_ptr<DurableFile> create_report(const std::filesystem::path& path) {
-  if (path.empty()) return nullptr;
-  if (std::filesystem::is_directory(path))
-    throw ConfigError(error_message("--out", "", "a file to write", "the folder " + path.string()));
-  return std::make_unique<DurableFile>(path);
-}
-
 /// How far the analysis is, after `seconds`.
 std::string describe(const AnalyzeProgress& progress, double seconds) {
   if (!progress.ranks) return describe_progress("analyze", progress.done, progress.total, "tokens", seconds);
@@ -91,9 +83,12 @@ int analyze(const AnalyzeArgs& args, const Families& families) {
   const auto console = std::make_shared<Console>(STDERR_FILENO);
   start_logging(console);
   const Inputs inputs = inputs_of(args);
+  if (!args.out.empty()) require_replaceable("--out", args.out, args.overwrite);
   const LoadedModel loaded = load_model(args.checkpoint, families, inputs.settings);
   set_num_threads(loaded.config.threads);
-  const std::unique_ptr<DurableFile> file = create_report(args.out);
+  // Made before the long work begins, so that a place that cannot be written is told of at once.
+  std::optional<DurableFile> file;
+  if (!args.out.empty()) file.emplace(args.out);
   stop.defer();
   const AnalysisInputs analysis =
       loaded.family->analysis_inputs(loaded.config, *loaded.model, inputs.files, args.options);
@@ -119,7 +114,7 @@ int analyze(const AnalyzeArgs& args, const Families& families) {
     file->write(to_json(*report));
     file->commit();
   }
-  std::cout << "checkpoint       " << report->checkpoint << '\n';
+  std::cout << "checkpoint       " << printable_path(report->checkpoint) << '\n';
   write_tables(std::cout, *report);
   return kDone;
 }
@@ -147,6 +142,7 @@ void add_analyze(const Commands& commands) {
       ->allow_extra_args(false);
   command.add_option("--text", options.text, "Show the heads of each token of this text as well");
   command.add_option("--out", args.out, "Write everything to this file")->type_name("FILE.json");
+  command.add_flag("--overwrite", args.overwrite, "Replace the file --out");
   command.footer(
       R"(Without data=PATH and --source, the text that the run held out is used. docs/analyze.md explains the numbers,
 scripts/plot_heads.py draws them. Ctrl-C ends it with exit code 130 and nothing written.

@@ -5,6 +5,7 @@
 
 #include "core/error.h"
 #include "train/cli/commands.h"
+#include "train/io/printable.h"
 #include "train/log/format.h"
 #include "train/log/logging.h"
 #include "train/log/progress.h"
@@ -74,12 +75,12 @@ void report_names(const ConvertOptions& options, const ConvertReport& report) {
 }
 
 void print_summary(const ConvertOptions& options, const ConvertReport& report) {
-  std::printf("read        %s (%s)\n", options.from.c_str(), report.source_format.c_str());
+  std::printf("read        %s (%s)\n", printable_path(options.from).c_str(), report.source_format.c_str());
   if (!report.model_config.empty()) {
-    std::printf("model       %s; differences: %s\n", report.model_config.c_str(),
+    std::printf("model       %s; differences: %s\n", printable_path(report.model_config).c_str(),
                 describe(report.differences).c_str());
   }
-  std::printf("wrote       %s (%zu tensor file%s)\n", options.to.c_str(), report.files,
+  std::printf("wrote       %s (%zu tensor file%s)\n", printable_path(options.to).c_str(), report.files,
               report.files == 1 ? "" : "s");
   std::printf("tensors     %zu\n", report.tensors);
   std::printf("parameters  %lld\n", static_cast<long long>(report.parameters));

@@ -2,6 +2,7 @@
 #include <cstdio>
 
 #include "train/cli/commands.h"
+#include "train/io/printable.h"
 #include "train/log/logging.h"
 #include "train/tasks/language/data/corpus.h"
 #include "train/tasks/language/data/old_token_file.h"
@@ -15,6 +16,7 @@ struct TokenizeArgs {
   std::vector<std::string> inputs;
   std::string output;
   std::string tokenizer = "byte";
+  bool overwrite = false;
 };
 
 struct DataInfoArgs {
@@ -24,9 +26,9 @@ struct DataInfoArgs {
 
 int data_tokenize(const TokenizeArgs& args, const Families&) {
   const auto tokenizer = make_tokenizer(args.tokenizer);
-  const TokenizeReport report = tokenize_files(args.inputs, args.output, *tokenizer);
+  const TokenizeReport report = tokenize_files(args.inputs, args.output, *tokenizer, args.overwrite);
   if (report.skipped.count() > 0) log_warning("data: skipped " + report.skipped.describe());
-  std::printf("wrote %s\n%s", args.output.c_str(), describe(report.info).c_str());
+  std::printf("wrote %s\n%s", printable_path(args.output).c_str(), describe(report.info).c_str());
   return kDone;
 }
 
@@ -59,6 +61,7 @@ void add_data(const Commands& commands) {
       ->default_str("");
   tokenize.add_option("--output", from.output, "Token file to write")->required();
   tokenize.add_option("--tokenizer", from.tokenizer, "Tokenizer");
+  tokenize.add_flag("--overwrite", from.overwrite, "Replace the file --output");
   tokenize.footer(R"(Example:
   moh data tokenize --input corpus/ notes.txt --output corpus.safetensors)");
 

@@ -106,6 +106,19 @@ void DurableFile::commit() {
   sync_directory(folder_of(path_));
 }
 
+void require_replaceable(std::string_view option, const fs::path& path, bool overwrite) {
+  const auto refuse = [&](std::string_view expected, std::string_view found, std::string_view fix = "") {
+    throw ConfigError(error_message(std::string(option) + " " + path.string(), "", expected, found, fix));
+  };
+  std::error_code ignored;
+  const fs::file_status status = fs::symlink_status(path, ignored);
+  if (!path.has_filename()) refuse("the name of a file", "that of a folder");
+  if (!fs::exists(status)) return;
+  if (fs::is_directory(status)) refuse("the name of a file", "a folder");
+  if (!fs::is_regular_file(status)) refuse("the name of a file", "something else");
+  if (!overwrite) refuse("a name that is not taken", "a file", "replace it with --overwrite");
+}
+
 void write_file_durably(const fs::path& path, std::string_view contents) {
   DurableFile file(path, contents.size());
   file.write(contents);

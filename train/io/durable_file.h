@@ -60,6 +60,10 @@ class DurableFile {
   bool renamed_ = false;
 };
 
+/// For a command that writes a file where its option `option` says: throws ConfigError unless nothing has the
+/// name, or a regular file that `overwrite` allows to replace. Devices, links and folders are never replaced.
+void require_replaceable(std::string_view option, const std::filesystem::path& path, bool overwrite);
+
 /// Writes `contents` as a DurableFile.
 void write_file_durably(const std::filesystem::path& path, std::string_view contents);
 

@@ -88,24 +88,18 @@ void check_destination(const ConvertOptions& options, const ModelLocation& sourc
   std::error_code ignored;
   const fs::file_status status = fs::symlink_status(options.to, ignored);
   const bool file = is_file_output(options);
-  if (file && !options.to.has_filename()) refuse(options.to, "the name of a file", "that of a folder");
   if (!file && options.to.extension() == ".safetensors") {
     refuse(options.to, "the name of a folder", "that of a file",
            options.shard_bytes != 0 ? "shards lie in a folder" : "");
   }
+  if (fs::exists(status)) check_apart(options, source, weights);
+  if (file) return require_replaceable("--to", options.to, options.overwrite);
   if (!fs::exists(status)) return;
-  check_apart(options, source, weights);
-  if (fs::is_directory(status) == file || (!fs::is_directory(status) && !fs::is_regular_file(status))) {
-    refuse(options.to, file ? "the name of a file" : "the name of a folder",
-           fs::is_directory(status)      ? "a folder"
-           : fs::is_regular_file(status) ? "a file"
-                                         : "something else");
-  }
-  if (!options.overwrite) {
-    refuse(options.to, "a name that is not taken", file ? "a file" : "a folder",
-           "replace it with --overwrite");
-  }
-  if (!file) check_replaceable(options.to);
+  if (!fs::is_directory(status))
+    refuse(options.to, "the name of a folder", fs::is_regular_file(status) ? "a file" : "something else");
+  if (!options.overwrite)
+    refuse(options.to, "a name that is not taken", "a folder", "replace it with --overwrite");
+  check_replaceable(options.to);
 }
 
 // ---- What ----

@@ -9,6 +9,7 @@
 
 #include "core/error.h"
 #include "train/io/checksum.h"
+#include "train/io/durable_file.h"
 #include "train/tasks/language/data/old_token_file.h"
 #include "train/tasks/language/data/token_file.h"
 #include "train/tasks/language/data/token_file_writer.h"
@@ -165,10 +166,11 @@ TokenSplit split_corpus(const Corpus& corpus, const Tokenizer& tokenizer, double
 }
 
 TokenizeReport tokenize_files(std::span<const std::string> inputs, const std::filesystem::path& output,
-                              const Tokenizer& tokenizer) {
+                              const Tokenizer& tokenizer, bool overwrite) {
   TokenizeReport report;
   const std::vector<InputPath> files = require_files(inputs, report.skipped);
   require_not_an_input(output, files);
+  require_replaceable("--output", output, overwrite);
   TokenFileWriter writer(output, tokenizer);
   bool any = false;
   for (const InputPath& input : files) {

@@ -54,8 +54,9 @@ struct TokenizeReport {
 
 /// Writes all texts of `inputs` to one token file, one document per text file. A token file of the earlier
 /// format among the named inputs goes there as it is. Throws DataError for what cannot be read and when
-/// `output` is among the inputs, StorageError for what cannot be written.
+/// `output` is among the inputs, ConfigError where it exists and `overwrite` does not allow to replace it,
+/// StorageError for what cannot be written.
 TokenizeReport tokenize_files(std::span<const std::string> inputs, const std::filesystem::path& output,
-                              const Tokenizer& tokenizer);
+                              const Tokenizer& tokenizer, bool overwrite = false);
 
 }  // namespace moh
