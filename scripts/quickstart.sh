@@ -46,6 +46,7 @@ cat <<END
   sample.txt      text that it wrote
   curves.png      loss, learning rate and head load, drawn from metrics.jsonl
   config.yaml     every setting of the run
+  moh.log         the lines that you have just seen
 
 Next:
   $moh generate --checkpoint $run_dir --prompt "This program"

@@ -47,13 +47,14 @@ class Console(support.MohTest):
         self.assertTrue(bars, output)
         self.assertRegex(bars[-1], r"200/200 .*loss \d+\.\d+ .*lr \S+ .*tok/s .*heads 50% .*ETA \d")
         self.assertTrue(all(len(bar) < 120 for bar in bars))
-        steps = re.findall(r"(?<=\x1b\[K)step (\d+)/200  loss ", output)  # the lines of a pipe, above the bar
+        steps = re.findall(r"(?:^|\n|\x1b\[K)step (\d+)/200  loss ", output)  # the lines of a pipe, above the bar
         self.assertEqual(steps, ["1", "50", "100", "150", "200"])
         self.assert_says(output, "step 100: validation loss", "finished at step 200")
 
     def test_evaluations_say_how_far_they_are(self):
         self.assertRegex(self.on_terminal(120), r"\rstep 100: evaluation: 0 of \d+ tokens, -:-- left")
         self.assertRegex(self.on_terminal(120, "eval", "--checkpoint", "run"), r"\reval: 0 of \d+ tokens, -:-- left")
+        self.assertRegex(self.on_terminal(120, "analyze", "--checkpoint", "run"), r"\ranalyze: \d+ of \d+ tokens, .* left")
 
     def test_a_narrow_terminal_gets_a_short_one(self):
         bars = self.bars(self.on_terminal(40))
