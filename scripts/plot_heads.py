@@ -154,7 +154,8 @@ def mark_shared(axes, report, **style):
 def draw_panel_of_gates(figure, axes, report, field, title):
     rows = rows_of(report, field)
     image = draw_layers(axes, rows, min(smallest(rows), 0.0), largest(rows), title)
-    mark_shared(axes, report, fill=False, edgecolor="black", linewidth=1.0)
+    # Where heads are many, cells are small: thick lines around scattered ones would hide what they outline.
+    mark_shared(axes, report, fill=False, edgecolor="black", linewidth=min(1.0, 16 / report["model"]["heads"]))
     figure.colorbar(image, ax=axes, pad=0.02)
 
 
