@@ -10,7 +10,7 @@ import support
 def numbers(output):
     """The lines "name   value" of the command."""
     return {name: float(value) for name, value in (line.split(maxsplit=1) for line in output.splitlines())
-            if name not in ("checkpoint", "evaluated")}
+            if name not in ("checkpoint", "evaluated") and not name[0].isdigit()}  # nor a line of the log
 
 
 class Eval(support.MohTest):
@@ -39,6 +39,13 @@ class Eval(support.MohTest):
         self.write("other.txt", support.text_of_words(100, seed=2))
         self.train({"precision": "bfloat16", "data.validation": "other.txt", "output.dir": "other"})
         self.check(self.eval(run="other"), self.trained(8, "other"))
+        # bfloat16 weights in float32 are the same weights; the other way they are rounded, and eval says so.
+        self.moh("convert", "--from", "other", "--to", "upcast", "--format", "moh", "--dtype", "float32")
+        self.check(self.eval("precision=float32", run="other"), self.eval(run="upcast"))
+        for run, precision, conversion in (("other", "float32", "BF16, upcast to float32"),
+                                           ("upcast", "bfloat16", "F32, rounded to bfloat16")):
+            said = self.moh("eval", "--checkpoint", run, f"precision={precision}")
+            self.assert_says(said, f"its weights are {conversion}")
 
     def test_the_numbers_belong_together(self):
         found = self.eval()

@@ -96,9 +96,11 @@ std::unique_ptr<Model> begin_model(RunConfig& run, const Family& family, const F
                                    const std::shared_ptr<const TaskData>& data,
                                    const StoredCheckpoint* resume_from) {
   if (resume_from != nullptr) {
+    const std::string where = "checkpoint " + checkpoint_folder_name(resume_from->step());
+    require_exactly(where, resume_from->model(),
+                    expected_tensors(family, *run.family, dtype_of(run.precision)));
     std::unique_ptr<Model> model = make_initialised_model(family, run);
-    load_exactly("checkpoint " + checkpoint_folder_name(resume_from->step()), resume_from->model(),
-                 tensors_of(model->parameters()));
+    load_exactly(where, resume_from->model(), tensors_of(model->parameters()));
     return model;
   }
   if (run.init.from.empty()) return make_initialised_model(family, run);

@@ -1,10 +1,15 @@
 #include "train/tasks/load_model.h"
 
 #include "core/dry_run.h"
+#include "core/error.h"
 #include "ops/linalg/gemm_options.h"
+#include "train/formats/stored_dtype.h"
 #include "train/io/durable_file.h"
 #include "train/io/input_file.h"
+#include "train/log/logging.h"
+#include "train/weights/compare_weights.h"
 #include "train/weights/load_weights.h"
+#include "train/weights/weight_writer.h"
 
 namespace moh {
 
@@ -39,12 +44,36 @@ std::unique_ptr<Model> make_initialised_model(const Family& family, const RunCon
   return model;
 }
 
+namespace {
+
+/// Throws CheckpointError for weights that are not those of a model with the tensors `expected`.
+void require_model(const WeightFile& weights, std::span<const WeightInfo> expected,
+                   const WeightNames& names) {
+  const WeightDifferences differences = compare_weights(expected, weights, &names);
+  if (differences.none()) return;
+  throw CheckpointError(
+      "checkpoint " + weights.path().string() +
+      ": the tensors are not those of the model that its configuration describes: " + list(differences));
+}
+
+/// Says so where most of the weights are of another precision than the model.
+void note_conversion(const WeightFile& weights, DType dtype) {
+  const std::string_view stored = main_type(weights.tensors()), wanted = safetensors_dtype_name(dtype);
+  if (stored == wanted) return;
+  const bool exact = wanted == "F32" && (stored == "BF16" || stored == "F16");
+  log_info("checkpoint " + weights.path().string() + ": its weights are " + std::string(stored) + ", " +
+           (exact ? "upcast to " : "rounded to ") + std::string(dtype_name(dtype)));
+}
+
+}  // namespace
+
 LoadedModel load_model(const std::filesystem::path& path, const Families& families,
                        const std::vector<std::string>& overrides, ConfigUse use) {
   LoadedModel loaded;
   loaded.folder = resolve_checkpoint(path);
-  const StoredCheckpoint checkpoint(loaded.folder, LoadScope::kModelOnly);
+  StoredCheckpoint checkpoint(loaded.folder, LoadScope::kModelOnly);
   checkpoint.verify();
+  const StoredTensors weights = std::move(checkpoint).take_model();
   // How the steps were run is of no concern here, and must not keep the model from a CPU.
   std::vector<std::string> settings = {"cuda_graph=false", "attention.backend=auto"};
   settings.insert(settings.end(), overrides.begin(), overrides.end());
@@ -52,9 +81,12 @@ LoadedModel load_model(const std::filesystem::path& path, const Families& famili
       load_run_config((loaded.folder / "config.yaml").string(), settings, families.configs(), use);
   open_configured_device(loaded.config, NewProducts::kFirstProposal);
   loaded.family = &families.of(loaded.config);
+  const DType dtype = dtype_of(loaded.config.precision);
+  require_model(weights, expected_tensors(*loaded.family, *loaded.config.family, dtype),
+                loaded.family->weight_names());
+  note_conversion(weights, dtype);
   loaded.model = loaded.family->make_model(*loaded.config.family, placement_of(loaded.config));
-  load_exactly("checkpoint " + loaded.folder.string(), checkpoint.model(),
-               tensors_of(loaded.model->parameters()));
+  load_weights(loaded.model->parameters(), weights);
   return loaded;
 }
 

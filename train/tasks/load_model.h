@@ -42,8 +42,10 @@ struct LoadedModel {
 };
 
 /// Reads a checkpoint: a run folder (the newest), a `checkpoints` folder, or one step's folder. Everything is
-/// verified first. `overrides` change the configuration that lies beside the model. Throws CheckpointError
-/// that lists everything that is missing, too much, or of another shape or dtype; ConfigError, DeviceError.
+/// verified first, and compared with the model before that takes memory. `overrides` change the configuration
+/// that lies beside the model; weights of another precision than theirs are converted, and the log says so.
+/// Throws CheckpointError that lists everything that is missing, too much or of another shape; ConfigError,
+/// DeviceError.
 LoadedModel load_model(const std::filesystem::path& path, const Families& families,
                        const std::vector<std::string>& overrides = {}, ConfigUse use = ConfigUse::kModel);
 

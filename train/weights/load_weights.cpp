@@ -55,17 +55,22 @@ void load_weights(std::span<const NamedParameter> parameters, const WeightFile& 
   }
 }
 
-void load_exactly(std::string_view where, std::span<const StoredTensors> from,
-                  std::span<const NamedTensor> to) {
+void require_exactly(std::string_view where, std::span<const StoredTensors> from,
+                     std::span<const WeightInfo> to) {
   std::vector<WeightInfo> found;
   for (const StoredTensors& file : from) {
-    file.verify();
     for (const WeightInfo& tensor : file.tensors()) {
       file.dtype_of(tensor);  // refuses what moh has no type for
       found.push_back(tensor);
     }
   }
-  check_matches(where, infos_of(to), found);
+  check_matches(where, to, found);
+}
+
+void load_exactly(std::string_view where, std::span<const StoredTensors> from,
+                  std::span<const NamedTensor> to) {
+  for (const StoredTensors& file : from) file.verify();
+  require_exactly(where, from, infos_of(to));
   for (const NamedTensor& named : to) {
     for (const StoredTensors& file : from) {
       if (const WeightInfo* tensor = file.find(named.name)) load(named.tensor, file, *tensor);

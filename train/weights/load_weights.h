@@ -22,6 +22,11 @@ std::vector<NamedTensor> tensors_of(std::span<const NamedParameter> parameters);
 /// convert (stored_dtype.h), before anything is changed.
 void load_weights(std::span<const NamedParameter> parameters, const WeightFile& weights);
 
+/// Refuses a checkpoint, in one file or several, that load_exactly() would refuse, from the tensors to be:
+/// before a model takes memory.
+void require_exactly(std::string_view where, std::span<const StoredTensors> from,
+                     std::span<const WeightInfo> to);
+
 /// Copies the tensors of a checkpoint, in one file or several, into those of the same names, which must match
 /// them (check_matches, for which `where` is). Everything is verified and compared before anything is
 /// changed.

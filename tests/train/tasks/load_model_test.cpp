@@ -1,6 +1,7 @@
 #include "train/tasks/load_model.h"
 #include "train/families/families.h"
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 
 #include "core/allocator.h"
@@ -51,13 +52,37 @@ TEST_CASE("tasks: a model is held once while it is loaded") {
 
 TEST_CASE("tasks: a checkpoint that does not fit the configuration beside it is refused, listing all of it") {
   const SavedRun run;
-  CHECK_THAT(
-      message_of<CheckpointError>(
-          [&] { load_model(run.folder.path(), families(), {"model.intermediate=256"}); }),
-      Catch::StartsWith("checkpoint " + run.folder.path().string()) &&
-          Catch::Contains("6 tensors differ from the model's:") &&
-          Catch::Contains("model.layers.1.mlp.up_proj.weight: expected [256, 128] float32, found [512, 128] "
-                          "float32"));
+  CHECK_THAT(message_of<CheckpointError>(
+                 [&] { load_model(run.folder.path(), families(), {"model.intermediate=256"}); }),
+             Catch::StartsWith("checkpoint " + run.folder.path().string()) &&
+                 Catch::Contains("6 of another shape") &&
+                 Catch::Contains(
+                     "model.layers.{0-1}.mlp.up_proj.weight (2): expected [256, 128], found [512, 128]"));
+}
+
+TEST_CASE("tasks: a model larger than its checkpoint is refused before it takes memory") {
+  const SavedRun run;
+  CpuAllocator::instance().reset_peaks();
+  const std::int64_t before = CpuAllocator::instance().stats().total.current_bytes;
+  CHECK_THROWS_AS(
+      load_model(run.folder.path(), families(), {"model.intermediate=1048576", "model.layers=1024"}),
+      CheckpointError);
+  CHECK(CpuAllocator::instance().stats().total.peak_bytes - before < run.bytes);
+}
+
+TEST_CASE("tasks: weights of another precision are converted, with one rounding") {
+  const SavedRun run;
+  const LoadedModel saved = load_model(run.folder.path(), families());
+  const LoadedModel rounded = load_model(run.folder.path(), families(), {"precision=bfloat16"});
+  const auto expected = saved.model->parameters(), found = rounded.model->parameters();
+  REQUIRE(found.size() == expected.size());
+  for (std::size_t i = 0; i < found.size(); ++i) {
+    REQUIRE(found[i].variable.dtype() == DType::kBFloat16);
+    const Tensor back = found[i].variable.value().to(DType::kFloat32);
+    CHECK(std::ranges::equal(
+        back.span<float>(),
+        expected[i].variable.value().to(DType::kBFloat16).to(DType::kFloat32).span<float>()));
+  }
 }
 
 }  // namespace moh

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/dry_run.h"
 #include "core/error.h"
 #include "train/config/enum_names.h"
 #include "train/log/format.h"
@@ -81,6 +82,34 @@ Columns columns_of_rows(const Tensor& rows) {
   return columns;
 }
 
+/// What of a model comes from where.
+struct SourceMatch {
+  std::vector<NamedParameter> to_load;  ///< of those that grow, the rows that the source has
+  std::vector<Growth> growths;
+  std::vector<NamedParameter> missing_routers;
+};
+
+/// Throws CheckpointError that lists the names in which the model and the source differ.
+SourceMatch match_source(const Model& model, const WeightFile& weights, const Family& family) {
+  SourceMatch match{model.parameters(), {}, {}};
+  match.growths = take_growth(match.to_load, weights, family.weight_names());
+  WeightDifferences differences =
+      compare_weights(infos_of(tensors_of(match.to_load)), weights, &family.weight_names());
+  match.missing_routers = take_routers(model, weights, differences);
+  if (differences.none()) return match;
+  throw CheckpointError("init.from: " + weights.path().string() +
+                        ": the tensors are not those of the model: " + list(differences));
+}
+
+/// The same for the model of a run, before it takes memory.
+void require_match(const RunConfig& run, const WeightFile& weights, const Families& families) {
+  FamilyValue config = run.family;
+  if (MohConfig* moh = config->moh()) moh->shared_heads = {};  // a rule need not have been measured yet
+  const Family& family = families.of(run);
+  const DryRunScope no_memory;
+  match_source(*family.make_model(*config, placement_of(run)), weights, family);
+}
+
 // ---- Routers that the source lacks ----
 
 /// Measures how far the model is from the dense one.
@@ -145,30 +174,23 @@ ModelSource open_source(const RunConfig& run, const Families& families) {
   if (!text.empty())
     throw ConfigError("init.from: " + run.init.from + ": is another model than the run describes:" + text);
   source.check_described(families);
+  require_match(run, *source.weights, families);
   return source;
 }
 
 std::vector<NamedParameter> load_source(const Model& model, const ModelSource& source, const RunConfig& run,
                                         const Family& family) {
   const WeightFile& weights = *source.weights;
-  std::vector<NamedParameter> to_load = model.parameters();
-  const std::vector<Growth> growths = take_growth(to_load, weights, family.weight_names());
-  WeightDifferences differences =
-      compare_weights(infos_of(tensors_of(to_load)), weights, &family.weight_names());
-  std::vector<NamedParameter> missing_routers = take_routers(model, weights, differences);
-  if (!differences.none()) {
-    throw CheckpointError("init.from: " + weights.path().string() +
-                          ": the tensors are not those of the model: " + list(differences));
-  }
-  load_weights(to_load, weights);
-  for (const Growth& growth : growths) {
+  SourceMatch match = match_source(model, weights, family);
+  load_weights(match.to_load, weights);
+  for (const Growth& growth : match.growths) {
     const auto& [name, variable] = growth.parameter;
     log_info("init: " + name + ": " + std::to_string(growth.old_rows) + " rows grow to " +
              std::to_string(variable.dim(0)));
     fill_new_rows(variable.value(), growth.old_rows, run.init.new_rows, model.init_std(),
                   initialisation_key(run.random_seed(), name));
   }
-  return missing_routers;
+  return std::move(match.missing_routers);
 }
 
 void fill_new_rows(const Tensor& matrix, std::int64_t old_rows, NewRows how, double std, RandomKey key) {

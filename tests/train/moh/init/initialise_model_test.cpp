@@ -3,6 +3,7 @@
 
 #include <catch2/catch.hpp>
 
+#include "core/allocator.h"
 #include "core/error.h"
 #include "models/layers/attention_observer.h"
 #include "tests/support/message_of.h"
@@ -70,6 +71,17 @@ TEST_CASE("init: with zero weights and K = E the start is the dense model") {
   const auto model = initialised(run, batches);
   CHECK(divergence_from_dense(*model, batches) == Approx(0).margin(1e-9));
   CHECK(same(parameter(*model, "model.norm.weight"), parameter(*file.model, "model.norm.weight")));
+}
+
+TEST_CASE("init: a model larger than its source is refused before it takes memory") {
+  const DenseFile file;
+  RunConfig run = routed_run(file, RouterKind::kLearned, 2, 4);
+  model_of(run).intermediate = 1 << 20;
+  model_of(run).layers = 1024;
+  CpuAllocator::instance().reset_peaks();
+  const std::int64_t before = CpuAllocator::instance().stats().total.current_bytes;
+  CHECK_THROWS_AS(open_source(run, families()), CheckpointError);
+  CHECK(CpuAllocator::instance().stats().total.peak_bytes - before < 1 << 20);
 }
 
 TEST_CASE("init: a family whose models are not measured starts routers without measurements") {
