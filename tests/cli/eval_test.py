@@ -47,6 +47,29 @@ class Eval(support.MohTest):
             said = self.moh("eval", "--checkpoint", run, f"precision={precision}")
             self.assert_says(said, f"its weights are {conversion}")
 
+    def test_a_hugging_face_folder_is_read_as_it_is(self):
+        self.moh("convert", "--from", "run", "--to", "exported", "--format", "hf")
+        before = sorted(self.folder.rglob("*"))
+        self.check(self.eval("data=text.txt", run="exported"), self.eval("data=text.txt"))
+        self.check(self.eval("data=text.txt", run="exported/model.safetensors"), self.eval("data=text.txt"))
+        self.assert_says(self.moh("eval", "--checkpoint", "exported", "data=text.txt"), "checkpoint     exported\n")
+        self.assert_says(self.moh("generate", "--checkpoint", "exported", "--prompt", "the ", "--tokens", 4), "the ")
+        self.assert_says(self.moh("analyze", "--checkpoint", "exported", "data=text.txt"), "checkpoint       exported\n")
+        self.assertEqual(sorted(self.folder.rglob("*")), before)
+        # A vocabulary that is not that of bytes meets bytes only where somebody says so.
+        self.train({"model.vocab_size": 300, "output.dir": "others"})
+        self.moh("convert", "--from", "others", "--to", "others_exported", "--format", "hf")
+        for command in (("eval", "data=text.txt"), ("generate", "--prompt", "the "), ("analyze", "data=text.txt")):
+            output = self.moh(command[0], "--checkpoint", "others_exported", *command[1:], code=support.CONFIG_ERROR)
+            self.assert_says(output, "data.tokenizer: expected ", "the model's 300 tokens are not bytes")
+        self.check(self.eval("data=text.txt", "data.tokenizer=byte", run="others_exported"),
+                   self.eval("data=text.txt", run="others"))
+        # bfloat16 stays what it is.
+        self.moh("convert", "--from", "run", "--to", "half", "--format", "hf", "--dtype", "bfloat16")
+        self.check(self.eval("data=text.txt", run="half"), self.eval("data=text.txt", "precision=bfloat16"))
+        (self.folder / "half/config.json").unlink()
+        self.assert_says(self.eval(run="half", code=support.CONFIG_ERROR), "half/model.safetensors: expected a configuration")
+
     def test_the_numbers_belong_together(self):
         found = self.eval()
         self.assertAlmostEqual(found["perplexity"], math.exp(found["loss"]), delta=1e-3)

@@ -109,7 +109,7 @@ int analyze(const AnalyzeArgs& args, const Families& families) {
     log_info("analyze: stopped by " + std::string(stop.name()) + "; nothing was written");
     return kInterrupted;
   }
-  report->checkpoint = loaded.folder.string();
+  report->checkpoint = loaded.path.string();
   if (file) {
     file->write(to_json(*report));
     file->commit();

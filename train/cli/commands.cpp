@@ -41,7 +41,9 @@ RunConfig read_run(const RunArgs& args, const Families& families, ConfigUse use)
 }
 
 void add_checkpoint(CLI::App& command, std::string& checkpoint) {
-  command.add_option("--checkpoint", checkpoint, "Run folder (its newest checkpoint), or one step's folder")
+  command
+      .add_option("--checkpoint", checkpoint,
+                  "Run folder (its newest checkpoint), one step's folder, or a Hugging Face folder")
       ->required();
 }
 

@@ -47,7 +47,7 @@ int eval(const CheckpointArgs& args, const Families& families) {
   const std::optional<Evaluation> evaluation = task->evaluate(show);
   line.finish();
   if (!evaluation) throw DataError("eval: there are no held-out data to evaluate on");
-  std::printf("checkpoint     %s\n", printable_path(loaded.folder).c_str());
+  std::printf("checkpoint     %s\n", printable_path(loaded.path).c_str());
   std::printf("evaluated      %s\n", evaluation->coverage.c_str());
   std::printf("%-14s %.6f\n", std::string(task->score().name).c_str(), evaluation->score);
   for (const auto& [name, value] : evaluation->metrics) std::printf("%-14s %.6f\n", name.c_str(), value);

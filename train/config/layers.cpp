@@ -196,12 +196,17 @@ void load_layers(const std::string& path, const std::vector<std::string>& overri
   for (const std::string& text : overrides) load_override(text, layers, problems);
 }
 
-void load_text(std::string name, std::string text, Layers& layers, Problems& problems) {
+void load_text(std::string name, std::string text, const std::vector<std::string>& overrides, Layers& layers,
+               Problems& problems) {
   Source& source = add_source(layers, std::move(name), std::move(text), /*is_file=*/true);
-  if (source.text.size() <= kMaxSourceBytes) return FileLoader(layers, problems).load_text(source);
-  layers.complete = false;
-  problems.add({&source}, "", "at most " + std::to_string(kMaxSourceBytes) + " bytes",
-               std::to_string(source.text.size()));
+  if (source.text.size() <= kMaxSourceBytes) {
+    FileLoader(layers, problems).load_text(source);
+  } else {
+    layers.complete = false;
+    problems.add({&source}, "", "at most " + std::to_string(kMaxSourceBytes) + " bytes",
+                 std::to_string(source.text.size()));
+  }
+  for (const std::string& each : overrides) load_override(each, layers, problems);
 }
 
 }  // namespace moh::config

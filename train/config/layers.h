@@ -31,7 +31,8 @@ void load_layers(const std::string& path, const std::vector<std::string>& overri
                  Problems& problems);
 
 /// The same for the text of a file that has not been written yet, which includes none.
-void load_text(std::string name, std::string text, Layers& layers, Problems& problems);
+void load_text(std::string name, std::string text, const std::vector<std::string>& overrides, Layers& layers,
+               Problems& problems);
 
 inline constexpr int kMaxIncludeDepth = 8;
 inline constexpr std::size_t kMaxSources = 64;

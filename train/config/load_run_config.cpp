@@ -95,9 +95,10 @@ RunFile::RunFile(const std::string& path, const std::vector<std::string>& overri
   read(path);
 }
 
-RunFile RunFile::of_text(const std::string& name, std::string text, FamilyConfigs families) {
+RunFile RunFile::of_text(const std::string& name, std::string text, FamilyConfigs families,
+                         const std::vector<std::string>& overrides) {
   RunFile file(families);
-  config::load_text(name, std::move(text), file.layers_, file.problems_);
+  config::load_text(name, std::move(text), overrides, file.layers_, file.problems_);
   file.read(name);
   return file;
 }

@@ -27,7 +27,8 @@ class RunFile {
   /// for finish().
   RunFile(const std::string& path, const std::vector<std::string>& overrides, FamilyConfigs families);
   /// The same for a text that has not become a file yet; messages call it `name`.
-  static RunFile of_text(const std::string& name, std::string text, FamilyConfigs families);
+  static RunFile of_text(const std::string& name, std::string text, FamilyConfigs families,
+                         const std::vector<std::string>& overrides = {});
 
   /// What the text says so far, for opening init.from.
   const RunConfig& run() const { return run_; }

@@ -7,6 +7,7 @@
 #include "train/io/durable_file.h"
 #include "train/io/input_file.h"
 #include "train/log/logging.h"
+#include "train/tasks/model_source.h"
 #include "train/weights/compare_weights.h"
 #include "train/weights/load_weights.h"
 #include "train/weights/weight_writer.h"
@@ -46,6 +47,38 @@ std::unique_ptr<Model> make_initialised_model(const Family& family, const RunCon
 
 namespace {
 
+/// The tensors, those of a checkpoint of moh compared with their checksums.
+std::unique_ptr<WeightFile> open_verified(const ModelLocation& location) {
+  if (!location.is_checkpoint) return open_weights(location);
+  StoredCheckpoint checkpoint(location.weights, LoadScope::kModelOnly);
+  checkpoint.verify();
+  return std::make_unique<StoredTensors>(std::move(checkpoint).take_model());
+}
+
+/// The run of a model that no run of moh has left: all but the model by default, in the precision of its
+/// weights.
+std::string run_text(const ModelLocation& location, const WeightFile& weights, const Families& families) {
+  const std::unique_ptr<FamilyConfig> model = read_model_config(location, families);
+  if (model == nullptr) {
+    throw ConfigError(error_message(location.weights.string(), "", "a configuration beside the weights",
+                                    "none", "name a folder with config.json, or a run of moh"));
+  }
+  RunConfig run = default_run(*model);
+  run.output.dir = std::filesystem::path("runs") / location.config.parent_path().filename();
+  const bool half = !weights.tensors().empty() && main_type(weights.tensors()) == "BF16";
+  if (half) run.precision = Precision::kBFloat16;
+  return print_resolved(run);
+}
+
+RunConfig read_config(const ModelLocation& location, const WeightFile& weights, const Families& families,
+                      const std::vector<std::string>& settings, ConfigUse use) {
+  if (location.is_checkpoint)
+    return load_run_config(location.config.string(), settings, families.configs(), use);
+  const std::string name = "the run that " + location.config.string() + " stands for";
+  return RunFile::of_text(name, run_text(location, weights, families), families.configs(), settings)
+      .finish(use);
+}
+
 /// Throws CheckpointError for weights that are not those of a model with the tensors `expected`.
 void require_model(const WeightFile& weights, std::span<const WeightInfo> expected,
                    const WeightNames& names) {
@@ -69,24 +102,22 @@ void note_conversion(const WeightFile& weights, DType dtype) {
 
 LoadedModel load_model(const std::filesystem::path& path, const Families& families,
                        const std::vector<std::string>& overrides, ConfigUse use) {
-  LoadedModel loaded;
-  loaded.folder = resolve_checkpoint(path);
-  StoredCheckpoint checkpoint(loaded.folder, LoadScope::kModelOnly);
-  checkpoint.verify();
-  const StoredTensors weights = std::move(checkpoint).take_model();
+  const ModelLocation location = locate_model(path);
+  const std::unique_ptr<WeightFile> weights = open_verified(location);
   // How the steps were run is of no concern here, and must not keep the model from a CPU.
   std::vector<std::string> settings = {"cuda_graph=false", "attention.backend=auto"};
   settings.insert(settings.end(), overrides.begin(), overrides.end());
-  loaded.config =
-      load_run_config((loaded.folder / "config.yaml").string(), settings, families.configs(), use);
+  LoadedModel loaded;
+  loaded.path = location.is_checkpoint ? location.weights : path;
+  loaded.config = read_config(location, *weights, families, settings, use);
   open_configured_device(loaded.config, NewProducts::kFirstProposal);
   loaded.family = &families.of(loaded.config);
   const DType dtype = dtype_of(loaded.config.precision);
-  require_model(weights, expected_tensors(*loaded.family, *loaded.config.family, dtype),
+  require_model(*weights, expected_tensors(*loaded.family, *loaded.config.family, dtype),
                 loaded.family->weight_names());
-  note_conversion(weights, dtype);
+  note_conversion(*weights, dtype);
   loaded.model = loaded.family->make_model(*loaded.config.family, placement_of(loaded.config));
-  load_weights(loaded.model->parameters(), weights);
+  load_weights(loaded.model->parameters(), *weights);
   return loaded;
 }
 

@@ -35,17 +35,18 @@ std::unique_ptr<Model> make_initialised_model(const Family& family, const RunCon
 
 /// A model that was trained, as commands use it, on the device of `config`.
 struct LoadedModel {
-  std::filesystem::path folder;  ///< the step folder that was read
+  std::filesystem::path path;  ///< the step folder that was read, or what else was named
   RunConfig config;
   const Family* family = nullptr;
   std::unique_ptr<Model> model;
 };
 
-/// Reads a checkpoint: a run folder (the newest), a `checkpoints` folder, or one step's folder. Everything is
-/// verified first, and compared with the model before that takes memory. `overrides` change the configuration
-/// that lies beside the model; weights of another precision than theirs are converted, and the log says so.
-/// Throws CheckpointError that lists everything that is missing, too much or of another shape; ConfigError,
-/// DeviceError.
+/// Reads a checkpoint: a run folder (the newest), a `checkpoints` folder, one step's folder, or weights of
+/// others with a config.json beside them, such as a Hugging Face folder, as they are. What has checksums is
+/// verified first, and all is compared with the model before that takes memory. `overrides` change the
+/// configuration that lies beside the model; weights of another precision than that are converted, and the
+/// log says so. Throws CheckpointError that lists everything that is missing, too much or of another shape;
+/// ConfigError, DeviceError.
 LoadedModel load_model(const std::filesystem::path& path, const Families& families,
                        const std::vector<std::string>& overrides = {}, ConfigUse use = ConfigUse::kModel);
 
