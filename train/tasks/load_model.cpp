@@ -9,6 +9,7 @@
 #include "train/log/logging.h"
 #include "train/tasks/model_source.h"
 #include "train/weights/compare_weights.h"
+#include "train/weights/foreign_formats.h"
 #include "train/weights/load_weights.h"
 #include "train/weights/weight_writer.h"
 
@@ -60,6 +61,7 @@ std::unique_ptr<WeightFile> open_verified(const ModelLocation& location) {
 std::string run_text(const ModelLocation& location, const WeightFile& weights, const Families& families) {
   const std::unique_ptr<FamilyConfig> model = read_model_config(location, families);
   if (model == nullptr) {
+    refuse_foreign_names(weights);
     throw ConfigError(error_message(location.weights.string(), "", "a configuration beside the weights",
                                     "none", "name a folder with config.json, or a run of moh"));
   }

@@ -8,6 +8,7 @@
 #include "train/io/printable.h"
 #include "train/tasks/load_model.h"
 #include "train/weights/compare_weights.h"
+#include "train/weights/foreign_formats.h"
 #include "train/weights/hf/config_json.h"
 
 namespace moh {
@@ -95,8 +96,10 @@ std::string assumed_values(const fs::path& yaml, const Families& families) {
 ModelSource open_init_source(const RunConfig& run, const Families& families) {
   try {
     const ModelLocation location = locate_model(run.init.from);
-    return {open_weights(location, run.init.part), read_config(location, families, /*begins_a_run=*/true),
-            location.config};
+    ModelSource source{open_weights(location, run.init.part),
+                       read_config(location, families, /*begins_a_run=*/true), location.config};
+    if (source.model == nullptr) refuse_foreign_names(*source.weights);
+    return source;
   } catch (const CheckpointError& error) {
     throw CheckpointError(std::string("init.from: ") + error.what());
   }

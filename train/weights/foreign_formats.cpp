@@ -1,9 +1,11 @@
 #include "train/weights/foreign_formats.h"
 
 #include <algorithm>
-#include <iterator>
+#include <string>
 #include <system_error>
 #include <utility>
+
+#include "core/error.h"
 
 namespace moh {
 
@@ -78,6 +80,13 @@ const ForeignFormat* foreign_names(std::span<const WeightInfo> tensors) {
   return find(kNames, [&](std::string_view known) {
     return std::ranges::any_of(tensors, [&](const WeightInfo& t) { return t.name.ends_with(known); });
   });
+}
+
+void refuse_foreign_names(const WeightFile& weights) {
+  const ForeignFormat* const format = foreign_names(weights.tensors());
+  if (format == nullptr) return;
+  throw CheckpointError(error_message(weights.path().string(), "names", "those of a model that moh has",
+                                      "those of " + std::string(format->name), format->fix));
 }
 
 }  // namespace moh

@@ -93,6 +93,16 @@ TEST_CASE("tasks: a run that leaves its model open has that of init.from") {
   CHECK(language_run(finish_run(given, families(), ConfigUse::kModel)).model.layers == 12);
 }
 
+TEST_CASE("tasks: weights of another program, which nothing describes, are said to be so") {
+  const Source source;
+  save_safetensors(source.folder / "model.safetensors",
+                   std::vector<NamedTensor>{{"tok_embeddings.weight", full({4}, 1, DType::kFloat32)}});
+  CHECK_THAT(message_of<CheckpointError>([&] { read_model_config(source.location(source.run), families()); }),
+             Contains("init.from: " + (source.folder / "model.safetensors").string() +
+                      ": names: expected those of a model that moh has, found those of a model "
+                      "in the form of Meta's own code; take it"));
+}
+
 TEST_CASE("tasks: runs that begin from each other in a circle are refused") {
   const Source source;
   write_file(source.folder / "manifest.json", "{}");

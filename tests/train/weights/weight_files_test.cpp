@@ -225,8 +225,8 @@ TEST_CASE("weights: forms of other programs are refused by their names, with the
 
 TEST_CASE("weights: names that another program or a wrapper gave are said to be so") {
   const TemporaryFolder folder;
-  const std::vector<NamedParameter> parameters = {parameter("model.norm.weight", {2}),
-                                                  parameter("lm_head.weight", {2})};
+  std::vector<NamedParameter> parameters = {parameter("model.norm.weight", {2}),
+                                            parameter("lm_head.weight", {2})};
   const auto said = [&](std::initializer_list<const char*> names) {
     std::vector<NamedTensor> tensors;
     for (const char* name : names) tensors.push_back({name, tensor_of<float>({2}, {1, 2})});
@@ -239,6 +239,10 @@ TEST_CASE("weights: names that another program or a wrapper gave are said to be 
   CHECK(said({"net.model.norm.weight", "net.lm_head.weight", "loss.scale"}) ==
         "2 missing, 3 unexpected\n  the model's names are in the file with the prefix 'net.'; take it off in "
         "Python: {k.removeprefix('net.'): v for k, v in weights.items() if k.startswith('net.')}");
+  // What the file lacks may be routers.
+  parameters.push_back(parameter("wg", {2}));
+  CHECK_THAT(said({"net.model.norm.weight", "net.lm_head.weight"}),
+             Catch::Contains("3 missing, 2 unexpected\n  all names in the file have the prefix 'net.'"));
   // A prefix of one name explains nothing.
   CHECK_THAT(said({"net.model.norm.weight", "head"}), Catch::Contains("\n  missing: lm_head.weight"));
   for (const auto& [name, found] : std::initializer_list<std::pair<const char*, const char*>>{
