@@ -19,7 +19,8 @@ constexpr const char* kLlama =
     R"({"model_type": "llama", "hidden_size": 32, "intermediate_size": 48, "num_attention_heads": 8,
         "num_hidden_layers": 3, "max_position_embeddings": 64, "vocab_size": 300})";
 
-/// A folder with weights, and a run's YAML that begins from them and says nothing of its model.
+/// A folder with weights, and a run's YAML that begins from them, with tokens of its own, and says nothing of
+/// its model.
 struct Source {
   TemporaryFolder folder;
   std::string run;
@@ -27,8 +28,8 @@ struct Source {
   Source() {
     save_safetensors(folder / "model.safetensors",
                      std::vector<NamedTensor>{{"a", full({4}, 1, DType::kFloat32)}});
-    run = write_file(folder / "run.yaml",
-                     "data: {sequence_length: 32}\ninit: {from: " + folder.path().string() + "}\n");
+    run = write_file(folder / "run.yaml", "data: {sequence_length: 32}\ninit: {from: " +
+                                              folder.path().string() + ", new_tokenizer: true}\n");
   }
 
   ModelLocation location(const std::filesystem::path& config) const {
