@@ -56,6 +56,8 @@ class FamilyConfig {
   /// The routing of the model's heads; null for a family without attention.
   virtual MohConfig* moh() { return nullptr; }
   const MohConfig* moh() const { return const_cast<FamilyConfig*>(this)->moh(); }
+  /// Heads of each layer, of which moh() has counts.
+  virtual std::int64_t heads() const { return 0; }
   /// model.recompute; null for a family that keeps everything.
   virtual RecomputeLevel* recompute() { return nullptr; }
 };

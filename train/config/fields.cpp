@@ -63,7 +63,8 @@ struct ExpectedText {
   std::string operator()(std::array<double, 2>*) const { return "a list of 2 numbers" + bounds_text(bounds); }
   std::string operator()(std::vector<std::filesystem::path>*) const { return "a path or a list of paths"; }
   std::string operator()(PerLayer*) const {
-    return "an integer" + bounds_text(bounds) + ", or a list of such integers, one per layer";
+    return "an integer" + bounds_text(bounds) +
+           ", a share of a layer's heads such as 25%, or a list of such integers, one per layer";
   }
   std::string operator()(HeadSet*) const {
     std::string text;

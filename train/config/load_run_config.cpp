@@ -1,10 +1,12 @@
 #include "train/config/load_run_config.h"
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <string_view>
 #include <utility>
 
+#include "train/config/number_text.h"
 #include "train/config/old_keys.h"
 #include "train/config/problems.h"
 #include "train/config/run_rules.h"
@@ -87,6 +89,25 @@ void settle_balance_loss(MohConfig& moh, const GivenKeys& given) {
   moh.balance_loss = moh.gate_scaling == GateScaling::kPaper ? BalanceLoss::kPaper : BalanceLoss::kCode;
 }
 
+/// Counts the heads of `key` where they were given as a share.
+void settle_share(const std::string& key, std::int64_t heads, const GivenKeys& given, config::Rules& rules,
+                  PerLayer& counts) {
+  const auto share = given.shares.find(key);
+  if (share == given.shares.end()) return;
+  const double count = share->second * static_cast<double>(heads) / 100;
+  if (std::trunc(count) != count)
+    rules.refuse({key}, "a share that is a whole number of the " + std::to_string(heads) + " heads",
+                 config::number_text(share->second) + "%, which is " + config::number_text(count));
+  counts = static_cast<std::int64_t>(count);
+}
+
+void settle_shares(FamilyConfig& family, const GivenKeys& given, config::Rules& rules) {
+  MohConfig* const moh = family.moh();
+  if (moh == nullptr) return;
+  settle_share("model.moh.num_shared", family.heads(), given, rules, moh->num_shared);
+  settle_share("model.moh.top_k", family.heads(), given, rules, moh->top_k);
+}
+
 }  // namespace
 
 RunFile::RunFile(const std::string& path, const std::vector<std::string>& overrides, FamilyConfigs families)
@@ -164,6 +185,7 @@ RunConfig RunFile::finish(ConfigUse use, const FamilyConfig* checkpoint) {
     }
     if (MohConfig* moh = run_.family->moh()) settle_balance_loss(*moh, given_);
     config::Rules rules(given_, {&layers_.sources.front()}, "model.preset", problems_);
+    settle_shares(*run_.family, given_, rules);
     config::check(run_, checkpoint, rules);
     if (use == ConfigUse::kData) run_.family->require_data(rules);
   }

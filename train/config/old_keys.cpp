@@ -60,6 +60,7 @@ void move_old_keys(Value& layer, std::vector<std::string>& notes) {
     Value* to = section_of(layer, now, &entry.mark);
     if (to != nullptr && find(*to, last_name(now)) == to->entries.end()) {
       entry.key = last_name(now);
+      entry.old_key = old;
       to->entries.push_back(std::move(entry));
     } else {
       note += ", which is given, too, and holds";

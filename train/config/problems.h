@@ -65,9 +65,18 @@ class Problems {
 /// Which keys were given, where, and which of them could not be read.
 struct GivenKeys {
   std::map<std::string, Mark, std::less<>> places;  ///< of the value that holds: the last layer's
+  /// Of counts that were given as shares of a layer's heads: the percents. The counts come when the heads are
+  /// known.
+  std::map<std::string, double, std::less<>> shares;
+  /// Whole keys as they were written, of those that were given by a name of earlier versions.
+  std::map<std::string, std::string, std::less<>> old_names;
   /// Keys, sections too, whose value was refused, and those that a misspelt key was probably meant to be.
   std::set<std::string, std::less<>> refused;
 };
+
+/// The key as messages name it: "model.moh.top_k", or "init.moh.routed_top_k (now model.moh.top_k)" where the
+/// user wrote that.
+std::string named_as_written(const std::string& key, const GivenKeys& given);
 
 /// Where rules between fields report to. A rule names the keys it is about, so that the message points at one
 /// that the user wrote, and so that nothing is said about a value which could not be read in the first place.

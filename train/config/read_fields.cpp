@@ -59,6 +59,18 @@ Reading<T> read_number(const Value& value, const Bounds& bounds) {
   return *number;
 }
 
+bool is_share(const Value& value) {
+  return value.kind == Value::Kind::kScalar && value.text.ends_with('%');
+}
+
+/// "75%", as 75.
+Reading<double> read_percent(const Value& value) {
+  const std::optional<double> percent =
+      parse_number(std::string_view(value.text).substr(0, value.text.size() - 1));
+  if (!percent || *percent < 0 || *percent > 100) return Mismatch{};
+  return *percent;
+}
+
 Reading<fs::path> read_path(const Value& value) {
   if (value.text.empty()) return Mismatch{};
   if (value.text.find('\0') != std::string::npos) return Mismatch{"a NUL character in it", ""};
@@ -92,6 +104,9 @@ class ValueReader {
   ValueReader(const Field& field, const Value& value, std::string key, Problems& problems,
               bool is_element = false)
       : field_(field), value_(value), key_(std::move(key)), problems_(problems), is_element_(is_element) {}
+
+  /// A share in place of a count.
+  bool read_share(double& percent) { return scalar(read_percent(value_), percent); }
 
   bool operator()(bool* target) { return scalar(read_bool(value_), *target); }
   bool operator()(std::int64_t* target) {
@@ -202,7 +217,7 @@ class FieldsReader {
       const auto field = std::ranges::find(section.fields(), entry.key, &Field::name);
       const auto child = std::ranges::find(section.sections(), entry.key, &Section::name);
       if (field != section.fields().end()) {
-        read_field(*field, entry.value, key);
+        read_field(*field, entry, key);
       } else if (child != section.sections().end()) {
         read_section(*child, entry.value, key);
       } else {
@@ -212,9 +227,14 @@ class FieldsReader {
   }
 
  private:
-  void read_field(const Field& field, const Value& value, const std::string& key) {
-    if (std::visit(ValueReader(field, value, key, problems_), field.target)) {
-      given_.places.insert_or_assign(key, value.mark);
+  void read_field(const Field& field, const Entry& entry, const std::string& key) {
+    given_.shares.erase(key);
+    given_.old_names.erase(key);
+    if (!entry.old_key.empty()) given_.old_names[key] = entry.old_key;
+    ValueReader reader(field, entry.value, named_as_written(key, given_), problems_);
+    const bool share = std::holds_alternative<PerLayer*>(field.target) && is_share(entry.value);
+    if (share ? reader.read_share(given_.shares[key]) : std::visit(reader, field.target)) {
+      given_.places.insert_or_assign(key, entry.value.mark);
     } else {
       given_.refused.insert(key);
     }

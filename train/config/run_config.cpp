@@ -153,7 +153,8 @@ Section describe(MohConfig& c) {
       "(`output_norm`), those without which the loss grows most (`loss_increase`), those that trained masks "
       "keep (`learned`); the lists replace the rule when the run begins.");
   s.field("top_k", c.top_k, at_least(0, "heads").capped(kMaxHeads),
-          "Heads that each token keeps of the others (K of the Top-K).");
+          "Heads that each token keeps of the others (K of the Top-K). With `num_shared: 50%` and "
+          "`top_k: 25%`, 75% of a layer's heads are active.");
   s.field(
       "gate_scaling", c.gate_scaling,
       "Weights of the selected heads. `code`: as the released code, about 1 each. `paper`: as the paper's "

@@ -32,6 +32,7 @@ struct Entry {
   std::string key;
   Mark mark;  ///< of the key
   Value value;
+  std::string old_key{};  ///< the whole key as it was written, where that is its name of earlier versions
 };
 
 /// What a message calls the value: its text as written (shortened, made printable), "a list", "a map" or

@@ -111,9 +111,14 @@ TEST_CASE("config: keys of earlier versions are read under their names of today,
   REQUIRE(loader.notes.size() == 5);
   CHECK_THAT(loader.notes[0],
              Catch::EndsWith("a.yaml:2:26: init.moh.router: is now called model.moh.router"));
-  // Values are checked where they stand, under the name of today.
+  // Values are checked where they stand, under the name that the user wrote.
   CHECK(error_of("model: {moh: {router: learned, shared: 9}}\n") ==
-        "a.yaml:1:40: model.moh.num_shared: expected at most model.heads (8), found 9 (layer 0)");
+        "a.yaml:1:40: model.moh.shared (now model.moh.num_shared): expected at most model.heads (8), found 9 "
+        "(layer 0)");
+  CHECK_THAT(error_of("init: {from: x, moh: {routed_top_k: [1, x]}}\n"),
+             Catch::Contains("init.moh.routed_top_k (now model.moh.top_k)[1]: expected an integer"));
+  CHECK_THAT(error_of("model: {moh: {router: learned, shared: 9}}\n", {"model.moh.num_shared=10"}),
+             Catch::Contains("model.moh.num_shared=10: model.moh.num_shared: expected at most model.heads"));
   // What a run of an earlier version wrote down gives each of them twice; today's name holds.
   loader.load(std::string("init: {from: ckpt, moh: {router: none, shared: 0, shared_heads: first}}\n") +
               kTwoOfSix + ", shared_heads: [1, 4]}}\n");
@@ -123,6 +128,34 @@ TEST_CASE("config: keys of earlier versions are read under their names of today,
   const RunConfig twice = loader.load(std::string("init: {from: ckpt, moh: {shared_heads: output_norm}}\n") +
                                       kTwoOfSix + ", shared_heads: [1, 4]}}\n");
   CHECK(model_of(twice).moh.shared_heads.every == std::vector<std::int64_t>{1, 4});
+}
+
+TEST_CASE(
+    "config: counts of heads may be shares of a layer's heads, which are counted in the resolved config") {
+  Loader loader;
+  const RunConfig run =
+      loader.load("init: {from: ckpt}\nmodel: {moh: {router: learned, num_shared: 50%, top_k: 50%}}\n");
+  CHECK(model_of(run).moh.num_shared == 3);  // of the 6 of the checkpoint
+  CHECK(model_of(run).moh.top_k == 3);
+  CHECK_THAT(print_resolved(run), Catch::Contains("num_shared: 3") && Catch::Contains("top_k: 3"));
+  const auto load = [](const std::string& top_k, std::vector<std::string> overrides = {}) {
+    return model_of(
+        load_text("model: {heads: 16, moh: {router: learned, num_shared: 2, top_k: " + top_k + "}}\n",
+                  std::move(overrides)));
+  };
+  CHECK(load("25%").moh.top_k == 4);
+  CHECK(load("\"25%\"").moh.top_k == 4);
+  CHECK(load("25%", {"model.moh.top_k=3"}).moh.top_k == 3);
+  CHECK(load("3", {"model.moh.top_k=50%", "model.heads=32"}).moh.top_k == 16);
+  const auto error = [](const std::string& top_k) {
+    return error_of("model: {heads: 16, moh: {router: learned, num_shared: 2, top_k: " + top_k + "}}\n");
+  };
+  CHECK(error("20%") ==
+        "a.yaml:1:65: model.moh.top_k: expected a share that is a whole number of the 16 heads, found "
+        "20%, which is 3.2");
+  CHECK_THAT(error("100%"), Catch::Contains("expected at most 14, the heads that are not shared, found 16"));
+  for (const char* wrong : {"101%", "-1%", "x%", "[25%, 4]"})
+    CHECK_THAT(error(wrong), Catch::Contains("a.yaml:1:") && Catch::Contains("expected an integer"));
 }
 
 TEST_CASE("config: of a preset, what is not given stays") {

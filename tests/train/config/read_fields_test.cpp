@@ -169,12 +169,14 @@ TEST_CASE("config fields: lists") {
        "1:20: data.validation: expected a path or a list of paths, found a map"},
       {"data: {validation: [a,,b]}\n", "1:23: data.validation[1]: expected a path, found nothing"},
       {"model: {moh: {shared: []}}\n",
-       "1:23: model.moh.num_shared: expected an integer of at least 0 (heads), or a list of such integers, "
-       "one per "
-       "layer, found an empty list"},
+       "1:23: model.moh.shared (now model.moh.num_shared): expected an integer of at least 0 (heads), a "
+       "share of a layer's heads such as 25%, or a list of such integers, one per layer, found an empty "
+       "list"},
       {"model: {moh: {shared: [1, 2.5, -1]}}\n",
-       "1:27: model.moh.num_shared[1]: expected an integer of at least 0 (heads), found 2.5\n"
-       "a.yaml:1:32: model.moh.num_shared[2]: expected an integer of at least 0 (heads), found -1"},
+       "1:27: model.moh.shared (now model.moh.num_shared)[1]: expected an integer of at least 0 (heads), "
+       "found 2.5\n"
+       "a.yaml:1:32: model.moh.shared (now model.moh.num_shared)[2]: expected an integer of at least 0 "
+       "(heads), found -1"},
   });
 }
 
