@@ -128,7 +128,7 @@ def main():
     arguments = parser.parse_args()
     program = arguments.program.resolve()
     root = read_command(program, ())
-    version = subprocess.run([program, "--version"], check=True, capture_output=True, text=True).stdout.split()[-1]
+    version = subprocess.run([program, "--version"], check=True, capture_output=True, text=True).stdout.split()[1]
     # Reproducible builds name the day themselves.
     seconds = int(os.environ.get("SOURCE_DATE_EPOCH", program.stat().st_mtime))
     date = datetime.datetime.fromtimestamp(seconds, datetime.timezone.utc).date().isoformat()

@@ -45,7 +45,11 @@ class Help(support.MohTest):
                         self.assertRegex(options, rf"(?m)^  {word}\b", example)
 
     def test_version(self):
-        self.assertRegex(self.moh("--version"), r"^\d+\.\d+\.\d+\n$")
+        """A file of results that has this line says which program made them."""
+        known = r"^moh \d+\.\d+\.\d+ \(commit (not known|[0-9a-f]{10,}( with changes)?), \w+ [\d.]+, (no CUDA|CUDA [\d.]+ for [\da ]+), "
+        self.assertRegex(self.moh("--version"), known + r"(baseline|avx2|avx512)\)\n$")
+        self.assert_says(self.moh("--version", env={"MOH_CPU_ISA": "baseline"}), ", baseline)")
+        self.assert_says(self.moh("--version", env={"MOH_CPU_ISA": "mmx"}, code=support.CONFIG_ERROR), "error: ", "mmx")
 
     def test_command_lines_that_are_wrong(self):
         cases = {
@@ -53,9 +57,14 @@ class Help(support.MohTest):
             ("frobnicate",): "expected one of train, eval, analyze, generate, config, plan, data, checkpoint, convert, "
                              "bench, found 'frobnicate'",
             ("trian", "x.yaml"): "did you mean train?",
-            ("train",): "config is required",
-            ("train", "a.yaml", "--frob"): "--frob",
-            ("eval",): "--checkpoint is required",
+            ("train",): "error: moh train: config is required",
+            ("train", "a.yaml", "--frob"): "error: moh train: --frob: unknown option; moh train --help explains it",
+            ("train", "a.yaml", "--resum"): "moh train: --resum: unknown option; did you mean --resume?",
+            ("generate", "--chekpoint=x"): "moh generate: --chekpoint: unknown option; did you mean --checkpoint?",
+            ("data", "tokenise", "x"): "moh data: tokenise: was not expected; did you mean tokenize?",
+            ("data", "info", "a", "b"): "moh data info: b: was not expected",
+            ("bench", "step", "--json=yes"): "error: moh bench step: ",
+            ("eval",): "error: moh eval: --checkpoint is required",
             ("generate", "--checkpoint", "run"): "expected --prompt or --prompt-file, found neither",
             ("config",): "expected a configuration file, or --reference",
             ("data",): "A subcommand is required",

@@ -1,35 +1,25 @@
 #include "train/cli/cli.h"
 
 #include <CLI/CLI.hpp>
-#include <algorithm>
 #include <string>
-#include <vector>
 
+#include "core/cpu_isa.h"
 #include "core/error.h"
 #include "core/keep_freed_memory.h"
+#include "train/cli/command_line_errors.h"
 #include "train/cli/commands.h"
 #include "train/cli/standard_streams.h"
-#include "train/config/suggest.h"
-#include "train/io/printable.h"
 #include "train/log/logging.h"
 
 namespace moh::cli {
 
 namespace {
 
-/// Whether the first argument is a command that does not exist; the parser would say that none is given.
-bool refuse_unknown_command(const CLI::App& app, int argc, char** argv) {
-  if (argc < 2 || argv[1][0] == '-') return false;
-  std::vector<std::string> names;
-  for (const CLI::App* command : app.get_subcommands({})) names.push_back(command->get_name());
-  const std::string found = argv[1];
-  if (std::ranges::find(names, found) != names.end()) return false;
-  std::string expected = "one of ";
-  for (const std::string& name : names) expected += (name == names.front() ? "" : ", ") + name;
-  const std::string nearest = config::nearest_name(found, names);
-  log_error(error_message("moh", "command", expected, "'" + printable(found) + "'",
-                          nearest.empty() ? "moh --help explains them" : "did you mean " + nearest + "?"));
-  return true;
+/// "moh 0.1.0 (commit 1374d53a0c, GNU 12.2.0, no CUDA, avx512)": the program, and which of its kernels run
+/// here.
+std::string version_text(std::string_view commit) {
+  return "moh " MOH_VERSION " (commit " + std::string(commit.empty() ? "not known" : commit) +
+         ", " MOH_BUILD ", " + std::string(cpu_isa_name(cpu_isa())) + ")";
 }
 
 int exit_code_of(const std::exception& error) {
@@ -42,24 +32,30 @@ int exit_code_of(const std::exception& error) {
   return kFailure;
 }
 
-int run_action(const Action& action, const Families& families) {
+/// Parses the command line and runs the command that it names.
+int parse_and_run(CLI::App& app, const Action& action, int argc, char** argv, const Families& families) {
+  if (refuse_unknown_command(app, argc, argv)) return kConfigError;
   try {
-    const int code = action(families);
-    if (code == kDone) require_written_output();
-    return code;
-  } catch (const std::exception& error) {
-    log_error(error.what());
-    return exit_code_of(error);
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    // --help and --version are "errors" of the parser, too, with code 0.
+    if (error.get_exit_code() != 0) throw ConfigError(describe_parse_error(app, error));
+    app.exit(error);
+    require_written_output();
+    return kDone;
   }
+  const int code = action(families);
+  if (code == kDone) require_written_output();
+  return code;
 }
 
 }  // namespace
 
-int run(int argc, char** argv, const Families& families) {
+int run(int argc, char** argv, const Families& families, std::string_view commit) {
   occupy_closed_streams();
   keep_freed_memory();
   CLI::App app("moh: trains transformers with Mixture-of-Head attention (arXiv 2410.11842)", "moh");
-  app.set_version_flag("--version", MOH_VERSION);
+  app.set_version_flag("--version", [commit] { return version_text(commit); });
   app.require_subcommand(1);
   app.option_defaults()
       ->always_capture_default();  // for the help; lists that begin empty have default_str("")
@@ -76,14 +72,12 @@ int run(int argc, char** argv, const Families& families) {
   add_checkpoint_commands(commands);
   add_convert(commands);
   add_bench(commands);
-  if (refuse_unknown_command(app, argc, argv)) return kConfigError;
   try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    // --help and --version are "errors" of the parser, too, with code 0.
-    return app.exit(error) == 0 ? kDone : kConfigError;
+    return parse_and_run(app, action, argc, argv, families);
+  } catch (const std::exception& error) {
+    log_error(error.what());
+    return exit_code_of(error);
   }
-  return run_action(action, families);
 }
 
 }  // namespace moh::cli

@@ -1,6 +1,7 @@
 #include "train/config/suggest.h"
 
 #include <algorithm>
+#include <cctype>
 #include <iterator>
 #include <limits>
 
@@ -9,6 +10,69 @@
 namespace moh::config {
 
 namespace {
+
+/// What other frameworks call keys, in lower case; several for a key are divided by spaces.
+struct OtherNames {
+  std::string_view names, key;
+};
+constexpr OtherNames kOtherNames[] = {
+    {"lr max_lr base_lr peak_lr", "optim.learning_rate"},
+    {"wd decay", "optim.weight_decay"},
+    {"beta1 beta2 adam_beta1 adam_beta2", "optim.betas"},
+    {"adam_epsilon epsilon", "optim.eps"},
+    {"grad_clip clip_grad max_grad_norm gradient_clip_val gradient_clipping clip", "optim.clip_grad_norm"},
+    {"optimizer optimiser", "optim.name"},
+    {"min_lr lr_min eta_min lr_end", "schedule.min_learning_rate"},
+    {"warmup warmup_iters num_warmup_steps lr_warmup_steps", "schedule.warmup_steps"},
+    {"scheduler lr_scheduler lr_scheduler_type lr_schedule", "schedule.kind"},
+    {"epochs num_epochs max_epochs num_train_epochs max_steps max_iters train_iters iterations num_steps "
+     "total_steps num_train_steps",
+     "train.steps"},
+    {"bs micro_batch_size mbs per_device_train_batch_size train_batch_size", "train.batch_size"},
+    {"grad_accum gradient_accumulation gradient_accumulation_steps accumulate_grad_batches grad_accum_steps "
+     "accumulation_steps",
+     "train.accumulate"},
+    {"dtype mixed_precision amp bf16 fp16 torch_dtype", "precision"},
+    {"random_seed manual_seed", "seed"},
+    {"num_threads n_threads num_workers", "threads"},
+    {"use_cuda gpu gpus accelerator", "device"},
+    {"gradient_checkpointing activation_checkpointing use_checkpoint", "model.recompute"},
+    {"out_dir output_dir save_dir run_dir log_dir", "output.dir"},
+    {"save_interval save_steps save_every ckpt_interval checkpoint_interval", "checkpoint.every"},
+    {"save_total_limit", "checkpoint.keep_last"},
+    {"eval_interval eval_steps val_interval eval_every", "eval.every"},
+    {"log_interval logging_steps log_every", "log.every"},
+    {"init_from pretrained resume_from checkpoint_path model_name_or_path", "init.from"},
+    {"dataset train_file train_data train_path data_path data_dir", "data.train"},
+    {"val_file val_data valid valid_data validation_file test", "data.validation"},
+    {"val_fraction val_split", "data.validation_fraction"},
+    {"block_size seq_len seq_length seqlen max_length context_length", "data.sequence_length"},
+    {"num_hidden_layers num_layers n_layers n_layer depth", "model.layers"},
+    {"hidden_size n_embd d_model dim embed_dim", "model.hidden"},
+    {"intermediate_size ffn_dim ffn_hidden_size mlp_dim d_ff", "model.intermediate"},
+    {"num_attention_heads n_heads n_head num_heads", "model.heads"},
+    {"num_key_value_heads n_kv_heads num_kv_heads", "model.kv_heads"},
+    {"max_position_embeddings n_positions max_seq_len", "model.max_positions"},
+    {"rms_norm_eps layer_norm_eps", "model.norm_eps"},
+    {"tie_word_embeddings tie_embeddings", "model.tied_embeddings"},
+    {"initializer_range", "model.init_std"},
+    {"vocab vocabulary_size n_vocab", "model.vocab_size"},
+};
+
+/// Whether `word` is one of `names`, in upper or lower case.
+bool is_one_of(std::string_view word, std::string_view names) {
+  std::string padded = " ";
+  for (const char c : word) padded += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  return (" " + std::string(names) + " ").find(padded + " ") != std::string::npos;
+}
+
+/// The candidate that other frameworks call `word`; "" where there is none.
+std::string known_elsewhere(std::string_view word, const std::vector<std::string>& candidates) {
+  for (const auto& [names, key] : kOtherNames) {
+    if (is_one_of(word, names) && std::ranges::count(candidates, key) != 0) return std::string(key);
+  }
+  return "";
+}
 
 /// The first candidate of the smallest distance, or "" when all are further away than `limit`.
 std::string closest(std::string_view word, const std::vector<std::string>& candidates, std::size_t limit) {
@@ -49,7 +113,8 @@ std::string nearest_key(std::string_view key, const std::vector<std::string>& ca
   std::vector<std::string> elsewhere;
   std::ranges::copy_if(candidates, std::back_inserter(elsewhere),
                        [&](const std::string& candidate) { return last_name(candidate) == last_name(key); });
-  const std::string nearest = closest(key, elsewhere, std::numeric_limits<std::size_t>::max());
+  std::string nearest = closest(key, elsewhere, std::numeric_limits<std::size_t>::max());
+  if (nearest.empty()) nearest = known_elsewhere(last_name(key), candidates);
   return nearest.empty() ? nearest_name(key, candidates) : nearest;
 }
 

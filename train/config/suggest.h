@@ -15,7 +15,8 @@ std::size_t edit_distance(std::string_view a, std::string_view b);
 std::string nearest_name(std::string_view word, const std::vector<std::string>& candidates);
 
 /// The same for dotted keys. A key of the same last name in another section comes first (learning_rate or
-/// train.learning_rate is optim.learning_rate), then the smallest edit distance over the whole key.
+/// train.learning_rate is optim.learning_rate), then the key of a name that other frameworks have for it (lr,
+/// epochs, n_embd), then the smallest edit distance over the whole key.
 std::string nearest_key(std::string_view key, const std::vector<std::string>& candidates);
 
 }  // namespace moh::config

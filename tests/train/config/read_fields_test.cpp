@@ -26,8 +26,9 @@ TEST_CASE("config fields: unknown keys name the nearest known one") {
        "1:9: train.warmup_steps: unknown key; did you mean schedule.warmup_steps?"},
       {"modle: {layers: 5}\n", "1:1: modle: unknown key; did you mean model?"},
       {"model: {mho: {shared: 1}}\n", "1:9: model.mho: unknown key; did you mean model.moh?"},
-      {"optim: {lr: 1}\n",
-       "1:9: optim.lr: unknown key; known keys of optim: name, learning_rate, betas, eps, weight_decay, "
+      {"optim: {lr: 1}\n", "1:9: optim.lr: unknown key; did you mean optim.learning_rate?"},
+      {"optim: {xyz: 1}\n",
+       "1:9: optim.xyz: unknown key; known keys of optim: name, learning_rate, betas, eps, weight_decay, "
        "clip_grad_norm"},
       {"Seed: 1\n", "1:1: Seed: unknown key; did you mean seed?"},
       {"trian: {steps: 5}\n", "1:1: trian: unknown key; did you mean train?"},

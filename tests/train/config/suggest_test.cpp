@@ -24,7 +24,9 @@ TEST_CASE("config suggestions: the nearest key, if one is near") {
   CHECK(nearest_key("train.warmup_steps", keys) == "schedule.warmup_steps");
   CHECK(nearest_key("evl.every", keys) == "eval.every");
   CHECK(nearest_key("tarin", keys) == "train");
-  CHECK(nearest_key("optim.lr", keys).empty());
+  CHECK(nearest_key("optim.lr", keys) == "optim.learning_rate");  // what others call it
+  CHECK(nearest_key("Max_Epochs", keys) == "train.steps");
+  CHECK(nearest_key("trainer.max_epochs", {"train"}).empty());  // where there is such a key
   CHECK(nearest_key("x", keys).empty());
   CHECK(nearest_key("", keys).empty());
   CHECK(nearest_key(std::string(100000, 'x'), keys).empty());

@@ -1,0 +1,20 @@
+#pragma once
+
+#include <string>
+
+namespace CLI {
+class App;
+class ParseError;
+}  // namespace CLI
+
+namespace moh::cli {
+
+/// Whether the first argument is a command that does not exist, which is reported here; the parser would say
+/// that none is given.
+bool refuse_unknown_command(const CLI::App& app, int argc, char** argv);
+
+/// What the parser refused, in the form of other errors: the command, what was wrong, and the option or
+/// command that was probably meant.
+std::string describe_parse_error(const CLI::App& app, const CLI::ParseError& error);
+
+}  // namespace moh::cli
