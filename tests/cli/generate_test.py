@@ -72,6 +72,8 @@ class Generate(support.MohTest):
                                 code=support.CONFIG_ERROR)
             self.assert_says(output, f"sample.prompt: expected 1 to 32 tokens, found {found}")
             self.assertFalse((self.folder / "bad").exists())
+        output = self.train({"sample.tokens": 4, "sample.prompt": '"a\\0b"', "output.dir": "bad"}, code=support.CONFIG_ERROR)
+        self.assert_says(output, "sample.prompt: byte tokenizer: text: expected no NUL byte")
         self.train({"sample.tokens": 0, "sample.prompt": '""', "output.dir": "none"})
 
     def test_prompts_that_do_not_fit(self):

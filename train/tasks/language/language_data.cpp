@@ -63,8 +63,12 @@ std::shared_ptr<const LanguageData> open_evaluation_data(const RunConfig& run) {
 }
 
 void check_sample(const LanguageRun& run, const Tokenizer& tokenizer) {
-  if (run.sample.options.tokens > 0)
+  if (run.sample.options.tokens == 0) return;
+  try {
     encode_prompt("sample.prompt", tokenizer, run.sample.prompt, run.model.max_positions);
+  } catch (const DataError& error) {
+    throw ConfigError(error.what());  // it is no file that is at fault
+  }
 }
 
 /// A vocabulary of any size whose tokens stand for no text.
