@@ -37,6 +37,13 @@ def elements(path):
     return found
 
 
+def byte_vocabulary():
+    """Of byte-level tokenizers since GPT-2, but for byte 0: what is not visible in Latin-1 becomes a character from U+0100 on."""
+    visible = [*range(0x21, 0x7f), *range(0xa1, 0xad), *range(0xae, 0x100)]
+    hidden = [byte for byte in range(256) if byte not in visible]
+    return {"\0": 0, **{chr(byte): byte for byte in visible}, **{chr(256 + i): byte for i, byte in enumerate(hidden) if byte != 0}}
+
+
 def loss(output):
     return next(line.split()[1] for line in output.splitlines() if line.startswith("loss "))
 
@@ -112,6 +119,56 @@ class FromARun(ConvertTest):
         self.convert("mixed", "hf", "--format", "hf")
         self.assertEqual(self.info("hf")["hash"], self.info("mixed")["hash"])
 
+    def test_a_model_of_bytes_brings_its_tokenizer(self):
+        self.convert("run", "hf", "--format", "hf")
+        self.convert("hf", "again", "--format", "moh")
+        self.convert("again", "back", "--format", "hf")
+        for folder in ("hf", "back"):
+            tokenizer = json.loads((self.folder / folder / "tokenizer.json").read_text())
+            self.assertEqual(tokenizer["model"]["vocab"], byte_vocabulary())
+            (end,) = tokenizer["added_tokens"]
+            self.assertEqual((end["id"], end["content"], end["special"]), (0, "\0", True))
+            config = json.loads((self.folder / folder / "tokenizer_config.json").read_text())
+            self.assertEqual((config["eos_token"], config["model_max_length"]), ("\0", 32))
+            for name in ("config.json", "generation_config.json"):
+                ids = json.loads((self.folder / folder / name).read_text())
+                self.assertEqual((ids["bos_token_id"], ids["eos_token_id"], ids["pad_token_id"]), (None, 0, None))
+            # A folder of others that lacks a tokenizer, and has 256 tokens.
+            for name in ("tokenizer.json", "tokenizer_config.json"):
+                (self.folder / "hf" / name).unlink(missing_ok=True)
+        self.convert("hf", "third", "--format", "hf")
+        self.assertEqual((self.folder / "third/tokenizer.json").read_bytes(), (self.folder / "back/tokenizer.json").read_bytes())
+
+    def test_a_tokenizer_from_elsewhere_goes_along(self):
+        self.train({"model.vocab_size": 300, "output.dir": "large"})
+        self.convert("large", "hf", "--format", "hf")
+        for name in ("tokenizer.json", "tokenizer_config.json", "generation_config.json"):
+            (self.folder / "hf" / name).unlink()
+        path = self.folder / "hf/config.json"
+        path.write_text(json.dumps({**json.loads(path.read_text()), "bos_token_id": 7, "eos_token_id": [8, 9]}))
+        warning = "warning: convert: no tokenizer lies beside hf/model.safetensors: copy that of the model's tokens"
+        self.assert_says(self.convert("hf", "bare", "--format", "hf"), warning)
+        self.assertFalse((self.folder / "bare/tokenizer.json").exists())
+        self.convert("hf", "bare_moh", "--format", "moh")
+        self.convert("bare_moh", "bare_back", "--format", "hf")
+        files = {name: f"the {name} of somebody" for name in (
+            "tokenizer.json", "tokenizer.model", "tokenizer_config.json", "special_tokens_map.json", "chat_template.jinja", "LICENSE")}
+        files["generation_config.json"] = '{"eos_token_id": [8, 9], "bos_token_id": 7, "temperature": 0.6}'
+        for name, contents in files.items():
+            self.write(f"hf/{name}", contents)
+        self.assertNotIn("warning", self.convert("hf", "copy", "--format", "hf"))
+        self.convert("hf", "moh", "--format", "moh", "--dtype", "bfloat16")
+        self.convert("moh", "moh2", "--format", "moh", "--dtype", "float32")
+        self.assertNotIn("warning", self.convert("moh2", "back", "--format", "hf"))
+        for folder in ("copy", "back"):
+            for name, contents in files.items():
+                self.assertEqual((self.folder / folder / name).read_text(), contents)
+        for folder in ("bare", "bare_back", "copy", "back"):
+            ids = json.loads((self.folder / folder / "config.json").read_text())
+            self.assertEqual((ids["bos_token_id"], ids["eos_token_id"]), (7, [8, 9]), folder)
+            ids = json.loads((self.folder / folder / "generation_config.json").read_text())
+            self.assertEqual((ids["bos_token_id"], ids["eos_token_id"]), (7, [8, 9]), folder)
+
     def test_a_run_cannot_be_resumed_from_a_converted_model(self):
         self.convert("run", "other/checkpoints/step_00000003", "--format", "moh")
         output = self.train({"output.dir": "other"}, "--resume", code=support.INPUT_ERROR)
@@ -178,6 +235,12 @@ class FromARun(ConvertTest):
                                  "1e-5, model.rope_theta 10000, model.rope_scaling.kind none\n")
         whole = self.newest() / "config.yaml"
         self.assertNotIn("warning", self.convert("one.safetensors", "y", "--format", "moh", "--config", whole))
+        # A file that describes a model needs nothing else.
+        model = support.to_yaml({"model": support.TINY["model"]})
+        self.write("model.yaml", model + "\ndata: {sequence_length: 32}\n")
+        self.convert("one.safetensors", "m", "--format", "moh", "--config", "model.yaml")
+        self.assert_says(self.moh("eval", "--checkpoint", "m", code=support.INPUT_ERROR),
+                         "the configuration of this model names no text; name one with data=PATH")
         self.write("headless.yaml", (self.folder / "tiny.yaml").read_text().replace("  heads: 4\n", ""))
         output = self.convert("one.safetensors", "z.safetensors", "--config", "headless.yaml", "--allow-differences")
         self.assert_says(output, "assumed: model.heads 8, ")

@@ -1,6 +1,7 @@
 #include "train/weights/weight_names.h"
 
 #include "core/error.h"
+#include "train/weights/weight_writer.h"
 
 namespace moh {
 
@@ -20,6 +21,10 @@ std::unique_ptr<FamilyConfig> WeightNames::read_config(const std::filesystem::pa
 void WeightNames::write_files(const std::filesystem::path& folder, const FamilyConfig& config,
                               const ModelLocation&, std::span<const WeightInfo>) const {
   refuse(folder, "a model of task: " + std::string(config.task()));
+}
+
+void WeightNames::keep_companions(const ModelLocation& source, const std::filesystem::path& folder) const {
+  copy_companions(source, folder);
 }
 
 std::string WeightNames::describe(const FamilyConfig& config) const {

@@ -32,11 +32,14 @@ class WeightNames {
   virtual std::unique_ptr<FamilyConfig> config_of(const WeightFile&, const FamilyConfig& run) const {
     return run.clone();
   }
-  /// Writes what others need besides the tensors, and the files that copy_companions() copies, to open the
-  /// model; `source` is where it came from. Throws StorageError, CheckpointError for types that the format
+  /// Writes what others need to open the model, besides the tensors: what lies beside `source`, where it came
+  /// from, goes along (copy_companions). Throws StorageError, CheckpointError for types that the format
   /// does not have, ConfigError for a model that it has no form for.
   virtual void write_files(const std::filesystem::path& folder, const FamilyConfig& config,
                            const ModelLocation& source, std::span<const WeightInfo> tensors) const;
+  /// Writes into `folder`, the kCompanionFolder of a checkpoint, what an export of it will need of `source`: the
+  /// companions at least.
+  virtual void keep_companions(const ModelLocation& source, const std::filesystem::path& folder) const;
   /// is_redundant(weights, tensor): whether a tensor without a parameter says nothing that the model does not
   /// know (a table that moh computes, an output matrix that equals the tied embedding bit for bit). Throws
   /// CheckpointError.

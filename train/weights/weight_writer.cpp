@@ -12,6 +12,7 @@
 #include "train/formats/element_blocks.h"
 #include "train/formats/safetensors.h"
 #include "train/io/durable_file.h"
+#include "train/io/file_ops.h"
 #include "train/io/input_file.h"
 #include "train/io/printable.h"
 #include "train/weights/load_weights.h"
@@ -75,15 +76,10 @@ std::string index_text(std::span<const Shard> shards) {
 constexpr std::uint64_t kMaxCompanionBytes = std::uint64_t{1} << 30;
 
 bool is_companion(const std::string& name) {
-  static constexpr std::array<std::string_view, 9> kNames = {"tokenizer.json",
-                                                             "tokenizer.model",
-                                                             "tokenizer_config.json",
-                                                             "special_tokens_map.json",
-                                                             "added_tokens.json",
-                                                             "vocab.json",
-                                                             "merges.txt",
-                                                             "chat_template.jinja",
-                                                             "chat_template.json"};
+  static constexpr std::array<std::string_view, 10> kNames = {
+      kGenerationConfig,         "tokenizer.json",    "tokenizer.model", "tokenizer_config.json",
+      "special_tokens_map.json", "added_tokens.json", "vocab.json",      "merges.txt",
+      "chat_template.jinja",     "chat_template.json"};
   return std::ranges::find(kNames, name) != kNames.end() || name.starts_with("LICENSE") ||
          name.starts_with("USE_POLICY") || name.starts_with("NOTICE");
 }
@@ -162,16 +158,29 @@ std::string_view torch_dtype_name(const ModelLocation& source, std::span<const W
                                       dtype_advice(tensors)));
 }
 
-void copy_companions(const ModelLocation& source, const fs::path& folder) {
-  if (!source.is_hf()) return;
-  const fs::path from = source.config.parent_path();
-  std::uint64_t left = kMaxCompanionBytes;
+fs::path companion_folder(const ModelLocation& source) {
+  if (source.config.empty()) return {};
+  const fs::path folder = folder_of(source.config);
+  return source.is_hf() ? folder : folder / kCompanionFolder;
+}
+
+std::set<std::string> companions(const ModelLocation& source) {
+  std::set<std::string> names;
+  const fs::path from = companion_folder(source);
   std::error_code error;
+  if (from.empty() || !fs::exists(from, error)) return names;
   for (fs::directory_iterator it(from, error), end; !error && it != end; it.increment(error)) {
-    const fs::path name = it->path().filename();
-    if (it->is_regular_file() && is_companion(name.string())) copy_durably(it->path(), folder / name, left);
+    const std::string name = it->path().filename().string();
+    if (it->is_regular_file() && is_companion(name)) names.insert(name);
   }
   if (error) throw CheckpointError(error_message(from.string(), "", "a readable folder", error.message()));
+  return names;
+}
+
+void copy_companions(const ModelLocation& source, const fs::path& folder) {
+  std::uint64_t left = kMaxCompanionBytes;
+  for (const std::string& name : companions(source))
+    copy_durably(companion_folder(source) / name, folder / name, left);
 }
 
 }  // namespace moh

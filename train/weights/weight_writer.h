@@ -2,7 +2,9 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <set>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -43,9 +45,22 @@ std::size_t write_model_files(const std::filesystem::path& folder, const WeightF
 /// Throws CheckpointError for a type that config.json does not have; `source` is where they come from.
 std::string_view torch_dtype_name(const ModelLocation& source, std::span<const WeightInfo> tensors);
 
-/// Copies files beside a config.json that moh does not read, but that somebody who gets the model needs: the
-/// tokenizer's, the licence. Each synced. Nothing where the model has no config.json. Throws CheckpointError,
-/// also for more than a gibibyte of them, StorageError.
+/// What says which tokens begin, end and pad a text, and how transformers continues one.
+inline constexpr std::string_view kGenerationConfig = "generation_config.json";
+
+/// Of a checkpoint that was converted from a Hugging Face folder: the companions of that folder. The name
+/// begins with a dot, as they are no part of the checkpoint (train/checkpoint/manifest.h).
+inline constexpr std::string_view kCompanionFolder = ".companions";
+
+/// Where the companions of a model lie: the folder of its config.json, or kCompanionFolder in that of its
+/// checkpoint. Empty where nothing describes the model.
+std::filesystem::path companion_folder(const ModelLocation& source);
+
+/// The names of the companions of a model: files that moh does not read, but that somebody who gets the model
+/// needs: the tokenizer's, kGenerationConfig, the licence. Throws CheckpointError.
+std::set<std::string> companions(const ModelLocation& source);
+
+/// Copies them, each synced. Throws CheckpointError, also for more than a gibibyte of them, StorageError.
 void copy_companions(const ModelLocation& source, const std::filesystem::path& folder);
 
 }  // namespace moh

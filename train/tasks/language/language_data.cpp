@@ -147,6 +147,8 @@ TokenSourcePtr open_held_out_text(const RunConfig& run, const Tokenizer& tokeniz
     return split_corpus(open_files(as_strings(language.data.validation), tokenizer, run.output.dir),
                         tokenizer, 0.0)
         .train;
+  if (language.data.train.empty())
+    throw DataError("data: the configuration of this model names no text; name one with data=PATH");
   TokenSourcePtr tokens = open_training_data(run)->validation;
   if (tokens->size() < 2) {
     throw DataError(

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <memory>
+#include <set>
 #include <span>
 #include <string>
 #include <utility>
@@ -11,9 +12,11 @@
 #include "models/llm/llama.h"
 #include "train/config/enum_names.h"
 #include "train/log/format.h"
+#include "train/log/logging.h"
 #include "train/tasks/language/analyze/text_analysis.h"
 #include "train/tasks/language/hf/hf_config.h"
 #include "train/tasks/language/hf/hf_export.h"
+#include "train/tasks/language/hf/hf_tokenizer.h"
 #include "train/tasks/language/language_data.h"
 #include "train/tasks/language/language_run.h"
 #include "train/tasks/language/language_task.h"
@@ -27,6 +30,22 @@ namespace {
 
 constexpr std::array<std::string_view, 3> kModelTypes = {"llama", "mistral", "moh_llama"};
 constexpr std::string_view kEmbedding = "model.embed_tokens.weight", kOutputMatrix = "lm_head.weight";
+
+constexpr const char* kTokenizerFiles[] = {"tokenizer.json", "tokenizer.model", "vocab.json"};
+
+/// As a config.json says, or the file beside a checkpoint that was converted from one.
+HfTokenIds token_ids_of(const ModelLocation& source, const std::set<std::string>& beside) {
+  if (source.is_hf()) return read_hf_token_ids(source.config);
+  if (!beside.contains(std::string(kGenerationConfig))) return {};
+  return read_hf_token_ids(companion_folder(source) / kGenerationConfig);
+}
+
+/// Whether the tokens of a model that brings no tokenizer are bytes, as those of a run are. One from
+/// elsewhere counts as such where there are 256 of them.
+bool knows_bytes(const LanguageRun& run, const ModelLocation& source, const std::set<std::string>& beside) {
+  const bool from_elsewhere = source.is_hf() || beside.contains(std::string(kGenerationConfig));
+  return run.data.tokenizer == TokenizerKind::kByte && (!from_elsewhere || run.model.vocab_size == 256);
+}
 
 std::string routing_text(const LlamaConfig& c) {
   if (c.moh.router == RouterKind::kNone) return "dense";
@@ -61,8 +80,28 @@ class LanguageWeightNames final : public WeightNames {
 
   void write_files(const std::filesystem::path& folder, const FamilyConfig& config,
                    const ModelLocation& source, std::span<const WeightInfo> tensors) const override {
-    write_hf_model_files(folder, language_run(config).model, torch_dtype_name(source, tensors),
-                         source.is_hf() ? read_hf_token_ids(source.config) : HfTokenIds{});
+    const LanguageRun& run = language_run(config);
+    const std::set<std::string> beside = companions(source);
+    const bool has_tokenizer =
+        std::ranges::any_of(kTokenizerFiles, [&](const char* name) { return beside.contains(name); });
+    const bool is_of_bytes = !has_tokenizer && knows_bytes(run, source, beside);
+    const HfTokenIds ids = is_of_bytes ? byte_token_ids() : token_ids_of(source, beside);
+    write_hf_model_files(folder, run.model, torch_dtype_name(source, tensors), ids);
+    if (is_of_bytes) {
+      write_byte_tokenizer(folder, run.model.max_positions);
+    } else if (!has_tokenizer) {
+      log_warning("convert: no tokenizer lies beside " + source.weights.string() +
+                  ": copy that of the model's tokens (tokenizer.json and its like) into the new folder");
+    }
+    if (!beside.contains(std::string(kGenerationConfig))) write_generation_config(folder, ids);
+    copy_companions(source, folder);
+  }
+
+  void keep_companions(const ModelLocation& source, const std::filesystem::path& folder) const override {
+    const std::set<std::string> beside = companions(source);
+    copy_companions(source, folder);
+    if (source.is_hf() && !beside.contains(std::string(kGenerationConfig)))
+      write_generation_config(folder, token_ids_of(source, beside));
   }
 
   /// Tables of rotary frequencies, which are computed, and an output matrix that equals the tied embedding.

@@ -7,6 +7,7 @@
 #include "core/error.h"
 #include "train/formats/stored_dtype.h"
 #include "train/io/durable_file.h"
+#include "train/io/file_ops.h"
 #include "train/io/printable.h"
 #include "train/tasks/load_model.h"
 #include "train/tasks/model_source.h"
@@ -44,6 +45,7 @@ void check_replaceable(const fs::path& folder) {
   bool is_model = fs::is_empty(folder, error);
   for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) {
     const std::string name = it->path().filename().string();
+    if (name == kCompanionFolder && it->is_directory() && !it->is_symlink()) continue;
     if (!it->is_regular_file() || it->is_symlink()) {
       refuse(folder, "a folder of files, which --overwrite may replace", printable(name) + " in it");
     }
@@ -202,6 +204,14 @@ std::vector<WeightInfo> tensors_to_write(const ConvertOptions& options, const We
   return tensors;
 }
 
+/// What a Hugging Face folder has for people outlives the way through a checkpoint.
+void keep_companions(const ModelLocation& source, const WeightNames& names, const fs::path& folder) {
+  if (!source.is_hf() && companions(source).empty()) return;
+  make_directories(folder);
+  names.keep_companions(source, folder);
+  sync_directory(folder);
+}
+
 std::size_t write_output(const ConvertOptions& options, const Families& families,
                          const ModelLocation& location, const WeightFile& weights, const FamilyConfig* model,
                          std::span<const WeightInfo> tensors, const ConvertReport& report,
@@ -222,10 +232,10 @@ std::size_t write_output(const ConvertOptions& options, const Families& families
     case WeightFormat::kHuggingFace:
       // First what may be refused, and is small.
       families.of(*model).weight_names().write_files(folder.temporary(), *model, location, tensors);
-      copy_companions(location, folder.temporary());
       files = write_model_files(folder.temporary(), weights, tensors, options.shard_bytes, progress);
       break;
     case WeightFormat::kMohCheckpoint:
+      keep_companions(location, families.of(*model).weight_names(), folder.temporary() / kCompanionFolder);
       write_model_checkpoint(folder.temporary(), options.to, *model, report.model_config, families, weights,
                              tensors, progress);
       break;

@@ -10,6 +10,7 @@
 #include "train/config/enum_names.h"
 #include "train/io/durable_file.h"
 #include "train/tasks/language/hf/python_files.h"
+#include "train/weights/weight_writer.h"
 
 namespace moh {
 
@@ -145,12 +146,6 @@ Json config_json(const LlamaConfig& model, std::string_view dtype, const HfToken
   return json;
 }
 
-Json generation_json(const HfTokenIds& tokens) {
-  Json json = Json::object();
-  add_tokens(tokens, json);
-  return json;
-}
-
 void write_json(const std::filesystem::path& path, const Json& json) {
   write_file_durably(path, json.dump(2) + "\n");
 }
@@ -163,8 +158,13 @@ void write_hf_model_files(const std::filesystem::path& folder, const LlamaConfig
     write_file_durably(folder / "configuration_moh_llama.py", configuration_moh_llama_py());
     write_file_durably(folder / "modeling_moh_llama.py", modeling_moh_llama_py());
   }
-  write_json(folder / "generation_config.json", generation_json(tokens));
   write_json(folder / "config.json", config_json(spelt_out(model), dtype, tokens));
+}
+
+void write_generation_config(const std::filesystem::path& folder, const HfTokenIds& tokens) {
+  Json json = Json::object();
+  add_tokens(tokens, json);
+  write_json(folder / kGenerationConfig, json);
 }
 
 }  // namespace moh

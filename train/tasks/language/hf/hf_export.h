@@ -9,7 +9,7 @@
 namespace moh {
 
 /// Writes what Hugging Face's transformers (4.50 and later, 5) needs besides the weights to open a model:
-/// config.json and generation_config.json, and for a MoH model its code, configuration_moh_llama.py and
+/// config.json, and for a MoH model its code, configuration_moh_llama.py and
 /// modeling_moh_llama.py, which AutoModelForCausalLM loads with trust_remote_code=True. A dense model is a
 /// plain LlamaForCausalLM, unless `hidden` is no multiple of `heads`, which that refuses: it brings the code.
 /// Tensors keep moh's names; `dtype` is that of their file in the words of PyTorch ("bfloat16"), and the one
@@ -17,5 +17,9 @@ namespace moh {
 /// read_hf_config() reads the result back to the same model. Throws StorageError.
 void write_hf_model_files(const std::filesystem::path& folder, const LlamaConfig& model,
                           std::string_view dtype, const HfTokenIds& tokens = {});
+
+/// Writes generation_config.json, which tells `generate` the tokens that begin, end and pad a text. Throws
+/// StorageError.
+void write_generation_config(const std::filesystem::path& folder, const HfTokenIds& tokens);
 
 }  // namespace moh

@@ -90,7 +90,9 @@ TEST_CASE("hf export: tokens are kept") {
   for (const HfTokenIds& tokens : {HfTokenIds{1, 0, {2}}, HfTokenIds{{}, {}, {128001, 128009}}}) {
     const TemporaryFolder folder;
     const nlohmann::json json = exported(folder.path(), sample("dense"), tokens);
+    write_generation_config(folder.path(), tokens);
     CHECK(read_hf_token_ids(folder / "config.json") == tokens);
+    CHECK(read_hf_token_ids(folder / "generation_config.json") == tokens);
     const auto generation = nlohmann::json::parse(read_file(folder / "generation_config.json"));
     for (const char* key : {"bos_token_id", "eos_token_id", "pad_token_id"})
       CHECK(generation.at(key) == json.at(key));

@@ -9,6 +9,7 @@ import importlib.util
 import json
 import os
 import pathlib
+import random
 import shutil
 import subprocess
 import sys
@@ -34,7 +35,7 @@ import torch  # noqa: E402
 import transformers  # noqa: E402
 from safetensors import safe_open  # noqa: E402
 from safetensors.torch import load_file  # noqa: E402
-from transformers import AutoModelForCausalLM  # noqa: E402
+from transformers import AutoModelForCausalLM, AutoTokenizer  # noqa: E402
 
 torch.set_num_threads(1)
 transformers.logging.set_verbosity_error()
@@ -186,6 +187,29 @@ class ExportTest(unittest.TestCase):
         done = subprocess.run([SAMPLES, "--compare", folder / "config.json", saved / "config.json"], check=False,
                               capture_output=True, text=True)
         self.assertEqual(done.returncode, 0, done.stderr + (saved / "config.json").read_text())
+
+
+class TokenizerTest(unittest.TestCase):
+    """The tokenizer that is exported with models of bytes."""
+
+    def test_ids_are_the_bytes_of_any_text(self):
+        folder = pathlib.Path(FOLDER.name) / "tokenizer"
+        folder.mkdir()
+        subprocess.run([SAMPLES, "--tokenizer", folder], check=True)
+        tokenizer = AutoTokenizer.from_pretrained(folder)
+        tokenizer.save_pretrained(folder / "saved")
+        draw = random.Random(1)
+        texts = ["", "hello", " two  spaces \n\tand\r\nlines ", "it's I'm <|endoftext|> </s>", "\u0100\u0120 \u00e9\u00ad \u6f22 \U0001f642",
+                 "".join(chr(draw.randrange(1, 0xd800)) for _ in range(2000))]
+        for loaded in (tokenizer, AutoTokenizer.from_pretrained(folder / "saved")):
+            self.assertEqual((len(loaded), loaded.eos_token_id, loaded.bos_token_id, loaded.model_max_length), (256, 0, None, 64))
+            for text in texts:
+                ids = loaded(text)["input_ids"]
+                self.assertEqual(ids, list(text.encode()))
+                self.assertEqual(loaded.decode(ids), text)
+            self.assertEqual(loaded("a\0b")["input_ids"], [97, 0, 98])
+            self.assertEqual(loaded.decode([97, 0, 98], skip_special_tokens=True), "ab")
+            self.assertEqual(loaded.encode(loaded.eos_token, add_special_tokens=False), [0])
 
 
 class RoutingTest(unittest.TestCase):

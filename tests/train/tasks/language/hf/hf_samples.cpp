@@ -2,6 +2,8 @@
 // and puts beside them, in expected.safetensors, tokens, the logits of moh, and how moh goes on from the
 // tokens.
 //
+// hf_samples --tokenizer FOLDER: the tokenizer of models of bytes.
+//
 // hf_samples --compare A B: whether two config.json describe the same model.
 
 #include <algorithm>
@@ -18,6 +20,7 @@
 #include "tests/train/tasks/language/hf/sample_models.h"
 #include "train/formats/safetensors.h"
 #include "train/tasks/language/hf/hf_export.h"
+#include "train/tasks/language/hf/hf_tokenizer.h"
 
 using namespace moh;
 
@@ -111,6 +114,10 @@ void export_sample(const test::SampleModel& sample, const fs::path& folder) {
 int run(const std::vector<std::string>& arguments) {
   if (arguments.size() == 3 && arguments[0] == "--compare")
     return read_hf_config(arguments[1]) == read_hf_config(arguments[2]) ? 0 : 1;
+  if (arguments.size() == 2 && arguments[0] == "--tokenizer") {
+    write_byte_tokenizer(arguments[1], 64);
+    return 0;
+  }
   for (const test::SampleModel& sample : test::sample_models())
     export_sample(sample, fs::path(arguments.at(0)) / sample.name);
   return 0;

@@ -1,0 +1,18 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+
+#include "train/tasks/language/hf/hf_config.h"
+
+namespace moh {
+
+/// The tokens of a model of bytes: byte 0 ends a text.
+HfTokenIds byte_token_ids();
+
+/// Writes tokenizer.json and tokenizer_config.json, with which Python's `tokenizers` and AutoTokenizer do
+/// what ByteTokenizer does: an id is a byte of UTF-8, and the token of id 0, a NUL in text, is the
+/// end-of-text one. `max_length` is in tokens. Throws StorageError.
+void write_byte_tokenizer(const std::filesystem::path& folder, std::int64_t max_length);
+
+}  // namespace moh
