@@ -150,6 +150,9 @@ class FromARun(ConvertTest):
         self.assert_says(self.convert("hf", "bare", "--format", "hf"), warning)
         self.assertFalse((self.folder / "bare/tokenizer.json").exists())
         self.convert("hf", "bare_moh", "--format", "moh")
+        self.config({"model.vocab_size": 300}, "bytes.yaml")
+        output = self.convert("hf", "x", "--format", "moh", "--config", "bytes.yaml", code=support.CONFIG_ERROR)
+        self.assert_says(output, "data.tokenizer: expected other, found byte")
         self.convert("bare_moh", "bare_back", "--format", "hf")
         files = {name: f"the {name} of somebody" for name in (
             "tokenizer.json", "tokenizer.model", "tokenizer_config.json", "special_tokens_map.json", "chat_template.jinja", "LICENSE")}
@@ -232,7 +235,8 @@ class FromARun(ConvertTest):
         self.convert("run", "one.safetensors")
         output = self.convert("one.safetensors", "x", "--format", "moh", "--config", "tiny.yaml")
         self.assert_says(output, "warning: convert: tiny.yaml leaves out what tensors do not show; assumed: model.norm_eps "
-                                 "1e-5, model.rope_theta 10000, model.rope_scaling.kind none\n")
+                                 "1e-5, model.rope_theta 10000, model.rope_scaling.kind none, data.tokenizer "
+                                 "byte\n")
         whole = self.newest() / "config.yaml"
         self.assertNotIn("warning", self.convert("one.safetensors", "y", "--format", "moh", "--config", whole))
         # A file that describes a model needs nothing else.

@@ -43,10 +43,10 @@ class FamilyConfig {
   /// Where the run differs from the checkpoint that it begins from in what the checkpoint decides.
   virtual std::vector<config::Difference> disagreements(const FamilyConfig&) const { return {}; }
 
-  /// Where `model` would compute something else than another one from the same weights. "expected" is what
-  /// the other one has.
+  /// Where `model` would compute something else than another one from the same weights, or its inputs stand
+  /// for something else. "expected" is what the other one has.
   virtual std::vector<config::Difference> other_results(const FamilyConfig& /*other*/) const { return {}; }
-  /// Keys of `model` on which results depend and which names and shapes of weights do not show.
+  /// Keys on which results depend and which names and shapes of weights do not show.
   virtual std::span<const std::string_view> unseen_in_weights() const { return {}; }
   /// Keys of `model`, and sections of it (with a dot at the end), that a run may leave out which begins from
   /// weights that nothing describes: those that the shapes of the weights would contradict, and those that

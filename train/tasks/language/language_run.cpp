@@ -33,8 +33,9 @@ constexpr std::array<std::string_view, 7> kOfTraining = {"model.dropout",
                                                          "model.moh.router_precision"};
 
 /// Widths of heads and the number of KV heads follow from the number of heads and the shapes.
-constexpr std::array<std::string_view, 5> kUnseen = {"model.heads", "model.norm_eps", "model.rope_theta",
-                                                     "model.rope_scaling.kind", "model.moh.router"};
+constexpr std::array<std::string_view, 6> kUnseen = {"model.heads",      "model.norm_eps",
+                                                     "model.rope_theta", "model.rope_scaling.kind",
+                                                     "model.moh.router", "data.tokenizer"};
 
 /// A wrong value of the others, but for their defaults, changes what the weights compute without a word.
 constexpr std::array<std::string_view, 13> kOptional = {"model.preset",
@@ -222,9 +223,15 @@ std::vector<config::Difference> LanguageRun::disagreements(const FamilyConfig& c
 }
 
 std::vector<config::Difference> LanguageRun::other_results(const FamilyConfig& other) const {
-  LlamaConfig ours = spelt_out(model), theirs = spelt_out(language_run(other).model);
+  const LanguageRun& other_run = language_run(other);
+  LlamaConfig ours = spelt_out(model), theirs = spelt_out(other_run.model);
   for (LlamaConfig* each : {&ours, &theirs}) each->moh = spelt_out(each->moh, each->layers);
-  return model_differences(theirs, ours, kOfTraining);
+  std::vector<Difference> found = model_differences(theirs, ours, kOfTraining);
+  const TokenizerKind tokens = other_run.data.tokenizer;
+  if (tokens != data.tokenizer)
+    found.push_back(
+        {"data.tokenizer", std::string(name_of(tokens)), std::string(name_of(data.tokenizer)), ""});
+  return found;
 }
 
 std::span<const std::string_view> LanguageRun::unseen_in_weights() const {
