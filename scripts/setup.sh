@@ -16,14 +16,17 @@ packages=(
   python3 python3-matplotlib                                                 # end-to-end tests, plots
   python3-pip                                                                # to fetch cuDNN's front end
 )
+# What scripts/lint.sh and scripts/pytorch_venv.sh run, too.
+check_packages=(clang-format-14 clang-tidy-14 shellcheck git python3-venv)
 
 usage() {
   cat <<END
-Usage: scripts/setup.sh [--list]
+Usage: scripts/setup.sh [--list | --checks]
 
 Installs the Debian 12 packages that moh is built from, as root or through sudo. Where there is a CUDA toolkit with
 cuDNN, also fetches the headers of cuDNN's front end from PyPI.
   --list   print their names and stop
+  --checks install what scripts/lint.sh and scripts/pytorch_venv.sh run, too
 
 MOH_SKIP_SETUP=1 skips the check, for machines that have these libraries in another way.
 END
@@ -100,6 +103,7 @@ fetch_cudnn_frontend() {
 
 case ${1:-} in
   '') ;;
+  --checks) packages+=("${check_packages[@]}") ;;
   --list) printf '%s\n' "${packages[@]}" && exit ;;
   -h | --help) usage && exit ;;
   *) usage >&2 && exit 2 ;;

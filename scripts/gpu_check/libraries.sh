@@ -33,7 +33,7 @@ find_libraries() {
   for library in "${libraries[@]}"; do
     file=$(loaded_library "$library")
     for folder in "${folders[@]}"; do
-      [ -z "$file" ] && [ -e "$folder/$library" ] || continue
+      if [ -n "$file" ] || [ ! -e "$folder/$library" ]; then continue; fi
       file=$folder/$library
       export LD_LIBRARY_PATH=${LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}$folder
     done

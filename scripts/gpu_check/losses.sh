@@ -34,13 +34,13 @@ cpu_losses_key() {
 # Writes the file of --make-cpu-losses: for each model a line that says what follows, and its metrics.
 make_cpu_losses() {
   local file=$1 model key cpu
-  cpu=$(cpu_name | tr -d '"\\')
+  cpu=$(cpu_name | tr -d \"\\\\)
   results=$(mktemp -d)
   trap 'rm -rf "$results"' EXIT
   : >"$file.new"
   for model in "${loss_models[@]}"; do
     progress "$model on the CPU, $loss_steps steps ..."
-    train_cpu "$model" && key=$(cpu_losses_key "$model") || die "there are no losses of $model"
+    if ! train_cpu "$model" || ! key=$(cpu_losses_key "$model"); then die "there are no losses of $model"; fi
     printf '{"cpu_losses":"%s","model":"%s","made":"%s on %s"}\n' "$key" "$model" "$(date -u +%Y-%m-%d)" "$cpu" \
       >>"$file.new"
     cat "$results/losses.${model}_cpu.piece" >>"$file.new"

@@ -1,0 +1,37 @@
+#!/usr/bin/env bash
+# A virtual environment with the versions of PyTorch and transformers that the tests compare with. Made once: 7 GB, two
+# minutes on a fast network, as PyPI's PyTorch for Linux brings CUDA's libraries along. No GPU is used.
+set -euo pipefail
+# shellcheck source=lib.sh
+. "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+
+packages=(torch==2.9.1 transformers==4.57.6 safetensors==0.8.0 numpy==2.4.6)
+
+case ${1:-} in
+  -h | --help)
+    cat <<END
+Usage: scripts/pytorch_venv.sh [FOLDER]
+
+Makes the virtual environment FOLDER (default: build/pytorch-venv, where the tests look for it; MOH_PYTORCH_VENV names
+another to them) with ${packages[*]}. Does nothing, quickly, when it is complete.
+END
+    exit
+    ;;
+esac
+
+folder=${1:-$root/build/pytorch-venv}
+complete=$folder/moh-packages # written last
+if [ "$(cat "$complete" 2>/dev/null)" = "${packages[*]}" ]; then
+  say "PyTorch and transformers are in $folder"
+  exit
+fi
+say "installing ${packages[*]} into $folder"
+python=python3
+if [ -x /usr/bin/python3 ]; then python=/usr/bin/python3; fi
+rm -rf "$folder"
+mkdir -p "$(dirname "$folder")"
+"$python" -m venv "$folder" || die "no virtual environment could be made; Debian's package python3-venv is needed"
+"$folder/bin/python" -m pip install -q --no-cache-dir --only-binary :all: "${packages[@]}" ||
+  die "pip could not install ${packages[*]}; its reason is above"
+"$folder/bin/python" -c 'import torch, transformers, safetensors' || die "what was installed cannot be imported"
+printf '%s' "${packages[*]}" >"$complete"

@@ -1,0 +1,27 @@
+#!/usr/bin/env bash
+# The readers of files and the ops under the address and undefined-behaviour sanitizers: what untrusted input and pointer
+# arithmetic go through. Everything under them: MOH_PRESET=asan scripts/test.sh.
+set -euo pipefail
+# shellcheck source=lib.sh
+. "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+
+case ${1:-} in
+  -h | --help)
+    cat <<END
+Usage: scripts/sanitize.sh [CTEST OPTION...]
+
+Builds the fuzz targets' readers and the tests of core, autograd and ops in build/asan, replays the corpus with seeded
+mutations, and runs these tests.
+END
+    exit
+    ;;
+esac
+
+"$root/scripts/setup.sh"
+MOH_CUDA=OFF configure asan -DMOH_BUILD_TESTS=ON
+build asan core_tests ops_tests fuzz_replays
+say "testing build/asan"
+export OMP_WAIT_POLICY=${OMP_WAIT_POLICY:-passive}
+unset MOH_CUDA
+exec ctest --test-dir "$root/build/asan" -L '^(fuzz|core_tests|ops_tests)$' --output-on-failure --no-tests=error \
+  --parallel "$(nproc)" "$@"
