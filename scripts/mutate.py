@@ -30,6 +30,13 @@ def failing_tests(pattern):
     return failed
 
 
+def require_tests(mutation):
+    listed = subprocess.run(["ctest", "--test-dir", BUILD, "-N", "-R", mutation.tests, "-LE", "isa"],
+                            capture_output=True, text=True, check=True)
+    if "Total Tests: 0" in listed.stdout:
+        raise RuntimeError(f"{mutation.name}: no test matches '{mutation.tests}'; mend scripts/mutations.py")
+
+
 def mutated(mutation):
     path = pathlib.Path(mutation.file)
     text = path.read_text()
@@ -70,6 +77,8 @@ def main():
     for mutation in chosen:
         mutated(mutation)  # all of them apply, before the first build
     build(sorted({mutation.target for mutation in chosen}))
+    for mutation in chosen:
+        require_tests(mutation)
     broken_before = failing_tests("|".join(sorted({mutation.tests for mutation in chosen})))
     if broken_before:
         sys.exit(f"mutate: these fail without any mutation: {', '.join(broken_before)}")

@@ -47,7 +47,7 @@ MUTATIONS = [
     Mutation("the balance loss has no gradient", "ops/moh/head_router_cpu.cpp",
              "dp[e] = balance * args.load[e];", "dp[e] = A(0);", "ops_tests", "route|router"),
     Mutation("straight-through gradients vanish", "ops/moh/head_router_cpu.cpp",
-             "dp[e] = d_gate(e);", "dp[e] = A(0);", "ops_tests", "route|router"),
+             "dp[e] = d_gate(e);", "dp[e] = A(0);", "ops_tests", "straight"),
     # Attention.
     Mutation("a head list begins one row late", "ops/attention/head_lists.cpp",
              "lists.rows.data<std::int32_t>() + offsets[l];\n",
@@ -59,7 +59,7 @@ MUTATIONS = [
              "seen, j, -kInfinity", "seen + 1, j, -kInfinity", "ops_tests", "attention"),
     Mutation("a stale row in the KV cache", "models/llm/kv_cache.cpp",
              "length += new_k.dim(1);", "length += new_k.dim(1) > 1 ? new_k.dim(1) - 1 : 1;", "models_tests",
-             "llama|cache"),
+             "decoding"),
     Mutation("a barrier is missing in a CUDA kernel", "ops/norm/rms_norm_cuda.cu",
              "device::sync_block();  // before the next row writes into the space", "", "sim_tests", "sim/.*rms_norm"),
     # Optimiser, schedule, the step.
@@ -71,7 +71,7 @@ MUTATIONS = [
              "const A p = at.master[i] * kept - move;", "const A p = at.value[i] * kept - move;", "ops_tests", "adamw"),
     Mutation("the cosine begins a step late", "train/optim/lr_schedule.h",
              "static_cast<double>(t - start)", "static_cast<double>(t - start - (t > start ? 1 : 0))", "trainer_tests",
-             "schedule"),
+             "optim: "),
     Mutation("gradients of the step before are kept", "train/run/train_step.cpp",
              "  optimizer_.zero_grad();\n  std::vector<Tensor> losses, numbers;",
              "  std::vector<Tensor> losses, numbers;", "moh", "cli\\.(accumulation|resume|kill)"),

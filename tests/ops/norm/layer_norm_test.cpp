@@ -37,7 +37,7 @@ std::vector<Tensor> reference(const std::vector<Tensor>& in) {
 OP_CASES(layer_norm) {
   OpCases cases;
   for (const Shape& shape :
-       {Shape{4}, Shape{1, 1}, Shape{0, 4}, Shape{3, 7}, Shape{2, 4, 32}, Shape{70, 33}}) {
+       {Shape{4}, Shape{1, 1}, Shape{0, 4}, Shape{3, 7}, Shape{2, 4, 32}, Shape{70, 33}, Shape{20, 270}}) {
     for (const bool has_weight : {false, true}) {
       for (const bool has_bias : {false, true}) {
         const Shape last{shape[-1]};
