@@ -12,13 +12,10 @@ Device open_gpu() {
 }
 
 void in_each_way(const std::function<void(const std::string&)>& check) {
-  for (const bool late : {false, true}) {
-    for (const bool random : {false, true}) {
-      const sim::FreedomScope scope({.late_copies = late, .random_order = random});
-      const sim::Stream::LateScope stream(late);
-      check(std::string(late ? "late" : "early") + " copies, threads " +
-            (random ? "in random order" : "in turn"));
-    }
+  for (const sim::Way& way : sim::kWays) {
+    const sim::FreedomScope scope(way.freedom);
+    const sim::Stream::LateScope stream(way.freedom.late_copies);
+    check(way.name);
   }
 }
 

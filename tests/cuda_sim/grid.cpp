@@ -57,7 +57,7 @@ struct Run {
   std::size_t idle_spins = 0;
 
   Thread* take_ready() {
-    if (current_freedom.random_order)
+    if (current_freedom.order == ThreadOrder::kRandom)
       std::swap(ready.front(),
                 ready[std::uniform_int_distribution<std::size_t>(0, ready.size() - 1)(random)]);
     Thread* const next = ready.front();
@@ -77,7 +77,10 @@ void wait_here(const char* what, const std::source_location& where) {
 
 void wake(Thread* thread) {
   thread->waits_at = nullptr;
-  run->ready.push_back(thread);
+  if (current_freedom.order == ThreadOrder::kWarpAhead)
+    run->ready.push_front(thread);
+  else
+    run->ready.push_back(thread);
 }
 
 Dim3 index_of(std::size_t number, const Dim3& dims) {
@@ -237,7 +240,7 @@ void run_grid(const char* kernel_name, Dim3 grid, Dim3 threads, std::size_t shar
   } restore;
   run = &own;
   check_limits(grid, threads, shared_bytes);
-  const std::size_t resident = current_freedom.random_order ? kSeveralBlocks : 1;
+  const std::size_t resident = current_freedom.order == ThreadOrder::kInTurn ? 1 : kSeveralBlocks;
   std::vector<std::unique_ptr<Block>> blocks;
   std::size_t started = 0;
   while (started < grid.count() || !blocks.empty()) {

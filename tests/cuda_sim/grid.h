@@ -21,12 +21,32 @@ struct Dim3 {
   std::size_t count() const { return std::size_t{x} * y * z; }
 };
 
-/// What a device leaves open and a test therefore tries both ways.
+/// Which of the threads that can go on goes on.
+enum class ThreadOrder {
+  kInTurn,     ///< the one that has waited longest; one block at a time
+  kRandom,     ///< any; several blocks at a time
+  kWarpAhead,  ///< one that was woken last: a warp runs as far as it can before the others start; several
+               ///< blocks
+};
+
+/// What a device leaves open and a test therefore tries in several ways.
 struct Freedom {
   bool late_copies =
       false;  ///< asynchronous copies happen when they are waited for, not when they are issued
-  bool random_order = false;  ///< threads go on in a random order, several blocks at a time, not in turn
+  ThreadOrder order = ThreadOrder::kInTurn;
   std::uint64_t seed = 1;
+};
+
+/// The ways in which tests run each kernel.
+struct Way {
+  const char* name;
+  Freedom freedom;
+};
+inline constexpr std::array kWays = {
+    Way{"early copies, threads in turn", {false, ThreadOrder::kInTurn}},
+    Way{"early copies, threads in random order", {false, ThreadOrder::kRandom}},
+    Way{"late copies, threads in random order", {true, ThreadOrder::kRandom}},
+    Way{"late copies, a warp ahead of the others", {true, ThreadOrder::kWarpAhead}},
 };
 
 /// Sets the freedom of the launches of its lifetime.

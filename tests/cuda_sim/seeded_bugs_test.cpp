@@ -1,6 +1,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <csignal>
@@ -25,6 +26,7 @@ namespace {
 constexpr int kThreads = 64;
 
 enum class Bug { kNone, kNoBarrier, kNoWait, kNoBarrierAfterWait, kNoBarrierBeforeReuse };
+constexpr int kWays = static_cast<int>(sim::kWays.size());
 
 /// out[i] = in[kThreads - 1 - i], by way of shared memory.
 void reverse_kernel(const float* in, float* out, Bug bug) {
@@ -75,19 +77,33 @@ bool is_reversed(const Tensor& out, int rounds) {
   return true;
 }
 
-/// How many of the four ways give the right result.
+/// out[i] = the sum over rounds of the numbers that both warps have, of which lane 0 of each puts its own
+/// into shared memory.
+void sum_of_warps_kernel(const float* in, float* out, int rounds, Bug bug) {
+  auto* space = device::shared_memory<float>();
+  float sum = 0;
+  for (int r = 0; r < rounds; ++r) {
+    const float own = in[r * kThreads + device::thread_x()];
+    const float all = device::shuffle_xor(own, 1) + own;
+    if (device::thread_x() % device::kWarp == 0) space[device::thread_x() / device::kWarp] = all;
+    device::sync_block();
+    sum += space[0] + space[1];
+    if (bug != Bug::kNoBarrierBeforeReuse) device::sync_block();
+  }
+  out[device::thread_x()] = sum;
+}
+
+/// How many of the ways give the right result.
 template <class Launch>
 int right_ways(int rounds, const Launch& launch) {
   const Device gpu = test::open_gpu();
   const Tensor in = numbers(rounds * kThreads).to(gpu);
   int right = 0;
-  for (const bool late : {false, true}) {
-    for (const bool random : {false, true}) {
-      const sim::FreedomScope scope({.late_copies = late, .random_order = random});
-      const Tensor out = empty({kThreads}, DType::kFloat32, gpu);
-      launch(in.data<float>(), out.data<float>());
-      right += is_reversed(out, rounds);
-    }
+  for (const sim::Way& way : sim::kWays) {
+    const sim::FreedomScope scope(way.freedom);
+    const Tensor out = empty({kThreads}, DType::kFloat32, gpu);
+    launch(in.data<float>(), out.data<float>());
+    right += is_reversed(out, rounds);
   }
   return right;
 }
@@ -144,19 +160,36 @@ void in_turn_kernel(int* turn, int* sum) {
 }  // namespace
 
 TEST_CASE("sim: a missing barrier shows", "[sim]") {
-  CHECK(right_reversals(Bug::kNone) == 4);
+  CHECK(right_reversals(Bug::kNone) == kWays);
   CHECK(right_reversals(Bug::kNoBarrier) == 0);
 }
 
 TEST_CASE("sim: a missing wait for copies shows, and a missing barrier after it", "[sim]") {
-  CHECK(right_copied_reversals(Bug::kNone) == 4);
+  CHECK(right_copied_reversals(Bug::kNone) == kWays);
   CHECK(right_copied_reversals(Bug::kNoWait) <= 2);  // late copies are what shows it
   CHECK(right_copied_reversals(Bug::kNoBarrierAfterWait) <= 2);
 }
 
 TEST_CASE("sim: a buffer that is filled again too early shows", "[sim]") {
-  CHECK(right_sums(Bug::kNone) == 4);
-  CHECK(right_sums(Bug::kNoBarrierBeforeReuse) < 4);
+  CHECK(right_sums(Bug::kNone) == kWays);
+  CHECK(right_sums(Bug::kNoBarrierBeforeReuse) < kWays);
+}
+
+TEST_CASE("sim: a warp that runs ahead of a barrier that is missing shows", "[sim]") {
+  constexpr int kRounds = 5;
+  const Device gpu = test::open_gpu();
+  const Tensor in = numbers(kRounds * kThreads).to(gpu), out = empty({kThreads}, DType::kFloat32, gpu);
+  float expected = 0;  // of lanes 0 and 1, and of lanes 32 and 33
+  for (int r = 0; r < kRounds; ++r) expected += static_cast<float>(4 * r * kThreads + 0 + 1 + 32 + 33);
+  const auto is_right = [&](sim::ThreadOrder order, Bug bug) {
+    const sim::FreedomScope scope({.order = order});
+    cuda::launch("bug", sum_of_warps_kernel, kOneBlock, in.data<float>(), out.data<float>(), kRounds, bug);
+    const Tensor here = out.to(kCpu);
+    return std::all_of(here.data<float>(), here.data<float>() + kThreads,
+                       [&](float sum) { return sum == expected; });
+  };
+  for (const sim::Way& way : sim::kWays) CHECK(is_right(way.freedom.order, Bug::kNone));
+  CHECK_FALSE(is_right(sim::ThreadOrder::kWarpAhead, Bug::kNoBarrierBeforeReuse));
 }
 
 TEST_CASE("sim: a deadlock is reported with block, thread and line", "[sim]") {
@@ -182,8 +215,8 @@ TEST_CASE("sim: a wait for what nobody does is reported", "[sim]") {
 
 TEST_CASE("sim: blocks that wait for each other run at once", "[sim]") {
   const Device gpu = test::open_gpu();
-  for (const bool random : {false, true}) {
-    const sim::FreedomScope scope({.random_order = random});
+  for (const sim::Way& way : sim::kWays) {
+    const sim::FreedomScope scope(way.freedom);
     const Tensor turn = zeros({1}, DType::kInt32, gpu), sum = zeros({1}, DType::kInt32, gpu);
     cuda::launch("in_turn", in_turn_kernel, {.blocks_x = 5, .threads = 32}, turn.data<std::int32_t>(),
                  sum.data<std::int32_t>());
