@@ -55,6 +55,7 @@ def try_mutation(mutation):
         return failing_tests(mutation.tests)
     finally:
         path.write_text(original)
+        build([mutation.target])  # or its tests would fail for the next mutation, too
 
 
 def table(results):
