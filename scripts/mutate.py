@@ -58,8 +58,15 @@ def try_mutation(mutation):
         build([mutation.target])  # or its tests would fail for the next mutation, too
 
 
+HEADER = """# What the tests notice
+
+Made by `scripts/mutate.sh --table docs/benchmarks/tests.md`: each line is a way in which the source was broken
+(`scripts/mutations.py`), in a copy and one at a time, and the first of the tests that failed then.
+"""
+
+
 def table(results):
-    lines = ["| what is broken | file | noticed by |", "| --- | --- | --- |"]
+    lines = [HEADER, "| what is broken | file | noticed by |", "| --- | --- | --- |"]
     for mutation, failed in results:
         first = f"`{failed[0]}`" if failed else "**nothing**"
         more = f" and {len(failed) - 1} more" if len(failed) > 1 else ""

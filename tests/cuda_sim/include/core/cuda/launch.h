@@ -6,6 +6,7 @@
 #include <type_traits>
 
 #include "core/cuda/device.h"
+#include "tests/cuda_sim/clock.h"
 #include "tests/cuda_sim/device_memory.h"
 #include "tests/cuda_sim/grid.h"
 #include "tests/cuda_sim/stream.h"
@@ -44,6 +45,7 @@ void launch(const char* name, void (*kernel)(Params...), const LaunchShape& shap
     const sim::DeviceMemory::Access access;
     sim::run_grid(name, {static_cast<unsigned>(shape.blocks_x), static_cast<unsigned>(shape.blocks_y)},
                   {static_cast<unsigned>(shape.threads)}, shape.shared_bytes, [&] { kernel(args...); });
+    sim::device_clock() += sim::kLaunchMilliseconds;
   });
 }
 
