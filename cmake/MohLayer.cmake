@@ -58,12 +58,16 @@ function(moh_cpu_kernels layer)
   endif()
   set(flags_Avx2 -march=x86-64-v3)
   set(flags_Avx512 -march=x86-64-v4 -mprefer-vector-width=512)
+  set(optimisation -O3)
+  if(MOH_SANITIZE)
+    set(optimisation "") # that of the build type: instrumented code takes long to optimise
+  endif()
   foreach(isa IN LISTS isas)
     set(target moh_${layer}_kernels_${isa})
     add_library(${target} OBJECT ${arg_SOURCES})
     # Kernels never look at errno, at the floating-point exception flags or at signalling NaNs; they do keep
     # infinities, NaNs and the order of operations as written.
-    target_compile_options(${target} PRIVATE ${flags_${isa}} -O3 -fopenmp-simd -fno-math-errno -fno-trapping-math)
+    target_compile_options(${target} PRIVATE ${flags_${isa}} ${optimisation} -fopenmp-simd -fno-math-errno -fno-trapping-math)
     target_compile_definitions(${target} PRIVATE MOH_ISA=${isa})
     target_link_libraries(${target} PRIVATE moh_compile_options)
     target_include_directories(${target} PRIVATE

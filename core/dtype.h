@@ -20,8 +20,8 @@ struct bfloat16 {
   std::uint16_t bits = 0;
 
   bfloat16() = default;
-  constexpr bfloat16(float value)
-      : bits(rounded(value)) {}  // NOLINT: storing a float is the point of the type
+  // NOLINTNEXTLINE: storing a float is the point of the type
+  constexpr bfloat16(float value) : bits(rounded(value)) {}
   /// Without a temporary: GCC does not vectorise an `omp simd` loop that creates objects of class type.
   constexpr bfloat16& operator=(float value) {
     bits = rounded(value);

@@ -9,6 +9,7 @@ namespace moh {
 /// An operand of a matrix multiplication: a matrix [rows, columns], or a range of its columns, read as its
 /// transpose if `transposed`.
 struct Operand {
+  // NOLINTNEXTLINE: a tensor alone is an operand as it stands
   Operand(Tensor of, bool is_transposed = false) : matrix(std::move(of)), transposed(is_transposed) {}
 
   Tensor matrix;

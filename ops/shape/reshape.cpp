@@ -20,7 +20,8 @@ Variable reshape(const Variable& x, std::initializer_list<std::int64_t> extents)
     *open = 1;
     const std::int64_t others = Shape(std::span<const std::int64_t>(sizes)).numel();
     if (others == 0 || x.numel() % others != 0) {
-      throw ShapeError(error_message("reshape", "extent -1", "a divisor of " + std::to_string(x.numel()) + " elements",
+      throw ShapeError(error_message("reshape", "extent -1",
+                                     "a divisor of " + std::to_string(x.numel()) + " elements",
                                      std::to_string(others)));
     }
     *open = x.numel() / others;

@@ -28,9 +28,9 @@ void launch_math(const float* x, int count, float* powers, std::uint32_t* pairs)
 /// the ballot of i % 3 == 0. results [3, 32].
 void launch_warp(std::int32_t* results);
 
-/// Blocks of 64 threads. counters[0]: how many threads there were, [1]: a fold of the blocks' numbers in their
-/// order, sum = sum * 2 + number modulo 2^16, each block waiting for the one before (counters[2]). All begin
-/// as zeros.
+/// Blocks of 64 threads. counters[0]: how many threads there were, [1]: a fold of the blocks' numbers in
+/// their order, sum = sum * 2 + number modulo 2^16, each block waiting for the one before (counters[2]). All
+/// begin as zeros.
 void launch_blocks(int blocks, std::int32_t* counters);
 
 /// to[i] = from[count - 1 - i] by way of shared memory, `count` elements of it, a multiple of 128.

@@ -2,8 +2,8 @@
 
 namespace moh {
 
-/// While it lives, operator new of the calling thread throws std::bad_alloc, as when memory has run out. For programs that
-/// are linked with failing_new.cpp.
+/// While it lives, operator new of the calling thread throws std::bad_alloc, as when memory has run out. For
+/// programs that are linked with failing_new.cpp.
 class FailingNew {
  public:
   FailingNew();

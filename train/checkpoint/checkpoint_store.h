@@ -42,10 +42,10 @@ class CheckpointStore {
   std::filesystem::path save(const CheckpointContents& contents);
 
   /// Opens and verifies the newest checkpoint to resume from; nothing when there is none. When it is damaged:
-  /// throws CheckpointError, or with `allow_older` warns and tries the one before; once one is found to be sound, the
-  /// damaged ones are moved aside (to `damaged-step_...`), so that they do not count again when this run has gone on.
-  /// Throws CheckpointError also when none is sound, and CheckpointAccessError, with everything where it was, when the
-  /// system does not let one be read.
+  /// throws CheckpointError, or with `allow_older` warns and tries the one before; once one is found to be
+  /// sound, the damaged ones are moved aside (to `damaged-step_...`), so that they do not count again when
+  /// this run has gone on. Throws CheckpointError also when none is sound, and CheckpointAccessError, with
+  /// everything where it was, when the system does not let one be read.
   std::optional<StoredCheckpoint> open_newest(bool allow_older);
 
  private:

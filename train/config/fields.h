@@ -9,6 +9,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -95,7 +96,7 @@ Choice choice_of(E& value) {
 inline Choice choice_of(std::string& value, std::vector<std::string> names) {
   return {.names = names,
           .get = [&value] { return value; },
-          .set = [&value, names](std::size_t i) { value = names[i]; }};
+          .set = [&value, names = std::move(names)](std::size_t i) { value = names[i]; }};
 }
 
 /// The member that a field stands for.

@@ -12,7 +12,7 @@
 namespace moh::config {
 
 /// A config is a page of keys; a file beyond this is not one.
-inline constexpr std::size_t kMaxSourceBytes = 256 * 1024;
+inline constexpr std::size_t kMaxSourceBytes = std::size_t{256} << 10;
 
 /// A text that configuration comes from: a file, or one override of the command line. Marks point into it, so
 /// it stays where it is.

@@ -50,8 +50,7 @@ InputFile::InputFile(InputFile&& other) noexcept
 void InputFile::read(std::uint64_t offset, std::span<std::byte> to, std::string_view what) const {
   while (!to.empty()) {
     const int injected = MOH_FAILPOINT("io:read");
-    const ssize_t count =
-        injected > 0 ? -1 : ::pread(fd_, to.data(), to.size(), static_cast<off_t>(offset));
+    const ssize_t count = injected > 0 ? -1 : ::pread(fd_, to.data(), to.size(), static_cast<off_t>(offset));
     if (injected > 0) errno = injected;
     if (count < 0 && errno == EINTR) continue;
     if (count < 0) fail_to_read(what, "readable bytes", errno);
@@ -103,7 +102,7 @@ std::string read_json_object(const std::filesystem::path& path, InputKind kind, 
   if (text.find('\0') != std::string::npos) fail("", "JSON text", "a NUL byte");
   std::vector<std::set<std::string>> keys(static_cast<std::size_t>(max_depth));  // by level, of what is open
   const auto check = [&](int depth, json::parse_event_t event, const json& parsed) {
-    using enum json::parse_event_t;
+    using enum nlohmann::detail::parse_event_t;
     if (event == object_start || event == array_start) {
       if (depth == 0 && event == array_start) fail("", "a JSON object", "array");
       if (depth == max_depth) fail("", "at most " + std::to_string(max_depth) + " levels", "more");

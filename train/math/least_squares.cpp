@@ -60,7 +60,8 @@ void LeastSquares::add(const Tensor& x, const Tensor& y) {
 }
 
 Tensor LeastSquares::solve(double ridge) const {
-  const Tensor w = cross_.clone(), a = gram_.clone();
+  Tensor w = cross_.clone();
+  const Tensor a = gram_.clone();
   const double penalty = ridge * trace_of(gram_) / static_cast<double>(inputs_);
   if (!(penalty > 0)) return zeros(w.shape(), DType::kFloat64);
   for (std::int64_t i = 0; i < inputs_; ++i) a.data<double>()[i * inputs_ + i] += penalty;

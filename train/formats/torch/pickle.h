@@ -103,8 +103,8 @@ class PickleTree {
   bool is_text(PickleId id, std::string_view text) const {
     return is(id, PickleKind::kText) && bytes(id) == text;
   }
-  bool is_object(PickleId id, std::string_view name_) const {
-    return is(id, PickleKind::kObject) && name(id) == name_;
+  bool is_object(PickleId id, std::string_view wanted) const {
+    return is(id, PickleKind::kObject) && name(id) == wanted;
   }
   /// The items of the tuple that an object was made from.
   const std::vector<PickleId>& args(PickleId object) const { return nodes_[nodes_[object].args].items; }

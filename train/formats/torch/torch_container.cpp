@@ -163,7 +163,7 @@ class StreamReader {
       fail(key, "at most the " + std::to_string(left) + " bytes that are left",
            std::to_string(numel) + " elements");
     }
-    const TorchStorage storage{at_, numel * size->second, std::nullopt};
+    TorchStorage storage{at_, numel * size->second, std::nullopt};
     at_ += storage.bytes;
     return storage;
   }
