@@ -115,7 +115,7 @@ TEST_CASE("progress: ETA follows the pace of this process, by a clock that does 
   CHECK(reporter.remaining_seconds(1001) == Approx(0));
 }
 
-TEST_CASE("progress: plain lines in a pipe; on a terminal they go above a bar") {
+TEST_CASE("progress: plain lines in a pipe, which on a terminal go above a bar") {
   std::array<int, 2> pipe{};
   REQUIRE(::pipe2(pipe.data(), O_NONBLOCK) == 0);
   double now = 0;
