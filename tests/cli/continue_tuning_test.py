@@ -8,7 +8,7 @@ import shutil
 import support
 from support import DENSE
 
-DIVERGENCE = re.compile(r"init: (\S+ \S+)( \(taken\))?: KL divergence from the dense model ([0-9.]+) nats per token")
+DIVERGENCE = re.compile(r"init: (\S+ \S+)( \(selected\))?: KL divergence from the dense model ([0-9.]+) nats per token")
 
 # What a run needs besides the checkpoint: no key of `model`.
 JOB = {key: value for key, value in support.TINY.items() if key != "model"}
@@ -43,7 +43,7 @@ class ContinueTuning(support.MohTest):
         nats = self.divergences(output)
         self.assertEqual(set(nats), {"router_start zero", "router_start random", "router_start calibrated"})
         self.assertLess(nats["router_start calibrated"], nats["router_start zero"])
-        self.assert_says(output, "router_start calibrated (taken)")
+        self.assert_says(output, "router_start calibrated (selected)")
         # The first step sees the trained model, not a random one.
         dense, first = support.losses(self.folder / "dense"), support.losses(self.folder / "run")[0]
         self.assertLess(abs(first - dense[-1]), 0.3 * (dense[0] - dense[-1]))
@@ -183,7 +183,7 @@ class ContinueTuning(support.MohTest):
         for rows in ("mean", "normal", "zeros"):
             output = self.moh("train", self.job(router="query_norm"), "--overwrite", "model.vocab_size=300",
                               f"init.new_rows={rows}")
-            self.assert_says(output, "model.embed_tokens.weight: 256 rows grow to 300")
+            self.assert_says(output, "model.embed_tokens.weight: 256 rows extended to 300")
         self.assertEqual(len(self.tensors_of("run")["lm_head.weight"]), 300 * 32)
         self.assert_says(self.moh("train", self.job(), "--overwrite", "model.vocab_size=256", "model.hidden=64",
                                   code=support.CONFIG_ERROR), "model.hidden: expected 32 as in the checkpoint")

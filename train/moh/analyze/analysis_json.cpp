@@ -9,7 +9,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-/// Six decimals: finer digits say nothing about heads. Null for what has no value.
+/// Rounded to six decimals, which keeps the file small; null for NaN and infinity.
 Json number(double value) {
   if (!std::isfinite(value)) return nullptr;
   return std::round(value * 1e6) / 1e6 + 0.0;  // no -0
@@ -33,7 +33,7 @@ Json use_json(const LayerReport& layer, const HeadUse& use) {
   return object;
 }
 
-/// The means over pairs of heads of every two groups, and the pairs themselves.
+/// The mean over all pairs of heads, within each group and between groups, and the matrix of all pairs.
 Json pairs_json(const HeadPairs& pairs, const std::vector<HeadGroup>& groups) {
   Json object = Json::object(), mean = Json::object(), matrix = Json::array();
   mean["all"] = number(pairs.mean(groups[0], groups[0]));

@@ -13,7 +13,7 @@ namespace moh {
 
 namespace {
 
-/// One line, as printf makes it.
+/// Writes one line, formatted as by printf.
 [[gnu::format(printf, 2, 3)]] void line(std::ostream& out, const char* format, ...) {
   char text[256];
   va_list arguments;
@@ -23,7 +23,7 @@ namespace {
   out << text << '\n';
 }
 
-/// "0.123", or "-" for what has no value.
+/// "0.123", or "-" for NaN.
 std::string shown(double value, int digits = 3) {
   return std::isfinite(value) ? format_fixed(value, digits) : "-";
 }
@@ -91,7 +91,7 @@ void write_ranks(std::ostream& out, const HeadReport& report) {
   }
 }
 
-/// The last layer that routes heads, the one that the paper shows; nothing in a dense model.
+/// The last layer with routed heads, which the MoH paper shows, too; nothing in a dense model.
 std::optional<std::size_t> last_routed_layer(const HeadReport& report) {
   for (std::size_t i = report.layers.size(); i-- > 0;) {
     if (!report.layers[i].heads.routed.empty()) return i;
@@ -123,7 +123,7 @@ void write_sources(std::ostream& out, const HeadReport& report, std::size_t inde
   }
 }
 
-/// The heads that a token uses most often, as many as it uses at a time.
+/// The top_k (at most 8) routed heads that a token selects most often, with the share of its occurrences.
 std::string favourite_heads(const LayerHeads& layer, const std::vector<double>& load) {
   std::vector<std::int64_t> heads = layer.routed;
   std::ranges::stable_sort(heads, std::greater<>(),

@@ -17,7 +17,7 @@ void check_options(const AnalyzeOptions& options) {
   }
 }
 
-/// Notes which heads each token uses.
+/// Records the selected heads of each token.
 class SelectionKeeper : public AttentionObserver {
  public:
   void observe(const AttentionTrace& trace) override {
@@ -91,7 +91,6 @@ std::vector<std::int32_t> ids_of(const std::vector<ShownToken>& tokens) {
   return ids;
 }
 
-/// One analysis on its way.
 class Run {
  public:
   Run(const Model& model, const AnalysisInputs& inputs, const AnalyzeProgressCallback& progress)
@@ -114,7 +113,7 @@ class Run {
   }
 
  private:
-  /// Runs the model over all inputs; false when asked to stop.
+  /// Runs the model over all inputs; false when the callback stopped it.
   bool watch(HeadAnalysis& analysis) const {
     std::int64_t done = 0;
     for (std::int64_t i = 0; i < inputs_.num_passes; ++i) {

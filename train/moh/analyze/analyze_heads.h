@@ -17,24 +17,24 @@ namespace moh {
 /// One layer of the report.
 struct LayerReport {
   LayerHeads heads;
-  std::optional<HeadUse> use;      ///< absent in a dense layer, as what follows
-  std::vector<HeadUse> by_source;  ///< in the order of the sources
+  std::optional<HeadUse> use;      ///< absent in a dense layer
+  std::vector<HeadUse> by_source;  ///< in the order of HeadReport::sources; empty in a dense layer
   std::optional<HeadSimilarity> similarity;
   std::vector<std::pair<HeadGroup, FeatureRank>> rank_of_groups;
   std::vector<FeatureRank> rank_of_heads;
 
-  /// The loads of the routed heads alone, as LayerHeads lists them; empty in a dense layer.
+  /// The loads of the routed heads, in the order of LayerHeads::routed; empty in a dense layer.
   std::vector<double> routed_load(const HeadUse& of) const;
 };
 
-/// How one of AnalysisInputs::token_table uses the heads.
+/// A token of AnalysisInputs::token_table and the heads that it selects.
 struct TokenReport : ShownToken {
-  std::vector<std::vector<double>> load;  ///< by layer and head; no heads in a dense layer
+  std::vector<std::vector<double>> load;  ///< [layer][head]; empty for a dense layer
 };
 
-/// How one of AnalysisInputs::text_tokens uses them.
+/// A token of AnalysisInputs::text_tokens and the heads that it selects.
 struct TextTokenReport : ShownToken {
-  std::vector<std::vector<std::int64_t>> heads;  ///< by layer: the routed heads that it uses
+  std::vector<std::vector<std::int64_t>> heads;  ///< by layer: its selected routed heads
 };
 
 struct HeadReport {
@@ -49,24 +49,23 @@ struct HeadReport {
   std::vector<TextTokenReport> text;
 };
 
-/// Called after each batch of tokens and, once these are through, after each layer's ranks. Returns whether
-/// to go on.
 struct AnalyzeProgress {
-  bool ranks = false;  ///< false: tokens are counted, true: layers
+  bool ranks = false;  ///< false: `done` and `total` are tokens; true: layers whose ranks are computed
   std::int64_t done = 0, total = 0;
 };
+/// Called after each batch of tokens and then after each layer's ranks. Returns whether to continue.
 using AnalyzeProgressCallback = std::function<bool(const AnalyzeProgress&)>;
 
-/// Runs a model over inputs without gradients and reports what its heads do. The report is a function of the
-/// model and the inputs, whatever the number of threads; checkpoint is left empty. Nothing when
-/// the callback asked to stop. Throws ValueError for options out of range, NumericError when the model
-/// computes something that is not finite.
+/// Runs a model over inputs without gradients and reports how its heads are used, how similar they are and
+/// which ranks their features have. The result does not depend on the number of threads;
+/// HeadReport::checkpoint is left empty. Returns nothing if the callback stopped it. Throws ValueError for
+/// options out of range, NumericError when head outputs are not finite.
 std::optional<HeadReport> analyze_heads(const Model& model, const AnalysisInputs& inputs,
                                         const AnalyzeProgressCallback& progress);
 
-/// The report as one JSON object (docs/analyze.md), and a newline.
+/// The report as one JSON object (docs/analyze.md) and a newline.
 std::string to_json(const HeadReport& report);
-/// The gist of it as tables for people.
+/// Writes a summary as text tables.
 void write_tables(std::ostream& out, const HeadReport& report);
 
 }  // namespace moh

@@ -15,7 +15,7 @@ std::vector<double> eigenvalues_of(const Tensor& matrix) {
   return symmetric_eigenvalues({elements.begin(), elements.end()}, matrix.dim(0));
 }
 
-/// The columns of some heads, side by side, of one row of a matrix whose rows hold all heads of width d.
+/// Copies the columns of `heads` out of a row that holds all heads, each of width d, and concatenates them.
 void copy_heads(const double* row, std::span<const std::int64_t> heads, std::int64_t d, double* to) {
   for (const std::int64_t head : heads) to = std::copy_n(row + head * d, d, to);
 }

@@ -22,7 +22,7 @@ Tensor as_floats(const Tensor& tensor) {
 void require_finite(const AttentionTrace& trace) {
   if (trace.heads.all_finite()) return;
   throw NumericError(error_message("analyze", "layer " + std::to_string(trace.layer), "finite head outputs",
-                                   "some that are not", "train on from an earlier checkpoint"));
+                                   "NaN or infinity", "use an earlier checkpoint"));
 }
 
 }  // namespace
@@ -48,7 +48,7 @@ void HeadAnalysis::observe(const AttentionTrace& trace) {
   require_finite(trace);
   Layer& layer = layers_.at(static_cast<std::size_t>(trace.layer));
   MOH_CHECK(trace.heads.dim(2) == layer.heads.heads && (trace.choice != nullptr) == layer.heads.is_moh(),
-            "the layer that was announced");
+            "the layer's heads and router are those of WatchedModel");
   const Tensor heads = as_floats(trace.heads);
   const std::int64_t tokens = heads.dim(0) * heads.dim(1);
   MOH_CHECK(static_cast<std::int64_t>(pass_.sources.size()) == tokens &&

@@ -15,31 +15,31 @@
 
 namespace moh {
 
-/// What is known of a model before its heads are watched.
+/// What HeadAnalysis has to know about the model that it observes.
 struct WatchedModel {
   std::vector<LayerHeads> layers;
   std::int64_t vocab_size = 0;  ///< 0 where tokens have no ids
 };
 
-/// Watches the heads of a model over any number of forward passes and keeps sums only: memory does not grow
-/// with the text. Per layer it is that of (H d)^2 + 6 H^2 numbers of 8 bytes.
+/// Accumulates statistics of a model's heads over any number of forward passes. Only sums are kept, so memory
+/// does not grow with the number of tokens: per layer (H d)^2 + 6 H^2 numbers of 8 bytes.
 class HeadAnalysis : public AttentionObserver {
  public:
-  /// One layer. What only a router decides, use and tokens, is missing in a dense one.
+  /// One layer. `use` stays empty in a dense layer, which has no router.
   struct Layer {
     LayerHeads heads;
     HeadUseCounter use;
     HeadSimilarity similarity;
-    std::optional<HeadMoments> moments;  ///< this and what follows: once a pass has been watched
-    Tensor output;                       ///< the weight of the output projection
+    std::optional<HeadMoments> moments;  ///< from the first observed pass on
+    Tensor output;                       ///< likewise: the weight of the output projection, [D, H d]
   };
 
-  /// Inputs come from so many sources; the heads of the tokens of some ids are counted.
+  /// `sources`: number of sources of the inputs; `ids`: tokens to list in tokens().
   HeadAnalysis(const WatchedModel& model, std::int64_t sources, std::vector<std::int32_t> ids);
 
-  /// Before each forward pass.
+  /// To be called before each forward pass.
   void begin(AnalysisPass pass);
-  /// Throws NumericError when the layer computed something that is not finite.
+  /// Throws NumericError when the layer's head outputs are not finite.
   void observe(const AttentionTrace& trace) override;
 
   const std::vector<Layer>& layers() const { return layers_; }
@@ -52,10 +52,10 @@ class HeadAnalysis : public AttentionObserver {
   std::vector<Layer> layers_;
   TokenHeads token_heads_;
 
-  AnalysisPass pass_;  // that is under way
+  AnalysisPass pass_;  // the current one
 };
 
-/// Which heads the tokens of a pass use, [B, T, H], on the CPU: ones in a dense layer.
+/// Whether the tokens of a pass select each head, [B, T, H], on the CPU: all ones in a dense layer.
 std::vector<std::uint8_t> selection_of(const AttentionTrace& trace);
 
 }  // namespace moh

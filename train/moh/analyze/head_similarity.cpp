@@ -22,14 +22,14 @@ struct Block {
   std::int64_t size() const { return end - begin; }
 };
 
-/// Visits a sequence in blocks of tokens that need so many elements each.
+/// Visits a sequence in blocks of tokens, of about kBlockElements elements at `elements_per_token`.
 void for_each_block(std::int64_t tokens, std::int64_t elements_per_token, FunctionRef<void(Block)> visit) {
   const std::int64_t step = std::clamp<std::int64_t>(kBlockElements / elements_per_token, 1, tokens);
   for (std::int64_t t = 0; t < tokens; t += step) visit({t, std::min(t + step, tokens)});
 }
 
-/// Sums a value of two heads over the tokens of a block that use both, for all pairs of heads. Tokens for
-/// which value(t, i, j) is not finite do not count.
+/// For all pairs of heads i >= j: adds value(t, i, j) over the tokens of a block that select both. Values
+/// that are not finite are left out, and their tokens not counted.
 template <class Value>
 void add_pairs(HeadPairs& pairs, const SequenceTrace& trace, Block block, const Value& value) {
   const std::int64_t heads = pairs.heads();
@@ -65,7 +65,7 @@ double lane_sum(const float* a, const float* b, std::int64_t count, const F& f) 
   return sum;
 }
 
-/// Turns the scores of the keys that a token sees into probabilities.
+/// In place, over `count` scores times `scale`.
 void softmax(float* scores, std::int64_t count, float scale) {
   const float largest = *std::max_element(scores, scores + count);
   double sum = 0;
@@ -77,18 +77,18 @@ void softmax(float* scores, std::int64_t count, float scale) {
   for (std::int64_t s = 0; s < count; ++s) scores[s] *= factor;
 }
 
-/// The keys that token t sees are the first ones, so many.
+/// The number of keys that token t attends to; they are the first ones.
 std::int64_t keys_of_token(const SequenceTrace& trace, std::int64_t t) {
   return trace.causal ? t + 1 : trace.k.dim(0);
 }
 
-/// The keys that the tokens of a block see.
+/// The number of keys that the last token of a block attends to, which is the most in the block.
 std::int64_t keys_of_block(const SequenceTrace& trace, Block block) {
   return keys_of_token(trace, block.end - 1);
 }
 
-/// Attention of a block of tokens: [block, H, S] with S = keys_of_block; what follows the keys that a token
-/// sees is not meant to be read.
+/// Attention probabilities of a block of tokens: [block, H, S] with S = keys_of_block. Elements beyond
+/// keys_of_token are undefined.
 Tensor attention_patterns(const SequenceTrace& trace, Block block) {
   const std::int64_t heads = trace.q.dim(1), kv_heads = trace.k.dim(1), width = trace.q.dim(2),
                      keys = keys_of_block(trace, block);
@@ -120,7 +120,7 @@ void add_patterns(HeadPairs& pairs, const SequenceTrace& trace, Block block) {
   });
 }
 
-/// Cosines of the rows of features [block, H, w].
+/// Adds the cosine similarities of the heads' rows of features [block, H, w].
 void add_cosines(HeadPairs& pairs, const SequenceTrace& trace, const Tensor& features, Block block) {
   const std::int64_t heads = pairs.heads(), width = features.dim(2);
   const auto row = [&](std::int64_t t, std::int64_t h) {
@@ -138,11 +138,11 @@ void add_cosines(HeadPairs& pairs, const SequenceTrace& trace, const Tensor& fea
   });
   add_pairs(pairs, trace, block, [&](std::int64_t t, std::int64_t i, std::int64_t j) {
     const double* length = lengths.data() + (t - block.begin) * heads;
-    return product(row(t, i), row(t, j)) / (length[i] * length[j]);  // not finite for a head that gives zeros
+    return product(row(t, i), row(t, j)) / (length[i] * length[j]);  // NaN if a head's row is all zeros
   });
 }
 
-/// What each head adds to the layer's output for a block of tokens: [block, H, D].
+/// What each head adds to the layer's output, for a block of tokens: [block, H, D].
 Tensor contributions_of(const SequenceTrace& trace, Block block) {
   const std::int64_t heads = trace.heads.dim(1), width = trace.heads.dim(2), out = trace.output.dim(0);
   const Tensor z = trace.heads.slice(block.begin, block.end).reshape({block.size(), heads * width});
@@ -189,7 +189,7 @@ double HeadPairs::mean(const HeadGroup& a, const HeadGroup& b) const {
 void HeadSimilarity::add(const SequenceTrace& trace) {
   const std::int64_t tokens = trace.heads.dim(0), heads = trace.heads.dim(1), out = trace.output.dim(0);
   MOH_CHECK(static_cast<std::int64_t>(trace.selected.size()) == tokens * heads,
-            "a choice of every token and head");
+            "`selected` has an element for every token and head");
   for_each_block(tokens, heads * tokens, [&](Block block) { add_patterns(attention_, trace, block); });
   add_cosines(outputs_, trace, trace.heads, {0, tokens});
   for_each_block(tokens, heads * out, [&](Block block) {

@@ -10,18 +10,19 @@
 
 namespace moh {
 
-/// A mean for every pair of heads, over the tokens that use both.
+/// The mean of a quantity for every pair of heads, over the tokens that select both.
 class HeadPairs {
  public:
   explicit HeadPairs(std::int64_t heads);
 
   std::int64_t heads() const { return heads_; }
-  /// Of heads i >= j. Calls for different pairs may run at the same time.
+  /// Adds `sum` over `count` tokens for heads i >= j. Thread-safe for different pairs.
   void add(std::int64_t i, std::int64_t j, double sum, std::int64_t count);
 
-  /// NaN where no token has both.
+  /// NaN if no token selects both.
   double mean(std::int64_t i, std::int64_t j) const;
-  /// The mean over all pairs of two different heads, one of each group, that have a value; NaN without any.
+  /// The mean of mean(i, j) over all i of group a and j of group b with i != j, NaN left out; NaN if none is
+  /// left.
   double mean(const HeadGroup& a, const HeadGroup& b) const;
 
  private:
@@ -34,31 +35,32 @@ class HeadPairs {
   std::vector<std::int64_t> counts_;
 };
 
-/// What an attention layer computed for one sequence of T tokens, on the CPU in float32.
+/// Tensors of an attention layer for one sequence of T tokens, on the CPU in float32 (as in AttentionTrace).
 struct SequenceTrace {
-  Tensor q, k;                         ///< [T, H, d], [T, G, d], rotated
+  Tensor q, k;                         ///< [T, H, d], [T, G, d], after the rotary embedding
   Tensor heads;                        ///< [T, H, d]
-  Tensor output;                       ///< [D, H d]
-  bool causal = true;                  ///< a token sees itself and those before it; false: all tokens
+  Tensor output;                       ///< [D, H d], the weight of the output projection
+  bool causal = true;                  ///< a token attends to itself and earlier ones; false: to all tokens
   std::vector<std::uint8_t> selected;  ///< [T, H]
 };
 
-/// How alike the heads of a layer are. A value belongs to two heads and a token that uses both of them.
+/// Three measures of how similar the heads of a layer are. Each has a value for two heads and a token that
+/// selects both of them.
 class HeadSimilarity {
  public:
   explicit HeadSimilarity(std::int64_t heads) : attention_(heads), outputs_(heads), contributions_(heads) {}
 
-  /// Adds a sequence. Memory: about 32 MB, or one token's numbers where these are more.
+  /// Adds a sequence. Temporary memory: about 32 MB, or the values of one token where these take more.
   void add(const SequenceTrace& trace);
 
-  /// 1 - |a - b| / 2 with |.| the sum of magnitudes, of the two rows of softmax(q k' / sqrt(d)): the
-  /// probability that they share. Under a causal mask the first token of a sequence is left out: it sees
-  /// nothing but itself.
+  /// 1 - ||a - b||_1 / 2 of the two heads' rows a, b of softmax(q k' / sqrt(d)), which is their overlap
+  /// sum_s min(a_s, b_s). Under a causal mask the first token of a sequence is left out: it attends to itself
+  /// alone.
   const HeadPairs& attention() const { return attention_; }
-  /// Cosine of the two head outputs, of width d.
+  /// Cosine similarity of the two head outputs, of width d.
   const HeadPairs& outputs() const { return outputs_; }
-  /// Cosine of what the two heads add to the layer's output, of width D: it does not change when a head's
-  /// values are rotated and its part of the output projection with them.
+  /// Cosine similarity of what the two heads add to the layer's output, of width D. Unlike outputs(), it is
+  /// invariant to rotating a head's values together with its columns of the output projection.
   const HeadPairs& contributions() const { return contributions_; }
 
  private:

@@ -49,7 +49,7 @@ void HeadUseCounter::add(std::span<const float> gates, std::span<const std::uint
                          std::span<const std::int32_t> labels) {
   const auto heads = static_cast<std::size_t>(heads_);
   MOH_CHECK(gates.size() == labels.size() * heads && selected.size() == gates.size(),
-            "gates and choice of every token and head");
+            "`gates` and `selected` have an element for every token and head");
   for (std::size_t t = 0; t < labels.size(); ++t) {
     const auto label = static_cast<std::size_t>(labels[t]);
     ++tokens_.at(label);

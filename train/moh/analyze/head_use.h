@@ -6,36 +6,38 @@
 
 namespace moh {
 
-/// Mean and spread of numbers that come one by one (Welford 1962), so that equal numbers have spread 0.
+/// Running mean and standard deviation by Welford's algorithm (1962); the deviation of equal numbers is
+/// exactly 0.
 class RunningMoments {
  public:
   void add(double value);
   void add(const RunningMoments& other);
 
   std::int64_t count() const { return count_; }
-  double mean() const;                ///< NaN of nothing
-  double standard_deviation() const;  ///< of the numbers themselves (divided by their count); NaN of nothing
+  double mean() const;  ///< NaN if count() is 0
+  double standard_deviation()
+      const;  ///< population (divided by the count, not count - 1); NaN if count() is 0
 
  private:
   std::int64_t count_ = 0;
-  double mean_ = 0, squares_ = 0;  // squares_: sum of squared distances to the mean
+  double mean_ = 0, squares_ = 0;  // squares_: sum of squared deviations from the mean
 };
 
-/// How tokens use the heads of a layer.
+/// How often tokens select the heads of a layer, and with which gates.
 struct HeadUse {
   std::int64_t tokens = 0;
-  std::vector<double> load;       ///< by head: share of the tokens that use it
-  std::vector<double> gate_mean;  ///< by head, over the tokens that use it; NaN where none does
+  std::vector<double> load;       ///< by head: share of the tokens that select it
+  std::vector<double> gate_mean;  ///< by head, over the tokens that select it; NaN where none does
   std::vector<double> gate_std;   ///< likewise, standard deviation
 };
 
-/// Counts, in one layer, who uses which head and with which gate: by label (say, the source of the text, or
-/// the class of an image). Memory: labels x heads.
+/// Accumulates HeadUse of one layer by label (the source of the text, the class of the image). Memory:
+/// labels x heads.
 class HeadUseCounter {
  public:
   HeadUseCounter(std::int64_t heads, std::int64_t labels);
 
-  /// N tokens with their gates [N, H], whether they use a head [N, H], and their labels [N].
+  /// Adds N tokens: gates [N, H], whether each head is selected [N, H], and labels [N].
   void add(std::span<const float> gates, std::span<const std::uint8_t> selected,
            std::span<const std::int32_t> labels);
 
@@ -50,14 +52,14 @@ class HeadUseCounter {
   std::vector<RunningMoments> gates_;  // [label, head]
 };
 
-/// How evenly routed heads are used.
+/// How evenly tokens are distributed over the routed heads.
 struct LoadBalance {
-  double entropy = 0;       ///< of load / sum of loads, as a share of that of equal loads: 1 is even
-  double imbalance = 0;     ///< largest load over the mean: 1 is even
-  std::int64_t unused = 0;  ///< heads that no token uses
+  double entropy = 0;       ///< of load / sum of loads, divided by that of equal loads: 1 is perfect balance
+  double imbalance = 0;     ///< largest load / mean load: 1 is perfect balance
+  std::int64_t unused = 0;  ///< heads that no token selects
 };
 
-/// Of the loads of the routed heads; all NaN when every load is 0. At least one head.
+/// The balance of the loads of routed heads, at least one. Entropy and imbalance are NaN if all loads are 0.
 LoadBalance balance_of(std::span<const double> load);
 
 }  // namespace moh

@@ -19,12 +19,12 @@ struct HeadGroup {
 /// The heads of one attention layer. A dense layer has neither shared nor routed ones.
 struct LayerHeads {
   std::int64_t heads = 0;
-  std::vector<std::int64_t> shared;  ///< by number, ascending: on for every token
-  std::vector<std::int64_t> routed;  ///< the others, likewise: each token keeps `top_k` of them
+  std::vector<std::int64_t> shared;  ///< numbers, ascending: active for every token
+  std::vector<std::int64_t> routed;  ///< numbers of the others, ascending: each token selects `top_k` of them
   std::int64_t top_k = 0;
 
   bool is_moh() const { return !shared.empty() || !routed.empty(); }
-  /// All heads; in a MoH layer also the shared and the routed ones, where there are any.
+  /// "all", and "shared" and "routed" if the layer has such heads.
   std::vector<HeadGroup> groups() const {
     std::vector<std::int64_t> all(static_cast<std::size_t>(heads));
     std::iota(all.begin(), all.end(), 0);
@@ -35,7 +35,7 @@ struct LayerHeads {
   }
 };
 
-/// Of every layer of a model, in order (Model::routing).
+/// The heads of each layer of a model, from Model::routing().
 inline std::vector<LayerHeads> layer_heads_of(const std::vector<HeadRoutingOptions>& layers_of_model) {
   std::vector<LayerHeads> layers;
   for (const HeadRoutingOptions& routing : layers_of_model) {

@@ -12,7 +12,7 @@ TokenHeads::TokenHeads(std::vector<std::int32_t> ids, std::int64_t vocab_size,
     : ids_(std::move(ids)), place_of_(static_cast<std::size_t>(vocab_size), -1) {
   for (std::size_t i = 0; i < ids_.size(); ++i) {
     std::int32_t& place = place_of_.at(static_cast<std::size_t>(ids_[i]));
-    MOH_CHECK(place < 0, "every token once");
+    MOH_CHECK(place < 0, "ids are distinct");
     place = static_cast<std::int32_t>(i);
   }
   for (const std::int64_t heads : heads_of_layers) {
@@ -25,7 +25,8 @@ TokenHeads::TokenHeads(std::vector<std::int32_t> ids, std::int64_t vocab_size,
 void TokenHeads::add(std::int64_t layer, std::span<const std::int64_t> tokens,
                      std::span<const std::uint8_t> selected) {
   Layer& to = layers_.at(static_cast<std::size_t>(layer));
-  MOH_CHECK(selected.size() == tokens.size() * to.heads, "a choice of every token and head");
+  MOH_CHECK(selected.size() == tokens.size() * to.heads,
+            "`selected` has an element for every token and head");
   for (std::size_t t = 0; t < tokens.size(); ++t) {
     const std::int32_t found = place_of_.at(static_cast<std::size_t>(tokens[t]));
     if (found < 0) continue;

@@ -12,7 +12,7 @@ namespace moh {
 
 namespace {
 
-/// ln sum_v e^(z_v).
+/// ln sum_v e^(z_v), without overflow.
 double log_sum_exp(const float* z, std::int64_t n) {
   const double top = *std::max_element(z, z + n);
   double sum = 0;

@@ -35,7 +35,7 @@ class NormSums : public AttentionObserver {
   std::vector<std::int64_t> tokens_;  // by layer
 };
 
-/// Per target, with the heads' outputs multiplied.
+/// The loss per target, with head outputs multiplied by `scales` ([H] by layer; undefined: by 1).
 double mean_loss(const Model& model, const Calibration& calibration, std::span<const Variable> scales) {
   double sum = 0;
   std::int64_t targets = 0;

@@ -8,21 +8,22 @@
 
 namespace moh {
 
-/// A number per head, layer by layer.
+/// A score per head, [layer][head].
 using HeadScores = std::vector<std::vector<double>>;
 
-/// Zeros for the attention heads of a model.
+/// Zeros for every head of a model's attention layers.
 HeadScores no_scores(const Model& model);
 
-/// What each head adds to the residual stream: ||H^i W_O^i||_2 for each token, [B T, H] in float64 on the
-/// CPU.
+/// The L2 norm of what each head adds to the residual stream, ||H^i W_O^i||_2 for each token: [B T, H] in
+/// float64 on the CPU.
 Tensor contribution_norms(const AttentionTrace& trace);
 
-/// The mean of contribution_norms over the tokens of the calibration batches, with every head on.
+/// The mean of contribution_norms over the tokens of the calibration batches, with every head active.
 HeadScores mean_output_norms(const Model& model, const Calibration& calibration);
 
-/// By how much the loss (a mean over the targets of the calibration batches) grows when a head alone is off,
-/// all others being on: a forward pass over the batches for each head. `on_layer` is called after each layer.
+/// The increase of the loss (averaged over the targets of the calibration batches) when one head is masked
+/// and all others are active. Takes a forward pass over the batches for each head. `on_layer` is called after
+/// each layer.
 HeadScores loss_increases(const Model& model, const Calibration& calibration,
                           const std::function<void(std::int64_t layer)>& on_layer);
 

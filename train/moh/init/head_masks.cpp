@@ -10,9 +10,9 @@ namespace moh {
 
 namespace {
 
-constexpr double kFirstLogAlpha = 3;  // on with probability 0.99
+constexpr double kFirstLogAlpha = 3;  // P(z > 0) = 0.99
 
-/// Adam on a few numbers.
+/// Adam on a vector of host scalars.
 class SmallAdam {
  public:
   SmallAdam(std::size_t size, double learning_rate) : rate_(learning_rate), mean_(size), square_(size) {}
@@ -43,11 +43,11 @@ class LayerMasks {
         slopes_(log_alpha_.size()),
         adam_(log_alpha_.size(), learning_rate) {}
 
-  /// A mask per head; `first` is the first of `heads` numbers of the sequence.
+  /// Samples a mask per head, with random numbers first .. first + heads - 1 of the stream `key`.
   std::vector<float> draw(RandomKey key, std::uint64_t first) {
     std::vector<float> z;
     for (std::size_t h = 0; h < log_alpha_.size(); ++h) {
-      constexpr double kHalfStep = 0x1p-25;  // random_uniform is a multiple of 2^-24, and may be 0
+      constexpr double kHalfStep = 0x1p-25;  // random_uniform returns k 2^-24 in [0, 1); u must not be 0
       const auto mask = hard_concrete::sample(log_alpha_[h], random_uniform(key, first + h) + kHalfStep);
       slopes_[h] = mask.slope;
       z.push_back(static_cast<float>(mask.z));
@@ -55,7 +55,7 @@ class LayerMasks {
     return z;
   }
 
-  /// `progress` of the way from all heads to the target, 0 to 1; dz: the loss's gradient of the masks.
+  /// dz: the gradient of the loss with respect to the masks, [H]; `progress`: 0 (all heads) to 1 (target).
   void update(const Tensor& dz, double progress) {
     std::vector<double> gradients;
     for (std::size_t h = 0; h < log_alpha_.size(); ++h)
@@ -65,7 +65,7 @@ class LayerMasks {
     for (double& value : log_alpha_) value += shift;
   }
 
-  /// Expected, with all log_alpha moved by `shift`.
+  /// The expected number of unmasked heads after adding `shift` to all log_alpha.
   double heads_on(double shift = 0) const {
     double sum = 0;
     for (const double value : log_alpha_) sum += hard_concrete::probability_on(value + shift);
@@ -78,7 +78,7 @@ class LayerMasks {
   const std::vector<double>& log_alpha() const { return log_alpha_; }
 
  private:
-  /// By how much log_alpha have to move for `count` heads to be on; 0 < count < all.
+  /// Solves heads_on(shift) = count for the shift; 0 < count < number of heads.
   double shift_to(double count) const {
     double low = -100, high = 100;
     for (int i = 0; i < 60; ++i) (heads_on((low + high) / 2) < count ? low : high) = (low + high) / 2;
@@ -150,13 +150,13 @@ class MaskTrainer {
   const Model& model_;
   const Calibration& calibration_;
   const MaskTraining& training_;
-  HeadScores scores_;  // zeros, for every head of the model
+  HeadScores scores_;  // zeros; has the shape of the result
   std::uint64_t num_heads_ = 0;
   std::vector<LayerMasks> layers_;
   std::vector<Variable> scales_;
 };
 
-/// The model's parameters are constants as long as this lives.
+/// Turns off requires_grad of the model's parameters for its lifetime.
 class Frozen {
  public:
   explicit Frozen(const Module& model) : parameters_(model.parameters()) { set(false); }

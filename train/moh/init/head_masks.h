@@ -8,29 +8,28 @@
 
 namespace moh {
 
-/// How masks are trained.
 struct MaskTraining {
   std::int64_t steps = 200;
   double learning_rate = 0.1;
   std::uint64_t seed = 0;
-  std::vector<std::int64_t> targets;  ///< heads that shall stay on, by layer
+  std::vector<std::int64_t> targets;  ///< number of heads to keep, by layer
 };
 
-/// A step of the training, for people.
+/// Progress of the training after a step.
 struct MaskStep {
   std::int64_t step = 0;            ///< from 1
-  double loss = 0;                  ///< of the batch, a mean over its targets
-  double heads_on = 0, target = 0;  ///< per layer on average: expected, and aimed at in this step
+  double loss = 0;                  ///< averaged over the targets of the step's batch
+  double heads_on = 0, target = 0;  ///< expected number of unmasked heads and this step's goal, per layer
 };
 
-/// Trains a hard-concrete mask per head of a dense model, whose own weights stay as they are, and returns the
-/// masks' log_alpha: the larger, the more the head is worth. Heads begin on. Each step draws one mask per
-/// head for a batch of its own and moves log_alpha by Adam along the gradient of the loss with those heads.
-/// The L0 penalty is the one that keeps, in each layer, the expected number of heads that are on, sum_h P(z_h
-/// > 0), at what the step aims at: nearly all heads in the beginning, the layer's target from half of the
-/// steps on, linear between. It moves all log_alpha of the layer by the same amount, which is found by
-/// bisection. A layer of which all or no heads stay has no masks: its scores are 0. Everything is a function
-/// of the model, the batches and the seed.
+/// Trains a hard-concrete mask (hard_concrete.h) per head of a dense model whose weights are frozen, and
+/// returns the masks' log_alpha: larger means more important. All masks start open (P(z > 0) = 0.99).
+/// Each step samples one mask per head, computes the loss of the next batch with head outputs multiplied by
+/// the masks, and takes an Adam step on log_alpha. Instead of an L0 penalty with a tuned weight, a constraint
+/// fixes the expected number of unmasked heads of each layer, sum_h P(z_h > 0), at the step's goal: nearly
+/// all heads at first, the layer's target from half of the steps on, linear in between. It is enforced by
+/// adding the same amount, found by bisection, to all log_alpha of the layer. A layer that keeps all or none
+/// of its heads has no masks, and its scores are 0. Deterministic given the model, the batches and the seed.
 HeadScores train_head_masks(const Model& model, const Calibration& calibration, const MaskTraining& training,
                             const std::function<void(const MaskStep&)>& on_step);
 

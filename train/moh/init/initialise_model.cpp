@@ -26,13 +26,14 @@ namespace {
 
 // ---- Weights of the source ----
 
-/// A matrix with more rows than the source has.
+/// A matrix that has more rows in the model than in the source.
 struct Growth {
   NamedParameter parameter;
   std::int64_t old_rows;
 };
 
-/// Replaces parameters that grow by their first rows, which is what the source fills.
+/// Replaces each parameter that has more rows than in the source by a view of its first rows, which the
+/// source fills. Returns these parameters.
 std::vector<Growth> take_growth(std::vector<NamedParameter>& parameters, const WeightFile& weights,
                                 const WeightNames& names) {
   std::vector<Growth> found;
@@ -48,7 +49,8 @@ std::vector<Growth> take_growth(std::vector<NamedParameter>& parameters, const W
   return found;
 }
 
-/// The parameters of routers, which may all be missing where the source has none of them.
+/// The router parameters, if the source has none of them: then they do not count as missing. A source with
+/// some of them has to have all.
 std::vector<NamedParameter> take_routers(const Model& model, const WeightFile& weights,
                                          WeightDifferences& differences) {
   std::vector<NamedParameter> routers = router_parameters(model);
@@ -60,8 +62,9 @@ std::vector<NamedParameter> take_routers(const Model& model, const WeightFile& w
   return routers;
 }
 
-constexpr double kNoise = 0.1;  // of the old rows' deviation
+constexpr double kNoise = 0.1;  // in standard deviations of the old rows
 
+/// By column.
 struct Columns {
   std::vector<double> mean, std;
 };
@@ -82,14 +85,14 @@ Columns columns_of_rows(const Tensor& rows) {
   return columns;
 }
 
-/// What of a model comes from where.
+/// How the parameters of a model relate to the tensors of a source.
 struct SourceMatch {
-  std::vector<NamedParameter> to_load;  ///< of those that grow, the rows that the source has
+  std::vector<NamedParameter> to_load;  ///< parameters to load; of those with more rows, the first rows
   std::vector<Growth> growths;
   std::vector<NamedParameter> missing_routers;
 };
 
-/// Throws CheckpointError that lists the names in which the model and the source differ.
+/// Throws CheckpointError that lists the differences between the model and the source.
 SourceMatch match_source(const Model& model, const WeightFile& weights, const Family& family) {
   SourceMatch match{model.parameters(), {}, {}};
   match.growths = take_growth(match.to_load, weights, family.weight_names());
@@ -98,13 +101,13 @@ SourceMatch match_source(const Model& model, const WeightFile& weights, const Fa
   match.missing_routers = take_routers(model, weights, differences);
   if (differences.none()) return match;
   throw CheckpointError("init.from: " + weights.path().string() +
-                        ": the tensors are not those of the model: " + list(differences));
+                        ": the tensors do not match the model: " + list(differences));
 }
 
-/// The same for the model of a run, before it takes memory.
+/// Checks the same for the model of a run, without allocating it.
 void require_match(const RunConfig& run, const WeightFile& weights, const Families& families) {
   FamilyValue config = run.family;
-  if (MohConfig* moh = config->moh()) moh->shared_heads = {};  // a rule need not have been measured yet
+  if (MohConfig* moh = config->moh()) moh->shared_heads = {};  // a rule may not have been measured yet
   const Family& family = families.of(run);
   const DryRunScope no_memory;
   match_source(*family.make_model(*config, placement_of(run)), weights, family);
@@ -112,21 +115,19 @@ void require_match(const RunConfig& run, const WeightFile& weights, const Famili
 
 // ---- Routers that the source lacks ----
 
-/// Measures how far the model is from the dense one.
 void log_divergence(const std::string& what, const Model& model, const Calibration& calibration) {
   log_info("init: " + what + ": KL divergence from the dense model " +
            format_fixed(divergence_from_dense(model, calibration), 6) + " nats per " +
            std::string(calibration.input()));
 }
 
-/// For a way to begin that measures.
+/// Refuses a value that needs measurements on calibration batches where the family has none.
 void require_batches(const Calibration& calibration, std::string_view key, std::string_view value,
                      const RunConfig& run, std::string_view instead) {
   if (calibration.size() > 0) return;
-  throw ConfigError(error_message(
-      key, "", "a value that measures nothing",
-      std::string(value) + ": models of task " + std::string(run.family->task()) + " are not measured",
-      instead));
+  throw ConfigError(
+      error_message(key, "", "a value that needs no calibration batches",
+                    std::string(value) + ": task " + std::string(run.family->task()) + " has none", instead));
 }
 
 RouterWeights start_of(RouterStart start, const Model& model, const std::vector<NamedParameter>& routers,
@@ -143,7 +144,7 @@ RouterWeights start_of(RouterStart start, const Model& model, const std::vector<
   fail_check(__FILE__, __LINE__, "start", "unknown RouterStart");
 }
 
-/// Measures every start, and leaves the model with the one that the configuration wants.
+/// Measures the model with every router_start, and applies the configured one.
 void start_routers(const Model& model, const std::vector<NamedParameter>& routers, const RunConfig& run,
                    const Calibration& calibration) {
   const RouterStart wanted = run.init.moh.router_start;
@@ -154,8 +155,8 @@ void start_routers(const Model& model, const std::vector<NamedParameter>& router
   for (const RouterStart start : {RouterStart::kZero, RouterStart::kRandom, RouterStart::kCalibrated}) {
     RouterWeights weights = start_of(start, model, routers, run, calibration);
     weights.apply();
-    log_divergence("router_start " + std::string(name_of(start)) + (start == wanted ? " (taken)" : ""), model,
-                   calibration);
+    log_divergence("router_start " + std::string(name_of(start)) + (start == wanted ? " (selected)" : ""),
+                   model, calibration);
     if (start == wanted) chosen = std::move(weights);
   }
   chosen.apply();
@@ -172,7 +173,8 @@ ModelSource open_source(const RunConfig& run, const Families& families) {
   for (const config::Difference& d : run.family->disagreements(*model))
     text += "\n  " + error_message(d.key, "", d.expected, d.found, d.fix);
   if (!text.empty())
-    throw ConfigError("init.from: " + run.init.from + ": is another model than the run describes:" + text);
+    throw ConfigError("init.from: " + run.init.from +
+                      ": differs from the model that the run describes:" + text);
   source.check_described(families);
   require_match(run, *source.weights, families);
   return source;
@@ -185,7 +187,7 @@ std::vector<NamedParameter> load_source(const Model& model, const ModelSource& s
   load_weights(match.to_load, weights);
   for (const Growth& growth : match.growths) {
     const auto& [name, variable] = growth.parameter;
-    log_info("init: " + name + ": " + std::to_string(growth.old_rows) + " rows grow to " +
+    log_info("init: " + name + ": " + std::to_string(growth.old_rows) + " rows extended to " +
              std::to_string(variable.dim(0)));
     fill_new_rows(variable.value(), growth.old_rows, run.init.new_rows, model.init_std(),
                   initialisation_key(run.random_seed(), name));

@@ -13,9 +13,9 @@ namespace moh {
 
 namespace {
 
-/// ln of the chosen columns of norms [N, H], each row less its mean.
+/// ln of columns `heads` of norms [N, H], minus the mean of each row: [N, heads.size()] float64.
 Tensor centred_logs(const Tensor& norms, const std::vector<std::int64_t>& heads) {
-  constexpr double kLeast = 1e-30;  // a head that adds nothing
+  constexpr double kLeast = 1e-30;  // instead of the norm 0, whose logarithm is infinite
   const auto width = static_cast<std::int64_t>(heads.size());
   const Tensor logs = empty({norms.dim(0), width}, DType::kFloat64);
   for (std::int64_t t = 0; t < norms.dim(0); ++t) {
@@ -31,7 +31,7 @@ Tensor centred_logs(const Tensor& norms, const std::vector<std::int64_t>& heads)
   return logs;
 }
 
-/// Gathers what the routed maps are fitted to.
+/// Accumulates the regressions for wg (see calibrated_start), one for each layer.
 class ContributionFits : public AttentionObserver {
  public:
   explicit ContributionFits(const Model& model) : routing_(model.routing()) {}
@@ -46,7 +46,7 @@ class ContributionFits : public AttentionObserver {
     fit.add(x, centred_logs(contribution_norms(trace), heads));
   }
 
-  /// [E, D] for layer `layer`, scaled to the spread.
+  /// wg of layer `layer`, [E, D].
   Tensor routed_map(std::int64_t layer, double ridge, double spread) const {
     const LeastSquares& fit = fits_.at(layer);
     Tensor w = fit.solve(ridge);
@@ -60,7 +60,7 @@ class ContributionFits : public AttentionObserver {
   std::map<std::int64_t, LeastSquares> fits_;
 };
 
-/// The map of a router whose logits choose among the routed heads; undefined without one.
+/// The parameter wg of a learned router; undefined for other routers.
 Variable routed_map_of(const HeadRouter* router) {
   constexpr std::string_view kName = "wg.weight";
   if (router == nullptr) return {};

@@ -6,7 +6,7 @@
 
 namespace moh {
 
-/// First weights for the parameters of learned routers.
+/// Initial values of the parameters of learned routers.
 struct RouterWeights {
   struct Entry {
     Variable parameter;
@@ -17,18 +17,19 @@ struct RouterWeights {
   void apply() const;
 };
 
-/// All zero: every gate is 1, and the routed heads are the first K, for every token.
+/// All zero: every gate is 1, and each token selects the first K routed heads.
 RouterWeights zero_start(const std::vector<NamedParameter>& routers);
 
-/// Normal numbers of deviation `std`: with Model::init_std() and the run's seed, those of Model::initialise.
+/// Normal with standard deviation `std`. With Model::init_std() and the run's seed these are the values of
+/// Model::initialise.
 RouterWeights random_start(const std::vector<NamedParameter>& routers, double std, std::uint64_t seed);
 
-/// The maps of types (wg_0) and of shared heads (wg_1) zero, so that the gates of shared heads are 1. The map
-/// of the routed heads (wg) predicts from the layer's input x, by ridge least squares over the calibration
-/// batches, how much each head adds, ln ||H^i W_O^i|| less its mean over the layer's routed heads, with the
-/// weights as they are and every head on. It is scaled so that the logits have the standard deviation
-/// `spread` over tokens and heads: what is dropped is what adds least, as far as x tells, and the gates of
-/// what stays differ from 1 by about `spread`.
+/// wg_0 (weighs shared against routed heads) and wg_1 (shared heads) are zero, so that the gates of shared
+/// heads are 1. wg (routed heads) is fitted by ridge regression over the calibration batches, with every head
+/// active: from the layer's input x it predicts ln ||H^i W_O^i||_2 minus the mean of that over the layer's
+/// routed heads. wg is then scaled so that the logits have standard deviation `spread` over tokens and heads.
+/// So each token drops the heads that, as far as x predicts it, contribute least, and the gates of those that
+/// it keeps differ from 1 by about `spread`.
 RouterWeights calibrated_start(const Model& model, const std::vector<NamedParameter>& routers,
                                const Calibration& calibration, double ridge, double spread);
 

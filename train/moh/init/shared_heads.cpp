@@ -17,7 +17,7 @@ namespace {
 HeadScores scores_by_loss(const Model& dense, const Calibration& calibration) {
   const std::size_t layers = dense.routing().size();
   return loss_increases(dense, calibration, [&](std::int64_t layer) {
-    log_info("init: loss without each head: layer " + std::to_string(layer + 1) + "/" +
+    log_info("init: loss with each head masked: layer " + std::to_string(layer + 1) + "/" +
              std::to_string(layers));
   });
 }
@@ -34,7 +34,7 @@ HeadScores scores_of_masks(const Model& dense, const MohConfig& moh, const Calib
     if (step.step % every != 0 && step.step != training.steps) return;
     char text[160];
     std::snprintf(text, sizeof text,
-                  "init: masks: step %lld/%lld, loss %.4f, %.2f heads on per layer (aim %.2f)",
+                  "init: masks: step %lld/%lld, loss %.4f, %.2f heads kept per layer (target %.2f)",
                   static_cast<long long>(step.step), static_cast<long long>(training.steps), step.loss,
                   step.heads_on, step.target);
     log_info(text);

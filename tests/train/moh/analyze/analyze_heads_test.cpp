@@ -386,6 +386,5 @@ TEST_CASE("analyze: options and models that will not do") {
   parameter(sample.model, "model.layers.1.self_attn.v_proj.weight")
       .fill(std::numeric_limits<double>::quiet_NaN());
   CHECK(message_of<NumericError>([&] { sample.run(); }) ==
-        "analyze: layer 1: expected finite head outputs, found some that are not; train on from an earlier "
-        "checkpoint");
+        "analyze: layer 1: expected finite head outputs, found NaN or infinity; use an earlier checkpoint");
 }

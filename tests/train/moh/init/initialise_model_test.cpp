@@ -89,8 +89,8 @@ TEST_CASE("init: a family whose models are not measured starts routers without m
   RunConfig run = routed_run(file, RouterKind::kLearned, 2, 2);
   const Calibration none;
   CHECK(message_of<ConfigError>([&] { initialised(run, none); }) ==
-        "init.moh.router_start: expected a value that measures nothing, found calibrated: models of task "
-        "language_model are not measured; set it to zero or random");
+        "init.moh.router_start: expected a value that needs no calibration batches, found calibrated: task "
+        "language_model has none; set it to zero or random");
   run.init.moh.router_start = RouterStart::kZero;
   const auto model = initialised(run, none);
   CHECK(same(parameter(*model, "model.norm.weight"), parameter(*file.model, "model.norm.weight")));
