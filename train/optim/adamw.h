@@ -13,7 +13,8 @@
 
 namespace moh {
 
-/// Whether a parameter is decayed by default: matrices are, what has one axis (norm weights, biases) is not.
+/// The default for weight decay: parameters with two or more axes have it, those with one (norm weights,
+/// biases) do not.
 bool is_matrix(const NamedParameter& parameter);
 
 struct AdamWOptions {
@@ -25,41 +26,41 @@ struct AdamWOptions {
   bool operator==(const AdamWOptions&) const = default;
 };
 
-/// AdamW over the parameters of a model (ops/optim/adamw.h has the formulas). State is float32, and a
-/// bfloat16 parameter has a float32 master copy, which is what is really trained.
+/// AdamW over the parameters of a model (ops/optim/adamw.h has the formulas). State is float32. A bfloat16
+/// parameter has a float32 master copy, which is updated and then rounded to the parameter.
 ///
-/// On a GPU the gradients get a place of their own there, and update() waits for nothing.
+/// On a GPU gradients are kept in float32 buffers at fixed addresses, and update() does not block the host.
 class AdamW {
  public:
-  /// `decays` says which parameters have weight decay.
+  /// `decays` selects the parameters with weight decay.
   AdamW(std::vector<NamedParameter> parameters, const AdamWOptions& options,
         const std::function<bool(const NamedParameter&)>& decays = is_matrix);
 
-  /// Forgets all gradients.
+  /// Drops all gradients.
   void zero_grad();
-  /// The learning rate of the updates that follow.
+  /// Sets the learning rate of subsequent updates.
   void set_learning_rate(double learning_rate);
-  /// One update with gradients clipped to options.clip_grad_norm, on the parameters' device, unless the norm
-  /// of the gradients or the sum of `losses` (float64 [n]) is not finite: non-finite numbers must not reach
-  /// the weights, where they would be lost for good. A parameter without a gradient counts as having zeros.
-  /// Returns float64 [2]: the norm, and 1 if there was an
-  /// update, else 0. The caller reads it when it likes and then says so by count_update().
+  /// One update on the parameters' device, with gradients clipped to options.clip_grad_norm. Skipped if the
+  /// global L2 norm of the gradients or the sum of `losses` (float64 [n]) is not finite, which would ruin
+  /// weights and moments for good. A missing gradient counts as zeros. Returns float64 [2] on that device:
+  /// the norm, and 1 if there was an update, else 0. The caller may read it later, and then calls
+  /// count_update() if it was 1.
   Tensor update(const Tensor& losses);
-  /// That an update() took place, for steps().
+  /// Adds an update that took place to steps().
   void count_update() { ++steps_; }
 
-  /// Updates that have been counted.
+  /// The number of counted updates.
   std::int64_t steps() const { return steps_; }
   /// Moments "exp_avg.NAME", "exp_avg_sq.NAME" and, for bfloat16, "master.NAME": handles to the state, not
   /// copies.
   std::vector<NamedTensor> state() const;
-  /// That state() was filled with what it was after `steps` steps.
+  /// Sets the number of updates that led to the contents of state(), after these were loaded.
   void set_steps(std::int64_t steps);
 
  private:
   struct Slot {
     NamedParameter parameter;
-    AdamWParameter tensors;  // `grad` on a GPU alone: its place there
+    AdamWParameter tensors;  // `grad` is defined on a GPU only: the buffer of the gradient
   };
 
   std::vector<AdamWParameter> parameters() const;

@@ -6,17 +6,15 @@
 
 namespace moh {
 
-/// The learning rate as a function of the number of finished optimiser steps t (or epochs, where a recipe
-/// counts so):
+/// The learning rate as a function of the number of finished optimiser steps t (or epochs, in recipes that
+/// count epochs):
 ///   t < warmup_steps:  warmup_start + t (peak - warmup_start) / warmup_steps
-///   then               peak (kConstant), or down a half cosine to `minimum`, which is kept from
-///                      t = decay_steps on:
+///   then               peak (kConstant), or cosine decay to `minimum`, constant from t = decay_steps on:
 ///                      minimum + (peak - minimum) (1 + cos(pi u)) / 2
 ///                      u = (t - warmup_steps) / (decay_steps - warmup_steps) (kCosine), or t / decay_steps
-///                      (kCosineFromStart, as timm does: the cosine counts the warmup, and the rate steps
-///                      down a little where that ends)
-/// A run's configuration lets a warmup_start of 0 stand for peak / warmup_steps: a step with a rate of 0 is
-/// lost.
+///                      (kCosineFromStart, as in timm: the cosine starts at t = 0, so that the rate drops
+///                      a little at the end of the warmup)
+/// In a run's configuration a warmup_start of 0 stands for peak / warmup_steps, as a step with rate 0 is wasted.
 struct LrSchedule {
   enum class Kind { kCosine, kConstant, kCosineFromStart };
 
@@ -25,7 +23,7 @@ struct LrSchedule {
   double minimum = 0;
   double warmup_start = 0;
   std::int64_t warmup_steps = 100;
-  std::int64_t decay_steps = 0;  ///< a run's configuration lets 0 stand for its number of steps
+  std::int64_t decay_steps = 0;  ///< in a run's configuration 0 stands for train.steps
 
   double at(std::int64_t t) const;
 
