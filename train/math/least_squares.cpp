@@ -9,7 +9,7 @@ namespace moh {
 
 namespace {
 
-/// The lower factor of a = l l^T in place of a's lower triangle. a [n, n] is positive definite.
+/// Cholesky factorisation a = l l^T, in place in the lower triangle. a [n, n] is positive definite.
 void factorise(double* a, std::int64_t n) {
   constexpr std::int64_t kRows = 16;
   for (std::int64_t k = 0; k < n; ++k) {
@@ -26,7 +26,7 @@ void factorise(double* a, std::int64_t n) {
   }
 }
 
-/// Solves l l^T x = b in place of b.
+/// Solves l l^T x = b by forward and back substitution; x overwrites b.
 void substitute(const double* l, double* b, std::int64_t n) {
   for (std::int64_t i = 0; i < n; ++i) {
     for (std::int64_t j = 0; j < i; ++j) b[i] -= l[i * n + j] * b[j];

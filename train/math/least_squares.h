@@ -7,18 +7,18 @@
 
 namespace moh {
 
-/// Linear maps W [E, D] that predict y [E] from x [D] with the least squares over all rows that were added,
-/// under a ridge penalty: W = Y^T X (X^T X + lambda I)^-1, lambda = ridge trace(X^T X) / D. Sums are float64,
-/// D^2 + D E numbers, however many rows there are.
+/// Ridge regression y = W x over rows that are added one batch after the other:
+///   W = Y^T X (X^T X + lambda I)^-1  [E, D],  lambda = ridge trace(X^T X) / D.
+/// Keeps X^T X and Y^T X in float64: D^2 + D E numbers, whatever the number of rows.
 class LeastSquares {
  public:
   LeastSquares(std::int64_t inputs, std::int64_t outputs);
 
-  /// x [N, D] floating on any device, y [N, E] float64 on the CPU.
+  /// Adds N rows: x [N, D] of a floating dtype on any device, y [N, E] float64 on the CPU.
   void add(const Tensor& x, const Tensor& y);
-  /// [E, D] float64. Zeros when every x was 0. ridge > 0.
+  /// W, [E, D] float64 on the CPU; zeros if all x are 0. ridge > 0.
   Tensor solve(double ridge) const;
-  /// The mean of ||W x||^2 over the rows.
+  /// The mean of ||W x||^2 over the added rows.
   double mean_square_of(const Tensor& w) const;
 
  private:

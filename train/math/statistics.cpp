@@ -8,7 +8,7 @@
 namespace moh {
 
 double quantile(std::vector<double> sample, double q) {
-  MOH_CHECK(!sample.empty() && q >= 0.0 && q <= 1.0, "quantile of nothing, or q outside [0, 1]");
+  MOH_CHECK(!sample.empty() && q >= 0.0 && q <= 1.0, "a quantile needs a sample, and q in [0, 1]");
   std::sort(sample.begin(), sample.end());
   const double place = q * static_cast<double>(sample.size() - 1);
   const auto below = static_cast<std::size_t>(std::floor(place));
@@ -21,7 +21,7 @@ double median(const std::vector<double>& sample) {
 }
 
 double median_ratio(const std::vector<double>& a, const std::vector<double>& b) {
-  MOH_CHECK(a.size() == b.size(), "measurements in pairs");
+  MOH_CHECK(a.size() == b.size(), "as many measurements of a as of b");
   std::vector<double> ratios;
   for (std::size_t i = 0; i < a.size(); ++i) ratios.push_back(a[i] / b[i]);
   return median(ratios);

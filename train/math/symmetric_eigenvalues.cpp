@@ -16,13 +16,12 @@ std::vector<double> symmetric_eigenvalues(const std::vector<double>& matrix, std
                                    "n x n elements with n = " + std::to_string(n),
                                    std::to_string(matrix.size())));
   }
-  MOH_CHECK(std::ranges::all_of(matrix, [](double x) { return std::isfinite(x); }),
-            "a matrix of finite elements");
+  MOH_CHECK(std::ranges::all_of(matrix, [](double x) { return std::isfinite(x); }), "the matrix is finite");
   if (n == 0) return {};
   using RowMajor = Eigen::Matrix<double, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
   const Eigen::Map<const RowMajor> a(matrix.data(), n, n);
   const Eigen::SelfAdjointEigenSolver<Eigen::MatrixXd> solver(a, Eigen::EigenvaluesOnly);
-  MOH_CHECK(solver.info() == Eigen::Success, "a QR iteration that converges");
+  MOH_CHECK(solver.info() == Eigen::Success, "the QR iteration converges");
   const Eigen::VectorXd descending = solver.eigenvalues().reverse();
   return {descending.begin(), descending.end()};
 }
