@@ -24,7 +24,7 @@ void check(const AttentionBenchOptions& o) {
                  "a divisor of the " + std::to_string(o.heads) + " heads", o.kv_heads);
 }
 
-/// uint8 [B, T, H] with `kept` heads per token: the first `shared` always, the rest drawn from the others.
+/// uint8 [B, T, H] with `kept` selected heads per token: the first `shared` ones and random others.
 Tensor random_selection(const Shape& shape, std::int64_t shared, std::int64_t kept, std::uint64_t seed) {
   const std::int64_t heads = shape[2];
   Tensor selected = zeros(shape, DType::kUInt8);
@@ -34,7 +34,7 @@ Tensor random_selection(const Shape& shape, std::int64_t shared, std::int64_t ke
     std::uint8_t* bits = selected.data<std::uint8_t>() + token * heads;
     std::fill_n(bits, shared, std::uint8_t{1});
     std::iota(routed.begin(), routed.end(), shared);
-    for (std::int64_t i = 0; i < kept - shared; ++i) {  // the first steps of a Fisher-Yates shuffle
+    for (std::int64_t i = 0; i < kept - shared; ++i) {  // partial Fisher-Yates shuffle
       const auto left = static_cast<std::uint64_t>(heads - shared - i);
       const std::uint64_t pick = random_below({seed, kSelection}, draws++, left);
       std::swap(routed[static_cast<std::size_t>(i)], routed[static_cast<std::size_t>(i) + pick]);
@@ -51,7 +51,7 @@ AttentionCandidate dense_candidate(const AttentionBenchOptions& o, bool causal, 
           }};
 }
 
-/// Attention at one share of heads, on inputs that all shares have in common.
+/// Head-sparse attention with `active` heads, on the inputs of all candidates.
 AttentionCandidate listed_candidate(const AttentionBenchOptions& o, bool causal, const Tensor& qkv,
                                     double active) {
   const Shape shape{qkv.dim(0), qkv.dim(1), o.heads};

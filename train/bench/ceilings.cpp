@@ -22,7 +22,7 @@ namespace {
 
 constexpr int kTries = 7;
 
-/// Seconds of the fastest of kTries runs, after one that does not count.
+/// Seconds of the fastest of kTries runs, after a warm-up.
 double fastest(Device device, FunctionRef<void()> run) {
   DeviceClock clock(device);
   run();
@@ -37,7 +37,7 @@ double fastest(Device device, FunctionRef<void()> run) {
 }
 
 double measure_fma_rate() {
-  // Rounds for about 20 ms: long beside waking the threads, short enough to fall between two interruptions.
+  // About 20 ms per run: long compared to waking the threads, short enough that some run is not preempted.
   constexpr std::int64_t kProbe = 100'000;
   const double probe = fastest(kCpu, [] { run_fma_loop(kProbe); });
   const auto rounds = std::max(kProbe, static_cast<std::int64_t>(kProbe * 0.02 / probe));
@@ -46,7 +46,7 @@ double measure_fma_rate() {
   return flops / seconds * 1e-9;
 }
 
-/// A product of squares, and how long it takes. Of random numbers: on constant ones a GPU needs less power,
+/// Time and rate of a GEMM of square matrices. They are random: with constant ones a GPU draws less power
 /// and so keeps a higher clock rate.
 struct Product {
   double seconds, gflops;
@@ -59,7 +59,8 @@ Product measure_product(Device device, DType dtype, std::int64_t size) {
   return {seconds, 2 * std::pow(static_cast<double>(size), 3) / seconds * 1e-9};
 }
 
-/// On a GPU the best of squares that are doubled until one takes long beside starting it.
+/// GFLOP/s. On a GPU the size is doubled until a GEMM takes 1 ms, long compared to its launch; the best
+/// counts.
 double measure_matmul_rate(Device device, DType dtype) {
   if (device == kCpu) return measure_product(kCpu, DType::kFloat32, 1536).gflops;
   constexpr std::int64_t kLargest = 8192;
@@ -82,7 +83,7 @@ Ceilings measure_ceilings(Device device, DType dtype) {
 }
 
 std::optional<double> published_gflops(std::string_view gpu, DType dtype) {
-  // Without sparsity. Other forms of these GPUs (PCIe, NVL, parts of one) have other names and clock rates.
+  // Without sparsity. Other variants of these GPUs (PCIe, NVL, MIG instances) have other names and rates.
   constexpr std::array<std::pair<std::string_view, double>, 4> kDenseBFloat16 = {
       {{"NVIDIA H100 80GB HBM3", 989e3},
        {"NVIDIA H200", 989e3},

@@ -25,7 +25,7 @@ void check(const ModuleBenchOptions& o) {
   require_option(o.head_dim % 2 == 0, kBench, "head-dim", "an even number", o.head_dim);
 }
 
-/// Of a dense layer none.
+/// The routing of a MoH layer that keeps `kept` heads; none (a dense layer) if it keeps all.
 HeadRoutingOptions routing_for(const ModuleBenchOptions& o, std::int64_t kept) {
   if (kept == o.heads) return {};
   const std::int64_t shared = std::min(o.heads / 8, kept - 1);
@@ -45,7 +45,7 @@ LlamaConfig llama_of(const ModuleBenchOptions& o, std::int64_t tokens, std::int6
   return c;
 }
 
-/// A layer at one share of heads.
+/// A layer in which each token selects `kept` heads.
 AttentionCandidate candidate_with(const ModuleBenchOptions& o, bool causal, std::int64_t kept,
                                   const Tensor& input) {
   const Placement placement(o.dtype, o.device);
@@ -53,7 +53,7 @@ AttentionCandidate candidate_with(const ModuleBenchOptions& o, bool causal, std:
   AttentionCandidate candidate{.dense = kept == o.heads,
                                .active = static_cast<double>(kept) / static_cast<double>(o.heads),
                                .leaves = {x}};
-  std::shared_ptr<const Module> module;  // which `forward` keeps
+  std::shared_ptr<const Module> module;  // kept alive by `forward`
   if (causal) {
     const std::int64_t tokens = x.dim(1);
     const auto layer = std::make_shared<LlamaAttention>(llama_of(o, tokens, kept), 0, placement);

@@ -48,13 +48,13 @@ bool wanted(const OpBenchOptions& o, std::string_view name) {
   return o.only.empty() || std::ranges::find(o.only, name) != o.only.end();
 }
 
-/// What a case is compared with.
+/// The measured rate of the device that cases are compared with.
 struct Ceiling {
   const char* unit;
   double rate;
 };
 
-/// What a row is about.
+/// The text fields of a row.
 struct Subject {
   std::string op, pass, shape;
   std::string model = {};
@@ -65,7 +65,7 @@ class Bench {
   Bench(const OpBenchOptions& options, const std::function<void(const Row&)>& on_row)
       : options_(options), on_row_(on_row), bytes_(options.megabytes << 20), timer_(options.device) {
     const Ceilings ceilings = measure_ceilings(options.device, options.dtype);
-    // Of the CPU a large product is not the most that it can do.
+    // On the CPU a large GEMM does not reach the peak, which FMA on registers does.
     products_.rate = ceilings.fma_gflops.value_or(ceilings.matmul_gflops);
     const CopyRates copy = measure_copy_rates(static_cast<std::size_t>(bytes_), options.device);
     memory_.rate = copy.stores;
@@ -84,11 +84,11 @@ class Bench {
       report({name, "backward", op.shape}, times.backward, op.backward_bytes, memory_);
   }
 
-  /// The three products that training needs of a linear layer.
+  /// The three GEMMs of a linear layer in training.
   void run_linear(const LinearShape& s) {
     const Tensor x = random_matrix(s.tokens, s.in), w = random_matrix(s.out, s.in),
                  y = random_matrix(s.tokens, s.out);
-    const DType summed = accumulate_dtype(options_.dtype);  // gradients of parameters stay in it
+    const DType summed = accumulate_dtype(options_.dtype);  // dtype of parameters' gradients
     run_product("forward NT", s.model, s.tokens, s.out, s.in, {x}, transposed(w), options_.dtype);
     run_product("input NN", s.model, s.tokens, s.in, s.out, {y}, {w}, options_.dtype);
     run_product("weight TN", s.model, s.out, s.in, s.tokens, transposed(y), {x}, summed);
@@ -126,12 +126,12 @@ class Bench {
              products_);
   }
 
-  /// `work`: bytes or operations of a run.
+  /// `work`: bytes or floating-point operations of a run.
   void report(const Subject& subject, const std::vector<double>& ms, double work, const Ceiling& ceiling) {
     report(subject, options_.dtype, work / median(ms) * 1e-6, ceiling, ms);
   }
 
-  /// `ms`: none of a ceiling.
+  /// `ms`: empty for a ceiling.
   void report(const Subject& subject, DType dtype, double rate, const Ceiling& ceiling,
               const std::vector<double>& ms = {}) const {
     Row row;
@@ -161,11 +161,11 @@ class Bench {
     on_row_(row);
   }
 
-  /// Times runs of both parts. After one run that does not count and one that tells how many there is time
-  /// for, none is waited for before all are enqueued.
+  /// Times runs of both passes: a warm-up, then one that determines how many fit in options_.seconds. On a
+  /// GPU the remaining ones are enqueued without waiting for any of them.
   template <class Forward, class Backward>
   PassTimes repeat(const Forward& forward, const Backward& backward) {
-    constexpr double kLeast = 3;  // however long they take
+    constexpr double kLeast = 3;  // runs, even if they take longer than options_.seconds
     timer_.pass(forward, backward);
     timer_.forget();
     timer_.pass(forward, backward);
@@ -193,7 +193,7 @@ void run_op_bench(const OpBenchOptions& options, const std::function<void(const 
   for (const StreamingFamily& family : streaming_families()) {
     if (wanted(options, family.op)) bench.run_streaming(family);
   }
-  CpuAllocator::instance().trim();  // products want other sizes
+  CpuAllocator::instance().trim();  // frees cached blocks, whose sizes GEMMs cannot use
   for (const LinearShape& shape : linear_shapes()) {
     const bool model = wanted(options, shape.model.substr(0, shape.model.find(' ')));
     if (model || wanted(options, kMatmul)) bench.run_linear(shape);

@@ -11,31 +11,31 @@
 
 namespace moh {
 
-/// What `moh bench ops` measures: ops that stream memory, and matrix products on the shapes of published
+/// Options of `moh bench ops`, which measures memory-bound ops, and GEMMs with the shapes of published
 /// models.
 struct OpBenchOptions {
   Device device = kCpu;
   DType dtype = DType::kFloat32;
-  std::int64_t megabytes = 256;   ///< of 2^20 bytes: size of each large tensor of the streaming ops
-  std::vector<std::string> only;  ///< ops or models, by name; empty: all
-  int repeats = 9;                ///< counted runs of each case at most
-  double seconds = 1.0;           ///< no more runs of a case once it took this long, but three at least
+  std::int64_t megabytes = 256;   ///< MiB of each large tensor of the memory-bound ops
+  std::vector<std::string> only;  ///< names of ops or models; empty: all
+  int repeats = 9;                ///< maximum of measured runs of each case
+  double seconds = 1.0;           ///< time limit of each case, of which at least three runs are measured
 };
 
-/// Measures all cases one after another, handing each row over as soon as it is known, first the ceilings.
+/// Measures the ceilings, then all cases, and passes each row to `on_row` as soon as it is measured.
 ///
-/// Of a row: `pass` is "forward" or "backward", of a product with its layout ("forward NT", "input NN",
-/// "weight TN"); `model` whose shape a product has, "LLM-S mlp down"; `shape` "[65536, 1024]", of a product
-/// "2048x768x2048" (m x n x k); `ms` the median of the runs, `spread` (90th - 10th percentile) / median;
-/// `rate` what was achieved, in `unit`, GB/s or GFLOP/s; `share` what that is of `ceiling`, which was
-/// measured.
+/// Fields of a row: `pass`, "forward" or "backward", and for GEMMs of a linear layer "forward NT", "input NN"
+/// (gradient of the input) or "weight TN" (gradient of the weight), with the layout of the operands; `model`,
+/// the layer whose shape a GEMM has, "LLM-S mlp down"; `shape`, "[65536, 1024]", for a GEMM "2048x768x2048"
+/// (m x n x k); `ms`, the median of the runs, and `spread`, (90th - 10th percentile) / median; `rate`, in
+/// `unit`, GB/s or GFLOP/s; `share`, rate / `ceiling`.
 ///
-/// On the CPU `op` "copy" and "fma" are the ceilings themselves; "memcpy" and "matmul peak" stand beside
-/// them: what libc and a large product reach. On a GPU "copy" and "matmul peak", a large product of these
-/// elements, are the ceilings; "published peak" stands beside it where it is known.
+/// Ceilings have rows, too. On the CPU they are `op` "copy" and "fma"; for comparison, "memcpy" and "matmul
+/// peak" (a large GEMM) follow. On a GPU they are "copy" and "matmul peak", a large GEMM of this dtype; for
+/// comparison, "published peak" is the data sheet's rate, where known.
 ///
-/// Bytes are those that an op cannot do without: each large input read once, each large output written once
-/// (adamw reads and writes its state in place). A product of [m, k] and [k, n] is 2 m n k operations.
+/// Bytes are the least that an op has to move: each large input read once, each large output written once
+/// (adamw reads and writes its state in place). A GEMM of [m, k] and [k, n] has 2 m n k operations.
 /// Throws ValueError naming the option that is out of range, or an unknown name in `only`.
 void run_op_bench(const OpBenchOptions& options, const std::function<void(const Row&)>& on_row);
 

@@ -11,7 +11,7 @@ namespace moh {
 
 namespace {
 
-/// The products of a decoder block (SwiGLU) and of its output matrix.
+/// The linear layers of a decoder block (SwiGLU) and the output layer of the model.
 void append_llama(std::vector<LinearShape>& shapes, const std::string& model, std::string_view preset,
                   std::int64_t tokens) {
   const LlamaPreset* found = find_llama_preset(preset);
@@ -23,7 +23,7 @@ void append_llama(std::vector<LinearShape>& shapes, const std::string& model, st
   shapes.push_back({model + " vocabulary", tokens, c.vocab_size, c.hidden});
 }
 
-/// The products of a ViT or DiT block, whose MLP is four times as wide as the model.
+/// The linear layers of a ViT or DiT block, whose MLP has four times the width of the model.
 void append_vit(std::vector<LinearShape>& shapes, const std::string& model, std::int64_t tokens,
                 std::int64_t width) {
   shapes.push_back({model + " qkv", tokens, 3 * width, width});

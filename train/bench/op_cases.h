@@ -13,10 +13,10 @@
 
 namespace moh {
 
-/// An op that streams memory, ready to be timed. Running `forward` and, right after it, a backward pass from
-/// what it returned is one run.
+/// A memory-bound op with its inputs. One run is `forward` and, right after it, a backward pass from its
+/// results.
 struct StreamingCase {
-  /// `op` returns a Variable, several, or nothing.
+  /// `op` returns a Variable, a std::vector of them, or void.
   template <class Op>
   StreamingCase(std::string shape_of, double read_and_written, double in_backward, Op op)
       : shape(std::move(shape_of)),
@@ -35,14 +35,14 @@ struct StreamingCase {
         }) {}
 
   std::string shape;
-  double forward_bytes, backward_bytes;  ///< read and written at least; backward 0: there is no such pass
+  double forward_bytes, backward_bytes;  ///< least bytes read and written; backward 0: no backward pass
   std::function<std::vector<Variable>()> forward;
 
-  /// What the backward pass begins with: a random gradient of each result.
+  /// A random gradient for each result, from which the backward pass starts.
   static std::vector<Tensor> seeds_of(const std::vector<Variable>& results);
 };
 
-/// Makes a case for large tensors of about `bytes` each. Making it allocates them.
+/// Makes a case of `op` with large tensors of about `bytes` each, which it allocates.
 struct StreamingFamily {
   std::string_view op;
   std::function<StreamingCase(Placement placement, std::int64_t bytes)> make;
@@ -51,44 +51,45 @@ std::vector<StreamingFamily> streaming_families();
 
 /// y[tokens, out] = x[tokens, in] w[out, in]^T, a linear layer of a published model.
 struct LinearShape {
-  std::string model;  ///< and which of its layers: "LLM-S mlp up"
+  std::string model;  ///< model and layer: "LLM-S mlp up"
   std::int64_t tokens, out, in;
 };
-/// Those of LLM-S and LLM-B (2048 tokens), DeiT-S and DeiT-B (8 images of 197 tokens) and DiT-S, -B and -XL
-/// (8 latents of 256 tokens).
+/// The linear layers of LLM-S and LLM-B (2048 tokens), DeiT-S and DeiT-B (8 images of 197 tokens) and DiT-S,
+/// -B and -XL (8 latents of 256 tokens).
 std::vector<LinearShape> linear_shapes();
 
-/// The families by what they are about, each a file in op_cases/, and what their cases are made of.
+/// The cases by subject, each a file in op_cases/, and helpers to make them.
 namespace op_cases {
 
-/// Rows of a hidden state: norms, activations, embedding, loss.
+/// Ops on hidden states: norms, activations, embedding, loss.
 std::vector<StreamingFamily> of_tokens();
-/// What vision and diffusion models have besides: patches, modulation by a condition, stochastic depth.
+/// Further ops of vision and diffusion models: patches, modulation by a condition, stochastic depth.
 std::vector<StreamingFamily> of_images();
-/// Heads: routing, their lists, the cache of keys and values.
+/// Ops on heads: routing, head lists, KV cache.
 std::vector<StreamingFamily> of_heads();
-/// Parameters: the gradient's norm, AdamW, moving averages.
+/// Ops on parameters: norm of the gradients, AdamW, moving averages.
 std::vector<StreamingFamily> of_updates();
 
-inline constexpr std::int64_t kWidth = 1024;  // of a row: that of a model's hidden state
+inline constexpr std::int64_t kWidth = 1024;  // of a hidden state
 inline constexpr std::int64_t kHeads = 16, kHeadDim = 64;
 
-/// How many items of so many elements fill about `bytes`, at least one.
+/// The number of items of `elements` elements each that fill about `bytes`, at least one.
 std::int64_t count_for(DType dtype, std::int64_t bytes, std::int64_t elements);
 
-/// Uniform in [-1, 1); another stream gives other numbers.
+/// Uniform in [-1, 1); each stream has other numbers.
 Tensor random_tensor(const Shape& shape, Placement placement, std::uint64_t stream);
-/// [count, item...]: items of one shape that fill about `bytes`.
+/// Random [count, item...], which fills about `bytes`.
 Tensor random_items(const Shape& item, Placement placement, std::int64_t bytes, std::uint64_t stream = 1);
 
-/// An input that is differentiated as the output of an op would be. Its gradient is dropped: keeping it, as a
-/// leaf does, may convert it, and that is no part of the op under test.
+/// An input that gets a gradient, as the output of another op would. The gradient is dropped: a leaf would
+/// accumulate it, which may convert its dtype and is not part of the measured op.
 Variable input(const Tensor& value);
 
 double bytes_of(const Tensor& tensor);
 
-/// An op whose large inputs and outputs, random_items(), are all of one size: forward and backward pass move
-/// that many such tensors. run(inputs) computes it.
+/// An op whose large inputs (`inputs` of them, random_items()) and outputs have all the same size: its
+/// forward and backward pass read and write `forward` and `backward` times that size. run(inputs) computes
+/// it.
 template <class Op>
 StreamingFamily alike(std::string_view op, const Shape& item, std::uint64_t inputs, double forward,
                       double backward, Op run) {

@@ -7,18 +7,18 @@
 
 namespace moh {
 
-/// Milliseconds of repeated passes.
+/// Milliseconds of each pass.
 struct PassTimes {
   std::vector<double> forward, backward, both;
 };
 
-/// Times passes of two parts on a device. On a GPU none is waited for before times() is called.
+/// Times forward and backward passes on a device. On a GPU nothing is waited for until times() is called.
 class PassTimer {
  public:
-  /// A GPU has to be open.
+  /// A GPU has to be open (open_device).
   explicit PassTimer(Device device);
 
-  /// One pass: backward() gets what forward() returns, which is released once the time has been taken.
+  /// One pass: backward() gets the result of forward(), which is freed after the last timestamp.
   template <class Forward, class Backward>
   void pass(const Forward& forward, const Backward& backward) {
     get_ahead();
@@ -30,14 +30,15 @@ class PassTimer {
     ++passes_;
   }
 
-  /// Later passes count from here on.
+  /// Discards the passes so far.
   void forget();
+  /// Waits for all passes.
   PassTimes times() const;
 
  private:
-  /// On a GPU: overwrites more memory than the level 2 cache holds, so that operands come from memory, as in
-  /// a model, whose layers are larger than the cache. While the device does that the host gets ahead of it:
-  /// what is measured is then the device's work, and not how long the host takes to start it.
+  /// On a GPU: overwrites more memory than L2 holds, so that operands come from HBM, as in a model, whose
+  /// layers are larger than L2. Meanwhile the host enqueues the pass: what is measured is then the device's
+  /// work and not launch overhead.
   void get_ahead() const;
 
   DeviceClock clock_;

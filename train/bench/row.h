@@ -9,13 +9,13 @@
 
 namespace moh {
 
-/// A line of a benchmark's results: values under names, in order. All of them make an object of JSON; those
-/// that have a column make a line of a table.
+/// A result of a benchmark: named values, in order. Printed as a JSON object of all values, or as the line of
+/// a table with those that have a column.
 class Row {
  public:
   using Value = std::variant<bool, std::int64_t, double, std::string>;
 
-  /// How a table shows a double: printf's format for a number of digits and the value times `scale`.
+  /// How a table shows a double: a printf format whose arguments are `digits` and the value times `scale`.
   struct Format {
     const char* printf = "%.*g";
     int digits = 3;
@@ -25,24 +25,25 @@ class Row {
   static constexpr Format significant(int digits) { return {"%.*g", digits, 1}; }
   static constexpr Format percent(int digits) { return {"%.*f%%", digits, 100}; }
 
-  /// As wide as its title, or as |width| where that is more; a negative width aligns to the left.
+  /// Its width is the larger one of the title's length and |width|; a negative width aligns to the left.
   struct Column {
     std::string_view title;
     Format format = {};
     int width = 0;
   };
 
-  /// A member of the JSON object.
+  /// Adds a member of the JSON object.
   void add(std::string_view name, Value value);
-  /// The same with a column.
+  /// Adds a member and a column.
   void add(std::string_view name, Value value, const Column& column);
-  /// A column alone.
+  /// Adds a column.
   void show(const Column& column, const Value& value);
 
   /// One JSON object and a newline. Numbers that are not finite are null.
   std::string json() const;
-  /// The titles of the columns, and a newline: those of rows with the same columns agree.
+  /// The titles of the columns and a newline; the same for all rows with the same columns.
   std::string table_head() const;
+  /// The values of the columns and a newline.
   std::string table_line() const;
 
  private:

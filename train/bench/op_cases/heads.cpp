@@ -13,8 +13,8 @@ namespace moh::op_cases {
 
 namespace {
 
-constexpr std::int64_t kShared = 2, kRouted = kHeads - kShared, kKept = 6;  // half the heads are on
-constexpr std::int64_t kTokens = 2048;                                      // of a sequence
+constexpr std::int64_t kShared = 2, kRouted = kHeads - kShared, kKept = 6;  // half of them active
+constexpr std::int64_t kTokens = 2048;                                      // per sequence
 
 StreamingCase make_query_norm(Placement placement, std::int64_t bytes) {
   const Tensor q = random_items({kHeads, kHeadDim}, placement, bytes);
@@ -24,9 +24,9 @@ StreamingCase make_query_norm(Placement placement, std::int64_t bytes) {
           [=] { return query_norm_logits(input(q), kShared); }};
 }
 
-/// The router is float32 in every precision. Forward reads the logits and writes the probabilities of the
-/// routed heads, the choice, gates, and selection; backward reads the probabilities of all kinds, the choice
-/// and the gates' gradients, and writes those of the logits.
+/// Routing is float32 whatever the dtype. Forward reads the logits and writes the probabilities of the routed
+/// heads, their indices in order, the gates and the selection; backward reads all probabilities, the indices
+/// and the gradient of the gates, and writes the gradient of the logits.
 StreamingCase make_route_heads(Placement placement, std::int64_t bytes) {
   const Placement single(DType::kFloat32, placement.device);
   const std::int64_t tokens = count_for(DType::kFloat32, bytes, kHeads);
@@ -45,7 +45,8 @@ StreamingCase make_route_heads(Placement placement, std::int64_t bytes) {
           }};
 }
 
-/// Every sequence selects the same random half of its pairs. The lists are twice as large as the selection.
+/// Every sequence selects the same random half of its (token, head) pairs. The lists take twice the memory of
+/// the selection.
 StreamingCase make_head_lists(Placement placement, std::int64_t bytes) {
   const std::int64_t pairs = kTokens * kHeads, batch = count_for(DType::kInt32, bytes, pairs / 2);
   const Tensor selected = empty({batch, kTokens, kHeads}, DType::kUInt8);
@@ -59,7 +60,7 @@ StreamingCase make_head_lists(Placement placement, std::int64_t bytes) {
           [on_device = selected.to(placement.device)] { build_head_lists(on_device, kHeads); }};
 }
 
-/// Keys and values of a prompt are read and written behind what is there.
+/// Reads the keys and values of a prompt and writes them to a cache that already has kLength tokens.
 StreamingCase make_append(Placement placement, std::int64_t bytes) {
   constexpr std::int64_t kLength = 7;
   const std::int64_t tokens = count_for(placement.dtype, bytes, kHeads * kHeadDim);
@@ -71,7 +72,7 @@ StreamingCase make_append(Placement placement, std::int64_t bytes) {
           [=] { append_to_cache(k, v, k_cache, v_cache, kLength); }};
 }
 
-/// One token of 8 sequences with all heads on: the cache is read once.
+/// Decodes one token of each of 8 sequences with all heads active: the cache is read once.
 StreamingCase make_decode(Placement placement, std::int64_t bytes) {
   constexpr std::int64_t kBatch = 8;
   const std::int64_t keys = count_for(placement.dtype, bytes, kBatch * kHeads * kHeadDim);

@@ -9,11 +9,11 @@ namespace moh::op_cases {
 
 namespace {
 
-constexpr std::int64_t kTokens = 256;                           // of a latent in DiT
+constexpr std::int64_t kTokens = 256;                           // per latent in DiT
 constexpr std::int64_t kShift = 0, kGate = 2, kConditions = 6;  // rows of a modulation
 
-/// Hidden states [B, 256, 1024] and what their conditions' layer gave, [B, 6, 1024], which is too small to
-/// count.
+/// Hidden states [B, 256, 1024] and the modulation computed from their conditions, [B, 6, 1024], whose bytes
+/// are too few to count.
 struct Modulated {
   Tensor x, modulation;
 };
@@ -32,7 +32,7 @@ StreamingCase make_layer_norm_modulate(Placement placement, std::int64_t bytes) 
 StreamingCase make_gate_residual(Placement placement, std::int64_t bytes) {
   const Modulated in = modulated(placement, bytes);
   const Tensor residual = random_tensor(in.x.shape(), placement, 3);
-  // Backward hands the gradient of the residual on as it is.
+  // The gradient of the residual is that of the output, without a copy.
   return {to_string(in.x.shape()), 3 * bytes_of(in.x), 3 * bytes_of(in.x),
           [=] { return gate_residual(input(residual), input(in.x), input(in.modulation), kGate); }};
 }
@@ -53,11 +53,11 @@ StreamingCase make_convolution(const ConvSizes& sizes, Placement placement, std:
   return {to_string(x.shape()) + " * " + to_string(w.shape()), both, 2 * both, run};
 }
 
-/// The first patches of TransNeXt-Tiny, which are more arithmetic than memory.
+/// The first patch embedding of TransNeXt-Tiny, which is compute-bound.
 StreamingCase make_conv2d(Placement placement, std::int64_t bytes) {
   return make_convolution({224, 3, 72, 7, {.stride = 4, .padding = 3}}, placement, bytes);
 }
-/// The convolution in the MLPs of its third stage.
+/// The depthwise convolution in the MLPs of the third stage of TransNeXt-Tiny.
 StreamingCase make_depthwise_conv2d(Placement placement, std::int64_t bytes) {
   return make_convolution({14, 768, 768, 3, {.padding = 1, .groups = 768}}, placement, bytes);
 }
@@ -65,8 +65,9 @@ StreamingCase make_depthwise_conv2d(Placement placement, std::int64_t bytes) {
 }  // namespace
 
 std::vector<StreamingFamily> of_images() {
-  constexpr std::int64_t kPhotograph = 224, kPatch = 16;              // of a ViT
-  constexpr std::int64_t kNoise = 8, kLatent = 32, kLatentPatch = 2;  // what a DiT says of its latents
+  constexpr std::int64_t kPhotograph = 224, kPatch = 16;  // of a ViT
+  constexpr std::int64_t kNoise = 8, kLatent = 32,
+                         kLatentPatch = 2;  // output of a DiT: channels, side, patch
   using Inputs = std::vector<Variable>;
   return {{"conv2d", make_conv2d},
           {"depthwise_conv2d", make_depthwise_conv2d},

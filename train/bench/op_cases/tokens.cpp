@@ -22,12 +22,12 @@ namespace {
 constexpr double kEps = 1e-5;
 constexpr std::int64_t kVocabulary = 32768, kBytes = 256;
 
-/// A vector of parameters that fits beside any of the ops here, of its input's dtype and device.
+/// A parameter vector [kWidth] with the dtype and device of `like`.
 Variable vector_of(double value, const Variable& like) {
   return input(full({kWidth}, value, like.dtype(), like.device()));
 }
 
-/// Rows of a hidden state.
+/// An op on hidden states [N, kWidth].
 template <class Op>
 StreamingFamily rows(std::string_view op, std::uint64_t inputs, double forward, double backward, Op run) {
   return alike(op, {kWidth}, inputs, forward, backward, run);
@@ -40,8 +40,8 @@ StreamingCase make_rope(Placement placement, std::int64_t bytes) {
   return {to_string(x.shape()), 2 * bytes_of(x), 2 * bytes_of(x), [=] { return rope(input(x), table); }};
 }
 
-/// Ids below `bound`, evenly, or, with a power above 1, the lower ones more often: the first of 256 has
-/// 256^(-1 / power) of the places.
+/// Random ids floor(bound u^power) with u uniform in [0, 1): the larger the power, the more frequent are low
+/// ids. Id 0 has the share bound^(-1 / power).
 Tensor random_ids(std::int64_t count, std::int64_t bound, Device device, double power = 1.0) {
   const Tensor ids = empty({count}, DType::kInt64);
   for (std::int64_t i = 0; i < count; ++i) {
@@ -54,13 +54,13 @@ Tensor random_ids(std::int64_t count, std::int64_t bound, Device device, double 
 StreamingCase make_cross_entropy(Placement placement, std::int64_t bytes) {
   const Tensor logits = random_items({kVocabulary}, placement, bytes);
   const Tensor targets = random_ids(logits.dim(0), kVocabulary, placement.device);
-  // The backward pass reads the logits and writes their gradient over them.
+  // The backward pass reads the logits and overwrites them with their gradient.
   return {to_string(logits.shape()), bytes_of(logits), 2 * bytes_of(logits),
           [=] { return cross_entropy(input(logits), targets); }};
 }
 
-/// Rows are read and written; backward reads their gradients and writes one of the table's size. `power` as
-/// in random_ids().
+/// Forward reads and writes the rows; backward reads their gradients and writes the table's. `power`: see
+/// random_ids().
 StreamingFamily embedding_of(std::string_view op, std::int64_t vocabulary, double power) {
   return {op, [=](Placement placement, std::int64_t bytes) {
             const Tensor table = random_tensor({vocabulary, kWidth}, placement, 1);
@@ -81,7 +81,7 @@ std::vector<StreamingFamily> of_tokens() {
   return {
       rows("rms_norm", 1, 2, 3,
            [](const Inputs& in) { return rms_norm(in[0], vector_of(1.0, in[0]), kEps); }),
-      // Backward reads the sum and the gradients of both results; the inputs have one gradient.
+      // Backward reads the sum and the gradients of both results; both inputs get the same gradient.
       rows("add_rms_norm", 2, 4, 4,
            [](const Inputs& in) {
              const AddedAndNormed y = add_rms_norm(in[0], in[1], vector_of(1.0, in[0]), kEps);
@@ -95,7 +95,7 @@ std::vector<StreamingFamily> of_tokens() {
       rows("silu", 1, 2, 3, [](const Inputs& in) { return silu(in[0]); }),
       rows("gelu", 1, 2, 3, [](const Inputs& in) { return gelu(in[0], GeluForm::kTanh); }),
       {"rope", make_rope},
-      // Backward hands the gradient on as it is.
+      // The inputs' gradients are that of the output, without a copy.
       rows("add", 2, 3, 0, [](const Inputs& in) { return add(in[0], in[1]); }),
       rows("scale", 1, 2, 2, [](const Inputs& in) { return scale(in[0], 0.5); }),
       rows("dropout", 1, 2, 2,
@@ -105,7 +105,7 @@ std::vector<StreamingFamily> of_tokens() {
       rows("softmax", 1, 2, 3, [](const Inputs& in) { return softmax(in[0]); }),
       {"cross_entropy", make_cross_entropy},
       embedding_of("embedding", kVocabulary, 1.0),
-      embedding_of("embedding_of_text", kBytes, 3.0),  // the commonest byte has 16% of the places
+      embedding_of("embedding_of_text", kBytes, 3.0),  // byte 0 is 16% of the text
   };
 }
 

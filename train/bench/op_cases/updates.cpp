@@ -16,8 +16,8 @@ StreamingCase make_adamw(Placement placement, std::int64_t bytes) {
   p.grad = random_tensor(p.value.shape(), in_wide, 2);
   p.exp_avg = zeros(p.value.shape(), wide, placement.device);
   p.exp_avg_sq = zeros(p.value.shape(), wide, placement.device);
-  // The gradient is read, both moments and the value are read and written; with a master copy, that one is
-  // read and written, and the value only written.
+  // Reads the gradient, reads and writes both moments and the value; with a master copy, the master is read
+  // and written, and the value only written.
   double moved = 5 * bytes_of(p.grad) + 2 * bytes_of(p.value);
   if (wide != placement.dtype) {
     p.master = p.value.to(wide);
@@ -31,7 +31,7 @@ StreamingCase make_grad_norm(Placement placement, std::int64_t bytes) {
   return {to_string(grad.shape()), bytes_of(grad), 0, [=] { grad_norm({&grad, 1}); }};
 }
 
-/// The value is read, its average read and written.
+/// Reads the value, reads and writes its average.
 StreamingCase make_ema(Placement placement, std::int64_t bytes) {
   const Tensor value = random_items({kWidth}, placement, bytes);
   const Tensor average = value.to(accumulate_dtype(placement.dtype)).clone();
