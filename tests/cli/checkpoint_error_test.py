@@ -101,7 +101,7 @@ class DamagedCheckpoint(support.MohTest):
         self.moh("train", self.config_file, "output.dir=whole")
         self.flip(self.newer / MODEL, 1000)
         output = self.moh("train", self.config_file, "--resume", "--allow-older")
-        self.assert_says(output, "warning: ", MODEL, "going back to the checkpoint before", "resume: from step 4")
+        self.assert_says(output, "warning: ", MODEL, "falling back to the previous checkpoint", "resume: from step 4")
         self.assert_same_state("whole", "run")
         self.assert_same_history("whole", "run")
         # What was damaged is not thrown away.
@@ -113,7 +113,7 @@ class DamagedCheckpoint(support.MohTest):
         before = sorted(path.name for path in (self.folder / "run/checkpoints").iterdir())
         metrics = (self.folder / "run/metrics.jsonl").read_bytes()
         output = self.moh("train", self.config_file, "--resume", "--allow-older", code=support.INPUT_ERROR)
-        self.assert_says(output, "expected a checkpoint that is sound, found 2 damaged", "--overwrite")
+        self.assert_says(output, "expected an intact checkpoint, found 2 damaged", "--overwrite")
         # A run is not begun anew by an option that goes back.
         self.assertEqual(sorted(path.name for path in (self.folder / "run/checkpoints").iterdir()), before)
         self.assertEqual((self.folder / "run/metrics.jsonl").read_bytes(), metrics)
@@ -134,7 +134,7 @@ class DamagedCheckpoint(support.MohTest):
 
     def test_another_folder_than_a_checkpoint(self):
         (self.folder / "empty").mkdir()
-        for path, found in (("empty", "none of them"), ("missing", "nothing of this name"), ("text.txt", "another")):
+        for path, found in (("empty", "none of them"), ("missing", "no such file or folder"), ("text.txt", "another")):
             output = self.moh("eval", "--checkpoint", path, code=support.INPUT_ERROR)
             self.assert_says(output, f"{path}: expected ", f"found {found}")
 

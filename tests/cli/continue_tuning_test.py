@@ -194,7 +194,7 @@ class ContinueTuning(support.MohTest):
         for override, code, says in (
                 ("model.layers=3", support.CONFIG_ERROR, "model.layers: expected 2 as in the checkpoint of init.from"),
                 ("init.from=nothing", support.INPUT_ERROR,
-                 "init.from: nothing: expected a model, found nothing of this name"),
+                 "init.from: nothing: expected a model, found no such file or folder"),
                 ("model.moh.num_shared=5", support.CONFIG_ERROR, "model.moh.num_shared: expected at most model.heads (4)"),
                 ("model.moh.shared_heads=[1]", support.CONFIG_ERROR, "expected as many heads as model.moh.num_shared says"),
                 ("init.part=ema", support.CONFIG_ERROR, "only PyTorch files hold several models"),

@@ -433,7 +433,7 @@ class FromAFolder(ConvertTest):
             with self.subTest(arguments=arguments):
                 self.assert_says(self.convert("w.safetensors", *arguments, code=support.CONFIG_ERROR), expected)
         self.assert_says(self.convert("nothing", "x.safetensors", code=support.INPUT_ERROR),
-                         "nothing: expected a model, found nothing of this name")
+                         "nothing: expected a model, found no such file or folder")
         self.assert_says(self.moh("checkpoint", "info", "text.txt", code=support.INPUT_ERROR),
                          "text.txt: expected a safetensors file, the index of a sharded one or a PyTorch file")
         self.assert_says(self.moh("checkpoint", "info", ".", code=support.INPUT_ERROR), "model.safetensors.index.json")

@@ -104,7 +104,7 @@ class Config(support.MohTest):
         small = ("data.train=text.txt", "train.steps=1", "train.batch_size=1", "schedule.warmup_steps=0",
                  "eval.max_tokens=256", "sample.tokens=0", "threads=1")
         self.assert_says(self.moh("config", configs / "llm/continue_tuning_moh_75.yaml", code=support.INPUT_ERROR),
-                         "init.from: runs/continue_tuning_dense: expected a model, found nothing of this name")
+                         "init.from: runs/continue_tuning_dense: expected a model, found no such file or folder")
         self.moh("train", configs / "llm/continue_tuning_dense.yaml", *small)
         self.moh("train", configs / "llm/continue_tuning_moh_75.yaml", *small, "init.moh.calibration.batches=1")
         for path in shipped:

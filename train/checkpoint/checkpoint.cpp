@@ -37,10 +37,10 @@ fs::path newest_in(const fs::path& checkpoints_folder, const fs::path& asked_for
   if (all.empty()) {
     throw CheckpointError(error_message(
         asked_for.string(), "", "a run folder, a folder of checkpoints or a step_... folder",
-        "no checkpoint there", "of a model of another kind, `moh convert --format moh` makes one"));
+        "no checkpoint there", "`moh convert --format moh` makes one from a model in another format"));
   }
   if (!all.back().complete()) {
-    throw CheckpointError(all.back().problem + "; or name an older step folder to use that");
+    throw CheckpointError(all.back().problem + "; to use an older checkpoint, name its step folder");
   }
   return all.back().folder;
 }
@@ -51,7 +51,7 @@ bool path_exists(const fs::path& path) {
 }
 
 ManifestFile write_tensors(const fs::path& path, std::span<const NamedTensor> tensors) {
-  // Readers of the Hugging Face libraries ask for this entry.
+  // Hugging Face's readers require this metadata entry.
   const SafetensorsLayout layout = layout_of(tensors, {{"format", "pt"}});
   OutputFile file(path, layout.bytes());
   const SafetensorsChecksums checksums =
@@ -72,7 +72,7 @@ void list_written(Manifest& manifest, ManifestFile file) {
   static_cast<void>(MOH_FAILPOINT("ckpt:after_write"));
 }
 
-/// What stands beside the tensors, the manifest last.
+/// Writes the files other than those with tensors, the manifest last.
 void write_texts(Manifest& manifest, const fs::path& folder, std::string_view trainer_json,
                  std::string_view config_yaml) {
   list_written(manifest, write_text(folder / kTrainerFile, trainer_json));
@@ -114,10 +114,10 @@ std::vector<CheckpointInfo> list_checkpoints(const fs::path& checkpoints_folder)
 }
 
 fs::path resolve_checkpoint(const fs::path& path) {
-  // "runs/a/step_00000100/" has an empty last part.
+  // "runs/a/step_00000100/" has an empty filename().
   fs::path folder = path.has_filename() ? path : path.parent_path();
   if (!path_exists(folder)) {
-    throw CheckpointError(error_message(path.string(), "", "a checkpoint", "nothing of this name"));
+    throw CheckpointError(error_message(path.string(), "", "a checkpoint", "no such file or folder"));
   }
   if (path_exists(folder / kManifestFile) || step_of_folder_name(folder.filename().string())) return folder;
   return newest_in(path_exists(folder / "checkpoints") ? folder / "checkpoints" : folder, path);

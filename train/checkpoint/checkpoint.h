@@ -15,56 +15,57 @@ namespace moh {
 // A checkpoint is a folder `checkpoints/step_00001200` of the run folder:
 //   model.safetensors                        parameters, under the names of the model
 //   optimizer-00000-of-00001.safetensors     optimizer state, one file per process that holds a part of it
-//   trainer.json                             whatever else the trainer needs to continue
+//   trainer.json                             all other state of the trainer (train/run/train_state.h)
 //   config.yaml                              the configuration of the run
-//   manifest.json                            what belongs to it, with sizes and checksums (manifest.h)
-// It becomes visible under this name by one rename, when all of it is on the disk.
+//   manifest.json                            list of the other files with sizes and checksums (manifest.h)
+// It gets this name by a single rename, after all of it has been synced to disk.
 
-/// What is saved as a checkpoint. Tensors may be on any device; a block of them at a time is in main memory.
+/// What is saved as a checkpoint. Tensors may be on any device; they pass through host memory block by block.
 struct CheckpointContents {
   std::int64_t step = 0;
-  std::optional<double> metric;   ///< the score of the evaluation; retention keeps the best
-  bool higher_is_better = false;  ///< of two scores; else the lower one
+  std::optional<double> metric;   ///< score of the evaluation; RetentionPolicy::keep_best compares it
+  bool higher_is_better = false;  ///< whether a higher metric is better, as an accuracy, or a lower one
   std::vector<NamedTensor> model;
   std::vector<NamedTensor> optimizer;
   std::string trainer_json;
   std::string config_yaml;
 };
 
-/// trainer.json of a checkpoint that holds a model alone: converted from elsewhere, never trained here.
+/// trainer.json of a checkpoint that holds a model only: converted from another format, not saved by a run.
 inline constexpr std::string_view kModelOnlyTrainer = "{\"model_only\": true}\n";
 
-/// A checkpoint folder as listed, without its tensors having been read.
+/// A checkpoint folder, of which only the manifest has been read.
 struct CheckpointInfo {
   std::filesystem::path folder;
   std::int64_t step = 0;
   std::optional<double> metric;
-  std::string problem;  ///< why it is not complete; empty when it is
+  std::string problem;  ///< why it is incomplete; empty if it is complete
 
   bool complete() const { return problem.empty(); }
 };
 
 /// "step_00001200".
 std::string checkpoint_folder_name(std::int64_t step);
-/// 1200 for "step_00001200"; nothing for a name that is not a checkpoint's.
+/// 1200 for "step_00001200"; nothing for a name of another form.
 std::optional<std::int64_t> step_of_folder_name(std::string_view name);
 
-/// The checkpoints in a folder `checkpoints`, ascending by step; empty when there is no such folder. Complete
-/// means: the manifest is sound and names exactly the files that are there, with their sizes. Checksums are
-/// verified when it is read (stored_checkpoint.h).
+/// The checkpoints in a folder `checkpoints`, ascending by step; empty if there is no such folder. A
+/// checkpoint is complete if its manifest is valid and lists exactly the files that exist, with their sizes.
+/// Checksums of the files are verified when they are read (stored_checkpoint.h).
 std::vector<CheckpointInfo> list_checkpoints(const std::filesystem::path& checkpoints_folder);
 
 /// The step folder that a user means by `path`: a step folder itself, or the newest checkpoint of a
-/// `checkpoints` folder or of a run folder. Throws CheckpointError when there is none, and when the newest is
-/// not complete: to fall back silently would be to lose work without a word.
+/// `checkpoints` folder or of a run folder. Throws CheckpointError if there is none, and if the newest is
+/// incomplete: falling back to an older one silently would lose work.
 std::filesystem::path resolve_checkpoint(const std::filesystem::path& path);
 
-/// Writes all files of a checkpoint into an existing empty folder, each synced, the manifest last, and syncs
-/// the folder. The part of CheckpointStore::save before the rename. Throws StorageError.
+/// Writes and syncs all files of a checkpoint in an existing empty folder, the manifest last, and syncs the
+/// folder: CheckpointStore::save up to the rename. Throws StorageError.
 void write_checkpoint_files(const CheckpointContents& contents, const std::filesystem::path& folder);
 
-/// Completes a checkpoint that holds a model alone, in a folder with its model.safetensors, which `model`
-/// lists: writes the other files, the manifest last, and syncs the folder. Throws StorageError.
+/// Completes a checkpoint that holds a model only, in a folder that contains its model.safetensors, for which
+/// `model` is the manifest's entry: writes the other files, the manifest last, and syncs the folder. Throws
+/// StorageError.
 void finish_model_only_checkpoint(const std::filesystem::path& folder, std::int64_t step, ManifestFile model,
                                   std::string_view config_yaml);
 

@@ -16,8 +16,8 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// Names that begin so are this store's own: `.tmp-...` may be deleted at any time; `.old-step_N-...` is a
-// checkpoint that was being replaced by another of the same step, and still counts unless that one is there.
+// Prefixes of the store's internal names: `.tmp-...` may be deleted at any time; `.old-step_N-...` is a
+// checkpoint that was being replaced by another of the same step; it is restored if that one does not exist.
 constexpr std::string_view kTemporary = ".tmp-";
 constexpr std::string_view kReplaced = ".old-";
 
@@ -38,7 +38,7 @@ bool name_is_taken(const fs::path& path) {
   return fs::exists(fs::symlink_status(path, ignored));
 }
 
-/// Removes the temporary folder of a save that did not come to its end.
+/// Removes the temporary folder if it still exists: the save failed before the rename.
 class TemporaryFolder {
  public:
   explicit TemporaryFolder(fs::path path) : path_(std::move(path)) {}
@@ -77,16 +77,15 @@ CheckpointStore::CheckpointStore(const fs::path& run_folder, RetentionPolicy ret
 }
 
 void CheckpointStore::clear_leftovers() {
-  // A killed process may have renamed without syncing: what is visible now must last before anything is
-  // deleted.
+  // A killed process may have renamed a folder without syncing: make that durable before deleting anything.
   sync_directory(folder_);
   for (const fs::path& path : list_directory(folder_)) {
     const std::string name = path.filename().string();
     if (name.starts_with(kTemporary)) {
-      warn_on_failure("left over from an earlier run", [&] { remove_tree(path); });
+      warn_on_failure("temporary folder not removed", [&] { remove_tree(path); });
     } else if (name.starts_with(kReplaced)) {
       const fs::path target = folder_ / name_without_hiding(kReplaced, name);
-      warn_on_failure("left over from an earlier run",
+      warn_on_failure("replaced checkpoint not removed or restored",
                       [&] { name_is_taken(target) ? remove_tree(path) : rename_path(path, target); });
     }
   }
@@ -136,7 +135,7 @@ void CheckpointStore::prune(const fs::path& just_saved, bool higher_is_better) {
 }
 
 void CheckpointStore::remove_checkpoint(const fs::path& step_folder) {
-  // Out of sight first, durably: no crash may show a checkpoint with some of its files gone.
+  // Renamed durably first: after a crash no checkpoint may lack some of its files.
   const fs::path hidden = hidden_name(kTemporary, step_folder);
   rename_path(step_folder, hidden);
   sync_directory(folder_);
@@ -152,14 +151,14 @@ std::optional<StoredCheckpoint> CheckpointStore::open_newest(bool allow_older) {
       std::for_each(all.rbegin(), info, [&](const CheckpointInfo& damaged) { set_aside(damaged); });
       return newest;
     } catch (const CheckpointAccessError&) {
-      throw;  // it may be sound
+      throw;  // unreadable now, but maybe undamaged
     } catch (const CheckpointError& error) {
       if (!allow_older) throw;
-      warn_(std::string(error.what()) + "; going back to the checkpoint before");
+      warn_(std::string(error.what()) + "; falling back to the previous checkpoint");
     }
   }
   if (all.empty()) return std::nullopt;
-  throw CheckpointError(error_message(folder_.string(), "", "a checkpoint that is sound",
+  throw CheckpointError(error_message(folder_.string(), "", "an intact checkpoint",
                                       std::to_string(all.size()) + " damaged",
                                       "start over with --overwrite, or set another output.dir"));
 }

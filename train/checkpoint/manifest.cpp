@@ -20,14 +20,14 @@ namespace {
 
 constexpr const char* kFormat = "moh-checkpoint";
 constexpr std::uint64_t kMaxManifestBytes = 100'000'000;
-constexpr std::int64_t kMaxOptimizerShards = 99'999;  // what the file names have digits for
+constexpr std::int64_t kMaxOptimizerShards = 99'999;  // file names have 5 digits
 constexpr int kMaxDepth = 8;
 
 std::string text_of(const json& document) {
   return document.dump(1) + '\n';
 }
 
-/// Everything but the checksum itself; keys are sorted, so that the text is a function of the contents.
+/// The checksum of all other members. Keys are sorted, so that equal contents give equal text.
 std::string checksum_of(json document) {
   document.erase("checksum");
   return checksum_hex(document.dump());
@@ -41,9 +41,9 @@ class ManifestReader {
     const std::string text = read_text_file(path_, InputKind::kCheckpoint, kMaxManifestBytes);
     const json document = parse(text);
     check_version(document);
-    // What the parser overlooks (spaces, a key twice, bytes behind a NUL) is damage too.
+    // Differences that the parser ignores (spaces, a key twice, bytes after a NUL) are damage, too.
     if (text != text_of(document))
-      fail("", "the text as moh writes it", "another", "the checkpoint is damaged");
+      fail("", "the text as moh writes it", "a different one", "the checkpoint is damaged");
     const auto checksum = member<std::string>(document, "checksum");
     if (const std::string actual = checksum_of(document); actual != checksum) {
       fail("checksum of the manifest", printable(checksum), actual, "the checkpoint is damaged");
@@ -62,9 +62,10 @@ class ManifestReader {
 
  private:
   json parse(const std::string& text) const {
-    // The library copies and prints documents recursively: a hostile depth would overflow the stack.
+    // The library copies and prints documents recursively: deep nesting in a hostile file would overflow the
+    // stack.
     const auto refuse_depth = [this](int depth, json::parse_event_t, json&) {
-      if (depth > kMaxDepth) fail("", "at most " + std::to_string(kMaxDepth) + " levels", "more");
+      if (depth > kMaxDepth) fail("", "at most " + std::to_string(kMaxDepth) + " levels of nesting", "more");
       return true;
     };
     json document = json::parse(text, refuse_depth, /*allow_exceptions=*/false);
@@ -97,7 +98,8 @@ class ManifestReader {
     return file;
   }
 
-  /// The list names each file of a checkpoint once, and nothing else; so no name can lead out of the folder.
+  /// The list must name each file of a checkpoint once, and no other; so no name can point outside the
+  /// folder.
   void check_list(const Manifest& manifest) const {
     std::set<std::string> expected = {kModelFile, kTrainerFile, kConfigFile};
     for (int i = 0; i < manifest.num_optimizer_shards; ++i) {
@@ -135,7 +137,8 @@ class ManifestReader {
     try {
       return object.at(key).get<T>();
     } catch (const json::exception&) {
-      fail(key, "a value of its type", object.is_object() && object.contains(key) ? "another" : "none");
+      fail(key, "a value of its type",
+           object.is_object() && object.contains(key) ? "a value of another type" : "no such key");
     }
   }
 

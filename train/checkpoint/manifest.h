@@ -13,10 +13,10 @@ inline constexpr const char* kManifestFile = "manifest.json";
 inline constexpr const char* kModelFile = "model.safetensors";
 inline constexpr const char* kTrainerFile = "trainer.json";
 inline constexpr const char* kConfigFile = "config.yaml";
-/// The version that this program writes; it reads all up to it.
+/// The version that this program writes; it reads this one and older ones.
 inline constexpr int kCheckpointFormatVersion = 1;
 
-/// "00012" for 12 and 5 digits.
+/// "00012" for number 12, digits 5.
 std::string zero_padded(std::int64_t number, std::size_t digits);
 /// "optimizer-00000-of-00001.safetensors".
 std::string optimizer_shard_file(int index, int count);
@@ -30,8 +30,8 @@ struct ManifestFile {
       tensors;  ///< of a tensor file: name -> checksum of its elements
 };
 
-/// The table of contents of a checkpoint, the last file written. JSON with a checksum over itself, so that
-/// each bit of a checkpoint is covered by one.
+/// The table of contents of a checkpoint, the last file written. JSON with a checksum of itself, so that each
+/// bit of a checkpoint is covered by a checksum.
 struct Manifest {
   std::int64_t step = 0;
   std::optional<double> metric;
@@ -45,8 +45,8 @@ struct Manifest {
 std::string to_json(const Manifest& manifest);
 
 /// Reads and checks the manifest of a step folder: its checksum, its version, that it lists the files of a
-/// checkpoint under plain names, that exactly these are in the folder, and their sizes. Files whose names
-/// begin with a dot are nobody's business. Throws CheckpointError.
+/// checkpoint by name without a path, that the folder contains exactly these, and their sizes. Files whose
+/// names begin with a dot are ignored. Throws CheckpointError.
 Manifest read_manifest(const std::filesystem::path& step_folder);
 
 }  // namespace moh

@@ -52,7 +52,7 @@ void StoredTensors::verify() const {
     if (expected != listed_.tensors.end())
       compare_checksums(file_.path(), printable(tensor.name), expected->second, elements.hex());
   }
-  // The tensors that are listed are sound; this covers the header, and with it names, shapes and types.
+  // The listed tensors are verified; this covers the header, and with it names, shapes and dtypes.
   compare_checksums(file_.path(), "header", listed_.checksum, whole.hex());
   for (const WeightInfo& tensor : tensors()) {
     if (!listed_.tensors.contains(tensor.name))
@@ -73,7 +73,7 @@ void StoredTensors::read(const WeightInfo& tensor, std::uint64_t offset, std::sp
 
 void StoredTensors::stream(const WeightInfo& tensor,
                            FunctionRef<void(std::span<const std::byte>)> sink) const {
-  verify();  // an empty tensor is not read
+  verify();  // read() verifies, too, but is not called for an empty tensor
   Checksum handed_out;
   SafetensorsFile::stream(tensor, [&](std::span<const std::byte> block) {
     handed_out.update(block);

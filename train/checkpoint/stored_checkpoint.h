@@ -14,23 +14,23 @@
 
 namespace moh {
 
-/// A tensor file of a checkpoint, with the checksums that the manifest has for it. No element is handed out
-/// before all of the file was compared with them; no more of it than a block is held at a time.
+/// A tensor file of a checkpoint, with its checksums from the manifest. No element is returned before the
+/// whole file has been verified. Memory: one block of the file.
 class StoredTensors final : public SafetensorsFile {
  public:
-  /// Opens a file that the manifest of a step folder lists.
+  /// Opens the file `listed` of the step folder's manifest.
   StoredTensors(const std::filesystem::path& step_folder, const ManifestFile& listed);
 
   /// The step folder.
   const std::filesystem::path& path() const override { return folder_; }
   std::string format() const override { return "moh checkpoint"; }
 
-  /// Reads all of the file and compares it with its checksums; once, calls that follow return at once. Throws
-  /// CheckpointError naming the file, the tensor and both checksums.
+  /// Reads the whole file and compares it with its checksums, on the first call only. Throws CheckpointError
+  /// naming the file, the tensor and both checksums.
   void verify() const;
   void read(const WeightInfo& tensor, std::uint64_t offset, std::span<std::byte> to) const override;
-  /// What is handed out is compared with the tensor's checksum again, as the file may have changed since it
-  /// was verified: where this throws, it is not to be used.
+  /// Compares what was read with the tensor's checksum again, at the end, as the file may have changed since
+  /// it was verified: if this throws, the bytes passed to `sink` must not be used.
   void stream(const WeightInfo& tensor, FunctionRef<void(std::span<const std::byte>)> sink) const override;
 
  private:
@@ -39,30 +39,29 @@ class StoredTensors final : public SafetensorsFile {
   mutable bool verified_ = false;
 };
 
-/// Which tensors a StoredCheckpoint has.
+/// Which tensors a StoredCheckpoint opens.
 enum class LoadScope { kAll, kModelOnly };
 
-/// A checkpoint on the disk, open for reading. Opening checks the manifest, that the folder bears the name of
-/// its step, and the headers of the tensor files; it reads the texts and compares them with their checksums.
-/// Elements go from the files into the tensors that they are for block by block (load_exactly). Errors are
-/// CheckpointErrors.
+/// A checkpoint on disk, open for reading. Opening checks the manifest, that the folder has the name of its
+/// step, and the headers of the tensor files; it reads trainer.json and config.yaml and verifies their
+/// checksums. Tensors are loaded block by block (load_exactly). Errors are CheckpointErrors.
 class StoredCheckpoint {
  public:
   explicit StoredCheckpoint(const std::filesystem::path& step_folder, LoadScope scope = LoadScope::kAll);
 
   const std::filesystem::path& folder() const { return folder_; }
   std::int64_t step() const { return step_; }
-  /// Evaluation loss.
+  /// Score of the evaluation (CheckpointContents::metric).
   std::optional<double> metric() const { return metric_; }
   const std::string& trainer_json() const { return trainer_json_; }
   const std::string& config_yaml() const { return config_yaml_; }
-  /// In one file.
+  /// The parameters: one file.
   std::span<const StoredTensors> model() const { return std::span(tensors_).first(1); }
   StoredTensors take_model() && { return std::move(tensors_.front()); }
-  /// In one file or in several; none with LoadScope::kModelOnly.
+  /// The optimiser state: one file or several; none with LoadScope::kModelOnly.
   std::span<const StoredTensors> optimizer() const { return std::span(tensors_).subspan(1); }
 
-  /// Compares all tensors with their checksums.
+  /// Verifies the checksums of all tensor files.
   void verify() const;
 
  private:
@@ -73,7 +72,7 @@ class StoredCheckpoint {
   std::vector<StoredTensors> tensors_;  // the model, then the optimiser
 };
 
-/// Throws CheckpointError for a checkpoint without what a run needs to go on.
+/// Throws CheckpointError for a checkpoint that holds a model only, from which no run can be resumed.
 void require_resumable(const StoredCheckpoint& checkpoint);
 
 }  // namespace moh

@@ -102,7 +102,7 @@ std::unique_ptr<WeightFile> open_file(const fs::path& path, const std::string& p
 }  // namespace
 
 ModelLocation locate_model(const fs::path& path) {
-  if (!path_exists(path)) fail(path, "", "a model", "nothing of this name");
+  if (!path_exists(path)) fail(path, "", "a model", "no such file or folder");
   if (!is_folder(path)) return {path, config_beside(path), false};
   // "runs/a/" has an empty last part.
   const fs::path folder = path.has_filename() ? path : path.parent_path();

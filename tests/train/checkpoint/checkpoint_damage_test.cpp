@@ -188,19 +188,20 @@ TEST_CASE("checkpoint: damage: a manifest that lies is refused") {
              Contains("tensor none: expected a checksum, found 3"));
   CHECK_THAT(lie([](json& m) { m["step"] = "x"; }), Contains("step: expected a whole number"));
   CHECK_THAT(lie([](json& m) { m.erase("files"); }),
-             Contains("files: expected a value of its type, found none"));
+             Contains("files: expected a value of its type, found no such key"));
   CHECK_THAT(lie([](json& m) { m["files"] = 1; }),
-             Contains("files: expected a value of its type, found another"));
+             Contains("files: expected a value of its type, found a value of another type"));
   CHECK_THAT(lie([](json& m) { m["files"][0] = 1; }),
-             Contains("name: expected a value of its type, found none"));
+             Contains("name: expected a value of its type, found no such key"));
 }
 
 TEST_CASE("checkpoint: damage: a manifest that is no manifest is refused") {
   const Sample sample;
   const std::string good = read_file(sample.folder / "manifest.json");
   write_file(sample.folder / "manifest.json", "{\"step\": 5," + good.substr(1));  // a key twice
-  CHECK(sample.refusal() ==
-        "/manifest.json: expected the text as moh writes it, found another; the checkpoint is damaged");
+  CHECK(
+      sample.refusal() ==
+      "/manifest.json: expected the text as moh writes it, found a different one; the checkpoint is damaged");
   for (const std::string& text :
        {std::string(), std::string("[]"), std::string("{"), std::string(300'000, '['),
         "{\"a\":" + std::string(300'000, '[') + std::string(300'000, ']') + "}"}) {

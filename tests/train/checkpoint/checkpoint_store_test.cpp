@@ -110,7 +110,7 @@ TEST_CASE("checkpoint: store: a damaged newest is refused, or set aside when an 
   CHECK(same_checkpoint(*test.store.open_newest(true), sample_checkpoint(1)));
   REQUIRE(test.warnings.size() == 2);
   CHECK_THAT(test.warnings[0],
-             Contains("step_00000003") && Contains("; going back to the checkpoint before"));
+             Contains("step_00000003") && Contains("; falling back to the previous checkpoint"));
   CHECK_THAT(test.warnings[1], Contains("step_00000002/trainer.json"));
   // The run goes on from step 1: the damaged ones no longer stand in the way.
   test.store.save(sample_checkpoint(2));

@@ -85,11 +85,11 @@ TEST_CASE("checkpoint: a path means a step folder, a folder of them, or a run") 
 TEST_CASE("checkpoint: a path without a checkpoint is refused with what was expected there") {
   const TemporaryFolder run;
   CHECK(message_of<CheckpointError>([&] { resolve_checkpoint(run / "none"); }) ==
-        (run / "none").string() + ": expected a checkpoint, found nothing of this name");
+        (run / "none").string() + ": expected a checkpoint, found no such file or folder");
   CHECK(message_of<CheckpointError>([&] { resolve_checkpoint(run.path()); }) ==
         run.path().string() +
             ": expected a run folder, a folder of checkpoints or a step_... folder, found no checkpoint "
-            "there; of a model of another kind, `moh convert --format moh` makes one");
+            "there; `moh convert --format moh` makes one from a model in another format");
   write_file(run / "file", "x");
   CHECK_THROWS_AS(resolve_checkpoint(run / "file"), CheckpointError);
   fs::create_directory(run / "step_00000001");
@@ -105,7 +105,7 @@ TEST_CASE("checkpoint: an incomplete newest checkpoint is not passed over in sil
   fs::remove(test.store.save(sample_checkpoint(2)) / "config.yaml");
   CHECK_THAT(message_of<CheckpointError>([&] { resolve_checkpoint(run.path()); }),
              Contains("step_00000002/config.yaml: expected a readable file") &&
-                 Contains("; or name an older step folder to use that"));
+                 Contains("; to use an older checkpoint, name its step folder"));
   CHECK(read_checkpoint(resolve_checkpoint(older)).step == 1);
 }
 

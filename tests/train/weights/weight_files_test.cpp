@@ -175,7 +175,7 @@ TEST_CASE("weights: what a file is, its contents say") {
   write_file(shards.folder / "empty.safetensors", "");
   CHECK_THAT(refusal(shards.folder / "empty.safetensors"), Catch::Contains("found an empty file"));
   CHECK_THAT(refusal(shards.folder / "missing"),
-             Catch::Contains("expected a model, found nothing of this name"));
+             Catch::Contains("expected a model, found no such file or folder"));
 }
 
 TEST_CASE("weights: a folder is no checkpoint for its name alone, unless it is a step's") {
