@@ -29,9 +29,8 @@ std::string_view environment(const char* name) {
   return value == nullptr ? std::string_view() : std::string_view(value);
 }
 
-/// Whether the locale of the environment says UTF-8. The first variable that is set decides, as in POSIX; the
-/// C library is not asked, since that would need setlocale(), which changes how numbers are printed
-/// elsewhere.
+/// Whether the locale of the environment uses UTF-8. The first variable that is set decides, as in POSIX. The
+/// C library would answer this after setlocale() only, which changes how numbers are printed elsewhere.
 bool locale_is_utf8() {
   for (const char* name : {"LC_ALL", "LC_CTYPE", "LANG"}) {
     std::string value(environment(name));
@@ -140,7 +139,7 @@ void Console::set_status(std::string_view status) {
   if (!traits_.is_terminal) return;
   const std::lock_guard lock(mutex_);
   if (flush(0)) {
-    // Text first, then erase what is left of the old one: erasing first would flicker.
+    // Text first, then erase the rest of the old one: erasing first would flicker.
     const bool shown = status.empty() ? status_.empty() || write(std::string(kEraseLine))
                                       : write(std::string(kToLineStart).append(status).append(kEraseRest));
     if (!shown) held_.clear();

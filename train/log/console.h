@@ -10,28 +10,28 @@
 
 namespace moh {
 
-/// What the stream that people read can show.
+/// What the output stream for people can display.
 struct TerminalTraits {
-  bool is_terminal = false;  ///< understands "\r" and "erase to the end of the line"
+  bool is_terminal = false;  ///< supports "\r" and "erase to the end of the line"
   bool color = false;
   bool unicode = false;
 };
 
-/// Looks at the stream and at TERM, NO_COLOR (https://no-color.org), LC_ALL, LC_CTYPE and LANG. A terminal
-/// whose TERM is unset or "dumb" counts as none.
+/// Determined from the stream and from TERM, NO_COLOR (https://no-color.org), LC_ALL, LC_CTYPE and LANG. If
+/// TERM is unset or "dumb", is_terminal is false.
 TerminalTraits detect_terminal(int fd);
 
-/// How a line stands out on a terminal with colours.
+/// How a line is highlighted on a terminal with colours.
 enum class Tone { kPlain, kWarning, kError };
 
-/// The one writer of the stream that people read: log lines, and below them a status line that is drawn over
-/// and over (a progress bar). Each change is one write() under one lock, so that lines and bar never tear
-/// each other. Thread-safe.
+/// The only writer of the output stream for people: log lines, and below them a status line that is redrawn
+/// (a progress bar). Each change is one write() under a lock, so that lines and bar do not interleave.
+/// Thread-safe.
 ///
-/// Nobody has to read: training outlives a stream that cannot be written any more, such as a closed terminal,
-/// and one that nobody drains, such as the pipe of a stopped program. That one is waited for once, for
-/// kPatienceSeconds; from then on lines are held, up to kMostHeldBytes, and further ones dropped, until it
-/// takes lines again. It is told then how many are missing.
+/// A stream that cannot be written, such as a closed terminal, or that nobody reads, such as the pipe of a
+/// stopped program, must not stop training. A blocked write is waited for once, for kPatienceSeconds; then
+/// lines are buffered, up to kMostHeldBytes, and further ones dropped, until the stream accepts output again.
+/// Then a line says how many were dropped.
 class Console {
  public:
   static constexpr double kPatienceSeconds = 5;
@@ -44,12 +44,12 @@ class Console {
   Console& operator=(const Console&) = delete;
 
   const TerminalTraits& traits() const { return traits_; }
-  /// Columns of the terminal now (people resize windows); 80 when unknown.
+  /// Current number of columns of the terminal (windows are resized); 80 if unknown.
   int width() const;
 
   /// Writes whole lines above the status line; a missing newline at the end is added.
   void print(std::string_view lines, Tone tone = Tone::kPlain);
-  /// Replaces the status line, which must fit the width and hold no newline. Nothing when not on a terminal.
+  /// Replaces the status line, which must fit the width and contain no newline. No effect without a terminal.
   void set_status(std::string_view status);
   void clear_status() { set_status({}); }
 

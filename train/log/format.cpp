@@ -13,7 +13,7 @@ namespace moh {
 
 namespace {
 
-/// Three significant digits of a value below 1000.
+/// A value below 1000 with three significant digits.
 std::string three_digits(double value) {
   const int after_point = value < 9.995 ? 2 : value < 99.95 ? 1 : 0;
   return format_fixed(value, after_point);
@@ -22,7 +22,7 @@ std::string three_digits(double value) {
 }  // namespace
 
 std::string format_duration(double seconds) {
-  constexpr double kLongest = 1e9;  // thirty years: whatever estimates more knows nothing
+  constexpr double kLongest = 1e9;  // 30 years: no meaningful estimate is longer
   if (!(seconds >= 0.0) || seconds > kLongest) return "-:--";
   const auto total = static_cast<long long>(std::llround(seconds));
   const long long days = total / 86400, hours = total / 3600 % 24, minutes = total / 60 % 60;

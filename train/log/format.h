@@ -7,18 +7,19 @@
 
 namespace moh {
 
-/// "0:07", "12:34", "3:02:10", "2d 04:10" for a number of seconds; "-:--" when it is negative or not finite.
+/// "0:07", "12:34", "3:02:10", "2d 04:10" for a number of seconds; "-:--" if negative, above 1e9 or not
+/// finite.
 std::string format_duration(double seconds);
-/// Three significant digits with a decimal prefix: "875", "12.3k", "4.56M"; "-" when not finite.
+/// Three significant digits with a decimal prefix: "875", "12.3k", "4.56M"; "-" if not finite.
 std::string format_count(double value);
 /// "640 B", "12.3 MiB", "1.50 GiB".
 std::string format_bytes(std::int64_t bytes);
-/// The bytes that a size means, 1 ... 10^18: "24e9", "5GB" (5 000 000 000), "1.5 GiB" (1 610 612 736); kB or
+/// Parses a size, 1 to 10^18 bytes: "24e9", "5GB" (5 000 000 000), "1.5 GiB" (1 610 612 736). Units: kB or
 /// KB, MB, GB, TB, KiB, MiB, GiB, TiB. Nothing for other text.
 std::optional<std::int64_t> parse_bytes(std::string_view text);
-/// Fixed notation that keeps `digits` digits after the point; "nan" and "inf" as such.
+/// Fixed notation with `digits` digits after the point; "nan" and "inf" as such.
 std::string format_fixed(double value, int digits);
-/// Scientific notation with two digits after the point, as learning rates are read: "3.00e-04".
+/// Scientific notation with two digits after the point, for learning rates: "3.00e-04".
 std::string format_scientific(double value);
 
 }  // namespace moh

@@ -22,7 +22,7 @@ namespace {
 enum class Level { kTrace, kDebug, kInfo, kWarning, kError, kOff };
 constexpr std::array<std::string_view, 6> kLevelNames = {"trace", "debug", "info", "warning", "error", "off"};
 
-/// Where lines of at least `level` go.
+/// Writes lines of `level` and above.
 struct Log {
   std::mutex mutex;
   std::shared_ptr<Console> console = std::make_shared<Console>(STDERR_FILENO);

@@ -7,10 +7,9 @@
 
 namespace moh {
 
-/// Sends log lines to `console` from now on, in place of wherever they went before. `level` is one of trace,
-/// debug, info, warning, error, off; when empty, the environment variable MOH_LOG decides, and without it
-/// "info". Throws ConfigError for any other level. Until the first call, lines go to the standard error
-/// stream at level info.
+/// Directs log lines to `console`. `level` is one of trace, debug, info, warning, error, off; if empty, the
+/// value of the environment variable MOH_LOG, or "info" without it. Throws ConfigError for any other level.
+/// Before the first call, lines of level info and above go to stderr.
 void start_logging(std::shared_ptr<Console> console, std::string_view level = "");
 
 // Names in a message may come from files: of control characters only line ends are printed, others as \xNN.

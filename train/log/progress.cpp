@@ -26,7 +26,7 @@ std::string percent(double share) {
   return format_fixed(100.0 * share, 0) + "%";
 }
 
-/// `width` columns, of which `share` is filled; with Unicode to an eighth of a column.
+/// `width` columns, of which the share `share` is filled; with Unicode in steps of an eighth of a column.
 std::string bar(double share, int width, const TerminalTraits& traits) {
   static constexpr std::array<std::string_view, 8> kEighths = {"", "▏", "▎", "▍", "▌", "▋", "▊", "▉"};
   const int eighths = static_cast<int>(std::lround(share * width * 8));
@@ -46,7 +46,7 @@ std::string bar(double share, int width, const TerminalTraits& traits) {
   return traits.unicode ? "▕" + text + rest + "▏" : "[" + text + rest + "]";
 }
 
-/// Something shown behind the bar; the field of rank 0 is the last to be left out of a narrow terminal.
+/// A field to the right of the bar. In a narrow terminal fields of higher rank are left out first.
 struct Field {
   std::string text;
   int rank;
@@ -95,7 +95,7 @@ ByteProgress::ByteProgress(std::string doing, std::uint64_t total_bytes)
     : console_(STDERR_FILENO), doing_(std::move(doing)), total_(total_bytes), line_(console_) {}
 
 void ByteProgress::add(std::uint64_t bytes) {
-  done_ = std::min(done_ + bytes, total_);  // headers count, too: never more than all
+  done_ = std::min(done_ + bytes, total_);  // callers add headers, too, which total_ lacks
   line_.update([&] {
     return doing_ + ": " + format_bytes(static_cast<std::int64_t>(done_)) + " of " +
            format_bytes(static_cast<std::int64_t>(total_)) + " (" +
@@ -116,7 +116,7 @@ std::string progress_bar(const StepProgress& progress, std::int64_t total_steps,
                          int width, const TerminalTraits& traits) {
   const double share = share_done(progress.step, total_steps);
   const std::string head = step_text(progress.step, total_steps);
-  // The last column stays free: writing it makes some terminals wrap.
+  // The last column stays free: writing to it makes some terminals wrap.
   int room = width - 1 - static_cast<int>(head.size());
   if (room < 0) return percent(share).substr(0, static_cast<std::size_t>(std::max(width - 1, 0)));
 

@@ -14,26 +14,26 @@
 
 namespace moh {
 
-/// Seconds on a clock that never jumps.
+/// Seconds on a monotonic clock.
 double monotonic_seconds();
 
-/// Shows how far a long piece of work is: on a terminal a line that is drawn over, at most ten times a
-/// second; elsewhere a line every ten seconds.
+/// Progress of a long operation: on a terminal a line that is redrawn at most ten times a second; elsewhere a
+/// new line every ten seconds.
 class StatusLine {
  public:
   using Clock = std::function<double()>;
 
-  /// `console` must live as long.
+  /// `console` must outlive this object.
   explicit StatusLine(Console& console, Clock clock = monotonic_seconds);
   ~StatusLine() { finish(); }
   StatusLine(const StatusLine&) = delete;
   StatusLine& operator=(const StatusLine&) = delete;
 
-  /// Seconds since the work began.
+  /// Seconds since construction.
   double elapsed() const { return clock_() - start_; }
-  /// Shows what `text` returns when it is time to; `last` means that there is no later call.
+  /// Shows the result of `text` if an update is due, and in any case if this is the `last` call.
   void update(FunctionRef<std::string()> text, bool last = false);
-  /// Takes the line away.
+  /// Clears the line.
   void finish() { console_.clear_status(); }
 
  private:
@@ -42,10 +42,10 @@ class StatusLine {
   double pause_, start_, shown_;
 };
 
-/// Shows on stderr how far a long pass over a file is.
+/// Shows on stderr the progress of reading or writing files.
 class ByteProgress {
  public:
-  /// `doing` is the verb in front, "converting".
+  /// `doing` is the first word of the line, "converting".
   ByteProgress(std::string doing, std::uint64_t total_bytes);
 
   void add(std::uint64_t bytes);
@@ -62,33 +62,33 @@ class ByteProgress {
 std::string describe_progress(std::string_view doing, std::int64_t done, std::int64_t total,
                               std::string_view items, double seconds);
 
-/// What one training step shows. `step` counts finished steps of the whole run.
+/// The values shown after a training step. `step` counts the finished steps of the whole run.
 struct StepProgress {
   std::int64_t step = 0;
   double loss = 0.0;
   double learning_rate = 0.0;
   double items_per_s = 0.0;
   std::string_view rate_unit = "tok/s";  ///< of items_per_s
-  /// What else the task shows: a share, 0 ... 1, behind its label ("heads").
+  /// Further values of the task: a label ("heads") and a share, 0 to 1.
   std::vector<std::pair<std::string_view, double>> shares = {};
 };
 
-/// Shows how far training is: a bar on a terminal, a line now and then elsewhere.
+/// Progress of training: a bar on a terminal, elsewhere a line after each logged step.
 class ProgressReporter {
  public:
-  /// A run of `total_steps`, `first_step` of them done before (a resumed run).
+  /// A run of `total_steps`, of which `first_step` were done before this process started (a resumed run).
   ProgressReporter(std::shared_ptr<Console> console, std::int64_t total_steps, std::int64_t first_step,
                    StatusLine::Clock clock = monotonic_seconds);
 
-  /// After every step. Redraws the bar, at most ten times a second; nothing when not on a terminal.
+  /// Call after every step. Redraws the bar, at most ten times a second; no effect without a terminal.
   void update(const StepProgress& progress);
-  /// After a step that is logged. Prints a line, on a terminal above the bar.
+  /// Call after a step that is logged. Prints a line, on a terminal above the bar.
   void log(const StepProgress& progress);
-  /// Takes the bar away.
+  /// Clears the bar.
   void finish() { line_.finish(); }
 
-  /// Seconds until the last step at the average pace since this process began, evaluations and checkpoints
-  /// included; -1 before the first step.
+  /// Estimated seconds until the last step, from the average time per step since this process started,
+  /// including evaluations and checkpoints; -1 before the first step.
   double remaining_seconds(std::int64_t step) const;
 
  private:
@@ -101,15 +101,15 @@ class ProgressReporter {
 /// The bar, at most `width` columns: fields that do not fit are left out, the least important first.
 std::string progress_bar(const StepProgress& progress, std::int64_t total_steps, double remaining_seconds,
                          int width, const TerminalTraits& traits);
-/// The same as a plain line.
+/// The same as a line without bar.
 std::string progress_line(const StepProgress& progress, std::int64_t total_steps, double remaining_seconds);
 
-/// What a finished run leaves on the screen. Fields without a value are not shown.
+/// The summary that a run prints at its end. Fields without a value are not shown.
 struct RunSummary {
-  std::string outcome;  ///< "finished" or, say, "stopped by SIGTERM"
+  std::string outcome;  ///< "finished", or a reason such as "stopped by SIGTERM"
   std::int64_t step = 0;
   std::string items_name = "tokens";
-  std::int64_t items = 0;  ///< seen by this process
+  std::int64_t items = 0;  ///< processed by this process
   double elapsed_seconds = 0.0;
   std::optional<double> train_loss;
   std::string score_name = "loss";
@@ -121,7 +121,7 @@ struct RunSummary {
   std::string output_dir;
 };
 
-/// One "name  value" line per field, names aligned.
+/// A line "name  value" for each field, with aligned values.
 std::string format_summary(const RunSummary& summary);
 
 }  // namespace moh
