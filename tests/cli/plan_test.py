@@ -80,8 +80,8 @@ class Plan(support.MohTest):
         before = sorted(self.folder.rglob("*"))
         config = self.config(NO_TEXT)
         output = self.moh("plan", config)
-        self.assert_says(output, "parameters", "FLOP per token", "all heads on", "model.recompute", "optimizer",
-                         "no time without --peak-tflops")
+        self.assert_says(output, "parameters", "FLOP per token", "all heads active", "model.recompute", "optimizer",
+                         "no time estimate without --peak-tflops")
         self.assertEqual(sorted(self.folder.rglob("*")), sorted([*before, self.folder / config]))
 
     def test_refusals(self):

@@ -12,7 +12,7 @@ namespace moh {
 
 namespace {
 
-/// The step alone: its inputs and operations.
+/// Runs the step and records its items and model FLOPs.
 void run_counted(TrainStep& step, double learning_rate, DryStep& result) {
   DeviceClock no_clock([] { return 0.0; });
   const Profiler profiler(no_clock);
@@ -20,17 +20,17 @@ void run_counted(TrainStep& step, double learning_rate, DryStep& result) {
   result.flops = profiler.model_flops();
 }
 
-/// last + times (last - before).
+/// Linear extrapolation: last + times (last - before).
 std::int64_t extended(std::int64_t before, std::int64_t last, std::int64_t times) {
   std::int64_t more = 0, sum = 0;
   if (__builtin_mul_overflow(last - before, times, &more) || __builtin_add_overflow(last, more, &sum)) {
-    throw MemoryError(error_message("plan", "train.accumulate", "batches within 63 bits of memory",
+    throw MemoryError(error_message("plan", "train.accumulate", "less than 2^63 bytes of memory",
                                     std::to_string(times) + " more micro-batches"));
   }
   return sum;
 }
 
-/// Every number of two plans extended.
+/// Every number of two plans extrapolated.
 MemoryPlan extended(const MemoryPlan& before, const MemoryPlan& last, std::int64_t times) {
   MemoryPlan plan = last;
   const auto extend = [times](std::int64_t from, std::int64_t& to) { to = extended(from, to, times); };
@@ -54,7 +54,7 @@ MakeTask synthetic_tasks(const Family& family) {
 
 DryStep dry_step(const RunConfig& asked, const MakeTask& make_task) {
   RunConfig config = asked;
-  config.cuda_graph = false;  // the arena of a graph holds the same blocks
+  config.cuda_graph = false;  // a captured step allocates the same blocks
   const DryRunScope scope;
   const std::unique_ptr<Task> task = make_task(config);
   AdamW optimizer(task->model().parameters(), config.optim.adamw);
@@ -85,7 +85,7 @@ MemoryPlan plan_memory(const RunConfig& asked, const MakeTask& make_task) {
   config.train.accumulate = std::min(asked.train.accumulate, kFew);
   const MemoryPlan few = dry_step(config, make_task).memory;
   if (asked.train.accumulate <= kFew) return few;
-  // From the second micro-batch on each finds what the one before it found, and adds its batch and numbers.
+  // From the second micro-batch on, each adds the same memory: its batch and its loss and metrics.
   config.train.accumulate = kFew - 1;
   return extended(dry_step(config, make_task).memory, few, asked.train.accumulate - kFew);
 }
@@ -97,7 +97,7 @@ bool has_router(const RunConfig& config) {
 
 StepFlops step_flops(const RunConfig& asked, const MakeTask& make_task) {
   RunConfig config = asked;
-  config.train.accumulate = 1;  // the others are like the first
+  config.train.accumulate = 1;  // all micro-batches have the same number of operations
   const auto micro_batches = static_cast<double>(asked.train.accumulate);
   const StepFlops one = step_flops(config, dry_step(config, make_task), make_task);
   return {micro_batches * one.dense, micro_batches * one.routed};

@@ -13,60 +13,60 @@
 
 namespace moh {
 
-/// Makes the task of a run, data included.
+/// Builds the task of a run, data included.
 using MakeTask = std::function<std::unique_ptr<Task>(const RunConfig&)>;
 
-/// A family's tasks on made-up data.
+/// Tasks of a family on synthetic data.
 MakeTask synthetic_tasks(const Family& family);
 
-/// What Task::sample_sizes() says.
+/// The result of Task::sample_sizes().
 using SampleSizes = std::vector<std::pair<std::string_view, std::int64_t>>;
 
-/// What a step of training takes from one device: `stats.peak_bytes` by purpose and in all, as `moh bench
-/// step` measures them, and what the total's peak is made of.
+/// Memory that training takes on one device: peaks by purpose and in total (`stats`), as `moh bench step`
+/// measures them in a step, and the memory by purpose at the moment of the total's peak (`at_peak`).
 struct MemoryPlan : DryUsage {
-  std::int64_t evaluation_bytes = 0;  ///< the total's peak while held-out data is evaluated, gradients kept
+  std::int64_t evaluation_bytes = 0;  ///< peak during evaluation, which keeps the gradients allocated
 
-  /// What a device has to have.
+  /// The memory that a device needs: the larger one of both peaks.
   std::int64_t needed_bytes() const;
 };
 
-/// What a training step and an evaluation after it took in a dry run (core/dry_run.h).
+/// The result of a training step and a subsequent evaluation in a dry run (core/dry_run.h).
 struct DryStep {
-  MemoryPlan memory;  ///< of config.device: model, optimiser, data and step
+  MemoryPlan memory;  ///< on config.device, for model, optimiser, data and step
   double flops = 0;   ///< model FLOPs of the step (Profiler::model_flops)
   std::int64_t parameters = 0;
-  std::int64_t items = 0;  ///< inputs of the step, in `unit`
+  std::int64_t items = 0;  ///< of the step, in `unit`
   Unit unit;
   SampleSizes sample_sizes;
-  double activated_heads = 1;  ///< share of heads that were computed
+  double activated_heads = 1;  ///< share of heads that are computed
 };
 
-/// Runs one step, and the evaluation, of the run that `config` describes, with the real model, optimiser and
-/// TrainStep. `make_task` is called inside the dry run. Throws as training does, MemoryError for sizes that
-/// no device could have.
+/// Dry run of one step and one evaluation of the run that `config` describes, through the same model,
+/// optimiser and TrainStep as in training. `make_task` is called inside the dry run. Throws as training does,
+/// and MemoryError for sizes beyond any address space.
 DryStep dry_step(const RunConfig& config, const MakeTask& make_task);
 
-/// The memory of dry_step(), of many micro-batches from a few: nothing is computed and no memory of that size
-/// is taken, so models of any size can be planned, for a GPU also without one. What routers select is not
-/// known beforehand; it is taken as balanced.
+/// The memory of dry_step(); steps of many micro-batches are extrapolated from a few. Nothing is computed and
+/// the memory is not allocated, so models of any size can be planned, GPU runs also without a GPU. Routers
+/// are assumed to select heads evenly.
 ///
-/// In: parameters; gradients, float32; the two moments of AdamW, and masters of bfloat16 parameters, float32;
-/// activations; workspace of kernels for num_threads() threads and this machine's instruction set; batches.
-/// Not in: the program and its libraries; what an allocator loses between blocks; on a GPU the context, small
-/// tables of kernels and cuDNN's workspace. Throws as dry_step.
+/// Included: parameters; gradients, float32; the two moments of AdamW, and master copies of bfloat16
+/// parameters, float32; activations; workspace of kernels for num_threads() threads and this machine's
+/// instruction set; batches. Not included: the program and its libraries; fragmentation in the allocator; on
+/// a GPU the CUDA context, small tables of kernels and cuDNN's workspace. Throws as dry_step.
 MemoryPlan plan_memory(const RunConfig& config, const MakeTask& make_task);
 
-/// Whether routers choose among the heads of the run's model.
+/// Whether the run's model has routers.
 bool has_router(const RunConfig& config);
 
-/// Model FLOPs of a step: forward and backward pass of all its micro-batches.
+/// Model FLOPs of a step: forward and backward passes of all its micro-batches.
 struct StepFlops {
-  double dense = 0;   ///< of the same model without routers, all heads on
-  double routed = 0;  ///< as configured
+  double dense = 0;   ///< of the same model without routers, with all heads active
+  double routed = 0;  ///< of the model as configured
 };
 StepFlops step_flops(const RunConfig& config, const MakeTask& make_task);
-/// The same where `step` is the dry step of `config`.
+/// The same, with `step`, the result of dry_step(config, make_task).
 StepFlops step_flops(const RunConfig& config, const DryStep& step, const MakeTask& make_task);
 
 }  // namespace moh

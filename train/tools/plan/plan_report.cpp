@@ -15,7 +15,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-/// What a user calls a device of this run: "GPU" or "CPU".
+/// "GPU" or "CPU".
 const char* device_word(const TrainingPlan& plan) {
   return plan.config.device == kCpu ? "CPU" : "GPU";
 }
@@ -60,7 +60,7 @@ void write_model(std::ostream& out, const TrainingPlan& plan) {
              flops.routed, flops.routed / 3);
   if (has_router(config)) {
     fmt::print(out,
-               "  all heads on      {:.4g} and {:.4g}; here {:.1f}% of the heads, {:.3f} of the operations\n",
+               "  all heads active  {:.4g} and {:.4g}; here {:.1f}% of the heads, {:.3f} of the operations\n",
                flops.dense, flops.dense / 3, 100 * plan.step.activated_heads, flops.routed / flops.dense);
   }
   fmt::print(out, "step                {} {} x {} x {} samples of {} {} = {} {}\n", plan.options.gpus,
@@ -71,7 +71,7 @@ void write_model(std::ostream& out, const TrainingPlan& plan) {
 }
 
 void write_memory(std::ostream& out, const TrainingPlan& plan) {
-  /// A column for each choice.
+  /// Writes a row with a column for each setting of model.recompute.
   const auto row = [&](const std::string& name, const auto& cell) {
     fmt::print(out, "  {:<18}", name);
     for (const MemoryChoice& choice : plan.memory) fmt::print(out, "{:>16}", cell(choice));
@@ -80,15 +80,14 @@ void write_memory(std::ostream& out, const TrainingPlan& plan) {
   const auto title = [&](const MemoryChoice& choice) {
     return std::string(name_of(choice.recompute)) + (&choice == &plan.configured() ? " *" : "");
   };
-  out << "\nmemory of each " << device_word(plan) << ", when it is largest (* as configured)\n";
+  out << "\nmemory of each " << device_word(plan) << " at its peak (* as configured)\n";
   if (plan.memory.size() > 1) row("model.recompute", title);
   for (std::size_t i = 0; i < kNumMemoryPurposes; ++i) {
     const std::string name(memory_purpose_name(static_cast<MemoryPurpose>(i)));
     row(name, [i](const MemoryChoice& choice) { return format_bytes(choice.memory.at_peak[i]); });
   }
-  row("in all",
-      [](const MemoryChoice& choice) { return format_bytes(choice.memory.stats.total.peak_bytes); });
-  row("evaluation, in all",
+  row("total", [](const MemoryChoice& choice) { return format_bytes(choice.memory.stats.total.peak_bytes); });
+  row("evaluation, total",
       [](const MemoryChoice& choice) { return format_bytes(choice.memory.evaluation_bytes); });
   if (!plan.options.memory_bytes) return;
   row("fits", [&](const MemoryChoice& choice) { return std::string(plan.fits(choice) ? "yes" : "no"); });
@@ -110,7 +109,7 @@ void write_verdict(std::ostream& out, const TrainingPlan& plan) {
   }
   out << '\n';
   if (plan.memory.back().largest_batch > 0) return;
-  out << "the least that it takes (model.recompute: layer, train.batch_size: 1):";
+  out << "smallest possible (model.recompute: layer, train.batch_size: 1):";
   const auto& [first, second] = plan.least;
   fmt::print(out, " {} {}, {} {}\n", name_of(first.first), format_bytes(first.second), name_of(second.first),
              format_bytes(second.second));
@@ -118,7 +117,7 @@ void write_verdict(std::ostream& out, const TrainingPlan& plan) {
 
 void write_time(std::ostream& out, const TrainingPlan& plan) {
   if (!plan.time) {
-    out << "\nno time without --peak-tflops\n";
+    out << "\nno time estimate without --peak-tflops\n";
     return;
   }
   const PeakRate& peak = *plan.options.peak;
@@ -134,10 +133,9 @@ void write_time(std::ostream& out, const TrainingPlan& plan) {
 void write_notes(std::ostream& out, const TrainingPlan& plan) {
   if (plan.options.gpus == 1) return;
   out << "\nThis version trains on one device. " << plan.options.gpus
-      << " are reckoned as data parallelism: they share the samples of each step,\n"
-         "and each holds the whole model with its gradients and its optimiser's state (nothing is sharded, "
-         "so\n"
-         "more of them do not make it fit). Time for exchanging gradients is part of the MFU.\n";
+      << " are planned as data parallelism: they share the samples of each step,\n"
+         "and each holds the whole model, its gradients and its optimiser state (nothing is sharded, so\n"
+         "more devices do not make it fit). The all-reduce of the gradients is part of the MFU.\n";
 }
 
 }  // namespace

@@ -26,19 +26,19 @@ void check(const PlanOptions& o) {
   require_option(o.mfu > 0 && o.mfu <= 1, kPlan, "--mfu", "a share above 0, at most 1", o.mfu);
 }
 
-/// The sizes of the run, multiplied, are numbers.
+/// Throws ValueError if the number of items of the whole run overflows.
 void check_sizes(const RunConfig& config, std::int64_t items_per_sample, const PlanOptions& o) {
   std::int64_t items = items_per_sample;
   for (const std::int64_t factor : {config.train.batch_size, config.train.accumulate, o.gpus,
                                     std::max<std::int64_t>(1, config.train.steps)}) {
     if (!__builtin_mul_overflow(items, factor, &items)) continue;
-    throw ValueError(error_message(kPlan, "inputs of the run", "a number below 2^63", "more",
+    throw ValueError(error_message(kPlan, "items of the run", "a number below 2^63", "more",
                                    "lower train.batch_size, train.accumulate or the size of a sample"));
   }
 }
 
-/// The run of one of `gpus` devices, which share the samples of a step: fewer micro-batches where they can be
-/// dealt out, else smaller ones.
+/// The run of one of `gpus` devices, which share the samples of a step: fewer micro-batches if they can be
+/// divided evenly, else smaller ones.
 RunConfig share_of_device(RunConfig config, std::int64_t gpus) {
   TrainConfig& train = config.train;
   std::int64_t samples = 0;
@@ -54,7 +54,7 @@ RunConfig share_of_device(RunConfig config, std::int64_t gpus) {
   return config;
 }
 
-/// The run with that much recomputation, where the family has it.
+/// The run with model.recompute set to `level`, if the family supports it.
 RunConfig with_recompute(RunConfig config, RecomputeLevel level) {
   if (RecomputeLevel* recompute = config.family->recompute()) *recompute = level;
   return config;
@@ -62,7 +62,7 @@ RunConfig with_recompute(RunConfig config, RecomputeLevel level) {
 
 constexpr std::int64_t kTooMuch = std::numeric_limits<std::int64_t>::max();
 
-/// Of micro-batches of that size; kTooMuch where it cannot be counted.
+/// The memory needed with train.batch_size = batch; kTooMuch if its sizes overflow.
 std::int64_t needed_bytes(RunConfig config, std::int64_t batch, const MakeTask& make_task) {
   config.train.batch_size = batch;
   try {
@@ -74,8 +74,8 @@ std::int64_t needed_bytes(RunConfig config, std::int64_t batch, const MakeTask& 
   }
 }
 
-/// The largest train.batch_size that fits, up to the largest that a run may have. Memory is nearly affine in
-/// the size of the batch, so where a straight line through two sizes meets the limit is mostly right.
+/// The largest train.batch_size that fits in `bytes`, up to the limit of that key; 0 if none does. Memory is
+/// nearly affine in the batch size, so linear interpolation finds it in a few probes; every fourth bisects.
 std::int64_t largest_batch(const RunConfig& config, std::int64_t bytes, const MakeTask& make_task) {
   constexpr auto kMost = static_cast<std::int64_t>(config::kMaxWidth);
   struct Size {
@@ -185,7 +185,7 @@ TrainingPlan plan_training(const RunConfig& config, const PlanOptions& options, 
   check(options);
   try {
     return plan_of(share_of_device(config, options.gpus), options, make_task);
-  } catch (const MemoryError& error) {  // sizes that cannot be counted are faults of the configuration
+  } catch (const MemoryError& error) {  // sizes that overflow are errors of the configuration
     throw ValueError(error.what());
   } catch (const ShapeError& error) {
     throw ValueError(error.what());

@@ -11,26 +11,26 @@
 
 namespace moh {
 
-/// A GPU's speed, as a data sheet or a measurement gives it.
+/// Peak compute rate of a GPU, from a data sheet or a measurement.
 struct PeakRate {
   double tflops = 0;
-  std::string name;  ///< of the GPU; empty for a number
+  std::string name;  ///< of the GPU; empty if the user gave a number
 };
 
-/// What `moh plan` is asked, beside the configuration.
+/// Options of `moh plan` besides the configuration.
 struct PlanOptions {
-  std::int64_t gpus = 1;                     ///< that share the samples of a step
-  std::optional<std::int64_t> memory_bytes;  ///< of each device
+  std::int64_t gpus = 1;                     ///< number of devices, which share the samples of a step
+  std::optional<std::int64_t> memory_bytes;  ///< of each device; without it nothing is said about fitting
   double mfu = 0.4;                          ///< model FLOP utilisation, in (0, 1]
-  std::optional<PeakRate> peak;              ///< of each device; without it nothing is said of time
+  std::optional<PeakRate> peak;              ///< of each device; without it no time is estimated
 };
 
-/// "141GB", "79.6 GiB", "24e9": decimal units (kB, MB, GB, TB), binary ones (KiB, MiB, GiB, TiB), or bytes.
-/// Throws ValueError naming `option`.
+/// Parses "141GB", "79.6 GiB", "24e9": decimal units (kB, MB, GB, TB), binary ones (KiB, MiB, GiB, TiB), or
+/// bytes. Throws ValueError naming `option`.
 std::int64_t parse_memory(const std::string& text, const std::string& option);
 
-/// "989" TFLOP/s, or a GPU whose rate for `dtype` is published: "H100", "H200", "A100", or the driver's name
-/// of one (train/bench/ceilings.h). Throws ValueError naming `option`.
+/// Parses "989" (TFLOP/s), or the name of a GPU whose rate for `dtype` is known: "H100", "H200", "A100", or
+/// as the driver reports it (train/bench/ceilings.h). Throws ValueError naming `option`.
 PeakRate parse_peak(const std::string& text, DType dtype, const std::string& option);
 
 /// The memory of a device under one setting of model.recompute.
@@ -40,26 +40,25 @@ struct MemoryChoice {
   std::int64_t largest_batch = 0;  ///< train.batch_size that still fits in PlanOptions::memory_bytes; 0: none
 };
 
-/// How long training takes.
+/// Estimated speed and duration of training.
 struct TimePlan {
   double items_per_s = 0, step_seconds = 0, seconds = 0;
 };
 
-/// What a training run will take: memory of each device, operations, time.
+/// Estimated memory of each device, operations and time of a training run.
 struct TrainingPlan {
   RunConfig config;  ///< of each device: train.batch_size and train.accumulate are its share
   PlanOptions options;
   DryStep step;                      ///< of a single micro-batch
   StepFlops flops_per_item;          ///< forward and backward pass
-  std::vector<MemoryChoice> memory;  ///< without and, where the family has it, with recomputation
-  /// The least bytes that a device needs in each precision: one sequence per micro-batch, layers computed
-  /// again.
+  std::vector<MemoryChoice> memory;  ///< without and, where the family supports it, with recomputation
+  /// Bytes that a device needs at least in each precision: with train.batch_size 1 and model.recompute layer.
   std::array<std::pair<Precision, std::int64_t>, 2> least = {
       {{Precision::kFloat32, 0}, {Precision::kBFloat16, 0}}};
   std::optional<TimePlan> time;
 
   std::int64_t items_per_sample() const { return step.items / config.train.batch_size; }
-  /// Of all devices together: each computes micro-batches of its own (data parallelism).
+  /// Of all devices together: each computes its own micro-batches (data parallelism).
   std::int64_t items_per_step() const;
   const MemoryChoice& configured() const;
   bool fits(const MemoryChoice& choice) const;

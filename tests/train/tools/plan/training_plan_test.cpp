@@ -107,8 +107,8 @@ TEST_CASE("plan: the table says what would fit") {
   std::ostringstream out;
   write_table(out, plan_training(llama3_8b(), {.gpus = 8, .memory_bytes = 80'000'000'000}, language_tasks()));
   for (const char* text :
-       {"8.03G, bfloat16", "none *", "does not fit in 74.5 GiB as configured", "the least that it takes",
-        "nothing is sharded", "no time without --peak-tflops"}) {
+       {"8.03G, bfloat16", "none *", "does not fit in 74.5 GiB as configured", "smallest possible",
+        "nothing is sharded", "no time estimate without --peak-tflops"}) {
     INFO(text);
     CHECK(out.str().find(text) != std::string::npos);
   }
