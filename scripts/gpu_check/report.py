@@ -121,7 +121,7 @@ def profile_table(record):
              percent(op["share"]), optional(op.get("gflops"), lambda rate: f"{rate / 1e3:.1f}")] for op in shown]
     rest = sum(op["share"] for op in profile["ops"][MOST_OPS:])
     rows += [["other ops", "", "", "", percent(rest), ""],
-             ["in no op", "", "", "", percent(profile["other_ms"] / profile["step_ms"]), ""]]
+             ["outside ops", "", "", "", percent(profile["other_ms"] / profile["step_ms"]), ""]]
     return (f"{stem(record['config'])}, share of the time by op ({profile['step_ms']:.2f} ms a step with taking times):\n\n"
             + table(["op", "forward, ms", "backward, ms", "optimizer, ms", "share", "TFLOP/s"], rows))
 

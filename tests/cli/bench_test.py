@@ -78,7 +78,7 @@ class Step(support.MohTest):
         self.assertEqual(times, sorted(times, reverse=True))
         self.assertAlmostEqual(sum(times) + profile["other_ms"], profile["step_ms"], places=6)
         self.assertGreaterEqual(profile["other_ms"], 0)
-        self.assert_says(self.bench({}, "--profile"), "op, ms per step", "in no op")
+        self.assert_says(self.bench({}, "--profile"), "op, ms per step", "outside ops")
 
     def test_refusals(self):
         config = self.config()

@@ -87,7 +87,7 @@ class Bench(unittest.TestCase):
         self.assertGreater(record["step_ms"], 0)
         self.assertFalse({"forward_ms", "backward_ms", "optimizer_ms", "profile"} & set(record))
         for options, message in ((("--warmup", 2), "warmup: expected 3 or more with cuda_graph, found 2"),
-                                 (("--profile",), "profile: expected no cuda_graph")):
+                                 (("--profile",), "profile: expected cuda_graph: false")):
             run = moh(*step, *options)
             self.assertEqual((run.returncode, run.stdout), (2, ""))
             self.assertIn(message, run.stderr)

@@ -25,19 +25,20 @@ void check(const RunConfig& config, const StepBenchOptions& o) {
   require_option(o.steps >= 1, kBench, "steps", "1 or more", o.steps);
   require_option(o.warmup >= 0, kBench, "warmup", "0 or more", o.warmup);
   if (!config.cuda_graph) return;
-  // The rehearsals and the step that is captured are slower than those that are replayed.
+  // The steps before the capture and the captured step itself are slower than replayed ones.
   constexpr int kLeast = TrainStep::kRehearsals + 1;
   require_option(o.warmup >= kLeast, kBench, "warmup", std::to_string(kLeast) + " or more with cuda_graph",
                  o.warmup);
   if (o.profile) {
-    throw ValueError(error_message(kBench, "profile", "no cuda_graph, whose steps have no ops to time",
+    throw ValueError(error_message(kBench, "profile",
+                                   "cuda_graph: false, as a replayed graph cannot be timed by op",
                                    "cuda_graph: true", "set cuda_graph=false"));
   }
 }
 
 rusage usage() {
   rusage now{};
-  MOH_CHECK(getrusage(RUSAGE_SELF, &now) == 0, "getrusage knows this process");
+  MOH_CHECK(getrusage(RUSAGE_SELF, &now) == 0, "getrusage succeeds");
   return now;
 }
 
@@ -46,7 +47,7 @@ StepFaults faults_so_far(Device device) {
   return {memory_stats(device).system_allocations, now.ru_minflt + now.ru_majflt};
 }
 
-/// A run of training without its files.
+/// A training run that writes no files.
 class Run {
  public:
   Run(const RunConfig& config, const Family& family, bool random_data)
@@ -60,17 +61,17 @@ class Run {
   }
 
   const Task& task() const { return *task_; }
-  /// Inputs of the last step.
+  /// Items of the last step.
   std::int64_t items() const { return items_; }
   bool captured() const { return train_step_.captured(); }
 
-  /// Asks for a step, and looks at what the one before came to: as in training, a GPU always has work.
+  /// Enqueues a step and checks the result of the previous one: as in training, the GPU never idles.
   void step() {
     items_ = train_step_.begin(step_, schedule_.at(step_)).items;
     ++step_;
     while (train_step_.under_way() > 1) check_oldest();
   }
-  /// Looks at all steps.
+  /// Waits for all steps and checks their results.
   void finish() {
     while (train_step_.under_way() > 0) check_oldest();
   }
@@ -91,7 +92,7 @@ class Run {
   std::int64_t step_ = 0, checked_ = 0, items_ = 0;
 };
 
-/// Takes the counted steps of a run that is warm.
+/// Runs the measured steps after the warm-up.
 void measure(Run& run, StepBenchRecord& r) {
   const Device device = r.config.device;
   DeviceClock clock(device);
@@ -153,7 +154,7 @@ StepProfile summarize_profile(std::span<const ProfileEntry> entries, std::int64_
     OpTime& op = by_op[entry.op];
     op.ms[static_cast<std::size_t>(entry.phase)] += entry.seconds * 1e3 / count;
     op.calls += static_cast<double>(entry.calls) / count;
-    op.gflops += entry.flops / count;  // made a rate once the time is complete
+    op.gflops += entry.flops / count;  // operations so far; divided by the total time below
   }
   StepProfile profile{seconds * 1e3 / count, {}};
   for (auto& [name, op] : by_op) {
@@ -180,13 +181,12 @@ StepBenchRecord run_step_bench(const RunConfig& config, const Family& family,
     r.sample_sizes = run.task().sample_sizes();
     for (std::int64_t i = 0; i < options.warmup; ++i) run.step();
     run.finish();
-    MOH_CHECK(run.captured() == config.cuda_graph, "the steps of a run have one size");
+    MOH_CHECK(run.captured() == config.cuda_graph, "the step was captured exactly if cuda_graph is set");
     measure(run, r);
     if (options.profile) r.profile = profiled(run, config.device, options.steps);
   }
   const MathModeScope mode(placement_of(config).math);
-  r.ceilings =
-      measure_ceilings(config.device, dtype_of(config.precision));  // last, as they take memory of their own
+  r.ceilings = measure_ceilings(config.device, dtype_of(config.precision));  // last, as they allocate memory
   return r;
 }
 

@@ -18,14 +18,14 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-/// By ProfilePhase.
+/// Names, indexed by ProfilePhase.
 constexpr std::array<const char*, kNumProfilePhases> kPhases = {"forward", "backward", "optimizer"};
 
 void add_phases(Json& object, const PhaseTimes& ms) {
   for (std::size_t i = 0; i < ms.size(); ++i) object[fmt::format("{}_ms", kPhases[i])] = ms[i];
 }
 
-/// What the machine can do, where it was measured or is known.
+/// A peak rate of the device, if it was measured or is known.
 struct Peak {
   const char *key, *name;
   std::optional<double> gflops;
@@ -70,7 +70,7 @@ void write_times(std::ostream& out, const StepBenchRecord& r) {
 }
 
 void write_rates(std::ostream& out, const StepBenchRecord& r) {
-  fmt::print(out, "FLOP per step       {:10.4g}      (all heads on: {:.4g})\n", r.flops.routed,
+  fmt::print(out, "FLOP per step       {:10.4g}      (all heads active: {:.4g})\n", r.flops.routed,
              r.flops.dense);
   fmt::print(out, "GFLOP/s             {:10.1f}\n", r.gflops());
   for (const auto& [key, name, gflops] : peaks_of(r.ceilings)) {
@@ -78,7 +78,8 @@ void write_rates(std::ostream& out, const StepBenchRecord& r) {
     fmt::print(out, "  {:<18}{:10.1f}      the step reaches {:.1f}% of it\n", name, *gflops,
                100 * r.gflops() / *gflops);
   }
-  out << "  (model FLOP: products and the pairs that mask and router leave, forward x 3; nothing twice)\n";
+  out << "  (model FLOP: GEMMs and the attention that mask and router leave, forward x 3; no "
+         "recomputation)\n";
 }
 
 void write_memory(std::ostream& out, const StepBenchRecord& r) {
@@ -100,7 +101,7 @@ void write_profile(std::ostream& out, const StepProfile& profile) {
     fmt::print(out, "{:<32}{:10.3f}{:10.3f}{:10.3f}{:8.0f}{:7.1f}%{:>9}\n", op.op, op.ms[0], op.ms[1],
                op.ms[2], op.calls, share(op.total_ms()), op.gflops > 0 ? format_fixed(op.gflops, 1) : "");
   }
-  fmt::print(out, "{:<32}{:10.3f}{:35.1f}%\n", "in no op", profile.other_ms(), share(profile.other_ms()));
+  fmt::print(out, "{:<32}{:10.3f}{:35.1f}%\n", "outside ops", profile.other_ms(), share(profile.other_ms()));
 }
 
 }  // namespace

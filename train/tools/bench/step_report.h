@@ -8,10 +8,10 @@
 
 namespace moh {
 
-/// One JSON object with all fields, and a newline. `config` and `overrides` are what the user named.
+/// One JSON object with all fields and a newline. `config` and `overrides` are the command's arguments.
 void write_json_line(std::ostream& out, const StepBenchRecord& record, const std::string& config,
                      const std::vector<std::string>& overrides);
-/// The same as a table for people.
+/// The same as a text table.
 void write_table(std::ostream& out, const StepBenchRecord& record);
 
 }  // namespace moh
