@@ -1,6 +1,6 @@
-# Required libraries, then one status line per optional part: found or not, and what it switches on.
+# Required libraries, then one status line per optional part: found or not, and what that enables or disables.
 
-# The system's interpreter first: it is the one that sees the system's matplotlib.
+# The system's interpreter is preferred: it finds the matplotlib that the package manager installed.
 find_program(MOH_PYTHON python3 PATHS /usr/bin NO_DEFAULT_PATH)
 find_program(MOH_PYTHON python3 REQUIRED)
 mark_as_advanced(MOH_PYTHON)
@@ -21,8 +21,7 @@ add_library(moh_xxhash INTERFACE)
 target_include_directories(moh_xxhash SYSTEM INTERFACE ${MOH_XXHASH_INCLUDE_DIR})
 target_link_libraries(moh_xxhash INTERFACE ${MOH_XXHASH_LIBRARY})
 
-# moh_status(PART FOUND DETAIL IF_FOUND IF_NOT): one line, which says what the part switches on, or what is done
-# without it.
+# moh_status(PART FOUND DETAIL IF_FOUND IF_NOT): one line, which says what the part enables, or the fallback without it.
 function(moh_status part found detail if_found if_not)
   if(found)
     message(STATUS "moh: ${part}: found (${detail}): ${if_found}")
@@ -31,7 +30,7 @@ function(moh_status part found detail if_found if_not)
   endif()
 endfunction()
 
-# oneDNN is looked up by header and library: its package file asks for OpenCL headers that nothing here uses.
+# oneDNN is looked up by header and library: its CMake package requires OpenCL headers, which moh does not need.
 find_path(MOH_DNNL_INCLUDE_DIR oneapi/dnnl/dnnl.h)
 find_library(MOH_DNNL_LIBRARY dnnl)
 mark_as_advanced(MOH_DNNL_INCLUDE_DIR MOH_DNNL_LIBRARY)
@@ -45,7 +44,7 @@ endif()
 moh_status("oneDNN" "${MOH_HAVE_DNNL}" "${MOH_DNNL_LIBRARY}" "fast matrix products on the CPU"
            "all float32 matrix products run in moh's own kernels")
 
-# Compiling for a GPU takes minutes, so AUTO asks for a GPU beside the toolkit.
+# Compiling for a GPU takes minutes, so AUTO requires a GPU as well as the toolkit.
 set(MOH_HAVE_CUDA FALSE)
 set(cuda_absent "not found")
 if(MOH_CUDA STREQUAL "OFF")
@@ -61,7 +60,7 @@ else()
   endif()
 endif()
 if(MOH_HAVE_CUDA)
-  # The GPUs of this machine, else Hopper; -DCMAKE_CUDA_ARCHITECTURES or the environment's CUDAARCHS says otherwise.
+  # Default: the GPUs of this machine, else Hopper. -DCMAKE_CUDA_ARCHITECTURES or the environment's CUDAARCHS overrides it.
   if(NOT CMAKE_CUDA_ARCHITECTURES AND DEFINED ENV{CUDAARCHS})
     set(CMAKE_CUDA_ARCHITECTURES $ENV{CUDAARCHS})
   elseif(NOT CMAKE_CUDA_ARCHITECTURES)
@@ -79,7 +78,7 @@ else()
   message(STATUS "moh: CUDA toolkit: ${cuda_absent}: this build computes on the CPU only, and refuses device: cuda")
 endif()
 
-# Convolutions call cuDNN as it is, attention through its front end, a library of headers that scripts/setup.sh fetches.
+# Convolutions call cuDNN's C API, attention its header-only C++ front end, which scripts/setup.sh fetches.
 set(MOH_CUDNN_FRONTEND_VERSION 1.32.0)
 set(cache_home $ENV{XDG_CACHE_HOME})
 if(NOT cache_home)

@@ -2,7 +2,7 @@
 
 include(GNUInstallDirs)
 
-# Both are made from the texts of --help, so the program is run on the machine that builds it.
+# Both are generated from the texts of --help, so the build machine has to be able to run the program.
 set(pages ${PROJECT_BINARY_DIR}/pages)
 add_custom_command(OUTPUT ${pages}/moh.1 ${pages}/moh
   COMMAND ${CMAKE_COMMAND} -E make_directory ${pages}
@@ -30,6 +30,6 @@ set(CPACK_PACKAGE_DESCRIPTION_SUMMARY "Training of transformers with Mixture-of-
 set(CPACK_RESOURCE_FILE_LICENSE ${PROJECT_SOURCE_DIR}/LICENSE)
 set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
 set(CPACK_DEBIAN_PACKAGE_SECTION science)
-set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON) # the libraries that the program links, with the versions that it was built with
+set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON) # Depends: the linked libraries, with the versions of the build machine
 set(CPACK_DEBIAN_PACKAGE_RECOMMENDS "python3-matplotlib")
 include(CPack)

@@ -1,10 +1,10 @@
 # moh_layer(NAME [OBJECT] [COLD] [WITHOUT FOLDER...] DEPENDS LAYER... SOURCES FILE...)
 #
-# One library per layer, and per room of train/ (NAME is then train/ROOM). Each has an include root of its own, which
-# holds nothing but a link to its folder, and a target sees the roots of what it depends on and no others: `#include
-# "ops/..."` in core/ does not compile. tests/build/layering_test.py checks that it stays so. OBJECT: the objects are part
-# of another library. COLD: nothing in it runs often enough for optimisation beyond -O1 to pay for a third of its time to
-# compile. WITHOUT: folders below that are rooms of their own.
+# One library per layer, and per room of train/ (NAME is then train/ROOM). Each has its own include root, which contains
+# only a link to its folder, and a target gets the include roots of its dependencies and no others: `#include "ops/..."` in
+# core/ does not compile. tests/build/layering_test.py checks this. OBJECT: an object library, whose objects become part
+# of another library. COLD: compiled with -O1, as more optimisation would cost a third of the compile time for code that
+# runs rarely. WITHOUT: subfolders that are rooms of their own.
 function(moh_layer name)
   cmake_parse_arguments(PARSE_ARGV 1 arg "OBJECT;COLD" "" "DEPENDS;SOURCES;WITHOUT")
   string(REPLACE "/" "_" word ${name})
@@ -31,7 +31,7 @@ function(moh_layer name)
   target_link_libraries(${target} PUBLIC moh_compile_options)
   moh_precompile_library(${target})
   if(arg_COLD)
-    # GCC bug 105651 (MohOptions.cmake) shows as a read too far there.
+    # At -O1, GCC bug 105651 (MohOptions.cmake) appears as a false out-of-bounds read.
     target_compile_options(${target} PRIVATE
       $<$<CONFIG:Release>:-O1 $<$<CXX_COMPILER_ID:GNU>:-Wno-stringop-overread>>)
   endif()
@@ -65,8 +65,8 @@ function(moh_cpu_kernels layer)
   foreach(isa IN LISTS isas)
     set(target moh_${layer}_kernels_${isa})
     add_library(${target} OBJECT ${arg_SOURCES})
-    # Kernels never look at errno, at the floating-point exception flags or at signalling NaNs; they do keep
-    # infinities, NaNs and the order of operations as written.
+    # Kernels ignore errno, floating-point exception flags and signalling NaNs, but rely on infinities, quiet NaNs and the
+    # order of operations as written: no -ffast-math.
     target_compile_options(${target} PRIVATE ${flags_${isa}} ${optimisation} -fopenmp-simd -fno-math-errno -fno-trapping-math)
     target_compile_definitions(${target} PRIVATE MOH_ISA=${isa})
     target_link_libraries(${target} PRIVATE moh_compile_options)
@@ -77,14 +77,14 @@ function(moh_cpu_kernels layer)
   endforeach()
 endfunction()
 
-# moh_cuda(LAYER LIBRARY...): the layer has CUDA sources, and code between MOH_HAVE_CUDA; it needs these libraries.
+# moh_cuda(LAYER LIBRARY...): the layer has CUDA sources, defines MOH_HAVE_CUDA, and links these libraries.
 function(moh_cuda layer)
   target_compile_definitions(moh_${layer} PRIVATE MOH_HAVE_CUDA)
   target_link_libraries(moh_${layer} PRIVATE ${ARGN})
   target_include_directories(moh_${layer} SYSTEM PRIVATE ${CUDAToolkit_INCLUDE_DIRS})
 endfunction()
 
-# moh_simulated(LAYER FILE...): what of the layer tests/cuda_sim compiles again, for its simulated GPU.
+# moh_simulated(LAYER FILE...): sources of the layer that tests/cuda_sim compiles again for its simulated GPU.
 function(moh_simulated layer)
   list(TRANSFORM ARGN PREPEND ${CMAKE_CURRENT_SOURCE_DIR}/)
   set_property(GLOBAL PROPERTY MOH_SIMULATED_${layer} ${ARGN})

@@ -1,4 +1,4 @@
-# Build options, and the one interface target that carries the compile options of every moh target.
+# Build options, and the interface target with the compile options of every moh target.
 
 option(MOH_BUILD_TESTS "Build the tests" ON)
 option(MOH_TEST_EVERY_ISA "Run the tests of ops, models and golden data under each instruction set, too" OFF)
@@ -20,8 +20,8 @@ endif()
 find_program(MOH_CCACHE ccache)
 mark_as_advanced(MOH_CCACHE)
 if(MOH_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
-  # A base directory lets the presets share what they compile alike; the sloppiness is what ccache asks for before it
-  # caches files that begin with a precompiled header.
+  # With a base directory, build folders share cached objects of equal options; ccache requires this sloppiness to cache
+  # files that use a precompiled header.
   set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_BASEDIR=${PROJECT_SOURCE_DIR} CCACHE_NOHASHDIR=1
                                   CCACHE_SLOPPINESS=pch_defines,time_macros ${MOH_CCACHE})
   set(CMAKE_CUDA_COMPILER_LAUNCHER ${CMAKE_CXX_COMPILER_LAUNCHER})
@@ -29,15 +29,15 @@ endif()
 
 add_library(moh_compile_options INTERFACE)
 target_compile_features(moh_compile_options INTERFACE cxx_std_20)
-# GCC 12 reports overlapping copies inside std::string's operator+ where there are none (GCC bug 105651). It follows the
-# same path to overflows where the standard library's headers are precompiled and so no longer known as the system's; the
-# preset asan, which has no precompiled headers, keeps those two warnings.
+# GCC 12 falsely reports overlapping copies inside std::string's operator+ (GCC bug 105651), and overflows where the
+# standard library's headers are precompiled, as they then do not count as system headers. The preset asan, which has no
+# precompiled headers, keeps the latter two warnings.
 target_compile_options(moh_compile_options INTERFACE
   $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor -Woverloaded-virtual
     $<$<CXX_COMPILER_ID:GNU>:-Wno-missing-field-initializers -Wno-restrict
       $<$<BOOL:${MOH_PRECOMPILED}>:-Wno-stringop-overflow -Wno-array-bounds>>
     $<$<BOOL:${MOH_WERROR}>:-Werror>>
-  # nvcc: constexpr functions may run on the device too; a kernel that spills registers is a warning.
+  # nvcc: constexpr functions may be called in device code; warns about kernels that spill registers.
   $<$<COMPILE_LANGUAGE:CUDA>:-std=c++20 --expt-relaxed-constexpr -Xcompiler=-Wall,-Wextra -Xptxas=--warn-on-spills
     $<$<BOOL:${MOH_WERROR}>:--Werror=all-warnings>>)
 target_compile_definitions(moh_compile_options INTERFACE
@@ -45,7 +45,7 @@ target_compile_definitions(moh_compile_options INTERFACE
 if(MOH_SANITIZE)
   target_compile_options(moh_compile_options INTERFACE
     $<$<COMPILE_LANGUAGE:CXX>:-fsanitize=${MOH_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer
-      # GCC 12 takes std::function's own members for uninitialised ones once sanitizers keep it from seeing through them.
+      # With sanitizers, which block inlining, GCC 12 falsely reports members of std::function as uninitialised.
       $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>>)
   target_link_options(moh_compile_options INTERFACE -fsanitize=${MOH_SANITIZE})
   target_compile_definitions(moh_compile_options INTERFACE MOH_DEBUG_CHECKS=1 MOH_SANITIZED=1)
