@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Measures moh beside PyTorch in one run, taking turns, and prints how many times as fast moh is.
+"""Compares the speed of moh and PyTorch, measured alternately in one run, and prints how many times as fast moh is.
 
   scripts/bench_pytorch.py --setup build/pytorch-venv     # once: the newest PyTorch, in a virtual environment
   scripts/bench_pytorch.py                                # all cases, Markdown tables
@@ -10,26 +10,26 @@ Cases:
   llama_step   training step of a LLaMA-like model: 6 layers of width 384, T = 256, batch 8
   gpt2_step    the same for GPT-2 124M's shape in LLaMA's form, T = 64 and 512
   moh_step     dense and MoH models at T = 2048; PyTorch's MoH is the reference formulation, all heads times a mask
-  attention    dense attention beside PyTorch's fused kernel, T = 256 to 4096
-  moh_module   MoH attention, router to output projection, beside the reference formulation
-  llm_step     LLM-S of the paper, dense, MoH-75 and MoH-50, T = 2048, batch 8; on a CPU only when asked for
+  attention    dense attention against PyTorch's fused kernel, T = 256 to 4096
+  moh_module   a MoH attention layer, router to output projection, against the reference formulation
+  llm_step     LLM-S of the paper, dense, MoH-75 and MoH-50, T = 2048, batch 8; on a CPU only if named in --cases
 
-Every measurement is a process of its own, warm-up included; the sides take turns, and a ratio is the median of the
-rounds' ratios. PyTorch runs in four modes, eager and torch.compile (which needs a C++ compiler), each with the system's
-memory allocator as it is and told to keep its memory ("tuned"). Each mode is tried once, those within a fifth of the
-fastest take part in the rounds, and the one with the lowest median there is counted.
+Every measurement is a process of its own, warm-up included; the sides alternate, and a ratio is the median of the
+rounds' ratios. PyTorch runs in four modes, eager and torch.compile (which needs a C++ compiler), each with the default
+settings of the system's allocator and with settings that make it cache freed memory ("tuned"). Each mode is tried once,
+those within a fifth of the fastest take part in the rounds, and the one with the lowest median there counts.
 
-A comparison is printed as soon as its rounds are done, so that a run that is stopped keeps what it has measured. What
-cannot be measured is named at once and again at the end, does not stop the rest, and makes the exit code 1.
+A comparison is printed as soon as its rounds are done, so that an interrupted run keeps its results. A failed measurement
+is reported at once and again at the end, does not stop the others, and makes the exit code 1.
 
-On the CPU both sides compute in float32 with the same sizes, which come from configs/ by way of `moh config`. Peak memory
-is the resident size of the process; for PyTorch the smallest that any mode had, also less what `import torch` takes.
+On the CPU both sides compute in float32 with the same sizes, which come from configs/ through `moh config`. Peak memory
+is the peak resident set of the process; for PyTorch the smallest of all modes, also without what `import torch` takes.
 
-With --device cuda both compute in bfloat16: weights and activations are bfloat16, and float32 are AdamW's master weights,
-moments and gradients, rotary tables, the router's softmax, and the loss; there is no autocast. Times are those of the
-device, by events; nobody reads a loss before the end; the modes are eager and torch.compile. Before each pass of attention
-and moh_module both sides overwrite four times the level 2 cache. Peak memory is that of the tensors on the GPU.
---setup installs what PyPI has for this system, which on Linux x86-64 is PyTorch with CUDA.
+With --device cuda both compute in bfloat16: weights and activations are bfloat16; AdamW's master weights, moments and
+gradients, rotary tables, the router's softmax, and the loss are float32; there is no autocast. Times are device times, by
+CUDA events; no loss is read before the end; the modes are eager and torch.compile. Before each pass of attention and
+moh_module both sides flush L2 by overwriting four times its size. Peak memory is that of the tensors on the GPU.
+--setup installs PyPI's package for this system, which on Linux x86-64 is PyTorch with CUDA.
 """
 
 import argparse
@@ -48,23 +48,23 @@ DEFAULT_VENV = "build/pytorch-venv"
 def parse_arguments(arguments):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add = parser.add_argument
-    add("--setup", metavar="DIR", help="make a virtual environment with the newest torch and numpy in DIR, and stop")
+    add("--setup", metavar="DIR", help="create a virtual environment with the newest torch and numpy in DIR, and exit")
     add("--venv", metavar="DIR", default=DEFAULT_VENV, help="the virtual environment to use (default: %(default)s)")
     add("--moh", default="build/release/moh", help="the moh program (default: %(default)s)")
     add("--device", choices=cases.DEVICES, default="cpu", help="cpu or cuda (default: %(default)s)")
-    add("--cases", nargs="+", choices=cases.CASES, metavar="CASE", help="default: all that the device is fit for")
+    add("--cases", nargs="+", choices=cases.CASES, metavar="CASE", help="default: all that are practical on the device")
     add("--threads", type=thread_counts, metavar="N,N", help="default: 1,2; with --device cuda 4")
     add("--masks", nargs="+", choices=cases.MASKS, default=list(cases.MASKS), metavar="MASK",
-        help="causal, full: of attention and moh_module (default: both)")
+        help="masks of attention and moh_module: causal, full (default: both)")
     add("--modes", nargs="+", choices=measure.MODES, metavar="MODE",
-        help=f"of PyTorch: {', '.join(map(repr, measure.MODES))} (default: all; with --device cuda those untuned)")
-    add("--only", default="", metavar="TEXT", help="only comparisons whose name contains this")
-    add("--rounds", type=positive, default=3, help="measurements of each side (default: %(default)s)")
-    add("--warmups", type=positive, default=3, help="steps of a measurement that do not count (default: %(default)s)")
-    add("--repeats", type=positive, default=10, help="steps of each measurement that do (default: %(default)s)")
-    add("--timeout", type=float, default=1200, help="seconds that one measurement may take (default: %(default)s)")
-    add("--json", action="store_true", help="one JSON object a line instead of tables")
-    add("--list", action="store_true", help="print the comparisons, and stop")
+        help=f"modes of PyTorch: {', '.join(map(repr, measure.MODES))} (default: all; with --device cuda those untuned)")
+    add("--only", default="", metavar="TEXT", help="run only comparisons whose name contains TEXT")
+    add("--rounds", type=positive, default=3, help="number of measurements of each side (default: %(default)s)")
+    add("--warmups", type=positive, default=3, help="warm-up steps of each measurement (default: %(default)s)")
+    add("--repeats", type=positive, default=10, help="measured steps of each measurement (default: %(default)s)")
+    add("--timeout", type=float, default=1200, help="time limit of a measurement in seconds (default: %(default)s)")
+    add("--json", action="store_true", help="print JSON lines instead of tables")
+    add("--list", action="store_true", help="print the comparisons, and exit")
     options = parser.parse_args(arguments)
     options.cases = options.cases or cases.USUAL[options.device]
     options.threads = options.threads or ([1, 2] if options.device == "cpu" else [4])
@@ -84,7 +84,7 @@ def thread_counts(text):
 
 
 def set_up(folder):
-    """A virtual environment with PyTorch; an older one is brought up to date."""
+    """Creates a virtual environment with PyTorch, or upgrades an existing one."""
     steps = [[sys.executable, "-m", "venv", folder],
              [venv_python(folder), "-m", "pip", "install", "--upgrade", "torch", "numpy"]]
     hints = ["a Python with venv and pip (Debian: the package python3-venv)", "a package index that pip can reach"]
@@ -99,7 +99,7 @@ def venv_python(folder):
 
 
 def find_python(folder):
-    """The interpreter of the virtual environment, once it is known to have PyTorch."""
+    """The interpreter of the virtual environment; raises BenchError if it cannot import torch."""
     python = venv_python(folder)
     how_to = f"make it with: scripts/bench_pytorch.py --setup {folder}"
     if not os.access(python, os.X_OK):
@@ -119,7 +119,7 @@ def find_moh(path):
 
 
 def require_gpu(runner):
-    """Both sides have to find one before anything is measured."""
+    """Checks that both sides find a GPU before anything is measured."""
     probe = ["bench", "attention", "--device", "cuda", "--tokens", "1", "--heads", "1", "--kv-heads", "1", "--repeats", "1"]
     for command in ([runner.moh, *probe], [runner.python, "-B", str(measure.WORKER),
                                            '{"work": "versions", "threads": 1, "device": "cuda"}']):
@@ -130,7 +130,7 @@ def require_gpu(runner):
 
 
 def comparisons(options):
-    """Case by case, as (case, [comparison])."""
+    """Yields (case, [comparison])."""
     terms = cases.Terms(options.warmups, options.repeats, options.device)
     for case in options.cases:
         every = [comparison for threads in options.threads
@@ -145,7 +145,7 @@ def label_of(comparison):
 
 
 def run_comparison(runner, comparison, options):
-    """The records of one comparison, and its remarks. Whatever goes wrong in it is a record too: others may do."""
+    """The records of one comparison, and its remarks. An error becomes a record, too, so that other comparisons run."""
     label = label_of(comparison)
     runner.say(label)
     try:
@@ -172,7 +172,7 @@ def print_comparison(comparison, records, remarks, as_json):
 
 
 def run_all(runner, options, failures):
-    """Prints each comparison as soon as it is measured: what comes after may fail, or be stopped."""
+    """Prints each comparison as soon as it is measured, as later ones may fail or be interrupted."""
     for case, chosen in comparisons(options):
         if not options.json:
             print(f"### {case}\n", flush=True)
@@ -184,7 +184,7 @@ def run_all(runner, options, failures):
 
 
 def run(options):
-    """Returns the exit code: 1 when something was not measured."""
+    """Returns the exit code: 1 if a measurement failed."""
     runner = measure.Runner(find_moh(options.moh), find_python(options.venv), options.timeout,
                             lambda text: print(text, file=sys.stderr, flush=True))
     if options.device == "cuda":

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes the man page and the bash completion of moh, both from the texts of `moh --help` and of its commands.
+"""Generates the man page and the bash completion of moh from the output of --help of moh and all of its commands.
 
   scripts/command_pages.py build/release/moh --man moh.1 --bash moh
 
@@ -21,8 +21,8 @@ OPTION = re.compile(r"^  (-\S+)")
 
 @dataclass
 class Command:
-    """One command with what its --help says: the lines before the first heading, those below each heading, and the
-    paragraph on exit codes, which ends every text."""
+    """One command and its --help: the lines before the first heading, those below each heading, and the paragraph on
+    exit codes at the end."""
 
     words: tuple
     exit_codes: str
@@ -62,7 +62,7 @@ def walk(command):
 
 
 def roff(text):
-    """Text as troff takes it literally: no escapes, no hyphens, no requests at the start of a line."""
+    """Escapes text for troff: backslashes, hyphens, and control characters at the start of a line."""
     text = text.replace("\\", "\\e").replace("-", "\\-")
     return re.sub(r"(?m)^([.'])", r"\\&\1", text)
 
@@ -94,7 +94,7 @@ def man_page(root, version, date):
 
 
 def completion(root):
-    """A bash completion: commands by name, options of the command that stands on the line, else files."""
+    """A bash completion: names of commands, options of the command on the line, else files."""
     cases = []
     for command in walk(root):
         words = [below.words[-1] for below in command.below] + command.options()
@@ -123,13 +123,13 @@ complete -o filenames -F _moh moh
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("program", type=pathlib.Path, help="the moh program")
-    parser.add_argument("--man", type=pathlib.Path, help="where the man page is written")
-    parser.add_argument("--bash", type=pathlib.Path, help="where the completion is written")
+    parser.add_argument("--man", type=pathlib.Path, help="write the man page to this file")
+    parser.add_argument("--bash", type=pathlib.Path, help="write the completion to this file")
     arguments = parser.parse_args()
     program = arguments.program.resolve()
     root = read_command(program, ())
     version = subprocess.run([program, "--version"], check=True, capture_output=True, text=True).stdout.split()[1]
-    # Reproducible builds name the day themselves.
+    # Reproducible builds set the date by this variable.
     seconds = int(os.environ.get("SOURCE_DATE_EPOCH", program.stat().st_mtime))
     date = datetime.datetime.fromtimestamp(seconds, datetime.timezone.utc).date().isoformat()
     if arguments.man:

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Builds the fuzz targets of the readers of files with clang's libFuzzer under the address and undefined-behaviour
-# sanitizers, and runs them one after the other.
+# Builds the fuzz targets of the file readers with clang's libFuzzer and the address and undefined-behaviour sanitizers,
+# and runs them one after the other.
 set -euo pipefail
 # shellcheck source=lib.sh
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
@@ -21,18 +21,18 @@ usage() {
   cat <<END
 Usage: scripts/fuzz.sh [--seconds N] [--jobs N] [--minimise] [READER...]
 
-Fuzzes each reader (all of them, if none is named) for N seconds (default 60), from the examples in
-tests/fuzz/corpus/READER and what earlier runs have found in build/fuzz/corpus/READER. A finding ends the run with
-exit status 1; its input is left in build/fuzz/findings, and the command that repeats it is printed.
+Fuzzes each reader (all of them, if none is named) for N seconds (default 60), starting from the examples in
+tests/fuzz/corpus/READER and the inputs of earlier runs in build/fuzz/corpus/READER. A finding ends the run with
+exit status 1; its input is written to build/fuzz/findings, and the command that reproduces it is printed.
   --jobs N     build with N processes (default 1)
-  --minimise   do not fuzz: put into tests/fuzz/corpus/READER what of both folders reaches code that the rest does not,
-               files of at most 512 bytes only
+  --minimise   instead of fuzzing, reduce the inputs of both folders to those that add code coverage, and put these into
+               tests/fuzz/corpus/READER; only files of at most 512 bytes
 
 Readers: $(targets | tr '\n' ' ')
 END
 }
 
-# Whether clang can make a program with libFuzzer, the sanitizers and OpenMP.
+# Whether clang can build a program with libFuzzer, the sanitizers and OpenMP.
 check_compiler() {
   command -v clang++ >/dev/null || die "clang++ was not found; install Debian's packages clang, libclang-rt-dev and libomp-dev"
   local work
@@ -55,7 +55,7 @@ build_targets() {
   cmake --build "$folder" --parallel "$jobs" --target "${@/#/fuzz_}" || die "the build failed; the first error is above"
 }
 
-# Inputs are small: what is hard to read is in headers. Memory beyond the limit is a finding too.
+# Small inputs suffice, as parsing errors are in headers. Memory use beyond the limit is a finding, too.
 fuzz() {
   local reader=$1 found=$folder/corpus/$1 findings=$folder/findings log=$folder/$1.log
   mkdir -p "$found" "$findings"
@@ -101,4 +101,4 @@ done
 check_compiler
 build_targets "${readers[@]}"
 for reader in "${readers[@]}"; do "$action" "$reader"; done
-say "$action: nothing was found that should not be"
+say "$action: no findings"

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Everything that needs a GPU, in one command: tests, sanitizers, losses beside the CPU's, training, benchmarks, tables.
-# Runs from a folder of scripts/bundle.sh, where nothing is built or installed, and from a source tree that is built.
+# Everything that needs a GPU, in one command: tests, sanitizers, losses compared with the CPU's, training, benchmarks,
+# tables. Runs from a folder of scripts/bundle.sh, without building or installing anything, or from a built source tree.
 set -euo pipefail
 # shellcheck source=lib.sh
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
-# In the order of their importance.
+# The most important first.
 all_parts=(device tests modes losses step train attention_causal attention_full ops_bf16 module ops_f32 memcheck
   racecheck synccheck pytorch)
 skipped=77
@@ -14,28 +14,30 @@ usage() {
   cat <<END
 Usage: scripts/gpu_check.sh [OPTION...]
 
-  --out FILE        where the tables go (default: docs/benchmarks/gpu.md; in a bundle gpu.md)
-  --results FOLDER  what each part found, as JSON and logs (default: runs/gpu_check)
-  --quick           smaller sizes, minutes
-  --budget SECONDS  starts no part after that, and ends one that is running; what is left waits for the next call
-  --again           runs parts that are in the results folder already, too
+  --out FILE        writes the tables to FILE (default: docs/benchmarks/gpu.md; in a bundle gpu.md)
+  --results FOLDER  results of each part, as JSON and logs (default: runs/gpu_check)
+  --quick           smaller sizes; takes minutes
+  --budget SECONDS  time limit: ends the running part and starts no other; the next call runs the remaining ones
+  --again           also runs parts whose results are in the results folder
   --only PART,...   these parts only
-  --text PATH       training text (default: that of this project)
-  --build FOLDER    where moh was built (default: build/release; a bundle has its own)
+  --text PATH       training text (default: the source code and pages of this project)
+  --build FOLDER    build folder of moh (default: build/release; a bundle contains the programs)
   --pytorch FOLDER  also compares with PyTorch, from this virtual environment (scripts/bench_pytorch.py)
   --sizes FILE      changes sizes (scripts/gpu_check/sizes.sh)
-  --cpu-losses FILE takes the CPU's losses of part losses from this file where they were made with the same configuration, text
-                    and program; otherwise says so and trains on the CPU, for minutes (default: cpu_losses.jsonl of a bundle)
-  --make-cpu-losses FILE  makes that file, on any machine, and does nothing else; scripts/bundle.sh takes it along
+  --cpu-losses FILE reads the CPU's losses for part losses from this file if they were computed with the same configuration,
+                    text and program; otherwise says so and trains on the CPU, for minutes (default: cpu_losses.jsonl of a
+                    bundle)
+  --make-cpu-losses FILE  writes that file, on any machine, and does nothing else; scripts/bundle.sh includes it in a bundle
 
 Parts, the most important first: ${all_parts[*]}
-A part that ran to its end is not run again without --again, so that the same command goes on after a stop. It fails where a
-test, a tolerance or a program fails; the others are run all the same. MOH_BINARY and TEST_BINARY replace the programs.
+Parts that have finished are not repeated without --again, so that the same command continues after an interruption. A part
+fails if a test or program fails or a tolerance is exceeded; the other parts run nevertheless. MOH_BINARY and TEST_BINARY
+replace the programs.
 
-Everything needs bash and the usual tools only; Python 3 makes the tables. Without it the results are complete all the same,
-and \`python3 scripts/gpu_check/report.py RESULTS --out FILE\` makes the tables on any other machine.
+Requires bash and standard tools; the tables require Python 3. Without it the results are complete, and
+\`python3 scripts/gpu_check/report.py RESULTS --out FILE\` makes the tables on any other machine.
 
-Exit codes: 0 all is well, 1 a part failed, 2 command line, 75 parts were left for the next call.
+Exit codes: 0 all parts succeeded, 1 a part failed, 2 command line, 75 parts remain for the next call.
 END
 }
 
@@ -119,7 +121,7 @@ cpu_name() { sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -n 1; }
 
 remaining() { echo $((budget - SECONDS)); }
 
-# A program of a part: its standard output are records, or where it says so the log; ends when the budget is spent.
+# Runs a program of a part, whose standard output are records (or the log, if redirected); ends when the budget is spent.
 limited() {
   { printf '\n$'; printf ' %q' "$@"; echo; } >&2
   if [ "$budget" -gt 0 ]; then
@@ -130,7 +132,7 @@ limited() {
   fi
 }
 
-# piece PART.NAME COMMAND...: the records of a command that ran to its end, now or before its part was cut off.
+# piece PART.NAME COMMAND...: prints the records of a command; runs it unless it finished before the part was cut off.
 piece() {
   local file=$results/$1.piece
   shift
@@ -141,7 +143,7 @@ piece() {
   cat "$file"
 }
 
-# The last line of a log that says something, without colours.
+# The last line of a log that is not blank or a rule, without colours.
 last_line() { sed 's/\x1b\[[0-9;]*m//g' "$1" | grep -v '^[[:space:]=-]*$' | tail -n 1; }
 
 status_of() { sed -n 's/.*"status":"\([a-z ]*\)".*/\1/p' "$results/$1.json" 2>/dev/null || true; }
@@ -152,11 +154,11 @@ write_status() {
     "$(date -u +%Y-%m-%dT%H:%M:%SZ)" "$(json_string "$reason")" >"$results/$part.json"
 }
 
-# Runs part_NAME, which writes records to its standard output and what it does to standard error.
+# Runs part_NAME, which writes records to standard output and its progress to standard error.
 run_part() {
   local part=$1 code=0 began=$SECONDS status=failed reason='' log=$results/$1.log
   progress "$part ..."
-  # What a part has finished before it was cut off stays.
+  # Pieces that finished before the part was cut off are kept.
   if $again || [ "$(status_of "$part")" != 'cut off' ]; then rm -f "$results/$part".*.piece; fi
   rm -f "$results/$part.json"
   "part_$part" >"$results/$part.jsonl" 2>"$log" || code=$?
@@ -174,10 +176,10 @@ run_part() {
 
 # --- The parts --------------------------------------------------------------------------------------------------------
 
-# That there is a GPU shows in the first line that moh says; all else may fail, and the tests then say what is wrong.
+# moh's first line of output shows whether there is a GPU; if anything else fails here, the tests say what is wrong.
 part_device() {
   local head smi dense code=0
-  rm -f "$results/device.attention.piece" # what it says is wanted, not what it makes
+  rm -f "$results/device.attention.piece" # only its log is needed
   head=$(limited "$moh" bench attention --device cuda --tokens 16 --heads 1 --kv-heads 1 --repeats 1) || code=$?
   head=${head%%$'\n'*}
   [ -n "$head" ] || return "$((code > 0 ? code : 1))"
@@ -194,9 +196,9 @@ part_device() {
   return "$code"
 }
 
-# Every case of every kernel on the device beside the CPU. A case that was skipped did not run.
+# Every case of every kernel, on the device and on the CPU. Skipped cases count as a failure.
 part_tests() {
-  local code=0 whole=$results/tests.whole.piece # is there after a failure
+  local code=0 whole=$results/tests.whole.piece # exists after a failure
   if [ ! -f "$whole" ]; then
     limited timeout -k 10 "$tests_seconds" "$tests" "$test_filter" >&2 || code=$?
     count_tests "$results/tests.log"
@@ -214,15 +216,15 @@ part_tests() {
 
 is_spent() { [ "$budget" -gt 0 ] && [ "$(remaining)" -le 0 ]; }
 
-# After a kernel that reads what is not there, or never ends, all that follows in its process is lost. So each test is run
-# again, in a process of its own that waits for each kernel: a record and a log say which ones fail.
+# An illegal address or a hanging kernel makes all later tests of the process fail. So each test is run again, in a process
+# of its own that waits for each kernel (MOH_CUDA_SYNC): a record and a log say which ones fail.
 one_by_one() {
   local name names pattern result broken done=$results/tests.alone.piece log=$results/tests.alone.log
   touch "$done"
   mapfile -t names < <("$tests" --list-test-names-only "$test_filter")
   for name in "${names[@]}"; do
     if [ -z "$name" ] || grep -qxF -e "passed $name" -e "failed $name" "$done"; then continue; fi
-    pattern=$(printf '%s' "$name" | sed 's/[],[\\]/\\&/g') # which are signs of Catch2's
+    pattern=$(printf '%s' "$name" | sed 's/[],[\\]/\\&/g') # special characters in Catch2's patterns
     result=passed
     MOH_CUDA_SYNC=1 limited timeout -k 10 "$test_seconds" "$tests" "$pattern" >"$log.new" 2>&1 || result=failed
     if is_spent; then return; fi
@@ -254,12 +256,12 @@ sanitize() {
   count_tests "$results/$tool.log"
   return "$code"
 }
-# cudaEventQuery of work that is under way is an error to the tool, and not to moh, which asks for just that.
+# The tool reports cudaErrorNotReady of cudaEventQuery as an error, which moh expects for unfinished work.
 part_memcheck() { sanitize memcheck --report-api-errors no; }
 part_racecheck() { sanitize racecheck; }
 part_synccheck() { sanitize synccheck; }
 
-# train_run PART.NAME CONFIG SETTING...: a training run whose metrics end up in $results/PART.NAME.piece.
+# train_run PART.NAME CONFIG SETTING...: a training run whose metrics are written to $results/PART.NAME.piece.
 train_run() {
   local file=$results/$1.piece folder=$results/$1.run config=$2 code=0
   shift 2
@@ -271,7 +273,7 @@ train_run() {
   return "$code"
 }
 
-# value(NAME) of a line of JSON, for awk.
+# awk function: the number that the member NAME has in a line of JSON.
 # shellcheck disable=SC2016
 awk_value='function value(name) {
   if (!match($0, "\"" name "\":[-+0-9.eE]+")) return "none"
@@ -279,7 +281,7 @@ awk_value='function value(name) {
 }
 function difference(a, b) { return a == "none" || b == "none" || b == 0 ? 1e9 : (a > b ? a - b : b - a) / b }'
 
-# Each model as it is, with the times of its ops, and replayed, which has none.
+# Each model without CUDA graph, profiled by op, and with it, where ops cannot be timed.
 part_step() {
   local model
   for model in "${models[@]}"; do
@@ -290,7 +292,7 @@ part_step() {
   done
 }
 
-# That the loss falls is the least that training has to do.
+# Training must at least reduce the loss.
 part_train() {
   local model
   for model in "${models[@]}"; do
@@ -345,7 +347,7 @@ part_pytorch() {
 
 # --- All of it --------------------------------------------------------------------------------------------------------
 
-exec 3>&1 # for what a part has to say at once: its standard output are records
+exec 3>&1 # for messages of a part, whose standard output are records
 if [ -n "$make_losses" ]; then
   make_cpu_losses "$make_losses"
   exit
@@ -360,7 +362,7 @@ report() {
   python3 "$root/scripts/gpu_check/report.py" "$results" --out "$out"
 }
 
-# Whether a part ran to its end. That there was no GPU is looked at again.
+# Whether a part has finished. Part device is repeated if it found no GPU.
 is_there() {
   case $1/$(status_of "$1") in
     device/failed) return 1 ;;
@@ -377,7 +379,7 @@ for part in "${parts[@]}"; do
     left+=("$part")
   else
     run_part "$part"
-    # Should this be stopped, there are tables of what was done.
+    # After each part, so that there are tables even if this is interrupted.
     report >/dev/null 2>&1 || true
   fi
   if [ "$part" = device ] && [ "$(status_of device)" = failed ] && [ ! -s "$results/device.jsonl" ]; then

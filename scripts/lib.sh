@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# What the other scripts share. Sourced, not run.
+# Functions shared by the other scripts. Sourced, not run.
 
 # The root of the source tree, wherever the script is called from.
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
@@ -14,13 +14,13 @@ die() {
 }
 
 # configure PRESET [CMAKE OPTION...]: configures build/PRESET, with the environment's MOH_CUDA (AUTO, ON, OFF), and explains
-# the failure that people meet: a build folder that was configured by another compiler, generator or source tree.
+# the most common failure: a build folder that was configured with another compiler, generator or source tree.
 configure() {
   local preset=$1
   shift
   say "configuring build/$preset"
   (cd "$root" && cmake --preset "$preset" ${MOH_CUDA:+"-DMOH_CUDA=$MOH_CUDA"} "$@") ||
-    die "cmake failed; the reason is above. If it speaks of another generator, compiler or source folder:" \
+    die "cmake failed; the reason is above. If it names another generator, compiler or source folder:" \
       "rm -r '$root/build/$preset' and start again"
 }
 
@@ -29,7 +29,7 @@ build() {
   local preset=$1
   shift
   say "building build/$preset (the first time takes minutes, later runs only what changed)"
-  # Steps done and in all, their share, and the time since the start.
+  # Finished and total steps, percentage, elapsed time.
   NINJA_STATUS=${NINJA_STATUS:-"[%f/%t %p %es] "} \
     cmake --build "$root/build/$preset" --parallel "$(nproc)" ${1:+--target "$@"} ||
     die "the build failed; the first error is above. A compiler that was 'Killed' ran out of memory:" \

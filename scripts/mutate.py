@@ -1,4 +1,4 @@
-"""What scripts/mutate.sh runs in the copy of the source that it made: see there."""
+"""Started by scripts/mutate.sh in the copy of the source that it made: see there."""
 
 import argparse
 import pathlib
@@ -20,7 +20,7 @@ def build(targets):
 
 
 def failing_tests(pattern):
-    """Names of the tests that match and fail; there must be some that match."""
+    """Names of the tests that match and fail. Raises RuntimeError if none matches."""
     result = subprocess.run(
         ["ctest", "--test-dir", BUILD, "-R", pattern, "-LE", "isa", "--no-tests=error", "--timeout", "300", "-j2"],
         capture_output=True, text=True)
@@ -47,7 +47,7 @@ def mutated(mutation):
 
 
 def try_mutation(mutation):
-    """The tests that notice."""
+    """The tests that fail with the mutation."""
     path, original, broken = mutated(mutation)
     path.write_text(broken)
     try:
@@ -77,13 +77,13 @@ def table(results):
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--only", default="", help="mutations whose name contains this")
-    parser.add_argument("--table", type=pathlib.Path, help="where the table is written, in Markdown")
+    parser.add_argument("--table", type=pathlib.Path, help="file for a table in Markdown")
     arguments = parser.parse_args()
     chosen = [mutation for mutation in MUTATIONS if arguments.only in mutation.name]
     if not chosen:
         sys.exit(f"mutate: no mutation has '{arguments.only}' in its name")
     for mutation in chosen:
-        mutated(mutation)  # all of them apply, before the first build
+        mutated(mutation)  # checks that all of them apply, before the first build
     build(sorted({mutation.target for mutation in chosen}))
     for mutation in chosen:
         require_tests(mutation)

@@ -1,5 +1,5 @@
-"""The ways in which scripts/mutate.sh breaks the source. Each is (name, file, text, what stands there instead, program of
-tests, pattern of its tests). The text stands in the file exactly once."""
+"""The mutations of scripts/mutate.sh. Each is (name, file, text, its replacement, test program, pattern of its tests). The
+text occurs in the file exactly once."""
 
 from typing import NamedTuple
 
@@ -9,7 +9,7 @@ class Mutation(NamedTuple):
     file: str
     text: str
     instead: str
-    target: str  # what is built: a test program, or moh
+    target: str  # CMake target: a test program, or moh
     tests: str  # a regular expression for ctest
 
 

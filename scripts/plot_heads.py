@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Draws what `moh analyze --out FILE.json` found. Beside the file, or in --out DIR:
+"""Draws the results of `moh analyze --out FILE.json`, in the folder of the file or in --out DIR:
 
   heads.png       load of the heads, overall and by source, and their mean gates (Mixture-of-Head models only)
-  similarity.png  how alike the heads of a layer are: attention patterns, outputs, contributions to the layer's output
-  rank.png        directions that the heads use together, by layer
+  similarity.png  similarity of the heads of a layer: attention patterns, outputs, contributions to the layer's output
+  rank.png        rank of the heads' features, by layer
 
   scripts/plot_heads.py heads.json
   scripts/plot_heads.py heads.json --out pictures --layers 0 7 15
@@ -30,10 +30,10 @@ except ImportError:
 VERSION = 1
 INK = "#333333"
 NO_VALUE = "#dddddd"
-# From light to dark: in black and white, too, darker is more.
+# From light to dark, so that darker is more in black and white, too.
 COLORS = "YlGnBu"
 SHARED = {"facecolor": "white", "edgecolor": "#999999", "hatch": "////", "linewidth": 0.0}
-# Groups of heads, told apart by brightness and hatch.
+# Groups of heads, distinguished by brightness and hatch.
 BARS = {"all": ("#cccccc", ""), "shared": ("#56B4E9", "///"), "routed": ("#0072B2", "")}
 SIMILARITIES = {"attention": "shared attention", "outputs": "cosine of outputs",
                 "contributions": "cosine of contributions"}
@@ -42,11 +42,11 @@ PANELS_PER_ROW = 3
 
 
 class PlotError(Exception):
-    """Something the user can put right."""
+    """An error that the user can fix."""
 
 
 def read_report(path):
-    """Reads what moh analyze wrote."""
+    """Reads a file of moh analyze --out."""
     try:
         report = json.loads(pathlib.Path(path).read_text(encoding="utf-8"))
     except OSError as error:
@@ -185,7 +185,7 @@ def draw_loads(report):
 
 
 def chosen_layers(report, asked):
-    """The layers to show matrices of: those asked for, or a few at even distances, the first and the last among them."""
+    """The layers whose matrices are shown: those of --layers, or a few at even distances, including first and last."""
     count = len(report["layers"])
     if asked:
         for layer in asked:
@@ -197,12 +197,12 @@ def chosen_layers(report, asked):
 
 
 def shared_first(layer, heads):
-    """The numbers of a layer's heads, shared ones first, so that the pairs of two groups lie together."""
+    """The numbers of a layer's heads, shared ones first, so that each pair of groups is a block of the matrix."""
     return layer["shared_heads"] + [head for head in range(heads) if head not in layer["shared_heads"]]
 
 
 def off_diagonal(matrix, order):
-    """The matrix with its heads in that order, and NaN where a head meets itself."""
+    """The matrix with its rows and columns in that order, and NaN on the diagonal."""
     rows = [values(row) for row in matrix]
     return [[math.nan if i == j else rows[i][j] for j in order] for i in order]
 
@@ -240,7 +240,7 @@ def draw_similarities(report, layers):
 
 
 def draw_bars(axes, report, field, title):
-    """Bars by layer and group; the legend says what a group could reach at most."""
+    """Bars by layer and group; the legend shows the largest possible value of a group."""
     groups = ["all"] + [group for group in ("shared", "routed") if any(layer[group] for layer in report["layers"])]
     width = 0.8 / len(groups)
     for i, group in enumerate(groups):
@@ -277,7 +277,7 @@ def set_style():
 
 def parse_arguments(arguments):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("report", metavar="FILE.json", help="what moh analyze --out wrote")
+    parser.add_argument("report", metavar="FILE.json", help="file of moh analyze --out")
     parser.add_argument("--out", metavar="DIR", help="folder of the pictures (default: that of the file)")
     parser.add_argument("--layers", nargs="+", type=int, metavar="N",
                         help=f"layers in similarity.png (default: {MOST_MATRICES} at even distances)")

@@ -24,24 +24,24 @@ except ImportError:
         "and run the script with /usr/bin/python3"
     )
 
-# Okabe & Ito's palette: told apart with any kind of colour vision.
+# Okabe & Ito's palette, which is safe for colour-blind readers.
 COLORS = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000"]
 INK = "#333333"
-# Routed heads that still have a visible row each in the picture of their loads over time.
+# With at most this many routed heads, each has a row of its own in the plot of loads over time.
 MOST_ROWS = 64
-# Curves of a record's field, each in a panel of its own: field, title, what its axis says.
+# Fields of the records that have a panel of their own: field, title, label of the y axis.
 PANELS = (("grad_norm", "Gradient norm", "before clipping"),
           ("balance_loss", "Load-balance loss", "before its weight"),
           ("tokens_per_s", "Speed", "tokens per second"))
 
 
 class PlotError(Exception):
-    """Something the user can put right."""
+    """An error that the user can fix."""
 
 
 @dataclass
 class Run:
-    """The records of one run, by step: {step: value}. A number that was not finite is NaN."""
+    """Curves of one run, as {step: value}; non-finite numbers are NaN."""
 
     label: str
     train_loss: dict = field(default_factory=dict)
@@ -82,7 +82,7 @@ def add_record(run, record):
 
 
 def read_run(path, label=None):
-    """Reads a run folder or a metrics.jsonl. Lines that are no JSON object, such as a torn last one, are passed over."""
+    """Reads a run folder or a metrics.jsonl. Lines that are no JSON object, such as an incomplete last one, are skipped."""
     path = pathlib.Path(path)
     file = path / "metrics.jsonl" if path.is_dir() else path
     run = Run(label if label is not None else (file.parent.resolve().name or str(path)))
@@ -101,7 +101,7 @@ def read_run(path, label=None):
 
 
 def smoothed(values):
-    """Mean over a centred window of about a fiftieth of the curve, so that the curve does not lag; skips NaN."""
+    """Mean over a centred window (no lag) of about a fiftieth of the curve; skips NaN."""
     reach = max(1, len(values) // 100)
     sums, counts = [0.0], [0]
     for value in values:
@@ -122,7 +122,7 @@ def in_order(series):
 
 
 def marker_for(values):
-    """A line needs two points to be seen."""
+    """A marker for a curve with fewer than two points, of which a line shows nothing."""
     return "o" if sum(not math.isnan(value) for value in values) < 2 else None
 
 
@@ -183,7 +183,7 @@ def draw_curve(axes, runs, name, title, unit):
 
 
 def relative_load(layer):
-    """Each head's load over the even share, the layer's mean: 1 is perfect balance."""
+    """Each head's load divided by the mean of the layer: 1 is perfect balance."""
     finite = [share for share in layer if not math.isnan(share)]
     mean = sum(finite) / len(finite) if finite else 0.0
     return [share / mean if mean > 0.0 else math.nan for share in layer]
@@ -224,7 +224,7 @@ def set_centred_ticks(axis, count):
 
 
 def step_edges(steps):
-    """Borders half-way between the steps."""
+    """Cell boundaries half-way between the steps."""
     if len(steps) == 1:
         return [steps[0] - 0.5, steps[0] + 0.5]
     inner = [(a + b) / 2 for a, b in zip(steps, steps[1:])]
@@ -266,7 +266,7 @@ def draw_head_loads(figure, run, title):
 
 
 def draw_figure(runs):
-    """Loss and learning rate of all runs, their other curves, then a row of head loads per run that routes its heads."""
+    """Loss and learning rate of all runs, their other curves, then a row of head loads for each MoH run."""
     routed = [run for run in runs if run.head_load]
     panels = [panel for panel in PANELS if any(panel[0] in run.curves for run in runs)]
     plt.rcParams.update({"font.size": 10, "axes.titlesize": 11, "axes.titleweight": "bold", "axes.titlelocation": "left",

@@ -4,8 +4,8 @@
     scripts/quality.py --moh build/release/moh --data input.txt --out runs/quality
 
 Each run is `moh train CONFIG data.train=DATA seed=SEED output.dir=OUT/NAME_SEED`, with the settings given after `--`
-added. Runs that are finished are not run again, and runs that were interrupted go on from their last checkpoint, so the
-script can be stopped and started at will. --jobs runs that many at once, each with --threads threads.
+added. Finished runs are not repeated, and interrupted ones continue from their last checkpoint, so the script can be
+stopped and restarted at any time. --jobs: number of concurrent runs, each with --threads threads.
 """
 
 import argparse
@@ -20,7 +20,7 @@ import sys
 def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--moh", default="build/release/moh", help="the moh program")
-    parser.add_argument("--data", required=True, help="training text; its last part validates")
+    parser.add_argument("--data", required=True, help="training text; its last part is held out for validation")
     parser.add_argument("--out", default="runs/quality", help="folder of the runs")
     parser.add_argument("--configs", nargs="+", default=[
         f"configs/llm/tiny_shakespeare_{name}.yaml" for name in ("dense", "moh_75", "moh_50")])
@@ -38,7 +38,7 @@ def run_folder(arguments, config, seed):
 def train(arguments, config, seed):
     """Returns the exit code of the run."""
     folder = run_folder(arguments, config, seed)
-    if (folder / "sample.txt").exists():  # the last thing that a finished run writes
+    if (folder / "sample.txt").exists():  # the last file that a run writes
         return 0
     command = [arguments.moh, "train", config, f"data.train={arguments.data}", f"seed={seed}", f"output.dir={folder}",
                f"threads={arguments.threads}", "--resume", *arguments.settings]

@@ -22,19 +22,19 @@ moh=build/release/moh
 
 "$root/scripts/setup.sh"
 configure release
-build release moh moh_pages # with what cmake --install takes
+build release moh moh_pages # moh_pages: so that cmake --install works afterwards
 cd "$root"
 
-# Where the run will write; a mistake in the overrides ends here.
+# The run folder. Errors in the overrides are reported here, before training.
 resolved=$("$moh" config "$config" "$@")
 run_dir=$(sed -n "/^output:/,/^[^ ]/s/^  dir: *//p" <<<"$resolved" | tr -d "\"'")
 
-# A run that was interrupted goes on where it was; one that is finished only writes its sample again.
+# An interrupted run continues; a finished one only writes its sample again.
 say "training: $moh train $config${*:+ $*} --resume"
 "$moh" train "$config" "$@" --resume
 
 say "plotting"
-# The system's interpreter first: it is the one that sees the system's matplotlib.
+# The system's interpreter is preferred: it finds the matplotlib that the package manager installed.
 python=python3
 if [ -x /usr/bin/python3 ]; then python=/usr/bin/python3; fi
 "$python" scripts/plot_run.py "$run_dir" || warn "the plot is missing; everything else is there"
@@ -43,7 +43,7 @@ cat <<END
 
 == done. In $run_dir:
   checkpoints/    the trained model
-  sample.txt      text that it wrote
+  sample.txt      generated text
   curves.png      loss, learning rate and head load, drawn from metrics.jsonl
   config.yaml     every setting of the run
   moh.log         the lines that you have just seen

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""Continue-tunes a dense model into Mixture-of-Head models and prints how much of its learning each of them keeps: a
-Markdown table and the curve as a PNG (the paper's figure 2).
+"""Continue-tunes a dense model into Mixture-of-Head models and shows how much of its loss reduction each of them recovers,
+as a Markdown table and as curves in a PNG (as figure 2 of the paper).
 
     scripts/recovery.py --moh build/release/moh --data input.txt --out runs/recovery
 
 First `moh train DENSE`, from random weights; then, for each variant, `moh train MOH init.from=OUT/dense` and the
-variant's settings. With L0 the validation loss of the untrained model and L1 that of the dense one when it is done, a
-model of loss L has recovered (L0 - L) / (L0 - L1). Runs that are finished are not run again, and runs that were
-interrupted go on from their last checkpoint. --jobs runs that many variants at once, each with --threads threads.
+variant's settings. With L0 the validation loss of the untrained model and L1 that of the trained dense one, a model of
+loss L has recovered (L0 - L) / (L0 - L1). Finished runs are not repeated, and interrupted ones continue from their last
+checkpoint. --jobs: number of variants that run concurrently, each with --threads threads.
 """
 
 import argparse
@@ -29,12 +29,12 @@ except ImportError:
         "and run the script with /usr/bin/python3"
     )
 
-# Okabe & Ito's palette: told apart with any kind of colour vision.
+# Okabe & Ito's palette, which is safe for colour-blind readers.
 COLORS = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000"]
 MARKERS = "osD^vPX"
 INK = "#333333"
 
-# Name, and what it sets beside --moh-config.
+# Variants: name, and settings in addition to --moh-config.
 VARIANTS = [
     ("dense, all heads", ["model.moh.router=none", "model.moh.num_shared=0", "model.moh.top_k=0",
                           "model.moh.shared_heads=first"]),
@@ -49,7 +49,7 @@ VARIANTS = [
 
 @dataclass
 class Curve:
-    """Validation losses by tokens that were trained on."""
+    """Validation losses by number of training tokens."""
 
     label: str
     tokens: list
@@ -59,7 +59,7 @@ class Curve:
 def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--moh", default="build/release/moh", help="the moh program")
-    parser.add_argument("--data", required=True, help="training text; its last part validates")
+    parser.add_argument("--data", required=True, help="training text; its last part is held out for validation")
     parser.add_argument("--out", default="runs/recovery", help="folder of the runs, the table and the curve")
     parser.add_argument("--dense-config", default="configs/llm/continue_tuning_dense.yaml")
     parser.add_argument("--moh-config", default="configs/llm/continue_tuning_moh_75.yaml")
@@ -74,8 +74,8 @@ def folder_name(label):
 
 
 def train(arguments, config, folder, settings, threads):
-    """Trains to the end, or raises RuntimeError naming the log."""
-    if (folder / "sample.txt").exists():  # the last thing that a finished run writes
+    """Trains to the end; raises RuntimeError with the path of the log on failure."""
+    if (folder / "sample.txt").exists():  # the last file that a run writes
         return
     command = [arguments.moh, "train", config, f"data.train={arguments.data}", f"output.dir={folder}",
                f"threads={threads}", "eval.at_start=true", "sample.tokens=1", *settings, *arguments.settings, "--resume"]
@@ -100,7 +100,7 @@ def recovered(loss, dense):
 
 
 def tokens_to(share, curve, dense):
-    """Tokens of the first evaluation that has recovered this share; None if none has."""
+    """Training tokens at the first evaluation that has recovered this share; None if none has."""
     return next((t for t, loss in zip(curve.tokens, curve.losses) if recovered(loss, dense) >= share), None)
 
 

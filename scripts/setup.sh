@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Installs what moh is built from: Debian 12 packages, and, beside a CUDA toolkit with cuDNN, the headers of cuDNN's
-# front end, from PyPI, into the user's cache. Does nothing, quickly, when all is there. Needs root or sudo only when
-# a package is missing.
+# Installs the dependencies of moh: Debian 12 packages, and, if there is a CUDA toolkit with cuDNN, the headers of cuDNN's
+# front end, from PyPI, in the user's cache. Returns quickly if nothing is missing. Needs root or sudo only if a package
+# is missing.
 set -euo pipefail
 # shellcheck source=lib.sh
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
@@ -10,7 +10,7 @@ packages=(
   build-essential cmake ninja-build ccache
   libyaml-cpp-dev libspdlog-dev libcli11-dev nlohmann-json3-dev libxxhash-dev # configuration, console, files
   zlib1g-dev                                                                 # checksums of PyTorch's files
-  libdnnl-dev                                                                # matrix products on the CPU
+  libdnnl-dev                                                                # GEMM on the CPU (oneDNN)
   libeigen3-dev                                                              # eigenvalues
   catch2                                                                     # tests
   python3 python3-matplotlib                                                 # end-to-end tests, plots
@@ -33,7 +33,7 @@ END
 }
 
 missing_packages() {
-  # dpkg-query knows a package that was removed but not purged, hence the status.
+  # The status tells installed packages from removed ones that were not purged, which dpkg-query lists, too.
   local installed
   installed=$(dpkg-query -W -f '${db:Status-Status} ${Package}\n' "${packages[@]}" 2>/dev/null |
     sed -n 's/^installed //p' || true)
@@ -42,7 +42,7 @@ missing_packages() {
   done
 }
 
-# Runs a command as root; fails without a word when there is no way to.
+# Runs a command as root or through sudo; fails silently if neither is possible.
 as_root() {
   if [ "$(id -u)" -eq 0 ]; then
     "$@"
@@ -60,14 +60,14 @@ To install them, this script must run as root or find sudo, and neither is the c
   apt-get update && apt-get install --no-install-recommends $*
 or, if you have these libraries in another way, run with MOH_SKIP_SETUP=1"
   say "installing $*"
-  as_root "${apt[@]}" update || warn "apt-get update failed; trying with the package lists that are there"
+  as_root "${apt[@]}" update || warn "apt-get update failed; trying with the existing package lists"
   as_root "${apt[@]}" install -y --no-install-recommends "$@" ||
     die "apt-get could not install: $*
 Its reason is above. Without network, install them from a mirror that this machine reaches; on a system other than
 Debian 12, find out what it calls them, install them, and run with MOH_SKIP_SETUP=1"
 }
 
-# The same version and folder as in cmake/MohDependencies.cmake.
+# Same version and folder as in cmake/MohDependencies.cmake.
 cudnn_frontend=1.32.0
 cache=${XDG_CACHE_HOME:-${HOME:+$HOME/.cache}}
 cudnn_frontend_folder=$cache/moh/cudnn-frontend-$cudnn_frontend
@@ -81,7 +81,7 @@ has_cudnn() {
   [ -e /usr/include/cudnn.h ]
 }
 
-# A Python package is an archive; the headers in it are all that is needed, so nothing is installed.
+# Only the headers in the Python package's archive are needed, so they are unpacked and nothing is installed.
 fetch_cudnn_frontend() {
   say "fetching the headers of cuDNN's front end"
   local work

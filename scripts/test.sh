@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Set-up, build, all tests, ending in ctest's summary and with its exit status. The objects are those of
-# scripts/quickstart.sh. Arguments but for --every-isa and --werror go to ctest. MOH_PRESET chooses the CMake preset
-# (default: release), MOH_CUDA whether to build for a GPU, MOH_SHARED the folder of shared test data.
+# Set-up, build, all tests; ends with ctest's summary and exit status. Shares its objects with scripts/quickstart.sh.
+# Arguments other than --every-isa and --werror are passed to ctest. MOH_PRESET selects the CMake preset (default: release),
+# MOH_CUDA whether to build for a GPU, MOH_SHARED the folder of shared test data.
 set -euo pipefail
 # shellcheck source=lib.sh
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
@@ -40,7 +40,7 @@ done
 preset=${MOH_PRESET:-release}
 if [ -n "${MOH_SHARED:-}" ]; then
   [ -d "$MOH_SHARED" ] || die "MOH_SHARED: expected a folder, found '$MOH_SHARED'"
-  # Tests run in the build folder, where a relative path would point elsewhere.
+  # Tests run in the build folder, so the path must be absolute.
   MOH_SHARED=$(cd "$MOH_SHARED" && pwd)
   export MOH_SHARED
 fi
@@ -50,7 +50,7 @@ configure "$preset" -DMOH_BUILD_TESTS=ON -DMOH_WERROR=$werror -DMOH_TEST_EVERY_I
 build "$preset"
 
 say "testing build/$preset"
-# Several test programs share the processors, so a thread that waits should sleep instead of spin.
+# Several test programs share the processors, so waiting threads should sleep instead of spinning.
 export OMP_WAIT_POLICY=${OMP_WAIT_POLICY:-passive}
-unset MOH_CUDA # was for the build; scripts that the tests run read it, too
+unset MOH_CUDA # it was for this build; scripts started by the tests would read it, too
 exec ctest --test-dir "$root/build/$preset" --output-on-failure --no-tests=error --parallel "$(nproc)" "${arguments[@]}"

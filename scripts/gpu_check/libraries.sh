@@ -1,10 +1,10 @@
 # shellcheck shell=bash disable=SC2154
-# Where the shared libraries of CUDA are that moh loads when it needs them. Sourced, not run.
+# Finds the shared libraries of CUDA that moh loads at run time. Sourced, not run.
 
-# Matrix products need the first; the others are what attention through cuDNN needs.
+# GEMM needs the first; attention through cuDNN needs the others.
 libraries=(libcublasLt.so.13 libcudnn.so.9 libnvrtc.so.13 libcudart.so.13)
 
-# The file that the system's loader takes for a library; nothing where it finds none.
+# The file that the dynamic loader would load for a library; nothing if it finds none.
 loaded_library() {
   local folder named
   IFS=: read -ra named <<<"${LD_LIBRARY_PATH:-}"
@@ -15,7 +15,7 @@ loaded_library() {
     awk -v name="$1" '$1 == name && file == "" { file = $NF } END { print file }'
 }
 
-# Folders where the loader does not look by itself: those of toolkits and of Python packages.
+# Folders outside the loader's search path: those of toolkits and of Python packages.
 other_library_folders() {
   local folder
   printf '%s\n' ${venv:+"$venv"/lib/python3*/site-packages/nvidia/*/lib}
@@ -24,8 +24,8 @@ other_library_folders() {
     while read -r folder; do printf '%s\n' "$folder"/nvidia/*/lib; done
 }
 
-# Says where each library is, and puts the folders that the loader lacks into LD_LIBRARY_PATH, after those that are there.
-# found_libraries: the same as JSON.
+# Prints the path of each library, and appends folders outside the loader's search path to LD_LIBRARY_PATH.
+# found_libraries: the paths as JSON.
 find_libraries() {
   local library folder file folders
   mapfile -t folders < <(other_library_folders)
@@ -39,12 +39,12 @@ find_libraries() {
     done
     say "$library: ${file:-not found}"
     found_libraries+=${found_libraries:+,}$(json_string "$library: ${file:-not found}")
-    # cuDNN's front end looks the runtime up by a name that may be missing or another version's.
+    # cuDNN's front end loads the CUDA runtime by a name that may be missing or belong to another version.
     if [ -n "$file" ] && [ "$library" = libcudart.so.13 ]; then
       export CUDNN_FRONTEND_CUDART_LIB_NAME=${CUDNN_FRONTEND_CUDART_LIB_NAME:-$library}
     fi
   done
   [[ $found_libraries != *'libcublasLt.so.13: not found'* ]] ||
     die "libcublasLt.so.13 was found neither by the system's loader nor in ${toolkits[*]} nor in Python's packages; matrix" \
-      "products need it. Install cuBLAS of CUDA 13, or put its folder into LD_LIBRARY_PATH"
+      "multiplications need it. Install cuBLAS of CUDA 13, or put its folder into LD_LIBRARY_PATH"
 }

@@ -1,5 +1,5 @@
 # shellcheck shell=bash disable=SC2154
-# Part losses: training on the GPU beside the CPU, whose losses may have been made elsewhere. Sourced, not run.
+# Part losses: compares losses of training on the GPU with the CPU's, which may come from a file. Sourced, not run.
 
 loss_run_settings() { settings=("train.steps=$loss_steps" log.every=1 "eval.every=$loss_steps" "${loss_settings[@]}"); }
 
@@ -22,7 +22,7 @@ text_contents() {
   done
 }
 
-# What the CPU's losses of a model depend on, as one number: configuration, text and program.
+# A hash of what the CPU's losses of a model depend on: configuration, text and program.
 cpu_losses_key() {
   local settings resolved
   loss_run_settings
@@ -31,7 +31,7 @@ cpu_losses_key() {
   { echo "$resolved" && text_contents && sha256sum <"$moh"; } | sha256sum | cut -d ' ' -f 1
 }
 
-# Writes the file of --make-cpu-losses: for each model a line that says what follows, and its metrics.
+# Writes the file of --make-cpu-losses: for each model a header line and its metrics.
 make_cpu_losses() {
   local file=$1 model key cpu
   cpu=$(cpu_name | tr -d \"\\\\)
@@ -48,8 +48,8 @@ make_cpu_losses() {
   mv "$file.new" "$file"
 }
 
-# Puts the CPU's metrics of a model where train_cpu would: those of the file, if they are the same configuration's, text's and
-# program's.
+# Copies the CPU's metrics of a model from the file to where train_cpu would write them, if they were computed with the same
+# configuration, text and program.
 take_cpu_losses() {
   local piece=$results/losses.$1_cpu.piece key
   [ -n "$cpu_losses" ] && [ ! -f "$piece" ] || return 0
@@ -63,7 +63,7 @@ take_cpu_losses() {
   fi
 }
 
-# compare_losses NAME PRECISION CPU_METRICS GPU_METRICS ORIGIN: a record, and whether it keeps to the tolerances.
+# compare_losses NAME PRECISION CPU_METRICS GPU_METRICS ORIGIN: prints a record; fails if a tolerance is exceeded.
 compare_losses() {
   local early=early_tolerance_$2 final=final_tolerance_$2
   awk -v name="$1" -v precision="$2" -v origin="$5" -v steps="$early_steps" -v early_most="${!early}" -v final_most="${!final}" \

@@ -1,7 +1,7 @@
 # shellcheck shell=bash disable=SC2154
-# Part modes: settings that must not change what is computed, or not much, change nothing more. Sourced, not run.
+# Part modes: checks that settings which may not change the losses, or only within a tolerance, do not. Sourced, not run.
 
-# mode_run NAME CONFIG SETTING...: a short training run. One with cuda_graph has to have captured its step.
+# mode_run NAME CONFIG SETTING...: a short training run. With cuda_graph, fails if the step was not captured.
 mode_run() {
   local name=$1 config=$2 begin
   shift 2
@@ -16,8 +16,8 @@ mode_run() {
   return 1
 }
 
-# compare_modes EXPECTED NAME REFERENCE: a record, and whether losses and gradient norms of two runs are as expected: the
-# `same` bit for bit, `near`, which is losses within the tolerance, or `rounded`, which is near and not the same.
+# compare_modes EXPECTED NAME REFERENCE: prints a record; fails unless losses and gradient norms of two runs are as expected:
+# `same`, bit for bit; `near`, losses within the tolerance; or `rounded`, near but not the same.
 compare_modes() {
   local files=("$results/modes.$3.piece" "$results/modes.$2.piece")
   [ -f "${files[0]}" ] || files[0]=/dev/null
@@ -42,24 +42,24 @@ compare_modes() {
     }' "${files[@]}"
 }
 
-# A file of algorithms that was read back is the file that was written.
+# Checks that the run that read the file of algorithms did not change it.
 check_algorithms() {
   [ -s "$1.searched" ] && cmp -s "$1" "$1.searched" && return
   echo "$1: expected the file that the search wrote, unchanged" >&2
   return 1
 }
 
-# attempt_mode NAME ...: mode_run that goes on after a failure, which the comparison finds, while the budget lasts.
+# attempt_mode NAME ...: mode_run that succeeds after a failure, too (the comparison reports it), unless the budget is spent.
 attempt_mode() { mode_run "$@" || [ "$budget" -eq 0 ] || [ "$(remaining)" -gt 0 ]; }
 
-# Three runs each: as it is, again (equal bits are no matter of course), and captured.
+# Three runs each: a reference, the same again (bits need not be equal), and with a CUDA graph.
 graph_modes() {
   local name=$1
   shift
   attempt_mode "$name" "$@" && attempt_mode "${name}_again" "$@" && attempt_mode "${name}_graph" "$@" cuda_graph=true
 }
 
-# One run searches and writes the file, the next ones read it.
+# The first run searches for algorithms and writes the file; the next ones read it.
 algorithm_modes() {
   local file=$results/modes.algorithms
   if [ ! -f "$results/modes.searched.piece" ]; then rm -f "$file" "$file.searched"; fi

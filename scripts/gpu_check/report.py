@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Makes Markdown tables of what scripts/gpu_check.sh found, on any machine with Python 3.
+"""Makes Markdown tables of the results of scripts/gpu_check.sh, on any machine with Python 3.
 
     report.py RESULTS --out FILE
 
-RESULTS has two files for each part that ran: PART.json, how it ended, and PART.jsonl, its records.
+RESULTS has two files for each part that ran: PART.json, its status, and PART.jsonl, its records.
 """
 
 import argparse
@@ -19,7 +19,7 @@ from pytorch_bench import report as pytorch_report  # noqa: E402  (needs the pat
 PARTS = ("device", "tests", "modes", "losses", "step", "train", "attention_causal", "attention_full", "ops_bf16", "module", "ops_f32",
          "memcheck", "racecheck", "synccheck", "pytorch")
 MIB = 1 << 20
-MOST_OPS = 12  # of a step's profile that are shown one by one
+MOST_OPS = 12  # number of ops of a step's profile that have a row of their own
 
 
 def table(header, rows):
@@ -27,11 +27,11 @@ def table(header, rows):
 
 
 def read_lines(path):
-    """The JSON objects of a file; nothing where there is none."""
+    """The JSON objects of a file; an empty list if there is no file."""
     if not path.exists():
         return []
     lines = path.read_text(encoding="utf-8").splitlines()
-    return [json.loads(line) for line in lines if line.startswith("{") and line.endswith("}")]  # a stop may tear the last
+    return [json.loads(line) for line in lines if line.startswith("{") and line.endswith("}")]  # the last line may be incomplete
 
 
 def percent(share):
@@ -233,7 +233,7 @@ def main(arguments=None):
     if not options.results.is_dir():
         parser.error(f"expected a results folder, found none at {options.results}")
     text = document(Results(options.results))
-    whole = options.out.with_name(options.out.name + ".new")  # so that a stop leaves the tables of before
+    whole = options.out.with_name(options.out.name + ".new")  # an interruption leaves the old tables
     whole.write_text(text, encoding="utf-8")
     os.replace(whole, options.out)
 

@@ -1,26 +1,26 @@
 # shellcheck shell=bash disable=SC2034,SC2154
-# How large the parts of gpu_check.sh are. Sourced, not run; --sizes FILE is read after it and may change any of them.
+# Sizes of the parts of gpu_check.sh. Sourced, not run; --sizes FILE is sourced after it and may override any of them.
 
-# Names of Catch2's tests, as cuda_tests takes them.
+# Catch2's test specification for cuda_tests.
 test_filter='[op_cases],[device]'
-tests_seconds=400 # of all of them
-test_seconds=120  # of one that is run alone, after a failure
+tests_seconds=400 # time limit of all tests
+test_seconds=120  # time limit of a single test that is run alone, after a failure
 sanitizer_filter='[device]device primitives*,[op_cases]*attention*,[op_cases]*route_heads*,[op_cases]*query_norm*,[device]*attention*,[device]*head lists*'
 
-# Folders of CUDA toolkits.
+# Where CUDA toolkits are installed.
 toolkits=(/usr/local/cuda*)
 
-# Modes of computing beside each other: steps, and how far losses may be apart, relatively, where the bits may differ: TF32
-# beside float32, algorithms that a search found beside the first proposals. bfloat16 has three bits less than TF32; on a CPU,
-# losses in bfloat16 differ from float32's by up to 0.0063 in these steps.
+# Part modes: steps, and the tolerance of losses (relative) where results may differ by rounding: TF32 against float32, GEMM
+# algorithms of a search against cuBLAS's first choice. For comparison: bfloat16 has three mantissa bits less than TF32; on a
+# CPU, losses in bfloat16 differ from float32's by up to 0.0063 in these steps.
 mode_steps=30
 mode_settings=(schedule.warmup_steps=10)
 mode_tolerance=0.01
 
-# Losses on the GPU beside the CPU's: configurations, steps, further settings. Tolerances are relative: of the first
-# steps, which rounding has had little time to change, and of the validation loss at the end. On a CPU bfloat16 differs from
-# float32 by up to 0.0019 in the first 20 steps of tiny_shakespeare_moh_50, by up to 0.017 in the next 180, and by 0.007 in
-# the validation loss at the end.
+# Part losses: configurations, steps, further settings. Tolerances are relative: one for the losses of the first steps, in
+# which few rounding differences have accumulated, and one for the final validation loss. For comparison: on a CPU bfloat16
+# differs from float32 by up to 0.0019 in the first 20 steps of tiny_shakespeare_moh_50, by up to 0.017 in the next 180, and by
+# 0.007 in the final validation loss.
 loss_models=(tiny_shakespeare_dense tiny_shakespeare_moh_75 tiny_shakespeare_moh_50)
 loss_steps=520
 loss_settings=()
@@ -37,7 +37,7 @@ bench_steps=20
 train_steps=200
 train_settings=(schedule.warmup_steps=20)
 
-# Lengths with the number of sequences of each.
+# Sequence length : batch size.
 attention_lengths=(256:64 512:32 1024:16 2048:8 4096:4 8192:2 16384:1)
 attention_shape=(--heads 16 --kv-heads 16 --head-dim 64 --repeats 15)
 module_lengths=(256:64 1024:16 2048:8 4096:4)
@@ -45,7 +45,7 @@ module_shape=(--width 768 --heads 12 --head-dim 64 --repeats 15)
 shares=1.0,0.9,0.75,0.5
 ops_options=(--megabytes 256 --seconds 0.2)
 
-# Of scripts/bench_pytorch.py.
+# --cases of scripts/bench_pytorch.py.
 pytorch_cases=(llm_step attention moh_step moh_module llama_step gpt2_step)
 pytorch_options=()
 

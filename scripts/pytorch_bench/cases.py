@@ -1,4 +1,4 @@
-"""What is measured: for each case its sides, moh commands and PyTorch jobs, and the figures made of what they print."""
+"""The cases: their sides (moh commands and PyTorch jobs), and the ratios computed from the records that these print."""
 
 from dataclasses import dataclass, field
 
@@ -24,7 +24,7 @@ class TorchSide:
 
 @dataclass(frozen=True)
 class Reading:
-    """A number in what a side printed: `field` of the line that has all of `where`."""
+    """A number in a side's output: `field` of the line whose fields include all of `where`."""
 
     side: str
     field: str
@@ -33,7 +33,7 @@ class Reading:
 
 @dataclass(frozen=True)
 class Figure:
-    """How many times as fast `ours` is as `other`."""
+    """The ratio of speeds: `other` / `ours`, both times."""
 
     what: str
     ours: Reading
@@ -42,7 +42,7 @@ class Figure:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Sides that take turns, in this order."""
+    """Sides that are measured alternately, in this order."""
 
     case: str
     name: str
@@ -57,7 +57,7 @@ DEVICES = ("cpu", "cuda")
 
 @dataclass(frozen=True)
 class Terms:
-    """How often one process repeats its work, and where: on the CPU in float32, on a GPU in bfloat16."""
+    """Warm-ups and repeats of a process, and its device: the CPU with float32, or a GPU with bfloat16."""
 
     warmups: int
     repeats: int
@@ -69,12 +69,12 @@ class Terms:
 
     @property
     def moh_options(self):
-        """Of `moh bench attention` and `moh bench module`."""
+        """Options of `moh bench attention` and `moh bench module`."""
         return ("--device", self.device, "--dtype", self.dtype)
 
     @property
     def moh_settings(self):
-        """Of a configuration."""
+        """Overrides of a configuration."""
         return ("precision=float32",) if self.device == "cpu" else (f"device={self.device}", "precision=bfloat16")
 
 
@@ -120,8 +120,8 @@ def llm_step(threads, terms, _masks):
 
 
 def turns_comparison(case, name, models, settings, threads, terms):
-    """Dense and MoH in turns on both sides, so that what MoH saves is measured as well, in moh and in PyTorch. `models`:
-    (label, configuration), the dense one first."""
+    """Dense and MoH models alternate on both sides, so that the speed-up by MoH is measured as well, in moh and in PyTorch.
+    `models`: (label, configuration), the dense one first."""
     sides, pairs, memory = {}, [], []
     base = models[0][0]
     for label, config in models:
@@ -159,7 +159,8 @@ def attention(threads, terms, masks):
 
 
 def moh_module(threads, terms, masks):
-    """Router to output projection. PyTorch measures its dense attention, too: what the reference form saves."""
+    """Attention layers, router to output projection. PyTorch also runs its dense attention, for comparison with the
+    reference form of MoH."""
     shares = (0.5, 0.75)
     for width, lengths in ((768, (256, 1024, 2048)), (2048, (512,))):
         for length in lengths:
@@ -191,5 +192,5 @@ def module_figures(shares):
 
 CASES = {"llama_step": llama_step, "gpt2_step": gpt2_step, "moh_step": moh_step, "attention": attention,
          "moh_module": moh_module, "llm_step": llm_step}
-# Which of them are measured when nobody says which: on a CPU a step of LLM-S takes minutes.
+# The default of --cases: on a CPU a step of LLM-S takes minutes.
 USUAL = {"cpu": [case for case in CASES if case != "llm_step"], "cuda": list(CASES)}

@@ -1,4 +1,4 @@
-"""Runs the sides of a comparison in turns, each measurement in a process of its own, and makes figures of them."""
+"""Runs the sides of a comparison alternately, each measurement in a process of its own, and computes their ratios."""
 
 import json
 import os
@@ -12,8 +12,8 @@ from pytorch_bench.cases import MohSide
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 WORKER = pathlib.Path(__file__).resolve().parent / "worker.py"
 
-# glibc gives large blocks back at once, so that every step pays for fresh pages. Told to keep them, and to ask for huge
-# pages, it does what other allocators are recommended for with PyTorch. Threads stay where they are.
+# By default glibc returns large blocks to the system at once, so that every step has page faults. These settings make it
+# cache them and use huge pages, as the allocators that are recommended for PyTorch do, and pin threads to cores.
 TUNED = {
     "MALLOC_MMAP_MAX_": "0",
     "MALLOC_TRIM_THRESHOLD_": str(1 << 40),
@@ -22,16 +22,16 @@ TUNED = {
     "OMP_PROC_BIND": "close",
 }
 
-# How PyTorch runs: (torch.compile, environment). What is tuned is the CPU's memory, so a GPU needs no such modes.
+# PyTorch's modes: (torch.compile, environment). The tuning concerns host memory, so there are no such modes for a GPU.
 MODES = {"eager": (False, {}), "eager tuned": (False, TUNED), "compile": (True, {}), "compile tuned": (True, TUNED)}
 MODES_OF = {"cpu": list(MODES), "cuda": ["eager", "compile"]}
 
-# Modes whose trial was within this of the fastest one's go on to the rounds.
+# Modes whose trial took at most this factor of the fastest one's time take part in the rounds.
 CLOSE = 1.2
 
 
 class BenchError(Exception):
-    """A measurement that did not come about, and why."""
+    """The reason why a measurement failed."""
 
 
 @dataclass
@@ -45,7 +45,7 @@ class Runner:
     configs: dict = field(default_factory=dict)
 
     def run(self, command, environment=None):
-        """JSON lines that a command prints."""
+        """Runs a command that prints JSON lines, and returns them."""
         try:
             done = subprocess.run(command, capture_output=True, text=True, timeout=self.timeout, check=False, cwd=ROOT,
                                   env={**os.environ, **(environment or {})})
@@ -63,7 +63,7 @@ class Runner:
         return records
 
     def resolved(self, config):
-        """What `moh config` makes of a configuration: the one source of both sides' numbers."""
+        """The resolved configuration, printed by `moh config`, from which both sides take their sizes."""
         if config not in self.configs:
             command = [self.moh, "config", *config]
             done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=False)
@@ -84,7 +84,7 @@ class Runner:
 
 
 def describe(command):
-    """Enough of a command to know it by; a job of worker.py is long."""
+    """A short form of a command for messages; a job of worker.py is long."""
     return " ".join([pathlib.Path(command[0]).name, *(part[:60] for part in command[1:4])])
 
 
@@ -101,8 +101,8 @@ def json_objects(text):
 
 
 def read_resolved(text):
-    """The YAML that `moh config` prints, which is `key: value` lines with two more spaces for each level. Numbers and
-    lists of them are read as such; of other values, the benchmarks need those that are a single word."""
+    """Parses the YAML that `moh config` prints: `key: value` lines, indented by two spaces a level. Numbers and lists of
+    numbers are parsed; other values stay strings, as the benchmarks need single words only."""
     root = {}
     open_sections = [root]
     for line in text.splitlines():
@@ -138,7 +138,7 @@ def value_of(record, name):
 
 @dataclass
 class SideResult:
-    """What one side printed, by round. For PyTorch, in the mode that is counted."""
+    """The records of one side, by round. For PyTorch, those of the fastest mode."""
 
     label: str
     rounds: list
@@ -147,7 +147,7 @@ class SideResult:
 
 
 def modes_of(side, modes):
-    """None stands for the only way that moh runs; where nothing can be compiled, those modes are left out."""
+    """The modes of a side: for moh None; for PyTorch without the compiled ones if its job has nothing to compile."""
     if isinstance(side, MohSide):
         return [None]
     return [mode for mode in modes if not (MODES[mode][0] and side.job.get("compile") is False)]
@@ -210,7 +210,7 @@ def series(results, reading):
 
 
 def ratio_summary(ours, other):
-    """How many times as fast ours is: the median of the rounds' ratios, the lowest and the highest."""
+    """The ratio of speeds: the median of the rounds' ratios, the lowest and the highest."""
     ratios = [b / a for a, b in zip(ours, other, strict=True)]
     return {"ratio": statistics.median(ratios), "ratio_low": min(ratios), "ratio_high": max(ratios)}
 
@@ -225,7 +225,7 @@ def speed_records(comparison, results):
 
 
 def check_same_models(comparison, results):
-    """What is compared in memory is the same model on both sides, to the last parameter."""
+    """Checks that both sides have the same number of parameters before memory is compared."""
     for _, moh, torch in comparison.memory:
         ours, other = (value_of(results[side].rounds[0][0], "parameters") for side in (moh, torch))
         if ours != other:
@@ -233,12 +233,12 @@ def check_same_models(comparison, results):
 
 
 def largest_tensors(result):
-    """The largest peak of what moh's allocator handed out."""
+    """The largest peak of memory allocated by moh, in bytes."""
     return max(value_of(record.get("peak_bytes", {}), "total") for records in result.rounds for record in records)
 
 
 def device_memory_records(comparison, results):
-    """The tensors' peak on the GPU, moh's largest beside PyTorch's smallest in any mode, again in PyTorch's favour."""
+    """Peak memory of tensors on the GPU: moh's largest, and PyTorch's smallest in any mode, which favours PyTorch."""
     for what, moh, torch in comparison.memory:
         ours = largest_tensors(results[moh])
         other = min(value_of(record, "peak_device_bytes") for record in results[torch].trials)
@@ -247,7 +247,7 @@ def device_memory_records(comparison, results):
 
 
 def memory_records(comparison, results):
-    """moh's largest peak beside the smallest that PyTorch had in any mode: both choices are in PyTorch's favour."""
+    """Peak memory: moh's largest, and PyTorch's smallest in any mode; both choices favour PyTorch."""
     for what, moh, torch in comparison.memory:
         process = max(value_of(record, "peak_rss_bytes") for records in results[moh].rounds for record in records)
         tensors = largest_tensors(results[moh])

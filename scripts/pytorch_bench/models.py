@@ -1,6 +1,6 @@
-"""The models of moh in PyTorch, in the form that is fastest there: fused projections, the fused attention kernel, no
-gradient or mask that is not needed. MoH attention is the reference formulation: every head is computed, then multiplied
-by its gate, which is 0 for most.
+"""moh's models in PyTorch, in their fastest form there: fused projections, the fused attention kernel, no unnecessary
+gradient or mask. MoH attention is the reference formulation: every head is computed and multiplied by its gate, which is 0
+unless the head is selected.
 
 Shapes: B sequences, T tokens, D width, H heads, d head width, S shared heads, E = H - S routed heads, K of them kept.
 """
@@ -11,12 +11,12 @@ from torch.nn import functional as F
 
 from routing import check_supported, layer_routings
 
-BALANCE_WEIGHT = 0.01  # of the load-balance loss, in the paper and in moh
+BALANCE_WEIGHT = 0.01  # weight of the load-balance loss, as in the paper and moh
 
 
 class HeadRouter(nn.Module):
-    """Two-stage routing with the scaling of the released MoH code. Weights as there: wg [E, D] when K > 0, wg_0 [2, D]
-    with both kinds of heads and two_stage, and wg_1 [S, D] when S > 1."""
+    """Two-stage routing with the gate scaling of the released MoH code. Weights as there: wg [E, D] if K > 0, wg_0 [2, D]
+    with both kinds of heads and two_stage, and wg_1 [S, D] if S > 1."""
 
     def __init__(self, width, heads, routing):
         super().__init__()
@@ -27,8 +27,7 @@ class HeadRouter(nn.Module):
         self.wg_1 = nn.Linear(width, self.shared, bias=False) if self.shared > 1 else None
 
     def forward(self, x):
-        """x [B, T, D] to gates [B, T, H], float32 whatever x is, and the layer's load-balance loss, None without routed
-        heads."""
+        """From x [B, T, D]: gates [B, T, H], always float32, and the layer's load-balance loss or None (no routed heads)."""
         gates, balance = [], None
         if self.shared > 0:
             gates.append(self.shared_gates(x))
@@ -55,7 +54,7 @@ class HeadRouter(nn.Module):
 
 
 def balance_loss(probabilities, selected):
-    """E * sum_i P_i f_i over the tokens of the batch; no gradient through the choice."""
+    """E * sum_i P_i f_i over the tokens of the batch; no gradient through the selection f."""
     experts = probabilities.shape[-1]
     mean_probability = probabilities.reshape(-1, experts).mean(0)
     load = selected.reshape(-1, experts).mean(0)
@@ -63,7 +62,7 @@ def balance_loss(probabilities, selected):
 
 
 class RotaryEmbedding(nn.Module):
-    """Rotary positions, the two halves of a head paired (LLaMA in Hugging Face's form)."""
+    """Rotary embedding that pairs the two halves of a head (LLaMA in Hugging Face's layout)."""
 
     def __init__(self, head_dim, positions, theta):
         super().__init__()
@@ -96,7 +95,7 @@ class Attention(nn.Module):
         qkv = self.qkv(x).view(batch, length, 3 * self.heads, self.head_dim)
         if self.rotary is None:
             q, k, v = qkv.split(self.heads, dim=2)
-        else:  # queries and keys are turned in one go
+        else:  # one rotary embedding for queries and keys together
             qk, v = qkv.split([2 * self.heads, self.heads], dim=2)
             q, k = self.rotary(qk).split(self.heads, dim=2)
         q, k, v = (each.transpose(1, 2) for each in (q, k, v))
@@ -137,13 +136,13 @@ class Layer(nn.Module):
 
 
 def head_dim_of(model):
-    """0 stands for the even share of the width."""
+    """head_dim: 0 means hidden / heads."""
     return model["head_dim"] or model["hidden"] // model["heads"]
 
 
 class Llama(nn.Module):
-    """The decoder that moh trains. `model` is the model section of its resolved configuration, of which all is there
-    that check_supported lets pass."""
+    """The decoder that moh trains. `model` is the model section of its resolved configuration, which must pass
+    check_supported."""
 
     def __init__(self, model):
         super().__init__()
@@ -161,7 +160,7 @@ class Llama(nn.Module):
                 nn.init.normal_(weight, std=model["init_std"])
 
     def forward(self, tokens, targets):
-        """tokens and targets int64 [B, T] to the loss of a training step, load balance included."""
+        """The training loss for tokens and targets, int64 [B, T], load-balance loss included."""
         x = self.embedding(tokens)
         balances = []
         for layer in self.layers:
@@ -176,7 +175,7 @@ class Llama(nn.Module):
 
 
 def place(module, device, dtype):
-    """Moves a module; parameters become `dtype`, tables such as those of rotary positions stay as they are."""
+    """Moves a module to a device and converts its parameters to `dtype`; buffers such as rotary tables keep their dtype."""
     module.to(device)
     for weight in module.parameters():
         weight.data = weight.data.to(dtype)
@@ -184,8 +183,8 @@ def place(module, device, dtype):
 
 
 class Optimizer:
-    """Clipping and AdamW as moh has them: matrices decay, vectors do not; bfloat16 weights have float32 masters, which
-    are what is updated from float32 gradients. `optim` is that section of the configuration."""
+    """Clipping and AdamW as in moh: weight decay for matrices only; bfloat16 weights have float32 master copies, which are
+    updated from float32 gradients. `optim` is that section of the configuration."""
 
     def __init__(self, model, optim):
         self.weights = list(model.parameters())

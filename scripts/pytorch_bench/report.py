@@ -1,4 +1,4 @@
-"""Where the numbers come from, and how they are shown."""
+"""The environment of the measurements (versions, hardware), and Markdown tables of their results."""
 
 import datetime
 import json
@@ -29,7 +29,7 @@ def cpu_model():
 
 
 def git_commit():
-    """The commit of the source tree, with a mark when files differ from it."""
+    """The commit of the source tree, and whether files differ from it."""
     commit = first_line(["git", "rev-parse", "--short=12", "HEAD"])
     changed = first_line(["git", "status", "--porcelain", "--untracked-files=no"])
     return f"{commit} with changes" if commit and changed else commit or "unknown"
@@ -87,7 +87,7 @@ DEVICE_MEMORY_HEADER = ["model", "A", "A: tensors, MiB", "B", "B: tensors, MiB",
 
 
 def markdown(records):
-    """The tables of one case, ready for a file of docs/benchmarks."""
+    """The tables of one case in Markdown, for docs/benchmarks."""
     speed = [speed_row(record) for record in records if record["kind"] == "speed"]
     memory = [memory_row(record) for record in records if record["kind"] == "memory"]
     parts = [table(SPEED_HEADER, speed)] if speed else []

@@ -1,20 +1,20 @@
-"""What the PyTorch models take from the model section of moh's resolved configuration: which heads each layer routes,
-and what they do not have. The standard library only."""
+"""Reads routing from the model section of moh's resolved configuration for the PyTorch models, and refuses models that
+these do not implement. The standard library only."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
 class Routing:
-    """Heads of one layer: `shared` are on for every token, `routed` of the others are kept."""
+    """Numbers of heads in one layer: `shared` are active for every token, of the others each token selects `routed`."""
 
     shared: int  # S
     routed: int  # K
-    two_stage: bool = True  # weigh the two kinds against each other, where there are both
+    two_stage: bool = True  # weigh shared against routed heads, if there are both
 
 
 def per_layer(model, key):
-    """A count of model.moh for each layer: one number stands for all."""
+    """A count of model.moh for each layer: a list, or one number for all layers."""
     value = model["moh"][key]
     counts = value if isinstance(value, list) else [value] * model["layers"]
     if len(counts) != model["layers"]:

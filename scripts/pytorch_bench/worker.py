@@ -1,10 +1,10 @@
-"""Measures one thing in PyTorch, in a process of its own, and prints JSON lines. Started by bench_pytorch.py with the
-Python that has PyTorch:
+"""Runs one measurement in PyTorch, in a process of its own, and prints JSON lines. Started by bench_pytorch.py with the
+Python of the virtual environment:
 
     worker.py '{"work": "step", "compile": true, "threads": 2, "warmups": 3, "repeats": 10, ...}'
 
-`work` is `versions`, `step`, `attention` or `module`. Ends with {"error": ...} and exit code 1 where PyTorch cannot do
-what is asked, such as compile without a C++ compiler.
+`work` is `versions`, `step`, `attention` or `module`. Ends with {"error": ...} and exit code 1 if PyTorch fails, such as in
+compiling without a C++ compiler.
 """
 
 import json
@@ -35,7 +35,7 @@ def reset_memory_peak():
     try:
         pathlib.Path("/proc/self/clear_refs").write_text("5", encoding="utf-8")
     except OSError:
-        pass  # then the peak includes that of the import, which is not above what stays of it by much
+        pass  # then the peak includes that of the import, which is not much higher than what remains of it
 
 
 # After the import of torch and before its first tensor.
@@ -47,7 +47,7 @@ from routing import Routing  # noqa: E402
 
 
 def spread(sample):
-    """Distance of the 10th and the 90th percentile, as a share of the median, as `moh bench` has it."""
+    """(90th percentile - 10th percentile) / median, as in `moh bench`."""
     if len(sample) < 2:
         return 0.0
     tenths = statistics.quantiles(sample, n=10, method="inclusive")
@@ -58,7 +58,7 @@ DTYPES = {"f32": torch.float32, "bf16": torch.bfloat16, "float32": torch.float32
 
 
 class CpuStopwatch:
-    """Milliseconds between laps, by name. PyTorch's CPU ops are done when they return."""
+    """Milliseconds of laps, by name. PyTorch's CPU ops are synchronous."""
 
     def __init__(self):
         self.times = {}
@@ -77,7 +77,7 @@ class CpuStopwatch:
 
 
 class CudaStopwatch:
-    """The same of a GPU: events in the stream, read when all is done, so that the host may run ahead."""
+    """The same on a GPU: events in the stream, read after the last pass, so that the host can run ahead."""
 
     def __init__(self):
         self.pairs = {}
@@ -103,7 +103,7 @@ class CudaStopwatch:
 
 
 class HeadStart:
-    """What moh does before each pass on a GPU (train/bench/pass_timer.h): overwrites four times the level 2 cache."""
+    """Flushes L2 before each pass on a GPU as moh does (train/bench/pass_timer.h), by overwriting four times its size."""
 
     def __init__(self, device):
         self.block = None
@@ -117,8 +117,8 @@ class HeadStart:
 
 
 def repeat(job, run):
-    """Calls run(stopwatch) `warmups` times for nothing, then `repeats` times. Returns {lap name: times}, and the page
-    faults per counted repeat."""
+    """Calls run(stopwatch) `warmups` times without measuring, then `repeats` times. Returns {lap name: times} and the page
+    faults per measured repeat."""
     make_stopwatch = CudaStopwatch if job["device"] == "cuda" else CpuStopwatch
     for _ in range(job["warmups"]):
         run(make_stopwatch())
@@ -154,7 +154,7 @@ def measure_step(job):
         loss.backward()
         stopwatch.lap("backward")
         optimizer.step()
-        losses.append(loss.detach())  # read at the end: nobody waits for a GPU
+        losses.append(loss.detach())  # read at the end, so as not to synchronise with the GPU
         stopwatch.lap("optimizer")
 
     laps, faults = repeat(job, step)
@@ -178,7 +178,7 @@ def forward_backward_record(laps):
 
 
 def measure_attention(job):
-    """The fused attention kernel alone, on queries, keys and values that are contiguous by head."""
+    """The fused attention kernel alone, with queries, keys and values [B, H, T, d]."""
     shape = (job["batch"], job["heads"], job["tokens"], job["head_dim"])
     kind = {"device": job["device"], "dtype": DTYPES[job["dtype"]]}
     q, k, v = (torch.randn(shape, requires_grad=True, **kind) for _ in range(3))
@@ -200,7 +200,7 @@ def measure_attention(job):
 
 
 def measure_module(job):
-    """MoH attention from router to output projection in the reference formulation, and dense attention beside it."""
+    """A MoH attention layer, router to output projection, in the reference formulation, and a dense one."""
     for active in job["active"]:
         yield {"tokens": job["tokens"], "active": active, **forward_backward_record(measure_share(job, active))}
 
@@ -233,7 +233,7 @@ def measure_share(job, active):
     return repeat(job, run)[0]
 
 
-# Names in torch.__config__ of what computes products and runs threads on some CPU.
+# Names in torch.__config__ of the libraries for GEMM and threads on the CPU.
 LIBRARIES = ("Math Kernel Library", "MKL-DNN", "oneDNN", "OpenMP")
 
 
@@ -247,7 +247,7 @@ def driver_version():
 
 
 def gpu_versions():
-    """Raises RuntimeError where PyTorch cannot compute on a GPU."""
+    """Raises RuntimeError if PyTorch cannot compute on a GPU."""
     if torch.version.cuda is None:
         raise RuntimeError(f"PyTorch {torch.__version__} is built for the CPU only")
     torch.cuda.init()
@@ -258,7 +258,7 @@ def gpu_versions():
 
 
 def versions(job):
-    """What PyTorch is made of."""
+    """Versions of PyTorch and its libraries."""
     lines = [line.strip(" -") for line in torch.__config__.show().splitlines()]
     libraries = [line for line in lines if any(name in line for name in LIBRARIES) and "settings" not in line]
     yield {"python": sys.version.split()[0], "torch": torch.__version__, "libraries": libraries,
@@ -278,7 +278,7 @@ def main():
     try:
         for record in WORK[job["work"]](job):
             print(json.dumps(record), flush=True)
-    except Exception as error:  # the parent reports it, and goes on with what can be measured
+    except Exception as error:  # the parent reports it and continues with other measurements
         reason = str(error).strip().splitlines()
         print(json.dumps({"error": f"{type(error).__name__}: {reason[0] if reason else 'no reason given'}"}))
         sys.exit(1)
