@@ -8,8 +8,8 @@
 
 namespace moh {
 
-/// XXH3 with 128 bits over a stream of bytes. It finds accidents (flipped bits, swapped or stale files) at
-/// memory speed; it is no defence against somebody who forges a file on purpose.
+/// 128-bit XXH3 of a stream of bytes. It detects accidental damage (flipped bits, swapped or stale files) at
+/// memory bandwidth, but not deliberate forgery.
 class Checksum {
  public:
   Checksum();

@@ -8,13 +8,13 @@
 
 namespace moh {
 
-/// A new file being written from front to back, without a buffer of its own. Throws StorageError.
+/// A new file that is written sequentially, unbuffered. Throws StorageError.
 class OutputFile {
  public:
-  /// Creates the file; it must not exist. `expected_bytes` is its final size when known: a full disk is then
-  /// reported with the bytes that were still missing.
+  /// Creates the file; it must not exist. `expected_bytes` is its final size, if known: the error of a full
+  /// disk then names the bytes that are still needed.
   explicit OutputFile(std::filesystem::path path, std::uint64_t expected_bytes = 0);
-  /// Closes. What was not synced may be lost; the file is not removed.
+  /// Closes the file without syncing or removing it.
   ~OutputFile();
   OutputFile(const OutputFile&) = delete;
   OutputFile& operator=(const OutputFile&) = delete;
@@ -23,9 +23,9 @@ class OutputFile {
 
   void write(std::span<const std::byte> bytes);
   void write(std::string_view text);
-  /// Replaces the first bytes of what was written. Nothing may be written behind them afterwards.
+  /// Overwrites the first bytes of the file. Nothing may be appended afterwards.
   void rewrite_beginning(std::span<const std::byte> bytes);
-  /// Puts the contents on the disk and closes. The name is durable once the folder is synced.
+  /// Syncs the contents to disk and closes. The name is durable once the folder is synced.
   void sync_and_close();
 
  private:
@@ -38,8 +38,8 @@ class OutputFile {
 /// Writes a new file, synced.
 void write_new_file(const std::filesystem::path& path, std::string_view contents);
 
-/// A file that appears under its name complete and on the disk, or not at all; what had the name before stays
-/// until then. Written under a temporary name beside it, synced, renamed, and the folder synced.
+/// Replaces a file atomically and durably: it is written under a temporary name in the same folder, synced
+/// and renamed, and the folder is synced. Until then an existing file of that name is unchanged.
 class DurableFile {
  public:
   explicit DurableFile(std::filesystem::path path, std::uint64_t expected_bytes = 0);
@@ -67,11 +67,11 @@ void require_replaceable(std::string_view option, const std::filesystem::path& p
 /// Writes `contents` as a DurableFile.
 void write_file_durably(const std::filesystem::path& path, std::string_view contents);
 
-/// A folder that appears under its name complete and on the disk, or not at all. Files are written, and each
-/// synced (OutputFile), in a temporary folder beside it, which is renamed at the end. Throws StorageError.
+/// Replaces a folder atomically and durably. The caller writes and syncs files (OutputFile) in a temporary
+/// folder with the same parent, which is renamed at the end. Throws StorageError.
 class DurableFolder {
  public:
-  /// Creates the temporary folder, and the folders above it where they are missing.
+  /// Creates the temporary folder, and missing parents.
   explicit DurableFolder(std::filesystem::path path);
   /// Removes the temporary folder unless commit() succeeded.
   ~DurableFolder();
@@ -80,14 +80,14 @@ class DurableFolder {
 
   /// Where to write.
   const std::filesystem::path& temporary() const { return temporary_; }
-  /// Publishes the folder. What had the name before changes places with it in one step, and is then removed:
-  /// at every moment a complete folder has the name. Where the file system cannot exchange two names, the old
-  /// folder is moved aside first (`.NAME.old-...`); a process that is killed between the two renames leaves
-  /// it there for restore_replaced().
+  /// Publishes the folder. An existing folder of that name is exchanged with it atomically and then removed:
+  /// at any time a complete folder has the name. Where the file system cannot exchange two names, the old
+  /// folder is renamed first (to `.NAME.old-...`); if the process is killed between the two renames,
+  /// restore_replaced() restores it.
   void commit();
 
  private:
-  /// Returns where the old folder is now.
+  /// Returns the path to which the old folder was moved.
   std::filesystem::path replace();
 
   std::filesystem::path path_;
@@ -95,17 +95,16 @@ class DurableFolder {
   bool renamed_ = false;
 };
 
-/// The name under which what is to be called `path` is written first: in the same folder, hidden, and one
-/// that no other process picks.
+/// A temporary name for `path`: in the same folder, hidden, and unique to this process.
 std::filesystem::path temporary_beside(const std::filesystem::path& path);
 
-/// Gives a folder that a DurableFolder had moved aside its name back, where its process was killed before
-/// another one took that. For the one process that writes this path, before it looks at what is there.
+/// Restores the name of a folder that a DurableFolder had renamed, if its process was killed before the new
+/// folder got the name. To be called by the only process that writes this path, before it checks the path.
 void restore_replaced(const std::filesystem::path& path);
 
-/// Removes what DurableFiles and DurableFolders whose process was killed, or failed, left beside `path`:
-/// temporary files, and folders that have been replaced. For the one process that writes this path: it would
-/// take away what another is writing.
+/// Removes temporary files and replaced folders of `path` that a DurableFile or DurableFolder could not
+/// remove because its process was killed or failed. To be called by the only process that writes this path:
+/// it would remove what another is writing.
 void remove_abandoned_temporaries(const std::filesystem::path& path);
 
 }  // namespace moh

@@ -2,24 +2,23 @@
 
 #include <string_view>
 
-/// Failure points: named places at which a test makes the process die or an operation fail. They exist only
+/// Failure points: named places where a test can kill the process or make an operation fail. They exist only
 /// when moh is configured with MOH_FAILPOINTS (by default: when the tests are built); otherwise each is the
 /// constant 0.
 ///
 ///   MOH_FAIL=POINT_N[=ACTION][,...]     the N-th pass (from 1) of POINT in this process
 ///
-/// ACTION: kill (the default) ends the process by SIGKILL on the spot, so that nothing is flushed and no
-/// destructor runs; an errno name (ENOSPC, EIO, EINTR, ...) makes the operation report that error; short
-/// makes a write take only half of its bytes.
+/// ACTION: kill (the default) ends the process by SIGKILL at once, so that nothing is flushed and no
+/// destructor runs; an errno name (ENOSPC, EIO, EINTR, ...) makes the operation fail with that error; short
+/// makes a write accept only half of its bytes.
 ///
-/// Points: io:open io:read of files that are read, io:create io:mkdir io:write io:fsync io:rename io:exchange
+/// Points: io:open io:read for input files, io:create io:mkdir io:write io:fsync io:rename io:exchange
 /// io:fsync_dir io:unlink io:rmdir, each before the system call of the same name; ckpt:after_write after each
 /// file of a checkpoint, ckpt:before_publish and ckpt:after_publish around the rename that makes a checkpoint
 /// visible.
 ///
-/// Compiled in together with them: a record of every operation that changes the disk, for the
-/// crash-consistency test, which replays any prefix of it on a model of a disk that forgets what was not
-/// synced.
+/// MOH_FAILPOINTS also compiles in a trace of every operation that changes the disk. The crash-consistency
+/// test replays each prefix of it on a simulated disk that loses what was not synced.
 #ifdef MOH_FAILPOINTS
 
 #include <cstddef>
@@ -32,17 +31,18 @@ namespace moh {
 
 namespace failpoint {
 
-/// What pass() returns for the action `short`; errno values are positive.
+/// Result of pass() for the action `short`; errno values are positive.
 inline constexpr int kShortWrite = -1;
 
-/// Counts a pass of the point and returns the errno to report, kShortWrite, or 0 to go on. Thread-safe.
-/// Throws ConfigError at the first pass of all when MOH_FAIL is malformed.
+/// Counts a pass of the point and returns the errno to fail with, kShortWrite, or 0 to continue. Thread-safe.
+/// The first call in a process throws ConfigError if MOH_FAIL is malformed.
 int pass(std::string_view point);
 
-/// Replaces what is armed and sets all counts to zero; "" disarms. Throws ConfigError when malformed.
+/// Arms the points of `spec`, in the format of MOH_FAIL, instead of those armed so far, and sets all counts
+/// to zero; "" disarms. Throws ConfigError if malformed.
 void arm(std::string_view spec);
 
-/// Arms what MOH_FAIL says. The first pass() of a process does so by itself when nothing has been armed.
+/// Arms the points of MOH_FAIL. The first pass() of a process does so if nothing has been armed.
 void arm_from_environment();
 
 }  // namespace failpoint
@@ -65,7 +65,7 @@ struct IoEvent {
   std::string data;              ///< of a write, appended to the file
 };
 
-/// Collects the events of this process for its own lifetime. One at a time, on one thread.
+/// Collects the events of this process during its lifetime. One object at a time; single-threaded.
 class IoTrace {
  public:
   IoTrace();
@@ -81,7 +81,7 @@ class IoTrace {
   std::vector<IoEvent> events_;
 };
 
-/// Called after the operation succeeded.
+/// To be called after the operation succeeded.
 void trace_io(IoEvent::Kind kind, const std::filesystem::path& path, const std::filesystem::path& target = {},
               std::span<const std::byte> data = {});
 

@@ -16,53 +16,52 @@ namespace moh {
 /// The folder that holds the entry of `path`; "." for a bare name.
 std::filesystem::path folder_of(const std::filesystem::path& path);
 
-/// Throws StorageError for `error` (an errno) of `operation` on `path`. Where the disk, a quota or the file
-/// size limit is exhausted, the message names the bytes that were still needed (when not 0) and those free.
+/// Throws StorageError for `error` (an errno) of `operation` on `path`. If the disk, a quota or the file size
+/// limit is exhausted, the message names the bytes still needed (if not 0) and those free.
 [[noreturn]] void throw_storage_error(const std::filesystem::path& path, std::string_view operation,
                                       int error, std::uint64_t needed_bytes = 0);
 
-/// Throws StorageError for the errno of opening a file of a run, which must not be a symbolic link
-/// (O_NOFOLLOW): what it leads to would be emptied or appended to.
+/// Throws StorageError for the errno of opening a file of a run. The file must not be a symbolic link
+/// (O_NOFOLLOW), as the run would truncate or append to its target.
 [[noreturn]] void throw_open_error(const std::filesystem::path& path, int error);
 
-/// Opens a file of a run, for reading and for adding to its end; it is made where it is missing. Throws
-/// StorageError, also for what is not a regular file.
+/// Opens a file of a run for reading and appending, and creates it if missing. Throws StorageError, also if
+/// it is not a regular file.
 int open_to_append(const std::filesystem::path& path);
 
-/// Makes a write past the file size limit (ulimit -f) an error to report instead of a signal that kills.
-/// Idempotent; leaves a handler that somebody installed alone.
+/// Makes a write beyond the file size limit (ulimit -f) an error instead of a fatal signal (SIGXFSZ).
+/// Idempotent; does not replace an installed handler.
 void ignore_file_size_signal();
 
-/// Writes all of `bytes` at the file position of `fd`, taking up after interruptions and short writes.
-/// `needed_bytes` is what the caller still has to write, `bytes` included, for the message when the disk is
-/// full.
+/// Writes all of `bytes` at the file position of `fd`, continuing after interruptions and short writes.
+/// `needed_bytes` is what the caller still has to write, including `bytes`, for the error of a full disk.
 void write_fully(int fd, const std::filesystem::path& path, std::span<const std::byte> bytes,
                  std::uint64_t needed_bytes);
 
-/// Puts the contents of `fd` on the disk. A failure is final: the kernel may have dropped the data that it
-/// failed to write, so that a second fsync would report a success that means nothing.
+/// fsync(). Do not retry after a failure: the kernel may have dropped the data that it could not write, and a
+/// second fsync would then succeed nevertheless.
 void sync_file(int fd, const std::filesystem::path& path);
 
-/// Puts the entries of a folder (created, renamed and removed names) on the disk.
+/// Syncs the entries of a folder (created, renamed and removed names) to disk.
 void sync_directory(const std::filesystem::path& path);
 
-/// Creates the folder and the missing ones above it, each of them durable. Does nothing where it exists.
+/// Creates the folder and missing parents, each durably. Does nothing if it exists.
 void make_directories(const std::filesystem::path& path);
 
-/// The paths of what is in a folder, in no particular order.
+/// The paths of the entries of a folder, in no particular order.
 std::vector<std::filesystem::path> list_directory(const std::filesystem::path& path);
 
 void rename_path(const std::filesystem::path& from, const std::filesystem::path& to);
 
-/// Two entries of one folder take each other's name, in one step. Returns false, having changed nothing,
-/// where the file system or the kernel cannot do that, as on many network file systems.
+/// Exchanges the names of two entries of a folder atomically. Returns false, without changing anything, if
+/// the file system or the kernel does not support it, as many network file systems.
 bool exchange_paths(const std::filesystem::path& a, const std::filesystem::path& b);
 
-/// Removes a file or, with all that is in it, a folder. Symbolic links are removed, not followed. Does
-/// nothing where there is nothing.
+/// Removes a file, or a folder with its contents. Symbolic links are removed, not followed. Does nothing if
+/// the path does not exist.
 void remove_tree(const std::filesystem::path& path);
 
-/// 16 hexadecimal digits that no other process picks, for the names of temporary files.
+/// 16 random hexadecimal digits, for unique names of temporary files.
 std::string random_suffix();
 
 }  // namespace moh

@@ -9,7 +9,7 @@
 
 namespace moh {
 
-/// What a file is to its reader, and so the type of the errors about it.
+/// The purpose of a file, which determines the type of errors about it.
 enum class InputKind {
   kData,        ///< DataError
   kCheckpoint,  ///< CheckpointError
@@ -19,12 +19,11 @@ enum class InputKind {
 
 /// A regular file open for reading at any position.
 ///
-/// It is read, not mapped: a mapped file that somebody truncates kills the process with SIGBUS at the next
-/// access, and the bytes may change between a check and their use. A read returns short, which is an error
-/// with a name.
+/// It is read, not memory-mapped: truncating a mapped file kills the process with SIGBUS at the next access,
+/// and its bytes may change between a check and their use. A short read is an ordinary error.
 class InputFile {
  public:
-  /// Throws the kind's error when the path is missing, unreadable or not a regular file.
+  /// Throws the kind's error if the path is missing, unreadable or not a regular file.
   InputFile(std::filesystem::path path, InputKind kind);
   ~InputFile();
   InputFile(InputFile&& other) noexcept;
@@ -35,11 +34,11 @@ class InputFile {
   /// Bytes at the time of opening.
   std::uint64_t size() const { return size_; }
 
-  /// Fills `to` with the bytes from `offset` on. Throws the kind's error, naming `what` is read, when the
-  /// file ends before or cannot be read.
+  /// Fills `to` with the bytes from `offset` on. Throws the kind's error if the file is too short or cannot
+  /// be read; `what` names what is read there.
   void read(std::uint64_t offset, std::span<std::byte> to, std::string_view what) const;
 
-  /// The first `bytes` bytes, fewer when the file is shorter: what decides what it is.
+  /// The first `bytes` bytes, or fewer if the file is shorter, for detecting its format.
   std::string first_bytes(std::size_t bytes) const;
 
   /// Throws the kind's error: "PATH: what: expected E, found F; fix".
@@ -59,10 +58,10 @@ class InputFile {
 /// The whole of a text file of at most `limit_bytes`.
 std::string read_text_file(const std::filesystem::path& path, InputKind kind, std::uint64_t limit_bytes);
 
-/// The text of an untrusted file that holds one JSON object, of at most `max_bytes` and `max_depth` levels.
-/// All that a parser would let through, or build without bound, is refused here: NUL, which it takes for the
-/// end, keys that stand twice, of which it keeps the last, levels that overflow the stack of recursive code.
-/// The text is UTF-8 and parses. Throws the kind's error, naming the file.
+/// The text of an untrusted file that contains one JSON object, of at most `max_bytes` bytes and `max_depth`
+/// levels of nesting. Checks what the JSON library does not: it ends at a NUL, keeps the last of duplicate
+/// keys, and overflows the stack on deep nesting; all of these are refused. The text is valid UTF-8 and JSON.
+/// Throws the kind's error, naming the file.
 std::string read_json_object(const std::filesystem::path& path, InputKind kind, std::uint64_t max_bytes,
                              int max_depth);
 

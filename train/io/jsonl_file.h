@@ -6,31 +6,31 @@
 
 namespace moh {
 
-/// A log of JSON records, one per line, that only grows at its end; for one writing process at a time. A line
-/// is written in one piece, so that a reader sees whole lines; a process killed in the middle leaves at most
-/// one torn line, which the next opening cuts off. Throws StorageError for what cannot be written.
+/// An append-only log of JSON records, one per line, for a single writing process. A line is written in one
+/// write(), so that readers see whole lines; a process that is killed meanwhile leaves at most one incomplete
+/// line, which the next opening removes. Throws StorageError if it cannot be written.
 class JsonlFile {
  public:
-  /// Opens or creates the file and repairs its end.
+  /// Opens or creates the file and removes an incomplete last line.
   explicit JsonlFile(std::filesystem::path path);
   ~JsonlFile();
   JsonlFile(const JsonlFile&) = delete;
   JsonlFile& operator=(const JsonlFile&) = delete;
 
   const std::filesystem::path& path() const { return path_; }
-  /// Whether opening found and removed a torn last line.
+  /// Whether opening removed an incomplete last line.
   bool was_torn() const { return was_torn_; }
 
-  /// Removes the records whose field "step" is above `step`: a run that resumes from a checkpoint writes
-  /// those steps again. `repeated_kind` is the "kind" of records that it writes again for `step` itself;
-  /// empty for none. Lines without a step stay. Atomic: a crash leaves the old file or the new one. Returns
-  /// the number of records removed.
+  /// Removes the records whose field "step" is above `step`, as a run that resumes from a checkpoint repeats
+  /// those steps; also those of `step` whose "kind" is `repeated_kind` (empty: none). Lines without a step
+  /// are kept. Atomic: after a crash the file is the old or the new one. Returns the number of removed
+  /// records.
   std::int64_t drop_records_after(std::int64_t step, std::string_view repeated_kind = {});
 
-  /// Appends one record, given without its newline. When the disk is full the file keeps its previous end.
+  /// Appends one record, given without newline. If the disk is full the file is unchanged.
   void append(std::string_view record);
 
-  /// Puts everything appended so far on the disk.
+  /// Syncs to disk.
   void sync();
 
  private:

@@ -7,25 +7,25 @@
 
 namespace moh {
 
-/// What a text, which is not empty, begins with as UTF-8 (Unicode 15, table 3-7: overlong forms, surrogates
-/// and code points past U+10FFFF are none).
+/// The first UTF-8 character of a text that is not empty (Unicode 15, table 3-7: overlong forms, surrogates
+/// and code points above U+10FFFF are invalid).
 struct Utf8Front {
-  std::size_t bytes = 0;  ///< that belong to its first character; 0 when the first byte begins none
-  bool complete = false;  ///< whether the character is whole; otherwise it is broken, or the text ends in it
+  std::size_t bytes = 0;  ///< number of bytes that belong to it; 0 if the first byte is invalid
+  bool complete = false;  ///< false if the character is malformed, or truncated by the end of the text
 };
 Utf8Front utf8_front(std::string_view text);
 
-/// Bytes of the character that a text, which is not empty, begins with; 0 for none.
+/// Number of bytes of the first character of a text that is not empty; 0 if it is invalid.
 std::size_t utf8_length(std::string_view text);
 
 bool is_utf8(std::string_view text);
 
-/// Whether a whole character is a control character: U+0000 ... U+001F, U+007F ... U+009F.
+/// Whether one complete character is a control character: U+0000 ... U+001F, U+007F ... U+009F.
 bool is_control_character(std::string_view character);
 
-/// Text that came out of a file, fit for a message: at most `limit` bytes, then "...", and every byte that is
-/// not printable ASCII or well-placed UTF-8 as \xNN. A hostile name can neither flood a log nor steer a
-/// terminal.
+/// Untrusted text made safe for a message: at most `limit` bytes, then "...", and every byte that is neither
+/// printable ASCII nor part of valid UTF-8 as \xNN. A hostile name can neither flood a log nor send control
+/// sequences to a terminal.
 std::string printable(std::string_view text, std::size_t limit = 120);
 
 /// A path, whole, as printable() has it: files come with names of any bytes.

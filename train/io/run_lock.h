@@ -8,27 +8,27 @@ namespace moh {
 /// "host H, process P, since T", for people.
 std::string describe_this_process();
 
-/// Keeps a second process from training in the same run folder. The lock is flock() on `.lock` in the folder:
-/// the system releases it when the process ends, however it ends, so a lock can never be left over. The text
-/// in the file (host, process, start) only tells people who holds it.
+/// Keeps a second process from training in the same run folder. The lock is flock() on `.lock` in the folder,
+/// which the system releases however the process ends, so a lock cannot become stale. The text in the file
+/// (host, process, start) is for messages only.
 class RunLock {
  public:
-  /// Locks the existing folder. Throws ConfigError naming the holder when another process has it,
-  /// StorageError when the file cannot be created or locked.
+  /// Locks the existing folder. Throws ConfigError naming the holder if another process has locked it,
+  /// StorageError if the file cannot be created or locked.
   explicit RunLock(const std::filesystem::path& run_folder);
   ~RunLock();
   RunLock(const RunLock&) = delete;
   RunLock& operator=(const RunLock&) = delete;
 
-  /// Who held the lock before and ended without releasing it (killed, power lost); empty after a clean end.
+  /// The previous holder if it ended without releasing the lock (killed, power loss); empty after a clean
+  /// end.
   const std::string& crashed_holder() const { return crashed_holder_; }
-  /// Throws StorageError when the lock no longer has its name: somebody removed, moved or replaced the
-  /// folder, and what is written under its path would get into another run, or into a folder that nobody has
-  /// locked.
+  /// Throws StorageError if the path no longer leads to the locked file: the folder was removed, moved or
+  /// replaced, and further files would be written to another run or to a folder that is not locked.
   void require_in_place() const;
-  /// Whether the constructor made the file.
+  /// Whether the constructor created the file.
   bool is_new() const { return is_new_; }
-  /// Takes the file away, for a folder that is not to look like a run's.
+  /// Removes the file, so that the folder does not look like that of a run.
   void remove() const;
 
  private:

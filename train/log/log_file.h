@@ -5,16 +5,16 @@
 
 namespace moh {
 
-/// A text file of a run that lines are added to, for people. Nothing is synced, and nothing depends on it.
+/// The text log of a run, for people. Not synced; nothing reads it.
 class LogFile {
  public:
-  /// Opens or makes the file. Throws StorageError, also for a symbolic link.
+  /// Opens or creates the file. Throws StorageError, also for a symbolic link.
   explicit LogFile(std::filesystem::path path);
   ~LogFile();
   LogFile(const LogFile&) = delete;
   LogFile& operator=(const LogFile&) = delete;
 
-  /// Adds the text to the end, in one write where the disk has room. Throws StorageError.
+  /// Appends the text, in one write() unless the disk is full. Throws StorageError.
   void append(std::string_view text);
 
  private:
