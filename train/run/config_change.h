@@ -12,23 +12,23 @@ namespace moh {
 struct ConfigChange {
   std::string key;
   std::string before, now;
-  bool harmless =
-      false;  ///< changes what is reported or kept, or how long the run goes on, not what a step computes
+  bool harmless = false;  ///< affects logging, files or the length of the run, but not what a step computes
 };
 
 /// All keys that differ, in the order of the configuration.
 std::vector<ConfigChange> config_changes(RunConfig before, RunConfig now);
 
-/// What a task says of its data: Task::data_contents().
+/// The result of Task::data_contents().
 using DataContents = std::vector<std::pair<std::string, std::string>>;
 
-/// For a run that goes on with another configuration than it was saved with: logs harmless changes; throws
-/// ConfigError listing the others, unless `allow`, when they are logged as warnings. Paths of data whose
-/// contents `data` tells may change: review_data_changes() compares these.
+/// For a run that resumes with another configuration than that of its checkpoint: logs harmless changes;
+/// throws ConfigError listing the others, or with `allow` logs them as warnings. Paths of data in `data` may
+/// change: review_data_changes() compares their contents.
 void review_config_changes(const RunConfig& before, const RunConfig& now, bool allow,
                            const DataContents& data = {});
 
-/// The same for the data, of which earlier versions kept nothing. Throws DataError.
+/// The same for the contents of the data; `before` is empty for checkpoints of earlier versions. Throws
+/// DataError.
 void review_data_changes(const DataContents& before, const DataContents& now, bool allow);
 
 }  // namespace moh

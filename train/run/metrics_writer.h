@@ -17,14 +17,13 @@ namespace moh {
 /// optimiser steps. docs/metrics.md describes every kind of record and every field.
 ///
 /// JSON has no NaN and no infinity: such a number becomes null, and the object "non_finite" at the end of the
-/// line says which one it was ({"loss": "nan"}), so that every JSON reader can read the line and nothing is
-/// lost.
+/// line has its value ({"loss": "nan"}), so that every JSON parser accepts the line and nothing is lost.
 class MetricRecord {
  public:
   MetricRecord(std::string_view kind, std::int64_t step);
 
-  /// Adds a field; each key once. Floating numbers are written with as many digits as their type needs to be
-  /// read back exactly.
+  /// Adds a field; each key once. Floating-point numbers have as many digits as reading them back exactly
+  /// needs.
   template <std::integral T>
   MetricRecord& add(std::string_view key, T value) {
     return put(key, std::to_string(value));
@@ -40,7 +39,7 @@ class MetricRecord {
 
  private:
   MetricRecord& put(std::string_view key, const std::string& json);
-  /// A number as JSON; one that JSON has not is noted in non_finite_.
+  /// A number as JSON; NaN and infinity are recorded in non_finite_.
   template <class Float>
   std::string number(std::string_view key, Float value);
 
@@ -49,27 +48,27 @@ class MetricRecord {
   std::vector<std::string> keys_;
 };
 
-/// The metrics.jsonl of a run. A run that is killed and resumed leaves each step's records exactly once:
-/// opening cuts off a torn last line and takes out what the killed process wrote past the step that the run
-/// resumes from. Throws StorageError.
+/// The metrics.jsonl of a run. It has each step's records exactly once even if the run is killed and resumed:
+/// opening removes an incomplete last line, and records after the step from which the run resumes. Throws
+/// StorageError.
 class MetricsWriter {
  public:
-  /// Opens or creates the file and keeps the records up to `keep_through_step`: the step of the checkpoint
-  /// that is resumed from, or -1 for a new run, which keeps none. With `evaluates_again` the evaluation of
-  /// that step is not kept.
+  /// Opens or creates the file and keeps the records up to step `keep_through_step`: that of the checkpoint
+  /// from which the run resumes, or -1 for a new run. With `evaluates_again` the evaluation record of that
+  /// step is removed, too.
   MetricsWriter(std::filesystem::path path, std::int64_t keep_through_step, bool evaluates_again = false)
       : file_(std::move(path)),
         dropped_records_(file_.drop_records_after(keep_through_step, evaluates_again ? "eval" : "")) {}
 
-  /// Records that opening took out because the run writes those steps again.
+  /// Number of records that opening removed because the run repeats those steps.
   std::int64_t dropped_records() const { return dropped_records_; }
   bool repaired_torn_line() const { return file_.was_torn(); }
 
-  /// Appends the record as one line in one write, which survives the death of the process. When the disk is
-  /// full the file keeps its previous end.
+  /// Appends the record as one line in one write(), which survives a crash of the process. If the disk is
+  /// full the file is unchanged.
   void write(const MetricRecord& record) { file_.append(record.to_json()); }
-  /// Puts what was written on the disk. Call it before a checkpoint of the same step is published, so that a
-  /// power cut cannot leave a checkpoint without the records that lead to it.
+  /// Syncs to disk. Call it before a checkpoint of the same step is published, so that after a power loss no
+  /// checkpoint lacks the records up to it.
   void sync() { file_.sync(); }
 
  private:

@@ -14,8 +14,8 @@
 
 namespace moh {
 
-/// The folder of a run, locked for the process that trains in it. Checkpoints and metrics are written by
-/// others (CheckpointStore, MetricsWriter).
+/// The folder of a run, locked for the process that trains in it. CheckpointStore and MetricsWriter write its
+/// checkpoints and metrics.
 class RunFolder {
  public:
   RunFolder() = default;
@@ -23,21 +23,22 @@ class RunFolder {
   RunFolder(const RunFolder&) = delete;
   RunFolder& operator=(const RunFolder&) = delete;
 
-  /// Makes the folder where it is missing, locks it, and clears away what a killed process was writing.
-  /// Throws ConfigError when another process has it, and when it holds files that a run would replace
-  /// although no run is in it; StorageError.
+  /// Creates the folder if missing, locks it, and removes temporary files of a killed process. Throws
+  /// ConfigError if another process has locked it, and if it contains no run but files that a run would
+  /// replace; StorageError.
   void open(std::filesystem::path path);
-  /// The run begins or goes on: writes config.yaml. With `overwrite` the run that was there goes first, and
-  /// nothing else does: the folder may hold notes of its owner. Throws StorageError.
+  /// Writes config.yaml for a run that starts or resumes. With `overwrite`, first removes the files of the
+  /// previous run, and no others: the folder may contain the user's own files. Throws StorageError.
   void begin(std::string_view config_yaml, bool overwrite);
-  /// moh.log, which all processes of the run add their lines to. Throws StorageError.
+  /// Opens moh.log, to which all processes of the run append. Throws StorageError.
   std::unique_ptr<LogFile> open_log() const;
-  /// Gives the folder back. What open() made goes again, unless the run has begun. May be called by another
-  /// thread, for a process that is about to end.
+  /// Unlocks the folder, and removes what open() created unless begin() was called. May be called by another
+  /// thread of a process that is about to end.
   void leave();
 
   const std::filesystem::path& path() const { return path_; }
-  /// Who had the folder before and did not leave it (killed, power lost); empty after a clean end.
+  /// The process that locked the folder before and ended without unlocking it (killed, power loss); empty
+  /// after a clean end.
   const std::string& crashed_holder() const { return crashed_holder_; }
   /// Throws StorageError when the folder was removed, moved or replaced since. Called before anything is
   /// written there.

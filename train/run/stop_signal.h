@@ -8,18 +8,17 @@
 
 namespace moh {
 
-/// Turns SIGINT, SIGTERM, SIGUSR1 (what batch systems send before the end) and SIGHUP (the terminal is gone)
-/// into a request to stop after the present micro-batch, batch of an evaluation or token of a sample, for the
-/// lifetime of the object. A second signal ends the process at once: a micro-batch may take long. What is
-/// ignored when the object is made stays ignored: SIGHUP under nohup, SIGINT in a background job of a script.
+/// Turns SIGINT, SIGTERM, SIGUSR1 (which batch systems send before the time limit) and SIGHUP (terminal
+/// closed) into a request to stop after the current micro-batch, batch of an evaluation or token of a sample,
+/// for the lifetime of the object. A second signal ends the process at once: a micro-batch may take long.
+/// Signals that were ignored before stay ignored: SIGHUP under nohup, SIGINT in a background job of a script.
 ///
-/// A thread of its own waits for the signals, and every thread that is started after the object blocks them,
-/// so make it before others. No handler may run on a thread that computes: oneDNN's products keep the stack
-/// register in the heap for a while (uxlfoundation/oneDNN#4845), where a handler's frame destroys other data.
+/// A thread of its own waits for the signals, and all threads started later block them, so construct this
+/// object before any. No handler may run on a computing thread: oneDNN's GEMM kernels temporarily point the
+/// stack register into the heap (uxlfoundation/oneDNN#4845), where a handler's frame overwrites other data.
 class StopSignal {
  public:
-  /// Called on the thread that waits, with the name of a signal that comes before defer(); it may end the
-  /// process.
+  /// Called on the waiting thread with the name of a signal that arrives before defer(); may end the process.
   using Early = std::function<void(std::string_view name)>;
 
   explicit StopSignal(Early early = {});
@@ -27,8 +26,8 @@ class StopSignal {
   StopSignal(const StopSignal&) = delete;
   StopSignal& operator=(const StopSignal&) = delete;
 
-  /// From here on there is something to save. Before it, a signal ends the process at once, once `early` has
-  /// returned.
+  /// From this call on signals request a stop, as there is something to save. Before it, a signal ends the
+  /// process as soon as `early` has returned.
   void defer() { deferred_ = true; }
 
   bool requested() const { return received_ != 0; }

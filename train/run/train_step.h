@@ -13,7 +13,7 @@
 
 namespace moh {
 
-/// What one step came to.
+/// The result of one step.
 struct StepReport {
   double loss = 0, gradient_norm = 0, learning_rate = 0;
   bool skipped = false;  ///< the loss or the gradient was not finite, so the weights are as they were
@@ -21,39 +21,39 @@ struct StepReport {
   double seconds = 0;  ///< of the host's clock
 };
 
-/// Steps of training: `config.train.accumulate` micro-batches forward and backward, clipping, AdamW. On a GPU
-/// a step is asked for and reported separately, so that the device always has work: begin() waits for
-/// nothing, finish() for the device. The Trainer and `moh bench step` both use this, so that what is measured
-/// is what trains. The parts of a step are phases (autograd/profile.h): forward, from the batches to the
-/// losses; backward; optimizer, which is gradient norm, clipping and update. In none are waiting for data,
-/// dropping old gradients, and statistics.
+/// Training steps: `config.train.accumulate` micro-batches forward and backward, clipping, AdamW. On a GPU,
+/// begin() enqueues a step without blocking and finish() waits for it, so that the next step is enqueued
+/// before the result of the last is read and the device never idles. The Trainer and `moh bench step` both
+/// use this class. The phases of a step (autograd/profile.h) are forward, from the batches to the losses;
+/// backward; and optimizer: gradient norm, clipping and update. Waiting for data, dropping old gradients, and
+/// statistics belong to none.
 ///
-/// With config.cuda_graph a step of a size that has come a few times is captured, and replayed from then on;
-/// one of another size is asked for kernel by kernel, as all are without.
+/// With config.cuda_graph a step is captured as a CUDA graph once kRehearsals steps of its size have run, and
+/// replayed from then on; steps of other sizes are launched kernel by kernel.
 class TrainStep {
  public:
-  /// Steps of one size before it is captured: the first loads kernels and libraries and makes what lasts, the
-  /// second has the memory that the captured one will have.
+  /// Steps of one size before the capture: the first loads kernels and libraries and allocates what lasts,
+  /// the second already allocates as the captured step will.
   static constexpr int kRehearsals = 2;
 
-  /// All of them outlive the object.
+  /// The arguments must outlive this object.
   TrainStep(Task& task, AdamW& optimizer, const RunConfig& config);
 
   /// `step` is the number of steps before this one; random numbers are a function of it and of config.seed.
-  /// Returns the inputs that the step reads. On the CPU it is done when this returns.
+  /// Returns the size of the step's data. On the CPU the step is complete when this returns.
   StepSize begin(std::int64_t step, double learning_rate);
-  /// The same, unless `stop`, which is called before each micro-batch that is not replayed, returns true:
-  /// then the step is given up, the parameters are as they were, and it returns false.
+  /// The same, unless `stop`, which is called before each micro-batch (but not before replaying a graph),
+  /// returns true: then the step is abandoned without changing the parameters, and it returns false.
   bool begin_unless(FunctionRef<bool()> stop, std::int64_t step, double learning_rate);
-  /// Steps that were begun and not finished.
+  /// Number of steps that were begun and not finished.
   std::size_t under_way() const { return under_way_.size(); }
   /// Whether steps are replayed.
   bool captured() const { return graph_ != nullptr && graph_->captured(); }
-  /// The report of the oldest of them.
+  /// Waits for the oldest of them and returns its report.
   StepReport finish();
 
  private:
-  /// What is known of a step before the device has done it.
+  /// A step that is enqueued and not finished.
   struct Pending {
     StepReport report;
     StepSize size;
@@ -68,11 +68,11 @@ class TrainStep {
   Task& task_;
   AdamW& optimizer_;
   const RunConfig& config_;
-  Tensor first_stream_;  // of the step's random numbers; on a GPU only
+  Tensor first_stream_;  // number of the step's first random stream; on a GPU only
   Tensor numbers_;       // float64: the update's outcome, the losses of the micro-batches, the task's numbers
   std::unique_ptr<cuda::Graph> graph_;  // null without config.cuda_graph
   StepSize repeated_;                   // the size of the last steps, or of the captured one
-  int repetitions_ = 0;                 // of it, before the capture
+  int repetitions_ = 0;                 // consecutive steps of that size, before the capture
   Tensor captured_numbers_;
   std::deque<Pending> under_way_;
   double finished_at_ = 0;  // when the last report was read

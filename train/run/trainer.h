@@ -20,22 +20,22 @@
 
 namespace moh {
 
-/// How a run of the Trainer ended.
+/// How Trainer::run() ended.
 struct TrainOutcome {
   bool finished = false;  ///< all steps are done; otherwise it stopped early with everything saved
   std::string reason;     ///< "finished", "stopped by SIGTERM", "stopped after 3600 s"
   RunSummary summary;
 };
 
-/// Trains a task: forward, backward, clip, update, log, evaluate, checkpoint. Everything that a step computes
-/// is a function of the configuration, the parameters and the step's number, so that a run that was killed
-/// and resumed computes what it would have computed anyway.
+/// Trains a task: forward, backward, clip, update, log, evaluate, checkpoint. What a step computes depends
+/// only on the configuration, the parameters and the step's number, so that a run that was killed and resumed
+/// computes the same as an uninterrupted one.
 class Trainer {
  public:
-  /// `resume_from` is a checkpoint whose model the task has already; null for a new run. `folder` is that of
-  /// `checkpoints`. `stop` is looked at before each micro-batch, also of an evaluation. A step that it ends
-  /// was not made. An evaluation that it ends leaves nothing but a note in the checkpoint, and is the first
-  /// thing that the resumed run does.
+  /// `resume_from` is a checkpoint whose parameters the task's model already has; null for a new run.
+  /// `folder` is that of `checkpoints`. `stop` is checked before each micro-batch of a step and each batch of
+  /// an evaluation. An interrupted step changes nothing. An interrupted evaluation is noted in the checkpoint
+  /// (TrainState::evaluation_due), and the resumed run starts with it.
   Trainer(const RunConfig& config, Task& task, const RunFolder& folder, CheckpointStore& checkpoints,
           const StopSignal& stop, std::shared_ptr<Console> console, const StoredCheckpoint* resume_from);
 
@@ -48,9 +48,9 @@ class Trainer {
   void resume(const StoredCheckpoint& checkpoint);
   bool is_finished() const;
   bool is_last(std::int64_t step) const { return step == config_.train.steps; }
-  /// Whether what follows this step needs its result on the host.
+  /// Whether something after this step (logging, evaluation, checkpoint) needs its result on the host.
   bool needs_sync(std::int64_t step) const;
-  /// False when a signal ended the step.
+  /// False if a signal interrupted the step.
   bool begin_step();
   void finish_step();
   StepProgress progress_of(const StepReport& report) const;
@@ -74,16 +74,16 @@ class Trainer {
   AdamW optimizer_;
   TrainStep train_step_;
   LrSchedule schedule_;
-  TrainState state_;        // after the last step that is finished
-  std::int64_t begun_ = 0;  // steps that were begun: on a GPU, one more may be under way
+  TrainState state_;        // after the last finished step
+  std::int64_t begun_ = 0;  // number of begun steps: on a GPU, one more may be enqueued
   MetricsWriter metrics_;
   ProgressReporter progress_;
 
   double started_ = 0;         // of this process's training, in monotonic seconds
   double elapsed_before_ = 0;  // of earlier processes of the run
   std::int64_t items_before_ = 0;
-  double step_seconds_ = 0;      // spent in steps since the last log line, and
-  std::int64_t step_items_ = 0;  // the inputs of those steps
+  double step_seconds_ = 0;      // time of the steps since the last log line
+  std::int64_t step_items_ = 0;  // items of those steps
   std::int64_t evaluated_at_ = -1, saved_at_ = -1;
   StepReport last_;
   std::optional<double> validation_score_;
