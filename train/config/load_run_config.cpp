@@ -20,15 +20,15 @@ constexpr std::string_view kReferencePreface = R"(# Configuration
 
 <!-- Made by `moh config --reference > docs/config.md` from the field lists in train/config/. Do not edit. -->
 
-A run is described by one YAML file. Every key has a default, except `data.train`. `moh config FILE` prints what a file
-comes to, defaults and includes resolved, as YAML that can be used in its place.
+A run is described by one YAML file. Every key has a default, except `data.train`. `moh config FILE` prints the resolved
+configuration, with all defaults and includes, as YAML that can be used in place of the file.
 
     moh train configs/llm/quickstart.yaml train.steps=200 model.moh.num_shared=[1,1,2,2]
 
-- **Overrides.** `key.path=value` after the file replaces single keys; of two for one key the later holds. A value that
-  begins with `[`, `{`, `'` or `"` is YAML, any other is taken as it stands.
-- **Includes.** `include: base.yaml`, or a list of files, at the top level of a file and relative to it. What the file
-  gives itself replaces, key by key, what it includes; a list is replaced as a whole.
+- **Overrides.** `key.path=value` after the file replaces single keys; of two for the same key the last one counts. A value
+  that begins with `[`, `{`, `'` or `"` is YAML; any other is used literally.
+- **Includes.** `include: base.yaml`, or a list of files, at the top level of a file and relative to it. Keys of the
+  file replace those of the files that it includes; a list is replaced as a whole.
 - **Paths** (`output.dir`, `data.train` ...) are relative to the folder that the command runs in. Those in the
   `config.yaml` that a run keeps are absolute.
 - **Numbers** are decimal. `1e-4` and `0.5` are numbers, `1000` is an integer; `010`, `0x10`, `1_000`, `4M`, `"5"`,

@@ -57,23 +57,27 @@ std::string text(std::int64_t number) {
 }
 
 Section rope_scaling_section(RopeScaling& c) {
-  Section s("rope_scaling", "Rotary positions stretched for texts longer than those of the pre-training.");
+  Section s("rope_scaling",
+            "Scaling of the rotary embedding for texts longer than those of the pre-training.");
   s.field("kind", c.kind,
-          "`linear`: all wavelengths times `factor`. `llama3`: the long ones only, with a blend between long "
-          "and short (LLaMA 3.1).");
-  s.field("factor", c.factor, at_least(1), "How far wavelengths are stretched.");
+          "`linear`: all wavelengths are multiplied by `factor`. `llama3`: only the long ones, with "
+          "interpolation between long and short (LLaMA 3.1).");
+  s.field("factor", c.factor, at_least(1), "Factor of the wavelengths.");
   s.field("low_freq_factor", c.low_freq_factor, above(0),
-          "With `llama3`: wavelengths above `original_positions` / this are long.");
-  s.field("high_freq_factor", c.high_freq_factor, above(0),
-          "With `llama3`: wavelengths below `original_positions` / this are short, and stay.");
+          "With `llama3`: wavelengths above `original_positions` / `low_freq_factor` are long.");
+  s.field(
+      "high_freq_factor", c.high_freq_factor, above(0),
+      "With `llama3`: wavelengths below `original_positions` / `high_freq_factor` are short, and unchanged.");
   s.field("original_positions", c.original_positions, at_least(1, "tokens").capped(kMaxLength),
-          "With `llama3`: longest text of the pre-training.");
+          "With `llama3`: context length of the pre-training.");
   return s;
 }
 
 void add_model_fields(LlamaConfig& c, Section& s) {
-  s.field("vocab_size", c.vocab_size, at_least(2, "tokens").capped(kMaxVocab), "Entries of the embedding.");
-  s.field("layers", c.layers, at_least(1).capped(kMaxLayers), "Blocks of attention and MLP.");
+  s.field("vocab_size", c.vocab_size, at_least(2, "tokens").capped(kMaxVocab),
+          "Number of tokens in the vocabulary: rows of the embedding.");
+  s.field("layers", c.layers, at_least(1).capped(kMaxLayers),
+          "Number of transformer blocks, of attention and MLP each.");
   s.field("hidden", c.hidden, at_least(1).capped(kMaxWidth), "Width of the residual stream.");
   s.field("intermediate", c.intermediate, at_least(1).capped(kMaxWidth), "Width inside the MLP.");
   s.field("heads", c.heads, at_least(1).capped(kMaxHeads), "Query heads per layer.");
@@ -81,24 +85,23 @@ void add_model_fields(LlamaConfig& c, Section& s) {
           "Key and value heads, each shared by a group of query heads (GQA). 0: as many as `heads`.");
   s.field("head_dim", c.head_dim, at_least(0).capped(kMaxWidth), "Width of a head. 0: `hidden` / `heads`.");
   s.field("max_positions", c.max_positions, at_least(1, "tokens").capped(kMaxLength),
-          "Longest text the model can see.");
+          "Maximum context length.");
   s.field("norm_eps", c.norm_eps, above(0), "Added to the mean square in RMSNorm.");
-  s.field("rope_theta", c.rope_theta, above(0), "Base of the rotary positions' wavelengths.");
-  s.field("tied_embeddings", c.tied_embeddings, "Use the embedding as output matrix too.");
+  s.field("rope_theta", c.rope_theta, above(0), "Base of the wavelengths of the rotary embedding (RoPE).");
+  s.field("tied_embeddings", c.tied_embeddings, "Use the embedding matrix as output matrix, too.");
   s.field("dropout", c.dropout, from_below(0, 1),
-          "Share of the residual branches' outputs set to 0 in training.");
+          "Dropout probability of the outputs of the attention and MLP branches in training.");
   s.field("init_std", c.init_std, above(0),
-          "Standard deviation of the initial matrices; output projections of the blocks get it divided by "
-          "the root of 2 * "
-          "`layers`.");
+          "Standard deviation of the initial matrices; for the output projections of the blocks it is "
+          "divided by sqrt(2 * `layers`).");
   s.field("recompute", c.recompute,
-          "What the backward pass computes again instead of keeping it in memory: `none`, or all inside of a "
-          "`layer`.");
+          "Activations that the backward pass recomputes instead of keeping them in memory: `none`, or all "
+          "inside of each `layer` (activation checkpointing).");
   s.section(rope_scaling_section(c.rope_scaling));
   s.section(describe(c.moh));
 }
 
-/// Where two models differ by their keys, but for those in `free`. Both are spelt out.
+/// The differences between two models by key, except keys in `free`. Both must be in normal form (spelt_out).
 std::vector<Difference> model_differences(LlamaConfig& expected, LlamaConfig& found,
                                           std::span<const std::string_view> free) {
   Section expected_fields("model", ""), found_fields("model", "");
@@ -111,42 +114,43 @@ std::vector<Difference> model_differences(LlamaConfig& expected, LlamaConfig& fo
 
 Section model_section(LanguageRun& run) {
   Section s("model",
-            "The decoder: RMSNorm, rotary positions, SwiGLU, no biases (LLaMA), with or without MoH.");
+            "The decoder: RMSNorm, rotary embedding, SwiGLU, no biases (LLaMA), with or without MoH.");
   std::vector<std::string> names = run.presets();
   names.emplace(names.begin(), LanguageRun::kNoPreset);
-  s.field("preset", choice_of(run.preset, std::move(names)),
-          "A published model that sets all fields of this section; keys that are given, in whichever file, "
-          "override it.");
+  s.field(
+      "preset", choice_of(run.preset, std::move(names)),
+      "A published model that sets all keys of this section; keys that are given, in any file, override it.");
   add_model_fields(run.model, s);
   return s;
 }
 
 Section data_section(TextDataConfig& c) {
-  Section s("data", "Text to train and to validate on.");
+  Section s("data", "Training and validation text.");
   s.field("train", c.train, "Text files, token files (`moh data tokenize`), or folders of them.");
   s.field("validation", c.validation,
-          "The same, held out. Empty: a part of each training file is split off.");
+          "Held-out text, given likewise. Empty: a part of each training file is held out.");
   s.field("validation_fraction", c.validation_fraction, from_below(0, 1),
-          "That part, at the end of each file. 0: train on everything and validate on nothing.");
+          "Share of each training file that is held out, at its end. 0: train on everything, without "
+          "validation.");
   s.field("tokenizer", c.tokenizer,
-          "How text becomes tokens. `byte`: one token per byte. `other` stands beside converted models of "
-          "a tokenizer that moh does not have, for which text is refused.");
+          "How text becomes tokens. `byte`: one token per byte. `other`: set in converted models whose "
+          "tokenizer moh does not support; text is refused.");
   s.field("sequence_length", c.sequence_length, at_least(1, "tokens").capped(kMaxLength),
-          "Length of the sequences the model is trained on.");
+          "Number of tokens of a training sequence.");
   return s;
 }
 
 Section sample_section(SampleConfig& c) {
-  Section s("sample", "A text that the model writes when the training ends.");
-  s.field("prompt", c.prompt, "How the text begins.");
+  Section s("sample", "A text that the model generates at the end of the training.");
+  s.field("prompt", c.prompt, "Text to continue.");
   s.field("tokens", c.options.tokens, at_least(0, "tokens").capped(kMaxLength),
-          "How long it goes on. 0: no sample.");
+          "Number of tokens to generate. 0: no sample.");
   s.field("temperature", c.options.pick.temperature, at_least(0),
-          "Divides the logits. 0: always the likeliest token.");
+          "Divides the logits. 0: always the most probable token.");
   s.field("top_k", c.options.pick.top_k, at_least(0, "tokens").capped(kMaxVocab),
-          "Draw among the likeliest only. 0: among all.");
+          "Sample from this many most probable tokens only. 0: from all.");
   s.field("top_p", c.options.pick.top_p, above_up_to(0, 1),
-          "Draw among the likeliest whose probabilities sum to this.");
+          "Sample from the smallest set of most probable tokens whose probabilities sum to at least this.");
   return s;
 }
 
@@ -161,10 +165,11 @@ void LanguageRun::describe(config::Section& root) {
   root.section(data_section(data));
   root.section_named("init").field(
       "new_tokenizer", new_tokenizer,
-      "Train on the tokens of `data.tokenizer` although the ids of the checkpoint stand for others, or may: "
-      "what it learned of them is lost.");
-  root.section_named("eval").field("max_tokens", max_eval_tokens, at_least(0, "tokens"),
-                                   "Evaluate on the first of them only. 0: on all.");
+      "Train with the tokens of `data.tokenizer` although those of the checkpoint have, or may have, other "
+      "meanings: what the model learned about them is lost.");
+  root.section_named("eval").field(
+      "max_tokens", max_eval_tokens, at_least(0, "tokens"),
+      "Evaluate on this many tokens at the start of the held-out text. 0: on all.");
   root.section(sample_section(sample));
 }
 
