@@ -35,7 +35,7 @@ struct AnalyzeArgs : CheckpointArgs {
   bool overwrite = false;
 };
 
-/// What was named on the command line: settings of the run, and what is analysed.
+/// The command line, split into overrides of the run and inputs to analyse.
 struct Inputs {
   std::vector<std::string> settings;
   std::vector<AnalyzedFiles> files;
@@ -49,7 +49,7 @@ AnalyzedFiles parse_source(const std::string& text) {
 }
 
 Inputs inputs_of(const AnalyzeArgs& args) {
-  constexpr std::string_view kData = "data=";  // any number of times: one source
+  constexpr std::string_view kData = "data=";  // repeated ones form one source
   Inputs inputs;
   AnalyzedFiles data{"data", {}};
   for (const std::string& text : args.overrides) {
@@ -71,7 +71,7 @@ Inputs inputs_of(const AnalyzeArgs& args) {
   return inputs;
 }
 
-/// How far the analysis is, after `seconds`.
+/// A progress line, after `seconds` of analysis.
 std::string describe(const AnalyzeProgress& progress, double seconds) {
   if (!progress.ranks) return describe_progress("analyze", progress.done, progress.total, "tokens", seconds);
   return "analyze: ranks of " + std::to_string(progress.done) + " of " + std::to_string(progress.total) +
@@ -122,27 +122,29 @@ int analyze(const AnalyzeArgs& args, const Families& families) {
 }  // namespace
 
 void add_analyze(const Commands& commands) {
-  const auto [command, args] =
-      add_command(commands, "analyze",
-                  "Show what the heads of a checkpoint do: load, gates, tokens, similarity, rank", analyze);
+  const auto [command, args] = add_command(
+      commands, "analyze",
+      "Analyse the attention heads of a checkpoint: load, gates, tokens, similarity, rank", analyze);
   AnalyzeOptions& options = args.options;
   add_checkpoint_and_text(command, args);
-  command.add_option("--source", args.sources, "A text under a name of its own; once per text")
+  command.add_option("--source", args.sources, "A named text that is analysed separately; repeatable")
       ->type_name("NAME=PATH")
       ->default_str("")
       ->allow_extra_args(false);
-  command.add_option("--max-tokens", options.max_tokens, "Of each source, spread over all of it; 0: all");
+  command.add_option("--max-tokens", options.max_tokens,
+                     "Tokens to read of each source, spread evenly over it; 0: all");
   command.add_option("--similarity-tokens", options.similarity_tokens,
-                     "Of all sources together, for which heads are compared with each other");
+                     "Tokens, of all sources together, for which heads are compared pairwise");
   command.add_option("--rank-tolerance", options.rank_tolerance,
-                     "Smallest singular value that counts, over the largest");
-  command.add_option("--top-tokens", options.top_tokens, "Most frequent tokens in the table of tokens");
-  command.add_option("--token", options.tokens, "Text of a token to show instead; once per token")
+                     "Singular values above this share of the largest count for the rank");
+  command.add_option("--top-tokens", options.top_tokens,
+                     "Number of most frequent tokens in the table of tokens");
+  command.add_option("--token", options.tokens, "Show this token in the table instead; repeatable")
       ->default_str("")
       ->allow_extra_args(false);
-  command.add_option("--text", options.text, "Show the heads of each token of this text as well");
-  command.add_option("--out", args.out, "Write everything to this file")->type_name("FILE.json");
-  command.add_flag("--overwrite", args.overwrite, "Replace the file --out");
+  command.add_option("--text", options.text, "Also show the selected heads of each token of this text");
+  command.add_option("--out", args.out, "Write the complete report to this file")->type_name("FILE.json");
+  command.add_flag("--overwrite", args.overwrite, "Replace an existing file of --out");
   command.footer(
       R"(Without data=PATH and --source, the text that the run held out is used. docs/analyze.md explains the numbers,
 scripts/plot_heads.py draws them. Ctrl-C ends it with exit code 130 and nothing written.

@@ -17,7 +17,7 @@ namespace moh::cli {
 
 namespace {
 
-/// Where a benchmark of kernels runs, and what it prints.
+/// Device, dtype and output format of a benchmark of kernels.
 struct MachineArgs {
   std::string device = "cpu";
   std::string dtype = "f32";  ///< f32 or bf16
@@ -25,7 +25,7 @@ struct MachineArgs {
   bool json = false;
 };
 
-/// Of the benchmarks of attention and of its layer.
+/// Arguments of the benchmarks of attention and of attention layers.
 template <class Options>
 struct AttentionArgs : MachineArgs {
   Options options;
@@ -37,7 +37,7 @@ struct OpsArgs : MachineArgs {
   OpBenchOptions options;
 };
 
-/// `config`: whose model is measured; empty: that of the options.
+/// `config`: configuration of the model to measure; empty: a default model with the sizes below.
 struct DecodeArgs : RunArgs, MachineArgs {
   DecodeBenchOptions options;
   std::optional<std::int64_t> layers, hidden, heads, kv_heads, head_dim;  ///< instead of the model's
@@ -48,8 +48,8 @@ struct StepArgs : RunArgs {
   bool json = false;
 };
 
-/// Sets the number of threads, and opens the device before anything is printed; names a GPU above the table.
-/// Returns the options with device and dtype.
+/// Sets the number of threads and opens the device before anything is printed; prints the name of a GPU above
+/// the table. Returns the options with device and dtype filled in.
 template <class Options>
 Options opened(Options options, const MachineArgs& args) {
   set_num_threads(args.threads);
@@ -68,7 +68,7 @@ Options opened(const AttentionArgs<Options>& args) {
   return options;
 }
 
-/// Prints rows as they come, seconds apart.
+/// Prints each row at once, as they are seconds apart.
 auto printer(bool json) {
   return [json, is_first = true](const Row& row) mutable {
     if (!json && std::exchange(is_first, false)) std::cout << row.table_head();
@@ -76,7 +76,7 @@ auto printer(bool json) {
   };
 }
 
-/// The model to generate with: a configuration's, or the default one, with the sizes that were given.
+/// The model to measure: that of the configuration, or the default one, with the sizes given as options.
 LlamaConfig decode_model(const DecodeArgs& args, const Families& families) {
   LlamaConfig model = args.options.model;
   if (!args.config.empty()) {
@@ -127,42 +127,43 @@ int bench_ops(const OpsArgs& args, const Families&) {
 
 void add_device_and_dtype(CLI::App& command, MachineArgs& args) {
   command.add_option("--device", args.device, "cpu, cuda or cuda:N");
-  command.add_option("--dtype", args.dtype, "Element type")->check(CLI::IsMember({"f32", "bf16"}));
+  command.add_option("--dtype", args.dtype, "Element type of the tensors")
+      ->check(CLI::IsMember({"f32", "bf16"}));
 }
 
 void add_threads_and_json(CLI::App& command, MachineArgs& args) {
-  command.add_option("--threads", args.threads, "0: all processors");
-  command.add_flag("--json", args.json, "One JSON object a line instead of a table");
+  command.add_option("--threads", args.threads, "CPU threads; 0: all processors");
+  command.add_flag("--json", args.json, "Print JSON lines instead of a table");
 }
 
 void add_active(CLI::App& command, std::vector<double>& active) {
-  command.add_option("--active", active, "Shares of the heads that each token keeps, separated by commas")
+  command.add_option("--active", active, "Shares of the heads that each token selects, separated by commas")
       ->delimiter(',');
 }
 
-/// Options that the benchmarks of attention and of its layer have in common.
+/// Adds the options shared by the benchmarks of attention and of attention layers.
 template <class Options>
 void add_attention_options(CLI::App& command, AttentionArgs<Options>& args) {
   Options& options = args.options;
   add_device_and_dtype(command, args);
   command.add_option("--batch", options.batch, "Sequences");
-  command.add_option("--tokens", options.tokens, "Lengths, separated by commas")->delimiter(',');
-  command.add_option("--heads", options.heads, "Query heads");
+  command.add_option("--tokens", options.tokens, "Sequence lengths, separated by commas")->delimiter(',');
+  command.add_option("--heads", options.heads, "Number of query heads");
   command.add_option("--head-dim", options.head_dim, "Width of a head");
   add_active(command, options.active);
   command.add_flag("--causal", args.causal, "Causal attention (default: full)");
-  command.add_flag("--full", args.full, "Full attention, also beside --causal");
+  command.add_flag("--full", args.full, "Full attention; with --causal both are measured");
   command.add_option("--repeats", options.repeats, "Counted passes of each case");
   add_threads_and_json(command, args);
 }
 
 void add_bench_attention(const Commands& commands) {
   const auto [command, args] =
-      add_command(commands, "attention", "Head-sparse against dense attention", bench_attention);
+      add_command(commands, "attention", "Compare head-sparse with dense attention", bench_attention);
   add_attention_options(command, args);
-  command.add_option("--kv-heads", args.options.kv_heads, "KV heads; 0: as many as --heads");
+  command.add_option("--kv-heads", args.options.kv_heads, "Number of KV heads; 0: as many as --heads");
   command.add_flag("--listed", args.options.listed,
-                   "Also all heads by way of lists: what the lists themselves cost");
+                   "Also measure head lists that contain all heads: the overhead of lists");
   command.footer(R"(Examples:
   moh bench attention
   moh bench attention --tokens 1024,2048,4096 --heads 16 --kv-heads 4 --head-dim 64 --causal --full --active 1.0,0.75,0.5 --json
@@ -172,7 +173,8 @@ void add_bench_attention(const Commands& commands) {
 void add_bench_module(const Commands& commands) {
   const auto [command, args] = add_command(
       commands, "module",
-      "A whole attention layer, router to output projection: Mixture-of-Head against dense", bench_module);
+      "Compare a whole Mixture-of-Head attention layer, router to output projection, with a dense one",
+      bench_module);
   add_attention_options(command, args);
   command.add_option("--width", args.options.width, "Width of the layer's input and output");
   command.footer(R"(Examples:
@@ -182,14 +184,15 @@ void add_bench_module(const Commands& commands) {
 
 void add_bench_step(const Commands& commands) {
   const auto [command, args] = add_command(
-      commands, "step", "Steps of a training run: time, memory, share of the machine's peak", bench_step);
+      commands, "step", "Measure steps of a training run: time, memory, share of the device's peak rate",
+      bench_step);
   StepBenchOptions& options = args.options;
   add_run_arguments(command, args, /*required=*/true);
-  command.add_option("--steps", options.steps, "Counted steps");
-  command.add_option("--warmup", options.warmup, "Steps before them");
+  command.add_option("--steps", options.steps, "Measured steps");
+  command.add_option("--warmup", options.warmup, "Warm-up steps before the measured ones");
   command.add_flag("--random-data", options.random_data, "Random tokens instead of data.train");
-  command.add_flag("--profile", options.profile, "After them as many steps with the time of each op");
-  command.add_flag("--json", args.json, "One JSON object instead of a table");
+  command.add_flag("--profile", options.profile, "Afterwards profile as many steps again, by op");
+  command.add_flag("--json", args.json, "Print one JSON object instead of a table");
   command.footer(
       R"(Nothing is written: no run folder, no checkpoint. Device and number of threads are the keys `device` and `threads`.
 
@@ -201,20 +204,20 @@ Examples:
 
 void add_bench_decode(const Commands& commands) {
   const auto [command, args] = add_command(
-      commands, "decode", "Generating token by token behind a long context: Mixture-of-Head against dense",
-      bench_decode);
+      commands, "decode",
+      "Compare generation of tokens after a long context by Mixture-of-Head and dense models", bench_decode);
   DecodeBenchOptions& options = args.options;
   add_run_arguments(command, args, /*required=*/false);
-  command.add_option("--context", options.contexts, "Tokens before those generated, separated by commas")
+  command.add_option("--context", options.contexts, "Numbers of tokens in the KV cache, separated by commas")
       ->delimiter(',');
   add_active(command, options.active);
-  command.add_option("--layers", args.layers, "Layers (6, or the configuration's)");
+  command.add_option("--layers", args.layers, "Number of layers (6, or the configuration's)");
   command.add_option("--hidden", args.hidden, "Width of the model (768)");
-  command.add_option("--heads", args.heads, "Query heads, and KV heads (12)");
-  command.add_option("--kv-heads", args.kv_heads, "KV heads (as many as --heads)");
+  command.add_option("--heads", args.heads, "Number of query heads, and of KV heads (12)");
+  command.add_option("--kv-heads", args.kv_heads, "Number of KV heads (as many as --heads)");
   command.add_option("--head-dim", args.head_dim, "Width of a head (64)");
   command.add_option("--batch", options.batch, "Sequences");
-  command.add_option("--tokens", options.tokens, "Tokens that a pass generates");
+  command.add_option("--tokens", options.tokens, "Tokens generated per pass");
   command.add_option("--repeats", options.repeats, "Counted passes of each case");
   add_device_and_dtype(command, args);
   add_threads_and_json(command, args);
@@ -229,8 +232,9 @@ Examples:
 }
 
 void add_bench_ops(const Commands& commands) {
-  const auto [command, args] = add_command(
-      commands, "ops", "Each op beside what the machine can do: copying memory, multiply-adds", bench_ops);
+  const auto [command, args] =
+      add_command(commands, "ops",
+                  "Compare each op with the peak rates of the device: memory bandwidth, FLOP/s", bench_ops);
   OpBenchOptions& options = args.options;
   add_device_and_dtype(command, args);
   command
@@ -238,9 +242,10 @@ void add_bench_ops(const Commands& commands) {
       ->delimiter(',')
       ->default_str("");
   command.add_option("--megabytes", options.megabytes,
-                     "Size of each large tensor of the ops that stream memory: larger than the caches");
-  command.add_option("--repeats", options.repeats, "Counted runs of each case at most");
-  command.add_option("--seconds", options.seconds, "No more runs of a case after that, but three at least");
+                     "Size of each large tensor of the memory-bound ops, in MiB; should exceed the caches");
+  command.add_option("--repeats", options.repeats, "Maximum of measured runs of each case");
+  command.add_option("--seconds", options.seconds,
+                     "Time limit of each case, of which at least three runs are measured");
   add_threads_and_json(command, args);
   command.footer(R"(Examples:
   moh bench ops
@@ -252,8 +257,8 @@ void add_bench_ops(const Commands& commands) {
 }  // namespace
 
 void add_bench(const Commands& commands) {
-  const Commands bench =
-      add_group(commands, "bench", "Measure speed: medians of repeats, ratios within one run");
+  const Commands bench = add_group(
+      commands, "bench", "Measure speed: medians over repeats, ratios from alternating measurements");
   add_bench_attention(bench);
   add_bench_module(bench);
   add_bench_decode(bench);

@@ -20,14 +20,14 @@ struct CheckpointInfoArgs {
   bool all = false;   ///< one line per tensor
 };
 
-/// What the configuration beside the tensors says, also when moh has no such model: the tensors can be looked
-/// at all the same.
+/// A line about the model that the configuration next to the tensors describes; the reason, if moh does not
+/// support it, as its tensors can be listed nevertheless.
 std::string model_line(const ModelLocation& location, const Families& families) {
   try {
     const std::unique_ptr<FamilyConfig> config = read_model_config(location, families);
     return config ? families.of(*config).weight_names().describe(*config) : "";
   } catch (const ConfigError& error) {
-    return std::string("not known to moh: ") + error.what();
+    return std::string("not supported by moh: ") + error.what();
   }
 }
 
@@ -54,17 +54,17 @@ int checkpoint_info(const CheckpointInfoArgs& args, const Families& families) {
 void add_checkpoint_commands(const Commands& commands) {
   const Commands checkpoint = add_group(commands, "checkpoint", "Inspect files of weights");
   const auto [info, args] =
-      add_command(checkpoint, "info", "Print what a file or folder of weights holds", checkpoint_info);
+      add_command(checkpoint, "info", "Print the tensors of a file or folder of weights", checkpoint_info);
   info.add_option(
           "path", args.path,
           "safetensors file, index of a sharded one, PyTorch file, Hugging Face folder, run folder, or one "
           "step's folder")
       ->required();
   info.add_option("--part", args.part, "Which model of a PyTorch file: model, ema, ...");
-  info.add_flag("--hash", args.hash,
-                "Read all of it and print the hash of names, types, shapes and elements");
-  info.add_flag("--all", args.all, "One line per tensor, layers not folded");
-  info.add_flag("--json", args.json, "One JSON object");
+  info.add_flag("--hash", args.hash, "Read everything and print a hash of names, types, shapes and elements");
+  info.add_flag("--all", args.all,
+                "One line per tensor, instead of one for tensors that differ in the layer only");
+  info.add_flag("--json", args.json, "Print one JSON object");
   info.footer(R"(The hash does not depend on the format: a converted file shows the same.
 
 Examples:

@@ -15,8 +15,8 @@ namespace moh::cli {
 
 namespace {
 
-/// "moh 0.1.0 (commit 1374d53a0c, GNU 12.2.0, no CUDA, avx512)": the program, and which of its kernels run
-/// here.
+/// The output of --version, with the instruction set of the kernels on this machine: "moh 0.1.0 (commit
+/// 1374d53a0c, GNU 12.2.0, no CUDA, avx512)".
 std::string version_text(std::string_view commit) {
   return "moh " MOH_VERSION " (commit " + std::string(commit.empty() ? "not known" : commit) +
          ", " MOH_BUILD ", " + std::string(cpu_isa_name(cpu_isa())) + ")";

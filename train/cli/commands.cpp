@@ -24,7 +24,7 @@ void add_run_arguments(CLI::App& command, RunArgs& args, bool required) {
   command.add_option("config", args.config, "Configuration file (YAML)")
       ->type_name("CONFIG.yaml")
       ->required(required);
-  command.add_option("overrides", args.overrides, "Settings that replace those of the file")
+  command.add_option("overrides", args.overrides, "Settings that override those of the file")
       ->type_name("key.path=value")
       ->default_str("");
 }

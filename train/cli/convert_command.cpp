@@ -61,7 +61,7 @@ void warn_of_names(const char* text, std::span<const std::string> names) {
   for (const std::string& name : fold_lines(names)) log_warning("convert: " + name + text);
 }
 
-/// What the names came to, before the work begins.
+/// Warns about missing and unexpected names, before the conversion starts.
 void report_names(const ConvertOptions& options, const ConvertReport& report) {
   for (const std::string& warning : report.warnings) log_warning("convert: " + warning);
   warn_of_names(" is missing", report.differences.missing);
@@ -106,7 +106,8 @@ int convert(const ConvertArgs& args, const Families& families) {
 void add_convert(const Commands& commands) {
   const auto [command, args] = add_command(commands, "convert", "Convert weights between formats", convert);
   ConvertOptions& options = args.options;
-  command.add_option("--from", options.from, "What `moh checkpoint info` reads: a file, a folder, a run")
+  command
+      .add_option("--from", options.from, "File, folder or run with weights, as for `moh checkpoint info`")
       ->required();
   command.add_option("--to", options.to, "File or folder to write")->required();
   command
@@ -116,11 +117,12 @@ void add_convert(const Commands& commands) {
           "checkpoint; by default safetensors when --to ends so")
       ->check(CLI::IsMember({"hf", "safetensors", "moh"}));
   command.add_option("--part", options.part, "Which model of a PyTorch file: model, ema, ...");
-  command.add_option("--dtype", args.dtype, "Type of the elements")
+  command.add_option("--dtype", args.dtype, "Element type of the result")
       ->check(CLI::IsMember({"keep", "float32", "bfloat16", "float16"}));
   command.add_option("--shard-size", args.shard_size, "Split into files of at most this size: 5GB, 500MiB");
   command
-      .add_option("--config", options.config, "Describes the model, where nothing beside the tensors does")
+      .add_option("--config", options.config,
+                  "Configuration that describes the model, if there is none next to the tensors")
       ->type_name("CONFIG.yaml");
   command.add_flag("--allow-differences", options.allow_differences,
                    "Go on although names, shapes or the configuration beside the tensors are not the "

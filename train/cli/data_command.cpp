@@ -65,9 +65,9 @@ void add_data(const Commands& commands) {
   tokenize.footer(R"(Example:
   moh data tokenize --input corpus/ notes.txt --output corpus.safetensors)");
 
-  const auto [info, of] = add_command(data, "info", "Print what a token file holds", data_info);
+  const auto [info, of] = add_command(data, "info", "Print the properties of a token file", data_info);
   info.add_option("file", of.file, "Token file")->required();
-  info.add_flag("--verify", of.verify, "Read all of it and compare the checksum");
+  info.add_flag("--verify", of.verify, "Read everything and verify the checksum");
   info.footer(R"(Example:
   moh data info corpus.safetensors --verify)");
 }

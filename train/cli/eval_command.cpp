@@ -17,8 +17,8 @@ namespace moh::cli {
 
 namespace {
 
-/// `data=PATH` is short for `data.validation=PATH` and means all of that text: eval.max_tokens is what the
-/// run allowed itself while it trained.
+/// `data=PATH` is short for `data.validation=PATH` without eval.max_tokens, which limits evaluations during
+/// training.
 std::vector<std::string> expanded(const std::vector<std::string>& given) {
   std::vector<std::string> overrides;
   for (const std::string& text : given) {

@@ -66,7 +66,7 @@ void print(std::string_view text) {
   std::fflush(stdout);
 }
 
-/// Why the text is shorter than asked for; "" where it is not.
+/// Why the text has fewer tokens than --tokens; "" if it has not.
 std::string_view early_end(TextEnd end) {
   switch (end) {
     case TextEnd::kTokens:
@@ -99,7 +99,7 @@ int generate(const GenerateArgs& args, const Families& families) {
   const std::string shown_prompt = safe.push(prompt) + safe.finish();
   GenerateOptions options = args.options;
   for (std::int64_t sample = 1; sample <= args.num_samples; ++sample, ++options.seed) {
-    // With the first piece, when the arguments have turned out to be in order.
+    // The prompt is printed with the first piece of text, when the arguments have been checked.
     bool prompt_is_shown = false;
     const auto show = [&](std::string_view text) {
       if (!std::exchange(prompt_is_shown, true)) {
@@ -124,22 +124,23 @@ void add_generate(const Commands& commands) {
       add_command(commands, "generate", "Continue a text with a trained model", generate);
   add_checkpoint(command, args.checkpoint);
   CLI::Option* prompt = command.add_option("--prompt", args.prompt, "Text to continue")->default_str("");
-  command.add_option("--prompt-file", args.prompt_file, "File of that text, as it is; -: standard input")
+  command.add_option("--prompt-file", args.prompt_file, "File with the text to continue; -: standard input")
       ->type_name("FILE")
       ->excludes(prompt);
-  command.add_option("--tokens", args.options.tokens, "New tokens at most");
-  command.add_option("--temperature", args.options.pick.temperature, "0: always the most probable token");
-  command.add_option("--top-k", args.options.pick.top_k, "Only the k most probable tokens; 0: all");
+  command.add_option("--tokens", args.options.tokens, "Maximum number of new tokens");
+  command.add_option("--temperature", args.options.pick.temperature,
+                     "Divides the logits; 0: always the most probable token");
+  command.add_option("--top-k", args.options.pick.top_k,
+                     "Sample from the k most probable tokens only; 0: all");
   command.add_option("--top-p", args.options.pick.top_p,
-                     "Only the most probable tokens that hold this probability");
-  command.add_option("--seed", args.options.seed, "Of the random choice");
-  command.add_option("--stop", args.options.stop, "End before this text; once per text")
+                     "Sample from the most probable tokens whose probabilities sum to this");
+  command.add_option("--seed", args.options.seed, "Seed of the sampling");
+  command.add_option("--stop", args.options.stop, "Stop before this text; repeatable")
       ->type_name("TEXT")
       ->default_str("")
       ->allow_extra_args(false);
-  command.add_option("--num-samples", args.num_samples,
-                     "Texts, one after the other; each has the next --seed");
-  command.add_option("--threads", args.threads, "0: all processors");
+  command.add_option("--num-samples", args.num_samples, "Number of texts; each uses the next --seed");
+  command.add_option("--threads", args.threads, "CPU threads; 0: all processors");
   command.add_option("--device", args.device, "cpu, cuda or cuda:N; by default that of the training run");
   command.add_option("overrides", args.overrides, "Any setting of the run")
       ->type_name("key.path=value")

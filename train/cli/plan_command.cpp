@@ -34,17 +34,18 @@ int plan(const PlanArgs& args, const Families& families) {
 
 void add_plan(const Commands& commands) {
   const auto [command, args] = add_command(
-      commands, "plan", "What a training run will take: memory, operations, time; runs nothing", plan);
+      commands, "plan", "Estimate memory, operations and time of a training run, without running it", plan);
   PlanOptions& options = args.options;
   add_run_arguments(command, args, /*required=*/true);
   command.add_option("--gpus", options.gpus,
-                     "Devices that share the samples of each step, each with the whole model");
-  command.add_option("--gpu-memory", args.memory, "Of each device: 141GB (decimal), 79.6GiB (binary), bytes");
+                     "Number of devices, which share the samples of each step (data parallelism)");
+  command.add_option("--gpu-memory", args.memory,
+                     "Memory of each device: 141GB (decimal), 79.6GiB (binary), or bytes");
   command.add_option("--mfu", options.mfu,
-                     "Model FLOP utilisation: the share of the peak rate that the model gets");
+                     "Model FLOP utilisation: model FLOP/s as a share of the peak rate");
   command.add_option("--peak-tflops", args.peak,
                      "Peak rate of each device in TFLOP/s, or H100, H200, A100 (bfloat16, published)");
-  command.add_flag("--json", args.json, "One JSON object instead of a table");
+  command.add_flag("--json", args.json, "Print one JSON object instead of a table");
   command.footer(
       R"(Nothing is computed or written; a GPU that the configuration names is not needed, nor is its text.
 docs/plan.md explains the numbers.

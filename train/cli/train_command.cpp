@@ -31,7 +31,7 @@ struct TrainArgs : RunArgs {
   std::string log_level;
 };
 
-/// Heads that were measured when the run began are not measured again.
+/// Takes over shared heads that were measured at the start of the run, so that they are not measured again.
 void take_measured_heads(const RunConfig& before, RunConfig& config) {
   const MohConfig* measured = before.family->moh();
   MohConfig* moh = config.family->moh();
@@ -39,7 +39,7 @@ void take_measured_heads(const RunConfig& before, RunConfig& config) {
     moh->shared_heads = measured->shared_heads;
 }
 
-/// The checkpoint to go on from; nothing for a run that starts anew.
+/// The checkpoint to resume from; nothing for a new run.
 std::optional<StoredCheckpoint> find_resume_point(CheckpointStore& store, RunConfig& config,
                                                   const TrainArgs& args, const Families& families) {
   if (args.overwrite) return std::nullopt;
@@ -49,7 +49,7 @@ std::optional<StoredCheckpoint> find_resume_point(CheckpointStore& store, RunCon
     throw ConfigError(
         error_message("output.dir", config.output.dir.string(), "a folder without a run",
                       "checkpoints up to step " + std::to_string(found.back().step),
-                      "go on with --resume, start over with --overwrite, or set another output.dir"));
+                      "continue with --resume, start over with --overwrite, or set another output.dir"));
   }
   std::optional<StoredCheckpoint> newest = store.open_newest(args.allow_older);
   if (!newest) {
@@ -65,7 +65,7 @@ std::optional<StoredCheckpoint> find_resume_point(CheckpointStore& store, RunCon
   return newest;
 }
 
-/// The model of the newest checkpoint in a run's folder whose configuration can be read; damage is reported
+/// The model of the newest checkpoint of a run whose configuration can be read. Damage is reported later,
 /// when the checkpoint is loaded.
 std::unique_ptr<FamilyConfig> saved_model(const std::filesystem::path& run_folder, const Families& families) {
   std::vector<CheckpointInfo> checkpoints = list_checkpoints(run_folder / "checkpoints");
@@ -79,8 +79,8 @@ std::unique_ptr<FamilyConfig> saved_model(const std::filesystem::path& run_folde
   return nullptr;
 }
 
-/// The run's configuration. What a resumed run begins with is the model of its checkpoint: the one that
-/// init.from names may be gone, and what was measured on it is in the checkpoint.
+/// The run's configuration. A resumed run has the model of its own checkpoint: that of init.from may no
+/// longer exist, and shared heads measured on it are in the run's checkpoint.
 RunConfig read_config(const TrainArgs& args, const Families& families) {
   RunFile file = open_run(args, families);
   if (args.resume && file.leaves_model_open()) {
@@ -90,8 +90,8 @@ RunConfig read_config(const TrainArgs& args, const Families& families) {
   return finish_run(file, families, ConfigUse::kData);
 }
 
-/// The model of a run with its first weights: those of the checkpoint to go on from, of init.from, or random.
-/// Shared heads that are to be measured are listed in `run` here.
+/// The model of a run with weights of the checkpoint to resume from, of init.from, or random ones. Replaces a
+/// rule for shared heads that needs measurements in `run` by the measured lists.
 std::unique_ptr<Model> begin_model(RunConfig& run, const Family& family, const Families& families,
                                    const std::shared_ptr<const TaskData>& data,
                                    const StoredCheckpoint* resume_from) {
@@ -124,14 +124,14 @@ void describe_device(const RunConfig& run) {
   }
 }
 
-/// Ends the process at a signal that comes before there is anything to save, whatever the other threads do.
+/// Ends the process on a signal before there is anything to save, without waiting for other threads.
 [[noreturn]] void end_early(RunFolder& folder, std::string_view signal) {
   folder.leave();
   log_info("train: stopped by " + std::string(signal) + " before the training began; nothing was written");
   ::_exit(kPreempted);
 }
 
-/// What a finished run leaves; false when a signal ended that.
+/// Calls Task::finish() for a finished run; false if a signal interrupted it.
 bool finish_task(const Task& task, const RunFolder& folder, Console& console, const StopSignal& stop) {
   folder.require_in_place();
   const auto print = [&](const std::string& text) { console.print(text); };
@@ -141,7 +141,7 @@ bool finish_task(const Task& task, const RunFolder& folder, Console& console, co
 }
 
 int train(const TrainArgs& args, const Families& families) {
-  std::signal(SIGPIPE, SIG_IGN);  // training outlives the terminal, or the `| head`, that watches it
+  std::signal(SIGPIPE, SIG_IGN);  // a closed pipe, such as of `| head`, must not end the training
   RunFolder folder;
   StopSignal stop([&folder](std::string_view signal) { end_early(folder, signal); });
   const auto console = std::make_shared<Console>(STDOUT_FILENO);
@@ -166,7 +166,7 @@ int train(const TrainArgs& args, const Families& families) {
   if (resume_from)
     review_data_changes(train_state_of(*resume_from).data, task->data_contents(), args.allow_changes);
   stop.defer();
-  // Only now: data that cannot be read, or a model too large for the memory, must not cost the old run.
+  // Not before here: unreadable data, or a model too large for the memory, must not destroy the old run.
   folder.begin(print_resolved(with_absolute_paths(config)), args.overwrite);
   console->copy_to(folder.open_log());
   Trainer trainer(config, *task, folder, store, stop, console, resume_from ? &*resume_from : nullptr);
@@ -183,14 +183,14 @@ void add_train(const Commands& commands) {
   const auto [command, args] = add_command(commands, "train", "Train a model from a configuration", train);
   add_run_arguments(command, args, /*required=*/true);
   command.add_flag("--resume", args.resume,
-                   "Go on from the newest checkpoint in output.dir, if there is one");
+                   "Resume from the newest checkpoint in output.dir, if there is one");
   CLI::Option* overwrite =
       command.add_flag("--overwrite", args.overwrite, "Remove the run in output.dir and start over");
   overwrite->excludes("--resume");
   command.add_flag("--allow-older", args.allow_older,
-                   "Resume from an older checkpoint when the newest is damaged");
+                   "Resume from an older checkpoint if the newest is damaged");
   command.add_flag("--allow-changes", args.allow_changes,
-                   "Resume although the configuration changes the computation");
+                   "Resume although the configuration or the data changes what is computed");
   command.add_option("--log-level", args.log_level, "trace, debug, info, warning, error or off");
   command.footer(R"(Examples:
   moh train configs/llm/quickstart.yaml
