@@ -20,7 +20,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-/// How the names of all temporary files of `path` begin, and those of folders that had its name.
+/// Prefix of the names of all temporary files of `path`, and of replaced folders.
 std::string temporary_prefix(const fs::path& path) {
   return "." + path.filename().string() + ".tmp-";
 }
@@ -33,7 +33,7 @@ bool is_taken(const fs::path& path) {
   return fs::exists(fs::symlink_status(path, ignored));
 }
 
-/// What lies beside `path` under a name that begins so.
+/// The entries of the folder of `path` whose names begin with `prefix`.
 std::vector<fs::path> left_beside(const fs::path& path, const std::string& prefix) {
   if (!is_taken(folder_of(path))) return {};
   std::vector<fs::path> found = list_directory(folder_of(path));
@@ -74,7 +74,7 @@ void OutputFile::write(std::string_view text) {
 }
 
 void OutputFile::rewrite_beginning(std::span<const std::byte> bytes) {
-  MOH_CHECK(fd_ >= 0 && bytes.size() <= written_, "bytes of an open file that were written before");
+  MOH_CHECK(fd_ >= 0 && bytes.size() <= written_, "only written bytes of an open file can be overwritten");
   if (::lseek(fd_, 0, SEEK_SET) != 0) throw_storage_error(path_, "seek in", errno);
   write_fully(fd_, path_, bytes, bytes.size());
 }
@@ -159,7 +159,8 @@ fs::path DurableFolder::replace() {
     try {
       rename_path(aside, path_);
     } catch (const StorageError&) {
-      throw StorageError(std::string(failure.what()) + "; what had this name is now " + aside.string());
+      throw StorageError(std::string(failure.what()) + "; the previous folder of this name is now " +
+                         aside.string());
     }
     throw;
   }

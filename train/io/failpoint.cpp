@@ -74,7 +74,7 @@ std::vector<Armed> parse(std::string_view specs) {
 
 struct Registry {
   std::mutex mutex;
-  std::optional<std::vector<Armed>> armed;  // nothing before the first pass or arm()
+  std::optional<std::vector<Armed>> armed;  // nullopt before the first pass() or arm()
   std::map<std::string, long, std::less<>> passes;
 };
 

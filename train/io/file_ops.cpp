@@ -47,7 +47,7 @@ void throw_if(int error, const fs::path& path, std::string_view operation) {
   if (error != 0) throw_storage_error(path, operation, error);
 }
 
-/// Runs one system call unless the failure point fails it; returns 0 or the errno.
+/// Makes a system call unless the failure point injects an error; returns 0 or the errno.
 template <class Call>
 int attempt(int injected, Call&& call) {
   if (injected > 0) return injected;
@@ -136,8 +136,7 @@ void sync_directory(const fs::path& path) {
   if (fd < 0) throw_storage_error(path, "open", errno);
   const int error = attempt(MOH_FAILPOINT("io:fsync_dir"), [&] { return ::fsync(fd); });
   ::close(fd);
-  // EINVAL: this file system cannot sync folders at all. It is not a failed write, and there is nothing
-  // better to do.
+  // EINVAL: the file system does not support fsync of folders, which is not a failed write.
   if (error != EINVAL) throw_if(error, path, "fsync of the folder");
   MOH_TRACE_IO(kSyncDirectory, path);
 }

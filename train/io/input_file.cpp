@@ -24,7 +24,7 @@ void throw_input_error(InputKind kind, const std::string& message) {
 }
 
 InputFile::InputFile(std::filesystem::path path, InputKind kind) : path_(std::move(path)), kind_(kind) {
-  // O_NONBLOCK: opening a FIFO must not wait for somebody to write to it. It means nothing for regular files.
+  // O_NONBLOCK: opening a FIFO must not wait for a writer. It has no effect on regular files.
   const int injected = MOH_FAILPOINT("io:open");
   fd_ = injected > 0 ? -1 : ::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (fd_ < 0) fail_to_read("", "a readable file", injected > 0 ? injected : errno);
@@ -77,7 +77,7 @@ void InputFile::fail(std::string_view what, std::string_view expected, std::stri
 
 void InputFile::fail_to_read(std::string_view what, std::string_view expected, int error) const {
   const std::string reason = std::generic_category().message(error);
-  // A file that is missing from a checkpoint is damage; everything else is the system's.
+  // A missing file of a checkpoint is damage; other errors are temporary problems of the system.
   if (kind_ != InputKind::kCheckpoint || error == ENOENT || error == ENOTDIR) fail(what, expected, reason);
   throw CheckpointAccessError(error_message(path_.string(), what, expected, reason));
 }
@@ -100,7 +100,8 @@ std::string read_json_object(const std::filesystem::path& path, InputKind kind, 
     throw_input_error(kind, error_message(path.string(), what, expected, found));
   };
   if (text.find('\0') != std::string::npos) fail("", "JSON text", "a NUL byte");
-  std::vector<std::set<std::string>> keys(static_cast<std::size_t>(max_depth));  // by level, of what is open
+  std::vector<std::set<std::string>> keys(
+      static_cast<std::size_t>(max_depth));  // of the objects that are being parsed, by level
   const auto check = [&](int depth, json::parse_event_t event, const json& parsed) {
     using enum nlohmann::detail::parse_event_t;
     if (event == object_start || event == array_start) {

@@ -27,7 +27,8 @@ std::uint64_t size_of(int fd, const fs::path& path) {
   return static_cast<std::uint64_t>(status.st_size);
 }
 
-/// Position after the last newline, 0 when there is none. Reads backwards: the torn line is at the end.
+/// Position after the last newline, 0 if there is none. Reads backwards, as the incomplete line is at the
+/// end.
 std::uint64_t end_of_last_line(int fd, const fs::path& path, std::uint64_t size) {
   std::array<char, 4096> block;
   while (size > 0) {
@@ -47,7 +48,7 @@ void truncate_to(int fd, const fs::path& path, std::uint64_t size) {
   if (::ftruncate(fd, static_cast<off_t>(size)) != 0) throw_storage_error(path, "truncate", errno);
 }
 
-/// Whether a record is of a step after `step`, or of this one and of the kind.
+/// Whether a record is of a later step than `step`, or of this step and of `kind`.
 bool is_repeated(const std::string& line, std::int64_t step, std::string_view kind) {
   const nlohmann::json record = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
   if (!record.is_object()) return false;
@@ -93,7 +94,7 @@ std::int64_t JsonlFile::drop_records_after(std::int64_t step, std::string_view r
   }
   if (in.bad() || !in.eof())
     throw StorageError(error_message(path_.string(), "", "a readable file", "a read error"));
-  if (dropped == 0) return 0;  // the copy goes
+  if (dropped == 0) return 0;  // discards the copy
   shorter.write(block);
   shorter.commit();
   ::close(std::exchange(fd_, -1));

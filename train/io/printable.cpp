@@ -12,7 +12,7 @@ Utf8Front utf8_front(std::string_view text) {
                              : lead < 0xF5 ? 4
                                            : 0;
   if (length == 0) return {};
-  // What the second byte may be excludes overlong forms, surrogates and what is past U+10FFFF.
+  // Limits of the second byte that exclude overlong forms, surrogates and code points above U+10FFFF.
   unsigned least = lead == 0xE0 ? 0xA0 : lead == 0xF0 ? 0x90 : 0x80;
   unsigned most = lead == 0xED ? 0x9F : lead == 0xF4 ? 0x8F : 0xBF;
   std::size_t count = 1;

@@ -46,22 +46,22 @@ std::string describe_this_process() {
 }
 
 RunLock::RunLock(const fs::path& run_folder) : path_(run_folder / ".lock") {
-  // Another process may have removed the file between its opening and its locking (remove).
+  // Another process may have removed the file (remove()) between opening and locking it.
   while (!lock()) ::close(fd_);
   crashed_holder_ = read_holder(fd_);
   const std::string text = describe_this_process() + '\n';
-  // The text is for messages only: a full disk is no reason not to hold the lock.
+  // The text is for messages only, so a full disk is not an error here.
   [[maybe_unused]] const bool named =
       ::ftruncate(fd_, 0) == 0 && ::pwrite(fd_, text.data(), text.size(), 0) > 0;
 }
 
 RunLock::~RunLock() {
-  // Emptied, not removed: that the folder is a run's is known by this file.
+  // Emptied, not removed: this file marks the folder as that of a run.
   if (::ftruncate(fd_, 0) == 0) ::fsync(fd_);
   ::close(fd_);
 }
 
-/// Whether what was locked is the file of that name.
+/// Locks the file; false if the path no longer leads to the locked file.
 bool RunLock::lock() {
   constexpr int kFlags = O_RDWR | O_CREAT | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW;
   fd_ = ::open(path_.c_str(), kFlags | O_EXCL, 0666);
@@ -88,8 +88,8 @@ bool RunLock::is_in_place() const {
 void RunLock::require_in_place() const {
   if (is_in_place()) return;
   throw StorageError(error_message(folder_of(path_).string(), "", "the run folder that this process locked",
-                                   "that it was removed, moved or replaced while the run went on",
-                                   "put it back and go on with --resume, or start again"));
+                                   "that it was removed, moved or replaced during the run",
+                                   "restore it and continue with --resume, or start a new run"));
 }
 
 void RunLock::remove() const {

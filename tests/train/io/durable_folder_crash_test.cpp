@@ -72,7 +72,7 @@ TEST_CASE("io: durable folder: where names cannot be exchanged, the old folder g
         std::string_view(failure).ends_with("_2=kill") || std::string_view(failure).ends_with("_3=EIO");
     CHECK(std::filesystem::exists(folder / "a") != between);
     if (std::string_view(failure).ends_with("_3=EIO"))
-      CHECK_THAT(child.output, Catch::Contains("; what had this name is now "));
+      CHECK_THAT(child.output, Catch::Contains("; the previous folder of this name is now "));
     restore_replaced(folder / "a");
     const std::vector<std::string> names = names_in(folder / "a");
     CHECK((names == std::vector<std::string>{"old"} || names == std::vector<std::string>{"new"}));
