@@ -238,7 +238,7 @@ class ChangedData(support.MohTest):
         self.write("texts/b.txt", text.replace("head", "hats", 1))
         self.assert_refused()
         self.assert_says(self.resume("--allow-changes"), "warning: resume: data.train: 2 files",
-                         "the run is no longer the one", "finished at step 10")
+                         "results differ from those of the run", "finished at step 10")
         self.resume("train.steps=11")
 
     def test_another_file_in_the_folder_is_refused(self):

@@ -209,7 +209,7 @@ class StopInEvaluation(support.MohTest):
             self.wait_for_trainer(run, before)
         run.send(signal.SIGTERM)
         self.assertEqual(run.wait(), support.PREEMPTED, run.output)
-        self.assert_says(run.output, f"step {step}: the evaluation was stopped", f"stopped by SIGTERM at step {step}")
+        self.assert_says(run.output, f"step {step}: the evaluation was interrupted", f"stopped by SIGTERM at step {step}")
         self.assertNotIn(step, [record["step"] for record in self.records("eval")])
         self.assertEqual(self.newest().name, f"step_{step:08}")
         self.assertIsNone(self.metric("run"))

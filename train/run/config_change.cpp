@@ -14,12 +14,12 @@ namespace moh {
 
 namespace {
 
-/// Keys, or sections, of harmless fields.
+/// Fields, or sections (ending in a dot), whose changes are harmless.
 constexpr std::array<std::string_view, 10> kHarmless = {
     "threads",     "cuda_graph", "output.", "log.",  "eval.",
     "checkpoint.", "sample.",    "guard.",  "init.", "train.stop_after_seconds"};
 
-/// Keys that decide together where the cosine of the learning rate ends.
+/// Keys that together determine the end of the learning rate's cosine decay.
 constexpr std::array<std::string_view, 2> kCosineEnd = {"train.steps", "schedule.decay_steps"};
 
 bool same_rates(const RunConfig& before, const RunConfig& now) {
@@ -37,7 +37,7 @@ const std::string* contents_of(const DataContents& data, std::string_view key) {
   return found == data.end() ? nullptr : &found->second;
 }
 
-/// A difference between the data of two runs, for people; "" when there is none.
+/// A text about the difference of the data of key `key`; "" if there is none.
 std::string difference_of(std::string_view key, const DataContents& before, const DataContents& now) {
   const std::string *was = contents_of(before, key), *is = contents_of(now, key);
   if (was != nullptr && is != nullptr && *was == *is) return "";
@@ -66,19 +66,19 @@ void review_config_changes(const RunConfig& before, const RunConfig& now, bool a
     if (change.harmless || contents_of(data, change.key)) {
       log_info("resume: " + text_of(change));
     } else if (allow) {
-      log_warning("resume: " + text_of(change) + ": the run is no longer the one that the checkpoint began");
+      log_warning("resume: " + text_of(change) +
+                  ": results differ from those of the run that was interrupted");
     } else {
       refused += "\n  " + text_of(change);
       if (change.key == "train.steps") {
-        refused +=
-            " (the cosine ends there; schedule.decay_steps=" + change.before + " leaves it where it was)";
+        refused += " (the end of the cosine decay; schedule.decay_steps=" + change.before + " keeps it)";
       }
     }
   }
   if (refused.empty()) return;
   throw ConfigError(
       "resume: the configuration changes what the steps compute:" + refused +
-      "\nset these back, pass --allow-changes to go on all the same, or start a new run in another "
+      "\nrestore these values, pass --allow-changes to resume anyway, or start a new run in another "
       "output.dir");
 }
 
@@ -95,14 +95,14 @@ void review_data_changes(const DataContents& before, const DataContents& now, bo
     const std::string difference = difference_of(key, before, now);
     if (difference.empty()) continue;
     if (allow)
-      log_warning("resume: " + difference + ": the run is no longer the one that the checkpoint began");
+      log_warning("resume: " + difference + ": results differ from those of the run that was interrupted");
     else
       refused += "\n  " + difference;
   }
   if (refused.empty()) return;
   throw DataError(
       "resume: the data are not those that the checkpoint was trained on:" + refused +
-      "\nbring these back, pass --allow-changes to go on all the same, or start a new run in another "
+      "\nrestore these files, pass --allow-changes to resume anyway, or start a new run in another "
       "output.dir");
 }
 

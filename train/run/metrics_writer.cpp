@@ -13,7 +13,7 @@ namespace moh {
 namespace {
 
 std::string quoted(std::string_view text) {
-  // Text may come from file names: what is no UTF-8 must not make the line unreadable.
+  // Text may come from file names, and invalid UTF-8 must not make the line invalid JSON.
   return nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
@@ -59,7 +59,7 @@ std::string MetricRecord::number(std::string_view key, Float value) {
     return {text.data(), std::to_chars(text.data(), text.data() + text.size(), value).ptr};
   }
   const std::string flag = quoted(key) + ":";
-  if (non_finite_.find(flag) == std::string::npos) {  // a list names its first one
+  if (non_finite_.find(flag) == std::string::npos) {  // of a list, the first one
     non_finite_ += (non_finite_.empty() ? "" : ",") + flag;
     non_finite_ += std::isnan(value) ? "\"nan\"" : value > 0 ? "\"inf\"" : "\"-inf\"";
   }

@@ -16,23 +16,23 @@ namespace fs = std::filesystem;
 
 namespace {
 
-/// What a run replaces, beside its checkpoints.
+/// Files that a run replaces, besides its checkpoints.
 constexpr std::array kRunFiles = {"metrics.jsonl", "config.yaml", "sample.txt"};
-constexpr const char* kLog = "moh.log";  // is added to
+constexpr const char* kLog = "moh.log";  // appended to
 
 bool is_there(const fs::path& path) {
   std::error_code ignored;
   return fs::exists(fs::symlink_status(path, ignored));
 }
 
-/// The folder and those above it that are missing, the innermost first.
+/// The missing ones among the folder and its parents, the innermost first.
 std::vector<fs::path> missing_folders(const fs::path& path) {
   std::vector<fs::path> missing;
   for (fs::path folder = path; !is_there(folder); folder = folder_of(folder)) missing.push_back(folder);
   return missing;
 }
 
-/// A lock, or checkpoints, are what a run leaves in its folder whatever becomes of it.
+/// Throws if the folder has files that a run would replace, but neither lock nor checkpoints of a run.
 void require_no_foreign_files(const fs::path& folder) {
   if (is_there(folder / ".lock") || is_there(folder / "checkpoints")) return;
   for (const char* name : kRunFiles) {
@@ -79,7 +79,7 @@ std::unique_ptr<LogFile> RunFolder::open_log() const {
 void RunFolder::leave() {
   const std::lock_guard lock(mutex_);
   if (lock_ && lock_->is_new() && !begun_) {
-    ::rmdir((path_ / "checkpoints").c_str());  // only when it is empty, as those below
+    ::rmdir((path_ / "checkpoints").c_str());  // removes it if it is empty, as those below
     lock_->remove();
   }
   if (!begun_) {

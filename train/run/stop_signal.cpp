@@ -12,7 +12,7 @@ namespace {
 constexpr std::array kSignals = {
     std::pair{SIGINT, std::string_view("SIGINT")}, std::pair{SIGTERM, std::string_view("SIGTERM")},
     std::pair{SIGUSR1, std::string_view("SIGUSR1")}, std::pair{SIGHUP, std::string_view("SIGHUP")}};
-constexpr int kWakeUp = SIGUSR1;  // of the thread that waits
+constexpr int kWakeUp = SIGUSR1;  // sent to the waiting thread
 
 std::string_view name_of(int number) {
   const auto* const found = std::ranges::find(kSignals, number, &decltype(kSignals)::value_type::first);
@@ -24,14 +24,14 @@ bool is_ignored(int number) {
   return ::sigaction(number, nullptr, &action) == 0 && action.sa_handler == SIG_IGN;
 }
 
-/// Ends the process as if it had never looked for this signal.
+/// Ends the process by the signal's default action.
 void die_of(int number) {
   sigset_t set;
   sigemptyset(&set);
   sigaddset(&set, number);
   raise(number);
   pthread_sigmask(SIG_UNBLOCK, &set, nullptr);
-  _exit(128 + number);  // whoever started the process has it ignored
+  _exit(128 + number);  // reached if the signal is ignored
 }
 
 }  // namespace

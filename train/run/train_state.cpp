@@ -14,7 +14,8 @@ constexpr int kVersion = 1;
 
 using Json = nlohmann::ordered_json;
 
-/// Libraries' code for documents is recursive: levels without end would overflow the stack.
+/// Limits the nesting, as the JSON library's functions are recursive and deep nesting would overflow the
+/// stack.
 Json parse(std::string_view text) {
   constexpr int kMaxDepth = 4;
   return Json::parse(text, [](int depth, Json::parse_event_t, Json&) {
@@ -26,7 +27,7 @@ Json parse(std::string_view text) {
 
 std::int64_t count_at(const Json& json, const char* key) {
   const Json& value = json.at(key);
-  constexpr std::int64_t kMost = std::int64_t{1} << 53;  // what follows may add to it
+  constexpr std::int64_t kMost = std::int64_t{1} << 53;  // leaves room for additions
   if (!value.is_number_integer() || value.get<std::int64_t>() < 0 || value.get<std::int64_t>() > kMost) {
     throw std::runtime_error(std::string(key) + ": expected a count, found " + printable(value.dump(), 200));
   }
@@ -48,14 +49,14 @@ TrainState read(const Json& json) {
   TrainState state;
   state.step = count_at(json, "step");
   state.samples = count_at(json, "samples");
-  state.items =
-      count_at(json, json.contains("items") ? "items" : "tokens");  // earlier versions knew text alone
+  state.items = count_at(json, json.contains("items") ? "items" : "tokens");  // the key in earlier versions
   state.optimizer_steps = count_at(json, "optimizer_steps");
   state.skipped_in_row = count_at(json, "skipped_in_row");
   state.elapsed_seconds = json.at("elapsed_seconds").get<double>();
   const Json& best = json.at(json.contains("best_score") ? "best_score" : "best_loss");
   if (!best.is_null()) state.best_score = best.get<double>();
-  state.evaluation_due = json.value("evaluation_due", false);  // earlier versions did not stop evaluations
+  state.evaluation_due =
+      json.value("evaluation_due", false);  // absent in earlier versions, which did not interrupt evaluations
   state.seed = json.at("seed").get<std::int64_t>();
   state.identity = texts_at(json, "task");
   if (json.contains("data")) state.data = texts_at(json, "data");
@@ -89,7 +90,7 @@ std::string to_json(const TrainState& state) {
 TrainState train_state_from_json(std::string_view text, std::string_view where) {
   try {
     return read(parse(text));
-  } catch (const std::exception& error) {  // the library's own and those of read()
+  } catch (const std::exception& error) {  // of the JSON library, or of read()
     throw CheckpointError(std::string(where) + ": trainer.json: " + error.what());
   }
 }

@@ -17,7 +17,7 @@ MicroBatchLoss forward(Task& task, std::int64_t micro_batch, Generator& generato
   return task.loss(micro_batch, generator);
 }
 
-/// All elements of some tensors, one after another, as float64 on their device.
+/// The concatenation of all tensors' elements, as float64 on their device.
 Tensor packed(const std::vector<Tensor>& tensors, Device device) {
   std::int64_t count = 0;
   for (const Tensor& tensor : tensors) count += tensor.numel();
@@ -62,13 +62,13 @@ bool TrainStep::begin_unless(FunctionRef<bool()> stop, std::int64_t step, double
   return complete;
 }
 
-/// Whether the step came to its end.
+/// False if `stop` interrupted the step.
 bool TrainStep::compute(FunctionRef<bool()> stop, const StepSize& size, Generator generator) {
   if (graph_ == nullptr) {
     numbers_ = forward_backward_update(stop, generator);
     return numbers_.defined();
   }
-  const auto never = [] { return false; };  // what is captured or rehearsed is captured as a whole
+  const auto never = [] { return false; };  // a captured step cannot be interrupted
   compute_with_graph(size, [&] { numbers_ = forward_backward_update(never, generator); });
   return true;
 }
@@ -88,8 +88,8 @@ void TrainStep::compute_with_graph(const StepSize& size, FunctionRef<void()> wor
   graph_->launch();
 }
 
-/// All that is captured: from the first forward pass to the update. Returns the numbers for the host; an
-/// undefined tensor, and no update was made, when `stop` returned true.
+/// The part of a step that is captured: from the first forward pass to the update. Returns the numbers for
+/// the host, or an undefined tensor, without an update, if `stop` returned true.
 Tensor TrainStep::forward_backward_update(FunctionRef<bool()> stop, Generator generator) {
   optimizer_.zero_grad();
   std::vector<Tensor> losses, numbers;
@@ -119,7 +119,7 @@ StepReport TrainStep::finish() {
   for (const double loss : numbers.subspan(2, count)) report.loss += loss;
   report.statistics = task_.statistics(step.size, config_.train.accumulate, numbers.subspan(2 + count));
   const double now = monotonic_seconds();
-  report.seconds = now - std::max(step.began, finished_at_);  // it waited for the one before
+  report.seconds = now - std::max(step.began, finished_at_);  // without waiting for the previous step
   finished_at_ = now;
   return std::move(report);
 }

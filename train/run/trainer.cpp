@@ -21,7 +21,7 @@ bool due(std::int64_t step, std::int64_t every) {
 }
 
 std::string text_of(double value) {
-  if (std::isnan(value)) return "nan";  // printf shows its sign, which means nothing
+  if (std::isnan(value)) return "nan";  // printf would show the meaningless sign of a NaN
   char text[32];
   std::snprintf(text, sizeof text, "%.6g", value);
   return text;
@@ -52,7 +52,7 @@ void check_identity(const std::string& where, const Identity& expected, const Id
   }
 }
 
-/// The state that a run begins with.
+/// The state at the start of a run: that of the checkpoint to resume from, or the initial one.
 TrainState first_state(const RunConfig& config, const Task& task, const StoredCheckpoint* resume_from) {
   TrainState state;
   if (resume_from != nullptr) {
@@ -91,7 +91,7 @@ void Trainer::resume(const StoredCheckpoint& checkpoint) {
   load_exactly("optimizer state", checkpoint.optimizer(), optimizer_.state());
   optimizer_.set_steps(state_.optimizer_steps);
   saved_at_ = state_.step;
-  if (checkpoint.metric()) {  // this step's evaluation is in the metrics already
+  if (checkpoint.metric()) {  // this step has been evaluated
     evaluated_at_ = state_.step;
     validation_score_ = checkpoint.metric();
   }
@@ -110,7 +110,7 @@ TrainOutcome Trainer::run() {
     evaluate();
   }
   while (begun_ < config_.train.steps && stop_reason().empty() && begin_step()) {
-    // A GPU has the next step to do while the host reads the result of this one.
+    // On a GPU the next step is enqueued before the result of this one is read.
     while (train_step_.under_way() > 1) finish_step();
     if (!needs_sync(begun_)) continue;
     finish_step();
@@ -120,7 +120,8 @@ TrainOutcome Trainer::run() {
   if (state_.step >= config_.train.steps) evaluate();
   save_checkpoint();
   if (state_.evaluation_due)
-    log_info("step " + std::to_string(state_.step) + ": the evaluation was stopped; --resume begins with it");
+    log_info("step " + std::to_string(state_.step) +
+             ": the evaluation was interrupted; --resume starts with it");
   return finish(is_finished() ? "finished" : stop_reason());
 }
 
@@ -138,7 +139,7 @@ bool Trainer::begin_step() {
   if (!train_step_.begin_unless([this] { return stop_.requested(); }, begun_, schedule_.at(begun_)))
     return false;
   if (train_step_.captured() != captured)
-    log_info("the step is captured: replayed as a CUDA graph from here on");
+    log_info("the step is captured: replayed as a CUDA graph from now on");
   ++begun_;
   return true;
 }
@@ -196,7 +197,7 @@ void Trainer::guard(const StepReport& report) {
 void Trainer::after_sync() {
   if (due(state_.step, config_.eval.every)) evaluate();
   if (!is_last(state_.step) && due(state_.step, config_.checkpoint.every)) {
-    if (config_.checkpoint.keep_best) evaluate();  // only what was evaluated can be the best
+    if (config_.checkpoint.keep_best) evaluate();  // keep_best compares scores of evaluations
     save_checkpoint();
   }
 }
@@ -245,7 +246,7 @@ void Trainer::evaluate() {
   if (evaluation) report(*evaluation, monotonic_seconds() - begin);
 }
 
-/// The evaluation that a signal ended. It is done when a checkpoint says so.
+/// Repeats the evaluation that a signal interrupted, if the checkpoint says that there is one.
 void Trainer::evaluate_resumed() {
   evaluate();
   if (state_.evaluation_due) return;
@@ -277,7 +278,7 @@ void Trainer::save_checkpoint() {
   if (saved_at_ == state_.step) return;
   state_.elapsed_seconds = elapsed_before_ + monotonic_seconds() - started_;
   folder_.require_in_place();
-  metrics_.sync();  // the records that lead to a checkpoint are on the disk before it is
+  metrics_.sync();  // the records up to a checkpoint must be durable before it is
   CheckpointContents contents;
   contents.step = state_.step;
   if (evaluated_at_ == state_.step && validation_score_ && std::isfinite(*validation_score_)) {
