@@ -17,7 +17,7 @@
 #include "train/config/fields.h"
 #include "train/config/run_config.h"
 
-/// The enumerators of configurations by name, in their order.
+/// The names of the enumerators of configurations in YAML, in the order of the enums.
 namespace moh {
 
 /// The first of E's enumerators, 0, 1, 2 ...; what follows the last name is empty.
@@ -51,7 +51,7 @@ constexpr std::span<const std::string_view> names_of(E) {
   return {names.begin(), std::ranges::find(names, std::string_view())};
 }
 
-/// Other spellings that YAML may use. What is printed has the names.
+/// Aliases that YAML may use. Output has the names.
 inline constexpr config::NameAlias kPrecisionAliases[] = {
     {"fp32", "float32"}, {"f32", "float32"}, {"bf16", "bfloat16"}};
 inline constexpr config::NameAlias kAttentionBackendAliases[] = {{"moh", "native"}};

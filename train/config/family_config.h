@@ -18,8 +18,8 @@ namespace config {
 class Rules;
 }
 
-/// What one model family adds to a run's configuration: its sections, `model` and `data` among them, and what
-/// may stand there. A RunConfig owns one; the table of families (train/tasks/family.h) makes it.
+/// The part of a run's configuration that a model family defines: its sections, `model` and `data` among
+/// them, and their rules. A RunConfig owns one; the table of families (train/tasks/family.h) creates it.
 class FamilyConfig {
  public:
   virtual ~FamilyConfig() = default;
@@ -27,38 +27,38 @@ class FamilyConfig {
   /// The value of `task:`.
   virtual std::string_view task() const = 0;
   virtual std::unique_ptr<FamilyConfig> clone() const = 0;
-  /// Adds its sections, and its fields of sections that all runs have (Section::section_named).
+  /// Adds the family's sections, and its fields in sections of every run (Section::section_named).
   virtual void describe(config::Section& root) = 0;
-  /// Rules between fields. The bounds of single fields hold already.
+  /// Checks rules between fields. Bounds of single fields have been checked before.
   virtual void check(const RunConfig& run, config::Rules& rules) const = 0;
-  /// Refuses a run without data, for commands that need some.
+  /// Refuses a run without data; called for commands that need data.
   virtual void require_data(config::Rules&) const {}
 
-  /// The values of `model.preset`, where the family has published models.
+  /// The values of `model.preset`: published models of the family.
   virtual std::vector<std::string> presets() const { return {}; }
-  /// Makes `model` one of them.
+  /// Sets `model` to one of them.
   virtual void begin_with_preset(std::string_view) {}
-  /// Makes `model`, but for the preset's name, that of a checkpoint of the same family.
+  /// Sets `model`, except the preset's name, to that of a checkpoint of the same family.
   virtual void begin_with_model_of(const FamilyConfig& checkpoint) = 0;
-  /// Where the run differs from the checkpoint that it begins from in what the checkpoint decides.
+  /// Keys of the run that contradict the checkpoint it starts from, except those that may differ.
   virtual std::vector<config::Difference> disagreements(const FamilyConfig&) const { return {}; }
 
-  /// Where `model` would compute something else than another one from the same weights, or its inputs stand
-  /// for something else. "expected" is what the other one has.
+  /// Keys of `model` by which it would compute different results than `other` from the same weights, or by which
+  /// its inputs have another meaning. "expected" is the value of `other`.
   virtual std::vector<config::Difference> other_results(const FamilyConfig& /*other*/) const { return {}; }
-  /// Keys on which results depend and which names and shapes of weights do not show.
+  /// Keys of `model` that affect results and cannot be inferred from names and shapes of weights.
   virtual std::span<const std::string_view> unseen_in_weights() const { return {}; }
-  /// Keys of `model`, and sections of it (with a dot at the end), that a run may leave out which begins from
-  /// weights that nothing describes: those that the shapes of the weights would contradict, and those that
-  /// concern training.
+  /// Keys of `model`, and sections (ending in a dot), that a run which starts from weights without a
+  /// configuration need not give: wrong values would contradict the shapes of the weights, or concern only
+  /// training.
   virtual std::span<const std::string_view> optional_model_keys() const { return {}; }
 
   /// The routing of the model's heads; null for a family without attention.
   virtual MohConfig* moh() { return nullptr; }
   const MohConfig* moh() const { return const_cast<FamilyConfig*>(this)->moh(); }
-  /// Heads of each layer, of which moh() has counts.
+  /// Number of heads of each layer, to which shares in moh() refer.
   virtual std::int64_t heads() const { return 0; }
-  /// model.recompute; null for a family that keeps everything.
+  /// model.recompute; null for a family without recomputation.
   virtual RecomputeLevel* recompute() { return nullptr; }
 };
 
@@ -93,7 +93,7 @@ class FamilyValue {
   std::unique_ptr<FamilyConfig> config_;
 };
 
-/// The defaults of each family that a program knows, the one of a run without `task` first.
+/// The defaults of each family of a program; the first is that of a run without `task`.
 using FamilyConfigs = std::span<const FamilyConfig* const>;
 
 }  // namespace moh

@@ -36,7 +36,7 @@ std::string bounds_text(const Bounds& bounds) {
   return text;
 }
 
-/// The names, each with its other spellings: "one of float32 (or fp32, f32), bfloat16 (or bf16)".
+/// The names with their aliases: "one of float32 (or fp32, f32), bfloat16 (or bf16)".
 std::string one_of(const Choice& choice) {
   std::string text = choice.names.size() == 1 ? "" : "one of ";
   for (const std::string& name : choice.names) {

@@ -17,21 +17,21 @@
 #include "models/layers/head_set.h"
 #include "models/layers/per_layer.h"
 
-/// Field lists: each field of a config struct, named once, with what it may hold and what it means. Reading,
-/// checking, the resolved config and the reference are walks over such a list, and know no field by name.
+/// Field lists: each field of a config struct with its key, allowed values and explanation, defined in one
+/// place. Reading, checking, the resolved config and the reference iterate over such a list.
 namespace moh::config {
 
-/// What a number may be, and its unit for messages and the reference ("" for a plain number).
+/// The range of a number, and its unit for messages and the reference ("" for none).
 struct Bounds {
   double low = -std::numeric_limits<double>::infinity();
   double high = std::numeric_limits<double>::infinity();
   bool includes_low = true;
   bool includes_high = true;
   std::string_view unit;
-  /// A limit that no sensible value comes near: it is only named to somebody who went beyond.
+  /// A limit far above sensible values: named only in the message for a value beyond it.
   double cap = std::numeric_limits<double>::infinity();
 
-  /// Limits are small integers or given by the user's own digits: comparing in double loses nothing.
+  /// Comparing in double is exact enough: limits are small integers, or decimals as the user's value.
   bool contains(double value) const;
 
   constexpr Bounds capped(double limit) const {
@@ -56,8 +56,8 @@ constexpr Bounds above_up_to(double low, double high, std::string_view unit = ""
   return {.low = low, .high = high, .includes_low = false, .unit = unit};
 }
 
-// Upper bounds keep products of sizes (elements, bytes) far from the end of 64 bits, and what is done for
-// each layer and head without computing, as in `moh plan`, within seconds; no model comes near them.
+// Upper bounds, far above the sizes of any model. They keep products of sizes (elements, bytes) within 64
+// bits, and work per layer and head without computation, as in `moh plan`, within seconds.
 inline constexpr double kMaxWidth = 1 << 20;
 inline constexpr double kMaxLayers = 1024;
 inline constexpr double kMaxHeads = 4096;
@@ -65,14 +65,13 @@ inline constexpr double kMaxLength = 1 << 24;
 inline constexpr double kMaxVocab = 1 << 26;
 inline constexpr double kMaxSteps = 1e12;
 
-/// Another spelling of a name.
+/// An alias of a name.
 struct NameAlias {
   std::string_view alias;
   std::string_view name;
 };
 
-/// A member that holds one of some names. Aliases are read as the names that they stand for, and never
-/// written.
+/// A member whose value is one of a list of names. Aliases are accepted, but never written.
 struct Choice {
   std::vector<std::string> names;
   std::span<const NameAlias> aliases;
@@ -80,8 +79,9 @@ struct Choice {
   std::function<void(std::size_t)> set;  ///< to the name of that index
 };
 
-/// An enumerator by name. The enum is a field type when `std::span<const std::string_view> names_of(E)` is
-/// found beside it, and its names have other spellings when `std::span<const NameAlias> aliases_of(E)` is.
+/// A member of an enum type, by name. The enum needs a function `std::span<const std::string_view>
+/// names_of(E)`, found by argument-dependent lookup, and for aliases `std::span<const NameAlias>
+/// aliases_of(E)`.
 template <class E>
 Choice choice_of(E& value) {
   const std::span<const std::string_view> names = names_of(E{});
@@ -92,14 +92,14 @@ Choice choice_of(E& value) {
   return choice;
 }
 
-/// A text that must be one of some names which are known at run time.
+/// A text that must be one of `names`, which are known at run time only.
 inline Choice choice_of(std::string& value, std::vector<std::string> names) {
   return {.names = names,
           .get = [&value] { return value; },
           .set = [&value, names = std::move(names)](std::size_t i) { value = names[i]; }};
 }
 
-/// The member that a field stands for.
+/// The struct member of a field.
 using Target =
     std::variant<bool*, std::int64_t*, double*, std::string*, std::filesystem::path*, Device*, Choice,
                  std::array<double, 2>*, std::vector<std::filesystem::path>*, PerLayer*, HeadSet*>;
@@ -107,11 +107,11 @@ using Target =
 struct Field {
   std::string_view name;
   Target target;
-  Bounds bounds;         ///< of each number in it
+  Bounds bounds;         ///< of the number, or of each number of a list
   std::string_view doc;  ///< one sentence, or two
 };
 
-/// The field list of one struct. It points into the struct, which therefore outlives it.
+/// The field list of one struct. It points into the struct, which must outlive it.
 class Section {
  public:
   Section(std::string_view name, std::string_view doc) : name_(name), doc_(doc) {}
@@ -132,8 +132,8 @@ class Section {
     add(name, std::move(choice), {}, doc);
   }
   void section(Section section) { sections_.push_back(std::move(section)); }
-  /// The section of that name, made where there is none: a family adds fields to a section of every run. The
-  /// reference stays valid when others are added.
+  /// The subsection of that name, created if there is none, so that a family can add fields to a section of
+  /// every run. The reference stays valid when others are added.
   Section& section_named(std::string_view name, std::string_view doc = "");
 
   std::string_view name() const { return name_; }
@@ -150,12 +150,13 @@ class Section {
   std::list<Section> sections_;
 };
 
-/// "prefix.name", or the name alone at the top.
+/// "prefix.name", or "name" if the prefix is empty.
 std::string join_key(std::string_view prefix, std::string_view name);
 /// "name" of "prefix.name".
 std::string_view last_name(std::string_view key);
 
-/// Every key below the section, sections included, in the order of the list: "train", "train.steps", ...
+/// Every key of the section and its subsections, names of subsections included, in order: "train",
+/// "train.steps", ...
 std::vector<std::string> all_keys(const Section& root);
 
 /// A field with its whole key.
@@ -163,16 +164,16 @@ struct KeyedField {
   std::string key;
   const Field* field;
 };
-/// Every field below the section, in the order of the list. Keys begin with the section's own name.
+/// Every field of the section and its subsections, in order. Keys begin with the section's own name.
 std::vector<KeyedField> all_fields(const Section& section);
 std::vector<KeyedField> all_fields(Section&&) = delete;  // they would outlive what they point at
 
-/// Whether the key is one of `keys`, of which one that ends in a dot stands for all keys below it.
+/// Whether the key is one of `keys`, in which one that ends in a dot stands for all keys of that section.
 bool is_among(std::string_view key, std::span<const std::string_view> keys);
 
-/// What may stand there: "an integer of at least 1 (steps)", "one of cosine, constant".
+/// The allowed values: "an integer of at least 1 (steps)", "one of cosine, constant".
 std::string expected_text(const Field& field);
-/// The same for one element of a list.
+/// The allowed values of one element of a list.
 std::string expected_element_text(const Field& field);
 
 }  // namespace moh::config

@@ -21,7 +21,7 @@ namespace fs = std::filesystem;
 constexpr std::string_view kIncludeKey = "include";
 constexpr std::size_t kMaxNameBytes = 4096;
 
-/// One name per file, however it was reached.
+/// The same string for all paths to a file.
 fs::path identity(const std::string& path) {
   std::error_code error;
   fs::path canonical = fs::weakly_canonical(path, error);
@@ -39,13 +39,13 @@ std::string read_source_file(const std::string& path) {
   std::error_code ignored;
   const auto kind = std::filesystem::status(path, ignored).type();
   if (kind == std::filesystem::file_type::directory) throw ConfigError("expected a file, found a folder");
-  // Opening it would wait for somebody to write to it.
+  // Opening it would block until there is a writer.
   if (kind == std::filesystem::file_type::fifo) throw ConfigError("expected a file, found a FIFO");
   errno = 0;
   std::ifstream in(path, std::ios::binary);
   if (!in) throw ConfigError(std::string("expected a readable file, found: ") + std::strerror(errno));
 
-  // One byte more than allowed is enough to know, and an endless device cannot fill the memory.
+  // Reads at most one byte more than allowed, so that an endless device cannot exhaust the memory.
   std::string text(kMaxSourceBytes + 1, '\0');
   in.read(text.data(), static_cast<std::streamsize>(text.size()));
   if (in.bad()) throw ConfigError(std::string("expected a readable file, found: ") + std::strerror(errno));
@@ -63,8 +63,8 @@ class FileLoader {
  public:
   FileLoader(Layers& layers, Problems& problems) : layers_(layers), problems_(problems) {}
 
-  /// Appends the layers of the file's includes, then its own. `including` is the value that asked for the
-  /// file, null for the main file.
+  /// Appends the layers of the file's includes, then its own. `including` is the value of `include` that
+  /// names the file; null for the main file.
   void load(const std::string& path, const Value* including) {
     if (including != nullptr && !may_include(path, *including)) return;
     std::string text;
@@ -85,13 +85,13 @@ class FileLoader {
     layers_.roots.push_back(std::move(*root));
   }
 
-  /// Appends a text that includes nothing.
+  /// Appends a text without includes.
   void load_text(Source& source) {
     if (std::optional<Value> root = read(source)) layers_.roots.push_back(std::move(*root));
   }
 
  private:
-  /// The map that the text is, if it is one.
+  /// Parses the text; nothing if its root is not a map.
   std::optional<Value> read(Source& source) {
     auto [root, complete] = read_yaml(source, problems_);
     const bool is_map = root.kind == Value::Kind::kMap;
@@ -149,7 +149,7 @@ class FileLoader {
   std::vector<fs::path> being_read_;
 };
 
-/// Names with dots between them.
+/// Whether the text consists of names separated by dots.
 bool is_key(std::string_view text) {
   return !text.empty() && !text.starts_with('.') && !text.ends_with('.') &&
          text.find("..") == std::string_view::npos && std::ranges::count(text, '.') < kMaxDepth - 1;

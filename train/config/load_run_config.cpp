@@ -50,7 +50,7 @@ const Value* value_of(const Value& map, std::string_view key) {
   return entry == map.entries.end() ? nullptr : &entry->value;
 }
 
-/// The text at `section`.`key`, or at `key` where `section` is empty, of the last layer that has it.
+/// The value of `section`.`key`, or of `key` if `section` is empty, in the last layer that has it.
 std::string_view text_at(const Layers& layers, std::string_view section, std::string_view key) {
   for (auto layer = layers.roots.rbegin(); layer != layers.roots.rend(); ++layer) {
     const Value* map = section.empty() ? &*layer : value_of(*layer, section);
@@ -63,17 +63,17 @@ std::string_view text_at(const Layers& layers, std::string_view section, std::st
 const FamilyConfig& family_of(std::string_view task, FamilyConfigs families) {
   const auto found = std::ranges::find(families, task, &FamilyConfig::task);
   return found == families.end() ? *families.front()
-                                 : **found;  // what is misspelt is reported when it is read
+                                 : **found;  // an unknown name is reported later, when it is read
 }
 
-/// The preset that the layers name, or "" when the family has no such preset.
+/// The preset that the layers name; "" if the family has no such preset.
 std::string_view preset_of(const Layers& layers, const FamilyConfig& family) {
   const std::string_view preset = text_at(layers, kModel, "preset");
   const std::vector<std::string> known = family.presets();
   return std::ranges::count(known, preset) == 0 ? "" : preset;
 }
 
-/// Whether every key of `model` was given, but those of its routing, which a checkpoint need not have.
+/// Whether every key of `model` was given, except those of its routing, which a dense checkpoint lacks.
 bool gives_every_size(RunConfig run, FamilyConfigs families, const GivenKeys& given) {
   Section root = config::describe(run, families);
   return std::ranges::all_of(all_fields(root.section_named(kModel)), [&](const config::KeyedField& field) {
@@ -81,8 +81,8 @@ bool gives_every_size(RunConfig run, FamilyConfigs families, const GivenKeys& gi
   });
 }
 
-/// gate_scaling alone speaks for the balance loss, too: so it was before that had a key of its own, and so
-/// the configurations of older runs mean it.
+/// If only gate_scaling is given, it determines balance_loss, too, as it did before that key existed: older
+/// configurations rely on it.
 void settle_balance_loss(MohConfig& moh, const GivenKeys& given) {
   if (given.places.contains("model.moh.balance_loss") || !given.places.contains("model.moh.gate_scaling"))
     return;
@@ -130,7 +130,7 @@ void RunFile::read(const std::string& path) {
   read_layers();
 }
 
-/// The defaults, and the preset, which has to be known before any other key is read, since those override it.
+/// The defaults and the preset, which has to be applied first, as all other keys override it.
 RunConfig RunFile::beginning(const std::string& path) const {
   const FamilyConfig& family = family_of(text_at(layers_, "", "task"), families_);
   RunConfig run = default_run(family);
@@ -152,7 +152,7 @@ bool RunFile::leaves_model_open() const {
 
 std::string RunFile::left_to_defaults(std::span<const std::string_view> keys) const {
   if (!preset_of(layers_, *run_.family).empty()) return {};
-  RunConfig copy = run_;  // a field list points into what it may also be read into
+  RunConfig copy = run_;  // a field list needs a struct that is not const
   const Section root = config::describe(copy, families_);
   std::string text;
   for (const config::KeyedField& field : all_fields(root)) {
@@ -175,10 +175,10 @@ std::vector<std::string> RunFile::missing_model_keys() const {
 }
 
 RunConfig RunFile::finish(ConfigUse use, const FamilyConfig* checkpoint) {
-  if (layers_.complete) {  // otherwise keys that were not reached would look forgotten
+  if (layers_.complete) {  // otherwise keys of unread parts would be reported as missing
     if (checkpoint != nullptr && problems_.empty()) {
       run_.family->begin_with_model_of(*checkpoint);
-      // A routing of one's own replaces that of the checkpoint as a whole.
+      // If a router is given, the whole routing of the configuration replaces that of the checkpoint.
       if (run_.family->moh() != nullptr && given_.places.contains("model.moh.router"))
         *run_.family->moh() = {};
       read_layers();
@@ -215,7 +215,7 @@ RunConfig with_absolute_paths(RunConfig run) {
 }
 
 std::string print_resolved(const RunConfig& run) {
-  RunConfig copy = run;  // a field list points into what it may also be read into
+  RunConfig copy = run;  // a field list needs a struct that is not const
   return config::section_yaml(config::describe(copy, {}));
 }
 

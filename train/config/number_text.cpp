@@ -15,8 +15,7 @@ bool is_digit(char c) {
   return c >= '0' && c <= '9';
 }
 
-/// Whether from_chars, if it accepts the text, reads a number of YAML 1.2: nothing like octal (010), inf or
-/// nan.
+/// Excludes texts that std::from_chars accepts and YAML 1.2 does not: leading zeros (010), inf and nan.
 bool may_be_number(std::string_view text) {
   if (text.starts_with('-') || text.starts_with('+')) text.remove_prefix(1);
   const bool octal = text.size() > 1 && text[0] == '0' && is_digit(text[1]);
@@ -25,7 +24,7 @@ bool may_be_number(std::string_view text) {
 
 template <class T, class... Options>
 std::optional<T> convert(std::string_view text, Options... options) {
-  if (!text.empty() && text[0] == '+') text.remove_prefix(1);  // from_chars knows no plus
+  if (!text.empty() && text[0] == '+') text.remove_prefix(1);  // from_chars does not accept a plus sign
   T value{};
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value, options...);
   if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
@@ -43,7 +42,7 @@ constexpr Suffix kSuffixes[] = {
 constexpr Suffix kTimeSuffixes[] = {{"ms", 1e-3}, {"s", 1},    {"sec", 1},  {"m", 60},
                                     {"min", 60},  {"h", 3600}, {"d", 86400}};
 
-/// "4M", "4 M", "90s": the number before the letters, times what they stand for.
+/// The value of "4M", "4 M", "90s": number times suffix.
 std::optional<double> number_with_suffix(std::string_view text, std::string_view unit) {
   const std::size_t digits_end = text.find_last_of("0123456789.");
   if (digits_end == std::string_view::npos) return std::nullopt;
@@ -58,7 +57,7 @@ std::optional<double> number_with_suffix(std::string_view text, std::string_view
   return found->factor < 1 ? *number / std::round(1 / found->factor) : *number * found->factor;
 }
 
-/// 0x10, 0o17, 0b11: the bases that other languages write with a prefix.
+/// The value of 0x10, 0o17, 0b11: prefixes of bases in other languages.
 std::optional<double> number_in_other_base(std::string_view text) {
   if (text.size() < 3 || text[0] != '0') return std::nullopt;
   const int base = text[1] == 'x' ? 16 : text[1] == 'o' ? 8 : text[1] == 'b' ? 2 : 0;
@@ -66,7 +65,8 @@ std::optional<double> number_in_other_base(std::string_view text) {
   return convert<std::int64_t>(text.substr(2), base);
 }
 
-/// 1_000 and 1,000 without the separators, 010 without the leading zeros. The comma of 1,5 is a decimal one.
+/// The value of 1_000 and 1,000 without separators, and of 010 without leading zeros. Not of 1,5, whose comma
+/// is a decimal one.
 std::optional<double> number_without_ornament(std::string_view text) {
   std::string digits;
   for (std::size_t i = 0; i < text.size(); ++i) {

@@ -29,8 +29,8 @@ std::vector<Entry>::iterator find(Value& map, std::string_view name) {
   return std::ranges::find(map.entries, name, &Entry::key);
 }
 
-/// The section that the key stands in; where `mark` is given, sections are made there on the way. Null when
-/// there is none.
+/// The section that contains the key; null if there is none. With `mark`, missing sections are created, with
+/// that mark.
 Value* section_of(Value& layer, std::string_view key, const Mark* mark) {
   Value* section = &layer;
   for (std::size_t dot; (dot = key.find('.')) != std::string_view::npos; key.remove_prefix(dot + 1)) {
@@ -56,14 +56,15 @@ void move_old_keys(Value& layer, std::vector<std::string>& notes) {
     if (found == from->entries.end()) continue;
     Entry entry = std::move(*found);
     from->entries.erase(found);
-    std::string note = entry.mark.text() + ": " + std::string(old) + ": is now called " + std::string(now);
+    std::string note =
+        entry.mark.text() + ": " + std::string(old) + ": has been renamed to " + std::string(now);
     Value* to = section_of(layer, now, &entry.mark);
     if (to != nullptr && find(*to, last_name(now)) == to->entries.end()) {
       entry.key = last_name(now);
       entry.old_key = old;
       to->entries.push_back(std::move(entry));
     } else {
-      note += ", which is given, too, and holds";
+      note += ", which is given, too, and used";
     }
     notes.push_back(std::move(note));
   }

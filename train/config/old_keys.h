@@ -7,8 +7,8 @@
 
 namespace moh::config {
 
-/// Moves the values of keys that have another name today (model.moh.routed is model.moh.top_k) to where they
-/// belong, in one layer, and says so in `notes`, a line each. Where the layer gives both, today's holds.
+/// Moves the values of renamed keys of a layer (model.moh.routed is now model.moh.top_k) to the new keys, and
+/// adds a line for each to `notes`. If the layer has both, the value of the new key counts.
 void move_old_keys(Value& layer, std::vector<std::string>& notes);
 
 }  // namespace moh::config

@@ -31,7 +31,7 @@ void Problems::throw_if_any() const {
   if (empty()) return;
   std::vector<Problem> sorted = problems_;
   std::ranges::stable_sort(sorted, {}, [](const Problem& p) {
-    // A problem of a source as a whole stands before those inside it: kWhole + 1 == 0.
+    // Problems of a source as a whole come before those inside it: kWhole + 1 == 0.
     return std::pair(p.mark.source->order, p.mark.offset + 1);
   });
   std::string message;

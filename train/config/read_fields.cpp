@@ -16,14 +16,14 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// A value that does not fit: what was found instead, and what to do. Both may be empty, `found` then stands
-/// for the value as written.
+/// A value that is not allowed: what was found, and how to fix it. Both may be empty; the message then shows
+/// the value as written.
 struct Mismatch {
   std::string found;
   std::string fix;
 };
 
-/// A scalar read as T, or why not.
+/// A scalar parsed as T, or the reason why it could not be.
 template <class T>
 using Reading = std::variant<T, Mismatch>;
 
@@ -98,7 +98,7 @@ Reading<std::size_t> read_name(const Value& value, const Choice& choice) {
   return Mismatch{"", nearest.empty() ? "" : "did you mean " + nearest + "?"};
 }
 
-/// One visit: reads a value, or an element of a list, into the target that the field's variant holds.
+/// Visitor of a field's Target: reads a value, or an element of a list, into it.
 class ValueReader {
  public:
   ValueReader(const Field& field, const Value& value, std::string key, Problems& problems,
@@ -173,7 +173,7 @@ class ValueReader {
     return true;
   }
 
-  /// Reads every element, so that all wrong ones are reported.
+  /// Reads every element, also after an error, so that all errors are reported.
   template <class T>
   bool list(std::vector<T>& target) {
     std::vector<T> values(value_.items.size());
@@ -253,7 +253,7 @@ class FieldsReader {
   void report_unknown(const Section& section, const Entry& entry, const std::string& key,
                       std::string_view prefix) {
     std::string text = shown(key) + ": unknown key";
-    if (!problems_.full()) {  // the search is not free, and a hostile file has many
+    if (!problems_.full()) {  // the search is slow, and a hostile file has many unknown keys
       const std::string nearest = nearest_key(key, all_keys(root_));
       given_.refused.insert(nearest);
       text += nearest.empty() ? "; known keys" + (prefix.empty() ? "" : " of " + std::string(prefix)) + ": " +

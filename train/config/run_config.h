@@ -11,9 +11,9 @@
 #include "train/optim/adamw.h"
 #include "train/optim/lr_schedule.h"
 
-/// Everything that a training run depends on, as plain data. What each field means, and what it may hold, is
-/// said once, in run_config.cpp and by the family (docs/config.md is made from them); rules between fields
-/// are in run_rules.cpp and in the family's check.
+/// Everything that a training run depends on, as plain data. The meaning and allowed values of each field are
+/// in run_config.cpp and in the family's field list (docs/config.md is generated from them); rules between
+/// fields are in run_rules.cpp and in the family's check.
 namespace moh {
 
 enum class Precision { kFloat32, kBFloat16 };
@@ -23,10 +23,10 @@ enum class NewRows { kMean, kNormal, kZeros };
 enum class RouterStart { kZero, kRandom, kCalibrated };
 
 struct OutputConfig {
-  std::filesystem::path dir;  ///< reading a file fills in runs/ and the file's name
+  std::filesystem::path dir;  ///< default after reading a file: runs/NAME with the file's name
 };
 
-/// What is measured on training data before a run begins from a dense checkpoint.
+/// Measurements on training data before a run starts from a dense checkpoint.
 struct CalibrationConfig {
   std::int64_t batches = 8;
   std::int64_t mask_steps = 200;
@@ -34,14 +34,14 @@ struct CalibrationConfig {
   double ridge = 1e-3;
 };
 
-/// How a dense checkpoint becomes a Mixture-of-Head model, beyond the routing itself, which is model.moh.
+/// How a dense checkpoint is turned into a Mixture-of-Head model, in addition to its routing, model.moh.
 struct InitMohConfig {
   RouterStart router_start = RouterStart::kCalibrated;
   double router_spread = 0.1;
   CalibrationConfig calibration;
 };
 
-/// The checkpoint that a run begins from.
+/// The checkpoint that a run starts from.
 struct InitConfig {
   std::string from;  ///< empty: random weights
   std::string part;
@@ -104,7 +104,7 @@ struct RunConfig {
   EvalConfig eval;
   CheckpointConfig checkpoint;
   GuardConfig guard;
-  FamilyValue family;  ///< what the family of `task` adds: model, data, ...
+  FamilyValue family;  ///< sections of the family of `task`: model, data, ...
 
   std::uint64_t random_seed() const { return static_cast<std::uint64_t>(seed); }
 };
@@ -114,7 +114,7 @@ constexpr DType dtype_of(Precision precision) {
   return precision == Precision::kBFloat16 ? DType::kBFloat16 : DType::kFloat32;
 }
 
-/// A run with all defaults, of that family.
+/// A run of that family with all defaults.
 RunConfig default_run(const FamilyConfig& family);
 
 /// The schedule with the last step of its cosine in numbers.
@@ -124,9 +124,9 @@ namespace config {
 
 /// The section `moh` of a model of any family.
 Section describe(MohConfig& config);
-/// The fields of every run; `task` is the name of one of the families.
+/// The fields that runs of every family have; `task` is the name of one of the families.
 Section describe_common(RunConfig& run, FamilyConfigs families);
-/// All fields of a run, those of its family included.
+/// All fields of a run, including those of its family.
 Section describe(RunConfig& run, FamilyConfigs families);
 
 }  // namespace config

@@ -5,8 +5,8 @@
 
 namespace moh::config {
 
-/// Rules between fields, within one section and across sections, those of the run's family included. The
-/// bounds of single fields hold already. `checkpoint` is the model of init.from, where it was opened.
+/// Checks rules between fields, including those of the run's family. Bounds of single fields have been
+/// checked before. `checkpoint`: the model of init.from, if it was opened.
 void check(const RunConfig& run, const FamilyConfig* checkpoint, Rules& rules);
 
 }  // namespace moh::config

@@ -11,7 +11,7 @@ namespace moh::config {
 
 namespace {
 
-/// What other frameworks call keys, in lower case; several for a key are divided by spaces.
+/// Names of other frameworks for a key, in lower case and separated by spaces.
 struct OtherNames {
   std::string_view names, key;
 };
@@ -66,7 +66,7 @@ bool is_one_of(std::string_view word, std::string_view names) {
   return (" " + std::string(names) + " ").find(padded + " ") != std::string::npos;
 }
 
-/// The candidate that other frameworks call `word`; "" where there is none.
+/// The candidate that other frameworks call `word`; "" if there is none.
 std::string known_elsewhere(std::string_view word, const std::vector<std::string>& candidates) {
   for (const auto& [names, key] : kOtherNames) {
     if (is_one_of(word, names) && std::ranges::count(candidates, key) != 0) return std::string(key);
@@ -74,9 +74,9 @@ std::string known_elsewhere(std::string_view word, const std::vector<std::string
   return "";
 }
 
-/// The first candidate of the smallest distance, or "" when all are further away than `limit`.
+/// The first candidate with the smallest distance, or "" if all distances exceed `limit`.
 std::string closest(std::string_view word, const std::vector<std::string>& candidates, std::size_t limit) {
-  constexpr std::size_t kLongestWord = 64;  // nobody mistypes a longer one into a key
+  constexpr std::size_t kLongestWord = 64;  // longer ones have no suggestion
   if (word.size() > kLongestWord) return "";
   const auto distance = [&](const std::string& candidate) { return edit_distance(word, candidate); };
   const auto nearest = std::ranges::min_element(candidates, {}, distance);
@@ -86,8 +86,8 @@ std::string closest(std::string_view word, const std::vector<std::string>& candi
 }  // namespace
 
 std::size_t edit_distance(std::string_view a, std::string_view b) {
-  // Three rows of the table: distances between prefixes of a, of the current and the last two lengths, and
-  // b's.
+  // Three rows of the dynamic-programming table: distances of the prefixes of a of the current and the last
+  // two lengths from all prefixes of b.
   std::vector<std::size_t> before_last, last(b.size() + 1), row(b.size() + 1);
   for (std::size_t j = 0; j <= b.size(); ++j) last[j] = j;
   for (std::size_t i = 1; i <= a.size(); ++i) {

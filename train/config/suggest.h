@@ -6,12 +6,12 @@
 
 namespace moh::config {
 
-/// Edits that turn one word into the other: insert, delete, replace a letter, or swap two neighbours (optimal
-/// string alignment distance).
+/// Number of edits that turn one word into the other: insert, delete or replace a letter, or swap two
+/// adjacent ones (optimal string alignment distance).
 std::size_t edit_distance(std::string_view a, std::string_view b);
 
-/// The candidate that was probably meant by `word`, or "" when none is near: at most a third of its letters
-/// may differ, three at most.
+/// The candidate nearest to `word` by edit distance, or "" if all are too far: at most a third of its
+/// letters, and at most three, may differ.
 std::string nearest_name(std::string_view word, const std::vector<std::string>& candidates);
 
 /// The same for dotted keys. A key of the same last name in another section comes first (learning_rate or

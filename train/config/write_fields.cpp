@@ -10,7 +10,7 @@ namespace moh::config {
 
 namespace {
 
-/// Whether YAML takes the text for what it is without quotes. Narrower than YAML: in doubt, quotes.
+/// Whether the text needs no quotes in YAML. Conservative: false in doubt.
 bool is_plain(std::string_view text) {
   constexpr std::string_view kPlain = "0123456789.-abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_/";
   constexpr std::string_view kFirst = kPlain.substr(kPlain.find('a'));
@@ -21,7 +21,7 @@ bool is_plain(std::string_view text) {
          std::ranges::count(kMeaningful, text) == 0;
 }
 
-/// In double quotes, with escapes for what may not stand there as it is. UTF-8 passes through.
+/// The text in double quotes, with escapes where YAML needs them. UTF-8 is not escaped.
 std::string quoted(std::string_view text) {
   std::string out = "\"";
   for (const char c : text) {
@@ -88,14 +88,14 @@ void write(const Section& section, const std::string& indent, std::string& out) 
   }
 }
 
-/// A table cell: a pipe would end it.
+/// Escapes pipes, which would end a table cell.
 std::string cell(std::string_view text) {
   std::string out;
   for (char c : text) out += c == '|' ? std::string("\\|") : std::string(1, c);
   return out;
 }
 
-/// "an integer of at least 1" without its article, which only a sentence needs.
+/// "an integer of at least 1" without its article.
 std::string type_cell(const Field& field) {
   const std::string text = expected_text(field);
   const bool article = text.starts_with("a ") || text.starts_with("an ");

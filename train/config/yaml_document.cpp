@@ -13,11 +13,11 @@ namespace moh::config {
 
 namespace {
 
-/// Ends the parse; the reason is among the problems.
+/// Thrown to end the parse; the reason has been added to the problems.
 struct StopParsing {};
 
-/// Builds the tree from yaml-cpp's events. The events still tell apart what its Node no longer does: each of
-/// two equal keys, quoted from plain scalars, an alias from the value it stands for.
+/// Builds the tree from yaml-cpp's events, which, unlike its Node, distinguish duplicate keys, quoted from
+/// plain scalars, and aliases from the values that they refer to.
 class TreeBuilder final : public YAML::EventHandler {
  public:
   TreeBuilder(const Source& source, Problems& problems) : source_(source), problems_(problems) {
@@ -27,7 +27,7 @@ class TreeBuilder final : public YAML::EventHandler {
   void OnDocumentStart(const YAML::Mark& mark) override {
     if (++num_documents_ == 1) return;
     problems_.add(at(mark), "", "one YAML document", "a second one", "put it into a file of its own");
-    // The parser can hand out empty documents without end ("[]," does); one look is enough.
+    // The parser can return an endless series of empty documents (for "[],"), so stop at the second one.
     throw StopParsing();
   }
   void OnDocumentEnd() override {}
@@ -71,8 +71,8 @@ class TreeBuilder final : public YAML::EventHandler {
   }
   void OnMapEnd() override { close(); }
 
-  /// The text went wrong inside a value: what came last was read, but hardly as it was meant ("5 warmup" out
-  /// of two lines with a wrong indentation). Nobody shall complain about it twice.
+  /// Marks the last value as kRefused after a syntax error: it was probably not meant as parsed ("5 warmup"
+  /// from two lines with a wrong indentation), and should not be reported a second time.
   void distrust_last() {
     if (open_.empty()) return;
     Frame& frame = open_.back();
@@ -81,22 +81,22 @@ class TreeBuilder final : public YAML::EventHandler {
     if (!frame.value.items.empty()) frame.value.items.back().kind = Value::Kind::kRefused;
   }
 
-  /// The tree so far. After a syntax error the collections that it left open are closed.
+  /// Returns the tree so far. Collections that a syntax error left open are closed.
   Value take_root() {
     ended_ = true;
     while (!open_.empty()) {
       Value& innermost = open_.back().value;
-      // Keys that a map has are worth a check; of a list, or of what became no map, the end is missing.
+      // The keys of an incomplete map can still be checked; an incomplete list, or empty map, cannot.
       if (innermost.entries.empty()) innermost.kind = Value::Kind::kRefused;
       close();
     }
     return std::move(root_);
   }
 
-  /// Whether keys were refused together with what they hold.
+  /// Whether keys were refused, and with them their values.
   bool dropped_keys() const { return dropped_keys_; }
 
-  /// Where the innermost open list or map began, if one is open.
+  /// Start of the innermost open list or map, if one is open.
   std::optional<Mark> innermost_open() const {
     if (open_.empty()) return std::nullopt;
     return open_.back().value.mark;
@@ -107,14 +107,14 @@ class TreeBuilder final : public YAML::EventHandler {
 
   struct Frame {
     Value value;
-    std::optional<Entry> pending;                  ///< a map's key that waits for its value
-    bool drop_pending = false;                     ///< the key was refused, its value goes with it
+    std::optional<Entry> pending;                  ///< a map's key without its value yet
+    bool drop_pending = false;                     ///< the key was refused, so its value is dropped
     std::unordered_map<std::string, Mark> places;  ///< of a map's keys so far
   };
 
   Mark at(const YAML::Mark& mark) const { return {&source_, static_cast<std::size_t>(mark.pos)}; }
 
-  /// "model.moh.shared[2]" for what comes next.
+  /// The path of the next value: "model.moh.shared[2]".
   std::string path() const {
     std::string text;
     for (const Frame& frame : open_) {
@@ -127,8 +127,8 @@ class TreeBuilder final : public YAML::EventHandler {
     return text;
   }
 
-  /// Whether the quotes that open at the mark, if any do, are closed. At the end of a text yaml-cpp does it
-  /// itself, and takes everything since the missing quote for the value.
+  /// Whether a quoted scalar that starts at the mark has its closing quote. yaml-cpp implies a missing one at
+  /// the end of the text, and takes the whole rest for the value.
   bool closes_quotes(Mark mark) const {
     const std::string_view text = source_.text;
     const char quote = text[mark.offset];
@@ -229,8 +229,8 @@ std::string syntax_advice(const std::string& message) {
   return found == kAdvice.end() ? "" : found->second;
 }
 
-/// An unclosed list is best looked for where it began. Where the text just ends, yaml-cpp has no place at
-/// all.
+/// The position to report: for an unclosed list its start; yaml-cpp has none for an unexpected end of the
+/// text.
 Mark place_of(const YAML::ParserException& error, const TreeBuilder& builder, const Source& source) {
   const auto open = builder.innermost_open();
   const bool unclosed =
@@ -254,7 +254,7 @@ Document read_yaml(Source& source, Problems& problems) {
     while (parser.HandleNextDocument(builder)) continue;
     complete = !builder.dropped_keys();
   } catch (const YAML::ParserException& error) {
-    // With tabs taken for spaces the indentation is a guess: what it breaks is not the user's mistake.
+    // With tabs replaced by spaces the indentation is a guess, so a syntax error may not be the user's.
     if (!had_tabs) {
       problems.add(place_of(error, builder, source), "", "valid YAML", "a syntax error (" + error.msg + ")",
                    syntax_advice(error.msg));
@@ -266,7 +266,7 @@ Document read_yaml(Source& source, Problems& problems) {
   }
   Value root = builder.take_root();
   if (!complete && root.kind == Value::Kind::kNull)
-    root.kind = Value::Kind::kRefused;  // not empty: unreadable
+    root.kind = Value::Kind::kRefused;  // unreadable, not empty
   return {std::move(root), complete};
 }
 

@@ -110,7 +110,7 @@ TEST_CASE("config: keys of earlier versions are read under their names of today,
   CHECK(run.init.moh.router_start == RouterStart::kZero);
   REQUIRE(loader.notes.size() == 5);
   CHECK_THAT(loader.notes[0],
-             Catch::EndsWith("a.yaml:2:26: init.moh.router: is now called model.moh.router"));
+             Catch::EndsWith("a.yaml:2:26: init.moh.router: has been renamed to model.moh.router"));
   // Values are checked where they stand, under the name that the user wrote.
   CHECK(error_of("model: {moh: {router: learned, shared: 9}}\n") ==
         "a.yaml:1:40: model.moh.shared (now model.moh.num_shared): expected at most model.heads (8), found 9 "
@@ -124,7 +124,7 @@ TEST_CASE("config: keys of earlier versions are read under their names of today,
               kTwoOfSix + ", shared_heads: [1, 4]}}\n");
   REQUIRE(loader.notes.size() == 3);
   CHECK_THAT(loader.notes[1],
-             Catch::EndsWith("is now called model.moh.num_shared, which is given, too, and holds"));
+             Catch::EndsWith("has been renamed to model.moh.num_shared, which is given, too, and used"));
   const RunConfig twice = loader.load(std::string("init: {from: ckpt, moh: {shared_heads: output_norm}}\n") +
                                       kTwoOfSix + ", shared_heads: [1, 4]}}\n");
   CHECK(model_of(twice).moh.shared_heads.every == std::vector<std::int64_t>{1, 4});
