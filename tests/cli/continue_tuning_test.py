@@ -152,7 +152,7 @@ class ContinueTuning(support.MohTest):
     def test_tensors_alone_do_not_say_what_the_model_is(self):
         self.files(with_config=False)
         self.assert_says(self.moh("config", self.job(source="files"), code=support.CONFIG_ERROR),
-                         "init.from", "expected a configuration beside the weights")
+                         "init.from", "expected a configuration next to the weights")
 
     def test_a_model_of_other_tokens_does_not_meet_bytes_unasked(self):
         sizes = {"vocab_size": 300, "layers": 2, "hidden": 32, "intermediate": 48, "heads": 4, "max_positions": 32}

@@ -13,54 +13,54 @@
 
 namespace moh {
 
-/// The data of a run, opened: what a family's tasks are made from.
+/// The opened data of a run, from which a family makes tasks.
 class TaskData {
  public:
   virtual ~TaskData() = default;
 };
 
-/// What a command does with a run's data, and so what is opened of it.
+/// The purpose for which a command opens a run's data, which determines what is opened.
 enum class DataUse {
   kTraining,    ///< all of it
-  kEvaluation,  ///< held-out data; training data only where these are split off from it
-  kSynthetic,   ///< nothing: made-up data of the same sizes, for measurements
+  kEvaluation,  ///< held-out data; training data only if the former are split off from it
+  kSynthetic,   ///< nothing: synthetic data of the same sizes, for measurements
 };
 
-/// One family of models, from the sections of its YAML to its tasks. The commands reach a model through this
-/// interface and Task alone. A new family is a class and a line in the table (CONTRIBUTING.md).
+/// One family of models: its configuration, names of weights, data and tasks. Commands use models only
+/// through this interface and Task. A new family is a class and a line in the table (CONTRIBUTING.md).
 class Family {
  public:
   virtual ~Family() = default;
 
   /// The family's part of a run's configuration, with its defaults.
   virtual const FamilyConfig& defaults() const = 0;
-  /// Its names in files of weights.
+  /// How its models are named and described in files of weights.
   virtual const WeightNames& weight_names() const = 0;
 
   /// Throws DataError, and ConfigError for data that do not fit the model.
   virtual std::shared_ptr<const TaskData> open_data(const RunConfig& run, DataUse use) const = 0;
-  /// A model whose parameters have no content yet.
+  /// A model with uninitialised parameters.
   virtual std::unique_ptr<Model> make_model(const FamilyConfig& config, Placement placement) const = 0;
-  /// The model is one of make_model(), the data are of open_data().
+  /// `model` comes from make_model(), `data` from open_data().
   virtual std::unique_ptr<Task> make_task(const RunConfig& run, std::shared_ptr<const TaskData> data,
                                           std::unique_ptr<Model> model) const = 0;
-  /// For what is measured before a run begins from a checkpoint.
+  /// Batches for measurements before a run starts from a checkpoint.
   virtual std::unique_ptr<Calibration> make_calibration(const RunConfig&,
                                                         std::shared_ptr<const TaskData>) const {
     return std::make_unique<Calibration>();
   }
-  /// What an analysis of the heads of a trained model looks at: the inputs of `files`, or those that the run
-  /// held out when there are none. The model is one of make_model() and outlives the result. Throws DataError
-  /// and ValueError; ConfigError for a family whose models cannot be analysed.
+  /// The inputs for an analysis of the heads of a trained model: those of `files`, or without files the run's
+  /// held-out data. `model` comes from make_model() and must outlive the result. Throws DataError and
+  /// ValueError; ConfigError for a family without such analysis.
   virtual AnalysisInputs analysis_inputs(const RunConfig& run, const Model& model,
                                          std::span<const AnalyzedFiles> files,
                                          const AnalyzeOptions& options) const;
 };
 
-/// The families that a program knows.
+/// The families of a program.
 class Families {
  public:
-  /// They outlive the object; the first is that of a run without `task`.
+  /// The families must outlive this object; the first is that of a run without `task`.
   explicit Families(std::vector<const Family*> families);
 
   std::span<const Family* const> all() const { return families_; }

@@ -48,7 +48,7 @@ std::unique_ptr<Model> make_initialised_model(const Family& family, const RunCon
 
 namespace {
 
-/// The tensors, those of a checkpoint of moh compared with their checksums.
+/// Opens the tensors, and verifies the checksums of a checkpoint of moh.
 std::unique_ptr<WeightFile> open_verified(const ModelLocation& location) {
   if (!location.is_checkpoint) return open_weights(location);
   StoredCheckpoint checkpoint(location.weights, LoadScope::kModelOnly);
@@ -56,13 +56,13 @@ std::unique_ptr<WeightFile> open_verified(const ModelLocation& location) {
   return std::make_unique<StoredTensors>(std::move(checkpoint).take_model());
 }
 
-/// The run of a model that no run of moh has left: all but the model by default, in the precision of its
-/// weights.
+/// The run of a model that was not trained by moh: defaults for everything but the model, in the precision of
+/// its weights.
 std::string run_text(const ModelLocation& location, const WeightFile& weights, const Families& families) {
   const std::unique_ptr<FamilyConfig> model = read_model_config(location, families);
   if (model == nullptr) {
     refuse_foreign_names(weights);
-    throw ConfigError(error_message(location.weights.string(), "", "a configuration beside the weights",
+    throw ConfigError(error_message(location.weights.string(), "", "a configuration next to the weights",
                                     "none", "name a folder with config.json, or a run of moh"));
   }
   RunConfig run = default_run(*model);
@@ -81,17 +81,17 @@ RunConfig read_config(const ModelLocation& location, const WeightFile& weights, 
       .finish(use);
 }
 
-/// Throws CheckpointError for weights that are not those of a model with the tensors `expected`.
+/// Throws CheckpointError unless the weights match the tensors `expected` of a model.
 void require_model(const WeightFile& weights, std::span<const WeightInfo> expected,
                    const WeightNames& names) {
   const WeightDifferences differences = compare_weights(expected, weights, &names);
   if (differences.none()) return;
   throw CheckpointError(
       "checkpoint " + weights.path().string() +
-      ": the tensors are not those of the model that its configuration describes: " + list(differences));
+      ": the tensors do not match the model that its configuration describes: " + list(differences));
 }
 
-/// Says so where most of the weights are of another precision than the model.
+/// Logs a line if most of the weights have another precision than the model.
 void note_conversion(const WeightFile& weights, DType dtype) {
   const std::string_view stored = main_type(weights.tensors()), wanted = safetensors_dtype_name(dtype);
   if (stored == wanted) return;
@@ -106,7 +106,7 @@ LoadedModel load_model(const std::filesystem::path& path, const Families& famili
                        const std::vector<std::string>& overrides, ConfigUse use) {
   const ModelLocation location = locate_model(path);
   const std::unique_ptr<WeightFile> weights = open_verified(location);
-  // How the steps were run is of no concern here, and must not keep the model from a CPU.
+  // CUDA graphs concern training only, and must not prevent loading the model on a CPU.
   std::vector<std::string> settings = {"cuda_graph=false", "attention.backend=auto"};
   settings.insert(settings.end(), overrides.begin(), overrides.end());
   LoadedModel loaded;

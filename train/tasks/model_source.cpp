@@ -17,7 +17,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-/// "vit or dit": what the families know.
+/// "vit or dit": the model types that the families support.
 std::string known_model_types(const Families& families) {
   std::vector<std::string_view> types;
   for (const Family* family : families.all()) {
@@ -40,8 +40,8 @@ std::unique_ptr<FamilyConfig> read_config_json(const fs::path& path, const Famil
   json.unsupported("model_type", known_model_types(families), printable(json.text("model_type")));
 }
 
-/// The model of a run's YAML. One that leaves it open has that of its own init.from, unless it is itself what
-/// another run begins from: its configuration, which a run wrote, names no third one.
+/// The model of a run's YAML, which may be that of its own init.from; but not if another run starts from this
+/// one, as a configuration that a run wrote describes the model itself.
 std::unique_ptr<FamilyConfig> read_yaml(const fs::path& path, const Families& families, bool begins_a_run) {
   RunFile file(path.string(), {}, families.configs());
   if (begins_a_run && file.leaves_model_open()) {
@@ -55,7 +55,8 @@ std::unique_ptr<FamilyConfig> read_yaml(const fs::path& path, const Families& fa
 std::unique_ptr<FamilyConfig> read_config(const ModelLocation& location, const Families& families,
                                           bool begins_a_run) {
   if (location.config.empty()) return nullptr;
-  if (location.is_checkpoint) StoredCheckpoint(location.weights, LoadScope::kModelOnly);  // checks the texts
+  if (location.is_checkpoint)
+    StoredCheckpoint(location.weights, LoadScope::kModelOnly);  // verifies its configuration
   if (location.config.extension() == ".json") return read_config_json(location.config, families);
   return read_yaml(location.config, families, begins_a_run);
 }
@@ -67,7 +68,7 @@ void require_description(const RunFile& file) {
   std::string keys;
   for (const std::string& key : missing) keys += (keys.empty() ? "" : ", ") + key;
   throw ConfigError(error_message("init.from", file.run().init.from,
-                                  "a configuration beside the weights, or one in the run", "neither",
+                                  "a configuration next to the weights, or in the run", "neither",
                                   "give " + keys + ", or model.preset, or name a folder with config.json"));
 }
 
@@ -88,7 +89,7 @@ void ModelSource::check_described(const Families& families) const {
 }
 
 std::string assumed_values(const fs::path& yaml, const Families& families) {
-  if (yaml.extension() == ".json") return {};  // whose defaults are those of transformers
+  if (yaml.extension() == ".json") return {};  // missing keys have the defaults of transformers
   const RunFile file(yaml.string(), {}, families.configs());
   return file.leaves_model_open() ? "" : file.left_to_defaults(file.run().family->unseen_in_weights());
 }

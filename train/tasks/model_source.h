@@ -8,34 +8,34 @@
 
 namespace moh {
 
-/// A model as somebody left it on a disk.
+/// A stored model: its weights and, if present, its configuration.
 struct ModelSource {
   std::unique_ptr<WeightFile> weights;
-  /// What the configuration beside the weights says, of which `model` alone has a meaning; null where there
-  /// is none (a bare tensor file).
+  /// The configuration stored with the weights, of which only `model` is meaningful; null if there is none (a
+  /// bare tensor file).
   std::unique_ptr<FamilyConfig> model;
-  std::filesystem::path config;  ///< which says so
+  std::filesystem::path config;  ///< the file with that configuration
 
-  /// Throws CheckpointError where tensors are missing that `model` has, or have other shapes: nobody knows
-  /// then which of the two is right. Tensors that it does not have are left to whoever loads.
+  /// Throws CheckpointError if tensors of `model` are missing or have other shapes: then configuration and
+  /// weights contradict each other. Additional tensors are left to the caller that loads.
   void check_described(const Families& families) const;
 };
 
-/// Reads the configuration: a config.json, which one of the families recognises, or the YAML of a run. Throws
-/// ConfigError for a config.json that describes what moh has not. Null where the location has none.
+/// Reads the configuration: a config.json that one of the families recognises, or the YAML of a run. Throws
+/// ConfigError for a config.json of a model that moh does not support. Null if the location has none.
 std::unique_ptr<FamilyConfig> read_model_config(const ModelLocation& location, const Families& families);
 
-/// What a run's YAML leaves to defaults although weights alone do not show it
-/// (FamilyConfig::unseen_in_weights): "model.heads 8, model.norm_eps 1e-05". Throws ConfigError.
+/// The keys that a run's YAML leaves at their defaults although they cannot be inferred from the weights
+/// (FamilyConfig::unseen_in_weights), with their values: "model.heads 8, model.norm_eps 1e-05". Throws
+/// ConfigError.
 std::string assumed_values(const std::filesystem::path& yaml, const Families& families);
 
-/// Opens what init.from of a run names. Throws as read_model_config() and open_weights(), saying that it was
-/// that key.
+/// Opens the model of init.from. Throws as read_model_config() and open_weights(), naming that key.
 ModelSource open_init_source(const RunConfig& run, const Families& families);
 
-/// The run of a file, with the model of init.from where the file leaves that open
-/// (RunFile::leaves_model_open) and a configuration lies beside the weights. Throws as RunFile::finish() and
-/// open_init_source(), and ConfigError where neither says what the model is.
+/// The run of a file, with the model of init.from if the file does not describe one
+/// (RunFile::leaves_model_open) and there is a configuration with those weights. Throws as RunFile::finish()
+/// and open_init_source(), and ConfigError if neither describes the model.
 RunConfig finish_run(RunFile& file, const Families& families, ConfigUse use);
 
 }  // namespace moh

@@ -9,24 +9,24 @@
 
 namespace moh {
 
-/// The mean of the load-balance losses of the routed layers; undefined where there are none.
+/// The mean of the load-balance losses over the layers with routed heads; undefined if there are none.
 Variable mean_balance_loss(std::span<const LayerRouting> routing);
 
-/// What a task of any family reports of routed heads: it packs a micro-batch's numbers, which stay on the
-/// device, and reads them back on the host. One object serves a task whose layers do not change.
+/// Statistics of routed heads for tasks of all families: pack() collects those of a micro-batch on the
+/// device, unpack() reads them on the host. An object serves one task, whose layers must not change.
 class RoutingNumbers {
  public:
-  /// Appends the numbers of a micro-batch: `balance`, which may be undefined, and the load of each layer.
+  /// Appends the statistics of a micro-batch: `balance`, if defined, and the load of each layer.
   void pack(const Variable& balance, std::span<const LayerRouting> routing, std::vector<Tensor>& numbers);
   /// Adds "balance_loss", "activated_heads" (the share of heads whose attention was computed) and "head_load"
-  /// of a step to `result`, as means over its `count` micro-batches; `numbers` are theirs, one after another.
-  /// Nothing for a dense model.
+  /// of a step to `result`, averaged over its `count` micro-batches, whose statistics are concatenated in
+  /// `numbers`. Adds nothing for a dense model.
   void unpack(std::int64_t count, std::span<const double> numbers, StepStatistics& result) const;
 
  private:
   bool balanced_ = false;
-  std::vector<std::size_t> load_widths_;  // by layer; 0 where nothing is routed
-  double computed_share_ = 1;             // of all heads
+  std::vector<std::size_t> load_widths_;  // number of routed heads by layer
+  double computed_share_ = 1;             // computed heads as a share of all heads
 };
 
 }  // namespace moh

@@ -20,30 +20,30 @@ namespace moh {
 
 struct RunConfig;
 
-/// What a task counts its inputs in.
+/// The unit of a task's items.
 struct Unit {
   std::string_view singular;    ///< "token", "image"
-  std::string_view plural;      ///< "tokens", "images": also the key of their number in metrics.jsonl
+  std::string_view plural;      ///< "tokens", "images": also the key of the item count in metrics.jsonl
   std::string_view per_second;  ///< "tok/s"
 };
 
-/// The data of a step. Steps of equal sizes enqueue the same work on a device.
+/// The size of a step's data. Steps of equal size enqueue the same work on a device.
 struct StepSize {
-  std::int64_t items = 0;    ///< inputs that are read, in the task's unit
-  std::int64_t targets = 0;  ///< by their number the loss is divided
+  std::int64_t items = 0;    ///< in the task's unit
+  std::int64_t targets = 0;  ///< divisor of the summed loss
   bool operator==(const StepSize&) const = default;
 };
 
-/// The loss of one micro-batch, as its share of the whole step: what is differentiated, and what is reported.
-/// All of it stays on the model's device.
+/// The loss of one micro-batch, scaled so that the losses of a step sum to the step's loss. Everything stays
+/// on the model's device.
 struct MicroBatchLoss {
-  Variable total;               ///< scalar: task loss plus auxiliary losses
-  Tensor task_loss;             ///< scalar: the task loss alone
-  std::vector<Tensor> numbers;  ///< what statistics() reads of it; the same shapes each time
+  Variable total;               ///< scalar, differentiated: task loss plus auxiliary losses
+  Tensor task_loss;             ///< scalar, reported: the task loss only
+  std::vector<Tensor> numbers;  ///< input of statistics(); the same shapes each time
 };
 
-/// A number under its key in metrics.jsonl. With a `label`, people see it, too: as a percentage behind the
-/// label while training runs, and in the summary of the run by its key.
+/// A number under its key in metrics.jsonl. With a `label`, it is also shown on the console: as a percentage
+/// after the label during training, and under its key in the summary of the run.
 struct NamedScalar {
   std::string_view name;
   double value = 0;
@@ -52,39 +52,39 @@ struct NamedScalar {
   bool operator==(const NamedScalar&) const = default;
 };
 
-/// What a step did besides its loss, over all its micro-batches.
+/// Statistics of a step besides its loss, over all its micro-batches.
 struct StepStatistics {
-  std::int64_t items = 0;            ///< inputs that were read
+  std::int64_t items = 0;            ///< in the task's unit
   std::vector<NamedScalar> scalars;  ///< "balance_loss"; "activated_heads", shown as "heads"
-  /// Lists, one per layer: "head_load", the share of tokens that each routed head served, by number.
+  /// Lists by layer: "head_load", the share of tokens that selected each routed head, by head number.
   std::vector<std::pair<std::string_view, std::vector<std::vector<float>>>> rows;
 };
 
-/// An evaluation on held-out data.
+/// The result of an evaluation on held-out data.
 struct Evaluation {
-  double score = 0;                                     ///< what checkpoints are ranked by: Task::score()
-  std::vector<std::pair<std::string, double>> metrics;  ///< others, by name
-  std::string coverage;  ///< what was evaluated, for people: "65536 of 111540 tokens, sequences of 256"
+  double score = 0;                                     ///< ranks checkpoints; described by Task::score()
+  std::vector<std::pair<std::string, double>> metrics;  ///< further metrics, by name
+  std::string coverage;  ///< a description of the evaluated data: "65536 of 111540 tokens, sequences of 256"
 };
 
-/// The score of an evaluation.
+/// Name and direction of the score of evaluations.
 struct Score {
   std::string_view name;  ///< "loss": its key in metrics.jsonl
   bool higher_is_better = false;
 };
 
-/// How far an evaluation is, in the task's unit.
+/// Progress of an evaluation, in the task's unit.
 struct EvaluationProgress {
   std::int64_t done = 0, total = 0;
 };
-/// Called before each batch of an evaluation; true ends it.
+/// Called before each batch of an evaluation; returns true to stop it.
 using StopEvaluation = FunctionRef<bool(const EvaluationProgress&)>;
 
-/// Where a task's finish() puts what people see.
+/// Prints text of Task::finish() for the user.
 using PrintText = FunctionRef<void(const std::string& text)>;
 
-/// Binds a model, its data and its loss; the Trainer knows nothing else about what it trains. Samples are
-/// numbered over the whole run, so that the data position is one number.
+/// Binds a model, its data and its loss; the Trainer's only interface to them. Samples are numbered through
+/// the whole run, so that the data position is one number.
 class Task {
  public:
   virtual ~Task() = default;
@@ -92,36 +92,35 @@ class Task {
   virtual const Model& model() const = 0;
   virtual Unit unit() const = 0;
   virtual Score score() const = 0;
-  /// The sizes of one sample under the names of their keys, for reports: {"sequence_length", 256}.
+  /// The sizes of one sample, by configuration key, for reports: {"sequence_length", 256}.
   virtual std::vector<std::pair<std::string_view, std::int64_t>> sample_sizes() const { return {}; }
-  /// The model in a line, for people.
+  /// A one-line description of the model.
   virtual std::string summary() const = 0;
 
-  /// Gets ready to train from sample `first_sample` on.
+  /// Sets the data position: training continues with sample `first_sample`.
   virtual void seek(std::int64_t first_sample) = 0;
-  /// Fetches the next `count` micro-batches. On a GPU they have the same addresses each time.
+  /// Fetches the next `count` micro-batches. On a GPU their addresses are the same in each step.
   virtual StepSize begin_step(std::int64_t count) = 0;
-  /// Loss of micro-batch `index` of those that begin_step fetched. On a GPU this waits for nothing, copies
-  /// nothing from the host, and depends on the step through the data and the generator alone.
+  /// The loss of micro-batch `index` of those that begin_step fetched. On a GPU this can be captured: it does
+  /// not synchronise, copies nothing from the host, and depends on the step only through data and generator.
   virtual MicroBatchLoss loss(std::int64_t index, Generator& generator) = 0;
-  /// The micro-batches are no longer needed.
+  /// Called when the micro-batches are no longer needed.
   virtual void end_step() {}
-  /// statistics(size, count, numbers) of a step of `count` micro-batches, from their numbers, one after
-  /// another.
+  /// statistics(size, count, numbers): the statistics of a step of `count` micro-batches, from the
+  /// concatenation of their MicroBatchLoss::numbers.
   virtual StepStatistics statistics(const StepSize& size, std::int64_t, std::span<const double>) const {
     return {.items = size.items, .scalars = {}, .rows = {}};
   }
 
-  /// Evaluates on the held-out data. Nothing when there is none, and when `stop` returns true.
+  /// Evaluates on the held-out data. Returns nothing if there are none, or if `stop` returned true.
   virtual std::optional<Evaluation> evaluate(StopEvaluation stop) = 0;
-  /// What a checkpoint must agree with besides tensors: (name, value) pairs, such as the tokenizer.
+  /// (name, value) pairs, such as the tokenizer's hash, that have to be the same in a checkpoint.
   virtual std::vector<std::pair<std::string, std::string>> identity() const { return {}; }
-  /// What the data are made of, for people: (key of the configuration, contents) pairs. A run that goes on
-  /// with others is another run.
+  /// (configuration key, description) pairs of the data's contents, which must not change when a run is
+  /// resumed.
   virtual std::vector<std::pair<std::string, std::string>> data_contents() const { return {}; }
-  /// finish(run_folder, print, stop): what a finished run leaves beside its checkpoints: writes into its
-  /// folder, prints for people. False, and nothing is left, when `stop`, which is called now and then,
-  /// returned true.
+  /// finish(run_folder, print, stop): called at the end of a run; may write files to its folder and print.
+  /// Calls `stop` regularly; if it returns true, writes nothing and returns false.
   virtual bool finish(const std::filesystem::path&, PrintText, FunctionRef<bool()>) const { return true; }
 };
 

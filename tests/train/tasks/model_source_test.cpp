@@ -75,7 +75,7 @@ TEST_CASE("tasks: a run that leaves its model open has that of init.from") {
   const Source source;
   CHECK_THAT(message_of<ConfigError>([&] { read_model_config(source.location(source.run), families()); }),
              Contains("init.from: " + source.folder.path().string() +
-                      ": expected a configuration beside the weights, or one in the run, found neither; give "
+                      ": expected a configuration next to the weights, or in the run, found neither; give "
                       "model.vocab_size, model.layers, model.hidden, model.intermediate, model.heads, "
                       "model.norm_eps, model.rope_theta, model.rope_scaling.kind, or model.preset"));
   // What was named there is enough.

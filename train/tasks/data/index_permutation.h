@@ -6,17 +6,17 @@
 
 namespace moh {
 
-/// A random permutation of 0 ... size - 1 that is computed index by index and stores nothing, so that any
-/// place in any epoch is found in constant time. A balanced Feistel network over an even number of bits that
-/// holds the indices, Philox as the round function; a value past the end goes through the network again until
-/// it falls inside (cycle walking: Black & Rogaway 2002, "Ciphers with Arbitrary Finite Domains"), fewer than
-/// four times on average from 17 indices on.
+/// A random permutation of 0 ... size - 1 that is computed index by index without a table, so that any
+/// position in any epoch is found in constant time. A balanced Feistel network over an even number of bits,
+/// with Philox as round function; results of `size` or more are encrypted again until they are smaller (cycle
+/// walking: Black & Rogaway 2002, "Ciphers with Arbitrary Finite Domains"), which takes fewer than four
+/// rounds on average from 17 indices on.
 class IndexPermutation {
  public:
   /// The permutation is a function of key and size. 1 <= size <= 2^62.
   IndexPermutation(std::int64_t size, RandomKey key);
 
-  /// Where `index` of [0, size) goes.
+  /// The image of `index`, 0 <= index < size.
   std::int64_t operator()(std::int64_t index) const;
 
  private:

@@ -13,15 +13,15 @@
 
 namespace moh {
 
-/// Makes batches ahead of their use on one background thread. Item i is make(i), whatever the depth:
-/// prefetching changes when a batch is made, never which. position() counts the items that next() has handed
-/// out, so what lies ready in the queue when a checkpoint is written is made again after a resume, not lost.
+/// Prefetches batches on one background thread. Item i is make(i), whatever the depth: prefetching changes
+/// when a batch is made, never its contents. position() counts the items that next() has returned, so that
+/// items in the queue when a checkpoint is written are made again after a resume, and not lost.
 template <class Item>
 class Prefetcher {
  public:
-  /// make(i) for i = first, first + 1, ... runs on the background thread, up to `depth` items ahead; depth 0
-  /// means no thread: next() makes the item itself. In a dry run, which is one thread's, next() makes as many
-  /// as would be ready.
+  /// make(i) for i = first, first + 1, ... runs on the background thread, up to `depth` items ahead. With
+  /// depth 0 there is no thread, and next() makes the item itself. In a dry run, which is limited to one
+  /// thread, next() makes as many items as would be in the queue.
   Prefetcher(std::function<Item(std::int64_t)> make, std::int64_t first, int depth)
       : make_(std::move(make)), position_(first), depth_(static_cast<std::size_t>(depth > 0 ? depth : 0)) {
     if (depth_ > 0 && !dry_run()) thread_ = std::thread([this, first] { run(first); });
@@ -37,10 +37,10 @@ class Prefetcher {
   Prefetcher(const Prefetcher&) = delete;
   Prefetcher& operator=(const Prefetcher&) = delete;
 
-  /// Number of the item that next() returns next.
+  /// Index of the item that the next call of next() returns.
   std::int64_t position() const { return position_; }
 
-  /// The next item. Rethrows what make() threw for it; so does every later call.
+  /// Waits for the next item and returns it. Rethrows an exception of make(), in every later call, too.
   Item next() {
     Item item = depth_ > 0 ? take() : make_(position_);
     ++position_;

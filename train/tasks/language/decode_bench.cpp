@@ -23,7 +23,7 @@ namespace {
 enum Stream : std::uint64_t { kKeys, kValues };
 
 constexpr std::string_view kBench = "bench decode";
-/// The ops that are the attention part of a token.
+/// The ops that count for attention_ms.
 constexpr std::string_view kAttentionOps[] = {"attention_decode", "build_head_lists"};
 
 void check(const DecodeBenchOptions& o) {
@@ -57,7 +57,7 @@ LlamaConfig routed_model(const DecodeBenchOptions& o, RouterKind router, std::in
   return config;
 }
 
-/// A model, and what its passes took.
+/// A model and the times of its passes.
 struct Candidate {
   Candidate(const LlamaConfig& config, const DecodeBenchOptions& o)
       : model(std::make_unique<Llama>(config, Placement(o.dtype, o.device))) {
@@ -69,7 +69,7 @@ struct Candidate {
   std::vector<double> token_ms, attention_ms;
 };
 
-/// The dense model first, whether it is asked for or not.
+/// The dense model comes first, as ratios refer to it, even if it is not among the requested shares.
 std::vector<Candidate> candidates_for(const DecodeBenchOptions& o) {
   std::vector<Candidate> candidates;
   candidates.emplace_back(dense_model(o), o);
@@ -92,7 +92,7 @@ KvCache filled_cache(const Llama& model, const DecodeBenchOptions& o) {
   return cache;
 }
 
-/// Generates o.tokens tokens behind `context` tokens of the cache. Which tokens they are does not matter.
+/// Generates o.tokens tokens after `context` tokens of the cache. The ids do not matter.
 void generate(const Llama& model, KvCache& cache, std::int64_t context, const DecodeBenchOptions& o) {
   for (LayerCache& layer : cache.layers) layer.length = context;
   for (std::int64_t i = 0; i < o.tokens; ++i) {

@@ -13,14 +13,14 @@ namespace moh {
 
 namespace {
 
-/// Stream of the random numbers, apart from those of initialisation and training.
+/// Stream of the random numbers, distinct from those of initialisation and training.
 constexpr std::uint64_t kStream = 0x67656e;  // "gen"
 
 Tensor as_batch(std::span<const TokenId> ids) {
   return tensor_of<TokenId>({1, static_cast<std::int64_t>(ids.size())}, ids);
 }
 
-/// The tokens so far, with the model's cache of them.
+/// The tokens so far and their KV cache.
 class Context {
  public:
   Context(const Llama& model, std::vector<TokenId> ids, std::int64_t new_tokens)
@@ -104,8 +104,7 @@ std::int32_t TokenPicker::pick(std::span<const float> logits) {
   for (std::size_t i = 0; i < logits.size(); ++i) {
     if (!std::isnan(logits[i])) order_.push_back(static_cast<std::int32_t>(i));
   }
-  if (order_.empty())
-    throw NumericError("generate: the model's logits are not numbers; its weights are damaged");
+  if (order_.empty()) throw NumericError("generate: all logits are NaN; the model's weights are damaged");
   const auto logit = [&](std::int32_t id) {
     return static_cast<double>(logits[static_cast<std::size_t>(id)]);
   };
@@ -130,7 +129,7 @@ std::int32_t TokenPicker::pick(std::span<const float> logits) {
     left -= weights_[i];
     if (left < 0) return order_[i];
   }
-  return order_[kept - 1];  // rounding left a little over
+  return order_[kept - 1];  // rounding errors: the probabilities summed to slightly less than 1
 }
 
 std::vector<TokenId> encode_prompt(std::string_view where, const Tokenizer& tokenizer,

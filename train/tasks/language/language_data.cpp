@@ -71,7 +71,7 @@ void check_sample(const LanguageRun& run, const Tokenizer& tokenizer) {
   }
 }
 
-/// A vocabulary of any size whose tokens stand for no text.
+/// A tokenizer with a vocabulary of any size whose tokens have no text, for synthetic data.
 class NumberedTokens final : public Tokenizer {
  public:
   explicit NumberedTokens(std::int64_t vocab_size) : vocab_size_(vocab_size) {}
@@ -89,7 +89,7 @@ class NumberedTokens final : public Tokenizer {
   std::int64_t vocab_size_;
 };
 
-/// As many tokens as a step needs at least; one batch is held out.
+/// Synthetic data for at least one step; one batch is held out.
 std::shared_ptr<const LanguageData> made_up_data(const RunConfig& run) {
   const LanguageRun& language = language_run(run);
   const std::int64_t length = language.data.sequence_length, vocab_size = language.model.vocab_size;

@@ -65,7 +65,7 @@ class LanguageWeightNames final : public WeightNames {
     auto run = std::make_unique<LanguageRun>();
     run->model = read_hf_config(config_json);
     run->data.tokenizer = likely_tokenizer(run->model.vocab_size);
-    // So that a run with this model and no data of its own holds together.
+    // So that a run with this model and default data is valid.
     run->data.sequence_length = std::min(run->data.sequence_length, run->model.max_positions);
     return run;
   }

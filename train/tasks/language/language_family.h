@@ -14,13 +14,13 @@ class Llama;
 /// Language models of the LLaMA family: `task: language_model`.
 const Family& language_family();
 
-/// A model that was trained on text, with its tokenizer.
+/// A trained language model with its tokenizer.
 struct LanguageModel {
-  const Llama& model;  ///< lives in the LoadedModel
+  const Llama& model;  ///< owned by the LoadedModel
   std::unique_ptr<const Tokenizer> tokenizer;
 };
 
-/// For a command that needs one. Throws ConfigError, in the name of `command`, for a model of another task.
+/// The language model of a checkpoint. Throws ConfigError, naming `command`, for a model of another task.
 LanguageModel as_language_model(const LoadedModel& loaded, std::string_view command);
 
 }  // namespace moh

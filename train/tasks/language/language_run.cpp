@@ -18,12 +18,12 @@ using namespace config;
 constexpr std::string_view kTokenizerNames[] = {"byte", "other"};
 constexpr std::int64_t kByteVocab = 256;
 
-/// Keys of the model, or sections, that may change between a checkpoint and the run that begins from it.
+/// Keys or sections of the model that a run may set differently from the checkpoint it starts from.
 constexpr std::array<std::string_view, 7> kFree = {"model.preset",    "model.max_positions", "model.dropout",
                                                    "model.init_std",  "model.recompute",     "model.moh.",
                                                    "model.vocab_size"};
 
-/// Keys of the model that concern its training, or how it is stored, alone.
+/// Keys of the model that concern only its training or its storage.
 constexpr std::array<std::string_view, 7> kOfTraining = {"model.dropout",
                                                          "model.init_std",
                                                          "model.recompute",
@@ -32,7 +32,7 @@ constexpr std::array<std::string_view, 7> kOfTraining = {"model.dropout",
                                                          "model.moh.straight_through",
                                                          "model.moh.router_precision"};
 
-/// Widths of heads and the number of KV heads follow from the number of heads and the shapes.
+/// Keys that shapes do not determine. head_dim and kv_heads follow from shapes and the number of heads.
 constexpr std::array<std::string_view, 6> kUnseen = {"model.heads",      "model.norm_eps",
                                                      "model.rope_theta", "model.rope_scaling.kind",
                                                      "model.moh.router", "data.tokenizer"};

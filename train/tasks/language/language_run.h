@@ -18,7 +18,7 @@ enum class TokenizerKind {
 };
 std::span<const std::string_view> names_of(TokenizerKind);
 
-/// Text to train and to validate on: the section `data` of a language model's run.
+/// Training and validation text: the section `data` of a language model's run.
 struct TextDataConfig {
   std::vector<std::filesystem::path> train;
   std::vector<std::filesystem::path> validation;
@@ -27,13 +27,13 @@ struct TextDataConfig {
   std::int64_t sequence_length = 256;
 };
 
-/// The text that a model writes when its training ends: the section `sample`.
+/// The text that a model generates at the end of its training: the section `sample`.
 struct SampleConfig {
   std::string prompt = "\n";
   GenerateOptions options{.tokens = 256, .pick = {.temperature = 0.8}};
 };
 
-/// What `task: language_model` adds to a run's configuration.
+/// The part of a run's configuration that `task: language_model` defines.
 struct LanguageRun final : CloneableFamilyConfig<LanguageRun> {
   static constexpr std::string_view kTask = "language_model";
   static constexpr std::string_view kNoPreset = "none";

@@ -41,8 +41,8 @@ const TrainingBatches& LanguageTask::training_batches() {
   return *batches_;
 }
 
-/// Has the allocator keep memory for as many batches as can be alive at once. How many are depends on when
-/// the prefetching thread runs; without this a late step might be the first to ask the system for one more.
+/// Makes the allocator cache memory for as many batches as can exist at once. Their number depends on the
+/// timing of the prefetching thread; otherwise a late step might have to allocate from the system.
 void LanguageTask::reserve_batches() {
   const MemoryPurposeScope purpose(MemoryPurpose::kData);
   const Shape shape{batch_size_, run_.data.sequence_length};

@@ -20,12 +20,12 @@
 namespace moh {
 
 /// Next-token prediction: the loss is the cross entropy per token (nats), plus balance_weight times the mean
-/// balance loss of the routed layers. The balance loss is defined per micro-batch (as in the released code),
-/// so with it the number of micro-batches per step is not only a matter of rounding. The score is the loss on
-/// held-out text, beside perplexity and bits per byte of text.
+/// load-balance loss of the layers with routed heads. The load-balance loss is computed per micro-batch, as
+/// in the released code, so with it results depend on the number of micro-batches per step beyond rounding.
+/// The score is the loss on held-out text; perplexity and bits per byte of text are reported, too.
 class LanguageTask final : public Task {
  public:
-  /// Batches that are made ahead of their use.
+  /// Number of prefetched batches.
   static constexpr int kPrefetchDepth = 4;
 
   LanguageTask(const RunConfig& run, std::shared_ptr<const LanguageData> data, std::unique_ptr<Llama> model);
@@ -47,7 +47,7 @@ class LanguageTask final : public Task {
   std::optional<Evaluation> evaluate(StopEvaluation stop) override;
   std::vector<std::pair<std::string, std::string>> identity() const override;
   std::vector<std::pair<std::string, std::string>> data_contents() const override { return data_->contents; }
-  /// Writes sample.txt: a text that the model continues, as the section `sample` says.
+  /// Generates the text of the section `sample` and writes it to sample.txt.
   bool finish(const std::filesystem::path& run_folder, PrintText print,
               FunctionRef<bool()> stop) const override;
 
@@ -64,22 +64,21 @@ class LanguageTask final : public Task {
   std::optional<TrainingBatches> batches_;
   std::unique_ptr<Prefetcher<TokenBatch>> prefetcher_;
 
-  // Of the step that is under way. On a GPU the batches keep their addresses from step to step.
+  // Of the current step. On a GPU their addresses are the same in each step.
   std::vector<TokenBatch> micro_batches_;
   std::int64_t num_targets_ = 0;
   RoutingNumbers routing_numbers_;
 };
 
-/// Evaluates a model on a token stream: loss (nats per token), perplexity, bits per byte. Stops after the
-/// batch with which `max_tokens` targets are reached; 0 means all. Nothing when `stop` returns true.
+/// Evaluates a model on a token stream: loss (nats per token), perplexity, bits per byte. Ends after the
+/// batch that reaches `max_tokens` targets; 0: all. Returns nothing if `stop` returned true.
 std::optional<Evaluation> evaluate_language_model(const Llama& model, const EvaluationBatches& batches,
                                                   std::int64_t max_tokens, StopEvaluation stop);
 
-/// Batches of text: those that the run itself would see first. The loss is the cross entropy per token in
-/// nats; logits are [B, T, V]. Models are decoders of the family.
+/// The first batches of text of a run. The loss is the cross entropy per token in nats; logits are [B, T, V].
 class LanguageCalibration final : public Calibration {
  public:
-  /// `tokenizer` must be the one that made `text`. Throws as TrainingBatches does.
+  /// `tokenizer` must be that of `text`. Throws as TrainingBatches does.
   LanguageCalibration(TokenSourcePtr text, const Tokenizer& tokenizer, const RunConfig& run);
 
   std::int64_t size() const override { return size_; }

@@ -9,15 +9,14 @@
 
 namespace moh {
 
-/// The part of a token stream that is analysed: windows that do not overlap, as many as hold `max_tokens`, at
-/// even distances over all of the stream, so that the beginning does not stand for the whole. The end of the
-/// stream, a shorter window, is a batch of its own when everything is read. A function of the stream and the
-/// sizes.
+/// The analysed part of a token stream: windows that do not overlap, with `max_tokens` tokens in total,
+/// spread evenly over the stream, so that it is representative. If everything is read, the rest at the end, a
+/// shorter window, is a batch of its own. Deterministic given the stream and the sizes.
 class AnalysisSequences {
  public:
-  /// Reads the sizes of the options: length, batch, tokens, and those for the similarity of heads, which are
-  /// of this stream here. `number` is that of the source. Throws ValueError for sizes out of range, DataError
-  /// for an empty stream.
+  /// Of the options it uses sequence_length, batch_size, max_tokens, and similarity_tokens, here for this
+  /// stream alone. `number`: index of the source. Throws ValueError for sizes out of range, DataError for an
+  /// empty stream.
   AnalysisSequences(TokenSourcePtr tokens, const AnalyzeOptions& options, std::int32_t number = 0);
 
   std::int64_t num_tokens() const { return windows_ * length_ + rest_; }
@@ -32,13 +31,13 @@ class AnalysisSequences {
   TokenSourcePtr tokens_;
   std::int32_t number_;
   std::int64_t length_, batch_size_;
-  std::int64_t all_windows_ = 0;  // full ones in the stream
-  std::int64_t windows_ = 0;      // full ones that are read
-  std::int64_t rest_ = 0;         // tokens of the shorter one; 0: not read
-  std::int64_t compared_ = 0;     // of the full ones
+  std::int64_t all_windows_ = 0;  // full windows of the stream
+  std::int64_t windows_ = 0;      // full windows that are read
+  std::int64_t rest_ = 0;         // tokens of the shorter window; 0: not read
+  std::int64_t compared_ = 0;     // full windows for the similarity of heads
 };
 
-/// How often each id of [0, vocab_size) occurs in what is read. Throws DataError for an id outside.
+/// Counts the occurrences of each id of [0, vocab_size) in the windows. Throws DataError for an id outside.
 void count_tokens(const AnalysisSequences& sequences, std::span<std::int64_t> counts);
 
 }  // namespace moh

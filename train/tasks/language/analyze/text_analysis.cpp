@@ -45,7 +45,7 @@ std::vector<TokenId> ids_of(const Tokenizer& tokenizer, const std::string& text)
   return ids;
 }
 
-/// The tokens that were asked for by their text.
+/// The tokens that options.tokens names by their text.
 std::vector<TokenId> chosen_tokens(const Tokenizer& tokenizer, const std::vector<std::string>& texts) {
   std::vector<TokenId> chosen;
   for (const std::string& text : texts) {
@@ -60,7 +60,7 @@ std::vector<TokenId> chosen_tokens(const Tokenizer& tokenizer, const std::vector
   return chosen;
 }
 
-/// The most frequent ids, ties by id; none that does not occur.
+/// The most frequent ids that occur; ties: the lower id first.
 std::vector<TokenId> most_frequent(std::span<const std::int64_t> counts, std::int64_t number) {
   std::vector<TokenId> ids(counts.size());
   std::iota(ids.begin(), ids.end(), 0);

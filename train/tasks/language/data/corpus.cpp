@@ -50,7 +50,7 @@ bool encode_file(const InputPath& input, const Tokenizer& tokenizer, SkippedFile
   return true;
 }
 
-/// Nothing for a file that was skipped.
+/// The tokens of a text file; nothing if it was skipped.
 std::optional<CorpusFile> read_tokens(const InputPath& input, const Tokenizer& tokenizer,
                                       SkippedFiles& skipped) {
   std::error_code failed;
@@ -60,20 +60,21 @@ std::optional<CorpusFile> read_tokens(const InputPath& input, const Tokenizer& t
   try {
     const auto add = [&](std::string_view text, std::span<const TokenId> ids) {
       checksum.update(std::as_bytes(std::span(text)));
-      // Only now that it is known to begin as text: a huge binary file must not ask for memory.
+      // Not before the first block turned out to be text: a huge binary file must not allocate memory.
       if (!failed) memory.reserve(bytes);
       memory.append(ids);
     };
     if (!encode_file(input, tokenizer, skipped, add)) return std::nullopt;
   } catch (const std::bad_alloc&) {
-    throw DataError(
-        error_message(input.path, "", "a text that has room in memory", std::to_string(bytes) + " bytes",
-                      "make a token file of it, which is read as it is needed: moh data tokenize"));
+    throw DataError(error_message(input.path, "", "a text that fits in memory",
+                                  std::to_string(bytes) + " bytes",
+                                  "make a token file of it, which is read on demand: moh data tokenize"));
   }
   return CorpusFile{input.path, memory.finish(), checksum.hex()};
 }
 
-/// Of the size and of ids at places all over the source, its ends among them; of all ids where there are few.
+/// A checksum of the number of ids and of samples of ids spread over the source, ends included (of all ids,
+/// if there are few).
 std::string sampled_checksum(const TokenSource& tokens) {
   constexpr std::int64_t kBlocks = 1024, kIds = 4096;
   Checksum checksum;
@@ -110,7 +111,7 @@ std::optional<CorpusFile> open_tokens(const InputPath& input, const Tokenizer& t
 
 void require_not_an_input(const std::filesystem::path& output, std::span<const InputPath> inputs) {
   for (const InputPath& input : inputs) {
-    std::error_code missing;  // an output that does not exist yet is no input
+    std::error_code missing;  // an output that does not exist yet cannot be an input
     if (std::filesystem::equivalent(output, input.path, missing)) {
       throw DataError(error_message(output.string(), "output", "a file that is none of the inputs",
                                     "the input " + input.path, "choose another name"));

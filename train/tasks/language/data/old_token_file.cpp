@@ -20,7 +20,7 @@ namespace {
 
 constexpr std::string_view kMakeAgain = "the file is damaged: write it again with 'moh data tokenize'";
 
-/// The header; the ids follow without a gap. Numbers are little-endian.
+/// The header, which the ids follow immediately. Numbers are little-endian.
 struct RawHeader {
   char magic[8];
   std::uint32_t version, bytes_per_id;  // 1; 2 when the vocabulary has at most 65536 ids, else 4
@@ -28,7 +28,7 @@ struct RawHeader {
   std::uint64_t ids_checksum;  // XXH3 with 64 bits
   char tokenizer_name[32];     // padded with NUL
   std::uint64_t zero[3];
-  std::uint64_t header_checksum;  // of all before
+  std::uint64_t header_checksum;  // of all fields before it
 };
 static_assert(sizeof(RawHeader) == 128 && offsetof(RawHeader, header_checksum) == 120);
 

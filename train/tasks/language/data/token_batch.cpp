@@ -14,7 +14,7 @@ namespace moh {
 
 namespace {
 
-// Random streams of the data order, apart from those of initialisation and of the training steps (Generator).
+// Random streams of the data order, distinct from those of initialisation and training steps (Generator).
 constexpr std::uint64_t kOrderStream = std::uint64_t{1} << 54;
 constexpr std::uint64_t kOffsetStream = std::uint64_t{1} << 55;
 
@@ -28,9 +28,9 @@ std::vector<std::int64_t> bytes_per_token(const Tokenizer& tokenizer) {
   return bytes;
 }
 
-/// A batch of `rows` windows: window_of(row) says with which token one begins and how many targets it has, T
-/// at most. Plain loops on purpose: batches are made by a thread of their own, in which a parallel loop would
-/// start a second team of threads.
+/// A batch of `rows` windows: window_of(row) returns the first token of a window and its number of targets,
+/// at most T. Not parallel: batches are made by a background thread, in which a parallel loop would start a
+/// second team of threads.
 TokenBatch make_batch(const TokenSource& source, const std::vector<std::int64_t>& token_bytes,
                       std::int64_t rows, std::int64_t length,
                       FunctionRef<std::pair<std::int64_t, std::int64_t>(std::int64_t row)> window_of) {
@@ -51,7 +51,7 @@ TokenBatch make_batch(const TokenSource& source, const std::vector<std::int64_t>
     std::copy_n(window.begin() + 1, count, targets);
     for (std::int64_t t = 0; t < count; ++t)
       batch.target_bytes += token_bytes[static_cast<std::size_t>(targets[t])];
-    // Under a causal mask what stands behind the last target changes nothing before it.
+    // Under a causal mask the tokens after the last target do not affect those before it.
     std::fill(tokens + count, tokens + length, 0);
     std::fill(targets + count, targets + length, kIgnoredTarget);
     batch.num_targets += count;

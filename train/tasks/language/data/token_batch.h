@@ -9,15 +9,15 @@
 
 namespace moh {
 
-/// Which window of a token stream each training sample reads. A sample is `sequence_length` inputs and, one
-/// further along, as many targets. Sample g (counted over the whole run) is a function of (seed, epoch,
-/// index) with epoch = g / windows_per_epoch() and index = g % windows_per_epoch(): the state of the data
-/// order is one number, and seeking costs nothing.
+/// Assigns a window of a token stream to each training sample. A sample has `sequence_length` inputs and as
+/// many targets, shifted by one token. Sample g (counted through the whole run) is a function of (seed,
+/// epoch, index) with epoch = g / windows_per_epoch() and index = g % windows_per_epoch(): the state of the
+/// data order is one number, and seeking is free.
 ///
-/// An epoch cuts the stream into windows that do not overlap, from a random offset on, so that the borders
-/// fall elsewhere each time, and visits each of them once in random order. To leave room for the offset, an
-/// epoch has one window fewer than fit (unless only one fits): of a stream of n targets it trains on all but
-/// at most 2 * sequence_length - 1, other ones each time.
+/// An epoch splits the stream into windows that do not overlap, starting at a random offset, so that window
+/// boundaries differ between epochs, and visits each window once in random order. To leave room for the
+/// offset, an epoch has one window less than would fit (unless only one fits): it omits at most 2 *
+/// sequence_length - 1 targets of the stream, different ones in each epoch.
 class SequenceSampler {
  public:
   /// Throws DataError when the stream is too short for one window, ValueError for sequence_length < 1.
@@ -36,15 +36,15 @@ class SequenceSampler {
   std::uint64_t seed_;
 };
 
-/// B sequences of T tokens with the token that follows each. In a dry run the tokens are not read.
+/// B sequences of T tokens with their next tokens as targets. In a dry run no tokens are read.
 struct TokenBatch {
   Tensor tokens;                  ///< [B, T] int64
   Tensor targets;                 ///< [B, T] int64, kIgnoredTarget where nothing follows
-  std::int64_t num_targets = 0;   ///< targets that count
-  std::int64_t target_bytes = 0;  ///< bytes of text that these stand for, the unit of bits per byte
+  std::int64_t num_targets = 0;   ///< targets that are not ignored
+  std::int64_t target_bytes = 0;  ///< their length as text in bytes, for bits per byte
 };
 
-/// The batches of a training run, any of them in constant time.
+/// The batches of a training run, with random access in constant time.
 class TrainingBatches {
  public:
   /// `tokenizer` must be the one that made `source`. Throws as SequenceSampler does.
@@ -52,7 +52,7 @@ class TrainingBatches {
                   std::uint64_t seed);
 
   const SequenceSampler& sampler() const { return sampler_; }
-  /// Samples [first_sample, first_sample + batch_size) of the run: all targets count.
+  /// Samples [first_sample, first_sample + batch_size) of the run, without ignored targets.
   TokenBatch at(std::int64_t first_sample, std::int64_t batch_size) const;
 
  private:
@@ -61,9 +61,9 @@ class TrainingBatches {
   SequenceSampler sampler_;
 };
 
-/// One pass over a held-out stream, in order: every token but the first is a target exactly once, in windows
-/// that do not overlap. The last window may be partial (its rest is ignored), the last batch may have fewer
-/// rows.
+/// One pass over a held-out stream, in order and in windows that do not overlap: every token but the first is
+/// a target exactly once. The last window may be partial (its other targets are ignored), the last batch may
+/// have fewer rows.
 class EvaluationBatches {
  public:
   /// Throws DataError for fewer than two tokens, ValueError for sizes below 1.

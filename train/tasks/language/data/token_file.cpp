@@ -21,7 +21,7 @@ namespace {
 
 constexpr std::string_view kFormat = "moh-tokens", kVersion = "1";
 
-/// The metadata's entry of that key; "" when there is none.
+/// The value of a metadata key; "" if there is none.
 std::string entry_of(const SafetensorsFile& file, std::string_view key) {
   const auto found = file.metadata().find(key);
   return found == file.metadata().end() ? "" : printable(found->second);
@@ -35,7 +35,7 @@ void require(bool sound, const SafetensorsFile& file, std::string_view key, std:
                                 "docs/token_files.md says what a token file has"));
 }
 
-/// The number that an entry holds, which must not be beyond its bounds; nothing when there is no such entry.
+/// The value of a metadata key as a number, checked against bounds; nothing if there is no such key.
 std::optional<std::int64_t> number_of(const SafetensorsFile& file, std::string_view key, std::int64_t least,
                                       std::int64_t most) {
   const std::string text = entry_of(file, key);
@@ -60,7 +60,7 @@ const WeightInfo& tokens_of(const SafetensorsFile& file) {
             : std::to_string(file.tensors().size()) + (tokens == nullptr ? ", none of this name" : "")));
 }
 
-/// Checks it, too; the messages say what to do.
+/// Parses and checks the metadata; messages say how to fix the file.
 TokenFileInfo read_info(const SafetensorsFile& file) {
   require(entry_of(file, "format") == kFormat, file, "format", kFormat);
   require(entry_of(file, "version") == kVersion, file, "version", kVersion);
@@ -92,7 +92,7 @@ void visit_stored(std::string_view stored_dtype, Visit visit) {
   visit.template operator()<std::int64_t>();
 }
 
-/// Throws unless all ids of a block, the first of which has the number `first`, lie in the vocabulary.
+/// Throws unless all ids of a block are in the vocabulary. `first`: index of its first id, for the message.
 template <class Stored>
 void check_ids(const std::string& path, std::int64_t vocab_size, std::int64_t first,
                std::span<const Stored> ids) {
@@ -100,14 +100,14 @@ void check_ids(const std::string& path, std::int64_t vocab_size, std::int64_t fi
     return static_cast<std::uint64_t>(id) >= size;  // a negative one, too
   };
   bool any = false;
-  for (const Stored id : ids) any |= is_beyond(id);  // without a branch: many at once
+  for (const Stored id : ids) any |= is_beyond(id);  // branch-free, so that it is vectorised
   if (!any) return;
   const auto bad = std::ranges::find_if(ids, is_beyond);
   throw DataError(error_message(path, "id " + std::to_string(first + (bad - ids.begin())),
                                 "0 ... " + std::to_string(vocab_size - 1), std::to_string(*bad), kMakeAgain));
 }
 
-/// Calls use(number of the first id, ids as stored) over blocks of [begin, begin + count), checked.
+/// Calls use(index of the first id, ids as stored) for checked blocks of [begin, begin + count).
 template <class Stored, class Use>
 void for_each_block(const std::string& path, const TokenFileInfo& info, const TokenFile::ReadElements& read,
                     std::int64_t begin, std::int64_t count, Use use) {

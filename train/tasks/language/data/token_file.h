@@ -15,27 +15,27 @@
 
 namespace moh {
 
-/// What a token file says of itself, in its metadata and in the header of its tensor: docs/token_files.md
-/// describes the format.
+/// The properties of a token file, from its metadata and the header of its tensor (format:
+/// docs/token_files.md).
 struct TokenFileInfo {
   std::string tokenizer_name;
   std::int64_t vocab_size = 0;
-  std::string tokenizer_hash;  ///< "" for none, as that of the checksum
+  std::string tokenizer_hash;  ///< "" for none, as for the checksum
   std::optional<std::int64_t> num_documents, text_bytes;
   std::string checksum;
-  std::string_view stored_dtype;  ///< of the elements, in the words of safetensors
+  std::string_view stored_dtype;  ///< of the elements, as named in safetensors
   std::int64_t num_tokens = 0;
 };
 
-/// As the metadata of the file.
+/// The metadata of a file with these properties.
 WeightFile::Metadata metadata_of(const TokenFileInfo& info);
-/// The checksum of a file, when `elements` has been updated with all its elements.
+/// The checksum of a file; `elements` must have been updated with all its elements.
 std::string token_file_checksum(Checksum& elements, const TokenFileInfo& info);
 
-/// "tokens      1115394 (1 byte each)\n...", for people.
+/// A description in lines: "tokens      1115394 (1 byte each)\n...".
 std::string describe(const TokenFileInfo& info);
 
-/// What a file is, by its first bytes and, for safetensors, by its metadata.
+/// The kind of a file, by its first bytes and, for safetensors, by its metadata.
 enum class TokenFileKind {
   kTokens,        ///< a token file
   kOtherTensors,  ///< another safetensors file
@@ -43,12 +43,12 @@ enum class TokenFileKind {
   kNone,          ///< something else
 };
 
-/// Throws DataError when the file cannot be read, or begins as a safetensors file and is a damaged one.
+/// Throws DataError if the file cannot be read, or is a damaged safetensors file.
 TokenFileKind token_file_kind(const std::string& path);
 
-/// The ids of a token file, open for reading. They are read with pread, as they are needed: about a
-/// microsecond for a window of 1025 ids. Every id is checked against the vocabulary on its way in, so that no
-/// damage reaches the embedding. Throws DataError naming the file.
+/// The ids of a token file, open for reading. They are read with pread() on demand: about a microsecond for a
+/// window of 1025 ids. Every id that is read is checked against the vocabulary, so that damage cannot cause
+/// out-of-bounds access in the embedding. Throws DataError naming the file.
 class TokenFile final : public TokenSource {
  public:
   /// Fills a span with bytes of the elements, from byte `offset` of them on.
@@ -67,11 +67,11 @@ class TokenFile final : public TokenSource {
   std::int64_t size() const override { return info_.num_tokens; }
   void copy(std::int64_t begin, std::span<TokenId> ids) const override;
 
-  /// Hands all elements to `sink` as they are stored, in blocks whose ids have been checked.
+  /// Passes all elements as stored to `sink`, in blocks whose ids have been checked.
   void stream(FunctionRef<void(std::span<const std::byte>)> sink) const;
-  /// Reads everything and compares it with the checksum, when the file has one.
+  /// Reads everything and verifies the checksum, if the file has one.
   void verify() const;
-  /// Throws, naming both, when `tokenizer` is not the one that the file was made with.
+  /// Throws, naming both, if the file was made with another tokenizer than `tokenizer`.
   void require_tokenizer(const Tokenizer& tokenizer) const;
 
  private:

@@ -12,12 +12,12 @@ namespace moh {
 
 namespace {
 
-/// Room for the header, which is written last, when the number of ids is known.
+/// Space reserved for the header, which is written last, when the number of ids is known.
 constexpr std::size_t kHeaderBytes = 1024;
 constexpr std::size_t kBufferBytes = std::size_t{1} << 20;
 constexpr std::int64_t kCopiedAtOnce = 1 << 16;
 
-/// The smallest type that has the ids of a vocabulary.
+/// The smallest type that can represent the ids of a vocabulary.
 std::string_view stored_dtype_of(std::int64_t vocab_size) {
   if (vocab_size <= 1 << 8) return "U8";
   return vocab_size <= 1 << 16 ? "U16" : "I32";

@@ -64,7 +64,7 @@ class ConcatenatedTokens final : public TokenSource {
   void copy(std::int64_t begin, std::span<TokenId> ids) const override {
     check_range(*this, begin, ids.size());
     if (ids.empty()) return;
-    // The last source that begins at or before `begin`; the separator after a source belongs to it.
+    // The last source that starts at or before `begin`; the separator after a source counts as part of it.
     auto i =
         static_cast<std::size_t>(std::upper_bound(begins_.begin(), begins_.end(), begin) - begins_.begin()) -
         1;
@@ -89,7 +89,7 @@ class ConcatenatedTokens final : public TokenSource {
 
 constexpr std::uint64_t kRandomStream = 0x72616e64;  // far from the streams of a step and of the data order
 
-/// Computes ids as they are read, so that no memory or start-up time is added to what is measured.
+/// Computes ids on demand, so as not to add memory or start-up time to measurements.
 class RandomTokens final : public TokenSource {
  public:
   RandomTokens(std::int64_t size, std::int64_t vocab_size, std::uint64_t seed)

@@ -48,7 +48,7 @@ constexpr std::string_view kMohNames[] = {"MohLlamaForCausalLM"};
 constexpr std::pair<std::string_view, std::span<const std::string_view>> kModelTypes[] = {
     {"llama", kLlamaNames}, {"mistral", kMistralNames}, {"moh_llama", kMohNames}};
 
-/// Why a LLaMA would not compute what these do.
+/// Why models of these types compute something else than a LLaMA.
 constexpr std::pair<std::string_view, std::string_view> kUnlikeLlama[] = {
     {"gemma", "its norms add 1 to their weights, its embedding is scaled, its MLP has GELU"},
     {"gemma2", "its norms add 1 to their weights, its logits are capped, some layers have windows"},
@@ -78,7 +78,7 @@ ModelType model_type(const ConfigJson& json) {
   return static_cast<ModelType>(known - std::ranges::begin(kModelTypes));
 }
 
-/// A window as long as the longest text hides nothing.
+/// A sliding window as long as the context length masks nothing.
 void check_window(const ConfigJson& json, ModelType type, std::int64_t max_positions) {
   constexpr std::string_view kKey = "sliding_window";
   if (type != ModelType::kMistral) {
@@ -93,7 +93,7 @@ void check_window(const ConfigJson& json, ModelType type, std::int64_t max_posit
                    json.has(kKey) ? json.shown(kKey) : "nothing, which means " + std::to_string(kDefault));
 }
 
-/// Refuses what would change the result if it were passed over.
+/// Refuses options that would change the result if they were ignored.
 void refuse_what_moh_has_not(const ConfigJson& json) {
   for (const char* bias : {"attention_bias", "mlp_bias"}) {
     if (json.truth_or(bias, false))
@@ -149,8 +149,8 @@ RopeScaling read_scaling(const ConfigJson& json, std::int64_t max_positions) {
   return scaling.factor == 1 ? RopeScaling{} : scaling;
 }
 
-/// Refuses keys that this reader does not know: among them are those of other ways to stretch positions, and
-/// of one embedding per kind of layer.
+/// Refuses unknown keys, among them those of other kinds of RoPE scaling, and of a rotary embedding for each
+/// kind of layer.
 void check_rope_keys(const ConfigJson& json) {
   constexpr std::string_view kPlain[] = {"rope_type", "type", "rope_theta", "partial_rotary_factor"};
   constexpr std::string_view kScaling[] = {"factor", "original_max_position_embeddings"};
@@ -198,7 +198,7 @@ PerLayer per_layer(const ConfigJson& json, std::string_view key, const LlamaConf
   return counts;
 }
 
-/// The active heads beyond the shared ones, layer by layer.
+/// top_k of each layer: active heads minus shared heads.
 PerLayer routed_top_k(const ConfigJson& json, const PerLayer& shared, const PerLayer& active,
                       const LlamaConfig& model) {
   std::vector<std::int64_t> top_k;
@@ -223,7 +223,7 @@ bool are_first_heads(std::vector<std::vector<std::int64_t>> lists, const PerLaye
   return true;
 }
 
-/// Which heads are shared. That they fit the counts is checked with the rest of the model.
+/// The shared heads. Consistency with the counts is checked with the rest of the model.
 HeadSet shared_heads(const ConfigJson& json, const PerLayer& shared, const LlamaConfig& model) {
   constexpr std::string_view kKey = "moh_shared_heads_index";
   if (!json.has(kKey)) return {};
@@ -232,7 +232,7 @@ HeadSet shared_heads(const ConfigJson& json, const PerLayer& shared, const Llama
     json.damaged(kKey, std::to_string(model.layers) + " lists, one per layer", std::to_string(lists.size()));
   if (are_first_heads(lists, shared)) return {};
   const bool same = std::ranges::all_of(lists, [&](const auto& list) { return list == lists[0]; });
-  // A list without heads, for all layers, would say that none are listed.
+  // An empty list for all layers would mean that no heads are listed.
   if (same && !lists[0].empty()) return {.every = lists[0]};
   return {.each = lists};
 }
@@ -248,7 +248,7 @@ void check_routing_keys(const ConfigJson& json) {
   }
 }
 
-/// A dense model in the form of the MoH ones, in which every head is shared.
+/// A dense model stored as a MoH model in which every head is shared.
 bool is_dense(const ConfigJson& json, RouterKind router, const LlamaConfig& model) {
   if (router != RouterKind::kNone) return false;
   if (!json.has("moh_router") || per_layer(json, "moh_shared_heads", model) != PerLayer(model.heads)) {
@@ -277,9 +277,8 @@ MohConfig read_routing(const ConfigJson& json, const LlamaConfig& model) {
   return moh;
 }
 
-/// The routing of MoH-LLaMA3-8B as released. Its config.json is one of LLaMA that points at code of its own,
-/// and that code fixes the heads. The vocabulary, which no other LLaMA has, tells it from models that other
-/// code changes in other ways.
+/// The routing of MoH-LLaMA3-8B as released. Its config.json is that of a LLaMA with custom code, and the
+/// code contains the routing. It is recognised by its vocabulary size, which no other LLaMA has.
 MohConfig released_routing(const ConfigJson& json, const LlamaConfig& model) {
   constexpr std::string_view kReleased = "moh_llama3_8b";
   const LlamaConfig& released = find_llama_preset(kReleased)->config;
@@ -293,7 +292,7 @@ MohConfig released_routing(const ConfigJson& json, const LlamaConfig& model) {
 
 // ---- All of it ----
 
-/// The one of two keys that is there; the first is today's.
+/// The one of two keys that is present; the first is the current name.
 std::int64_t positions_of(const ConfigJson& json, ModelType type) {
   for (const char* key : {"max_position_embeddings", "max_sequence_length"}) {
     if (json.has(key)) return json.integer(key, 1, kMaxLength);
@@ -364,7 +363,7 @@ LlamaConfig read_hf_config(const std::filesystem::path& config_json) {
 
 HfTokenIds read_hf_token_ids(const std::filesystem::path& config_json) {
   const ConfigJson json(config_json);
-  // Early files write -1 for a token that there is not.
+  // Early files have -1 for a token that does not exist.
   const auto token = [&](std::string_view key) -> std::optional<std::int64_t> {
     if (!json.has(key)) return std::nullopt;
     const std::int64_t id = json.integer(key, -1, kMaxVocab);

@@ -10,20 +10,21 @@
 
 namespace moh {
 
-/// Whether read_hf_config() reads a `model_type`, or says why it does not.
+/// Whether read_hf_config() supports a `model_type`, or has a specific error message for it.
 bool is_language_model_type(std::string_view type);
 
 /// Reads a config.json as Hugging Face's transformers writes it, of model type `llama` (LLaMA 1, 2, 3, 3.1;
-/// rotary positions as `rope_theta` and `rope_scaling`, or as `rope_parameters`), `mistral` where no window
-/// hides anything, or `moh_llama`, as write_hf_model_files() writes it. A key that is absent means what it
-/// means to transformers. What concerns training alone (dropout, recomputation) has its default; kv_heads and
-/// head_dim are spelt out.
+/// rotary embedding as `rope_theta` and `rope_scaling`, or as `rope_parameters`), `mistral` if its sliding
+/// window masks nothing, or `moh_llama`, as write_hf_model_files() writes it. Absent keys have the defaults
+/// of transformers. Options of training (dropout, recomputation) get moh's defaults; kv_heads and head_dim
+/// are never 0.
 ///
-/// The file is untrusted: size, depth, types and ranges are checked, and no key may stand twice. Throws
-/// CheckpointError for a file that is damaged or missing, ConfigError for a model that moh cannot compute.
+/// The file is untrusted: size, depth, types and ranges are checked, and duplicate keys refused. Throws
+/// CheckpointError for a file that is damaged or missing, ConfigError for a model that moh does not support.
 LlamaConfig read_hf_config(const std::filesystem::path& config_json);
 
-/// Tokens that begin, end and pad a text. They belong to the tokenizer; config.json repeats them.
+/// Ids of the tokens at the beginning and end of a text, and for padding. They belong to the tokenizer;
+/// config.json repeats them.
 struct HfTokenIds {
   std::optional<std::int64_t> bos, pad;
   std::vector<std::int64_t> eos;  ///< any of them ends a text
@@ -31,7 +32,7 @@ struct HfTokenIds {
   bool operator==(const HfTokenIds&) const = default;
 };
 
-/// The tokens that a config.json names. Throws CheckpointError.
+/// The token ids of a config.json. Throws CheckpointError.
 HfTokenIds read_hf_token_ids(const std::filesystem::path& config_json);
 
 }  // namespace moh

@@ -49,7 +49,7 @@ Json scaling_json(const RopeScaling& scaling) {
   fail_check(__FILE__, __LINE__, "kind", "unknown RopeScalingKind");
 }
 
-/// In the words of transformers 4, then in those of transformers 5, which reads the latter where both stand.
+/// Keys of transformers 4, then those of transformers 5, which prefers the latter if both are present.
 void add_rope(const LlamaConfig& model, Json& json) {
   Json scaling = scaling_json(model.rope_scaling);
   json["rope_theta"] = model.rope_theta;
@@ -83,8 +83,8 @@ Json shared_heads_json(const LlamaConfig& model) {
   return lists;
 }
 
-/// transformers' LlamaConfig refuses a hidden size that is no multiple of the number of heads, whatever their
-/// width. Such a dense model goes in the form of the MoH ones, in which every head is shared.
+/// transformers' LlamaConfig refuses a hidden size that is no multiple of the number of heads, whatever
+/// head_dim is. Such a dense model is stored as a MoH model in which every head is shared.
 bool is_plain_llama(const LlamaConfig& model) {
   return model.moh.router == RouterKind::kNone && model.hidden % model.heads == 0;
 }

@@ -8,13 +8,13 @@
 
 namespace moh {
 
-/// Writes what Hugging Face's transformers (4.50 and later, 5) needs besides the weights to open a model:
-/// config.json, and for a MoH model its code, configuration_moh_llama.py and
-/// modeling_moh_llama.py, which AutoModelForCausalLM loads with trust_remote_code=True. A dense model is a
-/// plain LlamaForCausalLM, unless `hidden` is no multiple of `heads`, which that refuses: it brings the code.
-/// Tensors keep moh's names; `dtype` is that of their file in the words of PyTorch ("bfloat16"), and the one
-/// in which transformers opens the model. `folder` exists; files of these names are replaced.
-/// read_hf_config() reads the result back to the same model. Throws StorageError.
+/// Writes the files that Hugging Face's transformers (4.50 and later, 5) needs besides the weights:
+/// config.json, and for a MoH model its code, configuration_moh_llama.py and modeling_moh_llama.py, which
+/// AutoModelForCausalLM loads with trust_remote_code=True. A dense model is a plain LlamaForCausalLM, unless
+/// `hidden` is no multiple of `heads`, which that class refuses: then the code is included, too. Tensors keep
+/// moh's names; `dtype` is that of their file as named in PyTorch
+/// ("bfloat16"), in which transformers opens the model. `folder` must exist; files of these names are
+/// replaced. read_hf_config() reads the result back to the same model. Throws StorageError.
 void write_hf_model_files(const std::filesystem::path& folder, const LlamaConfig& model,
                           std::string_view dtype, const HfTokenIds& tokens = {});
 
