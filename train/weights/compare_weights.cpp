@@ -17,9 +17,9 @@ namespace moh {
 namespace {
 
 struct Match {
-  /// Every expected tensor, in their order, with what was found under its name; null where nothing was.
+  /// Every expected tensor, in order, with the found tensor of the same name; null if there is none.
   std::vector<std::pair<const WeightInfo*, const WeightInfo*>> expected;
-  /// What was found and not expected, in its order.
+  /// Found tensors that are not expected, in order.
   std::vector<const WeightInfo*> unexpected;
 };
 
@@ -45,7 +45,7 @@ std::string lines(std::string_view kind, std::span<const std::string> names) {
   return text;
 }
 
-/// What stands in front of one of the model's names in one of a file's: "net." for "norm" and "net.norm".
+/// The prefix that the file's names have before the model's: "net." for "norm" and "net.norm".
 std::string prefix_in_file(const WeightDifferences& differences) {
   const std::string& first = differences.missing.front();
   for (const std::string& name : differences.unexpected) {
@@ -54,7 +54,7 @@ std::string prefix_in_file(const WeightDifferences& differences) {
   return {};
 }
 
-/// For most names of the model in the file behind a prefix; some may be those of routers, which it lacks.
+/// The reason if most of the model's names occur in the file with a common prefix (it may lack the routers').
 std::string prefix_reason(const WeightDifferences& differences) {
   const std::string prefix = prefix_in_file(differences);
   if (prefix.empty()) return {};
@@ -72,14 +72,14 @@ std::string prefix_reason(const WeightDifferences& differences) {
          (all ? "}" : " if k.startswith('" + text + "')}");
 }
 
-/// For a model that lacks tensors.
+/// The reason for missing tensors, if known.
 std::string reason_of(const WeightDifferences& differences, const WeightFile& weights) {
   if (const ForeignFormat* format = foreign_names(weights.tensors()))
     return "by its names this is " + std::string(format->name) + "; " + std::string(format->fix);
   return prefix_reason(differences);
 }
 
-/// "[512, 256] float32", of a type that moh has.
+/// "[512, 256] float32", for a dtype of moh.
 std::string shape_and_dtype(const WeightInfo& tensor) {
   const DType dtype = *find_safetensors_dtype(tensor.stored_dtype)->loads_as;
   return to_string(tensor.shape) + " " + std::string(dtype_name(dtype));

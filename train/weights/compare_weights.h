@@ -9,35 +9,35 @@
 
 namespace moh {
 
-/// Names in which a model and a weight file differ.
+/// The differences between the parameters of a model and the tensors of a file.
 struct WeightDifferences {
   std::vector<std::string> missing;     ///< parameters without a tensor
   std::vector<std::string> unexpected;  ///< tensors without a parameter
   std::vector<std::string> mismatched;  ///< "NAME: expected [2, 3], found [3, 2]"
-  /// Tensors without a parameter that say nothing which the model does not know. No difference.
+  /// Tensors without a parameter whose contents the model can compute. They do not count as differences.
   std::vector<std::string> redundant;
-  /// Why the names differ, and what to do, where that is known: a prefix that the file's have, another
-  /// program that wrote it.
+  /// Why the names differ and how to fix it, if known: a prefix of the file's names, another program that
+  /// wrote it.
   std::string reason;
 
   bool none() const { return missing.empty() && unexpected.empty() && mismatched.empty(); }
 };
 
-/// Compares names and shapes; dtypes may differ, as loading converts. `names`, of the model's family, tells
-/// what is redundant; where it is null, nothing is.
+/// Compares names and shapes; dtypes may differ, as loading converts. `names`, of the model's family, decides
+/// which tensors are redundant; if null, none are.
 WeightDifferences compare_weights(std::span<const WeightInfo> parameters, const WeightFile& weights,
                                   const WeightNames* names = nullptr);
 
-/// "12 missing, 1 unexpected": what differs, by kind.
+/// The number of differences by kind: "12 missing, 1 unexpected".
 std::string describe(const WeightDifferences& differences);
-/// The same with a line for the reason, or else one for each name; those that differ in their numbers alone
-/// share one (fold_names.h).
+/// The same with a line for the reason, if known, else one for each name; names that differ only in layer
+/// numbers share a line (fold_names.h).
 std::string list(const WeightDifferences& differences);
 
 /// Compares the tensors of a checkpoint with those that a model expects, by name, shape and dtype. Throws one
-/// CheckpointError that lists every missing, unexpected and different one:
+/// CheckpointError that lists all missing, unexpected and differing ones:
 ///   checkpoint step_1200: layers.3.attention.wq: expected [512, 512] float32, found [512, 256] float32
-/// `where` is what stands in front ("checkpoint step_1200").
+/// `where` is the beginning of the message ("checkpoint step_1200").
 void check_matches(std::string_view where, std::span<const WeightInfo> expected,
                    std::span<const WeightInfo> found);
 

@@ -56,7 +56,7 @@ std::string types_text(const Contents& contents) {
   return text;
 }
 
-/// Columns two spaces apart.
+/// The rows as aligned columns, separated by two spaces.
 std::string aligned(std::span<const Row> rows) {
   std::vector<std::size_t> widths;
   for (const Row& row : rows) {
@@ -90,7 +90,7 @@ std::string tensor_table(const WeightFile& weights, bool all) {
   return aligned(rows);
 }
 
-/// At most `most` rows of each section, and how many more there are.
+/// At most `most` rows of each section, and the number of further ones.
 std::string sections_text(const WeightFile& weights, std::size_t most) {
   std::string text;
   for (const WeightSection& section : weights.other_contents()) {
@@ -151,7 +151,7 @@ std::string to_json(const WeightSummary& summary) {
     object["tensors"].push_back(
         {{"name", t.name}, {"dtype", t.stored_dtype}, {"shape", t.shape.extents()}, {"bytes", t.bytes}});
   }
-  // Names that are no UTF-8, which PyTorch files may have, must not keep the rest from being shown.
+  // PyTorch files may have names that are invalid UTF-8, which must not prevent showing the rest.
   return object.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + '\n';
 }
 

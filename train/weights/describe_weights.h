@@ -7,23 +7,22 @@
 
 namespace moh {
 
-/// What `moh checkpoint info` shows.
+/// The content of `moh checkpoint info`.
 struct WeightSummary {
   const WeightFile* weights = nullptr;
-  std::string model;                ///< a line about the model; empty when nothing describes it
-  std::optional<std::string> hash;  ///< content_hash(), when it was asked for
+  std::string model;                ///< a line about the model; empty if there is no configuration
+  std::optional<std::string> hash;  ///< content_hash(), if requested
 };
 
-/// "name  value" lines, then one line per tensor; with `all` false, tensors that differ in the numbers of
-/// their names alone share a line.
+/// "name  value" lines, then one line per tensor; unless `all`, tensors that differ only in the layer numbers
+/// of their names share a line.
 std::string describe(const WeightSummary& summary, bool all);
 
 /// One JSON object: path, format, metadata, model, parameters, bytes, dtypes (name -> tensors, parameters,
 /// bytes), hash, and tensors (name, dtype, shape, bytes), each listed.
 std::string to_json(const WeightSummary& summary);
 
-/// The format, and which of the models in the file this is, where there are several: "PyTorch, ema of model,
-/// ema".
+/// The format, and for a file with several models the one that was opened: "PyTorch, ema of model, ema".
 std::string format_and_part(const WeightFile& weights);
 
 }  // namespace moh

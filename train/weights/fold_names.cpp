@@ -10,7 +10,7 @@ namespace moh {
 
 namespace {
 
-/// A number between dots, short enough to be an index.
+/// Whether a part between dots is a number that is short enough to be an index.
 bool is_index(std::string_view part) {
   return !part.empty() && part.size() < 10 &&
          std::ranges::all_of(part, [](char c) { return c >= '0' && c <= '9'; });
@@ -28,10 +28,10 @@ std::vector<std::string> parts_of(const std::string& name) {
 
 struct NameAndKind {
   std::string name;
-  std::string kind;  ///< things of different kinds do not share a line
+  std::string kind;  ///< only names of the same kind form a group
 };
 
-/// The name for parts between dots, those with a range of indices in place of the index.
+/// Joins the parts by dots, with a range of indices in place of a varying index.
 std::string with_ranges(const std::vector<std::string>& parts,
                         const std::vector<std::pair<std::int64_t, std::int64_t>>& ranges) {
   std::string text;

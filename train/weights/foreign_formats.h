@@ -23,7 +23,7 @@ const ForeignFormat* foreign_folder(const std::filesystem::path& folder);
 /// The form of a file that can be read, by the names that only one program writes.
 const ForeignFormat* foreign_names(std::span<const WeightInfo> tensors);
 
-/// Throws CheckpointError for a file of such names, where nothing else says what it holds.
+/// Throws CheckpointError for a file with such names that has no configuration.
 void refuse_foreign_names(const WeightFile& weights);
 
 }  // namespace moh

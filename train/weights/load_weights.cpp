@@ -60,7 +60,7 @@ void require_exactly(std::string_view where, std::span<const StoredTensors> from
   std::vector<WeightInfo> found;
   for (const StoredTensors& file : from) {
     for (const WeightInfo& tensor : file.tensors()) {
-      file.dtype_of(tensor);  // refuses what moh has no type for
+      file.dtype_of(tensor);  // throws for types that moh lacks
       found.push_back(tensor);
     }
   }

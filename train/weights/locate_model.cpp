@@ -35,13 +35,13 @@ bool is_folder(const fs::path& path) {
   throw CheckpointError(error_message(path.string(), what, expected, found, fix));
 }
 
-/// Says what `path` is where that is known.
+/// Throws an error that names the format of `path`, if it is a known one of another program.
 void refuse_foreign(const fs::path& path, const ForeignFormat* format) {
   if (format != nullptr)
     fail(path, "", "a safetensors or PyTorch file, or a Hugging Face folder", format->name, format->fix);
 }
 
-/// Whether resolve_checkpoint() finds something in a folder.
+/// Whether resolve_checkpoint() would find a checkpoint in a folder.
 bool holds_checkpoint(const fs::path& folder) {
   return path_exists(folder / kManifestFile) || path_exists(folder / "checkpoints") ||
          !list_checkpoints(folder).empty() || step_of_folder_name(folder.filename().string()).has_value();
@@ -68,7 +68,7 @@ fs::path weights_in(const fs::path& folder) {
        "none of them", "name the file itself when it is called otherwise");
 }
 
-/// JSON text has no NUL; the length that a safetensors file begins with has several.
+/// Whether the first bytes may be JSON: it has no NUL, unlike the length at the start of a safetensors file.
 bool looks_like_json(std::string_view first) {
   const std::size_t begin = first.find_first_not_of(" \t\r\n");
   return begin != std::string_view::npos && first[begin] == '{' && first.find('\0') == std::string_view::npos;
@@ -104,7 +104,7 @@ std::unique_ptr<WeightFile> open_file(const fs::path& path, const std::string& p
 ModelLocation locate_model(const fs::path& path) {
   if (!path_exists(path)) fail(path, "", "a model", "no such file or folder");
   if (!is_folder(path)) return {path, config_beside(path), false};
-  // "runs/a/" has an empty last part.
+  // "runs/a/" has an empty filename().
   const fs::path folder = path.has_filename() ? path : path.parent_path();
   if (holds_checkpoint(folder)) {
     const fs::path step = resolve_checkpoint(folder);
@@ -123,7 +123,7 @@ std::unique_ptr<WeightFile> open_weights(const ModelLocation& location, const st
 }
 
 bool is_step_folder(const fs::path& folder) {
-  // Others call files manifest.json, too.
+  // Other programs have files named manifest.json, too.
   return path_exists(folder / kManifestFile) && path_exists(folder / kConfigFile);
 }
 

@@ -8,14 +8,14 @@
 
 namespace moh {
 
-/// What happens to an index whose `metadata.total_size` is not the size of the tensors. No tensor is read by
-/// it, but it may mean that index and shards are of different models.
+/// Whether `metadata.total_size` of the index must be the size of all tensors, or is only warned about. It is
+/// not used to read tensors, but a difference may mean that index and shards belong to different models.
 enum class TotalSize { kChecked, kWarned };
 
-/// A model in several files ("shards") beside an index, as Hugging Face lays them out: JSON with `weight_map`
+/// Opens a model in several files ("shards") with an index, in Hugging Face's layout: JSON with `weight_map`
 /// (tensor -> name of a file in the same folder) and, usually, `metadata.total_size` (bytes of all tensors).
-/// `open_shard` opens one file; shards of any format go together. The index is untrusted: it may name plain
-/// files beside it alone, and map and shards must agree tensor by tensor. Throws CheckpointError.
+/// `open_shard` opens one file; formats may be mixed. The index is untrusted: it may only name files in its
+/// folder, and must agree with the shards for each tensor. Throws CheckpointError.
 std::unique_ptr<WeightFile> open_sharded_weights(
     const std::filesystem::path& index,
     FunctionRef<std::unique_ptr<WeightFile>(const std::filesystem::path&)> open_shard,

@@ -14,40 +14,39 @@ namespace moh {
 class ConfigJson;
 struct ModelLocation;
 
-/// How the models of one family are described and named in files of others. As it is, for a family whose
-/// models only moh knows: no config.json is theirs, and none can be written.
+/// How files of other programs describe the models of a family and name their tensors. The base class is for
+/// families that only moh has: it recognises no config.json, and cannot write one.
 class WeightNames {
  public:
   virtual ~WeightNames() = default;
 
-  /// Values of `model_type` in the config.json files that it recognises, for messages.
+  /// Values of `model_type` of the config.json files that recognises() accepts, for messages.
   virtual std::span<const std::string_view> model_types() const { return {}; }
-  /// Whether a config.json describes a model of this family, or one that only this family could know.
+  /// Whether a config.json describes a model of this family, or one for which this family has an error
+  /// message.
   virtual bool recognises(const ConfigJson&) const { return false; }
-  /// Reads it; of the result `model` alone has a meaning. Throws CheckpointError for a file that is damaged,
-  /// ConfigError for a model that moh cannot compute.
+  /// Reads it; only `model` of the result is meaningful. Throws CheckpointError for a file that is damaged,
+  /// ConfigError for a model that moh does not support.
   virtual std::unique_ptr<FamilyConfig> read_config(const std::filesystem::path& config_json) const;
-  /// What is known of weights that have no configuration beside them: what the run says, and the weights
-  /// show.
+  /// The configuration of weights that have none: that of the run, with what the weights determine.
   virtual std::unique_ptr<FamilyConfig> config_of(const WeightFile&, const FamilyConfig& run) const {
     return run.clone();
   }
-  /// Writes what others need to open the model, besides the tensors: what lies beside `source`, where it came
-  /// from, goes along (copy_companions). Throws StorageError, CheckpointError for types that the format
-  /// does not have, ConfigError for a model that it has no form for.
+  /// Writes the files that other programs need to open the model, besides the tensors, with the companions of
+  /// `source`, the model's origin (copy_companions). Throws StorageError, CheckpointError for types that the
+  /// format lacks, ConfigError for a model that it cannot express.
   virtual void write_files(const std::filesystem::path& folder, const FamilyConfig& config,
                            const ModelLocation& source, std::span<const WeightInfo> tensors) const;
-  /// Writes into `folder`, the kCompanionFolder of a checkpoint, what an export of it will need of `source`: the
-  /// companions at least.
+  /// Writes into `folder`, the kCompanionFolder of a checkpoint, what a later export needs of `source`: at
+  /// least its companions.
   virtual void keep_companions(const ModelLocation& source, const std::filesystem::path& folder) const;
-  /// is_redundant(weights, tensor): whether a tensor without a parameter says nothing that the model does not
-  /// know (a table that moh computes, an output matrix that equals the tied embedding bit for bit). Throws
-  /// CheckpointError.
+  /// is_redundant(weights, tensor): whether a tensor without a parameter contains nothing new (a table that
+  /// moh computes, an output matrix that is bit-identical to the tied embedding). Throws CheckpointError.
   virtual bool is_redundant(const WeightFile&, const WeightInfo&) const { return false; }
-  /// rows_may_grow(parameter): whether it has a row per token or class, of which a run may add some
+  /// rows_may_grow(parameter): whether it has a row per token or class, to which a run may add rows
   /// (init.new_rows).
   virtual bool rows_may_grow(std::string_view) const { return false; }
-  /// The model in a line, "32 layers, 32 heads of 128 (8 KV), ...".
+  /// A one-line description of the model, "32 layers, 32 heads of 128 (8 KV), ...".
   virtual std::string describe(const FamilyConfig& config) const;
 };
 

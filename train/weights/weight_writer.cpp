@@ -25,11 +25,11 @@ namespace {
 
 using Shard = std::vector<WeightInfo>;
 
-/// Throws CheckpointError, naming the source, for what other formats can hold and this one cannot: a name
-/// that is not UTF-8.
+/// Throws CheckpointError, naming the source, for what other formats can store and safetensors cannot: names
+/// that are not UTF-8.
 SafetensorsLayout layout_of(const WeightFile& source, std::span<const WeightInfo> tensors) {
   WeightFile::Metadata metadata = source.metadata();
-  metadata["format"] = "pt";  // readers of the Hugging Face libraries ask for this entry
+  metadata["format"] = "pt";  // Hugging Face's readers require this entry
   try {
     return SafetensorsLayout(tensors, metadata);
   } catch (const ValueError& error) {

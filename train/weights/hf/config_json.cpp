@@ -16,13 +16,13 @@ using nlohmann::json;
 constexpr std::uint64_t kMaxBytes = 1 << 20;
 constexpr int kMaxDepth = 16;
 
-/// Null for a key that is absent, or null in the file.
+/// nullptr for a key that is absent or whose value is null.
 const json* find(const json& members, std::string_view key) {
   const auto found = members.find(key);
   return found == members.end() || found->is_null() ? nullptr : &*found;
 }
 
-/// The value of a key that must be there, and of the kind that `is` tells of; null takes any.
+/// The value of a required key, of the type for which `is` returns true; `is` null: of any type.
 const json& get(const ConfigJson& owner, const json& members, std::string_view key, std::string_view expected,
                 bool (json::*is)() const noexcept = nullptr) {
   const json* found = find(members, key);
@@ -33,7 +33,7 @@ const json& get(const ConfigJson& owner, const json& members, std::string_view k
 
 std::int64_t integer_of(const ConfigJson& owner, const json& value, std::string_view key, double low,
                         double high) {
-  // Compared as doubles, which loses nothing below 2^53; a number above 2^63 is a double or an unsigned one.
+  // Compared as doubles, which is exact below 2^53; a number above 2^63 is a double or unsigned here.
   if (!value.is_number_integer() || value.get<double>() < low || value.get<double>() > high) {
     owner.damaged(key, "a whole number from " + config::number_text(low) + " to " + config::number_text(high),
                   printable(value.dump()));

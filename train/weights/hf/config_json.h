@@ -9,20 +9,21 @@
 
 namespace moh {
 
-/// The object of a config.json, as Hugging Face's libraries write it, or one inside it, read with checked
-/// types. A key whose value is null counts as absent.
+/// The object of a config.json of Hugging Face's libraries, or an object inside it, with type-checked access.
+/// A key whose value is null counts as absent.
 class ConfigJson {
  public:
-  /// Parses an untrusted file: at most 1 MiB, 16 levels deep, no key twice, no NUL. Throws CheckpointError.
+  /// Parses an untrusted file: at most 1 MiB, 16 levels of nesting, no duplicate keys, no NUL. Throws
+  /// CheckpointError.
   explicit ConfigJson(const std::filesystem::path& path);
 
   bool has(std::string_view key) const;
-  /// Whether the key stands there with null: a model may have a default that null takes away.
+  /// Whether the value of the key is null, which may differ from an absent key, for which there is a default.
   bool is_null(std::string_view key) const;
   std::vector<std::string> keys() const;
   bool is_list(std::string_view key) const;
 
-  /// The value; throws CheckpointError when it is absent, of another type, or not in [low, high].
+  /// The value; throws CheckpointError if it is absent, of another type, or not in [low, high].
   std::int64_t integer(std::string_view key, double low, double high) const;
   double number(std::string_view key) const;
   bool truth(std::string_view key) const;
@@ -41,17 +42,17 @@ class ConfigJson {
     return has(key) ? text(key) : otherwise;
   }
 
-  /// The value as a user would read it, for messages.
+  /// The value as text, for messages.
   std::string shown(std::string_view key) const;
 
-  /// Throws CheckpointError: the file is not what it should be.
+  /// Throws CheckpointError: the file is damaged or malformed.
   [[noreturn]] void damaged(std::string_view key, std::string_view expected, std::string_view found) const;
-  /// Throws ConfigError: the file is well, but moh has no such model.
+  /// Throws ConfigError: the file is valid, but moh does not support the model.
   [[noreturn]] void unsupported(std::string_view key, std::string_view expected, std::string_view found,
                                 std::string_view fix = "") const;
 
  private:
-  struct Object;  // of the JSON library, which stays in the source file
+  struct Object;  // hides the JSON library, which only the source file includes
 
   ConfigJson(std::filesystem::path path, std::string prefix, std::shared_ptr<const Object> object)
       : path_(std::move(path)), prefix_(std::move(prefix)), object_(std::move(object)) {}
