@@ -12,10 +12,10 @@
 
 namespace moh {
 
-// Numbers, and packed structs of them, as files hold them.
+// Reading numbers, and packed structs of them, from files.
 static_assert(std::endian::native == std::endian::little, "numbers in files are those of the host");
 
-/// What lies in bytes [offset, offset + sizeof(T)), which the caller has checked to be there.
+/// The T in bytes [offset, offset + sizeof(T)), which the caller has bounds-checked.
 template <class T>
 requires std::is_trivially_copyable_v<T> T record_at(std::span<const std::byte> bytes,
                                                      std::size_t offset = 0) {
@@ -24,7 +24,7 @@ requires std::is_trivially_copyable_v<T> T record_at(std::span<const std::byte> 
   return record;
 }
 
-/// What begins at byte `offset` of the file. Throws as InputFile::read() does.
+/// The T at byte `offset` of the file. Throws as InputFile::read() does.
 template <class T>
 requires std::is_trivially_copyable_v<T> T read_record(const InputFile& file, std::uint64_t offset,
                                                        std::string_view what) {

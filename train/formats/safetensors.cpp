@@ -35,7 +35,7 @@ std::uint64_t read_header_length(const InputFile& file) {
   return length;
 }
 
-/// Tensors must cover the data from its first to its last byte, once.
+/// Checks that the tensors cover the data without gaps or overlaps.
 void check_ranges(const InputFile& file, std::span<const WeightInfo> tensors, std::uint64_t data_bytes) {
   std::uint64_t end = 0;
   for (const WeightInfo& tensor : tensors) {
@@ -89,8 +89,8 @@ void check_texts(std::span<const WeightInfo> items, const WeightFile::Metadata& 
   throw ValueError(error_message("safetensors", printable(*twice), "a name that is used once", "it twice"));
 }
 
-/// Orders as the format's own writer does: the larger elements first, so that each tensor is aligned to its
-/// own.
+/// The order of the reference writer: larger elements first, so that each tensor is aligned to its element
+/// size.
 bool comes_before(const WeightInfo& a, const WeightInfo& b) {
   const int a_bits = find_safetensors_dtype(a.stored_dtype)->bits;
   const int b_bits = find_safetensors_dtype(b.stored_dtype)->bits;
@@ -109,7 +109,7 @@ SafetensorsFile::SafetensorsFile(const std::filesystem::path& path, InputKind ki
   SafetensorsHeader header = parse_safetensors_header(file_, header_bytes);
   metadata_ = std::move(header.metadata);
   data_begin_ = sizeof(std::uint64_t) + header_bytes;
-  // Empty tensors sort before the one that begins where they are.
+  // Empty tensors come before the tensor that begins at the same offset.
   std::ranges::sort(header.tensors, std::less<>(),
                     [](const WeightInfo& tensor) { return std::pair(tensor.place, tensor.bytes); });
   check_ranges(file_, header.tensors, file_.size() - data_begin_);

@@ -31,9 +31,9 @@ struct NamedTensor {
 /// duplicate and unknown keys, more than kMaxTensors tensors, tokens above kMaxTokenBytes, ranks above
 /// Shape::kMaxRank.
 ///
-/// F32, BF16, F64, I32, I64 and U8 load as the dtype of that name, BOOL as uint8; others are listed, and
-/// their bytes can be read, but they are not loaded. Errors are of the InputKind given (DataError or
-/// CheckpointError) and name the file and the tensor.
+/// F32, BF16, F64, I32, I64 and U8 load as moh's corresponding dtypes, BOOL as uint8; tensors of other types
+/// are listed, and their bytes can be read, but not loaded as a Tensor. Errors are of the given InputKind
+/// (DataError or CheckpointError) and name the file and the tensor.
 class SafetensorsFile : public WeightFile {
  public:
   static constexpr std::uint64_t kMaxHeaderBytes = 100'000'000;  // the reference reader's limit
@@ -48,15 +48,13 @@ class SafetensorsFile : public WeightFile {
   std::string format() const override { return "safetensors"; }
   void read(const WeightInfo& tensor, std::uint64_t offset, std::span<std::byte> to) const override;
 
-  /// Reads one tensor into memory of its own. Throws when there is none of that name or its dtype is not one
-  /// of moh's.
+  /// Reads one tensor. Throws if there is none of that name or moh lacks its dtype.
   Tensor tensor(std::string_view name) const;
   Tensor tensor(const WeightInfo& tensor) const;
-  /// What a tensor's elements are to moh. Throws when its type is none of moh's.
+  /// moh's dtype of a tensor. Throws if there is none.
   DType dtype_of(const WeightInfo& tensor) const;
 
-  /// The header as it is in the file, its length in front: what a checksum of the file covers besides the
-  /// tensors.
+  /// The length and the header as stored in the file: what a checksum of the file covers besides the tensors.
   std::vector<std::byte> raw_header() const;
 
  protected:
@@ -66,24 +64,22 @@ class SafetensorsFile : public WeightFile {
   std::uint64_t data_begin_ = 0;
 };
 
-/// Whether a file that begins so means to be a safetensors file; 9 bytes are enough. Text has no such length
-/// in front.
+/// Whether the first bytes of a file, of which 9 suffice, are those of a safetensors file. The length at its
+/// start distinguishes it from text.
 bool looks_like_safetensors(std::string_view first_bytes);
 
-/// Where tensors stand in a safetensors file: descending element size, then name, so that every tensor is
-/// aligned; the header padded with spaces to a multiple of 8. The same tensors give the same layout in any
-/// order.
+/// The layout of a safetensors file: tensors by descending element size, then name, so that each is aligned;
+/// the header padded with spaces to a multiple of 8. It does not depend on the order of the items.
 class SafetensorsLayout {
  public:
-  /// Throws ValueError for a name twice, "__metadata__" as a name, text that is not UTF-8, and what
-  /// stored_bytes() has no number for. What stands before the data takes at least `header_bytes`, a multiple
-  /// of 8.
+  /// Throws ValueError for duplicate names, "__metadata__" as a name, text that is not UTF-8, and items for
+  /// which stored_bytes() is empty. header() has at least `header_bytes` bytes, a multiple of 8.
   SafetensorsLayout(std::span<const WeightInfo> items, const WeightFile::Metadata& metadata,
                     std::size_t header_bytes = 0);
 
-  /// The items, as indices, in the order of their data.
+  /// Indices of the items in the order of their data.
   std::span<const std::size_t> order() const { return order_; }
-  /// What stands before the data: the header with its length in front.
+  /// The bytes before the data: length and header.
   std::span<const std::byte> header() const { return std::as_bytes(std::span(header_)); }
   /// Size of the file.
   std::uint64_t bytes() const { return bytes_; }
@@ -99,26 +95,25 @@ using ByteSink = FunctionRef<void(std::span<const std::byte>)>;
 /// Checksums (checksum.h) of a safetensors file.
 struct SafetensorsChecksums {
   std::string file;
-  std::vector<std::string> tensors;  ///< of the elements of each, in the order of the layout's items
+  std::vector<std::string> tensors;  ///< of the elements of each tensor, in the order of the layout's items
 };
 
-/// Hands a file to `sink`, piece by piece: the header, then the elements of each item, which
-/// `elements(index, to)` hands to `to` in order.
+/// Passes a file to `sink`, piece by piece: the header, then the elements of each item, which
+/// `elements(index, to)` passes to `to` in order.
 SafetensorsChecksums write_safetensors(const SafetensorsLayout& layout,
                                        FunctionRef<void(std::size_t index, ByteSink to)> elements,
                                        ByteSink sink);
 
-/// The tensors as they are stored, in their order.
+/// Names, shapes and stored types of the tensors, in order.
 std::vector<WeightInfo> infos_of(std::span<const NamedTensor> tensors);
-/// The layout of a file with these tensors, of any device and dtype. Throws what SafetensorsLayout throws.
+/// The layout of a file with these tensors, of any device and dtype. Throws as SafetensorsLayout does.
 SafetensorsLayout layout_of(std::span<const NamedTensor> tensors, const WeightFile::Metadata& metadata);
-/// Hands the file of that layout to `sink`: each tensor block by block (stream_elements). The checksums are
+/// Passes the file of that layout to `sink`, each tensor block by block (stream_elements). The checksums are
 /// in the order of the tensors.
 SafetensorsChecksums write_safetensors(const SafetensorsLayout& layout, std::span<const NamedTensor> tensors,
                                        ByteSink sink);
 
-/// Writes a safetensors file that appears complete or not at all. Throws StorageError and what
-/// SafetensorsLayout throws.
+/// Writes a safetensors file atomically (DurableFile). Throws StorageError, and as SafetensorsLayout does.
 void save_safetensors(const std::filesystem::path& path, std::span<const NamedTensor> tensors,
                       const WeightFile::Metadata& metadata = {});
 

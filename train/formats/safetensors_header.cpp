@@ -16,13 +16,12 @@ namespace moh {
 namespace {
 
 /// The characters of the header, read in blocks, so that a hostile header of 100 MB is never in memory as a
-/// whole. Refuses what the JSON lexer would let through or would buffer without bound: NUL, which it takes
-/// for the end of the input, a byte order mark, which it skips, and strings, numbers and spaces of any
-/// length.
+/// whole. Refuses what the JSON lexer would accept or buffer without limit: NUL, which it takes for the end
+/// of the input, a byte order mark, which it skips, and strings, numbers and white space of any length.
 class HeaderText final : public std::streambuf {
  public:
   HeaderText(const InputFile& file, std::uint64_t length) : file_(file), unread_(length) {
-    // The reference reader takes leading white space too, although the format forbids it.
+    // The reference reader accepts leading white space, too, although the format forbids it.
     int_type first = sgetc();
     while (first == ' ' || first == '\t' || first == '\n' || first == '\r') first = snextc();
     if (first == '{') return;
@@ -30,11 +29,11 @@ class HeaderText final : public std::streambuf {
     file.fail("header", "a JSON object", at_end ? "only white space" : "text that does not begin with {");
   }
 
-  /// Byte of the file that is to be read next.
+  /// Offset in the file of the next byte to read.
   std::uint64_t offset() const { return block_end_ - static_cast<std::uint64_t>(egptr() - gptr()); }
 
  private:
-  /// The next block, or as much of it as is accepted, so that errors come in the order of the text.
+  /// Reads the next block up to the first refused byte, so that errors are reported in the order of the text.
   int_type underflow() override {
     const std::size_t size = std::min<std::uint64_t>(unread_, block_.size());
     if (size == 0) return traits_type::eof();
@@ -75,9 +74,8 @@ class HeaderText final : public std::streambuf {
   std::size_t token_bytes_ = 0;
 };
 
-/// Receives the JSON events and builds the header. A handler of events rather than a parsed document, because
-/// the document would have lost duplicate keys, and because a hostile header is refused at its first wrong
-/// word.
+/// Builds the header from JSON (SAX) events. A parsed document would have lost duplicate keys, and a hostile
+/// header would be parsed completely instead of being refused at its first error.
 class HeaderHandler {
  public:
   HeaderHandler(const InputFile& file, const HeaderText& text, SafetensorsHeader& header)
@@ -160,7 +158,7 @@ class HeaderHandler {
 
   bool in_metadata() const { return entry_ == kMetadataKey; }
 
-  /// What the value at hand has to be.
+  /// What the current value has to be.
   std::string_view expected() const {
     if (depth_ < 2) return kObject;
     if (depth_ == 3) return kNumbers;

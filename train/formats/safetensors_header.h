@@ -12,9 +12,9 @@ struct SafetensorsHeader {
   WeightFile::Metadata metadata;
 };
 
-/// Reads the header of `length` bytes that begins at byte 8 of `file`. Checks everything that can be said of
-/// one tensor at a time: the JSON, its keys and types, the dtype, the shape against the byte range. Throws
-/// the file's kind of error.
+/// Reads the header of `length` bytes that begins at byte 8 of `file`. Checks everything that concerns a
+/// single tensor: the JSON, its keys and types, the dtype, the shape against the byte range. Throws the
+/// file's kind of error.
 SafetensorsHeader parse_safetensors_header(const InputFile& file, std::uint64_t length);
 
 }  // namespace moh
