@@ -23,39 +23,40 @@ struct ConvertOptions {
   std::filesystem::path from;
   std::filesystem::path to;
   WeightFormat format = WeightFormat::kSafetensors;
-  std::string part;                ///< of a PyTorch file
-  std::string_view dtype;          ///< "F32", "BF16" or "F16" for all tensors; empty: as they are
-  std::uint64_t shard_bytes = 0;   ///< 0: one file
-  std::filesystem::path config;    ///< a run's YAML that describes the model; empty: what lies beside `from`
-  bool allow_differences = false;  ///< go on although names, shapes or a configuration contradict the model
+  std::string part;                ///< one of several models in a PyTorch file
+  std::string_view dtype;          ///< "F32", "BF16" or "F16" for all tensors; empty: unchanged
+  std::uint64_t shard_bytes = 0;   ///< maximum size of a file; 0: one file
+  std::filesystem::path config;    ///< a run's YAML that describes the model; empty: the one next to `from`
+  bool allow_differences = false;  ///< convert although names, shapes or a configuration contradict the model
   bool overwrite = false;
 };
 
-/// What a conversion has found and done.
+/// The result of a conversion.
 struct ConvertReport {
   std::string source_format;
-  std::filesystem::path model_config;  ///< the file that describes the model; empty when none does
-  /// What a user should hear: why moh does not know the model that a file describes, what of it was assumed,
-  /// which of several models was taken.
+  std::filesystem::path model_config;  ///< the file that describes the model; empty if there is none
+  /// Warnings for the user: why moh does not support the described model, which values were assumed, which of
+  /// several models was selected.
   std::vector<std::string> warnings;
   WeightDifferences differences;
   std::size_t tensors = 0;
   std::int64_t parameters = 0;
-  std::uint64_t bytes = 0;  ///< of all elements, as written
-  std::size_t files = 0;    ///< with tensors
+  std::uint64_t bytes = 0;  ///< of all written elements
+  std::size_t files = 0;    ///< number of files with tensors
 };
 
-/// What convert_model() tells on its way.
+/// Callbacks of convert_model().
 struct ConvertEvents {
-  /// Before anything is written, once names are compared and the bytes are known.
+  /// Called before anything is written, when names have been compared and the size is known.
   FunctionRef<void(const ConvertReport& report)> begin;
   WriteProgress progress;
 };
 
-/// Reads a model and writes it in another format, block by block: memory does not depend on its size. `to`
-/// appears complete or not at all. Where the model is known, names and shapes are compared first. Throws
-/// CheckpointError for what cannot be read and for differences that were not allowed, ConfigError for a model
-/// that is not known but must be, or a `to` that is taken, StorageError.
+/// Reads a model and writes it in another format, block by block, so that memory does not depend on its size.
+/// `to` is created atomically. If the model is described and supported, names and shapes are compared first.
+/// Throws CheckpointError for files that cannot be read and for differences, unless these are allowed;
+/// ConfigError if the output format requires a supported model and it is not, or if `to` exists;
+/// StorageError.
 ConvertReport convert_model(const ConvertOptions& options, const Families& families,
                             const ConvertEvents& events);
 
