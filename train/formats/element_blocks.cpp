@@ -49,7 +49,7 @@ void stream_elements(const Tensor& tensor, FunctionRef<void(std::span<const std:
 
 void TensorFiller::append(std::span<const std::byte> block) {
   const std::int64_t count = static_cast<std::int64_t>(block.size() / dtype_size(flat_.dtype()));
-  // The block lives on after the copy; nobody writes to what is borrowed.
+  // The borrowed block outlives the copy and is not written to.
   const auto borrowed = Storage::borrow(
       block.data(), block.size(), std::shared_ptr<const void>(std::shared_ptr<const void>(), block.data()));
   flat_.slice(done_, done_ + count).copy_from(Tensor(borrowed, 0, {count}, flat_.dtype()));

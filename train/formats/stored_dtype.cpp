@@ -47,13 +47,13 @@ constexpr StoredDType kDTypes[] = {
     {"", 8, std::nullopt, "quint2x4", "QUInt2x4Storage"},
 };
 
-/// The type with this, which is not empty, as one of its names.
+/// The type whose name of that kind is `name`; nullptr if there is none, or if `name` is empty.
 const StoredDType* find_by(std::string_view StoredDType::*kind_of_name, std::string_view name) {
   const auto found = std::ranges::find(kDTypes, name, kind_of_name);
   return name.empty() || found == std::ranges::end(kDTypes) ? nullptr : found;
 }
 
-/// What follows `prefix` in `name`, or nothing.
+/// `name` without `prefix`, or nothing if it does not start with it.
 std::string_view after(std::string_view name, std::string_view prefix) {
   return name.starts_with(prefix) ? name.substr(prefix.size()) : std::string_view();
 }
@@ -84,9 +84,9 @@ float16 to_float16(float value) {
   if (magnitude > 0x7f800000U) {
     half = 0x7e00U | ((magnitude >> 13) & 0x3ffU);  // NaN, quiet
   } else if (magnitude >= 0x477ff000U) {
-    half = 0x7c00U;  // from 65520 on, halfway to the power of two that is not there
+    half = 0x7c00U;  // overflow: from 65520 on, halfway between the largest number, 65504, and 65536
   } else if (magnitude < 0x38800000U) {
-    // Below 2^-14 the step is 2^-24, that of floats in [0.5, 1): the addition rounds.
+    // Below 2^-14 the spacing is 2^-24, as that of floats in [0.5, 1), so that an addition rounds correctly.
     half = std::bit_cast<std::uint32_t>(std::bit_cast<float>(magnitude) + 0.5F) -
            std::bit_cast<std::uint32_t>(0.5F);
   } else {
@@ -95,8 +95,8 @@ float16 to_float16(float value) {
   return {static_cast<std::uint16_t>(sign | half)};
 }
 
-/// Rounded "to odd": towards zero, with the last bit set when something was lost. A second rounding, to fewer
-/// bits, then gives what one rounding alone would have given.
+/// Rounded "to odd": towards zero, with the last bit set if the result is inexact. A second rounding, to
+/// fewer bits, then gives the correctly rounded result.
 float round_to_odd(double value) {
   const auto nearest = static_cast<float>(value);
   if (static_cast<double>(nearest) == value || std::isnan(value)) return nearest;
@@ -104,7 +104,7 @@ float round_to_odd(double value) {
   return std::bit_cast<float>((std::bit_cast<std::uint32_t>(nearest) - (away ? 1U : 0U)) | 1U);
 }
 
-/// The same for integers that a double has no room for.
+/// The same for 64-bit integers, which a double cannot represent exactly.
 template <std::integral T>
 float round_to_odd(T value) {
   constexpr T kExact = T{1} << 53, kLost = (T{1} << 11) - 1;
@@ -113,7 +113,7 @@ float round_to_odd(T value) {
   return round_to_odd(static_cast<double>(value));
 }
 
-/// A float that rounds to the same 8 or 11 bits as `value` does.
+/// A float that rounds to the same 8 or 11 bits as `value`.
 template <class From>
 float narrowed(From value) {
   if constexpr (std::is_same_v<From, float16>)

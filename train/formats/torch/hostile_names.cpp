@@ -7,8 +7,8 @@ namespace moh {
 
 namespace {
 
-// Modules, which stand for all that is below them too; single functions where a module has harmless classes,
-// or other people's modules have its name.
+// Modules, which include their submodules and members; single functions if the module also has harmless
+// classes, or if its name is common.
 constexpr std::string_view kHostile[] = {
     // What runs programs,
     "_aix_support", "_osx_support", "_posixsubprocess", "asyncio", "commands.getoutput",

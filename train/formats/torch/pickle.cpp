@@ -45,7 +45,7 @@ std::int64_t PickleText::take_signed(std::size_t size) {
   return static_cast<std::int64_t>(take_number(size) << unused_bits) >> unused_bits;
 }
 
-/// Reads on, so that `size` bytes are there from position_ on.
+/// Reads until `size` bytes from position_ on are in memory.
 void PickleText::fill(std::uint64_t size) {
   const std::uint64_t needed = position_ + size, have = bytes_.size();
   if (needed <= have) return;
@@ -77,14 +77,14 @@ void check_frame(PickleText& text) {
   if (frame > text.left()) text.fail("a frame within the pickle", std::to_string(frame) + " bytes");
 }
 
-/// A length that is written as a signed number.
+/// Takes a length that is stored as a signed number.
 std::uint64_t take_length(PickleText& text) {
   const std::int64_t length = text.take_signed(4);
   if (length < 0) text.fail("a length", std::to_string(length));
   return static_cast<std::uint64_t>(length);
 }
 
-/// An integer of any length, little-endian in two's complement.
+/// Pushes an integer of `size` bytes, little-endian in two's complement.
 void push_long(PickleMachine& m, PickleText& text, std::uint64_t size) {
   if (size > sizeof(std::int64_t)) return m.push_bytes(kBigInt, size);
   m.push(kInt, static_cast<std::uint64_t>(text.take_signed(size)));
@@ -95,7 +95,7 @@ void push_global(PickleMachine& m, PickleText& text) {
   m.push_global(module, std::string(text.take_line(kMaxPickleName)));
 }
 
-/// Reads an opcode's operands, and has the machine carry it out.
+/// Reads the operands of an opcode and runs it on the machine.
 using RunOpcode = void (*)(PickleMachine& m, PickleText& text);
 
 struct Opcode {
@@ -103,8 +103,8 @@ struct Opcode {
   RunOpcode run;
 };
 
-// Those of protocols 2 to 5 but STOP, with the names of Python's pickletools.py. BINSTRINGs are Python 2's
-// str.
+// The opcodes of protocols 2 to 5 except STOP, with the names of Python's pickletools.py. BINSTRINGs are
+// Python 2's str.
 constexpr Opcode kOpcodes[] = {
     {0x80, [](auto&, auto& text) { check_protocol(text); }},  // PROTO
     {0x95, [](auto&, auto& text) { check_frame(text); }},     // FRAME

@@ -10,29 +10,29 @@
 
 namespace moh {
 
-/// The bytes of a pickle, read from the file as the reader of opcodes asks for them: where a pickle ends is
-/// known only when its last opcode was seen, and a length inside it that lies costs nothing. All that was
-/// read stays, so that the values may point into it.
+/// The bytes of a pickle, read from the file on demand: the end of a pickle is known only after its last
+/// opcode, and a wrong length inside it must not allocate memory. Everything read is kept, as the values
+/// point into it.
 class PickleText {
  public:
   static constexpr std::uint64_t kMaxBytes = std::uint64_t{256} << 20;
 
-  /// The pickle begins at byte `begin` of the file and ends at byte `end` at the latest. `what` names it in
-  /// messages.
+  /// The pickle starts at byte `begin` of the file and ends before byte `end`. `what` names it in messages.
   PickleText(const InputFile& file, std::uint64_t begin, std::uint64_t end, std::string what);
 
-  /// Bytes taken so far.
+  /// Number of bytes taken so far.
   std::uint64_t taken() const { return position_; }
-  /// Bytes up to the `end` that was given.
+  /// Number of bytes left up to `end`.
   std::uint64_t left() const { return end_ - begin_ - position_; }
-  /// The next `size` bytes, valid until the next call. Throws when there are fewer.
+  /// Takes the next `size` bytes; the result is valid until the next call. Throws if there are fewer.
   std::string_view take(std::uint64_t size);
-  /// Up to a line feed, which is taken too, but not part of the result. Throws for more than `most` bytes.
+  /// Takes the bytes up to and including a line feed, which is not part of the result. Throws for more than
+  /// `most` bytes.
   std::string_view take_line(std::uint64_t most);
-  /// The next `size` bytes, at most 8, as a little-endian number; and in two's complement.
+  /// Takes `size` bytes, at most 8, as a little-endian number: unsigned; signed (two's complement).
   std::uint64_t take_number(std::size_t size);
   std::int64_t take_signed(std::size_t size);
-  /// The bytes from `offset` on, taken before.
+  /// `size` bytes from `offset` on, which have been taken before.
   std::string_view at(std::uint64_t offset, std::uint64_t size) const {
     return std::string_view(bytes_).substr(offset, size);
   }
@@ -67,23 +67,23 @@ enum class PickleKind : std::uint8_t {
   kSet,
   kDict,
   kGlobal,      ///< a class or function, by name
-  kObject,      ///< what a class or function would have made
-  kPersistent,  ///< what the pickle keeps elsewhere; its one item says what
+  kObject,      ///< the result of a call that was not made
+  kPersistent,  ///< an object stored outside of the pickle; its only item is the reference
 };
 
 struct PickleNode {
   PickleKind kind = PickleKind::kNone;
   bool has_state = false;
-  bool has_pairs = false;       ///< of an object: items were set by key, like those of a dict
+  bool has_pairs = false;       ///< of an object: its items are (key, value) pairs, as of a dict
   std::uint32_t name = 0;       ///< of kGlobal and kObject
-  PickleId args = 0;            ///< of kObject: the tuple that it was made from
-  PickleId state = 0;           ///< of kObject: what was set in it afterwards
+  PickleId args = 0;            ///< of kObject: the tuple of the call's arguments
+  PickleId state = 0;           ///< of kObject: the state that was set afterwards (BUILD)
   std::uint32_t size = 0;       ///< bytes of kText, kBytes and kBigInt
-  std::uint64_t number = 0;     ///< the value, or where the bytes begin
+  std::uint64_t number = 0;     ///< the value, or the offset of its bytes
   std::vector<PickleId> items;  ///< of a container; of a dict key, value, key, value ...
 };
 
-/// The values of a pickle. They may contain each other, and themselves.
+/// The values of a pickle. They form a graph, which may have cycles.
 class PickleTree {
  public:
   explicit PickleTree(PickleText text) : text_(std::move(text)) {}
@@ -106,9 +106,9 @@ class PickleTree {
   bool is_object(PickleId id, std::string_view wanted) const {
     return is(id, PickleKind::kObject) && name(id) == wanted;
   }
-  /// The items of the tuple that an object was made from.
+  /// The arguments of the call that would have made an object.
   const std::vector<PickleId>& args(PickleId object) const { return nodes_[nodes_[object].args].items; }
-  /// Bytes of the file that the pickle took.
+  /// Size of the pickle in bytes.
   std::uint64_t taken() const { return text_.taken(); }
 
  private:
@@ -124,8 +124,8 @@ inline constexpr std::size_t kMaxPickleValues = 1 << 20;  // of a tree, and on t
 inline constexpr std::size_t kMaxPickleItems = 1 << 21;   // of all containers of a tree together
 inline constexpr std::size_t kMaxPickleName = 1024;       // bytes of a module's, class's or function's name
 
-/// Reads a pickle of protocol 2 to 5 (Python's pickletools.py) into values. Inert: nothing is imported,
-/// called or looked up; a class or function is its name, and what would have been called becomes a kObject.
+/// Parses a pickle of protocol 2 to 5 (Python's pickletools.py) into values. Nothing is imported, called or
+/// looked up: a class or function is its name, and the result of a call is a kObject.
 /// Refuses opcodes that torch.save cannot write (protocols 0 and 1, the extension registry, buffers kept
 /// elsewhere), and well-known names that only an attack has a use for (hostile_names.h). Memory: the pickle,
 /// and at most some 100 bytes per value of at most kMaxPickleValues.

@@ -69,7 +69,7 @@ void PickleMachine::push_global() {
   push_global(text_of(module), text_of(name));
 }
 
-/// Values above the last mark.
+/// Number of values above the last mark.
 std::size_t PickleMachine::open_values() const {
   return stack_.size() - (marks_.empty() ? 0 : marks_.back());
 }
@@ -163,8 +163,8 @@ void PickleMachine::append(PickleKind kind, const std::vector<PickleId>& values)
   to.items.insert(to.items.end(), values.begin(), values.end());
 }
 
-/// What would have been a call: `callable(*args)`. What is called is a class, what an object returned, or a
-/// class whose source is kept beside it: ("module", class, file, source).
+/// The result of a call `callable(*args)` that is not made. `callable` is a class or function, an object, or
+/// a class stored with its source: ("module", class, file, source).
 void PickleMachine::push_object(PickleId callable, PickleId args) {
   if (!tree_.is(args, PickleKind::kTuple)) fail("a tuple of arguments", "something else");
   if (tree_.is(callable, PickleKind::kPersistent)) {

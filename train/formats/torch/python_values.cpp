@@ -12,8 +12,7 @@ namespace moh {
 
 namespace {
 
-/// The eight bytes or fewer that a NumPy scalar is made of: bytes, or in protocol 2 _codecs.encode(text,
-/// "latin1").
+/// The bytes, at most 8, of a NumPy scalar: bytes, or in protocol 2 _codecs.encode(text, "latin1").
 std::string scalar_bytes(const PickleTree& tree, PickleId id) {
   if (tree.is(id, PickleKind::kBytes)) return std::string(tree.bytes(id).substr(0, 8));
   if (!tree.is_object(id, "_codecs.encode") || tree.args(id).empty()) return "";
@@ -38,7 +37,7 @@ std::optional<TorchPlain> number(const std::string& bytes) {
   return static_cast<Python>(record_at<Stored>(std::as_bytes(std::span(bytes))));
 }
 
-/// numpy.core.multiarray.scalar(dtype("f8", ...), bytes), for the types that Python has too.
+/// The value of numpy.core.multiarray.scalar(dtype("f8", ...), bytes), for types that Python has, too.
 std::optional<TorchPlain> numpy_scalar(const PickleTree& tree, PickleId id) {
   if (!tree.is_object(id, "numpy.core.multiarray.scalar") &&
       !tree.is_object(id, "numpy._core.multiarray.scalar")) {
@@ -136,11 +135,11 @@ void TorchChildren::add_object(PickleId id) {
     add(is_mapping_ ? Layout::kPairsInTuples : Layout::kList, args[0]);
   }
   if (!object.items.empty()) add(object.has_pairs ? Layout::kPairs : Layout::kList, id);
-  // What a dict has besides its items is for its class: PyTorch's OrderedDict has versions in _metadata.
+  // Attributes of a dict, besides its items, concern its class only: PyTorch's OrderedDict has _metadata.
   if (object.has_state && !is_mapping_) add_state(object.state);
 }
 
-/// Attributes in a dict; or (dict or None, dict) for a class with slots; or what only the class understands.
+/// The state is a dict of attributes, (dict or None, dict) for a class with slots, or opaque.
 void TorchChildren::add_state(PickleId state) {
   is_object_ = true;
   const PickleNode& node = tree_.node(state);

@@ -18,31 +18,29 @@ struct TorchNone {
 /// A value of Python that contains no others.
 using TorchPlain = std::variant<TorchNone, bool, std::int64_t, double, std::string_view>;
 
-/// "0.5", "None", "'text'": a plain value as Python writes it, fit for a message.
+/// A plain value as Python prints it, safe for a message: "0.5", "None", "'text'".
 std::string to_string(const TorchPlain& value);
 
-/// The value `id`, if it is a plain one; classes and functions are their names, scalars of NumPy the numbers
-/// of Python.
+/// The value `id`, if it is plain. Classes and functions become their names, NumPy scalars Python's numbers.
 std::optional<TorchPlain> plain_value(const PickleTree& tree, PickleId id);
 
-/// What a value contains, under the names that a path has for it: the items of a dict, a list, a tuple or a
-/// set, the attributes of an object. Containers of the standard library count as what they are. Looks
-/// at one value, and makes nothing in advance.
+/// The children of a value and their names in a path: items of a dict, list, tuple or set, attributes of an
+/// object. Containers of Python's standard library are treated as containers. Lazy: inspects a single value.
 class TorchChildren {
  public:
-  /// A value under its key.
+  /// A child with its key.
   struct Child {
-    std::optional<PickleId> key;  ///< the value that is the key, of what has keys
-    std::size_t index;            ///< its position
+    std::optional<PickleId> key;  ///< the key, if the parent has keys
+    std::size_t index;            ///< the position in the parent
     PickleId value;
-    bool is_state = false;  ///< what an object keeps that has no attributes
+    bool is_state = false;  ///< the state of an object without attributes
   };
 
   TorchChildren(const PickleTree& tree, PickleId id);
 
-  /// Whether the value is a container, or an object with something in it.
+  /// Whether the value is a container, or an object with children.
   bool is_container() const { return is_container_; }
-  /// Whether all is under keys, as in a dict.
+  /// Whether all children have keys, as in a dict.
   bool is_mapping() const { return is_mapping_; }
   /// Whether it is an object with attributes.
   bool is_object() const { return is_object_; }
@@ -61,14 +59,14 @@ class TorchChildren {
   };
   Iterator begin() const { return {this, 0}; }
   Iterator end() const { return {this, size()}; }
-  /// The value under that text, or nothing.
+  /// The child with that text as key, or nothing.
   std::optional<PickleId> find(std::string_view key) const;
 
-  /// The key, where it is a text.
+  /// The key of a child, if it is a text.
   std::optional<std::string_view> text_key(const Child& child) const;
-  /// Whether that is so for all.
+  /// Whether the keys of all children are texts.
   bool has_text_keys() const;
-  /// The text of a child's name in a path: "weight", "0".
+  /// The name of a child in a path: "weight", "0".
   std::string name(const Child& child) const;
 
  private:

@@ -31,7 +31,7 @@ bool begins_stream(std::string_view text) {
 Container container_of(const InputFile& file) {
   constexpr std::size_t kTarBytes = 262;
   const std::string begin = file.first_bytes(kTarBytes);
-  // The ninth byte tells an archive from a safetensors file whose header is as long as the magic number says.
+  // The ninth byte distinguishes it from a safetensors file whose header length equals the magic number.
   const bool is_long = begin.size() >= 9;
   if (is_long && ((begin.starts_with("PK\3\4") && begin[8] != '{') || begin.starts_with("PK\5\6")))
     return Container::kZip;
@@ -39,7 +39,7 @@ Container container_of(const InputFile& file) {
   return begin.size() == kTarBytes && begin.ends_with("ustar") ? Container::kTar : Container::kNone;
 }
 
-/// The entry with the object; in front of its name is the name of the archive, which can be anything.
+/// The entry with the object, NAME/data.pkl, where NAME, that of the archive, is arbitrary.
 const ZipEntry& find_pickle(const InputFile& file, const ZipEntries& entries, std::string_view file_name) {
   const ZipEntry* found = nullptr;
   for (const auto& [name, entry] : entries) {
@@ -89,7 +89,7 @@ TorchContents read_zip(const InputFile& file) {
   return contents;
 }
 
-/// Reads a stream from its beginning to its end.
+/// Reads the format before PyTorch 1.6 sequentially.
 class StreamReader {
  public:
   explicit StreamReader(const InputFile& file) : file_(file) {}
@@ -129,7 +129,7 @@ class StreamReader {
     file_.fail("system information", "little_endian: True", "something else", kOtherMachine);
   }
 
-  /// The stream counts elements; only the object says how large they are.
+  /// The stream has numbers of elements; their sizes follow from the object.
   void find_element_sizes(const PickleTree& tree) {
     for (PickleId id = 0; id < tree.size(); ++id) {
       const auto storage = read_storage_id(file_, tree, id);

@@ -11,8 +11,8 @@ namespace moh {
 
 namespace {
 
-// In the order of choice. The first is what sample.py of DiT and MoH-DiT loads, the second what main.py of
-// TransNeXt and MoH-ViT does.
+// In order of preference. sample.py of DiT and MoH-DiT loads the first, main.py of TransNeXt and MoH-ViT the
+// second.
 constexpr std::string_view kUsualParts[] = {
     "ema",     "model",  "state_dict", "module",         "model_state_dict", "net", "network",
     "weights", "params", "model_ema",  "state_dict_ema", "ema_state_dict",   "."};
@@ -22,7 +22,7 @@ std::string_view last_name(std::string_view path) {
   return slash == std::string_view::npos ? path : path.substr(slash + 1);
 }
 
-/// The model at that path, or else the only one with that last name.
+/// The model with that path, or else the only one whose path ends in that name.
 const TorchModel* find_model(std::span<const TorchModel> models, std::string_view part) {
   const auto exact = std::ranges::find(models, part, &TorchModel::part);
   if (exact != models.end()) return &*exact;
@@ -63,7 +63,7 @@ std::optional<std::string_view> list_of(const TorchLeaf& leaf) {
   return path.substr(0, path.size() - std::min(path.size(), name.size() + 1));
 }
 
-/// Plain values; the items of a list together in one row.
+/// A section of the plain values; the items of a list share a row.
 WeightSection value_section(std::span<const TorchLeaf> leaves) {
   constexpr std::size_t kLongList = 101;  // bytes
   WeightSection section{"values", {}};
@@ -87,7 +87,7 @@ WeightSection value_section(std::span<const TorchLeaf> leaves) {
   return section;
 }
 
-/// Tensors that belong to no model, counted by the first name of their paths.
+/// A section of the tensors outside of models, counted by the first name of their paths.
 WeightSection other_tensors(std::span<const TorchLeaf> leaves, std::span<const TorchModel> models) {
   std::set<const TorchTensor*> in_models;
   for (const TorchModel& model : models) {

@@ -18,11 +18,10 @@
 namespace moh {
 
 /// A file of PyTorch's torch.save, open for reading: the zip archives of PyTorch 1.6 and later, and the
-/// streams before (0.1.10 to 1.5). The file is untrusted, and reading it is inert: a pickle is a program, and
-/// here nothing of it is imported, called or made. A call becomes the name of what would have been called;
-/// what moh knows among these (tensors, parameters, containers of the standard library) it reads from the
-/// call's arguments, all else is opaque. Files that name well-known ways to attack are refused
-/// (hostile_names.h).
+/// earlier streams (0.1.10 to 1.5). The file is untrusted: a pickle is a program, of which nothing is
+/// imported, called or constructed here. A call is represented by its function's name and arguments, from
+/// which known objects (tensors, parameters, containers of the standard library) are read; all others are
+/// opaque. Files that name well-known ways to attack are refused (hostile_names.h).
 ///
 /// Opening checks all structure: the archive, the pickle, every tensor against its storage and every storage
 /// against the file; also the pickle's checksum. A storage's checksum is verified when the first of its
@@ -37,19 +36,19 @@ class TorchFile {
   const std::filesystem::path& path() const { return file_.path(); }
   /// Whether it is in the format of PyTorch before 1.6.
   bool is_old_format() const { return contents_.is_old_format; }
-  /// All values that contain no others (torch_values.h).
+  /// All values without children (torch_values.h).
   std::span<const TorchLeaf> leaves() const { return values_.leaves; }
-  /// The first leaf of that path, or nullptr.
+  /// The first leaf with that path, or nullptr.
   const TorchLeaf* find(std::string_view path) const;
 
   /// The models in the file (torch_values.h).
   std::span<const TorchModel> models() const { return values_.models; }
-  /// The model that `part` names, by its path or by the last name of it. Without a part: the only one, or the
-  /// one that the programs that train these models load themselves, which is "ema" (DiT, MoH-DiT), then
-  /// "model" (TransNeXt, MoH-ViT), then the other usual names. Throws when that leaves no model or several.
+  /// The model that `part` names by its path or the last name of it. Without a part: the only one, or the one
+  /// that the released code of the model loads: "ema" (DiT, MoH-DiT), then "model" (TransNeXt, MoH-ViT), then
+  /// other usual names. Throws if there is none, or if several remain.
   const TorchModel& choose_model(std::string_view part = {}) const;
 
-  /// Models, plain values, other tensors and objects.
+  /// Sections for display: models, plain values, other tensors and objects.
   std::vector<WeightSection> describe() const;
 
   /// Fills `to` with the packed bytes of a tensor of this file from byte `offset` of them on.
@@ -71,9 +70,9 @@ class TorchFile {
   mutable TensorGather gather_;
 };
 
-/// Whether the file begins as those that TorchFile reads, or refuses with the reason that they are too old
-/// (tar archives) or no files of torch.save (other zip archives). Throws CheckpointError when the path cannot
-/// be read.
+/// Whether the first bytes of the file are those of a file that TorchFile reads, or refuses with a specific
+/// message: older ones (tar archives), and other zip archives. Throws CheckpointError if the path cannot be
+/// read.
 bool looks_like_torch_file(const std::filesystem::path& path);
 
 }  // namespace moh

@@ -7,13 +7,13 @@ namespace moh {
 
 namespace {
 
-constexpr std::size_t kMaxModuleDepth = 64;  // of modules in each other
+constexpr std::size_t kMaxModuleDepth = 64;  // nesting of modules
 
 bool is_mapping(const PickleTree& tree, std::optional<PickleId> id) {
   return id && TorchChildren(tree, *id).is_mapping();
 }
 
-/// The texts in a set. One with attributes is none; it might be large, and that of many modules.
+/// The texts in a set. A set with attributes is ignored: it might be large and shared by many modules.
 std::set<std::string_view> texts_in(const PickleTree& tree, std::optional<PickleId> id) {
   std::set<std::string_view> texts;
   if (!id) return texts;
@@ -53,7 +53,7 @@ void TorchModules::visit_state(const TorchModule& module, const std::string& pre
     const TorchChildren children(tree_, dict);
     for (const TorchChildren::Child child : children) {
       const std::string name = prefix + children.name(child);
-      // A module that many others share has a name by each: the sum bounds time, too.
+      // A shared module has a name for each path to it, so the sum of lengths bounds the time, too.
       name_bytes_ += name.size() + 1;
       if (name.size() > kMaxTorchPathBytes || name_bytes_ > kMaxAllTorchPathBytes)
         fail("at most " + std::to_string(kMaxAllTorchPathBytes) + " bytes of names");

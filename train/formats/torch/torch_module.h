@@ -12,7 +12,7 @@
 
 namespace moh {
 
-/// What every torch.nn.Module has among its attributes, whatever its class: dicts.
+/// The dicts among the attributes of every torch.nn.Module, whatever its class.
 struct TorchModule {
   PickleId parameters, buffers, modules;
   std::set<std::string_view> non_persistent;  ///< names of buffers that state_dict() leaves out
@@ -21,7 +21,7 @@ struct TorchModule {
   bool holds(PickleId id) const { return id == parameters || id == buffers || id == modules; }
 };
 
-/// The objects of a pickle that are modules. Each object is looked at once, however often it is there.
+/// The objects of a pickle that are modules. Each object is inspected once, however often it is referenced.
 class TorchModules {
  public:
   TorchModules(const InputFile& file, const PickleTree& tree) : file_(file), tree_(tree) {}
@@ -30,11 +30,10 @@ class TorchModules {
   const TorchModule* find(PickleId id);
 
   using Visit = FunctionRef<void(const std::string& name, PickleId value)>;
-  /// Visits what the state_dict() of a module would hold, under the names and in the order that it would: the
-  /// parameters and persistent buffers of the module, then those of the modules in it, whose names begin with
-  /// "NAME.". None is left out. What stands where a module should and is none is visited, too. Throws the
-  /// file's kind of error for modules that contain themselves, or are too many; the time that all modules of
-  /// the file take together is bounded.
+  /// Visits the entries of the module's state_dict(), with their names and in their order: parameters and
+  /// persistent buffers of the module, then those of its submodules, with the prefix "NAME.". Entries that
+  /// are None are skipped; submodules that are not modules are visited as entries. Throws the file's kind of
+  /// error for modules that contain themselves and for too many modules; the total time is bounded.
   void visit_state(const TorchModule& module, Visit visit) { visit_state(module, "", 0, visit); }
 
  private:
@@ -44,7 +43,7 @@ class TorchModules {
   const InputFile& file_;
   const PickleTree& tree_;
   std::unordered_map<PickleId, std::optional<TorchModule>> known_;
-  std::size_t name_bytes_ = 0;  // of all states
+  std::size_t name_bytes_ = 0;  // length of all visited names
 };
 
 }  // namespace moh

@@ -10,7 +10,7 @@ namespace moh {
 
 namespace {
 
-/// Reads values that have to be of some kind; `what` they describe is named in messages.
+/// Reads values with checked types; messages name `what` they describe.
 class FieldReader {
  public:
   FieldReader(const InputFile& file, const PickleTree& tree, std::string what)
@@ -27,7 +27,7 @@ class FieldReader {
     return tree_.integer(id);
   }
 
-  /// The name of a class or of a dtype; empty for another value.
+  /// The name of a class or dtype; empty for other values.
   std::string_view global_name(PickleId id) const {
     return tree_.is(id, PickleKind::kGlobal) ? std::string_view(tree_.name(id)) : std::string_view();
   }
@@ -60,7 +60,7 @@ class StorageIdReader : FieldReader {
   void read_type(std::string_view name) {
     id_.dtype = find_torch_storage(name);
     const bool untyped = name == "torch.storage.UntypedStorage" || name == "torch.UntypedStorage" ||
-                         name == "torch.storage._UntypedStorage";  // tensors say what is in it
+                         name == "torch.storage._UntypedStorage";  // the tensors have the dtype
     if (id_.dtype == nullptr && !untyped) {
       fail("a storage class of PyTorch", name.empty() ? "a value" : printable(name));
     }
@@ -85,7 +85,7 @@ class StorageIdReader : FieldReader {
   TorchStorageId id_;
 };
 
-/// Where the calls that make a tensor keep their arguments.
+/// The positions of arguments in the calls that make a tensor.
 struct Rebuild {
   std::string_view function;
   std::size_t least_args;
@@ -98,7 +98,7 @@ constexpr Rebuild kRebuilds[] = {
     {"torch._utils._rebuild_tensor_v3", 7, true},
 };
 
-/// The call that makes the data of a tensor, taken out of those around it.
+/// The innermost call, which makes the data of a tensor.
 struct Call {
   std::string_view function;
   const std::vector<PickleId>* args;
@@ -114,7 +114,7 @@ bool is_subclass(std::string_view function) {
 }
 
 std::optional<Call> find_call(const PickleTree& tree, PickleId id) {
-  constexpr int kMostAround = 8;  // a parameter of a subclass has two
+  constexpr int kMostAround = 8;  // wrapping calls; a parameter of a subclass has two
   for (int depth = 0; depth < kMostAround; ++depth) {
     if (!tree.is(id, PickleKind::kObject)) return std::nullopt;
     Call call{tree.name(id), &tree.args(id)};
@@ -164,7 +164,7 @@ class TensorReader : FieldReader {
     if (found == storages.end()) fail("its storage in the file", "no storage " + printable(id.key));
     tensor_.storage_key = found->first;
     tensor_.storage = &found->second;
-    const std::uint64_t bytes = id.numel * id.element_bytes();  // read_storage_id() has checked it
+    const std::uint64_t bytes = id.numel * id.element_bytes();  // read_storage_id() has checked for overflow
     if (bytes != found->second.bytes) {
       fail("a storage of " + std::to_string(bytes) + " bytes", std::to_string(found->second.bytes));
     }
@@ -186,7 +186,7 @@ class TensorReader : FieldReader {
     return values;
   }
 
-  /// The last element, and so all of them, must lie within the storage, or the part of it that is meant.
+  /// Checks that the last element, and so all of them, lie within the storage, or the referenced part of it.
   void check_extent(const TorchStorageId& id) {
     if (tensor_.shape.size() != tensor_.strides.size()) {
       fail(std::to_string(tensor_.shape.size()) + " strides", std::to_string(tensor_.strides.size()));
@@ -195,7 +195,7 @@ class TensorReader : FieldReader {
       fail("a storage offset of 0 or more", std::to_string(tensor_.storage_offset));
     }
     std::int64_t last = tensor_.storage_offset;
-    auto bytes = static_cast<std::int64_t>(tensor_.dtype->bytes());  // of all, for which there has to be room
+    auto bytes = static_cast<std::int64_t>(tensor_.dtype->bytes());  // of all elements, packed
     bool overflow = false, is_empty = false;
     for (std::size_t i = 0; i < tensor_.shape.size(); ++i) {
       const std::int64_t size = tensor_.shape[i];
@@ -224,7 +224,7 @@ class TensorReader : FieldReader {
   TorchTensor tensor_;
 };
 
-/// Where element number `index` of a tensor, in row-major order, lies after its first one, in elements.
+/// Offset of element number `index`, in row-major order, from the tensor's first one, in elements.
 std::int64_t place_of(const TorchTensor& tensor, std::int64_t index) {
   std::int64_t place = 0;
   for (std::size_t i = tensor.shape.size(); i-- > 0; index /= tensor.shape[i]) {
@@ -287,15 +287,15 @@ void TensorGather::read(const InputFile& file, const TorchTensor& tensor, std::u
   }
 }
 
-/// The element `at` bytes after the tensor's first one. Reads all that the tensor reaches at once where that
-/// is about as much as the tensor itself, else a window of it.
+/// The element `at` bytes after the tensor's first one. Reads the whole range of the tensor at once if that
+/// is not much larger than its elements, else a window of it.
 const std::byte* TensorGather::bytes_at(const InputFile& file, const TorchTensor& tensor, std::uint64_t at) {
   const std::uint64_t size = tensor.dtype->bytes(), begin = tensor.begin + at;
   if (begin < window_begin_ || begin + size > window_begin_ + window_.size()) {
     constexpr std::uint64_t kWindow = 1 << 16;
     const bool whole = tensor.reach_bytes <= std::max(2 * tensor.bytes(), kWindow);
     const std::uint64_t from = whole ? tensor.begin : begin;
-    window_begin_ = UINT64_MAX;  // and stays so when the read throws
+    window_begin_ = UINT64_MAX;  // stays so if the read throws
     window_.resize(std::min(whole ? tensor.reach_bytes : kWindow, tensor.begin + tensor.reach_bytes - from));
     file.read(from, window_, "storage " + printable(tensor.storage_key));
     window_begin_ = from;

@@ -14,11 +14,11 @@ namespace {
 
 using Child = TorchChildren::Child;
 
-constexpr std::size_t kMaxDepth = 128;     // of containers in each other
-constexpr std::size_t kMaxModelDepth = 8;  // of dicts and objects around a model
+constexpr std::size_t kMaxDepth = 128;     // nesting of containers
+constexpr std::size_t kMaxModelDepth = 8;  // nesting of dicts and objects around a model
 constexpr std::size_t kMaxModels = 1024;   // in one file
 
-// Their tensors are named after those of a model, or have its shapes, and are none.
+// Dicts of optimizers: their tensors have the names or shapes of a model's, but are not its parameters.
 constexpr std::string_view kNotModels[] = {
     "opt",       "optimizer",    "optim_state",  "optimizer_states",
     "optim",     "optimizers",   "lr_scheduler", "optim_state_dict",
@@ -45,7 +45,7 @@ std::string_view opaque_name(const PickleTree& tree, PickleId id) {
   }
 }
 
-/// Goes through the values depth first; recursive, as kMaxDepth is small.
+/// Depth-first traversal of the values; recursive, as kMaxDepth is small.
 class LeafWalk {
  public:
   LeafWalk(const InputFile& file, const TorchContents& contents, TorchValues& found)
@@ -65,7 +65,7 @@ class LeafWalk {
       return add({.kind = TorchKind::kEmpty, .value = std::string_view(children.is_mapping() ? "{}" : "[]")});
     }
     if (on_path_[id]) return add_opaque("a container that contains itself");
-    // Objects that refer to each other make more paths than there are values many times over.
+    // With objects that refer to each other there may be far more paths than values.
     if (children.is_object() && expanded_[id]) return add_opaque(opaque_name(tree_, id));
     if (depth == kMaxDepth) {
       fail("at most " + std::to_string(kMaxDepth) + " containers in each other", "more");
@@ -134,20 +134,20 @@ class LeafWalk {
   const TorchStorages& storages_;
   TorchValues& found_;
   std::vector<bool> on_path_;
-  std::vector<bool> expanded_;  // were, or are, on it
+  std::vector<bool> expanded_;  // values that are or have been on the path
   std::string path_;
   std::size_t path_bytes_ = 0;      // of all leaves
   std::uint64_t tensor_bytes_ = 0;  // of all tensors
 };
 
-/// Looks among the values for models, after their tensors have been found.
+/// Finds the models among the values, after the tensors.
 class ModelSearch {
  public:
   ModelSearch(const InputFile& file, const PickleTree& tree, TorchValues& found)
       : file_(file), tree_(tree), found_(found), modules_(file, tree) {}
 
-  /// Recursive, as kMaxModelDepth is small. A dict that is there under several names is a model under each;
-  /// what is in it is looked at once.
+  /// Recursive, as kMaxModelDepth is small. A dict with several paths is a model under each of them; its
+  /// contents are inspected once.
   void look(PickleId id, const std::string& path, std::size_t depth) {
     const TorchChildren children(tree_, id);
     if (!children.is_mapping() || found_.tensors.contains(id)) return;
@@ -207,7 +207,7 @@ class ModelSearch {
   const PickleTree& tree_;
   TorchValues& found_;
   TorchModules modules_;
-  std::unordered_map<PickleId, bool> has_text_keys_;  // of what was looked at
+  std::unordered_map<PickleId, bool> has_text_keys_;  // of inspected dicts
   std::size_t num_tensors_ = 0;                       // of all models
 };
 

@@ -28,32 +28,31 @@ struct TorchLeaf {
   const TorchTensor* tensor = nullptr;  ///< of kTensor
 };
 
-/// A dict of tensors under names: the parameters of a model, as its state_dict() gives them.
+/// A dict of named tensors: the state_dict() of a model.
 struct TorchModel {
-  std::string
-      part;  ///< where it is: "ema", "checkpoint/model"; "." when the file's object is the dict itself
+  std::string part;  ///< its path: "ema", "checkpoint/model"; "." if the file's object is the dict itself
   std::vector<std::pair<std::string, const TorchTensor*>> tensors;  ///< in the file's order
-  std::vector<std::pair<std::string, std::string>> unread;  ///< name and class of objects that may be tensors
+  std::vector<std::pair<std::string, std::string>>
+      unread;  ///< (name, class) of unknown objects that may be tensors
 };
 
-/// What is in the object of a file.
+/// The contents of a file's object.
 struct TorchValues {
-  std::unordered_map<PickleId, TorchTensor>
-      tensors;  ///< by the values that stand for them: each is read once
+  std::unordered_map<PickleId, TorchTensor> tensors;  ///< by value id: each is read once
   std::vector<TorchLeaf> leaves;
   std::vector<TorchModel> models;
 };
 
 inline constexpr std::size_t kMaxTorchLeaves = 1 << 20;
 inline constexpr std::size_t kMaxTorchPathBytes = 1 << 16;
-inline constexpr std::size_t kMaxAllTorchPathBytes = 64 << 20;  // of leaves, and of what is in modules
+inline constexpr std::size_t kMaxAllTorchPathBytes = 64 << 20;  // of leaves and of entries of modules
 
-/// Reads the object that torch.save has put into a file, and checks all tensors in it.
+/// Finds the leaves and models in the object of a file of torch.save, and checks all its tensors.
 ///
-/// Leaves are all values that contain no others, in the file's order; one that several containers share is
-/// there once for each. Models are dicts with texts as keys that hold tensors directly, wherever dicts and
-/// attributes of objects lead to them, those of optimizers left out; and objects of torch.nn.Module, under
-/// the names of their state_dict() (torch_module.h).
+/// Leaves are all values without children, in the file's order; a leaf that several containers share occurs
+/// once for each. Models are dicts with text keys that contain tensors directly, reachable through dicts and
+/// attributes of objects, except those of optimizers; and torch.nn.Module objects, with the names of their
+/// state_dict() (torch_module.h).
 ///
 /// `contents` must outlive the result. Throws the file's kind of error for tensors that are not sound, and
 /// for more values, names and nesting than models have, so that time and memory are bounded.

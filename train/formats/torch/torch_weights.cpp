@@ -10,8 +10,9 @@ namespace moh {
 
 namespace {
 
-/// What wrappers put in front of all names (DistributedDataParallel, Lightning's of DeepSpeed), and where
-/// they wrap a part of the model (torch.compile, FullyShardedDataParallel, activation checkpointing).
+/// Prefixes that wrappers add to all names (DistributedDataParallel, Lightning's of DeepSpeed), and inside
+/// names, if they wrap a part of the model (torch.compile, FullyShardedDataParallel, activation
+/// checkpointing).
 constexpr std::string_view kOuterWrappers[] = {"module.", "_forward_module."};
 constexpr std::string_view kWrappers[] = {"_orig_mod.", "_fsdp_wrapped_module.",
                                           "_checkpoint_wrapped_module."};
@@ -25,11 +26,11 @@ std::string without_inner_wrappers(std::string_view name) {
   return plain += name;
 }
 
-/// The model's names without those of wrappers.
+/// The model's names without those prefixes.
 std::vector<std::string> plain_names(const TorchModel& model) {
   std::vector<std::string> names;
   for (const auto& [name, tensor] : model.tensors) names.push_back(without_inner_wrappers(name));
-  std::size_t length = 0;  // of what all begin with
+  std::size_t length = 0;  // of the common prefixes
   const auto in_all = [&](std::string_view wrapper) {
     return std::ranges::all_of(names, [&](std::string_view name) {
       const std::string_view rest = name.substr(length);
@@ -90,7 +91,7 @@ class TorchWeights final : public WeightFile {
   }
 
   TorchFile file_;
-  const TorchModel& model_;  // of the file; WeightInfo::place is an index of its tensors
+  const TorchModel& model_;  // of the file; WeightInfo::place is an index into its tensors
 };
 
 }  // namespace

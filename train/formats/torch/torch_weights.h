@@ -8,12 +8,12 @@
 
 namespace moh {
 
-/// The tensors of one model in a PyTorch file; `part` as for TorchFile::choose_model(). Names are those of
-/// the model inside its wrappers: "_orig_mod." (torch.compile), "_fsdp_wrapped_module." (FSDP) and
-/// "_checkpoint_wrapped_module." are taken out of them, "module." (DistributedDataParallel) and
-/// "_forward_module." off their beginnings, where all have it. Throws CheckpointError, also for a tensor of a
-/// dtype without a name in safetensors or with more than Shape::kMaxRank axes, and for an object among the
-/// tensors that may be one.
+/// Opens the tensors of one model in a PyTorch file; `part` as for TorchFile::choose_model(). Names are those
+/// of the model without wrappers: "_orig_mod." (torch.compile), "_fsdp_wrapped_module." (FSDP) and
+/// "_checkpoint_wrapped_module." are removed anywhere, "module." (DistributedDataParallel) and
+/// "_forward_module." at the beginning, if all names have it. Throws CheckpointError, also for a tensor of a
+/// dtype without a name in safetensors or with more than Shape::kMaxRank axes, and for unknown objects among
+/// the tensors that may be tensors.
 std::unique_ptr<WeightFile> open_torch_weights(const std::filesystem::path& path,
                                                const std::string& part = {});
 

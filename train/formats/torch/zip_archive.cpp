@@ -17,7 +17,7 @@ namespace {
 
 using std::to_string;
 
-// The records of the format (APPNOTE.TXT, section 4.3) up to what has no fixed size.
+// The records of the format (APPNOTE.TXT, section 4.3), without their parts of variable size.
 
 struct [[gnu::packed]] LocalHeader {
   static constexpr std::uint32_t kSignature = 0x04034b50;
@@ -67,7 +67,7 @@ struct [[gnu::packed]] ExtraField {
 };
 
 constexpr std::size_t kMaxCommentBytes = 0xffff;
-constexpr std::uint16_t kIn64 = 0xffff;  // "the value stands in the Zip64 record"
+constexpr std::uint16_t kIn64 = 0xffff;  // marks a value that is in the Zip64 record
 constexpr std::uint32_t kIn64Wide = 0xffffffff;
 constexpr std::uint16_t kEncrypted = 1 << 0;
 constexpr std::uint16_t kSizesBehindData = 1 << 3;
@@ -76,12 +76,12 @@ constexpr std::string_view kNotWhole = "the file is truncated or damaged; fetch 
 constexpr std::string_view kSaveAgain =
     "load it in Python and save it again with torch.save, which stores entries as they are";
 
-/// The table of entries: where it is, and how many there are.
+/// Position and number of entries of the central directory.
 struct Directory {
   std::uint64_t entries, begin, bytes, end;
 };
 
-/// Where the record at the end of the file begins, in front of a comment of any length.
+/// Offset of the end-of-central-directory record, which a comment of any length may follow.
 std::uint64_t find_end_record(const InputFile& file) {
   std::vector<std::byte> tail(std::min<std::uint64_t>(file.size(), sizeof(EndRecord) + kMaxCommentBytes));
   file.read(file.size() - tail.size(), tail, "end of the zip archive");
@@ -94,8 +94,8 @@ std::uint64_t find_end_record(const InputFile& file) {
   file.fail("zip archive", "its directory at the end of the file", "none", kNotWhole);
 }
 
-/// What the Zip64 record says, if a locator in front of the end record says that there is one. It agrees with
-/// what the end record has room for.
+/// The values of the Zip64 record, if a locator before the end record points to one. Checks that they agree
+/// with those of the end record.
 std::optional<Directory> find_in_zip64(const InputFile& file, std::uint64_t end_record,
                                        const Directory& narrow) {
   if (end_record < sizeof(End64Locator)) return std::nullopt;
@@ -149,7 +149,7 @@ Directory find_directory(const InputFile& file) {
   return directory;
 }
 
-/// The headers of one entry after the other, in the directory and in front of its bytes.
+/// Reads the headers of the entries, each in the central directory and before its bytes.
 class EntryReader {
  public:
   EntryReader(const InputFile& file, std::span<const std::byte> directory, std::uint64_t directory_begin)
@@ -214,7 +214,7 @@ class EntryReader {
     return {};
   }
 
-  /// The value, or the next one of the Zip64 field when it does not fit where it should stand.
+  /// The value, or the next one of the Zip64 field if it does not fit in 32 bits.
   std::uint64_t widened(std::uint32_t value, std::span<const std::byte>& zip64) const {
     if (value != kIn64Wide) return value;
     if (zip64.size() < sizeof(std::uint64_t)) fail("a Zip64 field with its size", "none");
@@ -236,7 +236,7 @@ class EntryReader {
         local.name_bytes != entry_.name.size() || !bytes.ends_with(entry_.name)) {
       fail("the same name and method in both its headers", "others");
     }
-    // torch.save leaves 0 there, as the flag says; 2^32 - 1 points to a Zip64 field.
+    // torch.save writes 0, as the flag allows; 2^32 - 1 points to a Zip64 field.
     if ((local.flags & kSizesBehindData) == 0 && local.bytes != kIn64Wide && local.bytes != whole_bytes_) {
       fail("the same size in both its headers, " + to_string(whole_bytes_), to_string(local.bytes));
     }
@@ -251,7 +251,7 @@ class EntryReader {
   std::span<const std::byte> rest_;
   std::uint64_t directory_begin_;
   ZipEntry entry_;
-  std::uint64_t whole_bytes_ = 0;  // of its contents
+  std::uint64_t whole_bytes_ = 0;  // size of the entry's contents
 };
 
 void check_overlaps(const InputFile& file, const ZipEntries& entries) {
