@@ -42,8 +42,8 @@ bool locale_is_utf8() {
   return false;
 }
 
-/// A description of our own of a pipe or terminal: that it does not wait must not be so for others who have
-/// the stream, such as the shell. `fd` itself where there is no such: files never make one wait.
+/// A separate, non-blocking file description of a pipe or terminal, as O_NONBLOCK on `fd` would affect other
+/// processes that share it, such as the shell. `fd` itself for files, which never block.
 int without_waiting(int fd) {
   struct stat status {};
   const bool has_readers = ::fstat(fd, &status) == 0 && (S_ISFIFO(status.st_mode) || ::isatty(fd) == 1);
@@ -53,7 +53,7 @@ int without_waiting(int fd) {
   return own < 0 ? fd : own;
 }
 
-/// As ::write; EAGAIN instead of waiting for who reads a socket, too.
+/// As ::write, but non-blocking for sockets, too: fails with EAGAIN.
 ssize_t write_without_waiting(int fd, std::string_view bytes) {
   const ssize_t sent = ::send(fd, bytes.data(), bytes.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
   return sent < 0 && errno == ENOTSOCK ? ::write(fd, bytes.data(), bytes.size()) : sent;
@@ -107,7 +107,7 @@ void Console::print(std::string_view lines, Tone tone) {
   put(text + '\n');
 }
 
-/// Into the file, or where they wait for one.
+/// Appends to the log file, or to the buffer for it before copy_to().
 void Console::copy(std::string_view lines) {
   if (file_ == nullptr) {
     early_ += lines.substr(0, kMostEarlyBytes - early_.size());
@@ -117,7 +117,7 @@ void Console::copy(std::string_view lines) {
     file_->append(lines);
   } catch (const StorageError& error) {
     file_.reset();
-    put("warning: " + std::string(error.what()) + "; lines go to this stream alone from here on\n");
+    put("warning: " + std::string(error.what()) + "; from now on lines go to this stream only\n");
   }
 }
 
@@ -153,13 +153,13 @@ void Console::copy_to(std::unique_ptr<LogFile> file) {
   copy(std::exchange(early_, {}));
 }
 
-/// Writes what is to be seen, as far as the stream takes it in time.
+/// Writes as much as the stream accepts within patience_seconds_; the rest stays in held_.
 bool Console::write(std::string bytes) {
   held_ = std::move(bytes);
   return flush(patience_seconds_);
 }
 
-/// Whether all that was held has been written.
+/// Writes held_; returns whether all of it has been written.
 bool Console::flush(double patience_seconds) {
   const double deadline = monotonic_seconds() + patience_seconds;
   while (!held_.empty()) {
@@ -171,7 +171,7 @@ bool Console::flush(double patience_seconds) {
       is_stalled_ = true;
       return false;
     } else if (written == 0 || errno != EINTR) {
-      held_.clear();  // nobody will read it
+      held_.clear();  // the stream is closed
     }
     if (held_.empty() && dropped_lines_ > 0) {
       held_ = "(" + std::to_string(std::exchange(dropped_lines_, 0)) +
@@ -182,7 +182,7 @@ bool Console::flush(double patience_seconds) {
   return true;
 }
 
-/// Whether the stream took something before the deadline, or has no reader any more.
+/// Waits until the stream accepts output or is closed; false if the deadline passes.
 bool Console::wait_for_room(double deadline) const {
   pollfd stream{own_fd_, POLLOUT, 0};
   const double left = std::max(0.0, deadline - monotonic_seconds());

@@ -53,8 +53,8 @@ class Console {
   void set_status(std::string_view status);
   void clear_status() { set_status({}); }
 
-  /// From here on all lines go into `file`, too, without colours, and those that were printed before go there
-  /// first (kMostEarlyBytes of them). A file that cannot be written any more is given up with a warning.
+  /// Copies all lines to `file`, too, without colours, starting with the first kMostEarlyBytes that were
+  /// printed before. If the file can no longer be written, it is closed with a warning.
   void copy_to(std::unique_ptr<LogFile> file);
   static constexpr std::size_t kMostEarlyBytes = 1 << 16;
 
@@ -66,14 +66,14 @@ class Console {
   bool wait_for_room(double deadline) const;
 
   const int fd_;
-  const int own_fd_;  // of the same stream, and does not wait for readers; fd_ where there is no such
+  const int own_fd_;  // non-blocking, for the same stream; fd_ if that never blocks
   const TerminalTraits traits_;
   const double patience_seconds_;
   std::mutex mutex_;
   std::string status_;
-  std::string held_;  // what could not be written yet
+  std::string held_;  // output that could not be written yet
   std::int64_t dropped_lines_ = 0;
-  bool is_stalled_ = false;  // nobody reads: nothing waits
+  bool is_stalled_ = false;  // the stream is not read: further writes do not wait
   std::string early_;        // lines before copy_to()
   std::unique_ptr<LogFile> file_;
 };
