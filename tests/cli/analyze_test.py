@@ -147,7 +147,7 @@ class Analyze(support.MohTest):
             ("--similarity-tokens", "0"): (support.CONFIG_ERROR, "expected at least 1"),
             ("--rank-tolerance", "0"): (support.CONFIG_ERROR, "rank tolerance"),
             ("--out", "."): (support.CONFIG_ERROR, "--out .: expected the name of a file, found a folder"),
-            ("--out", "words.txt"): (support.CONFIG_ERROR, "--out words.txt: expected a name that is not taken, found a "
+            ("--out", "words.txt"): (support.CONFIG_ERROR, "--out words.txt: expected a path that does not exist, found a "
                                      "file; replace it with --overwrite"),
             ("--out", "/dev/full", "--overwrite"): (support.CONFIG_ERROR, "/dev/full: expected the name of a file"),
             ("--out", "no/such/folder/x.json"): (support.STORAGE_ERROR, "no/such/folder"),

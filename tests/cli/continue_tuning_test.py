@@ -146,7 +146,7 @@ class ContinueTuning(support.MohTest):
                 path.write_text(json.dumps({**config, "vocab_size": vocab_size}))
                 output = self.moh("train", self.job(source="files"), f"model.vocab_size={wanted}", "init.new_tokenizer=true",
                                   code=support.INPUT_ERROR)
-                self.assert_says(output, "the tensors are not those of the model that files/config.json describes",
+                self.assert_says(output, "the tensors do not match the model that files/config.json describes",
                                  f"model.embed_tokens.weight: expected [{vocab_size}, 32], found [256, 32]")
 
     def test_tensors_alone_do_not_say_what_the_model_is(self):

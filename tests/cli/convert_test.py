@@ -201,7 +201,7 @@ class FromARun(ConvertTest):
         self.config({"model.layers": 3, "model.intermediate": 64, "model.moh.router": "query_norm"}, "other.yaml")
         for target in (("x.safetensors",), ("x", "--format", "moh", "--allow-differences")):
             output = self.convert("one.safetensors", *target, "--config", "other.yaml", code=support.INPUT_ERROR)
-            self.assert_says(output, "one.safetensors: the tensors are not those of the model that other.yaml describes",
+            self.assert_says(output, "one.safetensors: the tensors do not match the model that other.yaml describes",
                              "missing: model.layers.2.self_attn.q_proj.weight",
                              "unexpected: model.layers.{0-1}.self_attn.wg.weight (2)",
                              "model.layers.{0-1}.mlp.up_proj.weight (2): expected [64, 32], found [48, 32]")
@@ -221,10 +221,10 @@ class FromARun(ConvertTest):
             self.config({key: value}, "other.yaml")
             for source, beside in (("hf", "hf/config.json"), ("run", "config.yaml")):
                 output = self.convert(source, "x", "--format", "moh", "--config", "other.yaml", code=support.CONFIG_ERROR)
-                self.assert_says(output, "other.yaml: is another model than ", beside, found, "leave --config out")
+                self.assert_says(output, "other.yaml: differs from the model that ", beside, found, "leave --config out")
         self.assertNotIn("x", self.names())
         output = self.convert("hf", "x.safetensors", "--config", "other.yaml", "--allow-differences")
-        self.assert_says(output, "warning: convert: other.yaml: is another model than hf/config.json")
+        self.assert_says(output, "warning: convert: other.yaml: differs from the model that hf/config.json")
         # One that says the same in other words, or differs in what concerns training alone, is taken.
         self.config({"model.kv_heads": 4, "model.moh.top_k": [1, 1], "model.moh.shared_heads": [0], "model.dropout": 0.1,
                      "model.moh.balance_weight": 0.5}, "same.yaml")
@@ -234,9 +234,9 @@ class FromARun(ConvertTest):
     def test_what_weights_alone_do_not_show_is_said(self):
         self.convert("run", "one.safetensors")
         output = self.convert("one.safetensors", "x", "--format", "moh", "--config", "tiny.yaml")
-        self.assert_says(output, "warning: convert: tiny.yaml leaves out what tensors do not show; assumed: model.norm_eps "
-                                 "1e-5, model.rope_theta 10000, model.rope_scaling.kind none, data.tokenizer "
-                                 "byte\n")
+        self.assert_says(output, "warning: convert: tiny.yaml lacks values that the tensors do not determine; assumed: "
+                                 "model.norm_eps 1e-5, model.rope_theta 10000, model.rope_scaling.kind none, "
+                                 "data.tokenizer byte\n")
         whole = self.newest() / "config.yaml"
         self.assertNotIn("warning", self.convert("one.safetensors", "y", "--format", "moh", "--config", whole))
         # A file that describes a model needs nothing else.
@@ -262,7 +262,7 @@ class FromARun(ConvertTest):
         arguments = ("more.safetensors", "model", "--format", "moh", "--config", "tiny.yaml")
         output = self.convert(*arguments, code=support.INPUT_ERROR)
         self.assert_says(output, "1 unexpected", "unexpected: extra.weight",
-                         "--allow-differences converts all the same, without what is unexpected")
+                         "--allow-differences converts nevertheless, without unexpected tensors")
         output = self.convert(*arguments, "--allow-differences")
         self.assert_says(output, "extra.weight is left out", "inv_freq is left out")
         self.assertEqual(self.info("model")["hash"], self.hash)
@@ -270,7 +270,7 @@ class FromARun(ConvertTest):
     def test_what_is_there_stays_until_it_may_go(self):
         self.write("one.safetensors", "precious")
         output = self.convert("run", "one.safetensors", code=support.CONFIG_ERROR)
-        self.assert_says(output, "--to one.safetensors: expected a name that is not taken, found a file; replace it "
+        self.assert_says(output, "--to one.safetensors: expected a path that does not exist, found a file; replace it "
                                  "with --overwrite")
         self.assertEqual((self.folder / "one.safetensors").read_text(), "precious")
         self.convert("run", "one.safetensors", "--overwrite")
@@ -293,10 +293,10 @@ class FromARun(ConvertTest):
         for source, to, *options in (("run", step / "model.safetensors"), ("shards", step / "model.safetensors"),
                                      ("run", step / "new.safetensors"), ("run", step / "folder", "--format", "hf")):
             output = self.convert(source, to, "--overwrite", *options, code=support.CONFIG_ERROR)
-            self.assert_says(output, "expected a place outside of checkpoints, found one in ")
+            self.assert_says(output, "expected a path outside of checkpoints, found one in ")
         for source, to in (("shards", shard), ("hf", "hf/config.json"), ("hf", "hf/model.safetensors")):
             output = self.convert(source, to, "--format", "safetensors", "--overwrite", code=support.CONFIG_ERROR)
-            self.assert_says(output, "expected a place apart from the source")
+            self.assert_says(output, "expected a path apart from the source")
         self.assertEqual({path.name: path.read_bytes() for path in step.iterdir()}, before)
         for source in ("run", "shards", "hf"):
             self.assertEqual(self.info(source)["hash"], self.hash)
@@ -416,7 +416,7 @@ class FromAFolder(ConvertTest):
         self.write("w.safetensors", safetensors([("a", "F32", [1], b"\0" * 4)]))
         for name in ("moh", "hf"):
             self.assert_says(self.convert("w.safetensors", "x", "--format", name, code=support.CONFIG_ERROR),
-                             "expected a configuration beside the tensors, found none", "--config")
+                             "expected a configuration next to the tensors, found none", "--config")
 
     def test_command_lines_that_are_wrong(self):
         self.write("w.safetensors", safetensors([("a", "F32", [1], b"\0" * 4)]))

@@ -90,7 +90,7 @@ class Data(support.MohTest):
         self.write("other.txt", "another text")
         (self.folder / "link").symlink_to("out.tokens")
         before = (self.folder / "out.tokens").read_bytes()
-        for output, found in (("out.tokens", "a name that is not taken, found a file; replace it with --overwrite"),
+        for output, found in (("out.tokens", "a path that does not exist, found a file; replace it with --overwrite"),
                               (".", "the name of a file, found a folder"), ("link", "the name of a file, found something"),
                               ("/dev/null", "the name of a file, found something else")):
             self.assert_says(self.tokenize("other.txt", output=output, code=support.CONFIG_ERROR),

@@ -116,7 +116,7 @@ void require_replaceable(std::string_view option, const fs::path& path, bool ove
   if (!fs::exists(status)) return;
   if (fs::is_directory(status)) refuse("the name of a file", "a folder");
   if (!fs::is_regular_file(status)) refuse("the name of a file", "something else");
-  if (!overwrite) refuse("a name that is not taken", "a file", "replace it with --overwrite");
+  if (!overwrite) refuse("a path that does not exist", "a file", "replace it with --overwrite");
 }
 
 void write_file_durably(const fs::path& path, std::string_view contents) {

@@ -14,7 +14,8 @@ namespace moh {
 ///                      u = (t - warmup_steps) / (decay_steps - warmup_steps) (kCosine), or t / decay_steps
 ///                      (kCosineFromStart, as in timm: the cosine starts at t = 0, so that the rate drops
 ///                      a little at the end of the warmup)
-/// In a run's configuration a warmup_start of 0 stands for peak / warmup_steps, as a step with rate 0 is wasted.
+/// In a run's configuration a warmup_start of 0 stands for peak / warmup_steps, as a step with rate 0 is
+/// wasted.
 struct LrSchedule {
   enum class Kind { kCosine, kConstant, kCosineFromStart };
 

@@ -61,7 +61,7 @@ std::unique_ptr<FamilyConfig> read_config(const ModelLocation& location, const F
   return read_yaml(location.config, families, begins_a_run);
 }
 
-/// For a run that begins from weights alone.
+/// For a run that starts from weights without a configuration: throws unless the run describes the model.
 void require_description(const RunFile& file) {
   const std::vector<std::string> missing = file.missing_model_keys();
   if (missing.empty()) return;
@@ -84,7 +84,7 @@ void ModelSource::check_described(const Families& families) const {
   found.unexpected.clear();
   if (found.none()) return;
   throw CheckpointError("init.from: " + weights->path().string() +
-                        ": the tensors are not those of the model that " + config.string() +
+                        ": the tensors do not match the model that " + config.string() +
                         " describes: " + list(found));
 }
 

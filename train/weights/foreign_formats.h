@@ -8,19 +8,19 @@
 
 namespace moh {
 
-/// A form of weights that moh does not read, and how to get one that it reads.
+/// A format of weights that moh does not read, and how to convert it to one that it reads.
 struct ForeignFormat {
   std::string_view name;  ///< "a GGUF file"
   std::string_view fix;
 };
 
-// Each returns nullptr for what is not known.
+// Each returns nullptr for an unknown format.
 
-/// The form of a file, whose first bytes are `begin`.
+/// The format of a file whose first bytes are `begin`.
 const ForeignFormat* foreign_file(const std::filesystem::path& path, std::string_view begin);
-/// The form of a folder, by the files in it.
+/// The format of a folder, by the names of its files.
 const ForeignFormat* foreign_folder(const std::filesystem::path& folder);
-/// The form of a file that can be read, by the names that only one program writes.
+/// The format of a file that can be read, by tensor names that are specific to a program.
 const ForeignFormat* foreign_names(std::span<const WeightInfo> tensors);
 
 /// Throws CheckpointError for a file with such names that has no configuration.

@@ -21,7 +21,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// ---- Where to ----
+// ---- The destination ----
 
 [[noreturn]] void refuse(const fs::path& to, std::string_view expected, std::string_view found,
                          std::string_view fix = "") {
@@ -39,7 +39,7 @@ bool contains(const fs::path& folder, const fs::path& path) {
   return std::mismatch(outer.begin(), outer.end(), inner.begin(), inner.end()).first == outer.end();
 }
 
-/// Only what conversions write may go: files, none of which a run needs to go on.
+/// Throws unless the folder contains only files that a conversion may have written, and no state of a run.
 void check_replaceable(const fs::path& folder) {
   std::error_code error;
   bool is_model = fs::is_empty(folder, error);
@@ -63,27 +63,27 @@ bool is_file_output(const ConvertOptions& options) {
   return options.format == WeightFormat::kSafetensors && options.shard_bytes == 0;
 }
 
-/// Refuses a name among the files of a checkpoint, which belong together: what its manifest lists would be
-/// gone, and a run that cleans up would take the new file with it.
+/// Refuses a path inside a checkpoint: it could replace files of the manifest, and pruning the checkpoint
+/// would remove the new file.
 void check_outside_checkpoints(const fs::path& to) {
   for (fs::path folder = resolved(to).parent_path();; folder = folder.parent_path()) {
-    if (is_step_folder(folder)) refuse(to, "a place outside of checkpoints", "one in " + folder.string());
+    if (is_step_folder(folder)) refuse(to, "a path outside of checkpoints", "one in " + folder.string());
     if (folder == folder.parent_path()) return;
   }
 }
 
-/// Refuses a name that one of the files that are read has, or a folder that holds one.
+/// Refuses the path of an input file, and of a folder that contains one.
 void check_apart(const ConvertOptions& options, const ModelLocation& source, const WeightFile& weights) {
   std::vector<fs::path> files = weights.files();
   files.insert(files.end(), {source.config, options.config});
   for (const fs::path& file : files) {
     if (!file.empty() && contains(options.to, file))
-      refuse(options.to, "a place apart from the source", "one that holds it");
+      refuse(options.to, "a path apart from the source", "one that contains it");
   }
 }
 
-/// Throws ConfigError when options.to is taken and may not be replaced, when to replace it would lose what a
-/// conversion cannot have written (folders, optimiser state), or when it holds the source.
+/// Throws ConfigError if options.to exists and --overwrite is not given, if it contains things that a
+/// conversion cannot have written (folders, optimiser state), or if it contains the source.
 void check_destination(const ConvertOptions& options, const ModelLocation& source,
                        const WeightFile& weights) {
   check_outside_checkpoints(options.to);
@@ -92,7 +92,7 @@ void check_destination(const ConvertOptions& options, const ModelLocation& sourc
   const bool file = is_file_output(options);
   if (!file && options.to.extension() == ".safetensors") {
     refuse(options.to, "the name of a folder", "that of a file",
-           options.shard_bytes != 0 ? "shards lie in a folder" : "");
+           options.shard_bytes != 0 ? "shards are written to a folder" : "");
   }
   if (fs::exists(status)) check_apart(options, source, weights);
   if (file) return require_replaceable("--to", options.to, options.overwrite);
@@ -100,13 +100,13 @@ void check_destination(const ConvertOptions& options, const ModelLocation& sourc
   if (!fs::is_directory(status))
     refuse(options.to, "the name of a folder", fs::is_regular_file(status) ? "a file" : "something else");
   if (!options.overwrite)
-    refuse(options.to, "a name that is not taken", "a folder", "replace it with --overwrite");
+    refuse(options.to, "a path that does not exist", "a folder", "replace it with --overwrite");
   check_replaceable(options.to);
 }
 
-// ---- What ----
+// ---- The model ----
 
-/// How the model that a user describes contradicts the configuration beside the tensors; empty: it does not.
+/// Contradictions between the model of --config and the configuration next to the tensors; empty if none.
 std::string contradictions(const FamilyConfig& model, const ModelLocation& source, const Families& families) {
   try {
     std::string text;
@@ -118,8 +118,8 @@ std::string contradictions(const FamilyConfig& model, const ModelLocation& sourc
   }
 }
 
-/// The model that options.config describes. Whatever the configuration beside the tensors says holds for
-/// them: names and shapes do not show the number of heads, nor the base of rotary positions.
+/// The model of options.config. It must not contradict a configuration next to the tensors: names and shapes
+/// alone determine neither the number of heads nor the base of the rotary embedding.
 std::unique_ptr<FamilyConfig> read_given_config(const ConvertOptions& options, const Families& families,
                                                 const ModelLocation& source, ConvertReport& report) {
   std::unique_ptr<FamilyConfig> model = read_model_config({source.weights, options.config, false}, families);
@@ -127,22 +127,22 @@ std::unique_ptr<FamilyConfig> read_given_config(const ConvertOptions& options, c
     const std::string assumed = assumed_values(options.config, families);
     if (!assumed.empty()) {
       report.warnings.push_back(options.config.string() +
-                                " leaves out what tensors do not show; assumed: " + assumed);
+                                " lacks values that the tensors do not determine; assumed: " + assumed);
     }
     return model;
   }
   const std::string found = contradictions(*model, source, families);
   if (found.empty()) return model;
-  const std::string text =
-      options.config.string() + ": is another model than " + source.config.string() + " describes:" + found;
+  const std::string text = options.config.string() + ": differs from the model that " +
+                           source.config.string() + " describes:" + found;
   if (!options.allow_differences) {
-    throw ConfigError(text + "\nleave --config out, or correct it; --allow-differences takes its word");
+    throw ConfigError(text + "\nleave --config out, or correct it; --allow-differences uses it nevertheless");
   }
   report.warnings.push_back(text);
   return model;
 }
 
-/// The model, where it is known: the report says from which file, or why not.
+/// The model, if it is described and supported; the report gets the file, or a warning with the reason.
 std::unique_ptr<FamilyConfig> know_model(const ConvertOptions& options, const Families& families,
                                          const ModelLocation& location, ConvertReport& report) {
   const bool needs_model = options.format != WeightFormat::kSafetensors;
@@ -154,18 +154,18 @@ std::unique_ptr<FamilyConfig> know_model(const ConvertOptions& options, const Fa
   try {
     model = read_model_config(location, families);
   } catch (const ConfigError& error) {
-    // A container for tensors needs no model.
+    // Safetensors can be converted without knowing the model.
     if (needs_model) throw;
     report.warnings.push_back(std::string("names are not compared with a model: ") + error.what());
   }
   if (model) report.model_config = location.config;
   if (model || !needs_model) return model;
-  throw ConfigError(error_message(options.from.string(), "model", "a configuration beside the tensors",
+  throw ConfigError(error_message(options.from.string(), "model", "a configuration next to the tensors",
                                   "none",
                                   "describe the model with --config CONFIG.yaml, or convert to safetensors"));
 }
 
-/// Refuses differences that were not allowed, or that `format` cannot bear.
+/// Refuses differences that are not allowed, or that the output format does not permit.
 void check_differences(const ConvertOptions& options, const ConvertReport& report) {
   const WeightDifferences& found = report.differences;
   if (found.none()) return;
@@ -173,16 +173,16 @@ void check_differences(const ConvertOptions& options, const ConvertReport& repor
   const bool complete = found.missing.empty() && found.mismatched.empty();
   if (options.allow_differences && (complete || !needs_all)) return;
   throw CheckpointError(
-      options.from.string() + ": the tensors are not those of the model that " +
-      report.model_config.string() + " describes: " + list(found) + "\n" +
+      options.from.string() + ": the tensors do not match the model that " + report.model_config.string() +
+      " describes: " + list(found) + "\n" +
       (complete || !needs_all
-           ? "--allow-differences converts all the same" +
-                 std::string(needs_all ? ", without what is unexpected" : "")
+           ? "--allow-differences converts nevertheless" +
+                 std::string(needs_all ? ", without unexpected tensors" : "")
            : "a model in this format needs all its parameters; name the right one with --config"));
 }
 
-/// The tensors to write, of the types that they become: all, or, where the format is one of models, the
-/// model's in its order.
+/// The tensors to write, with their output types: all, or, for formats that need a model, those of the model
+/// in its order.
 std::vector<WeightInfo> tensors_to_write(const ConvertOptions& options, const WeightFile& weights,
                                          std::span<const WeightInfo> model) {
   std::vector<WeightInfo> tensors;
@@ -196,8 +196,8 @@ std::vector<WeightInfo> tensors_to_write(const ConvertOptions& options, const We
     }
     const auto bytes = stored_bytes(type, tensor.shape);
     if (!bytes) {
-      throw ValueError(error_message("safetensors", printable(tensor.name), "a type that the format has",
-                                     type, "convert it with --dtype, or leave it out"));
+      throw ValueError(error_message("safetensors", printable(tensor.name), "a type of this format", type,
+                                     "convert it with --dtype, or leave it out"));
     }
     tensors.push_back({tensor.name, type, tensor.shape, *bytes});
   }
@@ -230,7 +230,7 @@ std::size_t write_output(const ConvertOptions& options, const Families& families
       files = write_model_files(folder.temporary(), weights, tensors, options.shard_bytes, progress);
       break;
     case WeightFormat::kHuggingFace:
-      // First what may be refused, and is small.
+      // The small files first, as writing them may fail because the format cannot express the model.
       families.of(*model).weight_names().write_files(folder.temporary(), *model, location, tensors);
       files = write_model_files(folder.temporary(), weights, tensors, options.shard_bytes, progress);
       break;

@@ -16,7 +16,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-/// Whether the run's model has its parameters in just these types.
+/// Whether the parameters of the run's model have the types of these tensors.
 bool has_types(const RunConfig& run, const Families& families, std::span<const WeightInfo> tensors) {
   const std::vector<WeightInfo> expected =
       expected_tensors(families.of(run), *run.family, dtype_of(run.precision));
@@ -44,7 +44,7 @@ void set_precision(const fs::path& where, std::span<const WeightInfo> tensors, c
                                       same ? std::string(type) : "several types", dtype_advice(tensors)));
 }
 
-/// The configuration of a run whose model this is. What it was trained on is not known.
+/// The configuration of a run with this model. Its training data are unknown.
 RunConfig run_of(const FamilyConfig& model, const fs::path& config, const fs::path& name,
                  const Families& families) {
   if (config.extension() != ".json") {
@@ -56,7 +56,7 @@ RunConfig run_of(const FamilyConfig& model, const fs::path& config, const fs::pa
   return run;
 }
 
-/// Refuses what could not be read again.
+/// Throws if the configuration could not be read back.
 void check_readable(const std::string& text, const fs::path& config, const Families& families) {
   try {
     RunFile::of_text(kConfigFile, text, families.configs()).finish(ConfigUse::kModel);

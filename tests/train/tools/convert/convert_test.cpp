@@ -199,11 +199,11 @@ TEST_CASE("weights: what may be replaced, and what not") {
   };
   write_file(folder / "taken.safetensors", "old");
   CHECK_THAT(refusal("taken.safetensors", false, 0),
-             Contains("expected a name that is not taken, found a file; replace"));
+             Contains("expected a path that does not exist, found a file; replace"));
   CHECK(read_file(folder / "taken.safetensors") == "old");
-  CHECK_THAT(refusal("in.safetensors", true, 0), Contains("expected a place apart from the source"));
-  CHECK_THAT(refusal("", true, 1), Contains("expected a place apart from the source"));
-  CHECK_THAT(refusal("x.safetensors", false, 1), Contains("shards lie in a folder"));
+  CHECK_THAT(refusal("in.safetensors", true, 0), Contains("expected a path apart from the source"));
+  CHECK_THAT(refusal("", true, 1), Contains("expected a path apart from the source"));
+  CHECK_THAT(refusal("x.safetensors", false, 1), Contains("shards are written to a folder"));
   fs::create_directory(folder / "folder");
   CHECK_THAT(refusal("folder", false, 0), Contains("expected the name of a file, found a folder"));
   write_file(folder / "plain", "old");
@@ -221,7 +221,7 @@ TEST_CASE("weights: what may be replaced, and what not") {
   CHECK(list_checkpoints(folder / "run/checkpoints").front().complete());
 
   // An earlier output, and an empty folder, may go.
-  CHECK_THAT(refusal("folder", false, 1), Contains("expected a name that is not taken, found a folder"));
+  CHECK_THAT(refusal("folder", false, 1), Contains("expected a path that does not exist, found a folder"));
   for (int i = 0; i < 2; ++i) {
     convert(
         {.from = folder / "in.safetensors", .to = folder / "folder/", .shard_bytes = 1, .overwrite = true});
