@@ -30,9 +30,9 @@ Extents extents_of(const Operand& x) {
   const std::int64_t all = x.matrix.dim(1) - x.first_column;
   const std::int64_t columns = x.num_columns < 0 ? all : x.num_columns;
   if (x.first_column < 0 || columns < 0 || columns > all) {
-    throw ShapeError(
-        error_message("matmul", "columns", "columns of the matrix " + to_string(x.matrix.shape()),
-                      std::to_string(x.first_column) + " to " + std::to_string(x.first_column + columns)));
+    throw ShapeError(error_message(
+        "matmul", "columns", "columns of the matrix " + to_string(x.matrix.shape()),
+        "[" + std::to_string(x.first_column) + ", " + std::to_string(x.first_column + columns) + ")"));
   }
   return x.transposed ? Extents{columns, x.matrix.dim(0)} : Extents{x.matrix.dim(0), columns};
 }

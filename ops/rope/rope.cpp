@@ -50,8 +50,8 @@ void check_table(const Variable& x, const RopeTable& table, std::int64_t first_p
   }
   if (x.dim(1) > table.cos.dim(0) || first_position > table.cos.dim(0) - x.dim(1)) {
     throw ValueError(error_message(
-        "rope", "positions", "up to " + std::to_string(table.cos.dim(0)) + ", the rows of the table",
-        std::to_string(x.dim(1)) + " from " + std::to_string(first_position) + " on",
+        "rope", "positions", "at most " + std::to_string(table.cos.dim(0)) + ", the rows of the table",
+        std::to_string(x.dim(1)) + " tokens from position " + std::to_string(first_position) + " on",
         "build the table for more positions"));
   }
 }

@@ -88,7 +88,7 @@ class Plan(support.MohTest):
         config = self.config(NO_TEXT)
         for arguments, message in (
                 ((config, "train.stesp=3"), "did you mean"),
-                ((config, "--gpu-memory", "80 apples"), "moh plan: --gpu-memory: expected bytes"),
+                ((config, "--gpu-memory", "80 apples"), "moh plan: --gpu-memory: expected a size in bytes"),
                 ((config, "--peak-tflops", "Z80"), "moh plan: --peak-tflops: expected TFLOP/s"),
                 ((config, "--mfu", "1.5"), "moh plan: --mfu: expected a share"),
                 ((config, "--gpus", "0"), "moh plan: --gpus: expected 1 to"),

@@ -19,7 +19,7 @@ namespace moh::cli {
 /// What the program's exit code means; README has the table.
 enum ExitCode {
   kDone = 0,
-  kFailure = 1,        ///< anything else, such as a bug
+  kFailure = 1,        ///< any other error, such as a bug of moh
   kConfigError = 2,    ///< the configuration or the command line
   kInputError = 3,     ///< a data file or checkpoint that was to be read
   kNumericAbort = 4,   ///< loss or gradient not finite

@@ -128,7 +128,7 @@ class ValueReader {
   bool operator()(std::array<double, 2>* target) {
     if (!is_list(value_)) return refuse_type();
     if (value_.items.size() != target->size())
-      return refuse({"a list of " + std::to_string(value_.items.size()), ""});
+      return refuse({"a list of length " + std::to_string(value_.items.size()), ""});
     std::vector<double> numbers;
     const bool read = list(numbers);
     if (read) *target = {numbers[0], numbers[1]};

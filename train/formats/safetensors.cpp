@@ -120,7 +120,8 @@ SafetensorsFile::SafetensorsFile(const std::filesystem::path& path, InputKind ki
 Tensor SafetensorsFile::tensor(std::string_view name) const {
   const WeightInfo* found = find(name);
   if (found == nullptr) {
-    file_.fail(printable(name), "a tensor of this name", "none among " + std::to_string(tensors().size()));
+    file_.fail(printable(name), "a tensor of this name",
+               "none among the " + std::to_string(tensors().size()) + " tensors");
   }
   return tensor(*found);
 }

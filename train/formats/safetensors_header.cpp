@@ -193,7 +193,7 @@ class HeaderHandler {
     const bool is_new = (field_ == "dtype" && dtype_ == nullptr) || (field_ == "shape" && !shape_) ||
                         (field_ == "data_offsets" && !offsets_);
     if (!is_new) {
-      fail("keys", "dtype, shape and data_offsets, each once", "another " + printable(field_));
+      fail("keys", "dtype, shape and data_offsets, each once", "also the key " + printable(field_));
     }
   }
 

@@ -119,10 +119,10 @@ TEST_CASE("ops: a factor of 1 leaves the frequencies of rope as they are") {
 TEST_CASE("ops: rope refuses what does not fit") {
   const RopeTable table = rope_table(16, 4, kTheta, DType::kFloat64);
   const Variable x(normal({2, 3, 2, 4}));
-  CHECK_THROWS_WITH(
-      rope(x, table, 14),
-      "rope: positions: expected up to 16, the rows of the table, found 3 from 14 on; build the "
-      "table for more positions");
+  CHECK_THROWS_WITH(rope(x, table, 14),
+                    "rope: positions: expected at most 16, the rows of the table, found 3 tokens from "
+                    "position 14 on; build "
+                    "the table for more positions");
   CHECK_NOTHROW(rope(x, table, 13));
   CHECK_THROWS_WITH(rope(Variable(normal({2, 3, 2, 5})), table),
                     "rope: x: expected an even last axis, found [2, 3, 2, 5]");

@@ -161,7 +161,7 @@ TEST_CASE("config fields: lists") {
       {"optim: {betas: 0.9}\n",
        "1:16: optim.betas: expected a list of 2 numbers of at least 0 and below 1, found 0.9"},
       {"optim: {betas: [0.9]}\n",
-       "1:16: optim.betas: expected a list of 2 numbers of at least 0 and below 1, found a list of 1"},
+       "1:16: optim.betas: expected a list of 2 numbers of at least 0 and below 1, found a list of length 1"},
       {"optim: {betas: [x, 1]}\n",
        "1:17: optim.betas[0]: expected a number of at least 0 and below 1, found x\n"
        "a.yaml:1:20: optim.betas[1]: expected a number of at least 0 and below 1, found 1"},

@@ -112,9 +112,9 @@ TEST_CASE("io: safetensors: refuses missing, unknown and repeated keys") {
   CHECK(entry_refusal(R"({"dtype":"F32","shape":[2]})") ==
         "header, w, keys: expected dtype, shape and data_offsets, found fewer");
   CHECK(entry_refusal(R"({"dtype":"F32","dtype":"F32"})") ==
-        "header, w, keys: expected dtype, shape and data_offsets, each once, found another dtype");
+        "header, w, keys: expected dtype, shape and data_offsets, each once, found also the key dtype");
   CHECK(entry_refusal(R"({"stride":[2]})") ==
-        "header, w, keys: expected dtype, shape and data_offsets, each once, found another stride");
+        "header, w, keys: expected dtype, shape and data_offsets, each once, found also the key stride");
   const std::string w = "\"w\":" + entry("F32", "1", "0,4");
   CHECK(refusal(safetensors_bytes("{" + w + "," + w + "}", "1234")) ==
         "header, w, data_offsets: expected a begin of 4, where the tensor before ends, found 0");

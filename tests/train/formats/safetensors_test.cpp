@@ -119,7 +119,8 @@ TEST_CASE("io: safetensors: what moh has no dtype for is listed but not loaded")
       (folder / "a").string() +
           ": h: expected F32, BF16, F64, I32, I64, U8 or BOOL, found F16; convert the file to one of these");
   CHECK(message_of<DataError>([&] { file.tensor("missing"); }) ==
-        (folder / "a").string() + ": missing: expected a tensor of this name, found none among 2");
+        (folder / "a").string() +
+            ": missing: expected a tensor of this name, found none among the 2 tensors");
 }
 
 TEST_CASE("io: safetensors: a file that shrinks while it is open is an error, not a signal") {

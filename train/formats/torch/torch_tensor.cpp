@@ -23,7 +23,7 @@ class FieldReader {
   }
 
   std::int64_t integer(PickleId id, std::string_view expected) const {
-    if (!tree_.is(id, PickleKind::kInt)) fail(expected, "something else");
+    if (!tree_.is(id, PickleKind::kInt)) fail(expected, "a value of another type");
     return tree_.integer(id);
   }
 
@@ -44,7 +44,7 @@ class StorageIdReader : FieldReader {
   TorchStorageId read(const std::vector<PickleId>& fields) {
     if (fields.size() != 5 && fields.size() != 6) fail("5 or 6 fields", std::to_string(fields.size()));
     read_type(global_name(fields[1]));
-    if (!tree_.is(fields[2], PickleKind::kText)) fail("a key of text", "something else");
+    if (!tree_.is(fields[2], PickleKind::kText)) fail("a text as key", "a value of another type");
     id_.key = tree_.bytes(fields[2]);
     what_ += printable(id_.key);
     id_.numel = id_.view_numel = count(fields[4], "a number of elements");

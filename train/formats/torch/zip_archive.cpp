@@ -114,7 +114,7 @@ std::optional<Directory> find_in_zip64(const InputFile& file, std::uint64_t end_
   if (record.entries_on_disk != record.entries || !agree(narrow.entries, record.entries, kIn64) ||
       !agree(narrow.begin, record.directory_begin, kIn64Wide) ||
       !agree(narrow.bytes, record.directory_bytes, kIn64Wide)) {
-    file.fail("Zip64 record", "what the record behind it says", "something else", kNotWhole);
+    file.fail("Zip64 record", "the values of the end record", "other values", kNotWhole);
   }
   return Directory{record.entries, record.directory_begin, record.directory_bytes, at};
 }

@@ -61,11 +61,12 @@ struct LanguageRun final : CloneableFamilyConfig<LanguageRun> {
   RecomputeLevel* recompute() override { return &model.recompute; }
 };
 
-/// Whose tokens a model from elsewhere knows, of which its configuration says no more than their number:
-/// those of the byte tokenizer, or others.
+/// The tokenizer of a model whose configuration has the vocabulary size only: kByte if the size is that of
+/// the byte tokenizer, else kOther.
 TokenizerKind likely_tokenizer(std::int64_t vocab_size);
 
-/// The family's part of a language model's run. Throws ConfigError for a run of another task.
+/// The part of a run's configuration that the language family defines. Throws ConfigError for a run of
+/// another task.
 LanguageRun& language_run(RunConfig& run);
 const LanguageRun& language_run(const RunConfig& run);
 const LanguageRun& language_run(const FamilyConfig& family);

@@ -146,7 +146,8 @@ TrainingPlan plan_of(const RunConfig& config, const PlanOptions& options, const 
 
 std::int64_t parse_memory(const std::string& text, const std::string& option) {
   if (const std::optional<std::int64_t> bytes = parse_bytes(text)) return *bytes;
-  throw ValueError(error_message(kPlan, option, "bytes, as 141GB, 79.6GiB or 24e9", printable(text)));
+  throw ValueError(
+      error_message(kPlan, option, "a size in bytes, such as 141GB, 79.6GiB or 24e9", printable(text)));
 }
 
 PeakRate parse_peak(const std::string& text, DType dtype, const std::string& option) {

@@ -167,7 +167,7 @@ TEST_CASE("torch: zip: records at the end that lie are refused") {
   CHECK_THAT(answer(with_end({.begin = kIn64})),
              Contains("expected a Zip64 record in front of it, found none"));
   CHECK_THAT(answer(with_end({.zip64 = true, .entries64 = 1ULL << 60})),
-             Contains("Zip64 record: expected what the record behind it"));
+             Contains("Zip64 record: expected the values of the end record"));
   CHECK_THAT(answer(with_end({.entries = 0xffff, .zip64 = true, .entries64 = 1ULL << 60})),
              Contains("expected at most 3 entries, found 1152921504606846976"));
   CHECK_THAT(answer(with_end({.begin = kIn64, .zip64 = true, .begin64 = ~0ULL})),

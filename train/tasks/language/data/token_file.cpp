@@ -97,7 +97,7 @@ template <class Stored>
 void check_ids(const std::string& path, std::int64_t vocab_size, std::int64_t first,
                std::span<const Stored> ids) {
   const auto is_beyond = [size = static_cast<std::uint64_t>(vocab_size)](Stored id) {
-    return static_cast<std::uint64_t>(id) >= size;  // a negative one, too
+    return static_cast<std::uint64_t>(id) >= size;  // also true for a negative id
   };
   bool any = false;
   for (const Stored id : ids) any |= is_beyond(id);  // branch-free, so that it is vectorised
