@@ -14,7 +14,7 @@ namespace moh {
 
 namespace {
 
-// BOOL follows U8, so that uint8 is stored as U8.
+// U8 precedes BOOL, which loads as uint8, too, so that uint8 is stored as U8.
 constexpr StoredDType kDTypes[] = {
     {"F32", 32, DType::kFloat32, "float32", "FloatStorage"},
     {"BF16", 16, DType::kBFloat16, "bfloat16", "BFloat16Storage"},

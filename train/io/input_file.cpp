@@ -105,7 +105,7 @@ std::string read_json_object(const std::filesystem::path& path, InputKind kind, 
   const auto check = [&](int depth, json::parse_event_t event, const json& parsed) {
     using enum nlohmann::detail::parse_event_t;
     if (event == object_start || event == array_start) {
-      if (depth == 0 && event == array_start) fail("", "a JSON object", "array");
+      if (depth == 0 && event == array_start) fail("", "a JSON object", "an array");
       if (depth == max_depth) fail("", "at most " + std::to_string(max_depth) + " levels", "more");
       keys[static_cast<std::size_t>(depth)].clear();
     } else if (event == key) {

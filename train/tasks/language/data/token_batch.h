@@ -47,7 +47,7 @@ struct TokenBatch {
 /// The batches of a training run, with random access in constant time.
 class TrainingBatches {
  public:
-  /// `tokenizer` must be the one that made `source`. Throws as SequenceSampler does.
+  /// `tokenizer` must be that of `source`. Throws as SequenceSampler does.
   TrainingBatches(TokenSourcePtr source, const Tokenizer& tokenizer, std::int64_t sequence_length,
                   std::uint64_t seed);
 

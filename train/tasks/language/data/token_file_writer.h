@@ -12,21 +12,21 @@
 
 namespace moh {
 
-/// Writes a token file document by document; memory does not grow with the file. The file appears under its
-/// name, complete and on the disk, when finish() returns; before that, or when anything fails, what had the
-/// name stays. Throws StorageError.
+/// Writes a token file document by document, in constant memory. finish() publishes the file atomically and
+/// durably; before that, and after a failure, an existing file of that name is unchanged. Throws
+/// StorageError.
 class TokenFileWriter {
  public:
-  /// `tokenizer` must live as long as the writer.
+  /// `tokenizer` must outlive the writer.
   TokenFileWriter(std::filesystem::path path, const Tokenizer& tokenizer);
 
-  /// Begins a document after those before, which add() fills.
+  /// Starts the next document, to which add() appends.
   void begin_document() { begin_documents(1); }
   /// Throws ValueError for an id outside the vocabulary.
   void add(std::span<const TokenId> ids);
-  /// Adds ids that stand for `num_documents` documents, the end-of-document ids between these among them.
+  /// Adds the ids of `num_documents` documents, which include the end-of-document ids between them.
   void add_documents(const TokenSource& tokens, std::int64_t num_documents);
-  /// Publishes the file and returns what it says of itself. Throws DataError when no token was added.
+  /// Publishes the file and returns its properties. Throws DataError if no token was added.
   TokenFileInfo finish();
 
  private:

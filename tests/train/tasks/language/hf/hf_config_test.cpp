@@ -219,7 +219,7 @@ TEST_CASE("hf config: Mistral is a LLaMA where no window hides anything") {
 TEST_CASE("hf config: hostile and damaged files are refused") {
   const std::string digits(400, '9');
   CHECK_THAT(refusal<CheckpointError>(""), Contains("expected JSON in UTF-8"));
-  CHECK_THAT(refusal<CheckpointError>("[1]"), Contains("expected a JSON object, found array"));
+  CHECK_THAT(refusal<CheckpointError>("[1]"), Contains("expected a JSON object, found an array"));
   CHECK_THAT(refusal<CheckpointError>(llama2() + "x"), Contains("expected JSON in UTF-8"));
   CHECK_THAT(refusal<CheckpointError>(llama2() + std::string(1, '\0')), Contains("a NUL byte"));
   CHECK_THAT(refusal<CheckpointError>("{\"\xff\": 1}"), Contains("expected JSON in UTF-8"));
