@@ -86,7 +86,7 @@ int analyze(const AnalyzeArgs& args, const Families& families) {
   if (!args.out.empty()) require_replaceable("--out", args.out, args.overwrite);
   const LoadedModel loaded = load_model(args.checkpoint, families, inputs.settings);
   set_num_threads(loaded.config.threads);
-  // Made before the long work begins, so that a place that cannot be written is told of at once.
+  // Created before the analysis, so that a path that cannot be written is reported at once.
   std::optional<DurableFile> file;
   if (!args.out.empty()) file.emplace(args.out);
   stop.defer();

@@ -12,33 +12,34 @@ namespace CLI {
 class App;
 }
 
-/// The commands of the `moh` program. Each is a file: its options, and what it does with them, which returns
-/// an exit code or throws.
+/// The commands of the `moh` program. Each is a file with its options and its action, which returns an exit
+/// code or throws.
 namespace moh::cli {
 
-/// What the program's exit code means; README has the table.
+/// The program's exit codes; README has the table.
 enum ExitCode {
   kDone = 0,
   kFailure = 1,        ///< any other error, such as a bug of moh
   kConfigError = 2,    ///< the configuration or the command line
-  kInputError = 3,     ///< a data file or checkpoint that was to be read
+  kInputError = 3,     ///< a data file or checkpoint that cannot be read
   kNumericAbort = 4,   ///< loss or gradient not finite
   kStorageError = 5,   ///< a file could not be written; earlier checkpoints are intact
-  kCommError = 6,      ///< another process was lost
+  kCommError = 6,      ///< another process of the run failed
   kPreempted = 75,     ///< stopped early with everything saved: start again with --resume (EX_TEMPFAIL)
-  kInterrupted = 130,  ///< a signal ended a command that leaves nothing behind (what shells say of Ctrl-C)
+  kInterrupted = 130,  ///< a signal ended a command that saves nothing (128 + SIGINT, as in shells)
 };
 
-/// What ends the help.
+/// The end of each help text.
 inline constexpr const char* kExitCodes =
     "Exit codes: 0 done, 2 configuration or command line, 3 data or checkpoint that cannot be read, 4 loss "
     "not finite,\n"
     "5 file that cannot be written, 75 stopped early with everything saved (start again with --resume).";
 
-/// What the chosen command does, to run once parsing is over.
+/// The action of the selected command, which runs after parsing.
 using Action = std::function<int(const Families&)>;
 
-/// Where commands are added: the program, or a command that has others below it; and what gets the action.
+/// The parent of commands (the program, or a command with subcommands), and the variable that gets the
+/// action.
 struct Commands {
   CLI::App& parser;
   Action& action;
@@ -55,13 +56,13 @@ void add_checkpoint_commands(const Commands& commands);
 void add_convert(const Commands& commands);
 void add_bench(const Commands& commands);
 
-// What they have in common.
+// Shared helpers.
 
-/// A command that does nothing but lead to those below it.
+/// Adds a command that only has subcommands.
 Commands add_group(const Commands& commands, const char* name, const char* description);
 CLI::App& add_parser(const Commands& commands, const char* name, const char* description, Action action);
 
-/// A command, and the arguments to bind to its options.
+/// Adds a command. Returns it with the arguments to which its options are bound.
 template <class Args>
 struct Command {
   CLI::App& parser;
@@ -82,13 +83,13 @@ struct RunArgs {
 };
 void add_run_arguments(CLI::App& command, RunArgs& args, bool required);
 
-/// Opens the file, and logs keys that have another name today. Throws ConfigError.
+/// Opens the file, and logs renamed keys. Throws ConfigError.
 RunFile open_run(const RunArgs& args, const Families& families);
-/// The configuration, with the model of init.from where the file leaves that open. Throws ConfigError,
+/// The configuration, with the model of init.from if the file does not describe one. Throws ConfigError,
 /// CheckpointError.
 RunConfig read_run(const RunArgs& args, const Families& families, ConfigUse use);
 
-/// A checkpoint, and the text that it is looked at with.
+/// A checkpoint, and the text for its evaluation or analysis.
 struct CheckpointArgs {
   std::string checkpoint;
   std::vector<std::string> overrides;  ///< data=PATH, and settings of the run

@@ -20,7 +20,8 @@ namespace moh::cli {
 
 namespace {
 
-constexpr std::uint64_t kMaxPromptBytes = std::uint64_t{64} << 20;  // far more than any model's positions
+constexpr std::uint64_t kMaxPromptBytes = std::uint64_t{64}
+                                          << 20;  // far more than the context length of any model
 
 struct GenerateArgs {
   std::string checkpoint;

@@ -24,7 +24,7 @@ namespace moh::cli {
 namespace {
 
 struct TrainArgs : RunArgs {
-  bool resume = false;         ///< go on from the newest checkpoint in output.dir, if there is one
+  bool resume = false;         ///< resume from the newest checkpoint in output.dir, if there is one
   bool overwrite = false;      ///< remove the run that is in output.dir
   bool allow_older = false;    ///< when the newest checkpoint is damaged, use the one before
   bool allow_changes = false;  ///< resume although the configuration changes what the steps compute

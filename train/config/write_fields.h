@@ -17,7 +17,7 @@ std::string section_yaml(const Section& root);
 struct Difference {
   std::string key;
   std::string expected, found;  ///< as YAML
-  std::string fix;              ///< what to do about it, where that is known
+  std::string fix;              ///< how to resolve it, if known
 };
 /// The fields in which two structs of the same type differ.
 std::vector<Difference> differences(const Section& expected, const Section& found);

@@ -60,8 +60,8 @@ class DurableFile {
   bool renamed_ = false;
 };
 
-/// For a command that writes a file where its option `option` says: throws ConfigError unless nothing has the
-/// name, or a regular file that `overwrite` allows to replace. Devices, links and folders are never replaced.
+/// For a command that writes the file of its option `option`: throws ConfigError unless the path does not
+/// exist, or is a regular file and `overwrite` is set. Devices, links and folders are never replaced.
 void require_replaceable(std::string_view option, const std::filesystem::path& path, bool overwrite);
 
 /// Writes `contents` as a DurableFile.

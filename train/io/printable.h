@@ -28,10 +28,10 @@ bool is_control_character(std::string_view character);
 /// sequences to a terminal.
 std::string printable(std::string_view text, std::size_t limit = 120);
 
-/// A path, whole, as printable() has it: files come with names of any bytes.
+/// A path as by printable(), but not shortened: file names may have any bytes.
 std::string printable_path(const std::filesystem::path& path);
 
-/// A message of one line or more, each as printable() has it, whole.
+/// A message whose lines are as by printable(), but not shortened.
 std::string printable_lines(std::string_view text);
 
 /// Two hexadecimal digits for each byte.

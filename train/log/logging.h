@@ -12,7 +12,7 @@ namespace moh {
 /// Before the first call, lines of level info and above go to stderr.
 void start_logging(std::shared_ptr<Console> console, std::string_view level = "");
 
-// Names in a message may come from files: of control characters only line ends are printed, others as \xNN.
+// Messages may contain names from files: control characters other than newline are printed as \xNN.
 void log_debug(std::string_view message);
 void log_info(std::string_view message);
 void log_warning(std::string_view message);

@@ -38,7 +38,7 @@ Match match_names(std::span<const WeightInfo> expected, std::span<const WeightIn
   return match;
 }
 
-/// A line for each name, or for those that fold_lines() joins.
+/// A line for each name, or for each group of fold_lines().
 std::string lines(std::string_view kind, std::span<const std::string> names) {
   std::string text;
   for (const std::string& name : fold_lines(names)) text.append("\n  ").append(kind).append(name);

@@ -37,17 +37,17 @@ constexpr ForeignFormat
 
 using Known = std::pair<std::string_view, const ForeignFormat*>;
 
-/// By the first bytes.
+/// Formats by the first bytes of a file.
 constexpr Known kFiles[] = {{"GGUF", &kGguf}, {"\x89HDF\r\n\x1a\n", &kHdf5}};
 
-/// By the name of a file in the folder.
+/// Formats by the name of a file in a folder.
 constexpr Known kFolders[] = {{".metadata", &kDistributed},
                               {"zero_to_fp32.py", &kDeepSpeed},
                               {"adapter_config.json", &kAdapter},
                               {"consolidated.00.pth", &kMeta},
                               {"lit_model.pth", &kLitGpt}};
 
-/// By what a tensor's name ends in.
+/// Formats by the suffix of a tensor's name.
 constexpr Known kNames[] = {{"tok_embeddings.weight", &kMeta},
                             {"transformer.h.0.attn.qkv.weight", &kLitGpt},
                             {"transformer.h.0.attn.attn.weight", &kLitGpt},

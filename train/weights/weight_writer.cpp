@@ -72,7 +72,7 @@ std::string index_text(std::span<const Shard> shards) {
   return index.dump(2) + '\n';
 }
 
-/// Tokenizers of today take some 30 MB.
+/// Limit of all companions together. Files of current tokenizers take some 30 MB.
 constexpr std::uint64_t kMaxCompanionBytes = std::uint64_t{1} << 30;
 
 bool is_companion(const std::string& name) {
@@ -84,7 +84,7 @@ bool is_companion(const std::string& name) {
          name.starts_with("USE_POLICY") || name.starts_with("NOTICE");
 }
 
-/// Counts the bytes against `left`, what all companions together may still have.
+/// Subtracts the size of a file from `left`, the bytes that all companions together may still take.
 void copy_durably(const fs::path& from, const fs::path& to, std::uint64_t& left) {
   const InputFile source(from, InputKind::kCheckpoint);
   if (source.size() > left) {

@@ -18,8 +18,8 @@ namespace moh {
 /// Hears of each block's bytes, as they are written.
 using WriteProgress = FunctionRef<void(std::uint64_t bytes)>;
 
-// Tensors to write are what a file of them will list: names of `source`, each with the type that its elements
-// become (stored_dtype.h), and their bytes as that type.
+// Tensors to write are given as they will be listed in the file: names of `source`, each with its output type
+// (stored_dtype.h) and its size in that type.
 
 /// The type with the most bytes among the tensors, which must not be empty.
 std::string_view main_type(std::span<const WeightInfo> tensors);

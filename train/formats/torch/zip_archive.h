@@ -32,7 +32,7 @@ inline constexpr std::uint64_t kMaxZipEntries = 1 << 18;
 /// central directory, which kMaxZipDirectoryBytes bounds. Errors are of the file's kind.
 ZipEntries read_zip_directory(const InputFile& file);
 
-/// Refuses compressed entries, which torch.save does not write.
+/// Throws if an entry is compressed, as torch.save does not compress.
 void require_stored(const InputFile& file, const ZipEntries& entries);
 
 /// Reads the whole entry and throws the file's kind of error if its CRC-32 is wrong.

@@ -91,8 +91,8 @@ class Walker {
   std::vector<InputPath> files_;
 };
 
-/// Endings of files that hold text in some form, but are not text: keys, quotes, escapes and compression
-/// would be learned with it.
+/// Extensions of files that are not plain text: a model would also learn their keys, quotes, escapes or
+/// compression.
 constexpr std::pair<std::string_view, std::string_view> kFormats[] = {
     {".jsonl", "JSON Lines"}, {".ndjson", "JSON Lines"}, {".json", "JSON"},      {".csv", "CSV"},
     {".tsv", "TSV"},          {".parquet", "Parquet"},   {".arrow", "Arrow"},    {".feather", "Arrow"},
@@ -105,7 +105,7 @@ constexpr std::string_view kRecordsFix =
     "take the text out of it, into files of plain text or a token file (docs/token_files.md); a name that "
     "ends in .txt is read as it is";
 
-/// What a file holds by its name, in upper or lower case; "" for what may be text.
+/// The kind of a file by its extension, in upper or lower case; "" if it may be plain text.
 std::string_view format_by_name(const fs::path& path) {
   std::string ending = path.extension().string();
   std::ranges::transform(ending, ending.begin(),

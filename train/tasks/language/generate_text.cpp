@@ -50,7 +50,7 @@ class Context {
   KvCache cache_;
 };
 
-/// Text on its way to the reader: what may be the beginning of a stop text is held back.
+/// Filters generated text: a possible beginning of a stop text is held back.
 class StopFilter {
  public:
   explicit StopFilter(std::span<const std::string> stops) : stops_(stops) {
@@ -58,7 +58,7 @@ class StopFilter {
       throw ValueError(error_message("generate", "stop", "a text", "an empty one"));
   }
 
-  /// What may be handed out now that `text` has come.
+  /// Adds `text` and returns the text that can be passed on.
   std::string push(std::string_view text) {
     held_ += text;
     std::size_t end = held_.size();
@@ -72,11 +72,11 @@ class StopFilter {
     return out;
   }
   bool stopped() const { return stopped_; }
-  /// The rest, when no more text comes.
+  /// Returns the held-back rest at the end.
   std::string finish() { return stopped_ ? "" : std::exchange(held_, ""); }
 
  private:
-  /// The longest beginning of `stop`, not all of it, that the held text ends with.
+  /// Length of the longest proper prefix of `stop` with which the held-back text ends.
   std::size_t beginning_at_end(std::string_view stop) const {
     std::size_t length = std::min(held_.size(), stop.size() - 1);
     while (!held_.ends_with(stop.substr(0, length))) --length;

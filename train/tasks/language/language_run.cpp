@@ -37,7 +37,8 @@ constexpr std::array<std::string_view, 6> kUnseen = {"model.heads",      "model.
                                                      "model.rope_theta", "model.rope_scaling.kind",
                                                      "model.moh.router", "data.tokenizer"};
 
-/// A wrong value of the others, but for their defaults, changes what the weights compute without a word.
+/// Keys that may be omitted for weights without a configuration. A wrong default of any other key would
+/// silently change the results.
 constexpr std::array<std::string_view, 13> kOptional = {"model.preset",
                                                         "model.kv_heads",
                                                         "model.head_dim",

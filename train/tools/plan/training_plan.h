@@ -47,7 +47,7 @@ struct TimePlan {
 
 /// Estimated memory of each device, operations and time of a training run.
 struct TrainingPlan {
-  RunConfig config;  ///< of each device: train.batch_size and train.accumulate are its share
+  RunConfig config;  ///< of one device, with its share as train.batch_size and train.accumulate
   PlanOptions options;
   DryStep step;                      ///< of a single micro-batch
   StepFlops flops_per_item;          ///< forward and backward pass

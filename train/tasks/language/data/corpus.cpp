@@ -33,8 +33,8 @@ std::vector<InputPath> require_files(std::span<const std::string> inputs, Skippe
   throw DataError(error_message(where, "", "at least one file with text", found));
 }
 
-/// Encodes the text of a file, piece by piece where the tokenizer allows that. False for a file that was
-/// skipped, of which `sink` may have got pieces.
+/// Encodes the text of a file, piece by piece if the tokenizer allows it. False for a skipped file, of which
+/// `sink` may have got pieces.
 bool encode_file(const InputPath& input, const Tokenizer& tokenizer, SkippedFiles& skipped,
                  FunctionRef<void(std::string_view text, std::span<const TokenId> ids)> sink) {
   std::vector<TokenId> ids;
@@ -184,7 +184,7 @@ TokenizeReport tokenize_files(std::span<const std::string> inputs, const std::fi
     } else if (kind == TokenFileKind::kOld || kind == TokenFileKind::kTokens) {
       throw DataError(error_message(input.path, "", "text", "a moh token file"));
     } else if (stream_text(input, report.skipped, [](std::string_view) {})) {
-      // Only now: what has been added cannot be taken back.
+      // Not before the file is complete: added ids cannot be removed.
       writer.begin_document();
       const auto add = [&](std::string_view, std::span<const TokenId> ids) { writer.add(ids); };
       encode_file({input.path, /*named=*/true}, tokenizer, report.skipped, add);

@@ -26,7 +26,7 @@ class Tokenizer {
   /// The id that separates documents, if the vocabulary has one. It has no text.
   virtual std::optional<TokenId> end_of_document() const = 0;
 
-  /// Whether a text may be encoded piece by piece, cut between any two bytes.
+  /// Whether a text may be split between any two bytes and encoded piece by piece.
   virtual bool encodes_in_pieces() const { return false; }
   /// Appends the ids of `text` to `ids`. Throws DataError for text that the vocabulary cannot express.
   virtual void encode(std::string_view text, std::vector<TokenId>& ids) const = 0;
