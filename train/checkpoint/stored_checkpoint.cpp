@@ -57,7 +57,7 @@ void StoredTensors::verify() const {
   for (const WeightInfo& tensor : tensors()) {
     if (!listed_.tensors.contains(tensor.name))
       fail_damaged(file_.path(), printable(tensor.name), "a tensor that the manifest lists",
-                   "one that it does not");
+                   "one that it lacks");
   }
   for (const auto& [name, checksum] : listed_.tensors) {
     if (find(name) == nullptr)

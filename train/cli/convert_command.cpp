@@ -125,9 +125,8 @@ void add_convert(const Commands& commands) {
                   "Configuration that describes the model, if there is none next to the tensors")
       ->type_name("CONFIG.yaml");
   command.add_flag("--allow-differences", options.allow_differences,
-                   "Go on although names, shapes or the configuration beside the tensors are not the "
-                   "model's, or an index gives "
-                   "another size: tensors that hf and moh have no place for are left out");
+                   "Convert although names, shapes or the configuration next to the tensors differ from the "
+                   "model's, or an index gives another size; the formats hf and moh omit unexpected tensors");
   command.add_flag("--overwrite", options.overwrite, "Replace what an earlier conversion has written");
   command.footer(
       R"(Where the model is known, names and shapes are compared with it first. Memory does not depend on the size of the model.

@@ -44,7 +44,7 @@ void check_init(const RunConfig& run, const FamilyConfig* checkpoint, Rules& rul
   const bool rule_that_measures = moh != nullptr && moh->shared_heads.to_be_measured();
   if (run.init.from.empty()) {
     if (!run.init.part.empty()) {
-      rules.refuse({"init.from", "init.part"}, "a checkpoint for what init says", "none");
+      rules.refuse({"init.from", "init.part"}, "a checkpoint, which the other keys of init need", "none");
     }
     if (rule_that_measures) {
       rules.refuse({"model.moh.shared_heads", "init.from"}, "first, or lists of heads, without init.from",

@@ -87,7 +87,7 @@ void throw_storage_error(const fs::path& path, std::string_view operation, int e
 void throw_open_error(const fs::path& path, int error) {
   if (error != ELOOP) throw_storage_error(path, "open", error);
   throw StorageError(error_message(path.string(), "", "a file of this run", "a symbolic link",
-                                   "remove the link; the whole run folder may be one"));
+                                   "remove the link (the run folder itself may be a link)"));
 }
 
 int open_to_append(const fs::path& path) {

@@ -68,7 +68,7 @@ std::string prefix_reason(const WeightDifferences& differences) {
   const std::string text = printable(prefix);
   return (all ? "all names in the file have the prefix '"
               : "the model's names are in the file with the prefix '") +
-         text + "'; take it off in Python: {k.removeprefix('" + text + "'): v for k, v in weights.items()" +
+         text + "'; remove it in Python: {k.removeprefix('" + text + "'): v for k, v in weights.items()" +
          (all ? "}" : " if k.startswith('" + text + "')}");
 }
 

@@ -99,10 +99,10 @@ class ShardedWeights final : public WeightFile {
   void check_mapped(const WeightMap& map, const std::string& shard, const WeightInfo& tensor) const {
     const auto mapped = map.find(tensor.name);
     const std::string where = printable(shard) + ", " + printable(tensor.name);
-    if (mapped == map.end()) fail(where, "a tensor that weight_map lists", "one that it does not");
+    if (mapped == map.end()) fail(where, "a tensor that weight_map lists", "one that it lacks");
     if (mapped->second != shard) {
       fail(where, "this tensor in " + printable(mapped->second) + " alone, as weight_map says",
-           "it here too");
+           "it here, too");
     }
   }
 

@@ -183,7 +183,7 @@ TEST_CASE("checkpoint: damage: a manifest that lies is refused") {
   CHECK_THAT(
       lie([&](json& m) { file(m, 0)["tensors"].erase("none"); }),
       Contains(
-          "/model.safetensors: none: expected a tensor that the manifest lists, found one that it does not"));
+          "/model.safetensors: none: expected a tensor that the manifest lists, found one that it lacks"));
   CHECK_THAT(lie([&](json& m) { file(m, 0)["tensors"]["none"] = 3; }),
              Contains("tensor none: expected a checksum, found 3"));
   CHECK_THAT(lie([](json& m) { m["step"] = "x"; }), Contains("step: expected a whole number"));

@@ -179,8 +179,9 @@ TEST_CASE("config: what contradicts the checkpoint is refused, with its place") 
 
 TEST_CASE("config: init without what it needs is refused") {
   Loader loader;
-  CHECK_THAT(loader.error("init: {part: ema}\n"),
-             Catch::Contains("init.from: expected a checkpoint for what init says, found none"));
+  CHECK_THAT(
+      loader.error("init: {part: ema}\n"),
+      Catch::Contains("init.from: expected a checkpoint, which the other keys of init need, found none"));
   CHECK_THAT(loader.error(std::string(kTwoOfSix) + ", shared_heads: output_norm}}\n"),
              Catch::Contains("model.moh.shared_heads: expected first, or lists of heads, without init.from, "
                              "found output_norm"));

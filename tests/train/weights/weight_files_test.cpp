@@ -122,12 +122,13 @@ TEST_CASE("weights: hostile and mistaken indexes") {
   shards.map = R"("a": "x.safetensors", "a": "y.safetensors")";
   says("a: expected this key once, found it twice");
   shards.map = R"("a": "x.safetensors", "c": "y.safetensors")";
-  says("x.safetensors, b: expected a tensor that weight_map lists, found one that it does not");
+  says("x.safetensors, b: expected a tensor that weight_map lists, found one that it lacks");
   shards.map = R"("a": "x.safetensors", "b": "x.safetensors", "c": "y.safetensors", "d": "y.safetensors")";
   says("weight_map, d: expected this tensor in y.safetensors, found no such tensor there");
   shards.map = R"("a": "x.safetensors", "b": "y.safetensors", "c": "y.safetensors")";
   says(
-      "x.safetensors, b: expected this tensor in y.safetensors alone, as weight_map says, found it here too");
+      "x.safetensors, b: expected this tensor in y.safetensors alone, as weight_map says, found it here, "
+      "too");
 }
 
 TEST_CASE("weights: a tensor in two shards, a missing shard, a wrong total") {
@@ -234,10 +235,10 @@ TEST_CASE("weights: names that another program or a wrapper gave are said to be 
     return list(compare(parameters, *open(folder / "w")));
   };
   CHECK(said({"net.model.norm.weight", "net.lm_head.weight"}) ==
-        "2 missing, 2 unexpected\n  all names in the file have the prefix 'net.'; take it off in Python: "
+        "2 missing, 2 unexpected\n  all names in the file have the prefix 'net.'; remove it in Python: "
         "{k.removeprefix('net.'): v for k, v in weights.items()}");
   CHECK(said({"net.model.norm.weight", "net.lm_head.weight", "loss.scale"}) ==
-        "2 missing, 3 unexpected\n  the model's names are in the file with the prefix 'net.'; take it off in "
+        "2 missing, 3 unexpected\n  the model's names are in the file with the prefix 'net.'; remove it in "
         "Python: {k.removeprefix('net.'): v for k, v in weights.items() if k.startswith('net.')}");
   // What the file lacks may be routers.
   parameters.push_back(parameter("wg", {2}));

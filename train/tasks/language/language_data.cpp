@@ -125,7 +125,7 @@ std::unique_ptr<const Tokenizer> tokenizer_of(const LanguageRun& run) {
     throw ConfigError(
         error_message("data.tokenizer", "", "one that moh has: byte",
                       "other: the model's " + std::to_string(run.model.vocab_size) + " tokens are not bytes",
-                      "data.tokenizer=byte takes bytes for its tokens all the same"));
+                      "data.tokenizer=byte uses bytes as its tokens nevertheless"));
   }
   std::unique_ptr<const Tokenizer> tokenizer = make_tokenizer(name_of(run.data.tokenizer));
   if (tokenizer->vocab_size() > run.model.vocab_size) {

@@ -71,7 +71,7 @@ SequenceSampler::SequenceSampler(std::int64_t num_tokens, std::int64_t sequence_
     throw DataError(
         error_message("data", "training text",
                       "at least " + std::to_string(sequence_length + 1) + " tokens (sequence length + 1)",
-                      std::to_string(num_tokens), "bring more text or shorten the sequences"));
+                      std::to_string(num_tokens), "add more text or lower data.sequence_length"));
   }
   windows_per_epoch_ = windows > 1 ? windows - 1 : 1;
 }
@@ -112,7 +112,7 @@ EvaluationBatches::EvaluationBatches(TokenSourcePtr source, const Tokenizer& tok
   if (source_->size() < 2) {
     throw DataError(error_message("evaluation", "held-out text", "at least 2 tokens",
                                   std::to_string(source_->size()),
-                                  "bring more text or hold out a larger share of it"));
+                                  "add more text or hold out a larger share of it"));
   }
   num_windows_ = (source_->size() - 1 + sequence_length - 1) / sequence_length;
 }

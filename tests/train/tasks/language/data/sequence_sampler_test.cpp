@@ -130,8 +130,8 @@ TEST_CASE("data: a text shorter than one sequence is refused") {
   CHECK_THROWS_AS(SequenceSampler(8, 8, 0), DataError);
   CHECK_THROWS_WITH(
       SequenceSampler(8, 8, 0),
-      "data: training text: expected at least 9 tokens (sequence length + 1), found 8; bring more "
-      "text or shorten the sequences");
+      "data: training text: expected at least 9 tokens (sequence length + 1), found 8; add more "
+      "text or lower data.sequence_length");
   CHECK_THROWS_AS(SequenceSampler(0, 8, 0), DataError);
   CHECK_THROWS_AS(SequenceSampler(100, 0, 0), ValueError);
 }
