@@ -38,7 +38,7 @@ int parse_and_run(CLI::App& app, const Action& action, int argc, char** argv, co
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
-    // --help and --version are "errors" of the parser, too, with code 0.
+    // The parser throws for --help and --version, too, with code 0.
     if (error.get_exit_code() != 0) throw ConfigError(describe_parse_error(app, error));
     app.exit(error);
     require_written_output();

@@ -13,7 +13,7 @@ namespace moh::cli {
 
 namespace {
 
-/// The command that the line names, as far as it is known: `bench step` of `moh bench step --frob`.
+/// The innermost parsed command: `bench step` for `moh bench step --frob`.
 const CLI::App& innermost(const CLI::App& app) {
   const std::vector<CLI::App*> parsed = app.get_subcommands();
   return parsed.empty() ? app : innermost(*parsed.front());

@@ -13,8 +13,8 @@ namespace moh::cli {
 /// that none is given.
 bool refuse_unknown_command(const CLI::App& app, int argc, char** argv);
 
-/// What the parser refused, in the form of other errors: the command, what was wrong, and the option or
-/// command that was probably meant.
+/// The parser's error in the form of other errors: the command, the problem, and a suggestion for the option
+/// or command.
 std::string describe_parse_error(const CLI::App& app, const CLI::ParseError& error);
 
 }  // namespace moh::cli

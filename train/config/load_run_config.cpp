@@ -89,7 +89,7 @@ void settle_balance_loss(MohConfig& moh, const GivenKeys& given) {
   moh.balance_loss = moh.gate_scaling == GateScaling::kPaper ? BalanceLoss::kPaper : BalanceLoss::kCode;
 }
 
-/// Counts the heads of `key` where they were given as a share.
+/// Replaces a share by the number of heads, if `key` was given as one.
 void settle_share(const std::string& key, std::int64_t heads, const GivenKeys& given, config::Rules& rules,
                   PerLayer& counts) {
   const auto share = given.shares.find(key);

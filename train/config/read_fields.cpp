@@ -63,7 +63,7 @@ bool is_share(const Value& value) {
   return value.kind == Value::Kind::kScalar && value.text.ends_with('%');
 }
 
-/// "75%", as 75.
+/// Parses "75%" as 75.
 Reading<double> read_percent(const Value& value) {
   const std::optional<double> percent =
       parse_number(std::string_view(value.text).substr(0, value.text.size() - 1));
@@ -105,7 +105,7 @@ class ValueReader {
               bool is_element = false)
       : field_(field), value_(value), key_(std::move(key)), problems_(problems), is_element_(is_element) {}
 
-  /// A share in place of a count.
+  /// Reads a share in place of a count.
   bool read_share(double& percent) { return scalar(read_percent(value_), percent); }
 
   bool operator()(bool* target) { return scalar(read_bool(value_), *target); }

@@ -40,7 +40,7 @@ class SafetensorsFile : public WeightFile {
   static constexpr std::size_t kMaxTensors = 1 << 18;
   static constexpr std::size_t kMaxMetadata = 1 << 16;
   static constexpr std::size_t kMaxTokenBytes =
-      8 << 20;  // of a string, a number or a run of spaces in the header
+      8 << 20;  // maximum length of a string, number or run of white space in the header
 
   explicit SafetensorsFile(const std::filesystem::path& path, InputKind kind = InputKind::kData);
 

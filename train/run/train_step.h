@@ -16,7 +16,7 @@ namespace moh {
 /// The result of one step.
 struct StepReport {
   double loss = 0, gradient_norm = 0, learning_rate = 0;
-  bool skipped = false;  ///< the loss or the gradient was not finite, so the weights are as they were
+  bool skipped = false;  ///< the loss or the gradient was not finite, so there was no update
   StepStatistics statistics;
   double seconds = 0;  ///< of the host's clock
 };

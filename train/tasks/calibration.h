@@ -24,7 +24,7 @@ class Calibration {
   /// The unit of predictions: "token", "image".
   virtual std::string_view input() const { return "input"; }
   struct BatchLoss {
-    Variable value;  ///< scalar
+    Variable value;  ///< the loss, a scalar
     std::int64_t targets = 0;
   };
   /// loss(model, index, context, reduction): the loss of batch `index`, which may exceed size(): the sum or

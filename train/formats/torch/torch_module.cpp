@@ -48,7 +48,8 @@ const TorchModule* TorchModules::find(PickleId id) {
 
 void TorchModules::visit_state(const TorchModule& module, const std::string& prefix, std::size_t depth,
                                Visit visit) {
-  if (depth == kMaxModuleDepth) fail("at most " + std::to_string(kMaxModuleDepth) + " modules in each other");
+  if (depth == kMaxModuleDepth)
+    fail("at most " + std::to_string(kMaxModuleDepth) + " levels of nested modules");
   const auto each = [&](PickleId dict, auto&& use) {
     const TorchChildren children(tree_, dict);
     for (const TorchChildren::Child child : children) {

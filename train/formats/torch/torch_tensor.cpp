@@ -174,7 +174,7 @@ class TensorReader : FieldReader {
     const bool is_size = tree_.is_object(id, "torch.Size") && tree_.args(id).size() == 1;
     const PickleNode& list = tree_.node(is_size ? tree_.args(id)[0] : id);
     if (list.kind != PickleKind::kTuple && list.kind != PickleKind::kList) {
-      fail(what + " in a tuple", "something else");
+      fail(what + " as a tuple", "a value of another type");
     }
     constexpr std::size_t kMostAxes = 64;  // PyTorch's own limit
     if (list.items.size() > kMostAxes) fail("at most 64 " + what, "more");

@@ -284,7 +284,7 @@ TEST_CASE("torch: hostile tensor: calls without their arguments are refused") {
   CHECK_THAT(rebuilt({kFour, "N", shape({1}), shape({1}), "\x89", "N"}),
              Contains("expected a storage offset"));
   CHECK_THAT(rebuilt({kFour, integer(0), "N", shape({1}), "\x89", "N"}),
-             Contains("expected sizes in a tuple"));
+             Contains("expected sizes as a tuple"));
   CHECK_THAT(rebuilt({kFour, integer(0), shape({1}), tuple({"N"}), "\x89", "N"}),
              Contains("expected whole numbers as strides"));
   CHECK(answer(whole(dict({text("w"), call(global("torch._utils", "_rebuild_parameter"), {})}))) ==

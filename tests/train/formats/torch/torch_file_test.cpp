@@ -276,7 +276,7 @@ TEST_CASE("torch: a module with what moh cannot read, or that contains itself, i
                              dict({text("_parameters"), dict({text("w"), vector_tensor(1)}), text("_buffers"),
                                    dict({}), text("_modules"), dict({text("me"), "h\x07"})}) +
                              "b";
-  CHECK_THAT(message(itself), Contains("expected at most 64 modules in each other, found more") &&
+  CHECK_THAT(message(itself), Contains("expected at most 64 levels of nested modules, found more") &&
                                   Contains("save the state_dict() of the model"));
   // Each module has the next one twice: 2^40 names.
   std::string shared = module({text("w"), vector_tensor(1)}, {}, {});
