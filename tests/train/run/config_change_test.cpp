@@ -35,7 +35,7 @@ TEST_CASE("trainer: a run may go on for longer when that leaves the learning rat
   CHECK_NOTHROW(review_config_changes(before, now, false));
 }
 
-TEST_CASE("trainer: paths of data may change where the contents are known; these may not") {
+TEST_CASE("trainer: paths of data may change where the contents are known, these may not") {
   RunConfig before = default_language_run(), now = before;
   language_run(before).data.train = {"text.txt"};
   language_run(now).data.train = {"/data/text.txt"};
