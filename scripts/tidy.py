@@ -22,12 +22,9 @@ def git(*arguments):
     return subprocess.run(["git", *arguments], capture_output=True, text=True, check=True, cwd=ROOT).stdout.split()
 
 
-def first_commit(since):
-    """The commit that changes are counted from."""
-    if since:
-        return since
-    tags = git("tag", "--list", "v*", "--sort=-creatordate", "--merged", "HEAD")
-    return tags[0] if tags else git("rev-list", "--max-count=40", "HEAD")[-1]
+def last_version():
+    """The commit of the last version: it dates CITATION.cff. A clone may lack the tags."""
+    return git("log", "-1", "--format=%H", "--", "CITATION.cff")[0]
 
 
 def changed_sources(since):
@@ -90,7 +87,7 @@ def main():
     parser.add_argument("files", nargs="*")
     arguments = parser.parse_args()
     commands = compile_commands(arguments.build)
-    since = first_commit(arguments.since)
+    since = arguments.since or last_version()
     wanted = [os.path.relpath(name, ROOT) for name in arguments.files] or changed_sources(since)
     unknown = [name for name in arguments.files if os.path.relpath(name, ROOT) not in commands]
     if unknown:

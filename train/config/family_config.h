@@ -43,8 +43,8 @@ class FamilyConfig {
   /// Keys of the run that contradict the checkpoint it starts from, except those that may differ.
   virtual std::vector<config::Difference> disagreements(const FamilyConfig&) const { return {}; }
 
-  /// Keys of `model` by which it would compute different results than `other` from the same weights, or by which
-  /// its inputs have another meaning. "expected" is the value of `other`.
+  /// Keys of `model` by which it would compute different results than `other` from the same weights, or by
+  /// which its inputs have another meaning. "expected" is the value of `other`.
   virtual std::vector<config::Difference> other_results(const FamilyConfig& /*other*/) const { return {}; }
   /// Keys of `model` that affect results and cannot be inferred from names and shapes of weights.
   virtual std::span<const std::string_view> unseen_in_weights() const { return {}; }
