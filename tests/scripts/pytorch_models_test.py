@@ -1,6 +1,6 @@
 """The models and measurements of scripts/bench_pytorch.py in PyTorch, against the formulas and against moh.
 
-PyTorch is that of this Python or, failing that, of the virtual environment MOH_PYTORCH_VENV (build/pytorch-venv).
+PyTorch is that of the virtual environment MOH_PYTORCH_VENV (build/pytorch-venv) or, failing that, of this Python.
 """
 
 import array
@@ -18,11 +18,12 @@ SOURCE = pathlib.Path(os.environ.get("MOH_SOURCE_DIR", pathlib.Path(__file__).re
 WORKER = SOURCE / "scripts" / "pytorch_bench" / "worker.py"
 MOH = os.environ.get("MOH_BINARY", "moh")
 
+VENV = os.path.abspath(os.environ.get("MOH_PYTORCH_VENV", SOURCE / "build/pytorch-venv")) + "/bin/python"
+
+if os.path.exists(VENV) and sys.executable != VENV:
+    os.execv(VENV, [VENV, "-B", *sys.argv])
 if importlib.util.find_spec("torch") is None:
-    with_torch = os.path.abspath(os.environ.get("MOH_PYTORCH_VENV", SOURCE / "build/pytorch-venv")) + "/bin/python"
-    if os.path.exists(with_torch) and sys.executable != with_torch:
-        os.execv(with_torch, [with_torch, "-B", *sys.argv])
-    print("moh test skipped: no PyTorch", file=sys.stderr)
+    print("moh test skipped: no PyTorch; scripts/pytorch_venv.sh gets it", file=sys.stderr)
     sys.exit(77)
 
 import torch  # noqa: E402

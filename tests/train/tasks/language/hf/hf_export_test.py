@@ -1,7 +1,7 @@
 """Models that moh exports, opened by Hugging Face's transformers: the same logits, the same text.
 
-torch, safetensors and transformers are those of this Python or, failing that, of the virtual environment
-MOH_PYTORCH_VENV (build/pytorch-venv).
+torch, safetensors and transformers are those of the virtual environment MOH_PYTORCH_VENV (build/pytorch-venv) or, failing
+that, of this Python.
 """
 
 import functools
@@ -18,13 +18,13 @@ import unittest
 
 SOURCE = pathlib.Path(os.environ.get("MOH_SOURCE_DIR", pathlib.Path(__file__).resolve().parents[5]))
 SAMPLES = os.environ.get("MOH_HF_SAMPLES", "hf_samples")
-MISSING = [name for name in ("torch", "safetensors", "transformers") if importlib.util.find_spec(name) is None]
+VENV = os.path.abspath(os.environ.get("MOH_PYTORCH_VENV", SOURCE / "build/pytorch-venv")) + "/bin/python"
 
+if os.path.exists(VENV) and sys.executable != VENV:
+    os.execv(VENV, [VENV, "-B", *sys.argv])
+MISSING = [name for name in ("torch", "safetensors", "transformers") if importlib.util.find_spec(name) is None]
 if MISSING:
-    venv = os.path.abspath(os.environ.get("MOH_PYTORCH_VENV", SOURCE / "build/pytorch-venv")) + "/bin/python"
-    if os.path.exists(venv) and sys.executable != venv:
-        os.execv(venv, [venv, "-B", *sys.argv])
-    print(f"moh test skipped: no {', '.join(MISSING)} for Python", file=sys.stderr)
+    print(f"moh test skipped: no {', '.join(MISSING)} for Python; scripts/pytorch_venv.sh gets them", file=sys.stderr)
     sys.exit(77)
 
 FOLDER = tempfile.TemporaryDirectory()
