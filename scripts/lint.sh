@@ -31,6 +31,7 @@ git ls-files -z '*.sh' .ci/run | xargs -0 shellcheck --external-sources ||
 
 # A folder of its own: clang cannot read the headers that GCC precompiled for build/release.
 say "clang-tidy"
+mkdir -p build
 cmake --preset debug -B build/lint -DMOH_CUDA=OFF -DMOH_BUILD_TESTS=ON >build/lint.log ||
   die "cmake failed; see $root/build/lint.log"
 exec python3 -B scripts/tidy.py build/lint "$@"
