@@ -97,7 +97,8 @@ def main():
     folder.mkdir(exist_ok=True)
     (folder / "compile_commands.json").write_text(json.dumps(list(commands.values())))
     said, count = look_at(names, commands, folder, arguments.minutes)
-    print("\n".join(said))
+    for finding in said:
+        print(finding)
     if count < len(names):
         print(f"warning: clang-tidy looked at {count} of {len(names)} files in {arguments.minutes:g} minutes; "
               "scripts/lint.sh looks at the others, too")
