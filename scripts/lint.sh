@@ -10,9 +10,9 @@ case ${1:-} in
 Usage: scripts/lint.sh [--since COMMIT] [--minutes N] [FILE.cpp...]
 
 clang-format over every C++ and CUDA file, shellcheck over every shell script, and clang-tidy over the C++ files that
-are named or, without names, that changed since COMMIT (default: the last version): those
-of the newest commits first, for at most N minutes (default: no limit). A file that passed before is not looked at
-again while it and all that it includes stay the same.
+are named or, without names, that changed since COMMIT (default: the last version): those of the newest commits first,
+for at most N minutes (default: no limit). A file that passed before is not looked at again while it and all that it
+includes stay the same.
 END
     exit
     ;;
