@@ -30,20 +30,6 @@ function(moh_status part found detail if_found if_not)
   endif()
 endfunction()
 
-# oneDNN is looked up by header and library: its CMake package requires OpenCL headers, which moh does not need.
-find_path(MOH_DNNL_INCLUDE_DIR oneapi/dnnl/dnnl.h)
-find_library(MOH_DNNL_LIBRARY dnnl)
-mark_as_advanced(MOH_DNNL_INCLUDE_DIR MOH_DNNL_LIBRARY)
-set(MOH_HAVE_DNNL FALSE)
-if(MOH_ONEDNN AND MOH_DNNL_INCLUDE_DIR AND MOH_DNNL_LIBRARY)
-  set(MOH_HAVE_DNNL TRUE)
-  add_library(moh_dnnl INTERFACE)
-  target_include_directories(moh_dnnl SYSTEM INTERFACE ${MOH_DNNL_INCLUDE_DIR})
-  target_link_libraries(moh_dnnl INTERFACE ${MOH_DNNL_LIBRARY})
-endif()
-moh_status("oneDNN" "${MOH_HAVE_DNNL}" "${MOH_DNNL_LIBRARY}" "fast matrix products on the CPU"
-           "all float32 matrix products run in moh's own kernels")
-
 # Compiling for a GPU takes minutes, so AUTO requires a GPU as well as the toolkit.
 set(MOH_HAVE_CUDA FALSE)
 set(cuda_absent "not found")

@@ -7,7 +7,6 @@ option(MOH_WERROR "Treat compiler warnings as errors (CI does)" OFF)
 option(MOH_PRECOMPILED "Precompile the headers of the standard library and of Catch2" ON)
 set(MOH_SANITIZE "" CACHE STRING "Sanitizers to build with, as for -fsanitize= (address,undefined)")
 option(MOH_FUZZ "Build the fuzz targets with libFuzzer; needs clang (scripts/fuzz.sh)" OFF)
-option(MOH_ONEDNN "Use oneDNN where it is found" ON)
 set(MOH_CUDA AUTO CACHE STRING
     "CUDA toolkit: AUTO (use it where there is a GPU, too), ON (must be there, with or without a GPU), OFF")
 set(MOH_CUDNN AUTO CACHE STRING "cuDNN and its front end, with CUDA: AUTO (use them when found), ON (must be there), OFF")

@@ -6,7 +6,6 @@
 #include <array>
 #include <atomic>
 #include <exception>
-#include <optional>
 #include <string>
 
 #include "core/dry_run.h"
@@ -15,20 +14,6 @@
 namespace moh {
 
 namespace {
-
-thread_local bool serial_libraries = false;
-
-/// Limits OpenMP regions that the calling thread opens to one thread, for the lifetime of the object.
-class OneThread {
- public:
-  OneThread() : previous_(omp_get_max_threads()) { omp_set_num_threads(1); }
-  ~OneThread() { omp_set_num_threads(previous_); }
-  OneThread(const OneThread&) = delete;
-  OneThread& operator=(const OneThread&) = delete;
-
- private:
-  int previous_;
-};
 
 /// Work stealing over chunks. Each thread begins with its own share, the same in every loop of equally many
 /// chunks, so that what it wrote in one loop is in its caches in the next. Then it steals from the others.
@@ -64,13 +49,6 @@ class Shares {
 
 }  // namespace
 
-SerialScope::SerialScope() : previous_(serial_libraries) {
-  serial_libraries = true;
-}
-SerialScope::~SerialScope() {
-  serial_libraries = previous_;
-}
-
 int num_threads() {
   return omp_get_max_threads();
 }
@@ -98,8 +76,6 @@ void parallel_for(std::int64_t count, std::int64_t grain,
   const std::int64_t chunks = num_chunks(count, grain);
   const auto run = [&](std::int64_t chunk) { body(chunk * grain, std::min(count, (chunk + 1) * grain)); };
   if (chunks <= 1 || num_threads() == 1 || omp_in_parallel()) {
-    const std::optional<OneThread> one =
-        serial_libraries ? std::optional<OneThread>(std::in_place) : std::nullopt;
     for (std::int64_t chunk = 0; chunk < chunks; ++chunk) run(chunk);
     return;
   }

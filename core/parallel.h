@@ -6,8 +6,7 @@
 
 namespace moh {
 
-/// Number of threads of parallel loops. They are OpenMP's, shared with oneDNN, so that cores are not
-/// oversubscribed.
+/// Number of threads of parallel loops. They are OpenMP's.
 int num_threads();
 
 /// Upper bound for the number of threads: OpenMP terminates the process when it cannot start one.
@@ -28,20 +27,6 @@ int thread_index();
 /// is only one chunk, the calling thread runs all chunks. The first exception of a chunk is rethrown once no
 /// chunk is running; chunks that had not begun may be skipped. In a dry run (core/dry_run.h) no chunk runs.
 void parallel_for(std::int64_t count, std::int64_t grain, FunctionRef<void(std::int64_t, std::int64_t)> body);
-
-/// Limits libraries with parallel loops of their own (oneDNN) to one thread inside the bodies of
-/// parallel_for, also where parallel_for runs a body on the calling thread. Loops of parallel_for itself are
-/// not affected.
-class SerialScope {
- public:
-  SerialScope();
-  ~SerialScope();
-  SerialScope(const SerialScope&) = delete;
-  SerialScope& operator=(const SerialScope&) = delete;
-
- private:
-  bool previous_;
-};
 
 /// Number of chunks of parallel_for(count, grain, ...).
 inline std::int64_t num_chunks(std::int64_t count, std::int64_t grain) {

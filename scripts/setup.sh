@@ -10,7 +10,6 @@ packages=(
   build-essential cmake ninja-build ccache
   libyaml-cpp-dev libspdlog-dev libcli11-dev nlohmann-json3-dev libxxhash-dev # configuration, console, files
   zlib1g-dev                                                                 # checksums of PyTorch's files
-  libdnnl-dev                                                                # GEMM on the CPU (oneDNN)
   libeigen3-dev                                                              # eigenvalues
   catch2                                                                     # tests
   python3 python3-matplotlib                                                 # end-to-end tests, plots

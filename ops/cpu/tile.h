@@ -13,6 +13,9 @@ namespace {
 constexpr int kTileRows = 6;
 constexpr int kTileVecs = kVectorRegisters >= 32 ? 4 : 2;
 
+/// Bytes of a cache line.
+constexpr int kCacheLine = 64;
+
 /// Prefetch distance in rows of the right operand: the first tile that reads them finds them in neither L1
 /// nor L2.
 constexpr std::ptrdiff_t kTileAhead = 16;
@@ -31,6 +34,14 @@ struct LeftFactor {
 
   F at(int i) const { return data[i * row]; }  // of the current k
   void next() { data += depth; }
+};
+/// A left operand whose tiles are packed: the kTileRows elements of a k lie together.
+template <class F>
+struct PackedLeft {
+  const F* data;
+
+  F at(int i) const { return data[i]; }
+  void next() { data += kTileRows; }
 };
 /// A left operand with a pointer per row.
 template <class F>
@@ -81,7 +92,8 @@ void multiply_tile(Left a, const F* b, std::ptrdiff_t b_row, std::int64_t depth,
 #pragma GCC unroll 4
     for (int j = 0; j < kVecs; ++j) {
       b_k[j] = load(b + j * kN);
-      __builtin_prefetch(b + kTileAhead * b_row + j * kN);
+      // Once per cache line: with narrow vectors, prefetches would take the place of loads.
+      if (j * kVectorBytes % kCacheLine == 0) __builtin_prefetch(b + kTileAhead * b_row + j * kN);
     }
 #pragma GCC unroll 8
     for (int i = 0; i < kRows; ++i) {

@@ -8,7 +8,6 @@
 #include "core/error.h"
 #include "core/parallel.h"
 #include "ops/cpu/row_sums.h"
-#include "ops/linalg/float_gemm.h"
 #include "ops/linalg/linear_kernels.h"
 #include "ops/linalg/matmul_extra.h"
 #include "ops/linalg/matmul_kernels.h"
@@ -68,11 +67,11 @@ void gemm_in_float32(const GemmShape& shape, const Operand& c, const Operand& a,
   const Tensor wide_c = out.dtype() == DType::kFloat32 ? out
                         : keeps_old                    ? out.to(DType::kFloat32)
                                                        : empty(out.shape(), DType::kFloat32);
-  if (dry_run()) {  // does not count the workspace of oneDNN
-    count_workspace(runs_in_tiles(shape) ? tiled_gemm_scratch_bytes(shape) : 0, kCpu);
+  if (dry_run()) {
+    count_workspace(tiled_gemm_scratch_bytes(shape), kCpu);
   } else {
-    float_gemm(shape, data_of<float>(a, wide_a), data_of<float>(b, wide_b), data_of<float>(c, wide_c),
-               accumulate);
+    tiled_gemm<float>(shape, data_of<float>(a, wide_a), data_of<float>(b, wide_b), data_of<float>(c, wide_c),
+                      accumulate);
   }
   if (out.dtype() != DType::kFloat32) out.copy_from(wide_c);
 }

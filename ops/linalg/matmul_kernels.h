@@ -21,28 +21,34 @@ inline constexpr std::int64_t kGemmPanel = 64;
 /// Rows of a register tile.
 inline constexpr std::int64_t kGemmTile = 6;
 
-/// Ranges of rows and columns of c that form a task; they begin at whole tiles and panels.
+/// The multiply-adds of one task: ranges of rows and columns of c, and of k. They begin at whole tiles,
+/// panels and blocks of the depth.
 struct GemmTask {
-  std::int64_t row_begin, row_end, column_begin, column_end;
+  std::int64_t row_begin, row_end, column_begin, column_end, k_begin, k_end;
 };
-/// Columns [column_begin, column_end) of op(b), packed in panels, the first at `packed`.
+/// The part of op(b) in columns [column_begin, column_end) and elements [k_begin, k_end) of k, packed in
+/// panels, the first at `packed`.
 template <class T>
 struct PackedColumns {
-  std::int64_t column_begin, column_end;
+  std::int64_t column_begin, column_end, k_begin, k_end;
   T* packed;
+
+  /// Element k_begin of the panel that begins at `column`.
+  T* panel(std::int64_t column) const { return packed + (column - column_begin) * (k_end - k_begin); }
 };
 
 /// Matrix multiplication of float and double in register tiles. Each element of c is summed in the order of
 /// k, in blocks of a fixed depth, so its bits do not depend on the division into tasks.
 template <class Backend, class T>
 struct MatmulKernels {
-  /// Number of blocks that k is divided into.
-  static std::int64_t depth_blocks(const GemmShape& shape);
-  /// Elements of a panel.
-  static std::int64_t panel_size(const GemmShape& shape) { return kGemmPanel * shape.k; }
-  /// Packs block `block` of the depth of panel `panel`, numbered from `to.column_begin`.
-  static void pack(const GemmShape& shape, const T* b, const PackedColumns<T>& to, std::int64_t panel,
-                   std::int64_t block);
+  /// Elements of k in a block; the last block may have fewer.
+  static std::int64_t depth_of_block(const GemmShape& shape);
+  /// Whether rows of a that is not transposed are packed, too, by each task.
+  static bool packs_rows();
+  /// Packs elements [k, k + depth_of_block) of the columns [column, column + kGemmPanel) of op(b), as far as
+  /// `to` has them.
+  static void pack(const GemmShape& shape, const T* b, const PackedColumns<T>& to, std::int64_t column,
+                   std::int64_t k);
 
   /// Bytes of scratch of a task of at most `rows` rows; `packs`: the task packs columns of b itself.
   static std::size_t scratch_bytes(const GemmShape& shape, std::int64_t rows, bool packs);

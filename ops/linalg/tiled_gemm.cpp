@@ -4,6 +4,7 @@
 #include <limits>
 #include <vector>
 
+#include "core/cpu_caches.h"
 #include "core/cpu_isa.h"
 #include "core/parallel.h"
 #include "core/scratch.h"
@@ -13,45 +14,39 @@ namespace moh {
 
 namespace {
 
-/// Rows of c below which tasks are not divided further.
-constexpr std::int64_t kLeastRows = 48;
-
 /// Number of parts that rows and columns of c are divided into; parts differ by at most one tile or panel.
 struct GemmParts {
   std::int64_t rows, columns;
 };
-/// The division of `columns` columns of c for multiply_together. A block of a and a panel of b stay in L2
-/// together; each thread gets the same number of blocks.
-GemmParts parts_together(std::int64_t m, std::int64_t columns) {
-  constexpr std::int64_t kRows = 192;
-  const std::int64_t threads = num_threads();
-  const std::int64_t parts = num_chunks(num_chunks(m, kRows), threads) * threads;
-  const std::int64_t rows = std::min(parts, num_chunks(m, kLeastRows));
-  return {rows, std::min(num_chunks(threads, rows), num_chunks(columns, kGemmPanel))};
-}
 
 /// The begin of part `part` of `parts` of an extent that is divided at multiples of `unit`.
 std::int64_t part_begin(std::int64_t extent, std::int64_t unit, std::int64_t part, std::int64_t parts) {
   return std::min(extent, num_chunks(extent, unit) * part / parts * unit);
 }
 
-std::vector<GemmTask> gemm_tasks(std::int64_t m, std::int64_t column_begin, std::int64_t columns,
-                                 const GemmParts& parts) {
+/// A range of columns of c and of k.
+struct GemmRange {
+  std::int64_t column_begin, column_end, k_begin, k_end;
+
+  std::int64_t columns() const { return column_end - column_begin; }
+};
+
+std::vector<GemmTask> gemm_tasks(std::int64_t m, const GemmRange& range, const GemmParts& parts) {
   std::vector<GemmTask> tasks;
   const auto row = [&](std::int64_t i) { return part_begin(m, kGemmTile, i, parts.rows); };
   const auto column = [&](std::int64_t j) {
-    return column_begin + part_begin(columns, kGemmPanel, j, parts.columns);
+    return range.column_begin + part_begin(range.columns(), kGemmPanel, j, parts.columns);
   };
   for (std::int64_t i = 0; i < parts.rows; ++i) {
     for (std::int64_t j = 0; j < parts.columns; ++j)
-      tasks.push_back({row(i), row(i + 1), column(j), column(j + 1)});
+      tasks.push_back({row(i), row(i + 1), column(j), column(j + 1), range.k_begin, range.k_end});
   }
   return tasks;
 }
 
-/// Rows of the largest task.
-std::int64_t most_rows(std::int64_t m, const GemmParts& parts) {
-  return num_chunks(num_chunks(m, kGemmTile), parts.rows) * kGemmTile;
+/// Extent of the largest part, in whole units.
+std::int64_t most_in_part(std::int64_t extent, std::int64_t unit, std::int64_t parts) {
+  return num_chunks(num_chunks(extent, unit), parts) * unit;
 }
 
 bool is_serial(const GemmShape& s) {
@@ -59,79 +54,118 @@ bool is_serial(const GemmShape& s) {
   return static_cast<double>(s.m) * static_cast<double>(s.n) * static_cast<double>(s.k) < kSmall;
 }
 
-/// The division of c for multiply_apart: into one part per thread, or a multiple, so that the busiest thread
-/// has the least work. The packed part of a transposed a (all rows of a task by a block of the depth) should
-/// stay in the caches.
-GemmParts parts_apart(const GemmShape& s) {
-  if (is_serial(s)) return {1, 1};
-  constexpr std::int64_t kRows = 512;
-  constexpr std::int64_t kCopy = 18;  // cost of packing an element, in multiply-adds
-  const std::int64_t threads = num_threads(), panels = num_chunks(s.n, kGemmPanel);
-  const std::int64_t fewest = num_chunks(s.m, kRows), most = num_chunks(s.m, kLeastRows);
+/// What a task does for each k beside its multiply-adds, in the time of multiply-adds (measured): per row of
+/// a, and per column of b, whose panels come from a distant cache.
+struct TaskCosts {
+  std::int64_t row, column;
+};
+
+/// The division of c that gives the busiest thread the least work, in parts of at most `most_rows` rows.
+GemmParts best_parts(std::int64_t m, std::int64_t columns, std::int64_t most_rows, const TaskCosts& costs) {
+  const std::int64_t threads = num_threads(), tiles = num_chunks(m, kGemmTile),
+                     panels = num_chunks(columns, kGemmPanel);
+  const std::int64_t fewest = num_chunks(m, most_rows);
   GemmParts best{fewest, 1};
   std::int64_t least = std::numeric_limits<std::int64_t>::max();
-  for (std::int64_t rows = fewest; rows <= std::min(most, fewest + threads); ++rows) {
-    for (std::int64_t columns = 1; columns <= std::min(panels, num_chunks(threads, rows)); ++columns) {
-      const std::int64_t m = num_chunks(s.m, rows), n = num_chunks(panels, columns) * kGemmPanel;
-      const std::int64_t work = m * n + kCopy * (n + (s.transpose_a ? m : 0));
-      const std::int64_t longest = work * num_chunks(rows * columns, threads);
+  for (std::int64_t rows = fewest; rows <= std::min(tiles, fewest + 2 * threads); ++rows) {
+    for (std::int64_t cuts = 1; cuts <= std::min(panels, num_chunks(2 * threads, rows)); ++cuts) {
+      const std::int64_t height = most_in_part(m, kGemmTile, rows),
+                         width = std::min(columns, most_in_part(columns, kGemmPanel, cuts));
+      const std::int64_t work = height * width + costs.row * height + costs.column * width;
+      const std::int64_t longest = work * num_chunks(rows * cuts, threads);
       if (longest < least) {
         least = longest;
-        best = {rows, columns};
+        best = {rows, cuts};
       }
     }
   }
   return best;
 }
 
-/// Number and bytes of the panels that multiply_together packs at a time.
-struct PackedPanels {
-  std::int64_t most, bytes;
+/// Rows whose block of the depth takes half of the second-level cache.
+template <class Kernels, class T>
+std::int64_t rows_in_cache(const GemmShape& s) {
+  const auto row = Kernels::depth_of_block(s) * static_cast<std::int64_t>(sizeof(T));
+  const std::int64_t rows = l2_cache_bytes() / 2 / row;
+  return std::max<std::int64_t>(rows / kGemmTile, 1) * kGemmTile;
+}
+
+/// The division of c for multiply_apart. The packed rows of a task stay in its caches.
+template <class Kernels, class T>
+GemmParts parts_apart(const GemmShape& s) {
+  if (is_serial(s)) return {1, 1};
+  constexpr std::int64_t kPackTransposed = 24, kPack = 8;
+  const std::int64_t row = s.transpose_a ? kPackTransposed : Kernels::packs_rows() ? kPack : 0;
+  const std::int64_t column = s.transpose_b ? kPackTransposed : kPack;
+  return best_parts(s.m, s.n, rows_in_cache<Kernels, T>(s), {row, column});
+}
+
+/// The division of `columns` columns of c for multiply_together. A block of a and a panel of b stay in L2
+/// together.
+template <class Kernels, class T>
+GemmParts parts_together(const GemmShape& s, std::int64_t columns) {
+  constexpr std::int64_t kPack = 8, kReadPanel = 8;
+  return best_parts(s.m, columns, rows_in_cache<Kernels, T>(s),
+                    {Kernels::packs_rows() ? kPack : 0, kReadPanel});
+}
+
+/// How much of b multiply_together packs at a time: blocks of the depth of as many columns as fit.
+struct PackedExtent {
+  std::int64_t columns, depth;
 };
 template <class Kernels, class T>
-PackedPanels packed_panels(const GemmShape& s) {
-  constexpr std::int64_t kBytes = 4 << 20;
-  const std::int64_t panel = Kernels::panel_size(s) * static_cast<std::int64_t>(sizeof(T));
-  const std::int64_t most = std::clamp<std::int64_t>(kBytes / panel, 1, num_chunks(s.n, kGemmPanel));
-  return {most, most * panel};
+PackedExtent packed_extent(const GemmShape& s) {
+  constexpr std::int64_t kElements = (4 << 20) / sizeof(T);
+  const std::int64_t block = Kernels::depth_of_block(s), all = num_chunks(s.n, kGemmPanel) * kGemmPanel;
+  const std::int64_t fitting = std::max(kGemmPanel, kElements / block / kGemmPanel * kGemmPanel);
+  const std::int64_t columns = std::min(all, fitting);
+  const std::int64_t blocks = std::max<std::int64_t>(kElements / (columns * block), 1);
+  return {columns, std::min(s.k, blocks * block)};
 }
+
+/// Rows of c from which on it pays that all threads pack b together.
+constexpr std::int64_t kManyRows = 48;
 
 /// Whether each task packs its operands itself.
 bool works_apart(const GemmShape& s) {
-  return is_serial(s) || s.transpose_a || s.m <= kLeastRows;
+  return is_serial(s) || s.transpose_a || s.m <= kManyRows;
 }
 
 /// Matrix multiplication whose tasks pack their operands themselves.
 template <class Kernels, class T>
 void multiply_apart(const GemmShape& s, const T* a, const T* b, T* c, bool accumulate) {
-  const GemmParts parts = parts_apart(s);
-  run_tasks(gemm_tasks(s.m, 0, s.n, parts), is_serial(s),
-            Kernels::scratch_bytes(s, most_rows(s.m, parts), /*packs=*/true),
+  const GemmParts parts = parts_apart<Kernels, T>(s);
+  run_tasks(gemm_tasks(s.m, {0, s.n, 0, s.k}, parts), is_serial(s),
+            Kernels::scratch_bytes(s, most_in_part(s.m, kGemmTile, parts.rows), /*packs=*/true),
             [&](const GemmTask& task, std::byte* scratch) {
               Kernels::multiply(s, a, b, c, accumulate, task, nullptr, scratch);
             });
 }
 
-/// Matrix multiplication for many rows of a, read in place: all threads pack b, some columns at a time, then
-/// all threads multiply.
+/// Matrix multiplication for many rows of a: all threads pack a range of b, then all multiply it.
 template <class Kernels, class T>
 void multiply_together(const GemmShape& s, const T* a, const T* b, T* c, bool accumulate) {
-  const std::int64_t blocks = Kernels::depth_blocks(s);
-  const PackedPanels packing = packed_panels<Kernels, T>(s);
-  const Scratch packed(static_cast<std::size_t>(packing.bytes));
-  for (std::int64_t begin = 0; begin < s.n; begin += packing.most * kGemmPanel) {
-    const std::int64_t end = std::min(s.n, begin + packing.most * kGemmPanel);
-    const PackedColumns<T> columns{begin, end, packed.as<T>()};
-    const std::int64_t panels = num_chunks(end - begin, kGemmPanel);
-    parallel_for(panels * blocks, 1, [&](std::int64_t first, std::int64_t last) {
-      for (std::int64_t i = first; i < last; ++i) Kernels::pack(s, b, columns, i / blocks, i % blocks);
-    });
-    const GemmParts parts = parts_together(s.m, end - begin);
-    run_tasks(gemm_tasks(s.m, begin, end - begin, parts), /*serial=*/false,
-              Kernels::scratch_bytes(s, most_rows(s.m, parts), /*packs=*/false),
-              [&](const GemmTask& task, std::byte* scratch) {
-                Kernels::multiply(s, a, b, c, accumulate, task, &columns, scratch);
-              });
+  const PackedExtent extent = packed_extent<Kernels, T>(s);
+  const std::int64_t depth = Kernels::depth_of_block(s);
+  const Scratch packed(static_cast<std::size_t>(extent.columns * extent.depth) * sizeof(T));
+  for (std::int64_t column = 0; column < s.n; column += extent.columns) {
+    const std::int64_t column_end = std::min(s.n, column + extent.columns);
+    const std::int64_t panels = num_chunks(column_end - column, kGemmPanel);
+    const GemmParts parts = parts_together<Kernels, T>(s, column_end - column);
+    const std::size_t scratch =
+        Kernels::scratch_bytes(s, most_in_part(s.m, kGemmTile, parts.rows), /*packs=*/false);
+    for (std::int64_t k = 0; k < s.k; k += extent.depth) {
+      const std::int64_t k_end = std::min(s.k, k + extent.depth), blocks = num_chunks(k_end - k, depth);
+      const PackedColumns<T> columns{column, column_end, k, k_end, packed.as<T>()};
+      parallel_for(panels * blocks, 1, [&](std::int64_t first, std::int64_t last) {
+        for (std::int64_t i = first; i < last; ++i)
+          Kernels::pack(s, b, columns, column + i / blocks * kGemmPanel, k + i % blocks * depth);
+      });
+      run_tasks(gemm_tasks(s.m, {column, column_end, k, k_end}, parts), /*serial=*/false, scratch,
+                [&](const GemmTask& task, std::byte* own) {
+                  Kernels::multiply(s, a, b, c, accumulate, task, &columns, own);
+                });
+    }
   }
 }
 
@@ -164,12 +198,15 @@ void tiled_gemm(const GemmShape& s, const T* a, const T* b, T* c, bool accumulat
 std::size_t tiled_gemm_scratch_bytes(const GemmShape& shape) {
   const GemmShape s = is_better_turned(shape) ? turned(shape) : shape;
   const bool apart = works_apart(s);
-  const std::int64_t rows = most_rows(s.m, apart ? parts_apart(s) : parts_together(s.m, s.n));
   std::size_t bytes = 0;
   visit_cpu_isa([&]<class Backend>() {
     using Kernels = MatmulKernels<Backend, float>;
+    const PackedExtent extent = packed_extent<Kernels, float>(s);
+    const GemmParts parts = apart ? parts_apart<Kernels, float>(s)
+                                  : parts_together<Kernels, float>(s, std::min(s.n, extent.columns));
+    const std::int64_t rows = most_in_part(s.m, kGemmTile, parts.rows);
     bytes = Kernels::scratch_bytes(s, rows, /*packs=*/apart) * static_cast<std::size_t>(num_threads());
-    if (!apart) bytes += static_cast<std::size_t>(packed_panels<Kernels, float>(s).bytes);
+    if (!apart) bytes += static_cast<std::size_t>(extent.columns * extent.depth) * sizeof(float);
   });
   return bytes;
 }

@@ -87,11 +87,11 @@ class Setup(unittest.TestCase):
         self.assertIn("sudo env DEBIAN_FRONTEND=noninteractive apt-get", machine.calls.read_text())
 
     def test_a_user_without_rights_is_told_the_command(self):
-        machine = self.machine(lacks=("cmake", "libdnnl-dev"))
+        machine = self.machine(lacks=("cmake", "libeigen3-dev"))
         result = machine.run()
         self.assertEqual(result.returncode, 1)
-        self.assertIn("missing Debian packages: cmake libdnnl-dev", result.stderr)
-        self.assertIn("apt-get install --no-install-recommends cmake libdnnl-dev", result.stderr)
+        self.assertIn("missing Debian packages: cmake libeigen3-dev", result.stderr)
+        self.assertIn("apt-get install --no-install-recommends cmake libeigen3-dev", result.stderr)
         self.assertEqual(machine.apt_calls(), [])
 
     def test_a_failed_installation_is_an_error(self):

@@ -53,8 +53,7 @@ class StopSignals(support.MohTest):
         self.assert_same_history("whole", "run")
 
     def test_no_signal_has_a_handler(self):
-        # oneDNN's products point the stack register into the heap for a while (uxlfoundation/oneDNN#4845): the frame
-        # of a handler on such a thread destroys other data.
+        # A handler would run on whatever thread the system picks, in the middle of a system call or an allocation.
         config = self.config({"train.steps": STEPS})
         run = support.Running(self, "train", config)
         run.read_until("step 5/")

@@ -5,6 +5,7 @@
 #include <iostream>
 #include <string>
 
+#include "core/cpu_caches.h"
 #include "core/error.h"
 #include "tests/support/own_case.h"
 
@@ -87,4 +88,11 @@ TEST_CASE("cpu_isa: visiting passes the tag of the current instruction set") {
     });
     CHECK(visited == isa);
   }
+}
+
+TEST_CASE("cpu caches: a size that a block can be made for, the same at each call") {
+  const std::int64_t bytes = l2_cache_bytes();
+  CHECK(bytes >= 128 << 10);
+  CHECK(bytes <= 4 << 20);
+  CHECK(l2_cache_bytes() == bytes);
 }

@@ -1,7 +1,5 @@
 #include "core/parallel.h"
 
-#include <omp.h>
-
 #include <array>
 #include <atomic>
 #include <catch2/catch.hpp>
@@ -141,23 +139,4 @@ TEST_CASE("parallel: 0 threads means all processors of this process") {
   set_num_threads(0);
   CHECK(num_threads() >= 1);
   CHECK(num_threads() <= static_cast<int>(std::max(1U, std::thread::hardware_concurrency())));
-}
-
-TEST_CASE("parallel: under a SerialScope, libraries find one OpenMP thread inside bodies") {
-  // As oneDNN decides it: inside a parallel region, or with one thread allowed, it works alone.
-  const auto library_threads = [] { return omp_in_parallel() ? 1 : omp_get_max_threads(); };
-  const ThreadsScope scope(4);
-  for (std::int64_t chunks : {1, 8}) {
-    std::atomic<int> most = 0;
-    const auto body = [&](std::int64_t, std::int64_t) { most = std::max(most.load(), library_threads()); };
-    {
-      const SerialScope serial;
-      parallel_for(chunks, 1, body);
-      CHECK(most == 1);
-      CHECK(num_threads() == 4);
-    }
-    most = 0;
-    parallel_for(1, 1, body);
-    CHECK(most == 4);  // without the scope, a single chunk may use a library's threads
-  }
 }

@@ -14,8 +14,7 @@ namespace moh {
 /// Signals that were ignored before stay ignored: SIGHUP under nohup, SIGINT in a background job of a script.
 ///
 /// A thread of its own waits for the signals, and all threads started later block them, so construct this
-/// object before any. No handler may run on a computing thread: oneDNN's GEMM kernels temporarily point the
-/// stack register into the heap (uxlfoundation/oneDNN#4845), where a handler's frame overwrites other data.
+/// object before any: no handler interrupts a thread that computes or writes a file.
 class StopSignal {
  public:
   /// Called on the waiting thread with the name of a signal that arrives before defer(); may end the process.

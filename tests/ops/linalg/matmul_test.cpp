@@ -64,6 +64,8 @@ TEST_CASE("ops: matmul agrees with plain loops in all layouts") {
       check_product(3, 5, 7, ta, tb);
       check_product(65, 17, 33, ta, tb);
       check_product(2, 300, 40, ta, tb);
+      check_product(12, 128, 300, ta, tb);  // b in place, if it is not transposed
+      check_product(50, 16, 70, ta, tb);    // one narrow panel: a in place
       check_product(250, 270, 5, ta, tb);   // more than one task each way
       check_product(7, 66, 800, ta, tb);    // more than one block of the depth
       check_product(131, 66, 530, ta, tb);  // b packed for all tasks, rows that end inside a tile
@@ -71,7 +73,9 @@ TEST_CASE("ops: matmul agrees with plain loops in all layouts") {
       check_product(0, 4, 3, ta, tb);
     }
   }
-  check_product(49, 1100, 1030, false, true);  // more columns than are packed at a time
+  check_product(49, 1100, 1030, false, true);  // more blocks of the depth than are packed at a time
+  check_product(49, 2100, 256, false, true);   // more columns than that, in float64
+  check_product(64, 128, 8200, false, true);   // as its transpose, which adds to what is there
   check_product(70, 155, 530, false, true);    // computed as its transpose
   check_product(128, 1000, 33, false, true);
   for (bool tb : {false, true}) check_product(1100, 67, 515, true, tb);  // long rows, more than a task's
