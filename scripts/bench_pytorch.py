@@ -4,15 +4,18 @@
   scripts/bench_pytorch.py --setup build/pytorch-venv     # once: the newest PyTorch, in a virtual environment
   scripts/bench_pytorch.py                                # all cases, Markdown tables
   scripts/bench_pytorch.py --cases llama_step attention --threads 2 --json
+  scripts/bench_pytorch.py --isa avx2                     # as on a processor without AVX-512
   scripts/bench_pytorch.py --device cuda                  # on a GPU
 
 Cases:
-  llama_step   training step of a LLaMA-like model: 6 layers of width 384, T = 256, batch 8
-  gpt2_step    the same for GPT-2 124M's shape in LLaMA's form, T = 64 and 512
-  moh_step     dense and MoH models at T = 2048; PyTorch's MoH is the reference formulation, all heads times a mask
-  attention    dense attention against PyTorch's fused kernel, T = 256 to 4096
-  moh_module   a MoH attention layer, router to output projection, against the reference formulation
-  llm_step     LLM-S of the paper, dense, MoH-75 and MoH-50, T = 2048, batch 8; on a CPU only if named in --cases
+  llama_step        training step of a LLaMA-like model: 6 layers of width 384, T = 256, batch 8
+  small_heads_step  the same with 24 heads of 16 in place of 6 of 64
+  gpt2_step         the same for GPT-2 124M's shape in LLaMA's form, T = 64 and 512
+  moh_step          dense and MoH models at T = 2048; PyTorch's MoH is the reference formulation, all heads times a mask
+  attention         dense attention against PyTorch's fused kernel, T = 256 to 4096
+  moh_module        a MoH attention layer, router to output projection, against the reference formulation
+  conv              convolutions of TransNeXt-Tiny and of Stable Diffusion's autoencoder, dense, strided, depthwise
+  llm_step          LLM-S of the paper, dense, MoH-75 and MoH-50, T = 2048, batch 8; on a CPU only if named in --cases
 
 Every measurement is a process of its own, warm-up included; the sides alternate, and a ratio is the median of the
 rounds' ratios. PyTorch runs in four modes, eager and torch.compile (which needs a C++ compiler), each with the default
@@ -22,13 +25,18 @@ those within a fifth of the fastest take part in the rounds, and the one with th
 A comparison is printed as soon as its rounds are done, so that an interrupted run keeps its results. A failed measurement
 is reported at once and again at the end, does not stop the others, and makes the exit code 1.
 
+--isa holds both sides to an instruction set: moh's kernels (MOH_CPU_ISA), PyTorch's (ATEN_CPU_CAPABILITY), its libraries
+(MKL_ENABLE_INSTRUCTIONS, ONEDNN_MAX_CPU_ISA), and torch.compile's compiler (TORCHINDUCTOR_CPP_MARCH, since 2.15). Every part
+is asked what it uses; one that uses another is an error, but a library may use less. Without --isa both sides have to use
+the same, the best of the processor.
+
 On the CPU both sides compute in float32 with the same sizes, which come from configs/ through `moh config`. Peak memory
 is the peak resident set of the process; for PyTorch the smallest of all modes, also without what `import torch` takes.
 
 With --device cuda both compute in bfloat16: weights and activations are bfloat16; AdamW's master weights, moments and
 gradients, rotary tables, the router's softmax, and the loss are float32; there is no autocast. Times are device times, by
-CUDA events; no loss is read before the end; the modes are eager and torch.compile. Before each pass of attention and
-moh_module both sides flush L2 by overwriting four times its size. Peak memory is that of the tensors on the GPU.
+CUDA events; no loss is read before the end; the modes are eager and torch.compile. Before each pass of attention,
+moh_module and conv both sides flush L2 by overwriting four times its size. Peak memory is that of the tensors on the GPU.
 --setup installs PyPI's package for this system, which on Linux x86-64 is PyTorch with CUDA.
 """
 
@@ -39,7 +47,7 @@ import pathlib
 import subprocess
 import sys
 
-from pytorch_bench import cases, measure, report
+from pytorch_bench import cases, isa, measure, report
 from pytorch_bench.measure import BenchError
 
 DEFAULT_VENV = "build/pytorch-venv"
@@ -52,6 +60,7 @@ def parse_arguments(arguments):
     add("--venv", metavar="DIR", default=DEFAULT_VENV, help="the virtual environment to use (default: %(default)s)")
     add("--moh", default="build/release/moh", help="the moh program (default: %(default)s)")
     add("--device", choices=cases.DEVICES, default="cpu", help="cpu or cuda (default: %(default)s)")
+    add("--isa", choices=isa.ISAS, help="instruction set for both sides, on the CPU (default: the processor's best)")
     add("--cases", nargs="+", choices=cases.CASES, metavar="CASE", help="default: all that are practical on the device")
     add("--threads", type=thread_counts, metavar="N,N", help="default: 1,2; with --device cuda 4")
     add("--masks", nargs="+", choices=cases.MASKS, default=list(cases.MASKS), metavar="MASK",
@@ -66,6 +75,8 @@ def parse_arguments(arguments):
     add("--json", action="store_true", help="print JSON lines instead of tables")
     add("--list", action="store_true", help="print the comparisons, and exit")
     options = parser.parse_args(arguments)
+    if options.isa and options.device != "cpu":
+        parser.error("--isa is for --device cpu")
     options.cases = options.cases or cases.USUAL[options.device]
     options.threads = options.threads or ([1, 2] if options.device == "cpu" else [4])
     options.modes = options.modes or measure.MODES_OF[options.device]
@@ -185,12 +196,16 @@ def run_all(runner, options, failures):
 
 def run(options):
     """Returns the exit code: 1 if a measurement failed."""
-    runner = measure.Runner(find_moh(options.moh), find_python(options.venv), options.timeout,
-                            lambda text: print(text, file=sys.stderr, flush=True))
+    moh, python = find_moh(options.moh), find_python(options.venv)
+    runner = measure.Runner(moh, python, options.timeout, lambda text: print(text, file=sys.stderr, flush=True),
+                            isa.variables(options.isa, pathlib.Path(options.venv) / f"inductor_{options.isa}"))
     if options.device == "cuda":
         require_gpu(runner)
-    environment = report.environment(runner, os.cpu_count(), options.device)
+    with_compile = any(measure.MODES[mode][0] for mode in options.modes)
+    environment = report.environment(runner, os.cpu_count(), options.device, with_compile)
     print(json.dumps(environment) if options.json else report.environment_text(environment, options) + "\n", flush=True)
+    if "isa" in environment:
+        isa.check(options.isa, environment["isa"])
     failures = []
     try:
         run_all(runner, options, failures)

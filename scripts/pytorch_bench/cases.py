@@ -1,6 +1,6 @@
 """The cases: their sides (moh commands and PyTorch jobs), and the ratios computed from the records that these print."""
 
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 
 MASKS = ("causal", "full")
 
@@ -10,7 +10,7 @@ class MohSide:
     """A `moh bench` command whose standard output is JSON lines."""
 
     arguments: tuple
-    score: str  # the field whose sum over the lines is "the time of this side"
+    score: str  # the field whose sum over the lines is "the time of this side"; ceilings do not count
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ class TorchSide:
 
 @dataclass(frozen=True)
 class Reading:
-    """A number in a side's output: `field` of the line whose fields include all of `where`."""
+    """A number in a side's output: the sum of `field` over the lines whose fields include all of `where`."""
 
     side: str
     field: str
@@ -112,6 +112,11 @@ def gpt2_step(threads, terms, _masks):
         yield step_comparison("gpt2_step", f"gpt2_124m, T {length}, batch {batch}", config, threads, terms)
 
 
+def small_heads_step(threads, terms, _masks):
+    config = ("configs/bench/llama_384_small_heads.yaml",)
+    yield step_comparison("small_heads_step", "llama_384 with 24 heads of 16, T 256, batch 8", config, threads, terms)
+
+
 def llm_step(threads, terms, _masks):
     """The paper's LLM-S and its MoH forms, micro-batches of 8 sequences."""
     dense, *routed = (f"configs/llm/{name}.yaml" for name in ("llm_s", "moh_llm_s_75", "moh_llm_s_50"))
@@ -190,7 +195,73 @@ def module_figures(shares):
     return figures
 
 
-CASES = {"llama_step": llama_step, "gpt2_step": gpt2_step, "moh_step": moh_step, "attention": attention,
-         "moh_module": moh_module, "llm_step": llm_step}
+@dataclass(frozen=True)
+class Convolution:
+    """A convolution with bias of square images, as `moh bench ops` lists them (train/bench/op_cases.cpp). One of 3 channels
+    reads the model's images, which need no gradient."""
+
+    model: str
+    batch: int
+    side: int
+    channels: int
+    outputs: int
+    kernel: int = 3
+    stride: int = 1
+    padding: int = 1
+    groups: int = 1
+
+    @property
+    def shape(self):
+        """Images and weight, by which moh's lines are known to be of the same convolution."""
+        images = [self.batch, self.side, self.side, self.channels]
+        weight = [self.outputs, self.channels // self.groups, self.kernel, self.kernel]
+        return f"{images} * {weight}" + (f", stride {self.stride}" if self.stride != 1 else "")
+
+
+def transnext(layer, side, channels, outputs, **sizes):
+    return Convolution(f"TransNeXt-T {layer}", 8, side, channels, outputs, **sizes)
+
+
+def depthwise(stage, side, channels):
+    return transnext(f"depthwise {stage}", side, channels, channels, groups=channels)
+
+
+def autoencoder(layer, side, channels, outputs, **sizes):
+    return Convolution(f"VAE {layer}", 1, side, channels, outputs, **sizes)
+
+
+CONVOLUTIONS = {
+    "TransNeXt-T": (transnext("patches 1", 224, 3, 72, kernel=7, stride=4, padding=3),
+                    transnext("patches 2", 56, 72, 144, stride=2), transnext("patches 3", 28, 144, 288, stride=2),
+                    transnext("patches 4", 14, 288, 576, stride=2), depthwise(1, 56, 384), depthwise(2, 28, 768),
+                    depthwise(3, 14, 768), depthwise(4, 7, 1536)),
+    "VAE": (autoencoder("in", 256, 3, 128), autoencoder("block 1", 256, 128, 128), autoencoder("block 2", 128, 256, 256),
+            autoencoder("block 3", 64, 512, 512), autoencoder("block 4", 32, 512, 512),
+            autoencoder("downsample 1", 256, 128, 128, stride=2), autoencoder("downsample 2", 128, 256, 256, stride=2),
+            autoencoder("downsample 3", 64, 512, 512, stride=2), autoencoder("out", 256, 128, 3)),
+}
+
+
+def conv(threads, terms, _masks):
+    """Convolutions of TransNeXt-Tiny and of Stable Diffusion's autoencoder, forward and both gradients."""
+    for model, convolutions in CONVOLUTIONS.items():
+        command = ("bench", "ops", "--only", model, "--megabytes", "64", "--repeats", str(terms.repeats), "--seconds", "60",
+                   "--threads", str(threads), *terms.moh_options, "--json")
+        job = torch_job("convolutions", threads, terms, compile=False,
+                        convolutions=[{**asdict(each), "shape": each.shape} for each in convolutions])
+        sides = {"moh": MohSide(command, "ms"), "PyTorch": TorchSide(job, "ms")}
+        figures = [figure for each in convolutions for figure in convolution_figures(each)]
+        yield Comparison("conv", model, threads, sides, figures)
+
+
+def convolution_figures(convolution):
+    _, layer = convolution.model.split(" ", 1)
+    same = {"model": convolution.model, "shape": convolution.shape}
+    for what, where in (("forward", {**same, "pass": "forward"}), ("forward + backward", same)):
+        yield Figure(f"{layer}, {what}", Reading("moh", "ms", where), Reading("PyTorch", "ms", where))
+
+
+CASES = {"llama_step": llama_step, "small_heads_step": small_heads_step, "gpt2_step": gpt2_step, "moh_step": moh_step,
+         "attention": attention, "moh_module": moh_module, "conv": conv, "llm_step": llm_step}
 # The default of --cases: on a CPU a step of LLM-S takes minutes.
 USUAL = {"cpu": [case for case in CASES if case != "llm_step"], "cuda": list(CASES)}

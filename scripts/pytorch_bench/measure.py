@@ -42,34 +42,39 @@ class Runner:
     python: str
     timeout: float
     say: callable = lambda text: None
+    environment: dict = field(default_factory=dict)  # of both sides, beside this process's
     configs: dict = field(default_factory=dict)
 
-    def run(self, command, environment=None):
-        """Runs a command that prints JSON lines, and returns them."""
+    def finished(self, command, environment=None):
+        """Runs a command to its end."""
         try:
-            done = subprocess.run(command, capture_output=True, text=True, timeout=self.timeout, check=False, cwd=ROOT,
-                                  env={**os.environ, **(environment or {})})
+            return subprocess.run(command, capture_output=True, text=True, timeout=self.timeout, check=False, cwd=ROOT,
+                                  env={**os.environ, **self.environment, **(environment or {})})
         except subprocess.TimeoutExpired as error:
             raise BenchError(f"{describe(command)}: no end after {self.timeout:g} s; --timeout allows more") from error
         except OSError as error:
             raise BenchError(f"{command[0]}: {error.strerror}") from error
+
+    def run(self, command, environment=None):
+        """Runs a command that prints JSON lines, and returns them."""
+        done = self.finished(command, environment)
         records = json_objects(done.stdout)
         for record in records:
             if "error" in record:
                 raise BenchError(record["error"])
-        if done.returncode != 0:
-            reason = " ".join(done.stderr.split())[-300:] or "no message"
-            raise BenchError(f"{describe(command)}: ended with code {done.returncode}: {reason}")
+        require_success(command, done)
         return records
+
+    def text(self, command):
+        """What a command prints."""
+        done = self.finished(command)
+        require_success(command, done)
+        return done.stdout
 
     def resolved(self, config):
         """The resolved configuration, printed by `moh config`, from which both sides take their sizes."""
         if config not in self.configs:
-            command = [self.moh, "config", *config]
-            done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=False)
-            if done.returncode != 0:
-                raise BenchError(f"{describe(command)}: {done.stderr.strip()}")
-            self.configs[config] = read_resolved(done.stdout)
+            self.configs[config] = read_resolved(self.text([self.moh, "config", *config]))
         return self.configs[config]
 
     def measure(self, side, mode=None):
@@ -81,6 +86,12 @@ class Runner:
             job["config"] = self.resolved(side.config)
         threads = {"OMP_NUM_THREADS": str(job["threads"]), "MKL_NUM_THREADS": str(job["threads"])}
         return self.run([self.python, "-B", str(WORKER), json.dumps(job)], {**threads, **environment})
+
+
+def require_success(command, done):
+    if done.returncode != 0:
+        reason = " ".join(done.stderr.split())[-300:] or "no message"
+        raise BenchError(f"{describe(command)}: ended with code {done.returncode}: {reason}")
 
 
 def describe(command):
@@ -126,7 +137,11 @@ def read_value(text):
 
 
 def score(side, records):
-    return sum(value_of(record, side.score) for record in records)
+    return total(side.score, [record for record in records if record.get("pass") != ""])  # a ceiling's is empty
+
+
+def total(name, records):
+    return sum(value_of(record, name) for record in records)
 
 
 def value_of(record, name):
@@ -205,7 +220,7 @@ def series(results, reading):
         matching = [r for r in records if all(r.get(key) == value for key, value in reading.where.items())]
         if not matching:
             raise BenchError(f"{reading.side}: no line with {reading.where}")
-        values.append(value_of(matching[0], reading.field))
+        values.append(total(reading.field, matching))
     return values
 
 

@@ -5,6 +5,7 @@ import json
 import pathlib
 import subprocess
 
+from pytorch_bench import isa
 from pytorch_bench.measure import ROOT, WORKER
 
 MIB = 1 << 20
@@ -35,20 +36,26 @@ def git_commit():
     return f"{commit} with changes" if commit and changed else commit or "unknown"
 
 
-def environment(runner, cores, device):
-    job = json.dumps({"work": "versions", "threads": 1, "device": device})
+def environment(runner, cores, device, with_compile):
+    job = json.dumps({"work": "versions", "threads": 1, "device": device, "compile": with_compile})
+    moh = runner.text([runner.moh, "--version"]).strip()
     versions = runner.run([runner.python, "-B", str(WORKER), job])[0]
+    if "isa" in versions:
+        versions["isa"] = {"moh": isa.of_moh(moh), **versions["isa"]}
     return {"kind": "environment", "date": datetime.date.today().isoformat(), "cpu": cpu_model(), "cores": cores,
-            "moh": first_line([runner.moh, "--version"]) or "unknown", "moh_commit": git_commit(), **versions}
+            "moh": moh, "moh_commit": git_commit(), **versions}
 
 
 def environment_text(record, options):
     libraries = "; ".join(record["libraries"])
     pytorch = f"PyTorch {record['torch']} ({libraries}; {record['capability']}), Python {record['python']}"
-    moh = f"moh {record['moh']} ({record['moh_commit']})"
+    moh = f"{record['moh']}, sources at {record['moh_commit']}"
     gpu = f"{record['gpu']}, driver {record['driver']}; " if "gpu" in record else ""
-    return (f"{record['date']}; {gpu}{record['cpu']}, {record['cores']} cores; {moh}; {pytorch}. {options.rounds} "
+    text = (f"{record['date']}; {gpu}{record['cpu']}, {record['cores']} cores; {moh}; {pytorch}. {options.rounds} "
             f"rounds of {options.repeats} repeats after {options.warmups} to warm up.")
+    if "isa" in record:
+        text += f" {isa.sentence(record['isa'])}"
+    return text
 
 
 def table(header, rows):

@@ -3,17 +3,22 @@ Python of the virtual environment:
 
     worker.py '{"work": "step", "compile": true, "threads": 2, "warmups": 3, "repeats": 10, ...}'
 
-`work` is `versions`, `step`, `attention` or `module`. Ends with {"error": ...} and exit code 1 if PyTorch fails, such as in
-compiling without a C++ compiler.
+`work` is `versions`, `step`, `attention`, `module` or `convolutions`. Ends with {"error": ...} and exit code 1 if PyTorch
+fails, such as in compiling without a C++ compiler.
 """
 
+import contextlib
+import ctypes
 import json
 import math
+import os
 import pathlib
+import re
 import resource
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 
 import torch
@@ -215,6 +220,19 @@ def measure_share(job, active):
     forward = compiled(job, place(module, **kind))
     x = torch.randn(job["batch"], job["tokens"], job["width"], requires_grad=True, **kind)
     cotangent = torch.randn_like(x)
+
+    def backward(results):
+        y, balance = results
+        if balance is None:
+            y.backward(cotangent)
+        else:
+            torch.autograd.backward([y, balance], [cotangent, torch.full_like(balance, BALANCE_WEIGHT)])
+
+    return passes(job, module, x, forward, backward)
+
+
+def passes(job, module, x, forward, backward):
+    """Times of forward(x), which calls the module, and of backward(its result), by name."""
     head_start = HeadStart(job["device"])
 
     def run(stopwatch):
@@ -222,15 +240,33 @@ def measure_share(job, active):
         module.zero_grad(set_to_none=True)
         head_start()
         stopwatch.start()
-        y, balance = forward(x)
+        results = forward(x)
         stopwatch.lap("forward")
-        if balance is None:
-            y.backward(cotangent)
-        else:
-            torch.autograd.backward([y, balance], [cotangent, torch.full_like(balance, BALANCE_WEIGHT)])
+        backward(results)
         stopwatch.lap("backward")
 
     return repeat(job, run)[0]
+
+
+def measure_convolutions(job):
+    """Convolutions one by one, each in the faster of PyTorch's two layouts, which is often not that of the default."""
+    for convolution in job["convolutions"]:
+        by_layout = {layout: measure_convolution(job, convolution, layout)
+                     for layout in (torch.contiguous_format, torch.channels_last)}
+        layout = min(by_layout, key=lambda each: sum(by_layout[each].values()))
+        for name, ms in by_layout[layout].items():
+            yield {"model": convolution["model"], "shape": convolution["shape"], "pass": name, "ms": ms, "layout": str(layout)}
+
+
+def measure_convolution(job, sizes, layout):
+    kind = {"device": job["device"], "dtype": DTYPES[job["dtype"]]}
+    module = torch.nn.Conv2d(sizes["channels"], sizes["outputs"], sizes["kernel"], sizes["stride"], sizes["padding"],
+                             groups=sizes["groups"], **kind).to(memory_format=layout)
+    x = torch.randn(sizes["batch"], sizes["channels"], sizes["side"], sizes["side"], **kind).to(memory_format=layout)
+    x.requires_grad_(sizes["channels"] != 3)  # the model's images need none
+    cotangent = torch.randn_like(module(x), memory_format=layout)
+    laps = passes(job, module, x, module, lambda y: y.backward(cotangent))
+    return {name: statistics.median(times) for name, times in laps.items()}
 
 
 # Names in torch.__config__ of the libraries for GEMM and threads on the CPU.
@@ -257,15 +293,67 @@ def gpu_versions():
             "capability": "sm_%d%d" % torch.cuda.get_device_capability(0)}
 
 
+def instruction_sets(with_compile):
+    """What PyTorch's parts say that they use on this CPU, by part."""
+    text = library_messages()
+    said = {"PyTorch": torch.backends.cpu.get_cpu_capability()}
+    for library, pattern in (("MKL", r"MKL_VERBOSE .* architecture (.+?)(?: enabled)? processors"),
+                             ("oneDNN", r"onednn_verbose,.*,cpu,isa:(.+)")):
+        found = re.search(pattern, text)
+        if found:
+            said[library] = found[1]
+    if "CNR:COMPATIBLE" in text:  # says the line of the GEMM
+        said["MKL"] += ", CNR:COMPATIBLE"
+    return {**said, **(compiler_instruction_sets() if with_compile else {})}
+
+
+def library_messages():
+    """What MKL and oneDNN print about themselves, a small GEMM and a small convolution."""
+    with tempfile.TemporaryFile() as file:
+        output = os.dup(1)
+        os.dup2(file.fileno(), 1)
+        try:
+            with contextlib.ExitStack() as verbose:
+                for library in (torch.backends.mkl, torch.backends.mkldnn):
+                    if library.is_available():
+                        verbose.enter_context(library.verbose(1))
+                torch.ones(64, 64) @ torch.ones(64, 64)
+                F.conv2d(torch.ones(16, 16, 16, 16), torch.ones(16, 16, 3, 3))
+        finally:
+            ctypes.CDLL(None).fflush(None)
+            os.dup2(output, 1)
+            os.close(output)
+        file.seek(0)
+        return file.read().decode(errors="replace")
+
+
+def compiler_instruction_sets():
+    """Those of torch.compile: what its code is written for, and what its compiler compiles for. None without a compiler."""
+    from torch._inductor.cpp_builder import CppOptions
+    from torch._inductor.cpu_vec_isa import pick_vec_isa
+
+    try:
+        options = CppOptions()
+        targets = [f"-{flag}" for flag in options.get_cflags() if flag.startswith("march=")]
+        command = [options.get_compiler(), *targets, "-dM", "-E", "-x", "c++", os.devnull]
+        macros = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    except Exception:  # the modes that compile will say why
+        return {}
+    target = next((name for macro, name in (("__AVX512F__", "AVX512"), ("__AVX2__", "AVX2")) if f" {macro} " in macros), "SSE")
+    return {"torch.compile": str(pick_vec_isa()), "its compiler": target}
+
+
 def versions(job):
     """Versions of PyTorch and its libraries."""
     lines = [line.strip(" -") for line in torch.__config__.show().splitlines()]
     libraries = [line for line in lines if any(name in line for name in LIBRARIES) and "settings" not in line]
+    of_device = gpu_versions() if job["device"] == "cuda" else {"isa": instruction_sets(job["compile"])}
     yield {"python": sys.version.split()[0], "torch": torch.__version__, "libraries": libraries,
-           "capability": torch.backends.cpu.get_cpu_capability(), **(gpu_versions() if job["device"] == "cuda" else {})}
+           "capability": torch.backends.cpu.get_cpu_capability(), **of_device}
 
 
-WORK = {"versions": versions, "step": measure_step, "attention": measure_attention, "module": measure_module}
+WORK = {"versions": versions, "step": measure_step, "attention": measure_attention, "module": measure_module,
+        "convolutions": measure_convolutions}
 
 
 def main():

@@ -93,7 +93,7 @@ class Step(support.MohTest):
 
 
 class Ops(support.MohTest):
-    FIELDS = {"op", "model", "pass", "shape", "device", "dtype", "threads", "ms", "spread", "unit", "rate", "ceiling", "share"}
+    FIELDS = {"op", "model", "pass", "shape", "device", "dtype", "isa", "threads", "ms", "spread", "unit", "rate", "ceiling", "share"}
 
     def records(self, *arguments):
         output = self.moh("bench", "ops", "--json", "--threads", 1, "--repeats", 1, "--seconds", "1e-9", *arguments)
@@ -127,6 +127,21 @@ class Ops(support.MohTest):
             for extent in record["shape"].split("x"):
                 size *= int(extent)
             self.assertAlmostEqual(record["rate"], size / record["ms"] * 1e3, delta=1e-6 * record["rate"])
+
+    def test_convolutions(self):
+        records = [r for r in self.records("--megabytes", 1, "--only", "TransNeXt-T") if r["op"] == "convolution"]
+        self.assertEqual([record["pass"] for record in records], ["forward", "backward"] * 8)
+        by_layer = {(record["model"], record["pass"]): record for record in records}
+        # Outputs, and values that each one reads; a gradient of both factors, but none of images.
+        for layer, shape, outputs, values, gradients in (
+                ("patches 1", "[8, 224, 224, 3] * [72, 3, 7, 7], stride 4", 8 * 56 * 56 * 72, 3 * 7 * 7, 1),
+                ("patches 2", "[8, 56, 56, 72] * [144, 72, 3, 3], stride 2", 8 * 28 * 28 * 144, 72 * 3 * 3, 2),
+                ("depthwise 4", "[8, 7, 7, 1536] * [1536, 1, 3, 3]", 8 * 7 * 7 * 1536, 3 * 3, 2)):
+            for name, products in (("forward", 1), ("backward", gradients)):
+                record = by_layer[f"TransNeXt-T {layer}", name]
+                self.assertEqual((record["shape"], record["unit"], set(record)), (shape, "GFLOP/s", self.FIELDS))
+                size = 2e-9 * outputs * values * products
+                self.assertAlmostEqual(record["rate"], size / record["ms"] * 1e3, delta=1e-6 * record["rate"])
 
     def test_table(self):
         output = self.moh("bench", "ops", "--only", "add", "--megabytes", 1, "--threads", 1)

@@ -44,7 +44,7 @@ if "config" in sys.argv[1:2]:
 elif "--version" in sys.argv:
     print("0")
 else:
-    for active in (0.5, 0.75):
+    for active in (1.0,) if "step" in sys.argv else (0.5, 0.75):
         print(json.dumps({{"active": active, "forward_ms": 20.0, "forward_backward_ms": 60.0, "backward_ms": 40.0,
                           "optimizer_ms": 5.0, "step_ms": 100.0, "parameters": 7, "peak_bytes": {{"total": 1 << 20}}}}))
 """
@@ -55,7 +55,7 @@ if sys.argv[1] == "-c":
 if json.loads(sys.argv[-1])["work"] == "versions":
     print(json.dumps({{"python": "3", "torch": "9.9", "libraries": ["CUDA 13"], "capability": "sm_90", "gpu": "G", "driver": "D"}}))
 else:
-    for active in (0.5, 0.75, 1.0):
+    for active in (1.0,) if json.loads(sys.argv[-1])["work"] == "step" else (0.5, 0.75, 1.0):
         print(json.dumps({{"active": active, "forward_ms": 40.0, "forward_backward_ms": 120.0, "backward_ms": 80.0,
                           "optimizer_ms": 10.0, "step_ms": 200.0, "parameters": 7, "peak_device_bytes": 2 << 20}}))
 """

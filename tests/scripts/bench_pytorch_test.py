@@ -6,12 +6,14 @@ import json
 import math
 import os
 import pathlib
+import re
 import signal
 import subprocess
 import sys
 import tempfile
 import textwrap
 import unittest
+import unittest.mock
 
 SOURCE = pathlib.Path(os.environ.get("MOH_SOURCE_DIR", pathlib.Path(__file__).resolve().parents[2]))
 SCRIPT = SOURCE / "scripts" / "bench_pytorch.py"
@@ -19,15 +21,15 @@ MOH = os.environ.get("MOH_BINARY", "moh")
 
 sys.path[:0] = [str(SOURCE / "scripts"), str(SOURCE / "scripts" / "pytorch_bench")]
 import bench_pytorch  # noqa: E402
-from pytorch_bench import cases, measure, report, routing  # noqa: E402
+from pytorch_bench import cases, isa, measure, report, routing  # noqa: E402
 from pytorch_bench.measure import BenchError  # noqa: E402
 
 # A `moh` that answers as the commands of the cases do, one step time after the other.
 FAKE_MOH = """
-    import json, pathlib, sys
+    import json, os, pathlib, sys
     arguments = sys.argv[1:]
     if arguments == ["--version"]:
-        print("0.0.0")
+        print(f"moh 0.0.0 (commit 0123456789, GNU 12.2.0, no CUDA, {os.environ.get('MOH_CPU_ISA', 'avx512')})")
     elif arguments[0] == "config":
         print("model:\\n  hidden: 384\\n  moh:\\n    router: none\\ntrain:\\n  batch_size: 8")
     else:
@@ -45,7 +47,9 @@ FAKE_TORCH = """
         sys.exit(0)
     job = json.loads(sys.argv[-1])
     if job["work"] == "versions":
-        print(json.dumps({"python": "3", "torch": "9.9", "libraries": ["MKL 1"], "capability": "AVX2"}))
+        capability = os.environ.get("ATEN_CPU_CAPABILITY", "avx512").upper()
+        print(json.dumps({"python": "3", "torch": "9.9", "libraries": ["MKL 1"], "capability": capability,
+                          "isa": {"PyTorch": capability, "MKL": "Intel(R) AVX2"}}))
     elif job["compile"]:
         print(json.dumps({"error": "RuntimeError: no C++ compiler"}))
         sys.exit(1)
@@ -84,6 +88,10 @@ class Folder(unittest.TestCase):
                           *arguments)
 
 
+    def moh_that_refuses(self, reason):
+        return write_program(self.folder / "moh", f"import sys; print('error: {reason}', file=sys.stderr); sys.exit(2)")
+
+
 class ArithmeticTest(unittest.TestCase):
     def test_ratio_is_the_median_of_the_rounds(self):
         summary = measure.ratio_summary([100.0, 200.0, 400.0], [300.0, 300.0, 300.0])
@@ -100,6 +108,13 @@ class ArithmeticTest(unittest.TestCase):
         for broken in ({}, {"ms": 0.0}, {"ms": math.nan}, {"ms": "2"}, {"ms": True}):
             with self.assertRaisesRegex(BenchError, "expected a number above 0 in field ms"):
                 measure.value_of(broken, "ms")
+
+    def test_readings_add_up_passes_and_ceilings_do_not_count(self):
+        lines = [{"op": "fma", "pass": "", "ms": 0}, {"model": "a", "pass": "forward", "ms": 1.0},
+                 {"model": "a", "pass": "backward", "ms": 2.0}, {"model": "b", "pass": "forward", "ms": 4.0}]
+        self.assertEqual(measure.score(cases.MohSide((), "ms"), lines), 7.0)
+        results = {"moh": measure.SideResult("moh", [lines])}
+        self.assertEqual(measure.series(results, cases.Reading("moh", "ms", {"model": "a"})), [3.0])
 
     def test_memory_takes_the_smallest_of_pytorch_and_the_largest_of_moh(self):
         def moh(process):
@@ -139,6 +154,95 @@ class ArithmeticTest(unittest.TestCase):
                                    "**1.50** (1.25 to 1.75) |")
         self.assertEqual({line.count("|") for line in lines}, {9})
         self.assertEqual(report.markdown([]), "")
+
+
+MKL_SAYS = "Intel(R) Advanced Vector Extensions 2 (Intel(R) AVX2)"
+
+
+class IsaTest(Folder):
+    def test_knows_the_names_of_every_part(self):
+        for isa_name, texts in {
+                "baseline": ("baseline", "DEFAULT", "INVALID_VEC_ISA", "SSE", "Intel SSE4.1",
+                             "Intel(R) Streaming SIMD Extensions 4.2 (Intel(R) SSE4.2)",
+                             "Intel(R) Architecture, CNR:COMPATIBLE"),
+                "avx2": ("avx2", "AVX2", MKL_SAYS, "Intel AVX2 with Intel DL Boost", "Intel(R) Architecture"),
+                "avx512": ("avx512", "AVX512", "avx512 avx512_vnni amx_tile", "Intel AVX-512 with Intel DL Boost",
+                           "Intel(R) Advanced Vector Extensions 512 (Intel(R) AVX-512)"),
+                None: ("SVE256", "ARM Neon")}.items():
+            for text in texts:
+                with self.subTest(text):
+                    self.assertEqual(isa.in_words(text), isa_name)
+
+    def test_moh_says_it_with_its_version(self):
+        version = self.version_of_moh()
+        self.assertIn(isa.of_moh(version), isa.ISAS)
+        self.assertEqual(isa.of_moh(self.version_of_moh(MOH_CPU_ISA="baseline")), "baseline")
+        with self.assertRaisesRegex(BenchError, "expected an instruction set at the end, found '0.0.0'"):
+            isa.of_moh("0.0.0")
+
+    def version_of_moh(self, **variables):
+        return measure.Runner(MOH, sys.executable, timeout=60, environment=variables).text([MOH, "--version"]).strip()
+
+    def test_all_have_to_use_the_same_and_libraries_no_more(self):
+        avx2 = {"moh": "avx2", "PyTorch": "AVX2", "MKL": MKL_SAYS, "oneDNN": "Intel AVX2", "torch.compile": "avx2",
+                "its compiler": "AVX2"}
+        for asked in ("avx2", None):
+            isa.check(asked, avx2)
+            isa.check(asked, {**avx2, "oneDNN": "Intel SSE4.1"})
+        isa.check(None, {"moh": "baseline", "PyTorch": "SVE256"})  # another processor
+        for part, text in (("moh", "avx512"), ("moh", "baseline"), ("PyTorch", "AVX512"), ("PyTorch", "DEFAULT"),
+                           ("PyTorch", "SVE256"), ("MKL", "Intel(R) AVX-512"), ("oneDNN", "Intel AVX-512"),
+                           ("torch.compile", "INVALID_VEC_ISA"), ("its compiler", "AVX512")):
+            with self.subTest(part, text=text):
+                with self.assertRaisesRegex(BenchError, f"--isa: expected avx2 on both sides, found {part}: {re.escape(text)}$"):
+                    isa.check("avx2", {**avx2, part: text})
+        with self.assertRaisesRegex(BenchError, "expected avx512 .*found PyTorch: AVX2; --isa avx2 holds both sides to one"):
+            isa.check(None, {**avx2, "moh": "avx512"})
+
+    def test_variables(self):
+        self.assertEqual(isa.variables(None, "cache"), {})
+        self.assertEqual(isa.variables("avx2", "cache"),
+                         {"MOH_CPU_ISA": "avx2", "ATEN_CPU_CAPABILITY": "avx2", "MKL_ENABLE_INSTRUCTIONS": "AVX2",
+                          "ONEDNN_MAX_CPU_ISA": "AVX2", "TORCHINDUCTOR_CPP_MARCH": "x86-64-v3",
+                          "TORCHINDUCTOR_CACHE_DIR": os.path.abspath("cache")})
+        for intel, found in ((True, None), (False, "COMPATIBLE")):
+            with unittest.mock.patch.object(isa, "is_intel", return_value=intel):
+                self.assertEqual(isa.variables("baseline", "cache").get("MKL_CBWR"), found)
+
+    def test_a_run_holds_both_sides_to_it(self):
+        result = self.bench_with_fakes("--rounds", "1", "--isa", "avx2")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertIn("Instruction sets: moh avx2; PyTorch AVX2; MKL Intel(R) AVX2.", result.stdout)
+        self.assertIn("| llama_384, T 256, batch 8 | 2 | step |", result.stdout)
+
+    def test_a_side_that_uses_another_ends_the_run(self):
+        for variable, message in (("MOH_CPU_ISA", "--isa: expected avx2 on both sides, found PyTorch: AVX512; --isa avx2 holds"),
+                                  ("ATEN_CPU_CAPABILITY", "--isa: expected avx512 on both sides, found PyTorch: AVX2; --isa avx2")):
+            with unittest.mock.patch.dict(os.environ, {variable: "avx2"}):
+                result = self.bench_with_fakes("--rounds", "1")
+            self.assertEqual(result.returncode, 1)
+            self.assertIn(message, result.stderr)
+            self.assertFalse((self.folder / "moh.log").exists())  # nothing was measured
+
+    def test_a_processor_without_it(self):
+        moh = self.moh_that_refuses("MOH_CPU_ISA: expected an instruction set of this processor (the best is avx2)")
+        write_program(self.folder / "venv/bin/python", FAKE_TORCH)
+        result = self.bench("--moh", moh, "--venv", self.folder / "venv", "--isa", "avx512")
+        self.assertEqual(result.returncode, 1)
+        self.assertIn("MOH_CPU_ISA: expected an instruction set of this processor (the best is avx2)", result.stderr)
+
+
+class ConvolutionTest(Folder):
+    def test_sizes_are_those_of_moh(self):
+        runner = measure.Runner(MOH, sys.executable, timeout=100)
+        comparison, _ = cases.conv(1, cases.Terms(0, 1), cases.MASKS)
+        records = runner.measure(comparison.sides["moh"])
+        convolutions = comparison.sides["PyTorch"].job["convolutions"]
+        self.assertEqual([(r["model"], r["shape"], r["pass"]) for r in records if r["op"] == "convolution"],
+                         [(c["model"], c["shape"], each) for c in convolutions for each in ("forward", "backward")])
+        results = {"moh": measure.SideResult("moh", [records])}
+        for figure in comparison.figures:
+            measure.series(results, figure.ours)
 
 
 class ConfigTest(Folder):
@@ -255,11 +359,7 @@ class GpuTest(Folder):
         self.assertIn("| llama_384, T 256, batch 8 | moh | 20 | PyTorch | 40 | 0.50 |", result.stdout)
 
     def test_without_a_gpu(self):
-        moh = write_program(self.folder / "moh", """
-            import sys
-            print("error: device: cuda:0: expected a CUDA GPU, found none", file=sys.stderr)
-            sys.exit(2)
-        """)
+        moh = self.moh_that_refuses("device: cuda:0: expected a CUDA GPU, found none")
         write_program(self.folder / "venv/bin/python", FAKE_CUDA_TORCH)
         result = self.bench("--moh", moh, "--venv", self.folder / "venv", "--device", "cuda")
         self.assertEqual(result.returncode, 1)
@@ -306,7 +406,9 @@ class RunTest(Folder):
     def test_prints_tables(self):
         result = self.bench_with_fakes("--rounds", "1")
         self.assertEqual(result.returncode, 0, result.stderr)
-        self.assertIn("PyTorch 9.9 (MKL 1; AVX2), Python 3.", result.stdout)
+        self.assertIn("; moh 0.0.0 (commit 0123456789, GNU 12.2.0, no CUDA, avx512), sources at ", result.stdout)
+        self.assertIn("PyTorch 9.9 (MKL 1; AVX512), Python 3.", result.stdout)
+        self.assertIn("Instruction sets: moh avx512; PyTorch AVX512; MKL Intel(R) AVX2.", result.stdout)
         self.assertIn("### llama_step", result.stdout)
         self.assertIn("| llama_384, T 256, batch 8 | 2 | step | moh | 100.00 | PyTorch, eager tuned | 300.00 | "
                       "**3.00** (3.00 to 3.00) |", result.stdout)
@@ -410,7 +512,9 @@ class RefusalTest(Folder):
         for arguments, message in ((["--cases", "speed"], "invalid choice: 'speed'"),
                                    (["--threads", "0"], "expected 1 or more, found 0"),
                                    (["--rounds", "0"], "expected 1 or more, found 0"),
-                                   (["--modes", "magic"], "invalid choice: 'magic'")):
+                                   (["--modes", "magic"], "invalid choice: 'magic'"),
+                                   (["--isa", "avx"], "invalid choice: 'avx'"),
+                                   (["--isa", "avx2", "--device", "cuda"], "--isa is for --device cpu")):
             result = self.bench(*arguments)
             self.assertEqual(result.returncode, 2)
             self.assertIn(message, result.stderr)

@@ -4,15 +4,18 @@ PyTorch is that of the virtual environment MOH_PYTORCH_VENV (build/pytorch-venv)
 """
 
 import array
+import dataclasses
 import importlib.util
 import json
 import math
 import os
 import pathlib
+import platform
 import subprocess
 import sys
 import tempfile
 import unittest
+import unittest.mock
 
 SOURCE = pathlib.Path(os.environ.get("MOH_SOURCE_DIR", pathlib.Path(__file__).resolve().parents[2]))
 WORKER = SOURCE / "scripts" / "pytorch_bench" / "worker.py"
@@ -29,7 +32,7 @@ if importlib.util.find_spec("torch") is None:
 import torch  # noqa: E402
 
 sys.path[:0] = [str(SOURCE / "scripts"), str(SOURCE / "scripts" / "pytorch_bench")]
-from pytorch_bench import measure  # noqa: E402
+from pytorch_bench import cases, isa, measure  # noqa: E402
 
 
 def resolved(*overrides):
@@ -228,6 +231,30 @@ class WorkerTest(unittest.TestCase):
         for dtype in ("f32", "bf16"):
             code, records = self.work({"work": "module", "width": 32, "active": [1.0, 0.5], **shape, "dtype": dtype})
             self.assertEqual((code, [record["active"] for record in records]), (0, [1.0, 0.5]))
+
+    def test_convolutions(self):
+        convolution = cases.Convolution("a layer", 2, 9, 4, 6, stride=2, groups=2)
+        code, records = self.work({"work": "convolutions", "compile": False,
+                                   "convolutions": [{**dataclasses.asdict(convolution), "shape": convolution.shape}]})
+        self.assertEqual((code, [record["pass"] for record in records]), (0, ["forward", "backward"]), records)
+        for record in records:
+            self.assertEqual((record["model"], record["shape"]), ("a layer", "[2, 9, 9, 4] * [6, 2, 3, 3], stride 2"))
+            self.assertIn(record["layout"], ("torch.contiguous_format", "torch.channels_last"))
+            self.assertGreater(record["ms"], 0)
+
+    @unittest.skipUnless(platform.machine() in ("x86_64", "AMD64"), "another processor")
+    def test_every_part_says_its_instruction_set(self):
+        with tempfile.TemporaryDirectory() as folder, \
+                unittest.mock.patch.dict(os.environ, isa.variables("baseline", folder)):
+            code, (record,) = self.work({"work": "versions", "compile": True})
+        self.assertEqual(code, 0, record)
+        said = record["isa"]
+        self.assertLessEqual({"PyTorch", "oneDNN", "torch.compile"}, set(said))
+        from torch._inductor import config
+
+        if not hasattr(config.cpp, "march"):  # before 2.15
+            del said["its compiler"]
+        isa.check("baseline", {"moh": "baseline", **said})
 
     def test_says_why_it_cannot(self):
         code, (record,) = self.work({"work": "step", "compile": False, "config": {}})

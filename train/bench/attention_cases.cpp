@@ -5,6 +5,7 @@
 #include <string>
 #include <utility>
 
+#include "core/cpu_isa.h"
 #include "train/bench/require_option.h"
 #include "train/math/statistics.h"
 
@@ -74,6 +75,7 @@ Row first_members(const AttentionCases& cases, std::string_view op, const Attent
   row.add("op", std::string(op));
   row.add("device", device_name(cases.device));
   row.add("dtype", std::string(dtype_name(cases.dtype)));
+  row.add("isa", std::string(cpu_isa_name(cpu_isa())));
   row.add("batch", cases.batch);
   row.add("tokens", comparison.tokens, {"tokens"});
   return row;

@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "core/allocator.h"
+#include "core/cpu_isa.h"
 #include "core/cuda/backend.h"
 #include "core/parallel.h"
 #include "ops/linalg/matmul.h"
@@ -18,16 +19,24 @@ namespace moh {
 
 namespace {
 
-constexpr std::string_view kBench = "bench ops", kMatmul = "matmul";
+constexpr std::string_view kBench = "bench ops", kMatmul = "matmul", kConvolution = "convolution";
+
+/// The model's name, the first word of a layer's.
+std::string model_of(const std::string& layer) {
+  return layer.substr(0, layer.find(' '));
+}
 
 std::vector<std::string> known_names() {
   std::vector<std::string> names;
   for (const StreamingFamily& family : streaming_families()) names.emplace_back(family.op);
-  names.emplace_back(kMatmul);
-  for (const LinearShape& shape : linear_shapes()) {
-    const std::string model = shape.model.substr(0, shape.model.find(' '));
-    if (names.back() != model) names.push_back(model);
-  }
+  const auto add_models = [&](std::string_view op, const auto& layers) {
+    names.emplace_back(op);
+    for (const auto& layer : layers) {
+      if (names.back() != model_of(layer.model)) names.push_back(model_of(layer.model));
+    }
+  };
+  add_models(kMatmul, linear_shapes());
+  add_models(kConvolution, convolutions());
   return names;
 }
 
@@ -94,6 +103,29 @@ class Bench {
     run_product("weight TN", s.model, s.out, s.in, s.tokens, transposed(y), {x}, summed);
   }
 
+  void run_convolution(const Convolution& c) {
+    const auto random = [&](const Shape& shape) {
+      return op_cases::random_tensor(shape, {options_.dtype, options_.device}, 1);
+    };
+    const Tensor x = random(c.images()), w = random(c.weight()), b = random({c.outputs});
+    const auto forward = [&] {
+      return conv2d(c.is_first ? Variable(x) : op_cases::input(x), op_cases::input(w), op_cases::input(b),
+                    c.options);
+    };
+    const Shape result = forward().shape();
+    const Tensor seed = random(result);
+    const PassTimes times = repeat(forward, [&](const Variable& y) { y.backward(seed); });
+    // A multiply-add of each output and weight; backward for the gradients of both factors.
+    const std::int64_t values = w.numel() / c.outputs;  // that an output reads
+    const double flops = 2 * static_cast<double>(result.numel()) * static_cast<double>(values);
+    const std::string stride =
+        c.options.stride.y == 1 ? "" : ", stride " + std::to_string(c.options.stride.y);
+    const std::string name(kConvolution),
+        shape = to_string(x.shape()) + " * " + to_string(w.shape()) + stride;
+    report({name, "forward", shape, c.model}, times.forward, flops, products_);
+    report({name, "backward", shape, c.model}, times.backward, (c.is_first ? 1 : 2) * flops, products_);
+  }
+
  private:
   void run_product(const std::string& pass, const std::string& model, std::int64_t m, std::int64_t n,
                    std::int64_t k, const Operand& a, const Operand& b, DType dtype) {
@@ -149,6 +181,7 @@ class Bench {
     row.show({"pass", {}, -10}, subject.pass);
     row.add("device", device_name(options_.device));
     row.add("dtype", std::string(dtype_name(dtype)));
+    row.add("isa", std::string(cpu_isa_name(cpu_isa())));
     row.add("threads", num_threads());
     add_time("ms", median, {"ms", Row::fixed(3), 10});
     add_time("spread", relative_spread, {"spread", Row::percent(1)});
@@ -194,9 +227,14 @@ void run_op_bench(const OpBenchOptions& options, const std::function<void(const 
     if (wanted(options, family.op)) bench.run_streaming(family);
   }
   CpuAllocator::instance().trim();  // frees cached blocks, whose sizes GEMMs cannot use
+  const auto wants = [&](std::string_view op, const std::string& layer) {
+    return wanted(options, op) || wanted(options, model_of(layer));
+  };
   for (const LinearShape& shape : linear_shapes()) {
-    const bool model = wanted(options, shape.model.substr(0, shape.model.find(' ')));
-    if (model || wanted(options, kMatmul)) bench.run_linear(shape);
+    if (wants(kMatmul, shape.model)) bench.run_linear(shape);
+  }
+  for (const Convolution& convolution : convolutions()) {
+    if (wants(kConvolution, convolution.model)) bench.run_convolution(convolution);
   }
 }
 

@@ -64,6 +64,42 @@ std::vector<LinearShape> linear_shapes() {
   return shapes;
 }
 
+std::vector<Convolution> convolutions() {
+  constexpr std::int64_t kImages = 8;
+  const auto transnext = [](const char* layer, std::int64_t side, std::int64_t channels, std::int64_t outputs,
+                            std::int64_t kernel, const Conv2dOptions& options) {
+    return Convolution{
+        std::string("TransNeXt-T ") + layer, kImages, side, channels, outputs, kernel, options};
+  };
+  const auto depthwise = [&](const char* layer, std::int64_t side, std::int64_t channels) {
+    return transnext(layer, side, channels, channels, 3, {.padding = 1, .groups = channels});
+  };
+  const auto autoencoder = [](const char* layer, std::int64_t side, std::int64_t channels,
+                              std::int64_t outputs, std::int64_t stride = 1) {
+    return Convolution{std::string("VAE ") + layer,     1, side, channels, outputs, 3,
+                       {.stride = stride, .padding = 1}};
+  };
+  std::vector<Convolution> all = {transnext("patches 1", 224, 3, 72, 7, {.stride = 4, .padding = 3}),
+                                  transnext("patches 2", 56, 72, 144, 3, {.stride = 2, .padding = 1}),
+                                  transnext("patches 3", 28, 144, 288, 3, {.stride = 2, .padding = 1}),
+                                  transnext("patches 4", 14, 288, 576, 3, {.stride = 2, .padding = 1}),
+                                  depthwise("depthwise 1", 56, 384),
+                                  depthwise("depthwise 2", 28, 768),
+                                  depthwise("depthwise 3", 14, 768),
+                                  depthwise("depthwise 4", 7, 1536),
+                                  autoencoder("in", 256, 3, 128),
+                                  autoencoder("block 1", 256, 128, 128),
+                                  autoencoder("block 2", 128, 256, 256),
+                                  autoencoder("block 3", 64, 512, 512),
+                                  autoencoder("block 4", 32, 512, 512),
+                                  autoencoder("downsample 1", 256, 128, 128, 2),
+                                  autoencoder("downsample 2", 128, 256, 256, 2),
+                                  autoencoder("downsample 3", 64, 512, 512, 2),
+                                  autoencoder("out", 256, 128, 3)};
+  for (Convolution& convolution : all) convolution.is_first = convolution.channels == 3;
+  return all;
+}
+
 namespace op_cases {
 
 std::int64_t count_for(DType dtype, std::int64_t bytes, std::int64_t elements) {

@@ -10,6 +10,7 @@
 
 #include "autograd/variable.h"
 #include "models/module.h"
+#include "ops/conv/conv2d.h"
 
 namespace moh {
 
@@ -57,6 +58,20 @@ struct LinearShape {
 /// The linear layers of LLM-S and LLM-B (2048 tokens), DeiT-S and DeiT-B (8 images of 197 tokens) and DiT-S,
 /// -B and -XL (8 latents of 256 tokens).
 std::vector<LinearShape> linear_shapes();
+
+/// A convolution with bias of square images [batch, side, side, channels] in a published model.
+struct Convolution {
+  std::string model;  ///< model and layer: "TransNeXt-T depthwise 1"
+  std::int64_t batch, side, channels, outputs, kernel;
+  Conv2dOptions options = {};
+  bool is_first = false;  ///< of the model: its input, images, has no gradient
+
+  Shape images() const { return {batch, side, side, channels}; }
+  Shape weight() const { return {outputs, channels / options.groups, kernel, kernel}; }
+};
+/// Those of TransNeXt-Tiny (8 images of 224 x 224) that are no matrix multiplication of pixels, and of each
+/// kind and size those of Stable Diffusion's autoencoder (one image of 256 x 256).
+std::vector<Convolution> convolutions();
 
 /// The cases by subject, each a file in op_cases/, and helpers to make them.
 namespace op_cases {

@@ -238,7 +238,8 @@ void add_bench_ops(const Commands& commands) {
   OpBenchOptions& options = args.options;
   add_device_and_dtype(command, args);
   command
-      .add_option("--only", options.only, "Ops or models (matmul, LLM-S, DeiT-B, ...), separated by commas")
+      .add_option("--only", options.only,
+                  "Ops or models (matmul, LLM-S, TransNeXt-T, ...), separated by commas")
       ->delimiter(',')
       ->default_str("");
   command.add_option("--megabytes", options.megabytes,

@@ -97,12 +97,12 @@ TEST_CASE("bench: attention writes one JSON object a line, and a table") {
   CHECK(text.find('\n') == text.size() - 1);
   const auto line = nlohmann::json::parse(text);
   for (const char* key :
-       {"op", "device", "dtype", "batch", "tokens", "heads", "kv_heads", "head_dim", "causal", "active",
-        "pairs_share", "forward_ms", "forward_backward_ms", "spread", "forward_ratio",
+       {"op", "device", "dtype", "isa", "batch", "tokens", "heads", "kv_heads", "head_dim", "causal",
+        "active", "pairs_share", "forward_ms", "forward_backward_ms", "spread", "forward_ratio",
         "forward_backward_ratio", "forward_gflops", "forward_backward_gflops"}) {
     CHECK(line.contains(key));
   }
-  CHECK(line.size() == 18);
+  CHECK(line.size() == 19);
   CHECK(line["tokens"] == 1024);
   CHECK(line["causal"] == true);
   CHECK(line["device"] == "cpu");

@@ -79,12 +79,12 @@ TEST_CASE("bench: a module's line of JSON has its fields") {
   const Row row = rows_of(options).back();
   const nlohmann::json line = nlohmann::json::parse(row.json());
   for (const char* field :
-       {"op", "device", "dtype", "batch", "tokens", "width", "heads", "head_dim", "causal", "active",
+       {"op", "device", "dtype", "isa", "batch", "tokens", "width", "heads", "head_dim", "causal", "active",
         "forward_ms", "forward_backward_ms", "forward_spread", "spread", "forward_ratio",
         "forward_backward_ratio", "ideal_forward_saving", "achieved_of_ideal"}) {
     CHECK(line.contains(field));
   }
-  CHECK(line.size() == 18);
+  CHECK(line.size() == 19);
   CHECK(line["achieved_of_ideal"].get<double>() ==
         Approx(1.0 / line["forward_ratio"].get<double>() / line["ideal_forward_saving"].get<double>()));
   CHECK(row.table_head() ==

@@ -1,6 +1,8 @@
 #include "train/bench/op_bench.h"
 
+#include <array>
 #include <catch2/catch.hpp>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <set>
 
@@ -115,13 +117,45 @@ TEST_CASE("bench: products are those of the published models") {
   CHECK(has("DiT-XL qkv", 2048, 3456, 1152));
 }
 
+TEST_CASE("bench: convolutions are those of the published models, whose layers fit together") {
+  std::map<std::string, Convolution> all;
+  for (const Convolution& c : convolutions()) CHECK(all.emplace(c.model, c).second);
+  const auto side_after = [](const Convolution& c) {
+    return (c.side + 2 * c.options.padding.y - c.kernel) / c.options.stride.y + 1;
+  };
+  constexpr std::array<std::int64_t, 4> kDims = {72, 144, 288, 576}, kHidden = {384, 768, 768, 1536};
+  std::int64_t side = 224, channels = 3;
+  for (std::size_t stage = 0; stage < 4; ++stage) {
+    const Convolution& patches = all.at("TransNeXt-T patches " + std::to_string(stage + 1));
+    const Convolution& depthwise = all.at("TransNeXt-T depthwise " + std::to_string(stage + 1));
+    CHECK(patches.side == side);
+    CHECK(patches.channels == channels);
+    CHECK(patches.is_first == (stage == 0));
+    side = side_after(patches);
+    channels = kDims[stage];
+    CHECK(patches.outputs == channels);
+    CHECK(depthwise.side == side);
+    CHECK(side_after(depthwise) == side);
+    CHECK(depthwise.channels == kHidden[stage]);
+    CHECK(depthwise.weight() == Shape{kHidden[stage], 1, 3, 3});
+  }
+  CHECK(side == 7);
+  for (const int level : {1, 2, 3}) {
+    const Convolution& block = all.at("VAE block " + std::to_string(level));
+    const Convolution& down = all.at("VAE downsample " + std::to_string(level));
+    CHECK(down.images() == block.images());
+    CHECK(side_after(down) == all.at("VAE block " + std::to_string(level + 1)).side);
+  }
+  CHECK(all.at("VAE block 4").images() == Shape{1, 32, 32, 512});
+}
+
 TEST_CASE("bench: ops write one JSON object a line, and a table") {
   const std::vector<Row> rows = rows_of(quick_options({"swiglu"}));
   REQUIRE(rows.size() == 6);
   const std::string json = rows.back().json();
   CHECK(json.find('\n') == json.size() - 1);
   const auto object = nlohmann::json::parse(json);
-  CHECK(object.size() == 13);
+  CHECK(object.size() == 14);
   CHECK(object["op"] == "swiglu");
   CHECK(object["pass"] == "backward");
   CHECK(object["shape"] == "[256, 1024]");
