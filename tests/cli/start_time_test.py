@@ -1,8 +1,9 @@
-"""Training begins quickly, and without any library of a GPU."""
+"""The program starts quickly, and training begins quickly, without any library of a GPU."""
 
 import os
 import pathlib
 import re
+import subprocess
 import time
 
 import support
@@ -11,7 +12,7 @@ SETTINGS = {"model.hidden": 128, "model.intermediate": 352, "model.layers": 4, "
             "data.sequence_length": 128, "train.steps": 1000, "eval.every": 0, "checkpoint.every": 0}
 CUDA_LIBRARY = re.compile(r"/lib(cuda|cublas|cudnn|cufft|curand|cusolver|cusparse|cupti|nv|nccl)[\w-]*\.so")
 
-# One second, for an optimised build; tests/cli/CMakeLists.txt allows others more.
+# Half a second, for an optimised build; tests/cli/CMakeLists.txt allows others more.
 MAX_SECONDS = float(os.environ["MOH_START_SECONDS"])
 ATTEMPTS = 10
 
@@ -46,6 +47,19 @@ class StartTime(support.MohTest):
         # Whatever else slows a machine down now and then, one start of ten shows what the program takes.
         self.assertTrue(any(max(self.start(number)[:2]) < MAX_SECONDS for number in range(ATTEMPTS)),
                         f"none of {ATTEMPTS} starts took less than {MAX_SECONDS} s")
+
+    def test_help_comes_at_once(self):
+        """Every command begins with what it does: loading libraries, static data, the options of all commands."""
+        def seconds():
+            with subprocess.Popen([support.MOH, "--help"], stdout=subprocess.DEVNULL) as process:
+                _, status, used = os.wait4(process.pid, 0)
+                process.returncode = os.waitstatus_to_exitcode(status)
+            self.assertEqual(process.returncode, 0)
+            return used.ru_utime + used.ru_stime
+
+        fastest = min(seconds() for _ in range(ATTEMPTS))
+        print(f"moh --help: {1e3 * fastest:.1f} ms of the processor", flush=True)
+        self.assertLess(fastest, MAX_SECONDS / 50)
 
     def test_it_needs_no_library_of_a_gpu(self):
         maps = self.start(0)[2]

@@ -186,3 +186,29 @@ TEST_CASE("random: a generator's keys depend on seed, step and use, and its stat
   CHECK(Generator(1, 11).next().stream != a.stream);
   CHECK(Generator(2, 10).next().seed != a.seed);
 }
+
+TEST_CASE("random: normal numbers are those of the formula, and the same bits on every processor") {
+  const auto fraction = [](std::uint32_t high, std::uint32_t low) {
+    return static_cast<long double>((std::uint64_t{high} << 32 | low) >> 11) * 0x1p-53L;
+  };
+  for (std::uint64_t i = 0; i < kCount; ++i) {
+    const Words words = philox(9, i, 4);
+    const long double radius = std::sqrt(-2 * std::log1p(-fraction(words[0], words[1])));
+    const long double turn = 2 * std::numbers::pi_v<long double>;
+    const long double expected = radius * std::cos(turn * fraction(words[2], words[3]));
+    REQUIRE(std::abs(random_normal({9, 4}, i) - expected) <= 4 * 0x1p-53L * radius);
+  }
+  CHECK(random_normal({1, 2}, 3) == -0x1.fa2e18a6ad272p+0);
+  CHECK(random_normal({1, 2}, 4) == -0x1.c4f80daa730ffp+0);
+  CHECK(random_normal({0, 0}, std::uint64_t{1} << 40) == 0x1.82c259d1b4efap-2);
+}
+
+TEST_CASE("random: fills have the numbers of their sequence, in every vector and chunk") {
+  Tensor normals = empty({10007}, DType::kFloat64), uniforms = empty({10007}, DType::kFloat64);
+  fill_normal(normals, {3, 5}, 0.0, 1.0);
+  fill_uniform(uniforms, {3, 5}, 0.0, 1.0);
+  for (std::uint64_t i = 0; i < 10007; ++i) {
+    REQUIRE(normals.span<double>()[i] == random_normal({3, 5}, i));
+    REQUIRE(uniforms.span<double>()[i] == random_uniform({3, 5}, i));
+  }
+}

@@ -1,6 +1,7 @@
 #include "train/tasks/language/data/token_source.h"
 
 #include <algorithm>
+#include <iterator>
 #include <string>
 #include <utility>
 
@@ -121,10 +122,18 @@ void TokenMemory::reserve(std::uint64_t ids) {
 }
 
 void TokenMemory::append(std::span<const TokenId> ids) {
-  const bool in_vocabulary =
-      std::ranges::all_of(ids, [this](TokenId id) { return id >= 0 && id < vocab_size_; });
-  MOH_CHECK(in_vocabulary, "token id outside the vocabulary of " + std::to_string(vocab_size_));
-  std::visit([&](auto& stored) { stored.insert(stored.end(), ids.begin(), ids.end()); }, ids_);
+  // All text passes through here: loops that become vectors, unlike those of all_of and insert. Negative ids
+  // are large, too.
+  std::uint32_t largest = 0;
+  for (const TokenId id : ids) largest = std::max(largest, static_cast<std::uint32_t>(id));
+  MOH_CHECK(largest < vocab_size_, "token id outside the vocabulary of " + std::to_string(vocab_size_));
+  std::visit(
+      [&]<class Stored>(std::vector<Stored>& stored) {
+        stored.resize(stored.size() + ids.size());
+        std::ranges::transform(ids, stored.end() - std::ssize(ids),
+                               [](TokenId id) { return static_cast<Stored>(id); });
+      },
+      ids_);
 }
 
 TokenSourcePtr TokenMemory::finish() {

@@ -2,8 +2,10 @@
 
 #include <xxhash.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdio>
+#include <iterator>
 
 #include "core/error.h"
 #include "train/io/printable.h"
@@ -39,8 +41,9 @@ void ByteTokenizer::encode(std::string_view text, std::vector<TokenId>& ids) con
                                   "no NUL byte (its id marks the end of a document)",
                                   "one at byte " + std::to_string(nul)));
   }
-  ids.reserve(ids.size() + text.size());
-  for (char c : text) ids.push_back(static_cast<unsigned char>(c));
+  ids.resize(ids.size() + text.size());
+  std::ranges::transform(text, ids.end() - std::ssize(text),
+                         [](char c) { return static_cast<unsigned char>(c); });
 }
 
 std::string_view ByteTokenizer::token_bytes(TokenId id) const {
