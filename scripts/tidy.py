@@ -15,6 +15,7 @@ import time
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 CACHE = pathlib.Path(os.environ.get("XDG_CACHE_HOME", pathlib.Path.home() / ".cache")) / "moh" / "clang-tidy"
 TIDY = "clang-tidy-14"
+RULES = b"".join((ROOT / name).read_bytes() for name in (".clang-tidy", "tests/.clang-tidy"))
 FINDING = re.compile(r"^\S+:\d+:\d+: (?:warning|error): .*\[[\w.,-]+\]$", re.M)
 
 
@@ -49,7 +50,7 @@ def fingerprint(entry):
     words[words.index("-c")] = "-E"
     compiler = next(i for i, word in enumerate(words) if re.fullmatch(r"(.*/)?(c\+\+|g\+\+|clang\+\+)(-\d+)?", word))
     text = subprocess.run([*words[compiler:], "-C", "-P"], capture_output=True, check=True, cwd=entry["directory"]).stdout
-    return hashlib.sha256(text + (ROOT / ".clang-tidy").read_bytes()).hexdigest()
+    return hashlib.sha256(text + RULES).hexdigest()
 
 
 def findings(name, entry, commands_folder):

@@ -14,7 +14,7 @@ constexpr bool kPacksRows = kTileVecs < 4;
 constexpr std::int64_t kDepth = kPacksRows ? 256 : 512, kTransposedDepth = 256;
 
 /// Rows of a task for which packing b would not pay.
-constexpr std::int64_t kFewRows = 2 * kTileRows;
+constexpr std::int64_t kFewRows = std::int64_t{2} * kTileRows;
 
 template <class F>
 struct GemmScratch {

@@ -40,7 +40,10 @@ std::vector<double> sample_of(const Tensor& tensor) {
 }
 
 constexpr std::int64_t kCount = 200000;
-const double kStandardError = 1.0 / std::sqrt(static_cast<double>(kCount));  // of the mean of a unit variance
+/// Of the mean of a unit variance.
+double standard_error() {
+  return 1.0 / std::sqrt(static_cast<double>(kCount));
+}
 
 }  // namespace
 
@@ -76,7 +79,7 @@ TEST_CASE("random: uniform numbers are at least 0 and below 1, multiples of 2^-2
     ++bins.at(static_cast<std::size_t>(u * 16));
   }
   const Moments m = moments(sample);
-  CHECK(std::abs(m.mean - 0.5) < 4 * kStandardError * std::sqrt(1.0 / 12));
+  CHECK(std::abs(m.mean - 0.5) < 4 * standard_error() * std::sqrt(1.0 / 12));
   CHECK(m.variance == Approx(1.0 / 12).epsilon(0.01));
   double chi_square = 0;
   for (int count : bins) chi_square += std::pow(count - kCount / 16.0, 2) / (kCount / 16.0);
@@ -90,16 +93,16 @@ TEST_CASE("random: normal numbers have the moments of a standard normal") {
     REQUIRE(std::isfinite(sample.back()));
   }
   const Moments m = moments(sample);
-  CHECK(std::abs(m.mean) < 4 * kStandardError);
-  CHECK(std::abs(m.variance - 1) < 4 * kStandardError * std::numbers::sqrt2);
-  CHECK(std::abs(m.skewness) < 4 * kStandardError * std::sqrt(6.0));
-  CHECK(std::abs(m.kurtosis - 3) < 4 * kStandardError * std::sqrt(24.0));
+  CHECK(std::abs(m.mean) < 4 * standard_error());
+  CHECK(std::abs(m.variance - 1) < 4 * standard_error() * std::numbers::sqrt2);
+  CHECK(std::abs(m.skewness) < 4 * standard_error() * std::sqrt(6.0));
+  CHECK(std::abs(m.kurtosis - 3) < 4 * standard_error() * std::sqrt(24.0));
 }
 
 TEST_CASE("random: fill_normal places mean and deviation, and truncation keeps every value inside") {
   Tensor tensor = empty({kCount}, DType::kFloat32);
   fill_normal(tensor, {3, 1}, 2.0, 0.5);
-  CHECK(moments(sample_of(tensor)).mean == Approx(2.0).margin(4 * 0.5 * kStandardError));
+  CHECK(moments(sample_of(tensor)).mean == Approx(2.0).margin(4 * 0.5 * standard_error()));
   CHECK(moments(sample_of(tensor)).variance == Approx(0.25).epsilon(0.02));
 
   fill_normal(tensor, {3, 1}, 0.0, 1.0, 2.0);
@@ -108,7 +111,7 @@ TEST_CASE("random: fill_normal places mean and deviation, and truncation keeps e
   CHECK(std::any_of(truncated.begin(), truncated.end(), [](double x) { return std::abs(x) > 1.95; }));
   // Variance of a standard normal cut at two deviations: 1 - 4 phi(2) / (2 Phi(2) - 1).
   CHECK(moments(truncated).variance == Approx(0.77374).epsilon(0.015));
-  CHECK(std::abs(moments(truncated).mean) < 4 * kStandardError);
+  CHECK(std::abs(moments(truncated).mean) < 4 * standard_error());
 }
 
 TEST_CASE("random: a truncated value differs from the untruncated one only where that one lies outside") {

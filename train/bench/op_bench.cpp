@@ -129,7 +129,7 @@ class Bench {
  private:
   void run_product(const std::string& pass, const std::string& model, std::int64_t m, std::int64_t n,
                    std::int64_t k, const Operand& a, const Operand& b, DType dtype) {
-    const Tensor c = empty({m, n}, dtype, options_.device);
+    Tensor c = empty({m, n}, dtype, options_.device);
     const auto multiply = [&] {
       matmul_into(c, a, b);
       return c;
@@ -205,7 +205,7 @@ class Bench {
     const double affordable = options_.seconds / std::max(timer_.times().both.front() * 1e-3, 1e-9);
     const double most = std::min<double>(options_.repeats, std::max(kLeast, affordable));
     for (double done = 1; done + 1 <= most; ++done) timer_.pass(forward, backward);
-    const PassTimes times = timer_.times();
+    PassTimes times = timer_.times();
     timer_.forget();
     return times;
   }

@@ -52,7 +52,8 @@ std::vector<StreamingFamily> streaming_families() {
 }
 
 std::vector<LinearShape> linear_shapes() {
-  constexpr std::int64_t kTextTokens = 2048, kVitTokens = 8 * 197, kDitTokens = 8 * 256;
+  constexpr std::int64_t kImages = 8;
+  constexpr std::int64_t kTextTokens = 2048, kVitTokens = kImages * 197, kDitTokens = kImages * 256;
   std::vector<LinearShape> shapes;
   append_llama(shapes, "LLM-S", "llm_s", kTextTokens);
   append_llama(shapes, "LLM-B", "llm_b", kTextTokens);
