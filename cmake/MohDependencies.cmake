@@ -13,6 +13,17 @@ find_package(CLI11 REQUIRED)
 find_package(Eigen3 REQUIRED NO_MODULE)
 find_package(nlohmann_json REQUIRED)
 find_package(ZLIB REQUIRED)
+find_package(PNG REQUIRED)
+# Some columns and rows of a picture alone are decoded by functions that libjpeg-turbo adds to libjpeg.
+find_package(JPEG REQUIRED)
+include(CheckSymbolExists)
+set(CMAKE_REQUIRED_LIBRARIES JPEG::JPEG)
+check_symbol_exists(jpeg_crop_scanline "stddef.h;stdio.h;jpeglib.h" MOH_JPEG_IS_TURBO)
+unset(CMAKE_REQUIRED_LIBRARIES)
+if(NOT MOH_JPEG_IS_TURBO)
+  message(FATAL_ERROR "moh: ${JPEG_LIBRARIES} lacks jpeg_crop_scanline: libjpeg-turbo is required, not another libjpeg "
+                      "(Debian: libjpeg62-turbo-dev)")
+endif()
 
 find_path(MOH_XXHASH_INCLUDE_DIR xxhash.h REQUIRED)
 find_library(MOH_XXHASH_LIBRARY xxhash REQUIRED)

@@ -11,6 +11,7 @@ packages=(
   libyaml-cpp-dev libspdlog-dev libcli11-dev nlohmann-json3-dev libxxhash-dev # configuration, console, files
   zlib1g-dev                                                                 # checksums of PyTorch's files
   libeigen3-dev                                                              # eigenvalues
+  libjpeg62-turbo-dev libpng-dev                                             # pictures
   catch2                                                                     # tests
   python3 python3-matplotlib                                                 # end-to-end tests, plots
   python3-pip                                                                # to fetch cuDNN's front end

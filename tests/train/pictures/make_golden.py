@@ -1,0 +1,159 @@
+#!/usr/bin/env python3
+"""Makes the reference data of the tests of pictures: what Pillow, torchvision and timm make of the same files.
+
+Usage: make_golden.py [FOLDER]
+
+Writes small pictures of every kind to data/ beside this file, and to golden.json the SHA-256 of what the libraries
+compute from them and from the pictures in FOLDER (the ImageNet sample, if given; its entries are kept otherwise). Made with
+  pip install pillow==12.0.0 numpy==2.3.5 torch==2.9.1 torchvision==0.24.1 timm==1.0.22
+"""
+
+import hashlib
+import io
+import json
+import pathlib
+import struct
+import sys
+import warnings
+import zlib
+
+import numpy
+from PIL import Image
+
+HERE = pathlib.Path(__file__).resolve().parent
+DATA = HERE / "data"
+
+warnings.simplefilter("ignore")
+
+
+def sha256(array):
+    return hashlib.sha256(numpy.ascontiguousarray(array).tobytes()).hexdigest()
+
+
+def load(path):
+    """As torchvision's ImageFolder."""
+    with open(path, "rb") as file:
+        return Image.open(file).convert("RGB")
+
+
+# ---- Small pictures of every kind ----
+
+
+def pattern(width, height, channels):
+    """Smooth, with an edge and some noise: what resampling and codecs treat differently."""
+    random = numpy.random.default_rng(width * 1000 + height)
+    y, x = numpy.mgrid[0:height, 0:width]
+    planes = []
+    for c in range(channels):
+        plane = 127 + 90 * numpy.sin(0.13 * (c + 1) * x + 0.07 * y) + 30 * numpy.cos(0.21 * y * (c + 1))
+        plane[(x + 2 * y) % 29 < 5] = 250 - 60 * c
+        planes.append(plane + random.normal(0, 9, plane.shape))
+    return numpy.stack(planes, -1).clip(0, 255).astype(numpy.uint8)
+
+
+def png(width, height, depth, color, rows, chunks=(), interlaced=False):
+    """A PNG file of packed rows, of kinds that Pillow does not write."""
+
+    def chunk(kind, data):
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+    header = struct.pack(">IIBBBBB", width, height, depth, color, 0, 0, int(interlaced))
+    body = b"".join(b"\0" + row for row in rows)
+    return (b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + b"".join(chunk(*c) for c in chunks)
+            + chunk(b"IDAT", zlib.compress(body, 9)) + chunk(b"IEND", b""))
+
+
+def packed(samples, depth):
+    """Rows of bytes of an array [H, W, channels] of samples."""
+    rows = []
+    for row in samples.reshape(samples.shape[0], -1):
+        if depth == 16:
+            rows.append(row.astype(">u2").tobytes())
+        else:
+            bits = numpy.unpackbits(row.astype(numpy.uint8)[:, None], axis=1)[:, 8 - depth:]
+            rows.append(numpy.packbits(bits.reshape(-1)).tobytes())
+    return rows
+
+
+ADAM7 = [(0, 0, 8, 8), (4, 0, 8, 8), (0, 4, 4, 8), (2, 0, 4, 4), (0, 2, 2, 4), (1, 0, 2, 2), (0, 1, 1, 2)]
+
+
+def png_files():
+    width, height = 37, 29
+    channels_of = {"gray": (0, 1), "rgb": (2, 3), "palette": (3, 1), "la": (4, 2), "rgba": (6, 4)}
+    for kind, depths in (("gray", (1, 2, 4, 8, 16)), ("rgb", (8, 16)), ("palette", (1, 2, 4, 8)), ("la", (8, 16)),
+                         ("rgba", (8, 16))):
+        color, channels = channels_of[kind]
+        full = pattern(width, height, channels).astype(numpy.uint32)
+        for depth in depths:
+            samples = full * 257 + 11 if depth == 16 else full >> (8 - depth)
+            if kind == "gray" and depth == 16:
+                samples = full * 2  # around the 255 at which Pillow clips
+            chunks = []
+            if kind == "palette":
+                # Fewer colours than indices, and transparent ones.
+                colors = numpy.random.default_rng(depth).integers(0, 256, (max(2, (1 << depth) * 3 // 4), 3))
+                chunks = [(b"PLTE", colors.astype(numpy.uint8).tobytes()), (b"tRNS", bytes([0, 128]))]
+            elif kind == "rgb" and depth == 8:
+                chunks = [(b"gAMA", struct.pack(">I", 100000)), (b"tRNS", bytes([0, 250, 0, 190, 0, 130]))]
+            yield f"{kind}{depth}.png", png(width, height, depth, color, packed(samples, depth), chunks)
+            if depth in (4, 8):
+                rows = []
+                for left, top, dx, dy in ADAM7:
+                    part = samples[top::dy, left::dx]
+                    if part.size:
+                        rows += packed(part, depth)
+                yield f"{kind}{depth}_interlaced.png", png(width, height, depth, color, rows, chunks, interlaced=True)
+
+
+def jpeg_files():
+    def saved(array, mode, **options):
+        buffer = io.BytesIO()
+        Image.fromarray(array, mode).save(buffer, "JPEG", quality=85, **options)
+        return buffer.getvalue()
+
+    rgb = pattern(83, 61, 3)
+    for name, sampling in (("444", "4:4:4"), ("422", "4:2:2"), ("420", "4:2:0")):
+        yield f"ycc{name}.jpg", saved(rgb, "RGB", subsampling=sampling)
+        yield f"ycc{name}_progressive.jpg", saved(rgb, "RGB", subsampling=sampling, progressive=True)
+    yield "restarts.jpg", saved(rgb, "RGB", subsampling="4:2:0", restart_marker_rows=1)
+    yield "rgb.jpg", saved(rgb, "RGB", keep_rgb=True)
+    yield "gray.jpg", saved(rgb[:, :, 0], "L")
+    yield "pixel.jpg", saved(rgb[:1, :1], "RGB")
+    yield "column.jpg", saved(rgb[:, :1], "RGB")
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    yield "exif_rotated.jpg", saved(rgb, "RGB", exif=exif)
+    cmyk = saved(pattern(83, 61, 4), "CMYK")
+    yield "cmyk.jpg", cmyk
+    marker = cmyk.index(b"Adobe")
+    yield "ycck.jpg", cmyk[: marker + 11] + b"\2" + cmyk[marker + 12:]
+
+
+def write_data():
+    DATA.mkdir(exist_ok=True)
+    for old in DATA.iterdir():
+        old.unlink()
+    for name, contents in (*png_files(), *jpeg_files()):
+        (DATA / name).write_bytes(contents)
+    (DATA / "png_named.JPEG").write_bytes((DATA / "rgba8.png").read_bytes())
+
+
+def decoded(files, root):
+    return {str(path.relative_to(root)): {"size": list(load(path).size), "sha256": sha256(numpy.asarray(load(path)))}
+            for path in files}
+
+
+def main():
+    target = HERE / "golden.json"
+    golden = json.loads(target.read_text()) if target.exists() else {}
+    write_data()
+    golden["decoded"] = decoded(sorted(DATA.iterdir()), DATA)
+    if len(sys.argv) > 1:
+        root = pathlib.Path(sys.argv[1])
+        golden["decoded_sample"] = decoded(sorted(root.glob("*/*.JPEG")), root)
+    target.write_text(json.dumps(golden, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
