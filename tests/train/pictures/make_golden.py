@@ -19,6 +19,7 @@ import zlib
 
 import numpy
 from PIL import Image
+from torchvision.transforms import functional
 
 HERE = pathlib.Path(__file__).resolve().parent
 DATA = HERE / "data"
@@ -144,15 +145,88 @@ def decoded(files, root):
             for path in files}
 
 
+# ---- Operations on pictures ----
+
+FILTERS = {"box": Image.BOX, "bilinear": Image.BILINEAR, "bicubic": Image.BICUBIC}
+
+# Small pictures that every operation is applied to, and the first of the sample.
+SMALL = ("ycc444.jpg", "palette8.png", "gray.jpg", "column.jpg", "pixel.jpg")
+LARGE = 6
+
+
+def resize(picture, size, filter):
+    return picture.resize(size, FILTERS[filter])
+
+
+def resized_crop(picture, box, size, filter):
+    """box: left, top, width, height, as shares of the picture."""
+    left, top = int(box[0] * picture.width), int(box[1] * picture.height)
+    width, height = max(1, int(box[2] * picture.width)), max(1, int(box[3] * picture.height))
+    return functional.resized_crop(picture, top, left, height, width, size[::-1],
+                                   functional.InterpolationMode(filter))
+
+
+def evaluation(picture, resized, crop, filter):
+    """Resize of the short side, and a centre crop."""
+    picture = functional.resize(picture, resized, functional.InterpolationMode(filter))
+    return functional.center_crop(picture, crop)
+
+
+def op_cases():
+    for filter in FILTERS:
+        for size in ((31, 20), (224, 224), (83, 17), (7, 61), (1, 1), (160, 240)):
+            yield {"op": "resize", "size": size, "filter": filter}
+        yield {"op": "resized_crop", "box": [0.2, 0.1, 0.5, 0.8], "size": (64, 48), "filter": filter}
+        yield {"op": "resized_crop", "box": [0.7, 0.6, 0.3, 0.4], "size": (224, 224), "filter": filter}
+        yield {"op": "evaluation", "resized": 256, "crop": 224, "filter": filter}
+        yield {"op": "evaluation", "resized": 20, "crop": 32, "filter": filter}
+        yield {"op": "evaluation", "resized": 63, "crop": 40, "filter": filter}
+
+
+def applied(case, picture):
+    """SHA-256 of a case's result."""
+    arguments = {key: value for key, value in case.items() if key != "op"}
+    return sha256(numpy.asarray(globals()[case["op"]](picture, **arguments)))
+
+
+def run_cases(golden, sample):
+    known = {json.dumps(case["case"]): case.get("sample", {}) for case in golden.get("cases", [])}
+    results = []
+    for case in op_cases():
+        case = json.loads(json.dumps(case))
+        result = {"case": case, "small": {name: applied(case, load(DATA / name)) for name in SMALL}}
+        if sample:
+            paths = sorted(sample.glob("*/*.JPEG"))[:LARGE]
+            result["sample"] = {str(path.relative_to(sample)): applied(case, load(path)) for path in paths}
+        else:
+            result["sample"] = known.get(json.dumps(case), {})
+        results.append(result)
+    golden["cases"] = results
+
+
+def dump(golden):
+    """A line for each picture or case."""
+    lines = []
+    for key, value in golden.items():
+        if isinstance(value, dict):
+            inner = ",\n".join(f"  {json.dumps(k)}: {json.dumps(v)}" for k, v in value.items())
+            lines.append(f' {json.dumps(key)}: {{\n{inner}\n }}')
+        else:
+            inner = ",\n".join(f"  {json.dumps(v)}" for v in value)
+            lines.append(f' {json.dumps(key)}: [\n{inner}\n ]')
+    return "{\n" + ",\n".join(lines) + "\n}\n"
+
+
 def main():
     target = HERE / "golden.json"
     golden = json.loads(target.read_text()) if target.exists() else {}
     write_data()
     golden["decoded"] = decoded(sorted(DATA.iterdir()), DATA)
-    if len(sys.argv) > 1:
-        root = pathlib.Path(sys.argv[1])
-        golden["decoded_sample"] = decoded(sorted(root.glob("*/*.JPEG")), root)
-    target.write_text(json.dumps(golden, indent=1) + "\n")
+    sample = pathlib.Path(sys.argv[1]) if len(sys.argv) > 1 else None
+    if sample:
+        golden["decoded_sample"] = decoded(sorted(sample.glob("*/*.JPEG")), sample)
+    run_cases(golden, sample)
+    target.write_text(dump(golden))
 
 
 if __name__ == "__main__":

@@ -49,11 +49,15 @@ inline bool is_within(const PictureBox& box, PictureSize size) {
 class Picture {
  public:
   static constexpr int kChannels = 3;
+  /// Bytes behind the last row that vector code may read, and overwrite.
+  static constexpr std::size_t kSlack = 64;
 
   Picture() = default;
   /// Pixels are undefined. width, height >= 0.
   explicit Picture(PictureSize size)
-      : size_(size), bytes_(std::make_unique_for_overwrite<std::uint8_t[]>(num_bytes())) {}
+      : size_(size), bytes_(std::make_unique_for_overwrite<std::uint8_t[]>(num_bytes() + kSlack)) {
+    std::memset(bytes_.get() + num_bytes(), 0, kSlack);
+  }
 
   PictureSize size() const { return size_; }
   int width() const { return size_.width; }

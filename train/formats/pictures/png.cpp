@@ -27,8 +27,8 @@ constexpr png_byte kIgnoredChunks[] =
 
 /// The number of the pixel's sample of 1, 2, 4 or 8 bits.
 int packed_sample(const std::uint8_t* row, int x, int bits) {
-  const int per_byte = 8 / bits;
-  return (row[x / per_byte] >> (8 - bits * (x % per_byte + 1))) & ((1 << bits) - 1);
+  const int place = x * bits;  // at most 8 * kMaxPicturePixels
+  return (row[place / 8] >> (8 - bits - place % 8)) & ((1 << bits) - 1);
 }
 
 class PngDecoder {

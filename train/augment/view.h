@@ -1,0 +1,36 @@
+#pragma once
+
+#include "train/augment/resize.h"
+#include "train/formats/pictures/picture.h"
+
+namespace moh {
+
+/// What of a picture a model sees: a crop of it, resized, and a part of that. Only pixels on which the result
+/// depends are decoded and computed; the result is that of doing the three one after the other.
+class PictureView {
+ public:
+  /// `crop`: of the picture. `part`: of the crop resized to `resized`; where it reaches beyond, the result is
+  /// black. Throws ValueError for empty sizes, and for a part outside of the resized crop.
+  PictureView(const PictureBox& crop, PictureSize resized, Filter filter, const PictureBox& part);
+
+  /// The part of the picture that is needed, for decode_picture().
+  PictureBox source() const;
+  /// The view, from the pixels of source().
+  Picture operator()(const Picture& source) const;
+
+ private:
+  PictureBox crop_, part_, inside_;  ///< inside_: of the part, what is not beyond the resized crop
+  Resize resize_;
+};
+
+/// The crop of a random resized crop, resized to `size` (torchvision's resized_crop).
+PictureView crop_view(const PictureBox& crop, PictureSize size, Filter filter);
+
+/// The view for evaluations: shorter side resized to `short_side`, then the `crop` x `crop` pixels in the
+/// middle (torchvision's Resize and CenterCrop). Black beyond the picture's borders.
+PictureView center_view(PictureSize picture, int short_side, int crop, Filter filter);
+
+/// Mirrors left and right.
+void flip(Picture& picture);
+
+}  // namespace moh
