@@ -19,6 +19,7 @@ import zlib
 
 import numpy
 from PIL import Image
+from timm.data import auto_augment
 from torchvision.transforms import functional
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -172,7 +173,58 @@ def evaluation(picture, resized, crop, filter):
     return functional.center_crop(picture, crop)
 
 
+FILL = (124, 116, 104)
+GEOMETRY = {"resample": Image.BICUBIC, "fillcolor": FILL}
+
+
+def rand_augment(picture, kind, value):
+    """timm's operations, with the values that their levels give."""
+    function = auto_augment.NAME_TO_OP[kind]
+    geometric = any(word in kind for word in ("Rotate", "Shear", "Translate"))
+    return function(picture, *([] if value is None else [value]), **(GEOMETRY if geometric else {}))
+
+
+def flip(picture):
+    return functional.hflip(picture)
+
+
+def color_jitter(picture, order, brightness, contrast, saturation):
+    """torchvision's ColorJitter with what it has drawn."""
+    for kind in order:
+        picture = {"brightness": lambda p: functional.adjust_brightness(p, brightness),
+                   "contrast": lambda p: functional.adjust_contrast(p, contrast),
+                   "saturation": lambda p: functional.adjust_saturation(p, saturation)}[kind](picture)
+    return picture
+
+
+VALUES = {
+    "AutoContrast": [None],
+    "Equalize": [None],
+    "Invert": [None],
+    "Rotate": [0, 90, 180, 270, 27.0, -3.25, 30.0, 91.0, -400.0],
+    "PosterizeIncreasing": [0, 1, 3, 4],
+    "SolarizeIncreasing": [0, 26, 200, 256],
+    "SolarizeAdd": [0, 99, 110],
+    "ColorIncreasing": [0.1, 0.37, 1.0, 1.9],
+    "ContrastIncreasing": [0.1, 0.37, 1.0, 1.9],
+    "BrightnessIncreasing": [0.1, 0.37, 1.0, 1.9],
+    "SharpnessIncreasing": [0.1, 0.37, 1.0, 1.9],
+    "ShearX": [0.3, -0.27, 0.0],
+    "ShearY": [0.3, -0.27],
+    "TranslateXRel": [0.45, -0.405, 0.0],
+    "TranslateYRel": [0.45, -0.1],
+}
+
+
 def op_cases():
+    yield {"op": "flip"}
+    for kind, values in VALUES.items():
+        for value in values:
+            yield {"op": "rand_augment", "kind": kind, "value": value}
+    yield {"op": "color_jitter", "order": ["contrast", "brightness", "saturation"], "brightness": 1.3, "contrast": 0.7,
+           "saturation": 1.21}
+    yield {"op": "color_jitter", "order": ["saturation", "contrast", "brightness"], "brightness": 0.61,
+           "contrast": 1.4, "saturation": 0.6}
     for filter in FILTERS:
         for size in ((31, 20), (224, 224), (83, 17), (7, 61), (1, 1), (160, 240)):
             yield {"op": "resize", "size": size, "filter": filter}

@@ -1,5 +1,5 @@
-#include <catch2/catch.hpp>
 #include <algorithm>
+#include <catch2/catch.hpp>
 #include <cstddef>
 #include <filesystem>
 #include <functional>
@@ -12,6 +12,8 @@
 #include "tests/support/message_of.h"
 #include "tests/support/skip.h"
 #include "tests/train/pictures/golden.h"
+#include "train/augment/color.h"
+#include "train/augment/rand_augment.h"
 #include "train/augment/resize.h"
 #include "train/augment/view.h"
 #include "train/formats/pictures/decode_picture.h"
@@ -28,6 +30,25 @@ using Operation = std::function<Picture(const json& arguments, const Bytes& file
 Filter filter_of(const json& arguments) {
   const std::string name = arguments["filter"];
   return name == "box" ? Filter::kBox : name == "bilinear" ? Filter::kBilinear : Filter::kBicubic;
+}
+
+AugmentKind augment_kind_of(const std::string& timm) {
+  static const std::map<std::string, AugmentKind> kinds = {{"AutoContrast", AugmentKind::kAutoContrast},
+                                                           {"Equalize", AugmentKind::kEqualize},
+                                                           {"Invert", AugmentKind::kInvert},
+                                                           {"Rotate", AugmentKind::kRotate},
+                                                           {"PosterizeIncreasing", AugmentKind::kPosterize},
+                                                           {"SolarizeIncreasing", AugmentKind::kSolarize},
+                                                           {"SolarizeAdd", AugmentKind::kSolarizeAdd},
+                                                           {"ColorIncreasing", AugmentKind::kColor},
+                                                           {"ContrastIncreasing", AugmentKind::kContrast},
+                                                           {"BrightnessIncreasing", AugmentKind::kBrightness},
+                                                           {"SharpnessIncreasing", AugmentKind::kSharpness},
+                                                           {"ShearX", AugmentKind::kShearX},
+                                                           {"ShearY", AugmentKind::kShearY},
+                                                           {"TranslateXRel", AugmentKind::kTranslateX},
+                                                           {"TranslateYRel", AugmentKind::kTranslateY}};
+  return kinds.at(timm);
 }
 
 PictureSize size_of(const json& arguments) {
@@ -66,6 +87,29 @@ const std::map<std::string, Operation>& operations() {
          return view_of(file, [&](PictureSize size) {
            return center_view(size, arguments["resized"], arguments["crop"], filter_of(arguments));
          });
+       }},
+      {"flip",
+       [](const json&, const Bytes& file) {
+         Picture picture = decode_picture(file, "test");
+         flip(picture);
+         return picture;
+       }},
+      {"rand_augment",
+       [](const json& arguments, const Bytes& file) {
+         const json& value = arguments["value"];
+         return apply({augment_kind_of(arguments["kind"]), value.is_null() ? 0.0 : double{value}},
+                      decode_picture(file, "test"), {124, 116, 104});
+       }},
+      {"color_jitter",
+       [](const json& arguments, const Bytes& file) {
+         Picture picture = decode_picture(file, "test");
+         for (const std::string kind : arguments["order"]) {
+           const auto adjust = kind == "brightness" ? adjust_brightness
+                               : kind == "contrast" ? adjust_contrast
+                                                    : adjust_saturation;
+           adjust(picture, arguments[kind]);
+         }
+         return picture;
        }},
   };
   return table;
