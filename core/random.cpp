@@ -1,9 +1,11 @@
 #include "core/random.h"
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <cmath>
 #include <cstddef>
+#include <iterator>
 #include <numbers>
 
 #include "core/error.h"
@@ -131,6 +133,17 @@ std::uint64_t random_below(RandomKey key, std::uint64_t index, std::uint64_t bou
   const auto words = words_at(key, index, 0);
   const std::uint64_t wide = static_cast<std::uint64_t>(words[0]) << 32 | words[1];
   return static_cast<std::uint64_t>(static_cast<Uint128>(wide) * bound >> 64);
+}
+
+void random_normals(RandomKey key, std::uint64_t first, std::span<float> to) {
+  double block[256];
+  while (!to.empty()) {
+    const std::size_t count = std::min(to.size(), std::size(block));
+    normals(key, static_cast<std::int64_t>(first), static_cast<std::int64_t>(first + count), block);
+    for (std::size_t i = 0; i < count; ++i) to[i] = static_cast<float>(block[i]);
+    first += count;
+    to = to.subspan(count);
+  }
 }
 
 void fill_normal(const Tensor& tensor, RandomKey key, double mean, double std, double cut) {

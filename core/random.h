@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 
 #include "core/philox.h"
 #include "core/tensor.h"
@@ -22,6 +23,9 @@ float random_uniform(RandomKey key, std::uint64_t index);
 double random_normal(RandomKey key, std::uint64_t index);
 /// Element `index` of the sequence as an integer in [0, bound); the bias is at most 2^-64 * bound. bound > 0.
 std::uint64_t random_below(RandomKey key, std::uint64_t index, std::uint64_t bound);
+/// Elements first, first + 1, ... of the sequence: random_normal() of each, rounded to float, many at a time.
+/// Not parallel.
+void random_normals(RandomKey key, std::uint64_t first, std::span<float> to);
 
 /// Fills a floating tensor with mean + std * normal, truncated to [-cut, cut] standard deviations by
 /// rejection; cut = 0: no truncation. Element i depends on (key, i) alone.

@@ -215,3 +215,12 @@ TEST_CASE("random: fills have the numbers of their sequence, in every vector and
     REQUIRE(uniforms.span<double>()[i] == random_uniform({3, 5}, i));
   }
 }
+
+TEST_CASE("random: many normal numbers at once are those of the sequence, rounded") {
+  for (const std::size_t count : {0, 1, 255, 256, 700}) {
+    std::vector<float> numbers(count);
+    random_normals({3, 5}, 1000, numbers);
+    for (std::size_t i = 0; i < count; ++i)
+      REQUIRE(numbers[i] == static_cast<float>(random_normal({3, 5}, 1000 + i)));
+  }
+}

@@ -18,9 +18,11 @@ import warnings
 import zlib
 
 import numpy
+import torch
 from PIL import Image
 from timm.data import auto_augment
-from torchvision.transforms import functional
+from timm.data.mixup import Mixup, mixup_target
+from torchvision.transforms import RandomResizedCrop, functional
 
 HERE = pathlib.Path(__file__).resolve().parent
 DATA = HERE / "data"
@@ -256,6 +258,45 @@ def run_cases(golden, sample):
     golden["cases"] = results
 
 
+# ---- Floats, batches, and choices that leave nothing to chance ----
+
+MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+BATCH = ("ycc444.jpg", "palette8.png", "gray.jpg", "cmyk.jpg", "rgba8.png")
+BATCH_SIZE = (48, 32)
+
+
+def normalized(picture):
+    return functional.normalize(functional.to_tensor(picture), MEAN, STD)
+
+
+def crops_that_do_not_fit():
+    """Where torchvision's random crop falls back to the middle: sizes and boxes, left, top, width and height."""
+    for size in ((40, 40), (100, 10), (10, 100), (4, 3), (333, 250), (1, 500)):
+        top, left, height, width = RandomResizedCrop.get_params(Image.new("RGB", size), [5, 5], [3 / 4, 4 / 3])
+        yield [*size, left, top, width, height]
+
+
+def mixed(count, amount, center, smoothing):
+    """timm's Mixup of a batch with this lambda, or its CutMix with a box around (x, y)."""
+    mixup = Mixup(mixup_alpha=0.8, cutmix_alpha=1.0, label_smoothing=smoothing, num_classes=7)
+    mixup._params_per_batch = lambda: (amount, center is not None)
+    pictures = torch.stack([normalized(load(DATA / name).resize(BATCH_SIZE, Image.BICUBIC)) for name in BATCH[:count]])
+    places = iter(reversed(center or ()))
+    randint, numpy.random.randint = numpy.random.randint, lambda *_, **__: next(places)
+    corrected = mixup._mix_batch(pictures)
+    numpy.random.randint = randint
+    targets = mixup_target(torch.tensor([3, 0, 3, 6, 1][:count]), 7, corrected, smoothing)
+    return {"count": count, "lambda": amount, "center": center, "smoothing": smoothing, "corrected": float(corrected),
+            "pictures": sha256(pictures.permute(0, 2, 3, 1).numpy()), "targets": sha256(targets.numpy())}
+
+
+def run_floats(golden):
+    golden["normalized"] = {name: sha256(normalized(load(DATA / name)).permute(1, 2, 0).numpy()) for name in SMALL}
+    golden["crops_that_do_not_fit"] = list(crops_that_do_not_fit())
+    golden["mixed"] = [mixed(4, 0.3, None, 0.1), mixed(5, 0.8125, None, 0.0), mixed(4, 0.3, [20, 10], 0.1),
+                       mixed(5, 0.9, [0, 31], 0.1), mixed(2, 0.0, [47, 0], 0.1)]
+
+
 def dump(golden):
     """A line for each picture or case."""
     lines = []
@@ -278,6 +319,7 @@ def main():
     if sample:
         golden["decoded_sample"] = decoded(sorted(sample.glob("*/*.JPEG")), sample)
     run_cases(golden, sample)
+    run_floats(golden)
     target.write_text(dump(golden))
 
 
