@@ -44,9 +44,9 @@ Picture quarter_turn(const Picture& picture) {
   Picture turned(picture.size());
   const int side = picture.width();
   for (int y = 0; y < side; ++y) {
-    for (int x = 0; x < side; ++x)
-      std::copy_n(picture.row(x) + Picture::kChannels * (side - 1 - y), Picture::kChannels,
-                  turned.row(y) + Picture::kChannels * x);
+    const std::ptrdiff_t column = std::ptrdiff_t{Picture::kChannels} * (side - 1 - y);
+    std::uint8_t* to = turned.row(y);
+    for (int x = 0; x < side; ++x) to = std::copy_n(picture.row(x) + column, Picture::kChannels, to);
   }
   return turned;
 }

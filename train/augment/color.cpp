@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstring>
 #include <numeric>
 #include <vector>
@@ -133,8 +134,8 @@ void adjust_brightness(Picture& picture, double factor) {
 void adjust_contrast(Picture& picture, double factor) {
   const std::vector<std::uint8_t> values = luminance(picture);
   const auto sum = std::accumulate(values.begin(), values.end(), std::int64_t{0});
-  const int mean = static_cast<int>(static_cast<double>(sum) / static_cast<double>(values.size()) + 0.5);
-  blend_with(picture, mean, factor);
+  const double mean = static_cast<double>(sum) / static_cast<double>(values.size());
+  blend_with(picture, static_cast<int>(std::floor(mean + 0.5)), factor);
 }
 
 void adjust_saturation(Picture& picture, double factor) {

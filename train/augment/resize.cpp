@@ -35,9 +35,14 @@ double weight_at(Filter filter, double x) {
   return 0;
 }
 
+/// Halves up.
+int rounded(double value) {
+  return static_cast<int>(std::floor(value + 0.5));
+}
+
 std::int32_t fixed_point(double weight) {
   const double scaled = weight * (1 << ResampleWeights::kBits);
-  return static_cast<std::int32_t>(scaled < 0 ? scaled - 0.5 : scaled + 0.5);
+  return scaled < 0 ? -rounded(-scaled) : rounded(scaled);
 }
 
 template <class P, class Rows>
@@ -51,9 +56,13 @@ MutableRows rows_of(Picture& picture) {
   return rows_of<Picture, MutableRows>(picture);
 }
 
+int rounded_up(int count, int multiple) {
+  return (count + multiple - 1) / multiple * multiple;
+}
+
 /// [pixels, taps rounded up to a multiple of `multiple`, 4]: each weight for three channels, and 0.
 std::vector<std::int32_t> lanes_of(const ResampleWeights& w, int multiple) {
-  const auto taps = static_cast<std::size_t>((w.taps + multiple - 1) / multiple * multiple);
+  const auto taps = static_cast<std::size_t>(rounded_up(w.taps, multiple));
   std::vector<std::int32_t> lanes(w.begins.size() * taps * 4);
   for (std::size_t x = 0; x < w.begins.size(); ++x) {
     for (std::size_t k = 0; k < static_cast<std::size_t>(w.taps); ++k)
@@ -68,7 +77,7 @@ Picture resample_columns(const Picture& from, const ResampleWeights& w) {
   visit_cpu_isa([&]<class Backend>() {
     const int multiple = ResizeKernels<Backend>::taps_at_once();
     const std::vector<std::int32_t> lanes = lanes_of(w, multiple);
-    const int taps = (w.taps + multiple - 1) / multiple * multiple;
+    const int taps = rounded_up(w.taps, multiple);
     ResizeKernels<Backend>::columns(rows_of(from), rows_of(to), to.height(), to.width(), taps,
                                     w.begins.data(), lanes.data());
   });
@@ -95,8 +104,8 @@ ResampleWeights resample_weights(int from, int to, Filter filter, int begin, int
   ResampleWeights result;
   for (int x = begin; x < end; ++x) {
     const double center = (x + 0.5) * scale;
-    const int low = std::max(0, static_cast<int>(center - support + 0.5));
-    const int high = std::min(from, static_cast<int>(center + support + 0.5));
+    const int low = std::max(0, rounded(center - support));
+    const int high = std::min(from, rounded(center + support));
     double sum = 0;
     for (int i = low; i < high; ++i) {
       const double weight = weight_at(filter, (i - center + 0.5) * (1 / stretch));

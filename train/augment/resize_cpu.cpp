@@ -78,14 +78,15 @@ template <int kRows>
 template <int kVectors>
 [[gnu::always_inline]] inline void row_block(const std::uint8_t* from, std::ptrdiff_t row_bytes, int taps,
                                              const std::int32_t* weights, std::uint8_t* to) {
-  constexpr int kStep = kLanes<std::int32_t>;
+  constexpr std::ptrdiff_t kStep = kLanes<std::int32_t>;
   Ints sums[kVectors];
   for (Ints& sum : sums) sum = splat<std::int32_t>(kHalf);
   for (int k = 0; k < taps; ++k, from += row_bytes) {
-    for (int v = 0; v < kVectors; ++v) sums[v] += weights[k] * upcast_bytes<kStep>(from + v * kStep);
+    for (int v = 0; v < kVectors; ++v)
+      sums[v] += weights[k] * upcast_bytes<kLanes<std::int32_t>>(from + v * kStep);
   }
   for (int v = 0; v < kVectors; ++v) {
-    const auto bytes = rounded_bytes<kStep>(sums[v]);
+    const auto bytes = rounded_bytes<kLanes<std::int32_t>>(sums[v]);
     __builtin_memcpy(to + v * kStep, &bytes, sizeof bytes);
   }
 }
@@ -110,7 +111,8 @@ void ResizeKernels<Backend>::columns(ConstRows from, MutableRows to, int height,
 template <class Backend>
 void ResizeKernels<Backend>::rows(ConstRows from, MutableRows to, int height, int taps, const int* begins,
                                   const std::int32_t* weights) {
-  constexpr int kVectors = 4, kStep = kLanes<std::int32_t>;
+  constexpr int kVectors = 4;
+  constexpr std::ptrdiff_t kStep = kLanes<std::int32_t>;
   for (int y = 0; y < height; ++y, weights += taps) {
     const std::uint8_t* first = from.row(begins[y]);
     std::ptrdiff_t i = 0;

@@ -214,7 +214,8 @@ TEST_CASE("augment: erased boxes have the share and shape asked for, and noise i
     for (int x = 0; x < 60; ++x) {
       const bool inside = x >= 10 && x < 30 && y >= 5 && y < 35;
       for (int c = 0; c < 3; ++c) {
-        const float value = picture[static_cast<std::size_t>((y * 60 + x) * 3 + c)];
+        const float value = picture[(static_cast<std::size_t>(y) * 60 + static_cast<std::size_t>(x)) * 3 +
+                                    static_cast<std::size_t>(c)];
         REQUIRE((value == 7.0F) == !inside);
         if (inside) sum += value, squares += double{value} * value;
       }
