@@ -102,9 +102,27 @@ template <class T>
   }
 }
 
-/// Loads the first `count` elements, fewer than a vector; the other lanes are zero.
+template <class F, std::size_t... kLane>
+[[gnu::always_inline]] inline Vec<F> with_zeros_above(Vec<F, kLanes<F> / 2> low,
+                                                      std::index_sequence<kLane...>) {
+  return __builtin_shufflevector(low, Vec<F, kLanes<F> / 2>{}, static_cast<int>(kLane)...);
+}
+template <class F, std::size_t... kLane>
+[[gnu::always_inline]] inline Vec<F, kLanes<F> / 2> lower_half(Vec<F> v, std::index_sequence<kLane...>) {
+  return __builtin_shufflevector(v, v, static_cast<int>(kLane)...);
+}
+
+/// Loads the first `count` elements, fewer than a vector; the other lanes are zero. Half a vector, the rest
+/// of a head of 24 in vectors of 16, does not go through memory.
 template <class T>
 [[gnu::always_inline]] inline Vec<Acc<T>> load_first(const T* from, std::int64_t count) {
+  if constexpr (std::is_same_v<T, Acc<T>>) {
+    if (count * 2 == kLanes<T>) {
+      Vec<T, kLanes<T> / 2> low;
+      __builtin_memcpy(&low, from, sizeof low);
+      return with_zeros_above<T>(low, std::make_index_sequence<kLanes<T>>{});
+    }
+  }
   alignas(kVectorBytes) unsigned char lanes[kLanes<Acc<T>> * sizeof(T)] = {};
   __builtin_memcpy(lanes, from, static_cast<std::size_t>(count) * sizeof(T));
   return load_as<T>(reinterpret_cast<const T*>(lanes));
@@ -112,6 +130,13 @@ template <class T>
 /// Stores the first `count` lanes.
 template <class T>
 [[gnu::always_inline]] inline void store_first(T* to, Vec<Acc<T>> v, std::int64_t count) {
+  if constexpr (std::is_same_v<T, Acc<T>>) {
+    if (count * 2 == kLanes<T>) {
+      const auto low = lower_half<T>(v, std::make_index_sequence<kLanes<T> / 2>{});
+      __builtin_memcpy(to, &low, sizeof low);
+      return;
+    }
+  }
   alignas(kVectorBytes) unsigned char lanes[kLanes<Acc<T>> * sizeof(T)];
   store_as<T>(reinterpret_cast<T*>(lanes), v);
   __builtin_memcpy(static_cast<void*>(to), lanes, static_cast<std::size_t>(count) * sizeof(T));
@@ -222,6 +247,24 @@ template <class F, int kStep = 1>
     rows[i + kStep] = swap_blocks<F, kStep, true>(a, b, kAll);
   }
   if constexpr (kStep * 2 < kLanes<F>) transpose_square<F, kStep * 2>(rows);
+}
+
+/// The sums of the lanes of `kCount` vectors, sum i in lane i; what is in the other lanes is of no meaning.
+/// Each step of the transpose above adds the two rows that it makes, which halves their number.
+template <class F, int kCount, int kStep = 1>
+[[gnu::always_inline]] inline Vec<F> sum_each(Vec<F> (&rows)[kCount]) {
+  constexpr auto kAll = std::make_index_sequence<kLanes<F>>{};
+  Vec<F> sums[(kCount + 1) / 2];
+#pragma GCC unroll 8
+  for (int i = 0; i < (kCount + 1) / 2; ++i) {
+    const Vec<F> a = rows[2 * i], b = rows[2 * i + 1 < kCount ? 2 * i + 1 : 2 * i];
+    sums[i] = swap_blocks<F, kStep, false>(a, b, kAll) + swap_blocks<F, kStep, true>(a, b, kAll);
+  }
+  if constexpr (kStep * 2 < kLanes<F>) {
+    return sum_each<F, (kCount + 1) / 2, kStep * 2>(sums);
+  } else {
+    return sums[0];
+  }
 }
 
 }  // namespace

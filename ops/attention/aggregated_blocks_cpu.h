@@ -1,0 +1,259 @@
+#pragma once
+
+// For kernel files only (they are compiled once per instruction set): everything here has internal linkage.
+//
+// What the forward and the backward pass of aggregated attention share: keys and values in scratch, blocks of
+// queries, and their logits.
+
+#include "ops/attention/aggregated_kernels.h"
+#include "ops/attention/list_walk.h"
+#include "ops/attention/softmax_cpu.h"
+#include "ops/attention/unit_rows_cpu.h"
+#include "ops/cpu/tile.h"
+
+namespace moh {
+namespace {
+
+constexpr double kLn2 = 0.6931471805599453;
+
+/// Calls body(neighbours) with the number of neighbours as a constant where it is the usual one.
+template <class Body>
+[[gnu::always_inline]] inline void with_window(std::int64_t neighbours, const Body& body) {
+  if (neighbours == 9) {
+    body(std::integral_constant<int, 9>{});
+  } else {
+    body(std::integral_constant<int, 0>{});
+  }
+}
+
+/// Sizes of what is in scratch.
+template <class F>
+struct Layout {
+  std::int64_t d, padded;          // of a head, in elements
+  std::int64_t keys, key_columns;  // distant keys, and rounded up to whole vectors
+  std::int64_t neighbours, local_columns;
+
+  explicit Layout(const AggregatedShape& s)
+      : d(s.pairs.head_dim),
+        padded(round_up_to_lanes<F>(d)),
+        keys(s.pairs.keys),
+        key_columns(round_up_to_lanes<F>(keys)),
+        neighbours(s.neighbours()),
+        local_columns(s.padded_neighbours()) {}
+
+  /// Elements of a row of logits: distant keys, then neighbours.
+  std::int64_t columns() const { return key_columns + local_columns; }
+  /// Rows of a block of queries: whole tiles whose logits fit in L1 with their operands.
+  std::int64_t block_rows() const {
+    const std::int64_t fit = (std::int64_t{1} << 14) / columns() / kTileRows * kTileRows;
+    return clamp(fit, kTileRows, 12 * kTileRows);
+  }
+  /// Elements of `rows` rows of `row` elements, and a tile more, which left operands of a last tile may read.
+  static std::int64_t rows_of(std::int64_t rows, std::int64_t row) {
+    return round_up_to_tile(rows) * row + row;
+  }
+};
+
+/// The parameters of a head.
+template <class F>
+struct HeadParameters {
+  F* embedding;          // [padded]
+  F* local_bias;         // [local_columns], times log2 e, zeros after the last
+  F* tokens;             // [d, local_columns]
+  F* token_bias;         // [local_columns]
+  F temperature, slope;  // softplus of the parameter, and its derivative
+
+  void lay_out(Arena& arena, const Layout<F>& at) {
+    embedding = arena.take<F>(at.padded);
+    local_bias = arena.take<F>(at.local_columns);
+    tokens = arena.take<F>(at.d * at.local_columns);
+    token_bias = arena.take<F>(at.local_columns);
+  }
+
+  void load_head(const AggregatedParameters<const F>& from, std::int64_t head, const Layout<F>& at) {
+    gather_row<F>(from.query_embedding + head * at.d, F(1), embedding, at.d);
+    const F t = from.temperature[head];
+    temperature = t > F(20) ? t : std::log1p(std::exp(t));
+    slope = F(1) / (F(1) + std::exp(-t));
+    if (at.neighbours == 0) return;
+    const auto row = [&](const F* row_of, F factor, F* to) {
+      set_zero(to, at.local_columns);
+      for (std::int64_t j = 0; j < at.neighbours; ++j) to[j] = row_of[j] * factor;
+    };
+    row(from.local_bias + head * at.neighbours, F(kLog2E), local_bias);
+    row(from.token_bias + head * at.neighbours, F(1), token_bias);
+    for (std::int64_t c = 0; c < at.d; ++c)
+      row(from.tokens + (head * at.d + c) * at.neighbours, F(1), tokens + c * at.local_columns);
+  }
+};
+
+/// Unit keys and values of the distant tokens of a (sequence, head).
+template <class F>
+struct DistantKeys {
+  F *k, *v;  // [keys, padded]
+  F* inverse;
+  F* k_transposed;  // [d, key_columns]
+
+  void lay_out(Arena& arena, const Layout<F>& at) {
+    for (F** piece : {&k, &v}) *piece = arena.take<F>(at.keys * at.padded);
+    inverse = arena.take<F>(at.keys);
+    k_transposed = arena.take<F>(at.d * at.key_columns);
+  }
+  template <class T>
+  void pack(const HeadView<const T>& from_k, const HeadView<const T>& from_v, const List& list,
+            const Layout<F>& at) {
+    for (std::int64_t m = 0; m < at.keys; ++m) {
+      gather_row<T>(key_row(from_k, list, m), F(1), k + m * at.padded, at.d);
+      gather_row<T>(key_row(from_v, list, m), F(1), v + m * at.padded, at.d);
+    }
+    normalise_rows(k, at.keys, at.padded, inverse);
+    pack_transposed<F>(k, at.padded, at.keys, at.d, k_transposed, at.key_columns);
+  }
+};
+
+/// Unit keys and values of tokens [first, first + count) of a (sequence, head).
+template <class F>
+struct NearKeys {
+  F *k, *v;  // [count, padded]
+  F* inverse;
+  std::int64_t first = 0;
+
+  void lay_out(Arena& arena, const Layout<F>& at, std::int64_t most) {
+    for (F** piece : {&k, &v}) *piece = arena.take<F>(most * at.padded);
+    inverse = arena.take<F>(most);
+  }
+  template <class T>
+  void pack(const HeadView<const T>& from_k, const HeadView<const T>& from_v, const List& list,
+            std::int64_t begin, std::int64_t end, const Layout<F>& at) {
+    first = begin;
+    for (std::int64_t t = begin; t < end; ++t) {
+      gather_row<T>(key_row(from_k, list, t), F(1), k + (t - begin) * at.padded, at.d);
+      gather_row<T>(key_row(from_v, list, t), F(1), v + (t - begin) * at.padded, at.d);
+    }
+    normalise_rows(k, end - begin, at.padded, inverse);
+  }
+};
+
+/// A block of queries of a list.
+template <class F>
+struct QueryBlock {
+  F* unit;     // [rows, padded]: u(q)
+  F* query;    // [rows, padded]: q' log2 e
+  F* scores;   // [rows, columns]: logits times log2 e, then their exponentials
+  F* learned;  // [rows, local_columns]: u(q) L + l, 0 for neighbours outside the image
+  F *inverse, *scale;
+  std::int64_t* tokens;
+  const F** masks;
+  const std::int32_t** offsets;
+  std::int64_t rows = 0;
+
+  void lay_out(Arena& arena, const Layout<F>& at) {
+    const std::int64_t most = at.block_rows();
+    for (F** piece : {&unit, &query}) *piece = arena.take<F>(at.rows_of(most, at.padded));
+    scores = arena.take<F>(at.rows_of(most, at.columns()));
+    learned = arena.take<F>(at.rows_of(most, at.local_columns));
+    for (F** piece : {&inverse, &scale}) *piece = arena.take<F>(most);
+    tokens = arena.take<std::int64_t>(most);
+    masks = arena.take<const F*>(most);
+    offsets = arena.take<const std::int32_t*>(most);
+  }
+  template <int kCount>
+  Neighbours<kCount> near(std::int64_t row, const Layout<F>& at) const {
+    return {offsets[row], at.neighbours, at.padded};
+  }
+};
+
+/// Gathers and normalises rows [begin, begin + rows) of a list. Args: AggregatedForward or
+/// AggregatedBackward.
+template <class T, class Args, class F = Acc<T>>
+void gather_queries(const Args& args, const List& list, std::int64_t begin, std::int64_t rows,
+                    const HeadParameters<F>& head, const Layout<F>& at, QueryBlock<F>& block) {
+  const std::int64_t padded = at.padded;
+  block.rows = rows;
+  for (std::int64_t i = 0; i < rows; ++i) {
+    const Pair pair = pair_at(list, begin + i);
+    const std::int32_t place = args.places.of_token[pair.token];
+    block.tokens[i] = pair.token;
+    block.masks[i] = args.places.mask + place * at.local_columns;
+    block.offsets[i] = args.places.offsets + place * at.neighbours;
+    block.scale[i] = head.temperature * args.places.log_keys[place];
+    gather_row<T>(row_of(args.q, list, pair), F(1), block.unit + i * padded, at.d);
+  }
+  normalise_rows(block.unit, rows, padded, block.inverse);
+  for (std::int64_t i = 0; i < rows; ++i) {
+    const Vec<F> factor = splat<F>(block.scale[i] * F(kLog2E));
+    for (std::int64_t c = 0; c < padded; c += kLanes<F>) {
+      store(block.query + i * padded + c,
+            (load(block.unit + i * padded + c) + load(head.embedding + c)) * factor);
+    }
+  }
+  const std::int64_t filling = (round_up_to_tile(rows) - rows) * padded;
+  set_zero(block.unit + rows * padded, filling);
+  set_zero(block.query + rows * padded, filling);
+}
+
+/// Matrix multiplication of a block: to [rows, vecs vectors] (+)= from [rows, depth] times right, in whole
+/// tiles.
+template <bool kAccumulate, class F>
+void multiply_block(const F* from, std::int64_t from_row, std::int64_t depth, const F* right,
+                    std::int64_t right_row, F* to, std::int64_t to_row, std::int64_t columns,
+                    std::int64_t rows) {
+  for (std::int64_t i = 0; i < rows; i += kTileRows) {
+    multiply_rows<F, kTileRows, kAccumulate>({from + i * from_row, from_row, 1}, right, right_row, depth,
+                                             {to + i * to_row, to_row},
+                                             static_cast<int>(columns / kLanes<F>));
+  }
+}
+
+/// Adds the position biases of a query to its logits of distant keys; those after the last key become
+/// -infinity. `end` is that of all biases: whole vectors are read where they do not pass it.
+template <class F>
+[[gnu::always_inline]] inline void add_position_bias(const F* bias, const F* end, const Layout<F>& at,
+                                                     F* scores) {
+  constexpr int kN = kLanes<F>;
+  std::int64_t m = 0;
+  for (; m + kN <= at.keys; m += kN) store(scores + m, load(scores + m) + load(bias + m) * F(kLog2E));
+  if (m == at.keys) return;
+  const Vec<F> rest = bias + m + kN <= end ? load(bias + m) : load_first<F>(bias + m, at.keys - m);
+  const Vec<F> sum = load(scores + m) + rest * F(kLog2E);
+  const auto seen = lane_numbers<F>() < static_cast<BitsOf<F>>(at.keys - m);
+  store(scores + m, seen ? sum : splat<F>(-std::numeric_limits<F>::infinity()));
+}
+
+/// Logits of a block, and its learned weights of neighbours.
+template <int kCount, class F>
+void score_block(const AggregatedParameters<const F>& parameters, const AggregatedShape& shape,
+                 std::int64_t head_number, const HeadParameters<F>& head, const DistantKeys<F>& distant,
+                 const NearKeys<F>& near, const Layout<F>& at, QueryBlock<F>& block) {
+  constexpr int kN = kLanes<F>;
+  const std::int64_t columns = at.columns(), padded = at.padded;
+  multiply_block<false>(block.query, padded, at.d, distant.k_transposed, at.key_columns, block.scores,
+                        columns, at.key_columns, block.rows);
+  const std::int64_t tokens = shape.pairs.queries;
+  const F* end = parameters.position_bias + shape.pairs.heads * tokens * at.keys;
+  for (std::int64_t i = 0; i < block.rows; ++i) {
+    const std::int64_t token = block.tokens[i];
+    F* scores = block.scores + i * columns;
+    add_position_bias(parameters.position_bias + (head_number * tokens + token) * at.keys, end, at, scores);
+    if (at.neighbours == 0) continue;
+    F* local = scores + at.key_columns;
+    set_zero(local, at.local_columns);
+    neighbour_dots<F, kCount>(block.query + i * padded, near.k + (token - near.first) * padded,
+                              block.template near<kCount>(i, at), local);
+    for (std::int64_t j = 0; j < at.local_columns; j += kN)
+      store(local + j, load(local + j) + load(head.local_bias + j) + load(block.masks[i] + j));
+  }
+  if (at.neighbours == 0) return;
+  multiply_block<false>(block.unit, padded, at.d, head.tokens, at.local_columns, block.learned,
+                        at.local_columns, at.local_columns, block.rows);
+  for (std::int64_t i = 0; i < block.rows; ++i) {
+    F* learned = block.learned + i * at.local_columns;
+    for (std::int64_t j = 0; j < at.local_columns; j += kN) {
+      const Vec<F> sum = load(learned + j) + load(head.token_bias + j);
+      store(learned + j, load(block.masks[i] + j) == F(0) ? sum : Vec<F>{});
+    }
+  }
+}
+
+}  // namespace
+}  // namespace moh

@@ -1,0 +1,151 @@
+#pragma once
+
+// For kernel files only (they are compiled once per instruction set): everything here has internal linkage.
+//
+// Rows of head_dim elements in scratch, padded with zeros to whole vectors: their normalisation, and sums
+// over the neighbours of a token in an image.
+
+#include <cmath>
+
+#include "ops/cpu/pack.h"
+
+namespace moh {
+namespace {
+
+/// Norms below it count as it.
+constexpr double kLeastNorm = 1e-12;
+
+/// to[i] = the inner product of rows i of a and b, for i < count, at most a vector of them.
+template <class F>
+[[gnu::always_inline]] inline Vec<F> dot_each(const F* a, const F* b, std::int64_t count,
+                                              std::int64_t padded) {
+  constexpr int kN = kLanes<F>;
+  Vec<F> sums[kN];
+#pragma GCC unroll 16
+  for (int l = 0; l < kN; ++l) {
+    const std::int64_t row = (l < count ? l : count - 1) * padded;
+    sums[l] = load(a + row) * load(b + row);
+    for (std::int64_t c = kN; c < padded; c += kN) sums[l] += load(a + row + c) * load(b + row + c);
+  }
+  return sum_each<F, kN>(sums);
+}
+
+/// row *= factor
+template <class F>
+[[gnu::always_inline]] inline void scale_row(F* row, F factor, std::int64_t padded) {
+  for (std::int64_t c = 0; c < padded; c += kLanes<F>) store(row + c, load(row + c) * factor);
+}
+
+/// Divides rows by their norms, and writes what they were multiplied by.
+template <class F>
+void normalise_rows(F* rows, std::int64_t count, std::int64_t padded, F* inverse) {
+  constexpr int kN = kLanes<F>;
+  for (std::int64_t i = 0; i < count; i += kN) {
+    F* first = rows + i * padded;
+    const std::int64_t here = count - i < kN ? count - i : kN;
+    F squares[kN];
+    store(squares, dot_each<F>(first, first, here, padded));
+    for (std::int64_t l = 0; l < here; ++l) {
+      const F norm = std::sqrt(squares[l]);
+      inverse[i + l] = F(1) / (norm > F(kLeastNorm) ? norm : F(kLeastNorm));
+      scale_row(first + l * padded, inverse[i + l], padded);
+    }
+  }
+}
+
+/// Gradients with respect to rows that normalise_rows has made `unit`, in place of those of the unit rows:
+/// g becomes (g - u <u, g>) / norm; without the projection where the norm counts as kLeastNorm.
+template <class F>
+void unit_gradients(F* gradients, const F* unit, const F* inverse, std::int64_t count, std::int64_t padded) {
+  constexpr int kN = kLanes<F>;
+  for (std::int64_t i = 0; i < count; i += kN) {
+    const std::int64_t here = count - i < kN ? count - i : kN;
+    F along[kN];
+    store(along, dot_each<F>(gradients + i * padded, unit + i * padded, here, padded));
+    for (std::int64_t l = 0; l < here; ++l) {
+      const F r = inverse[i + l], part = r < F(1 / kLeastNorm) ? r * along[l] : F(0);
+      F* g = gradients + (i + l) * padded;
+      const F* u = unit + (i + l) * padded;
+      for (std::int64_t c = 0; c < padded; c += kN) store(g + c, load(g + c) * r - load(u + c) * part);
+    }
+  }
+}
+
+/// The neighbours of a token: their rows are `offsets` rows from its own. kCount: their number, or 0 if it is
+/// known at run time only.
+template <int kCount>
+struct Neighbours {
+  const std::int32_t* offsets;
+  std::int64_t any_count, padded;
+
+  std::int64_t count() const { return kCount > 0 ? kCount : any_count; }
+  std::int64_t at(std::int64_t j) const { return offsets[j] * padded; }
+};
+
+/// Calls body(j) for each neighbour.
+template <int kCount, class Body>
+[[gnu::always_inline]] inline void each_neighbour(const Neighbours<kCount>& near, const Body& body) {
+  if constexpr (kCount > 0) {
+#pragma GCC unroll 16
+    for (int j = 0; j < kCount; ++j) body(j);
+  } else {
+    for (std::int64_t j = 0; j < near.any_count; ++j) body(j);
+  }
+}
+
+/// to[j] = <row, the row of neighbour j>; `around` is the token's own row. Writes no more
+/// than whole vectors.
+template <class F, int kCount, int kHere>
+[[gnu::always_inline]] inline void dots_of(const F* row, const F* around, const Neighbours<kCount>& near,
+                                           std::int64_t first, F* to) {
+  Vec<F> sums[kHere] = {};
+  for (std::int64_t c = 0; c < near.padded; c += kLanes<F>) {
+    const Vec<F> own = load(row + c);
+#pragma GCC unroll 16
+    for (int l = 0; l < kHere; ++l) sums[l] += own * load(around + near.at(first + l) + c);
+  }
+  store(to + first, sum_each<F, kHere>(sums));
+}
+template <class F, int kCount>
+[[gnu::always_inline]] inline void neighbour_dots(const F* row, const F* around,
+                                                  const Neighbours<kCount>& near, F* to) {
+  constexpr int kN = kLanes<F>;
+  const std::int64_t whole = near.count() / kN * kN;
+  for (std::int64_t j = 0; j < whole; j += kN) dots_of<F, kCount, kN>(row, around, near, j, to);
+  if constexpr (kCount > 0) {
+    if constexpr (kCount % kN != 0) dots_of<F, kCount, kCount % kN>(row, around, near, whole, to);
+  } else {
+    for (std::int64_t j = whole; j < near.count(); ++j) {
+      Vec<F> sum{};
+      for (std::int64_t c = 0; c < near.padded; c += kN) sum += load(row + c) * load(around + near.at(j) + c);
+      to[j] = sum_lanes<F>(sum);
+    }
+  }
+}
+
+/// row += sum of weights[j] times the row of neighbour j.
+template <class F, int kCount>
+[[gnu::always_inline]] inline void add_neighbours(const F* weights, const F* around,
+                                                  const Neighbours<kCount>& near, F* row) {
+  for (std::int64_t c = 0; c < near.padded; c += kLanes<F>) {
+    Vec<F> sum = load(row + c);
+    each_neighbour(near, [&](std::int64_t j) { sum += weights[j] * load(around + near.at(j) + c); });
+    store(row + c, sum);
+  }
+}
+
+/// The row of neighbour j += weights[j] row.
+template <class F, int kCount>
+[[gnu::always_inline]] inline void add_to_neighbours(const F* weights, const F* row,
+                                                     const Neighbours<kCount>& near, F* around) {
+  for (std::int64_t c = 0; c < near.padded; c += kLanes<F>) {
+    const Vec<F> own = load(row + c);
+    each_neighbour(near, [&](std::int64_t j) {
+      F* to = around + near.at(j) + c;
+      store(to, load(to) + weights[j] * own);
+    });
+  }
+}
+
+}  // namespace
+}  // namespace moh
