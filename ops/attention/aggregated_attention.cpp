@@ -122,8 +122,8 @@ Tensor run_forward(const Operands& o, const Tensor& lse) {
 std::vector<HeadChunk> head_chunks(const AttentionShape& s) {
   constexpr std::int64_t kTasks = 16;
   std::vector<HeadChunk> tasks;
-  if (s.batch == 0) return tasks;
-  const std::int64_t wanted = std::clamp<std::int64_t>(kTasks / s.heads, 1, s.batch);
+  const std::int64_t wanted =
+      std::clamp<std::int64_t>(kTasks / s.heads, 1, std::max<std::int64_t>(s.batch, 1));
   for (std::int64_t head = 0; head < s.heads; ++head) {
     for (std::int64_t chunk = 0; chunk < wanted; ++chunk)
       tasks.push_back({head, chunk, s.batch * chunk / wanted, s.batch * (chunk + 1) / wanted});

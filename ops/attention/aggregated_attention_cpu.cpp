@@ -62,15 +62,23 @@ void forward_block(const AggregatedForward<T>& args, const List& list, std::int6
   constexpr int kN = kLanes<F>;
   QueryBlock<F>& block = s.block;
   score_block<kCount>(args.parameters, args.shape, list.kv_head, s.head, s.distant, s.near, at, block);
-  F sums[12 * kTileRows];
+  F sums[kMostRows], tops[kMostRows];
   for (std::int64_t i = 0; i < block.rows; ++i) {
     F* scores = block.scores + i * at.columns();
     const RowSoftmax<F> softmax = exponentials(scores, at.columns());
     sums[i] = softmax.sum;
-    if (args.lse != nullptr) args.lse[list.first + begin + i] = softmax.top + log2_of(softmax.sum);
+    tops[i] = softmax.top;
     F* local = scores + at.key_columns;
     for (std::int64_t j = 0; j < at.local_columns; j += kN)
       store(local + j, load(local + j) + load(block.learned + i * at.local_columns + j) * softmax.sum);
+  }
+  if (args.lse != nullptr) {
+    for (std::int64_t i = 0; i < block.rows; i += kN) {
+      const Vec<F> lse = load(tops + i) + log2_lanes<F>(load(sums + i));
+      const std::int64_t rest = block.rows - i;
+      F* to = args.lse + list.first + begin + i;
+      rest >= kN ? store(to, lse) : store_first<F>(to, lse, rest);
+    }
   }
   multiply_block<false>(block.scores, at.columns(), at.keys, s.distant.v, at.padded, s.out, at.padded,
                         at.padded, block.rows);
@@ -300,6 +308,18 @@ void store_key_gradients(F* dk, const F* unit, const F* inverse, const F* dv, st
   }
 }
 
+/// Gathers the gradients of a block's outputs.
+template <class T, class F>
+void gather_outputs(const AggregatedBackward<T>& args, const List& list, const Layout<F>& at,
+                    BackwardScratch<F>& s) {
+  const auto row = [&](std::int64_t i) { return row_of(args.dout, list, {s.block.tokens[i], 0}); };
+  for (std::int64_t i = 0; i < s.block.rows; ++i) {
+    if (i + kRowsAhead < s.block.rows) prefetch_row(row(i + kRowsAhead), at.d);
+    gather_row<T>(row(i), F(1), s.dout + i * at.padded, at.d);
+  }
+  set_zero(s.dout + s.block.rows * at.padded, (round_up_to_tile(s.block.rows) - s.block.rows) * at.padded);
+}
+
 /// All gradients of one head of one sequence.
 template <int kCount, class T, class F>
 void backward_list(const AggregatedBackward<T>& args, const List& list, const Layout<F>& at,
@@ -317,9 +337,7 @@ void backward_list(const AggregatedBackward<T>& args, const List& list, const La
   for (std::int64_t begin = 0; begin < list.rows; begin += at.block_rows()) {
     const std::int64_t rows = min_of(at.block_rows(), list.rows - begin);
     gather_queries<T>(args, list, begin, rows, s.head, at, s.block);
-    for (std::int64_t i = 0; i < rows; ++i)
-      gather_row<T>(row_of(args.dout, list, {s.block.tokens[i], 0}), F(1), s.dout + i * at.padded, at.d);
-    set_zero(s.dout + rows * at.padded, (round_up_to_tile(rows) - rows) * at.padded);
+    gather_outputs(args, list, at, s);
     score_block<kCount>(args.parameters, args.shape, list.kv_head, s.head, s.distant, s.near, at, s.block);
     backward_logits<kCount>(args, list, begin, at, s, sums);
     backward_keys<kCount>(at, s, sums);
@@ -331,17 +349,10 @@ void backward_list(const AggregatedBackward<T>& args, const List& list, const La
                       args.dlocal_v, at);
 }
 
-/// to[i, j] = the sum over the chunks of rows of `row` elements, of which `count` are kept.
+/// to [rows, count] = the first `count` elements of rows of `row` elements.
 template <class F>
-void sum_chunks(const F* partials, std::int64_t chunks, std::int64_t chunk_size, std::int64_t rows,
-                std::int64_t row, std::int64_t count, F* to) {
-  for (std::int64_t i = 0; i < rows; ++i) {
-    for (std::int64_t j = 0; j < count; ++j) {
-      F sum = 0;
-      for (std::int64_t chunk = 0; chunk < chunks; ++chunk) sum += partials[chunk * chunk_size + i * row + j];
-      to[i * count + j] = sum;
-    }
-  }
+void take_columns(const F* from, std::int64_t rows, std::int64_t row, std::int64_t count, F* to) {
+  for (std::int64_t i = 0; i < rows; ++i) copy_rows(from + i * row, to + i * count, count);
 }
 
 }  // namespace
@@ -448,17 +459,19 @@ void AggregatedKernels<Backend, T>::sum_partials(const AggregatedBackward<T>& ar
                                                  const AggregatedParameters<F>& to) {
   const Layout<F> at(args.shape);
   const std::int64_t size = partial_size(args.shape), tokens = args.shape.pairs.queries;
-  const PartialSums<F> first(args.partials + head * args.chunks * size, args.shape, at);
-  const auto sum = [&](const F* of, std::int64_t rows, std::int64_t row, std::int64_t count, F* result) {
-    sum_chunks(of, args.chunks, size, rows, row, count, result + head * rows * count);
+  F* total = args.partials + head * args.chunks * size;
+  for (std::int64_t chunk = 1; chunk < args.chunks; ++chunk) add_row(total + chunk * size, total, size);
+  const PartialSums<F> sums(total, args.shape, at);
+  const auto take = [&](const F* from, std::int64_t rows, std::int64_t row, std::int64_t count, F* result) {
+    take_columns(from, rows, row, count, result + head * rows * count);
   };
-  sum(first.position_bias, tokens, at.key_columns, at.keys, to.position_bias);
-  sum(first.embedding, 1, at.padded, at.d, to.query_embedding);
-  sum(first.temperature, 1, 1, 1, to.temperature);
+  take(sums.position_bias, tokens, at.key_columns, at.keys, to.position_bias);
+  take(sums.embedding, 1, at.padded, at.d, to.query_embedding);
+  take(sums.temperature, 1, 1, 1, to.temperature);
   if (at.neighbours == 0) return;
-  sum(first.local_bias, 1, at.local_columns, at.neighbours, to.local_bias);
-  sum(first.token_bias, 1, at.local_columns, at.neighbours, to.token_bias);
-  sum(first.tokens, at.d, at.local_columns, at.neighbours, to.tokens);
+  take(sums.local_bias, 1, at.local_columns, at.neighbours, to.local_bias);
+  take(sums.token_bias, 1, at.local_columns, at.neighbours, to.token_bias);
+  take(sums.tokens, at.d, at.local_columns, at.neighbours, to.tokens);
 }
 
 template struct AggregatedKernels<cpu::MOH_ISA, float>;

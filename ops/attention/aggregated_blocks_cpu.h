@@ -15,6 +15,8 @@ namespace moh {
 namespace {
 
 constexpr double kLn2 = 0.6931471805599453;
+/// Rows of a block of queries at most; whole vectors of them.
+constexpr std::int64_t kMostRows = 16 * kTileRows;
 
 /// Calls body(neighbours) with the number of neighbours as a constant where it is the usual one.
 template <class Body>
@@ -46,7 +48,7 @@ struct Layout {
   /// Rows of a block of queries: whole tiles whose logits fit in L1 with their operands.
   std::int64_t block_rows() const {
     const std::int64_t fit = (std::int64_t{1} << 14) / columns() / kTileRows * kTileRows;
-    return clamp(fit, kTileRows, 12 * kTileRows);
+    return clamp(fit, kTileRows, kMostRows);
   }
   /// Elements of `rows` rows of `row` elements, and a tile more, which left operands of a last tile may read.
   static std::int64_t rows_of(std::int64_t rows, std::int64_t row) {
@@ -102,10 +104,8 @@ struct DistantKeys {
   template <class T>
   void pack(const HeadView<const T>& from_k, const HeadView<const T>& from_v, const List& list,
             const Layout<F>& at) {
-    for (std::int64_t m = 0; m < at.keys; ++m) {
-      gather_row<T>(key_row(from_k, list, m), F(1), k + m * at.padded, at.d);
-      gather_row<T>(key_row(from_v, list, m), F(1), v + m * at.padded, at.d);
-    }
+    pack_rows<T>(key_row(from_k, list, 0), from_k.token_stride, at.keys, at.d, k, at.padded);
+    pack_rows<T>(key_row(from_v, list, 0), from_v.token_stride, at.keys, at.d, v, at.padded);
     normalise_rows(k, at.keys, at.padded, inverse);
     pack_transposed<F>(k, at.padded, at.keys, at.d, k_transposed, at.key_columns);
   }
@@ -126,10 +126,8 @@ struct NearKeys {
   void pack(const HeadView<const T>& from_k, const HeadView<const T>& from_v, const List& list,
             std::int64_t begin, std::int64_t end, const Layout<F>& at) {
     first = begin;
-    for (std::int64_t t = begin; t < end; ++t) {
-      gather_row<T>(key_row(from_k, list, t), F(1), k + (t - begin) * at.padded, at.d);
-      gather_row<T>(key_row(from_v, list, t), F(1), v + (t - begin) * at.padded, at.d);
-    }
+    pack_rows<T>(key_row(from_k, list, begin), from_k.token_stride, end - begin, at.d, k, at.padded);
+    pack_rows<T>(key_row(from_v, list, begin), from_v.token_stride, end - begin, at.d, v, at.padded);
     normalise_rows(k, end - begin, at.padded, inverse);
   }
 };
@@ -172,6 +170,8 @@ void gather_queries(const Args& args, const List& list, std::int64_t begin, std:
   block.rows = rows;
   for (std::int64_t i = 0; i < rows; ++i) {
     const Pair pair = pair_at(list, begin + i);
+    if (i + kRowsAhead < rows)
+      prefetch_row(row_of(args.q, list, pair_at(list, begin + i + kRowsAhead)), at.d);
     const std::int32_t place = args.places.of_token[pair.token];
     block.tokens[i] = pair.token;
     block.masks[i] = args.places.mask + place * at.local_columns;

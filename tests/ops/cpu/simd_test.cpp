@@ -134,3 +134,32 @@ TEMPLATE_TEST_CASE("ops: tile: products of every width", "", float, double) {
     check_products<TestType, 4, true>(transposed);
   }
 }
+
+TEMPLATE_TEST_CASE("ops: simd: the logarithm to base 2", "", float, double) {
+  const double tolerance = sizeof(TestType) == 8 ? 3e-16 : 2e-7;
+  double worst = 0;
+  for (int i = 0; i <= 100000; ++i) {
+    const auto x = static_cast<TestType>(std::exp2(-20 + i * 60.0 / 100000));
+    const double exact = std::log2(static_cast<double>(x)),
+                 found = double{log2_lanes<TestType>(splat<TestType>(x))[0]};
+    worst = std::max(worst, std::abs(found - exact) / std::max(1.0, std::abs(exact)));
+  }
+  CHECK(worst < tolerance);
+  CHECK(log2_lanes<TestType>(splat<TestType>(1))[0] == 0);
+  CHECK(log2_lanes<TestType>(splat<TestType>(1024))[0] == 10);
+}
+
+TEMPLATE_TEST_CASE("ops: simd: sums of several vectors at once", "", float, double) {
+  constexpr int kN = kLanes<TestType>, kFewer = kN - 1;
+  Vec<TestType> rows[kN], fewer[kFewer];
+  for (int i = 0; i < kN; ++i) {
+    for (int lane = 0; lane < kN; ++lane) rows[i][lane] = TestType(i * 100 + lane * lane);
+    if (i < kFewer) fewer[i] = rows[i];
+  }
+  const Vec<TestType> sums = sum_each<TestType, kN>(rows), of_fewer = sum_each<TestType, kFewer>(fewer);
+  for (int i = 0; i < kN; ++i) {
+    const TestType expected = TestType(i * 100 * kN + (kN - 1) * kN * (2 * kN - 1) / 6);
+    CHECK(sums[i] == expected);
+    if (i < kFewer) CHECK(of_fewer[i] == expected);
+  }
+}
