@@ -65,4 +65,8 @@ Tensor swap_axes(const Tensor& x, std::int64_t batch, std::int64_t rows, std::in
   return y;
 }
 
+Tensor depthwise_taps(const Tensor& w, const ConvShape& shape) {
+  return swap_axes(w, 1, shape.channels, shape.taps()).to(accumulate_dtype(w.dtype()));
+}
+
 }  // namespace moh

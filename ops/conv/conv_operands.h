@@ -15,4 +15,7 @@ Shape output_shape(const ConvShape& shape);
 /// [batch, columns, rows].
 Tensor swap_axes(const Tensor& x, std::int64_t batch, std::int64_t rows, std::int64_t columns);
 
+/// The weight [C, 1, kh, kw] of a depthwise convolution as [kh, kw, C], in the accumulation dtype.
+Tensor depthwise_taps(const Tensor& w, const ConvShape& shape);
+
 }  // namespace moh

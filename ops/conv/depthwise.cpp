@@ -10,11 +10,6 @@ namespace moh {
 
 namespace {
 
-/// A weight [C, 1, kh, kw] as [kh, kw, C], in the accumulation dtype.
-Tensor taps_of(const Tensor& w, const ConvShape& s) {
-  return swap_axes(w, 1, s.channels, s.taps()).to(accumulate_dtype(w.dtype()));
-}
-
 void run_pass(const ConvShape& s, const Tensor& from, const Tensor& w, const Tensor& b, const Tensor& to,
               const DepthwisePass& pass) {
   run_kernel({"depthwise_conv2d", s.flops()}, from, [&]<class Backend, class T>() {
@@ -37,7 +32,7 @@ Tensor weight_gradient(const ConvShape& s, const Tensor& x, const Tensor& dy, co
 
 Variable depthwise_conv2d(const Variable& x, const Variable& w, const Variable& b, const ConvShape& s) {
   const Tensor y = empty(output_shape(s), x.dtype(), x.device());
-  run_pass(s, x.value(), taps_of(w.value(), s), b.defined() ? b.value() : Tensor(), y,
+  run_pass(s, x.value(), depthwise_taps(w.value(), s), b.defined() ? b.value() : Tensor(), y,
            {s.batch, s.channels, TapAxis::forward(s.y), TapAxis::forward(s.x)});
   return record("depthwise_conv2d", y, {x, w, b},
                 [x = x.value(), w = w.value(), s, needs_dx = x.requires_grad(), needs_dw = w.requires_grad(),
@@ -45,7 +40,7 @@ Variable depthwise_conv2d(const Variable& x, const Variable& w, const Variable& 
                   Grads grads(3);
                   if (needs_dx) {
                     grads[0] = empty_like(x);
-                    run_pass(s, dy, taps_of(w, s), {}, grads[0],
+                    run_pass(s, dy, depthwise_taps(w, s), {}, grads[0],
                              {s.batch, s.channels, TapAxis::backward(s.y), TapAxis::backward(s.x)});
                   }
                   if (needs_dw) grads[1] = weight_gradient(s, x, dy, w.shape());
