@@ -11,8 +11,10 @@ namespace moh {
 /// heads, d head width.
 struct AttentionTrace {
   std::int64_t layer = 0;
-  Tensor x;            ///< [B, T, D], the layer's input after its norm
-  Tensor q, k, v;      ///< [B, T, H, d], [B, T, G, d] twice; q and k after the rotary embedding
+  Tensor x;  ///< [B, T, D], the layer's input after its norm
+  /// [B, T, H, d], [B, T, G, d] twice; q and k after the rotary embedding. Undefined in attention whose
+  /// scores are not q k^T / sqrt(d) (models/vision/transnext_attention.h).
+  Tensor q, k, v;
   Tensor heads;        ///< [B, T, H, d], input of the output projection: times the gate, 0 where not selected
   Tensor output;       ///< [D, H d], the weight of the output projection
   bool causal = true;  ///< a token attends to itself and earlier ones; false: to all tokens

@@ -66,6 +66,7 @@ struct LayerRouting {
 struct LayerOutput {
   Variable y;                           ///< [B, T, D]
   std::optional<LayerRouting> routing;  ///< absent in a dense layer
+  Variable expert_balance = {};  ///< load-balance loss of a mixture of feed-forward networks, or undefined
 };
 
 /// Gates of a layer, and the head lists of the pairs to compute.

@@ -22,7 +22,8 @@ std::string text(std::int64_t number) {
 /// The configuration to check, and the list of its faults.
 struct Check {
   const MohConfig& moh;
-  std::int64_t layers, heads;
+  std::int64_t layers;
+  const PerLayer& heads_of;
   ConfigFaults& faults;
 
   /// Whether a list has one value per layer. One value for all layers always fits.
@@ -39,7 +40,7 @@ struct Check {
   /// are reported once.
   bool check_layer(std::int64_t layer) const {
     const std::int64_t shared = moh.num_shared.at(layer), top_k = moh.top_k.at(layer);
-    const std::int64_t candidates = heads - shared;
+    const std::int64_t heads = heads_of.at(layer), candidates = heads - shared;
     const std::string where = " (layer " + text(layer) + ")";
     if (shared < 0 || candidates < 0) {
       faults.add({kNumShared, kHeads, kRouter}, "at most " + faults.key(kHeads) + " (" + text(heads) + ")",
@@ -61,7 +62,7 @@ struct Check {
   }
 
   /// The fault of a list of shared heads; empty if it is valid.
-  std::string fault_of(const std::vector<std::int64_t>& listed) const {
+  static std::string fault_of(const std::vector<std::int64_t>& listed, std::int64_t heads) {
     const std::set<std::int64_t> different(listed.begin(), listed.end());
     if (different.size() != listed.size()) return "a head twice";
     for (const std::int64_t head : listed) {
@@ -88,8 +89,9 @@ struct Check {
       if (static_cast<std::int64_t>(of_layer.size()) != shared)
         return refuse("as many heads as " + faults.key(kNumShared) + " says (" + text(shared) + ")",
                       std::to_string(of_layer.size()) + where);
-      const std::string fault = fault_of(of_layer);
-      if (!fault.empty()) return refuse("heads from 0 to " + text(heads - 1) + ", each once", fault + where);
+      const std::string fault = fault_of(of_layer, heads_of.at(layer));
+      if (!fault.empty())
+        return refuse("heads from 0 to " + text(heads_of.at(layer) - 1) + ", each once", fault + where);
     }
   }
 
@@ -109,7 +111,8 @@ struct Check {
     const bool shared_fits = has_length(kNumShared, moh.num_shared);
     const bool top_k_fits = has_length(kTopK, moh.top_k);
     if (!shared_fits || !top_k_fits) return;
-    const std::int64_t num_different = moh.num_shared.each.empty() && moh.top_k.each.empty() ? 1 : layers;
+    const bool same = moh.num_shared.each.empty() && moh.top_k.each.empty() && heads_of.each.empty();
+    const std::int64_t num_different = same ? 1 : layers;
     for (std::int64_t layer = 0; layer < num_different; ++layer) {
       if (!check_layer(layer)) return;
     }
@@ -151,7 +154,7 @@ MohConfig spelt_out(const MohConfig& config, std::int64_t layers) {
   return spelt;
 }
 
-void check(const MohConfig& config, std::int64_t layers, std::int64_t heads, ConfigFaults& faults) {
+void check(const MohConfig& config, std::int64_t layers, const PerLayer& heads, ConfigFaults& faults) {
   Check{config, layers, heads, faults}.run();
 }
 

@@ -35,7 +35,7 @@ HeadRoutingOptions routing_of(const MohConfig& config, std::int64_t heads, std::
 /// has no meaning.
 MohConfig spelt_out(const MohConfig& config, std::int64_t layers);
 
-/// Reports inconsistent head counts and lists in a model of `layers` layers of `heads` heads.
-void check(const MohConfig& config, std::int64_t layers, std::int64_t heads, ConfigFaults& faults);
+/// Reports inconsistent head counts and lists in a model of `layers` layers with these numbers of heads.
+void check(const MohConfig& config, std::int64_t layers, const PerLayer& heads, ConfigFaults& faults);
 
 }  // namespace moh

@@ -4,8 +4,8 @@
 #include <string>
 
 #include "autograd/node.h"
-#include "autograd/recompute.h"
 #include "core/error.h"
+#include "models/layers/run_layer.h"
 #include "ops/embedding/embedding.h"
 
 namespace moh {
@@ -18,18 +18,6 @@ LlamaConfig checked(const LlamaConfig& config) {
     throw ValueError(error_message("llama", "moh.shared_heads", "first, or lists of heads",
                                    "a rule that is measured before the model is made"));
   return spelt_out(config);
-}
-
-/// The outputs of a layer as those of a recomputed segment: y, then balance loss and load if there are any.
-std::vector<Variable> as_variables(const LayerOutput& output) {
-  if (!output.routing || !output.routing->balance.defined()) return {output.y};
-  return {output.y, output.routing->balance, Variable(output.routing->load)};
-}
-
-LayerOutput from_variables(const std::vector<Variable>& outputs, const HeadRouter* router) {
-  if (router == nullptr) return {outputs[0], {}};
-  if (outputs.size() == 1) return {outputs[0], summarize({}, {}, router->options())};
-  return {outputs[0], summarize(outputs[1], outputs[2].value(), router->options())};
 }
 
 void require_tokens(const Tensor& tokens, std::int64_t before, std::int64_t max_positions) {
@@ -95,18 +83,6 @@ std::vector<const HeadRouter*> Llama::routers() const {
   return found;
 }
 
-LayerOutput Llama::run_layer(const LlamaLayer& layer, const Variable& x,
-                             const ForwardContext& context) const {
-  if (config_.recompute == RecomputeLevel::kNone || !grad_enabled()) return layer.forward(x, rope_, context);
-  // All results of the layer are outputs of the segment, so that running it again has no side effects.
-  const std::vector<Variable> outputs = recompute(
-      [&layer, &table = rope_, context](const std::vector<Variable>& in) {
-        return as_variables(layer.forward(in[0], table, context));
-      },
-      {x}, context.generator);
-  return from_variables(outputs, context.all_heads ? nullptr : layer.router());
-}
-
 Variable Llama::logits_of(const Variable& hidden) const {
   const Variable normed = model_.norm(hidden);
   return lm_head_ ? (*lm_head_)(normed) : linear(normed, model_.embed_tokens.weight);
@@ -124,7 +100,10 @@ LlamaOutput Llama::forward(const Tensor& tokens, const ForwardContext& context) 
   Variable x = embedding(model_.embed_tokens.weight, tokens.to(device()));
   LlamaOutput output;
   for (const std::unique_ptr<LlamaLayer>& layer : model_.layers) {
-    LayerOutput result = run_layer(*layer, x, context);
+    LayerOutput result = run_layer(config_.recompute, x, context, layer->router(),
+                                   [&layer = *layer, &table = rope_, context](const Variable& in) {
+                                     return layer.forward(in, table, context);
+                                   });
     x = std::move(result.y);
     if (result.routing) output.routing.push_back(*std::move(result.routing));
   }

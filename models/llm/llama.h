@@ -46,7 +46,6 @@ class Llama : public Model {
   Tensor decode(const Tensor& tokens, KvCache& cache) const;
 
  private:
-  LayerOutput run_layer(const LlamaLayer& layer, const Variable& x, const ForwardContext& context) const;
   Variable logits_of(const Variable& hidden) const;
 
   struct Body : Module {

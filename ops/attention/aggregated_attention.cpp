@@ -161,7 +161,7 @@ struct Gradients {
 Gradients run_backward(const Saved& saved, const Tensor& dout) {
   const Operands& o = saved.operands;
   const AttentionShape& s = o.shape.pairs;
-  const Gradients grads(o);
+  Gradients grads(o);
   const std::vector<HeadChunk> tasks = head_chunks(s);
   const auto partials_bytes = [&]<class Backend, class T>() {
     return static_cast<std::size_t>(AggregatedKernels<Backend, T>::partial_size(o.shape)) * sizeof(Acc<T>) *

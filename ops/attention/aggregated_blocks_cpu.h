@@ -16,7 +16,7 @@ namespace {
 
 constexpr double kLn2 = 0.6931471805599453;
 /// Rows of a block of queries at most; whole vectors of them.
-constexpr std::int64_t kMostRows = 16 * kTileRows;
+constexpr std::int64_t kMostRows = std::int64_t{16} * kTileRows;
 
 /// Calls body(neighbours) with the number of neighbours as a constant where it is the usual one.
 template <class Body>
@@ -92,9 +92,9 @@ struct HeadParameters {
 /// Unit keys and values of the distant tokens of a (sequence, head).
 template <class F>
 struct DistantKeys {
-  F *k, *v;  // [keys, padded]
-  F* inverse;
-  F* k_transposed;  // [d, key_columns]
+  F *k = nullptr, *v = nullptr;  // [keys, padded]
+  F* inverse = nullptr;
+  F* k_transposed = nullptr;  // [d, key_columns]
 
   void lay_out(Arena& arena, const Layout<F>& at) {
     for (F** piece : {&k, &v}) *piece = arena.take<F>(at.keys * at.padded);
@@ -114,8 +114,8 @@ struct DistantKeys {
 /// Unit keys and values of tokens [first, first + count) of a (sequence, head).
 template <class F>
 struct NearKeys {
-  F *k, *v;  // [count, padded]
-  F* inverse;
+  F *k = nullptr, *v = nullptr;  // [count, padded]
+  F* inverse = nullptr;
   std::int64_t first = 0;
 
   void lay_out(Arena& arena, const Layout<F>& at, std::int64_t most) {

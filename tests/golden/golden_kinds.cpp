@@ -23,10 +23,6 @@ constexpr NotYet kNotYet[] = {
     {"losses", "out.soft_target"},
     {"losses", "grad.soft_target."},
     {"torch_expected"},
-    {"transnext_attention"},
-    {"transnext_model"},
-    {"transnext_relpos"},
-    {"transnext_weight_decay"},
 };
 
 /// Files of tensors say what they are, except what belongs to a file or folder beside it, by its name.

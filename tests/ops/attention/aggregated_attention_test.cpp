@@ -114,7 +114,7 @@ void see_neighbours(Seen& seen, const Sizes& s, const std::vector<Tensor>& in, s
 template <class Keys, class Values>
 Tensor reference(const Sizes& s, const std::vector<Tensor>& in, const Tensor& gates, const Tensor& selected,
                  const Keys& keys, const Values& values, const Tensor& q, const std::vector<Tensor>& cosine) {
-  const Tensor out = zeros({s.batch, s.tokens(), s.heads, s.d}, DType::kFloat64);
+  Tensor out = zeros({s.batch, s.tokens(), s.heads, s.d}, DType::kFloat64);
   for (std::int64_t pair = 0; pair < s.batch * s.tokens() * s.heads; ++pair) {
     if (selected.defined() && selected.data<std::uint8_t>()[pair] == 0) continue;
     const std::int64_t h = pair % s.heads, t = pair / s.heads % s.tokens(), b = pair / s.heads / s.tokens();
@@ -155,7 +155,7 @@ Variable run_aggregated(const Sizes& s, const Inputs& x, const Tensor& selected)
                               pairs_of(selected, x.size() > 9 ? x[9] : Variable()));
 }
 
-const std::vector<Sizes> kSmall = {
+const std::vector<Sizes> kSmallSizes = {
     {1, 1, 1, 1, 1, 1, 1}, {2, 2, 3, 2, 5, 2, 3}, {1, 4, 3, 1, 8, 9, 3},
     {1, 3, 4, 2, 3, 2, 5}, {3, 1, 4, 2, 4, 1, 3}, {0, 2, 2, 1, 4, 1, 3},
 };
@@ -164,7 +164,7 @@ const std::vector<Sizes> kSmall = {
 
 OP_CASES(aggregated_attention) {
   OpCases cases;
-  for (const Sizes& s : kSmall) {
+  for (const Sizes& s : kSmallSizes) {
     for (const double share : {-1.0, 0.0, 0.5, 1.0}) {
       const Problem p = problem_of(s, share);
       cases.push_back({.name = name_of(s) + " share " + std::to_string(share),

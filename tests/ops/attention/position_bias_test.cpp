@@ -12,7 +12,7 @@ using namespace moh::test;
 namespace {
 
 Tensor some_index(const Shape& shape, std::int64_t rows) {
-  const Tensor index = empty(shape, DType::kInt64);
+  Tensor index = empty(shape, DType::kInt64);
   for (std::int64_t i = 0; i < index.numel(); ++i) {
     index.data<std::int64_t>()[i] = static_cast<std::int64_t>(
         random_below({3, 4}, static_cast<std::uint64_t>(i), static_cast<std::uint64_t>(rows)));
@@ -24,8 +24,11 @@ Tensor some_index(const Shape& shape, std::int64_t rows) {
 
 OP_CASES(position_bias) {
   OpCases cases;
-  for (const auto& [table, pairs] : std::vector<std::pair<Shape, Shape>>{
-           {{1, 1}, {1, 1}}, {{4, 3}, {0, 5}}, {{7, 3}, {5, 4}}, {{9, 2}, {70, 65}}}) {
+  struct Sizes {
+    Shape table, pairs;
+  };
+  for (const Sizes& s : {Sizes{{1, 1}, {1, 1}}, {{4, 3}, {0, 5}}, {{7, 3}, {5, 4}}, {{9, 2}, {70, 65}}}) {
+    const Shape table = s.table, pairs = s.pairs;
     const Tensor index = some_index(pairs, table[0]);
     cases.push_back({.name = to_string(table) + " for " + to_string(pairs),
                      .inputs = {normal(table)},

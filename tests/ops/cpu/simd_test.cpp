@@ -65,11 +65,11 @@ TEST_CASE("ops: simd: bfloat16 is stored as its constructor rounds") {
 }
 
 TEMPLATE_TEST_CASE("ops: simd: parts of vectors, sums and maxima", "", float, double) {
-  constexpr int kN = kLanes<TestType>;
+  constexpr int kN = kLanes<TestType>, kSquares = (kN - 1) * kN * (2 * kN - 1) / 6;
   std::vector<TestType> values(kN);
   for (int i = 0; i < kN; ++i) values[i] = TestType(i * i - 3);
   const Vec<TestType> v = load(values.data());
-  CHECK(sum_lanes<TestType>(v) == TestType((kN - 1) * kN * (2 * kN - 1) / 6 - 3 * kN));
+  CHECK(sum_lanes<TestType>(v) == static_cast<TestType>(kSquares - 3 * kN));
   CHECK(max_lane<TestType>(v) == values.back());
   CHECK(max_lane<TestType>(-v) == TestType(3));
   for (int count = 0; count < kN; ++count) {
@@ -150,7 +150,7 @@ TEMPLATE_TEST_CASE("ops: simd: the logarithm to base 2", "", float, double) {
 }
 
 TEMPLATE_TEST_CASE("ops: simd: sums of several vectors at once", "", float, double) {
-  constexpr int kN = kLanes<TestType>, kFewer = kN - 1;
+  constexpr int kN = kLanes<TestType>, kFewer = kN - 1, kSquares = (kN - 1) * kN * (2 * kN - 1) / 6;
   Vec<TestType> rows[kN], fewer[kFewer];
   for (int i = 0; i < kN; ++i) {
     for (int lane = 0; lane < kN; ++lane) rows[i][lane] = TestType(i * 100 + lane * lane);
@@ -158,7 +158,7 @@ TEMPLATE_TEST_CASE("ops: simd: sums of several vectors at once", "", float, doub
   }
   const Vec<TestType> sums = sum_each<TestType, kN>(rows), of_fewer = sum_each<TestType, kFewer>(fewer);
   for (int i = 0; i < kN; ++i) {
-    const TestType expected = TestType(i * 100 * kN + (kN - 1) * kN * (2 * kN - 1) / 6);
+    const auto expected = static_cast<TestType>(i * 100 * kN + kSquares);
     CHECK(sums[i] == expected);
     if (i < kFewer) CHECK(of_fewer[i] == expected);
   }

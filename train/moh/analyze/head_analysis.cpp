@@ -68,6 +68,7 @@ void HeadAnalysis::observe(const AttentionTrace& trace) {
 
 void HeadAnalysis::compare(Layer& layer, const AttentionTrace& trace, const Tensor& heads,
                            std::span<const std::uint8_t> selected) const {
+  if (!trace.q.defined()) return;  // no attention of queries to keys that could be compared
   const std::int64_t per_sequence = heads.dim(1) * heads.dim(2);
   for (std::int64_t b = 0; b < heads.dim(0); ++b) {
     if (!pass_.for_similarity[static_cast<std::size_t>(b)]) continue;

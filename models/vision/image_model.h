@@ -1,0 +1,29 @@
+#pragma once
+
+#include <vector>
+
+#include "models/forward_context.h"
+#include "models/model.h"
+
+namespace moh {
+
+/// The result of a forward pass of an image classifier.
+struct ImageOutput {
+  Variable logits;                        ///< [B, classes]
+  std::vector<LayerRouting> routing;      ///< one per MoH layer, in order; empty for a dense model
+  std::vector<Variable> expert_balances;  ///< load-balance losses of the mixtures of feed-forward networks
+};
+
+/// A classifier of images, of any family.
+class ImageModel : public Model {
+ public:
+  using Model::Model;
+
+  /// images [B, H, W, C], channels last, in the model's dtype. context.head_scales must live until the
+  /// backward pass. Throws ShapeError.
+  virtual ImageOutput forward(const Variable& images, const ForwardContext& context = {}) const = 0;
+  /// Whether the recipe applies weight decay to a parameter.
+  virtual bool decays(const NamedParameter& parameter) const = 0;
+};
+
+}  // namespace moh

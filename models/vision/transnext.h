@@ -1,0 +1,50 @@
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "models/vision/image_model.h"
+#include "models/vision/transnext_config.h"
+#include "models/vision/transnext_layers.h"
+
+namespace moh {
+
+/// TransNeXt, dense or Mixture-of-Head (arXiv 2410.11842, section 4.1). Parameters are named as in the
+/// released code: "patch_embed1.proj.weight", "block3.14.attn.q.weight", "norm4.weight", "head.weight".
+class TransNext : public ImageModel {
+ public:
+  /// Allocates the parameters, contents undefined: call initialise() or load weights. Throws ValueError for
+  /// an invalid config.
+  TransNext(const TransNextConfig& config, Placement placement);
+
+  std::string_view family() const override { return "transnext"; }
+  /// As the released code: matrices normal with standard deviation 0.02, convolutions with sqrt(2 / fan-out),
+  /// biases 0, norms 1, the temperature such that its softplus is 1 / 0.24, local biases with 0.0004.
+  void initialise(std::uint64_t seed) override;
+  double init_std() const override;
+  std::vector<HeadRoutingOptions> routing() const override;
+  std::vector<const HeadRouter*> routers() const override;
+
+  const TransNextConfig& config() const { return config_; }
+
+  /// Images of any size that leaves a token in the last stage.
+  ImageOutput forward(const Variable& images, const ForwardContext& context = {}) const override;
+  /// All but one-dimensional parameters, biases, and what makes positions and temperatures.
+  bool decays(const NamedParameter& parameter) const override;
+
+ private:
+  struct Stage {
+    std::unique_ptr<OverlapPatchEmbed> patch_embed;
+    std::vector<std::unique_ptr<TransNextBlock>> blocks;
+    std::unique_ptr<LayerNorm> norm;
+  };
+  Stage make_stage(std::int64_t stage, std::int64_t first_block,
+                   const std::vector<HeadRoutingOptions>& routing, Placement placement) const;
+  StageGrid grid_of(std::int64_t stage, const GridSize& tokens) const;
+
+  TransNextConfig config_;
+  std::vector<Stage> stages_;
+  Linear head_;
+};
+
+}  // namespace moh

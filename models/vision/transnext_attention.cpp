@@ -1,0 +1,117 @@
+#include "models/vision/transnext_attention.h"
+
+#include "core/error.h"
+#include "models/layers/attention_observer.h"
+#include "ops/activation/gelu.h"
+#include "ops/activation/relu.h"
+#include "ops/attention/aggregated_attention.h"
+#include "ops/attention/position_bias.h"
+#include "ops/pool/adaptive_avg_pool.h"
+#include "ops/shape/reshape.h"
+
+namespace moh {
+
+namespace {
+
+constexpr std::int64_t kBiasHidden = 512;
+constexpr double kPooledEps = 1e-5;
+
+TransNextAttentionOptions checked(const TransNextAttentionOptions& o) {
+  if (o.routing.kind == RouterKind::kQueryNorm)
+    throw ValueError(error_message("transnext_attention", "router", "learned or none", "query_norm"));
+  if (o.heads < 1 || o.width % o.heads != 0) {
+    throw ValueError(error_message("transnext_attention", "heads",
+                                   "a divisor of width (" + std::to_string(o.width) + ")",
+                                   std::to_string(o.heads)));
+  }
+  return o;
+}
+
+}  // namespace
+
+TransNextAttention::Window::Window(const TransNextAttentionOptions& o, Placement placement) {
+  const std::int64_t count = o.window * o.window, d = o.width / o.heads;
+  bias = add_parameter("relative_pos_bias_local", {o.heads, count}, placement);
+  tokens = add_parameter("learnable_tokens", {o.heads, d, count}, placement);
+  token_bias = add_parameter("learnable_bias", {o.heads, 1, count}, placement);
+}
+
+TransNextAttention::Pool::Pool(const TransNextAttentionOptions& o, Placement placement)
+    : q(o.width, o.width, true, placement),
+      kv(o.width, 2 * o.width, true, placement),
+      sr(o.width, o.width, 1, {}, placement),
+      norm(o.width, kPooledEps, placement) {
+  add_child("q", q);
+  add_child("kv", kv);
+  add_child("sr", sr);
+  add_child("norm", norm);
+}
+
+TransNextAttention::TransNextAttention(const TransNextAttentionOptions& o, Placement placement)
+    : options_(checked(o)),
+      temperature_(add_parameter("temperature", {o.heads, 1, 1}, placement)),
+      query_embedding_(add_parameter("query_embedding", {o.heads, 1, o.width / o.heads}, placement)),
+      proj_(o.width, o.width, true, placement),
+      cpb_fc1_(2, kBiasHidden, true, placement),
+      cpb_fc2_(kBiasHidden, o.heads, true, placement) {
+  if (o.window > 0) {
+    window_ = std::make_unique<Window>(o, placement);
+    pool_ = std::make_unique<Pool>(o, placement);
+    add_children_of(*window_);
+    add_children_of(*pool_);
+  } else {
+    qkv_ = std::make_unique<Linear>(o.width, 3 * o.width, true, placement);
+    add_child("qkv", *qkv_);
+  }
+  add_child("proj", proj_);
+  add_child("cpb_fc1", cpb_fc1_);
+  add_child("cpb_fc2", cpb_fc2_);
+  if (o.routing.kind == RouterKind::kNone) return;
+  router_.emplace(o.width, o.heads, o.width / o.heads, o.routing, placement);
+  add_children_of(*router_);
+}
+
+/// Keys and values of pooled tokens, [B, M, 2 H, d].
+Variable TransNextAttention::pooled(const Variable& x, const StageGrid& grid) const {
+  const Variable image = reshape(x, {x.dim(0), grid.tokens.height, grid.tokens.width, options_.width});
+  const Variable cells =
+      adaptive_avg_pool(gelu(pool_->sr(image), GeluForm::kExact), grid.pooled.height, grid.pooled.width);
+  const Variable kv = pool_->kv(pool_->norm(cells));
+  return reshape(kv, {x.dim(0), grid.pooled.tokens(), 2 * options_.heads, options_.width / options_.heads});
+}
+
+Variable TransNextAttention::heads_of(const Variable& x, const StageGrid& grid,
+                                      const HeadChoice* choice) const {
+  const std::int64_t d = options_.width / options_.heads;
+  const Variable biases = cpb_fc2_(relu(cpb_fc1_(Variable(grid.positions.coordinates))));
+  const CosineParameters cosine{query_embedding_, temperature_, position_bias(biases, grid.positions.index)};
+  SelectedPairs selected;
+  if (choice != nullptr) selected = {choice->gates, choice->lists};
+  if (!pool_) return cosine_attention_packed(to_heads(*qkv_, x, d, choice), cosine, selected);
+  const Variable q = to_heads(pool_->q, x, d, choice);
+  const Variable local = reshape(pool_->kv(x), {x.dim(0), x.dim(1), 2 * options_.heads, d});
+  return aggregated_attention(q, local, pooled(x, grid), cosine,
+                              {window_->bias, window_->tokens, window_->token_bias},
+                              {grid.tokens.height, grid.tokens.width, options_.window}, selected);
+}
+
+LayerOutput TransNextAttention::forward(const Variable& x, const StageGrid& grid,
+                                        const ForwardContext& context) const {
+  std::optional<HeadChoice> choice;
+  if (router_ && !context.all_heads) choice = (*router_)(x, {}, context.forced_top_of(options_.layer));
+  const HeadChoice* chosen = choice ? &*choice : nullptr;
+  const Variable heads = scaled_heads(heads_of(x, grid, chosen), context.head_scales_of(options_.layer));
+  if (context.observer != nullptr) {
+    context.observer->observe({.layer = options_.layer,
+                               .x = x.value(),
+                               .heads = heads.value(),
+                               .output = proj_.weight().value(),
+                               .causal = false,
+                               .choice = chosen});
+  }
+  LayerOutput output{from_heads(proj_, heads, chosen), {}, {}};
+  if (choice) output.routing = summarize(choice->routing.balance, choice->routing.load, router_->options());
+  return output;
+}
+
+}  // namespace moh

@@ -1,0 +1,73 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+
+#include "models/forward_context.h"
+#include "models/layers/conv2d.h"
+#include "models/layers/head_routing.h"
+#include "models/layers/layer_norm.h"
+#include "models/layers/linear.h"
+#include "models/vision/relative_positions.h"
+
+namespace moh {
+
+/// What all attention layers of a stage share in one forward pass.
+struct StageGrid {
+  GridSize tokens, pooled;
+  RelativePositions
+      positions;  ///< of the tokens to the pooled ones, on the device of the model, in its dtype
+};
+
+/// Sizes of a TransNextAttention layer.
+struct TransNextAttentionOptions {
+  std::int64_t width = 0;
+  std::int64_t heads = 0;      ///< each width / heads wide
+  std::int64_t window = 3;     ///< side of the square of neighbours; 0: full attention, without pooled tokens
+  HeadRoutingOptions routing;  ///< kLearned, with router.heads = heads; or kNone for a dense layer
+  std::int64_t layer = 0;      ///< number of the layer in the model, for ForwardContext
+};
+
+/// Attention of TransNeXt (Shi 2023, arXiv 2311.17132), Mixture-of-Head or dense: aggregated attention over
+/// the window and the pooled tokens, or full attention (ops/attention/aggregated_attention.h). Pooled tokens
+/// are norm( average over cells of gelu(sr(x))). Parameters are named as in the released MoH-ViT: `q`, `kv`,
+/// `proj`, `sr`, `norm` and those of the window, or `qkv` and `proj`; `cpb_fc1`, `cpb_fc2`, the network of
+/// position biases; and those of HeadRouter.
+class TransNextAttention : public Module {
+ public:
+  /// Throws ValueError for RouterKind::kQueryNorm, and as HeadRouter does.
+  TransNextAttention(const TransNextAttentionOptions& options, Placement placement);
+
+  /// x [B, N, D], the tokens of `grid` row by row, to [B, N, D].
+  LayerOutput forward(const Variable& x, const StageGrid& grid, const ForwardContext& context = {}) const;
+
+  /// Null in a dense layer.
+  const HeadRouter* router() const { return router_ ? &*router_ : nullptr; }
+
+ private:
+  /// The parameters of aggregated attention that full attention has not.
+  struct Window : Module {
+    Window(const TransNextAttentionOptions& options, Placement placement);
+    Variable bias, tokens, token_bias;
+  };
+  struct Pool : Module {
+    Pool(const TransNextAttentionOptions& options, Placement placement);
+    Linear q, kv;
+    Conv2d sr;
+    LayerNorm norm;
+  };
+
+  Variable heads_of(const Variable& x, const StageGrid& grid, const HeadChoice* choice) const;
+  Variable pooled(const Variable& x, const StageGrid& grid) const;
+
+  TransNextAttentionOptions options_;
+  Variable temperature_, query_embedding_;
+  std::unique_ptr<Window> window_;  // these two in aggregated attention only
+  std::unique_ptr<Pool> pool_;
+  std::unique_ptr<Linear> qkv_;  // in full attention only
+  Linear proj_, cpb_fc1_, cpb_fc2_;
+  std::optional<HeadRouter> router_;  // absent in a dense layer
+};
+
+}  // namespace moh

@@ -1,0 +1,64 @@
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "models/layers/moh_config.h"
+#include "models/recompute_level.h"
+
+namespace moh {
+
+/// TransNeXt (Shi 2023, arXiv 2311.17132): stages of blocks, each stage on a grid of tokens half as fine as
+/// the one before. Lists have a value per stage.
+struct TransNextConfig {
+  std::int64_t channels = 3;  ///< of an image
+  std::int64_t classes = 1000;
+  std::int64_t patch_size = 4;  ///< pixels from one token of the first stage to the next
+  std::vector<std::int64_t> dims = {72, 144, 288, 576};
+  std::vector<std::int64_t> heads = {3, 6, 12, 24};
+  std::vector<std::int64_t> depths = {2, 2, 15, 2};
+  std::vector<std::int64_t> mlp_ratios = {8, 8, 4, 4};
+  /// Tokens along an axis for one pooled token; 1: full attention.
+  std::vector<std::int64_t> pool_ratios = {8, 4, 2, 1};
+  std::int64_t window = 3;
+  /// If not 0, the side of the pooled grid, whatever the image's size: attention is then linear in the number
+  /// of tokens. Stages of full attention keep it.
+  std::int64_t fixed_pool_size = 0;
+  std::int64_t pretrain_size =
+      224;               ///< side of the images the model is trained on: the unit of relative positions
+  double drop_path = 0;  ///< of the last block; rates grow linearly from 0
+  RecomputeLevel recompute = RecomputeLevel::kNone;
+  /// Lists of counts have a value per stage, or per block of all stages.
+  MohConfig moh;
+
+  bool operator==(const TransNextConfig&) const = default;
+
+  std::int64_t stages() const { return static_cast<std::int64_t>(dims.size()); }
+};
+
+/// Reports values that are out of range or inconsistent.
+void check(const TransNextConfig& config, ConfigFaults& faults);
+/// Throws ValueError for the first fault that check() reports.
+void require_valid(const TransNextConfig& config);
+
+/// Number of blocks of all stages.
+std::int64_t num_blocks(const TransNextConfig& config);
+/// Width of ConvGLU's inner layer in a stage: 2/3 of dims * mlp_ratios, rounded down.
+std::int64_t glu_hidden(const TransNextConfig& config, std::int64_t stage);
+
+/// Routing of all blocks, in order.
+std::vector<HeadRoutingOptions> routing_of(const TransNextConfig& config);
+
+/// A published model, by name.
+struct TransNextPreset {
+  std::string_view name;
+  TransNextConfig config;
+  std::string_view origin;  ///< source of the sizes
+};
+/// transnext_tiny, _small and _base and their MoH variants.
+const std::vector<TransNextPreset>& transnext_presets();
+/// The preset called `name`, or null.
+const TransNextPreset* find_transnext_preset(std::string_view name);
+
+}  // namespace moh

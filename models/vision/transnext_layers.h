@@ -1,0 +1,61 @@
+#pragma once
+
+#include <cstdint>
+
+#include "models/layers/conv2d.h"
+#include "models/layers/layer_norm.h"
+#include "models/layers/linear.h"
+#include "models/vision/transnext_attention.h"
+
+namespace moh {
+
+/// Overlapping patch embedding: norm(proj(image)), a convolution of a kernel wider than its stride.
+class OverlapPatchEmbed : public Module {
+ public:
+  struct Sizes {
+    std::int64_t in, out, kernel, stride;
+  };
+  OverlapPatchEmbed(const Sizes& sizes, Placement placement);
+
+  /// x [B, H, W, in] to [B, h, w, out].
+  Variable operator()(const Variable& x) const { return norm_(proj_(x)); }
+
+ private:
+  Conv2d proj_;
+  LayerNorm norm_;
+};
+
+/// The feed-forward network of TransNeXt: fc2(conv_glu(fc1(x))), x [B, N, D] to [B, N, D]. Parameters `fc1`
+/// [2 F, D], `dwconv.dwconv` [F, 1, 3, 3], `fc2` [D, F].
+class ConvGlu : public Module {
+ public:
+  ConvGlu(std::int64_t width, std::int64_t hidden, Placement placement);
+  Variable operator()(const Variable& x, const GridSize& grid) const;
+
+ private:
+  struct Depthwise : Module {
+    Depthwise(std::int64_t hidden, Placement placement);
+    Conv2d conv;
+  };
+  Linear fc1_, fc2_;
+  Depthwise dwconv_;
+};
+
+/// x += drop_path(attn(norm1(x))); x += drop_path(mlp(norm2(x))).
+class TransNextBlock : public Module {
+ public:
+  TransNextBlock(const TransNextAttentionOptions& attention, std::int64_t hidden, double drop_path,
+                 Placement placement);
+
+  LayerOutput forward(const Variable& x, const StageGrid& grid, const ForwardContext& context) const;
+  const HeadRouter* router() const { return attn_.router(); }
+
+ private:
+  double drop_path_;
+  LayerNorm norm1_;
+  TransNextAttention attn_;
+  LayerNorm norm2_;
+  ConvGlu mlp_;
+};
+
+}  // namespace moh
