@@ -92,6 +92,23 @@ MohConfig moh_of_blocks(const TransNextConfig& c) {
   return moh;
 }
 
+/// Checks that lists of the routing have a value per stage or per block. Returns whether they have.
+bool check_moh_lists(const TransNextConfig& c, ConfigFaults& faults) {
+  const std::size_t before = faults.all().size();
+  for (const auto& [field, length] :
+       {std::pair<std::string_view, std::size_t>{"moh.num_shared", c.moh.num_shared.each.size()},
+        {"moh.top_k", c.moh.top_k.each.size()},
+        {"moh.shared_heads", c.moh.shared_heads.each.size()}}) {
+    if (length == 0 || length == c.dims.size() || static_cast<std::int64_t>(length) == num_blocks(c))
+      continue;
+    faults.add(
+        {field, "depths"},
+        "one value, or one per stage (" + text(c.stages()) + ") or block (" + text(num_blocks(c)) + ")",
+        "a list of " + text(static_cast<std::int64_t>(length)));
+  }
+  return faults.all().size() == before;
+}
+
 }  // namespace
 
 std::int64_t num_blocks(const TransNextConfig& c) {
@@ -108,6 +125,7 @@ void check(const TransNextConfig& c, ConfigFaults& faults) {
   check_numbers(c, faults);
   check_heads(c, faults);
   if (c.moh.router == RouterKind::kQueryNorm) faults.add({"moh.router"}, "learned or none", "query_norm");
+  if (!check_moh_lists(c, faults)) return;
   check(moh_of_blocks(c), num_blocks(c), PerLayer(for_blocks(c.heads, c.depths)), faults);
 }
 

@@ -1,0 +1,228 @@
+#include "models/vision/transnext.h"
+
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <cstring>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "core/dry_run.h"
+#include "core/error.h"
+#include "core/parallel.h"
+#include "core/random.h"
+#include "ops/elementwise/add.h"
+#include "ops/loss/cross_entropy.h"
+
+using namespace moh;
+
+namespace {
+
+TransNextConfig small_model(bool routed = true) {
+  TransNextConfig c{.classes = 5,
+                    .dims = {8, 16, 24},
+                    .heads = {2, 2, 3},
+                    .depths = {1, 2, 1},
+                    .mlp_ratios = {4, 4, 2},
+                    .pool_ratios = {4, 2, 1},
+                    .pretrain_size = 32};
+  if (!routed) return c;
+  c.moh.router = RouterKind::kLearned;
+  c.moh.num_shared = PerLayer({2, 1, 1});
+  c.moh.top_k = PerLayer({0, 1, 1});
+  return c;
+}
+
+Variable some_images(std::int64_t height, std::int64_t width, DType dtype = DType::kFloat32) {
+  const Tensor images = empty({2, height, width, 3}, dtype);
+  fill_normal(images, {5, 6}, 0, 1);
+  return Variable(images);
+}
+
+/// Loss and gradients of a step.
+std::vector<Tensor> step_of(const TransNextConfig& config, std::uint64_t draws = 0) {
+  TransNext model(config, DType::kFloat32);
+  model.initialise(3);
+  Generator generator(1, draws);
+  const ImageOutput output = model.forward(some_images(32, 32), {.training = true, .generator = &generator});
+  Variable loss = cross_entropy(output.logits, tensor_of<std::int64_t>({2}, {1, 4}));
+  for (const LayerRouting& layer : output.routing) {
+    if (layer.balance.defined()) loss = add(loss, layer.balance);
+  }
+  loss.backward();
+  std::vector<Tensor> results = {loss.value()};
+  for (const NamedParameter& p : model.parameters()) {
+    INFO(p.name);
+    CHECK(p.variable.grad().defined());
+    results.push_back(p.variable.grad());
+  }
+  return results;
+}
+
+bool same_bits(const std::vector<Tensor>& a, const std::vector<Tensor>& b) {
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    if (std::memcmp(a[i].raw(), b[i].raw(), a[i].bytes()) != 0) return false;
+  }
+  return a.size() == b.size();
+}
+
+Tensor logits_of(const TransNext& model, const Variable& images, const ForwardContext& context = {}) {
+  return model.forward(images, context).logits.value();
+}
+
+}  // namespace
+
+TEST_CASE("transnext: presets have the published parameter counts, to the last unit") {
+  struct Published {
+    const char* name;
+    std::int64_t parameters;
+    double activated;  // percent
+  };
+  const std::vector<Published> published = {
+      {"transnext_tiny", 28258960, 100},     {"transnext_small", 49741564, 100},
+      {"transnext_base", 89721496, 100},     {"moh_vit_tiny_75", 28351552, 75.20},
+      {"moh_vit_small_80", 49910548, 79.95}, {"moh_vit_small_75", 49910548, 75.29},
+      {"moh_vit_base_75", 90020632, 75.00},  {"moh_vit_base_50", 90023512, 50.00}};
+  for (const Published& model : published) {
+    INFO(model.name);
+    const TransNextPreset* preset = find_transnext_preset(model.name);
+    REQUIRE(preset != nullptr);
+    const DryRunScope no_memory;
+    const TransNext made(preset->config, DType::kFloat32);
+    CHECK(count_parameters(made) == model.parameters);
+    CHECK(std::abs(100 * activated_heads(made) - model.activated) < 0.005);
+  }
+  CHECK(transnext_presets().size() == published.size());
+  CHECK(find_transnext_preset("transnext_huge") == nullptr);
+}
+
+TEST_CASE("transnext: parameters are named as in the released code") {
+  const TransNext model(small_model(), DType::kFloat32);
+  std::set<std::string> names;
+  for (const NamedParameter& p : model.parameters()) names.insert(p.name);
+  for (const char* name : {"patch_embed1.proj.weight",
+                           "patch_embed3.norm.bias",
+                           "block1.0.attn.temperature",
+                           "block1.0.attn.query_embedding",
+                           "block1.0.attn.relative_pos_bias_local",
+                           "block1.0.attn.learnable_tokens",
+                           "block1.0.attn.learnable_bias",
+                           "block1.0.attn.q.weight",
+                           "block1.0.attn.kv.bias",
+                           "block1.0.attn.sr.weight",
+                           "block1.0.attn.norm.weight",
+                           "block1.0.attn.cpb_fc1.weight",
+                           "block1.0.attn.wg_1.weight",
+                           "block2.1.attn.wg.weight",
+                           "block2.1.attn.wg_0.weight",
+                           "block2.1.mlp.dwconv.dwconv.weight",
+                           "block3.0.attn.qkv.weight",
+                           "block3.0.mlp.fc2.bias",
+                           "norm2.weight",
+                           "head.bias"})
+    CHECK(names.contains(name));
+  CHECK_FALSE(names.contains("block1.0.attn.wg.weight"));  // all of its heads are shared
+  CHECK_FALSE(names.contains("block3.0.attn.q.weight"));
+}
+
+TEST_CASE("transnext: dense and MoH models begin with the same numbers") {
+  TransNext routed(small_model(), DType::kFloat32), dense(small_model(false), DType::kFloat32);
+  routed.initialise(3);
+  dense.initialise(3);
+  const Tensor with_all = logits_of(routed, some_images(32, 32), {.all_heads = true});
+  const Tensor expected = logits_of(dense, some_images(32, 32));
+  CHECK(std::memcmp(with_all.raw(), expected.raw(), expected.bytes()) == 0);
+  for (const NamedParameter& p : dense.parameters()) {
+    if (!p.name.ends_with(".temperature")) continue;
+    CHECK(std::log1p(std::exp(p.variable.value().data<float>()[0])) == Approx(1 / 0.24));
+  }
+}
+
+TEST_CASE("transnext: recomputing the blocks, and another number of threads, change no bit of a step") {
+  for (const bool routed : {true, false}) {
+    TransNextConfig config = small_model(routed);
+    config.drop_path = 0.5;
+    const std::vector<Tensor> expected = step_of(config);
+    const int threads = num_threads();
+    set_num_threads(threads == 1 ? 2 : 1);
+    CHECK(same_bits(step_of(config), expected));
+    set_num_threads(threads);
+    config.recompute = RecomputeLevel::kLayer;
+    CHECK(same_bits(step_of(config), expected));
+    CHECK_FALSE(same_bits(step_of(config, 1), expected));  // other draws of drop_path
+  }
+}
+
+TEST_CASE("transnext: images of any size, also with a fixed number of pooled tokens") {
+  TransNextConfig config = small_model();
+  for (const std::int64_t fixed : {0, 2}) {
+    config.fixed_pool_size = fixed;
+    TransNext model(config, DType::kFloat32);
+    model.initialise(3);
+    for (const auto& [height, width] : {std::pair{32, 32}, {41, 67}, {96, 16}, {9, 13}, {1, 1}})
+      CHECK(logits_of(model, some_images(height, width)).all_finite());
+  }
+}
+
+TEST_CASE("transnext: permuting the images permutes the logits: routing couples none") {
+  TransNext model(small_model(), DType::kFloat32);
+  model.initialise(4);
+  const Variable images = some_images(40, 32);
+  const Tensor swapped = empty_like(images.value());
+  swapped.select(0).copy_from(images.value().select(1));
+  swapped.select(1).copy_from(images.value().select(0));
+  const Tensor a = logits_of(model, images), b = logits_of(model, Variable(swapped));
+  for (std::int64_t i = 0; i < 5; ++i)
+    CHECK(a.data<float>()[i] == Approx(b.data<float>()[5 + i]).margin(1e-5));
+}
+
+TEST_CASE("transnext: bfloat16 gives about the same logits") {
+  TransNext exact(small_model(false), DType::kFloat32), rounded(small_model(false), DType::kBFloat16);
+  exact.initialise(3);
+  for (std::size_t i = 0; i < exact.parameters().size(); ++i)
+    rounded.parameters()[i].variable.value().copy_from(exact.parameters()[i].variable.value());
+  const Tensor a = logits_of(exact, some_images(32, 32));
+  const Tensor b = logits_of(rounded, some_images(32, 32, DType::kBFloat16)).to(DType::kFloat32);
+  for (std::int64_t i = 0; i < a.numel(); ++i)
+    CHECK(std::abs(a.data<float>()[i] - b.data<float>()[i]) < 0.01);
+}
+
+TEST_CASE("transnext: a dry run counts a step") {
+  const DryRunScope no_memory;
+  TransNext model(small_model(), DType::kFloat32);
+  model.initialise(1);
+  cross_entropy(model.forward(some_images(32, 32)).logits, zeros({2}, DType::kInt64)).backward();
+  CHECK(no_memory.memory()->usage(kCpu).at_peak[static_cast<int>(MemoryPurpose::kActivation)] > 0);
+}
+
+TEST_CASE("transnext: configurations and images that do not fit are refused") {
+  const auto refusal = [](auto change) {
+    TransNextConfig config = small_model();
+    change(config);
+    ConfigFaults faults("model.");
+    check(config, faults);
+    return faults.all().empty() ? std::string() : faults.all()[0].keys[0] + ": " + faults.all()[0].expected;
+  };
+  CHECK(refusal([](TransNextConfig&) {}).empty());
+  CHECK(refusal([](TransNextConfig& c) {
+          c.heads = {2, 2};
+        }) == "model.heads: a value per stage (model.dims has 3)");
+  CHECK(refusal([](TransNextConfig& c) {
+          c.heads = {2, 3, 3};
+        }) == "model.heads: a divisor of model.dims (16), for heads of at most 256");
+  CHECK(refusal([](TransNextConfig& c) { c.depths[1] = 0; }) == "model.depths: numbers of 1 or more");
+  CHECK(refusal([](TransNextConfig& c) { c.window = 4; }) == "model.window: an odd number from 1 to 15");
+  CHECK(refusal([](TransNextConfig& c) { c.drop_path = 1; }) == "model.drop_path: 0 or more, below 1");
+  CHECK(refusal([](TransNextConfig& c) { c.moh.router = RouterKind::kQueryNorm; }) ==
+        "model.moh.router: learned or none");
+  CHECK(refusal([](TransNextConfig& c) {
+          c.moh.top_k = PerLayer({0, 1, 3});
+        }) == "model.moh.top_k: at most 2, the heads that are not shared");
+  CHECK(refusal([](TransNextConfig& c) {
+          c.moh.top_k = PerLayer({0, 1});
+        }) == "model.moh.top_k: one value, or one per stage (3) or block (4)");
+  CHECK(refusal([](TransNextConfig& c) { c.dims.clear(); }) == "model.dims: 1 to 8 stages");
+  const TransNext model(small_model(), DType::kFloat32);
+  CHECK_THROWS_WITH(model.forward(Variable(zeros({2, 3, 32, 32}, DType::kFloat32))),
+                    "transnext: images: expected [B, H, W, 3], found [2, 3, 32, 32]");
+}
