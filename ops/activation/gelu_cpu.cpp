@@ -9,15 +9,16 @@ namespace moh {
 template <class Backend, class T>
 void GeluKernels<Backend, T>::forward(const T* x, T* y, std::int64_t count, GeluForm form) {
   using A = Acc<T>;
-  with_gelu(form,
-            [=](auto gelu) { for_each_element(count, [=](std::int64_t i) { y[i] = gelu(A(x[i])).value; }); });
+  with_gelu<A>(form, [=](auto gelu) {
+    for_each_vector<A>(count, [=](auto at) { at.store(y, gelu(at.load(x)).value); });
+  });
 }
 
 template <class Backend, class T>
 void GeluKernels<Backend, T>::backward(const T* dy, const T* x, T* dx, std::int64_t count, GeluForm form) {
   using A = Acc<T>;
-  with_gelu(form, [=](auto gelu) {
-    for_each_element(count, [=](std::int64_t i) { dx[i] = A(dy[i]) * gelu(A(x[i])).slope; });
+  with_gelu<A>(form, [=](auto gelu) {
+    for_each_vector<A>(count, [=](auto at) { at.store(dx, at.load(dy) * gelu(at.load(x)).slope); });
   });
 }
 

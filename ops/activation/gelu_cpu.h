@@ -11,13 +11,13 @@ namespace {
 /// gelu(x) and its derivative; the compiler drops the one that a caller does not use.
 template <class A>
 struct GeluAt {
-  A value, slope;
+  Vec<A> value, slope;
 };
 
+template <class A>
 struct ExactGelu {
   /// With P = P(Z <= x): x P, and P + x times the density at x.
-  template <class A>
-  [[gnu::always_inline]] inline GeluAt<A> operator()(A x) const {
+  [[gnu::always_inline]] inline GeluAt<A> operator()(Vec<A> x) const {
     const Normal<A> n = normal_of(x);
     return {x * n.cumulative, n.cumulative + x * n.density};
   }
@@ -25,24 +25,24 @@ struct ExactGelu {
 
 // (1 + tanh(u)) / 2 is the logistic function s(2u), so the tanh form is y = x s(2u) with 2u = ax + bx^3:
 // a = 2 sqrt(2 / pi), b = 0.044715 a.
+template <class A>
 struct TanhGelu {
-  static constexpr double kLinear = 1.5957691216057308, kCubic = kLinear * 0.044715;
+  static constexpr A kLinear = A(1.5957691216057308), kCubic = A(1.5957691216057308 * 0.044715);
 
   /// x s, and s + x s (1 - s) d(2u)/dx.
-  template <class A>
-  [[gnu::always_inline]] inline GeluAt<A> operator()(A x) const {
-    const Sigmoid<A> s = sigmoid_of(x * (A(kLinear) + A(kCubic) * x * x));
+  [[gnu::always_inline]] inline GeluAt<A> operator()(Vec<A> x) const {
+    const Sigmoid<A> s = sigmoid_of(x * (kLinear + kCubic * x * x));
     // Where s (1 - s) has become 0, x^3 may be infinite: the bound keeps their product at 0.
-    const A bounded = x > A(100) ? A(100) : (x < A(-100) ? A(-100) : x);
-    return {x * s.value,
-            s.value + s.value * s.rest * bounded * (A(kLinear) + A(3 * kCubic) * bounded * bounded)};
+    const Vec<A> bounded = larger<A>(splat(A(-100)), smaller<A>(splat(A(100)), x));
+    return {x * s.value, s.value + s.value * s.rest * bounded * (kLinear + 3 * kCubic * bounded * bounded)};
   }
 };
 
-/// Calls fn with the function object of a form, so that the form is a compile-time constant in loops.
-template <class Fn>
+/// Calls fn with the function object of a form for vectors of A, so that the form is a compile-time constant
+/// in loops.
+template <class A, class Fn>
 [[maybe_unused]] [[gnu::always_inline]] inline void with_gelu(GeluForm form, const Fn& fn) {
-  form == GeluForm::kExact ? fn(ExactGelu{}) : fn(TanhGelu{});
+  form == GeluForm::kExact ? fn(ExactGelu<A>{}) : fn(TanhGelu<A>{});
 }
 
 }  // namespace

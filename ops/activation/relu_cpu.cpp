@@ -7,13 +7,13 @@ namespace moh {
 template <class Backend, class T>
 void ReluKernels<Backend, T>::forward(const T* x, T* y, std::int64_t count) {
   using A = Acc<T>;
-  for_each_element(count, [=](std::int64_t i) { y[i] = A(x[i]) < A(0) ? A(0) : A(x[i]); });
+  for_each_vector<A>(count, [=](auto at) { at.store(y, larger<A>(Vec<A>{}, at.load(x))); });
 }
 
 template <class Backend, class T>
 void ReluKernels<Backend, T>::backward(const T* dy, const T* y, T* dx, std::int64_t count) {
   using A = Acc<T>;
-  for_each_element(count, [=](std::int64_t i) { dx[i] = A(y[i]) > A(0) ? A(dy[i]) : A(0); });
+  for_each_vector<A>(count, [=](auto at) { at.store(dx, at.load(y) > A(0) ? at.load(dy) : Vec<A>{}); });
 }
 
 template struct ReluKernels<cpu::MOH_ISA, float>;

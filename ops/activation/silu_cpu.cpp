@@ -8,16 +8,20 @@ namespace moh {
 template <class Backend, class T>
 void SiluKernels<Backend, T>::forward(const T* x, T* y, std::int64_t count) {
   using A = Acc<T>;
-  for_each_element(count, [=](std::int64_t i) { y[i] = A(x[i]) * sigmoid_of(A(x[i])).value; });
+  for_each_vector<A>(count, [=](auto at) {
+    const Vec<A> xi = at.load(x);
+    at.store(y, xi * sigmoid_of(xi).value);
+  });
 }
 
 // With s = sigmoid(x): dx = dy s (1 + x (1 - s)).
 template <class Backend, class T>
 void SiluKernels<Backend, T>::backward(const T* dy, const T* x, T* dx, std::int64_t count) {
   using A = Acc<T>;
-  for_each_element(count, [=](std::int64_t i) {
-    const Sigmoid<A> s = sigmoid_of(A(x[i]));
-    dx[i] = A(dy[i]) * s.value * (A(1) + A(x[i]) * s.rest);
+  for_each_vector<A>(count, [=](auto at) {
+    const Vec<A> xi = at.load(x);
+    const Sigmoid<A> s = sigmoid_of(xi);
+    at.store(dx, at.load(dy) * s.value * (A(1) + xi * s.rest));
   });
 }
 

@@ -8,9 +8,9 @@ namespace moh {
 template <class Backend, class T>
 void SwigluKernels<Backend, T>::forward(const T* gate, const T* up, T* y, std::int64_t count) {
   using A = Acc<T>;
-  for_each_element(count, [=](std::int64_t i) {
-    const A g = A(gate[i]);
-    y[i] = g * sigmoid_of(g).value * A(up[i]);
+  for_each_vector<A>(count, [=](auto at) {
+    const Vec<A> g = at.load(gate);
+    at.store(y, g * sigmoid_of(g).value * at.load(up));
   });
 }
 
@@ -19,11 +19,12 @@ template <class Backend, class T>
 void SwigluKernels<Backend, T>::backward(const T* dy, const T* gate, const T* up, T* dgate, T* dup,
                                          std::int64_t count) {
   using A = Acc<T>;
-  for_each_element(count, [=](std::int64_t i) {
-    const A g = A(gate[i]), dyi = A(dy[i]);
+  for_each_vector<A>(count, [=](auto at) {
+    const Vec<A> g = at.load(gate), upi = at.load(up);
     const Sigmoid<A> s = sigmoid_of(g);
-    dup[i] = dyi * g * s.value;
-    dgate[i] = dyi * A(up[i]) * s.value * (A(1) + g * s.rest);
+    const Vec<A> part = at.load(dy) * s.value;
+    at.store(dup, part * g);
+    at.store(dgate, part * upi * (A(1) + g * s.rest));
   });
 }
 

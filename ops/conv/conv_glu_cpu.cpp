@@ -1,6 +1,7 @@
 #include "ops/activation/gelu_cpu.h"
 #include "ops/conv/conv_glu_kernels.h"
 #include "ops/conv/depthwise_cpu.h"
+#include "ops/cpu/elementwise.h"
 
 namespace moh {
 
@@ -15,8 +16,8 @@ void ConvGluKernels<Backend, T>::forward(const T* h, const Acc<T>* w, const T* b
       const T* zi = z + pixel * channels;
       const T* gate = h + (2 * pixel + 1) * channels;
       T* yi = y + pixel * channels;
-#pragma omp simd
-      for (std::int64_t c = 0; c < channels; ++c) yi[c] = ExactGelu()(A(zi[c])).value * A(gate[c]);
+      for_vectors_in<A>(0, channels,
+                        [=](auto at) { at.store(yi, ExactGelu<A>()(at.load(zi)).value * at.load(gate)); });
     }
   });
 }
@@ -31,12 +32,12 @@ void ConvGluKernels<Backend, T>::backward(const T* dy, const T* h, const Acc<T>*
     for (std::int64_t pixel = begin; pixel < end; ++pixel) {
       const T *dyi = dy + pixel * channels, *gate = h + (2 * pixel + 1) * channels;
       T *zi = z + pixel * channels, *dgate = dh + (2 * pixel + 1) * channels;
-#pragma omp simd
-      for (std::int64_t c = 0; c < channels; ++c) {
-        const GeluAt<A> gelu = ExactGelu()(A(zi[c]));
-        dgate[c] = A(dyi[c]) * gelu.value;
-        zi[c] = A(dyi[c]) * A(gate[c]) * gelu.slope;
-      }
+      for_vectors_in<A>(0, channels, [=](auto at) {
+        const GeluAt<A> gelu = ExactGelu<A>()(at.load(zi));
+        const Vec<A> dyc = at.load(dyi);
+        at.store(dgate, dyc * gelu.value);
+        at.store(zi, dyc * at.load(gate) * gelu.slope);
+      });
     }
   });
   run_depthwise<T>({z, channels}, w, nullptr, {dh, 2 * channels},

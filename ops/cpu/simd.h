@@ -142,11 +142,42 @@ template <class T>
   __builtin_memcpy(static_cast<void*>(to), lanes, static_cast<std::size_t>(count) * sizeof(T));
 }
 
-/// The larger, lane by lane; b where either is NaN.
+// GCC makes a comparison and a blend of a > b ? a : b, others one instruction. `name`: maxps, ...
+#if defined(__SSE2__) && !defined(__clang__)
+#if defined(__AVX512F__)
+#define MOH_LANES_OF(name) __builtin_ia32_##name##512_mask(a, b, a, -1, 4 /* rounding as everywhere */)
+#elif defined(__AVX__)
+#define MOH_LANES_OF(name) __builtin_ia32_##name##256(a, b)
+#else
+#define MOH_LANES_OF(name) __builtin_ia32_##name(a, b)
+#endif
+#endif
+/// The larger and the smaller, lane by lane; b where either is NaN.
 template <class F>
 [[gnu::always_inline]] inline Vec<F> larger(Vec<F> a, Vec<F> b) {
+#ifdef MOH_LANES_OF
+  if constexpr (sizeof(F) == sizeof(float)) {
+    return MOH_LANES_OF(maxps);
+  } else {
+    return MOH_LANES_OF(maxpd);
+  }
+#else
   return a > b ? a : b;
+#endif
 }
+template <class F>
+[[gnu::always_inline]] inline Vec<F> smaller(Vec<F> a, Vec<F> b) {
+#ifdef MOH_LANES_OF
+  if constexpr (sizeof(F) == sizeof(float)) {
+    return MOH_LANES_OF(minps);
+  } else {
+    return MOH_LANES_OF(minpd);
+  }
+#else
+  return a < b ? a : b;
+#endif
+}
+#undef MOH_LANES_OF
 
 template <class F, int kCount, int kFirst, std::size_t... kLane>
 [[gnu::always_inline]] inline Vec<F, kCount / 2> half(Vec<F, kCount> v, std::index_sequence<kLane...>) {
@@ -213,8 +244,7 @@ template <class F>
   // Adding 1.5 * 2^mantissa rounds to an integer; with the bias on top, the low bits of the sum are the
   // exponent field of 2^n. n = -bias gives the field of zero.
   constexpr F kRound = F(3) * F(std::int64_t{1} << (kMantissaBits - 1)) + F(kBias);
-  const Vec<F> lowest = splat<F>(-F(kBias));
-  x = x < lowest ? lowest : x;
+  x = larger<F>(splat<F>(-F(kBias)), x);
   const Vec<F> shifted = x + kRound;
   const Vec<F> fraction = x - (shifted - kRound);
   Vec<F> power = splat<F>(Exp2Coefficients<F>::kValues[0]);

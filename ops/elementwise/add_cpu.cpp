@@ -6,7 +6,7 @@ namespace moh {
 
 template <class Backend, class T>
 void AddKernels<Backend, T>::forward(const T* a, const T* b, T* y, std::int64_t count) {
-  for_each_element(count, [=](std::int64_t i) { y[i] = Acc<T>(a[i]) + Acc<T>(b[i]); });
+  for_each_vector<Acc<T>>(count, [=](auto at) { at.store(y, at.load(a) + at.load(b)); });
 }
 
 template struct AddKernels<cpu::MOH_ISA, float>;

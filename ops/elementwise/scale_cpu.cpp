@@ -6,7 +6,7 @@ namespace moh {
 
 template <class Backend, class T>
 void ScaleKernels<Backend, T>::forward(const T* x, T* y, std::int64_t count, Acc<T> factor) {
-  for_each_element(count, [=](std::int64_t i) { y[i] = factor * Acc<T>(x[i]); });
+  for_each_vector<Acc<T>>(count, [=](auto at) { at.store(y, factor * at.load(x)); });
 }
 
 template struct ScaleKernels<cpu::MOH_ISA, float>;

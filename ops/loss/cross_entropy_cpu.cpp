@@ -16,8 +16,7 @@ void CrossEntropyKernels<Backend, T>::forward(const T* logits, const std::int64_
       losses[i] = maxima[i] = exp_sums[i] = A(0);
       if (targets[i] == kIgnoredTarget) continue;
       const T* row = logits + i * rows.width;
-      const A top = largest_of(row, rows.width);
-      const double sum = exp_sum_of(row, rows.width, top);
+      const auto [top, sum] = exp_sum_of(row, rows.width);
       const double below_top = static_cast<double>(top) - static_cast<double>(A(row[targets[i]]));
       losses[i] = static_cast<A>(std::log(sum) + below_top);
       maxima[i] = top;
@@ -49,9 +48,10 @@ void CrossEntropyKernels<Backend, T>::backward(const Acc<T>* dloss, double norma
         continue;
       }
       const A top = maxima[i], share = static_cast<A>(factor / static_cast<double>(exp_sums[i]));
-      const A of_target = share * exp_of_negative(A(row[targets[i]]) - top) - static_cast<A>(factor);
-#pragma omp simd
-      for (std::int64_t j = 0; j < rows.width; ++j) to[j] = share * exp_of_negative(A(row[j]) - top);
+      const A of_target =
+          share * exp_of_negative(splat(A(row[targets[i]]) - top))[0] - static_cast<A>(factor);
+      for_vectors_in<A>(0, rows.width,
+                        [=](auto at) { at.store(to, share * exp_of_negative(at.load(row) - top)); });
       to[targets[i]] = of_target;
     }
   });

@@ -64,6 +64,21 @@ TEST_CASE("ops: simd: bfloat16 is stored as its constructor rounds") {
   }
 }
 
+TEMPLATE_TEST_CASE("ops: simd: the larger and the smaller, the second where either is NaN", "", float,
+                   double) {
+  constexpr TestType kNan = std::numeric_limits<TestType>::quiet_NaN();
+  const auto larger_of = [](TestType a, TestType b) { return larger<TestType>(splat(a), splat(b))[0]; };
+  const auto smaller_of = [](TestType a, TestType b) { return smaller<TestType>(splat(a), splat(b))[0]; };
+  CHECK(larger_of(1, 2) == 2);
+  CHECK(larger_of(2, 1) == 2);
+  CHECK(smaller_of(1, 2) == 1);
+  CHECK(smaller_of(2, 1) == 1);
+  CHECK(larger_of(kNan, 1) == 1);
+  CHECK(smaller_of(kNan, 1) == 1);
+  CHECK(std::isnan(larger_of(1, kNan)));
+  CHECK(std::isnan(smaller_of(1, kNan)));
+}
+
 TEMPLATE_TEST_CASE("ops: simd: parts of vectors, sums and maxima", "", float, double) {
   constexpr int kN = kLanes<TestType>, kSquares = (kN - 1) * kN * (2 * kN - 1) / 6;
   std::vector<TestType> values(kN);

@@ -6,6 +6,7 @@
 
 #include "autograd/node.h"
 #include "core/allocator.h"
+#include "core/cpu_isa.h"
 #include "core/error.h"
 #include "ops/elementwise/scale.h"
 #include "tests/ops/op_cases.h"
@@ -138,6 +139,35 @@ TEST_CASE("ops: cross_entropy is right for huge logits") {
   const Tensor bad = token_losses(broken, tensor_of<std::int64_t>({2}, {1, 1}));
   CHECK(std::isnan(bad.data<float>()[0]));
   CHECK(!std::isfinite(bad.data<float>()[1]));
+}
+
+TEST_CASE("ops: cross_entropy is right for long rows of rising, falling and masked logits") {
+  constexpr std::int64_t kWidth = 5000;  // several blocks of a row's sum, the last of them not whole
+  const float inf = std::numeric_limits<float>::infinity();
+  const Tensor logits = empty({4, kWidth}, DType::kFloat32);
+  const auto row = [&](std::int64_t i) { return logits.data<float>() + i * kWidth; };
+  for (std::int64_t j = 0; j < kWidth; ++j) {
+    row(0)[j] = static_cast<float>(j) * 0.05F - 100;  // a new maximum in every block
+    row(1)[j] = 100 - static_cast<float>(j) * 0.05F;
+    row(2)[j] = j < 2100 || j % 3 == 0 ? -inf : std::sin(static_cast<float>(j));
+    row(3)[j] = j == 4999 ? 60.0F : -60.0F + static_cast<float>(j % 7);
+  }
+  const Tensor targets = tensor_of<std::int64_t>({4}, {4321, 77, 4000, 3});
+  const std::vector<double> expected = losses_of(logits.to(DType::kFloat64), targets);
+  for (const CpuIsa isa : {CpuIsa::kBaseline, CpuIsa::kAvx2, CpuIsa::kAvx512}) {
+    if (!cpu_has_isa(isa)) continue;
+    const CpuIsaScope scope(isa);
+    const Tensor losses = token_losses(logits, targets);
+    INFO(cpu_isa_name(isa));
+    for (std::size_t i = 0; i < expected.size(); ++i)
+      CHECK(losses.data<float>()[i] == Approx(expected[i]).epsilon(2e-7));
+  }
+  // Nothing but masked logits, and one that is not a number behind them.
+  const Tensor broken = full({2, kWidth}, -inf, DType::kFloat32);
+  broken.data<float>()[kWidth + 4500] = std::nanf("");
+  const Tensor bad = token_losses(broken, tensor_of<std::int64_t>({2}, {1, 1}));
+  CHECK(std::isnan(bad.data<float>()[0]));
+  CHECK(std::isnan(bad.data<float>()[1]));
 }
 
 TEST_CASE("ops: token_losses gives each row its own loss") {

@@ -27,7 +27,8 @@ std::vector<Tensor> reference(const std::vector<Tensor>& in) {
 
 OP_CASES(softmax) {
   OpCases cases;
-  for (const Shape& shape : {Shape{1}, Shape{5}, Shape{0, 4}, Shape{3, 0}, Shape{2, 3, 17}, Shape{70, 65}}) {
+  for (const Shape& shape :
+       {Shape{1}, Shape{5}, Shape{0, 4}, Shape{3, 0}, Shape{2, 3, 17}, Shape{70, 65}, Shape{2, 2049}}) {
     cases.push_back({.name = to_string(shape),
                      .inputs = {uniform(shape, -4.0, 4.0)},
                      .run = [](const Inputs& in) { return Outputs{softmax(in[0])}; },
