@@ -3,6 +3,7 @@
 #include <catch2/catch.hpp>
 #include <cmath>
 
+#include "core/cpu_isa.h"
 #include "core/error.h"
 #include "tests/ops/op_cases.h"
 
@@ -62,6 +63,20 @@ TEST_CASE("ops: dropout drops the share p, by a mask that the key alone decides"
   for (std::int64_t i = 0; i < y.numel(); ++i)
     both += y.data<float>()[i] != 0.0F && other.data<float>()[i] != 0.0F;
   CHECK(both / static_cast<double>(y.numel()) == Approx(0.49).margin(5.0 * 0.0016));
+}
+
+TEST_CASE("ops: dropout has the mask of the key with every instruction set") {
+  const Variable x(full({3001}, 1.0, DType::kFloat32));
+  for (const CpuIsa isa : {CpuIsa::kBaseline, CpuIsa::kAvx2, CpuIsa::kAvx512}) {
+    if (!cpu_has_isa(isa)) continue;
+    const CpuIsaScope scope(isa);
+    const Tensor y = dropout(x, 0.3, kKey).value();
+    std::int64_t wrong = 0;
+    for (std::int64_t i = 0; i < y.numel(); ++i)
+      wrong += (y.data<float>()[i] != 0.0F) != is_kept(0.3, kKey, i);
+    INFO(cpu_isa_name(isa));
+    CHECK(wrong == 0);
+  }
 }
 
 TEST_CASE("ops: dropout of probability 0 is the identity, and close to 1 drops nearly all") {
