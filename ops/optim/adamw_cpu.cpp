@@ -1,8 +1,9 @@
-#include <cmath>
 #include <type_traits>
 
 #include "core/cpu_isa.h"
 #include "core/parallel.h"
+#include "ops/cpu/elementwise.h"
+#include "ops/cpu/math.h"
 #include "ops/optim/adamw_kernels.h"
 
 namespace moh {
@@ -16,24 +17,23 @@ void AdamWKernels<Backend, T>::update(const AdamWChunk<T>* chunks, std::int64_t 
   const AdamWCoefficients<A> c = *coefficients;
   parallel_for(count, 1, [=](std::int64_t begin, std::int64_t end) {
     for (std::int64_t chunk = begin; chunk < end; ++chunk) {
-      const AdamWChunk<T> at = chunks[chunk];
-      const A kept = keep[at.decay];
-#pragma omp simd
-      for (std::int64_t i = 0; i < at.count; ++i) {
-        const A g = c.grad_scale * at.grad[i];
-        const A m = c.beta1 * at.exp_avg[i] + c.one_minus_beta1 * g;
-        const A v = c.beta2 * at.exp_avg_sq[i] + c.one_minus_beta2 * (g * g);
-        at.exp_avg[i] = m;
-        at.exp_avg_sq[i] = v;
-        const A move = c.step_size * (m / (std::sqrt(v) * c.root_scale + c.epsilon));
+      const AdamWChunk<T> of = chunks[chunk];
+      const A kept = keep[of.decay];
+      for_vectors_in<A>(0, of.count, [=](auto at) {
+        const Vec<A> g = c.grad_scale * at.load(of.grad);
+        const Vec<A> m = c.beta1 * at.load(of.exp_avg) + c.one_minus_beta1 * g;
+        const Vec<A> v = c.beta2 * at.load(of.exp_avg_sq) + c.one_minus_beta2 * (g * g);
+        at.store(of.exp_avg, m);
+        at.store(of.exp_avg_sq, v);
+        const Vec<A> move = c.step_size * (m / (sqrt_lanes<A>(v) * c.root_scale + c.epsilon));
         if constexpr (std::is_same_v<T, bfloat16>) {
-          const A p = at.master[i] * kept - move;
-          at.master[i] = p;
-          at.value[i] = p;
+          const Vec<A> p = at.load(of.master) * kept - move;
+          at.store(of.master, p);
+          at.store(of.value, p);
         } else {
-          at.value[i] = at.value[i] * kept - move;
+          at.store(of.value, at.load(of.value) * kept - move);
         }
-      }
+      });
     }
   });
 }

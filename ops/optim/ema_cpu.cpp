@@ -1,5 +1,6 @@
 #include "core/cpu_isa.h"
 #include "core/parallel.h"
+#include "ops/cpu/elementwise.h"
 #include "ops/optim/ema_kernels.h"
 
 namespace moh {
@@ -10,8 +11,10 @@ void EmaKernels<Backend, T>::update(const EmaChunk<T>* chunks, std::int64_t num_
   parallel_for(num_chunks, 1, [=](std::int64_t begin, std::int64_t end) {
     for (std::int64_t chunk = begin; chunk < end; ++chunk) {
       const auto [average, value, count] = chunks[chunk];
-#pragma omp simd
-      for (std::int64_t i = 0; i < count; ++i) average[i] += rate * (A(value[i]) - average[i]);
+      for_vectors_in<A>(0, count, [=, average = average, value = value](auto at) {
+        const Vec<A> before = at.load(average);
+        at.store(average, before + rate * (at.load(value) - before));
+      });
     }
   });
 }
