@@ -28,20 +28,19 @@ template <class A>
   return static_cast<std::size_t>((num_chunks(count, row_grain(count, width)) + 1) * width) * sizeof(A);
 }
 
-/// sums[width] = the sum over all rows of what add_row(row, partial) adds to its partial sums of `width`
-/// elements.
-template <class A, class T, class AddRow>
-[[maybe_unused]] [[gnu::always_inline]] inline void sum_over_rows(std::int64_t count, std::int64_t width,
-                                                                  T* sums, const AddRow& add_row) {
-  const std::int64_t grain = row_grain(count, width);
+/// sums[width] = the sum over all chunks of [0, count) of what add_chunk(begin, end, partial) adds to its
+/// partial sums of `width` elements.
+template <class A, class T, class AddChunk>
+[[maybe_unused]] [[gnu::always_inline]] inline void sum_over_chunks(std::int64_t count, std::int64_t grain,
+                                                                    std::int64_t width, T* sums,
+                                                                    const AddChunk& add_chunk) {
   const std::int64_t chunks = num_chunks(count, grain);
-  const Scratch scratch(row_sums_bytes<A>(count, width));
+  const Scratch scratch(static_cast<std::size_t>((chunks + 1) * width) * sizeof(A));
   A* partials = scratch.as<A>();
   parallel_for(count, grain, [&](std::int64_t begin, std::int64_t end) {
-    const AddRow local = add_row;  // a local copy, so that stores in the loop cannot alias the captures
     A* partial = partials + begin / grain * width;
     for (std::int64_t j = 0; j < width; ++j) partial[j] = A(0);
-    for (std::int64_t i = begin; i < end; ++i) local(i, partial);
+    add_chunk(begin, end, partial);
   });
   A* total = partials + chunks * width;
   for (std::int64_t j = 0; j < width; ++j) total[j] = A(0);
@@ -50,6 +49,17 @@ template <class A, class T, class AddRow>
     for (std::int64_t j = 0; j < width; ++j) total[j] += partial[j];
   }
   for (std::int64_t j = 0; j < width; ++j) sums[j] = static_cast<T>(total[j]);
+}
+
+/// The same for what add_row(row, partial) adds for each of `count` rows.
+template <class A, class T, class AddRow>
+[[maybe_unused]] [[gnu::always_inline]] inline void sum_over_rows(std::int64_t count, std::int64_t width,
+                                                                  T* sums, const AddRow& add_row) {
+  sum_over_chunks<A>(count, row_grain(count, width), width, sums,
+                     [&](std::int64_t begin, std::int64_t end, A* partial) {
+                       const AddRow local = add_row;  // so that stores in the loop cannot alias the captures
+                       for (std::int64_t i = begin; i < end; ++i) local(i, partial);
+                     });
 }
 
 /// `rows` rows in `count` groups of equal length.

@@ -1,207 +1,157 @@
-#include <cmath>
+#include <algorithm>
 
+#include "core/cpu_isa.h"
 #include "ops/cpu/reduce.h"
-#include "ops/moh/head_router_kernels.h"
-#include "ops/op.h"
+#include "ops/moh/head_router_tile_cpu.h"
 
 namespace moh {
 namespace {
 
-constexpr std::int64_t kTokenGrain = 256;
-
-template <class A>
-[[gnu::always_inline]] inline void softmax_row(const A* logits, A* p, std::int64_t n) {
-  A top = logits[0];
-  for (std::int64_t i = 1; i < n; ++i) top = logits[i] > top ? logits[i] : top;
-  A sum = 0;
-  for (std::int64_t i = 0; i < n; ++i) sum += p[i] = std::exp(logits[i] - top);
-  for (std::int64_t i = 0; i < n; ++i) p[i] /= sum;
+/// Tokens per chunk: whole tiles, and few enough chunks that their partial sums stay small.
+std::int64_t token_grain(std::int64_t tokens) {
+  constexpr std::int64_t kLeast = 256, kMostChunks = 64;
+  return std::max(kLeast, num_chunks(tokens, kMostChunks * kLeast) * kLeast);
 }
 
-/// The K largest logits, best first, ties to the lowest index. `taken` [E] is scratch. NaN ranks
-/// below every number.
+/// Probabilities of a tile from its logits, into `p` and stored.
 template <class A>
-[[gnu::always_inline]] inline void top_k_row(const A* logits, std::int64_t experts, std::int64_t k,
-                                             std::int32_t* top, std::uint8_t* taken) {
-  for (std::int64_t e = 0; e < experts; ++e) taken[e] = 0;
-  for (std::int64_t r = 0; r < k; ++r) {
-    std::int64_t best = -1;
-    for (std::int64_t e = 0; e < experts; ++e) {
-      if (!taken[e] && (best < 0 || logits[e] > logits[best] ||
-                        (logits[best] != logits[best] && logits[e] == logits[e]))) {
-        best = e;
-      }
-    }
-    taken[best] = 1;
-    top[r] = static_cast<std::int32_t>(best);
-  }
+[[gnu::always_inline]] inline void softmax_tile(const RouterArgs<A>& args, const RouterTile<A>& tile,
+                                                const A* logits, std::int64_t width, Vec<A>* p,
+                                                A* probabilities) {
+  if (!logits) return;
+  tile.load(logits, args.tokens, width, p);
+  softmax_columns<A>(p, width);
+  tile.store(p, width, probabilities);
 }
 
-/// The head of the layer at index i of the router's order, shared heads first.
+/// Chooses the heads of a tile, or reads a forced choice.
 template <class A>
-[[gnu::always_inline]] inline std::int64_t head_at(const RouterArgs<A>& args, std::int64_t i) {
-  return args.order ? args.order[i] : i;
-}
-
-/// Weights of the two kinds of heads: of shared ones, of routed ones.
-template <class A>
-struct TypeWeights {
-  A shared, routed;
-};
-
-template <class A>
-[[gnu::always_inline]] inline TypeWeights<A> type_weights(const RouterArgs<A>& args, std::int64_t t) {
-  const bool code = args.options.scaling == GateScaling::kCode;
-  const A* w = args.type_probabilities;
-  if (w)
-    return code ? TypeWeights<A>{2 * w[2 * t], 2 * w[2 * t + 1]} : TypeWeights<A>{w[2 * t], w[2 * t + 1]};
-  const bool both = args.options.num_shared > 0 && args.options.top_k > 0;
-  return !code && both ? TypeWeights<A>{A(0.5), A(0.5)} : TypeWeights<A>{A(1), A(1)};
-}
-
-/// The token's gate of a shared head without the type weight.
-template <class A>
-[[gnu::always_inline]] inline A shared_weight(const RouterArgs<A>& args, std::int64_t t, std::int64_t head) {
-  if (!args.shared_probabilities) return A(1);
-  const A p = args.shared_probabilities[t * args.options.num_shared + head];
-  return args.options.scaling == GateScaling::kCode ? A(args.options.num_shared) * p : p;
-}
-
-/// The factor of p in a routed gate without the type weight: K / sum(m p), or 1.
-template <class A>
-[[gnu::always_inline]] inline A routed_factor(const RouterArgs<A>& args, std::int64_t t) {
-  if (args.options.scaling != GateScaling::kCode) return A(1);
-  const std::int64_t experts = args.options.heads - args.options.num_shared, k = args.options.top_k;
-  A sum = 0;
-  for (std::int64_t r = 0; r < k; ++r) sum += args.probabilities[t * experts + args.top[t * k + r]];
-  // The selected heads have at least K / E of the probability; a forced selection may have less.
-  const A least = sizeof(A) == 8 ? A(2.2e-16) : A(1.19e-7);
-  return A(k) / (sum > least ? sum : least);
-}
-
-template <class A>
-[[gnu::always_inline]] inline void gate_row(const RouterArgs<A>& args, std::int64_t t) {
+[[gnu::always_inline]] inline void choose_heads(const RouterArgs<A>& args, const RouterTile<A>& tile) {
   const RouterOptions& o = args.options;
-  A* gates = args.gates + t * o.heads;
-  std::uint8_t* selected = args.selected + t * o.heads;
+  const std::int64_t experts = o.heads - o.num_shared;
+  if (!args.routed_logits || args.forced) return count_choice(tile, experts, o.top_k, args.top);
+  tile.load(args.routed_logits, args.tokens, experts, tile.routed());
+  choose(tile, experts, o.top_k);
+  tile.store_numbers(o.top_k, args.top);
+}
+
+/// Gates and selection of a tile.
+template <class A>
+[[gnu::always_inline]] inline void gate_tile(const RouterArgs<A>& args, const RouterTile<A>& tile) {
+  using Bits = BitsOf<A>;
+  const RouterOptions& o = args.options;
   const bool binary = o.scaling == GateScaling::kBinary;
-  const TypeWeights<A> w = type_weights(args, t);
-  for (std::int64_t i = 0; i < o.heads; ++i) {
+  const TypeWeights<A> w = type_weights(args, tile);
+  const Vec<A> one = splat(A(1)), routed = w.routed * routed_factor(args, tile);
+  const Vec<Bits> yes = Vec<Bits>{} + 1;
+  for (std::int64_t i = 0; i < o.num_shared; ++i) {
     const std::int64_t h = head_at(args, i);
-    gates[h] = i >= o.num_shared ? A(0) : binary ? A(1) : w.shared * shared_weight(args, t, i);
-    selected[h] = i < o.num_shared;
+    tile.gates()[h] = binary ? one : w.shared * shared_weight(args, tile, i);
+    tile.numbers()[h] = yes;
   }
-  if (o.top_k == 0) return;
-  const A factor = routed_factor(args, t);
-  for (std::int64_t r = 0; r < o.top_k; ++r) {
-    const std::int64_t e = args.top[t * o.top_k + r];
-    const A p = args.probabilities[t * (o.heads - o.num_shared) + e];
-    const std::int64_t h = head_at(args, o.num_shared + e);
-    gates[h] = binary ? A(1) : w.routed * factor * p;
-    selected[h] = 1;
+  for (std::int64_t i = o.num_shared; i < o.heads; ++i) {
+    const std::int64_t h = head_at(args, i), e = i - o.num_shared;
+    const auto is_selected = tile.times()[e] > A(0);
+    tile.gates()[h] = is_selected ? (binary ? one : routed * tile.routed()[e]) : Vec<A>{};
+    tile.numbers()[h] = is_selected ? yes : Vec<Bits>{};
   }
+  tile.store(tile.gates(), o.heads, args.gates);
+  tile.store_numbers(o.heads, args.selected);
 }
 
-/// Backward of p = softmax(z): adds p (dp - <p, dp>) to dz.
+/// Gradient of the shared logits of a tile, from tile.gates(), the gradient of the gates.
 template <class A>
-[[gnu::always_inline]] inline void add_softmax_backward(const A* p, const A* dp, A* dz, std::int64_t n) {
-  A mean = 0;
-  for (std::int64_t i = 0; i < n; ++i) mean += p[i] * dp[i];
-  for (std::int64_t i = 0; i < n; ++i) dz[i] += p[i] * (dp[i] - mean);
-}
-
-/// Gradients of the type logits and of the shared logits of token t.
-template <class A>
-[[gnu::always_inline]] inline void shared_backward_row(const RouterArgs<A>& args, std::int64_t t, A* dp) {
+[[gnu::always_inline]] inline void shared_backward_tile(const RouterArgs<A>& args,
+                                                        const RouterTile<A>& tile) {
   const RouterOptions& o = args.options;
-  const A* d_gates = args.d_gates + t * o.heads;
-  const TypeWeights<A> w = type_weights(args, t);
-  if (args.d_shared_logits) {
-    const A factor = o.scaling == GateScaling::kCode ? A(o.num_shared) : A(1);
-    for (std::int64_t h = 0; h < o.num_shared; ++h) dp[h] = w.shared * factor * d_gates[head_at(args, h)];
-    add_softmax_backward(args.shared_probabilities + t * o.num_shared, dp,
-                         args.d_shared_logits + t * o.num_shared, o.num_shared);
+  const Vec<A> factor =
+      type_weights(args, tile).shared * (o.scaling == GateScaling::kCode ? A(o.num_shared) : A(1));
+  for (std::int64_t h = 0; h < o.num_shared; ++h) {
+    tile.dp()[h] = factor * tile.gates()[head_at(args, h)];
+    tile.dz()[h] = Vec<A>{};
   }
-  if (args.d_type_logits) {
-    const A factor = o.scaling == GateScaling::kCode ? A(2) : A(1);
-    A dw[2] = {0, 0};
-    for (std::int64_t h = 0; h < o.num_shared; ++h)
-      dw[0] += d_gates[head_at(args, h)] * shared_weight(args, t, h);
-    const A routed = routed_factor(args, t);
-    for (std::int64_t r = 0; r < o.top_k; ++r) {
-      const std::int64_t e = args.top[t * o.top_k + r];
-      dw[1] += d_gates[head_at(args, o.num_shared + e)] * routed *
-               args.probabilities[t * (o.heads - o.num_shared) + e];
+  add_softmax_backward<A>(tile.shared(), tile.dp(), tile.dz(), o.num_shared);
+  tile.store(tile.dz(), o.num_shared, args.d_shared_logits);
+}
+
+/// Gradient of the type logits of a tile.
+template <class A>
+[[gnu::always_inline]] inline void type_backward_tile(const RouterArgs<A>& args, const RouterTile<A>& tile) {
+  const RouterOptions& o = args.options;
+  const A factor = o.scaling == GateScaling::kCode ? A(2) : A(1);
+  Vec<A> of_shared{}, of_routed{};
+  for (std::int64_t h = 0; h < o.num_shared; ++h)
+    of_shared += tile.gates()[head_at(args, h)] * shared_weight(args, tile, h);
+  for (std::int64_t e = 0; e < o.heads - o.num_shared; ++e)
+    of_routed += tile.gates()[head_at(args, o.num_shared + e)] * tile.times()[e] * tile.routed()[e];
+  tile.dp()[0] = factor * of_shared;
+  tile.dp()[1] = factor * routed_factor(args, tile) * of_routed;
+  tile.dz()[0] = tile.dz()[1] = Vec<A>{};
+  add_softmax_backward<A>(tile.types(), tile.dp(), tile.dz(), 2);
+  tile.store(tile.dz(), 2, args.d_type_logits);
+}
+
+/// Adds the gradient of the routed logits of a tile from its gates to tile.dz().
+template <class A>
+[[gnu::always_inline]] inline void routed_backward_tile(const RouterArgs<A>& args,
+                                                        const RouterTile<A>& tile) {
+  const RouterOptions& o = args.options;
+  const std::int64_t experts = o.heads - o.num_shared;
+  const bool binary = o.scaling == GateScaling::kBinary;
+  if (binary && !o.straight_through) return;
+  const Vec<A> weight = type_weights(args, tile).routed, factor = routed_factor(args, tile);
+  Vec<A>*dp = tile.dp(), *p = tile.routed();
+  for (std::int64_t e = 0; e < experts; ++e) {
+    const Vec<A> d_gate = tile.gates()[head_at(args, o.num_shared + e)];
+    dp[e] = binary ? d_gate : tile.times()[e] * weight * d_gate;
+  }
+  if (o.scaling != GateScaling::kCode) return add_softmax_backward<A>(p, dp, tile.dz(), experts);
+  // R = K softmax over the selected logits, so dz = R (dR - <R, dR> / K) there and 0 elsewhere.
+  Vec<A> mean{};
+  for (std::int64_t e = 0; e < experts; ++e) mean += factor * p[e] * dp[e];
+  mean *= A(1) / A(o.top_k);
+  for (std::int64_t e = 0; e < experts; ++e) tile.dz()[e] += factor * p[e] * (dp[e] - tile.times()[e] * mean);
+}
+
+/// Sums of the probabilities and of the choice over a chunk of tokens, into sums [2, E].
+template <class A>
+[[gnu::always_inline]] inline void forward_chunk(const RouterArgs<A>& args, std::int64_t begin,
+                                                 std::int64_t end, A* sums) {
+  const RouterOptions& o = args.options;
+  const std::int64_t experts = o.heads - o.num_shared;
+  RouterTile<A> tile(o);
+  for_each_tile(tile, begin, end, [&] {
+    softmax_tile(args, tile, args.shared_logits, o.num_shared, tile.shared(), args.shared_probabilities);
+    softmax_tile(args, tile, args.type_logits, 2, tile.types(), args.type_probabilities);
+    choose_heads(args, tile);
+    softmax_tile(args, tile, args.routed_logits, experts, tile.routed(), args.probabilities);
+    gate_tile(args, tile);
+    for (std::int64_t e = 0; e < experts; ++e) {
+      tile.mean()[e] += tile.masked(tile.routed()[e]);
+      tile.load_sums()[e] += tile.masked(tile.times()[e]);
     }
-    dp[0] = factor * dw[0];
-    dp[1] = factor * dw[1];
-    add_softmax_backward(args.type_probabilities + 2 * t, dp, args.d_type_logits + 2 * t, 2);
+  });
+  for (std::int64_t e = 0; e < experts; ++e) {
+    sums[e] += sum_lanes<A>(tile.mean()[e]);
+    sums[experts + e] += sum_lanes<A>(tile.load_sums()[e]);
   }
-}
-
-/// Gradient of the routed logits of token t from its gates.
-template <class A>
-[[gnu::always_inline]] inline void routed_backward_row(const RouterArgs<A>& args, std::int64_t t, A* dp) {
-  const RouterOptions& o = args.options;
-  const std::int64_t experts = o.heads - o.num_shared, k = o.top_k;
-  const A* d_gates = args.d_gates + t * o.heads;
-  const auto d_gate = [&](std::int64_t e) { return d_gates[head_at(args, o.num_shared + e)]; };
-  const A* p = args.probabilities + t * experts;
-  const std::int32_t* top = args.top + t * k;
-  A* dz = args.d_routed_logits + t * experts;
-  if (o.scaling == GateScaling::kBinary) {
-    if (!o.straight_through) return;
-    for (std::int64_t e = 0; e < experts; ++e) dp[e] = d_gate(e);
-    return add_softmax_backward(p, dp, dz, experts);
-  }
-  const A weight = type_weights(args, t).routed;
-  if (o.scaling == GateScaling::kPaper) {
-    for (std::int64_t e = 0; e < experts; ++e) dp[e] = 0;
-    for (std::int64_t r = 0; r < k; ++r) dp[top[r]] = weight * d_gate(top[r]);
-    return add_softmax_backward(p, dp, dz, experts);
-  }
-  // kCode: R = K softmax over the selected logits, so dz = R (dR - <R, dR> / K) there and 0 elsewhere.
-  const A factor = routed_factor(args, t);
-  A mean = 0;
-  for (std::int64_t r = 0; r < k; ++r) mean += factor * p[top[r]] * weight * d_gate(top[r]);
-  mean /= A(k);
-  for (std::int64_t r = 0; r < k; ++r) dz[top[r]] += factor * p[top[r]] * (weight * d_gate(top[r]) - mean);
 }
 
 }  // namespace
 
 template <class Backend, class A>
 void HeadRouterKernels<Backend, A>::forward(const RouterArgs<A>& args) {
-  const RouterOptions& o = args.options;
-  const std::int64_t experts = o.heads - o.num_shared;
-  parallel_for(args.tokens, kTokenGrain, [&](std::int64_t begin, std::int64_t end) {
-    const Scratch scratch(static_cast<std::size_t>(o.heads));
-    for (std::int64_t t = begin; t < end; ++t) {
-      if (args.shared_logits) {
-        softmax_row(args.shared_logits + t * o.num_shared, args.shared_probabilities + t * o.num_shared,
-                    o.num_shared);
-      }
-      if (args.type_logits) softmax_row(args.type_logits + 2 * t, args.type_probabilities + 2 * t, 2);
-      if (args.routed_logits) {
-        const A* logits = args.routed_logits + t * experts;
-        softmax_row(logits, args.probabilities + t * experts, experts);
-        if (!args.forced)
-          top_k_row(logits, experts, o.top_k, args.top + t * o.top_k, scratch.as<std::uint8_t>());
-      }
-      gate_row(args, t);
-    }
-  });
+  const std::int64_t experts = args.options.heads - args.options.num_shared;
+  const Scratch scratch(static_cast<std::size_t>(2 * experts) * sizeof(A));
+  A* sums = scratch.as<A>();
+  sum_over_chunks<A>(
+      args.tokens, token_grain(args.tokens), 2 * experts, sums,
+      [&](std::int64_t begin, std::int64_t end, A* partial) { forward_chunk(args, begin, end, partial); });
   if (!args.routed_logits) return;
   const A share = args.tokens > 0 ? A(1) / A(args.tokens) : A(0);
-  sum_over_rows<A>(args.tokens, experts, args.mean_probability, [&](std::int64_t t, A* sums) {
-    for (std::int64_t e = 0; e < experts; ++e) sums[e] += args.probabilities[t * experts + e];
-  });
-  sum_over_rows<A>(args.tokens, experts, args.load, [&](std::int64_t t, A* sums) {
-    for (std::int64_t r = 0; r < o.top_k; ++r) sums[args.top[t * o.top_k + r]] += A(1);
-  });
   for (std::int64_t e = 0; e < experts; ++e) {
-    args.mean_probability[e] *= share;
-    args.load[e] *= share;
+    args.mean_probability[e] = sums[e] * share;
+    args.load[e] = sums[experts + e] * share;
   }
 }
 
@@ -221,23 +171,28 @@ void HeadRouterKernels<Backend, A>::backward(const RouterArgs<A>& args) {
   const std::int64_t experts = o.heads - o.num_shared;
   const A scale = o.balance_loss == BalanceLoss::kPaper ? A(1) : A(experts);
   const A balance = args.d_balance ? *args.d_balance * scale / A(args.tokens) : A(0);
-  parallel_for(args.tokens, kTokenGrain, [&](std::int64_t begin, std::int64_t end) {
-    const Scratch scratch(static_cast<std::size_t>(o.heads + 2) * sizeof(A));
-    A* dp = scratch.as<A>();
-    for (std::int64_t t = begin; t < end; ++t) {
-      if (args.d_shared_logits) {
-        for (std::int64_t h = 0; h < o.num_shared; ++h) args.d_shared_logits[t * o.num_shared + h] = A(0);
+  parallel_for(args.tokens, token_grain(args.tokens), [&](std::int64_t begin, std::int64_t end) {
+    RouterTile<A> tile(o);
+    const auto load = [&](const A* from, std::int64_t width, Vec<A>* to) {
+      if (from) tile.load(from, args.tokens, width, to);
+    };
+    for_each_tile(tile, begin, end, [&] {
+      load(args.shared_probabilities, o.num_shared, tile.shared());
+      load(args.type_probabilities, 2, tile.types());
+      load(args.probabilities, experts, tile.routed());
+      load(args.d_gates, o.heads, tile.gates());  // zeros without
+      count_choice(tile, experts, o.top_k, args.top);
+      if (args.d_shared_logits) shared_backward_tile(args, tile);
+      if (args.d_type_logits) type_backward_tile(args, tile);
+      if (!args.d_routed_logits) return;
+      for (std::int64_t e = 0; e < experts; ++e) tile.dz()[e] = Vec<A>{};
+      if (args.d_gates) routed_backward_tile(args, tile);
+      if (args.d_balance) {
+        for (std::int64_t e = 0; e < experts; ++e) tile.dp()[e] = splat(balance * args.load[e]);
+        add_softmax_backward<A>(tile.routed(), tile.dp(), tile.dz(), experts);
       }
-      if (args.d_type_logits) args.d_type_logits[2 * t] = args.d_type_logits[2 * t + 1] = A(0);
-      if (args.d_gates) shared_backward_row(args, t, dp);
-      if (!args.d_routed_logits) continue;
-      A* dz = args.d_routed_logits + t * experts;
-      for (std::int64_t e = 0; e < experts; ++e) dz[e] = A(0);
-      if (args.d_gates) routed_backward_row(args, t, dp);
-      if (!args.d_balance) continue;
-      for (std::int64_t e = 0; e < experts; ++e) dp[e] = balance * args.load[e];
-      add_softmax_backward(args.probabilities + t * experts, dp, dz, experts);
-    }
+      tile.store(tile.dz(), experts, args.d_routed_logits);
+    });
   });
 }
 

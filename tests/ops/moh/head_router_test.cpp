@@ -5,6 +5,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "core/cpu_isa.h"
 #include "core/error.h"
 #include "tests/ops/op_cases.h"
 
@@ -279,6 +280,40 @@ TEST_CASE("moh: ties go to the lowest head, exactly K heads are chosen, also amo
   const auto top = r.top.span<std::int32_t>();
   CHECK(std::vector<std::int32_t>(top.begin(), top.end()) ==
         std::vector<std::int32_t>{0, 1, 1, 2, 2, 0, 3, 0});
+}
+
+TEST_CASE(
+    "moh: the choice is that of a stable sort, for any number of tokens and heads, with every instruction "
+    "set") {
+  for (const CpuIsa isa : {CpuIsa::kBaseline, CpuIsa::kAvx2, CpuIsa::kAvx512}) {
+    if (!cpu_has_isa(isa)) continue;
+    const CpuIsaScope scope(isa);
+    for (const std::int64_t experts : {1, 7, 16, 17, 40}) {
+      for (const std::int64_t tokens : {1, 15, 33}) {
+        const std::int64_t k = (experts + 1) / 2;
+        const Tensor z = normal({tokens, experts}).to(DType::kFloat32);
+        for (float& logit : z.span<float>())
+          logit = std::round(2 * logit) * 0.25F;  // ties, and zeros of both signs
+        const Routing r = route_heads({}, Variable(z), {}, tokens, {experts, 0, k});
+        std::int64_t wrong = 0;
+        for (std::int64_t t = 0; t < tokens; ++t) {
+          const float* row = z.data<float>() + t * experts;
+          std::vector<std::int32_t> order(static_cast<std::size_t>(experts));
+          std::iota(order.begin(), order.end(), 0);
+          std::ranges::stable_sort(order, [&](std::int32_t a, std::int32_t b) { return row[a] > row[b]; });
+          for (std::int64_t i = 0; i < experts; ++i) {
+            const std::int32_t e = order[static_cast<std::size_t>(i)];
+            wrong += i < k && r.top.data<std::int32_t>()[t * k + i] != e;
+            wrong += r.selected.data<std::uint8_t>()[t * experts + e] != (i < k);
+          }
+        }
+        INFO(cpu_isa_name(isa) << ", " << tokens << " tokens, " << experts << " heads");
+        CHECK(wrong == 0);
+        CHECK(std::accumulate(r.load.span<float>().begin(), r.load.span<float>().end(), 0.0) ==
+              Approx(static_cast<double>(k)));
+      }
+    }
+  }
 }
 
 TEST_CASE(
