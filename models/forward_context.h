@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <span>
+#include <string_view>
 
 #include "autograd/variable.h"
 #include "core/random.h"
@@ -31,5 +32,8 @@ struct ForwardContext {
     return forced_top.empty() ? Tensor() : forced_top[static_cast<std::size_t>(layer)];
   }
 };
+
+/// Throws ShapeError, naming the model, when head_scales or forced_top are neither empty nor one per layer.
+void require_per_layer(std::string_view model, const ForwardContext& context, std::int64_t layers);
 
 }  // namespace moh

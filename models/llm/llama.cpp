@@ -91,12 +91,7 @@ Variable Llama::logits_of(const Variable& hidden) const {
 LlamaOutput Llama::forward(const Tensor& tokens, const ForwardContext& context) const {
   const MathModeScope mode(placement().math);
   require_tokens(tokens, 0, config_.max_positions);
-  const std::size_t scales = context.head_scales.size();
-  if (scales != 0 && scales != model_.layers.size()) {
-    throw ShapeError(error_message("llama", "head_scales",
-                                   "none, or one per layer (" + std::to_string(model_.layers.size()) + ")",
-                                   std::to_string(scales)));
-  }
+  require_per_layer("llama", context, config_.layers);
   Variable x = embedding(model_.embed_tokens.weight, tokens.to(device()));
   LlamaOutput output;
   for (const std::unique_ptr<LlamaLayer>& layer : model_.layers) {

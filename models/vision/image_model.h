@@ -1,5 +1,6 @@
 #pragma once
 
+#include <string_view>
 #include <vector>
 
 #include "models/forward_context.h"
@@ -25,5 +26,8 @@ class ImageModel : public Model {
   /// Whether the recipe applies weight decay to a parameter.
   virtual bool decays(const NamedParameter& parameter) const = 0;
 };
+
+/// Throws ShapeError, naming the model, unless images are [B, H, W, channels].
+void require_images(std::string_view model, const Variable& images, std::int64_t channels);
 
 }  // namespace moh

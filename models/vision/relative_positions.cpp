@@ -25,7 +25,7 @@ struct AxisOffsets {
     }
     different = number;
     std::ranges::sort(different);
-    different.erase(std::ranges::unique(different).begin(), different.end());
+    different.erase(std::unique(different.begin(), different.end()), different.end());
     for (std::int64_t& offset : number)
       offset = std::ranges::lower_bound(different, offset) - different.begin();
   }

@@ -134,11 +134,8 @@ StageGrid TransNext::grid_of(std::int64_t stage, const GridSize& tokens) const {
 
 ImageOutput TransNext::forward(const Variable& images, const ForwardContext& context) const {
   const MathModeScope mode(placement().math);
-  if (images.shape().rank() != 4 || images.dim(3) != config_.channels) {
-    throw ShapeError(error_message("transnext", "images",
-                                   "[B, H, W, " + std::to_string(config_.channels) + "]",
-                                   to_string(images.shape())));
-  }
+  require_images("transnext", images, config_.channels);
+  require_per_layer("transnext", context, num_blocks(config_));
   Variable x = images;
   ImageOutput output;
   for (std::int64_t s = 0; s < config_.stages(); ++s) {

@@ -152,9 +152,13 @@ struct BackwardScratch {
     block.lay_out(arena, at);
     tokens_transposed = arena.take<F>(at.neighbours * at.padded);
     v_transposed = arena.take<F>(at.d * at.key_columns);
-    for (F** piece : {&dk, &dv}) *piece = arena.take<F>(at.rows_of(at.keys, at.padded));
-    for (F** piece : {&dnear_k, &dnear_v}) *piece = arena.take<F>(near_rows * at.padded);
-    for (F** piece : {&dout, &dunit, &dquery}) *piece = arena.take<F>(at.rows_of(most, at.padded));
+    dk = arena.take<F>(at.rows_of(at.keys, at.padded));
+    dv = arena.take<F>(at.rows_of(at.keys, at.padded));
+    dnear_k = arena.take<F>(near_rows * at.padded);
+    dnear_v = arena.take<F>(near_rows * at.padded);
+    dout = arena.take<F>(at.rows_of(most, at.padded));
+    dunit = arena.take<F>(at.rows_of(most, at.padded));
+    dquery = arena.take<F>(at.rows_of(most, at.padded));
     dscores = arena.take<F>(at.rows_of(most, at.columns()));
     dlearned = arena.take<F>(at.rows_of(most, at.local_columns));
   }

@@ -92,12 +92,13 @@ struct HeadParameters {
 /// Unit keys and values of the distant tokens of a (sequence, head).
 template <class F>
 struct DistantKeys {
-  F *k = nullptr, *v = nullptr;  // [keys, padded]
-  F* inverse = nullptr;
-  F* k_transposed = nullptr;  // [d, key_columns]
+  F *k, *v;  // [keys, padded]
+  F* inverse;
+  F* k_transposed;  // [d, key_columns]
 
   void lay_out(Arena& arena, const Layout<F>& at) {
-    for (F** piece : {&k, &v}) *piece = arena.take<F>(at.keys * at.padded);
+    k = arena.take<F>(at.keys * at.padded);
+    v = arena.take<F>(at.keys * at.padded);
     inverse = arena.take<F>(at.keys);
     k_transposed = arena.take<F>(at.d * at.key_columns);
   }
@@ -114,12 +115,13 @@ struct DistantKeys {
 /// Unit keys and values of tokens [first, first + count) of a (sequence, head).
 template <class F>
 struct NearKeys {
-  F *k = nullptr, *v = nullptr;  // [count, padded]
-  F* inverse = nullptr;
+  F *k, *v;  // [count, padded]
+  F* inverse;
   std::int64_t first = 0;
 
   void lay_out(Arena& arena, const Layout<F>& at, std::int64_t most) {
-    for (F** piece : {&k, &v}) *piece = arena.take<F>(most * at.padded);
+    k = arena.take<F>(most * at.padded);
+    v = arena.take<F>(most * at.padded);
     inverse = arena.take<F>(most);
   }
   template <class T>
@@ -147,10 +149,12 @@ struct QueryBlock {
 
   void lay_out(Arena& arena, const Layout<F>& at) {
     const std::int64_t most = at.block_rows();
-    for (F** piece : {&unit, &query}) *piece = arena.take<F>(at.rows_of(most, at.padded));
+    unit = arena.take<F>(at.rows_of(most, at.padded));
+    query = arena.take<F>(at.rows_of(most, at.padded));
     scores = arena.take<F>(at.rows_of(most, at.columns()));
     learned = arena.take<F>(at.rows_of(most, at.local_columns));
-    for (F** piece : {&inverse, &scale}) *piece = arena.take<F>(most);
+    inverse = arena.take<F>(most);
+    scale = arena.take<F>(most);
     tokens = arena.take<std::int64_t>(most);
     masks = arena.take<const F*>(most);
     offsets = arena.take<const std::int32_t*>(most);

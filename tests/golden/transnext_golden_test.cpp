@@ -177,7 +177,7 @@ TransNextConfig config_of(const GoldenCase& golden) {
 Variable channels_last(const Variable& images) {
   const std::int64_t channels = images.dim(1), pixels = images.dim(2) * images.dim(3);
   const auto moved = [](const Tensor& from, std::int64_t rows, std::int64_t columns) {
-    const Tensor to = empty({from.numel()}, DType::kFloat32);
+    Tensor to = empty({from.numel()}, DType::kFloat32);
     for (std::int64_t i = 0; i < from.numel(); ++i) {
       const std::int64_t block = i / (rows * columns), row = i / columns % rows, column = i % columns;
       to.data<float>()[(block * columns + column) * rows + row] = from.data<float>()[i];
@@ -353,7 +353,7 @@ TEST_CASE("golden: a .pth file of a TransNeXt loads, and gives its logits") {
 
 namespace {
 
-[[maybe_unused]] const bool kDecayRegistered = register_golden_kind("transnext_weight_decay");
+[[maybe_unused]] const bool decay_registered = register_golden_kind("transnext_weight_decay");
 
 }  // namespace
 

@@ -155,7 +155,7 @@ Variable run_aggregated(const Sizes& s, const Inputs& x, const Tensor& selected)
                               pairs_of(selected, x.size() > 9 ? x[9] : Variable()));
 }
 
-const std::vector<Sizes> kSmallSizes = {
+const std::vector<Sizes> small_sizes = {
     {1, 1, 1, 1, 1, 1, 1}, {2, 2, 3, 2, 5, 2, 3}, {1, 4, 3, 1, 8, 9, 3},
     {1, 3, 4, 2, 3, 2, 5}, {3, 1, 4, 2, 4, 1, 3}, {0, 2, 2, 1, 4, 1, 3},
 };
@@ -164,7 +164,7 @@ const std::vector<Sizes> kSmallSizes = {
 
 OP_CASES(aggregated_attention) {
   OpCases cases;
-  for (const Sizes& s : kSmallSizes) {
+  for (const Sizes& s : small_sizes) {
     for (const double share : {-1.0, 0.0, 0.5, 1.0}) {
       const Problem p = problem_of(s, share);
       cases.push_back({.name = name_of(s) + " share " + std::to_string(share),

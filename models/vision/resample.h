@@ -1,0 +1,14 @@
+#pragma once
+
+#include "core/tensor.h"
+#include "models/vision/relative_positions.h"
+
+namespace moh {
+
+/// The weights of a bicubic interpolation from the tokens of one grid to those of another, float32
+/// [to.tokens(), from.tokens()]: Keys' kernel with a = -1/2, as wide as the pixels it averages where the grid
+/// shrinks (antialias of torch.nn.functional.interpolate). Rows sum to 1. Throws ValueError for an empty
+/// grid.
+Tensor bicubic_weights(const GridSize& from, const GridSize& to);
+
+}  // namespace moh

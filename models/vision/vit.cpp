@@ -1,0 +1,188 @@
+#include "models/vision/vit.h"
+
+#include <cmath>
+#include <string>
+
+#include "core/error.h"
+#include "models/layers/drop_path.h"
+#include "models/layers/run_layer.h"
+#include "models/vision/resample.h"
+#include "ops/linalg/gelu_mlp.h"
+#include "ops/linalg/mix_rows.h"
+#include "ops/pool/adaptive_avg_pool.h"
+#include "ops/shape/reshape.h"
+#include "ops/tokens/add_positions.h"
+
+namespace moh {
+
+namespace {
+
+constexpr double kInitStd = 0.02;
+/// DeiT cuts initial values at 2, this many standard deviations.
+constexpr double kInitCut = 2 / kInitStd;
+
+VitConfig checked(const VitConfig& config) {
+  require_valid(config);
+  if (config.moh.shared_heads.to_be_measured())
+    throw ValueError(error_message("vit", "moh.shared_heads", "first, or lists of heads",
+                                   "a rule that is measured before the model is made"));
+  return config;
+}
+
+GridSize trained_grid(const VitConfig& c) {
+  const std::int64_t side = c.image_size / c.patch_size;
+  return {side, side};
+}
+
+bool has_class_token(const VitConfig& c) {
+  return c.pooling == VitPooling::kClassToken;
+}
+
+double drop_path_of(const VitConfig& c, std::int64_t layer) {
+  return c.layers > 1 ? c.drop_path * static_cast<double>(layer) / static_cast<double>(c.layers - 1) : 0;
+}
+
+}  // namespace
+
+VitBlock::Mlp::Mlp(std::int64_t width, std::int64_t hidden, Placement placement)
+    : fc1(width, hidden, true, placement), fc2(hidden, width, true, placement) {
+  add_child("fc1", fc1);
+  add_child("fc2", fc2);
+}
+
+VitBlock::VitBlock(const VitConfig& c, const HeadRoutingOptions& routing, std::int64_t layer,
+                   Placement placement)
+    : drop_path_(drop_path_of(c, layer)),
+      norm1_(c.hidden, c.norm_eps, placement),
+      attn_({.width = c.hidden,
+             .heads = c.heads,
+             .head_dim = c.hidden / c.heads,
+             .routing = routing,
+             .layer = layer},
+            placement),
+      norm2_(c.hidden, c.norm_eps, placement),
+      mlp_(c.hidden, c.mlp_ratio * c.hidden, placement) {
+  add_child("norm1", norm1_);
+  add_child("attn", attn_);
+  add_child("norm2", norm2_);
+  add_child("mlp", mlp_);
+}
+
+LayerOutput VitBlock::forward(const Variable& x, const ForwardContext& context) const {
+  LayerOutput attention = attn_.forward(norm1_(x), context);
+  const Variable y = add_branch(x, attention.y, drop_path_, context);
+  const Variable mlp = gelu_mlp(norm2_(y), mlp_.fc1.weight(), mlp_.fc1.bias(), mlp_.fc2.weight(),
+                                mlp_.fc2.bias(), GeluForm::kExact);
+  return {add_branch(y, mlp, drop_path_, context), std::move(attention.routing), {}};
+}
+
+Vit::PatchEmbed::PatchEmbed(const VitConfig& c, Placement placement)
+    : proj(c.channels, c.hidden, c.patch_size, {.stride = c.patch_size}, placement) {
+  add_child("proj", proj);
+}
+
+Vit::Vit(const VitConfig& config, Placement placement)
+    : ImageModel(placement),
+      config_(checked(config)),
+      patch_embed_(config_, placement),
+      norm_(config_.hidden, config_.norm_eps, placement),
+      head_(config_.hidden, config_.classes, true, placement) {
+  const bool token = has_class_token(config_);
+  if (token) cls_token_ = add_parameter("cls_token", {1, 1, config_.hidden}, placement);
+  pos_embed_ = add_parameter(
+      "pos_embed", {1, trained_grid(config_).tokens() + (token ? 1 : 0), config_.hidden}, placement);
+  add_child("patch_embed", patch_embed_);
+  const std::vector<HeadRoutingOptions> routing = routing_of(config_);
+  for (std::int64_t i = 0; i < config_.layers; ++i) {
+    blocks_.push_back(
+        std::make_unique<VitBlock>(config_, routing[static_cast<std::size_t>(i)], i, placement));
+    add_child("blocks." + std::to_string(i), *blocks_.back());
+  }
+  add_child(token ? "norm" : "fc_norm", norm_);
+  add_child("head", head_);
+}
+
+void Vit::initialise(std::uint64_t seed) {
+  const double bound =
+      1 / std::sqrt(static_cast<double>(config_.channels * config_.patch_size * config_.patch_size));
+  for (const NamedParameter& p : parameters()) {
+    const Tensor& value = p.variable.value();
+    if (p.name.starts_with("patch_embed.")) {
+      fill_uniform(value, initialisation_key(seed, p.name), -bound, bound);
+    } else if (value.rank() == 1) {
+      value.fill(p.name.ends_with(".weight") ? 1.0 : 0.0);  // of a norm
+    } else {
+      fill_normal(value, initialisation_key(seed, p.name), 0.0, kInitStd, kInitCut);
+    }
+  }
+}
+
+double Vit::init_std() const {
+  return kInitStd;
+}
+
+std::vector<const HeadRouter*> Vit::routers() const {
+  std::vector<const HeadRouter*> found;
+  for (const auto& block : blocks_) found.push_back(block->router());
+  return found;
+}
+
+bool Vit::decays(const NamedParameter& parameter) const {
+  return parameter.variable.shape().rank() > 1 && parameter.name != "pos_embed" &&
+         parameter.name != "cls_token";
+}
+
+/// The position embeddings of a grid, [1, T, D].
+Variable Vit::positions_for(const GridSize& grid) const {
+  const GridSize trained = trained_grid(config_);
+  if (grid == trained) return pos_embed_;
+  // The class token, which has no place in the image, keeps its own.
+  const std::int64_t prefix = has_class_token(config_) ? 1 : 0;
+  const Tensor of_grid = bicubic_weights(trained, grid);
+  const Tensor weights = zeros({prefix + grid.tokens(), prefix + trained.tokens()}, DType::kFloat32);
+  if (prefix == 1) weights.data<float>()[0] = 1.0F;
+  for (std::int64_t t = 0; t < grid.tokens(); ++t) {
+    const float* from = of_grid.data<float>() + t * trained.tokens();
+    std::copy_n(from, trained.tokens(), weights.data<float>() + (prefix + t) * weights.dim(1) + prefix);
+  }
+  const Variable rows = reshape(pos_embed_, {weights.dim(1), config_.hidden});
+  return reshape(mix_rows(weights.to(accumulate_dtype(dtype())).to(device()), rows),
+                 {1, weights.dim(0), config_.hidden});
+}
+
+Variable Vit::tokens_of(const Variable& images) const {
+  const Variable patches = patch_embed_.proj(images);
+  const GridSize grid{patches.dim(1), patches.dim(2)};
+  return add_positions(reshape(patches, {images.dim(0), grid.tokens(), config_.hidden}), cls_token_,
+                       positions_for(grid));
+}
+
+ImageOutput Vit::forward(const Variable& images, const ForwardContext& context) const {
+  const MathModeScope mode(placement().math);
+  require_images("vit", images, config_.channels);
+  require_per_layer("vit", context, config_.layers);
+  const std::int64_t patch = config_.patch_size;
+  if (images.dim(1) % patch != 0 || images.dim(2) % patch != 0) {
+    throw ShapeError(error_message("vit", "images",
+                                   "sides that are multiples of patch_size (" + std::to_string(patch) + ")",
+                                   to_string(images.shape())));
+  }
+  Variable x = tokens_of(images);
+  ImageOutput output;
+  for (const auto& block : blocks_) {
+    LayerOutput result =
+        run_layer(config_.recompute, x, context, block->router(),
+                  [&block = *block, context](const Variable& in) { return block.forward(in, context); });
+    x = std::move(result.y);
+    if (result.routing) output.routing.push_back(*std::move(result.routing));
+  }
+  const Variable pooled =
+      has_class_token(config_)
+          ? take_token(x, 0)
+          : reshape(adaptive_avg_pool(reshape(x, {x.dim(0), 1, x.dim(1), x.dim(2)}), 1, 1),
+                    {x.dim(0), x.dim(2)});
+  output.logits = head_(norm_(pooled));
+  return output;
+}
+
+}  // namespace moh
