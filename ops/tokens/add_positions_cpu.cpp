@@ -24,10 +24,10 @@ void AddPositionsKernels<Backend, T>::forward(const T* x, const T* token, const 
 template <class Backend, class T>
 void AddPositionsKernels<Backend, T>::backward(const T* dy, T* dx, Acc<T>* dpositions, TokenSizes s) {
   using A = Acc<T>;
-  for_each_element(s.image(), [=](std::int64_t i) {
-    A sum = 0;
-    for (std::int64_t b = 0; b < s.images; ++b) sum += A(dy[b * s.image() + i]);
-    dpositions[i] = sum;
+  for_each_vector<A>(s.image(), [=](auto at) {
+    Vec<A> sum{};
+    for (std::int64_t b = 0; b < s.images; ++b) sum += at.load(dy + b * s.image());
+    at.store(dpositions, sum);
   });
   if (dx != nullptr) take(dy, dx, s.images, s.image(), s.prefix, s.body);
 }
