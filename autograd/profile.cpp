@@ -36,6 +36,10 @@ void Profiler::end() {
   open_.pop_back();
 }
 
+std::string_view Profiler::innermost() const {
+  return open_.empty() ? std::string_view() : spans_[open_.back()].entry->op;
+}
+
 std::vector<ProfileEntry> Profiler::entries() const {
   MOH_CHECK(open_.empty(), "a profile is read between ops");
   std::map<const ProfileEntry*, double> own_seconds;

@@ -3,53 +3,19 @@
 #include <omp.h>
 
 #include <algorithm>
-#include <array>
 #include <atomic>
 #include <exception>
 #include <string>
 
 #include "core/dry_run.h"
 #include "core/error.h"
+#include "core/loop_rehearsal.h"
+#include "core/loop_shares.h"
 
 namespace moh {
 
-namespace {
-
-/// Work stealing over chunks. Each thread begins with its own share, the same in every loop of equally many
-/// chunks, so that what it wrote in one loop is in its caches in the next. Then it steals from the others.
-class Shares {
- public:
-  Shares(std::int64_t chunks, int threads) : count_(std::min<int>(threads, kMost)) {
-    for (int i = 0; i < count_; ++i) {
-      shares_[static_cast<std::size_t>(i)].next = chunks * i / count_;
-      shares_[static_cast<std::size_t>(i)].end = chunks * (i + 1) / count_;
-    }
-  }
-  /// Calls run(chunk) for chunks that no other thread has taken, until there are none.
-  template <class Run>
-  void take(int thread, const Run& run) {
-    for (int i = 0; i < count_; ++i) {
-      Share& share = shares_[static_cast<std::size_t>((thread + i) % count_)];
-      while (share.next.load(std::memory_order_relaxed) < share.end) {
-        const std::int64_t chunk = share.next.fetch_add(1, std::memory_order_relaxed);
-        if (chunk < share.end) run(chunk);
-      }
-    }
-  }
-
- private:
-  static constexpr int kMost = 64;
-  struct alignas(64) Share {
-    std::atomic<std::int64_t> next;
-    std::int64_t end;
-  };
-  std::array<Share, kMost> shares_;
-  int count_;
-};
-
-}  // namespace
-
 int num_threads() {
+  if (const LoopRehearsal* rehearsal = LoopRehearsal::current()) return rehearsal->threads();
   return omp_get_max_threads();
 }
 
@@ -75,17 +41,21 @@ void parallel_for(std::int64_t count, std::int64_t grain,
   if (dry_run()) return;
   const std::int64_t chunks = num_chunks(count, grain);
   const auto run = [&](std::int64_t chunk) { body(chunk * grain, std::min(count, (chunk + 1) * grain)); };
-  if (chunks <= 1 || num_threads() == 1 || omp_in_parallel()) {
+  LoopRehearsal* const rehearsal = LoopRehearsal::current();
+  const bool inside = rehearsal != nullptr ? rehearsal->inside_loop() : omp_in_parallel() != 0;
+  if (chunks <= 1 || num_threads() == 1 || inside) {
     for (std::int64_t chunk = 0; chunk < chunks; ++chunk) run(chunk);
     return;
   }
+  if (rehearsal != nullptr) return rehearsal->run(chunks, run);
   std::exception_ptr error;  // an exception must not leave an OpenMP region
   std::atomic_flag failed = ATOMIC_FLAG_INIT;
-  Shares shares(chunks, num_threads());
+  LoopShares shares(chunks, num_threads());
 #pragma omp parallel
   {
     try {
-      shares.take(thread_index(), run);
+      LoopShares::Walk walk{thread_index()};
+      for (std::int64_t chunk = shares.next(walk); chunk >= 0; chunk = shares.next(walk)) run(chunk);
     } catch (...) {
       if (!failed.test_and_set()) error = std::current_exception();
     }

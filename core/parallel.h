@@ -6,7 +6,8 @@
 
 namespace moh {
 
-/// Number of threads of parallel loops. They are OpenMP's.
+/// Number of threads of parallel loops. They are OpenMP's; in a rehearsal (core/loop_rehearsal.h) those it is
+/// for.
 int num_threads();
 
 /// Upper bound for the number of threads: OpenMP terminates the process when it cannot start one.

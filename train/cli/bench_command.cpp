@@ -192,6 +192,8 @@ void add_bench_step(const Commands& commands) {
   command.add_option("--warmup", options.warmup, "Warm-up steps before the measured ones");
   command.add_flag("--random-data", options.random_data, "Random tokens instead of data.train");
   command.add_flag("--profile", options.profile, "Afterwards profile as many steps again, by op");
+  command.add_option("--schedule", options.schedule,
+                     "Afterwards show how so many threads would share the work of as many steps, by op");
   command.add_flag("--json", args.json, "Print one JSON object instead of a table");
   command.footer(
       R"(Nothing is written: no run folder, no checkpoint. Device and number of threads are the keys `device` and `threads`.

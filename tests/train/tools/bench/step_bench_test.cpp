@@ -194,3 +194,49 @@ TEST_CASE("bench: a profile joins an op's phases, per step, and says what is lef
   CHECK(profile.ops[2].ms[2] == Approx(0.5));
   CHECK(profile.other_ms() == Approx(1.5));
 }
+
+TEST_CASE("bench: the schedule of a step for many threads adds up, by op") {
+  StepBenchOptions options = kFewSteps;
+  options.schedule = 16;
+  const StepBenchRecord r = run_step_bench(tiny_config(), language_family(), options);
+  REQUIRE(r.schedule);
+  const StepSchedule& s = *r.schedule;
+  CHECK(s.threads == 16);
+  REQUIRE(s.ops.size() > 5);
+  double serial = 0, in_loops = 0;
+  std::int64_t loops = 0;
+  for (const OpSchedule& op : s.ops) {
+    INFO(op.op);
+    CHECK(op.serial_ms >= 0);
+    CHECK(op.speedup() >= 1);
+    CHECK(op.speedup() <= 16.01);
+    CHECK(op.chunks >= op.loops * op.fewest_chunks);
+    if (op.loops > 0) {
+      CHECK(op.fewest_chunks >= 2);
+      CHECK(op.busiest_share() >= 1.0 / 16 - 1e-9);
+    }
+    serial += op.serial_ms;
+    in_loops += op.in_loops_ms;
+    loops += op.loops;
+  }
+  CHECK(loops >= 4);
+  CHECK(loops <= s.all.loops);
+  CHECK(in_loops <= Approx(s.all.in_loops_ms));
+  CHECK(serial <= Approx(s.all.serial_ms).epsilon(0.1));
+
+  std::ostringstream out;
+  write_json_line(out, r, "tiny.yaml", {});
+  const auto json = nlohmann::json::parse(out.str())["schedule"];
+  CHECK(json["threads"] == 16);
+  CHECK(json["speedup"] == Approx(s.all.speedup()));
+  CHECK(json["ops"].size() == s.ops.size());
+  std::ostringstream table;
+  write_table(table, r);
+  CHECK(table.str().find("16 threads") != std::string::npos);
+}
+
+TEST_CASE("bench: a schedule is of a number of threads") {
+  StepBenchOptions options = kFewSteps;
+  options.schedule = -1;
+  CHECK_THROWS_AS(run_step_bench(tiny_config(), language_family(), options), ValueError);
+}
