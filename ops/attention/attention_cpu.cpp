@@ -135,7 +135,8 @@ void finish_block(const AttentionForward<T>& args, const List& list, std::int64_
 template <class F>
 struct BackwardScratch {
   // Per gathered row. Rows are padded to whole tiles with zeros.
-  F *q, *dout, *dq;  // [rows, padded d]: q times scale log2 e, dout times gate
+  F *q, *dout, *dq;      // [rows, padded d]: q times scale log2 e, dout times gate, dq of a group of keys
+  F* earlier = nullptr;  // dq of the groups before, for a task of several
   F* delta;
   std::int64_t* seen;
   // Per key block.
@@ -144,9 +145,10 @@ struct BackwardScratch {
   // Per row block and key block: probabilities and dS, in place of scores and dP.
   F *p, *ds;  // [kMaxRowBlock, kKeyBlock]
 
-  void lay_out(Arena& arena, std::int64_t d, std::int64_t rows) {
+  void lay_out(Arena& arena, std::int64_t d, std::int64_t rows, bool sums_groups) {
     const std::int64_t padded = round_up_to_lanes<F>(d), row_elements = round_up_to_tile(rows) * padded;
     for (F** piece : {&q, &dout, &dq}) *piece = arena.take<F>(row_elements);
+    if (sums_groups) earlier = arena.take<F>(row_elements);
     delta = arena.take<F>(rows);
     seen = arena.take<std::int64_t>(rows);
     for (F** piece : {&k_transposed, &v_transposed}) *piece = arena.take<F>(d * kKeyBlock);
@@ -155,7 +157,7 @@ struct BackwardScratch {
   }
 };
 
-/// Gathers rows [first, list.rows) and computes delta; group 0 writes dgates.
+/// Gathers rows [first, list.rows) and computes delta.
 template <class T, class F>
 void gather_for_backward(const AttentionBackward<T>& args, const List& list, std::int64_t first,
                          bool write_dgates, BackwardScratch<F>& s) {
@@ -287,8 +289,36 @@ void pack_key_block(const AttentionBackward<T>& args, const List& list, std::int
   set_zero(s.dv, kKeyBlock * padded);
 }
 
-/// dq of rows [begin, end) of a list: the sum of the contributions of the key ranges that a row sees. shares
-/// points at row `begin` of range 0, in which the sum is accumulated.
+/// dk and dv of keys [begin, end), and their contribution to dq. `start`: the first gathered row that sees
+/// `begin`; on return the one that sees the last block of keys.
+template <class T, class F>
+void backward_group(const AttentionBackward<T>& args, const List& list, std::int64_t key_begin,
+                    std::int64_t key_end, const F* lse, std::int64_t rows, std::int64_t& start,
+                    BackwardScratch<F>& s) {
+  const std::int64_t d = args.shape.head_dim, padded = round_up_to_lanes<F>(d);
+  for (std::int64_t key = key_begin; key < key_end; key += kKeyBlock) {
+    const std::int64_t keys = min_of(kKeyBlock, key_end - key);
+    pack_key_block(args, list, key, keys, s);
+    while (start < rows && s.seen[start] <= key) ++start;
+    for (std::int64_t begin = start / kTileRows * kTileRows; begin < rows; begin += row_block(d)) {
+      backward_step(s, begin, min_of(row_block(d), rows - begin), lse, key, keys, d);
+    }
+    for (std::int64_t i = 0; i < keys; ++i) {
+      store_row<T>(s.dk + i * padded, F(kLn2), key_row(args.dk, list, key + i),
+                   d);  // ln 2 undoes log2 e in q
+      store_row<T>(s.dv + i * padded, F(1), key_row(args.dv, list, key + i), d);
+    }
+  }
+}
+
+/// Adds dq of a group of keys, of rows [first, rows), to that of the groups before.
+template <class F>
+void add_group(BackwardScratch<F>& s, std::int64_t first, std::int64_t rows, std::int64_t padded) {
+  for (std::int64_t r = first; r < rows; ++r) add_row(s.dq + r * padded, s.earlier + r * padded, padded);
+}
+
+/// dq of rows [begin, end) of a list: the sum of the contributions of the groups of keys that a row sees.
+/// shares points at row `begin` of group 0, in which the sum is accumulated.
 template <class T, class F>
 void finish_queries(const AttentionBackward<T>& args, const List& list, std::int64_t begin, std::int64_t end,
                     F* shares, std::int64_t share_stride, std::int64_t group_keys) {
@@ -298,9 +328,8 @@ void finish_queries(const AttentionBackward<T>& args, const List& list, std::int
     const Pair pair = pair_at(list, r);
     F* total = shares + (r - begin) * padded;
     const std::int64_t seen = visible_keys(args.shape, pair.token);
-    for (std::int64_t group = 1; group < args.num_groups && group * group_keys < seen; ++group) {
+    for (std::int64_t group = 1; group * group_keys < seen; ++group)
       add_row(total + group * share_stride, total, padded);
-    }
     gaps.zero_up_to(pair);
     store_row<T>(total, F(args.shape.scale), row_of(args.dq, list, pair), d);
   }
@@ -354,9 +383,10 @@ void AttentionKernels<Backend, T>::forward(const AttentionForward<T>& args, cons
 
 template <class Backend, class T>
 std::size_t AttentionKernels<Backend, T>::backward_scratch_bytes(const AttentionShape& shape,
-                                                                 std::int64_t longest_list) {
+                                                                 std::int64_t longest_list,
+                                                                 bool sums_groups) {
   Arena arena(nullptr);
-  BackwardScratch<Acc<T>>().lay_out(arena, shape.head_dim, longest_list);
+  BackwardScratch<Acc<T>>().lay_out(arena, shape.head_dim, longest_list, sums_groups);
   return arena.used_bytes();
 }
 
@@ -366,28 +396,31 @@ void AttentionKernels<Backend, T>::backward_keys(const AttentionBackward<T>& arg
   using F = Acc<T>;
   const std::int64_t d = args.shape.head_dim, padded = round_up_to_lanes<F>(d);
   const List list = list_at(args.shape, args.lists, task.list);
-  const std::int64_t first = first_row_seeing(args.shape, list, task.begin), rows = list.rows - first;
+  // Whole tiles, so that rows are in the same tiles as in a task of the whole list, and sums in the same
+  // order.
+  const std::int64_t first = first_row_seeing(args.shape, list, task.begin) / kTileRows * kTileRows;
+  const std::int64_t rows = list.rows - first;
+  const bool sums_groups = task.end - task.begin > args.group_keys;
   BackwardScratch<F> s;
   Arena arena(scratch);
-  s.lay_out(arena, d, rows);
+  s.lay_out(arena, d, rows, sums_groups);
   gather_for_backward(args, list, first, args.dgates != nullptr && task.group == 0, s);
   const F* lse = args.lse + list.first + first;
   std::int64_t start = 0;
-  for (std::int64_t key = task.begin; key < task.end; key += kKeyBlock) {
-    const std::int64_t keys = min_of(kKeyBlock, task.end - key);
-    pack_key_block(args, list, key, keys, s);
+  for (std::int64_t key = task.begin; key < task.end; key += args.group_keys) {
+    if (key == task.begin + args.group_keys) {
+      F* const first_group = s.dq;
+      s.dq = s.earlier;
+      s.earlier = first_group;
+    }
     while (start < rows && s.seen[start] <= key) ++start;
-    for (std::int64_t begin = start / kTileRows * kTileRows; begin < rows; begin += row_block(d)) {
-      backward_step(s, begin, min_of(row_block(d), rows - begin), lse, key, keys, d);
-    }
-    for (std::int64_t i = 0; i < keys; ++i) {
-      store_row<T>(s.dk + i * padded, F(kLn2), key_row(args.dk, list, key + i),
-                   d);  // ln 2 undoes log2 e in q
-      store_row<T>(s.dv + i * padded, F(1), key_row(args.dv, list, key + i), d);
-    }
+    const std::int64_t seeing = start, tile = seeing / kTileRows * kTileRows;
+    if (key > task.begin) set_zero(s.dq + tile * padded, (round_up_to_tile(rows) - tile) * padded);
+    backward_group(args, list, key, min_of(key + args.group_keys, task.end), lse, rows, start, s);
+    if (key > task.begin) add_group(s, seeing, rows, padded);
   }
-  if (args.num_groups == 1) {
-    finish_queries(args, list, 0, list.rows, s.dq, 0, args.shape.keys);
+  if (args.dq_partials == nullptr) {
+    finish_queries(args, list, 0, list.rows, sums_groups ? s.earlier : s.dq, 0, args.shape.keys);
   } else {
     F* share =
         args.dq_partials + (task.group * total_rows(args.shape, args.lists) + list.first + first) * padded;
@@ -396,12 +429,11 @@ void AttentionKernels<Backend, T>::backward_keys(const AttentionBackward<T>& arg
 }
 
 template <class Backend, class T>
-void AttentionKernels<Backend, T>::backward_queries(const AttentionBackward<T>& args, const RowTask& task,
-                                                    std::int64_t group_keys) {
+void AttentionKernels<Backend, T>::backward_queries(const AttentionBackward<T>& args, const RowTask& task) {
   const std::int64_t padded = padded_head_dim(args.shape.head_dim);
   const List list = list_at(args.shape, args.lists, task.list);
   finish_queries(args, list, task.begin, task.end, args.dq_partials + (list.first + task.begin) * padded,
-                 total_rows(args.shape, args.lists) * padded, group_keys);
+                 total_rows(args.shape, args.lists) * padded, args.group_keys);
 }
 
 template struct AttentionKernels<cpu::MOH_ISA, float>;

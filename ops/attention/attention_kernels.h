@@ -63,9 +63,11 @@ struct AttentionBackward {
   const Acc<T>* gates = nullptr;
   const Acc<T>* lse = nullptr;
   HeadView<T> dq, dk, dv;
-  Acc<T>* dgates = nullptr;       ///< [B, T, H], or none
-  std::int64_t num_groups = 1;    ///< key ranges per list
-  Acc<T>* dq_partials = nullptr;  ///< [num_groups, rows of all lists, padded_head_dim]; none for one group
+  Acc<T>* dgates = nullptr;  ///< [B, T, H], or none
+  /// Keys of a group, the last may have fewer: dq is the sum of the contributions of groups, in their order.
+  std::int64_t group_keys = 0;
+  /// [groups, rows of all lists, padded_head_dim], for tasks of a group each; none for tasks of whole lists.
+  Acc<T>* dq_partials = nullptr;
 };
 
 /// The CPU kernels of attention: each call computes one task, in scratch memory of the caller. All scratch
@@ -84,14 +86,13 @@ struct AttentionKernels {
   /// dk and dv of the task's keys, and their part of dq: with P the probabilities, y the gated output,
   ///   delta = <dout, y>   dP = g dout v^T   dS = P (dP - delta)
   ///   dq += dS k   dk += dS^T q   dv += P^T g dout
-  /// Group 0 writes dgates = delta / gate, and 0 where the gate is tiny (is_tiny_gate). With one group dq is
-  /// complete; with more, backward_queries sums the contributions.
-  static std::size_t backward_scratch_bytes(const AttentionShape& shape, std::int64_t longest_list);
+  /// The task of group 0 writes dgates = delta / gate, and 0 where the gate is tiny (is_tiny_gate). A task of
+  /// a whole list completes dq, one of a group leaves its contribution in dq_partials: the same bits.
+  static std::size_t backward_scratch_bytes(const AttentionShape& shape, std::int64_t longest_list,
+                                            bool sums_groups);
   static void backward_keys(const AttentionBackward<T>& args, const KeyTask& task, std::byte* scratch);
-  /// dq of the task's rows: the sum of the contributions of the key groups, each `group_keys` keys long;
-  /// zeros as in forward.
-  static void backward_queries(const AttentionBackward<T>& args, const RowTask& task,
-                               std::int64_t group_keys);
+  /// dq of the task's rows: the sum of dq_partials; zeros as in forward.
+  static void backward_queries(const AttentionBackward<T>& args, const RowTask& task);
 };
 
 }  // namespace moh

@@ -63,10 +63,9 @@ void dgates_of_tiny_gates(const AttentionBackward<T>& args) {
   }
 }
 
-/// Bytes of AttentionBackward::dq_partials for lists of `rows` rows in all.
+/// Bytes of AttentionBackward::dq_partials for lists of `rows` rows in all, where tasks have a group each.
 template <class Backend, class T>
 std::size_t dq_partials_bytes(const AttentionShape& shape, std::int64_t num_groups, std::int64_t rows) {
-  if (num_groups == 1) return 0;
   const std::int64_t padded = AttentionKernels<Backend, T>::padded_head_dim(shape.head_dim);
   return static_cast<std::size_t>(num_groups * rows * padded) * sizeof(Acc<T>);
 }
@@ -81,27 +80,30 @@ std::size_t attention_forward_workspace(const AttentionShape& shape) {
 template <class Backend, class T>
 std::size_t attention_backward_workspace(const AttentionShape& shape, std::int64_t rows,
                                          std::int64_t longest) {
-  return dq_partials_bytes<Backend, T>(shape, key_groups(shape).num_groups, rows) +
-         AttentionKernels<Backend, T>::backward_scratch_bytes(shape, longest) *
+  const KeyGroups groups = key_groups(shape, num_threads());
+  return (groups.whole_lists ? 0 : dq_partials_bytes<Backend, T>(shape, groups.count, rows)) +
+         AttentionKernels<Backend, T>::backward_scratch_bytes(shape, longest, groups.sums_groups()) *
              static_cast<std::size_t>(num_threads());
 }
 
-/// The backward pass of all tasks. args.num_groups and args.dq_partials are set here.
+/// The backward pass of all tasks. args.group_keys and args.dq_partials are set here.
 template <class Backend, class T>
 void attention_backward(AttentionBackward<T> args) {
   using Kernels = AttentionKernels<Backend, T>;
-  const KeyPlan plan = plan_keys(args.shape, args.lists);
-  args.num_groups = plan.num_groups;
+  const KeyGroups groups = key_groups(args.shape, num_threads());
+  args.group_keys = groups.keys;
   const Scratch dq_partials(
-      dq_partials_bytes<Backend, T>(args.shape, plan.num_groups, total_rows(args.shape, args.lists)));
-  args.dq_partials = dq_partials.as<Acc<T>>();
-  run_tasks(plan.tasks, is_small(args.shape, args.lists),
-            Kernels::backward_scratch_bytes(args.shape, longest_list(args.shape, args.lists)),
-            [&](const KeyTask& task, std::byte* scratch) { Kernels::backward_keys(args, task, scratch); });
-  if (plan.num_groups > 1) {
-    run_tasks(
-        plan_rows(args.shape, args.lists, num_threads()), false, 0,
-        [&](const RowTask& task, std::byte*) { Kernels::backward_queries(args, task, plan.group_keys); });
+      groups.whole_lists
+          ? 0
+          : dq_partials_bytes<Backend, T>(args.shape, groups.count, total_rows(args.shape, args.lists)));
+  args.dq_partials = groups.whole_lists ? nullptr : dq_partials.as<Acc<T>>();
+  run_tasks(
+      plan_keys(args.shape, args.lists, groups, num_threads()), is_small(args.shape, args.lists),
+      Kernels::backward_scratch_bytes(args.shape, longest_list(args.shape, args.lists), groups.sums_groups()),
+      [&](const KeyTask& task, std::byte* scratch) { Kernels::backward_keys(args, task, scratch); });
+  if (!groups.whole_lists) {
+    run_tasks(plan_rows(args.shape, args.lists, num_threads()), false, 0,
+              [&](const RowTask& task, std::byte*) { Kernels::backward_queries(args, task); });
   }
   if (args.gates && args.dgates) dgates_of_tiny_gates<Backend>(args);
 }

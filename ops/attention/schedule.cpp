@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "core/loop_shares.h"
 #include "ops/attention/list_walk.h"
 
 namespace moh {
@@ -10,11 +11,12 @@ namespace {
 
 constexpr std::int64_t kTasksPerThread = 4;
 // Each task packs the keys and values it attends to: with fewer rows than this, packing would dominate.
-constexpr std::int64_t kMinTaskRows = 240;
-// Each key range gathers the rows that see it, and keeps its contribution to dq until all are summed.
-constexpr std::int64_t kMinGroupKeys = 512;
-constexpr std::int64_t kKeyTasks = 32;
-constexpr std::int64_t kMaxGroups = 8;  // bounds the memory for dq: linear in the number of tokens
+constexpr std::int64_t kMinTaskRows = 120;
+// Each task gathers the rows that see its keys.
+constexpr std::int64_t kMinGroupKeys = 128;
+// So many lists are shared well enough, and need no memory for dq of every group.
+constexpr std::int64_t kListsPerThread = 2;
+constexpr std::int64_t kMaxGroups = 16;  // bounds the memory for dq: linear in the number of tokens
 
 template <class Task>
 struct Costed {
@@ -22,13 +24,22 @@ struct Costed {
   Task task;
 };
 
+/// The tasks in the order in which `threads` threads run them: each begins with the most expensive one of its
+/// share (core/loop_shares.h), and the others of the shares follow in the order of their costs.
 template <class Task>
-std::vector<Task> longest_first(std::vector<Costed<Task>> costed) {
+std::vector<Task> dealt(std::vector<Costed<Task>> costed, int threads) {
   std::stable_sort(costed.begin(), costed.end(),
                    [](const auto& a, const auto& b) { return a.cost > b.cost; });
-  std::vector<Task> tasks;
-  tasks.reserve(costed.size());
-  for (const Costed<Task>& entry : costed) tasks.push_back(entry.task);
+  const auto count = static_cast<std::int64_t>(costed.size());
+  std::vector<Task> tasks(costed.size());
+  std::size_t next = 0;
+  for (std::int64_t round = 0; next < costed.size(); ++round) {
+    for (int i = 0; i < LoopShares::count(threads); ++i) {
+      const std::int64_t at = LoopShares::begin(count, i, threads) + round;
+      if (at >= LoopShares::begin(count, i + 1, threads)) continue;
+      tasks[static_cast<std::size_t>(at)] = costed[next++].task;
+    }
+  }
   return tasks;
 }
 
@@ -77,35 +88,31 @@ std::vector<RowTask> plan_rows(const AttentionShape& shape, const RowLists& list
       begin = end;
     } while (begin < list.rows);
   }
-  return longest_first(std::move(costed));
+  return dealt(std::move(costed), threads);
 }
 
-KeyGroups key_groups(const AttentionShape& shape) {
+KeyGroups key_groups(const AttentionShape& shape, int threads) {
   const std::int64_t num_lists = shape.batch * shape.kv_heads;
-  KeyGroups groups;
-  if (num_lists == 0 || shape.keys == 0) return groups;
-  const std::int64_t by_keys = std::clamp<std::int64_t>(shape.keys / kMinGroupKeys, 1, kMaxGroups);
-  const std::int64_t wanted = std::min(ceil_div(kKeyTasks, num_lists), by_keys);
-  groups.group_keys = ceil_div(ceil_div(shape.keys, wanted), 64) * 64;
-  groups.num_groups = ceil_div(shape.keys, groups.group_keys);
-  return groups;
+  if (num_lists == 0 || shape.keys == 0) return {};
+  constexpr std::int64_t kUnit = 64;  // the kernels' blocks of keys
+  const std::int64_t keys =
+      std::max(ceil_div(ceil_div(shape.keys, kMaxGroups), kUnit) * kUnit, kMinGroupKeys);
+  const std::int64_t count = ceil_div(shape.keys, keys);
+  return {count, keys, count == 1 || threads == 1 || num_lists >= threads * kListsPerThread};
 }
 
-KeyPlan plan_keys(const AttentionShape& shape, const RowLists& lists) {
-  const std::int64_t num_lists = shape.batch * shape.kv_heads;
-  KeyPlan plan{key_groups(shape), {}};
-  if (num_lists == 0 || shape.keys == 0) return plan;
+std::vector<KeyTask> plan_keys(const AttentionShape& shape, const RowLists& lists, const KeyGroups& groups,
+                               int threads) {
+  const std::int64_t keys = groups.whole_lists ? std::max<std::int64_t>(shape.keys, 1) : groups.keys;
   std::vector<Costed<KeyTask>> costed;
-  for (std::int64_t l = 0; l < num_lists; ++l) {
+  for (std::int64_t l = 0; l < shape.batch * shape.kv_heads; ++l) {
     const List list = list_at(shape, lists, l);
-    for (std::int64_t group = 0; group < plan.num_groups; ++group) {
-      const std::int64_t begin = group * plan.group_keys;
-      const std::int64_t end = std::min(shape.keys, begin + plan.group_keys);
-      costed.push_back({pairs_with_keys(shape, list, begin, end), {l, begin, end, group}});
+    for (std::int64_t begin = 0; begin < shape.keys; begin += keys) {
+      const std::int64_t end = std::min(shape.keys, begin + keys);
+      costed.push_back({pairs_with_keys(shape, list, begin, end), {l, begin, end, begin / keys}});
     }
   }
-  plan.tasks = longest_first(std::move(costed));
-  return plan;
+  return dealt(std::move(costed), threads);
 }
 
 }  // namespace moh

@@ -44,11 +44,18 @@ std::int64_t rows_of_head(const HeadProjection& p, std::int64_t head) {
   return rows;
 }
 
+// Tasks are as large as allowed, as each packs an operand of its own, but a few per thread if they do not
+// become too small for that; no element's bits depend on the division.
+
 /// Divides the rows of each head into tasks of nearly equal size.
 std::vector<HeadTask> head_tasks(const HeadProjection& p) {
+  constexpr std::int64_t kFewRows = 192, kTasksPerThread = 2;
+  const std::int64_t all = p.offsets[p.batch * p.heads];
+  const std::int64_t most =
+      std::clamp(num_chunks(all, kTasksPerThread * num_threads()), kFewRows, kProjectionRows);
   std::vector<HeadTask> tasks;
   for (std::int64_t head = 0; head < p.heads; ++head) {
-    const std::int64_t rows = rows_of_head(p, head), pieces = num_chunks(rows, kProjectionRows);
+    const std::int64_t rows = rows_of_head(p, head), pieces = num_chunks(rows, most);
     for (std::int64_t i = 0; i < pieces; ++i) {
       tasks.push_back({head, rows, rows * i / pieces, rows * (i + 1) / pieces});
     }
@@ -58,7 +65,6 @@ std::vector<HeadTask> head_tasks(const HeadProjection& p) {
 
 std::vector<TokenTask> token_tasks(const HeadProjection& p) {
   std::vector<TokenTask> tasks;
-  // Tasks as large as allowed, but at least a few per thread; a token's bits do not depend on the division.
   constexpr std::int64_t kFewTokens = 32, kTasksPerThread = 2;
   const std::int64_t wanted = num_chunks(kTasksPerThread * num_threads(), std::max<std::int64_t>(p.batch, 1));
   const std::int64_t pieces =
@@ -72,12 +78,16 @@ std::vector<TokenTask> token_tasks(const HeadProjection& p) {
 }
 
 std::vector<ColumnTask> column_tasks(const HeadProjection& p) {
+  constexpr std::int64_t kTasksPerThread = 2;
+  const std::int64_t per_head =
+      num_chunks(kTasksPerThread * num_threads(), std::max<std::int64_t>(p.heads, 1));
+  const std::int64_t panels = num_chunks(num_chunks(p.width, kProjectionPanel), per_head);
+  const std::int64_t columns = std::min(panels * kProjectionPanel, kProjectionColumns);
   std::vector<ColumnTask> tasks;
   for (std::int64_t head = 0; head < p.heads; ++head) {
     const std::int64_t rows = rows_of_head(p, head);
-    for (std::int64_t begin = 0; begin < p.width; begin += kProjectionColumns) {
-      tasks.push_back({head, rows, begin, std::min(p.width, begin + kProjectionColumns)});
-    }
+    for (std::int64_t begin = 0; begin < p.width; begin += columns)
+      tasks.push_back({head, rows, begin, std::min(p.width, begin + columns)});
   }
   return tasks;
 }
@@ -144,7 +154,7 @@ void from_heads(std::string_view op, const Plan& plan, const Tensor& w, bool by_
     using Kernels = HeadProjectionKernels<Backend, T>;
     const Scratch packed(packed_bytes.template operator()<T>());
     parallel_for(
-        panels, small ? std::max<std::int64_t>(panels, 1) : 8, [&](std::int64_t begin, std::int64_t end) {
+        panels, small ? std::max<std::int64_t>(panels, 1) : 2, [&](std::int64_t begin, std::int64_t end) {
           for (std::int64_t i = begin; i < end; ++i) {
             Kernels::pack_panel(p, {w.data<T>(), by_column}, i % p.heads, i / p.heads * kProjectionPanel,
                                 packed.as<Acc<T>>() + i * panel_size);

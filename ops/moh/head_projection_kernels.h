@@ -10,7 +10,7 @@ namespace moh {
 
 /// Columns per pass over the heads of a block of tokens.
 inline constexpr std::int64_t kProjectionPanel = 64;
-/// Columns of a token vector per task of the weight gradient.
+/// Maximum number of columns of a token vector per task of the weight gradient.
 inline constexpr std::int64_t kProjectionColumns = 4 * kProjectionPanel;
 /// Maximum number of rows of a list per task.
 inline constexpr std::int64_t kProjectionRows = 960;

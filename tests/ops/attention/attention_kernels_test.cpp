@@ -6,6 +6,8 @@
 #include <vector>
 
 #include "core/cpu_isa.h"
+#include "core/loop_rehearsal.h"
+#include "core/loop_shares.h"
 #include "ops/attention/attention_run.h"
 #include "ops/attention/operands.h"
 #include "ops/op.h"
@@ -147,7 +149,7 @@ TEMPLATE_TEST_CASE("ops: attention kernels touch nothing outside their views", "
     for (double share : {-1.0, 0.0, 0.5, 1.0}) {
       check_strided<Backend, TestType>({2, 51, 51, 4, 2, 24}, share, true);
       check_strided<Backend, TestType>({2, 7, 70, 2, 2, 19}, share, false);
-      check_strided<Backend, TestType>({1, 3, 1027, 3, 1, 64}, share, false);  // two key ranges
+      check_strided<Backend, TestType>({1, 3, 1027, 3, 1, 64}, share, false);  // nine groups of keys
     }
   });
 }
@@ -167,13 +169,51 @@ TEST_CASE("ops: attention's tasks cover every row and every key once") {
       for (std::int64_t l = 0; l < 6; ++l)
         CHECK(seen[static_cast<std::size_t>(l)] == list_at(shape, rows, l).rows);
     }
-    const KeyPlan plan = plan_keys(shape, rows);
-    std::vector<std::int64_t> keys(6, 0);
-    for (const KeyTask& task : plan.tasks) {
-      CHECK(task.begin == task.group * plan.group_keys);
-      keys[static_cast<std::size_t>(task.list)] += task.end - task.begin;
+    for (int threads : {1, 2, 16, 100}) {
+      const KeyGroups groups = key_groups(shape, threads);
+      CHECK(groups.count == 9);  // whatever the threads: sums are in this order
+      CHECK(groups.keys == 128);
+      CHECK(groups.whole_lists == (threads <= 2));
+      std::vector<std::int64_t> keys(6, 0);
+      for (const KeyTask& task : plan_keys(shape, rows, groups, threads)) {
+        CHECK(task.begin == task.group * groups.keys);
+        keys[static_cast<std::size_t>(task.list)] += task.end - task.begin;
+      }
+      CHECK(keys == std::vector<std::int64_t>(6, 1100));
     }
-    CHECK(keys == std::vector<std::int64_t>(6, 1100));
-    CHECK(plan.num_groups == 2);
+  }
+}
+
+TEST_CASE("ops: attention's tasks begin with the most expensive of each thread's share") {
+  const AttentionShape shape{1, 1024, 1024, 4, 4, 8, true};
+  constexpr int kThreads = 3;
+  const std::vector<KeyTask> tasks = plan_keys(shape, {}, key_groups(shape, kThreads), kThreads);
+  const auto count = static_cast<std::int64_t>(tasks.size());
+  REQUIRE(count == 32);
+  for (int share = 0; share < kThreads; ++share) {
+    const auto begin = LoopShares::begin(count, share, kThreads),
+               end = LoopShares::begin(count, share + 1, kThreads);
+    CHECK(tasks[static_cast<std::size_t>(begin)].begin == 0);  // seen by all rows
+    for (std::int64_t i = begin + 1; i < end; ++i)
+      CHECK(tasks[static_cast<std::size_t>(i)].begin >= tasks[static_cast<std::size_t>(i - 1)].begin);
+  }
+}
+
+TEST_CASE("ops: attention's gradients have the same bits with tasks of whole lists and of groups of keys") {
+  const Shape shape{1, 900, 2, 24};
+  std::vector<Tensor> gradients;
+  for (const int threads : {1, 2}) {
+    const LoopRehearsal rehearsal(threads, [](auto) {});
+    CHECK(key_groups({1, 900, 900, 2, 2, 24, true}, num_threads()).whole_lists == (threads == 1));
+    std::vector<Variable> inputs;
+    for (std::uint64_t i = 0; i < 3; ++i) inputs.emplace_back(normal(shape, 7 + i), true);
+    const Variable out = attention(inputs[0], inputs[1], inputs[2], {.causal = true});
+    out.backward(normal(shape, 20));
+    for (const Variable& input : inputs) gradients.push_back(input.grad());
+  }
+  REQUIRE(gradients.size() == 6);
+  for (std::size_t i = 0; i < 3; ++i) {
+    const Tensor &one = gradients[i], &two = gradients[i + 3];
+    CHECK(std::memcmp(one.raw(), two.raw(), one.bytes()) == 0);
   }
 }
