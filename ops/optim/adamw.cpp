@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "core/parallel.h"
 #include "ops/op.h"
 #include "ops/optim/chunks.h"
 #include "ops/optim/kernel_table.h"
@@ -27,7 +28,8 @@ void check_tensor(const std::string& name, const Tensor& tensor, const Tensor& v
   }
 }
 
-void check_parameter(const AdamWParameter& parameter, std::size_t number, const Tensor& first) {
+void check_parameter(const AdamWParameter& parameter, std::size_t number, const Tensor& first,
+                     bool needs_grad) {
   const std::string name = "parameter " + std::to_string(number);
   if (!parameter.value.defined()) throw ValueError(error_message("adamw", name, "a tensor", "none"));
   const DType dtype = parameter.value.dtype();
@@ -40,7 +42,7 @@ void check_parameter(const AdamWParameter& parameter, std::size_t number, const 
   const auto check = [&](const char* part, const Tensor& tensor) {
     check_tensor(name + ": " + part, tensor, parameter.value, accumulate_dtype(dtype));
   };
-  check("grad", parameter.grad);
+  if (needs_grad) check("grad", parameter.grad);
   check("exp_avg", parameter.exp_avg);
   check("exp_avg_sq", parameter.exp_avg_sq);
   if (dtype == DType::kBFloat16) {
@@ -81,11 +83,48 @@ std::vector<A> keep_factors(const std::vector<double>& decays, double learning_r
   return keep;
 }
 
+/// The first step's state of all parameters of dtype T, in the chunks and the order of AdamWKernels::update.
+template <class T>
+void reset_on_cpu(std::span<const AdamWParameter> parameters) {
+  using A = Acc<T>;
+  std::vector<double> decays;
+  const std::vector<AdamWChunk<T>> chunks = adamw_chunks<T>(parameters, decays);
+  parallel_for(static_cast<std::int64_t>(chunks.size()), 1, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i) {
+      const AdamWChunk<T>& chunk = chunks[static_cast<std::size_t>(i)];
+      std::fill_n(chunk.exp_avg, chunk.count, A(0));
+      std::fill_n(chunk.exp_avg_sq, chunk.count, A(0));
+      if (chunk.master != nullptr)
+        std::transform(chunk.value, chunk.value + chunk.count, chunk.master,
+                       [](T value) { return A(value); });
+    }
+  });
+}
+
+void check_parameters(std::span<const AdamWParameter> parameters, bool need_grads) {
+  for (std::size_t i = 0; i < parameters.size(); ++i)
+    check_parameter(parameters[i], i, parameters[0].value, need_grads);
+}
+
 }  // namespace
 
 void check_adamw_parameters(std::span<const AdamWParameter> parameters) {
-  for (std::size_t i = 0; i < parameters.size(); ++i) {
-    check_parameter(parameters[i], i, parameters[0].value);
+  check_parameters(parameters, /*need_grads=*/true);
+}
+
+void reset_adamw_state(std::span<const AdamWParameter> parameters) {
+  check_parameters(parameters, /*need_grads=*/false);
+  if (parameters.empty()) return;
+  if (parameters[0].value.device() == kCpu) {
+    reset_on_cpu<float>(parameters);
+    reset_on_cpu<bfloat16>(parameters);
+    reset_on_cpu<double>(parameters);
+    return;
+  }
+  for (const AdamWParameter& p : parameters) {
+    p.exp_avg.fill(0);
+    p.exp_avg_sq.fill(0);
+    if (p.master.defined()) p.master.copy_from(p.value);
   }
 }
 

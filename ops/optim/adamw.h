@@ -38,6 +38,12 @@ struct AdamWStep {
 /// parameter, before anything is changed. Not differentiable.
 void adamw(std::span<const AdamWParameter> parameters, const AdamWStep& step);
 
+/// Zeroes the moments and copies values to master copies, as before the first step. On the CPU the same
+/// threads write what they update in adamw(): with several NUMA nodes a page then lies beside the thread that
+/// uses it (first touch), if the tensors are fresh from empty(). Gradients may be undefined. Throws as
+/// adamw() does.
+void reset_adamw_state(std::span<const AdamWParameter> parameters);
+
 /// Throws as adamw() does when shapes, dtypes or devices of a parameter's tensors do not match.
 void check_adamw_parameters(std::span<const AdamWParameter> parameters);
 

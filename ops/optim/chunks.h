@@ -50,7 +50,7 @@ std::vector<AdamWChunk<T>> adamw_chunks(std::span<const AdamWParameter> paramete
     A* const master = p.master.defined() ? p.master.data<A>() : nullptr;
     for (std::int64_t begin = 0; begin < p.value.numel(); begin += most) {
       chunks.push_back({.value = p.value.data<T>() + begin,
-                        .grad = p.grad.data<A>() + begin,
+                        .grad = p.grad.defined() ? p.grad.data<A>() + begin : nullptr,
                         .exp_avg = p.exp_avg.data<A>() + begin,
                         .exp_avg_sq = p.exp_avg_sq.data<A>() + begin,
                         .master = master ? master + begin : nullptr,

@@ -18,18 +18,21 @@ AdamW::AdamW(std::vector<NamedParameter> parameters, const AdamWOptions& options
              const std::function<bool(const NamedParameter&)>& decays)
     : options_(options) {
   const MemoryPurposeScope purpose(MemoryPurpose::kOptimizer);
+  std::vector<AdamWParameter> states;
   for (NamedParameter& parameter : parameters) {
     const Tensor& value = parameter.variable.value();
     const DType dtype = accumulate_dtype(value.dtype());
     AdamWParameter tensors{value,
                            {},
-                           zeros(value.shape(), dtype, value.device()),
-                           zeros(value.shape(), dtype, value.device()),
+                           empty(value.shape(), dtype, value.device()),
+                           empty(value.shape(), dtype, value.device()),
                            {},
                            decays(parameter) ? options_.weight_decay : 0.0};
-    if (value.dtype() == DType::kBFloat16) tensors.master = value.to(DType::kFloat32);
+    if (value.dtype() == DType::kBFloat16) tensors.master = empty(value.shape(), dtype, value.device());
+    states.push_back(tensors);
     slots_.push_back({std::move(parameter), std::move(tensors)});
   }
+  reset_adamw_state(states);
   if (!slots_.empty() && slots_[0].parameter.variable.device() != kCpu) move_to_device();
 }
 
