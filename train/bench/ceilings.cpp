@@ -36,16 +36,6 @@ double fastest(Device device, FunctionRef<void()> run) {
   return best;
 }
 
-double measure_fma_rate() {
-  // About 20 ms per run: long compared to waking the threads, short enough that some run is not preempted.
-  constexpr std::int64_t kProbe = 100'000;
-  const double probe = fastest(kCpu, [] { run_fma_loop(kProbe); });
-  const auto rounds = std::max(kProbe, static_cast<std::int64_t>(kProbe * 0.02 / probe));
-  double flops = 0;
-  const double seconds = fastest(kCpu, [&] { flops = run_fma_loop(rounds); });
-  return flops / seconds * 1e-9;
-}
-
 /// Time and rate of a GEMM of square matrices. They are random: with constant ones a GPU draws less power
 /// and so keeps a higher clock rate.
 struct Product {
@@ -76,9 +66,19 @@ double measure_matmul_rate(Device device, DType dtype) {
 
 }  // namespace
 
+double measure_fma_gflops() {
+  // About 20 ms per run: long compared to waking the threads, short enough that some run is not preempted.
+  constexpr std::int64_t kProbe = 100'000;
+  const double probe = fastest(kCpu, [] { run_fma_loop(kProbe); });
+  const auto rounds = std::max(kProbe, static_cast<std::int64_t>(kProbe * 0.02 / probe));
+  double flops = 0;
+  const double seconds = fastest(kCpu, [&] { flops = run_fma_loop(rounds); });
+  return flops / seconds * 1e-9;
+}
+
 Ceilings measure_ceilings(Device device, DType dtype) {
   const MemoryPurposeScope purpose(MemoryPurpose::kWorkspace);
-  if (device == kCpu) return {measure_fma_rate(), measure_matmul_rate(kCpu, dtype), {}};
+  if (device == kCpu) return {measure_fma_gflops(), measure_matmul_rate(kCpu, dtype), {}};
   return {{}, measure_matmul_rate(device, dtype), published_gflops(cuda::product_name(), dtype)};
 }
 

@@ -24,6 +24,9 @@ struct Ceilings {
 /// A GPU has to be open (open_device).
 Ceilings measure_ceilings(Device device = kCpu, DType dtype = DType::kFloat32);
 
+/// Ceilings::fma_gflops alone, in about a fifth of a second.
+double measure_fma_gflops();
+
 /// GFLOP/s of dense bfloat16 GEMMs on tensor cores from the data sheet of a GPU, by the name that the driver
 /// reports; nothing for other dtypes and for GPUs that are not in the table.
 std::optional<double> published_gflops(std::string_view gpu, DType dtype);

@@ -22,7 +22,8 @@ struct OpBenchOptions {
   double seconds = 1.0;           ///< time limit of each case, of which at least three runs are measured
 };
 
-/// Measures the ceilings, then all cases, and passes each row to `on_row` as soon as it is measured.
+/// Measures the ceilings, on the CPU again before each op or layer, then all cases, and passes each row to
+/// `on_row` as soon as it is measured.
 ///
 /// Fields of a row: `pass`, "forward" or "backward", and for GEMMs of a linear layer "forward NT", "input NN"
 /// (gradient of the input) or "weight TN" (gradient of the weight), with the layout of the operands; `model`,
