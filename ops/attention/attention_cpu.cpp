@@ -18,10 +18,10 @@
 namespace moh {
 namespace {
 
-constexpr std::int64_t kMaxRowBlock = 12 * kTileRows;
+constexpr std::int64_t kMaxRowBlock = std::int64_t{12} * kTileRows;
 /// Rows per block, such that the operands of a block and of a key block fit in L1 or little more.
 std::int64_t row_block(std::int64_t head_dim) {
-  return head_dim <= 64 ? kMaxRowBlock : 8 * kTileRows;
+  return head_dim <= 64 ? kMaxRowBlock : std::int64_t{8} * kTileRows;
 }
 constexpr double kLn2 = 0.6931471805599453;
 
@@ -147,7 +147,9 @@ struct BackwardScratch {
 
   void lay_out(Arena& arena, std::int64_t d, std::int64_t rows, bool sums_groups) {
     const std::int64_t padded = round_up_to_lanes<F>(d), row_elements = round_up_to_tile(rows) * padded;
-    for (F** piece : {&q, &dout, &dq}) *piece = arena.take<F>(row_elements);
+    q = arena.take<F>(row_elements);
+    dout = arena.take<F>(row_elements);
+    dq = arena.take<F>(row_elements);
     if (sums_groups) earlier = arena.take<F>(row_elements);
     delta = arena.take<F>(rows);
     seen = arena.take<std::int64_t>(rows);

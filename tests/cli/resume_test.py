@@ -90,6 +90,30 @@ class Determinism(support.MohTest):
                     self.assert_same_runs("threads_1", "threads_2")
                     self.assert_same_runs("threads_1", "threads_3")
 
+    def test_instruction_sets_differ_by_rounding(self):
+        """60 steps. What a router selects is a step function of its scores: where two heads are that near, rounding decides,
+        and the runs part. The norms of fresh queries are nearer to one another than the logits of a learned router."""
+        sets = self.instruction_sets()
+        if len(sets) == 1:
+            self.skipTest("this processor has the baseline's instructions only")
+        settings = {**self.settings, "train.steps": 60, "eval.every": 60, "checkpoint.every": 60}
+        for router, bound in ((DENSE, 1e-5), ({}, 1e-3), (QUERY_NORM, 2e-2)):
+            for name in sets:
+                self.train({**settings, **router}, "--overwrite", f"output.dir={name}", env={"MOH_CPU_ISA": name})
+            expected = support.losses(self.folder / sets[0])
+            self.assertLess(expected[-1], 0.8 * expected[0])
+            for name in sets[1:]:
+                found = support.losses(self.folder / name)
+                worst = max(abs(a - b) / a for a, b in zip(expected, found, strict=True))
+                print(f"{router or 'learned'}: losses with {name} differ from the baseline's by {worst:.1e}", flush=True)
+                self.assertLess(worst, bound)
+                self.assertGreater(worst, 0)  # otherwise the variable did nothing
+
+    def instruction_sets(self):
+        """Those of this processor, as MOH_CPU_ISA names them."""
+        known = ("baseline", "avx2", "avx512")
+        return [name for name in known if self.command("--version", env={"MOH_CPU_ISA": name}).returncode == support.DONE]
+
     def test_recomputing_layers_changes_nothing(self):
         for router in (DENSE, {}, QUERY_NORM):
             with self.subTest(router=router):

@@ -43,7 +43,7 @@ class Strided {
     return {data_.data() + kGuard, batch_, token_, shape_[3]};
   }
   Tensor values() {
-    const Tensor result = empty(shape_, dtype_of<T>());
+    Tensor result = empty(shape_, dtype_of<T>());
     for_each([&](std::int64_t i, T& element) { result.data<T>()[i] = element; });
     return result;
   }
