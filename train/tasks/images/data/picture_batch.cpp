@@ -1,0 +1,237 @@
+#include "train/tasks/images/data/picture_batch.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <string>
+#include <utility>
+
+#include "core/dry_run.h"
+#include "core/error.h"
+#include "ops/loss/cross_entropy.h"
+
+namespace moh {
+
+namespace {
+
+// Random streams apart from those of initialisation, training steps (Generator) and the order of samples.
+constexpr std::uint64_t kAugmentStream = std::uint64_t{1} << 53;
+constexpr std::uint64_t kMixStream = kAugmentStream | std::uint64_t{1} << 52;
+
+/// So many broken pictures in a row are no accident.
+constexpr std::int64_t kMaxBrokenInARow = 64;
+
+/// Adds the time since its last call.
+class Clock {
+ public:
+  void add_to(double& seconds) {
+    const auto now = std::chrono::steady_clock::now();
+    seconds += std::chrono::duration<double>(now - last_).count();
+    last_ = now;
+  }
+
+ private:
+  std::chrono::steady_clock::time_point last_ = std::chrono::steady_clock::now();
+};
+
+Rgb fill_of(const ChannelStatistics& statistics) {
+  Rgb fill{};
+  for (std::size_t c = 0; c < fill.size(); ++c)
+    fill[c] = static_cast<std::uint8_t>(std::clamp(std::nearbyint(255 * statistics.mean[c]), 0.0, 255.0));
+  return fill;
+}
+
+std::span<float> row_of(const PictureBatch& batch, std::int64_t row) {
+  const Tensor picture = batch.pictures.select(row);
+  return picture.span<float>();
+}
+
+/// Bytes of a picture as they are read; one for each thread, so that its memory is reused.
+std::vector<std::byte>& read_buffer() {
+  thread_local std::vector<std::byte> buffer;
+  return buffer;
+}
+
+/// The pixels of an evaluation, of a picture that decode(region) makes.
+template <class Decode>
+Picture seen_pixels(const EvaluationView& view, Decode decode) {
+  std::optional<PictureView> shown;
+  const Picture pixels = decode([&](PictureSize size) {
+    shown = center_view(size, view.short_side, view.crop, view.filter);
+    return shown->source();
+  });
+  return (*shown)(pixels);
+}
+
+}  // namespace
+
+TrainingPictures::TrainingPictures(PictureSourcePtr source, const Augmentation& augmentation,
+                                   const TargetOptions& targets, const SampleOrder& order, std::uint64_t seed,
+                                   OnError on_error, std::shared_ptr<BrokenPictures> broken)
+    : source_(std::move(source)),
+      augmentation_(augmentation),
+      targets_(targets),
+      order_(order),
+      seed_(seed),
+      on_error_(on_error),
+      broken_(std::move(broken)),
+      normalizer_(augmentation.normalize),
+      fill_(fill_of(augmentation.normalize)) {
+  MOH_CHECK(on_error == OnError::kStop || broken_ != nullptr,
+            "TrainingPictures: skipped pictures are counted");
+}
+
+PictureBatch TrainingPictures::begin(std::int64_t count) const {
+  const MemoryPurposeScope purpose(MemoryPurpose::kData);
+  const std::int64_t size = augmentation_.size, classes = std::ssize(source_->class_names());
+  return {.pictures = empty({count, size, size, Picture::kChannels}, DType::kFloat32),
+          .targets = empty({count, classes}, DType::kFloat32),
+          .labels = empty({count}, DType::kInt64),
+          .num_pictures = count};
+}
+
+/// The picture's pixels before they become floats; what is drawn afterwards continues in `draws`.
+Picture TrainingPictures::augmented(std::int64_t picture, std::int64_t sample, StageSeconds& seconds) const {
+  Clock clock;
+  Draws draws({seed_, kAugmentStream | static_cast<std::uint64_t>(order_.epoch_of(sample))},
+              static_cast<std::uint64_t>(order_.index_of(sample)) * Draws::kPerSample);
+  std::vector<std::byte>& bytes = read_buffer();
+  source_->load(picture, bytes);
+  clock.add_to(seconds.load);
+  const PictureSize size{augmentation_.size, augmentation_.size};
+  std::optional<PictureView> view;
+  const Picture pixels = source_->decode(picture, bytes, [&](PictureSize found) {
+    view = crop_view(draw_crop(augmentation_.crop, found, draws), size, augmentation_.filter);
+    return view->source();
+  });
+  clock.add_to(seconds.decode);
+  Picture result = (*view)(pixels);
+  if (draws.chance(augmentation_.flip)) flip(result);
+  clock.add_to(seconds.resize);
+  std::vector<AugmentOp> ops;
+  if (augmentation_.rand_augment) ops = draw_rand_augment(*augmentation_.rand_augment, draws);
+  if (augmentation_.color_jitter) {
+    const std::vector<AugmentOp> jitter = draw_color_jitter(*augmentation_.color_jitter, draws);
+    ops.insert(ops.end(), jitter.begin(), jitter.end());
+  }
+  for (const AugmentOp& op : ops) result = apply(op, std::move(result), fill_);
+  clock.add_to(seconds.augment);
+  return result;
+}
+
+void TrainingPictures::make(PictureBatch& batch, std::int64_t first_sample, std::int64_t row,
+                            StageSeconds* seconds) const {
+  const std::int64_t sample = first_sample + row;
+  StageSeconds own;
+  StageSeconds& spent = seconds != nullptr ? *seconds : own;
+  std::int64_t picture = order_.picture_of(sample);
+  Picture pixels;
+  for (std::int64_t tries = 0;; ++tries) {
+    try {
+      pixels = augmented(picture, sample, spent);
+      break;
+    } catch (const DataError& error) {
+      if (on_error_ == OnError::kStop || tries + 1 == std::min(kMaxBrokenInARow, source_->size())) throw;
+      broken_->add(picture, error.what());
+      picture = (picture + 1) % source_->size();
+    }
+  }
+  Clock clock;
+  const std::span<float> to = row_of(batch, row);
+  normalizer_(pixels, to);
+  batch.labels.data<std::int64_t>()[row] = source_->label(picture);
+  if (augmentation_.erasing) {
+    const auto epoch = static_cast<std::uint64_t>(order_.epoch_of(sample));
+    const std::uint64_t first = static_cast<std::uint64_t>(order_.index_of(sample)) * Draws::kPerSample;
+    const std::uint64_t half =
+        Draws::kPerSample / 2;  // far from what was drawn before, however much that was
+    Draws draws({seed_, kAugmentStream | epoch}, first + half);
+    const auto box = draw_erased_box(*augmentation_.erasing, pixels.size(), draws);
+    if (box) erase(to, pixels.size(), *box, draws.key(), draws.next_index());
+  }
+  clock.add_to(spent.normalize);
+}
+
+void TrainingPictures::finish(PictureBatch& batch, std::int64_t first_sample, StageSeconds* seconds) const {
+  Clock clock;
+  const std::int64_t count = batch.labels.dim(0), group = std::min(order_.group_samples(), count);
+  const PictureSize size{augmentation_.size, augmentation_.size};
+  const std::span<const std::int64_t> labels = batch.labels.span<std::int64_t>();
+  const std::int64_t classes = batch.targets.dim(1);
+  for (std::int64_t begin = 0; begin < count; begin += group) {
+    const std::int64_t rows = std::min(group, count - begin), sample = first_sample + begin;
+    Mix mix;
+    if (targets_.mixing) {
+      Draws draws({seed_, kMixStream | static_cast<std::uint64_t>(order_.epoch_of(sample))},
+                  static_cast<std::uint64_t>(order_.index_of(sample)) * Draws::kPerSample);
+      mix = draw_mix(*targets_.mixing, size, draws);
+      mix_pictures(batch.pictures.slice(begin, begin + rows).span<float>(), rows, size, mix);
+    }
+    soft_targets(labels.subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(rows)), classes,
+                 targets_.label_smoothing, mix.lambda,
+                 batch.targets.slice(begin, begin + rows).span<float>());
+  }
+  if (seconds != nullptr) clock.add_to(seconds->mix);
+}
+
+EvaluationPictures::EvaluationPictures(PictureSourcePtr source, const EvaluationView& view,
+                                       std::int64_t batch_size, OnError on_error,
+                                       std::shared_ptr<BrokenPictures> broken)
+    : source_(std::move(source)),
+      view_(view),
+      batch_size_(batch_size),
+      on_error_(on_error),
+      broken_(std::move(broken)),
+      normalizer_(view.normalize) {
+  MOH_CHECK(batch_size >= 1, "EvaluationPictures: batches of at least 1");
+  MOH_CHECK(on_error == OnError::kStop || broken_ != nullptr,
+            "EvaluationPictures: skipped pictures are counted");
+}
+
+std::int64_t EvaluationPictures::size() const {
+  return (source_->size() + batch_size_ - 1) / batch_size_;
+}
+
+std::int64_t EvaluationPictures::rows(std::int64_t batch) const {
+  return std::min(batch_size_, source_->size() - batch * batch_size_);
+}
+
+PictureBatch EvaluationPictures::begin(std::int64_t batch) const {
+  const MemoryPurposeScope purpose(MemoryPurpose::kData);
+  const std::int64_t count = rows(batch);
+  return {.pictures = empty({count, view_.crop, view_.crop, Picture::kChannels}, DType::kFloat32),
+          .targets = {},
+          .labels = empty({count}, DType::kInt64),
+          .num_pictures = count};
+}
+
+void EvaluationPictures::make(PictureBatch& batch, std::int64_t index, std::int64_t row) const {
+  const std::int64_t picture = index * batch_size_ + row;
+  std::int64_t& label = batch.labels.data<std::int64_t>()[row];
+  const std::span<float> to = row_of(batch, row);
+  label = source_->label(picture);
+  try {
+    std::vector<std::byte>& bytes = read_buffer();
+    source_->load(picture, bytes);
+    const auto decode = [&](ChooseRegion region) { return source_->decode(picture, bytes, region); };
+    normalizer_(seen_pixels(view_, decode), to);
+  } catch (const DataError& error) {
+    if (on_error_ == OnError::kStop) throw;
+    broken_->add(picture, error.what());
+    label = kIgnoredTarget;
+    std::ranges::fill(to, 0.0F);
+  }
+}
+
+void EvaluationPictures::finish(PictureBatch& batch) {
+  batch.num_pictures = std::ranges::count_if(batch.labels.span<std::int64_t>(),
+                                             [](std::int64_t label) { return label != kIgnoredTarget; });
+}
+
+void make_evaluation_picture(const EvaluationView& view, const Normalizer& normalizer,
+                             std::span<const std::byte> file, std::string_view name, std::span<float> to) {
+  const auto decode = [&](ChooseRegion region) { return decode_picture(file, name, region); };
+  normalizer(seen_pixels(view, decode), to);
+}
+
+}  // namespace moh

@@ -1,0 +1,131 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "core/tensor.h"
+#include "train/augment/mixing.h"
+#include "train/augment/normalize.h"
+#include "train/augment/rand_augment.h"
+#include "train/augment/random_crop.h"
+#include "train/augment/view.h"
+#include "train/tasks/images/data/broken_pictures.h"
+#include "train/tasks/images/data/picture_source.h"
+#include "train/tasks/images/data/sample_order.h"
+
+namespace moh {
+
+/// How a training picture is made, in this order; what is not set is left out.
+struct Augmentation {
+  int size = 224;  ///< of the result, in pixels a side
+  Filter filter = Filter::kBicubic;
+  RandomCrop crop;
+  double flip = 0.5;  ///< probability
+  std::optional<RandAugment> rand_augment = RandAugment{};
+  std::optional<ColorJitter> color_jitter;
+  ChannelStatistics normalize;
+  std::optional<RandomErasing> erasing = RandomErasing{};
+};
+
+/// How labels become targets, and pictures are mixed.
+struct TargetOptions {
+  std::optional<Mixing> mixing = Mixing{};
+  double label_smoothing = 0.1;
+};
+
+/// How a picture is seen in an evaluation.
+struct EvaluationView {
+  int short_side = 256;
+  int crop = 224;
+  Filter filter = Filter::kBicubic;
+  ChannelStatistics normalize;
+};
+
+/// B pictures and what they show. In a dry run, memory alone.
+struct PictureBatch {
+  Tensor pictures;                ///< [B, size, size, 3] float32, normalised
+  Tensor targets;                 ///< [B, classes] float32, for training
+  Tensor labels;                  ///< [B] int64; kIgnoredTarget for a broken picture in an evaluation
+  std::int64_t num_pictures = 0;  ///< those that are not ignored
+};
+
+/// Seconds of each part of making samples, for measurements.
+struct StageSeconds {
+  double load = 0;       ///< bytes from the disk
+  double decode = 0;     ///< to pixels, as far as the view shows them
+  double resize = 0;     ///< crop, resize, flip
+  double augment = 0;    ///< RandAugment, colour jitter
+  double normalize = 0;  ///< to floats, erasing
+  double mix = 0;        ///< of whole batches
+
+  double total() const { return load + decode + resize + augment + normalize + mix; }
+};
+
+/// The batches of a training run, with random access: sample g is a function of (seed, epoch, index).
+class TrainingPictures {
+ public:
+  /// `broken` may be null with OnError::kStop. Throws as SampleOrder does.
+  TrainingPictures(PictureSourcePtr source, const Augmentation& augmentation, const TargetOptions& targets,
+                   const SampleOrder& order, std::uint64_t seed, OnError on_error,
+                   std::shared_ptr<BrokenPictures> broken);
+
+  const SampleOrder& order() const { return order_; }
+  const PictureSource& source() const { return *source_; }
+
+  /// Memory for a batch of this many samples.
+  PictureBatch begin(std::int64_t count) const;
+  /// Makes sample `row` of a batch that begins with sample `first_sample` of the run. Thread-safe for
+  /// different rows. Throws DataError for a broken picture with kStop, and where sound ones are rare.
+  void make(PictureBatch& batch, std::int64_t first_sample, std::int64_t row,
+            StageSeconds* seconds = nullptr) const;
+  /// Mixes groups and makes targets. The batch is a whole number of groups, or part of one.
+  void finish(PictureBatch& batch, std::int64_t first_sample, StageSeconds* seconds = nullptr) const;
+
+ private:
+  Picture augmented(std::int64_t picture, std::int64_t sample, StageSeconds& seconds) const;
+
+  PictureSourcePtr source_;
+  Augmentation augmentation_;
+  TargetOptions targets_;
+  SampleOrder order_;
+  std::uint64_t seed_;
+  OnError on_error_;
+  std::shared_ptr<BrokenPictures> broken_;
+  Normalizer normalizer_;
+  Rgb fill_;
+};
+
+/// One pass over held-out pictures, in order. The last batch may have fewer.
+class EvaluationPictures {
+ public:
+  EvaluationPictures(PictureSourcePtr source, const EvaluationView& view, std::int64_t batch_size,
+                     OnError on_error, std::shared_ptr<BrokenPictures> broken);
+
+  const PictureSource& source() const { return *source_; }
+  /// Number of batches.
+  std::int64_t size() const;
+  std::int64_t rows(std::int64_t batch) const;
+
+  PictureBatch begin(std::int64_t batch) const;
+  void make(PictureBatch& batch, std::int64_t index, std::int64_t row) const;
+  /// Counts the pictures that are not ignored.
+  static void finish(PictureBatch& batch);
+
+ private:
+  PictureSourcePtr source_;
+  EvaluationView view_;
+  std::int64_t batch_size_;
+  OnError on_error_;
+  std::shared_ptr<BrokenPictures> broken_;
+  Normalizer normalizer_;
+};
+
+/// A picture as a model sees it in an evaluation: [crop, crop, 3]. Throws DataError.
+void make_evaluation_picture(const EvaluationView& view, const Normalizer& normalizer,
+                             std::span<const std::byte> file, std::string_view name, std::span<float> to);
+
+}  // namespace moh

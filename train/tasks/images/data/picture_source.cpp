@@ -1,0 +1,66 @@
+#include "train/tasks/images/data/picture_source.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <string_view>
+#include <system_error>
+
+#include "core/error.h"
+#include "train/io/printable.h"
+#include "train/tasks/images/data/cifar_batches.h"
+#include "train/tasks/images/data/picture_folder.h"
+#include "train/tasks/images/data/picture_shards.h"
+
+namespace moh {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+/// Files of a folder with this ending, in order of their names.
+std::vector<fs::path> files_in(const fs::path& folder, std::string_view ending) {
+  std::vector<fs::path> files;
+  std::error_code error;
+  for (fs::directory_iterator entry(folder, error); !error && entry != fs::directory_iterator();
+       entry.increment(error)) {
+    const std::string name = entry->path().filename().string();
+    if (!name.starts_with('.') && name.ends_with(ending) && entry->is_regular_file())
+      files.push_back(entry->path());
+  }
+  if (error) throw DataError(printable_path(folder) + ": cannot read: " + error.message());
+  std::ranges::sort(files);
+  return files;
+}
+
+}  // namespace
+
+PictureSourcePtr open_pictures(const std::vector<std::string>& paths,
+                               const std::vector<std::string>& class_names) {
+  std::vector<fs::path> archives, batches, folders;
+  for (const std::string& path : paths) {
+    std::error_code ignored;  // opening the path says what is wrong with it
+    if (fs::is_directory(path, ignored)) {
+      const std::vector<fs::path> inside = files_in(path, ".tar");
+      archives.insert(archives.end(), inside.begin(), inside.end());
+      if (inside.empty()) folders.emplace_back(path);
+    } else if (path.ends_with(".bin")) {
+      batches.emplace_back(path);
+    } else {
+      archives.emplace_back(path);
+    }
+  }
+  const int kinds = static_cast<int>(!archives.empty()) + static_cast<int>(!batches.empty()) +
+                    static_cast<int>(!folders.empty());
+  if (kinds != 1 || folders.size() > 1) {
+    throw DataError(
+        error_message("data", "pictures",
+                      "one folder with a folder for each class, tar archives (.tar) or folders of "
+                      "them, or files of CIFAR-10's binary version (.bin)",
+                      paths.empty() ? "no path" : "several of them: " + printable(paths.front()) + " ..."));
+  }
+  if (!folders.empty()) return open_picture_folder(folders.front(), class_names);
+  if (!batches.empty()) return open_cifar_batches(batches, class_names);
+  return open_picture_shards(archives, class_names);
+}
+
+}  // namespace moh
