@@ -1,30 +1,51 @@
 #include <cmath>
 
 #include "core/cpu_isa.h"
-#include "ops/cpu/simd.h"
 #include "train/augment/affine_kernels.h"
+#include "train/augment/byte_lanes.h"
 
 namespace moh {
 
 namespace {
 
 using Quad = Vec<double, 4>;  ///< the channels of a pixel, and one that is not used
-using FourBytes = Vec<std::uint8_t, 4>;
-using FourInts = Vec<std::int32_t, 4>;
 
 // Results by reference: where a register is shorter than a Quad, one cannot be returned.
 
-[[gnu::always_inline]] inline void load_pixel(const std::uint8_t* from, Quad& pixel) {
-  FourBytes bytes;
-  __builtin_memcpy(&bytes, from, sizeof bytes);
-  pixel = __builtin_convertvector(__builtin_convertvector(bytes, FourInts), Quad);
+[[gnu::always_inline]] inline void as_doubles(FourInts v, Quad& to) {
+#if defined(__AVX__)
+  to = _mm256_cvtepi32_pd((__m128i)v);
+#else
+  to = __builtin_convertvector(v, Quad);
+#endif
 }
 
-/// The cubic through four samples at -1, 0, 1, 2 at the place `at`, 0 <= at < 1.
-[[gnu::always_inline]] inline void cubic(const Quad (&s)[4], double at, Quad& value) {
-  const Quad linear = s[2] - s[0], square = 2.0 * (s[0] - s[1]) + s[2] - s[3],
-             cube = s[1] - s[0] - s[2] + s[3];
-  value = s[1] + at * (linear + at * (square + at * cube));
+/// The cubic through four samples at -1, 0, 1, 2, in powers of the place. Its coefficients of pixels are
+/// integers, exact as such and as doubles.
+template <class V>
+struct Cubic {
+  V constant, linear, square, cube;
+
+  [[gnu::always_inline]] Cubic(const V& a, const V& b, const V& c, const V& d)
+      : constant(b), linear(c - a), square((a - b) + (a - b) + c - d), cube(b - a - c + d) {}
+};
+
+[[gnu::always_inline]] inline void value_at(double at, const Quad& constant, const Quad& linear,
+                                            const Quad& square, const Quad& cube, Quad& value) {
+  value = constant + at * (linear + at * (square + at * cube));
+}
+
+/// Of four pixels of a row, at offsets in bytes.
+[[gnu::always_inline]] inline void row_value(const std::uint8_t* row, const std::ptrdiff_t (&columns)[4],
+                                             double at, Quad& value) {
+  const Cubic<FourInts> cubic(load_four_bytes(row + columns[0]), load_four_bytes(row + columns[1]),
+                              load_four_bytes(row + columns[2]), load_four_bytes(row + columns[3]));
+  Quad constant, linear, square, cube;
+  as_doubles(cubic.constant, constant);
+  as_doubles(cubic.linear, linear);
+  as_doubles(cubic.square, square);
+  as_doubles(cubic.cube, cube);
+  value_at(at, constant, linear, square, cube, value);
 }
 
 [[gnu::always_inline]] inline int clamped(int i, int size) {
@@ -42,21 +63,25 @@ void AffineKernels<Backend>::bicubic(const std::uint8_t* from, std::ptrdiff_t ro
     const double fx = std::floor(px), fy = std::floor(py);
     const double dx = px - fx, dy = py - fy;
     const int left = static_cast<int>(fx) - 1, top = static_cast<int>(fy) - 1;
-    std::ptrdiff_t columns[4];
-    for (int k = 0; k < 4; ++k) columns[k] = std::ptrdiff_t{3} * clamped(left + k, width);
-    Quad rows[4];
-    for (int k = 0; k < 4; ++k) {
-      const std::uint8_t* row = from + clamped(top + k, height) * row_bytes;
-      Quad pixels[4];
-      for (int j = 0; j < 4; ++j) load_pixel(row + columns[j], pixels[j]);
-      cubic(pixels, dx, rows[k]);
+    std::ptrdiff_t columns[4], lines[4];
+    if (left >= 0 && top >= 0 && left + 3 < width && top + 3 < height) {
+      for (int k = 0; k < 4; ++k)
+        columns[k] = std::ptrdiff_t{3} * (left + k), lines[k] = (top + k) * row_bytes;
+    } else {
+      for (int k = 0; k < 4; ++k) {
+        columns[k] = std::ptrdiff_t{3} * clamped(left + k, width);
+        lines[k] = clamped(top + k, height) * row_bytes;
+      }
     }
+    Quad rows[4];
+    for (int k = 0; k < 4; ++k) row_value(from + lines[k], columns, dx, rows[k]);
+    const Cubic<Quad> cubic(rows[0], rows[1], rows[2], rows[3]);
     Quad value;
-    cubic(rows, dy, value);
+    value_at(dy, cubic.constant, cubic.linear, cubic.square, cubic.cube, value);
     const Quad low = {}, high = low + 255.0;
     value = value > low ? value : low;
     value = value < high ? value : high;
-    const FourBytes bytes = __builtin_convertvector(__builtin_convertvector(value, FourInts), FourBytes);
+    const std::uint32_t bytes = four_bytes(__builtin_convertvector(value, FourInts));
     __builtin_memcpy(to, &bytes, 3);
   }
 }

@@ -1,5 +1,5 @@
 #include "core/cpu_isa.h"
-#include "ops/cpu/simd.h"
+#include "train/augment/byte_lanes.h"
 #include "train/augment/resize_kernels.h"
 
 namespace moh {
@@ -11,35 +11,15 @@ constexpr std::int32_t kHalf = std::int32_t{1} << (kBits - 1);  ///< rounds
 constexpr int kPixelLanes = 4;  ///< a pixel's channels, and one that is not used
 constexpr int kTaps = kLanes<std::int32_t> / kPixelLanes;
 
-using Ints = Vec<std::int32_t>;
-using Pixel = Vec<std::int32_t, kPixelLanes>;
-
-template <int kCount>
-[[gnu::always_inline]] inline Vec<std::int32_t, kCount> upcast_bytes(const std::uint8_t* from) {
-  Vec<std::uint8_t, kCount> bytes;
-  __builtin_memcpy(&bytes, from, sizeof bytes);
-  return __builtin_convertvector(bytes, Vec<std::int32_t, kCount>);
-}
-
-template <int kCount>
-[[gnu::always_inline]] inline Vec<std::uint8_t, kCount> rounded_bytes(Vec<std::int32_t, kCount> sum) {
-  using Sums = Vec<std::int32_t, kCount>;
-  const Sums low = Sums{}, high = low + 255;
-  sum >>= kBits;
-  sum = sum < low ? low : sum;
-  sum = sum > high ? high : sum;
-  return __builtin_convertvector(sum, Vec<std::uint8_t, kCount>);
-}
+using Pixel = FourInts;
 
 /// kTaps neighbouring pixels, each with the first channel of the next.
 template <std::size_t... kLane>
 [[gnu::always_inline]] inline Ints pixels_at(const std::uint8_t* from, std::index_sequence<kLane...>) {
-  Vec<std::uint8_t, kLanes<std::int32_t>> bytes;
+  Bytes16 bytes;
   __builtin_memcpy(&bytes, from, sizeof bytes);
-  bytes = __builtin_shufflevector(
-      bytes, bytes,
-      (static_cast<int>(kLane / kPixelLanes * 3 + kLane % kPixelLanes) % kLanes<std::int32_t>)...);
-  return __builtin_convertvector(bytes, Ints);
+  return upcast(__builtin_shufflevector(
+      bytes, bytes, (static_cast<int>(kLane / kPixelLanes * 3 + kLane % kPixelLanes) % 16)...));
 }
 
 /// Adds the pixels of all taps.
@@ -58,7 +38,7 @@ template <int kCount>
 template <int kRows>
 [[gnu::always_inline]] inline void columns_of(ConstRows from, MutableRows to, int y, int width, int taps,
                                               const int* begins, const std::int32_t* lanes) {
-  constexpr auto kAll = std::make_index_sequence<kLanes<std::int32_t>>{};
+  constexpr auto kAll = std::make_index_sequence<16>{};
   for (int x = 0; x < width; ++x) {
     const std::ptrdiff_t begin = std::ptrdiff_t{3} * begins[x];
     Ints sums[kRows] = {};
@@ -68,7 +48,7 @@ template <int kRows>
         sums[r] += weights * pixels_at(from.row(y + r) + begin + std::ptrdiff_t{3} * k, kAll);
     }
     for (int r = 0; r < kRows; ++r) {
-      const auto bytes = rounded_bytes<kPixelLanes>(fold<kLanes<std::int32_t>>(sums[r]) + kHalf);
+      const std::uint32_t bytes = four_bytes((fold<kLanes<std::int32_t>>(sums[r]) + kHalf) >> kBits);
       __builtin_memcpy(to.row(y + r) + std::ptrdiff_t{3} * x, &bytes, 3);
     }
   }
@@ -82,13 +62,9 @@ template <int kVectors>
   Ints sums[kVectors];
   for (Ints& sum : sums) sum = splat<std::int32_t>(kHalf);
   for (int k = 0; k < taps; ++k, from += row_bytes) {
-    for (int v = 0; v < kVectors; ++v)
-      sums[v] += weights[k] * upcast_bytes<kLanes<std::int32_t>>(from + v * kStep);
+    for (int v = 0; v < kVectors; ++v) sums[v] += weights[k] * load_bytes(from + v * kStep);
   }
-  for (int v = 0; v < kVectors; ++v) {
-    const auto bytes = rounded_bytes<kLanes<std::int32_t>>(sums[v]);
-    __builtin_memcpy(to + v * kStep, &bytes, sizeof bytes);
-  }
+  for (int v = 0; v < kVectors; ++v) store_bytes(to + v * kStep, sums[v] >> kBits);
 }
 
 }  // namespace

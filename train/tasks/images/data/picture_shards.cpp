@@ -85,8 +85,7 @@ class PictureShards final : public PictureSource {
     }
     if (named) {
       std::ranges::sort(names);
-      const auto rest = std::ranges::unique(names);
-      names.erase(rest.begin(), rest.end());
+      names.erase(std::unique(names.begin(), names.end()), names.end());
     } else {
       for (std::int64_t label = 0; label <= most; ++label) names.push_back(std::to_string(label));
     }

@@ -170,8 +170,8 @@ ShardIndex make_shard_index(const fs::path& archive) {
   }
   index.class_names = found.folders;
   std::ranges::sort(index.class_names);
-  const auto rest = std::ranges::unique(index.class_names);
-  index.class_names.erase(rest.begin(), rest.end());
+  index.class_names.erase(std::unique(index.class_names.begin(), index.class_names.end()),
+                          index.class_names.end());
   for (std::size_t i = 0; i < found.folders.size(); ++i) {
     if (found.folders[i].empty())
       file.fail("pictures", "labels: members NAME.cls, or folders named as classes", "neither");
