@@ -55,8 +55,8 @@ template <class T>
   Vec<A> top[2] = {lowest, lowest}, sum[2] = {};  // independent of each other
   std::int64_t j = 0;
   for (; j + 2 * kLanes<A> <= width; j += 2 * kLanes<A>) {
-    prefetch_ahead(x + j);
     for (int k = 0; k < 2; ++k) {
+      prefetch_ahead(x + j + k * kLanes<A>);
       const Vec<A> xj = load_as<T>(x + j + k * kLanes<A>);
       top[k] = larger<A>(xj, top[k]);
       sum[k] += exp_term(xj - shift);

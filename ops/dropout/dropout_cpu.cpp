@@ -1,5 +1,6 @@
 #include "core/cpu_isa.h"
 #include "core/parallel.h"
+#include "ops/cpu/elementwise.h"
 #include "ops/dropout/dropout_kernels.h"
 #include "ops/dropout/philox_cpu.h"
 
@@ -28,6 +29,8 @@ void DropoutKernels<Backend, T>::apply(const T* x, T* y, std::int64_t count, Dro
   parallel_for(count, kGrain, [=](std::int64_t begin, std::int64_t end) {
     std::uint32_t words[kBlock];
     for (std::int64_t block = begin; block < end; block += kBlock) {
+      constexpr std::int64_t kCacheLine = 64 / sizeof(T);
+      for (std::int64_t i = block; i < block + kBlock; i += kCacheLine) prefetch_ahead(x + i);
       for (std::int64_t c = 0; c < kCounters; c += kPhiloxStep)
         philox_words(mask.seed, static_cast<std::uint64_t>(block / 4 + c), mask.stream, words + 4 * c);
       apply_block(x + block, words, mask, y + block, end - block < kBlock ? end - block : kBlock);
