@@ -66,7 +66,8 @@ TransNext::Stage TransNext::make_stage(std::int64_t number, std::int64_t first_b
                                               .routing = routing[static_cast<std::size_t>(i)],
                                               .layer = i};
     stage.blocks.push_back(std::make_unique<TransNextBlock>(
-        attention, glu_hidden(c, number), c.drop_path * static_cast<double>(i) / last, placement));
+        attention, TransNextBlock::FeedForward{glu_hidden(c, number), c.experts},
+        c.drop_path * static_cast<double>(i) / last, placement));
   }
   stage.norm = std::make_unique<LayerNorm>(c.dims[s], kStageEps, placement);
   return stage;
@@ -150,6 +151,7 @@ ImageOutput TransNext::forward(const Variable& images, const ForwardContext& con
           [&block = *block, grid, context](const Variable& in) { return block.forward(in, *grid, context); });
       x = std::move(result.y);
       if (result.routing) output.routing.push_back(*std::move(result.routing));
+      if (result.expert_balance.defined()) output.expert_balances.push_back(result.expert_balance);
     }
     x = reshape((*stage.norm)(x), image);
   }

@@ -9,7 +9,7 @@ namespace moh {
 
 namespace {
 
-constexpr std::int64_t kMostStages = 8, kMostBlocks = 1000;
+constexpr std::int64_t kMostStages = 8, kMostBlocks = 1000, kMostExperts = 64;
 
 std::string text(std::int64_t number) {
   return std::to_string(number);
@@ -52,12 +52,16 @@ void check_numbers(const TransNextConfig& c, ConfigFaults& faults) {
        {std::tuple<std::string_view, std::int64_t, std::int64_t>{"channels", c.channels, 1},
         {"classes", c.classes, 1},
         {"patch_size", c.patch_size, 1},
+        {"experts", c.experts, 1},
         {"fixed_pool_size", c.fixed_pool_size, 0},
         {"pretrain_size", c.pretrain_size, 1}}) {
     if (value < least) faults.add({field}, text(least) + " or more", text(value));
   }
   if (c.window < 1 || c.window > 15 || c.window % 2 == 0)
     faults.add({"window"}, "an odd number from 1 to 15", text(c.window));
+  if (c.experts > kMostExperts) faults.add({"experts"}, "at most " + text(kMostExperts), text(c.experts));
+  if (!(c.expert_balance_weight >= 0))
+    faults.add({"expert_balance_weight"}, "0 or more", text(c.expert_balance_weight));
   if (!(c.drop_path >= 0 && c.drop_path < 1))
     faults.add({"drop_path"}, "0 or more, below 1", text(c.drop_path));
 }

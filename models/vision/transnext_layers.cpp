@@ -1,7 +1,12 @@
 #include "models/vision/transnext_layers.h"
 
+#include <string>
+
 #include "models/layers/drop_path.h"
 #include "ops/conv/conv_glu.h"
+#include "ops/linalg/linear.h"
+#include "ops/moh/add_expert.h"
+#include "ops/moh/head_router.h"
 #include "ops/shape/reshape.h"
 
 namespace moh {
@@ -39,24 +44,57 @@ Variable ConvGlu::operator()(const Variable& x, const GridSize& grid) const {
   return fc2_(reshape(y, {x.dim(0), x.dim(1), -1}));
 }
 
-TransNextBlock::TransNextBlock(const TransNextAttentionOptions& attention, std::int64_t hidden,
+ExpertGlu::ExpertGlu(std::int64_t experts, std::int64_t width, std::int64_t hidden, Placement placement)
+    : gate_(width, experts, false, placement) {
+  add_child("gate", gate_);
+  for (std::int64_t e = 0; e < experts; ++e) {
+    experts_.push_back(std::make_unique<ConvGlu>(width, hidden, placement));
+    add_child("experts." + std::to_string(e), *experts_.back());
+  }
+}
+
+ExpertGlu::Output ExpertGlu::operator()(const Variable& x, const GridSize& grid) const {
+  const std::int64_t tokens = x.dim(0) * x.dim(1), count = static_cast<std::int64_t>(experts_.size());
+  const Variable logits =
+      reshape(linear(x, gate_.weight(), {}, accumulate_dtype(x.dtype())), {tokens, count});
+  // The gates of routed heads alone, in the paper's scaling, are those of experts: p of the one that is kept.
+  const Routing routing =
+      route_heads({}, logits, {}, tokens, {.heads = count, .top_k = 1, .scaling = GateScaling::kPaper});
+  Output output{{}, routing.balance};
+  for (std::int64_t e = 0; e < count; ++e)
+    output.y = add_expert(output.y, (*experts_[static_cast<std::size_t>(e)])(x, grid), routing.gates, e);
+  return output;
+}
+
+TransNextBlock::TransNextBlock(const TransNextAttentionOptions& attention, const FeedForward& mlp,
                                double drop_path, Placement placement)
     : drop_path_(drop_path),
       norm1_(attention.width, kBlockEps, placement),
       attn_(attention, placement),
-      norm2_(attention.width, kBlockEps, placement),
-      mlp_(attention.width, hidden, placement) {
+      norm2_(attention.width, kBlockEps, placement) {
   add_child("norm1", norm1_);
   add_child("attn", attn_);
   add_child("norm2", norm2_);
-  add_child("mlp", mlp_);
+  if (mlp.experts == 1) {
+    mlp_ = std::make_unique<ConvGlu>(attention.width, mlp.hidden, placement);
+    add_child("mlp", *mlp_);
+  } else {
+    experts_ = std::make_unique<ExpertGlu>(mlp.experts, attention.width, mlp.hidden, placement);
+    add_child("mlp", *experts_);
+  }
 }
 
 LayerOutput TransNextBlock::forward(const Variable& x, const StageGrid& grid,
                                     const ForwardContext& context) const {
   LayerOutput attention = attn_.forward(norm1_(x), grid, context);
   const Variable y = add_branch(x, attention.y, drop_path_, context);
-  return {add_branch(y, mlp_(norm2_(y), grid.tokens), drop_path_, context), std::move(attention.routing), {}};
+  ExpertGlu::Output mlp;
+  if (mlp_) {
+    mlp.y = (*mlp_)(norm2_(y), grid.tokens);
+  } else {
+    mlp = (*experts_)(norm2_(y), grid.tokens);
+  }
+  return {add_branch(y, mlp.y, drop_path_, context), std::move(attention.routing), mlp.balance};
 }
 
 }  // namespace moh

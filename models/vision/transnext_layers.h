@@ -1,6 +1,8 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
+#include <vector>
 
 #include "models/layers/conv2d.h"
 #include "models/layers/layer_norm.h"
@@ -41,10 +43,31 @@ class ConvGlu : public Module {
   Depthwise dwconv_;
 };
 
+/// A mixture of ConvGlu (Jin et al. 2024, arXiv 2410.11842, discussion): each token takes the expert with the
+/// largest logit, times its probability, p_e conv_glu_e(x) with p = softmax(gate(x)). All experts see the
+/// whole image, as their convolutions read neighbours that have taken another. Parameters `gate` [experts,
+/// D], `experts.0` ...
+class ExpertGlu : public Module {
+ public:
+  struct Output {
+    Variable y;        ///< [B, N, D]
+    Variable balance;  ///< load-balance loss, as that of heads
+  };
+  ExpertGlu(std::int64_t experts, std::int64_t width, std::int64_t hidden, Placement placement);
+  Output operator()(const Variable& x, const GridSize& grid) const;
+
+ private:
+  Linear gate_;
+  std::vector<std::unique_ptr<ConvGlu>> experts_;
+};
+
 /// x += drop_path(attn(norm1(x))); x += drop_path(mlp(norm2(x))).
 class TransNextBlock : public Module {
  public:
-  TransNextBlock(const TransNextAttentionOptions& attention, std::int64_t hidden, double drop_path,
+  struct FeedForward {
+    std::int64_t hidden = 0, experts = 1;
+  };
+  TransNextBlock(const TransNextAttentionOptions& attention, const FeedForward& mlp, double drop_path,
                  Placement placement);
 
   LayerOutput forward(const Variable& x, const StageGrid& grid, const ForwardContext& context) const;
@@ -55,7 +78,8 @@ class TransNextBlock : public Module {
   LayerNorm norm1_;
   TransNextAttention attn_;
   LayerNorm norm2_;
-  ConvGlu mlp_;
+  std::unique_ptr<ConvGlu> mlp_;  // one of the two
+  std::unique_ptr<ExpertGlu> experts_;
 };
 
 }  // namespace moh

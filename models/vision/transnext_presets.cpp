@@ -12,6 +12,11 @@ constexpr std::string_view kMohVit = "arXiv 2410.11842 and its released MoH-ViT"
 constexpr std::string_view kProposed =
     "arXiv 2410.11842, the 28M model of its discussion; lists as of moh_vit_small_75, 75.2% active";
 
+constexpr std::string_view kNoShared =
+    "arXiv 2410.11842, table 5: 75.3% active; lists as proposed, not published";
+constexpr std::string_view kExperts =
+    "arXiv 2410.11842, its discussion: two feed-forward experts, top-1; gates as proposed, not published";
+
 TransNextConfig tiny() {
   TransNextConfig config;
   config.drop_path = 0.25;
@@ -43,6 +48,11 @@ TransNextConfig routed(TransNextConfig config, std::vector<std::int64_t> num_sha
   return config;
 }
 
+TransNextConfig with_experts(TransNextConfig config) {
+  config.experts = 2;
+  return config;
+}
+
 }  // namespace
 
 const std::vector<TransNextPreset>& transnext_presets() {
@@ -51,10 +61,13 @@ const std::vector<TransNextPreset>& transnext_presets() {
       {"transnext_small", small(), kTransNext},
       {"transnext_base", base(), kTransNext},
       {"moh_vit_tiny_75", routed(tiny(), {3, 6, 3, 4}, {0, 0, 6, 12}), kProposed},
+      {"transnext_tiny_moe2", with_experts(tiny()), kExperts},
+      {"moh_vit_tiny_75_moe2", with_experts(routed(tiny(), {3, 6, 3, 4}, {0, 0, 6, 12})), kExperts},
       {"moh_vit_small_80", routed(small(), {3, 6, 3, 8}, {0, 0, 6, 12}), kMohVit},
       {"moh_vit_small_75", routed(small(), {3, 6, 3, 4}, {0, 0, 6, 12}), kMohVit},
       {"moh_vit_base_75", routed(base(), {4, 8, 4, 5}, {0, 0, 8, 16}), kMohVit},
       {"moh_vit_base_50", routed(base(), {2, 2, 2, 4}, {2, 4, 6, 8}), kMohVit},
+      {"moh_vit_small_75_no_shared", routed(small(), {0, 0, 0, 0}, {2, 5, 9, 18}), kNoShared},
   };
   return presets;
 }

@@ -267,7 +267,7 @@ void check_blocks(const GoldenCase& golden, const TransNextConfig& c, Variable x
                                   .window = ratio > 1 ? c.window : 0,
                                   .routing = routing[number],
                                   .layer = static_cast<std::int64_t>(number)},
-                                 glu_hidden(c, static_cast<std::int64_t>(s)), 0, DType::kFloat32);
+                                 {glu_hidden(c, static_cast<std::int64_t>(s))}, 0, DType::kFloat32);
       golden.load(block, "param.block" + stage + "." + std::to_string(i) + ".");
       x = block.forward(x, grid, {.forced_top = imposed}).y;
       if (golden.has(numbered("block", number) + ".out"))
