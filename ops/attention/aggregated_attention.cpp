@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "ops/attention/aggregated_kernels.h"
+#include "ops/attention/aggregated_attention_kernels.h"
 #include "ops/attention/operands.h"
 #include "ops/attention/schedule.h"
 #include "ops/op.h"
@@ -281,7 +281,7 @@ Variable aggregated_attention(const Variable& q, const Variable& local, const Va
   set_window(o, window);
   const Saved saved = run(o, selected);
   return record(
-      kOp, run_forward(o, saved.lse),
+      "aggregated_attention", run_forward(o, saved.lse),
       {q, local, pooled, cosine.query_embedding, cosine.temperature, cosine.position_bias, window.bias,
        window.tokens, window.token_bias, selected.gates},
       [saved](const Tensor& dout) -> Grads {
@@ -305,7 +305,7 @@ Variable cosine_attention_packed(const Variable& qkv, const CosineParameters& co
   o.shape.width = qkv.dim(1);
   set_cosine(o, cosine);
   const Saved saved = run(o, selected);
-  return record(kOp, run_forward(o, saved.lse),
+  return record("cosine_attention_packed", run_forward(o, saved.lse),
                 {qkv, cosine.query_embedding, cosine.temperature, cosine.position_bias, selected.gates},
                 [saved](const Tensor& dout) -> Grads {
                   const Gradients g = run_backward(saved, dout);

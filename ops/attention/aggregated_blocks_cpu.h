@@ -5,7 +5,7 @@
 // What the forward and the backward pass of aggregated attention share: keys and values in scratch, blocks of
 // queries, and their logits.
 
-#include "ops/attention/aggregated_kernels.h"
+#include "ops/attention/aggregated_attention_kernels.h"
 #include "ops/attention/list_walk.h"
 #include "ops/attention/softmax_cpu.h"
 #include "ops/attention/unit_rows_cpu.h"

@@ -75,7 +75,7 @@ Variable conv_glu(const Variable& h, const Variable& w, const Variable& b) {
     ConvGluKernels<Backend, T>::forward(h.value().data<T>(), taps.data<Acc<T>>(), b.value().data<T>(),
                                         z.data<T>(), y.data<T>(), shape);
   });
-  return record(kOp, y, {h, w, b},
+  return record("conv_glu", y, {h, w, b},
                 [saved = Saved{shape, h.value(), w.value(), z, w.requires_grad(), b.requires_grad()}](
                     const Tensor& dy) -> Grads { return gradients(saved, dy); });
 }

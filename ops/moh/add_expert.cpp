@@ -21,7 +21,7 @@ Variable add_expert(const Variable& sum, const Variable& output, const Variable&
                                           output.value().data<T>(), wide.data<Acc<T>>() + expert, y.data<T>(),
                                           shape);
   });
-  return record(kOp, y, {sum, output, gates},
+  return record("add_expert", y, {sum, output, gates},
                 [shape, expert, wide, output = output.value(), gate_dtype = gates.dtype(),
                  needs_dsum = sum.requires_grad()](const Tensor& dy) -> Grads {
                   const Tensor doutput = empty_like(output), dgates = zeros_like(wide);

@@ -28,7 +28,7 @@ Variable adaptive_avg_pool(const Variable& x, std::int64_t height, std::int64_t 
   run_cpu_kernel(kOp, y, [&]<class Backend, class T>() {
     AdaptiveAvgPoolKernels<Backend, T>::forward(x.value().data<T>(), y.data<T>(), shape);
   });
-  return record(kOp, y, {x}, [shape](const Tensor& dy) -> Grads {
+  return record("adaptive_avg_pool", y, {x}, [shape](const Tensor& dy) -> Grads {
     const Tensor dx = empty({shape.batch, shape.y.pixels, shape.x.pixels, shape.channels}, dy.dtype());
     run_cpu_kernel(kOp, dx, [&]<class Backend, class T>() {
       AdaptiveAvgPoolKernels<Backend, T>::backward(dy.data<T>(), dx.data<T>(), shape);

@@ -24,7 +24,7 @@ Variable add_positions(const Variable& x, const Variable& token, const Variable&
                                              positions.value().data<T>(), y.data<T>(), sizes);
   });
   return record(
-      kOp, y, {x, token, positions},
+      "add_positions", y, {x, token, positions},
       [sizes, width, shape = x.shape(), tokens, needs_dx = x.requires_grad()](const Tensor& dy) -> Grads {
         const Tensor dx = needs_dx ? empty(shape, dy.dtype()) : Tensor();
         const Tensor dpositions = empty({1, tokens, width}, accumulate_dtype(dy.dtype()));
@@ -50,7 +50,7 @@ Variable take_token(const Variable& x, std::int64_t index) {
   run_cpu_kernel(kOp, y, [&]<class Backend, class T>() {
     AddPositionsKernels<Backend, T>::take(x.value().data<T>(), y.data<T>(), images, image, first, width);
   });
-  return record(kOp, y, {x}, [=, shape = x.shape()](const Tensor& dy) -> Grads {
+  return record("take_token", y, {x}, [=, shape = x.shape()](const Tensor& dy) -> Grads {
     const Tensor dx = empty(shape, dy.dtype());
     run_cpu_kernel("take_token", dy, [&]<class Backend, class T>() {
       AddPositionsKernels<Backend, T>::put(dy.data<T>(), dx.data<T>(), images, image, first, width);

@@ -6,7 +6,7 @@
 #include <set>
 
 #include "models/vision/transnext.h"
-#include "ops/attention/aggregated_kernels.h"
+#include "ops/attention/aggregated_attention_kernels.h"
 #include "ops/elementwise/add.h"
 #include "ops/elementwise/scale.h"
 #include "ops/op.h"

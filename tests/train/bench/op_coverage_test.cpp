@@ -28,6 +28,8 @@ const std::map<std::string, std::string>& reasons() {
   static const std::map<std::string, std::string> why = {
       {"attention", attention},
       {"attention_packed", attention},
+      {"aggregated_attention", attention},
+      {"cosine_attention_packed", attention},
       {"head_sparse_attention", attention},
       {"head_sparse_attention_packed", attention},
       {"head_projection", "products of the chosen heads, part of a layer: `moh bench module`"},
@@ -38,6 +40,9 @@ const std::map<std::string, std::string>& reasons() {
       {"fma_loop", "is a ceiling itself"},
       {"recompute", "runs other ops again"},
       {"reshape", "moves nothing"},
+      {"position_bias", "a table of each layer, once for all images"},
+      {"mix_rows", "a product of a table, for images of other sizes than those of the training"},
+      {"take_token", "one token of each image; its gradient is a fill with zeros"},
       {"indices", "reads ids, beside which their rows weigh much more; part of embedding and cross_entropy"},
       {"adamw_plan", "a few numbers per step: `moh bench step --profile`"},
   };

@@ -1,8 +1,12 @@
 #include "ops/conv/conv2d.h"
+#include "ops/conv/conv_glu.h"
 #include "ops/dropout/drop_path.h"
 #include "ops/elementwise/gate_residual.h"
+#include "ops/moh/add_expert.h"
 #include "ops/norm/layer_norm.h"
+#include "ops/pool/adaptive_avg_pool.h"
 #include "ops/shape/patchify.h"
+#include "ops/tokens/add_positions.h"
 #include "train/bench/op_cases.h"
 
 namespace moh::op_cases {
@@ -62,6 +66,46 @@ StreamingCase make_depthwise_conv2d(Placement placement, std::int64_t bytes) {
   return make_convolution({14, 768, 768, 3, {.padding = 1, .groups = 768}}, placement, bytes);
 }
 
+/// ConvGLU of the third stage of TransNeXt-Tiny: reads h and writes y, and the pre-activation for the
+/// backward pass, which reads dy, h and it, writes dh and its gradient, and reads h and this for the
+/// weights'.
+StreamingCase make_conv_glu(Placement placement, std::int64_t bytes) {
+  constexpr std::int64_t kSide = 14, kHidden = 768;
+  const Tensor h = random_items({kSide, kSide, 2 * kHidden}, placement, bytes);
+  const Tensor w = random_tensor({kHidden, 1, 3, 3}, placement, 2),
+               b = random_tensor({kHidden}, placement, 3);
+  return {to_string(h.shape()), 2 * bytes_of(h), 5 * bytes_of(h),
+          [=] { return conv_glu(input(h), input(w), input(b)); }};
+}
+
+/// The pooled tokens of the third stage of TransNeXt-Tiny.
+StreamingCase make_adaptive_avg_pool(Placement placement, std::int64_t bytes) {
+  constexpr std::int64_t kSide = 14, kCells = 7, kChannels = 288;
+  const Tensor x = random_items({kSide, kSide, kChannels}, placement, bytes);
+  return {to_string(x.shape()), 1.25 * bytes_of(x), 1.25 * bytes_of(x),
+          [=] { return adaptive_avg_pool(input(x), kCells, kCells); }};
+}
+
+/// The tokens of DeiT-S.
+StreamingCase make_add_positions(Placement placement, std::int64_t bytes) {
+  constexpr std::int64_t kPatches = 196, kHidden = 384;
+  const Tensor x = random_items({kPatches, kHidden}, placement, bytes);
+  const Tensor token = random_tensor({1, 1, kHidden}, placement, 2);
+  const Tensor positions = random_tensor({1, kPatches + 1, kHidden}, placement, 3);
+  return {to_string(x.shape()), 2 * bytes_of(x), 3 * bytes_of(x),
+          [=] { return add_positions(input(x), input(token), input(positions)); }};
+}
+
+/// Half of the tokens take the expert.
+StreamingCase make_add_expert(Placement placement, std::int64_t bytes) {
+  const Tensor output = random_items({kWidth}, placement, bytes),
+               sum = random_tensor(output.shape(), placement, 2);
+  const Tensor gates = zeros({output.dim(0), 2}, DType::kFloat32, placement.device);
+  for (std::int64_t i = 0; i < output.dim(0); ++i) gates.data<float>()[2 * i + i % 2] = 1.0F;
+  return {to_string(output.shape()), 2.5 * bytes_of(output), 2 * bytes_of(output),
+          [=] { return add_expert(input(sum), input(output), Variable(gates), 0); }};
+}
+
 }  // namespace
 
 std::vector<StreamingFamily> of_images() {
@@ -73,6 +117,10 @@ std::vector<StreamingFamily> of_images() {
           {"depthwise_conv2d", make_depthwise_conv2d},
           {"layer_norm_modulate", make_layer_norm_modulate},
           {"gate_residual", make_gate_residual},
+          {"conv_glu", make_conv_glu, /*cpu_only=*/true},
+          {"adaptive_avg_pool", make_adaptive_avg_pool, /*cpu_only=*/true},
+          {"add_positions", make_add_positions, /*cpu_only=*/true},
+          {"add_expert", make_add_expert, /*cpu_only=*/true},
           alike("drop_path", {kTokens, kWidth}, 1, 2, 2,
                 [](const Inputs& in) {
                   return drop_path(in[0], 0.1, {1, 2});

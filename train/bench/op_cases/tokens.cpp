@@ -2,6 +2,7 @@
 
 #include "core/random.h"
 #include "ops/activation/gelu.h"
+#include "ops/activation/relu.h"
 #include "ops/activation/silu.h"
 #include "ops/activation/swiglu.h"
 #include "ops/dropout/dropout.h"
@@ -92,6 +93,7 @@ std::vector<StreamingFamily> of_tokens() {
              return layer_norm(in[0], vector_of(1.0, in[0]), vector_of(0.0, in[0]), kEps);
            }),
       rows("swiglu", 2, 3, 5, [](const Inputs& in) { return swiglu(in[0], in[1]); }),
+      rows("relu", 1, 2, 3, [](const Inputs& in) { return relu(in[0]); }),
       rows("silu", 1, 2, 3, [](const Inputs& in) { return silu(in[0]); }),
       rows("gelu", 1, 2, 3, [](const Inputs& in) { return gelu(in[0], GeluForm::kTanh); }),
       {"rope", make_rope},
