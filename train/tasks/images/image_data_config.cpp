@@ -1,0 +1,172 @@
+#include "train/tasks/images/image_data_config.h"
+
+#include "core/error.h"
+#include "train/tasks/images/data/shape_pictures.h"
+
+namespace moh {
+
+namespace {
+
+using config::above;
+using config::above_up_to;
+using config::at_least;
+using config::Bounds;
+using config::from_below;
+using config::Rules;
+using config::Section;
+
+constexpr std::string_view kFilterNames[] = {"box", "bilinear", "bicubic"};
+constexpr std::string_view kNone = "none";
+constexpr double kMaxSide = 1 << 14, kMaxPictures = 1 << 30;
+
+Bounds share() {
+  return {.low = 0, .high = 1};
+}
+
+std::vector<std::string> as_strings(const std::vector<std::filesystem::path>& paths) {
+  return {paths.begin(), paths.end()};
+}
+
+void refuse_reversed(Rules& rules, const char* key, const std::array<double, 2>& range) {
+  if (range[0] <= range[1]) return;
+  rules.refuse({key}, "the smaller number first", std::to_string(range[0]) + ", " + std::to_string(range[1]));
+}
+
+/// Held-out shapes are others: of another seed.
+constexpr std::uint64_t kHeldOut = std::uint64_t{1} << 63;
+
+PictureSourcePtr open_or_draw(const std::vector<std::filesystem::path>& paths, std::int64_t drawn, int side,
+                              std::uint64_t seed, const std::vector<std::string>& classes) {
+  if (!paths.empty()) return open_pictures(as_strings(paths), classes);
+  return drawn > 0 ? shape_pictures(drawn, side, seed) : nullptr;
+}
+
+}  // namespace
+
+std::span<const std::string_view> names_of(Filter) {
+  return kFilterNames;
+}
+
+config::Section image_data_section(ImageDataConfig& c) {
+  Section s("data", "Training and validation pictures.");
+  s.field("train", c.train,
+          "A folder with a folder of JPEG or PNG files for each class, tar archives (WebDataset) or a folder "
+          "of them, "
+          "or files of CIFAR-10's binary version.");
+  s.field("validation", c.validation, "Held-out pictures, given likewise. Empty: none.");
+  s.field(
+      "drawn", c.drawn, at_least(0, "pictures").capped(kMaxPictures),
+      "Without `train`: train on this many pictures of shapes, of eight classes, that the program draws.");
+  s.field("drawn_validation", c.drawn_validation, at_least(0, "pictures").capped(kMaxPictures),
+          "Without `validation`: hold out this many drawn pictures.");
+  s.field("image_size", c.image_size, at_least(8, "pixels").capped(kMaxSide),
+          "Side of the images that the model sees.");
+  s.field(
+      "eval_resize", c.eval_resize, at_least(1, "pixels").capped(kMaxSide),
+      "In evaluations the shorter side is resized to this, and `image_size` pixels in the middle are taken.");
+  s.field("interpolation", c.interpolation, "Filter of the resizing, as Pillow's of that name.");
+  s.field("on_error", c.on_error,
+          "A broken picture: `stop` with its name, or `skip` it, take the next one in its place and name it "
+          "at the end.");
+  s.field("workers", c.workers, at_least(0).capped(1024),
+          "Threads that make batches ahead of their use; they change no result. 0: as many as `threads`.");
+  s.field("repeats", c.order.repeats, at_least(1).capped(64),
+          "Repeated augmentation: views of each picture in an epoch, which then has as many pictures fewer.");
+  s.field("groups", c.order.groups, at_least(1).capped(4096),
+          "Parts of a step with an order and a mixing of their own, as on this many ranks of DeiT's and the "
+          "paper's code.");
+  return s;
+}
+
+config::Section augment_section(AugmentConfig& c) {
+  Section s("augment", "What becomes of a training picture, in this order.");
+  s.field("crop_scale", c.crop.scale, above_up_to(0, 1),
+          "Random crop: bounds of its share of the picture's area.");
+  s.field("crop_ratio", c.crop.ratio, above(0), "Random crop: bounds of its width / height.");
+  s.field("flip", c.flip, share(), "Probability that left and right are exchanged.");
+  s.field("rand_augment", c.rand_augment, "RandAugment as timm writes it, with `inc1`; or `none`.");
+  s.field("brightness", c.color_jitter.brightness, at_least(0),
+          "Colour jitter: factors are from 1 - x to 1 + x. 0: none.");
+  s.field("contrast", c.color_jitter.contrast, at_least(0), "Likewise.");
+  s.field("saturation", c.color_jitter.saturation, at_least(0), "Likewise.");
+  s.field("erasing", c.erasing.probability, share(), "Probability that a box of the picture becomes noise.");
+  s.field("mixing", c.mixing.probability, share(), "Probability that the pictures of a group are mixed.");
+  s.field("mixup_alpha", c.mixing.mixup_alpha, at_least(0),
+          "Mixup: the share of a picture is drawn from Beta(x, x). 0: no Mixup.");
+  s.field("cutmix_alpha", c.mixing.cutmix_alpha, at_least(0), "CutMix, likewise.");
+  s.field("cutmix_share", c.mixing.cutmix_share, share(), "Share of CutMix where both are on.");
+  s.field("label_smoothing", c.label_smoothing, from_below(0, 1),
+          "Probability that the target spreads over all classes.");
+  return s;
+}
+
+void check(const ImageDataConfig& data, const AugmentConfig& augment, std::int64_t step_samples,
+           Rules& rules) {
+  if (step_samples % data.order.groups != 0) {
+    rules.refuse({"data.groups", "train.batch_size", "train.accumulate"},
+                 "a divisor of train.batch_size * train.accumulate (" + std::to_string(step_samples) + ")",
+                 std::to_string(data.order.groups));
+  }
+  refuse_reversed(rules, "augment.crop_scale", augment.crop.scale);
+  refuse_reversed(rules, "augment.crop_ratio", augment.crop.ratio);
+  if (augment.rand_augment == kNone) return;
+  try {
+    RandAugment::parse(augment.rand_augment);
+  } catch (const ValueError&) {
+    rules.refuse({"augment.rand_augment"}, "none, or a text such as rand-m9-mstd0.5-inc1",
+                 augment.rand_augment);
+  }
+}
+
+Augmentation augmentation_of(const ImageDataConfig& data, const AugmentConfig& augment) {
+  Augmentation result;
+  result.size = static_cast<int>(data.image_size);
+  result.filter = data.interpolation;
+  result.crop = augment.crop;
+  result.flip = augment.flip;
+  result.rand_augment.reset();
+  if (augment.rand_augment != kNone) result.rand_augment = RandAugment::parse(augment.rand_augment);
+  const ColorJitter& jitter = augment.color_jitter;
+  if (jitter.brightness > 0 || jitter.contrast > 0 || jitter.saturation > 0) result.color_jitter = jitter;
+  result.erasing.reset();
+  if (augment.erasing.probability > 0) result.erasing = augment.erasing;
+  return result;
+}
+
+TargetOptions target_options_of(const AugmentConfig& augment) {
+  return {.mixing = augment.mixing, .label_smoothing = augment.label_smoothing};
+}
+
+EvaluationView evaluation_view_of(const ImageDataConfig& data) {
+  return {.short_side = static_cast<int>(data.eval_resize),
+          .crop = static_cast<int>(data.image_size),
+          .filter = data.interpolation,
+          .normalize = {}};
+}
+
+ImageSources open_image_sources(const ImageDataConfig& config, std::uint64_t seed, DataUse use,
+                                const std::vector<std::string>& classes) {
+  MOH_CHECK(use != DataUse::kSynthetic, "open_image_sources: synthetic data need no files");
+  ImageSources sources;
+  const int side = static_cast<int>(config.eval_resize);
+  const auto note = [&](const char* key, const PictureSource& source) {
+    sources.contents.emplace_back(key, source.describe_contents());
+  };
+  std::vector<std::string> names = classes;
+  if (use == DataUse::kTraining || names.empty()) {
+    sources.train = open_or_draw(config.train, config.drawn, side, seed, classes);
+    if (sources.train != nullptr) names = sources.train->class_names();
+  }
+  sources.validation = open_or_draw(config.validation, config.drawn_validation, side, seed ^ kHeldOut, names);
+  if (use == DataUse::kEvaluation) {
+    sources.train = nullptr;
+    if (sources.validation == nullptr)
+      throw DataError(
+          "data: the configuration of this model names no held-out pictures; name them with data=PATH");
+  }
+  if (sources.train != nullptr) note("data.train", *sources.train);
+  if (sources.validation != nullptr) note("data.validation", *sources.validation);
+  return sources;
+}
+
+}  // namespace moh

@@ -1,0 +1,71 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "train/config/fields.h"
+#include "train/config/problems.h"
+#include "train/tasks/family.h"
+#include "train/tasks/images/data/picture_batch.h"
+
+namespace moh {
+
+std::span<const std::string_view> names_of(Filter);
+
+/// Pictures of a run with images: the section `data`.
+struct ImageDataConfig {
+  std::vector<std::filesystem::path> train, validation;
+  std::int64_t drawn = 0;             ///< pictures of shapes to draw in place of files
+  std::int64_t drawn_validation = 0;  ///< likewise, held out
+  std::int64_t image_size = 224;
+  std::int64_t eval_resize = 256;
+  Filter interpolation = Filter::kBicubic;
+  OnError on_error = OnError::kStop;
+  std::int64_t workers = 0;  ///< 0: a thread for each of `threads`
+  SampleOrderOptions order;
+};
+
+/// What becomes of training pictures: the section `augment`. The defaults are the paper's recipe, but for
+/// repeated augmentation.
+struct AugmentConfig {
+  RandomCrop crop;
+  double flip = 0.5;
+  std::string rand_augment = "rand-m9-mstd0.5-inc1";  ///< or "none"
+  ColorJitter color_jitter;                           ///< zeros: none
+  RandomErasing erasing;
+  Mixing mixing;
+  double label_smoothing = 0.1;
+};
+
+/// The sections, for ImageRun::describe().
+config::Section image_data_section(ImageDataConfig& config);
+config::Section augment_section(AugmentConfig& config);
+
+/// Rules between the fields, of a run whose steps have `step_samples`.
+void check(const ImageDataConfig& data, const AugmentConfig& augment, std::int64_t step_samples,
+           config::Rules& rules);
+
+Augmentation augmentation_of(const ImageDataConfig& data, const AugmentConfig& augment);
+TargetOptions target_options_of(const AugmentConfig& augment);
+EvaluationView evaluation_view_of(const ImageDataConfig& data);
+
+/// The pictures of a run.
+struct ImageSources {
+  PictureSourcePtr train;       ///< null for DataUse::kEvaluation
+  PictureSourcePtr validation;  ///< null if nothing is held out
+  /// (key, PictureSource::describe_contents) of what was opened.
+  std::vector<std::pair<std::string, std::string>> contents;
+};
+
+/// Opens what `use`, which is not kSynthetic, needs. Held-out pictures have the labels of the classes of the
+/// training pictures, which are listed for that; `classes`, if not empty, are their names, and spare it.
+/// Throws DataError.
+ImageSources open_image_sources(const ImageDataConfig& config, std::uint64_t seed, DataUse use,
+                                const std::vector<std::string>& classes = {});
+
+}  // namespace moh
