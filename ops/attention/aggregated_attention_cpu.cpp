@@ -63,6 +63,11 @@ void forward_block(const AggregatedForward<T>& args, const List& list, std::int6
   QueryBlock<F>& block = s.block;
   score_block<kCount>(args.parameters, args.shape, list.kv_head, s.head, s.distant, s.near, at, block);
   F sums[kMostRows], tops[kMostRows];
+  for (std::int64_t i = block.rows; i < kMostRows;
+       ++i) {  // lanes after the last row, whose logarithms are dropped
+    sums[i] = F(1);
+    tops[i] = F(0);
+  }
   for (std::int64_t i = 0; i < block.rows; ++i) {
     F* scores = block.scores + i * at.columns();
     const RowSoftmax<F> softmax = exponentials(scores, at.columns());
