@@ -35,11 +35,11 @@ struct Cubic {
   value = constant + at * (linear + at * (square + at * cube));
 }
 
-/// Of four pixels of a row, at offsets in bytes.
-[[gnu::always_inline]] inline void row_value(const std::uint8_t* row, const std::ptrdiff_t (&columns)[4],
-                                             double at, Quad& value) {
-  const Cubic<FourInts> cubic(load_four_bytes(row + columns[0]), load_four_bytes(row + columns[1]),
-                              load_four_bytes(row + columns[2]), load_four_bytes(row + columns[3]));
+/// Of four pixels in a line.
+[[gnu::always_inline]] inline void line_value(const std::uint8_t* a, const std::uint8_t* b,
+                                              const std::uint8_t* c, const std::uint8_t* d, double at,
+                                              Quad& value) {
+  const Cubic<FourInts> cubic(load_four_bytes(a), load_four_bytes(b), load_four_bytes(c), load_four_bytes(d));
   Quad constant, linear, square, cube;
   as_doubles(cubic.constant, constant);
   as_doubles(cubic.linear, linear);
@@ -73,11 +73,24 @@ void AffineKernels<Backend>::bicubic(const std::uint8_t* from, std::ptrdiff_t ro
         lines[k] = clamped(top + k, height) * row_bytes;
       }
     }
-    Quad rows[4];
-    for (int k = 0; k < 4; ++k) row_value(from + lines[k], columns, dx, rows[k]);
-    const Cubic<Quad> cubic(rows[0], rows[1], rows[2], rows[3]);
     Quad value;
-    value_at(dy, cubic.constant, cubic.linear, cubic.square, cubic.cube, value);
+    // At a whole pixel of one direction the cubic is that pixel, exactly: so it is in all of a sheared or
+    // moved picture.
+    if (dy == 0) {
+      const std::uint8_t* row = from + lines[1];
+      line_value(row + columns[0], row + columns[1], row + columns[2], row + columns[3], dx, value);
+    } else if (dx == 0) {
+      const std::uint8_t* column = from + columns[1];
+      line_value(column + lines[0], column + lines[1], column + lines[2], column + lines[3], dy, value);
+    } else {
+      Quad rows[4];
+      for (int k = 0; k < 4; ++k) {
+        const std::uint8_t* row = from + lines[k];
+        line_value(row + columns[0], row + columns[1], row + columns[2], row + columns[3], dx, rows[k]);
+      }
+      const Cubic<Quad> cubic(rows[0], rows[1], rows[2], rows[3]);
+      value_at(dy, cubic.constant, cubic.linear, cubic.square, cubic.cube, value);
+    }
     const Quad low = {}, high = low + 255.0;
     value = value > low ? value : low;
     value = value < high ? value : high;
