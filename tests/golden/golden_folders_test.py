@@ -40,10 +40,10 @@ def results(header):
 def altered(header, data, name):
     """The data with another first element in that tensor."""
     data = bytearray(data)
-    code = {"F32": "<f", "F64": "<d", "I64": "<q"}[header[name]["dtype"]]
+    code = {"F32": "<f", "F64": "<d", "I64": "<q", "BOOL": "<?"}[header[name]["dtype"]]
     begin = header[name]["data_offsets"][0]
     (value,) = struct.unpack_from(code, data, begin)
-    struct.pack_into(code, data, begin, value + 1)
+    struct.pack_into(code, data, begin, not value if code == "<?" else value + 1)
     return data
 
 
