@@ -1,10 +1,20 @@
 #include "models/config_faults.h"
 
+#include <charconv>
 #include <utility>
 
 #include "core/error.h"
 
 namespace moh {
+
+std::string number_text(std::int64_t number) {
+  return std::to_string(number);
+}
+
+std::string number_text(double number) {
+  char digits[32];
+  return {digits, std::to_chars(digits, digits + sizeof digits, number).ptr};
+}
 
 void ConfigFaults::add(std::initializer_list<std::string_view> fields, std::string expected,
                        std::string found, std::string fix) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <initializer_list>
 #include <string>
 #include <string_view>
@@ -7,6 +8,10 @@
 #include <vector>
 
 namespace moh {
+
+/// A number as an error shows it: the shortest text that reads back as the same.
+std::string number_text(std::int64_t number);
+std::string number_text(double number);
 
 /// Faults of a model's configuration, found by the model's own check. For a run's YAML each is reported at
 /// the line and column of its keys; a program that makes a model from a struct throws the first.

@@ -92,4 +92,8 @@ Check& Check::require(bool condition, std::string_view what, std::string_view ex
   return *this;
 }
 
+void require_cpu(std::string_view op, const Tensor& x) {
+  if (x.device() != kCpu) throw DeviceError(error_message(op, "device", "cpu", device_name(x.device())));
+}
+
 }  // namespace moh

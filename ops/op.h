@@ -108,13 +108,14 @@ void run_kernel(KernelCall call, const Tensor& x, Fn&& fn, const Workspace& work
   run_kernel(call, x, std::forward<Fn>(fn));
 }
 
+/// Throws DeviceError for a tensor on a GPU, for an op with CPU kernels only.
+void require_cpu(std::string_view op, const Tensor& x);
+
 /// run_kernel, with and without workspace, for an op with CPU kernels only. Throw DeviceError for a tensor on
 /// a GPU.
 template <class Fn, class Workspace>
 void run_cpu_kernel(KernelCall call, const Tensor& x, Fn&& fn, const Workspace& workspace) {
-  if (x.device() != kCpu) {
-    throw DeviceError(error_message(call.op, "device", "cpu", device_name(x.device())));
-  }
+  require_cpu(call.op, x);
   const ProfileScope profile(call.op, call.flops);
   visit_floating(x.dtype(), call.op, [&]<class T>() {
     visit_cpu_isa([&]<class Backend>() {

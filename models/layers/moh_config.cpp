@@ -15,10 +15,6 @@ namespace {
 constexpr std::string_view kRouter = "moh.router", kNumShared = "moh.num_shared", kTopK = "moh.top_k",
                            kSharedHeads = "moh.shared_heads", kHeads = "heads", kLayers = "layers";
 
-std::string text(std::int64_t number) {
-  return std::to_string(number);
-}
-
 /// The configuration to check, and the list of its faults.
 struct Check {
   const MohConfig& moh;
@@ -31,8 +27,8 @@ struct Check {
     const auto length = static_cast<std::int64_t>(counts.each.size());
     if (length == 0 || length == layers) return true;
     faults.add({field, kLayers},
-               "one value, or one per layer (" + faults.key(kLayers) + " is " + text(layers) + ")",
-               "a list of " + text(length));
+               "one value, or one per layer (" + faults.key(kLayers) + " is " + number_text(layers) + ")",
+               "a list of " + number_text(length));
     return false;
   }
 
@@ -41,16 +37,18 @@ struct Check {
   bool check_layer(std::int64_t layer) const {
     const std::int64_t shared = moh.num_shared.at(layer), top_k = moh.top_k.at(layer);
     const std::int64_t heads = heads_of.at(layer), candidates = heads - shared;
-    const std::string where = " (layer " + text(layer) + ")";
+    const std::string where = " (layer " + number_text(layer) + ")";
     if (shared < 0 || candidates < 0) {
-      faults.add({kNumShared, kHeads, kRouter}, "at most " + faults.key(kHeads) + " (" + text(heads) + ")",
-                 text(shared) + where);
+      faults.add({kNumShared, kHeads, kRouter},
+                 "at most " + faults.key(kHeads) + " (" + number_text(heads) + ")",
+                 number_text(shared) + where);
     } else if (top_k < 0 || top_k > candidates) {
       faults.add({kTopK, kNumShared, kHeads, kRouter},
-                 "at most " + text(candidates) + ", the heads that are not shared", text(top_k) + where);
+                 "at most " + number_text(candidates) + ", the heads that are not shared",
+                 number_text(top_k) + where);
     } else if (top_k == 0 && candidates > 0) {
       faults.add({kTopK, kNumShared, kHeads, kRouter},
-                 "at least 1 of the " + text(candidates) + " heads that are not shared", "0" + where,
+                 "at least 1 of the " + number_text(candidates) + " heads that are not shared", "0" + where,
                  "a head that no token can keep is dead; to have all active, share them all");
     } else if (moh.router == RouterKind::kQueryNorm && candidates == 1) {
       faults.add({kNumShared, kRouter, kHeads},
@@ -66,7 +64,7 @@ struct Check {
     const std::set<std::int64_t> different(listed.begin(), listed.end());
     if (different.size() != listed.size()) return "a head twice";
     for (const std::int64_t head : listed) {
-      if (head < 0 || head >= heads) return "head " + text(head);
+      if (head < 0 || head >= heads) return "head " + number_text(head);
     }
     return "";
   }
@@ -80,18 +78,19 @@ struct Check {
     if (!listed.listed()) return;
     const auto length = static_cast<std::int64_t>(listed.each.size());
     if (length != 0 && length != layers)
-      return refuse("one list, or one per layer (" + faults.key(kLayers) + " is " + text(layers) + ")",
-                    text(length) + " lists");
+      return refuse("one list, or one per layer (" + faults.key(kLayers) + " is " + number_text(layers) + ")",
+                    number_text(length) + " lists");
     for (std::int64_t layer = 0; layer < layers; ++layer) {
       const std::vector<std::int64_t>& of_layer = listed.at(layer);
       const std::int64_t shared = moh.num_shared.at(layer);
-      const std::string where = " (layer " + text(layer) + ")";
+      const std::string where = " (layer " + number_text(layer) + ")";
       if (static_cast<std::int64_t>(of_layer.size()) != shared)
-        return refuse("as many heads as " + faults.key(kNumShared) + " says (" + text(shared) + ")",
+        return refuse("as many heads as " + faults.key(kNumShared) + " says (" + number_text(shared) + ")",
                       std::to_string(of_layer.size()) + where);
       const std::string fault = fault_of(of_layer, heads_of.at(layer));
       if (!fault.empty())
-        return refuse("heads from 0 to " + text(heads_of.at(layer) - 1) + ", each once", fault + where);
+        return refuse("heads from 0 to " + number_text(heads_of.at(layer) - 1) + ", each once",
+                      fault + where);
     }
   }
 

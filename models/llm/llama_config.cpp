@@ -1,6 +1,5 @@
 #include "models/llm/llama_config.h"
 
-#include <charconv>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -8,16 +7,6 @@
 namespace moh {
 
 namespace {
-
-std::string text(std::int64_t number) {
-  return std::to_string(number);
-}
-
-/// The shortest text that reads back as the same number.
-std::string text(double number) {
-  char digits[32];
-  return {digits, std::to_chars(digits, digits + sizeof digits, number).ptr};
-}
 
 /// Checks sizes and their divisibility. Returns whether there is no fault.
 bool check_sizes(const LlamaConfig& c, ConfigFaults& faults) {
@@ -28,11 +17,11 @@ bool check_sizes(const LlamaConfig& c, ConfigFaults& faults) {
                                      {"intermediate", c.intermediate},
                                      {"heads", c.heads},
                                      {"max_positions", c.max_positions}}) {
-    if (value < 1) faults.add({field}, "1 or more", text(value));
+    if (value < 1) faults.add({field}, "1 or more", number_text(value));
   }
   for (const auto& [field, value] :
        {std::pair<std::string_view, std::int64_t>{"kv_heads", c.kv_heads}, {"head_dim", c.head_dim}}) {
-    if (value < 0) faults.add({field}, "0 or more", text(value));
+    if (value < 0) faults.add({field}, "0 or more", number_text(value));
   }
   return faults.all().size() == before;
 }
@@ -41,25 +30,27 @@ void check_numbers(const LlamaConfig& c, ConfigFaults& faults) {
   for (const auto& [field, value] : {std::pair<std::string_view, double>{"norm_eps", c.norm_eps},
                                      {"rope_theta", c.rope_theta},
                                      {"init_std", c.init_std}}) {
-    if (!(value > 0)) faults.add({field}, "a number above 0", text(value));
+    if (!(value > 0)) faults.add({field}, "a number above 0", number_text(value));
   }
-  if (!(c.dropout >= 0 && c.dropout < 1)) faults.add({"dropout"}, "0 or more, below 1", text(c.dropout));
+  if (!(c.dropout >= 0 && c.dropout < 1))
+    faults.add({"dropout"}, "0 or more, below 1", number_text(c.dropout));
 }
 
 void check_heads(const LlamaConfig& c, ConfigFaults& faults) {
   const LlamaConfig spelt = spelt_out(c);
   if (c.head_dim == 0 && c.hidden % c.heads != 0) {
     faults.add({"heads", "hidden", "head_dim"},
-               "a divisor of " + faults.key("hidden") + " (" + text(c.hidden) + ")", text(c.heads),
-               "or set " + faults.key("head_dim"));
+               "a divisor of " + faults.key("hidden") + " (" + number_text(c.hidden) + ")",
+               number_text(c.heads), "or set " + faults.key("head_dim"));
   } else if (spelt.head_dim % 2 != 0) {
     const std::string quotient = " (" + faults.key("hidden") + " / " + faults.key("heads") + ")";
     faults.add({"head_dim", "hidden", "heads"}, "an even number (rotary positions rotate pairs)",
-               text(spelt.head_dim) + (c.head_dim == 0 ? quotient : ""));
+               number_text(spelt.head_dim) + (c.head_dim == 0 ? quotient : ""));
   }
   if (c.heads % spelt.kv_heads != 0) {
-    faults.add({"kv_heads", "heads"}, "a divisor of " + faults.key("heads") + " (" + text(c.heads) + ")",
-               text(c.kv_heads));
+    faults.add({"kv_heads", "heads"},
+               "a divisor of " + faults.key("heads") + " (" + number_text(c.heads) + ")",
+               number_text(c.kv_heads));
   }
 }
 
@@ -71,13 +62,13 @@ void check_rope_scaling(const RopeScaling& c, ConfigFaults& faults) {
   if (c.kind == RopeScalingKind::kNone && c.factor != unset.factor) {
     faults.add({kKind, kFactor}, "a kind for " + faults.key(kFactor), "none", "set it to linear or llama3");
   } else if (c.kind != RopeScalingKind::kNone && c.factor == unset.factor) {
-    faults.add({kFactor, kKind}, "a number above 1", text(c.factor),
+    faults.add({kFactor, kKind}, "a number above 1", number_text(c.factor),
                "or set " + faults.key(kKind) + ": none");
   }
   if (c.kind == RopeScalingKind::kLlama3) {
     if (c.high_freq_factor <= c.low_freq_factor) {
-      faults.add({kHigh, kLow}, "more than low_freq_factor (" + text(c.low_freq_factor) + ")",
-                 text(c.high_freq_factor));
+      faults.add({kHigh, kLow}, "more than low_freq_factor (" + number_text(c.low_freq_factor) + ")",
+                 number_text(c.high_freq_factor));
     }
   } else if (const RopeScaling other{c.kind, c.factor}; c != other) {
     faults.add({kKind, kLow, kHigh, kPositions},

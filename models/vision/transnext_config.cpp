@@ -1,6 +1,5 @@
 #include "models/vision/transnext_config.h"
 
-#include <charconv>
 #include <numeric>
 #include <string>
 #include <utility>
@@ -11,21 +10,11 @@ namespace {
 
 constexpr std::int64_t kMostStages = 8, kMostBlocks = 1000, kMostExperts = 64;
 
-std::string text(std::int64_t number) {
-  return std::to_string(number);
-}
-
-/// The shortest text that reads back as the same number.
-std::string text(double number) {
-  char digits[32];
-  return {digits, std::to_chars(digits, digits + sizeof digits, number).ptr};
-}
-
 /// Checks the lists: their lengths, and that each value is 1 or more. Returns whether there is no fault.
 bool check_lists(const TransNextConfig& c, ConfigFaults& faults) {
   const std::size_t before = faults.all().size();
   if (c.stages() < 1 || c.stages() > kMostStages)
-    faults.add({"dims"}, "1 to " + text(kMostStages) + " stages", text(c.stages()));
+    faults.add({"dims"}, "1 to " + number_text(kMostStages) + " stages", number_text(c.stages()));
   using List = const std::vector<std::int64_t>*;
   for (const auto& [field, list] : {std::pair<std::string_view, List>{"dims", &c.dims},
                                     {"heads", &c.heads},
@@ -34,15 +23,16 @@ bool check_lists(const TransNextConfig& c, ConfigFaults& faults) {
                                     {"pool_ratios", &c.pool_ratios}}) {
     if (list->size() != c.dims.size()) {
       faults.add({field, "dims"},
-                 "a value per stage (" + faults.key("dims") + " has " + text(c.stages()) + ")",
-                 text(static_cast<std::int64_t>(list->size())));
+                 "a value per stage (" + faults.key("dims") + " has " + number_text(c.stages()) + ")",
+                 number_text(static_cast<std::int64_t>(list->size())));
     }
     for (const std::int64_t value : *list) {
-      if (value < 1) faults.add({field}, "numbers of 1 or more", text(value));
+      if (value < 1) faults.add({field}, "numbers of 1 or more", number_text(value));
     }
   }
   for (const std::int64_t depth : c.depths) {
-    if (depth > kMostBlocks) faults.add({"depths"}, "at most " + text(kMostBlocks) + " blocks", text(depth));
+    if (depth > kMostBlocks)
+      faults.add({"depths"}, "at most " + number_text(kMostBlocks) + " blocks", number_text(depth));
   }
   return faults.all().size() == before;
 }
@@ -55,23 +45,25 @@ void check_numbers(const TransNextConfig& c, ConfigFaults& faults) {
         {"experts", c.experts, 1},
         {"fixed_pool_size", c.fixed_pool_size, 0},
         {"pretrain_size", c.pretrain_size, 1}}) {
-    if (value < least) faults.add({field}, text(least) + " or more", text(value));
+    if (value < least) faults.add({field}, number_text(least) + " or more", number_text(value));
   }
   if (c.window < 1 || c.window > 15 || c.window % 2 == 0)
-    faults.add({"window"}, "an odd number from 1 to 15", text(c.window));
-  if (c.experts > kMostExperts) faults.add({"experts"}, "at most " + text(kMostExperts), text(c.experts));
+    faults.add({"window"}, "an odd number from 1 to 15", number_text(c.window));
+  if (c.experts > kMostExperts)
+    faults.add({"experts"}, "at most " + number_text(kMostExperts), number_text(c.experts));
   if (!(c.expert_balance_weight >= 0))
-    faults.add({"expert_balance_weight"}, "0 or more", text(c.expert_balance_weight));
+    faults.add({"expert_balance_weight"}, "0 or more", number_text(c.expert_balance_weight));
   if (!(c.drop_path >= 0 && c.drop_path < 1))
-    faults.add({"drop_path"}, "0 or more, below 1", text(c.drop_path));
+    faults.add({"drop_path"}, "0 or more, below 1", number_text(c.drop_path));
 }
 
 void check_heads(const TransNextConfig& c, ConfigFaults& faults) {
   for (std::size_t s = 0; s < c.dims.size(); ++s) {
     if (c.dims[s] % c.heads[s] == 0 && c.dims[s] / c.heads[s] <= 256) continue;
-    faults.add({"heads", "dims"},
-               "a divisor of " + faults.key("dims") + " (" + text(c.dims[s]) + "), for heads of at most 256",
-               text(c.heads[s]) + " (stage " + text(static_cast<std::int64_t>(s)) + ")");
+    faults.add(
+        {"heads", "dims"},
+        "a divisor of " + faults.key("dims") + " (" + number_text(c.dims[s]) + "), for heads of at most 256",
+        number_text(c.heads[s]) + " (stage " + number_text(static_cast<std::int64_t>(s)) + ")");
   }
 }
 
@@ -105,10 +97,10 @@ bool check_moh_lists(const TransNextConfig& c, ConfigFaults& faults) {
         {"moh.shared_heads", c.moh.shared_heads.each.size()}}) {
     if (length == 0 || length == c.dims.size() || static_cast<std::int64_t>(length) == num_blocks(c))
       continue;
-    faults.add(
-        {field, "depths"},
-        "one value, or one per stage (" + text(c.stages()) + ") or block (" + text(num_blocks(c)) + ")",
-        "a list of " + text(static_cast<std::int64_t>(length)));
+    faults.add({field, "depths"},
+               "one value, or one per stage (" + number_text(c.stages()) + ") or block (" +
+                   number_text(num_blocks(c)) + ")",
+               "a list of " + number_text(static_cast<std::int64_t>(length)));
   }
   return faults.all().size() == before;
 }

@@ -1,23 +1,12 @@
 #include "models/vision/vit_config.h"
 
 #include <algorithm>
-#include <charconv>
 #include <string>
 #include <utility>
 
 namespace moh {
 
 namespace {
-
-std::string text(std::int64_t number) {
-  return std::to_string(number);
-}
-
-/// The shortest text that reads back as the same number.
-std::string text(double number) {
-  char digits[32];
-  return {digits, std::to_chars(digits, digits + sizeof digits, number).ptr};
-}
 
 /// Checks sizes and their divisibility. Returns whether there is no fault.
 bool check_sizes(const VitConfig& c, ConfigFaults& faults) {
@@ -30,18 +19,19 @@ bool check_sizes(const VitConfig& c, ConfigFaults& faults) {
                                      {"hidden", c.hidden},
                                      {"heads", c.heads},
                                      {"mlp_ratio", c.mlp_ratio}}) {
-    if (value < 1) faults.add({field}, "1 or more", text(value));
+    if (value < 1) faults.add({field}, "1 or more", number_text(value));
   }
   if (faults.all().size() != before) return false;
   if (c.image_size % c.patch_size != 0) {
     faults.add({"patch_size", "image_size"},
-               "a divisor of " + faults.key("image_size") + " (" + text(c.image_size) + ")",
-               text(c.patch_size));
+               "a divisor of " + faults.key("image_size") + " (" + number_text(c.image_size) + ")",
+               number_text(c.patch_size));
   }
   if (c.hidden % c.heads != 0 || c.hidden / c.heads > 256) {
-    faults.add({"heads", "hidden"},
-               "a divisor of " + faults.key("hidden") + " (" + text(c.hidden) + "), for heads of at most 256",
-               text(c.heads));
+    faults.add(
+        {"heads", "hidden"},
+        "a divisor of " + faults.key("hidden") + " (" + number_text(c.hidden) + "), for heads of at most 256",
+        number_text(c.heads));
   }
   return faults.all().size() == before;
 }
@@ -50,9 +40,9 @@ bool check_sizes(const VitConfig& c, ConfigFaults& faults) {
 
 void check(const VitConfig& c, ConfigFaults& faults) {
   if (!check_sizes(c, faults)) return;
-  if (!(c.norm_eps > 0)) faults.add({"norm_eps"}, "a number above 0", text(c.norm_eps));
+  if (!(c.norm_eps > 0)) faults.add({"norm_eps"}, "a number above 0", number_text(c.norm_eps));
   if (!(c.drop_path >= 0 && c.drop_path < 1))
-    faults.add({"drop_path"}, "0 or more, below 1", text(c.drop_path));
+    faults.add({"drop_path"}, "0 or more, below 1", number_text(c.drop_path));
   if (c.moh.router == RouterKind::kQueryNorm) faults.add({"moh.router"}, "learned or none", "query_norm");
   check(c.moh, c.layers, c.heads, faults);
 }

@@ -238,8 +238,7 @@ void set_window(Operands& o, const WindowParameters& p) {
 
 /// Completes the operands, and runs the forward pass; the log-sum-exp is not kept when nothing is recorded.
 Saved run(Operands& o, const SelectedPairs& selected) {
-  if (o.q.device() != kCpu)  // before the lists, which would be reported instead of the missing kernel
-    throw DeviceError(error_message(o.op, "device", "cpu", device_name(o.q.device())));
+  require_cpu(o.op, o.q);  // before the lists, which would be reported instead of the missing kernel
   complete_shape(o.op, o.shape.pairs, {.causal = false});
   Saved saved;
   if (selected.gates.defined()) {

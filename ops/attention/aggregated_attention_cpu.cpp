@@ -63,8 +63,8 @@ void forward_block(const AggregatedForward<T>& args, const List& list, std::int6
   QueryBlock<F>& block = s.block;
   score_block<kCount>(args.parameters, args.shape, list.kv_head, s.head, s.distant, s.near, at, block);
   F sums[kMostRows], tops[kMostRows];
-  for (std::int64_t i = block.rows; i < kMostRows;
-       ++i) {  // lanes after the last row, whose logarithms are dropped
+  // Lanes after the last row, whose logarithms are dropped.
+  for (std::int64_t i = block.rows; i < kMostRows; ++i) {
     sums[i] = F(1);
     tops[i] = F(0);
   }

@@ -10,8 +10,7 @@ Variable position_bias(const Variable& table, const Tensor& index) {
   Check check("position_bias");
   check.floating("table", table).rank("table", table, 2);
   check.rank("index", Variable(index), 2);
-  if (table.device() != kCpu)  // before the index, which would be reported instead of the missing kernel
-    throw DeviceError(error_message("position_bias", "device", "cpu", device_name(table.device())));
+  require_cpu("position_bias", table.value());  // before the index, which would be reported instead of it
   const Tensor rows = checked_indices("position_bias", "index", index, table.device(),
                                       {.bound = table.dim(0), .of = "the table"});
   const PositionBiasShape shape{table.dim(0), table.dim(1), index.numel()};

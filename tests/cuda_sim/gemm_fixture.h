@@ -1,6 +1,5 @@
 #pragma once
 
-#include <cstring>
 #include <string>
 
 #include "core/math_mode.h"
@@ -8,6 +7,7 @@
 #include "tests/cuda_sim/cublas.h"
 #include "tests/ops/device_ways.h"
 #include "tests/ops/op_run.h"
+#include "tests/support/same_bits.h"
 
 // What tests of products on the simulated GPU share.
 
@@ -54,10 +54,6 @@ inline GemmOptions searching(std::string& found) {
 
 inline Tensor on_gpu(const Shape& shape, DType dtype, std::uint64_t seed) {
   return normal(shape, seed).to(dtype).to(parse_device("cuda"));
-}
-
-inline bool same_bits(const Tensor& a, const Tensor& b) {
-  return a.bytes() == b.bytes() && std::memcmp(a.raw(), b.raw(), a.bytes()) == 0;
 }
 
 }  // namespace moh::test

@@ -1,7 +1,5 @@
 #include "tests/cuda_sim/training_run.h"
 
-#include <cstring>
-
 #include "tests/cuda_sim/stream.h"
 #include "tests/ops/device_ways.h"
 #include "train/run/trainer.h"
@@ -59,12 +57,6 @@ std::vector<Tensor> TrainingRun::state() const {
     state.push_back(p.variable.value().to(kCpu).clone());
   for (const NamedTensor& entry : optimizer_.state()) state.push_back(entry.tensor.to(kCpu).clone());
   return state;
-}
-
-bool same_bits(const std::vector<Tensor>& a, const std::vector<Tensor>& b) {
-  for (std::size_t i = 0; i < a.size(); ++i)
-    if (a[i].bytes() != b[i].bytes() || std::memcmp(a[i].raw(), b[i].raw(), a[i].bytes()) != 0) return false;
-  return a.size() == b.size();
 }
 
 }  // namespace moh::test

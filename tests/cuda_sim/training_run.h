@@ -1,6 +1,7 @@
 #pragma once
 
 #include "tests/support/language_runs.h"
+#include "tests/support/same_bits.h"
 #include "train/run/train_step.h"
 
 namespace moh::test {
@@ -37,7 +38,5 @@ class TrainingRun {
   TrainStep train_step_;
   std::int64_t step_ = 0;
 };
-
-bool same_bits(const std::vector<Tensor>& a, const std::vector<Tensor>& b);
 
 }  // namespace moh::test

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
-#include <cstring>
 #include <limits>
 #include <vector>
 
@@ -24,6 +23,7 @@
 #include "ops/optim/ema.h"
 #include "tests/ops/device_ways.h"
 #include "tests/ops/op_run.h"
+#include "tests/support/same_bits.h"
 
 namespace moh::test {
 
@@ -89,12 +89,6 @@ std::vector<Tensor> state_of(const std::vector<AdamWParameter>& parameters) {
       if (part.defined()) state.push_back(part.to(kCpu).clone());
   }
   return state;
-}
-
-bool same_bits(const std::vector<Tensor>& a, const std::vector<Tensor>& b) {
-  for (std::size_t i = 0; i < a.size(); ++i)
-    if (std::memcmp(a[i].raw(), b[i].raw(), a[i].bytes()) != 0) return false;
-  return a.size() == b.size();
 }
 
 /// What DeviceAdamW does, step by step on the CPU.

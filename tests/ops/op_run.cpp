@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
-#include <cstring>
 
 #include "core/random.h"
+#include "tests/support/same_bits.h"
 
 namespace moh::test {
 
@@ -86,12 +86,7 @@ void check_result(const Result& found, const Result& expected, const OpCase& op_
 }
 
 bool same_bits(const Result& a, const Result& b) {
-  if (a.tensors.size() != b.tensors.size()) return false;
-  for (std::size_t i = 0; i < a.tensors.size(); ++i) {
-    if (a.tensors[i].bytes() != b.tensors[i].bytes()) return false;
-    if (std::memcmp(a.tensors[i].raw(), b.tensors[i].raw(), a.tensors[i].bytes()) != 0) return false;
-  }
-  return true;
+  return same_bits(a.tensors, b.tensors);
 }
 
 }  // namespace moh::test

@@ -13,8 +13,10 @@
 #include "ops/elementwise/scale.h"
 #include "ops/loss/cross_entropy.h"
 #include "ops/optim/adamw.h"
+#include "tests/support/same_bits.h"
 
 using namespace moh;
+using namespace moh::test;
 
 namespace {
 
@@ -56,14 +58,6 @@ std::vector<Tensor> gradients_of(const Llama& model) {
     p.variable.zero_grad();
   }
   return gradients;
-}
-
-bool same_bits(const std::vector<Tensor>& a, const std::vector<Tensor>& b) {
-  for (std::size_t i = 0; i < a.size(); ++i) {
-    if (a[i].defined() != b[i].defined()) return false;
-    if (a[i].defined() && std::memcmp(a[i].raw(), b[i].raw(), a[i].bytes()) != 0) return false;
-  }
-  return a.size() == b.size();
 }
 
 std::vector<std::pair<std::string, std::string>> tensors(const Llama& model) {

@@ -11,10 +11,12 @@
 #include "core/error.h"
 #include "core/parallel.h"
 #include "core/random.h"
-#include "ops/elementwise/add.h"
 #include "ops/loss/cross_entropy.h"
+#include "tests/models/vision/image_step.h"
+#include "tests/support/same_bits.h"
 
 using namespace moh;
+using namespace moh::test;
 
 namespace {
 
@@ -33,38 +35,8 @@ TransNextConfig small_model(bool routed = true) {
   return c;
 }
 
-Variable some_images(std::int64_t height, std::int64_t width, DType dtype = DType::kFloat32) {
-  const Tensor images = empty({2, height, width, 3}, dtype);
-  fill_normal(images, {5, 6}, 0, 1);
-  return Variable(images);
-}
-
-/// Loss and gradients of a step.
 std::vector<Tensor> step_of(const TransNextConfig& config, std::uint64_t draws = 0) {
-  TransNext model(config, DType::kFloat32);
-  model.initialise(3);
-  Generator generator(1, draws);
-  const ImageOutput output = model.forward(some_images(32, 32), {.training = true, .generator = &generator});
-  Variable loss = cross_entropy(output.logits, tensor_of<std::int64_t>({2}, {1, 4}));
-  for (const LayerRouting& layer : output.routing) {
-    if (layer.balance.defined()) loss = add(loss, layer.balance);
-  }
-  for (const Variable& balance : output.expert_balances) loss = add(loss, balance);
-  loss.backward();
-  std::vector<Tensor> results = {loss.value()};
-  for (const NamedParameter& p : model.parameters()) {
-    INFO(p.name);
-    CHECK(p.variable.grad().defined());
-    results.push_back(p.variable.grad());
-  }
-  return results;
-}
-
-bool same_bits(const std::vector<Tensor>& a, const std::vector<Tensor>& b) {
-  for (std::size_t i = 0; i < a.size(); ++i) {
-    if (std::memcmp(a[i].raw(), b[i].raw(), a[i].bytes()) != 0) return false;
-  }
-  return a.size() == b.size();
+  return image_step<TransNext>(config, 32, 32, draws);
 }
 
 Tensor logits_of(const TransNext& model, const Variable& images, const ForwardContext& context = {}) {

@@ -2,7 +2,6 @@
 
 #include <catch2/catch.hpp>
 #include <cmath>
-#include <cstring>
 #include <set>
 #include <string>
 #include <vector>
@@ -11,10 +10,11 @@
 #include "core/error.h"
 #include "core/random.h"
 #include "models/vision/resample.h"
-#include "ops/elementwise/add.h"
-#include "ops/loss/cross_entropy.h"
+#include "tests/models/vision/image_step.h"
+#include "tests/support/same_bits.h"
 
 using namespace moh;
+using namespace moh::test;
 
 namespace {
 
@@ -30,36 +30,8 @@ VitConfig small_model(VitPooling pooling = VitPooling::kClassToken, bool routed 
   return c;
 }
 
-Variable some_images(std::int64_t height, std::int64_t width) {
-  const Tensor images = empty({2, height, width, 3}, DType::kFloat32);
-  fill_normal(images, {5, 6}, 0, 1);
-  return Variable(images);
-}
-
-/// Loss and gradients of a step.
 std::vector<Tensor> step_of(const VitConfig& config, std::int64_t side = 16) {
-  Vit model(config, DType::kFloat32);
-  model.initialise(3);
-  Generator generator(1, 0);
-  const ImageOutput output =
-      model.forward(some_images(side, 16), {.training = true, .generator = &generator});
-  Variable loss = cross_entropy(output.logits, tensor_of<std::int64_t>({2}, {1, 4}));
-  for (const LayerRouting& layer : output.routing) loss = add(loss, layer.balance);
-  loss.backward();
-  std::vector<Tensor> results = {loss.value()};
-  for (const NamedParameter& p : model.parameters()) {
-    INFO(p.name);
-    CHECK(p.variable.grad().defined());
-    results.push_back(p.variable.grad());
-  }
-  return results;
-}
-
-bool same_bits(const std::vector<Tensor>& a, const std::vector<Tensor>& b) {
-  for (std::size_t i = 0; i < a.size(); ++i) {
-    if (std::memcmp(a[i].raw(), b[i].raw(), a[i].bytes()) != 0) return false;
-  }
-  return a.size() == b.size();
+  return image_step<Vit>(config, side, 16);
 }
 
 std::set<std::string> names_of(const Vit& model) {

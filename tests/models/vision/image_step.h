@@ -1,0 +1,46 @@
+#pragma once
+
+#include <catch2/catch.hpp>
+#include <utility>
+#include <vector>
+
+#include "core/random.h"
+#include "ops/elementwise/add.h"
+#include "ops/loss/cross_entropy.h"
+
+// What the tests of all vision models share.
+
+namespace moh::test {
+
+/// Two images, [2, height, width, 3].
+inline Variable some_images(std::int64_t height, std::int64_t width, DType dtype = DType::kFloat32) {
+  const Tensor images = empty({2, height, width, 3}, dtype);
+  fill_normal(images, {5, 6}, 0, 1);
+  return Variable(images);
+}
+
+/// Loss, balance losses included, and gradients of a training step of a model with random weights; `draws`
+/// numbers the random stream of drop_path.
+template <class Model, class Config>
+std::vector<Tensor> image_step(const Config& config, std::int64_t height, std::int64_t width,
+                               std::uint64_t draws = 0) {
+  Model model(config, DType::kFloat32);
+  model.initialise(3);
+  Generator generator(1, draws);
+  const auto output = model.forward(some_images(height, width), {.training = true, .generator = &generator});
+  Variable loss = cross_entropy(output.logits, tensor_of<std::int64_t>({2}, {1, 4}));
+  for (const auto& layer : output.routing) {
+    if (layer.balance.defined()) loss = add(loss, layer.balance);
+  }
+  for (const Variable& balance : output.expert_balances) loss = add(loss, balance);
+  loss.backward();
+  std::vector<Tensor> results = {loss.value()};
+  for (const auto& p : model.parameters()) {
+    INFO(p.name);
+    CHECK(p.variable.grad().defined());
+    results.push_back(p.variable.grad());
+  }
+  return results;
+}
+
+}  // namespace moh::test
