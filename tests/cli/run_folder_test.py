@@ -3,6 +3,7 @@
 import fcntl
 import json
 import shutil
+import signal
 import socket
 
 import support
@@ -104,6 +105,18 @@ class LostFolder(support.MohTest):
             self.moh("train", "tiny.yaml", "seed=5", "train.steps=8", "schedule.decay_steps=120")
 
         self.check(replace)
+
+
+    def test_removed_while_a_checkpoint_is_written(self):
+        """The operation that fails first names a file of a temporary folder; the run folder is what is missing."""
+        run = support.Running(self, "train", self.config({"train.steps": 120}), env={"MOH_FAIL": "ckpt:after_write_1=stop"})
+        run.wait_until_stopped()
+        self.assertTrue(list((self.folder / "run/checkpoints").glob(".tmp-*")), "no checkpoint is being written")
+        shutil.rmtree(self.folder / "run")
+        run.send(signal.SIGCONT)
+        self.assertEqual(run.wait(), support.STORAGE_ERROR, run.output)
+        self.assert_says(run.output, "run: expected the run folder that this process locked", "--resume")
+        self.assertFalse((self.folder / "run").exists())
 
 
 class Links(support.MohTest):

@@ -271,6 +271,14 @@ class Running:
             time.sleep(0.001)
             fcntl.ioctl(self.pipe, termios.FIONREAD, filled)
 
+    def wait_until_stopped(self):
+        """Waits until the process has halted (the failure point's action `stop`)."""
+        deadline = time.monotonic() + TIMEOUT_SECONDS
+        while pathlib.Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()[0] != "T":
+            if time.monotonic() > deadline or self.process.poll() is not None:
+                raise AssertionError(f"moh did not stop:\n{self.output}")
+            time.sleep(0.01)
+
     def wait(self):
         """Reads to the end and returns the exit code; minus the signal that killed it."""
         while piece := os.read(self.pipe, 65536):

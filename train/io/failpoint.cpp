@@ -20,11 +20,12 @@ namespace failpoint {
 
 namespace {
 
-constexpr int kKill = -2;
+constexpr int kKill = -2, kStop = -3;
 
 constexpr std::pair<std::string_view, int> kActions[] = {
-    {"kill", kKill},    {"short", kShortWrite}, {"EINTR", EINTR}, {"EIO", EIO},       {"ENOSPC", ENOSPC},
-    {"EDQUOT", EDQUOT}, {"EFBIG", EFBIG},       {"EPERM", EPERM}, {"EACCES", EACCES}, {"EINVAL", EINVAL},
+    {"kill", kKill},  {"stop", kStop},    {"short", kShortWrite}, {"EINTR", EINTR},
+    {"EIO", EIO},     {"ENOSPC", ENOSPC}, {"EDQUOT", EDQUOT},     {"EFBIG", EFBIG},
+    {"EPERM", EPERM}, {"EACCES", EACCES}, {"EINVAL", EINVAL},
 };
 
 struct Armed {
@@ -34,9 +35,9 @@ struct Armed {
 };
 
 [[noreturn]] void refuse(std::string_view spec) {
-  throw ConfigError(error_message("MOH_FAIL", spec,
-                                  "POINT_N or POINT_N=ACTION, N from 1, ACTION kill, short or an errno name",
-                                  "something else"));
+  throw ConfigError(error_message(
+      "MOH_FAIL", spec, "POINT_N or POINT_N=ACTION, N from 1, ACTION kill, stop, short or an errno name",
+      "something else"));
 }
 
 int action_named(std::string_view name, std::string_view spec) {
@@ -101,7 +102,8 @@ int pass(std::string_view point) {
   for (const Armed& armed : *all.armed) {
     if (armed.point != point || armed.on_pass != count) continue;
     if (armed.action == kKill) std::raise(SIGKILL);
-    return armed.action;
+    if (armed.action != kStop) return armed.action;
+    std::raise(SIGSTOP);
   }
   return 0;
 }

@@ -9,8 +9,9 @@
 ///   MOH_FAIL=POINT_N[=ACTION][,...]     the N-th pass (from 1) of POINT in this process
 ///
 /// ACTION: kill (the default) ends the process by SIGKILL at once, so that nothing is flushed and no
-/// destructor runs; an errno name (ENOSPC, EIO, EINTR, ...) makes the operation fail with that error; short
-/// makes a write accept only half of its bytes.
+/// destructor runs; stop halts it there until SIGCONT, so that the disk may change meanwhile; an errno name
+/// (ENOSPC, EIO, EINTR, ...) makes the operation fail with that error; short makes a write accept only half
+/// of its bytes.
 ///
 /// Points: io:open io:read for input files, io:create io:mkdir io:write io:fsync io:rename io:exchange
 /// io:fsync_dir io:unlink io:rmdir, each before the system call of the same name; ckpt:after_write after each

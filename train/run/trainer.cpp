@@ -289,9 +289,14 @@ void Trainer::save_checkpoint() {
   contents.optimizer = optimizer_.state();
   contents.trainer_json = to_json(state_);
   contents.config_yaml = print_resolved(with_absolute_paths(config_));
-  const std::filesystem::path folder = checkpoints_.save(contents);
+  try {
+    const std::filesystem::path folder = checkpoints_.save(contents);
+    log_debug("step " + std::to_string(state_.step) + ": saved " + folder.string());
+  } catch (const StorageError&) {
+    folder_.require_in_place();  // where the run folder is gone, that is the reason
+    throw;
+  }
   saved_at_ = state_.step;
-  log_debug("step " + std::to_string(state_.step) + ": saved " + folder.string());
 }
 
 std::string Trainer::stop_reason() const {
