@@ -31,7 +31,7 @@ namespace {
 
 /// A selection of about half the pairs, the same each time; some tokens select nothing.
 Tensor selection(const Shape& shape) {
-  const Tensor selected = empty(shape, DType::kUInt8);
+  Tensor selected = empty(shape, DType::kUInt8);
   for (std::int64_t i = 0; i < selected.numel(); ++i)
     selected.data<std::uint8_t>()[i] = random_uniform({5, 1}, static_cast<std::uint64_t>(i)) < 0.5F;
   return selected;

@@ -34,7 +34,7 @@ LlamaConfig tiny(RouterKind router = RouterKind::kLearned) {
 }
 
 Tensor some_tokens(std::int64_t batch, std::int64_t length, std::int64_t vocab) {
-  const Tensor tokens = empty({batch, length}, DType::kInt64);
+  Tensor tokens = empty({batch, length}, DType::kInt64);
   for (std::int64_t i = 0; i < tokens.numel(); ++i) {
     tokens.data<std::int64_t>()[i] = static_cast<std::int64_t>(
         random_below({5, 5}, static_cast<std::uint64_t>(i), static_cast<std::uint64_t>(vocab)));
