@@ -17,11 +17,6 @@ constexpr NotYet kNotYet[] = {
     {"dit_model_dense"},
     {"dit_schedule"},
     {"ema"},
-    {"losses", "out.label_smoothing"},
-    {"losses", "grad.label_smoothing."},
-    {"losses", "out.mixup_target"},
-    {"losses", "out.soft_target"},
-    {"losses", "grad.soft_target."},
     {"torch_expected"},
 };
 

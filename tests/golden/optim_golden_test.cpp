@@ -3,8 +3,10 @@
 #include <algorithm>
 
 #include "ops/loss/cross_entropy.h"
+#include "ops/loss/soft_cross_entropy.h"
 #include "ops/optim/clip_grad_norm.h"
 #include "tests/golden/golden_kinds.h"
+#include "train/augment/mixing.h"
 #include "train/optim/adamw.h"
 #include "train/optim/lr_schedule.h"
 
@@ -38,6 +40,22 @@ GOLDEN_KIND(losses) {
   golden.check("out.ce", loss.value());
   loss.backward();
   golden.check("grad.ce.logits", logits.grad());
+  const auto check_soft = [&](const std::string& name, const Tensor& targets) {
+    const Variable again(golden.tensor("in.logits"), true);
+    const Variable soft = soft_cross_entropy(again, targets, static_cast<double>(labels.numel()));
+    golden.check("out." + name, soft.value());
+    soft.backward();
+    golden.check("grad." + name + ".logits", again.grad());
+  };
+  const auto& c = golden.config();
+  const Tensor smooth = zeros(logits.shape(), DType::kFloat32),
+               mixed = zeros(logits.shape(), DType::kFloat32);
+  const std::int64_t classes = logits.dim(1);
+  soft_targets(labels.span<std::int64_t>(), classes, c.at("smoothing"), 1, smooth.span<float>());
+  soft_targets(labels.span<std::int64_t>(), classes, c.at("smoothing"), c.at("lam"), mixed.span<float>());
+  check_soft("label_smoothing", smooth);
+  golden.check("out.mixup_target", mixed);
+  check_soft("soft_target", mixed);
 }
 
 GOLDEN_KIND(optim_adamw) {
