@@ -25,6 +25,8 @@ class Model : public Module {
   virtual void initialise(std::uint64_t seed) = 0;
   /// Standard deviation of initial matrices, for parameters (routers) that are added to a trained model.
   virtual double init_std() const = 0;
+  /// Whether the recipe of the family applies weight decay to a parameter: to matrices, not to vectors.
+  virtual bool decays(const NamedParameter& parameter) const { return is_matrix(parameter); }
   /// The routing of each attention layer, in order; kind kNone for dense layers.
   virtual std::vector<HeadRoutingOptions> routing() const { return {}; }
   /// The router of each attention layer, in order; null for dense layers.

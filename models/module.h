@@ -18,6 +18,11 @@ struct NamedParameter {
   Variable variable;
 };
 
+/// Whether it has two or more axes, unlike norm weights and biases.
+inline bool is_matrix(const NamedParameter& parameter) {
+  return parameter.variable.shape().rank() > 1;
+}
+
 /// Dtype and device of a module's parameters, and the math mode of its computations.
 struct Placement {
   Placement(DType of, Device on = kCpu, MathMode with = {})  // NOLINT: a dtype alone means the CPU

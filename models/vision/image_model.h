@@ -23,8 +23,6 @@ class ImageModel : public Model {
   /// images [B, H, W, C], channels last, in the model's dtype. context.head_scales must live until the
   /// backward pass. Throws ShapeError.
   virtual ImageOutput forward(const Variable& images, const ForwardContext& context = {}) const = 0;
-  /// Whether the recipe applies weight decay to a parameter.
-  virtual bool decays(const NamedParameter& parameter) const = 0;
 };
 
 /// Throws ShapeError, naming the model, unless images are [B, H, W, channels].

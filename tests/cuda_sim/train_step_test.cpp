@@ -235,7 +235,7 @@ TEST_CASE("sim: a step of another size than the captured one is asked for kernel
     config.cuda_graph = cuda_graph;
     config.train.accumulate = 1;
     TwoSizes task(config.device);
-    AdamW optimizer(task.model().parameters(), config.optim.adamw);
+    AdamW optimizer(task.model(), config.optim.adamw);
     TrainStep step(task, optimizer, config);
     std::vector<double> numbers;
     for (int i = 0; i < 12; ++i) {

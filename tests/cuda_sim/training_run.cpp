@@ -38,7 +38,7 @@ std::unique_ptr<Task> synthetic_task(const RunConfig& config) {
 TrainingRun::TrainingRun(const RunConfig& config)
     : config_(config),
       task_(synthetic_task(config_)),
-      optimizer_(task_->model().parameters(), config.optim.adamw),
+      optimizer_(task_->model(), config.optim.adamw),
       train_step_(*task_, optimizer_, config_) {
   task_->seek(0);
 }

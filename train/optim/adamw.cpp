@@ -10,10 +10,6 @@
 
 namespace moh {
 
-bool is_matrix(const NamedParameter& parameter) {
-  return parameter.variable.shape().rank() > 1;
-}
-
 AdamW::AdamW(std::vector<NamedParameter> parameters, const AdamWOptions& options,
              const std::function<bool(const NamedParameter&)>& decays)
     : options_(options) {
@@ -35,6 +31,9 @@ AdamW::AdamW(std::vector<NamedParameter> parameters, const AdamWOptions& options
   reset_adamw_state(states);
   if (!slots_.empty() && slots_[0].parameter.variable.device() != kCpu) move_to_device();
 }
+
+AdamW::AdamW(const Model& model, const AdamWOptions& options)
+    : AdamW(model.parameters(), options, [&](const NamedParameter& p) { return model.decays(p); }) {}
 
 void AdamW::move_to_device() {
   for (auto& [parameter, tensors] : slots_) {

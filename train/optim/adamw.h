@@ -7,15 +7,11 @@
 #include <span>
 #include <vector>
 
-#include "models/module.h"
+#include "models/model.h"
 #include "ops/optim/device_adamw.h"
 #include "train/formats/safetensors.h"
 
 namespace moh {
-
-/// The default for weight decay: parameters with two or more axes have it, those with one (norm weights,
-/// biases) do not.
-bool is_matrix(const NamedParameter& parameter);
 
 struct AdamWOptions {
   std::array<double, 2> betas = {0.9, 0.95};
@@ -35,6 +31,8 @@ class AdamW {
   /// `decays` selects the parameters with weight decay.
   AdamW(std::vector<NamedParameter> parameters, const AdamWOptions& options,
         const std::function<bool(const NamedParameter&)>& decays = is_matrix);
+  /// Over all parameters of a model, which selects those (Model::decays).
+  AdamW(const Model& model, const AdamWOptions& options);
 
   /// Drops all gradients.
   void zero_grad();

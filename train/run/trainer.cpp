@@ -77,7 +77,7 @@ Trainer::Trainer(const RunConfig& config, Task& task, const RunFolder& folder, C
       checkpoints_(checkpoints),
       stop_(stop),
       console_(std::move(console)),
-      optimizer_(task.model().parameters(), config.optim.adamw),
+      optimizer_(task.model(), config.optim.adamw),
       train_step_(task, optimizer_, config_),
       schedule_(lr_schedule_of(config)),
       state_(first_state(config, task, resume_from)),

@@ -116,7 +116,7 @@ void check_training(const RunConfig& config) {
   const Family& family = language_family();
   const auto task = family.make_task(config, family.open_data(config, DataUse::kTraining),
                                      make_initialised_model(family, config));
-  AdamW optimizer(task->model().parameters(), config.optim.adamw);
+  AdamW optimizer(task->model(), config.optim.adamw);
   TrainStep train_step(*task, optimizer, config);
   task->seek(0);
   const std::map<std::string, Numbers> before = weights_of(task->model());

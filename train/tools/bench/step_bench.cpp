@@ -59,7 +59,7 @@ class Run {
       : task_(family.make_task(
             config, family.open_data(config, random_data ? DataUse::kSynthetic : DataUse::kTraining),
             make_initialised_model(family, config))),
-        optimizer_(task_->model().parameters(), config.optim.adamw),
+        optimizer_(task_->model(), config.optim.adamw),
         train_step_(*task_, optimizer_, config),
         schedule_(lr_schedule_of(config)) {
     task_->seek(0);

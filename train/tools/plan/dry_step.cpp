@@ -57,7 +57,7 @@ DryStep dry_step(const RunConfig& asked, const MakeTask& make_task) {
   config.cuda_graph = false;  // a captured step allocates the same blocks
   const DryRunScope scope;
   const std::unique_ptr<Task> task = make_task(config);
-  AdamW optimizer(task->model().parameters(), config.optim.adamw);
+  AdamW optimizer(task->model(), config.optim.adamw);
   TrainStep step(*task, optimizer, config);
   task->seek(0);
 

@@ -25,7 +25,7 @@ RunConfig routed_config(RouterKind router) {
 
 double flops_of_real_step(const RunConfig& config) {
   const std::unique_ptr<Task> task = make_language_task(config);
-  AdamW optimizer(task->model().parameters(), config.optim.adamw);
+  AdamW optimizer(task->model(), config.optim.adamw);
   TrainStep step(*task, optimizer, config);
   task->seek(0);
   DeviceClock no_clock([] { return 0.0; });
@@ -43,7 +43,7 @@ std::int64_t measured_peak(const RunConfig& config) {
   const std::int64_t before = allocator.stats().total.current_bytes;
   allocator.reset_peaks();
   const std::unique_ptr<Task> task = make_mlp(config);
-  AdamW optimizer(task->model().parameters(), config.optim.adamw);
+  AdamW optimizer(task->model(), config.optim.adamw);
   TrainStep step(*task, optimizer, config);
   for (std::int64_t i = 0; i < 2; ++i) {
     step.begin(i, 1e-4);

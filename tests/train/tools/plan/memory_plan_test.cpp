@@ -33,7 +33,7 @@ MemoryStats measured(const RunConfig& config) {
   MemoryStats stats;
   {
     const std::unique_ptr<Task> task = synthetic_tasks(language_family())(config);
-    AdamW optimizer(task->model().parameters(), config.optim.adamw);
+    AdamW optimizer(task->model(), config.optim.adamw);
     TrainStep step(*task, optimizer, config);
     task->seek(0);
     for (std::int64_t i = 0; i < 2; ++i) {
