@@ -16,6 +16,15 @@ std::string number_text(double number) {
   return {digits, std::to_chars(digits, digits + sizeof digits, number).ptr};
 }
 
+std::string ConfigFaults::key(std::string_view field) const {
+  for (const Elsewhere& other : elsewhere_) {
+    const bool part = other.field.ends_with('.');
+    if (part ? field.starts_with(other.field) : field == other.field)
+      return std::string(other.key) + std::string(field.substr(other.field.size()));
+  }
+  return section_ + std::string(field);
+}
+
 void ConfigFaults::add(std::initializer_list<std::string_view> fields, std::string expected,
                        std::string found, std::string fix) {
   Fault fault{{}, std::move(expected), std::move(found), std::move(fix)};

@@ -22,11 +22,18 @@ class ConfigFaults {
     std::string expected, found, fix;
   };
 
+  /// A field that users find elsewhere under another key, or, for a name that ends in a dot, all fields of a
+  /// part.
+  struct Elsewhere {
+    std::string_view field, key;
+  };
+
   /// `section` is the prefix of field names: "model." if the struct is a section of a YAML.
-  explicit ConfigFaults(std::string section = "") : section_(std::move(section)) {}
+  explicit ConfigFaults(std::string section = "", std::vector<Elsewhere> elsewhere = {})
+      : section_(std::move(section)), elsewhere_(std::move(elsewhere)) {}
 
   /// The field's name as users write it: with its section.
-  std::string key(std::string_view field) const { return section_ + std::string(field); }
+  std::string key(std::string_view field) const;
   void add(std::initializer_list<std::string_view> fields, std::string expected, std::string found,
            std::string fix = "");
 
@@ -36,6 +43,7 @@ class ConfigFaults {
 
  private:
   std::string section_;
+  std::vector<Elsewhere> elsewhere_;
   std::vector<Fault> faults_;
 };
 

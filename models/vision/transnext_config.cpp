@@ -76,18 +76,6 @@ std::vector<T> for_blocks(const std::vector<T>& of_stages, const std::vector<std
   return of_blocks;
 }
 
-/// The same routing with lists for all blocks instead of for stages.
-MohConfig moh_of_blocks(const TransNextConfig& c) {
-  MohConfig moh = c.moh;
-  const auto spread = [&](auto& lists) {
-    if (lists.size() == c.dims.size()) lists = for_blocks(lists, c.depths);
-  };
-  spread(moh.num_shared.each);
-  spread(moh.top_k.each);
-  spread(moh.shared_heads.each);
-  return moh;
-}
-
 /// Checks that lists of the routing have a value per stage or per block. Returns whether they have.
 bool check_moh_lists(const TransNextConfig& c, ConfigFaults& faults) {
   const std::size_t before = faults.all().size();
@@ -114,6 +102,17 @@ std::int64_t num_blocks(const TransNextConfig& c) {
 std::int64_t glu_hidden(const TransNextConfig& c, std::int64_t stage) {
   const auto s = static_cast<std::size_t>(stage);
   return 2 * c.dims[s] * c.mlp_ratios[s] / 3;
+}
+
+MohConfig moh_of_blocks(const TransNextConfig& c) {
+  MohConfig moh = c.moh;
+  const auto spread = [&](auto& lists) {
+    if (lists.size() == c.dims.size()) lists = for_blocks(lists, c.depths);
+  };
+  spread(moh.num_shared.each);
+  spread(moh.top_k.each);
+  spread(moh.shared_heads.each);
+  return moh;
 }
 
 void check(const TransNextConfig& c, ConfigFaults& faults) {

@@ -50,6 +50,8 @@ std::int64_t num_blocks(const TransNextConfig& config);
 /// Width of ConvGLU's inner layer in a stage: 2/3 of dims * mlp_ratios, rounded down.
 std::int64_t glu_hidden(const TransNextConfig& config, std::int64_t stage);
 
+/// The routing with lists for all blocks in place of lists for stages. The lists are valid.
+MohConfig moh_of_blocks(const TransNextConfig& config);
 /// Routing of all blocks, in order.
 std::vector<HeadRoutingOptions> routing_of(const TransNextConfig& config);
 

@@ -12,6 +12,7 @@
 #include "models/layers/head_routing.h"
 #include "models/layers/head_set.h"
 #include "models/recompute_level.h"
+#include "models/vision/vit_config.h"
 #include "ops/moh/router_options.h"
 #include "ops/rope/rope_scaling.h"
 #include "train/config/fields.h"
@@ -41,6 +42,7 @@ inline constexpr std::tuple kEnumNames{
     EnumNames<RouterStart>{{"zero", "random", "calibrated"}},
     EnumNames<OptimizerKind>{{"adamw"}},
     EnumNames<LrSchedule::Kind>{{"cosine", "constant"}},  // those that YAML offers
+    EnumNames<VitPooling>{{"class_token", "mean"}},
     EnumNames<NonFinitePolicy>{{"stop", "skip"}},
 };
 

@@ -56,8 +56,9 @@ class FamilyConfig {
   /// The routing of the model's heads; null for a family without attention.
   virtual MohConfig* moh() { return nullptr; }
   const MohConfig* moh() const { return const_cast<FamilyConfig*>(this)->moh(); }
-  /// Number of heads of each layer, to which shares in moh() refer.
-  virtual std::int64_t heads() const { return 0; }
+  /// Number of heads of each layer, to which shares in moh() refer: a list has as many numbers as lists of
+  /// moh() may have.
+  virtual PerLayer heads() const { return 0; }
   /// model.recompute; null for a family without recomputation.
   virtual RecomputeLevel* recompute() { return nullptr; }
 };

@@ -61,6 +61,9 @@ struct ExpectedText {
   std::string operator()(Device*) const { return "a device (cpu, cuda or cuda:N)"; }
   std::string operator()(const Choice& choice) const { return one_of(choice); }
   std::string operator()(std::array<double, 2>*) const { return "a list of 2 numbers" + bounds_text(bounds); }
+  std::string operator()(std::vector<std::int64_t>*) const {
+    return "a list of integers" + bounds_text(bounds);
+  }
   std::string operator()(std::vector<std::filesystem::path>*) const { return "a path or a list of paths"; }
   std::string operator()(PerLayer*) const {
     return "an integer" + bounds_text(bounds) +

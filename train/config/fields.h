@@ -100,9 +100,9 @@ inline Choice choice_of(std::string& value, std::vector<std::string> names) {
 }
 
 /// The struct member of a field.
-using Target =
-    std::variant<bool*, std::int64_t*, double*, std::string*, std::filesystem::path*, Device*, Choice,
-                 std::array<double, 2>*, std::vector<std::filesystem::path>*, PerLayer*, HeadSet*>;
+using Target = std::variant<bool*, std::int64_t*, double*, std::string*, std::filesystem::path*, Device*,
+                            Choice, std::array<double, 2>*, std::vector<std::int64_t>*,
+                            std::vector<std::filesystem::path>*, PerLayer*, HeadSet*>;
 
 struct Field {
   std::string_view name;

@@ -90,15 +90,20 @@ void settle_balance_loss(MohConfig& moh, const GivenKeys& given) {
 }
 
 /// Replaces a share by the number of heads, if `key` was given as one.
-void settle_share(const std::string& key, std::int64_t heads, const GivenKeys& given, config::Rules& rules,
+void settle_share(const std::string& key, const PerLayer& heads, const GivenKeys& given, config::Rules& rules,
                   PerLayer& counts) {
   const auto share = given.shares.find(key);
   if (share == given.shares.end()) return;
-  const double count = share->second * static_cast<double>(heads) / 100;
-  if (std::trunc(count) != count)
-    rules.refuse({key}, "a share that is a whole number of the " + std::to_string(heads) + " heads",
-                 config::number_text(share->second) + "%, which is " + config::number_text(count));
-  counts = static_cast<std::int64_t>(count);
+  counts = heads;
+  const auto settle = [&](std::int64_t& number) {
+    const double count = share->second * static_cast<double>(number) / 100;
+    if (std::trunc(count) != count)
+      rules.refuse({key}, "a share that is a whole number of the " + std::to_string(number) + " heads",
+                   config::number_text(share->second) + "%, which is " + config::number_text(count));
+    number = static_cast<std::int64_t>(count);
+  };
+  settle(counts.every);
+  for (std::int64_t& number : counts.each) settle(number);
 }
 
 void settle_shares(FamilyConfig& family, const GivenKeys& given, config::Rules& rules) {

@@ -116,7 +116,9 @@ class ValueReader {
   bool operator()(std::string* target) { return scalar(Reading<std::string>(value_.text), *target); }
   bool operator()(fs::path* target) { return scalar(read_path(value_), *target); }
   bool operator()(Device* target) { return scalar(read_device(value_), *target); }
-  bool operator()(std::vector<std::int64_t>* target) { return list(*target); }
+  bool operator()(std::vector<std::int64_t>* target) {
+    return is_list(value_) ? list(*target) : refuse_type();
+  }
 
   bool operator()(const Choice& choice) {
     std::size_t index = 0;

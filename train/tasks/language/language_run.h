@@ -57,7 +57,7 @@ struct LanguageRun final : CloneableFamilyConfig<LanguageRun> {
   std::span<const std::string_view> unseen_in_weights() const override;
   std::span<const std::string_view> optional_model_keys() const override;
   MohConfig* moh() override { return &model.moh; }
-  std::int64_t heads() const override { return model.heads; }
+  PerLayer heads() const override { return model.heads; }
   RecomputeLevel* recompute() override { return &model.recompute; }
 };
 
