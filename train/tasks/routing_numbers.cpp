@@ -19,9 +19,11 @@ Variable mean_balance_loss(std::span<const LayerRouting> routing) {
 }
 
 void RoutingNumbers::pack(const Variable& balance, std::span<const LayerRouting> routing,
-                          std::vector<Tensor>& numbers) {
+                          std::vector<Tensor>& numbers, const Variable& expert_balance) {
   balanced_ = balance.defined();
+  has_experts_ = expert_balance.defined();
   if (balanced_) numbers.push_back(balance.value());
+  if (has_experts_) numbers.push_back(expert_balance.value());
   load_widths_.clear();
   std::int64_t computed = 0, heads = 0;
   for (const LayerRouting& layer : routing) {
@@ -35,22 +37,25 @@ void RoutingNumbers::pack(const Variable& balance, std::span<const LayerRouting>
 
 void RoutingNumbers::unpack(std::int64_t count, std::span<const double> numbers,
                             StepStatistics& result) const {
-  if (load_widths_.empty()) return;
-  double balance_loss = 0;
+  double balance_loss = 0, expert_balance_loss = 0;
+  const auto take_mean = [&](double& mean) {
+    mean += 1.0 / static_cast<double>(count) * numbers.front();
+    numbers = numbers.subspan(1);
+  };
   std::vector<std::vector<float>> head_load;
   for (const std::size_t width : load_widths_) head_load.emplace_back(width, 0.0F);
   const float share = 1.0F / static_cast<float>(count);
   for (std::int64_t i = 0; i < count; ++i) {
-    if (balanced_) {
-      balance_loss += 1.0 / static_cast<double>(count) * numbers.front();
-      numbers = numbers.subspan(1);
-    }
+    if (balanced_) take_mean(balance_loss);
+    if (has_experts_) take_mean(expert_balance_loss);
     for (std::vector<float>& load : head_load) {
       for (std::size_t e = 0; e < load.size(); ++e) load[e] += share * static_cast<float>(numbers[e]);
       numbers = numbers.subspan(load.size());
     }
   }
   if (balanced_) result.scalars.push_back({"balance_loss", balance_loss});
+  if (has_experts_) result.scalars.push_back({"expert_balance_loss", expert_balance_loss});
+  if (load_widths_.empty()) return;
   result.scalars.push_back({"activated_heads", computed_share_, "heads"});
   result.rows.emplace_back("head_load", std::move(head_load));
 }

@@ -16,15 +16,17 @@ Variable mean_balance_loss(std::span<const LayerRouting> routing);
 /// device, unpack() reads them on the host. An object serves one task, whose layers must not change.
 class RoutingNumbers {
  public:
-  /// Appends the statistics of a micro-batch: `balance`, if defined, and the load of each layer.
-  void pack(const Variable& balance, std::span<const LayerRouting> routing, std::vector<Tensor>& numbers);
-  /// Adds "balance_loss", "activated_heads" (the share of heads whose attention was computed) and "head_load"
-  /// of a step to `result`, averaged over its `count` micro-batches, whose statistics are concatenated in
-  /// `numbers`. Adds nothing for a dense model.
+  /// Appends the statistics of a micro-batch: `balance` and `expert_balance`, the load-balance losses of
+  /// heads and of mixtures of feed-forward networks, if defined, and the load of each layer.
+  void pack(const Variable& balance, std::span<const LayerRouting> routing, std::vector<Tensor>& numbers,
+            const Variable& expert_balance = {});
+  /// Adds "balance_loss", "expert_balance_loss", "activated_heads" (the share of heads whose attention was
+  /// computed) and "head_load" of a step to `result`, averaged over its `count` micro-batches, whose
+  /// statistics are concatenated in `numbers`. Adds nothing for a dense model without mixtures.
   void unpack(std::int64_t count, std::span<const double> numbers, StepStatistics& result) const;
 
  private:
-  bool balanced_ = false;
+  bool balanced_ = false, has_experts_ = false;
   std::vector<std::size_t> load_widths_;  // number of routed heads by layer
   double computed_share_ = 1;             // computed heads as a share of all heads
 };

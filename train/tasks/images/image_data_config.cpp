@@ -1,5 +1,7 @@
 #include "train/tasks/images/image_data_config.h"
 
+#include <cmath>
+
 #include "core/error.h"
 #include "train/tasks/images/data/shape_pictures.h"
 
@@ -59,11 +61,12 @@ config::Section image_data_section(ImageDataConfig& c) {
       "Without `train`: train on this many pictures of shapes, of eight classes, that the program draws.");
   s.field("drawn_validation", c.drawn_validation, at_least(0, "pictures").capped(kMaxPictures),
           "Without `validation`: hold out this many drawn pictures.");
-  s.field("image_size", c.image_size, at_least(8, "pixels").capped(kMaxSide),
-          "Side of the images that the model sees.");
-  s.field(
-      "eval_resize", c.eval_resize, at_least(1, "pixels").capped(kMaxSide),
-      "In evaluations the shorter side is resized to this, and `image_size` pixels in the middle are taken.");
+  s.field("image_size", c.image_size, at_least(0, "pixels").capped(kMaxSide),
+          "Side of the images that the model sees. 0: `model.image_size`.");
+  s.field("eval_resize", c.eval_resize, at_least(0, "pixels").capped(kMaxSide),
+          "In evaluations the shorter side is resized to this, and `image_size` pixels in the middle are "
+          "taken. 0: "
+          "`image_size` / 0.875.");
   s.field("interpolation", c.interpolation, "Filter of the resizing, as Pillow's of that name.");
   s.field("on_error", c.on_error,
           "A broken picture: `stop` with its name, or `skip` it, take the next one in its place and name it "
@@ -98,6 +101,14 @@ config::Section augment_section(AugmentConfig& c) {
   s.field("label_smoothing", c.label_smoothing, from_below(0, 1),
           "Probability that the target spreads over all classes.");
   return s;
+}
+
+ImageDataConfig settled(ImageDataConfig config, std::int64_t model_size) {
+  constexpr double kShown = 0.875;  // share of the shorter side: 224 of 256 pixels
+  if (config.image_size == 0) config.image_size = model_size;
+  if (config.eval_resize == 0)
+    config.eval_resize = std::llround(static_cast<double>(config.image_size) / kShown);
+  return config;
 }
 
 void check(const ImageDataConfig& data, const AugmentConfig& augment, std::int64_t step_samples,

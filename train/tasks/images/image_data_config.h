@@ -22,13 +22,16 @@ struct ImageDataConfig {
   std::vector<std::filesystem::path> train, validation;
   std::int64_t drawn = 0;             ///< pictures of shapes to draw in place of files
   std::int64_t drawn_validation = 0;  ///< likewise, held out
-  std::int64_t image_size = 224;
-  std::int64_t eval_resize = 256;
+  std::int64_t image_size = 0;        ///< 0: that of the model
+  std::int64_t eval_resize = 0;       ///< 0: such that image_size is 0.875 of it
   Filter interpolation = Filter::kBicubic;
   OnError on_error = OnError::kStop;
   std::int64_t workers = 0;  ///< 0: a thread for each of `threads`
   SampleOrderOptions order;
 };
+
+/// The same with image_size and eval_resize in numbers, for a model of images of `model_size` pixels.
+ImageDataConfig settled(ImageDataConfig config, std::int64_t model_size);
 
 /// What becomes of training pictures: the section `augment`. The defaults are the paper's recipe, but for
 /// repeated augmentation.
@@ -46,7 +49,7 @@ struct AugmentConfig {
 config::Section image_data_section(ImageDataConfig& config);
 config::Section augment_section(AugmentConfig& config);
 
-/// Rules between the fields, of a run whose steps have `step_samples`.
+/// Rules between the fields, settled, of a run whose steps have `step_samples`.
 void check(const ImageDataConfig& data, const AugmentConfig& augment, std::int64_t step_samples,
            config::Rules& rules);
 

@@ -31,7 +31,8 @@ std::string problems_of(const ImageDataConfig& data, const AugmentConfig& augmen
 }  // namespace
 
 TEST_CASE("image data: the defaults are the paper's recipe") {
-  const Augmentation a = augmentation_of({}, {});
+  const ImageDataConfig data = settled({}, 224);
+  const Augmentation a = augmentation_of(data, {});
   CHECK(a.size == 224);
   CHECK(a.filter == Filter::kBicubic);
   REQUIRE(a.rand_augment);
@@ -43,8 +44,9 @@ TEST_CASE("image data: the defaults are the paper's recipe") {
   CHECK(targets.mixing->mixup_alpha == 0.8);
   CHECK(targets.mixing->cutmix_alpha == 1);
   CHECK(targets.label_smoothing == 0.1);
-  CHECK(evaluation_view_of({}).short_side == 256);
-  CHECK(problems_of({}, {}, 1024).empty());
+  CHECK(evaluation_view_of(data).short_side == 256);
+  CHECK(evaluation_view_of(settled({.image_size = 384}, 224)).short_side == 439);
+  CHECK(problems_of(data, {}, 1024).empty());
 }
 
 TEST_CASE("image data: what is switched off is left out") {

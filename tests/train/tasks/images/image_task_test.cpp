@@ -1,0 +1,145 @@
+#include "train/tasks/images/image_task.h"
+
+#include <catch2/catch.hpp>
+#include <string>
+
+#include "core/error.h"
+#include "core/parallel.h"
+#include "tests/support/image_runs.h"
+#include "tests/support/message_of.h"
+#include "tests/support/same_bits.h"
+#include "train/optim/adamw.h"
+#include "train/run/train_step.h"
+#include "train/tasks/load_model.h"
+
+using namespace moh;
+using namespace moh::test;
+
+namespace {
+
+std::unique_ptr<Task> task_of(const RunConfig& run, DataUse use = DataUse::kTraining) {
+  const Family& family = image_family();
+  return family.make_task(run, family.open_data(run, use), make_initialised_model(family, run));
+}
+
+/// A task, its optimiser and step.
+struct Training {
+  explicit Training(const RunConfig& config, std::int64_t first_sample = 0)
+      : run(config),
+        task(task_of(run)),
+        optimizer(task->model(), run.optim.adamw),
+        step(*task, optimizer, run) {
+    task->seek(first_sample);
+  }
+  StepReport next(std::int64_t number) {
+    step.begin(number, 1e-3);
+    return step.finish();
+  }
+
+  RunConfig run;
+  std::unique_ptr<Task> task;
+  AdamW optimizer;
+  TrainStep step;
+};
+
+std::vector<double> losses_of(const RunConfig& run, std::int64_t steps) {
+  Training training(run);
+  std::vector<double> losses;
+  for (std::int64_t i = 0; i < steps; ++i) losses.push_back(training.next(i).loss);
+  return losses;
+}
+
+}  // namespace
+
+TEST_CASE("image task: numbers of threads and of workers change no bit, nor does where it resumes") {
+  for (const ImageArchitecture architecture : {ImageArchitecture::kVit, ImageArchitecture::kTransNext}) {
+    RunConfig run = small_image_run(architecture);
+    images_of(run).model.drop_path = 0.2;
+    run.train.accumulate = 2;
+    const std::vector<double> expected = losses_of(run, 3);
+    for (const int threads : {1, 3}) {
+      const int before = num_threads();
+      set_num_threads(threads);
+      images_of(run).data.workers = 4 - threads;
+      CHECK(losses_of(run, 3) == expected);
+      set_num_threads(before);
+    }
+    // The second step of another process sees the batches of the second step.
+    Training first(run), second(run, 16);
+    first.task->seek(16);
+    CHECK(first.next(1).loss == second.next(1).loss);
+  }
+}
+
+TEST_CASE("image task: it learns to tell shapes, and says how many images a step had") {
+  RunConfig run = small_image_run(ImageArchitecture::kVit);
+  images_of(run).data.drawn = 8;  // of which each is seen again and again
+  images_of(run).augment.mixing.probability = 0;
+  images_of(run).augment.rand_augment = "none";
+  images_of(run).augment.crop = {.scale = {1, 1}, .ratio = {1, 1}};
+  images_of(run).augment.erasing.probability = 0;
+  images_of(run).augment.label_smoothing = 0;
+  Training training(run);
+  const StepReport first = training.next(0);
+  CHECK(first.loss == Approx(std::log(8.0)).margin(0.1));
+  CHECK(first.statistics.items == 8);
+  CHECK(first.statistics.scalars.at(0).name == "balance_loss");
+  CHECK(first.statistics.scalars.at(1).value == 0.75);
+  REQUIRE(first.statistics.rows.size() == 1);
+  CHECK(first.statistics.rows[0].second.size() == 2);
+  StepReport last;
+  for (int i = 1; i < 100; ++i) last = training.next(i);
+  CHECK(last.loss < 0.5);
+}
+
+TEST_CASE("image task: the loss of an accumulated step is that of one of as many images") {
+  RunConfig whole = small_image_run(ImageArchitecture::kVit), parts = whole;
+  for (RunConfig* run : {&whole, &parts}) {
+    images_of(*run).model.moh = {};
+    images_of(*run).data.order.groups = 2;  // of 4 images each, so that the same are mixed
+  }
+  parts.train.batch_size = 4;
+  parts.train.accumulate = 2;
+  CHECK(losses_of(parts, 1)[0] == Approx(losses_of(whole, 1)[0]).epsilon(1e-6));
+}
+
+TEST_CASE("image task: mixtures of feed-forward networks report and add their load-balance loss") {
+  RunConfig run = small_image_run(ImageArchitecture::kTransNext);
+  images_of(run).model.transnext.experts = 2;
+  Training training(run);
+  const StepReport report = training.next(0);
+  REQUIRE(report.statistics.scalars.size() == 3);
+  CHECK(report.statistics.scalars[1].name == "expert_balance_loss");
+  CHECK(report.statistics.scalars[1].value == Approx(1).margin(0.2));  // E sum P f of one of two
+}
+
+TEST_CASE("image task: evaluation covers every held-out picture once, in batches of any size") {
+  RunConfig run = small_image_run(ImageArchitecture::kVit);
+  std::vector<Evaluation> evaluations;
+  for (const std::int64_t batch : {20, 7, 1}) {
+    run.train.batch_size = batch;
+    const auto evaluation = task_of(run)->evaluate([](const EvaluationProgress&) { return false; });
+    REQUIRE(evaluation);
+    CHECK(evaluation->coverage == "20 of 20 images");
+    evaluations.push_back(*evaluation);
+  }
+  CHECK(evaluations[1].score == evaluations[0].score);
+  CHECK(evaluations[2].score == evaluations[0].score);
+  REQUIRE(evaluations[0].metrics.size() == 2);
+  CHECK(evaluations[0].metrics[0].first == "top5");
+  CHECK(evaluations[0].metrics[1].second == Approx(evaluations[2].metrics[1].second).epsilon(1e-5));
+  CHECK_FALSE(task_of(run)->evaluate([](const EvaluationProgress& p) { return p.done >= 3; }));
+  images_of(run).data.drawn_validation = 0;
+  CHECK_FALSE(task_of(run)->evaluate([](const EvaluationProgress&) { return false; }));
+}
+
+TEST_CASE("image task: synthetic data have the model's classes and sizes") {
+  RunConfig run = small_image_run(ImageArchitecture::kTransNext);
+  images_of(run).model.classes = 11;
+  const std::unique_ptr<Task> task = task_of(run, DataUse::kSynthetic);
+  task->seek(0);
+  CHECK(task->begin_step(2) == StepSize{16, 16});
+  CHECK(task->sample_sizes() == std::vector<std::pair<std::string_view, std::int64_t>>{{"image_size", 16}});
+  CHECK_THAT(message_of<ConfigError>([&] { task_of(run); }),
+             Catch::Equals("model.classes: expected 8, the classes of data.train, found 11"));
+}

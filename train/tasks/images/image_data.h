@@ -1,0 +1,33 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "train/config/run_config.h"
+#include "train/tasks/family.h"
+#include "train/tasks/images/data/picture_batch.h"
+
+namespace moh {
+
+/// The pictures of a run, for training and for evaluation.
+struct ImageData final : TaskData {
+  std::vector<std::string> class_names;
+  PictureSourcePtr train;       ///< null for DataUse::kEvaluation
+  PictureSourcePtr validation;  ///< null if nothing is held out
+  Augmentation augmentation;
+  TargetOptions targets;
+  EvaluationView view;
+  /// (key, PictureSource::describe_contents) of the data that training opened.
+  std::vector<std::pair<std::string, std::string>> contents;
+  std::shared_ptr<BrokenPictures> broken_in_training = std::make_shared<BrokenPictures>();
+  std::shared_ptr<BrokenPictures> broken_in_validation = std::make_shared<BrokenPictures>();
+};
+
+/// Opens the pictures of the configuration that `use` needs. With kSynthetic, pictures of noise, one batch of
+/// which is held out, and of which nothing but their size is changed. Throws DataError, and ConfigError for a
+/// number of classes that is not the model's.
+std::shared_ptr<const ImageData> open_image_data(const RunConfig& run, DataUse use);
+
+}  // namespace moh

@@ -1,0 +1,106 @@
+#include "train/tasks/images/image_evaluation.h"
+
+#include <algorithm>
+#include <numeric>
+#include <string>
+
+#include "autograd/node.h"
+#include "core/error.h"
+#include "ops/loss/cross_entropy.h"
+#include "train/tasks/data/batch_workers.h"
+
+namespace moh {
+
+namespace {
+
+constexpr std::int64_t kFew = 5;  // of top-5
+
+/// Batches of the evaluation in order, made ahead.
+BatchWorkers<PictureBatch> batches_of(const EvaluationPictures& data, int workers) {
+  constexpr int kAhead = 2;
+  const auto is_there = [&data](std::int64_t index) { return index < data.size(); };
+  return BatchWorkers<PictureBatch>(
+      {.begin = [&data, is_there](std::int64_t i) { return is_there(i) ? data.begin(i) : PictureBatch{}; },
+       .samples = data.rows(0),
+       .make =
+           [&data, is_there](PictureBatch& batch, std::int64_t i, std::int64_t row) {
+             if (is_there(i) && row < data.rows(i)) data.make(batch, i, row);
+           },
+       .finish =
+           [is_there](PictureBatch& batch, std::int64_t i) {
+             if (is_there(i)) EvaluationPictures::finish(batch);
+           }},
+      0, kAhead, workers);
+}
+
+}  // namespace
+
+std::int64_t rank_of(std::span<const float> logits, std::int64_t label) {
+  const auto own = static_cast<std::size_t>(label);
+  const float at = logits[own];
+  std::int64_t before = 0;
+  for (std::size_t j = 0; j < own; ++j) before += !(logits[j] < at);
+  for (std::size_t j = own + 1; j < logits.size(); ++j) before += !(logits[j] <= at);
+  return before;
+}
+
+ClassCounts::ClassCounts(std::int64_t classes)
+    : classes_(classes), confusion_(static_cast<std::size_t>(classes * classes)) {}
+
+void ClassCounts::add(const Tensor& logits, const Tensor& labels) {
+  MOH_CHECK(logits.dim(1) == classes_, "a logit for each class");
+  for (std::int64_t i = 0; i < labels.numel(); ++i) {
+    const std::int64_t label = labels.span<std::int64_t>()[static_cast<std::size_t>(i)];
+    if (label == kIgnoredTarget) continue;
+    const Tensor row = logits.select(i);
+    const std::span<const float> values = row.span<float>();
+    const std::int64_t rank = rank_of(values, label);
+    ++total_;
+    first_ += rank == 0;
+    among_five_ += rank < kFew;
+    const auto predicted = rank == 0 ? label : std::ranges::max_element(values) - values.begin();
+    ++confusion_[static_cast<std::size_t>(label * classes_ + predicted)];
+  }
+}
+
+std::int64_t ClassCounts::of_class(std::int64_t label) const {
+  const auto row = confusion_.begin() + label * classes_;
+  return std::accumulate(row, row + classes_, std::int64_t{0});
+}
+
+double ClassCounts::top1() const {
+  return static_cast<double>(first_) / static_cast<double>(total_);
+}
+
+double ClassCounts::top5() const {
+  return static_cast<double>(among_five_) / static_cast<double>(total_);
+}
+
+std::optional<Evaluation> evaluate_image_model(const ImageModel& model, const EvaluationPictures& data,
+                                               int workers, StopEvaluation stop) {
+  const NoGrad no_grad;
+  const std::int64_t classes = std::ssize(data.source().class_names()), total = data.source().size();
+  BatchWorkers<PictureBatch> batches = batches_of(data, workers);
+  ClassCounts counts(classes);
+  double sum = 0;
+  std::int64_t done = 0;
+  for (std::int64_t i = 0; i < data.size(); ++i) {
+    if (stop({done, total})) return std::nullopt;
+    const PictureBatch batch = batches.next();
+    const Variable logits =
+        model.forward(Variable(batch.pictures.to(model.dtype()).to(model.device()))).logits;
+    sum += cross_entropy(logits, batch.labels.to(model.device()), {.keep_logits = true}).value().item();
+    counts.add(logits.value().to(kCpu).to(DType::kFloat32), batch.labels);
+    done += batch.labels.numel();
+  }
+  if (counts.total() == 0)
+    throw DataError("evaluation: none of the " + std::to_string(total) + " pictures can be decoded");
+  Evaluation evaluation;
+  evaluation.score = counts.top1();
+  if (classes > kFew) evaluation.metrics.emplace_back("top5", counts.top5());
+  evaluation.metrics.emplace_back("loss", sum / static_cast<double>(counts.total()));
+  evaluation.coverage = std::to_string(counts.total()) + " of " + std::to_string(total) + " images";
+  return evaluation;
+}
+
+}  // namespace moh

@@ -1,0 +1,43 @@
+#include "train/tasks/images/image_family.h"
+
+#include <utility>
+
+#include "train/tasks/images/image_data.h"
+#include "train/tasks/images/image_run.h"
+#include "train/tasks/images/image_task.h"
+
+namespace moh {
+
+namespace {
+
+class ImageFamily final : public Family {
+ public:
+  const FamilyConfig& defaults() const override { return defaults_; }
+  const WeightNames& weight_names() const override { return names_; }
+
+  std::shared_ptr<const TaskData> open_data(const RunConfig& run, DataUse use) const override {
+    return open_image_data(run, use);
+  }
+  std::unique_ptr<Model> make_model(const FamilyConfig& config, Placement placement) const override {
+    return make_image_model(image_run(config).model, placement);
+  }
+  std::unique_ptr<Task> make_task(const RunConfig& run, std::shared_ptr<const TaskData> data,
+                                  std::unique_ptr<Model> model) const override {
+    return std::make_unique<ImageTask>(
+        run, std::static_pointer_cast<const ImageData>(std::move(data)),
+        std::unique_ptr<ImageModel>(static_cast<ImageModel*>(model.release())));
+  }
+
+ private:
+  ImageRun defaults_;
+  WeightNames names_;
+};
+
+}  // namespace
+
+const Family& image_family() {
+  static const ImageFamily family;
+  return family;
+}
+
+}  // namespace moh

@@ -1,0 +1,122 @@
+#include "train/tasks/images/image_run.h"
+
+#include <array>
+#include <utility>
+
+#include "core/error.h"
+#include "train/config/problems.h"
+
+namespace moh {
+
+namespace {
+
+using config::Difference;
+using config::Section;
+
+/// Keys or sections of the model that a run may set differently from the checkpoint it starts from.
+constexpr std::array<std::string_view, 6> kFree = {
+    "model.preset",    "model.image_size", "model.drop_path",
+    "model.recompute", "model.moh.",       "model.transnext.expert_balance_weight"};
+
+/// Keys of the model that concern only its training.
+constexpr std::array<std::string_view, 5> kOfTraining = {"model.drop_path", "model.recompute",
+                                                         "model.moh.balance_loss", "model.moh.balance_weight",
+                                                         "model.transnext.expert_balance_weight"};
+
+/// Keys that shapes do not determine.
+constexpr std::array<std::string_view, 8> kUnseen = {"model.image_size",
+                                                     "model.vit.heads",
+                                                     "model.vit.norm_eps",
+                                                     "model.transnext.pool_ratios",
+                                                     "model.transnext.patch_size",
+                                                     "model.transnext.fixed_pool_size",
+                                                     "model.moh.top_k",
+                                                     "model.moh.gate_scaling"};
+
+/// Keys that may be omitted for weights without a configuration.
+constexpr std::array<std::string_view, 5> kOptional = {"model.preset", "model.drop_path", "model.recompute",
+                                                       "model.transnext.expert_balance_weight", "model.moh."};
+
+/// The differences between two models by key, except keys in `free`.
+std::vector<Difference> model_differences(ImageModelConfig expected, ImageModelConfig found,
+                                          std::span<const std::string_view> free) {
+  expected = spelt_out(std::move(expected));
+  found = spelt_out(std::move(found));
+  Section expected_fields("model", ""), found_fields("model", "");
+  add_fields(expected, expected_fields);
+  add_fields(found, found_fields);
+  return differences(expected_fields, found_fields, free);
+}
+
+}  // namespace
+
+void ImageRun::describe(Section& root) {
+  Section s("model", "The classifier of images, with or without MoH.");
+  std::vector<std::string> names = presets();
+  names.emplace(names.begin(), kNoPreset);
+  s.field(
+      "preset", config::choice_of(preset, std::move(names)),
+      "A published model that sets all keys of this section; keys that are given, in any file, override it.");
+  add_fields(model, s);
+  root.section(std::move(s));
+  root.section(image_data_section(data));
+  root.section(augment_section(augment));
+}
+
+void ImageRun::check(const RunConfig& run, config::Rules& rules) const {
+  ConfigFaults faults = faults_of(model.architecture);
+  moh::check(model, faults);
+  rules.refuse(faults);
+  const ImageDataConfig settled = settled_data();
+  moh::check(settled, augment, run.train.batch_size * run.train.accumulate, rules);
+  const std::int64_t patch = model.vit.patch_size;
+  const bool vit = model.architecture == ImageArchitecture::kVit;
+  if (vit && data.image_size != 0 && data.image_size % patch != 0) {
+    rules.refuse({"data.image_size", "model.vit.patch_size"},
+                 "a multiple of model.vit.patch_size (" + std::to_string(patch) + ")",
+                 std::to_string(data.image_size));
+  }
+}
+
+void ImageRun::require_data(config::Rules& rules) const {
+  if (data.train.empty() && data.drawn == 0) {
+    rules.refuse({"data.train"}, "pictures to train on", "no path",
+                 "name a folder with a folder of pictures for each class: data.train=pictures");
+  }
+}
+
+void ImageRun::begin_with_preset(std::string_view name) {
+  preset = name;
+  model = image_preset(name);
+}
+
+void ImageRun::begin_with_model_of(const FamilyConfig& checkpoint) {
+  model = image_run(checkpoint).model;
+}
+
+std::vector<Difference> ImageRun::disagreements(const FamilyConfig& checkpoint) const {
+  return model_differences(image_run(checkpoint).model, model, kFree);
+}
+
+std::vector<Difference> ImageRun::other_results(const FamilyConfig& other) const {
+  return model_differences(image_run(other).model, model, kOfTraining);
+}
+
+std::span<const std::string_view> ImageRun::unseen_in_weights() const {
+  return kUnseen;
+}
+
+std::span<const std::string_view> ImageRun::optional_model_keys() const {
+  return kOptional;
+}
+
+const ImageRun& image_run(const FamilyConfig& family) {
+  if (const auto* run = dynamic_cast<const ImageRun*>(&family)) return *run;
+  throw ConfigError(error_message("task", "", ImageRun::kTask, family.task()));
+}
+
+const ImageRun& image_run(const RunConfig& run) {
+  return image_run(*run.family);
+}
+
+}  // namespace moh

@@ -1,0 +1,47 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "train/config/run_config.h"
+#include "train/tasks/images/image_data_config.h"
+#include "train/tasks/images/image_model_config.h"
+
+namespace moh {
+
+/// The part of a run's configuration that `task: image_classification` defines.
+struct ImageRun final : CloneableFamilyConfig<ImageRun> {
+  static constexpr std::string_view kTask = "image_classification";
+  static constexpr std::string_view kNoPreset = "none";
+
+  std::string preset{kNoPreset};
+  ImageModelConfig model;
+  ImageDataConfig data;
+  AugmentConfig augment;
+
+  /// The section `data` with sizes in numbers.
+  ImageDataConfig settled_data() const { return settled(data, model.image_size); }
+
+  std::string_view task() const override { return kTask; }
+  void describe(config::Section& root) override;
+  void check(const RunConfig& run, config::Rules& rules) const override;
+  void require_data(config::Rules& rules) const override;
+  std::vector<std::string> presets() const override { return image_presets(); }
+  void begin_with_preset(std::string_view name) override;
+  void begin_with_model_of(const FamilyConfig& checkpoint) override;
+  std::vector<config::Difference> disagreements(const FamilyConfig& checkpoint) const override;
+  std::vector<config::Difference> other_results(const FamilyConfig& other) const override;
+  std::span<const std::string_view> unseen_in_weights() const override;
+  std::span<const std::string_view> optional_model_keys() const override;
+  MohConfig* moh() override { return &model.moh; }
+  PerLayer heads() const override { return heads_of(model); }
+  RecomputeLevel* recompute() override { return &model.recompute; }
+};
+
+/// The part of a run's configuration that the family of images defines. Throws ConfigError for a run of
+/// another task.
+const ImageRun& image_run(const FamilyConfig& family);
+const ImageRun& image_run(const RunConfig& run);
+
+}  // namespace moh

@@ -1,0 +1,128 @@
+#include "train/tasks/images/image_task.h"
+
+#include <cstdio>
+#include <utility>
+
+#include "autograd/node.h"
+#include "core/error.h"
+#include "core/parallel.h"
+#include "ops/elementwise/add.h"
+#include "ops/elementwise/scale.h"
+#include "ops/loss/soft_cross_entropy.h"
+#include "train/tasks/images/image_evaluation.h"
+
+namespace moh {
+
+namespace {
+
+Variable mean_of(std::span<const Variable> values) {
+  Variable sum;
+  for (const Variable& value : values) sum = sum.defined() ? add(sum, value) : value;
+  return sum.defined() ? scale(sum, 1.0 / static_cast<double>(values.size())) : sum;
+}
+
+}  // namespace
+
+ImageTask::ImageTask(const RunConfig& run, std::shared_ptr<const ImageData> data,
+                     std::unique_ptr<ImageModel> model)
+    : run_(image_run(run)),
+      seed_(run.random_seed()),
+      batch_size_(run.train.batch_size),
+      accumulate_(run.train.accumulate),
+      workers_(run_.data.workers > 0 ? static_cast<int>(run_.data.workers) : num_threads()),
+      data_(std::move(data)),
+      model_(std::move(model)) {}
+
+std::string ImageTask::summary() const {
+  char text[160];
+  std::snprintf(text, sizeof text,
+                "model: %s, %.2fM parameters, %lld layers, %.0f%% of their heads active, %lld classes",
+                std::string(model_->family()).c_str(), static_cast<double>(count_parameters(*model_)) / 1e6,
+                static_cast<long long>(layers_of(run_.model)), 100 * activated_heads(*model_),
+                static_cast<long long>(run_.model.classes));
+  return text;
+}
+
+TrainingPictures ImageTask::training_pictures() const {
+  const SampleOrder order(data_->train->size(), batch_size_ * accumulate_, seed_, run_.data.order);
+  return {data_->train, data_->augmentation, data_->targets,           order,
+          seed_,        run_.data.on_error,  data_->broken_in_training};
+}
+
+void ImageTask::seek(std::int64_t first_sample) {
+  batches_.reset();
+  pictures_.emplace(training_pictures());
+  const auto first_of = [this, first_sample](std::int64_t index) {
+    return first_sample + index * batch_size_;
+  };
+  batches_ = std::make_unique<BatchWorkers<PictureBatch>>(
+      BatchWorkers<PictureBatch>::Steps{
+          .begin = [this](std::int64_t) { return pictures_->begin(batch_size_); },
+          .samples = batch_size_,
+          .make = [this, first_of](PictureBatch& batch, std::int64_t index,
+                                   std::int64_t row) { pictures_->make(batch, first_of(index), row); },
+          .finish = [this, first_of](PictureBatch& batch,
+                                     std::int64_t index) { pictures_->finish(batch, first_of(index)); }},
+      0, kAhead, workers_);
+}
+
+StepSize ImageTask::begin_step(std::int64_t count) {
+  MOH_CHECK(batches_ != nullptr, "seek() comes first");
+  micro_batches_.resize(static_cast<std::size_t>(count));
+  for (std::size_t i = 0; i < micro_batches_.size(); ++i) place(batches_->next(), i);
+  return {count * batch_size_, count * batch_size_};
+}
+
+void ImageTask::place(PictureBatch batch, std::size_t index) {
+  PictureBatch& to = micro_batches_[index];
+  if (model_->device() == kCpu) {
+    to = std::move(batch);
+    return;
+  }
+  const MemoryPurposeScope purpose(MemoryPurpose::kData);
+  if (!to.pictures.defined()) {
+    to.pictures = empty(batch.pictures.shape(), DType::kFloat32, model_->device());
+    to.targets = empty(batch.targets.shape(), DType::kFloat32, model_->device());
+  }
+  to.pictures.copy_from(batch.pictures);
+  to.targets.copy_from(batch.targets);
+}
+
+MicroBatchLoss ImageTask::loss(std::int64_t index, Generator& generator) {
+  const PictureBatch& batch = micro_batches_.at(static_cast<std::size_t>(index));
+  const ImageOutput output = model_->forward(Variable(batch.pictures.to(model_->dtype())),
+                                             {.training = true, .generator = &generator});
+  const double share = 1.0 / static_cast<double>(micro_batches_.size());
+  const Variable task_loss =
+      soft_cross_entropy(output.logits, batch.targets, static_cast<double>(batch_size_) / share);
+  MicroBatchLoss result{task_loss, task_loss.value(), {}};
+  const auto add_weighted = [&](const Variable& loss, double weight) {
+    if (loss.defined() && weight > 0) result.total = add(result.total, scale(loss, weight * share));
+  };
+  const Variable balance = mean_balance_loss(output.routing), experts = mean_of(output.expert_balances);
+  add_weighted(balance, run_.model.moh.balance_weight);
+  add_weighted(experts, run_.model.transnext.expert_balance_weight);
+  routing_numbers_.pack(balance, output.routing, result.numbers, experts);
+  return result;
+}
+
+void ImageTask::end_step() {
+  if (model_->device() == kCpu) micro_batches_.clear();
+}
+
+StepStatistics ImageTask::statistics(const StepSize& size, std::int64_t count,
+                                     std::span<const double> numbers) const {
+  StepStatistics result;
+  result.items = size.items;
+  routing_numbers_.unpack(count, numbers, result);
+  return result;
+}
+
+std::optional<Evaluation> ImageTask::evaluate(StopEvaluation stop) {
+  if (data_->validation == nullptr) return std::nullopt;  // nothing is held out
+  const EvaluationPictures pictures(data_->validation, data_->view, batch_size_, run_.data.on_error,
+                                    data_->broken_in_validation);
+  return evaluate_image_model(*model_, pictures, workers_, stop);
+}
+
+}  // namespace moh

@@ -1,0 +1,66 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "models/vision/image_model.h"
+#include "train/config/run_config.h"
+#include "train/tasks/data/batch_workers.h"
+#include "train/tasks/images/image_data.h"
+#include "train/tasks/images/image_run.h"
+#include "train/tasks/routing_numbers.h"
+#include "train/tasks/task.h"
+
+namespace moh {
+
+/// Classification of images: the loss is the cross entropy of soft targets (smoothed, mixed labels) per
+/// image, plus balance_weight times the mean load-balance loss of the layers with routed heads, plus
+/// expert_balance_weight times that of the mixtures of feed-forward networks. Load-balance losses are
+/// computed per micro-batch, as in the released code. The score is top-1 on held-out pictures.
+class ImageTask final : public Task {
+ public:
+  /// Batches made ahead of their use.
+  static constexpr int kAhead = 2;
+
+  ImageTask(const RunConfig& run, std::shared_ptr<const ImageData> data, std::unique_ptr<ImageModel> model);
+
+  const Model& model() const override { return *model_; }
+  Unit unit() const override { return {"image", "images", "img/s"}; }
+  Score score() const override { return {"top1", /*higher_is_better=*/true}; }
+  std::vector<std::pair<std::string_view, std::int64_t>> sample_sizes() const override {
+    return {{"image_size", run_.settled_data().image_size}};
+  }
+  std::string summary() const override;
+
+  void seek(std::int64_t first_sample) override;
+  StepSize begin_step(std::int64_t count) override;
+  MicroBatchLoss loss(std::int64_t index, Generator& generator) override;
+  void end_step() override;
+  StepStatistics statistics(const StepSize& size, std::int64_t count,
+                            std::span<const double> numbers) const override;
+  std::optional<Evaluation> evaluate(StopEvaluation stop) override;
+  std::vector<std::pair<std::string, std::string>> data_contents() const override { return data_->contents; }
+
+ private:
+  TrainingPictures training_pictures() const;
+  void place(PictureBatch batch, std::size_t index);
+
+  ImageRun run_;
+  std::uint64_t seed_;
+  std::int64_t batch_size_, accumulate_;
+  int workers_;
+  std::shared_ptr<const ImageData> data_;
+  std::unique_ptr<ImageModel> model_;
+  std::optional<TrainingPictures> pictures_;
+  std::unique_ptr<BatchWorkers<PictureBatch>> batches_;
+
+  // Of the current step. On a GPU their addresses are the same in each step.
+  std::vector<PictureBatch> micro_batches_;
+  RoutingNumbers routing_numbers_;
+};
+
+}  // namespace moh
