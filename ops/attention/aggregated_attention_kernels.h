@@ -14,7 +14,7 @@ struct AggregatedShape {
   AttentionShape pairs;
   std::int64_t height = 0, width = 0, window = 0;
 
-  std::int64_t neighbours() const { return window * window; }
+  constexpr std::int64_t neighbours() const { return window * window; }
   /// Row length of what there is for each neighbour: whole vectors of any instruction set.
   std::int64_t padded_neighbours() const { return (neighbours() + 15) / 16 * 16; }
   /// Number of ways in which the window can overlap the image's borders, for each side 0 to window / 2.

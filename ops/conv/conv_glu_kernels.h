@@ -6,7 +6,7 @@
 
 namespace moh {
 
-/// The CPU kernels of conv_glu; shape is that of the depthwise convolution of F channels. h, dh [pixels, 2
+/// Kernels of conv_glu; shape is that of the depthwise convolution of F channels. h, dh [pixels, 2
 /// F], y, z, dy [pixels, F]; w [taps, F] in the accumulation dtype.
 template <class Backend, class T>
 struct ConvGluKernels {

@@ -16,7 +16,7 @@ Variable add_expert(const Variable& sum, const Variable& output, const Variable&
   check.in_range("expert", static_cast<double>(expert), 0, static_cast<double>(gates.dim(1) - 1));
   const ExpertRows shape{rows.count, rows.width, gates.dim(1)};
   const Tensor wide = gates.value().to(accumulate_dtype(output.dtype())), y = empty_like(output.value());
-  run_cpu_kernel(kOp, y, [&]<class Backend, class T>() {
+  run_kernel(kOp, y, [&]<class Backend, class T>() {
     AddExpertKernels<Backend, T>::forward(sum.defined() ? sum.value().data<T>() : nullptr,
                                           output.value().data<T>(), wide.data<Acc<T>>() + expert, y.data<T>(),
                                           shape);
@@ -25,7 +25,7 @@ Variable add_expert(const Variable& sum, const Variable& output, const Variable&
                 [shape, expert, wide, output = output.value(), gate_dtype = gates.dtype(),
                  needs_dsum = sum.requires_grad()](const Tensor& dy) -> Grads {
                   const Tensor doutput = empty_like(output), dgates = zeros_like(wide);
-                  run_cpu_kernel("add_expert", dy, [&]<class Backend, class T>() {
+                  run_kernel("add_expert", dy, [&]<class Backend, class T>() {
                     AddExpertKernels<Backend, T>::backward(dy.data<T>(), output.data<T>(),
                                                            wide.data<Acc<T>>() + expert, doutput.data<T>(),
                                                            dgates.data<Acc<T>>() + expert, shape);

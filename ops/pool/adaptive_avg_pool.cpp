@@ -25,12 +25,13 @@ Variable adaptive_avg_pool(const Variable& x, std::int64_t height, std::int64_t 
   const PoolShape shape{x.dim(0), x.dim(3), checked_axis(check, "height", x.dim(1), height),
                         checked_axis(check, "width", x.dim(2), width)};
   const Tensor y = empty({x.dim(0), height, width, x.dim(3)}, x.dtype(), x.device());
-  run_cpu_kernel(kOp, y, [&]<class Backend, class T>() {
+  run_kernel(kOp, y, [&]<class Backend, class T>() {
     AdaptiveAvgPoolKernels<Backend, T>::forward(x.value().data<T>(), y.data<T>(), shape);
   });
   return record("adaptive_avg_pool", y, {x}, [shape](const Tensor& dy) -> Grads {
-    const Tensor dx = empty({shape.batch, shape.y.pixels, shape.x.pixels, shape.channels}, dy.dtype());
-    run_cpu_kernel(kOp, dx, [&]<class Backend, class T>() {
+    const Tensor dx =
+        empty({shape.batch, shape.y.pixels, shape.x.pixels, shape.channels}, dy.dtype(), dy.device());
+    run_kernel(kOp, dx, [&]<class Backend, class T>() {
       AdaptiveAvgPoolKernels<Backend, T>::backward(dy.data<T>(), dx.data<T>(), shape);
     });
     return {dx};

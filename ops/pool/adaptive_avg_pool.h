@@ -10,7 +10,7 @@ namespace moh {
 /// channels-last layout: cell i of n along an axis of L pixels covers those from floor(i L / n) up to ceil((i
 /// + 1) L / n), so that cells overlap where n does not divide L. x [B, H, W, C] of a floating dtype; 1 <=
 /// height <= H, 1 <= width <= W. Returns [B, height, width, C]. Sums in float32 (float64 for float64). Saves
-/// nothing. CPU only. Throws ShapeError, DTypeError, DeviceError, ValueError.
+/// nothing. Throws ShapeError, DTypeError, DeviceError, ValueError.
 Variable adaptive_avg_pool(const Variable& x, std::int64_t height, std::int64_t width);
 
 }  // namespace moh

@@ -18,7 +18,7 @@ Variable add_positions(const Variable& x, const Variable& token, const Variable&
       .like("positions", positions, "x", x);
   const TokenSizes sizes{x.dim(0), token.defined() ? width : 0, x.dim(1) * width};
   const Tensor y = empty({x.dim(0), tokens, width}, x.dtype(), x.device());
-  run_cpu_kernel(kOp, y, [&]<class Backend, class T>() {
+  run_kernel(kOp, y, [&]<class Backend, class T>() {
     AddPositionsKernels<Backend, T>::forward(x.value().data<T>(),
                                              token.defined() ? token.value().data<T>() : nullptr,
                                              positions.value().data<T>(), y.data<T>(), sizes);
@@ -26,9 +26,9 @@ Variable add_positions(const Variable& x, const Variable& token, const Variable&
   return record(
       "add_positions", y, {x, token, positions},
       [sizes, width, shape = x.shape(), tokens, needs_dx = x.requires_grad()](const Tensor& dy) -> Grads {
-        const Tensor dx = needs_dx ? empty(shape, dy.dtype()) : Tensor();
-        const Tensor dpositions = empty({1, tokens, width}, accumulate_dtype(dy.dtype()));
-        run_cpu_kernel("add_positions", dy, [&]<class Backend, class T>() {
+        const Tensor dx = needs_dx ? empty(shape, dy.dtype(), dy.device()) : Tensor();
+        const Tensor dpositions = empty({1, tokens, width}, accumulate_dtype(dy.dtype()), dy.device());
+        run_kernel("add_positions", dy, [&]<class Backend, class T>() {
           AddPositionsKernels<Backend, T>::backward(dy.data<T>(), needs_dx ? dx.data<T>() : nullptr,
                                                     dpositions.data<Acc<T>>(), sizes);
         });
@@ -47,12 +47,12 @@ Variable take_token(const Variable& x, std::int64_t index) {
                 std::to_string(index));
   const std::int64_t images = x.dim(0), width = x.dim(2), image = x.dim(1) * width, first = index * width;
   const Tensor y = empty({images, width}, x.dtype(), x.device());
-  run_cpu_kernel(kOp, y, [&]<class Backend, class T>() {
+  run_kernel(kOp, y, [&]<class Backend, class T>() {
     AddPositionsKernels<Backend, T>::take(x.value().data<T>(), y.data<T>(), images, image, first, width);
   });
   return record("take_token", y, {x}, [=, shape = x.shape()](const Tensor& dy) -> Grads {
-    const Tensor dx = empty(shape, dy.dtype());
-    run_cpu_kernel("take_token", dy, [&]<class Backend, class T>() {
+    const Tensor dx = empty(shape, dy.dtype(), dy.device());
+    run_kernel("take_token", dy, [&]<class Backend, class T>() {
       AddPositionsKernels<Backend, T>::put(dy.data<T>(), dx.data<T>(), images, image, first, width);
     });
     return {dx};

@@ -11,7 +11,7 @@ namespace moh {
 struct TokenSizes {
   std::int64_t images, prefix, body;
 
-  std::int64_t image() const { return prefix + body; }
+  constexpr std::int64_t image() const { return prefix + body; }
 };
 
 /// Kernels of add_positions and take_token; outputs are overwritten.

@@ -30,20 +30,19 @@ OP_CASES(position_bias) {
   for (const Sizes& s : {Sizes{{1, 1}, {1, 1}}, {{4, 3}, {0, 5}}, {{7, 3}, {5, 4}}, {{9, 2}, {70, 65}}}) {
     const Shape table = s.table, pairs = s.pairs;
     const Tensor index = some_index(pairs, table[0]);
-    cases.push_back({.name = to_string(table) + " for " + to_string(pairs),
-                     .inputs = {normal(table)},
-                     .run = [=](const Inputs& in) { return Outputs{position_bias(in[0], index)}; },
-                     .reference = [=](const std::vector<Tensor>& in) -> std::vector<Tensor> {
-                       const std::int64_t heads = in[0].dim(1);
-                       const Tensor y = empty({heads, pairs[0], pairs[1]}, DType::kFloat64);
-                       for (std::int64_t i = 0; i < y.numel(); ++i) {
-                         const std::int64_t h = i / index.numel(),
-                                            row = index.data<std::int64_t>()[i % index.numel()];
-                         y.data<double>()[i] = in[0].data<double>()[row * heads + h];
-                       }
-                       return {y};
-                     },
-                     .absent_on_gpu = "position_bias has CPU kernels only"});
+    cases.push_back(
+        {.name = to_string(table) + " for " + to_string(pairs),
+         .inputs = {normal(table)},
+         .run = [=](const Inputs& in) { return Outputs{position_bias(in[0], index.to(in[0].device()))}; },
+         .reference = [=](const std::vector<Tensor>& in) -> std::vector<Tensor> {
+           const std::int64_t heads = in[0].dim(1);
+           const Tensor y = empty({heads, pairs[0], pairs[1]}, DType::kFloat64);
+           for (std::int64_t i = 0; i < y.numel(); ++i) {
+             const std::int64_t h = i / index.numel(), row = index.data<std::int64_t>()[i % index.numel()];
+             y.data<double>()[i] = in[0].data<double>()[row * heads + h];
+           }
+           return {y};
+         }});
   }
   return cases;
 }

@@ -49,8 +49,7 @@ OP_CASES(conv_glu) {
     cases.push_back({.name = to_string(s.h) + " kernel " + to_string(Shape{s.kh, s.kw}),
                      .inputs = {normal(s.h), normal({channels, 1, s.kh, s.kw}, 2), normal({channels}, 3)},
                      .run = [](const Inputs& in) { return Outputs{conv_glu(in[0], in[1], in[2])}; },
-                     .reference = reference,
-                     .absent_on_gpu = "conv_glu has CPU kernels only"});
+                     .reference = reference});
   }
   return cases;
 }
