@@ -70,6 +70,7 @@ TransNext::Stage TransNext::make_stage(std::int64_t number, std::int64_t first_b
         c.drop_path * static_cast<double>(i) / last, placement));
   }
   stage.norm = std::make_unique<LayerNorm>(c.dims[s], kStageEps, placement);
+  stage.grids = std::make_unique<PerSize<std::shared_ptr<const StageGrid>>>();
   return stage;
 }
 
@@ -120,7 +121,7 @@ bool TransNext::decays(const NamedParameter& parameter) const {
          std::ranges::none_of(kWithout, is_part);
 }
 
-StageGrid TransNext::grid_of(std::int64_t stage, const GridSize& tokens) const {
+StageGrid TransNext::make_grid(std::int64_t stage, const GridSize& tokens) const {
   const std::int64_t ratio = config_.pool_ratios[static_cast<std::size_t>(stage)];
   const auto cells = [&](std::int64_t side) {
     if (ratio > 1 && config_.fixed_pool_size > 0) return std::min(config_.fixed_pool_size, side);
@@ -142,7 +143,9 @@ ImageOutput TransNext::forward(const Variable& images, const ForwardContext& con
   for (std::int64_t s = 0; s < config_.stages(); ++s) {
     const Stage& stage = stages_[static_cast<std::size_t>(s)];
     x = (*stage.patch_embed)(x);
-    const auto grid = std::make_shared<const StageGrid>(grid_of(s, {x.dim(1), x.dim(2)}));
+    const GridSize tokens{x.dim(1), x.dim(2)};
+    const std::shared_ptr<const StageGrid> grid =
+        stage.grids->get(tokens, [&] { return std::make_shared<const StageGrid>(make_grid(s, tokens)); });
     const Shape image = x.shape();
     x = reshape(x, {image[0], grid->tokens.tokens(), image[3]});
     for (const auto& block : stage.blocks) {

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "models/vision/image_model.h"
+#include "models/vision/per_size.h"
 #include "models/vision/transnext_config.h"
 #include "models/vision/transnext_layers.h"
 
@@ -37,10 +38,11 @@ class TransNext : public ImageModel {
     std::unique_ptr<OverlapPatchEmbed> patch_embed;
     std::vector<std::unique_ptr<TransNextBlock>> blocks;
     std::unique_ptr<LayerNorm> norm;
+    std::unique_ptr<PerSize<std::shared_ptr<const StageGrid>>> grids;
   };
   Stage make_stage(std::int64_t stage, std::int64_t first_block,
                    const std::vector<HeadRoutingOptions>& routing, Placement placement) const;
-  StageGrid grid_of(std::int64_t stage, const GridSize& tokens) const;
+  StageGrid make_grid(std::int64_t stage, const GridSize& tokens) const;
 
   TransNextConfig config_;
   std::vector<Stage> stages_;

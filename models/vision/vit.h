@@ -8,7 +8,7 @@
 #include "models/layers/linear.h"
 #include "models/layers/moh_attention.h"
 #include "models/vision/image_model.h"
-#include "models/vision/relative_positions.h"
+#include "models/vision/per_size.h"
 #include "models/vision/vit_config.h"
 
 namespace moh {
@@ -68,12 +68,14 @@ class Vit : public ImageModel {
     Conv2d proj;
   };
 
+  Tensor position_weights(const GridSize& grid) const;
   Variable positions_for(const GridSize& grid) const;
   Variable tokens_of(const Variable& images) const;
 
   VitConfig config_;
   Variable cls_token_, pos_embed_;  // no class token with mean pooling
   PatchEmbed patch_embed_;
+  mutable PerSize<Tensor> position_weights_;
   std::vector<std::unique_ptr<VitBlock>> blocks_;
   LayerNorm norm_;
   Linear head_;

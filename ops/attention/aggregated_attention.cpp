@@ -4,6 +4,8 @@
 #include <string>
 #include <vector>
 
+#include "ops/attention/aggregated/division.h"
+#include "ops/attention/aggregated_attention_cuda.h"
 #include "ops/attention/aggregated_attention_kernels.h"
 #include "ops/attention/operands.h"
 #include "ops/attention/schedule.h"
@@ -95,24 +97,31 @@ bool is_small(const Operands& o) {
 
 Tensor run_forward(const Operands& o, const Tensor& lse) {
   const AttentionShape& s = o.shape.pairs;
-  Tensor out = empty({s.batch, s.queries, s.heads, s.head_dim}, o.q.dtype());
+  Tensor out = empty({s.batch, s.queries, s.heads, s.head_dim}, o.q.dtype(), o.q.device());
   const auto run = [&]<class Backend, class T>() {
-    using Kernels = AggregatedKernels<Backend, T>;
-    const Places<Backend, T> places(o.shape);
     const Views<const T> in = views_of<const T>(o, o.q, o.distant, o.local);
-    AggregatedForward<T> args{o.shape,     row_lists(o.lists), in.q,       in.k,
-                              in.v,        in.local_k,         in.local_v, parameters_of<const Acc<T>>(o),
-                              places.get()};
+    AggregatedForward<T> args{o.shape, row_lists(o.lists), in.q, in.k, in.v, in.local_k, in.local_v};
+    args.parameters = parameters_of<const Acc<T>>(o);
     args.gates = data_of<Acc<T>>(o.gates);
     args.out = view_of<T>(out);
     args.lse = data_of<Acc<T>>(lse);
-    run_tasks(plan_rows(s, args.lists, num_threads()), is_small(o), Kernels::forward_scratch_bytes(o.shape),
-              [&](const RowTask& task, std::byte* scratch) { Kernels::forward(args, task, scratch); });
+    if constexpr (std::is_same_v<Backend, Cuda>) {
+      CudaAggregated<T>::forward(args);
+    } else {
+      using Kernels = AggregatedKernels<Backend, T>;
+      const Places<Backend, T> places(o.shape);
+      args.places = places.get();
+      run_tasks(plan_rows(s, args.lists, num_threads()), is_small(o), Kernels::forward_scratch_bytes(o.shape),
+                [&](const RowTask& task, std::byte* scratch) { Kernels::forward(args, task, scratch); });
+    }
   };
-  run_cpu_kernel({o.op, flops_of(o)}, o.q, run, [&]<class Backend, class T>() {
-    return Places<Backend, T>::bytes(o.shape) +
-           AggregatedKernels<Backend, T>::forward_scratch_bytes(o.shape) *
-               static_cast<std::size_t>(num_threads());
+  run_kernel({o.op, flops_of(o)}, o.q, run, [&]<class Backend, class T>() -> std::size_t {
+    if constexpr (std::is_same_v<Backend, Cuda>)
+      return aggregated::Division::forward_bytes(o.shape);
+    else
+      return Places<Backend, T>::bytes(o.shape) +
+             AggregatedKernels<Backend, T>::forward_scratch_bytes(o.shape) *
+                 static_cast<std::size_t>(num_threads());
   });
   return out;
 }
@@ -168,10 +177,7 @@ Gradients run_backward(const Saved& saved, const Tensor& dout) {
            tasks.size();
   };
   const auto run = [&]<class Backend, class T>() {
-    using Kernels = AggregatedKernels<Backend, T>;
     using F = Acc<T>;
-    const Places<Backend, T> places(o.shape);
-    const Scratch partials(partials_bytes.template operator()<Backend, T>());
     const Views<const T> in = views_of<const T>(o, o.q, o.distant, o.local);
     const Views<T> grad = views_of<T>(o, grads.q, grads.distant, grads.local);
     AggregatedBackward<T> args{o.shape,
@@ -182,8 +188,7 @@ Gradients run_backward(const Saved& saved, const Tensor& dout) {
                                in.local_k,
                                in.local_v,
                                view_of<const T>(dout),
-                               parameters_of<const F>(o),
-                               places.get()};
+                               parameters_of<const F>(o)};
     args.gates = data_of<F>(o.gates);
     args.lse = saved.lse.data<F>();
     args.dq = grad.q;
@@ -192,21 +197,32 @@ Gradients run_backward(const Saved& saved, const Tensor& dout) {
     args.dlocal_k = grad.local_k;
     args.dlocal_v = grad.local_v;
     args.dgates = data_of<F>(grads.gates);
-    args.chunks = static_cast<std::int64_t>(tasks.size()) / s.heads;
-    args.partials = partials.as<F>();
-    run_tasks(tasks, is_small(o), Kernels::backward_scratch_bytes(o.shape),
-              [&](const HeadChunk& task, std::byte* scratch) { Kernels::backward(args, task, scratch); });
     const AggregatedParameters<F> sums{data_of<F>(grads.query_embedding), data_of<F>(grads.temperature),
                                        data_of<F>(grads.position_bias),   data_of<F>(grads.local_bias),
                                        data_of<F>(grads.tokens),          data_of<F>(grads.token_bias)};
-    parallel_for(s.heads, is_small(o) ? s.heads : 1, [&](std::int64_t begin, std::int64_t end) {
-      for (std::int64_t head = begin; head < end; ++head) Kernels::sum_partials(args, head, sums);
-    });
+    if constexpr (std::is_same_v<Backend, Cuda>) {
+      CudaAggregated<T>::backward(args, num_rows(o), sums);
+    } else {
+      using Kernels = AggregatedKernels<Backend, T>;
+      const Places<Backend, T> places(o.shape);
+      const Scratch partials(partials_bytes.template operator()<Backend, T>());
+      args.places = places.get();
+      args.chunks = static_cast<std::int64_t>(tasks.size()) / s.heads;
+      args.partials = partials.as<F>();
+      run_tasks(tasks, is_small(o), Kernels::backward_scratch_bytes(o.shape),
+                [&](const HeadChunk& task, std::byte* scratch) { Kernels::backward(args, task, scratch); });
+      parallel_for(s.heads, is_small(o) ? s.heads : 1, [&](std::int64_t begin, std::int64_t end) {
+        for (std::int64_t head = begin; head < end; ++head) Kernels::sum_partials(args, head, sums);
+      });
+    }
   };
-  run_cpu_kernel({o.op, 2 * flops_of(o)}, o.q, run, [&]<class Backend, class T>() {
-    return Places<Backend, T>::bytes(o.shape) + partials_bytes.template operator()<Backend, T>() +
-           AggregatedKernels<Backend, T>::backward_scratch_bytes(o.shape) *
-               static_cast<std::size_t>(num_threads());
+  run_kernel({o.op, 2 * flops_of(o)}, o.q, run, [&]<class Backend, class T>() -> std::size_t {
+    if constexpr (std::is_same_v<Backend, Cuda>)
+      return aggregated::Division::of(o.shape).backward_bytes(o.shape, num_rows(o));
+    else
+      return Places<Backend, T>::bytes(o.shape) + partials_bytes.template operator()<Backend, T>() +
+             AggregatedKernels<Backend, T>::backward_scratch_bytes(o.shape) *
+                 static_cast<std::size_t>(num_threads());
   });
   return grads;
 }
@@ -238,7 +254,6 @@ void set_window(Operands& o, const WindowParameters& p) {
 
 /// Completes the operands, and runs the forward pass; the log-sum-exp is not kept when nothing is recorded.
 Saved run(Operands& o, const SelectedPairs& selected) {
-  require_cpu(o.op, o.q);  // before the lists, which would be reported instead of the missing kernel
   complete_shape(o.op, o.shape.pairs, {.causal = false});
   Saved saved;
   if (selected.gates.defined()) {
@@ -247,7 +262,7 @@ Saved run(Operands& o, const SelectedPairs& selected) {
     o.gates = selected.gates.value().to(accumulate_dtype(o.q.dtype()));
     saved.gate_dtype = selected.gates.dtype();
   }
-  if (grad_enabled()) saved.lse = empty({num_rows(o)}, accumulate_dtype(o.q.dtype()));
+  if (grad_enabled()) saved.lse = empty({num_rows(o)}, accumulate_dtype(o.q.dtype()), o.q.device());
   saved.operands = o;
   return saved;
 }

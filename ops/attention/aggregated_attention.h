@@ -42,8 +42,8 @@ struct TokenGrid {
 /// likewise; one floating dtype, parameters in it or its accumulation dtype; d at most 256. Returns [B, N, H,
 /// d], times the gates. Unselected pairs are zero and are never computed in any of the three parts, forward
 /// or backward; keys and values are dense. Softmax and sums in float32 (float64 for float64). Saves its
-/// operands and the log-sum-exp per pair. Results have the same bits with any number of threads. CPU only.
-/// Throws ShapeError, DTypeError, DeviceError, ValueError.
+/// operands and the log-sum-exp per pair. Results have the same bits with any number of threads. Throws
+/// ShapeError, DTypeError, DeviceError, ValueError.
 Variable aggregated_attention(const Variable& q, const Variable& local, const Variable& pooled,
                               const CosineParameters& cosine, const WindowParameters& window,
                               const TokenGrid& grid, const SelectedPairs& selected = {});

@@ -21,5 +21,6 @@ void check_host_copies();
 void check_uploads();
 void check_clock_on_device();
 void check_attention_on_device();
+void check_aggregated_on_device();
 
 }  // namespace moh::test

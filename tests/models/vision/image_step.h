@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "core/random.h"
+#include "models/module.h"
 #include "ops/elementwise/add.h"
 #include "ops/loss/cross_entropy.h"
 
@@ -20,25 +21,27 @@ inline Variable some_images(std::int64_t height, std::int64_t width, DType dtype
 }
 
 /// Loss, balance losses included, and gradients of a training step of a model with random weights; `draws`
-/// numbers the random stream of drop_path.
+/// numbers the random stream of drop_path. Results are on the CPU.
 template <class Model, class Config>
 std::vector<Tensor> image_step(const Config& config, std::int64_t height, std::int64_t width,
-                               std::uint64_t draws = 0) {
-  Model model(config, DType::kFloat32);
+                               std::uint64_t draws = 0, Placement placement = DType::kFloat32) {
+  Model model(config, placement);
   model.initialise(3);
   Generator generator(1, draws);
-  const auto output = model.forward(some_images(height, width), {.training = true, .generator = &generator});
-  Variable loss = cross_entropy(output.logits, tensor_of<std::int64_t>({2}, {1, 4}));
+  const Device device = placement.device;
+  const Variable images(some_images(height, width).value().to(placement.dtype).to(device));
+  const auto output = model.forward(images, {.training = true, .generator = &generator});
+  Variable loss = cross_entropy(output.logits, tensor_of<std::int64_t>({2}, {1, 4}).to(device));
   for (const auto& layer : output.routing) {
     if (layer.balance.defined()) loss = add(loss, layer.balance);
   }
   for (const Variable& balance : output.expert_balances) loss = add(loss, balance);
   loss.backward();
-  std::vector<Tensor> results = {loss.value()};
+  std::vector<Tensor> results = {loss.value().to(kCpu)};
   for (const auto& p : model.parameters()) {
     INFO(p.name);
     CHECK(p.variable.grad().defined());
-    results.push_back(p.variable.grad());
+    results.push_back(p.variable.grad().to(kCpu));
   }
   return results;
 }

@@ -9,46 +9,13 @@
 
 #include "core/allocator.h"
 #include "core/error.h"
-#include "tests/ops/op_cases.h"
+#include "tests/ops/attention/aggregated_problem.h"
 
 using namespace moh;
 using namespace moh::test;
+using namespace moh::test::aggregated;
 
 namespace {
-
-struct Sizes {
-  std::int64_t batch, height, width, heads, d, keys, window;
-
-  std::int64_t tokens() const { return height * width; }
-  std::int64_t neighbours() const { return window * window; }
-};
-
-std::string name_of(const Sizes& s) {
-  return to_string(Shape{s.batch, s.height, s.width, s.heads, s.d}) + " keys " + std::to_string(s.keys) +
-         " window " + std::to_string(s.window);
-}
-
-/// Operands in the op's order; `selected` [B, N, H], or undefined for all pairs without gates.
-struct Problem {
-  std::vector<Tensor> inputs;
-  Tensor selected;
-};
-
-Problem problem_of(const Sizes& s, double share) {
-  const std::int64_t n = s.tokens(), near = s.neighbours();
-  Problem p{{normal({s.batch, n, s.heads, s.d}, 1), normal({s.batch, n, 2 * s.heads, s.d}, 2),
-             normal({s.batch, s.keys, 2 * s.heads, s.d}, 3), normal({s.heads, 1, s.d}, 4),
-             normal({s.heads, 1, 1}, 5), normal({s.heads, n, s.keys}, 6), normal({s.heads, near}, 7),
-             normal({s.heads, s.d, near}, 8), normal({s.heads, 1, near}, 9)},
-            {}};
-  if (share < 0) return p;
-  p.inputs.push_back(uniform({s.batch, n, s.heads}, -0.5, 1.5, 10));
-  const Tensor draw = uniform({s.batch, n, s.heads}, 0.0, 1.0, 11);
-  p.selected = empty(draw.shape(), DType::kUInt8);
-  for (std::int64_t i = 0; i < draw.numel(); ++i)
-    p.selected.data<std::uint8_t>()[i] = draw.data<double>()[i] < share;
-  return p;
-}
 
 using Row = std::vector<double>;
 
@@ -144,17 +111,6 @@ Tensor aggregated_reference(const Sizes& s, const std::vector<Tensor>& in, const
                    in[0], {in[3], in[4], in[5]});
 }
 
-SelectedPairs pairs_of(const Tensor& selected, const Variable& gates) {
-  if (!selected.defined()) return {};
-  return {gates, build_head_lists(selected, selected.dim(2))};
-}
-
-Variable run_aggregated(const Sizes& s, const Inputs& x, const Tensor& selected) {
-  return aggregated_attention(x[0], x[1], x[2], {x[3], x[4], x[5]}, {x[6], x[7], x[8]},
-                              {s.height, s.width, s.window},
-                              pairs_of(selected, x.size() > 9 ? x[9] : Variable()));
-}
-
 const std::vector<Sizes> small_sizes = {
     {1, 1, 1, 1, 1, 1, 1}, {2, 2, 3, 2, 5, 2, 3}, {1, 4, 3, 1, 8, 9, 3},
     {1, 3, 4, 2, 3, 2, 5}, {3, 1, 4, 2, 4, 1, 3}, {0, 2, 2, 1, 4, 1, 3},
@@ -174,8 +130,7 @@ OP_CASES(aggregated_attention) {
                            [=](const std::vector<Tensor>& in) {
                              return std::vector<Tensor>{aggregated_reference(s, in, p.selected)};
                            },
-                       .units = 64,
-                       .absent_on_gpu = "aggregated attention has CPU kernels only"});
+                       .units = 64});
     }
   }
   return cases;
@@ -186,17 +141,10 @@ OP_CASES(cosine_attention_packed) {
   for (const Sizes& s : {Sizes{1, 1, 1, 1, 1, 1, 0}, {2, 2, 3, 2, 5, 6, 0}, {1, 4, 5, 3, 4, 20, 0}}) {
     for (const double share : {-1.0, 0.5}) {
       const Problem p = problem_of(s, share);
-      std::vector<Tensor> inputs = {normal({s.batch, s.tokens(), 3 * s.heads, s.d}, 12), p.inputs[3],
-                                    p.inputs[4], p.inputs[5]};
-      if (share >= 0) inputs.push_back(p.inputs[9]);
       cases.push_back(
           {.name = name_of(s) + " share " + std::to_string(share),
-           .inputs = inputs,
-           .run =
-               [=](const Inputs& x) {
-                 return Outputs{cosine_attention_packed(
-                     x[0], {x[1], x[2], x[3]}, pairs_of(p.selected, x.size() > 4 ? x[4] : Variable()))};
-               },
+           .inputs = packed_inputs(s, p),
+           .run = [=](const Inputs& x) { return Outputs{run_packed(x, p.selected)}; },
            .reference =
                [=](const std::vector<Tensor>& in) {
                  const auto row = [&](std::int64_t b, std::int64_t m, std::int64_t head) {
@@ -210,8 +158,7 @@ OP_CASES(cosine_attention_packed) {
                      },
                      in[0], {in[1], in[2], in[3]})};
                },
-           .units = 64,
-           .absent_on_gpu = "cosine attention has CPU kernels only"});
+           .units = 64});
     }
   }
   return cases;

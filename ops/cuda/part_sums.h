@@ -1,0 +1,45 @@
+#pragma once
+
+// For kernel files (*_cuda.cu) only: sums of many partial sums of few columns.
+
+#include <cstdint>
+
+#include "ops/device/block.h"
+
+namespace moh {
+
+inline constexpr int kPartWarps = 8, kPartThreads = kPartWarps * device::kWarp;
+
+/// [groups, count, width]
+struct Parts {
+  const float* data;
+  std::int64_t groups, count, width;
+};
+
+/// Grid: x counts blocks of 32 columns, y groups. A warp adds each eighth part, in order; then those of the
+/// warps.
+template <class Store>
+MOH_KERNEL(kPartThreads)
+void part_sums_kernel(Parts parts, Store store) {
+  auto* const space = device::shared_memory<float>();
+  const int lane = device::thread_x() % device::kWarp, warp = device::thread_x() / device::kWarp;
+  const std::int64_t column = device::block_x() * device::kWarp + lane;
+  const bool real = column < parts.width;
+  const float* const from = parts.data + device::block_y() * parts.count * parts.width + (real ? column : 0);
+  float sum = 0;
+  for (std::int64_t part = warp; part < parts.count; part += kPartWarps) sum += from[part * parts.width];
+  space[device::thread_x()] = sum;
+  device::sync_block();
+  if (warp > 0 || !real) return;
+  for (int w = 1; w < kPartWarps; ++w) sum += space[w * device::kWarp + lane];
+  store(device::block_y(), column, sum);
+}
+
+inline cuda::LaunchShape part_sums_grid(const Parts& parts) {
+  return {.blocks_x = (parts.width + device::kWarp - 1) / device::kWarp,
+          .blocks_y = parts.groups,
+          .threads = kPartThreads,
+          .shared_bytes = kPartThreads * sizeof(float)};
+}
+
+}  // namespace moh
