@@ -6,8 +6,8 @@ set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
 # The most important first.
-all_parts=(device tests modes losses step train attention_causal attention_full ops_bf16 module ops_f32 memcheck
-  racecheck synccheck pytorch)
+all_parts=(device tests modes losses step train step_images attention_causal attention_full attention_window ops_bf16 module
+  ops_f32 memcheck racecheck synccheck pytorch)
 skipped=77
 
 usage() {
@@ -292,6 +292,17 @@ part_step() {
   done
 }
 
+# The same of the image classifiers, without a graph and with it.
+part_step_images() {
+  local model
+  for model in "${image_models[@]}"; do
+    piece "step_images.$model" "$moh" bench step "$root/scripts/gpu_check/images/$model.yaml" device=cuda precision=bfloat16 \
+      "${image_settings[@]}" --random-data --steps "$bench_steps" --profile --json || return
+    piece "step_images.${model}_graph" "$moh" bench step "$root/scripts/gpu_check/images/$model.yaml" device=cuda precision=bfloat16 \
+      "${image_settings[@]}" cuda_graph=true --random-data --steps "$bench_steps" --json || return
+  done
+}
+
 # Training must at least reduce the loss.
 part_train() {
   local model
@@ -316,6 +327,16 @@ bench_attention() {
 }
 part_attention_causal() { bench_attention causal; }
 part_attention_full() { bench_attention full; }
+
+# Aggregated attention of TransNeXt, in sizes tokens:images:heads.
+part_attention_window() {
+  local size tokens images heads
+  for size in "${window_sizes[@]}"; do
+    IFS=: read -r tokens images heads <<<"$size"
+    piece "attention_window.$size" "$moh" bench attention --device cuda --dtype bf16 --tokens "$tokens" --batch "$images" \
+      --heads "$heads" --active "$shares" "${window_shape[@]}" --json || return
+  done
+}
 
 part_module() {
   local length

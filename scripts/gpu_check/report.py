@@ -16,8 +16,8 @@ import sys
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 from pytorch_bench import report as pytorch_report  # noqa: E402  (needs the path)
 
-PARTS = ("device", "tests", "modes", "losses", "step", "train", "attention_causal", "attention_full", "ops_bf16", "module", "ops_f32",
-         "memcheck", "racecheck", "synccheck", "pytorch")
+PARTS = ("device", "tests", "modes", "losses", "step", "train", "step_images", "attention_causal", "attention_full",
+         "attention_window", "ops_bf16", "module", "ops_f32", "memcheck", "racecheck", "synccheck", "pytorch")
 MIB = 1 << 20
 MOST_OPS = 12  # number of ops of a step's profile that have a row of their own
 
@@ -105,11 +105,11 @@ def losses_section(results):
                   "validation loss, CPU in float32", "GPU", "difference", "kept", "CPU's losses made"], rows)
 
 
-def step_rows(results):
-    for r in results["step"]:
+def step_rows(records, size, rate):
+    for r in records:
         phases = [optional(r.get(f"{phase}_ms"), "{:.2f}".format) for phase in ("forward", "backward", "optimizer")]
-        yield [stem(r["config"]), "replayed" if r["cuda_graph"] else "", f"{r['batch_size']} x {r['sequence_length']}",
-               f"{r['step_ms']:.2f}", percent(r["step_ms_spread"]), *phases, f"{r['tokens_per_s']:.0f}",
+        yield [stem(r["config"]), "replayed" if r["cuda_graph"] else "", f"{r['batch_size']} x {r[size]}",
+               f"{r['step_ms']:.2f}", percent(r["step_ms_spread"]), *phases, f"{r[rate]:.0f}",
                f"{r['gflops'] / 1e3:.1f}", optional(r.get("share_of_published_peak"), percent),
                percent(r["share_of_matmul_peak"]), f"{r['peak_bytes']['total'] / MIB:.0f}"]
 
@@ -126,13 +126,16 @@ def profile_table(record):
             + table(["op", "forward, ms", "backward, ms", "optimizer, ms", "share", "TFLOP/s"], rows))
 
 
-def step_section(results):
-    header = ["model", "CUDA graph", "batch", "step, ms", "spread", "forward", "backward", "optimizer", "tokens/s", "TFLOP/s",
-              "MFU, published peak", "of the measured product", "peak of tensors, MiB"]
-    convention = ("Model FLOPs: matrix products and the pairs of attention that mask and router leave (causal: about half), "
-                  "forward times three; what is computed twice counts once. bfloat16, random tokens.")
-    profiles = [profile_table(r) for r in results["step"] if "profile" in r]
-    return "\n\n".join([table(header, step_rows(results)), convention, *profiles])
+def step_section(part, size, rate, unit):
+    def section(results):
+        header = ["model", "CUDA graph", "batch", "step, ms", "spread", "forward", "backward", "optimizer", unit, "TFLOP/s",
+                  "MFU, published peak", "of the measured product", "peak of tensors, MiB"]
+        convention = ("Model FLOPs: matrix products, convolutions and the pairs of attention that mask and router leave (causal: about "
+                      "half), forward times three; what is computed twice counts once. bfloat16, random data.")
+        profiles = [profile_table(r) for r in results[part] if "profile" in r]
+        return "\n\n".join([table(header, step_rows(results[part], size, rate)), convention, *profiles])
+
+    return section
 
 
 def training_runs(results):
@@ -169,7 +172,8 @@ def attention_section(part):
     def section(results):
         rows = []
         for r in results[part]:
-            form = "dense" if r["op"] == "attention" else "lists"
+            dense = r["op"] == "attention" or r["op"] == "aggregated_attention" and r["active"] == 1
+            form = "dense" if dense else "lists"
             rows.append([r["tokens"], r["batch"], form, percent(r["pairs_share"]), f"{r['forward_ms']:.3f}",
                          f"{r['forward_backward_ms']:.3f}", percent(r["spread"]), f"{r['forward_ratio']:.3f}",
                          f"{r['forward_backward_ratio']:.3f}", percent(r["pairs_share"] / r["forward_backward_ratio"]),
@@ -208,10 +212,13 @@ def pytorch_section(results):
 
 
 SECTIONS = (("modes", "Modes of computing beside each other", modes_section),
-            ("losses", "Losses beside the CPU's", losses_section), ("step", "Steps of the language models", step_section),
+            ("losses", "Losses beside the CPU's", losses_section), ("step", "Steps of the language models", step_section("step", "sequence_length", "tokens_per_s", "tokens/s")),
             ("train", "Training", train_section),
+            ("step_images", "Steps of the image classifiers",
+             step_section("step_images", "image_size", "images_per_s", "images/s")),
             ("attention_causal", "Attention, causal", attention_section("attention_causal")),
             ("attention_full", "Attention, full", attention_section("attention_full")),
+            ("attention_window", "Aggregated attention, at the sizes of TransNeXt", attention_section("attention_window")),
             ("module", "Attention layers, router to output projection", module_section),
             ("ops_bf16", "Ops in bfloat16", ops_section("ops_bf16")), ("ops_f32", "Ops in float32", ops_section("ops_f32")),
             ("pytorch", "Beside PyTorch", pytorch_section))

@@ -5,7 +5,7 @@
 test_filter='[op_cases],[device]'
 tests_seconds=400 # time limit of all tests
 test_seconds=120  # time limit of a single test that is run alone, after a failure
-sanitizer_filter='[device]device primitives*,[op_cases]*attention*,[op_cases]*route_heads*,[op_cases]*query_norm*,[device]*attention*,[device]*head lists*'
+sanitizer_filter='[device]device primitives*,[op_cases]*attention*,[op_cases]*route_heads*,[op_cases]*query_norm*,[device]*attention*,[device]*head lists*,[op_cases]*conv_glu*,[op_cases]*add_expert*,[op_cases]*position_bias*'
 
 # Where CUDA toolkits are installed.
 toolkits=(/usr/local/cuda*)
@@ -37,6 +37,14 @@ bench_steps=20
 train_steps=200
 train_settings=(schedule.warmup_steps=20)
 
+# Steps of image classifiers (scripts/gpu_check/images).
+image_models=(deit_small transnext_small moh_vit_small_75 transnext_base moh_vit_base_50)
+image_settings=(train.batch_size=64)
+
+# Aggregated attention of TransNeXt-Tiny at 224 pixels: tokens : images : heads of stages 1 to 3.
+window_sizes=(3136:64:3 784:64:6 196:64:12)
+window_shape=(--pooled 49 --head-dim 24 --repeats 15)
+
 # Sequence length : batch size.
 attention_lengths=(256:64 512:32 1024:16 2048:8 4096:4 8192:2 16384:1)
 attention_shape=(--heads 16 --kv-heads 16 --head-dim 64 --repeats 15)
@@ -56,6 +64,8 @@ if $quick; then
   attention_lengths=(256:64 2048:8 8192:2)
   attention_shape=(--heads 16 --kv-heads 16 --head-dim 64 --repeats 5)
   module_lengths=(2048:8)
+  image_models=(transnext_small moh_vit_small_75)
+  window_sizes=(196:64:12)
   pytorch_cases=(llm_step attention)
   pytorch_options=(--rounds 2)
   ops_options=(--megabytes 256 --seconds 0.05 --only "rms_norm,swiglu,rope,cross_entropy,adamw,LLM-S")

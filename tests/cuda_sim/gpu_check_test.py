@@ -11,8 +11,8 @@ import tempfile
 import unittest
 
 SOURCE = pathlib.Path(os.environ["MOH_SOURCE_DIR"])
-PARTS = ["device", "tests", "modes", "losses", "step", "train", "attention_causal", "attention_full", "ops_bf16", "module", "ops_f32",
-         "memcheck", "racecheck", "synccheck", "pytorch"]
+PARTS = ["device", "tests", "modes", "losses", "step", "train", "step_images", "attention_causal", "attention_full",
+         "attention_window", "ops_bf16", "module", "ops_f32", "memcheck", "racecheck", "synccheck", "pytorch"]
 
 SIZES = """
 test_filter='device: head lists*' sanitizer_filter='device: head lists*'
@@ -22,11 +22,22 @@ toolkits=() mode_steps=6 mode_settings=("${tiny[@]}" train.batch_size=1 schedule
 loss_models=(tiny_shakespeare_dense tiny_shakespeare_moh_50) loss_steps=3 early_steps=2
 loss_settings=("${tiny[@]}" train.batch_size=1 eval.max_tokens=16)
 models=(llm_s moh_llm_s_50) model_settings=("${tiny[@]}" model.vocab_size=256 train.batch_size=1 train.accumulate=1)
+image_models=(tiny tiny_moh) image_settings=(train.batch_size=1 threads=1)
+window_sizes=(16:2:2 36:1:4) window_shape=(--pooled 4 --head-dim 24 --repeats 1)
 bench_steps=2 train_steps=12 train_settings=(schedule.warmup_steps=1 optim.learning_rate=0.01)
 attention_lengths=(8:2 12:1) attention_shape=(--heads 4 --kv-heads 2 --head-dim 16 --repeats 1)
 module_lengths=(8:1) module_shape=(--width 32 --heads 4 --head-dim 16 --repeats 1) shares=1.0,0.5
 ops_options=(--megabytes 1 --seconds 1e-9 --repeats 1 --only add,scale)
 pytorch_cases=(llm_step attention) pytorch_options=(--rounds 1 --masks causal --modes eager)
+"""
+
+TINY_CLASSIFIER = """
+task: image_classification
+model:
+  architecture: transnext
+  classes: 4
+  image_size: 32
+  transnext: {dims: [24, 48], heads: [1, 2], depths: [1, 1], mlp_ratios: [2, 2], pool_ratios: [4, 1]}
 """
 
 SANITIZER = """#!/bin/sh
@@ -87,6 +98,9 @@ class GpuCheck(unittest.TestCase):
         (self.bundle / "COMMIT").write_text("0123456789ab\n")
         (self.bundle / "text").write_text("To be, or not to be, that is the question. " * 50)
         (self.bundle / "sizes").write_text(SIZES)
+        images = self.bundle / "scripts" / "gpu_check" / "images"
+        (images / "tiny.yaml").write_text(TINY_CLASSIFIER)
+        (images / "tiny_moh.yaml").write_text(TINY_CLASSIFIER + "  moh: {router: learned, num_shared: [1, 1], top_k: [0, 1]}\n")
 
     def folder_of_libraries(self, path, *names):
         folder = self.tools.parent / path
@@ -138,6 +152,10 @@ class GpuCheck(unittest.TestCase):
         self.assertEqual([(r["config"].split("/")[-1], r["cuda_graph"], "profile" in r) for r in self.records("step")],
                          [(f"{model}.yaml", graph, not graph) for model in ("llm_s", "moh_llm_s_50") for graph in (False, True)])
         self.assertTrue(all(r["dtype"] == "bfloat16" for r in self.records("step")))
+        self.assertEqual([(r["config"].split("/")[-1], r["cuda_graph"], r["image_size"]) for r in self.records("step_images")],
+                         [(f"{model}.yaml", graph, 32) for model in ("tiny", "tiny_moh") for graph in (False, True)])
+        self.assertEqual([(r["tokens"], r["batch"], r["heads"], r["pooled"], r["active"]) for r in self.records("attention_window")],
+                         [(*size, 4, active) for size in ((16, 2, 2), (36, 1, 4)) for active in (1.0, 0.5)])
         self.assertEqual([(r["tokens"], r["batch"], r["op"], r["active"]) for r in self.records("attention_causal")],
                          [(t, b, *form) for t, b in ((8, 2), (12, 1)) for form in
                           (("attention", 1.0), ("head_sparse_attention", 1.0), ("head_sparse_attention", 0.5))])
@@ -166,7 +184,8 @@ class GpuCheck(unittest.TestCase):
                       "| tf32 | float32 | 6 | losses within 0.01, other bits |", "- dense attention in bfloat16: moh's kernels",
                       "| moh_llm_s_50 | replayed | 1 x 8 |", "## Steps of the language models", "| moh_llm_s_50 |  | 1 x 8 |",
                       "llm_s, share of the time by op", "| adamw |", "## Training", "| llm_s | 12 |", "## Attention, causal",
-                      "| 12 | 1 | lists | 50.0% |", "## Attention, full", "## Attention layers", "## Ops in bfloat16",
+                      "| 12 | 1 | lists | 50.0% |", "## Attention, full", "## Steps of the image classifiers", "| tiny_moh | replayed | 1 x 32 |",
+                      "tiny_moh, share of the time by op", "## Aggregated attention", "| 36 | 1 | lists | 50.0% |", "## Attention layers", "## Ops in bfloat16",
                       "| matmul peak |", "## Ops in float32", "| pytorch | skipped |"):
             self.assertIn(words, text)
         for line in text.splitlines():

@@ -233,8 +233,7 @@ void run_op_bench(const OpBenchOptions& options, const std::function<void(const 
   open_device(options.device);
   Bench bench(options, on_row);
   for (const StreamingFamily& family : streaming_families()) {
-    if (wanted(options, family.op) && !(family.cpu_only && options.device != kCpu))
-      bench.run_streaming(family);
+    if (wanted(options, family.op)) bench.run_streaming(family);
   }
   CpuAllocator::instance().trim();  // frees cached blocks, whose sizes GEMMs cannot use
   const auto wants = [&](std::string_view op, const std::string& layer) {

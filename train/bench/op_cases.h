@@ -47,7 +47,6 @@ struct StreamingCase {
 struct StreamingFamily {
   std::string_view op;
   std::function<StreamingCase(Placement placement, std::int64_t bytes)> make;
-  bool cpu_only = false;  ///< has no kernels for a GPU
 };
 std::vector<StreamingFamily> streaming_families();
 

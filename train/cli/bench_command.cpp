@@ -164,10 +164,15 @@ void add_bench_attention(const Commands& commands) {
   command.add_option("--kv-heads", args.options.kv_heads, "Number of KV heads; 0: as many as --heads");
   command.add_flag("--listed", args.options.listed,
                    "Also measure head lists that contain all heads: the overhead of lists");
+  command.add_option(
+      "--pooled", args.options.pooled,
+      "Measure aggregated attention of TransNeXt: the tokens of a square image, each against a window "
+      "of 3 x 3 and so many pooled tokens");
   command.footer(R"(Examples:
   moh bench attention
   moh bench attention --tokens 1024,2048,4096 --heads 16 --kv-heads 4 --head-dim 64 --causal --full --active 1.0,0.75,0.5 --json
-  moh bench attention --device cuda --dtype bf16 --tokens 2048,8192 --causal --listed)");
+  moh bench attention --device cuda --dtype bf16 --tokens 2048,8192 --causal --listed
+  moh bench attention --tokens 196 --pooled 49 --heads 12 --head-dim 24 --batch 16)");
 }
 
 void add_bench_module(const Commands& commands) {

@@ -124,6 +124,33 @@ TEST_CASE("bench: attention has as many KV heads as heads, unless their number i
   CHECK(records_of(options).front()["kv_heads"] == 6);
 }
 
+TEST_CASE("bench: attention with pooled tokens is aggregated attention") {
+  AttentionBenchOptions options = small_options();
+  options.kv_heads = 0;
+  options.causal = {false};
+  options.tokens = {16, 36};
+  options.pooled = 4;
+  const std::vector<nlohmann::json> records = records_of(options);
+  REQUIRE(records.size() == 2 * 3);
+  for (std::size_t i = 0; i < records.size(); ++i) {
+    const nlohmann::json& r = records[i];
+    CHECK(r["op"] == "aggregated_attention");
+    CHECK(r["pooled"] == 4);
+    CHECK(r["active"] == std::vector<double>{1.0, 0.75, 0.5}[i % 3]);
+    const double tokens = r["tokens"], share = r["active"], ms = r["forward_backward_ms"];
+    CHECK(r["forward_backward_gflops"].get<double>() == Approx(14 * 8 * tokens * 8 * 13 * share / ms * 1e-6));
+  }
+  options.tokens = {16, 35};
+  CHECK_THROWS_WITH(records_of(options),
+                    "bench attention: tokens: expected a square with --pooled, and no fewer, found 35");
+  options.tokens = {16};
+  options.pooled = 17;
+  CHECK_THROWS_AS(records_of(options), ValueError);
+  options.pooled = 4;
+  options.causal = {true};
+  CHECK_THROWS_AS(records_of(options), ValueError);
+}
+
 TEST_CASE("bench: attention refuses options out of range") {
   const auto refuses = [](auto change) {
     AttentionBenchOptions options = small_options();
