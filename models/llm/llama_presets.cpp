@@ -1,6 +1,5 @@
 #include "models/llm/llama_presets.h"
 
-#include <algorithm>
 #include <array>
 
 namespace moh {
@@ -71,12 +70,6 @@ std::span<const LlamaPreset> llama_presets() {
       {"moh_llama3_8b", routed(llama3_8b(160896), RouterKind::kQueryNorm, 16, 8), kMohLlama3},
   }};
   return presets;
-}
-
-const LlamaPreset* find_llama_preset(std::string_view name) {
-  const std::span<const LlamaPreset> presets = llama_presets();
-  const auto found = std::ranges::find(presets, name, &LlamaPreset::name);
-  return found == presets.end() ? nullptr : &*found;
 }
 
 }  // namespace moh

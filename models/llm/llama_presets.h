@@ -17,7 +17,4 @@ struct LlamaPreset {
 /// llm_s, llm_b, llama3_8b and their MoH variants, in this order.
 std::span<const LlamaPreset> llama_presets();
 
-/// The preset called `name`, or null.
-const LlamaPreset* find_llama_preset(std::string_view name);
-
 }  // namespace moh

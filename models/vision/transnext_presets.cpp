@@ -1,4 +1,3 @@
-#include <algorithm>
 #include <utility>
 
 #include "models/vision/transnext_config.h"
@@ -70,12 +69,6 @@ const std::vector<TransNextPreset>& transnext_presets() {
       {"moh_vit_small_75_no_shared", routed(small(), {0, 0, 0, 0}, {2, 5, 9, 18}), kNoShared},
   };
   return presets;
-}
-
-const TransNextPreset* find_transnext_preset(std::string_view name) {
-  const auto& presets = transnext_presets();
-  const auto found = std::ranges::find(presets, name, &TransNextPreset::name);
-  return found == presets.end() ? nullptr : &*found;
 }
 
 }  // namespace moh

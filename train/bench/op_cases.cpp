@@ -5,6 +5,7 @@
 #include "autograd/node.h"
 #include "core/error.h"
 #include "core/random.h"
+#include "models/find_preset.h"
 #include "models/llm/llama_presets.h"
 
 namespace moh {
@@ -14,7 +15,7 @@ namespace {
 /// The linear layers of a decoder block (SwiGLU) and the output layer of the model.
 void append_llama(std::vector<LinearShape>& shapes, const std::string& model, std::string_view preset,
                   std::int64_t tokens) {
-  const LlamaPreset* found = find_llama_preset(preset);
+  const LlamaPreset* found = find_preset(llama_presets(), preset);
   MOH_CHECK(found != nullptr, "a preset of that name");
   const LlamaConfig& c = found->config;
   shapes.push_back({model + " attention", tokens, c.hidden, c.hidden});

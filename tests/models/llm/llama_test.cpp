@@ -8,6 +8,7 @@
 #include "autograd/node.h"
 #include "core/dry_run.h"
 #include "core/error.h"
+#include "models/find_preset.h"
 #include "models/llm/llama_presets.h"
 #include "ops/elementwise/add.h"
 #include "ops/elementwise/scale.h"
@@ -82,17 +83,17 @@ TEST_CASE("models: presets have the published parameter counts, to the last unit
       {"moh_llama3_8b", 8297648128}};
   for (const auto& [name, count] : published) {
     INFO(name);
-    const LlamaPreset* preset = find_llama_preset(name);
+    const LlamaPreset* preset = find_preset(llama_presets(), name);
     REQUIRE(preset != nullptr);
     const DryRunScope no_memory;
     CHECK(count_parameters(Llama(preset->config, DType::kFloat32)) == count);
   }
   CHECK(llama_presets().size() == published.size());
-  CHECK(find_llama_preset("llm_x") == nullptr);
-  CHECK(activated_heads(routing_of(find_llama_preset("moh_llm_s_50")->config)) == 0.5);
-  CHECK(activated_heads(routing_of(find_llama_preset("moh_llm_b_75")->config)) == 0.75);
-  CHECK(activated_heads(routing_of(find_llama_preset("moh_llama3_8b")->config)) == 0.75);
-  CHECK(activated_heads(routing_of(find_llama_preset("llm_s")->config)) == 1.0);
+  CHECK(find_preset(llama_presets(), "llm_x") == nullptr);
+  CHECK(activated_heads(routing_of(find_preset(llama_presets(), "moh_llm_s_50")->config)) == 0.5);
+  CHECK(activated_heads(routing_of(find_preset(llama_presets(), "moh_llm_b_75")->config)) == 0.75);
+  CHECK(activated_heads(routing_of(find_preset(llama_presets(), "moh_llama3_8b")->config)) == 0.75);
+  CHECK(activated_heads(routing_of(find_preset(llama_presets(), "llm_s")->config)) == 1.0);
 }
 
 TEST_CASE("models: a model made in a dry run has the parameters of a real one, under Hugging Face's names") {

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "core/error.h"
+#include "models/find_preset.h"
 #include "models/llm/llama_presets.h"
 #include "train/config/enum_names.h"
 #include "train/config/fields.h"
@@ -281,7 +282,7 @@ MohConfig read_routing(const ConfigJson& json, const LlamaConfig& model) {
 /// code contains the routing. It is recognised by its vocabulary size, which no other LLaMA has.
 MohConfig released_routing(const ConfigJson& json, const LlamaConfig& model) {
   constexpr std::string_view kReleased = "moh_llama3_8b";
-  const LlamaConfig& released = find_llama_preset(kReleased)->config;
+  const LlamaConfig& released = find_preset(llama_presets(), kReleased)->config;
   if (model.vocab_size != released.vocab_size || model.layers != released.layers ||
       model.heads != released.heads || model.hidden != released.hidden) {
     json.unsupported("auto_map", "none (the model brings code of its own)", json.shown("auto_map"),

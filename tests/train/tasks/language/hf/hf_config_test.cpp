@@ -4,6 +4,7 @@
 
 #include "core/error.h"
 #include "core/random.h"
+#include "models/find_preset.h"
 #include "models/llm/llama_presets.h"
 #include "tests/support/message_of.h"
 #include "tests/support/temporary_folder.h"
@@ -58,7 +59,7 @@ LlamaConfig llama2_7b() {
 }
 
 LlamaConfig preset(std::string_view name) {
-  return find_llama_preset(name)->config;
+  return find_preset(llama_presets(), name)->config;
 }
 
 }  // namespace
