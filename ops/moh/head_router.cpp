@@ -29,6 +29,7 @@ RouterArgs<A> args_of(const Saved& saved) {
   RouterArgs<A> args;
   args.tokens = saved.tokens;
   args.options = saved.options;
+  args.balance_factor = balance_factor(saved.options);
   args.order = data_or_null<std::int32_t>(saved.order);
   args.shared_probabilities = data_or_null<A>(saved.shared_probabilities);
   args.probabilities = data_or_null<A>(saved.probabilities);

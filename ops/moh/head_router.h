@@ -26,8 +26,8 @@ struct Routing {
 ///   kPaper:  routed gate = a_2 m p, shared gate = a_1 softmax(z_s), a = softmax(z_h)
 ///   kBinary: 1
 /// without two_stage, or with one kind of heads only, w = (1, 1) and a = (1/2, 1/2) or (1). Ties go to the
-/// lowest head. balance = E sum_i P_i f_i (BalanceLoss::kPaper: without the factor E), P_i = mean over tokens
-/// of p_i, f = load. Gradients: none through the selection; kCode renormalises, so unselected logits get none
+/// lowest head. balance = E sum_i P_i f_i, or another form of BalanceLoss, P_i = mean over tokens of p_i,
+/// f = load. Gradients: none through the selection; kCode renormalises, so unselected logits get none
 /// from the gates, and with K = 1 none at all; the balance loss reaches all routed logits through P. kBinary:
 /// d z = p (U - sum_j U_j p_j) with U the gate gradients (straight-through), 0 for heads whose outputs were
 /// not computed. Gates and selection are indexed by the heads of the layer, everything else in the router's

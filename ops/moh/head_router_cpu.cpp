@@ -157,20 +157,18 @@ void HeadRouterKernels<Backend, A>::forward(const RouterArgs<A>& args) {
 
 template <class Backend, class A>
 void HeadRouterKernels<Backend, A>::balance_loss(const RouterArgs<A>& args, A* balance) {
-  const RouterOptions& o = args.options;
-  const std::int64_t experts = o.heads - o.num_shared;
+  const std::int64_t experts = args.options.heads - args.options.num_shared;
   double sum = 0;
   for (std::int64_t e = 0; e < experts; ++e)
     sum += static_cast<double>(args.mean_probability[e]) * static_cast<double>(args.load[e]);
-  *balance = static_cast<A>(o.balance_loss == BalanceLoss::kPaper ? sum : static_cast<double>(experts) * sum);
+  *balance = static_cast<A>(args.balance_factor * sum);
 }
 
 template <class Backend, class A>
 void HeadRouterKernels<Backend, A>::backward(const RouterArgs<A>& args) {
   const RouterOptions& o = args.options;
   const std::int64_t experts = o.heads - o.num_shared;
-  const A scale = o.balance_loss == BalanceLoss::kPaper ? A(1) : A(experts);
-  const A balance = args.d_balance ? *args.d_balance * scale / A(args.tokens) : A(0);
+  const A balance = args.d_balance ? *args.d_balance * A(args.balance_factor) / A(args.tokens) : A(0);
   parallel_for(args.tokens, token_grain(args.tokens), [&](std::int64_t begin, std::int64_t end) {
     RouterTile<A> tile(o);
     const auto load = [&](const A* from, std::int64_t width, Vec<A>* to) {

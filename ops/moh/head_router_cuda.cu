@@ -244,9 +244,7 @@ MOH_KERNEL(kThreads) void route_heads_gradient_kernel(Args args) {
   const RoutedGradient gradient = routed_gradient(token);
   float balance = 0, mean_load = 0;
   if (args.d_balance != nullptr) {
-    const float scale =
-        args.options.balance_loss == BalanceLoss::kPaper ? 1.0F : static_cast<float>(token.experts);
-    balance = *args.d_balance * scale / static_cast<float>(args.tokens);
+    balance = *args.d_balance * static_cast<float>(args.balance_factor) / static_cast<float>(args.tokens);
     mean_load =
         sum_on_lanes(token.experts, [&](std::int64_t e) { return token.probability(e) * args.load[e]; });
   }
@@ -281,9 +279,7 @@ template <class Backend, class A>
 void HeadRouterKernels<Backend, A>::balance_loss(const RouterArgs<A>& args, A* balance) {
   const std::int64_t experts = args.options.heads - args.options.num_shared;
   cuda::launch("balance_loss", balance_loss_kernel, {.threads = device::kWarp}, args.load,
-               args.mean_probability, experts,
-               args.options.balance_loss == BalanceLoss::kPaper ? 1.0F : static_cast<float>(experts),
-               balance);
+               args.mean_probability, experts, static_cast<float>(args.balance_factor), balance);
 }
 
 template <class Backend, class A>

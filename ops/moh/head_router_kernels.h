@@ -12,6 +12,7 @@ template <class A>
 struct RouterArgs {
   std::int64_t tokens = 0;
   RouterOptions options;
+  double balance_factor = 0;            ///< of the options
   const std::int32_t* order = nullptr;  ///< [H], the layer's head for each index of the router's order
   const A* shared_logits = nullptr;     ///< [N, S]
   const A* routed_logits = nullptr;     ///< [N, E]

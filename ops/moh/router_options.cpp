@@ -53,4 +53,17 @@ RouterWidths router_widths(const RouterOptions& o) {
   return widths;
 }
 
+double balance_factor(const RouterOptions& o) {
+  const auto experts = static_cast<double>(o.heads - o.num_shared);
+  switch (o.balance_loss) {
+    case BalanceLoss::kCode:
+      return experts;
+    case BalanceLoss::kPaper:
+      return 1;
+    case BalanceLoss::kShares:
+      return o.top_k > 0 ? experts / static_cast<double>(o.top_k) : 0;
+  }
+  fail_check(__FILE__, __LINE__, "balance_loss", "an unknown form");
+}
+
 }  // namespace moh

@@ -19,8 +19,10 @@ enum class GateScaling {
 /// the share of the tokens that select it: sum f_i = K. Training drives it towards its value at perfect
 /// balance (P_i = 1 / E, f_i = K / E). It can be lower for a while, but not for long, as P follows f.
 enum class BalanceLoss {
-  kCode,   ///< E sum_i P_i f_i, as the released code: K when balanced, at most E
-  kPaper,  ///< sum_i P_i f_i, as the paper's equation 9: K / E when balanced, at most 1
+  kCode,    ///< E sum_i P_i f_i, as the released code: K when balanced, at most E
+  kPaper,   ///< sum_i P_i f_i, as the paper's equation 9: K / E when balanced, at most 1
+  kShares,  ///< E sum_i P_i f_i / K, with f as shares of the selections (MoA, arXiv 2210.05144): 1 when
+            ///< balanced
 };
 
 /// Heads of one attention layer: `num_shared` are active for every token, of the E = heads - num_shared
@@ -50,5 +52,8 @@ struct RouterWidths {
 };
 /// Throws ValueError when the head counts contradict each other.
 RouterWidths router_widths(const RouterOptions& options);
+
+/// The load-balance loss over sum_i P_i f_i.
+double balance_factor(const RouterOptions& options);
 
 }  // namespace moh

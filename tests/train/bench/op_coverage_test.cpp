@@ -18,7 +18,8 @@ const std::map<std::string, std::string>& names_of_stems() {
   static const std::map<std::string, std::string> names = {
       {"cache_append", "append_to_cache"}, {"clip_grad_norm", "grad_norm"},
       {"decode", "attention_decode"},      {"depthwise", "depthwise_conv2d"},
-      {"head_router", "route_heads"},      {"query_norm", "query_norm_logits"},
+      {"head_router", "route_heads"},      {"masked_router", "route_masked_heads"},
+      {"query_norm", "query_norm_logits"},
   };
   return names;
 }
@@ -44,6 +45,11 @@ const std::map<std::string, std::string>& reasons() {
       {"mix_rows", "a product of a table, for images of other sizes than those of the training"},
       {"take_token", "one token of each image; its gradient is a fill with zeros"},
       {"indices", "reads ids, beside which their rows weigh much more; part of embedding and cross_entropy"},
+      {"soft_cross_entropy", "a row of classes for each image"},
+      {"head_masks", "a few numbers per layer"},
+      {"route_masked_heads", "as route_heads, of an ablation"},
+      {"router_z_loss", "a number per token, of a baseline"},
+      {"repeat_heads", "of a baseline"},
       {"adamw_plan", "a few numbers per step: `moh bench step --profile`"},
   };
   return why;

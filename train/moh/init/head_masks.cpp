@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "core/error.h"
-#include "train/moh/init/hard_concrete.h"
+#include "ops/moh/hard_concrete.h"
 
 namespace moh {
 

@@ -22,8 +22,8 @@ struct MaskStep {
   double heads_on = 0, target = 0;  ///< expected number of unmasked heads and this step's goal, per layer
 };
 
-/// Trains a hard-concrete mask (hard_concrete.h) per head of a dense model whose weights are frozen, and
-/// returns the masks' log_alpha: larger means more important. All masks start open (P(z > 0) = 0.99).
+/// Trains a hard-concrete mask (ops/moh/hard_concrete.h) per head of a dense model whose weights are frozen,
+/// and returns the masks' log_alpha: larger means more important. All masks start open (P(z > 0) = 0.99).
 /// Each step samples one mask per head, computes the loss of the next batch with head outputs multiplied by
 /// the masks, and takes an Adam step on log_alpha. Instead of an L0 penalty with a tuned weight, a constraint
 /// fixes the expected number of unmasked heads of each layer, sum_h P(z_h > 0), at the step's goal: nearly

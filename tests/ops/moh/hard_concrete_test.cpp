@@ -1,11 +1,11 @@
-#include "train/moh/init/hard_concrete.h"
+#include "ops/moh/hard_concrete.h"
 
 #include <catch2/catch.hpp>
 #include <cmath>
 
 using namespace moh;
 
-TEST_CASE("init: hard-concrete masks have the probabilities and slopes of their equations") {
+TEST_CASE("moh: hard-concrete masks have the probabilities and slopes of their equations") {
   for (const double log_alpha : {-4.0, -1.0, 0.0, 0.7, 3.0}) {
     constexpr int kDraws = 20000;
     int on = 0, whole = 0;

@@ -1,0 +1,126 @@
+#include "ops/moh/masked_router.h"
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+#include "ops/moh/masked_router_kernels.h"
+#include "ops/op.h"
+
+namespace moh {
+
+namespace {
+
+/// Tensors saved for the backward pass.
+struct Saved {
+  Tensor shared_logits, routed_logits, type_logits, masks, kept, load;
+  std::int64_t top_k = 0;
+  double balance_factor = 0;
+};
+
+template <class A>
+MaskedRouterArgs<A> args_of(const Saved& saved) {
+  MaskedRouterArgs<A> args;
+  args.tokens = saved.routed_logits.dim(0);
+  args.heads = saved.routed_logits.dim(1);
+  args.top_k = saved.top_k;
+  args.balance_factor = saved.balance_factor;
+  args.masks = saved.masks.data<A>();
+  args.shared_logits = saved.shared_logits.data<A>();
+  args.routed_logits = saved.routed_logits.data<A>();
+  if (saved.type_logits.defined()) args.type_logits = saved.type_logits.data<A>();
+  args.kept = saved.kept.data<std::uint8_t>();
+  args.load = saved.load.data<A>();
+  return args;
+}
+
+/// Calls fn.operator()<Backend, A>() for float32 or float64.
+template <class Fn>
+void run_masked_router(const Tensor& like, Fn&& fn) {
+  run_cpu_kernel("route_masked_heads", like, [&]<class Backend, class A>() {
+    if constexpr (!std::is_same_v<A, bfloat16>) fn.template operator()<Backend, A>();
+  });
+}
+
+/// Sets top_k and balance_factor, which follow from the masks' values.
+void count_routed(Saved& saved, double kept_share, BalanceLoss form) {
+  const std::int64_t heads = saved.masks.numel();
+  double routed = static_cast<double>(heads);
+  std::int64_t candidates = heads;
+  if (!dry_run()) {
+    const Tensor masks = saved.masks.to(DType::kFloat64);
+    for (const double z : masks.span<double>()) {
+      routed -= z;
+      if (!(z < 1)) --candidates;
+    }
+  }
+  const auto kept = static_cast<std::int64_t>(std::lround(kept_share * routed));
+  saved.top_k = std::min(std::max<std::int64_t>(kept, 1), candidates);
+  if (form == BalanceLoss::kPaper) {
+    saved.balance_factor = 1;
+  } else if (form == BalanceLoss::kCode) {
+    saved.balance_factor = routed;
+  } else {
+    saved.balance_factor = saved.top_k > 0 ? routed / static_cast<double>(saved.top_k) : 0.0;
+  }
+}
+
+Grads masked_backward(const Saved& saved, std::span<const Tensor> dys) {
+  Grads grads = {empty_like(saved.shared_logits), empty_like(saved.routed_logits),
+                 saved.type_logits.defined() ? empty_like(saved.type_logits) : Tensor(),
+                 empty_like(saved.masks)};
+  run_masked_router(saved.masks, [&]<class Backend, class A>() {
+    MaskedRouterArgs<A> args = args_of<A>(saved);
+    if (dys[0].defined()) args.d_gates = dys[0].data<A>();
+    if (dys[1].defined()) args.d_balance = dys[1].data<A>();
+    args.d_shared_logits = grads[0].data<A>();
+    args.d_routed_logits = grads[1].data<A>();
+    if (grads[2].defined()) args.d_type_logits = grads[2].data<A>();
+    args.d_masks = grads[3].data<A>();
+    MaskedRouterKernels<Backend, A>::backward(args);
+  });
+  return grads;
+}
+
+}  // namespace
+
+MaskedRouting route_masked_heads(const Variable& shared_logits, const Variable& routed_logits,
+                                 const Variable& type_logits, const Variable& masks, double kept_share,
+                                 BalanceLoss balance_loss) {
+  Check check("route_masked_heads");
+  check.floating("routed_logits", routed_logits).rank("routed_logits", routed_logits, 2);
+  const std::int64_t tokens = routed_logits.dim(0), heads = routed_logits.dim(1);
+  const DType dtype = routed_logits.dtype();
+  if (dtype == DType::kBFloat16)
+    throw DTypeError(error_message("route_masked_heads", "dtype", "float32 or float64", "bfloat16"));
+  check.shape("shared_logits", shared_logits, {tokens, heads}).dtype("shared_logits", shared_logits, dtype);
+  check.shape("masks", masks, {heads}).dtype("masks", masks, dtype);
+  if (type_logits.defined())
+    check.shape("type_logits", type_logits, {tokens, 2}).dtype("type_logits", type_logits, dtype);
+  check.in_range("kept_share", kept_share, 0, 1);
+  require_cpu("route_masked_heads", masks.value());
+  Saved saved{shared_logits.value(),
+              routed_logits.value(),
+              type_logits.defined() ? type_logits.value() : Tensor(),
+              masks.value(),
+              empty({tokens, heads}, DType::kUInt8),
+              empty({heads}, dtype)};
+  count_routed(saved, kept_share, balance_loss);
+  const Tensor gates = empty({tokens, heads}, dtype), balance = empty({}, dtype),
+               selected = empty({tokens, heads}, DType::kUInt8);
+  run_masked_router(saved.masks, [&]<class Backend, class A>() {
+    MaskedRouterArgs<A> args = args_of<A>(saved);
+    args.gates = gates.data<A>();
+    args.selected = selected.data<std::uint8_t>();
+    args.balance = balance.data<A>();
+    MaskedRouterKernels<Backend, A>::forward(args);
+  });
+  const std::vector<Variable> outputs = record_outputs(
+      "route_masked_heads", {gates, balance}, {shared_logits, routed_logits, type_logits, masks},
+      [saved](std::span<const Tensor> dys) { return masked_backward(saved, dys); });
+  return {outputs[0], outputs[1], selected, saved.load};
+}
+
+}  // namespace moh
