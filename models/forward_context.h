@@ -13,7 +13,7 @@ class AttentionObserver;
 
 /// Options of one forward pass, which every attention layer of every family respects.
 struct ForwardContext {
-  bool training = false;                  ///< enables dropout
+  bool training = false;                  ///< enables dropout, and masks of learned shared heads
   Generator* generator = nullptr;         ///< random numbers of dropout; required when training with it
   AttentionObserver* observer = nullptr;  ///< gets the tensors of each attention layer; may be null
   bool all_heads = false;  ///< skips the routers: every head is active with gate 1, as in the dense model
@@ -24,6 +24,8 @@ struct ForwardContext {
   /// reference of another precision). Undefined for a layer whose router selects them.
   std::span<const Tensor> forced_top = {};
 
+  /// The generator in training, else null.
+  Generator* draws() const { return training ? generator : nullptr; }
   /// The head_scales and forced_top of a layer; undefined if there are none.
   Variable head_scales_of(std::int64_t layer) const {
     return head_scales.empty() ? Variable() : head_scales[static_cast<std::size_t>(layer)];

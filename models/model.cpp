@@ -36,4 +36,19 @@ std::vector<NamedParameter> router_parameters(const Model& model) {
   return found;
 }
 
+void initialise_routers(const Model& model, RouterInit init) {
+  for (const NamedParameter& p : router_parameters(model)) {
+    if (init == RouterInit::kZeros || p.variable.shape().rank() == 1) p.variable.value().fill(0.0);
+  }
+}
+
+std::vector<HeadRoutingOptions> with_learned_heads(const Model& model,
+                                                   std::vector<HeadRoutingOptions> routing) {
+  const std::vector<const HeadRouter*> routers = model.routers();
+  for (std::size_t i = 0; i < routing.size(); ++i) {
+    if (routing[i].learn_shared_until > 0) routing[i] = routers[i]->options();
+  }
+  return routing;
+}
+
 }  // namespace moh

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "models/layers/head_routing.h"
+#include "models/layers/moh_config.h"
 #include "models/module.h"
 
 namespace moh {
@@ -27,6 +28,9 @@ class Model : public Module {
   virtual double init_std() const = 0;
   /// Whether the recipe of the family applies weight decay to a parameter: to matrices, not to vectors.
   virtual bool decays(const NamedParameter& parameter) const { return is_matrix(parameter); }
+  /// Tells that this share of the training is done, before each step: for parts that change on the way
+  /// (MohConfig::learn_shared_until). Whatever follows from it is in parameters.
+  virtual void set_progress(double /*share*/) {}
   /// The routing of each attention layer, in order; kind kNone for dense layers.
   virtual std::vector<HeadRoutingOptions> routing() const { return {}; }
   /// The router of each attention layer, in order; null for dense layers.
@@ -49,5 +53,13 @@ double activated_heads(const Model& model, bool training = false);
 
 /// The routers' parameters, with their names in parameters().
 std::vector<NamedParameter> router_parameters(const Model& model);
+
+/// Replaces the initial values of the routers' matrices, which are those of the model's other matrices, where
+/// `init` says so; masks of heads are 0.
+void initialise_routers(const Model& model, RouterInit init);
+
+/// `routing` with the shared heads of the moment where they are learned.
+std::vector<HeadRoutingOptions> with_learned_heads(const Model& model,
+                                                   std::vector<HeadRoutingOptions> routing);
 
 }  // namespace moh

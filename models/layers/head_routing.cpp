@@ -8,9 +8,12 @@
 #include "autograd/recompute.h"
 #include "core/dry_run.h"
 #include "core/error.h"
+#include "ops/embedding/embedding.h"
 #include "ops/linalg/linear.h"
 #include "ops/moh/head_projection.h"
+#include "ops/moh/masked_router.h"
 #include "ops/moh/query_norm.h"
+#include "ops/moh/router_z_loss.h"
 #include "ops/moh/scale_heads.h"
 #include "ops/shape/reshape.h"
 
@@ -97,7 +100,13 @@ HeadRouter::HeadRouter(std::int64_t width, std::int64_t kv_heads, std::int64_t h
   if (!options.shared_heads.empty())
     order_ = head_order(options_.router.heads, options.shared_heads, placement.device);
   if (options_.kind != RouterKind::kLearned) return;
-  const RouterWidths widths = router_widths(options_.router);
+  RouterWidths widths = router_widths(options_.router);
+  if (options_.learn_shared_until > 0) {
+    masks_ = std::make_unique<SharedMasks>(options_.router.heads, options_.router.num_shared,
+                                           options_.learn_shared_until, placement);
+    add_children_of(*masks_);
+    widths.shared = widths.routed = options_.router.heads;
+  }
   placement.dtype = router_dtype(options_.precision, placement.dtype);
   for (auto [name, linear, out] :
        {std::tuple{"wg", &routed_, widths.routed}, std::tuple{"wg_0", &type_, widths.type},
@@ -107,14 +116,36 @@ HeadRouter::HeadRouter(std::int64_t width, std::int64_t kv_heads, std::int64_t h
   }
 }
 
-HeadRouter::Logits HeadRouter::learned_logits(const Variable& x) const {
+HeadRoutingOptions HeadRouter::options() const {
+  if (!masks_) return options_;
+  HeadRoutingOptions options = options_;
+  options.shared_heads = masks_->heads();
+  return options;
+}
+
+void HeadRouter::set_progress(double share) {
+  if (masks_) masks_->set_progress(share);
+}
+
+/// Of the matrices that have a row for each head of the layer, the rows of `kinds` if these are given.
+HeadRouter::Logits HeadRouter::learned_logits(const Variable& x, const HeadKinds* kinds) const {
+  const auto rows_of = [&](const Variable& weight, const std::vector<std::int64_t>& heads) {
+    return embedding(weight, tensor_of<std::int64_t>({static_cast<std::int64_t>(heads.size())}, heads));
+  };
   Logits logits;
   std::vector<Variable> weights;
   std::vector<Variable*> places;
   for (auto [map, place] : {std::pair{&routed_, &logits.routed}, std::pair{&type_, &logits.type},
                             std::pair{&shared_, &logits.shared}}) {
     if (!*map) continue;
-    weights.push_back((*map)->weight());
+    Variable weight = (*map)->weight();
+    if (kinds != nullptr && map == &shared_) {
+      if (kinds->shared.size() == 1) continue;  // its gate needs no logit
+      weight = rows_of(weight, kinds->shared);
+    } else if (kinds != nullptr && map == &routed_) {
+      weight = rows_of(weight, kinds->routed);
+    }
+    weights.push_back(weight);
     places.push_back(place);
   }
   if (weights.empty()) return logits;
@@ -125,15 +156,46 @@ HeadRouter::Logits HeadRouter::learned_logits(const Variable& x) const {
   return logits;
 }
 
-HeadChoice HeadRouter::operator()(const Variable& x, const Variable& q, const Tensor& forced_top) const {
+/// Routing with masks that are drawn anew.
+HeadChoice HeadRouter::masked_choice(const Variable& x, Generator& draws) const {
   const std::int64_t batch = x.dim(0), length = x.dim(1), heads = options_.router.heads;
-  Logits logits = learned_logits(x);
+  const RouterOptions& router = options_.router;
+  const Logits logits = learned_logits(x, nullptr);
+  const double kept_share =
+      static_cast<double>(router.top_k) / static_cast<double>(heads - router.num_shared);
+  MaskedRouting masked = route_masked_heads(logits.shared, logits.routed, logits.type, masks_->draw(draws),
+                                            kept_share, router.balance_loss);
+  const Shape per_token{batch, length, heads};
+  const Tensor to_compute = masked.selected.reshape(per_token);
+  HeadChoice choice;
+  choice.gates = reshape(masked.gates, per_token);
+  choice.lists = build_head_lists(to_compute, kv_heads_, heads);
+  if (dry_run()) choice.lists.longest = batch > 0 ? choice.lists.num_rows() / (batch * kv_heads_) : 0;
+  choice.lists_of_heads = lists_of_heads(to_compute, choice.lists, heads);
+  choice.routing = {masked.gates, masked.balance, masked.selected, {}, {}, masked.load};
+  if (options_.z_loss) choice.z_loss = router_z_loss(logits.routed);
+  const std::int64_t tokens = std::max<std::int64_t>(batch * length, 1);
+  choice.computed_heads = (choice.lists.num_rows() + tokens / 2) / tokens;
+  return choice;
+}
+
+HeadChoice HeadRouter::operator()(const Variable& x, const Variable& q, const Tensor& forced_top,
+                                  Generator* draws) const {
+  if (masks_ && masks_->learning() && draws != nullptr) return masked_choice(x, *draws);
+  const std::int64_t batch = x.dim(0), length = x.dim(1), heads = options_.router.heads;
+  std::optional<HeadKinds> kinds;
+  Tensor order = order_;
+  if (masks_) {
+    kinds = head_kinds(options());
+    order = head_order(heads, kinds->shared);
+  }
+  Logits logits = learned_logits(x, kinds ? &*kinds : nullptr);
   if (options_.kind == RouterKind::kQueryNorm && options_.router.top_k > 0) {
     logits.routed =
         query_norm_logits(reshape(q, {batch * length, heads, -1}), options_.router.num_shared, order_);
   }
   Routing routing = route_heads(logits.shared, logits.routed, logits.type, batch * length, options_.router,
-                                order_, forced_top, x.device());
+                                order, forced_top, x.device());
   const Shape per_token{batch, length, heads};
   const Tensor to_compute = heads_to_compute(routing, options_).reshape(per_token);
   const bool all = !to_compute.shares_storage_with(routing.selected);
@@ -141,7 +203,9 @@ HeadChoice HeadRouter::operator()(const Variable& x, const Variable& q, const Te
   HeadLists lists = lists_of(to_compute, kv_heads_, heads_each, options_);
   HeadLists of_heads = lists_of_heads(to_compute, lists, heads_each);
   Variable gates = reshape(routing.gates, per_token);
-  return {std::move(gates), std::move(lists), std::move(of_heads), std::move(routing)};
+  const Variable z_loss =
+      options_.z_loss && logits.routed.defined() ? router_z_loss(logits.routed) : Variable();
+  return {std::move(gates), std::move(lists), std::move(of_heads), std::move(routing), z_loss, heads_each};
 }
 
 HeadLists HeadRouter::lists_of_heads(const Tensor& to_compute, const HeadLists& lists,
@@ -170,8 +234,9 @@ Variable scaled_heads(const Variable& heads, const Variable& scales) {
   return scales.defined() ? scale_heads(heads, scales) : heads;
 }
 
-LayerRouting summarize(const Variable& balance, const Tensor& load, const HeadRoutingOptions& options) {
-  return {balance, load, computed_heads(options, backward_follows()), options.router.heads};
+LayerRouting summarize(const HeadChoice& choice) {
+  return {choice.routing.balance, choice.routing.load, choice.z_loss, choice.computed_heads,
+          choice.lists.heads};
 }
 
 }  // namespace moh

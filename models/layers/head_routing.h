@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "models/layers/linear.h"
+#include "models/layers/shared_masks.h"
 #include "models/module.h"
 #include "ops/attention/head_lists.h"
 #include "ops/moh/head_router.h"
@@ -41,6 +42,10 @@ struct HeadRoutingOptions {
   /// router's order from it.
   std::vector<std::int64_t> shared_heads = {};
   RouterPrecision precision = RouterPrecision::kSame;
+  bool z_loss = false;  ///< compute the z-loss of the routed logits (ops/moh/router_z_loss.h)
+  /// If not 0, which heads are shared is learned by masks until this share of the training is done
+  /// (models/layers/shared_masks.h).
+  double learn_shared_until = 0;
 };
 
 /// The heads of a layer by number, each kind ascending: the router's order is shared heads
@@ -59,6 +64,7 @@ std::int64_t computed_heads(const HeadRoutingOptions& options, bool backward_fol
 struct LayerRouting {
   Variable balance;                            ///< undefined without routed heads
   Tensor load;                                 ///< [E], of HeadKinds::routed; undefined without routed heads
+  Variable z_loss;                             ///< undefined unless HeadRoutingOptions::z_loss
   std::int64_t computed_heads = 0, heads = 0;  ///< of a token, see computed_heads(); of the layer
 };
 
@@ -77,6 +83,8 @@ struct HeadChoice {
   /// heads (head_projection_pays); else undefined.
   HeadLists lists_of_heads;
   Routing routing;
+  Variable z_loss;                  ///< undefined unless HeadRoutingOptions::z_loss
+  std::int64_t computed_heads = 0;  ///< of a token
 
   bool projects_chosen_heads() const { return lists_of_heads.rows.defined(); }
 };
@@ -86,7 +94,9 @@ DType router_dtype(RouterPrecision precision, DType model_dtype);
 
 /// The router of one attention layer. Parameters, without biases, present when their width is not 0 (see
 /// router_widths): `wg` [E, D] routed, `wg_0` [2, D] type, `wg_1` [S, D] shared, named as in the released
-/// code.
+/// code. Where the shared heads are learned, wg and wg_1 have a row for each head of the layer, by number,
+/// and SharedMasks its parameters; a training pass is then route_masked_heads, an evaluation the plain
+/// routing with the shared heads of the moment.
 class HeadRouter : public Module {
  public:
   /// Throws ValueError for head counts that contradict each other.
@@ -95,21 +105,28 @@ class HeadRouter : public Module {
 
   /// x [B, T, D] is the layer's input after its norm; q [B, T, H, d] are its queries before the rotary
   /// embedding, read by kQueryNorm only. Logits and gates are float32. `forced_top` as in route_heads.
-  HeadChoice operator()(const Variable& x, const Variable& q, const Tensor& forced_top = {}) const;
+  /// `draws` are those of the masks of learned shared heads, in training.
+  HeadChoice operator()(const Variable& x, const Variable& q, const Tensor& forced_top = {},
+                        Generator* draws = nullptr) const;
 
-  const HeadRoutingOptions& options() const { return options_; }
+  /// With the shared heads of the moment, if they are learned.
+  HeadRoutingOptions options() const;
+  /// See Model::set_progress.
+  void set_progress(double share);
 
  private:
   struct Logits {
     Variable routed, type, shared;  ///< [B T, heads or types]; undefined without a router matrix
   };
-  Logits learned_logits(const Variable& x) const;
+  Logits learned_logits(const Variable& x, const HeadKinds* kinds) const;
+  HeadChoice masked_choice(const Variable& x, Generator& draws) const;
   HeadLists lists_of_heads(const Tensor& to_compute, const HeadLists& lists, std::int64_t per_token) const;
 
   std::int64_t kv_heads_, head_dim_;
   HeadRoutingOptions options_;
   Tensor order_;  ///< head_order(); undefined where the first heads are shared
   std::unique_ptr<Linear> routed_, type_, shared_;
+  std::unique_ptr<SharedMasks> masks_;  // null unless the shared heads are learned
 };
 
 /// Projections between tokens [B, T, D] and heads, dense, or for the selected pairs only where that is
@@ -121,7 +138,7 @@ Variable from_heads(const Linear& map, const Variable& heads, const HeadChoice* 
 /// The outputs of the heads, [B, T, H, d], times `scales` [H]; unchanged if `scales` is undefined.
 Variable scaled_heads(const Variable& heads, const Variable& scales);
 
-/// The summary of a layer's routing; balance and load are undefined without routed heads.
-LayerRouting summarize(const Variable& balance, const Tensor& load, const HeadRoutingOptions& options);
+/// The summary of a layer's routing.
+LayerRouting summarize(const HeadChoice& choice);
 
 }  // namespace moh

@@ -16,11 +16,12 @@ struct MohAttentionOptions {
   std::int64_t head_dim = 0;
   HeadRoutingOptions routing;  ///< kLearned, with router.heads = heads; or kNone for a dense layer
   std::int64_t layer = 0;      ///< number of the layer in the model, for ForwardContext
+  std::int64_t kv_heads = 0;   ///< each shared by a group of heads; 0: as many as heads
 };
 
 /// Self-attention of vision and diffusion transformers, Mixture-of-Head or dense (arXiv 2410.11842,
 /// section 3): without a mask; queries, keys and values come from one projection with bias. Parameters:
-/// `qkv` [3 H d, D] ordered [q | k | v][head][d], `proj` [D, H d], and those of HeadRouter, named as in
+/// `qkv` [(H + 2 G) d, D] ordered [q | k | v][head][d], `proj` [D, H d], and those of HeadRouter, named as in
 /// the released MoH-DiT.
 class MohAttention : public Module {
  public:
@@ -32,12 +33,13 @@ class MohAttention : public Module {
 
   /// Null in a dense layer.
   const HeadRouter* router() const { return router_ ? &*router_ : nullptr; }
+  HeadRouter* router() { return router_ ? &*router_ : nullptr; }
 
  private:
   void show(AttentionObserver& observer, const Variable& x, const Variable& qkv, const Variable& heads,
             const HeadChoice* choice) const;
 
-  std::int64_t layer_, heads_, head_dim_;
+  std::int64_t layer_, heads_, kv_heads_, head_dim_;
   Linear qkv_, proj_;
   std::optional<HeadRouter> router_;  // absent in a dense layer
 };

@@ -1,6 +1,7 @@
 #include "models/layers/moh_config.h"
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 #include <set>
 #include <string>
@@ -11,6 +12,14 @@
 namespace moh {
 
 namespace {
+
+/// Routed heads that each token of a layer keeps.
+std::int64_t top_k_of(const MohConfig& c, std::int64_t heads, std::int64_t layer) {
+  if (c.top_k_ratio == 0) return c.top_k.at(layer);
+  const std::int64_t routed = heads - c.num_shared.at(layer);
+  if (routed <= 0) return 0;
+  return std::max<std::int64_t>(std::lround(c.top_k_ratio * static_cast<double>(routed)), 1);
+}
 
 constexpr std::string_view kRouter = "moh.router", kNumShared = "moh.num_shared", kTopK = "moh.top_k",
                            kSharedHeads = "moh.shared_heads", kHeads = "heads", kLayers = "layers";
@@ -35,8 +44,8 @@ struct Check {
   /// Checks the head counts of one layer. Returns whether they are valid, so that equal layers
   /// are reported once.
   bool check_layer(std::int64_t layer) const {
-    const std::int64_t shared = moh.num_shared.at(layer), top_k = moh.top_k.at(layer);
-    const std::int64_t heads = heads_of.at(layer), candidates = heads - shared;
+    const std::int64_t shared = moh.num_shared.at(layer), heads = heads_of.at(layer);
+    const std::int64_t top_k = top_k_of(moh, heads, layer), candidates = heads - shared;
     const std::string where = " (layer " + number_text(layer) + ")";
     if (shared < 0 || candidates < 0) {
       faults.add({kNumShared, kHeads, kRouter},
@@ -95,14 +104,47 @@ struct Check {
   }
 
   void check_dense() const {
-    if (moh.num_shared == PerLayer() && moh.top_k == PerLayer() && !moh.shared_heads.listed()) return;
+    if (moh.num_shared == PerLayer() && moh.top_k == PerLayer() && !moh.shared_heads.listed() &&
+        moh.top_k_ratio == 0 && moh.learn_shared_until == 0)
+      return;
     faults.add({kRouter, kNumShared, kTopK},
                "a router for " + faults.key(kNumShared) + " and " + faults.key(kTopK), "none",
                "set " + faults.key(kRouter) + ": learned, or both counts to 0 for the dense model");
   }
 
+  void check_ratio() const {
+    if (!(moh.top_k_ratio >= 0 && moh.top_k_ratio <= 1)) {
+      faults.add({"moh.top_k_ratio"}, "0 to 1", number_text(moh.top_k_ratio));
+    } else if (moh.top_k_ratio > 0 && moh.top_k != PerLayer()) {
+      faults.add({kTopK, "moh.top_k_ratio"}, "one of " + faults.key(kTopK) + " and its ratio", "both");
+    }
+  }
+
+  /// Checks what goes together with learned shared heads.
+  void check_learned() const {
+    constexpr std::string_view kUntil = "moh.learn_shared_until";
+    if (moh.learn_shared_until == 0) return;
+    if (!(moh.learn_shared_until > 0 && moh.learn_shared_until <= 1))
+      return faults.add({kUntil}, "0, or a share up to 1", number_text(moh.learn_shared_until));
+    if (moh.router != RouterKind::kLearned || moh.gate_scaling != GateScaling::kCode)
+      faults.add({kUntil, kRouter, "moh.gate_scaling"}, "0, or a learned router with the gates of `code`",
+                 number_text(moh.learn_shared_until));
+    if (moh.shared_heads != HeadSet())
+      faults.add({kSharedHeads, kUntil}, "first, as these heads are learned in training", "others");
+    for (std::int64_t layer = 0; layer < layers; ++layer) {
+      const std::int64_t shared = moh.num_shared.at(layer), heads = heads_of.at(layer);
+      if (shared > 0 && shared < heads) continue;
+      return faults.add({kNumShared, kUntil},
+                        "1 to " + number_text(heads - 1) + " heads of which to learn which",
+                        number_text(shared) + " (layer " + number_text(layer) + ")");
+    }
+  }
+
   void run() const {
     if (moh.router == RouterKind::kNone) return check_dense();
+    check_ratio();
+    if (!(moh.z_loss_weight >= 0))
+      faults.add({"moh.z_loss_weight"}, "0 or more", number_text(moh.z_loss_weight));
     if (moh.router == RouterKind::kQueryNorm && moh.gate_scaling == GateScaling::kPaper) {
       faults.add({"moh.gate_scaling", kRouter}, "code with " + faults.key(kRouter) + ": query_norm", "paper",
                  "selected heads have weight 1 there; nothing is scaled");
@@ -116,6 +158,7 @@ struct Check {
       if (!check_layer(layer)) return;
     }
     check_shared_heads();
+    check_learned();
   }
 };
 
@@ -124,11 +167,15 @@ struct Check {
 HeadRoutingOptions routing_of(const MohConfig& c, std::int64_t heads, std::int64_t layer) {
   if (c.router == RouterKind::kNone) return {RouterKind::kNone, {heads, heads, 0}};
   const GateScaling scaling = c.router == RouterKind::kQueryNorm ? GateScaling::kBinary : c.gate_scaling;
-  RouterOptions router{heads, c.num_shared.at(layer), c.top_k.at(layer), scaling, c.two_stage};
+  RouterOptions router{heads, c.num_shared.at(layer), top_k_of(c, heads, layer), scaling, c.two_stage};
   router.balance_loss = c.balance_loss;
-  return {c.router, router, c.straight_through,
+  return {c.router,
+          router,
+          c.straight_through,
           c.shared_heads.listed() ? c.shared_heads.at(layer) : std::vector<std::int64_t>(),
-          c.router_precision};
+          c.router_precision,
+          c.z_loss_weight > 0,
+          c.learn_shared_until};
 }
 
 MohConfig spelt_out(const MohConfig& config, std::int64_t layers) {

@@ -9,6 +9,12 @@
 
 namespace moh {
 
+/// The initial values of learned routers.
+enum class RouterInit {
+  kNormal,  ///< as the other matrices of the model
+  kZeros,   ///< all routed heads are equally probable, as in MoA (arXiv 2210.05144)
+};
+
 /// Configuration of Mixture-of-Head attention (arXiv 2410.11842) in all layers of a model of any family: the
 /// section `model.moh` of a run's YAML.
 struct MohConfig {
@@ -16,6 +22,11 @@ struct MohConfig {
   PerLayer num_shared;   ///< heads that are active for every token
   HeadSet shared_heads;  ///< which heads these are
   PerLayer top_k;        ///< routed heads that each token keeps
+  /// The same as a share of the routed heads of a layer, rounded, at least 1; 0: top_k says how many.
+  double top_k_ratio = 0;
+  /// If not 0, it is learned which num_shared heads are shared, by masks (models/layers/shared_masks.h),
+  /// until this share of the training is done.
+  double learn_shared_until = 0;
   /// Ignored for kQueryNorm, whose gates are always kBinary.
   GateScaling gate_scaling = GateScaling::kCode;
   bool two_stage = true;
@@ -23,6 +34,8 @@ struct MohConfig {
   BalanceLoss balance_loss = BalanceLoss::kCode;
   double balance_weight = 0.01;  ///< factor of the load-balance loss, a mean over the layers with a router
   RouterPrecision router_precision = RouterPrecision::kSame;
+  RouterInit router_init = RouterInit::kNormal;
+  double z_loss_weight = 0;  ///< factor of the routers' z-loss, a mean over the layers with a router
 
   bool operator==(const MohConfig&) const = default;
 };

@@ -1,5 +1,6 @@
 #include "models/layers/run_layer.h"
 
+#include <memory>
 #include <vector>
 
 #include "autograd/node.h"
@@ -9,41 +10,64 @@ namespace moh {
 
 namespace {
 
-/// The outputs of a layer as those of a recomputed segment: y, the balance loss and load if there are any,
-/// the balance loss of experts if there are any.
-std::vector<Variable> as_variables(const LayerOutput& output) {
+/// What a layer's output has besides tensors, and which of its tensors are defined.
+struct Form {
+  bool routed = false, balance = false, load = false, z_loss = false, expert_balance = false;
+  std::int64_t computed_heads = 0, heads = 0;
+};
+
+Form form_of(const LayerOutput& output) {
+  Form form{.routed = output.routing.has_value(), .expert_balance = output.expert_balance.defined()};
+  if (!output.routing) return form;
+  const LayerRouting& routing = *output.routing;
+  form.balance = routing.balance.defined();
+  form.load = routing.load.defined();
+  form.z_loss = routing.z_loss.defined();
+  form.computed_heads = routing.computed_heads;
+  form.heads = routing.heads;
+  return form;
+}
+
+/// The outputs of a layer as those of a recomputed segment: y, then what else is defined.
+std::vector<Variable> as_variables(const LayerOutput& output, const Form& form) {
   std::vector<Variable> variables = {output.y};
-  if (output.routing && output.routing->balance.defined()) {
-    variables.push_back(output.routing->balance);
-    variables.emplace_back(output.routing->load);
-  }
-  if (output.expert_balance.defined()) variables.push_back(output.expert_balance);
+  if (form.balance) variables.push_back(output.routing->balance);
+  if (form.load) variables.emplace_back(output.routing->load);
+  if (form.z_loss) variables.push_back(output.routing->z_loss);
+  if (form.expert_balance) variables.push_back(output.expert_balance);
   return variables;
 }
 
-LayerOutput from_variables(const std::vector<Variable>& outputs, const HeadRouter* router) {
-  LayerOutput output{outputs[0], {}, {}};
-  std::size_t next = 1;
-  if (router != nullptr) {
-    const bool balanced = router->options().router.top_k > 0;
-    output.routing = summarize(balanced ? outputs[1] : Variable(), balanced ? outputs[2].value() : Tensor(),
-                               router->options());
-    if (balanced) next = 3;
+LayerOutput from_variables(const std::vector<Variable>& outputs, const Form& form) {
+  auto next = outputs.begin();
+  LayerOutput output{*next++, {}, {}};
+  if (form.routed) {
+    LayerRouting& routing = output.routing.emplace();
+    if (form.balance) routing.balance = *next++;
+    if (form.load) routing.load = (next++)->value();
+    if (form.z_loss) routing.z_loss = *next++;
+    routing.computed_heads = form.computed_heads;
+    routing.heads = form.heads;
   }
-  if (next < outputs.size()) output.expert_balance = outputs[next];
+  if (form.expert_balance) output.expert_balance = *next;
   return output;
 }
 
 }  // namespace
 
 LayerOutput run_layer(RecomputeLevel level, const Variable& x, const ForwardContext& context,
-                      const HeadRouter* router, const std::function<LayerOutput(const Variable&)>& layer) {
+                      const std::function<LayerOutput(const Variable&)>& layer) {
   if (level == RecomputeLevel::kNone || !grad_enabled()) return layer(x);
   // All results of the layer are outputs of the segment, so that running it again has no side effects.
-  const std::vector<Variable> outputs =
-      recompute([layer](const std::vector<Variable>& in) { return as_variables(layer(in[0])); }, {x},
-                context.generator);
-  return from_variables(outputs, context.all_heads ? nullptr : router);
+  const auto form = std::make_shared<Form>();
+  const std::vector<Variable> outputs = recompute(
+      [layer, form](const std::vector<Variable>& in) {
+        const LayerOutput output = layer(in[0]);
+        *form = form_of(output);
+        return as_variables(output, *form);
+      },
+      {x}, context.generator);
+  return from_variables(outputs, *form);
 }
 
 }  // namespace moh

@@ -9,8 +9,8 @@
 namespace moh {
 
 /// Runs `layer`, a function of its input alone, and recomputes it in the backward pass where `level` says so.
-/// `router` is that of its attention, or null. What `layer` captures must live until the backward pass.
+/// What `layer` captures must live until the backward pass.
 LayerOutput run_layer(RecomputeLevel level, const Variable& x, const ForwardContext& context,
-                      const HeadRouter* router, const std::function<LayerOutput(const Variable&)>& layer);
+                      const std::function<LayerOutput(const Variable&)>& layer);
 
 }  // namespace moh

@@ -71,6 +71,7 @@ void Llama::initialise(std::uint64_t seed) {
       fill_normal(p.variable.value(), initialisation_key(seed, p.name), 0.0, std);
     }
   }
+  initialise_routers(*this, config_.moh.router_init);
 }
 
 std::vector<HeadRoutingOptions> Llama::routing() const {
@@ -95,7 +96,7 @@ LlamaOutput Llama::forward(const Tensor& tokens, const ForwardContext& context) 
   Variable x = embedding(model_.embed_tokens.weight, tokens.to(device()));
   LlamaOutput output;
   for (const std::unique_ptr<LlamaLayer>& layer : model_.layers) {
-    LayerOutput result = run_layer(config_.recompute, x, context, layer->router(),
+    LayerOutput result = run_layer(config_.recompute, x, context,
                                    [&layer = *layer, &table = rope_, context](const Variable& in) {
                                      return layer.forward(in, table, context);
                                    });

@@ -90,6 +90,8 @@ void check(const LlamaConfig& c, ConfigFaults& faults) {
   check_numbers(c, faults);
   check_heads(c, faults);
   check_rope_scaling(c.rope_scaling, faults);
+  if (c.moh.learn_shared_until != 0)
+    faults.add({"moh.learn_shared_until"}, "0 for a language model", number_text(c.moh.learn_shared_until));
   check(c.moh, c.layers, c.heads, faults);
 }
 

@@ -79,8 +79,7 @@ LayerOutput LlamaAttention::forward(const Variable& x, const RopeTable& table,
                    context.head_scales_of(layer_));
   if (context.observer != nullptr) show(*context.observer, x, p, out);
   LayerOutput output{from_heads(o_proj_, out, p.choice ? &*p.choice : nullptr), {}};
-  if (p.choice)
-    output.routing = summarize(p.choice->routing.balance, p.choice->routing.load, router_->options());
+  if (p.choice) output.routing = summarize(*p.choice);
   return output;
 }
 

@@ -62,6 +62,7 @@ TransNext::Stage TransNext::make_stage(std::int64_t number, std::int64_t first_b
   for (std::int64_t i = first_block; i < first_block + c.depths[s]; ++i) {
     const TransNextAttentionOptions attention{.width = c.dims[s],
                                               .heads = c.heads[s],
+                                              .single_kv_head = c.single_kv_head,
                                               .window = c.pool_ratios[s] > 1 ? c.window : 0,
                                               .routing = routing[static_cast<std::size_t>(i)],
                                               .layer = i};
@@ -95,14 +96,23 @@ TransNext::TransNext(const TransNextConfig& config, Placement placement)
 
 void TransNext::initialise(std::uint64_t seed) {
   for (const NamedParameter& p : parameters()) initialise_parameter(p, seed);
+  initialise_routers(*this, config_.moh.router_init);
 }
 
 double TransNext::init_std() const {
   return kInitStd;
 }
 
+void TransNext::set_progress(double share) {
+  for (const Stage& stage : stages_) {
+    for (const auto& block : stage.blocks) {
+      if (HeadRouter* router = block->router()) router->set_progress(share);
+    }
+  }
+}
+
 std::vector<HeadRoutingOptions> TransNext::routing() const {
-  return routing_of(config_);
+  return with_learned_heads(*this, routing_of(config_));
 }
 
 std::vector<const HeadRouter*> TransNext::routers() const {
@@ -150,7 +160,7 @@ ImageOutput TransNext::forward(const Variable& images, const ForwardContext& con
     x = reshape(x, {image[0], grid->tokens.tokens(), image[3]});
     for (const auto& block : stage.blocks) {
       LayerOutput result = run_layer(
-          config_.recompute, x, context, block->router(),
+          config_.recompute, x, context,
           [&block = *block, grid, context](const Variable& in) { return block.forward(in, *grid, context); });
       x = std::move(result.y);
       if (result.routing) output.routing.push_back(*std::move(result.routing));

@@ -7,6 +7,7 @@
 #include "ops/attention/aggregated_attention.h"
 #include "ops/attention/position_bias.h"
 #include "ops/pool/adaptive_avg_pool.h"
+#include "ops/shape/repeat_heads.h"
 #include "ops/shape/reshape.h"
 
 namespace moh {
@@ -36,9 +37,18 @@ TransNextAttention::Window::Window(const TransNextAttentionOptions& o, Placement
   token_bias = add_parameter("learnable_bias", {o.heads, 1, count}, placement);
 }
 
+namespace {
+
+/// Width of the keys of all heads, or of the only one.
+std::int64_t key_width(const TransNextAttentionOptions& o) {
+  return o.single_kv_head ? o.width / o.heads : o.width;
+}
+
+}  // namespace
+
 TransNextAttention::Pool::Pool(const TransNextAttentionOptions& o, Placement placement)
     : q(o.width, o.width, true, placement),
-      kv(o.width, 2 * o.width, true, placement),
+      kv(o.width, 2 * key_width(o), true, placement),
       sr(o.width, o.width, 1, {}, placement),
       norm(o.width, kPooledEps, placement) {
   add_child("q", q);
@@ -60,7 +70,7 @@ TransNextAttention::TransNextAttention(const TransNextAttentionOptions& o, Place
     add_children_of(*window_);
     add_children_of(*pool_);
   } else {
-    qkv_ = std::make_unique<Linear>(o.width, 3 * o.width, true, placement);
+    qkv_ = std::make_unique<Linear>(o.width, o.width + 2 * key_width(o), true, placement);
     add_child("qkv", *qkv_);
   }
   add_child("proj", proj_);
@@ -71,13 +81,20 @@ TransNextAttention::TransNextAttention(const TransNextAttentionOptions& o, Place
   add_children_of(*router_);
 }
 
+/// Keys and values [B, M, 2 H, d] from those of the projection kv [B, M, ...].
+Variable TransNextAttention::kv_heads_of(const Variable& kv) const {
+  const std::int64_t d = options_.width / options_.heads;
+  const Variable heads = reshape(kv, {kv.dim(0), kv.dim(1), -1, d});
+  return options_.single_kv_head ? repeat_heads(heads, 0, options_.heads) : heads;
+}
+
 /// Keys and values of pooled tokens, [B, M, 2 H, d].
 Variable TransNextAttention::pooled(const Variable& x, const StageGrid& grid) const {
   const Variable image = reshape(x, {x.dim(0), grid.tokens.height, grid.tokens.width, options_.width});
   const Variable cells =
       adaptive_avg_pool(gelu(pool_->sr(image), GeluForm::kExact), grid.pooled.height, grid.pooled.width);
   const Variable kv = pool_->kv(pool_->norm(cells));
-  return reshape(kv, {x.dim(0), grid.pooled.tokens(), 2 * options_.heads, options_.width / options_.heads});
+  return kv_heads_of(reshape(kv, {x.dim(0), grid.pooled.tokens(), -1}));
 }
 
 Variable TransNextAttention::heads_of(const Variable& x, const StageGrid& grid,
@@ -87,9 +104,13 @@ Variable TransNextAttention::heads_of(const Variable& x, const StageGrid& grid,
   const CosineParameters cosine{query_embedding_, temperature_, position_bias(biases, grid.positions.index)};
   SelectedPairs selected;
   if (choice != nullptr) selected = {choice->gates, choice->lists};
-  if (!pool_) return cosine_attention_packed(to_heads(*qkv_, x, d, choice), cosine, selected);
+  if (!pool_) {
+    const Variable qkv = to_heads(*qkv_, x, d, choice);
+    return cosine_attention_packed(
+        options_.single_kv_head ? repeat_heads(qkv, options_.heads, options_.heads) : qkv, cosine, selected);
+  }
   const Variable q = to_heads(pool_->q, x, d, choice);
-  const Variable local = reshape(pool_->kv(x), {x.dim(0), x.dim(1), 2 * options_.heads, d});
+  const Variable local = kv_heads_of(pool_->kv(x));
   return aggregated_attention(q, local, pooled(x, grid), cosine,
                               {window_->bias, window_->tokens, window_->token_bias},
                               {grid.tokens.height, grid.tokens.width, options_.window}, selected);
@@ -98,7 +119,8 @@ Variable TransNextAttention::heads_of(const Variable& x, const StageGrid& grid,
 LayerOutput TransNextAttention::forward(const Variable& x, const StageGrid& grid,
                                         const ForwardContext& context) const {
   std::optional<HeadChoice> choice;
-  if (router_ && !context.all_heads) choice = (*router_)(x, {}, context.forced_top_of(options_.layer));
+  if (router_ && !context.all_heads)
+    choice = (*router_)(x, {}, context.forced_top_of(options_.layer), context.draws());
   const HeadChoice* chosen = choice ? &*choice : nullptr;
   const Variable heads = scaled_heads(heads_of(x, grid, chosen), context.head_scales_of(options_.layer));
   if (context.observer != nullptr) {
@@ -110,7 +132,7 @@ LayerOutput TransNextAttention::forward(const Variable& x, const StageGrid& grid
                                .choice = chosen});
   }
   LayerOutput output{from_heads(proj_, heads, chosen), {}, {}};
-  if (choice) output.routing = summarize(choice->routing.balance, choice->routing.load, router_->options());
+  if (choice) output.routing = summarize(*choice);
   return output;
 }
 

@@ -23,7 +23,8 @@ struct StageGrid {
 /// Sizes of a TransNextAttention layer.
 struct TransNextAttentionOptions {
   std::int64_t width = 0;
-  std::int64_t heads = 0;      ///< each width / heads wide
+  std::int64_t heads = 0;       ///< each width / heads wide
+  bool single_kv_head = false;  ///< all heads share one key and one value head
   std::int64_t window = 3;     ///< side of the square of neighbours; 0: full attention, without pooled tokens
   HeadRoutingOptions routing;  ///< kLearned, with router.heads = heads; or kNone for a dense layer
   std::int64_t layer = 0;      ///< number of the layer in the model, for ForwardContext
@@ -44,6 +45,7 @@ class TransNextAttention : public Module {
 
   /// Null in a dense layer.
   const HeadRouter* router() const { return router_ ? &*router_ : nullptr; }
+  HeadRouter* router() { return router_ ? &*router_ : nullptr; }
 
  private:
   /// The parameters of aggregated attention that full attention has not.
@@ -58,6 +60,7 @@ class TransNextAttention : public Module {
     LayerNorm norm;
   };
 
+  Variable kv_heads_of(const Variable& kv) const;
   Variable heads_of(const Variable& x, const StageGrid& grid, const HeadChoice* choice) const;
   Variable pooled(const Variable& x, const StageGrid& grid) const;
 

@@ -17,6 +17,7 @@ struct TransNextConfig {
   std::int64_t patch_size = 4;  ///< pixels from one token of the first stage to the next
   std::vector<std::int64_t> dims = {72, 144, 288, 576};
   std::vector<std::int64_t> heads = {3, 6, 12, 24};
+  bool single_kv_head = false;  ///< all heads of a layer share one key and one value head (MoA)
   std::vector<std::int64_t> depths = {2, 2, 15, 2};
   std::vector<std::int64_t> mlp_ratios = {8, 8, 4, 4};
   /// Tokens along an axis for one pooled token; 1: full attention.
@@ -63,7 +64,5 @@ struct TransNextPreset {
 };
 /// transnext_tiny, _small and _base and their MoH variants.
 const std::vector<TransNextPreset>& transnext_presets();
-/// The preset called `name`, or null.
-const TransNextPreset* find_transnext_preset(std::string_view name);
 
 }  // namespace moh

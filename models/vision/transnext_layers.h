@@ -72,6 +72,7 @@ class TransNextBlock : public Module {
 
   LayerOutput forward(const Variable& x, const StageGrid& grid, const ForwardContext& context) const;
   const HeadRouter* router() const { return attn_.router(); }
+  HeadRouter* router() { return attn_.router(); }
 
  private:
   double drop_path_;

@@ -58,7 +58,8 @@ VitBlock::VitBlock(const VitConfig& c, const HeadRoutingOptions& routing, std::i
              .heads = c.heads,
              .head_dim = c.hidden / c.heads,
              .routing = routing,
-             .layer = layer},
+             .layer = layer,
+             .kv_heads = c.single_kv_head ? 1 : c.heads},
             placement),
       norm2_(c.hidden, c.norm_eps, placement),
       mlp_(c.hidden, c.mlp_ratio * c.hidden, placement) {
@@ -115,10 +116,21 @@ void Vit::initialise(std::uint64_t seed) {
       fill_normal(value, initialisation_key(seed, p.name), 0.0, kInitStd, kInitCut);
     }
   }
+  initialise_routers(*this, config_.moh.router_init);
 }
 
 double Vit::init_std() const {
   return kInitStd;
+}
+
+void Vit::set_progress(double share) {
+  for (const auto& block : blocks_) {
+    if (HeadRouter* router = block->router()) router->set_progress(share);
+  }
+}
+
+std::vector<HeadRoutingOptions> Vit::routing() const {
+  return with_learned_heads(*this, routing_of(config_));
 }
 
 std::vector<const HeadRouter*> Vit::routers() const {
@@ -176,7 +188,7 @@ ImageOutput Vit::forward(const Variable& images, const ForwardContext& context) 
   ImageOutput output;
   for (const auto& block : blocks_) {
     LayerOutput result =
-        run_layer(config_.recompute, x, context, block->router(),
+        run_layer(config_.recompute, x, context,
                   [&block = *block, context](const Variable& in) { return block.forward(in, context); });
     x = std::move(result.y);
     if (result.routing) output.routing.push_back(*std::move(result.routing));

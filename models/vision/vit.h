@@ -23,6 +23,7 @@ class VitBlock : public Module {
   /// x [B, N, D] to [B, N, D].
   LayerOutput forward(const Variable& x, const ForwardContext& context) const;
   const HeadRouter* router() const { return attn_.router(); }
+  HeadRouter* router() { return attn_.router(); }
 
  private:
   struct Mlp : Module {
@@ -51,7 +52,8 @@ class Vit : public ImageModel {
   /// convolution uniform up to 1 / sqrt(fan-in), biases 0, norms 1.
   void initialise(std::uint64_t seed) override;
   double init_std() const override;
-  std::vector<HeadRoutingOptions> routing() const override { return routing_of(config_); }
+  void set_progress(double share) override;
+  std::vector<HeadRoutingOptions> routing() const override;
   std::vector<const HeadRouter*> routers() const override;
 
   const VitConfig& config() const { return config_; }

@@ -1,6 +1,5 @@
 #include "models/vision/vit_config.h"
 
-#include <algorithm>
 #include <string>
 #include <utility>
 
@@ -66,12 +65,6 @@ const std::vector<VitPreset>& vit_presets() {
       {"deit_base", {.hidden = 768, .heads = 12, .drop_path = 0.1}, kDeit},
   };
   return presets;
-}
-
-const VitPreset* find_vit_preset(std::string_view name) {
-  const auto& presets = vit_presets();
-  const auto found = std::ranges::find(presets, name, &VitPreset::name);
-  return found == presets.end() ? nullptr : &*found;
 }
 
 }  // namespace moh

@@ -25,6 +25,7 @@ struct VitConfig {
   std::int64_t layers = 12;
   std::int64_t hidden = 384;
   std::int64_t heads = 6;
+  bool single_kv_head = false;  ///< all heads share one key and one value head (multi-query attention, MoA)
   std::int64_t mlp_ratio = 4;
   VitPooling pooling = VitPooling::kClassToken;
   double norm_eps = 1e-6;
@@ -51,7 +52,5 @@ struct VitPreset {
 };
 /// deit_small and deit_base.
 const std::vector<VitPreset>& vit_presets();
-/// The preset called `name`, or null.
-const VitPreset* find_vit_preset(std::string_view name);
 
 }  // namespace moh

@@ -53,8 +53,7 @@ class SelectedHeadsAttention : public Module {
     choice.lists_of_heads = choice.lists;
     const Variable heads = head_sparse_attention_packed(to_heads(qkv_, x, head_dim_, &choice), choice.gates,
                                                         choice.lists, {.causal = false});
-    return {from_heads(proj_, heads, &choice),
-            summarize(choice.routing.balance, choice.routing.load, router_.options())};
+    return {from_heads(proj_, heads, &choice), summarize(choice)};
   }
 
  private:

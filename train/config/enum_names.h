@@ -34,7 +34,8 @@ inline constexpr std::tuple kEnumNames{
     EnumNames<RecomputeLevel>{{"none", "layer"}},
     EnumNames<RouterKind>{{"none", "learned", "query_norm"}},
     EnumNames<GateScaling>{{"code", "paper"}},  // kBinary comes with RouterKind::kQueryNorm
-    EnumNames<BalanceLoss>{{"code", "paper"}},
+    EnumNames<BalanceLoss>{{"code", "paper", "shares"}},
+    EnumNames<RouterInit>{{"normal", "zeros"}},
     EnumNames<RouterPrecision>{{"same", "float32"}},
     EnumNames<StraightThrough>{{"none", "selected", "all"}},
     EnumNames<HeadRule>{{"first", "output_norm", "loss_increase", "learned"}},

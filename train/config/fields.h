@@ -56,6 +56,11 @@ constexpr Bounds above_up_to(double low, double high, std::string_view unit = ""
   return {.low = low, .high = high, .includes_low = false, .unit = unit};
 }
 
+/// low <= value <= high.
+constexpr Bounds from_up_to(double low, double high, std::string_view unit = "") {
+  return {.low = low, .high = high, .unit = unit};
+}
+
 // Upper bounds, far above the sizes of any model. They keep products of sizes (elements, bytes) within 64
 // bits, and work per layer and head without computation, as in `moh plan`, within seconds.
 inline constexpr double kMaxWidth = 1 << 20;

@@ -158,6 +158,13 @@ Section describe(MohConfig& c) {
   s.field("top_k", c.top_k, at_least(0, "heads").capped(kMaxHeads),
           "Routed heads that each token selects (K of the Top-K). With `num_shared: 50%` and `top_k: 25%`, "
           "75% of a layer's heads are active.");
+  s.field("top_k_ratio", c.top_k_ratio, from_up_to(0, 1),
+          "The same as a share of the routed heads of each layer, rounded, at least 1. 0: `top_k` says how "
+          "many.");
+  s.field("learn_shared_until", c.learn_shared_until, from_up_to(0, 1),
+          "If not 0, training learns which `num_shared` heads of a layer are shared, by hard-concrete masks: "
+          "nearly all at first, `num_shared` after half of this share of the training, and fixed when it is "
+          "over. Models of pictures, on the CPU.");
   s.field(
       "gate_scaling", c.gate_scaling,
       "Weights of the selected heads. `code`: as the released code, about 1 each. `paper`: as the paper's "
@@ -167,16 +174,24 @@ Section describe(MohConfig& c) {
       "straight_through", c.straight_through,
       "Gradients of the `query_norm` router, which are straight-through: from the `selected` heads, from "
       "`all` heads (which training then has to compute), or `none` except that of the load-balance loss.");
-  s.field("balance_loss", c.balance_loss,
-          "Form of the load-balance loss of a layer, with P_i the mean probability of routed head i, f_i the "
-          "share of tokens that select it, and E the number of routed heads. `code`: E sum P_i f_i, which is "
-          "`top_k` if balanced. `paper`: sum P_i f_i, which is `top_k` / E if balanced. If only "
-          "`gate_scaling` is given, its value holds here, too.");
+  s.field(
+      "balance_loss", c.balance_loss,
+      "Form of the load-balance loss of a layer, with P_i the mean probability of routed head i, f_i the "
+      "share of tokens that select it, and E the number of routed heads. `code`: E sum P_i f_i, which is "
+      "`top_k` if balanced. `paper`: sum P_i f_i, which is `top_k` / E if balanced. `shares`: E sum P_i "
+      "f_i / `top_k`, which is 1 if balanced (MoA). If only `gate_scaling` is given, its value holds here, "
+      "too.");
   s.field("balance_weight", c.balance_weight, at_least(0),
           "Weight of the load-balance loss, which is averaged over the layers with routed heads.");
   s.field("router_precision", c.router_precision,
           "Element type of the matrices of `learned` routers: the `same` as the rest of the model, or "
           "`float32` in a bfloat16 run. Logits, gates and the selection are computed in float32 either way.");
+  s.field("router_init", c.router_init,
+          "Initial values of `learned` routers: `normal` as the other matrices, or `zeros` (MoA).");
+  s.field(
+      "z_loss_weight", c.z_loss_weight, at_least(0),
+      "Weight of the z-loss of `learned` routers, the mean over tokens of the squared logarithm of the sum "
+      "of exponentials of the routed logits, averaged over the layers with routed heads (MoA).");
   return s;
 }
 

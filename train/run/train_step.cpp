@@ -47,6 +47,8 @@ bool TrainStep::begin_unless(FunctionRef<bool()> stop, std::int64_t step, double
   const double began = monotonic_seconds();
   StepReport report;
   report.learning_rate = learning_rate;
+  task_.set_progress(static_cast<double>(step) /
+                     static_cast<double>(std::max<std::int64_t>(config_.train.steps, 1)));
   const StepSize size = task_.begin_step(config_.train.accumulate);
   optimizer_.set_learning_rate(learning_rate);
   const std::uint64_t seed = config_.random_seed(), number = static_cast<std::uint64_t>(step);

@@ -7,15 +7,35 @@
 
 namespace moh {
 
-Variable mean_balance_loss(std::span<const LayerRouting> routing) {
+namespace {
+
+/// The mean of a loss over the layers that have it; undefined if none has.
+Variable mean_of(Variable LayerRouting::*loss, std::span<const LayerRouting> routing) {
   Variable sum;
   std::int64_t layers = 0;
   for (const LayerRouting& layer : routing) {
-    if (!layer.balance.defined()) continue;
-    sum = sum.defined() ? add(sum, layer.balance) : layer.balance;
+    if (!(layer.*loss).defined()) continue;
+    sum = sum.defined() ? add(sum, layer.*loss) : layer.*loss;
     ++layers;
   }
   return layers > 0 ? scale(sum, 1.0 / static_cast<double>(layers)) : Variable();
+}
+
+}  // namespace
+
+Variable mean_balance_loss(std::span<const LayerRouting> routing) {
+  return mean_of(&LayerRouting::balance, routing);
+}
+
+Variable add_routing_losses(const Variable& task_loss, const Variable& balance,
+                            std::span<const LayerRouting> routing, const MohConfig& moh, double share) {
+  Variable total = task_loss;
+  const auto with = [&](const Variable& loss, double weight) {
+    if (loss.defined() && weight > 0) total = add(total, scale(loss, weight * share));
+  };
+  with(balance, moh.balance_weight);
+  with(mean_of(&LayerRouting::z_loss, routing), moh.z_loss_weight);
+  return total;
 }
 
 void RoutingNumbers::pack(const Variable& balance, std::span<const LayerRouting> routing,

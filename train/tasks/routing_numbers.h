@@ -5,12 +5,17 @@
 #include <vector>
 
 #include "models/layers/head_routing.h"
+#include "models/layers/moh_config.h"
 #include "train/tasks/task.h"
 
 namespace moh {
 
 /// The mean of the load-balance losses over the layers with routed heads; undefined if there are none.
 Variable mean_balance_loss(std::span<const LayerRouting> routing);
+/// The task's loss plus `share` of the weighted auxiliary losses of the routers; `balance` is
+/// mean_balance_loss().
+Variable add_routing_losses(const Variable& task_loss, const Variable& balance,
+                            std::span<const LayerRouting> routing, const MohConfig& moh, double share);
 
 /// Statistics of routed heads for tasks of all families: pack() collects those of a micro-batch on the
 /// device, unpack() reads them on the host. An object serves one task, whose layers must not change.

@@ -97,6 +97,8 @@ class Task {
   /// A one-line description of the model.
   virtual std::string summary() const = 0;
 
+  /// Tells, before each step, which share of the training is done; tasks pass it to Model::set_progress.
+  virtual void set_progress(double /*share*/) {}
   /// Sets the data position: training continues with sample `first_sample`.
   virtual void seek(std::int64_t first_sample) = 0;
   /// Fetches the next `count` micro-batches. On a GPU their addresses are the same in each step.

@@ -34,6 +34,7 @@ std::vector<Tensor> image_step(const Config& config, std::int64_t height, std::i
   Variable loss = cross_entropy(output.logits, tensor_of<std::int64_t>({2}, {1, 4}).to(device));
   for (const auto& layer : output.routing) {
     if (layer.balance.defined()) loss = add(loss, layer.balance);
+    if (layer.z_loss.defined()) loss = add(loss, layer.z_loss);
   }
   for (const Variable& balance : output.expert_balances) loss = add(loss, balance);
   loss.backward();

@@ -11,6 +11,7 @@
 #include "core/error.h"
 #include "core/parallel.h"
 #include "core/random.h"
+#include "models/find_preset.h"
 #include "ops/loss/cross_entropy.h"
 #include "tests/models/vision/image_step.h"
 #include "tests/support/same_bits.h"
@@ -66,7 +67,7 @@ TEST_CASE("transnext: presets have the published parameter counts, to the last u
       {"moh_vit_small_75_no_shared", 49741564 + 5 * (3 * 72 + 6 * 144 + 24 * 576) + 22 * 12 * 288, 75.29}};
   for (const Published& model : published) {
     INFO(model.name);
-    const TransNextPreset* preset = find_transnext_preset(model.name);
+    const TransNextPreset* preset = find_preset(transnext_presets(), model.name);
     REQUIRE(preset != nullptr);
     const DryRunScope no_memory;
     const TransNext made(preset->config, DType::kFloat32);
@@ -74,7 +75,7 @@ TEST_CASE("transnext: presets have the published parameter counts, to the last u
     CHECK(std::abs(100 * activated_heads(made) - model.activated) < 0.005);
   }
   CHECK(transnext_presets().size() == published.size());
-  CHECK(find_transnext_preset("transnext_huge") == nullptr);
+  CHECK(find_preset(transnext_presets(), "transnext_huge") == nullptr);
 }
 
 TEST_CASE("transnext: parameters are named as in the released code") {
@@ -165,6 +166,59 @@ TEST_CASE("transnext: a mixture of feed-forward networks") {
       CHECK(mixed.y.value().data<float>()[i] == Approx(largest * alone.data<float>()[i]).margin(1e-5));
   }
   CHECK(mixed.balance.value().item() > 0.9);
+}
+
+TEST_CASE("transnext: one key and value for all heads is as many that are equal") {
+  TransNextConfig config = small_model(false);
+  TransNext many(config, DType::kFloat32);
+  many.initialise(3);
+  config.single_kv_head = true;
+  TransNext single(config, DType::kFloat32);
+  single.initialise(3);
+  const std::vector<NamedParameter> from = single.parameters(), to = many.parameters();
+  for (std::size_t i = 0; i < to.size(); ++i) {
+    const Tensor source = from[i].variable.value(), target = to[i].variable.value();
+    const std::int64_t rows = target.rank() > 0 ? target.dim(0) : 1, width = target.numel() / rows;
+    const bool qkv = to[i].name.find(".qkv.") != std::string::npos;
+    if (!qkv && to[i].name.find(".kv.") == std::string::npos) {
+      target.copy_from(source);
+      continue;
+    }
+    // Of d rows each: queries as they are, then the key of all heads, then the value of all heads.
+    const std::int64_t d = to[i].name.starts_with("block1.") ? 4 : 8, heads = rows / d / (qkv ? 3 : 2);
+    for (std::int64_t row = 0; row < rows; ++row) {
+      const std::int64_t kind = row / d / heads + (qkv ? 0 : 1);
+      const std::int64_t first = kind == 0 ? row : (qkv ? heads * d : 0) + (kind - 1) * d + row % d;
+      std::copy_n(source.data<float>() + first * width, width, target.data<float>() + row * width);
+    }
+  }
+  const Tensor a = logits_of(single, some_images(32, 32)), b = logits_of(many, some_images(32, 32));
+  for (std::int64_t i = 0; i < a.numel(); ++i)
+    CHECK(a.data<float>()[i] == Approx(b.data<float>()[i]).margin(1e-6));
+}
+
+TEST_CASE("transnext: the baseline MoA trains, also with recomputed blocks") {
+  TransNextConfig config = small_model(false);
+  config.single_kv_head = true;
+  config.moh = {.router = RouterKind::kLearned,
+                .top_k = PerLayer({2, 1, 2}),
+                .gate_scaling = GateScaling::kPaper,
+                .balance_loss = BalanceLoss::kShares,
+                .router_init = RouterInit::kZeros,
+                .z_loss_weight = 0.001};
+  TransNext model(config, DType::kFloat32);
+  model.initialise(3);
+  for (const NamedParameter& p : router_parameters(model))
+    for (const float value : p.variable.value().span<float>()) CHECK(value == 0.0F);
+  const ImageOutput output = model.forward(some_images(32, 32));
+  REQUIRE(output.routing.size() == 4);
+  // Of zeros: the squared logarithm of the number of heads.
+  CHECK(output.routing[0].z_loss.value().item() == Approx(std::pow(std::log(2), 2)));
+  CHECK(output.routing[3].z_loss.value().item() == Approx(std::pow(std::log(3), 2)));
+  CHECK(output.routing[3].balance.value().item() == Approx(1));
+  const std::vector<Tensor> expected = step_of(config);
+  config.recompute = RecomputeLevel::kLayer;
+  CHECK(same_bits(step_of(config), expected));
 }
 
 TEST_CASE("transnext: images of any size, also with a fixed number of pooled tokens") {

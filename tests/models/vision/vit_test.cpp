@@ -9,6 +9,7 @@
 #include "core/dry_run.h"
 #include "core/error.h"
 #include "core/random.h"
+#include "models/find_preset.h"
 #include "models/vision/resample.h"
 #include "tests/models/vision/image_step.h"
 #include "tests/support/same_bits.h"
@@ -44,13 +45,13 @@ std::set<std::string> names_of(const Vit& model) {
 
 TEST_CASE("vit: presets have the published parameter counts, to the last unit") {
   for (const auto& [name, count] : {std::pair{"deit_small", 22050664}, {"deit_base", 86567656}}) {
-    const VitPreset* preset = find_vit_preset(name);
+    const VitPreset* preset = find_preset(vit_presets(), name);
     REQUIRE(preset != nullptr);
     const DryRunScope no_memory;
     CHECK(count_parameters(Vit(preset->config, DType::kFloat32)) == count);
   }
   CHECK(vit_presets().size() == 2);
-  CHECK(find_vit_preset("deit_huge") == nullptr);
+  CHECK(find_preset(vit_presets(), "deit_huge") == nullptr);
 }
 
 TEST_CASE("vit: parameters are named as in timm, and decay as DeiT's") {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <numeric>
 #include <string_view>
 
 #include "autograd/node.h"
@@ -39,7 +40,11 @@ class ContributionFits : public AttentionObserver {
   void observe(const AttentionTrace& trace) override {
     const HeadRoutingOptions& routing = routing_.at(static_cast<std::size_t>(trace.layer));
     if (routing.router.top_k == 0) return;
-    const std::vector<std::int64_t> heads = head_kinds(routing).routed;
+    std::vector<std::int64_t> heads = head_kinds(routing).routed;
+    if (routing.learn_shared_until > 0) {  // wg has a row for each head
+      heads.resize(static_cast<std::size_t>(routing.router.heads));
+      std::iota(heads.begin(), heads.end(), 0);
+    }
     const std::int64_t inputs = trace.x.dim(2), outputs = static_cast<std::int64_t>(heads.size());
     LeastSquares& fit = fits_.try_emplace(trace.layer, inputs, outputs).first->second;
     const Tensor x = trace.x.reshape({trace.x.dim(0) * trace.x.dim(1), inputs});
@@ -85,8 +90,10 @@ RouterWeights zero_start(const std::vector<NamedParameter>& routers) {
 
 RouterWeights random_start(const std::vector<NamedParameter>& routers, double std, std::uint64_t seed) {
   RouterWeights weights = zero_start(routers);
-  for (std::size_t i = 0; i < routers.size(); ++i)
+  for (std::size_t i = 0; i < routers.size(); ++i) {
+    if (routers[i].variable.shape().rank() == 1) continue;  // masks of heads
     fill_normal(weights.entries[i].value, initialisation_key(seed, routers[i].name), 0.0, std);
+  }
   return weights;
 }
 

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "core/error.h"
+#include "models/find_preset.h"
 #include "models/vision/transnext.h"
 #include "models/vision/vit.h"
 #include "train/config/enum_names.h"
@@ -22,6 +23,8 @@ using config::kMaxWidth;
 using config::Section;
 
 constexpr std::string_view kArchitectureNames[] = {"transnext", "vit"};
+constexpr std::string_view kSingleKvHead =
+    "All heads of a layer share one key and one value (multi-query attention; the baseline MoA).";
 constexpr double kMaxSide = 1 << 14, kMaxRatio = 1024;
 
 /// The fields that both architectures have.
@@ -52,6 +55,7 @@ Section vit_section(VitConfig& c) {
   s.field("layers", c.layers, at_least(1).capped(kMaxLayers), "Number of transformer blocks.");
   s.field("hidden", c.hidden, at_least(1).capped(kMaxWidth), "Width of a token.");
   s.field("heads", c.heads, at_least(1).capped(kMaxHeads), "Heads per layer.");
+  s.field("single_kv_head", c.single_kv_head, kSingleKvHead);
   s.field("mlp_ratio", c.mlp_ratio, at_least(1).capped(kMaxRatio), "Width inside the MLP / `hidden`.");
   s.field("pooling", c.pooling,
           "What the classifier reads: a `class_token` that attends to the image, or the `mean` of the "
@@ -68,6 +72,7 @@ Section transnext_section(TransNextConfig& c) {
           "Pixels from one token of the first stage to the next.");
   s.field("dims", c.dims, at_least(1).capped(kMaxWidth), "Width of a token.");
   s.field("heads", c.heads, at_least(1).capped(kMaxHeads), "Heads per layer.");
+  s.field("single_kv_head", c.single_kv_head, kSingleKvHead);
   s.field("depths", c.depths, at_least(1).capped(kMaxLayers), "Number of blocks.");
   s.field("mlp_ratios", c.mlp_ratios, at_least(1).capped(kMaxRatio),
           "Width inside ConvGLU / `dims`, times 3/2.");
@@ -174,13 +179,13 @@ std::vector<std::string> image_presets() {
 }
 
 ImageModelConfig image_preset(std::string_view name) {
-  if (const VitPreset* vit = find_vit_preset(name)) {
+  if (const VitPreset* vit = find_preset(vit_presets(), name)) {
     ImageModelConfig config = from_preset(vit->config, ImageArchitecture::kVit);
     config.image_size = vit->config.image_size;
     config.vit = vit->config;
     return config;
   }
-  const TransNextPreset* transnext = find_transnext_preset(name);
+  const TransNextPreset* transnext = find_preset(transnext_presets(), name);
   MOH_CHECK(transnext != nullptr, "image_preset: one of image_presets()");
   ImageModelConfig config = from_preset(transnext->config, ImageArchitecture::kTransNext);
   config.image_size = transnext->config.pretrain_size;

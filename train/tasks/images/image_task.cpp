@@ -96,12 +96,11 @@ MicroBatchLoss ImageTask::loss(std::int64_t index, Generator& generator) {
   const Variable task_loss =
       soft_cross_entropy(output.logits, batch.targets, static_cast<double>(batch_size_) / share);
   MicroBatchLoss result{task_loss, task_loss.value(), {}};
-  const auto add_weighted = [&](const Variable& loss, double weight) {
-    if (loss.defined() && weight > 0) result.total = add(result.total, scale(loss, weight * share));
-  };
   const Variable balance = mean_balance_loss(output.routing), experts = mean_of(output.expert_balances);
-  add_weighted(balance, run_.model.moh.balance_weight);
-  add_weighted(experts, run_.model.transnext.expert_balance_weight);
+  result.total = add_routing_losses(task_loss, balance, output.routing, run_.model.moh, share);
+  const double expert_weight = run_.model.transnext.expert_balance_weight;
+  if (experts.defined() && expert_weight > 0)
+    result.total = add(result.total, scale(experts, expert_weight * share));
   routing_numbers_.pack(balance, output.routing, result.numbers, experts);
   return result;
 }

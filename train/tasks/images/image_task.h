@@ -18,9 +18,10 @@
 namespace moh {
 
 /// Classification of images: the loss is the cross entropy of soft targets (smoothed, mixed labels) per
-/// image, plus balance_weight times the mean load-balance loss of the layers with routed heads, plus
-/// expert_balance_weight times that of the mixtures of feed-forward networks. Load-balance losses are
-/// computed per micro-batch, as in the released code. The score is top-1 on held-out pictures.
+/// image, plus balance_weight times the mean load-balance loss of the layers with routed heads (and
+/// z_loss_weight times that of their z-losses), plus expert_balance_weight times that of the mixtures of
+/// feed-forward networks. Load-balance losses are computed per micro-batch, as in the released code. The
+/// score is top-1 on held-out pictures.
 class ImageTask final : public Task {
  public:
   /// Batches made ahead of their use.
@@ -36,6 +37,7 @@ class ImageTask final : public Task {
   }
   std::string summary() const override;
 
+  void set_progress(double share) override { model_->set_progress(share); }
   void seek(std::int64_t first_sample) override;
   StepSize begin_step(std::int64_t count) override;
   MicroBatchLoss loss(std::int64_t index, Generator& generator) override;

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "core/error.h"
+#include "models/find_preset.h"
 #include "models/llm/llama_presets.h"
 #include "train/config/enum_names.h"
 #include "train/config/problems.h"
@@ -24,13 +25,10 @@ constexpr std::array<std::string_view, 7> kFree = {"model.preset",    "model.max
                                                    "model.vocab_size"};
 
 /// Keys of the model that concern only its training or its storage.
-constexpr std::array<std::string_view, 7> kOfTraining = {"model.dropout",
-                                                         "model.init_std",
-                                                         "model.recompute",
-                                                         "model.moh.balance_loss",
-                                                         "model.moh.balance_weight",
-                                                         "model.moh.straight_through",
-                                                         "model.moh.router_precision"};
+constexpr std::array<std::string_view, 9> kOfTraining = {
+    "model.dropout",          "model.init_std",           "model.recompute",
+    "model.moh.balance_loss", "model.moh.balance_weight", "model.moh.straight_through",
+    "model.moh.router_init",  "model.moh.z_loss_weight",  "model.moh.router_precision"};
 
 /// Keys that shapes do not determine. head_dim and kv_heads follow from shapes and the number of heads.
 constexpr std::array<std::string_view, 6> kUnseen = {"model.heads",      "model.norm_eps",
@@ -204,7 +202,7 @@ std::vector<std::string> LanguageRun::presets() const {
 
 void LanguageRun::begin_with_preset(std::string_view name) {
   preset = name;
-  model = find_llama_preset(name)->config;
+  model = find_preset(llama_presets(), name)->config;
 }
 
 void LanguageRun::begin_with_model_of(const FamilyConfig& checkpoint) {

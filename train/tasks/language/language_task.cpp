@@ -99,9 +99,8 @@ MicroBatchLoss LanguageTask::loss(std::int64_t index, Generator& generator) {
   MicroBatchLoss result{task_loss, task_loss.value(), {}};
   const Variable balance = mean_balance_loss(output.routing);
   routing_numbers_.pack(balance, output.routing, result.numbers);
-  const double weight = run_.model.moh.balance_weight,
-               share = 1.0 / static_cast<double>(micro_batches_.size());
-  if (balance.defined() && weight > 0) result.total = add(task_loss, scale(balance, weight * share));
+  result.total = add_routing_losses(task_loss, balance, output.routing, run_.model.moh,
+                                    1.0 / static_cast<double>(micro_batches_.size()));
   return result;
 }
 

@@ -65,10 +65,11 @@ Json heads_json(const PerLayer& counts) {
 
 PerLayer active_heads(const LlamaConfig& model) {
   const MohConfig& moh = model.moh;
-  if (moh.num_shared.each.empty() && moh.top_k.each.empty()) return moh.num_shared.every + moh.top_k.every;
+  if (moh.num_shared.each.empty() && moh.top_k.each.empty())
+    return moh.num_shared.every + routing_of(model, 0).router.top_k;
   std::vector<std::int64_t> active;
   for (std::int64_t layer = 0; layer < model.layers; ++layer)
-    active.push_back(moh.num_shared.at(layer) + moh.top_k.at(layer));
+    active.push_back(moh.num_shared.at(layer) + routing_of(model, layer).router.top_k);
   return active;
 }
 

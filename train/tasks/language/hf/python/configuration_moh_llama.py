@@ -9,6 +9,7 @@ from transformers import PretrainedConfig
 
 ROUTERS = ("none", "learned", "query_norm")
 GATE_SCALINGS = ("code", "paper")
+BALANCE_LOSSES = ("code", "paper", "shares")
 STRAIGHT_THROUGH = ("none", "selected", "all")
 ROPE_TYPES = ("default", "linear", "llama3")
 
@@ -30,7 +31,8 @@ class MohLlamaConfig(PretrainedConfig):
     moh_gate_scaling      of "learned": "code", as the released code (gates of about 1), or "paper" (their sum is 1 at most).
     moh_two_stage         of "learned": weigh shared against routed heads, token by token.
     moh_straight_through  of "query_norm": gates of which heads pass gradients on to the router.
-    moh_balance_loss      "code": E sum P_i f_i, "paper": without E. None: as the scaling of "learned", else "code".
+    moh_balance_loss      "code": E sum P_i f_i, "paper": without E, "shares": E sum P_i f_i / K. None: as the scaling
+                          of "learned", else "code".
     moh_balance_weight    of the load-balance loss, which joins the loss in training.
     """
 
@@ -88,7 +90,7 @@ class MohLlamaConfig(PretrainedConfig):
         self.moh_two_stage = moh_two_stage
         self.moh_straight_through = one_of("moh_straight_through", moh_straight_through, STRAIGHT_THROUGH)
         form = moh_balance_loss or (moh_gate_scaling if moh_router == "learned" else "code")
-        self.moh_balance_loss = one_of("moh_balance_loss", form, GATE_SCALINGS)
+        self.moh_balance_loss = one_of("moh_balance_loss", form, BALANCE_LOSSES)
         self.moh_balance_weight = moh_balance_weight
         super().__init__(tie_word_embeddings=tie_word_embeddings, **kwargs)
 

@@ -77,10 +77,12 @@ def rotate(x, cos, sin):
 
 
 def balance_loss(probabilities, selected, form):
-    """sum_i P_i f_i over the tokens ("paper"), times E ("code")."""
+    """sum_i P_i f_i over the tokens ("paper"), times E ("code"), over K ("shares")."""
     experts = probabilities.shape[-1]
     mean = probabilities.reshape(-1, experts).mean(0)
     load = selected.reshape(-1, experts).mean(0)
+    if form == "shares":
+        load = load / load.sum()
     return (mean * load).sum() * (1 if form == "paper" else experts)
 
 
