@@ -64,6 +64,7 @@ TransNext::Stage TransNext::make_stage(std::int64_t number, std::int64_t first_b
                                               .heads = c.heads[s],
                                               .single_kv_head = c.single_kv_head,
                                               .window = c.pool_ratios[s] > 1 ? c.window : 0,
+                                              .kept_keys = c.kept_keys.empty() ? 100 : c.kept_keys[s],
                                               .routing = routing[static_cast<std::size_t>(i)],
                                               .layer = i};
     stage.blocks.push_back(std::make_unique<TransNextBlock>(

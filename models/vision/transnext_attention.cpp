@@ -104,6 +104,7 @@ Variable TransNextAttention::heads_of(const Variable& x, const StageGrid& grid,
   const CosineParameters cosine{query_embedding_, temperature_, position_bias(biases, grid.positions.index)};
   SelectedPairs selected;
   if (choice != nullptr) selected = {choice->gates, choice->lists};
+  selected.kept_percent = options_.kept_keys;
   if (!pool_) {
     const Variable qkv = to_heads(*qkv_, x, d, choice);
     return cosine_attention_packed(

@@ -25,9 +25,10 @@ struct TransNextAttentionOptions {
   std::int64_t width = 0;
   std::int64_t heads = 0;       ///< each width / heads wide
   bool single_kv_head = false;  ///< all heads share one key and one value head
-  std::int64_t window = 3;     ///< side of the square of neighbours; 0: full attention, without pooled tokens
-  HeadRoutingOptions routing;  ///< kLearned, with router.heads = heads; or kNone for a dense layer
-  std::int64_t layer = 0;      ///< number of the layer in the model, for ForwardContext
+  std::int64_t window = 3;  ///< side of the square of neighbours; 0: full attention, without pooled tokens
+  std::int64_t kept_keys = 100;  ///< percent that each query keeps, those of the largest logits
+  HeadRoutingOptions routing;    ///< kLearned, with router.heads = heads; or kNone for a dense layer
+  std::int64_t layer = 0;        ///< number of the layer in the model, for ForwardContext
 };
 
 /// Attention of TransNeXt (Shi 2023, arXiv 2311.17132), Mixture-of-Head or dense: aggregated attention over

@@ -30,6 +30,13 @@ bool check_lists(const TransNextConfig& c, ConfigFaults& faults) {
       if (value < 1) faults.add({field}, "numbers of 1 or more", number_text(value));
     }
   }
+  if (!c.kept_keys.empty() && c.kept_keys.size() != c.dims.size()) {
+    faults.add({"kept_keys", "dims"}, "none, or a value per stage (" + number_text(c.stages()) + ")",
+               number_text(static_cast<std::int64_t>(c.kept_keys.size())));
+  }
+  for (const std::int64_t percent : c.kept_keys) {
+    if (percent < 1 || percent > 100) faults.add({"kept_keys"}, "1 to 100 percent", number_text(percent));
+  }
   for (const std::int64_t depth : c.depths) {
     if (depth > kMostBlocks)
       faults.add({"depths"}, "at most " + number_text(kMostBlocks) + " blocks", number_text(depth));

@@ -23,6 +23,8 @@ struct TransNextConfig {
   /// Tokens along an axis for one pooled token; 1: full attention.
   std::vector<std::int64_t> pool_ratios = {8, 4, 2, 1};
   std::int64_t window = 3;
+  /// Percent of the keys that each query keeps, those of the largest logits (sparse attention); empty: all.
+  std::vector<std::int64_t> kept_keys = {};
   /// If not 0, the side of the pooled grid, whatever the image's size: attention is then linear in the number
   /// of tokens. Stages of full attention keep it.
   std::int64_t fixed_pool_size = 0;

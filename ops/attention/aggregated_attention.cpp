@@ -254,6 +254,9 @@ void set_window(Operands& o, const WindowParameters& p) {
 
 /// Completes the operands, and runs the forward pass; the log-sum-exp is not kept when nothing is recorded.
 Saved run(Operands& o, const SelectedPairs& selected) {
+  Check(o.op).in_range("kept_percent", static_cast<double>(selected.kept_percent), 1, 100);
+  if (selected.kept_percent < 100) require_cpu("sparse attention", o.q);
+  o.shape.kept_percent = selected.kept_percent;
   complete_shape(o.op, o.shape.pairs, {.causal = false});
   Saved saved;
   if (selected.gates.defined()) {

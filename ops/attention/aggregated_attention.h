@@ -26,6 +26,10 @@ struct WindowParameters {
 struct SelectedPairs {
   Variable gates;
   HeadLists lists;
+  /// Sparse attention: of the keys that a pair sees, percent that take part in the softmax (rounded up):
+  /// those of the largest logits, with all that are equal to the last. The learned weights of neighbours,
+  /// which are added after the softmax, keep all of them. Below 100 on the CPU only.
+  std::int64_t kept_percent = 100;
 };
 
 /// Tokens of an image, row by row, and the side of the window around each, odd.

@@ -13,6 +13,7 @@ namespace moh {
 struct AggregatedShape {
   AttentionShape pairs;
   std::int64_t height = 0, width = 0, window = 0;
+  std::int64_t kept_percent = 100;  ///< of the visible keys, those of the largest logits
 
   constexpr std::int64_t neighbours() const { return window * window; }
   /// Row length of what there is for each neighbour: whole vectors of any instruction set.

@@ -224,6 +224,30 @@ template <class F>
   store(scores + m, seen ? sum : splat<F>(-std::numeric_limits<F>::infinity()));
 }
 
+/// Of a row of logits, `percent` of those above -infinity stay, the largest; smaller ones become -infinity.
+template <class F>
+void keep_largest(F* scores, std::int64_t columns, std::int64_t percent) {
+  constexpr int kN = kLanes<F>;
+  constexpr F kInfinity = std::numeric_limits<F>::infinity();
+  const Vec<F> one = splat<F>(F(1));
+  const auto count_above = [&](F bound) {
+    Vec<F> count{};
+    for (std::int64_t j = 0; j < columns; j += kN)
+      count += load(scores + j) > splat<F>(bound) ? one : Vec<F>{};
+    return static_cast<std::int64_t>(sum_lanes<F>(count));
+  };
+  const std::int64_t kept = (count_above(-kInfinity) * percent + 99) / 100;
+  F least = kInfinity;
+  for (std::int64_t j = 0; j < columns; ++j) {
+    const F score = scores[j];
+    if (score > -kInfinity && score < least && count_above(score) < kept) least = score;
+  }
+  for (std::int64_t j = 0; j < columns; j += kN) {
+    const Vec<F> score = load(scores + j);
+    store(scores + j, score < splat<F>(least) ? splat<F>(-kInfinity) : score);
+  }
+}
+
 /// Logits of a block, and its learned weights of neighbours.
 template <int kCount, class F>
 void score_block(const AggregatedParameters<const F>& parameters, const AggregatedShape& shape,
@@ -246,6 +270,10 @@ void score_block(const AggregatedParameters<const F>& parameters, const Aggregat
                               block.template near<kCount>(i, at), local);
     for (std::int64_t j = 0; j < at.local_columns; j += kN)
       store(local + j, load(local + j) + load(head.local_bias + j) + load(block.masks[i] + j));
+  }
+  if (shape.kept_percent < 100) {
+    for (std::int64_t i = 0; i < block.rows; ++i)
+      keep_largest(block.scores + i * columns, columns, shape.kept_percent);
   }
   if (at.neighbours == 0) return;
   multiply_block<false>(block.unit, padded, at.d, head.tokens, at.local_columns, block.learned,

@@ -221,6 +221,19 @@ TEST_CASE("transnext: the baseline MoA trains, also with recomputed blocks") {
   CHECK(same_bits(step_of(config), expected));
 }
 
+TEST_CASE("transnext: sparse attention in some of the stages") {
+  TransNextConfig config = small_model(false);
+  const std::vector<Tensor> dense = step_of(config);
+  config.kept_keys = {100, 100, 100};
+  CHECK(same_bits(step_of(config), dense));
+  config.kept_keys = {100, 75, 75};
+  const std::vector<Tensor> sparse = step_of(config);
+  CHECK_FALSE(same_bits(sparse, dense));
+  for (const Tensor& each : sparse) CHECK(each.all_finite());
+  config.recompute = RecomputeLevel::kLayer;
+  CHECK(same_bits(step_of(config), sparse));
+}
+
 TEST_CASE("transnext: images of any size, also with a fixed number of pooled tokens") {
   TransNextConfig config = small_model();
   for (const std::int64_t fixed : {0, 2}) {
@@ -279,6 +292,11 @@ TEST_CASE("transnext: configurations and images that do not fit are refused") {
           c.heads = {2, 3, 3};
         }) == "model.heads: a divisor of model.dims (16), for heads of at most 256");
   CHECK(refusal([](TransNextConfig& c) { c.depths[1] = 0; }) == "model.depths: numbers of 1 or more");
+  CHECK(refusal([](TransNextConfig& c) { c.kept_keys = {75}; }) ==
+        "model.kept_keys: none, or a value per stage (3)");
+  CHECK(refusal([](TransNextConfig& c) {
+          c.kept_keys = {75, 0, 75};
+        }) == "model.kept_keys: 1 to 100 percent");
   CHECK(refusal([](TransNextConfig& c) { c.window = 4; }) == "model.window: an odd number from 1 to 15");
   CHECK(refusal([](TransNextConfig& c) { c.drop_path = 1; }) == "model.drop_path: 0 or more, below 1");
   CHECK(refusal([](TransNextConfig& c) { c.moh.router = RouterKind::kQueryNorm; }) ==

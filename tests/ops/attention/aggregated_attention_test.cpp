@@ -4,6 +4,7 @@
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <cstring>
+#include <functional>
 #include <limits>
 #include <vector>
 
@@ -41,7 +42,18 @@ struct Seen {
   Row bias, learned;
 };
 
-Row head_output(const Row& q, const Row& embedding, double temperature, const Seen& seen) {
+/// Percent of the logits, rounded up, that stay: the largest.
+void keep_largest(Row& logits, std::int64_t percent) {
+  Row sorted = logits;
+  std::ranges::sort(sorted, std::greater());
+  const std::size_t kept = (sorted.size() * static_cast<std::size_t>(percent) + 99) / 100;
+  for (double& logit : logits) {
+    if (logit < sorted[kept - 1]) logit = -std::numeric_limits<double>::infinity();
+  }
+}
+
+Row head_output(const Row& q, const Row& embedding, double temperature, const Seen& seen,
+                std::int64_t kept_percent) {
   const double scale = std::log1p(std::exp(temperature)) * std::log(static_cast<double>(seen.k.size()));
   const Row own = unit(q);
   Row query = own;
@@ -49,7 +61,9 @@ Row head_output(const Row& q, const Row& embedding, double temperature, const Se
   Row weights;
   double sum = 0;
   for (std::size_t j = 0; j < seen.k.size(); ++j)
-    sum += weights.emplace_back(std::exp(dot(query, unit(seen.k[j])) + seen.bias[j]));
+    weights.push_back(dot(query, unit(seen.k[j])) + seen.bias[j]);
+  keep_largest(weights, kept_percent);
+  for (double& weight : weights) sum += weight = std::exp(weight);
   Row out(q.size());
   for (std::size_t j = 0; j < seen.k.size(); ++j) {
     const double weight = weights[j] / sum + (j < seen.learned.size() ? seen.learned[j] : 0.0);
@@ -80,7 +94,8 @@ void see_neighbours(Seen& seen, const Sizes& s, const std::vector<Tensor>& in, s
 /// keys(b, m, h) and values(b, m, h) are those of distant key m.
 template <class Keys, class Values>
 Tensor reference(const Sizes& s, const std::vector<Tensor>& in, const Tensor& gates, const Tensor& selected,
-                 const Keys& keys, const Values& values, const Tensor& q, const std::vector<Tensor>& cosine) {
+                 const Keys& keys, const Values& values, const Tensor& q, const std::vector<Tensor>& cosine,
+                 std::int64_t kept_percent = 100) {
   Tensor out = zeros({s.batch, s.tokens(), s.heads, s.d}, DType::kFloat64);
   for (std::int64_t pair = 0; pair < s.batch * s.tokens() * s.heads; ++pair) {
     if (selected.defined() && selected.data<std::uint8_t>()[pair] == 0) continue;
@@ -93,8 +108,8 @@ Tensor reference(const Sizes& s, const std::vector<Tensor>& in, const Tensor& ga
       seen.bias.push_back(cosine[2].data<double>()[(h * s.tokens() + t) * s.keys + m]);
     }
     const std::int64_t q_row = b * s.tokens() + t;
-    const Row head =
-        head_output(row_at(q, q_row * q.dim(2) + h), row_at(cosine[0], h), cosine[1].data<double>()[h], seen);
+    const Row head = head_output(row_at(q, q_row * q.dim(2) + h), row_at(cosine[0], h),
+                                 cosine[1].data<double>()[h], seen, kept_percent);
     for (std::int64_t c = 0; c < s.d; ++c)
       out.data<double>()[pair * s.d + c] =
           head[static_cast<std::size_t>(c)] * (gates.defined() ? gates.data<double>()[pair] : 1.0);
@@ -102,13 +117,15 @@ Tensor reference(const Sizes& s, const std::vector<Tensor>& in, const Tensor& ga
   return out;
 }
 
-Tensor aggregated_reference(const Sizes& s, const std::vector<Tensor>& in, const Tensor& selected) {
+Tensor aggregated_reference(const Sizes& s, const std::vector<Tensor>& in, const Tensor& selected,
+                            std::int64_t kept_percent = 100) {
   const auto row = [&](std::int64_t b, std::int64_t m, std::int64_t head) {
     return row_at(in[2], (b * s.keys + m) * 2 * s.heads + head);
   };
-  return reference(s, in, selected.defined() ? in[9] : Tensor(), selected, row,
-                   [&](std::int64_t b, std::int64_t m, std::int64_t h) { return row(b, m, h + s.heads); },
-                   in[0], {in[3], in[4], in[5]});
+  return reference(
+      s, in, selected.defined() ? in[9] : Tensor(), selected, row,
+      [&](std::int64_t b, std::int64_t m, std::int64_t h) { return row(b, m, h + s.heads); }, in[0],
+      {in[3], in[4], in[5]}, kept_percent);
 }
 
 const std::vector<Sizes> small_sizes = {
@@ -134,6 +151,61 @@ OP_CASES(aggregated_attention) {
     }
   }
   return cases;
+}
+
+OP_CASES(sparse_aggregated_attention) {
+  OpCases cases;
+  for (const Sizes& s :
+       {Sizes{1, 1, 1, 1, 1, 1, 1}, {2, 2, 3, 2, 5, 2, 3}, {1, 4, 3, 1, 8, 30, 3}, {2, 3, 4, 2, 3, 20, 5}}) {
+    for (const std::int64_t percent : {1, 50, 75}) {
+      const Problem p = problem_of(s, percent == 50 ? 0.5 : -1);
+      cases.push_back({.name = name_of(s) + " kept " + std::to_string(percent),
+                       .inputs = p.inputs,
+                       .run =
+                           [=](const Inputs& x) {
+                             SelectedPairs pairs = pairs_of(p.selected, x.size() > 9 ? x[9] : Variable());
+                             pairs.kept_percent = percent;
+                             return Outputs{aggregated_attention(x[0], x[1], x[2], {x[3], x[4], x[5]},
+                                                                 {x[6], x[7], x[8]},
+                                                                 {s.height, s.width, s.window}, pairs)};
+                           },
+                       .reference =
+                           [=](const std::vector<Tensor>& in) {
+                             return std::vector<Tensor>{aggregated_reference(s, in, p.selected, percent)};
+                           },
+                       .low_precision = false,  // other keys may be the largest
+                       .absent_on_gpu = "sparse attention has CPU kernels only"});
+    }
+  }
+  return cases;
+}
+
+TEST_CASE("ops: sparse attention is dense attention without the biases of the dropped keys") {
+  constexpr std::int64_t kTokens = 20, kHeads = 2, kDim = 5;
+  const Tensor qkv = normal({2, kTokens, 3 * kHeads, kDim}, 1);
+  const Variable e(normal({kHeads, 1, kDim}, 2)), t(normal({kHeads, 1, 1}, 3));
+  const Tensor bias = normal({kHeads, kTokens, kTokens}, 4), masked = bias.clone();
+  // Biases so far apart that they alone decide.
+  for (std::int64_t i = 0; i < bias.numel(); ++i) {
+    const std::int64_t rank = i * 7 % kTokens;
+    bias.data<double>()[i] = rank < 15 ? 0.01 * static_cast<double>(rank) : -40 - static_cast<double>(rank);
+    masked.data<double>()[i] = rank < 15 ? bias.data<double>()[i] : -1e9;
+  }
+  const auto run = [&](const Tensor& with, std::int64_t percent) {
+    SelectedPairs pairs;
+    pairs.kept_percent = percent;
+    const Variable leaf(qkv, true);
+    const Variable y = cosine_attention_packed(leaf, {e, t, Variable(with)}, pairs);
+    y.backward(normal(y.shape(), 5));
+    return std::vector<Tensor>{y.value(), leaf.grad()};
+  };
+  const std::vector<Tensor> sparse = run(bias, 75), dense = run(masked, 100);
+  for (std::size_t k = 0; k < 2; ++k) {
+    for (std::int64_t i = 0; i < sparse[k].numel(); ++i)
+      CHECK(sparse[k].data<double>()[i] == Approx(dense[k].data<double>()[i]).margin(1e-13));
+  }
+  CHECK_THROWS_AS(run(bias, 0), ValueError);
+  CHECK_THROWS_AS(run(bias, 101), ValueError);
 }
 
 OP_CASES(cosine_attention_packed) {

@@ -80,6 +80,8 @@ Section transnext_section(TransNextConfig& c) {
           "Tokens along an axis for one pooled token. 1: full attention.");
   s.field("window", c.window, at_least(1).capped(15),
           "Side of the square of neighbours that a token attends to; odd.");
+  s.field("kept_keys", c.kept_keys, config::Bounds{.low = 1, .high = 100, .unit = "percent"},
+          "Keys that each query keeps, those of the largest logits (sparse attention). Empty: all.");
   s.field("fixed_pool_size", c.fixed_pool_size, at_least(0).capped(kMaxSide),
           "Side of the grid of pooled tokens, whatever the image's size: attention is then linear in the "
           "number of tokens. 0: by `pool_ratios`.");

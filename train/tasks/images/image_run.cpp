@@ -28,11 +28,12 @@ constexpr std::array<std::string_view, 7> kOfTraining = {"model.drop_path",
                                                          "model.transnext.expert_balance_weight"};
 
 /// Keys that shapes do not determine.
-constexpr std::array<std::string_view, 8> kUnseen = {"model.image_size",
+constexpr std::array<std::string_view, 9> kUnseen = {"model.image_size",
                                                      "model.vit.heads",
                                                      "model.vit.norm_eps",
                                                      "model.transnext.pool_ratios",
                                                      "model.transnext.patch_size",
+                                                     "model.transnext.kept_keys",
                                                      "model.transnext.fixed_pool_size",
                                                      "model.moh.top_k",
                                                      "model.moh.gate_scaling"};
