@@ -86,6 +86,6 @@ MUTATIONS = [
     Mutation("a flipped bit in a tensor is not seen", "train/checkpoint/stored_checkpoint.cpp",
              "if (actual != expected) fail_damaged", "if (actual.size() != expected.size()) fail_damaged", "io_tests",
              "checkpoint"),
-    Mutation("a resumed run reads its data from the beginning", "train/run/train_state.cpp",
+    Mutation("a resumed run reads its data from the beginning", "train/checkpoint/train_state.cpp",
              'state.samples = count_at(json, "samples");', "state.samples = 0;", "moh", "cli\\.(resume|kill)"),
 ]

@@ -16,7 +16,6 @@ constexpr NotYet kNotYet[] = {
     {"dit_model"},
     {"dit_model_dense"},
     {"dit_schedule"},
-    {"ema"},
     {"torch_expected"},
 };
 

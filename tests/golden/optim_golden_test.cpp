@@ -5,6 +5,7 @@
 #include "ops/loss/cross_entropy.h"
 #include "ops/loss/soft_cross_entropy.h"
 #include "ops/optim/clip_grad_norm.h"
+#include "ops/optim/ema.h"
 #include "tests/golden/golden_kinds.h"
 #include "train/augment/mixing.h"
 #include "train/optim/adamw.h"
@@ -56,6 +57,19 @@ GOLDEN_KIND(losses) {
   check_soft("label_smoothing", smooth);
   golden.check("out.mixup_target", mixed);
   check_soft("soft_target", mixed);
+}
+
+GOLDEN_KIND(ema) {
+  const auto& c = golden.config();
+  for (const auto& [text, decay] : {std::pair<std::string, double>{"0.9999", 0.9999}, {"0.0", 0.0}}) {
+    const Tensor average = golden.tensor("in.ema0").clone(), value = empty_like(average);
+    const EmaUpdate update({{average, value}});
+    for (int step = 0; step < c.at("steps"); ++step) {
+      value.copy_from(golden.tensor("in.param" + std::to_string(step)));
+      update.update(decay);
+      golden.check("out.decay" + text + ".step" + std::to_string(step), average);
+    }
+  }
 }
 
 GOLDEN_KIND(optim_adamw) {

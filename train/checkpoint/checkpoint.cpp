@@ -128,6 +128,8 @@ void write_checkpoint_files(const CheckpointContents& contents, const fs::path& 
   manifest.step = contents.step;
   if (contents.metric && std::isfinite(*contents.metric)) manifest.metric = contents.metric;
   list_written(manifest, write_tensors(folder / kModelFile, contents.model));
+  if (!contents.average.empty())
+    list_written(manifest, write_tensors(folder / kAverageFile, contents.average));
   list_written(manifest, write_tensors(folder / optimizer_shard_file(0, 1), contents.optimizer));
   write_texts(manifest, folder, contents.trainer_json, contents.config_yaml);
 }

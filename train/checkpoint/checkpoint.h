@@ -14,8 +14,9 @@ namespace moh {
 
 // A checkpoint is a folder `checkpoints/step_00001200` of the run folder:
 //   model.safetensors                        parameters, under the names of the model
+//   ema.safetensors                          their moving average, under the same names, if the run has one
 //   optimizer-00000-of-00001.safetensors     optimizer state, one file per process that holds a part of it
-//   trainer.json                             all other state of the trainer (train/run/train_state.h)
+//   trainer.json                             all other state of the trainer (train/checkpoint/train_state.h)
 //   config.yaml                              the configuration of the run
 //   manifest.json                            list of the other files with sizes and checksums (manifest.h)
 // It gets this name by a single rename, after all of it has been synced to disk.
@@ -26,6 +27,7 @@ struct CheckpointContents {
   std::optional<double> metric;   ///< score of the evaluation; RetentionPolicy::keep_best compares it
   bool higher_is_better = false;  ///< whether a higher metric is better, as an accuracy, or a lower one
   std::vector<NamedTensor> model;
+  std::vector<NamedTensor> average;  ///< moving average of the model; empty: none
   std::vector<NamedTensor> optimizer;
   std::string trainer_json;
   std::string config_yaml;

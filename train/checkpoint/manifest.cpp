@@ -5,6 +5,7 @@
 #include <set>
 #include <string_view>
 #include <system_error>
+#include <utility>
 
 #include "core/error.h"
 #include "train/io/checksum.h"
@@ -105,8 +106,10 @@ class ManifestReader {
     for (int i = 0; i < manifest.num_optimizer_shards; ++i) {
       expected.insert(optimizer_shard_file(i, manifest.num_optimizer_shards));
     }
+    bool has_average = false;
     for (const ManifestFile& file : manifest.files) {
-      if (expected.erase(file.name) == 0)
+      const bool average = file.name == kAverageFile && !std::exchange(has_average, true);
+      if (expected.erase(file.name) == 0 && !average)
         fail("files", "the files of a checkpoint, each once", printable(file.name));
     }
     if (!expected.empty()) fail("files", *expected.begin(), "no such entry");

@@ -11,6 +11,7 @@ namespace moh {
 
 inline constexpr const char* kManifestFile = "manifest.json";
 inline constexpr const char* kModelFile = "model.safetensors";
+inline constexpr const char* kAverageFile = "ema.safetensors";  ///< of some checkpoints only
 inline constexpr const char* kTrainerFile = "trainer.json";
 inline constexpr const char* kConfigFile = "config.yaml";
 /// The version that this program writes; it reads this one and older ones.

@@ -95,6 +95,10 @@ StoredCheckpoint::StoredCheckpoint(const fs::path& step_folder, LoadScope scope)
   trainer_json_ = read_text(step_folder, *manifest.find(kTrainerFile));
   config_yaml_ = read_text(step_folder, *manifest.find(kConfigFile));
   tensors_.emplace_back(step_folder, *manifest.find(kModelFile));
+  if (const ManifestFile* average = manifest.find(kAverageFile)) {
+    averages_ = 1;
+    tensors_.emplace_back(step_folder, *average);
+  }
   if (scope == LoadScope::kModelOnly) return;
   for (int i = 0; i < manifest.num_optimizer_shards; ++i) {
     const std::string shard = optimizer_shard_file(i, manifest.num_optimizer_shards);

@@ -40,7 +40,10 @@ class StoredTensors final : public SafetensorsFile {
 };
 
 /// Which tensors a StoredCheckpoint opens.
-enum class LoadScope { kAll, kModelOnly };
+enum class LoadScope {
+  kAll,
+  kModelOnly,  ///< the model and its moving average
+};
 
 /// A checkpoint on disk, open for reading. Opening checks the manifest, that the folder has the name of its
 /// step, and the headers of the tensor files; it reads trainer.json and config.yaml and verifies their
@@ -58,8 +61,11 @@ class StoredCheckpoint {
   /// The parameters: one file.
   std::span<const StoredTensors> model() const { return std::span(tensors_).first(1); }
   StoredTensors take_model() && { return std::move(tensors_.front()); }
+  /// The moving average of the parameters: one file or none.
+  std::span<const StoredTensors> average() const { return std::span(tensors_).subspan(1, averages_); }
+  StoredTensors take_average() && { return std::move(tensors_.at(1)); }
   /// The optimiser state: one file or several; none with LoadScope::kModelOnly.
-  std::span<const StoredTensors> optimizer() const { return std::span(tensors_).subspan(1); }
+  std::span<const StoredTensors> optimizer() const { return std::span(tensors_).subspan(1 + averages_); }
 
   /// Verifies the checksums of all tensor files.
   void verify() const;
@@ -69,7 +75,8 @@ class StoredCheckpoint {
   std::int64_t step_ = 0;
   std::optional<double> metric_;
   std::string trainer_json_, config_yaml_;
-  std::vector<StoredTensors> tensors_;  // the model, then the optimiser
+  std::size_t averages_ = 0;            // 1 with a moving average
+  std::vector<StoredTensors> tensors_;  // the model, its average, then the optimiser
 };
 
 /// Throws CheckpointError for a checkpoint that holds a model only, from which no run can be resumed.

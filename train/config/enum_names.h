@@ -42,7 +42,7 @@ inline constexpr std::tuple kEnumNames{
     EnumNames<NewRows>{{"mean", "normal", "zeros"}},
     EnumNames<RouterStart>{{"zero", "random", "calibrated"}},
     EnumNames<OptimizerKind>{{"adamw"}},
-    EnumNames<LrSchedule::Kind>{{"cosine", "constant"}},  // those that YAML offers
+    EnumNames<LrSchedule::Kind>{{"cosine", "constant", "cosine_from_start"}},
     EnumNames<VitPooling>{{"class_token", "mean"}},
     EnumNames<NonFinitePolicy>{{"stop", "skip"}},
 };

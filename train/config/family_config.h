@@ -34,12 +34,22 @@ class FamilyConfig {
   /// Refuses a run without data; called for commands that need data.
   virtual void require_data(config::Rules&) const {}
 
+  /// Whether its data have epochs (Task::steps_per_epoch).
+  virtual bool has_epochs() const { return false; }
+
   /// The values of `model.preset`: published models of the family.
   virtual std::vector<std::string> presets() const { return {}; }
   /// Sets `model` to one of them.
   virtual void begin_with_preset(std::string_view) {}
   /// Sets `model`, except the preset's name, to that of a checkpoint of the same family.
   virtual void begin_with_model_of(const FamilyConfig& checkpoint) = 0;
+  /// Takes over what the training of a checkpoint has found out besides its configuration (Task::identity):
+  /// names of classes.
+  virtual void remember(std::span<const std::pair<std::string, std::string>> /*identity*/) {}
+  /// The settings that a path of held-out data stands for, all of which are to be evaluated.
+  virtual std::vector<std::string> evaluation_settings(const std::string& path) const {
+    return {"data.validation=" + path};
+  }
   /// Keys of the run that contradict the checkpoint it starts from, except those that may differ.
   virtual std::vector<config::Difference> disagreements(const FamilyConfig&) const { return {}; }
 

@@ -69,6 +69,7 @@ inline constexpr double kMaxHeads = 4096;
 inline constexpr double kMaxLength = 1 << 24;
 inline constexpr double kMaxVocab = 1 << 26;
 inline constexpr double kMaxSteps = 1e12;
+inline constexpr double kMaxEpochs = 1e6;
 
 /// An alias of a name.
 struct NameAlias {

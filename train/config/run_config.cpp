@@ -1,5 +1,6 @@
 #include "train/config/run_config.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "core/parallel.h"
@@ -14,12 +15,29 @@ RunConfig default_run(const FamilyConfig& family) {
   return run;
 }
 
-LrSchedule lr_schedule_of(const RunConfig& run) {
-  LrSchedule schedule = run.schedule;
-  if (schedule.decay_steps == 0) schedule.decay_steps = run.train.steps;
+RunLength length_of(const RunConfig& run, std::int64_t steps_per_epoch) {
+  RunLength length{.steps_per_epoch = std::max<std::int64_t>(1, steps_per_epoch)};
+  length.steps = length.of(run.train.epochs, run.train.steps);
+  return length;
+}
+
+StepRates rates_of(const RunConfig& run, const RunLength& length) {
+  const EpochSchedule& epochs = run.schedule_epochs;
+  StepRates rates{.schedule = run.schedule};
+  LrSchedule& schedule = rates.schedule;
+  if (epochs.stepwise) {
+    schedule.warmup_steps = length.of(epochs.warmup, schedule.warmup_steps);
+    schedule.decay_steps = length.of(epochs.decay, schedule.decay_steps);
+    if (schedule.decay_steps == 0) schedule.decay_steps = length.steps;
+  } else {
+    rates.steps_per_epoch = length.steps_per_epoch;
+    rates.late = epochs.late;
+    schedule.warmup_steps = epochs.warmup;
+    schedule.decay_steps = epochs.decay > 0 ? epochs.decay : run.train.epochs;
+  }
   if (schedule.warmup_start == 0 && schedule.warmup_steps > 0)
     schedule.warmup_start = schedule.peak / static_cast<double>(schedule.warmup_steps);
-  return schedule;
+  return rates;
 }
 
 namespace config {
@@ -76,6 +94,8 @@ void add_training(RunConfig& run, Section& root) {
       "Length and batch size of the training. A step processes `batch_size` * `accumulate` samples.");
   train.field("steps", run.train.steps, at_least(1, "steps").capped(kMaxSteps),
               "Number of updates of the weights.");
+  train.field("epochs", run.train.epochs, at_least(0, "epochs").capped(kMaxEpochs),
+              "Length in epochs instead, for tasks that count them. 0: `steps`.");
   train.field("batch_size", run.train.batch_size, at_least(1, "samples").capped(kMaxWidth),
               "Samples (sequences, images) of a micro-batch, which are computed together.");
   train.field("accumulate", run.train.accumulate, at_least(1).capped(kMaxWidth),
@@ -100,7 +120,9 @@ void add_training(RunConfig& run, Section& root) {
   Section& schedule = root.section_named(
       "schedule", "The learning rate over time: a linear warmup to `optim.learning_rate`, then a decay.");
   schedule.field("kind", run.schedule.kind,
-                 "After the warmup: `cosine` decays to `min_learning_rate`, `constant` stays at the peak.");
+                 "After the warmup: `cosine` decays to `min_learning_rate`, `constant` stays at the peak. "
+                 "`cosine_from_start`: likewise, but the cosine counts from the start of the run and not "
+                 "from the end of the warmup, as in timm.");
   schedule.field("warmup_steps", run.schedule.warmup_steps, at_least(0, "steps").capped(kMaxSteps),
                  "Length of the warmup.");
   schedule.field("warmup_start", run.schedule.warmup_start, at_least(0),
@@ -109,7 +131,25 @@ void add_training(RunConfig& run, Section& root) {
                  "Learning rate at the end of the cosine decay and after it.");
   schedule.field(
       "decay_steps", run.schedule.decay_steps, at_least(0, "steps").capped(kMaxSteps),
-      "Step, counted from the start of the run, at which the cosine decay ends. 0: `train.steps`.");
+      "Step, counted from the start of the run, at which the cosine decay ends. 0: the last of the run.");
+  schedule.field("warmup_epochs", run.schedule_epochs.warmup, at_least(0, "epochs").capped(kMaxEpochs),
+                 "Length of the warmup in epochs. 0: `warmup_steps`.");
+  schedule.field("decay_epochs", run.schedule_epochs.decay, at_least(0, "epochs").capped(kMaxEpochs),
+                 "End of the cosine decay in epochs. 0: `decay_steps`.");
+  schedule.field("stepwise", run.schedule_epochs.stepwise,
+                 "Change the rate with each step. `false`: once per epoch, by the number of the epoch; the "
+                 "warmup is then `warmup_epochs`.");
+  schedule.field("late", run.schedule_epochs.late,
+                 "With `stepwise: false`: an epoch has the rate of the one before, as in the paper's code, "
+                 "where the first two begin the warmup.");
+
+  Section& ema =
+      root.section_named("ema", "A moving average of the weights, in float32, kept in checkpoints.");
+  ema.field("decay", run.ema.decay, from_below(0, 1),
+            "With each step the average moves to the weights by 1 - `decay`. 0: no average.");
+  ema.field(
+      "evaluate", run.ema.evaluate,
+      "Evaluations, and commands that load a checkpoint of the run, take the average; `false`: the weights.");
 }
 
 void add_reports(RunConfig& run, Section& root) {
@@ -119,12 +159,16 @@ void add_reports(RunConfig& run, Section& root) {
   Section& eval = root.section_named("eval", "The score on held-out data.");
   eval.field("every", run.eval.every, at_least(0, "steps").capped(kMaxSteps),
              "Steps between two evaluations. 0: at the end only.");
+  eval.field("every_epochs", run.eval.every_epochs, at_least(0, "epochs").capped(kMaxEpochs),
+             "Epochs between two evaluations. 0: `every`.");
   eval.field("at_start", run.eval.at_start, "Evaluate before the first step, too.");
 
   Section& checkpoint =
       root.section_named("checkpoint", "Checkpoints, from which an interrupted run resumes.");
   checkpoint.field("every", run.checkpoint.every, at_least(0, "steps").capped(kMaxSteps),
                    "Steps between two checkpoints. 0: at the end only.");
+  checkpoint.field("every_epochs", run.checkpoint.every_epochs, at_least(0, "epochs").capped(kMaxEpochs),
+                   "Epochs between two checkpoints. 0: `every`.");
   checkpoint.field("keep_last", run.checkpoint.keep_last, at_least(1, "checkpoints").capped(kMaxWidth),
                    "How many of the newest checkpoints are kept.");
   checkpoint.field("keep_best", run.checkpoint.keep_best,

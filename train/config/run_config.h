@@ -51,6 +51,7 @@ struct InitConfig {
 
 struct TrainConfig {
   std::int64_t steps = 1000;
+  std::int64_t epochs = 0;  ///< 0: `steps`
   std::int64_t batch_size = 16;
   std::int64_t accumulate = 1;
   double stop_after_seconds = 0;
@@ -61,17 +62,32 @@ struct OptimConfig {
   AdamWOptions adamw;
 };
 
+/// The learning rate by epochs.
+struct EpochSchedule {
+  std::int64_t warmup = 0, decay = 0;  ///< epochs; 0: LrSchedule's steps
+  bool stepwise = true;                ///< false: the rate is set once per epoch
+  bool late = false;                   ///< StepRates::late
+};
+
+/// The moving average of the weights.
+struct EmaConfig {
+  double decay = 0;      ///< 0: none
+  bool evaluate = true;  ///< evaluations, and what loads a checkpoint, take the average
+};
+
 struct LogConfig {
   std::int64_t every = 10;
 };
 
 struct EvalConfig {
   std::int64_t every = 250;
+  std::int64_t every_epochs = 0;  ///< 0: `every`
   bool at_start = false;
 };
 
 struct CheckpointConfig {
   std::int64_t every = 500;
+  std::int64_t every_epochs = 0;  ///< 0: `every`
   std::int64_t keep_last = 2;
   bool keep_best = true;
 };
@@ -100,6 +116,8 @@ struct RunConfig {
   TrainConfig train;
   OptimConfig optim;
   LrSchedule schedule;  ///< its peak is optim.learning_rate
+  EpochSchedule schedule_epochs;
+  EmaConfig ema;
   LogConfig log;
   EvalConfig eval;
   CheckpointConfig checkpoint;
@@ -117,8 +135,21 @@ constexpr DType dtype_of(Precision precision) {
 /// A run of that family with all defaults.
 RunConfig default_run(const FamilyConfig& family);
 
+/// The length of a run, in steps.
+struct RunLength {
+  std::int64_t steps = 0;
+  std::int64_t steps_per_epoch = 1;
+
+  /// `epochs` in steps, or for 0 epochs `steps`.
+  std::int64_t of(std::int64_t epochs, std::int64_t other_steps) const {
+    return epochs > 0 ? epochs * steps_per_epoch : other_steps;
+  }
+};
+/// `steps_per_epoch` is the result of Task::steps_per_epoch(); 0, where it is not known, counts as 1.
+RunLength length_of(const RunConfig& run, std::int64_t steps_per_epoch);
+
 /// The schedule with the last step of its cosine in numbers.
-LrSchedule lr_schedule_of(const RunConfig& run);
+StepRates rates_of(const RunConfig& run, const RunLength& length);
 
 namespace config {
 

@@ -1,6 +1,7 @@
 #include "train/config/run_rules.h"
 
 #include <string>
+#include <utility>
 
 #include "train/config/enum_names.h"
 #include "train/config/number_text.h"
@@ -21,6 +22,33 @@ void check_schedule(const LrSchedule& c, Rules& rules) {
     rules.refuse({"schedule.decay_steps", "schedule.warmup_steps"},
                  "more than schedule.warmup_steps (" + std::to_string(c.warmup_steps) + "), or 0",
                  std::to_string(c.decay_steps));
+  }
+}
+
+/// Keys that count in epochs, of data that have none.
+void refuse_epochs(const RunConfig& run, Rules& rules) {
+  for (const auto& [key, epochs] : {std::pair<const char*, std::int64_t>{"train.epochs", run.train.epochs},
+                                    {"schedule.warmup_epochs", run.schedule_epochs.warmup},
+                                    {"schedule.decay_epochs", run.schedule_epochs.decay},
+                                    {"eval.every_epochs", run.eval.every_epochs},
+                                    {"checkpoint.every_epochs", run.checkpoint.every_epochs}}) {
+    if (epochs > 0)
+      rules.refuse({key}, "0 with task: " + run.task + ", which counts steps", std::to_string(epochs));
+  }
+  if (!run.schedule_epochs.stepwise)
+    rules.refuse({"schedule.stepwise"}, "true with task: " + run.task + ", which counts steps", "false");
+}
+
+void check_epochs(const RunConfig& run, Rules& rules) {
+  if (!run.family->has_epochs()) return refuse_epochs(run, rules);
+  const EpochSchedule& c = run.schedule_epochs;
+  const std::int64_t end = c.decay > 0 ? c.decay : run.train.epochs;
+  if (!c.stepwise && end == 0)
+    rules.refuse({"schedule.decay_epochs", "train.epochs"},
+                 "the end of the decay, or train.epochs, with schedule.stepwise: false", "0");
+  if (end > 0 && c.warmup >= end) {
+    rules.refuse({"schedule.warmup_epochs", "schedule.decay_epochs", "train.epochs"},
+                 "less than the epochs of the decay (" + std::to_string(end) + ")", std::to_string(c.warmup));
   }
 }
 
@@ -74,6 +102,7 @@ void check_init(const RunConfig& run, const FamilyConfig* checkpoint, Rules& rul
 void check(const RunConfig& run, const FamilyConfig* checkpoint, Rules& rules) {
   check_device(run, rules);
   check_schedule(run.schedule, rules);
+  check_epochs(run, rules);
   check_init(run, checkpoint, rules);
   run.family->check(run, rules);
 }

@@ -193,6 +193,7 @@ std::string format_summary(const RunSummary& summary) {
     memory +=
         (memory.empty() ? "" : ", ") + format_bytes(*summary.peak_process_memory_bytes) + " of the process";
   if (!memory.empty()) rows.emplace_back("peak memory", memory);
+  rows.insert(rows.end(), summary.remarks.begin(), summary.remarks.end());
   if (!summary.output_dir.empty()) rows.emplace_back("output", summary.output_dir);
 
   std::size_t widest = 0;

@@ -115,9 +115,10 @@ struct RunSummary {
   std::string score_name = "loss";
   std::optional<double> validation_score;
   std::optional<double> best_validation_score;
-  std::vector<std::pair<std::string, double>> shares = {};  ///< 0 ... 1, by name
-  std::optional<std::int64_t> peak_memory_bytes;            ///< of tensors, on the run's device
-  std::optional<std::int64_t> peak_process_memory_bytes;    ///< of the whole process, in main memory
+  std::vector<std::pair<std::string, double>> shares = {};        ///< 0 ... 1, by name
+  std::vector<std::pair<std::string, std::string>> remarks = {};  ///< (name, text)
+  std::optional<std::int64_t> peak_memory_bytes;                  ///< of tensors, on the run's device
+  std::optional<std::int64_t> peak_process_memory_bytes;          ///< of the whole process, in main memory
   std::string output_dir;
 };
 

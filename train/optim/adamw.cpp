@@ -92,6 +92,13 @@ Tensor AdamW::update_on_cpu(const Tensor& losses) {
   return tensor_of<double>({2}, {norm, go ? 1.0 : 0.0});
 }
 
+std::vector<NamedTensor> AdamW::weights() const {
+  std::vector<NamedTensor> weights;
+  for (const auto& [parameter, tensors] : slots_)
+    weights.push_back({parameter.name, tensors.master.defined() ? tensors.master : tensors.value});
+  return weights;
+}
+
 std::vector<NamedTensor> AdamW::state() const {
   std::vector<NamedTensor> state;
   for (const auto& [parameter, tensors] : slots_) {

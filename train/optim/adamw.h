@@ -49,6 +49,9 @@ class AdamW {
 
   /// The number of counted updates.
   std::int64_t steps() const { return steps_; }
+  /// What the updates change, under the names of the parameters: master copies of bfloat16 parameters, and
+  /// parameters of other types. Handles, not copies.
+  std::vector<NamedTensor> weights() const;
   /// Moments "exp_avg.NAME", "exp_avg_sq.NAME" and, for bfloat16, "master.NAME": handles to the state, not
   /// copies.
   std::vector<NamedTensor> state() const;

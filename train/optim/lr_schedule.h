@@ -31,6 +31,21 @@ struct LrSchedule {
   bool operator==(const LrSchedule&) const = default;
 };
 
+/// The learning rate of each step of a run: of a schedule of steps, or of one of epochs, which sets it once
+/// per epoch.
+struct StepRates {
+  LrSchedule schedule;
+  std::int64_t steps_per_epoch = 1;  ///< 1 for a schedule of steps
+  /// The rate of an epoch is that of the number before its own, as in the released MoH-ViT, which sets it
+  /// when an epoch ends: the first two have that of number 0.
+  bool late = false;
+
+  double at(std::int64_t step) const {
+    const std::int64_t t = step / steps_per_epoch;
+    return schedule.at(late && t > 0 ? t - 1 : t);
+  }
+};
+
 inline double LrSchedule::at(std::int64_t t) const {
   if (t < warmup_steps) {
     return warmup_start + static_cast<double>(t) * (peak - warmup_start) / static_cast<double>(warmup_steps);

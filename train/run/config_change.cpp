@@ -15,15 +15,23 @@ namespace moh {
 namespace {
 
 /// Fields, or sections (ending in a dot), whose changes are harmless.
-constexpr std::array<std::string_view, 10> kHarmless = {
+constexpr std::array<std::string_view, 11> kHarmless = {
     "threads",     "cuda_graph", "output.", "log.",  "eval.",
-    "checkpoint.", "sample.",    "guard.",  "init.", "train.stop_after_seconds"};
+    "checkpoint.", "sample.",    "guard.",  "init.", "train.stop_after_seconds",
+    "ema.evaluate"};
 
 /// Keys that together determine the end of the learning rate's cosine decay.
-constexpr std::array<std::string_view, 2> kCosineEnd = {"train.steps", "schedule.decay_steps"};
+constexpr std::array<std::string_view, 4> kCosineEnd = {"train.steps", "train.epochs", "schedule.decay_steps",
+                                                        "schedule.decay_epochs"};
+
+/// Steps of an epoch, whose true number is not known here: one that nobody gives as a number of steps.
+constexpr std::int64_t kSomeSteps = 1'000'003;
 
 bool same_rates(const RunConfig& before, const RunConfig& now) {
-  const LrSchedule a = lr_schedule_of(before), b = lr_schedule_of(now);
+  const auto schedule = [](const RunConfig& run) {
+    return rates_of(run, length_of(run, kSomeSteps)).schedule;
+  };
+  const LrSchedule a = schedule(before), b = schedule(now);
   return a.decay_steps == b.decay_steps || (a.kind == LrSchedule::Kind::kConstant && b.kind == a.kind);
 }
 

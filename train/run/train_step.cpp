@@ -34,8 +34,14 @@ Tensor packed(const std::vector<Tensor>& tensors, Device device) {
 
 TrainStep::TrainStep(Task& task, AdamW& optimizer, const RunConfig& config)
     : task_(task), optimizer_(optimizer), config_(config) {
+  if (config.ema.decay > 0) average_.emplace(optimizer, config.ema.decay);
   if (config.device != kCpu) first_stream_ = zeros({}, DType::kInt64, config.device);
   if (config.cuda_graph) graph_ = std::make_unique<cuda::Graph>();
+}
+
+std::unique_ptr<WeightsScope> TrainStep::evaluated_weights() const {
+  if (!average_ || !config_.ema.evaluate) return nullptr;
+  return std::make_unique<WeightsScope>(task_.model().parameters(), average_->state());
 }
 
 StepSize TrainStep::begin(std::int64_t step, double learning_rate) {
@@ -50,6 +56,7 @@ bool TrainStep::begin_unless(FunctionRef<bool()> stop, std::int64_t step, double
   task_.set_progress(static_cast<double>(step) /
                      static_cast<double>(std::max<std::int64_t>(config_.train.steps, 1)));
   const StepSize size = task_.begin_step(config_.train.accumulate);
+  report.data_seconds = monotonic_seconds() - began;
   optimizer_.set_learning_rate(learning_rate);
   const std::uint64_t seed = config_.random_seed(), number = static_cast<std::uint64_t>(step);
   if (first_stream_.defined()) {
@@ -105,6 +112,7 @@ Tensor TrainStep::forward_backward_update(FunctionRef<bool()> stop, Generator ge
   const ProfilePhaseScope phase(ProfilePhase::kOptimizer);
   const Tensor each_loss = packed(losses, config_.device);
   numbers.insert(numbers.begin(), {optimizer_.update(each_loss), each_loss});
+  if (average_) average_->update();
   return packed(numbers, config_.device);
 }
 

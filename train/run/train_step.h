@@ -3,12 +3,14 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <optional>
 
 #include "core/cuda/graph.h"
 #include "core/function_ref.h"
 #include "core/host_copy.h"
 #include "train/config/run_config.h"
 #include "train/optim/adamw.h"
+#include "train/optim/weight_average.h"
 #include "train/tasks/task.h"
 
 namespace moh {
@@ -18,15 +20,16 @@ struct StepReport {
   double loss = 0, gradient_norm = 0, learning_rate = 0;
   bool skipped = false;  ///< the loss or the gradient was not finite, so there was no update
   StepStatistics statistics;
-  double seconds = 0;  ///< of the host's clock
+  double seconds = 0;       ///< of the host's clock
+  double data_seconds = 0;  ///< thereof, waiting for the step's data
 };
 
-/// Training steps: `config.train.accumulate` micro-batches forward and backward, clipping, AdamW. On a GPU,
-/// begin() enqueues a step without blocking and finish() waits for it, so that the next step is enqueued
-/// before the result of the last is read and the device never idles. The Trainer and `moh bench step` both
-/// use this class. The phases of a step (autograd/profile.h) are forward, from the batches to the losses;
-/// backward; and optimizer: gradient norm, clipping and update. Waiting for data, dropping old gradients, and
-/// statistics belong to none.
+/// Training steps: `config.train.accumulate` micro-batches forward and backward, clipping, AdamW, the moving
+/// average of the weights if there is one. On a GPU, begin() enqueues a step without blocking and finish()
+/// waits for it, so that the next step is enqueued before the result of the last is read and the device never
+/// idles. The Trainer and `moh bench step` both use this class. The phases of a step (autograd/profile.h) are
+/// forward, from the batches to the losses; backward; and optimizer: gradient norm, clipping and update.
+/// Waiting for data, dropping old gradients, and statistics belong to none.
 ///
 /// With config.cuda_graph a step is captured as a CUDA graph once kRehearsals steps of its size have run, and
 /// replayed from then on; steps of other sizes are launched kernel by kernel.
@@ -49,6 +52,11 @@ class TrainStep {
   std::size_t under_way() const { return under_way_.size(); }
   /// Whether steps are replayed.
   bool captured() const { return graph_ != nullptr && graph_->captured(); }
+  /// The moving average of the weights; null without config.ema.
+  const WeightAverage* average() const { return average_ ? &*average_ : nullptr; }
+  /// Gives the model the weights that are evaluated, as long as the result lives: their average, or with null
+  /// their own.
+  std::unique_ptr<WeightsScope> evaluated_weights() const;
   /// Waits for the oldest of them and returns its report.
   StepReport finish();
 
@@ -67,6 +75,7 @@ class TrainStep {
 
   Task& task_;
   AdamW& optimizer_;
+  std::optional<WeightAverage> average_;
   const RunConfig& config_;
   Tensor first_stream_;  // number of the step's first random stream; on a GPU only
   Tensor numbers_;       // float64: the update's outcome, the losses of the micro-batches, the task's numbers

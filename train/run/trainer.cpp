@@ -79,16 +79,25 @@ Trainer::Trainer(const RunConfig& config, Task& task, const RunFolder& folder, C
       console_(std::move(console)),
       optimizer_(task.model(), config.optim.adamw),
       train_step_(task, optimizer_, config_),
-      schedule_(lr_schedule_of(config)),
+      length_(length_of(config, task.steps_per_epoch())),
+      rates_(rates_of(config, length_)),
       state_(first_state(config, task, resume_from)),
       metrics_(config.output.dir / "metrics.jsonl", resume_from ? resume_from->step() : -1,
                state_.evaluation_due),
-      progress_(console_, config.train.steps, resume_from ? resume_from->step() : 0) {
+      progress_(console_, length_.steps, resume_from ? resume_from->step() : 0) {
   if (resume_from) resume(*resume_from);
 }
 
 void Trainer::resume(const StoredCheckpoint& checkpoint) {
   load_exactly("optimizer state", checkpoint.optimizer(), optimizer_.state());
+  if (const WeightAverage* average = train_step_.average()) {
+    if (checkpoint.average().empty()) {
+      throw CheckpointError(error_message("checkpoint " + checkpoint_folder_name(checkpoint.step()), "",
+                                          "the moving average of the weights (ema.decay)", "none",
+                                          "resume with ema.decay=0, as the run began"));
+    }
+    load_exactly("moving average", checkpoint.average(), average->state());
+  }
   optimizer_.set_steps(state_.optimizer_steps);
   saved_at_ = state_.step;
   if (checkpoint.metric()) {  // this step has been evaluated
@@ -109,7 +118,7 @@ TrainOutcome Trainer::run() {
   } else if (config_.eval.at_start && state_.step == 0) {
     evaluate();
   }
-  while (begun_ < config_.train.steps && stop_reason().empty() && begin_step()) {
+  while (begun_ < length_.steps && stop_reason().empty() && begin_step()) {
     // On a GPU the next step is enqueued before the result of this one is read.
     while (train_step_.under_way() > 1) finish_step();
     if (!needs_sync(begun_)) continue;
@@ -117,7 +126,7 @@ TrainOutcome Trainer::run() {
     after_sync();
   }
   while (train_step_.under_way() > 0) finish_step();
-  if (state_.step >= config_.train.steps) evaluate();
+  if (state_.step >= length_.steps) evaluate();
   save_checkpoint();
   if (state_.evaluation_due)
     log_info("step " + std::to_string(state_.step) +
@@ -126,17 +135,24 @@ TrainOutcome Trainer::run() {
 }
 
 bool Trainer::is_finished() const {
-  return state_.step >= config_.train.steps && !state_.evaluation_due;
+  return state_.step >= length_.steps && !state_.evaluation_due;
+}
+
+bool Trainer::is_evaluated(std::int64_t step) const {
+  return due(step, length_.of(config_.eval.every_epochs, config_.eval.every));
+}
+
+bool Trainer::is_saved(std::int64_t step) const {
+  return due(step, length_.of(config_.checkpoint.every_epochs, config_.checkpoint.every));
 }
 
 bool Trainer::needs_sync(std::int64_t step) const {
-  return config_.device == kCpu || is_last(step) || due(step, config_.eval.every) ||
-         due(step, config_.checkpoint.every);
+  return config_.device == kCpu || is_last(step) || is_evaluated(step) || is_saved(step);
 }
 
 bool Trainer::begin_step() {
   const bool captured = train_step_.captured();
-  if (!train_step_.begin_unless([this] { return stop_.requested(); }, begun_, schedule_.at(begun_)))
+  if (!train_step_.begin_unless([this] { return stop_.requested(); }, begun_, rates_.at(begun_)))
     return false;
   if (train_step_.captured() != captured)
     log_info("the step is captured: replayed as a CUDA graph from now on");
@@ -151,6 +167,7 @@ void Trainer::finish_step() {
   state_.items += report.statistics.items;
   state_.optimizer_steps = optimizer_.steps();
   step_seconds_ += report.seconds;
+  data_seconds_ += report.data_seconds;
   step_items_ += report.statistics.items;
   guard(report);
   last_ = report;
@@ -195,8 +212,8 @@ void Trainer::guard(const StepReport& report) {
 }
 
 void Trainer::after_sync() {
-  if (due(state_.step, config_.eval.every)) evaluate();
-  if (!is_last(state_.step) && due(state_.step, config_.checkpoint.every)) {
+  if (is_evaluated(state_.step)) evaluate();
+  if (!is_last(state_.step) && is_saved(state_.step)) {
     if (config_.checkpoint.keep_best) evaluate();  // keep_best compares scores of evaluations
     save_checkpoint();
   }
@@ -204,8 +221,9 @@ void Trainer::after_sync() {
 
 void Trainer::log(const StepReport& report) {
   const StepProgress progress = progress_of(report);
+  const double data_wait = data_seconds_ / step_seconds_;
   step_items_ = 0;
-  step_seconds_ = 0;
+  step_seconds_ = data_seconds_ = 0;
   const StepStatistics& statistics = report.statistics;
   MetricRecord record("train", state_.step);
   record.add("loss", report.loss)
@@ -213,9 +231,12 @@ void Trainer::log(const StepReport& report) {
       .add("grad_norm", report.gradient_norm);
   for (const NamedScalar& scalar : statistics.scalars) record.add(scalar.name, scalar.value);
   for (const auto& [name, lists] : statistics.rows) record.add(name, lists);
+  if (task_.steps_per_epoch() > 0)
+    record.add("epoch", static_cast<double>(state_.step) / static_cast<double>(task_.steps_per_epoch()));
   const std::string items(task_.unit().plural);
   record.add(items, state_.items)
       .add(items + "_per_s", progress.items_per_s)
+      .add("data_wait", data_wait)
       .add("elapsed_s", elapsed_before_ + monotonic_seconds() - started_)
       .add("peak_memory_bytes", memory_stats(config_.device).total.peak_bytes)
       .add("peak_process_memory_bytes", peak_process_memory());
@@ -234,6 +255,7 @@ void Trainer::evaluate() {
   state_.evaluation_due = false;
   StatusLine line(*console_);
   const std::string doing = "step " + std::to_string(state_.step) + ": evaluation";
+  const std::unique_ptr<WeightsScope> weights = train_step_.evaluated_weights();
   const std::optional<Evaluation> evaluation = task_.evaluate([&](const EvaluationProgress& progress) {
     line.update([&] {
       return describe_progress(doing, progress.done, progress.total, task_.unit().plural, line.elapsed());
@@ -287,6 +309,7 @@ void Trainer::save_checkpoint() {
   }
   contents.model = tensors_of(task_.model().parameters());
   contents.optimizer = optimizer_.state();
+  if (train_step_.average() != nullptr) contents.average = train_step_.average()->state();
   contents.trainer_json = to_json(state_);
   contents.config_yaml = print_resolved(with_absolute_paths(config_));
   try {
@@ -326,6 +349,7 @@ TrainOutcome Trainer::finish(std::string reason) {
   }
   summary.peak_memory_bytes = memory_stats(config_.device).total.peak_bytes;
   summary.peak_process_memory_bytes = peak_process_memory();
+  summary.remarks = task_.remarks();
   summary.output_dir = config_.output.dir.string();
   return outcome;
 }

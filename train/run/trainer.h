@@ -6,6 +6,7 @@
 #include <string>
 
 #include "train/checkpoint/checkpoint_store.h"
+#include "train/checkpoint/train_state.h"
 #include "train/config/run_config.h"
 #include "train/log/console.h"
 #include "train/log/progress.h"
@@ -14,7 +15,6 @@
 #include "train/run/metrics_writer.h"
 #include "train/run/run_folder.h"
 #include "train/run/stop_signal.h"
-#include "train/run/train_state.h"
 #include "train/run/train_step.h"
 #include "train/tasks/task.h"
 
@@ -47,7 +47,9 @@ class Trainer {
  private:
   void resume(const StoredCheckpoint& checkpoint);
   bool is_finished() const;
-  bool is_last(std::int64_t step) const { return step == config_.train.steps; }
+  bool is_last(std::int64_t step) const { return step == length_.steps; }
+  bool is_evaluated(std::int64_t step) const;
+  bool is_saved(std::int64_t step) const;
   /// Whether something after this step (logging, evaluation, checkpoint) needs its result on the host.
   bool needs_sync(std::int64_t step) const;
   /// False if a signal interrupted the step.
@@ -73,7 +75,8 @@ class Trainer {
   std::shared_ptr<Console> console_;
   AdamW optimizer_;
   TrainStep train_step_;
-  LrSchedule schedule_;
+  RunLength length_;
+  StepRates rates_;
   TrainState state_;        // after the last finished step
   std::int64_t begun_ = 0;  // number of begun steps: on a GPU, one more may be enqueued
   MetricsWriter metrics_;
@@ -83,6 +86,7 @@ class Trainer {
   double elapsed_before_ = 0;  // of earlier processes of the run
   std::int64_t items_before_ = 0;
   double step_seconds_ = 0;      // time of the steps since the last log line
+  double data_seconds_ = 0;      // thereof, waiting for data
   std::int64_t step_items_ = 0;  // items of those steps
   std::int64_t evaluated_at_ = -1, saved_at_ = -1;
   StepReport last_;

@@ -3,6 +3,8 @@
 #include "core/dry_run.h"
 #include "core/error.h"
 #include "ops/linalg/gemm_options.h"
+#include "train/checkpoint/stored_checkpoint.h"
+#include "train/checkpoint/train_state.h"
 #include "train/formats/stored_dtype.h"
 #include "train/io/durable_file.h"
 #include "train/io/input_file.h"
@@ -49,11 +51,19 @@ std::unique_ptr<Model> make_initialised_model(const Family& family, const RunCon
 namespace {
 
 /// Opens the tensors, and verifies the checksums of a checkpoint of moh.
-std::unique_ptr<WeightFile> open_verified(const ModelLocation& location) {
-  if (!location.is_checkpoint) return open_weights(location);
-  StoredCheckpoint checkpoint(location.weights, LoadScope::kModelOnly);
-  checkpoint.verify();
-  return std::make_unique<StoredTensors>(std::move(checkpoint).take_model());
+std::unique_ptr<WeightFile> open_verified(const ModelLocation& location, const std::string& part) {
+  std::unique_ptr<WeightFile> weights = open_weights(location, part);
+  if (const auto* stored = dynamic_cast<const StoredTensors*>(weights.get())) stored->verify();
+  return weights;
+}
+
+/// The part of a checkpoint that its run evaluates.
+std::string evaluated_part(const ModelLocation& location, const Families& families,
+                           const std::vector<std::string>& settings) {
+  if (!location.is_checkpoint) return {};
+  const RunConfig run =
+      load_run_config(location.config.string(), settings, families.configs(), ConfigUse::kModel);
+  return run.ema.decay > 0 && run.ema.evaluate ? std::string(kAveragePart) : "";
 }
 
 /// The run of a model that was not trained by moh: defaults for everything but the model, in the precision of
@@ -91,6 +101,12 @@ void require_model(const WeightFile& weights, std::span<const WeightInfo> expect
       ": the tensors do not match the model that its configuration describes: " + list(differences));
 }
 
+/// Passes what the training of a checkpoint found out to the configuration of its model.
+void remember_training(const ModelLocation& location, FamilyConfig& config) {
+  const StoredCheckpoint checkpoint(location.weights, LoadScope::kModelOnly);
+  if (checkpoint.trainer_json() != kModelOnlyTrainer) config.remember(train_state_of(checkpoint).identity);
+}
+
 /// Logs a line if most of the weights have another precision than the model.
 void note_conversion(const WeightFile& weights, DType dtype) {
   const std::string_view stored = main_type(weights.tensors()), wanted = safetensors_dtype_name(dtype);
@@ -102,16 +118,26 @@ void note_conversion(const WeightFile& weights, DType dtype) {
 
 }  // namespace
 
+const Family& family_of_model(const std::filesystem::path& path, const Families& families) {
+  const ModelLocation location = locate_model(path);
+  if (location.is_checkpoint)
+    return families.of(load_run_config(location.config.string(), {}, families.configs(), ConfigUse::kModel));
+  const std::unique_ptr<FamilyConfig> model = read_model_config(location, families);
+  return model != nullptr ? families.of(*model) : *families.all().front();
+}
+
 LoadedModel load_model(const std::filesystem::path& path, const Families& families,
                        const std::vector<std::string>& overrides, ConfigUse use) {
   const ModelLocation location = locate_model(path);
-  const std::unique_ptr<WeightFile> weights = open_verified(location);
   // CUDA graphs concern training only, and must not prevent loading the model on a CPU.
   std::vector<std::string> settings = {"cuda_graph=false", "attention.backend=auto"};
   settings.insert(settings.end(), overrides.begin(), overrides.end());
+  const std::unique_ptr<WeightFile> weights =
+      open_verified(location, evaluated_part(location, families, settings));
   LoadedModel loaded;
   loaded.path = location.is_checkpoint ? location.weights : path;
   loaded.config = read_config(location, *weights, families, settings, use);
+  if (location.is_checkpoint) remember_training(location, *loaded.config.family);
   open_configured_device(loaded.config, NewProducts::kFirstProposal);
   loaded.family = &families.of(loaded.config);
   const DType dtype = dtype_of(loaded.config.precision);

@@ -33,6 +33,9 @@ std::vector<WeightInfo> expected_tensors(const Family& family, const FamilyConfi
 /// A model with random initial weights.
 std::unique_ptr<Model> make_initialised_model(const Family& family, const RunConfig& run);
 
+/// The family of the model at `path`. Throws as load_model() does for a path without one.
+const Family& family_of_model(const std::filesystem::path& path, const Families& families);
+
 /// A trained model, on the device of `config`.
 struct LoadedModel {
   std::filesystem::path path;  ///< the step folder that was read, or the given path
@@ -44,7 +47,8 @@ struct LoadedModel {
 /// Loads a checkpoint: the newest one of a run folder or `checkpoints` folder, a step folder, or weights of
 /// other programs with a config.json, such as a Hugging Face folder. Checksums, if any, are verified and all
 /// tensors compared with the model before it is allocated. `overrides` change the configuration stored with
-/// the model; weights of another precision than its are converted, which is logged. Throws CheckpointError
+/// the model; weights of another precision than its are converted, which is logged. Of a run
+/// with ema.evaluate, the moving average of the weights is loaded. Throws CheckpointError
 /// that lists all missing and unexpected tensors and differing shapes; ConfigError, DeviceError.
 LoadedModel load_model(const std::filesystem::path& path, const Families& families,
                        const std::vector<std::string>& overrides = {}, ConfigUse use = ConfigUse::kModel);

@@ -60,10 +60,21 @@ struct StepStatistics {
   std::vector<std::pair<std::string_view, std::vector<std::vector<float>>>> rows;
 };
 
+/// More about an evaluation than its metrics, for `moh eval`.
+class EvaluationDetails {
+ public:
+  virtual ~EvaluationDetails() = default;
+  /// As text, in lines.
+  virtual std::string table() const = 0;
+  /// The same, and more, as a JSON object.
+  virtual std::string json() const = 0;
+};
+
 /// The result of an evaluation on held-out data.
 struct Evaluation {
   double score = 0;                                     ///< ranks checkpoints; described by Task::score()
   std::vector<std::pair<std::string, double>> metrics;  ///< further metrics, by name
+  std::shared_ptr<const EvaluationDetails> details;     ///< null: none
   std::string coverage;  ///< a description of the evaluated data: "65536 of 111540 tokens, sequences of 256"
 };
 
@@ -99,6 +110,10 @@ class Task {
 
   /// Tells, before each step, which share of the training is done; tasks pass it to Model::set_progress.
   virtual void set_progress(double /*share*/) {}
+
+  /// Steps in which the data are seen once; 0 for data without epochs, and where their number is not known.
+  virtual std::int64_t steps_per_epoch() const { return 0; }
+
   /// Sets the data position: training continues with sample `first_sample`.
   virtual void seek(std::int64_t first_sample) = 0;
   /// Fetches the next `count` micro-batches. On a GPU their addresses are the same in each step.
@@ -121,6 +136,8 @@ class Task {
   /// (configuration key, description) pairs of the data's contents, which must not change when a run is
   /// resumed.
   virtual std::vector<std::pair<std::string, std::string>> data_contents() const { return {}; }
+  /// (name, text) pairs for the summary at the end of a run.
+  virtual std::vector<std::pair<std::string, std::string>> remarks() const { return {}; }
   /// finish(run_folder, print, stop): called at the end of a run; may write files to its folder and print.
   /// Calls `stop` regularly; if it returns true, writes nothing and returns false.
   virtual bool finish(const std::filesystem::path&, PrintText, FunctionRef<bool()>) const { return true; }

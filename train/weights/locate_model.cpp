@@ -76,8 +76,9 @@ bool looks_like_json(std::string_view first) {
 
 void refuse_part(const fs::path& path, const std::string& part) {
   if (part.empty()) return;
-  throw ConfigError(
-      error_message(path.string(), "part", "none: only PyTorch files hold several models", "'" + part + "'"));
+  throw ConfigError(error_message(path.string(), "part",
+                                  "none: PyTorch files and checkpoints of moh hold several models",
+                                  "'" + part + "'"));
 }
 
 std::unique_ptr<WeightFile> open_file(const fs::path& path, const std::string& part, bool may_be_index,
@@ -117,8 +118,15 @@ ModelLocation locate_model(const fs::path& path) {
 std::unique_ptr<WeightFile> open_weights(const ModelLocation& location, const std::string& part,
                                          TotalSize total_size) {
   if (!location.is_checkpoint) return open_file(location.weights, part, /*may_be_index=*/true, total_size);
-  refuse_part(location.weights, part);
   StoredCheckpoint checkpoint(location.weights, LoadScope::kModelOnly);
+  if (part == kAveragePart && !checkpoint.average().empty())
+    return std::make_unique<StoredTensors>(std::move(checkpoint).take_average());
+  if (!part.empty() && part != kModelPart) {
+    throw ConfigError(error_message(
+        location.weights.string(), "part",
+        checkpoint.average().empty() ? "model: this checkpoint has no moving average" : "model or ema",
+        "'" + part + "'"));
+  }
   return std::make_unique<StoredTensors>(std::move(checkpoint).take_model());
 }
 

@@ -56,6 +56,25 @@ TEST_CASE("checkpoint: nothing but the model is read when only the model is aske
   CHECK(model.config_yaml == sample_checkpoint(1).config_yaml);
 }
 
+TEST_CASE("checkpoint: a moving average of the model is one more file, listed and checked as the others") {
+  const TemporaryFolder run;
+  CheckpointContents contents = sample_checkpoint(7);
+  contents.average = {{"layers.0.wq", tensor_of<float>({2, 3}, {9, 8, 7, 6, 5, 4})}};
+  const fs::path folder = StoreUnderTest(run.path()).store.save(contents);
+  CHECK(names_in(folder) == Names{"config.yaml", "ema.safetensors", "manifest.json", "model.safetensors",
+                                  "optimizer-00000-of-00001.safetensors", "trainer.json"});
+  CHECK(same_checkpoint(read_checkpoint(folder), contents));
+  const CheckpointContents model = contents_of(StoredCheckpoint(folder, LoadScope::kModelOnly));
+  CHECK(model.average.size() == 1);
+  CHECK(model.optimizer.empty());
+  std::string bytes = read_file(folder / "ema.safetensors");
+  bytes.back() ^= 1;
+  write_file(folder / "ema.safetensors", bytes);
+  CHECK_THROWS_AS(read_checkpoint(folder), CheckpointError);
+  fs::remove(folder / "ema.safetensors");
+  CHECK_THROWS_AS(StoredCheckpoint(folder), CheckpointError);
+}
+
 TEST_CASE("checkpoint: an empty model, texts of any kind and a metric that is no number") {
   const TemporaryFolder run;
   CheckpointContents contents;

@@ -41,10 +41,12 @@ CheckpointContents contents_of(const StoredCheckpoint& checkpoint) {
   CheckpointContents contents{.step = checkpoint.step(),
                               .metric = checkpoint.metric(),
                               .model = tensors_like(checkpoint.model()),
+                              .average = tensors_like(checkpoint.average()),
                               .optimizer = tensors_like(checkpoint.optimizer()),
                               .trainer_json = checkpoint.trainer_json(),
                               .config_yaml = checkpoint.config_yaml()};
   load_exactly("model", checkpoint.model(), contents.model);
+  load_exactly("average", checkpoint.average(), contents.average);
   load_exactly("optimizer", checkpoint.optimizer(), contents.optimizer);
   return contents;
 }
@@ -70,7 +72,7 @@ CheckpointContents sample_checkpoint(std::int64_t step) {
 bool same_checkpoint(const CheckpointContents& a, const CheckpointContents& b) {
   return a.step == b.step && a.metric == b.metric && a.trainer_json == b.trainer_json &&
          a.config_yaml == b.config_yaml && same_tensors(a.model, b.model) &&
-         same_tensors(a.optimizer, b.optimizer);
+         same_tensors(a.average, b.average) && same_tensors(a.optimizer, b.optimizer);
 }
 
 bool same_checkpoint(const StoredCheckpoint& a, const CheckpointContents& b) {

@@ -49,7 +49,7 @@ TEST_CASE("run config: the field lists name every member of the structs") {
   const config::Section root = config::describe(run, {});
   // The peak of the schedule is optim.learning_rate, and the family adds model, data, sample,
   // init.new_tokenizer and eval.max_tokens.
-  CHECK(num_keys(root) == num_members<RunConfig>() - 1 + 3);
+  CHECK(num_keys(root) == num_members<RunConfig>() - 2 + 3);
   const auto check = [](const config::Section& section, std::size_t members) {
     INFO(section.name());
     CHECK(num_keys(section) == members);
@@ -58,7 +58,8 @@ TEST_CASE("run config: the field lists name every member of the structs") {
   check(below(root, "output"), num_members<OutputConfig>());
   check(below(root, "train"), num_members<TrainConfig>());
   check(below(root, "optim"), num_members<OptimConfig>() - 1 + num_members<AdamWOptions>() + 1);
-  check(below(root, "schedule"), num_members<LrSchedule>() - 1);
+  check(below(root, "schedule"), num_members<LrSchedule>() - 1 + num_members<EpochSchedule>());
+  check(below(root, "ema"), num_members<EmaConfig>());
   check(below(root, "log"), num_members<LogConfig>());
   check(below(root, "eval"), num_members<EvalConfig>() + 1);
   check(below(root, "checkpoint"), num_members<CheckpointConfig>());
@@ -105,7 +106,8 @@ TEST_CASE("run config: every enumerator has a name") {
   CHECK(names_of(RouterStart()).size() == static_cast<std::size_t>(RouterStart::kCalibrated) + 1);
   CHECK(names_of(TokenizerKind()).size() == static_cast<std::size_t>(TokenizerKind::kOther) + 1);
   CHECK(names_of(OptimizerKind()).size() == static_cast<std::size_t>(OptimizerKind::kAdamW) + 1);
-  CHECK(names_of(LrSchedule::Kind()).size() == static_cast<std::size_t>(LrSchedule::Kind::kConstant) + 1);
+  CHECK(names_of(LrSchedule::Kind()).size() ==
+        static_cast<std::size_t>(LrSchedule::Kind::kCosineFromStart) + 1);
   CHECK(names_of(NonFinitePolicy()).size() == static_cast<std::size_t>(NonFinitePolicy::kSkip) + 1);
   for (std::string_view name : names_of(TokenizerKind())) {
     if (name != name_of(TokenizerKind::kOther)) CHECK(make_tokenizer(name)->name() == name);

@@ -17,7 +17,8 @@ TEST_CASE("config suggestions: edit distance counts edits and swaps") {
 
 TEST_CASE("config suggestions: the nearest key, if one is near") {
   const std::vector<std::string> keys = {
-      "train", "train.steps", "optim.learning_rate", "schedule.warmup_steps", "log.every", "eval.every"};
+      "train",     "train.steps", "train.epochs", "optim.learning_rate", "schedule.warmup_steps",
+      "log.every", "eval.every"};
   CHECK(nearest_key("optim.lerning_rate", keys) == "optim.learning_rate");
   CHECK(nearest_key("learning_rate", keys) == "optim.learning_rate");
   CHECK(nearest_key("train.learning_rate", keys) == "optim.learning_rate");
@@ -25,7 +26,7 @@ TEST_CASE("config suggestions: the nearest key, if one is near") {
   CHECK(nearest_key("evl.every", keys) == "eval.every");
   CHECK(nearest_key("tarin", keys) == "train");
   CHECK(nearest_key("optim.lr", keys) == "optim.learning_rate");  // what others call it
-  CHECK(nearest_key("Max_Epochs", keys) == "train.steps");
+  CHECK(nearest_key("Max_Epochs", keys) == "train.epochs");
   CHECK(nearest_key("trainer.max_epochs", {"train"}).empty());  // where there is such a key
   CHECK(nearest_key("x", keys).empty());
   CHECK(nearest_key("", keys).empty());

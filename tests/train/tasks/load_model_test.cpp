@@ -9,6 +9,7 @@
 #include "tests/support/message_of.h"
 #include "tests/support/temporary_folder.h"
 #include "train/checkpoint/checkpoint_store.h"
+#include "train/checkpoint/train_state.h"
 #include "train/config/load_run_config.h"
 
 namespace moh {
@@ -30,6 +31,7 @@ struct SavedRun {
     for (const NamedParameter& p : model->parameters())
       contents.model.push_back({p.name, p.variable.value()});
     contents.config_yaml = print_resolved(config);
+    contents.trainer_json = to_json(TrainState{});
     CheckpointStore(folder.path(), {}, [](const std::string&) {}).save(contents);
     for (const NamedTensor& named : contents.model) bytes += static_cast<std::int64_t>(named.tensor.bytes());
   }

@@ -52,6 +52,9 @@ struct LanguageRun final : CloneableFamilyConfig<LanguageRun> {
   std::vector<std::string> presets() const override;
   void begin_with_preset(std::string_view name) override;
   void begin_with_model_of(const FamilyConfig& checkpoint) override;
+  std::vector<std::string> evaluation_settings(const std::string& path) const override {
+    return {"data.validation=" + path, "eval.max_tokens=0"};
+  }
   std::vector<config::Difference> disagreements(const FamilyConfig& checkpoint) const override;
   std::vector<config::Difference> other_results(const FamilyConfig& other) const override;
   std::span<const std::string_view> unseen_in_weights() const override;

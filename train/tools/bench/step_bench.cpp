@@ -61,7 +61,7 @@ class Run {
             make_initialised_model(family, config))),
         optimizer_(task_->model(), config.optim.adamw),
         train_step_(*task_, optimizer_, config),
-        schedule_(lr_schedule_of(config)) {
+        rates_(rates_of(config, length_of(config, task_->steps_per_epoch()))) {
     task_->seek(0);
   }
 
@@ -72,7 +72,7 @@ class Run {
 
   /// Enqueues a step and checks the result of the previous one: as in training, the GPU never idles.
   void step() {
-    items_ = train_step_.begin(step_, schedule_.at(step_)).items;
+    items_ = train_step_.begin(step_, rates_.at(step_)).items;
     ++step_;
     while (train_step_.under_way() > 1) check_oldest();
   }
@@ -93,7 +93,7 @@ class Run {
   std::unique_ptr<Task> task_;
   AdamW optimizer_;
   TrainStep train_step_;
-  LrSchedule schedule_;
+  StepRates rates_;
   std::int64_t step_ = 0, checked_ = 0, items_ = 0;
 };
 

@@ -66,10 +66,12 @@ DryStep dry_step(const RunConfig& asked, const MakeTask& make_task) {
   step.finish();
   result.unit = task->unit();
   result.sample_sizes = task->sample_sizes();
+  result.steps_per_epoch = task->steps_per_epoch();
   if (is_routed(task->model())) result.activated_heads = activated_heads(task->model(), /*training=*/true);
   result.parameters = count_parameters(task->model());
   result.memory = {scope.memory()->usage(config.device)};
   scope.memory()->reset_peaks();
+  const std::unique_ptr<WeightsScope> weights = step.evaluated_weights();
   task->evaluate([](const EvaluationProgress&) { return false; });
   result.memory.evaluation_bytes = scope.memory()->usage(config.device).stats.total.peak_bytes;
   return result;

@@ -36,7 +36,8 @@ struct DryStep {
   MemoryPlan memory;  ///< on config.device, for model, optimiser, data and step
   double flops = 0;   ///< model FLOPs of the step (Profiler::model_flops)
   std::int64_t parameters = 0;
-  std::int64_t items = 0;  ///< of the step, in `unit`
+  std::int64_t items = 0;            ///< of the step, in `unit`
+  std::int64_t steps_per_epoch = 0;  ///< Task::steps_per_epoch()
   Unit unit;
   SampleSizes sample_sizes;
   double activated_heads = 1;  ///< share of heads that are computed

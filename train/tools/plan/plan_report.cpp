@@ -66,8 +66,12 @@ void write_model(std::ostream& out, const TrainingPlan& plan) {
   fmt::print(out, "step                {} {} x {} x {} samples of {} {} = {} {}\n", plan.options.gpus,
              device_word(plan), config.train.accumulate, config.train.batch_size, plan.items_per_sample(),
              items, count_text(plan.items_per_step()), items);
-  fmt::print(out, "run                 {} steps, {} {}\n", config.train.steps,
-             count_text(plan.items_per_step() * config.train.steps), items);
+  if (const std::optional<std::int64_t> steps = plan.steps()) {
+    fmt::print(out, "run                 {} steps, {} {}\n", *steps,
+               count_text(plan.items_per_step() * *steps), items);
+  } else {
+    fmt::print(out, "run                 {} epochs\n", config.train.epochs);
+  }
 }
 
 void write_memory(std::ostream& out, const TrainingPlan& plan) {
@@ -127,7 +131,7 @@ void write_time(std::ostream& out, const TrainingPlan& plan) {
   fmt::print(out, "  {:<18}{}\n", fmt::format("{}/s", plan.step.unit.plural),
              format_count(plan.time->items_per_s));
   fmt::print(out, "  step              {:.3g} s\n", plan.time->step_seconds);
-  fmt::print(out, "  run               {:.3g} days\n", plan.time->seconds / 86400);
+  if (plan.time->seconds) fmt::print(out, "  run               {:.3g} days\n", *plan.time->seconds / 86400);
 }
 
 void write_notes(std::ostream& out, const TrainingPlan& plan) {
@@ -155,8 +159,12 @@ void write_json_line(std::ostream& out, const TrainingPlan& plan, const std::str
                  {"flops_per_" + std::string(plan.step.unit.singular) + "_dense", plan.flops_per_item.dense},
                  {"batch_size", run.train.batch_size},
                  {"accumulate", run.train.accumulate},
-                 {"steps", run.train.steps},
                  {std::string(plan.step.unit.plural) + "_per_step", plan.items_per_step()}};
+  if (plan.steps()) {
+    object["steps"] = *plan.steps();
+  } else {
+    object["epochs"] = run.train.epochs;
+  }
   for (const auto& [name, size] : plan.step.sample_sizes) object[std::string(name)] = size;
   for (const MemoryChoice& choice : plan.memory) {
     object["recompute"][std::string(name_of(choice.recompute))] = memory_json(plan, choice);
@@ -168,8 +176,8 @@ void write_json_line(std::ostream& out, const TrainingPlan& plan, const std::str
     object.update({{"mfu", plan.options.mfu},
                    {"peak_tflops", plan.options.peak->tflops},
                    {std::string(plan.step.unit.plural) + "_per_s", plan.time->items_per_s},
-                   {"step_seconds", plan.time->step_seconds},
-                   {"days", plan.time->seconds / 86400}});
+                   {"step_seconds", plan.time->step_seconds}});
+    if (plan.time->seconds) object["days"] = *plan.time->seconds / 86400;
   }
   out << object.dump(-1, ' ', false, Json::error_handler_t::replace) << '\n';
 }

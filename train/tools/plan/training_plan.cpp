@@ -27,10 +27,11 @@ void check(const PlanOptions& o) {
 }
 
 /// Throws ValueError if the number of items of the whole run overflows.
-void check_sizes(const RunConfig& config, std::int64_t items_per_sample, const PlanOptions& o) {
+void check_sizes(const RunConfig& config, std::int64_t items_per_sample, std::int64_t steps,
+                 const PlanOptions& o) {
   std::int64_t items = items_per_sample;
-  for (const std::int64_t factor : {config.train.batch_size, config.train.accumulate, o.gpus,
-                                    std::max<std::int64_t>(1, config.train.steps)}) {
+  for (const std::int64_t factor :
+       {config.train.batch_size, config.train.accumulate, o.gpus, std::max<std::int64_t>(1, steps)}) {
     if (!__builtin_mul_overflow(items, factor, &items)) continue;
     throw ValueError(error_message(kPlan, "items of the run", "a number below 2^63", "more",
                                    "lower train.batch_size, train.accumulate or the size of a sample"));
@@ -113,7 +114,7 @@ TimePlan time_of(const TrainingPlan& plan) {
   TimePlan time;
   time.items_per_s = rate / plan.flops_per_item.routed;
   time.step_seconds = static_cast<double>(plan.items_per_step()) / time.items_per_s;
-  time.seconds = time.step_seconds * static_cast<double>(plan.config.train.steps);
+  if (plan.steps()) time.seconds = time.step_seconds * static_cast<double>(*plan.steps());
   return time;
 }
 
@@ -122,7 +123,7 @@ TrainingPlan plan_of(const RunConfig& config, const PlanOptions& options, const 
   RunConfig one = config;
   one.train.accumulate = 1;
   plan.step = dry_step(one, make_task);
-  check_sizes(config, plan.items_per_sample(), options);
+  check_sizes(config, plan.items_per_sample(), plan.steps().value_or(1), options);
   const StepFlops flops = step_flops(one, plan.step, make_task);
   const auto items = static_cast<double>(plan.step.items);
   plan.flops_per_item = {flops.dense / items, flops.routed / items};
@@ -170,6 +171,12 @@ PeakRate parse_peak(const std::string& text, DType dtype, const std::string& opt
 std::int64_t TrainingPlan::items_per_step() const {
   const TrainConfig& train = config.train;
   return options.gpus * train.accumulate * train.batch_size * items_per_sample();
+}
+
+std::optional<std::int64_t> TrainingPlan::steps() const {
+  if (config.train.epochs > 0 && step.steps_per_epoch == 0) return std::nullopt;
+  // `step` is one micro-batch of one device.
+  return length_of(config, step.steps_per_epoch / (config.train.accumulate * options.gpus)).steps;
 }
 
 const MemoryChoice& TrainingPlan::configured() const {

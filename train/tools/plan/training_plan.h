@@ -42,7 +42,8 @@ struct MemoryChoice {
 
 /// Estimated speed and duration of training.
 struct TimePlan {
-  double items_per_s = 0, step_seconds = 0, seconds = 0;
+  double items_per_s = 0, step_seconds = 0;
+  std::optional<double> seconds;  ///< of the run, if the number of its steps is known
 };
 
 /// Estimated memory of each device, operations and time of a training run.
@@ -60,6 +61,8 @@ struct TrainingPlan {
   std::int64_t items_per_sample() const { return step.items / config.train.batch_size; }
   /// Of all devices together: each computes its own micro-batches (data parallelism).
   std::int64_t items_per_step() const;
+  /// Steps of the run; nothing for epochs of data of unknown size.
+  std::optional<std::int64_t> steps() const;
   const MemoryChoice& configured() const;
   bool fits(const MemoryChoice& choice) const;
 };

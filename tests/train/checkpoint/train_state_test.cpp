@@ -1,4 +1,4 @@
-#include "train/run/train_state.h"
+#include "train/checkpoint/train_state.h"
 
 #include <catch2/catch.hpp>
 

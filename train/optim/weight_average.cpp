@@ -1,0 +1,44 @@
+#include "train/optim/weight_average.h"
+
+#include "core/error.h"
+
+namespace moh {
+
+namespace {
+
+/// Copies of the weights that are averaged.
+std::vector<NamedTensor> copies_of(const std::vector<NamedTensor>& weights) {
+  const MemoryPurposeScope purpose(MemoryPurpose::kOptimizer);
+  std::vector<NamedTensor> copies;
+  for (const auto& [name, tensor] : weights) copies.push_back({name, tensor.clone()});
+  return copies;
+}
+
+std::vector<EmaParameter> pairs_of(const std::vector<NamedTensor>& averages,
+                                   const std::vector<NamedTensor>& weights) {
+  std::vector<EmaParameter> pairs;
+  for (std::size_t i = 0; i < averages.size(); ++i) pairs.push_back({averages[i].tensor, weights[i].tensor});
+  return pairs;
+}
+
+}  // namespace
+
+WeightAverage::WeightAverage(const AdamW& optimizer, double decay)
+    : state_(copies_of(optimizer.weights())), update_(pairs_of(state_, optimizer.weights())), decay_(decay) {}
+
+WeightsScope::WeightsScope(const std::vector<NamedParameter>& parameters,
+                           const std::vector<NamedTensor>& values) {
+  MOH_CHECK(parameters.size() == values.size(), "WeightsScope: a value for each parameter");
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    const Tensor& place = parameters[i].variable.value();
+    own_.push_back(place.clone());
+    places_.push_back(place);
+    place.copy_from(values[i].tensor.to(place.dtype()));
+  }
+}
+
+WeightsScope::~WeightsScope() {
+  for (std::size_t i = 0; i < places_.size(); ++i) places_[i].copy_from(own_[i]);
+}
+
+}  // namespace moh

@@ -1,0 +1,43 @@
+#pragma once
+
+#include <vector>
+
+#include "models/module.h"
+#include "ops/optim/ema.h"
+#include "train/formats/safetensors.h"
+#include "train/optim/adamw.h"
+
+namespace moh {
+
+/// The exponential moving average of a model's weights (ops/optim/ema.h), in float32, of the master copies
+/// where the optimiser has such. It begins with the weights of its construction.
+class WeightAverage {
+ public:
+  /// 0 < decay < 1. The optimiser and its model must outlive this object.
+  WeightAverage(const AdamW& optimizer, double decay);
+
+  /// Follows an update of the optimiser. A step that was skipped counts as one in which the weights stayed.
+  void update() const { update_.update(decay_); }
+  /// The averages under the names of their parameters: handles, not copies.
+  const std::vector<NamedTensor>& state() const { return state_; }
+
+ private:
+  std::vector<NamedTensor> state_;
+  EmaUpdate update_;
+  double decay_;
+};
+
+/// Gives parameters other values while it lives, and then their own again. Throws as Tensor::copy_from.
+class WeightsScope {
+ public:
+  /// `values` are those of the parameters, in the same order; other dtypes are converted.
+  WeightsScope(const std::vector<NamedParameter>& parameters, const std::vector<NamedTensor>& values);
+  ~WeightsScope();
+  WeightsScope(const WeightsScope&) = delete;
+  WeightsScope& operator=(const WeightsScope&) = delete;
+
+ private:
+  std::vector<Tensor> places_, own_;
+};
+
+}  // namespace moh
