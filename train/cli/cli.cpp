@@ -66,6 +66,7 @@ int run(int argc, char** argv, const Families& families, std::string_view commit
   add_eval(commands);
   add_analyze(commands);
   add_generate(commands);
+  add_predict(commands);
   add_config(commands);
   add_plan(commands);
   add_data(commands);

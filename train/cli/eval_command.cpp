@@ -1,29 +1,32 @@
 #include <unistd.h>
 #include <CLI/CLI.hpp>
 #include <cmath>
-#include <cstdio>
+#include <iostream>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/error.h"
 #include "core/parallel.h"
 #include "train/cli/commands.h"
-#include "train/io/printable.h"
 #include "train/log/progress.h"
 #include "train/tasks/load_model.h"
+#include "train/tools/eval/evaluation_report.h"
 
 namespace moh::cli {
 
 namespace {
 
-/// `data=PATH` is short for `data.validation=PATH` without eval.max_tokens, which limits evaluations during
-/// training.
-std::vector<std::string> expanded(const std::vector<std::string>& given) {
+struct EvalArgs : CheckpointArgs {
+  bool json = false;
+};
+
+/// `data=PATH` is short for the settings with which all of PATH is evaluated.
+std::vector<std::string> expanded(const std::vector<std::string>& given, const FamilyConfig& family) {
   std::vector<std::string> overrides;
   for (const std::string& text : given) {
-    if (!text.starts_with("data=")) continue;
-    overrides = {"data.validation=" + text.substr(5), "eval.max_tokens=0"};
+    if (text.starts_with("data=")) overrides = family.evaluation_settings(text.substr(5));
   }
   for (const std::string& text : given) {
     if (!text.starts_with("data=")) overrides.push_back(text);
@@ -31,8 +34,9 @@ std::vector<std::string> expanded(const std::vector<std::string>& given) {
   return overrides;
 }
 
-int eval(const CheckpointArgs& args, const Families& families) {
-  LoadedModel loaded = load_model(args.checkpoint, families, expanded(args.overrides));
+int eval(const EvalArgs& args, const Families& families) {
+  const Family& family = family_of_model(args.checkpoint, families);
+  LoadedModel loaded = load_model(args.checkpoint, families, expanded(args.overrides, family.defaults()));
   set_num_threads(loaded.config.threads);
   const auto data = loaded.family->open_data(loaded.config, DataUse::kEvaluation);
   const auto task = loaded.family->make_task(loaded.config, data, std::move(loaded.model));
@@ -47,10 +51,11 @@ int eval(const CheckpointArgs& args, const Families& families) {
   const std::optional<Evaluation> evaluation = task->evaluate(show);
   line.finish();
   if (!evaluation) throw DataError("eval: there are no held-out data to evaluate on");
-  std::printf("checkpoint     %s\n", printable_path(loaded.path).c_str());
-  std::printf("evaluated      %s\n", evaluation->coverage.c_str());
-  std::printf("%-14s %.6f\n", std::string(task->score().name).c_str(), evaluation->score);
-  for (const auto& [name, value] : evaluation->metrics) std::printf("%-14s %.6f\n", name.c_str(), value);
+  const EvaluationReport report{loaded.path.string(), task->score(), *evaluation};
+  if (args.json)
+    write_json_line(std::cout, report);
+  else
+    write_table(std::cout, report);
   if (!std::isfinite(evaluation->score)) {
     throw NumericError(
         error_message("eval", task->score().name, "a finite number", std::to_string(evaluation->score)));
@@ -63,12 +68,15 @@ int eval(const CheckpointArgs& args, const Families& families) {
 void add_eval(const Commands& commands) {
   const auto [command, args] = add_command(commands, "eval", "Evaluate a checkpoint on held-out data", eval);
   add_checkpoint_and_text(command, args);
+  command.add_flag("--json", args.json, "Print one JSON object instead of a table, with all details");
   command.footer(
-      R"(Without data=PATH, the text that the run held out is used, as far as eval.max_tokens allows; of data=PATH all.
+      R"(Without data=PATH, the data that the run held out are used, of text as far as eval.max_tokens allows; of data=PATH all.
+Of a run with ema.evaluate the moving average of the weights is evaluated; ema.evaluate=false takes the weights.
 
 Examples:
   moh eval --checkpoint runs/quickstart
-  moh eval --checkpoint runs/quickstart/checkpoints/step_00000500 data=novel.txt eval.max_tokens=100000)");
+  moh eval --checkpoint runs/quickstart/checkpoints/step_00000500 data=novel.txt eval.max_tokens=100000
+  moh eval --checkpoint runs/cifar10 data=cifar10/test --json > test.json)");
 }
 
 }  // namespace moh::cli

@@ -33,7 +33,10 @@ Tensor packed(const std::vector<Tensor>& tensors, Device device) {
 }  // namespace
 
 TrainStep::TrainStep(Task& task, AdamW& optimizer, const RunConfig& config)
-    : task_(task), optimizer_(optimizer), config_(config) {
+    : task_(task),
+      optimizer_(optimizer),
+      config_(config),
+      length_(length_of(config, task.steps_per_epoch())) {
   if (config.ema.decay > 0) average_.emplace(optimizer, config.ema.decay);
   if (config.device != kCpu) first_stream_ = zeros({}, DType::kInt64, config.device);
   if (config.cuda_graph) graph_ = std::make_unique<cuda::Graph>();
@@ -54,7 +57,7 @@ bool TrainStep::begin_unless(FunctionRef<bool()> stop, std::int64_t step, double
   StepReport report;
   report.learning_rate = learning_rate;
   task_.set_progress(static_cast<double>(step) /
-                     static_cast<double>(std::max<std::int64_t>(config_.train.steps, 1)));
+                     static_cast<double>(std::max<std::int64_t>(length_.steps, 1)));
   const StepSize size = task_.begin_step(config_.train.accumulate);
   report.data_seconds = monotonic_seconds() - began;
   optimizer_.set_learning_rate(learning_rate);

@@ -77,6 +77,7 @@ class TrainStep {
   AdamW& optimizer_;
   std::optional<WeightAverage> average_;
   const RunConfig& config_;
+  RunLength length_;
   Tensor first_stream_;  // number of the step's first random stream; on a GPU only
   Tensor numbers_;       // float64: the update's outcome, the losses of the micro-batches, the task's numbers
   std::unique_ptr<cuda::Graph> graph_;  // null without config.cuda_graph

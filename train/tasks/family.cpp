@@ -14,6 +14,11 @@ AnalysisInputs Family::analysis_inputs(const RunConfig& run, const Model&, std::
       error_message("analyze", "task", "one whose models can be analysed", std::string(run.family->task())));
 }
 
+std::unique_ptr<Predictor> Family::make_predictor(const RunConfig& run, const Model&) const {
+  throw ConfigError(
+      error_message("predict", "task", "one whose models tell classes", std::string(run.family->task())));
+}
+
 Families::Families(std::vector<const Family*> families) : families_(std::move(families)) {
   for (const Family* family : families_) configs_.push_back(&family->defaults());
 }

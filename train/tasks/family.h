@@ -8,6 +8,7 @@
 #include "train/config/run_config.h"
 #include "train/tasks/analysis_inputs.h"
 #include "train/tasks/calibration.h"
+#include "train/tasks/predictor.h"
 #include "train/tasks/task.h"
 #include "train/weights/weight_names.h"
 
@@ -55,6 +56,9 @@ class Family {
   virtual AnalysisInputs analysis_inputs(const RunConfig& run, const Model& model,
                                          std::span<const AnalyzedFiles> files,
                                          const AnalyzeOptions& options) const;
+  /// What predicts classes of files with a trained model, which must outlive it. Throws ConfigError for a
+  /// family without classes.
+  virtual std::unique_ptr<Predictor> make_predictor(const RunConfig& run, const Model& model) const;
 };
 
 /// The families of a program.

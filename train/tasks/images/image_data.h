@@ -8,14 +8,17 @@
 #include "train/config/run_config.h"
 #include "train/tasks/family.h"
 #include "train/tasks/images/data/picture_batch.h"
+#include "train/tasks/images/image_run.h"
 
 namespace moh {
 
 /// The pictures of a run, for training and for evaluation.
 struct ImageData final : TaskData {
   std::vector<std::string> class_names;
-  PictureSourcePtr train;       ///< null for DataUse::kEvaluation
-  PictureSourcePtr validation;  ///< null if nothing is held out
+  PictureSourcePtr train;        ///< null for DataUse::kEvaluation
+  PictureSourcePtr validation;   ///< null if nothing is held out
+  bool epochs_are_known = true;  ///< whether `train` has as many pictures as the run's
+  SampleOrderOptions order;
   Augmentation augmentation;
   TargetOptions targets;
   EvaluationView view;
@@ -29,5 +32,9 @@ struct ImageData final : TaskData {
 /// which is held out, and of which nothing but their size is changed. Throws DataError, and ConfigError for a
 /// number of classes that is not the model's.
 std::shared_ptr<const ImageData> open_image_data(const RunConfig& run, DataUse use);
+
+/// Names of the model's classes without opening its data: those of data.class_names or of its training; their
+/// numbers where neither is there. Throws as open_image_data() does.
+std::vector<std::string> class_names_of(const ImageRun& run);
 
 }  // namespace moh

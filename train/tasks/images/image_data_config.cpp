@@ -56,6 +56,10 @@ config::Section image_data_section(ImageDataConfig& c) {
           "of them, "
           "or files of CIFAR-10's binary version.");
   s.field("validation", c.validation, "Held-out pictures, given likewise. Empty: none.");
+  s.field("class_names", c.class_names,
+          "A file (or several, one after the other) with the name of a class on each line, in the order of "
+          "the labels. Empty: those of the "
+          "training pictures, which checkpoints keep.");
   s.field(
       "drawn", c.drawn, at_least(0, "pictures").capped(kMaxPictures),
       "Without `train`: train on this many pictures of shapes, of eight classes, that the program draws.");

@@ -20,10 +20,11 @@ std::span<const std::string_view> names_of(Filter);
 /// Pictures of a run with images: the section `data`.
 struct ImageDataConfig {
   std::vector<std::filesystem::path> train, validation;
-  std::int64_t drawn = 0;             ///< pictures of shapes to draw in place of files
-  std::int64_t drawn_validation = 0;  ///< likewise, held out
-  std::int64_t image_size = 0;        ///< 0: that of the model
-  std::int64_t eval_resize = 0;       ///< 0: such that image_size is 0.875 of it
+  std::vector<std::filesystem::path> class_names;  ///< files with a name a line; empty: those of the pictures
+  std::int64_t drawn = 0;                          ///< pictures of shapes to draw in place of files
+  std::int64_t drawn_validation = 0;               ///< likewise, held out
+  std::int64_t image_size = 0;                     ///< 0: that of the model
+  std::int64_t eval_resize = 0;                    ///< 0: such that image_size is 0.875 of it
   Filter interpolation = Filter::kBicubic;
   OnError on_error = OnError::kStop;
   std::int64_t workers = 0;  ///< 0: a thread for each of `threads`

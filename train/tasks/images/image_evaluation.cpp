@@ -3,11 +3,13 @@
 #include <algorithm>
 #include <numeric>
 #include <string>
+#include <utility>
 
 #include "autograd/node.h"
 #include "core/error.h"
 #include "ops/loss/cross_entropy.h"
 #include "train/tasks/data/batch_workers.h"
+#include "train/tasks/images/class_details.h"
 
 namespace moh {
 
@@ -45,7 +47,9 @@ std::int64_t rank_of(std::span<const float> logits, std::int64_t label) {
 }
 
 ClassCounts::ClassCounts(std::int64_t classes)
-    : classes_(classes), confusion_(static_cast<std::size_t>(classes * classes)) {}
+    : classes_(classes),
+      confusion_(static_cast<std::size_t>(classes * classes)),
+      among_five_(static_cast<std::size_t>(classes)) {}
 
 void ClassCounts::add(const Tensor& logits, const Tensor& labels) {
   MOH_CHECK(logits.dim(1) == classes_, "a logit for each class");
@@ -57,7 +61,7 @@ void ClassCounts::add(const Tensor& logits, const Tensor& labels) {
     const std::int64_t rank = rank_of(values, label);
     ++total_;
     first_ += rank == 0;
-    among_five_ += rank < kFew;
+    among_five_[static_cast<std::size_t>(label)] += rank < kFew;
     const auto predicted = rank == 0 ? label : std::ranges::max_element(values) - values.begin();
     ++confusion_[static_cast<std::size_t>(label * classes_ + predicted)];
   }
@@ -73,7 +77,8 @@ double ClassCounts::top1() const {
 }
 
 double ClassCounts::top5() const {
-  return static_cast<double>(among_five_) / static_cast<double>(total_);
+  const auto among_five = std::accumulate(among_five_.begin(), among_five_.end(), std::int64_t{0});
+  return static_cast<double>(among_five) / static_cast<double>(total_);
 }
 
 std::optional<Evaluation> evaluate_image_model(const ImageModel& model, const EvaluationPictures& data,
@@ -100,6 +105,7 @@ std::optional<Evaluation> evaluate_image_model(const ImageModel& model, const Ev
   if (classes > kFew) evaluation.metrics.emplace_back("top5", counts.top5());
   evaluation.metrics.emplace_back("loss", sum / static_cast<double>(counts.total()));
   evaluation.coverage = std::to_string(counts.total()) + " of " + std::to_string(total) + " images";
+  evaluation.details = class_details(std::move(counts), data.source().class_names());
   return evaluation;
 }
 

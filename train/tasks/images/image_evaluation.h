@@ -26,13 +26,15 @@ class ClassCounts {
     return confusion_[static_cast<std::size_t>(label * classes_ + predicted)];
   }
   std::int64_t of_class(std::int64_t label) const;
+  /// Pictures of class `label` that has one of the five largest logits.
+  std::int64_t among_five(std::int64_t label) const { return among_five_[static_cast<std::size_t>(label)]; }
   /// Share of pictures whose class has one of the k largest logits, for k = 1 and k = 5.
   double top1() const;
   double top5() const;
 
  private:
-  std::int64_t classes_, total_ = 0, first_ = 0, among_five_ = 0;
-  std::vector<std::int64_t> confusion_;
+  std::int64_t classes_, total_ = 0, first_ = 0;
+  std::vector<std::int64_t> confusion_, among_five_;
 };
 
 /// Number of classes that come before `label` when logits are ordered, the largest first: those of the same

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "train/tasks/images/image_data.h"
+#include "train/tasks/images/image_predictor.h"
 #include "train/tasks/images/image_run.h"
 #include "train/tasks/images/image_task.h"
 
@@ -26,6 +27,9 @@ class ImageFamily final : public Family {
     return std::make_unique<ImageTask>(
         run, std::static_pointer_cast<const ImageData>(std::move(data)),
         std::unique_ptr<ImageModel>(static_cast<ImageModel*>(model.release())));
+  }
+  std::unique_ptr<Predictor> make_predictor(const RunConfig& run, const Model& model) const override {
+    return image_predictor(run, static_cast<const ImageModel&>(model));
   }
 
  private:

@@ -1,6 +1,7 @@
 #include "train/tasks/images/image_run.h"
 
 #include <array>
+#include <ranges>
 #include <utility>
 
 #include "core/error.h"
@@ -41,6 +42,8 @@ constexpr std::array<std::string_view, 9> kUnseen = {"model.image_size",
 /// Keys that may be omitted for weights without a configuration.
 constexpr std::array<std::string_view, 5> kOptional = {"model.preset", "model.drop_path", "model.recompute",
                                                        "model.transnext.expert_balance_weight", "model.moh."};
+
+constexpr std::string_view kClasses = "classes";
 
 /// The differences between two models by key, except keys in `free`.
 std::vector<Difference> model_differences(ImageModelConfig expected, ImageModelConfig found,
@@ -90,6 +93,14 @@ void ImageRun::require_data(config::Rules& rules) const {
   }
 }
 
+void ImageRun::remember(std::span<const std::pair<std::string, std::string>> identity) {
+  for (const auto& [name, lines] : identity) {
+    if (name != kClasses) continue;
+    class_names.clear();
+    for (const auto line : std::views::split(lines, '\n')) class_names.emplace_back(line.begin(), line.end());
+  }
+}
+
 void ImageRun::begin_with_preset(std::string_view name) {
   preset = name;
   model = image_preset(name);
@@ -113,6 +124,12 @@ std::span<const std::string_view> ImageRun::unseen_in_weights() const {
 
 std::span<const std::string_view> ImageRun::optional_model_keys() const {
   return kOptional;
+}
+
+std::pair<std::string, std::string> identity_of(std::span<const std::string> class_names) {
+  std::string lines;
+  for (const std::string& name : class_names) lines += (lines.empty() ? "" : "\n") + name;
+  return {std::string(kClasses), lines};
 }
 
 const ImageRun& image_run(const FamilyConfig& family) {

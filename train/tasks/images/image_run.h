@@ -2,6 +2,7 @@
 
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "train/config/run_config.h"
@@ -19,6 +20,9 @@ struct ImageRun final : CloneableFamilyConfig<ImageRun> {
   ImageModelConfig model;
   ImageDataConfig data;
   AugmentConfig augment;
+  /// Of the training of a checkpoint, in the order of labels; empty: those of data.class_names or of the
+  /// pictures.
+  std::vector<std::string> class_names;
 
   /// The section `data` with sizes in numbers.
   ImageDataConfig settled_data() const { return settled(data, model.image_size); }
@@ -27,7 +31,9 @@ struct ImageRun final : CloneableFamilyConfig<ImageRun> {
   void describe(config::Section& root) override;
   void check(const RunConfig& run, config::Rules& rules) const override;
   void require_data(config::Rules& rules) const override;
+  bool has_epochs() const override { return true; }
   std::vector<std::string> presets() const override { return image_presets(); }
+  void remember(std::span<const std::pair<std::string, std::string>> identity) override;
   void begin_with_preset(std::string_view name) override;
   void begin_with_model_of(const FamilyConfig& checkpoint) override;
   std::vector<config::Difference> disagreements(const FamilyConfig& checkpoint) const override;
@@ -38,6 +44,9 @@ struct ImageRun final : CloneableFamilyConfig<ImageRun> {
   PerLayer heads() const override { return heads_of(model); }
   RecomputeLevel* recompute() override { return &model.recompute; }
 };
+
+/// Names of classes as Task::identity() has them: one text, with a line for each.
+std::pair<std::string, std::string> identity_of(std::span<const std::string> class_names);
 
 /// The part of a run's configuration that the family of images defines. Throws ConfigError for a run of
 /// another task.

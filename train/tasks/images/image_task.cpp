@@ -1,5 +1,6 @@
 #include "train/tasks/images/image_task.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <utility>
 
@@ -43,9 +44,17 @@ std::string ImageTask::summary() const {
   return text;
 }
 
+SampleOrder ImageTask::sample_order() const {
+  return {data_->train->size(), batch_size_ * accumulate_, seed_, data_->order};
+}
+
+std::int64_t ImageTask::steps_per_epoch() const {
+  if (!data_->epochs_are_known) return 0;
+  return std::max<std::int64_t>(1, sample_order().samples_per_epoch() / (batch_size_ * accumulate_));
+}
+
 TrainingPictures ImageTask::training_pictures() const {
-  const SampleOrder order(data_->train->size(), batch_size_ * accumulate_, seed_, run_.data.order);
-  return {data_->train, data_->augmentation, data_->targets,           order,
+  return {data_->train, data_->augmentation, data_->targets,           sample_order(),
           seed_,        run_.data.on_error,  data_->broken_in_training};
 }
 
@@ -117,11 +126,23 @@ StepStatistics ImageTask::statistics(const StepSize& size, std::int64_t count,
   return result;
 }
 
+std::vector<std::pair<std::string, std::string>> ImageTask::remarks() const {
+  std::vector<std::pair<std::string, std::string>> remarks;
+  for (const auto& [name, broken] : {std::pair{"training data", data_->broken_in_training.get()},
+                                     {"validation data", data_->broken_in_validation.get()}}) {
+    if (broken->count() > 0) remarks.emplace_back(name, broken->describe());
+  }
+  return remarks;
+}
+
 std::optional<Evaluation> ImageTask::evaluate(StopEvaluation stop) {
   if (data_->validation == nullptr) return std::nullopt;  // nothing is held out
   const EvaluationPictures pictures(data_->validation, data_->view, batch_size_, run_.data.on_error,
                                     data_->broken_in_validation);
-  return evaluate_image_model(*model_, pictures, workers_, stop);
+  std::optional<Evaluation> evaluation = evaluate_image_model(*model_, pictures, workers_, stop);
+  const std::string broken = data_->broken_in_validation->describe();
+  if (evaluation && !broken.empty()) evaluation->coverage += "; " + broken;
+  return evaluation;
 }
 
 }  // namespace moh

@@ -38,6 +38,7 @@ class ImageTask final : public Task {
   std::string summary() const override;
 
   void set_progress(double share) override { model_->set_progress(share); }
+  std::int64_t steps_per_epoch() const override;
   void seek(std::int64_t first_sample) override;
   StepSize begin_step(std::int64_t count) override;
   MicroBatchLoss loss(std::int64_t index, Generator& generator) override;
@@ -45,9 +46,15 @@ class ImageTask final : public Task {
   StepStatistics statistics(const StepSize& size, std::int64_t count,
                             std::span<const double> numbers) const override;
   std::optional<Evaluation> evaluate(StopEvaluation stop) override;
+  /// The broken pictures that were met.
+  std::vector<std::pair<std::string, std::string>> remarks() const override;
+  std::vector<std::pair<std::string, std::string>> identity() const override {
+    return {identity_of(data_->class_names)};
+  }
   std::vector<std::pair<std::string, std::string>> data_contents() const override { return data_->contents; }
 
  private:
+  SampleOrder sample_order() const;
   TrainingPictures training_pictures() const;
   void place(PictureBatch batch, std::size_t index);
 

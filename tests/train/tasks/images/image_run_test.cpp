@@ -74,6 +74,24 @@ TEST_CASE("image run: a share of heads is one of each stage") {
              Catch::Contains("model.moh.top_k: expected a share that is a whole number of the 2 heads"));
 }
 
+TEST_CASE("image run: epochs are for data that have them") {
+  const std::string epochs = "train: {epochs: 3}\nschedule: {stepwise: false, warmup_epochs: 1}\n";
+  CHECK(read(epochs).train.epochs == 3);
+  CHECK_THAT(
+      error_of("train: {epochs: 3}\nschedule: {warmup_epochs: 3}\n"),
+      Catch::Contains(
+          "a.yaml:3:27: schedule.warmup_epochs: expected less than the epochs of the decay (3), found 3"));
+  CHECK_THAT(error_of("schedule: {stepwise: false}\n"),
+             Catch::Contains("expected the end of the decay, or train.epochs"));
+  const auto of_text = [&] {
+    RunFile::of_text("b.yaml", "data: {train: x}\n" + epochs, families().configs()).finish(ConfigUse::kModel);
+  };
+  const std::string message = message_of<ConfigError>(of_text);
+  CHECK_THAT(message, Catch::Contains(
+                          "train.epochs: expected 0 with task: language_model, which counts steps, found 3"));
+  CHECK_THAT(message, Catch::Contains("schedule.stepwise: expected true"));
+}
+
 TEST_CASE("image run: models of one routing in two forms do not disagree") {
   RunConfig stages = small_image_run(ImageArchitecture::kTransNext), blocks = stages;
   images_of(blocks).model.moh.num_shared = Counts{2, 1, 1};

@@ -103,6 +103,48 @@ TEST_CASE("image task: the loss of an accumulated step is that of one of as many
   CHECK(losses_of(parts, 1)[0] == Approx(losses_of(whole, 1)[0]).epsilon(1e-6));
 }
 
+TEST_CASE("image task: an epoch has the whole steps that its pictures fill") {
+  RunConfig run = small_image_run(ImageArchitecture::kVit);
+  images_of(run).data.drawn = 67;
+  CHECK(task_of(run)->steps_per_epoch() == 8);
+  CHECK(task_of(run, DataUse::kSynthetic)->steps_per_epoch() == 8);
+  images_of(run).data.drawn = 5;
+  CHECK(task_of(run)->steps_per_epoch() == 1);
+  images_of(run).data.train = {"not_opened"};
+  CHECK(task_of(run, DataUse::kSynthetic)->steps_per_epoch() == 0);
+}
+
+TEST_CASE("image task: a moving average of the weights is what is evaluated") {
+  RunConfig run = small_image_run(ImageArchitecture::kVit);
+  run.ema.decay = 0.75;
+  Training training(run);
+  const std::vector<NamedParameter> parameters = training.task->model().parameters();
+  std::vector<Tensor> expected;
+  for (const NamedParameter& p : parameters) expected.push_back(p.variable.value().clone());
+  for (int i = 0; i < 3; ++i) {
+    training.next(i);
+    for (std::size_t j = 0; j < expected.size(); ++j) {
+      float* average = expected[j].data<float>();
+      const float* now = parameters[j].variable.value().data<float>();
+      for (std::int64_t k = 0; k < expected[j].numel(); ++k) average[k] += 0.25F * (now[k] - average[k]);
+    }
+  }
+  const Tensor& last = parameters.back().variable.value();
+  const Tensor trained = last.clone();
+  {
+    const auto weights = training.step.evaluated_weights();
+    REQUIRE(weights != nullptr);
+    for (std::size_t j = 0; j < expected.size(); ++j)
+      for (std::int64_t k = 0; k < expected[j].numel(); ++k)
+        REQUIRE(parameters[j].variable.value().data<float>()[k] ==
+                Approx(expected[j].data<float>()[k]).margin(1e-7));
+    CHECK_FALSE(same_bits(last, trained));
+  }
+  CHECK(same_bits(last, trained));
+  run.ema.evaluate = false;
+  CHECK(Training(run).step.evaluated_weights() == nullptr);
+}
+
 TEST_CASE("image task: mixtures of feed-forward networks report and add their load-balance loss") {
   RunConfig run = small_image_run(ImageArchitecture::kTransNext);
   images_of(run).model.transnext.experts = 2;

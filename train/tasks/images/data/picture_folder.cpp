@@ -9,7 +9,6 @@
 
 #include "core/error.h"
 #include "train/io/checksum.h"
-#include "train/io/input_file.h"
 #include "train/io/printable.h"
 #include "train/log/logging.h"
 #include "train/tasks/data/input_files.h"
@@ -106,9 +105,7 @@ class PictureFolder final : public PictureSource {
   }
 
   void load(std::int64_t index, std::vector<std::byte>& bytes) const override {
-    const InputFile file(path(index), InputKind::kData);
-    bytes.resize(file.size());
-    file.read(0, bytes, "contents");
+    read_picture_file(path(index), bytes);
   }
 
  private:

@@ -6,6 +6,7 @@
 #include <system_error>
 
 #include "core/error.h"
+#include "train/io/input_file.h"
 #include "train/io/printable.h"
 #include "train/tasks/images/data/cifar_batches.h"
 #include "train/tasks/images/data/picture_folder.h"
@@ -33,6 +34,14 @@ std::vector<fs::path> files_in(const fs::path& folder, std::string_view ending) 
 }
 
 }  // namespace
+
+void read_picture_file(const fs::path& path, std::vector<std::byte>& bytes) {
+  constexpr std::uint64_t kMostBytes = std::uint64_t{1} << 30;
+  const InputFile file(path, InputKind::kData);
+  if (file.size() > kMostBytes) file.fail("size", "at most 1 GiB", std::to_string(file.size()) + " bytes");
+  bytes.resize(file.size());
+  file.read(0, bytes, "contents");
+}
 
 PictureSourcePtr open_pictures(const std::vector<std::string>& paths,
                                const std::vector<std::string>& class_names) {

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <filesystem>
 #include <memory>
 #include <string>
 #include <vector>
@@ -35,6 +36,10 @@ class PictureSource {
 };
 
 using PictureSourcePtr = std::shared_ptr<const PictureSource>;
+
+/// Reads a picture's file into `bytes`, whose memory is reused. Throws DataError naming the file, also for
+/// one that is larger than any picture.
+void read_picture_file(const std::filesystem::path& path, std::vector<std::byte>& bytes);
 
 /// Opens pictures of any kind:
 /// - a folder with a folder per class, as torchvision's ImageFolder (open_picture_folder);
