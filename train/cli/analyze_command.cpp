@@ -72,8 +72,8 @@ Inputs inputs_of(const AnalyzeArgs& args) {
 }
 
 /// A progress line, after `seconds` of analysis.
-std::string describe(const AnalyzeProgress& progress, double seconds) {
-  if (!progress.ranks) return describe_progress("analyze", progress.done, progress.total, "tokens", seconds);
+std::string describe(const AnalyzeProgress& progress, const std::string& unit, double seconds) {
+  if (!progress.ranks) return describe_progress("analyze", progress.done, progress.total, unit, seconds);
   return "analyze: ranks of " + std::to_string(progress.done) + " of " + std::to_string(progress.total) +
          " layers";
 }
@@ -94,13 +94,14 @@ int analyze(const AnalyzeArgs& args, const Families& families) {
       loaded.family->analysis_inputs(loaded.config, *loaded.model, inputs.files, args.options);
   std::int64_t tokens = 0;
   for (const AnalyzedSource& source : analysis.sources) tokens += source.available;
-  log_info("analyze: sources " + std::to_string(analysis.sources.size()) + ", tokens " +
+  log_info("analyze: sources " + std::to_string(analysis.sources.size()) + ", " + analysis.unit + " " +
            format_count(static_cast<double>(tokens)));
   StatusLine line(*console);
   std::optional<HeadReport> report =
       analyze_heads(*loaded.model, analysis, [&](const AnalyzeProgress& progress) {
         line.update([&] {
-          return describe(progress, line.elapsed()).substr(0, static_cast<std::size_t>(console->width()));
+          return describe(progress, analysis.unit, line.elapsed())
+              .substr(0, static_cast<std::size_t>(console->width()));
         });
         return !stop.requested();
       });

@@ -43,6 +43,12 @@ struct DecodeArgs : RunArgs, MachineArgs {
   std::optional<std::int64_t> layers, hidden, heads, kv_heads, head_dim;  ///< instead of the model's
 };
 
+struct DataArgs : RunArgs {
+  DataBenchOptions options;
+  std::int64_t threads = 0;
+  bool json = false;
+};
+
 struct StepArgs : RunArgs {
   StepBenchOptions options;
   bool json = false;
@@ -117,6 +123,15 @@ int bench_step(const StepArgs& args, const Families& families) {
     write_json_line(std::cout, record, args.config, args.overrides);
   else
     write_table(std::cout, record);
+  return kDone;
+}
+
+int bench_data(const DataArgs& args, const Families& families) {
+  const RunConfig config = read_run(args, families, ConfigUse::kData);
+  set_num_threads(args.threads > 0 ? args.threads : config.threads);
+  DataBenchOptions options = args.options;
+  options.threads = num_threads();
+  families.of(config).bench_data(config, options, printer(args.json));
   return kDone;
 }
 
@@ -238,6 +253,22 @@ Examples:
   moh bench decode --heads 32 --kv-heads 8 --head-dim 128 --hidden 4096 --layers 1 --dtype bf16)");
 }
 
+void add_bench_data(const Commands& commands) {
+  const auto [command, args] =
+      add_command(commands, "data", "Measure how fast the training data of a run are made", bench_data);
+  add_run_arguments(command, args, /*required=*/true);
+  command.add_option("--batch", args.options.batch, "Samples of a batch");
+  command.add_option("--batches", args.options.batches, "Measured batches, after one that is not");
+  command.add_option("--threads", args.threads, "Threads of the last row; 0: those of the configuration");
+  command.add_flag("--json", args.json, "Print JSON lines instead of a table");
+  command.footer(
+      R"(A row for each stage on one thread, one for all of them, and one for as many threads as make batches in training.
+
+Examples:
+  moh bench data configs/vit/quickstart.yaml
+  moh bench data configs/vit/moh_vit_s_75.yaml data.train=imagenet/train --batch 128 --threads 16 --json)");
+}
+
 void add_bench_ops(const Commands& commands) {
   const auto [command, args] =
       add_command(commands, "ops",
@@ -271,6 +302,7 @@ void add_bench(const Commands& commands) {
   add_bench_module(bench);
   add_bench_decode(bench);
   add_bench_step(bench);
+  add_bench_data(bench);
   add_bench_ops(bench);
 }
 

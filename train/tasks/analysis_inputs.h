@@ -30,8 +30,9 @@ struct AnalyzedFiles {
 
 /// The sizes of the analysed model.
 struct AnalyzedModel {
-  std::int64_t layers = 0, hidden = 0, heads = 0, kv_heads = 0, head_dim = 0;
-  std::int64_t vocab_size = 0;  ///< 0 where tokens have no ids
+  std::int64_t layers = 0, hidden = 0, heads = 0, kv_heads = 0, head_dim = 0;  ///< of the widest layer
+  std::vector<std::int64_t> stages;  ///< number of layers of each stage; empty: all are alike
+  std::int64_t vocab_size = 0;       ///< 0 where tokens have no ids
 };
 
 /// A named source of inputs with its own statistics: texts, or the images of a class.
@@ -50,10 +51,11 @@ struct ShownToken {
 
 /// Inputs of one forward pass: B sequences, or images, of T tokens.
 struct AnalysisPass {
-  Tensor inputs;                      ///< argument of AnalysisInputs::forward
-  Tensor ids;                         ///< [B, T] int64: token ids; undefined if tokens have none
-  std::vector<std::int32_t> sources;  ///< [B T]: index of each token's source
-  std::vector<bool> for_similarity;   ///< [B]: whether heads are compared on this sequence
+  Tensor inputs;  ///< argument of AnalysisInputs::forward
+  Tensor ids;     ///< [B, T] int64: token ids; undefined if tokens have none
+  std::vector<std::int32_t>
+      sources;  ///< [B T]: index of each token's source; or [B], that of all of its tokens
+  std::vector<bool> for_similarity;  ///< [B]: whether heads are compared on this sequence
 };
 
 /// The inputs of an analysis, prepared by the model's family. The model must outlive it.
@@ -61,6 +63,7 @@ struct AnalysisInputs {
   AnalyzeOptions options;  ///< with the run's values in place of 0
   AnalyzedModel model;
   std::string tokenizer;                ///< its name; empty without one
+  std::string unit = "tokens";          ///< what sources are counted in: tokens, or images
   std::vector<AnalyzedSource> sources;  ///< not empty, with at least one token each
   std::int64_t similarity_tokens = 0;   ///< number of tokens in sequences with for_similarity
   std::vector<ShownToken> token_table;  ///< tokens, of distinct ids, whose selected heads are reported

@@ -104,8 +104,10 @@ std::string to_json(const HeadReport& report) {
   object["model"] = {{"layers", model.layers},     {"hidden", model.hidden},
                      {"heads", model.heads},       {"kv_heads", model.kv_heads},
                      {"head_dim", model.head_dim}, {"vocab_size", model.vocab_size}};
+  if (!model.stages.empty()) object["model"]["stages"] = model.stages;
   object["tokenizer"] = report.tokenizer;
   object["sequence_length"] = report.options.sequence_length;
+  object["unit"] = report.unit;
   object["tokens"] = report.tokens;
   object["similarity_tokens"] = report.similarity_tokens;
   object["rank_tolerance"] = report.options.rank_tolerance;

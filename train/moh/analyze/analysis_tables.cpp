@@ -167,8 +167,8 @@ void write_text(std::ostream& out, const HeadReport& report, std::size_t layer) 
 
 void write_tables(std::ostream& out, const HeadReport& report) {
   for (const AnalyzedSource& source : report.sources) {
-    line(out, "%-16.64s %lld of %lld tokens", source.name.c_str(), static_cast<long long>(source.tokens),
-         static_cast<long long>(source.available));
+    line(out, "%-16.64s %lld of %lld %s", source.name.c_str(), static_cast<long long>(source.tokens),
+         static_cast<long long>(source.available), report.unit.c_str());
   }
   out << '\n';
   write_loads(out, report);

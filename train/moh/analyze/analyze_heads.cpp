@@ -96,6 +96,7 @@ class Run {
   Run(const Model& model, const AnalysisInputs& inputs, const AnalyzeProgressCallback& progress)
       : inputs_(inputs), progress_(progress), layers_(layer_heads_of(model.routing())) {
     report_.model = inputs.model;
+    report_.unit = inputs.unit;
     report_.tokenizer = inputs.tokenizer;
     report_.options = inputs.options;
     report_.sources = inputs.sources;

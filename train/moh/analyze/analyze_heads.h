@@ -40,6 +40,7 @@ struct TextTokenReport : ShownToken {
 struct HeadReport {
   std::string checkpoint;
   AnalyzedModel model;
+  std::string unit;  ///< of `tokens` and of the sources' numbers
   std::string tokenizer;
   AnalyzeOptions options;
   std::int64_t tokens = 0, similarity_tokens = 0;

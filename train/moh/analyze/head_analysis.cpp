@@ -51,19 +51,28 @@ void HeadAnalysis::observe(const AttentionTrace& trace) {
             "the layer's heads and router are those of WatchedModel");
   const Tensor heads = as_floats(trace.heads);
   const std::int64_t tokens = heads.dim(0) * heads.dim(1);
-  MOH_CHECK(static_cast<std::int64_t>(pass_.sources.size()) == tokens &&
-                static_cast<std::int64_t>(pass_.for_similarity.size()) == heads.dim(0),
-            "a source for every token and a flag for every sequence");
+  MOH_CHECK(static_cast<std::int64_t>(pass_.for_similarity.size()) == heads.dim(0),
+            "a flag for every sequence");
   layer.output = trace.output;
   if (!layer.moments) layer.moments.emplace(layer.heads.heads, heads.dim(3));
   layer.moments->add(heads.reshape({tokens, heads.dim(2) * heads.dim(3)}));
   const std::vector<std::uint8_t> selected = selection_of(trace);
   if (trace.choice != nullptr) {
     const Tensor gates = as_floats(trace.choice->gates.value());
-    layer.use.add(gates.span<float>(), selected, pass_.sources);
+    layer.use.add(gates.span<float>(), selected, sources_of_tokens(heads.dim(0), heads.dim(1)));
     if (pass_.ids.defined()) token_heads_.add(trace.layer, pass_.ids.span<std::int64_t>(), selected);
   }
   compare(layer, trace, heads, selected);
+}
+
+std::vector<std::int32_t> HeadAnalysis::sources_of_tokens(std::int64_t sequences, std::int64_t length) const {
+  const auto given = static_cast<std::int64_t>(pass_.sources.size());
+  if (given == sequences * length) return pass_.sources;
+  MOH_CHECK(given == sequences, "a source for every token, or for every sequence");
+  std::vector<std::int32_t> sources;
+  for (const std::int32_t source : pass_.sources)
+    sources.insert(sources.end(), static_cast<std::size_t>(length), source);
+  return sources;
 }
 
 void HeadAnalysis::compare(Layer& layer, const AttentionTrace& trace, const Tensor& heads,

@@ -46,6 +46,8 @@ class HeadAnalysis : public AttentionObserver {
   const TokenHeads& tokens() const { return token_heads_; }
 
  private:
+  /// The sources of a layer's tokens, whose number may be the layer's own.
+  std::vector<std::int32_t> sources_of_tokens(std::int64_t sequences, std::int64_t length) const;
   void compare(Layer& layer, const AttentionTrace& trace, const Tensor& heads,
                std::span<const std::uint8_t> selected) const;
 

@@ -4,17 +4,10 @@
 #include <functional>
 
 #include "train/bench/row.h"
+#include "train/tasks/data/data_bench_options.h"
 #include "train/tasks/images/data/picture_batch.h"
 
 namespace moh {
-
-/// Options of a measurement of training data.
-struct DataBenchOptions {
-  std::int64_t batch = 64;   ///< pictures of a batch
-  std::int64_t batches = 8;  ///< measured ones, after one that is not
-  std::int64_t first = 0;    ///< sample to begin with
-  int threads = 1;           ///< of the last row
-};
 
 /// Measures how fast training pictures are made: a row for each stage on one thread, one for all of them, and
 /// one for `threads` threads as in training. Fields of a row: stage, threads, ms_per_image (of one thread),

@@ -87,6 +87,20 @@ std::shared_ptr<const ImageData> open_image_data(const RunConfig& run, DataUse u
   return data;
 }
 
+SampleOrder sample_order(const ImageData& data, const RunConfig& run) {
+  return {data.train->size(), run.train.batch_size * run.train.accumulate, run.random_seed(), data.order};
+}
+
+TrainingPictures training_pictures(const ImageData& data, const RunConfig& run) {
+  return {data.train,
+          data.augmentation,
+          data.targets,
+          sample_order(data, run),
+          run.random_seed(),
+          image_run(run).data.on_error,
+          data.broken_in_training};
+}
+
 std::vector<std::string> class_names_of(const ImageRun& run) {
   std::vector<std::string> names = given_names(run);
   if (!names.empty()) {

@@ -33,6 +33,10 @@ struct ImageData final : TaskData {
 /// number of classes that is not the model's.
 std::shared_ptr<const ImageData> open_image_data(const RunConfig& run, DataUse use);
 
+/// The training batches of a run on opened data. Throws as SampleOrder does.
+TrainingPictures training_pictures(const ImageData& data, const RunConfig& run);
+SampleOrder sample_order(const ImageData& data, const RunConfig& run);
+
 /// Names of the model's classes without opening its data: those of data.class_names or of its training; their
 /// numbers where neither is there. Throws as open_image_data() does.
 std::vector<std::string> class_names_of(const ImageRun& run);

@@ -2,10 +2,12 @@
 
 #include <utility>
 
+#include "train/tasks/images/data_bench.h"
 #include "train/tasks/images/image_data.h"
 #include "train/tasks/images/image_predictor.h"
 #include "train/tasks/images/image_run.h"
 #include "train/tasks/images/image_task.h"
+#include "train/tasks/images/picture_analysis.h"
 
 namespace moh {
 
@@ -27,6 +29,15 @@ class ImageFamily final : public Family {
     return std::make_unique<ImageTask>(
         run, std::static_pointer_cast<const ImageData>(std::move(data)),
         std::unique_ptr<ImageModel>(static_cast<ImageModel*>(model.release())));
+  }
+  AnalysisInputs analysis_inputs(const RunConfig& run, const Model& model,
+                                 std::span<const AnalyzedFiles> files,
+                                 const AnalyzeOptions& options) const override {
+    return analysis_of_pictures(run, static_cast<const ImageModel&>(model), files, options);
+  }
+  void bench_data(const RunConfig& run, const DataBenchOptions& options,
+                  const std::function<void(const Row&)>& on_row) const override {
+    run_data_bench(training_pictures(*open_image_data(run, DataUse::kTraining), run), options, on_row);
   }
   std::unique_ptr<Predictor> make_predictor(const RunConfig& run, const Model& model) const override {
     return image_predictor(run, static_cast<const ImageModel&>(model));

@@ -77,6 +77,10 @@ void ImageRun::check(const RunConfig& run, config::Rules& rules) const {
   rules.refuse(faults);
   const ImageDataConfig settled = settled_data();
   moh::check(settled, augment, run.train.batch_size * run.train.accumulate, rules);
+  if (!data.class_names.empty() && data.train.empty() && data.drawn > 0) {
+    rules.refuse({"data.class_names", "data.drawn"}, "none for drawn pictures, whose names are known",
+                 data.class_names.front().string());
+  }
   const std::int64_t patch = model.vit.patch_size;
   const bool vit = model.architecture == ImageArchitecture::kVit;
   if (vit && data.image_size != 0 && data.image_size % patch != 0) {

@@ -26,8 +26,8 @@ Variable mean_of(std::span<const Variable> values) {
 
 ImageTask::ImageTask(const RunConfig& run, std::shared_ptr<const ImageData> data,
                      std::unique_ptr<ImageModel> model)
-    : run_(image_run(run)),
-      seed_(run.random_seed()),
+    : config_(run),
+      run_(image_run(config_)),
       batch_size_(run.train.batch_size),
       accumulate_(run.train.accumulate),
       workers_(run_.data.workers > 0 ? static_cast<int>(run_.data.workers) : num_threads()),
@@ -44,23 +44,15 @@ std::string ImageTask::summary() const {
   return text;
 }
 
-SampleOrder ImageTask::sample_order() const {
-  return {data_->train->size(), batch_size_ * accumulate_, seed_, data_->order};
-}
-
 std::int64_t ImageTask::steps_per_epoch() const {
   if (!data_->epochs_are_known) return 0;
-  return std::max<std::int64_t>(1, sample_order().samples_per_epoch() / (batch_size_ * accumulate_));
-}
-
-TrainingPictures ImageTask::training_pictures() const {
-  return {data_->train, data_->augmentation, data_->targets,           sample_order(),
-          seed_,        run_.data.on_error,  data_->broken_in_training};
+  return std::max<std::int64_t>(
+      1, sample_order(*data_, config_).samples_per_epoch() / (batch_size_ * accumulate_));
 }
 
 void ImageTask::seek(std::int64_t first_sample) {
   batches_.reset();
-  pictures_.emplace(training_pictures());
+  pictures_.emplace(training_pictures(*data_, config_));
   const auto first_of = [this, first_sample](std::int64_t index) {
     return first_sample + index * batch_size_;
   };

@@ -54,12 +54,10 @@ class ImageTask final : public Task {
   std::vector<std::pair<std::string, std::string>> data_contents() const override { return data_->contents; }
 
  private:
-  SampleOrder sample_order() const;
-  TrainingPictures training_pictures() const;
   void place(PictureBatch batch, std::size_t index);
 
-  ImageRun run_;
-  std::uint64_t seed_;
+  RunConfig config_;
+  const ImageRun& run_;  // of config_
   std::int64_t batch_size_, accumulate_;
   int workers_;
   std::shared_ptr<const ImageData> data_;

@@ -213,8 +213,7 @@ void EvaluationPictures::make(PictureBatch& batch, std::int64_t index, std::int6
   try {
     std::vector<std::byte>& bytes = read_buffer();
     source_->load(picture, bytes);
-    const auto decode = [&](ChooseRegion region) { return source_->decode(picture, bytes, region); };
-    normalizer_(seen_pixels(view_, decode), to);
+    make_evaluation_picture(view_, normalizer_, *source_, picture, bytes, to);
   } catch (const DataError& error) {
     if (on_error_ == OnError::kStop) throw;
     broken_->add(picture, error.what());
@@ -226,6 +225,13 @@ void EvaluationPictures::make(PictureBatch& batch, std::int64_t index, std::int6
 void EvaluationPictures::finish(PictureBatch& batch) {
   batch.num_pictures = std::ranges::count_if(batch.labels.span<std::int64_t>(),
                                              [](std::int64_t label) { return label != kIgnoredTarget; });
+}
+
+void make_evaluation_picture(const EvaluationView& view, const Normalizer& normalizer,
+                             const PictureSource& source, std::int64_t index,
+                             const std::vector<std::byte>& bytes, std::span<float> to) {
+  const auto decode = [&](ChooseRegion region) { return source.decode(index, bytes, region); };
+  normalizer(seen_pixels(view, decode), to);
 }
 
 void make_evaluation_picture(const EvaluationView& view, const Normalizer& normalizer,

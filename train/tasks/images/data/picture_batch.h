@@ -125,6 +125,11 @@ class EvaluationPictures {
 };
 
 /// A picture as a model sees it in an evaluation: [crop, crop, 3]. Throws DataError.
+/// Picture `index` of a source, of which load() has read `bytes`.
+void make_evaluation_picture(const EvaluationView& view, const Normalizer& normalizer,
+                             const PictureSource& source, std::int64_t index,
+                             const std::vector<std::byte>& bytes, std::span<float> to);
+/// A JPEG or PNG file in memory.
 void make_evaluation_picture(const EvaluationView& view, const Normalizer& normalizer,
                              std::span<const std::byte> file, std::string_view name, std::span<float> to);
 
