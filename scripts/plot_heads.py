@@ -2,6 +2,7 @@
 """Draws the results of `moh analyze --out FILE.json`, in the folder of the file or in --out DIR:
 
   heads.png       load of the heads, overall and by source, and their mean gates (Mixture-of-Head models only)
+  classes.png     load of the routed heads by class in the last such layer of each stage (models of images only)
   similarity.png  similarity of the heads of a layer: attention patterns, outputs, contributions to the layer's output
   rank.png        rank of the heads' features, by layer
 
@@ -39,6 +40,7 @@ SIMILARITIES = {"attention": "shared attention", "outputs": "cosine of outputs",
                 "contributions": "cosine of contributions"}
 MOST_MATRICES = 6
 PANELS_PER_ROW = 3
+MOST_SOURCES = 12  # with a panel of their own
 
 
 class PlotError(Exception):
@@ -72,14 +74,33 @@ def is_routed(report):
     return any(layer["routed"] for layer in report["layers"])
 
 
+def heads_of(layer):
+    """The number of a layer's heads, which may be another in each stage."""
+    return len(layer["rank"]["heads"])
+
+
 def rows_of(report, field, source=None):
-    """[layer][head] of a field, overall or of one source; NaN in a dense layer."""
+    """[layer][head] of a field, overall or of one source; NaN in a dense layer, and where a layer has fewer heads."""
     heads = report["model"]["heads"]
     rows = []
     for layer in report["layers"]:
         of = layer if source is None else (layer.get("by_source") or [{}] * (source + 1))[source]
-        rows.append(values(of[field]) if field in of else [math.nan] * heads)
+        row = values(of[field]) if field in of else []
+        rows.append(row + [math.nan] * (heads - len(row)))
     return rows
+
+
+def is_of_images(report):
+    return report.get("unit") == "images"
+
+
+def stages_of(report):
+    """The layers of each stage."""
+    stages, first = [], 0
+    for count in report["model"].get("stages", [len(report["layers"])]):
+        stages.append(report["layers"][first:first + count])
+        first += count
+    return stages
 
 
 def without_shared(report, rows):
@@ -161,8 +182,8 @@ def draw_panel_of_gates(figure, axes, report, field, title):
 
 def draw_loads(report):
     """Load overall and by source under one scale, then mean and spread of the gates."""
-    panels = [("Load, all text", None)]
-    if len(report["sources"]) > 1:
+    panels = [("Load, all images" if is_of_images(report) else "Load, all text", None)]
+    if 1 < len(report["sources"]) <= MOST_SOURCES and not is_of_images(report):
         panels += [(f"Load, {source['name']}", i) for i, source in enumerate(report["sources"])]
     count = math.ceil((len(panels) + 2) / PANELS_PER_ROW)
     height = 1.3 + 0.22 * min(len(report["layers"]), 32)
@@ -184,6 +205,30 @@ def draw_loads(report):
     return figure
 
 
+def draw_classes(report):
+    """A heat map for each stage with routed heads: load of each of them, of its last such layer, by class."""
+    layers = [[layer for layer in stage if layer["routed"]] for stage in stages_of(report)]
+    shown = [(number, stage[-1]) for number, stage in enumerate(layers) if stage]
+    widths = [max(2.0, 0.16 * layer["routed"]) for _, layer in shown]
+    height = 1.5 + min(12.0, 0.16 * len(report["sources"]))
+    figure, grid = plt.subplots(1, len(shown), squeeze=False, layout="constrained", figsize=(1.5 + sum(widths), height),
+                                width_ratios=widths)
+    maps = []
+    for number, layer in shown:
+        routed = [head for head in range(heads_of(layer)) if head not in layer["shared_heads"]]
+        maps.append((number, layer, routed, [[values(source["load"])[head] for head in routed]
+                                             for source in layer["by_source"]]))
+    high = max(largest(rows) for *_, rows in maps)
+    names = [source["name"] for source in report["sources"]]
+    for axes, (number, layer, routed, rows) in zip(grid[0], maps):
+        image = heat_map(axes, rows, 0.0, high)
+        axes.set(title=f"Stage {number}, layer {layer['layer']}", xlabel="routed head")
+        set_centred_ticks(axes.xaxis, len(routed), names=routed)
+        set_centred_ticks(axes.yaxis, len(names), most=40, names=names if axes is grid[0][0] else [""] * len(names))
+    figure.colorbar(image, ax=list(grid[0]), pad=0.01, label="share of tokens that use the head")
+    return figure
+
+
 def chosen_layers(report, asked):
     """The layers whose matrices are shown: those of --layers, or a few at even distances, including first and last."""
     count = len(report["layers"])
@@ -196,9 +241,9 @@ def chosen_layers(report, asked):
     return sorted({round(i * (count - 1) / max(shown - 1, 1)) for i in range(shown)})
 
 
-def shared_first(layer, heads):
+def shared_first(layer):
     """The numbers of a layer's heads, shared ones first, so that each pair of groups is a block of the matrix."""
-    return layer["shared_heads"] + [head for head in range(heads) if head not in layer["shared_heads"]]
+    return layer["shared_heads"] + [head for head in range(heads_of(layer)) if head not in layer["shared_heads"]]
 
 
 def off_diagonal(matrix, order):
@@ -221,7 +266,7 @@ def draw_matrix(axes, matrix, low, high, order, shared):
 def draw_similarities(report, layers):
     """A row of matrices, one per layer, for each kind of similarity. Shared heads come first; lines stand between them
     and the routed ones."""
-    orders = [shared_first(report["layers"][layer], report["model"]["heads"]) for layer in layers]
+    orders = [shared_first(report["layers"][layer]) for layer in layers]
     figure, grid = plt.subplots(len(SIMILARITIES), len(layers), squeeze=False, layout="constrained",
                                 figsize=(1.2 + 2.5 * len(layers), 2.8 * len(SIMILARITIES)))
     figure.get_layout_engine().set(h_pad=0.12)  # titles stay clear of the ticks above them
@@ -292,7 +337,8 @@ def main(arguments=None):
         figures = {"similarity.png": draw_similarities(report, chosen_layers(report, options.layers)),
                    "rank.png": draw_ranks(report)}
         if is_routed(report):
-            figures = {"heads.png": draw_loads(report), **figures}
+            classes = {"classes.png": draw_classes(report)} if is_of_images(report) else {}
+            figures = {"heads.png": draw_loads(report), **classes, **figures}
         folder = pathlib.Path(options.out) if options.out else pathlib.Path(options.report).parent
         folder.mkdir(parents=True, exist_ok=True)
         for name, figure in figures.items():

@@ -114,6 +114,24 @@ class PlotHeadsTest(unittest.TestCase):
         self.assertEqual([line.get_ydata()[0] for line in second.lines][:1], [2])
         self.assertEqual(plot(self.write(report)).returncode, 0)
 
+    def test_classes_have_a_map_for_each_stage_with_routed_heads(self):
+        def wide(number):  # one more head than the first stage
+            layer = {**moh_layer(number), "routed": 3, "rank": {"all": RANK, "heads": [RANK] * 4},
+                     **use([1, 0.5, 0.25, 0.25])}
+            layer["by_source"] = [{"source": "cat", **use([1, 1, 0, 0])}, {"source": "dog", **use([1, 0, 0.5, 0.5])}]
+            return layer
+        report = report_of([dense_layer(0), moh_layer(1), wide(2), wide(3)])
+        report.update(unit="images", model={"heads": 4, "stages": [2, 2]},
+                      sources=[{"name": "cat", "tokens": 1, "available": 1}, {"name": "dog", "tokens": 1, "available": 1}])
+        first, second, *_ = plot_heads.draw_classes(report).axes
+        self.assertEqual(first.collections[0].get_array().reshape(2, 2).tolist(), [[0.5, 0.5], [1, 0]])
+        self.assertEqual(second.collections[0].get_array().reshape(2, 3).tolist(), [[1, 0, 0], [0, 0.5, 0.5]])
+        self.assertEqual(second.get_title(loc="left") or second.get_title(), "Stage 1, layer 3")
+        self.assertEqual([tick.get_text() for tick in first.yaxis.get_ticklabels()], ["cat", "dog"])
+        loads = plot_heads.draw_loads(report).axes[0]
+        self.assertEqual(loads.get_title(loc="left") or loads.get_title(), "Load, all images")
+        self.assertEqual(loads.collections[0].get_array().reshape(-1, 4).tolist()[1], [None, 0.75, 0.25, None])
+
     def test_one_source_needs_no_panel_of_its_own(self):
         report = report_of([moh_layer(0)])
         del report["sources"][1], report["layers"][0]["by_source"][1]
