@@ -54,4 +54,15 @@ Tensor bicubic_weights(const GridSize& from, const GridSize& to) {
   return weights;
 }
 
+Tensor position_weights(const GridSize& from, const GridSize& to, std::int64_t prefix) {
+  const Tensor of_grid = bicubic_weights(from, to);
+  Tensor weights = zeros({prefix + to.tokens(), prefix + from.tokens()}, DType::kFloat32);
+  for (std::int64_t t = 0; t < prefix; ++t) weights.data<float>()[t * weights.dim(1) + t] = 1.0F;
+  for (std::int64_t t = 0; t < to.tokens(); ++t) {
+    std::copy_n(of_grid.data<float>() + t * from.tokens(), from.tokens(),
+                weights.data<float>() + (prefix + t) * weights.dim(1) + prefix);
+  }
+  return weights;
+}
+
 }  // namespace moh

@@ -144,25 +144,14 @@ bool Vit::decays(const NamedParameter& parameter) const {
          parameter.name != "cls_token";
 }
 
-/// What position embeddings of a grid take of those of the trained one, [T, trained T].
-Tensor Vit::position_weights(const GridSize& grid) const {
-  const GridSize trained = trained_grid(config_);
-  // The class token, which has no place in the image, keeps its own.
-  const std::int64_t prefix = has_class_token(config_) ? 1 : 0;
-  const Tensor of_grid = bicubic_weights(trained, grid);
-  const Tensor weights = zeros({prefix + grid.tokens(), prefix + trained.tokens()}, DType::kFloat32);
-  if (prefix == 1) weights.data<float>()[0] = 1.0F;
-  for (std::int64_t t = 0; t < grid.tokens(); ++t) {
-    const float* from = of_grid.data<float>() + t * trained.tokens();
-    std::copy_n(from, trained.tokens(), weights.data<float>() + (prefix + t) * weights.dim(1) + prefix);
-  }
-  return weights.to(accumulate_dtype(dtype())).to(device());
-}
-
 /// The position embeddings of a grid, [1, T, D].
 Variable Vit::positions_for(const GridSize& grid) const {
-  if (grid == trained_grid(config_)) return pos_embed_;
-  const Tensor& weights = position_weights_.get(grid, [&] { return position_weights(grid); });
+  const GridSize trained = trained_grid(config_);
+  if (grid == trained) return pos_embed_;
+  const Tensor& weights = position_weights_.get(grid, [&] {
+    const std::int64_t prefix = has_class_token(config_) ? 1 : 0;
+    return position_weights(trained, grid, prefix).to(accumulate_dtype(dtype())).to(device());
+  });
   const Variable rows = reshape(pos_embed_, {weights.dim(1), config_.hidden});
   return reshape(mix_rows(weights, rows), {1, weights.dim(0), config_.hidden});
 }

@@ -70,7 +70,6 @@ class Vit : public ImageModel {
     Conv2d proj;
   };
 
-  Tensor position_weights(const GridSize& grid) const;
   Variable positions_for(const GridSize& grid) const;
   Variable tokens_of(const Variable& images) const;
 

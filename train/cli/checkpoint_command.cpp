@@ -22,9 +22,9 @@ struct CheckpointInfoArgs {
 
 /// A line about the model that the configuration next to the tensors describes; the reason, if moh does not
 /// support it, as its tensors can be listed nevertheless.
-std::string model_line(const ModelLocation& location, const Families& families) {
+std::string model_line(const ModelLocation& location, const Families& families, const std::string& part) {
   try {
-    const std::unique_ptr<FamilyConfig> config = read_model_config(location, families);
+    const std::unique_ptr<FamilyConfig> config = read_model_config(location, families, part);
     return config ? families.of(*config).weight_names().describe(*config) : "";
   } catch (const ConfigError& error) {
     return std::string("not supported by moh: ") + error.what();
@@ -43,7 +43,7 @@ std::string hash_of(const WeightFile& weights) {
 int checkpoint_info(const CheckpointInfoArgs& args, const Families& families) {
   const ModelLocation location = locate_model(args.path);
   const auto weights = open_weights(location, args.part);
-  WeightSummary summary{weights.get(), model_line(location, families), std::nullopt};
+  WeightSummary summary{weights.get(), model_line(location, families, args.part), std::nullopt};
   if (args.hash) summary.hash = hash_of(*weights);
   std::fputs((args.json ? to_json(summary) : describe(summary, args.all)).c_str(), stdout);
   return kDone;

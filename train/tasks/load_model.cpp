@@ -76,7 +76,9 @@ std::string run_text(const ModelLocation& location, const WeightFile& weights, c
                                     "none", "name a folder with config.json, or a run of moh"));
   }
   RunConfig run = default_run(*model);
-  run.output.dir = std::filesystem::path("runs") / location.config.parent_path().filename();
+  run.output.dir =
+      std::filesystem::path("runs") /
+      (location.config.empty() ? location.weights.stem() : location.config.parent_path().filename());
   const bool half = !weights.tensors().empty() && main_type(weights.tensors()) == "BF16";
   if (half) run.precision = Precision::kBFloat16;
   return print_resolved(run);
@@ -86,7 +88,8 @@ RunConfig read_config(const ModelLocation& location, const WeightFile& weights, 
                       const std::vector<std::string>& settings, ConfigUse use) {
   if (location.is_checkpoint)
     return load_run_config(location.config.string(), settings, families.configs(), use);
-  const std::string name = "the run that " + location.config.string() + " stands for";
+  const auto& described_by = location.config.empty() ? location.weights : location.config;
+  const std::string name = "the run that " + described_by.string() + " stands for";
   return RunFile::of_text(name, run_text(location, weights, families), families.configs(), settings)
       .finish(use);
 }

@@ -52,9 +52,16 @@ std::unique_ptr<FamilyConfig> read_yaml(const fs::path& path, const Families& fa
   return finish_run(file, families, ConfigUse::kModel).family->clone();
 }
 
+std::unique_ptr<FamilyConfig> published_model(const WeightFile& weights, const Families& families) {
+  for (const Family* family : families.all()) {
+    if (auto model = family->weight_names().published_model(weights)) return model;
+  }
+  return nullptr;
+}
+
 std::unique_ptr<FamilyConfig> read_config(const ModelLocation& location, const Families& families,
-                                          bool begins_a_run) {
-  if (location.config.empty()) return nullptr;
+                                          const std::string& part, bool begins_a_run) {
+  if (location.config.empty()) return published_model(*open_weights(location, part), families);
   if (location.is_checkpoint)
     StoredCheckpoint(location.weights, LoadScope::kModelOnly);  // verifies its configuration
   if (location.config.extension() == ".json") return read_config_json(location.config, families);
@@ -74,8 +81,9 @@ void require_description(const RunFile& file) {
 
 }  // namespace
 
-std::unique_ptr<FamilyConfig> read_model_config(const ModelLocation& location, const Families& families) {
-  return read_config(location, families, /*begins_a_run=*/false);
+std::unique_ptr<FamilyConfig> read_model_config(const ModelLocation& location, const Families& families,
+                                                const std::string& part) {
+  return read_config(location, families, part, /*begins_a_run=*/false);
 }
 
 void ModelSource::check_described(const Families& families) const {
@@ -98,8 +106,10 @@ ModelSource open_init_source(const RunConfig& run, const Families& families) {
   try {
     const ModelLocation location = locate_model(run.init.from);
     ModelSource source{open_weights(location, run.init.part),
-                       read_config(location, families, /*begins_a_run=*/true), location.config};
+                       read_config(location, families, run.init.part, /*begins_a_run=*/true),
+                       location.config};
     if (source.model == nullptr) refuse_foreign_names(*source.weights);
+    if (source.config.empty()) source.config = location.weights;
     return source;
   } catch (const CheckpointError& error) {
     throw CheckpointError(std::string("init.from: ") + error.what());

@@ -14,7 +14,7 @@ struct ModelSource {
   /// The configuration stored with the weights, of which only `model` is meaningful; null if there is none (a
   /// bare tensor file).
   std::unique_ptr<FamilyConfig> model;
-  std::filesystem::path config;  ///< the file with that configuration
+  std::filesystem::path config;  ///< the file with that configuration, or the weights that are known by it
 
   /// Throws CheckpointError if tensors of `model` are missing or have other shapes: then configuration and
   /// weights contradict each other. Additional tensors are left to the caller that loads.
@@ -22,8 +22,11 @@ struct ModelSource {
 };
 
 /// Reads the configuration: a config.json that one of the families recognises, or the YAML of a run. Throws
-/// ConfigError for a config.json of a model that moh does not support. Null if the location has none.
-std::unique_ptr<FamilyConfig> read_model_config(const ModelLocation& location, const Families& families);
+/// ConfigError for a config.json of a model that moh does not support. If the location has none, that of the
+/// published model whose tensors these are (WeightNames::published_model), or null.
+/// `part` as in open_weights().
+std::unique_ptr<FamilyConfig> read_model_config(const ModelLocation& location, const Families& families,
+                                                const std::string& part = {});
 
 /// The keys that a run's YAML leaves at their defaults although they cannot be inferred from the weights
 /// (FamilyConfig::unseen_in_weights), with their values: "model.heads 8, model.norm_eps 1e-05". Throws

@@ -6,6 +6,7 @@
 #include <string>
 #include <string_view>
 
+#include "core/tensor.h"
 #include "train/config/family_config.h"
 #include "train/formats/weight_file.h"
 
@@ -28,6 +29,9 @@ class WeightNames {
   /// Reads it; only `model` of the result is meaningful. Throws CheckpointError for a file that is damaged,
   /// ConfigError for a model that moh does not support.
   virtual std::unique_ptr<FamilyConfig> read_config(const std::filesystem::path& config_json) const;
+  /// The configuration of weights that come without one, if they have exactly the tensors of a published
+  /// model of the family; else null.
+  virtual std::unique_ptr<FamilyConfig> published_model(const WeightFile&) const { return nullptr; }
   /// The configuration of weights that have none: that of the run, with what the weights determine.
   virtual std::unique_ptr<FamilyConfig> config_of(const WeightFile&, const FamilyConfig& run) const {
     return run.clone();
@@ -46,6 +50,12 @@ class WeightNames {
   /// rows_may_grow(parameter): whether it has a row per token or class, to which a run may add rows
   /// (init.new_rows).
   virtual bool rows_may_grow(std::string_view) const { return false; }
+  /// resizing(parameter, from, to): how a tensor of shape `from`, [1, S, D], becomes the parameter of shape
+  /// `to`, [1, R, D], when a run starts from it: the matrix [R, S], float32, by which its rows are multiplied
+  /// (position embeddings of another resolution); undefined: not at all.
+  virtual Tensor resizing(std::string_view, const Shape&, const Shape&) const { return {}; }
+  /// begins_anew(parameter, run): whether a run keeps its initial values, whatever it starts from.
+  virtual bool begins_anew(std::string_view, const FamilyConfig&) const { return false; }
   /// A one-line description of the model, "32 layers, 32 heads of 128 (8 KV), ...".
   virtual std::string describe(const FamilyConfig& config) const;
 };

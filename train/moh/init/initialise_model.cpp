@@ -9,6 +9,8 @@
 
 #include "core/dry_run.h"
 #include "core/error.h"
+#include "ops/linalg/mix_rows.h"
+#include "ops/shape/reshape.h"
 #include "train/config/enum_names.h"
 #include "train/log/format.h"
 #include "train/log/logging.h"
@@ -47,6 +49,38 @@ std::vector<Growth> take_growth(std::vector<NamedParameter>& parameters, const W
     p.variable = Variable(p.variable.value().slice(0, rows));
   }
   return found;
+}
+
+/// A parameter that is made from a tensor of another shape.
+struct Resized {
+  NamedParameter parameter;
+  Variable source;  ///< filled from the file
+  Tensor weights;   ///< WeightNames::resizing
+};
+
+/// Replaces each parameter that WeightNames::resizing makes by memory for the source's tensor.
+std::vector<Resized> take_resized(std::vector<NamedParameter>& parameters, const WeightFile& weights,
+                                  const WeightNames& names) {
+  std::vector<Resized> found;
+  for (NamedParameter& p : parameters) {
+    const WeightInfo* info = weights.find(p.name);
+    if (info == nullptr || info->shape == p.variable.shape()) continue;
+    const Tensor matrix = names.resizing(p.name, info->shape, p.variable.shape());
+    if (!matrix.defined()) continue;
+    const Variable source(empty(info->shape, DType::kFloat32));
+    found.push_back({p, source, matrix});
+    p.variable = source;
+  }
+  return found;
+}
+
+void resize(const Resized& resized) {
+  const auto& [parameter, source, weights] = resized;
+  const Variable rows = reshape(source, {weights.dim(1), -1});
+  const Tensor result = mix_rows(weights, rows).value();
+  parameter.variable.value().copy_from(result.reshape(parameter.variable.shape()));
+  log_info("init: " + parameter.name + ": " + to_string(source.shape()) + " resized to " +
+           to_string(parameter.variable.shape()));
 }
 
 /// The router parameters, if the source has none of them: then they do not count as missing. A source with
@@ -89,15 +123,21 @@ Columns columns_of_rows(const Tensor& rows) {
 struct SourceMatch {
   std::vector<NamedParameter> to_load;  ///< parameters to load; of those with more rows, the first rows
   std::vector<Growth> growths;
+  std::vector<Resized> resized;
   std::vector<NamedParameter> missing_routers;
 };
 
 /// Throws CheckpointError that lists the differences between the model and the source.
-SourceMatch match_source(const Model& model, const WeightFile& weights, const Family& family) {
-  SourceMatch match{model.parameters(), {}, {}};
-  match.growths = take_growth(match.to_load, weights, family.weight_names());
-  WeightDifferences differences =
-      compare_weights(infos_of(tensors_of(match.to_load)), weights, &family.weight_names());
+SourceMatch match_source(const Model& model, const WeightFile& weights, const Family& family,
+                         const FamilyConfig& run) {
+  const WeightNames& names = family.weight_names();
+  const auto anew = [&](std::string_view name) { return names.begins_anew(name, run); };
+  SourceMatch match{model.parameters(), {}, {}, {}};
+  std::erase_if(match.to_load, [&](const NamedParameter& p) { return anew(p.name); });
+  match.growths = take_growth(match.to_load, weights, names);
+  match.resized = take_resized(match.to_load, weights, names);
+  WeightDifferences differences = compare_weights(infos_of(tensors_of(match.to_load)), weights, &names);
+  std::erase_if(differences.unexpected, anew);
   match.missing_routers = take_routers(model, weights, differences);
   if (differences.none()) return match;
   throw CheckpointError("init.from: " + weights.path().string() +
@@ -110,7 +150,7 @@ void require_match(const RunConfig& run, const WeightFile& weights, const Famili
   if (MohConfig* moh = config->moh()) moh->shared_heads = {};  // a rule may not have been measured yet
   const Family& family = families.of(run);
   const DryRunScope no_memory;
-  match_source(*family.make_model(*config, placement_of(run)), weights, family);
+  match_source(*family.make_model(*config, placement_of(run)), weights, family, *config);
 }
 
 // ---- Routers that the source lacks ----
@@ -183,8 +223,9 @@ ModelSource open_source(const RunConfig& run, const Families& families) {
 std::vector<NamedParameter> load_source(const Model& model, const ModelSource& source, const RunConfig& run,
                                         const Family& family) {
   const WeightFile& weights = *source.weights;
-  SourceMatch match = match_source(model, weights, family);
+  SourceMatch match = match_source(model, weights, family, *run.family);
   load_weights(match.to_load, weights);
+  for (const Resized& resized : match.resized) resize(resized);
   for (const Growth& growth : match.growths) {
     const auto& [name, variable] = growth.parameter;
     log_info("init: " + name + ": " + std::to_string(growth.old_rows) + " rows extended to " +

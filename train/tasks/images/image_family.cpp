@@ -3,10 +3,12 @@
 #include <utility>
 
 #include "train/tasks/images/data_bench.h"
+#include "train/tasks/images/image_calibration.h"
 #include "train/tasks/images/image_data.h"
 #include "train/tasks/images/image_predictor.h"
 #include "train/tasks/images/image_run.h"
 #include "train/tasks/images/image_task.h"
+#include "train/tasks/images/image_weight_names.h"
 #include "train/tasks/images/picture_analysis.h"
 
 namespace moh {
@@ -42,10 +44,14 @@ class ImageFamily final : public Family {
   std::unique_ptr<Predictor> make_predictor(const RunConfig& run, const Model& model) const override {
     return image_predictor(run, static_cast<const ImageModel&>(model));
   }
+  std::unique_ptr<Calibration> make_calibration(const RunConfig& run,
+                                                std::shared_ptr<const TaskData> data) const override {
+    return std::make_unique<ImageCalibration>(run, static_cast<const ImageData&>(*data));
+  }
 
  private:
   ImageRun defaults_;
-  WeightNames names_;
+  ImageWeightNames names_;
 };
 
 }  // namespace

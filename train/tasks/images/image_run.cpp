@@ -69,6 +69,10 @@ void ImageRun::describe(Section& root) {
   root.section(std::move(s));
   root.section(image_data_section(data));
   root.section(augment_section(augment));
+  root.section_named("init").field(
+      "new_head", new_head,
+      "Begin with a new classifier, of `model.classes` classes; without it a checkpoint with another number "
+      "of classes is refused.");
 }
 
 void ImageRun::check(const RunConfig& run, config::Rules& rules) const {
@@ -115,7 +119,12 @@ void ImageRun::begin_with_model_of(const FamilyConfig& checkpoint) {
 }
 
 std::vector<Difference> ImageRun::disagreements(const FamilyConfig& checkpoint) const {
-  return model_differences(image_run(checkpoint).model, model, kFree);
+  std::vector<Difference> found = model_differences(image_run(checkpoint).model, model, kFree);
+  if (new_head) std::erase_if(found, [](const Difference& d) { return d.key == "model.classes"; });
+  for (Difference& d : found) {
+    if (d.key == "model.classes") d.fix = "init.new_head: true trains a new classifier";
+  }
+  return found;
 }
 
 std::vector<Difference> ImageRun::other_results(const FamilyConfig& other) const {

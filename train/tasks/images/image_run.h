@@ -23,6 +23,8 @@ struct ImageRun final : CloneableFamilyConfig<ImageRun> {
   /// Of the training of a checkpoint, in the order of labels; empty: those of data.class_names or of the
   /// pictures.
   std::vector<std::string> class_names;
+  /// init.new_head: begin with a classifier of model.classes, whatever classes the checkpoint has.
+  bool new_head = false;
 
   /// The section `data` with sizes in numbers.
   ImageDataConfig settled_data() const { return settled(data, model.image_size); }

@@ -152,13 +152,13 @@ std::unique_ptr<FamilyConfig> know_model(const ConvertOptions& options, const Fa
     return read_given_config(options, families, location, report);
   }
   try {
-    model = read_model_config(location, families);
+    model = read_model_config(location, families, options.part);
   } catch (const ConfigError& error) {
     // Safetensors can be converted without knowing the model.
     if (needs_model) throw;
     report.warnings.push_back(std::string("names are not compared with a model: ") + error.what());
   }
-  if (model) report.model_config = location.config;
+  if (model) report.model_config = location.config.empty() ? location.weights : location.config;
   if (model || !needs_model) return model;
   throw ConfigError(error_message(options.from.string(), "model", "a configuration next to the tensors",
                                   "none",
