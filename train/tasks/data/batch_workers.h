@@ -81,7 +81,7 @@ class BatchWorkers {
   Batch make_here() {
     Batch batch = steps_.begin(position_);
     if (dry_run()) {
-      while (held_.size() < depth_) held_.push_back(steps_.begin(position_));
+      while (held_.size() < depth_ + 1) held_.push_back(steps_.begin(position_));
     } else {
       for (std::int64_t i = 0; i < steps_.samples; ++i) steps_.make(batch, position_, i);
       steps_.finish(batch, position_);

@@ -1,6 +1,5 @@
 #include "train/tasks/images/image_data.h"
 
-#include <ranges>
 #include <utility>
 
 #include "core/error.h"
@@ -45,8 +44,8 @@ void check_names(const std::vector<std::string>& names) {
 void read_names(const std::filesystem::path& path, std::vector<std::string>& names) {
   constexpr std::uint64_t kMostBytes = 16 << 20;
   const std::string text = read_text_file(path, InputKind::kData, kMostBytes);
-  for (const auto line : std::views::split(text, '\n')) names.emplace_back(line.begin(), line.end());
-  if (!names.empty() && names.back().empty()) names.pop_back();  // the last line ends as the others
+  for (std::string& name : lines_of(text)) names.push_back(std::move(name));
+  if (names.back().empty()) names.pop_back();  // the last line ends as the others
 }
 
 /// The names that the run gives or its checkpoint knows; empty if it leaves them to the pictures.

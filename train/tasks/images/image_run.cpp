@@ -1,7 +1,6 @@
 #include "train/tasks/images/image_run.h"
 
 #include <array>
-#include <ranges>
 #include <utility>
 
 #include "core/error.h"
@@ -104,8 +103,7 @@ void ImageRun::require_data(config::Rules& rules) const {
 void ImageRun::remember(std::span<const std::pair<std::string, std::string>> identity) {
   for (const auto& [name, lines] : identity) {
     if (name != kClasses) continue;
-    class_names.clear();
-    for (const auto line : std::views::split(lines, '\n')) class_names.emplace_back(line.begin(), line.end());
+    class_names = lines_of(lines);
   }
 }
 
@@ -137,6 +135,16 @@ std::span<const std::string_view> ImageRun::unseen_in_weights() const {
 
 std::span<const std::string_view> ImageRun::optional_model_keys() const {
   return kOptional;
+}
+
+std::vector<std::string> lines_of(std::string_view text) {
+  std::vector<std::string> lines;
+  for (;;) {
+    const std::size_t end = text.find('\n');
+    lines.emplace_back(text.substr(0, end));
+    if (end == std::string_view::npos) return lines;
+    text.remove_prefix(end + 1);
+  }
 }
 
 std::pair<std::string, std::string> identity_of(std::span<const std::string> class_names) {

@@ -47,6 +47,9 @@ struct ImageRun final : CloneableFamilyConfig<ImageRun> {
   RecomputeLevel* recompute() override { return &model.recompute; }
 };
 
+/// The lines of a text; one that ends with a newline has an empty last one.
+std::vector<std::string> lines_of(std::string_view text);
+
 /// Names of classes as Task::identity() has them: one text, with a line for each.
 std::pair<std::string, std::string> identity_of(std::span<const std::string> class_names);
 

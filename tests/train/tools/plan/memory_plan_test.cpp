@@ -4,7 +4,9 @@
 #include <cmath>
 
 #include "core/parallel.h"
+#include "tests/support/image_runs.h"
 #include "tests/support/language_runs.h"
+#include "train/families/families.h"
 #include "train/run/trainer.h"
 
 using namespace moh;
@@ -26,13 +28,13 @@ void route(RunConfig& config, RouterKind router, std::int64_t shared, std::int64
 }
 
 /// What the allocator counts in two real steps.
-MemoryStats measured(const RunConfig& config) {
+MemoryStats measured(const RunConfig& config, const MakeTask& make_task) {
   CpuAllocator& allocator = CpuAllocator::instance();
   const MemoryStats before = allocator.stats();
   allocator.reset_peaks();
   MemoryStats stats;
   {
-    const std::unique_ptr<Task> task = synthetic_tasks(language_family())(config);
+    const std::unique_ptr<Task> task = make_task(config);
     AdamW optimizer(task->model(), config.optim.adamw);
     TrainStep step(*task, optimizer, config);
     task->seek(0);
@@ -55,11 +57,17 @@ void check_near(std::int64_t planned, std::int64_t measured) {
 
 void check_plan(const RunConfig& config) {
   set_num_threads(2);
-  const MemoryStats real = measured(config),
-                    plan = plan_memory(config, synthetic_tasks(language_family())).stats;
+  const MakeTask make_task = synthetic_tasks(families().of(config));
+  const MemoryStats real = measured(config, make_task), plan = plan_memory(config, make_task).stats;
   check_near(plan.total.peak_bytes, real.total.peak_bytes);
   for (std::size_t i = 0; i < kNumMemoryPurposes; ++i) {
-    INFO(memory_purpose_name(static_cast<MemoryPurpose>(i)));
+    const auto purpose = static_cast<MemoryPurpose>(i);
+    INFO(memory_purpose_name(purpose));
+    if (purpose == MemoryPurpose::kData && config.task != LanguageRun::kTask) {
+      // How many batches are made ahead is a matter of time; the plan has as many as there can be.
+      CHECK(plan.by_purpose[i].peak_bytes >= real.by_purpose[i].peak_bytes);
+      continue;
+    }
     check_near(plan.by_purpose[i].peak_bytes, real.by_purpose[i].peak_bytes);
   }
 }
@@ -100,6 +108,27 @@ TEST_CASE("plan: memory of query-norm routing with all gradients, dropout, bfloa
   model_of(config).recompute = RecomputeLevel::kLayer;
   config.train.accumulate = 2;
   check_plan(config);
+}
+
+TEST_CASE("plan: memory of classifiers of images") {
+  RunConfig vit = small_image_run(ImageArchitecture::kVit);
+  images_of(vit).model.image_size = 48;
+  images_of(vit).model.drop_path = 0.1;
+  vit.train.batch_size = 6;
+  vit.ema.decay = 0.99;
+  check_plan(vit);
+  vit.precision = Precision::kBFloat16;
+  vit.train.accumulate = 2;
+  check_plan(vit);
+
+  RunConfig transnext = small_image_run(ImageArchitecture::kTransNext);
+  images_of(transnext).model.image_size = 48;
+  images_of(transnext).model.transnext.experts = 2;
+  transnext.train.batch_size = 6;
+  check_plan(transnext);
+  images_of(transnext).model.recompute = RecomputeLevel::kLayer;
+  transnext.train.accumulate = 3;
+  check_plan(transnext);
 }
 
 TEST_CASE("plan: memory when layers route differently, and keys are cut into ranges") {
