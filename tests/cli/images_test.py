@@ -97,6 +97,16 @@ class Images(support.MohTest):
         self.moh("train", "drawn.yaml", "output.dir=one", "threads=1", "data.workers=1")
         self.assert_same_state("whole", "one")
 
+    def test_a_run_that_was_killed_goes_on_with_the_same_bits(self):
+        self.moh("train", "drawn.yaml", "train.epochs=12", "output.dir=whole")
+        # What it still has to say does not fit into the pipe.
+        running = support.Running(self, "train", "drawn.yaml", "train.epochs=12", "output.dir=killed")
+        running.read_until("step 13/96")
+        self.assertTrue(running.kill())
+        self.moh("train", "drawn.yaml", "train.epochs=12", "output.dir=killed", "--resume")
+        self.assert_same_state("whole", "killed")
+        self.assert_same_history("whole", "killed")
+
     def test_the_average_of_the_weights_is_evaluated_and_loaded(self):
         self.moh("train", "drawn.yaml")
         self.assertTrue((self.newest() / "ema.safetensors").exists())
