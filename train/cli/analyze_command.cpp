@@ -128,7 +128,7 @@ void add_analyze(const Commands& commands) {
       "Analyse the attention heads of a checkpoint: load, gates, tokens, similarity, rank", analyze);
   AnalyzeOptions& options = args.options;
   add_checkpoint_and_text(command, args);
-  command.add_option("--source", args.sources, "A named text that is analysed separately; repeatable")
+  command.add_option("--source", args.sources, "Named texts, or pictures, that are analysed separately; repeatable")
       ->type_name("NAME=PATH")
       ->default_str("")
       ->allow_extra_args(false);
@@ -147,7 +147,7 @@ void add_analyze(const Commands& commands) {
   command.add_option("--out", args.out, "Write the complete report to this file")->type_name("FILE.json");
   command.add_flag("--overwrite", args.overwrite, "Replace an existing file of --out");
   command.footer(
-      R"(Without data=PATH and --source, the text that the run held out is used. docs/analyze.md explains the numbers,
+      R"(Without data=PATH and --source, the data that the run held out are used. docs/analyze.md explains the numbers,
 scripts/plot_heads.py draws them. Ctrl-C ends it with exit code 130 and nothing written.
 
 Examples:

@@ -210,7 +210,7 @@ void add_bench_step(const Commands& commands) {
   add_run_arguments(command, args, /*required=*/true);
   command.add_option("--steps", options.steps, "Measured steps");
   command.add_option("--warmup", options.warmup, "Warm-up steps before the measured ones");
-  command.add_flag("--random-data", options.random_data, "Random tokens instead of data.train");
+  command.add_flag("--random-data", options.random_data, "Synthetic data instead of data.train");
   command.add_flag("--profile", options.profile, "Afterwards profile as many steps again, by op");
   command.add_option("--schedule", options.schedule,
                      "Afterwards show how so many threads would share the work of as many steps, by op");

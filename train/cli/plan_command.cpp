@@ -47,7 +47,7 @@ void add_plan(const Commands& commands) {
                      "Peak rate of each device in TFLOP/s, or H100, H200, A100 (bfloat16, published)");
   command.add_flag("--json", args.json, "Print one JSON object instead of a table");
   command.footer(
-      R"(Nothing is computed or written; a GPU that the configuration names is not needed, nor is its text.
+      R"(Nothing is computed or written; a GPU that the configuration names is not needed, nor are its data.
 docs/plan.md explains the numbers.
 
 Examples:
