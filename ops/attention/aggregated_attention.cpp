@@ -7,6 +7,7 @@
 #include "ops/attention/aggregated/division.h"
 #include "ops/attention/aggregated_attention_cuda.h"
 #include "ops/attention/aggregated_attention_kernels.h"
+#include "ops/attention/list_walk.h"
 #include "ops/attention/operands.h"
 #include "ops/attention/schedule.h"
 #include "ops/op.h"
@@ -95,6 +96,17 @@ bool is_small(const Operands& o) {
   return flops_of(o) < 1 << 18;
 }
 
+/// The tasks of the forward pass. Many lists are computed in their order, that of memory: neighbouring heads
+/// share cache lines.
+std::vector<RowTask> forward_tasks(const AttentionShape& s, const RowLists& lists) {
+  constexpr std::int64_t kListsPerThread = 8;
+  const std::int64_t count = s.batch * s.heads;
+  if (count < kListsPerThread * num_threads()) return plan_rows(s, lists, num_threads());
+  std::vector<RowTask> tasks;
+  for (std::int64_t l = 0; l < count; ++l) tasks.push_back({l, 0, list_at(s, lists, l).rows});
+  return tasks;
+}
+
 Tensor run_forward(const Operands& o, const Tensor& lse) {
   const AttentionShape& s = o.shape.pairs;
   Tensor out = empty({s.batch, s.queries, s.heads, s.head_dim}, o.q.dtype(), o.q.device());
@@ -111,7 +123,7 @@ Tensor run_forward(const Operands& o, const Tensor& lse) {
       using Kernels = AggregatedKernels<Backend, T>;
       const Places<Backend, T> places(o.shape);
       args.places = places.get();
-      run_tasks(plan_rows(s, args.lists, num_threads()), is_small(o), Kernels::forward_scratch_bytes(o.shape),
+      run_tasks(forward_tasks(s, args.lists), is_small(o), Kernels::forward_scratch_bytes(o.shape),
                 [&](const RowTask& task, std::byte* scratch) { Kernels::forward(args, task, scratch); });
     }
   };
@@ -157,7 +169,7 @@ struct Gradients {
         query_embedding(empty_like(o.query_embedding)),
         temperature(empty_like(o.temperature)),
         position_bias(empty_like(o.position_bias)) {
-    if (o.gates.defined()) gates = empty_like(o.gates);
+    if (o.gates.defined()) gates = zeros_like(o.gates);  // those of unselected pairs stay so
     if (o.packed()) return;
     distant = empty_like(o.distant);
     local = empty_like(o.local);

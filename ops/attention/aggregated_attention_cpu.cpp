@@ -58,10 +58,12 @@ template <class F>
 /// Outputs of a block of rows from number `begin` of their list on.
 template <int kCount, class T, class F>
 void forward_block(const AggregatedForward<T>& args, const List& list, std::int64_t begin,
-                   const Layout<F>& at, ForwardScratch<F>& s, GapFiller<T>& gaps) {
+                   const Layout<F>& at, ForwardScratch<F>& s, RowClearer<T>& clearer,
+                   RowFetcher<T>& fetcher) {
   constexpr int kN = kLanes<F>;
   QueryBlock<F>& block = s.block;
   score_block<kCount>(args.parameters, args.shape, list.kv_head, s.head, s.distant, s.near, at, block);
+  fetcher.begin_block(block.tokens[block.rows - 1], block.rows);
   F sums[kMostRows], tops[kMostRows];
   // Lanes after the last row, whose logarithms are dropped.
   for (std::int64_t i = block.rows; i < kMostRows; ++i) {
@@ -69,6 +71,9 @@ void forward_block(const AggregatedForward<T>& args, const List& list, std::int6
     tops[i] = F(0);
   }
   for (std::int64_t i = 0; i < block.rows; ++i) {
+    fetcher.step(at.d);
+    if (begin + block.rows + i < list.rows)
+      prefetch_row(row_of(args.q, list, pair_at(list, begin + block.rows + i)), at.d);
     F* scores = block.scores + i * at.columns();
     const RowSoftmax<F> softmax = exponentials(scores, at.columns());
     sums[i] = softmax.sum;
@@ -87,6 +92,7 @@ void forward_block(const AggregatedForward<T>& args, const List& list, std::int6
   }
   multiply_block<false>(block.scores, at.columns(), at.keys, s.distant.v, at.padded, s.out, at.padded,
                         at.padded, block.rows);
+  clearer.up_to(block.tokens[block.rows - 1] + 1);
   for (std::int64_t i = 0; i < block.rows; ++i) {
     const Pair pair{block.tokens[i], 0};
     F* out = s.out + i * at.padded;
@@ -96,7 +102,6 @@ void forward_block(const AggregatedForward<T>& args, const List& list, std::int6
                                 block.template near<kCount>(i, at), out);
     }
     const F gate = args.gates ? args.gates[gate_index(args.shape.pairs, list, pair)] : F(1);
-    gaps.zero_up_to(pair);
     store_row<T>(out, gate / sums[i], row_of(args.out, list, pair), at.d);
   }
 }
@@ -205,17 +210,25 @@ template <class F>
 /// Probabilities and gradients of logits of a block, and the gradients of its gates and biases.
 template <int kCount, class T, class F>
 void backward_logits(const AggregatedBackward<T>& args, const List& list, std::int64_t begin,
-                     const Layout<F>& at, BackwardScratch<F>& s, const PartialSums<F>& sums) {
+                     const Layout<F>& at, BackwardScratch<F>& s, const PartialSums<F>& sums,
+                     RowFetcher<T>& fetcher) {
   constexpr int kN = kLanes<F>;
   QueryBlock<F>& block = s.block;
+  fetcher.begin_block(block.tokens[block.rows - 1], block.rows);
   multiply_block<false>(s.dout, at.padded, at.d, s.v_transposed, at.key_columns, s.dscores, at.columns(),
                         at.key_columns, block.rows);
   for (std::int64_t i = 0; i < block.rows; ++i) {
     const Pair pair{block.tokens[i], 0};
+    fetcher.step(at.d);
+    if (begin + block.rows + i < list.rows) {
+      const Pair later = pair_at(list, begin + block.rows + i);
+      prefetch_row(row_of(args.q, list, later), at.d);
+      prefetch_row(row_of(args.dout, list, later), at.d);
+    }
     F *scores = block.scores + i * at.columns(), *dscores = s.dscores + i * at.columns();
     F *learned = block.learned + i * at.local_columns, *dlearned = s.dlearned + i * at.local_columns;
     if (at.neighbours > 0) {
-      set_zero(dscores + at.key_columns, at.local_columns);
+      clear_row(dscores + at.key_columns, at.local_columns);
       neighbour_dots<F, kCount>(s.dout + i * at.padded, s.near.v + pair.token * at.padded,
                                 block.template near<kCount>(i, at), dscores + at.key_columns);
       // Outside the image the dots are with the token itself, and count for nothing.
@@ -264,7 +277,7 @@ void backward_keys(const Layout<F>& at, BackwardScratch<F>& s, const PartialSums
 /// dq of a block, and what it adds to the gradients of the query embedding and the temperature.
 template <int kCount, class T, class F>
 void backward_queries(const AggregatedBackward<T>& args, const List& list, const Layout<F>& at,
-                      BackwardScratch<F>& s, const PartialSums<F>& sums, GapFiller<T>& gaps) {
+                      BackwardScratch<F>& s, const PartialSums<F>& sums, RowClearer<T>& clearer) {
   constexpr int kN = kLanes<F>;
   const QueryBlock<F>& block = s.block;
   multiply_block<false>(s.dscores, at.columns(), at.keys, s.distant.k, at.padded, s.dquery, at.padded,
@@ -298,20 +311,20 @@ void backward_queries(const AggregatedBackward<T>& args, const List& list, const
   const F relative_slope = s.head.temperature > F(0) ? s.head.slope / s.head.temperature : F(0);
   *sums.temperature += sum_lanes<F>(dtemperature) * F(kLn2) * relative_slope;
   unit_gradients(s.dunit, block.unit, block.inverse, block.rows, at.padded);
+  clearer.up_to(block.tokens[block.rows - 1] + 1);
   for (std::int64_t i = 0; i < block.rows; ++i) {
     const Pair pair{block.tokens[i], 0};
-    gaps.zero_up_to(pair);
     store_row<T>(s.dunit + i * at.padded, F(1), row_of(args.dq, list, pair), at.d);
   }
 }
 
-/// Writes the gradients of keys and values: those of keys have a factor log2 e from the queries.
+/// Writes the gradients of keys and values [begin, end): those of keys have a factor log2 e from the queries.
 template <class T, class F>
-void store_key_gradients(F* dk, const F* unit, const F* inverse, const F* dv, std::int64_t count,
-                         const List& list, const HeadView<T>& to_k, const HeadView<T>& to_v,
+void store_key_gradients(F* dk, const F* unit, const F* inverse, const F* dv, std::int64_t begin,
+                         std::int64_t end, const List& list, const HeadView<T>& to_k, const HeadView<T>& to_v,
                          const Layout<F>& at) {
-  unit_gradients(dk, unit, inverse, count, at.padded);
-  for (std::int64_t t = 0; t < count; ++t) {
+  unit_gradients(dk + begin * at.padded, unit + begin * at.padded, inverse + begin, end - begin, at.padded);
+  for (std::int64_t t = begin; t < end; ++t) {
     store_row<T>(dk + t * at.padded, F(kLn2), key_row(to_k, list, t), at.d);
     store_row<T>(dv + t * at.padded, F(1), key_row(to_v, list, t), at.d);
   }
@@ -329,9 +342,9 @@ void gather_outputs(const AggregatedBackward<T>& args, const List& list, const L
   set_zero(s.dout + s.block.rows * at.padded, (round_up_to_tile(s.block.rows) - s.block.rows) * at.padded);
 }
 
-/// All gradients of one head of one sequence.
+/// All gradients of one head of one sequence, whether or not the last of the task.
 template <int kCount, class T, class F>
-void backward_list(const AggregatedBackward<T>& args, const List& list, const Layout<F>& at,
+void backward_list(const AggregatedBackward<T>& args, const List& list, bool is_last, const Layout<F>& at,
                    BackwardScratch<F>& s, const PartialSums<F>& sums) {
   const std::int64_t tokens = args.shape.pairs.queries, near_rows = at.neighbours > 0 ? tokens : 0;
   s.distant.pack(args.k, args.v, list, at);
@@ -339,23 +352,38 @@ void backward_list(const AggregatedBackward<T>& args, const List& list, const La
   if (near_rows > 0) s.near.pack(args.local_k, args.local_v, list, 0, tokens, at);
   for (F* sum : {s.dk, s.dv}) set_zero(sum, round_up_to_tile(at.keys) * at.padded);
   for (F* sum : {s.dnear_k, s.dnear_v}) set_zero(sum, near_rows * at.padded);
-  if (args.dgates) {
-    for (std::int64_t t = 0; t < tokens; ++t) args.dgates[gate_index(args.shape.pairs, list, {t, 0})] = F(0);
+  RowClearer<T> clearer(args.dq, list, 0, at.d);
+  RowFetcher<T> fetcher;
+  fetcher.will_write(row_of(args.dq, list, {0, 0}), args.dq.token_stride);
+  std::int64_t stored = 0;  // gradients of neighbours that no later query changes
+  const auto store_near = [&](std::int64_t end) {
+    if (end <= stored) return;
+    store_key_gradients(s.dnear_k, s.near.k, s.near.inverse, s.dnear_v, stored, end, list, args.dlocal_k,
+                        args.dlocal_v, at);
+    stored = end;
+  };
+  if (near_rows > 0) {
+    fetcher.will_write(key_row(args.dlocal_k, list, 0), args.dlocal_k.token_stride);
+    fetcher.will_write(key_row(args.dlocal_v, list, 0), args.dlocal_v.token_stride);
+    for (const HeadView<const T>& view : {args.local_k, args.local_v}) {
+      const T* const own = key_row(view, list, 0);
+      fetcher.will_read(own, is_last ? nullptr : own + view.batch_stride, view.token_stride, tokens, tokens);
+    }
   }
-  GapFiller<T> gaps(args.dq, list, 0, at.d);
   for (std::int64_t begin = 0; begin < list.rows; begin += at.block_rows()) {
     const std::int64_t rows = min_of(at.block_rows(), list.rows - begin);
     gather_queries<T>(args, list, begin, rows, s.head, at, s.block);
     gather_outputs(args, list, at, s);
     score_block<kCount>(args.parameters, args.shape, list.kv_head, s.head, s.distant, s.near, at, s.block);
-    backward_logits<kCount>(args, list, begin, at, s, sums);
+    backward_logits<kCount>(args, list, begin, at, s, sums, fetcher);
     backward_keys<kCount>(at, s, sums);
-    backward_queries<kCount>(args, list, at, s, sums, gaps);
+    backward_queries<kCount>(args, list, at, s, sums, clearer);
+    if (near_rows > 0)
+      store_near(s.block.tokens[rows - 1] + 1 - args.shape.window / 2 * (args.shape.width + 1));
   }
-  gaps.zero_rest();
-  store_key_gradients(s.dk, s.distant.k, s.distant.inverse, s.dv, at.keys, list, args.dk, args.dv, at);
-  store_key_gradients(s.dnear_k, s.near.k, s.near.inverse, s.dnear_v, near_rows, list, args.dlocal_k,
-                      args.dlocal_v, at);
+  clearer.up_to(tokens);
+  store_key_gradients(s.dk, s.distant.k, s.distant.inverse, s.dv, 0, at.keys, list, args.dk, args.dv, at);
+  store_near(near_rows);
 }
 
 /// to [rows, count] = the first `count` elements of rows of `row` elements.
@@ -408,12 +436,22 @@ void AggregatedKernels<Backend, T>::forward(const AggregatedForward<T>& args, co
   ForwardScratch<F> s;
   Arena arena(scratch);
   s.lay_out(arena, shape, at);
-  GapFiller<T> gaps(args.out, list, task.begin, at.d);
+  RowClearer<T> clearer(args.out, list, task.begin, at.d);
   if (task.begin < task.end) {
     s.head.load_head(args.parameters, list.kv_head, at);
     s.distant.pack(args.k, args.v, list, at);
   }
   const std::int64_t reach = shape.window / 2, band = band_rows(shape);
+  RowFetcher<T> fetcher;
+  fetcher.will_write(row_of(args.out, list, {0, 0}), args.out.token_stride);
+  if (at.neighbours > 0) {
+    const std::int64_t lists = shape.pairs.batch * shape.pairs.heads;
+    const List next = list_at(shape.pairs, {}, min_of(task.list + 1, lists - 1));
+    for (const HeadView<const T>& view : {args.local_k, args.local_v}) {
+      fetcher.will_read(key_row(view, list, 0), key_row(view, next, 0), view.token_stride,
+                        (band + reach) * shape.width, shape.pairs.queries);
+    }
+  }
   for (std::int64_t row = task.begin; row < task.end;) {
     std::int64_t end = task.end;
     if (at.neighbours > 0) {
@@ -424,10 +462,11 @@ void AggregatedKernels<Backend, T>::forward(const AggregatedForward<T>& args, co
     }
     for (; row < end; row += s.block.rows) {
       gather_queries<T>(args, list, row, min_of(at.block_rows(), end - row), s.head, at, s.block);
-      with_window(at.neighbours, [&](auto count) { forward_block<count()>(args, list, row, at, s, gaps); });
+      with_window(at.neighbours,
+                  [&](auto count) { forward_block<count()>(args, list, row, at, s, clearer, fetcher); });
     }
   }
-  if (task.end == list.rows) gaps.zero_rest();
+  if (task.end == list.rows) clearer.up_to(shape.pairs.queries);
 }
 
 template <class Backend, class T>
@@ -459,7 +498,8 @@ void AggregatedKernels<Backend, T>::backward(const AggregatedBackward<T>& args, 
   }
   for (std::int64_t b = task.begin; b < task.end; ++b) {
     const List list = list_at(args.shape.pairs, args.lists, b * args.shape.pairs.heads + task.head);
-    with_window(at.neighbours, [&](auto count) { backward_list<count()>(args, list, at, s, sums); });
+    with_window(at.neighbours,
+                [&](auto count) { backward_list<count()>(args, list, b + 1 == task.end, at, s, sums); });
   }
 }
 

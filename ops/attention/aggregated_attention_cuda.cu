@@ -112,10 +112,7 @@ void CudaAggregated<T>::backward(const AggregatedBackward<T>& args, std::int64_t
                                  const AggregatedParameters<float>& sums) {
   const AttentionShape& s = args.shape.pairs;
   const std::int64_t pairs = s.batch * s.queries * s.heads, near = args.shape.neighbours() * num_rows;
-  if (args.lists.rows != nullptr) {
-    zero_heads(args.dq, s);
-    if (args.dgates != nullptr) cuda::set_zero(args.dgates, static_cast<std::size_t>(pairs) * sizeof(float));
-  }
+  if (args.lists.rows != nullptr) zero_heads(args.dq, s);
   const Division division = Division::of(args.shape);
   Slices slices(division.backward_bytes(args.shape, num_rows));
   const bool whole = is_whole(s.head_dim, args.q.data, args.k.data, args.v.data, args.local_k.data,

@@ -68,7 +68,7 @@ struct AggregatedBackward {
   const Acc<T>* gates = nullptr;
   const Acc<T>* lse = nullptr;
   HeadView<T> dq, dk, dv, dlocal_k, dlocal_v;
-  Acc<T>* dgates = nullptr;    ///< [B, tokens, H], or none
+  Acc<T>* dgates = nullptr;    ///< [B, tokens, H], zeros, or none
   std::int64_t chunks = 1;     ///< parts into which the sequences are divided, for sums over them
   Acc<T>* partials = nullptr;  ///< [H, chunks, partial_size()], sums over the sequences of a chunk
 };

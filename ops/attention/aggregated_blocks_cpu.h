@@ -18,6 +18,94 @@ constexpr double kLn2 = 0.6931471805599453;
 /// Rows of a block of queries at most; whole vectors of them.
 constexpr std::int64_t kMostRows = std::int64_t{16} * kTileRows;
 
+/// Fetches rows of tokens while queries are computed, behind whose arithmetic this is hidden: rows that are
+/// written soon, of this list, and rows that are read when the next keys are packed.
+template <class T>
+class RowFetcher {
+ public:
+  void will_write(T* rows, std::int64_t stride) { written_[num_written_++] = {rows, stride}; }
+  /// Row t + `lead` of a list of `count` rows, or where that is past its end, the row so far into the next
+  /// list.
+  void will_read(const T* rows, const T* next, std::int64_t stride, std::int64_t lead, std::int64_t count) {
+    read_[num_read_++] = {rows, next, stride};
+    lead_ = lead;
+    count_ = count;
+  }
+  /// Divides what belongs to the tokens up to `last` evenly among the next `rows` calls of step(), so that no
+  /// branch depends on the selection.
+  void begin_block(std::int64_t last, std::int64_t rows) {
+    each_ = rows > 0 ? (last - next_ + rows) / rows : 0;
+    end_ = last + 1;
+  }
+  void step(std::int64_t head_dim) {
+    const std::int64_t end = min_of(next_ + each_, end_);
+    for (; next_ < end; ++next_) {
+      for (int i = 0; i < num_written_; ++i) {
+        T* const row = written_[i].rows + next_ * written_[i].stride;
+        __builtin_prefetch(row, /*for writing*/ 1);
+        __builtin_prefetch(row + head_dim - 1, 1);
+      }
+      const std::int64_t at = next_ + lead_;
+      for (int i = 0; i < num_read_; ++i) {
+        const T* const list = at < count_ ? read_[i].rows : read_[i].next;
+        if (list == nullptr) continue;
+        const T* const row = list + (at < count_ ? at : min_of(at - count_, count_ - 1)) * read_[i].stride;
+        __builtin_prefetch(row, 0, /*into L2*/ 2);
+        __builtin_prefetch(row + head_dim - 1, 0, 2);
+      }
+    }
+  }
+
+ private:
+  struct Written {
+    T* rows;
+    std::int64_t stride;
+  };
+  struct Read {
+    const T *rows, *next;
+    std::int64_t stride;
+  };
+  Written written_[3];
+  Read read_[2];
+  int num_written_ = 0, num_read_ = 0;
+  std::int64_t next_ = 0, end_ = 0, each_ = 0, lead_ = 0, count_ = 0;
+};
+
+/// Zeroes the rows of the tokens up to the last of each block, selected or not, before the block writes its
+/// own: no branch depends on the selection. Without a list there is nothing to zero.
+template <class T>
+class RowClearer {
+ public:
+  /// For a task that begins at row `begin` of its list.
+  RowClearer(const HeadView<T>& view, const List& list, std::int64_t begin, std::int64_t head_dim)
+      : first_(row_of(view, list, {0, 0})), stride_(view.token_stride), head_dim_(head_dim) {
+    is_needed_ = list.entries != nullptr;
+    if (is_needed_ && begin > 0) next_ = pair_at(list, begin - 1).token + 1;
+  }
+  void up_to(std::int64_t end) {
+    if (!is_needed_) return;
+    constexpr std::int64_t kPiece = 32 / sizeof(T);
+    for (; next_ < end; ++next_) {
+      T* const row = first_ + next_ * stride_;
+      std::int64_t c = 0;
+      for (; c + kPiece <= head_dim_; c += kPiece) __builtin_memset(static_cast<void*>(row + c), 0, 32);
+      for (; c < head_dim_; ++c) row[c] = T(0.0F);
+    }
+  }
+
+ private:
+  T* first_;
+  std::int64_t stride_, head_dim_, next_ = 0;
+  bool is_needed_ = false;
+};
+
+/// Fetches a row of `count` elements, from one that is read soon.
+template <class F>
+[[gnu::always_inline]] inline void prefetch_all(const F* row, std::int64_t count) {
+  constexpr std::int64_t kLine = 64 / sizeof(F);
+  for (std::int64_t c = 0; c < count; c += kLine) __builtin_prefetch(row + c);
+}
+
 /// Calls body(neighbours) with the number of neighbours as a constant where it is the usual one.
 template <class Body>
 [[gnu::always_inline]] inline void with_window(std::int64_t neighbours, const Body& body) {
@@ -174,8 +262,13 @@ void gather_queries(const Args& args, const List& list, std::int64_t begin, std:
   block.rows = rows;
   for (std::int64_t i = 0; i < rows; ++i) {
     const Pair pair = pair_at(list, begin + i);
-    if (i + kRowsAhead < rows)
-      prefetch_row(row_of(args.q, list, pair_at(list, begin + i + kRowsAhead)), at.d);
+    if (i + kRowsAhead < rows) {
+      const Pair ahead = pair_at(list, begin + i + kRowsAhead);
+      prefetch_row(row_of(args.q, list, ahead), at.d);
+      prefetch_all(
+          args.parameters.position_bias + (list.kv_head * args.shape.pairs.queries + ahead.token) * at.keys,
+          at.keys);
+    }
     const std::int32_t place = args.places.of_token[pair.token];
     block.tokens[i] = pair.token;
     block.masks[i] = args.places.mask + place * at.local_columns;
@@ -265,7 +358,7 @@ void score_block(const AggregatedParameters<const F>& parameters, const Aggregat
     add_position_bias(parameters.position_bias + (head_number * tokens + token) * at.keys, end, at, scores);
     if (at.neighbours == 0) continue;
     F* local = scores + at.key_columns;
-    set_zero(local, at.local_columns);
+    clear_row(local, at.local_columns);
     neighbour_dots<F, kCount>(block.query + i * padded, near.k + (token - near.first) * padded,
                               block.template near<kCount>(i, at), local);
     for (std::int64_t j = 0; j < at.local_columns; j += kN)

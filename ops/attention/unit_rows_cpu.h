@@ -15,7 +15,8 @@ namespace {
 /// Norms below it count as it.
 constexpr double kLeastNorm = 1e-12;
 
-/// to[i] = the inner product of rows i of a and b, for i < count, at most a vector of them.
+/// The inner products of rows i of a and b in lanes i, for i < count, at most a vector of them; other lanes
+/// are of no meaning.
 template <class F>
 [[gnu::always_inline]] inline Vec<F> dot_each(const F* a, const F* b, std::int64_t count,
                                               std::int64_t padded) {
@@ -28,6 +29,12 @@ template <class F>
     for (std::int64_t c = kN; c < padded; c += kN) sums[l] += load(a + row + c) * load(b + row + c);
   }
   return sum_each<F, kN>(sums);
+}
+
+/// row = 0, whole vectors.
+template <class F>
+[[gnu::always_inline]] inline void clear_row(F* row, std::int64_t padded) {
+  for (std::int64_t c = 0; c < padded; c += kLanes<F>) store(row + c, Vec<F>{});
 }
 
 /// row *= factor
