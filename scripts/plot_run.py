@@ -32,7 +32,9 @@ MOST_ROWS = 64
 # Fields of the records that have a panel of their own: field, title, label of the y axis.
 PANELS = (("grad_norm", "Gradient norm", "before clipping"),
           ("balance_loss", "Load-balance loss", "before its weight"),
-          ("tokens_per_s", "Speed", "tokens per second"))
+          ("top1", "Validation top-1", "share of images"),
+          ("tokens_per_s", "Speed", "tokens per second"),
+          ("images_per_s", "Speed", "images per second"))
 
 
 class PlotError(Exception):
@@ -44,6 +46,7 @@ class Run:
     """Curves of one run, as {step: value}; non-finite numbers are NaN."""
 
     label: str
+    item: str = "token"  # what a loss is the mean of
     train_loss: dict = field(default_factory=dict)
     validation_loss: dict = field(default_factory=dict)
     learning_rate: dict = field(default_factory=dict)
@@ -68,15 +71,17 @@ def add_record(run, record):
         return
     if record.get("kind") == "eval" and "loss" in record:
         run.validation_loss[step] = as_number(record["loss"])
+    for name, *_ in PANELS:
+        if name in record:
+            run.curves.setdefault(name, {})[step] = as_number(record[name])
     if record.get("kind") != "train":
         return
+    if "images" in record:
+        run.item = "image"
     if "loss" in record:
         run.train_loss[step] = as_number(record["loss"])
     if "learning_rate" in record:
         run.learning_rate[step] = as_number(record["learning_rate"])
-    for name, *_ in PANELS:
-        if name in record:
-            run.curves.setdefault(name, {})[step] = as_number(record[name])
     if is_head_load(record.get("head_load")):
         run.head_load[step] = [[as_number(share) for share in layer] for layer in record["head_load"]]
 
@@ -156,7 +161,7 @@ def draw_loss(axes, runs):
             draw_train_loss(axes, run, color, single)
         if run.validation_loss:
             draw_validation_loss(axes, run, COLORS[1] if single else color, single)
-    axes.set(title="Loss", xlabel="step", ylabel="nats per token")
+    axes.set(title="Loss", xlabel="step", ylabel=f"nats per {runs[0].item}")
     if single:
         axes.legend(frameon=False, fontsize=9)
 

@@ -56,6 +56,15 @@ class PlotRunTest(unittest.TestCase):
         self.assertEqual(plot(dense, "-o", only).returncode, 0)
         self.assertEqual(png_size(only), (1650, 540))  # no heads, no second row
 
+    def test_a_run_with_images_has_their_score(self):
+        run = self.make_run("images", [train(1, images=64, images_per_s=100.0), train(2, images=128, images_per_s=200.0),
+                                       {"kind": "eval", "step": 2, "top1": 0.5, "loss": 1.25}])
+        axes = {each.get_title(loc="left") or each.get_title(): each for each in
+                plot_run.draw_figure([plot_run.read_run(run)]).axes}
+        self.assertEqual(axes["Loss"].get_ylabel(), "nats per image")
+        self.assertEqual(axes["Validation top-1"].lines[0].get_xydata().tolist(), [[2, 0.5]])
+        self.assertEqual(axes["Speed"].get_ylabel(), "images per second")
+
     def test_the_drawing_holds_the_records(self):
         figure = plot_run.draw_figure([plot_run.read_run(self.make_moh_run(steps=20))])
         loss, rate, over_time, last = figure.axes[:4]
