@@ -32,6 +32,19 @@ add_library(moh_xxhash INTERFACE)
 target_include_directories(moh_xxhash SYSTEM INTERFACE ${MOH_XXHASH_INCLUDE_DIR})
 target_link_libraries(moh_xxhash INTERFACE ${MOH_XXHASH_LIBRARY})
 
+# Regular expressions and normalisation forms of tokenizers. Debian's packages have no CMake files of their own.
+foreach(library pcre2 utf8proc)
+  string(TOUPPER ${library} prefix)
+  set(pcre2_name pcre2-8)
+  set(utf8proc_name utf8proc)
+  find_path(MOH_${prefix}_INCLUDE_DIR ${library}.h REQUIRED)
+  find_library(MOH_${prefix}_LIBRARY ${${library}_name} REQUIRED)
+  mark_as_advanced(MOH_${prefix}_INCLUDE_DIR MOH_${prefix}_LIBRARY)
+  add_library(moh_${library} INTERFACE)
+  target_include_directories(moh_${library} SYSTEM INTERFACE ${MOH_${prefix}_INCLUDE_DIR})
+  target_link_libraries(moh_${library} INTERFACE ${MOH_${prefix}_LIBRARY})
+endforeach()
+
 # moh_status(PART FOUND DETAIL IF_FOUND IF_NOT): one line, which says what the part enables, or the fallback without it.
 function(moh_status part found detail if_found if_not)
   if(found)

@@ -12,6 +12,7 @@ packages=(
   zlib1g-dev                                                                 # checksums of PyTorch's files
   libeigen3-dev                                                              # eigenvalues
   libjpeg62-turbo-dev libpng-dev                                             # pictures
+  libpcre2-dev libutf8proc-dev                                               # tokenizers
   catch2                                                                     # tests
   python3 python3-matplotlib                                                 # end-to-end tests, plots
   python3-pip                                                                # to fetch cuDNN's front end

@@ -8,7 +8,7 @@
 #include "core/random.h"
 #include "tests/train/config/config_folder.h"
 #include "train/config/enum_names.h"
-#include "train/tasks/language/data/tokenizer.h"
+#include "train/tokenizers/tokenizer.h"
 
 namespace moh {
 namespace {

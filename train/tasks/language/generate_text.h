@@ -9,7 +9,7 @@
 
 #include "core/function_ref.h"
 #include "core/random.h"
-#include "train/tasks/language/data/tokenizer.h"
+#include "train/tokenizers/tokenizer.h"
 
 namespace moh {
 

@@ -4,7 +4,7 @@
 #include <string_view>
 
 #include "train/tasks/family.h"
-#include "train/tasks/language/data/tokenizer.h"
+#include "train/tokenizers/tokenizer.h"
 #include "train/tasks/load_model.h"
 
 namespace moh {

@@ -9,7 +9,7 @@
 #include "train/config/run_config.h"
 #include "train/tasks/analysis_inputs.h"
 #include "train/tasks/language/data/token_source.h"
-#include "train/tasks/language/data/tokenizer.h"
+#include "train/tokenizers/tokenizer.h"
 
 namespace moh {
 

@@ -7,7 +7,7 @@
 #include <variant>
 #include <vector>
 
-#include "train/tasks/language/data/tokenizer.h"
+#include "train/tokenizers/tokenizer.h"
 
 namespace moh {
 

@@ -4,7 +4,7 @@
 #include <string>
 
 #include "train/io/durable_file.h"
-#include "train/tasks/language/data/tokenizer.h"
+#include "train/tokenizers/tokenizer.h"
 
 namespace moh {
 

@@ -8,7 +8,7 @@
 #include "core/error.h"
 #include "tests/support/temporary_folder.h"
 #include "train/formats/safetensors.h"
-#include "train/tasks/language/data/tokenizer.h"
+#include "train/tokenizers/tokenizer.h"
 
 using namespace moh;
 namespace fs = std::filesystem;

@@ -5,7 +5,7 @@
 
 #include "core/error.h"
 #include "train/tasks/data/prefetcher.h"
-#include "train/tasks/language/data/tokenizer.h"
+#include "train/tokenizers/tokenizer.h"
 
 using namespace moh;
 

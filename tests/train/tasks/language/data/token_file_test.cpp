@@ -8,7 +8,7 @@
 #include "tests/train/formats/safetensors_text.h"
 #include "train/io/failpoint.h"
 #include "train/tasks/language/data/token_file_writer.h"
-#include "train/tasks/language/data/tokenizer.h"
+#include "train/tokenizers/tokenizer.h"
 
 using namespace moh;
 namespace fs = std::filesystem;

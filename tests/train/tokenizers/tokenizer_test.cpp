@@ -1,4 +1,4 @@
-#include "train/tasks/language/data/tokenizer.h"
+#include "train/tokenizers/tokenizer.h"
 
 #include <catch2/catch.hpp>
 
@@ -52,7 +52,7 @@ std::string streamed(std::string_view bytes, std::size_t step) {
   return text + stream.finish();
 }
 
-const std::string kBad = "\xEF\xBF\xBD";
+const std::string replacement = "\xEF\xBF\xBD";
 
 }  // namespace
 
@@ -60,9 +60,9 @@ TEST_CASE("data: streamed text shows whole characters only") {
   Utf8Stream stream;
   CHECK(stream.push("a\xE6\x9D") == "a");
   CHECK(stream.push("\xB1") == "東");
-  CHECK(stream.push("\xF0\x9F") == "");
-  CHECK(stream.finish() == kBad);
-  CHECK(stream.finish() == "");
+  CHECK(stream.push("\xF0\x9F").empty());
+  CHECK(stream.finish() == replacement);
+  CHECK(stream.finish().empty());
 }
 
 TEST_CASE("data: streamed bytes that form no character are replaced, wherever the pieces end") {
@@ -71,19 +71,19 @@ TEST_CASE("data: streamed bytes that form no character are replaced, wherever th
   };
   const Case cases[] = {
       {"Zürich 東京 🙂\n\t", "Zürich 東京 🙂\n\t"},
-      {"\x80x", kBad + "x"},                            // continuation without a lead
-      {"\xC0\xAF", kBad + kBad},                        // overlong "/"
-      {"\xE0\x80\xAF", kBad + kBad + kBad},             // overlong in three bytes
-      {"\xED\xA0\x80", kBad + kBad + kBad},             // surrogate
-      {"\xF4\x90\x80\x80", kBad + kBad + kBad + kBad},  // past U+10FFFF
+      {"\x80x", replacement + "x"},                               // continuation without a lead
+      {"\xC0\xAF", replacement + replacement},                    // overlong "/"
+      {"\xE0\x80\xAF", replacement + replacement + replacement},  // overlong in three bytes
+      {"\xED\xA0\x80", replacement + replacement + replacement},  // surrogate
+      {"\xF4\x90\x80\x80", replacement + replacement + replacement + replacement},  // past U+10FFFF
       {"\xE6\x9D"
        "a",
-       kBad + "a"},                                     // cut off by another character
-      {"\xF0\x9F\x99", kBad},                           // cut off by the end
-      {"\x1B[31m\r\x7F", kBad + "[31m" + kBad + kBad},  // terminal control
+       replacement + "a"},                                                   // cut off by another character
+      {"\xF0\x9F\x99", replacement},                                         // cut off by the end
+      {"\x1B[31m\r\x7F", replacement + "[31m" + replacement + replacement},  // terminal control
       {"\xC2\x9B"
        "1m",
-       kBad + "1m"},  // the one-character form of ESC [
+       replacement + "1m"},  // the one-character form of ESC [
       {"\xC2\xA0", "\xC2\xA0"},
   };
   for (const Case& c : cases) {

@@ -7,10 +7,9 @@
 #include <string_view>
 #include <vector>
 
-namespace moh {
+#include "train/tokenizers/token_id.h"
 
-/// Number of a token in its vocabulary, 0 ... vocab_size - 1.
-using TokenId = std::int32_t;
+namespace moh {
 
 /// Turns text into token ids and back. Immutable and thread-safe.
 class Tokenizer {
@@ -25,10 +24,15 @@ class Tokenizer {
   virtual std::uint64_t content_hash() const = 0;
   /// The id that separates documents, if the vocabulary has one. It has no text.
   virtual std::optional<TokenId> end_of_document() const = 0;
+  /// The ids that a text begins with for the model, such as that of <s>; often none.
+  virtual const std::vector<TokenId>& sequence_start() const;
+  /// Whether the space at the beginning of a decoded text is not part of it.
+  virtual bool drops_leading_space() const { return false; }
 
   /// Whether a text may be split between any two bytes and encoded piece by piece.
   virtual bool encodes_in_pieces() const { return false; }
-  /// Appends the ids of `text` to `ids`. Throws DataError for text that the vocabulary cannot express.
+  /// Appends the ids of `text` to `ids`. What is not UTF-8 is read as U+FFFD by tokenizers that have
+  /// characters. Throws DataError for text that the vocabulary cannot express.
   virtual void encode(std::string_view text, std::vector<TokenId>& ids) const = 0;
   /// The text of an id in bytes, which need not be whole characters (see Utf8Stream). Throws ValueError for
   /// an id outside the vocabulary.
@@ -57,6 +61,10 @@ std::string hash_text(std::uint64_t content_hash);
 
 /// The tokenizer of that name. Throws ConfigError listing the known names.
 std::unique_ptr<const Tokenizer> make_tokenizer(std::string_view name);
+
+/// The text with U+FFFD in the place of what is not UTF-8: one for each invalid byte, or for the bytes of a
+/// character that breaks off (Unicode's recommended practice, as Python decodes with errors="replace").
+std::string with_valid_utf8(std::string_view text);
 
 /// Turns bytes that a model generates piece by piece into text that is safe to print on a terminal: a
 /// character is returned once its last byte has arrived; invalid bytes, and control characters other than

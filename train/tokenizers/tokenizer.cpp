@@ -1,4 +1,4 @@
-#include "train/tasks/language/data/tokenizer.h"
+#include "train/tokenizers/tokenizer.h"
 
 #include <xxhash.h>
 
@@ -29,6 +29,11 @@ bool is_safe(std::string_view character) {
 }
 
 }  // namespace
+
+const std::vector<TokenId>& Tokenizer::sequence_start() const {
+  static const std::vector<TokenId> none;
+  return none;
+}
 
 std::uint64_t ByteTokenizer::content_hash() const {
   constexpr std::string_view kRules = "byte: id = byte, vocabulary 256, end of document 0";
@@ -63,6 +68,17 @@ std::string hash_text(std::uint64_t content_hash) {
 std::unique_ptr<const Tokenizer> make_tokenizer(std::string_view name) {
   if (name == ByteTokenizer::kName) return std::make_unique<ByteTokenizer>();
   throw ConfigError(error_message("tokenizer", "name", "byte", "'" + std::string(name) + "'"));
+}
+
+std::string with_valid_utf8(std::string_view text) {
+  std::string result;
+  while (!text.empty()) {
+    const Utf8Front front = utf8_front(text);
+    const std::size_t size = front.bytes == 0 ? 1 : front.bytes;
+    result += front.complete ? text.substr(0, size) : kReplacement;
+    text.remove_prefix(size);
+  }
+  return result;
 }
 
 std::string Utf8Stream::push(std::string_view bytes) {

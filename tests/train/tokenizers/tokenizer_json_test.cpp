@@ -1,0 +1,223 @@
+#include "train/tokenizers/tokenizer_json.h"
+
+#include <catch2/catch.hpp>
+#include <cstdlib>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/error.h"
+#include "tests/support/sha256.h"
+#include "tests/support/skip.h"
+#include "tests/support/temporary_folder.h"
+
+using namespace moh;
+using Catch::Contains;
+using nlohmann::json;
+
+namespace {
+
+std::filesystem::path folder() {
+  return std::filesystem::path(MOH_SOURCE_DIR) / "tests/train/tokenizers";
+}
+
+const json& golden() {
+  static const json contents = json::parse(read_file(folder() / "golden.json"));
+  return contents;
+}
+
+std::filesystem::path file_of(const std::string& name) {
+  return folder() / "data" / (name + ".json");
+}
+
+std::vector<TokenId> ids_of(const Tokenizer& tokenizer, std::string_view text) {
+  std::vector<TokenId> ids;
+  tokenizer.encode(text, ids);
+  return ids;
+}
+
+std::string decoded(const Tokenizer& tokenizer, const std::vector<TokenId>& ids) {
+  std::string bytes;
+  for (const TokenId id : ids) bytes += tokenizer.token_bytes(id);
+  if (tokenizer.drops_leading_space() && bytes.starts_with(' ')) bytes.erase(0, 1);
+  return with_valid_utf8(bytes);
+}
+
+std::string hash_of(const std::vector<TokenId>& ids) {
+  return sha256_hex(std::as_bytes(std::span(ids)));
+}
+
+void add_utf8(std::uint32_t code, std::string& text) {
+  if (code < 0x80) {
+    text += static_cast<char>(code);
+    return;
+  }
+  const int more = code < 0x800 ? 1 : code < 0x10000 ? 2 : 3;
+  constexpr std::uint32_t kFirst[] = {0, 0xc0, 0xe0, 0xf0};
+  text += static_cast<char>(kFirst[more] | code >> (6 * more));
+  for (int i = more - 1; i >= 0; --i) text += static_cast<char>(0x80U | (code >> (6 * i) & 0x3fU));
+}
+
+/// The texts of make_golden.py's blocks(), encoded.
+std::vector<TokenId> ids_of_plane(const Tokenizer& tokenizer, std::uint32_t plane) {
+  std::vector<TokenId> ids;
+  for (std::uint32_t begin = plane << 16; begin < (plane + 1) << 16; begin += 256) {
+    if (begin >= 0xd800 && begin < 0xe000) continue;  // surrogates
+    for (const std::string_view between : {"", " ", "a"}) {
+      std::string text;
+      for (std::uint32_t code = begin; code < begin + 256; ++code) {
+        if (code > begin) text += between;
+        add_utf8(code, text);
+      }
+      tokenizer.encode(text, ids);
+    }
+  }
+  return ids;
+}
+
+/// A tokenizer.json, changed, and what is said of it.
+void check_refused(const json& contents, const std::string& message) {
+  const TemporaryFolder temporary;
+  const auto path = temporary.path() / "tokenizer.json";
+  write_file(path, contents.dump());
+  CHECK_THROWS_AS(read_tokenizer_json(path), DataError);
+  CHECK_THROWS_WITH(read_tokenizer_json(path), Contains(message));
+}
+
+json gpt2() {
+  return json::parse(read_file(file_of("gpt2")));
+}
+
+}  // namespace
+
+TEST_CASE("tokenizer.json: ids and texts are those of the library tokenizers") {
+  for (const auto& [name, expected] : golden()["of"].items()) {
+    const auto tokenizer = read_tokenizer_json(file_of(name));
+    for (std::size_t i = 0; i < golden()["texts"].size(); ++i) {
+      INFO(name << ", text " << i);
+      const auto text = golden()["texts"][i].get<std::string>();
+      const std::vector<TokenId> ids = ids_of(*tokenizer, text);
+      CHECK(ids == expected["ids"][i].get<std::vector<TokenId>>());
+      CHECK(decoded(*tokenizer, ids) == expected["decoded"][i].get<std::string>());
+    }
+  }
+}
+
+TEST_CASE("tokenizer.json: every character of Unicode has the ids of the library tokenizers") {
+  for (const auto& [name, expected] : golden()["of"].items()) {
+    const auto tokenizer = read_tokenizer_json(file_of(name));
+    for (std::uint32_t plane = 0; plane < 17; ++plane) {
+      INFO(name << ", plane " << plane);
+      CHECK(hash_of(ids_of_plane(*tokenizer, plane)) == expected["planes"][plane].get<std::string>());
+    }
+  }
+}
+
+TEST_CASE("tokenizer.json: files of text have the ids of the library tokenizers") {
+  const char* shared = std::getenv("MOH_SHARED");
+  if (shared == nullptr) MOH_SKIP("MOH_SHARED is not set");
+  for (const auto& [name, expected] : golden()["of"].items()) {
+    const auto tokenizer = read_tokenizer_json(file_of(name));
+    for (const auto& [file, hash] : expected["files"].items()) {
+      INFO(name << ", " << file);
+      const std::string text = read_file(std::filesystem::path(shared) / "data" / file);
+      CHECK(hash_of(ids_of(*tokenizer, text)) == hash.get<std::string>());
+    }
+  }
+}
+
+TEST_CASE("tokenizer.json: decoding what a byte-level tokenizer encodes gives the text back") {
+  for (const std::string name : {"gpt2", "llama3"}) {
+    const auto tokenizer = read_tokenizer_json(file_of(name));
+    std::string text;
+    for (std::uint32_t code = 1; code < 0x3000; ++code) add_utf8(code, text);
+    CHECK(decoded(*tokenizer, ids_of(*tokenizer, text)) == text);
+    // What is not UTF-8 is read as Python reads it with errors="replace".
+    CHECK(decoded(*tokenizer, ids_of(*tokenizer, "a\xff\xe4\xb8z\xc0\xaf\xf0\x9f\x98")) ==
+          "a\uFFFD\uFFFDz\uFFFD\uFFFD\uFFFD");
+  }
+}
+
+TEST_CASE("tokenizer.json: ids at the beginning of a text, and the one at the end of a document") {
+  const auto llama3 = read_tokenizer_json(file_of("llama3"));
+  CHECK(llama3->sequence_start() == std::vector<TokenId>{ids_of(*llama3, "<|begin_of_text|>")});
+  CHECK(llama3->end_of_document() == ids_of(*llama3, "<|end_of_text|>").at(0));
+  CHECK(llama3->token_bytes(*llama3->end_of_document()).empty());
+  CHECK(read_tokenizer_json(file_of("gpt2"))->sequence_start().empty());
+  CHECK(read_tokenizer_json(file_of("llama2"))->end_of_document() == 2);
+  CHECK(read_tokenizer_json(file_of("splits"))->end_of_document() == std::nullopt);
+  CHECK_THROWS_WITH(llama3->token_bytes(-1), Contains("expected 0 ... 705, found -1"));
+  CHECK(llama3->vocab_size() == 706);
+
+  const TemporaryFolder temporary;
+  std::filesystem::copy(file_of("llama3"), temporary.path() / "tokenizer.json");
+  write_file(temporary.path() / "tokenizer_config.json", R"({"eos_token": {"content": "<|eot_id|>"}})");
+  const auto chat = read_tokenizer_json(temporary.path() / "tokenizer.json");
+  CHECK(chat->end_of_document() == ids_of(*llama3, "<|eot_id|>").at(0));
+  CHECK(chat->content_hash() == llama3->content_hash());
+  write_file(temporary.path() / "tokenizer_config.json", R"({"eos_token": "<|nobody|>"})");
+  CHECK_THROWS_WITH(read_tokenizer_json(temporary.path() / "tokenizer.json"),
+                    Contains("eos_token: expected a token of tokenizer.json, found '<|nobody|>'"));
+}
+
+TEST_CASE("tokenizer.json: what would be encoded in another way is refused by name") {
+  json changed = gpt2();
+  changed["model"]["type"] = "Unigram";
+  check_refused(changed, "model.type: expected one of BPE, found \"Unigram\"");
+  changed = gpt2();
+  changed["normalizer"] = {{"type", "Lowercase"}};
+  check_refused(changed, "normalizer.type: expected one of NFC, NFD");
+  changed = gpt2();
+  changed["pre_tokenizer"] = {{"type", "Sequence"},
+                              {"pretokenizers", {changed["pre_tokenizer"], {{"type", "BertPreTokenizer"}}}}};
+  check_refused(changed, "pre_tokenizer.pretokenizers[1].type: expected nothing after ByteLevel");
+  changed["pre_tokenizer"] = {
+      {"type", "Split"}, {"pattern", {{"Regex", "^a"}}}, {"behavior", "Isolated"}, {"invert", false}};
+  check_refused(changed, "expected constructs that all engines understand alike, found ^, an anchor");
+  changed = gpt2();
+  changed["decoder"] = {{"type", "WordPiece"}};
+  check_refused(changed, "decoder.type: expected one of ByteFallback, ByteLevel");
+  changed["decoder"] = nullptr;
+  check_refused(changed, "decoder: expected a decoder");
+  changed = gpt2();
+  changed["post_processor"] = {{"type", "BertProcessing"}};
+  check_refused(changed, "post_processor.type: expected one of ByteLevel, Sequence, TemplateProcessing");
+  changed = gpt2();
+  changed["model"]["dropout"] = 0.1;
+  check_refused(changed, "model.dropout: expected null: the same ids each time, found 0.1");
+  changed = gpt2();
+  changed["model"]["end_of_word_suffix"] = "</w>";
+  check_refused(changed, "model.end_of_word_suffix: expected null");
+}
+
+TEST_CASE("tokenizer.json: damaged files are refused") {
+  json changed = gpt2();
+  changed["model"]["merges"].push_back({"zq", "x"});
+  check_refused(changed, "no token 'zq'");
+  changed["model"]["merges"].back() = "a b c";
+  check_refused(changed, "expected two tokens with a space between them");
+  changed = gpt2();
+  changed["model"]["vocab"]["new"] = 3;
+  check_refused(changed, "model.vocab: expected ids that differ, found 3 twice");
+  changed["model"]["vocab"]["new"] = std::int64_t{1} << 40;
+  check_refused(changed, "model.vocab.'new': expected an id of 0 ... 16777216");
+  changed["model"]["vocab"]["new"] = -1;
+  check_refused(changed, "expected an id of 0");
+  changed = gpt2();
+  changed.erase("model");
+  check_refused(changed, "expected an object with model");
+  changed = gpt2();
+  changed["added_tokens"][0]["content"] = 5;
+  check_refused(changed, "added_tokens[0].content: expected a text, found 5");
+}
+
+TEST_CASE("tokenizer.json: a character without a token is an error, where there is no unknown token") {
+  json changed = json::parse(read_file(file_of("splits")));
+  changed["model"]["unk_token"] = nullptr;
+  const TemporaryFolder temporary;
+  write_file(temporary.path() / "tokenizer.json", changed.dump());
+  const auto tokenizer = read_tokenizer_json(temporary.path() / "tokenizer.json");
+  CHECK_THROWS_WITH(ids_of(*tokenizer, "a\u1234"), Contains("characters of its vocabulary"));
+}

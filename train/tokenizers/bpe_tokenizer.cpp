@@ -1,0 +1,74 @@
+#include "train/tokenizers/bpe_tokenizer.h"
+
+#include <utility>
+
+#include "core/error.h"
+#include "train/io/printable.h"
+
+namespace moh {
+
+namespace {
+
+/// The tokens that are found before, or after, normalising; the content of the latter is normalised as the
+/// text is.
+AddedTokens tokens_to_find(const BpeTokenizerParts& parts, bool normalized_ones) {
+  std::vector<AddedToken> tokens;
+  for (AddedToken token : parts.added) {
+    if (token.normalized != normalized_ones) continue;
+    if (normalized_ones) token.content = normalized(parts.normalizers, token.content);
+    tokens.push_back(std::move(token));
+  }
+  return AddedTokens(tokens);
+}
+
+}  // namespace
+
+BpeTokenizer::BpeTokenizer(BpeTokenizerParts parts)
+    : parts_(std::move(parts)),
+      in_text_(tokens_to_find(parts_, false)),
+      in_normalized_(tokens_to_find(parts_, true)),
+      bpe_(std::move(parts_.tables)) {}
+
+void BpeTokenizer::encode_between(std::string_view text, bool first, std::vector<TokenId>& ids) const {
+  const auto encode_words = [&](std::string_view piece, bool piece_is_first) {
+    pre_tokenize(parts_.pre_tokenizers, {piece, piece_is_first},
+                 [&](const Piece& word) { bpe_.encode(word.text, ids); });
+  };
+  std::string changed;
+  if (!parts_.normalizers.empty()) {
+    changed = normalized(parts_.normalizers, text);
+    text = changed;
+  }
+  const char* const begin = text.data();
+  in_normalized_.split(text, [&](const TextOrToken& part) {
+    if (part.token)
+      ids.push_back(*part.token);
+    else
+      encode_words(part.text, first && part.text.data() == begin);
+  });
+}
+
+void BpeTokenizer::encode(std::string_view text, std::vector<TokenId>& ids) const {
+  std::string repaired;
+  if (!is_utf8(text)) {
+    repaired = with_valid_utf8(text);
+    text = repaired;
+  }
+  const char* const begin = text.data();
+  in_text_.split(text, [&](const TextOrToken& part) {
+    if (part.token)
+      ids.push_back(*part.token);
+    else
+      encode_between(part.text, part.text.data() == begin, ids);
+  });
+}
+
+std::string_view BpeTokenizer::token_bytes(TokenId id) const {
+  if (id < 0 || id >= vocab_size()) {
+    throw ValueError(error_message("tokenizer", "token id", "0 ... " + std::to_string(vocab_size() - 1),
+                                   std::to_string(id)));
+  }
+  return parts_.bytes[static_cast<std::size_t>(id)];
+}
+
+}  // namespace moh
