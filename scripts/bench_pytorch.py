@@ -12,6 +12,7 @@ Cases:
   small_heads_step  the same with 24 heads of 16 in place of 6 of 64
   gpt2_step         the same for GPT-2 124M's shape in LLaMA's form, T = 64 and 512
   moh_step          dense and MoH models at T = 2048; PyTorch's MoH is the reference formulation, all heads times a mask
+  vision_step       training step of DeiT-S and TransNeXt-Tiny, dense and MoH, 224 pixels, batch 8
   attention         dense attention against PyTorch's fused kernel, T = 256 to 4096
   moh_module        a MoH attention layer, router to output projection, against the reference formulation
   conv              convolutions of TransNeXt-Tiny and of Stable Diffusion's autoencoder, dense, strided, depthwise

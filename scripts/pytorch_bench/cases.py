@@ -124,6 +124,14 @@ def llm_step(threads, terms, _masks):
                            [("dense", dense), *zip(("MoH-75", "MoH-50"), routed)], ("train.accumulate=1",), threads, terms)
 
 
+def vision_step(threads, terms, _masks):
+    """DeiT-S and TransNeXt-Tiny at 224 pixels, dense and MoH, batches of 8 images."""
+    for name, forms in (("deit_s", ("MoH-50",)), ("transnext_tiny", ("MoH-75", "MoH-50"))):
+        routed = [f"configs/bench/{name}_{form.lower().replace('-', '_')}.yaml" for form in forms]
+        yield turns_comparison("vision_step", f"{name}, 224 pixels, batch 8",
+                               [("dense", f"configs/bench/{name}.yaml"), *zip(forms, routed)], (), threads, terms)
+
+
 def turns_comparison(case, name, models, settings, threads, terms):
     """Dense and MoH models alternate on both sides, so that the speed-up by MoH is measured as well, in moh and in PyTorch.
     `models`: (label, configuration), the dense one first."""
@@ -262,6 +270,6 @@ def convolution_figures(convolution):
 
 
 CASES = {"llama_step": llama_step, "small_heads_step": small_heads_step, "gpt2_step": gpt2_step, "moh_step": moh_step,
-         "attention": attention, "moh_module": moh_module, "conv": conv, "llm_step": llm_step}
+         "vision_step": vision_step, "attention": attention, "moh_module": moh_module, "conv": conv, "llm_step": llm_step}
 # The default of --cases: on a CPU a step of LLM-S takes minutes.
 USUAL = {"cpu": [case for case in CASES if case != "llm_step"], "cuda": list(CASES)}

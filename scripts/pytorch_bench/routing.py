@@ -31,17 +31,43 @@ def layer_routings(model):
     return [Routing(shared, routed, model["moh"]["two_stage"]) for shared, routed in pairs]
 
 
+def block_routings(model):
+    """The same for the blocks of an image classifier. A TransNeXt may list a count for each stage, too."""
+    vit = model["architecture"] == "vit"
+    depths = [model["vit"]["layers"]] if vit else model["transnext"]["depths"]
+
+    def by_block(value):
+        if isinstance(value, list) and len(value) == len(depths) and not vit:
+            return [count for count, depth in zip(value, depths) for _ in range(depth)]
+        return value
+
+    counts = {key: by_block(model["moh"][key]) for key in ("num_shared", "top_k")}
+    return layer_routings({"layers": sum(depths), "moh": {**model["moh"], **counts}})
+
+
 def check_supported(model):
-    """Raises ValueError for a model that the PyTorch side would compute differently."""
+    """Raises ValueError for a language model that the PyTorch side would compute differently."""
+    require([("kv_heads", model["kv_heads"], (0, model["heads"]), "one per query head"),
+             ("rope_scaling.kind", model["rope_scaling"]["kind"], ("none",), "none"),
+             ("dropout", model["dropout"], (0,), "0"), *common_limits(model)])
+
+
+def check_supported_images(model):
+    """The same for an image classifier."""
+    require([("transnext.experts", model["transnext"]["experts"], (1,), "1"),
+             ("transnext.fixed_pool_size", model["transnext"]["fixed_pool_size"], (0,), "0"), *common_limits(model)])
+
+
+def common_limits(model):
     moh = model["moh"]
-    expected = [("kv_heads", model["kv_heads"], (0, model["heads"]), "one per query head"),
-                ("rope_scaling.kind", model["rope_scaling"]["kind"], ("none",), "none"),
-                ("dropout", model["dropout"], (0,), "0"),
-                ("recompute", model["recompute"], ("none",), "none"),
-                ("moh.router", moh["router"], ("none", "learned"), "none or learned"),
-                ("moh.shared_heads", moh["shared_heads"], ("first",), "first"),
-                ("moh.gate_scaling", moh["gate_scaling"], ("code",), "code"),
-                ("moh.balance_loss", moh["balance_loss"], ("code",), "code")]
+    return [("recompute", model["recompute"], ("none",), "none"),
+            ("moh.router", moh["router"], ("none", "learned"), "none or learned"),
+            ("moh.shared_heads", moh["shared_heads"], ("first",), "first"),
+            ("moh.gate_scaling", moh["gate_scaling"], ("code",), "code"),
+            ("moh.balance_loss", moh["balance_loss"], ("code",), "code")]
+
+
+def require(expected):
     for key, found, supported, text in expected:
         if found not in supported:
             raise ValueError(f"model.{key}: expected {text}, all that the models in PyTorch have, found {found}")

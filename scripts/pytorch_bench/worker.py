@@ -49,6 +49,7 @@ reset_memory_peak()
 
 from models import BALANCE_WEIGHT, Attention, Llama, Optimizer, place  # noqa: E402  (after the measurement)
 from routing import Routing  # noqa: E402
+from vision import Classifier  # noqa: E402
 
 
 def spread(sample):
@@ -139,16 +140,33 @@ def compiled(job, function):
     return torch.compile(function, dynamic=False) if job["compile"] else function
 
 
-def measure_step(job):
-    """Training steps of a LLaMA model, dense or MoH, on random tokens."""
-    config = job["config"]
+def language_step(config, device):
+    """A LLaMA model, dense or MoH, and random tokens; the items of a step are tokens."""
     shape = (config["train"]["batch_size"], config["data"]["sequence_length"])
-    device = job["device"]
-    model = place(Llama(config["model"]), device, DTYPES[config["precision"]])
-    optimizer = Optimizer(model, config["optim"])
-    loss_of = compiled(job, model)
     tokens = torch.randint(config["model"]["vocab_size"], (shape[0], shape[1] + 1), device=device)
     inputs, targets = tokens[:, :-1].contiguous(), tokens[:, 1:].contiguous()
+    return Llama(config["model"]), inputs, targets, inputs.numel()
+
+
+def image_step(config, device):
+    """An image classifier, dense or MoH, and images of noise with smoothed labels; the items of a step are images."""
+    model, batch = config["model"], config["train"]["batch_size"]
+    side = config["data"]["image_size"] or model["image_size"]
+    images = torch.randn(batch, 3, side, side, device=device, dtype=DTYPES[config["precision"]])
+    labels = F.one_hot(torch.randint(model["classes"], (batch,), device=device), model["classes"])
+    return Classifier(model), images, labels * 0.9 + 0.1 / model["classes"], batch
+
+
+STEPS = {"language_model": language_step, "image_classification": image_step}
+
+
+def measure_step(job):
+    """Training steps of a model, on data that it makes up."""
+    config, device = job["config"], job["device"]
+    model, inputs, targets, items = STEPS[config["task"]](config, device)
+    place(model, device, DTYPES[config["precision"]])
+    optimizer = Optimizer(model, config["optim"])
+    loss_of = compiled(job, model)
     losses = []
 
     def step(stopwatch):
@@ -170,7 +188,7 @@ def measure_step(job):
     step_ms = statistics.median(steps)
     yield {"step_ms": step_ms, "step_ms_spread": spread(steps),
            **{f"{name}_ms": statistics.median(times) for name, times in laps.items()},
-           "tokens_per_s": inputs.numel() / step_ms * 1e3, "parameters": sum(p.numel() for p in model.parameters()),
+           "items_per_s": items / step_ms * 1e3, "parameters": sum(p.numel() for p in model.parameters()),
            "first_loss": losses[0], "last_loss": losses[-1], "page_faults": faults,
            "peak_rss_bytes": memory_field("VmHWM"), "import_rss_bytes": IMPORT_RSS,
            **({"peak_device_bytes": torch.cuda.max_memory_allocated()} if device == "cuda" else {})}

@@ -305,11 +305,20 @@ class ConfigTest(Folder):
                 for side in comparison.sides.values():
                     if isinstance(side, cases.TorchSide) and side.config:
                         config = runner.resolved(side.config)
-                        routing.check_supported(config["model"])
-                        self.assertEqual(len(routing.layer_routings(config["model"])), config["model"]["layers"])
+                        self.check_model(config)
                         self.assertEqual(config["precision"], "float32" if device == "cpu" else "bfloat16")
                         self.assertEqual(config["device"], "cpu" if device == "cpu" else "cuda:0")
                         self.assertEqual(config["train"]["accumulate"], 1)
+
+    def check_model(self, config):
+        model = config["model"]
+        if config["task"] == "language_model":
+            routing.check_supported(model)
+            self.assertEqual(len(routing.layer_routings(model)), model["layers"])
+        else:
+            routing.check_supported_images(model)
+            depths = {"vit": [model["vit"]["layers"]], "transnext": model["transnext"]["depths"]}
+            self.assertEqual(len(routing.block_routings(model)), sum(depths[model["architecture"]]))
 
     def test_cases_and_modes_follow_the_device(self):
         cpu, cuda = (bench_pytorch.parse_arguments(["--device", device]) for device in cases.DEVICES)

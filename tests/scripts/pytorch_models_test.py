@@ -11,11 +11,13 @@ import math
 import os
 import pathlib
 import platform
+import re
 import subprocess
 import sys
 import tempfile
 import unittest
 import unittest.mock
+import zlib
 
 SOURCE = pathlib.Path(os.environ.get("MOH_SOURCE_DIR", pathlib.Path(__file__).resolve().parents[2]))
 WORKER = SOURCE / "scripts" / "pytorch_bench" / "worker.py"
@@ -132,6 +134,91 @@ class ModelTest(unittest.TestCase):
         self.assertAlmostEqual(model(ids[:, :-1], ids[:, 1:]).item(), expected, places=5)
 
 
+TINY_IMAGES = ("data.train=unread", "model.preset=none", "model.classes=3", "model.image_size=32", "data.image_size=32",
+               "data.eval_resize=32", "model.vit.hidden=24", "model.vit.heads=4", "model.vit.layers=2", "model.vit.patch_size=8",
+               "model.transnext.dims=[16, 24]", "model.transnext.heads=[4, 6]", "model.transnext.depths=[1, 2]",
+               "model.transnext.mlp_ratios=[2, 2]", "model.transnext.pool_ratios=[4, 1]", "train.batch_size=6")
+ROUTED_IMAGES = {"vit": ("model.moh.router=learned", "model.moh.num_shared=1", "model.moh.top_k=2"),
+                 "transnext": ("model.moh.router=learned", "model.moh.num_shared=[2, 1]", "model.moh.top_k=[1, 2]")}
+
+
+def resolved_images(*overrides):
+    runner = measure.Runner(MOH, sys.executable, timeout=60)
+    return runner.resolved(("configs/bench/deit_s.yaml", *TINY_IMAGES, *overrides))
+
+
+def name_in_pytorch(name):
+    """Routers are children of `router` there."""
+    return re.sub(r"(wg(_[01])?\.weight)$", r"router.\1", name)
+
+
+def write_png(path, pixels):
+    """pixels: uint8 [height, width, 3]."""
+    def chunk(kind, data):
+        return len(data).to_bytes(4, "big") + kind + data + zlib.crc32(kind + data).to_bytes(4, "big")
+
+    height, width, _ = pixels.shape
+    rows = b"".join(b"\0" + bytes(row.flatten().tolist()) for row in pixels)
+    header = width.to_bytes(4, "big") + height.to_bytes(4, "big") + bytes([8, 2, 0, 0, 0])
+    path.write_bytes(b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b""))
+
+
+class ImageModelTest(unittest.TestCase):
+    """Pictures as large as the model's images, so that a view of one is its pixels, normalised."""
+
+    MEAN, STD = torch.tensor([0.485, 0.456, 0.406]), torch.tensor([0.229, 0.224, 0.225])
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+        torch.manual_seed(4)
+        images, labels = [], []
+        for label in range(3):
+            (self.folder / "pictures" / f"class{label}").mkdir(parents=True)
+            for i in range(2):
+                pixels = torch.randint(256, (32, 32, 3), dtype=torch.uint8)
+                write_png(self.folder / "pictures" / f"class{label}" / f"{i}.png", pixels)
+                images.append(((pixels / 255 - self.MEAN) / self.STD).permute(2, 0, 1))
+                labels.append(label)
+        self.images, self.targets = torch.stack(images), torch.eye(3)[labels]
+
+    def trained(self, name, settings):
+        """The checkpoint of two steps of moh, and the loss on the pictures that moh finds for it."""
+        out = self.folder / name
+        data = f"data.train={self.folder / 'pictures'}", f"data.validation={self.folder / 'pictures'}"
+        done = subprocess.run([MOH, "train", "configs/bench/deit_s.yaml", *TINY_IMAGES, *settings, *data, "train.steps=2",
+                               f"output.dir={out}", "threads=1", "optim.learning_rate=0.01", "schedule.warmup_steps=0"],
+                              capture_output=True, text=True, cwd=SOURCE, check=False)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        metrics = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
+        loss = [record["loss"] for record in metrics if record["kind"] == "eval"][-1]
+        return next(out.glob("checkpoints/*/model.safetensors")), loss
+
+    def compare_losses(self, architecture, routed):
+        from vision import Classifier
+
+        settings = (f"model.architecture={architecture}", *(ROUTED_IMAGES[architecture] if routed else ()))
+        checkpoint, expected = self.trained(f"{architecture}{routed}", settings)
+        model = Classifier(resolved_images(*settings)["model"])
+        model.net.load_state_dict({name_in_pytorch(name): value for name, value in read_safetensors(checkpoint).items()})
+        model.balance_weight = 0.0
+        with torch.no_grad():
+            self.assertAlmostEqual(model.eval()(self.images, self.targets).item(), expected, places=5)
+
+    def test_the_model_computes_the_loss_of_moh(self):
+        for architecture in ("vit", "transnext"):
+            for routed in (False, True):
+                with self.subTest(architecture=architecture, routed=routed):
+                    self.compare_losses(architecture, routed)
+
+    def test_other_models_are_refused(self):
+        from vision import Classifier
+
+        with self.assertRaisesRegex(ValueError, "transnext.experts"):
+            Classifier(resolved_images("model.architecture=transnext", "model.transnext.experts=2")["model"])
+
+
 def read_safetensors(path):
     data = path.read_bytes()
     size = int.from_bytes(data[:8], "little")
@@ -209,6 +296,16 @@ class WorkerTest(unittest.TestCase):
             per_layer = 4 * 32 * 32 + 3 * 32 * 48 + 2 * 32 + (6 * 32 if overrides else 0)
             self.assertEqual(record["parameters"], 2 * per_layer + 2 * 256 * 32 + 32)
 
+    def test_step_with_images(self):
+        for settings, extra in ((("model.architecture=vit",), 0),
+                                (("model.architecture=vit", *ROUTED_IMAGES["vit"]), 2 * 5 * 24)):  # wg and wg_0
+            code, (record,) = self.work({"work": "step", "compile": False, "config": resolved_images(*settings)})
+            self.assertEqual(code, 0, record)
+            self.assertAlmostEqual(record["first_loss"], math.log(3), delta=0.3)
+            per_layer = 12 * 24 * 24 + 13 * 24
+            patches, positions, head = (3 * 8 * 8 + 1) * 24, (16 + 1) * 24, 3 * 24 + 3
+            self.assertEqual(record["parameters"], 2 * per_layer + extra + patches + positions + 3 * 24 + head)
+
     def test_step_in_bfloat16(self):
         for overrides in ((), MOH_OVERRIDES):
             code, (record,) = self.work({"work": "step", "compile": False,
@@ -258,7 +355,7 @@ class WorkerTest(unittest.TestCase):
 
     def test_says_why_it_cannot(self):
         code, (record,) = self.work({"work": "step", "compile": False, "config": {}})
-        self.assertEqual((code, record), (1, {"error": "KeyError: 'train'"}))
+        self.assertEqual((code, record), (1, {"error": "KeyError: 'task'"}))
 
 
 if __name__ == "__main__":
