@@ -14,13 +14,13 @@ Variable router_z_loss(const Variable& logits) {
   const Tensor& z = logits.value();
   const DType wide = accumulate_dtype(z.dtype());
   const Tensor log_sums = empty({rows.count}, wide, z.device()), loss = empty({}, wide, z.device());
-  run_cpu_kernel("router_z_loss", z, [&]<class Backend, class T>() {
+  run_kernel("router_z_loss", z, [&]<class Backend, class T>() {
     RouterZLossKernels<Backend, T>::forward(z.data<T>(), log_sums.data<Acc<T>>(), loss.data<Acc<T>>(), rows);
   });
   return record("router_z_loss", loss, {logits}, [z, log_sums, rows](const Tensor& dloss) -> Grads {
     const Tensor dz = empty_like(z);
-    run_cpu_kernel("router_z_loss", z, [&]<class Backend, class T>() {
-      RouterZLossKernels<Backend, T>::backward(*dloss.data<Acc<T>>(), z.data<T>(), log_sums.data<Acc<T>>(),
+    run_kernel("router_z_loss", z, [&]<class Backend, class T>() {
+      RouterZLossKernels<Backend, T>::backward(dloss.data<Acc<T>>(), z.data<T>(), log_sums.data<Acc<T>>(),
                                                dz.data<T>(), rows);
     });
     return {dz};

@@ -18,10 +18,10 @@ void RouterZLossKernels<Backend, T>::forward(const T* logits, Acc<T>* log_sums, 
 
 // d loss / d z_e = 2 / N ln(sum exp z) softmax(z)_e.
 template <class Backend, class T>
-void RouterZLossKernels<Backend, T>::backward(Acc<T> dloss, const T* logits, const Acc<T>* log_sums,
+void RouterZLossKernels<Backend, T>::backward(const Acc<T>* dloss, const T* logits, const Acc<T>* log_sums,
                                               T* dlogits, Rows rows) {
   using A = Acc<T>;
-  const A factor = rows.count > 0 ? A(2) * dloss / A(rows.count) : A(0);
+  const A factor = rows.count > 0 ? A(2) * *dloss / A(rows.count) : A(0);
   parallel_for(rows.count, row_grain(rows.count, rows.width), [=](std::int64_t begin, std::int64_t end) {
     for (std::int64_t n = begin; n < end; ++n) {
       const T* z = logits + n * rows.width;

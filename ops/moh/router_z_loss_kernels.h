@@ -9,7 +9,7 @@ namespace moh {
 template <class Backend, class T>
 struct RouterZLossKernels {
   static void forward(const T* logits, Acc<T>* log_sums, Acc<T>* loss, Rows rows);
-  static void backward(Acc<T> dloss, const T* logits, const Acc<T>* log_sums, T* dlogits, Rows rows);
+  static void backward(const Acc<T>* dloss, const T* logits, const Acc<T>* log_sums, T* dlogits, Rows rows);
 };
 
 }  // namespace moh

@@ -30,8 +30,7 @@ OP_CASES(router_z_loss) {
     cases.push_back({.name = to_string(shape),
                      .inputs = {normal(shape)},
                      .run = [](const Inputs& in) { return Outputs{router_z_loss(in[0])}; },
-                     .reference = reference,
-                     .absent_on_gpu = "router_z_loss has CPU kernels only"});
+                     .reference = reference});
   }
   return cases;
 }

@@ -29,8 +29,7 @@ OP_CASES(repeat_heads) {
                          y.data<double>()[i] = in[0].data<double>()[(token * shape[2] + from) * d + i % d];
                        }
                        return {y};
-                     },
-                     .absent_on_gpu = "repeat_heads has CPU kernels only"});
+                     }});
   }
   return cases;
 }
