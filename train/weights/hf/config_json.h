@@ -5,6 +5,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace moh {
@@ -39,7 +40,7 @@ class ConfigJson {
   }
   bool truth_or(std::string_view key, bool otherwise) const { return has(key) ? truth(key) : otherwise; }
   std::string text_or(std::string_view key, std::string otherwise) const {
-    return has(key) ? text(key) : otherwise;
+    return has(key) ? text(key) : std::move(otherwise);
   }
 
   /// The value as text, for messages.

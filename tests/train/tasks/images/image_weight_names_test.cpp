@@ -36,7 +36,7 @@ class ListedWeights final : public WeightFile {
   std::filesystem::path path_ = "list";
 };
 
-const ImageWeightNames kNames;
+const ImageWeightNames known_names;
 
 std::vector<WeightInfo> tensors_of_preset(const std::string& name, std::int64_t classes) {
   ImageRun run;
@@ -48,7 +48,7 @@ std::vector<WeightInfo> tensors_of_preset(const std::string& name, std::int64_t 
 ImageModelConfig read(const std::string& json) {
   const TemporaryFolder folder;
   write_file_durably(folder.path() / "config.json", json);
-  return image_run(*kNames.read_config(folder.path() / "config.json")).model;
+  return image_run(*known_names.read_config(folder.path() / "config.json")).model;
 }
 
 std::string error_of(const std::string& json) {
@@ -62,7 +62,7 @@ TEST_CASE("image weights: published models are known by their tensors, with any 
     for (const std::int64_t classes : {1000, 10}) {
       INFO(name << " " << classes);
       const std::unique_ptr<FamilyConfig> found =
-          kNames.published_model(ListedWeights(tensors_of_preset(name, classes)));
+          known_names.published_model(ListedWeights(tensors_of_preset(name, classes)));
       REQUIRE(found != nullptr);
       CHECK(image_run(*found).preset == name);
       CHECK(image_run(*found).model.classes == classes);
@@ -72,11 +72,11 @@ TEST_CASE("image weights: published models are known by their tensors, with any 
   // What the released code may keep beside the parameters, and what it never has.
   tensors.push_back({"relative_pos_index1", "I64", {4}, 32});
   tensors.push_back({"block1.0.attn.padding_mask", "U8", {4}, 4});
-  CHECK(kNames.published_model(ListedWeights(tensors)) != nullptr);
+  CHECK(known_names.published_model(ListedWeights(tensors)) != nullptr);
   tensors.push_back({"block1.0.attn.wg.weight", "F32", {4}, 16});
-  CHECK(kNames.published_model(ListedWeights(tensors)) == nullptr);
-  CHECK(kNames.published_model(ListedWeights({{"head.weight", "F32", {10, 8}, 320}})) == nullptr);
-  CHECK(kNames.published_model(ListedWeights({})) == nullptr);
+  CHECK(known_names.published_model(ListedWeights(tensors)) == nullptr);
+  CHECK(known_names.published_model(ListedWeights({{"head.weight", "F32", {10, 8}, 320}})) == nullptr);
+  CHECK(known_names.published_model(ListedWeights({})) == nullptr);
 }
 
 TEST_CASE("image weights: timm's config.json of a vision transformer") {
@@ -121,23 +121,23 @@ TEST_CASE("image weights: a vision transformer is described as timm does, and re
   run.model.vit.pooling = VitPooling::kMean;
   const TemporaryFolder folder;
   const ModelLocation source{folder.path() / "none.safetensors", {}, false};
-  kNames.write_files(folder.path(), run, source, {});
+  known_names.write_files(folder.path(), run, source, {});
   const auto config = folder.path() / "config.json";
-  CHECK(kNames.recognises(ConfigJson(config)));
-  CHECK(vit_of(image_run(*kNames.read_config(config)).model) == vit_of(run.model));
+  CHECK(known_names.recognises(ConfigJson(config)));
+  CHECK(vit_of(image_run(*known_names.read_config(config)).model) == vit_of(run.model));
   run.model.moh.router = RouterKind::kLearned;
   run.model.moh.num_shared = run.model.moh.top_k = 2;
   CHECK_THROWS_WITH(
-      kNames.write_files(folder.path(), run, source, {}),
+      known_names.write_files(folder.path(), run, source, {}),
       Catch::Contains("a dense vision transformer, which timm has too, found ViT, 3 layers of width 384, "
                       "6 heads, patches of 8, 10 classes, MoH with 66.7% of the heads"));
   run.begin_with_preset("transnext_tiny");
-  CHECK_THROWS_WITH(kNames.write_files(folder.path(), run, source, {}),
+  CHECK_THROWS_WITH(known_names.write_files(folder.path(), run, source, {}),
                     Catch::Contains("TransNeXt, stages of 2, 2, 15, 2 blocks"));
 }
 
 TEST_CASE("image weights: position embeddings are resized, nothing else") {
-  const Tensor weights = kNames.resizing("pos_embed", {1, 197, 8}, {1, 17, 8});
+  const Tensor weights = known_names.resizing("pos_embed", {1, 197, 8}, {1, 17, 8});
   REQUIRE(weights.shape() == Shape{17, 197});
   CHECK(weights.data<float>()[0] == 1.0F);
   const Tensor of_grid = bicubic_weights({14, 14}, {4, 4});
@@ -145,15 +145,15 @@ TEST_CASE("image weights: position embeddings are resized, nothing else") {
     for (std::int64_t s = 0; s < 196; ++s)
       CHECK(weights.data<float>()[(t + 1) * 197 + s + 1] == of_grid.data<float>()[t * 196 + s]);
   }
-  CHECK(kNames.resizing("pos_embed", {1, 196, 8}, {1, 16, 8}).shape() == Shape{16, 196});
-  CHECK_FALSE(
-      kNames.resizing("pos_embed", {1, 197, 8}, {1, 16, 8}).defined());  // with and without a class token
-  CHECK_FALSE(kNames.resizing("pos_embed", {1, 197, 8}, {1, 17, 9}).defined());
-  CHECK_FALSE(kNames.resizing("cls_token", {1, 197, 8}, {1, 17, 8}).defined());
+  CHECK(known_names.resizing("pos_embed", {1, 196, 8}, {1, 16, 8}).shape() == Shape{16, 196});
+  CHECK_FALSE(known_names.resizing("pos_embed", {1, 197, 8}, {1, 16, 8})
+                  .defined());  // with and without a class token
+  CHECK_FALSE(known_names.resizing("pos_embed", {1, 197, 8}, {1, 17, 9}).defined());
+  CHECK_FALSE(known_names.resizing("cls_token", {1, 197, 8}, {1, 17, 8}).defined());
   ImageRun run;
-  CHECK_FALSE(kNames.begins_anew("head.weight", run));
+  CHECK_FALSE(known_names.begins_anew("head.weight", run));
   run.new_head = true;
-  CHECK(kNames.begins_anew("head.weight", run));
-  CHECK(kNames.begins_anew("head.bias", run));
-  CHECK_FALSE(kNames.begins_anew("norm.weight", run));
+  CHECK(known_names.begins_anew("head.weight", run));
+  CHECK(known_names.begins_anew("head.bias", run));
+  CHECK_FALSE(known_names.begins_anew("norm.weight", run));
 }

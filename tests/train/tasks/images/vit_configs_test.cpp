@@ -17,7 +17,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-const fs::path kFolder = fs::path(MOH_SOURCE_DIR) / "configs/vit";
+const fs::path vit_folder = fs::path(MOH_SOURCE_DIR) / "configs/vit";
 
 /// By the formulas of the sizes, not by making the models: of the backbone, its routers, what a baseline
 /// changes.
@@ -90,7 +90,7 @@ constexpr Shipped kRows[] = {
 };
 
 RunConfig load(const std::string& name) {
-  return load_run_config((kFolder / (name + ".yaml")).string(), {}, families().configs());
+  return load_run_config((vit_folder / (name + ".yaml")).string(), {}, families().configs());
 }
 
 }  // namespace
@@ -98,8 +98,8 @@ RunConfig load(const std::string& name) {
 TEST_CASE("vit configs: every file is a model of the published size, with its share of active heads") {
   std::map<std::string, const Shipped*> rows;
   for (const Shipped& row : kRows) rows[row.name] = &row;
-  for (const fs::directory_entry& entry : fs::recursive_directory_iterator(kFolder)) {
-    const std::string name = fs::relative(entry.path(), kFolder).replace_extension().string();
+  for (const fs::directory_entry& entry : fs::recursive_directory_iterator(vit_folder)) {
+    const std::string name = fs::relative(entry.path(), vit_folder).replace_extension().string();
     if (!entry.is_regular_file() || name.ends_with("recipe")) continue;
     INFO(name);
     const auto row = rows.find(name);
