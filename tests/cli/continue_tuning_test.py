@@ -197,7 +197,7 @@ class ContinueTuning(support.MohTest):
                  "init.from: nothing: expected a model, found no such file or folder"),
                 ("model.moh.num_shared=5", support.CONFIG_ERROR, "model.moh.num_shared: expected at most model.heads (4)"),
                 ("model.moh.shared_heads=[1]", support.CONFIG_ERROR, "expected as many heads as model.moh.num_shared says"),
-                ("init.part=ema", support.CONFIG_ERROR, "only PyTorch files hold several models"),
+                ("init.part=ema", support.CONFIG_ERROR, "this checkpoint has no moving average"),
         ):
             with self.subTest(override=override):
                 output = self.moh("train", "moh.yaml", "--overwrite", override, code=code)

@@ -76,9 +76,8 @@ bool looks_like_json(std::string_view first) {
 
 void refuse_part(const fs::path& path, const std::string& part) {
   if (part.empty()) return;
-  throw ConfigError(error_message(path.string(), "part",
-                                  "none: PyTorch files and checkpoints of moh hold several models",
-                                  "'" + part + "'"));
+  throw ConfigError(
+      error_message(path.string(), "part", "none: only PyTorch files hold several models", "'" + part + "'"));
 }
 
 std::unique_ptr<WeightFile> open_file(const fs::path& path, const std::string& part, bool may_be_index,
