@@ -57,12 +57,19 @@ std::unique_ptr<WeightFile> open_verified(const ModelLocation& location, const s
   return weights;
 }
 
+/// The run of a checkpoint, read when its checksum has been verified: damage is no mistake in a
+/// configuration.
+RunConfig stored_run(const ModelLocation& location, const Families& families,
+                     const std::vector<std::string>& settings = {}) {
+  static_cast<void>(StoredCheckpoint(location.weights, LoadScope::kModelOnly));
+  return load_run_config(location.config.string(), settings, families.configs(), ConfigUse::kModel);
+}
+
 /// The part of a checkpoint that its run evaluates.
 std::string evaluated_part(const ModelLocation& location, const Families& families,
                            const std::vector<std::string>& settings) {
   if (!location.is_checkpoint) return {};
-  const RunConfig run =
-      load_run_config(location.config.string(), settings, families.configs(), ConfigUse::kModel);
+  const RunConfig run = stored_run(location, families, settings);
   return run.ema.decay > 0 && run.ema.evaluate ? std::string(kAveragePart) : "";
 }
 
@@ -123,8 +130,7 @@ void note_conversion(const WeightFile& weights, DType dtype) {
 
 const Family& family_of_model(const std::filesystem::path& path, const Families& families) {
   const ModelLocation location = locate_model(path);
-  if (location.is_checkpoint)
-    return families.of(load_run_config(location.config.string(), {}, families.configs(), ConfigUse::kModel));
+  if (location.is_checkpoint) return families.of(stored_run(location, families));
   const std::unique_ptr<FamilyConfig> model = read_model_config(location, families);
   return model != nullptr ? families.of(*model) : *families.all().front();
 }
