@@ -16,7 +16,7 @@ namespace {
 
 /// Positive targets of any sum, some of them 0.
 Tensor some_distributions(const Shape& shape) {
-  const Tensor targets = uniform(shape, -0.2, 1.0, 7);
+  Tensor targets = uniform(shape, -0.2, 1.0, 7);
   for (double& t : targets.span<double>()) t = std::max(t, 0.0);
   return targets;
 }
