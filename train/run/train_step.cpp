@@ -21,7 +21,7 @@ MicroBatchLoss forward(Task& task, std::int64_t micro_batch, Generator& generato
 Tensor packed(const std::vector<Tensor>& tensors, Device device) {
   std::int64_t count = 0;
   for (const Tensor& tensor : tensors) count += tensor.numel();
-  const Tensor all = empty({count}, DType::kFloat64, device);
+  Tensor all = empty({count}, DType::kFloat64, device);
   std::int64_t begin = 0;
   for (const Tensor& tensor : tensors) {
     all.slice(begin, begin + tensor.numel()).copy_from(tensor.reshape({tensor.numel()}));
