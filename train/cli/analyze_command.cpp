@@ -128,7 +128,9 @@ void add_analyze(const Commands& commands) {
       "Analyse the attention heads of a checkpoint: load, gates, tokens, similarity, rank", analyze);
   AnalyzeOptions& options = args.options;
   add_checkpoint_and_text(command, args);
-  command.add_option("--source", args.sources, "Named texts, or pictures, that are analysed separately; repeatable")
+  command
+      .add_option("--source", args.sources,
+                  "Named texts, or pictures, that are analysed separately; repeatable")
       ->type_name("NAME=PATH")
       ->default_str("")
       ->allow_extra_args(false);

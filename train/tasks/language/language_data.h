@@ -9,8 +9,8 @@
 #include "train/config/run_config.h"
 #include "train/tasks/family.h"
 #include "train/tasks/language/data/token_source.h"
-#include "train/tokenizers/tokenizer.h"
 #include "train/tasks/language/language_run.h"
+#include "train/tokenizers/tokenizer.h"
 
 namespace moh {
 

@@ -4,8 +4,8 @@
 #include <string_view>
 
 #include "train/tasks/family.h"
-#include "train/tokenizers/tokenizer.h"
 #include "train/tasks/load_model.h"
+#include "train/tokenizers/tokenizer.h"
 
 namespace moh {
 
