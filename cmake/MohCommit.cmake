@@ -18,7 +18,7 @@ if("${failed}" STREQUAL "0" AND "${top}" STREQUAL "${source}")
   endif()
 endif()
 
-set(text "namespace moh::cli {\nextern const char* const kCommit;\nconst char* const kCommit = \"${commit}\";\n}\n")
+set(text "namespace moh::cli {\nextern const char* const build_commit;\nconst char* const build_commit = \"${commit}\";\n}\n")
 set(before "")
 if(EXISTS ${OUTPUT})
   file(READ ${OUTPUT} before)

@@ -2,5 +2,5 @@
 #include "train/families/families.h"
 
 int main(int argc, char** argv) {
-  return moh::cli::run(argc, argv, moh::families(), moh::cli::kCommit);
+  return moh::cli::run(argc, argv, moh::families(), moh::cli::build_commit);
 }

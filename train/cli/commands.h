@@ -8,7 +8,7 @@
 #include "train/config/load_run_config.h"
 #include "train/tasks/family.h"
 
-namespace CLI {
+namespace CLI {  // NOLINT(readability-identifier-naming): the name of the library's
 class App;
 }
 

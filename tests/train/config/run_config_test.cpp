@@ -16,7 +16,7 @@ namespace {
 /// Converts to anything, so that T{AnyValue{}, AnyValue{}} compiles when T has at least two members.
 struct AnyValue {
   template <class T>
-  operator T() const;
+  operator T() const;  // NOLINT(google-explicit-constructor): it has to convert by itself
 };
 
 template <class T, std::size_t... kIndices>

@@ -12,7 +12,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-const std::string kEndOfText(1, '\0');
+const std::string end_of_text(1, '\0');
 
 /// A code point below 2048 in UTF-8.
 std::string utf8(int point) {
@@ -33,7 +33,7 @@ std::string character_of(int byte) {
 Json vocabulary() {
   Json ids = Json::object();
   for (int byte = 0; byte < 256; ++byte)
-    ids[byte == ByteTokenizer::kEndOfDocument ? kEndOfText : character_of(byte)] = byte;
+    ids[byte == ByteTokenizer::kEndOfDocument ? end_of_text : character_of(byte)] = byte;
   return ids;
 }
 
@@ -44,7 +44,7 @@ Json byte_level() {
 
 Json tokenizer_json() {
   const Json end = {{"id", ByteTokenizer::kEndOfDocument},
-                    {"content", kEndOfText},
+                    {"content", end_of_text},
                     {"single_word", false},
                     {"lstrip", false},
                     {"rstrip", false},
@@ -72,7 +72,7 @@ Json tokenizer_json() {
 
 Json tokenizer_config_json(std::int64_t max_length) {
   return {{"tokenizer_class", "PreTrainedTokenizerFast"},
-          {"eos_token", kEndOfText},
+          {"eos_token", end_of_text},
           {"model_max_length", max_length},
           {"clean_up_tokenization_spaces", false}};
 }

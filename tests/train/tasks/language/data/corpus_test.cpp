@@ -15,7 +15,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-const ByteTokenizer kTokenizer;
+const ByteTokenizer byte_tokenizer;
 
 std::vector<TokenId> ids_of(const TokenSource& source) {
   std::vector<TokenId> ids(static_cast<std::size_t>(source.size()));
@@ -31,7 +31,7 @@ std::string text_of(const TokenSource& source) {
 }
 
 Corpus open(std::vector<std::string> inputs) {
-  return open_corpus(inputs, kTokenizer);
+  return open_corpus(inputs, byte_tokenizer);
 }
 
 /// What another program writes: a token file without a checksum.
@@ -59,7 +59,7 @@ std::string old_token_file(const std::string& text, std::uint64_t documents, std
   std::string header = "MOHTOKEN" + bytes_of_number(1 | std::uint64_t{2} << 32);
   for (const std::uint64_t number :
        {std::uint64_t{256}, std::uint64_t{text.size()}, documents, std::uint64_t{text.size()} - documents + 1,
-        kTokenizer.content_hash(), std::uint64_t{XXH3_64bits(ids.data(), ids.size())}})
+        byte_tokenizer.content_hash(), std::uint64_t{XXH3_64bits(ids.data(), ids.size())}})
     header += bytes_of_number(number);
   header += tokenizer;
   return header + bytes_of_number(XXH3_64bits(header.data(), header.size())) + ids;
@@ -71,13 +71,13 @@ TEST_CASE("data: one text file is its bytes, with nothing before, after or betwe
   const TemporaryFolder folder;
   const Corpus corpus = open({write_file(folder / "a.txt", "First Citizen:\n")});
   CHECK(corpus.num_tokens() == 15);
-  CHECK(text_of(*split_corpus(corpus, kTokenizer, 0.0).train) == "First Citizen:\n");
-  CHECK(split_corpus(corpus, kTokenizer, 0.0).validation->size() == 0);
+  CHECK(text_of(*split_corpus(corpus, byte_tokenizer, 0.0).train) == "First Citizen:\n");
+  CHECK(split_corpus(corpus, byte_tokenizer, 0.0).validation->size() == 0);
 }
 
 TEST_CASE("data: the contents of a corpus are known whatever its files are called") {
   const TemporaryFolder folder;
-  const auto contents = [&](std::vector<std::pair<std::string, std::string>> files) {
+  const auto contents = [&](const std::vector<std::pair<std::string, std::string>>& files) {
     const fs::path texts = folder / "texts";
     fs::remove_all(texts);
     for (const auto& [name, text] : files) write_file(texts / name, text);
@@ -113,7 +113,7 @@ TEST_CASE("data: the tail of every file is held out, and nothing is in both part
   write_file(folder / "2.txt", "0123456789ABCDEFGHIJ");
   write_file(folder / "3.txt", "z");
   const Corpus corpus = open({folder.path().string()});
-  const TokenSplit split = split_corpus(corpus, kTokenizer, 0.2);
+  const TokenSplit split = split_corpus(corpus, byte_tokenizer, 0.2);
   CHECK(text_of(*split.train) == "abcdefgh|0123456789ABCDEF");
   CHECK(text_of(*split.validation) == "ij|GHIJ|z");
 }
@@ -121,7 +121,7 @@ TEST_CASE("data: the tail of every file is held out, and nothing is in both part
 TEST_CASE("data: a tenth of tiny_shakespeare's 1115394 characters splits where nanoGPT splits it") {
   const TemporaryFolder folder;
   const Corpus corpus = open({write_file(folder / "a.txt", std::string(1115394, 'x'))});
-  const TokenSplit split = split_corpus(corpus, kTokenizer, 0.1);
+  const TokenSplit split = split_corpus(corpus, byte_tokenizer, 0.1);
   CHECK(split.train->size() == 1003854);  // int(0.9 * n)
   CHECK(split.validation->size() == 111540);
 }
@@ -129,9 +129,9 @@ TEST_CASE("data: a tenth of tiny_shakespeare's 1115394 characters splits where n
 TEST_CASE("data: a validation fraction below 0, of 1 or more, or NaN is refused") {
   const TemporaryFolder folder;
   const Corpus corpus = open({write_file(folder / "a.txt", "abc")});
-  CHECK_THROWS_AS(split_corpus(corpus, kTokenizer, 1.0), ValueError);
-  CHECK_THROWS_AS(split_corpus(corpus, kTokenizer, -0.1), ValueError);
-  CHECK_THROWS_AS(split_corpus(corpus, kTokenizer, std::nan("")), ValueError);
+  CHECK_THROWS_AS(split_corpus(corpus, byte_tokenizer, 1.0), ValueError);
+  CHECK_THROWS_AS(split_corpus(corpus, byte_tokenizer, -0.1), ValueError);
+  CHECK_THROWS_AS(split_corpus(corpus, byte_tokenizer, std::nan("")), ValueError);
 }
 
 TEST_CASE("data: inputs without text are refused, and the message says what was found instead") {
@@ -155,23 +155,23 @@ TEST_CASE("data: training from a token file is training from its text") {
   write_file(folder / "text/skip.bin", std::string("\0", 1));
   const std::vector<std::string> inputs = {(folder / "text").string()};
   const std::string output = (folder / "tokens.bin").string();
-  const TokenizeReport report = tokenize_files(inputs, output, kTokenizer);
+  const TokenizeReport report = tokenize_files(inputs, output, byte_tokenizer);
   CHECK(report.info.num_tokens == 15);
   CHECK(report.info.num_documents == 2);
   CHECK(report.info.text_bytes == 14);
   CHECK(report.skipped.describe().find("1 binary") == 0);
 
-  const TokenSplit from_file = split_corpus(open({output}), kTokenizer, 0.0);
+  const TokenSplit from_file = split_corpus(open({output}), byte_tokenizer, 0.0);
   CHECK(text_of(*from_file.train) == "abcdefghij|0123");
-  CHECK(ids_of(*from_file.train) == ids_of(*split_corpus(open(inputs), kTokenizer, 0.0).train));
+  CHECK(ids_of(*from_file.train) == ids_of(*split_corpus(open(inputs), byte_tokenizer, 0.0).train));
 }
 
 TEST_CASE("data: text and token files mix") {
   const TemporaryFolder folder;
   const std::vector<std::string> inputs = {write_file(folder / "a.txt", "one")};
   write_file(folder / "mix/c.txt", "two");
-  tokenize_files(inputs, folder / "mix/b.bin", kTokenizer);
-  CHECK(text_of(*split_corpus(open({(folder / "mix").string()}), kTokenizer, 0.0).train) == "one|two");
+  tokenize_files(inputs, folder / "mix/b.bin", byte_tokenizer);
+  CHECK(text_of(*split_corpus(open({(folder / "mix").string()}), byte_tokenizer, 0.0).train) == "one|two");
 }
 
 TEST_CASE("data: safetensors files that are no token files are skipped in folders, and refused by name") {
@@ -197,30 +197,31 @@ TEST_CASE("data: a token file of the earlier format is converted, and not traine
 
   const std::vector<std::string> inputs = {write_file(folder / "a.txt", "zero"), old};
   const std::string converted = (folder / "new.safetensors").string();
-  const TokenizeReport report = tokenize_files(inputs, converted, kTokenizer);
+  const TokenizeReport report = tokenize_files(inputs, converted, byte_tokenizer);
   CHECK(report.info.num_tokens == 12);
   CHECK(report.info.num_documents == 3);
   CHECK(report.info.text_bytes == 10);
-  CHECK(text_of(*split_corpus(open({converted}), kTokenizer, 0.0).train) == "zero|one|two");
+  CHECK(text_of(*split_corpus(open({converted}), byte_tokenizer, 0.0).train) == "zero|one|two");
 
   // In a folder it may be one that the texts beside it have become.
   CHECK_THROWS_WITH(
-      tokenize_files(std::vector<std::string>{(folder / "in").string()}, folder / "no", kTokenizer),
+      tokenize_files(std::vector<std::string>{(folder / "in").string()}, folder / "no", byte_tokenizer),
       old + ": expected text, found a moh token file");
   for (const std::size_t at : {20, 60, 128, 133}) {
     std::string damaged = old_token_file("one|two", 2);
     damaged[at] = static_cast<char>(damaged[at] ^ 1);
     write_file(old, damaged);
-    CHECK_THROWS_WITH(tokenize_files(inputs, folder / "no", kTokenizer),
+    CHECK_THROWS_WITH(tokenize_files(inputs, folder / "no", byte_tokenizer),
                       Catch::Contains("the file is damaged"));
   }
   write_file(old, old_token_file("one|two", 2) + "x");
-  CHECK_THROWS_WITH(tokenize_files(inputs, folder / "no", kTokenizer),
+  CHECK_THROWS_WITH(tokenize_files(inputs, folder / "no", byte_tokenizer),
                     old +
                         ": size: expected 142 bytes, found 143; the file is damaged: write it again with "
                         "'moh data tokenize'");
   write_file(old, old_token_file("one|two", 2, "words"));
-  CHECK_THROWS_WITH(tokenize_files(inputs, folder / "no", kTokenizer), Catch::Contains("found 'words' ("));
+  CHECK_THROWS_WITH(tokenize_files(inputs, folder / "no", byte_tokenizer),
+                    Catch::Contains("found 'words' ("));
   CHECK_FALSE(std::filesystem::exists(folder / "no"));
 }
 
@@ -228,11 +229,11 @@ TEST_CASE("data: tokenizing refuses to overwrite its input, and token files as t
   const TemporaryFolder folder;
   const std::string text = write_file(folder / "in/a.txt", "abc");
   const std::vector<std::string> inputs = {(folder / "in").string()};
-  CHECK_THROWS_AS(tokenize_files(inputs, text, kTokenizer), DataError);
+  CHECK_THROWS_AS(tokenize_files(inputs, text, byte_tokenizer), DataError);
   CHECK(read_file(text) == "abc");
 
-  tokenize_files(inputs, folder / "in/out.bin", kTokenizer);
-  CHECK_THROWS_WITH(tokenize_files(inputs, folder / "other.bin", kTokenizer),
+  tokenize_files(inputs, folder / "in/out.bin", byte_tokenizer);
+  CHECK_THROWS_WITH(tokenize_files(inputs, folder / "other.bin", byte_tokenizer),
                     (folder / "in/out.bin").string() + ": expected text, found a moh token file");
   CHECK_FALSE(std::filesystem::exists(folder / "other.bin"));
 }

@@ -11,7 +11,7 @@ using namespace moh;
 
 namespace {
 
-const ByteTokenizer kTokenizer;
+const ByteTokenizer byte_tokenizer;
 
 /// Ids 1, 2, ... (mod 255) + 1: each tells its place.
 TokenSourcePtr counting(std::int64_t count) {
@@ -33,7 +33,7 @@ bool equal(const TokenBatch& a, const TokenBatch& b) {
 }  // namespace
 
 TEST_CASE("data: a training batch holds each token beside the one that follows it") {
-  const TrainingBatches batches(counting(200), kTokenizer, 8, 3);
+  const TrainingBatches batches(counting(200), byte_tokenizer, 8, 3);
   const TokenBatch batch = batches.at(5, 4);
   REQUIRE(batch.tokens.shape() == Shape{4, 8});
   REQUIRE(batch.targets.shape() == Shape{4, 8});
@@ -49,7 +49,7 @@ TEST_CASE("data: a training batch holds each token beside the one that follows i
 }
 
 TEST_CASE("data: a sample is the same in whatever batch it comes") {
-  const TrainingBatches batches(counting(500), kTokenizer, 8, 3);
+  const TrainingBatches batches(counting(500), byte_tokenizer, 8, 3);
   const TokenBatch big = batches.at(0, 16);
   for (std::int64_t i = 0; i < 16; ++i) {
     CHECK(values(big.tokens.select(i).clone()) == values(batches.at(i, 1).tokens));
@@ -58,7 +58,7 @@ TEST_CASE("data: a sample is the same in whatever batch it comes") {
 
 TEST_CASE("data: the end of a document is a target without bytes") {
   const std::vector<TokenId> ids = {'a', 'b', 0, 'c'};
-  const TrainingBatches batches(tokens_in_memory(ids, 256), kTokenizer, 3, 0);
+  const TrainingBatches batches(tokens_in_memory(ids, 256), byte_tokenizer, 3, 0);
   const TokenBatch batch = batches.at(0, 1);
   CHECK(values(batch.targets) == std::vector<std::int64_t>{'b', 0, 'c'});
   CHECK(batch.num_targets == 3);
@@ -67,7 +67,7 @@ TEST_CASE("data: the end of a document is a target without bytes") {
 
 TEST_CASE("data: evaluation has every token but the first as a target exactly once") {
   for (std::int64_t num_tokens : {2, 3, 8, 9, 10, 17, 40, 41, 42}) {
-    const EvaluationBatches batches(counting(num_tokens), kTokenizer, 8, 3);
+    const EvaluationBatches batches(counting(num_tokens), byte_tokenizer, 8, 3);
     std::vector<std::int64_t> targets;
     std::int64_t counted = 0;
     for (std::int64_t b = 0; b < batches.size(); ++b) {
@@ -94,15 +94,15 @@ TEST_CASE("data: evaluation has every token but the first as a target exactly on
 }
 
 TEST_CASE("data: evaluation refuses a text without a target, and sizes below one") {
-  CHECK_THROWS_AS(EvaluationBatches(counting(1), kTokenizer, 8, 3), DataError);
-  CHECK_THROWS_WITH(EvaluationBatches(counting(0), kTokenizer, 8, 3),
+  CHECK_THROWS_AS(EvaluationBatches(counting(1), byte_tokenizer, 8, 3), DataError);
+  CHECK_THROWS_WITH(EvaluationBatches(counting(0), byte_tokenizer, 8, 3),
                     Catch::Contains("held-out text: expected at least 2 tokens, found 0"));
-  CHECK_THROWS_AS(EvaluationBatches(counting(9), kTokenizer, 0, 3), ValueError);
-  CHECK_THROWS_AS(EvaluationBatches(counting(9), kTokenizer, 8, 0), ValueError);
+  CHECK_THROWS_AS(EvaluationBatches(counting(9), byte_tokenizer, 0, 3), ValueError);
+  CHECK_THROWS_AS(EvaluationBatches(counting(9), byte_tokenizer, 8, 0), ValueError);
 }
 
 TEST_CASE("data: batches do not depend on the prefetch depth") {
-  const TrainingBatches batches(counting(3000), kTokenizer, 8, 3);
+  const TrainingBatches batches(counting(3000), byte_tokenizer, 8, 3);
   const auto make = [&](std::int64_t i) { return batches.at(i * 4, 4); };
   Prefetcher<TokenBatch> direct(make, 0, 0), one(make, 0, 1), eight(make, 0, 8);
   for (int i = 0; i < 200; ++i) {
@@ -115,7 +115,7 @@ TEST_CASE("data: batches do not depend on the prefetch depth") {
 }
 
 TEST_CASE("data: a prefetcher that starts where another stopped goes on as it would have") {
-  const TrainingBatches batches(counting(3000), kTokenizer, 8, 3);
+  const TrainingBatches batches(counting(3000), byte_tokenizer, 8, 3);
   const auto make = [&](std::int64_t i) { return batches.at(i * 4, 4); };
   Prefetcher<TokenBatch> straight(make, 0, 4);
   std::int64_t position = 0;

@@ -64,10 +64,11 @@ std::string refusal(const fs::path& path) {
 std::string header_of(const std::string& metadata, const std::string& tensors) {
   return R"({"__metadata__":{)" + metadata + "}," + tensors + "}";
 }
-const std::string kMetadata = R"("format":"moh-tokens","version":"1","tokenizer":"byte","vocab_size":"256")";
-const std::string kFourIds = R"("tokens":{"dtype":"U8","shape":[4],"data_offsets":[0,4]})";
+const std::string metadata_json =
+    R"("format":"moh-tokens","version":"1","tokenizer":"byte","vocab_size":"256")";
+const std::string four_ids = R"("tokens":{"dtype":"U8","shape":[4],"data_offsets":[0,4]})";
 
-const ByteTokenizer kByte;
+const ByteTokenizer byte_tokenizer;
 
 }  // namespace
 
@@ -95,7 +96,7 @@ TEST_CASE("data: a token file gives back the ids of every document, in the small
 
 TEST_CASE("data: a token file is a safetensors file with what is documented") {
   const TemporaryFolder folder;
-  write_tokens(folder / "t", kByte, {{'a', 'b'}, {'c'}});
+  write_tokens(folder / "t", byte_tokenizer, {{'a', 'b'}, {'c'}});
   const SafetensorsFile file(folder / "t");
   REQUIRE(file.tensors().size() == 1);
   CHECK(file.tensors()[0].name == "tokens");
@@ -106,15 +107,16 @@ TEST_CASE("data: a token file is a safetensors file with what is documented") {
   WeightFile::Metadata metadata = file.metadata();
   Checksum checksum;
   std::string text = ids;
-  for (const auto& [key, value] : metadata)
-    if (key != "checksum") text += key + '\0' + value + '\0';
+  for (const auto& [key, value] : metadata) {
+    if (key != "checksum") text.append(key).append(1, '\0').append(value).append(1, '\0');
+  }
   CHECK(metadata["checksum"] == checksum_hex(text));
   metadata.erase("checksum");
   CHECK(metadata == WeightFile::Metadata{{"documents", "2"},
                                          {"format", "moh-tokens"},
                                          {"text_bytes", "3"},
                                          {"tokenizer", "byte"},
-                                         {"tokenizer_hash", hash_text(kByte.content_hash())},
+                                         {"tokenizer_hash", hash_text(byte_tokenizer.content_hash())},
                                          {"version", "1"},
                                          {"vocab_size", "256"}});
 }
@@ -128,10 +130,10 @@ TEST_CASE("data: token files of other programs are read, in every type") {
     const std::string bytes(reinterpret_cast<const char*>(stored.data()), stored.size() * sizeof(Stored));
     const std::string tensor = R"("tokens":{"dtype":")" + dtype + R"(","shape":[4],"data_offsets":[0,)" +
                                std::to_string(bytes.size()) + "]}";
-    const auto file = TokenFile::open(
-        write_file(folder / "t", safetensors_bytes(header_of(kMetadata + R"(,"mine":"x")", tensor), bytes)));
+    const auto file = TokenFile::open(write_file(
+        folder / "t", safetensors_bytes(header_of(metadata_json + R"(,"mine":"x")", tensor), bytes)));
     CHECK(read_tokens(*file, 0, 4) == ids);
-    file->require_tokenizer(kByte);
+    file->require_tokenizer(byte_tokenizer);
     CHECK_THAT(describe(file->info()), Catch::Contains("documents   not known\n") &&
                                            Catch::Contains("tokenizer   byte (no hash)\n") &&
                                            Catch::Contains("checksum    none\n"));
@@ -154,48 +156,50 @@ TEST_CASE("data: what is no token file is refused with what is wrong") {
   const auto with = [](std::string text, const std::string& from, const std::string& to) {
     return text.replace(text.find(from), from.size(), to);
   };
-  REQUIRE(made(kMetadata, kFourIds).empty());
+  REQUIRE(made(metadata_json, four_ids).empty());
   for (const char* text : {"", "To be, or not to be"})
     CHECK(refused(text) ==
           "expected a moh token file, found other contents; make one with 'moh data tokenize'");
   const std::string see = "; docs/token_files.md says what a token file has";
-  CHECK(made(R"("a":"b")", kFourIds) == "metadata, format: expected moh-tokens, found no such entry" + see);
-  CHECK(made(with(kMetadata, "moh-tokens", "pt"), kFourIds) ==
+  CHECK(made(R"("a":"b")", four_ids) == "metadata, format: expected moh-tokens, found no such entry" + see);
+  CHECK(made(with(metadata_json, "moh-tokens", "pt"), four_ids) ==
         "metadata, format: expected moh-tokens, found pt" + see);
-  CHECK(made(with(kMetadata, R"("1")", R"("2")"), kFourIds) ==
+  CHECK(made(with(metadata_json, R"("1")", R"("2")"), four_ids) ==
         "metadata, version: expected 1, found 2" + see);
-  CHECK(made(with(kMetadata, "tokenizer", "name"), kFourIds) ==
+  CHECK(made(with(metadata_json, "tokenizer", "name"), four_ids) ==
         "metadata, tokenizer: expected its name, found no such entry" + see);
-  CHECK(made(with(kMetadata, "vocab_size", "size"), kFourIds) ==
+  CHECK(made(with(metadata_json, "vocab_size", "size"), four_ids) ==
         "metadata, vocab_size: expected the number of ids of the tokenizer, found no such entry" + see);
   for (const char* number : {"0", "-1", "2147483648", "99999999999999999999", "0x10", "256 ", "many"}) {
-    CHECK(made(with(kMetadata, "256", number), kFourIds) ==
+    CHECK(made(with(metadata_json, "256", number), four_ids) ==
           "metadata, vocab_size: expected 1 ... 2147483647, found " + std::string(number) + see);
   }
-  CHECK(made(kMetadata + R"(,"documents":"5")", kFourIds) ==
+  CHECK(made(metadata_json + R"(,"documents":"5")", four_ids) ==
         "metadata, documents: expected 1 ... 4, found 5" + see);
   const std::string one =
       "tensors: expected one, tokens: U8, U16, U32, I32 or I64 with one dimension, not empty, found ";
-  CHECK(made(kMetadata, with(kFourIds, "tokens", "ids")) == one + "1, none of this name");
-  CHECK(made(kMetadata, with(kFourIds, "U8", "I8")) == one + "I8 [4]");
-  CHECK(made(kMetadata, with(kFourIds, "[4]", "[2,2]")) == one + "U8 [2, 2]");
-  CHECK(made(kMetadata, R"("a":{"dtype":"U8","shape":[2],"data_offsets":[0,2]},)"
-                        R"("tokens":{"dtype":"U8","shape":[2],"data_offsets":[2,4]})") == one + "2");
-  CHECK(refused(safetensors_bytes(header_of(
-            kMetadata, R"("tokens":{"dtype":"U8","shape":[0],"data_offsets":[0,0]})"))) == one + "U8 [0]");
+  CHECK(made(metadata_json, with(four_ids, "tokens", "ids")) == one + "1, none of this name");
+  CHECK(made(metadata_json, with(four_ids, "U8", "I8")) == one + "I8 [4]");
+  CHECK(made(metadata_json, with(four_ids, "[4]", "[2,2]")) == one + "U8 [2, 2]");
+  CHECK(made(metadata_json, R"("a":{"dtype":"U8","shape":[2],"data_offsets":[0,2]},)"
+                            R"("tokens":{"dtype":"U8","shape":[2],"data_offsets":[2,4]})") == one + "2");
+  CHECK(refused(safetensors_bytes(
+            header_of(metadata_json, R"("tokens":{"dtype":"U8","shape":[0],"data_offsets":[0,0]})"))) ==
+        one + "U8 [0]");
 
   const std::string damaged = "the file is damaged: write it again with 'moh data tokenize'";
-  CHECK(made(with(kMetadata, "256", "100"), kFourIds) == "id 3: expected 0 ... 99, found 100; " + damaged);
+  CHECK(made(with(metadata_json, "256", "100"), four_ids) ==
+        "id 3: expected 0 ... 99, found 100; " + damaged);
   CHECK(refused(safetensors_bytes(
-            header_of(kMetadata, R"("tokens":{"dtype":"I32","shape":[1],"data_offsets":[0,4]})"),
+            header_of(metadata_json, R"("tokens":{"dtype":"I32","shape":[1],"data_offsets":[0,4]})"),
             "\xff\xff\xff\xff")) == "id 0: expected 0 ... 255, found -1; " + damaged);
-  CHECK(made(kMetadata + R"(,"checksum":"00")", kFourIds).find("expected checksum 00, found ") == 0);
+  CHECK(made(metadata_json + R"(,"checksum":"00")", four_ids).find("expected checksum 00, found ") == 0);
 }
 
 TEST_CASE("data: any flipped bit of a token file is found, and any missing end") {
   const TemporaryFolder folder;
   const fs::path path = folder / "t.bin";
-  write_tokens(path, kByte, {{'a', 'b', 'c', 'd'}});
+  write_tokens(path, byte_tokenizer, {{'a', 'b', 'c', 'd'}});
   const std::string good = read_file(path);
   const std::string_view name = "checksum";  // without it there is none, and nothing else has changed
   const std::size_t unseen = good.find(name);
@@ -240,7 +244,7 @@ TEST_CASE("data: a token file of another tokenizer is refused") {
   CHECK_NOTHROW(file->require_tokenizer(FakeTokenizer(256, 1)));
   CHECK_THROWS_AS(file->require_tokenizer(FakeTokenizer(256, 2)), DataError);
   CHECK_THROWS_AS(file->require_tokenizer(FakeTokenizer(257, 1)), DataError);
-  CHECK_THROWS_WITH(file->require_tokenizer(kByte),
+  CHECK_THROWS_WITH(file->require_tokenizer(byte_tokenizer),
                     Catch::Contains("t.bin: tokenizer: expected 'byte' (") &&
                         Catch::Contains("found 'fake' (0000000000000001, 256 ids)"));
 }
@@ -250,19 +254,19 @@ TEST_CASE("data: an unfinished token file never appears, and leaves what was the
   const fs::path path = folder / "t.bin";
   write_file(path, "before");
   {
-    TokenFileWriter writer(path, kByte);
+    TokenFileWriter writer(path, byte_tokenizer);
     writer.add(std::vector<TokenId>{1, 2, 3});
   }
   CHECK(read_file(path) == "before");
-  CHECK_THROWS_AS(TokenFileWriter(path, kByte).finish(), DataError);
-  TokenFileWriter strict(path, kByte);
+  CHECK_THROWS_AS(TokenFileWriter(path, byte_tokenizer).finish(), DataError);
+  TokenFileWriter strict(path, byte_tokenizer);
   CHECK_THROWS_AS(strict.add(std::vector<TokenId>{256}), ValueError);
-  CHECK_THROWS_AS(TokenFileWriter(folder / "absent/t.bin", kByte), StorageError);
+  CHECK_THROWS_AS(TokenFileWriter(folder / "absent/t.bin", byte_tokenizer), StorageError);
 }
 
 TEST_CASE("data: finished writers leave nothing but the file") {
   const TemporaryFolder folder;
-  write_tokens(folder / "t.bin", kByte, {{1, 2, 3}});
+  write_tokens(folder / "t.bin", byte_tokenizer, {{1, 2, 3}});
   const fs::directory_iterator files(folder.path());
   CHECK(std::distance(begin(files), end(files)) == 1);
 }
@@ -270,7 +274,7 @@ TEST_CASE("data: finished writers leave nothing but the file") {
 TEST_CASE("data: writing a token file larger than the buffer") {
   const TemporaryFolder folder;
   const std::vector<TokenId> ids((std::size_t{1} << 20) + 17, 'x');
-  CHECK(write_tokens(folder / "t.bin", kByte, {ids, ids}).num_tokens == 2 * ((1 << 20) + 17) + 1);
+  CHECK(write_tokens(folder / "t.bin", byte_tokenizer, {ids, ids}).num_tokens == 2 * ((1 << 20) + 17) + 1);
   CHECK(read_tokens(*TokenFile::open((folder / "t.bin").string()), (1 << 20) + 16, 3) ==
         std::vector<TokenId>{'x', 0, 'x'});
 }
@@ -284,7 +288,7 @@ TEST_CASE("data: a full disk leaves the old token file and no other") {
     write_file(path, "before");
     failpoint::arm(point);
     INFO(point);
-    CHECK_THROWS_AS(write_tokens(path, kByte, {{1, 2, 3}}), StorageError);
+    CHECK_THROWS_AS(write_tokens(path, byte_tokenizer, {{1, 2, 3}}), StorageError);
     failpoint::arm("");
     CHECK(read_file(path) == "before");
     CHECK(std::distance(begin(fs::directory_iterator(folder.path())), fs::directory_iterator()) == 1);
