@@ -123,7 +123,7 @@ void depthwise_kernel(Depthwise<T> d, Write write) {
     run_strip(d, write, image, y, static_cast<int>(i / pieces), std::int64_t{i % pieces} * kPack);
 }
 
-cuda::LaunchShape depthwise_grid(const DepthwisePass& pass) {
+inline cuda::LaunchShape depthwise_grid(const DepthwisePass& pass) {
   return {.blocks_x = pass.batch * pass.y.to, .threads = kDepthwiseThreads};
 }
 
