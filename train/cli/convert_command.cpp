@@ -39,9 +39,9 @@ WeightFormat format_of(const ConvertArgs& args) {
 }
 
 std::string_view stored_dtype_of(const std::string& name) {
-  static const std::map<std::string_view, std::string_view> kTypes = {
+  static const std::map<std::string_view, std::string_view> types = {
       {"keep", ""}, {"float32", "F32"}, {"bfloat16", "BF16"}, {"float16", "F16"}};
-  return kTypes.at(name);
+  return types.at(name);
 }
 
 ConvertOptions options_of(const ConvertArgs& args) {
