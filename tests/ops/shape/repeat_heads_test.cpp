@@ -14,9 +14,11 @@ OP_CASES(repeat_heads) {
     std::int64_t first, times;
   };
   OpCases cases;
-  for (const auto& [shape, first, times] :
+  for (const Sizes& sizes :
        {Sizes{{1, 1, 1, 1}, 0, 1}, Sizes{{2, 3, 4, 5}, 2, 3}, Sizes{{2, 3, 2, 24}, 0, 6},
         Sizes{{0, 3, 2, 4}, 1, 2}, Sizes{{3, 70, 5, 9}, 3, 3}, Sizes{{1, 2, 3, 2}, 3, 4}}) {
+    const Shape shape = sizes.x;
+    const std::int64_t first = sizes.first, times = sizes.times;
     cases.push_back({.name = to_string(shape) + " from " + std::to_string(first),
                      .inputs = {normal(shape)},
                      .run = [=](const Inputs& in) { return Outputs{repeat_heads(in[0], first, times)}; },

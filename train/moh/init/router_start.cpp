@@ -18,7 +18,7 @@ namespace {
 Tensor centred_logs(const Tensor& norms, const std::vector<std::int64_t>& heads) {
   constexpr double kLeast = 1e-30;  // instead of the norm 0, whose logarithm is infinite
   const auto width = static_cast<std::int64_t>(heads.size());
-  const Tensor logs = empty({norms.dim(0), width}, DType::kFloat64);
+  Tensor logs = empty({norms.dim(0), width}, DType::kFloat64);
   for (std::int64_t t = 0; t < norms.dim(0); ++t) {
     double* row = logs.data<double>() + t * width;
     double mean = 0;

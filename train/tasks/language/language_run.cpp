@@ -14,7 +14,19 @@ namespace moh {
 
 namespace {
 
-using namespace config;
+using config::above;
+using config::at_least;
+using config::above_up_to;
+using config::choice_of;
+using config::describe;
+using config::Difference;
+using config::from_below;
+using config::kMaxHeads;
+using config::kMaxLayers;
+using config::kMaxLength;
+using config::kMaxVocab;
+using config::kMaxWidth;
+using config::Section;
 
 constexpr std::string_view kTokenizerNames[] = {"byte", "other"};
 constexpr std::int64_t kByteVocab = 256;
