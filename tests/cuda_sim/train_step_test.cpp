@@ -167,7 +167,7 @@ class TwoSizes : public Task {
   int asked() const { return asked_; }
 
  private:
-  class Classifier : public Model {
+  class Classifier final : public Model {
    public:
     explicit Classifier(Device device)
         : Model({DType::kFloat32, device}), map_(8, 3, /*bias=*/false, {DType::kFloat32, device}) {

@@ -16,7 +16,7 @@ namespace {
 constexpr std::int64_t kHeads = 6;
 
 /// Draws for which the masks of the cases are neither 0 nor 1, where they have a kink.
-const std::vector<double> kDraws = {0.5, 0.45, 0.4, 0.55, 0.6, 0.5};
+const std::vector<double> uniform_draws = {0.5, 0.45, 0.4, 0.55, 0.6, 0.5};
 
 /// log_alpha by another search than the op's: Newton's, on the condition itself.
 std::vector<double> log_alpha(const Tensor& scores, double count) {
@@ -41,18 +41,19 @@ std::vector<double> log_alpha(const Tensor& scores, double count) {
 OP_CASES(head_masks) {
   OpCases cases;
   for (const double count : {3.0, 4.5}) {
-    cases.push_back({.name = "of " + std::to_string(count),
-                     .inputs = {uniform({kHeads}, -0.05, 0.05)},
-                     .run = [=](const Inputs& in) { return Outputs{head_masks(in[0], count, kDraws)}; },
-                     .reference = [=](const std::vector<Tensor>& in) -> std::vector<Tensor> {
-                       const Tensor z = empty({kHeads}, DType::kFloat64);
-                       const std::vector<double> alpha = log_alpha(in[0], count);
-                       for (std::size_t h = 0; h < alpha.size(); ++h)
-                         z.data<double>()[h] = hard_concrete::sample(alpha[h], kDraws[h]).z;
-                       return {z};
-                     },
-                     .low_precision = false,
-                     .absent_on_gpu = "head_masks is computed on the CPU"});
+    cases.push_back(
+        {.name = "of " + std::to_string(count),
+         .inputs = {uniform({kHeads}, -0.05, 0.05)},
+         .run = [=](const Inputs& in) { return Outputs{head_masks(in[0], count, uniform_draws)}; },
+         .reference = [=](const std::vector<Tensor>& in) -> std::vector<Tensor> {
+           const Tensor z = empty({kHeads}, DType::kFloat64);
+           const std::vector<double> alpha = log_alpha(in[0], count);
+           for (std::size_t h = 0; h < alpha.size(); ++h)
+             z.data<double>()[h] = hard_concrete::sample(alpha[h], uniform_draws[h]).z;
+           return {z};
+         },
+         .low_precision = false,
+         .absent_on_gpu = "head_masks is computed on the CPU"});
   }
   return cases;
 }
@@ -81,7 +82,7 @@ TEST_CASE("moh: adding to all scores changes no mask, and so their gradient sums
   const Tensor shifted = empty_like(scores);
   for (std::int64_t h = 0; h < kHeads; ++h) shifted.data<double>()[h] = scores.data<double>()[h] + 0.7;
   const Variable a(scores, true), b(shifted);
-  const Variable z = head_masks(a, 3, kDraws), same = head_masks(b, 3, kDraws);
+  const Variable z = head_masks(a, 3, uniform_draws), same = head_masks(b, 3, uniform_draws);
   for (std::int64_t h = 0; h < kHeads; ++h)
     CHECK(z.value().data<double>()[h] == Approx(same.value().data<double>()[h]).margin(1e-9));
   z.backward(normal({kHeads}, 3));
@@ -96,10 +97,10 @@ TEST_CASE("moh: adding to all scores changes no mask, and so their gradient sums
 
 TEST_CASE("moh: masks that cannot be are refused") {
   const Variable scores(normal({kHeads}));
-  CHECK_THROWS_WITH(head_masks(scores, 6, kDraws),
+  CHECK_THROWS_WITH(head_masks(scores, 6, uniform_draws),
                     "head_masks: count: expected above 0, below the 6 heads, found 6.000000");
-  CHECK_THROWS_AS(head_masks(scores, 0, kDraws), ValueError);
-  CHECK_THROWS_AS(head_masks(scores, 3, std::span(kDraws).first(5)), ShapeError);
-  CHECK_THROWS_AS(head_masks(Variable(normal({2, 3})), 3, kDraws), ShapeError);
+  CHECK_THROWS_AS(head_masks(scores, 0, uniform_draws), ValueError);
+  CHECK_THROWS_AS(head_masks(scores, 3, std::span(uniform_draws).first(5)), ShapeError);
+  CHECK_THROWS_AS(head_masks(Variable(normal({2, 3})), 3, uniform_draws), ShapeError);
   CHECK(first_unmasked(100) == Approx(99));
 }

@@ -75,8 +75,10 @@ Outputs outputs_of(const MaskedRouting& routing) {
 OP_CASES(route_masked_heads) {
   OpCases cases;
   for (const bool two_stage : {true, false}) {
-    for (const auto& [share, form] :
+    for (const auto& each :
          {std::pair{0.5, BalanceLoss::kCode}, {0.25, BalanceLoss::kPaper}, {1.0, BalanceLoss::kShares}}) {
+      const double share = each.first;
+      const BalanceLoss form = each.second;
       const Tensor masks = uniform({kHeads}, 0.1, 0.9, 4);
       const std::vector<Tensor> logits = {normal({kTokens, kHeads}), normal({kTokens, kHeads}, 2),
                                           two_stage ? normal({kTokens, 2}, 3) : Tensor()};
@@ -140,7 +142,8 @@ TEST_CASE("moh: masks of 0 and 1 are the plain routing, with its gradients") {
   expected.gates.backward(dy);
   const auto check_columns = [](const Variable& all, const Variable& plain,
                                 const std::vector<std::int64_t>& heads) {
-    const Tensor grad = all.grad(), of_plain = plain.grad();
+    const Tensor& grad = all.grad();
+    const Tensor of_plain = plain.grad();
     const auto width = static_cast<std::int64_t>(heads.size());
     for (std::int64_t i = 0; i < of_plain.numel(); ++i) {
       CHECK(grad.data<double>()[i / width * kHeads + heads[i % width]] ==

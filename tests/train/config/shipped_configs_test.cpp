@@ -13,16 +13,17 @@ namespace {
 
 namespace fs = std::filesystem;
 
-const fs::path kSource = MOH_SOURCE_DIR;
+const fs::path source_folder = MOH_SOURCE_DIR;
 
 RunConfig load_shipped(const std::string& name) {
-  return load_run_config((kSource / "configs/llm" / (name + ".yaml")).string(), {}, families().configs());
+  return load_run_config((source_folder / "configs/llm" / (name + ".yaml")).string(), {},
+                         families().configs());
 }
 
 TEST_CASE("shipped configs: every file under configs/ loads, and its resolved form reads back") {
   TemporaryFolder folder;
   int count = 0;
-  for (const fs::directory_entry& entry : fs::recursive_directory_iterator(kSource / "configs")) {
+  for (const fs::directory_entry& entry : fs::recursive_directory_iterator(source_folder / "configs")) {
     if (!entry.is_regular_file()) continue;
     INFO(entry.path());
     CHECK(entry.path().extension() == ".yaml");
@@ -145,7 +146,7 @@ TEST_CASE("shipped configs: tiny Shakespeare runs differ in their attention only
 
 TEST_CASE("config reference: docs/config.md is what the field lists say") {
   INFO("docs/config.md is stale; make it anew with: moh config --reference > docs/config.md");
-  CHECK(read_file(kSource / "docs/config.md") == print_reference(families().configs()));
+  CHECK(read_file(source_folder / "docs/config.md") == print_reference(families().configs()));
 }
 
 }  // namespace

@@ -18,7 +18,11 @@ namespace moh {
 
 namespace {
 
-using namespace config;
+using config::kMaxHeads;
+using config::kMaxLayers;
+using config::kMaxLength;
+using config::kMaxVocab;
+using config::kMaxWidth;
 
 std::string list_of(std::span<const std::string_view> names) {
   std::string text;
@@ -192,7 +196,7 @@ Rope read_rope(const ConfigJson& json, std::int64_t max_positions) {
 PerLayer per_layer(const ConfigJson& json, std::string_view key, const LlamaConfig& model) {
   const auto most = static_cast<double>(model.heads);
   if (!json.is_list(key)) return json.integer(key, 0, most);
-  const PerLayer counts = json.integers(key, 0, most);
+  PerLayer counts = json.integers(key, 0, most);
   if (static_cast<std::int64_t>(counts.each.size()) != model.layers)
     json.damaged(key, std::to_string(model.layers) + " counts, one per layer",
                  std::to_string(counts.each.size()));
@@ -351,7 +355,7 @@ bool is_language_model_type(std::string_view type) {
 
 LlamaConfig read_hf_config(const std::filesystem::path& config_json) {
   const ConfigJson json(config_json);
-  const LlamaConfig model = read_model(json);
+  LlamaConfig model = read_model(json);
   ConfigFaults faults;
   check(model, faults);
   try {
