@@ -1,5 +1,7 @@
 #include "train/io/printable.h"
 
+#include <algorithm>
+
 namespace moh {
 
 Utf8Front utf8_front(std::string_view text) {
@@ -26,6 +28,16 @@ Utf8Front utf8_front(std::string_view text) {
 std::size_t utf8_length(std::string_view text) {
   const Utf8Front front = utf8_front(text);
   return front.complete ? front.bytes : 0;
+}
+
+std::string_view first_character(std::string_view text) {
+  return text.substr(0, std::max<std::size_t>(utf8_length(text), 1));
+}
+
+std::string_view last_character(std::string_view text) {
+  std::size_t begin = text.size() - 1;
+  while (begin > 0 && (static_cast<unsigned char>(text[begin]) & 0xc0) == 0x80) --begin;
+  return text.substr(begin);
 }
 
 bool is_utf8(std::string_view text) {

@@ -18,6 +18,10 @@ Utf8Front utf8_front(std::string_view text);
 /// Number of bytes of the first character of a text that is not empty; 0 if it is invalid.
 std::size_t utf8_length(std::string_view text);
 
+/// The first, and the last, character of a text that is not empty; an invalid byte counts as one.
+std::string_view first_character(std::string_view text);
+std::string_view last_character(std::string_view text);
+
 bool is_utf8(std::string_view text);
 
 /// Whether one complete character is a control character: U+0000 ... U+001F, U+007F ... U+009F.

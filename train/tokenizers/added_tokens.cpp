@@ -46,16 +46,6 @@ bool is_space(std::string_view character) {
          category == UTF8PROC_CATEGORY_ZP;
 }
 
-std::string_view first_character(std::string_view text) {
-  return text.substr(0, std::max<std::size_t>(utf8_length(text), 1));
-}
-
-std::string_view last_character(std::string_view text) {
-  std::size_t begin = text.size() - 1;
-  while (begin > 0 && (static_cast<unsigned char>(text[begin]) & 0xc0) == 0x80) --begin;
-  return text.substr(begin);
-}
-
 std::size_t space_at_end(std::string_view text) {
   const std::size_t size = text.size();
   while (!text.empty() && is_space(last_character(text))) text.remove_suffix(last_character(text).size());

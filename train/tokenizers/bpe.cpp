@@ -48,16 +48,6 @@ struct Candidate {
 
 }  // namespace
 
-/// The first and the last character of a token, as parts of its text.
-std::string_view first_of(std::string_view text, bool byte_level) {
-  return text.substr(0, byte_level ? 1 : std::max<std::size_t>(utf8_length(text), 1));
-}
-std::string_view last_of(std::string_view text, bool byte_level) {
-  std::size_t begin = text.size() - 1;
-  while (!byte_level && begin > 0 && (static_cast<unsigned char>(text[begin]) & 0xc0) == 0x80) --begin;
-  return text.substr(begin);
-}
-
 Bpe::Bpe(BpeTables tables)
     : tokens_(table_of(tables.tokens)),
       merges_(table_of(tables.merges)),
@@ -95,7 +85,8 @@ void Bpe::find_neighbours(const std::vector<BpeTables::Merge>& merges,
   const auto symbol = [&](TokenId id, bool first) {
     const std::string* text = texts[static_cast<std::size_t>(id)];
     if (text == nullptr || text->empty()) return id;
-    return tokens_.find(first ? first_of(*text, rules_.byte_level) : last_of(*text, rules_.byte_level));
+    if (rules_.byte_level) return bytes_[static_cast<unsigned char>(first ? text->front() : text->back())];
+    return tokens_.find(first ? first_character(*text) : last_character(*text));
   };
   for (const BpeTables::Merge& merge : merges) {
     for (const TokenId left : {symbol(merge.left, false), merge.left}) {
@@ -135,7 +126,7 @@ void Bpe::begin_character(std::string_view character, bool& after_unknown,
 void Bpe::begin(std::string_view word, std::vector<TokenId>& symbols) const {
   bool after_unknown = false;
   while (!word.empty()) {
-    const std::size_t size = rules_.byte_level ? 1 : std::max<std::size_t>(utf8_length(word), 1);
+    const std::size_t size = rules_.byte_level ? 1 : first_character(word).size();
     const TokenId token = size == 1 ? bytes_[static_cast<unsigned char>(word[0])] : -1;
     if (token >= 0) {
       symbols.push_back(token);

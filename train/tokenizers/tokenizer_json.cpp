@@ -262,7 +262,7 @@ std::vector<TokenId> byte_tokens_of(const Vocabulary& vocabulary) {
   return ids;
 }
 
-/// Refuses what changes the encoding in a way that is not implemented.
+/// Refuses settings that would give other ids than those of plain byte-pair encoding.
 void check_model(const Node& model) {
   // Old files do not say it: a model with merges is one.
   if (model.has("type") && model.type() != "BPE") model.refuse_type("BPE");
@@ -273,10 +273,8 @@ void check_model(const Node& model) {
     model.at("dropout").fail("null: the same ids each time");
 }
 
-BpeTables read_model(const Node& root, bool byte_level) {
-  const Node model = root.at("model");
+BpeTables read_model(const Node& model, const Vocabulary& vocabulary, bool byte_level) {
   check_model(model);
-  const Vocabulary vocabulary = read_vocabulary(model);
   BpeTables tables;
   tables.byte_level = byte_level;
   tables.ignore_merges = model.flag_or("ignore_merges", false);
@@ -446,11 +444,12 @@ std::unique_ptr<const Tokenizer> read_tokenizer_json(const std::filesystem::path
   for (const Node& node : steps_of(root, "normalizer", "normalizers"))
     parts.normalizers.push_back(normalizer_of(node));
   const bool byte_level = read_pre_tokenizers(root, parts.pre_tokenizers);
-  parts.tables = read_model(root, byte_level);
+  const Node model = root.at("model");
+  const Vocabulary vocabulary = read_vocabulary(model);
+  parts.tables = read_model(model, vocabulary, byte_level);
   const Decoding decoding = read_decoding(root);
   parts.drops_leading_space = decoding.drops_leading_space;
   parts.sequence_start = read_sequence_start(root);
-  const Vocabulary vocabulary = read_vocabulary(root.at("model"));
   parts.bytes = bytes_of_tokens(vocabulary, parts.added, decoding);
   parts.end_of_document = end_of_document_of(path, parts.added, vocabulary);
   return std::make_unique<BpeTokenizer>(std::move(parts));
