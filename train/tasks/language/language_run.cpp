@@ -15,8 +15,8 @@ namespace moh {
 namespace {
 
 using config::above;
-using config::at_least;
 using config::above_up_to;
+using config::at_least;
 using config::choice_of;
 using config::describe;
 using config::Difference;
