@@ -82,6 +82,11 @@ class Images(support.MohTest):
         self.assertEqual(trained[-1]["images"], 24 * 8)
         self.assertIn("balance_loss", trained[0])
 
+    def test_each_of_the_last_epochs_is_evaluated(self):
+        self.moh("train", "drawn.yaml", "train.epochs=6", "eval.every_epochs=3", "eval.each_epoch_after=4")
+        evaluated = [record["step"] for record in support.metrics(self.folder / "run") if record["kind"] == "eval"]
+        self.assertEqual(evaluated, [8 * epoch for epoch in (3, 5, 6)])
+
     def test_a_run_that_was_cut_in_an_epoch_goes_on_with_the_same_bits(self):
         self.moh("train", "drawn.yaml", "output.dir=whole")
         shutil.copytree(self.folder / "whole", self.folder / "cut")

@@ -161,6 +161,9 @@ void add_reports(RunConfig& run, Section& root) {
              "Steps between two evaluations. 0: at the end only.");
   eval.field("every_epochs", run.eval.every_epochs, at_least(0, "epochs").capped(kMaxEpochs),
              "Epochs between two evaluations. 0: `every`.");
+  eval.field("each_epoch_after", run.eval.each_epoch_after, at_least(0, "epochs").capped(kMaxEpochs),
+             "After so many epochs each further one is evaluated, as the last ones of the paper's recipe. 0: "
+             "none for this reason.");
   eval.field("at_start", run.eval.at_start, "Evaluate before the first step, too.");
 
   Section& checkpoint =

@@ -81,7 +81,8 @@ struct LogConfig {
 
 struct EvalConfig {
   std::int64_t every = 250;
-  std::int64_t every_epochs = 0;  ///< 0: `every`
+  std::int64_t every_epochs = 0;      ///< 0: `every`
+  std::int64_t each_epoch_after = 0;  ///< epochs; later ones are evaluated each. 0: none
   bool at_start = false;
 };
 

@@ -31,6 +31,7 @@ void refuse_epochs(const RunConfig& run, Rules& rules) {
                                     {"schedule.warmup_epochs", run.schedule_epochs.warmup},
                                     {"schedule.decay_epochs", run.schedule_epochs.decay},
                                     {"eval.every_epochs", run.eval.every_epochs},
+                                    {"eval.each_epoch_after", run.eval.each_epoch_after},
                                     {"checkpoint.every_epochs", run.checkpoint.every_epochs}}) {
     if (epochs > 0)
       rules.refuse({key}, "0 with task: " + run.task + ", which counts steps", std::to_string(epochs));

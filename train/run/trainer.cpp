@@ -139,7 +139,11 @@ bool Trainer::is_finished() const {
 }
 
 bool Trainer::is_evaluated(std::int64_t step) const {
-  return due(step, length_.of(config_.eval.every_epochs, config_.eval.every));
+  const EvalConfig& eval = config_.eval;
+  const bool in_last_epochs =
+      eval.each_epoch_after > 0 && step > eval.each_epoch_after * length_.steps_per_epoch;
+  return due(step, length_.of(eval.every_epochs, eval.every)) ||
+         (in_last_epochs && due(step, length_.steps_per_epoch));
 }
 
 bool Trainer::is_saved(std::int64_t step) const {

@@ -143,7 +143,7 @@ TEST_CASE("moh: masks of 0 and 1 are the plain routing, with its gradients") {
   const auto check_columns = [](const Variable& all, const Variable& plain,
                                 const std::vector<std::int64_t>& heads) {
     const Tensor& grad = all.grad();
-    const Tensor of_plain = plain.grad();
+    const Tensor& of_plain = plain.grad();
     const auto width = static_cast<std::int64_t>(heads.size());
     for (std::int64_t i = 0; i < of_plain.numel(); ++i) {
       CHECK(grad.data<double>()[i / width * kHeads + heads[i % width]] ==
