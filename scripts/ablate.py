@@ -16,13 +16,10 @@ of 28M to 90M parameters, one seed each; compare differences, not levels.
 """
 
 import argparse
-import concurrent.futures
-import json
-import math
 import pathlib
-import statistics
-import subprocess
 import sys
+
+import seeded_runs
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 CONFIGS = ROOT / "configs/vit/ablations/small"
@@ -51,101 +48,25 @@ ROWS = {
     "moh_moe": ("MoH and two feed-forward experts", 78.1, REVIEW + ", tiny"),
 }
 
-# The 97.5% quantile of Student's t for 1 to 30 degrees of freedom; beyond, that of the normal distribution is near.
-T_975 = [12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131,
-         2.120, 2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048, 2.045, 2.042]
-
-
-class Refused(Exception):
-    """What the user has to change."""
-
 
 def parse_arguments(arguments=None):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--moh", default="build/release/moh", help="the moh program")
+    seeded_runs.add_arguments(parser, "runs/ablations")
     parser.add_argument("--data", default="cifar10", help="folder with train/ and test/")
-    parser.add_argument("--out", default="runs/ablations", help="folder of the runs")
-    parser.add_argument("--rows", nargs="+", default=list(ROWS), metavar="ROW", help=", ".join(ROWS))
-    parser.add_argument("--base", default="full", metavar="ROW", help="the row to which differences are")
-    parser.add_argument("--seeds", default="1,2,3")
-    parser.add_argument("--jobs", type=int, default=1, help="concurrent runs")
-    parser.add_argument("--threads", type=int, default=2, help="threads of each")
-    parser.add_argument("settings", nargs="*", help="key=value, for all runs (after --)")
-    parsed = parser.parse_args(arguments)
-    for row in [*parsed.rows, parsed.base]:
-        if row not in ROWS:
-            parser.error(f"no row {row}; there are {', '.join(ROWS)}")
-    try:
-        parsed.seeds = [int(seed) for seed in parsed.seeds.split(",")]
-    except ValueError:
-        parser.error(f"--seeds {parsed.seeds}: expected numbers with commas between them")
-    if len(set(parsed.seeds)) != len(parsed.seeds):
-        parser.error(f"--seeds {','.join(map(str, parsed.seeds))}: one comes twice")
-    return parsed
+    parser.add_argument("--rows", nargs="+", default=list(ROWS), metavar="ROW", choices=ROWS, help=", ".join(ROWS))
+    parser.add_argument("--base", default="full", metavar="ROW", choices=ROWS, help="the row to which differences are")
+    parser.add_argument("--seeds", type=seeded_runs.seeds, default=[1, 2, 3], help="1,2,3")
+    return parser.parse_args(arguments)
 
 
-def settings_of(arguments):
-    """What all runs have beside the row's configuration."""
-    data = [] if any(setting.startswith("data.drawn=") for setting in arguments.settings) else [
-        f"data.train={arguments.data}/train", f"data.validation={arguments.data}/test"]
-    return [*data, *arguments.settings]
+def run_of(arguments, row, seed):
+    return seeded_runs.Run(f"{row}, seed {seed}", CONFIGS / f"{row}.yaml", arguments.out / f"{row}_{seed}",
+                           (f"seed={seed}", *seeded_runs.settings_of(arguments)))
 
 
-def check_settings(arguments):
-    """Writes the settings down at the first start, and refuses others: their results would be compared."""
-    folder = pathlib.Path(arguments.out)
-    folder.mkdir(parents=True, exist_ok=True)
-    note, settings = folder / "settings.json", settings_of(arguments)
-    if note.exists():
-        before = json.loads(note.read_text(encoding="utf-8"))
-        if before != settings:
-            raise Refused(f"{folder} has runs with other settings: {' '.join(before)}; take another --out")
-    else:
-        note.write_text(json.dumps(settings) + "\n", encoding="utf-8")
-
-
-def run_folder(arguments, row, seed):
-    return pathlib.Path(arguments.out) / f"{row}_{seed}"
-
-
-def score_of(folder):
-    """Top-1 in percent of a finished run, else None. A run writes its mark after everything else."""
-    if not (folder / "finished").exists():
-        return None
-    with open(folder / "metrics.jsonl", encoding="utf-8") as lines:
-        evaluations = [record for record in map(json.loads, lines) if record["kind"] == "eval"]
-    if not evaluations:
-        raise Refused(f"{folder}: no evaluation in metrics.jsonl; evaluate at the end of the runs")
-    return 100 * evaluations[-1]["top1"]
-
-
-def train(arguments, row, seed):
-    """Trains one run to its end, from its last checkpoint if there is one. Returns the exit code."""
-    folder = run_folder(arguments, row, seed)
-    if (folder / "finished").exists():
-        return 0
-    folder.mkdir(parents=True, exist_ok=True)
-    command = [arguments.moh, "train", str(CONFIGS / f"{row}.yaml"), f"seed={seed}", f"output.dir={folder}",
-               f"threads={arguments.threads}", "--resume", *settings_of(arguments)]
-    with open(folder / "log.txt", "a", encoding="utf-8") as log:
-        code = subprocess.run(command, stdout=log, stderr=subprocess.STDOUT, check=False).returncode
-    if code == 0:
-        (folder / "finished").touch()
-    return code
-
-
-def mean_and_interval(values):
-    """The mean, and half the width of its 95% confidence interval; None where one value says nothing of it."""
-    mean = statistics.mean(values)
-    if len(values) < 2:
-        return mean, None
-    t = T_975[len(values) - 2] if len(values) - 2 < len(T_975) else 1.96
-    return mean, t * statistics.stdev(values) / math.sqrt(len(values))
-
-
-def cell(values, sign=""):
-    mean, half = mean_and_interval(values)
-    return f"{mean:{sign}.2f}" + (f" ± {half:.2f}" if half is not None else "")
+def top1(run):
+    """In percent, after the last step."""
+    return 100 * seeded_runs.last_evaluation(run.folder)["top1"]
 
 
 def table(scores, rows, base, seeds):
@@ -159,34 +80,20 @@ def table(scores, rows, base, seeds):
         lines.append("| " + " | ".join([
             row, text, "-" if published is None else f"{published:.2f}", source or "-",
             f"{published - ROWS[base][1]:+.2f}" if comparable and ROWS[base][1] else "-",
-            cell([scores[row, seed] for seed in seeds]), "0" if row == base else cell(same, "+")]) + " |")
+            seeded_runs.with_interval([scores[row, seed] for seed in seeds], ".2f"),
+            "0" if row == base else seeded_runs.with_interval(same, "+.2f")]) + " |")
     return lines
-
-
-def run_all(arguments, rows):
-    with concurrent.futures.ThreadPoolExecutor(arguments.jobs) as pool:
-        runs = {pool.submit(train, arguments, row, seed): (row, seed) for seed in arguments.seeds for row in rows}
-        try:
-            for done in concurrent.futures.as_completed(runs):
-                row, seed = runs[done]
-                if done.result() != 0:
-                    log = run_folder(arguments, row, seed) / "log.txt"
-                    raise Refused(f"{row}, seed {seed}: moh train ended with code {done.result()}; see {log}")
-                print(f"ablate: {row}, seed {seed}: {score_of(run_folder(arguments, row, seed)):.2f}%",
-                      file=sys.stderr, flush=True)
-        except BaseException:
-            pool.shutdown(cancel_futures=True)
-            raise
 
 
 def main(given=None):
     arguments = parse_arguments(given)
     rows = list(dict.fromkeys([arguments.base, *arguments.rows]))
+    runs = {(row, seed): run_of(arguments, row, seed) for seed in arguments.seeds for row in rows}
     try:
-        check_settings(arguments)
-        run_all(arguments, rows)
-        scores = {(row, seed): score_of(run_folder(arguments, row, seed)) for row in rows for seed in arguments.seeds}
-    except Refused as refusal:
+        seeded_runs.check_settings(arguments.out, seeded_runs.settings_of(arguments))
+        seeded_runs.train_all(arguments, runs.values(), lambda run: f"{top1(run):.2f}%")
+        scores = {key: top1(run) for key, run in runs.items()}
+    except seeded_runs.Refused as refusal:
         sys.exit(f"ablate: {refusal}")
     print(*table(scores, rows, arguments.base, arguments.seeds), sep="\n")
 

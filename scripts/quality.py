@@ -1,85 +1,78 @@
 #!/usr/bin/env python3
-"""Trains several configurations with several seeds and prints a Markdown table of their validation losses.
+"""Trains several configurations with several seeds and prints a Markdown table of their scores on held-out data: the loss
+of language models, top-1 of image classifiers.
 
-    scripts/quality.py --moh build/release/moh --data input.txt --out runs/quality
+    scripts/quality.py --data input.txt --out runs/quality
+    scripts/quality.py --data cifar10 --out runs/cifar10 --configs configs/vit/cifar10_{transnext_dense,moh_75,moh_50}.yaml
 
-Each run is `moh train CONFIG data.train=DATA seed=SEED output.dir=OUT/NAME_SEED`, with the settings given after `--`
-added. Finished runs are not repeated, and interrupted ones continue from their last checkpoint, so the script can be
-stopped and restarted at any time. --jobs: number of concurrent runs, each with --threads threads.
+DATA is a text, whose last part is held out, or a folder with train/ and test/, of a folder of pictures for each class. Each
+run is `moh train CONFIG data.train=DATA seed=SEED output.dir=OUT/NAME_SEED`, with the settings given after `--` added.
+Runs that are finished are not repeated, and interrupted ones continue from their last checkpoint, so the script can be
+stopped and started again at any time; other settings in the same folder are refused.
+
+Means have the interval that holds the mean of many seeds with 95% confidence (Student's t). Differences are to the first
+configuration, seed by seed.
 """
 
 import argparse
-import concurrent.futures
-import json
 import pathlib
-import statistics
-import subprocess
 import sys
 
+import seeded_runs
 
-def parse_arguments():
+
+def parse_arguments(arguments=None):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--moh", default="build/release/moh", help="the moh program")
-    parser.add_argument("--data", required=True, help="training text; its last part is held out for validation")
-    parser.add_argument("--out", default="runs/quality", help="folder of the runs")
-    parser.add_argument("--configs", nargs="+", default=[
-        f"configs/llm/tiny_shakespeare_{name}.yaml" for name in ("dense", "moh_75", "moh_50")])
-    parser.add_argument("--seeds", default="1,2,3")
-    parser.add_argument("--jobs", type=int, default=2)
-    parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("settings", nargs="*", help="key=value, for all runs (after --)")
-    return parser.parse_args()
+    seeded_runs.add_arguments(parser, "runs/quality", jobs=2, threads=1)
+    parser.add_argument("--data", required=True, help="a text, or a folder of pictures with train/ and test/")
+    parser.add_argument("--configs", nargs="+", type=pathlib.Path, default=[
+        pathlib.Path(f"configs/llm/tiny_shakespeare_{name}.yaml") for name in ("dense", "moh_75", "moh_50")])
+    parser.add_argument("--seeds", type=seeded_runs.seeds, default=[1, 2, 3], help="1,2,3")
+    return parser.parse_args(arguments)
 
 
-def run_folder(arguments, config, seed):
-    return pathlib.Path(arguments.out) / f"{pathlib.Path(config).stem}_{seed}"
+def run_of(arguments, config, seed):
+    return seeded_runs.Run(f"{config.stem}, seed {seed}", config, arguments.out / f"{config.stem}_{seed}",
+                           (f"seed={seed}", *seeded_runs.settings_of(arguments)))
 
 
-def train(arguments, config, seed):
-    """Returns the exit code of the run."""
-    folder = run_folder(arguments, config, seed)
-    if (folder / "sample.txt").exists():  # the last file that a run writes
-        return 0
-    command = [arguments.moh, "train", config, f"data.train={arguments.data}", f"seed={seed}", f"output.dir={folder}",
-               f"threads={arguments.threads}", "--resume", *arguments.settings]
-    folder.mkdir(parents=True, exist_ok=True)
-    with open(folder / "log.txt", "a", encoding="utf-8") as log:
-        return subprocess.run(command, stdout=log, stderr=subprocess.STDOUT, check=False).returncode
+def score(folder):
+    """What ranks models, of the evaluation after the last step: top-1 in percent, or else the loss."""
+    evaluation = seeded_runs.last_evaluation(folder)
+    return 100 * evaluation["top1"] if "top1" in evaluation else evaluation["loss"]
 
 
-def records(folder, kind):
-    with open(folder / "metrics.jsonl", encoding="utf-8") as lines:
-        return [record for record in map(json.loads, lines) if record["kind"] == kind]
+def difference(scores, base, is_share):
+    """In points where a score is a share, else of the base in percent."""
+    pairs = [ours - of_base if is_share else 100 * (ours / of_base - 1) for ours, of_base in zip(scores, base)]
+    return seeded_runs.with_interval(pairs, "+.2f") + ("" if is_share else "%")
 
 
-def print_table(arguments, seeds):
-    print("| configuration | heads | " + " | ".join(f"seed {seed}" for seed in seeds) + " | mean | to the first |")
-    print("| --- | --- |" + " --- |" * (len(seeds) + 2))
-    base = None
-    for config in arguments.configs:
-        folders = [run_folder(arguments, config, seed) for seed in seeds]
-        losses = [records(folder, "eval")[-1]["loss"] for folder in folders]
-        heads = records(folders[0], "train")[-1].get("activated_heads", 1.0)
-        mean = statistics.mean(losses)
-        base = base or mean
-        cells = [pathlib.Path(config).stem, f"{heads:.0%}", *(f"{loss:.4f}" for loss in losses), f"{mean:.4f}",
-                 f"{mean / base - 1:+.2%}"]
-        print("| " + " | ".join(cells) + " |")
+def table(arguments):
+    folders = {config: [run_of(arguments, config, seed).folder for seed in arguments.seeds] for config in arguments.configs}
+    first = folders[arguments.configs[0]]
+    is_share = "top1" in seeded_runs.last_evaluation(first[0])
+    form, base = ".2f" if is_share else ".4f", [score(folder) for folder in first]
+    lines = ["| configuration | heads | " + " | ".join(f"seed {seed}" for seed in arguments.seeds) +
+             f" | {'top-1, %' if is_share else 'loss'}, mean | to the first |", "| --- | --- |" + " --- |" * (len(first) + 2)]
+    for config, of_config in folders.items():
+        scores = [score(folder) for folder in of_config]
+        heads = seeded_runs.records(of_config[0], "train")[-1].get("activated_heads", 1.0)
+        lines.append("| " + " | ".join([
+            config.stem, f"{heads:.0%}", *(f"{each:{form}}" for each in scores), seeded_runs.with_interval(scores, form),
+            "0" if config == arguments.configs[0] else difference(scores, base, is_share)]) + " |")
+    return lines
 
 
-def main():
-    arguments = parse_arguments()
-    seeds = arguments.seeds.split(",")
-    with concurrent.futures.ThreadPoolExecutor(arguments.jobs) as pool:
-        runs = {pool.submit(train, arguments, config, seed): (config, seed)
-                for seed in seeds for config in arguments.configs}
-        for done in concurrent.futures.as_completed(runs):
-            config, seed = runs[done]
-            if done.result() != 0:
-                log = run_folder(arguments, config, seed) / "log.txt"
-                sys.exit(f"quality: {config}, seed {seed}: moh train ended with code {done.result()}; see {log}")
-            print(f"quality: {config}, seed {seed}: done", file=sys.stderr)
-    print_table(arguments, seeds)
+def main(given=None):
+    arguments = parse_arguments(given)
+    runs = [run_of(arguments, config, seed) for seed in arguments.seeds for config in arguments.configs]
+    try:
+        seeded_runs.check_settings(arguments.out, seeded_runs.settings_of(arguments))
+        seeded_runs.train_all(arguments, runs, lambda run: f"{score(run.folder):.4f}")
+        print(*table(arguments), sep="\n")
+    except seeded_runs.Refused as refusal:
+        sys.exit(f"quality: {refusal}")
 
 
 if __name__ == "__main__":

@@ -11,12 +11,10 @@ checkpoint. --jobs: number of variants that run concurrently, each with --thread
 """
 
 import argparse
-import concurrent.futures
-import json
-import pathlib
-import subprocess
 import sys
 from dataclasses import dataclass
+
+import seeded_runs
 
 try:
     import matplotlib
@@ -58,14 +56,10 @@ class Curve:
 
 def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--moh", default="build/release/moh", help="the moh program")
+    seeded_runs.add_arguments(parser, "runs/recovery", jobs=2, threads=1)
     parser.add_argument("--data", required=True, help="training text; its last part is held out for validation")
-    parser.add_argument("--out", default="runs/recovery", help="folder of the runs, the table and the curve")
     parser.add_argument("--dense-config", default="configs/llm/continue_tuning_dense.yaml")
     parser.add_argument("--moh-config", default="configs/llm/continue_tuning_moh_75.yaml")
-    parser.add_argument("--jobs", type=int, default=2)
-    parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("settings", nargs="*", help="key=value, for all runs (after --)")
     return parser.parse_args()
 
 
@@ -73,25 +67,15 @@ def folder_name(label):
     return "".join(c if c.isalnum() else "_" for c in label)
 
 
-def train(arguments, config, folder, settings, threads):
-    """Trains to the end; raises RuntimeError with the path of the log on failure."""
-    if (folder / "sample.txt").exists():  # the last file that a run writes
-        return
-    command = [arguments.moh, "train", config, f"data.train={arguments.data}", f"output.dir={folder}",
-               f"threads={threads}", "eval.at_start=true", "sample.tokens=1", *settings, *arguments.settings, "--resume"]
-    folder.mkdir(parents=True, exist_ok=True)
-    with open(folder / "log.txt", "a", encoding="utf-8") as log:
-        code = subprocess.run(command, stdout=log, stderr=subprocess.STDOUT, check=False).returncode
-    if code != 0:
-        raise RuntimeError(f"moh train ended with code {code}; see {folder / 'log.txt'}")
+def run_of(arguments, config, label, settings):
+    common = (f"data.train={arguments.data}", "eval.at_start=true", "sample.tokens=1")
+    return seeded_runs.Run(label, config, arguments.out / folder_name(label), (*common, *settings, *arguments.settings))
 
 
 def read_curve(folder, label):
-    with open(folder / "metrics.jsonl", encoding="utf-8") as lines:
-        records = [json.loads(line) for line in lines]
-    last = [record for record in records if record["kind"] == "train"][-1]
+    last = seeded_runs.records(folder, "train")[-1]
     per_step = last["tokens"] / last["step"]
-    evals = [record for record in records if record["kind"] == "eval"]
+    evals = seeded_runs.records(folder, "eval")
     return Curve(label, [record["step"] * per_step for record in evals], [record["loss"] for record in evals])
 
 
@@ -136,21 +120,19 @@ def draw(dense, curves, path):
 
 def main():
     arguments = parse_arguments()
-    out = pathlib.Path(arguments.out)
+    out = arguments.out
+    dense_run = run_of(arguments, arguments.dense_config, "dense", ())
+    runs = [run_of(arguments, arguments.moh_config, label, (f"init.from={dense_run.folder}", *settings))
+            for label, settings in VARIANTS]
     try:
-        train(arguments, arguments.dense_config, out / "dense", [], arguments.jobs * arguments.threads)
+        seeded_runs.check_settings(out, [arguments.data, *arguments.settings])
+        seeded_runs.train(arguments.moh, dense_run, arguments.jobs * arguments.threads)
         print("recovery: the dense model is trained", file=sys.stderr)
-        with concurrent.futures.ThreadPoolExecutor(arguments.jobs) as pool:
-            runs = {pool.submit(train, arguments, arguments.moh_config, out / folder_name(label),
-                                [f"init.from={out / 'dense'}", *settings], arguments.threads): label
-                    for label, settings in VARIANTS}
-            for done in concurrent.futures.as_completed(runs):
-                done.result()
-                print(f"recovery: {runs[done]}: done", file=sys.stderr)
-    except RuntimeError as error:
-        sys.exit(f"recovery.py: {error}")
-    dense = read_curve(out / "dense", "dense")
-    curves = [read_curve(out / folder_name(label), label) for label, _ in VARIANTS]
+        seeded_runs.train_all(arguments, runs, lambda run: f"{seeded_runs.last_evaluation(run.folder)['loss']:.4f}")
+    except seeded_runs.Refused as refusal:
+        sys.exit(f"recovery: {refusal}")
+    dense = read_curve(dense_run.folder, "dense")
+    curves = [read_curve(run.folder, run.name) for run in runs]
     text = table(dense, curves)
     (out / "recovery.md").write_text(text + "\n", encoding="utf-8")
     draw(dense, curves, out / "recovery.png")

@@ -1,0 +1,123 @@
+"""Trainings that a script repeats with other configurations, settings and seeds, and whose results it compares. Each has a
+folder of its own; what is finished is not repeated, what was interrupted continues from its last checkpoint.
+"""
+
+import argparse
+import concurrent.futures
+import json
+import math
+import pathlib
+import statistics
+import subprocess
+import sys
+from dataclasses import dataclass
+
+# The 97.5% quantile of Student's t for 1 to 30 degrees of freedom; beyond, that of the normal distribution is near.
+T_975 = [12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131,
+         2.120, 2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048, 2.045, 2.042]
+
+
+class Refused(Exception):
+    """What the user has to change."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """One training: `moh train CONFIG SETTINGS... output.dir=FOLDER`."""
+
+    name: str  # as the user knows it
+    config: pathlib.Path
+    folder: pathlib.Path
+    settings: tuple
+
+
+def add_arguments(parser, out, jobs=1, threads=2):
+    parser.add_argument("--moh", default="build/release/moh", help="the moh program")
+    parser.add_argument("--out", type=pathlib.Path, default=pathlib.Path(out), help="folder of the runs and of what is made of them")
+    parser.add_argument("--jobs", type=int, default=jobs, help="concurrent runs")
+    parser.add_argument("--threads", type=int, default=threads, help="threads of each")
+    parser.add_argument("settings", nargs="*", help="key=value, for all runs (after --)")
+
+
+def seeds(text):
+    """The seeds of an option --seeds, for argparse's `type`."""
+    numbers = [int(seed) for seed in text.split(",")]
+    if len(set(numbers)) != len(numbers):
+        raise argparse.ArgumentTypeError(f"{text}: one comes twice")
+    return numbers
+
+
+def settings_of(arguments):
+    """What all runs have beside their configurations: the data, and the settings after --. --data is a text, or a folder of
+    pictures with train/ and test/."""
+    if any(setting.startswith("data.drawn=") for setting in arguments.settings):
+        return arguments.settings
+    data = pathlib.Path(arguments.data)
+    if data.is_dir() and (data / "train").is_dir():
+        return [f"data.train={data}/train", f"data.validation={data}/test", *arguments.settings]
+    return [f"data.train={data}", *arguments.settings]
+
+
+def check_settings(folder, settings):
+    """Writes the settings down at the first start, and refuses others: their results would be compared."""
+    folder.mkdir(parents=True, exist_ok=True)
+    note = folder / "settings.json"
+    if not note.exists():
+        note.write_text(json.dumps(settings) + "\n", encoding="utf-8")
+    elif (before := json.loads(note.read_text(encoding="utf-8"))) != settings:
+        raise Refused(f"{folder} has runs with other settings: {' '.join(before)}; take another --out")
+
+
+def train(moh, run, threads):
+    """Trains a run to its end, from its last checkpoint if there is one."""
+    if (run.folder / "finished").exists():  # written after everything else
+        return
+    run.folder.mkdir(parents=True, exist_ok=True)
+    command = [moh, "train", str(run.config), *run.settings, f"output.dir={run.folder}", f"threads={threads}", "--resume"]
+    with open(run.folder / "log.txt", "a", encoding="utf-8") as log:
+        code = subprocess.run(command, stdout=log, stderr=subprocess.STDOUT, check=False).returncode
+    if code != 0:
+        raise Refused(f"{run.name}: moh train ended with code {code}; see {run.folder / 'log.txt'}")
+    (run.folder / "finished").touch()
+
+
+def train_all(arguments, runs, describe):
+    """Trains all runs, --jobs at once, and prints describe(run) to stderr as each ends."""
+    with concurrent.futures.ThreadPoolExecutor(arguments.jobs) as pool:
+        under_way = {pool.submit(train, arguments.moh, run, arguments.threads): run for run in runs}
+        try:
+            for done in concurrent.futures.as_completed(under_way):
+                done.result()
+                run = under_way[done]
+                print(f"{run.name}: {describe(run)}", file=sys.stderr, flush=True)
+        except BaseException:
+            pool.shutdown(cancel_futures=True)
+            raise
+
+
+def records(folder, kind):
+    """The records of metrics.jsonl that are of a kind."""
+    with open(folder / "metrics.jsonl", encoding="utf-8") as lines:
+        return [record for record in map(json.loads, lines) if record["kind"] == kind]
+
+
+def last_evaluation(folder):
+    evaluations = records(folder, "eval")
+    if not evaluations:
+        raise Refused(f"{folder}: no evaluation in metrics.jsonl; evaluate at the end of the runs")
+    return evaluations[-1]
+
+
+def mean_and_interval(values):
+    """The mean, and half the width of its 95% confidence interval; None where one value says nothing of it."""
+    mean = statistics.mean(values)
+    if len(values) < 2:
+        return mean, None
+    t = T_975[len(values) - 2] if len(values) - 2 < len(T_975) else 1.96
+    return mean, t * statistics.stdev(values) / math.sqrt(len(values))
+
+
+def with_interval(values, form):
+    """`mean ± half`, each in this format; a sign is for the mean alone."""
+    mean, half = mean_and_interval(values)
+    return f"{mean:{form}}" + (f" ± {half:{form.lstrip('+')}}" if half is not None else "")

@@ -1,0 +1,149 @@
+"""scripts/ablate.py, quality.py and recovery.py: they train with seeds, go on where they were stopped, and print what they found."""
+
+import os
+import pathlib
+import re
+import signal
+import subprocess
+import sys
+import time
+
+import support
+
+SCRIPT = pathlib.Path(__file__).resolve().parents[2] / "scripts/ablate.py"
+sys.path.insert(0, str(SCRIPT.parent))
+
+import ablate
+import seeded_runs
+
+TINY = ("model.classes=8", "model.image_size=16", "model.transnext.dims=[16,32,64]", "model.transnext.mlp_ratios=[2,2,2]",
+        "model.transnext.depths=[1,1,1]", "data.train=[]", "data.validation=[]", "data.drawn=32",
+        "data.drawn_validation=16", "data.eval_resize=18",
+        "train.batch_size=8", "train.epochs=2", "schedule.warmup_epochs=0", "log.every=1")
+
+
+class Ablate(support.MohTest):
+    def ablate(self, *arguments, code=0, settings=TINY):
+        command = [sys.executable, "-B", str(SCRIPT), "--moh", support.MOH, "--out", str(self.folder / "out"), "--threads", "1",
+                   *arguments, "--", *settings]
+        result = subprocess.run(command, cwd=self.folder, capture_output=True, text=True, timeout=support.TIMEOUT_SECONDS)
+        self.assertEqual(result.returncode, code, result.stdout + result.stderr)
+        return result
+
+    def test_a_table_of_rows_and_seeds(self):
+        output = self.ablate("--rows", "no_shared", "moa", "--seeds", "1,2").stdout.splitlines()
+        self.assertEqual([line.split(" | ")[0] for line in output[2:]], ["| full", "| no_shared", "| moa"])
+        self.assertRegex(output[3], r"\| 75\.60 \| table 5 \| -3\.00 \| \d+\.\d\d ± \d+\.\d\d \| [+-]\d+\.\d\d ± ")
+        # What is finished is not repeated, and the table is the same.
+        before = {path: path.stat().st_mtime_ns for path in (self.folder / "out").glob("*/metrics.jsonl")}
+        self.assertEqual(len(before), 6)
+        self.assertEqual(self.ablate("--rows", "no_shared", "moa", "--seeds", "1,2").stdout.splitlines(), output)
+        self.assertEqual({path: path.stat().st_mtime_ns for path in before}, before)
+
+    def test_a_stopped_script_goes_on(self):
+        expected = self.ablate("--rows", "full", "--seeds", "1,2").stdout
+        (self.folder / "out").rename(self.folder / "whole")
+        command = [sys.executable, "-B", str(SCRIPT), "--moh", support.MOH, "--out", str(self.folder / "out"), "--threads", "1",
+                   "--rows", "full", "--seeds", "1,2", "--", *TINY]
+        process = subprocess.Popen(command, cwd=self.folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+                                   start_new_session=True)
+        metrics = self.folder / "out/full_1/metrics.jsonl"
+        deadline = time.monotonic() + support.TIMEOUT_SECONDS
+        while not metrics.exists() and process.poll() is None and time.monotonic() < deadline:
+            time.sleep(0.005)
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        self.assertEqual(self.ablate("--rows", "full", "--seeds", "1,2").stdout, expected)
+        self.assertEqual(support.history(self.folder / "out/full_2"), support.history(self.folder / "whole/full_2"))
+
+    def test_refusals(self):
+        self.assertIn("invalid choice: 'fool'", self.ablate("--rows", "fool", code=2).stderr)
+        self.assertIn("one comes twice", self.ablate("--seeds", "1,1", code=2).stderr)
+        self.ablate("--rows", "full", "--seeds", "1")
+        other = self.ablate("--rows", "full", "--seeds", "1", settings=(*TINY, "train.epochs=3"), code=1).stderr
+        self.assertIn("has runs with other settings", other)
+        (self.folder / "out").rename(self.folder / "good")
+        failed = self.ablate("--rows", "full", "--seeds", "1", settings=(*TINY, "model.transnext.window=4"), code=1).stderr
+        self.assertRegex(failed, r"full, seed 1: moh train ended with code 2; see .*log\.txt")
+        self.assertIn("window", (self.folder / "out/full_1/log.txt").read_text())
+
+
+class Quality(support.MohTest):
+    def quality(self, *arguments, settings=()):
+        command = [sys.executable, "-B", str(SCRIPT.with_name("quality.py")), "--moh", support.MOH, "--seeds", "1,2", *arguments,
+                   "--", *settings]
+        result = subprocess.run(command, cwd=self.folder, capture_output=True, text=True, timeout=support.TIMEOUT_SECONDS)
+        self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
+        return [[cell.strip() for cell in line.strip("|").split("|")] for line in result.stdout.splitlines()]
+
+    def evaluated(self, folder, key):
+        return seeded_runs.last_evaluation(self.folder / folder)[key]
+
+    def test_losses_of_language_models(self):
+        settings = ("model.layers=1", "model.hidden=16", "model.heads=4", "model.intermediate=16", "data.sequence_length=16",
+                    "train.steps=3", "train.batch_size=2", "sample.tokens=0", "model.dropout=0")
+        self.write("dense.yaml", "task: language_model\n")
+        self.write("half.yaml", "task: language_model\nmodel: {moh: {router: learned, num_shared: 1, top_k: 1}}\n")
+        self.write("text.txt", "Two households, both alike in dignity, " * 50)
+        head, _, dense, half = self.quality("--data", "text.txt", "--configs", "dense.yaml", "half.yaml", "--out", "out",
+                                            settings=settings)
+        self.assertEqual(head, ["configuration", "heads", "seed 1", "seed 2", "loss, mean", "to the first"])
+        losses = [self.evaluated(f"out/{name}", "loss") for name in ("dense_1", "dense_2", "half_1", "half_2")]
+        self.assertEqual(dense[:4], ["dense", "100%", f"{losses[0]:.4f}", f"{losses[1]:.4f}"])
+        self.assertEqual(half[:4], ["half", "50%", f"{losses[2]:.4f}", f"{losses[3]:.4f}"])
+        self.assertTrue(dense[4].startswith(f"{(losses[0] + losses[1]) / 2:.4f} ± "), dense)
+        self.assertEqual(dense[5], "0")
+        change = 50 * (losses[2] / losses[0] + losses[3] / losses[1] - 2)
+        self.assertRegex(half[5], rf"^{re.escape(f'{change:+.2f}')} ± \d+\.\d\d%$")
+
+    def test_top1_of_classifiers(self):
+        config = SCRIPT.parents[1] / "configs/vit/cifar10_moh_75.yaml"
+        head, _, row = self.quality("--data", "none", "--configs", str(config), "--out", "out", settings=TINY)
+        self.assertEqual(head[4], "top-1, %, mean")
+        scores = [100 * self.evaluated(f"out/cifar10_moh_75_{seed}", "top1") for seed in (1, 2)]
+        self.assertEqual(row[1:4], ["75%", *(f"{score:.2f}" for score in scores)])
+
+
+class Recovery(support.MohTest):
+    def test_a_table_of_routers(self):
+        self.write("text.txt", "Two households, both alike in dignity, " * 50)
+        size = ("model.layers=1", "model.hidden=16", "model.heads=4", "model.intermediate=16", "data.sequence_length=16",
+                "train.steps=6", "train.batch_size=2", "eval.every=2", "model.dropout=0", "log.every=1")
+        self.write("dense.yaml", "task: language_model\n")
+        self.write("moh.yaml", "task: language_model\nmodel: {moh: {num_shared: 1, top_k: 2}}\n"
+                               "init: {moh: {calibration: {batches: 1}}}\n")
+        command = ["/usr/bin/python3", "-B", str(SCRIPT.with_name("recovery.py")), "--moh", support.MOH, "--data", "text.txt",
+                   "--out", "out", "--dense-config", "dense.yaml", "--moh-config", "moh.yaml", "--", *size]
+        result = subprocess.run(command, cwd=self.folder, capture_output=True, text=True, timeout=support.TIMEOUT_SECONDS)
+        if "has no matplotlib" in result.stderr:
+            self.skipTest(result.stderr)
+        self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
+        rows = result.stdout.splitlines()
+        self.assertEqual(len(rows), 2 + 8)
+        losses = [record["loss"] for record in seeded_runs.records(self.folder / "out/dense", "eval")]
+        self.assertIn(f"| dense model | {losses[0]:.4f} | 0% | {losses[-1]:.4f} | 100% | |", rows)
+        self.assertTrue((self.folder / "out/recovery.png").read_bytes().startswith(b"\x89PNG"))
+
+
+class Numbers(support.MohTest):
+    def test_intervals(self):
+        self.assertEqual(seeded_runs.mean_and_interval([3.0]), (3.0, None))
+        mean, half = seeded_runs.mean_and_interval([1.0, 2.0, 3.0])
+        self.assertEqual(mean, 2)
+        self.assertAlmostEqual(half, 4.303 / 3 ** 0.5)
+        self.assertAlmostEqual(seeded_runs.mean_and_interval(list(range(100)))[1], 1.96 * 29.011492 / 10, places=4)
+
+    def test_every_row_has_its_configuration(self):
+        self.assertEqual({path.stem for path in ablate.CONFIGS.glob("*.yaml")}, set(ablate.ROWS))
+        for text, published, source in ablate.ROWS.values():
+            self.assertTrue(text)
+            self.assertEqual(published is None, source == "")
+
+    def test_differences_are_paired(self):
+        scores = {("full", 1): 50.0, ("full", 2): 60.0, ("moa", 1): 49.0, ("moa", 2): 59.0}
+        line = ablate.table(scores, ["full", "moa"], "full", [1, 2])[-1]
+        self.assertTrue(line.endswith("| -3.20 | 54.00 ± 63.53 | -1.00 ± 0.00 |"), line)
+
+
+if __name__ == "__main__":
+    support.main()
