@@ -158,10 +158,11 @@ class ContinueTuning(support.MohTest):
         sizes = {"vocab_size": 300, "layers": 2, "hidden": 32, "intermediate": 48, "heads": 4, "max_positions": 32}
         self.write("other.yaml", support.to_yaml({**JOB, "model": sizes, "output": {"dir": "other"}}) + "\n")
         self.moh("train", "other.yaml")
-        self.moh("convert", "--from", "other", "--to", "hf", "--format", "hf")  # as it comes from elsewhere
+        self.moh("convert", "--from", "other", "--to", "hf", "--format", "hf")
+        (self.folder / "hf/tokenizer.json").unlink()  # as it comes from elsewhere
         self.moh("convert", "--from", "hf", "--to", "converted", "--format", "moh")
         self.moh("convert", "--from", "hf", "--to", "other.safetensors")
-        refusal = ("data.tokenizer: expected other (a tokenizer that moh does not have)", "found byte",
+        refusal = ("data.tokenizer: expected the path of the model's tokenizer, which its folder lacks", "found byte",
                    "init.new_tokenizer: true trains the model on other tokens all the same")
         for source, config in (("hf", self.job()), ("converted", self.job()), ("hf", "other.yaml"),
                                ("other.safetensors", "sizes.yaml")):
@@ -174,10 +175,10 @@ class ContinueTuning(support.MohTest):
                 self.moh("generate", "--checkpoint", "new", "--prompt", "the ", "--tokens", "2")  # bytes from now on
         for command in (("eval", "data=text.txt"), ("analyze", "data=text.txt"), ("generate", "--prompt", "the ")):
             output = self.moh(*command, "--checkpoint", "converted", code=support.CONFIG_ERROR)
-            self.assert_says(output, "data.tokenizer: expected one that moh has: byte, found other: the model's 300 tokens")
+            self.assert_says(output, "data.tokenizer: expected the model's tokenizer, which did not come with it, found other: the model's 300 tokens")
             self.moh(*command, "--checkpoint", "converted", "data.tokenizer=byte", "data.sequence_length=32")
         output = self.moh("train", self.job(), "data.tokenizer=other", "output.dir=no", code=support.CONFIG_ERROR)
-        self.assert_says(output, "data.tokenizer: expected byte, as text is turned into tokens for training, found other")
+        self.assert_says(output, "data.tokenizer: expected byte or the path of a tokenizer, as text is turned into tokens for training, found other")
 
     def test_a_larger_vocabulary(self):
         for rows in ("mean", "normal", "zeros"):

@@ -59,6 +59,8 @@ class Eval(support.MohTest):
         # A vocabulary that is not that of bytes meets bytes only where somebody says so.
         self.train({"model.vocab_size": 300, "output.dir": "others"})
         self.moh("convert", "--from", "others", "--to", "others_exported", "--format", "hf")
+        self.check(self.eval("data=text.txt", run="others_exported"), self.eval("data=text.txt", run="others"))
+        (self.folder / "others_exported/tokenizer.json").unlink()
         for command in (("eval", "data=text.txt"), ("generate", "--prompt", "the "), ("analyze", "data=text.txt")):
             output = self.moh(command[0], "--checkpoint", "others_exported", *command[1:], code=support.CONFIG_ERROR)
             self.assert_says(output, "data.tokenizer: expected ", "the model's 300 tokens are not bytes")

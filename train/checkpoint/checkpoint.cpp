@@ -74,7 +74,11 @@ void list_written(Manifest& manifest, ManifestFile file) {
 
 /// Writes the files other than those with tensors, the manifest last.
 void write_texts(Manifest& manifest, const fs::path& folder, std::string_view trainer_json,
-                 std::string_view config_yaml) {
+                 std::string_view config_yaml, std::span<const std::pair<std::string, std::string>> files) {
+  for (const auto& [name, contents] : files) {
+    MOH_CHECK(is_carried_file(name), "a file of a checkpoint: " + name);
+    list_written(manifest, write_text(folder / name, contents));
+  }
   list_written(manifest, write_text(folder / kTrainerFile, trainer_json));
   list_written(manifest, write_text(folder / kConfigFile, config_yaml));
   write_text(folder / kManifestFile, to_json(manifest));
@@ -131,16 +135,17 @@ void write_checkpoint_files(const CheckpointContents& contents, const fs::path& 
   if (!contents.average.empty())
     list_written(manifest, write_tensors(folder / kAverageFile, contents.average));
   list_written(manifest, write_tensors(folder / optimizer_shard_file(0, 1), contents.optimizer));
-  write_texts(manifest, folder, contents.trainer_json, contents.config_yaml);
+  write_texts(manifest, folder, contents.trainer_json, contents.config_yaml, contents.files);
 }
 
 void finish_model_only_checkpoint(const fs::path& folder, std::int64_t step, ManifestFile model,
-                                  std::string_view config_yaml) {
+                                  std::string_view config_yaml,
+                                  std::span<const std::pair<std::string, std::string>> files) {
   Manifest manifest;
   manifest.step = step;
   manifest.num_optimizer_shards = 0;
   list_written(manifest, std::move(model));
-  write_texts(manifest, folder, kModelOnlyTrainer, config_yaml);
+  write_texts(manifest, folder, kModelOnlyTrainer, config_yaml, files);
 }
 
 }  // namespace moh

@@ -3,8 +3,10 @@
 #include <cstdint>
 #include <filesystem>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "train/checkpoint/manifest.h"
@@ -18,6 +20,7 @@ namespace moh {
 //   optimizer-00000-of-00001.safetensors     optimizer state, one file per process that holds a part of it
 //   trainer.json                             all other state of the trainer (train/checkpoint/train_state.h)
 //   config.yaml                              the configuration of the run
+//   tokenizer.json ...                       files of the tokenizer, if the model has one of its own
 //   manifest.json                            list of the other files with sizes and checksums (manifest.h)
 // It gets this name by a single rename, after all of it has been synced to disk.
 
@@ -31,6 +34,8 @@ struct CheckpointContents {
   std::vector<NamedTensor> optimizer;
   std::string trainer_json;
   std::string config_yaml;
+  /// (name, contents) of files that the model is used with, such as tokenizer.json (is_carried_file).
+  std::vector<std::pair<std::string, std::string>> files = {};
 };
 
 /// trainer.json of a checkpoint that holds a model only: converted from another format, not saved by a run.
@@ -66,9 +71,10 @@ std::filesystem::path resolve_checkpoint(const std::filesystem::path& path);
 void write_checkpoint_files(const CheckpointContents& contents, const std::filesystem::path& folder);
 
 /// Completes a checkpoint that holds a model only, in a folder that contains its model.safetensors, for which
-/// `model` is the manifest's entry: writes the other files, the manifest last, and syncs the folder. Throws
-/// StorageError.
+/// `model` is the manifest's entry: writes the other files, the manifest last, and syncs the folder. `files`
+/// are those of CheckpointContents. Throws StorageError.
 void finish_model_only_checkpoint(const std::filesystem::path& folder, std::int64_t step, ManifestFile model,
-                                  std::string_view config_yaml);
+                                  std::string_view config_yaml,
+                                  std::span<const std::pair<std::string, std::string>> files = {});
 
 }  // namespace moh

@@ -1,6 +1,7 @@
 #include "train/checkpoint/manifest.h"
 
 #include <algorithm>
+#include <array>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <string_view>
@@ -106,10 +107,10 @@ class ManifestReader {
     for (int i = 0; i < manifest.num_optimizer_shards; ++i) {
       expected.insert(optimizer_shard_file(i, manifest.num_optimizer_shards));
     }
-    bool has_average = false;
+    std::set<std::string> besides;
     for (const ManifestFile& file : manifest.files) {
-      const bool average = file.name == kAverageFile && !std::exchange(has_average, true);
-      if (expected.erase(file.name) == 0 && !average)
+      const bool may_be = file.name == kAverageFile || is_carried_file(file.name);
+      if (expected.erase(file.name) == 0 && !(may_be && besides.insert(file.name).second))
         fail("files", "the files of a checkpoint, each once", printable(file.name));
     }
     if (!expected.empty()) fail("files", *expected.begin(), "no such entry");
@@ -163,6 +164,14 @@ class ManifestReader {
 };
 
 }  // namespace
+
+bool is_carried_file(std::string_view name) {
+  static constexpr std::array<std::string_view, 9> kNames = {
+      "tokenizer.json",        "tokenizer.model",         "tokenizer.tiktoken",
+      "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json",
+      "chat_template.json",    "chat_template.jinja",     "generation_config.json"};
+  return std::ranges::find(kNames, name) != kNames.end();
+}
 
 std::string zero_padded(std::int64_t number, std::size_t digits) {
   const std::string text = std::to_string(number);

@@ -5,6 +5,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace moh {
@@ -14,6 +15,9 @@ inline constexpr const char* kModelFile = "model.safetensors";
 inline constexpr const char* kAverageFile = "ema.safetensors";  ///< of some checkpoints only
 inline constexpr const char* kTrainerFile = "trainer.json";
 inline constexpr const char* kConfigFile = "config.yaml";
+/// Whether a checkpoint may have a file of this name besides, as it needs it to be used alone: those of the
+/// tokenizer, and what says how a text begins and ends.
+bool is_carried_file(std::string_view name);
 /// The version that this program writes; it reads this one and older ones.
 inline constexpr int kCheckpointFormatVersion = 1;
 

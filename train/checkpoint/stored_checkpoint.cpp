@@ -94,6 +94,9 @@ StoredCheckpoint::StoredCheckpoint(const fs::path& step_folder, LoadScope scope)
   metric_ = manifest.metric;
   trainer_json_ = read_text(step_folder, *manifest.find(kTrainerFile));
   config_yaml_ = read_text(step_folder, *manifest.find(kConfigFile));
+  for (const ManifestFile& listed : manifest.files) {
+    if (is_carried_file(listed.name)) files_.emplace_back(listed.name, read_text(step_folder, listed));
+  }
   tensors_.emplace_back(step_folder, *manifest.find(kModelFile));
   if (const ManifestFile* average = manifest.find(kAverageFile)) {
     averages_ = 1;

@@ -46,8 +46,9 @@ enum class LoadScope {
 };
 
 /// A checkpoint on disk, open for reading. Opening checks the manifest, that the folder has the name of its
-/// step, and the headers of the tensor files; it reads trainer.json and config.yaml and verifies their
-/// checksums. Tensors are loaded block by block (load_exactly). Errors are CheckpointErrors.
+/// step, and the headers of the tensor files; it reads trainer.json, config.yaml and the tokenizer's files
+/// and verifies their checksums. Tensors are loaded block by block (load_exactly). Errors are
+/// CheckpointErrors.
 class StoredCheckpoint {
  public:
   explicit StoredCheckpoint(const std::filesystem::path& step_folder, LoadScope scope = LoadScope::kAll);
@@ -67,6 +68,9 @@ class StoredCheckpoint {
   /// The optimiser state: one file or several; none with LoadScope::kModelOnly.
   std::span<const StoredTensors> optimizer() const { return std::span(tensors_).subspan(1 + averages_); }
 
+  /// Files that the model is used with (CheckpointContents::files), verified.
+  const std::vector<std::pair<std::string, std::string>>& files() const { return files_; }
+
   /// Verifies the checksums of all tensor files.
   void verify() const;
 
@@ -75,6 +79,7 @@ class StoredCheckpoint {
   std::int64_t step_ = 0;
   std::optional<double> metric_;
   std::string trainer_json_, config_yaml_;
+  std::vector<std::pair<std::string, std::string>> files_;
   std::size_t averages_ = 0;            // 1 with a moving average
   std::vector<StoredTensors> tensors_;  // the model, its average, then the optimiser
 };

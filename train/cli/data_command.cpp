@@ -7,6 +7,7 @@
 #include "train/tasks/language/data/corpus.h"
 #include "train/tasks/language/data/old_token_file.h"
 #include "train/tasks/language/data/token_file.h"
+#include "train/tokenizers/open_tokenizer.h"
 
 namespace moh::cli {
 
@@ -25,7 +26,7 @@ struct DataInfoArgs {
 };
 
 int data_tokenize(const TokenizeArgs& args, const Families&) {
-  const auto tokenizer = make_tokenizer(args.tokenizer);
+  const auto tokenizer = open_tokenizer("--tokenizer", args.tokenizer);
   const TokenizeReport report = tokenize_files(args.inputs, args.output, *tokenizer, args.overwrite);
   if (report.skipped.count() > 0) log_warning("data: skipped " + report.skipped.describe());
   std::printf("wrote %s\n%s", printable_path(args.output).c_str(), describe(report.info).c_str());

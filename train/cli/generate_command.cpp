@@ -2,7 +2,6 @@
 #include <array>
 #include <cstdint>
 #include <cstdio>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -26,7 +25,7 @@ constexpr std::uint64_t kMaxPromptBytes = std::uint64_t{64}
 struct GenerateArgs {
   std::string checkpoint;
   std::vector<std::string> overrides;
-  std::optional<std::string> prompt;
+  std::vector<std::string> prompts;
   std::string prompt_file;  ///< "-": standard input
   GenerateOptions options;
   std::int64_t num_samples = 1;
@@ -47,12 +46,12 @@ std::string read_standard_input() {
   return text;
 }
 
-std::string prompt_of(const GenerateArgs& args) {
-  if (args.prompt) return *args.prompt;
+std::vector<std::string> prompts_of(const GenerateArgs& args) {
+  if (!args.prompts.empty()) return args.prompts;
   if (args.prompt_file.empty())
     throw ConfigError(error_message("generate", "", "--prompt or --prompt-file", "neither"));
-  if (args.prompt_file == "-") return read_standard_input();
-  return read_text_file(args.prompt_file, InputKind::kData, kMaxPromptBytes);
+  if (args.prompt_file == "-") return {read_standard_input()};
+  return {read_text_file(args.prompt_file, InputKind::kData, kMaxPromptBytes)};
 }
 
 std::vector<std::string> settings_of(const GenerateArgs& args) {
@@ -89,31 +88,41 @@ void log_report(const GenerateReport& report) {
   if (report.new_tokens > 0) log_info(std::string(line).append(early_end(report.end)));
 }
 
+/// The line above a text where there are several; "" for the only one.
+std::string heading(const GenerateArgs& args, std::size_t prompt, std::int64_t sample, std::uint64_t seed) {
+  if (args.prompts.size() <= 1 && args.num_samples == 1) return "";
+  const std::string of_prompt = args.prompts.size() <= 1 ? "" : "prompt " + std::to_string(prompt + 1) + ", ";
+  return "--- " + of_prompt + "sample " + std::to_string(sample) + ", --seed " + std::to_string(seed) +
+         " ---\n";
+}
+
+/// Prints a continued prompt, after `heading`.
+void continue_prompt(const LanguageModel& model, const std::string& prompt, const GenerateOptions& options,
+                     const std::string& heading) {
+  Utf8Stream safe;
+  const std::string shown_prompt = safe.push(prompt) + safe.finish();
+  // The prompt is printed with the first piece of text, when the arguments have been checked.
+  bool prompt_is_shown = false;
+  const auto show = [&](std::string_view text) {
+    if (!std::exchange(prompt_is_shown, true)) print(heading + shown_prompt);
+    print(text);
+  };
+  const GenerateReport report = generate_text(model.model, *model.tokenizer, prompt, options, show);
+  print("\n");
+  log_report(report);
+}
+
 int generate(const GenerateArgs& args, const Families& families) {
   if (args.num_samples < 1)
     throw ConfigError(error_message("--num-samples", "", "1 or more", std::to_string(args.num_samples)));
   set_num_threads(args.threads);
-  const std::string prompt = prompt_of(args);
+  const std::vector<std::string> prompts = prompts_of(args);
   const LoadedModel loaded = load_model(args.checkpoint, families, settings_of(args));
-  const auto& [model, tokenizer] = as_language_model(loaded, "generate");
-  Utf8Stream safe;
-  const std::string shown_prompt = safe.push(prompt) + safe.finish();
-  GenerateOptions options = args.options;
-  for (std::int64_t sample = 1; sample <= args.num_samples; ++sample, ++options.seed) {
-    // The prompt is printed with the first piece of text, when the arguments have been checked.
-    bool prompt_is_shown = false;
-    const auto show = [&](std::string_view text) {
-      if (!std::exchange(prompt_is_shown, true)) {
-        if (args.num_samples > 1)
-          print("--- sample " + std::to_string(sample) + ", --seed " + std::to_string(options.seed) +
-                " ---\n");
-        print(shown_prompt);
-      }
-      print(text);
-    };
-    const GenerateReport report = generate_text(model, *tokenizer, prompt, options, show);
-    print("\n");
-    log_report(report);
+  const LanguageModel model = as_language_model(loaded, "generate");
+  for (std::size_t i = 0; i < prompts.size(); ++i) {
+    GenerateOptions options = args.options;
+    for (std::int64_t sample = 1; sample <= args.num_samples; ++sample, ++options.seed)
+      continue_prompt(model, prompts[i], options, heading(args, i, sample, options.seed));
   }
   return kDone;
 }
@@ -124,7 +133,9 @@ void add_generate(const Commands& commands) {
   const auto [command, args] =
       add_command(commands, "generate", "Continue a text with a trained model", generate);
   add_checkpoint(command, args.checkpoint);
-  CLI::Option* prompt = command.add_option("--prompt", args.prompt, "Text to continue")->default_str("");
+  CLI::Option* prompt = command.add_option("--prompt", args.prompts, "Text to continue; repeatable")
+                            ->default_str("")
+                            ->allow_extra_args(false);
   command.add_option("--prompt-file", args.prompt_file, "File with the text to continue; -: standard input")
       ->type_name("FILE")
       ->excludes(prompt);
@@ -140,7 +151,8 @@ void add_generate(const Commands& commands) {
       ->type_name("TEXT")
       ->default_str("")
       ->allow_extra_args(false);
-  command.add_option("--num-samples", args.num_samples, "Number of texts; each uses the next --seed");
+  command.add_option("--num-samples", args.num_samples,
+                     "Number of texts per prompt; each uses the next --seed");
   command.add_option("--threads", args.threads, "CPU threads; 0: all processors");
   command.add_option("--device", args.device, "cpu, cuda or cuda:N; by default that of the training run");
   command.add_option("overrides", args.overrides, "Any setting of the run")

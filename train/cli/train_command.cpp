@@ -71,7 +71,9 @@ std::unique_ptr<FamilyConfig> saved_model(const std::filesystem::path& run_folde
   std::vector<CheckpointInfo> checkpoints = list_checkpoints(run_folder / "checkpoints");
   for (auto info = checkpoints.rbegin(); info != checkpoints.rend(); ++info) {
     try {
-      return load_run_config((info->folder / "config.yaml").string(), {}, families.configs()).family->clone();
+      const std::vector<std::string> settings = settings_of_checkpoint(info->folder, families);
+      return load_run_config((info->folder / "config.yaml").string(), settings, families.configs())
+          .family->clone();
     } catch (const ConfigError&) {
       continue;
     }

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/function_ref.h"
 #include "models/layers/moh_config.h"
 #include "models/recompute_level.h"
 #include "train/config/write_fields.h"
@@ -43,6 +44,11 @@ class FamilyConfig {
   virtual void begin_with_preset(std::string_view) {}
   /// Sets `model`, except the preset's name, to that of a checkpoint of the same family.
   virtual void begin_with_model_of(const FamilyConfig& checkpoint) = 0;
+  /// Sets values that were not given and follow from files that the configuration names, such as the size of
+  /// a vocabulary, or from the checkpoint that the run starts from (null: none, or its model is not needed).
+  /// Throws for files that cannot be read.
+  virtual void follow_files(FunctionRef<bool(std::string_view key)> /*is_given*/,
+                            const FamilyConfig* /*checkpoint*/) {}
   /// Takes over what the training of a checkpoint has found out besides its configuration (Task::identity):
   /// names of classes.
   virtual void remember(std::span<const std::pair<std::string, std::string>> /*identity*/) {}

@@ -118,6 +118,11 @@ bool is_among(std::string_view key, std::span<const std::string_view> keys) {
 }
 
 std::string expected_text(const Field& field) {
+  if (!field.words.empty()) {
+    std::string text;
+    for (const std::string_view word : field.words) text.append(word).append(", ");
+    return text + "or a path";
+  }
   return std::visit(ExpectedText{field.bounds}, field.target);
 }
 

@@ -115,6 +115,8 @@ struct Field {
   Target target;
   Bounds bounds;         ///< of the number, or of each number of a list
   std::string_view doc;  ///< one sentence, or two
+  /// Of a path: values that are words and not paths.
+  std::span<const std::string_view> words = {};
 };
 
 /// The field list of one struct. It points into the struct, which must outlive it.
@@ -136,6 +138,12 @@ class Section {
   }
   void field(std::string_view name, Choice choice, std::string_view doc) {
     add(name, std::move(choice), {}, doc);
+  }
+  /// A path, or one of `words`, which outlive this object.
+  void path_or_word(std::string_view name, std::filesystem::path& value,
+                    std::span<const std::string_view> words, std::string_view doc) {
+    add(name, &value, {}, doc);
+    fields_.back().words = words;
   }
   void section(Section section) { sections_.push_back(std::move(section)); }
   /// The subsection of that name, created if there is none, so that a family can add fields to a section of

@@ -188,6 +188,9 @@ RunConfig RunFile::finish(ConfigUse use, const FamilyConfig* checkpoint) {
         *run_.family->moh() = {};
       read_layers();
     }
+    if (problems_.empty())
+      run_.family->follow_files([&](std::string_view key) { return given_.places.contains(key); },
+                                checkpoint);
     if (MohConfig* moh = run_.family->moh()) settle_balance_loss(*moh, given_);
     config::Rules rules(given_, {&layers_.sources.front()}, "model.preset", problems_);
     settle_shares(*run_.family, given_, rules);
@@ -211,7 +214,10 @@ RunConfig with_absolute_paths(RunConfig run) {
   const Section root = config::describe(run, {});
   for (const config::KeyedField& field : all_fields(root)) {
     const config::Target& target = field.field->target;
-    if (const auto* path = std::get_if<fs::path*>(&target)) **path = absolute(**path);
+    if (const auto* path = std::get_if<fs::path*>(&target)) {
+      if (std::ranges::find(field.field->words, (*path)->native()) == field.field->words.end())
+        **path = absolute(**path);
+    }
     if (const auto* paths = std::get_if<std::vector<fs::path>*>(&target))
       std::ranges::transform(**paths, (*paths)->begin(), absolute);
   }

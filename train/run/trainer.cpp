@@ -315,6 +315,7 @@ void Trainer::save_checkpoint() {
   contents.optimizer = optimizer_.state();
   if (train_step_.average() != nullptr) contents.average = train_step_.average()->state();
   contents.trainer_json = to_json(state_);
+  contents.files = task_.files();
   contents.config_yaml = print_resolved(with_absolute_paths(config_));
   try {
     const std::filesystem::path folder = checkpoints_.save(contents);

@@ -138,8 +138,14 @@ const Family& family_of_model(const std::filesystem::path& path, const Families&
 LoadedModel load_model(const std::filesystem::path& path, const Families& families,
                        const std::vector<std::string>& overrides, ConfigUse use) {
   const ModelLocation location = locate_model(path);
+  std::vector<std::string> settings;
+  if (location.is_checkpoint) {
+    static_cast<void>(
+        StoredCheckpoint(location.weights, LoadScope::kModelOnly));  // verifies its configuration
+    settings = settings_of_checkpoint(location.weights, families);
+  }
   // CUDA graphs concern training only, and must not prevent loading the model on a CPU.
-  std::vector<std::string> settings = {"cuda_graph=false", "attention.backend=auto"};
+  settings.insert(settings.end(), {"cuda_graph=false", "attention.backend=auto"});
   settings.insert(settings.end(), overrides.begin(), overrides.end());
   const std::unique_ptr<WeightFile> weights =
       open_verified(location, evaluated_part(location, families, settings));

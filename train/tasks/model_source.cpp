@@ -42,8 +42,9 @@ std::unique_ptr<FamilyConfig> read_config_json(const fs::path& path, const Famil
 
 /// The model of a run's YAML, which may be that of its own init.from; but not if another run starts from this
 /// one, as a configuration that a run wrote describes the model itself.
-std::unique_ptr<FamilyConfig> read_yaml(const fs::path& path, const Families& families, bool begins_a_run) {
-  RunFile file(path.string(), {}, families.configs());
+std::unique_ptr<FamilyConfig> read_yaml(const fs::path& path, const std::vector<std::string>& settings,
+                                        const Families& families, bool begins_a_run) {
+  RunFile file(path.string(), settings, families.configs());
   if (begins_a_run && file.leaves_model_open()) {
     throw ConfigError(error_message(path.string(), "model",
                                     "every key, as the configuration beside a checkpoint has them",
@@ -65,7 +66,9 @@ std::unique_ptr<FamilyConfig> read_config(const ModelLocation& location, const F
   if (location.is_checkpoint)
     StoredCheckpoint(location.weights, LoadScope::kModelOnly);  // verifies its configuration
   if (location.config.extension() == ".json") return read_config_json(location.config, families);
-  return read_yaml(location.config, families, begins_a_run);
+  std::vector<std::string> settings;
+  if (location.is_checkpoint) settings = settings_of_checkpoint(location.weights, families);
+  return read_yaml(location.config, settings, families, begins_a_run);
 }
 
 /// For a run that starts from weights without a configuration: throws unless the run describes the model.
@@ -94,6 +97,11 @@ void ModelSource::check_described(const Families& families) const {
   throw CheckpointError("init.from: " + weights->path().string() +
                         ": the tensors do not match the model that " + config.string() +
                         " describes: " + list(found));
+}
+
+std::vector<std::string> settings_of_checkpoint(const fs::path& step_folder, const Families& families) {
+  const RunFile file((step_folder / kConfigFile).string(), {}, families.configs());
+  return families.of(file.run()).weight_names().settings_in(step_folder);
 }
 
 std::string assumed_values(const fs::path& yaml, const Families& families) {

@@ -1,6 +1,8 @@
 #pragma once
 
 #include <memory>
+#include <string>
+#include <vector>
 
 #include "train/config/load_run_config.h"
 #include "train/tasks/family.h"
@@ -27,6 +29,11 @@ struct ModelSource {
 /// `part` as in open_weights().
 std::unique_ptr<FamilyConfig> read_model_config(const ModelLocation& location, const Families& families,
                                                 const std::string& part = {});
+
+/// The settings by which a checkpoint is used with the files that it carries (WeightNames::settings_in); they
+/// come before those that a user gives. Throws ConfigError.
+std::vector<std::string> settings_of_checkpoint(const std::filesystem::path& step_folder,
+                                                const Families& families);
 
 /// The keys that a run's YAML leaves at their defaults although they cannot be inferred from the weights
 /// (FamilyConfig::unseen_in_weights), with their values: "model.heads 8, model.norm_eps 1e-05". Throws

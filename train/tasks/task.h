@@ -133,6 +133,9 @@ class Task {
   virtual std::optional<Evaluation> evaluate(StopEvaluation stop) = 0;
   /// (name, value) pairs, such as the tokenizer's hash, that have to be the same in a checkpoint.
   virtual std::vector<std::pair<std::string, std::string>> identity() const { return {}; }
+  /// (name, contents) of files that each checkpoint keeps, so that the model can be used without others:
+  /// those of the tokenizer (CheckpointContents::files).
+  virtual std::vector<std::pair<std::string, std::string>> files() const { return {}; }
   /// (configuration key, description) pairs of the data's contents, which must not change when a run is
   /// resumed.
   virtual std::vector<std::pair<std::string, std::string>> data_contents() const { return {}; }

@@ -27,6 +27,7 @@ struct BpeTokenizerParts {
   bool drops_leading_space = false;
   std::optional<TokenId> end_of_document;
   std::vector<TokenId> sequence_start;
+  std::vector<TokenizerFile> files;
 };
 
 /// A tokenizer as that of the library `tokenizers` with a byte-pair encoding: finds added tokens, normalises
@@ -41,6 +42,7 @@ class BpeTokenizer final : public Tokenizer {
   std::optional<TokenId> end_of_document() const override { return parts_.end_of_document; }
   const std::vector<TokenId>& sequence_start() const override { return parts_.sequence_start; }
   bool drops_leading_space() const override { return parts_.drops_leading_space; }
+  const std::vector<TokenizerFile>& files() const override { return parts_.files; }
   void encode(std::string_view text, std::vector<TokenId>& ids) const override;
   std::string_view token_bytes(TokenId id) const override;
 

@@ -35,6 +35,11 @@ const std::vector<TokenId>& Tokenizer::sequence_start() const {
   return none;
 }
 
+const std::vector<TokenizerFile>& Tokenizer::files() const {
+  static const std::vector<TokenizerFile> none;
+  return none;
+}
+
 std::uint64_t ByteTokenizer::content_hash() const {
   constexpr std::string_view kRules = "byte: id = byte, vocabulary 256, end of document 0";
   return XXH3_64bits(kRules.data(), kRules.size());
@@ -65,9 +70,9 @@ std::string hash_text(std::uint64_t content_hash) {
   return text;
 }
 
-std::unique_ptr<const Tokenizer> make_tokenizer(std::string_view name) {
-  if (name == ByteTokenizer::kName) return std::make_unique<ByteTokenizer>();
-  throw ConfigError(error_message("tokenizer", "name", "byte", "'" + std::string(name) + "'"));
+std::string describe(const Tokenizer& tokenizer) {
+  return std::string(tokenizer.name()) + ", " + std::to_string(tokenizer.vocab_size()) + " tokens, hash " +
+         hash_text(tokenizer.content_hash());
 }
 
 std::string with_valid_utf8(std::string_view text) {

@@ -11,12 +11,20 @@
 
 namespace moh {
 
+/// A file that a tokenizer was read from, or that says how it is used, as it was when it was read.
+struct TokenizerFile {
+  std::string name;  ///< as in a checkpoint: "tokenizer.json"
+  std::string contents;
+
+  bool operator==(const TokenizerFile&) const = default;
+};
+
 /// Turns text into token ids and back. Immutable and thread-safe.
 class Tokenizer {
  public:
   virtual ~Tokenizer() = default;
 
-  /// Its name in configs and token files, for example "byte". At most 31 bytes.
+  /// Its kind in messages and token files: "byte", or the name of its file. At most 31 bytes.
   virtual std::string_view name() const = 0;
   virtual std::int64_t vocab_size() const = 0;
   /// A hash of everything that determines the ids of a text. It is stored in token files and checkpoints, so
@@ -28,6 +36,9 @@ class Tokenizer {
   virtual const std::vector<TokenId>& sequence_start() const;
   /// Whether the space at the beginning of a decoded text is not part of it.
   virtual bool drops_leading_space() const { return false; }
+
+  /// The files with which it can be made again; none for one that needs no file.
+  virtual const std::vector<TokenizerFile>& files() const;
 
   /// Whether a text may be split between any two bytes and encoded piece by piece.
   virtual bool encodes_in_pieces() const { return false; }
@@ -59,8 +70,8 @@ class ByteTokenizer final : public Tokenizer {
 /// A content hash as stored in files: 16 hexadecimal digits.
 std::string hash_text(std::uint64_t content_hash);
 
-/// The tokenizer of that name. Throws ConfigError listing the known names.
-std::unique_ptr<const Tokenizer> make_tokenizer(std::string_view name);
+/// "tokenizer.json, 32000 tokens, hash 0123456789abcdef".
+std::string describe(const Tokenizer& tokenizer);
 
 /// The text with U+FFFD in the place of what is not UTF-8: one for each invalid byte, or for the bytes of a
 /// character that breaks off (Unicode's recommended practice, as Python decodes with errors="replace").

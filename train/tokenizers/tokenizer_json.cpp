@@ -31,6 +31,12 @@ constexpr std::int64_t kMaxId = 1 << 24;
 constexpr std::string_view kByteLevelWords =
     "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+";
 
+constexpr std::uint64_t kMaxBytesBeside = std::uint64_t{16} << 20;
+/// Files beside a tokenizer's that a model which is trained with it keeps.
+constexpr std::array<const char*, 6> kFilesOfUse = {"tokenizer_config.json", "special_tokens_map.json",
+                                                    "added_tokens.json",     "chat_template.jinja",
+                                                    "chat_template.json",    "generation_config.json"};
+
 /// Names of the token that ends a document, where no file says it.
 constexpr std::array<std::string_view, 4> kEndNames = {"<|end_of_text|>", "<|endoftext|>", "</s>", "<eos>"};
 
@@ -430,6 +436,31 @@ std::vector<std::string> bytes_of_tokens(const Vocabulary& vocabulary, const std
   return bytes;
 }
 
+/// The hash of what determines ids: not of the file's white space, of settings of a call (truncation,
+/// padding), or of the form in which merges are written, which versions of the library change.
+std::uint64_t hash_of(const Node& root) {
+  Json rest = root.value();
+  for (const char* key : {"version", "truncation", "padding"}) rest.erase(key);
+  rest["model"].erase("merges");
+  std::string text = rest.dump();
+  for (const Node& merge : root.at("model").at("merges").items()) {
+    const auto [left, right] = pair_of(merge);
+    text.append(left).append(1, '\0').append(right).append(1, '\0');
+  }
+  return XXH3_64bits(text.data(), text.size());
+}
+
+/// The file, and those beside it that say how its tokens are used.
+std::vector<TokenizerFile> files_of(const std::filesystem::path& path, std::string text) {
+  std::vector<TokenizerFile> files = {{"tokenizer.json", std::move(text)}};
+  for (const char* name : kFilesOfUse) {
+    const std::filesystem::path beside = path.parent_path() / name;
+    if (std::filesystem::exists(beside))
+      files.push_back({name, read_text_file(beside, InputKind::kData, kMaxBytesBeside)});
+  }
+  return files;
+}
+
 }  // namespace
 
 std::unique_ptr<const Tokenizer> read_tokenizer_json(const std::filesystem::path& path) {
@@ -439,7 +470,6 @@ std::unique_ptr<const Tokenizer> read_tokenizer_json(const std::filesystem::path
   const Node root(file, "", json);
   BpeTokenizerParts parts;
   parts.name = "tokenizer.json";
-  parts.content_hash = XXH3_64bits(text.data(), text.size());
   parts.added = read_added_tokens(root);
   for (const Node& node : steps_of(root, "normalizer", "normalizers"))
     parts.normalizers.push_back(normalizer_of(node));
@@ -452,6 +482,8 @@ std::unique_ptr<const Tokenizer> read_tokenizer_json(const std::filesystem::path
   parts.sequence_start = read_sequence_start(root);
   parts.bytes = bytes_of_tokens(vocabulary, parts.added, decoding);
   parts.end_of_document = end_of_document_of(path, parts.added, vocabulary);
+  parts.content_hash = hash_of(root);
+  parts.files = files_of(path, text);
   return std::make_unique<BpeTokenizer>(std::move(parts));
 }
 

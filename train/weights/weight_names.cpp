@@ -23,8 +23,9 @@ void WeightNames::write_files(const std::filesystem::path& folder, const FamilyC
   refuse(folder, "a model of task: " + std::string(config.task()));
 }
 
-void WeightNames::keep_companions(const ModelLocation& source, const std::filesystem::path& folder) const {
-  copy_companions(source, folder);
+std::vector<std::pair<std::string, std::string>> WeightNames::carried_files(
+    const ModelLocation& source) const {
+  return read_carried(companions(source));
 }
 
 std::string WeightNames::describe(const FamilyConfig& config) const {

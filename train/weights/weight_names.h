@@ -5,6 +5,8 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "core/tensor.h"
 #include "train/config/family_config.h"
@@ -41,9 +43,12 @@ class WeightNames {
   /// format lacks, ConfigError for a model that it cannot express.
   virtual void write_files(const std::filesystem::path& folder, const FamilyConfig& config,
                            const ModelLocation& source, std::span<const WeightInfo> tensors) const;
-  /// Writes into `folder`, the kCompanionFolder of a checkpoint, what a later export needs of `source`: at
-  /// least its companions.
-  virtual void keep_companions(const ModelLocation& source, const std::filesystem::path& folder) const;
+  /// settings_in(folder): settings by which a checkpoint in `folder` is used with the files that it keeps,
+  /// not with those that its run was given: "data.tokenizer=PATH".
+  virtual std::vector<std::string> settings_in(const std::filesystem::path&) const { return {}; }
+  /// (name, contents) of what a checkpoint of the model of `source` carries (is_carried_file), for its use
+  /// and for a later export: at least its companions of such names.
+  virtual std::vector<std::pair<std::string, std::string>> carried_files(const ModelLocation& source) const;
   /// is_redundant(weights, tensor): whether a tensor without a parameter contains nothing new (a table that
   /// moh computes, an output matrix that is bit-identical to the tied embedding). Throws CheckpointError.
   virtual bool is_redundant(const WeightFile&, const WeightInfo&) const { return false; }

@@ -1,7 +1,6 @@
 #include "train/weights/weight_writer.h"
 
 #include <algorithm>
-#include <array>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -75,13 +74,23 @@ std::string index_text(std::span<const Shard> shards) {
 /// Limit of all companions together. Files of current tokenizers take some 30 MB.
 constexpr std::uint64_t kMaxCompanionBytes = std::uint64_t{1} << 30;
 
+/// Limit of a companion that a checkpoint carries.
+constexpr std::uint64_t kMaxCarriedBytes = std::uint64_t{256} << 20;
+
 bool is_companion(const std::string& name) {
-  static constexpr std::array<std::string_view, 10> kNames = {
-      kGenerationConfig,         "tokenizer.json",    "tokenizer.model", "tokenizer_config.json",
-      "special_tokens_map.json", "added_tokens.json", "vocab.json",      "merges.txt",
-      "chat_template.jinja",     "chat_template.json"};
-  return std::ranges::find(kNames, name) != kNames.end() || name.starts_with("LICENSE") ||
-         name.starts_with("USE_POLICY") || name.starts_with("NOTICE");
+  static constexpr std::string_view kVocabulary[] = {"vocab.json", "merges.txt"};
+  return is_carried_file(name) || std::ranges::find(kVocabulary, name) != std::end(kVocabulary) ||
+         name.starts_with("LICENSE") || name.starts_with("USE_POLICY") || name.starts_with("NOTICE");
+}
+
+void add_companions(const fs::path& folder, Companions& found) {
+  std::error_code error;
+  if (!fs::exists(folder, error)) return;
+  for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) {
+    const std::string name = it->path().filename().string();
+    if (it->is_regular_file() && is_companion(name)) found.emplace(name, it->path());
+  }
+  if (error) throw CheckpointError(error_message(folder.string(), "", "a readable folder", error.message()));
 }
 
 /// Subtracts the size of a file from `left`, the bytes that all companions together may still take.
@@ -158,29 +167,27 @@ std::string_view torch_dtype_name(const ModelLocation& source, std::span<const W
                                       dtype_advice(tensors)));
 }
 
-fs::path companion_folder(const ModelLocation& source) {
-  if (source.config.empty()) return {};
+Companions companions(const ModelLocation& source) {
+  Companions found;
+  if (source.config.empty()) return found;
   const fs::path folder = folder_of(source.config);
-  return source.is_hf() ? folder : folder / kCompanionFolder;
+  add_companions(folder, found);
+  if (!source.is_hf()) add_companions(folder / kCompanionFolder, found);
+  return found;
 }
 
-std::set<std::string> companions(const ModelLocation& source) {
-  std::set<std::string> names;
-  const fs::path from = companion_folder(source);
-  std::error_code error;
-  if (from.empty() || !fs::exists(from, error)) return names;
-  for (fs::directory_iterator it(from, error), end; !error && it != end; it.increment(error)) {
-    const std::string name = it->path().filename().string();
-    if (it->is_regular_file() && is_companion(name)) names.insert(name);
-  }
-  if (error) throw CheckpointError(error_message(from.string(), "", "a readable folder", error.message()));
-  return names;
-}
-
-void copy_companions(const ModelLocation& source, const fs::path& folder) {
+void copy_companions(const Companions& files, const fs::path& folder) {
   std::uint64_t left = kMaxCompanionBytes;
-  for (const std::string& name : companions(source))
-    copy_durably(companion_folder(source) / name, folder / name, left);
+  for (const auto& [name, file] : files) copy_durably(file, folder / name, left);
+}
+
+std::vector<std::pair<std::string, std::string>> read_carried(const Companions& files) {
+  std::vector<std::pair<std::string, std::string>> read;
+  for (const auto& [name, file] : files) {
+    if (is_carried_file(name))
+      read.emplace_back(name, read_text_file(file, InputKind::kCheckpoint, kMaxCarriedBytes));
+  }
+  return read;
 }
 
 }  // namespace moh

@@ -2,10 +2,12 @@
 
 #include <cstdint>
 #include <filesystem>
-#include <set>
+#include <functional>
+#include <map>
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "core/function_ref.h"
@@ -48,19 +50,21 @@ std::string_view torch_dtype_name(const ModelLocation& source, std::span<const W
 /// The file that says which tokens begin, end and pad a text, and how transformers continues one.
 inline constexpr std::string_view kGenerationConfig = "generation_config.json";
 
-/// In a checkpoint that was converted from a Hugging Face folder: the companions from that folder. The name
-/// begins with a dot, as they are not part of the checkpoint (train/checkpoint/manifest.h).
+/// In a checkpoint that was converted from a Hugging Face folder: those companions from there that a
+/// checkpoint does not carry itself. The name begins with a dot, as they are not part of the checkpoint
+/// (train/checkpoint/manifest.h).
 inline constexpr std::string_view kCompanionFolder = ".companions";
 
-/// The folder of a model's companions: that of its config.json, or kCompanionFolder in that of its
-/// checkpoint. Empty if the model has no configuration.
-std::filesystem::path companion_folder(const ModelLocation& source);
+/// The companions of a model, by name: files that users of the model need besides its weights: those of the
+/// tokenizer, kGenerationConfig, the licence. They lie beside its config.json, or in its checkpoint. Throws
+/// CheckpointError.
+using Companions = std::map<std::string, std::filesystem::path, std::less<>>;
+Companions companions(const ModelLocation& source);
 
-/// The names of the companions of a model: files that moh does not read but users of the model need: those of
-/// the tokenizer, kGenerationConfig, the licence. Throws CheckpointError.
-std::set<std::string> companions(const ModelLocation& source);
+/// Copies and syncs companions. Throws CheckpointError, also if they exceed 1 GiB in total, StorageError.
+void copy_companions(const Companions& files, const std::filesystem::path& folder);
 
-/// Copies and syncs the companions. Throws CheckpointError, also if they exceed 1 GiB in total, StorageError.
-void copy_companions(const ModelLocation& source, const std::filesystem::path& folder);
+/// (name, contents) of the companions that a checkpoint carries (is_carried_file). Throws CheckpointError.
+std::vector<std::pair<std::string, std::string>> read_carried(const Companions& files);
 
 }  // namespace moh

@@ -104,14 +104,10 @@ TEST_CASE("run config: every enumerator has a name") {
   CHECK(names_of(HeadRule()).size() == static_cast<std::size_t>(HeadRule::kLearned) + 1);
   CHECK(names_of(NewRows()).size() == static_cast<std::size_t>(NewRows::kZeros) + 1);
   CHECK(names_of(RouterStart()).size() == static_cast<std::size_t>(RouterStart::kCalibrated) + 1);
-  CHECK(names_of(TokenizerKind()).size() == static_cast<std::size_t>(TokenizerKind::kOther) + 1);
   CHECK(names_of(OptimizerKind()).size() == static_cast<std::size_t>(OptimizerKind::kAdamW) + 1);
   CHECK(names_of(LrSchedule::Kind()).size() ==
         static_cast<std::size_t>(LrSchedule::Kind::kCosineFromStart) + 1);
   CHECK(names_of(NonFinitePolicy()).size() == static_cast<std::size_t>(NonFinitePolicy::kSkip) + 1);
-  for (std::string_view name : names_of(TokenizerKind())) {
-    if (name != name_of(TokenizerKind::kOther)) CHECK(make_tokenizer(name)->name() == name);
-  }
 }
 
 TEST_CASE("run config: data.train is all that must be given") {

@@ -105,6 +105,34 @@ TEST_CASE("tokenizer.json: ids and texts are those of the library tokenizers") {
   }
 }
 
+TEST_CASE("tokenizer.json: the hash is that of the ids, not of the file's form") {
+  const TemporaryFolder temporary;
+  const auto path = temporary / "tokenizer.json";
+  const auto hash_of_json = [&](const json& contents, int indent) {
+    write_file(path, contents.dump(indent));
+    return read_tokenizer_json(path)->content_hash();
+  };
+  const json original = gpt2();
+  const std::uint64_t expected = read_tokenizer_json(file_of("gpt2"))->content_hash();
+  json same = original;
+  same["truncation"] = {{"max_length", 512}};
+  for (json& merge : same["model"]["merges"]) {
+    if (merge.is_string()) {
+      const auto text = merge.get<std::string>();
+      merge = {text.substr(0, text.find(' ')), text.substr(text.find(' ') + 1)};
+    } else {
+      merge = merge[0].get<std::string>() + " " + merge[1].get<std::string>();
+    }
+  }
+  CHECK(hash_of_json(same, 4) == expected);
+  json other = original;
+  std::swap(other["model"]["merges"][0], other["model"]["merges"][1]);
+  CHECK(hash_of_json(other, -1) != expected);
+  other = original;
+  other["normalizer"] = {{"type", "NFC"}};
+  CHECK(hash_of_json(other, -1) != expected);
+}
+
 TEST_CASE("tokenizer.json: every character of Unicode has the ids of the library tokenizers") {
   for (const auto& [name, expected] : golden()["of"].items()) {
     const auto tokenizer = read_tokenizer_json(file_of(name));

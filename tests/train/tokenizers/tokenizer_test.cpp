@@ -1,8 +1,11 @@
 #include "train/tokenizers/tokenizer.h"
 
 #include <catch2/catch.hpp>
+#include <filesystem>
 
 #include "core/error.h"
+#include "tests/support/temporary_folder.h"
+#include "train/tokenizers/open_tokenizer.h"
 
 using namespace moh;
 
@@ -32,14 +35,26 @@ TEST_CASE("data: the byte tokenizer keeps id 0 for the end of a document") {
   CHECK_THROWS_AS(tokenizer.token_bytes(-1), ValueError);
 }
 
-TEST_CASE("data: tokenizers are made by name") {
-  const auto tokenizer = make_tokenizer("byte");
+TEST_CASE("data: tokenizers are opened by name or path") {
+  const auto tokenizer = open_tokenizer("data.tokenizer", "byte");
   CHECK(tokenizer->name() == "byte");
   CHECK(tokenizer->vocab_size() == 256);
   // Token files and checkpoints carry this number: it may change only together with the ids themselves.
   CHECK(tokenizer->content_hash() == 0x53d7c45fc666af84);
-  CHECK_THROWS_AS(make_tokenizer("bpe"), ConfigError);
-  CHECK_THROWS_WITH(make_tokenizer("bpe"), "tokenizer: name: expected byte, found 'bpe'");
+  CHECK_THROWS_AS(open_tokenizer("data.tokenizer", "bpe"), ConfigError);
+  CHECK_THROWS_WITH(
+      open_tokenizer("data.tokenizer", "bpe"),
+      "data.tokenizer: bpe: expected byte, the file tokenizer.json of a tokenizer, or a folder with one, "
+      "found no such file or folder");
+  const TemporaryFolder folder;
+  CHECK_THROWS_WITH(open_tokenizer("--tokenizer", folder.path()), Catch::Contains("found a folder without"));
+  const std::filesystem::path data = std::filesystem::path(MOH_SOURCE_DIR) / "tests/train/tokenizers/data";
+  std::filesystem::copy(data / "gpt2.json", folder / "tokenizer.json");
+  write_file(folder / "tokenizer_config.json", "{}");
+  const auto opened = open_tokenizer("data.tokenizer", folder.path());
+  CHECK(describe(*opened) == "tokenizer.json, 700 tokens, hash " + hash_text(opened->content_hash()));
+  CHECK(opened->files() == std::vector<TokenizerFile>{{"tokenizer.json", read_file(data / "gpt2.json")},
+                                                      {"tokenizer_config.json", "{}"}});
 }
 
 namespace {

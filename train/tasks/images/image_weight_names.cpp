@@ -220,7 +220,7 @@ void ImageWeightNames::write_files(const std::filesystem::path& folder, const Fa
                                     "convert to safetensors: names are those of the released code"));
   }
   write_file_durably(folder / "config.json", timm_config(model).dump(2) + "\n");
-  copy_companions(source, folder);
+  copy_companions(companions(source), folder);
 }
 
 bool ImageWeightNames::is_redundant(const WeightFile&, const WeightInfo& tensor) const {

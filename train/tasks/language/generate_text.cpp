@@ -134,7 +134,7 @@ std::int32_t TokenPicker::pick(std::span<const float> logits) {
 
 std::vector<TokenId> encode_prompt(std::string_view where, const Tokenizer& tokenizer,
                                    std::string_view prompt, std::int64_t positions) {
-  std::vector<TokenId> ids;
+  std::vector<TokenId> ids = tokenizer.sequence_start();
   try {
     tokenizer.encode(prompt, ids);
   } catch (const DataError& error) {

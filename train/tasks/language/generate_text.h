@@ -64,8 +64,9 @@ struct GenerateReport {
   TextEnd end = TextEnd::kTokens;
 };
 
-/// The tokens of a prompt. Throws ValueError for an empty one and for more tokens than `positions`, DataError
-/// for text that the tokenizer cannot encode; messages begin with `where`.
+/// The tokens of a prompt, after those that a text begins with. Throws ValueError if there are none, and for
+/// more tokens than `positions`, DataError for text that the tokenizer cannot encode; messages begin with
+/// `where`.
 std::vector<TokenId> encode_prompt(std::string_view where, const Tokenizer& tokenizer,
                                    std::string_view prompt, std::int64_t positions);
 

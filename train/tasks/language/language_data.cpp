@@ -6,11 +6,11 @@
 #include <vector>
 
 #include "core/error.h"
-#include "train/config/enum_names.h"
 #include "train/log/logging.h"
 #include "train/tasks/language/data/corpus.h"
 #include "train/tasks/language/generate_text.h"
 #include "train/tasks/language/language_run.h"
+#include "train/tokenizers/open_tokenizer.h"
 
 namespace moh {
 
@@ -44,6 +44,8 @@ std::shared_ptr<const LanguageData> open_training_data(const RunConfig& run) {
     data->contents.emplace_back(std::move(key), corpus.describe_contents());
     return corpus;
   };
+  // So that a resumed run may find the same tokenizer elsewhere.
+  if (has_tokenizer_files(config)) data->contents.emplace_back("data.tokenizer", describe(*data->tokenizer));
   const Corpus train = open("data.train", config.train);
   const bool own_validation = !config.validation.empty();
   TokenSplit split = split_corpus(train, *data->tokenizer, own_validation ? 0.0 : config.validation_fraction);
@@ -121,18 +123,25 @@ std::shared_ptr<const LanguageData> open_language_data(const RunConfig& run, Dat
 }
 
 std::unique_ptr<const Tokenizer> tokenizer_of(const LanguageRun& run) {
-  if (run.data.tokenizer == TokenizerKind::kOther) {
+  if (run.data.tokenizer == kOtherTokenizer) {
     throw ConfigError(
-        error_message("data.tokenizer", "", "one that moh has: byte",
+        error_message("data.tokenizer", "", "the model's tokenizer, which did not come with it",
                       "other: the model's " + std::to_string(run.model.vocab_size) + " tokens are not bytes",
-                      "data.tokenizer=byte uses bytes as its tokens nevertheless"));
+                      "data.tokenizer=PATH names its tokenizer.json; data.tokenizer=byte uses bytes as its "
+                      "tokens nevertheless"));
   }
-  std::unique_ptr<const Tokenizer> tokenizer = make_tokenizer(name_of(run.data.tokenizer));
+  std::unique_ptr<const Tokenizer> tokenizer = open_tokenizer("data.tokenizer", run.data.tokenizer);
   if (tokenizer->vocab_size() > run.model.vocab_size) {
     throw ConfigError(error_message("model.vocab_size", "",
                                     "at least the " + std::to_string(tokenizer->vocab_size()) +
-                                        " tokens of data.tokenizer " + std::string(tokenizer->name()),
+                                        " tokens of data.tokenizer " + run.data.tokenizer.string(),
                                     std::to_string(run.model.vocab_size)));
+  }
+  const std::string hash = hash_text(tokenizer->content_hash());
+  if (!run.trained_tokenizer.empty() && run.trained_tokenizer != hash) {
+    throw ConfigError(error_message(
+        "data.tokenizer", run.data.tokenizer.string(),
+        "the tokenizer that the model was trained with, hash " + run.trained_tokenizer, "hash " + hash));
   }
   return tokenizer;
 }

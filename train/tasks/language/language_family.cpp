@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <memory>
-#include <set>
 #include <span>
 #include <string>
 #include <utility>
@@ -20,6 +19,7 @@
 #include "train/tasks/language/language_data.h"
 #include "train/tasks/language/language_run.h"
 #include "train/tasks/language/language_task.h"
+#include "train/tokenizers/open_tokenizer.h"
 #include "train/weights/hf/config_json.h"
 #include "train/weights/load_weights.h"
 #include "train/weights/weight_writer.h"
@@ -33,18 +33,36 @@ constexpr std::string_view kEmbedding = "model.embed_tokens.weight", kOutputMatr
 
 constexpr const char* kTokenizerFiles[] = {"tokenizer.json", "tokenizer.model", "vocab.json"};
 
-/// As a config.json says, or the file beside a checkpoint that was converted from one.
-HfTokenIds token_ids_of(const ModelLocation& source, const std::set<std::string>& beside) {
+/// The tokens that begin and end texts of a tokenizer.
+HfTokenIds token_ids_of(const Tokenizer& tokenizer) {
+  HfTokenIds ids;
+  if (!tokenizer.sequence_start().empty()) ids.bos = tokenizer.sequence_start().front();
+  if (tokenizer.end_of_document()) ids.eos = {*tokenizer.end_of_document()};
+  return ids;
+}
+
+/// As a config.json says, or a file that a checkpoint carries.
+HfTokenIds token_ids_of(const ModelLocation& source, const Companions& beside) {
   if (source.is_hf()) return read_hf_token_ids(source.config);
-  if (!beside.contains(std::string(kGenerationConfig))) return {};
-  return read_hf_token_ids(companion_folder(source) / kGenerationConfig);
+  if (const auto found = beside.find(kGenerationConfig); found != beside.end())
+    return read_hf_token_ids(found->second);
+  const std::filesystem::path tokenizer = tokenizer_file_in(source.weights);
+  return tokenizer.empty() ? HfTokenIds() : token_ids_of(*open_tokenizer("tokenizer", tokenizer));
 }
 
 /// Whether the tokens of a model that brings no tokenizer are bytes, as those of a run are. One from
 /// elsewhere counts as such where there are 256 of them.
-bool knows_bytes(const LanguageRun& run, const ModelLocation& source, const std::set<std::string>& beside) {
-  const bool from_elsewhere = source.is_hf() || beside.contains(std::string(kGenerationConfig));
-  return run.data.tokenizer == TokenizerKind::kByte && (!from_elsewhere || run.model.vocab_size == 256);
+bool knows_bytes(const LanguageRun& run, const ModelLocation& source, const Companions& beside) {
+  const bool from_elsewhere = source.is_hf() || beside.contains(kGenerationConfig);
+  return run.data.tokenizer == kByteTokenizer && (!from_elsewhere || run.model.vocab_size == 256);
+}
+
+/// data.tokenizer of a model with a config.json: the tokenizer beside it, if there is one.
+std::filesystem::path tokenizer_beside(const std::filesystem::path& config_json, std::int64_t vocab_size) {
+  const std::filesystem::path file = tokenizer_file_in(config_json.parent_path());
+  if (file.empty()) return likely_tokenizer(vocab_size);
+  if (is_byte_tokenizer(file)) return kByteTokenizer;
+  return std::filesystem::absolute(file).lexically_normal();
 }
 
 std::string routing_text(const LlamaConfig& c) {
@@ -64,7 +82,7 @@ class LanguageWeightNames final : public WeightNames {
   std::unique_ptr<FamilyConfig> read_config(const std::filesystem::path& config_json) const override {
     auto run = std::make_unique<LanguageRun>();
     run->model = read_hf_config(config_json);
-    run->data.tokenizer = likely_tokenizer(run->model.vocab_size);
+    run->data.tokenizer = tokenizer_beside(config_json, run->model.vocab_size);
     // So that a run with this model and default data is valid.
     run->data.sequence_length = std::min(run->data.sequence_length, run->model.max_positions);
     return run;
@@ -74,14 +92,14 @@ class LanguageWeightNames final : public WeightNames {
     auto config = std::make_unique<LanguageRun>(language_run(run));
     const WeightInfo* embedding = weights.find(kEmbedding);
     if (embedding != nullptr && embedding->shape.rank() == 2)
-      config->data.tokenizer = likely_tokenizer(embedding->shape[0]);
+      if (!has_tokenizer_files(config->data)) config->data.tokenizer = likely_tokenizer(embedding->shape[0]);
     return config;
   }
 
   void write_files(const std::filesystem::path& folder, const FamilyConfig& config,
                    const ModelLocation& source, std::span<const WeightInfo> tensors) const override {
     const LanguageRun& run = language_run(config);
-    const std::set<std::string> beside = companions(source);
+    const Companions beside = companions(source);
     const bool has_tokenizer =
         std::ranges::any_of(kTokenizerFiles, [&](const char* name) { return beside.contains(name); });
     const bool is_of_bytes = !has_tokenizer && knows_bytes(run, source, beside);
@@ -93,15 +111,24 @@ class LanguageWeightNames final : public WeightNames {
       log_warning("convert: no tokenizer lies beside " + source.weights.string() +
                   ": copy that of the model's tokens (tokenizer.json and its like) into the new folder");
     }
-    if (!beside.contains(std::string(kGenerationConfig))) write_generation_config(folder, ids);
-    copy_companions(source, folder);
+    if (!beside.contains(kGenerationConfig)) write_generation_config(folder, ids);
+    copy_companions(beside, folder);
+    if (!source.is_hf() && beside.contains("tokenizer.json") && !beside.contains("tokenizer_config.json"))
+      write_tokenizer_config(folder, ids, run.model.max_positions);
   }
 
-  void keep_companions(const ModelLocation& source, const std::filesystem::path& folder) const override {
-    const std::set<std::string> beside = companions(source);
-    copy_companions(source, folder);
-    if (source.is_hf() && !beside.contains(std::string(kGenerationConfig)))
-      write_generation_config(folder, token_ids_of(source, beside));
+  std::vector<std::string> settings_in(const std::filesystem::path& folder) const override {
+    const std::filesystem::path file = tokenizer_file_in(folder);
+    if (file.empty() || is_byte_tokenizer(file)) return {};
+    return {"data.tokenizer=" + std::filesystem::absolute(file).lexically_normal().string()};
+  }
+
+  std::vector<std::pair<std::string, std::string>> carried_files(const ModelLocation& source) const override {
+    const Companions beside = companions(source);
+    auto files = read_carried(beside);
+    if (source.is_hf() && !beside.contains(kGenerationConfig))
+      files.emplace_back(kGenerationConfig, generation_config_text(token_ids_of(source, beside)));
+    return files;
   }
 
   /// Tables of rotary frequencies, which are computed, and an output matrix that equals the tied embedding.

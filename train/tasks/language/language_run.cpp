@@ -9,6 +9,7 @@
 #include "models/llm/llama_presets.h"
 #include "train/config/enum_names.h"
 #include "train/config/problems.h"
+#include "train/tokenizers/open_tokenizer.h"
 
 namespace moh {
 
@@ -28,7 +29,7 @@ using config::kMaxVocab;
 using config::kMaxWidth;
 using config::Section;
 
-constexpr std::string_view kTokenizerNames[] = {"byte", "other"};
+constexpr std::string_view kTokenizerWords[] = {kByteTokenizer, kOtherTokenizer};
 constexpr std::int64_t kByteVocab = 256;
 
 /// Keys or sections of the model that a run may set differently from the checkpoint it starts from.
@@ -141,9 +142,13 @@ Section data_section(TextDataConfig& c) {
   s.field("validation_fraction", c.validation_fraction, from_below(0, 1),
           "Share of each training file that is held out, at its end. 0: train on everything, without "
           "validation.");
-  s.field("tokenizer", c.tokenizer,
-          "How text becomes tokens. `byte`: one token per byte. `other`: set in converted models whose "
-          "tokenizer moh does not support; text is refused.");
+  s.path_or_word(
+      "tokenizer", c.tokenizer, kTokenizerWords,
+      "How text becomes tokens: the `tokenizer.json` of Hugging Face's libraries, or a folder with one, "
+      "whose "
+      "vocabulary `model.vocab_size` follows unless it is given. `byte`: one token per byte. A run with "
+      "`init.from` takes the tokenizer of the checkpoint. `other`: set in converted models that came "
+      "without a tokenizer; text is refused.");
   s.field("sequence_length", c.sequence_length, at_least(1, "tokens").capped(kMaxLength),
           "Number of tokens of a training sequence.");
   return s;
@@ -163,11 +168,22 @@ Section sample_section(SampleConfig& c) {
   return s;
 }
 
-}  // namespace
-
-std::span<const std::string_view> names_of(TokenizerKind) {
-  return kTokenizerNames;
+/// Whether text becomes the same ids; files are compared by their contents.
+bool same_tokens(const TextDataConfig& a, const TextDataConfig& b) {
+  if (a.tokenizer == b.tokenizer) return true;
+  if (!has_tokenizer_files(a) || !has_tokenizer_files(b)) return false;
+  return open_tokenizer("data.tokenizer", a.tokenizer)->content_hash() ==
+         open_tokenizer("data.tokenizer", b.tokenizer)->content_hash();
 }
+
+/// "byte", "other", or the path with the tokenizer's size and hash.
+std::string shown_tokenizer(const TextDataConfig& data) {
+  const std::string name = data.tokenizer.string();
+  if (!has_tokenizer_files(data)) return name;
+  return name + " (" + moh::describe(*open_tokenizer("data.tokenizer", data.tokenizer)) + ")";
+}
+
+}  // namespace
 
 void LanguageRun::describe(config::Section& root) {
   root.section(model_section(*this));
@@ -191,15 +207,16 @@ void LanguageRun::check(const RunConfig&, config::Rules& rules) const {
                  "at most model.max_positions (" + text(model.max_positions) + ")",
                  text(data.sequence_length));
   }
-  if (data.tokenizer == TokenizerKind::kByte && model.vocab_size < kByteVocab) {
+  if (data.tokenizer == kByteTokenizer && model.vocab_size < kByteVocab) {
     rules.refuse({"model.vocab_size", "data.tokenizer"}, "at least 256, the tokens of data.tokenizer: byte",
                  text(model.vocab_size));
   }
 }
 
 void LanguageRun::require_data(config::Rules& rules) const {
-  if (data.tokenizer == TokenizerKind::kOther) {
-    rules.refuse({"data.tokenizer"}, "byte, as text is turned into tokens for training", "other");
+  if (data.tokenizer == kOtherTokenizer) {
+    rules.refuse({"data.tokenizer"},
+                 "byte or the path of a tokenizer, as text is turned into tokens for training", "other");
   }
   if (data.train.empty()) {
     rules.refuse({"data.train"}, "text to train on", "no path", "name files or folders: data.train=text.txt");
@@ -226,14 +243,33 @@ std::vector<config::Difference> LanguageRun::disagreements(const FamilyConfig& c
   std::vector<Difference> found = model_differences(source, ours, kFree);
   if (ours.vocab_size < source.vocab_size)
     found.push_back({"model.vocab_size", "at least " + text(source.vocab_size), text(ours.vocab_size), ""});
-  const TokenizerKind theirs = language_run(checkpoint).data.tokenizer;
-  if (theirs != data.tokenizer && !new_tokenizer) {
-    const bool foreign = theirs == TokenizerKind::kOther;
-    found.push_back({"data.tokenizer", foreign ? "other (a tokenizer that moh does not have)" : "byte",
-                     std::string(name_of(data.tokenizer)),
-                     "init.new_tokenizer: true trains the model on other tokens all the same"});
+  const TextDataConfig& theirs = language_run(checkpoint).data;
+  if (new_tokenizer || same_tokens(theirs, data)) return found;
+  if (theirs.tokenizer == kOtherTokenizer) {
+    if (data.tokenizer == kByteTokenizer)
+      found.push_back({"data.tokenizer", "the path of the model's tokenizer, which its folder lacks,", "byte",
+                       "init.new_tokenizer: true trains the model on other tokens all the same"});
+    return found;  // its tokens are what the user says
   }
+  found.push_back({"data.tokenizer", shown_tokenizer(theirs), shown_tokenizer(data),
+                   "init.new_tokenizer: true trains the model on other tokens all the same"});
   return found;
+}
+
+void LanguageRun::follow_files(FunctionRef<bool(std::string_view key)> is_given,
+                               const FamilyConfig* checkpoint) {
+  if (checkpoint != nullptr && !new_tokenizer && !is_given("data.tokenizer") &&
+      has_tokenizer_files(language_run(*checkpoint).data))
+    data.tokenizer = language_run(*checkpoint).data.tokenizer;
+  const bool model_is_known = checkpoint != nullptr || preset != kNoPreset || is_given("model.vocab_size");
+  if (!model_is_known && has_tokenizer_files(data))
+    model.vocab_size = open_tokenizer("data.tokenizer", data.tokenizer)->vocab_size();
+}
+
+void LanguageRun::remember(std::span<const std::pair<std::string, std::string>> identity) {
+  for (const auto& [name, value] : identity) {
+    if (name == kTokenizerHash) trained_tokenizer = value;
+  }
 }
 
 std::vector<config::Difference> LanguageRun::other_results(const FamilyConfig& other) const {
@@ -241,10 +277,8 @@ std::vector<config::Difference> LanguageRun::other_results(const FamilyConfig& o
   LlamaConfig ours = spelt_out(model), theirs = spelt_out(other_run.model);
   for (LlamaConfig* each : {&ours, &theirs}) each->moh = spelt_out(each->moh, each->layers);
   std::vector<Difference> found = model_differences(theirs, ours, kOfTraining);
-  const TokenizerKind tokens = other_run.data.tokenizer;
-  if (tokens != data.tokenizer)
-    found.push_back(
-        {"data.tokenizer", std::string(name_of(tokens)), std::string(name_of(data.tokenizer)), ""});
+  if (!same_tokens(other_run.data, data))
+    found.push_back({"data.tokenizer", shown_tokenizer(other_run.data), shown_tokenizer(data), ""});
   return found;
 }
 
@@ -256,8 +290,12 @@ std::span<const std::string_view> LanguageRun::optional_model_keys() const {
   return kOptional;
 }
 
-TokenizerKind likely_tokenizer(std::int64_t vocab_size) {
-  return vocab_size == kByteVocab ? TokenizerKind::kByte : TokenizerKind::kOther;
+const char* likely_tokenizer(std::int64_t vocab_size) {
+  return vocab_size == kByteVocab ? kByteTokenizer : kOtherTokenizer;
+}
+
+bool has_tokenizer_files(const TextDataConfig& data) {
+  return data.tokenizer != kByteTokenizer && data.tokenizer != kOtherTokenizer;
 }
 
 const LanguageRun& language_run(const FamilyConfig& family) {

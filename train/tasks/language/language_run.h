@@ -12,18 +12,21 @@
 
 namespace moh {
 
-enum class TokenizerKind {
-  kByte,
-  kOther  ///< of a model from elsewhere: moh cannot turn text into its tokens
-};
-std::span<const std::string_view> names_of(TokenizerKind);
+/// The name of the tokenizer's hash in Task::identity().
+inline constexpr std::string_view kTokenizerHash = "tokenizer_hash";
+
+/// Values of data.tokenizer that are no path.
+inline constexpr const char* kByteTokenizer = "byte";
+/// Of a model from elsewhere that came without a tokenizer.
+inline constexpr const char* kOtherTokenizer = "other";
 
 /// Training and validation text: the section `data` of a language model's run.
 struct TextDataConfig {
   std::vector<std::filesystem::path> train;
   std::vector<std::filesystem::path> validation;
   double validation_fraction = 0.1;
-  TokenizerKind tokenizer = TokenizerKind::kByte;
+  /// kByteTokenizer, kOtherTokenizer, or the path of a tokenizer.json or of a folder with one.
+  std::filesystem::path tokenizer = kByteTokenizer;
   std::int64_t sequence_length = 256;
 };
 
@@ -44,6 +47,8 @@ struct LanguageRun final : CloneableFamilyConfig<LanguageRun> {
   SampleConfig sample;
   std::int64_t max_eval_tokens = 0;  ///< eval.max_tokens
   bool new_tokenizer = false;        ///< init.new_tokenizer
+  /// The hash of the tokenizer that a trained model knows; empty: not known, or not trained yet.
+  std::string trained_tokenizer = {};
 
   std::string_view task() const override { return kTask; }
   void describe(config::Section& root) override;
@@ -52,6 +57,9 @@ struct LanguageRun final : CloneableFamilyConfig<LanguageRun> {
   std::vector<std::string> presets() const override;
   void begin_with_preset(std::string_view name) override;
   void begin_with_model_of(const FamilyConfig& checkpoint) override;
+  void follow_files(FunctionRef<bool(std::string_view key)> is_given,
+                    const FamilyConfig* checkpoint) override;
+  void remember(std::span<const std::pair<std::string, std::string>> identity) override;
   std::vector<std::string> evaluation_settings(const std::string& path) const override {
     return {"data.validation=" + path, "eval.max_tokens=0"};
   }
@@ -64,9 +72,12 @@ struct LanguageRun final : CloneableFamilyConfig<LanguageRun> {
   RecomputeLevel* recompute() override { return &model.recompute; }
 };
 
-/// The tokenizer of a model whose configuration has the vocabulary size only: kByte if the size is that of
-/// the byte tokenizer, else kOther.
-TokenizerKind likely_tokenizer(std::int64_t vocab_size);
+/// data.tokenizer of a model of which the vocabulary size is all that is known: kByteTokenizer if the size is
+/// that of bytes, else kOtherTokenizer.
+const char* likely_tokenizer(std::int64_t vocab_size);
+
+/// Whether the configuration names a tokenizer's files.
+bool has_tokenizer_files(const TextDataConfig& data);
 
 /// The part of a run's configuration that the language family defines. Throws ConfigError for a run of
 /// another task.

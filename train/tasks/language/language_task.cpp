@@ -130,7 +130,13 @@ std::optional<Evaluation> LanguageTask::evaluate(StopEvaluation stop) {
 
 std::vector<std::pair<std::string, std::string>> LanguageTask::identity() const {
   return {{"tokenizer", std::string(data_->tokenizer->name())},
-          {"tokenizer_hash", hash_text(data_->tokenizer->content_hash())}};
+          {std::string(kTokenizerHash), hash_text(data_->tokenizer->content_hash())}};
+}
+
+std::vector<std::pair<std::string, std::string>> LanguageTask::files() const {
+  std::vector<std::pair<std::string, std::string>> files;
+  for (const TokenizerFile& file : data_->tokenizer->files()) files.emplace_back(file.name, file.contents);
+  return files;
 }
 
 bool LanguageTask::finish(const std::filesystem::path& run_folder, PrintText print,

@@ -46,6 +46,7 @@ class LanguageTask final : public Task {
                             std::span<const double> numbers) const override;
   std::optional<Evaluation> evaluate(StopEvaluation stop) override;
   std::vector<std::pair<std::string, std::string>> identity() const override;
+  std::vector<std::pair<std::string, std::string>> files() const override;
   std::vector<std::pair<std::string, std::string>> data_contents() const override { return data_->contents; }
   /// Generates the text of the section `sample` and writes it to sample.txt.
   bool finish(const std::filesystem::path& run_folder, PrintText print,

@@ -204,11 +204,14 @@ std::vector<WeightInfo> tensors_to_write(const ConvertOptions& options, const We
   return tensors;
 }
 
-/// What a Hugging Face folder has for people outlives the way through a checkpoint.
-void keep_companions(const ModelLocation& source, const WeightNames& names, const fs::path& folder) {
-  if (!source.is_hf() && companions(source).empty()) return;
+/// What a Hugging Face folder has for people outlives the way through a checkpoint, which itself carries what
+/// its model is used with.
+void keep_companions(const ModelLocation& source, const fs::path& folder) {
+  Companions files = companions(source);
+  std::erase_if(files, [](const auto& file) { return is_carried_file(file.first); });
+  if (files.empty()) return;
   make_directories(folder);
-  names.keep_companions(source, folder);
+  copy_companions(files, folder);
   sync_directory(folder);
 }
 
@@ -235,9 +238,9 @@ std::size_t write_output(const ConvertOptions& options, const Families& families
       files = write_model_files(folder.temporary(), weights, tensors, options.shard_bytes, progress);
       break;
     case WeightFormat::kMohCheckpoint:
-      keep_companions(location, families.of(*model).weight_names(), folder.temporary() / kCompanionFolder);
-      write_model_checkpoint(folder.temporary(), options.to, *model, report.model_config, families, weights,
-                             tensors, progress);
+      keep_companions(location, folder.temporary() / kCompanionFolder);
+      write_model_checkpoint(folder.temporary(), options.to, *model, report.model_config, families, location,
+                             weights, tensors, progress);
       break;
   }
   folder.commit();

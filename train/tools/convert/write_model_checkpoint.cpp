@@ -68,14 +68,17 @@ void check_readable(const std::string& text, const fs::path& config, const Famil
 }  // namespace
 
 void write_model_checkpoint(const fs::path& folder, const fs::path& name, const FamilyConfig& model,
-                            const fs::path& config, const Families& families, const WeightFile& weights,
-                            std::span<const WeightInfo> tensors, WriteProgress progress) {
+                            const fs::path& config, const Families& families, const ModelLocation& source,
+                            const WeightFile& weights, std::span<const WeightInfo> tensors,
+                            WriteProgress progress) {
   RunConfig run = run_of(model, config, name, families);
   set_precision(weights.path(), tensors, families, run);
   const std::string text = print_resolved(run);
   check_readable(text, config, families);
+  const auto files = families.of(run).weight_names().carried_files(source);
   finish_model_only_checkpoint(folder, step_of_folder_name(name.filename().string()).value_or(0),
-                               write_safetensors_file(folder / kModelFile, weights, tensors, progress), text);
+                               write_safetensors_file(folder / kModelFile, weights, tensors, progress), text,
+                               files);
 }
 
 }  // namespace moh

@@ -36,7 +36,7 @@ LlamaConfig config_of(RouterKind router) {
 
 struct Sample {
   Llama model;
-  std::unique_ptr<const Tokenizer> tokenizer = make_tokenizer("byte");
+  std::unique_ptr<const Tokenizer> tokenizer = std::make_unique<ByteTokenizer>();
   std::vector<TextSource> sources;
   AnalyzeOptions options{.sequence_length = 16, .batch_size = 3, .max_tokens = 0, .similarity_tokens = 64};
 

@@ -61,7 +61,8 @@ std::optional<CorpusFile> read_tokens(const InputPath& input, const Tokenizer& t
     const auto add = [&](std::string_view text, std::span<const TokenId> ids) {
       checksum.update(std::as_bytes(std::span(text)));
       // Not before the first block turned out to be text: a huge binary file must not allocate memory.
-      if (!failed) memory.reserve(bytes);
+      if (!failed && memory.size() == 0) memory.reserve(bytes);
+      if (memory.size() == 0) memory.append(tokenizer.sequence_start());
       memory.append(ids);
     };
     if (!encode_file(input, tokenizer, skipped, add)) return std::nullopt;

@@ -51,6 +51,11 @@ void TokenFileWriter::add_documents(const TokenSource& tokens, std::int64_t num_
   }
 }
 
+void TokenFileWriter::begin_document() {
+  begin_documents(1);
+  add(tokenizer_.sequence_start());
+}
+
 void TokenFileWriter::begin_documents(std::int64_t count) {
   const auto separator = tokenizer_.end_of_document();
   if (separator && *info_.num_documents > 0) add(*separator);

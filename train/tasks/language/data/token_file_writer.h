@@ -20,8 +20,8 @@ class TokenFileWriter {
   /// `tokenizer` must outlive the writer.
   TokenFileWriter(std::filesystem::path path, const Tokenizer& tokenizer);
 
-  /// Starts the next document, to which add() appends.
-  void begin_document() { begin_documents(1); }
+  /// Starts the next document, to which add() appends, with the ids that a text begins with.
+  void begin_document();
   /// Throws ValueError for an id outside the vocabulary.
   void add(std::span<const TokenId> ids);
   /// Adds the ids of `num_documents` documents, which include the end-of-document ids between them.

@@ -121,6 +121,10 @@ void TokenMemory::reserve(std::uint64_t ids) {
   std::visit([=](auto& stored) { stored.reserve(ids); }, ids_);
 }
 
+std::size_t TokenMemory::size() const {
+  return std::visit([](const auto& stored) { return stored.size(); }, ids_);
+}
+
 void TokenMemory::append(std::span<const TokenId> ids) {
   // All text passes through here: loops that become vectors, unlike those of all_of and insert. Negative ids
   // are large, too.

@@ -32,6 +32,7 @@ class TokenMemory {
   /// Reserves memory for `ids` ids in total, if their number is known beforehand.
   void reserve(std::uint64_t ids);
   void append(std::span<const TokenId> ids);
+  std::size_t size() const;
   /// Returns the appended ids as a token source.
   TokenSourcePtr finish();
 

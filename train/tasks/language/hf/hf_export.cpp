@@ -162,10 +162,14 @@ void write_hf_model_files(const std::filesystem::path& folder, const LlamaConfig
   write_json(folder / "config.json", config_json(spelt_out(model), dtype, tokens));
 }
 
-void write_generation_config(const std::filesystem::path& folder, const HfTokenIds& tokens) {
+std::string generation_config_text(const HfTokenIds& tokens) {
   Json json = Json::object();
   add_tokens(tokens, json);
-  write_json(folder / kGenerationConfig, json);
+  return json.dump(2) + "\n";
+}
+
+void write_generation_config(const std::filesystem::path& folder, const HfTokenIds& tokens) {
+  write_file_durably(folder / kGenerationConfig, generation_config_text(tokens));
 }
 
 }  // namespace moh

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <filesystem>
+#include <string>
 #include <string_view>
 
 #include "models/llm/llama_config.h"
@@ -18,8 +19,9 @@ namespace moh {
 void write_hf_model_files(const std::filesystem::path& folder, const LlamaConfig& model,
                           std::string_view dtype, const HfTokenIds& tokens = {});
 
-/// Writes generation_config.json, which tells `generate` the tokens that begin, end and pad a text. Throws
-/// StorageError.
+/// The text of generation_config.json, which tells `generate` the tokens that begin, end and pad a text.
+std::string generation_config_text(const HfTokenIds& tokens);
+/// Writes it. Throws StorageError.
 void write_generation_config(const std::filesystem::path& folder, const HfTokenIds& tokens);
 
 }  // namespace moh

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "train/io/durable_file.h"
+#include "train/io/input_file.h"
 #include "train/tokenizers/tokenizer.h"
 
 namespace moh {
@@ -70,15 +71,26 @@ Json tokenizer_json() {
           {"model", model}};
 }
 
-Json tokenizer_config_json(std::int64_t max_length) {
-  return {{"tokenizer_class", "PreTrainedTokenizerFast"},
-          {"eos_token", end_of_text},
-          {"model_max_length", max_length},
-          {"clean_up_tokenization_spaces", false}};
+Json tokenizer_config_json(const Json& bos, const Json& eos, std::int64_t max_length) {
+  Json json = {{"tokenizer_class", "PreTrainedTokenizerFast"}};
+  if (!bos.is_null()) json["bos_token"] = bos;
+  if (!eos.is_null()) json["eos_token"] = eos;
+  json["model_max_length"] = max_length;
+  json["clean_up_tokenization_spaces"] = false;
+  return json;
 }
 
-void write_json(const std::filesystem::path& path, const Json& json) {
-  write_file_durably(path, json.dump(2) + "\n");
+/// The content of an added token; null if there is none of this id.
+Json content_of(const Json& tokenizer, std::int64_t id) {
+  if (!tokenizer.contains("added_tokens")) return {};
+  for (const Json& token : tokenizer["added_tokens"]) {
+    if (token.value("id", std::int64_t{-1}) == id) return token.value("content", Json());
+  }
+  return {};
+}
+
+std::string text_of(const Json& json) {
+  return json.dump(2) + "\n";
 }
 
 }  // namespace
@@ -88,8 +100,25 @@ HfTokenIds byte_token_ids() {
 }
 
 void write_byte_tokenizer(const std::filesystem::path& folder, std::int64_t max_length) {
-  write_json(folder / "tokenizer.json", tokenizer_json());
-  write_json(folder / "tokenizer_config.json", tokenizer_config_json(max_length));
+  write_file_durably(folder / "tokenizer.json", text_of(tokenizer_json()));
+  write_file_durably(folder / "tokenizer_config.json",
+                     text_of(tokenizer_config_json({}, end_of_text, max_length)));
+}
+
+void write_tokenizer_config(const std::filesystem::path& folder, const HfTokenIds& tokens,
+                            std::int64_t max_length) {
+  constexpr std::uint64_t kMaxBytes = std::uint64_t{256} << 20;
+  const Json tokenizer = Json::parse(
+      read_json_object(folder / "tokenizer.json", InputKind::kCheckpoint, kMaxBytes, /*max_depth=*/32));
+  const Json bos = tokens.bos ? content_of(tokenizer, *tokens.bos) : Json();
+  const Json eos = tokens.eos.empty() ? Json() : content_of(tokenizer, tokens.eos.front());
+  write_file_durably(folder / "tokenizer_config.json", text_of(tokenizer_config_json(bos, eos, max_length)));
+}
+
+bool is_byte_tokenizer(const std::filesystem::path& tokenizer_json_file) {
+  const std::string ours = text_of(tokenizer_json());
+  const InputFile file(tokenizer_json_file, InputKind::kCheckpoint);
+  return file.size() == ours.size() && file.first_bytes(ours.size()) == ours;
 }
 
 }  // namespace moh

@@ -15,4 +15,12 @@ HfTokenIds byte_token_ids();
 /// end-of-text one. `max_length` is in tokens. Throws StorageError.
 void write_byte_tokenizer(const std::filesystem::path& folder, std::int64_t max_length);
 
+/// Writes the tokenizer_config.json of the tokenizer.json in `folder`, of whose added tokens `tokens` begin
+/// and end a text. Throws StorageError, CheckpointError for a tokenizer.json that is damaged.
+void write_tokenizer_config(const std::filesystem::path& folder, const HfTokenIds& tokens,
+                            std::int64_t max_length);
+
+/// Whether a tokenizer.json is that of write_byte_tokenizer.
+bool is_byte_tokenizer(const std::filesystem::path& tokenizer_json);
+
 }  // namespace moh

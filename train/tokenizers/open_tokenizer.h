@@ -1,0 +1,18 @@
+#pragma once
+
+#include <filesystem>
+#include <memory>
+
+#include "train/tokenizers/tokenizer.h"
+
+namespace moh {
+
+/// Opens the tokenizer that a setting names: `byte`, a tokenizer's file (tokenizer.json), or a folder with
+/// one. Messages begin with `where`, the setting. Throws ConfigError for a path without a tokenizer,
+/// DataError for a file that is damaged or not supported.
+std::unique_ptr<const Tokenizer> open_tokenizer(std::string_view where, const std::filesystem::path& setting);
+
+/// The tokenizer's file in a folder; empty if there is none.
+std::filesystem::path tokenizer_file_in(const std::filesystem::path& folder);
+
+}  // namespace moh
