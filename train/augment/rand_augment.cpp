@@ -7,6 +7,7 @@
 
 #include "core/error.h"
 #include "train/augment/color.h"
+#include "train/augment/hue.h"
 
 namespace moh {
 
@@ -90,6 +91,7 @@ double augment_value(AugmentKind kind, double level, bool negative) {
     case AugmentKind::kAutoContrast:
     case AugmentKind::kEqualize:
     case AugmentKind::kInvert:
+    case AugmentKind::kHue:
       return 0;
   }
   fail_check(__FILE__, __LINE__, "kind", "unknown operation");
@@ -128,6 +130,8 @@ Picture apply(const AugmentOp& op, Picture picture, Rgb fill) {
       return translate_x(picture, op.value, fill);
     case AugmentKind::kTranslateY:
       return translate_y(picture, op.value, fill);
+    case AugmentKind::kHue:
+      return changed(std::move(picture), adjust_hue, op.value);
   }
   fail_check(__FILE__, __LINE__, "kind", "unknown operation");
 }

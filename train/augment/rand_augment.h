@@ -9,7 +9,8 @@
 
 namespace moh {
 
-/// The operations of RandAugment (Cubuk et al. 2019, arXiv 1909.13719), as timm has them.
+/// The operations of RandAugment (Cubuk et al. 2019, arXiv 1909.13719), as timm has them, and then those of
+/// colour jitter alone.
 enum class AugmentKind {
   kAutoContrast,
   kEqualize,
@@ -26,11 +27,13 @@ enum class AugmentKind {
   kShearY,
   kTranslateX,
   kTranslateY,
+  kHue,
 };
+/// Of RandAugment.
 inline constexpr int kAugmentKinds = 15;
 
-/// An operation and its argument: degrees, bits, threshold, addend, factor of a blend, slope, or share of the
-/// side. Those without an argument ignore it.
+/// An operation and its argument: degrees, bits, threshold, addend, factor of a blend, slope, share of the
+/// side, or of the colour wheel. Those without an argument ignore it.
 struct AugmentOp {
   AugmentKind kind;
   double value = 0;

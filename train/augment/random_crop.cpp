@@ -47,6 +47,7 @@ std::vector<AugmentOp> draw_color_jitter(const ColorJitter& options, Draws& draw
   add(AugmentKind::kBrightness, options.brightness);
   add(AugmentKind::kContrast, options.contrast);
   add(AugmentKind::kColor, options.saturation);
+  if (options.hue > 0) ops.push_back({AugmentKind::kHue, draws.uniform(-options.hue, options.hue)});
   for (std::size_t i = ops.size(); i > 1; --i) std::swap(ops[i - 1], ops[draws.below(i)]);
   return ops;
 }

@@ -18,10 +18,10 @@ struct RandomCrop {
 /// ratio is within bounds.
 PictureBox draw_crop(const RandomCrop& options, PictureSize size, Draws& draws);
 
-/// Factors of brightness, contrast and saturation are uniform in 1 - x ... 1 + x, not below 0 (torchvision's
-/// ColorJitter without hue).
+/// Factors of brightness, contrast and saturation are uniform in 1 - x ... 1 + x, not below 0; hues turn by
+/// -x ... x of the colour wheel, x at most 0.5 (torchvision's ColorJitter).
 struct ColorJitter {
-  double brightness = 0, contrast = 0, saturation = 0;
+  double brightness = 0, contrast = 0, saturation = 0, hue = 0;
 };
 
 /// Those that are not 0, in random order.

@@ -177,17 +177,21 @@ TEST_CASE("augment: RandAugment applies each operation in a fifteenth of its dra
 
 TEST_CASE("augment: colour jitter draws factors around 1, in any order") {
   std::set<std::vector<AugmentKind>> orders;
-  for (std::uint64_t i = 0; i < 200; ++i) {
+  std::set<int> hues;
+  for (std::uint64_t i = 0; i < 400; ++i) {
     Draws draws = sample(i);
     std::vector<AugmentKind> order;
-    for (const AugmentOp& op : draw_color_jitter({0.4, 0.4, 0.4}, draws)) {
+    for (const AugmentOp& op : draw_color_jitter({0.4, 0.4, 0.4, 0.1}, draws)) {
       order.push_back(op.kind);
-      REQUIRE(op.value >= 0.6);
-      REQUIRE(op.value <= 1.4);
+      const bool hue = op.kind == AugmentKind::kHue;
+      REQUIRE(op.value >= (hue ? -0.1 : 0.6));
+      REQUIRE(op.value <= (hue ? 0.1 : 1.4));
+      hues.insert(hue && op.value < 0 ? -1 : hue ? 1 : 0);
     }
     orders.insert(order);
   }
-  CHECK(orders.size() == 6);
+  CHECK(orders.size() == 24);
+  CHECK(hues.size() == 3);
   Draws draws = sample(0);
   CHECK(draw_color_jitter({.contrast = 0.4}, draws).size() == 1);
 }

@@ -190,6 +190,10 @@ def flip(picture):
     return functional.hflip(picture)
 
 
+def hue(picture, turns):
+    return functional.adjust_hue(picture, turns)
+
+
 def color_jitter(picture, order, brightness, contrast, saturation):
     """torchvision's ColorJitter with what it has drawn."""
     for kind in order:
@@ -227,6 +231,8 @@ def op_cases():
            "saturation": 1.21}
     yield {"op": "color_jitter", "order": ["saturation", "contrast", "brightness"], "brightness": 0.61,
            "contrast": 1.4, "saturation": 0.6}
+    for turns in (-0.5, -0.21, 0.0, 0.003, 0.1, 0.37, 0.5):
+        yield {"op": "hue", "turns": turns}
     for filter in FILTERS:
         for size in ((31, 20), (224, 224), (83, 17), (7, 61), (1, 1), (160, 240)):
             yield {"op": "resize", "size": size, "filter": filter}

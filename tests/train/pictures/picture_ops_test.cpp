@@ -100,6 +100,10 @@ const std::map<std::string, Operation>& operations() {
          return apply({augment_kind_of(arguments["kind"]), value.is_null() ? 0.0 : double{value}},
                       decode_picture(file, "test"), {124, 116, 104});
        }},
+      {"hue",
+       [](const json& arguments, const Bytes& file) {
+         return apply({AugmentKind::kHue, arguments["turns"]}, decode_picture(file, "test"), {});
+       }},
       {"color_jitter",
        [](const json& arguments, const Bytes& file) {
          Picture picture = decode_picture(file, "test");

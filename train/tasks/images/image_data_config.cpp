@@ -1,5 +1,6 @@
 #include "train/tasks/images/image_data_config.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "core/error.h"
@@ -14,6 +15,7 @@ using config::above_up_to;
 using config::at_least;
 using config::Bounds;
 using config::from_below;
+using config::from_up_to;
 using config::Rules;
 using config::Section;
 
@@ -96,6 +98,8 @@ config::Section augment_section(AugmentConfig& c) {
           "Colour jitter: factors are from 1 - x to 1 + x. 0: none.");
   s.field("contrast", c.color_jitter.contrast, at_least(0), "Likewise.");
   s.field("saturation", c.color_jitter.saturation, at_least(0), "Likewise.");
+  s.field("hue", c.color_jitter.hue, from_up_to(0, 0.5),
+          "Colour jitter: hues turn by up to this share of the colour wheel.");
   s.field("erasing", c.erasing.probability, share(), "Probability that a box of the picture becomes noise.");
   s.field("mixing", c.mixing.probability, share(), "Probability that the pictures of a group are mixed.");
   s.field("mixup_alpha", c.mixing.mixup_alpha, at_least(0),
@@ -142,7 +146,8 @@ Augmentation augmentation_of(const ImageDataConfig& data, const AugmentConfig& a
   result.rand_augment.reset();
   if (augment.rand_augment != kNone) result.rand_augment = RandAugment::parse(augment.rand_augment);
   const ColorJitter& jitter = augment.color_jitter;
-  if (jitter.brightness > 0 || jitter.contrast > 0 || jitter.saturation > 0) result.color_jitter = jitter;
+  if (std::max({jitter.brightness, jitter.contrast, jitter.saturation, jitter.hue}) > 0)
+    result.color_jitter = jitter;
   result.erasing.reset();
   if (augment.erasing.probability > 0) result.erasing = augment.erasing;
   return result;

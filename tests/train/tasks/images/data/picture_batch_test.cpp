@@ -30,7 +30,7 @@ bool same(const PictureBatch& a, const PictureBatch& b) {
 Augmentation small_augmentation() {
   Augmentation augmentation;
   augmentation.size = 24;
-  augmentation.color_jitter = ColorJitter{0.4, 0.4, 0.4};
+  augmentation.color_jitter = ColorJitter{0.4, 0.4, 0.4, 0.1};
   return augmentation;
 }
 
