@@ -43,7 +43,8 @@ RunConfig read_run(const RunArgs& args, const Families& families, ConfigUse use)
 void add_checkpoint(CLI::App& command, std::string& checkpoint) {
   command
       .add_option("--checkpoint", checkpoint,
-                  "Run folder (its newest checkpoint), one step's folder, or a Hugging Face folder")
+                  "Run folder (its newest checkpoint), one step's folder, a Hugging Face folder, or a file "
+                  "of weights")
       ->required();
 }
 
