@@ -32,11 +32,12 @@ add_library(moh_xxhash INTERFACE)
 target_include_directories(moh_xxhash SYSTEM INTERFACE ${MOH_XXHASH_INCLUDE_DIR})
 target_link_libraries(moh_xxhash INTERFACE ${MOH_XXHASH_LIBRARY})
 
-# Regular expressions and normalisation forms of tokenizers. Debian's packages have no CMake files of their own.
-foreach(library pcre2 utf8proc)
+# Regular expressions and normalisation forms of tokenizers, compressed text. Debian's packages have no CMake files of their own.
+foreach(library pcre2 utf8proc zstd)
   string(TOUPPER ${library} prefix)
   set(pcre2_name pcre2-8)
   set(utf8proc_name utf8proc)
+  set(zstd_name zstd)
   find_path(MOH_${prefix}_INCLUDE_DIR ${library}.h REQUIRED)
   find_library(MOH_${prefix}_LIBRARY ${${library}_name} REQUIRED)
   mark_as_advanced(MOH_${prefix}_INCLUDE_DIR MOH_${prefix}_LIBRARY)

@@ -13,6 +13,7 @@ packages=(
   libeigen3-dev                                                              # eigenvalues
   libjpeg62-turbo-dev libpng-dev                                             # pictures
   libpcre2-dev libutf8proc-dev                                               # tokenizers
+  libzstd-dev                                                                # compressed text
   catch2                                                                     # tests
   python3 python3-matplotlib                                                 # end-to-end tests, plots
   python3-pip                                                                # to fetch cuDNN's front end

@@ -36,11 +36,11 @@ class TextErrors(support.MohTest):
 
     def test_files_of_records_and_archives(self):
         """Their keys, quotes and escapes are no text. What is in a folder is passed over, and said."""
-        for name, found in (("a.jsonl", "JSON Lines"), ("b.JSON", "JSON"), ("c.csv", "CSV"), ("d.txt.gz", "compressed")):
+        for name, found in (("a.xz", "compressed"), ("b.JSON", "JSON"), ("c.csv", "CSV"), ("d.csv.gz", "CSV")):
             self.write(f"all/{name}", '{"text": "a story"}\n' * 9)
             self.refused(f"all/{name}", f"all/{name}: expected text, found {found} by its name; take the text out of it")
-        self.refused("all", "all: expected at least one file with text", "1 JSON Lines (first: all/a.jsonl), 1 JSON")
-        (self.folder / "all" / "a.jsonl").rename(self.folder / "all" / "a.txt")
+        self.refused("all", "all: expected at least one file with text", "1 compressed (first: all/a.xz), 1 JSON")
+        (self.folder / "all" / "a.xz").rename(self.folder / "all" / "a.txt")
         self.train({"data.train": "all"})
 
     def test_a_huge_binary_file_is_not_read(self):

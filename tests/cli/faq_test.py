@@ -38,7 +38,7 @@ class Faq(support.MohTest):
         self.write("llama.gguf", b"GGUF\x03" + bytes(64))
         self.write("float8.safetensors", support.safetensors(
             {"lm_head.weight": {"dtype": "F8_E4M3", "shape": [2, 2], "data_offsets": [0, 4]}}, bytes(4)))
-        self.write("stories.jsonl", '{"text": "a story"}\n')
+        self.write("stories.csv", "story\na story\n")
         self.moh("train", "run.yaml", "output.dir=other", "model.vocab_size=300")
         self.moh("convert", "--from", "other", "--to", "llama", "--format", "hf")
         (self.folder / "llama/tokenizer.json").unlink()

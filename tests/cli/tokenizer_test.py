@@ -1,5 +1,6 @@
 """Runs whose text becomes the tokens of a tokenizer.json: training, what a checkpoint carries, refusals."""
 
+import gzip
 import json
 import math
 import os
@@ -122,6 +123,31 @@ class Tokenizers(support.MohTest):
                              r"[0-9a-f]{16}\) as in the checkpoint of init.from, found byte; init.new_tokenizer: true")
         self.assertEqual(*(re.sub(r"/\S+", "", (self.newest(f"next_{s}") / "config.yaml").read_text().replace(s, ""))
                            for s in ("hf", "copy")))
+
+    def test_json_lines_and_a_folder_of_token_files(self):
+        texts = [support.text_of_words(300, seed=i) for i in range(6)]
+        lines = [json.dumps({"text": text}) + "\n" for text in texts]
+        self.write("web/a.jsonl", "".join(lines[:3]))
+        self.write("web/b.jsonl.gz", gzip.compress("".join(lines[3:]).encode()))
+        command = ("data", "tokenize", "--input", "web", "--tokenizer", "tok", "--output", "tokens/")
+        self.assert_says(self.moh(*command), "files       2 (0 of them were there)")
+        self.assert_says(self.moh("data", "info", "tokens/web_b.jsonl.gz.tokens", "--verify"), "documents   3")
+        self.assert_says(self.moh(*command, code=support.CONFIG_ERROR), "expected an empty folder, found one with files; "
+                         "continue with --resume")
+        # What a process that was killed has finished is kept.
+        (self.folder / "tokens/web_a.jsonl.tokens").unlink()
+        kept = (self.folder / "tokens/web_b.jsonl.gz.tokens").stat().st_mtime_ns
+        self.assert_says(self.moh(*command, "--resume"), "files       2 (1 of them were there)")
+        self.assertEqual((self.folder / "tokens/web_b.jsonl.gz.tokens").stat().st_mtime_ns, kept)
+        self.write("web/a.jsonl", "".join(lines[:2]))
+        self.assert_says(self.moh(*command, "--resume"), "files       2 (1 of them were there)")
+        self.assert_says(self.moh("data", "info", "tokens/web_a.jsonl.tokens"), "documents   2")
+        # Training from either is the same.
+        self.run_of(settings={"data.train": "web"})
+        self.run_of(settings={"data.train": "tokens", "output.dir": "from_tokens"})
+        self.assertEqual(*((self.newest(run) / "model.safetensors").read_bytes() for run in ("run", "from_tokens")))
+        self.moh("data", "tokenize", "--input", "web", "--tokenizer", "tok", "--output", "one.tokens")
+        self.assert_says(self.moh("data", "info", "one.tokens"), "documents   5")
 
     def test_several_prompts(self):
         self.run_of()

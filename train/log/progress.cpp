@@ -99,8 +99,15 @@ void ByteProgress::add(std::uint64_t bytes) {
   line_.update([&] {
     return doing_ + ": " + format_bytes(static_cast<std::int64_t>(done_)) + " of " +
            format_bytes(static_cast<std::int64_t>(total_)) + " (" +
-           std::to_string(total_ == 0 ? 100 : done_ * 100 / total_) + "%)";
+           std::to_string(total_ == 0 ? 100 : done_ * 100 / total_) + "%)" + time_left();
   });
+}
+
+std::string ByteProgress::time_left() const {
+  if (done_ == 0 || done_ == total_) return "";
+  return ", " +
+         format_duration(line_.elapsed() * static_cast<double>(total_ - done_) / static_cast<double>(done_)) +
+         " left";
 }
 
 std::string describe_progress(std::string_view doing, std::int64_t done, std::int64_t total,

@@ -52,6 +52,8 @@ class ByteProgress {
   void finish() { line_.finish(); }
 
  private:
+  std::string time_left() const;
+
   Console console_;
   std::string doing_;
   std::uint64_t total_, done_ = 0;

@@ -15,10 +15,10 @@ namespace moh {
 namespace {
 
 /// Fields, or sections (ending in a dot), whose changes are harmless.
-constexpr std::array<std::string_view, 11> kHarmless = {
-    "threads",     "cuda_graph", "output.", "log.",  "eval.",
-    "checkpoint.", "sample.",    "guard.",  "init.", "train.stop_after_seconds",
-    "ema.evaluate"};
+constexpr std::array<std::string_view, 12> kHarmless = {
+    "threads",      "cuda_graph", "output.", "log.",  "eval.",
+    "checkpoint.",  "sample.",    "guard.",  "init.", "train.stop_after_seconds",
+    "ema.evaluate", "data.cache"};
 
 /// Keys that together determine the end of the learning rate's cosine decay.
 constexpr std::array<std::string_view, 4> kCosineEnd = {"train.steps", "train.epochs", "schedule.decay_steps",

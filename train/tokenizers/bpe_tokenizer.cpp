@@ -29,14 +29,15 @@ BpeTokenizer::BpeTokenizer(BpeTokenizerParts parts)
       in_normalized_(tokens_to_find(parts_, true)),
       bpe_(std::move(parts_.tables)) {}
 
-void BpeTokenizer::encode_between(std::string_view text, bool first, std::vector<TokenId>& ids) const {
+void BpeTokenizer::encode_between(std::string_view text, bool first, TextPlace place,
+                                  std::vector<TokenId>& ids) const {
   const auto encode_words = [&](std::string_view piece, bool piece_is_first) {
     pre_tokenize(parts_.pre_tokenizers, {piece, piece_is_first},
                  [&](const Piece& word) { bpe_.encode(word.text, ids); });
   };
   std::string changed;
   if (!parts_.normalizers.empty()) {
-    changed = normalized(parts_.normalizers, text);
+    changed = normalized(parts_.normalizers, text, place);
     text = changed;
   }
   const char* const begin = text.data();
@@ -44,11 +45,19 @@ void BpeTokenizer::encode_between(std::string_view text, bool first, std::vector
     if (part.token)
       ids.push_back(*part.token);
     else
-      encode_words(part.text, first && part.text.data() == begin);
+      encode_words(part.text, first && place == TextPlace::kBeginning && part.text.data() == begin);
   });
 }
 
 void BpeTokenizer::encode(std::string_view text, std::vector<TokenId>& ids) const {
+  encode_text(text, TextPlace::kBeginning, ids);
+}
+
+void BpeTokenizer::encode_rest(std::string_view text, std::vector<TokenId>& ids) const {
+  encode_text(text, TextPlace::kMiddle, ids);
+}
+
+void BpeTokenizer::encode_text(std::string_view text, TextPlace place, std::vector<TokenId>& ids) const {
   std::string repaired;
   if (!is_utf8(text)) {
     repaired = with_valid_utf8(text);
@@ -59,7 +68,8 @@ void BpeTokenizer::encode(std::string_view text, std::vector<TokenId>& ids) cons
     if (part.token)
       ids.push_back(*part.token);
     else
-      encode_between(part.text, part.text.data() == begin, ids);
+      encode_between(part.text, part.text.data() == begin,
+                     part.text.data() == begin ? place : TextPlace::kBeginning, ids);
   });
 }
 

@@ -44,10 +44,12 @@ class BpeTokenizer final : public Tokenizer {
   bool drops_leading_space() const override { return parts_.drops_leading_space; }
   const std::vector<TokenizerFile>& files() const override { return parts_.files; }
   void encode(std::string_view text, std::vector<TokenId>& ids) const override;
+  void encode_rest(std::string_view text, std::vector<TokenId>& ids) const override;
   std::string_view token_bytes(TokenId id) const override;
 
  private:
-  void encode_between(std::string_view text, bool first, std::vector<TokenId>& ids) const;
+  void encode_text(std::string_view text, TextPlace place, std::vector<TokenId>& ids) const;
+  void encode_between(std::string_view text, bool first, TextPlace place, std::vector<TokenId>& ids) const;
 
   BpeTokenizerParts parts_;
   AddedTokens in_text_, in_normalized_;

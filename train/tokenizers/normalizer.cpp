@@ -122,6 +122,7 @@ class PrependNormalizer final : public Normalizer {
     result += text;
     return result;
   }
+  bool is_of_beginning() const override { return true; }
 
  private:
   std::string prefix_;
@@ -161,9 +162,11 @@ std::unique_ptr<const Normalizer> replace_normalizer(Pattern pattern, std::strin
   return std::make_unique<ReplaceNormalizer>(std::move(pattern), std::move(content));
 }
 
-std::string normalized(const Normalizers& steps, std::string_view text) {
+std::string normalized(const Normalizers& steps, std::string_view text, TextPlace place) {
   std::string result(text);
-  for (const auto& step : steps) result = (*step)(result);
+  for (const auto& step : steps) {
+    if (place == TextPlace::kBeginning || !step->is_of_beginning()) result = (*step)(result);
+  }
   return result;
 }
 

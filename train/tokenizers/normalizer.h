@@ -9,6 +9,9 @@
 
 namespace moh {
 
+/// Whether a text begins, or goes on from another.
+enum class TextPlace { kBeginning, kMiddle };
+
 /// A step that changes a text before it is cut into words. Immutable and thread-safe.
 class Normalizer {
  public:
@@ -16,6 +19,8 @@ class Normalizer {
 
   /// `text` is valid UTF-8.
   virtual std::string operator()(std::string_view text) const = 0;
+  /// Whether it concerns the beginning of a text alone.
+  virtual bool is_of_beginning() const { return false; }
 };
 
 using Normalizers = std::vector<std::unique_ptr<const Normalizer>>;
@@ -29,7 +34,8 @@ std::unique_ptr<const Normalizer> prepend_normalizer(std::string prefix);
 /// Replaces each match by `content`.
 std::unique_ptr<const Normalizer> replace_normalizer(Pattern pattern, std::string content);
 
-/// All steps, in order.
-std::string normalized(const Normalizers& steps, std::string_view text);
+/// All steps that concern this place of a text, in order.
+std::string normalized(const Normalizers& steps, std::string_view text,
+                       TextPlace place = TextPlace::kBeginning);
 
 }  // namespace moh

@@ -45,6 +45,8 @@ class Tokenizer {
   /// Appends the ids of `text` to `ids`. What is not UTF-8 is read as U+FFFD by tokenizers that have
   /// characters. Throws DataError for text that the vocabulary cannot express.
   virtual void encode(std::string_view text, std::vector<TokenId>& ids) const = 0;
+  /// The same for a text that goes on from another: nothing is put before its first word.
+  virtual void encode_rest(std::string_view text, std::vector<TokenId>& ids) const { encode(text, ids); }
   /// The text of an id in bytes, which need not be whole characters (see Utf8Stream). Throws ValueError for
   /// an id outside the vocabulary.
   virtual std::string_view token_bytes(TokenId id) const = 0;

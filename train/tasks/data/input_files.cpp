@@ -101,11 +101,12 @@ constexpr std::pair<std::string_view, std::string_view> kFormats[] = {
     {".7z", "an archive"},    {".npy", "NumPy"},         {".npz", "NumPy"},      {".pkl", "a pickle"},
     {".pickle", "a pickle"}};
 
-constexpr std::string_view kRecordsFix =
-    "take the text out of it, into files of plain text or a token file (docs/token_files.md); a name that "
-    "ends in .txt is read as it is";
+}  // namespace
 
-/// The kind of a file by its extension, in upper or lower case; "" if it may be plain text.
+const std::string_view kRecordsFix =
+    "take the text out of it, into files of plain text, JSON Lines (docs/tokenizers.md) or a token file "
+    "(docs/token_files.md); a name that ends in .txt is read as it is";
+
 std::string_view format_by_name(const fs::path& path) {
   std::string ending = path.extension().string();
   std::ranges::transform(ending, ending.begin(),
@@ -115,7 +116,11 @@ std::string_view format_by_name(const fs::path& path) {
   return found == std::end(kFormats) ? "" : found->second;
 }
 
-}  // namespace
+void pass_over(const InputPath& input, SkippedFiles& skipped, std::string_view reason, std::string_view found,
+               std::string_view fix) {
+  if (input.named) throw DataError(error_message(input.path, "", "text", found, fix));
+  skipped.add(reason, input.path);
+}
 
 void SkippedFiles::add(std::string_view reason, const std::string& path) {
   auto known =
@@ -149,20 +154,19 @@ std::vector<InputPath> list_input_files(std::span<const std::string> inputs, Ski
 
 bool stream_text(const InputPath& input, SkippedFiles& skipped,
                  FunctionRef<void(std::string_view block)> sink) {
-  const auto pass_over = [&](std::string_view reason, const std::string& found, std::string_view fix = "") {
-    if (input.named) throw DataError(error_message(input.path, "", "text", found, fix));
-    skipped.add(reason, input.path);
+  const auto refuse = [&](std::string_view reason, const std::string& found, std::string_view fix = "") {
+    pass_over(input, skipped, reason, found, fix);
     return false;
   };
   const std::string_view format = format_by_name(input.path);
-  if (!format.empty()) return pass_over(format, std::string(format) + " by its name", kRecordsFix);
+  if (!format.empty()) return refuse(format, std::string(format) + " by its name", kRecordsFix);
   const InputFile file(input.path, InputKind::kData);
-  if (file.size() == 0) return pass_over("empty", "an empty file");
+  if (file.size() == 0) return refuse("empty", "an empty file");
   std::string block;
   for (std::uint64_t offset = 0; offset < file.size(); offset += block.size()) {
     block.resize(std::min<std::uint64_t>(kTextBlockBytes, file.size() - offset));
     file.read(offset, std::as_writable_bytes(std::span(block)), "contents");
-    if (block.find('\0') != std::string::npos) return pass_over("binary", "a binary file (NUL bytes)");
+    if (block.find('\0') != std::string::npos) return refuse("binary", "a binary file (NUL bytes)");
     sink(block);
   }
   return true;

@@ -46,6 +46,17 @@ class SkippedFiles {
 std::vector<InputPath> list_input_files(std::span<const std::string> inputs, SkippedFiles& skipped,
                                         const std::filesystem::path& run_folder = {});
 
+/// The kind of a file by its extension, in upper or lower case: "JSON Lines", "CSV", "compressed"; "" if it
+/// may be plain text.
+std::string_view format_by_name(const std::filesystem::path& path);
+
+/// Refuses a file that has no text, for `reason`, if the user named it (DataError; `found` and `fix` are
+/// parts of the message); otherwise adds it to `skipped`.
+void pass_over(const InputPath& input, SkippedFiles& skipped, std::string_view reason, std::string_view found,
+               std::string_view fix = "");
+/// How to use a file that is not plain text by its name.
+extern const std::string_view kRecordsFix;
+
 /// Passes the text of a file to `sink`, in blocks of at most kTextBlockBytes. A file that is empty, binary
 /// (has a NUL byte) or not plain text by its name (JSON, tables, archives) is added to `skipped`, and the
 /// result is false, unless the user named it; blocks that `sink` has got by then are not text. Throws

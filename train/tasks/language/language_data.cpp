@@ -20,9 +20,9 @@ std::vector<std::string> as_strings(const std::vector<std::filesystem::path>& pa
   return {paths.begin(), paths.end()};
 }
 
-Corpus open_files(std::span<const std::string> inputs, const Tokenizer& tokenizer,
+Corpus open_files(std::span<const std::string> inputs, const Tokenizer& tokenizer, const TextOptions& options,
                   const std::filesystem::path& run_folder = {}) {
-  Corpus corpus = open_corpus(inputs, tokenizer, run_folder);
+  Corpus corpus = open_corpus(inputs, tokenizer, run_folder, options);
   if (corpus.skipped.count() > 0) log_warning("data: skipped " + corpus.skipped.describe());
   return corpus;
 }
@@ -40,7 +40,7 @@ std::shared_ptr<const LanguageData> open_training_data(const RunConfig& run) {
   auto data = std::make_shared<LanguageData>();
   data->tokenizer = tokenizer_of(language_run(run));
   const auto open = [&](std::string key, const std::vector<std::filesystem::path>& paths) {
-    Corpus corpus = open_files(as_strings(paths), *data->tokenizer, run.output.dir);
+    Corpus corpus = open_files(as_strings(paths), *data->tokenizer, config.text, run.output.dir);
     data->contents.emplace_back(std::move(key), corpus.describe_contents());
     return corpus;
   };
@@ -146,14 +146,16 @@ std::unique_ptr<const Tokenizer> tokenizer_of(const LanguageRun& run) {
   return tokenizer;
 }
 
-TokenSourcePtr open_text(std::span<const std::string> inputs, const Tokenizer& tokenizer) {
-  return split_corpus(open_files(inputs, tokenizer), tokenizer, 0.0).train;
+TokenSourcePtr open_text(std::span<const std::string> inputs, const Tokenizer& tokenizer,
+                         const TextOptions& options) {
+  return split_corpus(open_files(inputs, tokenizer, options), tokenizer, 0.0).train;
 }
 
 TokenSourcePtr open_held_out_text(const RunConfig& run, const Tokenizer& tokenizer) {
   const LanguageRun& language = language_run(run);
   if (!language.data.validation.empty())
-    return split_corpus(open_files(as_strings(language.data.validation), tokenizer, run.output.dir),
+    return split_corpus(open_files(as_strings(language.data.validation), tokenizer, language.data.text,
+                                   run.output.dir),
                         tokenizer, 0.0)
         .train;
   if (language.data.train.empty())

@@ -36,7 +36,8 @@ std::shared_ptr<const LanguageData> open_language_data(const RunConfig& run, Dat
 std::unique_ptr<const Tokenizer> tokenizer_of(const LanguageRun& run);
 
 /// The concatenated tokens of files and folders; logs a warning about skipped files. Throws DataError.
-TokenSourcePtr open_text(std::span<const std::string> inputs, const Tokenizer& tokenizer);
+TokenSourcePtr open_text(std::span<const std::string> inputs, const Tokenizer& tokenizer,
+                         const TextOptions& options);
 
 /// The held-out tokens of a run. Throws as open_language_data.
 TokenSourcePtr open_held_out_text(const RunConfig& run, const Tokenizer& tokenizer);

@@ -30,6 +30,7 @@ using config::kMaxWidth;
 using config::Section;
 
 constexpr std::string_view kTokenizerWords[] = {kByteTokenizer, kOtherTokenizer};
+constexpr std::string_view kCacheWords[] = {kDefaultTokenCache};
 constexpr std::int64_t kByteVocab = 256;
 
 /// Keys or sections of the model that a run may set differently from the checkpoint it starts from.
@@ -136,7 +137,9 @@ Section model_section(LanguageRun& run) {
 
 Section data_section(TextDataConfig& c) {
   Section s("data", "Training and validation text.");
-  s.field("train", c.train, "Text files, token files (`moh data tokenize`), or folders of them.");
+  s.field("train", c.train,
+          "Text, JSON Lines (each also as `.gz` or `.zst`), token files (`moh data tokenize`), or folders of "
+          "them.");
   s.field("validation", c.validation,
           "Held-out text, given likewise. Empty: a part of each training file is held out.");
   s.field("validation_fraction", c.validation_fraction, from_below(0, 1),
@@ -149,6 +152,11 @@ Section data_section(TextDataConfig& c) {
       "vocabulary `model.vocab_size` follows unless it is given. `byte`: one token per byte. A run with "
       "`init.from` takes the tokenizer of the checkpoint. `other`: set in converted models that came "
       "without a tokenizer; text is refused.");
+  s.field("text_key", c.text.text_key, "Key of the text in JSON Lines.");
+  s.path_or_word(
+      "cache", c.text.cache, kCacheWords,
+      "Folder of the token files that are made of texts above 16 MiB, once for each text and tokenizer. "
+      "`auto`: `moh/tokens` in the user's cache, `$XDG_CACHE_HOME` or `~/.cache`.");
   s.field("sequence_length", c.sequence_length, at_least(1, "tokens").capped(kMaxLength),
           "Number of tokens of a training sequence.");
   return s;

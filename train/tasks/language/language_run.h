@@ -8,6 +8,7 @@
 
 #include "models/llm/llama_config.h"
 #include "train/config/run_config.h"
+#include "train/tasks/language/data/token_cache.h"
 #include "train/tasks/language/generate_text.h"
 
 namespace moh {
@@ -27,6 +28,7 @@ struct TextDataConfig {
   double validation_fraction = 0.1;
   /// kByteTokenizer, kOtherTokenizer, or the path of a tokenizer.json or of a folder with one.
   std::filesystem::path tokenizer = kByteTokenizer;
+  TextOptions text;  ///< cache, text_key
   std::int64_t sequence_length = 256;
 };
 

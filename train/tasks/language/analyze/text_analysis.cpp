@@ -142,7 +142,8 @@ AnalysisInputs analysis_of_files(const RunConfig& run, const Llama& model,
   if (options.batch_size == 0) options.batch_size = run.train.batch_size;
   const std::unique_ptr<const Tokenizer> tokenizer = tokenizer_of(language);
   std::vector<TextSource> sources;
-  for (const AnalyzedFiles& each : files) sources.push_back({each.name, open_text(each.paths, *tokenizer)});
+  for (const AnalyzedFiles& each : files)
+    sources.push_back({each.name, open_text(each.paths, *tokenizer, language.data.text)});
   if (sources.empty()) sources.push_back({"validation", open_held_out_text(run, *tokenizer)});
   return analysis_of_texts(model, *tokenizer, sources, options);
 }

@@ -9,23 +9,21 @@
 
 #include "core/error.h"
 #include "train/io/checksum.h"
-#include "train/io/durable_file.h"
+#include "train/io/input_file.h"
+#include "train/tasks/language/data/document_reader.h"
+#include "train/tasks/language/data/encode_documents.h"
 #include "train/tasks/language/data/old_token_file.h"
 #include "train/tasks/language/data/token_file.h"
-#include "train/tasks/language/data/token_file_writer.h"
 
 namespace moh {
 
-namespace {
-
-/// Lists the files; an empty list of inputs is an error.
 std::vector<InputPath> require_files(std::span<const std::string> inputs, SkippedFiles& skipped,
-                                     const std::filesystem::path& run_folder = {}) {
+                                     const std::filesystem::path& run_folder) {
   if (inputs.empty()) throw DataError(error_message("data", "input", "at least one file or folder", "none"));
   return list_input_files(inputs, skipped, run_folder);
 }
 
-[[noreturn]] void fail_without_text(std::span<const std::string> inputs, const SkippedFiles& skipped) {
+void fail_without_text(std::span<const std::string> inputs, const SkippedFiles& skipped) {
   std::string where;
   for (const std::string& input : inputs) where += (where.empty() ? "" : ", ") + input;
   const std::string found =
@@ -33,45 +31,68 @@ std::vector<InputPath> require_files(std::span<const std::string> inputs, Skippe
   throw DataError(error_message(where, "", "at least one file with text", found));
 }
 
-/// Encodes the text of a file, piece by piece if the tokenizer allows it. False for a skipped file, of which
-/// `sink` may have got pieces.
-bool encode_file(const InputPath& input, const Tokenizer& tokenizer, SkippedFiles& skipped,
-                 FunctionRef<void(std::string_view text, std::span<const TokenId> ids)> sink) {
-  std::vector<TokenId> ids;
-  const auto encode = [&](std::string_view text) {
-    ids.clear();
-    tokenizer.encode(text, ids);
-    sink(text, ids);
-  };
-  if (tokenizer.encodes_in_pieces()) return stream_text(input, skipped, encode);
-  std::string whole;
-  if (!stream_text(input, skipped, [&](std::string_view block) { whole += block; })) return false;
-  encode(whole);
-  return true;
+namespace {
+
+/// Whether the text is its ids, and needs no other memory than itself.
+bool is_its_ids(const InputPath& input, const Tokenizer& tokenizer) {
+  return tokenizer.encodes_in_pieces() && !is_json_lines(input.path) && !is_compressed(input.path);
+}
+
+/// The checksum of a file's contents.
+std::string checksum_of_file(const std::string& path) {
+  constexpr std::uint64_t kBlockBytes = std::uint64_t{1} << 20;
+  const InputFile file(path, InputKind::kData);
+  Checksum checksum;
+  std::string block;
+  for (std::uint64_t offset = 0; offset < file.size(); offset += block.size()) {
+    block.resize(std::min(kBlockBytes, file.size() - offset));
+    file.read(offset, std::as_writable_bytes(std::span(block)), "contents");
+    checksum.update(std::as_bytes(std::span(block)));
+  }
+  return checksum.hex();
 }
 
 /// The tokens of a text file; nothing if it was skipped.
 std::optional<CorpusFile> read_tokens(const InputPath& input, const Tokenizer& tokenizer,
-                                      SkippedFiles& skipped) {
+                                      const TextOptions& options, SkippedFiles& skipped) {
   std::error_code failed;
   const std::uintmax_t bytes = std::filesystem::file_size(input.path, failed);
   TokenMemory memory(tokenizer.vocab_size());
-  Checksum checksum;
+  const auto separator = tokenizer.end_of_document();
+  const auto add = [&](const EncodedPart& part) {
+    // Not before the first part turned out to be text: a huge binary file must not allocate memory.
+    if (memory.size() == 0 && !failed && is_its_ids(input, tokenizer)) memory.reserve(bytes);
+    if (part.begins && memory.size() > 0 && separator) memory.append(std::span(&*separator, 1));
+    if (part.begins) memory.append(tokenizer.sequence_start());
+    memory.append(part.ids);
+  };
   try {
-    const auto add = [&](std::string_view text, std::span<const TokenId> ids) {
-      checksum.update(std::as_bytes(std::span(text)));
-      // Not before the first block turned out to be text: a huge binary file must not allocate memory.
-      if (!failed && memory.size() == 0) memory.reserve(bytes);
-      if (memory.size() == 0) memory.append(tokenizer.sequence_start());
-      memory.append(ids);
-    };
-    if (!encode_file(input, tokenizer, skipped, add)) return std::nullopt;
+    if (!encode_documents(input, tokenizer, options.text_key, skipped, add, [](std::uint64_t) {}))
+      return std::nullopt;
   } catch (const std::bad_alloc&) {
     throw DataError(error_message(input.path, "", "a text that fits in memory",
                                   std::to_string(bytes) + " bytes",
                                   "make a token file of it, which is read on demand: moh data tokenize"));
   }
-  return CorpusFile{input.path, memory.finish(), checksum.hex()};
+  return CorpusFile{input.path, memory.finish(), checksum_of_file(input.path)};
+}
+
+/// The same with a token file in the cache.
+std::optional<CorpusFile> read_large_text(const InputPath& input, const Tokenizer& tokenizer,
+                                          const TextOptions& options, SkippedFiles& skipped) {
+  std::string checksum = checksum_of_file(input.path);
+  auto tokens = cached_tokens(input, checksum, tokenizer, options, skipped);
+  if (tokens == nullptr) return std::nullopt;
+  return CorpusFile{input.path, std::move(tokens), std::move(checksum)};
+}
+
+std::optional<CorpusFile> open_text_file(const InputPath& input, const Tokenizer& tokenizer,
+                                         const TextOptions& options, SkippedFiles& skipped) {
+  std::error_code failed;
+  const std::uintmax_t bytes = std::filesystem::file_size(input.path, failed);
+  const bool large = !failed && bytes > (is_compressed(input.path) ? kTextInMemory / 4 : kTextInMemory);
+  if (large && !is_its_ids(input, tokenizer)) return read_large_text(input, tokenizer, options, skipped);
+  return read_tokens(input, tokenizer, options, skipped);
 }
 
 /// A checksum of the number of ids and of samples of ids spread over the source, ends included (of all ids,
@@ -94,7 +115,7 @@ std::string sampled_checksum(const TokenSource& tokens) {
 
 /// Nothing for a file that was skipped.
 std::optional<CorpusFile> open_tokens(const InputPath& input, const Tokenizer& tokenizer,
-                                      SkippedFiles& skipped) {
+                                      const TextOptions& options, SkippedFiles& skipped) {
   const TokenFileKind kind = token_file_kind(input.path);
   if (kind == TokenFileKind::kOld) {
     throw DataError(error_message(input.path, "", "text or a token file that is a safetensors file",
@@ -107,17 +128,7 @@ std::optional<CorpusFile> open_tokens(const InputPath& input, const Tokenizer& t
     const std::string& checksum = file->info().checksum;
     return CorpusFile{input.path, file, checksum.empty() ? sampled_checksum(*file) : checksum};
   }
-  return read_tokens(input, tokenizer, skipped);
-}
-
-void require_not_an_input(const std::filesystem::path& output, std::span<const InputPath> inputs) {
-  for (const InputPath& input : inputs) {
-    std::error_code missing;  // an output that does not exist yet cannot be an input
-    if (std::filesystem::equivalent(output, input.path, missing)) {
-      throw DataError(error_message(output.string(), "output", "a file that is none of the inputs",
-                                    "the input " + input.path, "choose another name"));
-    }
-  }
+  return open_text_file(input, tokenizer, options, skipped);
 }
 
 }  // namespace
@@ -136,10 +147,11 @@ std::string Corpus::describe_contents() const {
 }
 
 Corpus open_corpus(std::span<const std::string> inputs, const Tokenizer& tokenizer,
-                   const std::filesystem::path& run_folder) {
+                   const std::filesystem::path& run_folder, const TextOptions& options) {
   Corpus corpus;
   for (const InputPath& input : require_files(inputs, corpus.skipped, run_folder)) {
-    if (auto file = open_tokens(input, tokenizer, corpus.skipped)) corpus.files.push_back(std::move(*file));
+    if (auto file = open_tokens(input, tokenizer, options, corpus.skipped))
+      corpus.files.push_back(std::move(*file));
   }
   if (corpus.files.empty()) fail_without_text(inputs, corpus.skipped);
   return corpus;
@@ -165,36 +177,6 @@ TokenSplit split_corpus(const Corpus& corpus, const Tokenizer& tokenizer, double
   const auto separator = tokenizer.end_of_document();
   return {concatenate_tokens(std::move(train), separator),
           concatenate_tokens(std::move(validation), separator)};
-}
-
-TokenizeReport tokenize_files(std::span<const std::string> inputs, const std::filesystem::path& output,
-                              const Tokenizer& tokenizer, bool overwrite) {
-  TokenizeReport report;
-  const std::vector<InputPath> files = require_files(inputs, report.skipped);
-  require_not_an_input(output, files);
-  require_replaceable("--output", output, overwrite);
-  TokenFileWriter writer(output, tokenizer);
-  bool any = false;
-  for (const InputPath& input : files) {
-    const TokenFileKind kind = token_file_kind(input.path);
-    if (kind == TokenFileKind::kOld && input.named) {
-      const auto old = open_old_token_file(input.path, /*verify=*/true);
-      old->require_tokenizer(tokenizer);
-      writer.add_documents(*old, *old->info().num_documents);
-      any = true;
-    } else if (kind == TokenFileKind::kOld || kind == TokenFileKind::kTokens) {
-      throw DataError(error_message(input.path, "", "text", "a moh token file"));
-    } else if (stream_text(input, report.skipped, [](std::string_view) {})) {
-      // Not before the file is complete: added ids cannot be removed.
-      writer.begin_document();
-      const auto add = [&](std::string_view, std::span<const TokenId> ids) { writer.add(ids); };
-      encode_file({input.path, /*named=*/true}, tokenizer, report.skipped, add);
-      any = true;
-    }
-  }
-  if (!any) fail_without_text(inputs, report.skipped);
-  report.info = writer.finish();
-  return report;
 }
 
 }  // namespace moh

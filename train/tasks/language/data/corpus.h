@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "train/tasks/data/input_files.h"
+#include "train/tasks/language/data/token_cache.h"
 #include "train/tasks/language/data/token_file.h"
 #include "train/tasks/language/data/token_source.h"
 
@@ -29,12 +30,21 @@ struct Corpus {
   std::string describe_contents() const;
 };
 
-/// Opens text files, token files, and folders of both. Texts are tokenised into memory; token files are read
-/// on demand and must have been made with `tokenizer`. The folder of the run that reads them is left out
-/// (list_input_files). Throws DataError for files that cannot be read or used, among them token files of the
-/// earlier format, and if there are no tokens.
+/// Opens text files (plain text and JSON Lines, each also compressed), token files, and folders of both.
+/// Texts are tokenised into memory, or, those of more than kTextInMemory bytes that are not bytes as they lie
+/// in the file, once into a token file in the cache (token_cache.h). Token files are read on demand and must
+/// have been made with `tokenizer`. The folder of the run that reads them is left out (list_input_files).
+/// Throws DataError for files that cannot be read or used, among them token files of the earlier format, and
+/// if there are no tokens.
 Corpus open_corpus(std::span<const std::string> inputs, const Tokenizer& tokenizer,
-                   const std::filesystem::path& run_folder = {});
+                   const std::filesystem::path& run_folder = {}, const TextOptions& options = {});
+inline constexpr std::uint64_t kTextInMemory = std::uint64_t{16} << 20;
+
+/// The files of inputs, as list_input_files(). Throws DataError for no inputs.
+std::vector<InputPath> require_files(std::span<const std::string> inputs, SkippedFiles& skipped,
+                                     const std::filesystem::path& run_folder = {});
+/// Throws DataError that says why the inputs have no text.
+[[noreturn]] void fail_without_text(std::span<const std::string> inputs, const SkippedFiles& skipped);
 
 struct TokenSplit {
   TokenSourcePtr train;
@@ -46,16 +56,5 @@ struct TokenSplit {
 /// the same mixture of sources. The pieces are joined by the tokenizer's end-of-document id. Throws
 /// ValueError unless 0 <= validation_fraction < 1.
 TokenSplit split_corpus(const Corpus& corpus, const Tokenizer& tokenizer, double validation_fraction);
-
-struct TokenizeReport {
-  TokenFileInfo info;
-  SkippedFiles skipped;
-};
-
-/// Writes all texts of `inputs` to one token file, one document per text file. Named token files of the
-/// earlier format are converted. Throws DataError for files that cannot be read and if `output` is among the
-/// inputs, ConfigError if it exists without `overwrite`, StorageError if it cannot be written.
-TokenizeReport tokenize_files(std::span<const std::string> inputs, const std::filesystem::path& output,
-                              const Tokenizer& tokenizer, bool overwrite = false);
 
 }  // namespace moh

@@ -74,6 +74,7 @@ TokenFileInfo read_info(const SafetensorsFile& file) {
           .num_documents = number_of(file, "documents", 1, tokens.shape.numel()),
           .text_bytes = number_of(file, "text_bytes", 0, std::numeric_limits<std::int64_t>::max()),
           .checksum = entry_of(file, "checksum"),
+          .source = entry_of(file, "source"),
           .stored_dtype = tokens.stored_dtype,
           .num_tokens = tokens.shape.numel()};
 }
@@ -132,6 +133,7 @@ WeightFile::Metadata metadata_of(const TokenFileInfo& info) {
   if (!info.tokenizer_hash.empty()) metadata["tokenizer_hash"] = info.tokenizer_hash;
   if (info.num_documents) metadata["documents"] = std::to_string(*info.num_documents);
   if (info.text_bytes) metadata["text_bytes"] = std::to_string(*info.text_bytes);
+  if (!info.source.empty()) metadata["source"] = info.source;
   if (!info.checksum.empty()) metadata["checksum"] = info.checksum;
   return metadata;
 }

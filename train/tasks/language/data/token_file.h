@@ -23,6 +23,7 @@ struct TokenFileInfo {
   std::string tokenizer_hash;  ///< "" for none, as for the checksum
   std::optional<std::int64_t> num_documents, text_bytes;
   std::string checksum;
+  std::string source = {};        ///< size and time of the file that it was made of; "" for none
   std::string_view stored_dtype;  ///< of the elements, as named in safetensors
   std::int64_t num_tokens = 0;
 };

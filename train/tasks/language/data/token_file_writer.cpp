@@ -25,12 +25,13 @@ std::string_view stored_dtype_of(std::int64_t vocab_size) {
 
 }  // namespace
 
-TokenFileWriter::TokenFileWriter(std::filesystem::path path, const Tokenizer& tokenizer)
+TokenFileWriter::TokenFileWriter(std::filesystem::path path, const Tokenizer& tokenizer, std::string source)
     : tokenizer_(tokenizer), path_(std::move(path)), file_(path_) {
   info_.tokenizer_name = tokenizer.name();
   info_.vocab_size = tokenizer.vocab_size();
   info_.tokenizer_hash = hash_text(tokenizer.content_hash());
   info_.num_documents = info_.text_bytes = 0;
+  info_.source = std::move(source);
   info_.stored_dtype = stored_dtype_of(info_.vocab_size);
   bytes_per_id_ = static_cast<std::size_t>(find_safetensors_dtype(info_.stored_dtype)->bits) / 8;
   buffer_.reserve(kBufferBytes + sizeof(TokenId));

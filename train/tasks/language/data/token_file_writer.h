@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <filesystem>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "train/io/checksum.h"
@@ -17,8 +18,8 @@ namespace moh {
 /// StorageError.
 class TokenFileWriter {
  public:
-  /// `tokenizer` must outlive the writer.
-  TokenFileWriter(std::filesystem::path path, const Tokenizer& tokenizer);
+  /// `tokenizer` must outlive the writer. `source`: TokenFileInfo::source.
+  TokenFileWriter(std::filesystem::path path, const Tokenizer& tokenizer, std::string source = {});
 
   /// Starts the next document, to which add() appends, with the ids that a text begins with.
   void begin_document();

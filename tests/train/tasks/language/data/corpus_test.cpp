@@ -8,6 +8,7 @@
 #include "core/error.h"
 #include "tests/support/temporary_folder.h"
 #include "train/formats/safetensors.h"
+#include "train/tasks/language/data/tokenize_files.h"
 #include "train/tokenizers/tokenizer.h"
 
 using namespace moh;

@@ -1,0 +1,135 @@
+#include "train/tasks/language/data/document_reader.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <span>
+#include <utility>
+
+#include "core/error.h"
+#include "train/io/printable.h"
+#include "train/tokenizers/cut_text.h"
+
+namespace moh {
+
+namespace {
+
+constexpr std::size_t kReadBytes = std::size_t{64} << 10;
+constexpr std::size_t kMaxPartBytes = std::size_t{64} << 20;
+
+/// The path without the ending of its compression.
+std::filesystem::path uncompressed_name(const std::string& path) {
+  const std::filesystem::path whole(path);
+  const std::string ending = whole.extension().string();
+  return ending == ".gz" || ending == ".zst" ? whole.parent_path() / whole.stem() : whole;
+}
+
+bool is_blank(std::string_view line) {
+  return line.find_first_not_of(" \t\r") == std::string_view::npos;
+}
+
+/// Refuses nesting at which the library would overflow the stack.
+nlohmann::json parse_line(const std::string& text, bool& too_deep) {
+  constexpr int kMaxDepth = 64;
+  const auto check = [&](int depth, nlohmann::json::parse_event_t, nlohmann::json&) {
+    too_deep = too_deep || depth > kMaxDepth;
+    return !too_deep;
+  };
+  return nlohmann::json::parse(text, check, /*allow_exceptions=*/false);
+}
+
+}  // namespace
+
+bool is_json_lines(const std::string& path) {
+  return format_by_name(uncompressed_name(path)) == "JSON Lines";
+}
+
+std::string_view unreadable_format(const std::string& path) {
+  const std::string_view format = format_by_name(uncompressed_name(path));
+  return format == "JSON Lines" ? std::string_view() : format;
+}
+
+std::string text_of_line(const std::string& path, const DocumentPart& part, const std::string& key) {
+  const auto fail = [&](std::string_view expected, std::string_view found) {
+    throw DataError(error_message(path + ":" + std::to_string(part.line), "", expected, found));
+  };
+  bool too_deep = false;
+  const nlohmann::json line = parse_line(part.text, too_deep);
+  if (too_deep) fail("at most 64 levels of nesting", "more");
+  if (line.is_discarded() || !line.is_object()) fail("a JSON object", printable(part.text.substr(0, 60)));
+  const auto found = line.find(key);
+  if (found == line.end() || !found->is_string()) {
+    fail("a text at the key '" + printable(key) + "'",
+         found == line.end() ? "no such key" : printable(found->dump(-1, ' ', true).substr(0, 60)));
+  }
+  return found->get<std::string>();
+}
+
+DocumentReader::DocumentReader(const InputPath& input, const Tokenizer& tokenizer)
+    : input_(input),
+      tokenizer_(tokenizer),
+      stream_(open_byte_stream(input.path)),
+      is_lines_(is_json_lines(input.path)) {}
+
+void DocumentReader::fill(std::size_t wanted) {
+  if (begin_ > 0) buffer_.erase(0, std::exchange(begin_, 0));
+  while (!ended_ && buffer_.size() < wanted) {
+    const std::size_t size = buffer_.size();
+    buffer_.resize(size + kReadBytes);
+    const std::size_t count = stream_->read(std::span(buffer_).subspan(size));
+    buffer_.resize(size + count);
+    ended_ = count == 0;
+    if (buffer_.find('\0', size) != std::string::npos)
+      throw Unreadable{"binary", "a binary file (NUL bytes)"};
+  }
+}
+
+bool DocumentReader::next(DocumentPart& part) {
+  return is_lines_ ? next_line(part) : next_text(part);
+}
+
+bool DocumentReader::next_text(DocumentPart& part) {
+  for (std::size_t wanted = kPartBytes;; wanted *= 2) {
+    fill(wanted);
+    if (!begun_ && buffer_.empty()) throw Unreadable{"empty", "an empty file"};
+    if (buffer_.empty()) return false;
+    if (wanted > kMaxPartBytes) {
+      throw DataError(
+          error_message(input_.path, "", "a text that can be cut into parts for its tokenizer",
+                        std::to_string(kMaxPartBytes) + " bytes without a space or the end of a line"));
+    }
+    const std::size_t cut = ended_ ? buffer_.size() : find_cut(tokenizer_, buffer_);
+    if (cut == 0) continue;
+    part = {buffer_.substr(0, cut), !std::exchange(begun_, true), 0};
+    begin_ = cut;
+    return true;
+  }
+}
+
+bool DocumentReader::next_line(DocumentPart& part) {
+  while (true) {
+    std::size_t end = buffer_.find('\n', begin_);
+    for (std::size_t wanted = kPartBytes; end == std::string::npos && !ended_; wanted *= 2) {
+      fill(wanted);
+      end = buffer_.find('\n', begin_);
+      if (end == std::string::npos && buffer_.size() > kMaxLineBytes) {
+        throw DataError(error_message(input_.path + ":" + std::to_string(line_ + 1), "",
+                                      "a line of at most " + std::to_string(kMaxLineBytes) + " bytes",
+                                      "a longer one"));
+      }
+    }
+    if (end == std::string::npos) end = buffer_.size();
+    if (begin_ >= buffer_.size() && ended_) {
+      if (!begun_) throw Unreadable{"empty", "an empty file"};
+      return false;
+    }
+    ++line_;
+    part = {buffer_.substr(begin_, end - begin_), /*begins=*/true, line_};
+    begin_ = std::min(end + 1, buffer_.size());
+    if (is_blank(part.text)) continue;
+    begun_ = true;
+    return true;
+  }
+}
+
+}  // namespace moh

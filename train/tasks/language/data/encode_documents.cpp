@@ -1,0 +1,97 @@
+#include "train/tasks/language/data/encode_documents.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "core/parallel.h"
+#include "train/tasks/language/data/document_reader.h"
+
+namespace moh {
+
+namespace {
+
+/// Parts that are encoded before more is read.
+std::size_t parts_of_batch() {
+  return std::max<std::size_t>(16, 2 * static_cast<std::size_t>(num_threads()));
+}
+
+/// Parts that are encoded in parallel.
+class Batch {
+ public:
+  /// False if the file has ended and there are none.
+  bool fill(DocumentReader& reader) {
+    parts_.clear();
+    std::size_t bytes = 0;
+    for (DocumentPart part; bytes < parts_of_batch() * DocumentReader::kPartBytes && reader.next(part);) {
+      bytes += part.text.size();
+      parts_.push_back(std::move(part));
+    }
+    return !parts_.empty();
+  }
+
+  void encode(const std::string& path, const Tokenizer& tokenizer, const std::string& text_key) {
+    if (ids_.size() < parts_.size()) ids_.resize(parts_.size());
+    parallel_for(static_cast<std::int64_t>(parts_.size()), 1, [&](std::int64_t begin, std::int64_t end) {
+      for (auto i = static_cast<std::size_t>(begin); i < static_cast<std::size_t>(end); ++i) {
+        const DocumentPart& part = parts_[i];
+        ids_[i].clear();
+        if (part.line > 0)
+          tokenizer.encode(text_of_line(path, part, text_key), ids_[i]);
+        else if (part.begins)
+          tokenizer.encode(part.text, ids_[i]);
+        else
+          tokenizer.encode_rest(part.text, ids_[i]);
+      }
+    });
+  }
+
+  void pass_on(FunctionRef<void(const EncodedPart&)> sink) const {
+    for (std::size_t i = 0; i < parts_.size(); ++i) sink({parts_[i].begins, ids_[i]});
+  }
+
+ private:
+  std::vector<DocumentPart> parts_;
+  std::vector<std::vector<TokenId>> ids_;
+};
+
+/// Calls use() for a reader of the file; false if it has no text.
+bool with_reader(const InputPath& input, const Tokenizer& tokenizer, SkippedFiles& skipped,
+                 FunctionRef<void(DocumentReader&)> use) {
+  const std::string_view format = unreadable_format(input.path);
+  if (!format.empty()) {
+    pass_over(input, skipped, format, std::string(format) + " by its name", kRecordsFix);
+    return false;
+  }
+  try {
+    DocumentReader reader(input, tokenizer);
+    use(reader);
+    return true;
+  } catch (const DocumentReader::Unreadable& why) {
+    pass_over(input, skipped, why.reason, why.found);
+    return false;
+  }
+}
+
+}  // namespace
+
+bool encode_documents(const InputPath& input, const Tokenizer& tokenizer, const std::string& text_key,
+                      SkippedFiles& skipped, FunctionRef<void(const EncodedPart&)> sink,
+                      FunctionRef<void(std::uint64_t bytes)> progress) {
+  return with_reader(input, tokenizer, skipped, [&](DocumentReader& reader) {
+    std::uint64_t done = 0;
+    for (Batch batch; batch.fill(reader); done = reader.position()) {
+      batch.encode(input.path, tokenizer, text_key);
+      batch.pass_on(sink);
+      progress(reader.position() - done);
+    }
+  });
+}
+
+bool has_text(const InputPath& input, const Tokenizer& tokenizer, SkippedFiles& skipped) {
+  return with_reader(input, tokenizer, skipped, [](DocumentReader& reader) {
+    for (DocumentPart part; reader.next(part);) {
+    }
+  });
+}
+
+}  // namespace moh
