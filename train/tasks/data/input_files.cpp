@@ -103,10 +103,6 @@ constexpr std::pair<std::string_view, std::string_view> kFormats[] = {
 
 }  // namespace
 
-const std::string_view kRecordsFix =
-    "take the text out of it, into files of plain text, JSON Lines (docs/tokenizers.md) or a token file "
-    "(docs/token_files.md); a name that ends in .txt is read as it is";
-
 std::string_view format_by_name(const fs::path& path) {
   std::string ending = path.extension().string();
   std::ranges::transform(ending, ending.begin(),

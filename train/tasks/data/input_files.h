@@ -55,7 +55,9 @@ std::string_view format_by_name(const std::filesystem::path& path);
 void pass_over(const InputPath& input, SkippedFiles& skipped, std::string_view reason, std::string_view found,
                std::string_view fix = "");
 /// How to use a file that is not plain text by its name.
-extern const std::string_view kRecordsFix;
+inline constexpr std::string_view kRecordsFix =
+    "take the text out of it, into files of plain text, JSON Lines (docs/tokenizers.md) or a token file "
+    "(docs/token_files.md); a name that ends in .txt is read as it is";
 
 /// Passes the text of a file to `sink`, in blocks of at most kTextBlockBytes. A file that is empty, binary
 /// (has a NUL byte) or not plain text by its name (JSON, tables, archives) is added to `skipped`, and the
