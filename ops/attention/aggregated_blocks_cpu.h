@@ -7,6 +7,7 @@
 
 #include "ops/attention/aggregated_attention_kernels.h"
 #include "ops/attention/list_walk.h"
+#include "ops/attention/near_window_cpu.h"
 #include "ops/attention/softmax_cpu.h"
 #include "ops/attention/unit_rows_cpu.h"
 #include "ops/cpu/tile.h"
@@ -24,6 +25,8 @@ template <class T>
 class RowFetcher {
  public:
   void will_write(T* rows, std::int64_t stride) { written_[num_written_++] = {rows, stride}; }
+  /// Tokens before `token` are not fetched.
+  void begin_at(std::int64_t token) { next_ = token; }
   /// Row t + `lead` of a list of `count` rows, or where that is past its end, the row so far into the next
   /// list.
   void will_read(const T* rows, const T* next, std::int64_t stride, std::int64_t lead, std::int64_t count) {
@@ -37,7 +40,7 @@ class RowFetcher {
     each_ = rows > 0 ? (last - next_ + rows) / rows : 0;
     end_ = last + 1;
   }
-  void step(std::int64_t head_dim) {
+  [[gnu::always_inline]] void step(std::int64_t head_dim) {
     const std::int64_t end = min_of(next_ + each_, end_);
     for (; next_ < end; ++next_) {
       for (int i = 0; i < num_written_; ++i) {
@@ -77,25 +80,21 @@ template <class T>
 class RowClearer {
  public:
   /// For a task that begins at row `begin` of its list.
-  RowClearer(const HeadView<T>& view, const List& list, std::int64_t begin, std::int64_t head_dim)
-      : first_(row_of(view, list, {0, 0})), stride_(view.token_stride), head_dim_(head_dim) {
+  RowClearer(const HeadView<T>& view, const List& list, std::int64_t begin)
+      : first_(row_of(view, list, {0, 0})), stride_(view.token_stride) {
     is_needed_ = list.entries != nullptr;
     if (is_needed_ && begin > 0) next_ = pair_at(list, begin - 1).token + 1;
   }
-  void up_to(std::int64_t end) {
+  [[gnu::always_inline]] void up_to(std::int64_t end, std::int64_t head_dim) {
     if (!is_needed_) return;
-    constexpr std::int64_t kPiece = 32 / sizeof(T);
-    for (; next_ < end; ++next_) {
-      T* const row = first_ + next_ * stride_;
-      std::int64_t c = 0;
-      for (; c + kPiece <= head_dim_; c += kPiece) __builtin_memset(static_cast<void*>(row + c), 0, 32);
-      for (; c < head_dim_; ++c) row[c] = T(0.0F);
-    }
+    for (; next_ < end; ++next_)
+      __builtin_memset(static_cast<void*>(first_ + next_ * stride_), 0,
+                       static_cast<std::size_t>(head_dim) * sizeof(T));
   }
 
  private:
   T* first_;
-  std::int64_t stride_, head_dim_, next_ = 0;
+  std::int64_t stride_, next_ = 0;
   bool is_needed_ = false;
 };
 
@@ -106,19 +105,14 @@ template <class F>
   for (std::int64_t c = 0; c < count; c += kLine) __builtin_prefetch(row + c);
 }
 
-/// Calls body(neighbours) with the number of neighbours as a constant where it is the usual one.
-template <class Body>
-[[gnu::always_inline]] inline void with_window(std::int64_t neighbours, const Body& body) {
-  if (neighbours == 9) {
-    body(std::integral_constant<int, 9>{});
-  } else {
-    body(std::integral_constant<int, 0>{});
-  }
-}
+/// Sizes of what is in scratch. kDim and kCount: the width of a head and the number of neighbours where they
+/// are constants, or 0.
+template <class F, int kDim, int kCount>
+struct Layout;
 
-/// Sizes of what is in scratch.
+/// Of any sizes.
 template <class F>
-struct Layout {
+struct Layout<F, 0, 0> {
   std::int64_t d, padded;          // of a head, in elements
   std::int64_t keys, key_columns;  // distant keys, and rounded up to whole vectors
   std::int64_t neighbours, local_columns;
@@ -143,6 +137,36 @@ struct Layout {
     return round_up_to_tile(rows) * row + row;
   }
 };
+template <class F>
+using AnyLayout = Layout<F, 0, 0>;
+
+/// With a known number of neighbours.
+template <class F, int kCount>
+struct Layout<F, 0, kCount> : AnyLayout<F> {
+  using AnyLayout<F>::AnyLayout;
+  // NOLINTBEGIN(readability-identifier-naming): in place of members of that name
+  static constexpr std::int64_t neighbours = kCount, local_columns = (neighbours + 15) / 16 * 16;
+  // NOLINTEND(readability-identifier-naming)
+  std::int64_t columns() const { return this->key_columns + local_columns; }
+};
+
+/// And with heads of a known width.
+template <class F, int kDim, int kCount>
+struct Layout : Layout<F, 0, kCount> {
+  using Layout<F, 0, kCount>::Layout;
+  // NOLINTBEGIN(readability-identifier-naming): in place of members of that name
+  static constexpr std::int64_t d = kDim, padded = round_up_to_lanes<F>(kDim);
+  // NOLINTEND(readability-identifier-naming)
+};
+
+/// Calls body(layout), with sizes as constants where they are TransNeXt's.
+template <class F, class Body>
+[[gnu::always_inline]] inline void with_layout(const AggregatedShape& shape, const Body& body) {
+  constexpr int kDim = 24, kCount = 9;
+  if (shape.neighbours() != kCount) return body(AnyLayout<F>(shape));
+  if (shape.pairs.head_dim != kDim) return body(Layout<F, 0, kCount>(shape));
+  body(Layout<F, kDim, kCount>(shape));
+}
 
 /// The parameters of a head.
 template <class F>
@@ -153,14 +177,14 @@ struct HeadParameters {
   F* token_bias;         // [local_columns]
   F temperature, slope;  // softplus of the parameter, and its derivative
 
-  void lay_out(Arena& arena, const Layout<F>& at) {
+  void lay_out(Arena& arena, const AnyLayout<F>& at) {
     embedding = arena.take<F>(at.padded);
     local_bias = arena.take<F>(at.local_columns);
     tokens = arena.take<F>(at.d * at.local_columns);
     token_bias = arena.take<F>(at.local_columns);
   }
 
-  void load_head(const AggregatedParameters<const F>& from, std::int64_t head, const Layout<F>& at) {
+  void load_head(const AggregatedParameters<const F>& from, std::int64_t head, const AnyLayout<F>& at) {
     gather_row<F>(from.query_embedding + head * at.d, F(1), embedding, at.d);
     const F t = from.temperature[head];
     temperature = t > F(20) ? t : std::log1p(std::exp(t));
@@ -184,41 +208,19 @@ struct DistantKeys {
   F* inverse;
   F* k_transposed;  // [d, key_columns]
 
-  void lay_out(Arena& arena, const Layout<F>& at) {
+  void lay_out(Arena& arena, const AnyLayout<F>& at) {
     k = arena.take<F>(at.keys * at.padded);
     v = arena.take<F>(at.keys * at.padded);
     inverse = arena.take<F>(at.keys);
     k_transposed = arena.take<F>(at.d * at.key_columns);
   }
-  template <class T>
+  template <class T, int kDim, int kCount>
   void pack(const HeadView<const T>& from_k, const HeadView<const T>& from_v, const List& list,
-            const Layout<F>& at) {
+            const Layout<F, kDim, kCount>& at) {
     pack_rows<T>(key_row(from_k, list, 0), from_k.token_stride, at.keys, at.d, k, at.padded);
     pack_rows<T>(key_row(from_v, list, 0), from_v.token_stride, at.keys, at.d, v, at.padded);
     normalise_rows(k, at.keys, at.padded, inverse);
     pack_transposed<F>(k, at.padded, at.keys, at.d, k_transposed, at.key_columns);
-  }
-};
-
-/// Unit keys and values of tokens [first, first + count) of a (sequence, head).
-template <class F>
-struct NearKeys {
-  F *k, *v;  // [count, padded]
-  F* inverse;
-  std::int64_t first = 0;
-
-  void lay_out(Arena& arena, const Layout<F>& at, std::int64_t most) {
-    k = arena.take<F>(most * at.padded);
-    v = arena.take<F>(most * at.padded);
-    inverse = arena.take<F>(most);
-  }
-  template <class T>
-  void pack(const HeadView<const T>& from_k, const HeadView<const T>& from_v, const List& list,
-            std::int64_t begin, std::int64_t end, const Layout<F>& at) {
-    first = begin;
-    pack_rows<T>(key_row(from_k, list, begin), from_k.token_stride, end - begin, at.d, k, at.padded);
-    pack_rows<T>(key_row(from_v, list, begin), from_v.token_stride, end - begin, at.d, v, at.padded);
-    normalise_rows(k, end - begin, at.padded, inverse);
   }
 };
 
@@ -235,7 +237,7 @@ struct QueryBlock {
   const std::int32_t** offsets;
   std::int64_t rows = 0;
 
-  void lay_out(Arena& arena, const Layout<F>& at) {
+  void lay_out(Arena& arena, const AnyLayout<F>& at) {
     const std::int64_t most = at.block_rows();
     unit = arena.take<F>(at.rows_of(most, at.padded));
     query = arena.take<F>(at.rows_of(most, at.padded));
@@ -247,17 +249,28 @@ struct QueryBlock {
     masks = arena.take<const F*>(most);
     offsets = arena.take<const std::int32_t*>(most);
   }
-  template <int kCount>
-  Neighbours<kCount> near(std::int64_t row, const Layout<F>& at) const {
+  template <int kDim, int kCount>
+  Neighbours<kCount> near(std::int64_t row, const Layout<F, kDim, kCount>& at) const {
     return {offsets[row], at.neighbours, at.padded};
   }
 };
 
+/// Rows of the block that begins at row `begin` of a list, of which rows before `end` are computed: as many
+/// as fit, whose tokens are near each other if there is a window.
+template <class F>
+std::int64_t block_length(const List& list, std::int64_t begin, std::int64_t end, const AnyLayout<F>& at) {
+  std::int64_t last = min_of(begin + at.block_rows(), end) - 1;
+  if (at.neighbours == 0) return last + 1 - begin;
+  const std::int64_t furthest = pair_at(list, begin).token + kMostSpan;
+  while (pair_at(list, last).token >= furthest) --last;
+  return last + 1 - begin;
+}
+
 /// Gathers and normalises rows [begin, begin + rows) of a list. Args: AggregatedForward or
 /// AggregatedBackward.
-template <class T, class Args, class F = Acc<T>>
+template <class T, class Args, int kDim, int kCount, class F = Acc<T>>
 void gather_queries(const Args& args, const List& list, std::int64_t begin, std::int64_t rows,
-                    const HeadParameters<F>& head, const Layout<F>& at, QueryBlock<F>& block) {
+                    const HeadParameters<F>& head, const Layout<F, kDim, kCount>& at, QueryBlock<F>& block) {
   const std::int64_t padded = at.padded;
   block.rows = rows;
   for (std::int64_t i = 0; i < rows; ++i) {
@@ -305,7 +318,7 @@ void multiply_block(const F* from, std::int64_t from_row, std::int64_t depth, co
 /// Adds the position biases of a query to its logits of distant keys; those after the last key become
 /// -infinity. `end` is that of all biases: whole vectors are read where they do not pass it.
 template <class F>
-[[gnu::always_inline]] inline void add_position_bias(const F* bias, const F* end, const Layout<F>& at,
+[[gnu::always_inline]] inline void add_position_bias(const F* bias, const F* end, const AnyLayout<F>& at,
                                                      F* scores) {
   constexpr int kN = kLanes<F>;
   std::int64_t m = 0;
@@ -342,12 +355,13 @@ void keep_largest(F* scores, std::int64_t columns, std::int64_t percent) {
 }
 
 /// Logits of a block, and its learned weights of neighbours.
-template <int kCount, class F>
+template <class F, int kDim, int kCount>
 void score_block(const AggregatedParameters<const F>& parameters, const AggregatedShape& shape,
                  std::int64_t head_number, const HeadParameters<F>& head, const DistantKeys<F>& distant,
-                 const NearKeys<F>& near, const Layout<F>& at, QueryBlock<F>& block) {
+                 const NearWindow<F>& near, const Layout<F, kDim, kCount>& at, QueryBlock<F>& block) {
   constexpr int kN = kLanes<F>;
-  const std::int64_t columns = at.columns(), padded = at.padded;
+  const std::int64_t columns = at.columns();
+  const std::int64_t padded = at.padded;
   multiply_block<false>(block.query, padded, at.d, distant.k_transposed, at.key_columns, block.scores,
                         columns, at.key_columns, block.rows);
   const std::int64_t tokens = shape.pairs.queries;
@@ -359,8 +373,8 @@ void score_block(const AggregatedParameters<const F>& parameters, const Aggregat
     if (at.neighbours == 0) continue;
     F* local = scores + at.key_columns;
     clear_row(local, at.local_columns);
-    neighbour_dots<F, kCount>(block.query + i * padded, near.k + (token - near.first) * padded,
-                              block.template near<kCount>(i, at), local);
+    neighbour_dots<F, kCount>(block.query + i * padded, near.k + near.row(token, padded), block.near(i, at),
+                              local);
     for (std::int64_t j = 0; j < at.local_columns; j += kN)
       store(local + j, load(local + j) + load(head.local_bias + j) + load(block.masks[i] + j));
   }

@@ -53,39 +53,46 @@ constexpr std::int64_t kRowsAhead = 12;
 
 /// to = rows of head_dim elements, `stride` apart in a tensor.
 template <class T, class F = Acc<T>>
-void pack_rows(const T* from, std::int64_t stride, std::int64_t count, std::int64_t head_dim, F* to,
-               std::int64_t padded) {
+[[gnu::always_inline]] inline void pack_rows(const T* from, std::int64_t stride, std::int64_t count,
+                                             std::int64_t head_dim, F* to, std::int64_t padded) {
   for (std::int64_t i = 0; i < count; ++i) {
     if (i + kRowsAhead < count) prefetch_row(from + (i + kRowsAhead) * stride, head_dim);
     gather_row<T>(from + i * stride, F(1), to + i * padded, head_dim);
   }
 }
 
+/// Divides at most a vector of rows by their norms, and writes what they were multiplied by.
+template <class F>
+[[gnu::always_inline]] inline void normalise_some(F* rows, std::int64_t count, std::int64_t padded,
+                                                  F* inverse) {
+  constexpr int kN = kLanes<F>;
+  F factors[kN];
+  store(factors, dot_each<F>(rows, rows, count, padded));
+#pragma omp simd
+  for (int l = 0; l < kN; ++l) {
+    const F norm = std::sqrt(factors[l]);
+    factors[l] = F(1) / (norm > F(kLeastNorm) ? norm : F(kLeastNorm));
+  }
+  for (std::int64_t l = 0; l < count; ++l) {
+    inverse[l] = factors[l];
+    scale_row(rows + l * padded, factors[l], padded);
+  }
+}
 /// Divides rows by their norms, and writes what they were multiplied by.
 template <class F>
-void normalise_rows(F* rows, std::int64_t count, std::int64_t padded, F* inverse) {
+[[gnu::always_inline]] inline void normalise_rows(F* rows, std::int64_t count, std::int64_t padded,
+                                                  F* inverse) {
   constexpr int kN = kLanes<F>;
-  for (std::int64_t i = 0; i < count; i += kN) {
-    F* first = rows + i * padded;
-    const std::int64_t here = count - i < kN ? count - i : kN;
-    F factors[kN];
-    store(factors, dot_each<F>(first, first, here, padded));
-#pragma omp simd
-    for (int l = 0; l < kN; ++l) {
-      const F norm = std::sqrt(factors[l]);
-      factors[l] = F(1) / (norm > F(kLeastNorm) ? norm : F(kLeastNorm));
-    }
-    for (std::int64_t l = 0; l < here; ++l) {
-      inverse[i + l] = factors[l];
-      scale_row(first + l * padded, factors[l], padded);
-    }
-  }
+  std::int64_t i = 0;
+  for (; i + kN <= count; i += kN) normalise_some(rows + i * padded, kN, padded, inverse + i);
+  if (i < count) normalise_some(rows + i * padded, count - i, padded, inverse + i);
 }
 
 /// Gradients with respect to rows that normalise_rows has made `unit`, in place of those of the unit rows:
 /// g becomes (g - u <u, g>) / norm; without the projection where the norm counts as kLeastNorm.
 template <class F>
-void unit_gradients(F* gradients, const F* unit, const F* inverse, std::int64_t count, std::int64_t padded) {
+[[gnu::always_inline]] inline void unit_gradients(F* gradients, const F* unit, const F* inverse,
+                                                  std::int64_t count, std::int64_t padded) {
   constexpr int kN = kLanes<F>;
   for (std::int64_t i = 0; i < count; i += kN) {
     const std::int64_t here = count - i < kN ? count - i : kN;
@@ -98,6 +105,31 @@ void unit_gradients(F* gradients, const F* unit, const F* inverse, std::int64_t 
       for (std::int64_t c = 0; c < padded; c += kN) store(g + c, load(g + c) * r - load(u + c) * part);
     }
   }
+}
+
+/// to = factor times the gradients with respect to rows that normalise_rows has made `unit`, in a tensor;
+/// see unit_gradients.
+template <class T, class F = Acc<T>>
+[[gnu::always_inline]] inline void store_unit_gradients(const F* gradients, const F* unit, const F* inverse,
+                                                        std::int64_t count, std::int64_t padded, F factor,
+                                                        T* to, std::int64_t stride, std::int64_t head_dim) {
+  constexpr int kN = kLanes<F>;
+  const auto some = [&](std::int64_t i, std::int64_t here) __attribute__((always_inline)) {
+    F along[kN];
+    store(along, dot_each<F>(gradients + i * padded, unit + i * padded, here, padded));
+    for (std::int64_t l = 0; l < here; ++l) {
+      const F r = inverse[i + l], part = r < F(1 / kLeastNorm) ? r * along[l] * factor : F(0);
+      const F *g = gradients + (i + l) * padded, *u = unit + (i + l) * padded;
+      T* row = to + (i + l) * stride;
+      std::int64_t c = 0;
+      const auto at = [&] { return load(g + c) * (r * factor) - load(u + c) * part; };
+      for (; c + kN <= head_dim; c += kN) store_as<T>(row + c, at());
+      if (c < head_dim) store_first<T>(row + c, at(), head_dim - c);
+    }
+  };
+  std::int64_t i = 0;
+  for (; i + kN <= count; i += kN) some(i, kN);
+  if (i < count) some(i, count - i);
 }
 
 /// The neighbours of a token: their rows are `offsets` rows from its own. kCount: their number, or 0 if it is

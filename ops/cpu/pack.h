@@ -38,7 +38,8 @@ void copy_rows(const F* from, F* to, std::int64_t count) {
 
 /// to = factor * from, from a tensor into scratch, upcast.
 template <class T>
-void gather_row(const T* from, Acc<T> factor, Acc<T>* to, std::int64_t head_dim) {
+[[gnu::always_inline]] inline void gather_row(const T* from, Acc<T> factor, Acc<T>* to,
+                                              std::int64_t head_dim) {
   constexpr int kN = kLanes<Acc<T>>;
   std::int64_t c = 0;
   for (; c + kN <= head_dim; c += kN) store(to + c, load_as<T>(from + c) * factor);
@@ -46,7 +47,8 @@ void gather_row(const T* from, Acc<T> factor, Acc<T>* to, std::int64_t head_dim)
 }
 /// to = factor * from, from scratch into a tensor.
 template <class T>
-void store_row(const Acc<T>* from, Acc<T> factor, T* to, std::int64_t head_dim) {
+[[gnu::always_inline]] inline void store_row(const Acc<T>* from, Acc<T> factor, T* to,
+                                             std::int64_t head_dim) {
   constexpr int kN = kLanes<Acc<T>>;
   std::int64_t c = 0;
   for (; c + kN <= head_dim; c += kN) store_as<T>(to + c, load(from + c) * factor);
@@ -64,7 +66,7 @@ Acc<T> dot_rows(const T* a, const T* b, std::int64_t head_dim) {
 }
 /// to += from, both in scratch.
 template <class F>
-void add_row(const F* from, F* to, std::int64_t padded_dim) {
+[[gnu::always_inline]] inline void add_row(const F* from, F* to, std::int64_t padded_dim) {
   for (std::int64_t c = 0; c < padded_dim; c += kLanes<F>) store(to + c, load(to + c) + load(from + c));
 }
 

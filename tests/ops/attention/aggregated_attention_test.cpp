@@ -249,6 +249,13 @@ std::vector<Tensor> run_in_float(const Sizes& s, const Problem& p) {
   return results;
 }
 
+/// The sum of the products of the elements of two tensors.
+double dot(const Tensor& a, const Tensor& b) {
+  double sum = 0;
+  for (std::int64_t i = 0; i < a.numel(); ++i) sum += a.data<double>()[i] * b.data<double>()[i];
+  return sum;
+}
+
 }  // namespace
 
 TEST_CASE("ops: aggregated attention over several bands, blocks and chunks equals the definition") {
@@ -263,6 +270,35 @@ TEST_CASE("ops: aggregated attention over several bands, blocks and chunks equal
       worst = std::max(worst, std::abs(expected.data<double>()[i] - double{found.data<float>()[i]}));
     INFO(name_of(s));
     CHECK(worst < 2e-5);
+  }
+}
+
+TEST_CASE("ops: aggregated attention over many tokens has the gradients of its slopes") {
+  // 800 tokens: the window of packed keys slides. Few pairs: its tokens are further apart than a block may
+  // span.
+  const Sizes s{2, 20, 40, 2, 24, 5, 3};
+  for (const double share : {1.0, 0.5, 0.01}) {
+    const Problem p = problem_of(s, share);
+    Inputs leaves;
+    for (const Tensor& input : p.inputs) leaves.emplace_back(input.clone(), true);
+    const Variable y = run_aggregated(s, leaves, p.selected);
+    const Tensor dout = normal(y.shape(), 20);
+    y.backward(dout);
+    for (std::size_t i = 0; i < p.inputs.size(); ++i) {
+      const Tensor direction = normal(p.inputs[i].shape(), 30 + i);
+      constexpr double kStep = 1e-5;
+      double slope = 0;
+      for (const double step : {kStep, -kStep}) {
+        Inputs moved(p.inputs.begin(), p.inputs.end());
+        moved[i] = Variable(p.inputs[i].clone());
+        for (std::int64_t j = 0; j < direction.numel(); ++j)
+          moved[i].value().data<double>()[j] += step * direction.data<double>()[j];
+        slope += dot(run_aggregated(s, moved, p.selected).value(), dout) / (2 * step);
+      }
+      INFO("share " << share << ", input " << i);
+      const double gradient = dot(leaves[i].grad(), direction);
+      CHECK(std::abs(gradient - slope) < 1e-6 * (1 + std::abs(slope)));
+    }
   }
 }
 
