@@ -16,7 +16,7 @@ struct Fixture {
   TemporaryFolder folder;
   std::unique_ptr<const Tokenizer> tokenizer = std::make_unique<ByteTokenizer>();
   std::string text = write_file(folder / "text.txt", std::string(7 * 16 + 1, 'a'));
-  EvaluationBatches batches{open_text(std::span(&text, 1), *tokenizer), *tokenizer, 16, 1};
+  EvaluationBatches batches{open_text(std::span(&text, 1), *tokenizer, {}), *tokenizer, 16, 1};
   Llama model{LlamaConfig{tokenizer->vocab_size(), 1, 16, 16, 2, 2, 8, 16}, Placement{DType::kFloat32}};
 };
 
