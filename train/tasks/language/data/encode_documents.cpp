@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "core/error.h"
 #include "core/parallel.h"
 #include "train/tasks/language/data/document_reader.h"
 
@@ -28,6 +29,8 @@ class Batch {
     }
     return !parts_.empty();
   }
+
+  const DocumentPart& first() const { return parts_.front(); }
 
   void encode(const std::string& path, const Tokenizer& tokenizer, const std::string& text_key) {
     if (ids_.size() < parts_.size()) ids_.resize(parts_.size());
@@ -72,6 +75,17 @@ bool with_reader(const InputPath& input, const Tokenizer& tokenizer, SkippedFile
   }
 }
 
+/// Other records than documents, such as the metrics.jsonl of a run, are passed over where they lie in a
+/// folder with text: JSON Lines whose first line has no text.
+void pass_over_other_records(const InputPath& input, const DocumentPart& first, const std::string& text_key) {
+  if (input.named || first.line == 0) return;
+  try {
+    text_of_line(input.path, first, text_key);
+  } catch (const DataError&) {
+    throw DocumentReader::Unreadable{"JSON Lines without text", ""};
+  }
+}
+
 }  // namespace
 
 bool encode_documents(const InputPath& input, const Tokenizer& tokenizer, const std::string& text_key,
@@ -80,6 +94,7 @@ bool encode_documents(const InputPath& input, const Tokenizer& tokenizer, const 
   return with_reader(input, tokenizer, skipped, [&](DocumentReader& reader) {
     std::uint64_t done = 0;
     for (Batch batch; batch.fill(reader); done = reader.position()) {
+      if (done == 0) pass_over_other_records(input, batch.first(), text_key);
       batch.encode(input.path, tokenizer, text_key);
       batch.pass_on(sink);
       progress(reader.position() - done);
@@ -87,9 +102,12 @@ bool encode_documents(const InputPath& input, const Tokenizer& tokenizer, const 
   });
 }
 
-bool has_text(const InputPath& input, const Tokenizer& tokenizer, SkippedFiles& skipped) {
-  return with_reader(input, tokenizer, skipped, [](DocumentReader& reader) {
-    for (DocumentPart part; reader.next(part);) {
+bool has_text(const InputPath& input, const Tokenizer& tokenizer, const std::string& text_key,
+              SkippedFiles& skipped) {
+  return with_reader(input, tokenizer, skipped, [&](DocumentReader& reader) {
+    bool begun = false;
+    for (DocumentPart part; reader.next(part); begun = true) {
+      if (!begun) pass_over_other_records(input, part, text_key);
     }
   });
 }

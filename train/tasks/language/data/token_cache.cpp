@@ -37,7 +37,7 @@ std::string cached_name(const InputPath& input, const std::string& checksum, con
 /// False if the file was skipped.
 bool write_tokens(const InputPath& input, const fs::path& output, const Tokenizer& tokenizer,
                   const TextOptions& options, SkippedFiles& skipped) {
-  if (!has_text(input, tokenizer, skipped)) return false;
+  if (!has_text(input, tokenizer, options.text_key, skipped)) return false;
   std::error_code ignored;
   ByteProgress progress("tokenizing " + input.path, fs::file_size(input.path, ignored));
   TokenFileWriter writer(output, tokenizer);

@@ -53,7 +53,7 @@ bool add_file(const InputPath& input, const Tokenizer& tokenizer, const Tokenize
   if (kind == TokenFileKind::kOld || kind == TokenFileKind::kTokens)
     throw DataError(error_message(input.path, "", "text", "a moh token file"));
   // Not before the file is known to be text: added ids cannot be removed.
-  if (!has_text(input, tokenizer, skipped)) return false;
+  if (!has_text(input, tokenizer, options.text.text_key, skipped)) return false;
   const auto add = [&](const EncodedPart& part) {
     if (part.begins) writer.begin_document();
     writer.add(part.ids);

@@ -155,6 +155,25 @@ TEST_CASE("encode_documents: what is wrong with a line is said with its number")
                     Contains("at most 64 levels of nesting"));
 }
 
+TEST_CASE(
+    "encode_documents: other records in a folder are passed over, by the user's name they are refused") {
+  TemporaryFolder folder;
+  const auto tokenizer = gpt2();
+  const std::string metrics = write_file(folder / "metrics.jsonl", "{\"kind\": \"train\", \"loss\": 1.5}\n");
+  const auto ids_of = [&](bool named, SkippedFiles& skipped) {
+    std::int64_t ids = 0;
+    encode_documents(
+        {metrics, named}, *tokenizer, "text", skipped,
+        [&](const EncodedPart& part) { ids += std::ssize(part.ids); }, [](std::uint64_t) {});
+    return ids;
+  };
+  SkippedFiles skipped;
+  CHECK(ids_of(false, skipped) == 0);
+  CHECK_FALSE(has_text({metrics, false}, *tokenizer, "text", skipped));
+  CHECK(skipped.describe() == "2 JSON Lines without text (first: " + metrics + ")");
+  CHECK_THROWS_AS(ids_of(true, skipped), DataError);
+}
+
 TEST_CASE("data: a large text becomes a token file in the cache, once") {
   const TemporaryFolder folder;
   const auto tokenizer = gpt2();
