@@ -186,7 +186,7 @@ bool same_tokens(const TextDataConfig& a, const TextDataConfig& b) {
 
 /// "byte", "other", or the path with the tokenizer's size and hash.
 std::string shown_tokenizer(const TextDataConfig& data) {
-  const std::string name = data.tokenizer.string();
+  std::string name = data.tokenizer.string();
   if (!has_tokenizer_files(data)) return name;
   return name + " (" + moh::describe(*open_tokenizer("data.tokenizer", data.tokenizer)) + ")";
 }
