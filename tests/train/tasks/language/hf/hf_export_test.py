@@ -1,44 +1,23 @@
-"""Models that moh exports, opened by Hugging Face's transformers: the same logits, the same text.
-
-torch, safetensors and transformers are those of the virtual environment MOH_PYTORCH_VENV (build/pytorch-venv) or, failing
-that, of this Python.
-"""
+"""Models that moh exports, opened by Hugging Face's transformers: the same logits, the same text."""
 
 import functools
-import importlib.util
 import json
 import os
 import pathlib
 import random
 import shutil
 import subprocess
-import sys
-import tempfile
 import unittest
 
-SOURCE = pathlib.Path(os.environ.get("MOH_SOURCE_DIR", pathlib.Path(__file__).resolve().parents[5]))
+from with_transformers import FOLDER  # first: it may begin again under another Python
+
+import torch
+import transformers
+from safetensors import safe_open
+from safetensors.torch import load_file
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
 SAMPLES = os.environ.get("MOH_HF_SAMPLES", "hf_samples")
-VENV = os.path.abspath(os.environ.get("MOH_PYTORCH_VENV", SOURCE / "build/pytorch-venv")) + "/bin/python"
-
-if os.path.exists(VENV) and sys.executable != VENV:
-    os.execv(VENV, [VENV, "-B", *sys.argv])
-MISSING = [name for name in ("torch", "safetensors", "transformers") if importlib.util.find_spec(name) is None]
-if MISSING:
-    print(f"moh test skipped: no {', '.join(MISSING)} for Python; scripts/pytorch_venv.sh gets them", file=sys.stderr)
-    sys.exit(77)
-
-FOLDER = tempfile.TemporaryDirectory()
-# Nothing is looked for on the network, and the models' code is kept nowhere else.
-os.environ.update(HF_HUB_OFFLINE="1", HF_HOME=FOLDER.name + "/hf_home")
-
-import torch  # noqa: E402
-import transformers  # noqa: E402
-from safetensors import safe_open  # noqa: E402
-from safetensors.torch import load_file  # noqa: E402
-from transformers import AutoModelForCausalLM, AutoTokenizer  # noqa: E402
-
-torch.set_num_threads(1)
-transformers.logging.set_verbosity_error()
 
 # Largest difference of a logit, as a share of the largest logit. Found by this test: at most 1.3e-6, with transformers
 # 4.57.6 as with 5.23.0.

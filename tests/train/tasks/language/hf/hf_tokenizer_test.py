@@ -1,42 +1,21 @@
-"""From a model of transformers with its tokenizer to a Mixture-of-Head model, and back to transformers: the same text, the same logits.
+"""From a model of transformers with its tokenizer to a Mixture-of-Head model, and back to transformers: the same text, the same losses."""
 
-torch, tokenizers and transformers are those of the virtual environment MOH_PYTORCH_VENV (build/pytorch-venv) or, failing that, of this
-Python.
-"""
-
-import importlib.util
 import json
 import math
 import os
 import pathlib
 import re
 import subprocess
-import sys
-import tempfile
 import unittest
 
-SOURCE = pathlib.Path(os.environ.get("MOH_SOURCE_DIR", pathlib.Path(__file__).resolve().parents[5]))
+from with_transformers import FOLDER, SOURCE  # first: it may begin again under another Python
+
+import torch
+import transformers
+from tokenizers import Tokenizer
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
 MOH = os.environ.get("MOH_BINARY", "moh")
-VENV = os.path.abspath(os.environ.get("MOH_PYTORCH_VENV", SOURCE / "build/pytorch-venv")) + "/bin/python"
-
-if os.path.exists(VENV) and sys.executable != VENV:
-    os.execv(VENV, [VENV, "-B", *sys.argv])
-MISSING = [name for name in ("torch", "tokenizers", "transformers") if importlib.util.find_spec(name) is None]
-if MISSING:
-    print(f"moh test skipped: no {', '.join(MISSING)} for Python; scripts/pytorch_venv.sh gets them", file=sys.stderr)
-    sys.exit(77)
-
-FOLDER = tempfile.TemporaryDirectory()
-# Nothing is looked for on the network, and the models' code is kept nowhere else.
-os.environ.update(HF_HUB_OFFLINE="1", HF_HOME=FOLDER.name + "/hf_home")
-
-import torch  # noqa: E402
-import transformers  # noqa: E402
-from tokenizers import Tokenizer  # noqa: E402
-from transformers import AutoModelForCausalLM, AutoTokenizer  # noqa: E402
-
-torch.set_num_threads(1)
-transformers.logging.set_verbosity_error()
 
 TOKENIZERS = SOURCE / "tests/train/tokenizers/data"
 # name: what ends and what begins a text.
