@@ -6,11 +6,11 @@
 
 namespace moh {
 
-/// Number of threads of parallel loops. They are OpenMP's; in a rehearsal (core/loop_rehearsal.h) those it is
-/// for.
+/// Number of threads of parallel loops (core/thread_team.h), the one that comes to the loop among them; in a
+/// rehearsal (core/loop_rehearsal.h) those it is for.
 int num_threads();
 
-/// Upper bound for the number of threads: OpenMP terminates the process when it cannot start one.
+/// Upper bound for the number of threads, beyond any machine.
 inline constexpr std::int64_t kMaxThreads = 4096;
 
 /// Sets the number of threads; 0: the value of OMP_NUM_THREADS, else all processors that this process may

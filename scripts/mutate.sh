@@ -31,5 +31,4 @@ mkdir -p "$copy"
 (cd "$root" && git ls-files -z | tar --null -T - -c) | tar -x -m -C "$copy"
 cd "$copy"
 cmake --preset release -DMOH_CUDA=OFF -DMOH_BUILD_TESTS=ON >configure.log || die "cmake failed; see $copy/configure.log"
-# Several test programs share the processors, so waiting threads should sleep instead of spinning.
-OMP_WAIT_POLICY=${OMP_WAIT_POLICY:-passive} python3 scripts/mutate.py "${arguments[@]}"
+python3 scripts/mutate.py "${arguments[@]}"

@@ -21,7 +21,6 @@ esac
 MOH_CUDA=OFF configure asan -DMOH_BUILD_TESTS=ON
 build asan core_tests ops_tests fuzz_replays
 say "testing build/asan"
-export OMP_WAIT_POLICY=${OMP_WAIT_POLICY:-passive}
 unset MOH_CUDA
 exec ctest --test-dir "$root/build/asan" -L '^(fuzz|core_tests|ops_tests)$' --output-on-failure --no-tests=error \
   --parallel "$(nproc)" "$@"

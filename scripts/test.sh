@@ -50,7 +50,7 @@ configure "$preset" -DMOH_BUILD_TESTS=ON -DMOH_WERROR=$werror -DMOH_TEST_EVERY_I
 build "$preset"
 
 say "testing build/$preset"
-# Several test programs share the processors, so waiting threads should sleep instead of spinning.
+# Several test programs share the processors: the threads of PyTorch, where a test compares with it, should sleep while they wait.
 export OMP_WAIT_POLICY=${OMP_WAIT_POLICY:-passive}
 unset MOH_CUDA # it was for this build; scripts started by the tests would read it, too
 exec ctest --test-dir "$root/build/$preset" --output-on-failure --no-tests=error --parallel "$(nproc)" "${arguments[@]}"

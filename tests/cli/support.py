@@ -117,9 +117,9 @@ def to_yaml(section, indent=""):
 
 
 def environment(extra=None):
-    """The tests share their processors with others, so threads that wait must sleep, not spin."""
+    """That of this process, without what would change the program's behaviour, and what is given."""
     keep = {name: value for name, value in os.environ.items() if name not in ("MOH_FAIL", "MOH_LOG")}
-    return {**keep, "OMP_WAIT_POLICY": "passive", **(extra or {})}
+    return {**keep, **(extra or {})}
 
 
 def memory_folder():

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "core/error.h"
+#include "tests/support/environment_scope.h"
 
 using namespace moh;
 
@@ -139,4 +140,17 @@ TEST_CASE("parallel: 0 threads means all processors of this process") {
   set_num_threads(0);
   CHECK(num_threads() >= 1);
   CHECK(num_threads() <= static_cast<int>(std::max(1U, std::thread::hardware_concurrency())));
+}
+
+TEST_CASE("parallel: OMP_NUM_THREADS is a number of threads, or a list whose first counts") {
+  const ThreadsScope scope(1);
+  for (const auto& [value, threads] : {std::pair{"3", 3}, std::pair{"2,4", 2}}) {
+    const EnvironmentScope environment("OMP_NUM_THREADS", value);
+    set_num_threads(0);
+    CHECK(num_threads() == threads);
+  }
+  for (const char* value : {"two", "2 ", "-1", "99999"}) {
+    const EnvironmentScope environment("OMP_NUM_THREADS", value);
+    CHECK_THROWS_AS(set_num_threads(0), ValueError);
+  }
 }

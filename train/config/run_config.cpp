@@ -262,7 +262,7 @@ Section describe_common(RunConfig& run, FamilyConfigs families) {
              "training times the algorithms that cuBLASLt proposes and adds the fastest; runs with the same "
              "file compute the same bits. Empty: the first proposal, which is the same in every run.");
   root.field("threads", run.threads, at_least(0).capped(static_cast<double>(kMaxThreads)),
-             "Number of CPU threads. 0: OMP_NUM_THREADS if set, else one per core.");
+             "Number of CPU threads. 0: OMP_NUM_THREADS if set, else one per processor.");
   root.field("cuda_graph", run.cuda_graph,
              "On a GPU: capture the training step as a CUDA graph and replay it. Same results without the "
              "launch overhead of each kernel; the memory of the graph is not available to evaluation.");

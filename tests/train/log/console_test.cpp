@@ -1,7 +1,6 @@
 #include "train/log/console.h"
 
 #include <fcntl.h>
-#include <stdlib.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
@@ -9,11 +8,11 @@
 #include <catch2/catch.hpp>
 #include <filesystem>
 #include <memory>
-#include <optional>
 #include <thread>
 #include <vector>
 
 #include "core/error.h"
+#include "tests/support/environment_scope.h"
 #include "tests/support/message_of.h"
 #include "tests/support/temporary_folder.h"
 #include "train/log/logging.h"
@@ -75,22 +74,6 @@ class Terminal {
  private:
   int master_;
   int slave_ = -1;
-};
-
-/// Sets an environment variable (or removes it) for the scope.
-class Environment {
- public:
-  Environment(const char* name, const char* value) : name_(name) {
-    if (const char* old = ::getenv(name)) old_ = old;
-    value == nullptr ? ::unsetenv(name) : ::setenv(name, value, 1);
-  }
-  ~Environment() { old_ ? ::setenv(name_, old_->c_str(), 1) : ::unsetenv(name_); }
-  Environment(const Environment&) = delete;
-  Environment& operator=(const Environment&) = delete;
-
- private:
-  const char* name_;
-  std::optional<std::string> old_;
 };
 
 constexpr TerminalTraits kPlain{};
@@ -205,7 +188,7 @@ TEST_CASE("console: a stream that nobody reads is waited for once, and told what
       seen += pipe.take();
       console.print(line);
     }
-    const std::size_t notice = seen.find("(");
+    const std::size_t notice = seen.find('(');
     REQUIRE(notice != std::string::npos);
     CHECK(notice > Console::kMostHeldBytes / 2);
     CHECK(notice < Console::kMostHeldBytes + 2000 * 100);  // with lines that found room meanwhile
@@ -261,7 +244,7 @@ TEST_CASE("console: a file gets all lines, those before it among them, and no co
 
 TEST_CASE("console: a terminal is recognised, with its colours, characters and width") {
   const Terminal terminal;
-  const Environment term("TERM", "xterm-256color"), no_color("NO_COLOR", nullptr),
+  const EnvironmentScope term("TERM", "xterm-256color"), no_color("NO_COLOR", nullptr),
       all("LC_ALL", "de_CH.UTF-8");
   CHECK(detect_terminal(terminal.fd()).is_terminal);
   CHECK(detect_terminal(terminal.fd()).color);
@@ -283,25 +266,25 @@ TEST_CASE("console: a terminal is recognised, with its colours, characters and w
 
 TEST_CASE("console: NO_COLOR, TERM=dumb and the locale are respected") {
   const Terminal terminal;
-  const Environment term("TERM", "xterm"), all("LC_ALL", nullptr), type("LC_CTYPE", nullptr),
+  const EnvironmentScope term("TERM", "xterm"), all("LC_ALL", nullptr), type("LC_CTYPE", nullptr),
       lang("LANG", nullptr);
   {
-    const Environment no_color("NO_COLOR", "1");
+    const EnvironmentScope no_color("NO_COLOR", "1");
     CHECK(detect_terminal(terminal.fd()).is_terminal);
     CHECK_FALSE(detect_terminal(terminal.fd()).color);
   }
   {
-    const Environment dumb("TERM", "dumb");
+    const EnvironmentScope dumb("TERM", "dumb");
     CHECK_FALSE(detect_terminal(terminal.fd()).is_terminal);
   }
   {
-    const Environment none("TERM", nullptr);
+    const EnvironmentScope none("TERM", nullptr);
     CHECK_FALSE(detect_terminal(terminal.fd()).is_terminal);
   }
   CHECK_FALSE(detect_terminal(terminal.fd()).unicode);
-  const Environment utf8("LANG", "en_US.utf8");
+  const EnvironmentScope utf8("LANG", "en_US.utf8");
   CHECK(detect_terminal(terminal.fd()).unicode);
-  const Environment c("LC_ALL", "C");  // goes before LANG
+  const EnvironmentScope c("LC_ALL", "C");  // goes before LANG
   CHECK_FALSE(detect_terminal(terminal.fd()).unicode);
 }
 
@@ -309,7 +292,7 @@ TEST_CASE("console: the log level comes from the argument, then from MOH_LOG") {
   const Pipe pipe;
   const auto console = std::make_shared<Console>(pipe.input(), kPlain);
   {
-    const Environment level("MOH_LOG", "error");
+    const EnvironmentScope level("MOH_LOG", "error");
     start_logging(console);
     log_warning("hidden");
     log_error("shown {}");                              // braces are text, not a format
@@ -319,13 +302,13 @@ TEST_CASE("console: the log level comes from the argument, then from MOH_LOG") {
     CHECK(pipe.take().find("debug: detail\n") == 9);
   }
   {
-    const Environment level("MOH_LOG", "loud");
+    const EnvironmentScope level("MOH_LOG", "loud");
     CHECK_THROWS_AS(start_logging(console), ConfigError);
     CHECK_THROWS_WITH(start_logging(console),
                       "MOH_LOG: log level: expected trace, debug, info, warning, error or off, found 'loud'");
     CHECK_THROWS_WITH(start_logging(console, "x"), Catch::StartsWith("--log-level: "));
   }
-  const Environment level("MOH_LOG", nullptr);
+  const EnvironmentScope level("MOH_LOG", nullptr);
   start_logging(console);
   log_debug("hidden");
   log_info("shown");
