@@ -269,7 +269,7 @@ Saved run(Operands& o, const SelectedPairs& selected) {
   Check(o.op).in_range("kept_percent", static_cast<double>(selected.kept_percent), 1, 100);
   if (selected.kept_percent < 100) require_cpu("sparse attention", o.q);
   o.shape.kept_percent = selected.kept_percent;
-  complete_shape(o.op, o.shape.pairs, {.causal = false});
+  complete_shape(o.op, o.shape.pairs, o.q.device(), {.causal = false});
   Saved saved;
   if (selected.gates.defined()) {
     check_lists(o.op, o.shape.pairs, o.q.device(), selected.gates, selected.lists);

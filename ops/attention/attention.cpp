@@ -18,8 +18,9 @@ struct Operands {
   AttentionShape shape;
   Tensor q, k, v;
   bool packed = false;
-  HeadLists lists;  ///< rows undefined: all pairs
-  Tensor gates;     ///< [B, T, H] in Acc<T> of q's dtype, or undefined
+  HeadLists lists;              ///< rows undefined: all pairs
+  Tensor gates;                 ///< [B, T, H] in Acc<T> of q's dtype, or undefined
+  Tensor document_starts = {};  ///< that of shape, which it outlives
   bool by_cudnn = false;
 };
 
@@ -63,12 +64,13 @@ Tensor run_forward(Operands& o, const Tensor& lse) {
       attention_forward<Backend>(args);
     }
   };
-  run_kernel({o.op, attention_flops(s, num_rows(o))}, o.q, run, [&]<class Backend, class T>() -> std::size_t {
-    if constexpr (std::is_same_v<Backend, Cuda>)
-      return 0;
-    else
-      return attention_forward_workspace<Backend, T>(s);
-  });
+  run_kernel({o.op, attention_flops(s, o.q.device(), num_rows(o))}, o.q, run,
+             [&]<class Backend, class T>() -> std::size_t {
+               if constexpr (std::is_same_v<Backend, Cuda>)
+                 return 0;
+               else
+                 return attention_forward_workspace<Backend, T>(s);
+             });
   return out;
 }
 
@@ -109,7 +111,7 @@ Grads run_backward(const Saved& saved, const Tensor& dout) {
     }
   };
   const std::int64_t rows = num_rows(o);
-  const KernelCall call(o.op, 2 * attention_flops(s, rows));
+  const KernelCall call(o.op, 2 * attention_flops(s, o.q.device(), rows));
   run_kernel(call, o.q, run, [&]<class Backend, class T>() -> std::size_t {
     if constexpr (std::is_same_v<Backend, Cuda>)
       return static_cast<std::size_t>(rows) * sizeof(float);
@@ -129,7 +131,8 @@ Operands separate_operands(std::string_view op, const Variable& q, const Variabl
       .shape("v", v, k.shape(), "that of k");
   Operands o{op, {}, q.value(), k.value(), v.value()};
   o.shape = {q.dim(0), q.dim(1), k.dim(1), q.dim(2), k.dim(2), q.dim(3)};
-  complete_shape(op, o.shape, options);
+  o.document_starts = options.document_starts;
+  complete_shape(op, o.shape, o.q.device(), options);
   return o;
 }
 
@@ -140,7 +143,8 @@ Operands packed_operands(std::string_view op, const Variable& qkv, std::int64_t 
                   "query, key and value heads");
   Operands o{op, {}, qkv.value(), {}, {}, true};
   o.shape = {qkv.dim(0), qkv.dim(1), qkv.dim(1), heads, kv_heads, qkv.dim(3)};
-  complete_shape(op, o.shape, options);
+  o.document_starts = options.document_starts;
+  complete_shape(op, o.shape, o.q.device(), options);
   return o;
 }
 

@@ -5,11 +5,18 @@
 
 namespace moh {
 
-/// Mask and scale of attention. Query t has position query_offset + t, key s position s.
+/// Mask and scale of attention. Query t has position p = query_offset + t, key s position s. The parts of the
+/// mask intersect; keys that no query of a tile sees are skipped, forward and backward.
 struct AttentionOptions {
   bool causal = true;             ///< a query attends to keys up to its own position; false: to all keys
   double scale = 0.0;             ///< of q k^T; 0 stands for 1 / sqrt(head width)
   std::int64_t query_offset = 0;  ///< position of the first query (keys that come from a cache precede it)
+  /// A causal query sees keys p - window + 1 ... p only, as in Mistral 7B (Jiang et al. 2023, arXiv
+  /// 2310.06825) and `sliding_window` of transformers; 0: no window.
+  std::int64_t window = 0;
+  /// [B, T] int32 on the device of q, or undefined: the position of the first key of each query's document;
+  /// a causal query sees no key before it. Ascending in t, at most the query's position.
+  Tensor document_starts = {};
 };
 
 /// Multi-head attention (Vaswani et al. 2017, arXiv 1706.03762), softmax(scale q k^T) v per head, in blocks
@@ -17,7 +24,9 @@ struct AttentionOptions {
 /// q [B, T, H, d], k and v [B, S, G, d], of one floating dtype and device; H is a multiple of G, and query
 /// head h uses KV head h / (H / G); d at most 256; S at least 1. Returns [B, T, H, d]. Softmax and sums in
 /// float32 (float64 for float64). Saves q, k, v, the output, and the log-sum-exp per (token, head). Results
-/// have the same bits with any number of threads. Throws ShapeError, DTypeError, DeviceError, ValueError.
+/// have the same bits with any number of threads. With a window or documents every query needs a key at its
+/// position. The values of document_starts are checked where the host holds them; on a GPU, wrong ones give
+/// wrong masks, but no access outside the tensors. Throws ShapeError, DTypeError, DeviceError, ValueError.
 Variable attention(const Variable& q, const Variable& k, const Variable& v, const AttentionOptions& options);
 
 /// The core of Mixture-of-Head attention (Jin et al. 2024, arXiv 2410.11842, eq. 5): attention as above for

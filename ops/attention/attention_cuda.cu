@@ -72,19 +72,19 @@ void attention_kernel(AttentionForward<T> args) {
   const List list = list_of_row(shape, args.lists, number);
   const Pair pair = pair_at(list, number - list.first);
   const T* query = row_of(args.q, list, pair);
-  const std::int64_t keys = visible_keys(shape, pair.token);
+  const Range keys = visible_keys(shape, list.batch, pair.token);
   const float scale = static_cast<float>(shape.scale) * kLog2E;
   HeadSums sums;
   float top = -INFINITY, total = 0;
-  for (std::int64_t begin = 0; begin < keys; begin += device::kWarp) {
+  for (std::int64_t begin = keys.begin; begin < keys.end; begin += device::kWarp) {
     const std::int64_t key = begin + lane();
-    const float score = key < keys ? scale * dot(query, key_row(args.k, list, key), d) : -INFINITY;
+    const float score = key < keys.end ? scale * dot(query, key_row(args.k, list, key), d) : -INFINITY;
     const float new_top = reduce_warp(fmaxf(top, score), Largest{});
     const float p = exp2f(score - new_top), shrink = exp2f(top - new_top);
     top = new_top;
     total = total * shrink + reduce_warp(p, Sum{});
     sums.scale(shrink);
-    for (int j = 0; j < device::kWarp && begin + j < keys; ++j)
+    for (int j = 0; j < device::kWarp && begin + j < keys.end; ++j)
       sums.add(device::shuffle(p, j), key_row(args.v, list, begin + j), d);
   }
   const float gate = args.gates != nullptr ? args.gates[gate_index(shape, list, pair)] : 1.0F;
@@ -127,20 +127,20 @@ void attention_rows_gradient_kernel(AttentionBackward<T> args, float* deltas) {
   const List list = list_of_row(args.shape, args.lists, number);
   const Pair pair = pair_at(list, number - list.first);
   const RowGradient<T> row = row_gradient(args, list, number - list.first);
-  const std::int64_t keys = visible_keys(args.shape, pair.token);
+  const Range keys = visible_keys(args.shape, list.batch, pair.token);
   float dgate = 0;
-  for (std::int64_t key = lane(); key < keys; key += device::kWarp)
+  for (std::int64_t key = keys.begin + lane(); key < keys.end; key += device::kWarp)
     dgate += row.probability(key_row(args.k, list, key)) * row.d_probability(key_row(args.v, list, key));
   dgate = reduce_warp(dgate, Sum{});
   HeadSums dq;
-  for (std::int64_t begin = 0; begin < keys; begin += device::kWarp) {
+  for (std::int64_t begin = keys.begin; begin < keys.end; begin += device::kWarp) {
     const std::int64_t key = begin + lane();
     float ds = 0;
-    if (key < keys) {
+    if (key < keys.end) {
       const float p = row.probability(key_row(args.k, list, key));
       ds = row.scale * row.gate * p * (row.d_probability(key_row(args.v, list, key)) - dgate);
     }
-    for (int j = 0; j < device::kWarp && begin + j < keys; ++j)
+    for (int j = 0; j < device::kWarp && begin + j < keys.end; ++j)
       dq.add(device::shuffle(ds, j), key_row(args.k, list, begin + j), d);
   }
   dq.store(row_of(args.dq, list, pair), d);
@@ -159,17 +159,17 @@ void attention_keys_gradient_kernel(AttentionBackward<T> args, const float* delt
   const std::int64_t key = warp % args.shape.keys;
   const T *key_at = key_row(args.k, list, key), *value_at = key_row(args.v, list, key);
   HeadSums dk, dv;
-  for (std::int64_t begin = first_row_seeing(args.shape, list, key); begin < list.rows;
-       begin += device::kWarp) {
+  const Range rows = rows_seeing(args.shape, list, {key, key + 1});
+  for (std::int64_t begin = rows.begin; begin < rows.end; begin += device::kWarp) {
     const std::int64_t r = begin + lane();
     float ds = 0, weight = 0;
-    if (r < list.rows) {
+    if (r < rows.end) {
       const RowGradient<T> row = row_gradient(args, list, r);
       const float p = row.probability(key_at);
       weight = row.gate * p;
       ds = row.scale * p * (row.gate * row.d_probability(value_at) - deltas[list.first + r]);
     }
-    for (int j = 0; j < device::kWarp && begin + j < list.rows; ++j) {
+    for (int j = 0; j < device::kWarp && begin + j < rows.end; ++j) {
       const Pair pair = pair_at(list, begin + j);
       dk.add(device::shuffle(ds, j), row_of(args.q, list, pair), d);
       dv.add(device::shuffle(weight, j), row_of(args.dout, list, pair), d);
@@ -197,6 +197,8 @@ void run_forward(const AttentionForward<T>& args, std::int64_t num_rows,
 /// Why cuDNN does not support a call; empty if it does.
 template <class T>
 std::string refusal_of_cudnn(const AttentionForward<T>& args) {
+  if (args.shape.window > 0) return "a sliding window, which its graph is not told of";
+  if (args.shape.document_starts != nullptr) return "a mask of documents, which its graph is not told of";
   if constexpr (kHasTensorCores<T>) {
     return CudnnAttention::refusal(args, args.lse != nullptr);
   } else {

@@ -12,13 +12,17 @@ namespace moh {
 /// local head is the query head's number within its KV group.
 inline constexpr int kListPositionBits = 20;
 
-/// Sizes and mask of attention. Query t has position query_offset + t, key s position s; with `causal` a
-/// query attends to the keys up to its own position, else to all of them. heads is a multiple of kv_heads.
+/// Sizes and mask of attention. Query t has position p = query_offset + t, key s position s. With `causal` a
+/// query attends to the keys up to its own position, and of these to the last `window` and to those from
+/// document_starts[t] on, where the mask has them; else to all keys. heads is a multiple of kv_heads.
 struct AttentionShape {
   std::int64_t batch = 0, queries = 0, keys = 0, heads = 0, kv_heads = 0, head_dim = 0;
   bool causal = false;
   std::int64_t query_offset = 0;
-  double scale = 1.0;  ///< of q k^T
+  double scale = 1.0;       ///< of q k^T
+  std::int64_t window = 0;  ///< keys p - window + 1 ... p; 0: no window
+  /// [B, T], ascending in t, or none: the first key of the query's document.
+  const std::int32_t* document_starts = nullptr;
 };
 
 /// A strided view [B, T, H, d] whose last axis is contiguous, strides in elements: a tensor, or the queries,

@@ -32,19 +32,29 @@ AttentionShape checked_shape(const Tensor& q, const Tensor& k, const Tensor& v, 
                "at least the " + std::to_string(q.dim(1)) + " queries, at most the capacity of " +
                    std::to_string(capacity),
                std::to_string(num_keys))
-      .in_range("query_offset", static_cast<double>(options.query_offset), 0.0, 0.0);
+      .in_range("query_offset", static_cast<double>(options.query_offset), 0.0, 0.0)
+      .require(!options.document_starts.defined(), "document_starts", "none: a cache holds one document",
+               "a tensor");
   AttentionShape s{q.dim(0), q.dim(1), num_keys, q.dim(2), k.dim(1), q.dim(3)};
-  complete_shape(kOp, s, options);
-  s.query_offset = num_keys - q.dim(1);
+  AttentionOptions with_offset = options;
+  with_offset.query_offset = num_keys - q.dim(1);
+  complete_shape(kOp, s, q.device(), with_offset);
   return s;
 }
 
-std::vector<KeyTask> part_tasks(const AttentionShape& shape, const RowLists& lists, std::int64_t num_parts) {
+/// The parts that hold keys which some query sees: those of the first query's window and later ones.
+Range parts_of(const AttentionShape& shape) {
+  return {visible_keys(shape, 0, 0).begin / kPartKeys, num_chunks(shape.keys, kPartKeys)};
+}
+
+std::vector<KeyTask> part_tasks(const AttentionShape& shape, const RowLists& lists) {
+  const Range parts = parts_of(shape);
   std::vector<KeyTask> tasks;
   for (std::int64_t l = 0; l < shape.batch * shape.kv_heads; ++l) {
     if (list_at(shape, lists, l).rows == 0) continue;
-    for (std::int64_t part = 0; part < num_parts; ++part) {
-      tasks.push_back({l, part * kPartKeys, std::min(shape.keys, (part + 1) * kPartKeys), part});
+    for (std::int64_t part = parts.begin; part < parts.end; ++part) {
+      tasks.push_back(
+          {l, part * kPartKeys, std::min(shape.keys, (part + 1) * kPartKeys), part - parts.begin});
     }
   }
   return tasks;
@@ -54,14 +64,14 @@ template <class Backend, class T>
 void decode_in_parts(AttentionDecode<T> args) {
   using Kernels = AttentionDecodeKernels<Backend, T>;
   const bool serial = is_small(args.shape, args.lists);
-  args.num_parts = num_chunks(args.shape.keys, kPartKeys);
+  args.num_parts = parts_of(args.shape).size();
   const std::int64_t rows = total_rows(args.shape, args.lists) * args.num_parts;
   const std::int64_t outputs = rows * Kernels::padded_head_dim(args.shape.head_dim);
   const Scratch parts(static_cast<std::size_t>(outputs + 2 * rows) * sizeof(Acc<T>));
   args.part_out = parts.as<Acc<T>>();
   args.part_top = args.part_out + outputs;
   args.part_sum = args.part_top + rows;
-  run_tasks(part_tasks(args.shape, args.lists, args.num_parts), serial,
+  run_tasks(part_tasks(args.shape, args.lists), serial,
             Kernels::part_scratch_bytes(args.shape, longest_list(args.shape, args.lists)),
             [&](const KeyTask& task, std::byte* scratch) { Kernels::part(args, task, scratch); });
   // Merging the parts of a few rows takes less time than waking another thread.
@@ -87,7 +97,7 @@ Tensor attention_decode(const Tensor& q, const Tensor& k_cache, const Tensor& v_
   }
   Tensor out = empty(q.shape(), q.dtype(), q.device());
   const std::int64_t pairs = lists.rows.defined() ? lists.num_rows() : q.numel() / q.dim(3);
-  run_kernel({kOp, attention_flops(shape, pairs)}, q, [&]<class Backend, class T>() {
+  run_kernel({kOp, attention_flops(shape, q.device(), pairs)}, q, [&]<class Backend, class T>() {
     const RowLists rows = row_lists(lists);
     const Acc<T>* gate_values = gates.defined() ? gates_acc.data<Acc<T>>() : nullptr;
     const auto vq = view_of<const T>(q), vk = view_of_cache<const T>(k_cache),

@@ -9,10 +9,11 @@ namespace moh {
 /// q [B, T, H, d]; k_cache and v_cache [B, G, capacity, d], of which the first num_keys tokens are read, in
 /// place (append_to_cache fills them). gates and lists are undefined for dense attention; for head-sparse
 /// attention gates are [B, T, H], and lists, from build_head_lists for the T tokens, name the selected heads:
-/// the others are zero, and KV heads that no selected head uses are not read. Each row's result is that of
+/// the others are zero, and KV heads that no selected head uses are not read; nor are keys before the window
+/// of the first query. Each row's result is that of
 /// attention or head_sparse_attention up to rounding, and has the same bits with any number of threads.
-/// options.query_offset must be 0: positions follow from num_keys. Not differentiable. Throws ShapeError,
-/// DTypeError, DeviceError, ValueError.
+/// options.query_offset must be 0: positions follow from num_keys. There are no documents. Not
+/// differentiable. Throws ShapeError, DTypeError, DeviceError, ValueError.
 Tensor attention_decode(const Tensor& q, const Tensor& k_cache, const Tensor& v_cache, std::int64_t num_keys,
                         const Tensor& gates, const HeadLists& lists, const AttentionOptions& options);
 

@@ -11,13 +11,13 @@ struct DecodeScratch {
   F* q;       // [rows, padded d], times scale log2 e
   F* scores;  // [rows, kKeyBlock]
   F* sum;     // [rows, lanes]
-  std::int64_t* seen;
+  Range* seen;
 
   void lay_out(Arena& arena, std::int64_t d, std::int64_t rows) {
     q = arena.take<F>(rows * round_up_to_lanes<F>(d));
     scores = arena.take<F>(rows * kKeyBlock);
     sum = arena.take<F>(rows * kLanes<F>);
-    seen = arena.take<std::int64_t>(rows);
+    seen = arena.take<Range>(rows);
   }
 };
 
@@ -72,33 +72,37 @@ template <class T>
   for (std::int64_t c = 0; c < head_dim; c += kLine) __builtin_prefetch(row + c);
 }
 
-/// Adds keys [key, key + keys) to all rows of a list. Keys are the outer loop: each is read from
-/// memory once and prefetched a key block ahead: values while scores are computed, the next keys while
-/// values are accumulated.
+/// Adds keys [key, key + keys), without those before the first row's window, to all rows of a list. Keys are
+/// the outer loop: each is read from memory once and prefetched a key block ahead: values while scores are
+/// computed, the next keys while values are accumulated.
 template <class T, class F>
 void decode_step(const AttentionDecode<T>& args, const List& list, std::int64_t key, std::int64_t keys,
                  DecodeScratch<F>& s, F* top, F* out) {
   const std::int64_t d = args.shape.head_dim, padded = round_up_to_lanes<F>(d);
-  for (std::int64_t j = 0; j < keys; ++j) {
+  const std::int64_t first_seen = in_block(s.seen[0], key).begin;
+  for (std::int64_t j = first_seen; j < keys; ++j) {
     const T* k = key_row(args.k, list, key + j);
     fetch_row(key_row(args.v, list, key + j), d);
     for (std::int64_t r = 0; r < list.rows; ++r)
       s.scores[r * kKeyBlock + j] = dot_with<T>(s.q + r * padded, k, d);
   }
   for (std::int64_t r = 0; r < list.rows; ++r) {
-    const std::int64_t seen = clamp(s.seen[r] - key, 0, keys);
+    const Range seen = in_block(s.seen[r], key);
+    if (seen.size() <= 0) continue;
     softmax_step<F>(s.scores + r * kKeyBlock, vecs_of<F>(seen), seen, top[r], s.sum + r * kLanes<F>,
                     out + r * padded, padded);
   }
-  for (std::int64_t first = 0; first < keys; first += kValueBlock) {
+  for (std::int64_t first = first_seen / kValueBlock * kValueBlock; first < keys; first += kValueBlock) {
     const std::int64_t next = key + kKeyBlock + first;
     for (std::int64_t k = next; k < min_of(next + kValueBlock, args.shape.keys); ++k)
       fetch_row(key_row(args.k, list, k), d);
     const T* v = key_row(args.v, list, key + first);
-    const std::int64_t block = min_of(kValueBlock, keys - first);
     for (std::int64_t r = 0; r < list.rows; ++r) {
-      add_rows<T>(v, args.v.token_stride, s.scores + r * kKeyBlock + first,
-                  clamp(s.seen[r] - key - first, 0, block), out + r * padded, d);
+      const Range seen = in_block(s.seen[r], key);
+      const std::int64_t from = clamp(seen.begin - first, 0, kValueBlock),
+                         to = clamp(seen.end - first, 0, kValueBlock);
+      add_rows<T>(v + from * args.v.token_stride, args.v.token_stride,
+                  s.scores + r * kKeyBlock + first + from, to - from, out + r * padded, d);
     }
   }
 }
@@ -132,12 +136,14 @@ void AttentionDecodeKernels<Backend, T>::part(const AttentionDecode<T>& args, co
   for (std::int64_t r = 0; r < list.rows; ++r) {
     const Pair pair = pair_at(list, r);
     gather_row<T>(row_of(args.q, list, pair), F(args.shape.scale * kLog2E), s.q + r * padded, d);
-    s.seen[r] = visible_keys(args.shape, pair.token);
+    s.seen[r] = visible_keys(args.shape, list.batch, pair.token);
     top[r] = -std::numeric_limits<F>::infinity();
   }
   set_zero(out, list.rows * padded);
   set_zero(s.sum, list.rows * kLanes<F>);
-  for (std::int64_t key = task.begin; key < task.end; key += kKeyBlock) {
+  std::int64_t key = task.begin;
+  while (key + kKeyBlock <= s.seen[0].begin) key += kKeyBlock;
+  for (; key < task.end; key += kKeyBlock) {
     decode_step(args, list, key, min_of(kKeyBlock, task.end - key), s, top, out);
   }
   for (std::int64_t r = 0; r < list.rows; ++r) sum[r] = sum_lanes<F>(load(s.sum + r * kLanes<F>));

@@ -80,23 +80,45 @@ constexpr Pair pair_at(const List& list, std::int64_t row) {
   return {list.entries[row] & kPositionMask, list.entries[row] >> kListPositionBits};
 }
 
-/// Number of keys that a token's queries attend to: a prefix of all keys.
-constexpr std::int64_t visible_keys(const AttentionShape& shape, std::int64_t token) {
-  return shape.causal ? min_of(shape.keys, shape.query_offset + token + 1) : shape.keys;
+/// Numbers [begin, end) of keys or of rows.
+struct Range {
+  std::int64_t begin, end;
+
+  constexpr std::int64_t size() const { return end - begin; }
+};
+
+/// The keys that the queries of a token of sequence `batch` attend to, at least one. Both ends ascend with
+/// the token, whatever the mask.
+constexpr Range visible_keys(const AttentionShape& shape, std::int64_t batch, std::int64_t token) {
+  if (!shape.causal) return {0, shape.keys};
+  const std::int64_t position = shape.query_offset + token, end = min_of(shape.keys, position + 1);
+  std::int64_t begin = shape.window > 0 ? position + 1 - shape.window : 0;
+  if (shape.document_starts != nullptr) {
+    const std::int64_t start = shape.document_starts[batch * shape.queries + token];
+    begin = begin < start ? start : begin;
+  }
+  return {clamp(begin, 0, end - 1), end};  // kernels may rely on a key, whatever the starts say
+}
+constexpr Range visible_keys(const AttentionShape& shape, const List& list, std::int64_t row) {
+  return visible_keys(shape, list.batch, pair_at(list, row).token);
 }
 
-/// The first row that sees key `key`; rows ascend by position. list.rows when none does.
-constexpr std::int64_t first_row_seeing(const AttentionShape& shape, const List& list, std::int64_t key) {
-  std::int64_t low = 0, high = list.rows;
-  while (low < high) {
-    const std::int64_t middle = (low + high) / 2;
-    if (visible_keys(shape, pair_at(list, middle).token) > key) {
-      high = middle;
-    } else {
-      low = middle + 1;
+/// The rows of a list that see one of `keys`: neighbours, since rows ascend by position.
+constexpr Range rows_seeing(const AttentionShape& shape, const List& list, const Range& keys) {
+  const auto first_row = [&](auto holds) {
+    std::int64_t low = 0, high = list.rows;
+    while (low < high) {
+      const std::int64_t middle = (low + high) / 2;
+      if (holds(visible_keys(shape, list, middle))) {
+        high = middle;
+      } else {
+        low = middle + 1;
+      }
     }
-  }
-  return low;
+    return low;
+  };
+  return {first_row([&](const Range& seen) { return seen.end > keys.begin; }),
+          first_row([&](const Range& seen) { return seen.begin >= keys.end; })};
 }
 
 template <class T>

@@ -1,8 +1,11 @@
 #include "ops/attention/operands.h"
 
+#include <algorithm>
 #include <cmath>
 #include <string>
 
+#include "core/dry_run.h"
+#include "ops/attention/list_walk.h"
 #include "ops/op.h"
 
 namespace moh {
@@ -14,9 +17,43 @@ void check_same_device(std::string_view op, std::string_view name, const Tensor&
     throw DeviceError(error_message(op, name, device_name(device), device_name(tensor.device())));
 }
 
+/// The starts of documents must ascend and not lie after their queries.
+void check_values_of_starts(std::string_view op, const AttentionShape& s, const std::int32_t* starts) {
+  for (std::int64_t i = 0; i < s.batch * s.queries; ++i) {
+    const std::int64_t t = i % s.queries, least = t == 0 ? 0 : starts[i - 1];
+    if (starts[i] >= least && starts[i] <= s.query_offset + t) continue;
+    Check(op).require(
+        false, "document_starts[" + std::to_string(i / s.queries) + ", " + std::to_string(t) + "]",
+        std::to_string(least) + " to " + std::to_string(s.query_offset + t), std::to_string(starts[i]));
+  }
+}
+
+void add_mask(std::string_view op, AttentionShape& s, Device device, const AttentionOptions& options) {
+  const Tensor& starts = options.document_starts;
+  s.causal = options.causal;
+  s.query_offset = options.query_offset;
+  s.window = options.window;
+  Check(op).require(options.window >= 0, "window", "at least 1 key, or 0 for none",
+                    std::to_string(options.window));
+  if (options.window == 0 && !starts.defined()) return;
+  Check(op)
+      .require(options.causal, "window and documents", "a causal mask", "one without causal")
+      .require(s.query_offset + s.queries <= s.keys, "window and documents",
+               "a key at the position of each query",
+               std::to_string(s.keys) + " keys, queries up to position " +
+                   std::to_string(s.query_offset + s.queries - 1));
+  if (!starts.defined()) return;
+  Check(op)
+      .dtype("document_starts", Variable(starts), DType::kInt32)
+      .shape("document_starts", Variable(starts), {s.batch, s.queries});
+  check_same_device(op, "document_starts", starts, device);
+  if (device == kCpu && !dry_run()) check_values_of_starts(op, s, starts.data<std::int32_t>());
+  s.document_starts = starts.data<std::int32_t>();
+}
+
 }  // namespace
 
-void complete_shape(std::string_view op, AttentionShape& s, const AttentionOptions& options) {
+void complete_shape(std::string_view op, AttentionShape& s, Device device, const AttentionOptions& options) {
   constexpr std::int64_t kMaxHeadDim = 256;
   Check(op)
       .require(s.heads >= 1 && s.kv_heads >= 1 && s.heads % s.kv_heads == 0, "heads",
@@ -27,8 +64,7 @@ void complete_shape(std::string_view op, AttentionShape& s, const AttentionOptio
       .require(s.keys >= 1 || s.batch * s.queries == 0, "keys", "at least one", "none")
       .in_range("scale", options.scale, 0.0, 1e30)
       .in_range("query_offset", static_cast<double>(options.query_offset), 0.0, 0x1p62);
-  s.causal = options.causal;
-  s.query_offset = options.query_offset;
+  add_mask(op, s, device, options);
   s.scale = options.scale > 0.0 ? options.scale : 1.0 / std::sqrt(static_cast<double>(s.head_dim));
 }
 
@@ -44,10 +80,33 @@ void check_lists(std::string_view op, const AttentionShape& s, Device device, co
                     to_string(found));
 }
 
-double attention_flops(const AttentionShape& s, std::int64_t rows) {
-  const double keys = s.causal ? static_cast<double>(s.query_offset) + static_cast<double>(s.queries + 1) / 2
-                               : static_cast<double>(s.keys);
-  return 4 * static_cast<double>(rows) * keys * static_cast<double>(s.head_dim);
+namespace {
+
+/// The keys that a query sees on average.
+double mean_visible_keys(const AttentionShape& s, bool knows_documents) {
+  if (!s.causal) return static_cast<double>(s.keys);
+  if (s.document_starts != nullptr && knows_documents) {
+    double pairs = 0;
+    for (std::int64_t i = 0; i < s.batch * s.queries; ++i)
+      pairs += static_cast<double>(visible_keys(s, i / s.queries, i % s.queries).size());
+    return pairs / static_cast<double>(std::max<std::int64_t>(s.batch * s.queries, 1));
+  }
+  const auto sum_of = [](std::int64_t first, std::int64_t last) {  // first + ... + last
+    return static_cast<double>(first + last) * static_cast<double>(last - first + 1) / 2;
+  };
+  const std::int64_t first = s.query_offset + 1, last = s.query_offset + s.queries;  // without a window
+  if (s.window == 0 || s.window >= last) return static_cast<double>(first + last) / 2;
+  const std::int64_t growing = clamp(s.window - first, 0, s.queries);  // queries that see less than a window
+  return (sum_of(first, first + growing - 1) + static_cast<double>((s.queries - growing) * s.window)) /
+         static_cast<double>(s.queries);
+}
+
+}  // namespace
+
+double attention_flops(const AttentionShape& s, Device device, std::int64_t rows) {
+  const bool knows_documents = device == kCpu && !dry_run();
+  return 4 * static_cast<double>(rows) * mean_visible_keys(s, knows_documents) *
+         static_cast<double>(s.head_dim);
 }
 
 RowLists row_lists(const HeadLists& lists) {

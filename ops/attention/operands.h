@@ -14,8 +14,9 @@
 namespace moh {
 
 /// Checks heads, head width, keys and options; fills in the mask, the offset and the scale. `op` names the op
-/// in messages.
-void complete_shape(std::string_view op, AttentionShape& shape, const AttentionOptions& options);
+/// in messages, `device` holds the operands. options.document_starts must outlive the shape.
+void complete_shape(std::string_view op, AttentionShape& shape, Device device,
+                    const AttentionOptions& options);
 
 /// Checks gates [B, T, H] and lists, which must match each other, against the shape and device
 /// of the queries.
@@ -25,10 +26,11 @@ void check_lists(std::string_view op, const AttentionShape& shape, Device device
 /// Pointers to lists for the kernels; for undefined lists, all pairs.
 RowLists row_lists(const HeadLists& lists);
 
-/// Model FLOPs of a forward pass over `rows` (token, head) pairs: q k^T and the weighted sum of v over
-/// the keys that a query attends to on average. A backward pass has twice as many: recomputed scores
-/// are not counted.
-double attention_flops(const AttentionShape& shape, std::int64_t rows);
+/// Model FLOPs of a forward pass over `rows` (token, head) pairs on `device`: q k^T and the weighted sum of v
+/// over the keys that a query attends to on average. Documents count where the host holds their starts; in a
+/// dry run and on a GPU, a sequence counts as one document. A backward pass has twice as many: recomputed
+/// scores are not counted.
+double attention_flops(const AttentionShape& shape, Device device, std::int64_t rows);
 
 /// Heads from `first_head` on of x [B, T, heads, d]. T may be const.
 template <class T>

@@ -15,17 +15,27 @@ constexpr int kKeyVecs = static_cast<int>(kKeyBlock) / kLanes<F>;
 /// Folded into the scale of the scores, so that exponentials are powers of 2.
 constexpr double kLog2E = 1.4426950408889634;
 
-/// Vectors that hold the first `keys` of a key block; none below 0.
-template <class F>
-int vecs_of(std::int64_t keys) {
-  return static_cast<int>((clamp(keys, 0, kKeyBlock) + kLanes<F> - 1) / kLanes<F>);
+/// Those of `keys` that are in the key block from `first` on, numbered within it.
+[[gnu::always_inline]] inline Range in_block(const Range& keys, std::int64_t first) {
+  return {clamp(keys.begin - first, 0, kKeyBlock), clamp(keys.end - first, 0, kKeyBlock)};
 }
 
-/// Vector number `vec` of a key block, with the values of keys from number `seen` on replaced.
+/// The numbers of the vectors that hold some keys of a block.
+struct VecRange {
+  int begin, end;
+};
 template <class F>
-[[gnu::always_inline]] inline Vec<F> masked(Vec<F> values, std::int64_t seen, int vec, F replacement) {
+[[gnu::always_inline]] inline VecRange vecs_of(const Range& keys) {
+  if (keys.end <= keys.begin) return {0, 0};
+  return {static_cast<int>(keys.begin / kLanes<F>), static_cast<int>((keys.end + kLanes<F> - 1) / kLanes<F>)};
+}
+
+/// Vector number `vec` of a key block, with the values of keys outside of `seen` replaced.
+template <class F>
+[[gnu::always_inline]] inline Vec<F> masked(Vec<F> values, const Range& seen, int vec, F replacement) {
   const auto number = lane_numbers<F>() + static_cast<BitsOf<F>>(vec * kLanes<F>);
-  return number < static_cast<BitsOf<F>>(seen) ? values : splat<F>(replacement);
+  values = number < static_cast<BitsOf<F>>(seen.end) ? values : splat<F>(replacement);
+  return number < static_cast<BitsOf<F>>(seen.begin) ? splat<F>(replacement) : values;
 }
 
 [[maybe_unused]] inline float log2_of(float x) {
@@ -35,20 +45,21 @@ template <class F>
   return __builtin_log2(x);
 }
 
-/// One row's step of the online softmax over a key block, of which the row sees the first `seen` keys in
-/// `vecs` vectors: scores become exponentials relative to the new maximum; sum and out are rescaled to it.
+/// One row's step of the online softmax over a key block, of which the row sees `seen`, at least one key, in
+/// `vecs`: scores become exponentials relative to the new maximum, zero for the other keys of `vecs`; sum and
+/// out are rescaled to the maximum.
 template <class F>
-[[gnu::always_inline]] inline void softmax_step(F* scores, int vecs, std::int64_t seen, F& top, F* sum,
+[[gnu::always_inline]] inline void softmax_step(F* scores, VecRange vecs, const Range& seen, F& top, F* sum,
                                                 F* out, std::int64_t padded) {
   constexpr F kInfinity = std::numeric_limits<F>::infinity();
-  if (seen < vecs * kLanes<F>) {
-    for (int j = 0; j < vecs; ++j) {
+  if (seen.begin > vecs.begin * kLanes<F> || seen.end < vecs.end * kLanes<F>) {
+    for (int j = vecs.begin; j < vecs.end; ++j) {
       store(scores + j * kLanes<F>, masked<F>(load(scores + j * kLanes<F>), seen, j, -kInfinity));
     }
   }
   Vec<F> largest = splat<F>(-kInfinity);
 #pragma GCC unroll 4
-  for (int j = 0; j < vecs; ++j) largest = larger<F>(load(scores + j * kLanes<F>), largest);
+  for (int j = vecs.begin; j < vecs.end; ++j) largest = larger<F>(load(scores + j * kLanes<F>), largest);
   const F block_top = max_lane<F>(largest);
   if (block_top > top) {
     const Vec<F> shrink = exp2_lanes<F>(splat<F>(top - block_top));
@@ -59,7 +70,7 @@ template <class F>
   const Vec<F> shift = splat<F>(top);
   Vec<F> total = load(sum);
 #pragma GCC unroll 4
-  for (int j = 0; j < vecs; ++j) {
+  for (int j = vecs.begin; j < vecs.end; ++j) {
     const Vec<F> e = exp2_lanes<F>(load(scores + j * kLanes<F>) - shift);
     store(scores + j * kLanes<F>, e);
     total += e;

@@ -19,7 +19,7 @@ template <int kRows>
 struct RowTable {
   Place places[kRows];
   float lse[kRows], gate[kRows], delta[kRows];
-  int visible[kRows];  ///< keys
+  Keys visible[kRows];
 };
 
 /// Rows are pipelined in three stages, each a tile ahead of the next: read the table, copy the heads,
@@ -37,17 +37,17 @@ struct KeysMemory {
 struct RowEntry {
   Place place{-1, 0};
   float lse = 0, gate = 1, delta = 0;
-  int visible = 0;
+  Keys visible{0, 0};
 
-  /// Row `r` of the list.
+  /// Row `r` of the list; none from `end` on.
   MOH_DEVICE RowEntry(const AttentionBackward<bfloat16>& args, const float* deltas, const List& list,
-                      std::int64_t r) {
-    if (r >= list.rows) return;
+                      std::int64_t r, std::int64_t end) {
+    if (r >= end) return;
     place = place_of(list, r, 1, 0);
     lse = args.lse[list.first + r];
     delta = deltas[list.first + r];
     if (args.gates != nullptr) gate = args.gates[gate_index(args.shape, list, place.pair())];
-    visible = visible_keys_of(args.shape, place);
+    visible = visible_keys_of(args.shape, list.batch, place);
   }
 
   template <int kRows>
@@ -63,20 +63,28 @@ struct RowEntry {
   }
 };
 
-/// The first row that sees `key`, as first_row_seeing; all lanes of a warp search together.
-MOH_DEVICE std::int64_t search_first_row(const AttentionShape& shape, const List& list, std::int64_t key) {
+/// The first row for which holds(its visible keys), as it does for the later ones; all lanes of a warp search
+/// together.
+template <class Holds>
+MOH_DEVICE std::int64_t search_row(const AttentionShape& shape, const List& list, const Holds& holds) {
   std::int64_t low = 0, high = list.rows;
   while (low < high) {
     const std::int64_t step = (high - low + device::kWarp - 1) / device::kWarp,
                        probe = low + step * (lane_number() + 1) - 1;
-    const bool sees = probe >= high || visible_keys(shape, pair_at(list, probe).token) > key;
-    const std::uint32_t seeing = device::ballot(sees);
-    int first = 0;  // lane that sees the key
-    while (first < device::kWarp && (seeing >> first & 1) == 0) ++first;
+    const bool found = probe >= high || holds(visible_keys(shape, list, probe));
+    const std::uint32_t holding = device::ballot(found);
+    int first = 0;  // lane
+    while (first < device::kWarp && (holding >> first & 1) == 0) ++first;
     high = min_of(high, low + step * (first + 1) - 1);
     low += step * first;
   }
   return min_of(low, list.rows);
+}
+
+/// As rows_seeing.
+MOH_DEVICE Range search_rows_seeing(const AttentionShape& shape, const List& list, const Range& keys) {
+  return {search_row(shape, list, [&](const Range& seen) { return seen.end > keys.begin; }),
+          search_row(shape, list, [&](const Range& seen) { return seen.begin >= keys.end; })};
 }
 
 /// A warp's keys, to which rows are added tile by tile. Scores are transposed (keys x rows), so that they are
@@ -101,10 +109,11 @@ class WarpKeys {
       for (int i = 0; i < 4; ++i) {
         const int r = j * 8 + fragment_column(i);
         const float lse = table.lse[r], gate = table.gate[r], delta = table.delta[r];
-        const int visible = table.visible[r] - first_key_ - fragment_row(i);
+        const Keys visible = table.visible[r];
         MOH_UNROLL
         for (int s = 0; s < kStrips; ++s) {
-          const bool seen = s * 16 < visible;
+          const int key = first_key_ + s * 16 + fragment_row(i);
+          const bool seen = key >= visible.begin && key < visible.end;
           float& weight = weights.at[s][j][i];
           float& dscore = dscores.at[s][j][i];
           const float p = seen ? device::exp2_fast(weight * (scale_ * kLog2E) - lse) : 0.0F;
@@ -158,10 +167,11 @@ void attention_backward_keys_kernel(AttentionBackward<bfloat16> args, const floa
   const int num_keys = static_cast<int>(args.shape.keys - first_key);
   copy_heads(memory.keys, key_row(args.k, list, first_key), args.k.token_stride, num_keys);
   copy_heads(memory.values, key_row(args.v, list, first_key), args.v.token_stride, num_keys);
-  const std::int64_t first_row = search_first_row(args.shape, list, first_key);
-  const int tiles = static_cast<int>((list.rows - first_row + Cut::kRows - 1) / Cut::kRows);
+  const Range rows = search_rows_seeing(args.shape, list, {first_key, first_key + Cut::kKeys});
+  const int tiles = static_cast<int>((rows.size() + Cut::kRows - 1) / Cut::kRows);
   const auto read_row = [&](int tile) {
-    return RowEntry(args, deltas, list, first_row + std::int64_t{tile} * Cut::kRows + device::thread_x());
+    const std::int64_t row = rows.begin + std::int64_t{tile} * Cut::kRows + device::thread_x();
+    return RowEntry(args, deltas, list, row, rows.end);
   };
   const auto copy_rows = [&](int tile) {
     const RowTable<Cut::kRows>& table = memory.tables[tile % 3];

@@ -42,10 +42,10 @@ class RowsWarp {
     return panel == 0 ? args.q : args.dout;
   }
 
-  MOH_DEVICE RowsWarp(const Args& args, const List&, const Place* places, int rows, std::int64_t number,
+  MOH_DEVICE RowsWarp(const Args& args, const List& list, const Place* places, int rows, std::int64_t number,
                       bfloat16* const (&panels)[kPanels])
-      : range_(args.shape, places, rows, kStrips * 16),
-        visible_(args.shape, places),
+      : range_(args.shape, list.batch, places, rows, kStrips * 16),
+        visible_(args.shape, list.batch, places),
         places_(places),
         number_(number),
         queries_(panels[0]),
@@ -71,7 +71,7 @@ class RowsWarp {
   }
 
   MOH_DEVICE void add(const Args&, int first_key, const bfloat16* keys, const bfloat16* values) {
-    if (first_key >= range_.most) return;
+    if (!range_.sees_some(first_key, kKeys)) return;
     Fragments<kStrips, kKeys> scores, dscores;
     multiply_heads<kHeadDim>(scores, queries_, keys);
     multiply_heads<kHeadDim>(dscores, douts_, values);

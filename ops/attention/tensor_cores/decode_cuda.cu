@@ -17,12 +17,14 @@ namespace {
 /// for any batch size.
 constexpr int kPartKeys = 128;
 
-/// Partial results of the parts: element [part, row], `rows` rows each.
+/// Partial results of parts [first, first + count): element [part - first, row], `rows` rows each.
 struct Parts {
-  std::int64_t count, rows;
+  std::int64_t first, count, rows;
   float *out, *top, *sum;
 
-  MOH_DEVICE std::int64_t at(std::int64_t part, std::int64_t row) const { return part * rows + row; }
+  MOH_DEVICE std::int64_t at(std::int64_t part, std::int64_t row) const {
+    return (part - first) * rows + row;
+  }
 };
 
 template <int kHeadDim>
@@ -38,7 +40,7 @@ MOH_KERNEL(device::kWarp)
 void decode_part_kernel(AttentionForward<bfloat16> args, Parts parts) {
   using Warp = ForwardWarp<kHeadDim, 1, kHeadDim <= 96 ? 64 : 32>;
   auto& memory = *device::shared_memory<PartMemory<kHeadDim>>();
-  const std::int64_t part = device::block_x() % parts.count;
+  const std::int64_t part = parts.first + device::block_x() % parts.count;
   const List list = list_at(args.shape, args.lists, device::block_x() / parts.count);
   if (list.rows == 0) return;  // no head of the group is selected: its keys are not read
   const int first_key = static_cast<int>(part) * kPartKeys;
@@ -78,17 +80,18 @@ void decode_merge_kernel(AttentionForward<bfloat16> args, Parts parts) {
   if (number >= total_rows(args.shape, args.lists)) return;
   const List list = list_of_row(args.shape, args.lists, number);
   const Pair pair = pair_at(list, number - list.first);
-  const std::int64_t seen = (visible_keys(args.shape, pair.token) + kPartKeys - 1) / kPartKeys;
+  const Range keys = visible_keys(args.shape, list.batch, pair.token),
+              seen{keys.begin / kPartKeys, (keys.end + kPartKeys - 1) / kPartKeys};
   float top = -INFINITY, total = 0;
-  for (std::int64_t p = 0; p < seen; ++p) top = fmaxf(top, parts.top[parts.at(p, number)]);
+  for (std::int64_t p = seen.begin; p < seen.end; ++p) top = fmaxf(top, parts.top[parts.at(p, number)]);
   const float base = top == -INFINITY ? 0.0F : top;
-  for (std::int64_t p = 0; p < seen; ++p)
+  for (std::int64_t p = seen.begin; p < seen.end; ++p)
     total += device::exp2_fast(parts.top[parts.at(p, number)] - base) * parts.sum[parts.at(p, number)];
   const float gate = args.gates != nullptr ? args.gates[gate_index(args.shape, list, pair)] : 1.0F;
   bfloat16* const out = row_of(args.out, list, pair);
   for (int c = lane_number(); c < kHeadDim; c += device::kWarp) {
     float sum = 0;
-    for (std::int64_t p = 0; p < seen; ++p) {
+    for (std::int64_t p = seen.begin; p < seen.end; ++p) {
       const std::int64_t at = parts.at(p, number);
       sum += device::exp2_fast(parts.top[at] - base) * parts.out[at * kHeadDim + c];
     }
@@ -99,7 +102,8 @@ void decode_merge_kernel(AttentionForward<bfloat16> args, Parts parts) {
 template <int kHeadDim>
 void launch_decode(const AttentionForward<bfloat16>& args, std::int64_t num_rows) {
   const AttentionShape& s = args.shape;
-  Parts parts{(s.keys + kPartKeys - 1) / kPartKeys, num_rows, nullptr, nullptr, nullptr};
+  const std::int64_t first = visible_keys(s, 0, 0).begin / kPartKeys;  // of the first query's window
+  Parts parts{first, (s.keys + kPartKeys - 1) / kPartKeys - first, num_rows, nullptr, nullptr, nullptr};
   const std::int64_t count = parts.count * num_rows;
   const DeviceScratch memory(static_cast<std::size_t>(count * (kHeadDim + 2)) * sizeof(float));
   parts.out = memory.as<float>();

@@ -67,9 +67,10 @@ class ForwardWarp {
 
   MOH_DEVICE static HeadView<const bfloat16> source(const Args& args, int) { return args.q; }
 
-  MOH_DEVICE ForwardWarp(const Args& args, const List&, const Place* places, int rows, std::int64_t number,
-                         bfloat16* const (&panels)[kPanels])
-      : range_(args.shape, places, rows, kStrips * 16),
+  MOH_DEVICE ForwardWarp(const Args& args, const List& list, const Place* places, int rows,
+                         std::int64_t number, bfloat16* const (&panels)[kPanels])
+      : range_(args.shape, list.batch, places, rows, kStrips * 16),
+        batch_(list.batch),
         places_(places),
         number_(number),
         queries_(panels[0]),
@@ -78,10 +79,10 @@ class ForwardWarp {
   MOH_DEVICE void start(const Args&, const List&) {}
 
   MOH_DEVICE void add(const Args& args, int first_key, const bfloat16* keys, const bfloat16* values) {
-    if (first_key >= range_.most) return;
+    if (!range_.sees_some(first_key, kKeys)) return;
     Fragments<kStrips, kKeys> scores;
     multiply_heads<kHeadDim>(scores, queries_, keys);
-    if (first_key + kKeys > range_.fewest) hide(args.shape, scores, first_key);
+    if (!range_.sees_all(first_key, kKeys)) hide(args.shape, scores, first_key);
     softmax_.add(scores, out_, scale_);
     accumulate(out_, scores, values);
   }
@@ -133,7 +134,7 @@ class ForwardWarp {
  private:
   /// Masks the scores of keys that a row does not see.
   MOH_DEVICE void hide(const AttentionShape& shape, Fragments<kStrips, kKeys>& scores, int first_key) const {
-    const VisibleKeys<kStrips> visible(shape, places_);
+    const VisibleKeys<kStrips> visible(shape, batch_, places_);
     MOH_UNROLL
     for (int s = 0; s < kStrips; ++s) {
       MOH_UNROLL
@@ -147,6 +148,7 @@ class ForwardWarp {
   }
 
   VisibleRange range_;
+  std::int64_t batch_;
   const Place* places_;
   std::int64_t number_;
   bfloat16* queries_;

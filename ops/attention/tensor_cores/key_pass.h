@@ -61,17 +61,17 @@ void pass_over_tiles_kernel(typename Warp::Args args, const Tile* tiles, const s
     copy_heads(memory.values[block % 2], key_row(args.v, list, first), args.v.token_stride, left);
     device::commit_copies();
   };
-  copy_keys(0);
+  const int first = tile.first_key / Warp::kKeys, end = (tile.end_key + Warp::kKeys - 1) / Warp::kKeys;
+  copy_keys(first);
   Warp warp(args, list, memory.places + warp_row, tile.rows - warp_row, list.first + tile.first + warp_row,
             rows);
   device::wait_copies<1>();  // the rows
   device::sync_block();
   warp.start(args, list);
-  const int blocks = (tile.keys + Warp::kKeys - 1) / Warp::kKeys;
-  for (int block = 0; block < blocks; ++block) {
+  for (int block = first; block < end; ++block) {
     device::wait_copies<0>();
     device::sync_block();  // all threads' copies are complete, and no thread reads the other buffer any more
-    if (block + 1 < blocks) copy_keys(block + 1);
+    if (block + 1 < end) copy_keys(block + 1);
     warp.add(args, block * Warp::kKeys, memory.keys[block % 2].elements, memory.values[block % 2].elements);
   }
   warp.finish(args, list);

@@ -33,39 +33,65 @@ MOH_DEVICE T* head_at(const HeadView<T>& view, const List& list, const Place& pl
   return place.real() ? row_of(view, list, place.pair()) : nullptr;
 }
 
-MOH_DEVICE int visible_keys_of(const AttentionShape& shape, const Place& place) {
-  return place.real() ? static_cast<int>(visible_keys(shape, place.token)) : 0;
+/// Keys [begin, end).
+struct Keys {
+  int begin, end;
+};
+
+/// The keys that a row of sequence `batch` sees; none for padding.
+MOH_DEVICE Keys visible_keys_of(const AttentionShape& shape, std::int64_t batch, const Place& place) {
+  if (!place.real()) return {0, 0};
+  const Range seen = visible_keys(shape, batch, place.token);
+  return {static_cast<int>(seen.begin), static_cast<int>(seen.end)};
 }
 
-/// Bounds for the number of keys that the `size` rows of a warp see: each sees at least `fewest` and at most
-/// `most`. Rows ascend by position; the first `rows` of them are real, the rest are padding and see no key.
+/// Bounds for the keys that the `size` rows of a warp see: `any` are those that some row may see, every row
+/// sees `all` of them. Both ends ascend with the rows; the first `rows` of them are real, the rest are
+/// padding and see no key.
 struct VisibleRange {
-  int fewest, most;
+  Keys any, all;
 
-  MOH_DEVICE VisibleRange(const AttentionShape& shape, const Place* places, int rows, int size) {
-    fewest = rows >= size ? visible_keys_of(shape, places[0]) : 0;
-    most = rows > 0 ? visible_keys_of(shape, places[(rows < size ? rows : size) - 1]) : 0;
+  MOH_DEVICE VisibleRange(const AttentionShape& shape, std::int64_t batch, const Place* places, int rows,
+                          int size) {
+    if (rows <= 0) {
+      any = all = {0, 0};
+      return;
+    }
+    const Keys first = visible_keys_of(shape, batch, places[0]),
+               last = visible_keys_of(shape, batch, places[(rows < size ? rows : size) - 1]);
+    any = {first.begin, last.end};
+    all = {last.begin, rows >= size ? first.end : 0};
+  }
+
+  /// Whether some row may see one of the keys [first, first + count).
+  MOH_DEVICE bool sees_some(int first, int count) const {
+    return first < any.end && first + count > any.begin;
+  }
+  /// Whether every row sees all of them.
+  MOH_DEVICE bool sees_all(int first, int count) const {
+    return first >= all.begin && first + count <= all.end;
   }
 };
 
-/// Numbers of visible keys of the rows of which the thread holds elements, two in each strip.
+/// Visible keys of the rows of which the thread holds elements, two in each strip.
 template <int kStrips>
 struct VisibleKeys {
-  int of[kStrips][2];
+  Keys of[kStrips][2];
 
-  MOH_DEVICE VisibleKeys(const AttentionShape& shape, const Place* places) {
+  MOH_DEVICE VisibleKeys(const AttentionShape& shape, std::int64_t batch, const Place* places) {
     MOH_UNROLL
     for (int s = 0; s < kStrips; ++s) {
       MOH_UNROLL
       for (int half = 0; half < 2; ++half)
-        of[s][half] = visible_keys_of(shape, places[s * 16 + fragment_row(2 * half)]);
+        of[s][half] = visible_keys_of(shape, batch, places[s * 16 + fragment_row(2 * half)]);
     }
   }
 
   /// Whether element (s, j, i) of the scores, whose first column is key `first_key`, is a key that
   /// its row sees.
   MOH_DEVICE bool sees(int first_key, int s, int j, int i) const {
-    return first_key + j * 8 + fragment_column(i) < of[s][i / 2];
+    const int key = first_key + j * 8 + fragment_column(i);
+    return key >= of[s][i / 2].begin && key < of[s][i / 2].end;
   }
 };
 

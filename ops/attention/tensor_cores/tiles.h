@@ -7,9 +7,9 @@
 
 namespace moh::tensor_cores {
 
-/// The work of one block: up to `rows` rows of one list; the last of them sees `keys` keys.
+/// The work of one block: up to `rows` rows of one list, which see keys of [first_key, end_key).
 struct Tile {
-  std::int32_t list, first, rows, keys;
+  std::int32_t list, first, rows, first_key, end_key;
 };
 
 /// The tiles of all lists, those with the most keys first, but only among lists whose keys and values fit in

@@ -30,13 +30,15 @@ struct TileArgs {
     const List list = list_at(shape, lists, number);
     const std::int64_t first = std::int64_t{t} * rows_per_tile,
                        rows = min_of(rows_per_tile, list.rows - first);
-    const std::int64_t keys = visible_keys(shape, pair_at(list, first + rows - 1).token);
     return {static_cast<std::int32_t>(number), static_cast<std::int32_t>(first),
-            static_cast<std::int32_t>(rows), static_cast<std::int32_t>(keys)};
+            static_cast<std::int32_t>(rows),
+            static_cast<std::int32_t>(visible_keys(shape, list, first).begin),
+            static_cast<std::int32_t>(visible_keys(shape, list, first + rows - 1).end)};
   }
   /// 0 for the longest tiles.
   MOH_DEVICE std::int32_t length(const Tile& tile) const {
-    return static_cast<std::int32_t>((shape.keys - tile.keys) * kLengths / shape.keys);
+    const std::int64_t keys = tile.end_key - tile.first_key;
+    return static_cast<std::int32_t>((shape.keys - keys) * kLengths / shape.keys);
   }
 };
 

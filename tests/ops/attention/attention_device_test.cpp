@@ -20,7 +20,15 @@ namespace {
 struct Problem {
   AttentionSizes sizes;
   AttentionOptions options;
-  double share;  ///< of pairs that are selected; -1: dense
+  double share;          ///< of pairs that are selected; -1: dense
+  double documents = 0;  ///< share of the keys that begin a document; 0: a sequence is one
+
+  /// The options, with document starts where there are documents.
+  AttentionOptions mask(Device device) const {
+    AttentionOptions mask = options;
+    if (documents > 0) mask.document_starts = random_documents(sizes, options.query_offset, documents);
+    return on_device(mask, device);
+  }
 };
 
 /// What a problem computes, as a case without a gradient check.
@@ -28,18 +36,22 @@ OpCase case_of(const Problem& p) {
   const AttentionInputs in = attention_inputs(p.sizes, p.share);
   OpCase op_case{.name = to_string(Shape{p.sizes.batch, p.sizes.queries, p.sizes.keys, p.sizes.heads,
                                          p.sizes.kv_heads, p.sizes.head_dim}) +
-                         (p.options.causal ? " causal, share " : " full, share ") + std::to_string(p.share),
+                         (p.options.causal ? " causal, share " : " full, share ") + std::to_string(p.share) +
+                         ", window " + std::to_string(p.options.window) + ", documents " +
+                         std::to_string(p.documents),
                  .inputs = {in.q, in.k, in.v},
                  .units = 4};
   if (p.share < 0) {
-    op_case.run = [p](const Inputs& x) { return Outputs{attention(x[0], x[1], x[2], p.options)}; };
+    op_case.run = [p](const Inputs& x) {
+      return Outputs{attention(x[0], x[1], x[2], p.mask(x[0].value().device()))};
+    };
     return op_case;
   }
   in.gates.data<double>()[0] = 0.0;  // its gradient is that of any other
   op_case.inputs.push_back(in.gates);
   op_case.run = [p, selected = in.selected](const Inputs& x) {
     const HeadLists lists = build_head_lists(selected.to(x[0].value().device()), p.sizes.kv_heads);
-    return Outputs{head_sparse_attention(x[0], x[1], x[2], x[3], lists, p.options)};
+    return Outputs{head_sparse_attention(x[0], x[1], x[2], x[3], lists, p.mask(x[0].value().device()))};
   };
   return op_case;
 }
@@ -83,9 +95,9 @@ void check_append(const Shape& shape, DType dtype) {
 }
 
 /// Generation in bfloat16 on the GPU against float64 on the CPU.
-void check_decode(const AttentionSizes& sizes, double share) {
-  INFO(sizes.queries << " queries, " << sizes.keys << " keys, width " << sizes.head_dim << ", share "
-                     << share);
+void check_decode(const AttentionSizes& sizes, double share, std::int64_t window = 0) {
+  INFO(sizes.queries << " queries, " << sizes.keys << " keys, width " << sizes.head_dim << ", share " << share
+                     << ", window " << window);
   const Device gpu = open_gpu();
   const AttentionInputs in = attention_inputs(sizes, share);
   const auto decode = [&](const auto& convert) {
@@ -93,7 +105,7 @@ void check_decode(const AttentionSizes& sizes, double share) {
     return attention_decode(
         convert(in.q), k, v, sizes.keys - 1, in.gates.defined() ? convert(in.gates) : Tensor(),
         in.selected.defined() ? build_head_lists(in.selected.to(k.device()), sizes.kv_heads) : HeadLists{},
-        {});
+        {.window = window});
   };
   const Tensor expected = decode([](const Tensor& x) { return x.to(DType::kBFloat16).to(DType::kFloat64); });
   in_each_way([&](const std::string& way) {
@@ -134,6 +146,16 @@ void check_attention_on_device() {
   for (const std::int64_t keys : {2, 128, 129, 130, 259}) check_decode({2, 1, keys, 4, 2, 16}, 0.3);
   check_decode({1, 7, 140, 6, 2, 16}, 0.9);
   check_decode({2, 3, 140, 2, 2, 16}, 0.0);
+  // Windows that begin in the first part, with the second, and in the third.
+  for (const std::int64_t window : {1, 90, 131, 259}) check_decode({2, 3, 259, 4, 2, 16}, 0.6, window);
+  for (const double share : {-1.0, 0.5}) {
+    // Few keys and many, windows shorter and longer than a step of the passes; documents of a few tokens and
+    // of many, alone and with a window.
+    check_problem({{1, 129, 129, 2, 1, 16}, {.window = 3}, share});
+    check_problem({{2, 97, 97, 1, 1, 16}, {}, share, 0.2});
+    check_problem({{1, 300, 300, 1, 1, 32}, {.window = 100}, share});
+    check_problem({{2, 200, 265, 1, 1, 16}, {.query_offset = 65, .window = 150}, share, 0.02});
+  }
   // Keys that no query sees, and queries that see one key.
   check_problem({{1, 5, 70, 1, 1, 16}, {.causal = true}, 0.5});
   check_problem({{1, 5, 270, 1, 1, 16}, {.causal = true}, 0.5});
@@ -141,6 +163,27 @@ void check_attention_on_device() {
 
 TEST_CASE("device: attention on tensor cores agrees with float64 on the CPU", "[device]") {
   check_attention_on_device();
+}
+
+TEST_CASE("device: attention skips what lies outside of a window", "[device]") {
+  // What a NaN reaches is what it was multiplied with, masked or not: steps of 64 keys, warps of 32 rows and
+  // steps of 64 rows for the keys.
+  constexpr std::int64_t kTokens = 321, kWindow = 70, kDim = 16, kStep = 64, kWarpRows = 32;
+  const MathModeScope own({.attention = AttentionBackend::kNative});
+  const Device gpu = open_gpu();
+  const auto bfloat = [](const Tensor& x) { return x.to(DType::kBFloat16); };
+  const AttentionInputs in = attention_inputs({1, kTokens, kTokens, 1, 1, kDim}, -1);
+  const Tensor dout = normal(in.q.shape(), 9);
+  std::fill_n(in.v.data<double>(), kStep * kDim, std::nan(""));
+  std::fill_n(dout.data<double>() + (kTokens - 1) * kDim, kDim, std::nan(""));
+  std::vector<Variable> x;
+  for (const Tensor& tensor : {in.q, in.k, in.v}) x.emplace_back(bfloat(tensor).to(gpu), true);
+  const Variable out = attention(x[0], x[1], x[2], {.window = kWindow});
+  out.backward(bfloat(dout).to(gpu));
+  const std::int64_t first_clean = kStep + kWindow - 1 + kWarpRows;
+  CHECK(out.value().to(kCpu).reshape({kTokens, kDim}).slice(first_clean, kTokens).all_finite());
+  const std::int64_t first_seen = (kTokens - kWindow) / kStep * kStep;  // by the last row, in whole steps
+  CHECK(x[2].grad().to(kCpu).reshape({kTokens, kDim}).slice(0, first_seen).all_finite());
 }
 
 TEST_CASE("device: attention by cuDNN agrees with float64 on the CPU, where there is one", "[device]") {
@@ -151,9 +194,13 @@ TEST_CASE("device: attention by cuDNN agrees with float64 on the CPU, where ther
     // Asked for and not there: said, not replaced.
     CHECK_THROWS_WITH(check_problem(problem),
                       Catch::Contains("attention.backend: cudnn") && Catch::Contains(absence));
+    CHECK_THROWS_WITH(check_problem({problem.sizes, {.window = 7}, -1}), Catch::Contains("a sliding window"));
+    CHECK_THROWS_WITH(check_problem({problem.sizes, {}, -1, 0.1}), Catch::Contains("a mask of documents"));
     return;
   }
   check_problem(problem);
+  // Its graph is not told of windows and documents.
+  CHECK_THROWS_WITH(check_problem({problem.sizes, {.window = 7}, -1}), Catch::Contains("a sliding window"));
   for (const std::int64_t width : {24, 64, 72, 128}) {
     check_problem({{2, 257, 257, 4, 4, width}, {.causal = false}, -1});
     check_problem({{1, 64, 320, 8, 2, width}, {.causal = true, .query_offset = 256}, -1});

@@ -95,7 +95,7 @@ void check_strided(const AttentionSizes& sizes, double share, bool causal) {
   const AttentionInputs in = attention_inputs(sizes, share);
   const HeadLists lists = in.selected.defined() ? build_head_lists(in.selected, sizes.kv_heads) : HeadLists{};
   AttentionShape shape{sizes.batch, sizes.queries, sizes.keys, sizes.heads, sizes.kv_heads, sizes.head_dim};
-  complete_shape("test", shape, {.causal = causal});
+  complete_shape("test", shape, kCpu, {.causal = causal});
   const Tensor gates = in.gates.defined() ? in.gates.to(accumulate_dtype(dtype_of<T>())) : Tensor();
   const Tensor dout_values = normal(in.q.shape(), 9);
   const std::int64_t pairs = sizes.batch * sizes.queries * sizes.heads;

@@ -20,12 +20,22 @@ namespace {
 struct Problem {
   AttentionSizes sizes;
   AttentionOptions options;
+  double documents = 0;  ///< share of the keys that begin one; 0: a sequence is one document
+
+  /// The options, with document starts where there are documents.
+  AttentionOptions mask(Device device = kCpu) const {
+    AttentionOptions mask = options;
+    if (documents > 0) mask.document_starts = random_documents(sizes, options.query_offset, documents);
+    return on_device(mask, device);
+  }
 };
 
 std::string name_of(const Problem& p) {
   const AttentionSizes& s = p.sizes;
   return to_string(Shape{s.batch, s.queries, s.keys, s.heads, s.kv_heads, s.head_dim}) +
-         (p.options.causal ? " causal" : " full");
+         (p.options.causal ? " causal" : " full") +
+         (p.options.window > 0 ? " window " + std::to_string(p.options.window) : "") +
+         (p.documents > 0 ? " documents " + std::to_string(p.documents) : "");
 }
 
 // Small enough for differences element by element.
@@ -36,6 +46,10 @@ const std::vector<Problem> kSmallProblems = {
     {{1, 4, 9, 3, 1, 4}, {.causal = true, .scale = 0.7, .query_offset = 5}},
     {{2, 5, 2, 2, 1, 2}, {.causal = true}},
     {{1, 0, 3, 2, 1, 4}, {.causal = false}},
+    {{1, 7, 7, 2, 1, 3}, {.window = 3}},
+    {{2, 4, 9, 2, 2, 4}, {.query_offset = 5, .window = 1}},
+    {{2, 7, 7, 2, 1, 3}, {}, 0.3},
+    {{2, 6, 8, 2, 2, 4}, {.query_offset = 2, .window = 3}, 0.3},
 };
 
 Outputs reference_output(const AttentionInputs& in, const AttentionOptions& options) {
@@ -61,10 +75,13 @@ OP_CASES(attention) {
     const AttentionInputs in = attention_inputs(p.sizes, -1);
     cases.push_back({.name = name_of(p),
                      .inputs = {in.q, in.k, in.v},
-                     .run = [p](const Inputs& x) { return Outputs{attention(x[0], x[1], x[2], p.options)}; },
+                     .run =
+                         [p](const Inputs& x) {
+                           return Outputs{attention(x[0], x[1], x[2], p.mask(x[0].value().device()))};
+                         },
                      .reference =
                          [p](const std::vector<Tensor>& x) {
-                           return values_of(reference_output({x[0], x[1], x[2], {}, {}}, p.options));
+                           return values_of(reference_output({x[0], x[1], x[2], {}, {}}, p.mask()));
                          }});
   }
   return cases;
@@ -83,11 +100,12 @@ OP_CASES(head_sparse_attention) {
                [p, in](const Inputs& x) {
                  const HeadLists lists =
                      build_head_lists(in.selected.to(x[0].value().device()), p.sizes.kv_heads);
-                 return Outputs{head_sparse_attention(x[0], x[1], x[2], x[3], lists, p.options)};
+                 return Outputs{
+                     head_sparse_attention(x[0], x[1], x[2], x[3], lists, p.mask(x[0].value().device()))};
                },
            .reference =
                [p, in](const std::vector<Tensor>& x) {
-                 return values_of(reference_output({x[0], x[1], x[2], x[3], in.selected}, p.options));
+                 return values_of(reference_output({x[0], x[1], x[2], x[3], in.selected}, p.mask()));
                }});
     }
   }
@@ -184,10 +202,10 @@ void check_against_reference(const Problem& p, double share, DType dtype, double
   INFO(name_of(p) << " share " << share << " " << dtype_name(dtype));
   const AttentionInputs in = rounded(attention_inputs(p.sizes, share), dtype);
   const Tensor dout = normal(in.q.shape(), 9).to(dtype).to(DType::kFloat64);
-  const AttentionResult expected = reference_attention(in, p.options, dout);
+  const AttentionResult expected = reference_attention(in, p.mask(), dout);
   const std::vector<Tensor> wanted = {expected.out, expected.dq, expected.dk, expected.dv, expected.dgates};
   for_each_isa([&] {
-    const std::vector<Tensor> found = run_op(in, p.options, dout, dtype);
+    const std::vector<Tensor> found = run_op(in, p.mask(), dout, dtype);
     for (std::size_t i = 0; i < found.size(); ++i) {
       INFO("tensor " << i << " of out, dq, dk, dv, dgates");
       CHECK(largest_difference(found[i], wanted[i]) <= tolerance * std::max(largest(wanted[i]), 1e-30));
@@ -208,6 +226,16 @@ const std::vector<Problem> kProblems = {
     {{1, 20, 5, 2, 2, 40}, {.causal = true}},
     {{1, 9, 67, 8, 2, 256}, {.causal = false}},
     {{1, 500, 1030, 1, 1, 8}, {.causal = true, .query_offset = 530}},
+    // Windows of two keys, that end within a block, at one and behind all keys; with several groups of keys.
+    {{2, 135, 135, 2, 1, 8}, {.window = 2}},
+    {{1, 135, 135, 2, 2, 72}, {.window = 37}},
+    {{1, 140, 140, 4, 2, 16}, {.window = 64}},
+    {{1, 70, 70, 2, 2, 24}, {.window = 71}},
+    {{1, 500, 1030, 2, 1, 8}, {.query_offset = 530, .window = 200}},
+    // Documents of about 4 and 70 tokens, alone and with a window.
+    {{2, 135, 135, 4, 2, 24}, {}, 0.25},
+    {{3, 300, 300, 2, 1, 8}, {}, 0.015},
+    {{2, 135, 200, 2, 2, 16}, {.query_offset = 65, .window = 50}, 0.03},
 };
 
 void check_against_reference(DType dtype, double tolerance) {
@@ -234,19 +262,21 @@ TEST_CASE("ops: attention agrees with plain loops in bfloat16") {
 }
 
 TEST_CASE("ops: attention has the same bits with any number of threads") {
-  const Problem p{{2, 1030, 1030, 4, 2, 16}, {.causal = true}};
+  const AttentionSizes sizes{2, 1030, 1030, 4, 2, 16};
   const int threads = num_threads();
-  for (double share : {-1.0, 0.5}) {
-    const AttentionInputs in = attention_inputs(p.sizes, share);
-    const Tensor dout = normal(in.q.shape(), 9);
-    set_num_threads(1);
-    const std::vector<Tensor> one = run_op(in, p.options, dout, DType::kFloat32);
-    for (int count : {2, 5, 16}) {
-      set_num_threads(count);
-      const std::vector<Tensor> many = run_op(in, p.options, dout, DType::kFloat32);
-      for (std::size_t i = 0; i < one.size(); ++i) {
-        INFO(count << " threads, tensor " << i);
-        CHECK(std::memcmp(one[i].raw(), many[i].raw(), one[i].bytes()) == 0);
+  for (const Problem& p : {Problem{sizes, {.causal = true}}, {sizes, {.window = 300}}, {sizes, {}, 0.01}}) {
+    for (double share : {-1.0, 0.5}) {
+      const AttentionInputs in = attention_inputs(p.sizes, share);
+      const Tensor dout = normal(in.q.shape(), 9);
+      set_num_threads(1);
+      const std::vector<Tensor> one = run_op(in, p.mask(), dout, DType::kFloat32);
+      for (int count : {2, 5, 16}) {
+        set_num_threads(count);
+        const std::vector<Tensor> many = run_op(in, p.mask(), dout, DType::kFloat32);
+        for (std::size_t i = 0; i < one.size(); ++i) {
+          INFO(name_of(p) << ", " << count << " threads, tensor " << i);
+          CHECK(std::memcmp(one[i].raw(), many[i].raw(), one[i].bytes()) == 0);
+        }
       }
     }
   }
@@ -314,6 +344,29 @@ TEST_CASE("ops: attention's workspace grows linearly with the number of tokens")
   const std::int64_t small = peak_of(4096), large = peak_of(8192);
   CHECK(small > 0);
   CHECK(large <= 2.3 * static_cast<double>(small));
+}
+
+TEST_CASE("ops: documents and windows refuse what does not fit") {
+  const Variable q(normal({2, 3, 4, 8})), k(normal({2, 3, 2, 8}));
+  const auto starts = [](const std::vector<std::int32_t>& values) {
+    const Tensor tensor = empty({2, 3}, DType::kInt32);
+    std::copy(values.begin(), values.end(), tensor.data<std::int32_t>());
+    return AttentionOptions{.document_starts = tensor};
+  };
+  CHECK_NOTHROW(attention(q, k, k, starts({0, 1, 1, 0, 0, 2})));
+  CHECK_THROWS_WITH(attention(q, k, k, starts({0, 1, 1, 0, 2, 2})),
+                    "attention: document_starts[1, 1]: expected 0 to 1, found 2");
+  CHECK_THROWS_WITH(attention(q, k, k, starts({0, 1, 0, 0, 1, 2})),
+                    "attention: document_starts[0, 2]: expected 1 to 2, found 0");
+  CHECK_THROWS_AS(attention(q, k, k, {.document_starts = zeros({2, 3}, DType::kInt64)}), DTypeError);
+  CHECK_THROWS_AS(attention(q, k, k, {.document_starts = zeros({2, 4}, DType::kInt32)}), ShapeError);
+  CHECK_THROWS_WITH(attention(q, k, k, {.window = -1}),
+                    "attention: window: expected at least 1 key, or 0 for none, found -1");
+  CHECK_THROWS_WITH(attention(q, k, k, {.causal = false, .window = 2}),
+                    "attention: window and documents: expected a causal mask, found one without causal");
+  CHECK_THROWS_WITH(attention(q, k, k, {.query_offset = 1, .window = 2}),
+                    "attention: window and documents: expected a key at the position of each query, found 3 "
+                    "keys, queries up to position 3");
 }
 
 TEST_CASE("ops: attention refuses what does not fit") {

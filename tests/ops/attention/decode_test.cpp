@@ -32,10 +32,13 @@ Tensor cache_of(const Tensor& x) {
   return cache;
 }
 
-Tensor decode(const AttentionInputs& in, bool causal, DType dtype) {
+Tensor decode(const AttentionInputs& in, const AttentionOptions& mask, DType dtype) {
   const Tensor k = cache_of(in.k).to(dtype), v = cache_of(in.v).to(dtype);
   const HeadLists lists = in.gates.defined() ? build_head_lists(in.selected, in.k.dim(2)) : HeadLists{};
-  return attention_decode(in.q.to(dtype), k, v, in.k.dim(1), in.gates, lists, {.causal = causal});
+  return attention_decode(in.q.to(dtype), k, v, in.k.dim(1), in.gates, lists, mask);
+}
+Tensor decode(const AttentionInputs& in, bool causal, DType dtype) {
+  return decode(in, AttentionOptions{.causal = causal}, dtype);
 }
 
 AttentionInputs rounded(AttentionInputs in, DType dtype) {
@@ -43,16 +46,19 @@ AttentionInputs rounded(AttentionInputs in, DType dtype) {
   return in;
 }
 
-void check_decode(const AttentionSizes& sizes, double share, bool causal, DType dtype, double tolerance) {
+void check_decode(const AttentionSizes& sizes, double share, const AttentionOptions& mask, DType dtype,
+                  double tolerance) {
   const AttentionInputs in = rounded(attention_inputs(sizes, share), dtype);
-  const AttentionOptions options{.causal = causal, .query_offset = sizes.keys - sizes.queries};
+  AttentionOptions options = mask;
+  options.query_offset = sizes.keys - sizes.queries;
   const Tensor expected = reference_attention(in, options, zeros_like(in.q)).out;
   for (CpuIsa isa : {CpuIsa::kBaseline, CpuIsa::kAvx2, CpuIsa::kAvx512}) {
     if (!cpu_has_isa(isa)) continue;
     const CpuIsaScope scope(isa);
     INFO(sizes.queries << " queries, " << sizes.keys << " keys, width " << sizes.head_dim << ", share "
-                       << share << ", " << dtype_name(dtype) << ", " << cpu_isa_name(isa));
-    const Tensor found = decode(in, causal, dtype).to(DType::kFloat64);
+                       << share << ", window " << mask.window << ", " << dtype_name(dtype) << ", "
+                       << cpu_isa_name(isa));
+    const Tensor found = decode(in, mask, dtype).to(DType::kFloat64);
     double worst = 0;
     for (std::int64_t i = 0; i < found.numel(); ++i) {
       const double error = std::abs(found.data<double>()[i] - expected.data<double>()[i]);
@@ -74,11 +80,12 @@ const std::vector<AttentionSizes> kSizes = {
 TEST_CASE("ops: decoding agrees with plain loops") {
   for (const AttentionSizes& sizes : kSizes) {
     for (double share : {-1.0, 0.0, 0.5}) {
-      for (bool causal : {true, false}) {
+      for (const AttentionOptions& mask :
+           {AttentionOptions{}, {.causal = false}, {.window = 1}, {.window = 60}, {.window = 512}}) {
         // Outputs are means of values of magnitude about 3.
-        check_decode(sizes, share, causal, DType::kFloat64, 1e-12);
-        check_decode(sizes, share, causal, DType::kFloat32, 8e-6);
-        check_decode(sizes, share, causal, DType::kBFloat16, 3 * 1.8 * 0x1p-8);
+        check_decode(sizes, share, mask, DType::kFloat64, 1e-12);
+        check_decode(sizes, share, mask, DType::kFloat32, 8e-6);
+        check_decode(sizes, share, mask, DType::kBFloat16, 3 * 1.8 * 0x1p-8);
       }
     }
   }
@@ -112,6 +119,20 @@ TEST_CASE("ops: decoding reads only the KV heads of selected heads") {
   }
 }
 
+TEST_CASE("ops: decoding reads no keys before the window") {
+  constexpr std::int64_t kKeys = 1300, kWindow = 70;
+  for (std::int64_t queries : {1, 3, 9}) {
+    INFO(queries << " queries");
+    const AttentionInputs in = attention_inputs({1, queries, kKeys, 2, 1, 8}, -1);
+    const Tensor expected = decode(in, {.window = kWindow}, DType::kFloat32);
+    const std::int64_t first = kKeys - queries + 1 - kWindow;  // key of the first query
+    for (const Tensor& x : {in.k, in.v})
+      std::fill_n(x.data<double>(), first * 8, std::numeric_limits<double>::quiet_NaN());
+    const Tensor found = decode(in, {.window = kWindow}, DType::kFloat32);
+    CHECK(std::memcmp(found.raw(), expected.raw(), expected.bytes()) == 0);
+  }
+}
+
 TEST_CASE("ops: decoding refuses what does not fit") {
   const Tensor q = normal({1, 2, 4, 8}), cache = normal({1, 2, 6, 8});
   CHECK_THROWS_WITH(
@@ -127,4 +148,7 @@ TEST_CASE("ops: decoding refuses what does not fit") {
   CHECK_THROWS_WITH(attention_decode(q, cache, cache, 5, normal({1, 2, 4}), of_one_token, {}),
                     Catch::Contains("lists: batch, tokens, heads, KV heads: expected [1, 2, 4, 2]"));
   CHECK_THROWS_AS(attention_decode(q, cache, cache, 5, {}, {}, {.query_offset = 1}), ValueError);
+  CHECK_THROWS_WITH(
+      attention_decode(q, cache, cache, 5, {}, {}, {.document_starts = zeros({1, 2}, DType::kInt32)}),
+      "attention_decode: document_starts: expected none: a cache holds one document, found a tensor");
 }

@@ -23,7 +23,34 @@ AttentionInputs attention_inputs(const AttentionSizes& s, double share, std::uin
   return in;
 }
 
+Tensor random_documents(const AttentionSizes& s, std::int64_t offset, double share, std::uint64_t seed) {
+  const Tensor starts = empty({s.batch, s.queries}, DType::kInt32);
+  const Tensor draw = uniform({s.batch, offset + s.queries}, 0.0, 1.0, seed);
+  for (std::int64_t b = 0; b < s.batch; ++b) {
+    std::int32_t start = 0;
+    for (std::int64_t key = 0; key < offset + s.queries; ++key) {
+      if (draw.data<double>()[b * draw.dim(1) + key] < share) start = static_cast<std::int32_t>(key);
+      if (key >= offset) starts.data<std::int32_t>()[b * s.queries + key - offset] = start;
+    }
+  }
+  return starts;
+}
+
+AttentionOptions on_device(AttentionOptions options, Device device) {
+  if (options.document_starts.defined()) options.document_starts = options.document_starts.to(device);
+  return options;
+}
+
 namespace {
+
+/// The key mask of its definition, key by key.
+bool is_visible(const AttentionOptions& o, std::int64_t b, std::int64_t t, std::int64_t key) {
+  const std::int64_t position = o.query_offset + t;
+  if (!o.causal) return true;
+  if (key > position || (o.window > 0 && key <= position - o.window)) return false;
+  if (!o.document_starts.defined()) return true;
+  return key >= o.document_starts.data<std::int32_t>()[b * o.document_starts.dim(1) + t];
+}
 
 double dot(const double* a, const double* b, std::int64_t count) {
   double sum = 0;
@@ -35,10 +62,11 @@ void add_scaled(double* to, double factor, const double* from, std::int64_t coun
   for (std::int64_t i = 0; i < count; ++i) to[i] += factor * from[i];
 }
 
-std::vector<double> probabilities(const double* q, const double* k, std::int64_t row, std::int64_t seen,
-                                  double scale, std::int64_t d) {
-  std::vector<double> p(static_cast<std::size_t>(seen));
-  for (std::int64_t j = 0; j < seen; ++j) p[j] = scale * dot(q, k + j * row, d);
+template <class Sees>
+std::vector<double> probabilities(const double* q, const double* k, std::int64_t row, std::int64_t keys,
+                                  const Sees& sees, double scale, std::int64_t d) {
+  std::vector<double> p(static_cast<std::size_t>(keys));
+  for (std::int64_t j = 0; j < keys; ++j) p[j] = sees(j) ? scale * dot(q, k + j * row, d) : -HUGE_VAL;
   const double top = *std::max_element(p.begin(), p.end());
   double sum = 0;
   for (double& x : p) sum += x = std::exp(x - top);
@@ -59,17 +87,17 @@ AttentionResult reference_attention(const AttentionInputs& in, const AttentionOp
     if (in.selected.defined() && in.selected.data<std::uint8_t>()[row] == 0) continue;
     const std::int64_t t = row / heads % in.q.dim(1), b = row / heads / in.q.dim(1);
     const std::int64_t first_key = b * keys * kv_heads + row % heads / (heads / kv_heads);
-    const std::int64_t seen = options.causal ? std::min(keys, options.query_offset + t + 1) : keys;
+    const auto sees = [&](std::int64_t key) { return is_visible(options, b, t, key); };
     const std::vector<double> p =
-        probabilities(at(in.q, row), at(in.k, first_key), kv_heads * d, seen, scale, d);
+        probabilities(at(in.q, row), at(in.k, first_key), kv_heads * d, keys, sees, scale, d);
     const double gate = in.gates.defined() ? in.gates.data<double>()[row] : 1.0;
     std::vector<double> head(static_cast<std::size_t>(d));
-    for (std::int64_t j = 0; j < seen; ++j)
+    for (std::int64_t j = 0; j < keys; ++j)
       add_scaled(head.data(), p[j], at(in.v, first_key + j * kv_heads), d);
     add_scaled(at(result.out, row), gate, head.data(), d);
     const double delta = dot(at(dout, row), head.data(), d);
     if (in.gates.defined()) result.dgates.data<double>()[row] = delta;
-    for (std::int64_t j = 0; j < seen; ++j) {
+    for (std::int64_t j = 0; j < keys; ++j) {
       const std::int64_t key = first_key + j * kv_heads;
       const double ds = p[j] * gate * (dot(at(dout, row), at(in.v, key), d) - delta) * scale;
       add_scaled(at(result.dq, row), ds, at(in.k, key), d);

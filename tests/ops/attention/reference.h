@@ -21,6 +21,14 @@ struct AttentionInputs {
 /// Random inputs; a pair is selected with probability `share` (below 0: dense, no gates).
 AttentionInputs attention_inputs(const AttentionSizes& sizes, double share, std::uint64_t seed = 1);
 
+/// Document starts [B, T] int32 for queries from position `offset` on: a key begins a document with
+/// probability `share`, the first one always.
+Tensor random_documents(const AttentionSizes& sizes, std::int64_t offset, double share,
+                        std::uint64_t seed = 1);
+
+/// The same options with their tensor on `device`.
+AttentionOptions on_device(AttentionOptions options, Device device);
+
 /// Output and, for a gradient dout of the output, the gradients of q, k, v and gates, in plain float64 loops
 /// over pairs (method: the sums of the definition, a whole row of probabilities at a time).
 struct AttentionResult {
