@@ -29,6 +29,9 @@ void check(const AttentionBenchOptions& o) {
   require_option(o.kv_heads >= 1, kBench, "kv-heads", "1 or more, or 0 for as many as heads", o.kv_heads);
   require_option(o.heads % o.kv_heads == 0, kBench, "kv-heads",
                  "a divisor of the " + std::to_string(o.heads) + " heads", o.kv_heads);
+  require_option(o.window >= 0, kBench, "window", "0 or more", o.window);
+  require_option(o.window == 0 || std::ranges::count(o.causal, false) == 0, kBench, "window",
+                 "a causal mask (--causal, not --full)", o.window);
   require_option(o.pooled >= 0, kBench, "pooled", "0 or more", o.pooled);
   if (o.pooled == 0) return;
   require_option(o.kv_heads == o.heads, kBench, "kv-heads", "as many as heads with --pooled", o.kv_heads);
@@ -64,8 +67,9 @@ Tensor random_selection(const Shape& shape, std::int64_t shared, std::int64_t ke
 
 AttentionCandidate dense_candidate(const AttentionBenchOptions& o, bool causal, const Tensor& qkv) {
   const Variable leaf(qkv, true);
+  const AttentionOptions mask{.causal = causal, .window = o.window};
   return {.dense = true, .leaves = {leaf}, .forward = [=, heads = o.heads, kv_heads = o.kv_heads] {
-            return attention_packed(leaf, heads, kv_heads, {.causal = causal});
+            return attention_packed(leaf, heads, kv_heads, mask);
           }};
 }
 
@@ -83,9 +87,10 @@ SelectedPairs selected_pairs(const AttentionBenchOptions& o, std::int64_t tokens
 AttentionCandidate listed_candidate(const AttentionBenchOptions& o, bool causal, const Tensor& qkv,
                                     double active) {
   const SelectedPairs pairs = selected_pairs(o, qkv.dim(1), active);
+  const AttentionOptions mask{.causal = causal, .window = o.window};
   const Variable leaf(qkv, true);
   return {.active = active, .leaves = {leaf, pairs.gates}, .forward = [=] {
-            return head_sparse_attention_packed(leaf, pairs.gates, pairs.lists, {.causal = causal});
+            return head_sparse_attention_packed(leaf, pairs.gates, pairs.lists, mask);
           }};
 }
 
@@ -146,7 +151,7 @@ AttentionComparison compare(const AttentionBenchOptions& o, std::int64_t tokens,
   const Tensor dout = empty({o.batch, tokens, o.heads, o.head_dim}, o.dtype, o.device);
   fill_normal(qkv, {o.seed, kInputs}, 0.0, 1.0);
   fill_normal(dout, {o.seed, kCotangent}, 0.0, 1.0);
-  AttentionComparison c{tokens, causal, std::ranges::count(o.active, 1.0) > 0, dout, {}};
+  AttentionComparison c{tokens, causal, std::ranges::count(o.active, 1.0) > 0, dout, {}, o.window};
   c.candidates.push_back(dense_candidate(o, causal, qkv));
   if (o.listed) c.candidates.push_back(listed_candidate(o, causal, qkv, 1.0));
   for (double active : o.active) {

@@ -14,6 +14,7 @@ struct AttentionBenchOptions : AttentionCases {
     heads = 16;
   }
   std::int64_t kv_heads = 0;  ///< 0: as many as heads
+  std::int64_t window = 0;    ///< keys that a causal query sees; 0: no window
   bool listed = false;        ///< also measure head lists that contain all heads: the overhead of lists
   /// If not 0, aggregated attention of TransNeXt, each token against a window of 3 x 3 and so many pooled
   /// tokens.

@@ -50,7 +50,9 @@ void check(const AttentionCases& c, std::string_view bench) {
 }
 
 double AttentionComparison::visible_keys() const {
-  return causal ? static_cast<double>(tokens + 1) / 2 : static_cast<double>(tokens);
+  if (!causal) return static_cast<double>(tokens);
+  const auto widest = static_cast<double>(window > 0 ? std::min(window, tokens) : tokens);
+  return widest - widest * (widest - 1) / 2 / static_cast<double>(tokens);
 }
 
 void run_attention_cases(
@@ -84,6 +86,7 @@ Row first_members(const AttentionCases& cases, std::string_view op, const Attent
 void add_mask(Row& row, const AttentionComparison& comparison) {
   row.add("causal", comparison.causal);
   row.show({"mask", {}, -6}, comparison.causal ? "causal" : "full");
+  if (comparison.window > 0) row.add("window", comparison.window, {"window"});
 }
 
 void add_medians(Row& row, const PassTimes& times) {

@@ -50,6 +50,7 @@ struct AttentionComparison {
   bool show_dense = false;
   Tensor dout;  ///< gradient of the output, for all candidates
   std::vector<AttentionCandidate> candidates;
+  std::int64_t window = 0;  ///< keys that a causal query sees; 0: no window
 
   /// Average number of keys that a query attends to.
   double visible_keys() const;
@@ -69,7 +70,7 @@ void run_attention_cases(
 
 /// A row with the fields `op`, `device`, `dtype`, `batch` and `tokens`.
 Row first_members(const AttentionCases& cases, std::string_view op, const AttentionComparison& comparison);
-/// Adds `causal`.
+/// Adds `causal`, and `window` where there is one.
 void add_mask(Row& row, const AttentionComparison& comparison);
 /// Adds `forward_ms` and `forward_backward_ms`.
 void add_medians(Row& row, const PassTimes& times);

@@ -177,6 +177,8 @@ void add_bench_attention(const Commands& commands) {
       add_command(commands, "attention", "Compare head-sparse with dense attention", bench_attention);
   add_attention_options(command, args);
   command.add_option("--kv-heads", args.options.kv_heads, "Number of KV heads; 0: as many as --heads");
+  command.add_option("--window", args.options.window,
+                     "Keys that a query sees at most (sliding window), with --causal; 0: no window");
   command.add_flag("--listed", args.options.listed,
                    "Also measure head lists that contain all heads: the overhead of lists");
   command.add_option(
