@@ -23,6 +23,11 @@ struct ForwardContext {
   /// Empty, or one per layer: the routed heads that each token selects, as in route_heads (comparisons with a
   /// reference of another precision). Undefined for a layer whose router selects them.
   std::span<const Tensor> forced_top = {};
+  /// Of packed sequences, [B, T] int32 on the model's device: the position at which each token's document
+  /// begins. Tokens see those of their own document alone. Undefined: a sequence is one document.
+  Tensor document_starts = {};
+  /// Whether rotary positions begin anew with each document.
+  bool reset_positions = false;
 
   /// The generator in training, else null.
   Generator* draws() const { return training ? generator : nullptr; }

@@ -52,8 +52,9 @@ LlamaAttention::Projections LlamaAttention::project(const Variable& x, const Rop
     p.v = heads_of(qkv[2]);
   }
   if (looks_at_queries) p.choice = (*router_)(x, q, forced_top);
-  p.q = rope(q, table, first_position);
-  p.k = rope(p.k, table, first_position);
+  const Tensor starts = context.reset_positions ? context.document_starts : Tensor();
+  p.q = rope(q, table, first_position, starts);
+  p.k = rope(p.k, table, first_position, starts);
   return p;
 }
 
@@ -72,7 +73,7 @@ void LlamaAttention::show(AttentionObserver& observer, const Variable& x, const 
 LayerOutput LlamaAttention::forward(const Variable& x, const RopeTable& table,
                                     const ForwardContext& context) const {
   const Projections p = project(x, table, 0, context);
-  const AttentionOptions causal;
+  const AttentionOptions causal{.document_starts = context.document_starts};
   const Variable out =
       scaled_heads(p.choice ? head_sparse_attention(p.q, p.k, p.v, p.choice->gates, p.choice->lists, causal)
                             : attention(p.q, p.k, p.v, causal),

@@ -56,8 +56,21 @@ void check_table(const Variable& x, const RopeTable& table, std::int64_t first_p
   }
 }
 
-Tensor rotated(const Tensor& x, const Tensor& cos, const Tensor& sin, int direction) {
-  const RopeSizes sizes{x.dim(0), x.dim(1), x.dim(2), x.dim(3) / 2};
+void check_starts(const Variable& x, const Tensor& starts) {
+  if (!starts.defined()) return;
+  Check("rope")
+      .dtype("document_starts", Variable(starts), DType::kInt32)
+      .shape("document_starts", Variable(starts), {x.dim(0), x.dim(1)});
+  if (starts.device() != x.device()) {
+    throw DeviceError(error_message("rope", "document_starts", device_name(x.device()) + " as x",
+                                    device_name(starts.device())));
+  }
+}
+
+/// `starts` may be undefined.
+Tensor rotated(const Tensor& x, const Tensor& cos, const Tensor& sin, const Tensor& starts, int direction) {
+  const RopeSizes sizes{x.dim(0), x.dim(1), x.dim(2), x.dim(3) / 2,
+                        starts.defined() ? starts.data<std::int32_t>() : nullptr};
   Tensor y = empty_like(x);
   run_kernel("rope", x, [&]<class Backend, class T>() {
     RopeKernels<Backend, T>::rotate(x.data<T>(), cos.data<Acc<T>>(), sin.data<Acc<T>>(),
@@ -88,14 +101,18 @@ RopeTable rope_table(std::int64_t num_positions, std::int64_t head_dim, double t
   return {table.cos.to(device), table.sin.to(device)};
 }
 
-Variable rope(const Variable& x, const RopeTable& table, std::int64_t first_position) {
+Variable rope(const Variable& x, const RopeTable& table, std::int64_t first_position,
+              const Tensor& document_starts) {
   Check("rope").floating("x", x).rank("x", x, 4);
   Check("rope").require(x.dim(3) % 2 == 0, "x", "an even last axis", to_string(x.shape()));
   check_table(x, table, first_position);
+  check_starts(x, document_starts);
   const Tensor cos = table.cos.slice(first_position, first_position + x.dim(1));
   const Tensor sin = table.sin.slice(first_position, first_position + x.dim(1));
-  return record("rope", rotated(x.value(), cos, sin, 1), {x},
-                [cos, sin](const Tensor& dy) -> Grads { return {rotated(dy, cos, sin, -1)}; });
+  return record("rope", rotated(x.value(), cos, sin, document_starts, 1), {x},
+                [cos, sin, document_starts](const Tensor& dy) -> Grads {
+                  return {rotated(dy, cos, sin, document_starts, -1)};
+                });
 }
 
 }  // namespace moh

@@ -26,8 +26,11 @@ RopeTable rope_table(std::int64_t num_positions, std::int64_t head_dim, double t
 ///   y_{i+d/2} = x_{i+d/2} cos(a) + x_i sin(a),   a = p f_i, p = first_position + t.
 /// x [B, T, H, d] of any floating dtype; the table has d/2 columns, at least first_position + T rows, and
 /// dtype float32 (float64 for a float64 x). first_position > 0 continues a sequence whose first tokens are in
-/// a KV cache. The backward pass is the inverse rotation. Saves the table. Throws ShapeError, DTypeError,
+/// a KV cache. With document_starts [B, T] int32 on the device of x, as in AttentionOptions, positions begin
+/// anew with each document: p = first_position + t - document_starts[b, t]; starts outside of 0 ... t are
+/// read as 0. The backward pass is the inverse rotation. Saves the table. Throws ShapeError, DTypeError,
 /// DeviceError, ValueError.
-Variable rope(const Variable& x, const RopeTable& table, std::int64_t first_position = 0);
+Variable rope(const Variable& x, const RopeTable& table, std::int64_t first_position = 0,
+              const Tensor& document_starts = {});
 
 }  // namespace moh

@@ -12,8 +12,8 @@ void RopeKernels<Backend, T>::rotate(const T* x, const Acc<T>* cos, const Acc<T>
   const std::int64_t width = sizes.heads * half * 2;
   parallel_for(tokens, row_grain(tokens, width), [=](std::int64_t begin, std::int64_t end) {
     for (std::int64_t token = begin; token < end; ++token) {
-      const A* c = cos + token % sizes.positions * half;
-      const A* s = sin + token % sizes.positions * half;
+      const A* c = cos + sizes.row(token) * half;
+      const A* s = sin + sizes.row(token) * half;
       for (std::int64_t head = token * sizes.heads; head < (token + 1) * sizes.heads; ++head) {
         const T* from = x + head * half * 2;
         T* to = y + head * half * 2;

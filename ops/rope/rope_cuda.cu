@@ -16,7 +16,7 @@ struct Rotate {
 
   MOH_DEVICE void operator()(std::int64_t number) const {
     const std::int64_t pieces = sizes.half / kPieces, head = number / pieces;
-    const std::int64_t angle = head / sizes.heads % sizes.positions * sizes.half + number % pieces * kPieces;
+    const std::int64_t angle = sizes.row(head / sizes.heads) * sizes.half + number % pieces * kPieces;
     const std::int64_t first = head * sizes.half * 2 + number % pieces * kPieces;
     struct alignas(kPieces * sizeof(T)) Piece {
       T values[kPieces];

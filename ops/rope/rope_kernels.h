@@ -12,10 +12,20 @@ struct RopeSizes {
   std::int64_t positions = 0;
   std::int64_t heads = 0;
   std::int64_t half = 0;
+  /// [batch, positions], or none: token t has the angles of row t - starts[t].
+  const std::int32_t* starts = nullptr;
+
+  /// The row of the angles of a token of all sequences.
+  constexpr std::int64_t row(std::int64_t token) const {
+    const std::int64_t position = token % positions;
+    if (starts == nullptr) return position;
+    const std::int64_t start = starts[token];
+    return start >= 0 && start <= position ? position - start : position;  // never outside of the table
+  }
 };
 
 /// Rotates x by the table's angles times `direction`, which is 1, or -1 for the inverse; y is overwritten.
-/// cos, sin [positions, half] begin with the row of the first position.
+/// cos, sin [positions, half] begin with the row of the first position, or of a document's.
 template <class Backend, class T>
 struct RopeKernels {
   static void rotate(const T* x, const Acc<T>* cos, const Acc<T>* sin, Acc<T> direction, T* y,

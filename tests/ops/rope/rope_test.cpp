@@ -60,6 +60,28 @@ OP_CASES(rope) {
                              rope(in[0], rope_table(16, 6, kTheta, dtype, in[0].device(), scaling), 9)};
                        },
                    .reference = [=](const std::vector<Tensor>& in) { return reference(in[0], 9, 4); }});
+  // Documents that begin at 0, 2, 3 of the first sequence, and at 0, 4 of the second.
+  const std::vector<std::int32_t> starts = {0, 0, 2, 3, 3, 0, 0, 0, 0, 4};
+  cases.push_back({.name = "documents",
+                   .inputs = {normal({2, 5, 3, 6})},
+                   .run =
+                       [=](const Inputs& in) {
+                         const DType dtype = accumulate_dtype(in[0].dtype());
+                         const Tensor tensor = empty({2, 5}, DType::kInt32);
+                         std::copy(starts.begin(), starts.end(), tensor.data<std::int32_t>());
+                         return Outputs{rope(in[0], rope_table(16, 6, kTheta, dtype, in[0].device()), 9,
+                                             tensor.to(in[0].device()))};
+                       },
+                   .reference =
+                       [=](const std::vector<Tensor>& in) {
+                         const Tensor y = empty_like(in[0]);
+                         for (std::int64_t i = 0; i < 10; ++i) {
+                           const Tensor token = in[0].reshape({10, 1, 3, 6}).slice(i, i + 1);
+                           const std::int64_t position = 9 + i % 5 - starts[static_cast<std::size_t>(i)];
+                           y.reshape({10, 1, 3, 6}).slice(i, i + 1).copy_from(reference(token, position)[0]);
+                         }
+                         return std::vector<Tensor>{y};
+                       }});
   return cases;
 }
 
@@ -132,6 +154,9 @@ TEST_CASE("ops: rope refuses what does not fit") {
                     "rope: table.cos: expected float64, found float32; pass this dtype to rope_table");
   CHECK_THROWS_AS(rope(x, {table.cos, rope_table(15, 4, kTheta, DType::kFloat64).sin}), ShapeError);
   CHECK_THROWS_AS(rope(x, table, -1), ValueError);
+  CHECK_THROWS_WITH(rope(x, table, 0, zeros({2, 2}, DType::kInt32)),
+                    "rope: document_starts: expected shape [2, 3], found [2, 2]");
+  CHECK_THROWS_AS(rope(x, table, 0, zeros({2, 3}, DType::kInt64)), DTypeError);
   CHECK_THROWS_AS(rope(x, RopeTable{}), ValueError);
   CHECK_THROWS_AS(rope(Variable(normal({3, 2, 4})), table), ShapeError);
   CHECK_THROWS_WITH(rope_table(16, 5, kTheta), "rope_table: head_dim: expected an even number, found 5");
