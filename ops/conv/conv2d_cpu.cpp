@@ -1,19 +1,9 @@
 #include "ops/conv/conv2d_kernels.h"
+#include "ops/conv/taps_cpu.h"
 #include "ops/cpu/reduce.h"
 
 namespace moh {
 namespace {
-
-/// Taps [first, last) of an axis that are inside the image for an output.
-struct TapRange {
-  std::int64_t first, last;
-};
-[[gnu::always_inline]] inline TapRange taps_inside(const ConvAxis& axis, std::int64_t output) {
-  const std::int64_t start = output * axis.stride - axis.padding, behind = axis.input - start;
-  const std::int64_t first = start >= 0 ? 0 : -start < axis.kernel ? -start : axis.kernel;
-  const std::int64_t last = behind < axis.kernel ? behind : axis.kernel;
-  return {first, last > first ? last : first};
-}
 
 template <class From, class To>
 [[gnu::always_inline]] inline void copy(const From* from, To* to, std::int64_t count) {
@@ -89,14 +79,20 @@ void scatter_taps(const F* patches, F* image_row, const ConvShape& s, std::int64
 template <class Backend, class T>
 void ConvKernels<Backend, T>::swap_axes(const T* from, T* to, std::int64_t batch, std::int64_t rows,
                                         std::int64_t columns) {
-  parallel_for(batch, row_grain(batch, rows * columns), [=](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t n = begin; n < end; ++n) {
-      for (std::int64_t c = 0; c < columns; ++c) {
-        for (std::int64_t r = 0; r < rows; ++r)
-          to[(n * columns + c) * rows + r] = from[(n * rows + r) * columns + c];
-      }
-    }
-  });
+  // Some columns at a time, so that cache lines of `from` are used whole.
+  constexpr std::int64_t kBlock = 16;
+  const std::int64_t blocks = num_chunks(columns, kBlock);
+  parallel_for(batch * blocks, row_grain(batch * blocks, rows * kBlock),
+               [=](std::int64_t begin, std::int64_t end) {
+                 for (std::int64_t i = begin; i < end; ++i) {
+                   const std::int64_t n = i / blocks, first = i % blocks * kBlock;
+                   const std::int64_t last = first + kBlock < columns ? first + kBlock : columns;
+                   for (std::int64_t r = 0; r < rows; ++r) {
+                     for (std::int64_t c = first; c < last; ++c)
+                       to[(n * columns + c) * rows + r] = from[(n * rows + r) * columns + c];
+                   }
+                 }
+               });
 }
 
 template <class Backend, class T>
@@ -134,6 +130,15 @@ void ConvPatchKernels<Backend, T>::scatter(const Acc<T>* patches, Acc<T>* dx, co
                      dx + (image * s.y.input + y) * s.x.input * s.channels, s, r, block.first_channel);
       }
     }
+  });
+}
+
+template <class Backend, class T>
+void ConvPatchKernels<Backend, T>::reverse_taps(const T* from, T* to, std::int64_t batch, std::int64_t taps,
+                                                std::int64_t width) {
+  parallel_for(batch, row_grain(batch, taps * width), [=](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin * taps; i < end * taps; ++i)
+      copy(from + i * width, to + (i / taps * taps + taps - 1 - i % taps) * width, width);
   });
 }
 

@@ -28,6 +28,8 @@ struct ConvPatchKernels {
   static void gather(const T* x, Acc<T>* patches, const ConvShape& shape, const PatchBlock& block);
   /// dx += the patches, at the pixels that gather reads. Each element of dx gets its terms in a fixed order.
   static void scatter(const Acc<T>* patches, Acc<T>* dx, const ConvShape& shape, const PatchBlock& block);
+  /// to[n, taps - 1 - t, i] = from[n, t, i] for n < batch, t < taps, i < width.
+  static void reverse_taps(const T* from, T* to, std::int64_t batch, std::int64_t taps, std::int64_t width);
 };
 
 }  // namespace moh
