@@ -1,65 +1,15 @@
 #include "ops/conv/conv2d_kernels.h"
-#include "ops/conv/taps_cpu.h"
+#include "ops/conv/patches_cpu.h"
 #include "ops/cpu/reduce.h"
 
 namespace moh {
 namespace {
 
-template <class From, class To>
-[[gnu::always_inline]] inline void copy(const From* from, To* to, std::int64_t count) {
-#pragma omp simd
-  for (std::int64_t i = 0; i < count; ++i) to[i] = from[i];
-}
 template <class F>
 [[gnu::always_inline]] inline void add(const F* from, F* to, std::int64_t count) {
 #pragma omp simd
   for (std::int64_t i = 0; i < count; ++i) to[i] += from[i];
 }
-template <class F>
-[[gnu::always_inline]] inline void clear(F* to, std::int64_t count) {
-  for (std::int64_t i = 0; i < count; ++i) to[i] = F(0);
-}
-
-/// Calls body(pixel, value, count) for runs of values that are contiguous both in the image and in the patch:
-/// all taps [first, last) if there is one group, else one tap at a time.
-template <class Body>
-[[gnu::always_inline]] inline void each_run(const ConvShape& s, TapRange taps, const Body& body) {
-  const std::int64_t width = s.group_channels();
-  if (s.groups == 1) return body(taps.first, taps.first * width, (taps.last - taps.first) * width);
-  for (std::int64_t tap = taps.first; tap < taps.last; ++tap) body(tap, tap * width, width);
-}
-
-/// Copies one row of taps of a patch from the row of the image it covers; x0 is the column of its first tap.
-template <class T>
-void gather_taps(const T* image_row, Acc<T>* patch, const ConvShape& s, TapRange taps, std::int64_t x0,
-                 std::int64_t first_channel) {
-  const std::int64_t width = s.group_channels();
-  clear(patch, taps.first * width);
-  each_run(s, taps, [=, &s](std::int64_t tap, std::int64_t value, std::int64_t count) {
-    copy(image_row + (x0 + tap) * s.channels + first_channel, patch + value, count);
-  });
-  clear(patch + taps.last * width, (s.x.kernel - taps.last) * width);
-}
-
-/// The patches of one row of output pixels.
-template <class T>
-void gather_row_of_patches(const T* image, Acc<T>* patches, const ConvShape& s, std::int64_t output_y,
-                           std::int64_t first_channel) {
-  const std::int64_t tap_row = s.x.kernel * s.group_channels(), y0 = output_y * s.y.stride - s.y.padding;
-  const TapRange inside = taps_inside(s.y, output_y);
-  for (std::int64_t j = 0; j < s.x.output; ++j) {
-    const TapRange taps = taps_inside(s.x, j);
-    for (std::int64_t r = 0; r < s.y.kernel; ++r, patches += tap_row) {
-      if (r < inside.first || r >= inside.last) {
-        clear(patches, tap_row);
-      } else {
-        gather_taps(image + (y0 + r) * s.x.input * s.channels, patches, s, taps, j * s.x.stride - s.x.padding,
-                    first_channel);
-      }
-    }
-  }
-}
-
 /// Adds row r of the taps of a row of patches to the row of the image it covers.
 template <class F>
 void scatter_taps(const F* patches, F* image_row, const ConvShape& s, std::int64_t r,
@@ -98,14 +48,10 @@ void ConvKernels<Backend, T>::swap_axes(const T* from, T* to, std::int64_t batch
 template <class Backend, class T>
 void ConvPatchKernels<Backend, T>::gather(const T* x, Acc<T>* patches, const ConvShape& s,
                                           const PatchBlock& block) {
-  const std::int64_t image = s.y.input * s.x.input * s.channels;
-  const std::int64_t row = s.x.output * s.taps() * s.group_channels();
+  const std::int64_t values = s.taps() * s.group_channels(), width = s.x.output;
   parallel_for(block.last_row - block.first_row, 1, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t i = begin; i < end; ++i) {
-      const std::int64_t output_row = block.first_row + i;
-      gather_row_of_patches(x + output_row / s.y.output * image, patches + i * row, s,
-                            output_row % s.y.output, block.first_channel);
-    }
+    gather_patches(x, patches + begin * width * values, values, s, (block.first_row + begin) * width,
+                   (block.first_row + end) * width, block.first_channel);
   });
 }
 

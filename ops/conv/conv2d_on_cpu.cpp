@@ -5,6 +5,7 @@
 #include "ops/conv/conv2d_kernels.h"
 #include "ops/conv/conv_operands.h"
 #include "ops/conv/few_outputs_kernels.h"
+#include "ops/conv/patch_gemm_kernels.h"
 #include "ops/linalg/matmul.h"
 #include "ops/op.h"
 
@@ -60,10 +61,8 @@ class Patches {
   }
   /// The rows of one group from a weight [O, taps, C / groups], as a matrix [O / groups, taps C / groups].
   Tensor weight(const Tensor& w, std::int64_t group) const {
-    return rows_of_group(w, group).reshape({shape_.group_outputs(), values_});
-  }
-  Tensor rows_of_group(const Tensor& w, std::int64_t group) const {
-    return w.slice(group * shape_.group_outputs(), (group + 1) * shape_.group_outputs());
+    return w.slice(group * shape_.group_outputs(), (group + 1) * shape_.group_outputs())
+        .reshape({shape_.group_outputs(), values_});
   }
 
  private:
@@ -98,6 +97,13 @@ Tensor rotated(const Tensor& rows) {
   return turned;
 }
 
+/// A weight as [C, taps, O], in `dtype`.
+Tensor by_channels(const Tensor& w, const ConvShape& s, DType dtype) {
+  return swap_axes(w, 1, s.outputs, s.channels * s.taps())
+      .to(dtype)
+      .reshape({s.channels, s.taps(), s.outputs});
+}
+
 /// y = b + the convolution of x by a weight [O, taps, C / groups] in the accumulation dtype.
 void convolve(const ConvShape& s, const Tensor& x, const Tensor& rows, const Tensor& b, const Tensor& y) {
   if (s.groups == 1 && s.outputs <= kFewOutputs) {
@@ -106,16 +112,12 @@ void convolve(const ConvShape& s, const Tensor& x, const Tensor& rows, const Ten
                                           b.defined() ? b.data<T>() : nullptr, y.data<T>(), s);
     });
   }
-  const Patches patches(s, rows.dtype());
-  patches.each([&](const PatchBlock& block, std::int64_t g) {
-    const Operand out = patches.outputs(y, block, g);
-    const Tensor from = patches.gather(x, block);
-    if (b.defined()) {
-      matmul_bias_into(out, from, transposed(patches.weight(rows, g)), patches.rows_of_group(b, g));
-    } else {
-      matmul_into(out, from, transposed(patches.weight(rows, g)));
-    }
-  });
+  const auto run = [&]<class Backend, class T>() {
+    PatchGemmKernels<Backend, T>::run(x.data<T>(), rows.data<Acc<T>>(), b.defined() ? b.data<T>() : nullptr,
+                                      y.data<T>(), s);
+  };
+  run_cpu_kernel({"conv2d", s.flops()}, x, run,
+                 [&]<class Backend, class T>() { return PatchGemmKernels<Backend, T>::scratch_bytes(s); });
 }
 
 /// The gradient of w as [O, taps, C / groups], in the accumulation dtype.
@@ -145,8 +147,7 @@ Tensor conv2d_data_gradient_on_cpu(const ConvShape& s, const Shape& x_shape, con
   const DType wide = accumulate_dtype(w.dtype());
   if (can_be_mirrored(s)) {
     const Tensor dx = empty(x_shape, w.dtype());
-    const Tensor rows = swap_axes(w, 1, s.outputs, s.channels * s.taps()).to(wide);
-    convolve(mirrored(s), dy, rotated(rows.reshape({s.channels, s.taps(), s.outputs})), {}, dx);
+    convolve(mirrored(s), dy, rotated(by_channels(w, s, wide)), {}, dx);
     return dx;
   }
   const Patches patches(s, wide);

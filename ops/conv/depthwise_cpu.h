@@ -6,6 +6,7 @@
 // of the weights.
 
 #include "ops/conv/depthwise_kernels.h"
+#include "ops/conv/lanes_cpu.h"
 #include "ops/cpu/reduce.h"
 #include "ops/cpu/tile.h"
 
@@ -15,34 +16,6 @@ namespace {
 constexpr int kStrip = 4;
 /// Vectors of channels at a time, so that sums of a strip, weights and pixels fit in registers.
 constexpr int kMostVecs = kVectorRegisters >= 32 ? 4 : 2;
-
-/// Vectors of channels: all of `kVecs`, or the first `count` lanes of one.
-template <class T, int kVecs>
-struct Lanes {
-  using V = Vec<Acc<T>>;
-  static constexpr int kN = kLanes<Acc<T>>;
-  std::int64_t count;  // kN * kVecs, or fewer than kN
-
-  template <class S>
-  [[gnu::always_inline]] V get(const S* from, int v) const {
-    if (kVecs == 1 && count < kN) return load_first<S>(from, count);
-    return load_as<S>(from + v * kN);
-  }
-  template <class S>
-  [[gnu::always_inline]] void put(S* to, int v, V value) const {
-    if (kVecs == 1 && count < kN) return store_first<S>(to, value, count);
-    store_as<S>(to + v * kN, value);
-  }
-};
-
-/// Calls body(c, lanes) for all channels: many vectors at a time, then one, then part of one.
-template <class T, int kVecs, class Body>
-[[gnu::always_inline]] inline void each_lanes(std::int64_t channels, const Body& body) {
-  constexpr std::int64_t kN = kLanes<Acc<T>>;
-  std::int64_t c = 0;
-  for (; c + kVecs * kN <= channels; c += kVecs * kN) body(c, Lanes<T, kVecs>{kVecs * kN});
-  for (; c < channels; c += kN) body(c, Lanes<T, 1>{channels - c < kN ? channels - c : kN});
-}
 
 /// TapAxis::seen without divisions if the divisor is 1.
 [[gnu::always_inline]] inline std::int64_t seen(const TapAxis& axis, std::int64_t place, std::int64_t tap) {

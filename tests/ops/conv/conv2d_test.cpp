@@ -35,7 +35,12 @@ OP_CASES(conv2d) {
             {.stride = {3, 1}, .padding = {0, 1}}},                           // what is left over is not seen
            {{1, 5, 4, 6}, {4, 3, 3, 3}, {.padding = 1, .groups = 2}},         //
            {{1, 4, 4, 3}, {6, 1, 3, 3}, {.padding = 1, .groups = 3}, false},  // two outputs of each channel
-           {{0, 5, 6, 4}, {3, 4, 3, 3}}})
+           {{0, 5, 6, 4}, {3, 4, 3, 3}},
+           // few outputs, or few channels, whose gradient has few: strips, their ends, parts of vectors
+           {{1, 3, 19, 5}, {1, 5, 3, 3}, {.padding = 1}},
+           {{1, 4, 17, 9}, {2, 9, 3, 3}, {}, false},
+           {{2, 3, 9, 21}, {3, 21, 3, 3}, {.padding = 1}},
+           {{1, 5, 16, 3}, {4, 3, 3, 5}, {.stride = 2, .padding = 2}}})
     cases.push_back(conv_case(conv));
   return cases;
 }
@@ -111,7 +116,9 @@ TEST_CASE("ops: conv2d gives the same bits with any number of threads, over many
   };
   for (const Case& c : {Case{{3, 60, 61, 3}, {72, 3, 7, 7}, {.stride = 4, .padding = 3}},
                         Case{{5, 56, 56, 40}, {36, 20, 3, 3}, {.stride = {1, 2}, .padding = 1, .groups = 2}},
-                        Case{{3, 30, 31, 50}, {50, 1, 3, 3}, {.padding = 1, .groups = 50}}}) {
+                        Case{{3, 30, 31, 50}, {50, 1, 3, 3}, {.padding = 1, .groups = 50}},
+                        Case{{2, 30, 31, 50}, {3, 50, 3, 3}, {.padding = 1}},
+                        Case{{2, 31, 30, 70}, {50, 70, 3, 3}, {.padding = 1}}}) {
     set_num_threads(1);
     const std::vector<Tensor> one = conv_and_gradients(c.x, c.w, c.options);
     for (const int threads : {2, 3}) {

@@ -1,0 +1,23 @@
+#pragma once
+
+#include <cstddef>
+
+#include "core/cpu_isa.h"
+#include "core/dtype.h"
+#include "ops/conv/conv_shape.h"
+
+namespace moh {
+
+/// Convolution on the CPU as a matrix multiplication whose left operand, the patches, is made some pixels at
+/// a time by the task that multiplies them, in its L2, where the bias is added, too. The weights are packed
+/// once.
+template <class Backend, class T>
+struct PatchGemmKernels {
+  /// Bytes of scratch of run.
+  static std::size_t scratch_bytes(const ConvShape& shape);
+  /// y [B, H, W, outputs] = b + the convolution of x; b may be null. w [outputs, taps, channels / groups] in
+  /// the accumulation dtype.
+  static void run(const T* x, const Acc<T>* w, const T* b, T* y, const ConvShape& shape);
+};
+
+}  // namespace moh
