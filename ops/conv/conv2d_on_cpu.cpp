@@ -6,6 +6,7 @@
 #include "ops/conv/conv_operands.h"
 #include "ops/conv/few_outputs_kernels.h"
 #include "ops/conv/patch_gemm_kernels.h"
+#include "ops/conv/winograd.h"
 #include "ops/linalg/matmul.h"
 #include "ops/op.h"
 
@@ -139,12 +140,19 @@ Tensor like_patches(const Tensor& w, const ConvShape& s, DType dtype) {
 
 void conv2d_forward_on_cpu(const ConvShape& s, const Tensor& x, const Tensor& w, const Tensor& b,
                            const Tensor& y) {
-  convolve(s, x, like_patches(w, s, accumulate_dtype(x.dtype())), b, y);
+  const DType wide = accumulate_dtype(x.dtype());
+  if (!uses_winograd(s, x.dtype())) return convolve(s, x, like_patches(w, s, wide), b, y);
+  winograd_convolve(s, x, by_channels(w, s, wide), b, y);
 }
 
 Tensor conv2d_data_gradient_on_cpu(const ConvShape& s, const Shape& x_shape, const Tensor& w,
                                    const Tensor& dy) {
   const DType wide = accumulate_dtype(w.dtype());
+  if (can_be_mirrored(s) && uses_winograd(s, w.dtype())) {
+    const Tensor dx = empty(x_shape, w.dtype());
+    winograd_convolve(mirrored(s), dy, rotated(like_patches(w, s, wide)), {}, dx);
+    return dx;
+  }
   if (can_be_mirrored(s)) {
     const Tensor dx = empty(x_shape, w.dtype());
     convolve(mirrored(s), dy, rotated(by_channels(w, s, wide)), {}, dx);
@@ -163,11 +171,13 @@ Tensor conv2d_data_gradient_on_cpu(const ConvShape& s, const Shape& x_shape, con
 Tensor conv2d_weight_gradient_on_cpu(const ConvShape& s, const Tensor& x, const Tensor& dy,
                                      const Shape& w_shape) {
   // Of the two images, the one with fewer channels makes the smaller patches.
-  if (can_be_mirrored(s) && s.outputs < s.channels) {
+  if (can_be_mirrored(s) && s.outputs < s.channels && !uses_winograd(s, x.dtype())) {
     const Tensor dw = rotated(weight_gradient(mirrored(s), dy, x));
     return swap_axes(dw, 1, s.channels * s.taps(), s.outputs).reshape(w_shape);
   }
-  return swap_axes(weight_gradient(s, x, dy), s.outputs, s.taps(), s.group_channels()).reshape(w_shape);
+  const Tensor dw =
+      uses_winograd(s, x.dtype()) ? winograd_weight_gradient(s, x, dy) : weight_gradient(s, x, dy);
+  return swap_axes(dw, s.outputs, s.taps(), s.group_channels()).reshape(w_shape);
 }
 
 }  // namespace moh

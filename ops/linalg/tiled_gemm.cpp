@@ -169,6 +169,20 @@ void multiply_together(const GemmShape& s, const T* a, const T* b, T* c, bool ac
   }
 }
 
+/// A task of one matrix multiplication of a batch.
+struct BatchTask {
+  std::int64_t index;
+  GemmTask task;
+};
+
+/// The division of each multiplication of a batch: by columns, where there are more threads than
+/// multiplications; rows only as far as their packed block should stay in L2.
+template <class Kernels, class T>
+GemmParts parts_in_batch(const GemmShape& s, std::int64_t count) {
+  return {num_chunks(s.m, rows_in_cache<Kernels, T>(s)),
+          std::min(num_chunks(s.n, kGemmPanel), num_chunks(std::int64_t{2} * num_threads(), count))};
+}
+
 /// Whether c^T = op(b)^T op(a)^T is faster: b is packed, at the cost of some hundred rows of c, while a is
 /// read in place. So the smaller operand should be b.
 bool is_better_turned(const GemmShape& s) {
@@ -211,6 +225,38 @@ std::size_t tiled_gemm_scratch_bytes(const GemmShape& shape) {
   return bytes;
 }
 
+template <class T>
+void tiled_gemm_batch(const GemmShape& s, const GemmBatch& batch, const T* a, const T* b, T* c,
+                      bool accumulate) {
+  visit_cpu_isa([&]<class Backend>() {
+    using Kernels = MatmulKernels<Backend, T>;
+    const GemmParts parts = parts_in_batch<Kernels, T>(s, batch.count);
+    std::vector<BatchTask> tasks;
+    for (std::int64_t i = 0; i < batch.count; ++i) {
+      for (const GemmTask& task : gemm_tasks(s.m, {0, s.n, 0, s.k}, parts)) tasks.push_back({i, task});
+    }
+    run_tasks(tasks, /*serial=*/false,
+              Kernels::scratch_bytes(s, most_in_part(s.m, kGemmTile, parts.rows), /*packs=*/true),
+              [&](const BatchTask& each, std::byte* scratch) {
+                Kernels::multiply(s, a + each.index * batch.steps.a, b + each.index * batch.steps.b,
+                                  c + each.index * batch.steps.c, accumulate, each.task, nullptr, scratch);
+              });
+  });
+}
+
+std::size_t tiled_gemm_batch_scratch_bytes(const GemmShape& s, const GemmBatch& batch) {
+  std::size_t bytes = 0;
+  visit_cpu_isa([&]<class Backend>() {
+    using Kernels = MatmulKernels<Backend, float>;
+    const GemmParts parts = parts_in_batch<Kernels, float>(s, batch.count);
+    bytes = Kernels::scratch_bytes(s, most_in_part(s.m, kGemmTile, parts.rows), /*packs=*/true) *
+            static_cast<std::size_t>(num_threads());
+  });
+  return bytes;
+}
+
+template void tiled_gemm_batch<float>(const GemmShape&, const GemmBatch&, const float*, const float*, float*,
+                                      bool);
 template void tiled_gemm<float>(const GemmShape&, const float*, const float*, float*, bool);
 template void tiled_gemm<double>(const GemmShape&, const double*, const double*, double*, bool);
 

@@ -14,4 +14,22 @@ void tiled_gemm(const GemmShape& shape, const T* a, const T* b, T* c, bool accum
 /// Upper bound for its bytes of scratch for float, with the current number of threads.
 std::size_t tiled_gemm_scratch_bytes(const GemmShape& shape);
 
+/// Elements from the operands of one matrix multiplication of a batch to those of the next.
+struct GemmSteps {
+  std::int64_t a, b, c;
+};
+/// `count` matrix multiplications of one shape.
+struct GemmBatch {
+  std::int64_t count;
+  GemmSteps steps;
+};
+/// tiled_gemm for each of a batch, which all threads share: for multiplications that are too small to be
+/// divided among them.
+template <class T>
+void tiled_gemm_batch(const GemmShape& shape, const GemmBatch& batch, const T* a, const T* b, T* c,
+                      bool accumulate);
+
+/// Its bytes of scratch for float, with the current number of threads.
+std::size_t tiled_gemm_batch_scratch_bytes(const GemmShape& shape, const GemmBatch& batch);
+
 }  // namespace moh
