@@ -71,24 +71,24 @@ void check_step(const AdamWStep& step) {
 template <class A>
 AdamWCoefficients<A> coefficients_of(const AdamWStep& s) {
   const auto k = static_cast<double>(s.step);
-  return adamw_coefficients<A>({s.beta1, s.beta2, s.epsilon}, s.learning_rate, s.grad_scale,
-                               1.0 - std::pow(s.beta1, k), std::sqrt(1.0 - std::pow(s.beta2, k)));
+  return adamw_coefficients<A>({s.beta1, s.beta2, s.epsilon}, s.grad_scale,
+                               std::sqrt(1.0 - std::pow(s.beta2, k)));
 }
 
-/// 1 - lr * weight_decay for each weight decay.
 template <class A>
-std::vector<A> keep_factors(const std::vector<double>& decays, double learning_rate) {
-  std::vector<A> keep;
-  for (const double decay : decays) keep.push_back(static_cast<A>(1.0 - learning_rate * decay));
-  return keep;
+std::vector<AdamWRate<A>> rates_of(const std::vector<AdamWScale>& scales, const AdamWStep& s) {
+  const double bias1 = 1.0 - std::pow(s.beta1, static_cast<double>(s.step));
+  std::vector<AdamWRate<A>> rates;
+  for (const AdamWScale& scale : scales) rates.push_back(adamw_rate<A>(scale, s.learning_rate, bias1));
+  return rates;
 }
 
 /// The first step's state of all parameters of dtype T, in the chunks and the order of AdamWKernels::update.
 template <class T>
 void reset_on_cpu(std::span<const AdamWParameter> parameters) {
   using A = Acc<T>;
-  std::vector<double> decays;
-  const std::vector<AdamWChunk<T>> chunks = adamw_chunks<T>(parameters, decays);
+  std::vector<AdamWScale> scales;
+  const std::vector<AdamWChunk<T>> chunks = adamw_chunks<T>(parameters, scales);
   parallel_for(static_cast<std::int64_t>(chunks.size()), 1, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t i = begin; i < end; ++i) {
       const AdamWChunk<T>& chunk = chunks[static_cast<std::size_t>(i)];
@@ -138,11 +138,11 @@ void adamw(std::span<const AdamWParameter> parameters, const AdamWStep& step) {
     run_kernel("adamw", first->value, [&]<class Backend, class T>() {
       using A = Acc<T>;
       const Device device = first->value.device();
-      std::vector<double> decays;
-      const KernelTable<AdamWChunk<T>> chunks(adamw_chunks<T>(parameters, decays), device);
-      const KernelTable<A> keep(keep_factors<A>(decays, step.learning_rate), device);
+      std::vector<AdamWScale> scales;
+      const KernelTable<AdamWChunk<T>> chunks(adamw_chunks<T>(parameters, scales), device);
+      const KernelTable<AdamWRate<A>> rates(rates_of<A>(scales, step), device);
       const KernelTable<AdamWCoefficients<A>> coefficients({coefficients_of<A>(step)}, device);
-      AdamWKernels<Backend, T>::update(chunks.data(), chunks.size(), coefficients.data(), keep.data(),
+      AdamWKernels<Backend, T>::update(chunks.data(), chunks.size(), coefficients.data(), rates.data(),
                                        nullptr);
     });
   }

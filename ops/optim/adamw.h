@@ -15,6 +15,7 @@ struct AdamWParameter {
   Tensor exp_avg_sq;  ///< v, likewise
   Tensor master;      ///< float32 master copy of a bfloat16 value; undefined for other dtypes; updated
   double weight_decay = 0.0;
+  double learning_rate_scale = 1.0;  ///< s, a factor of the step's learning rate
 };
 
 /// Hyperparameters of one step, common to all parameters.
@@ -29,10 +30,10 @@ struct AdamWStep {
 
 /// One step of AdamW (Loshchilov & Hutter 2019, arXiv 1711.05101), bit-equal with any number of threads:
 ///   g = grad_scale * grad
-///   p = p (1 - lr * weight_decay)
+///   p = p (1 - s lr weight_decay)
 ///   m = beta1 m + (1 - beta1) g
 ///   v = beta2 v + (1 - beta2) g^2
-///   p = p - lr / (1 - beta1^k) * m / (sqrt(v) / sqrt(1 - beta2^k) + epsilon)
+///   p = p - s lr / (1 - beta1^k) * m / (sqrt(v) / sqrt(1 - beta2^k) + epsilon)
 /// in float32 (float64 for float64), on the master copy if there is one. All parameters are updated in one
 /// parallel pass. Throws ShapeError, DTypeError, DeviceError or ValueError, naming the index of the
 /// parameter, before anything is changed. Not differentiable.

@@ -10,28 +10,28 @@ namespace moh {
 
 template <class Backend, class T>
 void AdamWKernels<Backend, T>::update(const AdamWChunk<T>* chunks, std::int64_t count,
-                                      const AdamWCoefficients<Acc<T>>* coefficients, const Acc<T>* keep,
-                                      const std::int32_t* go) {
+                                      const AdamWCoefficients<Acc<T>>* coefficients,
+                                      const AdamWRate<Acc<T>>* rates, const std::int32_t* go) {
   using A = Acc<T>;
   if (go != nullptr && *go == 0) return;
   const AdamWCoefficients<A> c = *coefficients;
   parallel_for(count, 1, [=](std::int64_t begin, std::int64_t end) {
     for (std::int64_t chunk = begin; chunk < end; ++chunk) {
       const AdamWChunk<T> of = chunks[chunk];
-      const A kept = keep[of.decay];
+      const AdamWRate<A> rate = rates[of.rate];
       for_vectors_in<A>(0, of.count, [=](auto at) {
         const Vec<A> g = c.grad_scale * at.load(of.grad);
         const Vec<A> m = c.beta1 * at.load(of.exp_avg) + c.one_minus_beta1 * g;
         const Vec<A> v = c.beta2 * at.load(of.exp_avg_sq) + c.one_minus_beta2 * (g * g);
         at.store(of.exp_avg, m);
         at.store(of.exp_avg_sq, v);
-        const Vec<A> move = c.step_size * (m / (sqrt_lanes<A>(v) * c.root_scale + c.epsilon));
+        const Vec<A> move = rate.step_size * (m / (sqrt_lanes<A>(v) * c.root_scale + c.epsilon));
         if constexpr (std::is_same_v<T, bfloat16>) {
-          const Vec<A> p = at.load(of.master) * kept - move;
+          const Vec<A> p = at.load(of.master) * rate.keep - move;
           at.store(of.master, p);
           at.store(of.value, p);
         } else {
-          at.store(of.value, at.load(of.value) * kept - move);
+          at.store(of.value, at.load(of.value) * rate.keep - move);
         }
       });
     }

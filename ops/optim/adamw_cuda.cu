@@ -14,20 +14,20 @@ constexpr int kThreads = 256;
 template <class T>
 MOH_KERNEL(kThreads)
 void adamw_kernel(const AdamWChunk<T>* chunks, const AdamWCoefficients<float>* coefficients,
-                  const float* keep, const std::int32_t* go) {
+                  const AdamWRate<float>* rates, const std::int32_t* go) {
   if (go != nullptr && *go == 0) return;
   const AdamWCoefficients<float> c = *coefficients;
   const AdamWChunk<T> at = chunks[device::block_x()];
-  const float kept = keep[at.decay];
+  const AdamWRate<float> rate = rates[at.rate];
   for (std::int64_t i = device::thread_x(); i < at.count; i += device::block_threads()) {
     const float g = c.grad_scale * at.grad[i];
     const float m = c.beta1 * at.exp_avg[i] + c.one_minus_beta1 * g;
     const float v = c.beta2 * at.exp_avg_sq[i] + c.one_minus_beta2 * (g * g);
     at.exp_avg[i] = m;
     at.exp_avg_sq[i] = v;
-    const float move = c.step_size * (m / (sqrtf(v) * c.root_scale + c.epsilon));
+    const float move = rate.step_size * (m / (sqrtf(v) * c.root_scale + c.epsilon));
     const float before = at.master != nullptr ? at.master[i] : static_cast<float>(at.value[i]);
-    const float after = before * kept - move;
+    const float after = before * rate.keep - move;
     if (at.master != nullptr) at.master[i] = after;
     at.value[i] = after;
   }
@@ -37,10 +37,10 @@ void adamw_kernel(const AdamWChunk<T>* chunks, const AdamWCoefficients<float>* c
 
 template <class Backend, class T>
 void AdamWKernels<Backend, T>::update(const AdamWChunk<T>* chunks, std::int64_t num_chunks,
-                                      const AdamWCoefficients<Acc<T>>* coefficients, const Acc<T>* keep,
-                                      const std::int32_t* go) {
+                                      const AdamWCoefficients<Acc<T>>* coefficients,
+                                      const AdamWRate<Acc<T>>* rates, const std::int32_t* go) {
   cuda::launch("adamw", adamw_kernel<T>, {.blocks_x = num_chunks, .threads = kThreads}, chunks, coefficients,
-               keep, go);
+               rates, go);
 }
 
 template struct AdamWKernels<Cuda, float>;

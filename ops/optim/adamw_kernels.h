@@ -15,44 +15,62 @@ struct AdamWChunk {
   Acc<T>* exp_avg_sq = nullptr;
   Acc<T>* master = nullptr;  ///< for bfloat16 only
   std::int64_t count = 0;
-  std::int64_t decay = 0;  ///< index of its factor in `keep`
+  std::int64_t rate = 0;  ///< index of its AdamWRate
 };
 
-/// Coefficients of a step, precomputed for the inner loop.
+/// Coefficients of a step that all parameters have in common, precomputed for the inner loop.
 template <class A>
 struct AdamWCoefficients {
   A grad_scale, beta1, one_minus_beta1, beta2, one_minus_beta2;
-  A step_size;   ///< lr / (1 - beta1^k)
   A root_scale;  ///< 1 / sqrt(1 - beta2^k)
   A epsilon;
 };
 
-/// Hyperparameters that are constant over a run.
+/// Coefficients of a step for the parameters of one AdamWScale.
+template <class A>
+struct AdamWRate {
+  A keep;       ///< 1 - s lr weight_decay
+  A step_size;  ///< s lr / (1 - beta1^k)
+};
+
+/// Hyperparameters of a parameter, constant over a run. Parameters with equal ones share an AdamWRate.
+struct AdamWScale {
+  double weight_decay = 0, learning_rate = 1;
+  bool operator==(const AdamWScale&) const = default;
+};
+
+/// Hyperparameters of all parameters, constant over a run.
 struct AdamWBetas {
   double beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8;
 };
 
-/// The coefficients of a step, from bias1 = 1 - beta1^k and root_bias2 = sqrt(1 - beta2^k). constexpr, so
-/// that device code may call it.
+/// The coefficients of a step, from root_bias2 = sqrt(1 - beta2^k). constexpr, so that device code may call
+/// it.
 template <class A>
-constexpr AdamWCoefficients<A> adamw_coefficients(const AdamWBetas& betas, double learning_rate,
-                                                  double grad_scale, double bias1, double root_bias2) {
+constexpr AdamWCoefficients<A> adamw_coefficients(const AdamWBetas& betas, double grad_scale,
+                                                  double root_bias2) {
   return {.grad_scale = static_cast<A>(grad_scale),
           .beta1 = static_cast<A>(betas.beta1),
           .one_minus_beta1 = static_cast<A>(1.0 - betas.beta1),
           .beta2 = static_cast<A>(betas.beta2),
           .one_minus_beta2 = static_cast<A>(1.0 - betas.beta2),
-          .step_size = static_cast<A>(learning_rate / bias1),
           .root_scale = static_cast<A>(1.0 / root_bias2),
           .epsilon = static_cast<A>(betas.epsilon)};
 }
 
-/// Updates all chunks, which must not overlap. All pointers are to memory of the back end; keep[d] is
-/// 1 - lr * weight_decay. If `go` is not null and *go is 0, nothing is changed.
+/// Likewise, from bias1 = 1 - beta1^k.
+template <class A>
+constexpr AdamWRate<A> adamw_rate(const AdamWScale& scale, double learning_rate, double bias1) {
+  const double rate = scale.learning_rate * learning_rate;
+  return {.keep = static_cast<A>(1.0 - rate * scale.weight_decay), .step_size = static_cast<A>(rate / bias1)};
+}
+
+/// Updates all chunks, which must not overlap. All pointers are to memory of the back end. If `go` is not
+/// null and *go is 0, nothing is changed.
 template <class Backend, class T>
 struct AdamWKernels {
   static void update(const AdamWChunk<T>* chunks, std::int64_t num_chunks,
-                     const AdamWCoefficients<Acc<T>>* coefficients, const Acc<T>* keep,
+                     const AdamWCoefficients<Acc<T>>* coefficients, const AdamWRate<Acc<T>>* rates,
                      const std::int32_t* go);
 };
 

@@ -42,13 +42,12 @@ MOH_KERNEL(kThreads) void adamw_plan_kernel(AdamWPlan plan) {
   plan.outcome[1] = go ? 1 : 0;
   if (!go) return;
   *plan.steps += 1;
-  const double learning_rate = *plan.learning_rate;
+  const double bias1 = 1.0 - power(plan.betas.beta1, *plan.steps);
   const double grad_scale = plan.max_norm > 0 ? clip_scale(norm, plan.max_norm) : 1.0;
-  *plan.coefficients = adamw_coefficients<float>(plan.betas, learning_rate, grad_scale,
-                                                 1.0 - power(plan.betas.beta1, *plan.steps),
-                                                 sqrt(1.0 - power(plan.betas.beta2, *plan.steps)));
-  for (std::int64_t i = 0; i < plan.num_decays; ++i)
-    plan.keep[i] = static_cast<float>(1.0 - learning_rate * plan.decays[i]);
+  *plan.coefficients =
+      adamw_coefficients<float>(plan.betas, grad_scale, sqrt(1.0 - power(plan.betas.beta2, *plan.steps)));
+  for (std::int64_t i = 0; i < plan.num_scales; ++i)
+    plan.rates[i] = adamw_rate<float>(plan.scales[i], *plan.learning_rate, bias1);
 }
 
 }  // namespace

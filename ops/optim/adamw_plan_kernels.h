@@ -16,14 +16,14 @@ struct AdamWPlan {
   const double* losses = nullptr;
   std::int64_t num_losses = 0;
   const double* learning_rate = nullptr;
-  const double* decays = nullptr;  ///< weight decays
-  std::int64_t num_decays = 0;
+  const AdamWScale* scales = nullptr;
+  std::int64_t num_scales = 0;
 
   std::int64_t* steps = nullptr;  ///< updates so far; incremented by an update
   AdamWCoefficients<float>* coefficients = nullptr;
-  float* keep = nullptr;       ///< [num_decays]
-  std::int32_t* go = nullptr;  ///< 1 if the weights are to be updated, else 0
-  double* outcome = nullptr;   ///< [2]: global L2 norm of the gradients, and `go`
+  AdamWRate<float>* rates = nullptr;  ///< [num_scales]
+  std::int32_t* go = nullptr;         ///< 1 if the weights are to be updated, else 0
+  double* outcome = nullptr;          ///< [2]: global L2 norm of the gradients, and `go`
 };
 
 template <class Backend>

@@ -34,19 +34,19 @@ std::vector<GradChunk<T>> grad_chunks(std::span<const Tensor> grads) {
   return chunks;
 }
 
-/// Chunks of all parameters of dtype T, in their order. A weight decay that is not yet among `decays` is
+/// Chunks of all parameters of dtype T, in their order. Hyperparameters that are not yet among `scales` are
 /// added to them.
 template <class T>
 std::vector<AdamWChunk<T>> adamw_chunks(std::span<const AdamWParameter> parameters,
-                                        std::vector<double>& decays) {
+                                        std::vector<AdamWScale>& scales) {
   using A = Acc<T>;
   const std::int64_t most = optimizer_chunk();
   std::vector<AdamWChunk<T>> chunks;
   for (const AdamWParameter& p : parameters) {
     if (p.value.dtype() != dtype_of<T>()) continue;
-    const auto decay = std::find(decays.begin(), decays.end(), p.weight_decay);
-    const auto number = decay - decays.begin();
-    if (decay == decays.end()) decays.push_back(p.weight_decay);
+    const AdamWScale scale{p.weight_decay, p.learning_rate_scale};
+    const auto number = std::find(scales.begin(), scales.end(), scale) - scales.begin();
+    if (number == std::ssize(scales)) scales.push_back(scale);
     A* const master = p.master.defined() ? p.master.data<A>() : nullptr;
     for (std::int64_t begin = 0; begin < p.value.numel(); begin += most) {
       chunks.push_back({.value = p.value.data<T>() + begin,
@@ -55,7 +55,7 @@ std::vector<AdamWChunk<T>> adamw_chunks(std::span<const AdamWParameter> paramete
                         .exp_avg_sq = p.exp_avg_sq.data<A>() + begin,
                         .master = master ? master + begin : nullptr,
                         .count = std::min(most, p.value.numel() - begin),
-                        .decay = number});
+                        .rate = number});
     }
   }
   return chunks;

@@ -1,6 +1,7 @@
 #include "ops/optim/device_adamw.h"
 
 #include <type_traits>
+#include <utility>
 
 #include "ops/op.h"
 #include "ops/optim/adamw_plan_kernels.h"
@@ -24,14 +25,14 @@ DeviceAdamW::DeviceAdamW(const std::vector<AdamWParameter>& parameters, const Ad
       throw DTypeError(error_message("adamw", "dtype", "float32 or bfloat16 on a GPU", "float64"));
     (dtype == DType::kBFloat16 ? grads_bfloat16 : grads_float32).push_back(p.grad);
   }
-  std::vector<double> decays;
-  float32_ = {{grad_chunks<float>(grads_float32), device}, {adamw_chunks<float>(parameters, decays), device}};
+  std::vector<AdamWScale> scales;
+  float32_ = {{grad_chunks<float>(grads_float32), device}, {adamw_chunks<float>(parameters, scales), device}};
   bfloat16_ = {{grad_chunks<float>(grads_bfloat16), device},
-               {adamw_chunks<bfloat16>(parameters, decays), device}};
+               {adamw_chunks<bfloat16>(parameters, scales), device}};
   square_sums_ = empty({float32_.grads.size() + bfloat16_.grads.size()}, DType::kFloat64, device);
-  const auto num_decays = static_cast<std::int64_t>(decays.size());
-  decays_ = tensor_of({num_decays}, decays).to(device);
-  keep_ = empty({num_decays}, DType::kFloat32, device);
+  const auto rate_bytes = static_cast<std::int64_t>(scales.size() * sizeof(AdamWRate<float>));
+  scales_ = KernelTable<AdamWScale>(std::move(scales), device);
+  rates_ = empty({rate_bytes}, DType::kUInt8, device);
   learning_rate_ = zeros({}, DType::kFloat64, device);
   steps_ = zeros({}, DType::kInt64, device);
   go_ = zeros({}, DType::kInt32, device);
@@ -70,11 +71,11 @@ Tensor DeviceAdamW::update(const Tensor& losses) const {
                        .losses = losses.data<double>(),
                        .num_losses = losses.numel(),
                        .learning_rate = learning_rate_.data<double>(),
-                       .decays = decays_.data<double>(),
-                       .num_decays = decays_.numel(),
+                       .scales = scales_.data(),
+                       .num_scales = scales_.size(),
                        .steps = steps_.data<std::int64_t>(),
                        .coefficients = coefficients,
-                       .keep = keep_.data<float>(),
+                       .rates = static_cast<AdamWRate<float>*>(rates_.raw()),
                        .go = go_.data<std::int32_t>(),
                        .outcome = outcome.data<double>()};
   run_kernel("adamw_plan", like_, [&]<class Backend, class Any>() {
@@ -82,7 +83,7 @@ Tensor DeviceAdamW::update(const Tensor& losses) const {
   });
   each_dtype("adamw", [&]<class Backend, class T>(const Chunks<T>& chunks) {
     AdamWKernels<Backend, T>::update(chunks.parameters.data(), chunks.parameters.size(), coefficients,
-                                     plan.keep, plan.go);
+                                     plan.rates, plan.go);
   });
   return outcome;
 }

@@ -45,9 +45,10 @@ class DeviceAdamW {
   Tensor like_;  // a parameter
   Chunks<float> float32_;
   Chunks<bfloat16> bfloat16_;
-  Tensor square_sums_;    // float64, one per chunk
-  Tensor decays_, keep_;  // float64, float32: one per distinct weight decay
-  Tensor learning_rate_, steps_, go_, coefficients_;
+  Tensor square_sums_;  // float64, one per chunk
+  KernelTable<AdamWScale> scales_;
+  Tensor rates_, coefficients_;  // bytes of an AdamWRate<float> per scale, of AdamWCoefficients<float>
+  Tensor learning_rate_, steps_, go_;
 };
 
 }  // namespace moh

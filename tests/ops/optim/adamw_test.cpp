@@ -35,6 +35,7 @@ std::vector<AdamWParameter> some_parameters(DType dtype) {
   // Empty, scalar, one past a vector, and more than a chunk.
   for (const Shape& shape : {Shape{0}, Shape{}, Shape{17}, Shape{3, 11}, Shape{130, 131}}) {
     parameters.push_back(parameter_of(shape, dtype, seed % 2 == 0 ? 0.1 : 0.0, seed));
+    parameters.back().learning_rate_scale = seed > 2 ? 0.25 : 1;
     ++seed;
   }
   return parameters;
@@ -54,18 +55,19 @@ struct Reference {
         m(zeros_like(value)),
         v(zeros_like(value)) {}
 
-  void update(const Tensor& grad, double weight_decay, const AdamWStep& s) {
+  void update(const Tensor& grad, const AdamWParameter& of, const AdamWStep& s) {
+    const double rate = of.learning_rate_scale * s.learning_rate;
     const Tensor wide = grad.to(DType::kFloat64);
     for (std::int64_t i = 0; i < value.numel(); ++i) {
       const double g = wide.data<double>()[i] * s.grad_scale;
       double& p = value.data<double>()[i];
       double& mi = m.data<double>()[i];
       double& vi = v.data<double>()[i];
-      p *= 1.0 - s.learning_rate * weight_decay;
+      p *= 1.0 - rate * of.weight_decay;
       mi = s.beta1 * mi + (1.0 - s.beta1) * g;
       vi = s.beta2 * vi + (1.0 - s.beta2) * g * g;
       const auto k = static_cast<double>(s.step);
-      p -= s.learning_rate / (1.0 - std::pow(s.beta1, k)) * mi /
+      p -= rate / (1.0 - std::pow(s.beta1, k)) * mi /
            (std::sqrt(vi) / std::sqrt(1.0 - std::pow(s.beta2, k)) + s.epsilon);
     }
   }
@@ -87,7 +89,7 @@ void run_steps(const std::vector<AdamWParameter>& parameters, std::vector<Refere
   for (step.step = 1; step.step <= 3; ++step.step) {
     draw_grads(parameters, step.step);
     for (std::size_t i = 0; i < references.size(); ++i) {
-      references[i].update(parameters[i].grad, parameters[i].weight_decay, step);
+      references[i].update(parameters[i].grad, parameters[i], step);
     }
     adamw(parameters, step);
   }
