@@ -54,6 +54,21 @@ class NoGrad : GradMode {
   NoGrad() : GradMode(false) {}
 };
 
+/// Notes whether ops that run in this thread during its lifetime, while recording is off, have inputs that
+/// require a gradient.
+class UnrecordedGradients {
+ public:
+  UnrecordedGradients();
+  ~UnrecordedGradients();
+  UnrecordedGradients(const UnrecordedGradients&) = delete;
+  UnrecordedGradients& operator=(const UnrecordedGradients&) = delete;
+
+  bool any() const;
+
+ private:
+  bool outer_;
+};
+
 /// Names of the ops in the graph of `output`, without repetition, sorted.
 std::vector<std::string> graph_op_names(const Variable& output);
 

@@ -1,5 +1,6 @@
 #include "autograd/recompute.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <utility>
 
@@ -39,12 +40,15 @@ class FirstRun {
  public:
   explicit FirstRun(bool recorded_later) : outer_(in_first_run) { in_first_run = recorded_later; }
   ~FirstRun() { in_first_run = outer_; }
+  /// Whether an op of the segment reads a leaf that requires a gradient.
+  bool met_gradients() const { return met_.any(); }
   FirstRun(const FirstRun&) = delete;
   FirstRun& operator=(const FirstRun&) = delete;
 
  private:
   bool outer_;
   NoGrad no_grad_;
+  UnrecordedGradients met_;
 };
 
 /// Leaves with the inputs' values, in which the backward pass of the segment collects the inputs' gradients.
@@ -94,16 +98,18 @@ std::vector<Variable> recompute(const Segment& segment, const std::vector<Variab
     needs_grad.push_back(input.requires_grad());
   }
   std::vector<Tensor> outputs;
+  bool needed = std::ranges::count(needs_grad, true) > 0;
   {
     const FirstRun first_run(backward_follows());
     for (const Variable& output : segment(inputs)) outputs.push_back(output.value());
+    needed = needed || first_run.met_gradients();
   }
   return record_outputs(
       "recompute", std::move(outputs), inputs,
       [=](std::span<const Tensor> dys) {
         return run_again(segment, values, needs_grad, generator, state, dys);
       },
-      /*always=*/true);
+      /*always=*/needed);
 }
 
 bool recomputing() {

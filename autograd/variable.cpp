@@ -18,6 +18,7 @@ namespace {
 constexpr std::string_view kSumGradients = "sum_gradients";  // in profiles
 
 thread_local bool recording = true;
+thread_local bool met_gradients = false;  // by ops that were not recorded
 
 std::uint64_t next_sequence() {
   static std::atomic<std::uint64_t> sequence = 0;
@@ -299,9 +300,10 @@ void backward(std::span<const Variable> outputs, std::span<const Tensor> seeds) 
 std::vector<Variable> record_outputs(std::string_view name, std::vector<Tensor> outputs,
                                      const std::vector<Variable>& inputs, MultiBackwardFn backward,
                                      bool always) {
-  const bool needed =
-      recording && (always || std::any_of(inputs.begin(), inputs.end(),
-                                          [](const Variable& v) { return v.requires_grad(); }));
+  const bool wanted = always || std::any_of(inputs.begin(), inputs.end(),
+                                            [](const Variable& v) { return v.requires_grad(); });
+  const bool needed = recording && wanted;
+  met_gradients = met_gradients || wanted;
   std::shared_ptr<Node> node;
   if (needed) {
     node = std::make_shared<Node>();
@@ -345,6 +347,17 @@ GradMode::GradMode(bool enabled) : previous_(recording) {
 }
 GradMode::~GradMode() {
   recording = previous_;
+}
+
+UnrecordedGradients::UnrecordedGradients() : outer_(met_gradients) {
+  met_gradients = false;
+}
+UnrecordedGradients::~UnrecordedGradients() {
+  met_gradients = met_gradients || outer_;
+}
+
+bool UnrecordedGradients::any() const {
+  return met_gradients;
 }
 
 std::vector<std::string> graph_op_names(const Variable& output) {

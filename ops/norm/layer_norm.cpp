@@ -43,17 +43,18 @@ Normalised normalise(const char* op, const Variable& x, const Affine& affine, do
   return {y, {mean, r}};
 }
 
-/// Returns dx, and writes the gradients of bias and weight from `at` on.
+/// Returns dx, and writes the gradients of bias and weight from `at` on, where that is defined.
 Tensor gradients(const char* op, const Tensor& dy, const Tensor& x, const Affine& affine,
                  const Normalised::Saved& saved, const Tensor& dparameters, std::int64_t at) {
   Tensor dx = empty_like(x);
   const Rows rows{saved.mean.numel(), x.dim(-1)};
   const auto run = [&]<class Backend, class T>() {
-    LayerNormKernels<Backend, T>::backward(dy.data<T>(), x.data<T>(), affine.kernels<T>(),
-                                           saved.mean.data<Acc<T>>(), saved.r.data<Acc<T>>(), dx.data<T>(),
-                                           dparameters.data<T>() + at, rows);
+    LayerNormKernels<Backend, T>::backward(
+        dy.data<T>(), x.data<T>(), affine.kernels<T>(), saved.mean.data<Acc<T>>(), saved.r.data<Acc<T>>(),
+        dx.data<T>(), dparameters.defined() ? dparameters.data<T>() + at : nullptr, rows);
   };
-  run_kernel(op, dy, run, RowSumsWorkspace{{rows.count, 2 * rows.width}});
+  run_kernel(op, dy, run,
+             RowSumsWorkspace{dparameters.defined() ? Rows{rows.count, 2 * rows.width} : Rows()});
   return dx;
 }
 
@@ -75,9 +76,12 @@ Variable layer_norm(const Variable& x, const Variable& weight, const Variable& b
   const auto [y, saved] = normalise("layer_norm", x, affine, eps);
   affine.bias = Tensor();
   return record("layer_norm", y, {x, weight, bias},
-                [x = x.value(), affine, saved = saved](const Tensor& dy) -> Grads {
-                  Tensor dparameters = empty({2, x.dim(-1)}, x.dtype(), x.device());
+                [x = x.value(), affine, saved = saved,
+                 needs_sums = weight.requires_grad() || bias.requires_grad()](const Tensor& dy) -> Grads {
+                  Tensor dparameters;
+                  if (needs_sums) dparameters = empty({2, x.dim(-1)}, x.dtype(), x.device());
                   Tensor dx = gradients("layer_norm", dy, x, affine, saved, dparameters, 0);
+                  if (!needs_sums) return {dx, {}, {}};
                   return {dx, dparameters.select(1), dparameters.select(0)};
                 });
 }

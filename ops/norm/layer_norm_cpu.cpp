@@ -1,4 +1,5 @@
 #include <cmath>
+#include <type_traits>
 
 #include "ops/cpu/reduce.h"
 #include "ops/norm/layer_norm_kernels.h"
@@ -38,8 +39,8 @@ void LayerNormKernels<Backend, T>::forward(const T* x, const NormAffine<T>& affi
 
 namespace {
 
-/// One row of the backward pass; adds to db and dw.
-template <bool kWeighted, class T, class A>
+/// One row of the backward pass; adds to db and dw unless these are null.
+template <bool kWeighted, bool kSums, class T, class A>
 [[gnu::always_inline]] inline void backward_row(const T* dy, const T* x, A base, const T* weight, A mean, A r,
                                                 T* dx, A* db, A* dw, std::int64_t width) {
   const auto weighted = [=](std::int64_t j) { return A(dy[j]) * (kWeighted ? base + A(weight[j]) : base); };
@@ -49,8 +50,10 @@ template <bool kWeighted, class T, class A>
     const A n = (A(x[j]) - mean) * r, g = weighted(j);
     sum += g;
     dot += g * n;
-    db[j] += A(dy[j]);
-    dw[j] += A(dy[j]) * n;
+    if constexpr (kSums) {
+      db[j] += A(dy[j]);
+      dw[j] += A(dy[j]) * n;
+    }
   }
   const A mean_g = sum / A(width), mean_gn = dot / A(width);
 #pragma omp simd
@@ -69,17 +72,27 @@ void LayerNormKernels<Backend, T>::backward(const T* dy, const T* x, const NormA
                                             Rows rows) {
   using A = Acc<T>;
   const std::int64_t width = rows.width;
-  const RowGroups groups{affine.groups, rows.count, affine.stride};
-  sum_over_groups<A>(groups, 2 * width, dparameters, [=](std::int64_t group, std::int64_t i, A* partial) {
+  const auto row = [=]<bool kSums>(std::bool_constant<kSums>, std::int64_t group, std::int64_t i, A* db,
+                                   A* dw) {
     const std::int64_t at = i * width;
     const A base = A(affine.base);
     if (affine.weight) {
-      backward_row<true>(dy + at, x + at, base, affine.weight + group * affine.stride, mean[i], r[i], dx + at,
-                         partial, partial + width, width);
+      backward_row<true, kSums>(dy + at, x + at, base, affine.weight + group * affine.stride, mean[i], r[i],
+                                dx + at, db, dw, width);
     } else {
-      backward_row<false>(dy + at, x + at, base, affine.weight, mean[i], r[i], dx + at, partial,
-                          partial + width, width);
+      backward_row<false, kSums>(dy + at, x + at, base, affine.weight, mean[i], r[i], dx + at, db, dw, width);
     }
+  };
+  if (dparameters != nullptr) {
+    const RowGroups groups{affine.groups, rows.count, affine.stride};
+    return sum_over_groups<A>(groups, 2 * width, dparameters,
+                              [=](std::int64_t group, std::int64_t i, A* partial) {
+                                row(std::true_type(), group, i, partial, partial + width);
+                              });
+  }
+  const std::int64_t each = affine.groups > 0 ? rows.count / affine.groups : 0;
+  parallel_for(rows.count, row_grain(rows.count, width), [=](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i) row(std::false_type(), i / each, i, nullptr, nullptr);
   });
 }
 

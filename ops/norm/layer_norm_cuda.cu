@@ -91,7 +91,8 @@ void layer_norm_kernel(LayerNorm<T> n) {
   });
 }
 
-/// Operands of the backward pass; partials [groups, parts, 2, width].
+/// Operands of the backward pass; partials [groups, parts, 2, width], or null: then db and dw are not
+/// computed.
 template <class T>
 struct LayerNormGradient {
   RowAccess<const T> dy, x;
@@ -111,9 +112,12 @@ void layer_norm_gradient_kernel(LayerNormGradient<T> g) {
   auto* space = device::shared_memory<ReduceSpace<float>>();
   auto* db = reinterpret_cast<float*>(space + 2);
   float* dw = db + (width + kPack - 1) / kPack * kPack;
-  each_piece<T>(width, [&](std::int64_t first) {
-    for (int j = 0; j < kPack; ++j) db[first + j] = dw[first + j] = 0;
-  });
+  const bool sums = g.partials != nullptr;
+  if (sums) {
+    each_piece<T>(width, [&](std::int64_t first) {
+      for (int j = 0; j < kPack; ++j) db[first + j] = dw[first + j] = 0;
+    });
+  }
   for (std::int64_t i = group * rows + device::block_y(); i < (group + 1) * rows; i += device::blocks_y()) {
     const float mean = g.mean[i], r = g.r[i];
     float sum = 0, dot = 0;
@@ -126,6 +130,7 @@ void layer_norm_gradient_kernel(LayerNormGradient<T> g) {
         const float normal = (x[j] - mean) * r;
         sum += dy[j] * factors[j];
         dot += dy[j] * factors[j] * normal;
+        if (!sums) continue;
         db[first + j] += dy[j];
         dw[first + j] += dy[j] * normal;
       }
@@ -142,6 +147,7 @@ void layer_norm_gradient_kernel(LayerNormGradient<T> g) {
     });
     device::sync_block();  // before the next row writes into the space
   }
+  if (!sums) return;
   each_piece<T>(width, [&](std::int64_t first) {
     float* to = g.partials + (group * device::blocks_y() + device::block_y()) * 2 * width;
     for (int j = 0; j < kPack && first + j < width; ++j) {
@@ -175,16 +181,24 @@ void LayerNormKernels<Backend, T>::backward(const T* dy, const T* x, const NormA
   const std::int64_t width = rows.width;
   const DeviceAffine<T> on_device = device_affine(affine, rows);
   const std::int64_t parts = summing_blocks(on_device.group_rows, affine.groups);
-  const DeviceScratch partials(static_cast<std::size_t>(affine.groups * parts * 2 * width) * sizeof(float));
-  const LayerNormGradient<T> gradient{rows_at(dy, width), rows_at(x, width),   on_device, mean, r,
-                                      rows_at(dx, width), partials.as<float>()};
-  const std::size_t shared = summing_space<T>(width, 2) + sizeof(ReduceSpace<float>);
+  const bool sums = dparameters != nullptr;
+  const std::int64_t floats = sums ? affine.groups * parts * 2 * width : 0;
+  const DeviceScratch partials(static_cast<std::size_t>(floats) * sizeof(float));
+  const LayerNormGradient<T> gradient{rows_at(dy, width),
+                                      rows_at(x, width),
+                                      on_device,
+                                      mean,
+                                      r,
+                                      rows_at(dx, width),
+                                      sums ? partials.as<float>() : nullptr};
+  const std::size_t shared = summing_space<T>(width, sums ? 2 : 0) + sizeof(ReduceSpace<float>);
   cuda::launch("layer_norm_gradient", layer_norm_gradient_kernel<T>,
                {.blocks_x = affine.groups,
                 .blocks_y = parts,
                 .threads = row_threads<T>(width),
                 .shared_bytes = shared},
                gradient);
+  if (!sums) return;
   cuda::launch_each(
       "sum_partials", affine.groups * 2 * width,
       SumPartials<float, T>{partials.as<float>(), parts, 2 * width, dparameters, 1, affine.stride});

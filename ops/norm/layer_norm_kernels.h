@@ -18,7 +18,7 @@ struct NormAffine {
 
 /// Kernels of layer_norm over N rows of width D; outputs are overwritten. x, y, dx, dy [N, D]; mean, r [N];
 /// dparameters [groups, 2, D] with affine.stride elements between groups: the gradient of the bias, then that
-/// of the weight.
+/// of the weight; null: neither is computed.
 template <class Backend, class T>
 struct LayerNormKernels {
   static void forward(const T* x, const NormAffine<T>& affine, T* y, Acc<T>* mean, Acc<T>* r, Rows rows,

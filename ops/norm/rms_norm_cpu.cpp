@@ -1,4 +1,5 @@
 #include <cmath>
+#include <type_traits>
 
 #include "ops/cpu/reduce.h"
 #include "ops/norm/rms_norm_kernels.h"
@@ -39,7 +40,7 @@ void RmsNormKernels<Backend, T>::backward(const T* dy, const T* dsum, const T* x
                                           T* dx, T* dw, Rows rows) {
   using A = Acc<T>;
   const std::int64_t width = rows.width;
-  sum_over_rows<A>(rows.count, width, dw, [=](std::int64_t i, A* dw_partial) {
+  const auto backward_row = [=]<bool kSums>(std::bool_constant<kSums>, std::int64_t i, A* dw_partial) {
     const T* xi = x + i * width;
     const T* dyi = dy + i * width;
     T* dxi = dx + i * width;
@@ -48,7 +49,7 @@ void RmsNormKernels<Backend, T>::backward(const T* dy, const T* dsum, const T* x
 #pragma omp simd reduction(+ : s)
     for (std::int64_t j = 0; j < width; ++j) {
       s += A(dyi[j]) * A(w[j]) * A(xi[j]);
-      dw_partial[j] += A(dyi[j]) * A(xi[j]) * ri;
+      if constexpr (kSums) dw_partial[j] += A(dyi[j]) * A(xi[j]) * ri;
     }
     const A shrink = ri * ri * s / A(width);
     if (dsum == nullptr) {
@@ -60,6 +61,14 @@ void RmsNormKernels<Backend, T>::backward(const T* dy, const T* dsum, const T* x
       for (std::int64_t j = 0; j < width; ++j)
         dxi[j] = ri * (A(dyi[j]) * A(w[j]) - A(xi[j]) * shrink) + A(dsumi[j]);
     }
+  };
+  if (dw != nullptr) {
+    return sum_over_rows<A>(rows.count, width, dw, [=](std::int64_t i, A* dw_partial) {
+      backward_row(std::true_type(), i, dw_partial);
+    });
+  }
+  parallel_for(rows.count, row_grain(rows.count, width), [=](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i) backward_row(std::false_type(), i, nullptr);
   });
 }
 

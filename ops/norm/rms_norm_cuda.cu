@@ -49,7 +49,8 @@ void rms_norm_kernel(RmsNorm<T> n) {
   });
 }
 
-/// Operands of the backward pass; partials [blocks, width]; dsum may be null.
+/// Operands of the backward pass; partials [blocks, width]; dsum may be null, and so may partials: then dw is
+/// not computed.
 template <class T>
 struct RmsNormGradient {
   RowAccess<const T> dy, dsum, x, w;
@@ -68,9 +69,12 @@ void rms_norm_gradient_kernel(RmsNormGradient<T> g) {
   const std::int64_t width = g.x.width;
   auto* space = device::shared_memory<ReduceSpace<float>>();
   auto* dw = reinterpret_cast<float*>(space + 1);
-  each_piece<T>(width, [&](std::int64_t first) {
-    for (int j = 0; j < kPack; ++j) dw[first + j] = 0;
-  });
+  const bool sums = g.partials != nullptr;
+  if (sums) {
+    each_piece<T>(width, [&](std::int64_t first) {
+      for (int j = 0; j < kPack; ++j) dw[first + j] = 0;
+    });
+  }
   for (std::int64_t i = device::block_x(); i < g.rows; i += device::blocks_x()) {
     const float r = g.r[i];
     float s = 0;
@@ -81,7 +85,7 @@ void rms_norm_gradient_kernel(RmsNormGradient<T> g) {
       g.w.load(first, w);
       for (int j = 0; j < kPack; ++j) {
         s += dy[j] * w[j] * x[j];
-        dw[first + j] += dy[j] * x[j] * r;
+        if (sums) dw[first + j] += dy[j] * x[j] * r;
       }
     });
     const float shrink = r * r * reduce_block(s, Sum{}, space->values) / static_cast<float>(width);
@@ -100,6 +104,7 @@ void rms_norm_gradient_kernel(RmsNormGradient<T> g) {
     });
     device::sync_block();  // before the next row writes into the space
   }
+  if (!sums) return;
   each_piece<T>(width, [&](std::int64_t first) {
     for (int j = 0; j < kPack && first + j < width; ++j)
       g.partials[device::block_x() * width + first + j] = dw[first + j];
@@ -127,14 +132,21 @@ template <class Backend, class T>
 void RmsNormKernels<Backend, T>::backward(const T* dy, const T* dsum, const T* x, const T* w, const Acc<T>* r,
                                           T* dx, T* dw, Rows rows) {
   const std::int64_t blocks = summing_blocks(rows.count), width = rows.width;
-  const DeviceScratch partials(static_cast<std::size_t>(blocks * width) * sizeof(float));
-  const RmsNormGradient<T> gradient{
-      rows_at(dy, width), rows_at(dsum, width), rows_at(x, width), rows_at(w, width), r,
-      rows_at(dx, width), partials.as<float>(), rows.count};
-  cuda::launch(
-      "rms_norm_gradient", rms_norm_gradient_kernel<T>,
-      {.blocks_x = blocks, .threads = row_threads<T>(width), .shared_bytes = summing_space<T>(width, 1)},
-      gradient);
+  const DeviceScratch partials(dw == nullptr ? 0 : static_cast<std::size_t>(blocks * width) * sizeof(float));
+  const RmsNormGradient<T> gradient{rows_at(dy, width),
+                                    rows_at(dsum, width),
+                                    rows_at(x, width),
+                                    rows_at(w, width),
+                                    r,
+                                    rows_at(dx, width),
+                                    dw == nullptr ? nullptr : partials.as<float>(),
+                                    rows.count};
+  cuda::launch("rms_norm_gradient", rms_norm_gradient_kernel<T>,
+               {.blocks_x = blocks,
+                .threads = row_threads<T>(width),
+                .shared_bytes = summing_space<T>(width, dw == nullptr ? 0 : 1)},
+               gradient);
+  if (dw == nullptr) return;
   cuda::launch_each("sum_partials", width, SumPartials<float, T>{partials.as<float>(), blocks, width, dw});
 }
 

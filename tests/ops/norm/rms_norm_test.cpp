@@ -42,6 +42,19 @@ OP_CASES(rms_norm) {
                      .inputs = {normal(shape), uniform({shape[-1]}, 0.5, 1.5)},
                      .run = [](const Inputs& in) { return Outputs{rms_norm(in[0], in[1], kEps)}; },
                      .reference = reference});
+    const Tensor w = uniform({shape[-1]}, 0.5, 1.5);
+    cases.push_back({.name = to_string(shape) + ", frozen weight",
+                     .inputs = {normal(shape)},
+                     .run =
+                         [w](const Inputs& in) {
+                           const Variable frozen(w.to(in[0].dtype()).to(in[0].device()));
+                           return Outputs{rms_norm(in[0], frozen, kEps)};
+                         },
+                     .reference =
+                         [w](const std::vector<Tensor>& in) {
+                           return reference({in[0], w});
+                         },
+                     .gradient_scale = shape[-1] > 1 ? 1e-6 : 1.0});  // of one element it is 0 but for eps
   }
   return cases;
 }
@@ -65,6 +78,23 @@ OP_CASES(add_rms_norm) {
                      .reference = sum_and_norm});
   }
   return cases;
+}
+
+TEST_CASE("ops: a frozen weight leaves the gradients of the rest of add_rms_norm as they are") {
+  const auto gradients = [](bool frozen) {
+    const Variable x(normal({5, 37}, 1).to(DType::kFloat32), true);
+    const Variable branch(normal({5, 37}, 2).to(DType::kFloat32), true);
+    const Variable w(normal({37}, 3).to(DType::kFloat32), !frozen);
+    const AddedAndNormed result = add_rms_norm(x, branch, w, kEps);
+    add(result.sum, result.normed).backward(normal({5, 37}, 4).to(DType::kFloat32));
+    CHECK(w.grad().defined() == !frozen);
+    return std::vector<Tensor>{x.grad(), branch.grad()};
+  };
+  const std::vector<Tensor> trained = gradients(false), frozen = gradients(true);
+  for (std::size_t i = 0; i < trained.size(); ++i) {
+    for (std::int64_t j = 0; j < trained[i].numel(); ++j)
+      CHECK(frozen[i].data<float>()[j] == Approx(trained[i].data<float>()[j]).margin(1e-6));
+  }
 }
 
 TEST_CASE("ops: add_rms_norm computes the bits of add and rms_norm, whichever of its results is used") {
