@@ -8,11 +8,16 @@ bool is_routed(const Model& model) {
   return std::ranges::any_of(model.routers(), [](const HeadRouter* router) { return router != nullptr; });
 }
 
+bool is_settled(const Model& model) {
+  return std::ranges::all_of(model.routers(),
+                             [](const HeadRouter* r) { return r == nullptr || r->settled(); });
+}
+
 double activated_heads(std::span<const HeadRoutingOptions> layers, bool training) {
   std::int64_t active = 0, all = 0;
   for (const HeadRoutingOptions& layer : layers) {
     active += computed_heads(layer, training);
-    all += layer.router.heads;
+    all += layer.query_heads();
   }
   return static_cast<double>(active) / static_cast<double>(all);
 }

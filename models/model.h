@@ -29,7 +29,8 @@ class Model : public Module {
   /// Whether the recipe of the family applies weight decay to a parameter: to matrices, not to vectors.
   virtual bool decays(const NamedParameter& parameter) const { return is_matrix(parameter); }
   /// Tells that this share of the training is done, before each step: for parts that change on the way
-  /// (MohConfig::learn_shared_until). Whatever follows from it is in parameters.
+  /// (MohConfig::learn_shared_until, top_k_anneal_until). Whatever follows from it is in parameters, or a
+  /// function of the share alone.
   virtual void set_progress(double /*share*/) {}
   /// The routing of each attention layer, in order; kind kNone for dense layers.
   virtual std::vector<HeadRoutingOptions> routing() const { return {}; }
@@ -45,6 +46,9 @@ class Model : public Module {
 
 /// Whether a layer of the model has a router.
 bool is_routed(const Model& model);
+
+/// Whether steps of equal size compute the same number of heads from now on (MohConfig::top_k_anneal_until).
+bool is_settled(const Model& model);
 
 /// Share of active heads: shared heads and top_k, summed over layers, divided by all heads (the paper's
 /// "activated heads"); with `training`, the share of heads that are computed (computed_heads).

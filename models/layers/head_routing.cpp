@@ -1,10 +1,12 @@
 #include "models/layers/head_routing.h"
 
 #include <algorithm>
+#include <cmath>
 #include <span>
 #include <string>
 #include <tuple>
 
+#include "autograd/node.h"
 #include "autograd/recompute.h"
 #include "core/dry_run.h"
 #include "core/error.h"
@@ -15,6 +17,7 @@
 #include "ops/moh/query_norm.h"
 #include "ops/moh/router_z_loss.h"
 #include "ops/moh/scale_heads.h"
+#include "ops/shape/repeat_heads.h"
 #include "ops/shape/reshape.h"
 
 namespace moh {
@@ -59,12 +62,26 @@ std::int64_t balanced_longest(const HeadLists& lists, std::int64_t per_token,
   const std::int64_t group = lists.heads / lists.kv_heads, routed = router.heads - router.num_shared;
   if (routed == 0) return lists.tokens * group;
   std::vector<std::int64_t> shared_of_groups(static_cast<std::size_t>(lists.kv_heads));
-  for (const std::int64_t head : head_kinds(options).shared)
+  for (const std::int64_t head : query_head_kinds(options).shared)
     ++shared_of_groups[static_cast<std::size_t>(head / group)];
   const std::int64_t shared = std::ranges::max(shared_of_groups);
-  const double load = static_cast<double>(per_token - router.num_shared) / static_cast<double>(routed);
+  const std::int64_t kept = per_token / options.unit_heads - router.num_shared;
+  const double load = static_cast<double>(kept) / static_cast<double>(routed);
   return lists.tokens * shared +
          static_cast<std::int64_t>(load * static_cast<double>(lists.tokens * (group - shared)));
+}
+
+/// Numbers of units, [N, U], for each of their heads, [N, U unit_heads].
+Variable of_each_head(const Variable& units, std::int64_t unit_heads) {
+  if (unit_heads == 1) return units;
+  const Variable each = repeat_heads(reshape(units, {units.dim(0), units.dim(1), 1, 1}), 0, unit_heads);
+  return reshape(each, {units.dim(0), units.dim(1) * unit_heads});
+}
+/// The same for uint8.
+Tensor of_each_head(const Tensor& units, std::int64_t unit_heads) {
+  if (unit_heads == 1) return units;
+  const NoGrad no_grad;
+  return of_each_head(Variable(units.to(DType::kFloat32)), unit_heads).value().to(DType::kUInt8);
 }
 
 HeadLists lists_of(const Tensor& to_compute, std::int64_t kv_heads, std::int64_t per_token,
@@ -84,13 +101,33 @@ HeadKinds head_kinds(const HeadRoutingOptions& options) {
   return {{heads.begin(), heads.begin() + shared}, {heads.begin() + shared, heads.end()}};
 }
 
+HeadKinds query_head_kinds(const HeadRoutingOptions& options) {
+  const auto in_heads = [&](const std::vector<std::int64_t>& units) {
+    std::vector<std::int64_t> heads;
+    for (const std::int64_t unit : units) {
+      for (std::int64_t i = 0; i < options.unit_heads; ++i) heads.push_back(unit * options.unit_heads + i);
+    }
+    return heads;
+  };
+  const HeadKinds units = head_kinds(options);
+  return {in_heads(units.shared), in_heads(units.routed)};
+}
+
 DType router_dtype(RouterPrecision precision, DType model_dtype) {
   return precision == RouterPrecision::kFloat32 ? accumulate_dtype(model_dtype) : model_dtype;
 }
 
+std::int64_t annealed_top_k(const HeadRoutingOptions& options, double progress) {
+  const std::int64_t top_k = options.router.top_k;
+  if (progress >= options.top_k_anneal_until) return top_k;
+  const auto more = static_cast<double>(options.router.heads - options.router.num_shared - top_k);
+  return top_k + static_cast<std::int64_t>(std::ceil(more * (1 - progress / options.top_k_anneal_until)));
+}
+
 std::int64_t computed_heads(const HeadRoutingOptions& options, bool backward_follows) {
   const RouterOptions& router = options.router;
-  return wants_all_heads(options) && backward_follows ? router.heads : router.num_shared + router.top_k;
+  const bool all = wants_all_heads(options) && backward_follows;
+  return options.unit_heads * (all ? router.heads : router.num_shared + router.top_k);
 }
 
 HeadRouter::HeadRouter(std::int64_t width, std::int64_t kv_heads, std::int64_t head_dim,
@@ -124,6 +161,7 @@ HeadRoutingOptions HeadRouter::options() const {
 }
 
 void HeadRouter::set_progress(double share) {
+  progress_ = share;
   if (masks_) masks_->set_progress(share);
 }
 
@@ -179,33 +217,43 @@ HeadChoice HeadRouter::masked_choice(const Variable& x, Generator& draws) const 
   return choice;
 }
 
-HeadChoice HeadRouter::operator()(const Variable& x, const Variable& q, const Tensor& forced_top,
-                                  Generator* draws) const {
+HeadChoice HeadRouter::operator()(const Variable& x, const Variable& q, const ForwardContext& context,
+                                  std::int64_t layer) const {
+  Generator* const draws = context.draws();
   if (masks_ && masks_->learning() && draws != nullptr) return masked_choice(x, *draws);
-  const std::int64_t batch = x.dim(0), length = x.dim(1), heads = options_.router.heads;
+  HeadRoutingOptions now = options_;
+  if (context.training) now.router.top_k = annealed_top_k(options_, progress_);
+  const std::int64_t batch = x.dim(0), length = x.dim(1), units = now.router.heads, heads = now.query_heads();
   std::optional<HeadKinds> kinds;
   Tensor order = order_;
   if (masks_) {
     kinds = head_kinds(options());
-    order = head_order(heads, kinds->shared);
+    order = head_order(units, kinds->shared);
   }
   Logits logits = learned_logits(x, kinds ? &*kinds : nullptr);
-  if (options_.kind == RouterKind::kQueryNorm && options_.router.top_k > 0) {
-    logits.routed =
-        query_norm_logits(reshape(q, {batch * length, heads, -1}), options_.router.num_shared, order_);
+  if (now.kind == RouterKind::kQueryNorm && now.router.top_k > 0) {
+    logits.routed = query_norm_logits(reshape(q, {batch * length, units, -1}), now.router.num_shared, order_);
   }
-  Routing routing = route_heads(logits.shared, logits.routed, logits.type, batch * length, options_.router,
-                                order, forced_top, x.device());
+  Routing routing = route_heads(logits.shared, logits.routed, logits.type, batch * length, now.router, order,
+                                context.forced_top_of(layer), x.device());
   const Shape per_token{batch, length, heads};
-  const Tensor to_compute = heads_to_compute(routing, options_).reshape(per_token);
-  const bool all = !to_compute.shares_storage_with(routing.selected);
-  const std::int64_t heads_each = all ? heads : options_.router.num_shared + options_.router.top_k;
-  HeadLists lists = lists_of(to_compute, kv_heads_, heads_each, options_);
+  const Tensor units_to_compute = heads_to_compute(routing, now);
+  const bool all = !units_to_compute.shares_storage_with(routing.selected);
+  const Tensor to_compute = of_each_head(units_to_compute, now.unit_heads).reshape(per_token);
+  const std::int64_t heads_each = all ? heads : now.unit_heads * (now.router.num_shared + now.router.top_k);
+  HeadLists lists = lists_of(to_compute, kv_heads_, heads_each, now);
   HeadLists of_heads = lists_of_heads(to_compute, lists, heads_each);
-  Variable gates = reshape(routing.gates, per_token);
+  Variable gates = reshape(of_each_head(routing.gates, now.unit_heads), per_token);
   const Variable z_loss =
       options_.z_loss && logits.routed.defined() ? router_z_loss(logits.routed) : Variable();
-  return {std::move(gates), std::move(lists), std::move(of_heads), std::move(routing), z_loss, heads_each};
+  const bool annealed = context.training && options_.top_k_anneal_until > 0;
+  return {std::move(gates),
+          std::move(lists),
+          std::move(of_heads),
+          std::move(routing),
+          z_loss,
+          heads_each,
+          annealed ? now.router.top_k : 0};
 }
 
 HeadLists HeadRouter::lists_of_heads(const Tensor& to_compute, const HeadLists& lists,
@@ -235,8 +283,8 @@ Variable scaled_heads(const Variable& heads, const Variable& scales) {
 }
 
 LayerRouting summarize(const HeadChoice& choice) {
-  return {choice.routing.balance, choice.routing.load, choice.z_loss, choice.computed_heads,
-          choice.lists.heads};
+  return {choice.routing.balance, choice.routing.load, choice.z_loss,
+          choice.computed_heads,  choice.lists.heads,  choice.annealed_top_k};
 }
 
 }  // namespace moh

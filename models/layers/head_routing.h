@@ -5,6 +5,7 @@
 #include <optional>
 #include <vector>
 
+#include "models/forward_context.h"
 #include "models/layers/linear.h"
 #include "models/layers/shared_masks.h"
 #include "models/module.h"
@@ -46,18 +47,33 @@ struct HeadRoutingOptions {
   /// If not 0, which heads are shared is learned by masks until this share of the training is done
   /// (models/layers/shared_masks.h).
   double learn_shared_until = 0;
+  /// If not 0, training passes keep annealed_top_k() routed heads.
+  double top_k_anneal_until = 0;
+  /// Query heads of a layer that the router keeps or leaves together, in succession: its "heads" are units of
+  /// so many. Those of a KV head, where whole groups are routed.
+  std::int64_t unit_heads = 1;
+
+  std::int64_t query_heads() const { return router.heads * unit_heads; }
 };
 
-/// The heads of a layer by number, each kind ascending: the router's order is shared heads
+/// The routed heads that a token keeps in training when the share `progress` of it is done: all E of them at
+/// its start, router.top_k from top_k_anneal_until on, and each number between for an equal time,
+///   K = top_k + ceil((E - top_k) (1 - progress / top_k_anneal_until)).
+/// Without annealing it is router.top_k.
+std::int64_t annealed_top_k(const HeadRoutingOptions& options, double progress);
+
+/// The heads (units) of a layer by number, each kind ascending: the router's order is shared heads
 /// first, then routed.
 struct HeadKinds {
   std::vector<std::int64_t> shared, routed;
 };
 /// Throws ValueError as head_order() does.
 HeadKinds head_kinds(const HeadRoutingOptions& options);
+/// The same for query heads.
+HeadKinds query_head_kinds(const HeadRoutingOptions& options);
 
-/// Number of heads of a token whose attention is computed: the selected ones, or, if a backward pass follows,
-/// all of them for an estimator that needs every gate's gradient (StraightThrough::kAll).
+/// Number of query heads of a token whose attention is computed: the selected ones, or, if a backward pass
+/// follows, all of them for an estimator that needs every gate's gradient (StraightThrough::kAll).
 std::int64_t computed_heads(const HeadRoutingOptions& options, bool backward_follows);
 
 /// Results of routing one layer, for the loss and for metrics.
@@ -66,6 +82,7 @@ struct LayerRouting {
   Tensor load;                                 ///< [E], of HeadKinds::routed; undefined without routed heads
   Variable z_loss;                             ///< undefined unless HeadRoutingOptions::z_loss
   std::int64_t computed_heads = 0, heads = 0;  ///< of a token, see computed_heads(); of the layer
+  std::int64_t annealed_top_k = 0;  ///< K, in units, of a training pass where K is annealed, else 0
 };
 
 /// The result of attention, or of a layer with attention.
@@ -85,6 +102,7 @@ struct HeadChoice {
   Routing routing;
   Variable z_loss;                  ///< undefined unless HeadRoutingOptions::z_loss
   std::int64_t computed_heads = 0;  ///< of a token
+  std::int64_t annealed_top_k = 0;  ///< see LayerRouting
 
   bool projects_chosen_heads() const { return lists_of_heads.rows.defined(); }
 };
@@ -104,15 +122,18 @@ class HeadRouter : public Module {
              const HeadRoutingOptions& options, Placement placement);
 
   /// x [B, T, D] is the layer's input after its norm; q [B, T, H, d] are its queries before the rotary
-  /// embedding, read by kQueryNorm only. Logits and gates are float32. `forced_top` as in route_heads.
-  /// `draws` are those of the masks of learned shared heads, in training.
-  HeadChoice operator()(const Variable& x, const Variable& q, const Tensor& forced_top = {},
-                        Generator* draws = nullptr) const;
+  /// embedding, read by kQueryNorm only. Logits and gates are float32. `layer` is the layer's number, for
+  /// `context`. In training, masks of learned shared heads are drawn, and K may be annealed; other passes
+  /// keep top_k heads at any time.
+  HeadChoice operator()(const Variable& x, const Variable& q, const ForwardContext& context = {},
+                        std::int64_t layer = 0) const;
 
   /// With the shared heads of the moment, if they are learned.
   HeadRoutingOptions options() const;
   /// See Model::set_progress.
   void set_progress(double share);
+  /// Whether K has its last value.
+  bool settled() const { return progress_ >= options_.top_k_anneal_until; }
 
  private:
   struct Logits {
@@ -124,6 +145,7 @@ class HeadRouter : public Module {
 
   std::int64_t kv_heads_, head_dim_;
   HeadRoutingOptions options_;
+  double progress_ = 0;
   Tensor order_;  ///< head_order(); undefined where the first heads are shared
   std::unique_ptr<Linear> routed_, type_, shared_;
   std::unique_ptr<SharedMasks> masks_;  // null unless the shared heads are learned

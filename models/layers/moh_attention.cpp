@@ -43,8 +43,7 @@ MohAttention::MohAttention(const MohAttentionOptions& o, Placement placement)
 
 LayerOutput MohAttention::forward(const Variable& x, const ForwardContext& context) const {
   std::optional<HeadChoice> choice;
-  if (router_ && !context.all_heads)
-    choice = (*router_)(x, {}, context.forced_top_of(layer_), context.draws());
+  if (router_ && !context.all_heads) choice = (*router_)(x, {}, context, layer_);
   const HeadChoice* chosen = choice ? &*choice : nullptr;
   const Variable qkv = to_heads(qkv_, x, head_dim_, chosen);
   const AttentionOptions options{.causal = false};

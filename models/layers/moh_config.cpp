@@ -22,7 +22,7 @@ std::int64_t top_k_of(const MohConfig& c, std::int64_t heads, std::int64_t layer
 }
 
 constexpr std::string_view kRouter = "moh.router", kNumShared = "moh.num_shared", kTopK = "moh.top_k",
-                           kSharedHeads = "moh.shared_heads", kHeads = "heads", kLayers = "layers";
+                           kSharedHeads = "moh.shared_heads", kLayers = "layers";
 
 /// The configuration to check, and the list of its faults.
 struct Check {
@@ -30,6 +30,7 @@ struct Check {
   std::int64_t layers;
   const PerLayer& heads_of;
   ConfigFaults& faults;
+  std::string_view heads_field;
 
   /// Whether a list has one value per layer. One value for all layers always fits.
   bool has_length(std::string_view field, const PerLayer& counts) const {
@@ -48,19 +49,19 @@ struct Check {
     const std::int64_t top_k = top_k_of(moh, heads, layer), candidates = heads - shared;
     const std::string where = " (layer " + number_text(layer) + ")";
     if (shared < 0 || candidates < 0) {
-      faults.add({kNumShared, kHeads, kRouter},
-                 "at most " + faults.key(kHeads) + " (" + number_text(heads) + ")",
+      faults.add({kNumShared, heads_field, kRouter},
+                 "at most " + faults.key(heads_field) + " (" + number_text(heads) + ")",
                  number_text(shared) + where);
     } else if (top_k < 0 || top_k > candidates) {
-      faults.add({kTopK, kNumShared, kHeads, kRouter},
+      faults.add({kTopK, kNumShared, heads_field, kRouter},
                  "at most " + number_text(candidates) + ", the heads that are not shared",
                  number_text(top_k) + where);
     } else if (top_k == 0 && candidates > 0) {
-      faults.add({kTopK, kNumShared, kHeads, kRouter},
+      faults.add({kTopK, kNumShared, heads_field, kRouter},
                  "at least 1 of the " + number_text(candidates) + " heads that are not shared", "0" + where,
                  "a head that no token can keep is dead; to have all active, share them all");
     } else if (moh.router == RouterKind::kQueryNorm && candidates == 1) {
-      faults.add({kNumShared, kRouter, kHeads},
+      faults.add({kNumShared, kRouter, heads_field},
                  "at least 2 heads that are not shared (query_norm compares their norms)", "1" + where);
     } else {
       return true;
@@ -105,7 +106,8 @@ struct Check {
 
   void check_dense() const {
     if (moh.num_shared == PerLayer() && moh.top_k == PerLayer() && !moh.shared_heads.listed() &&
-        moh.top_k_ratio == 0 && moh.learn_shared_until == 0)
+        moh.top_k_ratio == 0 && moh.routing == RoutingUnit::kHeads && moh.learn_shared_until == 0 &&
+        moh.top_k_anneal_until == 0)
       return;
     faults.add({kRouter, kNumShared, kTopK},
                "a router for " + faults.key(kNumShared) + " and " + faults.key(kTopK), "none",
@@ -118,6 +120,29 @@ struct Check {
     } else if (moh.top_k_ratio > 0 && moh.top_k != PerLayer()) {
       faults.add({kTopK, "moh.top_k_ratio"}, "one of " + faults.key(kTopK) + " and its ratio", "both");
     }
+  }
+
+  void check_groups() const {
+    if (moh.routing == RoutingUnit::kHeads) return;
+    const HeadRule rule = moh.shared_heads.rule;
+    if (rule == HeadRule::kLossIncrease || rule == HeadRule::kLearned)
+      faults.add({kSharedHeads, "moh.routing"},
+                 "first, output_norm, or lists of KV heads with routing: groups",
+                 rule == HeadRule::kLearned ? "learned" : "loss_increase");
+    if (moh.learn_shared_until > 0)
+      faults.add({"moh.routing", "moh.learn_shared_until"},
+                 "heads with " + faults.key("moh.learn_shared_until"), "groups");
+  }
+
+  void check_anneal() const {
+    constexpr std::string_view kUntil = "moh.top_k_anneal_until";
+    if (!(moh.top_k_anneal_until >= 0 && moh.top_k_anneal_until <= 1))
+      return faults.add({kUntil}, "0, or a share up to 1", number_text(moh.top_k_anneal_until));
+    if (moh.top_k_anneal_until > 0 && moh.learn_shared_until > 0)
+      faults.add(
+          {kUntil, "moh.learn_shared_until"},
+          "0 with " + faults.key("moh.learn_shared_until") + ", which changes the number of heads, too",
+          number_text(moh.top_k_anneal_until));
   }
 
   /// Checks what goes together with learned shared heads.
@@ -158,14 +183,20 @@ struct Check {
       if (!check_layer(layer)) return;
     }
     check_shared_heads();
+    check_groups();
     check_learned();
+    check_anneal();
   }
 };
 
 }  // namespace
 
-HeadRoutingOptions routing_of(const MohConfig& c, std::int64_t heads, std::int64_t layer) {
+HeadRoutingOptions routing_of(const MohConfig& c, std::int64_t heads, std::int64_t layer,
+                              std::int64_t kv_heads) {
   if (c.router == RouterKind::kNone) return {RouterKind::kNone, {heads, heads, 0}};
+  const bool groups = c.routing == RoutingUnit::kGroups && kv_heads > 0;
+  const std::int64_t unit_heads = groups ? heads / kv_heads : 1;
+  heads /= unit_heads;
   const GateScaling scaling = c.router == RouterKind::kQueryNorm ? GateScaling::kBinary : c.gate_scaling;
   RouterOptions router{heads, c.num_shared.at(layer), top_k_of(c, heads, layer), scaling, c.two_stage};
   router.balance_loss = c.balance_loss;
@@ -175,7 +206,9 @@ HeadRoutingOptions routing_of(const MohConfig& c, std::int64_t heads, std::int64
           c.shared_heads.listed() ? c.shared_heads.at(layer) : std::vector<std::int64_t>(),
           c.router_precision,
           c.z_loss_weight > 0,
-          c.learn_shared_until};
+          c.learn_shared_until,
+          c.top_k_anneal_until,
+          unit_heads};
 }
 
 MohConfig spelt_out(const MohConfig& config, std::int64_t layers) {
@@ -200,8 +233,9 @@ MohConfig spelt_out(const MohConfig& config, std::int64_t layers) {
   return spelt;
 }
 
-void check(const MohConfig& config, std::int64_t layers, const PerLayer& heads, ConfigFaults& faults) {
-  Check{config, layers, heads, faults}.run();
+void check(const MohConfig& config, std::int64_t layers, const PerLayer& heads, ConfigFaults& faults,
+           std::string_view heads_field) {
+  Check{config, layers, heads, faults, heads_field}.run();
 }
 
 }  // namespace moh

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string_view>
 
 #include "models/config_faults.h"
 #include "models/layers/head_routing.h"
@@ -15,18 +16,28 @@ enum class RouterInit {
   kZeros,   ///< all routed heads are equally probable, as in MoA (arXiv 2210.05144)
 };
 
+/// What a router keeps or leaves for a token.
+enum class RoutingUnit {
+  kHeads,   ///< query heads
+  kGroups,  ///< KV heads, each with all query heads that share it
+};
+
 /// Configuration of Mixture-of-Head attention (arXiv 2410.11842) in all layers of a model of any family: the
 /// section `model.moh` of a run's YAML.
 struct MohConfig {
   RouterKind router = RouterKind::kNone;
-  PerLayer num_shared;   ///< heads that are active for every token
-  HeadSet shared_heads;  ///< which heads these are
-  PerLayer top_k;        ///< routed heads that each token keeps
+  RoutingUnit routing = RoutingUnit::kHeads;  ///< what the fields below count as heads
+  PerLayer num_shared;                        ///< heads that are active for every token
+  HeadSet shared_heads;                       ///< which heads these are
+  PerLayer top_k;                             ///< routed heads that each token keeps
   /// The same as a share of the routed heads of a layer, rounded, at least 1; 0: top_k says how many.
   double top_k_ratio = 0;
   /// If not 0, it is learned which num_shared heads are shared, by masks (models/layers/shared_masks.h),
   /// until this share of the training is done.
   double learn_shared_until = 0;
+  /// If not 0, training passes keep all routed heads at first, and fewer and fewer until this share of the
+  /// training is done, from when on it is top_k (annealed_top_k()).
+  double top_k_anneal_until = 0;
   /// Ignored for kQueryNorm, whose gates are always kBinary.
   GateScaling gate_scaling = GateScaling::kCode;
   bool two_stage = true;
@@ -40,15 +51,18 @@ struct MohConfig {
   bool operator==(const MohConfig&) const = default;
 };
 
-/// Routing of layer number `layer`, which has `heads` heads.
-HeadRoutingOptions routing_of(const MohConfig& config, std::int64_t heads, std::int64_t layer);
+/// Routing of layer number `layer`, which has `heads` heads and `kv_heads` KV heads (0: as many).
+HeadRoutingOptions routing_of(const MohConfig& config, std::int64_t heads, std::int64_t layer,
+                              std::int64_t kv_heads = 0);
 
 /// The same routing of `layers` layers in one form, of the several that it may be written in: counts and
 /// shared heads (but for those to be measured) listed layer by layer, ascending, and defaults where a value
 /// has no meaning.
 MohConfig spelt_out(const MohConfig& config, std::int64_t layers);
 
-/// Reports inconsistent head counts and lists in a model of `layers` layers with these numbers of heads.
-void check(const MohConfig& config, std::int64_t layers, const PerLayer& heads, ConfigFaults& faults);
+/// Reports inconsistent head counts and lists in a model of `layers` layers with these numbers of heads; with
+/// kGroups, of KV heads. `heads_field` is where users set them.
+void check(const MohConfig& config, std::int64_t layers, const PerLayer& heads, ConfigFaults& faults,
+           std::string_view heads_field = "heads");
 
 }  // namespace moh

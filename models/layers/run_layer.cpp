@@ -13,7 +13,7 @@ namespace {
 /// What a layer's output has besides tensors, and which of its tensors are defined.
 struct Form {
   bool routed = false, balance = false, load = false, z_loss = false, expert_balance = false;
-  std::int64_t computed_heads = 0, heads = 0;
+  std::int64_t computed_heads = 0, heads = 0, annealed_top_k = 0;
 };
 
 Form form_of(const LayerOutput& output) {
@@ -25,6 +25,7 @@ Form form_of(const LayerOutput& output) {
   form.z_loss = routing.z_loss.defined();
   form.computed_heads = routing.computed_heads;
   form.heads = routing.heads;
+  form.annealed_top_k = routing.annealed_top_k;
   return form;
 }
 
@@ -48,6 +49,7 @@ LayerOutput from_variables(const std::vector<Variable>& outputs, const Form& for
     if (form.z_loss) routing.z_loss = *next++;
     routing.computed_heads = form.computed_heads;
     routing.heads = form.heads;
+    routing.annealed_top_k = form.annealed_top_k;
   }
   if (form.expert_balance) output.expert_balance = *next;
   return output;

@@ -74,6 +74,12 @@ void Llama::initialise(std::uint64_t seed) {
   initialise_routers(*this, config_.moh.router_init);
 }
 
+void Llama::set_progress(double share) {
+  for (const std::unique_ptr<LlamaLayer>& layer : model_.layers) {
+    if (HeadRouter* router = layer->router()) router->set_progress(share);
+  }
+}
+
 std::vector<HeadRoutingOptions> Llama::routing() const {
   return routing_of(config_);
 }

@@ -92,7 +92,8 @@ void check(const LlamaConfig& c, ConfigFaults& faults) {
   check_rope_scaling(c.rope_scaling, faults);
   if (c.moh.learn_shared_until != 0)
     faults.add({"moh.learn_shared_until"}, "0 for a language model", number_text(c.moh.learn_shared_until));
-  check(c.moh, c.layers, c.heads, faults);
+  const bool groups = c.moh.routing == RoutingUnit::kGroups;
+  check(c.moh, c.layers, groups ? spelt_out(c).kv_heads : c.heads, faults, groups ? "kv_heads" : "heads");
 }
 
 void require_valid(const LlamaConfig& config) {
@@ -102,7 +103,7 @@ void require_valid(const LlamaConfig& config) {
 }
 
 HeadRoutingOptions routing_of(const LlamaConfig& c, std::int64_t layer) {
-  return routing_of(c.moh, c.heads, layer);
+  return routing_of(c.moh, c.heads, layer, spelt_out(c).kv_heads);
 }
 
 std::vector<HeadRoutingOptions> routing_of(const LlamaConfig& c) {

@@ -35,10 +35,9 @@ LlamaAttention::Projections LlamaAttention::project(const Variable& x, const Rop
                                                     const ForwardContext& context) const {
   const auto heads_of = [&](const Variable& y) { return reshape(y, {x.dim(0), x.dim(1), -1, head_dim_}); };
   const bool routed = router_ && !context.all_heads;
-  const Tensor forced_top = context.forced_top_of(layer_);
   const bool looks_at_queries = routed && router_->options().kind == RouterKind::kQueryNorm;
   Projections p;
-  if (routed && !looks_at_queries) p.choice = (*router_)(x, {}, forced_top);
+  if (routed && !looks_at_queries) p.choice = (*router_)(x, {}, context, layer_);
   Variable q;
   if (p.choice && p.choice->projects_chosen_heads()) {
     q = project_to_heads(x, q_proj_.weight(), {}, p.choice->lists_of_heads, head_dim_);
@@ -51,7 +50,7 @@ LlamaAttention::Projections LlamaAttention::project(const Variable& x, const Rop
     p.k = heads_of(qkv[1]);
     p.v = heads_of(qkv[2]);
   }
-  if (looks_at_queries) p.choice = (*router_)(x, q, forced_top);
+  if (looks_at_queries) p.choice = (*router_)(x, q, context, layer_);
   const Tensor starts = context.reset_positions ? context.document_starts : Tensor();
   p.q = rope(q, table, first_position, starts);
   p.k = rope(p.k, table, first_position, starts);

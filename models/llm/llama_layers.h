@@ -28,6 +28,7 @@ class LlamaAttention : public Module {
 
   /// Null in a dense layer.
   const HeadRouter* router() const { return router_ ? &*router_ : nullptr; }
+  HeadRouter* router() { return router_ ? &*router_ : nullptr; }
 
  private:
   struct Projections {
@@ -64,6 +65,7 @@ class LlamaLayer : public Module {
   Variable decode(const Variable& x, const RopeTable& table, LayerCache& cache) const;
 
   const HeadRouter* router() const { return self_attn_.router(); }
+  HeadRouter* router() { return self_attn_.router(); }
 
  private:
   /// A residual branch, after dropout when training.

@@ -120,8 +120,7 @@ Variable TransNextAttention::heads_of(const Variable& x, const StageGrid& grid,
 LayerOutput TransNextAttention::forward(const Variable& x, const StageGrid& grid,
                                         const ForwardContext& context) const {
   std::optional<HeadChoice> choice;
-  if (router_ && !context.all_heads)
-    choice = (*router_)(x, {}, context.forced_top_of(options_.layer), context.draws());
+  if (router_ && !context.all_heads) choice = (*router_)(x, {}, context, options_.layer);
   const HeadChoice* chosen = choice ? &*choice : nullptr;
   const Variable heads = scaled_heads(heads_of(x, grid, chosen), context.head_scales_of(options_.layer));
   if (context.observer != nullptr) {
