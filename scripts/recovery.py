@@ -7,7 +7,12 @@ as a Markdown table and as curves in a PNG (as figure 2 of the paper).
 First `moh train DENSE`, from random weights; then, for each variant, `moh train MOH init.from=OUT/dense` and the
 variant's settings. With L0 the validation loss of the untrained model and L1 that of the trained dense one, a model of
 loss L has recovered (L0 - L) / (L0 - L1). Finished runs are not repeated, and interrupted ones continue from their last
-checkpoint. --jobs: number of variants that run concurrently, each with --threads threads.
+checkpoint. --jobs: number of runs at once, each with --threads threads.
+
+The variants are routers (configs/llm/continue_tuning_*.yaml), or with --methods ways of tuning (recovery_*.yaml). With
+several --seeds everything is done once for each; shares are then means with 95% confidence intervals.
+
+    scripts/recovery.py --moh build/release/moh --data input.txt --out runs/methods --methods --seeds 1,2,3
 """
 
 import argparse
@@ -33,9 +38,10 @@ MARKERS = "osD^vPX"
 INK = "#333333"
 
 # Variants: name, and settings in addition to --moh-config.
-VARIANTS = [
-    ("dense, all heads", ["model.moh.router=none", "model.moh.num_shared=0", "model.moh.top_k=0",
-                          "model.moh.shared_heads=first"]),
+DENSE_FURTHER = ("dense, all heads", ["model.moh.router=none", "model.moh.num_shared=0", "model.moh.top_k=0",
+                                      "model.moh.shared_heads=first"])
+ROUTERS = [
+    DENSE_FURTHER,
     ("query norm, gradients of selected heads", ["model.moh.router=query_norm", "model.moh.straight_through=selected"]),
     ("query norm, gradients of all heads", ["model.moh.router=query_norm", "model.moh.straight_through=all"]),
     ("query norm, balance loss alone", ["model.moh.router=query_norm", "model.moh.straight_through=none"]),
@@ -43,40 +49,83 @@ VARIANTS = [
     ("learned, from zero", ["model.moh.router=learned", "init.moh.router_start=zero"]),
     ("learned, from random", ["model.moh.router=learned", "init.moh.router_start=random"]),
 ]
+METHODS = [
+    DENSE_FURTHER,
+    ("plain", []),
+    ("distilled from the dense checkpoint", ["init.distill.weight=1", "init.distill.temperature=2",
+                                             "init.distill.teacher=source"]),
+    ("distilled from the dense twin", ["init.distill.weight=1", "init.distill.temperature=2"]),
+    ("K annealed over half of the steps", ["model.moh.top_k_anneal_until=0.5"]),
+    ("routers alone", ["optim.groups=[{match: \"*\", freeze: true}, {match: \"*.wg*.weight\"}]"]),
+    ("whole groups", ["model.moh.routing=groups"]),
+]
+CONFIGS = {False: ("configs/llm/continue_tuning_dense.yaml", "configs/llm/continue_tuning_moh_75.yaml"),
+           True: ("configs/llm/recovery_dense.yaml", "configs/llm/recovery_moh_50.yaml")}
 
 
 @dataclass
 class Curve:
-    """Validation losses by number of training tokens."""
+    """Validation losses by number of training tokens, of one seed."""
 
-    label: str
     tokens: list
     losses: list
+
+
+@dataclass
+class Trainings:
+    """Of one seed: the dense model, and each variant by name."""
+
+    dense: seeded_runs.Run
+    variants: dict
 
 
 def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     seeded_runs.add_arguments(parser, "runs/recovery", jobs=2, threads=1)
     parser.add_argument("--data", required=True, help="training text; its last part is held out for validation")
-    parser.add_argument("--dense-config", default="configs/llm/continue_tuning_dense.yaml")
-    parser.add_argument("--moh-config", default="configs/llm/continue_tuning_moh_75.yaml")
-    return parser.parse_args()
+    parser.add_argument("--methods", action="store_true", help="compare ways of tuning, not routers")
+    parser.add_argument("--seeds", type=seeded_runs.seeds, default=[0], help="numbers, separated by commas")
+    parser.add_argument("--only", action="append", help="a variant by name; may be repeated (all)")
+    parser.add_argument("--dense-config")
+    parser.add_argument("--moh-config")
+    arguments = parser.parse_args()
+    dense, moh = CONFIGS[arguments.methods]
+    arguments.dense_config = arguments.dense_config or dense
+    arguments.moh_config = arguments.moh_config or moh
+    return arguments
+
+
+def variants_of(arguments):
+    variants = METHODS if arguments.methods else ROUTERS
+    unknown = set(arguments.only or []) - {name for name, _ in variants}
+    if unknown:
+        raise seeded_runs.Refused(f"--only: expected one of {[name for name, _ in variants]}, found {sorted(unknown)}")
+    return [v for v in variants if not arguments.only or v[0] in arguments.only]
 
 
 def folder_name(label):
     return "".join(c if c.isalnum() else "_" for c in label)
 
 
-def run_of(arguments, config, label, settings):
-    common = (f"data.train={arguments.data}", "eval.at_start=true", "sample.tokens=1")
-    return seeded_runs.Run(label, config, arguments.out / folder_name(label), (*common, *settings, *arguments.settings))
+def run_of(arguments, config, label, seed, settings):
+    common = (f"data.train={arguments.data}", f"seed={seed}", "eval.at_start=true", "sample.tokens=1")
+    folder = arguments.out if len(arguments.seeds) == 1 else arguments.out / f"seed_{seed}"
+    name = label if len(arguments.seeds) == 1 else f"{label}, seed {seed}"
+    return seeded_runs.Run(name, config, folder / folder_name(label), (*common, *settings, *arguments.settings))
 
 
-def read_curve(folder, label):
-    last = seeded_runs.records(folder, "train")[-1]
+def trainings_of(arguments, seed):
+    dense = run_of(arguments, arguments.dense_config, "dense", seed, ())
+    return Trainings(dense, {label: run_of(arguments, arguments.moh_config, label, seed,
+                                           (f"init.from={dense.folder}", *settings))
+                             for label, settings in variants_of(arguments)})
+
+
+def read_curve(run):
+    last = seeded_runs.records(run.folder, "train")[-1]
     per_step = last["tokens"] / last["step"]
-    evals = seeded_runs.records(folder, "eval")
-    return Curve(label, [record["step"] * per_step for record in evals], [record["loss"] for record in evals])
+    evals = seeded_runs.records(run.folder, "eval")
+    return Curve([record["step"] * per_step for record in evals], [record["loss"] for record in evals])
 
 
 def recovered(loss, dense):
@@ -84,58 +133,92 @@ def recovered(loss, dense):
 
 
 def tokens_to(share, curve, dense):
-    """Training tokens at the first evaluation that has recovered this share; None if none has."""
-    return next((t for t, loss in zip(curve.tokens, curve.losses) if recovered(loss, dense) >= share), None)
+    """Training tokens, as a share of the dense run's, at the first evaluation that has recovered this share; None if none
+    has."""
+    tokens = next((t for t, loss in zip(curve.tokens, curve.losses) if recovered(loss, dense) >= share), None)
+    return None if tokens is None else tokens / dense.tokens[-1]
 
 
-def table(dense, curves):
-    lines = ["| router | loss at the start | recovered there | loss at the end | recovered | 99% after, of the dense run's tokens |",
-             "| --- | --- | --- | --- | --- | --- |",
-             f"| dense model | {dense.losses[0]:.4f} | 0% | {dense.losses[-1]:.4f} | 100% | |"]
-    for curve in curves:
-        when = tokens_to(0.99, curve, dense)
-        cells = [curve.label, f"{curve.losses[0]:.4f}", f"{recovered(curve.losses[0], dense):.2%}",
-                 f"{curve.losses[-1]:.4f}", f"{recovered(curve.losses[-1], dense):.2%}",
-                 "not reached" if when is None else f"{when / dense.tokens[-1]:.0%}"]
+def tokens_cell(shares):
+    """The mean over seeds, and how many seeds did not get there."""
+    reached = [share for share in shares if share is not None]
+    if not reached:
+        return "not reached"
+    missing = f" ({len(reached)} of {len(shares)} seeds)" if len(reached) < len(shares) else ""
+    return f"{sum(reached) / len(reached):.0%}{missing}"
+
+
+def percent(values):
+    return seeded_runs.with_interval([100 * value for value in values], ".2f") + "%"
+
+
+def table(denses, curves):
+    """`curves`: by label, a list with one for each seed, as `denses`."""
+    lines = ["| variant | loss at the start | recovered there | loss at the end | recovered | 99% after, of the dense run's tokens |",
+             "| --- | --- | --- | --- | --- | --- |"]
+    first = seeded_runs.with_interval([dense.losses[0] for dense in denses], ".4f")
+    last = seeded_runs.with_interval([dense.losses[-1] for dense in denses], ".4f")
+    lines.append(f"| dense model | {first} | 0% | {last} | 100% | |")
+    for label, of_seeds in curves.items():
+        pairs = list(zip(of_seeds, denses))
+        cells = [label]
+        for at in (0, -1):
+            cells.append(seeded_runs.with_interval([curve.losses[at] for curve in of_seeds], ".4f"))
+            cells.append(percent([recovered(curve.losses[at], dense) for curve, dense in pairs]))
+        cells.append(tokens_cell([tokens_to(0.99, curve, dense) for curve, dense in pairs]))
         lines.append("| " + " | ".join(cells) + " |")
     return "\n".join(lines)
 
 
-def draw(dense, curves, path):
+def draw(denses, curves, path):
+    """Means over the seeds, and their range as a band."""
     plt.rcParams.update({"font.size": 10, "axes.spines.top": False, "axes.spines.right": False, "axes.edgecolor": INK,
                          "text.color": INK, "axes.labelcolor": INK, "xtick.color": INK, "ytick.color": INK,
                          "axes.grid": True, "grid.color": "#e6e6e6", "axes.axisbelow": True})
     figure, axes = plt.subplots(figsize=(8, 4.6), layout="constrained")
-    for i, curve in enumerate(curves):
-        axes.plot([100 * t / dense.tokens[-1] for t in curve.tokens],
-                  [100 * recovered(loss, dense) for loss in curve.losses], color=COLORS[i % len(COLORS)], linewidth=1.4,
-                  marker=MARKERS[i % len(MARKERS)], markersize=4, markerfacecolor="white", label=curve.label)
+    lowest = 100
+    for i, (label, of_seeds) in enumerate(curves.items()):
+        x = [100 * t / denses[0].tokens[-1] for t in of_seeds[0].tokens]
+        shares = [[100 * recovered(loss, dense) for loss in curve.losses] for curve, dense in zip(of_seeds, denses)]
+        points = list(zip(*shares))
+        lowest = min(lowest, *(min(point) for point in points[1:]))
+        color = COLORS[i % len(COLORS)]
+        if len(of_seeds) > 1:
+            axes.fill_between(x, [min(p) for p in points], [max(p) for p in points], color=color, alpha=0.15, linewidth=0)
+        axes.plot(x, [sum(p) / len(p) for p in points], color=color, linewidth=1.4, marker=MARKERS[i % len(MARKERS)],
+                  markersize=4, markerfacecolor="white", label=label)
     for share, style in ((99, (0, (4, 2))), (100, "-")):
         axes.axhline(share, color=INK, linewidth=0.8, linestyle=style)
     axes.set(xlabel="tokens of continue-tuning, % of the dense model's training",
              ylabel="recovered, % of the dense model's gain")
+    if len(denses) > 1:  # the first points are far below
+        axes.set_ylim(bottom=lowest - 0.5)
     axes.legend(frameon=False, fontsize=9, loc="lower right")
     figure.savefig(path, dpi=130)
+
+
+def train_seeds(arguments):
+    trainings = [trainings_of(arguments, seed) for seed in arguments.seeds]
+    seeded_runs.check_settings(arguments.out, [arguments.data, *arguments.settings])
+    loss = lambda run: f"{seeded_runs.last_evaluation(run.folder)['loss']:.4f}"  # noqa: E731
+    seeded_runs.train_all(arguments, [of_seed.dense for of_seed in trainings], loss)
+    seeded_runs.train_all(arguments, [run for of_seed in trainings for run in of_seed.variants.values()], loss)
+    return trainings
 
 
 def main():
     arguments = parse_arguments()
     out = arguments.out
-    dense_run = run_of(arguments, arguments.dense_config, "dense", ())
-    runs = [run_of(arguments, arguments.moh_config, label, (f"init.from={dense_run.folder}", *settings))
-            for label, settings in VARIANTS]
     try:
-        seeded_runs.check_settings(out, [arguments.data, *arguments.settings])
-        seeded_runs.train(arguments.moh, dense_run, arguments.jobs * arguments.threads)
-        print("recovery: the dense model is trained", file=sys.stderr)
-        seeded_runs.train_all(arguments, runs, lambda run: f"{seeded_runs.last_evaluation(run.folder)['loss']:.4f}")
+        trainings = train_seeds(arguments)
     except seeded_runs.Refused as refusal:
         sys.exit(f"recovery: {refusal}")
-    dense = read_curve(dense_run.folder, "dense")
-    curves = [read_curve(run.folder, run.name) for run in runs]
-    text = table(dense, curves)
+    denses = [read_curve(of_seed.dense) for of_seed in trainings]
+    curves = {label: [read_curve(of_seed.variants[label]) for of_seed in trainings]
+              for label, _ in variants_of(arguments)}
+    text = table(denses, curves)
     (out / "recovery.md").write_text(text + "\n", encoding="utf-8")
-    draw(dense, curves, out / "recovery.png")
+    draw(denses, curves, out / "recovery.png")
     print(text)
 
 

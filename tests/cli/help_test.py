@@ -100,13 +100,14 @@ class Config(support.MohTest):
         configs = pathlib.Path(os.environ["MOH_SOURCE_DIR"], "configs")
         shipped = sorted(configs.rglob("*.yaml"))
         self.assertTrue(shipped)
-        # One begins from the run of another, and asks its checkpoint what the model is.
+        # Some begin from the run of another, and ask its checkpoint what the model is.
         small = ("data.train=text.txt", "train.steps=1", "train.batch_size=1", "schedule.warmup_steps=0",
                  "eval.max_tokens=256", "sample.tokens=0", "threads=1")
         self.assert_says(self.moh("config", configs / "llm/continue_tuning_moh_75.yaml", code=support.INPUT_ERROR),
                          "init.from: runs/continue_tuning_dense: expected a model, found no such file or folder")
-        self.moh("train", configs / "llm/continue_tuning_dense.yaml", *small)
-        self.moh("train", configs / "llm/continue_tuning_moh_75.yaml", *small, "init.moh.calibration.batches=1")
+        for dense, moh in (("continue_tuning_dense", "continue_tuning_moh_75"), ("recovery_dense", "recovery_moh_50")):
+            self.moh("train", configs / f"llm/{dense}.yaml", *small)
+            self.moh("train", configs / f"llm/{moh}.yaml", *small, "init.moh.calibration.batches=1")
         for path in shipped:
             with self.subTest(path=path.name):
                 resolved = self.moh("config", path, "data.train=text.txt")

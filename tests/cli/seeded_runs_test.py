@@ -105,24 +105,34 @@ class Quality(support.MohTest):
 
 
 class Recovery(support.MohTest):
-    def test_a_table_of_routers(self):
+    def recovery(self, moh, *options):
         self.write("text.txt", "Two households, both alike in dignity, " * 50)
         size = ("model.layers=1", "model.hidden=16", "model.heads=4", "model.intermediate=16", "data.sequence_length=16",
                 "train.steps=6", "train.batch_size=2", "eval.every=2", "model.dropout=0", "log.every=1")
         self.write("dense.yaml", "task: language_model\n")
-        self.write("moh.yaml", "task: language_model\nmodel: {moh: {num_shared: 1, top_k: 2}}\n"
-                               "init: {moh: {calibration: {batches: 1}}}\n")
+        self.write("moh.yaml", f"task: language_model\nmodel: {{moh: {moh}}}\ninit: {{moh: {{calibration: {{batches: 1}}}}}}\n")
         command = ["/usr/bin/python3", "-B", str(SCRIPT.with_name("recovery.py")), "--moh", support.MOH, "--data", "text.txt",
-                   "--out", "out", "--dense-config", "dense.yaml", "--moh-config", "moh.yaml", "--", *size]
+                   "--out", "out", "--dense-config", "dense.yaml", "--moh-config", "moh.yaml", *options, "--", *size]
         result = subprocess.run(command, cwd=self.folder, capture_output=True, text=True, timeout=support.TIMEOUT_SECONDS)
         if "has no matplotlib" in result.stderr:
             self.skipTest(result.stderr)
         self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
-        rows = result.stdout.splitlines()
+        self.assertTrue((self.folder / "out/recovery.png").read_bytes().startswith(b"\x89PNG"))
+        return result.stdout.splitlines()
+
+    def test_a_table_of_routers(self):
+        rows = self.recovery("{num_shared: 1, top_k: 2}")
         self.assertEqual(len(rows), 2 + 8)
         losses = [record["loss"] for record in seeded_runs.records(self.folder / "out/dense", "eval")]
         self.assertIn(f"| dense model | {losses[0]:.4f} | 0% | {losses[-1]:.4f} | 100% | |", rows)
-        self.assertTrue((self.folder / "out/recovery.png").read_bytes().startswith(b"\x89PNG"))
+
+    def test_a_table_of_methods_over_seeds(self):
+        rows = self.recovery("{router: learned, num_shared: 25%, top_k: 50%}", "--methods", "--seeds", "1,2")
+        self.assertEqual(len(rows), 2 + 8)
+        for row in rows[2:]:
+            self.assertRegex(row, r"\| \d\.\d{4} ± \d\.\d{4} \|")
+        self.assertEqual(rows[-1].split(" | ")[0], "| whole groups")
+        self.assertTrue((self.folder / "out/seed_2/routers_alone/metrics.jsonl").exists())
 
 
 class Numbers(support.MohTest):
