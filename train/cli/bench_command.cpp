@@ -9,6 +9,7 @@
 #include "train/bench/module_bench.h"
 #include "train/bench/op_bench.h"
 #include "train/cli/commands.h"
+#include "train/config/enum_names.h"
 #include "train/tasks/language/decode_bench.h"
 #include "train/tasks/language/language_run.h"
 #include "train/tools/bench/step_report.h"
@@ -41,6 +42,7 @@ struct OpsArgs : MachineArgs {
 struct DecodeArgs : RunArgs, MachineArgs {
   DecodeBenchOptions options;
   std::optional<std::int64_t> layers, hidden, heads, kv_heads, head_dim;  ///< instead of the model's
+  std::vector<std::string> routings = {"heads"};
 };
 
 struct DataArgs : RunArgs {
@@ -110,6 +112,10 @@ int bench_module(const AttentionArgs<ModuleBenchOptions>& args, const Families&)
 int bench_decode(const DecodeArgs& args, const Families& families) {
   DecodeBenchOptions options = args.options;
   options.model = decode_model(args, families);
+  options.routings.clear();
+  for (const std::string& name : args.routings)
+    options.routings.push_back(name == name_of(RoutingUnit::kGroups) ? RoutingUnit::kGroups
+                                                                     : RoutingUnit::kHeads);
   run_decode_bench(opened(options, args), printer(args.json));
   return kDone;
 }
@@ -240,6 +246,9 @@ void add_bench_decode(const Commands& commands) {
   command.add_option("--heads", args.heads, "Number of query heads, and of KV heads (12)");
   command.add_option("--kv-heads", args.kv_heads, "Number of KV heads (as many as --heads)");
   command.add_option("--head-dim", args.head_dim, "Width of a head (64)");
+  command.add_option("--routing", args.routings, "What routers keep: heads, groups (KV heads), or both")
+      ->delimiter(',')
+      ->check(CLI::IsMember({"heads", "groups"}));
   command.add_option("--batch", options.batch, "Sequences");
   command.add_option("--tokens", options.tokens, "Tokens generated per pass");
   command.add_option("--repeats", options.repeats, "Counted passes of each case");
@@ -252,7 +261,8 @@ Examples:
   moh bench decode
   moh bench decode --context 512,4096 --active 1.0,0.75,0.5 --threads 2 --json
   moh bench decode configs/llm/llm_s.yaml --context 2048 --layers 4
-  moh bench decode --heads 32 --kv-heads 8 --head-dim 128 --hidden 4096 --layers 1 --dtype bf16)");
+  moh bench decode --heads 32 --kv-heads 8 --head-dim 128 --hidden 4096 --layers 1 --dtype bf16
+  moh bench decode --heads 32 --kv-heads 4 --routing heads,groups --context 4096,16384)");
 }
 
 void add_bench_data(const Commands& commands) {

@@ -114,6 +114,14 @@ std::unique_ptr<Model> begin_model(RunConfig& run, const Family& family, const F
   return model;
 }
 
+/// Gives the task a teacher with weights of its own, which are read again when the run is resumed.
+void add_teacher(Task& task, const RunConfig& run, const Family& family, const Families& families) {
+  if (!has_own_teacher(run)) return;
+  const ModelSource source = open_source(run, families);
+  log_info("init.distill: the teacher is " + source.weights->path().string());
+  task.set_teacher(load_teacher(source, run, family), content_hash(*source.weights, [](std::uint64_t) {}));
+}
+
 void describe_device(const RunConfig& run) {
   if (run.device != kCpu) {
     log_info("device: " + cuda::describe_device());
@@ -164,7 +172,9 @@ int train(const TrainArgs& args, const Families& families) {
   std::unique_ptr<Model> model =
       begin_model(config, family, families, data, resume_from ? &*resume_from : nullptr);
   const std::unique_ptr<Task> task = family.make_task(config, data, std::move(model));
+  add_teacher(*task, config, family, families);
   log_info(task->summary());
+  for (const std::string& line : describe_groups(task->model(), config.optim.adamw.groups)) log_info(line);
   if (resume_from)
     review_data_changes(train_state_of(*resume_from).data, task->data_contents(), args.allow_changes);
   stop.defer();

@@ -11,6 +11,7 @@
 #include "core/math_mode.h"
 #include "models/layers/head_routing.h"
 #include "models/layers/head_set.h"
+#include "models/layers/moh_config.h"
 #include "models/recompute_level.h"
 #include "models/vision/vit_config.h"
 #include "ops/moh/router_options.h"
@@ -33,6 +34,7 @@ inline constexpr std::tuple kEnumNames{
     EnumNames<RopeScalingKind>{{"none", "linear", "llama3"}},
     EnumNames<RecomputeLevel>{{"none", "layer"}},
     EnumNames<RouterKind>{{"none", "learned", "query_norm"}},
+    EnumNames<RoutingUnit>{{"heads", "groups"}},
     EnumNames<GateScaling>{{"code", "paper"}},  // kBinary comes with RouterKind::kQueryNorm
     EnumNames<BalanceLoss>{{"code", "paper", "shares"}},
     EnumNames<RouterInit>{{"normal", "zeros"}},
@@ -41,6 +43,7 @@ inline constexpr std::tuple kEnumNames{
     EnumNames<HeadRule>{{"first", "output_norm", "loss_increase", "learned"}},
     EnumNames<NewRows>{{"mean", "normal", "zeros"}},
     EnumNames<RouterStart>{{"zero", "random", "calibrated"}},
+    EnumNames<TeacherKind>{{"twin", "source"}},
     EnumNames<OptimizerKind>{{"adamw"}},
     EnumNames<LrSchedule::Kind>{{"cosine", "constant", "cosine_from_start"}},
     EnumNames<VitPooling>{{"class_token", "mean"}},

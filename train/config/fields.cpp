@@ -69,6 +69,15 @@ struct ExpectedText {
     return "an integer" + bounds_text(bounds) +
            ", a share of a layer's heads such as 25%, or a list of such integers, one per layer";
   }
+  std::string operator()(std::optional<double>*) const { return "a number" + bounds_text(bounds); }
+  std::string operator()(std::vector<std::string>*) const { return "a text or a list of texts"; }
+  std::string operator()(const StructList& list) const {
+    std::string text = "a list of maps with the keys ";
+    const Section section = list.defaults();
+    for (const Field& field : section.fields())
+      text.append(&field == &section.fields().front() ? "" : ", ").append(field.name);
+    return text;
+  }
   std::string operator()(HeadSet*) const {
     std::string text;
     for (std::string_view rule : names_of(HeadRule())) text.append(rule).append(", ");
@@ -128,6 +137,8 @@ std::string expected_text(const Field& field) {
 
 std::string expected_element_text(const Field& field) {
   if (std::holds_alternative<std::vector<std::filesystem::path>*>(field.target)) return "a path";
+  if (std::holds_alternative<std::vector<std::string>*>(field.target)) return "a text";
+  if (std::holds_alternative<StructList>(field.target)) return "a map";
   const bool real = std::holds_alternative<std::array<double, 2>*>(field.target);
   return (real ? "a number" : "an integer") + bounds_text(field.bounds);
 }

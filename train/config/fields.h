@@ -6,6 +6,8 @@
 #include <functional>
 #include <limits>
 #include <list>
+#include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -105,10 +107,21 @@ inline Choice choice_of(std::string& value, std::vector<std::string> names) {
           .set = [&value, names = std::move(names)](std::size_t i) { value = names[i]; }};
 }
 
-/// The struct member of a field.
-using Target = std::variant<bool*, std::int64_t*, double*, std::string*, std::filesystem::path*, Device*,
-                            Choice, std::array<double, 2>*, std::vector<std::int64_t>*,
-                            std::vector<std::filesystem::path>*, PerLayer*, HeadSet*>;
+class Section;
+
+/// A list of structs, each a map in the YAML with the fields of a section.
+struct StructList {
+  std::function<std::size_t()> size;
+  std::function<void(std::size_t)> reset;      ///< to so many structs of default values
+  std::function<Section(std::size_t)> fields;  ///< of the struct of that index
+  std::function<Section()> defaults;           ///< the same fields with their default values
+};
+
+/// The struct member of a field. An optional number that is not set cannot be written, and is left out.
+using Target =
+    std::variant<bool*, std::int64_t*, double*, std::string*, std::filesystem::path*, Device*, Choice,
+                 std::array<double, 2>*, std::vector<std::int64_t>*, std::vector<std::filesystem::path>*,
+                 PerLayer*, HeadSet*, std::optional<double>*, std::vector<std::string>*, StructList>;
 
 struct Field {
   std::string_view name;
@@ -139,6 +152,10 @@ class Section {
   void field(std::string_view name, Choice choice, std::string_view doc) {
     add(name, std::move(choice), {}, doc);
   }
+  /// A list of maps: `describe` adds the fields of one struct to a section.
+  template <class T>
+  void list(std::string_view name, std::vector<T>& structs, void (*describe)(T&, Section&),
+            std::string_view doc);
   /// A path, or one of `words`, which outlive this object.
   void path_or_word(std::string_view name, std::filesystem::path& value,
                     std::span<const std::string_view> words, std::string_view doc) {
@@ -163,6 +180,23 @@ class Section {
   std::vector<Field> fields_;
   std::list<Section> sections_;
 };
+
+template <class T>
+void Section::list(std::string_view name, std::vector<T>& structs, void (*describe)(T&, Section&),
+                   std::string_view doc) {
+  const auto fields_of = [describe](T& of) {
+    Section section("", "");
+    describe(of, section);
+    return section;
+  };
+  const auto unset = std::make_shared<T>();
+  add(name,
+      StructList{[&structs] { return structs.size(); },
+                 [&structs](std::size_t size) { structs = std::vector<T>(size); },
+                 [&structs, fields_of](std::size_t i) { return fields_of(structs[i]); },
+                 [unset, fields_of] { return fields_of(*unset); }},
+      {}, doc);
+}
 
 /// "prefix.name", or "name" if the prefix is empty.
 std::string join_key(std::string_view prefix, std::string_view name);

@@ -98,12 +98,21 @@ Reading<std::size_t> read_name(const Value& value, const Choice& choice) {
   return Mismatch{"", nearest.empty() ? "" : "did you mean " + nearest + "?"};
 }
 
+/// Reads the fields of a map whose key is `base`.
+void read_map(const Section& fields, const Value& map, const std::string& base, GivenKeys& given,
+              Problems& problems);
+
 /// Visitor of a field's Target: reads a value, or an element of a list, into it.
 class ValueReader {
  public:
-  ValueReader(const Field& field, const Value& value, std::string key, Problems& problems,
+  ValueReader(const Field& field, const Value& value, std::string key, GivenKeys& given, Problems& problems,
               bool is_element = false)
-      : field_(field), value_(value), key_(std::move(key)), problems_(problems), is_element_(is_element) {}
+      : field_(field),
+        value_(value),
+        key_(std::move(key)),
+        given_(given),
+        problems_(problems),
+        is_element_(is_element) {}
 
   /// Reads a share in place of a count.
   bool read_share(double& percent) { return scalar(read_percent(value_), percent); }
@@ -144,6 +153,37 @@ class ValueReader {
     return read;
   }
 
+  bool operator()(std::optional<double>* target) {
+    double number = 0;
+    const bool read = (*this)(&number);
+    if (read) *target = number;
+    return read;
+  }
+
+  bool operator()(std::vector<std::string>* target) {
+    std::vector<std::string> texts(1);
+    const bool read = is_list(value_) ? list(texts) : (*this)(&texts[0]);
+    if (read) *target = std::move(texts);
+    return read;
+  }
+
+  bool operator()(const StructList& target) {
+    if (!is_list(value_)) return refuse_type();
+    target.reset(value_.items.size());
+    std::erase_if(given_.places, [&](const auto& place) { return place.first.starts_with(key_ + "["); });
+    bool all_maps = true;
+    for (std::size_t i = 0; i < value_.items.size(); ++i) {
+      const Value& item = value_.items[i];
+      const std::string key = key_ + "[" + std::to_string(i) + "]";
+      if (item.kind == Value::Kind::kMap) {
+        read_map(target.fields(i), item, key, given_, problems_);
+      } else {
+        all_maps = ValueReader(field_, item, key, given_, problems_, /*is_element=*/true).refuse_type();
+      }
+    }
+    return all_maps;
+  }
+
   bool operator()(PerLayer* target) {
     if (is_list(value_) && value_.items.empty()) return refuse({"an empty list", ""});
     PerLayer counts;
@@ -181,7 +221,7 @@ class ValueReader {
     std::vector<T> values(value_.items.size());
     bool all_read = true;
     for (std::size_t i = 0; i < values.size(); ++i) {
-      ValueReader element(field_, value_.items[i], key_ + "[" + std::to_string(i) + "]", problems_,
+      ValueReader element(field_, value_.items[i], key_ + "[" + std::to_string(i) + "]", given_, problems_,
                           /*is_element=*/true);
       all_read &= element(&values[i]);
     }
@@ -204,14 +244,16 @@ class ValueReader {
   const Field& field_;
   const Value& value_;
   std::string key_;
+  GivenKeys& given_;
   Problems& problems_;
   bool is_element_;  ///< of the field's list, or of a list in it
 };
 
 class FieldsReader {
  public:
-  FieldsReader(const Section& root, GivenKeys& given, Problems& problems)
-      : root_(root), given_(given), problems_(problems) {}
+  /// `base` is the key of the map that `root` describes.
+  FieldsReader(const Section& root, std::string base, GivenKeys& given, Problems& problems)
+      : root_(root), base_(std::move(base)), given_(given), problems_(problems) {}
 
   void read(const Section& section, const Value& map, const std::string& prefix) {
     for (const Entry& entry : map.entries) {
@@ -233,7 +275,7 @@ class FieldsReader {
     given_.shares.erase(key);
     given_.old_names.erase(key);
     if (!entry.old_key.empty()) given_.old_names[key] = entry.old_key;
-    ValueReader reader(field, entry.value, named_as_written(key, given_), problems_);
+    ValueReader reader(field, entry.value, named_as_written(key, given_), given_, problems_);
     const bool share = std::holds_alternative<PerLayer*>(field.target) && is_share(entry.value);
     if (share ? reader.read_share(given_.shares[key]) : std::visit(reader, field.target)) {
       given_.places.insert_or_assign(key, entry.value.mark);
@@ -256,7 +298,9 @@ class FieldsReader {
                       std::string_view prefix) {
     std::string text = shown(key) + ": unknown key";
     if (!problems_.full()) {  // the search is slow, and a hostile file has many unknown keys
-      const std::string nearest = nearest_key(key, all_keys(root_));
+      std::vector<std::string> known = all_keys(root_);
+      for (std::string& name : known) name = join_key(base_, name);
+      const std::string nearest = nearest_key(key, known);
       given_.refused.insert(nearest);
       text += nearest.empty() ? "; known keys" + (prefix.empty() ? "" : " of " + std::string(prefix)) + ": " +
                                     names_of_keys(section)
@@ -274,14 +318,20 @@ class FieldsReader {
   }
 
   const Section& root_;
+  std::string base_;
   GivenKeys& given_;
   Problems& problems_;
 };
 
+void read_map(const Section& fields, const Value& map, const std::string& base, GivenKeys& given,
+              Problems& problems) {
+  FieldsReader(fields, base, given, problems).read(fields, map, base);
+}
+
 }  // namespace
 
 void read_fields(const Section& root, const Value& layer, GivenKeys& given, Problems& problems) {
-  FieldsReader(root, given, problems).read(root, layer, "");
+  read_map(root, layer, "", given, problems);
 }
 
 }  // namespace moh::config

@@ -44,6 +44,20 @@ namespace config {
 
 namespace {
 
+void add_distill(DistillConfig& c, Section& init) {
+  Section& distill = init.section_named("distill",
+                                        "Distillation: adds to the loss the KL divergence of the model's "
+                                        "predictions from those of a teacher with "
+                                        "all heads active, T^2 KL(softmax(teacher / T) || softmax(model / "
+                                        "T)), a mean over targets as the loss is.");
+  distill.field("weight", c.weight, at_least(0), "Factor of the divergence. 0: no distillation.");
+  distill.field("temperature", c.temperature, above(0), "T: divides the logits of both.");
+  distill.field(
+      "teacher", c.teacher,
+      "`twin`: the model itself with all heads active and gates 1, as it is in each step. `source`: the "
+      "dense checkpoint of `init.from`, which stays as it is; it takes memory, and resuming needs it.");
+}
+
 void add_init(InitConfig& c, Section& root) {
   Section& init =
       root.section_named("init",
@@ -86,6 +100,20 @@ void add_init(InitConfig& c, Section& root) {
   calibration.field("ridge", c.moh.calibration.ridge, above(0),
                     "With `router_start: calibrated`: penalty of the ridge regression, relative to the mean "
                     "square of the inputs.");
+  add_distill(c.distill, init);
+}
+
+void describe_group(ParameterGroup& group, Section& s) {
+  s.field("match", group.match,
+          "Pattern, or list of patterns, of whole names of parameters: `*` "
+          "stands for any characters, `?` for one. A pattern that matches nothing is refused.");
+  s.field("learning_rate_scale", group.learning_rate_scale, above(0),
+          "Factor of the learning rate of each step.");
+  s.field("weight_decay", group.weight_decay, at_least(0),
+          "Weight decay of the group's matrices. Not given: `optim.weight_decay`.");
+  s.field("freeze", group.freeze,
+          "Leave the parameters as they are: no gradients, no optimiser state, no work for them in the "
+          "backward pass.");
 }
 
 void add_training(RunConfig& run, Section& root) {
@@ -116,6 +144,12 @@ void add_training(RunConfig& run, Section& root) {
   optim.field(
       "clip_grad_norm", run.optim.adamw.clip_grad_norm, at_least(0),
       "Maximum global L2 norm of the gradients; larger gradients are rescaled to it. 0: no clipping.");
+
+  optim.list(
+      "groups", run.optim.adamw.groups, &describe_group,
+      "How groups of parameters are trained, by their names. A parameter belongs to the last group that "
+      "matches it, which alone decides; those that none matches are trained as the keys above say. "
+      "`[{match: \"*\", freeze: true}, {match: \"*.wg*.weight\"}]` trains the routers alone.");
 
   Section& schedule = root.section_named(
       "schedule", "The learning rate over time: a linear warmup to `optim.learning_rate`, then a decay.");
@@ -195,6 +229,11 @@ Section describe(MohConfig& c) {
           "`none`: every head is active, a dense model. `learned`: linear routers on the layer's input. "
           "`query_norm`: no parameters; heads are selected by the norms of their queries, and selected heads "
           "have weight 1 (MoH-LLaMA3).");
+  s.field(
+      "routing", c.routing,
+      "What a router keeps or leaves: query `heads`, or `groups`, KV heads with all query heads that share "
+      "them. The keys that count heads then count KV heads, and generating reads the keys and values of the "
+      "kept groups alone.");
   s.field("num_shared", c.num_shared, at_least(0, "heads").capped(kMaxHeads),
           "Heads that are active for every token.");
   s.field("shared_heads", c.shared_heads, at_least(0).capped(kMaxHeads),
@@ -212,6 +251,10 @@ Section describe(MohConfig& c) {
           "If not 0, training learns which `num_shared` heads of a layer are shared, by hard-concrete masks: "
           "nearly all at first, `num_shared` after half of this share of the training, and fixed when it is "
           "over. Models of pictures, on the CPU.");
+  s.field(
+      "top_k_anneal_until", c.top_k_anneal_until, from_up_to(0, 1),
+      "If not 0, K is annealed: training steps keep all routed heads at first, one fewer after each of equal "
+      "times, and `top_k` when this share of the training is done. Evaluations keep `top_k` at any time.");
   s.field(
       "gate_scaling", c.gate_scaling,
       "Weights of the selected heads. `code`: as the released code, about 1 each. `paper`: as the paper's "

@@ -21,6 +21,7 @@ enum class OptimizerKind { kAdamW };
 enum class NonFinitePolicy { kStop, kSkip };
 enum class NewRows { kMean, kNormal, kZeros };
 enum class RouterStart { kZero, kRandom, kCalibrated };
+enum class TeacherKind { kTwin, kSource };
 
 struct OutputConfig {
   std::filesystem::path dir;  ///< default after reading a file: runs/NAME with the file's name
@@ -41,12 +42,20 @@ struct InitMohConfig {
   CalibrationConfig calibration;
 };
 
+/// A loss that keeps the model near a dense one.
+struct DistillConfig {
+  double weight = 0;  ///< 0: none
+  double temperature = 1;
+  TeacherKind teacher = TeacherKind::kTwin;
+};
+
 /// The checkpoint that a run starts from.
 struct InitConfig {
   std::string from;  ///< empty: random weights
   std::string part;
   NewRows new_rows = NewRows::kMean;
   InitMohConfig moh;
+  DistillConfig distill;
 };
 
 struct TrainConfig {

@@ -68,6 +68,23 @@ void check_device(const RunConfig& run, Rules& rules) {
   }
 }
 
+void check_distill(const RunConfig& run, Rules& rules) {
+  const DistillConfig& distill = run.init.distill;
+  const MohConfig* moh = run.family->moh();
+  if (distill.weight == 0) {
+    if (distill.temperature != DistillConfig().temperature || distill.teacher != DistillConfig().teacher)
+      rules.refuse({"init.distill.weight", "init.distill.temperature", "init.distill.teacher"},
+                   "a weight above 0 for the other keys of init.distill", "0");
+  } else if (moh == nullptr) {
+    rules.refuse({"init.distill.weight"}, "0 with task: " + run.task, number_text(distill.weight));
+  } else if (distill.teacher == TeacherKind::kTwin && moh->router == RouterKind::kNone) {
+    rules.refuse({"init.distill.teacher", "init.distill.weight", "model.moh.router"},
+                 "source for a dense model, which is its own twin", "twin");
+  } else if (distill.teacher == TeacherKind::kSource && run.init.from.empty()) {
+    rules.refuse({"init.from", "init.distill.teacher"}, "the checkpoint of the teacher", "none");
+  }
+}
+
 void check_init(const RunConfig& run, const FamilyConfig* checkpoint, Rules& rules) {
   const MohConfig* moh = run.family->moh();
   const bool rule_that_measures = moh != nullptr && moh->shared_heads.to_be_measured();
@@ -105,6 +122,7 @@ void check(const RunConfig& run, const FamilyConfig* checkpoint, Rules& rules) {
   check_schedule(run.schedule, rules);
   check_epochs(run, rules);
   check_init(run, checkpoint, rules);
+  check_distill(run, rules);
   run.family->check(run, rules);
 }
 

@@ -1,6 +1,7 @@
 #include "train/config/write_fields.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "train/config/enum_names.h"
 #include "train/config/number_text.h"
@@ -55,6 +56,8 @@ std::string integers_yaml(const std::vector<std::int64_t>& values) {
   return list_yaml(values, [](std::int64_t value) { return std::to_string(value); });
 }
 
+std::string map_yaml(const Section& fields, const Section& defaults);
+
 struct ValueYaml {
   std::string operator()(const bool* value) const { return *value ? "true" : "false"; }
   std::string operator()(const std::int64_t* value) const { return std::to_string(*value); }
@@ -77,7 +80,31 @@ struct ValueYaml {
     if (!heads->each.empty()) return list_yaml(heads->each, integers_yaml);
     return heads->listed() ? integers_yaml(heads->every) : std::string(name_of(heads->rule));
   }
+  std::string operator()(const std::optional<double>* value) const {
+    return *value ? number_text(**value) : "";
+  }
+  std::string operator()(const std::vector<std::string>* values) const {
+    return values->size() == 1 ? text_yaml(values->front()) : list_yaml(*values, text_yaml);
+  }
+  std::string operator()(const StructList& list) const {
+    std::vector<std::size_t> numbers(list.size());
+    std::iota(numbers.begin(), numbers.end(), 0);
+    const Section defaults = list.defaults();
+    return list_yaml(numbers, [&](std::size_t i) { return map_yaml(list.fields(i), defaults); });
+  }
 };
+
+/// A map of the fields that differ from their defaults.
+std::string map_yaml(const Section& fields, const Section& defaults) {
+  std::string out;
+  for (std::size_t i = 0; i < fields.fields().size(); ++i) {
+    const Field& field = fields.fields()[i];
+    const std::string value = value_yaml(field);
+    if (value == value_yaml(defaults.fields()[i])) continue;
+    out.append(out.empty() ? "" : ", ").append(field.name).append(": ").append(value);
+  }
+  return "{" + out + "}";
+}
 
 void write(const Section& section, const std::string& indent, std::string& out) {
   for (const Field& field : section.fields()) {
@@ -105,16 +132,24 @@ std::string type_cell(const Field& field) {
 
 std::string default_cell(const Field& field) {
   const std::string text = value_yaml(field);
-  return text == "\"\"" ? "" : "`" + cell(text) + "`";
+  return text.empty() || text == "\"\"" ? "" : "`" + cell(text) + "`";
+}
+
+/// Fields of maps in a list follow the list, as `groups[].match`.
+void add_rows(const Section& section, const std::string& prefix, std::string& out) {
+  for (const Field& field : section.fields()) {
+    const std::string name = prefix + std::string(field.name);
+    out.append("| `").append(name).append("` | ").append(type_cell(field)).append(" | ");
+    out.append(default_cell(field)).append(" | ").append(cell(field.doc)).append(" |\n");
+    if (const auto* list = std::get_if<StructList>(&field.target))
+      add_rows(list->defaults(), name + "[].", out);
+  }
 }
 
 void add_fields(const Section& section, std::string& out) {
   if (section.fields().empty()) return;
   out += "\n| key | value | default | meaning |\n| --- | --- | --- | --- |\n";
-  for (const Field& field : section.fields()) {
-    out.append("| `").append(field.name).append("` | ").append(type_cell(field)).append(" | ");
-    out.append(default_cell(field)).append(" | ").append(cell(field.doc)).append(" |\n");
-  }
+  add_rows(section, "", out);
 }
 
 void add_section(const Section& section, const std::string& prefix, std::string& out) {

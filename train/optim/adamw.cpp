@@ -10,12 +10,28 @@
 
 namespace moh {
 
-AdamW::AdamW(std::vector<NamedParameter> parameters, const AdamWOptions& options,
-             const std::function<bool(const NamedParameter&)>& decays)
+namespace {
+
+std::vector<ParameterUse> uses_of(const std::vector<NamedParameter>& parameters, double weight_decay,
+                                  const std::function<bool(const NamedParameter&)>& decays) {
+  std::vector<ParameterUse> uses;
+  for (const NamedParameter& p : parameters) uses.push_back({decays(p) ? weight_decay : 0.0});
+  return uses;
+}
+
+}  // namespace
+
+AdamW::AdamW(std::vector<NamedParameter> parameters, const std::vector<ParameterUse>& uses,
+             const AdamWOptions& options)
     : options_(options) {
   const MemoryPurposeScope purpose(MemoryPurpose::kOptimizer);
   std::vector<AdamWParameter> states;
-  for (NamedParameter& parameter : parameters) {
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    NamedParameter& parameter = parameters[i];
+    if (uses[i].frozen) {
+      frozen_.push_back({parameter.name, parameter.variable.value()});
+      continue;
+    }
     const Tensor& value = parameter.variable.value();
     const DType dtype = accumulate_dtype(value.dtype());
     AdamWParameter tensors{value,
@@ -23,7 +39,8 @@ AdamW::AdamW(std::vector<NamedParameter> parameters, const AdamWOptions& options
                            empty(value.shape(), dtype, value.device()),
                            empty(value.shape(), dtype, value.device()),
                            {},
-                           decays(parameter) ? options_.weight_decay : 0.0};
+                           uses[i].weight_decay,
+                           uses[i].learning_rate_scale};
     if (value.dtype() == DType::kBFloat16) tensors.master = empty(value.shape(), dtype, value.device());
     states.push_back(tensors);
     slots_.push_back({std::move(parameter), std::move(tensors)});
@@ -32,8 +49,14 @@ AdamW::AdamW(std::vector<NamedParameter> parameters, const AdamWOptions& options
   if (!slots_.empty() && slots_[0].parameter.variable.device() != kCpu) move_to_device();
 }
 
+AdamW::AdamW(const std::vector<NamedParameter>& parameters, const AdamWOptions& options,
+             const std::function<bool(const NamedParameter&)>& decays)
+    : AdamW(parameters, uses_of(parameters, options.weight_decay, decays), options) {}
+
 AdamW::AdamW(const Model& model, const AdamWOptions& options)
-    : AdamW(model.parameters(), options, [&](const NamedParameter& p) { return model.decays(p); }) {}
+    : AdamW(model.parameters(), parameter_uses(model, options.groups, options.weight_decay), options) {
+  freeze(model, parameter_uses(model, options.groups, options.weight_decay));
+}
 
 void AdamW::move_to_device() {
   for (auto& [parameter, tensors] : slots_) {

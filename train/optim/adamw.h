@@ -10,6 +10,7 @@
 #include "models/model.h"
 #include "ops/optim/device_adamw.h"
 #include "train/formats/safetensors.h"
+#include "train/optim/parameter_groups.h"
 
 namespace moh {
 
@@ -18,6 +19,7 @@ struct AdamWOptions {
   double eps = 1e-8;
   double weight_decay = 0.1;
   double clip_grad_norm = 1;  ///< maximum global L2 norm of an update()'s gradients; 0: no clipping
+  std::vector<ParameterGroup> groups = {};
 
   bool operator==(const AdamWOptions&) const = default;
 };
@@ -28,10 +30,11 @@ struct AdamWOptions {
 /// On a GPU gradients are kept in float32 buffers at fixed addresses, and update() does not block the host.
 class AdamW {
  public:
-  /// `decays` selects the parameters with weight decay.
-  AdamW(std::vector<NamedParameter> parameters, const AdamWOptions& options,
+  /// `decays` selects the parameters with weight decay. options.groups are of no account.
+  AdamW(const std::vector<NamedParameter>& parameters, const AdamWOptions& options,
         const std::function<bool(const NamedParameter&)>& decays = is_matrix);
-  /// Over all parameters of a model, which selects those (Model::decays).
+  /// Over the parameters of a model that options.groups do not freeze; the model selects those with weight
+  /// decay (Model::decays). The others become constants (freeze()). Throws ConfigError as parameter_uses().
   AdamW(const Model& model, const AdamWOptions& options);
 
   /// Drops all gradients.
@@ -52,6 +55,8 @@ class AdamW {
   /// What the updates change, under the names of the parameters: master copies of bfloat16 parameters, and
   /// parameters of other types. Handles, not copies.
   std::vector<NamedTensor> weights() const;
+  /// The frozen parameters: handles, too.
+  const std::vector<NamedTensor>& frozen() const { return frozen_; }
   /// Moments "exp_avg.NAME", "exp_avg_sq.NAME" and, for bfloat16, "master.NAME": handles to the state, not
   /// copies.
   std::vector<NamedTensor> state() const;
@@ -64,11 +69,15 @@ class AdamW {
     AdamWParameter tensors;  // `grad` is defined on a GPU only: the buffer of the gradient
   };
 
+  AdamW(std::vector<NamedParameter> parameters, const std::vector<ParameterUse>& uses,
+        const AdamWOptions& options);
+
   std::vector<AdamWParameter> parameters() const;
   void move_to_device();
   Tensor update_on_cpu(const Tensor& losses);
 
   std::vector<Slot> slots_;
+  std::vector<NamedTensor> frozen_;
   AdamWOptions options_;
   double learning_rate_ = 0;
   std::int64_t steps_ = 0;

@@ -1,5 +1,7 @@
 #include "train/optim/weight_average.h"
 
+#include <algorithm>
+
 #include "core/error.h"
 
 namespace moh {
@@ -24,16 +26,28 @@ std::vector<EmaParameter> pairs_of(const std::vector<NamedTensor>& averages,
 }  // namespace
 
 WeightAverage::WeightAverage(const AdamW& optimizer, double decay)
-    : state_(copies_of(optimizer.weights())), update_(pairs_of(state_, optimizer.weights())), decay_(decay) {}
+    : trained_(copies_of(optimizer.weights())),
+      frozen_(optimizer.frozen()),
+      update_(pairs_of(trained_, optimizer.weights())),
+      decay_(decay) {}
+
+std::vector<NamedTensor> WeightAverage::state() const {
+  std::vector<NamedTensor> all = trained_;
+  all.insert(all.end(), frozen_.begin(), frozen_.end());
+  return all;
+}
 
 WeightsScope::WeightsScope(const std::vector<NamedParameter>& parameters,
                            const std::vector<NamedTensor>& values) {
   MOH_CHECK(parameters.size() == values.size(), "WeightsScope: a value for each parameter");
-  for (std::size_t i = 0; i < values.size(); ++i) {
-    const Tensor& place = parameters[i].variable.value();
+  for (const NamedParameter& parameter : parameters) {
+    const auto value = std::ranges::find(values, parameter.name, &NamedTensor::name);
+    MOH_CHECK(value != values.end(), "WeightsScope: a value for each parameter");
+    const Tensor& place = parameter.variable.value();
+    if (value->tensor.shares_storage_with(place)) continue;
     own_.push_back(place.clone());
     places_.push_back(place);
-    place.copy_from(values[i].tensor.to(place.dtype()));
+    place.copy_from(value->tensor.to(place.dtype()));
   }
 }
 

@@ -10,7 +10,8 @@
 namespace moh {
 
 /// The exponential moving average of a model's weights (ops/optim/ema.h), in float32, of the master copies
-/// where the optimiser has such. It begins with the weights of its construction.
+/// where the optimiser has such. It begins with the weights of its construction. The average of a frozen
+/// parameter is its value.
 class WeightAverage {
  public:
   /// 0 < decay < 1. The optimiser and its model must outlive this object.
@@ -18,11 +19,13 @@ class WeightAverage {
 
   /// Follows an update of the optimiser. A step that was skipped counts as one in which the weights stayed.
   void update() const { update_.update(decay_); }
-  /// The averages under the names of their parameters: handles, not copies.
-  const std::vector<NamedTensor>& state() const { return state_; }
+  /// The averages of the trained parameters under the parameters' names: handles, not copies.
+  const std::vector<NamedTensor>& trained() const { return trained_; }
+  /// The same, and the frozen parameters: the whole model that is evaluated.
+  std::vector<NamedTensor> state() const;
 
  private:
-  std::vector<NamedTensor> state_;
+  std::vector<NamedTensor> trained_, frozen_;
   EmaUpdate update_;
   double decay_;
 };
@@ -30,7 +33,7 @@ class WeightAverage {
 /// Gives parameters other values while it lives, and then their own again. Throws as Tensor::copy_from.
 class WeightsScope {
  public:
-  /// `values` are those of the parameters, in the same order; other dtypes are converted.
+  /// `values` has one for each parameter, by name; other dtypes are converted.
   WeightsScope(const std::vector<NamedParameter>& parameters, const std::vector<NamedTensor>& values);
   ~WeightsScope();
   WeightsScope(const WeightsScope&) = delete;

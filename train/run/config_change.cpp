@@ -20,6 +20,9 @@ constexpr std::array<std::string_view, 12> kHarmless = {
     "checkpoint.",  "sample.",    "guard.",  "init.", "train.stop_after_seconds",
     "ema.evaluate", "data.cache"};
 
+/// Of these sections, what is read in every step all the same.
+constexpr std::array<std::string_view, 1> kHarmful = {"init.distill."};
+
 /// Keys that together determine the end of the learning rate's cosine decay.
 constexpr std::array<std::string_view, 4> kCosineEnd = {"train.steps", "train.epochs", "schedule.decay_steps",
                                                         "schedule.decay_epochs"};
@@ -35,9 +38,16 @@ bool same_rates(const RunConfig& before, const RunConfig& now) {
   return a.decay_steps == b.decay_steps || (a.kind == LrSchedule::Kind::kConstant && b.kind == a.kind);
 }
 
+/// Whether the steps depend on the share of the training that is done, beside the learning rate.
+bool depends_on_length(const RunConfig& run) {
+  const MohConfig* moh = run.family->moh();
+  return moh != nullptr && (moh->learn_shared_until > 0 || moh->top_k_anneal_until > 0);
+}
+
 bool is_harmless(std::string_view key, const RunConfig& before, const RunConfig& now) {
-  if (std::ranges::find(kCosineEnd, key) != kCosineEnd.end()) return same_rates(before, now);
-  return config::is_among(key, kHarmless);
+  if (std::ranges::find(kCosineEnd, key) != kCosineEnd.end())
+    return same_rates(before, now) && !depends_on_length(now);
+  return config::is_among(key, kHarmless) && !config::is_among(key, kHarmful);
 }
 
 const std::string* contents_of(const DataContents& data, std::string_view key) {

@@ -76,7 +76,7 @@ bool TrainStep::begin_unless(FunctionRef<bool()> stop, std::int64_t step, double
 
 /// False if `stop` interrupted the step.
 bool TrainStep::compute(FunctionRef<bool()> stop, const StepSize& size, Generator generator) {
-  if (graph_ == nullptr) {
+  if (graph_ == nullptr || !is_settled(task_.model())) {
     numbers_ = forward_backward_update(stop, generator);
     return numbers_.defined();
   }

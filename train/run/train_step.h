@@ -32,7 +32,7 @@ struct StepReport {
 /// Waiting for data, dropping old gradients, and statistics belong to none.
 ///
 /// With config.cuda_graph a step is captured as a CUDA graph once kRehearsals steps of its size have run, and
-/// replayed from then on; steps of other sizes are launched kernel by kernel.
+/// replayed from then on; steps of other sizes, and those before is_settled(), are launched kernel by kernel.
 class TrainStep {
  public:
   /// Steps of one size before the capture: the first loads kernels and libraries and allocates what lasts,

@@ -89,14 +89,14 @@ Trainer::Trainer(const RunConfig& config, Task& task, const RunFolder& folder, C
 }
 
 void Trainer::resume(const StoredCheckpoint& checkpoint) {
-  load_exactly("optimizer state", checkpoint.optimizer(), optimizer_.state());
+  load_optimizer(checkpoint);
   if (const WeightAverage* average = train_step_.average()) {
     if (checkpoint.average().empty()) {
       throw CheckpointError(error_message("checkpoint " + checkpoint_folder_name(checkpoint.step()), "",
                                           "the moving average of the weights (ema.decay)", "none",
                                           "resume with ema.decay=0, as the run began"));
     }
-    load_exactly("moving average", checkpoint.average(), average->state());
+    load_named("moving average", checkpoint.average(), average->trained());
   }
   optimizer_.set_steps(state_.optimizer_steps);
   saved_at_ = state_.step;
@@ -106,6 +106,24 @@ void Trainer::resume(const StoredCheckpoint& checkpoint) {
   }
   elapsed_before_ = state_.elapsed_seconds;
   write(MetricRecord("event", state_.step).add("event", "resume"));
+}
+
+/// With other optim.groups than those of the checkpoint, which --allow-changes lets pass: state of parameters
+/// that are frozen now is dropped; those that were frozen have none to go on with.
+void Trainer::load_optimizer(const StoredCheckpoint& checkpoint) {
+  const std::vector<NamedTensor> wanted = optimizer_.state();
+  for (const NamedTensor& state : wanted) {
+    if (!state.name.starts_with("exp_avg.")) continue;
+    const auto has = [&](const StoredTensors& file) { return file.find(state.name) != nullptr; };
+    if (std::ranges::any_of(checkpoint.optimizer(), has)) continue;
+    throw CheckpointError(error_message("checkpoint " + checkpoint_folder_name(checkpoint.step()),
+                                        "optim.groups",
+                                        "the optimiser's state of every parameter that is trained now",
+                                        "none for " + state.name + ", whose parameter was frozen",
+                                        "freeze what was frozen, or begin a new run with init.from"));
+  }
+  if (optimizer_.frozen().empty()) return load_exactly("optimizer state", checkpoint.optimizer(), wanted);
+  load_named("optimizer state", checkpoint.optimizer(), wanted);
 }
 
 TrainOutcome Trainer::run() {

@@ -46,6 +46,7 @@ class Trainer {
 
  private:
   void resume(const StoredCheckpoint& checkpoint);
+  void load_optimizer(const StoredCheckpoint& checkpoint);
   bool is_finished() const;
   bool is_last(std::int64_t step) const { return step == length_.steps; }
   bool is_evaluated(std::int64_t step) const;

@@ -128,6 +128,16 @@ void note_conversion(const WeightFile& weights, DType dtype) {
 
 }  // namespace
 
+RunConfig teacher_run(const RunConfig& run) {
+  RunConfig dense = run;
+  if (MohConfig* moh = dense.family->moh()) *moh = {};
+  return dense;
+}
+
+bool has_own_teacher(const RunConfig& run) {
+  return run.init.distill.weight > 0 && run.init.distill.teacher == TeacherKind::kSource;
+}
+
 const Family& family_of_model(const std::filesystem::path& path, const Families& families) {
   const ModelLocation location = locate_model(path);
   if (location.is_checkpoint) return families.of(stored_run(location, families));

@@ -33,6 +33,11 @@ std::vector<WeightInfo> expected_tensors(const Family& family, const FamilyConfi
 /// A model with random initial weights.
 std::unique_ptr<Model> make_initialised_model(const Family& family, const RunConfig& run);
 
+/// The run of the teacher of init.distill.teacher: source: the dense model of the run.
+RunConfig teacher_run(const RunConfig& run);
+/// Whether the run has a teacher with weights of its own.
+bool has_own_teacher(const RunConfig& run);
+
 /// The family of the model at `path`. Throws as load_model() does for a path without one.
 const Family& family_of_model(const std::filesystem::path& path, const Families& families);
 

@@ -22,18 +22,22 @@ Variable add_routing_losses(const Variable& task_loss, const Variable& balance,
 class RoutingNumbers {
  public:
   /// Appends the statistics of a micro-batch: `balance` and `expert_balance`, the load-balance losses of
-  /// heads and of mixtures of feed-forward networks, if defined, and the load of each layer.
+  /// heads and of mixtures of feed-forward networks, and `distill`, the divergence from the teacher, if
+  /// defined, and the load of each layer.
   void pack(const Variable& balance, std::span<const LayerRouting> routing, std::vector<Tensor>& numbers,
-            const Variable& expert_balance = {});
-  /// Adds "balance_loss", "expert_balance_loss", "activated_heads" (the share of heads whose attention was
-  /// computed) and "head_load" of a step to `result`, averaged over its `count` micro-batches, whose
-  /// statistics are concatenated in `numbers`. Adds nothing for a dense model without mixtures.
+            const Variable& expert_balance = {}, const Variable& distill = {});
+  /// Adds "distill_loss" (a sum over micro-batches), "balance_loss", "expert_balance_loss", "activated_heads"
+  /// (the share of heads whose attention was computed), "top_k" (where K is annealed: its mean over the
+  /// layers with routed heads) and "head_load" of a step to `result`, averaged over its `count`
+  /// micro-batches, whose statistics are concatenated in `numbers`. Adds nothing for a dense model without
+  /// mixtures.
   void unpack(std::int64_t count, std::span<const double> numbers, StepStatistics& result) const;
 
  private:
-  bool balanced_ = false, has_experts_ = false;
+  bool balanced_ = false, has_experts_ = false, distilled_ = false;
   std::vector<std::size_t> load_widths_;  // number of routed heads by layer
   double computed_share_ = 1;             // computed heads as a share of all heads
+  bool annealed_ = false;                 // whether K changes, and with it that share
 };
 
 }  // namespace moh

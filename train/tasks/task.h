@@ -111,6 +111,10 @@ class Task {
   /// Tells, before each step, which share of the training is done; tasks pass it to Model::set_progress.
   virtual void set_progress(double /*share*/) {}
 
+  /// Gives it the teacher of init.distill, if that is a model of its own: one of the same family, and the
+  /// hash of its weights.
+  virtual void set_teacher(std::unique_ptr<Model> /*model*/, const std::string& /*hash*/) {}
+
   /// Steps in which the data are seen once; 0 for data without epochs, and where their number is not known.
   virtual std::int64_t steps_per_epoch() const { return 0; }
 

@@ -38,6 +38,14 @@ void load(const Tensor& to, const WeightFile& file, const WeightInfo& tensor) {
                 [&](std::span<const std::byte> block) { filler.append(block); });
 }
 
+void load_all(std::span<const StoredTensors> from, std::span<const NamedTensor> to) {
+  for (const NamedTensor& named : to) {
+    for (const StoredTensors& file : from) {
+      if (const WeightInfo* tensor = file.find(named.name)) load(named.tensor, file, *tensor);
+    }
+  }
+}
+
 }  // namespace
 
 std::vector<NamedTensor> tensors_of(std::span<const NamedParameter> parameters) {
@@ -71,11 +79,20 @@ void load_exactly(std::string_view where, std::span<const StoredTensors> from,
                   std::span<const NamedTensor> to) {
   for (const StoredTensors& file : from) file.verify();
   require_exactly(where, from, infos_of(to));
+  load_all(from, to);
+}
+
+void load_named(std::string_view where, std::span<const StoredTensors> from,
+                std::span<const NamedTensor> to) {
+  for (const StoredTensors& file : from) file.verify();
+  std::vector<WeightInfo> found;
   for (const NamedTensor& named : to) {
     for (const StoredTensors& file : from) {
-      if (const WeightInfo* tensor = file.find(named.name)) load(named.tensor, file, *tensor);
+      if (const WeightInfo* tensor = file.find(named.name)) found.push_back(*tensor);
     }
   }
+  check_matches(where, infos_of(to), found);
+  load_all(from, to);
 }
 
 bool can_convert(std::string_view from, std::string_view to) {

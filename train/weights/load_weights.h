@@ -33,6 +33,9 @@ void require_exactly(std::string_view where, std::span<const StoredTensors> from
 void load_exactly(std::string_view where, std::span<const StoredTensors> from,
                   std::span<const NamedTensor> to);
 
+/// load_exactly() of those that `to` names; other tensors of the checkpoint are ignored.
+void load_named(std::string_view where, std::span<const StoredTensors> from, std::span<const NamedTensor> to);
+
 /// Whether elements of stored type `from` can be converted to `to`; true if they are equal.
 bool can_convert(std::string_view from, std::string_view to);
 

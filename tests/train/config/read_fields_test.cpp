@@ -29,9 +29,46 @@ TEST_CASE("config fields: unknown keys name the nearest known one") {
       {"optim: {lr: 1}\n", "1:9: optim.lr: unknown key; did you mean optim.learning_rate?"},
       {"optim: {xyz: 1}\n",
        "1:9: optim.xyz: unknown key; known keys of optim: name, learning_rate, betas, eps, weight_decay, "
-       "clip_grad_norm"},
+       "clip_grad_norm, groups"},
       {"Seed: 1\n", "1:1: Seed: unknown key; did you mean seed?"},
       {"trian: {steps: 5}\n", "1:1: trian: unknown key; did you mean train?"},
+  });
+}
+
+TEST_CASE("config fields: a list of maps") {
+  const std::string groups =
+      "optim:\n  groups:\n    - match: \"*\"\n      freeze: true\n    - {match: [a, b.c], "
+      "learning_rate_scale: 0.5, "
+      "weight_decay: 0}\n";
+  const RunConfig run = load_text(groups);
+  const std::vector<ParameterGroup> expected = {
+      {.match = {"*"}, .freeze = true},
+      {.match = {"a", "b.c"}, .learning_rate_scale = 0.5, .weight_decay = 0.0}};
+  CHECK(run.optim.adamw.groups == expected);
+  const std::string printed = print_resolved(run);
+  CHECK(printed.find("groups: [{match: \"*\", freeze: true}, {match: [a, b.c], learning_rate_scale: 0.5, "
+                     "weight_decay: 0}]\n") != std::string::npos);
+  CHECK(load_text(printed).optim.adamw.groups == expected);
+  CHECK(load_text(groups, {"optim.groups=[]"}).optim.adamw.groups.empty());
+  CHECK(load_text(groups, {"optim.groups=[{match: x}]"}).optim.adamw.groups ==
+        std::vector<ParameterGroup>{{.match = {"x"}}});
+  check_all({
+      {"optim: {groups: x}\n",
+       "1:17: optim.groups: expected a list of maps with the keys match, learning_rate_scale, weight_decay, "
+       "freeze, found x"},
+      {"optim: {groups: [x]}\n", "1:18: optim.groups[0]: expected a map, found x"},
+      {"optim: {groups: [{match: x}, {mach: y}]}\n",
+       "1:31: optim.groups[1].mach: unknown key; did you mean optim.groups[1].match?"},
+      {"optim: {groups: [{zzz: y}]}\n",
+       "1:19: optim.groups[0].zzz: unknown key; known keys of optim.groups[0]: match, learning_rate_scale, "
+       "weight_decay, freeze"},
+      {"optim: {groups: [{match: {}}]}\n",
+       "1:26: optim.groups[0].match: expected a text or a list of texts, found a map"},
+      {"optim: {groups: [{match: [{}]}]}\n", "1:27: optim.groups[0].match[0]: expected a text, found a map"},
+      {"optim: {groups: [{weight_decay: -1}]}\n",
+       "1:33: optim.groups[0].weight_decay: expected a number of at least 0, found -1"},
+      {"optim: {groups: [{freeze: 1}]}\n",
+       "1:27: optim.groups[0].freeze: expected true or false, found 1; write true"},
   });
 }
 

@@ -39,12 +39,12 @@ struct LayerHeads {
 inline std::vector<LayerHeads> layer_heads_of(const std::vector<HeadRoutingOptions>& layers_of_model) {
   std::vector<LayerHeads> layers;
   for (const HeadRoutingOptions& routing : layers_of_model) {
-    LayerHeads& heads = layers.emplace_back(LayerHeads{.heads = routing.router.heads});
+    LayerHeads& heads = layers.emplace_back(LayerHeads{.heads = routing.query_heads()});
     if (routing.kind == RouterKind::kNone) continue;
-    HeadKinds kinds = head_kinds(routing);
+    HeadKinds kinds = query_head_kinds(routing);
     heads.shared = std::move(kinds.shared);
     heads.routed = std::move(kinds.routed);
-    heads.top_k = routing.router.top_k;
+    heads.top_k = routing.router.top_k * routing.unit_heads;
   }
   return layers;
 }

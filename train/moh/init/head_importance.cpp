@@ -11,12 +11,15 @@ namespace {
 
 class NormSums : public AttentionObserver {
  public:
-  explicit NormSums(const Model& model) : sums_(no_scores(model)), tokens_(sums_.size()) {}
+  NormSums(const Model& model, RoutingUnit unit)
+      : unit_(unit), sums_(no_scores(model)), tokens_(sums_.size()) {}
 
   void observe(const AttentionTrace& trace) override {
-    const Tensor norms = contribution_norms(trace);
+    const bool groups = unit_ == RoutingUnit::kGroups;
+    const Tensor norms = contribution_norms(trace, groups ? trace.heads.dim(2) / trace.k.dim(2) : 1);
     const auto layer = static_cast<std::size_t>(trace.layer);
     std::vector<double>& sums = sums_[layer];
+    sums.resize(static_cast<std::size_t>(norms.dim(1)));
     for (std::int64_t i = 0; i < norms.numel(); ++i)
       sums[static_cast<std::size_t>(i) % sums.size()] += norms.data<double>()[i];
     tokens_[layer] += norms.dim(0);
@@ -31,6 +34,7 @@ class NormSums : public AttentionObserver {
   }
 
  private:
+  RoutingUnit unit_;
   HeadScores sums_;
   std::vector<std::int64_t> tokens_;  // by layer
 };
@@ -57,8 +61,8 @@ HeadScores no_scores(const Model& model) {
   return scores;
 }
 
-Tensor contribution_norms(const AttentionTrace& trace) {
-  const std::int64_t heads = trace.heads.dim(2), d = trace.heads.dim(3);
+Tensor contribution_norms(const AttentionTrace& trace, std::int64_t unit_heads) {
+  const std::int64_t heads = trace.heads.dim(2) / unit_heads, d = trace.heads.dim(3) * unit_heads;
   const std::int64_t tokens = trace.heads.dim(0) * trace.heads.dim(1);
   const Tensor rows = trace.heads.reshape({tokens, heads * d});
   const Tensor norms = empty({tokens, heads}, DType::kFloat64);
@@ -75,9 +79,9 @@ Tensor contribution_norms(const AttentionTrace& trace) {
   return norms;
 }
 
-HeadScores mean_output_norms(const Model& model, const Calibration& calibration) {
+HeadScores mean_output_norms(const Model& model, const Calibration& calibration, RoutingUnit unit) {
   const NoGrad no_grad;
-  NormSums sums(model);
+  NormSums sums(model, unit);
   for (std::int64_t i = 0; i < calibration.size(); ++i)
     calibration.logits(model, i, {.observer = &sums, .all_heads = true});
   return sums.means();

@@ -236,6 +236,19 @@ std::vector<NamedParameter> load_source(const Model& model, const ModelSource& s
   return std::move(match.missing_routers);
 }
 
+std::unique_ptr<Model> load_teacher(const ModelSource& source, const RunConfig& run, const Family& family) {
+  const MohConfig* moh = source.model != nullptr ? source.model->moh() : nullptr;
+  if (moh != nullptr && moh->router != RouterKind::kNone) {
+    throw ConfigError(error_message("init.distill.teacher", run.init.from, "a dense checkpoint as the source",
+                                    "one with router " + std::string(name_of(moh->router)),
+                                    "set it to twin"));
+  }
+  const RunConfig dense = teacher_run(run);
+  std::unique_ptr<Model> teacher = family.make_model(*dense.family, placement_of(dense));
+  load_source(*teacher, source, dense, family);
+  return teacher;
+}
+
 void fill_new_rows(const Tensor& matrix, std::int64_t old_rows, NewRows how, double std, RandomKey key) {
   const std::int64_t width = matrix.dim(1);
   const Tensor target = matrix.slice(old_rows, matrix.dim(0));
@@ -260,9 +273,7 @@ void settle_shared_heads(RunConfig& run, const Family& family, const ModelSource
   if (moh == nullptr || moh->router == RouterKind::kNone || !moh->shared_heads.to_be_measured()) return;
   require_batches(calibration, "model.moh.shared_heads", name_of(moh->shared_heads.rule), run,
                   "set it to first or list the heads");
-  FamilyValue dense_config = run.family;
-  *dense_config->moh() = {};
-  const std::unique_ptr<Model> dense = family.make_model(*dense_config, placement_of(run));
+  const std::unique_ptr<Model> dense = family.make_model(*teacher_run(run).family, placement_of(run));
   load_source(*dense, source, run, family);
   moh->shared_heads = choose_shared_heads(*dense, *moh, calibration, run);
 }

@@ -22,6 +22,10 @@ ModelSource open_source(const RunConfig& run, const Families& families);
 std::vector<NamedParameter> load_source(const Model& model, const ModelSource& source, const RunConfig& run,
                                         const Family& family);
 
+/// The teacher of a run with init.distill.teacher: source (has_own_teacher): the dense model of the source.
+/// Throws ConfigError for a source that has routers, and what load_source throws.
+std::unique_ptr<Model> load_teacher(const ModelSource& source, const RunConfig& run, const Family& family);
+
 /// Fills the rows of `matrix` [V, D] from `old_rows` on, which must be 1 or more:
 ///   kMean:   m_j + 0.1 s_j n, with m_j and s_j the mean and standard deviation of column j over the old rows
 ///            and n standard normal, so that a new token starts near the average one but differs from others

@@ -48,7 +48,7 @@ class ContributionFits : public AttentionObserver {
     const std::int64_t inputs = trace.x.dim(2), outputs = static_cast<std::int64_t>(heads.size());
     LeastSquares& fit = fits_.try_emplace(trace.layer, inputs, outputs).first->second;
     const Tensor x = trace.x.reshape({trace.x.dim(0) * trace.x.dim(1), inputs});
-    fit.add(x, centred_logs(contribution_norms(trace), heads));
+    fit.add(x, centred_logs(contribution_norms(trace, routing.unit_heads), heads));
   }
 
   /// wg of layer `layer`, [E, D].

@@ -47,7 +47,7 @@ HeadScores scores_of(const Model& dense, const MohConfig& moh, const Calibration
     case HeadRule::kFirst:
       break;
     case HeadRule::kOutputNorm:
-      return mean_output_norms(dense, calibration);
+      return mean_output_norms(dense, calibration, moh.routing);
     case HeadRule::kLossIncrease:
       return scores_by_loss(dense, calibration);
     case HeadRule::kLearned:

@@ -32,7 +32,8 @@ ImageTask::ImageTask(const RunConfig& run, std::shared_ptr<const ImageData> data
       accumulate_(run.train.accumulate),
       workers_(run_.data.workers > 0 ? static_cast<int>(run_.data.workers) : num_threads()),
       data_(std::move(data)),
-      model_(std::move(model)) {}
+      model_(std::move(model)),
+      teacher_(run.init.distill) {}
 
 std::string ImageTask::summary() const {
   char text[160];
@@ -91,18 +92,21 @@ void ImageTask::place(PictureBatch batch, std::size_t index) {
 
 MicroBatchLoss ImageTask::loss(std::int64_t index, Generator& generator) {
   const PictureBatch& batch = micro_batches_.at(static_cast<std::size_t>(index));
-  const ImageOutput output = model_->forward(Variable(batch.pictures.to(model_->dtype())),
-                                             {.training = true, .generator = &generator});
+  const Variable pictures(batch.pictures.to(model_->dtype()));
+  const Tensor teacher_logits = teacher_.logits(*model_, pictures);
+  const ImageOutput output = model_->forward(pictures, {.training = true, .generator = &generator});
   const double share = 1.0 / static_cast<double>(micro_batches_.size());
-  const Variable task_loss =
-      soft_cross_entropy(output.logits, batch.targets, static_cast<double>(batch_size_) / share);
+  const double normalizer = static_cast<double>(batch_size_) / share;
+  const Variable task_loss = soft_cross_entropy(output.logits, batch.targets, normalizer);
+  const Variable divergence = teacher_.divergence(output.logits, teacher_logits, Tensor(), normalizer);
   MicroBatchLoss result{task_loss, task_loss.value(), {}};
   const Variable balance = mean_balance_loss(output.routing), experts = mean_of(output.expert_balances);
-  result.total = add_routing_losses(task_loss, balance, output.routing, run_.model.moh, share);
+  result.total = add_routing_losses(teacher_.added(task_loss, divergence), balance, output.routing,
+                                    run_.model.moh, share);
   const double expert_weight = run_.model.transnext.expert_balance_weight;
   if (experts.defined() && expert_weight > 0)
     result.total = add(result.total, scale(experts, expert_weight * share));
-  routing_numbers_.pack(balance, output.routing, result.numbers, experts);
+  routing_numbers_.pack(balance, output.routing, result.numbers, experts, divergence);
   return result;
 }
 

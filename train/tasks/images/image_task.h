@@ -14,6 +14,7 @@
 #include "train/tasks/images/image_run.h"
 #include "train/tasks/routing_numbers.h"
 #include "train/tasks/task.h"
+#include "train/tasks/teacher.h"
 
 namespace moh {
 
@@ -39,6 +40,9 @@ class ImageTask final : public Task {
 
   void set_progress(double share) override { model_->set_progress(share); }
   std::int64_t steps_per_epoch() const override;
+  void set_teacher(std::unique_ptr<Model> model, const std::string& hash) override {
+    teacher_.use(std::move(model), hash);
+  }
   void seek(std::int64_t first_sample) override;
   StepSize begin_step(std::int64_t count) override;
   MicroBatchLoss loss(std::int64_t index, Generator& generator) override;
@@ -51,7 +55,9 @@ class ImageTask final : public Task {
   std::vector<std::pair<std::string, std::string>> identity() const override {
     return {identity_of(data_->class_names)};
   }
-  std::vector<std::pair<std::string, std::string>> data_contents() const override { return data_->contents; }
+  std::vector<std::pair<std::string, std::string>> data_contents() const override {
+    return teacher_.added_to(data_->contents);
+  }
 
  private:
   void place(PictureBatch batch, std::size_t index);
@@ -62,6 +68,7 @@ class ImageTask final : public Task {
   int workers_;
   std::shared_ptr<const ImageData> data_;
   std::unique_ptr<ImageModel> model_;
+  Teacher teacher_;
   std::optional<TrainingPictures> pictures_;
   std::unique_ptr<BatchWorkers<PictureBatch>> batches_;
 

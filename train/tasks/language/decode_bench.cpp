@@ -48,10 +48,17 @@ LlamaConfig dense_model(const DecodeBenchOptions& o) {
   return config;
 }
 
-LlamaConfig routed_model(const DecodeBenchOptions& o, RouterKind router, std::int64_t kept) {
+/// The heads that a router of this kind counts.
+std::int64_t units_of(const DecodeBenchOptions& o, RoutingUnit unit) {
+  return unit == RoutingUnit::kGroups ? spelt_out(o.model).kv_heads : o.model.heads;
+}
+
+LlamaConfig routed_model(const DecodeBenchOptions& o, RouterKind router, RoutingUnit unit,
+                         std::int64_t kept) {
   LlamaConfig config = dense_model(o);
-  const std::int64_t shared = std::min(config.heads / 8, kept - 1);
+  const std::int64_t shared = std::min(units_of(o, unit) / 8, kept - 1);
   config.moh.router = router;
+  config.moh.routing = unit;
   config.moh.num_shared = shared;
   config.moh.top_k = kept - shared;
   return config;
@@ -73,12 +80,15 @@ struct Candidate {
 std::vector<Candidate> candidates_for(const DecodeBenchOptions& o) {
   std::vector<Candidate> candidates;
   candidates.emplace_back(dense_model(o), o);
-  const std::int64_t heads = o.model.heads;
   for (const double active : o.active) {
-    const std::int64_t kept =
-        std::clamp<std::int64_t>(std::llround(active * static_cast<double>(heads)), 1, heads);
-    if (kept == heads) continue;
-    for (const RouterKind router : o.routers) candidates.emplace_back(routed_model(o, router, kept), o);
+    for (const RoutingUnit unit : o.routings) {
+      const std::int64_t units = units_of(o, unit);
+      const std::int64_t kept =
+          std::clamp<std::int64_t>(std::llround(active * static_cast<double>(units)), 1, units);
+      if (kept == units) continue;
+      for (const RouterKind router : o.routers)
+        candidates.emplace_back(routed_model(o, router, unit, kept), o);
+    }
   }
   return candidates;
 }
@@ -147,6 +157,7 @@ Row row_of(const DecodeBenchOptions& o, std::int64_t context, const Candidate& c
   row.add("kv_heads", model.kv_heads);
   row.add("head_dim", model.head_dim);
   row.add("router", std::string(name_of(model.moh.router)), {"router", {}, -10});
+  row.add("routing", std::string(name_of(model.moh.routing)), {"routing", {}, -7});
   row.add("active", activated_heads(*candidate.model), {"active", Row::significant(3)});
   row.add("shared", router.num_shared);
   row.add("routed", router.top_k);

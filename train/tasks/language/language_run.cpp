@@ -39,10 +39,16 @@ constexpr std::array<std::string_view, 7> kFree = {"model.preset",    "model.max
                                                    "model.vocab_size"};
 
 /// Keys of the model that concern only its training or its storage.
-constexpr std::array<std::string_view, 9> kOfTraining = {
-    "model.dropout",          "model.init_std",           "model.recompute",
-    "model.moh.balance_loss", "model.moh.balance_weight", "model.moh.straight_through",
-    "model.moh.router_init",  "model.moh.z_loss_weight",  "model.moh.router_precision"};
+constexpr std::array<std::string_view, 10> kOfTraining = {"model.dropout",
+                                                          "model.init_std",
+                                                          "model.recompute",
+                                                          "model.moh.balance_loss",
+                                                          "model.moh.balance_weight",
+                                                          "model.moh.straight_through",
+                                                          "model.moh.router_init",
+                                                          "model.moh.z_loss_weight",
+                                                          "model.moh.router_precision",
+                                                          "model.moh.top_k_anneal_until"};
 
 /// Keys that shapes do not determine. head_dim and kv_heads follow from shapes and the number of heads.
 constexpr std::array<std::string_view, 6> kUnseen = {"model.heads",      "model.norm_eps",

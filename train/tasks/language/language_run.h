@@ -70,7 +70,9 @@ struct LanguageRun final : CloneableFamilyConfig<LanguageRun> {
   std::span<const std::string_view> unseen_in_weights() const override;
   std::span<const std::string_view> optional_model_keys() const override;
   MohConfig* moh() override { return &model.moh; }
-  PerLayer heads() const override { return model.heads; }
+  PerLayer heads() const override {
+    return model.moh.routing == RoutingUnit::kGroups ? spelt_out(model).kv_heads : model.heads;
+  }
   RecomputeLevel* recompute() override { return &model.recompute; }
 };
 

@@ -24,7 +24,8 @@ LanguageTask::LanguageTask(const RunConfig& run, std::shared_ptr<const LanguageD
       batch_size_(run.train.batch_size),
       accumulate_(run.train.accumulate),
       data_(std::move(data)),
-      model_(std::move(model)) {}
+      model_(std::move(model)),
+      teacher_(run.init.distill) {}
 
 std::string LanguageTask::summary() const {
   const LlamaConfig& c = model_->config();
@@ -93,14 +94,16 @@ void LanguageTask::place(TokenBatch batch, std::size_t index) {
 
 MicroBatchLoss LanguageTask::loss(std::int64_t index, Generator& generator) {
   const TokenBatch& batch = micro_batches_.at(static_cast<std::size_t>(index));
+  const Tensor teacher_logits = teacher_.logits(*model_, batch.tokens);
   const LlamaOutput output = model_->forward(batch.tokens, {.training = true, .generator = &generator});
-  const Variable task_loss =
-      cross_entropy(output.logits, batch.targets, {.normalizer = static_cast<double>(num_targets_)});
+  const auto normalizer = static_cast<double>(num_targets_);
+  const Variable task_loss = cross_entropy(output.logits, batch.targets, {.normalizer = normalizer});
+  const Variable divergence = teacher_.divergence(output.logits, teacher_logits, batch.targets, normalizer);
   MicroBatchLoss result{task_loss, task_loss.value(), {}};
   const Variable balance = mean_balance_loss(output.routing);
-  routing_numbers_.pack(balance, output.routing, result.numbers);
-  result.total = add_routing_losses(task_loss, balance, output.routing, run_.model.moh,
-                                    1.0 / static_cast<double>(micro_batches_.size()));
+  routing_numbers_.pack(balance, output.routing, result.numbers, {}, divergence);
+  result.total = add_routing_losses(teacher_.added(task_loss, divergence), balance, output.routing,
+                                    run_.model.moh, 1.0 / static_cast<double>(micro_batches_.size()));
   return result;
 }
 

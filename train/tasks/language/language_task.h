@@ -16,6 +16,7 @@
 #include "train/tasks/language/language_run.h"
 #include "train/tasks/routing_numbers.h"
 #include "train/tasks/task.h"
+#include "train/tasks/teacher.h"
 
 namespace moh {
 
@@ -37,8 +38,12 @@ class LanguageTask final : public Task {
     return {{"sequence_length", run_.data.sequence_length}};
   }
   std::string summary() const override;
+  void set_progress(double share) override { model_->set_progress(share); }
 
   void seek(std::int64_t first_sample) override;
+  void set_teacher(std::unique_ptr<Model> model, const std::string& hash) override {
+    teacher_.use(std::move(model), hash);
+  }
   StepSize begin_step(std::int64_t count) override;
   MicroBatchLoss loss(std::int64_t index, Generator& generator) override;
   void end_step() override;
@@ -47,7 +52,9 @@ class LanguageTask final : public Task {
   std::optional<Evaluation> evaluate(StopEvaluation stop) override;
   std::vector<std::pair<std::string, std::string>> identity() const override;
   std::vector<std::pair<std::string, std::string>> files() const override;
-  std::vector<std::pair<std::string, std::string>> data_contents() const override { return data_->contents; }
+  std::vector<std::pair<std::string, std::string>> data_contents() const override {
+    return teacher_.added_to(data_->contents);
+  }
   /// Generates the text of the section `sample` and writes it to sample.txt.
   bool finish(const std::filesystem::path& run_folder, PrintText print,
               FunctionRef<bool()> stop) const override;
@@ -62,6 +69,7 @@ class LanguageTask final : public Task {
   std::int64_t batch_size_, accumulate_;
   std::shared_ptr<const LanguageData> data_;
   std::unique_ptr<Llama> model_;
+  Teacher teacher_;
   std::optional<TrainingBatches> batches_;
   std::unique_ptr<Prefetcher<TokenBatch>> prefetcher_;
 

@@ -5,6 +5,7 @@
 #include "autograd/profile.h"
 #include "core/device_clock.h"
 #include "core/error.h"
+#include "train/config/fields.h"
 #include "train/run/trainer.h"
 #include "train/tasks/load_model.h"
 
@@ -13,11 +14,14 @@ namespace moh {
 namespace {
 
 /// Runs the step and records its items and model FLOPs.
-void run_counted(TrainStep& step, double learning_rate, DryStep& result) {
+void run_counted(TrainStep& step, std::int64_t number, double learning_rate, DryStep& result) {
   DeviceClock no_clock([] { return 0.0; });
   const Profiler profiler(no_clock);
-  result.items = step.begin(0, learning_rate).items;
+  result.items = step.begin(number, learning_rate).items;
   result.flops = profiler.model_flops();
+  for (const ProfileEntry& entry : profiler.entries()) {
+    if (entry.phase == ProfilePhase::kForward) result.forward_flops += entry.flops;
+  }
 }
 
 /// Linear extrapolation: last + times (last - before).
@@ -43,16 +47,36 @@ MemoryPlan extended(const MemoryPlan& before, const MemoryPlan& last, std::int64
   return plan;
 }
 
+/// The one that needs more memory, with the larger of both evaluations.
+MemoryPlan worse(const MemoryPlan& a, const MemoryPlan& b) {
+  MemoryPlan plan = a.stats.total.peak_bytes >= b.stats.total.peak_bytes ? a : b;
+  plan.evaluation_bytes = std::max(a.evaluation_bytes, b.evaluation_bytes);
+  return plan;
+}
+
+MemoryPlan plan_step(const RunConfig& asked, const MakeTask& make_task, DryStepAt at) {
+  constexpr std::int64_t kFew = 3;
+  RunConfig config = asked;
+  config.train.accumulate = std::min(asked.train.accumulate, kFew);
+  const MemoryPlan few = dry_step(config, make_task, at).memory;
+  if (asked.train.accumulate <= kFew) return few;
+  // From the second micro-batch on, each adds the same memory: its batch and its loss and metrics.
+  config.train.accumulate = kFew - 1;
+  return extended(dry_step(config, make_task, at).memory, few, asked.train.accumulate - kFew);
+}
+
 }  // namespace
 
 MakeTask synthetic_tasks(const Family& family) {
   return [&family](const RunConfig& run) {
-    return family.make_task(run, family.open_data(run, DataUse::kSynthetic),
-                            make_initialised_model(family, run));
+    std::unique_ptr<Task> task = family.make_task(run, family.open_data(run, DataUse::kSynthetic),
+                                                  make_initialised_model(family, run));
+    if (has_own_teacher(run)) task->set_teacher(make_initialised_model(family, teacher_run(run)), "");
+    return task;
   };
 }
 
-DryStep dry_step(const RunConfig& asked, const MakeTask& make_task) {
+DryStep dry_step(const RunConfig& asked, const MakeTask& make_task, DryStepAt at) {
   RunConfig config = asked;
   config.cuda_graph = false;  // a captured step allocates the same blocks
   const DryRunScope scope;
@@ -62,13 +86,15 @@ DryStep dry_step(const RunConfig& asked, const MakeTask& make_task) {
   task->seek(0);
 
   DryStep result;
-  run_counted(step, config.schedule.peak, result);
+  constexpr auto kLate = static_cast<std::int64_t>(config::kMaxSteps);  // all of any training is done
+  run_counted(step, at == DryStepAt::kStart ? 0 : kLate, config.schedule.peak, result);
   step.finish();
   result.unit = task->unit();
   result.sample_sizes = task->sample_sizes();
   result.steps_per_epoch = task->steps_per_epoch();
   if (is_routed(task->model())) result.activated_heads = activated_heads(task->model(), /*training=*/true);
   result.parameters = count_parameters(task->model());
+  for (const NamedTensor& frozen : optimizer.frozen()) result.frozen_parameters += frozen.tensor.numel();
   result.memory = {scope.memory()->usage(config.device)};
   scope.memory()->reset_peaks();
   const std::unique_ptr<WeightsScope> weights = step.evaluated_weights();
@@ -82,14 +108,14 @@ std::int64_t MemoryPlan::needed_bytes() const {
 }
 
 MemoryPlan plan_memory(const RunConfig& asked, const MakeTask& make_task) {
-  constexpr std::int64_t kFew = 3;
-  RunConfig config = asked;
-  config.train.accumulate = std::min(asked.train.accumulate, kFew);
-  const MemoryPlan few = dry_step(config, make_task).memory;
-  if (asked.train.accumulate <= kFew) return few;
-  // From the second micro-batch on, each adds the same memory: its batch and its loss and metrics.
-  config.train.accumulate = kFew - 1;
-  return extended(dry_step(config, make_task).memory, few, asked.train.accumulate - kFew);
+  const MemoryPlan start = plan_step(asked, make_task, DryStepAt::kStart);
+  if (usual_step(asked) == DryStepAt::kStart) return start;
+  return worse(start, plan_step(asked, make_task, DryStepAt::kSettled));
+}
+
+DryStepAt usual_step(const RunConfig& config) {
+  const bool annealed = has_router(config) && config.family->moh()->top_k_anneal_until > 0;
+  return annealed ? DryStepAt::kSettled : DryStepAt::kStart;
 }
 
 bool has_router(const RunConfig& config) {
@@ -100,16 +126,18 @@ bool has_router(const RunConfig& config) {
 StepFlops step_flops(const RunConfig& asked, const MakeTask& make_task) {
   RunConfig config = asked;
   config.train.accumulate = 1;  // all micro-batches have the same number of operations
-  const auto micro_batches = static_cast<double>(asked.train.accumulate);
-  const StepFlops one = step_flops(config, dry_step(config, make_task), make_task);
-  return {micro_batches * one.dense, micro_batches * one.routed};
+  const StepFlops one = step_flops(config, dry_step(config, make_task, usual_step(config)), make_task);
+  return one.times(static_cast<double>(asked.train.accumulate));
 }
 
 StepFlops step_flops(const RunConfig& config, const DryStep& step, const MakeTask& make_task) {
-  if (!has_router(config)) return {step.flops, step.flops};
+  if (!has_router(config)) return {step.flops, step.flops, step.forward_flops, step.forward_flops};
   RunConfig dense = config;
   *dense.family->moh() = {};
-  return {dry_step(dense, make_task).flops, step.flops};
+  dense.init.distill = {};
+  dense.optim.adamw.groups = {};
+  const DryStep without = dry_step(dense, make_task);
+  return {without.flops, step.flops, without.forward_flops, step.forward_flops};
 }
 
 }  // namespace moh

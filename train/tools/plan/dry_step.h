@@ -33,9 +33,10 @@ struct MemoryPlan : DryUsage {
 
 /// The result of a training step and a subsequent evaluation in a dry run (core/dry_run.h).
 struct DryStep {
-  MemoryPlan memory;  ///< on config.device, for model, optimiser, data and step
-  double flops = 0;   ///< model FLOPs of the step (Profiler::model_flops)
-  std::int64_t parameters = 0;
+  MemoryPlan memory;         ///< on config.device, for model, optimiser, data and step
+  double flops = 0;          ///< model FLOPs of the step (Profiler::model_flops)
+  double forward_flops = 0;  ///< thereof in the forward passes, a teacher's among them
+  std::int64_t parameters = 0, frozen_parameters = 0;
   std::int64_t items = 0;            ///< of the step, in `unit`
   std::int64_t steps_per_epoch = 0;  ///< Task::steps_per_epoch()
   Unit unit;
@@ -43,14 +44,20 @@ struct DryStep {
   double activated_heads = 1;  ///< share of heads that are computed
 };
 
+/// Which step of a run with an annealed K (MohConfig::top_k_anneal_until) is meant.
+enum class DryStepAt {
+  kStart,   ///< the first, with all heads active
+  kSettled  ///< any after the stretch
+};
+
 /// Dry run of one step and one evaluation of the run that `config` describes, through the same model,
 /// optimiser and TrainStep as in training. `make_task` is called inside the dry run. Throws as training does,
 /// and MemoryError for sizes beyond any address space.
-DryStep dry_step(const RunConfig& config, const MakeTask& make_task);
+DryStep dry_step(const RunConfig& config, const MakeTask& make_task, DryStepAt at = DryStepAt::kStart);
 
-/// The memory of dry_step(); steps of many micro-batches are extrapolated from a few. Nothing is computed and
-/// the memory is not allocated, so models of any size can be planned, GPU runs also without a GPU. Routers
-/// are assumed to select heads evenly.
+/// The memory of the step of the run that takes most (DryStepAt); steps of many micro-batches are
+/// extrapolated from a few. Nothing is computed and the memory is not allocated, so models of any size can be
+/// planned, GPU runs also without a GPU. Routers are assumed to select heads evenly.
 ///
 /// Included: parameters; gradients, float32; the two moments of AdamW, and master copies of bfloat16
 /// parameters, float32; activations; workspace of kernels for num_threads() threads and this machine's
@@ -58,13 +65,22 @@ DryStep dry_step(const RunConfig& config, const MakeTask& make_task);
 /// a GPU the CUDA context, small tables of kernels and cuDNN's workspace. Throws as dry_step.
 MemoryPlan plan_memory(const RunConfig& config, const MakeTask& make_task);
 
+/// The step whose operations are those of most of the run.
+DryStepAt usual_step(const RunConfig& config);
+
 /// Whether the run's model has routers.
 bool has_router(const RunConfig& config);
 
 /// Model FLOPs of a step: forward and backward passes of all its micro-batches.
 struct StepFlops {
-  double dense = 0;   ///< of the same model without routers, with all heads active
-  double routed = 0;  ///< of the model as configured
+  double dense = 0;                              ///< of the same model without routers, with all heads active
+  double routed = 0;                             ///< of the model as configured
+  double dense_forward = 0, routed_forward = 0;  ///< of the forward passes alone
+
+  /// Each number times `factor`.
+  StepFlops times(double factor) const {
+    return {factor * dense, factor * routed, factor * dense_forward, factor * routed_forward};
+  }
 };
 StepFlops step_flops(const RunConfig& config, const MakeTask& make_task);
 /// The same, with `step`, the result of dry_step(config, make_task).

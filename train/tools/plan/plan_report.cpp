@@ -56,12 +56,15 @@ void write_model(std::ostream& out, const TrainingPlan& plan) {
   const auto& [item, items, per_second] = plan.step.unit;
   fmt::print(out, "parameters          {}, {}\n", count_text(plan.step.parameters),
              dtype_name(dtype_of(config.precision)));
+  if (plan.step.frozen_parameters > 0)
+    fmt::print(out, "  trained           {}, the others are frozen\n",
+               count_text(plan.step.parameters - plan.step.frozen_parameters));
   fmt::print(out, "{:<20}{:.4g} to train on, {:.4g} forward\n", fmt::format("FLOP per {}", item),
-             flops.routed, flops.routed / 3);
+             flops.routed, flops.routed_forward);
   if (has_router(config)) {
     fmt::print(out,
                "  all heads active  {:.4g} and {:.4g}; here {:.1f}% of the heads, {:.3f} of the operations\n",
-               flops.dense, flops.dense / 3, 100 * plan.step.activated_heads, flops.routed / flops.dense);
+               flops.dense, flops.dense_forward, 100 * plan.step.activated_heads, flops.routed / flops.dense);
   }
   fmt::print(out, "step                {} {} x {} x {} samples of {} {} = {} {}\n", plan.options.gpus,
              device_word(plan), config.train.accumulate, config.train.batch_size, plan.items_per_sample(),
@@ -154,6 +157,7 @@ void write_json_line(std::ostream& out, const TrainingPlan& plan, const std::str
                  {"threads", num_threads()},
                  {"gpus", plan.options.gpus},
                  {"parameters", plan.step.parameters},
+                 {"frozen_parameters", plan.step.frozen_parameters},
                  {"activated_heads", plan.step.activated_heads},
                  {"flops_per_" + std::string(plan.step.unit.singular), plan.flops_per_item.routed},
                  {"flops_per_" + std::string(plan.step.unit.singular) + "_dense", plan.flops_per_item.dense},

@@ -122,11 +122,11 @@ TrainingPlan plan_of(const RunConfig& config, const PlanOptions& options, const 
   TrainingPlan plan{.config = config, .options = options};
   RunConfig one = config;
   one.train.accumulate = 1;
-  plan.step = dry_step(one, make_task);
+  plan.step = dry_step(one, make_task, usual_step(one));
   check_sizes(config, plan.items_per_sample(), plan.steps().value_or(1), options);
   const StepFlops flops = step_flops(one, plan.step, make_task);
   const auto items = static_cast<double>(plan.step.items);
-  plan.flops_per_item = {flops.dense / items, flops.routed / items};
+  plan.flops_per_item = flops.times(1 / items);
   for (const RecomputeLevel level : {RecomputeLevel::kNone, RecomputeLevel::kLayer}) {
     if (level != RecomputeLevel::kNone && one.family->recompute() == nullptr) continue;
     const RunConfig run = with_recompute(config, level);

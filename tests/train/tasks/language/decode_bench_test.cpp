@@ -60,15 +60,32 @@ TEST_CASE("bench: decode refuses options that are out of range, naming them") {
   CHECK_THROWS_AS(rows_of(options), ValueError);
 }
 
+TEST_CASE("bench: decode of routed groups stands beside that of routed heads") {
+  DecodeBenchOptions options = small_options();
+  options.model.kv_heads = options.model.heads / 2;
+  options.contexts = {8};
+  options.active = {0.5};
+  options.routings = {RoutingUnit::kHeads, RoutingUnit::kGroups};
+  options.routers = {RouterKind::kLearned};
+  std::vector<std::string> routings;
+  for (const Row& row : rows_of(options)) {
+    const auto json = nlohmann::json::parse(row.json());
+    routings.push_back(json.at("routing"));
+    CHECK(json.at("active") == 0.5);
+  }
+  CHECK(routings == std::vector<std::string>{"heads", "groups"});
+}
+
 TEST_CASE("bench: a decode record as JSON is one line, and one of a table") {
   DecodeBenchOptions options = small_options();
   options.contexts = {8};
   options.active = {0.5};
   const Row row = rows_of(options).front();
   CHECK(row.json().find('\n') == row.json().size() - 1);
-  CHECK(nlohmann::json::parse(row.json()).size() == 22);
+  CHECK(nlohmann::json::parse(row.json()).size() == 23);
   CHECK(row.table_head() ==
-        "context  router      active  tokens/s  ms/token  spread  /dense  attention ms  spread  /dense\n");
-  CHECK(row.table_line().find("      8  learned        0.5  ") == 0);
+        "context  router      routing  active  tokens/s  ms/token  spread  /dense  attention ms  spread  "
+        "/dense\n");
+  CHECK(row.table_line().find("      8  learned     heads       0.5  ") == 0);
   CHECK(row.table_line().size() == row.table_head().size());
 }

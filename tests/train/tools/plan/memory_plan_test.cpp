@@ -110,6 +110,61 @@ TEST_CASE("plan: memory of query-norm routing with all gradients, dropout, bfloa
   check_plan(config);
 }
 
+TEST_CASE("plan: memory with frozen parameters, which have neither gradients nor state") {
+  RunConfig config = small_config();
+  route(config, RouterKind::kLearned, 1, 2);
+  config.optim.adamw.groups = {{.match = {"*"}, .freeze = true},
+                               {.match = {"*.wg*.weight", "*.q_proj.weight"}}};
+  check_plan(config);
+  const MakeTask make_task = synthetic_tasks(language_family());
+  RunConfig all = config;
+  all.optim.adamw.groups = {};
+  const DryStep some = dry_step(config, make_task), whole = dry_step(all, make_task);
+  CHECK(some.parameters == whole.parameters);
+  CHECK(whole.frozen_parameters == 0);
+  // Routers [2, 2, 1] x 128 each, without wg_1 for one shared head: wg [3, 128], wg_0 [2, 128]; and the
+  // queries.
+  CHECK(some.parameters - some.frozen_parameters == 3 * (5 * 128 + 128 * 128));
+  CHECK(some.forward_flops == whole.forward_flops);
+  CHECK(some.flops < 0.75 * whole.flops);
+  const auto optimizer = static_cast<std::size_t>(MemoryPurpose::kOptimizer);
+  CHECK(some.memory.stats.by_purpose[optimizer].peak_bytes <
+        whole.memory.stats.by_purpose[optimizer].peak_bytes / 10);
+}
+
+TEST_CASE("plan: memory of a step with a teacher") {
+  for (const TeacherKind teacher : {TeacherKind::kTwin, TeacherKind::kSource}) {
+    RunConfig config = small_config();
+    route(config, RouterKind::kLearned, 1, 1);
+    config.init.from = "a checkpoint that is not read";
+    config.init.distill = {.weight = 1, .temperature = 2, .teacher = teacher};
+    config.train.accumulate = 2;
+    check_plan(config);
+  }
+}
+
+TEST_CASE(
+    "plan: where K is annealed, the memory is that of the worst step, and operations are those after it") {
+  RunConfig config = small_config();
+  route(config, RouterKind::kLearned, 1, 1);
+  const MakeTask make_task = synthetic_tasks(language_family());
+  const StepFlops target = step_flops(config, make_task);
+  const std::int64_t least = plan_memory(config, make_task).needed_bytes();
+  model_of(config).moh.top_k_anneal_until = 0.5;
+  check_plan(config);
+  CHECK(step_flops(config, make_task).routed == target.routed);
+  CHECK(dry_step(config, make_task, DryStepAt::kStart).flops > target.routed);
+  CHECK(plan_memory(config, make_task).needed_bytes() >= least);
+}
+
+TEST_CASE("plan: memory of routed groups") {
+  RunConfig config = small_config();
+  model_of(config).kv_heads = 2;
+  route(config, RouterKind::kLearned, 0, 1);
+  model_of(config).moh.routing = RoutingUnit::kGroups;
+  check_plan(config);
+}
+
 TEST_CASE("plan: memory of classifiers of images") {
   RunConfig vit = small_image_run(ImageArchitecture::kVit);
   images_of(vit).model.image_size = 48;

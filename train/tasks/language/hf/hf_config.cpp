@@ -244,9 +244,9 @@ HeadSet shared_heads(const ConfigJson& json, const PerLayer& shared, const Llama
 
 void check_routing_keys(const ConfigJson& json) {
   constexpr std::string_view kKnown[] = {
-      "moh_router",         "moh_shared_heads",       "moh_active_heads",
-      "moh_gate_scaling",   "moh_two_stage",          "moh_straight_through",
-      "moh_balance_weight", "moh_shared_heads_index", "moh_balance_loss"};
+      "moh_router",       "moh_shared_heads",     "moh_active_heads",   "moh_gate_scaling",
+      "moh_two_stage",    "moh_straight_through", "moh_balance_weight", "moh_shared_heads_index",
+      "moh_balance_loss", "moh_routing"};
   for (const std::string& key : json.keys()) {
     if (key.starts_with("moh_") && std::ranges::count(kKnown, key) == 0)
       json.unsupported(key, "no such key", json.shown(key), "a newer moh may read it");
@@ -268,6 +268,7 @@ MohConfig read_routing(const ConfigJson& json, const LlamaConfig& model) {
   MohConfig moh;
   moh.router = named(json, "moh_router", RouterKind::kNone);
   if (is_dense(json, moh.router, model)) return {};
+  moh.routing = named(json, "moh_routing", moh.routing);
   moh.num_shared = per_layer(json, "moh_shared_heads", model);
   moh.top_k = routed_top_k(json, moh.num_shared, per_layer(json, "moh_active_heads", model), model);
   moh.shared_heads = shared_heads(json, moh.num_shared, model);

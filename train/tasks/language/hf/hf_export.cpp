@@ -93,6 +93,7 @@ bool is_plain_llama(const LlamaConfig& model) {
 void add_routing(const LlamaConfig& model, Json& json) {
   const MohConfig& moh = model.moh;
   json["moh_router"] = name_of(moh.router);
+  if (moh.routing != RoutingUnit::kHeads) json["moh_routing"] = name_of(moh.routing);
   if (moh.router == RouterKind::kNone) {
     json["moh_shared_heads"] = json["moh_active_heads"] = model.heads;
     return;

@@ -104,6 +104,13 @@ std::vector<SampleModel> sample_models() {
                                               [](LlamaConfig& m) {
                                                 m.moh.shared_heads.each = {{0, 5}, {}};
                                               })},
+      {"learned_groups",
+       changed(learned(2, 1), [](LlamaConfig& m) { m.moh.routing = RoutingUnit::kGroups; })},
+      {"query_norm_groups_listed", changed(moh_model(kQueryNorm, 1, 2),
+                                           [](LlamaConfig& m) {
+                                             m.moh.routing = RoutingUnit::kGroups;
+                                             m.moh.shared_heads.each = {{2}, {0}};
+                                           })},
       {"learned_per_layer", moh_model(kLearned, Counts{1, 8}, Counts{1, 0})},
       {"learned_no_shared_linear", changed(learned(0, 3),
                                            [](LlamaConfig& m) {

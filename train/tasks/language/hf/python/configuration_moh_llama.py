@@ -8,6 +8,7 @@ Written by moh beside the weights of a model that it exports; AutoConfig and Aut
 from transformers import PretrainedConfig
 
 ROUTERS = ("none", "learned", "query_norm")
+ROUTINGS = ("heads", "groups")
 GATE_SCALINGS = ("code", "paper")
 BALANCE_LOSSES = ("code", "paper", "shares")
 STRAIGHT_THROUGH = ("none", "selected", "all")
@@ -25,6 +26,8 @@ class MohLlamaConfig(PretrainedConfig):
 
     moh_router            "learned": linear maps of the layer's input. "query_norm": norms of the queries, gates 1.
                           "none": every head is shared, as in LLaMA; for head counts that LlamaConfig refuses.
+    moh_routing           "heads": of query heads. "groups": of KV heads, each with all query heads that share it; then
+                          they are what the following fields count and list.
     moh_shared_heads      heads that are on for every token: one count, or one per layer.
     moh_active_heads      shared heads plus the routed ones that each token keeps: one count, or one per layer.
     moh_shared_heads_index   which heads are shared, ascending, one list per layer; None: the first ones.
@@ -56,6 +59,7 @@ class MohLlamaConfig(PretrainedConfig):
         initializer_range=0.02,
         use_cache=True,
         moh_router="query_norm",
+        moh_routing="heads",
         moh_shared_heads=0,
         moh_active_heads=1,
         moh_shared_heads_index=None,
@@ -83,6 +87,7 @@ class MohLlamaConfig(PretrainedConfig):
         self.initializer_range = initializer_range
         self.use_cache = use_cache
         self.moh_router = one_of("moh_router", moh_router, ROUTERS)
+        self.moh_routing = one_of("moh_routing", moh_routing, ROUTINGS)
         self.moh_shared_heads = moh_shared_heads
         self.moh_active_heads = moh_active_heads
         self.moh_shared_heads_index = moh_shared_heads_index

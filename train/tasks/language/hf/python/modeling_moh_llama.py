@@ -89,14 +89,17 @@ def balance_loss(probabilities, selected, form):
 class HeadRouter(nn.Module):
     """Gates of all heads for every token, in float32. Its weights belong to the attention layer by name, as in the paper's
     released code, each only where it is needed: wg [E, D] routed heads, wg_0 [2, D] shared against routed, wg_1 [S, D]
-    shared heads."""
+    shared heads. Where groups are routed, its heads are KV heads, whose gate is that of all query heads of theirs."""
 
     def __init__(self, config, layer):
         super().__init__()
         self.kind, self.scaling, self.form = config.moh_router, config.moh_gate_scaling, config.moh_balance_loss
         self.straight_through = config.moh_straight_through
         self.shared = config.shared_heads_of(layer)
-        self.routed = [h for h in range(config.num_attention_heads) if h not in self.shared]
+        groups = config.moh_routing == "groups"
+        count = config.num_key_value_heads if groups else config.num_attention_heads
+        self.unit = config.num_attention_heads // count  # query heads that share a gate
+        self.routed = [h for h in range(count) if h not in self.shared]
         self.kept = config.kept_heads_of(layer)
         if not 0 <= self.kept <= len(self.routed):
             raise ValueError(f"layer {layer}: expected 0 to {len(self.routed)} kept heads, found {self.kept}")
@@ -130,7 +133,8 @@ class HeadRouter(nn.Module):
             routed = x.new_zeros((*x.shape[:-1], len(self.routed)), dtype=torch.float32)
         if self.kind == "learned" and self.kept > 0 and self.shared:
             shared, routed = self.weigh_kinds(attention, x, shared, routed)
-        return torch.cat([shared, routed], dim=-1)[..., self.place], balance
+        gates = torch.cat([shared, routed], dim=-1)[..., self.place]
+        return gates.repeat_interleave(self.unit, dim=-1), balance
 
     def shared_gates(self, attention, x):
         count = len(self.shared)
@@ -160,6 +164,7 @@ class HeadRouter(nn.Module):
 
     def query_norms(self, q):
         """Norms of the routed heads' queries over their standard deviation; 0 where all norms are equal."""
+        q = q.unflatten(1, (-1, self.unit)).transpose(2, 3).flatten(3)  # the queries of a group are one
         norms = q[:, self.routed].float().norm(dim=-1).transpose(1, 2)
         spread = norms.std(dim=-1, keepdim=True)
         return torch.where(spread > 0, norms / spread.clamp_min(torch.finfo(norms.dtype).tiny), 0.0)
