@@ -41,7 +41,7 @@ class Patches {
     return buffer_.slice(0, (block.last_row - block.first_row) * shape_.x.output);
   }
   Tensor gather(const Tensor& x, const PatchBlock& block) const {
-    const Tensor patches = of(block);
+    Tensor patches = of(block);
     run_cpu_kernel("conv2d", x, [&]<class Backend, class T>() {
       ConvPatchKernels<Backend, T>::gather(x.data<T>(), patches.data<Acc<T>>(), shape_, block);
     });
@@ -90,7 +90,7 @@ ConvShape mirrored(const ConvShape& s) {
 }
 /// Weights [rows, taps, columns] with the taps in opposite order: of the kernel rotated by half a turn.
 Tensor rotated(const Tensor& rows) {
-  const Tensor turned = empty_like(rows);
+  Tensor turned = empty_like(rows);
   run_cpu_kernel("conv2d", rows, [&]<class Backend, class T>() {
     ConvPatchKernels<Backend, T>::reverse_taps(rows.data<T>(), turned.data<T>(), rows.dim(0), rows.dim(1),
                                                rows.dim(2));
@@ -124,7 +124,7 @@ void convolve(const ConvShape& s, const Tensor& x, const Tensor& rows, const Ten
 /// The gradient of w as [O, taps, C / groups], in the accumulation dtype.
 Tensor weight_gradient(const ConvShape& s, const Tensor& x, const Tensor& dy) {
   const Patches patches(s, accumulate_dtype(x.dtype()));
-  const Tensor dw = zeros({s.outputs, s.taps(), s.group_channels()}, accumulate_dtype(x.dtype()));
+  Tensor dw = zeros({s.outputs, s.taps(), s.group_channels()}, accumulate_dtype(x.dtype()));
   patches.each([&](const PatchBlock& block, std::int64_t g) {
     matmul_into(patches.weight(dw, g), patches.outputs(dy, block, g, /*is_transposed=*/true),
                 patches.gather(x, block), /*accumulate=*/true);
@@ -149,12 +149,12 @@ Tensor conv2d_data_gradient_on_cpu(const ConvShape& s, const Shape& x_shape, con
                                    const Tensor& dy) {
   const DType wide = accumulate_dtype(w.dtype());
   if (can_be_mirrored(s) && uses_winograd(s, w.dtype())) {
-    const Tensor dx = empty(x_shape, w.dtype());
+    Tensor dx = empty(x_shape, w.dtype());
     winograd_convolve(mirrored(s), dy, rotated(like_patches(w, s, wide)), {}, dx);
     return dx;
   }
   if (can_be_mirrored(s)) {
-    const Tensor dx = empty(x_shape, w.dtype());
+    Tensor dx = empty(x_shape, w.dtype());
     convolve(mirrored(s), dy, rotated(by_channels(w, s, wide)), {}, dx);
     return dx;
   }
