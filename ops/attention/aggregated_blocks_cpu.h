@@ -19,6 +19,11 @@ constexpr double kLn2 = 0.6931471805599453;
 /// Rows of a block of queries at most; whole vectors of them.
 constexpr std::int64_t kMostRows = std::int64_t{16} * kTileRows;
 
+/// Tokens by which the rows of neighbours are fetched ahead of the queries: some blocks.
+std::int64_t lead_of(const AggregatedShape& s) {
+  return margin_of(s) + 2 * kMostRows;
+}
+
 /// Fetches rows of tokens while queries are computed, behind whose arithmetic this is hidden: rows that are
 /// written soon, of this list, and rows that are read when the next keys are packed.
 template <class T>
