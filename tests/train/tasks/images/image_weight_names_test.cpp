@@ -108,6 +108,12 @@ TEST_CASE("image weights: timm's config.json of a vision transformer") {
   CHECK_THAT(error_of(R"({"architecture": "vit_base_patch16_224", "global_pool": "map"})"),
              Catch::Contains("token or avg"));
   CHECK_THROWS_AS(read(R"({"architecture": "vit_base_patch16_224", "num_classes": 0})"), CheckpointError);
+  CHECK_THAT(error_of(R"({"architecture": "vit_base_patch0_224"})"), Catch::Contains("architecture"));
+  // timm's ratio is a float.
+  CHECK(read(R"({"architecture": "vit_base_patch16_224", "model_args": {"mlp_ratio": 3.0}})").vit.mlp_ratio ==
+        3);
+  CHECK_THAT(error_of(R"({"architecture": "vit_base_patch16_224", "model_args": {"mlp_ratio": 2.5}})"),
+             Catch::Contains("model_args.mlp_ratio: expected a whole number from 1 on, found 2.5"));
 }
 
 TEST_CASE("image weights: a vision transformer is described as timm does, and read back") {

@@ -1,0 +1,17 @@
+#include "core/error.h"
+#include "tests/fuzz/memory_file.h"
+#include "train/tasks/images/timm_config.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  const moh::test::MemoryFile memory(data, size);
+  try {
+    // What is read can be written, and says the same.
+    const moh::ImageModelConfig config = moh::read_timm_config(moh::ConfigJson(memory.path()));
+    const std::string text = moh::timm_config(config);
+    const moh::test::MemoryFile written(text);
+    if (moh::timm_config(moh::read_timm_config(moh::ConfigJson(written.path()))) != text) __builtin_trap();
+  } catch (const moh::CheckpointError&) {
+  } catch (const moh::ConfigError&) {
+  }
+  return 0;
+}
