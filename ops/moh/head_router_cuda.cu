@@ -1,6 +1,7 @@
 #include <cmath>
 
 #include "ops/cuda/column_sums.h"
+#include "ops/cuda/lanes.h"
 #include "ops/moh/head_router_kernels.h"
 
 // One warp per token; lane l computes heads l, l + 32, ...
@@ -13,33 +14,12 @@ constexpr int kWarps = 4, kThreads = kWarps * device::kWarp;
 
 using Args = RouterArgs<float>;
 
-/// Calls body(i) for i in [0, n), distributed over the lanes.
-template <class Body>
-MOH_DEVICE void on_lanes(std::int64_t n, const Body& body) {
-  for (std::int64_t i = device::thread_x() % device::kWarp; i < n; i += device::kWarp) body(i);
-}
-/// The sum of body(i) over i in [0, n), on all lanes.
-template <class Body>
-MOH_DEVICE float sum_on_lanes(std::int64_t n, const Body& body) {
-  float sum = 0;
-  on_lanes(n, [&](std::int64_t i) { sum += body(i); });
-  return reduce_warp(sum, Sum{});
-}
-
 MOH_DEVICE void softmax_on_lanes(const float* logits, float* p, std::int64_t n) {
   float top = -INFINITY;
   on_lanes(n, [&](std::int64_t i) { top = fmaxf(top, logits[i]); });
   top = reduce_warp(top, Largest{});
   const float scale = 1 / sum_on_lanes(n, [&](std::int64_t i) { return expf(logits[i] - top); });
   on_lanes(n, [&](std::int64_t i) { p[i] = expf(logits[i] - top) * scale; });
-}
-
-/// Whether logit a is selected before b, ties to the lower index; NaN ranks below every number.
-MOH_DEVICE bool precedes(float a, std::int64_t index_a, float b, std::int64_t index_b) {
-  const bool nan_a = a != a, nan_b = b != b;
-  if (nan_a != nan_b) return nan_b;
-  if (!nan_a && a != b) return a > b;
-  return index_a < index_b;
 }
 
 /// The K largest logits, largest first: a head's rank is the number of heads that precede it.

@@ -17,6 +17,7 @@
 #include "ops/indices.h"
 #include "ops/linalg/gelu_mlp_kernels.h"
 #include "ops/linalg/linear_kernels.h"
+#include "ops/loss/top1.h"
 #include "ops/optim/adamw.h"
 #include "ops/optim/clip_grad_norm.h"
 #include "ops/optim/device_adamw.h"
@@ -210,6 +211,27 @@ void check_indices_on_device() {
   CHECK(bad.to(kCpu).data<std::int64_t>()[1] == 5);
 }
 
+void check_top1_on_device() {
+  const Device gpu = open_gpu();
+  for (const DType dtype : {DType::kFloat32, DType::kBFloat16}) {
+    for (const Shape& shape : {Shape{1, 1}, Shape{9, 7}, Shape{5, 100}}) {
+      // Few classes that differ, so that there are ties; one row of NaN.
+      const Tensor logits = normal(shape).to(DType::kFloat32), targets = empty_like(logits);
+      for (std::int64_t i = 0; i < logits.numel(); ++i) {
+        logits.data<float>()[i] = std::round(logits.data<float>()[i]);
+        targets.data<float>()[i] = static_cast<float>(i * 7 % shape[1] == 0);
+      }
+      std::fill_n(logits.data<float>(), shape[1], std::numeric_limits<float>::quiet_NaN());
+      const Tensor x = logits.to(dtype);
+      const double expected = top1_share(x, targets).item();
+      in_each_way([&](const std::string& way) {
+        INFO(way << ", " << to_string(shape));
+        CHECK(top1_share(x.to(gpu), targets.to(gpu)).to(kCpu).item() == expected);
+      });
+    }
+  }
+}
+
 void check_head_lists_on_device() {
   const Device gpu = open_gpu();
   in_each_way([&](const std::string& way) {
@@ -397,6 +419,9 @@ TEST_CASE("device: tensors are filled, converted, added and copied", "[device]")
 }
 TEST_CASE("device: indices out of range are reported by the next wait", "[device]") {
   check_indices_on_device();
+}
+TEST_CASE("device: the accuracy of a batch is that of the CPU", "[device]") {
+  check_top1_on_device();
 }
 TEST_CASE("device: head lists are those of the CPU", "[device]") {
   check_head_lists_on_device();

@@ -47,6 +47,7 @@ const std::map<std::string, std::string>& reasons() {
       {"indices", "reads ids, beside which their rows weigh much more; part of embedding and cross_entropy"},
       {"soft_cross_entropy", "a row of classes for each image"},
       {"kl_divergence", "as cross_entropy, over the logits of two models"},
+      {"top1", "a row of classes for each image"},
       {"head_masks", "a few numbers per layer"},
       {"route_masked_heads", "as route_heads, of an ablation"},
       {"router_z_loss", "a number per token, of a baseline"},

@@ -10,6 +10,7 @@
 #include "ops/elementwise/add.h"
 #include "ops/elementwise/scale.h"
 #include "ops/loss/soft_cross_entropy.h"
+#include "ops/loss/top1.h"
 #include "train/tasks/images/image_evaluation.h"
 
 namespace moh {
@@ -99,7 +100,7 @@ MicroBatchLoss ImageTask::loss(std::int64_t index, Generator& generator) {
   const double normalizer = static_cast<double>(batch_size_) / share;
   const Variable task_loss = soft_cross_entropy(output.logits, batch.targets, normalizer);
   const Variable divergence = teacher_.divergence(output.logits, teacher_logits, Tensor(), normalizer);
-  MicroBatchLoss result{task_loss, task_loss.value(), {}};
+  MicroBatchLoss result{task_loss, task_loss.value(), {top1_share(output.logits.value(), batch.targets)}};
   const Variable balance = mean_balance_loss(output.routing), experts = mean_of(output.expert_balances);
   result.total = add_routing_losses(teacher_.added(task_loss, divergence), balance, output.routing,
                                     run_.model.moh, share);
@@ -118,7 +119,17 @@ StepStatistics ImageTask::statistics(const StepSize& size, std::int64_t count,
                                      std::span<const double> numbers) const {
   StepStatistics result;
   result.items = size.items;
-  routing_numbers_.unpack(count, numbers, result);
+  // Of each micro-batch its accuracy, then what is of its routing.
+  const std::size_t each = numbers.size() / static_cast<std::size_t>(count);
+  double top1 = 0;
+  std::vector<double> of_routing;
+  for (; !numbers.empty(); numbers = numbers.subspan(each)) {
+    top1 += numbers.front() / static_cast<double>(count);
+    of_routing.insert(of_routing.end(), numbers.begin() + 1,
+                      numbers.begin() + static_cast<std::ptrdiff_t>(each));
+  }
+  routing_numbers_.unpack(count, of_routing, result);
+  result.scalars.push_back({"train_top1", top1, "top1"});
   return result;
 }
 

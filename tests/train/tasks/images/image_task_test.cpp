@@ -85,11 +85,14 @@ TEST_CASE("image task: it learns to tell shapes, and says how many images a step
   CHECK(first.statistics.items == 8);
   CHECK(first.statistics.scalars.at(0).name == "balance_loss");
   CHECK(first.statistics.scalars.at(1).value == 0.75);
+  REQUIRE(first.statistics.scalars.at(2).name == "train_top1");
+  CHECK(first.statistics.scalars[2].value < 0.5);  // before the first update, among eight classes
   REQUIRE(first.statistics.rows.size() == 1);
   CHECK(first.statistics.rows[0].second.size() == 2);
   StepReport last;
   for (int i = 1; i < 100; ++i) last = training.next(i);
   CHECK(last.loss < 0.5);
+  CHECK(last.statistics.scalars.at(2).value > 0.8);
 }
 
 TEST_CASE("image task: the loss of an accumulated step is that of one of as many images") {
@@ -100,7 +103,12 @@ TEST_CASE("image task: the loss of an accumulated step is that of one of as many
   }
   parts.train.batch_size = 4;
   parts.train.accumulate = 2;
-  CHECK(losses_of(parts, 1)[0] == Approx(losses_of(whole, 1)[0]).epsilon(1e-6));
+  Training of_whole(whole), of_parts(parts);
+  for (int i = 0; i < 2; ++i) {
+    const StepReport expected = of_whole.next(i), found = of_parts.next(i);
+    CHECK(found.loss == Approx(expected.loss).epsilon(1e-5));
+    CHECK(found.statistics.scalars == expected.statistics.scalars);  // the accuracy
+  }
 }
 
 TEST_CASE("image task: an epoch has the whole steps that its pictures fill") {
@@ -150,7 +158,7 @@ TEST_CASE("image task: mixtures of feed-forward networks report and add their lo
   images_of(run).model.transnext.experts = 2;
   Training training(run);
   const StepReport report = training.next(0);
-  REQUIRE(report.statistics.scalars.size() == 3);
+  REQUIRE(report.statistics.scalars.size() == 4);
   CHECK(report.statistics.scalars[1].name == "expert_balance_loss");
   CHECK(report.statistics.scalars[1].value == Approx(1).margin(0.2));  // E sum P f of one of two
 }
