@@ -118,7 +118,7 @@ Tensor run_forward(const Operands& o, const Tensor& lse) {
     args.out = view_of<T>(out);
     args.lse = data_of<Acc<T>>(lse);
     if constexpr (std::is_same_v<Backend, Cuda>) {
-      CudaAggregated<T>::forward(args);
+      CudaAggregated<T>::forward(args, num_rows(o));
     } else {
       using Kernels = AggregatedKernels<Backend, T>;
       const Places<Backend, T> places(o.shape);
@@ -129,7 +129,7 @@ Tensor run_forward(const Operands& o, const Tensor& lse) {
   };
   run_kernel({o.op, flops_of(o)}, o.q, run, [&]<class Backend, class T>() -> std::size_t {
     if constexpr (std::is_same_v<Backend, Cuda>)
-      return aggregated::Division::forward_bytes(o.shape);
+      return aggregated::Division::of(o.shape).forward_bytes(o.shape, num_rows(o));
     else
       return Places<Backend, T>::bytes(o.shape) +
              AggregatedKernels<Backend, T>::forward_scratch_bytes(o.shape) *
@@ -267,7 +267,6 @@ void set_window(Operands& o, const WindowParameters& p) {
 /// Completes the operands, and runs the forward pass; the log-sum-exp is not kept when nothing is recorded.
 Saved run(Operands& o, const SelectedPairs& selected) {
   Check(o.op).in_range("kept_percent", static_cast<double>(selected.kept_percent), 1, 100);
-  if (selected.kept_percent < 100) require_cpu("sparse attention", o.q);
   o.shape.kept_percent = selected.kept_percent;
   complete_shape(o.op, o.shape.pairs, o.q.device(), {.causal = false});
   Saved saved;

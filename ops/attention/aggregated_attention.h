@@ -28,7 +28,7 @@ struct SelectedPairs {
   HeadLists lists;
   /// Sparse attention: of the keys that a pair sees, percent that take part in the softmax (rounded up):
   /// those of the largest logits, with all that are equal to the last. The learned weights of neighbours,
-  /// which are added after the softmax, keep all of them. Below 100 on the CPU only.
+  /// which are added after the softmax, keep all of them.
   std::int64_t kept_percent = 100;
 };
 

@@ -37,9 +37,11 @@ bool is_whole(std::int64_t head_dim, const Views&... data) {
   return head_dim % aggregated::kChunk == 0 && ((reinterpret_cast<std::uintptr_t>(data) % 16 == 0) && ...);
 }
 
-/// The operands, with position biases and learnable tokens in the order in which kernels read them.
+/// The operands, with position biases and learnable tokens in the order in which kernels read them, and with
+/// the keys that are kept.
 template <class T, class Args>
-aggregated::Problem<T> problem_of(const Args& args, bool whole, Slices& slices) {
+aggregated::Problem<T> problem_of(const Args& args, const Division& division, std::int64_t num_rows,
+                                  bool whole, Slices& slices) {
   const AttentionShape& s = args.shape.pairs;
   const std::int64_t neighbours = args.shape.neighbours();
   float* const bias = slices.take(Division::position_biases(s));
@@ -47,8 +49,13 @@ aggregated::Problem<T> problem_of(const Args& args, bool whole, Slices& slices) 
   ConvKernels<Cuda, float>::swap_axes(args.parameters.position_bias, bias, s.heads, s.queries, s.keys);
   if (neighbours > 0)
     ConvKernels<Cuda, float>::swap_axes(args.parameters.tokens, tokens, s.heads, s.head_dim, neighbours);
-  return {args.shape,   args.lists,      args.q,     args.k, args.v, args.local_k,
-          args.local_v, args.parameters, args.gates, bias,   tokens, whole};
+  aggregated::Problem<T> problem{args.shape,   args.lists,      args.q,     args.k, args.v, args.local_k,
+                                 args.local_v, args.parameters, args.gates, bias,   tokens, whole};
+  if (args.shape.kept_percent < 100) {
+    problem.kept = {slices.take<std::uint32_t>(Division::kept_words(args.shape) * num_rows), num_rows};
+    select_keys(problem, slices.take(division.select_scores(args.shape)));
+  }
+  return problem;
 }
 
 /// The gradients of a head's query embedding and temperature.
@@ -98,13 +105,14 @@ void sum_parameters(const aggregated::Backward<T>& b, const AggregatedParameters
 }  // namespace
 
 template <class T>
-void CudaAggregated<T>::forward(const AggregatedForward<T>& args) {
+void CudaAggregated<T>::forward(const AggregatedForward<T>& args, std::int64_t num_rows) {
   const AttentionShape& s = args.shape.pairs;
   if (args.lists.rows != nullptr) zero_heads(args.out, s);
-  Slices slices(Division::forward_bytes(args.shape));
+  const Division division = Division::of(args.shape);
+  Slices slices(division.forward_bytes(args.shape, num_rows));
   const bool whole = is_whole(s.head_dim, args.q.data, args.k.data, args.v.data, args.local_k.data,
                               args.local_v.data, args.out.data, args.parameters.query_embedding);
-  aggregated::forward(problem_of<T>(args, whole, slices), args.out, args.lse);
+  aggregated::forward(problem_of<T>(args, division, num_rows, whole, slices), args.out, args.lse);
 }
 
 template <class T>
@@ -118,8 +126,13 @@ void CudaAggregated<T>::backward(const AggregatedBackward<T>& args, std::int64_t
   const bool whole = is_whole(s.head_dim, args.q.data, args.k.data, args.v.data, args.local_k.data,
                               args.local_v.data, args.dout.data, args.dq.data, args.dk.data, args.dv.data,
                               args.dlocal_k.data, args.dlocal_v.data, args.parameters.query_embedding);
-  aggregated::Backward<T> b{
-      problem_of<T>(args, whole, slices), division, args.dout, args.lse, args.dq, args.dgates, num_rows};
+  aggregated::Backward<T> b{problem_of<T>(args, division, num_rows, whole, slices),
+                            division,
+                            args.dout,
+                            args.lse,
+                            args.dq,
+                            args.dgates,
+                            num_rows};
   b.factors = slices.take<aggregated::RowFactors>(num_rows);
   if (args.lists.rows != nullptr && args.shape.window > 0) {
     b.row_numbers = slices.take<std::int32_t>(pairs);

@@ -11,7 +11,7 @@ namespace moh {
 template <class T>
 struct CudaAggregated {
   /// out of the rows of the lists, and zeros for all other pairs.
-  static void forward(const AggregatedForward<T>& args);
+  static void forward(const AggregatedForward<T>& args, std::int64_t num_rows);
   /// All gradients; those of the parameters in `sums`. args.chunks and args.partials are not used.
   static void backward(const AggregatedBackward<T>& args, std::int64_t num_rows,
                        const AggregatedParameters<float>& sums);

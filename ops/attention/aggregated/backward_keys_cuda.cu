@@ -91,7 +91,8 @@ MOH_DEVICE void add_rows(const Backward<T>& b, const float* biases, std::int64_t
     float of_unit = 0, of_dout = 0;
     if (slot.is_key) {
       const float score = product * row.scale + biases[token * keys + slot.number];
-      const float probability = row.gate * device::exp2_fast(score * kLog2e - tile.lse[i]);
+      const float own = row.gate * device::exp2_fast(score * kLog2e - tile.lse[i]);
+      const float probability = b.problem.kept.holds(first_row + i, slot.number) ? own : 0.0F;
       const float dscore = probability * (gradient - row.delta);
       of_unit = dscore * row.scale;
       of_dout = probability;

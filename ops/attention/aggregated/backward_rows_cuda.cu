@@ -30,7 +30,9 @@ MOH_DEVICE void add_tile(const Problem<T>& p, const List& list, std::int64_t beg
     k.load_padded(tile.k[i]);
     v.load_padded(tile.v[i]);
     const float score = row.query.dot(k) + kLog2e * biases[i * p.shape.pairs.queries];
-    const float probability = device::exp2_fast(score - row.lse), weighted = probability * row.dout.dot(v);
+    const float own = device::exp2_fast(score - row.lse);
+    const float probability = p.kept.holds(row.number, begin + i) ? own : 0.0F,
+                weighted = probability * row.dout.dot(v);
     row.delta += weighted;
     row.along.add(weighted, k);
     row.mean.add(probability, k);
@@ -54,7 +56,8 @@ MOH_DEVICE void add_neighbours(const Problem<T>& p, const List& list, const Near
                 v = token_row<Slice>(p, p.local_v, list, token);
     const float inverse = k.inverse_norm(), score = row.query.dot(k) * inverse + kLog2e * biases[at.number()];
     const float own = device::exp2_fast(score - row.lse), product = row.dout.dot(v);
-    const float probability = at.seen() ? own : 0.0F, gradient = at.seen() ? product : 0.0F;
+    const bool kept = at.seen() && p.kept.holds(row.number, p.shape.pairs.keys + at.number());
+    const float probability = kept ? own : 0.0F, gradient = at.seen() ? product : 0.0F;
     row.delta += probability * gradient;
     row.along.add(probability * gradient * inverse, k);
     row.mean.add(probability * inverse, k);

@@ -29,7 +29,6 @@ struct Division {
     const auto cut = [&](std::int64_t length) { return (s.queries + length - 1) / length; };
     d.strips = cut(kThreads / d.lanes);
     d.chunks = cut(kChunkTokens);
-    constexpr std::int64_t kBlocks = 1584;  // 12 of each multiprocessor of an H100
     constexpr std::int64_t kMostPartials = (std::int64_t{32} << 20) / sizeof(float);
     const auto fit = [](std::int64_t most, std::int64_t each) {
       return most / std::max<std::int64_t>(each, 1);
@@ -54,21 +53,36 @@ struct Division {
     return s.batch * s.heads * chunks * s.keys * 2 * width;
   }
 
-  /// Bytes of workspace: position biases and learnable tokens in another order, and in the backward pass what
-  /// its passes leave for each other.
-  static std::size_t forward_bytes(const AggregatedShape& shape) {
+  /// Of the selection of keys: blocks, each of which has the logits of a strip of rows at a time; the logits
+  /// of all of them; words of a row, a bit for each key. 0 where all keys are kept.
+  std::int64_t select_blocks(const AggregatedShape& shape) const {
+    return shape.kept_percent < 100 ? std::min(kBlocks, shape.pairs.batch * shape.pairs.heads * strips) : 0;
+  }
+  std::int64_t select_scores(const AggregatedShape& shape) const {
+    return select_blocks(shape) * (shape.pairs.keys + shape.neighbours()) * (kThreads / lanes);
+  }
+  static std::int64_t kept_words(const AggregatedShape& shape) {
+    return shape.kept_percent < 100 ? (shape.pairs.keys + shape.neighbours() + 31) / 32 : 0;
+  }
+
+  /// Bytes of workspace for `rows` rows: position biases and learnable tokens in another order, the selection
+  /// of keys, and in the backward pass what its passes leave for each other.
+  std::size_t forward_bytes(const AggregatedShape& shape, std::int64_t rows) const {
     const AttentionShape& s = shape.pairs;
-    return floats(position_biases(s) + s.heads * shape.neighbours() * s.head_dim);
+    return floats(position_biases(s) + s.heads * shape.neighbours() * s.head_dim + select_scores(shape) +
+                  kept_words(shape) * rows);
   }
   std::size_t backward_bytes(const AggregatedShape& shape, std::int64_t rows) const {
     const AttentionShape& s = shape.pairs;
     const std::int64_t learned = s.heads * learned_sums() * shape.neighbours() * learned_width();
-    return forward_bytes(shape) + floats(rows * (4 + 3 * shape.neighbours()) + s.batch * s.heads * s.queries +
-                                         s.heads * row_sums(s) * row_sum_width() + key_sums(s) +
-                                         parts * position_biases(s) + learned);
+    return forward_bytes(shape, rows) +
+           floats(rows * (4 + 3 * shape.neighbours()) + s.batch * s.heads * s.queries +
+                  s.heads * row_sums(s) * row_sum_width() + key_sums(s) + parts * position_biases(s) +
+                  learned);
   }
 
  private:
+  static constexpr std::int64_t kBlocks = 1584;  // 12 of each multiprocessor of an H100
   static std::size_t floats(std::int64_t count) { return static_cast<std::size_t>(count) * sizeof(float); }
 };
 

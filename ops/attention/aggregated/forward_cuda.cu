@@ -12,9 +12,14 @@ namespace moh::aggregated {
 
 namespace {
 
+/// What a softmax begins with: a row may keep none of its first keys, and 2^(-infinity + infinity) is no
+/// number.
+constexpr float kLowest = -0x1p126F;
+
 template <class Slice>
 struct Row {
   Pair pair;
+  std::int64_t number;  // through all lists
   Window window;
   Slice query, sum;  // q' log2 e, and the sum of 2^(score - top) times the values
   float top, total;
@@ -37,7 +42,7 @@ MOH_DEVICE void add_tile(const Problem<T>& p, const List& list, std::int64_t beg
       Row<Slice>& row = rows[r];
       float top = row.top;
       MOH_UNROLL for (int i = 0; i < kScores; ++i) {
-        const bool real = first + i < count;
+        const bool real = first + i < count && p.kept.holds(row.number, begin + first + i);
         scores[r][i] =
             real ? scores[r][i] + kLog2e * biases[i * p.shape.pairs.queries + row.pair.token] : -INFINITY;
         top = fmaxf(top, scores[r][i]);
@@ -69,7 +74,8 @@ MOH_DEVICE void add_neighbours(const Problem<T>& p, const List& list, Row<Slice>
     const Slice k = token_row<Slice>(p, p.local_k, list, row.pair.token + at.offset());
     const float logit =
         row.query.dot(k) * k.inverse_norm() + kLog2e * p.parameters.local_bias[first + at.number()];
-    const float score = at.seen() ? logit : -INFINITY, top = fmaxf(row.top, score);
+    const bool kept = at.seen() && p.kept.holds(row.number, p.shape.pairs.keys + at.number());
+    const float score = kept ? logit : -INFINITY, top = fmaxf(row.top, score);
     row.total = row.total * device::exp2_fast(row.top - top) + device::exp2_fast(score - top);
     row.top = top;
     scores[at.number() * kThreads] = score;
@@ -117,13 +123,11 @@ void aggregated_kernel(Forward<T> f) {
     const std::int64_t number = first + r * kGroups<Slice> + group<Slice>();
     Row<Slice>& row = rows[r];
     row.pair = pair_at(list, number < list.rows ? number : list.rows - 1);
+    row.number = list.first + (number < list.rows ? number : list.rows - 1);
     row.window = Window::of(p.shape, row.pair.token);
-    row.query = query_row<Slice>(p, p.q, list, row.pair);
-    row.query.scale(row.query.inverse_norm());
-    row.query.add(1.0F, embedding);
-    row.query.scale(temperature * log_keys(p.shape, row.window) * kLog2e);
+    row.query = scaled_query(p, list, row.pair, row.window, embedding, temperature);
     row.sum.clear();
-    row.top = -INFINITY;
+    row.top = kLowest;
     row.total = 0;
   }
   MOH_ROLLED for (std::int64_t begin = 0; begin < p.shape.pairs.keys; begin += kTileKeys<Slice>) {

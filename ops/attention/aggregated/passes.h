@@ -7,6 +7,12 @@
 
 namespace moh::aggregated {
 
+/// Writes problem.kept.words for the rows of the lists: the kept_percent of the keys that a row sees with the
+/// largest logits. `scores`: Division::select_scores() elements. Both directions call it, so that rounding
+/// cannot make them differ.
+template <class T>
+void select_keys(const Problem<T>& problem, float* scores);
+
 /// Writes the rows of the lists; lse may be null.
 template <class T>
 void forward(const Problem<T>& problem, const HeadView<T>& out, float* lse);

@@ -12,6 +12,16 @@ namespace moh::aggregated {
 
 inline constexpr float kLog2e = 1.4426950408889634F;
 
+/// Which keys each row attends to, distant ones first, then its neighbours; null words: all that it sees.
+struct KeptKeys {
+  std::uint32_t* words = nullptr;  ///< [kept_words(), rows], bit key % 32 of word key / 32; rows of all lists
+  std::int64_t rows = 0;
+
+  MOH_DEVICE bool holds(std::int64_t row, std::int64_t key) const {
+    return words == nullptr || ((words[key / 32 * rows + row] >> (key % 32)) & 1U) != 0;
+  }
+};
+
 /// The operands of both passes, in device memory.
 template <class T>
 struct Problem {
@@ -23,6 +33,7 @@ struct Problem {
   const float* bias = nullptr;    ///< position biases as [H, keys, tokens]: neighbouring rows are neighbours
   const float* tokens = nullptr;  ///< learnable tokens as [H, neighbours, d]
   bool whole = false;             ///< rows of heads are whole chunks, aligned to 16 bytes
+  KeptKeys kept;
 
   MOH_DEVICE int head_dim() const { return static_cast<int>(shape.pairs.head_dim); }
   MOH_DEVICE float gate(const List& list, const Pair& pair) const {
@@ -107,6 +118,17 @@ MOH_DEVICE Slice parameter_row(const Problem<T>& p, const float* parameter, std:
   const std::int64_t d = p.shape.pairs.head_dim;
   slice.load(parameter + row * d, static_cast<int>(d), p.whole);
   return slice;
+}
+
+/// q' log2 e of a pair. `embedding` and `temperature` are those of its head.
+template <class Slice, class T>
+MOH_DEVICE Slice scaled_query(const Problem<T>& p, const List& list, const Pair& pair, const Window& window,
+                              const Slice& embedding, float temperature) {
+  Slice query = query_row<Slice>(p, p.q, list, pair);
+  query.scale(query.inverse_norm());
+  query.add(1.0F, embedding);
+  query.scale(temperature * log_keys(p.shape, window) * kLog2e);
+  return query;
 }
 
 /// Distant keys that are in shared memory at once, and scores that a row has at once.

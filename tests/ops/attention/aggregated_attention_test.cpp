@@ -159,22 +159,16 @@ OP_CASES(sparse_aggregated_attention) {
        {Sizes{1, 1, 1, 1, 1, 1, 1}, {2, 2, 3, 2, 5, 2, 3}, {1, 4, 3, 1, 8, 30, 3}, {2, 3, 4, 2, 3, 20, 5}}) {
     for (const std::int64_t percent : {1, 50, 75}) {
       const Problem p = problem_of(s, percent == 50 ? 0.5 : -1);
-      cases.push_back({.name = name_of(s) + " kept " + std::to_string(percent),
-                       .inputs = p.inputs,
-                       .run =
-                           [=](const Inputs& x) {
-                             SelectedPairs pairs = pairs_of(p.selected, x.size() > 9 ? x[9] : Variable());
-                             pairs.kept_percent = percent;
-                             return Outputs{aggregated_attention(x[0], x[1], x[2], {x[3], x[4], x[5]},
-                                                                 {x[6], x[7], x[8]},
-                                                                 {s.height, s.width, s.window}, pairs)};
-                           },
-                       .reference =
-                           [=](const std::vector<Tensor>& in) {
-                             return std::vector<Tensor>{aggregated_reference(s, in, p.selected, percent)};
-                           },
-                       .low_precision = false,  // other keys may be the largest
-                       .absent_on_gpu = "sparse attention has CPU kernels only"});
+      cases.push_back(
+          {.name = name_of(s) + " kept " + std::to_string(percent),
+           .inputs = p.inputs,
+           .run = [=](const Inputs& x) { return Outputs{run_aggregated(s, x, p.selected, percent)}; },
+           .reference =
+               [=](const std::vector<Tensor>& in) {
+                 return std::vector<Tensor>{aggregated_reference(s, in, p.selected, percent)};
+               },
+           .units = 64,
+           .low_precision = false});  // other keys may be the largest
     }
   }
   return cases;

@@ -20,6 +20,23 @@ void check_both_types(const OpCase& op_case) {
   check_on_device(op_case, DType::kBFloat16, 0x1p-9);
 }
 
+/// Keeps some keys only. In float32: rounded to bfloat16, other logits may be the largest.
+void check_kept(const Sizes& s, double share, std::int64_t percent) {
+  const Problem p = problem_of(s, share);
+  const bool packed = s.window == 0;
+  const OpCase op_case{
+      .name = name_of(s) + " share " + std::to_string(share) + " kept " + std::to_string(percent),
+      .inputs = packed ? packed_inputs(s, p) : p.inputs,
+      .run =
+          [=](const Inputs& x) {
+            return Outputs{packed ? run_packed(x, p.selected, percent)
+                                  : run_aggregated(s, x, p.selected, percent)};
+          },
+      .units = 64};
+  INFO(op_case.name);
+  check_on_device(op_case, DType::kFloat32, 0x1p-24);
+}
+
 void check_window(const Sizes& s, double share) {
   const Problem p = problem_of(s, share);
   check_both_types({.name = name_of(s) + " share " + std::to_string(share),
@@ -77,6 +94,16 @@ void check_aggregated_on_device() {
   check_packed({2, 7, 7, 2, 24, 49, 0}, 0.5);
   check_packed({1, 9, 9, 1, 12, 81, 0}, 0.6);
   check_unselected_are_not_read();
+  // Words of bits that are whole and that are not; keys past a tile; heads that lanes share.
+  check_kept({2, 13, 10, 1, 24, 49, 3}, 0.5, 75);
+  check_kept({1, 5, 6, 2, 20, 87, 3}, -1, 10);
+  check_kept({1, 3, 6, 2, 48, 29, 3}, 0.5, 75);
+  check_kept({1, 2, 5, 1, 72, 11, 3}, -1, 50);
+  check_kept({2, 7, 7, 2, 24, 49, 0}, 0.5, 75);
+}
+
+TEST_CASE("device: more strips than blocks that select keys", "[device]") {
+  check_kept({1600, 1, 1, 1, 2, 3, 1}, -1, 50);
 }
 
 TEST_CASE("device: aggregated attention agrees with float64 on the CPU", "[device]") {

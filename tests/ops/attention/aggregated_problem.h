@@ -44,15 +44,17 @@ inline Problem problem_of(const Sizes& s, double share) {
   return p;
 }
 
-inline SelectedPairs pairs_of(const Tensor& selected, const Variable& gates) {
-  if (!selected.defined()) return {};
-  return {gates, build_head_lists(selected.to(gates.device()), selected.dim(2))};
+inline SelectedPairs pairs_of(const Tensor& selected, const Variable& gates,
+                              std::int64_t kept_percent = 100) {
+  if (!selected.defined()) return {.kept_percent = kept_percent};
+  return {gates, build_head_lists(selected.to(gates.device()), selected.dim(2)), kept_percent};
 }
 
-inline Variable run_aggregated(const Sizes& s, const Inputs& x, const Tensor& selected) {
+inline Variable run_aggregated(const Sizes& s, const Inputs& x, const Tensor& selected,
+                               std::int64_t kept_percent = 100) {
   return aggregated_attention(x[0], x[1], x[2], {x[3], x[4], x[5]}, {x[6], x[7], x[8]},
                               {s.height, s.width, s.window},
-                              pairs_of(selected, x.size() > 9 ? x[9] : Variable()));
+                              pairs_of(selected, x.size() > 9 ? x[9] : Variable(), kept_percent));
 }
 
 /// Queries, keys and values of cosine_attention_packed, its parameters, and the gates if there are any.
@@ -62,9 +64,9 @@ inline std::vector<Tensor> packed_inputs(const Sizes& s, const Problem& p) {
   if (p.selected.defined()) inputs.push_back(p.inputs[9]);
   return inputs;
 }
-inline Variable run_packed(const Inputs& x, const Tensor& selected) {
+inline Variable run_packed(const Inputs& x, const Tensor& selected, std::int64_t kept_percent = 100) {
   return cosine_attention_packed(x[0], {x[1], x[2], x[3]},
-                                 pairs_of(selected, x.size() > 4 ? x[4] : Variable()));
+                                 pairs_of(selected, x.size() > 4 ? x[4] : Variable(), kept_percent));
 }
 
 }  // namespace moh::test::aggregated
