@@ -18,7 +18,8 @@ Tensor top1_share(const Tensor& logits, const Tensor& targets) {
                                     device_name(targets.device())));
   }
   const Rows rows = rows_of(x);
-  const Tensor hits = empty({rows.count}, wide, logits.device()), share = empty({}, wide, logits.device());
+  const Tensor hits = empty({rows.count}, wide, logits.device());
+  Tensor share = empty({}, wide, logits.device());
   run_kernel("top1_share", logits, [&]<class Backend, class T>() {
     Top1Kernels<Backend, T>::compare(logits.data<T>(), targets.data<Acc<T>>(), hits.data<Acc<T>>(), rows);
     CrossEntropyKernels<Backend, T>::reduce(hits.data<Acc<T>>(), rows.count,
