@@ -53,7 +53,8 @@ template <class T, int kVecs>
 template <class T>
 [[gnu::always_inline]] inline void add_rows(const T* from, std::int64_t stride, const Acc<T>* factors,
                                             std::int64_t rows, Acc<T>* to, std::int64_t head_dim) {
-  constexpr int kN = kLanes<Acc<T>>, kVecs = 4;
+  constexpr int kVecs = 4;
+  constexpr std::int64_t kN = kLanes<Acc<T>>;
   std::int64_t c = 0;
   for (; c + kVecs * kN <= head_dim; c += kVecs * kN)
     add_vectors<T, kVecs>(from + c, stride, factors, rows, to + c);
