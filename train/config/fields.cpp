@@ -65,6 +65,9 @@ struct ExpectedText {
     return "a list of integers" + bounds_text(bounds);
   }
   std::string operator()(std::vector<std::filesystem::path>*) const { return "a path or a list of paths"; }
+  std::string operator()(std::vector<DataSource>*) const {
+    return "a path, a list of paths, or a list of sources {name, path, weight}";
+  }
   std::string operator()(PerLayer*) const {
     return "an integer" + bounds_text(bounds) +
            ", a share of a layer's heads such as 25%, or a list of such integers, one per layer";
@@ -139,6 +142,7 @@ std::string expected_element_text(const Field& field) {
   if (std::holds_alternative<std::vector<std::filesystem::path>*>(field.target)) return "a path";
   if (std::holds_alternative<std::vector<std::string>*>(field.target)) return "a text";
   if (std::holds_alternative<StructList>(field.target)) return "a map";
+  if (std::holds_alternative<std::vector<DataSource>*>(field.target)) return "a source {name, path, weight}";
   const bool real = std::holds_alternative<std::array<double, 2>*>(field.target);
   return (real ? "a number" : "an integer") + bounds_text(field.bounds);
 }

@@ -18,6 +18,7 @@
 #include "core/device.h"
 #include "models/layers/head_set.h"
 #include "models/layers/per_layer.h"
+#include "train/config/data_source.h"
 
 /// Field lists: each field of a config struct with its key, allowed values and explanation, defined in one
 /// place. Reading, checking, the resolved config and the reference iterate over such a list.
@@ -118,10 +119,10 @@ struct StructList {
 };
 
 /// The struct member of a field. An optional number that is not set cannot be written, and is left out.
-using Target =
-    std::variant<bool*, std::int64_t*, double*, std::string*, std::filesystem::path*, Device*, Choice,
-                 std::array<double, 2>*, std::vector<std::int64_t>*, std::vector<std::filesystem::path>*,
-                 PerLayer*, HeadSet*, std::optional<double>*, std::vector<std::string>*, StructList>;
+using Target = std::variant<bool*, std::int64_t*, double*, std::string*, std::filesystem::path*, Device*,
+                            Choice, std::array<double, 2>*, std::vector<std::int64_t>*,
+                            std::vector<std::filesystem::path>*, std::vector<DataSource>*, PerLayer*,
+                            HeadSet*, std::optional<double>*, std::vector<std::string>*, StructList>;
 
 struct Field {
   std::string_view name;

@@ -220,6 +220,10 @@ RunConfig with_absolute_paths(RunConfig run) {
     }
     if (const auto* paths = std::get_if<std::vector<fs::path>*>(&target))
       std::ranges::transform(**paths, (*paths)->begin(), absolute);
+    if (const auto* sources = std::get_if<std::vector<DataSource>*>(&target)) {
+      for (DataSource& source : **sources)
+        std::ranges::transform(source.paths, source.paths.begin(), absolute);
+    }
   }
   for (std::string* path : {&run.init.from, &run.gemm_algorithms}) *path = absolute(*path).string();
   return run;

@@ -184,6 +184,41 @@ class ValueReader {
     return all_maps;
   }
 
+  bool operator()(std::vector<DataSource>* target) {
+    const auto is_map = [](const Value& value) { return value.kind == Value::Kind::kMap; };
+    if (is_map(value_)) return refuse_type();
+    if (is_list(value_) && std::ranges::any_of(value_.items, is_map)) return list(*target);
+    std::vector<fs::path> paths;
+    const Field plain{field_.name, &paths, {}, ""};
+    const bool read = ValueReader(plain, value_, key_, given_, problems_)(&paths);
+    if (read) *target = unnamed_source(std::move(paths));
+    return read;
+  }
+
+  /// An element of a list of sources.
+  bool operator()(DataSource* target) {
+    if (value_.kind != Value::Kind::kMap) return refuse_type();
+    DataSource source;
+    const std::array<Field, 3> fields = {Field{"name", &source.name, {}, ""},
+                                         Field{"path", &source.paths, {}, ""},
+                                         Field{"weight", &source.weight, above(0), ""}};
+    bool all_read = true;
+    for (const Entry& entry : value_.entries) {
+      const auto field = std::ranges::find(fields, entry.key, &Field::name);
+      const std::string key = join_key(key_, entry.key);
+      if (field == fields.end()) {
+        problems_.add(entry.mark, shown(key) + ": unknown key; a source has name, path and weight");
+        all_read = false;
+      } else {
+        all_read &= std::visit(ValueReader(*field, entry.value, key, given_, problems_), field->target);
+      }
+    }
+    if (all_read && (source.name.empty() || source.paths.empty()))
+      return refuse({"one without name or path", ""});
+    if (all_read) *target = std::move(source);
+    return all_read;
+  }
+
   bool operator()(PerLayer* target) {
     if (is_list(value_) && value_.items.empty()) return refuse({"an empty list", ""});
     PerLayer counts;

@@ -73,6 +73,14 @@ struct ValueYaml {
   std::string operator()(const std::vector<std::filesystem::path>* values) const {
     return list_yaml(*values, [](const std::filesystem::path& path) { return text_yaml(path.string()); });
   }
+  std::string operator()(const std::vector<DataSource>* sources) const {
+    if (sources->empty()) return "[]";
+    if (!is_mixture(*sources)) return (*this)(&sources->front().paths);
+    return list_yaml(*sources, [this](const DataSource& source) {
+      const std::string weight = source.weight > 0 ? ", weight: " + number_text(source.weight) : "";
+      return "{name: " + text_yaml(source.name) + ", path: " + (*this)(&source.paths) + weight + "}";
+    });
+  }
   std::string operator()(const PerLayer* counts) const {
     return counts->each.empty() ? std::to_string(counts->every) : integers_yaml(counts->each);
   }

@@ -16,8 +16,8 @@ TEST_CASE("config include: the including file replaces keys one by one, and list
   CHECK(run.train.steps == 11);
   CHECK(run.train.batch_size == 20);
   CHECK(run.train.accumulate == 3);
-  CHECK(language_run(run).data.train == Paths{"d", "e f"});
-  CHECK(language_run(folder.load("main.yaml")).data.train == Paths{"c"});
+  CHECK(language_run(run).data.train.at(0).paths == Paths{"d", "e f"});
+  CHECK(language_run(folder.load("main.yaml")).data.train.at(0).paths == Paths{"c"});
 }
 
 TEST_CASE("config include: of several files the later holds, and files may be included on several ways") {

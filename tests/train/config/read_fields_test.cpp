@@ -193,6 +193,41 @@ TEST_CASE("config fields: names, devices, texts and paths") {
   CHECK(load_text("precision: 'bfloat16'\n").precision == Precision::kBFloat16);
 }
 
+TEST_CASE("config fields: sources with names") {
+  ConfigFolder folder;
+  const auto load = [&](const std::string& data) {
+    folder.write("a.yaml", "data: {" + data + "}\n");
+    return folder.load("a.yaml");
+  };
+  const auto error = [&](const std::string& data) {
+    folder.write("a.yaml", "data: {" + data + "}\n");
+    return folder.error("a.yaml");
+  };
+  const std::string sources =
+      "train: [{name: books, path: [a, b], weight: 4.24}, {name: w i, path: c, weight: 3}], "
+      "validation: [{name: books, path: d}]";
+  const RunConfig run = load(sources);
+  const std::vector<DataSource>& both = language_run(run).data.train;
+  REQUIRE(both.size() == 2);
+  CHECK(both[0].name == "books");
+  CHECK(both[0].paths == std::vector<std::filesystem::path>{"a", "b"});
+  CHECK(both[0].weight == 4.24);
+  CHECK(both[1].paths == std::vector<std::filesystem::path>{"c"});
+  // The resolved configuration says the same, here and with absolute paths.
+  CHECK_THAT(print_resolved(run), Catch::Contains("train: [{name: books, path: [a, b], weight: 4.24}, "
+                                                  "{name: \"w i\", path: [c], weight: 3}]\n"));
+  CHECK_THAT(print_resolved(run), Catch::Contains("validation: [{name: books, path: [d]}]\n"));
+  CHECK(language_run(with_absolute_paths(run)).data.train[1].paths[0] ==
+        std::filesystem::current_path() / "c");
+  CHECK_THAT(error("train: [{name: a, path: b, weight: 1}, {name: a, path: c, weight: 1}]"),
+             Catch::Contains("data.train: expected sources of different names, found a twice"));
+  CHECK_THAT(error("train: [{name: a, path: b}]"),
+             Catch::Contains("data.train: expected a weight for each source, found source a without one"));
+  CHECK_THAT(error("train: x, validation: [{name: a, path: b, weight: 2}]"),
+             Catch::Contains("data.validation: expected sources without weight"));
+  CHECK_THAT(error("train: x, reset_positions: true"), Catch::Contains("false without data.document_mask"));
+}
+
 TEST_CASE("config fields: lists") {
   check_all({
       {"optim: {betas: 0.9}\n",
@@ -204,7 +239,17 @@ TEST_CASE("config fields: lists") {
        "a.yaml:1:20: optim.betas[1]: expected a number of at least 0 and below 1, found 1"},
       {"data: {validation: [a, [b]]}\n", "1:24: data.validation[1]: expected a path, found a list"},
       {"data: {validation: {a: b}}\n",
-       "1:20: data.validation: expected a path or a list of paths, found a map"},
+       "1:20: data.validation: expected a path, a list of paths, or a list of sources {name, path, weight}, "
+       "found a map"},
+      {"data: {validation: [{name: a, path: b}, c]}\n",
+       "1:41: data.validation[1]: expected a source {name, path, weight}, found c"},
+      {"data: {validation: [{name: a}]}\n",
+       "1:21: data.validation[0]: expected a source {name, path, weight}, found one without name or path"},
+      {"data: {validation: [{name: a, path: b, ratio: 3}]}\n",
+       "1:40: data.validation[0].ratio: unknown key; a source has name, path and weight"},
+      {"data: {validation: [{name: a, path: [b, [c]], weight: 0}]}\n",
+       "1:41: data.validation[0].path[1]: expected a path, found a list\n"
+       "a.yaml:1:55: data.validation[0].weight: expected a number above 0, found 0"},
       {"data: {validation: [a,,b]}\n", "1:23: data.validation[1]: expected a path, found nothing"},
       {"model: {moh: {shared: []}}\n",
        "1:23: model.moh.shared (now model.moh.num_shared): expected an integer of at least 0 (heads), a "

@@ -121,7 +121,7 @@ TEST_CASE("run config: data.train is all that must be given") {
   RunConfig expected = default_language_run();
   expected.seed = 1;
   expected.output.dir = "runs/name";
-  language_run(expected).data.train = {"x"};
+  language_run(expected).data.train = unnamed_source({"x"});
   CHECK(print_resolved(run) == print_resolved(expected));
 }
 

@@ -37,12 +37,12 @@ TEST_CASE("trainer: a run may go on for longer when that leaves the learning rat
 
 TEST_CASE("trainer: paths of data may change where the contents are known, these may not") {
   RunConfig before = default_language_run(), now = before;
-  language_run(before).data.train = {"text.txt"};
-  language_run(now).data.train = {"/data/text.txt"};
+  language_run(before).data.train = unnamed_source({"text.txt"});
+  language_run(now).data.train = unnamed_source({"/data/text.txt"});
   const DataContents contents = {{"data.train", "1 file, 10 tokens, checksum 12"}};
   CHECK_NOTHROW(review_config_changes(before, now, false, contents));
   CHECK_THROWS_WITH(review_config_changes(before, now, false), Catch::Contains("-> [/data/text.txt]"));
-  language_run(now).data.train = {std::filesystem::current_path() / "text.txt"};
+  language_run(now).data.train = unnamed_source({std::filesystem::current_path() / "text.txt"});
   CHECK_NOTHROW(review_config_changes(before, now, false));  // earlier versions kept paths as they were given
 
   CHECK_NOTHROW(review_data_changes(contents, contents, false));

@@ -38,7 +38,7 @@ RunConfig run_of(GateScaling scaling, bool two_stage, Device device, const std::
   model.moh.gate_scaling = scaling;
   model.moh.two_stage = two_stage;
   TextDataConfig& data = language_run(config).data;
-  data.train = {text};
+  data.train = unnamed_source({text});
   data.sequence_length = 12;
   config.train.batch_size = 4;
   config.train.accumulate = 1;

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "core/error.h"
+#include "core/function_ref.h"
 #include "train/log/logging.h"
 #include "train/tasks/language/data/corpus.h"
 #include "train/tasks/language/generate_text.h"
@@ -27,33 +28,64 @@ Corpus open_files(std::span<const std::string> inputs, const Tokenizer& tokenize
   return corpus;
 }
 
-void require_held_out(const TextDataConfig& config, const TokenSource& validation) {
-  if (validation.size() >= 2) return;
+/// "data.train", or "data.train[books]" of a source with a name.
+std::string key_of(std::string_view list, const DataSource& source) {
+  return std::string(list) + (source.name.empty() ? "" : "[" + source.name + "]");
+}
+
+void require_held_out(const TextDataConfig& config, const TextSource& validation) {
+  if (validation.tokens->size() >= 2) return;
   const bool own = !config.validation.empty();
-  throw DataError(error_message(own ? "data.validation" : "data.validation_fraction", "held-out tokens",
-                                "2 or more", std::to_string(validation.size()),
-                                "give more text, or hold nothing out with data.validation_fraction: 0"));
+  throw DataError(error_message(
+      own ? "data.validation" : "data.validation_fraction",
+      validation.name.empty() ? "held-out tokens" : "held-out tokens of source " + validation.name,
+      "2 or more", std::to_string(validation.tokens->size()),
+      "give more text, or hold nothing out with data.validation_fraction: 0"));
+}
+
+/// data.document_mask needs to know where documents begin.
+void require_document_marks(const TextDataConfig& config, const Tokenizer& tokenizer) {
+  if (!config.document_mask || DocumentMarks(tokenizer).exist()) return;
+  throw ConfigError(error_message("data.document_mask", "",
+                                  "a tokenizer with a token that ends documents or begins texts",
+                                  describe(tokenizer)));
+}
+
+/// All of the held-out files, source by source.
+std::vector<TextSource> open_validation(const TextDataConfig& config, const Tokenizer& tokenizer,
+                                        FunctionRef<Corpus(std::string key, const DataSource&)> open) {
+  std::vector<TextSource> sources;
+  for (const DataSource& source : config.validation) {
+    const Corpus corpus = open(key_of("data.validation", source), source);
+    sources.push_back({source.name, split_corpus(corpus, tokenizer, 0.0).train});
+  }
+  return sources;
 }
 
 std::shared_ptr<const LanguageData> open_training_data(const RunConfig& run) {
   const TextDataConfig& config = language_run(run).data;
   auto data = std::make_shared<LanguageData>();
   data->tokenizer = tokenizer_of(language_run(run));
-  const auto open = [&](std::string key, const std::vector<std::filesystem::path>& paths) {
-    Corpus corpus = open_files(as_strings(paths), *data->tokenizer, config.text, run.output.dir);
-    data->contents.emplace_back(std::move(key), corpus.describe_contents());
+  require_document_marks(config, *data->tokenizer);
+  const auto open = [&](std::string key, const DataSource& source) {
+    Corpus corpus = open_files(as_strings(source.paths), *data->tokenizer, config.text, run.output.dir);
+    std::string contents = corpus.describe_contents();
+    if (source.weight > 0) contents += ", weight " + std::to_string(source.weight);
+    data->contents.emplace_back(std::move(key), std::move(contents));
     return corpus;
   };
   // So that a resumed run may find the same tokenizer elsewhere.
   if (has_tokenizer_files(config)) data->contents.emplace_back("data.tokenizer", describe(*data->tokenizer));
-  const Corpus train = open("data.train", config.train);
-  const bool own_validation = !config.validation.empty();
-  TokenSplit split = split_corpus(train, *data->tokenizer, own_validation ? 0.0 : config.validation_fraction);
-  data->train = std::move(split.train);
-  data->validation = std::move(split.validation);
-  if (own_validation)
-    data->validation = split_corpus(open("data.validation", config.validation), *data->tokenizer, 0.0).train;
-  if (own_validation || config.validation_fraction > 0) require_held_out(config, *data->validation);
+  const double fraction = config.validation.empty() ? config.validation_fraction : 0.0;
+  for (const DataSource& source : config.train) {
+    TokenSplit split = split_corpus(open(key_of("data.train", source), source), *data->tokenizer, fraction);
+    const double weight = source.weight > 0 ? source.weight : 1.0;
+    data->train.push_back({source.name, std::move(split.train), weight});
+    if (fraction == 0) continue;
+    data->validation.push_back({source.name, std::move(split.validation)});
+  }
+  if (!config.validation.empty()) data->validation = open_validation(config, *data->tokenizer, open);
+  for (const TextSource& source : data->validation) require_held_out(config, source);
   return data;
 }
 
@@ -100,8 +132,8 @@ std::shared_ptr<const LanguageData> made_up_data(const RunConfig& run) {
   const std::int64_t validation = std::min(run.train.batch_size, kMost / length) * length + 1;
   auto data = std::make_shared<LanguageData>();
   data->tokenizer = std::make_unique<NumberedTokens>(vocab_size);
-  data->train = random_tokens(train, vocab_size, run.random_seed());
-  data->validation = random_tokens(validation, vocab_size, run.random_seed());
+  data->train = {{.tokens = random_tokens(train, vocab_size, run.random_seed())}};
+  data->validation = {{.tokens = random_tokens(validation, vocab_size, run.random_seed())}};
   return data;
 }
 
@@ -151,21 +183,26 @@ TokenSourcePtr open_text(std::span<const std::string> inputs, const Tokenizer& t
   return split_corpus(open_files(inputs, tokenizer, options), tokenizer, 0.0).train;
 }
 
-TokenSourcePtr open_held_out_text(const RunConfig& run, const Tokenizer& tokenizer) {
-  const LanguageRun& language = language_run(run);
-  if (!language.data.validation.empty())
-    return split_corpus(open_files(as_strings(language.data.validation), tokenizer, language.data.text,
-                                   run.output.dir),
-                        tokenizer, 0.0)
-        .train;
-  if (language.data.train.empty())
+BatchOptions batch_options(const LanguageRun& run) {
+  return {.sequence_length = run.data.sequence_length, .document_mask = run.data.document_mask};
+}
+
+std::vector<TextSource> open_held_out_text(const RunConfig& run, const Tokenizer& tokenizer) {
+  const TextDataConfig& config = language_run(run).data;
+  require_document_marks(config, tokenizer);
+  if (!config.validation.empty()) {
+    return open_validation(config, tokenizer, [&](const std::string&, const DataSource& source) {
+      return open_files(as_strings(source.paths), tokenizer, config.text, run.output.dir);
+    });
+  }
+  if (config.train.empty())
     throw DataError("data: the configuration of this model names no text; name one with data=PATH");
-  TokenSourcePtr tokens = open_training_data(run)->validation;
-  if (tokens->size() < 2) {
+  std::vector<TextSource> sources = open_training_data(run)->validation;
+  if (sources.empty()) {
     throw DataError(
         "data: this run held nothing out (data.validation_fraction is 0); name a text with data=PATH");
   }
-  return tokens;
+  return sources;
 }
 
 }  // namespace moh

@@ -8,6 +8,7 @@
 
 #include "train/config/run_config.h"
 #include "train/tasks/family.h"
+#include "train/tasks/language/data/token_batch.h"
 #include "train/tasks/language/data/token_source.h"
 #include "train/tasks/language/language_run.h"
 #include "train/tokenizers/tokenizer.h"
@@ -17,18 +18,18 @@ namespace moh {
 /// The tokens of a run, for training and for evaluation.
 struct LanguageData final : TaskData {
   std::unique_ptr<const Tokenizer> tokenizer;
-  TokenSourcePtr train;       ///< null for DataUse::kEvaluation
-  TokenSourcePtr validation;  ///< may be empty
+  std::vector<TextSource> train;       ///< empty for DataUse::kEvaluation
+  std::vector<TextSource> validation;  ///< those with held-out tokens: at least two; may be empty
   /// (key, Corpus::describe_contents) of the data that training opened.
   std::vector<std::pair<std::string, std::string>> contents;
 };
 
 /// Opens the files of the configuration that `use` needs; validation text has its own files or is split off
-/// the training files. With kSynthetic, ids are drawn uniformly from the model's vocabulary, each a function
-/// of the seed and its index, and one batch is held out; the cost of a step does not depend on the ids.
-/// Throws DataError, also for an evaluation of a run without held-out data, and ConfigError if the tokenizer
-/// has more tokens than the model's vocabulary. For kTraining also checks sample.prompt, so that an invalid
-/// one is reported before the training and not at its end.
+/// the training files; either may be sources with names. With kSynthetic, ids are drawn uniformly from the
+/// model's vocabulary, each a function of the seed and its index, and one batch is held out; the cost of a
+/// step does not depend on the ids. Throws DataError, also for an evaluation of a run without held-out data,
+/// and ConfigError if the tokenizer has more tokens than the model's vocabulary. For kTraining also checks
+/// sample.prompt, so that an invalid one is reported before the training and not at its end.
 std::shared_ptr<const LanguageData> open_language_data(const RunConfig& run, DataUse use);
 
 /// The tokenizer of a run's data. Throws ConfigError for a model whose tokenizer moh does not support, and if
@@ -39,7 +40,10 @@ std::unique_ptr<const Tokenizer> tokenizer_of(const LanguageRun& run);
 TokenSourcePtr open_text(std::span<const std::string> inputs, const Tokenizer& tokenizer,
                          const TextOptions& options);
 
+/// How a run's windows become batches.
+BatchOptions batch_options(const LanguageRun& run);
+
 /// The held-out tokens of a run. Throws as open_language_data.
-TokenSourcePtr open_held_out_text(const RunConfig& run, const Tokenizer& tokenizer);
+std::vector<TextSource> open_held_out_text(const RunConfig& run, const Tokenizer& tokenizer);
 
 }  // namespace moh

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <set>
 #include <utility>
 
 #include "core/error.h"
@@ -145,9 +146,12 @@ Section data_section(TextDataConfig& c) {
   Section s("data", "Training and validation text.");
   s.field("train", c.train,
           "Text, JSON Lines (each also as `.gz` or `.zst`), token files (`moh data tokenize`), or folders of "
-          "them.");
-  s.field("validation", c.validation,
-          "Held-out text, given likewise. Empty: a part of each training file is held out.");
+          "them. A list of `{name, path, weight}` is a mixture: each row is of one source, and every stretch "
+          "of rows has them in proportion to their weights ([data.md](data.md#mixtures)).");
+  s.field(
+      "validation", c.validation,
+      "Held-out text, given likewise, sources without `weight`; each source's loss is reported, too. Empty: "
+      "a part of each training file is held out.");
   s.field("validation_fraction", c.validation_fraction, from_below(0, 1),
           "Share of each training file that is held out, at its end. 0: train on everything, without "
           "validation.");
@@ -165,6 +169,12 @@ Section data_section(TextDataConfig& c) {
       "`auto`: `moh/tokens` in the user's cache, `$XDG_CACHE_HOME` or `~/.cache`.");
   s.field("sequence_length", c.sequence_length, at_least(1, "tokens").capped(kMaxLength),
           "Number of tokens of a training sequence.");
+  s.field(
+      "document_mask", c.document_mask,
+      "Tokens attend to those of their own document only, in training and evaluation; the first token of a "
+      "document is no target then ([data.md](data.md#documents)).");
+  s.field("reset_positions", c.reset_positions,
+          "With `document_mask`: rotary positions begin at 0 with each document.");
   return s;
 }
 
@@ -180,6 +190,21 @@ Section sample_section(SampleConfig& c) {
   s.field("top_p", c.options.pick.top_p, above_up_to(0, 1),
           "Sample from the smallest set of most probable tokens whose probabilities sum to at least this.");
   return s;
+}
+
+/// Sources have names of their own; those to train on have weights.
+void check_sources(const std::string& key, const std::vector<DataSource>& sources, bool weighted,
+                   config::Rules& rules) {
+  if (!is_mixture(sources)) return;
+  std::set<std::string> names;
+  for (const DataSource& source : sources) {
+    if (!names.insert(source.name).second)
+      rules.refuse({key}, "sources of different names", source.name + " twice");
+    if (weighted == (source.weight > 0)) continue;
+    rules.refuse({key},
+                 weighted ? "a weight for each source" : "sources without weight: all held-out tokens count",
+                 "source " + source.name + (weighted ? " without one" : " with one"));
+  }
 }
 
 /// Whether text becomes the same ids; files are compared by their contents.
@@ -220,6 +245,11 @@ void LanguageRun::check(const RunConfig&, config::Rules& rules) const {
     rules.refuse({"data.sequence_length", "model.max_positions"},
                  "at most model.max_positions (" + text(model.max_positions) + ")",
                  text(data.sequence_length));
+  }
+  check_sources("data.train", data.train, /*weighted=*/true, rules);
+  check_sources("data.validation", data.validation, /*weighted=*/false, rules);
+  if (data.reset_positions && !data.document_mask) {
+    rules.refuse({"data.reset_positions", "data.document_mask"}, "false without data.document_mask", "true");
   }
   if (data.tokenizer == kByteTokenizer && model.vocab_size < kByteVocab) {
     rules.refuse({"model.vocab_size", "data.tokenizer"}, "at least 256, the tokens of data.tokenizer: byte",

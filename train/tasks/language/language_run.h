@@ -23,13 +23,15 @@ inline constexpr const char* kOtherTokenizer = "other";
 
 /// Training and validation text: the section `data` of a language model's run.
 struct TextDataConfig {
-  std::vector<std::filesystem::path> train;
-  std::vector<std::filesystem::path> validation;
+  std::vector<DataSource> train;
+  std::vector<DataSource> validation;
   double validation_fraction = 0.1;
   /// kByteTokenizer, kOtherTokenizer, or the path of a tokenizer.json or of a folder with one.
   std::filesystem::path tokenizer = kByteTokenizer;
   TextOptions text;  ///< cache, text_key
   std::int64_t sequence_length = 256;
+  bool document_mask = false;
+  bool reset_positions = false;
 };
 
 /// The text that a model generates at the end of its training: the section `sample`.

@@ -1,9 +1,7 @@
 #include "train/tasks/language/language_task.h"
 
 #include <algorithm>
-#include <cmath>
 #include <cstdio>
-#include <numbers>
 #include <string>
 #include <utility>
 
@@ -13,6 +11,7 @@
 #include "ops/elementwise/scale.h"
 #include "ops/loss/cross_entropy.h"
 #include "train/io/durable_file.h"
+#include "train/log/format.h"
 #include "train/tasks/language/generate_text.h"
 
 namespace moh {
@@ -38,7 +37,7 @@ std::string LanguageTask::summary() const {
 }
 
 const TrainingBatches& LanguageTask::training_batches() {
-  if (!batches_) batches_.emplace(data_->train, *data_->tokenizer, run_.data.sequence_length, seed_);
+  if (!batches_) batches_.emplace(data_->train, *data_->tokenizer, batch_options(run_), seed_);
   return *batches_;
 }
 
@@ -50,12 +49,14 @@ void LanguageTask::reserve_batches() {
   std::vector<Tensor> blocks;
   for (std::int64_t i = 0; i < 2 * (kPrefetchDepth + accumulate_); ++i) {  // tokens and targets
     blocks.push_back(empty(shape, DType::kInt64));
+    if (run_.data.document_mask && i % 2 == 0) blocks.push_back(empty(shape, DType::kInt32));
   }
 }
 
 void LanguageTask::seek(std::int64_t first_sample) {
   const TrainingBatches& batches = training_batches();
   reserve_batches();
+  next_sample_ = first_sample;
   prefetcher_ = std::make_unique<Prefetcher<TokenBatch>>(
       [this, &batches, first_sample](std::int64_t i) {
         return batches.at(first_sample + i * batch_size_, batch_size_);
@@ -69,6 +70,7 @@ StepSize LanguageTask::begin_step(std::int64_t count) {
   micro_batches_.resize(static_cast<std::size_t>(count));
   for (std::size_t i = 0; i < micro_batches_.size(); ++i) {
     place(prefetcher_->next(), i);
+    next_sample_ += batch_size_;
     size.items += micro_batches_[i].tokens.numel();
     size.targets += micro_batches_[i].num_targets;
   }
@@ -86,17 +88,23 @@ void LanguageTask::place(TokenBatch batch, std::size_t index) {
   if (!to.tokens.defined()) {
     to.tokens = empty(batch.tokens.shape(), DType::kInt64, model_->device());
     to.targets = empty(batch.targets.shape(), DType::kInt64, model_->device());
+    if (batch.document_starts.defined())
+      to.document_starts = empty(batch.document_starts.shape(), DType::kInt32, model_->device());
   }
   to.tokens.copy_from(batch.tokens);
   to.targets.copy_from(batch.targets);
+  if (batch.document_starts.defined()) to.document_starts.copy_from(batch.document_starts);
   to.num_targets = batch.num_targets;
 }
 
 MicroBatchLoss LanguageTask::loss(std::int64_t index, Generator& generator) {
   const TokenBatch& batch = micro_batches_.at(static_cast<std::size_t>(index));
-  const Tensor teacher_logits = teacher_.logits(*model_, batch.tokens);
-  const LlamaOutput output = model_->forward(batch.tokens, {.training = true, .generator = &generator});
-  const auto normalizer = static_cast<double>(num_targets_);
+  const ForwardContext context =
+      context_of(*model_, batch, run_.data.reset_positions, {.training = true, .generator = &generator});
+  const Tensor teacher_logits = teacher_.logits(*model_, batch.tokens, context);
+  const LlamaOutput output = model_->forward(batch.tokens, context);
+  // With documents of one token, a step may have no target.
+  const auto normalizer = static_cast<double>(std::max<std::int64_t>(num_targets_, 1));
   const Variable task_loss = cross_entropy(output.logits, batch.targets, {.normalizer = normalizer});
   const Variable divergence = teacher_.divergence(output.logits, teacher_logits, batch.targets, normalizer);
   MicroBatchLoss result{task_loss, task_loss.value(), {}};
@@ -120,15 +128,29 @@ StepStatistics LanguageTask::statistics(const StepSize& size, std::int64_t count
 }
 
 std::optional<Evaluation> LanguageTask::evaluate(StopEvaluation stop) {
-  if (data_->validation->size() == 0) return std::nullopt;  // nothing is held out
-  const EvaluationBatches batches(data_->validation, *data_->tokenizer, run_.data.sequence_length,
-                                  batch_size_);
+  if (data_->validation.empty()) return std::nullopt;  // nothing is held out
   std::optional<Evaluation> evaluation =
-      evaluate_language_model(*model_, batches, run_.max_eval_tokens, stop);
-  if (evaluation)
-    evaluation->coverage += " of " + std::to_string(data_->validation->size() - 1) +
-                            " tokens, sequences of " + std::to_string(run_.data.sequence_length);
+      evaluate_language_model(*model_, data_->validation, *data_->tokenizer, batch_options(run_),
+                              {batch_size_, run_.max_eval_tokens, run_.data.reset_positions}, stop);
+  if (!evaluation) return std::nullopt;
+  for (const auto& [name, value] : evaluation->metrics) last_loss_[name] = value;
   return evaluation;
+}
+
+std::vector<std::pair<std::string, std::string>> LanguageTask::remarks() const {
+  std::vector<std::pair<std::string, std::string>> remarks;
+  if (!batches_ || batches_->sources()[0].name.empty()) return remarks;
+  for (std::size_t i = 0; i < batches_->sources().size(); ++i) {
+    const std::string& name = batches_->sources()[i].name;
+    const auto rows = static_cast<double>(batches_->schedule().count(i, next_sample_));
+    const auto all = static_cast<double>(std::max<std::int64_t>(next_sample_, 1));
+    std::string text = format_fixed(rows / static_cast<double>(batches_->sampler(i).windows_per_epoch()), 2) +
+                       " epochs, " + format_fixed(100 * rows / all, 2) + "% of the rows";
+    if (const auto loss = last_loss_.find("loss/" + name); loss != last_loss_.end())
+      text += ", held-out loss " + format_fixed(loss->second, 4);
+    remarks.emplace_back("source " + name, std::move(text));
+  }
+  return remarks;
 }
 
 std::vector<std::pair<std::string, std::string>> LanguageTask::identity() const {
@@ -158,38 +180,17 @@ bool LanguageTask::finish(const std::filesystem::path& run_folder, PrintText pri
   return true;
 }
 
-std::optional<Evaluation> evaluate_language_model(const Llama& model, const EvaluationBatches& batches,
-                                                  std::int64_t max_tokens, StopEvaluation stop) {
-  const NoGrad no_grad;
-  double sum = 0;
-  std::int64_t targets = 0, bytes = 0;
-  const std::int64_t total =
-      max_tokens == 0 ? batches.num_targets() : std::min(max_tokens, batches.num_targets());
-  for (std::int64_t i = 0; i < batches.size() && (max_tokens == 0 || targets < max_tokens); ++i) {
-    if (stop({targets, total})) return std::nullopt;
-    const TokenBatch batch = batches.at(i);
-    sum += cross_entropy(model.forward(batch.tokens).logits, batch.targets.to(model.device())).value().item();
-    targets += batch.num_targets;
-    bytes += batch.target_bytes;
-  }
-  Evaluation evaluation;
-  evaluation.score = sum / static_cast<double>(targets);
-  evaluation.metrics = {{"perplexity", std::exp(evaluation.score)},
-                        {"bits_per_byte", sum / std::numbers::ln2 / static_cast<double>(bytes)}};
-  evaluation.coverage = std::to_string(targets);
-  return evaluation;
-}
-
-LanguageCalibration::LanguageCalibration(TokenSourcePtr text, const Tokenizer& tokenizer,
+LanguageCalibration::LanguageCalibration(std::vector<TextSource> text, const Tokenizer& tokenizer,
                                          const RunConfig& run)
-    : batches_(std::move(text), tokenizer, language_run(run).data.sequence_length, run.random_seed()),
+    : batches_(std::move(text), tokenizer, batch_options(language_run(run)), run.random_seed()),
       batch_size_(run.train.batch_size),
-      size_(run.init.moh.calibration.batches) {}
+      size_(run.init.moh.calibration.batches),
+      reset_positions_(language_run(run).data.reset_positions) {}
 
 Calibration::BatchLoss LanguageCalibration::loss(const Model& model, std::int64_t index,
                                                  const ForwardContext& context, Reduction reduction) const {
   const TokenBatch text = batch(index);
-  const Variable logits = dynamic_cast<const Llama&>(model).forward(text.tokens, context).logits;
+  const Variable logits = logits_of(model, text, context);
   const double normalizer = reduction == Reduction::kMean ? static_cast<double>(text.num_targets) : 1.0;
   return {cross_entropy(logits, text.targets.to(model.device()), {.normalizer = normalizer}),
           text.num_targets};
@@ -197,7 +198,13 @@ Calibration::BatchLoss LanguageCalibration::loss(const Model& model, std::int64_
 
 Variable LanguageCalibration::logits(const Model& model, std::int64_t index,
                                      const ForwardContext& context) const {
-  return dynamic_cast<const Llama&>(model).forward(batch(index).tokens, context).logits;
+  return logits_of(model, batch(index), context);
+}
+
+Variable LanguageCalibration::logits_of(const Model& model, const TokenBatch& text,
+                                        const ForwardContext& context) const {
+  const auto& llama = dynamic_cast<const Llama&>(model);
+  return llama.forward(text.tokens, context_of(llama, text, reset_positions_, context)).logits;
 }
 
 }  // namespace moh

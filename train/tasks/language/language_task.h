@@ -1,5 +1,6 @@
 #pragma once
 
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -13,6 +14,7 @@
 #include "train/tasks/data/prefetcher.h"
 #include "train/tasks/language/data/token_batch.h"
 #include "train/tasks/language/language_data.h"
+#include "train/tasks/language/language_evaluation.h"
 #include "train/tasks/language/language_run.h"
 #include "train/tasks/routing_numbers.h"
 #include "train/tasks/task.h"
@@ -47,6 +49,8 @@ class LanguageTask final : public Task {
   StepSize begin_step(std::int64_t count) override;
   MicroBatchLoss loss(std::int64_t index, Generator& generator) override;
   void end_step() override;
+  /// Of a mixture: each source's epochs, share of the rows and last held-out loss.
+  std::vector<std::pair<std::string, std::string>> remarks() const override;
   StepStatistics statistics(const StepSize& size, std::int64_t count,
                             std::span<const double> numbers) const override;
   std::optional<Evaluation> evaluate(StopEvaluation stop) override;
@@ -77,18 +81,15 @@ class LanguageTask final : public Task {
   std::vector<TokenBatch> micro_batches_;
   std::int64_t num_targets_ = 0;
   RoutingNumbers routing_numbers_;
+  std::int64_t next_sample_ = 0;             ///< of the run
+  std::map<std::string, double> last_loss_;  ///< of each held-out source with a name
 };
-
-/// Evaluates a model on a token stream: loss (nats per token), perplexity, bits per byte. Ends after the
-/// batch that reaches `max_tokens` targets; 0: all. Returns nothing if `stop` returned true.
-std::optional<Evaluation> evaluate_language_model(const Llama& model, const EvaluationBatches& batches,
-                                                  std::int64_t max_tokens, StopEvaluation stop);
 
 /// The first batches of text of a run. The loss is the cross entropy per token in nats; logits are [B, T, V].
 class LanguageCalibration final : public Calibration {
  public:
   /// `tokenizer` must be that of `text`. Throws as TrainingBatches does.
-  LanguageCalibration(TokenSourcePtr text, const Tokenizer& tokenizer, const RunConfig& run);
+  LanguageCalibration(std::vector<TextSource> text, const Tokenizer& tokenizer, const RunConfig& run);
 
   std::int64_t size() const override { return size_; }
   std::string_view input() const override { return "token"; }
@@ -99,8 +100,11 @@ class LanguageCalibration final : public Calibration {
   TokenBatch batch(std::int64_t index) const { return batches_.at(index * batch_size_, batch_size_); }
 
  private:
+  Variable logits_of(const Model& model, const TokenBatch& text, const ForwardContext& context) const;
+
   TrainingBatches batches_;
   std::int64_t batch_size_, size_;
+  bool reset_positions_;
 };
 
 }  // namespace moh

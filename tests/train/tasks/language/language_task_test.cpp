@@ -16,7 +16,7 @@ struct Fixture {
   TemporaryFolder folder;
   std::unique_ptr<const Tokenizer> tokenizer = std::make_unique<ByteTokenizer>();
   std::string text = write_file(folder / "text.txt", std::string(7 * 16 + 1, 'a'));
-  EvaluationBatches batches{open_text(std::span(&text, 1), *tokenizer, {}), *tokenizer, 16, 1};
+  std::vector<TextSource> sources = {{.tokens = open_text(std::span(&text, 1), *tokenizer, {})}};
   Llama model{LlamaConfig{tokenizer->vocab_size(), 1, 16, 16, 2, 2, 8, 16}, Placement{DType::kFloat32}};
 };
 
@@ -32,10 +32,10 @@ TEST_CASE("tasks: an evaluation asks before each batch whether to stop, and stop
       return ++asked == asks;
     };
     const std::optional<Evaluation> evaluation =
-        evaluate_language_model(fixture.model, fixture.batches, max_tokens, stop);
+        evaluate_language_model(fixture.model, fixture.sources, *fixture.tokenizer, {.sequence_length = 16},
+                                {.batch_size = 1, .max_tokens = max_tokens}, stop);
     return std::pair(evaluation.has_value(), asked);
   };
-  REQUIRE(fixture.batches.size() == 7);
   for (int asks = 1; asks <= 7; ++asks) CHECK(evaluate(asks) == std::pair(false, asks));
   CHECK(evaluate(8) == std::pair(true, 7));
   CHECK(evaluate(3, 32) == std::pair(true, 2));  // two batches have as many targets

@@ -30,8 +30,8 @@ TEST_CASE("bench: made-up data hold one batch out and have no text") {
   run.train.batch_size = 3;
   run.family = FamilyValue(language);
   const auto data = open_language_data(run, DataUse::kSynthetic);
-  CHECK(data->train->size() == 1 << 30);
-  CHECK(data->validation->size() == 3 * 10 + 1);
+  CHECK(data->train.at(0).tokens->size() == 1 << 30);
+  CHECK(data->validation.at(0).tokens->size() == 3 * 10 + 1);
   CHECK(data->tokenizer->vocab_size() == 65536);
   CHECK(data->tokenizer->token_bytes(65535).empty());
   std::vector<TokenId> ids;

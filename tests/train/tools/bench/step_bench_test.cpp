@@ -168,7 +168,7 @@ TEST_CASE("bench: steps refuse options out of range, missing data and numbers th
   CHECK_THROWS_AS(run_step_bench(tiny_config(), language_family(), {.warmup = -1, .random_data = true}),
                   ValueError);
   RunConfig config = tiny_config();
-  language_run(config).data.train = {"/nonexistent/text.txt"};
+  language_run(config).data.train = unnamed_source({"/nonexistent/text.txt"});
   CHECK_THROWS_AS(run_step_bench(config, language_family(), {.random_data = false}), DataError);
   model_of(config).init_std = 1e30;
   CHECK_THROWS_AS(run_step_bench(config, language_family(), kFewSteps), NumericError);

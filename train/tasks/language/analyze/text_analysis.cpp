@@ -144,7 +144,10 @@ AnalysisInputs analysis_of_files(const RunConfig& run, const Llama& model,
   std::vector<TextSource> sources;
   for (const AnalyzedFiles& each : files)
     sources.push_back({each.name, open_text(each.paths, *tokenizer, language.data.text)});
-  if (sources.empty()) sources.push_back({"validation", open_held_out_text(run, *tokenizer)});
+  if (sources.empty()) sources = open_held_out_text(run, *tokenizer);
+  for (TextSource& source : sources) {
+    if (source.name.empty()) source.name = "validation";
+  }
   return analysis_of_texts(model, *tokenizer, sources, options);
 }
 

@@ -8,23 +8,17 @@
 #include "models/llm/llama.h"
 #include "train/config/run_config.h"
 #include "train/tasks/analysis_inputs.h"
-#include "train/tasks/language/data/token_source.h"
+#include "train/tasks/language/data/token_batch.h"
 #include "train/tokenizers/tokenizer.h"
 
 namespace moh {
 
-/// A named source of text.
-struct TextSource {
-  std::string name;
-  TokenSourcePtr tokens;
-};
-
-/// The inputs for the analysis of a language model's heads on texts. The model must outlive the result.
-/// Throws ValueError for options out of range, DataError for texts that cannot be used.
+/// The inputs for the analysis of a language model's heads on texts with names. The model must outlive the
+/// result. Throws ValueError for options out of range, DataError for texts that cannot be used.
 AnalysisInputs analysis_of_texts(const Llama& model, const Tokenizer& tokenizer,
                                  const std::vector<TextSource>& sources, const AnalyzeOptions& options);
 
-/// The same for the texts of files, or for the run's held-out text if no file is named.
+/// The same for the texts of files, or for the run's held-out text, by source, if no file is named.
 AnalysisInputs analysis_of_files(const RunConfig& run, const Llama& model,
                                  std::span<const AnalyzedFiles> files, AnalyzeOptions options);
 

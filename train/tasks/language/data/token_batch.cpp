@@ -28,35 +28,75 @@ std::vector<std::int64_t> bytes_per_token(const Tokenizer& tokenizer) {
   return bytes;
 }
 
-/// A batch of `rows` windows: window_of(row) returns the first token of a window and its number of targets,
-/// at most T. Not parallel: batches are made by a background thread, in which a parallel loop would start a
-/// second team of threads.
-TokenBatch make_batch(const TokenSource& source, const std::vector<std::int64_t>& token_bytes,
-                      std::int64_t rows, std::int64_t length,
-                      FunctionRef<std::pair<std::int64_t, std::int64_t>(std::int64_t row)> window_of) {
+/// A row of a batch: `targets` targets, at most T, of the window that begins with token `begin`.
+struct Window {
+  const TokenSource* tokens;
+  std::int64_t begin, targets;
+};
+
+/// Where documents begin, and which targets count: those that are of the same document as the token before.
+void mask_documents(const DocumentMarks& marks, std::span<const TokenId> window, std::int64_t* targets,
+                    std::int32_t* starts) {
+  marks.write_starts(window.first(window.size() - 1), starts);
+  for (std::size_t t = 0; t + 1 < window.size(); ++t) {
+    if (marks.begins(window[t], window[t + 1])) targets[t] = kIgnoredTarget;
+  }
+}
+
+/// A batch of `rows` windows. Not parallel: batches are made by a background thread, in which a parallel loop
+/// would start a second team of threads.
+TokenBatch make_batch(const std::vector<std::int64_t>& token_bytes, const DocumentMarks& marks,
+                      std::int64_t rows, const BatchOptions& options,
+                      FunctionRef<Window(std::int64_t row)> window_of) {
   const MemoryPurposeScope purpose(MemoryPurpose::kData);
+  const std::int64_t length = options.sequence_length;
   TokenBatch batch{.tokens = empty({rows, length}, DType::kInt64),
                    .targets = empty({rows, length}, DType::kInt64)};
+  if (options.document_mask) batch.document_starts = zeros({rows, length}, DType::kInt32);
   if (dry_run()) {
     batch.num_targets = rows * length;
     return batch;
   }
-  std::vector<TokenId> window(static_cast<std::size_t>(length) + 1);
+  std::vector<TokenId> ids(static_cast<std::size_t>(length) + 1);
   for (std::int64_t row = 0; row < rows; ++row) {
-    const auto [begin, count] = window_of(row);
-    source.copy(begin, std::span(window).first(static_cast<std::size_t>(count) + 1));
+    const Window window = window_of(row);
+    const std::int64_t count = window.targets;
+    const auto read = std::span(ids).first(static_cast<std::size_t>(count) + 1);
+    window.tokens->copy(window.begin, read);
     std::int64_t* tokens = batch.tokens.data<std::int64_t>() + row * length;
     std::int64_t* targets = batch.targets.data<std::int64_t>() + row * length;
-    std::copy_n(window.begin(), count, tokens);
-    std::copy_n(window.begin() + 1, count, targets);
-    for (std::int64_t t = 0; t < count; ++t)
-      batch.target_bytes += token_bytes[static_cast<std::size_t>(targets[t])];
+    std::copy_n(ids.begin(), count, tokens);
+    std::copy_n(ids.begin() + 1, count, targets);
     // Under a causal mask the tokens after the last target do not affect those before it.
     std::fill(tokens + count, tokens + length, 0);
     std::fill(targets + count, targets + length, kIgnoredTarget);
-    batch.num_targets += count;
+    if (options.document_mask)
+      mask_documents(marks, read, targets, batch.document_starts.data<std::int32_t>() + row * length);
+    for (std::int64_t t = 0; t < count; ++t) {
+      if (targets[t] == kIgnoredTarget) continue;
+      batch.target_bytes += token_bytes[static_cast<std::size_t>(targets[t])];
+      ++batch.num_targets;
+    }
   }
   return batch;
+}
+
+std::vector<double> weights_of(const std::vector<TextSource>& sources) {
+  std::vector<double> weights;
+  for (const TextSource& source : sources) weights.push_back(source.weight);
+  return weights;
+}
+
+/// The order of a source's windows. Sources of one size have different ones.
+SequenceSampler sampler_of(const TextSource& source, std::size_t number, std::int64_t length,
+                           std::uint64_t seed) {
+  constexpr std::uint64_t kApart = 0x9E3779B97F4A7C15;
+  try {
+    return {source.tokens->size(), length, seed + number * kApart};
+  } catch (const DataError& error) {
+    if (source.name.empty()) throw;
+    throw DataError("data.train: source " + source.name + ": " + error.what());
+  }
 }
 
 }  // namespace
@@ -86,25 +126,33 @@ std::int64_t SequenceSampler::window_start(std::int64_t sample) const {
   return offset + order(sample % windows_per_epoch_) * sequence_length_;
 }
 
-TrainingBatches::TrainingBatches(TokenSourcePtr source, const Tokenizer& tokenizer,
-                                 std::int64_t sequence_length, std::uint64_t seed)
-    : source_(std::move(source)),
+TrainingBatches::TrainingBatches(std::vector<TextSource> sources, const Tokenizer& tokenizer,
+                                 const BatchOptions& options, std::uint64_t seed)
+    : sources_(std::move(sources)),
       token_bytes_(bytes_per_token(tokenizer)),
-      sampler_(source_->size(), sequence_length, seed) {}
+      options_(options),
+      marks_(tokenizer),
+      schedule_(weights_of(sources_), seed) {
+  for (std::size_t i = 0; i < sources_.size(); ++i)
+    samplers_.push_back(sampler_of(sources_[i], i, options.sequence_length, seed));
+}
 
 TokenBatch TrainingBatches::at(std::int64_t first_sample, std::int64_t batch_size) const {
-  const std::int64_t length = sampler_.sequence_length();
-  return make_batch(*source_, token_bytes_, batch_size, length, [&](std::int64_t row) {
-    return std::pair(sampler_.window_start(first_sample + row), length);
+  return make_batch(token_bytes_, marks_, batch_size, options_, [&](std::int64_t row) {
+    const auto [source, index] = schedule_.at(first_sample + row);
+    return Window{sources_[source].tokens.get(), samplers_[source].window_start(index),
+                  options_.sequence_length};
   });
 }
 
 EvaluationBatches::EvaluationBatches(TokenSourcePtr source, const Tokenizer& tokenizer,
-                                     std::int64_t sequence_length, std::int64_t batch_size)
+                                     const BatchOptions& options, std::int64_t batch_size)
     : source_(std::move(source)),
       token_bytes_(bytes_per_token(tokenizer)),
-      sequence_length_(sequence_length),
+      options_(options),
+      marks_(tokenizer),
       batch_size_(batch_size) {
+  const std::int64_t sequence_length = options.sequence_length;
   if (sequence_length < 1 || batch_size < 1) {
     throw ValueError(error_message("evaluation", "sequence length and batch size", "at least 1",
                                    std::to_string(sequence_length) + " and " + std::to_string(batch_size)));
@@ -125,9 +173,9 @@ TokenBatch EvaluationBatches::at(std::int64_t index) const {
   MOH_CHECK(index >= 0 && index < size(), "EvaluationBatches: batch out of range");
   const std::int64_t first = index * batch_size_;
   const std::int64_t rows = std::min(batch_size_, num_windows_ - first);
-  return make_batch(*source_, token_bytes_, rows, sequence_length_, [&](std::int64_t row) {
-    const std::int64_t begin = (first + row) * sequence_length_;
-    return std::pair(begin, std::min(sequence_length_, source_->size() - 1 - begin));
+  return make_batch(token_bytes_, marks_, rows, options_, [&](std::int64_t row) {
+    const std::int64_t length = options_.sequence_length, begin = (first + row) * length;
+    return Window{source_.get(), begin, std::min(length, source_->size() - 1 - begin)};
   });
 }
 

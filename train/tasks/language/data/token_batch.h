@@ -1,10 +1,13 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "core/tensor.h"
 #include "ops/loss/cross_entropy.h"
+#include "train/tasks/language/data/document_marks.h"
+#include "train/tasks/language/data/mixture_schedule.h"
 #include "train/tasks/language/data/token_source.h"
 
 namespace moh {
@@ -40,25 +43,49 @@ class SequenceSampler {
 struct TokenBatch {
   Tensor tokens;                  ///< [B, T] int64
   Tensor targets;                 ///< [B, T] int64, kIgnoredTarget where nothing follows
+  Tensor document_starts;         ///< [B, T] int32 (AttentionOptions), with BatchOptions::document_mask
   std::int64_t num_targets = 0;   ///< targets that are not ignored
   std::int64_t target_bytes = 0;  ///< their length as text in bytes, for bits per byte
 };
 
-/// The batches of a training run, with random access in constant time.
+/// How windows become batches.
+struct BatchOptions {
+  std::int64_t sequence_length = 0;
+  /// Fill in document_starts, and ignore targets that are the first token of another document, which nothing
+  /// that the mask leaves predicts.
+  bool document_mask = false;
+};
+
+/// The tokens of a part of the training or held-out data.
+struct TextSource {
+  std::string name = {};  ///< empty: the only part
+  TokenSourcePtr tokens;
+  double weight = 1;  ///< in training: share of the rows, relative to the other weights
+};
+
+/// The batches of a training run, with random access in constant time: rows of several sources in the order
+/// of a MixtureSchedule. Each source has a SequenceSampler of its own: one that is used up begins its next
+/// epoch, whose windows and order are others.
 class TrainingBatches {
  public:
-  /// `tokenizer` must be that of `source`. Throws as SequenceSampler does.
-  TrainingBatches(TokenSourcePtr source, const Tokenizer& tokenizer, std::int64_t sequence_length,
+  /// `tokenizer` must be that of the sources. Throws as SequenceSampler and MixtureSchedule do, naming the
+  /// source.
+  TrainingBatches(std::vector<TextSource> sources, const Tokenizer& tokenizer, const BatchOptions& options,
                   std::uint64_t seed);
 
-  const SequenceSampler& sampler() const { return sampler_; }
-  /// Samples [first_sample, first_sample + batch_size) of the run, without ignored targets.
+  const SequenceSampler& sampler(std::size_t source = 0) const { return samplers_.at(source); }
+  const MixtureSchedule& schedule() const { return schedule_; }
+  const std::vector<TextSource>& sources() const { return sources_; }
+  /// Samples [first_sample, first_sample + batch_size) of the run.
   TokenBatch at(std::int64_t first_sample, std::int64_t batch_size) const;
 
  private:
-  TokenSourcePtr source_;
+  std::vector<TextSource> sources_;
   std::vector<std::int64_t> token_bytes_;
-  SequenceSampler sampler_;
+  BatchOptions options_;
+  DocumentMarks marks_;
+  MixtureSchedule schedule_;
+  std::vector<SequenceSampler> samplers_;
 };
 
 /// One pass over a held-out stream, in order and in windows that do not overlap: every token but the first is
@@ -67,7 +94,7 @@ class TrainingBatches {
 class EvaluationBatches {
  public:
   /// Throws DataError for fewer than two tokens, ValueError for sizes below 1.
-  EvaluationBatches(TokenSourcePtr source, const Tokenizer& tokenizer, std::int64_t sequence_length,
+  EvaluationBatches(TokenSourcePtr source, const Tokenizer& tokenizer, const BatchOptions& options,
                     std::int64_t batch_size);
 
   std::int64_t size() const;
@@ -78,7 +105,8 @@ class EvaluationBatches {
  private:
   TokenSourcePtr source_;
   std::vector<std::int64_t> token_bytes_;
-  std::int64_t sequence_length_;
+  BatchOptions options_;
+  DocumentMarks marks_;
   std::int64_t batch_size_;
   std::int64_t num_windows_;
 };

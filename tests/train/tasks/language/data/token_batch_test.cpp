@@ -33,7 +33,7 @@ bool equal(const TokenBatch& a, const TokenBatch& b) {
 }  // namespace
 
 TEST_CASE("data: a training batch holds each token beside the one that follows it") {
-  const TrainingBatches batches(counting(200), byte_tokenizer, 8, 3);
+  const TrainingBatches batches({{.tokens = counting(200)}}, byte_tokenizer, {.sequence_length = 8}, 3);
   const TokenBatch batch = batches.at(5, 4);
   REQUIRE(batch.tokens.shape() == Shape{4, 8});
   REQUIRE(batch.targets.shape() == Shape{4, 8});
@@ -49,7 +49,7 @@ TEST_CASE("data: a training batch holds each token beside the one that follows i
 }
 
 TEST_CASE("data: a sample is the same in whatever batch it comes") {
-  const TrainingBatches batches(counting(500), byte_tokenizer, 8, 3);
+  const TrainingBatches batches({{.tokens = counting(500)}}, byte_tokenizer, {.sequence_length = 8}, 3);
   const TokenBatch big = batches.at(0, 16);
   for (std::int64_t i = 0; i < 16; ++i) {
     CHECK(values(big.tokens.select(i).clone()) == values(batches.at(i, 1).tokens));
@@ -58,16 +58,74 @@ TEST_CASE("data: a sample is the same in whatever batch it comes") {
 
 TEST_CASE("data: the end of a document is a target without bytes") {
   const std::vector<TokenId> ids = {'a', 'b', 0, 'c'};
-  const TrainingBatches batches(tokens_in_memory(ids, 256), byte_tokenizer, 3, 0);
+  const TrainingBatches batches({{.tokens = tokens_in_memory(ids, 256)}}, byte_tokenizer,
+                                {.sequence_length = 3}, 0);
   const TokenBatch batch = batches.at(0, 1);
   CHECK(values(batch.targets) == std::vector<std::int64_t>{'b', 0, 'c'});
   CHECK(batch.num_targets == 3);
   CHECK(batch.target_bytes == 2);
 }
 
+TEST_CASE("data: with a mask of documents a batch says where each begins, and predicts none across") {
+  const std::vector<TokenId> ids = {'a', 'b', 0, 'c', 0, 0, 'd', 'e', 'f'};
+  const TrainingBatches batches({{.tokens = tokens_in_memory(ids, 256)}}, byte_tokenizer,
+                                {.sequence_length = 8, .document_mask = true}, 0);
+  const TokenBatch batch = batches.at(0, 1);
+  REQUIRE(batch.document_starts.shape() == Shape{1, 8});
+  const auto starts = batch.document_starts.span<std::int32_t>();
+  CHECK(std::vector<std::int32_t>(starts.begin(), starts.end()) ==
+        std::vector<std::int32_t>{0, 0, 0, 3, 3, 5, 6, 6});
+  constexpr std::int64_t kNone = kIgnoredTarget;
+  CHECK(values(batch.targets) == std::vector<std::int64_t>{'b', 0, kNone, 0, kNone, kNone, 'e', 'f'});
+  CHECK(batch.num_targets == 5);
+  CHECK(batch.target_bytes == 3);  // the end of a document has none
+
+  const EvaluationBatches held_out(tokens_in_memory(ids, 256), byte_tokenizer,
+                                   {.sequence_length = 5, .document_mask = true}, 2);
+  const TokenBatch both = held_out.at(0);
+  CHECK(both.num_targets == 5);
+  CHECK(values(both.targets) ==
+        std::vector<std::int64_t>{'b', 0, kNone, 0, kNone, kNone, 'e', 'f', kNone, kNone});
+}
+
+TEST_CASE("data: a mixture reads each row from its source, in the source's own order and epochs") {
+  const TokenSourcePtr few = tokens_in_memory(std::vector<TokenId>(33, 'a'), 256), many = counting(2000);
+  const TrainingBatches batches({{"few", few, 3}, {"many", many, 1}}, byte_tokenizer, {.sequence_length = 8},
+                                7);
+  const TrainingBatches alone({{.tokens = few}}, byte_tokenizer, {.sequence_length = 8}, 7);
+  std::vector<std::int64_t> rows(2);
+  for (std::int64_t sample = 0; sample < 400; ++sample) {
+    const TokenBatch batch = batches.at(sample, 1);
+    const std::size_t source = values(batch.tokens) == std::vector<std::int64_t>(8, 'a') ? 0 : 1;
+    CHECK(batches.schedule().at(sample).source == source);
+    CHECK(batches.schedule().at(sample).index == rows[source]);
+    if (source == 0) CHECK(equal(batch, alone.at(rows[0], 1)));
+    ++rows[source];
+  }
+  CHECK(std::abs(rows[0] - 300) <= 3);
+  CHECK(rows[0] / batches.sampler(0).windows_per_epoch() == 100);  // 3 windows each
+  // The same rows whatever the batches and where they begin.
+  CHECK(values(batches.at(100, 64).tokens.select(37).clone()) == values(batches.at(137, 1).tokens));
+}
+
+TEST_CASE("data: sources of one size have different orders") {
+  const TrainingBatches batches({{"one", counting(900), 1}, {"two", counting(900), 1}}, byte_tokenizer,
+                                {.sequence_length = 8}, 7);
+  std::int64_t equal_windows = 0;
+  for (std::int64_t i = 0; i < 100; ++i)
+    equal_windows += batches.sampler(0).window_start(i) == batches.sampler(1).window_start(i);
+  CHECK(equal_windows < 10);
+}
+
+TEST_CASE("data: a source that is too short is named") {
+  CHECK_THROWS_WITH(TrainingBatches({{"long", counting(100), 1}, {"short", counting(8), 1}}, byte_tokenizer,
+                                    {.sequence_length = 8}, 0),
+                    Catch::Contains("source short") && Catch::Contains("at least 9 tokens"));
+}
+
 TEST_CASE("data: evaluation has every token but the first as a target exactly once") {
   for (std::int64_t num_tokens : {2, 3, 8, 9, 10, 17, 40, 41, 42}) {
-    const EvaluationBatches batches(counting(num_tokens), byte_tokenizer, 8, 3);
+    const EvaluationBatches batches(counting(num_tokens), byte_tokenizer, {.sequence_length = 8}, 3);
     std::vector<std::int64_t> targets;
     std::int64_t counted = 0;
     for (std::int64_t b = 0; b < batches.size(); ++b) {
@@ -94,15 +152,15 @@ TEST_CASE("data: evaluation has every token but the first as a target exactly on
 }
 
 TEST_CASE("data: evaluation refuses a text without a target, and sizes below one") {
-  CHECK_THROWS_AS(EvaluationBatches(counting(1), byte_tokenizer, 8, 3), DataError);
-  CHECK_THROWS_WITH(EvaluationBatches(counting(0), byte_tokenizer, 8, 3),
+  CHECK_THROWS_AS(EvaluationBatches(counting(1), byte_tokenizer, {.sequence_length = 8}, 3), DataError);
+  CHECK_THROWS_WITH(EvaluationBatches(counting(0), byte_tokenizer, {.sequence_length = 8}, 3),
                     Catch::Contains("held-out text: expected at least 2 tokens, found 0"));
-  CHECK_THROWS_AS(EvaluationBatches(counting(9), byte_tokenizer, 0, 3), ValueError);
-  CHECK_THROWS_AS(EvaluationBatches(counting(9), byte_tokenizer, 8, 0), ValueError);
+  CHECK_THROWS_AS(EvaluationBatches(counting(9), byte_tokenizer, {.sequence_length = 0}, 3), ValueError);
+  CHECK_THROWS_AS(EvaluationBatches(counting(9), byte_tokenizer, {.sequence_length = 8}, 0), ValueError);
 }
 
 TEST_CASE("data: batches do not depend on the prefetch depth") {
-  const TrainingBatches batches(counting(3000), byte_tokenizer, 8, 3);
+  const TrainingBatches batches({{.tokens = counting(3000)}}, byte_tokenizer, {.sequence_length = 8}, 3);
   const auto make = [&](std::int64_t i) { return batches.at(i * 4, 4); };
   Prefetcher<TokenBatch> direct(make, 0, 0), one(make, 0, 1), eight(make, 0, 8);
   for (int i = 0; i < 200; ++i) {
@@ -115,7 +173,7 @@ TEST_CASE("data: batches do not depend on the prefetch depth") {
 }
 
 TEST_CASE("data: a prefetcher that starts where another stopped goes on as it would have") {
-  const TrainingBatches batches(counting(3000), byte_tokenizer, 8, 3);
+  const TrainingBatches batches({{.tokens = counting(3000)}}, byte_tokenizer, {.sequence_length = 8}, 3);
   const auto make = [&](std::int64_t i) { return batches.at(i * 4, 4); };
   Prefetcher<TokenBatch> straight(make, 0, 4);
   std::int64_t position = 0;
