@@ -187,7 +187,7 @@ HeadRouter::Logits HeadRouter::learned_logits(const Variable& x, const HeadKinds
     places.push_back(place);
   }
   if (weights.empty()) return logits;
-  const std::vector<Variable> results = linears(x, weights, accumulate_dtype(x.dtype()));
+  const std::vector<Variable> results = linears(x, weights, {}, accumulate_dtype(x.dtype()));
   for (std::size_t i = 0; i < results.size(); ++i) {
     *places[i] = reshape(results[i], {x.dim(0) * x.dim(1), -1});
   }

@@ -1,5 +1,8 @@
 #pragma once
 
+#include <initializer_list>
+#include <vector>
+
 #include "models/module.h"
 #include "ops/linalg/linear.h"
 
@@ -21,5 +24,15 @@ class Linear : public Module {
   Variable weight_;
   Variable bias_;
 };
+
+/// The results of several maps of one x, computed together (ops/linalg/linear.h).
+inline std::vector<Variable> apply_each(std::initializer_list<const Linear*> maps, const Variable& x) {
+  std::vector<Variable> weights, biases;
+  for (const Linear* map : maps) {
+    weights.push_back(map->weight());
+    biases.push_back(map->bias());
+  }
+  return linears(x, weights, biases);
+}
 
 }  // namespace moh

@@ -15,6 +15,8 @@ class RmsNorm : public Module {
   AddedAndNormed after_adding(const Variable& x, const Variable& branch) const {
     return add_rms_norm(x, branch, weight_, eps_);
   }
+  const Variable& weight() const { return weight_; }
+  double eps() const { return eps_; }
 
  private:
   Variable weight_;

@@ -50,11 +50,7 @@ Llama::Body::Body(const LlamaConfig& c, Placement placement)
 }
 
 Llama::Llama(const LlamaConfig& config, Placement placement)
-    : Model(placement),
-      config_(checked(config)),
-      model_(config_, placement),
-      rope_(rope_table(config_.max_positions, config_.head_dim, config_.rope_theta,
-                       accumulate_dtype(placement.dtype), placement.device, config_.rope_scaling)) {
+    : Model(placement), config_(checked(config)), model_(config_, placement), rope_(config_, placement) {
   add_child("model", model_);
   if (config.tied_embeddings) return;
   lm_head_ = std::make_unique<Linear>(config.hidden, config.vocab_size, false, placement);
@@ -65,7 +61,7 @@ void Llama::initialise(std::uint64_t seed) {
   const double output_std = config_.init_std / std::sqrt(2.0 * static_cast<double>(config_.layers));
   for (const NamedParameter& p : parameters()) {
     if (p.variable.shape().rank() == 1) {
-      p.variable.value().fill(1.0);
+      p.variable.value().fill(p.name.ends_with(".bias") ? 0.0 : 1.0);
     } else {
       const double std = is_output_projection(p.name) ? output_std : config_.init_std;
       fill_normal(p.variable.value(), initialisation_key(seed, p.name), 0.0, std);
@@ -99,13 +95,13 @@ LlamaOutput Llama::forward(const Tensor& tokens, const ForwardContext& context) 
   const MathModeScope mode(placement().math);
   require_tokens(tokens, 0, config_.max_positions);
   require_per_layer("llama", context, config_.layers);
+  const RopeTable table = rope_.rows(0, tokens.dim(1));
   Variable x = embedding(model_.embed_tokens.weight, tokens.to(device()));
   LlamaOutput output;
   for (const std::unique_ptr<LlamaLayer>& layer : model_.layers) {
-    LayerOutput result = run_layer(config_.recompute, x, context,
-                                   [&layer = *layer, &table = rope_, context](const Variable& in) {
-                                     return layer.forward(in, table, context);
-                                   });
+    LayerOutput result = run_layer(
+        config_.recompute, x, context,
+        [&layer = *layer, table, context](const Variable& in) { return layer.forward(in, table, context); });
     x = std::move(result.y);
     if (result.routing) output.routing.push_back(*std::move(result.routing));
   }
@@ -130,9 +126,10 @@ Tensor Llama::decode(const Tensor& tokens, KvCache& cache) const {
   const NoGrad no_grad;
   const MathModeScope mode(placement().math);
   require_tokens(tokens, cache.length(), config_.max_positions);
+  const RopeTable table = rope_.rows(cache.length(), tokens.dim(1));
   Variable x = embedding(model_.embed_tokens.weight, tokens.to(device()));
   for (std::size_t i = 0; i < model_.layers.size(); ++i) {
-    x = model_.layers[i]->decode(x, rope_, cache.layers[i]);
+    x = model_.layers[i]->decode(x, table, cache.layers[i]);
   }
   const std::int64_t batch = x.dim(0), length = x.dim(1);
   const Tensor last = empty({batch, 1, config_.hidden}, dtype(), device());

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "models/llm/llama_layers.h"
+#include "models/llm/rotary_embedding.h"
 #include "models/model.h"
 
 namespace moh {
@@ -25,7 +26,7 @@ class Llama : public Model {
 
   std::string_view family() const override { return "llama"; }
   /// Matrices are normal with standard deviation config.init_std (o_proj and down_proj: divided by sqrt(2
-  /// layers), as in GPT-2), norm weights 1.
+  /// layers), as in GPT-2), norm weights 1, biases 0.
   void initialise(std::uint64_t seed) override;
   double init_std() const override { return config_.init_std; }
   void set_progress(double share) override;
@@ -62,7 +63,7 @@ class Llama : public Model {
   LlamaConfig config_;
   Body model_;
   std::unique_ptr<Linear> lm_head_;  // none with tied embeddings
-  RopeTable rope_;
+  RotaryEmbedding rope_;
 };
 
 }  // namespace moh

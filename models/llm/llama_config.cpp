@@ -1,8 +1,10 @@
 #include "models/llm/llama_config.h"
 
+#include <algorithm>
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 namespace moh {
 
@@ -54,27 +56,66 @@ void check_heads(const LlamaConfig& c, ConfigFaults& faults) {
   }
 }
 
-void check_rope_scaling(const RopeScaling& c, ConfigFaults& faults) {
+struct ScalingField {
+  std::string_view key;
+  bool is_set;                         ///< differs from the default
+  std::vector<RopeScalingKind> users;  ///< kinds that read it
+};
+
+std::string_view name_of(RopeScalingKind kind) {
+  constexpr std::string_view kNames[] = {"none", "linear", "llama3", "yarn", "dynamic"};
+  return kNames[static_cast<std::size_t>(kind)];
+}
+
+/// Values that the kind of scaling does not read.
+void check_scaling_fields(const RopeScaling& c, ConfigFaults& faults) {
+  using enum RopeScalingKind;
+  const RopeScaling unset;
+  const ScalingField fields[] = {
+      {"rope_scaling.low_freq_factor", c.low_freq_factor != unset.low_freq_factor, {kLlama3}},
+      {"rope_scaling.high_freq_factor", c.high_freq_factor != unset.high_freq_factor, {kLlama3}},
+      {"rope_scaling.original_positions",
+       c.original_positions != unset.original_positions,
+       {kLlama3, kYarn, kDynamic}},
+      {"rope_scaling.beta_fast", c.beta_fast != unset.beta_fast, {kYarn}},
+      {"rope_scaling.beta_slow", c.beta_slow != unset.beta_slow, {kYarn}},
+      {"rope_scaling.attention_factor", c.attention_factor != unset.attention_factor, {kYarn}},
+      {"rope_scaling.truncate", c.truncate != unset.truncate, {kYarn}}};
+  for (const auto& [key, is_set, users] : fields) {
+    if (!is_set || std::ranges::count(users, c.kind) > 0) continue;
+    std::string kinds;
+    for (const RopeScalingKind kind : users) kinds.append(kinds.empty() ? "" : " or ").append(name_of(kind));
+    faults.add({"rope_scaling.kind", key}, kinds + " for " + faults.key(key), std::string(name_of(c.kind)));
+  }
+}
+
+void check_rope_scaling(const LlamaConfig& model, ConfigFaults& faults) {
   constexpr std::string_view kKind = "rope_scaling.kind", kFactor = "rope_scaling.factor",
                              kLow = "rope_scaling.low_freq_factor", kHigh = "rope_scaling.high_freq_factor",
-                             kPositions = "rope_scaling.original_positions";
-  const RopeScaling unset;
+                             kFast = "rope_scaling.beta_fast", kSlow = "rope_scaling.beta_slow";
+  const RopeScaling unset, &c = model.rope_scaling;
   if (c.kind == RopeScalingKind::kNone && c.factor != unset.factor) {
-    faults.add({kKind, kFactor}, "a kind for " + faults.key(kFactor), "none", "set it to linear or llama3");
+    faults.add({kKind, kFactor}, "a kind for " + faults.key(kFactor), "none",
+               "set it to linear, llama3, yarn or dynamic");
   } else if (c.kind != RopeScalingKind::kNone && c.factor == unset.factor) {
     faults.add({kFactor, kKind}, "a number above 1", number_text(c.factor),
                "or set " + faults.key(kKind) + ": none");
   }
-  if (c.kind == RopeScalingKind::kLlama3) {
-    if (c.high_freq_factor <= c.low_freq_factor) {
-      faults.add({kHigh, kLow}, "more than low_freq_factor (" + number_text(c.low_freq_factor) + ")",
-                 number_text(c.high_freq_factor));
-    }
-  } else if (const RopeScaling other{c.kind, c.factor}; c != other) {
-    faults.add({kKind, kLow, kHigh, kPositions},
-               "llama3 for low_freq_factor, high_freq_factor and original_positions",
-               c.kind == RopeScalingKind::kNone ? "none" : "linear");
+  check_scaling_fields(c, faults);
+  if (c.kind == RopeScalingKind::kLlama3 && c.high_freq_factor <= c.low_freq_factor) {
+    faults.add({kHigh, kLow}, "more than low_freq_factor (" + number_text(c.low_freq_factor) + ")",
+               number_text(c.high_freq_factor));
   }
+  if (c.kind == RopeScalingKind::kYarn && c.beta_fast <= c.beta_slow) {
+    faults.add({kFast, kSlow}, "more than beta_slow (" + number_text(c.beta_slow) + ")",
+               number_text(c.beta_fast));
+  }
+  if (c.kind == RopeScalingKind::kYarn && c.attention_factor < 0)
+    faults.add({"rope_scaling.attention_factor"}, "0 or more", number_text(c.attention_factor));
+  if (c.kind == RopeScalingKind::kYarn && model.rope_theta <= 1)
+    faults.add({"rope_theta", kKind}, "more than 1 with yarn", number_text(model.rope_theta));
+  if (c.kind == RopeScalingKind::kDynamic && spelt_out(model).head_dim == 2)
+    faults.add({kKind, "head_dim"}, "another kind with a head_dim of 2", "dynamic");
 }
 
 }  // namespace
@@ -89,7 +130,7 @@ void check(const LlamaConfig& c, ConfigFaults& faults) {
   if (!check_sizes(c, faults)) return;
   check_numbers(c, faults);
   check_heads(c, faults);
-  check_rope_scaling(c.rope_scaling, faults);
+  check_rope_scaling(c, faults);
   if (c.moh.learn_shared_until != 0)
     faults.add({"moh.learn_shared_until"}, "0 for a language model", number_text(c.moh.learn_shared_until));
   const bool groups = c.moh.routing == RoutingUnit::kGroups;

@@ -9,7 +9,8 @@
 
 namespace moh {
 
-/// A decoder of the LLaMA family: pre-norm RMSNorm, rotary embedding, SwiGLU, no biases, grouped KV heads.
+/// A decoder of the LLaMA family: pre-norm RMSNorm, rotary embedding, SwiGLU, grouped KV heads; with biases
+/// and normalised queries and keys where set, as in Qwen 2 (qkv_bias) and Qwen 3 (qk_norm).
 struct LlamaConfig {
   std::int64_t vocab_size = 256;
   std::int64_t layers = 6;
@@ -23,6 +24,10 @@ struct LlamaConfig {
   double rope_theta = 10000;
   RopeScaling rope_scaling;
   bool tied_embeddings = false;
+  bool qkv_bias = false;   ///< q_proj, k_proj and v_proj add a bias
+  bool o_bias = false;     ///< o_proj adds a bias
+  bool mlp_bias = false;   ///< gate_proj, up_proj and down_proj add a bias
+  bool qk_norm = false;    ///< RMSNorm of each head's queries and keys (q_norm, k_norm) before the rotation
   double dropout = 0;      ///< of the two residual branches
   double init_std = 0.02;  ///< of all matrices; output projections get init_std / sqrt(2 layers)
   RecomputeLevel recompute = RecomputeLevel::kNone;

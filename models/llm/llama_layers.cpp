@@ -7,23 +7,37 @@
 #include "ops/attention/decode.h"
 #include "ops/dropout/dropout.h"
 #include "ops/elementwise/add.h"
-#include "ops/linalg/linear.h"
 #include "ops/moh/head_projection.h"
+#include "ops/rope/norm_rope.h"
 #include "ops/shape/reshape.h"
 
 namespace moh {
 
+namespace {
+
+/// Queries or keys, normalised where there is a norm, at their positions.
+Variable rotated(const Variable& heads, const std::optional<RmsNorm>& norm, const RopeTable& table,
+                 const Tensor& starts) {
+  return norm ? norm_rope(heads, norm->weight(), norm->eps(), table, starts) : rope(heads, table, starts);
+}
+
+}  // namespace
+
 LlamaAttention::LlamaAttention(const LlamaConfig& c, std::int64_t layer, Placement placement)
     : layer_(layer),
       head_dim_(c.head_dim),
-      q_proj_(c.hidden, c.heads * c.head_dim, false, placement),
-      k_proj_(c.hidden, c.kv_heads * c.head_dim, false, placement),
-      v_proj_(c.hidden, c.kv_heads * c.head_dim, false, placement),
-      o_proj_(c.heads * c.head_dim, c.hidden, false, placement) {
+      q_proj_(c.hidden, c.heads * c.head_dim, c.qkv_bias, placement),
+      k_proj_(c.hidden, c.kv_heads * c.head_dim, c.qkv_bias, placement),
+      v_proj_(c.hidden, c.kv_heads * c.head_dim, c.qkv_bias, placement),
+      o_proj_(c.heads * c.head_dim, c.hidden, c.o_bias, placement) {
   add_child("q_proj", q_proj_);
   add_child("k_proj", k_proj_);
   add_child("v_proj", v_proj_);
   add_child("o_proj", o_proj_);
+  if (c.qk_norm) {
+    add_child("q_norm", q_norm_.emplace(c.head_dim, c.norm_eps, placement));
+    add_child("k_norm", k_norm_.emplace(c.head_dim, c.norm_eps, placement));
+  }
   const HeadRoutingOptions routing = routing_of(c, layer);
   if (routing.kind == RouterKind::kNone) return;
   router_.emplace(c.hidden, c.kv_heads, c.head_dim, routing, placement);
@@ -31,7 +45,6 @@ LlamaAttention::LlamaAttention(const LlamaConfig& c, std::int64_t layer, Placeme
 }
 
 LlamaAttention::Projections LlamaAttention::project(const Variable& x, const RopeTable& table,
-                                                    std::int64_t first_position,
                                                     const ForwardContext& context) const {
   const auto heads_of = [&](const Variable& y) { return reshape(y, {x.dim(0), x.dim(1), -1, head_dim_}); };
   const bool routed = router_ && !context.all_heads;
@@ -40,20 +53,20 @@ LlamaAttention::Projections LlamaAttention::project(const Variable& x, const Rop
   if (routed && !looks_at_queries) p.choice = (*router_)(x, {}, context, layer_);
   Variable q;
   if (p.choice && p.choice->projects_chosen_heads()) {
-    q = project_to_heads(x, q_proj_.weight(), {}, p.choice->lists_of_heads, head_dim_);
-    const std::vector<Variable> kv = linears(x, {k_proj_.weight(), v_proj_.weight()});
+    q = project_to_heads(x, q_proj_.weight(), q_proj_.bias(), p.choice->lists_of_heads, head_dim_);
+    const std::vector<Variable> kv = apply_each({&k_proj_, &v_proj_}, x);
     p.k = heads_of(kv[0]);
     p.v = heads_of(kv[1]);
   } else {
-    const std::vector<Variable> qkv = linears(x, {q_proj_.weight(), k_proj_.weight(), v_proj_.weight()});
+    const std::vector<Variable> qkv = apply_each({&q_proj_, &k_proj_, &v_proj_}, x);
     q = heads_of(qkv[0]);
     p.k = heads_of(qkv[1]);
     p.v = heads_of(qkv[2]);
   }
   if (looks_at_queries) p.choice = (*router_)(x, q, context, layer_);
   const Tensor starts = context.reset_positions ? context.document_starts : Tensor();
-  p.q = rope(q, table, first_position, starts);
-  p.k = rope(p.k, table, first_position, starts);
+  p.q = rotated(q, q_norm_, table, starts);
+  p.k = rotated(p.k, k_norm_, table, starts);
   return p;
 }
 
@@ -71,7 +84,7 @@ void LlamaAttention::show(AttentionObserver& observer, const Variable& x, const 
 
 LayerOutput LlamaAttention::forward(const Variable& x, const RopeTable& table,
                                     const ForwardContext& context) const {
-  const Projections p = project(x, table, 0, context);
+  const Projections p = project(x, table, context);
   const AttentionOptions causal{.document_starts = context.document_starts};
   const Variable out =
       scaled_heads(p.choice ? head_sparse_attention(p.q, p.k, p.v, p.choice->gates, p.choice->lists, causal)
@@ -85,8 +98,7 @@ LayerOutput LlamaAttention::forward(const Variable& x, const RopeTable& table,
 
 Variable LlamaAttention::decode(const Variable& x, const RopeTable& table, LayerCache& cache) const {
   const NoGrad no_grad;
-  const std::int64_t first_position = cache.length;
-  const Projections p = project(x, table, first_position, {});
+  const Projections p = project(x, table, {});
   cache.append(p.k.value(), p.v.value());
   const Tensor out = attention_decode(p.q.value(), cache.k, cache.v, cache.length,
                                       p.choice ? p.choice->gates.value() : Tensor(),
@@ -95,16 +107,16 @@ Variable LlamaAttention::decode(const Variable& x, const RopeTable& table, Layer
 }
 
 LlamaMlp::LlamaMlp(const LlamaConfig& c, Placement placement)
-    : gate_proj_(c.hidden, c.intermediate, false, placement),
-      up_proj_(c.hidden, c.intermediate, false, placement),
-      down_proj_(c.intermediate, c.hidden, false, placement) {
+    : gate_proj_(c.hidden, c.intermediate, c.mlp_bias, placement),
+      up_proj_(c.hidden, c.intermediate, c.mlp_bias, placement),
+      down_proj_(c.intermediate, c.hidden, c.mlp_bias, placement) {
   add_child("gate_proj", gate_proj_);
   add_child("up_proj", up_proj_);
   add_child("down_proj", down_proj_);
 }
 
 Variable LlamaMlp::operator()(const Variable& x) const {
-  const std::vector<Variable> gate_up = linears(x, {gate_proj_.weight(), up_proj_.weight()});
+  const std::vector<Variable> gate_up = apply_each({&gate_proj_, &up_proj_}, x);
   return down_proj_(swiglu(gate_up[0], gate_up[1]));
 }
 

@@ -15,15 +15,17 @@ namespace moh {
 /// Shapes: B sequences, T tokens, D hidden, H query heads, G KV heads, d head width.
 
 /// Attention of a LLaMA layer, dense or Mixture-of-Head. Parameters as in Hugging Face checkpoints: `q_proj`,
-/// `k_proj`, `v_proj`, `o_proj`, and those of HeadRouter.
+/// `k_proj`, `v_proj`, `o_proj`, with qk_norm `q_norm` and `k_norm`, and those of HeadRouter. A query-norm
+/// router looks at the queries as projected, with their bias, before q_norm: normalised ones have nearly one
+/// length, and say nothing of a head's weight.
 class LlamaAttention : public Module {
  public:
   LlamaAttention(const LlamaConfig& config, std::int64_t layer, Placement placement);
 
-  /// x [B, T, D], the layer's input after its norm, to [B, T, D].
+  /// x [B, T, D], the layer's input after its norm, to [B, T, D]; `table` begins with the first token's row.
   LayerOutput forward(const Variable& x, const RopeTable& table, const ForwardContext& context = {}) const;
-  /// The same without gradients, for tokens that continue those in `cache` and are appended to it. Keys and
-  /// values of all heads are stored; only those of selected heads are read.
+  /// The same without gradients, for tokens that continue those in `cache` and are appended to it, with the
+  /// table's rows for them. Keys and values of all heads are stored; only those of selected heads are read.
   Variable decode(const Variable& x, const RopeTable& table, LayerCache& cache) const;
 
   /// Null in a dense layer.
@@ -35,15 +37,15 @@ class LlamaAttention : public Module {
     Variable q, k, v;  // [B, T, H, d], [B, T, G, d] twice; q and k after the rotary embedding
     std::optional<HeadChoice> choice;
   };
-  Projections project(const Variable& x, const RopeTable& table, std::int64_t first_position,
-                      const ForwardContext& context) const;
+  Projections project(const Variable& x, const RopeTable& table, const ForwardContext& context) const;
 
   void show(AttentionObserver& observer, const Variable& x, const Projections& p,
             const Variable& heads) const;
 
   std::int64_t layer_, head_dim_;
   Linear q_proj_, k_proj_, v_proj_, o_proj_;
-  std::optional<HeadRouter> router_;  // absent in a dense layer
+  std::optional<RmsNorm> q_norm_, k_norm_;  // absent without qk_norm
+  std::optional<HeadRouter> router_;        // absent in a dense layer
 };
 
 /// SwiGLU MLP: down_proj(silu(gate_proj(x)) * up_proj(x)), x [B, T, D] to [B, T, D].

@@ -28,20 +28,30 @@ DType check_linear(Check& check, std::string_view op, const Variable& x, const V
   return dtype;
 }
 
+void check_bias(Check& check, const Variable& x, const Variable& w, const Variable& b) {
+  if (b.defined()) check.shape("b", b, {w.dim(0)}, "first axis of w").like("b", b, "x", x);
+}
+
+/// x w^T + b as a matrix [N, O] of `dtype`.
+Tensor product(const Tensor& x, const Variable& w, const Variable& b, DType dtype) {
+  const Tensor y = empty({x.dim(0), w.dim(0)}, dtype, x.device());
+  if (b.defined()) {
+    matmul_bias_into(y, x, transposed(w.value()), b.value().to(dtype));
+  } else {
+    matmul_into(y, x, transposed(w.value()));
+  }
+  return y;
+}
+
 }  // namespace
 
 Variable linear(const Variable& x, const Variable& w, const Variable& b, std::optional<DType> out) {
   Check check("linear");
   check.floating("x", x).min_rank("x", x, 1);
   const DType dtype = check_linear(check, "linear", x, w, out);
-  if (b.defined()) check.shape("b", b, {w.dim(0)}, "first axis of w").like("b", b, "x", x);
+  check_bias(check, x, w, b);
   const Rows in = rows_of(x), rows{in.count, w.dim(0)};
-  const Tensor y = empty({rows.count, rows.width}, dtype, x.device());
-  if (b.defined()) {
-    matmul_bias_into(y, as_matrix(x.value(), in), transposed(w.value()), b.value().to(dtype));
-  } else {
-    matmul_into(y, as_matrix(x.value(), in), transposed(w.value()));
-  }
+  const Tensor y = product(as_matrix(x.value(), in), w, b, dtype);
   return record("linear", y.reshape(with_last(x.shape(), rows.width)), {x, w, b},
                 [x = x.value(), parameters = LinearParameters(w, b), in, rows,
                  needs_dx = x.requires_grad()](const Tensor& dy) -> Grads {
@@ -54,30 +64,35 @@ Variable linear(const Variable& x, const Variable& w, const Variable& b, std::op
 }
 
 std::vector<Variable> linears(const Variable& x, const std::vector<Variable>& weights,
-                              std::optional<DType> out) {
+                              const std::vector<Variable>& biases, std::optional<DType> out) {
   Check check("linears");
   check.floating("x", x).min_rank("x", x, 1);
+  check.require(biases.empty() || biases.size() == weights.size(), "biases", "none, or one per weight",
+                std::to_string(biases.size()));
   const Rows in = rows_of(x);
   std::vector<Tensor> results;
   std::vector<Variable> inputs = {x};
   std::vector<LinearParameters> kept;
-  for (const Variable& w : weights) {
+  for (std::size_t i = 0; i < weights.size(); ++i) {
+    const Variable &w = weights[i], b = biases.empty() ? Variable() : biases[i];
     const DType dtype = check_linear(check, "linears", x, w, out);
-    const Tensor y = matmul(as_matrix(x.value(), in), transposed(w.value()), dtype);
-    results.push_back(y.reshape(with_last(x.shape(), w.dim(0))));
-    inputs.push_back(w);
-    kept.emplace_back(w);
+    check_bias(check, x, w, b);
+    results.push_back(product(as_matrix(x.value(), in), w, b, dtype).reshape(with_last(x.shape(), w.dim(0))));
+    inputs.insert(inputs.end(), {w, b});
+    kept.emplace_back(w, b);
   }
   return record_outputs(
       "linears", std::move(results), inputs,
       [x = x.value(), kept, in, needs_dx = x.requires_grad()](std::span<const Tensor> dys) -> Grads {
-        Grads grads(kept.size() + 1);
+        Grads grads(2 * kept.size() + 1);
         Tensor dx;
         for (std::size_t i = 0; i < kept.size(); ++i) {
           if (!dys[i].defined()) continue;
           const Tensor& w = kept[i].weight();
           const Tensor dy = as_matrix(dys[i], {in.count, w.dim(0)});
-          grads[i + 1] = kept[i].gradients(dy, as_matrix(x, in)).dw;
+          auto [dw, db] = kept[i].gradients(dy, as_matrix(x, in));
+          grads[2 * i + 1] = std::move(dw);
+          grads[2 * i + 2] = std::move(db);
           if (!needs_dx) continue;
           const bool first = !dx.defined();
           if (first) dx = empty({in.count, in.width}, accumulate_dtype(x.dtype()), x.device());

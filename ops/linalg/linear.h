@@ -13,9 +13,11 @@ namespace moh {
 Variable linear(const Variable& x, const Variable& w, const Variable& b = {},
                 std::optional<DType> out = std::nullopt);
 
-/// linear without bias for several weights of one x, such as queries, keys and values. Returns one result per
-/// weight. The gradient of x is accumulated in one tensor, not summed from one tensor per weight.
+/// linear for several weights of one x, such as queries, keys and values: `biases` is one per weight, each
+/// [O] or undefined, or empty for none at all. Returns one result per weight. The gradient of x is
+/// accumulated in one tensor, not summed from one tensor per weight.
 std::vector<Variable> linears(const Variable& x, const std::vector<Variable>& weights,
+                              const std::vector<Variable>& biases = {},
                               std::optional<DType> out = std::nullopt);
 
 }  // namespace moh

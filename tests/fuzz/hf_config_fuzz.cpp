@@ -10,5 +10,10 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   } catch (const moh::CheckpointError&) {
   } catch (const moh::ConfigError&) {
   }
+  try {
+    moh::read_meta_params(memory.path(), 128);
+  } catch (const moh::CheckpointError&) {
+  } catch (const moh::ConfigError&) {
+  }
   return 0;
 }

@@ -25,13 +25,13 @@ namespace moh {
 /// The first of E's enumerators, 0, 1, 2 ...; what follows the last name is empty.
 template <class E>
 struct EnumNames {
-  std::array<std::string_view, 4> names;
+  std::array<std::string_view, 5> names;
 };
 
 inline constexpr std::tuple kEnumNames{
     EnumNames<Precision>{{"float32", "bfloat16"}},
     EnumNames<AttentionBackend>{{"auto", "native", "cudnn"}},
-    EnumNames<RopeScalingKind>{{"none", "linear", "llama3"}},
+    EnumNames<RopeScalingKind>{{"none", "linear", "llama3", "yarn", "dynamic"}},
     EnumNames<RecomputeLevel>{{"none", "layer"}},
     EnumNames<RouterKind>{{"none", "learned", "query_norm"}},
     EnumNames<RoutingUnit>{{"heads", "groups"}},

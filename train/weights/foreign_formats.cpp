@@ -23,9 +23,10 @@ constexpr ForeignFormat
              "in Python, save the full state_dict() (StateDictType.FULL_STATE_DICT)"},
     kAdapter = {"an adapter (LoRA)",
                 "in Python, merge it into its model (merge_and_unload) and save that with save_pretrained"},
-    kMeta = {"a model in the form of Meta's own code",
-             "take it in the form of transformers, or convert it with their convert_llama_weights_to_hf.py; "
-             "other names alone would not do, as the rows of wq and wk have another order"},
+    kMeta =
+        {"a model in the form of Meta's own code",
+         "lay its params.json beside consolidated.00.pth and name their folder; other names alone would not "
+         "do, as the rows of wq and wk have another order"},
     kLitGpt = {"a model in the form of LitGPT",
                "litgpt convert_from_litgpt FOLDER OUT writes one with the names of transformers"},
     kGpt2 = {"a GPT-2 (nanoGPT)", "moh has no such model: learned positions, LayerNorm, GELU, biases"},

@@ -10,6 +10,7 @@
 #include "train/formats/torch/torch_weights.h"
 #include "train/io/input_file.h"
 #include "train/weights/foreign_formats.h"
+#include "train/weights/meta_weights.h"
 #include "train/weights/sharded_weights.h"
 
 namespace moh {
@@ -49,6 +50,7 @@ bool holds_checkpoint(const fs::path& folder) {
 
 fs::path config_beside(const fs::path& weights) {
   const fs::path folder = weights.parent_path();
+  if (is_meta_weights(weights)) return folder / kMetaConfig;
   if (path_exists(folder / kHfConfig)) return folder / kHfConfig;
   return is_step_folder(folder) ? folder / kConfigFile : fs::path();
 }
@@ -63,6 +65,8 @@ fs::path weights_in(const fs::path& folder) {
        {single, sharded, folder / "pytorch_model.bin", folder / "pytorch_model.bin.index.json"}) {
     if (path_exists(file)) return file;
   }
+  if (const fs::path meta = folder / "consolidated.00.pth"; path_exists(meta) && is_meta_weights(meta))
+    return meta;
   refuse_foreign(folder, foreign_folder(folder));
   fail(folder, "", "model.safetensors, model.safetensors.index.json, pytorch_model.bin or checkpoints of moh",
        "none of them", "name the file itself when it is called otherwise");
@@ -84,6 +88,10 @@ std::unique_ptr<WeightFile> open_file(const fs::path& path, const std::string& p
                                       TotalSize total_size = TotalSize::kChecked) {
   const std::string first = InputFile(path, InputKind::kCheckpoint).first_bytes(9);
   refuse_foreign(path, foreign_file(path, first));
+  if (is_meta_weights(path)) {
+    refuse_part(path, part);
+    return open_meta_weights(path);
+  }
   if (looks_like_torch_file(path)) return open_torch_weights(path, part);
   if (may_be_index && looks_like_json(first)) {
     return open_sharded_weights(

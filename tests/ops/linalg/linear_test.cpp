@@ -47,6 +47,21 @@ OP_CASES(linear) {
 
 OP_CASES(linears) {
   OpCases cases;
+  cases.push_back(
+      {.name = "3 weights, the outer two with biases",
+       .inputs = {normal({2, 3, 8}, 1), normal({5, 8}, 2), normal({4, 8}, 3), normal({17, 8}, 4),
+                  normal({5}, 5), normal({17}, 6)},
+       .run = [](const Inputs& in) -> Outputs {
+         return linears(in[0], {in[1], in[2], in[3]}, {in[4], Variable(), in[5]});
+       },
+       .reference =
+           [](const std::vector<Tensor>& in) {
+             std::vector<Tensor> results;
+             for (const auto& [w, b] : {std::pair{in[1], in[4]}, {in[2], Tensor()}, {in[3], in[5]}})
+               results.push_back(reference({in[0], w, b}).front());
+             return results;
+           },
+       .units = 32});
   for (const std::vector<std::int64_t>& outs :
        std::vector<std::vector<std::int64_t>>{{1}, {3, 5}, {17, 2, 40}}) {
     std::vector<Tensor> inputs = {normal({2, 3, 8}, 1)};
@@ -74,7 +89,7 @@ TEST_CASE("ops: a float32 weight of a bfloat16 input is multiplied as it is") {
                weight = normal({3, 6}, 2).to(DType::kFloat32);
   const Variable x(narrow, true), w(weight, true), wide_x(narrow.to(DType::kFloat32), true),
       wide_w(weight, true);
-  const Variable y = linears(x, {w}, DType::kFloat32)[0], wide_y = linears(wide_x, {wide_w})[0];
+  const Variable y = linears(x, {w}, {}, DType::kFloat32)[0], wide_y = linears(wide_x, {wide_w})[0];
   const auto same = [](const Tensor& a, const Tensor& b) {
     return a.dtype() == b.dtype() && std::ranges::equal(a.span<float>(), b.span<float>());
   };
@@ -99,6 +114,9 @@ TEST_CASE("ops: linears gives gradients to what asks for them, also when some re
   CHECK_FALSE(b.grad().defined());
   CHECK_FALSE(c.grad().defined());
   CHECK_THROWS_AS(linears(x, {a, Variable(normal({3, 5}))}), ShapeError);
+  CHECK_THROWS_AS(linears(x, {a, c}, {Variable(normal({3})), Variable(normal({3}))}), ShapeError);
+  CHECK_THROWS_WITH(linears(x, {a, c}, {Variable()}),
+                    "linears: biases: expected none, or one per weight, found 1");
 }
 
 TEST_CASE("ops: linear in bfloat16 can keep its result in float32") {

@@ -39,15 +39,15 @@ OP_CASES(rope) {
   for (const Shape& shape : {Shape{1, 1, 1, 2}, Shape{0, 3, 2, 4}, Shape{2, 0, 2, 4}, Shape{2, 3, 1, 6},
                              Shape{1, 5, 3, 34}, Shape{2, 2, 2, 64}}) {
     for (const std::int64_t first : {0, 9}) {
-      cases.push_back(
-          {.name = to_string(shape) + " from " + std::to_string(first),
-           .inputs = {normal(shape)},
-           .run =
-               [=](const Inputs& in) {
-                 const DType dtype = accumulate_dtype(in[0].dtype());
-                 return Outputs{rope(in[0], rope_table(16, shape[-1], kTheta, dtype, in[0].device()), first)};
-               },
-           .reference = [=](const std::vector<Tensor>& in) { return reference(in[0], first); }});
+      cases.push_back({.name = to_string(shape) + " from " + std::to_string(first),
+                       .inputs = {normal(shape)},
+                       .run =
+                           [=](const Inputs& in) {
+                             const DType dtype = accumulate_dtype(in[0].dtype());
+                             const RopeTable table = rope_table(16, shape[-1], kTheta, dtype, in[0].device());
+                             return Outputs{rope(in[0], table.rows(first, shape[1]))};
+                           },
+                       .reference = [=](const std::vector<Tensor>& in) { return reference(in[0], first); }});
     }
   }
   cases.push_back({.name = "positions stretched by 4",
@@ -57,7 +57,7 @@ OP_CASES(rope) {
                          const DType dtype = accumulate_dtype(in[0].dtype());
                          const RopeScaling scaling{.kind = RopeScalingKind::kLinear, .factor = 4};
                          return Outputs{
-                             rope(in[0], rope_table(16, 6, kTheta, dtype, in[0].device(), scaling), 9)};
+                             rope(in[0], rope_table(3, 6, kTheta, dtype, in[0].device(), scaling, 9))};
                        },
                    .reference = [=](const std::vector<Tensor>& in) { return reference(in[0], 9, 4); }});
   // Documents that begin at 0, 2, 3 of the first sequence, and at 0, 4 of the second.
@@ -69,8 +69,8 @@ OP_CASES(rope) {
                          const DType dtype = accumulate_dtype(in[0].dtype());
                          const Tensor tensor = empty({2, 5}, DType::kInt32);
                          std::copy(starts.begin(), starts.end(), tensor.data<std::int32_t>());
-                         return Outputs{rope(in[0], rope_table(16, 6, kTheta, dtype, in[0].device()), 9,
-                                             tensor.to(in[0].device()))};
+                         const RopeTable table = rope_table(16, 6, kTheta, dtype, in[0].device());
+                         return Outputs{rope(in[0], table.rows(9, 5), tensor.to(in[0].device()))};
                        },
                    .reference =
                        [=](const std::vector<Tensor>& in) {
@@ -89,8 +89,8 @@ TEST_CASE("ops: rope keeps the dot product a function of the distance") {
   const RopeTable table = rope_table(100, 8, kTheta, DType::kFloat64);
   const Tensor q = normal({1, 1, 1, 8}), k = normal({1, 1, 1, 8}, 2);
   const auto score = [&](std::int64_t q_position, std::int64_t k_position) {
-    const Tensor a = rope(Variable(q), table, q_position).value();
-    const Tensor b = rope(Variable(k), table, k_position).value();
+    const Tensor a = rope(Variable(q), table.rows(q_position, 1)).value();
+    const Tensor b = rope(Variable(k), table.rows(k_position, 1)).value();
     double sum = 0.0;
     for (int i = 0; i < 8; ++i) sum += a.data<double>()[i] * b.data<double>()[i];
     return sum;
@@ -130,8 +130,46 @@ TEST_CASE("ops: rope_frequencies are those of LLaMA 3.1") {
   CHECK(table.sin.data<double>()[8999 * 8 + 4] == Approx(std::sin(8999 * expected[4])).epsilon(1e-12));
 }
 
+// The numbers are those of transformers 4.57.6 to its float32: ROPE_INIT_FUNCTIONS["yarn"] and ["dynamic"] of
+// a LlamaConfig with head_dim 16.
+TEST_CASE("ops: rope_frequencies of YaRN and of dynamic NTK are those of transformers") {
+  const auto check = [](const std::vector<double>& found, const std::vector<double>& expected) {
+    REQUIRE(found.size() == expected.size());
+    for (std::size_t i = 0; i < expected.size(); ++i) CHECK(found[i] == Approx(expected[i]).epsilon(1e-6));
+  };
+  const RopeScaling qwen{.kind = RopeScalingKind::kYarn, .factor = 4, .original_positions = 32768};
+  check(rope_frequencies(16, 1e6, qwen),
+        {1.0, 0.17782793939113617, 0.03162277862429619, 0.004217559937387705, 0.0005000000237487257,
+         4.4456985051510856e-05, 7.905693564680405e-06, 1.405853367941745e-06});
+  CHECK(rope_attention_factor(qwen) == Approx(1.138629436111989).epsilon(1e-15));
+  const RopeScaling other{.kind = RopeScalingKind::kYarn,
+                          .factor = 8,
+                          .original_positions = 64,
+                          .beta_fast = 16,
+                          .beta_slow = 0.5,
+                          .attention_factor = 1.25,
+                          .truncate = false};
+  check(rope_frequencies(16, kTheta, other),
+        {1.0, 0.2105391025543213, 0.033156611025333405, 0.0039528473280370235, 0.0012499999720603228,
+         0.00039528473280370235, 0.0001250000059371814, 3.9528473280370235e-05});
+  CHECK(rope_attention_factor(other) == 1.25);
+  const RopeTable table = rope_table(9, 16, kTheta, DType::kFloat64, kCpu, other);
+  CHECK(table.cos.data<double>()[8 * 8] == Approx(1.25 * std::cos(8.0)).epsilon(1e-15));
+
+  const RopeScaling dynamic{.kind = RopeScalingKind::kDynamic, .factor = 2, .original_positions = 64};
+  check(rope_frequencies(16, kTheta, dynamic, 200),
+        {1.0, 0.24952846765518188, 0.06226445361971855, 0.015536753460764885, 0.0038768628146499395,
+         0.0009673875174485147, 0.0002413907350273803, 6.0233862313907593e-05});
+  CHECK(rope_frequencies(16, kTheta, dynamic, 64) == rope_frequencies(16, kTheta));
+  // The length is that of the sequence, wherever the rows begin.
+  const RopeTable rows = rope_table(20, 16, kTheta, DType::kFloat64, kCpu, dynamic, 180);
+  const double angle = 199 * rope_frequencies(16, kTheta, dynamic, 200)[3];
+  CHECK(rows.sin.data<double>()[19 * 8 + 3] == Approx(std::sin(angle)).epsilon(1e-12));
+}
+
 TEST_CASE("ops: a factor of 1 leaves the frequencies of rope as they are") {
-  for (const RopeScalingKind kind : {RopeScalingKind::kLinear, RopeScalingKind::kLlama3}) {
+  for (const RopeScalingKind kind : {RopeScalingKind::kLinear, RopeScalingKind::kLlama3,
+                                     RopeScalingKind::kYarn, RopeScalingKind::kDynamic}) {
     const std::vector<double> plain = rope_frequencies(64, kTheta),
                               scaled = rope_frequencies(64, kTheta, {kind, 1});
     for (std::size_t i = 0; i < plain.size(); ++i) CHECK(scaled[i] == Approx(plain[i]).epsilon(1e-15));
@@ -141,11 +179,12 @@ TEST_CASE("ops: a factor of 1 leaves the frequencies of rope as they are") {
 TEST_CASE("ops: rope refuses what does not fit") {
   const RopeTable table = rope_table(16, 4, kTheta, DType::kFloat64);
   const Variable x(normal({2, 3, 2, 4}));
-  CHECK_THROWS_WITH(rope(x, table, 14),
+  CHECK_THROWS_WITH(table.rows(14, 3),
                     "rope: positions: expected at most 16, the rows of the table, found 3 tokens from "
                     "position 14 on; build "
                     "the table for more positions");
-  CHECK_NOTHROW(rope(x, table, 13));
+  CHECK_NOTHROW(rope(x, table.rows(13, 3)));
+  CHECK_THROWS_AS(rope(x, table.rows(0, 2)), ValueError);
   CHECK_THROWS_WITH(rope(Variable(normal({2, 3, 2, 5})), table),
                     "rope: x: expected an even last axis, found [2, 3, 2, 5]");
   CHECK_THROWS_WITH(rope(Variable(normal({2, 3, 2, 6})), table),
@@ -153,10 +192,10 @@ TEST_CASE("ops: rope refuses what does not fit") {
   CHECK_THROWS_WITH(rope(x, rope_table(16, 4, kTheta)),
                     "rope: table.cos: expected float64, found float32; pass this dtype to rope_table");
   CHECK_THROWS_AS(rope(x, {table.cos, rope_table(15, 4, kTheta, DType::kFloat64).sin}), ShapeError);
-  CHECK_THROWS_AS(rope(x, table, -1), ValueError);
-  CHECK_THROWS_WITH(rope(x, table, 0, zeros({2, 2}, DType::kInt32)),
+  CHECK_THROWS_AS(table.rows(-1, 3), ValueError);
+  CHECK_THROWS_WITH(rope(x, table, zeros({2, 2}, DType::kInt32)),
                     "rope: document_starts: expected shape [2, 3], found [2, 2]");
-  CHECK_THROWS_AS(rope(x, table, 0, zeros({2, 3}, DType::kInt64)), DTypeError);
+  CHECK_THROWS_AS(rope(x, table, zeros({2, 3}, DType::kInt64)), DTypeError);
   CHECK_THROWS_AS(rope(x, RopeTable{}), ValueError);
   CHECK_THROWS_AS(rope(Variable(normal({3, 2, 4})), table), ShapeError);
   CHECK_THROWS_WITH(rope_table(16, 5, kTheta), "rope_table: head_dim: expected an even number, found 5");
@@ -169,4 +208,8 @@ TEST_CASE("ops: rope refuses what does not fit") {
                     "rope_table: high_freq_factor: expected more than low_freq_factor, found 4.000000");
   CHECK_THROWS_AS(rope_frequencies(4, kTheta, {RopeScalingKind::kLlama3, 8, 0, 4}), ValueError);
   CHECK_THROWS_AS(rope_frequencies(4, kTheta, {RopeScalingKind::kLlama3, 8, 1, 4, 0}), ValueError);
+  CHECK_THROWS_AS(rope_frequencies(2, kTheta, {RopeScalingKind::kDynamic, 2}), ValueError);
+  CHECK_THROWS_AS(rope_frequencies(4, 1.0, {RopeScalingKind::kYarn, 2}), ValueError);
+  CHECK_THROWS_WITH(rope_frequencies(4, kTheta, {RopeScalingKind::kYarn, 2, 1, 4, 64, 1, 2}),
+                    "rope_table: beta_fast: expected more than beta_slow, found 1.000000");
 }

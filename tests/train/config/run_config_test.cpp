@@ -94,7 +94,7 @@ TEST_CASE("run config: keys are unique and documented") {
 TEST_CASE("run config: every enumerator has a name") {
   CHECK(name_of(Precision::kBFloat16) == "bfloat16");
   CHECK(names_of(Precision()).size() == static_cast<std::size_t>(Precision::kBFloat16) + 1);
-  CHECK(names_of(RopeScalingKind()).size() == static_cast<std::size_t>(RopeScalingKind::kLlama3) + 1);
+  CHECK(names_of(RopeScalingKind()).size() == static_cast<std::size_t>(RopeScalingKind::kDynamic) + 1);
   CHECK(names_of(RecomputeLevel()).size() == static_cast<std::size_t>(RecomputeLevel::kLayer) + 1);
   CHECK(names_of(RouterKind()).size() == static_cast<std::size_t>(RouterKind::kQueryNorm) + 1);
   CHECK(names_of(GateScaling()).size() == static_cast<std::size_t>(GateScaling::kPaper) + 1);
@@ -149,18 +149,26 @@ TEST_CASE("run config: rope scaling is given as a whole") {
         RopeScaling{RopeScalingKind::kLinear, 2});
   CHECK(error_of(scaling("factor: 2")) ==
         "a.yaml:1:32: model.rope_scaling.kind: expected a kind for model.rope_scaling.factor, found none; "
-        "set it "
-        "to linear or llama3");
+        "set it to linear, llama3, yarn or dynamic");
   CHECK(error_of(scaling("kind: linear")) ==
         "a.yaml:1:30: model.rope_scaling.factor: expected a number above 1, found 1; or set "
         "model.rope_scaling.kind: none");
   CHECK(error_of(scaling("kind: linear, factor: 2, low_freq_factor: 2")) ==
-        "a.yaml:1:30: model.rope_scaling.kind: expected llama3 for low_freq_factor, high_freq_factor and "
-        "original_positions, found linear");
+        "a.yaml:1:30: model.rope_scaling.kind: expected llama3 for model.rope_scaling.low_freq_factor, found "
+        "linear");
+  CHECK_THAT(error_of(scaling("kind: linear, factor: 2, original_positions: 64")),
+             Catch::Contains("expected llama3 or yarn or dynamic for model.rope_scaling.original_positions"));
+  CHECK_THAT(error_of(scaling("kind: dynamic, factor: 2, beta_fast: 4")),
+             Catch::Contains("expected yarn for model.rope_scaling.beta_fast, found dynamic"));
+  CHECK_THAT(error_of(scaling("kind: yarn, factor: 2, beta_fast: 1")),
+             Catch::Contains("model.rope_scaling.beta_fast: expected more than beta_slow (1), found 1"));
+  CHECK(model_of(load_text(scaling("kind: yarn, factor: 4, truncate: false"))).rope_scaling ==
+        RopeScaling{.kind = RopeScalingKind::kYarn, .factor = 4, .truncate = false});
   CHECK(error_of(scaling("kind: llama3, factor: 8, high_freq_factor: 1")) ==
         "a.yaml:1:67: model.rope_scaling.high_freq_factor: expected more than low_freq_factor (1), found 1");
-  CHECK(error_of(scaling("kind: yarn, factor: 8")) ==
-        "a.yaml:1:30: model.rope_scaling.kind: expected one of none, linear, llama3, found yarn");
+  CHECK(error_of(scaling("kind: longrope, factor: 8")) ==
+        "a.yaml:1:30: model.rope_scaling.kind: expected one of none, linear, llama3, yarn, dynamic, found "
+        "longrope");
 }
 
 /// Reads the resolved config back, without help from the command line.

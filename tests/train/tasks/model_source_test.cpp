@@ -63,10 +63,11 @@ TEST_CASE("tasks: the family that recognises a config.json reads it") {
 TEST_CASE("tasks: a config.json of no family that is known") {
   const Source source;
   CHECK(refusal<ConfigError>(source, R"({"model_type": "gpt2"})") ==
-        "model_type: expected llama, mistral or moh_llama, found gpt2");
-  CHECK(refusal<ConfigError>(source, R"({"model_type": "qwen2"})") ==
-        "model_type: expected llama, mistral or moh_llama, found qwen2; its query, key and value projections "
-        "have biases");
+        "model_type: expected llama, mistral, qwen2, qwen3 or moh_llama, found gpt2");
+  CHECK(
+      refusal<ConfigError>(source, R"({"model_type": "mixtral"})") ==
+      "model_type: expected llama, mistral, qwen2, qwen3 or moh_llama, found mixtral; its MLPs are mixtures "
+      "of experts");
   CHECK(refusal<CheckpointError>(source, "{}") == "model_type: expected a text, found nothing");
   CHECK(refusal<CheckpointError>(source, R"({"model_type": 7})") == "model_type: expected a text, found 7");
 }
@@ -101,7 +102,7 @@ TEST_CASE("tasks: weights of another program, which nothing describes, are said 
   CHECK_THAT(message_of<CheckpointError>([&] { read_model_config(source.location(source.run), families()); }),
              Contains("init.from: " + (source.folder / "model.safetensors").string() +
                       ": names: expected those of a model that moh has, found those of a model "
-                      "in the form of Meta's own code; take it"));
+                      "in the form of Meta's own code; lay its"));
 }
 
 TEST_CASE("tasks: runs that begin from each other in a circle are refused") {

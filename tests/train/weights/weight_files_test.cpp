@@ -214,8 +214,7 @@ TEST_CASE("weights: forms of other programs are refused by their names, with the
            {".metadata", "a checkpoint of torch.distributed.checkpoint (DCP); join it with"},
            {"zero_to_fp32.py", "a checkpoint of DeepSpeed; join it with the script in it"},
            {"adapter_config.json", "an adapter (LoRA); in Python, merge it"},
-           {"consolidated.00.pth",
-            "a model in the form of Meta's own code; take it in the form of transformers"},
+           {"consolidated.00.pth", "a model in the form of Meta's own code; lay its params.json beside"},
            {"lit_model.pth", "a model in the form of LitGPT; litgpt convert_from_litgpt"}}) {
     const TemporaryFolder one;
     write_file(one / file, "text");
@@ -247,7 +246,7 @@ TEST_CASE("weights: names that another program or a wrapper gave are said to be 
   // A prefix of one name explains nothing.
   CHECK_THAT(said({"net.model.norm.weight", "head"}), Catch::Contains("\n  missing: lm_head.weight"));
   for (const auto& [name, found] : std::initializer_list<std::pair<const char*, const char*>>{
-           {"tok_embeddings.weight", "a model in the form of Meta's own code; take it"},
+           {"tok_embeddings.weight", "a model in the form of Meta's own code; lay its params.json"},
            {"transformer.h.0.attn.c_attn.weight", "a GPT-2 (nanoGPT); moh has no such model"},
            {"transformer.h.0.attn.qkv.weight", "a model in the form of LitGPT; litgpt"},
            {"model.layers.0.self_attn.q_proj.qweight", "a quantised model (GPTQ, AWQ); take"},

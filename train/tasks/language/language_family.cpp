@@ -22,13 +22,14 @@
 #include "train/tokenizers/open_tokenizer.h"
 #include "train/weights/hf/config_json.h"
 #include "train/weights/load_weights.h"
+#include "train/weights/meta_weights.h"
 #include "train/weights/weight_writer.h"
 
 namespace moh {
 
 namespace {
 
-constexpr std::array<std::string_view, 3> kModelTypes = {"llama", "mistral", "moh_llama"};
+constexpr std::array<std::string_view, 5> kModelTypes = {"llama", "mistral", "qwen2", "qwen3", "moh_llama"};
 constexpr std::string_view kEmbedding = "model.embed_tokens.weight", kOutputMatrix = "lm_head.weight";
 
 constexpr const char* kTokenizerFiles[] = {"tokenizer.json", "tokenizer.model", "vocab.json"};
@@ -65,6 +66,18 @@ std::filesystem::path tokenizer_beside(const std::filesystem::path& config_json,
   return std::filesystem::absolute(file).lexically_normal();
 }
 
+/// The model of a folder as Meta published it.
+LlamaConfig read_meta_folder(const std::filesystem::path& params_json) {
+  const auto weights = open_meta_weights(params_json.parent_path() / "consolidated.00.pth");
+  const WeightInfo* const embedding = weights->find(kEmbedding);
+  if (embedding == nullptr || embedding->shape.rank() != 2)
+    throw CheckpointError(
+        error_message(weights->path().string(), "tok_embeddings.weight", "a matrix", "none"));
+  LlamaConfig model = read_meta_params(params_json, embedding->shape[0]);
+  model.tied_embeddings = weights->find(kOutputMatrix) == nullptr;
+  return model;
+}
+
 std::string routing_text(const LlamaConfig& c) {
   if (c.moh.router == RouterKind::kNone) return "dense";
   return "MoH with " + format_fixed(100 * activated_heads(routing_of(c)), 1) + "% of the heads";
@@ -76,12 +89,14 @@ class LanguageWeightNames final : public WeightNames {
   std::span<const std::string_view> model_types() const override { return kModelTypes; }
 
   bool recognises(const ConfigJson& json) const override {
-    return json.has("model_type") && is_language_model_type(json.text("model_type"));
+    if (!json.has("model_type")) return json.has("n_heads") && json.has("n_layers");  // Meta's params.json
+    return is_language_model_type(json.text("model_type"));
   }
 
   std::unique_ptr<FamilyConfig> read_config(const std::filesystem::path& config_json) const override {
     auto run = std::make_unique<LanguageRun>();
-    run->model = read_hf_config(config_json);
+    run->model =
+        config_json.filename() == kMetaConfig ? read_meta_folder(config_json) : read_hf_config(config_json);
     run->data.tokenizer = tokenizer_beside(config_json, run->model.vocab_size);
     // So that a run with this model and default data is valid.
     run->data.sequence_length = std::min(run->data.sequence_length, run->model.max_positions);
@@ -150,6 +165,10 @@ class LanguageWeightNames final : public WeightNames {
     if (c.kv_heads != c.heads) text += " (" + std::to_string(c.kv_heads) + " KV heads)";
     text += ", vocabulary " + std::to_string(c.vocab_size);
     if (c.tied_embeddings) text += ", tied embeddings";
+    for (const auto& [is_there, part] :
+         {std::pair{c.qkv_bias, "q, k, v"}, {c.o_bias, "o"}, {c.mlp_bias, "MLP"}})
+      if (is_there) text += std::string(", biases of ") + part;
+    if (c.qk_norm) text += ", normalised queries and keys";
     return text + ", " + routing_text(c);
   }
 };

@@ -58,11 +58,15 @@ constexpr std::array<std::string_view, 6> kUnseen = {"model.heads",      "model.
 
 /// Keys that may be omitted for weights without a configuration. A wrong default of any other key would
 /// silently change the results.
-constexpr std::array<std::string_view, 13> kOptional = {"model.preset",
+constexpr std::array<std::string_view, 21> kOptional = {"model.preset",
                                                         "model.kv_heads",
                                                         "model.head_dim",
                                                         "model.max_positions",
                                                         "model.tied_embeddings",
+                                                        "model.qkv_bias",
+                                                        "model.o_bias",
+                                                        "model.mlp_bias",
+                                                        "model.qk_norm",
                                                         "model.dropout",
                                                         "model.init_std",
                                                         "model.recompute",
@@ -70,6 +74,10 @@ constexpr std::array<std::string_view, 13> kOptional = {"model.preset",
                                                         "model.rope_scaling.low_freq_factor",
                                                         "model.rope_scaling.high_freq_factor",
                                                         "model.rope_scaling.original_positions",
+                                                        "model.rope_scaling.beta_fast",
+                                                        "model.rope_scaling.beta_slow",
+                                                        "model.rope_scaling.attention_factor",
+                                                        "model.rope_scaling.truncate",
                                                         "model.moh."};
 
 std::string text(std::int64_t number) {
@@ -81,15 +89,24 @@ Section rope_scaling_section(RopeScaling& c) {
             "Scaling of the rotary embedding for texts longer than those of the pre-training.");
   s.field("kind", c.kind,
           "`linear`: all wavelengths are multiplied by `factor`. `llama3`: only the long ones, with "
-          "interpolation between long and short (LLaMA 3.1).");
-  s.field("factor", c.factor, at_least(1), "Factor of the wavelengths.");
+          "interpolation between long and short (LLaMA 3.1). `yarn`: likewise, with larger logits (YaRN). "
+          "`dynamic`: sequences longer than `original_positions` get a larger `rope_theta` (dynamic NTK).");
+  s.field("factor", c.factor, at_least(1),
+          "Factor of the wavelengths; with `dynamic`, how fast `rope_theta` grows.");
   s.field("low_freq_factor", c.low_freq_factor, above(0),
           "With `llama3`: wavelengths above `original_positions` / `low_freq_factor` are long.");
   s.field(
       "high_freq_factor", c.high_freq_factor, above(0),
       "With `llama3`: wavelengths below `original_positions` / `high_freq_factor` are short, and unchanged.");
   s.field("original_positions", c.original_positions, at_least(1, "tokens").capped(kMaxLength),
-          "With `llama3`: context length of the pre-training.");
+          "With `llama3`, `yarn` and `dynamic`: context length of the pre-training.");
+  s.field("beta_fast", c.beta_fast, above(0),
+          "With `yarn`: dimensions that turn more often within `original_positions` keep their wavelength.");
+  s.field("beta_slow", c.beta_slow, above(0),
+          "With `yarn`: those that turn less often have it multiplied by `factor`.");
+  s.field("attention_factor", c.attention_factor, at_least(0),
+          "With `yarn`: factor of queries and keys. 0: 0.1 ln(`factor`) + 1.");
+  s.field("truncate", c.truncate, "With `yarn`: interpolation begins and ends at whole dimensions.");
   return s;
 }
 
@@ -109,6 +126,11 @@ void add_model_fields(LlamaConfig& c, Section& s) {
   s.field("norm_eps", c.norm_eps, above(0), "Added to the mean square in RMSNorm.");
   s.field("rope_theta", c.rope_theta, above(0), "Base of the wavelengths of the rotary embedding (RoPE).");
   s.field("tied_embeddings", c.tied_embeddings, "Use the embedding matrix as output matrix, too.");
+  s.field("qkv_bias", c.qkv_bias, "The projections to queries, keys and values add a bias (Qwen 2).");
+  s.field("o_bias", c.o_bias, "The output projection of attention adds a bias.");
+  s.field("mlp_bias", c.mlp_bias, "The projections of the MLP add biases.");
+  s.field("qk_norm", c.qk_norm,
+          "RMSNorm of the queries and keys of each head, before the rotary embedding (Qwen 3).");
   s.field("dropout", c.dropout, from_below(0, 1),
           "Dropout probability of the outputs of the attention and MLP branches in training.");
   s.field("init_std", c.init_std, above(0),
@@ -132,7 +154,7 @@ std::vector<Difference> model_differences(LlamaConfig& expected, LlamaConfig& fo
 
 Section model_section(LanguageRun& run) {
   Section s("model",
-            "The decoder: RMSNorm, rotary embedding, SwiGLU, no biases (LLaMA), with or without MoH.");
+            "The decoder: RMSNorm, rotary embedding, SwiGLU (LLaMA and its kin), with or without MoH.");
   std::vector<std::string> names = run.presets();
   names.emplace(names.begin(), LanguageRun::kNoPreset);
   s.field(

@@ -1,6 +1,7 @@
 #include "train/tasks/language/hf/hf_config.h"
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 #include <span>
 #include <string>
@@ -43,15 +44,20 @@ E named(const ConfigJson& json, std::string_view key, E otherwise) {
 
 // ---- What the model is ----
 
-enum class ModelType { kLlama, kMistral, kMoh };
+enum class ModelType { kLlama, kMistral, kQwen2, kQwen3, kMoh };
 
 constexpr std::string_view kLlamaNames[] = {"LlamaForCausalLM", "LLaMAForCausalLM"};  // the second in 2023
 constexpr std::string_view kMistralNames[] = {"MistralForCausalLM"};
+constexpr std::string_view kQwen2Names[] = {"Qwen2ForCausalLM"}, kQwen3Names[] = {"Qwen3ForCausalLM"};
 constexpr std::string_view kMohNames[] = {"MohLlamaForCausalLM"};
 
 /// In the order of ModelType.
 constexpr std::pair<std::string_view, std::span<const std::string_view>> kModelTypes[] = {
-    {"llama", kLlamaNames}, {"mistral", kMistralNames}, {"moh_llama", kMohNames}};
+    {"llama", kLlamaNames},
+    {"mistral", kMistralNames},
+    {"qwen2", kQwen2Names},
+    {"qwen3", kQwen3Names},
+    {"moh_llama", kMohNames}};
 
 /// Why models of these types compute something else than a LLaMA.
 constexpr std::pair<std::string_view, std::string_view> kUnlikeLlama[] = {
@@ -62,8 +68,9 @@ constexpr std::pair<std::string_view, std::string_view> kUnlikeLlama[] = {
     {"granite", "its embedding, attention, residuals and logits are scaled"},
     {"mixtral", "its MLPs are mixtures of experts"},
     {"phi3", "its projections lie in joined matrices"},
-    {"qwen2", "its query, key and value projections have biases"},
-    {"qwen3", "its queries and keys are normalised"},
+    {"qwen2_moe", "its MLPs are mixtures of experts"},
+    {"qwen3_moe", "its MLPs are mixtures of experts"},
+    {"qwen3_next", "most of its layers have linear attention"},
 };
 
 ModelType model_type(const ConfigJson& json) {
@@ -71,7 +78,7 @@ ModelType model_type(const ConfigJson& json) {
   const auto known = std::ranges::find(kModelTypes, type, [](const auto& each) { return each.first; });
   if (known == std::ranges::end(kModelTypes)) {
     const auto other = std::ranges::find(kUnlikeLlama, type, [](const auto& each) { return each.first; });
-    json.unsupported("model_type", "llama, mistral or moh_llama", printable(type),
+    json.unsupported("model_type", "llama, mistral, qwen2, qwen3 or moh_llama", printable(type),
                      other == std::ranges::end(kUnlikeLlama) ? "" : other->second);
   }
   const std::span<const std::string_view> names = known->second;
@@ -83,32 +90,76 @@ ModelType model_type(const ConfigJson& json) {
   return static_cast<ModelType>(known - std::ranges::begin(kModelTypes));
 }
 
-/// A sliding window as long as the context length masks nothing.
-void check_window(const ConfigJson& json, ModelType type, std::int64_t max_positions) {
+/// The window of the layers that have one; none where it is longer than any context.
+void check_window(const ConfigJson& json, std::int64_t otherwise, std::int64_t max_positions) {
   constexpr std::string_view kKey = "sliding_window";
-  if (type != ModelType::kMistral) {
-    if (json.has(kKey)) json.unsupported(kKey, "none", json.shown(kKey));
-    return;
-  }
-  constexpr std::int64_t kDefault = 4096;
   if (json.is_null(kKey)) return;
-  const std::int64_t window = json.has(kKey) ? json.integer(kKey, 1, kMaxLength) : kDefault;
+  const std::int64_t window = json.has(kKey) ? json.integer(kKey, 1, kMaxLength) : otherwise;
   if (window >= max_positions) return;
   json.unsupported(kKey, "null, or at least max_position_embeddings (" + std::to_string(max_positions) + ")",
-                   json.has(kKey) ? json.shown(kKey) : "nothing, which means " + std::to_string(kDefault));
+                   json.has(kKey) ? json.shown(kKey) : "nothing, which means " + std::to_string(otherwise));
+}
+
+/// Whether a Qwen model has layers with a window: those from max_window_layers on, where it is switched on.
+bool has_windows(const ConfigJson& json, const LlamaConfig& model) {
+  if (!json.truth_or("use_sliding_window", false)) return false;
+  constexpr std::int64_t kDefault = 28;
+  constexpr std::string_view kKey = "max_window_layers";
+  return (json.has(kKey) ? json.integer(kKey, 0, kMaxLayers) : kDefault) < model.layers;
+}
+
+/// Refuses windows that mask something.
+void check_windows(const ConfigJson& json, ModelType type, const LlamaConfig& model) {
+  constexpr std::int64_t kDefault = 4096;
+  if (type == ModelType::kMistral) {
+    check_window(json, kDefault, model.max_positions);
+  } else if (type == ModelType::kQwen2 || type == ModelType::kQwen3) {
+    if (has_windows(json, model)) check_window(json, kDefault, model.max_positions);
+  } else if (json.has("sliding_window")) {
+    json.unsupported("sliding_window", "none", json.shown("sliding_window"));
+  }
+}
+
+/// Refuses layers of different kinds, as transformers lists them, unless they are those of a window that is
+/// longer than the context.
+void check_layer_types(const ConfigJson& json, const LlamaConfig& model) {
+  if (!json.has("layer_types")) return;
+  const std::vector<std::string> types = json.texts("layer_types");
+  const bool has_idle_window =
+      json.has("sliding_window") && json.integer("sliding_window", 1, kMaxLength) >= model.max_positions;
+  const auto is_full = [&](const std::string& type) {
+    return type == "full_attention" || (type == "sliding_attention" && has_idle_window);
+  };
+  if (std::ssize(types) != model.layers) {
+    json.damaged("layer_types", std::to_string(model.layers) + " types, one per layer",
+                 std::to_string(types.size()));
+  }
+  if (!std::ranges::all_of(types, is_full))
+    json.unsupported("layer_types", "full_attention for all layers", json.shown("layer_types"));
+}
+
+/// Biases and norms inside the layers. transformers' Mistral and Qwen 2 have no keys for them.
+void read_biases(const ConfigJson& json, ModelType type, LlamaConfig& model) {
+  const bool attention = json.truth_or("attention_bias", false), mlp = json.truth_or("mlp_bias", false);
+  const bool is_llama = type == ModelType::kLlama || type == ModelType::kMoh;
+  constexpr std::string_view kNone = "false or no such key for this model_type";
+  if (attention && !is_llama && type != ModelType::kQwen3) json.unsupported("attention_bias", kNone, "true");
+  if (mlp && !is_llama) json.unsupported("mlp_bias", kNone, "true");
+  model.qkv_bias = attention || type == ModelType::kQwen2;
+  model.o_bias = attention;
+  model.mlp_bias = mlp;
+  model.qk_norm = type == ModelType::kQwen3;
+  if (type != ModelType::kMoh) return;
+  model.qkv_bias = json.truth_or("qkv_bias", attention);
+  model.o_bias = json.truth_or("o_bias", attention);
+  model.qk_norm = json.truth_or("qk_norm", false);
 }
 
 /// Refuses options that would change the result if they were ignored.
 void refuse_what_moh_has_not(const ConfigJson& json) {
-  for (const char* bias : {"attention_bias", "mlp_bias"}) {
-    if (json.truth_or(bias, false))
-      json.unsupported(bias, "false (no layer of the model has a bias)", "true");
-  }
   const std::string activation = json.text_or("hidden_act", "silu");
   if (activation != "silu" && activation != "swish")
     json.unsupported("hidden_act", "silu", printable(activation));
-  // Windows in some layers.
-  if (json.has("layer_types")) json.unsupported("layer_types", "none", json.shown("layer_types"));
   if (json.has("quantization_config"))
     json.unsupported("quantization_config", "none", json.shown("quantization_config"));
   if (json.number_or("partial_rotary_factor", 1) != 1)
@@ -134,23 +185,79 @@ double positive(const ConfigJson& json, std::string_view key) {
   return value;
 }
 
+std::int64_t original_positions(const ConfigJson& json, std::int64_t max_positions) {
+  constexpr std::string_view kKey = "original_max_position_embeddings";
+  return json.has(kKey) ? json.integer(kKey, 1, kMaxLength) : max_positions;
+}
+
+void read_llama3(const ConfigJson& json, std::int64_t max_positions, RopeScaling& scaling) {
+  scaling.low_freq_factor = positive(json, "low_freq_factor");
+  scaling.high_freq_factor = positive(json, "high_freq_factor");
+  scaling.original_positions = original_positions(json, max_positions);
+}
+
+/// YaRN's factor of queries and keys; the default where nothing else is said.
+double attention_factor_of(const ConfigJson& json, double factor) {
+  if (json.has("attention_factor")) return positive(json, "attention_factor");
+  const double scale = json.number_or("mscale", 0), all = json.number_or("mscale_all_dim", 0);
+  if (scale == 0 || all == 0) return RopeScaling().attention_factor;
+  const auto of = [&](double m) { return 0.1 * m * std::log(factor) + 1; };
+  if (!(of(scale) > 0 && of(all) > 0)) json.damaged("mscale", "a number above 0", json.shown("mscale"));
+  return of(scale) / of(all);
+}
+
+void read_yarn(const ConfigJson& json, std::int64_t max_positions, RopeScaling& scaling) {
+  if (json.has("beta_fast")) scaling.beta_fast = positive(json, "beta_fast");
+  if (json.has("beta_slow")) scaling.beta_slow = positive(json, "beta_slow");
+  scaling.attention_factor = attention_factor_of(json, scaling.factor);
+  scaling.truncate = json.truth_or("truncate", scaling.truncate);
+  scaling.original_positions = original_positions(json, max_positions);
+}
+
+/// transformers stretches from max_position_embeddings on, whatever the other key says.
+void read_dynamic(const ConfigJson& json, std::int64_t max_positions, RopeScaling& scaling) {
+  scaling.original_positions = original_positions(json, max_positions);
+  if (scaling.original_positions != max_positions) {
+    json.unsupported("original_max_position_embeddings",
+                     "max_position_embeddings (" + std::to_string(max_positions) + ") with rope type dynamic",
+                     std::to_string(scaling.original_positions));
+  }
+}
+
+struct ScalingReader {
+  std::string_view type;
+  RopeScalingKind kind;
+  void (*read)(const ConfigJson&, std::int64_t max_positions, RopeScaling&);
+  std::vector<std::string_view> keys;  ///< besides those of every kind
+};
+
+const ScalingReader* scaling_reader(std::string_view type) {
+  using enum RopeScalingKind;
+  static const ScalingReader readers[] = {
+      {"linear", kLinear, nullptr, {}},
+      {"llama3", kLlama3, read_llama3, {"low_freq_factor", "high_freq_factor"}},
+      {"yarn",
+       kYarn,
+       read_yarn,
+       {"beta_fast", "beta_slow", "attention_factor", "mscale", "mscale_all_dim", "truncate"}},
+      {"dynamic", kDynamic, read_dynamic, {}}};
+  const auto* const found = std::ranges::find(readers, type, &ScalingReader::type);
+  return found == std::ranges::end(readers) ? nullptr : found;
+}
+
 RopeScaling read_scaling(const ConfigJson& json, std::int64_t max_positions) {
   const std::string type = rope_type(json);
   RopeScaling scaling;
   if (type == "default") return scaling;
-  if (type != "linear" && type != "llama3")
-    json.unsupported(json.has("rope_type") ? "rope_type" : "type", "default, linear or llama3",
+  const ScalingReader* const reader = scaling_reader(type);
+  if (reader == nullptr) {
+    json.unsupported(json.has("rope_type") ? "rope_type" : "type", "default, linear, llama3, yarn or dynamic",
                      printable(type));
+  }
   scaling.factor = json.number("factor");
   if (!(scaling.factor >= 1)) json.damaged("factor", "1 or more", json.shown("factor"));
-  scaling.kind = type == "linear" ? RopeScalingKind::kLinear : RopeScalingKind::kLlama3;
-  if (type == "llama3") {
-    scaling.low_freq_factor = positive(json, "low_freq_factor");
-    scaling.high_freq_factor = positive(json, "high_freq_factor");
-    scaling.original_positions = json.has("original_max_position_embeddings")
-                                     ? json.integer("original_max_position_embeddings", 1, kMaxLength)
-                                     : max_positions;
-  }
+  scaling.kind = reader->kind;
+  if (reader->read != nullptr) reader->read(json, max_positions, scaling);
   return scaling.factor == 1 ? RopeScaling{} : scaling;
 }
 
@@ -159,12 +266,12 @@ RopeScaling read_scaling(const ConfigJson& json, std::int64_t max_positions) {
 void check_rope_keys(const ConfigJson& json) {
   constexpr std::string_view kPlain[] = {"rope_type", "type", "rope_theta", "partial_rotary_factor"};
   constexpr std::string_view kScaling[] = {"factor", "original_max_position_embeddings"};
-  constexpr std::string_view kLlama3[] = {"low_freq_factor", "high_freq_factor"};
   const std::string type = rope_type(json);
+  const ScalingReader* const reader = scaling_reader(type);
   for (const std::string& key : json.keys()) {
-    const bool known = std::ranges::count(kPlain, key) ||
-                       (type != "default" && std::ranges::count(kScaling, key)) ||
-                       (type == "llama3" && std::ranges::count(kLlama3, key));
+    const bool known =
+        std::ranges::count(kPlain, key) ||
+        (reader != nullptr && (std::ranges::count(kScaling, key) || std::ranges::count(reader->keys, key)));
     if (!known) json.unsupported(key, "no such key with rope type " + printable(type), json.shown(key));
   }
   if (json.number_or("partial_rotary_factor", 1) != 1)
@@ -303,13 +410,25 @@ std::int64_t positions_of(const ConfigJson& json, ModelType type) {
   for (const char* key : {"max_position_embeddings", "max_sequence_length"}) {
     if (json.has(key)) return json.integer(key, 1, kMaxLength);
   }
-  return type == ModelType::kMistral ? 4096 * 32 : 2048;
+  const bool is_qwen = type == ModelType::kQwen2 || type == ModelType::kQwen3;
+  return type == ModelType::kMistral ? 4096 * 32 : is_qwen ? 32768 : 2048;
 }
 
 std::int64_t kv_heads_of(const ConfigJson& json, ModelType type, std::int64_t heads) {
   constexpr std::string_view kKey = "num_key_value_heads";
   if (json.has(kKey)) return json.integer(kKey, 1, kMaxWidth);
-  return type == ModelType::kMistral && !json.is_null(kKey) ? 8 : heads;
+  if (json.is_null(kKey) || type == ModelType::kLlama || type == ModelType::kMoh) return heads;
+  return type == ModelType::kMistral ? 8 : 32;  // transformers' defaults
+}
+
+std::int64_t head_dim_of(const ConfigJson& json, ModelType type, const LlamaConfig& model) {
+  constexpr std::string_view kKey = "head_dim";
+  if (json.has(kKey)) return json.integer(kKey, 1, kMaxWidth);
+  if (type == ModelType::kQwen3 && !json.is_null(kKey)) return 128;  // transformers' default
+  if (model.hidden % model.heads != 0)
+    json.damaged("num_attention_heads", "a divisor of hidden_size (" + std::to_string(model.hidden) + ")",
+                 std::to_string(model.heads));
+  return model.hidden / model.heads;
 }
 
 LlamaConfig read_sizes(const ConfigJson& json, ModelType type) {
@@ -320,23 +439,29 @@ LlamaConfig read_sizes(const ConfigJson& json, ModelType type) {
   model.intermediate = json.integer("intermediate_size", 1, kMaxWidth);
   model.heads = json.integer("num_attention_heads", 1, kMaxHeads);
   model.kv_heads = kv_heads_of(json, type, model.heads);
-  if (!json.has("head_dim") && model.hidden % model.heads != 0)
-    json.damaged("num_attention_heads", "a divisor of hidden_size (" + std::to_string(model.hidden) + ")",
-                 std::to_string(model.heads));
-  model.head_dim = json.has("head_dim") ? json.integer("head_dim", 1, kMaxWidth) : model.hidden / model.heads;
+  model.head_dim = head_dim_of(json, type, model);
   model.max_positions = positions_of(json, type);
   return model;
+}
+
+/// The context that a factor of dynamic scaling is meant for.
+std::int64_t stretched(std::int64_t positions, double factor) {
+  return static_cast<std::int64_t>(std::min(static_cast<double>(positions) * factor, kMaxLength));
 }
 
 LlamaConfig read_model(const ConfigJson& json) {
   const ModelType type = model_type(json);
   refuse_what_moh_has_not(json);
   LlamaConfig model = read_sizes(json, type);
-  check_window(json, type, model.max_positions);
+  check_windows(json, type, model);
+  check_layer_types(json, model);
+  read_biases(json, type, model);
   model.norm_eps = json.has("rms_norm_eps") ? positive(json, "rms_norm_eps") : 1e-6;
   const Rope rope = read_rope(json, model.max_positions);
   model.rope_theta = rope.theta;
   model.rope_scaling = rope.scaling;
+  if (rope.scaling.kind == RopeScalingKind::kDynamic)
+    model.max_positions = stretched(model.max_positions, rope.scaling.factor);
   model.tied_embeddings = json.truth_or("tie_word_embeddings", false);
   if (json.has("initializer_range")) model.init_std = positive(json, "initializer_range");
   if (type == ModelType::kMoh) {
@@ -354,16 +479,20 @@ bool is_language_model_type(std::string_view type) {
   return std::ranges::any_of(kModelTypes, is_type) || std::ranges::any_of(kUnlikeLlama, is_type);
 }
 
-LlamaConfig read_hf_config(const std::filesystem::path& config_json) {
-  const ConfigJson json(config_json);
-  LlamaConfig model = read_model(json);
+void require_supported(const LlamaConfig& model, const std::filesystem::path& described_by) {
   ConfigFaults faults;
   check(model, faults);
   try {
     faults.throw_first("llama");
   } catch (const ValueError& error) {
-    throw ConfigError(config_json.string() + ": " + error.what());
+    throw ConfigError(described_by.string() + ": " + error.what());
   }
+}
+
+LlamaConfig read_hf_config(const std::filesystem::path& config_json) {
+  const ConfigJson json(config_json);
+  LlamaConfig model = read_model(json);
+  require_supported(model, config_json);
   return model;
 }
 

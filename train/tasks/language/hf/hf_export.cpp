@@ -33,6 +33,17 @@ void add_tokens(const HfTokenIds& tokens, Json& json) {
   json["pad_token_id"] = optional_token(tokens.pad);
 }
 
+Json yarn_json(const RopeScaling& scaling) {
+  Json json = {{"rope_type", "yarn"},
+               {"factor", scaling.factor},
+               {"original_max_position_embeddings", scaling.original_positions},
+               {"beta_fast", scaling.beta_fast},
+               {"beta_slow", scaling.beta_slow}};
+  if (scaling.attention_factor > 0) json["attention_factor"] = scaling.attention_factor;
+  if (!scaling.truncate) json["truncate"] = false;
+  return json;
+}
+
 Json scaling_json(const RopeScaling& scaling) {
   switch (scaling.kind) {
     case RopeScalingKind::kNone:
@@ -45,6 +56,10 @@ Json scaling_json(const RopeScaling& scaling) {
               {"low_freq_factor", scaling.low_freq_factor},
               {"high_freq_factor", scaling.high_freq_factor},
               {"original_max_position_embeddings", scaling.original_positions}};
+    case RopeScalingKind::kYarn:
+      return yarn_json(scaling);
+    case RopeScalingKind::kDynamic:
+      return {{"rope_type", "dynamic"}, {"factor", scaling.factor}};
   }
   fail_check(__FILE__, __LINE__, "kind", "unknown RopeScalingKind");
 }
@@ -84,10 +99,27 @@ Json shared_heads_json(const LlamaConfig& model) {
   return lists;
 }
 
-/// transformers' LlamaConfig refuses a hidden size that is no multiple of the number of heads, whatever
-/// head_dim is. Such a dense model is stored as a MoH model in which every head is shared.
-bool is_plain_llama(const LlamaConfig& model) {
-  return model.moh.router == RouterKind::kNone && model.hidden % model.heads == 0;
+/// The classes of transformers that compute what moh does, and the form that brings its own code.
+enum class HfForm { kLlama, kQwen2, kQwen3, kMoh };
+
+struct HfNames {
+  std::string_view model_type, architecture;
+};
+constexpr HfNames kHfNames[] = {{"llama", "LlamaForCausalLM"},
+                                {"qwen2", "Qwen2ForCausalLM"},
+                                {"qwen3", "Qwen3ForCausalLM"},
+                                {"moh_llama", "MohLlamaForCausalLM"}};  // in the order of HfForm
+
+/// A dense model that no class of transformers computes is stored as a MoH model in which every head is
+/// shared. Their LlamaConfig refuses a hidden size that is no multiple of the number of heads, whatever
+/// head_dim is.
+HfForm form_of(const LlamaConfig& model) {
+  if (model.moh.router != RouterKind::kNone) return HfForm::kMoh;
+  const bool same_biases = model.qkv_bias == model.o_bias;
+  if (model.qk_norm) return same_biases && !model.mlp_bias ? HfForm::kQwen3 : HfForm::kMoh;
+  if (model.hidden % model.heads != 0) return HfForm::kMoh;
+  if (same_biases) return HfForm::kLlama;
+  return model.qkv_bias && !model.mlp_bias ? HfForm::kQwen2 : HfForm::kMoh;
 }
 
 void add_routing(const LlamaConfig& model, Json& json) {
@@ -108,12 +140,24 @@ void add_routing(const LlamaConfig& model, Json& json) {
   json["moh_balance_weight"] = moh.balance_weight;
 }
 
-void add_class(bool is_plain, Json& json) {
-  json["architectures"] = {is_plain ? "LlamaForCausalLM" : "MohLlamaForCausalLM"};
-  json["model_type"] = is_plain ? "llama" : "moh_llama";
-  if (is_plain) return;
+void add_class(HfForm form, Json& json) {
+  const HfNames& names = kHfNames[static_cast<std::size_t>(form)];
+  json["architectures"] = {names.architecture};
+  json["model_type"] = names.model_type;
+  if (form != HfForm::kMoh) return;
   json["auto_map"] = {{"AutoConfig", "configuration_moh_llama.MohLlamaConfig"},
                       {"AutoModelForCausalLM", "modeling_moh_llama.MohLlamaForCausalLM"}};
+}
+
+/// Keys of biases and norms that the class has; the rest follows from the class.
+void add_biases(const LlamaConfig& model, HfForm form, Json& json) {
+  if (form == HfForm::kLlama || form == HfForm::kQwen3) json["attention_bias"] = model.o_bias;
+  if (form == HfForm::kLlama || form == HfForm::kMoh) json["mlp_bias"] = model.mlp_bias;
+  if (form == HfForm::kQwen2 || form == HfForm::kQwen3) json["use_sliding_window"] = false;
+  if (form != HfForm::kMoh) return;
+  json["qkv_bias"] = model.qkv_bias;
+  json["o_bias"] = model.o_bias;
+  json["qk_norm"] = model.qk_norm;
 }
 
 void add_sizes(const LlamaConfig& model, Json& json) {
@@ -124,25 +168,26 @@ void add_sizes(const LlamaConfig& model, Json& json) {
   json["num_attention_heads"] = model.heads;
   json["num_key_value_heads"] = model.kv_heads;
   json["head_dim"] = model.head_dim;
-  json["max_position_embeddings"] = model.max_positions;
+  // transformers stretches from this length on.
+  const bool is_dynamic = model.rope_scaling.kind == RopeScalingKind::kDynamic;
+  json["max_position_embeddings"] = is_dynamic ? model.rope_scaling.original_positions : model.max_positions;
 }
 
 Json config_json(const LlamaConfig& model, std::string_view dtype, const HfTokenIds& tokens) {
-  const bool is_plain = is_plain_llama(model);
+  const HfForm form = form_of(model);
   Json json;
-  add_class(is_plain, json);
+  add_class(form, json);
   add_sizes(model, json);
   json["rms_norm_eps"] = model.norm_eps;
   add_rope(model, json);
   json["hidden_act"] = "silu";
-  json["attention_bias"] = false;
+  add_biases(model, form, json);
   json["attention_dropout"] = 0.0;
-  json["mlp_bias"] = false;
   json["tie_word_embeddings"] = model.tied_embeddings;
   json["initializer_range"] = model.init_std;
   json["use_cache"] = true;
   add_tokens(tokens, json);
-  if (!is_plain) add_routing(model, json);
+  if (form == HfForm::kMoh) add_routing(model, json);
   json["dtype"] = dtype;
   json["torch_dtype"] = dtype;  // the same in transformers before 4.56
   return json;
@@ -156,7 +201,7 @@ void write_json(const std::filesystem::path& path, const Json& json) {
 
 void write_hf_model_files(const std::filesystem::path& folder, const LlamaConfig& model,
                           std::string_view dtype, const HfTokenIds& tokens) {
-  if (!is_plain_llama(model)) {
+  if (form_of(model) == HfForm::kMoh) {
     write_file_durably(folder / "configuration_moh_llama.py", configuration_moh_llama_py());
     write_file_durably(folder / "modeling_moh_llama.py", modeling_moh_llama_py());
   }

@@ -1,6 +1,7 @@
 #include "train/tasks/language/hf/hf_config.h"
 
 #include <catch2/catch.hpp>
+#include <cmath>
 
 #include "core/error.h"
 #include "core/random.h"
@@ -152,28 +153,28 @@ TEST_CASE("hf config: what moh cannot compute is refused by name") {
   const auto other = [](const std::string& type, const std::string& name) {
     return refusal<ConfigError>(R"({"model_type": ")" + type + R"(", "architectures": [")" + name + R"("]})");
   };
-  CHECK(other("gpt2", "GPT2LMHeadModel") == "model_type: expected llama, mistral or moh_llama, found gpt2");
-  CHECK(other("qwen2", "Qwen2ForCausalLM") ==
-        "model_type: expected llama, mistral or moh_llama, found qwen2; its query, key and value projections "
-        "have biases");
+  CHECK(other("gpt2", "GPT2LMHeadModel") ==
+        "model_type: expected llama, mistral, qwen2, qwen3 or moh_llama, found gpt2");
+  CHECK(other("qwen3_moe", "Qwen3MoeForCausalLM") ==
+        "model_type: expected llama, mistral, qwen2, qwen3 or moh_llama, found qwen3_moe; its MLPs are "
+        "mixtures "
+        "of experts");
   CHECK(other("llama", "LlamaForSequenceClassification") ==
         "architectures: expected LlamaForCausalLM, found [\"LlamaForSequenceClassification\"]");
   CHECK(other("moh_llama", "LlamaForCausalLM") ==
         "architectures: expected MohLlamaForCausalLM, found [\"LlamaForCausalLM\"]");
-  CHECK(unsupported(R"("attention_bias": true, )") ==
-        "attention_bias: expected false (no layer of the model has a bias), found true");
-  CHECK_THAT(unsupported(R"("mlp_bias": true, )"), Contains("mlp_bias: expected false"));
   CHECK(unsupported(R"("sliding_window": 4096, )") == "sliding_window: expected none, found 4096");
-  CHECK(unsupported(R"("layer_types": ["full_attention"], )") ==
-        "layer_types: expected none, found [\"full_attention\"]");
+  CHECK_THAT(damaged(R"("layer_types": ["full_attention"], )"),
+             Contains("layer_types: expected 32 types, one per layer, found 1"));
   CHECK(unsupported(R"("quantization_config": {"bits": 4}, )") ==
         "quantization_config: expected none, found {\"bits\":4}");
   CHECK(unsupported(R"("partial_rotary_factor": 0.5, )") == "partial_rotary_factor: expected 1, found 0.5");
   CHECK(refusal<ConfigError>(R"({"model_type": "llama", "hidden_act": "gelu"})") ==
         "hidden_act: expected silu, found gelu");
-  for (const char* type : {"yarn", "dynamic", "longrope", "su"}) {
+  for (const char* type : {"longrope", "su", "mrope"}) {
     INFO(type);
-    const std::string found = std::string(": expected default, linear or llama3, found ") + type;
+    const std::string found =
+        std::string(": expected default, linear, llama3, yarn or dynamic, found ") + type;
     CHECK(unsupported(R"("rope_scaling": {"rope_type": ")" + std::string(type) + R"(", "factor": 2.0}, )") ==
           "rope_scaling.rope_type" + found);
     CHECK(unsupported(R"("rope_scaling": {"type": ")" + std::string(type) + R"(", "factor": 2.0}, )") ==
@@ -215,6 +216,98 @@ TEST_CASE("hf config: Mistral is a LLaMA where no window hides anything") {
   expected.max_positions = 131072;
   expected.kv_heads = 32;
   CHECK(read(mistral(R"("sliding_window": null, "num_key_value_heads": null, )")) == expected);
+}
+
+TEST_CASE("hf config: biases of LLaMA") {
+  LlamaConfig expected = llama2_7b();
+  expected.mlp_bias = true;
+  CHECK(read(llama2(R"("mlp_bias": true, )")) == expected);
+  expected.qkv_bias = expected.o_bias = true;
+  CHECK(read(llama2(R"("mlp_bias": true, "attention_bias": true, )")) == expected);
+}
+
+TEST_CASE("hf config: YaRN and dynamic RoPE scaling") {
+  const auto scaling = [](const std::string& more) {
+    return read(llama2(R"("max_position_embeddings": 4096, "rope_scaling": {)" + more + "}, "));
+  };
+  RopeScaling yarn{.kind = RopeScalingKind::kYarn, .factor = 4, .original_positions = 4096};
+  CHECK(scaling(R"("type": "yarn", "factor": 4.0)").rope_scaling == yarn);
+  yarn.original_positions = 1024;
+  yarn.beta_fast = 16;
+  yarn.truncate = false;
+  yarn.attention_factor = (0.1 * std::log(4.0) + 1) / (0.05 * std::log(4.0) + 1);
+  const LlamaConfig model = scaling(R"("rope_type": "yarn", "factor": 4.0, "beta_fast": 16, "truncate": false,
+      "original_max_position_embeddings": 1024, "mscale": 1.0, "mscale_all_dim": 0.5)");
+  CHECK(model.rope_scaling == yarn);
+  CHECK(model.max_positions == 4096);
+  yarn.attention_factor = 1.5;
+  CHECK(scaling(R"("rope_type": "yarn", "factor": 4.0, "beta_fast": 16, "truncate": false,
+      "original_max_position_embeddings": 1024, "attention_factor": 1.5)")
+            .rope_scaling == yarn);
+
+  const LlamaConfig dynamic = scaling(R"("rope_type": "dynamic", "factor": 2.5)");
+  CHECK(dynamic.rope_scaling ==
+        RopeScaling{.kind = RopeScalingKind::kDynamic, .factor = 2.5, .original_positions = 4096});
+  CHECK(dynamic.max_positions == 10240);
+  CHECK(
+      unsupported(R"("rope_scaling": {"type": "dynamic", "factor": 2.0,
+                       "original_max_position_embeddings": 64}, )") ==
+      "rope_scaling.original_max_position_embeddings: expected max_position_embeddings (2048) with rope type "
+      "dynamic, found 64");
+  CHECK_THAT(unsupported(R"("rope_scaling": {"type": "dynamic", "factor": 2.0, "beta_fast": 4}, )"),
+             Contains("rope_scaling.beta_fast: expected no such key with rope type dynamic"));
+  CHECK_THAT(damaged(R"("rope_scaling": {"type": "yarn", "factor": 2.0, "beta_slow": 0}, )"),
+             Contains("rope_scaling.beta_slow: expected a number above 0"));
+}
+
+TEST_CASE("hf config: Qwen 2 and Qwen 3") {
+  const auto qwen = [](const std::string& number, const std::string& more) {
+    return R"({"architectures": ["Qwen)" + number + R"(ForCausalLM"], "model_type": "qwen)" + number +
+           R"(", "hidden_act": "silu", "hidden_size": 1024, "intermediate_size": 3072,
+             "num_attention_heads": 16, "num_hidden_layers": 28, "num_key_value_heads": 8,
+             "rms_norm_eps": 1e-06, "rope_theta": 1000000.0, "tie_word_embeddings": true, )" +
+           more + R"("vocab_size": 151936})";
+  };
+  LlamaConfig two{.vocab_size = 151936,
+                  .layers = 28,
+                  .hidden = 1024,
+                  .intermediate = 3072,
+                  .heads = 16,
+                  .kv_heads = 8,
+                  .head_dim = 64,
+                  .max_positions = 32768,
+                  .norm_eps = 1e-6,
+                  .rope_theta = 1e6,
+                  .tied_embeddings = true,
+                  .qkv_bias = true};
+  CHECK(
+      read(qwen("2", R"("use_sliding_window": false, "sliding_window": 4096, "max_window_layers": 21, )")) ==
+      two);
+  CHECK(read(qwen("2", R"("use_sliding_window": true, "sliding_window": 4096, "max_window_layers": 28, )")) ==
+        two);
+  CHECK(read(qwen("2", R"("use_sliding_window": true, "sliding_window": 32768, "max_window_layers": 1, )")) ==
+        two);
+  CHECK_THAT(
+      refusal<ConfigError>(qwen("2", R"("use_sliding_window": true, "max_window_layers": 21, )")),
+      Contains("sliding_window: expected null, or at least max_position_embeddings (32768), found nothing, "
+               "which means 4096"));
+  CHECK_THAT(refusal<ConfigError>(qwen("2", R"("attention_bias": true, )")), Contains("attention_bias"));
+  CHECK_THAT(refusal<ConfigError>(qwen("3", R"("mlp_bias": true, )")), Contains("mlp_bias"));
+
+  LlamaConfig three = two;
+  three.qkv_bias = false;
+  three.qk_norm = true;
+  three.head_dim = 128;
+  CHECK(read(qwen("3", R"("head_dim": 128, "attention_bias": false, )")) == three);
+  CHECK(read(qwen("3", "")) == three);
+  std::string types;
+  for (int i = 0; i < 28; ++i) types += std::string(i > 0 ? ", " : "") + "\"full_attention\"";
+  CHECK(read(qwen("3", R"("layer_types": [)" + types + "], ")) == three);
+  CHECK_THAT(
+      refusal<ConfigError>(qwen("3", R"("layer_types": ["sliding_attention")" + types.substr(16) + "], ")),
+      Contains("layer_types: expected full_attention for all layers"));
+  three.qkv_bias = three.o_bias = true;
+  CHECK(read(qwen("3", R"("attention_bias": true, )")) == three);
 }
 
 TEST_CASE("hf config: hostile and damaged files are refused") {

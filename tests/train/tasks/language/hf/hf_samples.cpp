@@ -33,7 +33,7 @@ constexpr std::int64_t kBatch = 2, kLength = 11, kContinued = 8;
 /// Every parameter differs from its neighbours, norm weights too.
 void fill(const Llama& model, double std) {
   for (const NamedParameter& p : model.parameters()) {
-    const bool is_norm = p.variable.shape().rank() == 1;
+    const bool is_norm = p.name.ends_with("norm.weight");
     fill_normal(p.variable.value(), initialisation_key(1, p.name), is_norm ? 1 : 0, std);
   }
 }

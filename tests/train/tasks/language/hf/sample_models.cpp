@@ -31,6 +31,10 @@ LlamaConfig grouped() {
   return model;
 }
 
+RopeScaling yarn() {
+  return {.kind = RopeScalingKind::kYarn, .factor = 4, .original_positions = 16, .beta_fast = 4};
+}
+
 LlamaConfig moh_model(RouterKind router, PerLayer num_shared, PerLayer top_k) {
   LlamaConfig model = dense();
   model.kv_heads = 4;
@@ -61,6 +65,50 @@ std::vector<SampleModel> sample_models() {
                                [](LlamaConfig& m) {
                                  m.rope_scaling = {RopeScalingKind::kLinear, 4};
                                })},
+      {"dense_qwen2", changed(grouped(),
+                              [](LlamaConfig& m) {
+                                m.qkv_bias = true;
+                                m.head_dim = 4;
+                                m.rope_scaling = {};
+                              })},
+      {"dense_qwen3", changed(dense(),
+                              [](LlamaConfig& m) {
+                                m.qk_norm = true;
+                                m.kv_heads = 2;
+                                m.head_dim = 6;
+                              })},
+      {"dense_qwen3_biases",
+       changed(dense(), [](LlamaConfig& m) { m.qk_norm = m.qkv_bias = m.o_bias = true; })},
+      {"dense_biases", changed(dense(), [](LlamaConfig& m) { m.qkv_bias = m.o_bias = m.mlp_bias = true; })},
+      {"dense_yarn", changed(dense(),
+                             [](LlamaConfig& m) {
+                               m.head_dim = 8;
+                               m.rope_scaling = yarn();
+                             })},
+      // Sequences of the test are longer than the original context.
+      {"dense_dynamic",
+       changed(dense(),
+               [](LlamaConfig& m) {
+                 m.max_positions = 64;
+                 m.rope_scaling = {.kind = RopeScalingKind::kDynamic, .factor = 8, .original_positions = 8};
+               })},
+      // No class of transformers has these.
+      {"odd_biases", changed(dense(), [](LlamaConfig& m) { m.o_bias = m.qk_norm = true; })},
+      {"qwen2_learned", changed(learned(3, 3), [](LlamaConfig& m) { m.qkv_bias = true; })},
+      {"qwen3_learned", changed(learned(3, 3),
+                                [](LlamaConfig& m) {
+                                  m.qk_norm = true;
+                                  m.rope_scaling = yarn();
+                                })},
+      {"qwen3_query_norm",
+       changed(moh_model(kQueryNorm, 3, 3), [](LlamaConfig& m) { m.qk_norm = m.qkv_bias = true; })},
+      {"biases_learned_dynamic",
+       changed(learned(3, 3),
+               [](LlamaConfig& m) {
+                 m.qkv_bias = m.o_bias = m.mlp_bias = true;
+                 m.max_positions = 64;
+                 m.rope_scaling = {.kind = RopeScalingKind::kDynamic, .factor = 8, .original_positions = 8};
+               })},
       // 32 is no multiple of 5, which transformers' LLaMA wants.
       {"odd_heads", changed(dense(),
                             [](LlamaConfig& m) {

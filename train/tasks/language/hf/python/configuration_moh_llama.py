@@ -12,7 +12,7 @@ ROUTINGS = ("heads", "groups")
 GATE_SCALINGS = ("code", "paper")
 BALANCE_LOSSES = ("code", "paper", "shares")
 STRAIGHT_THROUGH = ("none", "selected", "all")
-ROPE_TYPES = ("default", "linear", "llama3")
+ROPE_TYPES = ("default", "linear", "llama3", "yarn", "dynamic")
 
 
 def one_of(name, value, choices):
@@ -22,8 +22,11 @@ def one_of(name, value, choices):
 
 
 class MohLlamaConfig(PretrainedConfig):
-    """The fields of LlamaConfig, and those of the routing of heads:
+    """The fields of LlamaConfig, those of its kin, and those of the routing of heads:
 
+    qkv_bias, o_bias      biases of q_proj, k_proj and v_proj (Qwen 2), and of o_proj.
+    mlp_bias              biases of gate_proj, up_proj and down_proj.
+    qk_norm               RMSNorm of the queries and keys of each head before their rotation (Qwen 3).
     moh_router            "learned": linear maps of the layer's input. "query_norm": norms of the queries, gates 1.
                           "none": every head is shared, as in LLaMA; for head counts that LlamaConfig refuses.
     moh_routing           "heads": of query heads. "groups": of KV heads, each with all query heads that share it; then
@@ -58,6 +61,10 @@ class MohLlamaConfig(PretrainedConfig):
         rope_parameters=None,
         initializer_range=0.02,
         use_cache=True,
+        qkv_bias=False,
+        o_bias=False,
+        mlp_bias=False,
+        qk_norm=False,
         moh_router="query_norm",
         moh_routing="heads",
         moh_shared_heads=0,
@@ -86,6 +93,7 @@ class MohLlamaConfig(PretrainedConfig):
         one_of("rope_type", self.rope_parameters["rope_type"], ROPE_TYPES)
         self.initializer_range = initializer_range
         self.use_cache = use_cache
+        self.qkv_bias, self.o_bias, self.mlp_bias, self.qk_norm = qkv_bias, o_bias, mlp_bias, qk_norm
         self.moh_router = one_of("moh_router", moh_router, ROUTERS)
         self.moh_routing = one_of("moh_routing", moh_routing, ROUTINGS)
         self.moh_shared_heads = moh_shared_heads

@@ -50,24 +50,62 @@ class RMSNorm(nn.Module):
         return (self.weight.float() * y).to(x.dtype)
 
 
-def rope_frequencies(config):
+def frequencies_of(theta, config):
     """The d/2 frequencies of the rotary embedding, in radians per token, as floats."""
+    return [theta ** (-i / config.head_dim) for i in range(0, config.head_dim, 2)]
+
+
+def blended(frequencies, kept, factor):
+    """Of each frequency the share `kept` as it is, the rest divided by the factor."""
+    return [f * (k + (1 - k) / factor) for f, k in zip(frequencies, kept)]
+
+
+def between_0_and_1(x):
+    return min(max(x, 0.0), 1.0)
+
+
+def yarn_frequencies(config, rope, original):
+    """YaRN (arXiv 2309.00071): dimensions that turn often within the original context are kept, others stretched."""
+
+    def pair_that_turns(times):
+        return config.head_dim * math.log(original / (2 * math.pi * times)) / (2 * math.log(rope["rope_theta"]))
+
+    low, high = pair_that_turns(rope.get("beta_fast") or 32), pair_that_turns(rope.get("beta_slow") or 1)
+    if rope.get("truncate", True):
+        low, high = math.floor(low), math.ceil(high)
+    low, high = max(low, 0), min(high, config.head_dim - 1)
+    length = high - low or 0.001
+    kept = [1 - between_0_and_1((i - low) / length) for i in range(config.head_dim // 2)]
+    return blended(frequencies_of(rope["rope_theta"], config), kept, rope["factor"])
+
+
+def rope_frequencies(config, length=0):
+    """The frequencies for a sequence of `length` tokens, which matters to the rope type `dynamic` alone."""
     rope = config.rope_parameters
-    frequencies = [rope["rope_theta"] ** (-i / config.head_dim) for i in range(0, config.head_dim, 2)]
-    if rope["rope_type"] == "default":
-        return frequencies
+    kind, theta = rope["rope_type"], rope["rope_theta"]
+    if kind == "default":
+        return frequencies_of(theta, config)
     factor = rope["factor"]
-    if rope["rope_type"] == "linear":
-        return [f / factor for f in frequencies]
-    low, high = rope["low_freq_factor"], rope["high_freq_factor"]
     original = rope.get("original_max_position_embeddings") or config.max_position_embeddings
+    if kind == "linear":
+        return [f / factor for f in frequencies_of(theta, config)]
+    if kind == "yarn":
+        return yarn_frequencies(config, rope, original)
+    if kind == "dynamic":
+        original = config.max_position_embeddings
+        stretch = factor * max(length, original) / original - (factor - 1)
+        return frequencies_of(theta * stretch ** (config.head_dim / (config.head_dim - 2)), config)
+    low, high, frequencies = rope["low_freq_factor"], rope["high_freq_factor"], frequencies_of(theta, config)
+    kept = [between_0_and_1((original * f / (2 * math.pi) - low) / (high - low)) for f in frequencies]
+    return blended(frequencies, kept, factor)
 
-    def scaled(f):
-        kept = (original * f / (2 * math.pi) - low) / (high - low)
-        kept = min(max(kept, 0.0), 1.0)
-        return f * (kept + (1 - kept) / factor)
 
-    return [scaled(f) for f in frequencies]
+def rope_factor(config):
+    """The factor of the cosines and sines: 1 unless the rope type is `yarn`."""
+    rope = config.rope_parameters
+    if rope["rope_type"] != "yarn":
+        return 1.0
+    return rope.get("attention_factor") or 0.1 * math.log(rope["factor"]) + 1
 
 
 def rotate(x, cos, sin):
@@ -190,10 +228,13 @@ class Attention(nn.Module):
         self.layer, self.head_dim = layer, config.head_dim
         heads, kv_heads = config.num_attention_heads, config.num_key_value_heads
         self.group = heads // kv_heads
-        self.q_proj = nn.Linear(config.hidden_size, heads * config.head_dim, bias=False)
-        self.k_proj = nn.Linear(config.hidden_size, kv_heads * config.head_dim, bias=False)
-        self.v_proj = nn.Linear(config.hidden_size, kv_heads * config.head_dim, bias=False)
-        self.o_proj = nn.Linear(heads * config.head_dim, config.hidden_size, bias=False)
+        self.q_proj = nn.Linear(config.hidden_size, heads * config.head_dim, bias=config.qkv_bias)
+        self.k_proj = nn.Linear(config.hidden_size, kv_heads * config.head_dim, bias=config.qkv_bias)
+        self.v_proj = nn.Linear(config.hidden_size, kv_heads * config.head_dim, bias=config.qkv_bias)
+        self.o_proj = nn.Linear(heads * config.head_dim, config.hidden_size, bias=config.o_bias)
+        if config.qk_norm:
+            self.q_norm = RMSNorm(config.head_dim, config.rms_norm_eps)
+            self.k_norm = RMSNorm(config.head_dim, config.rms_norm_eps)
         self.router = HeadRouter(config, layer)
         self.router.add_weights(self, config)
 
@@ -202,7 +243,9 @@ class Attention(nn.Module):
         output, the gates, the load-balance loss or None, and the attention weights, if they are wanted, or None."""
         projections = (self.q_proj, self.k_proj, self.v_proj)
         q, k, v = (p(x).unflatten(-1, (-1, self.head_dim)).transpose(1, 2) for p in projections)
-        gates, balance = self.router(self, x, q)
+        gates, balance = self.router(self, x, q)  # which looks at the queries before their norm
+        if hasattr(self, "q_norm"):
+            q, k = self.q_norm(q), self.k_norm(k)
         q, k = rotate(q, cos, sin), rotate(k, cos, sin)
         if past is not None:
             # transformers 4 has to be told the places; a cache of fixed size returns its empty ones as well.
@@ -219,9 +262,9 @@ class Attention(nn.Module):
 class MLP(nn.Module):
     def __init__(self, config):
         super().__init__()
-        self.gate_proj = nn.Linear(config.hidden_size, config.intermediate_size, bias=False)
-        self.up_proj = nn.Linear(config.hidden_size, config.intermediate_size, bias=False)
-        self.down_proj = nn.Linear(config.intermediate_size, config.hidden_size, bias=False)
+        self.gate_proj = nn.Linear(config.hidden_size, config.intermediate_size, bias=config.mlp_bias)
+        self.up_proj = nn.Linear(config.hidden_size, config.intermediate_size, bias=config.mlp_bias)
+        self.down_proj = nn.Linear(config.intermediate_size, config.hidden_size, bias=config.mlp_bias)
 
     def forward(self, x):
         return self.down_proj(F.silu(self.gate_proj(x)) * self.up_proj(x))
@@ -263,7 +306,7 @@ def causal_mask(attention_mask, places, device):
 class Decoder(nn.Module):
     def __init__(self, config):
         super().__init__()
-        self.frequencies = rope_frequencies(config)
+        self.config, self.frequencies, self.rope_factor = config, rope_frequencies(config), rope_factor(config)
         self.embed_tokens = nn.Embedding(config.vocab_size, config.hidden_size)
         self.layers = nn.ModuleList(DecoderLayer(config, layer) for layer in range(config.num_hidden_layers))
         self.norm = RMSNorm(config.hidden_size, config.rms_norm_eps)
@@ -272,9 +315,11 @@ class Decoder(nn.Module):
     def rotations(self, positions):
         """Cosines and sines [B, 1, T, d/2] of positions [B, T]. Angles are formed in double precision where there is one."""
         dtype = torch.float32 if positions.device.type == "mps" else torch.float64
-        frequencies = torch.tensor(self.frequencies, dtype=dtype, device=positions.device)
-        angles = positions.to(dtype)[:, None, :, None] * frequencies
-        return angles.cos().float(), angles.sin().float()
+        frequencies = self.frequencies
+        if self.config.rope_parameters["rope_type"] == "dynamic":
+            frequencies = rope_frequencies(self.config, int(positions.max()) + 1)
+        angles = positions.to(dtype)[:, None, :, None] * torch.tensor(frequencies, dtype=dtype, device=positions.device)
+        return (self.rope_factor * angles.cos()).float(), (self.rope_factor * angles.sin()).float()
 
     def run(self, layer, x, *context):
         """A layer, which the backward pass computes again where transformers asks for that. A cache would be filled twice."""
@@ -327,6 +372,8 @@ class MohLlamaForCausalLM(PreTrainedModel, GenerationMixin):
     def _init_weights(self, module):
         if isinstance(module, (nn.Linear, nn.Embedding)):
             nn.init.normal_(module.weight, mean=0.0, std=self.config.initializer_range)
+            if getattr(module, "bias", None) is not None:
+                nn.init.zeros_(module.bias)
         elif isinstance(module, RMSNorm):
             nn.init.ones_(module.weight)
 

@@ -1,0 +1,22 @@
+#pragma once
+
+#include "ops/rope/rope_kernels.h"
+
+namespace moh {
+
+/// What both passes read: x [batch, positions, heads, 2 half], w [2 half], cos and sin [positions, half].
+template <class T>
+struct NormRopeOperands {
+  const T *x, *w;
+  const Acc<T>*cos, *sin;
+};
+
+/// Outputs are overwritten. y, dy, dx as x; dw as w; r [batch, positions, heads].
+template <class Backend, class T>
+struct NormRopeKernels {
+  static void forward(const NormRopeOperands<T>& of, T* y, Acc<T>* r, RopeSizes sizes, double eps);
+  static void backward(const T* dy, const NormRopeOperands<T>& of, const Acc<T>* r, T* dx, T* dw,
+                       RopeSizes sizes);
+};
+
+}  // namespace moh
