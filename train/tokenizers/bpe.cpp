@@ -22,10 +22,12 @@ TextTable table_of(const std::vector<BpeTables::Token>& tokens) {
   return table;
 }
 
-PairTable table_of(const std::vector<BpeTables::Merge>& merges) {
+PairTable table_of(const std::vector<BpeTables::Merge>& merges, const std::vector<std::int32_t>& ranks) {
   PairTable table(merges.size());
-  std::int32_t rank = 0;
-  for (const BpeTables::Merge& merge : merges) table.add(merge.left, merge.right, {rank++, merge.merged});
+  for (std::size_t i = 0; i < merges.size(); ++i) {
+    const std::int32_t rank = ranks.empty() ? static_cast<std::int32_t>(i) : ranks[i];
+    table.add(merges[i].left, merges[i].right, {rank, merges[i].merged});
+  }
   return table;
 }
 
@@ -50,8 +52,8 @@ struct Candidate {
 
 Bpe::Bpe(BpeTables tables)
     : tokens_(table_of(tables.tokens)),
-      merges_(table_of(tables.merges)),
-      neighbours_(4 * tables.merges.size()),
+      merges_(table_of(tables.merges, tables.ranks)),
+      neighbours_(tables.merges.size()),
       bytes_(256, -1) {
   TokenId last = -1;
   for (const BpeTables::Token& token : tables.tokens) {

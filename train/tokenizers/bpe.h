@@ -26,7 +26,9 @@ struct BpeTables {
 
   std::vector<Token> tokens;
   std::vector<Merge> merges;  ///< the first is applied first
-  bool byte_level = false;    ///< words begin as bytes; otherwise as characters
+  /// By merge: those of lower rank are applied first, the leftmost of equal ones; empty: the order of merges.
+  std::vector<std::int32_t> ranks;
+  bool byte_level = false;  ///< words begin as bytes; otherwise as characters
   /// A word that is a token is not encoded by merges.
   bool ignore_merges = false;
   /// Ids of <0x00> ... <0xFF>, for characters without a token; empty: there are none.

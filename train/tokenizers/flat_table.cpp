@@ -50,15 +50,30 @@ std::int32_t TextTable::find(std::string_view text) const {
 
 PairTable::PairTable(std::size_t count) : slots_(slots_for(count)) {}
 
-void PairTable::add(std::int32_t left, std::int32_t right, Value value) {
+bool PairTable::add(std::int32_t left, std::int32_t right, Value value) {
+  if (2 * (count_ + 1) >= slots_.size()) grow();
   const std::uint64_t key = key_of(left, right);
   const std::size_t mask = slots_.size() - 1;
   std::size_t at = first_slot(key, slots_.size());
   while (slots_[at].key != kEmpty) {
-    if (slots_[at].key == key) return;
+    if (slots_[at].key == key) return false;
     at = (at + 1) & mask;
   }
   slots_[at] = {key, value};
+  ++count_;
+  return true;
+}
+
+void PairTable::grow() {
+  std::vector<Slot> old(2 * slots_.size());
+  old.swap(slots_);
+  const std::size_t mask = slots_.size() - 1;
+  for (const Slot& slot : old) {
+    if (slot.key == kEmpty) continue;
+    std::size_t at = first_slot(slot.key, slots_.size());
+    while (slots_[at].key != kEmpty) at = (at + 1) & mask;
+    slots_[at] = slot;
+  }
 }
 
 PairTable::Value PairTable::find(std::int32_t left, std::int32_t right) const {

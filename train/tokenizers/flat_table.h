@@ -29,7 +29,7 @@ class TextTable {
   std::string text_;
 };
 
-/// Two numbers by a pair of numbers, in the same way.
+/// Two numbers by a pair of numbers, in the same way. It grows when it holds more than `count` pairs.
 class PairTable {
  public:
   struct Value {
@@ -38,8 +38,8 @@ class PairTable {
 
   explicit PairTable(std::size_t count);
 
-  /// Pairs and `value.first` are 0 or more; a pair that is there keeps its value.
-  void add(std::int32_t left, std::int32_t right, Value value);
+  /// Pairs and `value.first` are 0 or more; false, and no change, if the pair is there.
+  bool add(std::int32_t left, std::int32_t right, Value value);
   /// The value; {-1, -1}: none.
   Value find(std::int32_t left, std::int32_t right) const;
 
@@ -50,7 +50,10 @@ class PairTable {
   };
   static constexpr std::uint64_t kEmpty = ~std::uint64_t{0};
 
+  void grow();
+
   std::vector<Slot> slots_;
+  std::size_t count_ = 0;
 };
 
 }  // namespace moh

@@ -4,7 +4,11 @@
 #include <system_error>
 
 #include "core/error.h"
+#include "train/io/input_file.h"
 #include "train/io/printable.h"
+#include "train/tokenizers/sentencepiece.h"
+#include "train/tokenizers/sentencepiece_model.h"
+#include "train/tokenizers/tiktoken.h"
 #include "train/tokenizers/tokenizer_json.h"
 
 namespace moh {
@@ -13,30 +17,45 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr const char* kTokenizerJson = "tokenizer.json";
+/// Names of a tokenizer's file in a folder; the first one there counts.
+constexpr const char* kNames[] = {"tokenizer.json", "tokenizer.model", "tokenizer.tiktoken"};
 
 [[noreturn]] void refuse(std::string_view where, const fs::path& setting, std::string_view found) {
-  throw ConfigError(error_message(where, printable_path(setting),
-                                  "byte, the file tokenizer.json of a tokenizer, or a folder with one",
-                                  found));
+  throw ConfigError(error_message(
+      where, printable_path(setting),
+      "byte, the file of a tokenizer (tokenizer.json, a SentencePiece .model, a .tiktoken), or a "
+      "folder with one",
+      found));
+}
+
+/// The kind of a file goes by its contents.
+std::unique_ptr<const Tokenizer> read_tokenizer(const fs::path& file) {
+  const std::string first = InputFile(file, InputKind::kData).first_bytes(4096);
+  if (looks_like_tiktoken(first)) return read_tiktoken(file);
+  const std::size_t begin = first.find_first_not_of(" \t\r\n");
+  const bool is_json = begin != std::string::npos && first[begin] == '{';
+  if (!is_json && looks_like_sentencepiece(first)) return read_sentencepiece(file);
+  return read_tokenizer_json(file);
 }
 
 }  // namespace
 
 fs::path tokenizer_file_in(const fs::path& folder) {
   std::error_code ignored;
-  const fs::path file = folder / kTokenizerJson;
-  return fs::is_regular_file(file, ignored) ? file : fs::path();
+  for (const char* name : kNames) {
+    if (fs::is_regular_file(folder / name, ignored)) return folder / name;
+  }
+  return {};
 }
 
 std::unique_ptr<const Tokenizer> open_tokenizer(std::string_view where, const fs::path& setting) {
   if (setting == ByteTokenizer::kName) return std::make_unique<ByteTokenizer>();
   std::error_code ignored;
   if (!fs::exists(setting, ignored)) refuse(where, setting, "no such file or folder");
-  if (!fs::is_directory(setting, ignored)) return read_tokenizer_json(setting);
+  if (!fs::is_directory(setting, ignored)) return read_tokenizer(setting);
   const fs::path file = tokenizer_file_in(setting);
   if (file.empty()) refuse(where, setting, "a folder without");
-  return read_tokenizer_json(file);
+  return read_tokenizer(file);
 }
 
 }  // namespace moh

@@ -7,9 +7,9 @@
 
 namespace moh {
 
-/// Opens the tokenizer that a setting names: `byte`, a tokenizer's file (tokenizer.json), or a folder with
-/// one. Messages begin with `where`, the setting. Throws ConfigError for a path without a tokenizer,
-/// DataError for a file that is damaged or not supported.
+/// Opens the tokenizer that a setting names: `byte`, a file of a tokenizer (tokenizer.json, a SentencePiece
+/// model; told apart by content), or a folder with one. Messages begin with `where`, the setting. Throws
+/// ConfigError for a path without a tokenizer, DataError for a file that is damaged or not supported.
 std::unique_ptr<const Tokenizer> open_tokenizer(std::string_view where, const std::filesystem::path& setting);
 
 /// The tokenizer's file in a folder; empty if there is none.

@@ -15,6 +15,7 @@
 #include "train/io/printable.h"
 #include "train/tokenizers/bpe_tokenizer.h"
 #include "train/tokenizers/byte_level.h"
+#include "train/tokenizers/files_of_use.h"
 
 namespace moh {
 
@@ -30,12 +31,6 @@ constexpr std::int64_t kMaxId = 1 << 24;
 /// GPT-2's pattern of words, which ByteLevel applies by itself.
 constexpr std::string_view kByteLevelWords =
     "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+";
-
-constexpr std::uint64_t kMaxBytesBeside = std::uint64_t{16} << 20;
-/// Files beside a tokenizer's that a model which is trained with it keeps.
-constexpr std::array<const char*, 6> kFilesOfUse = {"tokenizer_config.json", "special_tokens_map.json",
-                                                    "added_tokens.json",     "chat_template.jinja",
-                                                    "chat_template.json",    "generation_config.json"};
 
 /// Names of the token that ends a document, where no file says it.
 constexpr std::array<std::string_view, 4> kEndNames = {"<|end_of_text|>", "<|endoftext|>", "</s>", "<eos>"};
@@ -384,16 +379,6 @@ std::vector<TokenId> read_sequence_start(const Node& root) {
   return ids;
 }
 
-/// The name of the token that ends a text, of a tokenizer_config.json: a text, or an object with one.
-std::string end_name_of(const std::filesystem::path& config) {
-  const std::string file = printable_path(config);
-  const Json json = Json::parse(read_json_object(config, InputKind::kData, kMaxFileBytes, kMaxDepth));
-  const Node root(file, "", json);
-  if (!root.has("eos_token")) return {};
-  const Node token = root.at("eos_token");
-  return token.value().is_object() ? token.at("content").text() : token.text();
-}
-
 std::optional<TokenId> id_of(std::string_view name, const std::vector<AddedToken>& added,
                              const Vocabulary& vocabulary) {
   const auto found = std::ranges::find(added, name, &AddedToken::content);
@@ -405,17 +390,14 @@ std::optional<TokenId> id_of(std::string_view name, const std::vector<AddedToken
 std::optional<TokenId> end_of_document_of(const std::filesystem::path& path,
                                           const std::vector<AddedToken>& added,
                                           const Vocabulary& vocabulary) {
-  const std::filesystem::path config = path.parent_path() / "tokenizer_config.json";
-  if (std::filesystem::exists(config)) {
-    const std::string name = end_name_of(config);
-    if (!name.empty()) {
-      const std::optional<TokenId> id = id_of(name, added, vocabulary);
-      if (!id) {
-        throw DataError(error_message(printable_path(config), "eos_token", "a token of tokenizer.json",
-                                      "'" + printable(name) + "'"));
-      }
-      return id;
+  const TokenizerUse use = read_tokenizer_use(path);
+  if (!use.end.value_or("").empty()) {
+    const std::optional<TokenId> id = id_of(*use.end, added, vocabulary);
+    if (!id) {
+      throw DataError(
+          error_message(use.file, "eos_token", "a token of tokenizer.json", "'" + printable(*use.end) + "'"));
     }
+    return id;
   }
   for (const std::string_view name : kEndNames) {
     if (const std::optional<TokenId> id = id_of(name, added, vocabulary)) return id;
@@ -450,17 +432,6 @@ std::uint64_t hash_of(const Node& root) {
   return XXH3_64bits(text.data(), text.size());
 }
 
-/// The file, and those beside it that say how its tokens are used.
-std::vector<TokenizerFile> files_of(const std::filesystem::path& path, std::string text) {
-  std::vector<TokenizerFile> files = {{"tokenizer.json", std::move(text)}};
-  for (const char* name : kFilesOfUse) {
-    const std::filesystem::path beside = path.parent_path() / name;
-    if (std::filesystem::exists(beside))
-      files.push_back({name, read_text_file(beside, InputKind::kData, kMaxBytesBeside)});
-  }
-  return files;
-}
-
 }  // namespace
 
 std::unique_ptr<const Tokenizer> read_tokenizer_json(const std::filesystem::path& path) {
@@ -483,7 +454,8 @@ std::unique_ptr<const Tokenizer> read_tokenizer_json(const std::filesystem::path
   parts.bytes = bytes_of_tokens(vocabulary, parts.added, decoding);
   parts.end_of_document = end_of_document_of(path, parts.added, vocabulary);
   parts.content_hash = hash_of(root);
-  parts.files = files_of(path, text);
+  parts.files = files_of_use(path);
+  parts.files.insert(parts.files.begin(), {"tokenizer.json", text});
   return std::make_unique<BpeTokenizer>(std::move(parts));
 }
 

@@ -4,77 +4,28 @@
 #include <cstdlib>
 #include <filesystem>
 #include <nlohmann/json.hpp>
-#include <span>
 #include <string>
 #include <vector>
 
 #include "core/error.h"
-#include "tests/support/sha256.h"
 #include "tests/support/skip.h"
 #include "tests/support/temporary_folder.h"
+#include "tests/train/tokenizers/golden.h"
 
 using namespace moh;
+using namespace moh::test;
 using Catch::Contains;
 using nlohmann::json;
 
 namespace {
 
-std::filesystem::path folder() {
-  return std::filesystem::path(MOH_SOURCE_DIR) / "tests/train/tokenizers";
-}
-
 const json& golden() {
-  static const json contents = json::parse(read_file(folder() / "golden.json"));
+  static const json contents = json::parse(read_file(tokenizer_tests() / "golden.json"));
   return contents;
 }
 
 std::filesystem::path file_of(const std::string& name) {
-  return folder() / "data" / (name + ".json");
-}
-
-std::vector<TokenId> ids_of(const Tokenizer& tokenizer, std::string_view text) {
-  std::vector<TokenId> ids;
-  tokenizer.encode(text, ids);
-  return ids;
-}
-
-std::string decoded(const Tokenizer& tokenizer, const std::vector<TokenId>& ids) {
-  std::string bytes;
-  for (const TokenId id : ids) bytes += tokenizer.token_bytes(id);
-  if (tokenizer.drops_leading_space() && bytes.starts_with(' ')) bytes.erase(0, 1);
-  return with_valid_utf8(bytes);
-}
-
-std::string hash_of(const std::vector<TokenId>& ids) {
-  return sha256_hex(std::as_bytes(std::span(ids)));
-}
-
-void add_utf8(std::uint32_t code, std::string& text) {
-  if (code < 0x80) {
-    text += static_cast<char>(code);
-    return;
-  }
-  const int more = code < 0x800 ? 1 : code < 0x10000 ? 2 : 3;
-  constexpr std::uint32_t kFirst[] = {0, 0xc0, 0xe0, 0xf0};
-  text += static_cast<char>(kFirst[more] | code >> (6 * more));
-  for (int i = more - 1; i >= 0; --i) text += static_cast<char>(0x80U | (code >> (6 * i) & 0x3fU));
-}
-
-/// The texts of make_golden.py's blocks(), encoded.
-std::vector<TokenId> ids_of_plane(const Tokenizer& tokenizer, std::uint32_t plane) {
-  std::vector<TokenId> ids;
-  for (std::uint32_t begin = plane << 16; begin < (plane + 1) << 16; begin += 256) {
-    if (begin >= 0xd800 && begin < 0xe000) continue;  // surrogates
-    for (const std::string_view between : {"", " ", "a"}) {
-      std::string text;
-      for (std::uint32_t code = begin; code < begin + 256; ++code) {
-        if (code > begin) text += between;
-        add_utf8(code, text);
-      }
-      tokenizer.encode(text, ids);
-    }
-  }
-  return ids;
+  return tokenizer_tests() / "data" / (name + ".json");
 }
 
 /// A tokenizer.json, changed, and what is said of it.
@@ -92,17 +43,9 @@ json gpt2() {
 
 }  // namespace
 
-TEST_CASE("tokenizer.json: ids and texts are those of the library tokenizers") {
-  for (const auto& [name, expected] : golden()["of"].items()) {
-    const auto tokenizer = read_tokenizer_json(file_of(name));
-    for (std::size_t i = 0; i < golden()["texts"].size(); ++i) {
-      INFO(name << ", text " << i);
-      const auto text = golden()["texts"][i].get<std::string>();
-      const std::vector<TokenId> ids = ids_of(*tokenizer, text);
-      CHECK(ids == expected["ids"][i].get<std::vector<TokenId>>());
-      CHECK(decoded(*tokenizer, ids) == expected["decoded"][i].get<std::string>());
-    }
-  }
+TEST_CASE("tokenizer.json: ids and texts are those of the library tokenizers, for every character") {
+  for (const auto& [name, expected] : golden()["of"].items())
+    check_texts_and_planes(name, *read_tokenizer_json(file_of(name)), golden()["texts"], expected);
 }
 
 TEST_CASE("tokenizer.json: the hash is that of the ids, not of the file's form") {
@@ -133,27 +76,11 @@ TEST_CASE("tokenizer.json: the hash is that of the ids, not of the file's form")
   CHECK(hash_of_json(other, -1) != expected);
 }
 
-TEST_CASE("tokenizer.json: every character of Unicode has the ids of the library tokenizers") {
-  for (const auto& [name, expected] : golden()["of"].items()) {
-    const auto tokenizer = read_tokenizer_json(file_of(name));
-    for (std::uint32_t plane = 0; plane < 17; ++plane) {
-      INFO(name << ", plane " << plane);
-      CHECK(hash_of(ids_of_plane(*tokenizer, plane)) == expected["planes"][plane].get<std::string>());
-    }
-  }
-}
-
 TEST_CASE("tokenizer.json: files of text have the ids of the library tokenizers") {
   const char* shared = std::getenv("MOH_SHARED");
   if (shared == nullptr) MOH_SKIP("MOH_SHARED is not set");
-  for (const auto& [name, expected] : golden()["of"].items()) {
-    const auto tokenizer = read_tokenizer_json(file_of(name));
-    for (const auto& [file, hash] : expected["files"].items()) {
-      INFO(name << ", " << file);
-      const std::string text = read_file(std::filesystem::path(shared) / "data" / file);
-      CHECK(hash_of(ids_of(*tokenizer, text)) == hash.get<std::string>());
-    }
-  }
+  for (const auto& [name, expected] : golden()["of"].items())
+    check_files(name, *read_tokenizer_json(file_of(name)), shared, expected);
 }
 
 TEST_CASE("tokenizer.json: decoding what a byte-level tokenizer encodes gives the text back") {

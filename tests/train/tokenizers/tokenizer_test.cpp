@@ -44,8 +44,8 @@ TEST_CASE("data: tokenizers are opened by name or path") {
   CHECK_THROWS_AS(open_tokenizer("data.tokenizer", "bpe"), ConfigError);
   CHECK_THROWS_WITH(
       open_tokenizer("data.tokenizer", "bpe"),
-      "data.tokenizer: bpe: expected byte, the file tokenizer.json of a tokenizer, or a folder with one, "
-      "found no such file or folder");
+      "data.tokenizer: bpe: expected byte, the file of a tokenizer (tokenizer.json, a SentencePiece .model, "
+      "a .tiktoken), or a folder with one, found no such file or folder");
   const TemporaryFolder folder;
   CHECK_THROWS_WITH(open_tokenizer("--tokenizer", folder.path()), Catch::Contains("found a folder without"));
   const std::filesystem::path data = std::filesystem::path(MOH_SOURCE_DIR) / "tests/train/tokenizers/data";

@@ -32,7 +32,8 @@ namespace {
 constexpr std::array<std::string_view, 5> kModelTypes = {"llama", "mistral", "qwen2", "qwen3", "moh_llama"};
 constexpr std::string_view kEmbedding = "model.embed_tokens.weight", kOutputMatrix = "lm_head.weight";
 
-constexpr const char* kTokenizerFiles[] = {"tokenizer.json", "tokenizer.model", "vocab.json"};
+constexpr const char* kTokenizerFiles[] = {"tokenizer.json", "tokenizer.model", "tokenizer.tiktoken",
+                                           "vocab.json"};
 
 /// The tokens that begin and end texts of a tokenizer.
 HfTokenIds token_ids_of(const Tokenizer& tokenizer) {

@@ -1,0 +1,31 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "train/tokenizers/tokenizer.h"
+
+namespace moh::test {
+
+/// tests/train/tokenizers.
+std::filesystem::path tokenizer_tests();
+
+std::vector<TokenId> ids_of(const Tokenizer& tokenizer, std::string_view text);
+std::string decoded(const Tokenizer& tokenizer, const std::vector<TokenId>& ids);
+void add_utf8(std::uint32_t code, std::string& text);
+
+/// Compares a tokenizer with an entry of a golden file: ids and decoded texts, and hashes of the ids of every
+/// character of Unicode.
+void check_texts_and_planes(const std::string& name, const Tokenizer& tokenizer, const nlohmann::json& texts,
+                            const nlohmann::json& expected);
+/// The same for files of text in `shared`/data.
+void check_files(const std::string& name, const Tokenizer& tokenizer, const std::filesystem::path& shared,
+                 const nlohmann::json& expected);
+
+}  // namespace moh::test

@@ -1,0 +1,25 @@
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "train/tokenizers/tokenizer.h"
+
+namespace moh {
+
+/// The files beside a tokenizer's that say how its tokens are used (tokenizer_config.json, a chat template,
+/// ...), which a model that is trained with it keeps. Throws DataError for one that is too large.
+std::vector<TokenizerFile> files_of_use(const std::filesystem::path& tokenizer_file);
+
+/// What a tokenizer_config.json beside a tokenizer's file says.
+struct TokenizerUse {
+  std::string file;                     ///< its path, for messages
+  std::optional<std::string> end;       ///< eos_token
+  std::optional<bool> begins_with_bos;  ///< add_bos_token
+};
+/// Nothing is set where there is no such file. Throws DataError for one that is damaged.
+TokenizerUse read_tokenizer_use(const std::filesystem::path& tokenizer_file);
+
+}  // namespace moh

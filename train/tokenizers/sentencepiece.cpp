@@ -1,0 +1,267 @@
+#include "train/tokenizers/sentencepiece.h"
+
+#include <xxhash.h>
+
+#include <algorithm>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "core/error.h"
+#include "train/io/input_file.h"
+#include "train/io/printable.h"
+#include "train/tokenizers/added_tokens.h"
+#include "train/tokenizers/bpe.h"
+#include "train/tokenizers/files_of_use.h"
+#include "train/tokenizers/sentencepiece_model.h"
+#include "train/tokenizers/sentencepiece_normalizer.h"
+#include "train/tokenizers/unigram.h"
+
+namespace moh {
+
+namespace {
+
+constexpr std::uint64_t kMaxFileBytes = std::uint64_t{256} << 20;
+
+PieceTrie user_defined_pieces(const SentencePieceModel& model) {
+  PieceTrie trie;
+  for (std::size_t id = 0; id < model.pieces.size(); ++id) {
+    if (model.pieces[id].type == PieceType::kUserDefined)
+      trie.add(model.pieces[id].text, static_cast<std::int32_t>(id));
+  }
+  return trie;
+}
+
+AddedTokens user_defined_tokens(const SentencePieceModel& model) {
+  std::vector<AddedToken> tokens;
+  for (std::size_t id = 0; id < model.pieces.size(); ++id) {
+    if (model.pieces[id].type == PieceType::kUserDefined)
+      tokens.push_back({.id = static_cast<TokenId>(id), .content = model.pieces[id].text});
+  }
+  return AddedTokens(tokens);
+}
+
+/// Ids of <0x00> ... <0xFF>; none without byte_fallback.
+std::vector<TokenId> byte_tokens_of(const SentencePieceModel& model) {
+  if (!model.byte_fallback) return {};
+  std::vector<TokenId> ids(256);
+  for (std::size_t id = 0; id < model.pieces.size(); ++id) {
+    const SentencePieceModel::Piece& piece = model.pieces[id];
+    if (piece.type == PieceType::kByte)
+      ids[std::stoul(piece.text.substr(3, 2), nullptr, 16)] = static_cast<TokenId>(id);
+  }
+  return ids;
+}
+
+/// A model's pieces as a byte-pair encoding. Any two neighbours whose text together is a piece are merged,
+/// the piece of the highest score first. Characters that are part of pieces, and none themselves, get ids
+/// behind those of the vocabulary.
+struct PieceMerges {
+  BpeTables tables;
+  std::vector<std::string> characters;  ///< by id, from the size of the vocabulary on
+
+  PieceMerges(const SentencePieceModel& model, const std::string& where) : model_(model) {
+    for (std::size_t id = 0; id < model.pieces.size(); ++id) {
+      const SentencePieceModel::Piece& piece = model.pieces[id];
+      if (piece.type == PieceType::kUnused) {
+        throw DataError(error_message(where, "piece " + std::to_string(id),
+                                      "pieces in use, as of a byte-pair encoding", "an unused one"));
+      }
+      if (piece.type == PieceType::kNormal) add_symbol(piece.text, static_cast<TokenId>(id));
+    }
+    std::vector<std::size_t> order;
+    for (std::size_t id = 0; id < model.pieces.size(); ++id) {
+      if (model.pieces[id].type == PieceType::kNormal) order.push_back(id);
+    }
+    const auto score = [&](std::size_t id) { return model.pieces[id].score; };
+    std::ranges::stable_sort(order, std::ranges::greater(), score);
+    std::int32_t rank = -1;
+    for (std::size_t i = 0; i < order.size(); ++i) {
+      if (i == 0 || score(order[i]) != score(order[i - 1])) ++rank;
+      add_merges(static_cast<TokenId>(order[i]), rank);
+    }
+    tables.byte_tokens = byte_tokens_of(model);
+    tables.unknown = model.unknown;
+  }
+
+ private:
+  TokenId add_symbol(std::string_view text, TokenId id) {
+    const auto [at, is_new] = symbols_.try_emplace(text, id);
+    if (is_new) tables.tokens.push_back({std::string(text), id});
+    return at->second;
+  }
+
+  /// The symbol of a part of a piece: a piece itself, or a character. Nothing for other texts.
+  std::optional<TokenId> symbol_of(std::string_view part) {
+    if (const auto found = symbols_.find(part); found != symbols_.end()) return found->second;
+    if (first_character(part).size() != part.size()) return std::nullopt;
+    characters.emplace_back(part);
+    return add_symbol(part, static_cast<TokenId>(model_.pieces.size() + characters.size() - 1));
+  }
+
+  void add_merges(TokenId id, std::int32_t rank) {
+    const std::string_view text = model_.pieces[static_cast<std::size_t>(id)].text;
+    for (std::size_t cut = first_character(text).size(); cut < text.size();
+         cut += first_character(text.substr(cut)).size()) {
+      const auto left = symbol_of(text.substr(0, cut)), right = symbol_of(text.substr(cut));
+      if (!left || !right) continue;
+      tables.merges.push_back({*left, *right, id});
+      tables.ranks.push_back(rank);
+    }
+  }
+
+  const SentencePieceModel& model_;
+  // Texts are those of the model.
+  std::unordered_map<std::string_view, TokenId> symbols_;
+};
+
+class SentencePiece final : public Tokenizer {
+ public:
+  SentencePiece(SentencePieceModel model, std::uint64_t content_hash, const std::string& where)
+      : model_(std::move(model)),
+        content_hash_(content_hash),
+        user_defined_(user_defined_pieces(model_)),
+        user_defined_tokens_(user_defined_tokens(model_)),
+        normalizer_(model_, user_defined_, where),
+        byte_tokens_(byte_tokens_of(model_)) {
+    if (model_.is_unigram) {
+      unigram_.emplace(model_);
+    } else {
+      PieceMerges merges(model_, where);
+      characters_ = std::move(merges.characters);
+      bpe_.emplace(std::move(merges.tables));
+    }
+    for (const SentencePieceModel::Piece& piece : model_.pieces) bytes_.push_back(bytes_of(piece));
+    end_of_document_ = model_.end;
+    if (model_.begin) sequence_start_ = {*model_.begin};
+  }
+
+  std::string_view name() const override { return "tokenizer.model"; }
+  std::int64_t vocab_size() const override { return std::ssize(bytes_); }
+  std::uint64_t content_hash() const override { return content_hash_; }
+  std::optional<TokenId> end_of_document() const override { return end_of_document_; }
+  const std::vector<TokenId>& sequence_start() const override { return sequence_start_; }
+  bool drops_leading_space() const override { return model_.adds_prefix || model_.removes_extra_spaces; }
+  const std::vector<TokenizerFile>& files() const override { return files_; }
+
+  void encode(std::string_view text, std::vector<TokenId>& ids) const override {
+    encode_text(text, TextPlace::kBeginning, ids);
+  }
+  void encode_rest(std::string_view text, std::vector<TokenId>& ids) const override {
+    encode_text(text, TextPlace::kMiddle, ids);
+  }
+  std::string_view token_bytes(TokenId id) const override {
+    if (id < 0 || id >= vocab_size()) {
+      throw ValueError(error_message("tokenizer", "token id", "0 ... " + std::to_string(vocab_size() - 1),
+                                     std::to_string(id)));
+    }
+    return bytes_[static_cast<std::size_t>(id)];
+  }
+
+  void use(const TokenizerUse& use) {
+    if (use.begins_with_bos == false) sequence_start_.clear();
+    if (!use.end) return;
+    const auto piece = std::ranges::find(model_.pieces, *use.end, &SentencePieceModel::Piece::text);
+    if (piece == model_.pieces.end()) {
+      throw DataError(error_message(use.file, "eos_token", "a piece of the SentencePiece model",
+                                    "'" + printable(*use.end) + "'"));
+    }
+    end_of_document_ = static_cast<TokenId>(piece - model_.pieces.begin());
+    bytes_[static_cast<std::size_t>(*end_of_document_)].clear();
+  }
+  void keep(std::vector<TokenizerFile> files) { files_ = std::move(files); }
+
+ private:
+  std::string bytes_of(const SentencePieceModel::Piece& piece) const {
+    if (piece.type == PieceType::kControl) return {};
+    if (piece.type == PieceType::kUnknown) return model_.unknown_text;
+    if (piece.type == PieceType::kByte)
+      return std::string(1, static_cast<char>(std::stoul(piece.text.substr(3, 2), nullptr, 16)));
+    constexpr std::string_view kSpace = "\u2581";
+    std::string text = piece.text;
+    for (std::size_t at = text.find(kSpace); at != std::string::npos; at = text.find(kSpace, at + 1))
+      text.replace(at, kSpace.size(), " ");
+    return text;
+  }
+
+  void encode_text(std::string_view text, TextPlace place, std::vector<TokenId>& ids) const {
+    std::string repaired;
+    if (!is_utf8(text)) {
+      repaired = with_valid_utf8(text);
+      text = repaired;
+    }
+    const std::string normalized = normalizer_(text, place);
+    unigram_ ? encode_unigram(normalized, ids) : encode_bpe(normalized, ids);
+  }
+
+  void encode_unigram(std::string_view text, std::vector<TokenId>& ids) const {
+    thread_local std::vector<Unigram::Part> parts;
+    unigram_->cut(text, parts);
+    bool after_unknown = false;
+    for (const Unigram::Part& part : parts) add(part.id, part.text, after_unknown, ids);
+  }
+
+  void encode_bpe(std::string_view text, std::vector<TokenId>& ids) const {
+    const std::size_t begin = ids.size();
+    user_defined_tokens_.split(text, [&](const TextOrToken& part) {
+      if (part.token)
+        ids.push_back(*part.token);
+      else
+        bpe_->encode(part.text, ids);
+    });
+    // Symbols that are no pieces are written as bytes, or as unknown.
+    if (characters_.empty() && model_.byte_fallback) return;
+    const std::vector<TokenId> symbols(ids.begin() + static_cast<std::ptrdiff_t>(begin), ids.end());
+    ids.resize(begin);
+    bool after_unknown = false;
+    for (const TokenId id : symbols) {
+      const auto beyond = id - static_cast<TokenId>(vocab_size());
+      if (beyond < 0)
+        add(id, "", after_unknown, ids);
+      else
+        add(model_.unknown, characters_[static_cast<std::size_t>(beyond)], after_unknown, ids);
+    }
+  }
+
+  /// Adds an id; that of an unknown text as its bytes, or once for a row of them.
+  void add(TokenId id, std::string_view text, bool& after_unknown, std::vector<TokenId>& ids) const {
+    const bool is_unknown = id == model_.unknown;
+    if (is_unknown && model_.byte_fallback) {
+      for (const char byte : text) ids.push_back(byte_tokens_[static_cast<unsigned char>(byte)]);
+    } else if (!is_unknown || !after_unknown) {
+      ids.push_back(id);
+    }
+    after_unknown = is_unknown;
+  }
+
+  SentencePieceModel model_;
+  std::uint64_t content_hash_;
+  PieceTrie user_defined_;
+  AddedTokens user_defined_tokens_;
+  SentencePieceNormalizer normalizer_;
+  std::vector<TokenId> byte_tokens_;
+  std::vector<std::string> characters_, bytes_;
+  std::optional<Unigram> unigram_;
+  std::optional<Bpe> bpe_;
+  std::optional<TokenId> end_of_document_;
+  std::vector<TokenId> sequence_start_;
+  std::vector<TokenizerFile> files_;
+};
+
+}  // namespace
+
+std::unique_ptr<const Tokenizer> read_sentencepiece(const std::filesystem::path& path) {
+  const std::string where = printable_path(path);
+  std::string bytes = read_text_file(path, InputKind::kData, kMaxFileBytes);
+  auto tokenizer = std::make_unique<SentencePiece>(parse_sentencepiece_model(bytes, where),
+                                                   XXH3_64bits(bytes.data(), bytes.size()), where);
+  tokenizer->use(read_tokenizer_use(path));
+  std::vector<TokenizerFile> files = files_of_use(path);
+  files.insert(files.begin(), {"tokenizer.model", std::move(bytes)});
+  tokenizer->keep(std::move(files));
+  return tokenizer;
+}
+
+}  // namespace moh

@@ -1,0 +1,38 @@
+#pragma once
+
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "train/tokenizers/piece_trie.h"
+#include "train/tokenizers/sentencepiece_model.h"
+#include "train/tokenizers/token_id.h"
+
+namespace moh {
+
+/// The most probable way to cut a text into pieces of a unigram language model (Kudo 2018, arXiv
+/// 1804.10959): the path of the highest sum of scores through all pieces that occur in it, by Viterbi's
+/// algorithm. Immutable and thread-safe.
+class Unigram {
+ public:
+  explicit Unigram(const SentencePieceModel& model);
+
+  /// A piece of a text; `text` of the unknown one is a character.
+  struct Part {
+    TokenId id = 0;
+    std::string_view text;
+  };
+  /// The parts of a text in valid UTF-8, in order.
+  void cut(std::string_view text, std::vector<Part>& parts) const;
+
+ private:
+  double bonus_or_score(std::int32_t piece, std::size_t bytes) const;
+
+  PieceTrie pieces_;
+  std::vector<float> scores_;
+  std::vector<bool> user_defined_;
+  TokenId unknown_;
+  float unknown_score_ = 0, highest_ = 0;
+};
+
+}  // namespace moh
