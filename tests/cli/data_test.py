@@ -45,6 +45,22 @@ class Data(support.MohTest):
         self.assertEqual(self.moh("data", "info", "out.tokens", "--verify"),
                          info + "verified: the ids match their checksum\n")
 
+    def test_ids_of_other_programs(self):
+        text = (self.folder / "text.txt").read_bytes()
+        self.write("ids.bin", struct.pack(f"<{len(text)}H", *text))
+        info = self.moh("data", "info", "ids.bin", "--bin-dtype", "uint16", "--verify")
+        self.assert_says(info, "format      ids of uint16 without a header", f"tokens      {len(text)} (U16)",
+                         "documents   not known", f"largest id  {max(text)}")
+        self.assert_says(self.moh("data", "info", "ids.bin", code=support.INPUT_ERROR), "say the type of its ids: data.bin_dtype")
+        self.moh("data", "tokenize", "--input", "ids.bin", "--bin-dtype", "uint16", "--output", "ids.tokens")
+        self.train({"output.dir": "from_text"})
+        self.train({"output.dir": "from_ids", "data.train": "ids.bin", "data.bin_dtype": "uint16"})
+        self.train({"output.dir": "from_tokens", "data.train": "ids.tokens"})
+        self.assert_same_state("from_text", "from_ids")
+        self.assert_same_state("from_text", "from_tokens")
+        loss = self.moh("eval", "--checkpoint", "from_text", "data=ids.bin", "data.bin_dtype=uint16")
+        self.assertEqual(loss, self.moh("eval", "--checkpoint", "from_text", "data=text.txt"))
+
     def test_the_file_is_a_function_of_the_text(self):
         self.tokenize("text.txt", output="a.tokens")
         self.tokenize("text.txt", output="b.tokens")

@@ -124,6 +124,54 @@ class Tokenizers(support.MohTest):
         self.assertEqual(*(re.sub(r"/\S+", "", (self.newest(f"next_{s}") / "config.yaml").read_text().replace(s, ""))
                            for s in ("hf", "copy")))
 
+    def test_models_of_sentencepiece_and_ranks_of_tiktoken(self):
+        (self.folder / "spm").mkdir()
+        shutil.copy(DATA / "llama2.model", self.folder / "spm/tokenizer.model")
+        (self.folder / "ranks").mkdir()
+        shutil.copy(DATA / "ranks.tiktoken", self.folder / "ranks/any.model")
+        self.write("ranks/tiktoken.json", '{"pattern": "llama3", "special_tokens": {"<|endoftext|>": 704}}')
+        for tokenizer, carried, size in (("spm", {"tokenizer.model"}, 1200),
+                                         ("ranks/any.model", {"tokenizer.tiktoken", "tiktoken.json"}, 705)):
+            name = sorted(carried)[-1]
+            self.run_of(tokenizer=tokenizer, settings={**support.DENSE, "output.dir": name})
+            folder = self.newest(name)
+            self.assert_says((folder / "config.yaml").read_text(), f"vocab_size: {size}")
+            self.assertLessEqual(carried, {path.name for path in folder.iterdir()})
+            # A step folder is all that the commands need.
+            shutil.move(folder, self.folder / f"step_{name}")
+            shutil.rmtree(self.folder / name)
+            expected = self.eval("data=text.txt", checkpoint=f"step_{name}")["loss"]
+            text = self.moh("generate", "--checkpoint", f"step_{name}", "--prompt", "the head", "--tokens", 5)
+            self.assertTrue(text.startswith("the head"), text)
+            self.moh("convert", "--from", f"step_{name}", "--to", f"hf_{name}", "--format", "hf")
+            self.assertLessEqual(carried, {path.name for path in (self.folder / f"hf_{name}").iterdir()})
+            found = self.eval("data=text.txt", "data.sequence_length=32", checkpoint=f"hf_{name}")["loss"]
+            self.assertAlmostEqual(found, expected, delta=1e-6)
+        self.write("ranks/tiktoken.json", "{}")
+        output = self.run_of(tokenizer="ranks/any.model", code=support.INPUT_ERROR)
+        self.assert_says(output, "tiktoken.json: pattern: expected gpt2, cl100k, o200k, llama3, qwen, or a regular expression")
+
+    def test_a_tokenizer_that_was_learned(self):
+        command = ("data", "train-tokenizer", "--input", "text.txt", "--vocab-size", 300)
+        output = self.moh(*command, "--output", "new/", "--threads", 1)
+        self.assert_says(output, "wrote new/tokenizer.json", "files       1", "tokens      300", "merges      42")
+        self.moh(*command, "--output", "two.json", "--threads", 2)
+        self.assertEqual((self.folder / "new/tokenizer.json").read_bytes(), (self.folder / "two.json").read_bytes())
+        written = json.loads((self.folder / "new/tokenizer.json").read_text())
+        self.assertEqual([token["content"] for token in written["added_tokens"]], ["<|begin_of_text|>", "<|end_of_text|>"])
+        self.run_of(tokenizer="new")
+        self.assert_says((self.newest() / "config.yaml").read_text(), "vocab_size: 300")
+        output = self.moh(*command, "--output", "two.json", code=support.CONFIG_ERROR)
+        self.assert_says(output, "--output two.json")
+        output = self.moh(*command[:-1], 200, "--output", "no.json", code=support.CONFIG_ERROR)
+        self.assert_says(output, "--vocab-size: expected at least 258, the 256 bytes and the special tokens, found 200")
+        output = self.moh(*command, "--output", "no.json", "--special", "ab", code=support.CONFIG_ERROR)
+        self.assert_says(output, "--special: 'ab': expected texts that differ, of at least 3 bytes")
+        self.write("words.jsonl.gz", gzip.compress(json.dumps({"text": "words words"}).encode()))
+        output = self.moh("data", "train-tokenizer", "--input", "words.jsonl.gz", "--vocab-size", 300, "--output", "few.json",
+                          "--pattern", "gpt2", "--special", "<|endoftext|>", "<|pad|>")
+        self.assert_says(output, "merges      4", "the text has no more pairs that occur 2 times: 262 tokens of 300")
+
     def test_json_lines_and_a_folder_of_token_files(self):
         texts = [support.text_of_words(300, seed=i) for i in range(6)]
         lines = [json.dumps({"text": text}) + "\n" for text in texts]

@@ -1,23 +1,32 @@
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdint>
 #include <cstdio>
 #include <filesystem>
+#include <limits>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "core/error.h"
 #include "core/parallel.h"
 #include "train/cli/commands.h"
+#include "train/io/file_ops.h"
 #include "train/io/printable.h"
 #include "train/log/logging.h"
+#include "train/tasks/language/data/foreign_tokens.h"
 #include "train/tasks/language/data/old_token_file.h"
 #include "train/tasks/language/data/token_file.h"
 #include "train/tasks/language/data/tokenize_files.h"
+#include "train/tasks/language/data/train_tokenizer.h"
 #include "train/tokenizers/open_tokenizer.h"
 
 namespace moh::cli {
 
 namespace {
+
+const std::vector<std::string> kBinDtypes = {kNoBinDtype, "uint16", "uint32"};
+constexpr const char* kBinDtypeHelp = "Type of the ids in .bin files without a header";
 
 struct TokenizeArgs {
   std::vector<std::string> inputs;
@@ -27,9 +36,17 @@ struct TokenizeArgs {
   TokenizeOptions options;
 };
 
+struct TrainTokenizerArgs {
+  std::vector<std::string> inputs;
+  std::string output, pattern = "llama3";
+  std::int64_t threads = 0;
+  TrainTokenizerOptions options;
+};
+
 struct DataInfoArgs {
   std::string file;
   bool verify = false;  ///< read all of it and compare the checksum
+  std::string bin_dtype = kNoBinDtype;
 };
 
 /// An existing folder, or a path that ends as one.
@@ -62,7 +79,63 @@ int data_tokenize(const TokenizeArgs& args, const Families&) {
   return kDone;
 }
 
+int data_train_tokenizer(const TrainTokenizerArgs& args, const Families&) {
+  set_num_threads(args.threads);
+  TrainTokenizerOptions options = args.options;
+  options.pattern = *word_pattern_named(args.pattern);
+  if (options.bpe.special.empty()) {
+    options.bpe.special = options.pattern == WordPattern::kGpt2
+                              ? std::vector<std::string>{"<|endoftext|>"}
+                              : std::vector<std::string>{"<|begin_of_text|>", "<|end_of_text|>"};
+  }
+  std::filesystem::path output = args.output;
+  if (is_folder(args.output)) {
+    make_directories(output);
+    output /= "tokenizer.json";
+  }
+  const TrainTokenizerReport report = train_tokenizer(args.inputs, output, options);
+  if (report.skipped.count() > 0) log_warning("data: skipped " + report.skipped.describe());
+  if (report.dropped_words > 0) {
+    log_warning("data: " + std::to_string(report.dropped_words) +
+                " words of the text were dropped as rare, to bound memory");
+  }
+  std::printf(
+      "wrote %s\nfiles       %lld\nwords       %lld that differ\ntokens      %lld\nmerges      %lld\n",
+      printable_path(output).c_str(), static_cast<long long>(report.files),
+      static_cast<long long>(report.words), static_cast<long long>(report.tokens),
+      static_cast<long long>(report.merges));
+  if (report.tokens < options.bpe.vocab_size) {
+    log_warning("data: the text has no more pairs that occur " + std::to_string(options.bpe.min_frequency) +
+                " times: " + std::to_string(report.tokens) + " tokens of " +
+                std::to_string(options.bpe.vocab_size));
+  }
+  return kDone;
+}
+
+/// Ids that another program wrote: no vocabulary is known, so all of them are.
+int foreign_info(const DataInfoArgs& args, const InputPath& input, ForeignTokens kind) {
+  constexpr std::int64_t kAnyId = std::numeric_limits<TokenId>::max();
+  const ForeignTokenFile file = open_foreign_tokens(input, kind, args.bin_dtype, "", kAnyId, std::nullopt);
+  const TokenFileInfo& info = file.ids->info();
+  std::printf("format      %s\ntokens      %lld (%s)\ndocuments   %s\n", file.description.c_str(),
+              static_cast<long long>(info.num_tokens), std::string(info.stored_dtype).c_str(),
+              info.num_documents ? std::to_string(*info.num_documents).c_str() : "not known");
+  if (!args.verify) return kDone;
+  std::vector<TokenId> ids(1 << 16);
+  TokenId largest = 0;
+  for (std::int64_t begin = 0; begin < info.num_tokens; begin += std::ssize(ids)) {
+    ids.resize(static_cast<std::size_t>(std::min<std::int64_t>(std::ssize(ids), info.num_tokens - begin)));
+    file.ids->copy(begin, ids);
+    largest = std::max(largest, std::ranges::max(ids));
+  }
+  std::printf("largest id  %d\n", largest);
+  return kDone;
+}
+
 int data_info(const DataInfoArgs& args, const Families&) {
+  const InputPath input{args.file, /*named=*/true};
+  if (const ForeignTokens kind = foreign_tokens_kind(input, args.bin_dtype); kind != ForeignTokens::kNone)
+    return foreign_info(args, input, kind);
   const bool old = token_file_kind(args.file) == TokenFileKind::kOld;
   const auto file = old ? open_old_token_file(args.file, args.verify) : TokenFile::open(args.file);
   if (args.verify && !old) file->verify();
@@ -85,17 +158,20 @@ void add_data(const Commands& commands) {
   const auto [tokenize, from] =
       add_command(data, "tokenize", "Turn text files and folders into token files", data_tokenize);
   tokenize
-      .add_option("--input", from.inputs,
-                  "Files and folders of text and JSON Lines, also as .gz or .zst; a token file of the "
-                  "earlier format is "
-                  "converted")
+      .add_option(
+          "--input", from.inputs,
+          "Files and folders of text and JSON Lines, also as .gz or .zst; token ids of other programs "
+          "(.npy, .bin, .idx) and a token file of the earlier format are converted")
       ->required()
       ->default_str("");
   tokenize.add_option("--output", from.output, "Token file to write, or FOLDER/ for one per file")
       ->required();
   tokenize.add_option("--tokenizer", from.tokenizer,
-                      "byte, the tokenizer.json of a tokenizer, or a folder with one");
+                      "byte, a tokenizer's file (tokenizer.json, SentencePiece's .model, a .tiktoken), or a "
+                      "folder with one");
   tokenize.add_option("--text-key", from.options.text.text_key, "Key of the text in JSON Lines");
+  tokenize.add_option("--bin-dtype", from.options.text.bin_dtype, kBinDtypeHelp)
+      ->check(CLI::IsMember(kBinDtypes));
   tokenize.add_option("--threads", from.threads, "CPU threads; 0: all processors");
   tokenize.add_flag("--overwrite", from.options.overwrite,
                     "Replace the file --output, or files in that folder");
@@ -105,8 +181,31 @@ void add_data(const Commands& commands) {
   moh data tokenize --input corpus/ notes.txt --output corpus.safetensors
   moh data tokenize --input web/*.jsonl.zst --tokenizer llama3/tokenizer.json --output web_tokens/ --resume)");
 
+  const auto [learn, by] = add_command(data, "train-tokenizer", "Learn a byte-level BPE tokenizer from text",
+                                       data_train_tokenizer);
+  learn.add_option("--input", by.inputs, "Files and folders of text and JSON Lines, also as .gz or .zst")
+      ->required()
+      ->default_str("");
+  learn.add_option("--output", by.output, "tokenizer.json to write, or FOLDER/ for one there")->required();
+  learn.add_option("--vocab-size", by.options.bpe.vocab_size,
+                   "Tokens: the special ones, the 256 bytes, and merges");
+  learn.add_option("--pattern", by.pattern, "How text is cut into words, which no token crosses")
+      ->check(CLI::IsMember({"gpt2", "llama3"}));
+  learn
+      .add_option("--special", by.options.bpe.special,
+                  "Special tokens, which get the first ids; without: <|endoftext|> (gpt2), "
+                  "<|begin_of_text|> and <|end_of_text|> (llama3)")
+      ->default_str("");
+  learn.add_option("--min-frequency", by.options.bpe.min_frequency, "Merge pairs that occur this often");
+  learn.add_option("--text-key", by.options.text_key, "Key of the text in JSON Lines");
+  learn.add_option("--threads", by.threads, "CPU threads; 0: all processors");
+  learn.add_flag("--overwrite", by.options.overwrite, "Replace the file --output");
+  learn.footer(R"(Example:
+  moh data train-tokenizer --input corpus/ --vocab-size 32000 --output tokenizer/)");
+
   const auto [info, of] = add_command(data, "info", "Print the properties of a token file", data_info);
-  info.add_option("file", of.file, "Token file")->required();
+  info.add_option("file", of.file, "Token file, or token ids of another program")->required();
+  info.add_option("--bin-dtype", of.bin_dtype, kBinDtypeHelp)->check(CLI::IsMember(kBinDtypes));
   info.add_flag("--verify", of.verify, "Read everything and verify the checksum");
   info.footer(R"(Example:
   moh data info corpus.safetensors --verify)");

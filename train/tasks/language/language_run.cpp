@@ -167,8 +167,9 @@ Section model_section(LanguageRun& run) {
 Section data_section(TextDataConfig& c) {
   Section s("data", "Training and validation text.");
   s.field("train", c.train,
-          "Text, JSON Lines (each also as `.gz` or `.zst`), token files (`moh data tokenize`), or folders of "
-          "them. A list of `{name, path, weight}` is a mixture: each row is of one source, and every stretch "
+          "Text, JSON Lines (each also as `.gz` or `.zst`), token files (`moh data tokenize`), token ids of "
+          "other programs (`.npy`, `.bin`, `.idx`), or folders of them. A list of `{name, path, weight}` is "
+          "a mixture: each row is of one source, and every stretch "
           "of rows has them in proportion to their weights ([data.md](data.md#mixtures)).");
   s.field(
       "validation", c.validation,
@@ -179,12 +180,15 @@ Section data_section(TextDataConfig& c) {
           "validation.");
   s.path_or_word(
       "tokenizer", c.tokenizer, kTokenizerWords,
-      "How text becomes tokens: the `tokenizer.json` of Hugging Face's libraries, or a folder with one, "
-      "whose "
+      "How text becomes tokens: the `tokenizer.json` of Hugging Face's libraries, a SentencePiece `.model`, "
+      "a `.tiktoken` file, or a folder with one, whose "
       "vocabulary `model.vocab_size` follows unless it is given. `byte`: one token per byte. A run with "
       "`init.from` takes the tokenizer of the checkpoint. `other`: set in converted models that came "
       "without a tokenizer; text is refused.");
   s.field("text_key", c.text.text_key, "Key of the text in JSON Lines.");
+  s.field("bin_dtype", choice_of(c.text.bin_dtype, {kNoBinDtype, "uint16", "uint32"}),
+          "Type of the ids in `.bin` files without a header, as nanoGPT writes them. Files of llm.c and "
+          "Megatron-LM say it themselves.");
   s.path_or_word(
       "cache", c.text.cache, kCacheWords,
       "Folder of the token files that are made of texts above 16 MiB, once for each text and tokenizer. "

@@ -12,6 +12,7 @@
 #include "train/io/input_file.h"
 #include "train/tasks/language/data/document_reader.h"
 #include "train/tasks/language/data/encode_documents.h"
+#include "train/tasks/language/data/foreign_tokens.h"
 #include "train/tasks/language/data/old_token_file.h"
 #include "train/tasks/language/data/token_file.h"
 
@@ -20,7 +21,14 @@ namespace moh {
 std::vector<InputPath> require_files(std::span<const std::string> inputs, SkippedFiles& skipped,
                                      const std::filesystem::path& run_folder) {
   if (inputs.empty()) throw DataError(error_message("data", "input", "at least one file or folder", "none"));
-  return list_input_files(inputs, skipped, run_folder);
+  std::vector<InputPath> files = list_input_files(inputs, skipped, run_folder);
+  // Of a pair of Megatron-LM the index is read.
+  std::erase_if(files, [&](const InputPath& file) {
+    if (!file.path.ends_with(".bin") || !has_megatron_index(file.path)) return false;
+    const std::string index = std::filesystem::path(file.path).replace_extension(".idx").string();
+    return std::ranges::find(files, index, &InputPath::path) != files.end();
+  });
+  return files;
 }
 
 void fail_without_text(std::span<const std::string> inputs, const SkippedFiles& skipped) {
@@ -113,6 +121,20 @@ std::string sampled_checksum(const TokenSource& tokens) {
   return checksum.hex();
 }
 
+/// Arrays of other types that lie in a folder are passed over.
+std::optional<CorpusFile> open_foreign(const InputPath& input, ForeignTokens kind, const Tokenizer& tokenizer,
+                                       const TextOptions& options, SkippedFiles& skipped) {
+  try {
+    const ForeignTokenFile file = open_foreign_tokens(input, kind, options.bin_dtype, tokenizer.name(),
+                                                      tokenizer.vocab_size(), tokenizer.end_of_document());
+    return CorpusFile{input.path, file.documents, sampled_checksum(*file.documents)};
+  } catch (const DataError&) {
+    if (input.named || kind != ForeignTokens::kNumpy) throw;
+    skipped.add("NumPy", input.path);
+    return std::nullopt;
+  }
+}
+
 /// Nothing for a file that was skipped.
 std::optional<CorpusFile> open_tokens(const InputPath& input, const Tokenizer& tokenizer,
                                       const TextOptions& options, SkippedFiles& skipped) {
@@ -128,6 +150,9 @@ std::optional<CorpusFile> open_tokens(const InputPath& input, const Tokenizer& t
     const std::string& checksum = file->info().checksum;
     return CorpusFile{input.path, file, checksum.empty() ? sampled_checksum(*file) : checksum};
   }
+  if (const ForeignTokens foreign = foreign_tokens_kind(input, options.bin_dtype);
+      foreign != ForeignTokens::kNone)
+    return open_foreign(input, foreign, tokenizer, options, skipped);
   return open_text_file(input, tokenizer, options, skipped);
 }
 

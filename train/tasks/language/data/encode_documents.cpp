@@ -32,28 +32,45 @@ class Batch {
 
   const DocumentPart& first() const { return parts_.front(); }
 
-  void encode(const std::string& path, const Tokenizer& tokenizer, const std::string& text_key) {
-    if (ids_.size() < parts_.size()) ids_.resize(parts_.size());
+  void work_on(const std::string& path, const std::string& text_key, TextWork& work) const {
+    work.begin(parts_.size());
     parallel_for(static_cast<std::int64_t>(parts_.size()), 1, [&](std::int64_t begin, std::int64_t end) {
       for (auto i = static_cast<std::size_t>(begin); i < static_cast<std::size_t>(end); ++i) {
         const DocumentPart& part = parts_[i];
-        ids_[i].clear();
         if (part.line > 0)
-          tokenizer.encode(text_of_line(path, part, text_key), ids_[i]);
-        else if (part.begins)
-          tokenizer.encode(part.text, ids_[i]);
+          work.run(i, text_of_line(path, part, text_key), part.begins);
         else
-          tokenizer.encode_rest(part.text, ids_[i]);
+          work.run(i, part.text, part.begins);
       }
     });
-  }
-
-  void pass_on(FunctionRef<void(const EncodedPart&)> sink) const {
-    for (std::size_t i = 0; i < parts_.size(); ++i) sink({parts_[i].begins, ids_[i]});
+    for (std::size_t i = 0; i < parts_.size(); ++i) work.finish(i, parts_[i].begins);
   }
 
  private:
   std::vector<DocumentPart> parts_;
+};
+
+/// Encodes texts.
+class Encoding final : public TextWork {
+ public:
+  Encoding(const Tokenizer& tokenizer, FunctionRef<void(const EncodedPart&)> sink)
+      : tokenizer_(tokenizer), sink_(sink) {}
+
+  void begin(std::size_t texts) override {
+    if (ids_.size() < texts) ids_.resize(texts);
+  }
+  void run(std::size_t number, std::string_view text, bool begins) override {
+    ids_[number].clear();
+    if (begins)
+      tokenizer_.encode(text, ids_[number]);
+    else
+      tokenizer_.encode_rest(text, ids_[number]);
+  }
+  void finish(std::size_t number, bool begins) override { sink_({begins, ids_[number]}); }
+
+ private:
+  const Tokenizer& tokenizer_;
+  FunctionRef<void(const EncodedPart&)> sink_;
   std::vector<std::vector<TokenId>> ids_;
 };
 
@@ -88,18 +105,23 @@ void pass_over_other_records(const InputPath& input, const DocumentPart& first, 
 
 }  // namespace
 
-bool encode_documents(const InputPath& input, const Tokenizer& tokenizer, const std::string& text_key,
-                      SkippedFiles& skipped, FunctionRef<void(const EncodedPart&)> sink,
-                      FunctionRef<void(std::uint64_t bytes)> progress) {
+bool for_each_text(const InputPath& input, const Tokenizer& tokenizer, const std::string& text_key,
+                   SkippedFiles& skipped, TextWork& work, FunctionRef<void(std::uint64_t bytes)> progress) {
   return with_reader(input, tokenizer, skipped, [&](DocumentReader& reader) {
     std::uint64_t done = 0;
     for (Batch batch; batch.fill(reader); done = reader.position()) {
       if (done == 0) pass_over_other_records(input, batch.first(), text_key);
-      batch.encode(input.path, tokenizer, text_key);
-      batch.pass_on(sink);
+      batch.work_on(input.path, text_key, work);
       progress(reader.position() - done);
     }
   });
+}
+
+bool encode_documents(const InputPath& input, const Tokenizer& tokenizer, const std::string& text_key,
+                      SkippedFiles& skipped, FunctionRef<void(const EncodedPart&)> sink,
+                      FunctionRef<void(std::uint64_t bytes)> progress) {
+  Encoding encoding(tokenizer, sink);
+  return for_each_text(input, tokenizer, text_key, skipped, encoding, progress);
 }
 
 bool has_text(const InputPath& input, const Tokenizer& tokenizer, const std::string& text_key,

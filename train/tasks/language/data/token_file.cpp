@@ -89,6 +89,10 @@ void visit_stored(std::string_view stored_dtype, Visit visit) {
   if (stored_dtype == "U16") return visit.template operator()<std::uint16_t>();
   if (stored_dtype == "U32") return visit.template operator()<std::uint32_t>();
   if (stored_dtype == "I32") return visit.template operator()<std::int32_t>();
+  // Of files that others wrote:
+  if (stored_dtype == "I8") return visit.template operator()<std::int8_t>();
+  if (stored_dtype == "I16") return visit.template operator()<std::int16_t>();
+  if (stored_dtype == "U64") return visit.template operator()<std::uint64_t>();
   MOH_CHECK(stored_dtype == "I64", "a type of token files");
   visit.template operator()<std::int64_t>();
 }
@@ -96,7 +100,7 @@ void visit_stored(std::string_view stored_dtype, Visit visit) {
 /// Throws unless all ids of a block are in the vocabulary. `first`: index of its first id, for the message.
 template <class Stored>
 void check_ids(const std::string& path, std::int64_t vocab_size, std::int64_t first,
-               std::span<const Stored> ids) {
+               std::span<const Stored> ids, std::string_view fix) {
   const auto is_beyond = [size = static_cast<std::uint64_t>(vocab_size)](Stored id) {
     return static_cast<std::uint64_t>(id) >= size;  // also true for a negative id
   };
@@ -105,19 +109,19 @@ void check_ids(const std::string& path, std::int64_t vocab_size, std::int64_t fi
   if (!any) return;
   const auto bad = std::ranges::find_if(ids, is_beyond);
   throw DataError(error_message(path, "id " + std::to_string(first + (bad - ids.begin())),
-                                "0 ... " + std::to_string(vocab_size - 1), std::to_string(*bad), kMakeAgain));
+                                "0 ... " + std::to_string(vocab_size - 1), std::to_string(*bad), fix));
 }
 
 /// Calls use(index of the first id, ids as stored) for checked blocks of [begin, begin + count).
 template <class Stored, class Use>
 void for_each_block(const std::string& path, const TokenFileInfo& info, const TokenFile::ReadElements& read,
-                    std::int64_t begin, std::int64_t count, Use use) {
+                    std::string_view fix, std::int64_t begin, std::int64_t count, Use use) {
   std::array<Stored, (32 << 10) / sizeof(Stored)> block;
   for (std::int64_t done = 0; done < count;) {
     const auto step = std::min<std::int64_t>(count - done, static_cast<std::int64_t>(block.size()));
     const auto ids = std::span(block).first(static_cast<std::size_t>(step));
     read(static_cast<std::uint64_t>(begin + done) * sizeof(Stored), std::as_writable_bytes(ids));
-    check_ids(path, info.vocab_size, begin + done, std::span<const Stored>(ids));
+    check_ids(path, info.vocab_size, begin + done, std::span<const Stored>(ids), fix);
     use(begin + done, std::span<const Stored>(ids));
     done += step;
   }
@@ -187,14 +191,17 @@ std::shared_ptr<const TokenFile> TokenFile::open(const std::string& path) {
   return file;
 }
 
-TokenFile::TokenFile(std::string path, TokenFileInfo info, ReadElements read)
-    : path_(std::move(path)), info_(std::move(info)), read_(std::move(read)) {}
+TokenFile::TokenFile(std::string path, TokenFileInfo info, ReadElements read, std::string_view fix)
+    : path_(std::move(path)),
+      info_(std::move(info)),
+      read_(std::move(read)),
+      fix_(fix.empty() ? kMakeAgain : fix) {}
 
 void TokenFile::copy(std::int64_t begin, std::span<TokenId> ids) const {
   MOH_CHECK(begin >= 0 && begin <= size() && static_cast<std::int64_t>(ids.size()) <= size() - begin,
             "TokenFile: range outside the file");
   visit_stored(info_.stored_dtype, [&]<class Stored>() {
-    for_each_block<Stored>(path_, info_, read_, begin, static_cast<std::int64_t>(ids.size()),
+    for_each_block<Stored>(path_, info_, read_, fix_, begin, static_cast<std::int64_t>(ids.size()),
                            [&](std::int64_t first, std::span<const Stored> block) {
                              std::ranges::transform(block, ids.begin() + (first - begin),
                                                     [](Stored id) { return static_cast<TokenId>(id); });
@@ -204,7 +211,7 @@ void TokenFile::copy(std::int64_t begin, std::span<TokenId> ids) const {
 
 void TokenFile::stream(FunctionRef<void(std::span<const std::byte>)> sink) const {
   visit_stored(info_.stored_dtype, [&]<class Stored>() {
-    for_each_block<Stored>(path_, info_, read_, 0, size(),
+    for_each_block<Stored>(path_, info_, read_, fix_, 0, size(),
                            [&](std::int64_t, std::span<const Stored> block) { sink(std::as_bytes(block)); });
   });
 }

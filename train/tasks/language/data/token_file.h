@@ -60,8 +60,9 @@ class TokenFile final : public TokenSource {
   static std::shared_ptr<const TokenFile> open(const std::string& path);
   static constexpr std::uint64_t kVerifiedOnOpenBytes = std::uint64_t{256} << 20;
 
-  /// A file whose elements `read` reads; `path` is for messages.
-  TokenFile(std::string path, TokenFileInfo info, ReadElements read);
+  /// A file whose elements `read` reads; `path` is for messages, and `fix` for those about its ids: empty for
+  /// a file that moh wrote.
+  TokenFile(std::string path, TokenFileInfo info, ReadElements read, std::string_view fix = "");
 
   const TokenFileInfo& info() const { return info_; }
 
@@ -79,6 +80,7 @@ class TokenFile final : public TokenSource {
   std::string path_;
   TokenFileInfo info_;
   ReadElements read_;
+  std::string fix_;
 };
 
 }  // namespace moh

@@ -11,6 +11,7 @@
 #include "train/log/progress.h"
 #include "train/tasks/language/data/corpus.h"
 #include "train/tasks/language/data/encode_documents.h"
+#include "train/tasks/language/data/foreign_tokens.h"
 #include "train/tasks/language/data/old_token_file.h"
 #include "train/tasks/language/data/token_file_writer.h"
 
@@ -52,6 +53,14 @@ bool add_file(const InputPath& input, const Tokenizer& tokenizer, const Tokenize
   }
   if (kind == TokenFileKind::kOld || kind == TokenFileKind::kTokens)
     throw DataError(error_message(input.path, "", "text", "a moh token file"));
+  if (const ForeignTokens foreign = foreign_tokens_kind(input, options.text.bin_dtype);
+      foreign != ForeignTokens::kNone) {
+    const ForeignTokenFile file =
+        open_foreign_tokens(input, foreign, options.text.bin_dtype, tokenizer.name(), tokenizer.vocab_size(),
+                            tokenizer.end_of_document());
+    writer.add_documents(*file.documents, file.ids->info().num_documents.value_or(1));
+    return true;
+  }
   // Not before the file is known to be text: added ids cannot be removed.
   if (!has_text(input, tokenizer, options.text.text_key, skipped)) return false;
   const auto add = [&](const EncodedPart& part) {
