@@ -25,7 +25,9 @@ namespace moh::cli {
 
 namespace {
 
-const std::vector<std::string> kBinDtypes = {kNoBinDtype, "uint16", "uint32"};
+CLI::IsMember known_bin_dtype() {
+  return CLI::IsMember({kNoBinDtype, "uint16", "uint32"});
+}
 constexpr const char* kBinDtypeHelp = "Type of the ids in .bin files without a header";
 
 struct TokenizeArgs {
@@ -170,8 +172,7 @@ void add_data(const Commands& commands) {
                       "byte, a tokenizer's file (tokenizer.json, SentencePiece's .model, a .tiktoken), or a "
                       "folder with one");
   tokenize.add_option("--text-key", from.options.text.text_key, "Key of the text in JSON Lines");
-  tokenize.add_option("--bin-dtype", from.options.text.bin_dtype, kBinDtypeHelp)
-      ->check(CLI::IsMember(kBinDtypes));
+  tokenize.add_option("--bin-dtype", from.options.text.bin_dtype, kBinDtypeHelp)->check(known_bin_dtype());
   tokenize.add_option("--threads", from.threads, "CPU threads; 0: all processors");
   tokenize.add_flag("--overwrite", from.options.overwrite,
                     "Replace the file --output, or files in that folder");
@@ -205,7 +206,7 @@ void add_data(const Commands& commands) {
 
   const auto [info, of] = add_command(data, "info", "Print the properties of a token file", data_info);
   info.add_option("file", of.file, "Token file, or token ids of another program")->required();
-  info.add_option("--bin-dtype", of.bin_dtype, kBinDtypeHelp)->check(CLI::IsMember(kBinDtypes));
+  info.add_option("--bin-dtype", of.bin_dtype, kBinDtypeHelp)->check(known_bin_dtype());
   info.add_flag("--verify", of.verify, "Read everything and verify the checksum");
   info.footer(R"(Example:
   moh data info corpus.safetensors --verify)");

@@ -27,7 +27,7 @@ constexpr std::string_view kFix =
     "file";
 
 /// The header of llm.c: numbers of 32 bits, of which the first three are in use.
-constexpr std::uint64_t kLlmCHeaderBytes = 256 * 4;
+constexpr std::uint64_t kLlmCHeaderBytes = 1024;
 struct LlmCHeader {
   std::uint32_t magic, version, num_tokens;
 

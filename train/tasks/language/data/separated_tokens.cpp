@@ -1,7 +1,7 @@
 #include "train/tasks/language/data/separated_tokens.h"
 
 #include <algorithm>
-#include <ranges>
+#include <iterator>
 #include <utility>
 
 #include "core/error.h"
@@ -20,10 +20,7 @@ class SeparatedTokens final : public TokenSource {
   void copy(std::int64_t begin, std::span<TokenId> ids) const override {
     MOH_CHECK(begin >= 0 && begin <= size() && std::ssize(ids) <= size() - begin,
               "SeparatedTokens: range outside the source");
-    // Separator i has the index at[i] + i: the first one at or after `begin`.
-    const auto numbers = std::views::iota(std::int64_t{0}, std::ssize(at_));
-    std::int64_t i = *std::ranges::lower_bound(numbers.begin(), numbers.end(), begin, {},
-                                               [&](std::int64_t n) { return place_of(n); });
+    std::int64_t i = first_from(begin);
     while (!ids.empty()) {
       const std::int64_t until = i < std::ssize(at_) ? place_of(i) : size();
       const auto count = static_cast<std::size_t>(std::min(until - begin, std::ssize(ids)));
@@ -39,6 +36,16 @@ class SeparatedTokens final : public TokenSource {
   }
 
  private:
+  /// The first separator at or after a place.
+  std::int64_t first_from(std::int64_t place) const {
+    std::int64_t low = 0, high = std::ssize(at_);
+    while (low < high) {
+      const std::int64_t middle = low + (high - low) / 2;
+      place_of(middle) < place ? low = middle + 1 : high = middle;
+    }
+    return low;
+  }
+  /// Its index among the ids with separators.
   std::int64_t place_of(std::int64_t n) const { return at_[static_cast<std::size_t>(n)] + n; }
 
   TokenSourcePtr source_;
