@@ -49,8 +49,9 @@ aggregated::Problem<T> problem_of(const Args& args, const Division& division, st
   ConvKernels<Cuda, float>::swap_axes(args.parameters.position_bias, bias, s.heads, s.queries, s.keys);
   if (neighbours > 0)
     ConvKernels<Cuda, float>::swap_axes(args.parameters.tokens, tokens, s.heads, s.head_dim, neighbours);
-  aggregated::Problem<T> problem{args.shape,   args.lists,      args.q,     args.k, args.v, args.local_k,
-                                 args.local_v, args.parameters, args.gates, bias,   tokens, whole};
+  aggregated::Problem<T> problem{
+      args.shape, args.lists, args.q, args.k, args.v, args.local_k, args.local_v, args.parameters,
+      args.gates, bias,       tokens, whole,  {}};
   if (args.shape.kept_percent < 100) {
     problem.kept = {slices.take<std::uint32_t>(Division::kept_words(args.shape) * num_rows), num_rows};
     select_keys(problem, slices.take(division.select_scores(args.shape)));

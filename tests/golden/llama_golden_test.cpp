@@ -192,9 +192,9 @@ Tensor padded_output(const GoldenCase& golden, const LlamaConfig& config, const 
     for (std::int64_t t = 0; t < x.dim(1); ++t) {
       if (mask.select(b).data<std::int64_t>()[t] != 0) keys.push_back(t);
       if (keys.empty()) continue;
-      const std::int64_t row = b * x.dim(1) + t;
+      const Tensor top = imposed.defined() ? imposed.slice(b * x.dim(1) + t, b * x.dim(1) + t + 1) : Tensor();
       const HeadChoice choice = router(tokens_of(x, b, {t}), tokens_of(q, b, {t}),
-                                       imposed.defined() ? imposed.slice(row, row + 1) : Tensor());
+                                       {.forced_top = {&top, imposed.defined() ? 1U : 0U}});
       const Variable heads =
           head_sparse_attention(tokens_of(turned_q, b, {t}), tokens_of(k, b, keys), tokens_of(v, b, keys),
                                 choice.gates, choice.lists, {.causal = false});

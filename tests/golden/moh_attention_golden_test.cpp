@@ -49,7 +49,7 @@ class SelectedHeadsAttention : public Module {
   }
 
   LayerOutput forward(const Variable& x, const ForwardContext& context) const {
-    HeadChoice choice = router_(x, {}, context.forced_top_of(0));
+    HeadChoice choice = router_(x, {}, context);
     choice.lists_of_heads = choice.lists;
     const Variable heads = head_sparse_attention_packed(to_heads(qkv_, x, head_dim_, &choice), choice.gates,
                                                         choice.lists, {.causal = false});

@@ -44,8 +44,8 @@ class RowsWarp {
 
   MOH_DEVICE RowsWarp(const Args& args, const List& list, const Place* places, int rows, std::int64_t number,
                       bfloat16* const (&panels)[kPanels])
-      : range_(args.shape, list.batch, places, rows, kStrips * 16),
-        visible_(args.shape, list.batch, places),
+      : batch_(static_cast<std::int32_t>(list.batch)),
+        count_(rows),
         places_(places),
         number_(number),
         queries_(panels[0]),
@@ -70,8 +70,15 @@ class RowsWarp {
     }
   }
 
-  MOH_DEVICE void add(const Args&, int first_key, const bfloat16* keys, const bfloat16* values) {
-    if (!range_.sees_some(first_key, kKeys)) return;
+  MOH_DEVICE void add(const Args& args, int first_key, const bfloat16* keys, const bfloat16* values) {
+    device::sync_warp();  // what rows see is formed anew for each block, and takes no registers between them
+    const VisibleRange range(args.shape, batch_, places_, count_, kStrips * 16);
+    if (!range.sees_some(first_key, kKeys)) return;
+    std::uint32_t seen[kStrips];
+    MOH_UNROLL
+    for (int s = 0; s < kStrips; ++s) {
+      seen[s] = VisibleKeys<kStrips>(args.shape, batch_, places_).template mask<kKeys>(first_key, s);
+    }
     Fragments<kStrips, kKeys> scores, dscores;
     multiply_heads<kHeadDim>(scores, queries_, keys);
     multiply_heads<kHeadDim>(dscores, douts_, values);
@@ -82,11 +89,11 @@ class RowsWarp {
         MOH_UNROLL
         for (int i = 0; i < 4; ++i) {
           RowScalars& row = rows_[s][i / 2];
-          const bool seen = visible_.sees(first_key, s, j, i);
+          const bool sees = (seen[s] >> (4 * j + i) & 1U) != 0;
           const float p = device::exp2_fast(scores.at[s][j][i] * (scale_ * kLog2E) - row.lse),
                       dp = dscores.at[s][j][i];
-          row.dgate += seen ? p * dp : 0.0F;
-          dscores.at[s][j][i] = seen ? p * (row.gate * dp - row.delta) * scale_ : 0.0F;
+          row.dgate += sees ? p * dp : 0.0F;
+          dscores.at[s][j][i] = sees ? p * (row.gate * dp - row.delta) * scale_ : 0.0F;
         }
       }
     }
@@ -118,8 +125,8 @@ class RowsWarp {
     return half + device::shuffle_xor(half, 1);
   }
 
-  VisibleRange range_;
-  VisibleKeys<kStrips> visible_;
+  std::int32_t batch_;
+  int count_;
   const Place* places_;
   std::int64_t number_;
   bfloat16* queries_;

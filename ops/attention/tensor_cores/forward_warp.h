@@ -69,8 +69,8 @@ class ForwardWarp {
 
   MOH_DEVICE ForwardWarp(const Args& args, const List& list, const Place* places, int rows,
                          std::int64_t number, bfloat16* const (&panels)[kPanels])
-      : range_(args.shape, list.batch, places, rows, kStrips * 16),
-        batch_(list.batch),
+      : batch_(static_cast<std::int32_t>(list.batch)),
+        rows_(rows),
         places_(places),
         number_(number),
         queries_(panels[0]),
@@ -79,10 +79,13 @@ class ForwardWarp {
   MOH_DEVICE void start(const Args&, const List&) {}
 
   MOH_DEVICE void add(const Args& args, int first_key, const bfloat16* keys, const bfloat16* values) {
-    if (!range_.sees_some(first_key, kKeys)) return;
+    const VisibleRange range(args.shape, batch_, places_, rows_,
+                             kStrips * 16);  // takes no registers in between
+    if (!range.sees_some(first_key, kKeys)) return;
+    const bool hides = !range.sees_all(first_key, kKeys);
     Fragments<kStrips, kKeys> scores;
     multiply_heads<kHeadDim>(scores, queries_, keys);
-    if (!range_.sees_all(first_key, kKeys)) hide(args.shape, scores, first_key);
+    if (hides) hide(args.shape, scores, first_key);
     softmax_.add(scores, out_, scale_);
     accumulate(out_, scores, values);
   }
@@ -147,8 +150,8 @@ class ForwardWarp {
     }
   }
 
-  VisibleRange range_;
-  std::int64_t batch_;
+  std::int32_t batch_;
+  int rows_;
   const Place* places_;
   std::int64_t number_;
   bfloat16* queries_;

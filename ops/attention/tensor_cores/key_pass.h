@@ -100,11 +100,15 @@ struct ListMemory {
 };
 
 inline constexpr int kMostListWarps = 6;
+/// Blocks on a multiprocessor. The panels of the backward pass with heads of 128 take half of its shared
+/// memory, so that with more than 64 keys one block has room; it may take the registers of two.
+template <class Warp>
+inline constexpr int kListBlocks = Warp::kPanels* Warp::kHeadDim > 192 ? 1 : 2;
 
 /// For lists with few keys: all keys stay in shared memory, and each warp processes strips of 16 rows
 /// independently. Blocks of different y share the rows of a long list.
 template <class Warp>
-MOH_KERNEL(kMostListWarps* device::kWarp, 2)
+MOH_KERNEL(kMostListWarps* device::kWarp, kListBlocks<Warp>)
 void pass_over_lists_kernel(typename Warp::Args args, ListMemory<Warp> memory) {
   List& list = *memory.list();
   if (device::thread_x() == 0) list = list_at(args.shape, args.lists, device::block_x());

@@ -93,6 +93,16 @@ struct VisibleKeys {
     const int key = first_key + j * 8 + fragment_column(i);
     return key >= of[s][i / 2].begin && key < of[s][i / 2].end;
   }
+  /// As `sees` of the elements of strip s, bit 4 j + i: one register where ranges are four.
+  template <int kKeys>
+  MOH_DEVICE std::uint32_t mask(int first_key, int s) const {
+    static_assert(kKeys <= 64);
+    std::uint32_t bits = 0;
+    MOH_UNROLL
+    for (int e = 0; e < kKeys / 2; ++e)
+      bits |= static_cast<std::uint32_t>(sees(first_key, s, e / 4, e % 4)) << e;
+    return bits;
+  }
 };
 
 /// Copies a warp's rows, which its lanes have written to a panel, to the heads of `places` in a view.

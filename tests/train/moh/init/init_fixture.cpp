@@ -26,7 +26,7 @@ RunConfig tiny_run() {
 LanguageCalibration tiny_calibration(const RunConfig& run) {
   std::vector<TokenId> ids;
   for (int i = 0; i < 2000; ++i) ids.push_back(static_cast<TokenId>((i * i / 7 + i % 13) % 256));
-  return {tokens_in_memory(ids, 256), ByteTokenizer(), run};
+  return {{{.tokens = tokens_in_memory(ids, 256)}}, ByteTokenizer(), run};
 }
 
 std::unique_ptr<Llama> tiny_model(const RunConfig& run) {
