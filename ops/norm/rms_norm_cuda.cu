@@ -50,7 +50,7 @@ void rms_norm_kernel(RmsNorm<T> n) {
 }
 
 /// Operands of the backward pass; partials [blocks, width]; dsum may be null, and so may partials: then dw is
-/// not computed.
+/// not written (to leave out its sums, too, takes registers that are not there).
 template <class T>
 struct RmsNormGradient {
   RowAccess<const T> dy, dsum, x, w;
@@ -69,12 +69,9 @@ void rms_norm_gradient_kernel(RmsNormGradient<T> g) {
   const std::int64_t width = g.x.width;
   auto* space = device::shared_memory<ReduceSpace<float>>();
   auto* dw = reinterpret_cast<float*>(space + 1);
-  const bool sums = g.partials != nullptr;
-  if (sums) {
-    each_piece<T>(width, [&](std::int64_t first) {
-      for (int j = 0; j < kPack; ++j) dw[first + j] = 0;
-    });
-  }
+  each_piece<T>(width, [&](std::int64_t first) {
+    for (int j = 0; j < kPack; ++j) dw[first + j] = 0;
+  });
   for (std::int64_t i = device::block_x(); i < g.rows; i += device::blocks_x()) {
     const float r = g.r[i];
     float s = 0;
@@ -85,7 +82,7 @@ void rms_norm_gradient_kernel(RmsNormGradient<T> g) {
       g.w.load(first, w);
       for (int j = 0; j < kPack; ++j) {
         s += dy[j] * w[j] * x[j];
-        if (sums) dw[first + j] += dy[j] * x[j] * r;
+        dw[first + j] += dy[j] * x[j] * r;
       }
     });
     const float shrink = r * r * reduce_block(s, Sum{}, space->values) / static_cast<float>(width);
@@ -104,7 +101,7 @@ void rms_norm_gradient_kernel(RmsNormGradient<T> g) {
     });
     device::sync_block();  // before the next row writes into the space
   }
-  if (!sums) return;
+  if (g.partials == nullptr) return;
   each_piece<T>(width, [&](std::int64_t first) {
     for (int j = 0; j < kPack && first + j < width; ++j)
       g.partials[device::block_x() * width + first + j] = dw[first + j];
@@ -141,11 +138,10 @@ void RmsNormKernels<Backend, T>::backward(const T* dy, const T* dsum, const T* x
                                     rows_at(dx, width),
                                     dw == nullptr ? nullptr : partials.as<float>(),
                                     rows.count};
-  cuda::launch("rms_norm_gradient", rms_norm_gradient_kernel<T>,
-               {.blocks_x = blocks,
-                .threads = row_threads<T>(width),
-                .shared_bytes = summing_space<T>(width, dw == nullptr ? 0 : 1)},
-               gradient);
+  cuda::launch(
+      "rms_norm_gradient", rms_norm_gradient_kernel<T>,
+      {.blocks_x = blocks, .threads = row_threads<T>(width), .shared_bytes = summing_space<T>(width, 1)},
+      gradient);
   if (dw == nullptr) return;
   cuda::launch_each("sum_partials", width, SumPartials<float, T>{partials.as<float>(), blocks, width, dw});
 }
