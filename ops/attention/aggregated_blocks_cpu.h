@@ -20,7 +20,7 @@ constexpr double kLn2 = 0.6931471805599453;
 constexpr std::int64_t kMostRows = std::int64_t{16} * kTileRows;
 
 /// Tokens by which the rows of neighbours are fetched ahead of the queries: some blocks.
-std::int64_t lead_of(const AggregatedShape& s) {
+inline std::int64_t lead_of(const AggregatedShape& s) {
   return margin_of(s) + 2 * kMostRows;
 }
 
