@@ -100,8 +100,8 @@ class Ops(support.MohTest):
         return [json.loads(line) for line in output.splitlines()]
 
     def test_streaming_ops(self):
-        names = ("rms_norm", "layer_norm", "swiglu", "silu", "gelu", "rope", "add", "scale", "dropout", "softmax",
-                 "cross_entropy", "embedding", "conv2d", "depthwise_conv2d", "grad_norm", "adamw")
+        names = ("rms_norm", "layer_norm", "swiglu", "silu", "gelu", "rope", "norm_rope", "add", "scale", "dropout",
+                 "softmax", "cross_entropy", "embedding", "conv2d", "depthwise_conv2d", "grad_norm", "adamw")
         forward_only = {"add", "grad_norm", "adamw"}
         for dtype in ("f32", "bf16"):
             records = self.records("--megabytes", 1, "--dtype", dtype, "--only", ",".join(names))

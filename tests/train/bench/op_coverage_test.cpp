@@ -16,9 +16,15 @@ namespace {
 /// Files of kernels whose public function has another name.
 const std::map<std::string, std::string>& names_of_stems() {
   static const std::map<std::string, std::string> names = {
-      {"cache_append", "append_to_cache"}, {"clip_grad_norm", "grad_norm"},
-      {"decode", "attention_decode"},      {"depthwise", "depthwise_conv2d"},
-      {"head_router", "route_heads"},      {"masked_router", "route_masked_heads"},
+      {"cache_append", "append_to_cache"},
+      {"clip_grad_norm", "grad_norm"},
+      {"decode", "attention_decode"},
+      {"depthwise", "depthwise_conv2d"},
+      {"few_outputs", "conv2d"},
+      {"patch_gemm", "conv2d"},
+      {"winograd", "conv2d"},
+      {"head_router", "route_heads"},
+      {"masked_router", "route_masked_heads"},
       {"query_norm", "query_norm_logits"},
   };
   return names;

@@ -12,6 +12,7 @@
 #include "ops/loss/cross_entropy.h"
 #include "ops/norm/layer_norm.h"
 #include "ops/norm/rms_norm.h"
+#include "ops/rope/norm_rope.h"
 #include "ops/rope/rope.h"
 #include "ops/softmax/softmax.h"
 #include "train/bench/op_cases.h"
@@ -23,9 +24,9 @@ namespace {
 constexpr double kEps = 1e-5;
 constexpr std::int64_t kVocabulary = 32768, kBytes = 256;
 
-/// A parameter vector [kWidth] with the dtype and device of `like`.
+/// A parameter vector as wide as the rows of `like`, with its dtype and device.
 Variable vector_of(double value, const Variable& like) {
-  return input(full({kWidth}, value, like.dtype(), like.device()));
+  return input(full({like.dim(-1)}, value, like.dtype(), like.device()));
 }
 
 /// An op on hidden states [N, kWidth].
@@ -34,11 +35,26 @@ StreamingFamily rows(std::string_view op, std::uint64_t inputs, double forward, 
   return alike(op, {kWidth}, inputs, forward, backward, run);
 }
 
-StreamingCase make_rope(Placement placement, std::int64_t bytes) {
+/// Heads that are rotated, by `rotate`; the backward pass reads `passes` tensors of their size and writes
+/// one.
+template <class Rotate>
+StreamingCase rotated_heads(Placement placement, std::int64_t bytes, std::int64_t passes,
+                            const Rotate& rotate) {
   constexpr std::int64_t kTokens = 2048;
   const Tensor x = random_items({kTokens, kHeads, kHeadDim}, placement, bytes);
   const RopeTable table = rope_table(kTokens, kHeadDim, 10000.0, DType::kFloat32, placement.device);
-  return {to_string(x.shape()), 2 * bytes_of(x), 2 * bytes_of(x), [=] { return rope(input(x), table); }};
+  return {to_string(x.shape()), 2 * bytes_of(x), (passes + 1) * bytes_of(x),
+          [=] { return rotate(input(x), table); }};
+}
+
+StreamingCase make_rope(Placement placement, std::int64_t bytes) {
+  return rotated_heads(placement, bytes, 1, [](const Variable& x, const RopeTable& t) { return rope(x, t); });
+}
+
+StreamingCase make_norm_rope(Placement placement, std::int64_t bytes) {
+  return rotated_heads(placement, bytes, 2, [](const Variable& x, const RopeTable& t) {
+    return norm_rope(x, vector_of(1.0, x), kEps, t);
+  });
 }
 
 /// Random ids floor(bound u^power) with u uniform in [0, 1): the larger the power, the more frequent are low
@@ -97,6 +113,7 @@ std::vector<StreamingFamily> of_tokens() {
       rows("silu", 1, 2, 3, [](const Inputs& in) { return silu(in[0]); }),
       rows("gelu", 1, 2, 3, [](const Inputs& in) { return gelu(in[0], GeluForm::kTanh); }),
       {"rope", make_rope},
+      {"norm_rope", make_norm_rope},
       // The inputs' gradients are that of the output, without a copy.
       rows("add", 2, 3, 0, [](const Inputs& in) { return add(in[0], in[1]); }),
       rows("scale", 1, 2, 2, [](const Inputs& in) { return scale(in[0], 0.5); }),
