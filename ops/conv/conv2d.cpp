@@ -51,7 +51,7 @@ void forward(const ConvShape& s, const Tensor& x, const Tensor& w, const Tensor&
 Tensor data_gradient(const ConvShape& s, const Shape& x_shape, const Tensor& w, const Tensor& dy) {
   if (is_pointwise(s)) return matmul(pixels(dy), as_matrix(w), w.dtype()).reshape(x_shape);
   if (w.device() == kCpu) return conv2d_data_gradient_on_cpu(s, x_shape, w, dy);
-  const Tensor dx = empty(x_shape, w.dtype(), w.device());
+  Tensor dx = empty(x_shape, w.dtype(), w.device());
   const Tensor rows = like_patches(w, s, w.dtype());
   run_on_device(s, [&] { CudnnConvolution::backward_data(s, dy, rows, dx); });
   return dx;

@@ -34,7 +34,7 @@ void check_bias(Check& check, const Variable& x, const Variable& w, const Variab
 
 /// x w^T + b as a matrix [N, O] of `dtype`.
 Tensor product(const Tensor& x, const Variable& w, const Variable& b, DType dtype) {
-  const Tensor y = empty({x.dim(0), w.dim(0)}, dtype, x.device());
+  Tensor y = empty({x.dim(0), w.dim(0)}, dtype, x.device());
   if (b.defined()) {
     matmul_bias_into(y, x, transposed(w.value()), b.value().to(dtype));
   } else {

@@ -57,7 +57,7 @@ void DeviceAdamW::each_dtype(const char* op, Fn&& fn) const {
 }
 
 Tensor DeviceAdamW::update(const Tensor& losses) const {
-  const Tensor outcome = empty({2}, DType::kFloat64, like_.device());
+  Tensor outcome = empty({2}, DType::kFloat64, like_.device());
   auto* const coefficients = static_cast<AdamWCoefficients<float>*>(coefficients_.raw());
   double* sums = square_sums_.data<double>();
   each_dtype("grad_norm", [&]<class Backend, class T>(const Chunks<T>& chunks) {

@@ -22,7 +22,7 @@ LlamaConfig described_model(const GoldenCase& golden) {
 Tensor generated(const Llama& model, const Tensor& tokens, std::int64_t count) {
   const std::int64_t batch = tokens.dim(0);
   KvCache cache = model.make_cache(batch, tokens.dim(1) + count);
-  const Tensor all = empty({batch, count}, DType::kInt64);
+  Tensor all = empty({batch, count}, DType::kInt64);
   Tensor next = tokens;
   for (std::int64_t t = 0; t < count; ++t) {
     const Tensor logits = model.decode(next, cache);

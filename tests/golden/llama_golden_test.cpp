@@ -149,7 +149,7 @@ void check_rope_table(const GoldenCase& golden, const LlamaConfig& config) {
   const Tensor cos = golden.tensor("const.rope_cos"), sin = golden.tensor("const.rope_sin");
   const RopeTable table = rope_table(cos.dim(0), config.head_dim, config.rope_theta);
   const auto twice = [](const Tensor& half) {
-    const Tensor whole = empty({half.dim(0), 2 * half.dim(1)}, DType::kFloat32);
+    Tensor whole = empty({half.dim(0), 2 * half.dim(1)}, DType::kFloat32);
     for (std::int64_t p = 0; p < half.dim(0); ++p) {
       for (std::int64_t i = 0; i < 2 * half.dim(1); ++i)
         whole.data<float>()[p * 2 * half.dim(1) + i] = half.data<float>()[p * half.dim(1) + i % half.dim(1)];
@@ -176,7 +176,7 @@ Variable tokens_of(const Tensor& x, std::int64_t b, const std::vector<std::int64
 Tensor padded_output(const GoldenCase& golden, const LlamaConfig& config, const RopeTable& table,
                      const Tensor& imposed) {
   const Tensor x = golden.tensor("in.x"), mask = golden.tensor("in.attention_mask");
-  const Tensor out = golden.tensor("out.y_padded").clone();
+  Tensor out = golden.tensor("out.y_padded").clone();
   const auto project = [&](const std::string& name, std::int64_t heads) {
     return reshape(linear(Variable(x), Variable(golden.tensor("param." + name + "_proj.weight"))),
                    {x.dim(0), x.dim(1), heads, config.head_dim});

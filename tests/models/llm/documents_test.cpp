@@ -30,7 +30,7 @@ LlamaConfig tiny(RouterKind router) {
 }
 
 Tensor starts_of_documents() {
-  const Tensor starts = empty({1, kTokens}, DType::kInt32);
+  Tensor starts = empty({1, kTokens}, DType::kInt32);
   std::int64_t begin = 0;
   for (const std::int64_t length : kLengths) {
     std::fill_n(starts.data<std::int32_t>() + begin, length, static_cast<std::int32_t>(begin));
@@ -41,7 +41,7 @@ Tensor starts_of_documents() {
 
 /// Tokens of which those outside of document 1 follow from `others`.
 Tensor tokens_with(std::int64_t others) {
-  const Tensor tokens = empty({1, kTokens}, DType::kInt64);
+  Tensor tokens = empty({1, kTokens}, DType::kInt64);
   for (std::int64_t t = 0; t < kTokens; ++t) {
     const bool inside = t >= kLengths[0] && t < kLengths[0] + kLengths[1];
     tokens.data<std::int64_t>()[t] = (t * 7 + (inside ? 0 : others * (t + 3))) % kVocab;

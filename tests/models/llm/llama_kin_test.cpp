@@ -35,7 +35,7 @@ LlamaConfig kin(RouterKind router) {
 }
 
 Tensor some_tokens(std::int64_t batch, std::int64_t length) {
-  const Tensor tokens = empty({batch, length}, DType::kInt64);
+  Tensor tokens = empty({batch, length}, DType::kInt64);
   for (std::int64_t i = 0; i < tokens.numel(); ++i) tokens.data<std::int64_t>()[i] = (i * i + i / 7) % kVocab;
   return tokens;
 }

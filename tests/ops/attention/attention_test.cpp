@@ -39,7 +39,7 @@ std::string name_of(const Problem& p) {
 }
 
 // Small enough for differences element by element.
-const std::vector<Problem> kSmallProblems = {
+const std::vector<Problem> small_problems = {
     {{1, 1, 1, 1, 1, 1}, {.causal = true}},
     {{2, 3, 3, 2, 2, 5}, {.causal = true}},
     {{1, 7, 7, 4, 2, 3}, {.causal = false}},
@@ -71,7 +71,7 @@ void zero_some_gates(const Tensor& gates) {
 
 OP_CASES(attention) {
   OpCases cases;
-  for (const Problem& p : kSmallProblems) {
+  for (const Problem& p : small_problems) {
     const AttentionInputs in = attention_inputs(p.sizes, -1);
     cases.push_back({.name = name_of(p),
                      .inputs = {in.q, in.k, in.v},
@@ -89,7 +89,7 @@ OP_CASES(attention) {
 
 OP_CASES(head_sparse_attention) {
   OpCases cases;
-  for (const Problem& p : kSmallProblems) {
+  for (const Problem& p : small_problems) {
     for (double share : {0.0, 0.5, 1.0}) {
       const AttentionInputs in = attention_inputs(p.sizes, share);
       zero_some_gates(in.gates);
@@ -214,7 +214,7 @@ void check_against_reference(const Problem& p, double share, DType dtype, double
 }
 
 // One past a block of keys (64) and of rows (48), odd widths, widths that fill vectors and that do not.
-const std::vector<Problem> kProblems = {
+const std::vector<Problem> all_problems = {
     {{1, 65, 65, 2, 2, 64}, {.causal = true}},
     {{2, 49, 49, 2, 1, 24}, {.causal = false}},
     {{1, 97, 130, 2, 2, 72}, {.causal = true, .query_offset = 33}},
@@ -239,10 +239,10 @@ const std::vector<Problem> kProblems = {
 };
 
 void check_against_reference(DType dtype, double tolerance) {
-  for (const Problem& p : kProblems) {
+  for (const Problem& p : all_problems) {
     for (double share : {-1.0, 0.4}) check_against_reference(p, share, dtype, tolerance);
   }
-  for (double share : {0.0, 1.0}) check_against_reference(kProblems[1], share, dtype, tolerance);
+  for (double share : {0.0, 1.0}) check_against_reference(all_problems[1], share, dtype, tolerance);
 }
 
 }  // namespace

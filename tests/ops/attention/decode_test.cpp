@@ -23,7 +23,7 @@ constexpr std::int64_t kSpare = 3;  // tokens of capacity behind the filled ones
 Tensor cache_of(const Tensor& x) {
   const std::int64_t batch = x.dim(0), tokens = x.dim(1), heads = x.dim(2), d = x.dim(3);
   const std::int64_t capacity = tokens + kSpare;
-  const Tensor cache = full({batch, heads, capacity, d}, std::nan(""), x.dtype());
+  Tensor cache = full({batch, heads, capacity, d}, std::nan(""), x.dtype());
   for (std::int64_t row = 0; row < batch * tokens * heads; ++row) {
     const std::int64_t b = row / heads / tokens, t = row / heads % tokens, head = row % heads;
     std::copy_n(x.data<double>() + row * d, d,
@@ -70,7 +70,7 @@ void check_decode(const AttentionSizes& sizes, double share, const AttentionOpti
 
 // One query and several, either side of the switch to the kernel of training; parts that end with the keys,
 // one before and one after; grouped heads.
-const std::vector<AttentionSizes> kSizes = {
+const std::vector<AttentionSizes> decode_sizes = {
     {2, 1, 1, 2, 2, 8},    {1, 1, 65, 4, 2, 64},  {2, 3, 3, 2, 1, 24},   {1, 1, 512, 2, 2, 5},
     {1, 4, 513, 2, 1, 40}, {1, 7, 1030, 1, 1, 1}, {1, 9, 130, 4, 2, 72}, {3, 0, 4, 2, 2, 8},
 };
@@ -78,7 +78,7 @@ const std::vector<AttentionSizes> kSizes = {
 }  // namespace
 
 TEST_CASE("ops: decoding agrees with plain loops") {
-  for (const AttentionSizes& sizes : kSizes) {
+  for (const AttentionSizes& sizes : decode_sizes) {
     for (double share : {-1.0, 0.0, 0.5}) {
       for (const AttentionOptions& mask :
            {AttentionOptions{}, {.causal = false}, {.window = 1}, {.window = 60}, {.window = 512}}) {

@@ -24,7 +24,7 @@ AttentionInputs attention_inputs(const AttentionSizes& s, double share, std::uin
 }
 
 Tensor random_documents(const AttentionSizes& s, std::int64_t offset, double share, std::uint64_t seed) {
-  const Tensor starts = empty({s.batch, s.queries}, DType::kInt32);
+  Tensor starts = empty({s.batch, s.queries}, DType::kInt32);
   const Tensor draw = uniform({s.batch, offset + s.queries}, 0.0, 1.0, seed);
   for (std::int64_t b = 0; b < s.batch; ++b) {
     std::int32_t start = 0;
@@ -109,7 +109,7 @@ AttentionResult reference_attention(const AttentionInputs& in, const AttentionOp
 }
 
 Tensor pack_heads(const Tensor& q, const Tensor& k, const Tensor& v) {
-  const Tensor packed = empty({q.dim(0), q.dim(1), q.dim(2) + 2 * k.dim(2), q.dim(3)}, q.dtype());
+  Tensor packed = empty({q.dim(0), q.dim(1), q.dim(2) + 2 * k.dim(2), q.dim(3)}, q.dtype());
   const std::size_t element = dtype_size(q.dtype());
   auto* to = static_cast<std::byte*>(packed.raw());
   for (std::int64_t row = 0; row < q.dim(0) * q.dim(1); ++row) {

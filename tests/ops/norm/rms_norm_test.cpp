@@ -16,7 +16,7 @@ namespace {
 constexpr double kEps = 1e-5;
 // More rows than the backward kernel has blocks on the simulated GPU, each for more than one warp: shared
 // memory is used again.
-const Shape kRowsOfSeveralWarps{20, 270};
+const Shape rows_of_several_warps{20, 270};
 
 std::vector<Tensor> reference(const std::vector<Tensor>& in) {
   const std::int64_t width = in[0].dim(-1), rows = in[0].numel() / std::max<std::int64_t>(width, 1);
@@ -37,7 +37,7 @@ std::vector<Tensor> reference(const std::vector<Tensor>& in) {
 OP_CASES(rms_norm) {
   OpCases cases;
   for (const Shape& shape : {Shape{4}, Shape{1, 1}, Shape{0, 4}, Shape{3, 7}, Shape{2, 4, 32}, Shape{70, 65},
-                             kRowsOfSeveralWarps}) {
+                             rows_of_several_warps}) {
     cases.push_back({.name = to_string(shape),
                      .inputs = {normal(shape), uniform({shape[-1]}, 0.5, 1.5)},
                      .run = [](const Inputs& in) { return Outputs{rms_norm(in[0], in[1], kEps)}; },
@@ -63,7 +63,7 @@ OP_CASES(rms_norm) {
 OP_CASES(add_rms_norm) {
   OpCases cases;
   for (const Shape& shape : {Shape{4}, Shape{1, 1}, Shape{0, 4}, Shape{3, 7}, Shape{2, 4, 32}, Shape{70, 65},
-                             kRowsOfSeveralWarps}) {
+                             rows_of_several_warps}) {
     const auto sum_and_norm = [](const std::vector<Tensor>& in) -> std::vector<Tensor> {
       const Tensor sum = in[0].clone();
       sum.add(in[1]);

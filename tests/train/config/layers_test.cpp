@@ -61,7 +61,9 @@ TEST_CASE("config include: depth and number of files are limited") {
   // Every file twice: 2^8 readings without the second limit.
   for (int i = 0; i < 8; ++i) {
     const std::string next = "wide" + std::to_string(i + 1) + ".yaml";
-    folder.write("wide" + std::to_string(i) + ".yaml", "include: [" + next + ", " + next + "]\n");
+    std::string both = "include: [";
+    both.append(next).append(", ").append(next).append("]\n");
+    folder.write("wide" + std::to_string(i) + ".yaml", both);
   }
   folder.write("wide8.yaml", "seed: 1\n");
   CHECK_THAT(folder.error("wide0.yaml"), Catch::Contains("include: expected at most 64 files, found more"));
