@@ -83,15 +83,15 @@ void check_refused(const std::string& path, const std::string& message,
   CHECK_THROWS_WITH(read(path, bin_dtype), Contains(message));
 }
 
-const std::vector<std::uint16_t> kIds = {104, 101, 0, 97, 100, 115};
+const std::vector<std::uint16_t> sample_ids = {104, 101, 0, 97, 100, 115};
 
 }  // namespace
 
 TEST_CASE("ids of NumPy: every integer type, one dimension and rows") {
   const TemporaryFolder folder;
-  const std::vector<TokenId> expected(kIds.begin(), kIds.end());
+  const std::vector<TokenId> expected(sample_ids.begin(), sample_ids.end());
   const auto written = [&]<class Number>(const std::string& descr, Number) {
-    const std::vector<Number> ids(kIds.begin(), kIds.end());
+    const std::vector<Number> ids(sample_ids.begin(), sample_ids.end());
     return read(write_file(folder / "a.npy", numpy(shape_of(descr, "(6,)"), bytes_of(ids))));
   };
   CHECK(written("|u1", std::uint8_t{}) == expected);
@@ -102,7 +102,8 @@ TEST_CASE("ids of NumPy: every integer type, one dimension and rows") {
   CHECK(written("<i4", std::int32_t{}) == expected);
   CHECK(written("<u8", std::uint64_t{}) == expected);
   CHECK(written("<i8", std::int64_t{}) == expected);
-  CHECK(read(write_file(folder / "a.npy", numpy(shape_of("<u2", "(2, 3)"), bytes_of(kIds), 2))) == expected);
+  CHECK(read(write_file(folder / "a.npy", numpy(shape_of("<u2", "(2, 3)"), bytes_of(sample_ids), 2))) ==
+        expected);
 }
 
 TEST_CASE("ids of NumPy: other arrays, and damaged files, are refused") {
@@ -110,7 +111,7 @@ TEST_CASE("ids of NumPy: other arrays, and damaged files, are refused") {
   const auto check = [&](const std::string& contents, const std::string& message) {
     check_refused(write_file(folder / "a.npy", contents), message);
   };
-  const std::string ids = bytes_of(kIds);
+  const std::string ids = bytes_of(sample_ids);
   check(numpy(shape_of("<f2", "(6,)"), ids), "header, descr: expected integers in little-endian order");
   check(numpy(shape_of(">u2", "(6,)"), ids), "header, descr: expected integers");
   check(numpy(shape_of("<u2", "(7,)"), ids), "size: expected the elements of its shape, found 12 bytes");
@@ -131,18 +132,18 @@ TEST_CASE("ids of NumPy: other arrays, and damaged files, are refused") {
 
 TEST_CASE("ids of llm.c: both versions of the header") {
   const TemporaryFolder folder;
-  const std::vector<TokenId> expected(kIds.begin(), kIds.end());
-  CHECK(read(write_file(folder / "a.bin", llm_c(20240520, 1, 6, bytes_of(kIds)))) == expected);
-  const std::vector<std::uint32_t> wide(kIds.begin(), kIds.end());
+  const std::vector<TokenId> expected(sample_ids.begin(), sample_ids.end());
+  CHECK(read(write_file(folder / "a.bin", llm_c(20240520, 1, 6, bytes_of(sample_ids)))) == expected);
+  const std::vector<std::uint32_t> wide(sample_ids.begin(), sample_ids.end());
   CHECK(read(write_file(folder / "a.bin", llm_c(20240801, 7, 6, bytes_of(wide)))) == expected);
-  check_refused(write_file(folder / "a.bin", llm_c(20240520, 1, 7, bytes_of(kIds))),
+  check_refused(write_file(folder / "a.bin", llm_c(20240520, 1, 7, bytes_of(sample_ids))),
                 "size: expected 1038 bytes, as its header says, found 1036");
 }
 
 TEST_CASE("ids without a header have the type that the user says") {
   const TemporaryFolder folder;
-  const std::vector<TokenId> expected(kIds.begin(), kIds.end());
-  const std::string path = write_file(folder / "train.bin", bytes_of(kIds));
+  const std::vector<TokenId> expected(sample_ids.begin(), sample_ids.end());
+  const std::string path = write_file(folder / "train.bin", bytes_of(sample_ids));
   CHECK(read(path, "uint16") == expected);
   check_refused(path, "say the type of its ids: data.bin_dtype");
   check_refused(path, "id 0: expected 0 ... 255", "uint32");
@@ -152,7 +153,7 @@ TEST_CASE("ids without a header have the type that the user says") {
   CHECK(read(text).size() == 5);
   // In a folder, other files of this name are passed over, unless a type is given.
   const TemporaryFolder mixed;
-  write_file(mixed / "a.bin", bytes_of(kIds));
+  write_file(mixed / "a.bin", bytes_of(sample_ids));
   write_file(mixed / "b.txt", "ab");
   CHECK(read(mixed.path().string()).size() == 2);
 }
@@ -175,7 +176,7 @@ TEST_CASE("ids of Megatron-LM: documents end with the end-of-document id, where 
 
 TEST_CASE("ids of Megatron-LM: a damaged index is refused") {
   const TemporaryFolder folder;
-  write_file(folder / "a.bin", bytes_of(kIds));
+  write_file(folder / "a.bin", bytes_of(sample_ids));
   const auto check = [&](const std::string& index, const std::string& message) {
     check_refused(write_file(folder / "a.idx", index), message);
   };

@@ -12,7 +12,7 @@ using namespace moh;
 namespace {
 
 /// The seven sources of the paper's language models, in percent.
-const std::vector<double> kPaper = {4.24, 3.50, 4.37, 3.19, 10.94, 61.28, 12.48};
+const std::vector<double> paper_mixture = {4.24, 3.50, 4.37, 3.19, 10.94, 61.28, 12.48};
 
 /// The largest deviation of a source's share from its weight, over rows [begin, begin + rows).
 double worst_share(const MixtureSchedule& schedule, const std::vector<double>& weights, std::int64_t begin,
@@ -29,7 +29,7 @@ double worst_share(const MixtureSchedule& schedule, const std::vector<double>& w
 }  // namespace
 
 TEST_CASE("data: the counts of a mixture are those of its rows, one by one") {
-  for (const std::vector<double>& weights : {kPaper, {1.0}, {1, 1}, {0.001, 5, 0.3}}) {
+  for (const std::vector<double>& weights : {paper_mixture, {1.0}, {1, 1}, {0.001, 5, 0.3}}) {
     const MixtureSchedule schedule(weights, 3);
     std::vector<std::int64_t> counts(weights.size());
     for (std::int64_t row = 0; row < 3000; ++row) {
@@ -43,7 +43,7 @@ TEST_CASE("data: the counts of a mixture are those of its rows, one by one") {
 
 TEST_CASE("data: a mixture has its ratio within 0.1% in any 10000 rows, wherever they begin") {
   const std::vector<std::vector<double>> mixtures = {
-      kPaper, {1, 1}, {1, 2, 3}, {0.5, 99.5}, {1, 1, 1, 1, 1, 1, 1, 1}};
+      paper_mixture, {1, 1}, {1, 2, 3}, {0.5, 99.5}, {1, 1, 1, 1, 1, 1, 1, 1}};
   for (const std::vector<double>& weights : mixtures) {
     for (const std::uint64_t seed : {0, 1, 42}) {
       const MixtureSchedule schedule(weights, seed);
@@ -58,7 +58,7 @@ TEST_CASE("data: a mixture has its ratio within 0.1% in any 10000 rows, wherever
 }
 
 TEST_CASE("data: a mixture is a function of the seed") {
-  const MixtureSchedule one(kPaper, 1), again(kPaper, 1), two(kPaper, 2);
+  const MixtureSchedule one(paper_mixture, 1), again(paper_mixture, 1), two(paper_mixture, 2);
   std::int64_t different = 0;
   for (std::int64_t row = 0; row < 1000; ++row) {
     CHECK(one.at(row).source == again.at(row).source);
@@ -68,7 +68,7 @@ TEST_CASE("data: a mixture is a function of the seed") {
 }
 
 TEST_CASE("data: any row of a mixture is found in less than a millisecond") {
-  const MixtureSchedule schedule(kPaper, 1);
+  const MixtureSchedule schedule(paper_mixture, 1);
   const auto began = std::chrono::steady_clock::now();
   std::int64_t sum = 0;
   for (std::int64_t i = 0; i < 1000; ++i) sum += schedule.at((std::int64_t{1} << 60) / (i + 1)).index;

@@ -39,7 +39,7 @@ void fill(const Llama& model, double std) {
 }
 
 Tensor some_tokens(std::int64_t vocab) {
-  const Tensor tokens = empty({kBatch, kLength}, DType::kInt64);
+  Tensor tokens = empty({kBatch, kLength}, DType::kInt64);
   for (std::int64_t i = 0; i < tokens.numel(); ++i)
     tokens.data<std::int64_t>()[i] = static_cast<std::int64_t>(
         random_below({2, 3}, static_cast<std::uint64_t>(i), static_cast<std::uint64_t>(vocab)));
@@ -48,7 +48,7 @@ Tensor some_tokens(std::int64_t vocab) {
 
 /// The likeliest next token of each sequence, [B, 1].
 Tensor likeliest(const Tensor& logits) {
-  const Tensor next = empty({logits.dim(0), 1}, DType::kInt64);
+  Tensor next = empty({logits.dim(0), 1}, DType::kInt64);
   for (std::int64_t b = 0; b < logits.dim(0); ++b) {
     const auto row = logits.select(b).span<float>();
     next.data<std::int64_t>()[b] = std::max_element(row.begin(), row.end()) - row.begin();
@@ -59,7 +59,7 @@ Tensor likeliest(const Tensor& logits) {
 /// The tokens that follow, [B, kContinued].
 Tensor continued(const Llama& model, const Tensor& tokens) {
   KvCache cache = model.make_cache(kBatch, kLength + kContinued);
-  const Tensor all = empty({kBatch, kContinued}, DType::kInt64);
+  Tensor all = empty({kBatch, kContinued}, DType::kInt64);
   Tensor next = tokens;
   for (std::int64_t t = 0; t < kContinued; ++t) {
     next = likeliest(model.decode(next, cache));
@@ -71,7 +71,7 @@ Tensor continued(const Llama& model, const Tensor& tokens) {
 
 /// What is predicted after each token; nothing after the last.
 Tensor targets_of(const Tensor& tokens) {
-  const Tensor targets = full(tokens.shape(), kIgnoredTarget, DType::kInt64);
+  Tensor targets = full(tokens.shape(), kIgnoredTarget, DType::kInt64);
   for (std::int64_t b = 0; b < kBatch; ++b)
     targets.select(b).slice(0, kLength - 1).copy_from(tokens.select(b).slice(1, kLength));
   return targets;
