@@ -65,7 +65,7 @@ Tensor contribution_norms(const AttentionTrace& trace, std::int64_t unit_heads) 
   const std::int64_t heads = trace.heads.dim(2) / unit_heads, d = trace.heads.dim(3) * unit_heads;
   const std::int64_t tokens = trace.heads.dim(0) * trace.heads.dim(1);
   const Tensor rows = trace.heads.reshape({tokens, heads * d});
-  const Tensor norms = empty({tokens, heads}, DType::kFloat64);
+  Tensor norms = empty({tokens, heads}, DType::kFloat64);
   for (std::int64_t h = 0; h < heads; ++h) {
     const Tensor added = matmul(columns_of(rows, h * d, d),
                                 columns_of(trace.output, h * d, d, /*is_transposed=*/true), DType::kFloat32)
