@@ -73,7 +73,7 @@ std::string trainer(char model_type, const std::string& more = "") {
 }
 
 /// No prefix, no extra spaces removed.
-const std::string kPlain = field(3, number_field(3, 0) + number_field(4, 0));
+const std::string plain_samples = field(3, number_field(3, 0) + number_field(4, 0));
 
 void check_model_refused(const std::string& model, const std::string& message) {
   const TemporaryFolder folder;
@@ -138,7 +138,7 @@ TEST_CASE("SentencePiece: ids at the beginning of a text, and the one at the end
 TEST_CASE("SentencePiece: equal scores are merged from the left, and characters that are no pieces") {
   // "b" is part of pieces and none itself: it is unknown where it is not merged.
   const std::string pieces = piece("<unk>", 0, 2) + piece("a", -3) + piece("ab", -1) + piece("ba", -1) +
-                             piece("c", -3) + trainer(2) + kPlain;
+                             piece("c", -3) + trainer(2) + plain_samples;
   CHECK(ids_by_model(pieces, "aba") == std::vector<TokenId>{2, 1});
   CHECK(ids_by_model(pieces, "bab") == std::vector<TokenId>{3, 0});
   CHECK(ids_by_model(pieces, "bbcxb") == std::vector<TokenId>{0, 4, 0});  // a row of unknowns is one

@@ -1,8 +1,8 @@
 #include "train/tasks/language/data/mixture_schedule.h"
 
 #include <catch2/catch.hpp>
-#include <chrono>
 #include <cmath>
+#include <ctime>
 #include <numeric>
 
 #include "core/error.h"
@@ -69,12 +69,12 @@ TEST_CASE("data: a mixture is a function of the seed") {
 
 TEST_CASE("data: any row of a mixture is found in less than a millisecond") {
   const MixtureSchedule schedule(paper_mixture, 1);
-  const auto began = std::chrono::steady_clock::now();
+  const std::clock_t began = std::clock();  // processor time: other programs do not count
   std::int64_t sum = 0;
   for (std::int64_t i = 0; i < 1000; ++i) sum += schedule.at((std::int64_t{1} << 60) / (i + 1)).index;
-  const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - began;
+  const double seconds = static_cast<double>(std::clock() - began) / CLOCKS_PER_SEC;
   CHECK(sum > 0);
-  CHECK(elapsed.count() < 1.0);  // of all 1000, on a busy machine
+  CHECK(seconds < 1.0);  // of all 1000
 }
 
 TEST_CASE("data: a mixture refuses weights that are none") {
