@@ -74,15 +74,17 @@ struct ReduceSpace {
   A values[kMostRowThreads / device::kWarp];
 };
 
-/// The largest element of a row, and the sum of e^(element - largest).
+/// The largest element of a row, and the sum of e^((element - largest) factor).
 struct ExpSum {
   float top, sum;
 };
-/// ExpSum of the block's row; `space` points to two ReduceSpaces in shared memory.
+/// ExpSum of the block's row; `space` points to two ReduceSpaces in shared memory. The largest element counts
+/// as `lowest` at least.
 template <class T>
-MOH_DEVICE ExpSum exp_sum_of(const RowAccess<const T>& row, ReduceSpace<float>* space) {
+MOH_DEVICE ExpSum exp_sum_of(const RowAccess<const T>& row, ReduceSpace<float>* space, float factor = 1.0F,
+                             float lowest = -INFINITY) {
   constexpr int kPack = Pack<T>::kCount;
-  float top = -INFINITY, sum = 0;
+  float top = lowest, sum = 0;
   each_piece<T>(row.width, [&](std::int64_t first) {
     float values[kPack];
     row.load(first, values);
@@ -92,7 +94,7 @@ MOH_DEVICE ExpSum exp_sum_of(const RowAccess<const T>& row, ReduceSpace<float>* 
   each_piece<T>(row.width, [&](std::int64_t first) {
     float values[kPack];
     row.load(first, values);
-    for (int j = 0; j < kPack && first + j < row.width; ++j) sum += expf(values[j] - top);
+    for (int j = 0; j < kPack && first + j < row.width; ++j) sum += expf((values[j] - top) * factor);
   });
   return {top, reduce_block(sum, Sum{}, space[1].values)};
 }

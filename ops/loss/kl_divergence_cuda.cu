@@ -9,28 +9,6 @@ namespace moh {
 
 namespace {
 
-/// The largest element of a row, at least the lowest finite number, and the sum of e^((element - largest) /
-/// T), by the block's threads together.
-template <class T>
-MOH_DEVICE ExpSum softened_sum(const RowAccess<const T>& row, float inverse_temperature,
-                               ReduceSpace<float>* space) {
-  constexpr int kPack = Pack<T>::kCount;
-  float top = -FLT_MAX, sum = 0;
-  each_piece<T>(row.width, [&](std::int64_t first) {
-    float values[kPack];
-    row.load(first, values);
-    for (int j = 0; j < kPack && first + j < row.width; ++j) top = fmaxf(top, values[j]);
-  });
-  top = reduce_block(top, Largest{}, space[0].values);
-  each_piece<T>(row.width, [&](std::int64_t first) {
-    float values[kPack];
-    row.load(first, values);
-    for (int j = 0; j < kPack && first + j < row.width; ++j)
-      sum += expf((values[j] - top) * inverse_temperature);
-  });
-  return {top, reduce_block(sum, Sum{}, space[1].values)};
-}
-
 template <class T>
 struct KlForward {
   RowAccess<const T> logits, teacher;
@@ -52,8 +30,8 @@ void kl_divergence_kernel(KlForward<T> k) {
   ExpSum q{}, p{};
   float loss = 0;
   if (!ignored) {
-    q = softened_sum(row, k.inverse_temperature, space);
-    p = softened_sum(teacher_row, k.inverse_temperature, space + 2);
+    q = exp_sum_of(row, space, k.inverse_temperature, -FLT_MAX);
+    p = exp_sum_of(teacher_row, space + 2, k.inverse_temperature, -FLT_MAX);
     const float offset = logf(q.sum) - logf(p.sum);
     each_piece<T>(row.width, [&](std::int64_t first) {
       float s[kPack], t[kPack];

@@ -5,6 +5,7 @@
 
 #include "autograd/node.h"
 #include "models/llm/llama.h"
+#include "tests/models/llm/tiny_llama.h"
 
 using namespace moh;
 
@@ -40,15 +41,8 @@ class Keeper : public AttentionObserver {
 
 TEST_CASE("models: an observer sees each attention layer once, in order, and changes no bit") {
   for (const RouterKind router : {RouterKind::kNone, RouterKind::kLearned}) {
-    LlamaConfig config{.vocab_size = 19,
-                       .layers = 3,
-                       .hidden = 16,
-                       .intermediate = 24,
-                       .heads = 4,
-                       .kv_heads = 2,
-                       .head_dim = 4,
-                       .max_positions = 16};
-    if (router != RouterKind::kNone) config.moh = {.router = router, .num_shared = 1, .top_k = 2};
+    LlamaConfig config = test::tiny_llama(router);
+    config.layers = 3;
     Llama model(config, DType::kFloat32);
     model.initialise(3);
     const Tensor tokens = full({2, 7}, 5, DType::kInt64);

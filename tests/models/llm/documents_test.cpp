@@ -9,6 +9,7 @@
 #include "core/parallel.h"
 #include "models/llm/llama.h"
 #include "ops/loss/cross_entropy.h"
+#include "tests/models/llm/tiny_llama.h"
 
 using namespace moh;
 
@@ -17,15 +18,8 @@ namespace {
 constexpr std::int64_t kLengths[] = {5, 9, 6}, kTokens = 20, kVocab = 19;
 
 LlamaConfig tiny(RouterKind router) {
-  LlamaConfig c{.vocab_size = kVocab,
-                .layers = 2,
-                .hidden = 16,
-                .intermediate = 24,
-                .heads = 4,
-                .kv_heads = 2,
-                .head_dim = 4,
-                .max_positions = 32};
-  if (router != RouterKind::kNone) c.moh = {.router = router, .num_shared = 1, .top_k = 2};
+  LlamaConfig c = test::tiny_llama(router);
+  c.max_positions = kTokens;
   return c;
 }
 

@@ -14,25 +14,13 @@
 #include "ops/elementwise/scale.h"
 #include "ops/loss/cross_entropy.h"
 #include "ops/optim/adamw.h"
+#include "tests/models/llm/tiny_llama.h"
 #include "tests/support/same_bits.h"
 
 using namespace moh;
 using namespace moh::test;
 
 namespace {
-
-LlamaConfig tiny(RouterKind router = RouterKind::kLearned) {
-  LlamaConfig c{.vocab_size = 19,
-                .layers = 2,
-                .hidden = 16,
-                .intermediate = 24,
-                .heads = 4,
-                .kv_heads = 2,
-                .head_dim = 4,
-                .max_positions = 16};
-  if (router != RouterKind::kNone) c.moh = {.router = router, .num_shared = 1, .top_k = 2};
-  return c;
-}
 
 Tensor some_tokens(std::int64_t batch, std::int64_t length, std::int64_t vocab) {
   Tensor tokens = empty({batch, length}, DType::kInt64);
@@ -99,7 +87,7 @@ TEST_CASE("models: presets have the published parameter counts, to the last unit
 TEST_CASE("models: a model made in a dry run has the parameters of a real one, under Hugging Face's names") {
   for (const RouterKind router : {RouterKind::kNone, RouterKind::kLearned, RouterKind::kQueryNorm}) {
     for (const bool tied : {false, true}) {
-      LlamaConfig c = tiny(router);
+      LlamaConfig c = tiny_llama(router);
       c.tied_embeddings = tied;
       if (router != RouterKind::kNone) {  // layer 1 keeps all heads on
         c.moh.num_shared = PerLayer({1, 4});
@@ -122,7 +110,7 @@ TEST_CASE("models: a model made in a dry run has the parameters of a real one, u
 }
 
 TEST_CASE("models: every parameter gets a gradient, and dense and MoH start from the same numbers") {
-  Llama moh_model(tiny(), DType::kFloat32), dense(tiny(RouterKind::kNone), DType::kFloat32);
+  Llama moh_model(tiny_llama(), DType::kFloat32), dense(tiny_llama(RouterKind::kNone), DType::kFloat32);
   moh_model.initialise(3);
   dense.initialise(3);
   loss_of(moh_model, some_tokens(2, 8, 19)).backward();
@@ -145,7 +133,7 @@ TEST_CASE("models: recomputing the layers changes no bit of loss, gradients or r
     std::vector<double> losses;
     std::vector<std::vector<Tensor>> loads;
     for (const bool recompute : {false, true}) {
-      LlamaConfig c = tiny(router);
+      LlamaConfig c = tiny_llama(router);
       c.recompute = recompute ? RecomputeLevel::kLayer : RecomputeLevel::kNone;
       c.dropout = 0.2;
       Llama model(c, DType::kFloat32);
@@ -169,7 +157,7 @@ TEST_CASE("models: recomputing the layers changes no bit of loss, gradients or r
 
 TEST_CASE("models: decoding token by token, and in chunks, equals the whole forward pass") {
   for (const RouterKind router : {RouterKind::kNone, RouterKind::kLearned, RouterKind::kQueryNorm}) {
-    Llama model(tiny(router), DType::kFloat32);
+    Llama model(tiny_llama(router), DType::kFloat32);
     model.initialise(4);
     const Tensor tokens = some_tokens(2, 12, 19);
     const Tensor whole = model.forward(tokens).logits.value();
@@ -191,7 +179,7 @@ TEST_CASE("models: decoding token by token, and in chunks, equals the whole forw
 }
 
 TEST_CASE("models: rope scaling reaches the forward pass and decoding") {
-  LlamaConfig plain = tiny(RouterKind::kNone), scaled = plain;
+  LlamaConfig plain = tiny_llama(RouterKind::kNone), scaled = plain;
   scaled.rope_scaling = {RopeScalingKind::kLlama3, 8, 1, 4, 12};
   Llama a(plain, DType::kFloat32), b(scaled, DType::kFloat32);
   a.initialise(4);
@@ -210,7 +198,7 @@ TEST_CASE("models: rope scaling reaches the forward pass and decoding") {
 }
 
 TEST_CASE("models: permuting the batch permutes the logits: routing couples no sequences") {
-  Llama model(tiny(), DType::kFloat32);
+  Llama model(tiny_llama(), DType::kFloat32);
   model.initialise(4);
   const Tensor tokens = some_tokens(2, 7, 19), swapped = empty_like(tokens);
   swapped.select(0).copy_from(tokens.select(1));
@@ -222,9 +210,9 @@ TEST_CASE("models: permuting the batch permutes the logits: routing couples no s
 }
 
 TEST_CASE("models: with K = E and zero routers, a MoH model is the dense model") {
-  LlamaConfig c = tiny();
+  LlamaConfig c = tiny_llama();
   c.moh.top_k = 3;
-  Llama moh_model(c, DType::kFloat32), dense(tiny(RouterKind::kNone), DType::kFloat32);
+  Llama moh_model(c, DType::kFloat32), dense(tiny_llama(RouterKind::kNone), DType::kFloat32);
   moh_model.initialise(3);
   dense.initialise(3);
   for (const NamedParameter& p : moh_model.parameters()) {
@@ -238,7 +226,7 @@ TEST_CASE("models: with K = E and zero routers, a MoH model is the dense model")
 
 TEST_CASE("models: a MoH model learns one batch by heart") {
   for (const DType dtype : {DType::kFloat32, DType::kBFloat16}) {
-    LlamaConfig c = tiny();
+    LlamaConfig c = tiny_llama();
     c.hidden = 32;
     Llama model(c, dtype);
     model.initialise(1);
@@ -271,7 +259,7 @@ TEST_CASE("models: a MoH model learns one batch by heart") {
 
 TEST_CASE("models: configurations that contradict themselves are refused") {
   const auto refused = [](auto change) {
-    LlamaConfig c = tiny();
+    LlamaConfig c = tiny_llama();
     change(c);
     return c;
   };
@@ -290,7 +278,7 @@ TEST_CASE("models: configurations that contradict themselves are refused") {
                   })),
                   ValueError);
   CHECK_THROWS_AS(require_valid(refused([](LlamaConfig& c) { c.layers = 0; })), ValueError);
-  Llama model(tiny(), DType::kFloat32);
+  Llama model(tiny_llama(), DType::kFloat32);
   model.initialise(1);
   CHECK_THROWS_AS(model.forward(some_tokens(1, 17, 19)), ShapeError);
   CHECK_THROWS_AS(model.forward(full({1, 2}, 19, DType::kInt64)), ValueError);
@@ -300,7 +288,7 @@ TEST_CASE("models: configurations that contradict themselves are refused") {
 }
 
 TEST_CASE("models: an evaluation keeps no graph and a training step allocates nothing new after the first") {
-  Llama model(tiny(), DType::kFloat32);
+  Llama model(tiny_llama(), DType::kFloat32);
   model.initialise(1);
   const Tensor tokens = some_tokens(2, 9, 19);
   const auto step = [&] {

@@ -7,6 +7,7 @@
 #include "core/error.h"
 #include "models/llm/llama.h"
 #include "ops/loss/cross_entropy.h"
+#include "tests/models/llm/tiny_llama.h"
 #include "train/optim/adamw.h"
 #include "train/optim/weight_average.h"
 
@@ -14,21 +15,8 @@ using namespace moh;
 
 namespace {
 
-LlamaConfig tiny() {
-  LlamaConfig c{.vocab_size = 19,
-                .layers = 2,
-                .hidden = 16,
-                .intermediate = 24,
-                .heads = 4,
-                .kv_heads = 2,
-                .head_dim = 4,
-                .max_positions = 16};
-  c.moh = {.router = RouterKind::kLearned, .num_shared = 1, .top_k = 2};
-  return c;
-}
-
 std::unique_ptr<Llama> made(DType dtype = DType::kFloat32) {
-  auto model = std::make_unique<Llama>(tiny(), dtype);
+  auto model = std::make_unique<Llama>(test::tiny_llama(), dtype);
   model->initialise(3);
   return model;
 }
@@ -169,7 +157,7 @@ TEST_CASE("optim: a scaled learning rate is that rate") {
 }
 
 TEST_CASE("optim: frozen layers are not computed again for the backward pass") {
-  LlamaConfig config = tiny();
+  LlamaConfig config = test::tiny_llama();
   config.recompute = RecomputeLevel::kLayer;
   Llama model(config, DType::kFloat32);
   model.initialise(3);

@@ -37,6 +37,10 @@ std::filesystem::path tokenizer_tests() {
   return std::filesystem::path(MOH_SOURCE_DIR) / "tests/train/tokenizers";
 }
 
+nlohmann::json golden_file(std::string_view name) {
+  return nlohmann::json::parse(read_file(tokenizer_tests() / name));
+}
+
 std::vector<TokenId> ids_of(const Tokenizer& tokenizer, std::string_view text) {
   std::vector<TokenId> ids;
   tokenizer.encode(text, ids);

@@ -15,6 +15,8 @@ namespace moh::test {
 
 /// tests/train/tokenizers.
 std::filesystem::path tokenizer_tests();
+/// The contents of a JSON file there.
+nlohmann::json golden_file(std::string_view name);
 
 std::vector<TokenId> ids_of(const Tokenizer& tokenizer, std::string_view text);
 std::string decoded(const Tokenizer& tokenizer, const std::vector<TokenId>& ids);

@@ -22,7 +22,7 @@ using nlohmann::json;
 namespace {
 
 const json& golden() {
-  static const json contents = json::parse(read_file(tokenizer_tests() / "golden_models.json"));
+  static const json contents = golden_file("golden_models.json");
   return contents;
 }
 

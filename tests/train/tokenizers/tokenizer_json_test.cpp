@@ -20,7 +20,7 @@ using nlohmann::json;
 namespace {
 
 const json& golden() {
-  static const json contents = json::parse(read_file(tokenizer_tests() / "golden.json"));
+  static const json contents = golden_file("golden.json");
   return contents;
 }
 
