@@ -117,12 +117,12 @@ class Trainer {
     learned_.merges.emplace_back(left, right);
     std::vector<std::uint32_t> words = std::move(pairs_[key_of(left, right)].words);
     std::ranges::sort(words);
-    words.erase(std::ranges::unique(words).begin(), words.end());
+    words.erase(std::unique(words.begin(), words.end()), words.end());
     grown_.clear();
     for (const std::uint32_t word : words) merge_in(word, left, right, merged);
     pairs_.erase(key_of(left, right));
     std::ranges::sort(grown_);
-    grown_.erase(std::ranges::unique(grown_).begin(), grown_.end());
+    grown_.erase(std::unique(grown_.begin(), grown_.end()), grown_.end());
     for (const std::uint64_t key : grown_) {
       const auto found = pairs_.find(key);
       if (found == pairs_.end() || found->second.count <= 0) continue;

@@ -65,8 +65,8 @@ fs::path weights_in(const fs::path& folder) {
        {single, sharded, folder / "pytorch_model.bin", folder / "pytorch_model.bin.index.json"}) {
     if (path_exists(file)) return file;
   }
-  if (const fs::path meta = folder / "consolidated.00.pth"; path_exists(meta) && is_meta_weights(meta))
-    return meta;
+  fs::path meta = folder / "consolidated.00.pth";
+  if (path_exists(meta) && is_meta_weights(meta)) return meta;
   refuse_foreign(folder, foreign_folder(folder));
   fail(folder, "", "model.safetensors, model.safetensors.index.json, pytorch_model.bin or checkpoints of moh",
        "none of them", "name the file itself when it is called otherwise");

@@ -22,7 +22,8 @@ std::int64_t intermediate_of(const ConfigJson& json, std::int64_t dim) {
   const double factor = json.number_or("ffn_dim_multiplier", 1);
   if (!(factor > 0 && factor < 1024))
     json.damaged("ffn_dim_multiplier", "above 0", json.shown("ffn_dim_multiplier"));
-  const auto width = static_cast<std::int64_t>(factor * static_cast<double>(8 * dim / 3));
+  const std::int64_t two_thirds = 8 * dim / 3;  // rounded down before the factor, as there
+  const auto width = static_cast<std::int64_t>(factor * static_cast<double>(two_thirds));
   return (width + multiple - 1) / multiple * multiple;
 }
 
