@@ -88,6 +88,12 @@ double ConfigJson::number(std::string_view key) const {
   return get(*this, object_->members, key, "a number", &json::is_number).get<double>();
 }
 
+double ConfigJson::positive(std::string_view key) const {
+  const double value = number(key);
+  if (!(value > 0)) damaged(key, "a number above 0", shown(key));
+  return value;
+}
+
 bool ConfigJson::truth(std::string_view key) const {
   return get(*this, object_->members, key, "true or false", &json::is_boolean).get<bool>();
 }

@@ -27,6 +27,7 @@ class ConfigJson {
   /// The value; throws CheckpointError if it is absent, of another type, or not in [low, high].
   std::int64_t integer(std::string_view key, double low, double high) const;
   double number(std::string_view key) const;
+  double positive(std::string_view key) const;  ///< a number above 0
   bool truth(std::string_view key) const;
   std::string text(std::string_view key) const;
   std::vector<std::string> texts(std::string_view key) const;

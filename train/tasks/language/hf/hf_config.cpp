@@ -1,7 +1,6 @@
 #include "train/tasks/language/hf/hf_config.h"
 
 #include <algorithm>
-#include <cmath>
 #include <numeric>
 #include <span>
 #include <string>
@@ -13,6 +12,7 @@
 #include "train/config/enum_names.h"
 #include "train/config/fields.h"
 #include "train/io/printable.h"
+#include "train/tasks/language/hf/hf_rope.h"
 #include "train/weights/hf/config_json.h"
 
 namespace moh {
@@ -164,138 +164,6 @@ void refuse_what_moh_has_not(const ConfigJson& json) {
     json.unsupported("quantization_config", "none", json.shown("quantization_config"));
   if (json.number_or("partial_rotary_factor", 1) != 1)
     json.unsupported("partial_rotary_factor", "1", json.shown("partial_rotary_factor"));
-}
-
-// ---- Rotary positions ----
-
-struct Rope {
-  double theta = 10000;
-  RopeScaling scaling;
-
-  bool operator==(const Rope&) const = default;
-};
-
-std::string rope_type(const ConfigJson& json) {
-  return json.text_or("rope_type", json.text_or("type", "default"));
-}
-
-double positive(const ConfigJson& json, std::string_view key) {
-  const double value = json.number(key);
-  if (!(value > 0)) json.damaged(key, "a number above 0", json.shown(key));
-  return value;
-}
-
-std::int64_t original_positions(const ConfigJson& json, std::int64_t max_positions) {
-  constexpr std::string_view kKey = "original_max_position_embeddings";
-  return json.has(kKey) ? json.integer(kKey, 1, kMaxLength) : max_positions;
-}
-
-void read_llama3(const ConfigJson& json, std::int64_t max_positions, RopeScaling& scaling) {
-  scaling.low_freq_factor = positive(json, "low_freq_factor");
-  scaling.high_freq_factor = positive(json, "high_freq_factor");
-  scaling.original_positions = original_positions(json, max_positions);
-}
-
-/// YaRN's factor of queries and keys; the default where nothing else is said.
-double attention_factor_of(const ConfigJson& json, double factor) {
-  if (json.has("attention_factor")) return positive(json, "attention_factor");
-  const double scale = json.number_or("mscale", 0), all = json.number_or("mscale_all_dim", 0);
-  if (scale == 0 || all == 0) return RopeScaling().attention_factor;
-  const auto of = [&](double m) { return 0.1 * m * std::log(factor) + 1; };
-  if (!(of(scale) > 0 && of(all) > 0)) json.damaged("mscale", "a number above 0", json.shown("mscale"));
-  return of(scale) / of(all);
-}
-
-void read_yarn(const ConfigJson& json, std::int64_t max_positions, RopeScaling& scaling) {
-  if (json.has("beta_fast")) scaling.beta_fast = positive(json, "beta_fast");
-  if (json.has("beta_slow")) scaling.beta_slow = positive(json, "beta_slow");
-  scaling.attention_factor = attention_factor_of(json, scaling.factor);
-  scaling.truncate = json.truth_or("truncate", scaling.truncate);
-  scaling.original_positions = original_positions(json, max_positions);
-}
-
-/// transformers stretches from max_position_embeddings on, whatever the other key says.
-void read_dynamic(const ConfigJson& json, std::int64_t max_positions, RopeScaling& scaling) {
-  scaling.original_positions = original_positions(json, max_positions);
-  if (scaling.original_positions != max_positions) {
-    json.unsupported("original_max_position_embeddings",
-                     "max_position_embeddings (" + std::to_string(max_positions) + ") with rope type dynamic",
-                     std::to_string(scaling.original_positions));
-  }
-}
-
-struct ScalingReader {
-  std::string_view type;
-  RopeScalingKind kind;
-  void (*read)(const ConfigJson&, std::int64_t max_positions, RopeScaling&);
-  std::vector<std::string_view> keys;  ///< besides those of every kind
-};
-
-const ScalingReader* scaling_reader(std::string_view type) {
-  using enum RopeScalingKind;
-  static const ScalingReader readers[] = {
-      {"linear", kLinear, nullptr, {}},
-      {"llama3", kLlama3, read_llama3, {"low_freq_factor", "high_freq_factor"}},
-      {"yarn",
-       kYarn,
-       read_yarn,
-       {"beta_fast", "beta_slow", "attention_factor", "mscale", "mscale_all_dim", "truncate"}},
-      {"dynamic", kDynamic, read_dynamic, {}}};
-  const auto* const found = std::ranges::find(readers, type, &ScalingReader::type);
-  return found == std::ranges::end(readers) ? nullptr : found;
-}
-
-RopeScaling read_scaling(const ConfigJson& json, std::int64_t max_positions) {
-  const std::string type = rope_type(json);
-  RopeScaling scaling;
-  if (type == "default") return scaling;
-  const ScalingReader* const reader = scaling_reader(type);
-  if (reader == nullptr) {
-    json.unsupported(json.has("rope_type") ? "rope_type" : "type", "default, linear, llama3, yarn or dynamic",
-                     printable(type));
-  }
-  scaling.factor = json.number("factor");
-  if (!(scaling.factor >= 1)) json.damaged("factor", "1 or more", json.shown("factor"));
-  scaling.kind = reader->kind;
-  if (reader->read != nullptr) reader->read(json, max_positions, scaling);
-  return scaling.factor == 1 ? RopeScaling{} : scaling;
-}
-
-/// Refuses unknown keys, among them those of other kinds of RoPE scaling, and of a rotary embedding for each
-/// kind of layer.
-void check_rope_keys(const ConfigJson& json) {
-  constexpr std::string_view kPlain[] = {"rope_type", "type", "rope_theta", "partial_rotary_factor"};
-  constexpr std::string_view kScaling[] = {"factor", "original_max_position_embeddings"};
-  const std::string type = rope_type(json);
-  const ScalingReader* const reader = scaling_reader(type);
-  for (const std::string& key : json.keys()) {
-    const bool known =
-        std::ranges::count(kPlain, key) ||
-        (reader != nullptr && (std::ranges::count(kScaling, key) || std::ranges::count(reader->keys, key)));
-    if (!known) json.unsupported(key, "no such key with rope type " + printable(type), json.shown(key));
-  }
-  if (json.number_or("partial_rotary_factor", 1) != 1)
-    json.unsupported("partial_rotary_factor", "1", json.shown("partial_rotary_factor"));
-}
-
-Rope read_rope_object(const ConfigJson& json, double theta, std::int64_t max_positions) {
-  const RopeScaling scaling = read_scaling(json, max_positions);
-  check_rope_keys(json);
-  return {json.has("rope_theta") ? positive(json, "rope_theta") : theta, scaling};
-}
-
-/// transformers 4 writes `rope_theta` and `rope_scaling`, transformers 5 `rope_parameters`; some files have
-/// both.
-Rope read_rope(const ConfigJson& json, std::int64_t max_positions) {
-  const double theta = json.has("rope_theta") ? positive(json, "rope_theta") : Rope().theta;
-  Rope four{theta, {}};
-  if (json.has("rope_scaling")) four = read_rope_object(json.object("rope_scaling"), theta, max_positions);
-  if (!json.has("rope_parameters")) return four;
-  const Rope five = read_rope_object(json.object("rope_parameters"), theta, max_positions);
-  if ((json.has("rope_theta") || json.has("rope_scaling")) && four != five)
-    json.unsupported("rope_parameters", "the same as rope_theta and rope_scaling say",
-                     json.shown("rope_parameters"));
-  return five;
 }
 
 // ---- Routing ----
@@ -456,14 +324,14 @@ LlamaConfig read_model(const ConfigJson& json) {
   check_windows(json, type, model);
   check_layer_types(json, model);
   read_biases(json, type, model);
-  model.norm_eps = json.has("rms_norm_eps") ? positive(json, "rms_norm_eps") : 1e-6;
-  const Rope rope = read_rope(json, model.max_positions);
+  model.norm_eps = json.has("rms_norm_eps") ? json.positive("rms_norm_eps") : 1e-6;
+  const HfRope rope = read_hf_rope(json, model.max_positions);
   model.rope_theta = rope.theta;
   model.rope_scaling = rope.scaling;
   if (rope.scaling.kind == RopeScalingKind::kDynamic)
     model.max_positions = stretched(model.max_positions, rope.scaling.factor);
   model.tied_embeddings = json.truth_or("tie_word_embeddings", false);
-  if (json.has("initializer_range")) model.init_std = positive(json, "initializer_range");
+  if (json.has("initializer_range")) model.init_std = json.positive("initializer_range");
   if (type == ModelType::kMoh) {
     model.moh = read_routing(json, model);
   } else if (json.has("auto_map")) {
