@@ -66,6 +66,16 @@ int tokenize_folder(const TokenizeArgs& args, const Tokenizer& tokenizer) {
   return kDone;
 }
 
+void add_record_options(CLI::App& command, RecordOptions& records) {
+  command.add_option("--text-key", records.text_key,
+                     "Key of the text in JSON Lines; empty: no records are texts");
+  command.add_option("--prompt-template", records.prompt,
+                     "JSON Lines with prompts and responses: what is no target; {key} is a record's text");
+  command.add_option("--response-template", records.response, "What follows it, which is one; empty: none");
+  command.add_option("--message-template", records.message,
+                     "JSON Lines with chats (messages): a message, of {role} and {content}; empty: none");
+}
+
 int data_tokenize(const TokenizeArgs& args, const Families&) {
   set_num_threads(args.threads);
   const auto tokenizer = open_tokenizer("--tokenizer", args.tokenizer);
@@ -171,7 +181,7 @@ void add_data(const Commands& commands) {
   tokenize.add_option("--tokenizer", from.tokenizer,
                       "byte, a tokenizer's file (tokenizer.json, SentencePiece's .model, a .tiktoken), or a "
                       "folder with one");
-  tokenize.add_option("--text-key", from.options.text.text_key, "Key of the text in JSON Lines");
+  add_record_options(tokenize, from.options.text.records);
   tokenize.add_option("--bin-dtype", from.options.text.bin_dtype, kBinDtypeHelp)->check(known_bin_dtype());
   tokenize.add_option("--threads", from.threads, "CPU threads; 0: all processors");
   tokenize.add_flag("--overwrite", from.options.overwrite,
@@ -198,7 +208,7 @@ void add_data(const Commands& commands) {
                   "<|begin_of_text|> and <|end_of_text|> (llama3)")
       ->default_str("");
   learn.add_option("--min-frequency", by.options.bpe.min_frequency, "Merge pairs that occur this often");
-  learn.add_option("--text-key", by.options.text_key, "Key of the text in JSON Lines");
+  add_record_options(learn, by.options.records);
   learn.add_option("--threads", by.threads, "CPU threads; 0: all processors");
   learn.add_flag("--overwrite", by.options.overwrite, "Replace the file --output");
   learn.footer(R"(Example:

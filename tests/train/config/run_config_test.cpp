@@ -64,7 +64,8 @@ TEST_CASE("run config: the field lists name every member of the structs") {
   check(below(root, "eval"), num_members<EvalConfig>() + 1);
   check(below(root, "checkpoint"), num_members<CheckpointConfig>());
   check(below(root, "guard"), num_members<GuardConfig>());
-  check(below(root, "data"), num_members<TextDataConfig>() - 1 + num_members<TextOptions>());
+  check(below(root, "data"),
+        num_members<TextDataConfig>() - 1 + num_members<TextOptions>() - 1 + num_members<RecordOptions>());
   check(below(root, "sample"), num_members<SampleConfig>() - 1 + num_members<PickOptions>() + 1);
   const config::Section& model = below(root, "model");
   check(model, num_members<LlamaConfig>() + 1);  // and the preset

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "autograd/node.h"
+#include "core/error.h"
 
 namespace moh {
 
@@ -15,17 +16,27 @@ namespace {
 struct Sums {
   double loss = 0;
   std::int64_t targets = 0, bytes = 0;
+  std::int64_t predicted = 0;  ///< tokens, targets and others
 
   double mean() const { return loss / static_cast<double>(targets); }
   void add(const Sums& other) {
     loss += other.loss;
     targets += other.targets;
     bytes += other.bytes;
+    predicted += other.predicted;
   }
 };
 
-std::int64_t most_targets(const EvaluationBatches& batches, const EvaluationLimits& limits) {
-  return limits.max_tokens == 0 ? batches.num_targets() : std::min(limits.max_tokens, batches.num_targets());
+/// Batches that are evaluated, and the tokens that they predict.
+struct Extent {
+  std::int64_t batches = 0, predicted = 0;
+};
+
+Extent extent_of(const EvaluationBatches& batches, const EvaluationLimits& limits) {
+  Extent extent{0, batches.num_predicted()};
+  if (limits.max_tokens > 0) extent.predicted = std::min(limits.max_tokens, extent.predicted);
+  while (batches.predicted_before(extent.batches) < extent.predicted) ++extent.batches;
+  return extent;
 }
 
 /// `before` and `total` are for the progress that `stop` gets.
@@ -33,16 +44,26 @@ std::optional<Sums> sums_of(const Llama& model, const EvaluationBatches& batches
                             const EvaluationLimits& limits, std::int64_t before, std::int64_t total,
                             StopEvaluation stop) {
   Sums sums;
-  for (std::int64_t i = 0; i < batches.size() && (limits.max_tokens == 0 || sums.targets < limits.max_tokens);
-       ++i) {
-    if (stop({std::min(before + sums.targets, total), total})) return std::nullopt;
+  const std::int64_t count = extent_of(batches, limits).batches;
+  for (std::int64_t i = 0; i < count; ++i) {
+    if (stop({before + batches.predicted_before(i), total})) return std::nullopt;
     const TokenBatch batch = batches.at(i);
     const Variable logits =
         model.forward(batch.tokens, context_of(model, batch, limits.reset_positions)).logits;
     sums.add({cross_entropy(logits, batch.targets.to(model.device())).value().item(), batch.num_targets,
-              batch.target_bytes});
+              batch.target_bytes, /*predicted=*/0});
   }
+  sums.predicted = batches.predicted_before(count);
   return sums;
+}
+
+/// A mean needs a target.
+void require_targets(const Sums& sums, const std::string& source) {
+  if (sums.targets > 0) return;
+  throw DataError(
+      error_message("evaluation", source.empty() ? "held-out tokens" : "held-out tokens of source " + source,
+                    "at least one target", "none: all are of prompts, or the first of their documents",
+                    "hold out more, or raise eval.max_tokens"));
 }
 
 }  // namespace
@@ -63,8 +84,8 @@ std::optional<Evaluation> evaluate_language_model(const Llama& model, const std:
   std::int64_t planned = 0, tokens = 0;
   for (const TextSource& source : sources) {
     batches.emplace_back(source.tokens, tokenizer, options, limits.batch_size);
-    planned += most_targets(batches.back(), limits);
-    tokens += batches.back().num_targets();
+    planned += extent_of(batches.back(), limits).predicted;
+    tokens += batches.back().num_predicted();
   }
   Sums all;
   Evaluation evaluation;
@@ -72,7 +93,8 @@ std::optional<Evaluation> evaluate_language_model(const Llama& model, const std:
   for (std::size_t i = 0; i < sources.size(); ++i) {
     const std::optional<Sums> sums = sums_of(model, batches[i], limits, before, planned, stop);
     if (!sums) return std::nullopt;
-    before += most_targets(batches[i], limits);
+    require_targets(*sums, sources[i].name);
+    before += extent_of(batches[i], limits).predicted;
     all.add(*sums);
     if (!sources[i].name.empty()) evaluation.metrics.emplace_back("loss/" + sources[i].name, sums->mean());
   }
@@ -81,8 +103,9 @@ std::optional<Evaluation> evaluate_language_model(const Llama& model, const std:
       evaluation.metrics.begin(),
       {{"perplexity", std::exp(evaluation.score)},
        {"bits_per_byte", all.loss / std::numbers::ln2 / static_cast<double>(all.bytes)}});
-  evaluation.coverage = std::to_string(all.targets) + " of " + std::to_string(tokens) +
+  evaluation.coverage = std::to_string(all.predicted) + " of " + std::to_string(tokens) +
                         " tokens, sequences of " + std::to_string(options.sequence_length);
+  if (all.targets < all.predicted) evaluation.coverage += ", " + std::to_string(all.targets) + " targets";
   return evaluation;
 }
 

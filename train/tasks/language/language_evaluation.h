@@ -18,13 +18,14 @@ ForwardContext context_of(const Llama& model, const TokenBatch& batch, bool rese
 /// How far an evaluation goes.
 struct EvaluationLimits {
   std::int64_t batch_size = 1;
-  std::int64_t max_tokens = 0;  ///< of each source: ends after the batch that reaches so many targets; 0: all
+  std::int64_t max_tokens = 0;  ///< of each source: ends after the batch that reaches so many; 0: all
   bool reset_positions = false;
 };
 
 /// Evaluates a model on held-out tokens: loss (nats per token), perplexity and bits per byte over the targets
 /// of all sources, and for each source with a name its loss, "loss/NAME". Returns nothing if `stop` returned
-/// true. `tokenizer` must be that of the sources. Throws as EvaluationBatches does.
+/// true. `tokenizer` must be that of the sources. Throws as EvaluationBatches does, and DataError for a
+/// source without a target.
 std::optional<Evaluation> evaluate_language_model(const Llama& model, const std::vector<TextSource>& sources,
                                                   const Tokenizer& tokenizer, const BatchOptions& options,
                                                   const EvaluationLimits& limits, StopEvaluation stop);

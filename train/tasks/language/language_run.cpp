@@ -185,7 +185,20 @@ Section data_section(TextDataConfig& c) {
       "vocabulary `model.vocab_size` follows unless it is given. `byte`: one token per byte. A run with "
       "`init.from` takes the tokenizer of the checkpoint. `other`: set in converted models that came "
       "without a tokenizer; text is refused.");
-  s.field("text_key", c.text.text_key, "Key of the text in JSON Lines.");
+  RecordOptions& records = c.text.records;
+  s.field("text_key", records.text_key, "Key of the text in JSON Lines. Empty: no records are texts.");
+  s.field(
+      "prompt_template", records.prompt,
+      "Of JSON Lines with prompts and responses: what the model reads and is not trained to write. `{key}` "
+      "stands for a record's text at that key, `{{` and `}}` for braces "
+      "([data.md](data.md#prompts-and-responses)).");
+  s.field("response_template", records.response,
+          "What follows it, which is learned with the end of the text. Empty: no records have prompts.");
+  s.field("message_template", records.message,
+          "Of JSON Lines with chats, lists of `{role, content}` at the key `messages`: a message, of "
+          "`{role}` and "
+          "`{content}`. From the content of the role `assistant` on, messages are learned. Empty: no records "
+          "are chats.");
   s.field("bin_dtype", choice_of(c.text.bin_dtype, {kNoBinDtype, "uint16", "uint32"}),
           "Type of the ids in `.bin` files without a header, as nanoGPT writes them. Files of llm.c and "
           "Megatron-LM say it themselves.");
@@ -274,6 +287,8 @@ void LanguageRun::check(const RunConfig&, config::Rules& rules) const {
   }
   check_sources("data.train", data.train, /*weighted=*/true, rules);
   check_sources("data.validation", data.validation, /*weighted=*/false, rules);
+  for (const auto& [key, fault] : template_faults(data.text.records))
+    rules.refuse({"data." + std::string(key)}, std::string(kTemplateForm), fault);
   if (data.reset_positions && !data.document_mask) {
     rules.refuse({"data.reset_positions", "data.document_mask"}, "false without data.document_mask", "true");
   }

@@ -103,7 +103,7 @@ MicroBatchLoss LanguageTask::loss(std::int64_t index, Generator& generator) {
       context_of(*model_, batch, run_.data.reset_positions, {.training = true, .generator = &generator});
   const Tensor teacher_logits = teacher_.logits(*model_, batch.tokens, context);
   const LlamaOutput output = model_->forward(batch.tokens, context);
-  // With documents of one token, a step may have no target.
+  // With documents of one token, or within a long prompt, a step may have no target.
   const auto normalizer = static_cast<double>(std::max<std::int64_t>(num_targets_, 1));
   const Variable task_loss = cross_entropy(output.logits, batch.targets, {.normalizer = normalizer});
   const Variable divergence = teacher_.divergence(output.logits, teacher_logits, batch.targets, normalizer);
@@ -191,7 +191,8 @@ Calibration::BatchLoss LanguageCalibration::loss(const Model& model, std::int64_
                                                  const ForwardContext& context, Reduction reduction) const {
   const TokenBatch text = batch(index);
   const Variable logits = logits_of(model, text, context);
-  const double normalizer = reduction == Reduction::kMean ? static_cast<double>(text.num_targets) : 1.0;
+  const double mean = static_cast<double>(std::max<std::int64_t>(text.num_targets, 1));
+  const double normalizer = reduction == Reduction::kMean ? mean : 1.0;
   return {cross_entropy(logits, text.targets.to(model.device()), {.normalizer = normalizer}),
           text.num_targets};
 }

@@ -3,6 +3,8 @@
 #include <catch2/catch.hpp>
 #include <cmath>
 
+#include "core/error.h"
+#include "tests/support/language_runs.h"
 #include "tests/support/temporary_folder.h"
 
 namespace moh {
@@ -20,7 +22,165 @@ struct Fixture {
   Llama model{LlamaConfig{tokenizer->vocab_size(), 1, 16, 16, 2, 2, 8, 16}, Placement{DType::kFloat32}};
 };
 
+/// Documents of a prompt of seven tokens and a response of five, which the end of the text follows.
+TokenSourcePtr prompts_and_responses() {
+  std::vector<TokenId> ids;
+  for (TokenId document = 0; document < 12; ++document) {
+    for (TokenId t = 0; t < 7; ++t) ids.push_back(marked('a' + (document * 5 + t * 3) % 26));
+    for (TokenId t = 0; t < 5; ++t) ids.push_back('A' + (document * 7 + t * 11) % 26);
+    ids.push_back(ByteTokenizer::kEndOfDocument);
+  }
+  return tokens_in_memory(ids, 256);
+}
+
+/// A run of two sequences of 32 tokens, of a dense model.
+RunConfig run_of_two() {
+  RunConfig run = default_language_run();
+  model_of(run) = {.layers = 1, .hidden = 16, .intermediate = 16, .heads = 2, .max_positions = 32};
+  language_run(run).data.sequence_length = 32;
+  run.train.batch_size = 2;
+  return run;
+}
+
+std::unique_ptr<Llama> model_with_seed(const RunConfig& run, std::uint64_t seed) {
+  auto model = std::make_unique<Llama>(model_of(run), Placement{DType::kFloat32});
+  model->initialise(seed);
+  return model;
+}
+
+std::shared_ptr<const LanguageData> data_of(const TokenSourcePtr& tokens) {
+  auto data = std::make_shared<LanguageData>();
+  data->tokenizer = std::make_unique<ByteTokenizer>();
+  data->train = {{.tokens = tokens}};
+  return data;
+}
+
+/// The first micro-batch of a run.
+TokenBatch first_batch(const RunConfig& run, const LanguageData& data) {
+  return TrainingBatches(data.train, *data.tokenizer, batch_options(language_run(run)), run.random_seed())
+      .at(0, run.train.batch_size);
+}
+
+/// Log-probabilities of a row of logits.
+std::vector<double> log_softmax(const Tensor& logits, std::int64_t row) {
+  const std::int64_t size = logits.dim(-1);
+  const float* z = logits.data<float>() + row * size;
+  double sum = 0;
+  for (std::int64_t j = 0; j < size; ++j) sum += std::exp(static_cast<double>(z[j]));
+  std::vector<double> log_p;
+  for (std::int64_t j = 0; j < size; ++j) log_p.push_back(static_cast<double>(z[j]) - std::log(sum));
+  return log_p;
+}
+
 }  // namespace
+
+TEST_CASE("tasks: the loss of prompts and responses is the mean over the tokens of responses") {
+  const RunConfig run = run_of_two();
+  const auto data = data_of(prompts_and_responses());
+  LanguageTask task(run, data, model_with_seed(run, 1));
+  task.seek(0);
+  const StepSize size = task.begin_step(1);
+  const TokenBatch batch = first_batch(run, *data);
+  CHECK(size.items == 64);
+  CHECK(size.targets == batch.num_targets);
+  Generator generator(1, 0);
+  const double loss = task.loss(0, generator).task_loss.item();
+
+  const std::unique_ptr<Llama> model = model_with_seed(run, 1);
+  const Variable logits(model->forward(batch.tokens).logits.value().clone(), /*requires_grad=*/true);
+  double sum = 0;
+  std::int64_t responses = 0;
+  std::vector<bool> is_prompt;
+  for (std::int64_t row = 0; row < 64; ++row) {
+    // What follows, from the tokens alone: a response is of capital letters, and the end of a text is one of
+    // it.
+    const TokenBatch& b = batch;
+    const std::int64_t start =
+        TrainingBatches(data->train, *data->tokenizer, {.sequence_length = 32}, run.random_seed())
+            .sampler()
+            .window_start(row / 32);
+    std::vector<TokenId> next(1);
+    data->train[0].tokens->copy(start + row % 32 + 1, next);
+    is_prompt.push_back(next[0] >= 'a');
+    CHECK((b.targets.data<std::int64_t>()[row] == kIgnoredTarget) == is_prompt.back());
+    if (is_prompt.back()) continue;
+    sum -= log_softmax(logits.value(), row)[static_cast<std::size_t>(next[0])];
+    ++responses;
+  }
+  CHECK(responses == size.targets);
+  CHECK(responses < 40);
+  CHECK(loss == Approx(sum / static_cast<double>(responses)).epsilon(1e-5));
+
+  // No gradient comes from a prompt, not even a rounding error.
+  cross_entropy(logits, batch.targets, {.normalizer = static_cast<double>(responses)}).backward();
+  for (std::size_t row = 0; row < is_prompt.size(); ++row) {
+    double largest = 0;
+    for (std::int64_t j = 0; j < 256; ++j) {
+      const float slope = logits.grad().data<float>()[static_cast<std::int64_t>(row) * 256 + j];
+      largest = std::max(largest, std::abs(static_cast<double>(slope)));
+    }
+    CHECK((largest == 0) == is_prompt[row]);
+  }
+}
+
+TEST_CASE("tasks: a step without a target has the loss 0, and an evaluation without one is refused") {
+  const RunConfig run = run_of_two();
+  std::vector<TokenId> ids(200, marked('a'));
+  ids.back() = 'b';  // in no window of the first epoch's two rows
+  const auto data = data_of(tokens_in_memory(ids, 256));
+  LanguageTask task(run, data, model_with_seed(run, 1));
+  task.seek(0);
+  CHECK(task.begin_step(1).targets == 0);
+  Generator generator(1, 0);
+  CHECK(task.loss(0, generator).task_loss.item() == 0);
+
+  const auto evaluate = [&](std::int64_t max_tokens) {
+    return evaluate_language_model(*model_with_seed(run, 1), {{"chat", data->train[0].tokens}},
+                                   *data->tokenizer, {.sequence_length = 16},
+                                   {.batch_size = 2, .max_tokens = max_tokens},
+                                   [](const EvaluationProgress&) { return false; });
+  };
+  CHECK_THROWS_WITH(evaluate(64),
+                    Catch::Contains("held-out tokens of source chat: expected at least one target"));
+  CHECK(evaluate(0)->coverage == "199 of 199 tokens, sequences of 16, 1 targets");
+}
+
+TEST_CASE("tasks: a teacher sees the documents and positions that the student sees") {
+  RunConfig run = run_of_two();
+  language_run(run).data.document_mask = true;
+  run.init.distill.weight = 2;
+  const auto data = data_of(prompts_and_responses());
+  for (const bool reset : {false, true}) {
+    language_run(run).data.reset_positions = reset;
+    LanguageTask task(run, data, model_with_seed(run, 1));
+    task.set_teacher(model_with_seed(run, 2), "hash");
+    task.seek(0);
+    task.begin_step(1);
+    Generator generator(1, 0);
+    const MicroBatchLoss loss = task.loss(0, generator);
+    const double divergence = (loss.total.value().item() - loss.task_loss.item()) / 2;
+
+    const TokenBatch batch = first_batch(run, *data);
+    const auto expected = [&](bool masked) {
+      const NoGrad no_grad;
+      const auto logits_of = [&](std::uint64_t seed, bool with_documents) {
+        const std::unique_ptr<Llama> model = model_with_seed(run, seed);
+        const ForwardContext context = with_documents ? context_of(*model, batch, reset) : ForwardContext();
+        return model->forward(batch.tokens, context).logits.value();
+      };
+      const Tensor student = logits_of(1, true), teacher = logits_of(2, masked);
+      double sum = 0;
+      for (std::int64_t row = 0; row < 64; ++row) {
+        if (batch.targets.data<std::int64_t>()[row] == kIgnoredTarget) continue;
+        const std::vector<double> log_p = log_softmax(teacher, row), log_q = log_softmax(student, row);
+        for (std::size_t j = 0; j < log_p.size(); ++j) sum += std::exp(log_p[j]) * (log_p[j] - log_q[j]);
+      }
+      return sum / static_cast<double>(batch.num_targets);
+    };
+    CHECK(divergence == Approx(expected(true)).epsilon(1e-4));
+    CHECK(divergence != Approx(expected(false)).epsilon(1e-3));
+  }
+}
 
 TEST_CASE("tasks: an evaluation asks before each batch whether to stop, and stops there with no result") {
   const Fixture fixture;

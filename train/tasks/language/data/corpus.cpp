@@ -71,11 +71,10 @@ std::optional<CorpusFile> read_tokens(const InputPath& input, const Tokenizer& t
     // Not before the first part turned out to be text: a huge binary file must not allocate memory.
     if (memory.size() == 0 && !failed && is_its_ids(input, tokenizer)) memory.reserve(bytes);
     if (part.begins && memory.size() > 0 && separator) memory.append(std::span(&*separator, 1));
-    if (part.begins) memory.append(tokenizer.sequence_start());
     memory.append(part.ids);
   };
   try {
-    if (!encode_documents(input, tokenizer, options.text_key, skipped, add, [](std::uint64_t) {}))
+    if (!encode_documents(input, tokenizer, options.records, skipped, add, [](std::uint64_t) {}))
       return std::nullopt;
   } catch (const std::bad_alloc&) {
     throw DataError(error_message(input.path, "", "a text that fits in memory",

@@ -2,12 +2,10 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <nlohmann/json.hpp>
 #include <span>
 #include <utility>
 
 #include "core/error.h"
-#include "train/io/printable.h"
 #include "train/tokenizers/cut_text.h"
 
 namespace moh {
@@ -28,16 +26,6 @@ bool is_blank(std::string_view line) {
   return line.find_first_not_of(" \t\r") == std::string_view::npos;
 }
 
-/// Refuses nesting at which the library would overflow the stack.
-nlohmann::json parse_line(const std::string& text, bool& too_deep) {
-  constexpr int kMaxDepth = 64;
-  const auto check = [&](int depth, nlohmann::json::parse_event_t, nlohmann::json&) {
-    too_deep = too_deep || depth > kMaxDepth;
-    return !too_deep;
-  };
-  return nlohmann::json::parse(text, check, /*allow_exceptions=*/false);
-}
-
 }  // namespace
 
 bool is_json_lines(const std::string& path) {
@@ -47,22 +35,6 @@ bool is_json_lines(const std::string& path) {
 std::string_view unreadable_format(const std::string& path) {
   const std::string_view format = format_by_name(uncompressed_name(path));
   return format == "JSON Lines" ? std::string_view() : format;
-}
-
-std::string text_of_line(const std::string& path, const DocumentPart& part, const std::string& key) {
-  const auto fail = [&](std::string_view expected, std::string_view found) {
-    throw DataError(error_message(path + ":" + std::to_string(part.line), "", expected, found));
-  };
-  bool too_deep = false;
-  const nlohmann::json line = parse_line(part.text, too_deep);
-  if (too_deep) fail("at most 64 levels of nesting", "more");
-  if (line.is_discarded() || !line.is_object()) fail("a JSON object", printable(part.text.substr(0, 60)));
-  const auto found = line.find(key);
-  if (found == line.end() || !found->is_string()) {
-    fail("a text at the key '" + printable(key) + "'",
-         found == line.end() ? "no such key" : printable(found->dump(-1, ' ', true).substr(0, 60)));
-  }
-  return found->get<std::string>();
 }
 
 DocumentReader::DocumentReader(const InputPath& input, const Tokenizer& tokenizer)

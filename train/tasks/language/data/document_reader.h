@@ -64,7 +64,4 @@ bool is_json_lines(const std::string& path);
 /// Why a file is not text by its name; "" if it may be.
 std::string_view unreadable_format(const std::string& path);
 
-/// The text of a line of JSON Lines: the value of `key`. Throws DataError that names the file and the line.
-std::string text_of_line(const std::string& path, const DocumentPart& part, const std::string& key);
-
 }  // namespace moh

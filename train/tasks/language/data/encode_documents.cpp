@@ -1,11 +1,13 @@
 #include "train/tasks/language/data/encode_documents.h"
 
 #include <algorithm>
+#include <utility>
 #include <vector>
 
 #include "core/error.h"
 #include "core/parallel.h"
 #include "train/tasks/language/data/document_reader.h"
+#include "train/tasks/language/data/token_source.h"
 
 namespace moh {
 
@@ -32,16 +34,11 @@ class Batch {
 
   const DocumentPart& first() const { return parts_.front(); }
 
-  void work_on(const std::string& path, const std::string& text_key, TextWork& work) const {
+  void work_on(const std::string& path, const RecordReader& records, RecordKind kind, TextWork& work) {
     work.begin(parts_.size());
     parallel_for(static_cast<std::int64_t>(parts_.size()), 1, [&](std::int64_t begin, std::int64_t end) {
-      for (auto i = static_cast<std::size_t>(begin); i < static_cast<std::size_t>(end); ++i) {
-        const DocumentPart& part = parts_[i];
-        if (part.line > 0)
-          work.run(i, text_of_line(path, part, text_key), part.begins);
-        else
-          work.run(i, part.text, part.begins);
-      }
+      for (auto i = static_cast<std::size_t>(begin); i < static_cast<std::size_t>(end); ++i)
+        work.run(i, records.segments(path, parts_[i], kind), parts_[i].begins);
     });
     for (std::size_t i = 0; i < parts_.size(); ++i) work.finish(i, parts_[i].begins);
   }
@@ -59,12 +56,21 @@ class Encoding final : public TextWork {
   void begin(std::size_t texts) override {
     if (ids_.size() < texts) ids_.resize(texts);
   }
-  void run(std::size_t number, std::string_view text, bool begins) override {
-    ids_[number].clear();
-    if (begins)
-      tokenizer_.encode(text, ids_[number]);
-    else
-      tokenizer_.encode_rest(text, ids_[number]);
+  void run(std::size_t number, std::span<const TextSegment> text, bool begins) override {
+    std::vector<TokenId>& ids = ids_[number];
+    ids.clear();
+    if (begins) ids = tokenizer_.sequence_start();
+    if (!text.empty() && !text[0].is_target) std::ranges::transform(ids, ids.begin(), marked);
+    for (const TextSegment& segment : text) {
+      if (segment.text.empty()) continue;
+      const auto before = std::ssize(ids);
+      if (std::exchange(begins, false))
+        tokenizer_.encode(segment.text, ids);
+      else
+        tokenizer_.encode_rest(segment.text, ids);
+      if (!segment.is_target)
+        std::ranges::transform(ids.begin() + before, ids.end(), ids.begin() + before, marked);
+    }
   }
   void finish(std::size_t number, bool begins) override { sink_({begins, ids_[number]}); }
 
@@ -94,44 +100,57 @@ bool with_reader(const InputPath& input, const Tokenizer& tokenizer, SkippedFile
 
 /// Other records than documents, such as the metrics.jsonl of a run, are passed over where they lie in a
 /// folder with text: JSON Lines whose first line has no text.
-void pass_over_other_records(const InputPath& input, const DocumentPart& first, const std::string& text_key) {
-  if (input.named || first.line == 0) return;
-  try {
-    text_of_line(input.path, first, text_key);
-  } catch (const DataError&) {
-    throw DocumentReader::Unreadable{"JSON Lines without text", ""};
-  }
+RecordKind require_kind(const InputPath& input, const RecordReader& records, const DocumentPart& first) {
+  const std::optional<RecordKind> kind = records.kind_of(input, first);
+  if (!kind) throw DocumentReader::Unreadable{"JSON Lines without text", ""};
+  return *kind;
 }
 
 }  // namespace
 
-bool for_each_text(const InputPath& input, const Tokenizer& tokenizer, const std::string& text_key,
+bool for_each_text(const InputPath& input, const Tokenizer& tokenizer, const RecordOptions& options,
                    SkippedFiles& skipped, TextWork& work, FunctionRef<void(std::uint64_t bytes)> progress) {
+  const RecordReader records(options);
   return with_reader(input, tokenizer, skipped, [&](DocumentReader& reader) {
     std::uint64_t done = 0;
+    std::optional<RecordKind> kind;
     for (Batch batch; batch.fill(reader); done = reader.position()) {
-      if (done == 0) pass_over_other_records(input, batch.first(), text_key);
-      batch.work_on(input.path, text_key, work);
+      if (!kind) kind = require_kind(input, records, batch.first());
+      batch.work_on(input.path, records, *kind, work);
       progress(reader.position() - done);
     }
   });
 }
 
-bool encode_documents(const InputPath& input, const Tokenizer& tokenizer, const std::string& text_key,
+bool encode_documents(const InputPath& input, const Tokenizer& tokenizer, const RecordOptions& records,
                       SkippedFiles& skipped, FunctionRef<void(const EncodedPart&)> sink,
                       FunctionRef<void(std::uint64_t bytes)> progress) {
   Encoding encoding(tokenizer, sink);
-  return for_each_text(input, tokenizer, text_key, skipped, encoding, progress);
+  return for_each_text(input, tokenizer, records, skipped, encoding, progress);
 }
 
-bool has_text(const InputPath& input, const Tokenizer& tokenizer, const std::string& text_key,
-              SkippedFiles& skipped) {
-  return with_reader(input, tokenizer, skipped, [&](DocumentReader& reader) {
-    bool begun = false;
-    for (DocumentPart part; reader.next(part); begun = true) {
-      if (!begun) pass_over_other_records(input, part, text_key);
+std::optional<RecordKind> kind_of_text(const InputPath& input, const Tokenizer& tokenizer,
+                                       const RecordOptions& options, SkippedFiles& skipped) {
+  const RecordReader records(options);
+  std::optional<RecordKind> kind;
+  const bool has_text = with_reader(input, tokenizer, skipped, [&](DocumentReader& reader) {
+    for (DocumentPart part; reader.next(part);) {
+      if (!kind) kind = require_kind(input, records, part);
     }
   });
+  return has_text ? kind : std::nullopt;
+}
+
+bool has_prompts(const InputPath& input, const Tokenizer& tokenizer, const RecordOptions& options) {
+  if (!is_json_lines(input.path)) return false;
+  const RecordReader records(options);
+  SkippedFiles skipped;
+  bool found = false;
+  with_reader(input, tokenizer, skipped, [&](DocumentReader& reader) {
+    DocumentPart first;
+    if (reader.next(first)) found = require_kind(input, records, first) != RecordKind::kText;
+  });
+  return found;
 }
 
 }  // namespace moh

@@ -17,14 +17,14 @@ class SeparatedTokens final : public TokenSource {
 
   std::int64_t size() const override { return source_->size() + std::ssize(at_); }
 
-  void copy(std::int64_t begin, std::span<TokenId> ids) const override {
+  void copy_marked(std::int64_t begin, std::span<TokenId> ids) const override {
     MOH_CHECK(begin >= 0 && begin <= size() && std::ssize(ids) <= size() - begin,
               "SeparatedTokens: range outside the source");
     std::int64_t i = first_from(begin);
     while (!ids.empty()) {
       const std::int64_t until = i < std::ssize(at_) ? place_of(i) : size();
       const auto count = static_cast<std::size_t>(std::min(until - begin, std::ssize(ids)));
-      source_->copy(begin - i, ids.first(count));
+      source_->copy_marked(begin - i, ids.first(count));
       begin += static_cast<std::int64_t>(count);
       ids = ids.subspan(count);
       if (ids.empty()) break;

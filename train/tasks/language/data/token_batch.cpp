@@ -62,11 +62,13 @@ TokenBatch make_batch(const std::vector<std::int64_t>& token_bytes, const Docume
     const Window window = window_of(row);
     const std::int64_t count = window.targets;
     const auto read = std::span(ids).first(static_cast<std::size_t>(count) + 1);
-    window.tokens->copy(window.begin, read);
+    window.tokens->copy_marked(window.begin, read);
     std::int64_t* tokens = batch.tokens.data<std::int64_t>() + row * length;
     std::int64_t* targets = batch.targets.data<std::int64_t>() + row * length;
-    std::copy_n(ids.begin(), count, tokens);
-    std::copy_n(ids.begin() + 1, count, targets);
+    std::ranges::transform(read.subspan(1), targets,
+                           [](TokenId id) { return is_marked(id) ? kIgnoredTarget : id; });
+    std::ranges::transform(read, read.begin(), unmarked);
+    std::copy_n(read.begin(), count, tokens);
     // Under a causal mask the tokens after the last target do not affect those before it.
     std::fill(tokens + count, tokens + length, 0);
     std::fill(targets + count, targets + length, kIgnoredTarget);

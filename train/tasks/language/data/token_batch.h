@@ -41,8 +41,9 @@ class SequenceSampler {
 
 /// B sequences of T tokens with their next tokens as targets. In a dry run no tokens are read.
 struct TokenBatch {
-  Tensor tokens;                  ///< [B, T] int64
-  Tensor targets;                 ///< [B, T] int64, kIgnoredTarget where nothing follows
+  Tensor tokens;  ///< [B, T] int64
+  /// [B, T] int64, kIgnoredTarget where nothing follows, or a token that is no target (token_source.h)
+  Tensor targets;
   Tensor document_starts;         ///< [B, T] int32 (AttentionOptions), with BatchOptions::document_mask
   std::int64_t num_targets = 0;   ///< targets that are not ignored
   std::int64_t target_bytes = 0;  ///< their length as text in bytes, for bits per byte
@@ -89,7 +90,7 @@ class TrainingBatches {
 };
 
 /// One pass over a held-out stream, in order and in windows that do not overlap: every token but the first is
-/// a target exactly once. The last window may be partial (its other targets are ignored), the last batch may
+/// predicted exactly once. The last window may be partial (its other targets are ignored), the last batch may
 /// have fewer rows.
 class EvaluationBatches {
  public:
@@ -98,7 +99,11 @@ class EvaluationBatches {
                     std::int64_t batch_size);
 
   std::int64_t size() const;
-  std::int64_t num_targets() const { return source_->size() - 1; }
+  /// Tokens that are predicted, targets and others; those of the batches before `index`.
+  std::int64_t num_predicted() const { return source_->size() - 1; }
+  std::int64_t predicted_before(std::int64_t index) const {
+    return std::min(index * batch_size_ * options_.sequence_length, num_predicted());
+  }
   /// Batch `index` of [0, size()).
   TokenBatch at(std::int64_t index) const;
 

@@ -30,22 +30,24 @@ fs::path folder_of_cache(const TextOptions& options) {
 /// Depends on all that determines the ids.
 std::string cached_name(const InputPath& input, const std::string& checksum, const Tokenizer& tokenizer,
                         const TextOptions& options) {
-  const std::string key = is_json_lines(input.path) ? "-" + checksum_hex(options.text_key).substr(0, 8) : "";
+  const std::string key =
+      is_json_lines(input.path) ? "-" + checksum_hex(identity_of(options.records)).substr(0, 8) : "";
   return hash_text(tokenizer.content_hash()) + "-" + checksum + key + ".tokens";
 }
 
 /// False if the file was skipped.
 bool write_tokens(const InputPath& input, const fs::path& output, const Tokenizer& tokenizer,
                   const TextOptions& options, SkippedFiles& skipped) {
-  if (!has_text(input, tokenizer, options.text_key, skipped)) return false;
+  const std::optional<RecordKind> kind = kind_of_text(input, tokenizer, options.records, skipped);
+  if (!kind) return false;
   std::error_code ignored;
   ByteProgress progress("tokenizing " + input.path, fs::file_size(input.path, ignored));
-  TokenFileWriter writer(output, tokenizer);
+  TokenFileWriter writer(output, tokenizer, "", /*marks=*/*kind != RecordKind::kText);
   const auto add = [&](const EncodedPart& part) {
     if (part.begins) writer.begin_document();
     writer.add(part.ids);
   };
-  encode_documents(input, tokenizer, options.text_key, skipped, add,
+  encode_documents(input, tokenizer, options.records, skipped, add,
                    [&](std::uint64_t bytes) { progress.add(bytes); });
   progress.finish();
   writer.finish();

@@ -7,6 +7,7 @@
 
 #include "train/tasks/data/input_files.h"
 #include "train/tasks/language/data/foreign_tokens.h"
+#include "train/tasks/language/data/record_text.h"
 #include "train/tasks/language/data/token_file.h"
 #include "train/tokenizers/tokenizer.h"
 
@@ -18,7 +19,7 @@ inline constexpr const char* kDefaultTokenCache = "auto";
 struct TextOptions {
   /// Folder of token files that are made of large texts; kDefaultTokenCache: default_token_cache().
   std::filesystem::path cache = kDefaultTokenCache;
-  std::string text_key = "text";        ///< of JSON Lines
+  RecordOptions records;                ///< of JSON Lines
   std::string bin_dtype = kNoBinDtype;  ///< of ids without a header (foreign_tokens.h)
 };
 

@@ -5,6 +5,7 @@
 #include <charconv>
 #include <limits>
 #include <system_error>
+#include <type_traits>
 #include <utility>
 
 #include "core/error.h"
@@ -19,7 +20,9 @@ namespace {
 
 // ---- What a file says of itself ----
 
-constexpr std::string_view kFormat = "moh-tokens", kVersion = "1";
+constexpr std::string_view kFormat = "moh-tokens";
+/// Of files without and with marks: what reads the first alone must not take a mark for damage.
+constexpr std::string_view kVersion = "1", kVersionWithMarks = "2";
 
 /// The value of a metadata key; "" if there is none.
 std::string entry_of(const SafetensorsFile& file, std::string_view key) {
@@ -47,15 +50,18 @@ std::optional<std::int64_t> number_of(const SafetensorsFile& file, std::string_v
   return value;
 }
 
-const WeightInfo& tokens_of(const SafetensorsFile& file) {
-  constexpr std::string_view kTypes[] = {"U8", "U16", "U32", "I32", "I64"};
+const WeightInfo& tokens_of(const SafetensorsFile& file, bool marks) {
+  constexpr std::string_view kTypes[] = {"U8", "U16", "U32", "I16", "I32", "I64"};
+  const std::span<const std::string_view> types(kTypes + (marks ? 3 : 0), std::end(kTypes));
   const WeightInfo* tokens = file.find("tokens");
   const bool alone = tokens != nullptr && file.tensors().size() == 1;
-  if (alone && std::ranges::find(kTypes, tokens->stored_dtype) != std::end(kTypes) &&
-      tokens->shape.rank() == 1 && tokens->shape.numel() > 0)
+  if (alone && std::ranges::find(types, tokens->stored_dtype) != types.end() && tokens->shape.rank() == 1 &&
+      tokens->shape.numel() > 0)
     return *tokens;
   throw DataError(error_message(
-      file.path().string(), "tensors", "one, tokens: U8, U16, U32, I32 or I64 with one dimension, not empty",
+      file.path().string(), "tensors",
+      "one, tokens: " + std::string(marks ? "" : "U8, U16, U32, ") +
+          "I16, I32 or I64 with one dimension, not empty",
       alone ? std::string(tokens->stored_dtype) + " " + to_string(tokens->shape)
             : std::to_string(file.tensors().size()) + (tokens == nullptr ? ", none of this name" : "")));
 }
@@ -63,11 +69,14 @@ const WeightInfo& tokens_of(const SafetensorsFile& file) {
 /// Parses and checks the metadata; messages say how to fix the file.
 TokenFileInfo read_info(const SafetensorsFile& file) {
   require(entry_of(file, "format") == kFormat, file, "format", kFormat);
-  require(entry_of(file, "version") == kVersion, file, "version", kVersion);
-  const WeightInfo& tokens = tokens_of(file);
+  const bool marks = entry_of(file, "version") == kVersionWithMarks;
+  require(marks || entry_of(file, "version") == kVersion, file, "version", "1 or 2");
+  const WeightInfo& tokens = tokens_of(file, marks);
   const auto vocab_size = number_of(file, "vocab_size", 1, std::numeric_limits<TokenId>::max());
   require(vocab_size.has_value(), file, "vocab_size", "the number of ids of the tokenizer");
   require(!entry_of(file, "tokenizer").empty(), file, "tokenizer", "its name");
+  const auto prompt_tokens = marks ? number_of(file, "prompt_tokens", 0, tokens.shape.numel()) : std::nullopt;
+  require(prompt_tokens.has_value() == marks, file, "prompt_tokens", "the number of tokens of prompts");
   return {.tokenizer_name = entry_of(file, "tokenizer"),
           .vocab_size = *vocab_size,
           .tokenizer_hash = entry_of(file, "tokenizer_hash"),
@@ -75,6 +84,7 @@ TokenFileInfo read_info(const SafetensorsFile& file) {
           .text_bytes = number_of(file, "text_bytes", 0, std::numeric_limits<std::int64_t>::max()),
           .checksum = entry_of(file, "checksum"),
           .source = entry_of(file, "source"),
+          .prompt_tokens = prompt_tokens,
           .stored_dtype = tokens.stored_dtype,
           .num_tokens = tokens.shape.numel()};
 }
@@ -99,17 +109,20 @@ void visit_stored(std::string_view stored_dtype, Visit visit) {
 
 /// Throws unless all ids of a block are in the vocabulary. `first`: index of its first id, for the message.
 template <class Stored>
-void check_ids(const std::string& path, std::int64_t vocab_size, std::int64_t first,
+void check_ids(const std::string& path, const TokenFileInfo& info, std::int64_t first,
                std::span<const Stored> ids, std::string_view fix) {
-  const auto is_beyond = [size = static_cast<std::uint64_t>(vocab_size)](Stored id) {
-    return static_cast<std::uint64_t>(id) >= size;  // also true for a negative id
+  const auto is_beyond = [size = static_cast<std::uint64_t>(info.vocab_size),
+                          marks = static_cast<Stored>(info.prompt_tokens ? -1 : 0)](Stored id) {
+    // -1 for a mark, if there may be any: its complement is the id.
+    const auto flip = static_cast<Stored>(std::is_signed_v<Stored> && id < 0 ? marks : 0);
+    return static_cast<std::uint64_t>(static_cast<Stored>(id ^ flip)) >= size;  // also true for a negative id
   };
   bool any = false;
   for (const Stored id : ids) any |= is_beyond(id);  // branch-free, so that it is vectorised
   if (!any) return;
   const auto bad = std::ranges::find_if(ids, is_beyond);
   throw DataError(error_message(path, "id " + std::to_string(first + (bad - ids.begin())),
-                                "0 ... " + std::to_string(vocab_size - 1), std::to_string(*bad), fix));
+                                "0 ... " + std::to_string(info.vocab_size - 1), std::to_string(*bad), fix));
 }
 
 /// Calls use(index of the first id, ids as stored) for checked blocks of [begin, begin + count).
@@ -121,7 +134,7 @@ void for_each_block(const std::string& path, const TokenFileInfo& info, const To
     const auto step = std::min<std::int64_t>(count - done, static_cast<std::int64_t>(block.size()));
     const auto ids = std::span(block).first(static_cast<std::size_t>(step));
     read(static_cast<std::uint64_t>(begin + done) * sizeof(Stored), std::as_writable_bytes(ids));
-    check_ids(path, info.vocab_size, begin + done, std::span<const Stored>(ids), fix);
+    check_ids(path, info, begin + done, std::span<const Stored>(ids), fix);
     use(begin + done, std::span<const Stored>(ids));
     done += step;
   }
@@ -131,13 +144,14 @@ void for_each_block(const std::string& path, const TokenFileInfo& info, const To
 
 WeightFile::Metadata metadata_of(const TokenFileInfo& info) {
   WeightFile::Metadata metadata{{"format", std::string(kFormat)},
-                                {"version", std::string(kVersion)},
+                                {"version", std::string(info.prompt_tokens ? kVersionWithMarks : kVersion)},
                                 {"tokenizer", info.tokenizer_name},
                                 {"vocab_size", std::to_string(info.vocab_size)}};
   if (!info.tokenizer_hash.empty()) metadata["tokenizer_hash"] = info.tokenizer_hash;
   if (info.num_documents) metadata["documents"] = std::to_string(*info.num_documents);
   if (info.text_bytes) metadata["text_bytes"] = std::to_string(*info.text_bytes);
   if (!info.source.empty()) metadata["source"] = info.source;
+  if (info.prompt_tokens) metadata["prompt_tokens"] = std::to_string(*info.prompt_tokens);
   if (!info.checksum.empty()) metadata["checksum"] = info.checksum;
   return metadata;
 }
@@ -159,11 +173,14 @@ std::string describe(const TokenFileInfo& info) {
   const auto number = [](const std::optional<std::int64_t>& value) {
     return value ? std::to_string(*value) : "not known";
   };
+  const std::string prompts = info.prompt_tokens ? "prompts     " + std::to_string(*info.prompt_tokens) +
+                                                       " of the tokens, no targets\n"
+                                                 : "";
   return "tokens      " + std::to_string(info.num_tokens) + " (" + std::to_string(bytes) +
-         (bytes == 1 ? " byte" : " bytes") + " each)\ndocuments   " + number(info.num_documents) +
-         "\ntext bytes  " + number(info.text_bytes) + "\ntokenizer   " + info.tokenizer_name + " (" +
-         (info.tokenizer_hash.empty() ? "no hash" : info.tokenizer_hash) + ")\nvocabulary  " +
-         std::to_string(info.vocab_size) + "\nchecksum    " +
+         (bytes == 1 ? " byte" : " bytes") + " each)\n" + prompts + "documents   " +
+         number(info.num_documents) + "\ntext bytes  " + number(info.text_bytes) + "\ntokenizer   " +
+         info.tokenizer_name + " (" + (info.tokenizer_hash.empty() ? "no hash" : info.tokenizer_hash) +
+         ")\nvocabulary  " + std::to_string(info.vocab_size) + "\nchecksum    " +
          (info.checksum.empty() ? "none" : info.checksum) + "\n";
 }
 
@@ -197,7 +214,7 @@ TokenFile::TokenFile(std::string path, TokenFileInfo info, ReadElements read, st
       read_(std::move(read)),
       fix_(fix.empty() ? kMakeAgain : fix) {}
 
-void TokenFile::copy(std::int64_t begin, std::span<TokenId> ids) const {
+void TokenFile::copy_marked(std::int64_t begin, std::span<TokenId> ids) const {
   MOH_CHECK(begin >= 0 && begin <= size() && static_cast<std::int64_t>(ids.size()) <= size() - begin,
             "TokenFile: range outside the file");
   visit_stored(info_.stored_dtype, [&]<class Stored>() {

@@ -23,7 +23,9 @@ struct TokenFileInfo {
   std::string tokenizer_hash;  ///< "" for none, as for the checksum
   std::optional<std::int64_t> num_documents, text_bytes;
   std::string checksum;
-  std::string source = {};        ///< size and time of the file that it was made of; "" for none
+  std::string source = {};  ///< size and time of the file that it was made of; "" for none
+  /// How many tokens are marked as no targets (token_source.h); nothing for a file without marks.
+  std::optional<std::int64_t> prompt_tokens = {};
   std::string_view stored_dtype;  ///< of the elements, as named in safetensors
   std::int64_t num_tokens = 0;
 };
@@ -67,7 +69,7 @@ class TokenFile final : public TokenSource {
   const TokenFileInfo& info() const { return info_; }
 
   std::int64_t size() const override { return info_.num_tokens; }
-  void copy(std::int64_t begin, std::span<TokenId> ids) const override;
+  void copy_marked(std::int64_t begin, std::span<TokenId> ids) const override;
 
   /// Passes all elements as stored to `sink`, in blocks whose ids have been checked.
   void stream(FunctionRef<void(std::span<const std::byte>)> sink) const;

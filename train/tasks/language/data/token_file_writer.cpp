@@ -18,21 +18,24 @@ constexpr std::size_t kBufferBytes = std::size_t{1} << 20;
 constexpr std::int64_t kCopiedAtOnce = 1 << 16;
 
 /// The smallest type that can represent the ids of a vocabulary.
-std::string_view stored_dtype_of(std::int64_t vocab_size) {
+std::string_view stored_dtype_of(std::int64_t vocab_size, bool marks) {
+  if (marks) return vocab_size <= 1 << 15 ? "I16" : "I32";
   if (vocab_size <= 1 << 8) return "U8";
   return vocab_size <= 1 << 16 ? "U16" : "I32";
 }
 
 }  // namespace
 
-TokenFileWriter::TokenFileWriter(std::filesystem::path path, const Tokenizer& tokenizer, std::string source)
+TokenFileWriter::TokenFileWriter(std::filesystem::path path, const Tokenizer& tokenizer, std::string source,
+                                 bool marks)
     : tokenizer_(tokenizer), path_(std::move(path)), file_(path_) {
   info_.tokenizer_name = tokenizer.name();
   info_.vocab_size = tokenizer.vocab_size();
   info_.tokenizer_hash = hash_text(tokenizer.content_hash());
   info_.num_documents = info_.text_bytes = 0;
   info_.source = std::move(source);
-  info_.stored_dtype = stored_dtype_of(info_.vocab_size);
+  info_.stored_dtype = stored_dtype_of(info_.vocab_size, marks);
+  if (marks) info_.prompt_tokens = 0;
   bytes_per_id_ = static_cast<std::size_t>(find_safetensors_dtype(info_.stored_dtype)->bits) / 8;
   buffer_.reserve(kBufferBytes + sizeof(TokenId));
   file_.write(std::string(kHeaderBytes, '\0'));
@@ -47,14 +50,13 @@ void TokenFileWriter::add_documents(const TokenSource& tokens, std::int64_t num_
   std::vector<TokenId> ids;
   for (std::int64_t begin = 0; begin < tokens.size(); begin += kCopiedAtOnce) {
     ids.resize(static_cast<std::size_t>(std::min(kCopiedAtOnce, tokens.size() - begin)));
-    tokens.copy(begin, ids);
+    tokens.copy_marked(begin, ids);
     add(ids);
   }
 }
 
 void TokenFileWriter::begin_document() {
   begin_documents(1);
-  add(tokenizer_.sequence_start());
 }
 
 void TokenFileWriter::begin_documents(std::int64_t count) {
@@ -64,7 +66,7 @@ void TokenFileWriter::begin_documents(std::int64_t count) {
 }
 
 void TokenFileWriter::add(TokenId id) {
-  if (id < 0 || id >= info_.vocab_size) {
+  if ((is_marked(id) && !info_.prompt_tokens) || unmarked(id) >= info_.vocab_size) {
     throw ValueError(error_message(path_.string(), "token id",
                                    "0 ... " + std::to_string(info_.vocab_size - 1), std::to_string(id)));
   }
@@ -72,7 +74,8 @@ void TokenFileWriter::add(TokenId id) {
   buffer_.insert(buffer_.end(), bytes.begin(), bytes.end());
   if (buffer_.size() >= kBufferBytes) flush();
   ++info_.num_tokens;
-  *info_.text_bytes += static_cast<std::int64_t>(tokenizer_.token_bytes(id).size());
+  if (is_marked(id)) ++*info_.prompt_tokens;
+  *info_.text_bytes += static_cast<std::int64_t>(tokenizer_.token_bytes(unmarked(id)).size());
 }
 
 void TokenFileWriter::flush() {

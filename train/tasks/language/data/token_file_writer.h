@@ -18,10 +18,12 @@ namespace moh {
 /// StorageError.
 class TokenFileWriter {
  public:
-  /// `tokenizer` must outlive the writer. `source`: TokenFileInfo::source.
-  TokenFileWriter(std::filesystem::path path, const Tokenizer& tokenizer, std::string source = {});
+  /// `tokenizer` must outlive the writer. `source`: TokenFileInfo::source. `marks`: ids may be marked as no
+  /// targets (token_source.h).
+  TokenFileWriter(std::filesystem::path path, const Tokenizer& tokenizer, std::string source = {},
+                  bool marks = false);
 
-  /// Starts the next document, to which add() appends, with the ids that a text begins with.
+  /// Starts the next document, to which add() appends.
   void begin_document();
   /// Throws ValueError for an id outside the vocabulary.
   void add(std::span<const TokenId> ids);

@@ -24,7 +24,7 @@ class MemoryTokens final : public TokenSource {
  public:
   explicit MemoryTokens(std::vector<Stored> ids) : ids_(std::move(ids)) {}
   std::int64_t size() const override { return static_cast<std::int64_t>(ids_.size()); }
-  void copy(std::int64_t begin, std::span<TokenId> ids) const override {
+  void copy_marked(std::int64_t begin, std::span<TokenId> ids) const override {
     check_range(*this, begin, ids.size());
     std::copy_n(ids_.begin() + begin, ids.size(), ids.begin());
   }
@@ -38,9 +38,9 @@ class SlicedTokens final : public TokenSource {
   SlicedTokens(TokenSourcePtr source, std::int64_t begin, std::int64_t end)
       : source_(std::move(source)), begin_(begin), size_(end - begin) {}
   std::int64_t size() const override { return size_; }
-  void copy(std::int64_t begin, std::span<TokenId> ids) const override {
+  void copy_marked(std::int64_t begin, std::span<TokenId> ids) const override {
     check_range(*this, begin, ids.size());
-    source_->copy(begin_ + begin, ids);
+    source_->copy_marked(begin_ + begin, ids);
   }
 
  private:
@@ -62,7 +62,7 @@ class ConcatenatedTokens final : public TokenSource {
   }
   std::int64_t size() const override { return size_; }
 
-  void copy(std::int64_t begin, std::span<TokenId> ids) const override {
+  void copy_marked(std::int64_t begin, std::span<TokenId> ids) const override {
     check_range(*this, begin, ids.size());
     if (ids.empty()) return;
     // The last source that starts at or before `begin`; the separator after a source counts as part of it.
@@ -72,7 +72,7 @@ class ConcatenatedTokens final : public TokenSource {
     for (std::int64_t from = begin - begins_[i]; !ids.empty(); ++i, from = 0) {
       const std::int64_t left = std::max<std::int64_t>(sources_[i]->size() - from, 0);
       const std::size_t count = std::min(static_cast<std::size_t>(left), ids.size());
-      if (count > 0) sources_[i]->copy(from, ids.first(count));
+      if (count > 0) sources_[i]->copy_marked(from, ids.first(count));
       ids = ids.subspan(count);
       if (separator_ && !ids.empty()) {
         ids.front() = *separator_;
@@ -97,7 +97,7 @@ class RandomTokens final : public TokenSource {
       : size_(size), vocab_size_(static_cast<std::uint64_t>(vocab_size)), key_{seed, kRandomStream} {}
 
   std::int64_t size() const override { return size_; }
-  void copy(std::int64_t begin, std::span<TokenId> ids) const override {
+  void copy_marked(std::int64_t begin, std::span<TokenId> ids) const override {
     auto place = static_cast<std::uint64_t>(begin);
     for (TokenId& id : ids) id = static_cast<TokenId>(random_below(key_, place++, vocab_size_));
   }
@@ -126,11 +126,14 @@ std::size_t TokenMemory::size() const {
 }
 
 void TokenMemory::append(std::span<const TokenId> ids) {
-  // All text passes through here: loops that become vectors, unlike those of all_of and insert. Negative ids
-  // are large, too.
-  std::uint32_t largest = 0;
-  for (const TokenId id : ids) largest = std::max(largest, static_cast<std::uint32_t>(id));
+  // All text passes through here: loops that become vectors, unlike those of all_of and insert.
+  TokenId largest = 0, least = 0;
+  for (const TokenId id : ids) {
+    largest = std::max(largest, unmarked(id));
+    least = std::min(least, id);
+  }
   MOH_CHECK(largest < vocab_size_, "token id outside the vocabulary of " + std::to_string(vocab_size_));
+  if (is_marked(least)) widen();
   std::visit(
       [&]<class Stored>(std::vector<Stored>& stored) {
         stored.resize(stored.size() + ids.size());
@@ -138,6 +141,15 @@ void TokenMemory::append(std::span<const TokenId> ids) {
                                [](TokenId id) { return static_cast<Stored>(id); });
       },
       ids_);
+}
+
+void TokenMemory::widen() {
+  const auto widened = [&]<class To>(std::vector<To>) -> Stored {
+    return std::visit([](const auto& stored) { return std::vector<To>(stored.begin(), stored.end()); }, ids_);
+  };
+  const bool is_unsigned = ids_.index() < 2;
+  if (is_unsigned)
+    ids_ = vocab_size_ <= 1 << 15 ? widened(std::vector<std::int16_t>()) : widened(std::vector<TokenId>());
 }
 
 TokenSourcePtr TokenMemory::finish() {

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "core/error.h"
+#include "train/io/checksum.h"
 #include "train/io/durable_file.h"
 #include "train/io/file_ops.h"
 #include "train/log/progress.h"
@@ -62,19 +63,22 @@ bool add_file(const InputPath& input, const Tokenizer& tokenizer, const Tokenize
     return true;
   }
   // Not before the file is known to be text: added ids cannot be removed.
-  if (!has_text(input, tokenizer, options.text.text_key, skipped)) return false;
+  if (!kind_of_text(input, tokenizer, options.text.records, skipped)) return false;
   const auto add = [&](const EncodedPart& part) {
     if (part.begins) writer.begin_document();
     writer.add(part.ids);
   };
-  return encode_documents({input.path, /*named=*/true}, tokenizer, options.text.text_key, skipped, add,
+  return encode_documents({input.path, /*named=*/true}, tokenizer, options.text.records, skipped, add,
                           [&](std::uint64_t bytes) { progress.add(bytes); });
 }
 
-/// What a token file names as its source: whether the file has changed since.
-std::string source_of(const std::string& path) {
+/// What a token file names as its source: whether the file has changed since, or is to be read otherwise.
+std::string source_of(const std::string& path, const RecordOptions& records) {
   const auto time = fs::last_write_time(path).time_since_epoch().count();
-  return std::to_string(fs::file_size(path)) + " bytes, modified " + std::to_string(time);
+  std::string source = std::to_string(fs::file_size(path)) + " bytes, modified " + std::to_string(time);
+  if (is_json_lines(path) && records != RecordOptions())
+    source += ", records " + checksum_hex(identity_of(records)).substr(0, 8);
+  return source;
 }
 
 /// "corpus_a.txt.tokens" for corpus/a.txt.
@@ -112,7 +116,9 @@ TokenizeReport tokenize_files(std::span<const std::string> inputs, const fs::pat
   const std::vector<InputPath> files = require_files(inputs, report.skipped);
   require_not_an_input(output, files);
   require_replaceable("--output", output, options.overwrite);
-  TokenFileWriter writer(output, tokenizer);
+  const bool marks = std::ranges::any_of(
+      files, [&](const InputPath& file) { return has_prompts(file, tokenizer, options.text.records); });
+  TokenFileWriter writer(output, tokenizer, "", marks);
   ByteProgress progress("tokenizing", total_bytes(files));
   for (const InputPath& input : files)
     report.files += add_file(input, tokenizer, options, report.skipped, progress, writer) ? 1 : 0;
@@ -131,7 +137,7 @@ TokenizeReport tokenize_to_folder(std::span<const std::string> inputs, const fs:
   ByteProgress progress("tokenizing", total_bytes(files));
   std::set<std::string> names;
   for (const InputPath& input : files) {
-    const std::string name = name_in_folder(input.path), source = source_of(input.path);
+    const std::string name = name_in_folder(input.path), source = source_of(input.path, options.text.records);
     const fs::path file = folder / name;
     require_not_an_input(file, files);
     if (!names.insert(name).second)
@@ -141,7 +147,7 @@ TokenizeReport tokenize_to_folder(std::span<const std::string> inputs, const fs:
       ++report.kept;
       progress.add(fs::file_size(input.path));
     } else {
-      TokenFileWriter writer(file, tokenizer, source);
+      TokenFileWriter writer(file, tokenizer, source, has_prompts(input, tokenizer, options.text.records));
       if (!add_file(input, tokenizer, options, report.skipped, progress, writer)) continue;
       writer.finish();
     }

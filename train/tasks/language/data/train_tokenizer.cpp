@@ -61,14 +61,16 @@ class WordCounter final : public TextWork {
   void begin(std::size_t texts) override {
     if (found_.size() < texts) found_.resize(texts);
   }
-  void run(std::size_t number, std::string_view text, bool) override {
+  void run(std::size_t number, std::span<const TextSegment> text, bool) override {
     Counts& found = found_[number];
     found.clear();
     std::string key;
-    words_.for_each(text, [&](std::string_view word) {
-      key = word;
-      ++found[key];
-    });
+    for (const TextSegment& segment : text) {
+      words_.for_each(segment.text, [&](std::string_view word) {
+        key = word;
+        ++found[key];
+      });
+    }
   }
   /// In the order of the texts, so that what is dropped does not depend on the number of threads.
   void finish(std::size_t number, bool) override {
@@ -129,7 +131,7 @@ std::vector<WordCount> count_words(std::span<const std::string> inputs, const Tr
   WordCounter counter(words, options.word_bytes);
   ByteProgress progress("counting words", total);
   for (const InputPath& file : files) {
-    if (for_each_text(file, words, options.text_key, report.skipped, counter,
+    if (for_each_text(file, words, options.records, report.skipped, counter,
                       [&](std::uint64_t bytes) { progress.add(bytes); }))
       ++report.files;
   }

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "train/tasks/data/input_files.h"
+#include "train/tasks/language/data/record_text.h"
 #include "train/tokenizers/train_bpe.h"
 #include "train/tokenizers/write_tokenizer_json.h"
 
@@ -14,7 +15,7 @@ namespace moh {
 struct TrainTokenizerOptions {
   BpeTrainerOptions bpe;
   WordPattern pattern = WordPattern::kLlama3;
-  std::string text_key = "text";  ///< of JSON Lines
+  RecordOptions records;  ///< of JSON Lines
   bool overwrite = false;
   /// Memory of the words that are counted: where there are more, the rarest are dropped.
   std::int64_t word_bytes = std::int64_t{48} << 20;

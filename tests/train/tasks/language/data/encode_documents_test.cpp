@@ -61,7 +61,7 @@ std::vector<std::vector<TokenId>> documents_of(const std::string& path, const To
     if (part.begins) documents.emplace_back();
     documents.back().insert(documents.back().end(), part.ids.begin(), part.ids.end());
   };
-  const bool is_text = encode_documents({path, true}, tokenizer, key, skipped, add,
+  const bool is_text = encode_documents({path, true}, tokenizer, {.text_key = key}, skipped, add,
                                         [&](std::uint64_t count) { bytes += count; });
   CHECK(is_text);
   CHECK(bytes == std::filesystem::file_size(path));
@@ -163,13 +163,13 @@ TEST_CASE(
   const auto ids_of = [&](bool named, SkippedFiles& skipped) {
     std::int64_t ids = 0;
     encode_documents(
-        {metrics, named}, *tokenizer, "text", skipped,
+        {metrics, named}, *tokenizer, {}, skipped,
         [&](const EncodedPart& part) { ids += std::ssize(part.ids); }, [](std::uint64_t) {});
     return ids;
   };
   SkippedFiles skipped;
   CHECK(ids_of(false, skipped) == 0);
-  CHECK_FALSE(has_text({metrics, false}, *tokenizer, "text", skipped));
+  CHECK_FALSE(kind_of_text({metrics, false}, *tokenizer, {}, skipped).has_value());
   CHECK(skipped.describe() == "2 JSON Lines without text (first: " + metrics + ")");
   CHECK_THROWS_AS(ids_of(true, skipped), DataError);
 }

@@ -141,6 +141,7 @@ TEST_CASE("data: token files of other programs are read, in every type") {
   check.operator()<std::uint8_t>("U8");
   check.operator()<std::uint16_t>("U16");
   check.operator()<std::uint32_t>("U32");
+  check.operator()<std::int16_t>("I16");
   check.operator()<std::int32_t>("I32");
   check.operator()<std::int64_t>("I64");
 }
@@ -164,8 +165,8 @@ TEST_CASE("data: what is no token file is refused with what is wrong") {
   CHECK(made(R"("a":"b")", four_ids) == "metadata, format: expected moh-tokens, found no such entry" + see);
   CHECK(made(with(metadata_json, "moh-tokens", "pt"), four_ids) ==
         "metadata, format: expected moh-tokens, found pt" + see);
-  CHECK(made(with(metadata_json, R"("1")", R"("2")"), four_ids) ==
-        "metadata, version: expected 1, found 2" + see);
+  CHECK(made(with(metadata_json, R"("1")", R"("3")"), four_ids) ==
+        "metadata, version: expected 1 or 2, found 3" + see);
   CHECK(made(with(metadata_json, "tokenizer", "name"), four_ids) ==
         "metadata, tokenizer: expected its name, found no such entry" + see);
   CHECK(made(with(metadata_json, "vocab_size", "size"), four_ids) ==
@@ -177,7 +178,7 @@ TEST_CASE("data: what is no token file is refused with what is wrong") {
   CHECK(made(metadata_json + R"(,"documents":"5")", four_ids) ==
         "metadata, documents: expected 1 ... 4, found 5" + see);
   const std::string one =
-      "tensors: expected one, tokens: U8, U16, U32, I32 or I64 with one dimension, not empty, found ";
+      "tensors: expected one, tokens: U8, U16, U32, I16, I32 or I64 with one dimension, not empty, found ";
   CHECK(made(metadata_json, with(four_ids, "tokens", "ids")) == one + "1, none of this name");
   CHECK(made(metadata_json, with(four_ids, "U8", "I8")) == one + "I8 [4]");
   CHECK(made(metadata_json, with(four_ids, "[4]", "[2,2]")) == one + "U8 [2, 2]");
@@ -194,6 +195,32 @@ TEST_CASE("data: what is no token file is refused with what is wrong") {
             header_of(metadata_json, R"("tokens":{"dtype":"I32","shape":[1],"data_offsets":[0,4]})"),
             "\xff\xff\xff\xff")) == "id 0: expected 0 ... 255, found -1; " + damaged);
   CHECK(made(metadata_json + R"(,"checksum":"00")", four_ids).find("expected checksum 00, found ") == 0);
+}
+
+TEST_CASE("data: a token file of another program can have prompts, in version 2") {
+  const TemporaryFolder folder;
+  const auto made = [&](const std::string& metadata, const std::string& dtype, const std::string& ids) {
+    const std::string tensor = R"("tokens":{"dtype":")" + dtype + R"(","shape":[2],"data_offsets":[0,)" +
+                               std::to_string(ids.size()) + "]}";
+    return write_file(folder / "t", safetensors_bytes(header_of(metadata, tensor), ids));
+  };
+  const std::string prompts =
+      R"("format":"moh-tokens","version":"2","tokenizer":"byte","vocab_size":"256","prompt_tokens":"1")";
+  std::vector<TokenId> ids(2);
+  TokenFile::open(made(prompts, "I16", std::string("\x9e\xff\x62\0", 4)))->copy_marked(0, ids);
+  CHECK(ids == std::vector<TokenId>{marked('a'), 'b'});
+  const auto refused = [&](const std::string& path, const std::string& said) {
+    CHECK_THAT(refusal(path), Catch::StartsWith(said));
+  };
+  const std::string none = prompts.substr(0, prompts.find(R"(,"prompt_tokens)"));
+  refused(made(none, "I16", "abcd"),
+          "metadata, prompt_tokens: expected the number of tokens of prompts, found no such entry");
+  refused(made(prompts, "U16", "abcd"),
+          "tensors: expected one, tokens: I16, I32 or I64 with one dimension, not empty, found U16");
+  // The complement of 256, and of ids far beyond.
+  refused(made(prompts, "I16", std::string("\xff\xfe\xff\xfe", 4)), "id 0: expected 0 ... 255, found -257");
+  refused(made(prompts, "I64", std::string(15, '\0') + "\x80"),
+          "id 1: expected 0 ... 255, found -9223372036854775808");
 }
 
 TEST_CASE("data: any flipped bit of a token file is found, and any missing end") {

@@ -35,11 +35,11 @@ TEST_CASE("data: tokens in memory read back in each width") {
   memory.append(std::vector<TokenId>{128});
   CHECK(read_all(*memory.finish()) == std::vector<TokenId>{0, 255, 7, 128});
   CHECK_THROWS_AS(tokens_in_memory(std::vector<TokenId>{256}, 256), InternalError);
-  CHECK_THROWS_AS(tokens_in_memory(std::vector<TokenId>{7, -1}, 256), InternalError);
+  CHECK_THROWS_AS(tokens_in_memory(std::vector<TokenId>{7, -257}, 256), InternalError);
   const std::vector<TokenId> wide = {0, 70000, 128255};
   CHECK(read_all(*tokens_in_memory(wide, 128256)) == wide);
   CHECK_THROWS_AS(tokens_in_memory(wide, 70000), InternalError);
-  CHECK_THROWS_AS(tokens_in_memory(std::vector<TokenId>{-1, 7}, 128256), InternalError);
+  CHECK_THROWS_AS(tokens_in_memory(std::vector<TokenId>{-128257, 7}, 128256), InternalError);
   CHECK_THROWS_AS(read(*tokens({}), 0, 1), InternalError);
 }
 
