@@ -30,8 +30,9 @@ class Model : public Module {
   virtual bool decays(const NamedParameter& parameter) const { return is_matrix(parameter); }
   /// Tells that this share of the training is done, before each step: for parts that change on the way
   /// (MohConfig::learn_shared_until, top_k_anneal_until). Whatever follows from it is in parameters, or a
-  /// function of the share alone.
-  virtual void set_progress(double /*share*/) {}
+  /// function of the share alone. Returns whether from now on a pass runs other kernels, so that a captured
+  /// one must not be replayed; before is_settled() none may be captured.
+  virtual bool set_progress(double /*share*/) { return false; }
   /// The routing of each attention layer, in order; kind kNone for dense layers.
   virtual std::vector<HeadRoutingOptions> routing() const { return {}; }
   /// The router of each attention layer, in order; null for dense layers.

@@ -160,16 +160,28 @@ HeadRoutingOptions HeadRouter::options() const {
   return options;
 }
 
-void HeadRouter::set_progress(double share) {
+bool HeadRouter::set_progress(double share) {
   progress_ = share;
-  if (masks_) masks_->set_progress(share);
+  if (!masks_) return false;
+  const bool changed = masks_->set_progress(share);
+  const bool on_gpu = masks_->parameters().front().variable.device() != kCpu;
+  if (on_gpu && !masks_->learning() && !fixed_) fixed_ = learned_heads();
+  return changed;
 }
 
-/// Of the matrices that have a row for each head of the layer, the rows of `kinds` if these are given.
-HeadRouter::Logits HeadRouter::learned_logits(const Variable& x, const HeadKinds* kinds) const {
-  const auto rows_of = [&](const Variable& weight, const std::vector<std::int64_t>& heads) {
-    return embedding(weight, tensor_of<std::int64_t>({static_cast<std::int64_t>(heads.size())}, heads));
+HeadRouter::LearnedHeads HeadRouter::learned_heads() const {
+  const Device device = masks_->parameters().front().variable.device();
+  const auto rows = [&](const std::vector<std::int64_t>& heads) {
+    return tensor_of<std::int64_t>({static_cast<std::int64_t>(heads.size())}, heads).to(device);
   };
+  HeadKinds kinds = head_kinds(options());
+  const Tensor order = head_order(options_.router.heads, kinds.shared, device);
+  const Tensor shared = rows(kinds.shared), routed = rows(kinds.routed);
+  return {std::move(kinds), order, shared, routed};
+}
+
+/// Of the matrices that have a row for each head of the layer, the rows of `heads` if these are given.
+HeadRouter::Logits HeadRouter::learned_logits(const Variable& x, const LearnedHeads* heads) const {
   Logits logits;
   std::vector<Variable> weights;
   std::vector<Variable*> places;
@@ -177,11 +189,11 @@ HeadRouter::Logits HeadRouter::learned_logits(const Variable& x, const HeadKinds
                             std::pair{&shared_, &logits.shared}}) {
     if (!*map) continue;
     Variable weight = (*map)->weight();
-    if (kinds != nullptr && map == &shared_) {
-      if (kinds->shared.size() == 1) continue;  // its gate needs no logit
-      weight = rows_of(weight, kinds->shared);
-    } else if (kinds != nullptr && map == &routed_) {
-      weight = rows_of(weight, kinds->routed);
+    if (heads != nullptr && map == &shared_) {
+      if (heads->kinds.shared.size() == 1) continue;  // its gate needs no logit
+      weight = embedding(weight, heads->shared_rows);
+    } else if (heads != nullptr && map == &routed_) {
+      weight = embedding(weight, heads->routed_rows);
     }
     weights.push_back(weight);
     places.push_back(place);
@@ -194,13 +206,14 @@ HeadRouter::Logits HeadRouter::learned_logits(const Variable& x, const HeadKinds
   return logits;
 }
 
-/// Routing with masks that are drawn anew.
+/// Routing with masks that are drawn anew. They decide how many heads are routed; of these, as large a share
+/// is kept as when the wanted number of heads is shared.
 HeadChoice HeadRouter::masked_choice(const Variable& x, Generator& draws) const {
   const std::int64_t batch = x.dim(0), length = x.dim(1), heads = options_.router.heads;
   const RouterOptions& router = options_.router;
   const Logits logits = learned_logits(x, nullptr);
-  const double kept_share =
-      static_cast<double>(router.top_k) / static_cast<double>(heads - router.num_shared);
+  const double kept_share = static_cast<double>(annealed_top_k(options_, progress_)) /
+                            static_cast<double>(heads - router.num_shared);
   MaskedRouting masked = route_masked_heads(logits.shared, logits.routed, logits.type, masks_->draw(draws),
                                             kept_share, router.balance_loss);
   const Shape per_token{batch, length, heads};
@@ -212,8 +225,9 @@ HeadChoice HeadRouter::masked_choice(const Variable& x, Generator& draws) const 
   choice.lists_of_heads = lists_of_heads(to_compute, choice.lists, heads);
   choice.routing = {masked.gates, masked.balance, masked.selected, {}, {}, masked.load};
   if (options_.z_loss) choice.z_loss = router_z_loss(logits.routed);
-  const std::int64_t tokens = std::max<std::int64_t>(batch * length, 1);
-  choice.computed_heads = (choice.lists.num_rows() + tokens / 2) / tokens;
+  choice.computed_heads = heads;
+  choice.heads_each = masked.heads_each;
+  if (options_.top_k_anneal_until > 0) choice.top_k = masked.top_k;
   return choice;
 }
 
@@ -224,13 +238,11 @@ HeadChoice HeadRouter::operator()(const Variable& x, const Variable& q, const Fo
   HeadRoutingOptions now = options_;
   if (context.training) now.router.top_k = annealed_top_k(options_, progress_);
   const std::int64_t batch = x.dim(0), length = x.dim(1), units = now.router.heads, heads = now.query_heads();
-  std::optional<HeadKinds> kinds;
-  Tensor order = order_;
-  if (masks_) {
-    kinds = head_kinds(options());
-    order = head_order(units, kinds->shared);
-  }
-  Logits logits = learned_logits(x, kinds ? &*kinds : nullptr);
+  std::optional<LearnedHeads> found;
+  if (masks_ && !(fixed_ && draws != nullptr)) found = learned_heads();
+  const LearnedHeads* learned = found ? &*found : fixed_ ? &*fixed_ : nullptr;
+  const Tensor order = learned != nullptr ? learned->order : order_;
+  Logits logits = learned_logits(x, learned);
   if (now.kind == RouterKind::kQueryNorm && now.router.top_k > 0) {
     logits.routed = query_norm_logits(reshape(q, {batch * length, units, -1}), now.router.num_shared, order_);
   }
@@ -246,14 +258,16 @@ HeadChoice HeadRouter::operator()(const Variable& x, const Variable& q, const Fo
   Variable gates = reshape(of_each_head(routing.gates, now.unit_heads), per_token);
   const Variable z_loss =
       options_.z_loss && logits.routed.defined() ? router_z_loss(logits.routed) : Variable();
-  const bool annealed = context.training && options_.top_k_anneal_until > 0;
-  return {std::move(gates),
-          std::move(lists),
-          std::move(of_heads),
-          std::move(routing),
-          z_loss,
-          heads_each,
-          annealed ? now.router.top_k : 0};
+  HeadChoice choice{std::move(gates),   std::move(lists), std::move(of_heads),
+                    std::move(routing), z_loss,           heads_each};
+  if (context.training && options_.top_k_anneal_until > 0) {
+    const auto number = [&](std::int64_t count) {
+      return full({}, static_cast<double>(count), DType::kFloat64, x.device());
+    };
+    choice.heads_each = number(heads_each);
+    choice.top_k = number(now.router.top_k);
+  }
+  return choice;
 }
 
 HeadLists HeadRouter::lists_of_heads(const Tensor& to_compute, const HeadLists& lists,
@@ -283,8 +297,8 @@ Variable scaled_heads(const Variable& heads, const Variable& scales) {
 }
 
 LayerRouting summarize(const HeadChoice& choice) {
-  return {choice.routing.balance, choice.routing.load, choice.z_loss,
-          choice.computed_heads,  choice.lists.heads,  choice.annealed_top_k};
+  return {choice.routing.balance, choice.routing.load, choice.z_loss, choice.computed_heads,
+          choice.lists.heads,     choice.heads_each,   choice.top_k};
 }
 
 }  // namespace moh

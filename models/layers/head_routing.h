@@ -82,7 +82,9 @@ struct LayerRouting {
   Tensor load;                                 ///< [E], of HeadKinds::routed; undefined without routed heads
   Variable z_loss;                             ///< undefined unless HeadRoutingOptions::z_loss
   std::int64_t computed_heads = 0, heads = 0;  ///< of a token, see computed_heads(); of the layer
-  std::int64_t annealed_top_k = 0;  ///< K, in units, of a training pass where K is annealed, else 0
+  /// Where steps differ in them, scalars on the device: computed heads of a token, on average, and, where it
+  /// is annealed, K, in units. Else undefined.
+  Tensor heads_each = {}, top_k = {};
 };
 
 /// The result of attention, or of a layer with attention.
@@ -100,9 +102,9 @@ struct HeadChoice {
   /// heads (head_projection_pays); else undefined.
   HeadLists lists_of_heads;
   Routing routing;
-  Variable z_loss;                  ///< undefined unless HeadRoutingOptions::z_loss
-  std::int64_t computed_heads = 0;  ///< of a token
-  std::int64_t annealed_top_k = 0;  ///< see LayerRouting
+  Variable z_loss;                     ///< undefined unless HeadRoutingOptions::z_loss
+  std::int64_t computed_heads = 0;     ///< of a token
+  Tensor heads_each = {}, top_k = {};  ///< see LayerRouting
 
   bool projects_chosen_heads() const { return lists_of_heads.rows.defined(); }
 };
@@ -131,7 +133,7 @@ class HeadRouter : public Module {
   /// With the shared heads of the moment, if they are learned.
   HeadRoutingOptions options() const;
   /// See Model::set_progress.
-  void set_progress(double share);
+  bool set_progress(double share);
   /// Whether K has its last value.
   bool settled() const { return progress_ >= options_.top_k_anneal_until; }
 
@@ -139,7 +141,13 @@ class HeadRouter : public Module {
   struct Logits {
     Variable routed, type, shared;  ///< [B T, heads or types]; undefined without a router matrix
   };
-  Logits learned_logits(const Variable& x, const HeadKinds* kinds) const;
+  /// The heads of each kind where they are learned, and what kernels read of them.
+  struct LearnedHeads {
+    HeadKinds kinds;
+    Tensor order, shared_rows, routed_rows;  ///< head_order(), and the rows of wg_1 and wg
+  };
+  LearnedHeads learned_heads() const;
+  Logits learned_logits(const Variable& x, const LearnedHeads* heads) const;
   HeadChoice masked_choice(const Variable& x, Generator& draws) const;
   HeadLists lists_of_heads(const Tensor& to_compute, const HeadLists& lists, std::int64_t per_token) const;
 
@@ -149,6 +157,7 @@ class HeadRouter : public Module {
   Tensor order_;  ///< head_order(); undefined where the first heads are shared
   std::unique_ptr<Linear> routed_, type_, shared_;
   std::unique_ptr<SharedMasks> masks_;  // null unless the shared heads are learned
+  std::optional<LearnedHeads> fixed_;   // since they were fixed: a captured step copies nothing from the host
 };
 
 /// Projections between tokens [B, T, D] and heads, dense, or for the selected pairs only where that is

@@ -137,12 +137,7 @@ struct Check {
   void check_anneal() const {
     constexpr std::string_view kUntil = "moh.top_k_anneal_until";
     if (!(moh.top_k_anneal_until >= 0 && moh.top_k_anneal_until <= 1))
-      return faults.add({kUntil}, "0, or a share up to 1", number_text(moh.top_k_anneal_until));
-    if (moh.top_k_anneal_until > 0 && moh.learn_shared_until > 0)
-      faults.add(
-          {kUntil, "moh.learn_shared_until"},
-          "0 with " + faults.key("moh.learn_shared_until") + ", which changes the number of heads, too",
-          number_text(moh.top_k_anneal_until));
+      faults.add({kUntil}, "0, or a share up to 1", number_text(moh.top_k_anneal_until));
   }
 
   /// Checks what goes together with learned shared heads.

@@ -12,8 +12,9 @@ namespace {
 
 /// What a layer's output has besides tensors, and which of its tensors are defined.
 struct Form {
-  bool routed = false, balance = false, load = false, z_loss = false, expert_balance = false;
-  std::int64_t computed_heads = 0, heads = 0, annealed_top_k = 0;
+  bool routed = false, balance = false, load = false, z_loss = false, heads_each = false, top_k = false,
+       expert_balance = false;
+  std::int64_t computed_heads = 0, heads = 0;
 };
 
 Form form_of(const LayerOutput& output) {
@@ -23,9 +24,10 @@ Form form_of(const LayerOutput& output) {
   form.balance = routing.balance.defined();
   form.load = routing.load.defined();
   form.z_loss = routing.z_loss.defined();
+  form.heads_each = routing.heads_each.defined();
   form.computed_heads = routing.computed_heads;
   form.heads = routing.heads;
-  form.annealed_top_k = routing.annealed_top_k;
+  form.top_k = routing.top_k.defined();
   return form;
 }
 
@@ -35,6 +37,8 @@ std::vector<Variable> as_variables(const LayerOutput& output, const Form& form) 
   if (form.balance) variables.push_back(output.routing->balance);
   if (form.load) variables.emplace_back(output.routing->load);
   if (form.z_loss) variables.push_back(output.routing->z_loss);
+  if (form.heads_each) variables.emplace_back(output.routing->heads_each);
+  if (form.top_k) variables.emplace_back(output.routing->top_k);
   if (form.expert_balance) variables.push_back(output.expert_balance);
   return variables;
 }
@@ -47,9 +51,10 @@ LayerOutput from_variables(const std::vector<Variable>& outputs, const Form& for
     if (form.balance) routing.balance = *next++;
     if (form.load) routing.load = (next++)->value();
     if (form.z_loss) routing.z_loss = *next++;
+    if (form.heads_each) routing.heads_each = (next++)->value();
+    if (form.top_k) routing.top_k = (next++)->value();
     routing.computed_heads = form.computed_heads;
     routing.heads = form.heads;
-    routing.annealed_top_k = form.annealed_top_k;
   }
   if (form.expert_balance) output.expert_balance = *next;
   return output;

@@ -12,7 +12,7 @@ namespace moh {
 namespace {
 
 std::vector<double> numbers_of(const Variable& x) {
-  const Tensor wide = x.value().to(DType::kFloat64);
+  const Tensor wide = x.value().to(kCpu).to(DType::kFloat64);
   const auto numbers = wide.span<double>();
   return {numbers.begin(), numbers.end()};
 }
@@ -26,36 +26,41 @@ SharedMasks::SharedMasks(std::int64_t heads, std::int64_t num_shared, double unt
                                    "1 to " + std::to_string(heads - 1) + " heads of which to learn which",
                                    std::to_string(num_shared)));
   }
-  if (placement.device != kCpu) {
-    throw DeviceError(error_message("router", "learn_shared_until", "0 on a GPU", std::to_string(until),
-                                    "learn the shared heads on the CPU"));
-  }
   placement.dtype = accumulate_dtype(placement.dtype);
   score_ = add_parameter("shared_mask.score", {heads}, placement);
   shared_ = add_parameter("shared_mask.shared", {heads}, placement);
+  unmasked_ = empty({}, DType::kFloat64, placement.device);
+  expect_unmasked();
 }
 
 bool SharedMasks::fixed() const {
+  if (known_fixed_) return *known_fixed_;
   return std::ranges::any_of(numbers_of(shared_), [](double of_head) { return of_head != 0; });
 }
 
-void SharedMasks::set_progress(double share) {
+void SharedMasks::expect_unmasked() {
+  const double first = first_unmasked(score_.dim(0)), way = std::min(1.0, progress_ / (until_ / 2));
+  const double count = first + way * (static_cast<double>(num_shared_) - first);
+  unmasked_.copy_from(tensor_of<double>({}, {count}));
+}
+
+bool SharedMasks::set_progress(double share) {
   progress_ = share;
-  if (learning() || fixed()) return;
+  if (score_.device() != kCpu) known_fixed_ = fixed();
+  if (fixed()) return false;
+  if (learning()) {
+    expect_unmasked();
+    return false;
+  }
   std::vector<double> shared(static_cast<std::size_t>(shared_.dim(0)));
   for (const std::int64_t head : best()) shared[static_cast<std::size_t>(head)] = 1;
   shared_.value().copy_from(tensor_of<double>(shared_.shape(), shared));
+  if (known_fixed_) known_fixed_ = true;
+  return true;
 }
 
 Variable SharedMasks::draw(Generator& generator) const {
-  const std::int64_t heads = score_.dim(0);
-  const double first = first_unmasked(heads), way = std::min(1.0, progress_ / (until_ / 2));
-  const RandomKey key = generator.next();
-  std::vector<double> draws;
-  constexpr double kHalfStep = 0x1p-25;  // random_uniform returns k 2^-24 in [0, 1); a draw must not be 0
-  for (std::int64_t h = 0; h < heads; ++h)
-    draws.push_back(random_uniform(key, static_cast<std::uint64_t>(h)) + kHalfStep);
-  return head_masks(score_, first + way * (static_cast<double>(num_shared_) - first), draws);
+  return head_masks(score_, unmasked_, generator.next());
 }
 
 std::vector<std::int64_t> SharedMasks::best() const {

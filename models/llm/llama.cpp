@@ -70,10 +70,12 @@ void Llama::initialise(std::uint64_t seed) {
   initialise_routers(*this, config_.moh.router_init);
 }
 
-void Llama::set_progress(double share) {
+bool Llama::set_progress(double share) {
+  bool changed = false;
   for (const std::unique_ptr<LlamaLayer>& layer : model_.layers) {
-    if (HeadRouter* router = layer->router()) router->set_progress(share);
+    if (HeadRouter* router = layer->router()) changed |= router->set_progress(share);
   }
+  return changed;
 }
 
 std::vector<HeadRoutingOptions> Llama::routing() const {

@@ -29,7 +29,7 @@ class Llama : public Model {
   /// layers), as in GPT-2), norm weights 1, biases 0.
   void initialise(std::uint64_t seed) override;
   double init_std() const override { return config_.init_std; }
-  void set_progress(double share) override;
+  bool set_progress(double share) override;
   std::vector<HeadRoutingOptions> routing() const override;
   std::vector<const HeadRouter*> routers() const override;
 

@@ -104,12 +104,14 @@ double TransNext::init_std() const {
   return kInitStd;
 }
 
-void TransNext::set_progress(double share) {
+bool TransNext::set_progress(double share) {
+  bool changed = false;
   for (const Stage& stage : stages_) {
     for (const auto& block : stage.blocks) {
-      if (HeadRouter* router = block->router()) router->set_progress(share);
+      if (HeadRouter* router = block->router()) changed |= router->set_progress(share);
     }
   }
+  return changed;
 }
 
 std::vector<HeadRoutingOptions> TransNext::routing() const {

@@ -23,7 +23,7 @@ class TransNext : public ImageModel {
   /// biases 0, norms 1, the temperature such that its softplus is 1 / 0.24, local biases with 0.0004.
   void initialise(std::uint64_t seed) override;
   double init_std() const override;
-  void set_progress(double share) override;
+  bool set_progress(double share) override;
   std::vector<HeadRoutingOptions> routing() const override;
   std::vector<const HeadRouter*> routers() const override;
 

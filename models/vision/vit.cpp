@@ -123,10 +123,12 @@ double Vit::init_std() const {
   return kInitStd;
 }
 
-void Vit::set_progress(double share) {
+bool Vit::set_progress(double share) {
+  bool changed = false;
   for (const auto& block : blocks_) {
-    if (HeadRouter* router = block->router()) router->set_progress(share);
+    if (HeadRouter* router = block->router()) changed |= router->set_progress(share);
   }
+  return changed;
 }
 
 std::vector<HeadRoutingOptions> Vit::routing() const {

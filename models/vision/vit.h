@@ -52,7 +52,7 @@ class Vit : public ImageModel {
   /// convolution uniform up to 1 / sqrt(fan-in), biases 0, norms 1.
   void initialise(std::uint64_t seed) override;
   double init_std() const override;
-  void set_progress(double share) override;
+  bool set_progress(double share) override;
   std::vector<HeadRoutingOptions> routing() const override;
   std::vector<const HeadRouter*> routers() const override;
 

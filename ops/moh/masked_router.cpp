@@ -1,7 +1,5 @@
 #include "ops/moh/masked_router.h"
 
-#include <algorithm>
-#include <cmath>
 #include <string>
 #include <type_traits>
 #include <vector>
@@ -15,9 +13,7 @@ namespace {
 
 /// Tensors saved for the backward pass.
 struct Saved {
-  Tensor shared_logits, routed_logits, type_logits, masks, kept, load;
-  std::int64_t top_k = 0;
-  double balance_factor = 0;
+  Tensor shared_logits, routed_logits, type_logits, masks, kept, load, counts;
 };
 
 template <class A>
@@ -25,8 +21,7 @@ MaskedRouterArgs<A> args_of(const Saved& saved) {
   MaskedRouterArgs<A> args;
   args.tokens = saved.routed_logits.dim(0);
   args.heads = saved.routed_logits.dim(1);
-  args.top_k = saved.top_k;
-  args.balance_factor = saved.balance_factor;
+  args.counts = saved.counts.data<double>();
   args.masks = saved.masks.data<A>();
   args.shared_logits = saved.shared_logits.data<A>();
   args.routed_logits = saved.routed_logits.data<A>();
@@ -39,32 +34,9 @@ MaskedRouterArgs<A> args_of(const Saved& saved) {
 /// Calls fn.operator()<Backend, A>() for float32 or float64.
 template <class Fn>
 void run_masked_router(const Tensor& like, Fn&& fn) {
-  run_cpu_kernel("route_masked_heads", like, [&]<class Backend, class A>() {
+  run_kernel("route_masked_heads", like, [&]<class Backend, class A>() {
     if constexpr (!std::is_same_v<A, bfloat16>) fn.template operator()<Backend, A>();
   });
-}
-
-/// Sets top_k and balance_factor, which follow from the masks' values.
-void count_routed(Saved& saved, double kept_share, BalanceLoss form) {
-  const std::int64_t heads = saved.masks.numel();
-  double routed = static_cast<double>(heads);
-  std::int64_t candidates = heads;
-  if (!dry_run()) {
-    const Tensor masks = saved.masks.to(DType::kFloat64);
-    for (const double z : masks.span<double>()) {
-      routed -= z;
-      if (!(z < 1)) --candidates;
-    }
-  }
-  const auto kept = static_cast<std::int64_t>(std::lround(kept_share * routed));
-  saved.top_k = std::min(std::max<std::int64_t>(kept, 1), candidates);
-  if (form == BalanceLoss::kPaper) {
-    saved.balance_factor = 1;
-  } else if (form == BalanceLoss::kCode) {
-    saved.balance_factor = routed;
-  } else {
-    saved.balance_factor = saved.top_k > 0 ? routed / static_cast<double>(saved.top_k) : 0.0;
-  }
 }
 
 Grads masked_backward(const Saved& saved, std::span<const Tensor> dys) {
@@ -100,27 +72,31 @@ MaskedRouting route_masked_heads(const Variable& shared_logits, const Variable& 
   if (type_logits.defined())
     check.shape("type_logits", type_logits, {tokens, 2}).dtype("type_logits", type_logits, dtype);
   check.in_range("kept_share", kept_share, 0, 1);
-  require_cpu("route_masked_heads", masks.value());
+  check.like("masks", masks, "routed_logits", routed_logits);
+  const Device device = masks.device();
   Saved saved{shared_logits.value(),
               routed_logits.value(),
               type_logits.defined() ? type_logits.value() : Tensor(),
               masks.value(),
-              empty({tokens, heads}, DType::kUInt8),
-              empty({heads}, dtype)};
-  count_routed(saved, kept_share, balance_loss);
-  const Tensor gates = empty({tokens, heads}, dtype), balance = empty({}, dtype),
-               selected = empty({tokens, heads}, DType::kUInt8);
+              empty({tokens, heads}, DType::kUInt8, device),
+              empty({heads}, dtype, device),
+              empty({2}, DType::kFloat64, device)};
+  const Tensor gates = empty({tokens, heads}, dtype, device), balance = empty({}, dtype, device),
+               selected = empty({tokens, heads}, DType::kUInt8, device),
+               heads_each = empty({}, dtype, device);
   run_masked_router(saved.masks, [&]<class Backend, class A>() {
     MaskedRouterArgs<A> args = args_of<A>(saved);
     args.gates = gates.data<A>();
     args.selected = selected.data<std::uint8_t>();
     args.balance = balance.data<A>();
+    args.heads_each = heads_each.data<A>();
+    MaskedRouterKernels<Backend, A>::count(args, kept_share, balance_loss);
     MaskedRouterKernels<Backend, A>::forward(args);
   });
   const std::vector<Variable> outputs = record_outputs(
       "route_masked_heads", {gates, balance}, {shared_logits, routed_logits, type_logits, masks},
       [saved](std::span<const Tensor> dys) { return masked_backward(saved, dys); });
-  return {outputs[0], outputs[1], selected, saved.load};
+  return {outputs[0], outputs[1], selected, saved.load, heads_each, saved.counts.select(0)};
 }
 
 }  // namespace moh

@@ -7,10 +7,12 @@ namespace moh {
 
 /// What route_masked_heads computes for N tokens; in the dtype of the logits.
 struct MaskedRouting {
-  Variable gates;    ///< [N, H], 0 for heads that are not selected
-  Variable balance;  ///< load-balance loss, a scalar
-  Tensor selected;   ///< [N, H] uint8, 1 where a head is shared in part or kept
-  Tensor load;       ///< [H] share of the tokens that keep each head as a routed one
+  Variable gates;     ///< [N, H], 0 for heads that are not selected
+  Variable balance;   ///< load-balance loss, a scalar
+  Tensor selected;    ///< [N, H] uint8, 1 where a head is shared in part or kept
+  Tensor load;        ///< [H] share of the tokens that keep each head as a routed one
+  Tensor heads_each;  ///< a scalar: selected heads of a token, on average
+  Tensor top_k;       ///< K, a scalar of float64
 };
 
 /// Two-stage routing (route_heads with GateScaling::kCode) while it is being learned which heads are shared:
@@ -22,8 +24,8 @@ struct MaskedRouting {
 /// softmax(r + ln e), its number of routed heads E = sum e; it passes no gradient to the masks. Masks that
 /// are 0 or 1 get no gradient. K is kept_share (0 to 1) of E, rounded, at least 1, if there are heads with
 /// e > 0. shared_logits and routed_logits [N, H], type_logits [N, 2] or undefined, masks [H], of one dtype,
-/// float32 or float64. Ties go to the lowest head. Saves its inputs and the selection. CPU only. Throws
-/// ShapeError, DTypeError, DeviceError, ValueError.
+/// float32 or float64. Ties go to the lowest head. On a GPU nothing waits for the masks: K is computed there.
+/// Saves its inputs and the selection. Throws ShapeError, DTypeError, ValueError.
 MaskedRouting route_masked_heads(const Variable& shared_logits, const Variable& routed_logits,
                                  const Variable& type_logits, const Variable& masks, double kept_share,
                                  BalanceLoss balance_loss = BalanceLoss::kCode);

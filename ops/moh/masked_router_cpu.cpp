@@ -60,7 +60,8 @@ template <class A>
   const A* logits = args.routed_logits + t * args.heads;
   std::uint8_t* kept = args.kept + t * args.heads;
   for (std::int64_t h = 0; h < args.heads; ++h) kept[h] = 0;
-  for (std::int64_t k = 0; k < args.top_k; ++k) {
+  const auto top_k = static_cast<std::int64_t>(args.counts[0]);
+  for (std::int64_t k = 0; k < top_k; ++k) {
     std::int64_t best = -1;
     A best_key = 0;
     for (std::int64_t h = 0; h < args.heads; ++h) {
@@ -130,6 +131,14 @@ std::int64_t token_grain(std::int64_t tokens) {
 }  // namespace
 
 template <class Backend, class A>
+void MaskedRouterKernels<Backend, A>::count(const MaskedRouterArgs<A>& args, double kept_share,
+                                            BalanceLoss form) {
+  const RoutedCount count = count_routed(args.masks, args.heads, kept_share, form);
+  args.counts[0] = count.top_k;
+  args.counts[1] = count.balance_factor;
+}
+
+template <class Backend, class A>
 void MaskedRouterKernels<Backend, A>::forward(const MaskedRouterArgs<A>& args) {
   const std::int64_t heads = args.heads;
   const Scratch scratch(static_cast<std::size_t>(3 * heads) * sizeof(A));
@@ -153,18 +162,20 @@ void MaskedRouterKernels<Backend, A>::forward(const MaskedRouterArgs<A>& args) {
   };
   sum_over_chunks<A>(args.tokens, token_grain(args.tokens), 2 * heads, sums, chunk);
   const A share = args.tokens > 0 ? A(1) / A(args.tokens) : A(0);
-  double balance = 0;
+  double balance = 0, heads_each = 0;
   for (std::int64_t h = 0; h < heads; ++h) {
     args.load[h] = sums[heads + h] * share;
     balance += static_cast<double>(sums[h] * share) * static_cast<double>(args.load[h]);
+    heads_each += args.masks[h] > A(0) ? 1.0 : static_cast<double>(args.load[h]);
   }
-  *args.balance = static_cast<A>(args.balance_factor * balance);
+  *args.balance = static_cast<A>(args.counts[1] * balance);
+  *args.heads_each = static_cast<A>(heads_each);
 }
 
 template <class Backend, class A>
 void MaskedRouterKernels<Backend, A>::backward(const MaskedRouterArgs<A>& args) {
   const A balance = args.d_balance != nullptr && args.tokens > 0
-                        ? *args.d_balance * A(args.balance_factor) / A(args.tokens)
+                        ? *args.d_balance * A(args.counts[1]) / A(args.tokens)
                         : A(0);
   sum_over_chunks<A>(args.tokens, token_grain(args.tokens), args.heads, args.d_masks,
                      [&](std::int64_t begin, std::int64_t end, A* partial) {

@@ -250,7 +250,7 @@ Section describe(MohConfig& c) {
   s.field("learn_shared_until", c.learn_shared_until, from_up_to(0, 1),
           "If not 0, training learns which `num_shared` heads of a layer are shared, by hard-concrete masks: "
           "nearly all at first, `num_shared` after half of this share of the training, and fixed when it is "
-          "over. Models of pictures, on the CPU.");
+          "over. Models of pictures.");
   s.field(
       "top_k_anneal_until", c.top_k_anneal_until, from_up_to(0, 1),
       "If not 0, K is annealed: training steps keep all routed heads at first, one fewer after each of equal "

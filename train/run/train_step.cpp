@@ -56,8 +56,7 @@ bool TrainStep::begin_unless(FunctionRef<bool()> stop, std::int64_t step, double
   const double began = monotonic_seconds();
   StepReport report;
   report.learning_rate = learning_rate;
-  task_.set_progress(static_cast<double>(step) /
-                     static_cast<double>(std::max<std::int64_t>(length_.steps, 1)));
+  set_progress(step);
   const StepSize size = task_.begin_step(config_.train.accumulate);
   report.data_seconds = monotonic_seconds() - began;
   optimizer_.set_learning_rate(learning_rate);
@@ -72,6 +71,17 @@ bool TrainStep::begin_unless(FunctionRef<bool()> stop, std::int64_t step, double
   task_.end_step();
   if (complete) under_way_.push_back({report, size, began, HostCopy(numbers_)});
   return complete;
+}
+
+void TrainStep::set_progress(std::int64_t step) {
+  const double steps = static_cast<double>(std::max<std::int64_t>(length_.steps, 1));
+  if (!task_.set_progress(static_cast<double>(step) / steps)) return;
+  // The numbers of earlier steps mean what they meant.
+  for (Pending& pending : under_way_) read(pending);
+  numbers_ = captured_numbers_ = {};  // memory of the graph
+  if (graph_ != nullptr) graph_ = std::make_unique<cuda::Graph>();
+  repeated_ = {};
+  repetitions_ = 0;
 }
 
 /// False if `stop` interrupted the step.
@@ -123,6 +133,13 @@ StepReport TrainStep::finish() {
   MOH_CHECK(!under_way_.empty(), "begin() comes first");
   Pending step = std::move(under_way_.front());
   under_way_.pop_front();
+  read(step);
+  return std::move(step.report);
+}
+
+/// Completes the report of a step, once.
+void TrainStep::read(Pending& step) {
+  if (std::exchange(step.is_read, true)) return;
   std::span<const double> numbers = step.numbers.get().span<double>();
   StepReport& report = step.report;
   report.gradient_norm = numbers[0];
@@ -134,7 +151,6 @@ StepReport TrainStep::finish() {
   const double now = monotonic_seconds();
   report.seconds = now - std::max(step.began, finished_at_);  // without waiting for the previous step
   finished_at_ = now;
-  return std::move(report);
 }
 
 }  // namespace moh

@@ -33,6 +33,7 @@ struct StepReport {
 ///
 /// With config.cuda_graph a step is captured as a CUDA graph once kRehearsals steps of its size have run, and
 /// replayed from then on; steps of other sizes, and those before is_settled(), are launched kernel by kernel.
+/// It is captured anew when the progress of the training changes what a step computes (Task::set_progress).
 class TrainStep {
  public:
   /// Steps of one size before the capture: the first loads kernels and libraries and allocates what lasts,
@@ -67,8 +68,11 @@ class TrainStep {
     StepSize size;
     double began;
     HostCopy numbers;
+    bool is_read = false;
   };
 
+  void set_progress(std::int64_t step);
+  void read(Pending& step);
   bool compute(FunctionRef<bool()> stop, const StepSize& size, Generator generator);
   void compute_with_graph(const StepSize& size, FunctionRef<void()> work);
   Tensor forward_backward_update(FunctionRef<bool()> stop, Generator generator);

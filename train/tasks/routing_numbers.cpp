@@ -48,29 +48,31 @@ void RoutingNumbers::pack(const Variable& balance, std::span<const LayerRouting>
   if (balanced_) numbers.push_back(balance.value());
   if (has_experts_) numbers.push_back(expert_balance.value());
   load_widths_.clear();
-  std::int64_t computed = 0, heads = 0, annealed = 0, top_k = 0;
+  heads_ = computed_ = counted_ = annealed_ = 0;
   for (const LayerRouting& layer : routing) {
-    computed += layer.computed_heads;
-    heads += layer.heads;
-    annealed += layer.annealed_top_k > 0 ? 1 : 0;
-    top_k += layer.annealed_top_k;
+    heads_ += layer.heads;
+    if (layer.heads_each.defined()) {
+      ++counted_;
+      numbers.push_back(layer.heads_each);
+    } else {
+      computed_ += layer.computed_heads;
+    }
+  }
+  for (const LayerRouting& layer : routing) {
+    if (!layer.top_k.defined()) continue;
+    ++annealed_;
+    numbers.push_back(layer.top_k);
+  }
+  for (const LayerRouting& layer : routing) {
     load_widths_.push_back(layer.load.defined() ? static_cast<std::size_t>(layer.load.numel()) : 0);
     if (layer.load.defined()) numbers.push_back(layer.load);
   }
-  computed_share_ = heads > 0 ? static_cast<double>(computed) / static_cast<double>(heads) : 1.0;
-  annealed_ = annealed > 0;
-  if (!annealed_) return;
-  // With the step's other numbers, as the next step may have been begun when they are read.
-  const Device device = balance.value().device();
-  numbers.push_back(
-      full({}, static_cast<double>(top_k) / static_cast<double>(annealed), DType::kFloat64, device));
-  numbers.push_back(full({}, computed_share_, DType::kFloat64, device));
 }
 
 void RoutingNumbers::unpack(std::int64_t count, std::span<const double> numbers,
                             StepStatistics& result) const {
-  double balance_loss = 0, expert_balance_loss = 0, top_k = 0,
-         computed_share = annealed_ ? 0 : computed_share_;
+  double balance_loss = 0, expert_balance_loss = 0, top_k = 0;
+  auto computed = static_cast<double>(computed_);
   const auto take_mean = [&](double& mean) {
     mean += 1.0 / static_cast<double>(count) * numbers.front();
     numbers = numbers.subspan(1);
@@ -86,20 +88,20 @@ void RoutingNumbers::unpack(std::int64_t count, std::span<const double> numbers,
     }
     if (balanced_) take_mean(balance_loss);
     if (has_experts_) take_mean(expert_balance_loss);
+    for (std::int64_t layer = 0; layer < counted_; ++layer) take_mean(computed);
+    for (std::int64_t layer = 0; layer < annealed_; ++layer) take_mean(top_k);
     for (std::vector<float>& load : head_load) {
       for (std::size_t e = 0; e < load.size(); ++e) load[e] += share * static_cast<float>(numbers[e]);
       numbers = numbers.subspan(load.size());
     }
-    if (!annealed_) continue;
-    take_mean(top_k);
-    take_mean(computed_share);
   }
   if (distilled_) result.scalars.push_back({"distill_loss", distill_loss});
   if (balanced_) result.scalars.push_back({"balance_loss", balance_loss});
   if (has_experts_) result.scalars.push_back({"expert_balance_loss", expert_balance_loss});
   if (load_widths_.empty()) return;
-  result.scalars.push_back({"activated_heads", computed_share, "heads"});
-  if (annealed_) result.scalars.push_back({"top_k", top_k});
+  const double share_computed = heads_ > 0 ? computed / static_cast<double>(heads_) : 1.0;
+  result.scalars.push_back({"activated_heads", share_computed, "heads"});
+  if (annealed_ > 0) result.scalars.push_back({"top_k", top_k / static_cast<double>(annealed_)});
   result.rows.emplace_back("head_load", std::move(head_load));
 }
 

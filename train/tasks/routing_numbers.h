@@ -18,12 +18,14 @@ Variable add_routing_losses(const Variable& task_loss, const Variable& balance,
                             std::span<const LayerRouting> routing, const MohConfig& moh, double share);
 
 /// Statistics of routed heads for tasks of all families: pack() collects those of a micro-batch on the
-/// device, unpack() reads them on the host. An object serves one task, whose layers must not change.
+/// device, unpack() reads them on the host: those of steps whose layers were as in the last one that was
+/// packed.
 class RoutingNumbers {
  public:
   /// Appends the statistics of a micro-batch: `balance` and `expert_balance`, the load-balance losses of
   /// heads and of mixtures of feed-forward networks, and `distill`, the divergence from the teacher, if
-  /// defined, and the load of each layer.
+  /// defined, the computed heads and K of layers where these change from step to step, and the load of each
+  /// layer.
   void pack(const Variable& balance, std::span<const LayerRouting> routing, std::vector<Tensor>& numbers,
             const Variable& expert_balance = {}, const Variable& distill = {});
   /// Adds "distill_loss" (a sum over micro-batches), "balance_loss", "expert_balance_loss", "activated_heads"
@@ -36,8 +38,9 @@ class RoutingNumbers {
  private:
   bool balanced_ = false, has_experts_ = false, distilled_ = false;
   std::vector<std::size_t> load_widths_;  // number of routed heads by layer
-  double computed_share_ = 1;             // computed heads as a share of all heads
-  bool annealed_ = false;                 // whether K changes, and with it that share
+  // Of all layers: heads; computed ones of a token where these never change; layers where they do; layers
+  // where K is annealed.
+  std::int64_t heads_ = 0, computed_ = 0, counted_ = 0, annealed_ = 0;
 };
 
 }  // namespace moh

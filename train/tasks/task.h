@@ -37,9 +37,10 @@ struct StepSize {
 /// The loss of one micro-batch, scaled so that the losses of a step sum to the step's loss. Everything stays
 /// on the model's device.
 struct MicroBatchLoss {
-  Variable total;               ///< scalar, differentiated: task loss plus auxiliary losses
-  Tensor task_loss;             ///< scalar, reported: the task loss only
-  std::vector<Tensor> numbers;  ///< input of statistics(); the same shapes each time
+  Variable total;    ///< scalar, differentiated: task loss plus auxiliary losses
+  Tensor task_loss;  ///< scalar, reported: the task loss only
+  /// Input of statistics(); the same shapes until Task::set_progress() says that steps change.
+  std::vector<Tensor> numbers;
 };
 
 /// A number under its key in metrics.jsonl. With a `label`, it is also shown on the console: as a percentage
@@ -108,8 +109,9 @@ class Task {
   /// A one-line description of the model.
   virtual std::string summary() const = 0;
 
-  /// Tells, before each step, which share of the training is done; tasks pass it to Model::set_progress.
-  virtual void set_progress(double /*share*/) {}
+  /// Tells, before each step, which share of the training is done; tasks pass it to Model::set_progress and
+  /// return what that returns.
+  virtual bool set_progress(double /*share*/) { return false; }
 
   /// Gives it the teacher of init.distill, if that is a model of its own: one of the same family, and the
   /// hash of its weights.

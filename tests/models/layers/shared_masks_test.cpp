@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <catch2/catch.hpp>
+#include <cmath>
 #include <memory>
+#include <numeric>
 #include <string>
 #include <vector>
 
@@ -50,6 +52,11 @@ Variable parameter(const Module& module, const std::string& name) {
   return {};
 }
 
+double sum_of(const Tensor& x) {
+  const auto numbers = x.span<double>();
+  return std::accumulate(numbers.begin(), numbers.end(), 0.0);
+}
+
 Variable some_input() {
   const Tensor x = empty({2, 5, kWidth}, DType::kFloat64);
   fill_normal(x, {3, 0}, 0.0, 1.0);
@@ -92,10 +99,11 @@ TEST_CASE("shared masks: when their time is over the heads of the largest scores
   shared.value().fill(0.0);
   scores.value().copy_from(tensor_of<float>({5}, {0.1F, -1, 0.3F, 0.2F, 0}));
   CHECK(masks.heads() == std::vector<std::int64_t>{2, 3});
-  masks.set_progress(0.5);
+  CHECK_FALSE(masks.set_progress(0.4));
+  CHECK(masks.set_progress(0.5));
   CHECK_FALSE(masks.learning());
   scores.value().copy_from(tensor_of<float>({5}, {9, 8, 7, 6, 5}));  // an optimiser with momentum goes on
-  masks.set_progress(0.6);
+  CHECK_FALSE(masks.set_progress(0.6));
   CHECK(masks.heads() == std::vector<std::int64_t>{2, 3});
   // All of it is in the parameters.
   SharedMasks other(5, 2, 0.5, DType::kFloat32);
@@ -121,6 +129,41 @@ TEST_CASE("shared masks: gradients of a layer that learns, with respect to every
       const LayerOutput output = layer->forward(x, {.training = true, .generator = &generator});
       return reshape(linear(reshape(output.y, {1, -1}), Variable(weights)), {});
     });
+  }
+}
+
+TEST_CASE(
+    "shared masks: where K is annealed, it is a share of the heads that the masks leave to the router") {
+  MohConfig moh = learned();
+  moh.top_k_anneal_until = 0.4;
+  const auto layer = make_layer(moh);
+  const Variable x = some_input();
+  for (const double progress : {0.0, 0.19, 0.2, 0.39, 0.4, 0.45, 0.5}) {
+    INFO("progress " << progress);
+    layer->router()->set_progress(progress);
+    SharedMasks masks(kHeads, 2, 0.5, DType::kFloat64);
+    for (const char* name : {"shared_mask.score", "shared_mask.shared"})
+      parameter(masks, name).value().copy_from(parameter(*layer, name).value());
+    masks.set_progress(progress);
+    // Two routed heads are wanted, and one of them kept: both at first, one from 0.4 on.
+    const double share = progress < 0.4 ? 1.0 : 0.5;
+    for (std::uint64_t draw = 0; draw < 20; ++draw) {
+      Generator of_layer(2, draw), of_masks(2, draw);
+      const LayerOutput output = layer->forward(x, {.training = true, .generator = &of_layer});
+      double routed = 2, candidates = 2;
+      if (progress < 0.5) {
+        routed = candidates = 0;
+        const Tensor z = masks.draw(of_masks).value();
+        for (const double of_head : z.span<double>()) {
+          routed += 1 - of_head;
+          candidates += of_head < 1;
+        }
+      }
+      const double expected = std::min(std::max(std::floor(share * routed + 0.5), 1.0), candidates);
+      CHECK(output.routing->top_k.item() == expected);
+      CHECK(sum_of(output.routing->load) == Approx(expected));
+    }
+    CHECK_FALSE(layer->forward(x).routing->top_k.defined());
   }
 }
 
@@ -213,7 +256,6 @@ TEST_CASE("shared masks: configurations that contradict them are refused") {
         "moh.num_shared: 1 to 3 heads of which to learn which");
   CHECK(refusal([](MohConfig& moh) { moh.top_k = 1; }) == "moh.top_k: one of moh.top_k and its ratio");
   CHECK_THROWS_AS(SharedMasks(4, 4, 0.5, DType::kFloat32), ValueError);
-  CHECK_THROWS_AS(SharedMasks(4, 2, 0.5, {DType::kFloat32, Device{Device::Type::kCuda, 0}}), DeviceError);
 }
 
 TEST_CASE("moh: top_k as a ratio of the routed heads") {

@@ -1,5 +1,6 @@
 #include "ops/moh/head_masks.h"
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
 
@@ -15,8 +16,13 @@ namespace {
 
 constexpr std::int64_t kHeads = 6;
 
-/// Draws for which the masks of the cases are neither 0 nor 1, where they have a kink.
-const std::vector<double> uniform_draws = {0.5, 0.45, 0.4, 0.55, 0.6, 0.5};
+double draw_of(RandomKey key, std::uint64_t h) {
+  return random_uniform(key, h) + hard_concrete::kHalfStep;
+}
+
+Tensor scalar(double value, Device device = kCpu) {
+  return tensor_of<double>({}, {value}).to(device);
+}
 
 /// log_alpha by another search than the op's: Newton's, on the condition itself.
 std::vector<double> log_alpha(const Tensor& scores, double count) {
@@ -36,24 +42,40 @@ std::vector<double> log_alpha(const Tensor& scores, double count) {
   return all;
 }
 
+Tensor expected_masks(const Tensor& scores, double count, RandomKey key) {
+  Tensor z = empty({kHeads}, DType::kFloat64);
+  const std::vector<double> alpha = log_alpha(scores, count);
+  for (std::size_t h = 0; h < alpha.size(); ++h)
+    z.data<double>()[h] = hard_concrete::sample(alpha[h], draw_of(key, h)).z;
+  return z;
+}
+
+/// The first stream of draws for which no mask is at 0 or 1, where it has a kink.
+RandomKey smooth_key(const Tensor& scores, double count) {
+  for (RandomKey key{.seed = 3};; ++key.stream) {
+    const Tensor masks = expected_masks(scores, count, key);
+    const auto z = masks.span<double>();
+    if (std::ranges::all_of(z, [](double value) { return value > 0.02 && value < 0.98; })) return key;
+  }
+}
+
 }  // namespace
 
 OP_CASES(head_masks) {
   OpCases cases;
   for (const double count : {3.0, 4.5}) {
+    const Tensor scores = uniform({kHeads}, -0.05, 0.05);
+    const RandomKey key = smooth_key(scores, count);
     cases.push_back(
         {.name = "of " + std::to_string(count),
-         .inputs = {uniform({kHeads}, -0.05, 0.05)},
-         .run = [=](const Inputs& in) { return Outputs{head_masks(in[0], count, uniform_draws)}; },
-         .reference = [=](const std::vector<Tensor>& in) -> std::vector<Tensor> {
-           const Tensor z = empty({kHeads}, DType::kFloat64);
-           const std::vector<double> alpha = log_alpha(in[0], count);
-           for (std::size_t h = 0; h < alpha.size(); ++h)
-             z.data<double>()[h] = hard_concrete::sample(alpha[h], uniform_draws[h]).z;
-           return {z};
-         },
-         .low_precision = false,
-         .absent_on_gpu = "head_masks is computed on the CPU"});
+         .inputs = {scores},
+         .run =
+             [=](const Inputs& in) { return Outputs{head_masks(in[0], scalar(count, in[0].device()), key)}; },
+         .reference =
+             [=](const std::vector<Tensor>& in) {
+               return std::vector<Tensor>{expected_masks(in[0], count, key)};
+             },
+         .low_precision = false});
   }
   return cases;
 }
@@ -65,10 +87,8 @@ TEST_CASE("moh: as many heads are unmasked as is asked, whatever the scores") {
     scores.scale(spread);
     double on = 0;
     for (int i = 0; i < kTimes; ++i) {
-      std::vector<double> draws;
-      for (std::uint64_t h = 0; h < kHeads; ++h)
-        draws.push_back(random_uniform({7, static_cast<std::uint64_t>(i)}, h) + 0x1p-25);
-      const Tensor z = head_masks(Variable(scores), count, draws).value();
+      const Tensor z =
+          head_masks(Variable(scores), scalar(count), {7, static_cast<std::uint64_t>(i)}).value();
       for (const double of_head : z.span<double>()) on += of_head > 0;
     }
     INFO(spread);
@@ -82,7 +102,8 @@ TEST_CASE("moh: adding to all scores changes no mask, and so their gradient sums
   const Tensor shifted = empty_like(scores);
   for (std::int64_t h = 0; h < kHeads; ++h) shifted.data<double>()[h] = scores.data<double>()[h] + 0.7;
   const Variable a(scores, true), b(shifted);
-  const Variable z = head_masks(a, 3, uniform_draws), same = head_masks(b, 3, uniform_draws);
+  const RandomKey key = smooth_key(scores, 3);
+  const Variable z = head_masks(a, scalar(3), key), same = head_masks(b, scalar(3), key);
   for (std::int64_t h = 0; h < kHeads; ++h)
     CHECK(z.value().data<double>()[h] == Approx(same.value().data<double>()[h]).margin(1e-9));
   z.backward(normal({kHeads}, 3));
@@ -97,10 +118,12 @@ TEST_CASE("moh: adding to all scores changes no mask, and so their gradient sums
 
 TEST_CASE("moh: masks that cannot be are refused") {
   const Variable scores(normal({kHeads}));
-  CHECK_THROWS_WITH(head_masks(scores, 6, uniform_draws),
+  CHECK_THROWS_WITH(head_masks(scores, scalar(6), {}),
                     "head_masks: count: expected above 0, below the 6 heads, found 6.000000");
-  CHECK_THROWS_AS(head_masks(scores, 0, uniform_draws), ValueError);
-  CHECK_THROWS_AS(head_masks(scores, 3, std::span(uniform_draws).first(5)), ShapeError);
-  CHECK_THROWS_AS(head_masks(Variable(normal({2, 3})), 3, uniform_draws), ShapeError);
+  CHECK_THROWS_AS(head_masks(scores, scalar(0), {}), ValueError);
+  CHECK_THROWS_AS(head_masks(scores, normal({5}), {}), ShapeError);
+  CHECK_THROWS_AS(head_masks(scores, scalar(3).to(DType::kFloat32), {}), DTypeError);
+  CHECK_THROWS_AS(head_masks(Variable(scores.value().to(DType::kBFloat16)), scalar(3), {}), DTypeError);
+  CHECK_THROWS_AS(head_masks(Variable(normal({2, 3})), scalar(3), {}), ShapeError);
   CHECK(first_unmasked(100) == Approx(99));
 }

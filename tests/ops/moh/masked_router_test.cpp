@@ -82,19 +82,19 @@ OP_CASES(route_masked_heads) {
       const Tensor masks = uniform({kHeads}, 0.1, 0.9, 4);
       const std::vector<Tensor> logits = {normal({kTokens, kHeads}), normal({kTokens, kHeads}, 2),
                                           two_stage ? normal({kTokens, 2}, 3) : Tensor()};
-      cases.push_back({.name = std::to_string(share) + (two_stage ? ", two-stage" : ""),
-                       .inputs = logits,
-                       .run =
-                           [=](const Inputs& in) {
-                             return outputs_of(
-                                 route_masked_heads(in[0], in[1], in[2], Variable(masks), share, form));
-                           },
-                       .reference =
-                           [=](const std::vector<Tensor>& in) {
-                             return reference({in[0], in[1], in[2], masks}, share, form);
-                           },
-                       .low_precision = false,
-                       .absent_on_gpu = "route_masked_heads has CPU kernels only"});
+      cases.push_back(
+          {.name = std::to_string(share) + (two_stage ? ", two-stage" : ""),
+           .inputs = logits,
+           .run =
+               [=](const Inputs& in) {
+                 return outputs_of(route_masked_heads(
+                     in[0], in[1], in[2], Variable(masks.to(in[0].dtype()).to(in[0].device())), share, form));
+               },
+           .reference =
+               [=](const std::vector<Tensor>& in) {
+                 return reference({in[0], in[1], in[2], masks}, share, form);
+               },
+           .low_precision = false});
       // The balance loss passes no gradient to the masks, and their sum decides how it is scaled.
       cases.push_back({.name = "masks, " + std::to_string(share) + (two_stage ? ", two-stage" : ""),
                        .inputs = {logits[0], logits[1], logits[2], masks},
@@ -106,8 +106,7 @@ OP_CASES(route_masked_heads) {
                        .reference = [=](const std::vector<Tensor>& in) -> std::vector<Tensor> {
                          return {reference(in, share, form)[0]};
                        },
-                       .low_precision = false,
-                       .absent_on_gpu = "route_masked_heads has CPU kernels only"});
+                       .low_precision = false});
     }
   }
   return cases;

@@ -47,8 +47,8 @@ class LayerMasks {
   std::vector<float> draw(RandomKey key, std::uint64_t first) {
     std::vector<float> z;
     for (std::size_t h = 0; h < log_alpha_.size(); ++h) {
-      constexpr double kHalfStep = 0x1p-25;  // random_uniform returns k 2^-24 in [0, 1); u must not be 0
-      const auto mask = hard_concrete::sample(log_alpha_[h], random_uniform(key, first + h) + kHalfStep);
+      const auto mask =
+          hard_concrete::sample(log_alpha_[h], random_uniform(key, first + h) + hard_concrete::kHalfStep);
       slopes_[h] = mask.slope;
       z.push_back(static_cast<float>(mask.z));
     }

@@ -38,7 +38,7 @@ class ImageTask final : public Task {
   }
   std::string summary() const override;
 
-  void set_progress(double share) override { model_->set_progress(share); }
+  bool set_progress(double share) override { return model_->set_progress(share); }
   std::int64_t steps_per_epoch() const override;
   void set_teacher(std::unique_ptr<Model> model, const std::string& hash) override {
     teacher_.use(std::move(model), hash);

@@ -40,7 +40,7 @@ class LanguageTask final : public Task {
     return {{"sequence_length", run_.data.sequence_length}};
   }
   std::string summary() const override;
-  void set_progress(double share) override { model_->set_progress(share); }
+  bool set_progress(double share) override { return model_->set_progress(share); }
 
   void seek(std::int64_t first_sample) override;
   void set_teacher(std::unique_ptr<Model> model, const std::string& hash) override {
