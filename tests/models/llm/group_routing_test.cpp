@@ -50,16 +50,33 @@ double largest_difference(const Tensor& a, const Tensor& b) {
   return largest;
 }
 
-/// The gates of each layer.
+/// What the routers of each layer decide.
 class Gates : public AttentionObserver {
  public:
   void observe(const AttentionTrace& trace) override {
     gates.push_back(trace.choice->gates.value());
+    routing.push_back(trace.choice->routing);
     lists.push_back(trace.choice->lists);
   }
   std::vector<Tensor> gates;
+  std::vector<Routing> routing;
   std::vector<HeadLists> lists;
 };
+
+/// sum_i P_i f_i over the routed groups of `grouped` models, 1 to 3, from probabilities and gates.
+double balance_of_groups(const Routing& routing, const Tensor& gates) {
+  const std::int64_t tokens = gates.numel() / 8;
+  double sum = 0;
+  for (std::int64_t group = 1; group < 4; ++group) {
+    double mean = 0, load = 0;
+    for (std::int64_t t = 0; t < tokens; ++t) {
+      mean += double{routing.probabilities.data<float>()[3 * t + group - 1]};
+      load += gates.data<float>()[8 * t + 2 * group] != 0 ? 1 : 0;
+    }
+    sum += mean * load / static_cast<double>(tokens * tokens);
+  }
+  return sum;
+}
 
 }  // namespace
 
@@ -146,6 +163,37 @@ TEST_CASE("models: routers of groups learn, with estimators over selected and ov
     INFO(p.name);
     CHECK(p.variable.grad().all_finite());
     if (p.name.ends_with("self_attn.wg.weight")) CHECK(p.variable.shape() == Shape{3, 16});
+  }
+}
+
+TEST_CASE("models: the load-balance loss of routed groups is over groups") {
+  for (const RouterKind router : {RouterKind::kLearned, RouterKind::kQueryNorm}) {
+    for (const auto& [form, factor] :
+         {std::pair{BalanceLoss::kCode, 3.0}, {BalanceLoss::kPaper, 1.0}, {BalanceLoss::kShares, 1.5}}) {
+      LlamaConfig config = grouped(router);
+      config.moh.balance_loss = form;
+      const auto model = made(config);
+      Gates seen;
+      const LlamaOutput output = model->forward(some_tokens(2, 12), {.observer = &seen});
+      for (std::size_t layer = 0; layer < 2; ++layer) {
+        const double expected = factor * balance_of_groups(seen.routing[layer], seen.gates[layer]);
+        CHECK(output.routing[layer].balance.value().item() == Approx(expected).epsilon(1e-5));
+        double kept = 0;
+        for (const float load : output.routing[layer].load.span<float>()) kept += double{load};
+        CHECK(kept == Approx(2));
+      }
+    }
+    // All groups kept: the constant E, without a gradient.
+    LlamaConfig config = grouped(router);
+    config.moh.top_k = 3;
+    const auto model = made(config);
+    const Variable balance = model->forward(some_tokens(2, 12)).routing[1].balance;
+    CHECK(balance.value().item() == Approx(3));
+    balance.backward();
+    for (const NamedParameter& p : model->parameters()) {
+      if (p.name.ends_with("self_attn.wg.weight") && p.variable.grad().defined())
+        CHECK(largest_difference(p.variable.grad(), zeros(p.variable.shape(), DType::kFloat32)) < 1e-6);
+    }
   }
 }
 
