@@ -157,6 +157,33 @@ TEST_CASE("pictures: a part above the end of a cut file is refused, too") {
   CHECK(decode_picture(ended, "ended").height() == 61);
 }
 
+TEST_CASE("pictures: what follows the data of a JPEG is looked at as libjpeg does, for a part, too") {
+  const Bytes jpeg = sample_bytes("ycc420.jpg");
+  const auto top = [](PictureSize size) { return PictureBox{0, 0, size.width, 8}; };
+  const auto ended_by = [&](std::initializer_list<int> markers) {
+    Bytes file = cut(jpeg, jpeg.size() - 300);
+    for (const int byte : markers) file.push_back(static_cast<std::byte>(byte));
+    return file;
+  };
+  // Markers that cannot be there: one that means nothing, another picture, frame or scan, also after a table.
+  for (const Bytes& file :
+       {ended_by({0xff, 0x02, 0xff, 0xd9}), ended_by({0xff, 0xd8, 0xff, 0xd9}),
+        ended_by({0xff, 0xc0, 0, 17, 8, 0, 61, 0, 83, 3, 1, 34, 0, 2, 17, 1, 3, 17, 1, 0xff, 0xd9}),
+        ended_by({0xff, 0xda, 0, 12, 3, 1, 0, 2, 17, 3, 17, 0, 63, 0, 0xff, 0xd9}),
+        ended_by({0xff, 0xfe, 0, 4, 0xff, 0xd9, 0xff, 0x70})}) {
+    CHECK_THAT(refusal(file), Catch::StartsWith("a/b.jpg: JPEG: expected a picture that libjpeg can decode"));
+    CHECK_THAT(
+        message_of<DataError>([&] { decode_picture(file, "part", top); }),
+        Catch::StartsWith("part: JPEG: expected the end of the picture after its data, found the marker "));
+  }
+  // What Pillow accepts: segments and what is no marker, whole or not, before the end or without one.
+  for (const Bytes& file : {ended_by({0xff, 0xfe, 0, 4, 0xff, 0x70, 0xff, 0xd9}), ended_by({0xff, 0xe1}),
+                            ended_by({0xff, 0xd9, 0xff, 0x02, 1}), ended_by({0xff, 0xe1, 99, 9, 9})}) {
+    CHECK(decode_picture(file, "whole").height() == 61);
+    CHECK(decode_picture(file, "part", top).height() == 8);
+  }
+}
+
 TEST_CASE("pictures: a PNG of more pixels than its bytes can hold is refused before memory is taken") {
   // Its header alone, with a checksum that fits: 13000 x 13000.
   const Bytes header =

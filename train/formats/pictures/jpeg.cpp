@@ -12,12 +12,24 @@
 
 #include "core/error.h"
 #include "train/formats/pictures/codecs.h"
+#include "train/io/printable.h"
 
 namespace moh {
 
 namespace {
 
 constexpr std::string_view kFormat = "JPEG";
+
+constexpr int kEndOfImage = 0xd9, kTemporary = 0x01;
+constexpr bool is_restart(int marker) {
+  return marker >= 0xd0 && marker <= 0xd7;
+}
+/// Whether a length and as many bytes follow, and libjpeg lets it stand after a picture's data: applications'
+/// segments, comments, tables.
+constexpr bool is_segment(int marker) {
+  const bool of_application = marker >= 0xe0 && marker <= 0xef, is_table = marker == 0xc4 || marker == 0xcc;
+  return of_application || is_table || (marker >= 0xdb && marker <= 0xdd) || marker == 0xfe;
+}
 
 /// Each scan of a progressive file visits all of its coefficients: many of them in a small file would take
 /// minutes. Encoders write about 10; each of 64 coefficients of 3 components in 2 scans would be 384.
@@ -171,21 +183,52 @@ class JpegDecoder {
     }
   }
 
-  /// A file that ends below the box is incomplete all the same. Data that end in a marker are complete:
-  /// libjpeg would make up for missing ones, and Pillow would not object.
+  /// A file that ends, or is damaged, below the box is broken all the same. Data that end in a marker are
+  /// complete: libjpeg would make up for missing ones, and Pillow would not object. As libjpeg, it objects to
+  /// markers that cannot follow.
   void finish() {
-    if (info_.output_scanline == info_.output_height || jpeg_has_multiple_scans(&info_) != FALSE) return;
-    const auto* at = source_.next_input_byte;
-    const auto* const end = at + source_.bytes_in_buffer;
-    while ((at = static_cast<const JOCTET*>(std::memchr(at, 0xff, static_cast<std::size_t>(end - at)))) !=
-           nullptr) {
-      if (++at == end) break;
-      const bool is_data = *at == 0 || *at == 0xff || (*at >= 0xd0 && *at <= 0xd7);
-      if (!is_data) return;
+    if (jpeg_has_multiple_scans(&info_) != FALSE) return;  // the whole file was read before the first row
+    if (info_.output_scanline == info_.output_height)
+      return guarded([&] { jpeg_finish_decompress(&info_); });  // reads markers, as far as there are any
+    Bytes rest{source_.next_input_byte, source_.next_input_byte + source_.bytes_in_buffer};
+    int marker = info_.unread_marker;
+    bool ended = marker != 0;
+    while (marker != 0 || (marker = next_marker(rest)) != 0) {
+      if (marker == kEndOfImage) return;
+      ended = ended || !is_restart(marker);
+      if (is_segment(marker)) {
+        skip_segment(rest);
+      } else if (!is_restart(marker) && marker != kTemporary) {
+        file_.fail(kFormat, "the end of the picture after its data",
+                   "the marker ff" + hex_digits(std::string(1, static_cast<char>(marker))));
+      }
+      marker = 0;
     }
-    if (info_.unread_marker != 0) return;
+    if (ended) return;
     fail_incomplete("ends below row " + std::to_string(info_.output_scanline) + " of " +
                     std::to_string(info_.output_height));
+  }
+
+  struct Bytes {
+    const JOCTET *at, *end;
+
+    std::size_t size() const { return static_cast<std::size_t>(end - at); }
+  };
+
+  /// The next marker in `bytes`, which then begin after it; 0 if there is none.
+  static int next_marker(Bytes& bytes) {
+    while (const void* const found = std::memchr(bytes.at, 0xff, bytes.size())) {
+      bytes.at = static_cast<const JOCTET*>(found) + 1;
+      if (bytes.at == bytes.end) break;
+      if (*bytes.at != 0 && *bytes.at != 0xff) return *bytes.at++;
+    }
+    bytes.at = bytes.end;
+    return 0;
+  }
+
+  static void skip_segment(Bytes& bytes) {
+    const std::size_t length = bytes.size() < 2 ? bytes.size() : std::size_t{bytes.at[0]} << 8U | bytes.at[1];
+    bytes.at += std::min(length, bytes.size());
   }
 
   const PictureFile& file_;
