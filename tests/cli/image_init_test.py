@@ -2,8 +2,13 @@
 
 import json
 import math
+import os
+import pathlib
 
 import support
+from torch_save import Tensor, torch_save
+
+PICTURES = pathlib.Path(os.environ["MOH_SOURCE_DIR"], "tests/train/pictures/data")
 
 DENSE = """\
 task: image_classification
@@ -55,6 +60,18 @@ class ImageInit(support.MohTest):
         drawn = ("data.drawn=64", "data.drawn_validation=32")
         self.assertEqual(score(self.moh("eval", "--checkpoint", "timm", *drawn)),
                          score(self.moh("eval", "--checkpoint", "dense", *drawn)))
+
+    def test_weights_of_pytorch_tell_what_a_jpeg_shows(self):
+        shapes = {tensor["name"]: tensor["shape"]
+                  for tensor in json.loads(self.moh("checkpoint", "info", "timm", "--json"))["tensors"]}
+        tensors = support.read_tensors(self.folder / "timm/model.safetensors")
+        self.write("dense.pth", torch_save({"model": {
+            name: Tensor(shapes[name], values) for name, values in tensors.items()}}))
+        self.moh("convert", "--from", "dense.pth", "--config", "dense.yaml", "--to", "converted", "--format", "moh")
+        expected, found = (self.moh("predict", "--checkpoint", model, str(PICTURES / "ycc420.jpg"), "--json")
+                           for model in ("timm", "converted"))
+        self.assertEqual(*([each["probability"] for each in json.loads(output)["classes"]]
+                           for output in (expected, found)))
 
     def test_a_dense_model_becomes_moh(self):
         output = self.moh("train", "moh.yaml")
