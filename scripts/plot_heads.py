@@ -4,6 +4,7 @@
   heads.png       load of the heads, overall and by source, and their mean gates (Mixture-of-Head models only)
   classes.png     load of the routed heads by class in the last such layer of each stage (models of images only)
   similarity.png  similarity of the heads of a layer: attention patterns, outputs, contributions to the layer's output
+                  (of models whose heads were compared)
   rank.png        rank of the heads' features, by layer
 
   scripts/plot_heads.py heads.json
@@ -263,6 +264,12 @@ def draw_matrix(axes, matrix, low, high, order, shared):
     return image
 
 
+def has_similarities(report):
+    """Whether two heads of a layer were compared; those of a TransNeXt are not."""
+    return any(layer["similarity"][kind]["mean"]["all"] is not None
+               for layer in report["layers"] for kind in SIMILARITIES)
+
+
 def draw_similarities(report, layers):
     """A row of matrices, one per layer, for each kind of similarity. Shared heads come first; lines stand between them
     and the routed ones."""
@@ -334,8 +341,9 @@ def main(arguments=None):
     try:
         report = read_report(options.report)
         set_style()
-        figures = {"similarity.png": draw_similarities(report, chosen_layers(report, options.layers)),
-                   "rank.png": draw_ranks(report)}
+        figures = {"rank.png": draw_ranks(report)}
+        if has_similarities(report):
+            figures = {"similarity.png": draw_similarities(report, chosen_layers(report, options.layers)), **figures}
         if is_routed(report):
             classes = {"classes.png": draw_classes(report)} if is_of_images(report) else {}
             figures = {"heads.png": draw_loads(report), **classes, **figures}

@@ -146,6 +146,13 @@ class PlotHeadsTest(unittest.TestCase):
         # Shared heads end where the lines are.
         self.assertEqual([line.get_ydata()[0] for line in attention.lines][:1], [1])
 
+    def test_heads_that_were_not_compared_have_no_matrices(self):
+        report = report_of([moh_layer(0)])
+        for similarity in report["layers"][0]["similarity"].values():
+            similarity["mean"]["all"] = None
+        self.assertEqual(plot(self.write(report)).returncode, 0)
+        self.assertEqual(sorted(path.name for path in self.folder.glob("*.png")), ["heads.png", "rank.png"])
+
     def test_the_bars_hold_the_report(self):
         left, right = plot_heads.draw_ranks(report_of([moh_layer(0), dense_layer(1)])).axes
         heights = [[bar.get_height() for bar in bars] for bars in left.containers]
