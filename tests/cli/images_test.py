@@ -1,10 +1,12 @@
 """task: image_classification as a user meets it: from a folder of pictures to a checkpoint that tells what others show."""
 
+import io
 import json
 import os
 import pathlib
 import shutil
 import struct
+import tarfile
 import zlib
 
 import support
@@ -101,6 +103,28 @@ class Images(support.MohTest):
         self.assert_same_history("whole", "cut")
         self.moh("train", "drawn.yaml", "output.dir=one", "threads=1", "data.workers=1")
         self.assert_same_state("whole", "one")
+
+    def test_a_run_on_archives_goes_on_in_the_middle_of_one(self):
+        for shard in range(3):
+            with tarfile.open(self.folder / f"shard_{shard}.tar", "w") as archive:
+                for key in range(6 * shard, 6 * shard + 6):
+                    for ending, contents in (("png", plain((200, 9 * key, 10))), ("cls", str(key % 2).encode())):
+                        member = tarfile.TarInfo(f"{key:04}.{ending}")
+                        member.size = len(contents)
+                        archive.addfile(member, io.BytesIO(contents))
+        settings = ("drawn.yaml", "data.train=[shard_0.tar, shard_1.tar, shard_2.tar]", "data.drawn=0",
+                    "data.drawn_validation=0", "eval.every_epochs=0", "model.classes=2", "train.accumulate=1",
+                    "checkpoint.every=1")
+        self.moh("train", *settings, "output.dir=whole")
+        shutil.copytree(self.folder / "whole", self.folder / "cut")
+        for checkpoint in self.checkpoints("cut"):
+            if checkpoint.name > "step_00000006":  # of 4 steps an epoch
+                shutil.rmtree(checkpoint)
+        for index in self.folder.glob(".*.moh-index"):
+            index.unlink()
+        self.assert_says(self.moh("train", *settings, "output.dir=cut", "--resume"), "resume: from step 6")
+        self.assert_same_state("whole", "cut")
+        self.assert_same_history("whole", "cut")
 
     def test_a_run_that_was_killed_goes_on_with_the_same_bits(self):
         self.moh("train", "drawn.yaml", "train.epochs=12", "output.dir=whole")
