@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# A virtual environment with the versions of PyTorch and transformers that the tests compare with. Made once: 7 GB, two
+# A virtual environment with the versions of PyTorch, transformers and TensorBoard that the tests compare with. Made once: 7 GB, two
 # minutes on a fast network, as PyPI's PyTorch for Linux brings CUDA's libraries along. No GPU is used.
 set -euo pipefail
 # shellcheck source=lib.sh
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
-packages=(torch==2.9.1 transformers==4.57.6 safetensors==0.8.0 numpy==2.4.6)
+packages=(torch==2.9.1 transformers==4.57.6 safetensors==0.8.0 numpy==2.4.6 tensorboard==2.21.0)
 
 case ${1:-} in
   -h | --help)
@@ -33,5 +33,5 @@ mkdir -p "$(dirname "$folder")"
 "$python" -m venv "$folder" || die "no virtual environment could be made; Debian's package python3-venv is needed"
 "$folder/bin/python" -m pip install -q --no-cache-dir --only-binary :all: "${packages[@]}" ||
   die "pip could not install ${packages[*]}; its reason is above"
-"$folder/bin/python" -c 'import torch, transformers, safetensors' || die "what was installed cannot be imported"
+"$folder/bin/python" -c 'import torch, transformers, safetensors, tensorboard' || die "what was installed cannot be imported"
 printf '%s' "${packages[*]}" >"$complete"

@@ -189,6 +189,8 @@ void add_training(RunConfig& run, Section& root) {
 void add_reports(RunConfig& run, Section& root) {
   Section& log = root.section_named("log", "Lines on the console and in metrics.jsonl.");
   log.field("every", run.log.every, at_least(1, "steps").capped(kMaxSteps), "Steps between two lines.");
+  log.field("tensorboard", run.log.tensorboard,
+            "Whether `output.dir` also has the numbers of metrics.jsonl as events that TensorBoard reads.");
 
   Section& eval = root.section_named("eval", "The score on held-out data.");
   eval.field("every", run.eval.every, at_least(0, "steps").capped(kMaxSteps),

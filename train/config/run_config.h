@@ -86,6 +86,7 @@ struct EmaConfig {
 
 struct LogConfig {
   std::int64_t every = 10;
+  bool tensorboard = true;
 };
 
 struct EvalConfig {

@@ -68,4 +68,14 @@ std::string MetricRecord::number(std::string_view key, Float value) {
 
 template std::string MetricRecord::number(std::string_view key, double value);
 
+void MetricsWriter::show_in_tensorboard(const std::filesystem::path& path) {
+  tensorboard_ = std::make_unique<TensorBoardFile>(path, file_.path());
+}
+
+void MetricsWriter::write(const MetricRecord& record) {
+  const std::string line = record.to_json();
+  file_.append(line);
+  if (tensorboard_) tensorboard_->append(line);
+}
+
 }  // namespace moh

@@ -3,6 +3,7 @@
 #include <concepts>
 #include <cstdint>
 #include <filesystem>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -10,6 +11,7 @@
 #include <vector>
 
 #include "train/io/jsonl_file.h"
+#include "train/run/tensorboard_file.h"
 
 namespace moh {
 
@@ -60,13 +62,16 @@ class MetricsWriter {
       : file_(std::move(path)),
         dropped_records_(file_.drop_records_after(keep_through_step, evaluates_again ? "eval" : "")) {}
 
+  /// From now on `path` has the records for TensorBoard, those that are there included.
+  void show_in_tensorboard(const std::filesystem::path& path);
+
   /// Number of records that opening removed because the run repeats those steps.
   std::int64_t dropped_records() const { return dropped_records_; }
   bool repaired_torn_line() const { return file_.was_torn(); }
 
   /// Appends the record as one line in one write(), which survives a crash of the process. If the disk is
   /// full the file is unchanged.
-  void write(const MetricRecord& record) { file_.append(record.to_json()); }
+  void write(const MetricRecord& record);
   /// Syncs to disk. Call it before a checkpoint of the same step is published, so that after a power loss no
   /// checkpoint lacks the records up to it.
   void sync() { file_.sync(); }
@@ -74,6 +79,7 @@ class MetricsWriter {
  private:
   JsonlFile file_;
   std::int64_t dropped_records_;
+  std::unique_ptr<TensorBoardFile> tensorboard_;
 };
 
 }  // namespace moh

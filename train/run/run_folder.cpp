@@ -9,6 +9,7 @@
 #include "core/error.h"
 #include "train/io/durable_file.h"
 #include "train/io/file_ops.h"
+#include "train/run/tensorboard_file.h"
 
 namespace moh {
 
@@ -17,7 +18,7 @@ namespace fs = std::filesystem;
 namespace {
 
 /// Files that a run replaces, besides its checkpoints.
-constexpr std::array kRunFiles = {"metrics.jsonl", "config.yaml", "sample.txt"};
+constexpr std::array kRunFiles = {"metrics.jsonl", TensorBoardFile::kName, "config.yaml", "sample.txt"};
 constexpr const char* kLog = "moh.log";  // appended to
 
 bool is_there(const fs::path& path) {

@@ -85,6 +85,7 @@ Trainer::Trainer(const RunConfig& config, Task& task, const RunFolder& folder, C
       metrics_(config.output.dir / "metrics.jsonl", resume_from ? resume_from->step() : -1,
                state_.evaluation_due),
       progress_(console_, length_.steps, resume_from ? resume_from->step() : 0) {
+  if (config_.log.tensorboard) metrics_.show_in_tensorboard(config_.output.dir / TensorBoardFile::kName);
   if (resume_from) resume(*resume_from);
 }
 

@@ -1,0 +1,78 @@
+"""TensorBoard reads what a run wrote for it.
+
+tensorboard is that of the virtual environment MOH_PYTORCH_VENV (build/pytorch-venv) or, failing that, of this Python.
+"""
+
+import importlib.util
+import os
+import pathlib
+import signal
+import sys
+
+SOURCE = pathlib.Path(os.environ.get("MOH_SOURCE_DIR", pathlib.Path(__file__).resolve().parents[2]))
+VENV = os.path.abspath(os.environ.get("MOH_PYTORCH_VENV", SOURCE / "build/pytorch-venv")) + "/bin/python"
+
+if os.path.exists(VENV) and sys.executable != VENV:
+    os.execv(VENV, [VENV, "-B", *sys.argv])
+if importlib.util.find_spec("tensorboard") is None:
+    print("moh test skipped: no tensorboard for Python; scripts/pytorch_venv.sh gets it", file=sys.stderr)
+    sys.exit(77)
+
+from tensorboard.backend.event_processing import event_accumulator  # noqa: E402
+
+import support  # noqa: E402
+
+
+class TensorBoard(support.MohTest):
+    def read(self, run="run"):
+        events = event_accumulator.EventAccumulator(
+            str(self.folder / run), size_guidance={event_accumulator.SCALARS: 0, event_accumulator.HISTOGRAMS: 0})
+        return events.Reload()
+
+    def assert_shows_metrics(self, run="run"):
+        events, expected = self.read(run), {}
+        for record in support.metrics(self.folder / run):
+            for key, value in record.items():
+                if isinstance(value, (int, float)) and key not in ("step", "unix_time"):
+                    expected.setdefault(f"{record['kind']}/{key}", []).append((record["step"], value))
+                if key == "event":
+                    expected.setdefault(f"event/{value}", []).append((record["step"], 1))
+        self.assertEqual(set(events.Tags()["scalars"]), set(expected))
+        for tag, points in expected.items():
+            shown = [(event.step, event.value) for event in events.Scalars(tag)]
+            self.assertEqual([step for step, _ in shown], [step for step, _ in points], tag)
+            for (_, found), (_, value) in zip(shown, points):
+                self.assertAlmostEqual(found, value, delta=1e-6 * abs(value))
+
+    def test_a_run_that_is_stopped_and_resumed(self):
+        config = self.config({"train.steps": 120, "eval.every": 4, "log.every": 1, "checkpoint.every": 3})
+        run = support.Running(self, "train", config)
+        run.read_until("step 7/")
+        run.send(signal.SIGKILL)
+        run.process.wait(support.TIMEOUT_SECONDS)
+        self.moh("train", config, "--resume", "train.steps=20", "--allow-changes")
+        self.assert_shows_metrics()
+
+    def test_head_loads_are_histograms_over_the_heads(self):
+        self.train({"log.every": 1})
+        events = self.read()
+        loads = [record for record in support.metrics(self.folder / "run") if record["kind"] == "train"]
+        self.assertEqual(sorted(events.Tags()["histograms"]), ["train/head_load/layer_0", "train/head_load/layer_1"])
+        for layer in range(2):
+            shown = events.Histograms(f"train/head_load/layer_{layer}")
+            self.assertEqual([event.step for event in shown], [record["step"] for record in loads])
+            for event, record in zip(shown, loads):
+                self.assertEqual(list(event.histogram_value.bucket_limit), [1, 2, 3][:len(record["head_load"][layer])])
+                for found, load in zip(event.histogram_value.bucket, record["head_load"][layer]):
+                    self.assertAlmostEqual(found, load, delta=1e-6)
+
+    def test_it_can_be_left_out_and_a_new_run_replaces_it(self):
+        file = self.folder / "run/events.out.tfevents.moh"
+        self.train()
+        self.assertTrue(file.exists())
+        self.train({"log.tensorboard": False}, "--overwrite")
+        self.assertFalse(file.exists())
+
+
+if __name__ == "__main__":
+    support.main()
