@@ -52,15 +52,15 @@ ROUTERS = [
 METHODS = [
     DENSE_FURTHER,
     ("plain", []),
-    ("distilled from the dense checkpoint", ["init.distill.weight=1", "init.distill.temperature=2",
-                                             "init.distill.teacher=source"]),
-    ("distilled from the dense twin", ["init.distill.weight=1", "init.distill.temperature=2"]),
+    ("distilled from the dense checkpoint", ["init.distill.weight=1", "init.distill.temperature=2"]),
+    ("distilled from the dense twin", ["init.distill.weight=1", "init.distill.temperature=2",
+                                       "init.distill.teacher=twin"]),
     ("K annealed over half of the steps", ["model.moh.top_k_anneal_until=0.5"]),
     ("routers alone", ["optim.groups=[{match: \"*\", freeze: true}, {match: \"*.wg*.weight\"}]"]),
     ("whole groups", ["model.moh.routing=groups"]),
 ]
 CONFIGS = {False: ("configs/llm/continue_tuning_dense.yaml", "configs/llm/continue_tuning_moh_75.yaml"),
-           True: ("configs/llm/recovery_dense.yaml", "configs/llm/recovery_moh_50.yaml")}
+           True: ("configs/llm/recovery_dense.yaml", "configs/llm/recovery_moh_38.yaml")}
 
 
 @dataclass

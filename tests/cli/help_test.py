@@ -105,7 +105,7 @@ class Config(support.MohTest):
                  "eval.max_tokens=256", "sample.tokens=0", "threads=1")
         self.assert_says(self.moh("config", configs / "llm/continue_tuning_moh_75.yaml", code=support.INPUT_ERROR),
                          "init.from: runs/continue_tuning_dense: expected a model, found no such file or folder")
-        for dense, moh in (("continue_tuning_dense", "continue_tuning_moh_75"), ("recovery_dense", "recovery_moh_50")):
+        for dense, moh in (("continue_tuning_dense", "continue_tuning_moh_75"), ("recovery_dense", "recovery_moh_38")):
             self.moh("train", configs / f"llm/{dense}.yaml", *small)
             self.moh("train", configs / f"llm/{moh}.yaml", *small, "init.moh.calibration.batches=1")
         for path in shipped:

@@ -129,7 +129,7 @@ class Distillation(Tuning):
 
     def test_the_twin_teaches_and_the_divergence_is_logged(self):
         self.train(self.settings, "output.dir=plain")
-        self.train(self.settings, "output.dir=taught", "init.distill.weight=2", "init.distill.temperature=2")
+        self.train(self.settings, "output.dir=taught", "init.distill.weight=2", "init.distill.temperature=2", "init.distill.teacher=twin")
         self.assertNotIn("distill_loss", self.rows("plain")[0])
         losses = [row["distill_loss"] for row in self.rows("taught")]
         self.assertTrue(all(loss > 0 for loss in losses), losses)
@@ -138,15 +138,15 @@ class Distillation(Tuning):
         self.assertNotEqual(self.rows("plain")[0]["grad_norm"], self.rows("taught")[0]["grad_norm"])
 
     def test_accumulation_changes_rounding_alone(self):
-        self.train(self.settings, "output.dir=one", "init.distill.weight=1", "model.moh.balance_weight=0",
+        self.train(self.settings, "output.dir=one", "init.distill.weight=1", "init.distill.teacher=twin", "model.moh.balance_weight=0",
                    "train.batch_size=4", "train.accumulate=1")
-        self.train(self.settings, "output.dir=two", "init.distill.weight=1", "model.moh.balance_weight=0",
+        self.train(self.settings, "output.dir=two", "init.distill.weight=1", "init.distill.teacher=twin", "model.moh.balance_weight=0",
                    "train.batch_size=2", "train.accumulate=2")
         for one, two in zip(self.rows("one"), self.rows("two"), strict=True):
             self.assertAlmostEqual(one["distill_loss"], two["distill_loss"], delta=1e-4 * max(1, one["distill_loss"]))
 
     def test_the_source_teaches_and_is_needed_to_resume(self):
-        teach = ("init.distill.weight=1", "init.distill.teacher=source")
+        teach = ("init.distill.weight=1",)
         self.train(self.settings, "output.dir=whole", *teach)
         self.cut("whole", "run", 4)
         self.train(self.settings, "output.dir=run", "--resume", *teach)
@@ -161,12 +161,12 @@ class Distillation(Tuning):
 
     def test_what_makes_no_sense_is_refused(self):
         for settings, says in ((("init.distill.temperature=2",), "a weight above 0 for the other keys"),
-                               (("init.distill.weight=1", "init.distill.teacher=source", "init.from=\'\'"),
+                               (("init.distill.weight=1", "init.from=\'\'"),
                                 "the checkpoint of the teacher"),
                                (("init.distill.weight=-1",), "init.distill.weight: expected a number of at least 0")):
             with self.subTest(settings=settings):
                 self.refused("train", self.config(), *settings, says=[says])
-        self.refused("train", self.config(DENSE), "init.distill.weight=1", says=["source for a dense model"])
+        self.refused("train", self.config(DENSE), "init.distill.weight=1", "init.distill.teacher=twin", says=["source for a dense model"])
 
     def test_the_plan_counts_the_teacher(self):
         totals = {}

@@ -54,8 +54,8 @@ void add_distill(DistillConfig& c, Section& init) {
   distill.field("temperature", c.temperature, above(0), "T: divides the logits of both.");
   distill.field(
       "teacher", c.teacher,
-      "`twin`: the model itself with all heads active and gates 1, as it is in each step. `source`: the "
-      "dense checkpoint of `init.from`, which stays as it is; it takes memory, and resuming needs it.");
+      "`source`: the dense checkpoint of `init.from`, which stays as it is; it takes memory, and resuming "
+      "needs it. `twin`: the model itself with all heads active and gates 1, as it is in each step.");
 }
 
 void add_init(InitConfig& c, Section& root) {

@@ -46,7 +46,7 @@ struct InitMohConfig {
 struct DistillConfig {
   double weight = 0;  ///< 0: none
   double temperature = 1;
-  TeacherKind teacher = TeacherKind::kTwin;
+  TeacherKind teacher = TeacherKind::kSource;
 };
 
 /// The checkpoint that a run starts from.
