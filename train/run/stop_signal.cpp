@@ -42,7 +42,7 @@ StopSignal::StopSignal(Early early) : early_(std::move(early)), wake_up_is_ignor
   for (const auto& [number, name] : kSignals) {
     if (!is_ignored(number)) sigaddset(&signals_, number);
   }
-  pthread_sigmask(SIG_BLOCK, &signals_, &previous_mask_);
+  pthread_sigmask(SIG_BLOCK, &signals_, nullptr);
   watcher_ = std::thread([this] { watch(); });
 }
 
@@ -50,7 +50,6 @@ StopSignal::~StopSignal() {
   ending_ = true;
   pthread_kill(watcher_.native_handle(), kWakeUp);
   watcher_.join();
-  pthread_sigmask(SIG_SETMASK, &previous_mask_, nullptr);
 }
 
 void StopSignal::watch() {

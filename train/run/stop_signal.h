@@ -14,7 +14,8 @@ namespace moh {
 /// Signals that were ignored before stay ignored: SIGHUP under nohup, SIGINT in a background job of a script.
 ///
 /// A thread of its own waits for the signals, and all threads started later block them, so construct this
-/// object before any: no handler interrupts a thread that computes or writes a file.
+/// object before any: no handler interrupts a thread that computes or writes a file. They stay blocked after
+/// it: a signal between the end of the work and that of the process must not make a success a failure.
 class StopSignal {
  public:
   /// Called on the waiting thread with the name of a signal that arrives before defer(); may end the process.
@@ -38,7 +39,7 @@ class StopSignal {
 
   Early early_;
   bool wake_up_is_ignored_;
-  sigset_t previous_mask_, signals_;
+  sigset_t signals_;
   std::atomic<bool> deferred_ = false, ending_ = false;
   std::atomic<int> received_ = 0;
   std::thread watcher_;
