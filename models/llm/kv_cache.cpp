@@ -1,12 +1,71 @@
 #include "models/llm/kv_cache.h"
 
+#include <string>
+
+#include "core/error.h"
 #include "ops/attention/cache_append.h"
 
 namespace moh {
 
-void LayerCache::append(const Tensor& new_k, const Tensor& new_v) {
-  append_to_cache(new_k, new_v, k, v, length);
-  length += new_k.dim(1);
+namespace {
+
+/// Slots of a layer with a window beyond it: each time that they are used up, the last window moves to the
+/// front, so that a token costs the copies of eight others at most.
+std::int64_t spare_slots(std::int64_t window) {
+  return std::max<std::int64_t>(64, window / 8);
+}
+
+std::int64_t slots_for(std::int64_t capacity, std::int64_t window) {
+  return window == 0 || window >= capacity ? capacity : std::min(capacity, window + spare_slots(window));
+}
+
+/// Copies slots [begin, end) of each head to the first of `to`, which may be the same tensor.
+void copy_slots(const Tensor& from, std::int64_t begin, std::int64_t end, const Tensor& to) {
+  if (begin == end) return;
+  for (std::int64_t b = 0; b < from.dim(0); ++b) {
+    for (std::int64_t g = 0; g < from.dim(1); ++g) {
+      // A copy of its own, as the two ranges may overlap.
+      const Tensor slots = from.select(b).select(g).slice(begin, end).clone();
+      to.select(b).select(g).slice(0, end - begin).copy_from(slots);
+    }
+  }
+}
+
+}  // namespace
+
+LayerCache::LayerCache(std::int64_t batch, std::int64_t kv_heads, std::int64_t capacity,
+                       std::int64_t head_dim, std::int64_t window, DType dtype, Device device)
+    : k_(empty({batch, kv_heads, slots_for(capacity, window), head_dim}, dtype, device)),
+      v_(empty(k_.shape(), dtype, device)),
+      capacity_(capacity),
+      window_(window) {}
+
+LayerCache::Keys LayerCache::append(const Tensor& new_k, const Tensor& new_v) {
+  const std::int64_t count = new_k.dim(1), slots = k_.dim(2);
+  if (length_ + count > capacity_) {
+    throw ShapeError(error_message("kv cache", "tokens",
+                                   "at most the capacity of " + std::to_string(capacity_),
+                                   std::to_string(length_ + count)));
+  }
+  // The first of the new tokens sees a window less itself.
+  const std::int64_t needed = stored_ + count <= slots ? stored_ : std::min(stored_, window_ - 1);
+  Keys keys{k_, v_, needed + count};
+  if (keys.count > slots) {  // a long text at once
+    keys.k = empty({k_.dim(0), k_.dim(1), keys.count, k_.dim(3)}, k_.dtype(), k_.device());
+    keys.v = empty(keys.k.shape(), v_.dtype(), v_.device());
+  }
+  if (needed < stored_ || keys.count > slots) {
+    copy_slots(k_, stored_ - needed, stored_, keys.k);
+    copy_slots(v_, stored_ - needed, stored_, keys.v);
+  }
+  append_to_cache(new_k, new_v, keys.k, keys.v, needed);
+  stored_ = std::min(keys.count, slots);
+  if (keys.count > slots) {
+    copy_slots(keys.k, keys.count - slots, keys.count, k_);
+    copy_slots(keys.v, keys.count - slots, keys.count, v_);
+  }
+  length_ += count;
+  return keys;
 }
 
 }  // namespace moh

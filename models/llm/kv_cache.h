@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
@@ -7,20 +8,47 @@
 
 namespace moh {
 
-/// Keys and values of one layer for the tokens so far, of all KV heads: later tokens may select any head.
-struct LayerCache {
-  Tensor k, v;              ///< [B, G, capacity, d]: each head is contiguous over tokens
-  std::int64_t length = 0;  ///< number of tokens stored
+/// Keys and values of one layer for the tokens so far, of all KV heads: later tokens may select any head. A
+/// layer with a sliding window keeps those that a later token can see, and a few more.
+class LayerCache {
+ public:
+  /// What attention_decode reads: the first `count` tokens of k and v [B, G, slots, d], each head contiguous.
+  struct Keys {
+    Tensor k, v;
+    std::int64_t count = 0;
+  };
 
-  /// Appends new_k and new_v [B, T, G, d]. Throws ShapeError naming the capacity when they do not fit.
-  void append(const Tensor& new_k, const Tensor& new_v);
+  /// For B sequences of up to `capacity` tokens, G KV heads of width d, and a layer of this window (0: none).
+  LayerCache(std::int64_t batch, std::int64_t kv_heads, std::int64_t capacity, std::int64_t head_dim,
+             std::int64_t window, DType dtype, Device device);
+
+  /// Appends new_k and new_v [B, T, G, d] and returns the keys that these tokens see, theirs included. Throws
+  /// ShapeError naming the capacity when they do not fit.
+  Keys append(const Tensor& new_k, const Tensor& new_v);
+
+  /// Number of tokens so far.
+  std::int64_t length() const { return length_; }
+  /// The slots, [B, G, slots, d].
+  const Tensor& k() const { return k_; }
+  const Tensor& v() const { return v_; }
+  /// As if `length` tokens had been appended whose keys and values are what the slots hold (measurements).
+  void set_length(std::int64_t length) {
+    length_ = length;
+    stored_ = std::min(length, k_.dim(2));
+  }
+
+ private:
+  Tensor k_, v_;
+  std::int64_t capacity_, window_;
+  std::int64_t length_ = 0;
+  std::int64_t stored_ = 0;  // of the tokens so far, the last, in slots 0 ... stored_ - 1
 };
 
 /// The caches of all layers of one model.
 struct KvCache {
   std::vector<LayerCache> layers;
 
-  std::int64_t length() const { return layers.empty() ? 0 : layers.front().length; }
+  std::int64_t length() const { return layers.empty() ? 0 : layers.front().length(); }
 };
 
 }  // namespace moh

@@ -117,10 +117,11 @@ KvCache Llama::make_cache(std::int64_t batch, std::int64_t capacity) const {
                                    "1 to max_positions (" + std::to_string(config_.max_positions) + ")",
                                    std::to_string(capacity)));
   }
-  const Shape shape{batch, config_.kv_heads, capacity, config_.head_dim};
   KvCache cache;
-  for (std::int64_t i = 0; i < config_.layers; ++i)
-    cache.layers.push_back({empty(shape, dtype(), device()), empty(shape, dtype(), device())});
+  for (std::int64_t i = 0; i < config_.layers; ++i) {
+    cache.layers.emplace_back(batch, config_.kv_heads, capacity, config_.head_dim,
+                              config_.sliding_window.at(i), dtype(), device());
+  }
   return cache;
 }
 

@@ -40,7 +40,8 @@ class Llama : public Model {
   /// the backward pass. Throws ShapeError, ValueError.
   LlamaOutput forward(const Tensor& tokens, const ForwardContext& context = {}) const;
 
-  /// An empty cache for B sequences of up to `capacity` tokens. Throws ValueError above max_positions.
+  /// An empty cache for B sequences of up to `capacity` tokens; a layer with a sliding window needs memory
+  /// for little more than the window. Throws ValueError above max_positions.
   KvCache make_cache(std::int64_t batch, std::int64_t capacity) const;
   /// Returns logits [B, V] in float32 for the token that follows the last of tokens [B, T]. The tokens
   /// continue those in the cache, and are appended to it. The result equals that of forward() on all tokens,

@@ -89,6 +89,21 @@ void check_scaling_fields(const RopeScaling& c, ConfigFaults& faults) {
   }
 }
 
+void check_windows(const LlamaConfig& c, ConfigFaults& faults) {
+  constexpr std::string_view kKey = "sliding_window";
+  const auto count = static_cast<std::int64_t>(c.sliding_window.each.size());
+  if (count != 0 && count != c.layers) {
+    faults.add({kKey, "layers"},
+               "one value, or one per layer (" + faults.key("layers") + " is " + number_text(c.layers) + ")",
+               "a list of " + number_text(count));
+    return;
+  }
+  for (std::int64_t layer = 0; layer < c.layers; ++layer) {
+    if (c.sliding_window.at(layer) >= 0) continue;
+    return faults.add({kKey}, "0 or more", number_text(c.sliding_window.at(layer)));
+  }
+}
+
 void check_rope_scaling(const LlamaConfig& model, ConfigFaults& faults) {
   constexpr std::string_view kKind = "rope_scaling.kind", kFactor = "rope_scaling.factor",
                              kLow = "rope_scaling.low_freq_factor", kHigh = "rope_scaling.high_freq_factor",
@@ -123,6 +138,9 @@ void check_rope_scaling(const LlamaConfig& model, ConfigFaults& faults) {
 LlamaConfig spelt_out(LlamaConfig config) {
   if (config.kv_heads == 0) config.kv_heads = config.heads;
   if (config.head_dim == 0) config.head_dim = config.hidden / config.heads;
+  if (const auto& each = config.sliding_window.each;
+      !each.empty() && std::ranges::all_of(each, [&](std::int64_t window) { return window == each[0]; }))
+    config.sliding_window = PerLayer(each[0]);
   return config;
 }
 
@@ -130,6 +148,7 @@ void check(const LlamaConfig& c, ConfigFaults& faults) {
   if (!check_sizes(c, faults)) return;
   check_numbers(c, faults);
   check_heads(c, faults);
+  check_windows(c, faults);
   check_rope_scaling(c, faults);
   if (c.moh.learn_shared_until != 0)
     faults.add({"moh.learn_shared_until"}, "0 for a language model", number_text(c.moh.learn_shared_until));

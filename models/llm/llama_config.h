@@ -4,13 +4,15 @@
 #include <vector>
 
 #include "models/layers/moh_config.h"
+#include "models/layers/per_layer.h"
 #include "models/recompute_level.h"
 #include "ops/rope/rope_scaling.h"
 
 namespace moh {
 
 /// A decoder of the LLaMA family: pre-norm RMSNorm, rotary embedding, SwiGLU, grouped KV heads; with biases
-/// and normalised queries and keys where set, as in Qwen 2 (qkv_bias) and Qwen 3 (qk_norm).
+/// and normalised queries and keys where set, as in Qwen 2 (qkv_bias) and Qwen 3 (qk_norm), and with sliding
+/// windows, as in Mistral.
 struct LlamaConfig {
   std::int64_t vocab_size = 256;
   std::int64_t layers = 6;
@@ -23,6 +25,8 @@ struct LlamaConfig {
   double norm_eps = 1e-5;
   double rope_theta = 10000;
   RopeScaling rope_scaling;
+  /// Tokens that a query sees, itself and those before it, of each layer; 0: all
+  PerLayer sliding_window;
   bool tied_embeddings = false;
   bool qkv_bias = false;   ///< q_proj, k_proj and v_proj add a bias
   bool o_bias = false;     ///< o_proj adds a bias
@@ -36,7 +40,8 @@ struct LlamaConfig {
   bool operator==(const LlamaConfig&) const = default;
 };
 
-/// The config with the values that kv_heads = 0 and head_dim = 0 stand for.
+/// The config with the values that kv_heads = 0 and head_dim = 0 stand for, and lists of equal windows as
+/// one.
 LlamaConfig spelt_out(LlamaConfig config);
 
 /// Reports values that are out of range or inconsistent.

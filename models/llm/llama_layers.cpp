@@ -26,6 +26,7 @@ Variable rotated(const Variable& heads, const std::optional<RmsNorm>& norm, cons
 LlamaAttention::LlamaAttention(const LlamaConfig& c, std::int64_t layer, Placement placement)
     : layer_(layer),
       head_dim_(c.head_dim),
+      window_(c.sliding_window.at(layer)),
       q_proj_(c.hidden, c.heads * c.head_dim, c.qkv_bias, placement),
       k_proj_(c.hidden, c.kv_heads * c.head_dim, c.qkv_bias, placement),
       v_proj_(c.hidden, c.kv_heads * c.head_dim, c.qkv_bias, placement),
@@ -85,7 +86,8 @@ void LlamaAttention::show(AttentionObserver& observer, const Variable& x, const 
 LayerOutput LlamaAttention::forward(const Variable& x, const RopeTable& table,
                                     const ForwardContext& context) const {
   const Projections p = project(x, table, context);
-  const AttentionOptions causal{.document_starts = context.document_starts};
+  const AttentionOptions causal{.window = window_ < x.dim(1) ? window_ : 0,  // else it hides nothing
+                                .document_starts = context.document_starts};
   const Variable out =
       scaled_heads(p.choice ? head_sparse_attention(p.q, p.k, p.v, p.choice->gates, p.choice->lists, causal)
                             : attention(p.q, p.k, p.v, causal),
@@ -99,10 +101,10 @@ LayerOutput LlamaAttention::forward(const Variable& x, const RopeTable& table,
 Variable LlamaAttention::decode(const Variable& x, const RopeTable& table, LayerCache& cache) const {
   const NoGrad no_grad;
   const Projections p = project(x, table, {});
-  cache.append(p.k.value(), p.v.value());
-  const Tensor out = attention_decode(p.q.value(), cache.k, cache.v, cache.length,
-                                      p.choice ? p.choice->gates.value() : Tensor(),
-                                      p.choice ? p.choice->lists : HeadLists{}, AttentionOptions{});
+  const LayerCache::Keys keys = cache.append(p.k.value(), p.v.value());
+  const Tensor out =
+      attention_decode(p.q.value(), keys.k, keys.v, keys.count, p.choice ? p.choice->gates.value() : Tensor(),
+                       p.choice ? p.choice->lists : HeadLists{}, {.window = window_});
   return from_heads(o_proj_, Variable(out), p.choice ? &*p.choice : nullptr);
 }
 

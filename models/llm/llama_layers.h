@@ -42,7 +42,7 @@ class LlamaAttention : public Module {
   void show(AttentionObserver& observer, const Variable& x, const Projections& p,
             const Variable& heads) const;
 
-  std::int64_t layer_, head_dim_;
+  std::int64_t layer_, head_dim_, window_;
   Linear q_proj_, k_proj_, v_proj_, o_proj_;
   std::optional<RmsNorm> q_norm_, k_norm_;  // absent without qk_norm
   std::optional<HeadRouter> router_;        // absent in a dense layer

@@ -69,8 +69,9 @@ struct ExpectedText {
     return "a path, a list of paths, or a list of sources {name, path, weight}";
   }
   std::string operator()(PerLayer*) const {
-    return "an integer" + bounds_text(bounds) +
-           ", a share of a layer's heads such as 25%, or a list of such integers, one per layer";
+    const std::string_view share = bounds.unit == "heads" ? ", a share of a layer's heads such as 25%," : "";
+    return "an integer" + bounds_text(bounds) + std::string(share) +
+           " or a list of such integers, one per layer";
   }
   std::string operator()(std::optional<double>*) const { return "a number" + bounds_text(bounds); }
   std::string operator()(std::vector<std::string>*) const { return "a text or a list of texts"; }

@@ -133,6 +133,11 @@ struct Field {
   std::span<const std::string_view> words = {};
 };
 
+/// Whether a field counts heads, of which a share can be given ("25%").
+inline bool takes_share(const Field& field) {
+  return std::holds_alternative<PerLayer*>(field.target) && field.bounds.unit == "heads";
+}
+
 /// The field list of one struct. It points into the struct, which must outlive it.
 class Section {
  public:

@@ -311,7 +311,7 @@ class FieldsReader {
     given_.old_names.erase(key);
     if (!entry.old_key.empty()) given_.old_names[key] = entry.old_key;
     ValueReader reader(field, entry.value, named_as_written(key, given_), given_, problems_);
-    const bool share = std::holds_alternative<PerLayer*>(field.target) && is_share(entry.value);
+    const bool share = takes_share(field) && is_share(entry.value);
     if (share ? reader.read_share(given_.shares[key]) : std::visit(reader, field.target)) {
       given_.places.insert_or_assign(key, entry.value.mark);
     } else {

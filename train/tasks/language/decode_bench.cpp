@@ -96,15 +96,15 @@ std::vector<Candidate> candidates_for(const DecodeBenchOptions& o) {
 KvCache filled_cache(const Llama& model, const DecodeBenchOptions& o) {
   KvCache cache = model.make_cache(o.batch, model.config().max_positions);
   for (LayerCache& layer : cache.layers) {
-    fill_normal(layer.k, {o.seed, kKeys}, 0.0, 1.0);
-    fill_normal(layer.v, {o.seed, kValues}, 0.0, 1.0);
+    fill_normal(layer.k(), {o.seed, kKeys}, 0.0, 1.0);
+    fill_normal(layer.v(), {o.seed, kValues}, 0.0, 1.0);
   }
   return cache;
 }
 
 /// Generates o.tokens tokens after `context` tokens of the cache. The ids do not matter.
 void generate(const Llama& model, KvCache& cache, std::int64_t context, const DecodeBenchOptions& o) {
-  for (LayerCache& layer : cache.layers) layer.length = context;
+  for (LayerCache& layer : cache.layers) layer.set_length(context);
   for (std::int64_t i = 0; i < o.tokens; ++i) {
     model.decode(full({o.batch, 1}, static_cast<double>(i % model.config().vocab_size), DType::kInt64),
                  cache);

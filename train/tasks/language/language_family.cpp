@@ -170,6 +170,7 @@ class LanguageWeightNames final : public WeightNames {
          {std::pair{c.qkv_bias, "q, k, v"}, {c.o_bias, "o"}, {c.mlp_bias, "MLP"}})
       if (is_there) text += std::string(", biases of ") + part;
     if (c.qk_norm) text += ", normalised queries and keys";
+    if (c.sliding_window != PerLayer()) text += ", sliding windows";
     return text + ", " + routing_text(c);
   }
 };

@@ -58,10 +58,11 @@ constexpr std::array<std::string_view, 6> kUnseen = {"model.heads",      "model.
 
 /// Keys that may be omitted for weights without a configuration. A wrong default of any other key would
 /// silently change the results.
-constexpr std::array<std::string_view, 21> kOptional = {"model.preset",
+constexpr std::array<std::string_view, 22> kOptional = {"model.preset",
                                                         "model.kv_heads",
                                                         "model.head_dim",
                                                         "model.max_positions",
+                                                        "model.sliding_window",
                                                         "model.tied_embeddings",
                                                         "model.qkv_bias",
                                                         "model.o_bias",
@@ -125,6 +126,10 @@ void add_model_fields(LlamaConfig& c, Section& s) {
           "Maximum context length.");
   s.field("norm_eps", c.norm_eps, above(0), "Added to the mean square in RMSNorm.");
   s.field("rope_theta", c.rope_theta, above(0), "Base of the wavelengths of the rotary embedding (RoPE).");
+  s.field(
+      "sliding_window", c.sliding_window, at_least(0, "tokens").capped(kMaxLength),
+      "Tokens that a token attends to, itself and those before it (Mistral); one value, or a list with one "
+      "for each layer (Qwen 2). 0: all.");
   s.field("tied_embeddings", c.tied_embeddings, "Use the embedding matrix as output matrix, too.");
   s.field("qkv_bias", c.qkv_bias, "The projections to queries, keys and values add a bias (Qwen 2).");
   s.field("o_bias", c.o_bias, "The output projection of attention adds a bias.");

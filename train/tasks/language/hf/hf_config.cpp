@@ -13,6 +13,7 @@
 #include "train/config/fields.h"
 #include "train/io/printable.h"
 #include "train/tasks/language/hf/hf_rope.h"
+#include "train/tasks/language/hf/hf_window.h"
 #include "train/weights/hf/config_json.h"
 
 namespace moh {
@@ -90,52 +91,19 @@ ModelType model_type(const ConfigJson& json) {
   return static_cast<ModelType>(known - std::ranges::begin(kModelTypes));
 }
 
-/// The window of the layers that have one; none where it is longer than any context.
-void check_window(const ConfigJson& json, std::int64_t otherwise, std::int64_t max_positions) {
-  constexpr std::string_view kKey = "sliding_window";
-  if (json.is_null(kKey)) return;
-  const std::int64_t window = json.has(kKey) ? json.integer(kKey, 1, kMaxLength) : otherwise;
-  if (window >= max_positions) return;
-  json.unsupported(kKey, "null, or at least max_position_embeddings (" + std::to_string(max_positions) + ")",
-                   json.has(kKey) ? json.shown(kKey) : "nothing, which means " + std::to_string(otherwise));
-}
-
-/// Whether a Qwen model has layers with a window: those from max_window_layers on, where it is switched on.
-bool has_windows(const ConfigJson& json, const LlamaConfig& model) {
-  if (!json.truth_or("use_sliding_window", false)) return false;
-  constexpr std::int64_t kDefault = 28;
-  constexpr std::string_view kKey = "max_window_layers";
-  return (json.has(kKey) ? json.integer(kKey, 0, kMaxLayers) : kDefault) < model.layers;
-}
-
-/// Refuses windows that mask something.
-void check_windows(const ConfigJson& json, ModelType type, const LlamaConfig& model) {
-  constexpr std::int64_t kDefault = 4096;
-  if (type == ModelType::kMistral) {
-    check_window(json, kDefault, model.max_positions);
-  } else if (type == ModelType::kQwen2 || type == ModelType::kQwen3) {
-    if (has_windows(json, model)) check_window(json, kDefault, model.max_positions);
-  } else if (json.has("sliding_window")) {
-    json.unsupported("sliding_window", "none", json.shown("sliding_window"));
+HfWindows windows_of(ModelType type) {
+  switch (type) {
+    case ModelType::kLlama:
+      return HfWindows::kNone;
+    case ModelType::kMistral:
+      return HfWindows::kAll;
+    case ModelType::kQwen2:
+    case ModelType::kQwen3:
+      return HfWindows::kLayers;
+    case ModelType::kMoh:
+      return HfWindows::kMoh;
   }
-}
-
-/// Refuses layers of different kinds, as transformers lists them, unless they are those of a window that is
-/// longer than the context.
-void check_layer_types(const ConfigJson& json, const LlamaConfig& model) {
-  if (!json.has("layer_types")) return;
-  const std::vector<std::string> types = json.texts("layer_types");
-  const bool has_idle_window =
-      json.has("sliding_window") && json.integer("sliding_window", 1, kMaxLength) >= model.max_positions;
-  const auto is_full = [&](const std::string& type) {
-    return type == "full_attention" || (type == "sliding_attention" && has_idle_window);
-  };
-  if (std::ssize(types) != model.layers) {
-    json.damaged("layer_types", std::to_string(model.layers) + " types, one per layer",
-                 std::to_string(types.size()));
-  }
-  if (!std::ranges::all_of(types, is_full))
-    json.unsupported("layer_types", "full_attention for all layers", json.shown("layer_types"));
+  fail_check(__FILE__, __LINE__, "type", "unknown ModelType");
 }
 
 /// Biases and norms inside the layers. transformers' Mistral and Qwen 2 have no keys for them.
@@ -321,8 +289,7 @@ LlamaConfig read_model(const ConfigJson& json) {
   const ModelType type = model_type(json);
   refuse_what_moh_has_not(json);
   LlamaConfig model = read_sizes(json, type);
-  check_windows(json, type, model);
-  check_layer_types(json, model);
+  model.sliding_window = read_hf_windows(json, windows_of(type), model);
   read_biases(json, type, model);
   model.norm_eps = json.has("rms_norm_eps") ? json.positive("rms_norm_eps") : 1e-6;
   const HfRope rope = read_hf_rope(json, model.max_positions);

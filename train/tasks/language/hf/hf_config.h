@@ -15,7 +15,7 @@ bool is_language_model_type(std::string_view type);
 
 /// Reads a config.json as Hugging Face's transformers writes it, of model type `llama` (LLaMA 1, 2, 3, 3.1;
 /// rotary embedding as `rope_theta` and `rope_scaling`, or as `rope_parameters`), `mistral`, `qwen2` or
-/// `qwen3` if their sliding windows mask nothing, or `moh_llama`, as write_hf_model_files() writes it. With
+/// `qwen3`, with their sliding windows, or `moh_llama`, as write_hf_model_files() writes it. With
 /// dynamic RoPE scaling max_positions is max_position_embeddings times the factor. Absent keys have the
 /// defaults of transformers. Options of training (dropout, recomputation) get moh's defaults; kv_heads and
 /// head_dim are never 0.

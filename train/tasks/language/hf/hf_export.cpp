@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -9,6 +10,7 @@
 #include "core/error.h"
 #include "train/config/enum_names.h"
 #include "train/io/durable_file.h"
+#include "train/tasks/language/hf/hf_window.h"
 #include "train/tasks/language/hf/python_files.h"
 #include "train/weights/weight_writer.h"
 
@@ -74,7 +76,7 @@ void add_rope(const LlamaConfig& model, Json& json) {
   json["rope_parameters"] = std::move(scaling);
 }
 
-Json heads_json(const PerLayer& counts) {
+Json per_layer_json(const PerLayer& counts) {
   return counts.each.empty() ? Json(counts.every) : Json(counts.each);
 }
 
@@ -100,15 +102,24 @@ Json shared_heads_json(const LlamaConfig& model) {
 }
 
 /// The classes of transformers that compute what moh does, and the form that brings its own code.
-enum class HfForm { kLlama, kQwen2, kQwen3, kMoh };
+enum class HfForm { kLlama, kMistral, kQwen2, kQwen3, kMoh };
 
 struct HfNames {
   std::string_view model_type, architecture;
 };
 constexpr HfNames kHfNames[] = {{"llama", "LlamaForCausalLM"},
+                                {"mistral", "MistralForCausalLM"},
                                 {"qwen2", "Qwen2ForCausalLM"},
                                 {"qwen3", "Qwen3ForCausalLM"},
                                 {"moh_llama", "MohLlamaForCausalLM"}};  // in the order of HfForm
+
+/// Of a model whose projections all have biases, or none has: with a window a Mistral, where every layer has
+/// it and no projection a bias.
+HfForm plain_form(const LlamaConfig& model, const HfWindow& window) {
+  if (window.size == 0) return HfForm::kLlama;
+  const bool has_bias = model.qkv_bias || model.mlp_bias;
+  return window.first_layer == 0 && !has_bias ? HfForm::kMistral : HfForm::kMoh;
+}
 
 /// A dense model that no class of transformers computes is stored as a MoH model in which every head is
 /// shared. Their LlamaConfig refuses a hidden size that is no multiple of the number of heads, whatever
@@ -116,9 +127,11 @@ constexpr HfNames kHfNames[] = {{"llama", "LlamaForCausalLM"},
 HfForm form_of(const LlamaConfig& model) {
   if (model.moh.router != RouterKind::kNone) return HfForm::kMoh;
   const bool same_biases = model.qkv_bias == model.o_bias;
+  const std::optional<HfWindow> window = as_hf_window(model);
+  if (!window) return HfForm::kMoh;
   if (model.qk_norm) return same_biases && !model.mlp_bias ? HfForm::kQwen3 : HfForm::kMoh;
   if (model.hidden % model.heads != 0) return HfForm::kMoh;
-  if (same_biases) return HfForm::kLlama;
+  if (same_biases) return plain_form(model, *window);
   return model.qkv_bias && !model.mlp_bias ? HfForm::kQwen2 : HfForm::kMoh;
 }
 
@@ -130,9 +143,9 @@ void add_routing(const LlamaConfig& model, Json& json) {
     json["moh_shared_heads"] = json["moh_active_heads"] = model.heads;
     return;
   }
-  json["moh_shared_heads"] = heads_json(moh.num_shared);
+  json["moh_shared_heads"] = per_layer_json(moh.num_shared);
   if (moh.shared_heads.listed()) json["moh_shared_heads_index"] = shared_heads_json(model);
-  json["moh_active_heads"] = heads_json(active_heads(model));
+  json["moh_active_heads"] = per_layer_json(active_heads(model));
   json["moh_gate_scaling"] = name_of(moh.gate_scaling);
   json["moh_two_stage"] = moh.two_stage;
   json["moh_straight_through"] = name_of(moh.straight_through);
@@ -153,11 +166,29 @@ void add_class(HfForm form, Json& json) {
 void add_biases(const LlamaConfig& model, HfForm form, Json& json) {
   if (form == HfForm::kLlama || form == HfForm::kQwen3) json["attention_bias"] = model.o_bias;
   if (form == HfForm::kLlama || form == HfForm::kMoh) json["mlp_bias"] = model.mlp_bias;
-  if (form == HfForm::kQwen2 || form == HfForm::kQwen3) json["use_sliding_window"] = false;
   if (form != HfForm::kMoh) return;
   json["qkv_bias"] = model.qkv_bias;
   json["o_bias"] = model.o_bias;
   json["qk_norm"] = model.qk_norm;
+}
+
+/// The windows of Qwen 2 and 3: in layers from max_window_layers on, which newer transformers list one by
+/// one.
+void add_window_layers(const LlamaConfig& model, const HfWindow& window, Json& json) {
+  json["use_sliding_window"] = window.size > 0;
+  if (window.size == 0) return;
+  json["sliding_window"] = window.size;
+  json["max_window_layers"] = window.first_layer;
+  for (std::int64_t layer = 0; layer < model.layers; ++layer)
+    json["layer_types"].push_back(layer < window.first_layer ? kFullLayer : kWindowLayer);
+}
+
+void add_windows(const LlamaConfig& model, HfForm form, Json& json) {
+  const std::optional<HfWindow> window = as_hf_window(model);
+  if (form == HfForm::kQwen2 || form == HfForm::kQwen3) add_window_layers(model, *window, json);
+  if (form == HfForm::kMistral) json["sliding_window"] = window->size;
+  const bool has_windows = model.sliding_window != PerLayer();
+  if (form == HfForm::kMoh && has_windows) json["sliding_windows"] = per_layer_json(model.sliding_window);
 }
 
 void add_sizes(const LlamaConfig& model, Json& json) {
@@ -182,6 +213,7 @@ Json config_json(const LlamaConfig& model, std::string_view dtype, const HfToken
   add_rope(model, json);
   json["hidden_act"] = "silu";
   add_biases(model, form, json);
+  add_windows(model, form, json);
   json["attention_dropout"] = 0.0;
   json["tie_word_embeddings"] = model.tied_embeddings;
   json["initializer_range"] = model.init_std;

@@ -17,7 +17,7 @@ using Catch::Contains;
 namespace {
 
 const ByteTokenizer byte_tokenizer;
-const std::string kChatForm = "<{role}>{content};";
+const std::string chat_form = "<{role}>{content};";
 
 /// A record's text, what is no target in brackets.
 std::string read(const std::string& line, const RecordOptions& options = {}) {
@@ -65,7 +65,7 @@ class WithStart final : public Tokenizer {
   std::string_view token_bytes(TokenId) const override { return "x"; }
 };
 
-const std::string kPrompts =
+const std::string prompt_lines =
     "{\"prompt\": \"a b\", \"response\": \"cd\", \"n\": 1}\n\n"
     "{\"response\": \"\", \"prompt\": \"e\"}\r\n{\"prompt\": \"\", \"response\": \"f\"}\n";
 
@@ -83,7 +83,7 @@ TEST_CASE("record_text: a record is a text, a prompt and a response, or a chat")
   const std::string chat =
       R"({"messages": [{"role": "system", "content": "s"}, {"role": "user", "content": "u"},
     {"role": "assistant", "content": "a"}, {"role": "user", "content": "v"}, {"role": "assistant", "content": "b"}]})";
-  CHECK(read(chat, {.message = kChatForm}) == "[<system>s;<user>u;<assistant>]a;[<user>v;<assistant>]b;");
+  CHECK(read(chat, {.message = chat_form}) == "[<system>s;<user>u;<assistant>]a;[<user>v;<assistant>]b;");
   // An empty template, or key, says that there are none of the kind.
   const std::string both = R"({"text": "t", "prompt": "p", "response": "r"})";
   CHECK(read(both, {.text_key = ""}) == "[p]r");
@@ -107,7 +107,7 @@ TEST_CASE("record_text: what is wrong with a record is said with file and line")
           "the keys "
           "'prompt', 'response', 'text'; an empty text_key");
   refused(R"({"messages": []})", "or texts at the keys 'prompt' and 'response', found the keys 'messages'");
-  const RecordOptions chats{.message = kChatForm};
+  const RecordOptions chats{.message = chat_form};
   refused(R"({"messages": []})", "expected a list of messages at the key 'messages', found []", chats);
   refused(R"({"messages": "hello"})", "expected a list of messages at the key 'messages', found \"hello\"",
           chats);
@@ -122,7 +122,7 @@ TEST_CASE("record_text: what is wrong with a record is said with file and line")
 
   // The first record says what the file is.
   const TemporaryFolder folder;
-  const std::string path = write_file(folder / "a.jsonl", kPrompts + "{\"text\": \"t\"}\n");
+  const std::string path = write_file(folder / "a.jsonl", prompt_lines + "{\"text\": \"t\"}\n");
   CHECK_THROWS_WITH(open_corpus(std::vector{path}, byte_tokenizer),
                     Contains("a.jsonl:5: expected a text at the key 'prompt', found no such key"));
 }
@@ -148,7 +148,7 @@ TEST_CASE("record_text: what is no template is refused") {
 
 TEST_CASE("record_text: prompts are marked, in memory as in token files, and the end of a text is a target") {
   const TemporaryFolder folder;
-  const std::vector<std::string> inputs = {write_file(folder / "a.jsonl", kPrompts),
+  const std::vector<std::string> inputs = {write_file(folder / "a.jsonl", prompt_lines),
                                            write_file(folder / "b.txt", "plain")};
   const Corpus corpus = open_corpus(inputs, byte_tokenizer);
   const TokenSourcePtr tokens = split_corpus(corpus, byte_tokenizer, 0).train;
@@ -185,7 +185,7 @@ TEST_CASE("record_text: prompts are marked, in memory as in token files, and the
 TEST_CASE("record_text: the start of a text is part of its prompt, and a response goes on from it") {
   const TemporaryFolder folder;
   const WithStart tokenizer;
-  const std::string path = write_file(folder / "a.jsonl", kPrompts);
+  const std::string path = write_file(folder / "a.jsonl", prompt_lines);
   std::vector<TokenId> ids(15);
   const Corpus corpus = open_corpus(std::vector{path}, tokenizer);
   REQUIRE(corpus.num_tokens() == 15);
@@ -217,7 +217,7 @@ TEST_CASE("record_text: ids in memory of every size of vocabulary keep marks") {
 
 TEST_CASE("record_text: targets of a batch are those of responses, in windows that cut through prompts") {
   const TemporaryFolder folder;
-  const std::string path = write_file(folder / "a.jsonl", kPrompts);
+  const std::string path = write_file(folder / "a.jsonl", prompt_lines);
   const TokenSourcePtr tokens =
       split_corpus(open_corpus(std::vector{path}, byte_tokenizer), byte_tokenizer, 0).train;
   const EvaluationBatches batches(tokens, byte_tokenizer, {.sequence_length = 4}, 2);
@@ -236,7 +236,7 @@ TEST_CASE("record_text: targets of a batch are those of responses, in windows th
 
 TEST_CASE("record_text: token files are tokenized anew for other templates, and for no other reason") {
   const TemporaryFolder folder;
-  const std::vector<std::string> inputs = {write_file(folder / "a.jsonl", kPrompts)};
+  const std::vector<std::string> inputs = {write_file(folder / "a.jsonl", prompt_lines)};
   TokenizeOptions options;
   options.resume = true;
   CHECK(tokenize_to_folder(inputs, folder / "all", byte_tokenizer, options).kept == 0);

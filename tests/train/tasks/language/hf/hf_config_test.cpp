@@ -189,7 +189,7 @@ TEST_CASE("hf config: what moh cannot compute is refused by name") {
   CHECK_THAT(unsupported(R"("head_dim": 7, )"), Contains("llama: head_dim: expected an even number"));
 }
 
-TEST_CASE("hf config: Mistral is a LLaMA where no window hides anything") {
+TEST_CASE("hf config: Mistral, with a sliding window where it hides something") {
   const auto mistral = [](const std::string& more) {
     return R"({"architectures": ["MistralForCausalLM"], "hidden_act": "silu", "hidden_size": 4096,
         "intermediate_size": 14336, "model_type": "mistral", "num_attention_heads": 32,
@@ -204,12 +204,24 @@ TEST_CASE("hf config: Mistral is a LLaMA where no window hides anything") {
   const std::string positions = R"("max_position_embeddings": 32768, )";
   CHECK(read(mistral(positions + R"("sliding_window": null, )")) == expected);
   CHECK(read(mistral(positions + R"("sliding_window": 32768, "num_key_value_heads": 8, )")) == expected);
-  CHECK(refusal<ConfigError>(mistral(positions + R"("sliding_window": 4096, )")) ==
-        "sliding_window: expected null, or at least max_position_embeddings (32768), found 4096");
-  CHECK(refusal<ConfigError>(mistral(positions)) ==
-        "sliding_window: expected null, or at least max_position_embeddings (32768), found nothing, which "
-        "means "
-        "4096");
+  expected.sliding_window = 1024;
+  CHECK(read(mistral(positions + R"("sliding_window": 1024, )")) == expected);
+  expected.sliding_window = 4096;
+  CHECK(read(mistral(positions)) == expected);  // as transformers: 4096 where nothing is said
+  const auto types = [&](const std::string& first, int count) {
+    std::string list = "\"" + first + "\"";
+    for (int i = 1; i < count; ++i) list += ", \"sliding_attention\"";
+    return mistral(positions + R"("layer_types": [)" + list + "], ");
+  };
+  CHECK(read(types("sliding_attention", 32)) == expected);
+  // transformers' Mistral does not read the list: all its layers have the window.
+  CHECK_THAT(refusal<ConfigError>(types("full_attention", 32)),
+             Contains("layer_types: expected sliding_attention for all layers"));
+  CHECK_THAT(refusal<CheckpointError>(types("sliding_attention", 31)),
+             Contains("expected 32 types, one per layer"));
+  CHECK_THAT(refusal<CheckpointError>(mistral(positions + R"("sliding_window": 0, )")),
+             Contains("sliding_window"));
+  expected.sliding_window = 0;
   // What absent keys mean to transformers, and null where it means something else.
   expected.max_positions = 4096;
   CHECK(read(mistral(R"("max_position_embeddings": 4096, )")) == expected);
@@ -287,10 +299,17 @@ TEST_CASE("hf config: Qwen 2 and Qwen 3") {
         two);
   CHECK(read(qwen("2", R"("use_sliding_window": true, "sliding_window": 32768, "max_window_layers": 1, )")) ==
         two);
-  CHECK_THAT(
-      refusal<ConfigError>(qwen("2", R"("use_sliding_window": true, "max_window_layers": 21, )")),
-      Contains("sliding_window: expected null, or at least max_position_embeddings (32768), found nothing, "
-               "which means 4096"));
+  std::vector<std::int64_t> windows(28, 0);
+  std::fill(windows.begin() + 21, windows.end(), 4096);
+  LlamaConfig last_layers = two;
+  last_layers.sliding_window = windows;
+  CHECK(read(qwen("2", R"("use_sliding_window": true, "max_window_layers": 21, )")) == last_layers);
+  LlamaConfig all_layers = two;
+  all_layers.sliding_window = 512;
+  CHECK(read(qwen("2", R"("use_sliding_window": true, "sliding_window": 512, "max_window_layers": 0, )")) ==
+        all_layers);
+  CHECK(read(qwen("2", R"("use_sliding_window": true, "sliding_window": null, "max_window_layers": 0, )")) ==
+        two);
   CHECK_THAT(refusal<ConfigError>(qwen("2", R"("attention_bias": true, )")), Contains("attention_bias"));
   CHECK_THAT(refusal<ConfigError>(qwen("3", R"("mlp_bias": true, )")), Contains("mlp_bias"));
 
@@ -306,6 +325,19 @@ TEST_CASE("hf config: Qwen 2 and Qwen 3") {
   CHECK_THAT(
       refusal<ConfigError>(qwen("3", R"("layer_types": ["sliding_attention")" + types.substr(16) + "], ")),
       Contains("layer_types: expected full_attention for all layers"));
+  // A list of layers goes before max_window_layers.
+  three.sliding_window = std::vector<std::int64_t>(28, 0);
+  three.sliding_window.each[0] = 64;
+  CHECK(read(qwen("3",
+                  R"("use_sliding_window": true, "sliding_window": 64, "max_window_layers": 5, "layer_types":
+                       ["sliding_attention")" +
+                      types.substr(16) + "], ")) == three);
+  CHECK_THAT(
+      refusal<ConfigError>(qwen("3", R"("use_sliding_window": true, "sliding_window": 64, "layer_types":
+                       ["chunked_attention")" +
+                                         types.substr(16) + "], ")),
+      Contains("layer_types: expected full_attention or sliding_attention"));
+  three.sliding_window = 0;
   three.qkv_bias = three.o_bias = true;
   CHECK(read(qwen("3", R"("attention_bias": true, )")) == three);
 }

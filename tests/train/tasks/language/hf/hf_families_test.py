@@ -32,6 +32,10 @@ FAMILIES = {
     # The text is longer than this context, and shorter than the stretched one.
     "llama_dynamic": ("Llama", {"rope_scaling": {"rope_type": "dynamic", "factor": 2.0}, "max_position_embeddings": 32}),
     "mistral": ("Mistral", {"sliding_window": None}),
+    # Windows shorter than the text, in all layers and in the last alone.
+    "mistral_window": ("Mistral", {"sliding_window": 9}),
+    "qwen2_window": ("Qwen2", {"use_sliding_window": True, "sliding_window": 9, "max_window_layers": 1}),
+    "qwen3_window": ("Qwen3", {"head_dim": 16, "use_sliding_window": True, "sliding_window": 5, "max_window_layers": 0}),
     "qwen2": ("Qwen2", {"use_sliding_window": False}),
     "qwen2_tied": ("Qwen2", {"tie_word_embeddings": True, "rope_theta": 1000000.0, "rope_scaling": {**YARN, "attention_factor": 1.1}}),
     "qwen3": ("Qwen3", {"head_dim": 16}),
@@ -182,10 +186,12 @@ class FamiliesTest(unittest.TestCase):
                     self.assertEqual(tensor.dtype, after[tensor_name].dtype)
                     self.assertTrue(torch.equal(tensor, after[tensor_name]), tensor_name)
                 config, again = (json.loads((HERE / f / "config.json").read_text()) for f in (name, f"{name}_back"))
-                if kind == "Mistral":  # without a window it is a LLaMA, and is written as one
+                if name == "mistral":  # without a window it is a LLaMA, and is written as one
                     config["model_type"] = "llama"
                     config["architectures"] = ["LlamaForCausalLM"]
-                for key in ("model_type", "architectures", *SIZES, "attention_bias", "mlp_bias", "tie_word_embeddings"):
+                keys = ("model_type", "architectures", *SIZES, "attention_bias", "mlp_bias", "tie_word_embeddings", "use_sliding_window",
+                        *(("sliding_window", "max_window_layers", "layer_types") if name.endswith("_window") else ()))
+                for key in keys:
                     self.assertEqual(config.get(key) or None, again.get(key) or None, key)
                 self.assertAlmostEqual(loss_in_transformers(f"{name}_back"), loss_in_transformers(name), delta=TOLERANCE)
                 self.assertFalse((HERE / f"{name}_back" / "modeling_moh_llama.py").exists())
@@ -205,8 +211,7 @@ class FamiliesTest(unittest.TestCase):
 
     def test_what_moh_cannot_compute_is_refused_by_name(self):
         for name, changes, said in (
-                ("mistral", {"sliding_window": 16}, "sliding_window: expected null, or at least max_position_embeddings"),
-                ("qwen2", {"use_sliding_window": True, "sliding_window": 16, "max_window_layers": 1}, "sliding_window: expected null"),
+                ("llama", {"sliding_window": 16}, "sliding_window: expected none, found 16"),
                 ("llama", {"hidden_act": "gelu"}, "hidden_act: expected silu, found gelu")):
             with self.subTest(name):
                 kind, options = FAMILIES[name]

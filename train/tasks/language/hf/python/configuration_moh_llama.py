@@ -27,6 +27,7 @@ class MohLlamaConfig(PretrainedConfig):
     qkv_bias, o_bias      biases of q_proj, k_proj and v_proj (Qwen 2), and of o_proj.
     mlp_bias              biases of gate_proj, up_proj and down_proj.
     qk_norm               RMSNorm of the queries and keys of each head before their rotation (Qwen 3).
+    sliding_windows       tokens that a token attends to, itself and those before it: one number, or one per layer; 0: all.
     moh_router            "learned": linear maps of the layer's input. "query_norm": norms of the queries, gates 1.
                           "none": every head is shared, as in LLaMA; for head counts that LlamaConfig refuses.
     moh_routing           "heads": of query heads. "groups": of KV heads, each with all query heads that share it; then
@@ -65,6 +66,7 @@ class MohLlamaConfig(PretrainedConfig):
         o_bias=False,
         mlp_bias=False,
         qk_norm=False,
+        sliding_windows=0,
         moh_router="query_norm",
         moh_routing="heads",
         moh_shared_heads=0,
@@ -94,6 +96,7 @@ class MohLlamaConfig(PretrainedConfig):
         self.initializer_range = initializer_range
         self.use_cache = use_cache
         self.qkv_bias, self.o_bias, self.mlp_bias, self.qk_norm = qkv_bias, o_bias, mlp_bias, qk_norm
+        self.sliding_windows = sliding_windows
         self.moh_router = one_of("moh_router", moh_router, ROUTERS)
         self.moh_routing = one_of("moh_routing", moh_routing, ROUTINGS)
         self.moh_shared_heads = moh_shared_heads
@@ -116,6 +119,10 @@ class MohLlamaConfig(PretrainedConfig):
     def kept_heads_of(self, layer):
         """How many routed heads each token keeps in a layer (K)."""
         return self._of_layer(self.moh_active_heads, layer) - len(self.shared_heads_of(layer))
+
+    def window_of(self, layer):
+        """Tokens that a token of this layer attends to; 0: all."""
+        return self._of_layer(self.sliding_windows, layer)
 
     @staticmethod
     def _of_layer(counts, layer):

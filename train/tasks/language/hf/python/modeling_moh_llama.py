@@ -284,19 +284,25 @@ class DecoderLayer(nn.Module):
         return x + self.mlp(self.post_attention_layernorm(x)), *routing
 
 
-def causal_mask(attention_mask, places, device):
+def causal_mask(attention_mask, places, device, window=0):
     """True where a token of `places` looks at one of those up to the last place, [B or 1, 1, T, last + 1]; None where each
     looks at all before it, which attention kernels do without a mask. attention_mask [B, last + 1 or more] is 0 for
-    padding, on whichever side; a mask of four axes is taken as it is."""
+    padding, on whichever side; one of four axes is taken as it is, within the window. With a window a token looks at itself
+    and the window - 1 before it."""
     end = places.stop
-    if attention_mask is not None and attention_mask.dim() == 4:
-        return attention_mask[..., :end]
-    padded = attention_mask is not None and not bool(attention_mask.bool().all())
-    if not padded and len(places) in (1, end):
-        return None
+    window = window if 0 < window < end else 0  # a longer one hides nothing
     keys = torch.arange(end, device=device)
     queries = keys[places.start :, None]
+    if attention_mask is not None and attention_mask.dim() == 4:
+        mask = attention_mask[..., :end]
+        near = keys > queries - window
+        return mask if not window else mask & near if mask.dtype == torch.bool else mask.masked_fill(~near, float("-inf"))
+    padded = attention_mask is not None and not bool(attention_mask.bool().all())
+    if not padded and not window and len(places) in (1, end):
+        return None
     mask = (keys <= queries)[None, None]
+    if window:
+        mask = mask & (keys > queries - window)
     if padded:
         # A padded token looks at itself: a row without any key would be NaN, and spread.
         mask = mask & attention_mask[:, None, None, :end].bool() | (keys == queries)
@@ -335,11 +341,12 @@ class Decoder(nn.Module):
         places = range(start, start + x.shape[1])
         if position_ids is None:
             position_ids = torch.arange(places.start, places.stop, device=x.device)[None]
-        mask = causal_mask(attention_mask, places, x.device)
-        context = (*self.rotations(position_ids), mask, past, places, with_weights)
+        rotations = self.rotations(position_ids)
+        windows = [self.config.window_of(layer) for layer in range(len(self.layers))]
+        masks = {window: causal_mask(attention_mask, places, x.device, window) for window in set(windows)}
         states, routing = [x], []
-        for layer in self.layers:
-            x, *of_layer = self.run(layer, x, *context)
+        for layer, window in zip(self.layers, windows):
+            x, *of_layer = self.run(layer, x, *rotations, masks[window], past, places, with_weights)
             states.append(x)
             routing.append(of_layer)
         states[-1] = self.norm(x)
