@@ -80,6 +80,7 @@ ForeignTokenFile open_numpy(const std::string& path, TokenFileInfo info) {
 ForeignTokenFile open_llm_c(const std::string& path, TokenFileInfo info) {
   const auto file = open_input(path);
   const LlmCHeader header = llm_c_header(*file);
+  if (header.dtype().empty()) file->fail("header", "that of llm.c, of 1024 bytes", "another one");
   info.stored_dtype = header.dtype();
   info.num_tokens = header.num_tokens;
   const std::uint64_t bytes = kLlmCHeaderBytes + std::uint64_t{header.num_tokens} *
