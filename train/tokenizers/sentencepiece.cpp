@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <optional>
 #include <string>
-#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -15,6 +14,7 @@
 #include "train/tokenizers/added_tokens.h"
 #include "train/tokenizers/bpe.h"
 #include "train/tokenizers/files_of_use.h"
+#include "train/tokenizers/piece_merges.h"
 #include "train/tokenizers/sentencepiece_model.h"
 #include "train/tokenizers/sentencepiece_normalizer.h"
 #include "train/tokenizers/unigram.h"
@@ -26,12 +26,12 @@ namespace {
 constexpr std::uint64_t kMaxFileBytes = std::uint64_t{256} << 20;
 
 PieceTrie user_defined_pieces(const SentencePieceModel& model) {
-  PieceTrie trie;
+  std::vector<PieceTrie::Piece> pieces;
   for (std::size_t id = 0; id < model.pieces.size(); ++id) {
     if (model.pieces[id].type == PieceType::kUserDefined)
-      trie.add(model.pieces[id].text, static_cast<std::int32_t>(id));
+      pieces.push_back({model.pieces[id].text, static_cast<std::int32_t>(id)});
   }
-  return trie;
+  return PieceTrie(std::move(pieces));
 }
 
 AddedTokens user_defined_tokens(const SentencePieceModel& model) {
@@ -42,80 +42,6 @@ AddedTokens user_defined_tokens(const SentencePieceModel& model) {
   }
   return AddedTokens(tokens);
 }
-
-/// Ids of <0x00> ... <0xFF>; none without byte_fallback.
-std::vector<TokenId> byte_tokens_of(const SentencePieceModel& model) {
-  if (!model.byte_fallback) return {};
-  std::vector<TokenId> ids(256);
-  for (std::size_t id = 0; id < model.pieces.size(); ++id) {
-    const SentencePieceModel::Piece& piece = model.pieces[id];
-    if (piece.type == PieceType::kByte)
-      ids[std::stoul(piece.text.substr(3, 2), nullptr, 16)] = static_cast<TokenId>(id);
-  }
-  return ids;
-}
-
-/// A model's pieces as a byte-pair encoding. Any two neighbours whose text together is a piece are merged,
-/// the piece of the highest score first. Characters that are part of pieces, and none themselves, get ids
-/// behind those of the vocabulary.
-struct PieceMerges {
-  BpeTables tables;
-  std::vector<std::string> characters;  ///< by id, from the size of the vocabulary on
-
-  PieceMerges(const SentencePieceModel& model, const std::string& where) : model_(model) {
-    for (std::size_t id = 0; id < model.pieces.size(); ++id) {
-      const SentencePieceModel::Piece& piece = model.pieces[id];
-      if (piece.type == PieceType::kUnused) {
-        throw DataError(error_message(where, "piece " + std::to_string(id),
-                                      "pieces in use, as of a byte-pair encoding", "an unused one"));
-      }
-      if (piece.type == PieceType::kNormal) add_symbol(piece.text, static_cast<TokenId>(id));
-    }
-    std::vector<std::size_t> order;
-    for (std::size_t id = 0; id < model.pieces.size(); ++id) {
-      if (model.pieces[id].type == PieceType::kNormal) order.push_back(id);
-    }
-    const auto score = [&](std::size_t id) { return model.pieces[id].score; };
-    std::ranges::stable_sort(order, std::ranges::greater(), score);
-    std::int32_t rank = -1;
-    for (std::size_t i = 0; i < order.size(); ++i) {
-      if (i == 0 || score(order[i]) != score(order[i - 1])) ++rank;
-      add_merges(static_cast<TokenId>(order[i]), rank);
-    }
-    tables.byte_tokens = byte_tokens_of(model);
-    tables.unknown = model.unknown;
-  }
-
- private:
-  TokenId add_symbol(std::string_view text, TokenId id) {
-    const auto [at, is_new] = symbols_.try_emplace(text, id);
-    if (is_new) tables.tokens.push_back({std::string(text), id});
-    return at->second;
-  }
-
-  /// The symbol of a part of a piece: a piece itself, or a character. Nothing for other texts.
-  std::optional<TokenId> symbol_of(std::string_view part) {
-    if (const auto found = symbols_.find(part); found != symbols_.end()) return found->second;
-    if (first_character(part).size() != part.size()) return std::nullopt;
-    characters.emplace_back(part);
-    return add_symbol(part, static_cast<TokenId>(model_.pieces.size() + characters.size() - 1));
-  }
-
-  void add_merges(TokenId id, std::int32_t rank) {
-    const std::string_view text = model_.pieces[static_cast<std::size_t>(id)].text;
-    for (std::size_t cut = first_character(text).size(); cut < text.size();
-         cut += first_character(text.substr(cut)).size()) {
-      const auto left = symbol_of(text.substr(0, cut)), right = symbol_of(text.substr(cut));
-      if (!left || !right) continue;
-      tables.merges.push_back({*left, *right, id});
-      tables.ranks.push_back(rank);
-    }
-  }
-
-  const SentencePieceModel& model_;
-  // Texts are those of the model.
-  std::unordered_map<std::string_view, TokenId> symbols_;
-};
 
 class SentencePiece final : public Tokenizer {
  public:
@@ -129,7 +55,7 @@ class SentencePiece final : public Tokenizer {
     if (model_.is_unigram) {
       unigram_.emplace(model_);
     } else {
-      PieceMerges merges(model_, where);
+      PieceMerges merges = piece_merges(model_, where);
       characters_ = std::move(merges.characters);
       bpe_.emplace(std::move(merges.tables));
     }

@@ -10,6 +10,11 @@
 
 namespace moh {
 
+/// The score of a user-defined piece, whatever the model says: above those of other ways to write it, the
+/// more so the longer it is, as since version 0.2.1 of sentencepiece. (Before, it was length * highest score
+/// - 0.1.)
+float user_defined_score(std::string_view piece);
+
 /// The most probable way to cut a text into pieces of a unigram language model (Kudo 2018, arXiv
 /// 1804.10959): the path of the highest sum of scores through all pieces that occur in it, by Viterbi's
 /// algorithm. Immutable and thread-safe.
@@ -26,13 +31,11 @@ class Unigram {
   void cut(std::string_view text, std::vector<Part>& parts) const;
 
  private:
-  double bonus_or_score(std::int32_t piece, std::size_t bytes) const;
-
   PieceTrie pieces_;
   std::vector<float> scores_;
-  std::vector<bool> user_defined_;
+  std::size_t longest_ = 4;  // bytes of a piece or a character
   TokenId unknown_;
-  float unknown_score_ = 0, highest_ = 0;
+  float unknown_score_ = 0;
 };
 
 }  // namespace moh
