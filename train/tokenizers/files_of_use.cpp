@@ -49,6 +49,10 @@ TokenizerUse read_tokenizer_use(const std::filesystem::path& tokenizer_file) {
     if (!flag->is_boolean()) fail("add_bos_token", "true or false");
     use.begins_with_bos = flag->get<bool>();
   }
+  if (const auto name = json.find(kOriginalKey); name != json.end()) {
+    if (!name->is_string()) fail(kOriginalKey, "the name of a file");
+    use.original = name->get<std::string>();
+  }
   return use;
 }
 

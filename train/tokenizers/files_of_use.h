@@ -13,11 +13,16 @@ namespace moh {
 /// ...), which a model that is trained with it keeps. Throws DataError for one that is too large.
 std::vector<TokenizerFile> files_of_use(const std::filesystem::path& tokenizer_file);
 
+/// In a tokenizer_config.json: the file that the tokenizer.json beside was made from, which moh reads
+/// instead.
+inline constexpr const char* kOriginalKey = "moh_tokenizer_file";
+
 /// What a tokenizer_config.json beside a tokenizer's file says.
 struct TokenizerUse {
   std::string file;                     ///< its path, for messages
   std::optional<std::string> end;       ///< eos_token
   std::optional<bool> begins_with_bos;  ///< add_bos_token
+  std::optional<std::string> original;  ///< kOriginalKey
 };
 /// Nothing is set where there is no such file. Throws DataError for one that is damaged.
 TokenizerUse read_tokenizer_use(const std::filesystem::path& tokenizer_file);

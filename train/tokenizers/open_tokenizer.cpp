@@ -1,14 +1,18 @@
 #include "train/tokenizers/open_tokenizer.h"
 
+#include <algorithm>
+#include <iterator>
 #include <string>
 #include <system_error>
 
 #include "core/error.h"
 #include "train/io/input_file.h"
 #include "train/io/printable.h"
+#include "train/tokenizers/files_of_use.h"
 #include "train/tokenizers/sentencepiece.h"
 #include "train/tokenizers/sentencepiece_model.h"
 #include "train/tokenizers/tiktoken.h"
+#include "train/tokenizers/tiktoken_file.h"
 #include "train/tokenizers/tokenizer_json.h"
 
 namespace moh {
@@ -42,10 +46,14 @@ std::unique_ptr<const Tokenizer> read_tokenizer(const fs::path& file) {
 
 fs::path tokenizer_file_in(const fs::path& folder) {
   std::error_code ignored;
+  const auto is_there = [&](const char* name) { return fs::is_regular_file(folder / name, ignored); };
+  const auto* const first = std::ranges::find_if(kNames, is_there);
+  if (first == std::end(kNames)) return {};
+  const TokenizerUse use = read_tokenizer_use(folder / *first);
   for (const char* name : kNames) {
-    if (fs::is_regular_file(folder / name, ignored)) return folder / name;
+    if (use.original == name && is_there(name)) return folder / name;
   }
-  return {};
+  return folder / *first;
 }
 
 std::unique_ptr<const Tokenizer> open_tokenizer(std::string_view where, const fs::path& setting) {

@@ -108,7 +108,7 @@ class Translation {
   }
 
   void group() {
-    constexpr std::string_view kKnown[] = {"(?:", "(?i:", "(?!", "(?=", "(?>"};
+    constexpr std::string_view kKnown[] = {"(?:", "(?i:", "(?!", "(?=", "(?>", "(?<!", "(?<="};
     for (const std::string_view known : kKnown) {
       if (next_is(known)) return copy(known.size());
     }

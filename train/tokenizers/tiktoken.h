@@ -2,14 +2,10 @@
 
 #include <filesystem>
 #include <memory>
-#include <string_view>
 
 #include "train/tokenizers/tokenizer.h"
 
 namespace moh {
-
-/// Whether bytes may be a file of tiktoken's ranks: a token in base64, a space, and its rank.
-bool looks_like_tiktoken(std::string_view first_bytes);
 
 /// Reads a file of ranks of the library `tiktoken` (`.tiktoken`; the `tokenizer.model` of LLaMA 3 is one,
 /// too). Its pattern and special tokens are in no such file. Those of GPT-2 (r50k, p50k), cl100k, o200k,

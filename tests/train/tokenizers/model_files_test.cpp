@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/error.h"
@@ -13,6 +14,7 @@
 #include "train/tokenizers/open_tokenizer.h"
 #include "train/tokenizers/sentencepiece.h"
 #include "train/tokenizers/tiktoken.h"
+#include "train/tokenizers/write_tokenizer_json.h"
 
 using namespace moh;
 using namespace moh::test;
@@ -75,6 +77,26 @@ std::string trainer(char model_type, const std::string& more = "") {
 /// No prefix, no extra spaces removed.
 const std::string plain_samples = field(3, number_field(3, 0) + number_field(4, 0));
 
+/// Texts and what is expected of them but for those with names of control pieces, which `tokenizers` finds in
+/// a text and sentencepiece does not.
+std::pair<json, json> without_control_pieces(const std::string& name, const json& expected) {
+  json texts = json::array(),
+       rest = {{"ids", json::array()}, {"decoded", json::array()}, {"planes", expected["planes"]}};
+  for (std::size_t i = 0; i < golden()["texts"].size(); ++i) {
+    const auto text = golden()["texts"][i].get<std::string>();
+    const bool has_name = text.find("</s>") != std::string::npos || text.find("<unk>") != std::string::npos;
+    if (name.ends_with(".model") && has_name) continue;
+    texts.push_back(text);
+    rest["ids"].push_back(expected["ids"][i]);
+    // The unknown piece is a special token there, which has no text.
+    const json& decoded = expected["decoded"][i];
+    const bool has_unknown =
+        decoded.is_string() && decoded.get<std::string>().find("\u2047") != std::string::npos;
+    rest["decoded"].push_back(has_unknown ? json() : decoded);
+  }
+  return {texts, rest};
+}
+
 void check_model_refused(const std::string& model, const std::string& message) {
   const TemporaryFolder folder;
   const auto path = folder / "tokenizer.model";
@@ -113,6 +135,50 @@ TEST_CASE("SentencePiece and tiktoken: files of text have the ids of the librari
     check_files(name, *open_named(name), shared, expected);
 }
 
+TEST_CASE("SentencePiece and tiktoken: a tokenizer.json that is made of them gives the same ids") {
+  for (const auto& [name, expected] : golden()["of"].items()) {
+    if (name == "t5.model" || name == "unigram.model") continue;  // moh reads no unigram in a tokenizer.json
+    const TemporaryFolder from, to;
+    const auto original = open_named(name);
+    for (const TokenizerFile& file : original->files()) write_file(from / file.name, file.contents);
+    write_file(to / "tokenizer.json", tokenizer_json_of(tokenizer_file_in(from.path())));
+    const auto made = open_tokenizer("test", to.path());
+    CHECK(made->name() == "tokenizer.json");
+    CHECK(made->vocab_size() == original->vocab_size());
+    CHECK(made->sequence_start() == original->sequence_start());
+    const auto [texts, without] = without_control_pieces(name, expected);
+    check_texts_and_planes(name, *made, texts, without);
+  }
+}
+
+TEST_CASE("SentencePiece: what a tokenizer.json cannot say is refused") {
+  const TemporaryFolder folder;
+  const auto path = folder / "tokenizer.model";
+  const std::string unknown = piece("<unk>", 0, 2);
+  write_file(path, unknown + piece("a", -3) + piece("ab", -1) + trainer(2));
+  CHECK_THROWS_WITH(tokenizer_json_of(path), Contains("pieces: expected all characters of pieces, as in a "
+                                                      "tokenizer.json, found none for 'b'"));
+  write_file(path, unknown + piece("a", -3) + piece("b", -1, 5) + trainer(1));
+  CHECK_THROWS_WITH(tokenizer_json_of(path), Contains("piece 2: expected pieces in use"));
+  write_file(path, "{}");
+  CHECK_THROWS_AS(tokenizer_json_of(path), DataError);
+}
+
+TEST_CASE("tokenizers: the original of a tokenizer.json counts where the files name it") {
+  const TemporaryFolder folder;
+  const auto data = tokenizer_tests() / "data";
+  std::filesystem::copy(data / "llama2.model", folder / "tokenizer.model");
+  std::filesystem::copy(data / "llama2.json", folder / "tokenizer.json");
+  CHECK(open_tokenizer("test", folder.path())->name() == "tokenizer.json");
+  write_file(folder / "tokenizer_config.json", R"({"moh_tokenizer_file": "tokenizer.model"})");
+  CHECK(open_tokenizer("test", folder.path())->name() == "tokenizer.model");
+  write_file(folder / "tokenizer_config.json", R"({"moh_tokenizer_file": "../tokenizer.model"})");
+  CHECK(open_tokenizer("test", folder.path())->name() == "tokenizer.json");
+  write_file(folder / "tokenizer_config.json", R"({"moh_tokenizer_file": 3})");
+  CHECK_THROWS_WITH(open_tokenizer("test", folder.path()),
+                    Contains("moh_tokenizer_file: expected the name of a file"));
+}
+
 TEST_CASE("SentencePiece: ids at the beginning of a text, and the one at the end of a document") {
   const auto llama2 = open_named("llama2.model");
   CHECK(llama2->name() == "tokenizer.model");
@@ -142,6 +208,22 @@ TEST_CASE("SentencePiece: equal scores are merged from the left, and characters 
   CHECK(ids_by_model(pieces, "aba") == std::vector<TokenId>{2, 1});
   CHECK(ids_by_model(pieces, "bab") == std::vector<TokenId>{3, 0});
   CHECK(ids_by_model(pieces, "bbcxb") == std::vector<TokenId>{0, 4, 0});  // a row of unknowns is one
+}
+
+TEST_CASE("SentencePiece: user-defined pieces that overlap others have the ids of the library") {
+  // Found by comparing random models and texts with sentencepiece 0.2.3.
+  const std::string overlapping =
+      piece("<unk>", 0, 2) + piece("a", -1) + piece("b", -1) + piece("bcb", -2.550691584603836F) +
+      piece("cbc", -6.808582190960093F) + piece("acc", 0, 4) + piece("abb", 0, 4) + piece("bbb", 0, 4) +
+      piece("acb", -7.417704678354886F) + piece("bb", 0, 4) + trainer(1) + plain_samples;
+  CHECK(ids_by_model(overlapping, "abbbabdddaaba") == std::vector<TokenId>{1, 7, 1, 2, 0, 1, 1, 2, 1});
+  CHECK(ids_by_model(overlapping, "ccdadddccdccbadbdbdaaccdccdcddbbbbba") ==
+        std::vector<TokenId>{0, 1, 0, 2, 1, 0, 2, 0, 2, 0, 1, 5, 0, 9, 7, 1});
+  const std::string preferred = piece("<unk>", 0, 2) + piece("a", -3) + piece("b", -5.775759196176774F) +
+                                piece("c", -2) + piece("ba", 0.5F, 4) + piece("bcca", -0.7051930863313052F) +
+                                piece("cba", -2) + trainer(1) + plain_samples;
+  CHECK(ids_by_model(preferred, "cbadbdbadadbdcdbabbddd") ==
+        std::vector<TokenId>{3, 4, 0, 2, 0, 4, 0, 1, 0, 2, 0, 3, 0, 4, 2, 2, 0});
 }
 
 TEST_CASE("SentencePiece: a text that goes on has no space put before it") {

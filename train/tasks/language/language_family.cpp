@@ -129,8 +129,7 @@ class LanguageWeightNames final : public WeightNames {
     }
     if (!beside.contains(kGenerationConfig)) write_generation_config(folder, ids);
     copy_companions(beside, folder);
-    if (!source.is_hf() && beside.contains("tokenizer.json") && !beside.contains("tokenizer_config.json"))
-      write_tokenizer_config(folder, ids, run.model.max_positions);
+    if (!source.is_hf() && has_tokenizer) complete_tokenizer(folder, ids, run.model.max_positions);
   }
 
   std::vector<std::string> settings_in(const std::filesystem::path& folder) const override {

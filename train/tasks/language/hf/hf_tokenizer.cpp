@@ -3,9 +3,14 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "core/error.h"
 #include "train/io/durable_file.h"
 #include "train/io/input_file.h"
+#include "train/log/logging.h"
+#include "train/tokenizers/files_of_use.h"
+#include "train/tokenizers/open_tokenizer.h"
 #include "train/tokenizers/tokenizer.h"
+#include "train/tokenizers/write_tokenizer_json.h"
 
 namespace moh {
 
@@ -14,6 +19,8 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 const std::string end_of_text(1, '\0');
+constexpr std::uint64_t kMaxBytes = std::uint64_t{256} << 20;
+constexpr int kMaxDepth = 32;
 
 /// A code point below 2048 in UTF-8.
 std::string utf8(int point) {
@@ -93,6 +100,27 @@ std::string text_of(const Json& json) {
   return json.dump(2) + "\n";
 }
 
+/// Of the tokenizer.json in `folder`.
+void write_tokenizer_config(const std::filesystem::path& folder, const HfTokenIds& tokens,
+                            std::int64_t max_length) {
+  const Json tokenizer =
+      Json::parse(read_json_object(folder / "tokenizer.json", InputKind::kCheckpoint, kMaxBytes, kMaxDepth));
+  const Json bos = tokens.bos ? content_of(tokenizer, *tokens.bos) : Json();
+  const Json eos = tokens.eos.empty() ? Json() : content_of(tokenizer, tokens.eos.front());
+  write_file_durably(folder / "tokenizer_config.json", text_of(tokenizer_config_json(bos, eos, max_length)));
+}
+
+/// False, with a warning, where there is none for the tokenizer's file.
+bool write_tokenizer_json(const std::filesystem::path& file) {
+  try {
+    write_file_durably(file.parent_path() / "tokenizer.json", tokenizer_json_of(file));
+    return true;
+  } catch (const DataError& error) {
+    log_warning(std::string("convert: no tokenizer.json for transformers: ") + error.what());
+    return false;
+  }
+}
+
 }  // namespace
 
 HfTokenIds byte_token_ids() {
@@ -105,14 +133,19 @@ void write_byte_tokenizer(const std::filesystem::path& folder, std::int64_t max_
                      text_of(tokenizer_config_json({}, end_of_text, max_length)));
 }
 
-void write_tokenizer_config(const std::filesystem::path& folder, const HfTokenIds& tokens,
-                            std::int64_t max_length) {
-  constexpr std::uint64_t kMaxBytes = std::uint64_t{256} << 20;
-  const Json tokenizer = Json::parse(
-      read_json_object(folder / "tokenizer.json", InputKind::kCheckpoint, kMaxBytes, /*max_depth=*/32));
-  const Json bos = tokens.bos ? content_of(tokenizer, *tokens.bos) : Json();
-  const Json eos = tokens.eos.empty() ? Json() : content_of(tokenizer, tokens.eos.front());
-  write_file_durably(folder / "tokenizer_config.json", text_of(tokenizer_config_json(bos, eos, max_length)));
+void complete_tokenizer(const std::filesystem::path& folder, const HfTokenIds& tokens,
+                        std::int64_t max_length) {
+  const std::filesystem::path config = folder / "tokenizer_config.json";
+  std::filesystem::path original;
+  if (!std::filesystem::exists(folder / "tokenizer.json")) {
+    original = tokenizer_file_in(folder);
+    if (original.empty() || !write_tokenizer_json(original)) return;
+  }
+  if (!std::filesystem::exists(config)) write_tokenizer_config(folder, tokens, max_length);
+  if (original.empty()) return;
+  Json json = Json::parse(read_json_object(config, InputKind::kCheckpoint, kMaxBytes, kMaxDepth));
+  json[kOriginalKey] = original.filename().string();
+  write_file_durably(config, text_of(json));
 }
 
 bool is_byte_tokenizer(const std::filesystem::path& tokenizer_json_file) {
