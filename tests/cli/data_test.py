@@ -1,6 +1,8 @@
 """moh data: a token file is as good as the text that it was made of."""
 
+import json
 import os
+import pathlib
 import struct
 import subprocess
 import unittest
@@ -141,6 +143,22 @@ class Memory(support.MohTest):
             peaks[data] = support.metrics(self.folder / "run")[0]["peak_process_memory_bytes"]
         self.assertLess(peaks["large.txt"] - peaks["text.txt"], 1.3 * size)
         self.assertLess(peaks["large.tokens"] - peaks["text.txt"], 0.3 * size)
+
+    def test_a_tokenizer_needs_as_much_for_any_text(self):
+        """JSON Lines and plain text, 40 MB of each: some 30 MiB are taken, by parts and ids of a moment."""
+        text = support.text_of_words(4000)
+        with (self.folder / "large.txt").open("w") as file, (self.folder / "large.jsonl").open("w") as lines:
+            for _ in range(40_000_000 // len(text)):
+                file.write(text)
+                lines.write(json.dumps({"text": text}) + "\n")
+        tokenizer = pathlib.Path(os.environ["MOH_SOURCE_DIR"]) / "tests/train/tokenizers/data/gpt2.json"
+        for source in ("large.txt", "large.jsonl"):
+            tokenize = support.start(self.folder, "data", "tokenize", "--input", source, "--output", f"{source}.tokens",
+                                     "--tokenizer", tokenizer, "--threads", 2, stdout=subprocess.DEVNULL)
+            _, status, usage = os.wait4(tokenize.pid, 0)
+            tokenize.returncode = os.waitstatus_to_exitcode(status)
+            self.assertEqual(tokenize.returncode, support.DONE)
+            self.assertLess(usage.ru_maxrss, 60 << 10, source)
 
 
 if __name__ == "__main__":
