@@ -23,7 +23,7 @@ class Help(support.MohTest):
         self.assertEqual(self.subcommands(), {command.split()[0] for command in COMMANDS})
         self.assertEqual(self.subcommands("data"), {"tokenize", "train-tokenizer", "info"})
         self.assertEqual(self.subcommands("checkpoint"), {"info"})
-        self.assertEqual(self.subcommands("bench"), {"attention", "module", "decode", "step", "data", "ops"})
+        self.assertEqual(self.subcommands("bench"), {"attention", "module", "decode", "step", "data", "ops", "tokenizer"})
 
     def subcommands(self, *command):
         listing = self.moh(*command, "--help").split("Subcommands:\n")[1].split("\n\n")[0]

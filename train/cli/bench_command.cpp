@@ -12,6 +12,7 @@
 #include "train/config/enum_names.h"
 #include "train/tasks/language/decode_bench.h"
 #include "train/tasks/language/language_run.h"
+#include "train/tasks/language/tokenizer_bench.h"
 #include "train/tools/bench/step_report.h"
 
 namespace moh::cli {
@@ -48,6 +49,11 @@ struct DecodeArgs : RunArgs, MachineArgs {
 struct DataArgs : RunArgs {
   DataBenchOptions options;
   std::int64_t threads = 0;
+  bool json = false;
+};
+
+struct TokenizerArgs {
+  TokenizerBenchOptions options;
   bool json = false;
 };
 
@@ -138,6 +144,11 @@ int bench_data(const DataArgs& args, const Families& families) {
   DataBenchOptions options = args.options;
   options.threads = num_threads();
   families.of(config).bench_data(config, options, printer(args.json));
+  return kDone;
+}
+
+int bench_tokenizer(const TokenizerArgs& args, const Families&) {
+  run_tokenizer_bench(args.options, printer(args.json));
   return kDone;
 }
 
@@ -281,6 +292,22 @@ Examples:
   moh bench data configs/vit/moh_vit_s_75.yaml data.train=imagenet/train --batch 128 --threads 16 --json)");
 }
 
+void add_bench_tokenizer(const Commands& commands) {
+  const auto [command, args] = add_command(
+      commands, "tokenizer", "Measure how fast a tokenizer encodes text, on one thread", bench_tokenizer);
+  command.add_option("files", args.options.inputs, "Text and JSON Lines, also as .gz or .zst")->required();
+  command.add_option("--tokenizer", args.options.tokenizer, "As data.tokenizer");
+  command.add_option("--text-key", args.options.records.text_key, "Key of the text in JSON Lines");
+  command.add_option("--repeats", args.options.repeats, "Measured passes over each file");
+  command.add_flag("--json", args.json, "Print JSON lines instead of a table");
+  command.footer(
+      R"(scripts/bench_tokenizers.py compares with the libraries tokenizers, tiktoken and sentencepiece.
+
+Examples:
+  moh bench tokenizer --tokenizer llama3/tokenizer.json english.txt web.jsonl.zst
+  moh bench tokenizer --tokenizer llama2/tokenizer.model english.txt --repeats 9 --json)");
+}
+
 void add_bench_ops(const Commands& commands) {
   const auto [command, args] =
       add_command(commands, "ops",
@@ -315,6 +342,7 @@ void add_bench(const Commands& commands) {
   add_bench_decode(bench);
   add_bench_step(bench);
   add_bench_data(bench);
+  add_bench_tokenizer(bench);
   add_bench_ops(bench);
 }
 
