@@ -10,6 +10,7 @@
 #include "train/io/input_file.h"
 #include "train/io/printable.h"
 #include "train/tokenizers/base64.h"
+#include "train/tokenizers/most_id.h"
 
 namespace moh {
 
@@ -108,12 +109,31 @@ bool looks_like_tiktoken(std::string_view first_bytes) {
   return rank_of(line).has_value();
 }
 
+namespace {
+
+void check_ids(const TiktokenFile& file, const std::string& where) {
+  const std::int64_t most = most_id(file.ranks.size() + file.encoding.special.size());
+  const auto check = [&](TokenId id) {
+    if (id > most) {
+      throw DataError(error_message(
+          where, "ranks and special_tokens",
+          "ids of at most " + std::to_string(most) + " for " + std::to_string(file.ranks.size()) + " ranks",
+          std::to_string(id)));
+    }
+  };
+  for (const TiktokenRank& rank : file.ranks) check(rank.id);
+  for (const auto& [name, id] : file.encoding.special) check(id);
+}
+
+}  // namespace
+
 TiktokenFile read_tiktoken_file(const std::filesystem::path& path) {
   TiktokenFile file;
   std::string text = read_text_file(path, InputKind::kData, kMaxFileBytes);
   file.ranks = read_ranks(text, printable_path(path));
   file.encoding = encoding_of(path, file.ranks.size());
   std::ranges::sort(file.encoding.special);
+  check_ids(file, printable_path(path));
   file.files.push_back({"tokenizer.tiktoken", std::move(text)});
   const std::filesystem::path beside = path.parent_path() / kEncodingFile;
   if (std::filesystem::exists(beside))

@@ -16,6 +16,7 @@
 #include "train/tokenizers/bpe_tokenizer.h"
 #include "train/tokenizers/byte_level.h"
 #include "train/tokenizers/files_of_use.h"
+#include "train/tokenizers/most_id.h"
 
 namespace moh {
 
@@ -406,11 +407,17 @@ std::optional<TokenId> end_of_document_of(const std::filesystem::path& path,
 }
 
 /// By id: what tokens are decoded to.
-std::vector<std::string> bytes_of_tokens(const Vocabulary& vocabulary, const std::vector<AddedToken>& added,
-                                         const Decoding& decoding) {
+std::vector<std::string> bytes_of_tokens(const Node& root, const Vocabulary& vocabulary,
+                                         const std::vector<AddedToken>& added, const Decoding& decoding) {
   TokenId last = -1;
   for (const auto& [name, id] : vocabulary) last = std::max(last, id);
   for (const AddedToken& token : added) last = std::max(last, token.id);
+  const std::int64_t most = most_id(vocabulary.size() + added.size());
+  if (last > most) {
+    root.fail(
+        "ids of at most " + std::to_string(most) + " for " + std::to_string(vocabulary.size()) + " tokens",
+        std::to_string(last));
+  }
   std::vector<std::string> bytes(static_cast<std::size_t>(last) + 1);
   for (const auto& [name, id] : vocabulary) bytes[static_cast<std::size_t>(id)] = decoding(name);
   for (const AddedToken& token : added)
@@ -451,7 +458,7 @@ std::unique_ptr<const Tokenizer> read_tokenizer_json(const std::filesystem::path
   const Decoding decoding = read_decoding(root);
   parts.drops_leading_space = decoding.drops_leading_space;
   parts.sequence_start = read_sequence_start(root);
-  parts.bytes = bytes_of_tokens(vocabulary, parts.added, decoding);
+  parts.bytes = bytes_of_tokens(root, vocabulary, parts.added, decoding);
   parts.end_of_document = end_of_document_of(path, parts.added, vocabulary);
   parts.content_hash = hash_of(root);
   parts.files = files_of_use(path);

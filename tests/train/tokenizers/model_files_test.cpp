@@ -298,6 +298,8 @@ TEST_CASE("tiktoken: files without a pattern, and damaged ones, are refused") {
       Contains("found 704 ranks; name it in a file tiktoken.json beside: {\"pattern\": \"cl100k\""));
   check_ranks_refused(ranks + "abc 9000\n",
                       "a.tiktoken:705: expected a token in base64, a space, and its rank");
+  check_ranks_refused(ranks + "YWFhYWFh 9000000\n",
+                      "expected ids of at most 68356 for 705 ranks, found 9000000");
   check_ranks_refused(ranks + "IQ== -1\n", ":705: expected a token in base64");
   check_ranks_refused(ranks + "IQ== 9000\n", "expected ranks and tokens that differ");
   check_ranks_refused(ranks.substr(ranks.find('\n') + 1), "expected all 256 single bytes, found 255");
