@@ -1,0 +1,24 @@
+#pragma once
+
+#include <functional>
+#include <string>
+#include <string_view>
+
+namespace moh {
+
+/// What has started this process, as its environment tells.
+struct Launch {
+  std::string_view launcher;  ///< "mpirun", "srun", "torchrun", "mpiexec"; empty: nothing that starts several
+  int size = 1;               ///< processes that were started
+  bool by_pmix = false;       ///< Open MPI's processes find each other
+};
+
+/// Value of an environment variable; empty without it.
+using Environment = std::function<std::string(const char* name)>;
+std::string environment_variable(const char* name);
+
+/// Reads the variables of Open MPI's mpirun, Slurm's srun, torchrun, and launchers of other MPIs. Throws
+/// ConfigError for numbers that are none.
+Launch detect_launch(const Environment& environment = environment_variable);
+
+}  // namespace moh

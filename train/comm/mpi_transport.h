@@ -1,0 +1,14 @@
+#pragma once
+
+#include <memory>
+
+#include "train/comm/transport.h"
+
+namespace moh {
+
+/// Initialises Open MPI, which is loaded at this point and not before (MpiLibrary), and connects with all
+/// processes of MPI_COMM_WORLD. The calling thread is the one that uses the transport. Throws ConfigError in
+/// a build without MPI, and where the library is missing or is another; CommError.
+std::unique_ptr<Transport> connect_mpi();
+
+}  // namespace moh
