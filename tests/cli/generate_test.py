@@ -129,6 +129,24 @@ class Generate(support.MohTest):
         output = self.moh("generate", "--checkpoint", "lines_run", "--prompt", "abcdef", "--temperature", 0)
         self.assert_says(output, "abcdefgh\n", "3 tokens", "; the model ended the document")
 
+    def test_each_token_that_ends_a_text_does(self):
+        self.moh("convert", "--from", "run", "--to", "hf", "--format", "hf")
+        new = self.generate("--tokens", 20, "--temperature", 0).removeprefix("the head")
+        before, first, later = list(dict.fromkeys(new))[:3]  # tokens are bytes
+        config = json.loads((self.folder / "hf/config.json").read_text())
+        for ends in ([ord(first), ord(later)], [ord(later), ord(first)], ord(first)):
+            for file in ("config.json", "generation_config.json"):
+                with self.subTest(ends=ends, file=file):
+                    (self.folder / "hf/generation_config.json").unlink(missing_ok=True)
+                    self.write("hf/config.json", json.dumps({**config, "eos_token_id": ends}))
+                    if file == "generation_config.json":  # it goes before the other
+                        self.write("hf/config.json", json.dumps({**config, "eos_token_id": ord(before)}))
+                        self.write("hf/generation_config.json", json.dumps({"eos_token_id": ends}))
+                    output = self.moh("generate", "--checkpoint", "hf", "--prompt", "the head", "--temperature", 0, "--tokens",
+                                      20, "--threads", 1)
+                    self.assertTrue(output.startswith("the head" + new[:new.index(first)] + "\n"), output)
+                    self.assert_says(output, "; the model ended the document")
+
     def test_options_out_of_range(self):
         for option, value, expected in (("temperature", -1, "temperature: expected 0 or more"),
                                         ("top-k", -1, "top_k: expected 0 (all) or more"),

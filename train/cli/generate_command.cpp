@@ -121,6 +121,7 @@ int generate(const GenerateArgs& args, const Families& families) {
   const LanguageModel model = as_language_model(loaded, "generate");
   for (std::size_t i = 0; i < prompts.size(); ++i) {
     GenerateOptions options = args.options;
+    options.ends = model.ends;
     for (std::int64_t sample = 1; sample <= args.num_samples; ++sample, ++options.seed)
       continue_prompt(model, prompts[i], options, heading(args, i, sample, options.seed));
   }

@@ -173,7 +173,7 @@ GenerateReport generate_text(const Llama& model, const Tokenizer& tokenizer, std
     const TokenId id =
         picker.pick(logits.span<float>().first(static_cast<std::size_t>(tokenizer.vocab_size())));
     ++report.new_tokens;
-    if (id == tokenizer.end_of_document()) {
+    if (id == tokenizer.end_of_document() || std::ranges::find(options.ends, id) != options.ends.end()) {
       report.end = TextEnd::kEndOfDocument;
       break;
     }

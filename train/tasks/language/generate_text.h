@@ -28,6 +28,7 @@ struct GenerateOptions {
   PickOptions pick;
   std::uint64_t seed = 0;
   std::vector<std::string> stop;  ///< texts before which to stop; not empty ones
+  std::vector<TokenId> ends;      ///< tokens that end a text, besides the end-of-document token
 };
 
 /// Samples tokens; the i-th call of pick() is a function of the logits, the options, key and i.
@@ -51,7 +52,7 @@ class TokenPicker {
 /// The reason why a generated text ended.
 enum class TextEnd {
   kTokens,         ///< GenerateOptions::tokens were generated
-  kEndOfDocument,  ///< the end-of-document token was drawn
+  kEndOfDocument,  ///< the end-of-document token or one of GenerateOptions::ends was drawn
   kStop,           ///< a text of GenerateOptions::stop was generated
   kInterrupted     ///< `interrupt` returned true
 };
@@ -71,11 +72,11 @@ std::vector<TokenId> encode_prompt(std::string_view where, const Tokenizer& toke
                                    std::string_view prompt, std::int64_t positions);
 
 /// Continues `prompt` and passes the new text to `sink` as it is generated, in whole characters. Uses a KV
-/// cache, of which only the selected heads are read. Stops at the end-of-document token, before a text of
-/// options.stop, which is not passed on, or if `interrupt`, which is called before each token, returns true.
-/// When the context reaches the model's max_positions, its first half is dropped and the rest is processed
-/// again. Throws ValueError for an empty prompt or stop text, a prompt that is longer than max_positions, and
-/// a negative number of tokens.
+/// cache, of which only the selected heads are read. Stops at the end-of-document token or one of
+/// options.ends, before a text of options.stop, which is not passed on, or if `interrupt`, which is called
+/// before each token, returns true. When the context reaches the model's max_positions, its first half is
+/// dropped and the rest is processed again. Throws ValueError for an empty prompt or stop text, a prompt that
+/// is longer than max_positions, and a negative number of tokens.
 GenerateReport generate_text(
     const Llama& model, const Tokenizer& tokenizer, std::string_view prompt, const GenerateOptions& options,
     const std::function<void(std::string_view)>& sink, FunctionRef<bool()> interrupt = [] { return false; });

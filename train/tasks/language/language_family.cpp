@@ -52,6 +52,19 @@ HfTokenIds token_ids_of(const ModelLocation& source, const Companions& beside) {
   return tokenizer.empty() ? HfTokenIds() : token_ids_of(*open_tokenizer("tokenizer", tokenizer));
 }
 
+/// The tokens that end a text where the model came from elsewhere. As in transformers, what
+/// generation_config.json says goes before config.json.
+std::vector<TokenId> ends_of(const ModelLocation& source) {
+  const Companions beside = companions(source);
+  const auto generation = beside.find(kGenerationConfig);
+  HfTokenIds ids;
+  if (generation != beside.end()) ids = read_hf_token_ids(generation->second);
+  if (ids.eos.empty() && source.is_hf()) ids = read_hf_token_ids(source.config);
+  std::vector<TokenId> ends;
+  for (const std::int64_t id : ids.eos) ends.push_back(static_cast<TokenId>(id));
+  return ends;
+}
+
 /// Whether the tokens of a model that brings no tokenizer are bytes, as those of a run are. One from
 /// elsewhere counts as such where there are 256 of them.
 bool knows_bytes(const LanguageRun& run, const ModelLocation& source, const Companions& beside) {
@@ -219,7 +232,7 @@ LanguageModel as_language_model(const LoadedModel& loaded, std::string_view comm
     throw ConfigError(
         error_message(command, "", "a language model", "task: " + std::string(loaded.config.family->task())));
   }
-  return {*model, tokenizer_of(language_run(loaded.config))};
+  return {*model, tokenizer_of(language_run(loaded.config)), ends_of(locate_model(loaded.path))};
 }
 
 }  // namespace moh

@@ -18,6 +18,9 @@ const Family& language_family();
 struct LanguageModel {
   const Llama& model;  ///< owned by the LoadedModel
   std::unique_ptr<const Tokenizer> tokenizer;
+  /// Tokens that end a text by the model's generation_config.json, else its config.json. A chat model has
+  /// several: LLaMA 3's <|end_of_text|> and <|eot_id|>.
+  std::vector<TokenId> ends;
 };
 
 /// The language model of a checkpoint. Throws ConfigError, naming `command`, for a model of another task.
