@@ -18,6 +18,8 @@ struct AttentionTrace {
   Tensor heads;        ///< [B, T, H, d], input of the output projection: times the gate, 0 where not selected
   Tensor output;       ///< [D, H d], the weight of the output projection
   bool causal = true;  ///< a token attends to itself and earlier ones; false: to all tokens
+  std::int64_t window = 0;      ///< and to so many at most, itself included; 0: no window
+  Tensor document_starts = {};  ///< [B, T] int32, and to none before these (ForwardContext); undefined: none
   const HeadChoice* choice = nullptr;  ///< null in a dense layer
 };
 

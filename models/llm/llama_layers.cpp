@@ -71,16 +71,18 @@ LlamaAttention::Projections LlamaAttention::project(const Variable& x, const Rop
   return p;
 }
 
-void LlamaAttention::show(AttentionObserver& observer, const Variable& x, const Projections& p,
+void LlamaAttention::show(const ForwardContext& context, const Variable& x, const Projections& p,
                           const Variable& heads) const {
-  observer.observe({.layer = layer_,
-                    .x = x.value(),
-                    .q = p.q.value(),
-                    .k = p.k.value(),
-                    .v = p.v.value(),
-                    .heads = heads.value(),
-                    .output = o_proj_.weight().value(),
-                    .choice = p.choice ? &*p.choice : nullptr});
+  context.observer->observe({.layer = layer_,
+                             .x = x.value(),
+                             .q = p.q.value(),
+                             .k = p.k.value(),
+                             .v = p.v.value(),
+                             .heads = heads.value(),
+                             .output = o_proj_.weight().value(),
+                             .window = window_,
+                             .document_starts = context.document_starts,
+                             .choice = p.choice ? &*p.choice : nullptr});
 }
 
 LayerOutput LlamaAttention::forward(const Variable& x, const RopeTable& table,
@@ -92,7 +94,7 @@ LayerOutput LlamaAttention::forward(const Variable& x, const RopeTable& table,
       scaled_heads(p.choice ? head_sparse_attention(p.q, p.k, p.v, p.choice->gates, p.choice->lists, causal)
                             : attention(p.q, p.k, p.v, causal),
                    context.head_scales_of(layer_));
-  if (context.observer != nullptr) show(*context.observer, x, p, out);
+  if (context.observer != nullptr) show(context, x, p, out);
   LayerOutput output{from_heads(o_proj_, out, p.choice ? &*p.choice : nullptr), {}};
   if (p.choice) output.routing = summarize(*p.choice);
   return output;

@@ -39,7 +39,7 @@ class LlamaAttention : public Module {
   };
   Projections project(const Variable& x, const RopeTable& table, const ForwardContext& context) const;
 
-  void show(AttentionObserver& observer, const Variable& x, const Projections& p,
+  void show(const ForwardContext& context, const Variable& x, const Projections& p,
             const Variable& heads) const;
 
   std::int64_t layer_, head_dim_, window_;

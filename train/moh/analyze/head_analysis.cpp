@@ -79,6 +79,7 @@ void HeadAnalysis::compare(Layer& layer, const AttentionTrace& trace, const Tens
                            std::span<const std::uint8_t> selected) const {
   if (!trace.q.defined()) return;  // no attention of queries to keys that could be compared
   const std::int64_t per_sequence = heads.dim(1) * heads.dim(2);
+  const Tensor starts = trace.document_starts.defined() ? trace.document_starts.to(kCpu) : Tensor();
   for (std::int64_t b = 0; b < heads.dim(0); ++b) {
     if (!pass_.for_similarity[static_cast<std::size_t>(b)]) continue;
     const auto begin = selected.begin() + b * per_sequence;
@@ -87,6 +88,8 @@ void HeadAnalysis::compare(Layer& layer, const AttentionTrace& trace, const Tens
                           .heads = heads.select(b),
                           .output = as_floats(trace.output),
                           .causal = trace.causal,
+                          .window = trace.window,
+                          .document_starts = starts.defined() ? starts.select(b) : Tensor(),
                           .selected = {begin, begin + per_sequence}});
   }
 }

@@ -77,17 +77,22 @@ void softmax(float* scores, std::int64_t count, float scale) {
   for (std::int64_t s = 0; s < count; ++s) scores[s] *= factor;
 }
 
-/// The number of keys that token t attends to; they are the first ones.
-std::int64_t keys_of_token(const SequenceTrace& trace, std::int64_t t) {
-  return trace.causal ? t + 1 : trace.k.dim(0);
+/// The keys that token t attends to.
+Block keys_of_token(const SequenceTrace& trace, std::int64_t t) {
+  if (!trace.causal) return {0, trace.k.dim(0)};
+  Block keys{0, t + 1};
+  if (trace.window > 0) keys.begin = std::max<std::int64_t>(0, t + 1 - trace.window);
+  if (trace.document_starts.defined())
+    keys.begin = std::max<std::int64_t>(keys.begin, trace.document_starts.data<std::int32_t>()[t]);
+  return keys;
 }
 
-/// The number of keys that the last token of a block attends to, which is the most in the block.
+/// The end of the keys that the tokens of a block attend to.
 std::int64_t keys_of_block(const SequenceTrace& trace, Block block) {
-  return keys_of_token(trace, block.end - 1);
+  return keys_of_token(trace, block.end - 1).end;
 }
 
-/// Attention probabilities of a block of tokens: [block, H, S] with S = keys_of_block. Elements beyond
+/// Attention probabilities of a block of tokens: [block, H, S] with S = keys_of_block. Elements outside of
 /// keys_of_token are undefined.
 Tensor attention_patterns(const SequenceTrace& trace, Block block) {
   const std::int64_t heads = trace.q.dim(1), kv_heads = trace.k.dim(1), width = trace.q.dim(2),
@@ -102,8 +107,10 @@ Tensor attention_patterns(const SequenceTrace& trace, Block block) {
   }
   const auto scale = static_cast<float>(1 / std::sqrt(static_cast<double>(width)));
   parallel_for(block.size() * heads, heads, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t row = begin; row < end; ++row)
-      softmax(p.data<float>() + row * keys, keys_of_token(trace, block.begin + row / heads), scale);
+    for (std::int64_t row = begin; row < end; ++row) {
+      const Block seen = keys_of_token(trace, block.begin + row / heads);
+      softmax(p.data<float>() + row * keys + seen.begin, seen.size(), scale);
+    }
   });
   return p;
 }
@@ -111,12 +118,12 @@ Tensor attention_patterns(const SequenceTrace& trace, Block block) {
 void add_patterns(HeadPairs& pairs, const SequenceTrace& trace, Block block) {
   const Tensor patterns = attention_patterns(trace, block);
   const std::int64_t heads = pairs.heads(), keys = keys_of_block(trace, block);
-  const std::int64_t first = trace.causal ? 1 : 0;
-  const Block compared{std::max(block.begin, first), block.end};
-  add_pairs(pairs, trace, compared, [&](std::int64_t t, std::int64_t i, std::int64_t j) {
-    const float* rows = patterns.data<float>() + (t - block.begin) * heads * keys;
+  add_pairs(pairs, trace, block, [&](std::int64_t t, std::int64_t i, std::int64_t j) {
+    const Block seen = keys_of_token(trace, t);
+    if (trace.causal && seen.size() == 1) return std::numeric_limits<double>::quiet_NaN();  // left out
+    const float* rows = patterns.data<float>() + (t - block.begin) * heads * keys + seen.begin;
     const auto distance = [](float a, float b) { return std::abs(a - b); };
-    return 1 - lane_sum(rows + i * keys, rows + j * keys, keys_of_token(trace, t), distance) / 2;
+    return 1 - lane_sum(rows + i * keys, rows + j * keys, seen.size(), distance) / 2;
   });
 }
 

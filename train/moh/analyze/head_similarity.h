@@ -41,6 +41,8 @@ struct SequenceTrace {
   Tensor heads;                        ///< [T, H, d]
   Tensor output;                       ///< [D, H d], the weight of the output projection
   bool causal = true;                  ///< a token attends to itself and earlier ones; false: to all tokens
+  std::int64_t window = 0;             ///< and to so many at most, itself included; 0: no window
+  Tensor document_starts = {};         ///< [T] int32, and to none before these; undefined: none
   std::vector<std::uint8_t> selected;  ///< [T, H]
 };
 
@@ -54,8 +56,8 @@ class HeadSimilarity {
   void add(const SequenceTrace& trace);
 
   /// 1 - ||a - b||_1 / 2 of the two heads' rows a, b of softmax(q k' / sqrt(d)), which is their overlap
-  /// sum_s min(a_s, b_s). Under a causal mask the first token of a sequence is left out: it attends to itself
-  /// alone.
+  /// sum_s min(a_s, b_s). Under a causal mask tokens that attend to themselves alone are left out, as the
+  /// first of a sequence or document.
   const HeadPairs& attention() const { return attention_; }
   /// Cosine similarity of the two head outputs, of width d.
   const HeadPairs& outputs() const { return outputs_; }

@@ -43,14 +43,6 @@ void require_held_out(const TextDataConfig& config, const TextSource& validation
       "give more text, or hold nothing out with data.validation_fraction: 0"));
 }
 
-/// data.document_mask needs to know where documents begin.
-void require_document_marks(const TextDataConfig& config, const Tokenizer& tokenizer) {
-  if (!config.document_mask || DocumentMarks(tokenizer).exist()) return;
-  throw ConfigError(error_message("data.document_mask", "",
-                                  "a tokenizer with a token that ends documents or begins texts",
-                                  describe(tokenizer)));
-}
-
 /// All of the held-out files, source by source.
 std::vector<TextSource> open_validation(const TextDataConfig& config, const Tokenizer& tokenizer,
                                         FunctionRef<Corpus(std::string key, const DataSource&)> open) {
@@ -181,6 +173,13 @@ std::unique_ptr<const Tokenizer> tokenizer_of(const LanguageRun& run) {
 TokenSourcePtr open_text(std::span<const std::string> inputs, const Tokenizer& tokenizer,
                          const TextOptions& options) {
   return split_corpus(open_files(inputs, tokenizer, options), tokenizer, 0.0).train;
+}
+
+void require_document_marks(const TextDataConfig& config, const Tokenizer& tokenizer) {
+  if (!config.document_mask || DocumentMarks(tokenizer).exist()) return;
+  throw ConfigError(error_message("data.document_mask", "",
+                                  "a tokenizer with a token that ends documents or begins texts",
+                                  describe(tokenizer)));
 }
 
 BatchOptions batch_options(const LanguageRun& run) {

@@ -40,6 +40,9 @@ std::unique_ptr<const Tokenizer> tokenizer_of(const LanguageRun& run);
 TokenSourcePtr open_text(std::span<const std::string> inputs, const Tokenizer& tokenizer,
                          const TextOptions& options);
 
+/// Throws ConfigError for data.document_mask with a tokenizer that does not say where documents begin.
+void require_document_marks(const TextDataConfig& config, const Tokenizer& tokenizer);
+
 /// How a run's windows become batches.
 BatchOptions batch_options(const LanguageRun& run);
 

@@ -144,6 +144,37 @@ Tensor parameter(const Llama& model, const std::string& name) {
 
 }  // namespace
 
+TEST_CASE("analyze: documents that share a sequence are analysed as if each were alone") {
+  Sample sample(RouterKind::kLearned);
+  sample.sources.clear();
+  sample.add_source("two", "the head token mixture of heads");
+  std::vector<TokenId> ids(31);
+  sample.sources[0].tokens->copy(0, ids);
+  ids.insert(ids.begin() + 15, ByteTokenizer::kEndOfDocument);
+  sample.sources[0].tokens = tokens_in_memory(ids, 256);
+  const auto report = [&](std::int64_t length, const AnalyzedDocuments& documents) {
+    AnalyzeOptions options = sample.options;
+    options.sequence_length = length;
+    return *analyze_heads(
+        sample.model, analysis_of_texts(sample.model, *sample.tokenizer, sample.sources, options, documents),
+        [](const AnalyzeProgress&) { return true; });
+  };
+  const HeadReport alone = report(16, {}), unmasked = report(32, {});
+  const HeadReport masked = report(32, {.mask = true, .reset_positions = true});
+  const HeadUse& use = *alone.layers[1].use;
+  for (std::size_t h = 0; h < kHeads; ++h) {
+    CHECK(masked.layers[1].use->load[h] == use.load[h]);
+    CHECK(same(masked.layers[1].use->gate_mean[h], use.gate_mean[h]));
+  }
+  const auto overlap = [](const HeadReport& of) { return of.layers[1].similarity->attention().mean(0, 1); };
+  CHECK(same(overlap(masked), overlap(alone)));
+  CHECK_FALSE(same(overlap(unmasked), overlap(alone)));
+  bool all_same = true;
+  for (std::size_t h = 0; h < kHeads; ++h)
+    all_same = all_same && same(unmasked.layers[1].use->gate_mean[h], use.gate_mean[h]);
+  CHECK_FALSE(all_same);
+}
+
 TEST_CASE("analyze: what must hold for every MoH model") {
   for (const RouterKind router : {RouterKind::kLearned, RouterKind::kQueryNorm}) {
     const HeadReport report = Sample(router).run();

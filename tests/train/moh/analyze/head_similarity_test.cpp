@@ -68,6 +68,40 @@ TEST_CASE("analyze: similarity of attention rows by hand") {
   CHECK(similarity.attention().mean(1, 2) == Approx(0.5));
 }
 
+TEST_CASE("analyze: attention is compared under the mask of documents and within the window") {
+  constexpr std::int64_t kTokens = 9, kHeads = 3, kFirst = 4;
+  const SequenceTrace whole = random_trace(kTokens, kHeads, 1, 4);
+  const auto part = [&](std::int64_t begin, std::int64_t end) {
+    SequenceTrace trace = whole;
+    trace.q = whole.q.slice(begin, end);
+    trace.k = whole.k.slice(begin, end);
+    trace.heads = whole.heads.slice(begin, end);
+    trace.selected.resize(static_cast<std::size_t>((end - begin) * kHeads));
+    return trace;
+  };
+  HeadSimilarity alone(kHeads), together(kHeads), unmasked(kHeads);
+  alone.add(part(0, kFirst));
+  alone.add(part(kFirst, kTokens));
+  unmasked.add(whole);
+  SequenceTrace masked = whole;
+  masked.document_starts = tensor_of<std::int32_t>({kTokens}, {0, 0, 0, 0, 4, 4, 4, 4, 4});
+  together.add(masked);
+  CHECK(together.attention().mean(0, 1) == Approx(alone.attention().mean(0, 1)));
+  CHECK(together.attention().mean(0, 1) != Approx(unmasked.attention().mean(0, 1)));
+
+  // Within a window of 3, the last token attends as the last of three.
+  const auto of_last = [](SequenceTrace trace, std::int64_t window) {
+    trace.window = window;
+    std::fill(trace.selected.begin(), trace.selected.end() - kHeads, std::uint8_t{0});
+    HeadSimilarity similarity(kHeads);
+    similarity.add(trace);
+    return similarity.attention().mean(0, 1);
+  };
+  CHECK(of_last(whole, 3) == Approx(of_last(part(kTokens - 3, kTokens), 0)));
+  CHECK(of_last(whole, kTokens) == of_last(whole, 0));
+  CHECK(std::isnan(of_last(whole, 1)));  // it attends to itself alone
+}
+
 TEST_CASE("analyze: cosines of outputs and of contributions by hand") {
   // One token, three heads of width 2; the projection swaps the outputs of head 1.
   const SequenceTrace trace{.q = zeros({1, 3, 2}, DType::kFloat32),

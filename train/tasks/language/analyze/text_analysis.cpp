@@ -11,6 +11,7 @@
 #include "train/config/enum_names.h"
 #include "train/io/printable.h"
 #include "train/tasks/language/analyze/analysis_sequences.h"
+#include "train/tasks/language/data/document_marks.h"
 #include "train/tasks/language/language_data.h"
 #include "train/tasks/language/language_run.h"
 
@@ -102,10 +103,22 @@ void add_text(AnalysisInputs& inputs, const Llama& model, const Tokenizer& token
     inputs.text_tokens.push_back({.id = id, .text = printable(tokenizer.token_bytes(id))});
 }
 
+/// Where the documents of sequences [B, T] begin.
+Tensor document_starts(const DocumentMarks& marks, const Tensor& tokens) {
+  const std::int64_t length = tokens.dim(1);
+  const Tensor starts = empty(tokens.shape(), DType::kInt32);
+  for (std::int64_t b = 0; b < tokens.dim(0); ++b) {
+    const Tensor row = tokens.select(b).to(DType::kInt32);
+    marks.write_starts(row.span<std::int32_t>(), starts.data<std::int32_t>() + b * length);
+  }
+  return starts;
+}
+
 }  // namespace
 
 AnalysisInputs analysis_of_texts(const Llama& model, const Tokenizer& tokenizer,
-                                 const std::vector<TextSource>& sources, const AnalyzeOptions& options) {
+                                 const std::vector<TextSource>& sources, const AnalyzeOptions& options,
+                                 const AnalyzedDocuments& documents) {
   check_options(model, options);
   AnalysisInputs inputs{
       .options = options, .model = sizes_of(model.config()), .tokenizer = std::string(tokenizer.name())};
@@ -129,7 +142,10 @@ AnalysisInputs analysis_of_texts(const Llama& model, const Tokenizer& tokenizer,
     for (; index >= opened.at(source).size(); ++source) index -= opened[source].size();
     return opened[source].at(index);
   };
-  inputs.forward = [&model](const Tensor& tokens, const ForwardContext& context) {
+  inputs.forward = [&model, documents, marks = DocumentMarks(tokenizer)](const Tensor& tokens,
+                                                                         ForwardContext context) {
+    if (documents.mask) context.document_starts = document_starts(marks, tokens).to(model.device());
+    context.reset_positions = documents.reset_positions;
     model.forward(tokens, context);
   };
   return inputs;
@@ -148,7 +164,9 @@ AnalysisInputs analysis_of_files(const RunConfig& run, const Llama& model,
   for (TextSource& source : sources) {
     if (source.name.empty()) source.name = "validation";
   }
-  return analysis_of_texts(model, *tokenizer, sources, options);
+  const AnalyzedDocuments documents{language.data.document_mask, language.data.reset_positions};
+  require_document_marks(language.data, *tokenizer);
+  return analysis_of_texts(model, *tokenizer, sources, options, documents);
 }
 
 }  // namespace moh
