@@ -4,7 +4,7 @@
   python3 -m venv V && V/bin/pip install tokenizers sentencepiece tiktoken
   scripts/bench_tokenizers.py --python V/bin/python DATA
 
-DATA has texts as ../shared/data has: English (tinyshakespeare.txt, wikitext2), Chinese (cmmlu), JSON Lines (gsm8k); code is
+DATA is a folder with English (tinyshakespeare.txt, wikitext2), Chinese (cmmlu) and JSON Lines (gsm8k); code is
 that of this project. Tokenizers of the forms of GPT-2, LLaMA 3, LLaMA 2 and T5 are trained on them once (--work). Both sides
 get the same documents of some 4 KiB and encode them by the fastest call that they have (encode_batch_fast, encode with a
 list, encode_ordinary). Processes alternate, each measures every text --repeats times after one pass that is not counted,
