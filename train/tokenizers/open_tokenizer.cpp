@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <optional>
 #include <string>
 #include <system_error>
 
@@ -42,6 +43,16 @@ std::unique_ptr<const Tokenizer> read_tokenizer(const fs::path& file) {
   return read_tokenizer_json(file);
 }
 
+/// The file that a tokenizer.json was made from. A damaged tokenizer_config.json names none: it is an error
+/// for whoever opens the tokenizer, not for a model's folder that is copied.
+std::optional<std::string> original_of(const fs::path& tokenizer_file) {
+  try {
+    return read_tokenizer_use(tokenizer_file).original;
+  } catch (const DataError&) {
+    return std::nullopt;
+  }
+}
+
 }  // namespace
 
 fs::path tokenizer_file_in(const fs::path& folder) {
@@ -49,9 +60,9 @@ fs::path tokenizer_file_in(const fs::path& folder) {
   const auto is_there = [&](const char* name) { return fs::is_regular_file(folder / name, ignored); };
   const auto* const first = std::ranges::find_if(kNames, is_there);
   if (first == std::end(kNames)) return {};
-  const TokenizerUse use = read_tokenizer_use(folder / *first);
+  const std::optional<std::string> original = original_of(folder / *first);
   for (const char* name : kNames) {
-    if (use.original == name && is_there(name)) return folder / name;
+    if (original == name && is_there(name)) return folder / name;
   }
   return folder / *first;
 }
