@@ -37,8 +37,8 @@ Tensor some_tokens(std::int64_t batch, std::int64_t length) {
 }
 
 bool same_row(const Tensor& a, const Tensor& b, std::int64_t row) {
-  return std::memcmp(a.data<float>() + row * kVocab, b.data<float>() + row * kVocab,
-                     kVocab * sizeof(float)) == 0;
+  const float *const x = a.data<float>() + row * kVocab, *const y = b.data<float>() + row * kVocab;
+  return std::equal(x, x + kVocab, y);
 }
 
 constexpr RouterKind kRouters[] = {RouterKind::kNone, RouterKind::kLearned, RouterKind::kQueryNorm};
