@@ -92,7 +92,7 @@ def main():
     wanted = [os.path.relpath(name, ROOT) for name in arguments.files] or changed_sources(since)
     unknown = [name for name in arguments.files if os.path.relpath(name, ROOT) not in commands]
     if unknown:
-        sys.exit(f"error: not compiled without CUDA, so clang-tidy cannot look at: {', '.join(unknown)}")
+        sys.exit(f"error: not compiled in this build, so clang-tidy cannot look at: {', '.join(unknown)}")
     names = [name for name in wanted if name in commands]
     folder = arguments.build / "tidy"  # a file is looked at once, not once per instruction set
     folder.mkdir(exist_ok=True)

@@ -160,13 +160,15 @@ void add_layers(Summary& summary, const std::string& tag, const json& layers) {
 
 Summary summary_of(const json& record, const std::string& kind) {
   Summary summary;
+  const std::string prefix = kind + "/";
   for (const auto& [field, value] : record.items()) {
     if (field == "step" || field == "unix_time" || field == "non_finite") continue;
-    const std::string tag = kind + "/" + field;
+    std::string tag = prefix;
+    tag += field;
     if (value.is_number()) summary.add_scalar(tag, value.get<double>());
     if (value.is_null()) summary.add_scalar(tag, not_finite(record, field));
     if (value.is_array()) add_layers(summary, tag, value);
-    if (field == "event" && value.is_string()) summary.add_scalar("event/" + value.get<std::string>(), 1);
+    if (field == "event" && value.is_string()) summary.add_scalar(prefix + value.get<std::string>(), 1);
   }
   return summary;
 }

@@ -99,7 +99,7 @@ Tensor attention_patterns(const SequenceTrace& trace, Block block) {
                      keys = keys_of_block(trace, block);
   const Tensor q = trace.q.slice(block.begin, block.end).reshape({block.size(), heads * width});
   const Tensor k = trace.k.slice(0, keys).reshape({keys, kv_heads * width});
-  const Tensor p = empty({block.size(), heads * keys}, DType::kFloat32);
+  Tensor p = empty({block.size(), heads * keys}, DType::kFloat32);
   for (std::int64_t h = 0; h < heads; ++h) {
     const std::int64_t kv_head = h / (heads / kv_heads);
     matmul_into(columns_of(p, h * keys, keys), columns_of(q, h * width, width),

@@ -11,10 +11,10 @@ using namespace moh;
 
 namespace {
 
-const HeadGroup kShared{"shared", {0}}, kRouted{"routed", {1, 2}}, kAll{"all", {0, 1, 2}};
+const HeadGroup shared_heads{"shared", {0}}, routed_heads{"routed", {1, 2}}, all_heads{"all", {0, 1, 2}};
 
 Tensor normal(const Shape& shape, std::uint64_t seed) {
-  const Tensor x = empty(shape, DType::kFloat32);
+  Tensor x = empty(shape, DType::kFloat32);
   fill_normal(x, {seed, 2}, 0.0, 1.0);
   return x;
 }
@@ -54,11 +54,11 @@ TEST_CASE("analyze: similarity of attention rows by hand") {
   CHECK(similarity.attention().mean(2, 0) == Approx(0.75));
   CHECK(similarity.attention().mean(1, 2) == Approx(0.5));
   CHECK(similarity.attention().mean(1, 1) == 1);
-  CHECK(similarity.attention().mean(kShared, kRouted) == Approx(0.75));
-  CHECK(similarity.attention().mean(kRouted, kRouted) == Approx(0.5));
-  CHECK(similarity.attention().mean(kAll, kAll) == Approx(2.0 / 3));
+  CHECK(similarity.attention().mean(shared_heads, routed_heads) == Approx(0.75));
+  CHECK(similarity.attention().mean(routed_heads, routed_heads) == Approx(0.5));
+  CHECK(similarity.attention().mean(all_heads, all_heads) == Approx(2.0 / 3));
   CHECK(similarity.attention().mean({"shared", {1}}, {"routed", {0, 2}}) == Approx(0.625));
-  CHECK(std::isnan(similarity.attention().mean(kShared, kShared)));  // one head has no other
+  CHECK(std::isnan(similarity.attention().mean(shared_heads, shared_heads)));  // one head has no other
 
   // A second sequence in which only heads 0 and 1 are used together, and alike.
   trace.q = tensor_of<float>({2, 3, 1}, {5, 5, 5, ln3, ln3, 0});

@@ -106,7 +106,7 @@ void add_text(AnalysisInputs& inputs, const Llama& model, const Tokenizer& token
 /// Where the documents of sequences [B, T] begin.
 Tensor document_starts(const DocumentMarks& marks, const Tensor& tokens) {
   const std::int64_t length = tokens.dim(1);
-  const Tensor starts = empty(tokens.shape(), DType::kInt32);
+  Tensor starts = empty(tokens.shape(), DType::kInt32);
   for (std::int64_t b = 0; b < tokens.dim(0); ++b) {
     const Tensor row = tokens.select(b).to(DType::kInt32);
     marks.write_starts(row.span<std::int32_t>(), starts.data<std::int32_t>() + b * length);
