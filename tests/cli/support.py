@@ -264,10 +264,15 @@ class Running:
     def wait_until_blocked(self):
         """Waits until what is left of the pipe has no room for the summary that ends a run."""
         deadline = time.monotonic() + TIMEOUT_SECONDS
-        filled = array.array("i", [0])
+        filled, before, since = array.array("i", [0]), -1, time.monotonic()
         while filled[0] < self.PIPE_BYTES - 200:
             if time.monotonic() > deadline or self.process.poll() is not None:
                 raise AssertionError(f"moh did not fill the pipe:\n{self.output}")
+            if filled[0] != before:
+                before, since = filled[0], time.monotonic()
+            elif filled[0] > 0 and time.monotonic() > since + 2:
+                # A page of a pipe is free again when all of it has been read, and a part of this one has been.
+                self.output += os.read(self.pipe, self.PIPE_BYTES).decode(errors="replace")
             time.sleep(0.001)
             fcntl.ioctl(self.pipe, termios.FIONREAD, filled)
 
