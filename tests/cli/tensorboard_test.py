@@ -1,22 +1,13 @@
-"""TensorBoard reads what a run wrote for it.
+"""TensorBoard reads what a run wrote for it."""
 
-tensorboard is that of the virtual environment MOH_PYTORCH_VENV (build/pytorch-venv) or, failing that, of this Python.
-"""
-
-import importlib.util
-import os
 import pathlib
 import signal
 import sys
 
-SOURCE = pathlib.Path(os.environ.get("MOH_SOURCE_DIR", pathlib.Path(__file__).resolve().parents[2]))
-VENV = os.path.abspath(os.environ.get("MOH_PYTORCH_VENV", SOURCE / "build/pytorch-venv")) + "/bin/python"
+sys.path.append(str(pathlib.Path(__file__).resolve().parents[1] / "support"))
+import python_packages  # noqa: E402
 
-if os.path.exists(VENV) and sys.executable != VENV:
-    os.execv(VENV, [VENV, "-B", *sys.argv])
-if importlib.util.find_spec("tensorboard") is None:
-    print("moh test skipped: no tensorboard for Python; scripts/pytorch_venv.sh gets it", file=sys.stderr)
-    sys.exit(77)
+python_packages.require("tensorboard")
 
 from tensorboard.backend.event_processing import event_accumulator  # noqa: E402
 

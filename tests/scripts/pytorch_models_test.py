@@ -1,11 +1,7 @@
-"""The models and measurements of scripts/bench_pytorch.py in PyTorch, against the formulas and against moh.
-
-PyTorch is that of the virtual environment MOH_PYTORCH_VENV (build/pytorch-venv) or, failing that, of this Python.
-"""
+"""The models and measurements of scripts/bench_pytorch.py in PyTorch, against the formulas and against moh."""
 
 import array
 import dataclasses
-import importlib.util
 import json
 import math
 import os
@@ -19,17 +15,13 @@ import unittest
 import unittest.mock
 import zlib
 
-SOURCE = pathlib.Path(os.environ.get("MOH_SOURCE_DIR", pathlib.Path(__file__).resolve().parents[2]))
+sys.path.append(str(pathlib.Path(__file__).resolve().parents[1] / "support"))
+import python_packages  # noqa: E402
+
+python_packages.require("torch")
+SOURCE = python_packages.SOURCE
 WORKER = SOURCE / "scripts" / "pytorch_bench" / "worker.py"
 MOH = os.environ.get("MOH_BINARY", "moh")
-
-VENV = os.path.abspath(os.environ.get("MOH_PYTORCH_VENV", SOURCE / "build/pytorch-venv")) + "/bin/python"
-
-if os.path.exists(VENV) and sys.executable != VENV:
-    os.execv(VENV, [VENV, "-B", *sys.argv])
-if importlib.util.find_spec("torch") is None:
-    print("moh test skipped: no PyTorch; scripts/pytorch_venv.sh gets it", file=sys.stderr)
-    sys.exit(77)
 
 import torch  # noqa: E402
 
