@@ -6,7 +6,6 @@ find_program(MOH_PYTHON python3 REQUIRED)
 mark_as_advanced(MOH_PYTHON)
 
 find_package(Threads REQUIRED)
-find_package(OpenMP REQUIRED COMPONENTS CXX)
 find_package(yaml-cpp REQUIRED)
 find_package(spdlog REQUIRED)
 find_package(CLI11 REQUIRED)

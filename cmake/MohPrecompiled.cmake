@@ -8,10 +8,10 @@ set(MOH_STANDARD_HEADERS
   <optional> <set> <span> <string> <string_view> <system_error> <type_traits> <utility> <vector>)
 
 if(MOH_PRECOMPILED)
-  # For libraries. GCC uses a precompiled header only in files with the same options, hence OpenMP.
+  # For libraries. GCC uses a precompiled header only in files with the same options, hence those of threads.
   file(CONFIGURE OUTPUT ${PROJECT_BINARY_DIR}/precompiled.cpp CONTENT "")
   add_library(moh_precompiled OBJECT ${PROJECT_BINARY_DIR}/precompiled.cpp)
-  target_link_libraries(moh_precompiled PRIVATE moh_compile_options OpenMP::OpenMP_CXX Threads::Threads)
+  target_link_libraries(moh_precompiled PRIVATE moh_compile_options Threads::Threads)
   target_precompile_headers(moh_precompiled PRIVATE ${MOH_STANDARD_HEADERS})
 endif()
 

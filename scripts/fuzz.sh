@@ -32,17 +32,14 @@ Readers: $(targets | tr '\n' ' ')
 END
 }
 
-# Whether clang can build a program with libFuzzer, the sanitizers and OpenMP.
+# Whether clang can build a program with libFuzzer and the sanitizers.
 check_compiler() {
-  command -v clang++ >/dev/null || die "clang++ was not found; install Debian's packages clang, libclang-rt-dev and libomp-dev"
+  command -v clang++ >/dev/null || die "clang++ was not found; install Debian's packages clang and libclang-rt-dev"
   local work
   work=$(mktemp -d)
-  echo '#include <omp.h>' >"$work/b.cpp"
   echo 'extern "C" int LLVMFuzzerTestOneInput(const unsigned char*, unsigned long) { return 0; }' >"$work/a.cpp"
   clang++ -fsanitize=fuzzer,address,undefined "$work/a.cpp" -o "$work/a" 2>/dev/null ||
     die "clang++ has no libFuzzer or sanitizers; install Debian's package libclang-rt-dev"
-  clang++ -fopenmp=libomp -c "$work/b.cpp" -o "$work/b.o" 2>/dev/null ||
-    die "clang++ has no OpenMP; install Debian's package libomp-dev"
   rm -r "$work"
 }
 
