@@ -27,11 +27,12 @@ using MultiBackwardFn = std::function<Grads(std::span<const Tensor> dys)>;
 Variable record(std::string_view name, Tensor output, const std::vector<Variable>& inputs,
                 BackwardFn backward);
 
-/// record() for an op with several outputs. With `always`, a node is recorded even if no input requires a
-/// gradient: for ops that capture parameters instead of taking them as inputs.
+/// record() for an op with several outputs. `captured` are the leaves that require a gradient and are not
+/// among the inputs, but get contributions from backward passes within `backward`: the op is recorded for
+/// their sake, too, and their hooks wait for it.
 std::vector<Variable> record_outputs(std::string_view name, std::vector<Tensor> outputs,
                                      const std::vector<Variable>& inputs, MultiBackwardFn backward,
-                                     bool always = false);
+                                     std::vector<Variable> captured = {});
 
 /// Whether ops are recorded in this thread (as torch.is_grad_enabled()).
 bool grad_enabled();
@@ -54,8 +55,8 @@ class NoGrad : GradMode {
   NoGrad() : GradMode(false) {}
 };
 
-/// Notes whether ops that run in this thread during its lifetime, while recording is off, have inputs that
-/// require a gradient.
+/// Notes the leaves that require a gradient and are inputs of ops that run in this thread during its
+/// lifetime, while recording is off.
 class UnrecordedGradients {
  public:
   UnrecordedGradients();
@@ -63,10 +64,15 @@ class UnrecordedGradients {
   UnrecordedGradients(const UnrecordedGradients&) = delete;
   UnrecordedGradients& operator=(const UnrecordedGradients&) = delete;
 
-  bool any() const;
+  /// Those that are not among `inputs`, each once.
+  std::vector<Variable> leaves_besides(std::span<const Variable> inputs) const;
 
  private:
-  bool outer_;
+  friend class Engine;
+  void add(const Variable& leaf);
+
+  UnrecordedGradients* outer_;
+  std::vector<Variable> leaves_;
 };
 
 /// Names of the ops in the graph of `output`, without repetition, sorted.

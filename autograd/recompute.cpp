@@ -40,8 +40,10 @@ class FirstRun {
  public:
   explicit FirstRun(bool recorded_later) : outer_(in_first_run) { in_first_run = recorded_later; }
   ~FirstRun() { in_first_run = outer_; }
-  /// Whether an op of the segment reads a leaf that requires a gradient.
-  bool met_gradients() const { return met_.any(); }
+  /// The leaves that require a gradient and that ops of the segment read, without its inputs.
+  std::vector<Variable> leaves_besides(const std::vector<Variable>& inputs) const {
+    return met_.leaves_besides(inputs);
+  }
   FirstRun(const FirstRun&) = delete;
   FirstRun& operator=(const FirstRun&) = delete;
 
@@ -98,18 +100,18 @@ std::vector<Variable> recompute(const Segment& segment, const std::vector<Variab
     needs_grad.push_back(input.requires_grad());
   }
   std::vector<Tensor> outputs;
-  bool needed = std::ranges::count(needs_grad, true) > 0;
+  std::vector<Variable> captured;
   {
     const FirstRun first_run(backward_follows());
     for (const Variable& output : segment(inputs)) outputs.push_back(output.value());
-    needed = needed || first_run.met_gradients();
+    captured = first_run.leaves_besides(inputs);  // in whose place the second run has leaves of its own
   }
   return record_outputs(
       "recompute", std::move(outputs), inputs,
       [=](std::span<const Tensor> dys) {
         return run_again(segment, values, needs_grad, generator, state, dys);
       },
-      /*always=*/needed);
+      std::move(captured));
 }
 
 bool recomputing() {

@@ -18,7 +18,7 @@ namespace {
 constexpr std::string_view kSumGradients = "sum_gradients";  // in profiles
 
 thread_local bool recording = true;
-thread_local bool met_gradients = false;  // by ops that were not recorded
+thread_local UnrecordedGradients* met_gradients = nullptr;  // of ops that are not recorded
 
 std::uint64_t next_sequence() {
   static std::atomic<std::uint64_t> sequence = 0;
@@ -45,7 +45,8 @@ class Node {
   std::string name;
   std::uint64_t sequence = 0;
   std::vector<Variable> inputs;
-  MathMode math_mode;  // of the forward pass
+  std::vector<Variable> captured;  // leaves that `backward` adds to
+  MathMode math_mode;              // of the forward pass
   std::size_t num_outputs = 0;
   MultiBackwardFn backward;
 
@@ -62,6 +63,12 @@ class Engine {
   static int output_of(const Variable& v) { return v.state_->output; }
   static bool has_node(const Variable& v) { return v.defined() && v.state_->node != nullptr; }
   static const void* identity(const Variable& v) { return v.state_.get(); }
+  static bool is_among(std::span<const Variable> variables, const Variable& v) {
+    return std::ranges::any_of(variables, [&](const Variable& one) { return one.state_ == v.state_; });
+  }
+  static void note_unrecorded(const Variable& v) {
+    if (met_gradients != nullptr && v.requires_grad() && !has_node(v)) met_gradients->add(v);
+  }
   /// Drops the handle; returns the node if this was the last reference to the variable.
   static std::shared_ptr<Node> release(Variable& v) {
     std::shared_ptr<State> state = std::move(v.state_);
@@ -102,7 +109,8 @@ void Engine::add_to_leaf(const Variable& leaf, Tensor grad) {
         error_message("accumulate_grad", "", to_string(state.value.shape()), to_string(grad.shape())));
   }
   if (state.grad.defined()) {
-    const bool is_added = grad.shares_storage_with(state.grad);  // by the op that returns it
+    // An op may have added to the gradient itself, and return it. Of one storage, buffers hold several.
+    const bool is_added = grad.shares_storage_with(state.grad) && grad.raw() == state.grad.raw();
     return is_added ? void() : state.grad.add(grad);
   }
   const DType wanted = accumulate_dtype(state.value.dtype());
@@ -194,6 +202,11 @@ namespace {
 /// The state of one backward pass: the nodes it reaches, and gradients not yet consumed.
 class BackwardPass {
  public:
+  BackwardPass() : outer_(current) { current = this; }
+  ~BackwardPass() { current = outer_; }
+  BackwardPass(const BackwardPass&) = delete;
+  BackwardPass& operator=(const BackwardPass&) = delete;
+
   void run(std::span<const Variable> outputs, std::span<const Tensor> seeds) {
     const ProfilePhaseScope phase(ProfilePhase::kBackward);
     for (const Variable& output : outputs) {
@@ -224,6 +237,7 @@ class BackwardPass {
         else
           ++leaf_contributions_[Engine::identity(input)];
       }
+      for (const Variable& leaf : node->captured) ++leaf_contributions_[Engine::identity(leaf)];
     }
   }
 
@@ -248,7 +262,9 @@ class BackwardPass {
     for (std::size_t i = 0; i < node.inputs.size(); ++i) {
       if (node.inputs[i].requires_grad()) deliver(node.inputs[i], reached ? std::move(grads[i]) : Tensor());
     }
+    for (const Variable& leaf : node.captured) deliver_to_leaf(leaf, Tensor());
     node.inputs.clear();
+    node.captured.clear();
   }
 
   void deliver(const Variable& to, Tensor grad) {
@@ -275,13 +291,27 @@ class BackwardPass {
   void deliver_to_leaf(const Variable& leaf, Tensor grad) {
     if (!leaf.requires_grad()) return;
     if (grad.defined()) Engine::add_to_leaf(leaf, std::move(grad));
-    if (--leaf_contributions_[Engine::identity(leaf)] == 0 && leaf.grad().defined()) Engine::run_hook(leaf);
+    const void* const identity = Engine::identity(leaf);
+    if (--leaf_contributions_[identity] > 0 || !leaf.grad().defined()) return;
+    if (outer_ == nullptr || !outer_->awaits(identity)) Engine::run_hook(leaf);
   }
+
+  /// Whether this pass, or one around it, has contributions to a leaf to come.
+  bool awaits(const void* leaf) const {
+    const auto found = leaf_contributions_.find(leaf);
+    if (found != leaf_contributions_.end() && found->second > 0) return true;
+    return outer_ != nullptr && outer_->awaits(leaf);
+  }
+
+  static thread_local BackwardPass* current;
+  BackwardPass* const outer_;  // that runs a backward pass within an op's
 
   std::vector<std::shared_ptr<Node>> nodes_;  // keeps them alive: a node drops its inputs once it has run
   std::unordered_map<Node*, std::vector<Tensor>> gradients_;
   std::unordered_map<const void*, int> leaf_contributions_;
 };
+
+thread_local BackwardPass* BackwardPass::current = nullptr;
 
 }  // namespace
 
@@ -299,17 +329,21 @@ void backward(std::span<const Variable> outputs, std::span<const Tensor> seeds) 
 
 std::vector<Variable> record_outputs(std::string_view name, std::vector<Tensor> outputs,
                                      const std::vector<Variable>& inputs, MultiBackwardFn backward,
-                                     bool always) {
-  const bool wanted = always || std::any_of(inputs.begin(), inputs.end(),
-                                            [](const Variable& v) { return v.requires_grad(); });
+                                     std::vector<Variable> captured) {
+  const bool wanted = !captured.empty() || std::any_of(inputs.begin(), inputs.end(),
+                                                       [](const Variable& v) { return v.requires_grad(); });
   const bool needed = recording && wanted;
-  met_gradients = met_gradients || wanted;
+  if (!recording) {
+    for (const Variable& input : inputs) Engine::note_unrecorded(input);
+    for (const Variable& leaf : captured) Engine::note_unrecorded(leaf);
+  }
   std::shared_ptr<Node> node;
   if (needed) {
     node = std::make_shared<Node>();
     node->name = name;
     node->sequence = next_sequence();
     node->inputs = inputs;
+    node->captured = std::move(captured);
     node->num_outputs = outputs.size();
     node->math_mode = math_mode();
     node->backward = std::move(backward);
@@ -350,14 +384,24 @@ GradMode::~GradMode() {
 }
 
 UnrecordedGradients::UnrecordedGradients() : outer_(met_gradients) {
-  met_gradients = false;
+  met_gradients = this;
 }
 UnrecordedGradients::~UnrecordedGradients() {
-  met_gradients = met_gradients || outer_;
+  met_gradients = outer_;
+  if (outer_ == nullptr) return;
+  for (const Variable& leaf : leaves_) outer_->add(leaf);
 }
 
-bool UnrecordedGradients::any() const {
-  return met_gradients;
+void UnrecordedGradients::add(const Variable& leaf) {
+  if (!Engine::is_among(leaves_, leaf)) leaves_.push_back(leaf);
+}
+
+std::vector<Variable> UnrecordedGradients::leaves_besides(std::span<const Variable> inputs) const {
+  std::vector<Variable> others;
+  for (const Variable& leaf : leaves_) {
+    if (!Engine::is_among(inputs, leaf)) others.push_back(leaf);
+  }
+  return others;
 }
 
 std::vector<std::string> graph_op_names(const Variable& output) {

@@ -18,7 +18,7 @@ class Node;
 class Variable {
  public:
   /// Called with the leaf once a backward pass has completed the leaf's gradient, while the rest of the pass
-  /// is still to come.
+  /// is still to come: once a pass, also for a leaf of several ops and of recomputed segments.
   using GradientHook = std::function<void(Variable&)>;
 
   /// Undefined: only defined() and requires_grad() may be called. Stands for an absent optional operand.
@@ -66,7 +66,7 @@ class Variable {
   friend std::vector<Variable> record_outputs(std::string_view, std::vector<Tensor>,
                                               const std::vector<Variable>&,
                                               std::function<std::vector<Tensor>(std::span<const Tensor>)>,
-                                              bool);
+                                              std::vector<Variable>);
   struct State;
   std::shared_ptr<State> state_;
 };

@@ -101,6 +101,59 @@ TEST_CASE("autograd: hooks run once per backward pass, after the last contributi
   CHECK(seen == std::vector<float>{5, 6});
 }
 
+TEST_CASE("autograd: a hook waits for recomputed segments, and for what is outside of them") {
+  Variable w = leaf(1), x = leaf(1);
+  int hooks = 0;
+  float last_seen = 0;
+  w.on_gradient([&](Variable& v) {
+    ++hooks;
+    last_seen = first(v.grad());
+  });
+  const auto reads_w = [&](const std::vector<Variable>& in) -> std::vector<Variable> {
+    return {plus(times(in[0], 2), times(w, 3))};
+  };
+  const auto nested = [&](const std::vector<Variable>& in) -> std::vector<Variable> {
+    return {plus(recompute(reads_w, in, nullptr)[0], times(w, 10))};
+  };
+  SECTION("two segments") {
+    const Variable y = recompute(reads_w, recompute(reads_w, {x}, nullptr), nullptr)[0];
+    y.backward(ones2());
+    CHECK(first(w.grad()) == 3 + 2 * 3);
+    CHECK(first(x.grad()) == 4);
+  }
+  SECTION("a segment between uses outside, before and after it") {
+    const Variable y = plus(recompute(reads_w, {times(w, 5)}, nullptr)[0], times(w, 7));
+    y.backward(ones2());
+    CHECK(first(w.grad()) == 2 * 5 + 3 + 7);
+  }
+  SECTION("a segment within a segment") {
+    recompute(nested, {x}, nullptr)[0].backward(ones2());
+    CHECK(first(w.grad()) == 3 + 10);
+  }
+  SECTION("a segment whose input the leaf is, too") {
+    recompute(reads_w, {w}, nullptr)[0].backward(ones2());
+    CHECK(first(w.grad()) == 2 + 3);
+  }
+  SECTION("a segment of no input that requires a gradient") {
+    recompute(nested, {Variable(ones2())}, nullptr)[0].backward(ones2());
+    CHECK(first(w.grad()) == 3 + 10);
+  }
+  CHECK(hooks == 1);
+  CHECK(last_seen == first(w.grad()));
+}
+
+TEST_CASE("autograd: gradients that are slices of one buffer are added to, and not taken for each other") {
+  const Tensor buffer = full({2, 2}, NAN, DType::kFloat32);
+  Variable a = leaf(1), b = leaf(1);
+  a.keep_gradient_in(buffer.select(0));
+  b.keep_gradient_in(buffer.select(1));
+  a.accumulate_grad(full({2}, 1.0, DType::kFloat32));
+  b.accumulate_grad(full({2}, 2.0, DType::kFloat32));
+  a.accumulate_grad(b.grad());
+  CHECK(first(a.grad()) == 3);
+  CHECK(first(b.grad()) == 2);
+}
+
 TEST_CASE("autograd: nothing is recorded inside NoGrad") {
   Variable x = leaf(1);
   {
