@@ -10,7 +10,7 @@ option(MOH_FUZZ "Build the fuzz targets with libFuzzer; needs clang (scripts/fuz
 set(MOH_CUDA AUTO CACHE STRING
     "CUDA toolkit: AUTO (use it where there is a GPU, too), ON (must be there, with or without a GPU), OFF")
 set(MOH_CUDNN AUTO CACHE STRING "cuDNN and its front end, with CUDA: AUTO (use them when found), ON (must be there), OFF")
-set(MOH_MPI AUTO CACHE STRING "Communicators between processes, by Open MPI: AUTO (where its header is found), ON (must be there), OFF")
+set(MOH_MPI AUTO CACHE STRING "Training in several processes, by Open MPI: AUTO (where its header is found), ON (must be there), OFF")
 set_property(CACHE MOH_CUDA MOH_CUDNN MOH_MPI PROPERTY STRINGS AUTO ON OFF)
 
 if(NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)

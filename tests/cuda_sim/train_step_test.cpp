@@ -144,7 +144,7 @@ class TwoSizes : public Task {
   Score score() const override { return {"loss"}; }
   std::vector<std::pair<std::string_view, std::int64_t>> sample_sizes() const override { return {}; }
   std::string summary() const override { return {}; }
-  void seek(std::int64_t) override {}
+  void seek(std::int64_t, const StepPart&) override {}
   StepSize begin_step(std::int64_t) override {
     present_ = step_ % 4 == 3 ? 1 : 0;
     inputs_[present_].fill(0.1 * static_cast<double>(++step_));
@@ -161,7 +161,7 @@ class TwoSizes : public Task {
   StepStatistics statistics(const StepSize& size, std::int64_t, std::span<const double>) const override {
     return {.items = size.items, .scalars = {}, .rows = {}};
   }
-  std::optional<Evaluation> evaluate(StopEvaluation) override { return std::nullopt; }
+  std::optional<Evaluation> evaluate(StopEvaluation, Communicator&) override { return std::nullopt; }
   std::vector<std::pair<std::string, std::string>> identity() const override { return {}; }
 
   int asked() const { return asked_; }

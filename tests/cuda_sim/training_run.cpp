@@ -41,7 +41,7 @@ TrainingRun::TrainingRun(const RunConfig& config, const Family& family)
       task_(synthetic_task(config_, family)),
       optimizer_(task_->model(), config.optim.adamw),
       train_step_(*task_, optimizer_, config_) {
-  task_->seek(0);
+  task_->seek(0, {});
 }
 
 std::int64_t TrainingRun::begin() {

@@ -85,20 +85,26 @@ class MlpTask final : public Task {
   Unit unit() const override { return {"point", "points", "points/s"}; }
   Score score() const override { return {"accuracy", /*higher_is_better=*/true}; }
   std::string summary() const override { return "model: an MLP"; }
-  void seek(std::int64_t first_sample) override { next_ = first_sample; }
+  void seek(std::int64_t first_sample, const StepPart& part) override {
+    first_sample_ = first_sample;
+    part_ = part;
+    next_ = 0;
+  }
   StepSize begin_step(std::int64_t count) override {
     batches_.clear();
-    for (std::int64_t i = 0; i < count; ++i, next_ += config_.train.batch_size)
-      batches_.push_back(points(run_, config_, 1, next_, config_.train.batch_size));
+    for (std::int64_t i = 0; i < count; ++i, ++next_) {
+      const std::int64_t first = part_.first_of(next_, first_sample_, config_.train);
+      batches_.push_back(points(run_, config_, 1, first, config_.train.batch_size));
+    }
     return {count * config_.train.batch_size, count * config_.train.batch_size};
   }
   MicroBatchLoss loss(std::int64_t index, Generator&) override {
     const Points& batch = batches_.at(static_cast<std::size_t>(index));
-    const double targets = static_cast<double>(batch.labels.numel()) * static_cast<double>(batches_.size());
+    const double targets = static_cast<double>(batch.labels.numel() * config_.train.accumulate);
     const Variable loss = cross_entropy(model_->logits(batch.x), batch.labels, {.normalizer = targets});
     return {loss, loss.value(), {}};
   }
-  std::optional<Evaluation> evaluate(StopEvaluation stop) override {
+  std::optional<Evaluation> evaluate(StopEvaluation stop, Communicator&) override {
     if (run_.held_out == 0 || stop({0, run_.held_out})) return std::nullopt;
     const NoGrad no_grad;
     const Points held_out = points(run_, config_, 2, 0, run_.held_out);
@@ -115,7 +121,8 @@ class MlpTask final : public Task {
   RunConfig config_;
   const MlpRun& run_;
   std::unique_ptr<Mlp> model_;
-  std::int64_t next_ = 0;
+  StepPart part_;
+  std::int64_t first_sample_ = 0, next_ = 0;
   std::vector<Points> batches_;
 };
 

@@ -9,6 +9,7 @@
 #include "train/cli/command_line_errors.h"
 #include "train/cli/commands.h"
 #include "train/cli/standard_streams.h"
+#include "train/comm/comm_error.h"
 #include "train/log/logging.h"
 
 namespace moh::cli {
@@ -20,16 +21,6 @@ namespace {
 std::string version_text(std::string_view commit) {
   return "moh " MOH_VERSION " (commit " + std::string(commit.empty() ? "not known" : commit) +
          ", " MOH_BUILD ", " + std::string(cpu_isa_name(cpu_isa())) + ")";
-}
-
-int exit_code_of(const std::exception& error) {
-  const auto is = [&]<class E>() { return dynamic_cast<const E*>(&error) != nullptr; };
-  if (is.operator()<ConfigError>() || is.operator()<ValueError>() || is.operator()<DeviceError>())
-    return kConfigError;
-  if (is.operator()<DataError>() || is.operator()<CheckpointError>()) return kInputError;
-  if (is.operator()<NumericError>()) return kNumericAbort;
-  if (is.operator()<StorageError>()) return kStorageError;
-  return kFailure;
 }
 
 /// Parses the command line and runs the command that it names.
@@ -50,6 +41,18 @@ int parse_and_run(CLI::App& app, const Action& action, int argc, char** argv, co
 }
 
 }  // namespace
+
+int exit_code_of(const std::exception& error) {
+  const auto is = [&]<class E>() { return dynamic_cast<const E*>(&error) != nullptr; };
+  if (is.operator()<ConfigError>() || is.operator()<ValueError>() || is.operator()<DeviceError>())
+    return kConfigError;
+  if (is.operator()<DataError>() || is.operator()<CheckpointError>()) return kInputError;
+  if (is.operator()<NumericError>()) return kNumericAbort;
+  if (is.operator()<StorageError>()) return kStorageError;
+  if (const auto* const peer = dynamic_cast<const PeerError*>(&error)) return peer->exit_code();
+  if (is.operator()<CommError>()) return kCommError;
+  return kFailure;
+}
 
 int run(int argc, char** argv, const Families& families, std::string_view commit) {
   occupy_closed_streams();

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <exception>
 #include <functional>
 #include <memory>
 #include <string>
@@ -29,11 +30,15 @@ enum ExitCode {
   kInterrupted = 130,  ///< a signal ended a command that saves nothing (128 + SIGINT, as in shells)
 };
 
+/// That of an error, a PeerError's being that of the process that failed.
+int exit_code_of(const std::exception& error);
+
 /// The end of each help text.
 inline constexpr const char* kExitCodes =
     "Exit codes: 0 done, 2 configuration or command line, 3 data or checkpoint that cannot be read, 4 loss "
     "not finite,\n"
-    "5 file that cannot be written, 75 stopped early with everything saved (start again with --resume).";
+    "5 file that cannot be written, 6 another process of the run is lost, 75 stopped early with everything "
+    "saved (start again with --resume).";
 
 /// The action of the selected command, which runs after parsing.
 using Action = std::function<int(const Families&)>;

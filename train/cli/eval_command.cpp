@@ -48,7 +48,7 @@ int eval(const EvalArgs& args, const Families& families) {
     });
     return false;  // a signal ends the process at once: there is nothing to save
   };
-  const std::optional<Evaluation> evaluation = task->evaluate(show);
+  const std::optional<Evaluation> evaluation = task->evaluate(show, one_process());
   line.finish();
   if (!evaluation) throw DataError("eval: there are no held-out data to evaluate on");
   const EvaluationReport report{loaded.path.string(), task->score(), *evaluation};

@@ -15,6 +15,17 @@ RunConfig default_run(const FamilyConfig& family) {
   return run;
 }
 
+std::optional<TrainConfig> share_of_process(TrainConfig train, std::int64_t processes) {
+  std::int64_t samples = 0;
+  if (__builtin_mul_overflow(train.batch_size, train.accumulate, &samples) || samples % processes != 0)
+    return std::nullopt;
+  const std::int64_t share = samples / processes;
+  train.batch_size = std::min(train.batch_size, share);
+  while (share % train.batch_size != 0) --train.batch_size;
+  train.accumulate = share / train.batch_size;
+  return train;
+}
+
 RunLength length_of(const RunConfig& run, std::int64_t steps_per_epoch) {
   RunLength length{.steps_per_epoch = std::max<std::int64_t>(1, steps_per_epoch)};
   length.steps = length.of(run.train.epochs, run.train.steps);
@@ -219,6 +230,18 @@ void add_reports(RunConfig& run, Section& root) {
   guard.field("non_finite", run.guard.non_finite, "`stop` the run, or `skip` the update of this step.");
   guard.field("max_skipped", run.guard.max_skipped, at_least(0, "steps").capped(kMaxSteps),
               "With `skip`: the run stops if more than this many steps in a row are skipped.");
+
+  Section& comm =
+      root.section_named("comm", "What the processes of a run that `mpirun` has started have in common.");
+  comm.field("timeout", run.comm.timeout, at_least(0, "seconds"),
+             "Longest wait for other processes. Then the run ends with exit code 6 and names those that did "
+             "not come. 0: no limit.");
+  comm.field("bucket_mib", run.comm.bucket_mib, at_least(1, "MiB").capped(kMaxWidth),
+             "Gradients are summed in parts of this size while the backward pass goes on. Results do not "
+             "depend on it.");
+  comm.field("gradients", run.comm.gradients,
+             "Type in which gradients are sent. `bfloat16` halves the bytes and rounds each process's part; "
+             "the sums are made in float32.");
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
 
 #include "core/device.h"
@@ -108,6 +109,13 @@ struct GuardConfig {
   std::int64_t max_skipped = 10;
 };
 
+/// What the processes of a run have in common.
+struct CommConfig {
+  double timeout = 600;  ///< seconds; 0: no limit
+  std::int64_t bucket_mib = 4;
+  Precision gradients = Precision::kFloat32;
+};
+
 struct AttentionConfig {
   AttentionBackend backend = AttentionBackend::kAuto;
 };
@@ -133,6 +141,7 @@ struct RunConfig {
   EvalConfig eval;
   CheckpointConfig checkpoint;
   GuardConfig guard;
+  CommConfig comm;
   FamilyValue family;  ///< sections of the family of `task`: model, data, ...
 
   std::uint64_t random_seed() const { return static_cast<std::uint64_t>(seed); }
@@ -145,6 +154,11 @@ constexpr DType dtype_of(Precision precision) {
 
 /// A run of that family with all defaults.
 RunConfig default_run(const FamilyConfig& family);
+
+/// The micro-batches of each of `processes` processes that share the samples of a step: fewer if these can be
+/// divided evenly, else smaller ones. The result's batch_size * accumulate is the share of one process.
+/// Nothing if the samples cannot be divided, or their number overflows.
+std::optional<TrainConfig> share_of_process(TrainConfig train, std::int64_t processes);
 
 /// The length of a run, in steps.
 struct RunLength {

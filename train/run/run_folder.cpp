@@ -21,9 +21,26 @@ namespace {
 constexpr std::array kRunFiles = {"metrics.jsonl", TensorBoardFile::kName, "config.yaml", "sample.txt"};
 constexpr const char* kLog = "moh.log";  // appended to
 
+/// moh.rank1.log and so on.
+std::vector<fs::path> logs_of_others(const fs::path& folder) {
+  std::vector<fs::path> logs;
+  std::error_code ignored;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder, ignored)) {
+    const std::string name = entry.path().filename().string();
+    if (name.starts_with("moh.rank") && name.ends_with(".log")) logs.push_back(entry.path());
+  }
+  return logs;
+}
+
 bool is_there(const fs::path& path) {
   std::error_code ignored;
   return fs::exists(fs::symlink_status(path, ignored));
+}
+
+std::unique_ptr<LogFile> begun_log(const fs::path& path) {
+  auto log = std::make_unique<LogFile>(path);
+  log->append("--- " + describe_this_process() + " ---\n");
+  return log;
 }
 
 /// The missing ones among the folder and its parents, the innermost first.
@@ -67,14 +84,17 @@ void RunFolder::begin(std::string_view config_yaml, bool overwrite) {
     remove_tree(path_ / "checkpoints");
     for (const char* name : kRunFiles) remove_tree(path_ / name);
     remove_tree(path_ / kLog);
+    for (const fs::path& log : logs_of_others(path_)) remove_tree(log);
   }
   write_file_durably(path_ / "config.yaml", config_yaml);
 }
 
 std::unique_ptr<LogFile> RunFolder::open_log() const {
-  auto log = std::make_unique<LogFile>(path_ / kLog);
-  log->append("--- " + describe_this_process() + " ---\n");
-  return log;
+  return begun_log(path_ / kLog);
+}
+
+std::unique_ptr<LogFile> RunFolder::open_log_of(const fs::path& folder, int rank) {
+  return begun_log(folder / ("moh.rank" + std::to_string(rank) + ".log"));
 }
 
 void RunFolder::leave() {

@@ -30,8 +30,10 @@ class RunFolder {
   /// Writes config.yaml for a run that starts or resumes. With `overwrite`, first removes the files of the
   /// previous run, and no others: the folder may contain the user's own files. Throws StorageError.
   void begin(std::string_view config_yaml, bool overwrite);
-  /// Opens moh.log, to which all processes of the run append. Throws StorageError.
+  /// Opens moh.log, to which all who lead the run, one after the other, append. Throws StorageError.
   std::unique_ptr<LogFile> open_log() const;
+  /// The log of another process of the run, moh.rank2.log, in its folder, which begin() has made.
+  static std::unique_ptr<LogFile> open_log_of(const std::filesystem::path& folder, int rank);
   /// Unlocks the folder, and removes what open() created unless begin() was called. May be called by another
   /// thread of a process that is about to end.
   void leave();

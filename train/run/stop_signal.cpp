@@ -14,11 +14,6 @@ constexpr std::array kSignals = {
     std::pair{SIGUSR1, std::string_view("SIGUSR1")}, std::pair{SIGHUP, std::string_view("SIGHUP")}};
 constexpr int kWakeUp = SIGUSR1;  // sent to the waiting thread
 
-std::string_view name_of(int number) {
-  const auto* const found = std::ranges::find(kSignals, number, &decltype(kSignals)::value_type::first);
-  return found == kSignals.end() ? "" : found->second;
-}
-
 bool is_ignored(int number) {
   struct sigaction action {};
   return ::sigaction(number, nullptr, &action) == 0 && action.sa_handler == SIG_IGN;
@@ -65,8 +60,9 @@ void StopSignal::watch() {
   }
 }
 
-std::string_view StopSignal::name() const {
-  return name_of(received_);
+std::string_view StopSignal::name_of(int number) {
+  const auto* const found = std::ranges::find(kSignals, number, &decltype(kSignals)::value_type::first);
+  return found == kSignals.end() ? "" : found->second;
 }
 
 }  // namespace moh

@@ -31,8 +31,11 @@ class StopSignal {
   void defer() { deferred_ = true; }
 
   bool requested() const { return received_ != 0; }
-  /// "SIGTERM"; "" when nothing has arrived.
-  std::string_view name() const;
+  /// The number of the signal; 0 when nothing has arrived.
+  int number() const { return received_; }
+  /// "SIGTERM"; "" for 0.
+  static std::string_view name_of(int number);
+  std::string_view name() const { return name_of(received_); }
 
  private:
   void watch();

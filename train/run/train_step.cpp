@@ -1,6 +1,7 @@
 #include "train/run/train_step.h"
 
 #include <algorithm>
+#include <bit>
 #include <span>
 #include <utility>
 
@@ -15,6 +16,14 @@ namespace {
 MicroBatchLoss forward(Task& task, std::int64_t micro_batch, Generator& generator) {
   const ProfilePhaseScope phase(ProfilePhase::kForward);
   return task.loss(micro_batch, generator);
+}
+
+/// Where the random keys of micro-batch `index` of `count` begin in those of the step: they do not depend on
+/// what was drawn for other micro-batches, nor on which process computes them. Up to 1024 micro-batches have
+/// at least 1024 keys each.
+std::uint64_t first_key_of(std::int64_t index, std::int64_t count) {
+  const std::uint64_t keys = Generator::first_stream_of(1) / std::bit_ceil(static_cast<std::uint64_t>(count));
+  return static_cast<std::uint64_t>(index) * keys;
 }
 
 /// The concatenation of all tensors' elements, as float64 on their device.
@@ -32,14 +41,26 @@ Tensor packed(const std::vector<Tensor>& tensors, Device device) {
 
 }  // namespace
 
-TrainStep::TrainStep(Task& task, AdamW& optimizer, const RunConfig& config)
+TrainStep::TrainStep(Task& task, AdamW& optimizer, const RunConfig& config, Communicator& processes)
     : task_(task),
       optimizer_(optimizer),
       config_(config),
+      processes_(processes),
+      part_{processes.rank(), processes.size()},
+      own_micro_batches_(config.train.accumulate / processes.size()),
       length_(length_of(config, task.steps_per_epoch())) {
   if (config.ema.decay > 0) average_.emplace(optimizer, config.ema.decay);
   if (config.device != kCpu) first_stream_ = zeros({}, DType::kInt64, config.device);
   if (config.cuda_graph) graph_ = std::make_unique<cuda::Graph>();
+  if (processes.alone()) return;
+  MOH_CHECK(config.device == kCpu && config.train.accumulate % processes.size() == 0,
+            "several processes share the micro-batches of a step, on the CPU");
+  std::vector<Variable> parameters;
+  for (const NamedParameter& parameter : task.model().parameters()) parameters.push_back(parameter.variable);
+  buckets_ = std::make_unique<GradientBuckets>(
+      processes, parameters,
+      GradientBuckets::Options{static_cast<std::size_t>(config.comm.bucket_mib) << 20,
+                               dtype_of(config.comm.gradients)});
 }
 
 std::unique_ptr<WeightsScope> TrainStep::evaluated_weights() const {
@@ -57,8 +78,10 @@ bool TrainStep::begin_unless(FunctionRef<bool()> stop, std::int64_t step, double
   StepReport report;
   report.learning_rate = learning_rate;
   set_progress(step);
-  const StepSize size = task_.begin_step(config_.train.accumulate);
+  StepSize size = task_.begin_step(own_micro_batches_);
   report.data_seconds = monotonic_seconds() - began;
+  comm_seconds_ = 0;
+  size = size_of_all(size);
   optimizer_.set_learning_rate(learning_rate);
   const std::uint64_t seed = config_.random_seed(), number = static_cast<std::uint64_t>(step);
   if (first_stream_.defined()) {
@@ -69,6 +92,7 @@ bool TrainStep::begin_unless(FunctionRef<bool()> stop, std::int64_t step, double
       first_stream_.defined() ? Generator(seed, first_stream_) : Generator(seed, number);
   const bool complete = compute(stop, size, generator);
   task_.end_step();
+  report.comm_seconds = comm_seconds_;
   if (complete) under_way_.push_back({report, size, began, HostCopy(numbers_)});
   return complete;
 }
@@ -82,6 +106,17 @@ void TrainStep::set_progress(std::int64_t step) {
   if (graph_ != nullptr) graph_ = std::make_unique<cuda::Graph>();
   repeated_ = {};
   repetitions_ = 0;
+}
+
+StepSize TrainStep::size_of_all(StepSize own) {
+  if (processes_.alone()) return own;
+  const double began = monotonic_seconds();
+  const Tensor sizes = tensor_of<std::int64_t>({2}, {own.items, own.targets});
+  processes_.all_reduce(sizes, ReduceOp::kSum);
+  comm_seconds_ += monotonic_seconds() - began;
+  const auto all = sizes.span<std::int64_t>();
+  task_.set_targets(all[1]);
+  return {all[0], all[1]};
 }
 
 /// False if `stop` interrupted the step.
@@ -110,23 +145,45 @@ void TrainStep::compute_with_graph(const StepSize& size, FunctionRef<void()> wor
   graph_->launch();
 }
 
+/// The losses of the step's micro-batches and then their other numbers, as if one process had computed all.
+Tensor TrainStep::numbers_of_all(const std::vector<Tensor>& losses, const std::vector<Tensor>& numbers) {
+  std::vector<Tensor> own = losses;
+  own.insert(own.end(), numbers.begin(), numbers.end());
+  Tensor part = packed(own, config_.device);
+  if (processes_.alone()) return part;
+  const double began = monotonic_seconds();
+  const Tensor rows = empty({part_.processes, part.numel()}, DType::kFloat64);
+  processes_.all_gather(part, rows);
+  comm_seconds_ += monotonic_seconds() - began;
+  std::vector<Tensor> of_all;
+  for (std::int64_t r = 0; r < part_.processes; ++r)
+    of_all.push_back(rows.select(r).slice(0, own_micro_batches_));
+  for (std::int64_t r = 0; r < part_.processes; ++r)
+    of_all.push_back(rows.select(r).slice(own_micro_batches_, part.numel()));
+  return packed(of_all, config_.device);
+}
+
 /// The part of a step that is captured: from the first forward pass to the update. Returns the numbers for
 /// the host, or an undefined tensor, without an update, if `stop` returned true.
 Tensor TrainStep::forward_backward_update(FunctionRef<bool()> stop, Generator generator) {
   optimizer_.zero_grad();
+  if (buckets_) buckets_->begin_step();
   std::vector<Tensor> losses, numbers;
-  for (std::int64_t i = 0; i < config_.train.accumulate; ++i) {
+  for (std::int64_t i = 0; i < own_micro_batches_; ++i) {
     if (stop()) return {};
+    generator.restore(first_key_of(part_.rank * own_micro_batches_ + i, config_.train.accumulate));
     MicroBatchLoss part = forward(task_, i, generator);
+    if (buckets_ && i + 1 == own_micro_batches_) buckets_->expect_last_pass();
     part.total.backward();
     losses.push_back(part.task_loss);
     for (Tensor& number : part.numbers) numbers.push_back(std::move(number));
   }
+  if (buckets_) comm_seconds_ += buckets_->finish();
   const ProfilePhaseScope phase(ProfilePhase::kOptimizer);
-  const Tensor each_loss = packed(losses, config_.device);
-  numbers.insert(numbers.begin(), {optimizer_.update(each_loss), each_loss});
+  const Tensor all = numbers_of_all(losses, numbers);
+  const Tensor outcome = optimizer_.update(all.slice(0, config_.train.accumulate));
   if (average_) average_->update();
-  return packed(numbers, config_.device);
+  return packed({outcome, all}, config_.device);
 }
 
 StepReport TrainStep::finish() {

@@ -11,6 +11,7 @@
 #include "train/config/run_config.h"
 #include "train/optim/adamw.h"
 #include "train/optim/weight_average.h"
+#include "train/run/gradient_buckets.h"
 #include "train/tasks/task.h"
 
 namespace moh {
@@ -22,6 +23,7 @@ struct StepReport {
   StepStatistics statistics;
   double seconds = 0;       ///< of the host's clock
   double data_seconds = 0;  ///< thereof, waiting for the step's data
+  double comm_seconds = 0;  ///< thereof, waiting for other processes
 };
 
 /// Training steps: `config.train.accumulate` micro-batches forward and backward, clipping, AdamW, the moving
@@ -30,6 +32,10 @@ struct StepReport {
 /// idles. The Trainer and `moh bench step` both use this class. The phases of a step (autograd/profile.h) are
 /// forward, from the batches to the losses; backward; and optimizer: gradient norm, clipping and update.
 /// Waiting for data, dropping old gradients, and statistics belong to none.
+///
+/// Several processes divide the micro-batches of a step among them. Gradients are summed while the last
+/// backward pass goes on (GradientBuckets); what the update depends on besides them, the losses, every
+/// process gets from all, so that all make the same update, or none.
 ///
 /// With config.cuda_graph a step is captured as a CUDA graph once kRehearsals steps of its size have run, and
 /// replayed from then on; steps of other sizes, and those before is_settled(), are launched kernel by kernel.
@@ -40,14 +46,16 @@ class TrainStep {
   /// the second already allocates as the captured step will.
   static constexpr int kRehearsals = 2;
 
-  /// The arguments must outlive this object.
-  TrainStep(Task& task, AdamW& optimizer, const RunConfig& config);
+  /// The arguments must outlive this object. `config` is that of the task; its train.accumulate is a multiple
+  /// of the number of processes, which compute on the CPU if there are several.
+  TrainStep(Task& task, AdamW& optimizer, const RunConfig& config, Communicator& processes = one_process());
 
   /// `step` is the number of steps before this one; random numbers are a function of it and of config.seed.
   /// Returns the size of the step's data. On the CPU the step is complete when this returns.
   StepSize begin(std::int64_t step, double learning_rate);
   /// The same, unless `stop`, which is called before each micro-batch (but not before replaying a graph),
-  /// returns true: then the step is abandoned without changing the parameters, and it returns false.
+  /// returns true: then the step is abandoned without changing the parameters, and it returns false. `stop`
+  /// must return the same in all processes.
   bool begin_unless(FunctionRef<bool()> stop, std::int64_t step, double learning_rate);
   /// Number of steps that were begun and not finished.
   std::size_t under_way() const { return under_way_.size(); }
@@ -58,6 +66,8 @@ class TrainStep {
   /// Gives the model the weights that are evaluated, as long as the result lives: their average, or with null
   /// their own.
   std::unique_ptr<WeightsScope> evaluated_weights() const;
+  /// The share of a step that this process computes, for Task::seek().
+  const StepPart& part() const { return part_; }
   /// Waits for the oldest of them and returns its report.
   StepReport finish();
 
@@ -73,6 +83,8 @@ class TrainStep {
 
   void set_progress(std::int64_t step);
   void read(Pending& step);
+  StepSize size_of_all(StepSize own);
+  Tensor numbers_of_all(const std::vector<Tensor>& losses, const std::vector<Tensor>& numbers);
   bool compute(FunctionRef<bool()> stop, const StepSize& size, Generator generator);
   void compute_with_graph(const StepSize& size, FunctionRef<void()> work);
   Tensor forward_backward_update(FunctionRef<bool()> stop, Generator generator);
@@ -81,6 +93,11 @@ class TrainStep {
   AdamW& optimizer_;
   std::optional<WeightAverage> average_;
   const RunConfig& config_;
+  Communicator& processes_;
+  StepPart part_;
+  std::int64_t own_micro_batches_;
+  std::unique_ptr<GradientBuckets> buckets_;  // of several processes
+  double comm_seconds_ = 0;                   // of the current step
   RunLength length_;
   Tensor first_stream_;  // number of the step's first random stream; on a GPU only
   Tensor numbers_;       // float64: the update's outcome, the losses of the micro-batches, the task's numbers

@@ -68,24 +68,46 @@ TrainState first_state(const RunConfig& config, const Task& task, const StoredCh
 
 }  // namespace
 
-Trainer::Trainer(const RunConfig& config, Task& task, const RunFolder& folder, CheckpointStore& checkpoints,
+RunConfig divided_config(const RunConfig& config, int processes) {
+  if (processes == 1) return config;
+  const std::optional<TrainConfig> share = share_of_process(config.train, processes);
+  if (!share) {
+    throw ConfigError(
+        error_message("train.batch_size",
+                      std::to_string(config.train.batch_size) + " x train.accumulate " +
+                          std::to_string(config.train.accumulate),
+                      "samples of a step that " + std::to_string(processes) + " processes can share evenly",
+                      std::to_string(config.train.batch_size * config.train.accumulate),
+                      "change one of them, or the number of processes"));
+  }
+  RunConfig divided = config;
+  divided.train.batch_size = share->batch_size;
+  divided.train.accumulate = share->accumulate * processes;
+  return divided;
+}
+
+Trainer::Trainer(const RunConfig& config, Task& task, const RunFolder& folder, CheckpointStore* checkpoints,
                  const StopSignal& stop, std::shared_ptr<Console> console,
-                 const StoredCheckpoint* resume_from)
+                 const StoredCheckpoint* resume_from, Communicator& processes)
     : config_(config),
       task_(task),
       folder_(folder),
       checkpoints_(checkpoints),
       stop_(stop),
+      processes_(processes),
       console_(std::move(console)),
       optimizer_(task.model(), config.optim.adamw),
-      train_step_(task, optimizer_, config_),
+      divided_(divided_config(config, processes.size())),
+      train_step_(task, optimizer_, divided_, processes),
       length_(length_of(config, task.steps_per_epoch())),
       rates_(rates_of(config, length_)),
       state_(first_state(config, task, resume_from)),
-      metrics_(config.output.dir / "metrics.jsonl", resume_from ? resume_from->step() : -1,
-               state_.evaluation_due),
       progress_(console_, length_.steps, resume_from ? resume_from->step() : 0) {
-  if (config_.log.tensorboard) metrics_.show_in_tensorboard(config_.output.dir / TensorBoardFile::kName);
+  if (processes.leads()) {
+    metrics_.emplace(config.output.dir / "metrics.jsonl", resume_from ? resume_from->step() : -1,
+                     state_.evaluation_due);
+    if (config_.log.tensorboard) metrics_->show_in_tensorboard(config_.output.dir / TensorBoardFile::kName);
+  }
   if (resume_from) resume(*resume_from);
 }
 
@@ -131,7 +153,7 @@ TrainOutcome Trainer::run() {
   started_ = monotonic_seconds();
   items_before_ = state_.items;
   begun_ = state_.step;
-  task_.seek(state_.samples);
+  task_.seek(state_.samples, train_step_.part());
   if (state_.evaluation_due) {
     evaluate_resumed();
   } else if (config_.eval.at_start && state_.step == 0) {
@@ -175,8 +197,7 @@ bool Trainer::needs_sync(std::int64_t step) const {
 
 bool Trainer::begin_step() {
   const bool captured = train_step_.captured();
-  if (!train_step_.begin_unless([this] { return stop_.requested(); }, begun_, rates_.at(begun_)))
-    return false;
+  if (!train_step_.begin_unless([this] { return stop_requested(); }, begun_, rates_.at(begun_))) return false;
   if (train_step_.captured() != captured)
     log_info("the step is captured: replayed as a CUDA graph from now on");
   ++begun_;
@@ -191,6 +212,7 @@ void Trainer::finish_step() {
   state_.optimizer_steps = optimizer_.steps();
   step_seconds_ += report.seconds;
   data_seconds_ += report.data_seconds;
+  comm_seconds_ += report.comm_seconds;
   step_items_ += report.statistics.items;
   guard(report);
   last_ = report;
@@ -223,7 +245,7 @@ void Trainer::guard(const StepReport& report) {
   if (skips && state_.skipped_in_row <= config_.guard.max_skipped) {
     return log_warning(what + ": not finite; this step's update is skipped");
   }
-  metrics_.sync();
+  if (metrics_) metrics_->sync();
   const std::string already =
       skips ? " after " + std::to_string(config_.guard.max_skipped) + " skipped steps in a row" : "";
   throw NumericError(
@@ -244,9 +266,9 @@ void Trainer::after_sync() {
 
 void Trainer::log(const StepReport& report) {
   const StepProgress progress = progress_of(report);
-  const double data_wait = data_seconds_ / step_seconds_;
+  const double data_wait = data_seconds_ / step_seconds_, comm_wait = comm_seconds_ / step_seconds_;
   step_items_ = 0;
-  step_seconds_ = data_seconds_ = 0;
+  step_seconds_ = data_seconds_ = comm_seconds_ = 0;
   const StepStatistics& statistics = report.statistics;
   MetricRecord record("train", state_.step);
   record.add("loss", report.loss)
@@ -257,10 +279,9 @@ void Trainer::log(const StepReport& report) {
   if (task_.steps_per_epoch() > 0)
     record.add("epoch", static_cast<double>(state_.step) / static_cast<double>(task_.steps_per_epoch()));
   const std::string items(task_.unit().plural);
-  record.add(items, state_.items)
-      .add(items + "_per_s", progress.items_per_s)
-      .add("data_wait", data_wait)
-      .add("elapsed_s", elapsed_before_ + monotonic_seconds() - started_)
+  record.add(items, state_.items).add(items + "_per_s", progress.items_per_s).add("data_wait", data_wait);
+  if (!processes_.alone()) record.add("processes", processes_.size()).add("comm_wait", comm_wait);
+  record.add("elapsed_s", elapsed_before_ + monotonic_seconds() - started_)
       .add("peak_memory_bytes", memory_stats(config_.device).total.peak_bytes)
       .add("peak_process_memory_bytes", peak_process_memory());
   write(record);
@@ -268,8 +289,9 @@ void Trainer::log(const StepReport& report) {
 }
 
 void Trainer::write(MetricRecord record) {
+  if (!metrics_) return;
   folder_.require_in_place();
-  metrics_.write(record.add("unix_time", unix_seconds()));
+  metrics_->write(record.add("unix_time", unix_seconds()));
 }
 
 void Trainer::evaluate() {
@@ -279,12 +301,13 @@ void Trainer::evaluate() {
   StatusLine line(*console_);
   const std::string doing = "step " + std::to_string(state_.step) + ": evaluation";
   const std::unique_ptr<WeightsScope> weights = train_step_.evaluated_weights();
-  const std::optional<Evaluation> evaluation = task_.evaluate([&](const EvaluationProgress& progress) {
+  const auto asked = [&](const EvaluationProgress& progress) {
     line.update([&] {
       return describe_progress(doing, progress.done, progress.total, task_.unit().plural, line.elapsed());
     });
-    return state_.evaluation_due = stop_.requested();
-  });
+    return state_.evaluation_due = stop_requested();
+  };
+  const std::optional<Evaluation> evaluation = task_.evaluate(asked, processes_);
   line.finish();
   if (state_.evaluation_due) return;
   evaluated_at_ = state_.step;
@@ -320,10 +343,10 @@ void Trainer::report(const Evaluation& evaluation, double seconds) {
 }
 
 void Trainer::save_checkpoint() {
-  if (saved_at_ == state_.step) return;
+  if (std::exchange(saved_at_, state_.step) == state_.step || !processes_.leads()) return;
   state_.elapsed_seconds = elapsed_before_ + monotonic_seconds() - started_;
   folder_.require_in_place();
-  metrics_.sync();  // the records up to a checkpoint must be durable before it is
+  metrics_->sync();  // the records up to a checkpoint must be durable before it is
   CheckpointContents contents;
   contents.step = state_.step;
   if (evaluated_at_ == state_.step && validation_score_ && std::isfinite(*validation_score_)) {
@@ -337,20 +360,26 @@ void Trainer::save_checkpoint() {
   contents.files = task_.files();
   contents.config_yaml = print_resolved(with_absolute_paths(config_));
   try {
-    const std::filesystem::path folder = checkpoints_.save(contents);
+    const std::filesystem::path folder = checkpoints_->save(contents);
     log_debug("step " + std::to_string(state_.step) + ": saved " + folder.string());
   } catch (const StorageError&) {
     folder_.require_in_place();  // where the run folder is gone, that is the reason
     throw;
   }
-  saved_at_ = state_.step;
 }
 
-std::string Trainer::stop_reason() const {
-  if (stop_.requested()) return "stopped by " + std::string(stop_.name());
+/// Whether a signal has reached any of the processes, which all ask at the same points.
+bool Trainer::stop_requested() {
+  if (stop_number_ == 0) stop_number_ = static_cast<int>(processes_.max(stop_.number()));
+  return stop_number_ != 0;
+}
+
+std::string Trainer::stop_reason() {
+  if (stop_requested()) return "stopped by " + std::string(StopSignal::name_of(stop_number_));
   const double limit = config_.train.stop_after_seconds;
-  if (limit > 0 && monotonic_seconds() - started_ >= limit) return "stopped after " + text_of(limit) + " s";
-  return "";
+  if (limit == 0) return "";
+  const bool over = monotonic_seconds() - started_ >= limit;
+  return processes_.max(over ? 1 : 0) > 0 ? "stopped after " + text_of(limit) + " s" : "";
 }
 
 TrainOutcome Trainer::finish(std::string reason) {

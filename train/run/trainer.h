@@ -36,8 +36,12 @@ class Trainer {
   /// `folder` is that of `checkpoints`. `stop` is checked before each micro-batch of a step and each batch of
   /// an evaluation. An interrupted step changes nothing. An interrupted evaluation is noted in the checkpoint
   /// (TrainState::evaluation_due), and the resumed run starts with it.
-  Trainer(const RunConfig& config, Task& task, const RunFolder& folder, CheckpointStore& checkpoints,
-          const StopSignal& stop, std::shared_ptr<Console> console, const StoredCheckpoint* resume_from);
+  ///
+  /// Of several processes each has a Trainer; the first writes the files, and the others need no open folder
+  /// and no checkpoints. What ends a run in one of them, a signal or the time limit, ends it in all.
+  Trainer(const RunConfig& config, Task& task, const RunFolder& folder, CheckpointStore* checkpoints,
+          const StopSignal& stop, std::shared_ptr<Console> console, const StoredCheckpoint* resume_from,
+          Communicator& processes = one_process());
 
   /// Runs to the last step, to a stop signal or to the time limit. Throws NumericError when the loss or the
   /// gradient is not finite and the guard says stop, StorageError when a checkpoint cannot be written or the
@@ -65,33 +69,42 @@ class Trainer {
   void evaluate_resumed();
   void report(const Evaluation& evaluation, double seconds);
   void save_checkpoint();
-  std::string stop_reason() const;
+  bool stop_requested();
+  std::string stop_reason();
   TrainOutcome finish(std::string reason);
 
   RunConfig config_;
   Task& task_;
   const RunFolder& folder_;
-  CheckpointStore& checkpoints_;
+  CheckpointStore* checkpoints_;
   const StopSignal& stop_;
+  Communicator& processes_;
   std::shared_ptr<Console> console_;
   AdamW optimizer_;
+  RunConfig divided_;  // its micro-batches are those of the processes
   TrainStep train_step_;
   RunLength length_;
   StepRates rates_;
-  TrainState state_;        // after the last finished step
-  std::int64_t begun_ = 0;  // number of begun steps: on a GPU, one more may be enqueued
-  MetricsWriter metrics_;
+  TrainState state_;                      // after the last finished step
+  std::int64_t begun_ = 0;                // number of begun steps: on a GPU, one more may be enqueued
+  std::optional<MetricsWriter> metrics_;  // of the process that writes
   ProgressReporter progress_;
 
   double started_ = 0;         // of this process's training, in monotonic seconds
   double elapsed_before_ = 0;  // of earlier processes of the run
   std::int64_t items_before_ = 0;
   double step_seconds_ = 0;      // time of the steps since the last log line
+  double comm_seconds_ = 0;      // thereof, waiting for other processes
   double data_seconds_ = 0;      // thereof, waiting for data
   std::int64_t step_items_ = 0;  // items of those steps
   std::int64_t evaluated_at_ = -1, saved_at_ = -1;
   StepReport last_;
   std::optional<double> validation_score_;
+  int stop_number_ = 0;  // of the signal that reached one of the processes
 };
+
+/// The configuration with which each of `processes` makes its task: micro-batches of the size of theirs, all
+/// micro-batches of a step. Throws ConfigError if the samples of a step cannot be divided.
+RunConfig divided_config(const RunConfig& config, int processes);
 
 }  // namespace moh

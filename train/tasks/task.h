@@ -15,10 +15,10 @@
 #include "core/random.h"
 #include "models/forward_context.h"
 #include "models/model.h"
+#include "train/comm/communicator.h"
+#include "train/config/run_config.h"
 
 namespace moh {
-
-struct RunConfig;
 
 /// The unit of a task's items.
 struct Unit {
@@ -51,6 +51,19 @@ struct NamedScalar {
   std::string_view label = {};
 
   bool operator==(const NamedScalar&) const = default;
+};
+
+/// The process for which a task fetches batches: of the M micro-batches of a step (train.accumulate of the
+/// task's configuration), each of `processes` has M / processes, in the order of the ranks.
+struct StepPart {
+  std::int64_t rank = 0, processes = 1;
+
+  /// Sample of the run with which the process's micro-batch number `index` begins, counted from sample
+  /// `first_sample` of the run.
+  std::int64_t first_of(std::int64_t index, std::int64_t first_sample, const TrainConfig& train) const {
+    const std::int64_t own = train.accumulate / processes;
+    return first_sample + train.batch_size * (index / own * train.accumulate + rank * own + index % own);
+  }
 };
 
 /// Statistics of a step besides its loss, over all its micro-batches.
@@ -120,10 +133,15 @@ class Task {
   /// Steps in which the data are seen once; 0 for data without epochs, and where their number is not known.
   virtual std::int64_t steps_per_epoch() const { return 0; }
 
-  /// Sets the data position: training continues with sample `first_sample`.
-  virtual void seek(std::int64_t first_sample) = 0;
-  /// Fetches the next `count` micro-batches. On a GPU their addresses are the same in each step.
+  /// Sets the data position: training continues with sample `first_sample`, in steps of which this process
+  /// computes `part`.
+  virtual void seek(std::int64_t first_sample, const StepPart& part) = 0;
+  /// Fetches the next `count` micro-batches: all that this process computes of a step. On a GPU their
+  /// addresses are the same in each step.
   virtual StepSize begin_step(std::int64_t count) = 0;
+  /// The targets of the step, of all processes: the divisor of the loss. Called after begin_step() where
+  /// there are several; what begin_step() has returned are the targets otherwise.
+  virtual void set_targets(std::int64_t /*targets*/) {}
   /// The loss of micro-batch `index` of those that begin_step fetched. On a GPU this can be captured: it does
   /// not synchronise, copies nothing from the host, and depends on the step only through data and generator.
   virtual MicroBatchLoss loss(std::int64_t index, Generator& generator) = 0;
@@ -135,8 +153,10 @@ class Task {
     return {.items = size.items, .scalars = {}, .rows = {}};
   }
 
-  /// Evaluates on the held-out data. Returns nothing if there are none, or if `stop` returned true.
-  virtual std::optional<Evaluation> evaluate(StopEvaluation stop) = 0;
+  /// Evaluates on the held-out data. Returns nothing if there are none, or if `stop` returned true. Each of
+  /// the processes computes some of the batches, and calls `stop` as often as the others; all get the same
+  /// result, which does not depend on their number.
+  virtual std::optional<Evaluation> evaluate(StopEvaluation stop, Communicator& processes) = 0;
   /// (name, value) pairs, such as the tokenizer's hash, that have to be the same in a checkpoint.
   virtual std::vector<std::pair<std::string, std::string>> identity() const { return {}; }
   /// (name, contents) of files that each checkpoint keeps, so that the model can be used without others:

@@ -118,7 +118,7 @@ void check_training(const RunConfig& config) {
                                      make_initialised_model(family, config));
   AdamW optimizer(task->model(), config.optim.adamw);
   TrainStep train_step(*task, optimizer, config);
-  task->seek(0);
+  task->seek(0, {});
   const std::map<std::string, Numbers> before = weights_of(task->model());
   std::vector<double> losses;
   for (std::int64_t step = 0; step < kSteps; ++step) {

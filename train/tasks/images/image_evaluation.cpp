@@ -17,22 +17,35 @@ namespace {
 
 constexpr std::int64_t kFew = 5;  // of top-5
 
-/// Batches of the evaluation in order, made ahead.
-BatchWorkers<PictureBatch> batches_of(const EvaluationPictures& data, int workers) {
+/// Batches of the evaluation that this process computes, in order, made ahead: number i of them is number
+/// i * processes + rank of all.
+BatchWorkers<PictureBatch> batches_of(const EvaluationPictures& data, int workers,
+                                      const Communicator& processes) {
   constexpr int kAhead = 2;
-  const auto is_there = [&data](std::int64_t index) { return index < data.size(); };
+  const auto number = [n = processes.size(), rank = processes.rank()](std::int64_t own) {
+    return own * n + rank;
+  };
+  const auto is_there = [&data, number](std::int64_t own) { return number(own) < data.size(); };
   return BatchWorkers<PictureBatch>(
-      {.begin = [&data, is_there](std::int64_t i) { return is_there(i) ? data.begin(i) : PictureBatch{}; },
+      {.begin = [&data, number,
+                 is_there](std::int64_t i) { return is_there(i) ? data.begin(number(i)) : PictureBatch{}; },
        .samples = data.rows(0),
        .make =
-           [&data, is_there](PictureBatch& batch, std::int64_t i, std::int64_t row) {
-             if (is_there(i) && row < data.rows(i)) data.make(batch, i, row);
+           [&data, number, is_there](PictureBatch& batch, std::int64_t i, std::int64_t row) {
+             if (is_there(i) && row < data.rows(number(i))) data.make(batch, number(i), row);
            },
        .finish =
            [is_there](PictureBatch& batch, std::int64_t i) {
              if (is_there(i)) EvaluationPictures::finish(batch);
            }},
       0, kAhead, workers);
+}
+
+/// Adds the losses of a batch of each process, in the order of the batches.
+void add_in_order(double& sum, double own, Communicator& processes) {
+  const Tensor losses = empty({processes.size()}, DType::kFloat64);
+  processes.all_gather(tensor_of<double>({}, {own}), losses);
+  for (const double loss : losses.span<double>()) sum += loss;
 }
 
 }  // namespace
@@ -67,6 +80,23 @@ void ClassCounts::add(const Tensor& logits, const Tensor& labels) {
   }
 }
 
+void ClassCounts::add_of_all(Communicator& processes) {
+  if (processes.alone()) return;
+  std::vector<std::int64_t> all = {total_, first_};
+  for (const std::vector<std::int64_t>* counts : {&confusion_, &among_five_})
+    all.insert(all.end(), counts->begin(), counts->end());
+  const Tensor sums = empty({std::ssize(all)}, DType::kInt64);
+  std::ranges::copy(all, sums.data<std::int64_t>());
+  processes.all_reduce(sums, ReduceOp::kSum);
+  const std::int64_t* from = sums.data<std::int64_t>();
+  total_ = *from++;
+  first_ = *from++;
+  for (std::vector<std::int64_t>* counts : {&confusion_, &among_five_}) {
+    std::copy_n(from, counts->size(), counts->begin());
+    from += counts->size();
+  }
+}
+
 std::int64_t ClassCounts::of_class(std::int64_t label) const {
   const auto row = confusion_.begin() + label * classes_;
   return std::accumulate(row, row + classes_, std::int64_t{0});
@@ -82,22 +112,27 @@ double ClassCounts::top5() const {
 }
 
 std::optional<Evaluation> evaluate_image_model(const ImageModel& model, const EvaluationPictures& data,
-                                               int workers, StopEvaluation stop) {
+                                               int workers, StopEvaluation stop, Communicator& processes) {
   const NoGrad no_grad;
   const std::int64_t classes = std::ssize(data.source().class_names()), total = data.source().size();
-  BatchWorkers<PictureBatch> batches = batches_of(data, workers);
+  BatchWorkers<PictureBatch> batches = batches_of(data, workers, processes);
   ClassCounts counts(classes);
   double sum = 0;
   std::int64_t done = 0;
-  for (std::int64_t i = 0; i < data.size(); ++i) {
+  for (std::int64_t first = 0; first < data.size(); first += processes.size()) {
     if (stop({done, total})) return std::nullopt;
-    const PictureBatch batch = batches.next();
-    const Variable logits =
-        model.forward(Variable(batch.pictures.to(model.dtype()).to(model.device()))).logits;
-    sum += cross_entropy(logits, batch.labels.to(model.device()), {.keep_logits = true}).value().item();
-    counts.add(logits.value().to(kCpu).to(DType::kFloat32), batch.labels);
-    done += batch.labels.numel();
+    double loss = 0;
+    if (first + processes.rank() < data.size()) {
+      const PictureBatch batch = batches.next();
+      const Variable logits =
+          model.forward(Variable(batch.pictures.to(model.dtype()).to(model.device()))).logits;
+      loss = cross_entropy(logits, batch.labels.to(model.device()), {.keep_logits = true}).value().item();
+      counts.add(logits.value().to(kCpu).to(DType::kFloat32), batch.labels);
+    }
+    add_in_order(sum, loss, processes);
+    done = std::min(done + data.rows(0) * processes.size(), total);
   }
+  counts.add_of_all(processes);
   if (counts.total() == 0)
     throw DataError("evaluation: none of the " + std::to_string(total) + " pictures can be decoded");
   Evaluation evaluation;

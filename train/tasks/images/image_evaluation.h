@@ -17,6 +17,8 @@ class ClassCounts {
  public:
   explicit ClassCounts(std::int64_t classes);
   void add(const Tensor& logits, const Tensor& labels);
+  /// Adds what the other processes have counted.
+  void add_of_all(Communicator& processes);
 
   std::int64_t classes() const { return classes_; }
   /// Pictures that were counted.
@@ -43,8 +45,8 @@ std::int64_t rank_of(std::span<const float> logits, std::int64_t label);
 
 /// Evaluates a model on all pictures of `data`, made by `workers` threads: top-1, the score, top-5 where
 /// there are more than five classes, and the loss, a mean of cross entropies. Returns nothing if `stop`
-/// returned true.
+/// returned true. The processes take batches in turns; the result does not depend on their number.
 std::optional<Evaluation> evaluate_image_model(const ImageModel& model, const EvaluationPictures& data,
-                                               int workers, StopEvaluation stop);
+                                               int workers, StopEvaluation stop, Communicator& processes);
 
 }  // namespace moh

@@ -52,11 +52,11 @@ std::int64_t ImageTask::steps_per_epoch() const {
       1, sample_order(*data_, config_).samples_per_epoch() / (batch_size_ * accumulate_));
 }
 
-void ImageTask::seek(std::int64_t first_sample) {
+void ImageTask::seek(std::int64_t first_sample, const StepPart& part) {
   batches_.reset();
   pictures_.emplace(training_pictures(*data_, config_));
-  const auto first_of = [this, first_sample](std::int64_t index) {
-    return first_sample + index * batch_size_;
+  const auto first_of = [this, first_sample, part](std::int64_t index) {
+    return part.first_of(index, first_sample, config_.train);
   };
   batches_ = std::make_unique<BatchWorkers<PictureBatch>>(
       BatchWorkers<PictureBatch>::Steps{
@@ -96,7 +96,7 @@ MicroBatchLoss ImageTask::loss(std::int64_t index, Generator& generator) {
   const Variable pictures(batch.pictures.to(model_->dtype()));
   const Tensor teacher_logits = teacher_.logits(*model_, pictures);
   const ImageOutput output = model_->forward(pictures, {.training = true, .generator = &generator});
-  const double share = 1.0 / static_cast<double>(micro_batches_.size());
+  const double share = 1.0 / static_cast<double>(accumulate_);
   const double normalizer = static_cast<double>(batch_size_) / share;
   const Variable task_loss = soft_cross_entropy(output.logits, batch.targets, normalizer);
   const Variable divergence = teacher_.divergence(output.logits, teacher_logits, Tensor(), normalizer);
@@ -142,11 +142,11 @@ std::vector<std::pair<std::string, std::string>> ImageTask::remarks() const {
   return remarks;
 }
 
-std::optional<Evaluation> ImageTask::evaluate(StopEvaluation stop) {
+std::optional<Evaluation> ImageTask::evaluate(StopEvaluation stop, Communicator& processes) {
   if (data_->validation == nullptr) return std::nullopt;  // nothing is held out
   const EvaluationPictures pictures(data_->validation, data_->view, batch_size_, run_.data.on_error,
                                     data_->broken_in_validation);
-  std::optional<Evaluation> evaluation = evaluate_image_model(*model_, pictures, workers_, stop);
+  std::optional<Evaluation> evaluation = evaluate_image_model(*model_, pictures, workers_, stop, processes);
   const std::string broken = data_->broken_in_validation->describe();
   if (evaluation && !broken.empty()) evaluation->coverage += "; " + broken;
   return evaluation;

@@ -43,13 +43,13 @@ class ImageTask final : public Task {
   void set_teacher(std::unique_ptr<Model> model, const std::string& hash) override {
     teacher_.use(std::move(model), hash);
   }
-  void seek(std::int64_t first_sample) override;
+  void seek(std::int64_t first_sample, const StepPart& part) override;
   StepSize begin_step(std::int64_t count) override;
   MicroBatchLoss loss(std::int64_t index, Generator& generator) override;
   void end_step() override;
   StepStatistics statistics(const StepSize& size, std::int64_t count,
                             std::span<const double> numbers) const override;
-  std::optional<Evaluation> evaluate(StopEvaluation stop) override;
+  std::optional<Evaluation> evaluate(StopEvaluation stop, Communicator& processes) override;
   /// The broken pictures that were met.
   std::vector<std::pair<std::string, std::string>> remarks() const override;
   std::vector<std::pair<std::string, std::string>> identity() const override {

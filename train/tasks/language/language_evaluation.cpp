@@ -39,19 +39,40 @@ Extent extent_of(const EvaluationBatches& batches, const EvaluationLimits& limit
   return extent;
 }
 
+Sums sums_of_batch(const Llama& model, const TokenBatch& batch, const EvaluationLimits& limits) {
+  const Variable logits =
+      model.forward(batch.tokens, context_of(model, batch, limits.reset_positions)).logits;
+  return {cross_entropy(logits, batch.targets.to(model.device())).value().item(), batch.num_targets,
+          batch.target_bytes, /*predicted=*/0};
+}
+
+/// The sums of every process, by rank.
+std::vector<Sums> gathered(const Sums& own, Communicator& processes) {
+  if (processes.alone()) return {own};
+  const Tensor all = empty({processes.size(), 3}, DType::kFloat64);
+  // Counts are exact in float64.
+  processes.all_gather(
+      tensor_of<double>({3}, {own.loss, static_cast<double>(own.targets), static_cast<double>(own.bytes)}),
+      all);
+  std::vector<Sums> sums;
+  for (int r = 0; r < processes.size(); ++r) {
+    const double* row = all.select(r).data<double>();
+    sums.push_back({row[0], static_cast<std::int64_t>(row[1]), static_cast<std::int64_t>(row[2]), 0});
+  }
+  return sums;
+}
+
 /// `before` and `total` are for the progress that `stop` gets.
 std::optional<Sums> sums_of(const Llama& model, const EvaluationBatches& batches,
                             const EvaluationLimits& limits, std::int64_t before, std::int64_t total,
-                            StopEvaluation stop) {
+                            StopEvaluation stop, Communicator& processes) {
   Sums sums;
   const std::int64_t count = extent_of(batches, limits).batches;
-  for (std::int64_t i = 0; i < count; ++i) {
-    if (stop({before + batches.predicted_before(i), total})) return std::nullopt;
-    const TokenBatch batch = batches.at(i);
-    const Variable logits =
-        model.forward(batch.tokens, context_of(model, batch, limits.reset_positions)).logits;
-    sums.add({cross_entropy(logits, batch.targets.to(model.device())).value().item(), batch.num_targets,
-              batch.target_bytes, /*predicted=*/0});
+  for (std::int64_t first = 0; first < count; first += processes.size()) {
+    if (stop({before + batches.predicted_before(first), total})) return std::nullopt;
+    const std::int64_t own = first + processes.rank();
+    const Sums own_sums = own < count ? sums_of_batch(model, batches.at(own), limits) : Sums();
+    for (const Sums& batch : gathered(own_sums, processes)) sums.add(batch);
   }
   sums.predicted = batches.predicted_before(count);
   return sums;
@@ -78,7 +99,8 @@ ForwardContext context_of(const Llama& model, const TokenBatch& batch, bool rese
 
 std::optional<Evaluation> evaluate_language_model(const Llama& model, const std::vector<TextSource>& sources,
                                                   const Tokenizer& tokenizer, const BatchOptions& options,
-                                                  const EvaluationLimits& limits, StopEvaluation stop) {
+                                                  const EvaluationLimits& limits, StopEvaluation stop,
+                                                  Communicator& processes) {
   const NoGrad no_grad;
   std::vector<EvaluationBatches> batches;
   std::int64_t planned = 0, tokens = 0;
@@ -91,7 +113,7 @@ std::optional<Evaluation> evaluate_language_model(const Llama& model, const std:
   Evaluation evaluation;
   std::int64_t before = 0;
   for (std::size_t i = 0; i < sources.size(); ++i) {
-    const std::optional<Sums> sums = sums_of(model, batches[i], limits, before, planned, stop);
+    const std::optional<Sums> sums = sums_of(model, batches[i], limits, before, planned, stop, processes);
     if (!sums) return std::nullopt;
     require_targets(*sums, sources[i].name);
     before += extent_of(batches[i], limits).predicted;

@@ -24,10 +24,12 @@ struct EvaluationLimits {
 
 /// Evaluates a model on held-out tokens: loss (nats per token), perplexity and bits per byte over the targets
 /// of all sources, and for each source with a name its loss, "loss/NAME". Returns nothing if `stop` returned
-/// true. `tokenizer` must be that of the sources. Throws as EvaluationBatches does, and DataError for a
-/// source without a target.
+/// true. `tokenizer` must be that of the sources. The processes take batches in turns; sums are made in the
+/// order of the batches, so the result does not depend on the number of processes. Throws as
+/// EvaluationBatches does, and DataError for a source without a target.
 std::optional<Evaluation> evaluate_language_model(const Llama& model, const std::vector<TextSource>& sources,
                                                   const Tokenizer& tokenizer, const BatchOptions& options,
-                                                  const EvaluationLimits& limits, StopEvaluation stop);
+                                                  const EvaluationLimits& limits, StopEvaluation stop,
+                                                  Communicator& processes);
 
 }  // namespace moh

@@ -20,8 +20,7 @@ LanguageTask::LanguageTask(const RunConfig& run, std::shared_ptr<const LanguageD
                            std::unique_ptr<Llama> model)
     : run_(language_run(run)),
       seed_(run.random_seed()),
-      batch_size_(run.train.batch_size),
-      accumulate_(run.train.accumulate),
+      train_(run.train),
       data_(std::move(data)),
       model_(std::move(model)),
       teacher_(run.init.distill) {}
@@ -45,21 +44,21 @@ const TrainingBatches& LanguageTask::training_batches() {
 /// timing of the prefetching thread; otherwise a late step might have to allocate from the system.
 void LanguageTask::reserve_batches() {
   const MemoryPurposeScope purpose(MemoryPurpose::kData);
-  const Shape shape{batch_size_, run_.data.sequence_length};
+  const Shape shape{train_.batch_size, run_.data.sequence_length};
   std::vector<Tensor> blocks;
-  for (std::int64_t i = 0; i < 2 * (kPrefetchDepth + accumulate_); ++i) {  // tokens and targets
+  for (std::int64_t i = 0; i < 2 * (kPrefetchDepth + train_.accumulate); ++i) {  // tokens and targets
     blocks.push_back(empty(shape, DType::kInt64));
     if (run_.data.document_mask && i % 2 == 0) blocks.push_back(empty(shape, DType::kInt32));
   }
 }
 
-void LanguageTask::seek(std::int64_t first_sample) {
+void LanguageTask::seek(std::int64_t first_sample, const StepPart& part) {
   const TrainingBatches& batches = training_batches();
   reserve_batches();
   next_sample_ = first_sample;
   prefetcher_ = std::make_unique<Prefetcher<TokenBatch>>(
-      [this, &batches, first_sample](std::int64_t i) {
-        return batches.at(first_sample + i * batch_size_, batch_size_);
+      [this, &batches, first_sample, part](std::int64_t i) {
+        return batches.at(part.first_of(i, first_sample, train_), train_.batch_size);
       },
       0, kPrefetchDepth);
 }
@@ -70,11 +69,11 @@ StepSize LanguageTask::begin_step(std::int64_t count) {
   micro_batches_.resize(static_cast<std::size_t>(count));
   for (std::size_t i = 0; i < micro_batches_.size(); ++i) {
     place(prefetcher_->next(), i);
-    next_sample_ += batch_size_;
     size.items += micro_batches_[i].tokens.numel();
     size.targets += micro_batches_[i].num_targets;
   }
   num_targets_ = size.targets;
+  next_sample_ += train_.batch_size * train_.accumulate;
   return size;
 }
 
@@ -111,7 +110,7 @@ MicroBatchLoss LanguageTask::loss(std::int64_t index, Generator& generator) {
   const Variable balance = mean_balance_loss(output.routing);
   routing_numbers_.pack(balance, output.routing, result.numbers, {}, divergence);
   result.total = add_routing_losses(teacher_.added(task_loss, divergence), balance, output.routing,
-                                    run_.model.moh, 1.0 / static_cast<double>(micro_batches_.size()));
+                                    run_.model.moh, 1.0 / static_cast<double>(train_.accumulate));
   return result;
 }
 
@@ -127,11 +126,11 @@ StepStatistics LanguageTask::statistics(const StepSize& size, std::int64_t count
   return result;
 }
 
-std::optional<Evaluation> LanguageTask::evaluate(StopEvaluation stop) {
+std::optional<Evaluation> LanguageTask::evaluate(StopEvaluation stop, Communicator& processes) {
   if (data_->validation.empty()) return std::nullopt;  // nothing is held out
-  std::optional<Evaluation> evaluation =
-      evaluate_language_model(*model_, data_->validation, *data_->tokenizer, batch_options(run_),
-                              {batch_size_, run_.max_eval_tokens, run_.data.reset_positions}, stop);
+  std::optional<Evaluation> evaluation = evaluate_language_model(
+      *model_, data_->validation, *data_->tokenizer, batch_options(run_),
+      {train_.batch_size, run_.max_eval_tokens, run_.data.reset_positions}, stop, processes);
   if (!evaluation) return std::nullopt;
   for (const auto& [name, value] : evaluation->metrics) last_loss_[name] = value;
   return evaluation;

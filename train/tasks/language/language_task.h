@@ -42,18 +42,19 @@ class LanguageTask final : public Task {
   std::string summary() const override;
   bool set_progress(double share) override { return model_->set_progress(share); }
 
-  void seek(std::int64_t first_sample) override;
+  void seek(std::int64_t first_sample, const StepPart& part) override;
   void set_teacher(std::unique_ptr<Model> model, const std::string& hash) override {
     teacher_.use(std::move(model), hash);
   }
   StepSize begin_step(std::int64_t count) override;
+  void set_targets(std::int64_t targets) override { num_targets_ = targets; }
   MicroBatchLoss loss(std::int64_t index, Generator& generator) override;
   void end_step() override;
   /// Of a mixture: each source's epochs, share of the rows and last held-out loss.
   std::vector<std::pair<std::string, std::string>> remarks() const override;
   StepStatistics statistics(const StepSize& size, std::int64_t count,
                             std::span<const double> numbers) const override;
-  std::optional<Evaluation> evaluate(StopEvaluation stop) override;
+  std::optional<Evaluation> evaluate(StopEvaluation stop, Communicator& processes) override;
   std::vector<std::pair<std::string, std::string>> identity() const override;
   std::vector<std::pair<std::string, std::string>> files() const override;
   std::vector<std::pair<std::string, std::string>> data_contents() const override {
@@ -70,7 +71,7 @@ class LanguageTask final : public Task {
 
   LanguageRun run_;
   std::uint64_t seed_;
-  std::int64_t batch_size_, accumulate_;
+  TrainConfig train_;
   std::shared_ptr<const LanguageData> data_;
   std::unique_ptr<Llama> model_;
   Teacher teacher_;
@@ -81,7 +82,7 @@ class LanguageTask final : public Task {
   std::vector<TokenBatch> micro_batches_;
   std::int64_t num_targets_ = 0;
   RoutingNumbers routing_numbers_;
-  std::int64_t next_sample_ = 0;             ///< of the run
+  std::int64_t next_sample_ = 0;             ///< of the run: the first of the next step
   std::map<std::string, double> last_loss_;  ///< of each held-out source with a name
 };
 

@@ -62,7 +62,7 @@ class Run {
         optimizer_(task_->model(), config.optim.adamw),
         train_step_(*task_, optimizer_, config),
         rates_(rates_of(config, length_of(config, task_->steps_per_epoch()))) {
-    task_->seek(0);
+    task_->seek(0, {});
   }
 
   const Task& task() const { return *task_; }

@@ -83,7 +83,7 @@ DryStep dry_step(const RunConfig& asked, const MakeTask& make_task, DryStepAt at
   const std::unique_ptr<Task> task = make_task(config);
   AdamW optimizer(task->model(), config.optim.adamw);
   TrainStep step(*task, optimizer, config);
-  task->seek(0);
+  task->seek(0, {});
 
   DryStep result;
   constexpr auto kLate = static_cast<std::int64_t>(config::kMaxSteps);  // all of any training is done
@@ -98,7 +98,7 @@ DryStep dry_step(const RunConfig& asked, const MakeTask& make_task, DryStepAt at
   result.memory = {scope.memory()->usage(config.device)};
   scope.memory()->reset_peaks();
   const std::unique_ptr<WeightsScope> weights = step.evaluated_weights();
-  task->evaluate([](const EvaluationProgress&) { return false; });
+  task->evaluate([](const EvaluationProgress&) { return false; }, one_process());
   result.memory.evaluation_bytes = scope.memory()->usage(config.device).stats.total.peak_bytes;
   return result;
 }

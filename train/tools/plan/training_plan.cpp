@@ -38,20 +38,15 @@ void check_sizes(const RunConfig& config, std::int64_t items_per_sample, std::in
   }
 }
 
-/// The run of one of `gpus` devices, which share the samples of a step: fewer micro-batches if they can be
-/// divided evenly, else smaller ones.
+/// The run of one of `gpus` devices, which share the samples of a step.
 RunConfig share_of_device(RunConfig config, std::int64_t gpus) {
-  TrainConfig& train = config.train;
-  std::int64_t samples = 0;
-  const bool overflow = __builtin_mul_overflow(train.batch_size, train.accumulate, &samples);
-  require_option(!overflow && samples % gpus == 0, kPlan, "--gpus",
-                 "a divisor of the samples of a step, train.batch_size " + std::to_string(train.batch_size) +
-                     " x train.accumulate " + std::to_string(train.accumulate),
+  const std::optional<TrainConfig> share = share_of_process(config.train, gpus);
+  require_option(share.has_value(), kPlan, "--gpus",
+                 "a divisor of the samples of a step, train.batch_size " +
+                     std::to_string(config.train.batch_size) + " x train.accumulate " +
+                     std::to_string(config.train.accumulate),
                  gpus);
-  const std::int64_t share = samples / gpus;
-  train.batch_size = std::min(train.batch_size, share);
-  while (share % train.batch_size != 0) --train.batch_size;
-  train.accumulate = share / train.batch_size;
+  config.train = *share;
   return config;
 }
 

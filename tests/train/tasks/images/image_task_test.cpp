@@ -29,7 +29,7 @@ struct Training {
         task(task_of(run)),
         optimizer(task->model(), run.optim.adamw),
         step(*task, optimizer, run) {
-    task->seek(first_sample);
+    task->seek(first_sample, {});
   }
   StepReport next(std::int64_t number) {
     step.begin(number, 1e-3);
@@ -66,7 +66,7 @@ TEST_CASE("image task: numbers of threads and of workers change no bit, nor does
     }
     // The second step of another process sees the batches of the second step.
     Training first(run), second(run, 16);
-    first.task->seek(16);
+    first.task->seek(16, {});
     CHECK(first.next(1).loss == second.next(1).loss);
   }
 }
@@ -168,7 +168,8 @@ TEST_CASE("image task: evaluation covers every held-out picture once, in batches
   std::vector<Evaluation> evaluations;
   for (const std::int64_t batch : {20, 7, 1}) {
     run.train.batch_size = batch;
-    const auto evaluation = task_of(run)->evaluate([](const EvaluationProgress&) { return false; });
+    const auto evaluation =
+        task_of(run)->evaluate([](const EvaluationProgress&) { return false; }, one_process());
     REQUIRE(evaluation);
     CHECK(evaluation->coverage == "20 of 20 images");
     evaluations.push_back(*evaluation);
@@ -178,16 +179,16 @@ TEST_CASE("image task: evaluation covers every held-out picture once, in batches
   REQUIRE(evaluations[0].metrics.size() == 2);
   CHECK(evaluations[0].metrics[0].first == "top5");
   CHECK(evaluations[0].metrics[1].second == Approx(evaluations[2].metrics[1].second).epsilon(1e-5));
-  CHECK_FALSE(task_of(run)->evaluate([](const EvaluationProgress& p) { return p.done >= 3; }));
+  CHECK_FALSE(task_of(run)->evaluate([](const EvaluationProgress& p) { return p.done >= 3; }, one_process()));
   images_of(run).data.drawn_validation = 0;
-  CHECK_FALSE(task_of(run)->evaluate([](const EvaluationProgress&) { return false; }));
+  CHECK_FALSE(task_of(run)->evaluate([](const EvaluationProgress&) { return false; }, one_process()));
 }
 
 TEST_CASE("image task: synthetic data have the model's classes and sizes") {
   RunConfig run = small_image_run(ImageArchitecture::kTransNext);
   images_of(run).model.classes = 11;
   const std::unique_ptr<Task> task = task_of(run, DataUse::kSynthetic);
-  task->seek(0);
+  task->seek(0, {});
   CHECK(task->begin_step(2) == StepSize{16, 16});
   CHECK(task->sample_sizes() == std::vector<std::pair<std::string_view, std::int64_t>>{{"image_size", 16}});
   CHECK_THAT(message_of<ConfigError>([&] { task_of(run); }),

@@ -78,7 +78,7 @@ TEST_CASE("tasks: the loss of prompts and responses is the mean over the tokens 
   const RunConfig run = run_of_two();
   const auto data = data_of(prompts_and_responses());
   LanguageTask task(run, data, model_with_seed(run, 1));
-  task.seek(0);
+  task.seek(0, {});
   const StepSize size = task.begin_step(1);
   const TokenBatch batch = first_batch(run, *data);
   CHECK(size.items == 64);
@@ -129,16 +129,16 @@ TEST_CASE("tasks: a step without a target has the loss 0, and an evaluation with
   ids.back() = 'b';  // in no window of the first epoch's two rows
   const auto data = data_of(tokens_in_memory(ids, 256));
   LanguageTask task(run, data, model_with_seed(run, 1));
-  task.seek(0);
+  task.seek(0, {});
   CHECK(task.begin_step(1).targets == 0);
   Generator generator(1, 0);
   CHECK(task.loss(0, generator).task_loss.item() == 0);
 
   const auto evaluate = [&](std::int64_t max_tokens) {
-    return evaluate_language_model(*model_with_seed(run, 1), {{"chat", data->train[0].tokens}},
-                                   *data->tokenizer, {.sequence_length = 16},
-                                   {.batch_size = 2, .max_tokens = max_tokens},
-                                   [](const EvaluationProgress&) { return false; });
+    return evaluate_language_model(
+        *model_with_seed(run, 1), {{"chat", data->train[0].tokens}}, *data->tokenizer,
+        {.sequence_length = 16}, {.batch_size = 2, .max_tokens = max_tokens},
+        [](const EvaluationProgress&) { return false; }, one_process());
   };
   CHECK_THROWS_WITH(evaluate(64),
                     Catch::Contains("held-out tokens of source chat: expected at least one target"));
@@ -154,7 +154,7 @@ TEST_CASE("tasks: a teacher sees the documents and positions that the student se
     language_run(run).data.reset_positions = reset;
     LanguageTask task(run, data, model_with_seed(run, 1));
     task.set_teacher(model_with_seed(run, 2), "hash");
-    task.seek(0);
+    task.seek(0, {});
     task.begin_step(1);
     Generator generator(1, 0);
     const MicroBatchLoss loss = task.loss(0, generator);
@@ -193,7 +193,7 @@ TEST_CASE("tasks: an evaluation asks before each batch whether to stop, and stop
     };
     const std::optional<Evaluation> evaluation =
         evaluate_language_model(fixture.model, fixture.sources, *fixture.tokenizer, {.sequence_length = 16},
-                                {.batch_size = 1, .max_tokens = max_tokens}, stop);
+                                {.batch_size = 1, .max_tokens = max_tokens}, stop, one_process());
     return std::pair(evaluation.has_value(), asked);
   };
   for (int asks = 1; asks <= 7; ++asks) CHECK(evaluate(asks) == std::pair(false, asks));

@@ -27,7 +27,7 @@ double flops_of_real_step(const RunConfig& config) {
   const std::unique_ptr<Task> task = make_language_task(config);
   AdamW optimizer(task->model(), config.optim.adamw);
   TrainStep step(*task, optimizer, config);
-  task->seek(0);
+  task->seek(0, {});
   DeviceClock no_clock([] { return 0.0; });
   const Profiler profiler(no_clock);
   step.begin(0, 1e-4);

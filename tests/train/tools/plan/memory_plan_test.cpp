@@ -37,7 +37,7 @@ MemoryStats measured(const RunConfig& config, const MakeTask& make_task) {
     const std::unique_ptr<Task> task = make_task(config);
     AdamW optimizer(task->model(), config.optim.adamw);
     TrainStep step(*task, optimizer, config);
-    task->seek(0);
+    task->seek(0, {});
     for (std::int64_t i = 0; i < 2; ++i) {
       step.begin(i, 1e-4);
       step.finish();

@@ -1,0 +1,258 @@
+"""A run in several processes, as mpirun starts them: the same steps as in one process up to rounding, the same bits in a
+rerun, one writer, and an end together, whatever ends it."""
+
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+import sys
+import time
+import unittest
+
+import support
+
+COMM_ERROR = 6
+
+# Each process waits for others, here often for a processor, so that busy machines take their time.
+MPIRUN = ["mpirun", "--oversubscribe", "--bind-to", "none"]
+MPI_ENVIRONMENT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+                   "OMPI_MCA_btl_vader_single_copy_mechanism": "none"}  # containers often forbid it
+TIMEOUT_SECONDS = 240
+
+# Sums in another order differ by rounding. AdamW divides by a gradient's own size, so that the rounding of one near zero
+# counts as much as any; eps, here above the default, bounds that.
+TEXT = {"train.batch_size": 2, "train.accumulate": 4, "optim.eps": 1e-4, "model.dropout": 0.1, "checkpoint.every": 0}
+PICTURES = """
+seed: 3
+threads: 1
+task: image_classification
+output: {dir: run}
+model:
+  architecture: vit
+  classes: 8
+  image_size: 32
+  vit: {patch_size: 8, layers: 2, hidden: 32, heads: 4, mlp_ratio: 2}
+  moh: {router: learned, num_shared: 1, top_k: 1}
+data: {drawn: 256, drawn_validation: 50}
+train: {steps: 50, batch_size: 4, accumulate: 4}
+optim: {learning_rate: 0.003, eps: 1.0e-4}
+schedule: {warmup_steps: 2}
+log: {every: 1}
+eval: {every: 25}
+checkpoint: {every: 0}
+"""
+MAX_LOSS_DIFFERENCE = 1e-5
+
+
+def several(count, *arguments, options=()):
+    return [*MPIRUN, *options, "-np", str(count), support.MOH, *map(str, arguments)]
+
+
+def ranks_of(launcher):
+    """Process ids by rank, of the processes that a launcher has started."""
+    found = {}
+    for folder in pathlib.Path("/proc").glob("[0-9]*"):
+        try:
+            parent = (folder / "stat").read_text().rpartition(")")[2].split()[1]
+            if int(parent) != launcher:
+                continue
+            variables = dict(entry.partition("=")[::2] for entry in (folder / "environ").read_text().split("\0"))
+            found[int(variables["OMPI_COMM_WORLD_RANK"])] = int(folder.name)
+        except (OSError, KeyError, ValueError):
+            continue
+    return found
+
+
+class Processes(support.MohTest):
+    def setUp(self):
+        super().setUp()
+        self.environment = support.environment(MPI_ENVIRONMENT)
+
+    def run_in(self, count, *arguments, code=support.DONE, options=(), env=None):
+        result = subprocess.run(several(count, *arguments, options=options), cwd=self.folder,
+                                env={**self.environment, **(env or {})}, timeout=TIMEOUT_SECONDS, text=True,
+                                stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL)
+        self.assertEqual(result.returncode, code, result.stdout)
+        return result.stdout
+
+    def start_in(self, count, *arguments, options=()):
+        """A run whose output goes to a file, and the ids of its processes."""
+        output = open(self.folder / "output.txt", "wb")
+        self.addCleanup(output.close)
+        process = subprocess.Popen(several(count, *arguments, options=options), cwd=self.folder,
+                                   env=self.environment, stdout=output, stderr=subprocess.STDOUT,
+                                   stdin=subprocess.DEVNULL)
+        self.addCleanup(self.end, process)
+        return process
+
+    @staticmethod
+    def end(process):
+        if process.poll() is not None:
+            return
+        ranks = ranks_of(process.pid)
+        process.kill()
+        for pid in ranks.values():
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+        process.wait()
+
+    def output(self):
+        return (self.folder / "output.txt").read_text(errors="replace")
+
+    def wait_for_step(self, process, step):
+        deadline = time.monotonic() + TIMEOUT_SECONDS
+        path = self.folder / "run" / "metrics.jsonl"
+        while not path.exists() or len(path.read_text().splitlines()) < step:
+            self.assertIsNone(process.poll(), self.output())
+            self.assertLess(time.monotonic(), deadline, self.output())
+            time.sleep(0.02)
+
+    def assert_close(self, run, other):
+        first, second = (support.losses(self.folder / name) for name in (run, other))
+        self.assertEqual(len(first), len(second))
+        for step, (a, b) in enumerate(zip(first, second), 1):
+            self.assertLess(abs(a - b), MAX_LOSS_DIFFERENCE * abs(a), f"step {step} of {run} and {other}: {a} and {b}")
+        for a, b in zip(*([r for r in support.metrics(self.folder / name) if r["kind"] == "eval"]
+                          for name in (run, other))):
+            self.assertLess(abs(a["loss"] - b["loss"]), MAX_LOSS_DIFFERENCE * a["loss"])
+
+
+class Text(Processes):
+    def test_two_and_four_processes_make_the_steps_of_one(self):
+        config = self.config({**TEXT, "train.steps": 50, "eval.every": 25})
+        self.moh("train", config, "output.dir=one")
+        for count in (2, 4):
+            output = self.run_in(count, "train", config, f"output.dir={count}")
+            self.assertEqual(output.count("step 1/50"), 1, output)  # one process speaks
+            self.assert_says(output, f"{count} processes on 1 host")
+            self.assert_close("one", str(count))
+            self.assertEqual([r["tokens"] for r in support.metrics(self.folder / "one") if r["kind"] == "train"],
+                             [r["tokens"] for r in support.metrics(self.folder / str(count)) if r["kind"] == "train"])
+        for rank in (1, 2, 3):
+            self.assert_says((self.folder / "4" / f"moh.rank{rank}.log").read_text(), "step 50/50")
+        self.assert_each_step_once("4", 50, 25)
+
+    def test_a_micro_batch_that_is_divided(self):
+        # Dense, as the load-balance loss is that of a micro-batch, and of no dropout, which is drawn for one.
+        config = self.config({**support.DENSE, "train.batch_size": 8, "optim.eps": 1e-4, "checkpoint.every": 0})
+        self.moh("train", config, "output.dir=one")
+        self.run_in(4, "train", config, "output.dir=four")
+        self.assert_close("one", "four")
+
+    def test_a_rerun_has_the_same_bits_whatever_the_buckets(self):
+        config = self.config({**TEXT, "ema.decay": 0.9, "model.recompute": "layer"})
+        self.run_in(2, "train", config, "output.dir=first")
+        self.run_in(2, "train", config, "output.dir=second", "comm.bucket_mib=100")
+        self.assert_same_state("first", "second")
+
+    def test_gradients_may_be_sent_in_bfloat16(self):
+        config = self.config({**TEXT, "comm.gradients": "bfloat16"})
+        self.run_in(2, "train", config)
+        losses = support.losses(self.folder / "run")
+        self.assertLess(losses[-1], losses[0])
+
+    def test_a_run_goes_on_in_another_number_of_processes(self):
+        config = self.config({**TEXT, "schedule.decay_steps": 12, "train.steps": 12, "eval.every": 4})
+        self.moh("train", config, "output.dir=whole")
+        self.run_in(2, "train", config, "train.steps=4")
+        self.moh("train", config, "--resume", "train.steps=8")
+        self.run_in(4, "train", config, "--resume")
+        self.assert_close("whole", "run")
+        self.assert_each_step_once("run", 12, 4)
+
+    def test_a_signal_to_any_process_saves_once(self):
+        config = self.config({**TEXT, "train.steps": 4000, "eval.every": 0})
+        for number, rank in ((signal.SIGTERM, 1), (signal.SIGUSR1, 0)):
+            shutil.rmtree(self.folder / "run", ignore_errors=True)
+            process = self.start_in(2, "train", config)
+            self.wait_for_step(process, 3)
+            os.kill(ranks_of(process.pid)[rank], number)
+            self.assertEqual(process.wait(TIMEOUT_SECONDS), support.PREEMPTED, self.output())
+            last = support.metrics(self.folder / "run")[-1]["step"]
+            self.assert_says(self.output(), f"stopped by {signal.Signals(number).name} at step {last}")
+            self.assertEqual([path.name for path in self.checkpoints()], [f"step_{last:08}"])
+            self.assert_no_litter()
+
+    def test_a_process_that_does_not_come_is_named(self):
+        config = self.config({**TEXT, "train.steps": 4000, "eval.every": 0, "comm.timeout": 3})
+        process = self.start_in(3, "train", config, "train.batch_size=3")
+        self.wait_for_step(process, 3)
+        os.kill(ranks_of(process.pid)[1], signal.SIGSTOP)
+        self.assertEqual(process.wait(TIMEOUT_SECONDS), COMM_ERROR, self.output())
+        self.assertRegex(self.output(), r"comm: [a-z-]+ number \d+.*: expected all 3 processes within comm.timeout, "
+                                        r"found after .* s that rank 1 \(host .*\) did not come")
+
+    def test_a_process_that_is_killed_is_named(self):
+        config = self.config({**TEXT, "train.steps": 4000, "eval.every": 0, "checkpoint.every": 1})
+        process = self.start_in(2, "train", config, options=("--enable-recovery",))
+        self.wait_for_step(process, 3)
+        os.kill(ranks_of(process.pid)[1], signal.SIGKILL)
+        process.wait(TIMEOUT_SECONDS)  # with that option mpirun returns 0, whatever happened
+        self.assertRegex(self.output(), r"expected all 2 processes, found that rank 1 \(host .*\) ended without a word")
+        # What it leaves behind can be gone on with.
+        last = support.metrics(self.folder / "run")[-1]["step"]
+        self.run_in(2, "train", config, "--resume", f"train.steps={last + 2}", "schedule.decay_steps=4000")
+        self.assert_each_step_once("run", last + 2, last + 2)
+
+    def test_an_error_in_one_process_ends_all_with_its_exit_code(self):
+        config = self.config({**TEXT, "train.steps": 4000, "checkpoint.every": 3})
+        if not support.build_has_failpoints():
+            self.skipTest("a build without failure points")
+        output = self.run_in(2, "train", config, code=support.STORAGE_ERROR,
+                             env={"MOH_FAIL": "io:fsync_9=EIO"})
+        self.assertIn("error", output)
+
+
+class Pictures(Processes):
+    def test_two_and_four_processes_make_the_steps_of_one(self):
+        self.write("pictures.yaml", PICTURES)
+        self.moh("train", "pictures.yaml", "output.dir=one")
+        for count in (2, 4):
+            self.run_in(count, "train", "pictures.yaml", f"output.dir={count}")
+            self.assert_close("one", str(count))
+        evaluations = [r for r in support.metrics(self.folder / "4") if r["kind"] == "eval"]
+        self.assertEqual(len(evaluations), 2)
+
+
+class Refusals(Processes):
+    def test_samples_that_cannot_be_divided(self):
+        config = self.config({"train.batch_size": 5})
+        output = self.run_in(2, "train", config, code=support.CONFIG_ERROR)
+        self.assertEqual(output.count("samples of a step that 2 processes can share evenly"), 1, output)
+        self.assertFalse((self.folder / "run").exists())
+
+    def test_another_configuration_in_one_process(self):
+        config = self.config(TEXT)
+        command = [*MPIRUN, "-np", "1", support.MOH, "train", config, ":",
+                   "-np", "1", support.MOH, "train", config, "optim.learning_rate=1"]
+        result = subprocess.run(command, cwd=self.folder, env=self.environment, timeout=TIMEOUT_SECONDS, text=True,
+                                stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        self.assertEqual(result.returncode, support.CONFIG_ERROR, result.stdout)
+        self.assert_says(result.stdout, "rank 1 (host ", "comm: configuration: expected 'learning_rate: 0.003', as rank 0 has, "
+                         "found 'learning_rate: 1'")
+
+    def test_torchrun_is_told_what_to_use(self):
+        result = self.command("train", self.config(), env={"RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "localhost"})
+        self.assertEqual(result.returncode, support.CONFIG_ERROR, result.output)
+        self.assert_says(result.output, "torchrun with 2 processes", "mpirun -np 2 moh train CONFIG.yaml")
+
+
+def can_run_several():
+    """Whether there is an mpirun, and a program that was built with its library."""
+    if shutil.which("mpirun") is None:
+        return False
+    with support.tempfile.TemporaryDirectory() as folder:
+        result = subprocess.run(several(2, "train", "none.yaml"), cwd=folder, stdout=subprocess.PIPE,
+                                env=support.environment(MPI_ENVIRONMENT), stderr=subprocess.STDOUT, text=True,
+                                timeout=TIMEOUT_SECONDS)
+    return "comm: MPI: expected" not in result.stdout
+
+
+if __name__ == "__main__":
+    if not can_run_several():
+        print("skipped: no mpirun, or a program without MPI")
+        sys.exit(support.SKIPPED)
+    unittest.main()

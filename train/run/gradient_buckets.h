@@ -1,0 +1,57 @@
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+#include "autograd/variable.h"
+#include "train/comm/communicator.h"
+
+namespace moh {
+
+/// Sums the gradients of a model over the processes of a run, while the backward pass that completes them
+/// goes on. They lie in buckets, in the reverse of the order in which the forward pass uses the parameters;
+/// a bucket is reduced as soon as its last gradient is complete, and those before it are under way: the
+/// order is the same in all processes, whatever their backward passes do. What no pass has reached is zero,
+/// and reduced in the end.
+class GradientBuckets {
+ public:
+  struct Options {
+    std::size_t bucket_bytes = std::size_t{4} << 20;
+    DType wire = DType::kFloat32;
+  };
+
+  /// `parameters` in the order of the forward pass; those that require no gradient are left out. From now on
+  /// their gradients are gathered in the buckets. The communicator must outlive this object.
+  GradientBuckets(Communicator& processes, const std::vector<Variable>& parameters, const Options& options);
+  ~GradientBuckets();
+  GradientBuckets(const GradientBuckets&) = delete;
+  GradientBuckets& operator=(const GradientBuckets&) = delete;
+
+  /// Begins a step whose gradients are to be summed: backward passes until the last one only add to them.
+  void begin_step();
+  /// The next backward pass is the last of the step: a gradient is complete when its hook runs.
+  void expect_last_pass();
+  /// Starts what is left, and waits for all sums. Returns the seconds that it waited.
+  double finish();
+
+  std::size_t count() const { return buckets_.size(); }
+
+ private:
+  struct Bucket {
+    Tensor gradients;
+    std::vector<Variable> leaves;
+    std::size_t missing = 0;
+  };
+
+  void add_bucket(std::vector<Variable> leaves);
+  void complete(std::size_t bucket);
+  void start_complete_ones();
+
+  Communicator& processes_;
+  DType wire_;
+  std::vector<Bucket> buckets_;
+  std::vector<Communicator::Pending> pending_;  // of the first ones
+  bool last_pass_ = false;
+};
+
+}  // namespace moh
