@@ -122,7 +122,7 @@ class Processes(support.MohTest):
 
 class Text(Processes):
     def test_two_and_four_processes_make_the_steps_of_one(self):
-        config = self.config({**TEXT, "train.steps": 50, "eval.every": 25})
+        config = self.config({**TEXT, "train.steps": 50, "eval.every": 25, "log.tensorboard": True})
         self.moh("train", config, "output.dir=one")
         for count in (2, 4):
             output = self.run_in(count, "train", config, f"output.dir={count}")
@@ -134,6 +134,7 @@ class Text(Processes):
         for rank in (1, 2, 3):
             self.assert_says((self.folder / "4" / f"moh.rank{rank}.log").read_text(), "step 50/50")
         self.assert_each_step_once("4", 50, 25)
+        self.assertEqual(len(list((self.folder / "4").glob("*tfevents*"))), 1)
 
     def test_a_micro_batch_that_is_divided(self):
         # Dense, as the load-balance loss is that of a micro-batch, and of no dropout, which is drawn for one.
@@ -204,6 +205,65 @@ class Text(Processes):
         output = self.run_in(2, "train", config, code=support.STORAGE_ERROR,
                              env={"MOH_FAIL": "io:fsync_9=EIO"})
         self.assertIn("error", output)
+
+
+class Zero(Processes):
+    """comm.zero: the optimiser's state divided among the processes."""
+
+    TEXT = {**TEXT, "ema.decay": 0.9, "train.steps": 12, "schedule.decay_steps": 12, "eval.every": 4}
+
+    def shards(self, run):
+        newest = sorted((self.folder / run / "checkpoints").glob("step_*"))[-1]
+        return sorted(newest.glob("optimizer-*"))
+
+    def test_the_same_steps_with_a_third_of_the_state(self):
+        config = self.config({**self.TEXT, "train.accumulate": 6, "eval.every": 3, "train.steps": 9,
+                              "schedule.decay_steps": 9})
+        self.run_in(3, "train", config, "output.dir=plain")
+        self.run_in(3, "train", config, "output.dir=divided", "comm.zero=1", "comm.bucket_mib=1")
+        self.assert_close("plain", "divided")
+        (whole,), parts = self.shards("plain"), self.shards("divided")
+        self.assertEqual([path.name for path in parts],
+                         [f"optimizer-{rank:05}-of-00003.safetensors" for rank in range(3)])
+        for part in parts:
+            self.assertLess(part.stat().st_size, 0.4 * whole.stat().st_size)
+        self.moh("eval", "--checkpoint", "divided")
+
+    def test_master_copies_of_bfloat16_are_divided(self):
+        config = self.config({**self.TEXT, "precision": "bfloat16"})
+        self.run_in(2, "train", config, "output.dir=plain")
+        self.run_in(2, "train", config, "output.dir=divided", "comm.zero=1")
+        for a, b in zip(*(support.losses(self.folder / run) for run in ("plain", "divided"))):
+            self.assertLess(abs(a - b), 1e-3 * a)  # a rounding of the norm may round a weight the other way
+
+    def test_a_run_goes_on_in_another_number_of_processes(self):
+        config = self.config(self.TEXT)
+        self.moh("train", config, "output.dir=whole")
+        self.run_in(2, "train", config, "train.steps=4", "comm.zero=1")
+        self.moh("train", config, "--resume", "train.steps=8")
+        self.run_in(4, "train", config, "--resume", "comm.zero=1")
+        self.assert_close("whole", "run")
+        self.assert_each_step_once("run", 12, 4)
+
+    def test_the_same_bits_after_a_resume(self):
+        config = self.config({**self.TEXT, "comm.zero": 1})
+        self.run_in(2, "train", config, "output.dir=whole")
+        self.run_in(2, "train", config, "train.steps=5")
+        self.run_in(2, "train", config, "--resume")
+        self.assertEqual([path.read_bytes() for path in self.shards("whole")],
+                         [path.read_bytes() for path in self.shards("run")])
+
+    def test_a_missing_or_damaged_shard_is_named(self):
+        config = self.config({**self.TEXT, "comm.zero": 1, "train.steps": 2, "eval.every": 0})
+        self.run_in(2, "train", config)
+        shard = self.shards("run")[1]
+        contents = bytearray(shard.read_bytes())
+        contents[-5] ^= 4
+        shard.write_bytes(contents)
+        resume = ("train", config, "--resume", "train.steps=3")
+        self.assert_says(self.run_in(2, *resume, code=support.INPUT_ERROR), shard.name, "checksum")
+        shard.unlink()
+        self.assert_says(self.run_in(2, *resume, code=support.INPUT_ERROR), shard.name)
 
 
 class Pictures(Processes):

@@ -127,6 +127,11 @@ fs::path resolve_checkpoint(const fs::path& path) {
   return newest_in(path_exists(folder / "checkpoints") ? folder / "checkpoints" : folder, path);
 }
 
+ManifestFile write_optimizer_shard(const fs::path& folder, int index, int count,
+                                   std::span<const NamedTensor> state) {
+  return write_tensors(folder / optimizer_shard_file(index, count), state);
+}
+
 void write_checkpoint_files(const CheckpointContents& contents, const fs::path& folder) {
   Manifest manifest;
   manifest.step = contents.step;
@@ -134,7 +139,14 @@ void write_checkpoint_files(const CheckpointContents& contents, const fs::path& 
   list_written(manifest, write_tensors(folder / kModelFile, contents.model));
   if (!contents.average.empty())
     list_written(manifest, write_tensors(folder / kAverageFile, contents.average));
-  list_written(manifest, write_tensors(folder / optimizer_shard_file(0, 1), contents.optimizer));
+  std::vector<ManifestFile> shards;
+  if (contents.write_shards) {
+    shards = contents.write_shards(folder);
+  } else {
+    shards.push_back(write_optimizer_shard(folder, 0, 1, contents.optimizer));
+  }
+  manifest.num_optimizer_shards = static_cast<int>(shards.size());
+  for (ManifestFile& shard : shards) list_written(manifest, std::move(shard));
   write_texts(manifest, folder, contents.trainer_json, contents.config_yaml, contents.files);
 }
 

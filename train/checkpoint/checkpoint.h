@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
@@ -32,6 +33,9 @@ struct CheckpointContents {
   std::vector<NamedTensor> model;
   std::vector<NamedTensor> average;  ///< moving average of the model; empty: none
   std::vector<NamedTensor> optimizer;
+  /// In place of `optimizer`, where several processes hold it: writes write_optimizer_shard() of each into
+  /// the folder, and returns what that returned, in order.
+  std::function<std::vector<ManifestFile>(const std::filesystem::path& folder)> write_shards;
   std::string trainer_json;
   std::string config_yaml;
   /// (name, contents) of files that the model is used with, such as tokenizer.json (is_carried_file).
@@ -65,6 +69,11 @@ std::vector<CheckpointInfo> list_checkpoints(const std::filesystem::path& checkp
 /// `checkpoints` folder or of a run folder. Throws CheckpointError if there is none, and if the newest is
 /// incomplete: falling back to an older one silently would lose work.
 std::filesystem::path resolve_checkpoint(const std::filesystem::path& path);
+
+/// Writes and syncs the optimiser state of process `index` of `count`; returns its entry in the manifest.
+/// Throws StorageError.
+ManifestFile write_optimizer_shard(const std::filesystem::path& folder, int index, int count,
+                                   std::span<const NamedTensor> state);
 
 /// Writes and syncs all files of a checkpoint in an existing empty folder, the manifest last, and syncs the
 /// folder: CheckpointStore::save up to the rename. Throws StorageError.

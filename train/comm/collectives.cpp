@@ -250,34 +250,47 @@ void Collectives::all_reduce_piece(std::span<std::byte> values, DType dtype, Red
   if (!whole) gather_slices(values, unit);
 }
 
+namespace {
+
+/// The values in the type in which they are sent: themselves, or a rounded copy.
+Tensor as_sent(const Tensor& values, DType wire) {
+  if (wire == values.dtype()) return values;
+  MOH_CHECK(wire == DType::kBFloat16, "float32 is sent as it is, or as bfloat16");
+  const MemoryPurposeScope purpose(MemoryPurpose::kWorkspace);
+  Tensor sent = empty(values.shape(), wire);
+  round_to_bfloat16(values.data<float>(), sent.data<bfloat16>(), static_cast<std::size_t>(values.numel()));
+  return sent;
+}
+
+/// Brings the sums back to where they belong, if they were made in a rounded copy.
+void take_received(const Tensor& sums, const Tensor& values) {
+  if (sums.dtype() == values.dtype()) return;
+  upcast(sums.data<bfloat16>(), values.data<float>(), static_cast<std::size_t>(values.numel()));
+}
+
+}  // namespace
+
 void Collectives::all_reduce(const Tensor& values, ReduceOp op, DType wire) {
   agree({.kind = Kind::kAllReduce,
          .elements = static_cast<std::uint64_t>(values.numel()),
          .dtype = static_cast<std::int32_t>(wire),
          .op = static_cast<std::int32_t>(op)});
-  Tensor sent = values;
-  const bool rounds = wire != values.dtype();
-  const auto count = static_cast<std::size_t>(values.numel());
-  if (rounds) {
-    MOH_CHECK(wire == DType::kBFloat16, "float32 is sent as it is, or as bfloat16");
-    const MemoryPurposeScope purpose(MemoryPurpose::kWorkspace);
-    sent = empty(values.shape(), wire);
-    round_to_bfloat16(values.data<float>(), sent.data<bfloat16>(), count);
-  }
+  const Tensor sent = as_sent(values, wire);
   const std::span<std::byte> bytes = bytes_of(sent);
   for (std::size_t begin = 0; begin < bytes.size(); begin += kPiece)
     all_reduce_piece(piece_of(bytes, begin), wire, op);
-  if (rounds) upcast(sent.data<bfloat16>(), values.data<float>(), count);
+  take_received(sent, values);
 }
 
-void Collectives::reduce_scatter(const Tensor& rows, const Tensor& part, ReduceOp op) {
+void Collectives::reduce_scatter(const Tensor& rows, const Tensor& part, ReduceOp op, DType wire) {
   MOH_CHECK(rows.numel() == part.numel() * size() && rows.dtype() == part.dtype(), "a row for each process");
   agree({.kind = Kind::kReduceScatter,
          .elements = static_cast<std::uint64_t>(rows.numel()),
-         .dtype = static_cast<std::int32_t>(rows.dtype()),
+         .dtype = static_cast<std::int32_t>(wire),
          .op = static_cast<std::int32_t>(op)});
-  const std::size_t unit = dtype_size(part.dtype()), n = static_cast<std::size_t>(size());
-  const std::span<std::byte> all = bytes_of(rows), to = bytes_of(part);
+  const Tensor sent = as_sent(rows, wire), sums = wire == part.dtype() ? part : empty(part.shape(), wire);
+  const std::size_t unit = dtype_size(wire), n = static_cast<std::size_t>(size());
+  const std::span<std::byte> all = bytes_of(sent), to = bytes_of(sums);
   for (std::size_t begin = 0; begin < to.size(); begin += kPiece) {
     const std::span<std::byte> piece = piece_of(to, begin), room = scratch(piece.size() * n);
     const auto row = [&](int r) {
@@ -294,8 +307,9 @@ void Collectives::reduce_scatter(const Tensor& rows, const Tensor& part, ReduceO
       parts[static_cast<std::size_t>(r)] = place.data();
     }
     exchange(sends, receives);
-    reduce_rows(parts, piece.data(), piece.size() / unit, part.dtype(), op);
+    reduce_rows(parts, piece.data(), piece.size() / unit, wire, op);
   }
+  take_received(sums, part);
 }
 
 void Collectives::all_gather(const Tensor& part, const Tensor& rows) {

@@ -40,7 +40,7 @@ class Collectives {
   void request_abort(int exit_code) { abort_code_ = exit_code; }
 
   void all_reduce(const Tensor& values, ReduceOp op, DType wire);
-  void reduce_scatter(const Tensor& rows, const Tensor& part, ReduceOp op);
+  void reduce_scatter(const Tensor& rows, const Tensor& part, ReduceOp op, DType wire);
   void all_gather(const Tensor& part, const Tensor& rows);
   void broadcast(const Tensor& values, int root);
   void barrier();

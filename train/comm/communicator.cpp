@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <span>
 
 #include "core/error.h"
 
@@ -19,7 +20,7 @@ class OneProcess final : public Communicator {
   std::string description() const override { return "one process"; }
   void set_deadline(double) override {}
   Pending start_all_reduce(const Tensor&, ReduceOp, DType) override { return done(); }
-  Pending start_reduce_scatter(const Tensor& rows, const Tensor& part, ReduceOp) override {
+  Pending start_reduce_scatter(const Tensor& rows, const Tensor& part, ReduceOp, DType) override {
     part.copy_from(rows.reshape(part.shape()));
     return done();
   }
@@ -30,6 +31,7 @@ class OneProcess final : public Communicator {
   Pending start_broadcast(const Tensor&, int) override { return done(); }
   void barrier() override {}
   void finish(Pending& pending) override { pending.get(); }
+  double waited_seconds() const override { return 0; }
   void leave() override {}
   bool tell_failure(int, std::string_view) override { return true; }
   void leave_failed(int) override {}
@@ -60,6 +62,22 @@ std::string Communicator::text_of_leader(std::string_view text) {
   if (leads()) std::copy_n(text.begin(), size, bytes.data<std::uint8_t>());
   broadcast(bytes);
   return {bytes.data<std::uint8_t>(), bytes.data<std::uint8_t>() + size};
+}
+
+std::vector<std::string> Communicator::texts_of_all(std::string_view text) {
+  const Tensor lengths = zeros({size()}, DType::kInt64);
+  all_gather(tensor_of<std::int64_t>({1}, {static_cast<std::int64_t>(text.size())}), lengths);
+  const std::span<const std::int64_t> each = lengths.span<std::int64_t>();
+  const Tensor own = zeros({std::ranges::max(each)}, DType::kUInt8),
+               all = zeros({size(), own.numel()}, DType::kUInt8);
+  std::ranges::copy(text, own.data<std::uint8_t>());
+  all_gather(own, all);
+  std::vector<std::string> texts;
+  for (int r = 0; r < size(); ++r) {
+    const auto* const begin = all.select(r).data<std::uint8_t>();
+    texts.emplace_back(begin, begin + each[static_cast<std::size_t>(r)]);
+  }
+  return texts;
 }
 
 Communicator& one_process() {

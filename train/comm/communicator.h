@@ -4,6 +4,7 @@
 #include <future>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "core/tensor.h"
 
@@ -52,8 +53,9 @@ class Communicator {
   /// float64, int64. With `wire` bfloat16, float32 elements are sent rounded to it, and summed in float32;
   /// the result is rounded, too.
   virtual Pending start_all_reduce(const Tensor& values, ReduceOp op, DType wire) = 0;
-  /// Sum or maximum of the rows [N, ...] of all processes: `part` [...] gets row number rank().
-  virtual Pending start_reduce_scatter(const Tensor& rows, const Tensor& part, ReduceOp op) = 0;
+  /// Sum or maximum of the rows [N, ...] of all processes: `part` [...], maybe that row itself, gets row
+  /// number rank(). `wire` as for all_reduce.
+  virtual Pending start_reduce_scatter(const Tensor& rows, const Tensor& part, ReduceOp op, DType wire) = 0;
   /// Row r of `rows` [N, ...] becomes `part` [...] of process r. `part` may be row rank() of `rows`. Any
   /// type.
   virtual Pending start_all_gather(const Tensor& part, const Tensor& rows) = 0;
@@ -63,10 +65,12 @@ class Communicator {
   virtual void barrier() = 0;
   /// Waits for what was started, and rethrows its error.
   virtual void finish(Pending& pending) = 0;
+  /// The time that all calls have waited in this process so far, in seconds.
+  virtual double waited_seconds() const = 0;
 
   void all_reduce(const Tensor& values, ReduceOp op) { run(start_all_reduce(values, op, values.dtype())); }
   void reduce_scatter(const Tensor& rows, const Tensor& part, ReduceOp op) {
-    run(start_reduce_scatter(rows, part, op));
+    run(start_reduce_scatter(rows, part, op, rows.dtype()));
   }
   void all_gather(const Tensor& part, const Tensor& rows) { run(start_all_gather(part, rows)); }
   void broadcast(const Tensor& values, int root = 0) { run(start_broadcast(values, root)); }
@@ -74,6 +78,8 @@ class Communicator {
   std::int64_t max(std::int64_t number);
   /// The text of process 0, at most 2^20 bytes of it.
   std::string text_of_leader(std::string_view text);
+  /// The texts of all processes, in the order of the ranks.
+  std::vector<std::string> texts_of_all(std::string_view text);
 
   /// Waits, without a deadline, until all processes are done, and leaves them. No collective follows.
   virtual void leave() = 0;

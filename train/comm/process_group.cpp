@@ -74,9 +74,11 @@ Communicator::Pending ProcessGroup::start(std::function<void()> collective) {
 }
 
 void ProcessGroup::finish(Pending& pending) {
+  const auto began = std::chrono::steady_clock::now();
   collectives_->add_waiting(1);
   pending.wait();
   collectives_->add_waiting(-1);
+  waited_seconds_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
   pending.get();
 }
 
@@ -90,9 +92,9 @@ Communicator::Pending ProcessGroup::start_all_reduce(const Tensor& values, Reduc
   return start([=, this] { collectives_->all_reduce(values, op, wire); });
 }
 
-Communicator::Pending ProcessGroup::start_reduce_scatter(const Tensor& rows, const Tensor& part,
-                                                         ReduceOp op) {
-  return start([=, this] { collectives_->reduce_scatter(rows, part, op); });
+Communicator::Pending ProcessGroup::start_reduce_scatter(const Tensor& rows, const Tensor& part, ReduceOp op,
+                                                         DType wire) {
+  return start([=, this] { collectives_->reduce_scatter(rows, part, op, wire); });
 }
 
 Communicator::Pending ProcessGroup::start_all_gather(const Tensor& part, const Tensor& rows) {

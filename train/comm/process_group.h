@@ -38,11 +38,12 @@ class ProcessGroup final : public Communicator {
   void set_deadline(double seconds) override { collectives_->set_deadline(seconds); }
 
   Pending start_all_reduce(const Tensor& values, ReduceOp op, DType wire) override;
-  Pending start_reduce_scatter(const Tensor& rows, const Tensor& part, ReduceOp op) override;
+  Pending start_reduce_scatter(const Tensor& rows, const Tensor& part, ReduceOp op, DType wire) override;
   Pending start_all_gather(const Tensor& part, const Tensor& rows) override;
   Pending start_broadcast(const Tensor& values, int root) override;
   void barrier() override;
   void finish(Pending& pending) override;
+  double waited_seconds() const override { return waited_seconds_; }
 
   void leave() override;
   bool tell_failure(int exit_code, std::string_view message) override;
@@ -60,6 +61,7 @@ class ProcessGroup final : public Communicator {
   std::condition_variable changed_;
   std::deque<std::packaged_task<void()>> jobs_;
   bool stopping_ = false;
+  double waited_seconds_ = 0;  // of the caller's thread
   std::atomic<bool> aborting_ = false;
   std::exception_ptr failure_;  // of the thread: the first error of a collective
   std::unique_ptr<Collectives> collectives_;

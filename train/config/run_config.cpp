@@ -242,6 +242,10 @@ void add_reports(RunConfig& run, Section& root) {
   comm.field("gradients", run.comm.gradients,
              "Type in which gradients are sent. `bfloat16` halves the bytes and rounds each process's part; "
              "the sums are made in float32.");
+  comm.field(
+      "zero", run.comm.zero, at_least(0).capped(1),
+      "Stage of ZeRO. 1: each process keeps and updates an equal part of the optimiser's state, of the "
+      "master copies of bfloat16 weights and of their moving average. Results differ by rounding.");
 }
 
 }  // namespace

@@ -114,6 +114,9 @@ struct CommConfig {
   double timeout = 600;  ///< seconds; 0: no limit
   std::int64_t bucket_mib = 4;
   Precision gradients = Precision::kFloat32;
+  std::int64_t zero = 0;  ///< stage of ZeRO
+
+  std::size_t bucket_bytes() const { return static_cast<std::size_t>(bucket_mib) << 20; }
 };
 
 struct AttentionConfig {

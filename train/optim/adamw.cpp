@@ -19,31 +19,40 @@ std::vector<ParameterUse> uses_of(const std::vector<NamedParameter>& parameters,
   return uses;
 }
 
+/// Moments and master copy of `value`, the elements that are updated here.
+void add_state(AdamWParameter& tensors, const Tensor& value) {
+  const DType dtype = accumulate_dtype(value.dtype());
+  tensors.value = value;
+  tensors.exp_avg = empty(value.shape(), dtype, value.device());
+  tensors.exp_avg_sq = empty(value.shape(), dtype, value.device());
+  if (value.dtype() == DType::kBFloat16) tensors.master = empty(value.shape(), dtype, value.device());
+}
+
 }  // namespace
 
 AdamW::AdamW(std::vector<NamedParameter> parameters, const std::vector<ParameterUse>& uses,
-             const AdamWOptions& options)
+             const AdamWOptions& options, Communicator& processes, std::size_t bucket_bytes)
     : options_(options) {
   const MemoryPurposeScope purpose(MemoryPurpose::kOptimizer);
-  std::vector<AdamWParameter> states;
+  std::vector<BucketItem> items;
   for (std::size_t i = 0; i < parameters.size(); ++i) {
     NamedParameter& parameter = parameters[i];
     if (uses[i].frozen) {
       frozen_.push_back({parameter.name, parameter.variable.value()});
       continue;
     }
-    const Tensor& value = parameter.variable.value();
-    const DType dtype = accumulate_dtype(value.dtype());
-    AdamWParameter tensors{value,
-                           {},
-                           empty(value.shape(), dtype, value.device()),
-                           empty(value.shape(), dtype, value.device()),
-                           {},
-                           uses[i].weight_decay,
-                           uses[i].learning_rate_scale};
-    if (value.dtype() == DType::kBFloat16) tensors.master = empty(value.shape(), dtype, value.device());
-    states.push_back(tensors);
+    AdamWParameter tensors{.value = parameter.variable.value(),
+                           .weight_decay = uses[i].weight_decay,
+                           .learning_rate_scale = uses[i].learning_rate_scale};
+    items.push_back({tensors.value.numel(), tensors.value.dtype()});
     slots_.push_back({std::move(parameter), std::move(tensors)});
+  }
+  if (!processes.alone()) shards_ = std::make_unique<ParameterShards>(items, bucket_bytes, processes);
+  std::vector<AdamWParameter> states;
+  for (std::size_t i = 0; i < slots_.size(); ++i) {
+    add_state(slots_[i].tensors,
+              shards_ ? shards_->own_part(i, slots_[i].tensors.value) : slots_[i].tensors.value);
+    states.push_back(slots_[i].tensors);
   }
   reset_adamw_state(states);
   if (!slots_.empty() && slots_[0].parameter.variable.device() != kCpu) move_to_device();
@@ -53,8 +62,12 @@ AdamW::AdamW(const std::vector<NamedParameter>& parameters, const AdamWOptions& 
              const std::function<bool(const NamedParameter&)>& decays)
     : AdamW(parameters, uses_of(parameters, options.weight_decay, decays), options) {}
 
-AdamW::AdamW(const Model& model, const AdamWOptions& options)
-    : AdamW(model.parameters(), parameter_uses(model, options.groups, options.weight_decay), options) {
+AdamW::AdamW(const Model& model, const AdamWOptions& options) : AdamW(model, options, one_process(), 0) {}
+
+AdamW::AdamW(const Model& model, const AdamWOptions& options, Communicator& processes,
+             std::size_t bucket_bytes)
+    : AdamW(model.parameters(), parameter_uses(model, options.groups, options.weight_decay), options,
+            processes, bucket_bytes) {
   freeze(model, parameter_uses(model, options.groups, options.weight_decay));
 }
 
@@ -75,11 +88,15 @@ void AdamW::zero_grad() {
 
 std::vector<AdamWParameter> AdamW::parameters() const {
   std::vector<AdamWParameter> parameters;
-  for (const auto& [parameter, tensors] : slots_) {
-    parameters.push_back(tensors);
+  for (std::size_t i = 0; i < slots_.size(); ++i) {
+    parameters.push_back(slots_[i].tensors);
     Tensor& grad = parameters.back().grad;
-    if (!grad.defined()) grad = parameter.variable.grad();
-    if (!grad.defined()) grad = zeros_like(tensors.exp_avg);
+    if (grad.defined()) continue;
+    grad = slots_[i].parameter.variable.grad();
+    if (!grad.defined())
+      grad = zeros_like(parameters.back().exp_avg);
+    else if (shards_)
+      grad = shards_->own_part(i, grad);
   }
   return parameters;
 }
@@ -99,20 +116,53 @@ Tensor AdamW::update(const Tensor& losses) {
 
 Tensor AdamW::update_on_cpu(const Tensor& losses) {
   const auto each = losses.span<double>();
+  const std::vector<AdamWParameter> all = parameters();
   std::vector<Tensor> grads;
-  for (const Slot& slot : slots_) grads.push_back(slot.parameter.variable.grad());
-  const double loss = std::accumulate(each.begin(), each.end(), 0.0), norm = grad_norm(grads);
+  for (const AdamWParameter& parameter : all) grads.push_back(parameter.grad);
+  const double loss = std::accumulate(each.begin(), each.end(), 0.0), norm = norm_of_all(grad_norm(grads));
   const bool go = std::isfinite(loss) && std::isfinite(norm);
   const double limit = options_.clip_grad_norm;
   if (go) {
-    adamw(parameters(), {.step = steps_ + 1,
-                         .learning_rate = learning_rate_,
-                         .beta1 = options_.betas[0],
-                         .beta2 = options_.betas[1],
-                         .epsilon = options_.eps,
-                         .grad_scale = limit > 0 ? clip_factor(norm, limit) : 1.0});
+    adamw(all, {.step = steps_ + 1,
+                .learning_rate = learning_rate_,
+                .beta1 = options_.betas[0],
+                .beta2 = options_.betas[1],
+                .epsilon = options_.eps,
+                .grad_scale = limit > 0 ? clip_factor(norm, limit) : 1.0});
+    gather_values();
   }
   return tensor_of<double>({2}, {norm, go ? 1.0 : 0.0});
+}
+
+/// The norm of the gradients of all processes' elements: equal in all.
+double AdamW::norm_of_all(double own) const {
+  if (!shards_) return own;
+  const Tensor squares = tensor_of<double>({1}, {own * own});
+  shards_->processes().all_reduce(squares, ReduceOp::kSum);
+  return std::sqrt(squares.item());
+}
+
+void AdamW::gather_values() const {
+  if (!shards_) return;
+  std::vector<Tensor> own, whole;
+  for (const auto& [parameter, tensors] : slots_) {
+    own.push_back(tensors.value);
+    whole.push_back(parameter.variable.value());
+  }
+  shards_->gather(own, whole);
+}
+
+std::vector<NamedTensor> AdamW::gathered(const std::vector<NamedTensor>& parts) const {
+  std::vector<Tensor> own, whole;
+  std::vector<NamedTensor> named;
+  for (std::size_t i = 0; i < slots_.size(); ++i) {
+    const Tensor& value = slots_[i].parameter.variable.value();
+    own.push_back(parts[i].tensor);
+    whole.push_back(empty(value.shape(), own.back().dtype(), value.device()));
+    named.push_back({parts[i].name, whole.back()});
+  }
+  shards_->gather(own, whole);
+  return named;
 }
 
 std::vector<NamedTensor> AdamW::weights() const {
@@ -124,12 +174,33 @@ std::vector<NamedTensor> AdamW::weights() const {
 
 std::vector<NamedTensor> AdamW::state() const {
   std::vector<NamedTensor> state;
-  for (const auto& [parameter, tensors] : slots_) {
-    state.push_back({"exp_avg." + parameter.name, tensors.exp_avg});
-    state.push_back({"exp_avg_sq." + parameter.name, tensors.exp_avg_sq});
-    if (tensors.master.defined()) state.push_back({"master." + parameter.name, tensors.master});
+  for (TensorPart& part : state_parts()) state.push_back({std::move(part.name), std::move(part.tensor)});
+  return state;
+}
+
+std::vector<TensorPart> AdamW::state_parts() const {
+  std::vector<TensorPart> state;
+  for (std::size_t i = 0; i < slots_.size(); ++i) {
+    const auto& [parameter, tensors] = slots_[i];
+    const auto add = [&](const char* kind, const Tensor& tensor) {
+      state.push_back(part_of(i, {kind + parameter.name, tensor}));
+    };
+    add("exp_avg.", tensors.exp_avg);
+    add("exp_avg_sq.", tensors.exp_avg_sq);
+    if (tensors.master.defined()) add("master.", tensors.master);
   }
   return state;
+}
+
+TensorPart AdamW::part_of(std::size_t slot, const NamedTensor& tensor) const {
+  return {tensor.name, tensor.tensor, shards_ ? shards_->own(slot).begin : 0,
+          slots_[slot].parameter.variable.numel()};
+}
+
+std::vector<TensorPart> AdamW::parts_of(const std::vector<NamedTensor>& parts) const {
+  std::vector<TensorPart> of_all;
+  for (std::size_t i = 0; i < slots_.size(); ++i) of_all.push_back(part_of(i, parts[i]));
+  return of_all;
 }
 
 void AdamW::set_steps(std::int64_t steps) {

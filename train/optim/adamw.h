@@ -11,6 +11,7 @@
 #include "ops/optim/device_adamw.h"
 #include "train/formats/safetensors.h"
 #include "train/optim/parameter_groups.h"
+#include "train/optim/parameter_shards.h"
 
 namespace moh {
 
@@ -36,6 +37,9 @@ class AdamW {
   /// Over the parameters of a model that options.groups do not freeze; the model selects those with weight
   /// decay (Model::decays). The others become constants (freeze()). Throws ConfigError as parameter_uses().
   AdamW(const Model& model, const AdamWOptions& options);
+  /// The same, with the state divided among `processes` (ParameterShards), in buckets of `bucket_bytes`. Then
+  /// update() is a collective, and needs the gradients of this process's elements alone.
+  AdamW(const Model& model, const AdamWOptions& options, Communicator& processes, std::size_t bucket_bytes);
 
   /// Drops all gradients.
   void zero_grad();
@@ -50,32 +54,48 @@ class AdamW {
   /// Adds an update that took place to steps().
   void count_update() { ++steps_; }
 
+  /// How the state is divided; null if it is not.
+  const ParameterShards* shards() const { return shards_.get(); }
+
+  /// Whole tensors of `parts`, of which there is one for each parameter, divided as weights() are. A
+  /// collective.
+  std::vector<NamedTensor> gathered(const std::vector<NamedTensor>& parts) const;
+
   /// The number of counted updates.
   std::int64_t steps() const { return steps_; }
   /// What the updates change, under the names of the parameters: master copies of bfloat16 parameters, and
-  /// parameters of other types. Handles, not copies.
+  /// parameters of other types. Handles, not copies. Of divided ones the elements of this process, [count],
+  /// for each parameter, even if these are none.
   std::vector<NamedTensor> weights() const;
   /// The frozen parameters: handles, too.
   const std::vector<NamedTensor>& frozen() const { return frozen_; }
   /// Moments "exp_avg.NAME", "exp_avg_sq.NAME" and, for bfloat16, "master.NAME": handles to the state, not
-  /// copies.
+  /// copies. Whole tensors; where the state is divided, state_parts() has them.
   std::vector<NamedTensor> state() const;
+  /// The elements of this process of the same.
+  std::vector<TensorPart> state_parts() const;
+  /// Which elements of the parameters `parts` are, of which there is one for each, divided as weights() are.
+  std::vector<TensorPart> parts_of(const std::vector<NamedTensor>& parts) const;
   /// Sets the number of updates that led to the contents of state(), after these were loaded.
   void set_steps(std::int64_t steps);
 
  private:
   struct Slot {
     NamedParameter parameter;
-    AdamWParameter tensors;  // `grad` is defined on a GPU only: the buffer of the gradient
+    AdamWParameter tensors;  // of the process's elements; `grad` is defined on a GPU only: its buffer
   };
 
   AdamW(std::vector<NamedParameter> parameters, const std::vector<ParameterUse>& uses,
-        const AdamWOptions& options);
+        const AdamWOptions& options, Communicator& processes = one_process(), std::size_t bucket_bytes = 0);
 
   std::vector<AdamWParameter> parameters() const;
+  TensorPart part_of(std::size_t slot, const NamedTensor& tensor) const;
+  double norm_of_all(double own) const;
+  void gather_values() const;
   void move_to_device();
   Tensor update_on_cpu(const Tensor& losses);
 
+  std::unique_ptr<ParameterShards> shards_;
   std::vector<Slot> slots_;
   std::vector<NamedTensor> frozen_;
   AdamWOptions options_;

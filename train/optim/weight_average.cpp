@@ -26,14 +26,14 @@ std::vector<EmaParameter> pairs_of(const std::vector<NamedTensor>& averages,
 }  // namespace
 
 WeightAverage::WeightAverage(const AdamW& optimizer, double decay)
-    : trained_(copies_of(optimizer.weights())),
-      frozen_(optimizer.frozen()),
+    : optimizer_(optimizer),
+      trained_(copies_of(optimizer.weights())),
       update_(pairs_of(trained_, optimizer.weights())),
       decay_(decay) {}
 
 std::vector<NamedTensor> WeightAverage::state() const {
-  std::vector<NamedTensor> all = trained_;
-  all.insert(all.end(), frozen_.begin(), frozen_.end());
+  std::vector<NamedTensor> all = optimizer_.shards() == nullptr ? trained_ : optimizer_.gathered(trained_);
+  all.insert(all.end(), optimizer_.frozen().begin(), optimizer_.frozen().end());
   return all;
 }
 

@@ -11,7 +11,7 @@ namespace moh {
 
 /// The exponential moving average of a model's weights (ops/optim/ema.h), in float32, of the master copies
 /// where the optimiser has such. It begins with the weights of its construction. The average of a frozen
-/// parameter is its value.
+/// parameter is its value. It is divided among processes as the optimiser's state is.
 class WeightAverage {
  public:
   /// 0 < decay < 1. The optimiser and its model must outlive this object.
@@ -19,13 +19,16 @@ class WeightAverage {
 
   /// Follows an update of the optimiser. A step that was skipped counts as one in which the weights stayed.
   void update() const { update_.update(decay_); }
-  /// The averages of the trained parameters under the parameters' names: handles, not copies.
+  /// The averages of the trained parameters under the parameters' names: handles, not copies. Divided as
+  /// AdamW::weights().
   const std::vector<NamedTensor>& trained() const { return trained_; }
-  /// The same, and the frozen parameters: the whole model that is evaluated.
+  /// The same, of all processes, and the frozen parameters: the whole model that is evaluated. A collective
+  /// where it is divided, and then the averages are copies.
   std::vector<NamedTensor> state() const;
 
  private:
-  std::vector<NamedTensor> trained_, frozen_;
+  const AdamW& optimizer_;
+  std::vector<NamedTensor> trained_;
   EmaUpdate update_;
   double decay_;
 };

@@ -3,51 +3,48 @@
 #include <utility>
 
 #include "core/error.h"
-#include "train/log/progress.h"
 
 namespace moh {
 
 GradientBuckets::GradientBuckets(Communicator& processes, const std::vector<Variable>& parameters,
                                  const Options& options)
-    : processes_(processes), wire_(options.wire) {
+    : processes_(processes), options_(options) {
   std::vector<Variable> leaves;
-  std::size_t bytes = 0;
-  for (auto parameter = parameters.rbegin(); parameter != parameters.rend(); ++parameter) {
-    if (!parameter->requires_grad()) continue;
-    leaves.push_back(*parameter);
-    bytes += static_cast<std::size_t>(parameter->numel()) * dtype_size(DType::kFloat32);
-    if (bytes < options.bucket_bytes) continue;
-    add_bucket(std::exchange(leaves, {}));
-    bytes = 0;
+  std::vector<BucketItem> items;
+  for (const Variable& parameter : parameters) {
+    if (!parameter.requires_grad()) continue;
+    leaves.push_back(parameter);
+    items.push_back({parameter.numel(), parameter.dtype()});
   }
-  if (!leaves.empty()) add_bucket(std::move(leaves));
+  const std::int64_t parts = options.sharded ? processes.size() : 1;
+  for (const Bucket& layout : bucket_layout(items, options.bucket_bytes, parts)) add_bucket(layout, leaves);
 }
 
 GradientBuckets::~GradientBuckets() {
-  for (Bucket& bucket : buckets_) {
+  for (Filled& bucket : buckets_) {
     for (Variable& leaf : bucket.leaves) leaf.on_gradient({});
   }
 }
 
-void GradientBuckets::add_bucket(std::vector<Variable> leaves) {
+void GradientBuckets::add_bucket(const Bucket& layout, const std::vector<Variable>& leaves) {
   const MemoryPurposeScope purpose(MemoryPurpose::kGradient);
-  std::int64_t elements = 0;
-  for (const Variable& leaf : leaves) elements += leaf.numel();
-  const Tensor gradients = empty({elements}, DType::kFloat32, leaves.front().device());
+  Filled bucket{zeros({layout.elements}, DType::kFloat32, leaves.front().device()), {}};
   const std::size_t number = buckets_.size();
   std::int64_t begin = 0;
-  for (Variable& leaf : leaves) {
+  for (const std::size_t item : layout.items) {
+    Variable leaf = leaves[item];
     leaf.zero_grad();
-    leaf.keep_gradient_in(gradients.slice(begin, begin + leaf.numel()).reshape(leaf.shape()));
+    leaf.keep_gradient_in(bucket.gradients.slice(begin, begin + leaf.numel()).reshape(leaf.shape()));
     leaf.on_gradient([this, number](Variable&) { complete(number); });
     begin += leaf.numel();
+    bucket.leaves.push_back(std::move(leaf));
   }
-  buckets_.push_back({gradients, std::move(leaves)});
+  buckets_.push_back(std::move(bucket));
 }
 
 void GradientBuckets::begin_step() {
   MOH_CHECK(pending_.empty(), "finish() comes first");
-  for (Bucket& bucket : buckets_) bucket.missing = bucket.leaves.size();
+  for (Filled& bucket : buckets_) bucket.missing = bucket.leaves.size();
   last_pass_ = false;
 }
 
@@ -65,12 +62,17 @@ void GradientBuckets::complete(std::size_t bucket) {
 
 void GradientBuckets::start_complete_ones() {
   while (pending_.size() < buckets_.size() && buckets_[pending_.size()].missing == 0) {
-    const Tensor& gradients = buckets_[pending_.size()].gradients;
-    pending_.push_back(processes_.start_all_reduce(gradients, ReduceOp::kSum, wire_));
+    pending_.push_back(start_reduction(buckets_[pending_.size()].gradients));
   }
 }
 
-double GradientBuckets::finish() {
+Communicator::Pending GradientBuckets::start_reduction(const Tensor& gradients) {
+  if (!options_.sharded) return processes_.start_all_reduce(gradients, ReduceOp::kSum, options_.wire);
+  const Tensor rows = gradients.reshape({processes_.size(), gradients.numel() / processes_.size()});
+  return processes_.start_reduce_scatter(rows, rows.select(processes_.rank()), ReduceOp::kSum, options_.wire);
+}
+
+void GradientBuckets::finish() {
   for (std::size_t i = pending_.size(); i < buckets_.size(); ++i) {
     for (Variable& leaf : buckets_[i].leaves) {
       if (!leaf.grad().defined()) leaf.accumulate_grad(zeros(leaf.shape(), DType::kFloat32, leaf.device()));
@@ -78,10 +80,8 @@ double GradientBuckets::finish() {
     buckets_[i].missing = 0;
   }
   start_complete_ones();
-  const double began = monotonic_seconds();
   for (Communicator::Pending& one : std::exchange(pending_, {})) processes_.finish(one);
   last_pass_ = false;
-  return monotonic_seconds() - began;
 }
 
 }  // namespace moh

@@ -5,6 +5,7 @@
 
 #include "autograd/variable.h"
 #include "train/comm/communicator.h"
+#include "train/optim/parameter_shards.h"
 
 namespace moh {
 
@@ -18,6 +19,9 @@ class GradientBuckets {
   struct Options {
     std::size_t bucket_bytes = std::size_t{4} << 20;
     DType wire = DType::kFloat32;
+    /// Each process gets the sums of its own elements (ParameterShards) alone, which takes half of the bytes;
+    /// the rest of its gradients is of no use after finish().
+    bool sharded = false;
   };
 
   /// `parameters` in the order of the forward pass; those that require no gradient are left out. From now on
@@ -31,25 +35,26 @@ class GradientBuckets {
   void begin_step();
   /// The next backward pass is the last of the step: a gradient is complete when its hook runs.
   void expect_last_pass();
-  /// Starts what is left, and waits for all sums. Returns the seconds that it waited.
-  double finish();
+  /// Starts what is left, and waits for all sums.
+  void finish();
 
   std::size_t count() const { return buckets_.size(); }
 
  private:
-  struct Bucket {
+  struct Filled {
     Tensor gradients;
     std::vector<Variable> leaves;
     std::size_t missing = 0;
   };
 
-  void add_bucket(std::vector<Variable> leaves);
+  void add_bucket(const Bucket& layout, const std::vector<Variable>& leaves);
+  Communicator::Pending start_reduction(const Tensor& gradients);
   void complete(std::size_t bucket);
   void start_complete_ones();
 
   Communicator& processes_;
-  DType wire_;
-  std::vector<Bucket> buckets_;
+  Options options_;
+  std::vector<Filled> buckets_;
   std::vector<Communicator::Pending> pending_;  // of the first ones
   bool last_pass_ = false;
 };

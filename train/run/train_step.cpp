@@ -59,8 +59,8 @@ TrainStep::TrainStep(Task& task, AdamW& optimizer, const RunConfig& config, Comm
   for (const NamedParameter& parameter : task.model().parameters()) parameters.push_back(parameter.variable);
   buckets_ = std::make_unique<GradientBuckets>(
       processes, parameters,
-      GradientBuckets::Options{static_cast<std::size_t>(config.comm.bucket_mib) << 20,
-                               dtype_of(config.comm.gradients)});
+      GradientBuckets::Options{config.comm.bucket_bytes(), dtype_of(config.comm.gradients),
+                               optimizer.shards() != nullptr});
 }
 
 std::unique_ptr<WeightsScope> TrainStep::evaluated_weights() const {
@@ -78,10 +78,10 @@ bool TrainStep::begin_unless(FunctionRef<bool()> stop, std::int64_t step, double
   StepReport report;
   report.learning_rate = learning_rate;
   set_progress(step);
-  StepSize size = task_.begin_step(own_micro_batches_);
+  const StepSize own = task_.begin_step(own_micro_batches_);
   report.data_seconds = monotonic_seconds() - began;
-  comm_seconds_ = 0;
-  size = size_of_all(size);
+  const double waited = processes_.waited_seconds();
+  const StepSize size = size_of_all(own);
   optimizer_.set_learning_rate(learning_rate);
   const std::uint64_t seed = config_.random_seed(), number = static_cast<std::uint64_t>(step);
   if (first_stream_.defined()) {
@@ -92,7 +92,7 @@ bool TrainStep::begin_unless(FunctionRef<bool()> stop, std::int64_t step, double
       first_stream_.defined() ? Generator(seed, first_stream_) : Generator(seed, number);
   const bool complete = compute(stop, size, generator);
   task_.end_step();
-  report.comm_seconds = comm_seconds_;
+  report.comm_seconds = processes_.waited_seconds() - waited;
   if (complete) under_way_.push_back({report, size, began, HostCopy(numbers_)});
   return complete;
 }
@@ -110,10 +110,8 @@ void TrainStep::set_progress(std::int64_t step) {
 
 StepSize TrainStep::size_of_all(StepSize own) {
   if (processes_.alone()) return own;
-  const double began = monotonic_seconds();
   const Tensor sizes = tensor_of<std::int64_t>({2}, {own.items, own.targets});
   processes_.all_reduce(sizes, ReduceOp::kSum);
-  comm_seconds_ += monotonic_seconds() - began;
   const auto all = sizes.span<std::int64_t>();
   task_.set_targets(all[1]);
   return {all[0], all[1]};
@@ -151,10 +149,8 @@ Tensor TrainStep::numbers_of_all(const std::vector<Tensor>& losses, const std::v
   own.insert(own.end(), numbers.begin(), numbers.end());
   Tensor part = packed(own, config_.device);
   if (processes_.alone()) return part;
-  const double began = monotonic_seconds();
   const Tensor rows = empty({part_.processes, part.numel()}, DType::kFloat64);
   processes_.all_gather(part, rows);
-  comm_seconds_ += monotonic_seconds() - began;
   std::vector<Tensor> of_all;
   for (std::int64_t r = 0; r < part_.processes; ++r)
     of_all.push_back(rows.select(r).slice(0, own_micro_batches_));
@@ -178,7 +174,7 @@ Tensor TrainStep::forward_backward_update(FunctionRef<bool()> stop, Generator ge
     losses.push_back(part.task_loss);
     for (Tensor& number : part.numbers) numbers.push_back(std::move(number));
   }
-  if (buckets_) comm_seconds_ += buckets_->finish();
+  if (buckets_) buckets_->finish();
   const ProfilePhaseScope phase(ProfilePhase::kOptimizer);
   const Tensor all = numbers_of_all(losses, numbers);
   const Tensor outcome = optimizer_.update(all.slice(0, config_.train.accumulate));

@@ -97,7 +97,6 @@ class TrainStep {
   StepPart part_;
   std::int64_t own_micro_batches_;
   std::unique_ptr<GradientBuckets> buckets_;  // of several processes
-  double comm_seconds_ = 0;                   // of the current step
   RunLength length_;
   Tensor first_stream_;  // number of the step's first random stream; on a GPU only
   Tensor numbers_;       // float64: the update's outcome, the losses of the micro-batches, the task's numbers

@@ -10,6 +10,7 @@
 #include "core/process_memory.h"
 #include "train/config/load_run_config.h"
 #include "train/log/logging.h"
+#include "train/run/sharded_state.h"
 #include "train/weights/load_weights.h"
 
 namespace moh {
@@ -96,7 +97,8 @@ Trainer::Trainer(const RunConfig& config, Task& task, const RunFolder& folder, C
       stop_(stop),
       processes_(processes),
       console_(std::move(console)),
-      optimizer_(task.model(), config.optim.adamw),
+      optimizer_(task.model(), config.optim.adamw, config.comm.zero > 0 ? processes : one_process(),
+                 config.comm.bucket_bytes()),
       divided_(divided_config(config, processes.size())),
       train_step_(task, optimizer_, divided_, processes),
       length_(length_of(config, task.steps_per_epoch())),
@@ -119,7 +121,7 @@ void Trainer::resume(const StoredCheckpoint& checkpoint) {
                                           "the moving average of the weights (ema.decay)", "none",
                                           "resume with ema.decay=0, as the run began"));
     }
-    load_named("moving average", checkpoint.average(), average->trained());
+    load_parts("moving average", checkpoint.average(), optimizer_.parts_of(average->trained()));
   }
   optimizer_.set_steps(state_.optimizer_steps);
   saved_at_ = state_.step;
@@ -145,6 +147,8 @@ void Trainer::load_optimizer(const StoredCheckpoint& checkpoint) {
                                         "none for " + state.name + ", whose parameter was frozen",
                                         "freeze what was frozen, or begin a new run with init.from"));
   }
+  if (optimizer_.shards() != nullptr || checkpoint.optimizer().size() > 1)
+    return load_parts("optimizer state", checkpoint.optimizer(), optimizer_.state_parts());
   if (optimizer_.frozen().empty()) return load_exactly("optimizer state", checkpoint.optimizer(), wanted);
   load_named("optimizer state", checkpoint.optimizer(), wanted);
 }
@@ -343,19 +347,29 @@ void Trainer::report(const Evaluation& evaluation, double seconds) {
 }
 
 void Trainer::save_checkpoint() {
-  if (std::exchange(saved_at_, state_.step) == state_.step || !processes_.leads()) return;
+  if (std::exchange(saved_at_, state_.step) == state_.step) return;
+  const bool divided = optimizer_.shards() != nullptr;
+  const auto write_shards = [&](const std::filesystem::path& folder) {
+    return write_own_shard(processes_, folder, optimizer_.state_parts());
+  };
+  if (!processes_.leads() && !divided) return;
+  CheckpointContents contents;
+  if (train_step_.average() != nullptr) contents.average = train_step_.average()->state();
+  if (!processes_.leads()) return static_cast<void>(write_shards({}));
   state_.elapsed_seconds = elapsed_before_ + monotonic_seconds() - started_;
   folder_.require_in_place();
   metrics_->sync();  // the records up to a checkpoint must be durable before it is
-  CheckpointContents contents;
   contents.step = state_.step;
   if (evaluated_at_ == state_.step && validation_score_ && std::isfinite(*validation_score_)) {
     contents.metric = validation_score_;
     contents.higher_is_better = task_.score().higher_is_better;
   }
   contents.model = tensors_of(task_.model().parameters());
-  contents.optimizer = optimizer_.state();
-  if (train_step_.average() != nullptr) contents.average = train_step_.average()->state();
+  if (divided) {
+    contents.write_shards = write_shards;
+  } else {
+    contents.optimizer = optimizer_.state();
+  }
   contents.trainer_json = to_json(state_);
   contents.files = task_.files();
   contents.config_yaml = print_resolved(with_absolute_paths(config_));

@@ -1,5 +1,6 @@
 #include "train/run/gradient_buckets.h"
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 
 #include "autograd/recompute.h"
@@ -53,6 +54,28 @@ TEST_CASE("gradient buckets: sums over passes and processes, in buckets of any s
       expect(c, 1 + 2 + 3);
       expect(unreached, 0);
       if (frozen.grad().defined()) throw ValueError("frozen");
+    }
+  });
+}
+
+TEST_CASE("gradient buckets: with shards a process has the sums of its own elements") {
+  const DType wire = GENERATE(DType::kFloat32, DType::kBFloat16);
+  test::require_success(3, [&](Communicator& comm) {
+    Variable a = parameter(), b = parameter();
+    GradientBuckets buckets(comm, {a, b}, {1 << 20, wire, /*sharded=*/true});
+    const ParameterShards shards({{kElements}, {kElements}}, 1 << 20, comm);
+    for (int step = 0; step < 2; ++step) {
+      a.zero_grad();
+      b.zero_grad();
+      buckets.begin_step();
+      buckets.expect_last_pass();
+      differentiate(sum_of(scale(a, comm.rank() + 1), scale(b, 2)));
+      buckets.finish();
+      const auto all_are = [](const Tensor& elements, float value) {
+        return std::ranges::all_of(elements.span<float>(), [&](float element) { return element == value; });
+      };
+      if (!all_are(shards.own_part(0, a.grad()), 1 + 2 + 3) || !all_are(shards.own_part(1, b.grad()), 2 * 3))
+        throw ValueError("sums");
     }
   });
 }

@@ -1,0 +1,112 @@
+#include "train/optim/parameter_shards.h"
+
+#include <algorithm>
+#include <cstring>
+#include <optional>
+#include <utility>
+
+#include "core/error.h"
+
+namespace moh {
+
+namespace {
+
+constexpr std::int64_t kAlignment = 16;  // elements: 64 bytes of float32, a cache line
+
+std::int64_t padded(std::int64_t elements, std::int64_t unit) {
+  return (elements + unit - 1) / unit * unit;
+}
+
+/// Copies `count` elements of one dtype, from number `from_begin` to number `to_begin`.
+void copy_elements(const Tensor& to, std::int64_t to_begin, const Tensor& from, std::int64_t from_begin,
+                   std::int64_t count) {
+  MOH_CHECK(to.dtype() == from.dtype() && to.device() == kCpu && from.device() == kCpu, "gather: one dtype");
+  const std::size_t size = dtype_size(to.dtype());
+  const auto at = [&](const Tensor& tensor, std::int64_t element) {
+    return static_cast<std::byte*>(tensor.raw()) + static_cast<std::size_t>(element) * size;
+  };
+  std::memmove(at(to, to_begin), at(from, from_begin), static_cast<std::size_t>(count) * size);
+}
+
+}  // namespace
+
+std::vector<Bucket> bucket_layout(std::span<const BucketItem> items, std::size_t bytes, std::int64_t parts) {
+  std::vector<Bucket> buckets;
+  Bucket bucket;
+  const auto close = [&] {
+    if (bucket.items.empty()) return;
+    if (parts > 1) bucket.elements = padded(bucket.elements, parts * kAlignment);
+    buckets.push_back(std::exchange(bucket, {}));
+  };
+  for (std::size_t i = items.size(); i-- > 0;) {
+    if (!bucket.items.empty() && items[bucket.items.back()].dtype != items[i].dtype) close();
+    bucket.items.push_back(i);
+    bucket.elements += items[i].elements;
+    if (static_cast<std::size_t>(bucket.elements) * dtype_size(DType::kFloat32) >= bytes) close();
+  }
+  close();
+  return buckets;
+}
+
+ParameterShards::ParameterShards(std::vector<BucketItem> items, std::size_t bucket_bytes,
+                                 Communicator& processes)
+    : items_(std::move(items)),
+      processes_(processes),
+      buckets_(bucket_layout(items_, bucket_bytes, processes.size())),
+      own_(items_.size()) {
+  for (const Bucket& bucket : buckets_) {
+    const std::int64_t part = bucket.elements / processes.size(), first = part * processes.rank();
+    std::int64_t begin = 0;
+    for (const std::size_t i : bucket.items) {
+      const std::int64_t elements = items_[i].elements;
+      own_[i] = {std::clamp<std::int64_t>(first - begin, 0, elements),
+                 std::clamp<std::int64_t>(first + part - begin, 0, elements)};
+      begin += elements;
+    }
+  }
+}
+
+Tensor ParameterShards::own_part(std::size_t index, const Tensor& whole) const {
+  return whole.reshape({whole.numel()}).slice(own_[index].begin, own_[index].end);
+}
+
+/// A bucket whose parts are under way.
+struct ParameterShards::Sent {
+  const Bucket* bucket;
+  Tensor rows;
+  Communicator::Pending pending;
+};
+
+ParameterShards::Sent ParameterShards::start(const Bucket& bucket, std::span<const Tensor> own) const {
+  const DType dtype = own[bucket.items.front()].dtype();
+  const std::int64_t part = bucket.elements / processes_.size();
+  const MemoryPurposeScope purpose(MemoryPurpose::kWorkspace);
+  const Tensor rows = zeros({processes_.size(), part}, dtype), mine = rows.select(processes_.rank());
+  std::int64_t place = 0;
+  for (const std::size_t i : bucket.items) {
+    copy_elements(mine, place, own[i], 0, own_[i].count());
+    place += own_[i].count();
+  }
+  return {&bucket, rows, processes_.start_all_gather(mine, rows)};
+}
+
+void ParameterShards::finish(Sent& sent, std::span<const Tensor> whole) const {
+  processes_.finish(sent.pending);
+  std::int64_t begin = 0;
+  for (const std::size_t i : sent.bucket->items) {
+    copy_elements(whole[i], 0, sent.rows, begin, items_[i].elements);
+    begin += items_[i].elements;
+  }
+}
+
+void ParameterShards::gather(std::span<const Tensor> own, std::span<const Tensor> whole) const {
+  std::optional<Sent> before;
+  for (auto bucket = buckets_.rbegin(); bucket != buckets_.rend(); ++bucket) {
+    Sent next = start(*bucket, own);
+    if (before) finish(*before, whole);
+    before.emplace(std::move(next));
+  }
+  if (before) finish(*before, whole);
+}
+
+}  // namespace moh

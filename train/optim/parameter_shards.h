@@ -1,0 +1,75 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/tensor.h"
+#include "train/comm/communicator.h"
+
+namespace moh {
+
+/// A parameter, or what belongs to it, as far as where its elements lie is concerned.
+struct BucketItem {
+  std::int64_t elements = 0;
+  DType dtype = DType::kFloat32;
+};
+
+/// Items that lie one after the other in one buffer.
+struct Bucket {
+  std::vector<std::size_t> items;  ///< indices, in the order in the buffer: the last one first
+  std::int64_t elements = 0;       ///< of the buffer: those of the items, and what makes equal parts
+};
+
+/// Items in buckets of at least `bytes` of float32 each, but for the last, in the reverse of their order:
+/// that in which a backward pass completes their gradients. The items of a bucket are of one dtype, and its
+/// elements can be divided into `parts` equal parts that begin at multiples of 64 bytes.
+std::vector<Bucket> bucket_layout(std::span<const BucketItem> items, std::size_t bytes, std::int64_t parts);
+
+/// Elements of a tensor that has `whole` of them, from number `begin` on.
+struct TensorPart {
+  std::string name;
+  Tensor tensor;
+  std::int64_t begin = 0, whole = 0;
+};
+
+/// The optimiser state of a run divided among its processes (ZeRO stage 1, arXiv 1910.02054): each updates an
+/// equal part of the elements of each bucket, and all get the new values of all.
+class ParameterShards {
+ public:
+  struct Range {
+    std::int64_t begin = 0, end = 0;
+    std::int64_t count() const { return end - begin; }
+  };
+
+  /// The communicator must outlive this object.
+  ParameterShards(std::vector<BucketItem> items, std::size_t bucket_bytes, Communicator& processes);
+
+  const std::vector<Bucket>& buckets() const { return buckets_; }
+  Communicator& processes() const { return processes_; }
+  /// The elements of item `index` that this process updates; none: begin = end. Those of rank r + 1 follow
+  /// those of rank r.
+  Range own(std::size_t index) const { return own_[index]; }
+  /// A view of those elements, [count], of a tensor of the item's size.
+  Tensor own_part(std::size_t index, const Tensor& whole) const;
+
+  /// Completes the tensors `whole[i]` of all items from the parts [count] of all processes, `own[i]` being
+  /// this one's, [count], and maybe a view of whole[i]. All of a bucket are of one dtype, in main memory. A
+  /// collective; the buckets of the first items come first, and one is sent while the next is filled.
+  void gather(std::span<const Tensor> own, std::span<const Tensor> whole) const;
+
+ private:
+  struct Sent;
+
+  Sent start(const Bucket& bucket, std::span<const Tensor> own) const;
+  void finish(Sent& sent, std::span<const Tensor> whole) const;
+
+  std::vector<BucketItem> items_;
+  Communicator& processes_;
+  std::vector<Bucket> buckets_;
+  std::vector<Range> own_;
+};
+
+}  // namespace moh
