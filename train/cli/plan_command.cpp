@@ -39,6 +39,9 @@ void add_plan(const Commands& commands) {
   add_run_arguments(command, args, /*required=*/true);
   command.add_option("--gpus", options.gpus,
                      "Number of devices, which share the samples of each step (data parallelism)");
+  command.add_option(
+      "--zero", options.zero,
+      "Stage of ZeRO in place of comm.zero: 1 divides the optimiser's state among the devices");
   command.add_option("--gpu-memory", args.memory,
                      "Memory of each device: 141GB (decimal), 79.6GiB (binary), or bytes");
   command.add_option("--mfu", options.mfu,

@@ -11,23 +11,20 @@ namespace moh {
 
 namespace {
 
-class OneProcess final : public Communicator {
+/// A process that meets no other. Its collectives do nothing.
+class Unconnected : public Communicator {
  public:
+  explicit Unconnected(int size) : size_(size) {}
+
   int rank() const override { return 0; }
-  int size() const override { return 1; }
+  int size() const override { return size_; }
   int local_rank() const override { return 0; }
   int sharing_processors() const override { return 1; }
-  std::string description() const override { return "one process"; }
+  std::string description() const override { return size_ == 1 ? "one process" : "a dry run"; }
   void set_deadline(double) override {}
   Pending start_all_reduce(const Tensor&, ReduceOp, DType) override { return done(); }
-  Pending start_reduce_scatter(const Tensor& rows, const Tensor& part, ReduceOp, DType) override {
-    part.copy_from(rows.reshape(part.shape()));
-    return done();
-  }
-  Pending start_all_gather(const Tensor& part, const Tensor& rows) override {
-    rows.reshape(part.shape()).copy_from(part);
-    return done();
-  }
+  Pending start_reduce_scatter(const Tensor&, const Tensor&, ReduceOp, DType) override { return done(); }
+  Pending start_all_gather(const Tensor&, const Tensor&) override { return done(); }
   Pending start_broadcast(const Tensor&, int) override { return done(); }
   void barrier() override {}
   void finish(Pending& pending) override { pending.get(); }
@@ -37,11 +34,28 @@ class OneProcess final : public Communicator {
   void leave_failed(int) override {}
   void abort(int exit_code) override { ::_exit(exit_code); }
 
- private:
+ protected:
   static Pending done() {
     std::promise<void> promise;
     promise.set_value();
     return promise.get_future();
+  }
+
+ private:
+  int size_;
+};
+
+class OneProcess final : public Unconnected {
+ public:
+  OneProcess() : Unconnected(1) {}
+
+  Pending start_reduce_scatter(const Tensor& rows, const Tensor& part, ReduceOp, DType) override {
+    part.copy_from(rows.reshape(part.shape()));
+    return done();
+  }
+  Pending start_all_gather(const Tensor& part, const Tensor& rows) override {
+    rows.reshape(part.shape()).copy_from(part);
+    return done();
   }
 };
 
@@ -83,6 +97,10 @@ std::vector<std::string> Communicator::texts_of_all(std::string_view text) {
 Communicator& one_process() {
   static OneProcess process;
   return process;
+}
+
+std::unique_ptr<Communicator> dry_processes(int size) {
+  return std::make_unique<Unconnected>(size);
 }
 
 }  // namespace moh

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <future>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -98,5 +99,8 @@ class Communicator {
 
 /// The communicator of a run of one process, whose collectives change nothing.
 Communicator& one_process();
+
+/// Process 0 of `size` that are not there, for dry runs (core/dry_run.h): its collectives do nothing.
+std::unique_ptr<Communicator> dry_processes(int size);
 
 }  // namespace moh

@@ -74,7 +74,7 @@ AdamW::AdamW(const Model& model, const AdamWOptions& options, Communicator& proc
 void AdamW::move_to_device() {
   for (auto& [parameter, tensors] : slots_) {
     const MemoryPurposeScope purpose(MemoryPurpose::kGradient);
-    tensors.grad = empty_like(tensors.exp_avg);
+    tensors.grad = empty(parameter.variable.shape(), tensors.exp_avg.dtype(), tensors.exp_avg.device());
     parameter.variable.keep_gradient_in(tensors.grad);
   }
   on_device_ = std::make_unique<DeviceAdamW>(this->parameters(),
@@ -91,8 +91,7 @@ std::vector<AdamWParameter> AdamW::parameters() const {
   for (std::size_t i = 0; i < slots_.size(); ++i) {
     parameters.push_back(slots_[i].tensors);
     Tensor& grad = parameters.back().grad;
-    if (grad.defined()) continue;
-    grad = slots_[i].parameter.variable.grad();
+    if (!grad.defined()) grad = slots_[i].parameter.variable.grad();
     if (!grad.defined())
       grad = zeros_like(parameters.back().exp_avg);
     else if (shards_)

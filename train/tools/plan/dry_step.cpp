@@ -54,15 +54,16 @@ MemoryPlan worse(const MemoryPlan& a, const MemoryPlan& b) {
   return plan;
 }
 
-MemoryPlan plan_step(const RunConfig& asked, const MakeTask& make_task, DryStepAt at) {
+MemoryPlan plan_step(const RunConfig& asked, const MakeTask& make_task, DryStepAt at,
+                     std::int64_t processes) {
   constexpr std::int64_t kFew = 3;
   RunConfig config = asked;
   config.train.accumulate = std::min(asked.train.accumulate, kFew);
-  const MemoryPlan few = dry_step(config, make_task, at).memory;
+  const MemoryPlan few = dry_step(config, make_task, at, processes).memory;
   if (asked.train.accumulate <= kFew) return few;
   // From the second micro-batch on, each adds the same memory: its batch and its loss and metrics.
   config.train.accumulate = kFew - 1;
-  return extended(dry_step(config, make_task, at).memory, few, asked.train.accumulate - kFew);
+  return extended(dry_step(config, make_task, at, processes).memory, few, asked.train.accumulate - kFew);
 }
 
 }  // namespace
@@ -76,12 +77,14 @@ MakeTask synthetic_tasks(const Family& family) {
   };
 }
 
-DryStep dry_step(const RunConfig& asked, const MakeTask& make_task, DryStepAt at) {
+DryStep dry_step(const RunConfig& asked, const MakeTask& make_task, DryStepAt at, std::int64_t processes) {
   RunConfig config = asked;
   config.cuda_graph = false;  // a captured step allocates the same blocks
   const DryRunScope scope;
   const std::unique_ptr<Task> task = make_task(config);
-  AdamW optimizer(task->model(), config.optim.adamw);
+  const std::unique_ptr<Communicator> others =
+      dry_processes(config.comm.zero > 0 ? static_cast<int>(processes) : 1);
+  AdamW optimizer(task->model(), config.optim.adamw, *others, config.comm.bucket_bytes());
   TrainStep step(*task, optimizer, config);
   task->seek(0, {});
 
@@ -107,10 +110,10 @@ std::int64_t MemoryPlan::needed_bytes() const {
   return std::max(stats.total.peak_bytes, evaluation_bytes);
 }
 
-MemoryPlan plan_memory(const RunConfig& asked, const MakeTask& make_task) {
-  const MemoryPlan start = plan_step(asked, make_task, DryStepAt::kStart);
+MemoryPlan plan_memory(const RunConfig& asked, const MakeTask& make_task, std::int64_t processes) {
+  const MemoryPlan start = plan_step(asked, make_task, DryStepAt::kStart, processes);
   if (usual_step(asked) == DryStepAt::kStart) return start;
-  return worse(start, plan_step(asked, make_task, DryStepAt::kSettled));
+  return worse(start, plan_step(asked, make_task, DryStepAt::kSettled, processes));
 }
 
 DryStepAt usual_step(const RunConfig& config) {

@@ -51,9 +51,11 @@ enum class DryStepAt {
 };
 
 /// Dry run of one step and one evaluation of the run that `config` describes, through the same model,
-/// optimiser and TrainStep as in training. `make_task` is called inside the dry run. Throws as training does,
-/// and MemoryError for sizes beyond any address space.
-DryStep dry_step(const RunConfig& config, const MakeTask& make_task, DryStepAt at = DryStepAt::kStart);
+/// optimiser and TrainStep as in training. `make_task` is called inside the dry run. The optimiser's state is
+/// that of one of `processes` if comm.zero divides it. Throws as training does, and MemoryError for sizes
+/// beyond any address space.
+DryStep dry_step(const RunConfig& config, const MakeTask& make_task, DryStepAt at = DryStepAt::kStart,
+                 std::int64_t processes = 1);
 
 /// The memory of the step of the run that takes most (DryStepAt); steps of many micro-batches are
 /// extrapolated from a few. Nothing is computed and the memory is not allocated, so models of any size can be
@@ -63,7 +65,7 @@ DryStep dry_step(const RunConfig& config, const MakeTask& make_task, DryStepAt a
 /// parameters, float32; activations; workspace of kernels for num_threads() threads and this machine's
 /// instruction set; batches. Not included: the program and its libraries; fragmentation in the allocator; on
 /// a GPU the CUDA context, small tables of kernels and cuDNN's workspace. Throws as dry_step.
-MemoryPlan plan_memory(const RunConfig& config, const MakeTask& make_task);
+MemoryPlan plan_memory(const RunConfig& config, const MakeTask& make_task, std::int64_t processes = 1);
 
 /// The step whose operations are those of most of the run.
 DryStepAt usual_step(const RunConfig& config);

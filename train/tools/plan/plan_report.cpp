@@ -139,10 +139,15 @@ void write_time(std::ostream& out, const TrainingPlan& plan) {
 
 void write_notes(std::ostream& out, const TrainingPlan& plan) {
   if (plan.options.gpus == 1) return;
-  out << "\nThis version trains on one device. " << plan.options.gpus
-      << " are planned as data parallelism: they share the samples of each step,\n"
-         "and each holds the whole model, its gradients and its optimiser state (nothing is sharded, so\n"
-         "more devices do not make it fit). The all-reduce of the gradients is part of the MFU.\n";
+  const bool divided = plan.config.comm.zero > 0;
+  fmt::print(out,
+             "\n{} devices share the samples of each step (data parallelism). Each holds the model and its "
+             "gradients, and {}.\nSending gradients is part of the MFU.\n",
+             plan.options.gpus,
+             divided ? fmt::format("1/{} of the optimiser's state (comm.zero: 1)", plan.options.gpus)
+                     : "all of the optimiser's state, which --zero 1 would divide");
+  if (plan.config.device != kCpu)
+    out << "This version trains on one GPU; several processes compute on CPUs.\n";
 }
 
 }  // namespace
@@ -156,6 +161,7 @@ void write_json_line(std::ostream& out, const TrainingPlan& plan, const std::str
                  {"dtype", dtype_name(dtype_of(run.precision))},
                  {"threads", num_threads()},
                  {"gpus", plan.options.gpus},
+                 {"zero", run.comm.zero},
                  {"parameters", plan.step.parameters},
                  {"frozen_parameters", plan.step.frozen_parameters},
                  {"activated_heads", plan.step.activated_heads},

@@ -23,6 +23,8 @@ constexpr std::string_view kPlan = "moh plan";
 void check(const PlanOptions& o) {
   constexpr std::int64_t kMostGpus = 1 << 20;
   require_option(o.gpus >= 1 && o.gpus <= kMostGpus, kPlan, "--gpus", "1 to 1048576", o.gpus);
+  const std::int64_t zero = o.zero.value_or(0);
+  require_option(zero == 0 || zero == 1, kPlan, "--zero", "0 or 1", zero);
   require_option(o.mfu > 0 && o.mfu <= 1, kPlan, "--mfu", "a share above 0, at most 1", o.mfu);
 }
 
@@ -59,10 +61,11 @@ RunConfig with_recompute(RunConfig config, RecomputeLevel level) {
 constexpr std::int64_t kTooMuch = std::numeric_limits<std::int64_t>::max();
 
 /// The memory needed with train.batch_size = batch; kTooMuch if its sizes overflow.
-std::int64_t needed_bytes(RunConfig config, std::int64_t batch, const MakeTask& make_task) {
+std::int64_t needed_bytes(RunConfig config, std::int64_t batch, const MakeTask& make_task,
+                          std::int64_t gpus) {
   config.train.batch_size = batch;
   try {
-    return plan_memory(config, make_task).needed_bytes();
+    return plan_memory(config, make_task, gpus).needed_bytes();
   } catch (const MemoryError&) {
     return kTooMuch;
   } catch (const ShapeError&) {
@@ -72,7 +75,8 @@ std::int64_t needed_bytes(RunConfig config, std::int64_t batch, const MakeTask& 
 
 /// The largest train.batch_size that fits in `bytes`, up to the limit of that key; 0 if none does. Memory is
 /// nearly affine in the batch size, so linear interpolation finds it in a few probes; every fourth bisects.
-std::int64_t largest_batch(const RunConfig& config, std::int64_t bytes, const MakeTask& make_task) {
+std::int64_t largest_batch(const RunConfig& config, std::int64_t bytes, const MakeTask& make_task,
+                           std::int64_t gpus) {
   constexpr auto kMost = static_cast<std::int64_t>(config::kMaxWidth);
   struct Size {
     std::int64_t batch, bytes;
@@ -94,7 +98,7 @@ std::int64_t largest_batch(const RunConfig& config, std::int64_t bytes, const Ma
                                 : has_line && probes % 4 != 0 ? on_line(most)
                                                               : middle;
     const std::int64_t batch = std::clamp(wanted, good.batch + 1, most);
-    const Size size{batch, needed_bytes(config, batch, make_task)};
+    const Size size{batch, needed_bytes(config, batch, make_task, gpus)};
     if (size.bytes <= bytes)
       before = std::exchange(good, size);
     else
@@ -125,14 +129,14 @@ TrainingPlan plan_of(const RunConfig& config, const PlanOptions& options, const 
   for (const RecomputeLevel level : {RecomputeLevel::kNone, RecomputeLevel::kLayer}) {
     if (level != RecomputeLevel::kNone && one.family->recompute() == nullptr) continue;
     const RunConfig run = with_recompute(config, level);
-    plan.memory.push_back({level, plan_memory(run, make_task)});
+    plan.memory.push_back({level, plan_memory(run, make_task, options.gpus)});
     if (options.memory_bytes)
-      plan.memory.back().largest_batch = largest_batch(run, *options.memory_bytes, make_task);
+      plan.memory.back().largest_batch = largest_batch(run, *options.memory_bytes, make_task, options.gpus);
   }
   RunConfig least = with_recompute(one, RecomputeLevel::kLayer);
   for (auto& [precision, bytes] : plan.least) {
     least.precision = precision;
-    bytes = needed_bytes(least, 1, make_task);
+    bytes = needed_bytes(least, 1, make_task, options.gpus);
   }
   if (options.peak) plan.time = time_of(plan);
   return plan;
@@ -187,7 +191,9 @@ bool TrainingPlan::fits(const MemoryChoice& choice) const {
 TrainingPlan plan_training(const RunConfig& config, const PlanOptions& options, const MakeTask& make_task) {
   check(options);
   try {
-    return plan_of(share_of_device(config, options.gpus), options, make_task);
+    RunConfig of_device = share_of_device(config, options.gpus);
+    of_device.comm.zero = options.zero.value_or(config.comm.zero);
+    return plan_of(of_device, options, make_task);
   } catch (const MemoryError& error) {  // sizes that overflow are errors of the configuration
     throw ValueError(error.what());
   } catch (const ShapeError& error) {

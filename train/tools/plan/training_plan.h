@@ -20,6 +20,7 @@ struct PeakRate {
 /// Options of `moh plan` besides the configuration.
 struct PlanOptions {
   std::int64_t gpus = 1;                     ///< number of devices, which share the samples of a step
+  std::optional<std::int64_t> zero;          ///< stage of ZeRO, in place of comm.zero
   std::optional<std::int64_t> memory_bytes;  ///< of each device; without it nothing is said about fitting
   double mfu = 0.4;                          ///< model FLOP utilisation, in (0, 1]
   std::optional<PeakRate> peak;              ///< of each device; without it no time is estimated

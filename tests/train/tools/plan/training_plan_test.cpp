@@ -49,6 +49,16 @@ TEST_CASE("plan: LLaMA3-8B is far larger than this machine, and 18 bytes a param
   CHECK(plan.time->seconds == Approx(1000.0 * 16 * 8192 / plan.time->items_per_s));
 }
 
+TEST_CASE("plan: eight GPUs of 80 GB train an 8B model in bfloat16 when they divide the optimiser's state") {
+  const PlanOptions options{.gpus = 8, .zero = 1, .memory_bytes = 80'000'000'000};
+  const TrainingPlan plan = plan_training(llama3_8b(), options, language_tasks());
+  const auto optimizer = static_cast<std::size_t>(MemoryPurpose::kOptimizer);
+  CHECK(plan.memory[1].memory.at_peak[optimizer] ==
+        Approx(12.0 / 8 * static_cast<double>(plan.step.parameters)).epsilon(0.01));
+  CHECK(plan.fits(plan.memory[1]));
+  CHECK_THROWS_AS(plan_training(llama3_8b(), {.gpus = 8, .zero = 3}, language_tasks()), ValueError);
+}
+
 TEST_CASE(
     "plan: several devices share the samples of a step, by whole micro-batches where that is possible") {
   RunConfig config = small_language_run();
@@ -106,9 +116,9 @@ TEST_CASE("plan: options are read and refused by name") {
 TEST_CASE("plan: the table says what would fit") {
   std::ostringstream out;
   write_table(out, plan_training(llama3_8b(), {.gpus = 8, .memory_bytes = 80'000'000'000}, language_tasks()));
-  for (const char* text :
-       {"8.03G, bfloat16", "none *", "does not fit in 74.5 GiB as configured", "smallest possible",
-        "nothing is sharded", "no time estimate without --peak-tflops"}) {
+  for (const char* text : {"8.03G, bfloat16", "none *", "does not fit in 74.5 GiB as configured",
+                           "smallest possible", "all of the optimiser's state, which --zero 1 would divide",
+                           "no time estimate without --peak-tflops"}) {
     INFO(text);
     CHECK(out.str().find(text) != std::string::npos);
   }
