@@ -277,6 +277,23 @@ class Pictures(Processes):
         self.assertEqual(len(evaluations), 2)
 
 
+class Eval(Processes):
+    def test_the_result_does_not_depend_on_the_number_of_processes(self):
+        self.write("pictures.yaml", PICTURES)
+        self.moh("train", "pictures.yaml", "train.steps=2", "output.dir=pictures")
+        self.moh("train", self.config({**TEXT, "train.steps": 2}), "output.dir=text")
+        for run in ("pictures", "text"):
+            alone = self.command("eval", "--checkpoint", run, "--json").stdout.decode()
+            result = subprocess.run(several(3, "eval", "--checkpoint", run, "--json"), cwd=self.folder,
+                                    env=self.environment, timeout=TIMEOUT_SECONDS, text=True, stdout=subprocess.PIPE)
+            self.assertEqual(result.stdout, alone)
+            self.assertEqual(result.returncode, support.DONE)
+
+    def test_a_checkpoint_that_is_not_there_is_named_once(self):
+        output = self.run_in(2, "eval", "--checkpoint", "nowhere", code=support.INPUT_ERROR)
+        self.assertEqual(output.count("nowhere: expected a model"), 1, output)
+
+
 class Refusals(Processes):
     def test_samples_that_cannot_be_divided(self):
         config = self.config({"train.batch_size": 5})

@@ -2,14 +2,16 @@
 #include <CLI/CLI.hpp>
 #include <cmath>
 #include <iostream>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "core/error.h"
-#include "core/parallel.h"
 #include "train/cli/commands.h"
+#include "train/cli/several_processes.h"
+#include "train/log/logging.h"
 #include "train/log/progress.h"
 #include "train/tasks/load_model.h"
 #include "train/tools/eval/evaluation_report.h"
@@ -34,33 +36,42 @@ std::vector<std::string> expanded(const std::vector<std::string>& given, const F
   return overrides;
 }
 
-int eval(const EvalArgs& args, const Families& families) {
+void print(const EvaluationReport& report, bool as_json) {
+  if (as_json)
+    write_json_line(std::cout, report);
+  else
+    write_table(std::cout, report);
+}
+
+int eval_in(const EvalArgs& args, const Families& families, Communicator& processes) {
+  const std::shared_ptr<Console> console = console_of(processes, STDERR_FILENO);
+  start_logging(console);
   const Family& family = family_of_model(args.checkpoint, families);
   LoadedModel loaded = load_model(args.checkpoint, families, expanded(args.overrides, family.defaults()));
-  set_num_threads(loaded.config.threads);
-  const auto data = loaded.family->open_data(loaded.config, DataUse::kEvaluation);
+  begin_together(loaded.config, processes);
+  const auto data = open_data_in_turn(loaded.config, *loaded.family, DataUse::kEvaluation, processes);
   const auto task = loaded.family->make_task(loaded.config, data, std::move(loaded.model));
-  Console console(STDERR_FILENO);
-  StatusLine line(console);
+  processes.set_deadline(loaded.config.comm.timeout);
+  StatusLine line(*console);
   const auto show = [&](const EvaluationProgress& progress) {
     line.update([&] {
       return describe_progress("eval", progress.done, progress.total, task->unit().plural, line.elapsed());
     });
     return false;  // a signal ends the process at once: there is nothing to save
   };
-  const std::optional<Evaluation> evaluation = task->evaluate(show, one_process());
+  const std::optional<Evaluation> evaluation = task->evaluate(show, processes);
   line.finish();
   if (!evaluation) throw DataError("eval: there are no held-out data to evaluate on");
-  const EvaluationReport report{loaded.path.string(), task->score(), *evaluation};
-  if (args.json)
-    write_json_line(std::cout, report);
-  else
-    write_table(std::cout, report);
+  if (processes.leads()) print(EvaluationReport{loaded.path.string(), task->score(), *evaluation}, args.json);
   if (!std::isfinite(evaluation->score)) {
     throw NumericError(
         error_message("eval", task->score().name, "a finite number", std::to_string(evaluation->score)));
   }
   return kDone;
+}
+
+int eval(const EvalArgs& args, const Families& families) {
+  return in_processes([&](Communicator& processes) { return eval_in(args, families, processes); });
 }
 
 }  // namespace

@@ -4,22 +4,17 @@
 #include <algorithm>
 #include <atomic>
 #include <csignal>
-#include <cstdio>
 #include <filesystem>
-#include <sstream>
 #include <string>
 #include <utility>
 
-#include "core/cpu_isa.h"
 #include "core/cuda/backend.h"
 #include "core/error.h"
 #include "core/parallel.h"
-#include "core/processors.h"
 #include "ops/attention/backend.h"
 #include "train/checkpoint/train_state.h"
 #include "train/cli/commands.h"
-#include "train/comm/launcher.h"
-#include "train/comm/open_communicator.h"
+#include "train/cli/several_processes.h"
 #include "train/log/logging.h"
 #include "train/moh/init/initialise_model.h"
 #include "train/run/config_change.h"
@@ -174,67 +169,11 @@ bool finish_task(const Task& task, const RunFolder& folder, Console& console, co
   return false;
 }
 
-/// Threads for one of the processes, where nothing says how many: its part of the processors that it shares.
-std::int64_t threads_of(const RunConfig& config, const Communicator& processes) {
-  const int sharing = processes.sharing_processors();
-  const bool said = config.threads > 0 || !environment_variable("OMP_NUM_THREADS").empty();
-  return said || sharing == 1 ? config.threads : std::max(1, usable_processors() / sharing);
-}
-
-/// The first line in which two texts differ, of each.
-std::pair<std::string, std::string> first_difference(const std::string& a, const std::string& b) {
-  std::istringstream lines_a(a), lines_b(b);
-  std::string line_a, line_b;
-  const auto next = [](std::istringstream& lines, std::string& line) {
-    line.clear();
-    return static_cast<bool>(std::getline(lines, line));
-  };
-  while (next(lines_a, line_a) | next(lines_b, line_b)) {
-    if (line_a != line_b) break;
-  }
-  const auto trimmed = [](const std::string& line) {
-    const auto begin = line.find_first_not_of(' ');
-    return "'" + (begin == std::string::npos ? "" : line.substr(begin)) + "'";
-  };
-  return {trimmed(line_a), trimmed(line_b)};
-}
-
-/// What has to be the same in all processes. Those in which it is not say so.
-void require_same(const RunConfig& config, Communicator& processes) {
-  const auto require = [&](const char* what, const std::string& own, const char* fix) {
-    const std::string first = processes.text_of_leader(own);
-    if (processes.max(own == first ? 0 : 1) == 0) return;
-    if (own == first) processes.barrier();  // throws their error
-    const auto [expected, found] = first_difference(first, own);
-    throw ConfigError(error_message("comm", what, expected + ", as rank 0 has", found, fix));
-  };
-  require("instruction set", std::string(cpu_isa_name(cpu_isa())),
-          "set MOH_CPU_ISA to one that all machines have: results would depend on the machine");
-  require("configuration", print_resolved(with_absolute_paths(config)), "start all processes alike");
-}
-
-/// Opens the data, on each machine in one process first: what it puts into the user's cache, the others read.
-std::shared_ptr<const TaskData> open_data_in_turn(const RunConfig& config, const Family& family,
-                                                  Communicator& processes) {
-  std::shared_ptr<const TaskData> data;
-  const bool first = processes.local_rank() == 0;
-  if (first) data = family.open_data(config, DataUse::kTraining);
-  processes.barrier();
-  return first ? data : family.open_data(config, DataUse::kTraining);
-}
-
 /// The run of one process, or of one of several, of which the first writes the files and speaks.
 int train_in(const TrainArgs& args, const Families& families, RunFolder& folder, StopSignal& stop,
              const std::shared_ptr<Console>& console, Communicator& processes) {
   RunConfig config = read_config(args, families);
-  set_num_threads(threads_of(config, processes));
-  if (!processes.alone()) {
-    log_info("comm: " + processes.description() + ", " + std::to_string(num_threads()) + " threads each");
-    if (config.device != kCpu)
-      throw ConfigError(error_message("device", "several processes", "cpu", device_name(config.device),
-                                      "start one process: this version does not use several GPUs"));
-  }
-  require_same(config, processes);
+  begin_together(config, processes);
   const RunConfig divided = divided_config(config, processes.size());
   open_configured_device(config, NewProducts::kSearchAndKeep);
   std::optional<CheckpointStore> store;
@@ -251,7 +190,8 @@ int train_in(const TrainArgs& args, const Families& families, RunFolder& folder,
       find_resume_point(checkpoints, config, args, families, processes);
   describe_device(config);
   const Family& family = families.of(config);
-  const std::shared_ptr<const TaskData> data = open_data_in_turn(config, family, processes);
+  const std::shared_ptr<const TaskData> data =
+      open_data_in_turn(config, family, DataUse::kTraining, processes);
   std::unique_ptr<Model> model =
       begin_model(config, family, families, data, resume_from ? &*resume_from : nullptr);
   require_same(config, processes);  // with shared heads that were measured
@@ -284,40 +224,17 @@ int train_in(const TrainArgs& args, const Families& families, RunFolder& folder,
   return done ? kDone : kPreempted;
 }
 
-/// Of an error in one of several processes: the others end with its exit code, and the first one prints it.
-/// It prints its own, and another one prints what the first cannot know.
-int end_together(const std::exception& error, Communicator& processes) {
-  const int code = exit_code_of(error);
-  const bool told = processes.tell_failure(code, error.what());
-  log_error(error.what());
-  if (!processes.leads() && !told)
-    std::fprintf(stderr, "rank %d: error: %s\n", processes.rank(), error.what());
-  processes.leave_failed(code);
-  return code;
-}
-
 int train(const TrainArgs& args, const Families& families) {
   std::signal(SIGPIPE, SIG_IGN);  // a closed pipe, such as of `| head`, must not end the training
   RunFolder folder;
   std::atomic<Communicator*> others = nullptr;
   StopSignal stop([&](std::string_view signal) { end_early(folder, signal, others); });
-  const std::unique_ptr<Communicator> group = open_communicator();
-  others = group.get();
-  Communicator& processes = group ? *group : one_process();
-  constexpr int kNowhere = -1;
-  const auto console = std::make_shared<Console>(processes.leads() ? STDOUT_FILENO : kNowhere);
-  start_logging(console, args.log_level);
-  if (!group) return train_in(args, families, folder, stop, console, processes);
-  try {
-    processes.set_deadline(0);  // texts may take long to become tokens
-    const int own = train_in(args, families, folder, stop, console, processes);
-    processes.set_deadline(0);  // as may the text at the end
-    const auto code = static_cast<int>(processes.max(processes.leads() ? own : 0));
-    processes.leave();
-    return code;
-  } catch (const std::exception& error) {
-    return end_together(error, processes);
-  }
+  return in_processes([&](Communicator& processes) {
+    if (!processes.alone()) others = &processes;
+    const std::shared_ptr<Console> console = console_of(processes, STDOUT_FILENO);
+    start_logging(console, args.log_level);
+    return train_in(args, families, folder, stop, console, processes);
+  });
 }
 
 }  // namespace

@@ -1,0 +1,33 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+
+#include "train/comm/communicator.h"
+#include "train/config/run_config.h"
+#include "train/log/console.h"
+#include "train/tasks/family.h"
+
+namespace moh::cli {
+
+/// Runs a command in this process, or as one of several that a launcher has started (open_communicator),
+/// which all run it and end with one exit code: that of process 0, or of an error in any of them, which
+/// process 0 prints. Throws what `command` throws in a single process.
+int in_processes(const std::function<int(Communicator&)>& command);
+
+/// The console of a command: process 0 writes to the file descriptor `to`, the others nowhere.
+std::shared_ptr<Console> console_of(const Communicator& processes, int to);
+
+/// Before a computation that several processes share: gives each its threads, and checks that all were
+/// started alike. Throws ConfigError, also for a device that several processes do not share in this version.
+void begin_together(const RunConfig& config, Communicator& processes);
+
+/// What has to be the same in all processes: instruction set and configuration. Those in which it is not say
+/// so, by a ConfigError.
+void require_same(const RunConfig& config, Communicator& processes);
+
+/// Opens the data, on each machine in one process first: what it puts into the user's cache, the others read.
+std::shared_ptr<const TaskData> open_data_in_turn(const RunConfig& config, const Family& family, DataUse use,
+                                                  Communicator& processes);
+
+}  // namespace moh::cli
