@@ -1,6 +1,7 @@
 """A run in several processes, as mpirun starts them: the same steps as in one process up to rounding, the same bits in a
 rerun, one writer, and an end together, whatever ends it."""
 
+import json
 import os
 import pathlib
 import shutil
@@ -288,6 +289,31 @@ class Eval(Processes):
                                     env=self.environment, timeout=TIMEOUT_SECONDS, text=True, stdout=subprocess.PIPE)
             self.assertEqual(result.stdout, alone)
             self.assertEqual(result.returncode, support.DONE)
+
+    def test_analyze_differs_by_rounding(self):
+        config = self.config({**TEXT, "train.steps": 2})
+        self.moh("train", config)
+        inputs = ("--checkpoint", "run", "--source", "words=text.txt", "--similarity-tokens", 900)
+        self.moh("analyze", *inputs, "--out", "one.json")
+        self.run_in(3, "analyze", *inputs, "--out", "three.json")
+        self.assert_alike(*(json.loads((self.folder / name).read_text()) for name in ("one.json", "three.json")))
+        output = self.run_in(3, "analyze", *inputs, "--max-tokens", 30, code=support.CONFIG_ERROR)
+        self.assert_says(output, "analyze: processes: expected at most one for each batch")
+
+    def assert_alike(self, a, b, where="report"):
+        self.assertIs(type(a), type(b), where)
+        if isinstance(a, dict):
+            self.assertEqual(list(a), list(b), where)
+            for key in a:
+                self.assert_alike(a[key], b[key], f"{where}.{key}")
+        elif isinstance(a, list):
+            self.assertEqual(len(a), len(b), where)
+            for i, (x, y) in enumerate(zip(a, b)):
+                self.assert_alike(x, y, f"{where}[{i}]")
+        elif isinstance(a, float):
+            self.assertAlmostEqual(a, b, delta=1e-6 * max(1, abs(a)), msg=where)
+        else:
+            self.assertEqual(a, b, where)
 
     def test_a_checkpoint_that_is_not_there_is_named_once(self):
         output = self.run_in(2, "eval", "--checkpoint", "nowhere", code=support.INPUT_ERROR)

@@ -13,8 +13,8 @@
 #include <vector>
 
 #include "core/error.h"
-#include "core/parallel.h"
 #include "train/cli/commands.h"
+#include "train/cli/several_processes.h"
 #include "train/io/durable_file.h"
 #include "train/io/printable.h"
 #include "train/log/format.h"
@@ -78,17 +78,16 @@ std::string describe(const AnalyzeProgress& progress, const std::string& unit, d
          " layers";
 }
 
-int analyze(const AnalyzeArgs& args, const Families& families) {
-  StopSignal stop;
-  const auto console = std::make_shared<Console>(STDERR_FILENO);
+int analyze_in(const AnalyzeArgs& args, const Families& families, StopSignal& stop, Communicator& processes) {
+  const std::shared_ptr<Console> console = console_of(processes, STDERR_FILENO);
   start_logging(console);
   const Inputs inputs = inputs_of(args);
   if (!args.out.empty()) require_replaceable("--out", args.out, args.overwrite);
   const LoadedModel loaded = load_model(args.checkpoint, families, inputs.settings);
-  set_num_threads(loaded.config.threads);
+  begin_together(loaded.config, processes);
   // Created before the analysis, so that a path that cannot be written is reported at once.
   std::optional<DurableFile> file;
-  if (!args.out.empty()) file.emplace(args.out);
+  if (!args.out.empty() && processes.leads()) file.emplace(args.out);
   stop.defer();
   const AnalysisInputs analysis =
       loaded.family->analysis_inputs(loaded.config, *loaded.model, inputs.files, args.options);
@@ -97,19 +96,20 @@ int analyze(const AnalyzeArgs& args, const Families& families) {
   log_info("analyze: sources " + std::to_string(analysis.sources.size()) + ", " + analysis.unit + " " +
            format_count(static_cast<double>(tokens)));
   StatusLine line(*console);
-  std::optional<HeadReport> report =
-      analyze_heads(*loaded.model, analysis, [&](const AnalyzeProgress& progress) {
-        line.update([&] {
-          return describe(progress, analysis.unit, line.elapsed())
-              .substr(0, static_cast<std::size_t>(console->width()));
-        });
-        return !stop.requested();
-      });
+  const auto show = [&](const AnalyzeProgress& progress) {
+    line.update([&] {
+      return describe(progress, analysis.unit, line.elapsed())
+          .substr(0, static_cast<std::size_t>(console->width()));
+    });
+    return !stop.requested();
+  };
+  std::optional<HeadReport> report = analyze_heads(*loaded.model, analysis, show, processes);
   line.finish();
   if (!report) {
     log_info("analyze: stopped by " + std::string(stop.name()) + "; nothing was written");
     return kInterrupted;
   }
+  if (!processes.leads()) return kDone;
   report->checkpoint = loaded.path.string();
   if (file) {
     file->write(to_json(*report));
@@ -118,6 +118,11 @@ int analyze(const AnalyzeArgs& args, const Families& families) {
   std::cout << "checkpoint       " << printable_path(report->checkpoint) << '\n';
   write_tables(std::cout, *report);
   return kDone;
+}
+
+int analyze(const AnalyzeArgs& args, const Families& families) {
+  StopSignal stop;
+  return in_processes([&](Communicator& processes) { return analyze_in(args, families, stop, processes); });
 }
 
 }  // namespace

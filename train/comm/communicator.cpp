@@ -59,7 +59,24 @@ class OneProcess final : public Unconnected {
   }
 };
 
+template <class T>
+void sum_over(Communicator& processes, std::span<T> numbers) {
+  if (processes.alone()) return;
+  const Tensor sums = empty({std::ssize(numbers)}, dtype_of<T>());
+  std::ranges::copy(numbers, sums.data<T>());
+  processes.all_reduce(sums, ReduceOp::kSum);
+  std::ranges::copy(sums.span<T>(), numbers.begin());
+}
+
 }  // namespace
+
+void Communicator::sum(std::span<double> numbers) {
+  sum_over(*this, numbers);
+}
+
+void Communicator::sum(std::span<std::int64_t> numbers) {
+  sum_over(*this, numbers);
+}
 
 std::int64_t Communicator::max(std::int64_t number) {
   if (alone()) return number;

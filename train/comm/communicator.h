@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <future>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -75,6 +76,9 @@ class Communicator {
   }
   void all_gather(const Tensor& part, const Tensor& rows) { run(start_all_gather(part, rows)); }
   void broadcast(const Tensor& values, int root = 0) { run(start_broadcast(values, root)); }
+  /// Replaces each number by its sum over the processes.
+  void sum(std::span<double> numbers);
+  void sum(std::span<std::int64_t> numbers);
   /// The largest of the processes' numbers.
   std::int64_t max(std::int64_t number);
   /// The text of process 0, at most 2^20 bytes of it.

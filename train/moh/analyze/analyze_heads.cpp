@@ -1,5 +1,6 @@
 #include "train/moh/analyze/analyze_heads.h"
 
+#include <algorithm>
 #include <cstddef>
 #include <span>
 
@@ -93,8 +94,12 @@ std::vector<std::int32_t> ids_of(const std::vector<ShownToken>& tokens) {
 
 class Run {
  public:
-  Run(const Model& model, const AnalysisInputs& inputs, const AnalyzeProgressCallback& progress)
-      : inputs_(inputs), progress_(progress), layers_(layer_heads_of(model.routing())) {
+  Run(const Model& model, const AnalysisInputs& inputs, const AnalyzeProgressCallback& progress,
+      Communicator& processes)
+      : inputs_(inputs),
+        progress_(progress),
+        processes_(processes),
+        layers_(layer_heads_of(model.routing())) {
     report_.model = inputs.model;
     report_.unit = inputs.unit;
     report_.tokenizer = inputs.tokenizer;
@@ -108,24 +113,34 @@ class Run {
     report_.text = analyze_text(layers_, inputs_);
     HeadAnalysis analysis({layers_, inputs_.model.vocab_size},
                           static_cast<std::int64_t>(inputs_.sources.size()), ids_of(inputs_.token_table));
-    if (!watch(analysis) || !rank(analysis)) return std::nullopt;
+    if (!watch(analysis)) return std::nullopt;
+    analysis.add_of_all(processes_);
+    if (processes_.leads() && !rank(analysis)) return std::nullopt;
     report_.token_table = token_table(analysis, inputs_.token_table);
     return std::move(report_);
   }
 
  private:
-  /// Runs the model over all inputs; false when the callback stopped it.
+  /// Runs the model over all inputs, in turns with the others; false when a callback stopped it.
   bool watch(HeadAnalysis& analysis) const {
     std::int64_t done = 0;
-    for (std::int64_t i = 0; i < inputs_.num_passes; ++i) {
-      AnalysisPass pass = inputs_.pass(i);
-      const Tensor inputs = pass.inputs;
-      done += static_cast<std::int64_t>(pass.sources.size());
-      analysis.begin(std::move(pass));
-      inputs_.forward(inputs, {.observer = &analysis});
-      if (!progress_({false, done, report_.tokens})) return false;
+    for (std::int64_t first = 0; first < inputs_.num_passes; first += processes_.size()) {
+      const std::int64_t own = first + processes_.rank();
+      if (own < inputs_.num_passes) done += observe(analysis, own);
+      const std::int64_t of_all = std::min(done * processes_.size(), report_.tokens);
+      if (processes_.max(progress_({false, of_all, report_.tokens}) ? 0 : 1) > 0) return false;
     }
     return true;
+  }
+
+  /// Returns the number of tokens of the pass.
+  std::int64_t observe(HeadAnalysis& analysis, std::int64_t index) const {
+    AnalysisPass pass = inputs_.pass(index);
+    const Tensor inputs = pass.inputs;
+    const auto tokens = static_cast<std::int64_t>(pass.sources.size());
+    analysis.begin(std::move(pass));
+    inputs_.forward(inputs, {.observer = &analysis});
+    return tokens;
   }
 
   bool rank(const HeadAnalysis& analysis) {
@@ -139,6 +154,7 @@ class Run {
 
   const AnalysisInputs& inputs_;
   const AnalyzeProgressCallback& progress_;
+  Communicator& processes_;
   std::vector<LayerHeads> layers_;
   HeadReport report_;
 };
@@ -152,10 +168,15 @@ std::vector<double> LayerReport::routed_load(const HeadUse& of) const {
 }
 
 std::optional<HeadReport> analyze_heads(const Model& model, const AnalysisInputs& inputs,
-                                        const AnalyzeProgressCallback& progress) {
+                                        const AnalyzeProgressCallback& progress, Communicator& processes) {
   check_options(inputs.options);
+  if (processes.size() > inputs.num_passes) {
+    throw ValueError(error_message(
+        "analyze", "processes", "at most one for each batch of inputs, " + std::to_string(inputs.num_passes),
+        std::to_string(processes.size()), "start fewer, or analyse more inputs"));
+  }
   const NoGrad no_grad;
-  return Run(model, inputs, progress).run();
+  return Run(model, inputs, progress, processes).run();
 }
 
 }  // namespace moh

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "models/model.h"
+#include "train/comm/communicator.h"
 #include "train/moh/analyze/head_analysis.h"
 #include "train/tasks/analysis_inputs.h"
 
@@ -60,9 +61,13 @@ using AnalyzeProgressCallback = std::function<bool(const AnalyzeProgress&)>;
 /// Runs a model over inputs without gradients and reports how its heads are used, how similar they are and
 /// which ranks their features have. The result does not depend on the number of threads;
 /// HeadReport::checkpoint is left empty. Returns nothing if the callback stopped it. Throws ValueError for
-/// options out of range, NumericError when head outputs are not finite.
+/// options out of range or for more processes than passes, NumericError when head outputs are not finite.
+///
+/// Several processes take the passes in turns; the callback of any of them stops all. The report is that of
+/// process 0: in the others it is incomplete. It differs from that of one process by rounding.
 std::optional<HeadReport> analyze_heads(const Model& model, const AnalysisInputs& inputs,
-                                        const AnalyzeProgressCallback& progress);
+                                        const AnalyzeProgressCallback& progress,
+                                        Communicator& processes = one_process());
 
 /// The report as one JSON object (docs/analyze.md) and a newline.
 std::string to_json(const HeadReport& report);

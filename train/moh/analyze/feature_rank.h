@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "core/tensor.h"
+#include "train/comm/communicator.h"
 #include "train/moh/analyze/layer_heads.h"
 
 namespace moh {
@@ -27,6 +28,8 @@ class HeadMoments {
 
   /// Adds N tokens. heads [N, H d], any floating dtype.
   void add(const Tensor& heads);
+  /// Adds the tokens of the other processes. A collective.
+  void add_of_all(Communicator& processes) { processes.all_reduce(moments_, ReduceOp::kSum); }
 
   /// The rank of one head's output, [N, d].
   FeatureRank of_head(std::int64_t head, double tolerance) const;

@@ -75,6 +75,15 @@ std::vector<std::int32_t> HeadAnalysis::sources_of_tokens(std::int64_t sequences
   return sources;
 }
 
+void HeadAnalysis::add_of_all(Communicator& processes) {
+  for (Layer& layer : layers_) {
+    if (layer.heads.is_moh()) layer.use.add_of_all(processes);
+    layer.similarity.add_of_all(processes);
+    layer.moments.value().add_of_all(processes);
+  }
+  token_heads_.add_of_all(processes);
+}
+
 void HeadAnalysis::compare(Layer& layer, const AttentionTrace& trace, const Tensor& heads,
                            std::span<const std::uint8_t> selected) const {
   if (!trace.q.defined()) return;  // no attention of queries to keys that could be compared

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "models/layers/attention_observer.h"
+#include "train/comm/communicator.h"
 #include "train/moh/analyze/feature_rank.h"
 #include "train/moh/analyze/head_similarity.h"
 #include "train/moh/analyze/head_use.h"
@@ -41,6 +42,9 @@ class HeadAnalysis : public AttentionObserver {
   void begin(AnalysisPass pass);
   /// Throws NumericError when the layer's head outputs are not finite.
   void observe(const AttentionTrace& trace) override;
+
+  /// Adds what the other processes have observed, each of them in at least one pass. A collective.
+  void add_of_all(Communicator& processes);
 
   const std::vector<Layer>& layers() const { return layers_; }
   const TokenHeads& tokens() const { return token_heads_; }

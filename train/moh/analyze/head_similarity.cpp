@@ -173,6 +173,11 @@ void HeadPairs::add(std::int64_t i, std::int64_t j, double sum, std::int64_t cou
   counts_[index(i, j)] += count;
 }
 
+void HeadPairs::add_of_all(Communicator& processes) {
+  processes.sum(std::span(sums_));
+  processes.sum(std::span(counts_));
+}
+
 double HeadPairs::mean(std::int64_t i, std::int64_t j) const {
   const std::int64_t count = counts_[index(i, j)];
   if (count == 0) return std::numeric_limits<double>::quiet_NaN();
@@ -191,6 +196,10 @@ double HeadPairs::mean(const HeadGroup& a, const HeadGroup& b) const {
     }
   }
   return pairs > 0 ? sum / static_cast<double>(pairs) : std::numeric_limits<double>::quiet_NaN();
+}
+
+void HeadSimilarity::add_of_all(Communicator& processes) {
+  for (HeadPairs* pairs : {&attention_, &outputs_, &contributions_}) pairs->add_of_all(processes);
 }
 
 void HeadSimilarity::add(const SequenceTrace& trace) {

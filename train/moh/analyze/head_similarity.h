@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "core/tensor.h"
+#include "train/comm/communicator.h"
 #include "train/moh/analyze/layer_heads.h"
 
 namespace moh {
@@ -18,6 +19,8 @@ class HeadPairs {
   std::int64_t heads() const { return heads_; }
   /// Adds `sum` over `count` tokens for heads i >= j. Thread-safe for different pairs.
   void add(std::int64_t i, std::int64_t j, double sum, std::int64_t count);
+  /// Adds what the other processes have summed. A collective.
+  void add_of_all(Communicator& processes);
 
   /// NaN if no token selects both.
   double mean(std::int64_t i, std::int64_t j) const;
@@ -54,6 +57,8 @@ class HeadSimilarity {
 
   /// Adds a sequence. Temporary memory: about 32 MB, or the values of one token where these take more.
   void add(const SequenceTrace& trace);
+  /// Adds the sequences of the other processes. A collective.
+  void add_of_all(Communicator& processes);
 
   /// 1 - ||a - b||_1 / 2 of the two heads' rows a, b of softmax(q k' / sqrt(d)), which is their overlap
   /// sum_s min(a_s, b_s). Under a causal mask tokens that attend to themselves alone are left out, as the

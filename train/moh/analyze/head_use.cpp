@@ -59,6 +59,28 @@ void HeadUseCounter::add(std::span<const float> gates, std::span<const std::uint
   }
 }
 
+void HeadUseCounter::add_of_all(Communicator& processes) {
+  if (processes.alone()) return;
+  processes.sum(std::span(tokens_));
+  const std::int64_t n = std::ssize(gates_);
+  const Tensor own = empty({n, 3}, DType::kFloat64), all = empty({processes.size(), n, 3}, DType::kFloat64);
+  double* to = own.data<double>();
+  for (const RunningMoments& gate : gates_) {
+    *to++ = static_cast<double>(gate.count());
+    *to++ = gate.count() > 0 ? gate.mean() : 0;
+    *to++ = gate.squares();
+  }
+  processes.all_gather(own, all);
+  const double* from = all.data<double>();
+  std::ranges::fill(gates_, RunningMoments());
+  for (int rank = 0; rank < processes.size(); ++rank) {
+    for (RunningMoments& gate : gates_) {
+      gate.add(RunningMoments(static_cast<std::int64_t>(from[0]), from[1], from[2]));
+      from += 3;
+    }
+  }
+}
+
 HeadUse HeadUseCounter::of_label(std::int64_t label) const {
   return summary(label, label + 1);
 }

@@ -4,16 +4,25 @@
 #include <span>
 #include <vector>
 
+#include "train/comm/communicator.h"
+
 namespace moh {
 
 /// Running mean and standard deviation by Welford's algorithm (1962); the deviation of equal numbers is
 /// exactly 0.
 class RunningMoments {
  public:
+  RunningMoments() = default;
+  /// Those of `count` values with this mean and sum of squared deviations from it.
+  RunningMoments(std::int64_t count, double mean, double squares)
+      : count_(count), mean_(mean), squares_(squares) {}
+
   void add(double value);
   void add(const RunningMoments& other);
 
   std::int64_t count() const { return count_; }
+  /// Sum of squared deviations from the mean.
+  double squares() const { return squares_; }
   double mean() const;  ///< NaN if count() is 0
   double standard_deviation()
       const;  ///< population (divided by the count, not count - 1); NaN if count() is 0
@@ -40,6 +49,9 @@ class HeadUseCounter {
   /// Adds N tokens: gates [N, H], whether each head is selected [N, H], and labels [N].
   void add(std::span<const float> gates, std::span<const std::uint8_t> selected,
            std::span<const std::int32_t> labels);
+
+  /// Adds what the other processes have counted, in the order of the ranks. A collective.
+  void add_of_all(Communicator& processes);
 
   HeadUse of_label(std::int64_t label) const;
   HeadUse overall() const;

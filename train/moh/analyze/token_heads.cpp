@@ -37,6 +37,13 @@ void TokenHeads::add(std::int64_t layer, std::span<const std::int64_t> tokens,
   }
 }
 
+void TokenHeads::add_of_all(Communicator& processes) {
+  for (Layer& layer : layers_) {
+    processes.sum(std::span(layer.seen));
+    processes.sum(std::span(layer.used));
+  }
+}
+
 std::int64_t TokenHeads::count(std::size_t token, std::int64_t layer) const {
   return layers_.at(static_cast<std::size_t>(layer)).seen.at(token);
 }

@@ -4,6 +4,8 @@
 #include <span>
 #include <vector>
 
+#include "train/comm/communicator.h"
+
 namespace moh {
 
 /// Counts how often tokens of given ids select each head of each layer. Memory: ids x layers x heads.
@@ -15,6 +17,9 @@ class TokenHeads {
 
   /// Adds N tokens: their ids, and whether each selects each head of a layer, [N, H].
   void add(std::int64_t layer, std::span<const std::int64_t> tokens, std::span<const std::uint8_t> selected);
+
+  /// Adds the tokens of the other processes. A collective.
+  void add_of_all(Communicator& processes);
 
   const std::vector<std::int32_t>& ids() const { return ids_; }
   /// How often ids()[token] occurred in a layer's input.
