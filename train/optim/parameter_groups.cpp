@@ -134,7 +134,8 @@ std::vector<ParameterUse> parameter_uses(const Model& model, const std::vector<P
     const bool grouped = group_of[i] < groups.size();
     const ParameterGroup group = grouped ? groups[group_of[i]] : ParameterGroup();
     const double decay = group.weight_decay.value_or(weight_decay);
-    uses.push_back({model.decays(parameters[i]) ? decay : 0.0, group.learning_rate_scale, group.freeze});
+    uses.push_back({model.decays(parameters[i]) ? decay : 0.0, group.learning_rate_scale,
+                    group.freeze || !parameters[i].variable.requires_grad()});
   }
   if (!uses.empty() && std::ranges::all_of(uses, &ParameterUse::frozen))
     throw ConfigError(error_message("optim.groups", "freeze", "a parameter that is trained", "none"));

@@ -32,8 +32,9 @@ bool matches(std::string_view pattern, std::string_view name);
 
 /// The uses of a model's parameters, in their order. A parameter belongs to the last group that matches it,
 /// which alone decides; one that no group matches is trained with `weight_decay`, as the model says
-/// (Model::decays). Throws ConfigError naming optim.groups[i] for a pattern that matches no parameter, for a
-/// group all of whose parameters belong to later ones, and if everything is frozen.
+/// (Model::decays). What the model does not train (fixed position embeddings) is frozen in any group. Throws
+/// ConfigError naming optim.groups[i] for a pattern that matches no parameter, for a group all of whose
+/// parameters belong to later ones, and if everything is frozen.
 std::vector<ParameterUse> parameter_uses(const Model& model, const std::vector<ParameterGroup>& groups,
                                          double weight_decay);
 

@@ -159,7 +159,10 @@ class MaskTrainer {
 /// Turns off requires_grad of the model's parameters for its lifetime.
 class Frozen {
  public:
-  explicit Frozen(const Module& model) : parameters_(model.parameters()) { set(false); }
+  explicit Frozen(const Module& model) : parameters_(model.parameters()) {
+    std::erase_if(parameters_, [](const NamedParameter& p) { return !p.variable.requires_grad(); });
+    set(false);
+  }
   ~Frozen() { set(true); }
   Frozen(const Frozen&) = delete;
   Frozen& operator=(const Frozen&) = delete;
