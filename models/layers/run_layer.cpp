@@ -62,19 +62,26 @@ LayerOutput from_variables(const std::vector<Variable>& outputs, const Form& for
 
 }  // namespace
 
-LayerOutput run_layer(RecomputeLevel level, const Variable& x, const ForwardContext& context,
-                      const std::function<LayerOutput(const Variable&)>& layer) {
-  if (level == RecomputeLevel::kNone || !grad_enabled()) return layer(x);
+LayerOutput run_layer(RecomputeLevel level, const std::vector<Variable>& inputs,
+                      const ForwardContext& context,
+                      const std::function<LayerOutput(const std::vector<Variable>&)>& layer) {
+  if (level == RecomputeLevel::kNone || !grad_enabled()) return layer(inputs);
   // All results of the layer are outputs of the segment, so that running it again has no side effects.
   const auto form = std::make_shared<Form>();
   const std::vector<Variable> outputs = recompute(
       [layer, form](const std::vector<Variable>& in) {
-        const LayerOutput output = layer(in[0]);
+        const LayerOutput output = layer(in);
         *form = form_of(output);
         return as_variables(output, *form);
       },
-      {x}, context.generator);
+      inputs, context.generator);
   return from_variables(outputs, *form);
+}
+
+LayerOutput run_layer(RecomputeLevel level, const Variable& x, const ForwardContext& context,
+                      const std::function<LayerOutput(const Variable&)>& layer) {
+  return run_layer(level, std::vector<Variable>{x}, context,
+                   [layer](const std::vector<Variable>& in) { return layer(in[0]); });
 }
 
 }  // namespace moh

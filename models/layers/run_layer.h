@@ -1,6 +1,7 @@
 #pragma once
 
 #include <functional>
+#include <vector>
 
 #include "models/forward_context.h"
 #include "models/layers/head_routing.h"
@@ -8,8 +9,12 @@
 
 namespace moh {
 
-/// Runs `layer`, a function of its input alone, and recomputes it in the backward pass where `level` says so.
-/// What `layer` captures must live until the backward pass.
+/// Runs `layer`, a function of its inputs alone, and recomputes it in the backward pass where `level` says
+/// so. What `layer` captures must live until the backward pass.
+LayerOutput run_layer(RecomputeLevel level, const std::vector<Variable>& inputs,
+                      const ForwardContext& context,
+                      const std::function<LayerOutput(const std::vector<Variable>&)>& layer);
+/// The same for one input.
 LayerOutput run_layer(RecomputeLevel level, const Variable& x, const ForwardContext& context,
                       const std::function<LayerOutput(const Variable&)>& layer);
 

@@ -13,9 +13,6 @@ namespace fs = std::filesystem;
 
 // A line leaves this list with the test that takes its place.
 constexpr NotYet kNotYet[] = {
-    {"dit_model"},
-    {"dit_model_dense"},
-    {"dit_schedule"},
     {"torch_expected"},
 };
 
