@@ -180,9 +180,9 @@ std::vector<NamedTensor> AdamW::state() const {
 std::vector<TensorPart> AdamW::state_parts() const {
   std::vector<TensorPart> state;
   for (std::size_t i = 0; i < slots_.size(); ++i) {
-    const auto& [parameter, tensors] = slots_[i];
+    const AdamWParameter& tensors = slots_[i].tensors;
     const auto add = [&](const char* kind, const Tensor& tensor) {
-      state.push_back(part_of(i, {kind + parameter.name, tensor}));
+      state.push_back(part_of(i, {kind + slots_[i].parameter.name, tensor}));
     };
     add("exp_avg.", tensors.exp_avg);
     add("exp_avg_sq.", tensors.exp_avg_sq);
