@@ -12,14 +12,14 @@ using namespace moh;
 namespace {
 
 /// Of sizes that no bucket and no number of processes divides.
-const std::vector<BucketItem> kItems = {{7}, {1000}, {0}, {33, DType::kBFloat16}, {5, DType::kBFloat16},
-                                        {64}};
+const std::vector<BucketItem> all_items = {{7}, {1000}, {0}, {33, DType::kBFloat16}, {5, DType::kBFloat16},
+                                           {64}};
 
 /// Elements that say which item they are of, and which of its elements.
 Tensor numbered(std::size_t item) {
-  std::vector<float> elements(static_cast<std::size_t>(kItems[item].elements));
+  std::vector<float> elements(static_cast<std::size_t>(all_items[item].elements));
   std::iota(elements.begin(), elements.end(), static_cast<float>(item * 10000));
-  return tensor_of<float>({kItems[item].elements}, elements);
+  return tensor_of<float>({all_items[item].elements}, elements);
 }
 
 }  // namespace
@@ -28,12 +28,12 @@ TEST_CASE("bucket layout: every item once, the last one first, no bucket of two 
   const std::size_t bytes = GENERATE(1, 100, 1 << 20);
   const std::int64_t parts = GENERATE(1, 3);
   std::vector<std::size_t> order;
-  for (const Bucket& bucket : bucket_layout(kItems, bytes, parts)) {
+  for (const Bucket& bucket : bucket_layout(all_items, bytes, parts)) {
     std::int64_t elements = 0;
     for (const std::size_t item : bucket.items) {
       order.push_back(item);
-      elements += kItems[item].elements;
-      CHECK(kItems[item].dtype == kItems[bucket.items.front()].dtype);
+      elements += all_items[item].elements;
+      CHECK(all_items[item].dtype == all_items[bucket.items.front()].dtype);
     }
     CHECK(bucket.elements >= elements);
     CHECK(bucket.elements % (parts == 1 ? 1 : 16 * parts) == 0);
@@ -45,25 +45,25 @@ TEST_CASE("bucket layout: every item once, the last one first, no bucket of two 
 TEST_CASE("parameter shards: the parts of all processes are the whole, in order") {
   const std::size_t bytes = GENERATE(1, 200, 1 << 20);
   test::require_success(3, [&](Communicator& comm) {
-    const ParameterShards shards(kItems, bytes, comm);
+    const ParameterShards shards(all_items, bytes, comm);
     std::int64_t count = 0;
     std::vector<Tensor> own, whole;
-    for (std::size_t i = 0; i < kItems.size(); ++i) {
+    for (std::size_t i = 0; i < all_items.size(); ++i) {
       own.push_back(shards.own_part(i, numbered(i)));
-      whole.push_back(zeros({kItems[i].elements}, DType::kFloat32));
+      whole.push_back(zeros({all_items[i].elements}, DType::kFloat32));
       count += own.back().numel();
       const Tensor ends = zeros({3, 2}, DType::kInt64);
       const ParameterShards::Range range = shards.own(i);
       comm.all_gather(tensor_of<std::int64_t>({2}, {range.begin, range.end}), ends);
       const auto each = ends.span<std::int64_t>();
-      if (each[0] != 0 || each[5] != kItems[i].elements || each[1] != each[2] || each[3] != each[4])
+      if (each[0] != 0 || each[5] != all_items[i].elements || each[1] != each[2] || each[3] != each[4])
         throw ValueError("the parts of item " + std::to_string(i));
     }
     // No process has more than a third of every bucket and its padding.
     if (count > 1109 / 3 + 1 + 16 * static_cast<std::int64_t>(shards.buckets().size()))
       throw ValueError(std::to_string(count) + " elements");
     shards.gather(own, whole);
-    for (std::size_t i = 0; i < kItems.size(); ++i) {
+    for (std::size_t i = 0; i < all_items.size(); ++i) {
       if (!std::ranges::equal(whole[i].span<float>(), numbered(i).span<float>()))
         throw ValueError("item " + std::to_string(i));
     }
