@@ -2,9 +2,7 @@
 
 #include <utility>
 
-#include "core/error.h"
-#include "train/io/input_file.h"
-#include "train/io/printable.h"
+#include "train/tasks/images/class_names.h"
 #include "train/tasks/images/data/noise_pictures.h"
 #include "train/tasks/images/image_run.h"
 
@@ -32,37 +30,9 @@ std::shared_ptr<const ImageData> synthetic_data(const RunConfig& run) {
   return data;
 }
 
-/// Names that fit into a line of a message, a table, a checkpoint.
-void check_names(const std::vector<std::string>& names) {
-  for (const std::string& name : names) {
-    if (!name.empty() && printable(name, name.size()) == name) continue;
-    throw DataError(error_message("data", "name of a class", "UTF-8 text without control characters",
-                                  "'" + printable(name) + "'", "rename its folder"));
-  }
-}
-
-void read_names(const std::filesystem::path& path, std::vector<std::string>& names) {
-  constexpr std::uint64_t kMostBytes = 16 << 20;
-  const std::string text = read_text_file(path, InputKind::kData, kMostBytes);
-  for (std::string& name : lines_of(text)) names.push_back(std::move(name));
-  if (names.back().empty()) names.pop_back();  // the last line ends as the others
-}
-
-/// The names that the run gives or its checkpoint knows; empty if it leaves them to the pictures.
-std::vector<std::string> given_names(const ImageRun& run) {
-  if (run.data.class_names.empty()) return run.class_names;
-  std::vector<std::string> names;
-  for (const std::filesystem::path& path : run.data.class_names) read_names(path, names);
-  return names;
-}
-
-void check_number(const std::vector<std::string>& names, const ImageRun& run) {
-  const std::int64_t classes = std::ssize(names);
-  if (classes == run.model.classes) return;
-  const char* const whose =
-      run.data.class_names.empty() ? "the classes of data.train" : "the names of data.class_names";
-  throw ConfigError(error_message("model.classes", "", std::to_string(classes) + ", " + whose,
-                                  std::to_string(run.model.classes)));
+/// The classes that the run gives, or that its checkpoint knows.
+GivenClasses given_classes(const ImageRun& run) {
+  return {run.data.class_names, run.class_names, run.model.classes};
 }
 
 }  // namespace
@@ -71,11 +41,11 @@ std::shared_ptr<const ImageData> open_image_data(const RunConfig& run, DataUse u
   if (use == DataUse::kSynthetic) return synthetic_data(run);
   const ImageRun& images = image_run(run);
   const ImageDataConfig config = images.settled_data();
-  ImageSources sources = open_image_sources(config, run.random_seed(), use, given_names(images));
+  ImageSources sources =
+      open_image_sources(config, run.random_seed(), use, given_names(given_classes(images)));
   auto data = std::make_shared<ImageData>();
   data->class_names = (sources.train != nullptr ? sources.train : sources.validation)->class_names();
-  check_names(data->class_names);
-  check_number(data->class_names, images);
+  check_class_names(data->class_names, given_classes(images));
   data->train = std::move(sources.train);
   data->validation = std::move(sources.validation);
   data->order = config.order;
@@ -101,13 +71,7 @@ TrainingPictures training_pictures(const ImageData& data, const RunConfig& run) 
 }
 
 std::vector<std::string> class_names_of(const ImageRun& run) {
-  std::vector<std::string> names = given_names(run);
-  if (!names.empty()) {
-    check_names(names);
-    check_number(names, run);
-  }
-  for (std::int64_t i = std::ssize(names); i < run.model.classes; ++i) names.push_back(std::to_string(i));
-  return names;
+  return class_names_of(given_classes(run));
 }
 
 }  // namespace moh

@@ -8,45 +8,14 @@
 #include "autograd/node.h"
 #include "core/error.h"
 #include "ops/loss/cross_entropy.h"
-#include "train/tasks/data/batch_workers.h"
 #include "train/tasks/images/class_details.h"
+#include "train/tasks/images/evaluation_batches.h"
 
 namespace moh {
 
 namespace {
 
 constexpr std::int64_t kFew = 5;  // of top-5
-
-/// Batches of the evaluation that this process computes, in order, made ahead: number i of them is number
-/// i * processes + rank of all.
-BatchWorkers<PictureBatch> batches_of(const EvaluationPictures& data, int workers,
-                                      const Communicator& processes) {
-  constexpr int kAhead = 2;
-  const auto number = [n = processes.size(), rank = processes.rank()](std::int64_t own) {
-    return own * n + rank;
-  };
-  const auto is_there = [&data, number](std::int64_t own) { return number(own) < data.size(); };
-  return BatchWorkers<PictureBatch>(
-      {.begin = [&data, number,
-                 is_there](std::int64_t i) { return is_there(i) ? data.begin(number(i)) : PictureBatch{}; },
-       .samples = data.rows(0),
-       .make =
-           [&data, number, is_there](PictureBatch& batch, std::int64_t i, std::int64_t row) {
-             if (is_there(i) && row < data.rows(number(i))) data.make(batch, number(i), row);
-           },
-       .finish =
-           [is_there](PictureBatch& batch, std::int64_t i) {
-             if (is_there(i)) EvaluationPictures::finish(batch);
-           }},
-      0, kAhead, workers);
-}
-
-/// Adds the losses of a batch of each process, in the order of the batches.
-void add_in_order(double& sum, double own, Communicator& processes) {
-  const Tensor losses = empty({processes.size()}, DType::kFloat64);
-  processes.all_gather(tensor_of<double>({}, {own}), losses);
-  for (const double loss : losses.span<double>()) sum += loss;
-}
 
 }  // namespace
 
@@ -115,7 +84,7 @@ std::optional<Evaluation> evaluate_image_model(const ImageModel& model, const Ev
                                                int workers, StopEvaluation stop, Communicator& processes) {
   const NoGrad no_grad;
   const std::int64_t classes = std::ssize(data.source().class_names()), total = data.source().size();
-  BatchWorkers<PictureBatch> batches = batches_of(data, workers, processes);
+  BatchWorkers<PictureBatch> batches = evaluation_batches(data, workers, processes);
   ClassCounts counts(classes);
   double sum = 0;
   std::int64_t done = 0;
@@ -129,7 +98,7 @@ std::optional<Evaluation> evaluate_image_model(const ImageModel& model, const Ev
       loss = cross_entropy(logits, batch.labels.to(model.device()), {.keep_logits = true}).value().item();
       counts.add(logits.value().to(kCpu).to(DType::kFloat32), batch.labels);
     }
-    add_in_order(sum, loss, processes);
+    add_in_order({&sum, 1}, {&loss, 1}, processes);
     done = std::min(done + data.rows(0) * processes.size(), total);
   }
   counts.add_of_all(processes);

@@ -43,8 +43,6 @@ constexpr std::array<std::string_view, 9> kUnseen = {"model.image_size",
 constexpr std::array<std::string_view, 5> kOptional = {"model.preset", "model.drop_path", "model.recompute",
                                                        "model.transnext.expert_balance_weight", "model.moh."};
 
-constexpr std::string_view kClasses = "classes";
-
 /// The differences between two models by key, except keys in `free`.
 std::vector<Difference> model_differences(ImageModelConfig expected, ImageModelConfig found,
                                           std::span<const std::string_view> free) {
@@ -102,10 +100,7 @@ void ImageRun::require_data(config::Rules& rules) const {
 }
 
 void ImageRun::remember(std::span<const std::pair<std::string, std::string>> identity) {
-  for (const auto& [name, lines] : identity) {
-    if (name != kClasses) continue;
-    class_names = lines_of(lines);
-  }
+  class_names = class_names_in(identity, class_names);
 }
 
 void ImageRun::begin_with_preset(std::string_view name) {
@@ -136,22 +131,6 @@ std::span<const std::string_view> ImageRun::unseen_in_weights() const {
 
 std::span<const std::string_view> ImageRun::optional_model_keys() const {
   return kOptional;
-}
-
-std::vector<std::string> lines_of(std::string_view text) {
-  std::vector<std::string> lines;
-  for (;;) {
-    const std::size_t end = text.find('\n');
-    lines.emplace_back(text.substr(0, end));
-    if (end == std::string_view::npos) return lines;
-    text.remove_prefix(end + 1);
-  }
-}
-
-std::pair<std::string, std::string> identity_of(std::span<const std::string> class_names) {
-  std::string lines;
-  for (const std::string& name : class_names) lines += (lines.empty() ? "" : "\n") + name;
-  return {std::string(kClasses), lines};
 }
 
 const ImageRun& image_run(const FamilyConfig& family) {

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "train/config/run_config.h"
+#include "train/tasks/images/class_names.h"
 #include "train/tasks/images/image_data_config.h"
 #include "train/tasks/images/image_model_config.h"
 
@@ -46,12 +47,6 @@ struct ImageRun final : CloneableFamilyConfig<ImageRun> {
   PerLayer heads() const override { return heads_of(model); }
   RecomputeLevel* recompute() override { return &model.recompute; }
 };
-
-/// The lines of a text; one that ends with a newline has an empty last one.
-std::vector<std::string> lines_of(std::string_view text);
-
-/// Names of classes as Task::identity() has them: one text, with a line for each.
-std::pair<std::string, std::string> identity_of(std::span<const std::string> class_names);
 
 /// The part of a run's configuration that the family of images defines. Throws ConfigError for a run of
 /// another task.

@@ -134,12 +134,7 @@ StepStatistics ImageTask::statistics(const StepSize& size, std::int64_t count,
 }
 
 std::vector<std::pair<std::string, std::string>> ImageTask::remarks() const {
-  std::vector<std::pair<std::string, std::string>> remarks;
-  for (const auto& [name, broken] : {std::pair{"training data", data_->broken_in_training.get()},
-                                     {"validation data", data_->broken_in_validation.get()}}) {
-    if (broken->count() > 0) remarks.emplace_back(name, broken->describe());
-  }
-  return remarks;
+  return broken_remarks(*data_->broken_in_training, *data_->broken_in_validation);
 }
 
 std::optional<Evaluation> ImageTask::evaluate(StopEvaluation stop, Communicator& processes) {

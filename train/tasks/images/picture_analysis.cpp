@@ -6,55 +6,12 @@
 #include <utility>
 #include <vector>
 
-#include "core/error.h"
+#include "train/tasks/images/analyzed_pictures.h"
 #include "train/tasks/images/image_data.h"
 
 namespace moh {
 
 namespace {
-
-/// Pictures of one source.
-struct Group {
-  std::string name;
-  PictureSourcePtr pictures;
-  std::vector<std::int64_t> indices;
-};
-
-/// A group for each class that has pictures.
-std::vector<Group> classes_of(const PictureSourcePtr& pictures) {
-  const std::vector<std::string>& names = pictures->class_names();
-  std::vector<Group> groups;
-  for (const std::string& name : names) groups.push_back({name, pictures, {}});
-  for (std::int64_t i = 0; i < pictures->size(); ++i)
-    groups[static_cast<std::size_t>(pictures->label(i))].indices.push_back(i);
-  std::erase_if(groups, [](const Group& group) { return group.indices.empty(); });
-  return groups;
-}
-
-std::vector<Group> groups_of(const RunConfig& run, std::span<const AnalyzedFiles> files) {
-  if (files.empty()) return classes_of(open_image_data(run, DataUse::kEvaluation)->validation);
-  if (files.size() == 1) return classes_of(open_pictures(files[0].paths));
-  std::vector<Group> groups;
-  for (const AnalyzedFiles& each : files) {
-    Group& group = groups.emplace_back(Group{each.name, open_pictures(each.paths), {}});
-    for (std::int64_t i = 0; i < group.pictures->size(); ++i) group.indices.push_back(i);
-  }
-  return groups;
-}
-
-/// At most `most` of the indices, spread evenly.
-std::vector<std::int64_t> spread(const std::vector<std::int64_t>& indices, std::int64_t most) {
-  const auto count = static_cast<std::int64_t>(indices.size()), taken = std::min(count, most);
-  std::vector<std::int64_t> found;
-  for (std::int64_t i = 0; i < taken; ++i)
-    found.push_back(indices[static_cast<std::size_t>(i * count / taken)]);
-  return found;
-}
-
-void refuse_text_options(const AnalyzeOptions& options) {
-  if (options.text.empty() && options.tokens.empty()) return;
-  throw ValueError(error_message("analyze", "--text and --token", "none for a model of images", "some"));
-}
 
 /// Tokens of an image on the finest grid of the model.
 std::int64_t tokens_of_image(const ImageRun& run) {
@@ -83,17 +40,11 @@ AnalyzedModel sizes_of(const ImageModelConfig& c) {
           .stages = t.depths};
 }
 
-/// A picture of a source.
-struct Item {
-  PictureSourcePtr pictures;
-  std::int64_t index = 0;
-  std::int32_t source = 0;
-};
-
 /// Makes the images of passes of at most `batch` of them.
 class Passes {
  public:
-  Passes(std::vector<Item> items, const EvaluationView& view, std::int64_t batch, std::int64_t compared)
+  Passes(std::vector<AnalyzedPicture> items, const EvaluationView& view, std::int64_t batch,
+         std::int64_t compared)
       : items_(std::move(items)),
         view_(view),
         normalizer_(view.normalize),
@@ -109,7 +60,7 @@ class Passes {
     result.inputs = empty({end - begin, view_.crop, view_.crop, Picture::kChannels}, DType::kFloat32);
     std::vector<std::byte> bytes;
     for (std::int64_t i = begin; i < end; ++i) {
-      const Item& item = items_[static_cast<std::size_t>(i)];
+      const AnalyzedPicture& item = items_[static_cast<std::size_t>(i)];
       item.pictures->load(item.index, bytes);
       const Tensor row = result.inputs.select(i - begin);
       make_evaluation_picture(view_, normalizer_, *item.pictures, item.index, bytes, row.span<float>());
@@ -120,7 +71,7 @@ class Passes {
   }
 
  private:
-  std::vector<Item> items_;
+  std::vector<AnalyzedPicture> items_;
   EvaluationView view_;
   Normalizer normalizer_;
   std::int64_t batch_, compared_;
@@ -137,13 +88,8 @@ AnalysisInputs analysis_of_pictures(const RunConfig& run, const ImageModel& mode
   const std::int64_t tokens = tokens_of_image(images);
   const std::int64_t most = options.max_tokens == 0 ? std::int64_t{1} << 62
                                                     : std::max<std::int64_t>(1, options.max_tokens / tokens);
-  std::vector<Item> items;
-  for (const Group& group : groups_of(run, files)) {
-    const std::vector<std::int64_t> taken = spread(group.indices, most);
-    const auto source = static_cast<std::int32_t>(inputs.sources.size());
-    for (const std::int64_t index : taken) items.push_back({group.pictures, index, source});
-    inputs.sources.push_back({group.name, std::ssize(taken), std::ssize(group.indices)});
-  }
+  const auto held_out = [&] { return open_image_data(run, DataUse::kEvaluation)->validation; };
+  std::vector<AnalyzedPicture> items = analyzed_pictures(files, held_out, most, inputs.sources);
   // Attention patterns are those of q k^T / sqrt(d) alone, which a ViT has.
   const bool vit = images.model.architecture == ImageArchitecture::kVit;
   const std::int64_t compared = vit ? std::min(std::ssize(items), options.similarity_tokens / tokens) : 0;

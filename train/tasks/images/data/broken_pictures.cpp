@@ -36,4 +36,14 @@ std::string BrokenPictures::describe() const {
   return text;
 }
 
+std::vector<std::pair<std::string, std::string>> broken_remarks(const BrokenPictures& in_training,
+                                                                const BrokenPictures& in_validation) {
+  std::vector<std::pair<std::string, std::string>> remarks;
+  for (const auto& [name, broken] :
+       {std::pair{"training data", &in_training}, {"validation data", &in_validation}}) {
+    if (broken->count() > 0) remarks.emplace_back(name, broken->describe());
+  }
+  return remarks;
+}
+
 }  // namespace moh

@@ -6,6 +6,8 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 namespace moh {
 
@@ -28,5 +30,9 @@ class BrokenPictures {
   mutable std::mutex mutex_;
   std::map<std::int64_t, std::string> messages_;
 };
+
+/// What Task::remarks() says of the broken pictures of both kinds of data.
+std::vector<std::pair<std::string, std::string>> broken_remarks(const BrokenPictures& in_training,
+                                                                const BrokenPictures& in_validation);
 
 }  // namespace moh
