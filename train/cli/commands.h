@@ -55,6 +55,7 @@ void add_eval(const Commands& commands);
 void add_analyze(const Commands& commands);
 void add_generate(const Commands& commands);
 void add_predict(const Commands& commands);
+void add_sample(const Commands& commands);
 void add_config(const Commands& commands);
 void add_plan(const Commands& commands);
 void add_data(const Commands& commands);

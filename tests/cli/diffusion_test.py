@@ -1,0 +1,104 @@
+"""task: diffusion as a user meets it: from drawn pictures to a model, and from the model to pictures."""
+
+import ast
+import json
+import struct
+import zipfile
+
+import support
+
+RUN = """\
+task: diffusion
+seed: 3
+threads: 2
+output: {dir: run}
+model:
+  image_size: 8
+  patch_size: 2
+  channels: 3
+  classes: 8
+  layers: 2
+  hidden: 32
+  heads: 4
+  moh: {router: learned, num_shared: [1, 4], top_k: [2, 0]}
+data: {drawn: 64, drawn_validation: 16}
+train: {steps: 6, batch_size: 4, accumulate: 2}
+optim: {learning_rate: 0.003}
+ema: {decay: 0.9}
+log: {every: 1}
+eval: {every: 3}
+checkpoint: {every: 3, keep_last: 99, keep_best: false}
+"""
+
+
+def npy_of(path):
+    """Shape and bytes of arr_0.npy, read by the standard library's zipfile, which checks sizes and CRC."""
+    with zipfile.ZipFile(path) as archive:
+        assert archive.testzip() is None
+        assert archive.namelist() == ["arr_0.npy"]
+        data = archive.read("arr_0.npy")
+    assert data[:8] == b"\x93NUMPY\x01\x00"
+    length, = struct.unpack("<H", data[8:10])
+    assert (10 + length) % 64 == 0
+    header = ast.literal_eval(data[10:10 + length].decode())
+    assert header["descr"] == "|u1" and not header["fortran_order"]
+    return header["shape"], data[10 + length:]
+
+
+class Diffusion(support.MohTest):
+    def setUp(self):
+        super().setUp()
+        self.write("run.yaml", RUN)
+
+    def pictures(self, folder):
+        return {path.name: path.read_bytes() for path in sorted((self.folder / folder).glob("0*.png"))}
+
+    def sample(self, *options, **more):
+        return self.moh("sample", "--checkpoint", "run", "--steps", "4", *options, **more)
+
+    def test_a_run_goes_on_with_the_same_bits_and_is_evaluated(self):
+        self.moh("train", "run.yaml")
+        self.moh("train", "run.yaml", "output.dir=cut", "train.steps=3")
+        self.moh("train", "run.yaml", "output.dir=cut", "--resume", "--allow-changes", "threads=1", "data.workers=3")
+        self.assert_same_state("run", "cut")
+        self.assertTrue(any("noise_mse" in record for record in support.metrics(self.folder / "run")))
+        self.assert_says(self.moh("eval", "--checkpoint", "run"), "noise_mse", "16 of 16 images")
+
+    def test_pictures_do_not_depend_on_the_batch_and_are_kept(self):
+        self.moh("train", "run.yaml")
+        self.sample("--out", "a", "-n", "5", "--batch-size", "5", "--npz")
+        self.sample("--out", "b", "-n", "3", "--batch-size", "2")
+        self.assertEqual(list(self.pictures("a")), [f"{i:06d}.png" for i in range(5)])
+        self.assertEqual(self.pictures("b"), dict(list(self.pictures("a").items())[:3]))
+        shape, pixels = npy_of(self.folder / "a" / "samples.npz")
+        self.assertEqual(shape, (5, 8, 8, 3))
+        self.assertEqual(len(pixels), 5 * 8 * 8 * 3)
+        self.assertTrue((self.folder / "a" / "grid.png").exists())
+        self.assertEqual(json.loads((self.folder / "a" / "sample.json").read_text())["classes"], "random")
+        # More of the same; what was there is not made again.
+        first = self.folder / "b" / "000000.png"
+        before = first.stat().st_mtime_ns
+        self.sample("--out", "b", "-n", "5")
+        self.assertEqual(self.pictures("b"), self.pictures("a"))
+        self.assertEqual(first.stat().st_mtime_ns, before)
+
+    def test_what_cannot_be_sampled_is_refused(self):
+        self.moh("train", "run.yaml")
+        refused = {"code": support.CONFIG_ERROR}
+        self.assert_says(self.sample("--out", "a", "--classes", "0,99", **refused), "--classes", "99")
+        self.assertFalse((self.folder / "a").exists())
+        self.sample("--out", "a", "-n", "1", "--classes", "0")
+        self.assert_says(self.sample("--out", "a", "-n", "1", "--seed", "1", **refused),
+                         "pictures of other settings lie there")
+        self.assert_says(self.sample("--out", "c", "-n", "0", **refused), "-n", "1 to")
+
+    def test_plan_bench_and_analyze_reach_the_family(self):
+        self.moh("train", "run.yaml")
+        self.assert_says(self.moh("plan", "run.yaml"), "parameters")
+        self.moh("bench", "step", "run.yaml", "--steps", "1", "--warmup", "0")
+        self.moh("analyze", "--checkpoint", "run", "--out", "heads.json")
+        self.assert_says((self.folder / "heads.json").read_text(), "steps 0 to 249", "steps 750 to 999")
+
+
+if __name__ == "__main__":
+    support.main()

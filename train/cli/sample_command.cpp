@@ -1,0 +1,166 @@
+#include <unistd.h>
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/error.h"
+#include "core/parallel.h"
+#include "train/cli/commands.h"
+#include "train/log/format.h"
+#include "train/log/logging.h"
+#include "train/log/progress.h"
+#include "train/run/stop_signal.h"
+#include "train/tasks/diffusion/diffusion_data.h"
+#include "train/tasks/diffusion/diffusion_run.h"
+#include "train/tasks/diffusion/sampling/sample_folder.h"
+#include "train/tasks/load_model.h"
+
+namespace moh::cli {
+
+namespace {
+
+constexpr std::int64_t kMostPictures = 1'000'000;
+
+struct SampleArgs {
+  std::string checkpoint, sampler = "ancestral", guided = "3";
+  std::vector<std::string> classes, settings;
+  SampleOptions options;
+  SampleFolderOptions to;
+};
+
+/// Classes by name or number, of a model whose classes have these names.
+std::vector<std::int64_t> classes_of(const std::vector<std::string>& given,
+                                     const std::vector<std::string>& names) {
+  std::vector<std::int64_t> classes;
+  for (const std::string& one : given) {
+    const auto named = std::ranges::find(names, one);
+    std::int64_t number = named - names.begin();
+    if (named == names.end()) {
+      const bool digits = !one.empty() && one.size() < 10 &&
+                          std::ranges::all_of(one, [](char c) { return c >= '0' && c <= '9'; });
+      if (digits) number = std::stoll(one);
+    }
+    if (number >= std::ssize(names))
+      throw ConfigError(error_message(
+          "--classes", "",
+          "names of the model's classes, or numbers from 0 to " + std::to_string(names.size() - 1), one));
+    classes.push_back(number);
+  }
+  return classes;
+}
+
+void check_counts(const SampleArgs& args) {
+  const auto positive = [](const char* option, std::int64_t value, std::int64_t most) {
+    if (value < 1 || value > most)
+      throw ConfigError(error_message(option, "", "1 to " + std::to_string(most), std::to_string(value)));
+  };
+  positive("-n", args.to.count, kMostPictures);
+  positive("--batch-size", args.to.batch_size, kMostPictures);
+  positive("--columns", args.to.columns, kMostPictures);
+}
+
+SampleOptions options_of(const SampleArgs& args, const DitConfig& model) {
+  SampleOptions options = args.options;
+  options.reverse.kind = args.sampler == "ddim" ? SamplerKind::kDdim : SamplerKind::kAncestral;
+  options.guided_channels = args.guided == "all" ? model.channels : std::min<std::int64_t>(3, model.channels);
+  return options;
+}
+
+/// The text of a line of progress: pictures, step, and the time that is left by those that were made.
+std::string progress_text(const SampleProgress& p, std::int64_t begun, std::int64_t total, std::int64_t batch,
+                          std::int64_t steps, double seconds) {
+  const double in_batch =
+      static_cast<double>(std::min(batch, total - p.pictures) * p.step) / static_cast<double>(steps);
+  const double done = static_cast<double>(p.pictures - begun) + in_batch;
+  std::string text = "sampling: " + std::to_string(p.pictures) + " of " + std::to_string(total) +
+                     " pictures, step " + std::to_string(p.step) + " of " + std::to_string(steps);
+  if (done > 0)
+    text += ", " + format_duration(seconds * (static_cast<double>(total - begun) - done) / done) + " left";
+  return text;
+}
+
+int sample(const SampleArgs& args, const Families& families) {
+  StopSignal stop;
+  const auto console = std::make_shared<Console>(STDERR_FILENO);
+  start_logging(console);
+  check_counts(args);
+  const LoadedModel loaded = load_model(args.checkpoint, families, args.settings);
+  set_num_threads(loaded.config.threads);
+  const DiffusionRun& run = diffusion_run(loaded.config);
+  const auto& model = static_cast<const Dit&>(*loaded.model);
+  constexpr std::int64_t kPixelChannels = 3;
+  if (run.model.channels != kPixelChannels)
+    throw ConfigError(error_message("sample", "model.channels", "3, of pixels",
+                                    std::to_string(run.model.channels),
+                                    "latents need a decoder, which this version does not have"));
+  SampleFolderOptions to = args.to;
+  to.classes = classes_of(args.classes, class_names_of(run));
+  to.model = loaded.path.string();
+  const SampleOptions options = options_of(args, run.model);
+  const PictureSampler sampler(model, options);
+  stop.defer();
+  StatusLine line(*console);
+  std::int64_t begun = -1;
+  const bool finished = sample_folder(sampler, model, options, to, [&](const SampleProgress& p) {
+    if (begun < 0) begun = p.pictures;
+    line.update(
+        [&] { return progress_text(p, begun, to.count, to.batch_size, sampler.steps(), line.elapsed()); });
+    return stop.requested();
+  });
+  line.finish();
+  if (!finished) {
+    log_info("sample: stopped by " + std::string(stop.name()) + "; the same command goes on from here");
+    return kPreempted;
+  }
+  log_info("sample: " + std::to_string(to.count) + " pictures in " + to.folder.string());
+  return kDone;
+}
+
+}  // namespace
+
+void add_sample(const Commands& commands) {
+  const auto [command, args] = add_command(commands, "sample", "Draw pictures with a trained model", sample);
+  add_checkpoint(command, args.checkpoint);
+  command.add_option("--out", args.to.folder, "Folder for the pictures; pictures that it has are kept")
+      ->type_name("DIR")
+      ->required();
+  command.add_option("-n", args.to.count, "Number of pictures");
+  command.add_option("--classes", args.classes, "Names or numbers of classes, in turns; without: at random")
+      ->type_name("CLASS")
+      ->delimiter(',')
+      ->default_str("");
+  command.add_option("--cfg", args.options.guidance, "Scale of classifier-free guidance; 1: none")
+      ->check(CLI::Range(0.0, 1000.0));
+  command
+      .add_option("--cfg-channels", args.guided, "Channels that are guided: the first 3, as DiT's, or all")
+      ->check(CLI::IsMember({"3", "all"}));
+  command.add_option("--steps", args.options.steps,
+                     "Steps of the 1000: how many, or as guided-diffusion writes them: 10,15,20 or ddim50");
+  command.add_option("--sampler", args.sampler, "ancestral or ddim")
+      ->check(CLI::IsMember({"ancestral", "ddim"}));
+  command.add_option("--eta", args.options.reverse.eta, "Noise of --sampler ddim; 0: none")
+      ->check(CLI::Range(0.0, 1.0));
+  command.add_flag("--clip", args.options.reverse.clip_start,
+                   "Cut the estimate of the picture to -1 to 1 in each step");
+  command.add_option("--seed", args.options.seed, "Seed of the pictures");
+  command.add_option("--batch-size", args.to.batch_size,
+                     "Pictures that are made together; changes none of them");
+  command.add_option("--columns", args.to.columns, "Pictures in a row of grid.png");
+  command.add_flag("--npz", args.to.npz, "Write samples.npz, which the evaluator of guided-diffusion reads");
+  command.add_option("--set", args.settings, "A setting of the run; repeatable")
+      ->type_name("key.path=value")
+      ->default_str("")
+      ->allow_extra_args(false);
+  command.footer(
+      R"(Picture number n depends on --seed and n, not on how many are made or together. sample.json says what they depend on;
+a command that was stopped goes on where it was.
+
+Examples:
+  moh sample --checkpoint runs/shapes --out shapes -n 64 --steps 50
+  moh sample --checkpoint runs/cifar10 --classes cat,dog --cfg 1.5 --out pets
+  moh sample --checkpoint runs/cifar10 --out fid -n 50000 --cfg 1 --batch-size 256 --npz)");
+}
+
+}  // namespace moh::cli

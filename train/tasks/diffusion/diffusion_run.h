@@ -1,0 +1,57 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "models/diffusion/dit_config.h"
+#include "train/config/run_config.h"
+#include "train/tasks/images/image_data_config.h"
+
+namespace moh {
+
+/// How a run with diffusion trains: the section `diffusion`.
+struct DiffusionConfig {
+  double label_dropout = 0.1;  ///< share of samples without a label, for guidance
+  double flip = 0.5;
+};
+
+/// The part of a run's configuration that `task: diffusion` defines.
+struct DiffusionRun final : CloneableFamilyConfig<DiffusionRun> {
+  static constexpr std::string_view kTask = "diffusion";
+  static constexpr std::string_view kNoPreset = "none";
+
+  std::string preset{kNoPreset};
+  DitConfig model;
+  ImageDataConfig data;
+  DiffusionConfig diffusion;
+  /// Of the training of a checkpoint, in the order of labels; empty: those of data.class_names or of the
+  /// pictures.
+  std::vector<std::string> class_names;
+
+  /// The section `data` for pictures of the model's size.
+  ImageDataConfig settled_data() const;
+
+  std::string_view task() const override { return kTask; }
+  void describe(config::Section& root) override;
+  void check(const RunConfig& run, config::Rules& rules) const override;
+  void require_data(config::Rules& rules) const override;
+  bool has_epochs() const override { return true; }
+  std::vector<std::string> presets() const override;
+  void remember(std::span<const std::pair<std::string, std::string>> identity) override;
+  void begin_with_preset(std::string_view name) override;
+  void begin_with_model_of(const FamilyConfig& checkpoint) override;
+  std::vector<config::Difference> disagreements(const FamilyConfig& checkpoint) const override;
+  std::vector<config::Difference> other_results(const FamilyConfig& other) const override;
+  std::span<const std::string_view> unseen_in_weights() const override;
+  std::span<const std::string_view> optional_model_keys() const override;
+  MohConfig* moh() override { return &model.moh; }
+  PerLayer heads() const override { return model.heads; }
+  RecomputeLevel* recompute() override { return &model.recompute; }
+};
+
+/// The part of a run's configuration that the family defines. Throws ConfigError for a run of another task.
+const DiffusionRun& diffusion_run(const FamilyConfig& family);
+const DiffusionRun& diffusion_run(const RunConfig& run);
+
+}  // namespace moh

@@ -1,0 +1,151 @@
+#include "train/tasks/diffusion/diffusion_task.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <numeric>
+#include <utility>
+
+#include "core/error.h"
+#include "core/parallel.h"
+#include "train/tasks/diffusion/diffusion_evaluation.h"
+
+namespace moh {
+
+namespace {
+
+/// Copies a tensor into the one that its place has on a device, which is made the first time.
+void copy_to(Tensor& place, const Tensor& from, Device device) {
+  if (!place.defined()) place = empty(from.shape(), from.dtype(), device);
+  place.copy_from(from);
+}
+
+double mean_of(std::span<const double> numbers) {
+  return std::accumulate(numbers.begin(), numbers.end(), 0.0) / static_cast<double>(numbers.size());
+}
+
+}  // namespace
+
+DiffusionTask::DiffusionTask(const RunConfig& run, std::shared_ptr<const DiffusionData> data,
+                             std::unique_ptr<Dit> model)
+    : config_(run),
+      run_(diffusion_run(config_)),
+      batch_size_(run.train.batch_size),
+      accumulate_(run.train.accumulate),
+      workers_(run_.data.workers > 0 ? static_cast<int>(run_.data.workers) : num_threads()),
+      data_(std::move(data)),
+      model_(std::move(model)),
+      samples_(run_.model, run_.diffusion.label_dropout) {}
+
+std::string DiffusionTask::summary() const {
+  char text[160];
+  std::snprintf(text, sizeof text,
+                "model: %s, %.2fM parameters, %lld layers, %.0f%% of their heads active, %lld classes",
+                std::string(model_->family()).c_str(), static_cast<double>(count_parameters(*model_)) / 1e6,
+                static_cast<long long>(run_.model.layers), 100 * activated_heads(*model_),
+                static_cast<long long>(run_.model.classes));
+  return text;
+}
+
+std::int64_t DiffusionTask::steps_per_epoch() const {
+  if (!data_->epochs_are_known) return 0;
+  const std::int64_t samples = training_pictures(*data_, config_).order().samples_per_epoch();
+  return std::max<std::int64_t>(1, samples / (batch_size_ * accumulate_));
+}
+
+void DiffusionTask::seek(std::int64_t first_sample, const StepPart& part) {
+  batches_.reset();
+  pictures_.emplace(training_pictures(*data_, config_));
+  const auto first_of = [this, first_sample, part](std::int64_t index) {
+    return part.first_of(index, first_sample, config_.train);
+  };
+  const auto make = [this, first_of](DiffusionBatch& batch, std::int64_t index, std::int64_t row) {
+    pictures_->make(batch.pictures, first_of(index), row);
+    samples_.make(batch, row, config_.random_seed(), first_of(index) + row);
+  };
+  batches_ = std::make_unique<BatchWorkers<DiffusionBatch>>(
+      BatchWorkers<DiffusionBatch>::Steps{
+          .begin = [this](std::int64_t) { return samples_.begin(pictures_->begin(batch_size_)); },
+          .samples = batch_size_,
+          .make = make,
+          .finish = [](DiffusionBatch&, std::int64_t) {}},
+      0, kAhead, workers_);
+}
+
+StepSize DiffusionTask::begin_step(std::int64_t count) {
+  MOH_CHECK(batches_ != nullptr, "seek() comes first");
+  micro_batches_.resize(static_cast<std::size_t>(count));
+  for (std::size_t i = 0; i < micro_batches_.size(); ++i) place(batches_->next(), i);
+  return {count * batch_size_, count * batch_size_};
+}
+
+void DiffusionTask::place(DiffusionBatch batch, std::size_t index) {
+  DiffusionBatch& to = micro_batches_[index];
+  const Device device = model_->device();
+  if (device == kCpu) {
+    to = std::move(batch);
+    return;
+  }
+  const MemoryPurposeScope purpose(MemoryPurpose::kData);
+  copy_to(to.targets.start, batch.targets.start, device);
+  copy_to(to.targets.sample, batch.targets.sample, device);
+  copy_to(to.targets.noise, batch.targets.noise, device);
+  copy_to(to.targets.factors, batch.targets.factors, device);
+  copy_to(to.steps, batch.steps, device);
+  copy_to(to.labels, batch.labels, device);
+}
+
+MicroBatchLoss DiffusionTask::loss(std::int64_t index, Generator& generator) {
+  const DiffusionBatch& batch = micro_batches_.at(static_cast<std::size_t>(index));
+  const DitOutput output =
+      model_->forward(batch.input(model_->dtype()), {.training = true, .generator = &generator});
+  const double share = 1.0 / static_cast<double>(accumulate_);
+  const DiffusionLoss loss =
+      diffusion_loss(output.prediction, batch.targets, static_cast<double>(batch_size_) / share);
+  MicroBatchLoss result{loss.loss, loss.loss.value(), {loss.squared_error, loss.bound}};
+  const Variable balance = mean_balance_loss(output.routing);
+  result.total = add_routing_losses(loss.loss, balance, output.routing, run_.model.moh, share);
+  routing_numbers_.pack(balance, output.routing, result.numbers);
+  return result;
+}
+
+void DiffusionTask::end_step() {
+  if (model_->device() == kCpu) micro_batches_.clear();
+}
+
+StepStatistics DiffusionTask::statistics(const StepSize& size, std::int64_t count,
+                                         std::span<const double> numbers) const {
+  StepStatistics result;
+  result.items = size.items;
+  // Of each micro-batch both parts of the loss of each sample, then what is of its routing.
+  const auto samples = static_cast<std::size_t>(batch_size_);
+  const std::size_t each = numbers.size() / static_cast<std::size_t>(count);
+  double errors = 0, bounds = 0;
+  std::vector<double> of_routing;
+  for (; !numbers.empty(); numbers = numbers.subspan(each)) {
+    errors += mean_of(numbers.first(samples)) / static_cast<double>(count);
+    bounds += mean_of(numbers.subspan(samples, samples)) / static_cast<double>(count);
+    const std::span<const double> rest = numbers.subspan(2 * samples, each - 2 * samples);
+    of_routing.insert(of_routing.end(), rest.begin(), rest.end());
+  }
+  routing_numbers_.unpack(count, of_routing, result);
+  result.scalars.push_back({"noise_mse", errors});
+  result.scalars.push_back({"bound_bits", bounds});
+  return result;
+}
+
+std::vector<std::pair<std::string, std::string>> DiffusionTask::remarks() const {
+  return broken_remarks(*data_->broken_in_training, *data_->broken_in_validation);
+}
+
+std::optional<Evaluation> DiffusionTask::evaluate(StopEvaluation stop, Communicator& processes) {
+  if (data_->validation == nullptr) return std::nullopt;  // nothing is held out
+  const EvaluationPictures pictures(data_->validation, held_out_view(run_), batch_size_, run_.data.on_error,
+                                    data_->broken_in_validation);
+  std::optional<Evaluation> evaluation =
+      evaluate_diffusion_model(*model_, pictures, workers_, stop, processes);
+  const std::string broken = data_->broken_in_validation->describe();
+  if (evaluation && !broken.empty()) evaluation->coverage += "; " + broken;
+  return evaluation;
+}
+
+}  // namespace moh

@@ -1,0 +1,73 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "models/diffusion/dit.h"
+#include "train/config/run_config.h"
+#include "train/tasks/data/batch_workers.h"
+#include "train/tasks/diffusion/diffusion_batch.h"
+#include "train/tasks/diffusion/diffusion_data.h"
+#include "train/tasks/images/class_names.h"
+#include "train/tasks/routing_numbers.h"
+#include "train/tasks/task.h"
+
+namespace moh {
+
+/// Training of a class-conditional diffusion model: the loss is diffusion_loss per picture, at a step of the
+/// process that is drawn for it, plus balance_weight times the mean load-balance loss of the layers with
+/// routed heads, per micro-batch, as in the released code. The score is the loss on held-out pictures.
+class DiffusionTask final : public Task {
+ public:
+  /// Batches made ahead of their use.
+  static constexpr int kAhead = 2;
+
+  DiffusionTask(const RunConfig& run, std::shared_ptr<const DiffusionData> data, std::unique_ptr<Dit> model);
+
+  const Model& model() const override { return *model_; }
+  Unit unit() const override { return {"image", "images", "img/s"}; }
+  Score score() const override { return {"loss", /*higher_is_better=*/false}; }
+  std::vector<std::pair<std::string_view, std::int64_t>> sample_sizes() const override {
+    return {{"image_size", run_.model.image_size}};
+  }
+  std::string summary() const override;
+
+  bool set_progress(double share) override { return model_->set_progress(share); }
+  std::int64_t steps_per_epoch() const override;
+  void seek(std::int64_t first_sample, const StepPart& part) override;
+  StepSize begin_step(std::int64_t count) override;
+  MicroBatchLoss loss(std::int64_t index, Generator& generator) override;
+  void end_step() override;
+  StepStatistics statistics(const StepSize& size, std::int64_t count,
+                            std::span<const double> numbers) const override;
+  std::optional<Evaluation> evaluate(StopEvaluation stop, Communicator& processes) override;
+  /// The broken pictures that were met.
+  std::vector<std::pair<std::string, std::string>> remarks() const override;
+  std::vector<std::pair<std::string, std::string>> identity() const override {
+    return {identity_of(data_->class_names)};
+  }
+  std::vector<std::pair<std::string, std::string>> data_contents() const override { return data_->contents; }
+
+ private:
+  void place(DiffusionBatch batch, std::size_t index);
+
+  RunConfig config_;
+  const DiffusionRun& run_;  // of config_
+  std::int64_t batch_size_, accumulate_;
+  int workers_;
+  std::shared_ptr<const DiffusionData> data_;
+  std::unique_ptr<Dit> model_;
+  NoisySamples samples_;
+  std::optional<TrainingPictures> pictures_;
+  std::unique_ptr<BatchWorkers<DiffusionBatch>> batches_;
+
+  // Of the current step. On a GPU their addresses are the same in each step.
+  std::vector<DiffusionBatch> micro_batches_;
+  RoutingNumbers routing_numbers_;
+};
+
+}  // namespace moh

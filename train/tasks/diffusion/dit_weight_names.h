@@ -1,0 +1,15 @@
+#pragma once
+
+#include "train/weights/weight_names.h"
+
+namespace moh {
+
+/// Diffusion transformers as the released code of DiT and MoH-DiT names them (.pt files without a
+/// description, of which the moving average is taken: the published models are known by their tensors).
+class DitWeightNames final : public WeightNames {
+ public:
+  std::unique_ptr<FamilyConfig> published_model(const WeightFile& weights) const override;
+  std::string describe(const FamilyConfig& config) const override;
+};
+
+}  // namespace moh

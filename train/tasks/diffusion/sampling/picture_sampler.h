@@ -1,0 +1,58 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/function_ref.h"
+#include "models/diffusion/dit.h"
+#include "models/diffusion/reverse_step.h"
+#include "train/formats/pictures/picture.h"
+
+namespace moh {
+
+/// How pictures are drawn from a model.
+struct SampleOptions {
+  std::string steps = "250";  ///< as steps_of() reads them
+  ReverseOptions reverse;
+  double guidance = 1.5;             ///< scale of classifier-free guidance; 1: none
+  std::int64_t guided_channels = 3;  ///< the first ones; as many as the model has: all
+  std::uint64_t seed = 0;
+};
+
+/// Draws pictures by number: picture n is a function of (model, options, n, label), whatever batch it is in.
+class PictureSampler {
+ public:
+  /// The model must outlive the sampler. Throws ValueError for steps that steps_of() refuses, and for more
+  /// guided channels than there are.
+  PictureSampler(const Dit& model, const SampleOptions& options);
+
+  std::int64_t steps() const { return schedule_.size(); }
+
+  /// Pictures `numbers` with these labels, [B, C, H, W] float32 on the CPU, of values around -1 to 1. Calls
+  /// `stop` before each step; returns an undefined tensor if it returned true. Throws NumericError for
+  /// pictures that are not finite.
+  Tensor sample(std::span<const std::int64_t> numbers, std::span<const std::int64_t> labels,
+                FunctionRef<bool()> stop) const;
+
+ private:
+  Tensor noise(std::span<const std::int64_t> numbers, std::int64_t use) const;
+  Tensor prediction(const Tensor& x, std::span<const std::int64_t> labels, std::int64_t step) const;
+
+  const Dit& model_;
+  SampleOptions options_;
+  NoiseSchedule schedule_;
+};
+
+/// The label of picture number `number` where they are drawn at random: uniform over the classes.
+std::int64_t random_label(std::uint64_t seed, std::int64_t number, std::int64_t classes);
+
+/// 8-bit pixels of a picture [3, H, W]: 127.5 x + 128, cut to 0 to 255, and truncated, as DiT's code makes
+/// them.
+Picture to_picture(const Tensor& values);
+
+/// Pictures of one size in rows of `columns`, with a black pixel between them.
+Picture picture_grid(std::span<const Picture> pictures, int columns);
+
+}  // namespace moh

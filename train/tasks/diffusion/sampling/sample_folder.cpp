@@ -1,0 +1,126 @@
+#include "train/tasks/diffusion/sampling/sample_folder.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <nlohmann/json.hpp>
+#include <optional>
+
+#include "core/error.h"
+#include "train/formats/npz_writer.h"
+#include "train/formats/pictures/decode_picture.h"
+#include "train/formats/pictures/encode_png.h"
+#include "train/io/durable_file.h"
+#include "train/io/file_ops.h"
+#include "train/io/input_file.h"
+#include "train/tasks/images/data/picture_source.h"
+
+namespace moh {
+
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::ordered_json;
+
+constexpr std::int64_t kMostInGrid = 64;
+constexpr std::uint64_t kMostSettings = 1 << 20;
+
+fs::path picture_path(const fs::path& folder, std::int64_t number) {
+  char name[32];
+  std::snprintf(name, sizeof name, "%06lld.png", static_cast<long long>(number));
+  return folder / name;
+}
+
+Picture read_picture(const fs::path& path) {
+  std::vector<std::byte> bytes;
+  read_picture_file(path, bytes);
+  return decode_picture(bytes, path.string());
+}
+
+/// All that the pictures depend on.
+std::string settings_text(const SampleOptions& o, const SampleFolderOptions& to, const DitConfig& model) {
+  Json json;
+  json["model"] = to.model;
+  json["seed"] = o.seed;
+  json["sampler"] = o.reverse.kind == SamplerKind::kAncestral ? "ancestral" : "ddim";
+  json["steps"] = o.steps;
+  if (o.reverse.kind == SamplerKind::kDdim) json["eta"] = o.reverse.eta;
+  json["clip_start"] = o.reverse.clip_start;
+  json["guidance"] = o.guidance;
+  json["guided_channels"] = o.guided_channels;
+  json["classes"] = to.classes.empty() ? Json("random") : Json(to.classes);
+  json["image_size"] = model.image_size;
+  json["pixels"] = "127.5 x + 128, cut to 0 to 255, truncated";
+  return json.dump(2) + "\n";
+}
+
+/// Writes the settings, or compares those that are there.
+void settle(const SampleOptions& options, const SampleFolderOptions& to, const DitConfig& model) {
+  const fs::path path = to.folder / "sample.json";
+  const std::string text = settings_text(options, to, model);
+  if (!fs::exists(path)) return write_file_durably(path, text);
+  if (read_text_file(path, InputKind::kData, kMostSettings) == text) return;
+  throw ConfigError(error_message(path.string(), "settings", "those of this command", "others",
+                                  "pictures of other settings lie there: name another folder"));
+}
+
+std::int64_t label_of(const SampleOptions& options, const SampleFolderOptions& to, std::int64_t classes,
+                      std::int64_t number) {
+  if (to.classes.empty()) return random_label(options.seed, number, classes);
+  return to.classes[static_cast<std::size_t>(number % std::ssize(to.classes))];
+}
+
+void write_npz(const SampleFolderOptions& to, const PictureSize& size) {
+  NpzWriter npz(to.folder / "samples.npz", {to.count, size.height, size.width, Picture::kChannels});
+  for (std::int64_t i = 0; i < to.count; ++i) {
+    const Picture picture = read_picture(picture_path(to.folder, i));
+    if (picture.size() != size)
+      throw DataError(error_message(picture_path(to.folder, i).string(), "size", to_string(size),
+                                    to_string(picture.size())));
+    npz.write(picture.bytes());
+  }
+  npz.commit();
+}
+
+void write_grid(const SampleFolderOptions& to) {
+  std::vector<Picture> pictures;
+  for (std::int64_t i = 0; i < std::min(to.count, kMostInGrid); ++i)
+    pictures.push_back(read_picture(picture_path(to.folder, i)));
+  write_file_durably(to.folder / "grid.png", encode_png(picture_grid(pictures, to.columns)));
+}
+
+}  // namespace
+
+bool sample_folder(const PictureSampler& sampler, const Dit& model, const SampleOptions& options,
+                   const SampleFolderOptions& to, FunctionRef<bool(const SampleProgress&)> stop) {
+  const DitConfig& c = model.config();
+  make_directories(to.folder);
+  settle(options, to, c);
+  std::vector<std::int64_t> missing;
+  for (std::int64_t i = 0; i < to.count; ++i) {
+    if (!fs::exists(picture_path(to.folder, i))) missing.push_back(i);
+  }
+  SampleProgress progress{.pictures = to.count - std::ssize(missing)};
+  for (std::size_t first = 0; first < missing.size(); first += static_cast<std::size_t>(to.batch_size)) {
+    const std::size_t count = std::min(missing.size() - first, static_cast<std::size_t>(to.batch_size));
+    const std::span numbers = std::span<const std::int64_t>(missing).subspan(first, count);
+    std::vector<std::int64_t> labels;
+    for (const std::int64_t number : numbers) labels.push_back(label_of(options, to, c.classes, number));
+    progress.step = 0;
+    const Tensor values = sampler.sample(numbers, labels, [&] {
+      const bool stopped = stop(progress);
+      ++progress.step;
+      return stopped;
+    });
+    if (!values.defined()) return false;
+    for (std::size_t i = 0; i < count; ++i)
+      write_file_durably(picture_path(to.folder, numbers[i]),
+                         encode_png(to_picture(values.select(static_cast<std::int64_t>(i)))));
+    progress.pictures += static_cast<std::int64_t>(count);
+  }
+  const int side = static_cast<int>(c.image_size);
+  write_grid(to);
+  if (to.npz) write_npz(to, {side, side});
+  return true;
+}
+
+}  // namespace moh

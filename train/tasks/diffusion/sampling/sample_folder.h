@@ -1,0 +1,37 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "core/function_ref.h"
+#include "train/tasks/diffusion/sampling/picture_sampler.h"
+
+namespace moh {
+
+/// What `moh sample` writes.
+struct SampleFolderOptions {
+  std::filesystem::path folder;
+  std::int64_t count = 16;
+  std::int64_t batch_size = 16;
+  std::vector<std::int64_t> classes;  ///< in turns; empty: at random
+  bool npz = false;                   ///< samples.npz beside the pictures
+  int columns = 8;                    ///< of the grid
+  std::string model;                  ///< which weights: a text for sample.json
+};
+
+struct SampleProgress {
+  std::int64_t pictures = 0;  ///< that are there
+  std::int64_t step = 0;      ///< of the batch that is being made
+};
+
+/// Draws pictures into a folder: `000000.png` and so on, each complete when it has its name, `sample.json`
+/// with every setting that they depend on, and at the end `grid.png` of up to 64 of them, and samples.npz.
+/// Pictures that are there already are kept. Calls `stop` before each step of the model; returns false if it
+/// returned true. Throws ConfigError for a folder with pictures of other settings, StorageError,
+/// NumericError, DataError.
+bool sample_folder(const PictureSampler& sampler, const Dit& model, const SampleOptions& options,
+                   const SampleFolderOptions& to, FunctionRef<bool(const SampleProgress&)> stop);
+
+}  // namespace moh
