@@ -1,4 +1,5 @@
-// dit_model, dit_model_dense and dit_schedule: the released MoH-DiT and DiT, with their diffusion process.
+// dit_model, dit_model_dense, dit_schedule and torch_expected: the released MoH-DiT and DiT, with their
+// diffusion process, and a checkpoint of their training.
 
 #include <cmath>
 #include <functional>
@@ -13,6 +14,8 @@
 #include "ops/elementwise/scale.h"
 #include "tests/golden/golden_kinds.h"
 #include "tests/golden/reference_choice.h"
+#include "train/formats/torch/torch_weights.h"
+#include "train/weights/load_weights.h"
 
 using namespace moh;
 using namespace moh::test;
@@ -295,6 +298,20 @@ GOLDEN_KIND(dit_model_dense) {
   check_gradients(golden, model, input);
   const NoGrad no_grad;
   golden.check("out.eval", model.forward(input).prediction.value());
+}
+
+/// A file of the released code's training: the model and its moving average give the reference's outputs.
+GOLDEN_KIND(torch_expected) {
+  constexpr std::string_view kExpected = ".expected.safetensors";
+  std::string path = golden.path();
+  path.replace(path.size() - kExpected.size(), kExpected.size(), ".pt");
+  const DitInput input = input_of(golden, "in.x", "in.t", "in.y");
+  const NoGrad no_grad;
+  for (const std::string which : {"model", "ema"}) {
+    const Dit model(config_of(golden), DType::kFloat32);
+    load_weights(model.parameters(), *open_torch_weights(path, which));
+    golden.check("out." + which, model.forward(input).prediction.value());
+  }
 }
 
 namespace {
