@@ -15,6 +15,7 @@
 #include "ops/moh/head_projection.h"
 #include "ops/moh/masked_router.h"
 #include "ops/moh/query_norm.h"
+#include "ops/moh/router_statistics.h"
 #include "ops/moh/router_z_loss.h"
 #include "ops/moh/scale_heads.h"
 #include "ops/shape/repeat_heads.h"
@@ -206,6 +207,18 @@ HeadRouter::Logits HeadRouter::learned_logits(const Variable& x, const LearnedHe
   return logits;
 }
 
+/// Of a layer in training. While shared heads are learned a token's kept heads are no list, and have no
+/// margin.
+void HeadRouter::add_statistics(HeadChoice& choice, const Logits& logits) const {
+  const Tensor& top = choice.routing.top;
+  choice.two_stage = logits.type.defined();
+  choice.refuses = top.defined() && logits.routed.defined() && top.dim(1) < logits.routed.dim(1);
+  if (!choice.two_stage && !choice.refuses) return;
+  choice.statistics =
+      router_statistics(choice.refuses ? logits.routed.value() : Tensor(),
+                        choice.two_stage ? logits.type.value() : Tensor(), choice.refuses ? top : Tensor());
+}
+
 /// Routing with masks that are drawn anew. They decide how many heads are routed; of these, as large a share
 /// is kept as when the wanted number of heads is shared.
 HeadChoice HeadRouter::masked_choice(const Variable& x, Generator& draws) const {
@@ -228,6 +241,7 @@ HeadChoice HeadRouter::masked_choice(const Variable& x, Generator& draws) const 
   choice.computed_heads = heads;
   choice.heads_each = masked.heads_each;
   if (options_.top_k_anneal_until > 0) choice.top_k = masked.top_k;
+  add_statistics(choice, logits);
   return choice;
 }
 
@@ -260,6 +274,7 @@ HeadChoice HeadRouter::operator()(const Variable& x, const Variable& q, const Fo
       options_.z_loss && logits.routed.defined() ? router_z_loss(logits.routed) : Variable();
   HeadChoice choice{std::move(gates),   std::move(lists), std::move(of_heads),
                     std::move(routing), z_loss,           heads_each};
+  if (context.training) add_statistics(choice, logits);
   if (context.training && options_.top_k_anneal_until > 0) {
     const auto number = [&](std::int64_t count) {
       return full({}, static_cast<double>(count), DType::kFloat64, x.device());
@@ -298,7 +313,8 @@ Variable scaled_heads(const Variable& heads, const Variable& scales) {
 
 LayerRouting summarize(const HeadChoice& choice) {
   return {choice.routing.balance, choice.routing.load, choice.z_loss, choice.computed_heads,
-          choice.lists.heads,     choice.heads_each,   choice.top_k};
+          choice.lists.heads,     choice.heads_each,   choice.top_k,  choice.statistics,
+          choice.two_stage,       choice.refuses};
 }
 
 }  // namespace moh

@@ -85,6 +85,10 @@ struct LayerRouting {
   /// Where steps differ in them, scalars on the device: computed heads of a token, on average, and, where it
   /// is annealed, K, in units. Else undefined.
   Tensor heads_each = {}, top_k = {};
+  /// router_statistics() of a training pass, with a margin if the router refuses heads, with a weight if it
+  /// has two stages; else undefined.
+  Tensor statistics = {};
+  bool two_stage = false, refuses = false;
 };
 
 /// The result of attention, or of a layer with attention.
@@ -105,6 +109,8 @@ struct HeadChoice {
   Variable z_loss;                     ///< undefined unless HeadRoutingOptions::z_loss
   std::int64_t computed_heads = 0;     ///< of a token
   Tensor heads_each = {}, top_k = {};  ///< see LayerRouting
+  Tensor statistics = {};              ///< likewise, and these
+  bool two_stage = false, refuses = false;
 
   bool projects_chosen_heads() const { return lists_of_heads.rows.defined(); }
 };
@@ -148,6 +154,7 @@ class HeadRouter : public Module {
   };
   LearnedHeads learned_heads() const;
   Logits learned_logits(const Variable& x, const LearnedHeads* heads) const;
+  void add_statistics(HeadChoice& choice, const Logits& logits) const;
   HeadChoice masked_choice(const Variable& x, Generator& draws) const;
   HeadLists lists_of_heads(const Tensor& to_compute, const HeadLists& lists, std::int64_t per_token) const;
 

@@ -13,7 +13,7 @@ namespace {
 /// What a layer's output has besides tensors, and which of its tensors are defined.
 struct Form {
   bool routed = false, balance = false, load = false, z_loss = false, heads_each = false, top_k = false,
-       expert_balance = false;
+       statistics = false, two_stage = false, refuses = false, expert_balance = false;
   std::int64_t computed_heads = 0, heads = 0;
 };
 
@@ -28,6 +28,9 @@ Form form_of(const LayerOutput& output) {
   form.computed_heads = routing.computed_heads;
   form.heads = routing.heads;
   form.top_k = routing.top_k.defined();
+  form.statistics = routing.statistics.defined();
+  form.two_stage = routing.two_stage;
+  form.refuses = routing.refuses;
   return form;
 }
 
@@ -39,6 +42,7 @@ std::vector<Variable> as_variables(const LayerOutput& output, const Form& form) 
   if (form.z_loss) variables.push_back(output.routing->z_loss);
   if (form.heads_each) variables.emplace_back(output.routing->heads_each);
   if (form.top_k) variables.emplace_back(output.routing->top_k);
+  if (form.statistics) variables.emplace_back(output.routing->statistics);
   if (form.expert_balance) variables.push_back(output.expert_balance);
   return variables;
 }
@@ -53,6 +57,9 @@ LayerOutput from_variables(const std::vector<Variable>& outputs, const Form& for
     if (form.z_loss) routing.z_loss = *next++;
     if (form.heads_each) routing.heads_each = (next++)->value();
     if (form.top_k) routing.top_k = (next++)->value();
+    if (form.statistics) routing.statistics = (next++)->value();
+    routing.two_stage = form.two_stage;
+    routing.refuses = form.refuses;
     routing.computed_heads = form.computed_heads;
     routing.heads = form.heads;
   }

@@ -18,12 +18,14 @@
 #include "ops/linalg/gelu_mlp_kernels.h"
 #include "ops/linalg/linear_kernels.h"
 #include "ops/loss/top1.h"
+#include "ops/moh/router_statistics.h"
 #include "ops/optim/adamw.h"
 #include "ops/optim/clip_grad_norm.h"
 #include "ops/optim/device_adamw.h"
 #include "ops/optim/ema.h"
 #include "tests/ops/device_ways.h"
 #include "tests/ops/op_run.h"
+#include "tests/ops/router_statistics_case.h"
 #include "tests/support/same_bits.h"
 
 namespace moh::test {
@@ -232,6 +234,19 @@ void check_top1_on_device() {
   }
 }
 
+void check_router_statistics_on_device() {
+  const Device gpu = open_gpu();
+  in_each_way([&](const std::string& way) {
+    for (const auto& [tokens, heads, kept] : kRouterStatisticsSizes) {
+      INFO(way << ", " << tokens << " tokens, " << kept << " of " << heads << " heads");
+      const RouterStatisticsCase c = router_statistics_case(tokens, heads, kept, DType::kFloat32);
+      const Tensor found = router_statistics(c.routed.to(gpu), c.types.to(gpu), c.top.to(gpu)).to(kCpu);
+      CHECK(found.data<float>()[0] == Approx(c.weight).epsilon(1e-5));
+      CHECK(found.data<float>()[1] == Approx(c.margin).epsilon(1e-5));
+    }
+  });
+}
+
 void check_head_lists_on_device() {
   const Device gpu = open_gpu();
   in_each_way([&](const std::string& way) {
@@ -422,6 +437,9 @@ TEST_CASE("device: indices out of range are reported by the next wait", "[device
 }
 TEST_CASE("device: the accuracy of a batch is that of the CPU", "[device]") {
   check_top1_on_device();
+}
+TEST_CASE("device: statistics of a router are those of the CPU", "[device]") {
+  check_router_statistics_on_device();
 }
 TEST_CASE("device: head lists are those of the CPU", "[device]") {
   check_head_lists_on_device();

@@ -56,6 +56,7 @@ const std::map<std::string, std::string>& reasons() {
       {"top1", "a row of classes for each image"},
       {"head_masks", "a few numbers per layer"},
       {"route_masked_heads", "as route_heads, of an ablation"},
+      {"router_statistics", "reads the logits of the routers once; measured by `moh bench step`"},
       {"router_z_loss", "a number per token, of a baseline"},
       {"repeat_heads", "of a baseline"},
       {"adamw_plan", "a few numbers per step: `moh bench step --profile`"},
