@@ -1,13 +1,20 @@
 #include "autograd/profile.h"
 
 #include <algorithm>
+#include <array>
 
 #include "autograd/recompute.h"
+#include "core/cuda/ranges.h"
 #include "core/error.h"
 
 namespace moh {
 
-Profiler::Profiler(DeviceClock& clock) : clock_(clock) {
+std::string_view phase_name(ProfilePhase phase) {
+  constexpr std::array<std::string_view, kNumProfilePhases> kNames = {"forward", "backward", "optimizer"};
+  return kNames[static_cast<std::size_t>(phase)];
+}
+
+Profiler::Profiler(DeviceClock& clock) : clock_(clock), first_(clock.mark()), host_first_(steady_seconds()) {
   MOH_CHECK(current_ == nullptr, "one profiler at a time");
   current_ = this;
 }
@@ -28,12 +35,48 @@ void Profiler::begin(std::string_view op, double flops) {
   entry.flops += flops;
   if (!recomputing()) model_flops_ += flops;
   open_.push_back(spans_.size());
-  spans_.push_back({&entry, around, clock_.mark(), 0});
+  cuda::push_range(op);
+  spans_.push_back({&entry, around, clock_.mark(), 0, steady_seconds(), 0});
 }
 
 void Profiler::end() {
-  spans_[open_.back()].end = clock_.mark();
+  Span& span = spans_[open_.back()];
+  span.end = clock_.mark();
+  span.host_end = steady_seconds();
   open_.pop_back();
+  cuda::pop_range();
+}
+
+ProfilePhase Profiler::begin_phase(ProfilePhase phase) {
+  cuda::push_range(phase_name(phase));
+  const bool outermost = open_phases_.empty();
+  open_phases_.push_back(phases_.size());
+  phases_.push_back({phase, outermost, clock_.mark(), 0, steady_seconds(), 0});
+  return std::exchange(phase_, phase);
+}
+
+void Profiler::end_phase(ProfilePhase previous) {
+  PhaseSpan& span = phases_[open_phases_.back()];
+  span.end = clock_.mark();
+  span.host_end = steady_seconds();
+  open_phases_.pop_back();
+  phase_ = previous;
+  cuda::pop_range();
+}
+
+std::vector<ProfileInterval> Profiler::intervals() const {
+  MOH_CHECK(open_.empty() && open_phases_.empty(), "a profile is read between ops");
+  std::vector<ProfileInterval> intervals;
+  const auto add = [&](std::string_view op, ProfilePhase phase, const auto& span) {
+    intervals.push_back({op, phase, span.host_begin - host_first_, span.host_end - host_first_,
+                         clock_.seconds(first_, span.begin), clock_.seconds(first_, span.end)});
+  };
+  for (const PhaseSpan& span : phases_) {
+    if (span.outermost) add({}, span.phase, span);
+  }
+  for (const Span& span : spans_) add(span.entry->op, span.entry->phase, span);
+  std::ranges::stable_sort(intervals, std::ranges::less(), &ProfileInterval::begin);
+  return intervals;
 }
 
 std::string_view Profiler::innermost() const {

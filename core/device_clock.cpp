@@ -8,13 +8,9 @@
 
 namespace moh {
 
-namespace {
-
 double steady_seconds() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
-
-}  // namespace
 
 DeviceClock::DeviceClock(Device device)
     : now_(device == kCpu ? std::function<double()>(steady_seconds) : nullptr) {}

@@ -8,6 +8,9 @@
 
 namespace moh {
 
+/// Seconds on the host's monotonic clock.
+double steady_seconds();
+
 /// Marks points in the work of a device, and measures the time between them. On the CPU a mark is the time at
 /// which it was made. On a GPU it is an event in the stream, reached when all work enqueued before it has
 /// finished: making one does not block, so the host may run ahead of the device while it is measured.

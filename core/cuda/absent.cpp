@@ -1,6 +1,7 @@
 #include "core/cuda/backend.h"
 #include "core/cuda/fault.h"
 #include "core/cuda/graph.h"
+#include "core/cuda/ranges.h"
 #include "core/error.h"
 
 // For a build without a CUDA toolkit. open_device() and allocate() throw, so there are no device tensors, and
@@ -114,5 +115,9 @@ bool all_finite(const void*, DType, std::int64_t) {
 std::int32_t fault_kind(const std::string&) {
   not_open();
 }
+
+// No tool of a GPU looks at this build.
+void push_range(std::string_view) {}
+void pop_range() {}
 
 }  // namespace moh::cuda

@@ -198,3 +198,30 @@ TEST_CASE("profile: a timer of phases has the time of each phase between two mar
   CHECK(timer.seconds(ProfilePhase::kForward, begin, *middle) == 1010);
   CHECK(timer.seconds(ProfilePhase::kForward, *middle, end) == 10000);
 }
+
+TEST_CASE("profile: intervals are the ops and the outermost phases, one inside the other") {
+  FakeClock clock;
+  Profiler profiler(clock.reader);
+  clock.now += 1;
+  {
+    const ProfilePhaseScope backward(ProfilePhase::kBackward);
+    const ProfileScope outer("outer");
+    clock.now += 10;
+    const ProfilePhaseScope again(ProfilePhase::kBackward);
+    const ProfileScope inner("inner");
+    clock.now += 100;
+  }
+  const std::vector<ProfileInterval> found = profiler.intervals();
+  REQUIRE(found.size() == 3);
+  CHECK(found[0].op.empty());
+  CHECK(found[0].phase == ProfilePhase::kBackward);
+  CHECK(found[1].op == "outer");
+  CHECK(found[2].op == "inner");
+  CHECK(found[0].device_begin == 1);
+  CHECK(found[1].device_end == 111);
+  CHECK(found[2].device_begin == 11);
+  for (std::size_t i = 1; i < found.size(); ++i) {
+    CHECK(found[i - 1].begin <= found[i].begin);
+    CHECK(found[i].end <= found[i - 1].end);
+  }
+}

@@ -4,11 +4,11 @@
 
 #include <algorithm>
 #include <array>
-#include <chrono>
 #include <cmath>
 #include <utility>
 #include <vector>
 
+#include "core/device_clock.h"
 #include "train/log/format.h"
 
 namespace moh {
@@ -71,7 +71,7 @@ std::string step_text(std::int64_t step, std::int64_t total) {
 }  // namespace
 
 double monotonic_seconds() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+  return steady_seconds();
 }
 
 StatusLine::StatusLine(Console& console, Clock clock)
