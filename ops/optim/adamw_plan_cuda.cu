@@ -36,7 +36,7 @@ MOH_KERNEL(kThreads) void adamw_plan_kernel(AdamWPlan plan) {
   double loss = 0;
   for (std::int64_t i = 0; i < plan.num_losses; ++i) loss += plan.losses[i];
   const double norm = sqrt(squares);
-  const bool go = is_finite(loss) && is_finite(norm);
+  const bool go = is_finite(loss) && is_finite(norm) && loss <= plan.limits[0] && norm <= plan.limits[1];
   *plan.go = go ? 1 : 0;
   plan.outcome[0] = norm;
   plan.outcome[1] = go ? 1 : 0;

@@ -15,6 +15,7 @@ struct AdamWPlan {
   std::int64_t num_square_sums = 0;
   const double* losses = nullptr;
   std::int64_t num_losses = 0;
+  const double* limits = nullptr;  ///< [2]: largest sum of the losses, and largest norm, of an update
   const double* learning_rate = nullptr;
   const AdamWScale* scales = nullptr;
   std::int64_t num_scales = 0;
@@ -29,7 +30,7 @@ struct AdamWPlan {
 template <class Backend>
 struct AdamWPlanKernels {
   /// Computes the results of the plan: there is an update if the sum of the losses and the global L2 norm,
-  /// the square root of the sum of the square sums, are finite.
+  /// the square root of the sum of the square sums, are finite and not above the limits.
   static void decide(const AdamWPlan& plan);
 };
 

@@ -1,5 +1,6 @@
 #include "ops/optim/device_adamw.h"
 
+#include <limits>
 #include <type_traits>
 #include <utility>
 
@@ -34,6 +35,7 @@ DeviceAdamW::DeviceAdamW(const std::vector<AdamWParameter>& parameters, const Ad
   scales_ = KernelTable<AdamWScale>(std::move(scales), device);
   rates_ = empty({rate_bytes}, DType::kUInt8, device);
   learning_rate_ = zeros({}, DType::kFloat64, device);
+  limits_ = full({2}, std::numeric_limits<double>::infinity(), DType::kFloat64, device);
   steps_ = zeros({}, DType::kInt64, device);
   go_ = zeros({}, DType::kInt32, device);
   coefficients_ = empty({sizeof(AdamWCoefficients<float>)}, DType::kUInt8, device);
@@ -41,6 +43,10 @@ DeviceAdamW::DeviceAdamW(const std::vector<AdamWParameter>& parameters, const Ad
 
 void DeviceAdamW::set_learning_rate(double learning_rate) {
   learning_rate_.copy_from(full({}, learning_rate, DType::kFloat64));
+}
+
+void DeviceAdamW::set_limits(double loss, double norm) {
+  limits_.copy_from(tensor_of<double>({2}, {loss, norm}));
 }
 
 void DeviceAdamW::set_steps(std::int64_t steps) {
@@ -70,6 +76,7 @@ Tensor DeviceAdamW::update(const Tensor& losses) const {
                        .num_square_sums = square_sums_.numel(),
                        .losses = losses.data<double>(),
                        .num_losses = losses.numel(),
+                       .limits = limits_.data<double>(),
                        .learning_rate = learning_rate_.data<double>(),
                        .scales = scales_.data(),
                        .num_scales = scales_.size(),

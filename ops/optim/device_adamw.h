@@ -22,12 +22,15 @@ class DeviceAdamW {
 
   /// Sets the learning rate of subsequent updates.
   void set_learning_rate(double learning_rate);
+  /// Sets the largest sum of the losses, and the largest global L2 norm of the gradients, of subsequent
+  /// updates; infinity: no limit.
+  void set_limits(double loss, double norm);
   /// Sets the number of updates so far, which determines the bias corrections.
   void set_steps(std::int64_t steps);
 
   /// One update, unless the global L2 norm of the gradients or the sum of `losses` (float64 [n]) is not
-  /// finite: then the weights, the moments and the number of updates are unchanged. Returns float64 [2] on
-  /// the GPU: the norm, and 1 if there was an update, else 0.
+  /// finite, or above its limit: then the weights, the moments and the number of updates are unchanged.
+  /// Returns float64 [2] on the GPU: the norm, and 1 if there was an update, else 0.
   Tensor update(const Tensor& losses) const;
 
  private:
@@ -48,7 +51,7 @@ class DeviceAdamW {
   Tensor square_sums_;  // float64, one per chunk
   KernelTable<AdamWScale> scales_;
   Tensor rates_, coefficients_;  // bytes of an AdamWRate<float> per scale, of AdamWCoefficients<float>
-  Tensor learning_rate_, steps_, go_;
+  Tensor learning_rate_, limits_, steps_, go_;
 };
 
 }  // namespace moh

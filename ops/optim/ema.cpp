@@ -59,13 +59,14 @@ EmaUpdate::EmaUpdate(std::vector<EmaParameter> parameters) : parameters_(std::mo
   float64_ = {ema_chunks<double>(parameters_), device};
 }
 
-void EmaUpdate::update(double decay) const {
+void EmaUpdate::update(double decay, const Tensor& go) const {
   Check("ema").in_range("decay", decay, 0, 1);
   if (parameters_.empty()) return;
   const double rate = 1.0 - decay;
+  const double* const flag = go.defined() ? go.data<double>() : nullptr;
   run_kernel("ema", parameters_[0].value, [&]<class Backend, class Any>() {
     const auto run = [&]<class T>(const KernelTable<EmaChunk<T>>& chunks) {
-      EmaKernels<Backend, T>::update(chunks.data(), chunks.size(), static_cast<Acc<T>>(rate));
+      EmaKernels<Backend, T>::update(chunks.data(), chunks.size(), static_cast<Acc<T>>(rate), flag);
     };
     run(float32_);
     run(bfloat16_);

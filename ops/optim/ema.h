@@ -26,8 +26,9 @@ class EmaUpdate {
   /// naming the index of the parameter.
   explicit EmaUpdate(std::vector<EmaParameter> parameters);
 
-  /// One update. 0 <= decay <= 1, else throws ValueError.
-  void update(double decay) const;
+  /// One update. 0 <= decay <= 1, else throws ValueError. With `go`, a scalar of float64 on the device of the
+  /// parameters, nothing happens if it is 0.
+  void update(double decay, const Tensor& go = {}) const;
 
  private:
   std::vector<EmaParameter> parameters_;

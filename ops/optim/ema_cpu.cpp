@@ -6,7 +6,9 @@
 namespace moh {
 
 template <class Backend, class T>
-void EmaKernels<Backend, T>::update(const EmaChunk<T>* chunks, std::int64_t num_chunks, Acc<T> rate) {
+void EmaKernels<Backend, T>::update(const EmaChunk<T>* chunks, std::int64_t num_chunks, Acc<T> rate,
+                                    const double* go) {
+  if (go != nullptr && *go == 0) return;
   using A = Acc<T>;
   parallel_for(num_chunks, 1, [=](std::int64_t begin, std::int64_t end) {
     for (std::int64_t chunk = begin; chunk < end; ++chunk) {

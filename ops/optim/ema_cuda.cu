@@ -11,7 +11,8 @@ constexpr int kThreads = 256;
 /// One block per chunk.
 template <class T>
 MOH_KERNEL(kThreads)
-void ema_kernel(const EmaChunk<T>* chunks, float rate) {
+void ema_kernel(const EmaChunk<T>* chunks, float rate, const double* go) {
+  if (go != nullptr && *go == 0.0) return;
   const EmaChunk<T> at = chunks[device::block_x()];
   for (std::int64_t i = device::thread_x(); i < at.count; i += device::block_threads()) {
     const float before = at.average[i];
@@ -22,8 +23,9 @@ void ema_kernel(const EmaChunk<T>* chunks, float rate) {
 }  // namespace
 
 template <class Backend, class T>
-void EmaKernels<Backend, T>::update(const EmaChunk<T>* chunks, std::int64_t num_chunks, Acc<T> rate) {
-  cuda::launch("ema", ema_kernel<T>, {.blocks_x = num_chunks, .threads = kThreads}, chunks, rate);
+void EmaKernels<Backend, T>::update(const EmaChunk<T>* chunks, std::int64_t num_chunks, Acc<T> rate,
+                                    const double* go) {
+  cuda::launch("ema", ema_kernel<T>, {.blocks_x = num_chunks, .threads = kThreads}, chunks, rate, go);
 }
 
 template struct EmaKernels<Cuda, float>;

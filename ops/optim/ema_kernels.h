@@ -14,11 +14,11 @@ struct EmaChunk {
   std::int64_t count = 0;
 };
 
-/// average += rate (value - average) in all chunks, which must not overlap. All pointers are to memory of the
-/// back end.
+/// average += rate (value - average) in all chunks, which must not overlap; nothing if *go is 0. All pointers
+/// are to memory of the back end; go may be null.
 template <class Backend, class T>
 struct EmaKernels {
-  static void update(const EmaChunk<T>* chunks, std::int64_t num_chunks, Acc<T> rate);
+  static void update(const EmaChunk<T>* chunks, std::int64_t num_chunks, Acc<T> rate, const double* go);
 };
 
 }  // namespace moh

@@ -105,6 +105,11 @@ void AdamW::set_learning_rate(double learning_rate) {
   if (on_device_) on_device_->set_learning_rate(learning_rate);
 }
 
+void AdamW::set_limits(const UpdateLimits& limits) {
+  limits_ = limits;
+  if (on_device_) on_device_->set_limits(limits.loss, limits.grad_norm);
+}
+
 Tensor AdamW::update(const Tensor& losses) {
   if (!on_device_) return update_on_cpu(losses);
   for (const Slot& slot : slots_) {
@@ -119,7 +124,8 @@ Tensor AdamW::update_on_cpu(const Tensor& losses) {
   std::vector<Tensor> grads;
   for (const AdamWParameter& parameter : all) grads.push_back(parameter.grad);
   const double loss = std::accumulate(each.begin(), each.end(), 0.0), norm = norm_of_all(grad_norm(grads));
-  const bool go = std::isfinite(loss) && std::isfinite(norm);
+  const bool go =
+      std::isfinite(loss) && std::isfinite(norm) && loss <= limits_.loss && norm <= limits_.grad_norm;
   const double limit = options_.clip_grad_norm;
   if (go) {
     adamw(all, {.step = steps_ + 1,

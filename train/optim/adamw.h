@@ -3,6 +3,7 @@
 #include <array>
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <span>
 #include <vector>
@@ -25,6 +26,14 @@ struct AdamWOptions {
   bool operator==(const AdamWOptions&) const = default;
 };
 
+/// Above which a step makes no update.
+struct UpdateLimits {
+  double loss = std::numeric_limits<double>::infinity();  ///< sum of the losses of the micro-batches
+  double grad_norm = std::numeric_limits<double>::infinity();
+
+  bool operator==(const UpdateLimits&) const = default;
+};
+
 /// AdamW over the parameters of a model (ops/optim/adamw.h has the formulas). State is float32. A bfloat16
 /// parameter has a float32 master copy, which is updated and then rounded to the parameter.
 ///
@@ -45,6 +54,9 @@ class AdamW {
   void zero_grad();
   /// Sets the learning rate of subsequent updates.
   void set_learning_rate(double learning_rate);
+  /// Sets the limits of subsequent updates: a larger sum of losses, or global L2 norm of the gradients, is
+  /// skipped as one that is not finite. Infinity, as in the beginning: no limit.
+  void set_limits(const UpdateLimits& limits);
   /// One update on the parameters' device, with gradients clipped to options.clip_grad_norm. Skipped if the
   /// global L2 norm of the gradients or the sum of `losses` (float64 [n]) is not finite, which would ruin
   /// weights and moments for good. A missing gradient counts as zeros. Returns float64 [2] on that device:
@@ -100,6 +112,7 @@ class AdamW {
   std::vector<NamedTensor> frozen_;
   AdamWOptions options_;
   double learning_rate_ = 0;
+  UpdateLimits limits_;
   std::int64_t steps_ = 0;
   std::unique_ptr<DeviceAdamW> on_device_;  // null on the CPU
 };
