@@ -1,6 +1,8 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <future>
 #include <memory>
 #include <span>
@@ -13,6 +15,13 @@
 namespace moh {
 
 enum class ReduceOp : std::uint8_t { kSum, kMax };
+
+/// A collective that has finished, and when it ran, waiting for the other processes included.
+struct Collective {
+  std::string_view name;  ///< "all-reduce"
+  std::size_t bytes;      ///< of this process's operand
+  double begin, end;      ///< steady_seconds()
+};
 
 /// The processes of a run: N of them, numbered by their rank from 0. They call the same collectives, with
 /// equal shapes and types, in the same order; each call is from one thread at a time.
@@ -48,6 +57,9 @@ class Communicator {
   bool leads() const { return rank() == 0; }
   bool alone() const { return size() == 1; }
 
+  /// `listener` gets each collective from now on when it has finished, on the thread that runs them; empty:
+  /// nobody does. Not while one is under way.
+  virtual void set_listener(std::function<void(const Collective&)> listener) = 0;
   /// Longest wait in one collective for others, in seconds; 0: no limit.
   virtual void set_deadline(double seconds) = 0;
 

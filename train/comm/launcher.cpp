@@ -2,6 +2,7 @@
 
 #include <charconv>
 #include <cstdlib>
+#include <limits>
 
 #include "core/error.h"
 
@@ -9,14 +10,20 @@ namespace moh {
 
 namespace {
 
+/// The number in a variable, from `least` to `most`.
+int number_in(const std::string& text, const char* name, const char* what, int least, int most) {
+  int number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  const bool whole = error == std::errc() && end == text.data() + text.size();
+  if (whole && number >= least && number <= most) return number;
+  throw ConfigError(error_message("environment", name, what, "'" + text + "'"));
+}
+
 /// The number in a variable, at least 1; 0 without the variable.
 int count_in(const Environment& environment, const char* name) {
   const std::string text = environment(name);
-  if (text.empty()) return 0;
-  int count = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), count);
-  if (error == std::errc() && end == text.data() + text.size() && count > 0) return count;
-  throw ConfigError(error_message("environment", name, "a number of processes", "'" + text + "'"));
+  return text.empty() ? 0
+                      : number_in(text, name, "a number of processes", 1, std::numeric_limits<int>::max());
 }
 
 }  // namespace
@@ -24,6 +31,18 @@ int count_in(const Environment& environment, const char* name) {
 std::string environment_variable(const char* name) {
   const char* value = std::getenv(name);
   return value == nullptr ? "" : value;
+}
+
+TcpMeeting meeting_of_torchrun(const Environment& environment) {
+  TcpMeeting meeting;
+  meeting.host = environment("MASTER_ADDR");
+  meeting.size = number_in(environment("WORLD_SIZE"), "WORLD_SIZE", "a number of processes", 1, 1 << 20);
+  meeting.rank = number_in(environment("RANK"), "RANK", "a number below WORLD_SIZE", 0, meeting.size - 1);
+  meeting.port = number_in(environment("MASTER_PORT"), "MASTER_PORT", "the number of a port", 1, 65534);
+  if (environment("TORCHELASTIC_USE_AGENT_STORE") == "True") ++meeting.port;
+  if (meeting.host.empty())
+    throw ConfigError(error_message("environment", "MASTER_ADDR", "the machine of rank 0", "nothing"));
+  return meeting;
 }
 
 Launch detect_launch(const Environment& environment) {

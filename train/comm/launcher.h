@@ -4,6 +4,8 @@
 #include <string>
 #include <string_view>
 
+#include "train/comm/tcp_transport.h"
+
 namespace moh {
 
 /// What has started this process, as its environment tells.
@@ -16,6 +18,11 @@ struct Launch {
 /// Value of an environment variable; empty without it.
 using Environment = std::function<std::string(const char* name)>;
 std::string environment_variable(const char* name);
+
+/// Where torchrun's processes meet, from RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT. Where torchrun's own
+/// store listens at MASTER_PORT (TORCHELASTIC_USE_AGENT_STORE), rank 0 listens at the port after it. Throws
+/// ConfigError for numbers that are none.
+TcpMeeting meeting_of_torchrun(const Environment& environment = environment_variable);
 
 /// Reads the variables of Open MPI's mpirun, Slurm's srun, torchrun, and launchers of other MPIs. Throws
 /// ConfigError for numbers that are none.

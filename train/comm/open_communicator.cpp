@@ -6,6 +6,7 @@
 #include "train/comm/launcher.h"
 #include "train/comm/mpi_transport.h"
 #include "train/comm/process_group.h"
+#include "train/comm/tcp_transport.h"
 
 namespace moh {
 
@@ -26,8 +27,7 @@ std::unique_ptr<Communicator> open_communicator() {
   const std::string with_mpirun =
       "start them with: mpirun -np " + std::to_string(launch.size) + " moh train CONFIG.yaml";
   if (launch.launcher == "torchrun")
-    refuse(launch, "mpirun or srun, as processes find each other through Open MPI", "torchrun",
-           with_mpirun + ", or each alone, without its variables (env -u RANK -u WORLD_SIZE)");
+    return std::make_unique<ProcessGroup>([meeting = meeting_of_torchrun()] { return connect_tcp(meeting); });
   if (launch.launcher == "mpiexec")
     refuse(launch, "the launcher of Open MPI", "that of another MPI (PMI_SIZE is set)", with_mpirun);
   if (launch.launcher == "srun" && !launch.by_pmix)

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <utility>
 
+#include "core/device_clock.h"
 #include "train/comm/comm_error.h"
 
 namespace moh {
@@ -61,11 +62,18 @@ Communicator::Pending ProcessGroup::enqueue(std::function<void()> job) {
   return pending;
 }
 
-Communicator::Pending ProcessGroup::start(std::function<void()> collective) {
-  return enqueue([this, collective = std::move(collective)] {
+void ProcessGroup::set_listener(std::function<void(const Collective&)> listener) {
+  enqueue([this, listener = std::move(listener)] { listener_ = listener; }).get();
+}
+
+Communicator::Pending ProcessGroup::start(std::string_view name, std::size_t bytes,
+                                          std::function<void()> collective) {
+  return enqueue([this, name, bytes, collective = std::move(collective)] {
     if (failure_) std::rethrow_exception(failure_);
     try {
+      const double began = steady_seconds();
       collective();
+      if (listener_) listener_({name, bytes, began, steady_seconds()});
     } catch (...) {
       failure_ = std::current_exception();
       throw;
@@ -89,29 +97,30 @@ std::string ProcessGroup::description() const {
 }
 
 Communicator::Pending ProcessGroup::start_all_reduce(const Tensor& values, ReduceOp op, DType wire) {
-  return start([=, this] { collectives_->all_reduce(values, op, wire); });
+  return start("all-reduce", values.bytes(), [=, this] { collectives_->all_reduce(values, op, wire); });
 }
 
 Communicator::Pending ProcessGroup::start_reduce_scatter(const Tensor& rows, const Tensor& part, ReduceOp op,
                                                          DType wire) {
-  return start([=, this] { collectives_->reduce_scatter(rows, part, op, wire); });
+  return start("reduce-scatter", rows.bytes(),
+               [=, this] { collectives_->reduce_scatter(rows, part, op, wire); });
 }
 
 Communicator::Pending ProcessGroup::start_all_gather(const Tensor& part, const Tensor& rows) {
-  return start([=, this] { collectives_->all_gather(part, rows); });
+  return start("all-gather", part.bytes(), [=, this] { collectives_->all_gather(part, rows); });
 }
 
 Communicator::Pending ProcessGroup::start_broadcast(const Tensor& values, int root) {
-  return start([=, this] { collectives_->broadcast(values, root); });
+  return start("broadcast", values.bytes(), [=, this] { collectives_->broadcast(values, root); });
 }
 
 void ProcessGroup::barrier() {
-  Pending pending = start([this] { collectives_->barrier(); });
+  Pending pending = start("barrier", 0, [this] { collectives_->barrier(); });
   finish(pending);
 }
 
 void ProcessGroup::leave() {
-  Pending pending = start([this] { collectives_->leave(); });
+  Pending pending = start("leave", 0, [this] { collectives_->leave(); });
   finish(pending);
 }
 

@@ -35,6 +35,7 @@ class ProcessGroup final : public Communicator {
   int local_rank() const override { return collectives_->peers().local_rank(); }
   int sharing_processors() const override { return collectives_->peers().sharing_processors(); }
   std::string description() const override;
+  void set_listener(std::function<void(const Collective&)> listener) override;
   void set_deadline(double seconds) override { collectives_->set_deadline(seconds); }
 
   Pending start_all_reduce(const Tensor& values, ReduceOp op, DType wire) override;
@@ -52,7 +53,7 @@ class ProcessGroup final : public Communicator {
 
  private:
   /// Appends to what the thread does. After an error of a collective, the job is to throw that again.
-  Pending start(std::function<void()> collective);
+  Pending start(std::string_view name, std::size_t bytes, std::function<void()> collective);
   Pending enqueue(std::function<void()> job);
   void run();
   void stop();
@@ -63,7 +64,8 @@ class ProcessGroup final : public Communicator {
   bool stopping_ = false;
   double waited_seconds_ = 0;  // of the caller's thread
   std::atomic<bool> aborting_ = false;
-  std::exception_ptr failure_;  // of the thread: the first error of a collective
+  std::function<void(const Collective&)> listener_;  // of the thread
+  std::exception_ptr failure_;                       // of the thread: the first error of a collective
   std::unique_ptr<Collectives> collectives_;
   std::thread thread_;
 };

@@ -9,11 +9,17 @@ using namespace moh;
 
 namespace {
 
-Launch launch_of(const std::map<std::string, std::string>& variables) {
-  return detect_launch([&](const char* name) {
+using Variables = std::map<std::string, std::string>;
+
+Environment environment_of(const Variables& variables) {
+  return [&](const char* name) {
     const auto found = variables.find(name);
     return found == variables.end() ? "" : found->second;
-  });
+  };
+}
+
+Launch launch_of(const Variables& variables) {
+  return detect_launch(environment_of(variables));
 }
 
 }  // namespace
@@ -33,6 +39,28 @@ TEST_CASE("launcher: what each sets is recognised") {
   CHECK(torchrun.launcher == "torchrun");
   CHECK(torchrun.size == 2);
   CHECK(launch_of({{"PMI_SIZE", "3"}}).launcher == "mpiexec");
+}
+
+TEST_CASE("launcher: where torchrun's processes meet") {
+  Variables variables = {
+      {"RANK", "1"}, {"WORLD_SIZE", "3"}, {"MASTER_ADDR", "node7"}, {"MASTER_PORT", "29500"}};
+  const TcpMeeting plain = meeting_of_torchrun(environment_of(variables));
+  CHECK(plain.host == "node7");
+  CHECK(plain.port == 29500);
+  CHECK(plain.rank == 1);
+  CHECK(plain.size == 3);
+  variables["TORCHELASTIC_USE_AGENT_STORE"] = "True";  // torchrun has that port itself
+  CHECK(meeting_of_torchrun(environment_of(variables)).port == 29501);
+  for (const auto& [name, text] : Variables{{"RANK", "3"},
+                                            {"WORLD_SIZE", "0"},
+                                            {"MASTER_ADDR", ""},
+                                            {"MASTER_PORT", "port"},
+                                            {"MASTER_PORT", "65535"}}) {
+    INFO(name << "=" << text);
+    Variables wrong = variables;
+    wrong[name] = text;
+    CHECK_THROWS_AS(meeting_of_torchrun(environment_of(wrong)), ConfigError);
+  }
 }
 
 TEST_CASE("launcher: a batch script's own process is alone, and mpirun in it is not srun") {

@@ -1,0 +1,104 @@
+"""Processes with the variables that torchrun sets find each other by TCP, and make the steps of one process."""
+
+import os
+import signal
+import socket
+import subprocess
+import time
+
+import support
+
+COMM_ERROR = 6
+CONFIG = {"train.batch_size": 2, "train.accumulate": 4, "optim.eps": 1e-4, "checkpoint.every": 0}
+
+
+def free_port():
+    """A port that is free now, and the one after it."""
+    with socket.socket() as one:
+        one.bind(("", 0))
+        return one.getsockname()[1]
+
+
+class Torchrun(support.MohTest):
+    def start(self, rank, size, port, *arguments, world=None, env=None):
+        variables = {"RANK": str(rank), "WORLD_SIZE": str(world or size), "LOCAL_RANK": str(rank),
+                     "MASTER_ADDR": "localhost", "MASTER_PORT": str(port), **(env or {})}
+        output = open(self.folder / f"output{rank}.txt", "wb")
+        self.addCleanup(output.close)
+        process = subprocess.Popen([support.MOH, *map(str, arguments)], cwd=self.folder, stdin=subprocess.DEVNULL,
+                                   env=support.environment(variables), stdout=output, stderr=subprocess.STDOUT)
+        self.addCleanup(self.end, process)
+        return process
+
+    @staticmethod
+    def end(process):
+        if process.poll() is None:
+            process.kill()
+            process.wait()
+
+    def output(self, rank):
+        return (self.folder / f"output{rank}.txt").read_text(errors="replace")
+
+    def run_all(self, size, *arguments, code=support.DONE, late=None, env=None):
+        port, started = free_port(), []
+        for rank in sorted(range(size), key=lambda rank: rank == late):
+            if rank == late:
+                time.sleep(1)
+            started.append(self.start(rank, size, port, *arguments, env=env))
+        for process in started:
+            self.assertEqual(process.wait(support.TIMEOUT_SECONDS), code, self.output(0) + self.output(1))
+
+    def test_three_processes_make_the_steps_of_one(self):
+        config = self.config({**support.DENSE, **CONFIG, "train.batch_size": 3})
+        self.moh("train", config, "output.dir=one")
+        self.run_all(3, "train", config, "output.dir=three", late=0)
+        self.assert_says(self.output(0), "comm: TCP, 3 processes on 1 host", "step 8/8")
+        self.assertNotIn("step 8/8", self.output(1))
+        for one, three in zip(*(support.losses(self.folder / run) for run in ("one", "three"))):
+            self.assertLess(abs(one - three), 1e-5 * one)
+
+    def test_the_store_of_torchrun_has_its_port(self):
+        port, config = free_port(), self.config({**CONFIG, "train.steps": 2, "schedule.warmup_steps": 1})
+        with socket.socket(socket.AF_INET6) as store:
+            store.bind(("", port))
+            store.listen()
+            started = [self.start(rank, 2, port, "train", config, env={"TORCHELASTIC_USE_AGENT_STORE": "True"})
+                       for rank in range(2)]
+            for process in started:
+                self.assertEqual(process.wait(support.TIMEOUT_SECONDS), support.DONE, self.output(0))
+
+    def test_a_port_that_is_in_use(self):
+        port = free_port()
+        with socket.socket(socket.AF_INET6) as other:
+            other.bind(("", port))
+            other.listen()
+            process = self.start(0, 2, port, "train", self.config(CONFIG))
+            self.assertEqual(process.wait(support.TIMEOUT_SECONDS), support.CONFIG_ERROR, self.output(0))
+        self.assert_says(self.output(0), f"comm: port {port}: expected a port that is free", "another MASTER_PORT")
+
+    def test_another_number_of_processes_and_a_rank_twice(self):
+        config = self.config(CONFIG)
+        for ranks, world, words in (((0, 1), 3, "WORLD_SIZE: expected 2"), ((0, 1, 1), None, "RANK: expected each")):
+            port, size = free_port(), len(ranks)
+            first = self.start(0, size, port, "train", config)
+            others = [self.start(rank, size, port, "train", config, world=world) for rank in ranks[1:]]
+            self.assertEqual(first.wait(support.TIMEOUT_SECONDS), support.CONFIG_ERROR, self.output(0))
+            self.assert_says(self.output(0), words)
+            for other in others:
+                self.assertIn(other.wait(support.TIMEOUT_SECONDS), (COMM_ERROR, support.CONFIG_ERROR))
+
+    def test_a_process_that_is_killed_is_named(self):
+        config, port = self.config({**CONFIG, "train.steps": 4000, "eval.every": 0}), free_port()
+        started = [self.start(rank, 2, port, "train", config) for rank in range(2)]
+        metrics = self.folder / "run" / "metrics.jsonl"
+        deadline = time.monotonic() + support.TIMEOUT_SECONDS
+        while not metrics.exists() or len(metrics.read_text().splitlines()) < 3:
+            self.assertLess(time.monotonic(), deadline, self.output(0))
+            time.sleep(0.02)
+        os.kill(started[1].pid, signal.SIGKILL)
+        self.assertEqual(started[0].wait(support.TIMEOUT_SECONDS), COMM_ERROR, self.output(0))
+        self.assertRegex(self.output(0), r"rank 1 .*ended without a word")
+
+
+if __name__ == "__main__":
+    support.main()

@@ -1,0 +1,175 @@
+#include "train/comm/sockets.h"
+
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <memory>
+#include <thread>
+#include <utility>
+
+#include "core/error.h"
+#include "train/comm/comm_error.h"
+
+namespace moh {
+
+namespace {
+
+void prepare(int fd) {
+  const int on = 1;
+  ::setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+  ::fcntl(fd, F_SETFL, ::fcntl(fd, F_GETFL) | O_NONBLOCK);
+}
+
+/// Bytes of a call that does not block; nothing if the other side has ended.
+std::optional<std::size_t> result_of(ssize_t count) {
+  if (count > 0) return static_cast<std::size_t>(count);
+  if (count < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR)) return 0;
+  return std::nullopt;
+}
+
+std::string refused_by_system(const char* what) {
+  return std::string(what) + ": " + std::strerror(errno);
+}
+
+using Addresses = std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)>;
+
+Addresses addresses_of(const std::string& host, int port) {
+  addrinfo hints{}, *found = nullptr;
+  hints.ai_family = AF_UNSPEC;
+  hints.ai_socktype = SOCK_STREAM;
+  if (const int error = ::getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &found); error != 0)
+    throw ConfigError(error_message("comm", "MASTER_ADDR", "a machine that can be reached",
+                                    "'" + host + "': " + ::gai_strerror(error)));
+  return {found, ::freeaddrinfo};
+}
+
+}  // namespace
+
+Socket::~Socket() {
+  if (fd_ >= 0) ::close(fd_);
+}
+
+Socket::Socket(Socket&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+
+Socket& Socket::operator=(Socket&& other) noexcept {
+  std::swap(fd_, other.fd_);
+  return *this;
+}
+
+std::optional<std::size_t> Socket::send_some(std::span<const std::byte> bytes) const {
+  return result_of(::send(fd_, bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT));
+}
+
+std::optional<std::size_t> Socket::receive_some(std::span<std::byte> bytes) const {
+  return result_of(::recv(fd_, bytes.data(), bytes.size(), MSG_DONTWAIT));
+}
+
+bool Socket::wait_until_ready(short events, Clock::time_point deadline) const {
+  while (true) {
+    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(deadline - Clock::now()).count();
+    if (left <= 0) return false;
+    pollfd ready{fd_, events, 0};
+    if (::poll(&ready, 1, static_cast<int>(std::min<long>(left, 1000))) > 0) return true;
+  }
+}
+
+bool Socket::send_all(std::span<const std::byte> bytes, Clock::time_point deadline) const {
+  while (!bytes.empty()) {
+    const std::optional<std::size_t> sent = send_some(bytes);
+    if (!sent) return false;
+    bytes = bytes.subspan(*sent);
+    if (*sent == 0 && !wait_until_ready(POLLOUT, deadline)) return false;
+  }
+  return true;
+}
+
+bool Socket::receive_all(std::span<std::byte> bytes, Clock::time_point deadline) const {
+  while (!bytes.empty()) {
+    const std::optional<std::size_t> received = receive_some(bytes);
+    if (!received) return false;
+    bytes = bytes.subspan(*received);
+    if (*received == 0 && !wait_until_ready(POLLIN, deadline)) return false;
+  }
+  return true;
+}
+
+std::string Socket::peer_address() const {
+  sockaddr_storage address{};
+  socklen_t length = sizeof address;
+  std::array<char, INET6_ADDRSTRLEN> text{};
+  if (::getpeername(fd_, reinterpret_cast<sockaddr*>(&address), &length) != 0)
+    throw CommError(error_message("comm", "TCP", "a connection", refused_by_system("getpeername")));
+  const auto* const ipv6 = reinterpret_cast<const sockaddr_in6*>(&address);
+  const auto* const ipv4 = reinterpret_cast<const sockaddr_in*>(&address);
+  const bool is_ipv6 = address.ss_family == AF_INET6;
+  const void* const bytes = is_ipv6 ? static_cast<const void*>(&ipv6->sin6_addr) : &ipv4->sin_addr;
+  ::inet_ntop(address.ss_family, bytes, text.data(), text.size());
+  return text.data();
+}
+
+Listener::Listener(int port) : socket_(::socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+  const int on = 1, off = 0;
+  const bool ipv6 = socket_.is_open();
+  if (!ipv6) socket_ = Socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  ::setsockopt(socket_.fd(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+  ::setsockopt(socket_.fd(), IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
+  sockaddr_in6 any6{};
+  any6.sin6_family = AF_INET6;
+  any6.sin6_port = htons(static_cast<std::uint16_t>(port));
+  sockaddr_in any4{};
+  any4.sin_family = AF_INET;
+  any4.sin_port = any6.sin6_port;
+  const auto* const address =
+      ipv6 ? reinterpret_cast<const sockaddr*>(&any6) : reinterpret_cast<const sockaddr*>(&any4);
+  const socklen_t size = ipv6 ? sizeof any6 : sizeof any4;
+  if (::bind(socket_.fd(), address, size) != 0 || ::listen(socket_.fd(), 1024) != 0) {
+    throw ConfigError(error_message("comm", "port " + std::to_string(port), "a port that is free",
+                                    refused_by_system("bind"), "start with another MASTER_PORT"));
+  }
+  prepare(socket_.fd());
+}
+
+int Listener::port() const {
+  sockaddr_in6 address{};  // as large as either; the port is in the same place
+  socklen_t length = sizeof address;
+  ::getsockname(socket_.fd(), reinterpret_cast<sockaddr*>(&address), &length);
+  return ntohs(address.sin6_port);
+}
+
+std::optional<Socket> Listener::accept(Clock::time_point deadline) const {
+  while (Clock::now() < deadline) {
+    pollfd ready{socket_.fd(), POLLIN, 0};
+    ::poll(&ready, 1, 100);
+    const int fd = ::accept4(socket_.fd(), nullptr, nullptr, SOCK_CLOEXEC);
+    if (fd < 0) continue;
+    prepare(fd);
+    return Socket(fd);
+  }
+  return std::nullopt;
+}
+
+std::optional<Socket> connect_to(const std::string& host, int port, Clock::time_point deadline) {
+  const Addresses addresses = addresses_of(host, port);
+  while (Clock::now() < deadline) {
+    for (const addrinfo* at = addresses.get(); at != nullptr; at = at->ai_next) {
+      Socket socket(::socket(at->ai_family, at->ai_socktype | SOCK_CLOEXEC, at->ai_protocol));
+      if (!socket.is_open() || ::connect(socket.fd(), at->ai_addr, at->ai_addrlen) != 0) continue;
+      prepare(socket.fd());
+      return socket;
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));  // it has not started yet
+  }
+  return std::nullopt;
+}
+
+}  // namespace moh
