@@ -45,6 +45,43 @@ class Metrics(support.MohTest):
                 self.assertTrue(all(0 <= load <= 1 for load in layer))
             self.assertGreater(record["balance_loss"], 0)
 
+    def test_routers_by_layer(self):
+        self.train({"model.moh.num_shared": [1, 4], "model.moh.top_k": [2, 0], "model.recompute": "layer"})
+        for record in self.records("train"):
+            balance, margin, dead, weight = (
+                record[key] for key in ("layer_balance_loss", "router_margin", "dead_heads", "routed_weight"))
+            self.assertAlmostEqual(balance[0], record["balance_loss"], delta=1e-6)
+            self.assertTrue(0 < margin[0] < 10)
+            self.assertEqual(dead[0], 0)
+            self.assertAlmostEqual(weight[0], 0.5, delta=0.2)
+            self.assertEqual([balance[1], margin[1], dead[1], weight[1]], [None] * 4)
+            self.assertNotIn("non_finite", record)
+
+    def test_churn_is_measured_with_each_checkpoint(self):
+        self.train({"train.steps": 4, "checkpoint.every": 2})
+        churn = [record["churn"] for record in self.records("router")]
+        self.train({"train.steps": 8, "checkpoint.every": 2, "schedule.decay_steps": 4}, "--resume", "--allow-changes")
+        records = self.records("router")
+        self.assertEqual([record["step"] for record in records], [2, 4, 6, 8])
+        self.assertEqual([record["churn"] for record in records[:2]], churn)
+        for record in records:
+            self.assertEqual(len(record["churn"]), 2)
+            self.assertTrue(all(0 <= share <= 1 for share in record["churn"]))
+        self.train({"train.steps": 8, "checkpoint.every": 2, "schedule.decay_steps": 4, "output.dir": "whole"})
+        self.assertEqual([record["churn"] for record in self.records("router", "whole")],
+                         [record["churn"] for record in records])
+
+    def test_a_router_that_collapses_is_a_warning(self):
+        # Zeros in the first place of a tie: all tokens select the first routed head, and nothing moves them from there.
+        self.train({**DENSE, "output.dir": "dense", "train.steps": 2, "schedule.warmup_steps": 0})
+        output = self.train({"init.from": "dense", "init.moh.router_start": "zero", "model.moh.balance_weight": 0,
+                             "init.moh.calibration.batches": 0, "model.moh.shared_heads": "[0]",
+                             "train.batch_size": 16, "train.steps": 3, "schedule.warmup_steps": 0})
+        collapses = [record for record in self.records("event") if record["event"] == "router_collapse"]
+        self.assertEqual([(record["step"], record["layers"]) for record in collapses], [(1, "0, 1")])
+        self.assertIn("the routers of layers 0, 1 have collapsed", output)
+        self.assertEqual(self.records("train")[-1]["dead_heads"], [2, 2])
+
     def test_heads_that_an_estimator_wants_are_computed(self):
         for estimator, share in (("none", 0.5), ("selected", 0.5), ("all", 1.0)):
             for recompute in ("none", "layer"):

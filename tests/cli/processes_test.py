@@ -150,6 +150,49 @@ class Text(Processes):
         self.run_in(2, "train", config, "output.dir=second", "comm.bucket_mib=100")
         self.assert_same_state("first", "second")
 
+    def test_a_spoiled_loss_in_one_process(self):
+        if not support.build_has_failpoints():
+            self.skipTest("a build without failure points")
+        config = self.config({**TEXT, "train.steps": 10, "guard.non_finite": "skip", "guard.spike.grad_norm": 6,
+                              "guard.spike.window": 4, "ema.decay": 0.9})
+
+        def spoil(action, run, code=support.DONE, *settings):
+            # Each process has two micro-batches of a step: number 13 is of step 7.
+            command = [*MPIRUN, "-np", "1", support.MOH, "train", config, f"output.dir={run}", *settings, ":",
+                       "-np", "1", "-x", f"MOH_FAIL=train:loss_13={action}", support.MOH, "train", config,
+                       f"output.dir={run}", *settings]
+            result = subprocess.run(command, cwd=self.folder, env=self.environment, timeout=TIMEOUT_SECONDS, text=True,
+                                    stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+            self.assertEqual(result.returncode, code, result.stdout)
+            return result.stdout
+
+        for action, event in (("nan", "non_finite"), ("flip", "spike")):
+            output = spoil(action, action)
+            self.assert_says(output, "warning: step 7: loss ", "this step's update is skipped")
+            records = support.metrics(self.folder / action)
+            events = [record for record in records if record["kind"] == "event"]
+            self.assertEqual([(record["step"], record["event"]) for record in events], [(7, event)])
+            self.assertEqual([record["step"] for record in records if record["kind"] == "train"], list(range(1, 11)))
+        # Both skipped the same step, on both processes, and nothing else.
+        self.assert_same_state("nan", "flip")
+        spoil("nan", "stopped", support.NUMERIC_ABORT, "guard.non_finite=stop")
+
+    def test_traces_and_numbers_of_the_communication(self):
+        config = self.config({**TEXT, "profile.steps": [3, 4]})
+        self.run_in(2, "train", config)
+        for rank, name in enumerate(("trace.json", "trace.rank1.json")):
+            events = json.loads((self.folder / "run" / name).read_text())["traceEvents"]
+            self.assertEqual({event["pid"] for event in events}, {rank})
+            reduced = [event for event in events if event["name"] == "all-reduce"]
+            self.assertTrue(all(event["args"]["bytes"] > 0 for event in reduced))
+            self.assertGreaterEqual(len(reduced), 4)  # of each step its targets and its gradients
+            self.assertTrue(any(event["name"] == "wait for processes" for event in events))
+        for record in support.metrics(self.folder / "run"):
+            if record["kind"] == "train":
+                self.assertTrue(0 <= record["comm_exposed"] <= 1)
+                self.assertTrue(0 < record["rank_step_s_min"] <= record["rank_step_s_max"])
+                self.assertIn(record["slowest_rank"], (0, 1))
+
     def test_gradients_may_be_sent_in_bfloat16(self):
         config = self.config({**TEXT, "comm.gradients": "bfloat16"})
         self.run_in(2, "train", config)
@@ -337,10 +380,10 @@ class Refusals(Processes):
         self.assert_says(result.stdout, "rank 1 (host ", "comm: configuration: expected 'learning_rate: 0.003', as rank 0 has, "
                          "found 'learning_rate: 1'")
 
-    def test_torchrun_is_told_what_to_use(self):
+    def test_variables_of_torchrun_that_say_nothing(self):
         result = self.command("train", self.config(), env={"RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "localhost"})
         self.assertEqual(result.returncode, support.CONFIG_ERROR, result.output)
-        self.assert_says(result.output, "torchrun with 2 processes", "mpirun -np 2 moh train CONFIG.yaml")
+        self.assert_says(result.output, "environment: MASTER_PORT: expected the number of a port, found ''")
 
 
 def can_run_several():

@@ -26,6 +26,10 @@ class TensorBoard(support.MohTest):
             for key, value in record.items():
                 if isinstance(value, (int, float)) and key not in ("step", "unix_time"):
                     expected.setdefault(f"{record['kind']}/{key}", []).append((record["step"], value))
+                if isinstance(value, list):
+                    for layer, number in enumerate(value):
+                        if isinstance(number, (int, float)):
+                            expected.setdefault(f"{record['kind']}/{key}/layer_{layer}", []).append((record["step"], number))
                 if key == "event":
                     expected.setdefault(f"event/{value}", []).append((record["step"], 1))
         self.assertEqual(set(events.Tags()["scalars"]), set(expected))

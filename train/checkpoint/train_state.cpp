@@ -34,6 +34,12 @@ std::int64_t count_at(const Json& json, const char* key) {
   return value.get<std::int64_t>();
 }
 
+/// Absent in earlier versions.
+template <class T>
+std::vector<T> list_at(const Json& json, const char* key) {
+  return json.contains(key) ? json.at(key).get<std::vector<T>>() : std::vector<T>();
+}
+
 std::vector<std::pair<std::string, std::string>> texts_at(const Json& json, const char* key) {
   std::vector<std::pair<std::string, std::string>> texts;
   for (const auto& [name, value] : json.at(key).items()) texts.emplace_back(name, value.get<std::string>());
@@ -57,6 +63,9 @@ TrainState read(const Json& json) {
   if (!best.is_null()) state.best_score = best.get<double>();
   state.evaluation_due =
       json.value("evaluation_due", false);  // absent in earlier versions, which did not interrupt evaluations
+  state.recent_losses = list_at<double>(json, "recent_losses");
+  state.recent_grad_norms = list_at<double>(json, "recent_grad_norms");
+  state.selections = list_at<std::string>(json, "selections");
   state.seed = json.at("seed").get<std::int64_t>();
   state.identity = texts_at(json, "task");
   if (json.contains("data")) state.data = texts_at(json, "data");
@@ -80,6 +89,9 @@ std::string to_json(const TrainState& state) {
                      {"skipped_in_row", state.skipped_in_row},
                      {"elapsed_seconds", state.elapsed_seconds},
                      {"best_score", state.best_score ? Json(*state.best_score) : Json(nullptr)},
+                     {"recent_losses", state.recent_losses},
+                     {"recent_grad_norms", state.recent_grad_norms},
+                     {"selections", state.selections},
                      {"evaluation_due", state.evaluation_due},
                      {"seed", state.seed},
                      {"task", object_of(state.identity)},

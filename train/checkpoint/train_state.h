@@ -21,7 +21,9 @@ struct TrainState {
   std::int64_t skipped_in_row = 0;   ///< steps skipped since the last update
   double elapsed_seconds = 0;        ///< of training, over all processes of the run
   std::optional<double> best_score;  ///< of the evaluations so far
-  bool evaluation_due = false;       ///< a signal interrupted the evaluation after this step
+  std::vector<double> recent_losses, recent_grad_norms;  ///< what guard.spike compares with, oldest first
+  std::vector<std::string> selections;  ///< RouterWatch::churn(), at the last checkpoint that was due
+  bool evaluation_due = false;          ///< a signal interrupted the evaluation after this step
   std::int64_t seed = 0;
   std::vector<std::pair<std::string, std::string>> identity;  ///< of the task
   std::vector<std::pair<std::string, std::string>>

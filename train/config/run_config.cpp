@@ -223,6 +223,10 @@ void add_reports(RunConfig& run, Section& root) {
                    "How many of the newest checkpoints are kept.");
   checkpoint.field("keep_best", run.checkpoint.keep_best,
                    "Keep the checkpoint with the best validation score as well.");
+  checkpoint.field("asynchronous", run.checkpoint.asynchronous,
+                   "Write checkpoints while the next step runs its forward and backward passes; its update "
+                   "waits for the end of the writing, which therefore needs no copy of the weights. On a GPU "
+                   "the next step waits as a whole.");
 
   Section& guard = root.section_named("guard",
                                       "What happens if a loss or a gradient is NaN or infinite. The update "
@@ -230,6 +234,29 @@ void add_reports(RunConfig& run, Section& root) {
   guard.field("non_finite", run.guard.non_finite, "`stop` the run, or `skip` the update of this step.");
   guard.field("max_skipped", run.guard.max_skipped, at_least(0, "steps").capped(kMaxSteps),
               "With `skip`: the run stops if more than this many steps in a row are skipped.");
+
+  Section& spike = guard.section_named(
+      "spike",
+      "Steps whose loss or gradient norm is far above the mean of the steps before are not made, in all "
+      "processes: one poisoned batch does no harm. Their samples are passed over; more than `max_skipped` "
+      "in a row end the run.");
+  spike.field("loss", run.guard.spike.loss, at_least(0, "standard deviations"),
+              "The loss may be above the mean of the window by this many of its standard deviations, which "
+              "count as a hundredth of the mean at least. 0: no limit.");
+  spike.field(
+      "grad_norm", run.guard.spike.grad_norm, at_least(0, "standard deviations"),
+      "The same for the global L2 norm of the gradients, before clipping: it also catches flipped bits "
+      "of a broken processor or memory. 0: no limit.");
+  spike.field("window", run.guard.spike.window, at_least(2, "steps").capped(10000),
+              "Number of steps that were made whose mean and standard deviation count. There are no limits "
+              "before so many were made.");
+
+  Section& profile = root.section_named("profile", "Where the time of training steps goes.");
+  profile.field(
+      "steps", run.profile.steps, at_least(1, "steps").capped(kMaxSteps),
+      "The first and the last step, as in `[10, 12]`, of which `trace.json` in `output.dir` shows every "
+      "op and every wait, for ui.perfetto.dev or chrome://tracing; other processes write "
+      "`trace.rank1.json` and so on. With `cuda_graph` these steps are launched kernel by kernel.");
 
   Section& comm =
       root.section_named("comm", "What the processes of a run that `mpirun` has started have in common.");

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "core/device.h"
 #include "core/dtype.h"
@@ -102,11 +103,20 @@ struct CheckpointConfig {
   std::int64_t every_epochs = 0;  ///< 0: `every`
   std::int64_t keep_last = 2;
   bool keep_best = true;
+  bool asynchronous = true;
+};
+
+/// Steps whose loss or gradients are far above those before.
+struct SpikeConfig {
+  double loss = 0;       ///< standard deviations; 0: no limit
+  double grad_norm = 0;  ///< likewise
+  std::int64_t window = 100;
 };
 
 struct GuardConfig {
   NonFinitePolicy non_finite = NonFinitePolicy::kStop;
   std::int64_t max_skipped = 10;
+  SpikeConfig spike;
 };
 
 /// What the processes of a run have in common.
@@ -117,6 +127,11 @@ struct CommConfig {
   std::int64_t zero = 0;  ///< stage of ZeRO
 
   std::size_t bucket_bytes() const { return static_cast<std::size_t>(bucket_mib) << 20; }
+};
+
+/// Steps of which a trace is written.
+struct ProfileConfig {
+  std::vector<std::int64_t> steps;  ///< the first and the last one; empty: none
 };
 
 struct AttentionConfig {
@@ -145,6 +160,7 @@ struct RunConfig {
   CheckpointConfig checkpoint;
   GuardConfig guard;
   CommConfig comm;
+  ProfileConfig profile;
   FamilyValue family;  ///< sections of the family of `task`: model, data, ...
 
   std::uint64_t random_seed() const { return static_cast<std::uint64_t>(seed); }

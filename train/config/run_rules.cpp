@@ -53,6 +53,19 @@ void check_epochs(const RunConfig& run, Rules& rules) {
   }
 }
 
+void check_profile(const ProfileConfig& profile, Rules& rules) {
+  constexpr std::int64_t kMostSteps = 100;
+  const std::vector<std::int64_t>& steps = profile.steps;
+  if (steps.empty()) return;
+  std::string found;
+  for (const std::int64_t step : steps) found += (found.empty() ? "[" : ", ") + std::to_string(step);
+  if (steps.size() != 2 || steps[0] > steps[1] || steps[1] - steps[0] >= kMostSteps) {
+    rules.refuse({"profile.steps"},
+                 "[first, last], at most " + std::to_string(kMostSteps) + " steps, or [] for none",
+                 found + "]");
+  }
+}
+
 void check_device(const RunConfig& run, Rules& rules) {
   if (run.cuda_graph && run.device == kCpu) {
     rules.refuse({"cuda_graph", "device"}, "false with device: cpu", "true", "or set device: cuda");
@@ -119,6 +132,7 @@ void check_init(const RunConfig& run, const FamilyConfig* checkpoint, Rules& rul
 
 void check(const RunConfig& run, const FamilyConfig* checkpoint, Rules& rules) {
   check_device(run, rules);
+  check_profile(run.profile, rules);
   check_schedule(run.schedule, rules);
   check_epochs(run, rules);
   check_init(run, checkpoint, rules);

@@ -3,12 +3,14 @@
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
+#include <chrono>
 #include <csignal>
 #include <cstdlib>
 #include <map>
 #include <mutex>
 #include <optional>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -20,12 +22,12 @@ namespace failpoint {
 
 namespace {
 
-constexpr int kKill = -2, kStop = -3;
+constexpr int kKill = -2, kStop = -3, kSlow = -4;
 
 constexpr std::pair<std::string_view, int> kActions[] = {
-    {"kill", kKill},  {"stop", kStop},    {"short", kShortWrite}, {"EINTR", EINTR},
-    {"EIO", EIO},     {"ENOSPC", ENOSPC}, {"EDQUOT", EDQUOT},     {"EFBIG", EFBIG},
-    {"EPERM", EPERM}, {"EACCES", EACCES}, {"EINVAL", EINVAL},
+    {"kill", kKill},        {"stop", kStop},  {"slow", kSlow},    {"nan", kNan},      {"flip", kFlip},
+    {"short", kShortWrite}, {"EINTR", EINTR}, {"EIO", EIO},       {"ENOSPC", ENOSPC}, {"EDQUOT", EDQUOT},
+    {"EFBIG", EFBIG},       {"EPERM", EPERM}, {"EACCES", EACCES}, {"EINVAL", EINVAL},
 };
 
 struct Armed {
@@ -36,7 +38,8 @@ struct Armed {
 
 [[noreturn]] void refuse(std::string_view spec) {
   throw ConfigError(error_message(
-      "MOH_FAIL", spec, "POINT_N or POINT_N=ACTION, N from 1, ACTION kill, stop, short or an errno name",
+      "MOH_FAIL", spec,
+      "POINT_N or POINT_N=ACTION, N from 1, ACTION kill, stop, slow, short, nan, flip or an errno name",
       "something else"));
 }
 
@@ -91,7 +94,10 @@ std::string_view specification_in_environment() {
 
 }  // namespace
 
-int pass(std::string_view point) {
+namespace {
+
+/// Counts the pass; 0: nothing is to happen.
+int action_of_pass(std::string_view point) {
   Registry& all = registry();
   const std::lock_guard lock(all.mutex);
   if (!all.armed) all.armed = parse(specification_in_environment());
@@ -100,12 +106,28 @@ int pass(std::string_view point) {
   if (found == all.passes.end()) found = all.passes.emplace(point, 0).first;
   const long count = ++found->second;
   for (const Armed& armed : *all.armed) {
-    if (armed.point != point || armed.on_pass != count) continue;
-    if (armed.action == kKill) std::raise(SIGKILL);
-    if (armed.action != kStop) return armed.action;
-    std::raise(SIGSTOP);
+    if (armed.point == point && armed.on_pass == count) return armed.action;
   }
   return 0;
+}
+
+}  // namespace
+
+int pass(std::string_view point) {
+  const int action = action_of_pass(point);
+  switch (action) {
+    case kKill:
+      std::raise(SIGKILL);
+      return 0;
+    case kStop:
+      std::raise(SIGSTOP);
+      return 0;
+    case kSlow:
+      std::this_thread::sleep_for(std::chrono::milliseconds(500));
+      return 0;
+    default:
+      return action;
+  }
 }
 
 void arm(std::string_view spec) {

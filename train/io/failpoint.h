@@ -9,14 +9,15 @@
 ///   MOH_FAIL=POINT_N[=ACTION][,...]     the N-th pass (from 1) of POINT in this process
 ///
 /// ACTION: kill (the default) ends the process by SIGKILL at once, so that nothing is flushed and no
-/// destructor runs; stop halts it there until SIGCONT, so that the disk may change meanwhile; an errno name
-/// (ENOSPC, EIO, EINTR, ...) makes the operation fail with that error; short makes a write accept only half
-/// of its bytes.
+/// destructor runs; stop halts it there until SIGCONT, so that the disk may change meanwhile; slow takes half
+/// a second; nan and flip spoil a number; an errno name (ENOSPC, EIO, EINTR, ...) makes the operation fail
+/// with that error; short makes a write accept only half of its bytes.
 ///
 /// Points: io:open io:read for input files, io:create io:mkdir io:write io:fsync io:rename io:exchange
 /// io:fsync_dir io:unlink io:rmdir, each before the system call of the same name; ckpt:after_write after each
 /// file of a checkpoint, ckpt:before_publish and ckpt:after_publish around the rename that makes a checkpoint
-/// visible.
+/// visible; train:loss after the forward pass of each micro-batch, where nan makes the loss one, and flip
+/// flips an exponent bit of it.
 ///
 /// MOH_FAILPOINTS also compiles in a trace of every operation that changes the disk. The crash-consistency
 /// test replays each prefix of it on a simulated disk that loses what was not synced.
@@ -34,6 +35,8 @@ namespace failpoint {
 
 /// Result of pass() for the action `short`; errno values are positive.
 inline constexpr int kShortWrite = -1;
+/// Of the actions nan and flip.
+inline constexpr int kNan = -5, kFlip = -6;
 
 /// Counts a pass of the point and returns the errno to fail with, kShortWrite, or 0 to continue. Thread-safe.
 /// The first call in a process throws ConfigError if MOH_FAIL is malformed.

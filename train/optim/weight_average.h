@@ -17,8 +17,9 @@ class WeightAverage {
   /// 0 < decay < 1. The optimiser and its model must outlive this object.
   WeightAverage(const AdamW& optimizer, double decay);
 
-  /// Follows an update of the optimiser. A step that was skipped counts as one in which the weights stayed.
-  void update() const { update_.update(decay_); }
+  /// Follows AdamW::update(), of whose result `go` is the second element: a step that was skipped changes
+  /// nothing.
+  void update(const Tensor& go) const { update_.update(decay_, go); }
   /// The averages of the trained parameters under the parameters' names: handles, not copies. Divided as
   /// AdamW::weights().
   const std::vector<NamedTensor>& trained() const { return trained_; }

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "core/error.h"
+#include "train/run/step_trace.h"
 
 namespace moh {
 
@@ -80,8 +81,9 @@ void GradientBuckets::finish() {
     buckets_[i].missing = 0;
   }
   start_complete_ones();
-  for (Communicator::Pending& one : std::exchange(pending_, {})) processes_.finish(one);
   last_pass_ = false;
+  const WaitScope wait(kWaitForProcesses);
+  for (Communicator::Pending& one : std::exchange(pending_, {})) processes_.finish(one);
 }
 
 }  // namespace moh

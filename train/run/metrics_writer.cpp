@@ -28,6 +28,15 @@ MetricRecord& MetricRecord::add(std::string_view key, std::string_view value) {
   return put(key, quoted(value));
 }
 
+MetricRecord& MetricRecord::add(std::string_view key, std::span<const std::optional<double>> numbers) {
+  std::string text;
+  for (const std::optional<double>& value : numbers) {
+    if (!text.empty()) text += ',';
+    text += value ? number(key, *value) : "null";
+  }
+  return put(key, "[" + text + "]");
+}
+
 MetricRecord& MetricRecord::add(std::string_view key, std::span<const std::vector<float>> lists) {
   std::string text;
   for (const std::vector<float>& list : lists) {

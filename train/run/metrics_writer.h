@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -33,6 +34,8 @@ class MetricRecord {
   MetricRecord& add(std::string_view key, double value) { return put(key, number(key, value)); }
   MetricRecord& add(std::string_view key, std::string_view value);
   MetricRecord& add(std::string_view key, const char* value) { return add(key, std::string_view(value)); }
+  /// A number per layer; null where a layer has none.
+  MetricRecord& add(std::string_view key, std::span<const std::optional<double>> numbers);
   /// One list per layer.
   MetricRecord& add(std::string_view key, std::span<const std::vector<float>> lists);
 

@@ -18,18 +18,20 @@ namespace fs = std::filesystem;
 namespace {
 
 /// Files that a run replaces, besides its checkpoints.
-constexpr std::array kRunFiles = {"metrics.jsonl", TensorBoardFile::kName, "config.yaml", "sample.txt"};
+constexpr std::array kRunFiles = {"metrics.jsonl", TensorBoardFile::kName, "config.yaml", "sample.txt",
+                                  "trace.json"};
 constexpr const char* kLog = "moh.log";  // appended to
 
-/// moh.rank1.log and so on.
-std::vector<fs::path> logs_of_others(const fs::path& folder) {
-  std::vector<fs::path> logs;
+/// moh.rank1.log, trace.rank1.json and so on.
+std::vector<fs::path> files_of_others(const fs::path& folder) {
+  std::vector<fs::path> files;
   std::error_code ignored;
   for (const fs::directory_entry& entry : fs::directory_iterator(folder, ignored)) {
     const std::string name = entry.path().filename().string();
-    if (name.starts_with("moh.rank") && name.ends_with(".log")) logs.push_back(entry.path());
+    const bool is_log = name.starts_with("moh.rank") && name.ends_with(".log");
+    if (is_log || (name.starts_with("trace.rank") && name.ends_with(".json"))) files.push_back(entry.path());
   }
-  return logs;
+  return files;
 }
 
 bool is_there(const fs::path& path) {
@@ -84,7 +86,7 @@ void RunFolder::begin(std::string_view config_yaml, bool overwrite) {
     remove_tree(path_ / "checkpoints");
     for (const char* name : kRunFiles) remove_tree(path_ / name);
     remove_tree(path_ / kLog);
-    for (const fs::path& log : logs_of_others(path_)) remove_tree(log);
+    for (const fs::path& file : files_of_others(path_)) remove_tree(file);
   }
   write_file_durably(path_ / "config.yaml", config_yaml);
 }

@@ -153,6 +153,7 @@ void add_layers(Summary& summary, const std::string& tag, const json& layers) {
   const auto is_number = [](const json& value) { return value.is_number(); };
   for (std::size_t i = 0; i < layers.size(); ++i) {
     const json& list = layers[i];
+    if (list.is_number()) summary.add_scalar(tag + "/layer_" + std::to_string(i), list.get<double>());
     if (!list.is_array() || list.empty() || !std::ranges::all_of(list, is_number)) continue;
     summary.add_histogram(tag + "/layer_" + std::to_string(i), list.get<std::vector<double>>());
   }

@@ -10,8 +10,9 @@ namespace moh {
 /// The event of a record of metrics.jsonl as TensorBoard reads it: a protocol buffer `tensorflow.Event` in
 /// the frame of a TFRecord (length, checksum of the length, event, checksum of the event). Fields that are
 /// numbers become scalars with the tag KIND/FIELD ("train/loss", "eval/top1"), NaN and infinity included; a
-/// list for each layer becomes histograms KIND/FIELD/layer_N, whose bucket h is element h, so that the load
-/// of head h is the height at h; an event becomes a scalar 1 event/NAME. Empty if there is nothing to show.
+/// number for each layer becomes scalars KIND/FIELD/layer_N, a list for each layer becomes histograms of that
+/// tag, whose bucket h is element h, so that the load of head h is the height at h; an event becomes a scalar
+/// 1 event/NAME. Empty if there is nothing to show.
 std::string tensorboard_event(std::string_view record);
 
 /// The bytes with which a file of events begins.

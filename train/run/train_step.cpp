@@ -2,12 +2,16 @@
 
 #include <algorithm>
 #include <bit>
+#include <limits>
 #include <span>
 #include <utility>
 
 #include "autograd/profile.h"
 #include "core/error.h"
+#include "ops/elementwise/scale.h"
+#include "train/io/failpoint.h"
 #include "train/log/progress.h"
+#include "train/run/step_trace.h"
 
 namespace moh {
 
@@ -16,6 +20,21 @@ namespace {
 MicroBatchLoss forward(Task& task, std::int64_t micro_batch, Generator& generator) {
   const ProfilePhaseScope phase(ProfilePhase::kForward);
   return task.loss(micro_batch, generator);
+}
+
+/// At the failure point train:loss, the loss is NaN, or has a flipped exponent bit, with which all gradients
+/// are 2^64 times as large.
+void pass_failpoint(MicroBatchLoss& loss) {
+#ifdef MOH_FAILPOINTS
+  const int action = MOH_FAILPOINT("train:loss");
+  const Tensor& value = loss.task_loss;
+  if (action == failpoint::kNan)
+    loss.task_loss =
+        full(value.shape(), std::numeric_limits<double>::quiet_NaN(), value.dtype(), value.device());
+  if (action == failpoint::kFlip) loss.total = scale(loss.total, 0x1p64);
+#else
+  static_cast<void>(loss);
+#endif
 }
 
 /// Where the random keys of micro-batch `index` of `count` begin in those of the step: they do not depend on
@@ -78,8 +97,11 @@ bool TrainStep::begin_unless(FunctionRef<bool()> stop, std::int64_t step, double
   StepReport report;
   report.learning_rate = learning_rate;
   set_progress(step);
-  const StepSize own = task_.begin_step(own_micro_batches_);
-  report.data_seconds = monotonic_seconds() - began;
+  StepSize own;
+  {
+    const WaitScope wait(kWaitForData, &report.data_seconds);
+    own = task_.begin_step(own_micro_batches_);
+  }
   const double waited = processes_.waited_seconds();
   const StepSize size = size_of_all(own);
   optimizer_.set_learning_rate(learning_rate);
@@ -110,6 +132,7 @@ void TrainStep::set_progress(std::int64_t step) {
 
 StepSize TrainStep::size_of_all(StepSize own) {
   if (processes_.alone()) return own;
+  const WaitScope wait(kWaitForProcesses);
   const Tensor sizes = tensor_of<std::int64_t>({2}, {own.items, own.targets});
   processes_.all_reduce(sizes, ReduceOp::kSum);
   const auto all = sizes.span<std::int64_t>();
@@ -119,7 +142,7 @@ StepSize TrainStep::size_of_all(StepSize own) {
 
 /// False if `stop` interrupted the step.
 bool TrainStep::compute(FunctionRef<bool()> stop, const StepSize& size, Generator generator) {
-  if (graph_ == nullptr || !is_settled(task_.model())) {
+  if (graph_ == nullptr || StepTrace::is_on() || !is_settled(task_.model())) {
     numbers_ = forward_backward_update(stop, generator);
     return numbers_.defined();
   }
@@ -150,7 +173,10 @@ Tensor TrainStep::numbers_of_all(const std::vector<Tensor>& losses, const std::v
   Tensor part = packed(own, config_.device);
   if (processes_.alone()) return part;
   const Tensor rows = empty({part_.processes, part.numel()}, DType::kFloat64);
-  processes_.all_gather(part, rows);
+  {
+    const WaitScope wait(kWaitForProcesses);
+    processes_.all_gather(part, rows);
+  }
   std::vector<Tensor> of_all;
   for (std::int64_t r = 0; r < part_.processes; ++r)
     of_all.push_back(rows.select(r).slice(0, own_micro_batches_));
@@ -169,6 +195,7 @@ Tensor TrainStep::forward_backward_update(FunctionRef<bool()> stop, Generator ge
     if (stop()) return {};
     generator.restore(first_key_of(part_.rank * own_micro_batches_ + i, config_.train.accumulate));
     MicroBatchLoss part = forward(task_, i, generator);
+    pass_failpoint(part);
     if (buckets_ && i + 1 == own_micro_batches_) buckets_->expect_last_pass();
     part.total.backward();
     losses.push_back(part.task_loss);
@@ -177,8 +204,9 @@ Tensor TrainStep::forward_backward_update(FunctionRef<bool()> stop, Generator ge
   if (buckets_) buckets_->finish();
   const ProfilePhaseScope phase(ProfilePhase::kOptimizer);
   const Tensor all = numbers_of_all(losses, numbers);
+  if (before_update_) before_update_();
   const Tensor outcome = optimizer_.update(all.slice(0, config_.train.accumulate));
-  if (average_) average_->update();
+  if (average_) average_->update(outcome.slice(1, 2));
   return packed({outcome, all}, config_.device);
 }
 

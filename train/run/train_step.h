@@ -2,8 +2,10 @@
 
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <optional>
+#include <utility>
 
 #include "core/cuda/graph.h"
 #include "core/function_ref.h"
@@ -38,8 +40,9 @@ struct StepReport {
 /// process gets from all, so that all make the same update, or none.
 ///
 /// With config.cuda_graph a step is captured as a CUDA graph once kRehearsals steps of its size have run, and
-/// replayed from then on; steps of other sizes, and those before is_settled(), are launched kernel by kernel.
-/// It is captured anew when the progress of the training changes what a step computes (Task::set_progress).
+/// replayed from then on; steps of other sizes, traced ones (StepTrace), and those before is_settled(), are
+/// launched kernel by kernel. It is captured anew when the progress of the training changes what a step
+/// computes (Task::set_progress).
 class TrainStep {
  public:
   /// Steps of one size before the capture: the first loads kernels and libraries and allocates what lasts,
@@ -57,6 +60,8 @@ class TrainStep {
   /// returns true: then the step is abandoned without changing the parameters, and it returns false. `stop`
   /// must return the same in all processes.
   bool begin_unless(FunctionRef<bool()> stop, std::int64_t step, double learning_rate);
+  /// Calls `wait` before each update of the parameters. Not for captured steps.
+  void before_update(std::function<void()> wait) { before_update_ = std::move(wait); }
   /// Number of steps that were begun and not finished.
   std::size_t under_way() const { return under_way_.size(); }
   /// Whether steps are replayed.
@@ -97,6 +102,7 @@ class TrainStep {
   StepPart part_;
   std::int64_t own_micro_batches_;
   std::unique_ptr<GradientBuckets> buckets_;  // of several processes
+  std::function<void()> before_update_;
   RunLength length_;
   Tensor first_stream_;  // number of the step's first random stream; on a GPU only
   Tensor numbers_;       // float64: the update's outcome, the losses of the micro-batches, the task's numbers

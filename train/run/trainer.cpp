@@ -53,6 +53,11 @@ void check_identity(const std::string& where, const Identity& expected, const Id
   }
 }
 
+bool learns_shared_heads(const Model& model) {
+  return std::ranges::any_of(model.routing(),
+                             [](const HeadRoutingOptions& layer) { return layer.learn_shared_until > 0; });
+}
+
 /// The state at the start of a run: that of the checkpoint to resume from, or the initial one.
 TrainState first_state(const RunConfig& config, const Task& task, const StoredCheckpoint* resume_from) {
   TrainState state;
@@ -104,13 +109,39 @@ Trainer::Trainer(const RunConfig& config, Task& task, const RunFolder& folder, C
       length_(length_of(config, task.steps_per_epoch())),
       rates_(rates_of(config, length_)),
       state_(first_state(config, task, resume_from)),
-      progress_(console_, length_.steps, resume_from ? resume_from->step() : 0) {
+      spike_(config.guard.spike, state_),
+      progress_(console_, length_.steps, resume_from ? resume_from->step() : 0),
+      routers_(task) {
   if (processes.leads()) {
     metrics_.emplace(config.output.dir / "metrics.jsonl", resume_from ? resume_from->step() : -1,
                      state_.evaluation_due);
     if (config_.log.tensorboard) metrics_->show_in_tensorboard(config_.output.dir / TensorBoardFile::kName);
   }
+  const bool divided = optimizer_.shards() != nullptr;
+  if (checkpoints_ != nullptr && config_.checkpoint.asynchronous && config_.device == kCpu && !divided) {
+    saving_ = std::make_unique<BackgroundSave>(*checkpoints_);
+    train_step_.before_update([this] { wait_for_checkpoint(); });
+  }
+  if (!config_.profile.steps.empty()) {
+    const std::string name =
+        processes.leads() ? "trace.json" : "trace.rank" + std::to_string(processes.rank()) + ".json";
+    trace_.emplace(config_.output.dir / name, config_.device, processes.rank());
+  }
+  processes_.set_listener([this](const Collective& collective) {
+    if (!in_step_) return;
+    collective_seconds_ += collective.end - collective.begin;
+    if (trace_) trace_->add_collective(collective);
+  });
   if (resume_from) resume(*resume_from);
+}
+
+Trainer::~Trainer() {
+  try {
+    wait_for_checkpoint();
+  } catch (const std::exception& error) {  // after another one, which ends the run
+    log_error(error.what());
+  }
+  processes_.set_listener({});
 }
 
 void Trainer::resume(const StoredCheckpoint& checkpoint) {
@@ -156,8 +187,9 @@ void Trainer::load_optimizer(const StoredCheckpoint& checkpoint) {
 TrainOutcome Trainer::run() {
   started_ = monotonic_seconds();
   items_before_ = state_.items;
-  begun_ = state_.step;
+  begun_ = logged_at_ = state_.step;
   task_.seek(state_.samples, train_step_.part());
+  if (state_.selections.empty()) watch_routers();  // what the first checkpoint is compared with
   if (state_.evaluation_due) {
     evaluate_resumed();
   } else if (config_.eval.at_start && state_.step == 0) {
@@ -173,6 +205,7 @@ TrainOutcome Trainer::run() {
   while (train_step_.under_way() > 0) finish_step();
   if (state_.step >= length_.steps) evaluate();
   save_checkpoint();
+  wait_for_checkpoint();
   if (state_.evaluation_due)
     log_info("step " + std::to_string(state_.step) +
              ": the evaluation was interrupted; --resume starts with it");
@@ -196,12 +229,25 @@ bool Trainer::is_saved(std::int64_t step) const {
 }
 
 bool Trainer::needs_sync(std::int64_t step) const {
-  return config_.device == kCpu || is_last(step) || is_evaluated(step) || is_saved(step);
+  return config_.device == kCpu || is_last(step) || is_evaluated(step) || is_saved(step) || is_traced(step);
 }
 
 bool Trainer::begin_step() {
   const bool captured = train_step_.captured();
-  if (!train_step_.begin_unless([this] { return stop_requested(); }, begun_, rates_.at(begun_))) return false;
+  if (is_traced(begun_ + 1)) {
+    while (train_step_.under_way() > 0) finish_step();
+    trace_->begin_step(begun_ + 1);
+  }
+  if (learns_shared_heads(task_.model())) wait_for_checkpoint();  // set_progress() fixes them in a parameter
+  if (spike_.is_on()) optimizer_.set_limits(spike_.limits());
+  in_step_ = true;
+  const bool complete =
+      train_step_.begin_unless([this] { return stop_requested(); }, begun_, rates_.at(begun_));
+  in_step_ = false;
+  if (!complete) {
+    if (trace_ && trace_->in_step()) trace_->end_step();
+    return false;
+  }
   if (train_step_.captured() != captured)
     log_info("the step is captured: replayed as a CUDA graph from now on");
   ++begun_;
@@ -211,6 +257,7 @@ bool Trainer::begin_step() {
 void Trainer::finish_step() {
   const StepReport report = train_step_.finish();
   ++state_.step;
+  if (trace_ && trace_->in_step()) end_traced_step();
   state_.samples += config_.train.batch_size * config_.train.accumulate;
   state_.items += report.statistics.items;
   state_.optimizer_steps = optimizer_.steps();
@@ -224,6 +271,23 @@ void Trainer::finish_step() {
   if (state_.step == 1 || is_last(state_.step) || due(state_.step, config_.log.every)) log(report);
 }
 
+bool Trainer::is_traced(std::int64_t step) const {
+  const std::vector<std::int64_t>& steps = config_.profile.steps;
+  return !steps.empty() && step >= steps[0] && step <= steps[1];
+}
+
+void Trainer::end_traced_step() {
+  trace_->end_step();
+  if (!is_traced(state_.step + 1) || is_last(state_.step)) write_trace();
+}
+
+void Trainer::write_trace() {
+  if (metrics_) folder_.require_in_place();
+  trace_->write();
+  log_info("profile: the trace of steps " + std::to_string(config_.profile.steps[0]) + " to " +
+           std::to_string(state_.step) + " is written");
+}
+
 StepProgress Trainer::progress_of(const StepReport& report) const {
   StepProgress progress{state_.step, report.loss, report.learning_rate,
                         static_cast<double>(step_items_) / step_seconds_, task_.unit().per_second};
@@ -233,18 +297,31 @@ StepProgress Trainer::progress_of(const StepReport& report) const {
   return progress;
 }
 
+void Trainer::guard_spike(const std::string& what) {
+  if (state_.skipped_in_row <= config_.guard.max_skipped)
+    return log_warning(what + ": far above the steps before (guard.spike); this step's update is skipped");
+  if (metrics_) metrics_->sync();
+  throw NumericError("train: " + what + ": expected numbers within the limits of guard.spike after " +
+                     std::to_string(config_.guard.max_skipped) +
+                     " skipped steps in a row; the weights are as they were before these, and the last "
+                     "checkpoint is intact. Look at the data there, lower optim.learning_rate, or raise "
+                     "guard.spike.loss and guard.spike.grad_norm");
+}
+
 void Trainer::guard(const StepReport& report) {
   if (!report.skipped) {
     state_.skipped_in_row = 0;
-    return;
+    return spike_.add(report.loss, report.gradient_norm);
   }
   ++state_.skipped_in_row;
   const std::string what = "step " + std::to_string(state_.step) + ": loss " + text_of(report.loss) +
                            ", gradient norm " + text_of(report.gradient_norm);
+  const bool finite = std::isfinite(report.loss) && std::isfinite(report.gradient_norm);
   write(MetricRecord("event", state_.step)
-            .add("event", "non_finite")
+            .add("event", finite ? "spike" : "non_finite")
             .add("loss", report.loss)
             .add("grad_norm", report.gradient_norm));
+  if (finite) return guard_spike(what);
   const bool skips = config_.guard.non_finite == NonFinitePolicy::kSkip;
   if (skips && state_.skipped_in_row <= config_.guard.max_skipped) {
     return log_warning(what + ": not finite; this step's update is skipped");
@@ -261,6 +338,7 @@ void Trainer::guard(const StepReport& report) {
 }
 
 void Trainer::after_sync() {
+  if (is_saved(state_.step)) watch_routers();
   if (is_evaluated(state_.step)) evaluate();
   if (!is_last(state_.step) && is_saved(state_.step)) {
     if (config_.checkpoint.keep_best) evaluate();  // keep_best compares scores of evaluations
@@ -270,6 +348,7 @@ void Trainer::after_sync() {
 
 void Trainer::log(const StepReport& report) {
   const StepProgress progress = progress_of(report);
+  const double own_seconds = step_seconds_ - comm_seconds_, waited = comm_seconds_;
   const double data_wait = data_seconds_ / step_seconds_, comm_wait = comm_seconds_ / step_seconds_;
   step_items_ = 0;
   step_seconds_ = data_seconds_ = comm_seconds_ = 0;
@@ -280,16 +359,54 @@ void Trainer::log(const StepReport& report) {
       .add("grad_norm", report.gradient_norm);
   for (const NamedScalar& scalar : statistics.scalars) record.add(scalar.name, scalar.value);
   for (const auto& [name, lists] : statistics.rows) record.add(name, lists);
+  for (const auto& [name, numbers] : statistics.layers) record.add(name, numbers);
   if (task_.steps_per_epoch() > 0)
     record.add("epoch", static_cast<double>(state_.step) / static_cast<double>(task_.steps_per_epoch()));
   const std::string items(task_.unit().plural);
   record.add(items, state_.items).add(items + "_per_s", progress.items_per_s).add("data_wait", data_wait);
-  if (!processes_.alone()) record.add("processes", processes_.size()).add("comm_wait", comm_wait);
+  if (!processes_.alone()) {
+    record.add("processes", processes_.size()).add("comm_wait", comm_wait);
+    add_comm_numbers(record, own_seconds, waited);
+  }
   record.add("elapsed_s", elapsed_before_ + monotonic_seconds() - started_)
       .add("peak_memory_bytes", memory_stats(config_.device).total.peak_bytes)
       .add("peak_process_memory_bytes", peak_process_memory());
   write(record);
   progress_.log(progress);
+  warn_of_collapse(report);
+}
+
+/// `own_seconds` of the steps since the last record, without `waited`, for other processes.
+void Trainer::add_comm_numbers(MetricRecord& record, double own_seconds, double waited) {
+  const double collectives = collective_seconds_.exchange(0);
+  record.add("comm_exposed", collectives > 0 ? std::min(1.0, waited / collectives) : 0.0);
+  const Tensor seconds = empty({processes_.size()}, DType::kFloat64);
+  const auto steps = static_cast<double>(std::max<std::int64_t>(1, state_.step - logged_at_));
+  processes_.all_gather(tensor_of<double>({}, {own_seconds / steps}), seconds);
+  const auto of_ranks = seconds.span<double>();
+  const auto [least, most] = std::ranges::minmax_element(of_ranks);
+  record.add("rank_step_s_min", *least).add("rank_step_s_max", *most);
+  record.add("slowest_rank", most - of_ranks.begin());
+  logged_at_ = state_.step;
+}
+
+void Trainer::warn_of_collapse(const StepReport& report) {
+  const std::vector<std::int64_t> layers = routers_.newly_collapsed(report.statistics);
+  if (layers.empty()) return;
+  std::string list;
+  for (const std::int64_t layer : layers) list += (list.empty() ? "" : ", ") + std::to_string(layer);
+  write(MetricRecord("event", state_.step).add("event", "router_collapse").add("layers", list));
+  log_warning("step " + std::to_string(state_.step) + ": the routers of layers " + list +
+              " have collapsed: half or more of the heads that could be spared get almost no token. Raise "
+              "model.moh.balance_weight, or lower optim.learning_rate");
+}
+
+/// Writes by how much the selection of heads has changed since the last checkpoint that was due.
+void Trainer::watch_routers() {
+  if (!metrics_ || !routers_.has_routers()) return;
+  const std::vector<std::optional<double>> churn = routers_.churn(state_.selections);
+  const auto has = [](const std::optional<double>& share) { return share.has_value(); };
+  if (std::ranges::any_of(churn, has)) write(MetricRecord("router", state_.step).add("churn", churn));
 }
 
 void Trainer::write(MetricRecord record) {
@@ -304,6 +421,7 @@ void Trainer::evaluate() {
   state_.evaluation_due = false;
   StatusLine line(*console_);
   const std::string doing = "step " + std::to_string(state_.step) + ": evaluation";
+  if (train_step_.average() != nullptr) wait_for_checkpoint();  // weights are exchanged
   const std::unique_ptr<WeightsScope> weights = train_step_.evaluated_weights();
   const auto asked = [&](const EvaluationProgress& progress) {
     line.update([&] {
@@ -346,6 +464,8 @@ void Trainer::report(const Evaluation& evaluation, double seconds) {
   log_info(line);
 }
 
+/// Where the optimiser's state is divided, a save is a collective of all processes, and nothing goes on
+/// beside it.
 void Trainer::save_checkpoint() {
   if (std::exchange(saved_at_, state_.step) == state_.step) return;
   const bool divided = optimizer_.shards() != nullptr;
@@ -353,29 +473,46 @@ void Trainer::save_checkpoint() {
     return write_own_shard(processes_, folder, optimizer_.state_parts());
   };
   if (!processes_.leads() && !divided) return;
+  wait_for_checkpoint();  // one at a time
   CheckpointContents contents;
   if (train_step_.average() != nullptr) contents.average = train_step_.average()->state();
   if (!processes_.leads()) return static_cast<void>(write_shards({}));
   state_.elapsed_seconds = elapsed_before_ + monotonic_seconds() - started_;
   folder_.require_in_place();
   metrics_->sync();  // the records up to a checkpoint must be durable before it is
+  complete(contents);
+  saving_step_ = state_.step;
+  if (divided) {
+    contents.write_shards = write_shards;
+  } else {
+    contents.optimizer = optimizer_.state();
+  }
+  if (saving_) return saving_->start(std::move(contents));
+  finish_save([&] { return checkpoints_->save(contents); });
+}
+
+void Trainer::complete(CheckpointContents& contents) const {
   contents.step = state_.step;
   if (evaluated_at_ == state_.step && validation_score_ && std::isfinite(*validation_score_)) {
     contents.metric = validation_score_;
     contents.higher_is_better = task_.score().higher_is_better;
   }
   contents.model = tensors_of(task_.model().parameters());
-  if (divided) {
-    contents.write_shards = write_shards;
-  } else {
-    contents.optimizer = optimizer_.state();
-  }
   contents.trainer_json = to_json(state_);
   contents.files = task_.files();
   contents.config_yaml = print_resolved(with_absolute_paths(config_));
+}
+
+void Trainer::wait_for_checkpoint() {
+  if (!saving_ || !saving_->under_way()) return;
+  const WaitScope wait(kWaitForCheckpoint);
+  finish_save([this] { return *saving_->wait(); });
+}
+
+void Trainer::finish_save(FunctionRef<std::filesystem::path()> save) {
   try {
-    const std::filesystem::path folder = checkpoints_->save(contents);
-    log_debug("step " + std::to_string(state_.step) + ": saved " + folder.string());
+    const std::filesystem::path folder = save();
+    log_debug("step " + std::to_string(saving_step_) + ": saved " + folder.string());
   } catch (const StorageError&) {
     folder_.require_in_place();  // where the run folder is gone, that is the reason
     throw;
@@ -397,6 +534,7 @@ std::string Trainer::stop_reason() {
 }
 
 TrainOutcome Trainer::finish(std::string reason) {
+  if (trace_ && trace_->has_news()) write_trace();  // it ended among the traced steps
   progress_.finish();
   TrainOutcome outcome;
   outcome.finished = is_finished();

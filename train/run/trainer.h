@@ -1,10 +1,12 @@
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
 
+#include "train/checkpoint/background_save.h"
 #include "train/checkpoint/checkpoint_store.h"
 #include "train/checkpoint/train_state.h"
 #include "train/config/run_config.h"
@@ -13,7 +15,10 @@
 #include "train/optim/adamw.h"
 #include "train/optim/lr_schedule.h"
 #include "train/run/metrics_writer.h"
+#include "train/run/router_watch.h"
 #include "train/run/run_folder.h"
+#include "train/run/spike_guard.h"
+#include "train/run/step_trace.h"
 #include "train/run/stop_signal.h"
 #include "train/run/train_step.h"
 #include "train/tasks/task.h"
@@ -47,6 +52,9 @@ class Trainer {
   /// gradient is not finite and the guard says stop, StorageError when a checkpoint cannot be written or the
   /// folder is no longer there.
   TrainOutcome run();
+  ~Trainer();
+  Trainer(const Trainer&) = delete;
+  Trainer& operator=(const Trainer&) = delete;
 
  private:
   void resume(const StoredCheckpoint& checkpoint);
@@ -62,13 +70,24 @@ class Trainer {
   void finish_step();
   StepProgress progress_of(const StepReport& report) const;
   void guard(const StepReport& report);
+  void guard_spike(const std::string& what);
   void log(const StepReport& report);
+  bool is_traced(std::int64_t step) const;
+  void end_traced_step();
+  void write_trace();
+  void add_comm_numbers(MetricRecord& record, double own_seconds, double waited);
+  void warn_of_collapse(const StepReport& report);
+  void watch_routers();
   void after_sync();
   void write(MetricRecord record);
   void evaluate();
   void evaluate_resumed();
   void report(const Evaluation& evaluation, double seconds);
   void save_checkpoint();
+  void complete(CheckpointContents& contents) const;
+  void finish_save(FunctionRef<std::filesystem::path()> save);
+  /// Before anything changes that a checkpoint under way is written from.
+  void wait_for_checkpoint();
   bool stop_requested();
   std::string stop_reason();
   TrainOutcome finish(std::string reason);
@@ -77,6 +96,8 @@ class Trainer {
   Task& task_;
   const RunFolder& folder_;
   CheckpointStore* checkpoints_;
+  std::unique_ptr<BackgroundSave> saving_;  // null where the training waits
+  std::int64_t saving_step_ = -1;           // of the last save
   const StopSignal& stop_;
   Communicator& processes_;
   std::shared_ptr<Console> console_;
@@ -85,10 +106,16 @@ class Trainer {
   TrainStep train_step_;
   RunLength length_;
   StepRates rates_;
-  TrainState state_;                      // after the last finished step
+  TrainState state_;  // after the last finished step
+  SpikeGuard spike_;
   std::int64_t begun_ = 0;                // number of begun steps: on a GPU, one more may be enqueued
   std::optional<MetricsWriter> metrics_;  // of the process that writes
   ProgressReporter progress_;
+  std::optional<StepTrace> trace_;
+  std::atomic<bool> in_step_ = false;
+  std::atomic<double> collective_seconds_ = 0;  // of the steps since the last log line
+  std::int64_t logged_at_ = 0;                  // step
+  RouterWatch routers_;
 
   double started_ = 0;         // of this process's training, in monotonic seconds
   double elapsed_before_ = 0;  // of earlier processes of the run

@@ -1,5 +1,8 @@
 #include "train/tasks/routing_numbers.h"
 
+#include <algorithm>
+#include <numeric>
+#include <optional>
 #include <utility>
 
 #include "ops/elementwise/add.h"
@@ -8,6 +11,22 @@
 namespace moh {
 
 namespace {
+
+/// Numbers of a step, by layer.
+struct LayerNumbers {
+  explicit LayerNumbers(std::size_t layers) : balance(layers), weight(layers), margin(layers), dead(layers) {}
+  std::vector<std::optional<double>> balance, weight, margin, dead;
+
+  /// Those that a layer has.
+  void move_to(StepStatistics& result) {
+    for (const auto& [name, numbers] :
+         {std::pair{"layer_balance_loss", &balance}, std::pair{"routed_weight", &weight},
+          std::pair{"router_margin", &margin}, std::pair{"dead_heads", &dead}}) {
+      const auto has = [](const std::optional<double>& number) { return number.has_value(); };
+      if (std::ranges::any_of(*numbers, has)) result.layers.emplace_back(name, std::move(*numbers));
+    }
+  }
+};
 
 /// The mean of a loss over the layers that have it; undefined if none has.
 Variable mean_of(Variable LayerRouting::*loss, std::span<const LayerRouting> routing) {
@@ -22,6 +41,11 @@ Variable mean_of(Variable LayerRouting::*loss, std::span<const LayerRouting> rou
 }
 
 }  // namespace
+
+std::int64_t count_dead(std::span<const float> load) {
+  const double even = std::accumulate(load.begin(), load.end(), 0.0) / static_cast<double>(load.size());
+  return std::ranges::count_if(load, [even](float share) { return share < kDeadShare * even; });
+}
 
 Variable mean_balance_loss(std::span<const LayerRouting> routing) {
   return mean_of(&LayerRouting::balance, routing);
@@ -48,6 +72,7 @@ void RoutingNumbers::pack(const Variable& balance, std::span<const LayerRouting>
   if (balanced_) numbers.push_back(balance.value());
   if (has_experts_) numbers.push_back(expert_balance.value());
   load_widths_.clear();
+  of_layers_.clear();
   heads_ = computed_ = counted_ = annealed_ = 0;
   for (const LayerRouting& layer : routing) {
     heads_ += layer.heads;
@@ -67,6 +92,12 @@ void RoutingNumbers::pack(const Variable& balance, std::span<const LayerRouting>
     load_widths_.push_back(layer.load.defined() ? static_cast<std::size_t>(layer.load.numel()) : 0);
     if (layer.load.defined()) numbers.push_back(layer.load);
   }
+  for (const LayerRouting& layer : routing) {
+    of_layers_.push_back(
+        {layer.balance.defined(), layer.statistics.defined(), layer.two_stage, layer.refuses});
+    if (layer.balance.defined()) numbers.push_back(layer.balance.value());
+    if (layer.statistics.defined()) numbers.push_back(layer.statistics);
+  }
 }
 
 void RoutingNumbers::unpack(std::int64_t count, std::span<const double> numbers,
@@ -81,6 +112,7 @@ void RoutingNumbers::unpack(std::int64_t count, std::span<const double> numbers,
   for (const std::size_t width : load_widths_) head_load.emplace_back(width, 0.0F);
   const float share = 1.0F / static_cast<float>(count);
   double distill_loss = 0;
+  LayerNumbers layers(of_layers_.size());
   for (std::int64_t i = 0; i < count; ++i) {
     if (distilled_) {
       distill_loss += numbers.front();
@@ -94,6 +126,20 @@ void RoutingNumbers::unpack(std::int64_t count, std::span<const double> numbers,
       for (std::size_t e = 0; e < load.size(); ++e) load[e] += share * static_cast<float>(numbers[e]);
       numbers = numbers.subspan(load.size());
     }
+    for (std::size_t l = 0; l < of_layers_.size(); ++l) {
+      const OfLayer& layer = of_layers_[l];
+      const auto add_mean = [&](std::vector<std::optional<double>>& means, bool has, double number) {
+        if (has) means[l] = means[l].value_or(0) + number / static_cast<double>(count);
+      };
+      if (layer.balance) {
+        add_mean(layers.balance, true, numbers[0]);
+        numbers = numbers.subspan(1);
+      }
+      if (!layer.statistics) continue;
+      add_mean(layers.weight, layer.two_stage, numbers[0]);
+      add_mean(layers.margin, layer.refuses, numbers[1]);
+      numbers = numbers.subspan(2);
+    }
   }
   if (distilled_) result.scalars.push_back({"distill_loss", distill_loss});
   if (balanced_) result.scalars.push_back({"balance_loss", balance_loss});
@@ -102,7 +148,11 @@ void RoutingNumbers::unpack(std::int64_t count, std::span<const double> numbers,
   const double share_computed = heads_ > 0 ? computed / static_cast<double>(heads_) : 1.0;
   result.scalars.push_back({"activated_heads", share_computed, "heads"});
   if (annealed_ > 0) result.scalars.push_back({"top_k", top_k / static_cast<double>(annealed_)});
+  for (std::size_t l = 0; l < of_layers_.size(); ++l) {
+    if (of_layers_[l].refuses) layers.dead[l] = static_cast<double>(count_dead(head_load[l]));
+  }
   result.rows.emplace_back("head_load", std::move(head_load));
+  layers.move_to(result);
 }
 
 }  // namespace moh

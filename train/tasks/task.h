@@ -14,6 +14,7 @@
 #include "core/function_ref.h"
 #include "core/random.h"
 #include "models/forward_context.h"
+#include "models/layers/attention_observer.h"
 #include "models/model.h"
 #include "train/comm/communicator.h"
 #include "train/config/run_config.h"
@@ -72,6 +73,8 @@ struct StepStatistics {
   std::vector<NamedScalar> scalars;  ///< "balance_loss"; "activated_heads", shown as "heads"
   /// Lists by layer: "head_load", the share of tokens that selected each routed head, by head number.
   std::vector<std::pair<std::string_view, std::vector<std::vector<float>>>> rows;
+  /// A number of each layer, or none: "router_margin".
+  std::vector<std::pair<std::string_view, std::vector<std::optional<double>>>> layers;
 };
 
 /// More about an evaluation than its metrics, for `moh eval`.
@@ -145,6 +148,9 @@ class Task {
   /// The loss of micro-batch `index` of those that begin_step fetched. On a GPU this can be captured: it does
   /// not synchronise, copies nothing from the host, and depends on the step only through data and generator.
   virtual MicroBatchLoss loss(std::int64_t index, Generator& generator) = 0;
+  /// Runs the model, without gradients, on one batch of the training data, always the same: its first. For
+  /// comparisons of what layers do at different times. After seek(). Nothing where attention has no observer.
+  virtual void run_first_batch(AttentionObserver& /*observer*/) {}
   /// Called when the micro-batches are no longer needed.
   virtual void end_step() {}
   /// statistics(size, count, numbers): the statistics of a step of `count` micro-batches, from the

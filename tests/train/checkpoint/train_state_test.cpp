@@ -24,6 +24,9 @@ TEST_CASE("trainer: the state reads back as it was written") {
                    .skipped_in_row = 1,
                    .elapsed_seconds = 1.0 / 3,
                    .best_score = 2.5,
+                   .recent_losses = {2.5, 1.0 / 3},
+                   .recent_grad_norms = {0.1},
+                   .selections = {"0f", ""},
                    .evaluation_due = true,
                    .seed = 7,
                    .identity = {{"tokenizer", "byte"}, {"tokenizer_hash", "00ff"}},
@@ -31,6 +34,9 @@ TEST_CASE("trainer: the state reads back as it was written") {
   const TrainState again = train_state_from_json(to_json(state), "checkpoint");
   CHECK(to_json(again) == to_json(state));
   CHECK(again.elapsed_seconds == state.elapsed_seconds);
+  CHECK(again.recent_losses == state.recent_losses);
+  CHECK(again.recent_grad_norms == state.recent_grad_norms);
+  CHECK(again.selections == state.selections);
   CHECK(again.identity == state.identity);
   CHECK(again.data == state.data);
   CHECK(again.evaluation_due);
@@ -41,6 +47,13 @@ TEST_CASE("trainer: the state reads back as it was written") {
 TEST_CASE("trainer: a state of a version that did not stop evaluations has none due") {
   const std::string text = replaced(to_json({.step = 12}), "  \"evaluation_due\": false,\n", "");
   CHECK_FALSE(train_state_from_json(text, "checkpoint").evaluation_due);
+}
+
+TEST_CASE("trainer: a state of a version without a guard of spikes has an empty window") {
+  std::string text = to_json({.step = 12});
+  for (const char* key : {"recent_losses", "recent_grad_norms", "selections"})
+    text = replaced(text, "  \"" + std::string(key) + "\": [],\n", "");
+  CHECK(train_state_from_json(text, "checkpoint").recent_losses.empty());
 }
 
 TEST_CASE("trainer: a state of a version that knew nothing of the data's contents has none") {

@@ -102,11 +102,14 @@ TEST_CASE("tensorboard: the checksum is CRC-32C") {
 
 TEST_CASE("tensorboard: numbers are scalars, lists of layers histograms over their elements") {
   const Shown event = shown_alone(
-      R"({"kind":"train","step":12,"loss":2.25,"tokens":4096,"head_load":[[0.5,0.125],[],[1]],"unix_time":1.5,)"
+      R"({"kind":"train","step":12,"loss":2.25,"tokens":4096,"head_load":[[0.5,0.125],[],[1]],"margin":[0.5,null,2],"unix_time":1.5,)"
       R"("note":"text"})");
   CHECK(event.time == 1.5);
   CHECK(event.step == 12);
-  CHECK(event.scalars == std::map<std::string, float>{{"train/loss", 2.25F}, {"train/tokens", 4096}});
+  CHECK(event.scalars == std::map<std::string, float>{{"train/loss", 2.25F},
+                                                      {"train/margin/layer_0", 0.5F},
+                                                      {"train/margin/layer_2", 2},
+                                                      {"train/tokens", 4096}});
   CHECK(event.histograms == std::map<std::string, std::vector<double>>{
                                 {"train/head_load/layer_0", {0.5, 0.125}}, {"train/head_load/layer_2", {1}}});
 }

@@ -111,6 +111,14 @@ MicroBatchLoss ImageTask::loss(std::int64_t index, Generator& generator) {
   return result;
 }
 
+void ImageTask::run_first_batch(AttentionObserver& observer) {
+  const NoGrad no_grad;
+  PictureBatch batch = pictures_->begin(batch_size_);
+  for (std::int64_t row = 0; row < batch_size_; ++row) pictures_->make(batch, 0, row);
+  pictures_->finish(batch, 0);
+  model_->forward(Variable(batch.pictures.to(model_->dtype()).to(model_->device())), {.observer = &observer});
+}
+
 void ImageTask::end_step() {
   if (model_->device() == kCpu) micro_batches_.clear();
 }

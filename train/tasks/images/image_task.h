@@ -46,6 +46,7 @@ class ImageTask final : public Task {
   void seek(std::int64_t first_sample, const StepPart& part) override;
   StepSize begin_step(std::int64_t count) override;
   MicroBatchLoss loss(std::int64_t index, Generator& generator) override;
+  void run_first_batch(AttentionObserver& observer) override;
   void end_step() override;
   StepStatistics statistics(const StepSize& size, std::int64_t count,
                             std::span<const double> numbers) const override;

@@ -114,6 +114,13 @@ MicroBatchLoss LanguageTask::loss(std::int64_t index, Generator& generator) {
   return result;
 }
 
+void LanguageTask::run_first_batch(AttentionObserver& observer) {
+  const NoGrad no_grad;
+  const TokenBatch batch = training_batches().at(0, train_.batch_size);
+  model_->forward(batch.tokens.to(model_->device()),
+                  context_of(*model_, batch, run_.data.reset_positions, {.observer = &observer}));
+}
+
 void LanguageTask::end_step() {
   if (model_->device() == kCpu) micro_batches_.clear();
 }

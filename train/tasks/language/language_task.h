@@ -49,6 +49,7 @@ class LanguageTask final : public Task {
   StepSize begin_step(std::int64_t count) override;
   void set_targets(std::int64_t targets) override { num_targets_ = targets; }
   MicroBatchLoss loss(std::int64_t index, Generator& generator) override;
+  void run_first_batch(AttentionObserver& observer) override;
   void end_step() override;
   /// Of a mixture: each source's epochs, share of the rows and last held-out loss.
   std::vector<std::pair<std::string, std::string>> remarks() const override;
