@@ -43,7 +43,11 @@ void diffusion_loss_kernel(DiffusionReader<T> from, DiffusionParts to) {
   for (std::int64_t j = device::thread_x(); j < count; j += device::block_threads()) {
     const double off = from.off(sample, j);
     squares += off * off;
-    if (from.sizes.has_variance()) bits += from.bound(sample, j).value;
+  }
+  // A loop of its own: in one with the squares, registers spill around its calls.
+  if (from.sizes.has_variance()) {
+    for (std::int64_t j = device::thread_x(); j < count; j += device::block_threads())
+      bits += from.bound(sample, j).value;
   }
   auto* space = device::shared_memory<ReduceSpace<double>>();
   squares = reduce_block(squares, Sum{}, space[0].values);

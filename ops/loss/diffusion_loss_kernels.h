@@ -10,7 +10,8 @@ namespace moh {
 struct DiffusionSizes {
   std::int64_t samples = 0, elements = 0, outputs = 0;
 
-  bool has_variance() const { return outputs > elements; }
+  /// constexpr, so that device code may call it.
+  constexpr bool has_variance() const { return outputs > elements; }
 };
 
 template <class A>
