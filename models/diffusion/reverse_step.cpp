@@ -34,16 +34,17 @@ struct StepFactors {
 
 /// A sample's part of the operands and results of a step.
 struct SampleStep {
-  std::int64_t elements;
-  const float *x, *noise_prediction, *v, *drawn;  // v, drawn: may be null
+  std::int64_t elements, outputs;       // outputs: as many, and as many more of v if the variance is learned
+  const float *x, *prediction, *drawn;  // drawn: may be null
   float *sample, *start, *mean, *log_variance;
 };
 
 void ancestral(const StepFactors& f, const SampleStep& s, bool clip) {
+  const bool learned = s.outputs > s.elements;
   for (std::int64_t j = 0; j < s.elements; ++j) {
-    const float share = s.v == nullptr ? 0.0F : (s.v[j] + 1) / 2;
+    const float share = learned ? (s.prediction[s.elements + j] + 1) / 2 : 0.0F;
     s.log_variance[j] = share * f.log_beta + (1 - share) * f.log_posterior;
-    s.start[j] = f.start_of(s.x[j], s.noise_prediction[j], clip);
+    s.start[j] = f.start_of(s.x[j], s.prediction[j], clip);
     s.mean[j] = f.mean_of_start * s.start[j] + f.mean_of_sample * s.x[j];
     const float off = s.drawn == nullptr ? 0.0F : std::exp(0.5F * s.log_variance[j]) * s.drawn[j];
     s.sample[j] = s.mean[j] + off;
@@ -56,7 +57,7 @@ void ddim(const StepFactors& f, const SampleStep& s, const ReverseOptions& optio
   const float of_start = std::sqrt(f.product_before);
   const float of_noise = std::sqrt(std::max(1 - f.product_before - sigma * sigma, 0.0F));
   for (std::int64_t j = 0; j < s.elements; ++j) {
-    s.start[j] = f.start_of(s.x[j], s.noise_prediction[j], options.clip_start);
+    s.start[j] = f.start_of(s.x[j], s.prediction[j], options.clip_start);
     const float noise = (f.per_signal * s.x[j] - s.start[j]) / f.per_noise;
     s.sample[j] = s.start[j] * of_start + of_noise * noise;
     if (s.drawn != nullptr) s.sample[j] += sigma * s.drawn[j];
@@ -109,11 +110,10 @@ ReverseStep reverse_step(const NoiseSchedule& schedule, const Tensor& x, const T
   parallel_for(samples, 1, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t b = begin; b < end; ++b) {
       const std::int64_t step = steps[static_cast<std::size_t>(b)];
-      const float* predicted = prediction.data<float>() + b * outputs;
       const SampleStep s{elements,
+                         outputs,
                          own(x, b),
-                         predicted,
-                         outputs > elements ? predicted + elements : nullptr,
+                         prediction.data<float>() + b * outputs,
                          step > 0 && noise.defined() ? own(noise, b) : nullptr,
                          own(result.sample, b),
                          own(result.start, b),
