@@ -116,6 +116,7 @@ bool TrainStep::begin_unless(FunctionRef<bool()> stop, std::int64_t step, double
   task_.end_step();
   report.comm_seconds = processes_.waited_seconds() - waited;
   if (complete) under_way_.push_back({report, size, began, HostCopy(numbers_)});
+  if (graph_ == nullptr) numbers_ = {};
   return complete;
 }
 

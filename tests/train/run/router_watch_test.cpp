@@ -19,7 +19,7 @@ RunConfig routed_run() {
   moh.num_shared = {1};
   moh.top_k = {1};
   language_run(run).data.sequence_length = 64;
-  run.train.batch_size = 4;
+  run.train.batch_size = 8;  // enough tokens for a router to be judged by
   return run;
 }
 
@@ -110,7 +110,7 @@ TEST_CASE("router watch: churn is the share of selected pairs that differ") {
   std::vector<std::string> selections;
   CHECK(watch.churn(selections) == Shares{std::nullopt, std::nullopt});
   REQUIRE(selections.size() == 2);
-  CHECK(selections[0].size() == 256);  // bits of 256 tokens and 4 heads
+  CHECK(selections[0].size() == 512);  // bits of 512 tokens and 4 heads
   CHECK(watch.churn(selections) == Shares{0, 0});
   fixture.step();  // the batch that is compared is not the next one
   CHECK(watch.churn(selections) == Shares{0, 0});

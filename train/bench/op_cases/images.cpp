@@ -2,6 +2,7 @@
 #include "ops/conv/conv_glu.h"
 #include "ops/dropout/drop_path.h"
 #include "ops/elementwise/gate_residual.h"
+#include "ops/loss/diffusion_loss.h"
 #include "ops/moh/add_expert.h"
 #include "ops/norm/layer_norm.h"
 #include "ops/pool/adaptive_avg_pool.h"
@@ -39,6 +40,22 @@ StreamingCase make_gate_residual(Placement placement, std::int64_t bytes) {
   // The gradient of the residual is that of the output, without a copy.
   return {to_string(in.x.shape()), 3 * bytes_of(in.x), 3 * bytes_of(in.x),
           [=] { return gate_residual(input(residual), input(in.x), input(in.modulation), kGate); }};
+}
+
+/// The loss of DiT on latents, [B, 4, 32, 32], which reads predictions of noise and variance and three more
+/// numbers of each element.
+StreamingCase make_diffusion_loss(Placement placement, std::int64_t bytes) {
+  constexpr std::int64_t kChannels = 4, kSide = 32;
+  const Tensor prediction = random_items({2 * kChannels, kSide, kSide}, placement, bytes);
+  const std::int64_t samples = prediction.dim(0);
+  const auto of_each = [&](int seed) {
+    return random_tensor({samples, kChannels, kSide, kSide}, {DType::kFloat32, placement.device}, seed);
+  };
+  const DiffusionTargets targets{of_each(2), of_each(3), of_each(4),
+                                 zeros({samples, kDiffusionFactors}, DType::kFloat32, placement.device)};
+  const double read = bytes_of(prediction) + 3 * bytes_of(targets.start);
+  return {to_string(prediction.shape()), read, read + bytes_of(prediction),
+          [=] { return diffusion_loss(input(prediction), targets).loss; }};
 }
 
 /// A convolution of square images [side, side, channels].
@@ -118,6 +135,7 @@ std::vector<StreamingFamily> of_images() {
           {"depthwise_conv2d", make_depthwise_conv2d},
           {"layer_norm_modulate", make_layer_norm_modulate},
           {"gate_residual", make_gate_residual},
+          {"diffusion_loss", make_diffusion_loss},
           {"conv_glu", make_conv_glu},
           {"adaptive_avg_pool", make_adaptive_avg_pool},
           {"add_positions", make_add_positions},
