@@ -67,6 +67,28 @@ class Torchrun(support.MohTest):
             for process in started:
                 self.assertEqual(process.wait(support.TIMEOUT_SECONDS), support.DONE, self.output(0))
 
+    def test_strangers_hold_up_nobody(self):
+        port, config = free_port(), self.config({**CONFIG, "train.steps": 2, "schedule.warmup_steps": 1})
+        first = self.start(0, 2, port, "train", config)
+        for words in (b"", b"GET / HTTP/1.1\r\nHost: somebody\r\n\r\n"):
+            stranger = self.connected(port)
+            self.addCleanup(stranger.close)
+            stranger.sendall(words)
+        second = self.start(1, 2, port, "train", config)
+        for process in (first, second):
+            self.assertEqual(process.wait(support.TIMEOUT_SECONDS), support.DONE, self.output(0))
+
+    @staticmethod
+    def connected(port):
+        deadline = time.monotonic() + support.TIMEOUT_SECONDS
+        while True:
+            try:
+                return socket.create_connection(("localhost", port))
+            except ConnectionRefusedError:
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(0.02)
+
     def test_a_port_that_is_in_use(self):
         port = free_port()
         with socket.socket(socket.AF_INET6) as other:

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <cstdint>
 #include <cstring>
 #include <utility>
@@ -17,6 +18,8 @@ namespace moh {
 namespace {
 
 constexpr std::uint64_t kGreeting = 0x31504354484F4DULL;  // "MOHTCP1"
+/// A process says who it is as soon as it is connected. Whoever does not holds up nobody for longer.
+constexpr std::chrono::seconds kGreetingTime{5};
 
 /// The first thing that a process says on a connection that it has made.
 struct Hello {
@@ -94,7 +97,8 @@ class Meeting {
       if (!socket) throw_missing(first);
       Hello hello;
       // What is no process of a run is none of ours.
-      if (!socket->receive_all(writable_bytes_of(hello), deadline_) || hello.greeting != kGreeting) continue;
+      const auto until = std::min(deadline_, Clock::now() + kGreetingTime);
+      if (!socket->receive_all(writable_bytes_of(hello), until) || hello.greeting != kGreeting) continue;
       check(hello, first);
       Place& place = places_[static_cast<std::size_t>(hello.rank)];
       const std::string address = socket->peer_address();
