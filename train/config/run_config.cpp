@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "core/error.h"
 #include "core/parallel.h"
 #include "train/config/enum_names.h"
 
@@ -24,6 +25,24 @@ std::optional<TrainConfig> share_of_process(TrainConfig train, std::int64_t proc
   while (share % train.batch_size != 0) --train.batch_size;
   train.accumulate = share / train.batch_size;
   return train;
+}
+
+RunConfig divided_config(const RunConfig& config, int processes) {
+  if (processes == 1) return config;
+  const std::optional<TrainConfig> share = share_of_process(config.train, processes);
+  if (!share) {
+    throw ConfigError(
+        error_message("train.batch_size",
+                      std::to_string(config.train.batch_size) + " x train.accumulate " +
+                          std::to_string(config.train.accumulate),
+                      "samples of a step that " + std::to_string(processes) + " processes can share evenly",
+                      std::to_string(config.train.batch_size * config.train.accumulate),
+                      "change one of them, or the number of processes"));
+  }
+  RunConfig divided = config;
+  divided.train.batch_size = share->batch_size;
+  divided.train.accumulate = share->accumulate * processes;
+  return divided;
 }
 
 RunLength length_of(const RunConfig& run, std::int64_t steps_per_epoch) {

@@ -179,6 +179,10 @@ RunConfig default_run(const FamilyConfig& family);
 /// Nothing if the samples cannot be divided, or their number overflows.
 std::optional<TrainConfig> share_of_process(TrainConfig train, std::int64_t processes);
 
+/// The configuration with which each of `processes` makes its task: micro-batches of the size of theirs, all
+/// micro-batches of a step. Throws ConfigError if the samples of a step cannot be divided.
+RunConfig divided_config(const RunConfig& config, int processes);
+
 /// The length of a run, in steps.
 struct RunLength {
   std::int64_t steps = 0;

@@ -10,6 +10,7 @@
 #include "core/process_memory.h"
 #include "train/config/load_run_config.h"
 #include "train/log/logging.h"
+#include "train/run/resume_state.h"
 #include "train/run/sharded_state.h"
 #include "train/weights/load_weights.h"
 
@@ -42,55 +43,12 @@ std::string in_words(std::string_view name) {
   return words;
 }
 
-using Identity = std::vector<std::pair<std::string, std::string>>;
-
-void check_identity(const std::string& where, const Identity& expected, const Identity& saved) {
-  for (const auto& entry : expected) {
-    const auto found = std::ranges::find(saved, entry.first, &Identity::value_type::first);
-    if (found != saved.end() && found->second == entry.second) continue;
-    throw CheckpointError(
-        error_message(where, entry.first, entry.second, found == saved.end() ? "none" : found->second));
-  }
-}
-
 bool learns_shared_heads(const Model& model) {
   return std::ranges::any_of(model.routing(),
                              [](const HeadRoutingOptions& layer) { return layer.learn_shared_until > 0; });
 }
 
-/// The state at the start of a run: that of the checkpoint to resume from, or the initial one.
-TrainState first_state(const RunConfig& config, const Task& task, const StoredCheckpoint* resume_from) {
-  TrainState state;
-  if (resume_from != nullptr) {
-    state = train_state_of(*resume_from);
-    check_identity("checkpoint " + checkpoint_folder_name(resume_from->step()), task.identity(),
-                   state.identity);
-  }
-  state.seed = config.seed;
-  state.identity = task.identity();
-  state.data = task.data_contents();
-  return state;
-}
-
 }  // namespace
-
-RunConfig divided_config(const RunConfig& config, int processes) {
-  if (processes == 1) return config;
-  const std::optional<TrainConfig> share = share_of_process(config.train, processes);
-  if (!share) {
-    throw ConfigError(
-        error_message("train.batch_size",
-                      std::to_string(config.train.batch_size) + " x train.accumulate " +
-                          std::to_string(config.train.accumulate),
-                      "samples of a step that " + std::to_string(processes) + " processes can share evenly",
-                      std::to_string(config.train.batch_size * config.train.accumulate),
-                      "change one of them, or the number of processes"));
-  }
-  RunConfig divided = config;
-  divided.train.batch_size = share->batch_size;
-  divided.train.accumulate = share->accumulate * processes;
-  return divided;
-}
 
 Trainer::Trainer(const RunConfig& config, Task& task, const RunFolder& folder, CheckpointStore* checkpoints,
                  const StopSignal& stop, std::shared_ptr<Console> console,
@@ -108,7 +66,7 @@ Trainer::Trainer(const RunConfig& config, Task& task, const RunFolder& folder, C
       train_step_(task, optimizer_, divided_, processes),
       length_(length_of(config, task.steps_per_epoch())),
       rates_(rates_of(config, length_)),
-      state_(first_state(config, task, resume_from)),
+      state_(first_state(config.seed, task, resume_from)),
       spike_(config.guard.spike, state_),
       progress_(console_, length_.steps, resume_from ? resume_from->step() : 0),
       routers_(task) {
@@ -145,15 +103,8 @@ Trainer::~Trainer() {
 }
 
 void Trainer::resume(const StoredCheckpoint& checkpoint) {
-  load_optimizer(checkpoint);
-  if (const WeightAverage* average = train_step_.average()) {
-    if (checkpoint.average().empty()) {
-      throw CheckpointError(error_message("checkpoint " + checkpoint_folder_name(checkpoint.step()), "",
-                                          "the moving average of the weights (ema.decay)", "none",
-                                          "resume with ema.decay=0, as the run began"));
-    }
-    load_parts("moving average", checkpoint.average(), optimizer_.parts_of(average->trained()));
-  }
+  load_optimizer_state(optimizer_, checkpoint);
+  if (train_step_.average() != nullptr) load_average(*train_step_.average(), optimizer_, checkpoint);
   optimizer_.set_steps(state_.optimizer_steps);
   saved_at_ = state_.step;
   if (checkpoint.metric()) {  // this step has been evaluated
@@ -162,26 +113,6 @@ void Trainer::resume(const StoredCheckpoint& checkpoint) {
   }
   elapsed_before_ = state_.elapsed_seconds;
   write(MetricRecord("event", state_.step).add("event", "resume"));
-}
-
-/// With other optim.groups than those of the checkpoint, which --allow-changes lets pass: state of parameters
-/// that are frozen now is dropped; those that were frozen have none to go on with.
-void Trainer::load_optimizer(const StoredCheckpoint& checkpoint) {
-  const std::vector<NamedTensor> wanted = optimizer_.state();
-  for (const NamedTensor& state : wanted) {
-    if (!state.name.starts_with("exp_avg.")) continue;
-    const auto has = [&](const StoredTensors& file) { return file.find(state.name) != nullptr; };
-    if (std::ranges::any_of(checkpoint.optimizer(), has)) continue;
-    throw CheckpointError(error_message("checkpoint " + checkpoint_folder_name(checkpoint.step()),
-                                        "optim.groups",
-                                        "the optimiser's state of every parameter that is trained now",
-                                        "none for " + state.name + ", whose parameter was frozen",
-                                        "freeze what was frozen, or begin a new run with init.from"));
-  }
-  if (optimizer_.shards() != nullptr || checkpoint.optimizer().size() > 1)
-    return load_parts("optimizer state", checkpoint.optimizer(), optimizer_.state_parts());
-  if (optimizer_.frozen().empty()) return load_exactly("optimizer state", checkpoint.optimizer(), wanted);
-  load_named("optimizer state", checkpoint.optimizer(), wanted);
 }
 
 TrainOutcome Trainer::run() {

@@ -58,7 +58,6 @@ class Trainer {
 
  private:
   void resume(const StoredCheckpoint& checkpoint);
-  void load_optimizer(const StoredCheckpoint& checkpoint);
   bool is_finished() const;
   bool is_last(std::int64_t step) const { return step == length_.steps; }
   bool is_evaluated(std::int64_t step) const;
@@ -129,9 +128,5 @@ class Trainer {
   std::optional<double> validation_score_;
   int stop_number_ = 0;  // of the signal that reached one of the processes
 };
-
-/// The configuration with which each of `processes` makes its task: micro-batches of the size of theirs, all
-/// micro-batches of a step. Throws ConfigError if the samples of a step cannot be divided.
-RunConfig divided_config(const RunConfig& config, int processes);
 
 }  // namespace moh
