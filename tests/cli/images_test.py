@@ -5,9 +5,7 @@ import json
 import os
 import pathlib
 import shutil
-import struct
 import tarfile
-import zlib
 
 import support
 
@@ -37,17 +35,9 @@ checkpoint: {every: 3, keep_last: 99, keep_best: false}
 """
 
 
-def png(width, height, rows):
-    """A PNG file of 8-bit RGB rows."""
-    def chunk(kind, body):
-        return struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
-    header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
-    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b"")
-
-
 def plain(color, side=20):
     """A picture of one colour."""
-    return png(side, side, (b"\0" + bytes(color) * side) * side)
+    return support.png(side, side, (b"\0" + bytes(color) * side) * side)
 
 
 class Images(support.MohTest):
@@ -174,7 +164,7 @@ class Images(support.MohTest):
         broken = {
             "empty.jpg": b"", "text.jpg": b"no picture\n", "cut.jpg": jpeg[:len(jpeg) // 2], "start.jpg": jpeg[:3],
             "cut.png": picture[:40], "sum.png": picture[:45] + bytes([picture[45] ^ 1]) + picture[46:],
-            "huge.png": png(100000, 100000, b""), "short.png": png(20, 20, b"\0" * 10), "gif.jpg": b"GIF89a" + b"\0" * 50,
+            "huge.png": support.png(100000, 100000, b""), "short.png": support.png(20, 20, b"\0" * 10), "gif.jpg": b"GIF89a" + b"\0" * 50,
             "zeros.jpg": jpeg[:20] + b"\0" * (len(jpeg) - 20),
         }
         for name, contents in broken.items():

@@ -22,6 +22,7 @@ import tempfile
 import termios
 import time
 import unittest
+import zlib
 
 MOH = os.environ.get("MOH_BINARY", "moh")
 
@@ -77,6 +78,14 @@ def safetensors(header, data):
     """A safetensors file."""
     text = json.dumps(header).encode()
     return struct.pack("<Q", len(text)) + text + data
+
+
+def png(width, height, rows):
+    """A PNG file of 8-bit RGB rows."""
+    def chunk(kind, body):
+        return struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
+    header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b"")
 
 
 def old_token_file(text):
