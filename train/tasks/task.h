@@ -163,6 +163,12 @@ class Task {
   /// the processes computes some of the batches, and calls `stop` as often as the others; all get the same
   /// result, which does not depend on their number.
   virtual std::optional<Evaluation> evaluate(StopEvaluation stop, Communicator& processes) = 0;
+  /// Makes a picture of what the model makes, to be looked at while it trains, after an evaluation and with
+  /// its weights: a PNG file's bytes, the same for any number of processes; empty where the task shows none.
+  /// Returns nothing if `stop` returned true, which each of the processes calls as often as the others.
+  virtual std::optional<std::string> draw_samples(StopEvaluation /*stop*/, Communicator& /*processes*/) {
+    return "";
+  }
   /// (name, value) pairs, such as the tokenizer's hash, that have to be the same in a checkpoint.
   virtual std::vector<std::pair<std::string, std::string>> identity() const { return {}; }
   /// (name, contents) of files that each checkpoint keeps, so that the model can be used without others:

@@ -8,6 +8,7 @@
 #include "core/error.h"
 #include "core/parallel.h"
 #include "train/tasks/diffusion/diffusion_evaluation.h"
+#include "train/tasks/diffusion/sampling/training_samples.h"
 
 namespace moh {
 
@@ -146,6 +147,10 @@ std::optional<Evaluation> DiffusionTask::evaluate(StopEvaluation stop, Communica
   const std::string broken = data_->broken_in_validation->describe();
   if (evaluation && !broken.empty()) evaluation->coverage += "; " + broken;
   return evaluation;
+}
+
+std::optional<std::string> DiffusionTask::draw_samples(StopEvaluation stop, Communicator& processes) {
+  return draw_training_samples(*model_, run_.sample, config_.random_seed(), stop, processes);
 }
 
 }  // namespace moh

@@ -45,6 +45,7 @@ class DiffusionTask final : public Task {
   StepStatistics statistics(const StepSize& size, std::int64_t count,
                             std::span<const double> numbers) const override;
   std::optional<Evaluation> evaluate(StopEvaluation stop, Communicator& processes) override;
+  std::optional<std::string> draw_samples(StopEvaluation stop, Communicator& processes) override;
   /// The broken pictures that were met.
   std::vector<std::pair<std::string, std::string>> remarks() const override;
   std::vector<std::pair<std::string, std::string>> identity() const override {
