@@ -99,14 +99,16 @@ def completion(root):
     for command in walk(root):
         words = [below.words[-1] for below in command.below] + command.options()
         cases.append(f'    "{" ".join(command.words)}") words="{" ".join(words)}" ;;')
-    groups = "|".join(" ".join(command.words) for command in walk(root) if command.below and command.words)
+    # A command with subcommands may have arguments of its own.
+    groups = [f'      "{" ".join(command.words)}") case $word in {"|".join(below.words[-1] for below in command.below)})'
+              ' command="$command $word" ;; esac ;;' for command in walk(root) if command.below and command.words]
     return f"""# bash completion for moh
 _moh() {{
   local current=${{COMP_WORDS[COMP_CWORD]}} command="" words="" word
   for word in "${{COMP_WORDS[@]:1:COMP_CWORD-1}}"; do
     case "$command" in
       "") [[ $word == -* ]] || command=$word ;;
-      {groups}) [[ $word == -* ]] || command="$command $word" ;;
+{chr(10).join(groups)}
     esac
   done
   case "$command" in

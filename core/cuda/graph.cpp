@@ -3,7 +3,6 @@
 #include <cuda_runtime_api.h>
 
 #include <string>
-#include <utility>
 
 #include "core/cuda/arena_scope.h"
 #include "core/cuda/device.h"
@@ -34,20 +33,15 @@ class Capture {
   Capture(const Capture&) = delete;
   Capture& operator=(const Capture&) = delete;
 
-  struct Result {
-    cudaGraphExec_t ready = nullptr;
-    std::size_t nodes = 0;
-  };
-  Result end() {
+  cudaGraphExec_t end() {
     under_way = false;
     cudaGraph_t graph = nullptr;
     MOH_CUDA_CALL(cudaStreamEndCapture(stream(), &graph));
-    Result result;
-    cudaError_t status = cudaGraphGetNodes(graph, nullptr, &result.nodes);
-    if (status == cudaSuccess) status = cudaGraphInstantiate(&result.ready, graph, 0);
+    cudaGraphExec_t ready = nullptr;
+    const cudaError_t status = cudaGraphInstantiate(&ready, graph, 0);
     cudaGraphDestroy(graph);
     check(status, "cudaGraphInstantiate");
-    return result;
+    return ready;
   }
 };
 
@@ -61,57 +55,40 @@ void require_no_capture(const char* what) {
   MOH_CHECK(!under_way, std::string("a captured step does not ") + what);
 }
 
-struct GraphMemory::Impl {
-  SharedArena arena = make_arena();
-
-  Impl() = default;
-  ~Impl() { disown(arena); }
-  Impl(const Impl&) = delete;
-  Impl& operator=(const Impl&) = delete;
-};
-
-GraphMemory::GraphMemory() : impl_(std::make_shared<Impl>()) {}
-
 struct Graph::Impl {
-  std::shared_ptr<GraphMemory::Impl> memory;
-  Capture::Result graph;
+  SharedArena arena = make_arena();
+  cudaGraphExec_t ready = nullptr;
 
-  explicit Impl(std::shared_ptr<GraphMemory::Impl> shared) : memory(std::move(shared)) {}
   ~Impl() {
-    if (graph.ready != nullptr) cudaGraphExecDestroy(graph.ready);
+    if (ready != nullptr) cudaGraphExecDestroy(ready);
+    disown(arena);
   }
-  Impl(const Impl&) = delete;
-  Impl& operator=(const Impl&) = delete;
 };
 
-Graph::Graph(const GraphMemory& memory) : impl_(std::make_unique<Impl>(memory.impl_)) {}
+Graph::Graph() : impl_(std::make_unique<Impl>()) {}
 Graph::~Graph() = default;
 
 void Graph::rehearse(FunctionRef<void()> work) {
   MOH_CHECK(!captured(), "rehearse() would change the arena of a captured graph");
-  const ArenaScope memory(impl_->memory->arena);
+  const ArenaScope memory(impl_->arena);
   work();
 }
 
 void Graph::capture(FunctionRef<void()> work) {
   MOH_CHECK(!captured(), "a graph is captured once");
-  const ArenaScope memory(impl_->memory->arena);
+  const ArenaScope memory(impl_->arena);
   Capture capture;
   work();
-  impl_->graph = capture.end();
+  impl_->ready = capture.end();
 }
 
 bool Graph::captured() const {
-  return impl_->graph.ready != nullptr;
-}
-
-std::size_t Graph::num_nodes() const {
-  return impl_->graph.nodes;
+  return impl_->ready != nullptr;
 }
 
 void Graph::launch() {
   MOH_CHECK(captured(), "capture() comes first");
-  MOH_CUDA_CALL(cudaGraphLaunch(impl_->graph.ready, stream()));
+  MOH_CUDA_CALL(cudaGraphLaunch(impl_->ready, stream()));
 }
 
 }  // namespace moh::cuda

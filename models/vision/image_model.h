@@ -11,6 +11,7 @@ namespace moh {
 /// The result of a forward pass of an image classifier.
 struct ImageOutput {
   Variable logits;                        ///< [B, classes]
+  Variable features;                      ///< [B, D], of which the last layer makes the logits
   std::vector<LayerRouting> routing;      ///< one per MoH layer, in order; empty for a dense model
   std::vector<Variable> expert_balances;  ///< load-balance losses of the mixtures of feed-forward networks
 };

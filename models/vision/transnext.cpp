@@ -171,7 +171,8 @@ ImageOutput TransNext::forward(const Variable& images, const ForwardContext& con
     }
     x = reshape((*stage.norm)(x), image);
   }
-  output.logits = head_(reshape(adaptive_avg_pool(x, 1, 1), {x.dim(0), x.dim(3)}));
+  output.features = reshape(adaptive_avg_pool(x, 1, 1), {x.dim(0), x.dim(3)});
+  output.logits = head_(output.features);
   return output;
 }
 

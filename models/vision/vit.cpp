@@ -189,7 +189,8 @@ ImageOutput Vit::forward(const Variable& images, const ForwardContext& context) 
           ? take_token(x, 0)
           : reshape(adaptive_avg_pool(reshape(x, {x.dim(0), 1, x.dim(1), x.dim(2)}), 1, 1),
                     {x.dim(0), x.dim(2)});
-  output.logits = head_(norm_(pooled));
+  output.features = norm_(pooled);
+  output.logits = head_(output.features);
   return output;
 }
 

@@ -3,7 +3,6 @@
 #include <cstdint>
 
 #include "autograd/variable.h"
-#include "ops/loss/loss_divisor.h"
 
 namespace moh {
 
@@ -13,7 +12,7 @@ inline constexpr std::int64_t kIgnoredTarget = -100;
 struct CrossEntropyOptions {
   /// The sum of the losses is divided by this number: that of the targets not ignored in the whole batch,
   /// over all micro-batches and ranks, so that gradient accumulation gives the gradients of the whole batch.
-  LossDivisor normalizer = 1.0;
+  double normalizer = 1.0;
   /// Does not overwrite the logits, and allocates their gradient separately.
   bool keep_logits = false;
 };

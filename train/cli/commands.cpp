@@ -16,7 +16,9 @@ Commands add_group(const Commands& commands, const char* name, const char* descr
 
 CLI::App& add_parser(const Commands& commands, const char* name, const char* description, Action action) {
   CLI::App* const command = commands.parser.add_subcommand(name, description);
-  command->callback([&chosen = commands.action, action = std::move(action)] { chosen = action; });
+  command->callback([command, &chosen = commands.action, action = std::move(action)] {
+    if (command->get_subcommands().empty()) chosen = action;
+  });
   return *command;
 }
 

@@ -52,6 +52,7 @@ struct Commands {
 
 void add_train(const Commands& commands);
 void add_eval(const Commands& commands);
+void add_eval_fid(const Commands& eval);
 void add_analyze(const Commands& commands);
 void add_generate(const Commands& commands);
 void add_predict(const Commands& commands);

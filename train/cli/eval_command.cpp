@@ -79,6 +79,14 @@ int eval(const EvalArgs& args, const Families& families) {
 void add_eval(const Commands& commands) {
   const auto [command, args] = add_command(commands, "eval", "Evaluate a checkpoint on held-out data", eval);
   add_checkpoint_and_text(command, args);
+  // Of `moh eval fid` it is not required.
+  command.get_option("--checkpoint")->required(false);
+  command.require_subcommand(0, 1);
+  command.parse_complete_callback([&command = command, &args = args] {
+    if (args.checkpoint.empty() && command.get_subcommands().empty())
+      throw CLI::RequiredError("--checkpoint");
+  });
+  add_eval_fid({command, commands.action});
   command.add_flag("--json", args.json, "Print one JSON object instead of a table, with all details");
   command.footer(
       R"(Without data=PATH, the data that the run held out are used, of text as far as eval.max_tokens allows; of data=PATH all.

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "core/error.h"
+#include "train/formats/numpy_file.h"
 #include "train/formats/stored_dtype.h"
 #include "train/io/input_file.h"
 #include "train/io/printable.h"
@@ -70,7 +71,7 @@ std::shared_ptr<const InputFile> open_input(const fs::path& path) {
 
 ForeignTokenFile open_numpy(const std::string& path, TokenFileInfo info) {
   const auto file = open_input(path);
-  const NumpyTokens tokens = read_numpy_header(*file);
+  const NumpyTokens tokens = read_numpy_tokens(*file);
   info.stored_dtype = tokens.stored_dtype;
   info.num_tokens = tokens.count;
   const auto ids = ids_in(file, tokens.begin, std::move(info));

@@ -15,10 +15,8 @@ struct NumpyTokens {
   std::int64_t rows = 1;  ///< of an array of two dimensions
 };
 
-bool looks_like_numpy(std::string_view first_bytes);
-
 /// Reads the header: versions 1 to 3, integers of 1 to 8 bytes in little-endian order, one dimension, or two
 /// in C order. Throws DataError for a damaged file, and naming what it has instead.
-NumpyTokens read_numpy_header(const InputFile& file);
+NumpyTokens read_numpy_tokens(const InputFile& file);
 
 }  // namespace moh
