@@ -64,8 +64,12 @@ void copy_on_device(void*, const void*, std::size_t) {
 void set_zero(void*, std::size_t) {
   not_open();
 }
+struct GraphMemory::Impl {};
+GraphMemory::GraphMemory() {
+  not_open();
+}
 struct Graph::Impl {};
-Graph::Graph() {
+Graph::Graph(const GraphMemory&) {
   not_open();
 }
 Graph::~Graph() = default;
@@ -76,6 +80,9 @@ void Graph::capture(FunctionRef<void()>) {
   not_open();
 }
 bool Graph::captured() const {
+  not_open();
+}
+std::size_t Graph::num_nodes() const {
   not_open();
 }
 void Graph::launch() {
@@ -107,6 +114,9 @@ void add(void*, DType, const void*, DType, std::int64_t) {
   not_open();
 }
 void scale(void*, DType, std::int64_t, double) {
+  not_open();
+}
+void copy_to_row(void*, const std::int64_t*, const void*, DType, std::int64_t) {
   not_open();
 }
 bool all_finite(const void*, DType, std::int64_t) {

@@ -3,6 +3,7 @@
 #include <cuda_runtime_api.h>
 
 #include <string>
+#include <utility>
 
 #include "core/cuda/arena_scope.h"
 #include "core/cuda/device.h"
@@ -33,15 +34,20 @@ class Capture {
   Capture(const Capture&) = delete;
   Capture& operator=(const Capture&) = delete;
 
-  cudaGraphExec_t end() {
+  struct Result {
+    cudaGraphExec_t ready = nullptr;
+    std::size_t nodes = 0;
+  };
+  Result end() {
     under_way = false;
     cudaGraph_t graph = nullptr;
     MOH_CUDA_CALL(cudaStreamEndCapture(stream(), &graph));
-    cudaGraphExec_t ready = nullptr;
-    const cudaError_t status = cudaGraphInstantiate(&ready, graph, 0);
+    Result result;
+    cudaError_t status = cudaGraphGetNodes(graph, nullptr, &result.nodes);
+    if (status == cudaSuccess) status = cudaGraphInstantiate(&result.ready, graph, 0);
     cudaGraphDestroy(graph);
     check(status, "cudaGraphInstantiate");
-    return ready;
+    return result;
   }
 };
 
@@ -55,40 +61,57 @@ void require_no_capture(const char* what) {
   MOH_CHECK(!under_way, std::string("a captured step does not ") + what);
 }
 
-struct Graph::Impl {
+struct GraphMemory::Impl {
   SharedArena arena = make_arena();
-  cudaGraphExec_t ready = nullptr;
 
-  ~Impl() {
-    if (ready != nullptr) cudaGraphExecDestroy(ready);
-    disown(arena);
-  }
+  Impl() = default;
+  ~Impl() { disown(arena); }
+  Impl(const Impl&) = delete;
+  Impl& operator=(const Impl&) = delete;
 };
 
-Graph::Graph() : impl_(std::make_unique<Impl>()) {}
+GraphMemory::GraphMemory() : impl_(std::make_shared<Impl>()) {}
+
+struct Graph::Impl {
+  std::shared_ptr<GraphMemory::Impl> memory;
+  Capture::Result graph;
+
+  explicit Impl(std::shared_ptr<GraphMemory::Impl> shared) : memory(std::move(shared)) {}
+  ~Impl() {
+    if (graph.ready != nullptr) cudaGraphExecDestroy(graph.ready);
+  }
+  Impl(const Impl&) = delete;
+  Impl& operator=(const Impl&) = delete;
+};
+
+Graph::Graph(const GraphMemory& memory) : impl_(std::make_unique<Impl>(memory.impl_)) {}
 Graph::~Graph() = default;
 
 void Graph::rehearse(FunctionRef<void()> work) {
   MOH_CHECK(!captured(), "rehearse() would change the arena of a captured graph");
-  const ArenaScope memory(impl_->arena);
+  const ArenaScope memory(impl_->memory->arena);
   work();
 }
 
 void Graph::capture(FunctionRef<void()> work) {
   MOH_CHECK(!captured(), "a graph is captured once");
-  const ArenaScope memory(impl_->arena);
+  const ArenaScope memory(impl_->memory->arena);
   Capture capture;
   work();
-  impl_->ready = capture.end();
+  impl_->graph = capture.end();
 }
 
 bool Graph::captured() const {
-  return impl_->ready != nullptr;
+  return impl_->graph.ready != nullptr;
+}
+
+std::size_t Graph::num_nodes() const {
+  return impl_->graph.nodes;
 }
 
 void Graph::launch() {
   MOH_CHECK(captured(), "capture() comes first");
-  MOH_CUDA_CALL(cudaGraphLaunch(impl_->ready, stream()));
+  MOH_CUDA_CALL(cudaGraphLaunch(impl_->graph.ready, stream()));
 }
 
 }  // namespace moh::cuda

@@ -1,21 +1,36 @@
 #pragma once
 
+#include <cstddef>
 #include <memory>
 
 #include "core/function_ref.h"
 
 namespace moh::cuda {
 
+/// The arena of graphs whose launches follow one another in the stream: what a graph needs only while it runs
+/// is free for the next, and what it leaves behind stays. A handle.
+class GraphMemory {
+ public:
+  GraphMemory();
+
+ private:
+  friend class Graph;
+  struct Impl;
+  std::shared_ptr<Impl> impl_;
+};
+
 /// A CUDA graph: work that is captured once and then launched as a whole. It repeats the same kernels with
 /// the same arguments and addresses, so what changes from one launch to the next has to be in device memory,
 /// and the work must not wait for the device or copy from the host.
 ///
-/// The work allocates from an arena that belongs to the graph alone: allocations captured into the graph
-/// would all have to be freed by its end, and blocks of the common pool could be reused by others between two
-/// launches. So the results of a launch stay valid until the next launch overwrites them.
+/// The work allocates from an arena that belongs to the graph, or to a few that share it: allocations
+/// captured into the graph would all have to be freed by its end, and blocks of the common pool could be
+/// reused by others between two launches. So the results of a launch stay valid until the next launch
+/// overwrites them.
 class Graph {
  public:
-  Graph();
+  Graph() : Graph(GraphMemory()) {}
+  explicit Graph(const GraphMemory& memory);
   ~Graph();
   Graph(const Graph&) = delete;
   Graph& operator=(const Graph&) = delete;
@@ -27,6 +42,8 @@ class Graph {
   /// captured; the graph stays empty then.
   void capture(FunctionRef<void()> work);
   bool captured() const;
+  /// Kernels, copies and other nodes of the captured graph.
+  std::size_t num_nodes() const;
   /// Enqueues the captured work.
   void launch();
 

@@ -48,6 +48,15 @@ struct Scale {
 };
 
 template <class T>
+struct CopyToRow {
+  T* rows;
+  const std::int64_t* number;
+  const T* row;
+  std::int64_t width;
+  MOH_DEVICE void operator()(std::int64_t i) const { rows[*number * width + i] = row[i]; }
+};
+
+template <class T>
 struct FindNotFinite {
   const T* from;
   std::int32_t* found;
@@ -89,6 +98,13 @@ void add(void* to, DType to_dtype, const void* from, DType from_dtype, std::int6
 void scale(void* to, DType dtype, std::int64_t count, double factor) {
   visit_floating(dtype, "scale", [&]<class T>() {
     launch_each("scale", count, Scale<T>{static_cast<T*>(to), static_cast<Acc<T>>(factor)});
+  });
+}
+
+void copy_to_row(void* rows, const std::int64_t* number, const void* row, DType dtype, std::int64_t width) {
+  visit_dtype(dtype, [&]<class T>() {
+    launch_each("copy_to_row", width,
+                CopyToRow<T>{static_cast<T*>(rows), number, static_cast<const T*>(row), width});
   });
 }
 

@@ -49,9 +49,8 @@ RowResults compute_rows(const Tensor& logits, const Tensor& targets, Rows rows) 
 
 Variable cross_entropy(const Variable& logits, const Tensor& targets, const CrossEntropyOptions& options) {
   const Tensor ids = checked_targets("cross_entropy", logits, targets);
-  Check("cross_entropy").positive("normalizer", options.normalizer);
   const Rows rows = rows_of(logits);
-  const double normalizer = options.normalizer;
+  const Divisor normalizer = options.normalizer.divisor("cross_entropy", logits.device());
   const RowResults row = compute_rows(logits.value(), ids, rows);
   Tensor loss = empty({}, row.losses.dtype(), logits.device());
   run_kernel("cross_entropy", logits.value(), [&]<class Backend, class T>() {
@@ -59,17 +58,17 @@ Variable cross_entropy(const Variable& logits, const Tensor& targets, const Cros
                                             loss.data<Acc<T>>());
   });
   const bool keep = options.keep_logits || logits.is_leaf();
-  return record(
-      "cross_entropy", loss, {logits},
-      [=, x = logits.value(), maxima = row.maxima, exp_sums = row.exp_sums](const Tensor& dloss) -> Grads {
-        Tensor dx = keep ? empty_like(x) : x;
-        run_kernel("cross_entropy", x, [&]<class Backend, class T>() {
-          CrossEntropyKernels<Backend, T>::backward(dloss.data<Acc<T>>(), normalizer, x.data<T>(),
-                                                    ids.data<std::int64_t>(), maxima.data<Acc<T>>(),
-                                                    exp_sums.data<Acc<T>>(), dx.data<T>(), rows);
-        });
-        return {dx};
-      });
+  return record("cross_entropy", loss, {logits},
+                [=, kept = options.normalizer, x = logits.value(), maxima = row.maxima,
+                 exp_sums = row.exp_sums](const Tensor& dloss) -> Grads {
+                  Tensor dx = keep ? empty_like(x) : x;
+                  run_kernel("cross_entropy", x, [&]<class Backend, class T>() {
+                    CrossEntropyKernels<Backend, T>::backward(dloss.data<Acc<T>>(), normalizer, x.data<T>(),
+                                                              ids.data<std::int64_t>(), maxima.data<Acc<T>>(),
+                                                              exp_sums.data<Acc<T>>(), dx.data<T>(), rows);
+                  });
+                  return {dx};
+                });
 }
 
 Tensor token_losses(const Tensor& logits, const Tensor& targets) {

@@ -3,6 +3,7 @@
 #include <cstdint>
 
 #include "autograd/variable.h"
+#include "ops/loss/loss_divisor.h"
 
 namespace moh {
 
@@ -12,7 +13,7 @@ inline constexpr std::int64_t kIgnoredTarget = -100;
 struct CrossEntropyOptions {
   /// The sum of the losses is divided by this number: that of the targets not ignored in the whole batch,
   /// over all micro-batches and ranks, so that gradient accumulation gives the gradients of the whole batch.
-  double normalizer = 1.0;
+  LossDivisor normalizer = 1.0;
   /// Does not overwrite the logits, and allocates their gradient separately.
   bool keep_logits = false;
 };

@@ -26,19 +26,19 @@ void CrossEntropyKernels<Backend, T>::forward(const T* logits, const std::int64_
 }
 
 template <class Backend, class T>
-void CrossEntropyKernels<Backend, T>::reduce(const Acc<T>* losses, std::int64_t count, double normalizer,
+void CrossEntropyKernels<Backend, T>::reduce(const Acc<T>* losses, std::int64_t count, Divisor normalizer,
                                              Acc<T>* sum) {
   double total = 0.0;
   for (std::int64_t i = 0; i < count; ++i) total += static_cast<double>(losses[i]);
-  *sum = static_cast<Acc<T>>(total / normalizer);
+  *sum = static_cast<Acc<T>>(total / (normalizer.value / normalizer.over));
 }
 
 template <class Backend, class T>
-void CrossEntropyKernels<Backend, T>::backward(const Acc<T>* dloss, double normalizer, const T* logits,
+void CrossEntropyKernels<Backend, T>::backward(const Acc<T>* dloss, Divisor normalizer, const T* logits,
                                                const std::int64_t* targets, const Acc<T>* maxima,
                                                const Acc<T>* exp_sums, T* dlogits, Rows rows) {
   using A = Acc<T>;
-  const double factor = static_cast<double>(*dloss) / normalizer;
+  const double factor = static_cast<double>(*dloss) / (normalizer.value / normalizer.over);
   parallel_for(rows.count, row_grain(rows.count, rows.width), [=](std::int64_t begin, std::int64_t end) {
     for (std::int64_t i = begin; i < end; ++i) {
       const T* row = logits + i * rows.width;

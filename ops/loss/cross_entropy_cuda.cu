@@ -3,6 +3,7 @@
 #include "ops/cuda/rows.h"
 #include "ops/loss/cross_entropy.h"
 #include "ops/loss/cross_entropy_kernels.h"
+#include "ops/loss/divisor_cuda.h"
 
 namespace moh {
 
@@ -29,17 +30,17 @@ void cross_entropy_kernel(RowAccess<const T> logits, const std::int64_t* targets
 
 /// *sum = the sum of `count` losses over the normalizer, in float64. One block.
 MOH_KERNEL(kMostRowThreads)
-void sum_losses_kernel(const float* losses, std::int64_t count, double normalizer, float* sum) {
+void sum_losses_kernel(const float* losses, std::int64_t count, Divisor normalizer, float* sum) {
   double own = 0;
   for (std::int64_t i = device::thread_x(); i < count; i += device::block_threads()) own += losses[i];
   own = reduce_block(own, Sum{}, device::shared_memory<ReduceSpace<double>>()->values);
-  if (device::thread_x() == 0) *sum = static_cast<float>(own / normalizer);
+  if (device::thread_x() == 0) *sum = static_cast<float>(own / number_of(normalizer));
 }
 
 template <class T>
 struct LossGradient {
   const float* dloss;
-  double normalizer;
+  Divisor normalizer;
   RowAccess<const T> logits;
   const std::int64_t* targets;
   const float *maxima, *exp_sums;
@@ -53,7 +54,7 @@ void cross_entropy_gradient_kernel(LossGradient<T> g) {
   constexpr int kPack = Pack<T>::kCount;
   const std::int64_t i = device::block_x(), target = g.targets[i];
   const bool ignored = target == kIgnoredTarget;
-  const auto factor = static_cast<float>(static_cast<double>(*g.dloss) / g.normalizer);
+  const auto factor = static_cast<float>(static_cast<double>(*g.dloss) / number_of(g.normalizer));
   const float top = g.maxima[i], share = ignored ? 0.0F : factor / g.exp_sums[i];
   each_piece<T>(g.logits.width, [&](std::int64_t first) {
     float values[kPack];
@@ -78,7 +79,7 @@ void CrossEntropyKernels<Backend, T>::forward(const T* logits, const std::int64_
 }
 
 template <class Backend, class T>
-void CrossEntropyKernels<Backend, T>::reduce(const Acc<T>* losses, std::int64_t count, double normalizer,
+void CrossEntropyKernels<Backend, T>::reduce(const Acc<T>* losses, std::int64_t count, Divisor normalizer,
                                              Acc<T>* sum) {
   cuda::launch("sum_losses", sum_losses_kernel,
                {.threads = kMostRowThreads, .shared_bytes = sizeof(ReduceSpace<double>)}, losses, count,
@@ -86,7 +87,7 @@ void CrossEntropyKernels<Backend, T>::reduce(const Acc<T>* losses, std::int64_t 
 }
 
 template <class Backend, class T>
-void CrossEntropyKernels<Backend, T>::backward(const Acc<T>* dloss, double normalizer, const T* logits,
+void CrossEntropyKernels<Backend, T>::backward(const Acc<T>* dloss, Divisor normalizer, const T* logits,
                                                const std::int64_t* targets, const Acc<T>* maxima,
                                                const Acc<T>* exp_sums, T* dlogits, Rows rows) {
   const LossGradient<T> gradient{dloss,  normalizer, rows_at(logits, rows.width), targets,

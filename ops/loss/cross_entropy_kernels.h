@@ -3,6 +3,7 @@
 #include <cstdint>
 
 #include "core/dtype.h"
+#include "ops/loss/divisor.h"
 #include "ops/op.h"
 
 namespace moh {
@@ -15,9 +16,9 @@ struct CrossEntropyKernels {
   static void forward(const T* logits, const std::int64_t* targets, Acc<T>* losses, Acc<T>* maxima,
                       Acc<T>* exp_sums, Rows rows);
   /// *sum = the sum of `count` losses, divided by normalizer.
-  static void reduce(const Acc<T>* losses, std::int64_t count, double normalizer, Acc<T>* sum);
+  static void reduce(const Acc<T>* losses, std::int64_t count, Divisor normalizer, Acc<T>* sum);
   /// dlogits = *dloss / normalizer times (softmax(logits) - one-hot of the target); dlogits may be logits.
-  static void backward(const Acc<T>* dloss, double normalizer, const T* logits, const std::int64_t* targets,
+  static void backward(const Acc<T>* dloss, Divisor normalizer, const T* logits, const std::int64_t* targets,
                        const Acc<T>* maxima, const Acc<T>* exp_sums, T* dlogits, Rows rows);
 };
 

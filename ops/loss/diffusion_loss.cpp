@@ -54,7 +54,7 @@ DiffusionLoss diffusion_loss(const Variable& prediction, const DiffusionTargets&
     DiffusionLossKernels<Backend, T>::forward(prediction.value().data<T>(), operands_of<Acc<T>>(targets),
                                               result.squared_error.data<Acc<T>>(),
                                               result.bound.data<Acc<T>>(), losses.data<Acc<T>>(), sizes);
-    CrossEntropyKernels<Backend, T>::reduce(losses.data<Acc<T>>(), sizes.samples, normalizer,
+    CrossEntropyKernels<Backend, T>::reduce(losses.data<Acc<T>>(), sizes.samples, {normalizer},
                                             loss.data<Acc<T>>());
   });
   result.loss = record(kOp, loss, {prediction}, [=, x = prediction.value()](const Tensor& dloss) -> Grads {

@@ -44,30 +44,33 @@ Variable kl_divergence(const Variable& logits, const Tensor& teacher, const Tens
                        const KlDivergenceOptions& options) {
   Check check(kOp);
   check.floating("logits", logits).min_rank("logits", logits, 1);
-  check.positive("temperature", options.temperature).positive("normalizer", options.normalizer);
+  check.positive("temperature", options.temperature);
   const Variable of_teacher = teacher.defined() ? Variable(teacher) : Variable();
   check.like("teacher", of_teacher, "logits", logits);
   check.shape("teacher", of_teacher, logits.shape(), "as logits");
   const Tensor ids = checked_targets(logits, targets);
   const Rows rows = rows_of(logits);
   const DType dtype = accumulate_dtype(logits.dtype());
-  const double t = options.temperature, normalizer = options.normalizer;
+  const double t = options.temperature;
+  const Divisor normalizer = options.normalizer.divisor(kOp, logits.device());
   const Tensor losses = empty({rows.count}, dtype, logits.device());
   const Tensor saved = empty({4, rows.count}, dtype, logits.device());
   Tensor loss = empty({}, dtype, logits.device());
   run_kernel(kOp, logits.value(), [&]<class Backend, class T>() {
     KlDivergenceKernels<Backend, T>::forward(logits.value().data<T>(), teacher.data<T>(), ids_of(ids), t,
                                              losses.data<Acc<T>>(), rows_in<Acc<T>>(saved), rows);
-    CrossEntropyKernels<Backend, T>::reduce(losses.data<Acc<T>>(), rows.count, normalizer / (t * t),
+    CrossEntropyKernels<Backend, T>::reduce(losses.data<Acc<T>>(), rows.count,
+                                            {normalizer.value, normalizer.on_device, t * t},
                                             loss.data<Acc<T>>());
   });
   return record(kOp, loss, {logits},
-                [=, x = logits.value(), keep = options.keep_teacher](const Tensor& dloss) -> Grads {
+                [=, x = logits.value(), kept = options.normalizer,
+                 keep = options.keep_teacher](const Tensor& dloss) -> Grads {
                   Tensor dx = keep ? empty_like(x) : teacher;
                   run_kernel(kOp, x, [&]<class Backend, class T>() {
-                    KlDivergenceKernels<Backend, T>::backward(dloss.data<Acc<T>>(), t / normalizer,
-                                                              x.data<T>(), teacher.data<T>(), ids_of(ids), t,
-                                                              rows_in<Acc<T>>(saved), dx.data<T>(), rows);
+                    KlDivergenceKernels<Backend, T>::backward(
+                        dloss.data<Acc<T>>(), {normalizer.value, normalizer.on_device, t}, x.data<T>(),
+                        teacher.data<T>(), ids_of(ids), t, rows_in<Acc<T>>(saved), dx.data<T>(), rows);
                   });
                   return {dx};
                 });

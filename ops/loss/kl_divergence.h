@@ -1,13 +1,14 @@
 #pragma once
 
 #include "autograd/variable.h"
+#include "ops/loss/loss_divisor.h"
 
 namespace moh {
 
 struct KlDivergenceOptions {
   double temperature = 1;  ///< T: divides the logits of both
   /// As in CrossEntropyOptions: the number of targets that are not ignored in the whole batch.
-  double normalizer = 1;
+  LossDivisor normalizer = 1;
   /// Does not overwrite the teacher's logits, and allocates the gradient separately.
   bool keep_teacher = false;
 };

@@ -91,12 +91,12 @@ void KlDivergenceKernels<Backend, T>::forward(const T* logits, const T* teacher,
 }
 
 template <class Backend, class T>
-void KlDivergenceKernels<Backend, T>::backward(const Acc<T>* dloss, double factor, const T* logits,
+void KlDivergenceKernels<Backend, T>::backward(const Acc<T>* dloss, Divisor divisor, const T* logits,
                                                const T* teacher, const std::int64_t* targets,
                                                double temperature, const SoftenedRows<Acc<T>>& saved,
                                                T* dlogits, Rows rows) {
   using A = Acc<T>;
-  const double scaled = static_cast<double>(*dloss) * factor;
+  const double scaled = static_cast<double>(*dloss) * (divisor.over / divisor.value);
   const A inverse = static_cast<A>(1 / temperature);
   const SoftenedRows<A> from = saved;
   parallel_for(rows.count, row_grain(rows.count, rows.width), [=](std::int64_t begin, std::int64_t end) {

@@ -3,6 +3,7 @@
 
 #include "ops/cuda/rows.h"
 #include "ops/loss/cross_entropy.h"
+#include "ops/loss/divisor_cuda.h"
 #include "ops/loss/kl_divergence_kernels.h"
 
 namespace moh {
@@ -55,7 +56,7 @@ void kl_divergence_kernel(KlForward<T> k) {
 template <class T>
 struct KlGradient {
   const float* dloss;
-  double factor;
+  Divisor divisor;
   RowAccess<const T> logits, teacher;
   const std::int64_t* targets;
   float inverse_temperature;
@@ -70,7 +71,7 @@ void kl_divergence_gradient_kernel(KlGradient<T> g) {
   constexpr int kPack = Pack<T>::kCount;
   const std::int64_t i = device::block_x();
   const bool ignored = g.targets != nullptr && g.targets[i] == kIgnoredTarget;
-  const auto factor = static_cast<float>(static_cast<double>(*g.dloss) * g.factor);
+  const auto factor = static_cast<float>(static_cast<double>(*g.dloss) / number_of(g.divisor));
   const float of_q = ignored ? 0.0F : factor / g.saved.exp_sums[i];
   const float of_p = ignored ? 0.0F : factor / g.saved.teacher_exp_sums[i];
   const float top = g.saved.maxima[i], teacher_top = g.saved.teacher_maxima[i];
@@ -106,12 +107,12 @@ void KlDivergenceKernels<Backend, T>::forward(const T* logits, const T* teacher,
 }
 
 template <class Backend, class T>
-void KlDivergenceKernels<Backend, T>::backward(const Acc<T>* dloss, double factor, const T* logits,
+void KlDivergenceKernels<Backend, T>::backward(const Acc<T>* dloss, Divisor divisor, const T* logits,
                                                const T* teacher, const std::int64_t* targets,
                                                double temperature, const SoftenedRows<Acc<T>>& saved,
                                                T* dlogits, Rows rows) {
   const KlGradient<T> gradient{dloss,
-                               factor,
+                               divisor,
                                rows_at(logits, rows.width),
                                rows_at(teacher, rows.width),
                                targets,

@@ -3,6 +3,7 @@
 #include <cstdint>
 
 #include "core/dtype.h"
+#include "ops/loss/divisor.h"
 #include "ops/op.h"
 
 namespace moh {
@@ -20,8 +21,8 @@ struct KlDivergenceKernels {
   /// losses [N], KL(p || q) of each row, and what the backward pass needs; 0 for ignored rows.
   static void forward(const T* logits, const T* teacher, const std::int64_t* targets, double temperature,
                       Acc<T>* losses, const SoftenedRows<Acc<T>>& saved, Rows rows);
-  /// dlogits = *dloss * factor * (q - p); dlogits may be the teacher's logits.
-  static void backward(const Acc<T>* dloss, double factor, const T* logits, const T* teacher,
+  /// dlogits = *dloss / divisor * (q - p); dlogits may be the teacher's logits.
+  static void backward(const Acc<T>* dloss, Divisor divisor, const T* logits, const T* teacher,
                        const std::int64_t* targets, double temperature, const SoftenedRows<Acc<T>>& saved,
                        T* dlogits, Rows rows);
 };

@@ -36,7 +36,7 @@ Variable soft_cross_entropy(const Variable& logits, const Tensor& targets, doubl
     SoftCrossEntropyKernels<Backend, T>::forward(logits.value().data<T>(), targets.data<Acc<T>>(),
                                                  losses.data<Acc<T>>(), maxima.data<Acc<T>>(),
                                                  exp_sums.data<Acc<T>>(), rows);
-    CrossEntropyKernels<Backend, T>::reduce(losses.data<Acc<T>>(), rows.count, normalizer,
+    CrossEntropyKernels<Backend, T>::reduce(losses.data<Acc<T>>(), rows.count, {normalizer},
                                             loss.data<Acc<T>>());
   });
   return record("soft_cross_entropy", loss, {logits}, [=, x = logits.value()](const Tensor& dloss) -> Grads {

@@ -23,7 +23,7 @@ Tensor top1_share(const Tensor& logits, const Tensor& targets) {
   run_kernel("top1_share", logits, [&]<class Backend, class T>() {
     Top1Kernels<Backend, T>::compare(logits.data<T>(), targets.data<Acc<T>>(), hits.data<Acc<T>>(), rows);
     CrossEntropyKernels<Backend, T>::reduce(hits.data<Acc<T>>(), rows.count,
-                                            static_cast<double>(std::max<std::int64_t>(rows.count, 1)),
+                                            {static_cast<double>(std::max<std::int64_t>(rows.count, 1))},
                                             share.data<Acc<T>>());
   });
   return share;

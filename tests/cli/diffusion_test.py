@@ -3,6 +3,7 @@
 import ast
 import json
 import random
+import signal
 import struct
 import zipfile
 
@@ -100,6 +101,22 @@ class Diffusion(support.MohTest):
         self.assert_same_state("run", "cut")
         self.assertTrue(any("noise_mse" in record for record in support.metrics(self.folder / "run")))
         self.assert_says(self.moh("eval", "--checkpoint", "run"), "noise_mse", "16 of 16 images")
+
+    def test_what_the_model_draws_meanwhile_does_not_depend_on_interruptions(self):
+        """Grids at steps 3 and 6; one that a signal stops is drawn after the resume, and in the metrics once."""
+        samples = 'sample={pictures: 3, steps: "1000"}'
+        self.moh("train", "run.yaml", samples)
+        run = support.Running(self, "train", "run.yaml", samples, "output.dir=cut")
+        run.read_until("step 3/6")  # what follows is the evaluation, short, and the drawing, long
+        run.send(signal.SIGTERM)
+        self.assertEqual(run.wait(), support.PREEMPTED)
+        self.moh("train", "run.yaml", samples, "output.dir=cut", "--resume")
+        for step in 3, 6:
+            name = f"samples/step_{step:08d}.png"
+            self.assertEqual((self.folder / "run" / name).read_bytes(), (self.folder / "cut" / name).read_bytes())
+        for folder in "run", "cut":
+            pictures = [record["picture"] for record in support.metrics(self.folder / folder) if record["kind"] == "eval"]
+            self.assertEqual(pictures, ["samples/step_00000003.png", "samples/step_00000006.png"])
 
     def test_pictures_do_not_depend_on_the_batch_and_are_kept(self):
         self.moh("train", "run.yaml")

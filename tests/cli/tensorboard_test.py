@@ -61,6 +61,22 @@ class TensorBoard(support.MohTest):
                 for found, load in zip(event.histogram_value.bucket, record["head_load"][layer]):
                     self.assertAlmostEqual(found, load, delta=1e-6)
 
+    def test_pictures_of_samples_are_images(self):
+        self.write("diffusion.yaml", """\
+task: diffusion
+output: {dir: run}
+model: {image_size: 8, patch_size: 2, channels: 3, classes: 8, layers: 1, hidden: 16, heads: 2}
+data: {drawn: 16}
+train: {steps: 4, batch_size: 4}
+eval: {every: 2}
+sample: {pictures: 2, steps: "2"}
+""")
+        self.moh("train", "diffusion.yaml")
+        shown = self.read().Images("eval/picture")
+        self.assertEqual([(image.step, image.width, image.height) for image in shown], [(2, 17, 8), (4, 17, 8)])
+        for image in shown:
+            self.assertEqual(image.encoded_image_string, (self.folder / f"run/samples/step_{image.step:08d}.png").read_bytes())
+
     def test_it_can_be_left_out_and_a_new_run_replaces_it(self):
         file = self.folder / "run/events.out.tfevents.moh"
         self.train()

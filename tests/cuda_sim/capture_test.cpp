@@ -4,6 +4,7 @@
 #include <catch2/catch.hpp>
 #include <vector>
 
+#include "core/copy_to_row.h"
 #include "core/cuda/backend.h"
 #include "core/cuda/device.h"
 #include "core/cuda/graph.h"
@@ -140,6 +141,55 @@ TEST_CASE("sim: a graph does its work when it is launched, on what its operands 
     CHECK_THROWS_AS(graph.capture(work), InternalError);
     CHECK_THROWS_AS(graph.rehearse(work), InternalError);
   }
+}
+
+TEST_CASE(
+    "sim: graphs that share their memory use the same, one after the other, and keep what they leave behind",
+    "[sim]") {
+  const Device gpu = test::open_gpu();
+  const Tensor in = number(2), sum = number(0);
+  const cuda::GraphMemory memory;
+  cuda::Graph first(memory), second(memory);
+  Tensor left;
+  const auto begin = [&] {
+    const Tensor large = full({3 << 20}, 1, DType::kFloat32, gpu);
+    left = in.clone();
+  };
+  const auto add = [&] {
+    const Tensor large = full({2 << 20}, 1, DType::kFloat32, gpu);
+    sum.add(left);
+  };
+  first.rehearse(begin);
+  const std::int64_t in_use = sim::DeviceMemory::instance().bytes_in_use();
+  second.rehearse(add);
+  CHECK(sim::DeviceMemory::instance().bytes_in_use() == in_use);
+  CHECK(sum.item() == 2);
+  first.capture(begin);
+  second.capture(add);
+  CHECK(first.num_nodes() == 2);
+  CHECK(second.num_nodes() == 2);
+  in.fill(5);
+  first.launch();
+  for (int i = 0; i < 3; ++i) second.launch();
+  CHECK(sum.item() == 17);
+}
+
+TEST_CASE("sim: a captured copy goes to the row whose number is in device memory", "[sim]") {
+  const Device gpu = test::open_gpu();
+  const Tensor rows = zeros({3, 2}, DType::kFloat64, gpu), number = zeros({}, DType::kInt64, gpu);
+  const Tensor row = zeros({2}, DType::kFloat64, gpu);
+  cuda::Graph graph;
+  const auto work = [&] { copy_to_row(rows, number, row); };
+  graph.rehearse(work);
+  graph.capture(work);
+  for (const int at : {2, 0}) {
+    number.fill(at);
+    row.fill(10 + at);
+    graph.launch();
+  }
+  const Tensor found = rows.to(kCpu);
+  CHECK(std::vector<double>(found.data<double>(), found.data<double>() + 6) ==
+        std::vector<double>{10, 10, 0, 0, 12, 12});
 }
 
 TEST_CASE("sim: a graph gets the memory that the pool keeps and does not use", "[sim]") {

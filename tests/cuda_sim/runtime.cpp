@@ -307,6 +307,11 @@ cudaError_t cudaThreadExchangeStreamCaptureMode(cudaStreamCaptureMode* mode) {
   std::swap(*mode, thread_mode);
   return cudaSuccess;
 }
+cudaError_t cudaGraphGetNodes(cudaGraph_t graph, cudaGraphNode_t* nodes, std::size_t* count) {
+  if (nodes != nullptr) throw moh::sim::KernelFault("cudaGraphGetNodes: the simulator counts nodes only");
+  *count = graph->works.size();
+  return cudaSuccess;
+}
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t* ready, cudaGraph_t graph, unsigned long long) {
   *ready = new CUgraphExec_st{graph->works};
   return cudaSuccess;

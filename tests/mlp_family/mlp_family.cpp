@@ -6,6 +6,7 @@
 #include "ops/linalg/gelu_mlp.h"
 #include "ops/loss/cross_entropy.h"
 #include "train/config/problems.h"
+#include "train/tasks/data/place.h"
 
 namespace moh::test {
 
@@ -71,7 +72,7 @@ Points points(const MlpRun& run, const RunConfig& config, std::uint64_t stream, 
     p.x.data<float>()[i * run.inputs + label % run.inputs] += 4;
   }
   const DType dtype = dtype_of(config.precision);
-  return {p.x.to(dtype).to(config.device), p.labels.to(config.device)};
+  return {p.x.to(dtype), p.labels};
 }
 
 class MlpTask final : public Task {
@@ -91,24 +92,24 @@ class MlpTask final : public Task {
     next_ = 0;
   }
   StepSize begin_step(std::int64_t count) override {
-    batches_.clear();
-    for (std::int64_t i = 0; i < count; ++i, ++next_) {
-      const std::int64_t first = part_.first_of(next_, first_sample_, config_.train);
-      batches_.push_back(points(run_, config_, 1, first, config_.train.batch_size));
-    }
     return {count * config_.train.batch_size, count * config_.train.batch_size};
   }
-  MicroBatchLoss loss(std::int64_t index, Generator&) override {
-    const Points& batch = batches_.at(static_cast<std::size_t>(index));
-    const double targets = static_cast<double>(batch.labels.numel() * config_.train.accumulate);
-    const Variable loss = cross_entropy(model_->logits(batch.x), batch.labels, {.normalizer = targets});
+  void load(std::int64_t) override {
+    const std::int64_t first = part_.first_of(next_++, first_sample_, config_.train);
+    const Points batch = points(run_, config_, 1, first, config_.train.batch_size);
+    place(loaded_.x, batch.x, config_.device);
+    place(loaded_.labels, batch.labels, config_.device);
+  }
+  MicroBatchLoss loss(Generator&) override {
+    const double targets = static_cast<double>(loaded_.labels.numel() * config_.train.accumulate);
+    const Variable loss = cross_entropy(model_->logits(loaded_.x), loaded_.labels, {.normalizer = targets});
     return {loss, loss.value(), {}};
   }
   std::optional<Evaluation> evaluate(StopEvaluation stop, Communicator&) override {
     if (run_.held_out == 0 || stop({0, run_.held_out})) return std::nullopt;
     const NoGrad no_grad;
     const Points held_out = points(run_, config_, 2, 0, run_.held_out);
-    const Tensor logits = model_->logits(held_out.x).value().to(kCpu).to(DType::kFloat32);
+    const Tensor logits = model_->logits(held_out.x.to(config_.device)).value().to(kCpu).to(DType::kFloat32);
     std::int64_t right = 0;
     for (std::int64_t i = 0; i < run_.held_out; ++i) {
       const std::span<const float> row = logits.select(i).span<float>();
@@ -123,7 +124,7 @@ class MlpTask final : public Task {
   std::unique_ptr<Mlp> model_;
   StepPart part_;
   std::int64_t first_sample_ = 0, next_ = 0;
-  std::vector<Points> batches_;
+  Points loaded_;
 };
 
 class MlpFamily final : public Family {

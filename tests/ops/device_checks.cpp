@@ -6,6 +6,7 @@
 #include <limits>
 #include <vector>
 
+#include "core/copy_to_row.h"
 #include "core/cuda/backend.h"
 #include "core/device_clock.h"
 #include "core/error.h"
@@ -192,6 +193,10 @@ void check_tensors_on_device() {
     CHECK(same_elements<float>(sum.to(kCpu), expected, x.numel()));
     CHECK(full({}, 2.5, DType::kBFloat16, gpu).item() == 2.5);
     CHECK(full({3}, -4, DType::kInt64, gpu).select(1).item() == -4);
+    const Tensor rows = on_gpu.clone();
+    copy_to_row(rows, full({}, 5, DType::kInt64, gpu), on_gpu.select(1));
+    CHECK(same_elements<float>(rows.select(5).to(kCpu), x.select(1), 11));
+    CHECK(same_elements<float>(rows.select(4).to(kCpu), x.select(4), 11));
     CHECK(on_gpu.all_finite());
     on_gpu.select(6).slice(10, 11).fill(std::numeric_limits<double>::infinity());
     CHECK_FALSE(on_gpu.all_finite());

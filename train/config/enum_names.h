@@ -9,6 +9,7 @@
 #include <type_traits>
 
 #include "core/math_mode.h"
+#include "models/diffusion/reverse_step.h"
 #include "models/layers/head_routing.h"
 #include "models/layers/head_set.h"
 #include "models/layers/moh_config.h"
@@ -47,6 +48,7 @@ inline constexpr std::tuple kEnumNames{
     EnumNames<OptimizerKind>{{"adamw"}},
     EnumNames<LrSchedule::Kind>{{"cosine", "constant", "cosine_from_start"}},
     EnumNames<VitPooling>{{"class_token", "mean"}},
+    EnumNames<SamplerKind>{{"ancestral", "ddim"}},
     EnumNames<NonFinitePolicy>{{"stop", "skip"}},
 };
 

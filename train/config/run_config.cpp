@@ -382,8 +382,8 @@ Section describe_common(RunConfig& run, FamilyConfigs families) {
   root.field("threads", run.threads, at_least(0).capped(static_cast<double>(kMaxThreads)),
              "Number of CPU threads. 0: OMP_NUM_THREADS if set, else one per processor.");
   root.field("cuda_graph", run.cuda_graph,
-             "On a GPU: capture the training step as a CUDA graph and replay it. Same results without the "
-             "launch overhead of each kernel; the memory of the graph is not available to evaluation.");
+             "On a GPU: capture the training step as CUDA graphs and replay them. Same results without the "
+             "launch overhead of each kernel; the memory of the graphs is not available to evaluation.");
   Section& attention = root.section_named("attention", "How attention is computed on a GPU.");
   attention.field("backend", run.attention.backend,
                   "Kernels for dense attention in bfloat16: `cudnn`, `native` (moh's own), or `auto`: "

@@ -16,6 +16,7 @@
 #include "core/error.h"
 #include "train/io/durable_file.h"
 #include "train/io/file_ops.h"
+#include "train/io/input_file.h"
 
 namespace moh {
 
@@ -91,10 +92,11 @@ std::string framed(const Message& event) {
   return length + masked_checksum(length) + event.bytes() + masked_checksum(event.bytes());
 }
 
-/// Field numbers of tensorflow.Event, Summary, Summary.Value and HistogramProto.
+/// Field numbers of tensorflow.Event, Summary, Summary.Value, Summary.Image and HistogramProto.
 enum EventField : int { kWallTime = 1, kStep = 2, kFileVersion = 3, kSummary = 5 };
 constexpr int kValue = 1;
-enum ValueField : int { kTag = 1, kSimpleValue = 2, kHistogram = 5 };
+enum ValueField : int { kTag = 1, kSimpleValue = 2, kImage = 4, kHistogram = 5 };
+enum ImageField : int { kHeight = 1, kWidth, kColorspace, kEncoded };
 enum HistogramField : int { kMin = 1, kMax, kNumber, kSum, kSumOfSquares, kBucketLimits, kBuckets };
 
 /// The values of a step, by their tags.
@@ -112,9 +114,30 @@ class Summary {
     entry.put(kHistogram, histogram(heights));
     message_.put(kValue, entry);
   }
+  /// `png` is a PNG file of RGB pixels.
+  void add_picture(const std::string& tag, std::string_view png) {
+    constexpr std::uint64_t kRgb = 3;
+    constexpr std::size_t kWidthAt = 16,
+                          kHeightAt = 20;  // in a PNG file, of which they begin the first chunk
+    Message image, entry;
+    image.put(kHeight, number_at(png, kHeightAt));
+    image.put(kWidth, number_at(png, kWidthAt));
+    image.put(kColorspace, kRgb);
+    image.put(kEncoded, png);
+    entry.put(kTag, tag);
+    entry.put(kImage, image);
+    message_.put(kValue, entry);
+  }
   const Message& message() const { return message_; }
 
  private:
+  /// 32 bits, the highest first; 0 beyond the end.
+  static std::uint64_t number_at(std::string_view bytes, std::size_t place) {
+    std::uint64_t number = 0;
+    for (const char byte : bytes.substr(std::min(place, bytes.size()), 4))
+      number = number << 8 | static_cast<unsigned char>(byte);
+    return number;
+  }
   /// Element h fills the bucket from h to h + 1.
   static Message histogram(const std::vector<double>& heights) {
     std::vector<double> limits(heights.size());
@@ -159,7 +182,17 @@ void add_layers(Summary& summary, const std::string& tag, const json& layers) {
   }
 }
 
-Summary summary_of(const json& record, const std::string& kind) {
+constexpr std::uint64_t kMaxPicture = std::uint64_t{1} << 28;
+
+/// The picture that a record names; empty if it is not there any more.
+std::string picture_in(const std::filesystem::path& run_folder, const std::string& name) {
+  std::error_code error;
+  const std::filesystem::path path = run_folder / name;
+  return std::filesystem::is_regular_file(path, error) ? read_text_file(path, InputKind::kData, kMaxPicture)
+                                                       : "";
+}
+
+Summary summary_of(const json& record, const std::string& kind, const std::filesystem::path& run_folder) {
   Summary summary;
   const std::string prefix = kind + "/";
   for (const auto& [field, value] : record.items()) {
@@ -169,6 +202,10 @@ Summary summary_of(const json& record, const std::string& kind) {
     if (value.is_number()) summary.add_scalar(tag, value.get<double>());
     if (value.is_null()) summary.add_scalar(tag, not_finite(record, field));
     if (value.is_array()) add_layers(summary, tag, value);
+    if (field == "picture" && value.is_string()) {
+      const std::string png = picture_in(run_folder, value.get<std::string>());
+      if (!png.empty()) summary.add_picture(tag, png);
+    }
     if (field == "event" && value.is_string()) summary.add_scalar(prefix + value.get<std::string>(), 1);
   }
   return summary;
@@ -189,13 +226,13 @@ std::string tensorboard_header() {
   return framed(event);
 }
 
-std::string tensorboard_event(std::string_view record) {
+std::string tensorboard_event(std::string_view record, const std::filesystem::path& run_folder) {
   const json parsed = json::parse(record, nullptr, /*allow_exceptions=*/false);
   if (!parsed.is_object()) return "";
   const auto kind = parsed.find("kind"), step = parsed.find("step"), time = parsed.find("unix_time");
   if (kind == parsed.end() || !kind->is_string()) return "";
   if (step == parsed.end() || !step->is_number_integer()) return "";
-  const Summary summary = summary_of(parsed, kind->get<std::string>());
+  const Summary summary = summary_of(parsed, kind->get<std::string>(), run_folder);
   if (summary.message().bytes().empty()) return "";
   Message event;
   event.put(kWallTime, time != parsed.end() && time->is_number() ? time->get<double>() : 0.0);
@@ -209,7 +246,7 @@ TensorBoardFile::TensorBoardFile(std::filesystem::path path, const std::filesyst
   DurableFile file(path_);
   file.write(tensorboard_header());
   std::ifstream in(metrics, std::ios::binary);
-  for (std::string line; std::getline(in, line);) file.write(tensorboard_event(line));
+  for (std::string line; std::getline(in, line);) file.write(tensorboard_event(line, path_.parent_path()));
   if (in.bad() || !in.eof())
     throw StorageError(error_message(metrics.string(), "", "a readable file", "a read error"));
   file.commit();
@@ -221,7 +258,7 @@ TensorBoardFile::~TensorBoardFile() {
 }
 
 void TensorBoardFile::append(std::string_view record) {
-  const std::string event = tensorboard_event(record);
+  const std::string event = tensorboard_event(record, path_.parent_path());
   if (!event.empty()) write_fully(fd_, path_, std::as_bytes(std::span(event)), event.size());
 }
 

@@ -12,8 +12,9 @@ namespace moh {
 /// numbers become scalars with the tag KIND/FIELD ("train/loss", "eval/top1"), NaN and infinity included; a
 /// number for each layer becomes scalars KIND/FIELD/layer_N, a list for each layer becomes histograms of that
 /// tag, whose bucket h is element h, so that the load of head h is the height at h; an event becomes a scalar
-/// 1 event/NAME. Empty if there is nothing to show.
-std::string tensorboard_event(std::string_view record);
+/// 1 event/NAME; the PNG file of the field "picture", a path in the run folder, becomes an image. Empty if
+/// there is nothing to show.
+std::string tensorboard_event(std::string_view record, const std::filesystem::path& run_folder);
 
 /// The bytes with which a file of events begins.
 std::string tensorboard_header();

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "autograd/profile.h"
+#include "core/copy_to_row.h"
 #include "core/error.h"
 #include "ops/elementwise/scale.h"
 #include "train/io/failpoint.h"
@@ -17,9 +18,9 @@ namespace moh {
 
 namespace {
 
-MicroBatchLoss forward(Task& task, std::int64_t micro_batch, Generator& generator) {
+MicroBatchLoss forward(Task& task, Generator& generator) {
   const ProfilePhaseScope phase(ProfilePhase::kForward);
-  return task.loss(micro_batch, generator);
+  return task.loss(generator);
 }
 
 /// At the failure point train:loss, the loss is NaN, or has a flipped exponent bit, with which all gradients
@@ -69,8 +70,8 @@ TrainStep::TrainStep(Task& task, AdamW& optimizer, const RunConfig& config, Comm
       own_micro_batches_(config.train.accumulate / processes.size()),
       length_(length_of(config, task.steps_per_epoch())) {
   if (config.ema.decay > 0) average_.emplace(optimizer, config.ema.decay);
-  if (config.device != kCpu) first_stream_ = zeros({}, DType::kInt64, config.device);
-  if (config.cuda_graph) graph_ = std::make_unique<cuda::Graph>();
+  micro_batch_ = zeros({2}, DType::kInt64, config.device);
+  if (config.cuda_graph) graphs_.emplace();
   if (processes.alone()) return;
   MOH_CHECK(config.device == kCpu && config.train.accumulate % processes.size() == 0,
             "several processes share the micro-batches of a step, on the CPU");
@@ -104,19 +105,13 @@ bool TrainStep::begin_unless(FunctionRef<bool()> stop, std::int64_t step, double
   }
   const double waited = processes_.waited_seconds();
   const StepSize size = size_of_all(own);
+  task_.set_targets(size.targets);
   optimizer_.set_learning_rate(learning_rate);
-  const std::uint64_t seed = config_.random_seed(), number = static_cast<std::uint64_t>(step);
-  if (first_stream_.defined()) {
-    const auto first = static_cast<std::int64_t>(Generator::first_stream_of(number));
-    first_stream_.copy_from(tensor_of<std::int64_t>({}, {first}));
-  }
-  const Generator generator =
-      first_stream_.defined() ? Generator(seed, first_stream_) : Generator(seed, number);
-  const bool complete = compute(stop, size, generator);
+  const bool complete = compute(stop, step, size, report);
   task_.end_step();
   report.comm_seconds = processes_.waited_seconds() - waited;
   if (complete) under_way_.push_back({report, size, began, HostCopy(numbers_)});
-  if (graph_ == nullptr) numbers_ = {};
+  if (!graphs_) numbers_ = own_ = {};
   return complete;
 }
 
@@ -125,10 +120,8 @@ void TrainStep::set_progress(std::int64_t step) {
   if (!task_.set_progress(static_cast<double>(step) / steps)) return;
   // The numbers of earlier steps mean what they meant.
   for (Pending& pending : under_way_) read(pending);
-  numbers_ = captured_numbers_ = {};  // memory of the graph
-  if (graph_ != nullptr) graph_ = std::make_unique<cuda::Graph>();
-  repeated_ = {};
-  repetitions_ = 0;
+  numbers_ = own_ = {};  // memory of the graphs
+  if (graphs_) graphs_->reset();
 }
 
 StepSize TrainStep::size_of_all(StepSize own) {
@@ -137,78 +130,100 @@ StepSize TrainStep::size_of_all(StepSize own) {
   const Tensor sizes = tensor_of<std::int64_t>({2}, {own.items, own.targets});
   processes_.all_reduce(sizes, ReduceOp::kSum);
   const auto all = sizes.span<std::int64_t>();
-  task_.set_targets(all[1]);
   return {all[0], all[1]};
 }
 
 /// False if `stop` interrupted the step.
-bool TrainStep::compute(FunctionRef<bool()> stop, const StepSize& size, Generator generator) {
-  if (graph_ == nullptr || StepTrace::is_on() || !is_settled(task_.model())) {
-    numbers_ = forward_backward_update(stop, generator);
-    return numbers_.defined();
+bool TrainStep::compute(FunctionRef<bool()> stop, std::int64_t step, const StepSize& size,
+                        StepReport& report) {
+  const bool with_graphs = graphs_ && !StepTrace::is_on() && is_settled(task_.model());
+  if (with_graphs) graphs_->begin_step(size.items);
+  const auto run = [&](StepStage stage, FunctionRef<void()> work) {
+    if (with_graphs) return graphs_->run(stage, work);
+    work();
+  };
+  if (buckets_) buckets_->begin_step();
+  for (std::int64_t i = 0; i < own_micro_batches_; ++i) {
+    if (stop()) return false;
+    const Generator generator = load(step, i, report.data_seconds);
+    run(i == 0 ? StepStage::kFirstMicroBatch : StepStage::kNextMicroBatch,
+        [&] { forward_backward(i, generator); });
   }
-  const auto never = [] { return false; };  // a captured step cannot be interrupted
-  compute_with_graph(size, [&] { numbers_ = forward_backward_update(never, generator); });
+  if (buckets_) buckets_->finish();
+  run(StepStage::kUpdate, [&] { update(); });
+  if (with_graphs) graphs_->end_step();
   return true;
 }
 
-void TrainStep::compute_with_graph(const StepSize& size, FunctionRef<void()> work) {
-  if (graph_->captured()) {
-    if (size != repeated_) return work();
-    graph_->launch();
-    numbers_ = captured_numbers_;
-    return;
+/// Puts into device memory what distinguishes a micro-batch from others. Returns its random numbers.
+Generator TrainStep::load(std::int64_t step, std::int64_t micro_batch, double& data_seconds) {
+  {
+    const WaitScope wait(kWaitForData, &data_seconds);
+    task_.load(micro_batch);
   }
-  repetitions_ = size == repeated_ ? repetitions_ + 1 : 0;
-  repeated_ = size;
-  if (repetitions_ < kRehearsals) return graph_->rehearse(work);
-  graph_->capture(work);
-  captured_numbers_ = numbers_;
-  graph_->launch();
+  const auto number = static_cast<std::uint64_t>(step);
+  const std::uint64_t first_key =
+      first_key_of(part_.rank * own_micro_batches_ + micro_batch, config_.train.accumulate);
+  const auto first_stream = static_cast<std::int64_t>(Generator::first_stream_of(number) + first_key);
+  micro_batch_.copy_from(tensor_of<std::int64_t>({2}, {micro_batch, first_stream}));
+  if (config_.device != kCpu) return {config_.random_seed(), micro_batch_.slice(1, 2)};
+  Generator generator(config_.random_seed(), number);
+  generator.restore(first_key);
+  return generator;
+}
+
+void TrainStep::forward_backward(std::int64_t micro_batch, Generator generator) {
+  if (micro_batch == 0) optimizer_.zero_grad();
+  MicroBatchLoss loss = forward(task_, generator);
+  pass_failpoint(loss);
+  if (buckets_ && micro_batch + 1 == own_micro_batches_) buckets_->expect_last_pass();
+  loss.total.backward();
+  keep(loss);
+}
+
+/// Puts the numbers of the micro-batch, whose number is in device memory, beside those of the others.
+void TrainStep::keep(const MicroBatchLoss& loss) {
+  const Tensor numbers = packed(loss.numbers, config_.device);
+  const std::int64_t count = own_micro_batches_, width = numbers.numel();
+  if (!own_.defined() || own_.numel() != count * (1 + width)) {
+    // As allocators round, so that each micro-batch takes the same memory (train/tools/plan/dry_step.h).
+    constexpr std::int64_t kUnit = 256 / sizeof(double);
+    const std::int64_t each = (1 + width + kUnit - 1) / kUnit * kUnit;
+    own_ = empty({count * each}, DType::kFloat64, config_.device).slice(0, count * (1 + width));
+  }
+  const Tensor number = micro_batch_.slice(0, 1);
+  copy_to_row(own_.slice(0, count), number, packed({loss.task_loss}, config_.device).reshape({}));
+  if (width > 0) copy_to_row(own_.slice(count, own_.numel()).reshape({count, width}), number, numbers);
 }
 
 /// The losses of the step's micro-batches and then their other numbers, as if one process had computed all.
-Tensor TrainStep::numbers_of_all(const std::vector<Tensor>& losses, const std::vector<Tensor>& numbers) {
-  std::vector<Tensor> own = losses;
-  own.insert(own.end(), numbers.begin(), numbers.end());
-  Tensor part = packed(own, config_.device);
-  if (processes_.alone()) return part;
-  const Tensor rows = empty({part_.processes, part.numel()}, DType::kFloat64);
+Tensor TrainStep::losses_and_numbers_of_all() {
+  if (processes_.alone()) return own_;
+  const Tensor rows = empty({part_.processes, own_.numel()}, DType::kFloat64);
   {
     const WaitScope wait(kWaitForProcesses);
-    processes_.all_gather(part, rows);
+    processes_.all_gather(own_, rows);
   }
   std::vector<Tensor> of_all;
   for (std::int64_t r = 0; r < part_.processes; ++r)
     of_all.push_back(rows.select(r).slice(0, own_micro_batches_));
   for (std::int64_t r = 0; r < part_.processes; ++r)
-    of_all.push_back(rows.select(r).slice(own_micro_batches_, part.numel()));
+    of_all.push_back(rows.select(r).slice(own_micro_batches_, own_.numel()));
   return packed(of_all, config_.device);
 }
 
-/// The part of a step that is captured: from the first forward pass to the update. Returns the numbers for
-/// the host, or an undefined tensor, without an update, if `stop` returned true.
-Tensor TrainStep::forward_backward_update(FunctionRef<bool()> stop, Generator generator) {
-  optimizer_.zero_grad();
-  if (buckets_) buckets_->begin_step();
-  std::vector<Tensor> losses, numbers;
-  for (std::int64_t i = 0; i < own_micro_batches_; ++i) {
-    if (stop()) return {};
-    generator.restore(first_key_of(part_.rank * own_micro_batches_ + i, config_.train.accumulate));
-    MicroBatchLoss part = forward(task_, i, generator);
-    pass_failpoint(part);
-    if (buckets_ && i + 1 == own_micro_batches_) buckets_->expect_last_pass();
-    part.total.backward();
-    losses.push_back(part.task_loss);
-    for (Tensor& number : part.numbers) numbers.push_back(std::move(number));
-  }
-  if (buckets_) buckets_->finish();
+/// The end of a step: what follows from all its gradients and losses.
+void TrainStep::update() {
   const ProfilePhaseScope phase(ProfilePhase::kOptimizer);
-  const Tensor all = numbers_of_all(losses, numbers);
+  const Tensor all = losses_and_numbers_of_all();
   if (before_update_) before_update_();
   const Tensor outcome = optimizer_.update(all.slice(0, config_.train.accumulate));
   if (average_) average_->update(outcome.slice(1, 2));
-  return packed({outcome, all}, config_.device);
+  const std::int64_t count = outcome.numel() + all.numel();
+  if (!numbers_.defined() || numbers_.numel() != count)
+    numbers_ = empty({count}, DType::kFloat64, config_.device);
+  numbers_.slice(0, outcome.numel()).copy_from(outcome);
+  numbers_.slice(outcome.numel(), numbers_.numel()).copy_from(all);
 }
 
 StepReport TrainStep::finish() {

@@ -7,13 +7,13 @@
 #include <optional>
 #include <utility>
 
-#include "core/cuda/graph.h"
 #include "core/function_ref.h"
 #include "core/host_copy.h"
 #include "train/config/run_config.h"
 #include "train/optim/adamw.h"
 #include "train/optim/weight_average.h"
 #include "train/run/gradient_buckets.h"
+#include "train/run/step_graphs.h"
 #include "train/tasks/task.h"
 
 namespace moh {
@@ -39,15 +39,15 @@ struct StepReport {
 /// backward pass goes on (GradientBuckets); what the update depends on besides them, the losses, every
 /// process gets from all, so that all make the same update, or none.
 ///
-/// With config.cuda_graph a step is captured as a CUDA graph once kRehearsals steps of its size have run, and
-/// replayed from then on; steps of other sizes, traced ones (StepTrace), and those before is_settled(), are
-/// launched kernel by kernel. It is captured anew when the progress of the training changes what a step
-/// computes (Task::set_progress).
+/// With config.cuda_graph the stages of a step are captured as CUDA graphs (StepGraphs) once kRehearsals
+/// steps of its size have run, and replayed from then on; steps of other sizes, traced ones (StepTrace), and
+/// those before is_settled(), are launched kernel by kernel. They are captured anew when the progress of the
+/// training changes what a step computes (Task::set_progress). What differs between steps and micro-batches
+/// lies in device memory, and is copied there before each: data, number of targets, random stream, the
+/// micro-batch's number, learning rate.
 class TrainStep {
  public:
-  /// Steps of one size before the capture: the first loads kernels and libraries and allocates what lasts,
-  /// the second already allocates as the captured step will.
-  static constexpr int kRehearsals = 2;
+  static constexpr int kRehearsals = StepGraphs::kRehearsals;
 
   /// The arguments must outlive this object. `config` is that of the task; its train.accumulate is a multiple
   /// of the number of processes, which compute on the CPU if there are several.
@@ -56,16 +56,18 @@ class TrainStep {
   /// `step` is the number of steps before this one; random numbers are a function of it and of config.seed.
   /// Returns the size of the step's data. On the CPU the step is complete when this returns.
   StepSize begin(std::int64_t step, double learning_rate);
-  /// The same, unless `stop`, which is called before each micro-batch (but not before replaying a graph),
-  /// returns true: then the step is abandoned without changing the parameters, and it returns false. `stop`
-  /// must return the same in all processes.
+  /// The same, unless `stop`, which is called before each micro-batch, returns true: then the step is
+  /// abandoned without changing the parameters, and it returns false. `stop` must return the same in all
+  /// processes.
   bool begin_unless(FunctionRef<bool()> stop, std::int64_t step, double learning_rate);
   /// Calls `wait` before each update of the parameters. Not for captured steps.
   void before_update(std::function<void()> wait) { before_update_ = std::move(wait); }
   /// Number of steps that were begun and not finished.
   std::size_t under_way() const { return under_way_.size(); }
   /// Whether steps are replayed.
-  bool captured() const { return graph_ != nullptr && graph_->captured(); }
+  bool captured() const { return graphs_ && graphs_->captured(); }
+  /// Nodes of the captured graphs; 0 before the capture.
+  std::size_t graph_nodes() const { return graphs_ ? graphs_->num_nodes() : 0; }
   /// The moving average of the weights; null without config.ema.
   const WeightAverage* average() const { return average_ ? &*average_ : nullptr; }
   /// Gives the model the weights that are evaluated, as long as the result lives: their average, or with null
@@ -89,10 +91,12 @@ class TrainStep {
   void set_progress(std::int64_t step);
   void read(Pending& step);
   StepSize size_of_all(StepSize own);
-  Tensor numbers_of_all(const std::vector<Tensor>& losses, const std::vector<Tensor>& numbers);
-  bool compute(FunctionRef<bool()> stop, const StepSize& size, Generator generator);
-  void compute_with_graph(const StepSize& size, FunctionRef<void()> work);
-  Tensor forward_backward_update(FunctionRef<bool()> stop, Generator generator);
+  bool compute(FunctionRef<bool()> stop, std::int64_t step, const StepSize& size, StepReport& report);
+  Generator load(std::int64_t step, std::int64_t micro_batch, double& data_seconds);
+  void forward_backward(std::int64_t micro_batch, Generator generator);
+  void keep(const MicroBatchLoss& loss);
+  Tensor losses_and_numbers_of_all();
+  void update();
 
   Task& task_;
   AdamW& optimizer_;
@@ -104,12 +108,12 @@ class TrainStep {
   std::unique_ptr<GradientBuckets> buckets_;  // of several processes
   std::function<void()> before_update_;
   RunLength length_;
-  Tensor first_stream_;  // number of the step's first random stream; on a GPU only
-  Tensor numbers_;       // float64: the update's outcome, the losses of the micro-batches, the task's numbers
-  std::unique_ptr<cuda::Graph> graph_;  // null without config.cuda_graph
-  StepSize repeated_;                   // the size of the last steps, or of the captured one
-  int repetitions_ = 0;                 // consecutive steps of that size, before the capture
-  Tensor captured_numbers_;
+  /// int64, on the device: the number of the micro-batch among this process's of the step, and that of its
+  /// first random stream.
+  Tensor micro_batch_;
+  Tensor own_;      // float64: the losses of this process's micro-batches, and the task's numbers
+  Tensor numbers_;  // float64: the update's outcome, the losses of all micro-batches, the task's numbers
+  std::optional<StepGraphs> graphs_;  // with config.cuda_graph
   std::deque<Pending> under_way_;
   double finished_at_ = 0;  // when the last report was read
 };

@@ -9,6 +9,8 @@
 #include "core/error.h"
 #include "core/process_memory.h"
 #include "train/config/load_run_config.h"
+#include "train/io/durable_file.h"
+#include "train/io/file_ops.h"
 #include "train/log/logging.h"
 #include "train/run/resume_state.h"
 #include "train/run/sharded_state.h"
@@ -361,10 +363,31 @@ void Trainer::evaluate() {
     return state_.evaluation_due = stop_requested();
   };
   const std::optional<Evaluation> evaluation = task_.evaluate(asked, processes_);
+  const double seconds = monotonic_seconds() - begin;
+  const std::string picture = state_.evaluation_due ? "" : draw_samples(line);
   line.finish();
   if (state_.evaluation_due) return;
   evaluated_at_ = state_.step;
-  if (evaluation) report(*evaluation, monotonic_seconds() - begin);
+  if (evaluation || !picture.empty()) report(evaluation, seconds, picture);
+}
+
+/// Writes a picture of what the model makes, and returns its path in the run folder; empty: none.
+std::string Trainer::draw_samples(StatusLine& line) {
+  const std::string doing = "step " + std::to_string(state_.step) + ": samples";
+  const std::optional<std::string> png = task_.draw_samples(
+      [&](const EvaluationProgress& progress) {
+        line.update(
+            [&] { return describe_progress(doing, progress.done, progress.total, "steps", line.elapsed()); });
+        return state_.evaluation_due = stop_requested();
+      },
+      processes_);
+  if (!png || png->empty() || !processes_.leads()) return "";
+  char name[40];
+  std::snprintf(name, sizeof name, "samples/step_%08lld.png", static_cast<long long>(state_.step));
+  folder_.require_in_place();
+  make_directories(config_.output.dir / "samples");
+  write_file_durably(config_.output.dir / name, *png);
+  return name;
 }
 
 /// Repeats the evaluation that a signal interrupted, if the checkpoint says that there is one.
@@ -375,7 +398,21 @@ void Trainer::evaluate_resumed() {
   save_checkpoint();
 }
 
-void Trainer::report(const Evaluation& evaluation, double seconds) {
+void Trainer::report(const std::optional<Evaluation>& evaluation, double seconds,
+                     const std::string& picture) {
+  MetricRecord record("eval", state_.step);
+  std::string line = "step " + std::to_string(state_.step) + ":";
+  if (evaluation) line += " validation " + add_scores(*evaluation, record);
+  if (!picture.empty()) {
+    record.add("picture", picture);
+    line += (evaluation ? "; " : " ") + picture;
+  }
+  write(record.add("elapsed_s", seconds));
+  log_info(line);
+}
+
+/// Adds the scores of an evaluation to a record, and returns them as text.
+std::string Trainer::add_scores(const Evaluation& evaluation, MetricRecord& record) {
   const Score score = task_.score();
   validation_score_ = evaluation.score;
   if (std::isfinite(evaluation.score)) {
@@ -383,16 +420,13 @@ void Trainer::report(const Evaluation& evaluation, double seconds) {
     state_.best_score =
         score.higher_is_better ? std::max(best, evaluation.score) : std::min(best, evaluation.score);
   }
-  MetricRecord record("eval", state_.step);
   record.add(score.name, evaluation.score);
-  std::string line = "step " + std::to_string(state_.step) + ": validation " + std::string(score.name) + " " +
-                     text_of(evaluation.score);
+  std::string text = std::string(score.name) + " " + text_of(evaluation.score);
   for (const auto& [name, value] : evaluation.metrics) {
     record.add(name, value);
-    line += ", " + name + " " + text_of(value);
+    text += ", " + name + " " + text_of(value);
   }
-  write(record.add("elapsed_s", seconds));
-  log_info(line);
+  return text;
 }
 
 /// Where the optimiser's state is divided, a save is a collective of all processes, and nothing goes on

@@ -81,7 +81,9 @@ class Trainer {
   void write(MetricRecord record);
   void evaluate();
   void evaluate_resumed();
-  void report(const Evaluation& evaluation, double seconds);
+  std::string draw_samples(StatusLine& line);
+  void report(const std::optional<Evaluation>& evaluation, double seconds, const std::string& picture);
+  std::string add_scores(const Evaluation& evaluation, MetricRecord& record);
   void save_checkpoint();
   void complete(CheckpointContents& contents) const;
   void finish_save(FunctionRef<std::filesystem::path()> save);

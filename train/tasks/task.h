@@ -28,10 +28,12 @@ struct Unit {
   std::string_view per_second;  ///< "tok/s"
 };
 
-/// The size of a step's data. Steps of equal size enqueue the same work on a device.
+/// The size of a step's data.
 struct StepSize {
-  std::int64_t items = 0;    ///< in the task's unit
-  std::int64_t targets = 0;  ///< divisor of the summed loss
+  /// In the task's unit. The micro-batches of a step have equal shapes, and these are the same in all steps
+  /// of as many items, which so enqueue the same work on a device.
+  std::int64_t items = 0;
+  std::int64_t targets = 0;  ///< divisor of the summed loss; may be another number in each step
   bool operator==(const StepSize&) const = default;
 };
 
@@ -139,15 +141,18 @@ class Task {
   /// Sets the data position: training continues with sample `first_sample`, in steps of which this process
   /// computes `part`.
   virtual void seek(std::int64_t first_sample, const StepPart& part) = 0;
-  /// Fetches the next `count` micro-batches: all that this process computes of a step. On a GPU their
-  /// addresses are the same in each step.
+  /// Begins a step of which this process computes the next `count` micro-batches.
   virtual StepSize begin_step(std::int64_t count) = 0;
-  /// The targets of the step, of all processes: the divisor of the loss. Called after begin_step() where
-  /// there are several; what begin_step() has returned are the targets otherwise.
+  /// The targets of the step, of all processes: the divisor of the loss. Called after begin_step(). On a GPU
+  /// it is put into device memory, where loss() reads it.
   virtual void set_targets(std::int64_t /*targets*/) {}
-  /// The loss of micro-batch `index` of those that begin_step fetched. On a GPU this can be captured: it does
-  /// not synchronise, copies nothing from the host, and depends on the step only through data and generator.
-  virtual MicroBatchLoss loss(std::int64_t index, Generator& generator) = 0;
+  /// Puts micro-batch `index` of the step where loss() reads it; called in order. On a GPU that is the same
+  /// memory for all micro-batches and steps (train/tasks/data/place.h).
+  virtual void load(std::int64_t index) = 0;
+  /// The loss of the micro-batch that was loaded last. On a GPU this is captured, and replayed for other
+  /// micro-batches: it does not synchronise, copies nothing from the host, and depends on step and
+  /// micro-batch only through what load() and set_targets() put into device memory, and the generator.
+  virtual MicroBatchLoss loss(Generator& generator) = 0;
   /// Runs the model, without gradients, on one batch of the training data, always the same: its first. For
   /// comparisons of what layers do at different times. After seek(). Nothing where attention has no observer.
   virtual void run_first_batch(AttentionObserver& /*observer*/) {}
@@ -163,6 +168,12 @@ class Task {
   /// the processes computes some of the batches, and calls `stop` as often as the others; all get the same
   /// result, which does not depend on their number.
   virtual std::optional<Evaluation> evaluate(StopEvaluation stop, Communicator& processes) = 0;
+  /// Makes a picture of what the model makes, to be looked at while it trains, after an evaluation and with
+  /// its weights: a PNG file's bytes, the same for any number of processes; empty where the task shows none.
+  /// Returns nothing if `stop` returned true, which each of the processes calls as often as the others.
+  virtual std::optional<std::string> draw_samples(StopEvaluation /*stop*/, Communicator& /*processes*/) {
+    return "";
+  }
   /// (name, value) pairs, such as the tokenizer's hash, that have to be the same in a checkpoint.
   virtual std::vector<std::pair<std::string, std::string>> identity() const { return {}; }
   /// (name, contents) of files that each checkpoint keeps, so that the model can be used without others:

@@ -49,7 +49,7 @@ class Teacher {
   /// The divergence of the student from the teacher, before its weight: kl_divergence() over the targets.
   /// Undefined without distillation. To be called after the loss that consumes the student's logits.
   Variable divergence(const Variable& logits, const Tensor& teacher_logits, const Tensor& targets,
-                      double normalizer) const {
+                      const LossDivisor& normalizer) const {
     if (!teacher_logits.defined()) return {};
     return kl_divergence(logits, teacher_logits, targets,
                          {.temperature = config_.temperature, .normalizer = normalizer});

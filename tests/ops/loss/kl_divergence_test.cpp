@@ -45,7 +45,8 @@ std::vector<Tensor> reference(const std::vector<Tensor>& in, const Tensor& teach
                               p = log_softmax(teacher.data<double>() + i * width, width, o.temperature);
     for (std::size_t j = 0; j < p.size(); ++j) total += std::exp(p[j]) * (p[j] - q[j]);
   }
-  return {full({}, o.temperature * o.temperature * total / o.normalizer, DType::kFloat64)};
+  return {full({}, o.temperature * o.temperature * total / o.normalizer.divisor("", kCpu).value,
+               DType::kFloat64)};
 }
 
 // PyTorch 2.9.1 in float64, with T = 2 and log-softmaxes ls, lt of s / T, t / T, over rows 0 and 2 of the

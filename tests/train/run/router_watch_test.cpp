@@ -50,8 +50,10 @@ struct Fixture {
   StepStatistics step() {
     Generator generator(1, 0);
     const StepSize size = task.begin_step(1);
+    task.set_targets(size.targets);
+    task.load(0);
     std::vector<double> numbers;
-    for (const Tensor& tensor : task.loss(0, generator).numbers) {
+    for (const Tensor& tensor : task.loss(generator).numbers) {
       const Tensor wide = tensor.to(DType::kFloat64);
       numbers.insert(numbers.end(), wide.data<double>(), wide.data<double>() + wide.numel());
     }

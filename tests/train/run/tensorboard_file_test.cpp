@@ -11,6 +11,7 @@
 
 #include "core/error.h"
 #include "tests/support/temporary_folder.h"
+#include "train/formats/pictures/encode_png.h"
 #include "train/io/failpoint.h"
 #include "train/run/metrics_writer.h"
 #include "train/tokenizers/protobuf.h"
@@ -86,7 +87,7 @@ Shown shown(std::string_view event) {
 }
 
 Shown shown_alone(std::string_view record) {
-  const std::vector<std::string> events = unframed(tensorboard_event(record));
+  const std::vector<std::string> events = unframed(tensorboard_event(record, {}));
   REQUIRE(events.size() == 1);
   return shown(events[0]);
 }
@@ -125,12 +126,30 @@ TEST_CASE("tensorboard: numbers that JSON lacks are shown as what they were") {
   CHECK(event.scalars.at("event/grad_norm") == -INFINITY);
 }
 
+TEST_CASE("tensorboard: the picture that a record names is an image, and none where it is gone") {
+  const TemporaryFolder folder;
+  const std::string png = encode_png(Picture({3, 2}));
+  write_file(folder / "a.png", png);
+  constexpr std::string_view kRecord = R"({"kind":"eval","step":4,"picture":"a.png"})";
+  const std::vector<std::string> events = unframed(tensorboard_event(kRecord, folder.path()));
+  REQUIRE(events.size() == 1);
+  const auto value = fields(fields(fields(events[0]).at(5).bytes).at(1).bytes);
+  CHECK(value.at(1).bytes == "eval/picture");
+  const auto image = fields(value.at(4).bytes);
+  CHECK(image.at(1).number == 2);
+  CHECK(image.at(2).number == 3);
+  CHECK(image.at(3).number == 3);  // RGB
+  CHECK(image.at(4).bytes == png);
+  std::filesystem::remove(folder / "a.png");
+  CHECK(tensorboard_event(kRecord, folder.path()).empty());
+}
+
 TEST_CASE("tensorboard: what is no record of a step is passed over") {
   for (const char* record :
        {"", "{", "[]", "{}", R"({"kind":1,"step":2,"x":3})", R"({"kind":"a","step":"b","x":1})",
         R"({"kind":"a","step":1})", R"({"kind":"a","step":1,"x":"text"})"}) {
     INFO(record);
-    CHECK(tensorboard_event(record).empty());
+    CHECK(tensorboard_event(record, {}).empty());
   }
   CHECK(shown_alone(R"({"kind":"a","step":1,"x":null,"non_finite":7,"unix_time":"?"})").scalars.size() == 1);
 }

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "core/error.h"
+#include "models/diffusion/dit.h"
 #include "models/find_preset.h"
 #include "train/config/enum_names.h"
 #include "train/config/problems.h"
@@ -30,7 +31,7 @@ constexpr std::array<std::string_view, 5> kUnseen = {"model.image_size", "model.
 /// Keys that may be omitted for weights without a configuration.
 constexpr std::array<std::string_view, 3> kOptional = {"model.preset", "model.recompute", "model.moh."};
 
-constexpr double kMaxSide = 1 << 12, kMaxPictures = 1 << 30, kMaxRatio = 1024;
+constexpr double kMaxSide = 1 << 12, kMaxPictures = 1 << 30, kMaxRatio = 1024, kMaxShown = 1024;
 
 Bounds share() {
   return {.low = 0, .high = 1};
@@ -92,6 +93,21 @@ Section diffusion_section(DiffusionConfig& c) {
   return s;
 }
 
+Section sample_section(TrainingSamples& c) {
+  Section s(
+      "sample",
+      "Pictures that the model draws after each evaluation, of the classes in turns, into samples/ of the "
+      "run's folder: of pixels, not of latents.");
+  s.field("pictures", c.pictures, at_least(0, "pictures").capped(kMaxShown), "How many. 0: none.");
+  s.field("sampler", c.options.reverse.kind,
+          "`ancestral` draws each step from the model's distribution, `ddim` has no noise after the start.");
+  s.field("steps", c.options.steps,
+          "Steps of the 1000: how many, or as guided-diffusion writes them: 10,15,20 or ddim50.");
+  s.field("guidance", c.options.guidance, Bounds{.low = 0, .high = kMaxRatio},
+          "Scale of classifier-free guidance. 1: none.");
+  return s;
+}
+
 DitConfig spelt_out(DitConfig c) {
   c.moh = spelt_out(c.moh, c.layers);
   c.head_dim = c.head_width();
@@ -130,12 +146,19 @@ void DiffusionRun::describe(Section& root) {
   root.section(std::move(s));
   root.section(data_section(data));
   root.section(diffusion_section(diffusion));
+  root.section(sample_section(sample));
 }
 
 void DiffusionRun::check(const RunConfig& run, config::Rules& rules) const {
   ConfigFaults faults("model.");
   moh::check(model, faults);
   rules.refuse(faults);
+  try {
+    steps_of(sample.options.steps, kDiffusionSteps);
+  } catch (const ValueError& error) {
+    rules.refuse({"sample.steps"}, "a number of steps, numbers of sections, or ddimN", sample.options.steps,
+                 error.what());
+  }
   if (run.init.distill.weight > 0) {
     rules.refuse({"init.distill.weight"}, "0 for task: diffusion, which has no logits to compare",
                  std::to_string(run.init.distill.weight));

@@ -6,6 +6,7 @@
 
 #include "models/diffusion/dit_config.h"
 #include "train/config/run_config.h"
+#include "train/tasks/diffusion/sampling/sample_options.h"
 #include "train/tasks/images/image_data_config.h"
 
 namespace moh {
@@ -14,6 +15,12 @@ namespace moh {
 struct DiffusionConfig {
   double label_dropout = 0.1;  ///< share of samples without a label, for guidance
   double flip = 0.5;
+};
+
+/// The pictures that a run draws after each evaluation: the section `sample`.
+struct TrainingSamples {
+  std::int64_t pictures = 16;  ///< 0: none
+  SampleOptions options{.steps = "50", .reverse = {.kind = SamplerKind::kDdim}};
 };
 
 /// The part of a run's configuration that `task: diffusion` defines.
@@ -25,6 +32,7 @@ struct DiffusionRun final : CloneableFamilyConfig<DiffusionRun> {
   DitConfig model;
   ImageDataConfig data;
   DiffusionConfig diffusion;
+  TrainingSamples sample;
   /// Of the training of a checkpoint, in the order of labels; empty: those of data.class_names or of the
   /// pictures.
   std::vector<std::string> class_names;

@@ -7,17 +7,13 @@
 
 #include "core/error.h"
 #include "core/parallel.h"
+#include "train/tasks/data/place.h"
 #include "train/tasks/diffusion/diffusion_evaluation.h"
+#include "train/tasks/diffusion/sampling/training_samples.h"
 
 namespace moh {
 
 namespace {
-
-/// Copies a tensor into the one that its place has on a device, which is made the first time.
-void copy_to(Tensor& place, const Tensor& from, Device device) {
-  if (!place.defined()) place = empty(from.shape(), from.dtype(), device);
-  place.copy_from(from);
-}
 
 double mean_of(std::span<const double> numbers) {
   return std::accumulate(numbers.begin(), numbers.end(), 0.0) / static_cast<double>(numbers.size());
@@ -73,34 +69,26 @@ void DiffusionTask::seek(std::int64_t first_sample, const StepPart& part) {
 
 StepSize DiffusionTask::begin_step(std::int64_t count) {
   MOH_CHECK(batches_ != nullptr, "seek() comes first");
-  micro_batches_.resize(static_cast<std::size_t>(count));
-  for (std::size_t i = 0; i < micro_batches_.size(); ++i) place(batches_->next(), i);
   return {count * batch_size_, count * batch_size_};
 }
 
-void DiffusionTask::place(DiffusionBatch batch, std::size_t index) {
-  DiffusionBatch& to = micro_batches_[index];
+void DiffusionTask::load(std::int64_t /*index*/) {
+  const DiffusionBatch batch = batches_->next();
   const Device device = model_->device();
-  if (device == kCpu) {
-    to = std::move(batch);
-    return;
-  }
-  const MemoryPurposeScope purpose(MemoryPurpose::kData);
-  copy_to(to.targets.start, batch.targets.start, device);
-  copy_to(to.targets.sample, batch.targets.sample, device);
-  copy_to(to.targets.noise, batch.targets.noise, device);
-  copy_to(to.targets.factors, batch.targets.factors, device);
-  copy_to(to.steps, batch.steps, device);
-  copy_to(to.labels, batch.labels, device);
+  place(loaded_.targets.start, batch.targets.start, device);
+  place(loaded_.targets.sample, batch.targets.sample, device);
+  place(loaded_.targets.noise, batch.targets.noise, device);
+  place(loaded_.targets.factors, batch.targets.factors, device);
+  place(loaded_.steps, batch.steps, device);
+  place(loaded_.labels, batch.labels, device);
 }
 
-MicroBatchLoss DiffusionTask::loss(std::int64_t index, Generator& generator) {
-  const DiffusionBatch& batch = micro_batches_.at(static_cast<std::size_t>(index));
+MicroBatchLoss DiffusionTask::loss(Generator& generator) {
   const DitOutput output =
-      model_->forward(batch.input(model_->dtype()), {.training = true, .generator = &generator});
+      model_->forward(loaded_.input(model_->dtype()), {.training = true, .generator = &generator});
   const double share = 1.0 / static_cast<double>(accumulate_);
   const DiffusionLoss loss =
-      diffusion_loss(output.prediction, batch.targets, static_cast<double>(batch_size_) / share);
+      diffusion_loss(output.prediction, loaded_.targets, static_cast<double>(batch_size_) / share);
   MicroBatchLoss result{loss.loss, loss.loss.value(), {loss.squared_error, loss.bound}};
   const Variable balance = mean_balance_loss(output.routing);
   result.total = add_routing_losses(loss.loss, balance, output.routing, run_.model.moh, share);
@@ -109,7 +97,7 @@ MicroBatchLoss DiffusionTask::loss(std::int64_t index, Generator& generator) {
 }
 
 void DiffusionTask::end_step() {
-  if (model_->device() == kCpu) micro_batches_.clear();
+  if (model_->device() == kCpu) loaded_ = {};
 }
 
 StepStatistics DiffusionTask::statistics(const StepSize& size, std::int64_t count,
@@ -146,6 +134,10 @@ std::optional<Evaluation> DiffusionTask::evaluate(StopEvaluation stop, Communica
   const std::string broken = data_->broken_in_validation->describe();
   if (evaluation && !broken.empty()) evaluation->coverage += "; " + broken;
   return evaluation;
+}
+
+std::optional<std::string> DiffusionTask::draw_samples(StopEvaluation stop, Communicator& processes) {
+  return draw_training_samples(*model_, run_.sample, config_.random_seed(), stop, processes);
 }
 
 }  // namespace moh

@@ -40,11 +40,13 @@ class DiffusionTask final : public Task {
   std::int64_t steps_per_epoch() const override;
   void seek(std::int64_t first_sample, const StepPart& part) override;
   StepSize begin_step(std::int64_t count) override;
-  MicroBatchLoss loss(std::int64_t index, Generator& generator) override;
+  void load(std::int64_t index) override;
+  MicroBatchLoss loss(Generator& generator) override;
   void end_step() override;
   StepStatistics statistics(const StepSize& size, std::int64_t count,
                             std::span<const double> numbers) const override;
   std::optional<Evaluation> evaluate(StopEvaluation stop, Communicator& processes) override;
+  std::optional<std::string> draw_samples(StopEvaluation stop, Communicator& processes) override;
   /// The broken pictures that were met.
   std::vector<std::pair<std::string, std::string>> remarks() const override;
   std::vector<std::pair<std::string, std::string>> identity() const override {
@@ -53,8 +55,6 @@ class DiffusionTask final : public Task {
   std::vector<std::pair<std::string, std::string>> data_contents() const override { return data_->contents; }
 
  private:
-  void place(DiffusionBatch batch, std::size_t index);
-
   RunConfig config_;
   const DiffusionRun& run_;  // of config_
   std::int64_t batch_size_, accumulate_;
@@ -65,8 +65,7 @@ class DiffusionTask final : public Task {
   std::optional<TrainingPictures> pictures_;
   std::unique_ptr<BatchWorkers<DiffusionBatch>> batches_;
 
-  // Of the current step. On a GPU their addresses are the same in each step.
-  std::vector<DiffusionBatch> micro_batches_;
+  DiffusionBatch loaded_;  // on the model's device
   RoutingNumbers routing_numbers_;
 };
 

@@ -11,6 +11,7 @@
 #include "ops/elementwise/scale.h"
 #include "ops/loss/soft_cross_entropy.h"
 #include "ops/loss/top1.h"
+#include "train/tasks/data/place.h"
 #include "train/tasks/images/image_evaluation.h"
 
 namespace moh {
@@ -71,36 +72,24 @@ void ImageTask::seek(std::int64_t first_sample, const StepPart& part) {
 
 StepSize ImageTask::begin_step(std::int64_t count) {
   MOH_CHECK(batches_ != nullptr, "seek() comes first");
-  micro_batches_.resize(static_cast<std::size_t>(count));
-  for (std::size_t i = 0; i < micro_batches_.size(); ++i) place(batches_->next(), i);
   return {count * batch_size_, count * batch_size_};
 }
 
-void ImageTask::place(PictureBatch batch, std::size_t index) {
-  PictureBatch& to = micro_batches_[index];
-  if (model_->device() == kCpu) {
-    to = std::move(batch);
-    return;
-  }
-  const MemoryPurposeScope purpose(MemoryPurpose::kData);
-  if (!to.pictures.defined()) {
-    to.pictures = empty(batch.pictures.shape(), DType::kFloat32, model_->device());
-    to.targets = empty(batch.targets.shape(), DType::kFloat32, model_->device());
-  }
-  to.pictures.copy_from(batch.pictures);
-  to.targets.copy_from(batch.targets);
+void ImageTask::load(std::int64_t /*index*/) {
+  const PictureBatch batch = batches_->next();
+  place(loaded_.pictures, batch.pictures, model_->device());
+  place(loaded_.targets, batch.targets, model_->device());
 }
 
-MicroBatchLoss ImageTask::loss(std::int64_t index, Generator& generator) {
-  const PictureBatch& batch = micro_batches_.at(static_cast<std::size_t>(index));
-  const Variable pictures(batch.pictures.to(model_->dtype()));
+MicroBatchLoss ImageTask::loss(Generator& generator) {
+  const Variable pictures(loaded_.pictures.to(model_->dtype()));
   const Tensor teacher_logits = teacher_.logits(*model_, pictures);
   const ImageOutput output = model_->forward(pictures, {.training = true, .generator = &generator});
   const double share = 1.0 / static_cast<double>(accumulate_);
   const double normalizer = static_cast<double>(batch_size_) / share;
-  const Variable task_loss = soft_cross_entropy(output.logits, batch.targets, normalizer);
+  const Variable task_loss = soft_cross_entropy(output.logits, loaded_.targets, normalizer);
   const Variable divergence = teacher_.divergence(output.logits, teacher_logits, Tensor(), normalizer);
-  MicroBatchLoss result{task_loss, task_loss.value(), {top1_share(output.logits.value(), batch.targets)}};
+  MicroBatchLoss result{task_loss, task_loss.value(), {top1_share(output.logits.value(), loaded_.targets)}};
   const Variable balance = mean_balance_loss(output.routing), experts = mean_of(output.expert_balances);
   result.total = add_routing_losses(teacher_.added(task_loss, divergence), balance, output.routing,
                                     run_.model.moh, share);
@@ -120,7 +109,7 @@ void ImageTask::run_first_batch(AttentionObserver& observer) {
 }
 
 void ImageTask::end_step() {
-  if (model_->device() == kCpu) micro_batches_.clear();
+  if (model_->device() == kCpu) loaded_ = {};
 }
 
 StepStatistics ImageTask::statistics(const StepSize& size, std::int64_t count,

@@ -45,7 +45,8 @@ class ImageTask final : public Task {
   }
   void seek(std::int64_t first_sample, const StepPart& part) override;
   StepSize begin_step(std::int64_t count) override;
-  MicroBatchLoss loss(std::int64_t index, Generator& generator) override;
+  void load(std::int64_t index) override;
+  MicroBatchLoss loss(Generator& generator) override;
   void run_first_batch(AttentionObserver& observer) override;
   void end_step() override;
   StepStatistics statistics(const StepSize& size, std::int64_t count,
@@ -61,8 +62,6 @@ class ImageTask final : public Task {
   }
 
  private:
-  void place(PictureBatch batch, std::size_t index);
-
   RunConfig config_;
   const ImageRun& run_;  // of config_
   std::int64_t batch_size_, accumulate_;
@@ -73,8 +72,7 @@ class ImageTask final : public Task {
   std::optional<TrainingPictures> pictures_;
   std::unique_ptr<BatchWorkers<PictureBatch>> batches_;
 
-  // Of the current step. On a GPU their addresses are the same in each step.
-  std::vector<PictureBatch> micro_batches_;
+  PictureBatch loaded_;  // on the model's device
   RoutingNumbers routing_numbers_;
 };
 

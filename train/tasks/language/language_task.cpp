@@ -12,6 +12,7 @@
 #include "ops/loss/cross_entropy.h"
 #include "train/io/durable_file.h"
 #include "train/log/format.h"
+#include "train/tasks/data/place.h"
 #include "train/tasks/language/generate_text.h"
 
 namespace moh {
@@ -68,44 +69,37 @@ StepSize LanguageTask::begin_step(std::int64_t count) {
   StepSize size;
   micro_batches_.resize(static_cast<std::size_t>(count));
   for (std::size_t i = 0; i < micro_batches_.size(); ++i) {
-    place(prefetcher_->next(), i);
+    micro_batches_[i] = prefetcher_->next();
     size.items += micro_batches_[i].tokens.numel();
     size.targets += micro_batches_[i].num_targets;
   }
-  num_targets_ = size.targets;
   next_sample_ += train_.batch_size * train_.accumulate;
   return size;
 }
 
-void LanguageTask::place(TokenBatch batch, std::size_t index) {
-  TokenBatch& to = micro_batches_[index];
-  if (model_->device() == kCpu) {
-    to = std::move(batch);
-    return;
-  }
-  const MemoryPurposeScope purpose(MemoryPurpose::kData);
-  if (!to.tokens.defined()) {
-    to.tokens = empty(batch.tokens.shape(), DType::kInt64, model_->device());
-    to.targets = empty(batch.targets.shape(), DType::kInt64, model_->device());
-    if (batch.document_starts.defined())
-      to.document_starts = empty(batch.document_starts.shape(), DType::kInt32, model_->device());
-  }
-  to.tokens.copy_from(batch.tokens);
-  to.targets.copy_from(batch.targets);
-  if (batch.document_starts.defined()) to.document_starts.copy_from(batch.document_starts);
-  to.num_targets = batch.num_targets;
+void LanguageTask::set_targets(std::int64_t targets) {
+  // With documents of one token, or within a long prompt, a step may have no target.
+  const auto number = static_cast<double>(std::max<std::int64_t>(targets, 1));
+  place(num_targets_, full({}, number, DType::kFloat64), model_->device());
+  normalizer_ = model_->device() == kCpu ? LossDivisor(number) : LossDivisor(num_targets_);
 }
 
-MicroBatchLoss LanguageTask::loss(std::int64_t index, Generator& generator) {
+void LanguageTask::load(std::int64_t index) {
   const TokenBatch& batch = micro_batches_.at(static_cast<std::size_t>(index));
+  place(loaded_.tokens, batch.tokens, model_->device());
+  place(loaded_.targets, batch.targets, model_->device());
+  place(loaded_.document_starts, batch.document_starts, model_->device());
+  loaded_.num_targets = batch.num_targets;
+}
+
+MicroBatchLoss LanguageTask::loss(Generator& generator) {
   const ForwardContext context =
-      context_of(*model_, batch, run_.data.reset_positions, {.training = true, .generator = &generator});
-  const Tensor teacher_logits = teacher_.logits(*model_, batch.tokens, context);
-  const LlamaOutput output = model_->forward(batch.tokens, context);
-  // With documents of one token, or within a long prompt, a step may have no target.
-  const auto normalizer = static_cast<double>(std::max<std::int64_t>(num_targets_, 1));
-  const Variable task_loss = cross_entropy(output.logits, batch.targets, {.normalizer = normalizer});
-  const Variable divergence = teacher_.divergence(output.logits, teacher_logits, batch.targets, normalizer);
+      context_of(*model_, loaded_, run_.data.reset_positions, {.training = true, .generator = &generator});
+  const Tensor teacher_logits = teacher_.logits(*model_, loaded_.tokens, context);
+  const LlamaOutput output = model_->forward(loaded_.tokens, context);
+  const Variable task_loss = cross_entropy(output.logits, loaded_.targets, {.normalizer = normalizer_});
+  const Variable divergence =
+      teacher_.divergence(output.logits, teacher_logits, loaded_.targets, normalizer_);
   MicroBatchLoss result{task_loss, task_loss.value(), {}};
   const Variable balance = mean_balance_loss(output.routing);
   routing_numbers_.pack(balance, output.routing, result.numbers, {}, divergence);
@@ -122,7 +116,8 @@ void LanguageTask::run_first_batch(AttentionObserver& observer) {
 }
 
 void LanguageTask::end_step() {
-  if (model_->device() == kCpu) micro_batches_.clear();
+  micro_batches_.clear();
+  if (model_->device() == kCpu) loaded_ = {};
 }
 
 StepStatistics LanguageTask::statistics(const StepSize& size, std::int64_t count,

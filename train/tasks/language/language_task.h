@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "models/llm/llama.h"
+#include "ops/loss/loss_divisor.h"
 #include "train/config/run_config.h"
 #include "train/tasks/calibration.h"
 #include "train/tasks/data/prefetcher.h"
@@ -47,8 +48,9 @@ class LanguageTask final : public Task {
     teacher_.use(std::move(model), hash);
   }
   StepSize begin_step(std::int64_t count) override;
-  void set_targets(std::int64_t targets) override { num_targets_ = targets; }
-  MicroBatchLoss loss(std::int64_t index, Generator& generator) override;
+  void set_targets(std::int64_t targets) override;
+  void load(std::int64_t index) override;
+  MicroBatchLoss loss(Generator& generator) override;
   void run_first_batch(AttentionObserver& observer) override;
   void end_step() override;
   /// Of a mixture: each source's epochs, share of the rows and last held-out loss.
@@ -68,7 +70,6 @@ class LanguageTask final : public Task {
  private:
   const TrainingBatches& training_batches();
   void reserve_batches();
-  void place(TokenBatch batch, std::size_t index);
 
   LanguageRun run_;
   std::uint64_t seed_;
@@ -79,9 +80,10 @@ class LanguageTask final : public Task {
   std::optional<TrainingBatches> batches_;
   std::unique_ptr<Prefetcher<TokenBatch>> prefetcher_;
 
-  // Of the current step. On a GPU their addresses are the same in each step.
-  std::vector<TokenBatch> micro_batches_;
-  std::int64_t num_targets_ = 0;
+  std::vector<TokenBatch> micro_batches_;  ///< of the current step, in host memory
+  TokenBatch loaded_;                      ///< on the model's device
+  LossDivisor normalizer_ = 1.0;
+  Tensor num_targets_;  ///< on a GPU: what normalizer_ reads
   RoutingNumbers routing_numbers_;
   std::int64_t next_sample_ = 0;             ///< of the run: the first of the next step
   std::map<std::string, double> last_loss_;  ///< of each held-out source with a name

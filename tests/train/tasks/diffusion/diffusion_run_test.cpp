@@ -56,6 +56,8 @@ TEST_CASE("diffusion run: what does not fit is refused at its key") {
              Catch::Contains("model.patch_size") && Catch::Contains("a divisor of"));
   CHECK_THAT(message({"model.heads=[6, 6]"}), Catch::Contains("model.heads"));
   CHECK_THAT(message({"diffusion.label_dropout=1.5"}), Catch::Contains("diffusion.label_dropout"));
+  CHECK_THAT(message({"sample.steps=ten"}), Catch::Contains("sample.steps") && Catch::Contains("ten"));
+  CHECK_THAT(message({"sample.steps=1001"}), Catch::Contains("sample.steps"));
   CHECK_THAT(message({"init.distill.weight=1"}), Catch::Contains("init.distill.weight"));
 }
 

@@ -8,6 +8,7 @@
 #include "tests/support/same_bits.h"
 #include "train/formats/pictures/decode_picture.h"
 #include "train/formats/pictures/encode_png.h"
+#include "train/tasks/diffusion/sampling/training_samples.h"
 
 using namespace moh;
 using namespace moh::test;
@@ -88,6 +89,28 @@ TEST_CASE("sampling: pixels are cut and truncated, and a PNG file gives them bac
   const Picture read = decode_picture(std::as_bytes(std::span(file)), "a.png");
   CHECK(read.size() == picture.size());
   CHECK(std::ranges::equal(read.bytes(), picture.bytes()));
+}
+
+TEST_CASE("sampling: what a run draws has the classes in turns, is for pixels, and stops when it is asked") {
+  const Drawn drawn;
+  TrainingSamples sample{.pictures = 9, .options = {.steps = "3", .guidance = 1}};
+  const auto draw = [&](const Dit& model, std::int64_t stop_at) {
+    return draw_training_samples(
+        model, sample, 5, [&](const EvaluationProgress& p) { return p.done == stop_at; }, one_process());
+  };
+  const std::string png = *draw(drawn.model, -1);
+  const Picture grid = decode_picture(std::as_bytes(std::span(png)), "grid.png");
+  REQUIRE(grid.size() == PictureSize{8 * 9 - 1, 17});
+  SampleOptions options = sample.options;
+  options.seed = 5;
+  const Picture sixth = to_picture(drawn.sample(options, {6}, {6 % 5}).select(0));
+  for (int y = 0; y < 8; ++y) CHECK(std::equal(sixth.row(y), sixth.row(y) + 24, grid.row(y) + 6 * 9 * 3));
+  CHECK_FALSE(draw(drawn.model, 2).has_value());
+  DitConfig latents = tiny();
+  latents.channels = 4;
+  CHECK(draw(Dit(latents, DType::kFloat32), -1)->empty());
+  sample.pictures = 0;
+  CHECK(draw(drawn.model, -1)->empty());
 }
 
 TEST_CASE("sampling: a grid has its pictures in rows") {

@@ -83,8 +83,10 @@ TEST_CASE("tasks: the loss of prompts and responses is the mean over the tokens 
   const TokenBatch batch = first_batch(run, *data);
   CHECK(size.items == 64);
   CHECK(size.targets == batch.num_targets);
+  task.set_targets(size.targets);
+  task.load(0);
   Generator generator(1, 0);
-  const double loss = task.loss(0, generator).task_loss.item();
+  const double loss = task.loss(generator).task_loss.item();
 
   const std::unique_ptr<Llama> model = model_with_seed(run, 1);
   const Variable logits(model->forward(batch.tokens).logits.value().clone(), /*requires_grad=*/true);
@@ -131,8 +133,10 @@ TEST_CASE("tasks: a step without a target has the loss 0, and an evaluation with
   LanguageTask task(run, data, model_with_seed(run, 1));
   task.seek(0, {});
   CHECK(task.begin_step(1).targets == 0);
+  task.set_targets(0);
+  task.load(0);
   Generator generator(1, 0);
-  CHECK(task.loss(0, generator).task_loss.item() == 0);
+  CHECK(task.loss(generator).task_loss.item() == 0);
 
   const auto evaluate = [&](std::int64_t max_tokens) {
     return evaluate_language_model(
@@ -155,9 +159,10 @@ TEST_CASE("tasks: a teacher sees the documents and positions that the student se
     LanguageTask task(run, data, model_with_seed(run, 1));
     task.set_teacher(model_with_seed(run, 2), "hash");
     task.seek(0, {});
-    task.begin_step(1);
+    task.set_targets(task.begin_step(1).targets);
+    task.load(0);
     Generator generator(1, 0);
-    const MicroBatchLoss loss = task.loss(0, generator);
+    const MicroBatchLoss loss = task.loss(generator);
     const double divergence = (loss.total.value().item() - loss.task_loss.item()) / 2;
 
     const TokenBatch batch = first_batch(run, *data);

@@ -7,19 +7,10 @@
 
 #include "core/function_ref.h"
 #include "models/diffusion/dit.h"
-#include "models/diffusion/reverse_step.h"
 #include "train/formats/pictures/picture.h"
+#include "train/tasks/diffusion/sampling/sample_options.h"
 
 namespace moh {
-
-/// How pictures are drawn from a model.
-struct SampleOptions {
-  std::string steps = "250";  ///< as steps_of() reads them
-  ReverseOptions reverse;
-  double guidance = 1.5;             ///< scale of classifier-free guidance; 1: none
-  std::int64_t guided_channels = 3;  ///< the first ones; as many as the model has: all
-  std::uint64_t seed = 0;
-};
 
 /// Draws pictures by number: picture n is a function of (model, options, n, label), whatever batch it is in.
 class PictureSampler {

@@ -1,0 +1,130 @@
+// The stages of a step as CUDA graphs, on text whose number of targets is another in each step.
+
+#include <catch2/catch.hpp>
+#include <set>
+
+#include "tests/cuda_sim/stream.h"
+#include "tests/cuda_sim/training_run.h"
+#include "train/run/train_step.h"
+#include "train/tasks/language/data/token_source.h"
+#include "train/tasks/language/language_task.h"
+
+using namespace moh;
+using namespace moh::test;
+
+namespace {
+
+constexpr int kSteps = 7;
+
+/// Prompts, which are no targets, of 1 to 12 tokens, and responses of 3.
+std::shared_ptr<const LanguageData> prompts_and_responses() {
+  std::vector<TokenId> ids;
+  for (TokenId document = 0; document < 60; ++document) {
+    for (TokenId t = 0; t < 1 + document * 5 % 12; ++t) ids.push_back(marked('a' + (document + t) % 26));
+    for (TokenId t = 0; t < 3; ++t) ids.push_back('A' + (document * 7 + t * 11) % 26);
+    ids.push_back(ByteTokenizer::kEndOfDocument);
+  }
+  auto data = std::make_shared<LanguageData>();
+  data->tokenizer = std::make_unique<ByteTokenizer>();
+  data->train = {{.tokens = tokens_in_memory(ids, 256)}};
+  return data;
+}
+
+/// With dropout, routed heads, a balance loss and a moving average of the weights.
+RunConfig run_with(std::int64_t accumulate, bool graph) {
+  RunConfig config = small_run();
+  config.train.accumulate = accumulate;
+  config.ema.decay = 0.9;
+  config.cuda_graph = graph;
+  model_of(config).moh.balance_weight = 0.1;
+  return config;
+}
+
+struct Run {
+  explicit Run(const RunConfig& of)
+      : config(of),
+        task(config, prompts_and_responses(), model()),
+        optimizer(task.model(), config.optim.adamw) {
+    task.seek(0, {});
+  }
+  std::unique_ptr<Llama> model() const {
+    auto made = std::make_unique<Llama>(model_of(config), Placement{DType::kFloat32, config.device});
+    made->initialise(3);
+    return made;
+  }
+  /// Weights, moments and averages.
+  std::vector<Tensor> state() const {
+    std::vector<Tensor> all;
+    for (const NamedTensor& entry : optimizer.state()) all.push_back(entry.tensor.to(kCpu).clone());
+    for (const NamedTensor& entry : optimizer.weights()) all.push_back(entry.tensor.to(kCpu).clone());
+    for (const NamedTensor& entry : step.average()->state()) all.push_back(entry.tensor.to(kCpu).clone());
+    return all;
+  }
+
+  RunConfig config;
+  LanguageTask task;
+  AdamW optimizer;
+  TrainStep step{task, optimizer, config};
+  std::set<std::int64_t> targets = {};
+};
+
+std::vector<StepReport> train(Run& run) {
+  std::vector<StepReport> reports;
+  for (std::int64_t i = 0; i < kSteps; ++i) {
+    run.targets.insert(run.step.begin(i, 0.01 / static_cast<double>(1 + i)).targets);
+    reports.push_back(run.step.finish());
+  }
+  return reports;
+}
+
+}  // namespace
+
+TEST_CASE("sim: three graphs give the bits of an uncaptured step, however many micro-batches and targets") {
+  const std::int64_t accumulate = GENERATE(1, 2, 5);
+  const sim::Stream::LateScope late(accumulate == 2);
+  INFO(accumulate << " micro-batches");
+  Run eager(run_with(accumulate, false)), captured(run_with(accumulate, true));
+  const std::vector<StepReport> expected = train(eager), found = train(captured);
+  CHECK(captured.step.captured());
+  CHECK_FALSE(eager.step.captured());
+  CHECK(eager.targets.size() >= 4);  // or a number that was captured would not be noticed
+  for (std::size_t i = 0; i < kSteps; ++i) {
+    INFO("step " << i);
+    CHECK(found[i].loss == expected[i].loss);
+    CHECK(found[i].gradient_norm == expected[i].gradient_norm);
+    CHECK(found[i].statistics.scalars == expected[i].statistics.scalars);
+    CHECK(found[i].statistics.rows == expected[i].statistics.rows);
+  }
+  CHECK(same_bits(captured.state(), eager.state()));
+}
+
+TEST_CASE("sim: the graphs of a step do not grow with its micro-batches") {
+  const auto nodes_with = [](std::int64_t accumulate) {
+    Run run(run_with(accumulate, true));
+    CHECK(run.step.graph_nodes() == 0);
+    train(run);
+    return run.step.graph_nodes();
+  };
+  const std::size_t two = nodes_with(2);
+  CHECK(two > 100);
+  CHECK(nodes_with(9) == two);
+  CHECK(nodes_with(1) < two);  // no following micro-batch
+}
+
+TEST_CASE("sim: a captured step that is stopped between its micro-batches changes nothing") {
+  Run run(run_with(5, true)), straight(run_with(5, true));
+  train(run);
+  train(straight);
+  const std::vector<Tensor> before = run.state();
+  int asked = 0;
+  CHECK_FALSE(run.step.begin_unless([&] { return ++asked == 3; }, kSteps, 0.01));
+  CHECK(run.step.under_way() == 0);
+  CHECK(same_bits(run.state(), before));
+  // The next step is as if there had not been one.
+  for (Run* each : {&run, &straight}) {
+    each->task.seek(0, {});
+    each->step.begin(kSteps + 1, 0.01);
+    each->step.finish();
+  }
+  CHECK(same_bits(run.state(), straight.state()));
+}

@@ -1,0 +1,53 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include "core/cuda/graph.h"
+#include "core/function_ref.h"
+
+namespace moh {
+
+/// The parts of a training step that are captured, each as a graph of its own: however many micro-batches a
+/// step has, there are three. The second is launched for each of them but the first.
+enum class StepStage : std::uint8_t {
+  kFirstMicroBatch,  ///< its gradients overwrite those of the step before
+  kNextMicroBatch,   ///< its gradients are added
+  kUpdate,
+};
+
+/// Runs the stages of training steps: the first kRehearsals steps of a size kernel by kernel, then captured
+/// and replayed. Steps of another size than the captured one are always run kernel by kernel.
+class StepGraphs {
+ public:
+  /// Steps of one size before the capture: the first loads kernels and libraries and allocates what lasts,
+  /// the second already allocates as the captured step will.
+  static constexpr int kRehearsals = 2;
+
+  /// Begins a step, which enqueues the same work as others of the same `size` (in items of the task).
+  void begin_step(std::int64_t size);
+  /// Does `work`, or replays what it did when it was captured.
+  void run(StepStage stage, FunctionRef<void()> work);
+  /// The step that was begun has run all its stages.
+  void end_step();
+  /// Forgets what is captured: from the next step on other work is done.
+  void reset();
+
+  /// Whether the step that was begun, or the last one, is replayed.
+  bool replays() const { return how_ == How::kReplayed; }
+  bool captured() const { return captured_; }
+  /// Nodes of the graphs of all stages.
+  std::size_t num_nodes() const;
+
+ private:
+  enum class How { kEager, kRehearsed, kReplayed };
+  std::unique_ptr<std::array<cuda::Graph, 3>> graphs_;  // by stage
+  std::int64_t size_ = -1;                              // of the steps that are rehearsed or captured
+  int rehearsed_ = 0;                                   // consecutive steps of that size
+  bool captured_ = false;
+  How how_ = How::kEager;
+};
+
+}  // namespace moh
