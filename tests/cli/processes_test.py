@@ -43,6 +43,30 @@ log: {every: 1}
 eval: {every: 25}
 checkpoint: {every: 0}
 """
+DIFFUSION = """
+seed: 3
+threads: 1
+task: diffusion
+output: {dir: run}
+model:
+  image_size: 8
+  patch_size: 2
+  channels: 3
+  classes: 8
+  layers: 2
+  hidden: 32
+  heads: 4
+  moh: {router: learned, num_shared: [1, 4], top_k: [2, 0]}
+data: {drawn: 256, drawn_validation: 50}
+train: {steps: 50, batch_size: 4, accumulate: 4}
+optim: {learning_rate: 0.003, eps: 1.0e-4}
+schedule: {warmup_steps: 2}
+ema: {decay: 0.9}
+log: {every: 1}
+eval: {every: 25}
+sample: {pictures: 5, steps: "3"}
+checkpoint: {every: 0}
+"""
 MAX_LOSS_DIFFERENCE = 1e-5
 
 
@@ -319,6 +343,54 @@ class Pictures(Processes):
             self.assert_close("one", str(count))
         evaluations = [r for r in support.metrics(self.folder / "4") if r["kind"] == "eval"]
         self.assertEqual(len(evaluations), 2)
+
+
+class Diffusion(Processes):
+    def setUp(self):
+        super().setUp()
+        self.write("diffusion.yaml", DIFFUSION)
+
+    def test_two_and_four_processes_make_the_steps_of_one(self):
+        self.moh("train", "diffusion.yaml", "output.dir=one")
+        for count in (2, 4):
+            self.run_in(count, "train", "diffusion.yaml", f"output.dir={count}")
+            self.assert_close("one", str(count))
+            self.assertTrue((self.folder / str(count) / "samples/step_00000050.png").exists())
+
+    def test_a_run_goes_on_in_another_number_of_processes_and_with_a_divided_state(self):
+        settings = ("train", "diffusion.yaml", "schedule.decay_steps=12", "eval.every=4")
+        self.moh(*settings, "train.steps=12", "output.dir=whole")
+        self.run_in(2, *settings, "train.steps=4")
+        self.moh(*settings, "--resume", "train.steps=8")
+        self.run_in(4, *settings, "--resume", "train.steps=12", "comm.zero=1")
+        self.assert_close("whole", "run")
+        self.assert_each_step_once("run", 12, 4)
+
+    def pictures(self, folder):
+        return {path.name: path.read_bytes() for path in sorted((self.folder / folder).glob("*.png"))}
+
+    def test_pictures_do_not_depend_on_the_number_of_processes(self):
+        self.moh("train", "diffusion.yaml", "train.steps=2")
+        sample = ("sample", "--checkpoint", "run", "--steps", 4, "--npz", "--out")
+        self.moh(*sample, "one", "-n", 7)
+        self.run_in(3, *sample, "three", "-n", 4, "--batch-size", 1)
+        output = self.run_in(2, *sample, "three", "-n", 7, "--batch-size", 3)  # goes on
+        self.assertEqual(output.count("7 pictures in"), 1, output)
+        self.assertEqual(self.pictures("one"), self.pictures("three"))
+        for name in ("samples.npz", "sample.json"):
+            self.assertEqual((self.folder / "one" / name).read_bytes(), (self.folder / "three" / name).read_bytes())
+
+    def test_a_signal_to_any_process_stops_the_sampling(self):
+        self.moh("train", "diffusion.yaml", "train.steps=2")
+        process = self.start_in(2, "sample", "--checkpoint", "run", "--out", "out", "-n", 100000, "--steps", 2)
+        deadline = time.monotonic() + TIMEOUT_SECONDS
+        while not (self.folder / "out" / "000031.png").exists():
+            self.assertIsNone(process.poll(), self.output())
+            self.assertLess(time.monotonic(), deadline)
+            time.sleep(0.02)
+        os.kill(ranks_of(process.pid)[1], signal.SIGTERM)
+        self.assertEqual(process.wait(TIMEOUT_SECONDS), support.PREEMPTED, self.output())
+        self.assert_says(self.output(), "sample: stopped by SIGTERM; the same command goes on from here")
 
 
 class Eval(Processes):

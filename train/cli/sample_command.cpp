@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "core/error.h"
-#include "core/parallel.h"
 #include "train/cli/commands.h"
+#include "train/cli/several_processes.h"
 #include "train/log/format.h"
 #include "train/log/logging.h"
 #include "train/log/progress.h"
@@ -81,13 +81,12 @@ std::string progress_text(const SampleProgress& p, std::int64_t begun, std::int6
   return text;
 }
 
-int sample(const SampleArgs& args, const Families& families) {
-  StopSignal stop;
-  const auto console = std::make_shared<Console>(STDERR_FILENO);
+int sample_in(const SampleArgs& args, const Families& families, StopSignal& stop, Communicator& processes) {
+  const std::shared_ptr<Console> console = console_of(processes, STDERR_FILENO);
   start_logging(console);
   check_counts(args);
   const LoadedModel loaded = load_model(args.checkpoint, families, args.settings);
-  set_num_threads(loaded.config.threads);
+  begin_together(loaded.config, processes);
   const DiffusionRun& run = diffusion_run(loaded.config);
   const auto& model = static_cast<const Dit&>(*loaded.model);
   constexpr std::int64_t kPixelChannels = 3;
@@ -101,21 +100,31 @@ int sample(const SampleArgs& args, const Families& families) {
   const SampleOptions options = options_of(args, run.model);
   const PictureSampler sampler(model, options);
   stop.defer();
+  processes.set_deadline(loaded.config.comm.timeout);
   StatusLine line(*console);
   std::int64_t begun = -1;
-  const bool finished = sample_folder(sampler, model, options, to, [&](const SampleProgress& p) {
+  int signal_number = 0;
+  const auto show = [&](const SampleProgress& p) {
     if (begun < 0) begun = p.pictures;
-    line.update(
-        [&] { return progress_text(p, begun, to.count, to.batch_size, sampler.steps(), line.elapsed()); });
-    return stop.requested();
-  });
+    const std::int64_t together = to.batch_size * processes.size();
+    line.update([&] { return progress_text(p, begun, to.count, together, sampler.steps(), line.elapsed()); });
+    signal_number = static_cast<int>(processes.max(stop.number()));
+    return signal_number != 0;
+  };
+  const bool finished = sample_folder(sampler, model, options, to, show, processes);
   line.finish();
   if (!finished) {
-    log_info("sample: stopped by " + std::string(stop.name()) + "; the same command goes on from here");
+    log_info("sample: stopped by " + std::string(StopSignal::name_of(signal_number)) +
+             "; the same command goes on from here");
     return kPreempted;
   }
   log_info("sample: " + std::to_string(to.count) + " pictures in " + to.folder.string());
   return kDone;
+}
+
+int sample(const SampleArgs& args, const Families& families) {
+  StopSignal stop;  // before threads of the communicator begin
+  return in_processes([&](Communicator& processes) { return sample_in(args, families, stop, processes); });
 }
 
 }  // namespace
@@ -146,7 +155,7 @@ void add_sample(const Commands& commands) {
                    "Cut the estimate of the picture to -1 to 1 in each step");
   command.add_option("--seed", args.options.seed, "Seed of the pictures");
   command.add_option("--batch-size", args.to.batch_size,
-                     "Pictures that are made together; changes none of them");
+                     "Pictures that a process makes together; changes none of them");
   command.add_option("--columns", args.to.columns, "Pictures in a row of grid.png");
   command.add_flag("--npz", args.to.npz, "Write samples.npz, which the evaluator of guided-diffusion reads");
   command.add_option("--set", args.settings, "A setting of the run; repeatable")
@@ -155,7 +164,7 @@ void add_sample(const Commands& commands) {
       ->allow_extra_args(false);
   command.footer(
       R"(Picture number n depends on --seed and n, not on how many are made or together. sample.json says what they depend on;
-a command that was stopped goes on where it was.
+a command that was stopped goes on where it was. Of several processes (mpirun -np 8 moh sample ...) each draws a part.
 
 Examples:
   moh sample --checkpoint runs/shapes --out shapes -n 64 --steps 50

@@ -94,6 +94,26 @@ Tensor PictureSampler::sample(std::span<const std::int64_t> numbers, std::span<c
   return x;
 }
 
+Tensor sample_together(const PictureSampler& sampler, std::span<const std::int64_t> numbers,
+                       std::span<const std::int64_t> labels, FunctionRef<bool()> stop,
+                       Communicator& processes) {
+  // As many in each process, so that all make the same steps: the last ones maybe draw the last picture
+  // again.
+  const std::int64_t total = std::ssize(numbers);
+  const std::int64_t each = (total + processes.size() - 1) / processes.size();
+  std::vector<std::int64_t> own_numbers, own_labels;
+  for (std::int64_t i = 0; i < each; ++i) {
+    const auto at = static_cast<std::size_t>(std::min(processes.rank() * each + i, total - 1));
+    own_numbers.push_back(numbers[at]);
+    own_labels.push_back(labels[at]);
+  }
+  const Tensor own = sampler.sample(own_numbers, own_labels, stop);
+  if (!own.defined() || processes.alone()) return own;
+  const Tensor all = empty({processes.size() * each, own.dim(1), own.dim(2), own.dim(3)}, own.dtype());
+  processes.all_gather(own, all.reshape({processes.size(), each, own.dim(1), own.dim(2), own.dim(3)}));
+  return all.slice(0, total);
+}
+
 std::int64_t random_label(std::uint64_t seed, std::int64_t number, std::int64_t classes) {
   return static_cast<std::int64_t>(
       random_below(key_of(seed, number), 0, static_cast<std::uint64_t>(classes)));

@@ -7,6 +7,7 @@
 
 #include "core/function_ref.h"
 #include "models/diffusion/dit.h"
+#include "train/comm/communicator.h"
 #include "train/formats/pictures/picture.h"
 #include "train/tasks/diffusion/sampling/sample_options.h"
 
@@ -35,6 +36,12 @@ class PictureSampler {
   SampleOptions options_;
   NoiseSchedule schedule_;
 };
+
+/// sample() by several processes, each of which draws a part, with the same bits for any number of them: all
+/// get all pictures. Every one calls `stop` as often as the others, and has to get the same answer.
+Tensor sample_together(const PictureSampler& sampler, std::span<const std::int64_t> numbers,
+                       std::span<const std::int64_t> labels, FunctionRef<bool()> stop,
+                       Communicator& processes);
 
 /// The label of picture number `number` where they are drawn at random: uniform over the classes.
 std::int64_t random_label(std::uint64_t seed, std::int64_t number, std::int64_t classes);

@@ -88,35 +88,57 @@ void write_grid(const SampleFolderOptions& to) {
   write_file_durably(to.folder / "grid.png", encode_png(picture_grid(pictures, to.columns)));
 }
 
+/// The numbers of pictures that are not there, in all processes as the first one finds them.
+std::vector<std::int64_t> missing_pictures(const SampleFolderOptions& to, Communicator& processes) {
+  const Tensor is_missing = zeros({to.count}, DType::kInt64);
+  const std::span<std::int64_t> flags = is_missing.span<std::int64_t>();
+  for (std::int64_t i = 0; processes.leads() && i < to.count; ++i)
+    flags[static_cast<std::size_t>(i)] = fs::exists(picture_path(to.folder, i)) ? 0 : 1;
+  processes.broadcast(is_missing);
+  std::vector<std::int64_t> missing;
+  for (std::int64_t i = 0; i < to.count; ++i) {
+    if (flags[static_cast<std::size_t>(i)] != 0) missing.push_back(i);
+  }
+  return missing;
+}
+
+void write_pictures(const SampleFolderOptions& to, std::span<const std::int64_t> numbers,
+                    const Tensor& values) {
+  for (std::size_t i = 0; i < numbers.size(); ++i)
+    write_file_durably(picture_path(to.folder, numbers[i]),
+                       encode_png(to_picture(values.select(static_cast<std::int64_t>(i)))));
+}
+
 }  // namespace
 
 bool sample_folder(const PictureSampler& sampler, const Dit& model, const SampleOptions& options,
-                   const SampleFolderOptions& to, FunctionRef<bool(const SampleProgress&)> stop) {
+                   const SampleFolderOptions& to, FunctionRef<bool(const SampleProgress&)> stop,
+                   Communicator& processes) {
   const DitConfig& c = model.config();
-  make_directories(to.folder);
-  settle(options, to, c);
-  std::vector<std::int64_t> missing;
-  for (std::int64_t i = 0; i < to.count; ++i) {
-    if (!fs::exists(picture_path(to.folder, i))) missing.push_back(i);
+  if (processes.leads()) {
+    make_directories(to.folder);
+    settle(options, to, c);
   }
+  const std::vector<std::int64_t> missing = missing_pictures(to, processes);
+  const auto together = static_cast<std::size_t>(to.batch_size * processes.size());
   SampleProgress progress{.pictures = to.count - std::ssize(missing)};
-  for (std::size_t first = 0; first < missing.size(); first += static_cast<std::size_t>(to.batch_size)) {
-    const std::size_t count = std::min(missing.size() - first, static_cast<std::size_t>(to.batch_size));
+  for (std::size_t first = 0; first < missing.size(); first += together) {
+    const std::size_t count = std::min(missing.size() - first, together);
     const std::span numbers = std::span<const std::int64_t>(missing).subspan(first, count);
     std::vector<std::int64_t> labels;
     for (const std::int64_t number : numbers) labels.push_back(label_of(options, to, c.classes, number));
     progress.step = 0;
-    const Tensor values = sampler.sample(numbers, labels, [&] {
+    const auto ask = [&] {
       const bool stopped = stop(progress);
       ++progress.step;
       return stopped;
-    });
+    };
+    const Tensor values = sample_together(sampler, numbers, labels, ask, processes);
     if (!values.defined()) return false;
-    for (std::size_t i = 0; i < count; ++i)
-      write_file_durably(picture_path(to.folder, numbers[i]),
-                         encode_png(to_picture(values.select(static_cast<std::int64_t>(i)))));
+    if (processes.leads()) write_pictures(to, numbers, values);
     progress.pictures += static_cast<std::int64_t>(count);
   }
+  if (!processes.leads()) return true;
   const int side = static_cast<int>(c.image_size);
   write_grid(to);
   if (to.npz) write_npz(to, {side, side});

@@ -14,7 +14,7 @@ namespace moh {
 struct SampleFolderOptions {
   std::filesystem::path folder;
   std::int64_t count = 16;
-  std::int64_t batch_size = 16;
+  std::int64_t batch_size = 16;       ///< of each process
   std::vector<std::int64_t> classes;  ///< in turns; empty: at random
   bool npz = false;                   ///< samples.npz beside the pictures
   int columns = 8;                    ///< of the grid
@@ -28,10 +28,11 @@ struct SampleProgress {
 
 /// Draws pictures into a folder: `000000.png` and so on, each complete when it has its name, `sample.json`
 /// with every setting that they depend on, and at the end `grid.png` of up to 64 of them, and samples.npz.
-/// Pictures that are there already are kept. Calls `stop` before each step of the model; returns false if it
-/// returned true. Throws ConfigError for a folder with pictures of other settings, StorageError,
-/// NumericError, DataError.
+/// Pictures that are there already are kept. Of several processes the first one reads and writes, and all
+/// call `stop` before each step of the model; returns false if it returned true. Throws ConfigError for a
+/// folder with pictures of other settings, StorageError, NumericError, DataError.
 bool sample_folder(const PictureSampler& sampler, const Dit& model, const SampleOptions& options,
-                   const SampleFolderOptions& to, FunctionRef<bool(const SampleProgress&)> stop);
+                   const SampleFolderOptions& to, FunctionRef<bool(const SampleProgress&)> stop,
+                   Communicator& processes);
 
 }  // namespace moh

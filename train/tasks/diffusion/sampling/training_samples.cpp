@@ -1,6 +1,5 @@
 #include "train/tasks/diffusion/sampling/training_samples.h"
 
-#include <algorithm>
 #include <vector>
 
 #include "train/formats/pictures/encode_png.h"
@@ -18,25 +17,21 @@ std::optional<std::string> draw_training_samples(const Dit& model, const Trainin
   SampleOptions options = sample.options;
   options.seed = seed;
   const PictureSampler sampler(model, options);
-  // Each process draws as many as the others, so that all ask `stop` alike: the last ones maybe once more.
-  const std::int64_t own = (sample.pictures + processes.size() - 1) / processes.size();
   std::vector<std::int64_t> numbers, labels;
-  for (std::int64_t i = 0; i < own; ++i) {
-    numbers.push_back(std::min(processes.rank() * own + i, sample.pictures - 1));
-    labels.push_back(numbers.back() % c.classes);
+  for (std::int64_t n = 0; n < sample.pictures; ++n) {
+    numbers.push_back(n);
+    labels.push_back(n % c.classes);
   }
   EvaluationProgress progress{.total = sampler.steps()};
-  const Tensor part = sampler.sample(numbers, labels, [&] {
+  const auto ask = [&] {
     const bool stopped = stop(progress);
     ++progress.done;
     return stopped;
-  });
-  if (!part.defined()) return std::nullopt;
-  const Tensor all = empty({processes.size(), own, c.channels, c.image_size, c.image_size}, DType::kFloat32);
-  processes.all_gather(part, all);
+  };
+  const Tensor all = sample_together(sampler, numbers, labels, ask, processes);
+  if (!all.defined()) return std::nullopt;
   std::vector<Picture> pictures;
-  for (std::int64_t n = 0; n < sample.pictures; ++n)
-    pictures.push_back(to_picture(all.select(n / own).select(n % own)));
+  for (std::int64_t n = 0; n < sample.pictures; ++n) pictures.push_back(to_picture(all.select(n)));
   return encode_png(picture_grid(pictures, kColumns));
 }
 
