@@ -85,7 +85,10 @@ bool Arena::grow(std::size_t bytes) {
   const std::size_t wanted =
       std::max({enough, kSmallestSegment, round_up(static_cast<std::size_t>(reserved_) / 4, kSegmentUnit)});
   if (add_segment(wanted) || add_segment(enough)) return true;
-  MOH_CUDA_CALL(cudaMemPoolTrimTo(memory_pool(), 0));  // frees blocks that the pool caches for reuse
+  // The pool gives back what it keeps for reuse, as far as the device has reached its release: a capture
+  // cannot wait for that, but comes after steps that have allocated as much.
+  if (!capturing()) MOH_CUDA_CALL(cudaStreamSynchronize(stream()));
+  MOH_CUDA_CALL(cudaMemPoolTrimTo(memory_pool(), 0));
   return add_segment(enough);
 }
 

@@ -14,6 +14,10 @@ SharedArena make_arena();
 /// last of their blocks.
 void disown(SharedArena& arena);
 
+/// Gives back what the pool keeps for reuse, if it was used since the last call, so that an evaluation's is
+/// not kept beside an arena. Does not wait for the device.
+void trim_pool();
+
 /// cuda::allocate() takes memory from the arena for the lifetime of the scope. Graph capture requires one.
 class ArenaScope {
  public:

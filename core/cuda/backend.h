@@ -29,8 +29,8 @@ std::string product_name();
 /// Size of its L2 cache.
 std::size_t cache_bytes();
 
-/// A block of device memory, in stream order, aligned to 256 bytes. Throws MemoryError naming the bytes in
-/// use.
+/// A block of device memory, in stream order, aligned to 256 bytes. If there is none, waits for the device,
+/// trims the pool and tries once more. Throws MemoryError naming what is in use and what is held.
 void* allocate(std::size_t bytes, MemoryPurpose purpose);
 void release(void* block, std::size_t bytes, MemoryPurpose purpose) noexcept;
 void recount(std::size_t bytes, MemoryPurpose from, MemoryPurpose to) noexcept;

@@ -111,6 +111,7 @@ std::size_t Graph::num_nodes() const {
 
 void Graph::launch() {
   MOH_CHECK(captured(), "capture() comes first");
+  trim_pool();
   MOH_CUDA_CALL(cudaGraphLaunch(impl_->graph.ready, stream()));
 }
 

@@ -15,6 +15,7 @@ struct Memory {
   MemoryStats counts;
   std::vector<SharedArena> arenas;  // those that have an owner or allocated blocks
   std::int64_t pool_reserved = 0;   // bytes that CUDA's pool holds
+  bool pool_used = false;           // since trim_pool()
   SharedArena current;              // the source of allocate(); null: CUDA's pool
   std::vector<void*> to_free;       // blocks of the pool that were released during a capture
 };
@@ -35,12 +36,23 @@ void drop_unused_arenas() {
   });
 }
 
-void* take_block(std::size_t bytes) {
-  if (memory().current) return memory().current->take(bytes);
+void* take_from_pool(std::size_t bytes) {
+  memory().pool_used = true;
   void* block = nullptr;
   const cudaError_t status = cudaMallocAsync(&block, bytes, stream());
   if (status != cudaErrorMemoryAllocation) check(status, "cudaMallocAsync");
   return block;
+}
+
+/// Null when the device has no memory, even after what was released before is free.
+void* take_block(std::size_t bytes) {
+  if (memory().current) return memory().current->take(bytes);
+  if (void* const block = take_from_pool(bytes); block != nullptr) return block;
+  cudaGetLastError();
+  require_no_capture("allocate outside of an arena");
+  MOH_CUDA_CALL(cudaStreamSynchronize(stream()));
+  MOH_CUDA_CALL(cudaMemPoolTrimTo(memory_pool(), 0));
+  return take_from_pool(bytes);
 }
 
 void give_back_block(void* block, std::size_t bytes) {
@@ -74,11 +86,14 @@ std::int64_t reserved_bytes() {
   cudaGetLastError();
   std::size_t free_bytes = 0, total_bytes = 0;
   cudaMemGetInfo(&free_bytes, &total_bytes);
+  std::int64_t in_arenas = 0;
+  for (const SharedArena& arena : memory().arenas) in_arenas += arena->reserved_bytes();
   throw MemoryError("cuda memory: expected " + std::to_string(bytes) +
                     " more bytes, but the device refused (" +
-                    std::to_string(memory().counts.total.current_bytes) + " bytes in use by this process, " +
-                    std::to_string(free_bytes) + " of " + std::to_string(total_bytes) +
-                    " free); use a smaller batch or model");
+                    std::to_string(memory().counts.total.current_bytes) + " bytes in use by this process; " +
+                    std::to_string(memory().pool_reserved) + " held by the pool, " +
+                    std::to_string(in_arenas) + " by captured work; " + std::to_string(free_bytes) + " of " +
+                    std::to_string(total_bytes) + " free); use a smaller batch or model");
 }
 
 }  // namespace
@@ -129,6 +144,14 @@ void recount(std::size_t bytes, MemoryPurpose from, MemoryPurpose to) noexcept {
   const std::lock_guard lock(memory().mutex);
   memory().counts.count(from, -static_cast<std::int64_t>(bytes));
   memory().counts.count(to, static_cast<std::int64_t>(bytes));
+}
+
+void trim_pool() {
+  const std::lock_guard lock(memory().mutex);
+  if (!std::exchange(memory().pool_used, false)) return;
+  MOH_CUDA_CALL(cudaMemPoolTrimTo(memory_pool(), 0));
+  memory().pool_reserved = pool_reserved_bytes();
+  memory().counts.reserved_bytes = reserved_bytes();
 }
 
 MemoryStats memory_stats() {

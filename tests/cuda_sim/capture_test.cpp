@@ -204,6 +204,43 @@ TEST_CASE("sim: a graph gets the memory that the pool keeps and does not use", "
   memory.set_limit(sim::DeviceMemory::kBytes);
 }
 
+TEST_CASE("sim: memory that is released and not yet free is waited for; else what is held is said", "[sim]") {
+  sim::DeviceMemory& memory = sim::DeviceMemory::instance();
+  constexpr std::int64_t kLarge = 64 << 20;
+  const Device gpu = test::open_gpu();
+  const sim::Stream::LateScope late;
+  Tensor before = empty({kLarge}, DType::kUInt8, gpu);
+  memory.set_limit(sim::DeviceMemory::kBytes - memory.free_bytes() + kLarge / 4);
+  before = Tensor();  // which the device has yet to reach
+  cuda::Graph graph;
+  CHECK_NOTHROW(graph.rehearse([&] { empty({kLarge / 2}, DType::kUInt8, gpu); }));
+  const std::int64_t waits = sim::Stream::instance().waits();
+  CHECK_THROWS_WITH(empty({2 * kLarge}, DType::kUInt8, gpu),
+                    Catch::StartsWith("cuda memory: expected 134217728 more bytes, but the device refused") &&
+                        Catch::Contains("held by the pool") && Catch::Contains("by captured work"));
+  CHECK(sim::Stream::instance().waits() == waits + 1);
+  memory.set_limit(sim::DeviceMemory::kBytes);
+}
+
+TEST_CASE("sim: what an evaluation took from the pool is given back when captured work goes on", "[sim]") {
+  const Tensor sum = number(0), one = number(1);
+  const sim::DeviceMemory& memory = sim::DeviceMemory::instance();
+  cuda::Graph graph;
+  const auto work = [&] { sum.add(one); };
+  graph.rehearse(work);
+  graph.capture(work);
+  graph.launch();
+  const std::size_t before = memory.pool_bytes();
+  const std::int64_t reserved = cuda::memory_stats().reserved_bytes;
+  empty({32 << 20}, DType::kUInt8, sum.device());
+  CHECK(memory.pool_bytes() >= before + (32 << 20));
+  CHECK(cuda::memory_stats().reserved_bytes >= reserved + (32 << 20));
+  graph.launch();
+  CHECK(memory.pool_bytes() == before);
+  CHECK(cuda::memory_stats().reserved_bytes == reserved);
+  CHECK(sum.item() == 3);
+}
+
 TEST_CASE("sim: what a graph's work leaves behind stays until the next launch, and outlives the graph",
           "[sim]") {
   const Tensor in = number(3);

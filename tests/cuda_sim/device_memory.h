@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -36,7 +37,10 @@ class DeviceMemory {
 
   /// What the pool holds: its blocks, and what came back to it.
   std::size_t pool_bytes() const { return pool_held_; }
-  void trim_pool() { pool_held_ = pool_used_; }
+  void trim_pool() { pool_held_ = std::min(pool_held_, pool_used_ + closing_); }
+  /// Memory that was freed in stream order stays the pool's until the stream has got there.
+  void begin_close(std::size_t bytes) { closing_ += block_size(bytes); }
+  void end_close(std::size_t bytes) { closing_ -= block_size(bytes); }
   /// Bytes that neither the pool nor a block of the device has.
   std::size_t free_bytes() const { return limit_ - pool_held_ - taken_from_device_; }
   std::int64_t bytes_in_use() const;
@@ -65,7 +69,7 @@ class DeviceMemory {
       256;  // between blocks, never accessible to a kernel under AddressSanitizer
   std::byte* base_;
   std::size_t end_ = 0;  // of what was ever handed out
-  std::size_t limit_ = kBytes, pool_held_ = 0, pool_used_ = 0, taken_from_device_ = 0;
+  std::size_t limit_ = kBytes, pool_held_ = 0, pool_used_ = 0, closing_ = 0, taken_from_device_ = 0;
   std::map<std::byte*, std::size_t> blocks_, pinned_;
   std::set<std::byte*> from_device_;  // those of blocks_ that are not the pool's
   std::multimap<std::size_t, std::byte*> free_;

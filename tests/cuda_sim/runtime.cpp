@@ -246,8 +246,13 @@ cudaError_t cudaFree(void* block) {
 }
 cudaError_t cudaFreeAsync(void* block, cudaStream_t) {
   refuse_in_capture("cudaFreeAsync");
-  const std::size_t bytes = DeviceMemory::instance().free(block);
-  Stream::instance().submit([=] { DeviceMemory::close_block(block, bytes); });
+  DeviceMemory& memory = DeviceMemory::instance();
+  const std::size_t bytes = memory.free(block);
+  memory.begin_close(bytes);
+  Stream::instance().submit([=, &memory] {
+    DeviceMemory::close_block(block, bytes);
+    memory.end_close(bytes);
+  });
   return cudaSuccess;
 }
 cudaError_t cudaMallocHost(void** block, std::size_t bytes) {
