@@ -5,8 +5,11 @@
 
 namespace moh::cuda {
 
-/// The first fault that a kernel found in its input, such as an index out of range. It is in page-locked
-/// memory, which the device writes and the host reads, so that checking it needs no copy from the device.
+/// A fault that a kernel found in its input, such as an index out of range. It is in page-locked memory,
+/// which the device writes and the host reads, so that checking it needs no copy from the device. Threads
+/// write it without regard to each other: of several faults one is reported, whose numbers may be from
+/// different ones of the same kernel, and what a kernel finds while the host clears the last may go
+/// unreported. None of it reaches a result, as what is out of range is replaced.
 struct Fault {
   std::int32_t kind;          ///< 0: none
   std::int64_t value, place;  ///< the value found, and the number of its element
