@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include "ops/aligned.h"
 #include "ops/attention/attention_cuda.h"
 #include "ops/attention/attention_run.h"
 #include "ops/attention/cudnn/cudnn_attention.h"
@@ -83,7 +84,8 @@ struct Saved {
 };
 
 /// Gradients of q, k and v (or of the packed tensor alone), then of the gates if there are any.
-Grads run_backward(const Saved& saved, const Tensor& dout) {
+Grads run_backward(const Saved& saved, const Tensor& gradient) {
+  const Tensor dout = aligned_on_gpu(gradient);
   const Operands& o = saved.operands;
   const AttentionShape& s = o.shape;
   const Tensor dq = empty_like(o.q);
@@ -129,7 +131,7 @@ Operands separate_operands(std::string_view op, const Variable& q, const Variabl
   Check(op)
       .shape("k", k, {q.dim(0), k.dim(1), k.dim(2), q.dim(3)}, "batch and head width of q")
       .shape("v", v, k.shape(), "that of k");
-  Operands o{op, {}, q.value(), k.value(), v.value()};
+  Operands o{op, {}, aligned_on_gpu(q.value()), aligned_on_gpu(k.value()), aligned_on_gpu(v.value())};
   o.shape = {q.dim(0), q.dim(1), k.dim(1), q.dim(2), k.dim(2), q.dim(3)};
   o.document_starts = options.document_starts;
   complete_shape(op, o.shape, o.q.device(), options);
@@ -141,7 +143,7 @@ Operands packed_operands(std::string_view op, const Variable& qkv, std::int64_t 
   Check(op).floating("qkv", qkv).rank("qkv", qkv, 4);
   Check(op).shape("qkv", qkv, {qkv.dim(0), qkv.dim(1), heads + 2 * kv_heads, qkv.dim(3)},
                   "query, key and value heads");
-  Operands o{op, {}, qkv.value(), {}, {}, true};
+  Operands o{op, {}, aligned_on_gpu(qkv.value()), {}, {}, true};
   o.shape = {qkv.dim(0), qkv.dim(1), qkv.dim(1), heads, kv_heads, qkv.dim(3)};
   o.document_starts = options.document_starts;
   complete_shape(op, o.shape, o.q.device(), options);

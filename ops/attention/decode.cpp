@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include "ops/aligned.h"
 #include "ops/attention/attention_cuda.h"
 #include "ops/attention/attention_run.h"
 #include "ops/attention/decode_kernels.h"
@@ -100,7 +101,8 @@ Tensor attention_decode(const Tensor& q, const Tensor& k_cache, const Tensor& v_
   run_kernel({kOp, attention_flops(shape, q.device(), pairs)}, q, [&]<class Backend, class T>() {
     const RowLists rows = row_lists(lists);
     const Acc<T>* gate_values = gates.defined() ? gates_acc.data<Acc<T>>() : nullptr;
-    const auto vq = view_of<const T>(q), vk = view_of_cache<const T>(k_cache),
+    const Tensor queries = aligned_on_gpu(q);
+    const auto vq = view_of<const T>(queries), vk = view_of_cache<const T>(k_cache),
                vv = view_of_cache<const T>(v_cache);
     if constexpr (std::is_same_v<Backend, Cuda>) {
       const AttentionForward<T> args{shape, rows, vq, vk, vv, gate_values, view_of<T>(out)};

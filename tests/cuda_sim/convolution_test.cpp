@@ -100,6 +100,20 @@ TEST_CASE("sim: float32 convolutions are rounded to TF32 when products are", "[s
   }
 }
 
+TEST_CASE(
+    "sim: a convolution has the math type that its algorithm was proposed with, unless that rounds more",
+    "[sim]") {
+  const Convolutions convolutions;
+  constexpr Direction kForward = Direction::kForward;
+  Cudnn::instance().proposed_math = CUDNN_DEFAULT_MATH;
+  convolve(DType::kBFloat16, 9);
+  CHECK(Convolutions::runs(kForward, CUDNN_DATA_BFLOAT16, CUDNN_DEFAULT_MATH) == 1);
+  convolve(DType::kFloat32, 9);
+  CHECK(Convolutions::runs(kForward, CUDNN_DATA_FLOAT, CUDNN_FMA_MATH) == 1);
+  Cudnn::instance().proposed_math = CUDNN_TENSOR_OP_MATH_ALLOW_CONVERSION;
+  CHECK_THROWS_WITH(convolve(DType::kFloat32, 10), Catch::Contains("none of 4 proposals"));
+}
+
 TEST_CASE("sim: what describes a convolution is made once, and asked for once", "[sim]") {
   const Convolutions convolutions;
   convolve(DType::kFloat32, 6);

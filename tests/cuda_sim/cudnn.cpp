@@ -88,8 +88,9 @@ cudnnStatus_t propose(const Problem& problem, int most, int* count, Proposal* re
   ++state.queries;
   if (!problem.is_consistent()) return CUDNN_STATUS_BAD_PARAM_SHAPE_MISMATCH;
   const auto proposal = [&](int algorithm, cudnnStatus_t status, cudnnDeterminism_t determinism) {
-    return Proposal{static_cast<Algorithm>(algorithm), status, 1.0F, state.workspace_bytes, determinism,
-                    problem.convolution.math,          {}};
+    const auto math = static_cast<cudnnMathType_t>(state.proposed_math.value_or(problem.convolution.math));
+    return Proposal{
+        static_cast<Algorithm>(algorithm), status, 1.0F, state.workspace_bytes / 2, determinism, math, {}};
   };
   std::vector<Proposal> all = {proposal(0, CUDNN_STATUS_SUCCESS, CUDNN_NON_DETERMINISTIC),
                                proposal(kReproducible, CUDNN_STATUS_NOT_SUPPORTED, CUDNN_DETERMINISTIC),
@@ -98,6 +99,13 @@ cudnnStatus_t propose(const Problem& problem, int most, int* count, Proposal* re
     all.push_back(proposal(kReproducible, CUDNN_STATUS_SUCCESS, CUDNN_DETERMINISTIC));
   *count = std::min(most, static_cast<int>(all.size()));
   std::copy_n(all.begin(), *count, results);
+  return CUDNN_STATUS_SUCCESS;
+}
+
+cudnnStatus_t workspace_of(const Problem& problem, int algorithm, std::size_t* bytes) {
+  if (!problem.is_consistent()) return CUDNN_STATUS_BAD_PARAM_SHAPE_MISMATCH;
+  if (algorithm != kReproducible) return CUDNN_STATUS_NOT_SUPPORTED;
+  *bytes = Cudnn::instance().workspace_bytes;
   return CUDNN_STATUS_SUCCESS;
 }
 
@@ -276,6 +284,31 @@ cudnnStatus_t cudnnGetConvolutionBackwardFilterAlgorithm_v7(cudnnHandle_t, cudnn
                                                             cudnnFilterDescriptor_t dw, int most, int* count,
                                                             cudnnConvolutionBwdFilterAlgoPerf_t* results) {
   return propose({*x, *dw, *dy, *convolution}, most, count, results);
+}
+
+cudnnStatus_t cudnnGetConvolutionForwardWorkspaceSize(cudnnHandle_t, cudnnTensorDescriptor_t x,
+                                                      cudnnFilterDescriptor_t w,
+                                                      cudnnConvolutionDescriptor_t convolution,
+                                                      cudnnTensorDescriptor_t y,
+                                                      cudnnConvolutionFwdAlgo_t algorithm,
+                                                      std::size_t* bytes) {
+  return workspace_of({*x, *w, *y, *convolution}, algorithm, bytes);
+}
+cudnnStatus_t cudnnGetConvolutionBackwardDataWorkspaceSize(cudnnHandle_t, cudnnFilterDescriptor_t w,
+                                                           cudnnTensorDescriptor_t dy,
+                                                           cudnnConvolutionDescriptor_t convolution,
+                                                           cudnnTensorDescriptor_t dx,
+                                                           cudnnConvolutionBwdDataAlgo_t algorithm,
+                                                           std::size_t* bytes) {
+  return workspace_of({*dx, *w, *dy, *convolution}, algorithm, bytes);
+}
+cudnnStatus_t cudnnGetConvolutionBackwardFilterWorkspaceSize(cudnnHandle_t, cudnnTensorDescriptor_t x,
+                                                             cudnnTensorDescriptor_t dy,
+                                                             cudnnConvolutionDescriptor_t convolution,
+                                                             cudnnFilterDescriptor_t dw,
+                                                             cudnnConvolutionBwdFilterAlgo_t algorithm,
+                                                             std::size_t* bytes) {
+  return workspace_of({*x, *dw, *dy, *convolution}, algorithm, bytes);
 }
 
 cudnnStatus_t cudnnConvolutionForward(cudnnHandle_t handle, const void* alpha,

@@ -3,6 +3,7 @@
 #include <compare>
 #include <cstddef>
 #include <map>
+#include <optional>
 
 namespace moh::sim {
 
@@ -12,7 +13,9 @@ struct Cudnn {
   static Cudnn& instance();
 
   bool has_reproducible = true;        ///< proposes an algorithm that gives the same bits in each run
-  std::size_t workspace_bytes = 1000;  ///< what that one needs
+  std::size_t workspace_bytes = 1000;  ///< what that one needs; proposals say half of it
+  /// Math type of proposals (cudnnMathType_t); none: that of the descriptor.
+  std::optional<int> proposed_math = {};
 
   enum class Direction { kForward, kData, kWeights };
   struct Call {

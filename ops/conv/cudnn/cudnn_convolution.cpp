@@ -14,6 +14,7 @@
 #include "core/cuda/tag.h"
 #include "core/error.h"
 #include "core/math_mode.h"
+#include "ops/aligned.h"
 #include "ops/conv/cudnn/cudnn_library.h"
 #include "ops/cuda/scratch.h"
 #include "ops/linalg/gemm_cuda.h"
@@ -105,19 +106,15 @@ struct Places {
   void *x, *w, *y;
 };
 
-/// Chooses the first of cuDNN's proposals, which are sorted by expected time, that is deterministic, does not
-/// transform its operands (FFT and Winograd lose precision), and needs no more workspace than this.
 constexpr std::size_t kMostWorkspaceBytes = std::size_t{256} << 20;
+
+/// Whether a proposal of cuDNN is deterministic, does not transform its operands (FFT and Winograd lose
+/// precision), and does not round float32 operands to float16.
 template <class Proposal>
-const Proposal* choose(std::span<const Proposal> proposals,
-                       std::initializer_list<decltype(Proposal::algo)> direct) {
-  for (const Proposal& proposal : proposals) {
-    if (proposal.status == CUDNN_STATUS_SUCCESS && proposal.determinism == CUDNN_DETERMINISTIC &&
-        proposal.memory <= kMostWorkspaceBytes &&
-        std::find(direct.begin(), direct.end(), proposal.algo) != direct.end())
-      return &proposal;
-  }
-  return nullptr;
+bool is_usable(const Proposal& proposal, std::initializer_list<decltype(Proposal::algo)> direct) {
+  return proposal.status == CUDNN_STATUS_SUCCESS && proposal.determinism == CUDNN_DETERMINISTIC &&
+         proposal.mathType != CUDNN_TENSOR_OP_MATH_ALLOW_CONVERSION &&
+         std::find(direct.begin(), direct.end(), proposal.algo) != direct.end();
 }
 
 /// A convolution with descriptors and a chosen algorithm.
@@ -125,30 +122,33 @@ class Plan {
  public:
   Plan(cudnnHandle_t handle, const Problem& problem)
       : direction_(problem.direction),
+        math_(math_type(problem.dtype, problem.tf32)),
         x_(image_descriptor(problem.shape.batch, problem.shape.channels, problem.shape.y.input,
                             problem.shape.x.input, type_of(problem.dtype))),
         y_(image_descriptor(problem.shape.batch, problem.shape.outputs, problem.shape.y.output,
                             problem.shape.x.output, type_of(problem.dtype))),
         w_(weight_descriptor(problem.shape, type_of(problem.dtype))),
-        convolution_(convolution_descriptor(problem.shape, math_type(problem.dtype, problem.tf32))) {
+        convolution_(convolution_descriptor(problem.shape, math_)) {
     const CudnnLibrary& cudnn = CudnnLibrary::get();
     switch (direction_) {
       case Direction::kForward:
         find<cudnnConvolutionFwdAlgoPerf_t>(
             {CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_GEMM, CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM,
              CUDNN_CONVOLUTION_FWD_ALGO_GEMM},
-            cudnn.cudnnGetConvolutionForwardAlgorithm_v7, handle, x_.get(), w_.get(), convolution_.get(),
-            y_.get());
+            cudnn.cudnnGetConvolutionForwardAlgorithm_v7, cudnn.cudnnGetConvolutionForwardWorkspaceSize,
+            handle, x_.get(), w_.get(), convolution_.get(), y_.get());
         break;
       case Direction::kData:
         find<cudnnConvolutionBwdDataAlgoPerf_t>({CUDNN_CONVOLUTION_BWD_DATA_ALGO_1},
-                                                cudnn.cudnnGetConvolutionBackwardDataAlgorithm_v7, handle,
+                                                cudnn.cudnnGetConvolutionBackwardDataAlgorithm_v7,
+                                                cudnn.cudnnGetConvolutionBackwardDataWorkspaceSize, handle,
                                                 w_.get(), y_.get(), convolution_.get(), x_.get());
         break;
       case Direction::kWeights:
         find<cudnnConvolutionBwdFilterAlgoPerf_t>({CUDNN_CONVOLUTION_BWD_FILTER_ALGO_1},
-                                                  cudnn.cudnnGetConvolutionBackwardFilterAlgorithm_v7, handle,
-                                                  x_.get(), y_.get(), convolution_.get(), w_.get());
+                                                  cudnn.cudnnGetConvolutionBackwardFilterAlgorithm_v7,
+                                                  cudnn.cudnnGetConvolutionBackwardFilterWorkspaceSize,
+                                                  handle, x_.get(), y_.get(), convolution_.get(), w_.get());
         break;
     }
   }
@@ -178,24 +178,33 @@ class Plan {
     return dtype == DType::kBFloat16 ? CUDNN_DATA_BFLOAT16 : CUDNN_DATA_FLOAT;
   }
 
-  template <class Proposal, class Query, class... Descriptors>
-  void find(std::initializer_list<decltype(Proposal::algo)> direct, Query* query, cudnnHandle_t handle,
-            Descriptors... descriptors) {
+  /// Takes the first usable proposal, in the order of expected time, whose workspace is not too large. A
+  /// proposal is an algorithm with a math type, which may be another than that of the descriptor, so that it
+  /// is set there; only where float32 must not be rounded to TF32 the descriptor stays as it is. The
+  /// workspace is that of the algorithm with the descriptor, not what the proposal says.
+  template <class Proposal, class Query, class QueryWorkspace, class... Descriptors>
+  void find(std::initializer_list<decltype(Proposal::algo)> direct, Query* query,
+            QueryWorkspace* query_workspace, cudnnHandle_t handle, Descriptors... descriptors) {
     std::array<Proposal, 16> proposals;
     int count = 0;
     check_cudnn(query(handle, descriptors..., static_cast<int>(proposals.size()), &count, proposals.data()),
                 "the choice of an algorithm");
-    const Proposal* const chosen =
-        choose<Proposal>(std::span(proposals).first(static_cast<std::size_t>(count)), direct);
-    if (chosen == nullptr) {
-      throw DeviceError(error_message("conv2d", "cuDNN", "an algorithm that gives the same bits in each run",
-                                      "none of " + std::to_string(count) + " proposals"));
+    for (const Proposal& proposal : std::span(proposals).first(static_cast<std::size_t>(count))) {
+      if (!is_usable(proposal, direct)) continue;
+      if (math_ != CUDNN_FMA_MATH)
+        MOH_CUDNN_CALL(cudnnSetConvolutionMathType, convolution_.get(), proposal.mathType);
+      if (query_workspace(handle, descriptors..., proposal.algo, &workspace_bytes_) != CUDNN_STATUS_SUCCESS ||
+          workspace_bytes_ > kMostWorkspaceBytes)
+        continue;
+      algorithm_ = static_cast<int>(proposal.algo);
+      return;
     }
-    algorithm_ = static_cast<int>(chosen->algo);
-    workspace_bytes_ = chosen->memory;
+    throw DeviceError(error_message("conv2d", "cuDNN", "an algorithm that gives the same bits in each run",
+                                    "none of " + std::to_string(count) + " proposals"));
   }
 
   Direction direction_;
+  cudnnMathType_t math_;  // of the problem
   Owned<cudnnTensorDescriptor_t> x_, y_;
   Owned<cudnnFilterDescriptor_t> w_;
   Owned<cudnnConvolutionDescriptor_t> convolution_;
@@ -229,11 +238,6 @@ class Convolutions {
   std::map<Problem, Plan> plans_;
 };
 
-/// The tensor itself if it is aligned to 16 bytes, as tensor cores require; else a copy.
-Tensor aligned(const Tensor& tensor) {
-  return reinterpret_cast<std::uintptr_t>(tensor.raw()) % 16 == 0 ? tensor : tensor.clone();
-}
-
 void run(const ConvShape& shape, Direction direction, bool tf32, const Tensor& x, const Tensor& w,
          const Tensor& y) {
   Convolutions::instance().run({shape, direction, x.dtype(), tf32}, {x.raw(), w.raw(), y.raw()});
@@ -261,14 +265,14 @@ std::string CudnnConvolution::absence() {
 void CudnnConvolution::forward(const ConvShape& shape, const Tensor& x, const Tensor& w, const Tensor& b,
                                const Tensor& y) {
   if (shape.output_pixels() == 0) return;
-  run(shape, Direction::kForward, math_mode().tf32, aligned(x), w, y);
+  run(shape, Direction::kForward, math_mode().tf32, aligned_on_gpu(x), w, y);
   if (b.defined()) add_bias(b, y);
 }
 
 void CudnnConvolution::backward_data(const ConvShape& shape, const Tensor& dy, const Tensor& w,
                                      const Tensor& dx) {
   if (shape.output_pixels() == 0) return;
-  run(shape, Direction::kData, math_mode().tf32, dx, w, aligned(dy));
+  run(shape, Direction::kData, math_mode().tf32, dx, w, aligned_on_gpu(dy));
 }
 
 // cuDNN's result has the dtype of its operands, but the gradient must not be rounded to bfloat16. So the
@@ -278,8 +282,8 @@ void CudnnConvolution::backward_weights(const ConvShape& shape, const Tensor& x,
   if (shape.output_pixels() == 0) return dw.fill(0);
   const bool exact_in_tf32 = x.dtype() == DType::kBFloat16;
   const MemoryPurposeScope purpose(MemoryPurpose::kWorkspace);
-  run(shape, Direction::kWeights, exact_in_tf32 || math_mode().tf32, aligned(x.to(DType::kFloat32)), dw,
-      aligned(dy.to(DType::kFloat32)));
+  run(shape, Direction::kWeights, exact_in_tf32 || math_mode().tf32, aligned_on_gpu(x.to(DType::kFloat32)),
+      dw, aligned_on_gpu(dy.to(DType::kFloat32)));
 }
 
 }  // namespace moh

@@ -186,6 +186,29 @@ TEST_CASE("device: attention skips what lies outside of a window", "[device]") {
   CHECK(x[2].grad().to(kCpu).reshape({kTokens, kDim}).slice(0, first_seen).all_finite());
 }
 
+TEST_CASE("device: attention of tensors that begin anywhere has the bits of aligned ones", "[device]") {
+  const Device gpu = open_gpu();
+  const AttentionInputs in = attention_inputs({2, 70, 70, 4, 2, 64}, -1);
+  const Tensor dout = normal(in.q.shape(), 9);
+  /// `x` in bfloat16, `before` elements after the beginning of its memory.
+  const auto shifted = [&](const Tensor& x, std::int64_t before) {
+    const Tensor memory = zeros({before + x.numel()}, DType::kBFloat16, gpu);
+    Tensor at = memory.slice(before, memory.numel()).reshape(x.shape());
+    at.copy_from(x.to(DType::kBFloat16));
+    return at;
+  };
+  const auto run = [&](std::int64_t before) {
+    std::vector<Variable> x;
+    for (const Tensor& tensor : {in.q, in.k, in.v}) x.emplace_back(shifted(tensor, before), true);
+    const Variable out = attention(x[0], x[1], x[2], {.causal = true});
+    out.backward(shifted(dout, before));
+    std::vector<Tensor> results = {out.value().to(kCpu)};
+    for (const Variable& each : x) results.push_back(each.grad().to(kCpu));
+    return results;
+  };
+  CHECK(same_bits({.tensors = run(1)}, {.tensors = run(0)}));
+}
+
 TEST_CASE("device: attention by cuDNN agrees with float64 on the CPU, where there is one", "[device]") {
   open_gpu();
   const MathModeScope cudnn({.attention = AttentionBackend::kCudnn});
