@@ -21,6 +21,8 @@ if [[ $# -lt 2 || $1 == -h || $1 == --help ]]; then
 fi
 processes=$1
 shift
+# Empty, but set: torchrun would set it to 1, and moh divides the processors itself.
+export OMP_NUM_THREADS="${OMP_NUM_THREADS-}"
 exec torchrun --nnodes "${NODES:-1}" --node-rank "${NODE_RANK:-0}" --nproc-per-node "$processes" \
   --master-addr "${MASTER_ADDR:-localhost}" --master-port "${MASTER_PORT:-29500}" --max-restarts "${RESTARTS:-3}" \
   --no-python "${MOH:-build/release/moh}" train --resume "$@"

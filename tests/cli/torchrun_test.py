@@ -1,14 +1,20 @@
 """Processes with the variables that torchrun sets find each other by TCP, and make the steps of one process."""
 
 import os
+import pathlib
+import shutil
 import signal
 import socket
 import subprocess
 import time
+import unittest
 
 import support
 
 COMM_ERROR = 6
+SOURCE = pathlib.Path(os.environ.get("MOH_SOURCE_DIR", pathlib.Path(__file__).resolve().parents[2]))
+# PyTorch's own torchrun, where there is one.
+PYTORCH = pathlib.Path(os.environ.get("MOH_PYTORCH_VENV", SOURCE / "build/pytorch-venv")).absolute() / "bin"
 CONFIG = {"train.batch_size": 2, "train.accumulate": 4, "optim.eps": 1e-4, "checkpoint.every": 0}
 
 
@@ -120,6 +126,66 @@ class Torchrun(support.MohTest):
         os.kill(started[1].pid, signal.SIGKILL)
         self.assertEqual(started[0].wait(support.TIMEOUT_SECONDS), COMM_ERROR, self.output(0))
         self.assertRegex(self.output(0), r"rank 1 .*ended without a word")
+
+
+@unittest.skipUnless(shutil.which("torchrun", path=PYTORCH), "no torchrun; scripts/pytorch_venv.sh gets it")
+class TheRealTorchrun(support.MohTest):
+    """scripts/launch/torchrun.sh, with PyTorch's launcher."""
+
+    def launch(self, *arguments):
+        variables = {"PATH": f"{PYTORCH}:{os.environ['PATH']}", "MOH": os.path.abspath(shutil.which(support.MOH)),
+                     "MASTER_PORT": str(free_port())}
+        env = {name: value for name, value in support.environment(variables).items() if name != "OMP_NUM_THREADS"}
+        self.log = self.folder / "launched.txt"
+        with open(self.log, "wb") as output:
+            process = subprocess.Popen([SOURCE / "scripts/launch/torchrun.sh", "2", *arguments], cwd=self.folder, env=env,
+                                       stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT)
+        self.addCleanup(self.end, process)
+        return process
+
+    @staticmethod
+    def end(process):
+        if process.poll() is None:  # its workers end with it
+            process.terminate()
+            process.wait(support.TIMEOUT_SECONDS)
+
+    def wait_for_checkpoint(self):
+        deadline = time.monotonic() + support.TIMEOUT_SECONDS
+        while not self.checkpoints():
+            self.assertLess(time.monotonic(), deadline, self.log.read_text())
+            time.sleep(0.02)
+
+    def worker(self, launcher, rank):
+        """The process of a rank that the launcher started."""
+        for entry in pathlib.Path("/proc").glob("[0-9]*"):
+            try:
+                parent = (entry / "stat").read_text().rpartition(")")[2].split()[1]
+                if int(parent) == launcher.pid and f"RANK={rank}".encode() in (entry / "environ").read_bytes().split(b"\0"):
+                    return int(entry.name)
+            except (FileNotFoundError, ProcessLookupError):
+                pass  # it has ended
+        raise AssertionError(f"no process of rank {rank}:\n{self.log.read_text()}")
+
+    def test_the_steps_are_those_of_one_process(self):
+        config = self.config({**support.DENSE, **CONFIG, "threads": 0})
+        self.moh("train", config, "output.dir=one")
+        launched = self.launch(config, "output.dir=two")
+        self.assertEqual(launched.wait(support.TIMEOUT_SECONDS), support.DONE, self.log.read_text())
+        threads = max(1, len(os.sched_getaffinity(0)) // 2)
+        self.assert_says(self.log.read_text(), f"comm: TCP, 2 processes on 1 host, {threads} threads each", "step 8/8")
+        for one, two in zip(*(support.losses(self.folder / run) for run in ("one", "two")), strict=True):
+            self.assertLess(abs(one - two), 1e-5 * one)
+
+    def test_a_process_that_is_killed_is_started_again_with_the_others(self):
+        steps = 300
+        config = self.config({**support.DENSE, **CONFIG, "train.steps": steps, "checkpoint.every": 50, "eval.every": 0})
+        launched = self.launch(config)
+        self.wait_for_checkpoint()
+        os.kill(self.worker(launched, 1), signal.SIGKILL)
+        self.assertEqual(launched.wait(support.TIMEOUT_SECONDS), support.DONE, self.log.read_text())
+        self.assert_says(self.log.read_text(), "ended without a word", "resume: ")
+        records = support.metrics(self.folder / "run")
+        self.assertEqual([record["step"] for record in records if record["kind"] == "train"], list(range(1, steps + 1)))
 
 
 if __name__ == "__main__":
