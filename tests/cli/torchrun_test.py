@@ -5,7 +5,9 @@ import pathlib
 import shutil
 import signal
 import socket
+import struct
 import subprocess
+import threading
 import time
 import unittest
 
@@ -23,6 +25,48 @@ def free_port():
     with socket.socket() as one:
         one.bind(("", 0))
         return one.getsockname()[1]
+
+
+class Cable:
+    """Passes on what comes at its port to another, until it is cut."""
+
+    def __init__(self, test, port):
+        self.to, self.whole, self.ends = port, True, []
+        self.listener = socket.create_server(("localhost", 0))
+        test.addCleanup(self.close)
+        self.port = self.listener.getsockname()[1]
+        threading.Thread(target=self.accept, daemon=True).start()
+
+    def accept(self):
+        try:
+            near = self.listener.accept()[0]
+        except OSError:  # closed before anybody came
+            return
+        far = Torchrun.connected(self.to)
+        self.ends = [near, far]
+        for one, other in ((near, far), (far, near)):
+            threading.Thread(target=self.carry, args=(one, other), daemon=True).start()
+
+    def carry(self, one, other):
+        try:
+            while (data := one.recv(65536)) and self.whole:
+                other.sendall(data)
+        except OSError:  # an end was reset
+            pass
+
+    def cut(self, reset):
+        """From now on nothing arrives; with `reset`, both ends are told so."""
+        self.whole = False
+        if not reset:
+            return
+        for end in self.ends:
+            end.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            end.shutdown(socket.SHUT_RD)  # wakes its reader
+            end.close()
+
+    def close(self):
+        for end in (self.listener, *self.ends):
+            end.close()
 
 
 class Torchrun(support.MohTest):
@@ -115,14 +159,34 @@ class Torchrun(support.MohTest):
             for other in others:
                 self.assertIn(other.wait(support.TIMEOUT_SECONDS), (COMM_ERROR, support.CONFIG_ERROR))
 
+    def wait_for_records(self, count):
+        metrics = self.folder / "run" / "metrics.jsonl"
+        deadline = time.monotonic() + support.TIMEOUT_SECONDS
+        while not metrics.exists() or len(metrics.read_text().splitlines()) < count:
+            self.assertLess(time.monotonic(), deadline, self.output(0))
+            time.sleep(0.02)
+
+    def test_a_network_that_fails(self):
+        config = self.config({**CONFIG, "train.steps": 4000, "eval.every": 0, "checkpoint.every": 2, "comm.timeout": 3})
+        for reset, words in ((False, "did not come"), (True, "ended without a word")):
+            with self.subTest(reset=reset):
+                shutil.rmtree(self.folder / "run", ignore_errors=True)
+                port = free_port()
+                cable = Cable(self, port)
+                started = [self.start(0, 2, port, "train", config), self.start(1, 2, cable.port, "train", config)]
+                self.wait_for_records(5)
+                cable.cut(reset)
+                for process in started:
+                    self.assertEqual(process.wait(support.TIMEOUT_SECONDS), COMM_ERROR, self.output(0))
+                self.assertRegex(self.output(0), f"comm: .*rank 1 .*{words}")
+                # Neither side takes what did not arrive for a sum: the run goes on from a whole checkpoint.
+                last = int(self.newest().name[5:])
+                self.moh("train", config, "--resume", f"train.steps={last + 2}", "schedule.decay_steps=4000")
+
     def test_a_process_that_is_killed_is_named(self):
         config, port = self.config({**CONFIG, "train.steps": 4000, "eval.every": 0}), free_port()
         started = [self.start(rank, 2, port, "train", config) for rank in range(2)]
-        metrics = self.folder / "run" / "metrics.jsonl"
-        deadline = time.monotonic() + support.TIMEOUT_SECONDS
-        while not metrics.exists() or len(metrics.read_text().splitlines()) < 3:
-            self.assertLess(time.monotonic(), deadline, self.output(0))
-            time.sleep(0.02)
+        self.wait_for_records(3)
         os.kill(started[1].pid, signal.SIGKILL)
         self.assertEqual(started[0].wait(support.TIMEOUT_SECONDS), COMM_ERROR, self.output(0))
         self.assertRegex(self.output(0), r"rank 1 .*ended without a word")
