@@ -4,6 +4,7 @@
 #include "ops/elementwise/gate_residual.h"
 #include "ops/loss/diffusion_loss.h"
 #include "ops/moh/add_expert.h"
+#include "ops/norm/group_norm.h"
 #include "ops/norm/layer_norm.h"
 #include "ops/pool/adaptive_avg_pool.h"
 #include "ops/shape/patchify.h"
@@ -32,6 +33,15 @@ StreamingCase make_layer_norm_modulate(Placement placement, std::int64_t bytes) 
   const Modulated in = modulated(placement, bytes);
   return {to_string(in.x.shape()), 2 * bytes_of(in.x), 3 * bytes_of(in.x),
           [=] { return layer_norm_modulate(input(in.x), input(in.modulation), kShift, 1e-6); }};
+}
+
+/// Images of an autoencoder, [B, 64, 64, 128], in 32 groups.
+StreamingCase make_group_norm(Placement placement, std::int64_t bytes) {
+  constexpr std::int64_t kSide = 64, kChannels = 128, kGroups = 32;
+  const Tensor x = random_items({kSide, kSide, kChannels}, placement, bytes);
+  const Tensor w = full({kChannels}, 1.0, placement.dtype, placement.device), b = zeros_like(w);
+  return {to_string(x.shape()), 2 * bytes_of(x), 3 * bytes_of(x),
+          [=] { return group_norm(input(x), input(w), input(b), kGroups, 1e-6); }};
 }
 
 StreamingCase make_gate_residual(Placement placement, std::int64_t bytes) {
@@ -134,6 +144,7 @@ std::vector<StreamingFamily> of_images() {
   return {{"conv2d", make_conv2d},
           {"depthwise_conv2d", make_depthwise_conv2d},
           {"layer_norm_modulate", make_layer_norm_modulate},
+          {"group_norm", make_group_norm},
           {"gate_residual", make_gate_residual},
           {"diffusion_loss", make_diffusion_loss},
           {"conv_glu", make_conv_glu},
