@@ -1,0 +1,25 @@
+#pragma once
+
+#include "models/module.h"
+#include "ops/norm/group_norm.h"
+
+namespace moh {
+
+/// group_norm of images [B, H, W, channels] with `weight` and `bias` [channels].
+class GroupNorm : public Module {
+ public:
+  GroupNorm(std::int64_t channels, std::int64_t groups, double eps, Placement placement)
+      : weight_(add_parameter("weight", {channels}, placement)),
+        bias_(add_parameter("bias", {channels}, placement)),
+        groups_(groups),
+        eps_(eps) {}
+
+  Variable operator()(const Variable& x) const { return group_norm(x, weight_, bias_, groups_, eps_); }
+
+ private:
+  Variable weight_, bias_;
+  std::int64_t groups_;
+  double eps_;
+};
+
+}  // namespace moh

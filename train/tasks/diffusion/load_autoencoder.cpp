@@ -1,0 +1,111 @@
+#include "train/tasks/diffusion/load_autoencoder.h"
+
+#include <array>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "core/dry_run.h"
+#include "core/error.h"
+#include "train/formats/safetensors.h"
+#include "train/io/printable.h"
+#include "train/weights/compare_weights.h"
+#include "train/weights/hf/config_json.h"
+#include "train/weights/load_weights.h"
+
+namespace moh {
+
+namespace {
+
+constexpr double kMostChannels = 8192, kMostLayers = 64;
+
+void require_all(const ConfigJson& json, std::string_view key, std::string_view expected) {
+  if (!json.has(key)) return;
+  for (const std::string& found : json.texts(key)) {
+    if (found != expected) json.unsupported(key, expected, found);
+  }
+}
+
+AutoencoderConfig read_config(const std::filesystem::path& path) {
+  const ConfigJson json(path);
+  const std::string kind = json.text_or("_class_name", "none");
+  if (kind != "AutoencoderKL") json.unsupported("_class_name", "AutoencoderKL", kind);
+  require_all(json, "down_block_types", "DownEncoderBlock2D");
+  require_all(json, "up_block_types", "UpDecoderBlock2D");
+  if (json.text_or("act_fn", "silu") != "silu") json.unsupported("act_fn", "silu", json.shown("act_fn"));
+  if (!json.truth_or("mid_block_add_attention", true))
+    json.unsupported("mid_block_add_attention", "true", "false");
+  for (const char* key : {"shift_factor", "latents_mean", "latents_std"}) {
+    if (json.has(key)) json.unsupported(key, "null: latents that are scaled alone", json.shown(key));
+  }
+  const auto integer = [&](std::string_view key, double most, std::int64_t otherwise) {
+    return json.has(key) ? json.integer(key, 1, most) : otherwise;
+  };
+  AutoencoderConfig c;
+  c.in_channels = integer("in_channels", kMostChannels, c.in_channels);
+  c.out_channels = integer("out_channels", kMostChannels, c.out_channels);
+  c.latent_channels = integer("latent_channels", kMostChannels, c.latent_channels);
+  c.layers_per_block = integer("layers_per_block", kMostLayers, 1);
+  c.norm_num_groups = integer("norm_num_groups", kMostChannels, c.norm_num_groups);
+  c.block_out_channels = json.integers("block_out_channels", 1, kMostChannels);
+  constexpr std::size_t kMostStages = 8;
+  if (c.block_out_channels.empty() || c.block_out_channels.size() > kMostStages)
+    json.unsupported("block_out_channels", "1 to 8 numbers", json.shown("block_out_channels"));
+  for (const std::int64_t channels : c.block_out_channels) {
+    if (channels % c.norm_num_groups != 0)
+      json.damaged("block_out_channels", "multiples of norm_num_groups, " + std::to_string(c.norm_num_groups),
+                   std::to_string(channels));
+  }
+  c.use_quant_conv = json.truth_or("use_quant_conv", true);
+  c.use_post_quant_conv = json.truth_or("use_post_quant_conv", true);
+  if (json.has("scaling_factor")) c.scaling_factor = json.positive("scaling_factor");
+  return c;
+}
+
+/// The parameters under the names that the file has for attention.
+std::vector<NamedParameter> named_as_in(const WeightFile& file, const Autoencoder& model) {
+  std::vector<NamedParameter> parameters = model.parameters();
+  if (file.find("encoder.mid_block.attentions.0.query.weight") == nullptr) return parameters;
+  constexpr std::array<std::pair<std::string_view, std::string_view>, 4> kEarlier = {
+      {{".to_q.", ".query."}, {".to_k.", ".key."}, {".to_v.", ".value."}, {".to_out.0.", ".proj_attn."}}};
+  for (NamedParameter& parameter : parameters) {
+    for (const auto& [now, earlier] : kEarlier) {
+      const std::size_t at = parameter.name.find(now);
+      if (at != std::string::npos) parameter.name.replace(at, now.size(), earlier);
+    }
+  }
+  return parameters;
+}
+
+void require_same(const WeightFile& file, const AutoencoderConfig& config) {
+  std::vector<WeightInfo> expected;
+  {
+    const DryRunScope dry;
+    const Autoencoder model(config, DType::kFloat32);
+    expected = infos_of(tensors_of(named_as_in(file, model)));
+  }
+  const WeightDifferences differences = compare_weights(expected, file);
+  if (!differences.none())
+    throw CheckpointError(error_message(printable_path(file.path()), "tensors",
+                                        "those of the autoencoder in its config.json",
+                                        describe(differences) + "\n" + list(differences)));
+}
+
+}  // namespace
+
+std::unique_ptr<Autoencoder> load_autoencoder(const std::filesystem::path& folder, Placement placement) {
+  const AutoencoderConfig config = read_config(folder / "config.json");
+  const SafetensorsFile file(folder / "diffusion_pytorch_model.safetensors", InputKind::kCheckpoint);
+  require_same(file, config);
+  auto model = std::make_unique<Autoencoder>(config, placement);
+  load_weights(named_as_in(file, *model), file);
+  for (const NamedParameter& parameter : model->parameters()) {
+    if (!parameter.variable.value().all_finite())
+      throw CheckpointError(
+          error_message(printable_path(file.path()), parameter.name, "finite numbers", "others"));
+  }
+  return model;
+}
+
+}  // namespace moh
