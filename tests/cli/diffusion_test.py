@@ -162,6 +162,7 @@ class Diffusion(support.MohTest):
         self.assert_says(self.sample("--out", "a", "-n", "1", "--seed", "1", **refused),
                          "pictures of other settings lie there")
         self.assert_says(self.sample("--out", "c", "-n", "0", **refused), "-n", "1 to")
+        self.assert_says(self.sample("--out", "c", "--autoencoder", "vae", **refused), "--autoencoder", "makes pixels")
 
     def test_plan_bench_and_analyze_reach_the_family(self):
         self.moh("train", "run.yaml")

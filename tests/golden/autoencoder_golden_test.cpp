@@ -55,7 +55,7 @@ fs::path with_config(const TemporaryFolder& folder, const std::string& config) {
 }  // namespace
 
 TEST_CASE("autoencoder: encodes and decodes as diffusers does") {
-  const auto model = load_autoencoder(golden(), DType::kFloat32);
+  const auto model = load_autoencoder(golden(), DType::kFloat32).model;
   const SafetensorsFile expected(golden() / "expected.safetensors");
   const LatentDistribution latents = model->encode(expected.tensor("images"));
   check_close(latents.mean, expected.tensor("mean"), 2e-5);
@@ -65,7 +65,7 @@ TEST_CASE("autoencoder: encodes and decodes as diffusers does") {
 }
 
 TEST_CASE("autoencoder: bits do not depend on the batch and the number of threads") {
-  const auto model = load_autoencoder(golden(), DType::kFloat32);
+  const auto model = load_autoencoder(golden(), DType::kFloat32).model;
   const SafetensorsFile expected(golden() / "expected.safetensors");
   const Tensor images = expected.tensor("images"), latents = expected.tensor("latents");
   const int before = num_threads();
@@ -95,8 +95,8 @@ TEST_CASE("autoencoder: the earlier names of attention's weights are read, too")
   with_config(folder, text_of(golden() / "config.json"));
   save_safetensors(folder / "diffusion_pytorch_model.safetensors", tensors);
   const Tensor latents = SafetensorsFile(golden() / "expected.safetensors").tensor("latents");
-  CHECK(same_bits(load_autoencoder(folder.path(), DType::kFloat32)->decode(latents),
-                  load_autoencoder(golden(), DType::kFloat32)->decode(latents)));
+  CHECK(same_bits(load_autoencoder(folder.path(), DType::kFloat32).model->decode(latents),
+                  load_autoencoder(golden(), DType::kFloat32).model->decode(latents)));
 }
 
 TEST_CASE("autoencoder: one of another kind, and damaged files, are refused by name") {
@@ -129,7 +129,7 @@ TEST_CASE("autoencoder: one of another kind, and damaged files, are refused by n
 }
 
 TEST_CASE("autoencoder: images of other sizes are refused") {
-  const auto model = load_autoencoder(golden(), DType::kFloat32);
+  const auto model = load_autoencoder(golden(), DType::kFloat32).model;
   CHECK_THROWS_WITH(model->encode(zeros({1, 10, 8, 3}, DType::kFloat32)), Catch::Contains("multiples of 4"));
   CHECK_THROWS_AS(model->encode(zeros({1, 8, 8, 4}, DType::kFloat32)), ShapeError);
   CHECK_THROWS_AS(model->decode(zeros({1, 8, 8, 3}, DType::kFloat32)), ShapeError);

@@ -8,12 +8,14 @@
 #include "core/error.h"
 #include "train/cli/commands.h"
 #include "train/cli/several_processes.h"
+#include "train/io/printable.h"
 #include "train/log/format.h"
 #include "train/log/logging.h"
 #include "train/log/progress.h"
 #include "train/run/stop_signal.h"
 #include "train/tasks/diffusion/diffusion_data.h"
 #include "train/tasks/diffusion/diffusion_run.h"
+#include "train/tasks/diffusion/load_autoencoder.h"
 #include "train/tasks/diffusion/sampling/sample_folder.h"
 #include "train/tasks/load_model.h"
 
@@ -24,7 +26,7 @@ namespace {
 constexpr std::int64_t kMostPictures = 1'000'000;
 
 struct SampleArgs {
-  std::string checkpoint, sampler = "ancestral", guided = "3";
+  std::string checkpoint, autoencoder, sampler = "ancestral", guided = "3";
   std::vector<std::string> classes, settings;
   SampleOptions options;
   SampleFolderOptions to;
@@ -81,6 +83,28 @@ std::string progress_text(const SampleProgress& p, std::int64_t begun, std::int6
   return text;
 }
 
+/// The autoencoder of a model of latents, in float32 beside it; none for a model of pixels.
+LoadedAutoencoder autoencoder_for(const SampleArgs& args, const Dit& model) {
+  constexpr std::int64_t kPixelChannels = 3;
+  const std::int64_t channels = model.config().channels;
+  const bool pixels = channels == kPixelChannels;
+  if (pixels != args.autoencoder.empty())
+    throw ConfigError(error_message(
+        "--autoencoder", "",
+        pixels ? "none, as the model makes pixels" : "a folder of diffusers' AutoencoderKL",
+        pixels ? args.autoencoder : "none",
+        pixels ? "" : "the model makes latents of " + std::to_string(channels) + " channels, to be decoded"));
+  if (pixels) return {};
+  LoadedAutoencoder loaded = load_autoencoder(args.autoencoder, {DType::kFloat32, model.device()});
+  const AutoencoderConfig& c = loaded.model->config();
+  if (c.latent_channels != channels || c.out_channels != kPixelChannels)
+    throw ConfigError(
+        error_message("--autoencoder", printable_path(args.autoencoder),
+                      std::to_string(channels) + " channels of latents, 3 of pixels",
+                      std::to_string(c.latent_channels) + " and " + std::to_string(c.out_channels)));
+  return loaded;
+}
+
 int sample_in(const SampleArgs& args, const Families& families, StopSignal& stop, Communicator& processes) {
   const std::shared_ptr<Console> console = console_of(processes, STDERR_FILENO);
   start_logging(console);
@@ -89,16 +113,13 @@ int sample_in(const SampleArgs& args, const Families& families, StopSignal& stop
   begin_together(loaded.config, processes);
   const DiffusionRun& run = diffusion_run(loaded.config);
   const auto& model = static_cast<const Dit&>(*loaded.model);
-  constexpr std::int64_t kPixelChannels = 3;
-  if (run.model.channels != kPixelChannels)
-    throw ConfigError(error_message("sample", "model.channels", "3, of pixels",
-                                    std::to_string(run.model.channels),
-                                    "latents need a decoder, which this version does not have"));
+  const LoadedAutoencoder autoencoder = autoencoder_for(args, model);
   SampleFolderOptions to = args.to;
   to.classes = classes_of(args.classes, class_names_of(run));
   to.model = loaded.path.string();
+  to.autoencoder = autoencoder.hash;
   const SampleOptions options = options_of(args, run.model);
-  const PictureSampler sampler(model, options);
+  const PictureSampler sampler(model, options, autoencoder.model.get());
   stop.defer();
   processes.set_deadline(loaded.config.comm.timeout);
   StatusLine line(*console);
@@ -135,6 +156,12 @@ void add_sample(const Commands& commands) {
   command.add_option("--out", args.to.folder, "Folder for the pictures; pictures that it has are kept")
       ->type_name("DIR")
       ->required();
+  command
+      .add_option(
+          "--autoencoder", args.autoencoder,
+          "Of a model of latents: a folder with diffusers' AutoencoderKL, which decodes them in float32")
+      ->type_name("DIR")
+      ->default_str("");
   command.add_option("-n", args.to.count, "Number of pictures");
   command.add_option("--classes", args.classes, "Names or numbers of classes, in turns; without: at random")
       ->type_name("CLASS")
@@ -169,7 +196,8 @@ a command that was stopped goes on where it was. Of several processes (mpirun -n
 Examples:
   moh sample --checkpoint runs/shapes --out shapes -n 64 --steps 50
   moh sample --checkpoint runs/cifar10 --classes cat,dog --cfg 1.5 --out pets
-  moh sample --checkpoint runs/cifar10 --out fid -n 50000 --cfg 1 --batch-size 256 --npz)");
+  moh sample --checkpoint runs/cifar10 --out fid -n 50000 --cfg 1 --batch-size 256 --npz
+  moh sample --checkpoint DiT-XL-2-256x256.pt --autoencoder sd-vae-ft-ema --cfg 4 --out pictures)");
 }
 
 }  // namespace moh::cli

@@ -94,7 +94,7 @@ void require_same(const WeightFile& file, const AutoencoderConfig& config) {
 
 }  // namespace
 
-std::unique_ptr<Autoencoder> load_autoencoder(const std::filesystem::path& folder, Placement placement) {
+LoadedAutoencoder load_autoencoder(const std::filesystem::path& folder, Placement placement) {
   const AutoencoderConfig config = read_config(folder / "config.json");
   const SafetensorsFile file(folder / "diffusion_pytorch_model.safetensors", InputKind::kCheckpoint);
   require_same(file, config);
@@ -105,7 +105,7 @@ std::unique_ptr<Autoencoder> load_autoencoder(const std::filesystem::path& folde
       throw CheckpointError(
           error_message(printable_path(file.path()), parameter.name, "finite numbers", "others"));
   }
-  return model;
+  return {std::move(model), content_hash(file, [](std::uint64_t) {})};
 }
 
 }  // namespace moh

@@ -127,3 +127,33 @@ TEST_CASE("sampling: a grid has its pictures in rows") {
   CHECK(int{grid.row(4)[0]} == 30);
   CHECK(int{grid.row(4)[4 * 3]} == 0);
 }
+
+TEST_CASE("sampling: latents are decoded, unscaled, whatever batch they are in") {
+  DitConfig config = tiny();
+  config.channels = 4;
+  Dit model(config, DType::kBFloat16);  // beside an autoencoder in float32
+  model.initialise(1);
+  AutoencoderConfig sizes{.block_out_channels = {4, 8}, .layers_per_block = 1, .norm_num_groups = 2};
+  const Autoencoder autoencoder(sizes, DType::kFloat32);
+  for (const NamedParameter& p : autoencoder.parameters())
+    fill_normal(p.variable.value(), initialisation_key(5, p.name), 0, 0.2);
+  const SampleOptions options{.steps = "3", .seed = 3};
+  const auto draw = [&](const Autoencoder* decoder, const std::vector<std::int64_t>& numbers) {
+    const std::vector<std::int64_t> labels(numbers.size(), 1);
+    return PictureSampler(model, options, decoder).sample(numbers, labels, [] { return false; });
+  };
+  const Tensor pictures = draw(&autoencoder, {4, 9});
+  CHECK(pictures.shape() == Shape{2, 3, 16, 16});
+  CHECK(PictureSampler(model, options, &autoencoder).side() == 16);
+  CHECK(same_bits(draw(&autoencoder, {9}), pictures.slice(1, 2)));
+  const Tensor latents = draw(nullptr, {4}), last = empty({1, 8, 8, 4}, DType::kFloat32);
+  for (std::int64_t i = 0; i < latents.numel(); ++i)
+    last.data<float>()[i % 64 * 4 + i / 64] = latents.data<float>()[i] / 0.18215F;
+  const Tensor decoded = autoencoder.decode(last);
+  for (std::int64_t i = 0; i < decoded.numel(); ++i)
+    CHECK(pictures.data<float>()[i % 3 * 256 + i / 3] == decoded.data<float>()[i]);
+
+  sizes.latent_channels = 3;
+  const Autoencoder other(sizes, DType::kFloat32);
+  CHECK_THROWS_AS(PictureSampler(model, options, &other), ValueError);
+}

@@ -22,6 +22,21 @@ NoiseSchedule schedule_of(const SampleOptions& options) {
   return NoiseSchedule::linear(kDiffusionSteps).respaced(steps_of(options.steps, kDiffusionSteps));
 }
 
+/// [B, C, H, W] as [B, H, W, C], or the other way around.
+Tensor swapped(const Tensor& x, bool channels_last) {
+  const std::int64_t inner = channels_last ? x.dim(1) : x.dim(1) * x.dim(2);
+  const std::int64_t columns = channels_last ? x.dim(2) * x.dim(3) : x.dim(3);
+  const Shape shape = channels_last ? Shape{x.dim(0), x.dim(2), x.dim(3), x.dim(1)}
+                                    : Shape{x.dim(0), x.dim(3), x.dim(1), x.dim(2)};
+  const Tensor y = empty(shape, DType::kFloat32);
+  // Of each image a matrix [inner, columns], transposed.
+  for (std::int64_t i = 0; i < x.numel(); ++i) {
+    const std::int64_t image = i / (inner * columns), row = i / columns % inner, column = i % columns;
+    y.data<float>()[(image * columns + column) * inner + row] = x.data<float>()[i];
+  }
+  return y;
+}
+
 Tensor labels_tensor(std::span<const std::int64_t> labels, std::int64_t no_class, bool guided) {
   const std::int64_t count = std::ssize(labels);
   Tensor result = full({guided ? 2 * count : count}, static_cast<double>(no_class), DType::kInt64);
@@ -31,12 +46,28 @@ Tensor labels_tensor(std::span<const std::int64_t> labels, std::int64_t no_class
 
 }  // namespace
 
-PictureSampler::PictureSampler(const Dit& model, const SampleOptions& options)
-    : model_(model), options_(options), schedule_(schedule_of(options)) {
+PictureSampler::PictureSampler(const Dit& model, const SampleOptions& options, const Autoencoder* autoencoder)
+    : model_(model), autoencoder_(autoencoder), options_(options), schedule_(schedule_of(options)) {
   const std::int64_t channels = model.config().channels;
+  if (autoencoder != nullptr && autoencoder->config().latent_channels != channels)
+    throw ValueError(error_message("sample", "autoencoder",
+                                   std::to_string(channels) + " channels of latents, as the model has",
+                                   std::to_string(autoencoder->config().latent_channels)));
   if (options.guided_channels >= 0 && options.guided_channels <= channels) return;
   throw ValueError(error_message("sample", "guided channels", "at most " + std::to_string(channels),
                                  std::to_string(options.guided_channels)));
+}
+
+std::int64_t PictureSampler::side() const {
+  return model_.config().image_size * (autoencoder_ == nullptr ? 1 : autoencoder_->config().reduction());
+}
+
+/// Pictures [B, C, H, W] of latents [B, L, h, w].
+Tensor PictureSampler::decoded(const Tensor& latents) const {
+  const auto factor = static_cast<float>(autoencoder_->config().scaling_factor);
+  const Tensor last = swapped(latents, /*channels_last=*/true);
+  for (float& x : last.span<float>()) x /= factor;
+  return swapped(autoencoder_->decode(last), /*channels_last=*/false);
 }
 
 /// Normal numbers of each picture: those of its start (use 0), or of the step before which `use` are left.
@@ -88,6 +119,7 @@ Tensor PictureSampler::sample(std::span<const std::int64_t> numbers, std::span<c
     const Tensor drawn = draws && step > 0 ? noise(numbers, step) : Tensor();
     x = reverse_step(schedule_, x, prediction(x, labels, step), steps, drawn, reverse).sample;
   }
+  if (autoencoder_ != nullptr) x = decoded(x);
   if (!x.all_finite())
     throw NumericError(error_message("sample", "pictures", "finite values", "others",
                                      "the model may have diverged: look at its losses"));

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "core/function_ref.h"
+#include "models/diffusion/autoencoder.h"
 #include "models/diffusion/dit.h"
 #include "train/comm/communicator.h"
 #include "train/formats/pictures/picture.h"
@@ -14,13 +15,17 @@
 namespace moh {
 
 /// Draws pictures by number: picture n is a function of (model, options, n, label), whatever batch it is in.
+/// With an autoencoder, what the model makes are latents times its scaling factor, which it decodes.
 class PictureSampler {
  public:
-  /// The model must outlive the sampler. Throws ValueError for steps that steps_of() refuses, and for more
-  /// guided channels than there are.
-  PictureSampler(const Dit& model, const SampleOptions& options);
+  /// The model, and the autoencoder, where there is one, must outlive the sampler. Throws ValueError for
+  /// steps that steps_of() refuses, for more guided channels than there are, and for an autoencoder of other
+  /// latents.
+  PictureSampler(const Dit& model, const SampleOptions& options, const Autoencoder* autoencoder = nullptr);
 
   std::int64_t steps() const { return schedule_.size(); }
+  /// Pixels on a side of the pictures.
+  std::int64_t side() const;
 
   /// Pictures `numbers` with these labels, [B, C, H, W] float32 on the CPU, of values around -1 to 1. Calls
   /// `stop` before each step; returns an undefined tensor if it returned true. Throws NumericError for
@@ -32,7 +37,10 @@ class PictureSampler {
   Tensor noise(std::span<const std::int64_t> numbers, std::int64_t use) const;
   Tensor prediction(const Tensor& x, std::span<const std::int64_t> labels, std::int64_t step) const;
 
+  Tensor decoded(const Tensor& latents) const;
+
   const Dit& model_;
+  const Autoencoder* autoencoder_;
   SampleOptions options_;
   NoiseSchedule schedule_;
 };

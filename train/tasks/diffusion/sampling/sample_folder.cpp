@@ -40,6 +40,7 @@ Picture read_picture(const fs::path& path) {
 std::string settings_text(const SampleOptions& o, const SampleFolderOptions& to, const DitConfig& model) {
   Json json;
   json["model"] = to.model;
+  if (!to.autoencoder.empty()) json["autoencoder"] = to.autoencoder;
   json["seed"] = o.seed;
   json["sampler"] = o.reverse.kind == SamplerKind::kAncestral ? "ancestral" : "ddim";
   json["steps"] = o.steps;
@@ -139,7 +140,7 @@ bool sample_folder(const PictureSampler& sampler, const Dit& model, const Sample
     progress.pictures += static_cast<std::int64_t>(count);
   }
   if (!processes.leads()) return true;
-  const int side = static_cast<int>(c.image_size);
+  const int side = static_cast<int>(sampler.side());
   write_grid(to);
   if (to.npz) write_npz(to, {side, side});
   return true;

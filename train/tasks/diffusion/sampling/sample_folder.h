@@ -19,6 +19,7 @@ struct SampleFolderOptions {
   bool npz = false;                   ///< samples.npz beside the pictures
   int columns = 8;                    ///< of the grid
   std::string model;                  ///< which weights: a text for sample.json
+  std::string autoencoder;            ///< the same of the one that decodes; empty: none
 };
 
 struct SampleProgress {
