@@ -2,7 +2,10 @@
 
 import ast
 import json
+import os
+import pathlib
 import random
+import shutil
 import signal
 import struct
 import zipfile
@@ -67,6 +70,15 @@ def squares(seed, side=8):
 def distance(a, b):
     """Root of the mean squared difference of two pictures, in levels of 0 to 255."""
     return (sum((x - y) ** 2 for x, y in zip(a, b)) / len(a)) ** 0.5
+
+
+LATENTS = """\
+task: diffusion
+output: {dir: latents}
+model: {image_size: 8, patch_size: 2, channels: 4, classes: 10, layers: 2, hidden: 16, heads: [2, 4], head_dim: 8, mlp_ratio: 2}
+"""
+
+GOLDEN = pathlib.Path(os.environ["MOH_SOURCE_DIR"]) / "tests/golden/data"
 
 
 def npy_of(path):
@@ -163,6 +175,32 @@ class Diffusion(support.MohTest):
                          "pictures of other settings lie there")
         self.assert_says(self.sample("--out", "c", "-n", "0", **refused), "-n", "1 to")
         self.assert_says(self.sample("--out", "c", "--autoencoder", "vae", **refused), "--autoencoder", "makes pixels")
+
+    def test_latents_are_decoded_by_an_autoencoder_of_their_kind(self):
+        self.write("latents.yaml", LATENTS)
+        self.moh("convert", "--from", GOLDEN / "torch_checkpoints/dit_tiny.pt", "--to", "model", "--format", "moh", "--config",
+                 "latents.yaml", "--allow-differences")
+        sample = ("sample", "--checkpoint", "model", "--steps", "2", "--out")
+        autoencoder = ("--autoencoder", GOLDEN / "autoencoder")
+        self.moh(*sample, "a", "-n", "3", "--npz", *autoencoder)
+        shape, _ = npy_of(self.folder / "a" / "samples.npz")
+        self.assertEqual(shape, (3, 32, 32, 3))
+        self.moh(*sample, "b", "-n", "2", "--batch-size", "1", *autoencoder)
+        self.assertEqual(self.pictures("b"), dict(list(self.pictures("a").items())[:2]))
+        # One of other weights, of another kind, a damaged one, and none.
+        shutil.copytree(GOLDEN / "autoencoder", self.folder / "other")
+        weights, config = self.folder / "other/diffusion_pytorch_model.safetensors", self.folder / "other/config.json"
+        whole = weights.read_bytes()
+        weights.write_bytes(whole[:-4] + b"\0\0\0\0")
+        refused = {"code": support.CONFIG_ERROR}
+        self.assert_says(self.moh(*sample, "a", "-n", "4", "--autoencoder", "other", **refused), "pictures of other settings")
+        weights.write_bytes(whole[:-4])
+        said = self.moh(*sample, "c", "--autoencoder", "other", code=support.INPUT_ERROR)
+        self.assert_says(said, "diffusion_pytorch_model.safetensors")
+        config.write_text(config.read_text().replace("AutoencoderKL", "VQModel"))
+        self.assert_says(self.moh(*sample, "c", "--autoencoder", "other", **refused), "expected AutoencoderKL, found VQModel")
+        self.assert_says(self.moh(*sample, "c", **refused), "--autoencoder", "latents of 4 channels")
+        self.assertFalse((self.folder / "c").exists())
 
     def test_plan_bench_and_analyze_reach_the_family(self):
         self.moh("train", "run.yaml")
