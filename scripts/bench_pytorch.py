@@ -13,6 +13,8 @@ Cases:
   gpt2_step         the same for GPT-2 124M's shape in LLaMA's form, T = 64 and 512
   moh_step          dense and MoH models at T = 2048; PyTorch's MoH is the reference formulation, all heads times a mask
   vision_step       training step of DeiT-S and TransNeXt-Tiny, dense and MoH, 224 pixels, batch 8
+  dit_step          training step of DiT-S/2, dense, MoH-90 and MoH-75, latents of 32 x 32, batch 8
+  dit_sample        step of sampling of four pictures with guidance, the same models
   attention         dense attention against PyTorch's fused kernel, T = 256 to 4096
   moh_module        a MoH attention layer, router to output projection, against the reference formulation
   conv              convolutions of TransNeXt-Tiny and of Stable Diffusion's autoencoder, dense, strided, depthwise

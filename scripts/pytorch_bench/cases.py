@@ -132,6 +132,35 @@ def vision_step(threads, terms, _masks):
                                [("dense", f"configs/bench/{name}.yaml"), *zip(forms, routed)], (), threads, terms)
 
 
+def dit_step(threads, terms, _masks):
+    """DiT-S/2 of the paper on latents of 32 x 32, dense and MoH, batches of 8; without the moving average of the weights."""
+    yield turns_comparison("dit_step", "DiT-S/2, latents of 32 x 32, batch 8",
+                           [("dense", "configs/dit/dit_s_2.yaml"),
+                            *((f"MoH-{share}", f"configs/dit/moh_dit_s_2_{share}.yaml") for share in (90, 75))],
+                           ("train.batch_size=8", "ema.decay=0"), threads, terms)
+
+
+def dit_sample(threads, terms, _masks):
+    """A step of sampling of four pictures with guidance, the same models."""
+    forms = {"dense": "dit_s_2", "MoH-90": "moh_dit_s_2_90", "MoH-75": "moh_dit_s_2_75"}
+    files = {label: f"configs/dit/{name}.yaml" for label, name in forms.items()}
+    first, *others = files.values()
+    command = ("bench", "sample", first, *(part for file in others for part in ("--beside", file)), "--batch-size", "4",
+               "--cfg", "1.5", "--warmup", str(terms.warmups), "--repeats", str(terms.repeats), "--json",
+               *terms.moh_settings, f"threads={threads}")
+    sides, figures = {"moh": MohSide(command, "step_ms")}, []
+    for label, file in files.items():
+        sides[f"PyTorch {label}"] = TorchSide(torch_job("sample", threads, terms, batch=4, guidance=1.5), "step_ms",
+                                              (file, *terms.moh_settings))
+        figures.append(Figure(label, Reading("moh", "step_ms", {"model": file}), Reading(f"PyTorch {label}", "step_ms")))
+    for label in list(files)[1:]:
+        figures.append(Figure(f"{label} beside dense", Reading("moh", "step_ms", {"model": files[label]}),
+                              Reading("moh", "step_ms", {"model": first})))
+        figures.append(Figure(f"{label} beside dense, reference form", Reading(f"PyTorch {label}", "step_ms"),
+                              Reading("PyTorch dense", "step_ms")))
+    yield Comparison("dit_sample", "DiT-S/2, 4 latents of 32 x 32, guidance", threads, sides, figures)
+
+
 def turns_comparison(case, name, models, settings, threads, terms):
     """Dense and MoH models alternate on both sides, so that the speed-up by MoH is measured as well, in moh and in PyTorch.
     `models`: (label, configuration), the dense one first."""
@@ -270,6 +299,6 @@ def convolution_figures(convolution):
 
 
 CASES = {"llama_step": llama_step, "small_heads_step": small_heads_step, "gpt2_step": gpt2_step, "moh_step": moh_step,
-         "vision_step": vision_step, "attention": attention, "moh_module": moh_module, "conv": conv, "llm_step": llm_step}
+         "vision_step": vision_step, "dit_step": dit_step, "dit_sample": dit_sample, "attention": attention, "moh_module": moh_module, "conv": conv, "llm_step": llm_step}
 # The default of --cases: on a CPU a step of LLM-S takes minutes.
 USUAL = {"cpu": [case for case in CASES if case != "llm_step"], "cuda": list(CASES)}

@@ -45,6 +45,12 @@ def block_routings(model):
     return layer_routings({"layers": sum(depths), "moh": {**model["moh"], **counts}})
 
 
+def per_layer_heads(model):
+    """The number of heads of each layer of a diffusion model."""
+    heads = model["heads"]
+    return heads if isinstance(heads, list) else [heads] * model["layers"]
+
+
 def check_supported(model):
     """Raises ValueError for a language model that the PyTorch side would compute differently."""
     require([("kv_heads", model["kv_heads"], (0, model["heads"]), "one per query head"),
@@ -56,6 +62,11 @@ def check_supported_images(model):
     """The same for an image classifier."""
     require([("transnext.experts", model["transnext"]["experts"], (1,), "1"),
              ("transnext.fixed_pool_size", model["transnext"]["fixed_pool_size"], (0,), "0"), *common_limits(model)])
+
+
+def check_supported_diffusion(model):
+    """The same for a diffusion model."""
+    require([("learn_variance", model["learn_variance"], (True,), "true"), *common_limits(model)])
 
 
 def common_limits(model):

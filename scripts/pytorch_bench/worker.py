@@ -3,7 +3,7 @@ Python of the virtual environment:
 
     worker.py '{"work": "step", "compile": true, "threads": 2, "warmups": 3, "repeats": 10, ...}'
 
-`work` is `versions`, `step`, `attention`, `module` or `convolutions`. Ends with {"error": ...} and exit code 1 if PyTorch
+`work` is `versions`, `step`, `sample`, `attention`, `module` or `convolutions`. Ends with {"error": ...} and exit code 1 if PyTorch
 fails, such as in compiling without a C++ compiler.
 """
 
@@ -47,6 +47,8 @@ def reset_memory_peak():
 IMPORT_RSS = memory_field("VmRSS")
 reset_memory_peak()
 
+from diffusion import STEPS as DIFFUSION_STEPS  # noqa: E402  (after the measurement)
+from diffusion import Dit, Training, reverse_step, schedule  # noqa: E402
 from models import BALANCE_WEIGHT, Attention, Llama, Optimizer, place  # noqa: E402  (after the measurement)
 from routing import Routing  # noqa: E402
 from vision import Classifier  # noqa: E402
@@ -157,7 +159,19 @@ def image_step(config, device):
     return Classifier(model), images, labels * 0.9 + 0.1 / model["classes"], batch
 
 
-STEPS = {"language_model": language_step, "image_classification": image_step}
+def diffusion_step(config, device):
+    """A diffusion model, dense or MoH, and pictures of noise at steps at random; the items of a step are images."""
+    model, batch = config["model"], config["train"]["batch_size"]
+    shape = (batch, model["channels"], model["image_size"], model["image_size"])
+    start, noise = (torch.randn(shape, device=device) for _ in range(2))
+    steps = torch.randint(DIFFUSION_STEPS, (batch,))
+    signal, amount, numbers = (table[steps].float().to(device) for table in schedule())
+    x = signal[:, None, None, None] * start + amount[:, None, None, None] * noise
+    labels = torch.randint(model["classes"], (batch,), device=device)
+    return Training(model), (x.to(DTYPES[config["precision"]]), steps.to(device), labels), (start, noise, numbers), batch
+
+
+STEPS = {"language_model": language_step, "image_classification": image_step, "diffusion": diffusion_step}
 
 
 def measure_step(job):
@@ -192,6 +206,29 @@ def measure_step(job):
            "first_loss": losses[0], "last_loss": losses[-1], "page_faults": faults,
            "peak_rss_bytes": memory_field("VmHWM"), "import_rss_bytes": IMPORT_RSS,
            **({"peak_device_bytes": torch.cuda.max_memory_allocated()} if device == "cuda" else {})}
+
+
+def measure_sample(job):
+    """A step of sampling with guidance: both halves of a batch, then the ancestral step. Its number does not matter."""
+    config, device = job["config"], job["device"]
+    model, dtype = config["model"], DTYPES[config["precision"]]
+    predict = compiled(job, place(Dit(model), device, dtype))
+    batch = job["batch"]
+    x = torch.randn(batch, model["channels"], model["image_size"], model["image_size"], device=device)
+    numbers = torch.full((2 * batch,), DIFFUSION_STEPS // 2, device=device)
+    labels = torch.arange(2 * batch, device=device) % model["classes"]
+    labels[batch:] = model["classes"]
+    of_step = schedule()[2][numbers[:batch].cpu()].to(device)
+
+    @torch.inference_mode()
+    def step(stopwatch):
+        stopwatch.start()
+        prediction, _ = predict(torch.cat([x, x]).to(dtype), numbers, labels)
+        reverse_step(x, prediction.float(), of_step, job["guidance"])
+        stopwatch.lap("step")
+
+    laps, _ = repeat(job, step)
+    yield {"step_ms": statistics.median(laps["step"]), "spread": spread(laps["step"])}
 
 
 def forward_backward_record(laps):
@@ -371,7 +408,7 @@ def versions(job):
 
 
 WORK = {"versions": versions, "step": measure_step, "attention": measure_attention, "module": measure_module,
-        "convolutions": measure_convolutions}
+        "convolutions": measure_convolutions, "sample": measure_sample}
 
 
 def main():

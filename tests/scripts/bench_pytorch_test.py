@@ -315,6 +315,9 @@ class ConfigTest(Folder):
         if config["task"] == "language_model":
             routing.check_supported(model)
             self.assertEqual(len(routing.layer_routings(model)), model["layers"])
+        elif config["task"] == "diffusion":
+            routing.check_supported_diffusion(model)
+            self.assertEqual(len(routing.layer_routings(model)), len(routing.per_layer_heads(model)))
         else:
             routing.check_supported_images(model)
             depths = {"vit": [model["vit"]["layers"]], "transnext": model["transnext"]["depths"]}

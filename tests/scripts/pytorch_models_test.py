@@ -211,6 +211,68 @@ class ImageModelTest(unittest.TestCase):
             Classifier(resolved_images("model.architecture=transnext", "model.transnext.experts=2")["model"])
 
 
+class DiffusionModelTest(unittest.TestCase):
+    """Against what the released code computes (tests/golden/data)."""
+
+    def model_of(self, config):
+        routed = "shared_head" in config
+        moh = {"router": "learned" if routed else "none", "num_shared": config.get("shared_head", 0), "two_stage": True,
+               "top_k": config.get("routed_head", 0), "shared_heads": "first", "gate_scaling": "code",
+               "balance_loss": "code", "balance_weight": 0.0}
+        return {"image_size": config["input_size"], "patch_size": config["patch_size"], "channels": config["in_channels"],
+                "classes": config["num_classes"], "layers": config["depth"], "hidden": config["hidden_size"],
+                "heads": config["num_heads"], "head_dim": config.get("head_dim", 0), "mlp_ratio": int(config["mlp_ratio"]),
+                "learn_variance": True, "recompute": "none", "moh": moh}
+
+    def golden(self, name):
+        path = SOURCE / "tests" / "golden" / "data" / f"{name}.safetensors"
+        tensors = read_safetensors(path)
+        header = path.read_bytes()
+        size = int.from_bytes(header[:8], "little")
+        config = json.loads(json.loads(header[8:8 + size])["__metadata__"]["config"])
+        return tensors, self.model_of(config)
+
+    def load(self, net, tensors):
+        state = {name_in_pytorch(key.removeprefix("param.")): value for key, value in tensors.items() if key.startswith("param.")}
+        net.load_state_dict(state)
+        return net
+
+    def test_predictions_are_those_of_the_released_code(self):
+        from diffusion import Dit
+
+        for name in ("dit_model", "dit_model_dense", "dit_model_xl"):
+            with self.subTest(name), torch.no_grad():
+                tensors, model = self.golden(name)
+                prediction, _ = self.load(Dit(model), tensors)(*(tensors[f"in.{key}"] for key in "xty"))
+                torch.testing.assert_close(prediction, tensors["out.eval"], rtol=1e-5, atol=2e-5)
+
+    def test_a_step_of_sampling_is_that_of_the_released_code(self):
+        from diffusion import reverse_step, schedule
+
+        tensors, _ = self.golden("dit_model")
+        steps, numbers = tensors["out.step.mapped_t"], schedule()[2]
+        x, output = tensors["in.step.x"], tensors["out.step.model_output"]
+        full = steps == 0  # of these the respaced process has the numbers of the whole one
+        self.assertTrue(full.any())
+        with unittest.mock.patch("torch.randn_like", torch.zeros_like):
+            mean = reverse_step(x[full], torch.cat([output[full], output[full]]), numbers[steps[full]], 1.5)
+        torch.testing.assert_close(mean, tensors["out.p_sample.noclip.mean"][full], rtol=1e-5, atol=1e-5)
+
+    def test_losses_are_those_of_the_released_code(self):
+        from diffusion import sample_losses, schedule
+
+        tensors, _ = self.golden("dit_model")
+        start, noise, steps = (tensors[f"in.train.{key}"] for key in ("x_start", "noise", "t"))
+        signal, amount, numbers = (table[steps].float() for table in schedule())
+        x = signal[:, None, None, None] * start + amount[:, None, None, None] * noise
+        torch.testing.assert_close(x, tensors["out.train_terms.x_t"])
+        losses = sample_losses(tensors["out.train_terms.model_output"], x, start, noise, numbers)
+        torch.testing.assert_close(losses, tensors["out.train_terms.loss"], rtol=1e-5, atol=1e-6)
+
+
+TENSOR_TYPES = {"F32": ("f", torch.float32), "I64": ("q", torch.int64)}
+
+
 def read_safetensors(path):
     data = path.read_bytes()
     size = int.from_bytes(data[:8], "little")
@@ -218,9 +280,9 @@ def read_safetensors(path):
     for name, entry in json.loads(data[8:8 + size]).items():
         if name == "__metadata__":
             continue
-        assert entry["dtype"] == "F32", entry
+        letter, dtype = TENSOR_TYPES[entry["dtype"]]
         begin, end = (8 + size + offset for offset in entry["data_offsets"])
-        tensors[name] = torch.tensor(array.array("f", data[begin:end])).reshape(entry["shape"])
+        tensors[name] = torch.tensor(array.array(letter, data[begin:end]), dtype=dtype).reshape(entry["shape"])
     return tensors
 
 
@@ -297,6 +359,18 @@ class WorkerTest(unittest.TestCase):
             per_layer = 12 * 24 * 24 + 13 * 24
             patches, positions, head = (3 * 8 * 8 + 1) * 24, (16 + 1) * 24, 3 * 24 + 3
             self.assertEqual(record["parameters"], 2 * per_layer + extra + patches + positions + 3 * 24 + head)
+
+    def test_steps_with_diffusion(self):
+        tiny = ("model.preset=none", "model.image_size=8", "model.hidden=24", "model.heads=4", "model.layers=2",
+                "train.batch_size=2", "model.moh.router=learned", "model.moh.num_shared=1", "model.moh.top_k=2")
+        runner = measure.Runner(MOH, sys.executable, timeout=60)
+        config = runner.resolved(("configs/dit/moh_dit_s_2_75.yaml", *tiny))
+        code, (record,) = self.work({"work": "step", "compile": False, "config": config})
+        self.assertEqual(code, 0, record)
+        self.assertGreater(record["first_loss"], 0.5)
+        code, (record,) = self.work({"work": "sample", "compile": False, "config": config, "batch": 2, "guidance": 1.5})
+        self.assertEqual(code, 0, record)
+        self.assertGreater(record["step_ms"], 0)
 
     def test_step_in_bfloat16(self):
         for overrides in ((), MOH_OVERRIDES):

@@ -1,5 +1,6 @@
 #include <CLI/CLI.hpp>
 #include <iostream>
+#include <memory>
 #include <optional>
 #include <utility>
 
@@ -10,9 +11,12 @@
 #include "train/bench/op_bench.h"
 #include "train/cli/commands.h"
 #include "train/config/enum_names.h"
+#include "train/tasks/diffusion/diffusion_run.h"
+#include "train/tasks/diffusion/sampling/sample_bench.h"
 #include "train/tasks/language/decode_bench.h"
 #include "train/tasks/language/language_run.h"
 #include "train/tasks/language/tokenizer_bench.h"
+#include "train/tasks/load_model.h"
 #include "train/tools/bench/step_report.h"
 
 namespace moh::cli {
@@ -44,6 +48,13 @@ struct DecodeArgs : RunArgs, MachineArgs {
   DecodeBenchOptions options;
   std::optional<std::int64_t> layers, hidden, heads, kv_heads, head_dim;  ///< instead of the model's
   std::vector<std::string> routings = {"heads"};
+};
+
+/// `beside`: configurations of further models.
+struct SampleBenchArgs : RunArgs {
+  SampleBenchOptions options;
+  std::vector<std::string> beside;
+  bool json = false;
 };
 
 struct DataArgs : RunArgs {
@@ -123,6 +134,23 @@ int bench_decode(const DecodeArgs& args, const Families& families) {
     options.routings.push_back(name == name_of(RoutingUnit::kGroups) ? RoutingUnit::kGroups
                                                                      : RoutingUnit::kHeads);
   run_decode_bench(opened(options, args), printer(args.json));
+  return kDone;
+}
+
+int bench_sample(const SampleBenchArgs& args, const Families& families) {
+  std::vector<std::string> files = {args.config};
+  files.insert(files.end(), args.beside.begin(), args.beside.end());
+  std::vector<std::unique_ptr<Model>> models;
+  std::vector<SampledModel> sampled;
+  for (const std::string& file : files) {
+    const RunConfig run = read_run({file, args.overrides}, families, ConfigUse::kModel);
+    diffusion_run(run);  // throws for a run of another task
+    set_num_threads(run.threads);
+    open_configured_device(run, NewProducts::kFirstProposal);
+    models.push_back(make_initialised_model(families.of(run), run));
+    sampled.push_back({file, static_cast<const Dit*>(models.back().get())});
+  }
+  run_sample_bench(args.options, sampled, printer(args.json));
   return kDone;
 }
 
@@ -276,6 +304,29 @@ Examples:
   moh bench decode --heads 32 --kv-heads 4 --routing heads,groups --context 4096,16384)");
 }
 
+void add_bench_sample(const Commands& commands) {
+  const auto [command, args] =
+      add_command(commands, "sample", "Compare the drawing of pictures by diffusion models", bench_sample);
+  SampleBenchOptions& options = args.options;
+  add_run_arguments(command, args, /*required=*/true);
+  command.add_option("--beside", args.beside, "Configuration of a further model; repeatable")
+      ->type_name("CONFIG")
+      ->allow_extra_args(false);
+  command.add_option("--batch-size", options.batch, "Pictures that are drawn together");
+  command.add_option("--cfg", options.sample.guidance, "Scale of classifier-free guidance; 1: none")
+      ->check(CLI::Range(0.0, 1000.0));
+  command.add_option("--steps", options.sample.steps, "Steps of a pass, as in moh sample");
+  command.add_option("--warmup", options.warmups, "Passes before the measured ones");
+  command.add_option("--repeats", options.repeats, "Measured passes of each model, in turns");
+  command.add_flag("--json", args.json, "Print JSON lines instead of a table");
+  command.footer(
+      R"(Weights are random; settings are for all models. scripts/bench_pytorch.py --cases dit_sample compares with PyTorch.
+
+Examples:
+  moh bench sample configs/dit/dit_s_2.yaml --beside configs/dit/moh_dit_s_2_75.yaml threads=2
+  moh bench sample configs/dit/dit_xl_2.yaml --beside configs/dit/moh_dit_xl_2_90.yaml --batch-size 8 device=cuda precision=bfloat16 --json)");
+}
+
 void add_bench_data(const Commands& commands) {
   const auto [command, args] =
       add_command(commands, "data", "Measure how fast the training data of a run are made", bench_data);
@@ -341,6 +392,7 @@ void add_bench(const Commands& commands) {
   add_bench_module(bench);
   add_bench_decode(bench);
   add_bench_step(bench);
+  add_bench_sample(bench);
   add_bench_data(bench);
   add_bench_tokenizer(bench);
   add_bench_ops(bench);
