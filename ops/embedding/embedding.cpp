@@ -41,9 +41,10 @@ Variable embedding(const Variable& table, const Tensor& ids) {
                                           sizes);
   });
   return record("embedding", y, {table}, [rows, sizes](const Tensor& dy) -> Grads {
-    Tensor dtable = empty({sizes.num_rows, sizes.width}, dy.dtype(), dy.device());
+    // Not rounded: micro-batches add theirs up.
+    Tensor dtable = empty({sizes.num_rows, sizes.width}, accumulate_dtype(dy.dtype()), dy.device());
     const auto run = [&]<class Backend, class T>() {
-      EmbeddingKernels<Backend, T>::backward(dy.data<T>(), rows.data<std::int64_t>(), dtable.data<T>(),
+      EmbeddingKernels<Backend, T>::backward(dy.data<T>(), rows.data<std::int64_t>(), dtable.data<Acc<T>>(),
                                              sizes);
     };
     run_kernel("embedding", dy, run, BackwardWorkspace{sizes});

@@ -21,13 +21,13 @@ void group_by_id(const std::int64_t* ids, EmbeddingSizes sizes, std::int64_t* st
   for (std::int64_t n = sizes.num_ids - 1; n >= 0; --n) places[--starts[ids[n]]] = n;
 }
 
-template <class T>
-void zero_absent_rows(const std::int64_t* starts, EmbeddingSizes sizes, T* dtable) {
+template <class A>
+void zero_absent_rows(const std::int64_t* starts, EmbeddingSizes sizes, A* dtable) {
   const std::int64_t width = sizes.width;
   parallel_for(sizes.num_rows, row_grain(sizes.num_rows, width), [=](std::int64_t begin, std::int64_t end) {
     for (std::int64_t v = begin; v < end; ++v) {
       if (starts[v] < starts[v + 1]) continue;
-      for (std::int64_t j = 0; j < width; ++j) dtable[v * width + j] = Acc<T>(0);
+      for (std::int64_t j = 0; j < width; ++j) dtable[v * width + j] = A(0);
     }
   });
 }
@@ -60,7 +60,7 @@ void EmbeddingKernels<Backend, T>::forward(const T* table, const std::int64_t* i
 // positions. A run of equal ids within a chunk gives a row of dtable, written by one thread; a run across
 // chunks gives partial sums, at most two per chunk, which are added in the order of the chunks.
 template <class Backend, class T>
-void EmbeddingKernels<Backend, T>::backward(const T* dy, const std::int64_t* ids, T* dtable,
+void EmbeddingKernels<Backend, T>::backward(const T* dy, const std::int64_t* ids, Acc<T>* dtable,
                                             EmbeddingSizes sizes) {
   using A = Acc<T>;
   const std::int64_t width = sizes.width, count = sizes.num_ids, grain = row_grain(count, width);
@@ -74,7 +74,7 @@ void EmbeddingKernels<Backend, T>::backward(const T* dy, const std::int64_t* ids
   const Scratch sums(run_sums_bytes<A>(sizes));
   A* const parts = sums.as<A>();
   const auto finish = [=](std::int64_t id, const A* sum) {
-    T* to = dtable + id * width;
+    A* to = dtable + id * width;
 #pragma omp simd
     for (std::int64_t j = 0; j < width; ++j) to[j] = sum[j];
   };

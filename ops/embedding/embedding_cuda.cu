@@ -75,11 +75,23 @@ MOH_DEVICE void load_rows(const RowAccess<const T>& dy, const std::int64_t* plac
   }
 }
 
+/// Stores the piece at `first` of a row in float32, in as many pieces as it takes there.
+template <int kPack>
+MOH_DEVICE void store_sums(const RowAccess<float>& to, std::int64_t first, const float (&sums)[kPack]) {
+  constexpr int kFloats = Pack<float>::kCount;
+  MOH_UNROLL for (int begin = 0; begin < kPack; begin += kFloats) {
+    if (first + begin >= to.width) return;
+    float piece[kFloats];
+    for (int j = 0; j < kFloats; ++j) piece[j] = sums[begin + j];
+    to.store(first + begin, piece);
+  }
+}
+
 /// Sums the runs of a chunk. Grid: x is the chunk, y splits wide rows; each thread sums one piece
 /// of the rows.
 template <class T>
 MOH_KERNEL(kMostRowThreads)
-void sum_runs_kernel(Chunks chunks, RowAccess<const T> dy, float* partials, RowAccess<T> dtable) {
+void sum_runs_kernel(Chunks chunks, RowAccess<const T> dy, float* partials, RowAccess<float> dtable) {
   constexpr int kPack = Pack<T>::kCount, kInFlight = 8;
   const std::int64_t begin = device::block_x() * chunks.length, left = chunks.count - begin;
   const std::int64_t size = left < chunks.length ? left : chunks.length;
@@ -109,7 +121,7 @@ void sum_runs_kernel(Chunks chunks, RowAccess<const T> dy, float* partials, RowA
         if (earlier) {
           leave(kEarlierRun, sum);
         } else {
-          dtable.at(ids[k + u - 1]).store(first, sum);
+          store_sums(dtable.at(ids[k + u - 1]), first, sum);
         }
         earlier = false;
         for (int j = 0; j < kPack; ++j) sum[j] = 0;
@@ -121,7 +133,7 @@ void sum_runs_kernel(Chunks chunks, RowAccess<const T> dy, float* partials, RowA
   if (earlier || goes_on) {
     leave(earlier ? kEarlierRun : kNewRun, sum);
   } else {
-    dtable.at(ids[size - 1]).store(first, sum);
+    store_sums(dtable.at(ids[size - 1]), first, sum);
   }
 }
 
@@ -139,9 +151,8 @@ constexpr int kJoinThreads = 128;
 
 /// Sums the partial sums of the run that begins in a chunk and continues in the next, if there is one. Grid:
 /// x is the chunk, without the last; y splits the columns.
-template <class T>
 MOH_KERNEL(kJoinThreads)
-void join_runs_kernel(Chunks chunks, const float* partials, std::int64_t width, T* dtable) {
+void join_runs_kernel(Chunks chunks, const float* partials, std::int64_t width, float* dtable) {
   constexpr int kInFlight = 16;
   const std::int64_t chunk = device::block_x(), begin = chunk * chunks.length, next = begin + chunks.length;
   const std::int64_t j = device::block_y() * kJoinThreads + device::thread_x();
@@ -170,10 +181,10 @@ void EmbeddingKernels<Backend, T>::forward(const T* table, const std::int64_t* i
 }
 
 template <class Backend, class T>
-void EmbeddingKernels<Backend, T>::backward(const T* dy, const std::int64_t* ids, T* dtable,
+void EmbeddingKernels<Backend, T>::backward(const T* dy, const std::int64_t* ids, Acc<T>* dtable,
                                             EmbeddingSizes sizes) {
   const std::int64_t width = sizes.width;
-  cuda::set_zero(dtable, static_cast<std::size_t>(sizes.num_rows * width) * sizeof(T));
+  cuda::set_zero(dtable, static_cast<std::size_t>(sizes.num_rows * width) * sizeof(float));
   if (sizes.num_ids == 0) return;
   const SortedIds sorted(ids, sizes.num_ids, sizes.num_rows);
   const Chunks chunks{sorted.get(), sizes.num_ids, chunk_length(sizes.num_ids)};
@@ -188,7 +199,7 @@ void EmbeddingKernels<Backend, T>::backward(const T* dy, const std::int64_t* ids
                 .threads = threads,
                 .shared_bytes = static_cast<std::size_t>(2 * chunks.length) * sizeof(std::int64_t)},
                chunks, rows_at(dy, width), partials, rows_at(dtable, width));
-  cuda::launch("join_runs", join_runs_kernel<T>,
+  cuda::launch("join_runs", join_runs_kernel,
                {.blocks_x = number - 1,
                 .blocks_y = (width + kJoinThreads - 1) / kJoinThreads,
                 .threads = kJoinThreads},

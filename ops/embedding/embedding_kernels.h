@@ -13,11 +13,12 @@ struct EmbeddingSizes {
   std::int64_t num_ids = 0;
 };
 
-/// table, dtable [V, D]; ids [N], all in [0, V); y, dy [N, D]. Outputs are overwritten.
+/// table [V, D]; dtable [V, D], not rounded to T; ids [N], all in [0, V); y, dy [N, D]. Outputs are
+/// overwritten.
 template <class Backend, class T>
 struct EmbeddingKernels {
   static void forward(const T* table, const std::int64_t* ids, T* y, EmbeddingSizes sizes);
-  static void backward(const T* dy, const std::int64_t* ids, T* dtable, EmbeddingSizes sizes);
+  static void backward(const T* dy, const std::int64_t* ids, Acc<T>* dtable, EmbeddingSizes sizes);
 };
 
 }  // namespace moh

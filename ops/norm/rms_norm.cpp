@@ -20,15 +20,16 @@ Tensor scales_of(const Variable& x, Rows rows) {
 }
 
 /// The gradients of x, the normalised tensor, to which `dsum` is added if defined, and of the weight, which
-/// is undefined unless needed.
+/// is undefined unless needed, and not rounded: micro-batches add theirs up.
 std::pair<Tensor, Tensor> gradients(std::string_view op, const Tensor& dy, const Tensor& dsum,
                                     const Tensor& x, const Tensor& w, bool needs_dw, const Tensor& r,
                                     Rows rows) {
-  Tensor dx = empty_like(x), dw = needs_dw ? empty_like(w) : Tensor();
+  Tensor dx = empty_like(x),
+         dw = needs_dw ? empty(w.shape(), accumulate_dtype(w.dtype()), w.device()) : Tensor();
   const auto run = [&]<class Backend, class T>() {
     RmsNormKernels<Backend, T>::backward(dy.data<T>(), dsum.defined() ? dsum.data<T>() : nullptr, x.data<T>(),
                                          w.data<T>(), r.data<Acc<T>>(), dx.data<T>(),
-                                         needs_dw ? dw.data<T>() : nullptr, rows);
+                                         needs_dw ? dw.data<Acc<T>>() : nullptr, rows);
   };
   run_kernel(op, x, run, RowSumsWorkspace{needs_dw ? rows : Rows()});
   return {dx, dw};

@@ -37,7 +37,7 @@ void RmsNormKernels<Backend, T>::forward(const T* x, const NormAddend<T>& add, c
 // dy_j x_j r.
 template <class Backend, class T>
 void RmsNormKernels<Backend, T>::backward(const T* dy, const T* dsum, const T* x, const T* w, const Acc<T>* r,
-                                          T* dx, T* dw, Rows rows) {
+                                          T* dx, Acc<T>* dw, Rows rows) {
   using A = Acc<T>;
   const std::int64_t width = rows.width;
   const auto backward_row = [=]<bool kSums>(std::bool_constant<kSums>, std::int64_t i, A* dw_partial) {

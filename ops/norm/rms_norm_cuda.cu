@@ -127,7 +127,7 @@ void RmsNormKernels<Backend, T>::forward(const T* x, const NormAddend<T>& add, c
 // dy_j x_j r.
 template <class Backend, class T>
 void RmsNormKernels<Backend, T>::backward(const T* dy, const T* dsum, const T* x, const T* w, const Acc<T>* r,
-                                          T* dx, T* dw, Rows rows) {
+                                          T* dx, Acc<T>* dw, Rows rows) {
   const std::int64_t blocks = summing_blocks(rows.count), width = rows.width;
   const DeviceScratch partials(dw == nullptr ? 0 : static_cast<std::size_t>(blocks * width) * sizeof(float));
   const RmsNormGradient<T> gradient{rows_at(dy, width),
@@ -143,7 +143,8 @@ void RmsNormKernels<Backend, T>::backward(const T* dy, const T* dsum, const T* x
       {.blocks_x = blocks, .threads = row_threads<T>(width), .shared_bytes = summing_space<T>(width, 1)},
       gradient);
   if (dw == nullptr) return;
-  cuda::launch_each("sum_partials", width, SumPartials<float, T>{partials.as<float>(), blocks, width, dw});
+  cuda::launch_each("sum_partials", width,
+                    SumPartials<float, float>{partials.as<float>(), blocks, width, dw});
 }
 
 template struct RmsNormKernels<Cuda, float>;

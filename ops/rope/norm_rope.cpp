@@ -24,10 +24,10 @@ struct Operands {
 };
 
 Grads gradients(const Tensor& dy, const Operands& of, const Tensor& r) {
-  Tensor dx = empty_like(of.x), dw = empty_like(of.w);
+  Tensor dx = empty_like(of.x), dw = empty(of.w.shape(), accumulate_dtype(of.w.dtype()), of.w.device());
   const auto run = [&]<class Backend, class T>() {
     NormRopeKernels<Backend, T>::backward(dy.data<T>(), of.kernels<T>(), r.data<Acc<T>>(), dx.data<T>(),
-                                          dw.data<T>(), of.sizes());
+                                          dw.data<Acc<T>>(), of.sizes());
   };
   run_kernel("norm_rope", of.x, run, RowSumsWorkspace{{r.numel(), of.w.numel()}});
   return {dx, dw};

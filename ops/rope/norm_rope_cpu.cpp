@@ -38,7 +38,7 @@ void NormRopeKernels<Backend, T>::forward(const NormRopeOperands<T>& of, T* y, A
 // x_j, dx_j = r (dn_j w_j - x_j r^2 s / d), dw_j = sum over heads of dn_j x_j r.
 template <class Backend, class T>
 void NormRopeKernels<Backend, T>::backward(const T* dy, const NormRopeOperands<T>& of, const Acc<T>* r, T* dx,
-                                           T* dw, RopeSizes sizes) {
+                                           Acc<T>* dw, RopeSizes sizes) {
   using A = Acc<T>;
   const std::int64_t half = sizes.half, width = 2 * half, rows = sizes.batch * sizes.positions * sizes.heads;
   const T *x = of.x, *w = of.w;

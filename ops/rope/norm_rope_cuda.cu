@@ -139,7 +139,7 @@ void NormRopeKernels<Backend, T>::forward(const NormRopeOperands<T>& of, T* y, A
 // The equations are beside the CPU kernel.
 template <class Backend, class T>
 void NormRopeKernels<Backend, T>::backward(const T* dy, const NormRopeOperands<T>& of, const Acc<T>* r, T* dx,
-                                           T* dw, RopeSizes sizes) {
+                                           Acc<T>* dw, RopeSizes sizes) {
   const std::int64_t blocks = summing_blocks(blocks_for(sizes)), width = 2 * sizes.half;
   const DeviceScratch partials(static_cast<std::size_t>(blocks * width) * sizeof(float));
   const NormRopeGradient<T> n{{of, sizes}, dy, r, dx, partials.as<float>()};
@@ -148,7 +148,8 @@ void NormRopeKernels<Backend, T>::backward(const T* dy, const NormRopeOperands<T
                 .threads = kThreads,
                 .shared_bytes = static_cast<std::size_t>(kWarps * width) * sizeof(float)},
                n);
-  cuda::launch_each("sum_partials", width, SumPartials<float, T>{partials.as<float>(), blocks, width, dw});
+  cuda::launch_each("sum_partials", width,
+                    SumPartials<float, float>{partials.as<float>(), blocks, width, dw});
 }
 
 template struct NormRopeKernels<Cuda, float>;

@@ -11,11 +11,11 @@ struct NormRopeOperands {
   const Acc<T>*cos, *sin;
 };
 
-/// Outputs are overwritten. y, dy, dx as x; dw as w; r [batch, positions, heads].
+/// Outputs are overwritten. y, dy, dx as x; dw as w, not rounded to T; r [batch, positions, heads].
 template <class Backend, class T>
 struct NormRopeKernels {
   static void forward(const NormRopeOperands<T>& of, T* y, Acc<T>* r, RopeSizes sizes, double eps);
-  static void backward(const T* dy, const NormRopeOperands<T>& of, const Acc<T>* r, T* dx, T* dw,
+  static void backward(const T* dy, const NormRopeOperands<T>& of, const Acc<T>* r, T* dx, Acc<T>* dw,
                        RopeSizes sizes);
 };
 

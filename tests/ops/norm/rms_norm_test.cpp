@@ -136,3 +136,10 @@ TEST_CASE("ops: rms_norm refuses what does not fit") {
   CHECK_THROWS_WITH(add_rms_norm(x, Variable(normal({3, 8})), Variable(normal({7})), kEps),
                     "add_rms_norm: branch: expected shape [3, 7] (as x), found [3, 8]");
 }
+
+TEST_CASE("ops: rms_norm does not round the gradient of a bfloat16 weight, which micro-batches add up") {
+  const Variable x(normal({33, 24}).to(DType::kBFloat16)), w(full({24}, 1, DType::kBFloat16), true);
+  rms_norm(x, w, kEps).backward(normal({33, 24}, 2).to(DType::kBFloat16));
+  const Tensor rounded = w.grad().to(DType::kBFloat16).to(DType::kFloat32);
+  CHECK(std::memcmp(w.grad().raw(), rounded.raw(), rounded.bytes()) != 0);
+}
