@@ -204,7 +204,7 @@ TEST_CASE("sim: a graph gets the memory that the pool keeps and does not use", "
   memory.set_limit(sim::DeviceMemory::kBytes);
 }
 
-TEST_CASE("sim: memory that is released and not yet free is waited for; else what is held is said", "[sim]") {
+TEST_CASE("sim: memory that is released and not yet free is waited for, else what is held is said", "[sim]") {
   sim::DeviceMemory& memory = sim::DeviceMemory::instance();
   constexpr std::int64_t kLarge = 64 << 20;
   const Device gpu = test::open_gpu();
