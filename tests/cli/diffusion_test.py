@@ -181,14 +181,14 @@ class Diffusion(support.MohTest):
         self.moh("convert", "--from", GOLDEN / "torch_checkpoints/dit_tiny.pt", "--to", "model", "--format", "moh", "--config",
                  "latents.yaml", "--allow-differences")
         sample = ("sample", "--checkpoint", "model", "--steps", "2", "--out")
-        autoencoder = ("--autoencoder", GOLDEN / "autoencoder")
+        autoencoder = ("--autoencoder", GOLDEN.parent / "autoencoder")
         self.moh(*sample, "a", "-n", "3", "--npz", *autoencoder)
         shape, _ = npy_of(self.folder / "a" / "samples.npz")
         self.assertEqual(shape, (3, 32, 32, 3))
         self.moh(*sample, "b", "-n", "2", "--batch-size", "1", *autoencoder)
         self.assertEqual(self.pictures("b"), dict(list(self.pictures("a").items())[:2]))
         # One of other weights, of another kind, a damaged one, and none.
-        shutil.copytree(GOLDEN / "autoencoder", self.folder / "other")
+        shutil.copytree(GOLDEN.parent / "autoencoder", self.folder / "other")
         weights, config = self.folder / "other/diffusion_pytorch_model.safetensors", self.folder / "other/config.json"
         whole = weights.read_bytes()
         weights.write_bytes(whole[:-4] + b"\0\0\0\0")

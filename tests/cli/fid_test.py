@@ -31,7 +31,7 @@ data: {drawn: 32}
 train: {steps: 2, batch_size: 8}
 """
 
-GOLDEN = pathlib.Path(os.environ["MOH_SOURCE_DIR"]) / "tests/golden/data/fid"
+GOLDEN = pathlib.Path(os.environ["MOH_SOURCE_DIR"]) / "tests/golden/fid"
 
 
 class Fid(support.MohTest):

@@ -22,7 +22,7 @@ namespace {
 namespace fs = std::filesystem;
 
 fs::path golden() {
-  return fs::path(MOH_SOURCE_DIR) / "tests/golden/data/autoencoder";
+  return fs::path(MOH_SOURCE_DIR) / "tests/golden/autoencoder";
 }
 
 void check_close(const Tensor& found, const Tensor& expected, double error) {

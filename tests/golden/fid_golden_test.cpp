@@ -24,7 +24,7 @@ namespace {
 namespace fs = std::filesystem;
 
 fs::path golden(const char* name) {
-  return fs::path(MOH_SOURCE_DIR) / "tests/golden/data/fid" / name;
+  return fs::path(MOH_SOURCE_DIR) / "tests/golden/fid" / name;
 }
 
 PictureScores scores_of(const char* reference, const char* samples) {

@@ -1,4 +1,4 @@
-"""Makes tests/golden/data/autoencoder: a small AutoencoderKL of diffusers with random weights, and what it makes of images and of latents.
+"""Makes tests/golden/autoencoder: a small AutoencoderKL of diffusers with random weights, and what it makes of images and of latents.
 Needs torch, safetensors and diffusers:
 
     python3 tests/golden/make_autoencoder.py
@@ -10,7 +10,7 @@ import torch
 from diffusers import AutoencoderKL
 from safetensors.torch import save_file
 
-FOLDER = pathlib.Path(__file__).parent / "data/autoencoder"
+FOLDER = pathlib.Path(__file__).parent / "autoencoder"
 
 
 def main():

@@ -1,4 +1,4 @@
-"""Makes tests/golden/data/fid: features of two sets of pictures, and their scores by NumPy and SciPy in the formulas of
+"""Makes tests/golden/fid: features of two sets of pictures, and their scores by NumPy and SciPy in the formulas of
 guided-diffusion's evaluator. Needs numpy and scipy:
 
     python3 tests/golden/make_fid.py
@@ -10,7 +10,7 @@ import pathlib
 import numpy
 import scipy.linalg
 
-FOLDER = pathlib.Path(__file__).parent / "data/fid"
+FOLDER = pathlib.Path(__file__).parent / "fid"
 BLOCK = 5000  # of the inception score; the evaluator's
 NEIGHBOURS = 3
 

@@ -28,7 +28,7 @@ Tensor swapped(const Tensor& x, bool channels_last) {
   const std::int64_t columns = channels_last ? x.dim(2) * x.dim(3) : x.dim(3);
   const Shape shape = channels_last ? Shape{x.dim(0), x.dim(2), x.dim(3), x.dim(1)}
                                     : Shape{x.dim(0), x.dim(3), x.dim(1), x.dim(2)};
-  const Tensor y = empty(shape, DType::kFloat32);
+  Tensor y = empty(shape, DType::kFloat32);
   // Of each image a matrix [inner, columns], transposed.
   for (std::int64_t i = 0; i < x.numel(); ++i) {
     const std::int64_t image = i / (inner * columns), row = i / columns % inner, column = i % columns;
@@ -139,7 +139,7 @@ Tensor sample_together(const PictureSampler& sampler, std::span<const std::int64
     own_numbers.push_back(numbers[at]);
     own_labels.push_back(labels[at]);
   }
-  const Tensor own = sampler.sample(own_numbers, own_labels, stop);
+  Tensor own = sampler.sample(own_numbers, own_labels, stop);
   if (!own.defined() || processes.alone()) return own;
   const Tensor all = empty({processes.size() * each, own.dim(1), own.dim(2), own.dim(3)}, own.dtype());
   processes.all_gather(own, all.reshape({processes.size(), each, own.dim(1), own.dim(2), own.dim(3)}));
