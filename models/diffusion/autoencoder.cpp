@@ -20,7 +20,7 @@ namespace {
 
 constexpr double kEps = 1e-6;
 constexpr std::int64_t kAttentionRows = 512;  // positions whose scores are held
-const Conv2dOptions kSame = {.padding = 1};
+const Conv2dOptions same_size = {.padding = 1};
 
 /// Twice as many rows and columns, each pixel four times.
 Variable upsampled(const Variable& x) {
@@ -60,9 +60,9 @@ class Autoencoder::Resnet : public Module {
  public:
   Resnet(std::int64_t in, std::int64_t out, std::int64_t groups, Placement placement)
       : norm1_(in, groups, kEps, placement),
-        conv1_(in, out, 3, kSame, placement),
+        conv1_(in, out, 3, same_size, placement),
         norm2_(out, groups, kEps, placement),
-        conv2_(out, out, 3, kSame, placement) {
+        conv2_(out, out, 3, same_size, placement) {
     add_child("norm1", norm1_);
     add_child("conv1", conv1_);
     add_child("norm2", norm2_);
@@ -154,7 +154,7 @@ class Autoencoder::Stage : public Module {
       add_child("resnets." + std::to_string(i), *resnets_.back());
     }
     if (then == Then::kStay) return;
-    next_ = std::make_unique<Conv2d>(out, out, 3, kSame, placement);
+    next_ = std::make_unique<Conv2d>(out, out, 3, same_size, placement);
     add_child(then == Then::kDown ? "downsamplers.0.conv" : "upsamplers.0.conv", *next_);
   }
 
@@ -174,10 +174,10 @@ class Autoencoder::Stage : public Module {
 class Autoencoder::Encoder : public Module {
  public:
   Encoder(const AutoencoderConfig& c, Placement placement)
-      : conv_in_(c.in_channels, c.block_out_channels.front(), 3, kSame, placement),
+      : conv_in_(c.in_channels, c.block_out_channels.front(), 3, same_size, placement),
         middle_(c.block_out_channels.back(), c.norm_num_groups, placement),
         norm_(c.block_out_channels.back(), c.norm_num_groups, kEps, placement),
-        conv_out_(c.block_out_channels.back(), 2 * c.latent_channels, 3, kSame, placement) {
+        conv_out_(c.block_out_channels.back(), 2 * c.latent_channels, 3, same_size, placement) {
     add_child("conv_in", conv_in_);
     std::int64_t channels = c.block_out_channels.front();
     for (std::size_t i = 0; i < c.block_out_channels.size(); ++i) {
@@ -210,10 +210,10 @@ class Autoencoder::Encoder : public Module {
 class Autoencoder::Decoder : public Module {
  public:
   Decoder(const AutoencoderConfig& c, Placement placement)
-      : conv_in_(c.latent_channels, c.block_out_channels.back(), 3, kSame, placement),
+      : conv_in_(c.latent_channels, c.block_out_channels.back(), 3, same_size, placement),
         middle_(c.block_out_channels.back(), c.norm_num_groups, placement),
         norm_(c.block_out_channels.front(), c.norm_num_groups, kEps, placement),
-        conv_out_(c.block_out_channels.front(), c.out_channels, 3, kSame, placement) {
+        conv_out_(c.block_out_channels.front(), c.out_channels, 3, same_size, placement) {
     add_child("conv_in", conv_in_);
     std::int64_t channels = c.block_out_channels.back();
     for (std::size_t i = 0; i < c.block_out_channels.size(); ++i) {

@@ -9,6 +9,7 @@ namespace moh {
 struct ConvAxis {
   std::int64_t input = 0, output = 0, kernel = 1, stride = 1, padding = 0;
 
+  // NOLINTNEXTLINE(modernize-use-nullptr): the zero of the generated comparison is taken for a pointer
   auto operator<=>(const ConvAxis&) const = default;
 };
 
@@ -33,6 +34,7 @@ struct ConvShape {
            static_cast<double>(taps() * group_channels());
   }
 
+  // NOLINTNEXTLINE(modernize-use-nullptr): the zero of the generated comparison is taken for a pointer
   auto operator<=>(const ConvShape&) const = default;
 };
 

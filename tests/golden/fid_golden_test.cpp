@@ -59,7 +59,7 @@ std::string refusal(const fs::path& path) {
 }
 
 Tensor normal(const Shape& shape, std::uint64_t seed) {
-  const Tensor x = empty(shape, DType::kFloat64);
+  Tensor x = empty(shape, DType::kFloat64);
   fill_normal(x, {seed, 1}, 0.0, 1.0);
   return x;
 }
@@ -92,7 +92,7 @@ TEST_CASE("fid: scores of features and of statistics are those of NumPy and SciP
 
 TEST_CASE("fid: what two spectra on common axes have between them, of whatever rank") {
   // sum (sqrt a - sqrt b)^2 where both matrices are diagonal in one basis.
-  constexpr std::int64_t n = 12;
+  const std::int64_t n = 12;
   Moments a{zeros({n}, DType::kFloat64), zeros({n, n}, DType::kFloat64)};
   Moments b{zeros({n}, DType::kFloat64), zeros({n, n}, DType::kFloat64)};
   double expected = 0;

@@ -98,6 +98,7 @@ struct Problem {
   DType dtype;
   bool tf32;
 
+  // NOLINTNEXTLINE(modernize-use-nullptr): the zero of the generated comparison is taken for a pointer
   auto operator<=>(const Problem&) const = default;
 };
 

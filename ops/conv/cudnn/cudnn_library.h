@@ -33,6 +33,7 @@ struct CudnnLibrary {
   X(cudnnSetFilter4dDescriptor)                     \
   X(cudnnSetStream)                                 \
   X(cudnnSetTensor4dDescriptor)
+// NOLINTNEXTLINE(bugprone-macro-parentheses): a name that is declared
 #define MOH_DECLARE(name) decltype(&::name) name;
   MOH_CUDNN_FUNCTIONS(MOH_DECLARE)
 #undef MOH_DECLARE
