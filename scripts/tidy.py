@@ -16,6 +16,8 @@ ROOT = pathlib.Path(__file__).resolve().parents[1]
 CACHE = pathlib.Path(os.environ.get("XDG_CACHE_HOME", pathlib.Path.home() / ".cache")) / "moh" / "clang-tidy"
 TIDY = "clang-tidy-14"
 RULES = b"".join((ROOT / name).read_bytes() for name in (".clang-tidy", "tests/.clang-tidy"))
+# clang 14 has no std::source_location, by which the simulator says where a kernel waits.
+LEFT_OUT = "tests/cuda_sim/"
 FINDING = re.compile(r"^\S+:\d+:\d+: (?:warning|error): .*\[[\w.,-]+\]$", re.M)
 
 
@@ -32,7 +34,7 @@ def changed_sources(since):
     """C++ sources that changed, newest first; for a header the source of its name, which includes it first."""
     names = git("diff", "--name-only", "HEAD") + git("log", "--format=", "--name-only", f"{since}..HEAD")
     sources = (name[:-2] + ".cpp" if name.endswith(".h") else name for name in names)
-    return list(dict.fromkeys(name for name in sources if name.endswith(".cpp")))
+    return list(dict.fromkeys(name for name in sources if name.endswith(".cpp") and not name.startswith(LEFT_OUT)))
 
 
 def compile_commands(build):

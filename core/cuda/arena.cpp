@@ -52,7 +52,7 @@ void* Arena::take(std::size_t bytes) {
   free_.remove(found);
   if (length > size) free_.add(begin + size, length - size);
   ++blocks_out_;
-  return reinterpret_cast<void*>(begin);
+  return reinterpret_cast<void*>(begin);  // NOLINT(performance-no-int-to-ptr): addresses are numbers here
 }
 
 void Arena::give_back(void* block, std::size_t bytes) {
