@@ -17,15 +17,7 @@ task: diffusion
 seed: 3
 threads: 2
 output: {dir: run}
-model:
-  image_size: 8
-  patch_size: 2
-  channels: 3
-  classes: 8
-  layers: 2
-  hidden: 32
-  heads: 4
-  moh: {router: learned, num_shared: [1, 4], top_k: [2, 0]}
+""" + support.TINY_DIT + """\
 data: {drawn: 64, drawn_validation: 16}
 train: {steps: 6, batch_size: 4, accumulate: 2}
 optim: {learning_rate: 0.003}

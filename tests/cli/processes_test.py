@@ -48,15 +48,7 @@ seed: 3
 threads: 1
 task: diffusion
 output: {dir: run}
-model:
-  image_size: 8
-  patch_size: 2
-  channels: 3
-  classes: 8
-  layers: 2
-  hidden: 32
-  heads: 4
-  moh: {router: learned, num_shared: [1, 4], top_k: [2, 0]}
+""" + support.TINY_DIT + """\
 data: {drawn: 256, drawn_validation: 50}
 train: {steps: 50, batch_size: 4, accumulate: 4}
 optim: {learning_rate: 0.003, eps: 1.0e-4}

@@ -80,6 +80,20 @@ def safetensors(header, data):
     return struct.pack("<Q", len(text)) + text + data
 
 
+# The model of runs with diffusion: a small MoH-DiT for drawn pictures.
+TINY_DIT = """\
+model:
+  image_size: 8
+  patch_size: 2
+  channels: 3
+  classes: 8
+  layers: 2
+  hidden: 32
+  heads: 4
+  moh: {router: learned, num_shared: [1, 4], top_k: [2, 0]}
+"""
+
+
 def png(width, height, rows):
     """A PNG file of 8-bit RGB rows."""
     def chunk(kind, body):
