@@ -21,17 +21,6 @@ from dataclasses import dataclass
 
 import seeded_runs
 
-try:
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-except ImportError:
-    sys.exit(
-        f"recovery.py: this Python ({sys.executable}) has no matplotlib; install the package python3-matplotlib "
-        "and run the script with /usr/bin/python3"
-    )
-
 # Okabe & Ito's palette, which is safe for colour-blind readers.
 COLORS = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000"]
 MARKERS = "osD^vPX"
@@ -170,8 +159,24 @@ def table(denses, curves):
     return "\n".join(lines)
 
 
+def pyplot():
+    """Only the picture needs it; main asks before anything is trained."""
+    try:
+        import matplotlib
+
+        matplotlib.use("Agg")
+        import matplotlib.pyplot as plt
+    except ImportError:
+        sys.exit(
+            f"recovery.py: this Python ({sys.executable}) has no matplotlib; install the package python3-matplotlib "
+            "and run the script with /usr/bin/python3"
+        )
+    return plt
+
+
 def draw(denses, curves, path):
     """Means over the seeds, and their range as a band."""
+    plt = pyplot()
     plt.rcParams.update({"font.size": 10, "axes.spines.top": False, "axes.spines.right": False, "axes.edgecolor": INK,
                          "text.color": INK, "axes.labelcolor": INK, "xtick.color": INK, "ytick.color": INK,
                          "axes.grid": True, "grid.color": "#e6e6e6", "axes.axisbelow": True})
@@ -208,6 +213,7 @@ def train_seeds(arguments):
 
 def main():
     arguments = parse_arguments()
+    pyplot()
     out = arguments.out
     try:
         trainings = train_seeds(arguments)

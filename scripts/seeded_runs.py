@@ -6,10 +6,12 @@ import argparse
 import concurrent.futures
 import json
 import math
+import os
 import pathlib
 import statistics
 import subprocess
 import sys
+import threading
 from dataclasses import dataclass
 
 # The 97.5% quantile of Student's t for 1 to 30 degrees of freedom; beyond, that of the normal distribution is near.
@@ -60,37 +62,78 @@ def settings_of(arguments):
 
 def check_settings(folder, settings):
     """Writes the settings down at the first start, and refuses others: their results would be compared."""
-    folder.mkdir(parents=True, exist_ok=True)
     note = folder / "settings.json"
     if not note.exists():
-        note.write_text(json.dumps(settings) + "\n", encoding="utf-8")
+        write_atomically(note, json.dumps(settings) + "\n")
     elif (before := json.loads(note.read_text(encoding="utf-8"))) != settings:
         raise Refused(f"{folder} has runs with other settings: {' '.join(before)}; take another --out")
 
 
-def train(moh, run, threads):
+def write_atomically(path, text):
+    """A file that is there whole, or as it was before."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    new = path.with_name(path.name + ".new")
+    with open(new, "w", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    new.replace(path)
+
+
+class Trainings:
+    """The processes that train, so that they can be stopped together."""
+
+    def __init__(self):
+        self.lock, self.running, self.stopped = threading.Lock(), set(), False
+
+    def run(self, command, log):
+        """The exit code of a command; None where all was stopped before."""
+        with self.lock:
+            if self.stopped:
+                return None
+            process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL)
+            self.running.add(process)
+        code = process.wait()
+        with self.lock:
+            self.running.discard(process)
+        return code
+
+    def stop(self):
+        """Each saves a checkpoint and ends."""
+        with self.lock:
+            self.stopped = True
+            for process in self.running:
+                process.terminate()
+
+
+def train(moh, run, threads, trainings):
     """Trains a run to its end, from its last checkpoint if there is one."""
     if (run.folder / "finished").exists():  # written after everything else
         return
     run.folder.mkdir(parents=True, exist_ok=True)
     command = [moh, "train", str(run.config), *run.settings, f"output.dir={run.folder}", f"threads={threads}", "--resume"]
     with open(run.folder / "log.txt", "a", encoding="utf-8") as log:
-        code = subprocess.run(command, stdout=log, stderr=subprocess.STDOUT, check=False).returncode
+        code = trainings.run(command, log)
+    if code is None:
+        return
     if code != 0:
         raise Refused(f"{run.name}: moh train ended with code {code}; see {run.folder / 'log.txt'}")
     (run.folder / "finished").touch()
 
 
 def train_all(arguments, runs, describe):
-    """Trains all runs, --jobs at once, and prints describe(run) to stderr as each ends."""
+    """Trains all runs, --jobs at once, and prints describe(run) to stderr as each ends. Where one fails, or Ctrl-C or a
+    signal ends the script, the others save a checkpoint and end."""
+    trainings = Trainings()
     with concurrent.futures.ThreadPoolExecutor(arguments.jobs) as pool:
-        under_way = {pool.submit(train, arguments.moh, run, arguments.threads): run for run in runs}
+        under_way = {pool.submit(train, arguments.moh, run, arguments.threads, trainings): run for run in runs}
         try:
             for done in concurrent.futures.as_completed(under_way):
                 done.result()
                 run = under_way[done]
                 print(f"{run.name}: {describe(run)}", file=sys.stderr, flush=True)
         except BaseException:
+            trainings.stop()
             pool.shutdown(cancel_futures=True)
             raise
 

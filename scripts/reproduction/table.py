@@ -1,0 +1,62 @@
+"""What a table of the paper is made of. The tables themselves are in image_tables.py, diffusion_tables.py and language_tables.py.
+
+Numbers are those of arXiv 2410.11842 (version 3) and of its authors' answers in the public review, "review" below. Rows that the paper
+takes from others' publications, of models that moh does not have, are left out.
+"""
+
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True)
+class Small:
+    """A row's training for a small machine: `moh train CONFIG SETTINGS...`. It takes the paper's row's share of heads, and nothing else
+    of it for sure."""
+
+    config: str
+    settings: tuple = ()
+
+
+@dataclass(frozen=True)
+class Row:
+    """A row of a table: the paper's numbers by column, its training at full size, and the one for a small machine."""
+
+    name: str
+    heads: float | None  # active heads in percent, as the paper prints them
+    paper: dict
+    config: str = ""  # empty: no configuration here trains it; `note` says why
+    small: Small | None = None
+    settings: tuple = ()  # of the training at full size
+    note: str = ""
+    base: str = ""  # the row that it is compared with; empty: the table's first
+    measure: str = ""  # kind analysis: where the number is, in what `moh analyze` writes (analysis.py)
+    data: str = ""  # of the small training, where the table has both
+
+
+@dataclass(frozen=True)
+class Table:
+    """`score` is the column that is compared, and `kind` says how the rows get their numbers:
+
+    training    each row is a training, whose score is that of its last evaluation
+    recovery    a dense model, continued in several ways
+    analysis    trainings whose models `moh analyze` looks at
+    size        `moh plan` of the models at full size
+    layer       `moh bench`, of one attention layer at the paper's size
+    checkpoint  `moh analyze` of a checkpoint that the user has
+    """
+
+    title: str
+    source: str
+    kind: str
+    score: str
+    setting: str  # the paper's, in words
+    rows: tuple
+    data: str = ""  # of the small trainings: images or text
+    needs: str = ""  # the data of the full-size trainings, and how they are given
+    evaluation: tuple = ()  # commands after a full-size training; RUN stands for its folder
+    items: int = 0  # inputs of a training whose length is in epochs
+    small_score: str = ""
+    missing: tuple = field(default=())  # parts of the table that nothing here reproduces
+
+    def base_of(self, row):
+        """The row to which its difference is."""
+        return next((other for other in self.rows if other.name == row.base), self.rows[0])
