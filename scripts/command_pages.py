@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Generates the man page and the bash completion of moh from the output of --help of moh and all of its commands.
+"""Generates the man page, the bash completion and the site's pages of moh from the output of --help of moh and all of its commands.
 
-  scripts/command_pages.py build/release/moh --man moh.1 --bash moh
+  scripts/command_pages.py build/release/moh --man moh.1 --bash moh --markdown commands
 
-cmake --install calls it.
+cmake --install and scripts/site.sh call it.
 """
 
 import argparse
@@ -93,6 +93,30 @@ def man_page(root, version, date):
     return "\n".join(page) + "\n"
 
 
+def markdown_section(command):
+    """A heading, what the command is for, and its options and examples as --help has them."""
+    about, _, usage = "\n".join(command.about).partition("Usage: ")
+    lines = [f"{'#' * len(command.words)} moh {' '.join(command.words)}", "", about.strip() + ".", "", "```console", *usage.strip().splitlines(),
+             "```"]
+    for heading, body in command.sections.items():
+        if heading != "Subcommands":
+            lines += ["", f"**{heading}**", "", "```console", *"\n".join(body).strip("\n").splitlines(), "```"]
+    return lines + [""]
+
+
+def markdown_pages(root):
+    """{file name: text}: a page for each command, with those below it, and an index."""
+    pages, rows = {}, []
+    for command in root.below:
+        name = command.words[0]
+        pages[f"{name}.md"] = "\n".join(line for part in walk(command) for line in markdown_section(part))
+        rows.append(f"| [moh {name}]({name}.md) | {next(line for line in command.about if line.strip())} |")
+    index = ["# Commands", "", "What `moh COMMAND --help` prints, of each command.", "", "| command | does |", "| --- | --- |", *rows, "",
+             f"Exit codes: {' '.join(root.exit_codes.split())} [The table of exit codes](../README.md#exit-codes) has them all.", "",
+             "```{toctree}", ":hidden:", "", *(command.words[0] for command in root.below), "```"]
+    return {**pages, "index.md": "\n".join(index) + "\n"}
+
+
 def completion(root):
     """A bash completion: names of commands, options of the command on the line, else files."""
     cases = []
@@ -126,6 +150,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("program", type=pathlib.Path, help="the moh program")
     parser.add_argument("--man", type=pathlib.Path, help="write the man page to this file")
+    parser.add_argument("--markdown", type=pathlib.Path, help="write a page for each command into this folder")
     parser.add_argument("--bash", type=pathlib.Path, help="write the completion to this file")
     arguments = parser.parse_args()
     program = arguments.program.resolve()
@@ -136,6 +161,10 @@ def main():
     date = datetime.datetime.fromtimestamp(seconds, datetime.timezone.utc).date().isoformat()
     if arguments.man:
         arguments.man.write_text(man_page(root, version, date))
+    if arguments.markdown:
+        arguments.markdown.mkdir(parents=True, exist_ok=True)
+        for name, text in markdown_pages(root).items():
+            (arguments.markdown / name).write_text(text, encoding="utf-8")
     if arguments.bash:
         arguments.bash.write_text(completion(root))
 

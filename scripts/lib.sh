@@ -35,3 +35,27 @@ build() {
     die "the build failed; the first error is above. A compiler that was 'Killed' ran out of memory:" \
       "build with fewer jobs, cmake --build '$root/build/$preset' --parallel 1"
 }
+
+# The system's interpreter is preferred: it finds what the package manager installed, and stays when others change.
+system_python() {
+  if [ -x /usr/bin/python3 ]; then echo /usr/bin/python3; else echo python3; fi
+}
+
+# python_venv FOLDER MODULES PACKAGE==VERSION...: a virtual environment with these packages, whose MODULES ("a, b") can be imported.
+# Does nothing, quickly, when it is complete.
+python_venv() {
+  local folder=$1 modules=$2
+  shift 2
+  local complete=$folder/moh-packages # written last
+  if [ "$(cat "$complete" 2>/dev/null)" = "$*" ]; then
+    return
+  fi
+  say "installing Python packages into $folder"
+  rm -rf "$folder"
+  mkdir -p "$(dirname "$folder")"
+  "$(system_python)" -m venv "$folder" || die "no virtual environment could be made; Debian's package python3-venv is needed"
+  "$folder/bin/python" -m pip install -q --no-cache-dir --only-binary :all: "$@" ||
+    die "pip could not install $*; its reason is above"
+  "$folder/bin/python" -c "import $modules" || die "what was installed cannot be imported"
+  printf '%s' "$*" >"$complete"
+}

@@ -20,18 +20,5 @@ END
 esac
 
 folder=${1:-$root/build/pytorch-venv}
-complete=$folder/moh-packages # written last
-if [ "$(cat "$complete" 2>/dev/null)" = "${packages[*]}" ]; then
-  say "PyTorch and transformers are in $folder"
-  exit
-fi
-say "installing ${packages[*]} into $folder"
-python=python3
-if [ -x /usr/bin/python3 ]; then python=/usr/bin/python3; fi
-rm -rf "$folder"
-mkdir -p "$(dirname "$folder")"
-"$python" -m venv "$folder" || die "no virtual environment could be made; Debian's package python3-venv is needed"
-"$folder/bin/python" -m pip install -q --no-cache-dir --only-binary :all: "${packages[@]}" ||
-  die "pip could not install ${packages[*]}; its reason is above"
-"$folder/bin/python" -c 'import torch, transformers, safetensors, tensorboard' || die "what was installed cannot be imported"
-printf '%s' "${packages[*]}" >"$complete"
+python_venv "$folder" "torch, transformers, safetensors, tensorboard" "${packages[@]}"
+say "${packages[*]} are in $folder"

@@ -34,10 +34,7 @@ say "training: $moh train $config${*:+ $*} --resume"
 "$moh" train "$config" "$@" --resume
 
 say "plotting"
-# The system's interpreter is preferred: it finds the matplotlib that the package manager installed.
-python=python3
-if [ -x /usr/bin/python3 ]; then python=/usr/bin/python3; fi
-"$python" scripts/plot_run.py "$run_dir" || warn "the plot is missing; everything else is there"
+"$(system_python)" scripts/plot_run.py "$run_dir" || warn "the plot is missing; everything else is there"
 
 cat <<END
 

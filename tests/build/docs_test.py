@@ -54,6 +54,17 @@ class Documentation(unittest.TestCase):
                 found = mistakes(document.read_text(), document.parent)
                 self.assertEqual(found, [], "\n" + "\n".join(found))
 
+    def test_every_page_is_on_the_site_and_in_the_list_of_questions(self):
+        lists = {"scripts/site/index.md": ("docs/", ""), "docs/README.md": ("", ".md")}
+        for path, (folder, ending) in lists.items():
+            text = (SOURCE_DIR / path).read_text()
+            for page in sorted((SOURCE_DIR / "docs").rglob("*.md")):
+                name = page.relative_to(SOURCE_DIR / "docs").with_suffix("").as_posix()
+                if path == f"docs/{name}.md":
+                    continue
+                line = rf"^{folder}{name}$" if folder else rf"\]\({name}{ending}\)"
+                self.assertRegex(text, re.compile(line, re.MULTILINE), f"docs/{name}.md has no line in {path}: add it where readers look for it")
+
     def test_the_check_sees_mistakes(self):
         for text in (
             "see [this](docs/nothing.md)",
