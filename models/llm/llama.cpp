@@ -111,7 +111,7 @@ LlamaOutput Llama::forward(const Tensor& tokens, const ForwardContext& context) 
   return output;
 }
 
-KvCache Llama::make_cache(std::int64_t batch, std::int64_t capacity) const {
+KvCache Llama::make_cache(std::int64_t batch, std::int64_t capacity, CacheReach reach) const {
   if (capacity < 1 || capacity > config_.max_positions) {
     throw ValueError(error_message("llama", "cache capacity",
                                    "1 to max_positions (" + std::to_string(config_.max_positions) + ")",
@@ -119,13 +119,13 @@ KvCache Llama::make_cache(std::int64_t batch, std::int64_t capacity) const {
   }
   KvCache cache;
   for (std::int64_t i = 0; i < config_.layers; ++i) {
-    cache.layers.emplace_back(batch, config_.kv_heads, capacity, config_.head_dim,
-                              config_.sliding_window.at(i), dtype(), device());
+    const std::int64_t window = reach == CacheReach::kAll ? 0 : config_.sliding_window.at(i);
+    cache.layers.emplace_back(batch, config_.kv_heads, capacity, config_.head_dim, window, dtype(), device());
   }
   return cache;
 }
 
-Tensor Llama::decode(const Tensor& tokens, KvCache& cache) const {
+Tensor Llama::decode_hidden(const Tensor& tokens, KvCache& cache) const {
   const NoGrad no_grad;
   const MathModeScope mode(placement().math);
   require_tokens(tokens, cache.length(), config_.max_positions);
@@ -134,12 +134,22 @@ Tensor Llama::decode(const Tensor& tokens, KvCache& cache) const {
   for (std::size_t i = 0; i < model_.layers.size(); ++i) {
     x = model_.layers[i]->decode(x, table, cache.layers[i]);
   }
-  const std::int64_t batch = x.dim(0), length = x.dim(1);
-  const Tensor last = empty({batch, 1, config_.hidden}, dtype(), device());
-  for (std::int64_t b = 0; b < batch; ++b) {
-    last.select(b).copy_from(x.value().select(b).slice(length - 1, length));
-  }
-  return logits_of(Variable(last)).value().reshape({batch, config_.vocab_size}).to(accumulate_dtype(dtype()));
+  return x.value().reshape({tokens.numel(), config_.hidden});
+}
+
+Tensor Llama::logits_at(const Tensor& hidden, const Tensor& rows) const {
+  const NoGrad no_grad;
+  const MathModeScope mode(placement().math);
+  const Variable chosen = embedding(Variable(hidden), rows.to(device()));
+  return logits_of(chosen).value().to(accumulate_dtype(dtype()));
+}
+
+Tensor Llama::decode(const Tensor& tokens, KvCache& cache) const {
+  const Tensor hidden = decode_hidden(tokens, cache);
+  const std::int64_t batch = tokens.dim(0), length = tokens.dim(1);
+  Tensor last = empty({batch}, DType::kInt64);
+  for (std::int64_t b = 0; b < batch; ++b) last.data<std::int64_t>()[b] = (b + 1) * length - 1;
+  return logits_at(hidden, last);
 }
 
 }  // namespace moh
