@@ -39,6 +39,7 @@ def parse_arguments(given):
                         help="of small forms: a text, or a folder of pictures with train/ and test/; may be repeated (drawn pictures)")
     parser.add_argument("--rows", nargs="+", metavar="ROW", help="rows by name, with those that they are compared with (all)")
     parser.add_argument("--seeds", type=seeded_runs.seeds, default=[1], help="1,2,3")
+    parser.add_argument("--classifier", metavar="RUN", help="of diffusion: draw pictures, and judge them by the features of this run")
     parser.add_argument("--checkpoint", help="of token_heads: the released MoH-LLaMA3-8B")
     seeded_runs.add_arguments(parser, "runs/reproduce")
     arguments = parser.parse_intermixed_args(given)

@@ -8,8 +8,6 @@ from .table import Row, Small, Table
 TEXT = "RedPajama, Dolma and Pile in the paper's shares (configs/llm/paper_mixture.yaml); its tokenizer is not published: data.tokenizer=PATH"
 LLAMA = ("Meta's LLaMA3-8B, from which the first stage begins (configs/llm/llama3_8b_continue_dense.yaml, init.from=FOLDER), and the second "
          "from its run; 400B tokens of text (data.train=PATH), the paper does not say which")
-SIX = "sciq,piqa,winogrande,openbookqa,logiqa,truthfulqa"
-FOURTEEN = "mmlu,ceval,cmmlu,gsm8k,truthfulqa,hellaswag,logiqa,boolq,lambada,sciq,piqa,winogrande,nq,arc_challenge"
 LOSS = "loss on held-out text, nats per byte, lower is better; not accuracy"
 CONTINUED_DENSE, CONTINUED_MOH = recovery.CONFIGS[False]
 QUERY_NORM = tuple(dict(recovery.ROUTERS)["query norm, gradients of selected heads"])
@@ -28,9 +26,14 @@ def scratch(name, tokens, heads, average, config, params_m):
                Small(full(f"tiny_shakespeare_{small}")), base=f"{name}, {tokens}")
 
 
+def asks(tasks):
+    """The command that gives a trained model the benchmarks, whose files the user has."""
+    return (f"moh eval --checkpoint RUN tasks=[{tasks}] data=benchmarks",)
+
+
 def continued(title, source, setting, rows, tasks):
     return Table(title, source, "recovery", "average", setting, tuple(rows), data="text", needs=LLAMA,
-                 evaluation=(f"moh eval --checkpoint RUN tasks=[{tasks}]",),
+                 evaluation=asks(tasks),
                  small_score="share of the dense model's learning that is kept, % (docs/benchmarks/continue_tuning.md); not accuracy")
 
 
@@ -68,21 +71,21 @@ TABLES = {
             scratch("LLM-B", "200B tokens", 100, 47.9, "llm_b_200b", 881),
             scratch("LLM-B", "200B tokens", 75, 48.5, "moh_llm_b_75_200b", 882),
             scratch("LLM-B", "200B tokens", 50, 47.5, "moh_llm_b_50_200b", 882),
-        ), data="text", needs=TEXT, evaluation=(f"moh eval --checkpoint RUN tasks=[{SIX}]",), small_score=LOSS),
+        ), data="text", needs=TEXT, evaluation=asks("paper_table_3"), small_score=LOSS),
     "llama3_main": continued("LLaMA3-8B and MoH-LLaMA3-8B", "table 4", "mean accuracy of 14 tasks, %; 300B and 100B tokens more", (
         tuned_row("LLaMA3-8B", 100, 61.6, "", Small(CONTINUED_DENSE), "Meta's weights"),
         tuned_row("MoH-LLaMA3-8B", 75, 64.0, "moh_llama3_8b", MOH_LLAMA),
-    ), FOURTEEN),
+    ), "paper_table_4"),
     "llama3_stage1": continued("The dense first stage and MoH-LLaMA3-8B", "appendix, table G", "mean accuracy of 14 tasks, %", (
         tuned_row("LLaMA3-8B-stage1", 100, 64.7, "llama3_8b_continue_dense", Small(CONTINUED_MOH, FURTHER)),
         tuned_row("MoH-LLaMA3-8B", 75, 64.8, "moh_llama3_8b", MOH_LLAMA),
-    ), FOURTEEN.replace("ceval", "arc_easy")),
+    ), "paper_table_g"),
     "llama3_recovery_curve": Table(
         "Scores while LLaMA3-8B becomes a MoH model", "figure 2, read off", "recovery", "mmlu",
         "accuracy, %, after so many tokens of the second stage's 100B", (
             curve_point(0, 63.0, 78.0, 41.0), curve_point(1, 64.1, 77.8, 40.2), curve_point(5, 64.9, 78.8, 41.2),
             curve_point(10, 64.7, 79.1, 43.4), curve_point(20, 64.8, 79.1, 43.5), curve_point(29, 64.9, 79.3, 43.7),
-        ), data="text", needs=LLAMA, evaluation=("moh eval --checkpoint RUN/checkpoints/STEP tasks=[mmlu,hellaswag,truthfulqa]",),
+        ), data="text", needs=LLAMA, evaluation=asks("mmlu,hellaswag,truthfulqa"),
         small_score="share of the dense model's learning, %, after that share of the continuation; not accuracy"),
     "efficiency": Table(
         "Time of one attention layer", "table 7", "layer", "ms", "32 heads of 64, GPU, type and batch not stated; sparse matrices "

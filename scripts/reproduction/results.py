@@ -5,7 +5,7 @@ import time
 import quality
 import seeded_runs
 
-from . import analysis, continued, full_size, moh, report, scaled
+from . import analysis, continued, full_size, moh, report, samples, scaled
 
 
 def result_of(table, columns, cells, differences, rows):
@@ -67,9 +67,15 @@ def compared(arguments, table, rows, runs, scores, form):
 
 
 def of_trainings(arguments, table, rows):
+    samples.check(arguments, table)
     lengths, runs = scaled.train(arguments, table, rows)
     scores = {name: [quality.score(run.folder) for run in of_row] for name, of_row in runs.items()}
     columns, cells, records = compared(arguments, table, rows, runs, scores, ".2f" if table.score == "top1" else ".4f")
+    if arguments.classifier:
+        columns.append(f"FID of {samples.PICTURES} pictures by features of {arguments.classifier}")
+        for row, cell, record in zip(rows, cells, records):
+            record["classifier_fid"] = [samples.fid(arguments, run) for run in runs[row.name]]
+            cell.append(seeded_runs.with_interval(record["classifier_fid"], ".2f"))
     return result_of(table, columns, cells, differences_of(arguments, table, rows, lengths), records)
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import quality
 import seeded_runs
 
-from . import moh
+from . import moh, samples
 
 LEAST_STEPS = 10
 HELD_OUT = {"images": 512, "text": 32768}  # drawn pictures, tokens
@@ -100,7 +100,8 @@ def kept_lengths(arguments, table, choose):
     whose runs are of other settings."""
     note = arguments.out / "lengths.json"
     lengths = Lengths(**json.loads(note.read_text(encoding="utf-8"))) if note.exists() else choose()
-    seeded_runs.check_settings(arguments.out, [table.title, f"budget {arguments.budget:g}", *arguments.data, *arguments.settings])
+    seeded_runs.check_settings(arguments.out, [table.title, f"budget {arguments.budget:g}", *arguments.data,
+                                              *([f"classifier {arguments.classifier}"] if arguments.classifier else []), *arguments.settings])
     seeded_runs.write_atomically(note, json.dumps(vars(lengths)) + "\n")
     return lengths
 
@@ -125,7 +126,7 @@ def choose_lengths(arguments, table, rows):
         plan = moh.plan(arguments.moh, row.small.config, settings)
         seconds = moh.step_seconds(arguments.moh, row.small.config, settings, arguments.threads)
         step += seconds
-        besides += seconds * evaluation_steps(plan, settings)
+        besides += seconds * (evaluation_steps(plan, settings) + (samples.training_steps(plan) if arguments.classifier else 0))
         own = max(own, own_steps(plan, settings))
     steps = fitting_steps(arguments, began, step, besides, LEAST_STEPS)
     return Lengths(steps if steps < own else None, own)

@@ -24,6 +24,7 @@ FENCE = re.compile(r"^( *)```(\w*)[^\n]*\n(.*?)^\1```$", re.MULTILINE | re.DOTAL
 INDENTED = re.compile(r"(?:^ {4,}.*\n?)+", re.MULTILINE)
 BEFORE = re.compile(r"^(?:[A-Z_]+=\S+ +|mpirun (?:-\S+ \S+ )*|torchrun (?:-\S+ \d+ |-\S+ )*)*(?=moh |scripts/)")
 # Commands that take a configuration and settings.
+ABBREVIATIONS = ("data", "tasks")  # which are no keys of a configuration
 CONFIGURED = {("train",), ("plan",), ("config",), ("bench", "step"), ("bench", "sample"), ("bench", "data")}
 
 
@@ -98,7 +99,7 @@ class Commands(support.MohTest):
         settings = [word for before, word in zip(["", *words], words)
                     if re.match(r"[a-z_]+(\.[a-z_]+)*=", word) and before != "--source" and word != "key.path=value"]
         found += [f"{setting}: no such key" for setting in settings
-                  if not setting.startswith("data=") and setting.partition("=")[0].rpartition(".")[2] not in self.keys]
+                  if setting.partition("=")[0] not in ABBREVIATIONS and setting.partition("=")[0].rpartition(".")[2] not in self.keys]
         configs = [word for word in words if word.endswith(".yaml") and "=" not in word]
         if command in CONFIGURED and not found:
             for config in configs:

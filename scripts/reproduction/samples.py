@@ -1,0 +1,44 @@
+"""FID of the pictures that small diffusion models draw, by the features of a classifier that moh trained: it ranks models by one yardstick,
+and is no FID of Inception's features."""
+
+import json
+import pathlib
+import subprocess
+
+import seeded_runs
+
+from . import moh
+
+PICTURES, STEPS, BATCH = 2048, 50, 64
+
+
+def training_steps(plan):
+    """What drawing them takes, in steps of the training: a third of its operations for each picture and step."""
+    return PICTURES * STEPS / 3 / plan["items_per_step"]
+
+
+def check(arguments, table):
+    """Refuses --classifier where it says nothing."""
+    if arguments.classifier and table.score != "fid":
+        raise seeded_runs.Refused("--classifier: expected a table of diffusion models, whose pictures it is to judge")
+    if arguments.classifier and not any((pathlib.Path(path) / "test").is_dir() for path in arguments.data):
+        raise seeded_runs.Refused("--classifier needs pictures to compare with: --data FOLDER with train/ and test/, as the classifier had")
+
+
+def reference(arguments):
+    return next(pathlib.Path(path) / "test" for path in arguments.data if (pathlib.Path(path) / "test").is_dir())
+
+
+def fid(arguments, run):
+    """Draws the pictures of a run, or goes on with it, and compares them with the held-out ones; kept in the run's folder."""
+    note = run.folder / "fid.json"
+    if not note.exists():
+        command = [arguments.moh, "sample", "--checkpoint", run.folder, "--out", run.folder / "samples", "-n", PICTURES, "--cfg", 1, "--steps",
+                   STEPS, "--batch-size", BATCH, "--set", f"threads={arguments.threads}"]
+        result = subprocess.run(list(map(str, command)), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, check=False)
+        if result.returncode != 0:
+            raise seeded_runs.Refused(f"{run.name}: moh sample ended with code {result.returncode}:\n{result.stderr.strip()}")
+        (found,) = moh.ask(arguments.moh, "eval", "fid", "--features-from", arguments.classifier, reference(arguments), run.folder / "samples",
+                           "--threads", arguments.threads)
+        seeded_runs.write_atomically(note, json.dumps(found) + "\n")
+    return json.loads(note.read_text(encoding="utf-8"))["fid"]
