@@ -274,6 +274,7 @@ HeadChoice HeadRouter::operator()(const Variable& x, const Variable& q, const Fo
       options_.z_loss && logits.routed.defined() ? router_z_loss(logits.routed) : Variable();
   HeadChoice choice{std::move(gates),   std::move(lists), std::move(of_heads),
                     std::move(routing), z_loss,           heads_each};
+  choice.pairs = to_compute;
   if (context.training) add_statistics(choice, logits);
   if (context.training && options_.top_k_anneal_until > 0) {
     const auto number = [&](std::int64_t count) {

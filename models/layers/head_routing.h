@@ -111,6 +111,7 @@ struct HeadChoice {
   Tensor heads_each = {}, top_k = {};  ///< see LayerRouting
   Tensor statistics = {};              ///< likewise, and these
   bool two_stage = false, refuses = false;
+  Tensor pairs = {};  ///< those of the lists as uint8 [B, T, H]; undefined while shared heads are learned
 
   bool projects_chosen_heads() const { return lists_of_heads.rows.defined(); }
 };

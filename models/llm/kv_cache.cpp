@@ -40,6 +40,19 @@ LayerCache::LayerCache(std::int64_t batch, std::int64_t kv_heads, std::int64_t c
       capacity_(capacity),
       window_(window) {}
 
+LayerCache LayerCache::clone() const {
+  LayerCache copy = *this;
+  copy.k_ = k_.clone();
+  copy.v_ = v_.clone();
+  return copy;
+}
+
+KvCache KvCache::clone() const {
+  KvCache copy;
+  for (const LayerCache& layer : layers) copy.layers.push_back(layer.clone());
+  return copy;
+}
+
 LayerCache::Keys LayerCache::append(const Tensor& new_k, const Tensor& new_v) {
   const std::int64_t count = new_k.dim(1), slots = k_.dim(2);
   if (length_ + count > capacity_) {

@@ -26,6 +26,9 @@ class LayerCache {
   /// ShapeError naming the capacity when they do not fit.
   Keys append(const Tensor& new_k, const Tensor& new_v);
 
+  /// A copy with slots of its own.
+  LayerCache clone() const;
+
   /// Number of tokens so far.
   std::int64_t length() const { return length_; }
   /// The slots, [B, G, slots, d].
@@ -58,6 +61,8 @@ struct KvCache {
   /// As those of LayerCache, for every layer.
   void rewind(std::int64_t length);
   void begin_with(const KvCache& one);
+  /// A copy with slots of its own: for texts that go on differently from here.
+  KvCache clone() const;
 };
 
 /// What a cache keeps of a layer with a sliding window: what later tokens see, or everything, so that it can

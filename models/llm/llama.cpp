@@ -20,14 +20,17 @@ LlamaConfig checked(const LlamaConfig& config) {
   return spelt_out(config);
 }
 
+void require_length(std::int64_t tokens, std::int64_t max_positions) {
+  if (tokens <= max_positions) return;
+  throw ShapeError(error_message("llama", "tokens",
+                                 "at most max_positions (" + std::to_string(max_positions) + ")",
+                                 std::to_string(tokens)));
+}
+
 void require_tokens(const Tensor& tokens, std::int64_t before, std::int64_t max_positions) {
   if (tokens.rank() != 2)
     throw ShapeError(error_message("llama", "tokens", "[B, T]", to_string(tokens.shape())));
-  if (before + tokens.dim(1) > max_positions) {
-    throw ShapeError(error_message("llama", "tokens",
-                                   "at most max_positions (" + std::to_string(max_positions) + ")",
-                                   std::to_string(before + tokens.dim(1))));
-  }
+  require_length(before + tokens.dim(1), max_positions);
 }
 
 bool is_output_projection(std::string_view name) {
@@ -150,6 +153,44 @@ Tensor Llama::decode(const Tensor& tokens, KvCache& cache) const {
   Tensor last = empty({batch}, DType::kInt64);
   for (std::int64_t b = 0; b < batch; ++b) last.data<std::int64_t>()[b] = (b + 1) * length - 1;
   return logits_at(hidden, last);
+}
+
+/// The row of the next token of each text.
+RopeTable Llama::next_rows(std::span<KvCache* const> caches) const {
+  RopeTable all;
+  for (std::size_t b = 0; b < caches.size(); ++b) {
+    const RopeTable row = rope_.rows(caches[b]->length(), 1);
+    if (b == 0) {
+      const Shape shape{static_cast<std::int64_t>(caches.size()), row.cos.dim(1)};
+      all = {empty(shape, row.cos.dtype(), row.cos.device()),
+             empty(shape, row.sin.dtype(), row.sin.device())};
+    }
+    const auto place = static_cast<std::int64_t>(b);
+    all.cos.slice(place, place + 1).copy_from(row.cos);
+    all.sin.slice(place, place + 1).copy_from(row.sin);
+  }
+  return all;
+}
+
+Tensor Llama::decode_each(const Tensor& tokens, std::span<KvCache* const> caches) const {
+  const NoGrad no_grad;
+  const MathModeScope mode(placement().math);
+  const auto texts = static_cast<std::int64_t>(caches.size());
+  if (texts < 1 || tokens.shape() != Shape{texts}) {
+    throw ShapeError(error_message("llama", "tokens", "one of each cache, [" + std::to_string(texts) + "]",
+                                   to_string(tokens.shape())));
+  }
+  for (const KvCache* cache : caches) require_length(cache->length() + 1, config_.max_positions);
+  const RopeTable table = next_rows(caches);
+  Variable x = embedding(model_.embed_tokens.weight, tokens.reshape({1, texts}).to(device()));
+  std::vector<LayerCache*> layer_caches(caches.size());
+  for (std::size_t i = 0; i < model_.layers.size(); ++i) {
+    for (std::size_t b = 0; b < caches.size(); ++b) layer_caches[b] = &caches[b]->layers[i];
+    x = model_.layers[i]->decode_each(x, table, layer_caches);
+  }
+  return logits_of(Variable(x.value().reshape({texts, config_.hidden})))
+      .value()
+      .to(accumulate_dtype(dtype()));
 }
 
 }  // namespace moh

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "models/llm/llama_layers.h"
@@ -52,9 +53,14 @@ class Llama : public Model {
   Tensor decode_hidden(const Tensor& tokens, KvCache& cache) const;
   /// Logits [n, V] in float32 for the tokens that follow the rows [n], int64, of decode_hidden().
   Tensor logits_at(const Tensor& hidden, const Tensor& rows) const;
+  /// decode() of one token each of B texts that have a cache of batch 1 each, of any lengths: tokens [B] to
+  /// logits [B, V]. All texts share the matrix multiplications. On the CPU and for fewer than 128 texts, each
+  /// row has the bits that decode() of its text alone returns; else it equals it up to rounding.
+  Tensor decode_each(const Tensor& tokens, std::span<KvCache* const> caches) const;
 
  private:
   Variable logits_of(const Variable& hidden) const;
+  RopeTable next_rows(std::span<KvCache* const> caches) const;
 
   struct Body : Module {
     Body(const LlamaConfig& config, Placement placement);

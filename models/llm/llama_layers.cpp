@@ -1,10 +1,12 @@
 #include "models/llm/llama_layers.h"
 
 #include "autograd/node.h"
+#include "core/parallel.h"
 #include "models/layers/attention_observer.h"
 #include "ops/activation/swiglu.h"
 #include "ops/attention/attention.h"
 #include "ops/attention/decode.h"
+#include "ops/attention/head_lists.h"
 #include "ops/dropout/dropout.h"
 #include "ops/elementwise/add.h"
 #include "ops/moh/head_projection.h"
@@ -110,6 +112,43 @@ Variable LlamaAttention::decode(const Variable& x, const RopeTable& table, Layer
   return from_heads(o_proj_, Variable(out), p.choice ? &*p.choice : nullptr);
 }
 
+Tensor LlamaAttention::decode_one(const Projections& p, std::int64_t b, LayerCache& cache) const {
+  const auto token = [b](const Variable& heads) {
+    return heads.value().select(0).slice(b, b + 1).reshape({1, 1, heads.dim(2), heads.dim(3)});
+  };
+  const LayerCache::Keys keys = cache.append(token(p.k), token(p.v));
+  Tensor gates;
+  HeadLists lists;
+  if (p.choice) {
+    const Shape per_token{1, 1, p.q.dim(2)};
+    gates = p.choice->gates.value().select(0).slice(b, b + 1).reshape(per_token);
+    lists = build_head_lists(p.choice->pairs.select(0).slice(b, b + 1).reshape(per_token), p.k.dim(2),
+                             p.choice->computed_heads);
+  }
+  return attention_decode(token(p.q), keys.k, keys.v, keys.count, gates, lists, {.window = window_});
+}
+
+Variable LlamaAttention::decode_each(const Variable& x, const RopeTable& table,
+                                     std::span<LayerCache* const> caches) const {
+  const NoGrad no_grad;
+  const Projections p = project(x, table, {});
+  const Tensor out = empty(p.q.shape(), x.dtype(), x.device());
+  const auto texts = static_cast<std::int64_t>(caches.size());
+  const auto decode_texts = [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t b = begin; b < end; ++b) {
+      const Tensor heads = decode_one(p, b, *caches[static_cast<std::size_t>(b)]);
+      out.select(0).slice(b, b + 1).copy_from(heads.select(0));
+    }
+  };
+  // With as many texts as threads, each thread takes texts of its own; else threads share the keys of one.
+  if (x.device() == kCpu && texts >= num_threads()) {
+    parallel_for(texts, 1, decode_texts);
+  } else {
+    decode_texts(0, texts);
+  }
+  return from_heads(o_proj_, Variable(out), p.choice ? &*p.choice : nullptr);
+}
+
 LlamaMlp::LlamaMlp(const LlamaConfig& c, Placement placement)
     : gate_proj_(c.hidden, c.intermediate, c.mlp_bias, placement),
       up_proj_(c.hidden, c.intermediate, c.mlp_bias, placement),
@@ -150,7 +189,15 @@ LayerOutput LlamaLayer::forward(const Variable& x, const RopeTable& table,
 }
 
 Variable LlamaLayer::decode(const Variable& x, const RopeTable& table, LayerCache& cache) const {
-  const Variable attention = self_attn_.decode(input_layernorm_(x), table, cache);
+  return after_attention(x, self_attn_.decode(input_layernorm_(x), table, cache));
+}
+
+Variable LlamaLayer::decode_each(const Variable& x, const RopeTable& table,
+                                 std::span<LayerCache* const> caches) const {
+  return after_attention(x, self_attn_.decode_each(input_layernorm_(x), table, caches));
+}
+
+Variable LlamaLayer::after_attention(const Variable& x, const Variable& attention) const {
   const auto [h, normed] = post_attention_layernorm_.after_adding(x, attention);
   return add(h, mlp_(normed));
 }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <optional>
+#include <span>
 
 #include "models/forward_context.h"
 #include "models/layers/head_routing.h"
@@ -27,6 +28,9 @@ class LlamaAttention : public Module {
   /// The same without gradients, for tokens that continue those in `cache` and are appended to it, with the
   /// table's rows for them. Keys and values of all heads are stored; only those of selected heads are read.
   Variable decode(const Variable& x, const RopeTable& table, LayerCache& cache) const;
+  /// The same for one token each of B texts with caches of their own (of batch 1): x [1, B, D], and a row of
+  /// the table for each.
+  Variable decode_each(const Variable& x, const RopeTable& table, std::span<LayerCache* const> caches) const;
 
   /// Null in a dense layer.
   const HeadRouter* router() const { return router_ ? &*router_ : nullptr; }
@@ -38,6 +42,9 @@ class LlamaAttention : public Module {
     std::optional<HeadChoice> choice;
   };
   Projections project(const Variable& x, const RopeTable& table, const ForwardContext& context) const;
+
+  /// The heads of text number b of decode_each, [1, 1, H, d].
+  Tensor decode_one(const Projections& p, std::int64_t b, LayerCache& cache) const;
 
   void show(const ForwardContext& context, const Variable& x, const Projections& p,
             const Variable& heads) const;
@@ -65,11 +72,14 @@ class LlamaLayer : public Module {
 
   LayerOutput forward(const Variable& x, const RopeTable& table, const ForwardContext& context) const;
   Variable decode(const Variable& x, const RopeTable& table, LayerCache& cache) const;
+  Variable decode_each(const Variable& x, const RopeTable& table, std::span<LayerCache* const> caches) const;
 
   const HeadRouter* router() const { return self_attn_.router(); }
   HeadRouter* router() { return self_attn_.router(); }
 
  private:
+  /// What follows attention in decoding.
+  Variable after_attention(const Variable& x, const Variable& attention) const;
   /// A residual branch, after dropout when training.
   Variable dropped(const Variable& branch, const ForwardContext& context) const;
 
