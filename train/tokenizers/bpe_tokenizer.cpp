@@ -1,5 +1,6 @@
 #include "train/tokenizers/bpe_tokenizer.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "core/error.h"
@@ -79,6 +80,12 @@ std::string_view BpeTokenizer::token_bytes(TokenId id) const {
                                    std::to_string(id)));
   }
   return parts_.bytes[static_cast<std::size_t>(id)];
+}
+
+std::string_view BpeTokenizer::special_text(TokenId id) const {
+  if (!token_bytes(id).empty()) return {};
+  const auto token = std::ranges::find(parts_.added, id, &AddedToken::id);
+  return token == parts_.added.end() ? std::string_view() : token->content;
 }
 
 }  // namespace moh

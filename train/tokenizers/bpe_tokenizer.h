@@ -46,6 +46,7 @@ class BpeTokenizer final : public Tokenizer {
   void encode(std::string_view text, std::vector<TokenId>& ids) const override;
   void encode_rest(std::string_view text, std::vector<TokenId>& ids) const override;
   std::string_view token_bytes(TokenId id) const override;
+  std::string_view special_text(TokenId id) const override;
 
  private:
   void encode_text(std::string_view text, TextPlace place, std::vector<TokenId>& ids) const;

@@ -85,6 +85,10 @@ class SentencePiece final : public Tokenizer {
     }
     return bytes_[static_cast<std::size_t>(id)];
   }
+  std::string_view special_text(TokenId id) const override {
+    return token_bytes(id).empty() ? std::string_view(model_.pieces[static_cast<std::size_t>(id)].text)
+                                   : std::string_view();
+  }
 
   void use(const TokenizerUse& use) {
     if (use.begins_with_bos == false) sequence_start_.clear();

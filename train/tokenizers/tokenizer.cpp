@@ -64,6 +64,10 @@ std::string_view ByteTokenizer::token_bytes(TokenId id) const {
   return {&kBytes[static_cast<std::size_t>(id)], 1};
 }
 
+std::string_view ByteTokenizer::special_text(TokenId id) const {
+  return id == kEndOfDocument ? std::string_view(kBytes.data(), 1) : std::string_view();
+}
+
 std::string hash_text(std::uint64_t content_hash) {
   char text[17];
   std::snprintf(text, sizeof text, "%016llx", static_cast<unsigned long long>(content_hash));
@@ -94,7 +98,8 @@ std::string Utf8Stream::push(std::string_view bytes) {
     const Utf8Front front = utf8_front(rest);
     if (!front.complete && front.bytes == rest.size()) break;  // the next piece may complete it
     const std::string_view character = rest.substr(0, front.bytes == 0 ? 1 : front.bytes);
-    text += front.complete && is_safe(character) ? character : kReplacement;
+    const bool passes = front.complete && (control_ == ControlCharacters::kKeep || is_safe(character));
+    text += passes ? character : kReplacement;
     rest.remove_prefix(character.size());
   }
   pending_ = std::string(rest);

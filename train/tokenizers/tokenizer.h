@@ -50,6 +50,9 @@ class Tokenizer {
   /// The text of an id in bytes, which need not be whole characters (see Utf8Stream). Throws ValueError for
   /// an id outside the vocabulary.
   virtual std::string_view token_bytes(TokenId id) const = 0;
+  /// What other programs write for a token without text: "</s>". Empty for tokens with text, and where there
+  /// is no such spelling.
+  virtual std::string_view special_text(TokenId /*id*/) const { return {}; }
 };
 
 /// One token per byte: a vocabulary of 256 for any UTF-8 text, without a vocabulary file. Byte 0 occurs in no
@@ -67,6 +70,7 @@ class ByteTokenizer final : public Tokenizer {
   /// Throws DataError for a text with a NUL byte.
   void encode(std::string_view text, std::vector<TokenId>& ids) const override;
   std::string_view token_bytes(TokenId id) const override;
+  std::string_view special_text(TokenId id) const override;
 };
 
 /// A content hash as stored in files: 16 hexadecimal digits.
@@ -79,17 +83,25 @@ std::string describe(const Tokenizer& tokenizer);
 /// character that breaks off (Unicode's recommended practice, as Python decodes with errors="replace").
 std::string with_valid_utf8(std::string_view text);
 
-/// Turns bytes that a model generates piece by piece into text that is safe to print on a terminal: a
-/// character is returned once its last byte has arrived; invalid bytes, and control characters other than
-/// newline and tab (a sampled ESC could start a control sequence), become U+FFFD.
+/// What becomes of control characters other than newline and tab, such as a sampled ESC.
+enum class ControlCharacters {
+  kReplace,  ///< U+FFFD, for terminals, where they could start a control sequence
+  kKeep
+};
+
+/// Turns bytes that a model generates piece by piece into UTF-8: a character is returned once its last byte
+/// has arrived; invalid bytes become U+FFFD.
 class Utf8Stream {
  public:
+  explicit Utf8Stream(ControlCharacters control = ControlCharacters::kReplace) : control_(control) {}
+
   /// Adds `bytes` and returns the characters that are now complete.
   std::string push(std::string_view bytes);
   /// Ends the stream; an incomplete character becomes U+FFFD.
   std::string finish();
 
  private:
+  ControlCharacters control_;
   std::string pending_;  // a proper prefix of one character, at most three bytes
 };
 

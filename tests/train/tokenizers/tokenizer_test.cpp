@@ -35,6 +35,31 @@ TEST_CASE("data: the byte tokenizer keeps id 0 for the end of a document") {
   CHECK_THROWS_AS(tokenizer.token_bytes(-1), ValueError);
 }
 
+TEST_CASE("data: special tokens have a spelling, tokens with text have none") {
+  const ByteTokenizer bytes;
+  CHECK(bytes.special_text(0) == std::string_view("\0", 1));
+  CHECK(bytes.special_text(97).empty());
+  const std::filesystem::path data = std::filesystem::path(MOH_SOURCE_DIR) / "tests/train/tokenizers/data";
+  for (const char* file : {"gpt2.json", "llama2.json", "llama2.model"}) {
+    const auto tokenizer = open_tokenizer("data.tokenizer", data / file);
+    const TokenId end = tokenizer->end_of_document().value();
+    INFO(file);
+    CHECK(tokenizer->token_bytes(end).empty());
+    CHECK((tokenizer->special_text(end) == "</s>" || tokenizer->special_text(end) == "<|endoftext|>"));
+    for (TokenId id = 0; id < tokenizer->vocab_size(); ++id)
+      CHECK((tokenizer->token_bytes(id).empty() || tokenizer->special_text(id).empty()));
+  }
+}
+
+TEST_CASE("data: control characters pass where no terminal reads them") {
+  Utf8Stream terminal, file(ControlCharacters::kKeep);
+  CHECK(terminal.push("a\x1B[2J\n") == "a\uFFFD[2J\n");
+  CHECK(file.push("a\x1B[2J\n\xE4") == "a\x1B[2J\n");
+  CHECK(file.push("\xBD\xA0\xFF") == "\u4F60\uFFFD");
+  CHECK(file.push("\xE4\xBD").empty());
+  CHECK(file.finish() == "\uFFFD");
+}
+
 TEST_CASE("data: tokenizers are opened by name or path") {
   const auto tokenizer = open_tokenizer("data.tokenizer", "byte");
   CHECK(tokenizer->name() == "byte");

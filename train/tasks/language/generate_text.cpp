@@ -8,13 +8,11 @@
 #include "core/error.h"
 #include "models/llm/llama.h"
 #include "train/log/progress.h"
+#include "train/tasks/language/stop_filter.h"
 
 namespace moh {
 
 namespace {
-
-/// Stream of the random numbers, distinct from those of initialisation and training.
-constexpr std::uint64_t kStream = 0x67656e;  // "gen"
 
 Tensor as_batch(std::span<const TokenId> ids) {
   return tensor_of<TokenId>({1, static_cast<std::int64_t>(ids.size())}, ids);
@@ -50,44 +48,6 @@ class Context {
   KvCache cache_;
 };
 
-/// Filters generated text: a possible beginning of a stop text is held back.
-class StopFilter {
- public:
-  explicit StopFilter(std::span<const std::string> stops) : stops_(stops) {
-    if (std::ranges::any_of(stops, &std::string::empty))
-      throw ValueError(error_message("generate", "stop", "a text", "an empty one"));
-  }
-
-  /// Adds `text` and returns the text that can be passed on.
-  std::string push(std::string_view text) {
-    held_ += text;
-    std::size_t end = held_.size();
-    for (const std::string& stop : stops_) {
-      const std::size_t found = held_.find(stop);
-      stopped_ = stopped_ || found != std::string::npos;
-      end = std::min(end, std::min(found, held_.size() - beginning_at_end(stop)));
-    }
-    std::string out = held_.substr(0, end);
-    held_.erase(0, end);
-    return out;
-  }
-  bool stopped() const { return stopped_; }
-  /// Returns the held-back rest at the end.
-  std::string finish() { return stopped_ ? "" : std::exchange(held_, ""); }
-
- private:
-  /// Length of the longest proper prefix of `stop` with which the held-back text ends.
-  std::size_t beginning_at_end(std::string_view stop) const {
-    std::size_t length = std::min(held_.size(), stop.size() - 1);
-    while (!held_.ends_with(stop.substr(0, length))) --length;
-    return length;
-  }
-
-  std::span<const std::string> stops_;
-  std::string held_;
-  bool stopped_ = false;
-};
-
 }  // namespace
 
 TokenPicker::TokenPicker(const PickOptions& options, RandomKey key) : options_(options), key_(key) {
@@ -97,6 +57,10 @@ TokenPicker::TokenPicker(const PickOptions& options, RandomKey key) : options_(o
   if (!(options.temperature >= 0)) refuse("temperature", "0 or more", options.temperature);
   if (options.top_k < 0) refuse("top_k", "0 (all) or more", static_cast<double>(options.top_k));
   if (!(options.top_p > 0 && options.top_p <= 1)) refuse("top_p", "above 0, up to 1", options.top_p);
+}
+
+RandomKey generation_key(std::uint64_t seed) {
+  return {seed, 0x67656e};  // "gen", distinct from the streams of initialisation and training
 }
 
 std::int32_t TokenPicker::pick(std::span<const float> logits) {
@@ -109,12 +73,17 @@ std::int32_t TokenPicker::pick(std::span<const float> logits) {
     return static_cast<double>(logits[static_cast<std::size_t>(id)]);
   };
   // Ties go to the lower id, so that the order is the same everywhere.
-  std::sort(order_.begin(), order_.end(), [&](std::int32_t a, std::int32_t b) {
+  const auto before = [&](std::int32_t a, std::int32_t b) {
     return logit(a) != logit(b) ? logit(a) > logit(b) : a < b;
-  });
+  };
   const std::uint64_t draw = draws_++;
-  if (options_.temperature == 0) return order_[0];
-  if (options_.top_k > 0) order_.resize(std::min(order_.size(), static_cast<std::size_t>(options_.top_k)));
+  if (options_.temperature == 0) return *std::min_element(order_.begin(), order_.end(), before);
+  if (options_.top_k > 0 && options_.top_k < std::ssize(order_)) {
+    std::partial_sort(order_.begin(), order_.begin() + options_.top_k, order_.end(), before);
+    order_.resize(static_cast<std::size_t>(options_.top_k));
+  } else {
+    std::sort(order_.begin(), order_.end(), before);
+  }
 
   weights_.clear();
   double sum = 0;
@@ -158,7 +127,7 @@ GenerateReport generate_text(const Llama& model, const Tokenizer& tokenizer, std
     throw ValueError(error_message("generate", "tokens", "0 or more", std::to_string(options.tokens)));
   }
   Context context(model, std::move(ids), options.tokens);
-  TokenPicker picker(options.pick, {options.seed, kStream});
+  TokenPicker picker(options.pick, generation_key(options.seed));
   Utf8Stream text;
   StopFilter filter(options.stop);
   double begin = 0;

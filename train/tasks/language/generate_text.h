@@ -31,6 +31,9 @@ struct GenerateOptions {
   std::vector<TokenId> ends;      ///< tokens that end a text, besides the end-of-document token
 };
 
+/// The random numbers with which a text is generated.
+RandomKey generation_key(std::uint64_t seed);
+
 /// Samples tokens; the i-th call of pick() is a function of the logits, the options, key and i.
 class TokenPicker {
  public:
