@@ -7,7 +7,7 @@ import shlex
 
 import support
 
-COMMANDS = ("train", "eval", "analyze", "generate", "predict", "sample", "config", "plan", "data tokenize", "data train-tokenizer", "data info", "checkpoint info",
+COMMANDS = ("train", "eval", "analyze", "generate", "predict", "sample", "serve", "config", "plan", "data tokenize", "data train-tokenizer", "data info", "checkpoint info",
             "convert", "bench attention", "bench module", "bench step", "bench data", "bench ops", "bench decode", "bench sample", "bench tokenizer")
 
 
@@ -54,7 +54,7 @@ class Help(support.MohTest):
     def test_command_lines_that_are_wrong(self):
         cases = {
             (): "A subcommand is required",
-            ("frobnicate",): "expected one of train, eval, analyze, generate, predict, sample, config, plan, data, checkpoint, convert, "
+            ("frobnicate",): "expected one of train, eval, analyze, generate, predict, sample, serve, config, plan, data, checkpoint, convert, "
                              "bench, found 'frobnicate'",
             ("trian", "x.yaml"): "did you mean train?",
             ("train",): "error: moh train: config is required",

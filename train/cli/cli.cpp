@@ -71,6 +71,7 @@ int run(int argc, char** argv, const Families& families, std::string_view commit
   add_generate(commands);
   add_predict(commands);
   add_sample(commands);
+  add_serve(commands);
   add_config(commands);
   add_plan(commands);
   add_data(commands);

@@ -50,6 +50,21 @@ void add_checkpoint(CLI::App& command, std::string& checkpoint) {
       ->required();
 }
 
+std::vector<std::string> PlacementArgs::settings() const {
+  std::vector<std::string> settings = overrides;
+  if (!device.empty()) settings.push_back("device=" + device);
+  if (device == "cpu") settings.emplace_back("tf32=false");
+  return settings;
+}
+
+void add_placement(CLI::App& command, PlacementArgs& args) {
+  command.add_option("--threads", args.threads, "CPU threads; 0: all processors");
+  command.add_option("--device", args.device, "cpu, cuda or cuda:N; by default that of the training run");
+  command.add_option("overrides", args.overrides, "Any setting of the run")
+      ->type_name("key.path=value")
+      ->default_str("");
+}
+
 void add_checkpoint_and_text(CLI::App& command, CheckpointArgs& args) {
   add_checkpoint(command, args.checkpoint);
   command.add_option("overrides", args.overrides, "data=PATH, or any setting of the run")

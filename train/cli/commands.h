@@ -57,6 +57,7 @@ void add_analyze(const Commands& commands);
 void add_generate(const Commands& commands);
 void add_predict(const Commands& commands);
 void add_sample(const Commands& commands);
+void add_serve(const Commands& commands);
 void add_config(const Commands& commands);
 void add_plan(const Commands& commands);
 void add_data(const Commands& commands);
@@ -103,6 +104,18 @@ struct CheckpointArgs {
   std::vector<std::string> overrides;  ///< data=PATH, and settings of the run
 };
 void add_checkpoint(CLI::App& command, std::string& checkpoint);
+
+/// Where a trained model computes.
+struct PlacementArgs {
+  std::vector<std::string> overrides;  ///< settings of the run
+  std::int64_t threads = 0;
+  std::string device;  ///< empty: that of the training run
+
+  /// The overrides, and what --device sets.
+  std::vector<std::string> settings() const;
+};
+void add_placement(CLI::App& command, PlacementArgs& args);
+
 void add_checkpoint_and_text(CLI::App& command, CheckpointArgs& args);
 
 }  // namespace moh::cli

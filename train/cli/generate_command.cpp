@@ -22,15 +22,12 @@ namespace {
 constexpr std::uint64_t kMaxPromptBytes = std::uint64_t{64}
                                           << 20;  // far more than the context length of any model
 
-struct GenerateArgs {
+struct GenerateArgs : PlacementArgs {
   std::string checkpoint;
-  std::vector<std::string> overrides;
   std::vector<std::string> prompts;
   std::string prompt_file;  ///< "-": standard input
   GenerateOptions options;
   std::int64_t num_samples = 1;
-  std::int64_t threads = 0;
-  std::string device;  ///< empty: that of the training run
 };
 
 std::string read_standard_input() {
@@ -52,13 +49,6 @@ std::vector<std::string> prompts_of(const GenerateArgs& args) {
     throw ConfigError(error_message("generate", "", "--prompt or --prompt-file", "neither"));
   if (args.prompt_file == "-") return {read_standard_input()};
   return {read_text_file(args.prompt_file, InputKind::kData, kMaxPromptBytes)};
-}
-
-std::vector<std::string> settings_of(const GenerateArgs& args) {
-  std::vector<std::string> settings = args.overrides;
-  if (!args.device.empty()) settings.push_back("device=" + args.device);
-  if (args.device == "cpu") settings.emplace_back("tf32=false");
-  return settings;
 }
 
 void print(std::string_view text) {
@@ -117,7 +107,7 @@ int generate(const GenerateArgs& args, const Families& families) {
     throw ConfigError(error_message("--num-samples", "", "1 or more", std::to_string(args.num_samples)));
   set_num_threads(args.threads);
   const std::vector<std::string> prompts = prompts_of(args);
-  const LoadedModel loaded = load_model(args.checkpoint, families, settings_of(args));
+  const LoadedModel loaded = load_model(args.checkpoint, families, args.settings());
   const LanguageModel model = as_language_model(loaded, "generate");
   for (std::size_t i = 0; i < prompts.size(); ++i) {
     GenerateOptions options = args.options;
@@ -154,11 +144,7 @@ void add_generate(const Commands& commands) {
       ->allow_extra_args(false);
   command.add_option("--num-samples", args.num_samples,
                      "Number of texts per prompt; each uses the next --seed");
-  command.add_option("--threads", args.threads, "CPU threads; 0: all processors");
-  command.add_option("--device", args.device, "cpu, cuda or cuda:N; by default that of the training run");
-  command.add_option("overrides", args.overrides, "Any setting of the run")
-      ->type_name("key.path=value")
-      ->default_str("");
+  add_placement(command, args);
   command.footer(
       R"(A text ends after --tokens, at --stop, or where the model ends the document; a line on stderr says which.
 

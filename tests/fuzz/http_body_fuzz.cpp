@@ -1,0 +1,59 @@
+#include <string_view>
+#include <vector>
+
+#include "train/serve/completion_json.h"
+#include "train/serve/request_error.h"
+#include "train/serve/requests.h"
+#include "train/serve/token_text.h"
+
+namespace {
+
+using namespace moh;
+
+const ByteTokenizer kBytes;
+const TokenText kText(kBytes);
+
+std::vector<TokenId> ids_of(const Prompt& prompt) {
+  if (const auto* const text = std::get_if<std::string>(&prompt)) return kText.encode("prompt", *text, true);
+  kText.require_known("prompt", std::get<std::vector<TokenId>>(prompt));
+  return std::get<std::vector<TokenId>>(prompt);
+}
+
+/// A request, and the answer to it, with a token generated for each text.
+void complete(std::string_view body) {
+  const CompletionRequest request = parse_completion_request(body);
+  std::vector<std::vector<TokenId>> ids;
+  for (const Prompt& prompt : request.prompts) ids.push_back(ids_of(prompt));
+  CompletionJson json(request, ids, "moh", kText);
+  for (std::size_t i = 0; i < ids.size() * static_cast<std::size_t>(request.n); ++i) {
+    const TextPiece piece{i, "a", {{97, -1.0F, {{98, -0.5F}}}}, 1, Finish::kLength};
+    if (request.stream) {
+      json.chunk(piece);
+    } else {
+      json.add(piece);
+    }
+  }
+  json.whole();
+}
+
+template <class Read>
+void refused_or_read(Read read) {
+  try {
+    read();
+  } catch (const RequestError&) {
+  }
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  const std::string_view body(reinterpret_cast<const char*>(data), size);
+  refused_or_read([&] { complete(body); });
+  refused_or_read([&] { kText.encode("prompt", parse_tokenize_request(body).prompt, true); });
+  refused_or_read([&] {
+    const std::vector<TokenId> tokens = parse_detokenize_request(body).tokens;
+    kText.require_known("tokens", tokens);
+    kText.decode(tokens);
+  });
+  return 0;
+}

@@ -1,0 +1,207 @@
+#include "train/serve/engine.h"
+
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "train/serve/request_error.h"
+#include "train/tasks/language/score/score_continuations.h"
+
+using namespace moh;
+
+namespace {
+
+LlamaConfig small_model() {
+  return {.vocab_size = 256,
+          .layers = 2,
+          .hidden = 32,
+          .intermediate = 48,
+          .heads = 4,
+          .kv_heads = 2,
+          .max_positions = 600,
+          .moh = {.router = RouterKind::kLearned, .num_shared = 1, .top_k = 2}};
+}
+
+/// An engine with a model of random weights.
+struct Running {
+  explicit Running(const EngineOptions& options = {}) : engine(*model, rules, options, metrics) {}
+
+  static std::unique_ptr<Llama> made() {
+    auto model = std::make_unique<Llama>(small_model(), DType::kFloat32);
+    model->initialise(3);
+    return model;
+  }
+
+  std::unique_ptr<Llama> model = made();
+  ByteTokenizer tokenizer;
+  TokenText text{tokenizer};
+  TextRules rules{text, {}};
+  ServerMetrics metrics;
+  Engine engine;
+};
+
+TextJob job_of(std::size_t length, std::uint64_t seed, std::int64_t tokens = 10) {
+  TextJob job{.prompt = {}, .max_tokens = tokens, .pick = {}, .seed = seed, .stop = {}};
+  for (std::size_t i = 0; i < length; ++i)
+    job.prompt.push_back(static_cast<TokenId>(1 + (i * i + seed) % 255));
+  return job;
+}
+
+struct Text {
+  std::string text;
+  std::vector<float> logprobs;
+  std::int64_t tokens = 0;
+  std::optional<Finish> finish;
+};
+
+std::vector<Text> texts_of(Completion& completion, std::size_t count) {
+  std::vector<Text> texts(count);
+  while (!completion.done()) {
+    const std::optional<TextPiece> piece = completion.next(0.1);
+    if (!piece) continue;
+    Text& text = texts.at(piece->choice);
+    text.text += piece->text;
+    for (const TokenLogprobs& score : piece->scores) {
+      if (score.logprob) text.logprobs.push_back(*score.logprob);
+    }
+    text.tokens += piece->tokens;
+    if (piece->finish) text.finish = piece->finish;
+  }
+  return texts;
+}
+
+int status_of(Engine& engine, std::vector<TextJob> jobs) {
+  try {
+    engine.submit(std::move(jobs));
+  } catch (const RequestError& error) {
+    return error.status();
+  }
+  return 200;
+}
+
+}  // namespace
+
+TEST_CASE("serve: a text is a function of its job, whatever runs beside it") {
+  std::vector<TextJob> jobs;
+  // Prompts of one piece, of several, and of lengths around their ends.
+  for (const std::size_t length : {1, 7, 8, 100, 511, 512, 513, 590}) {
+    jobs.push_back(job_of(length, length));
+    jobs.back().logprobs = 2;
+    jobs.back().scores_prompt = length % 2 == 1;
+  }
+  Running running;
+  const std::vector<Text> together = texts_of(*running.engine.submit(jobs), jobs.size());
+  Running one_by_one({.max_batch = 1});
+  for (std::size_t i = 0; i < jobs.size(); ++i) {
+    INFO("a prompt of " << jobs[i].prompt.size());
+    const Text alone = texts_of(*one_by_one.engine.submit({jobs[i]}), 1)[0];
+    CHECK(together[i].text == alone.text);
+    CHECK(together[i].logprobs == alone.logprobs);
+    CHECK(alone.tokens == 10);
+    CHECK(alone.logprobs.size() == 10 + (jobs[i].scores_prompt ? jobs[i].prompt.size() - 1 : 0));
+  }
+}
+
+TEST_CASE("serve: scores are those of moh eval tasks") {
+  Running running;
+  for (const std::size_t length : {5, 40, 300, 590}) {
+    TextJob job = job_of(length, length, 1);
+    job.scores_prompt = true;
+    job.logprobs = 1;
+    const std::size_t context = length / 2;
+    ScoreRequest request;
+    request.context.assign(job.prompt.begin(), job.prompt.begin() + static_cast<std::ptrdiff_t>(context));
+    request.continuation.assign(job.prompt.begin() + static_cast<std::ptrdiff_t>(context), job.prompt.end());
+    const ContinuationScore score = score_continuations(*running.model, {request})->at(0);
+    const Text served = texts_of(*running.engine.submit({job}), 1)[0];
+    double sum = 0;
+    for (std::size_t i = context; i < length; ++i) {
+      sum += static_cast<double>(served.logprobs.at(i - 1));
+      CHECK(served.logprobs.at(i - 1) == Approx(score.tokens.at(i - context).log_probability).margin(1e-6));
+    }
+    CHECK(sum == Approx(score.log_likelihood).epsilon(1e-6));
+  }
+}
+
+TEST_CASE("serve: texts of one prompt share its cache, and are those of their seeds") {
+  Running running;
+  TextJob job = job_of(20, 5);
+  job.n = 3;
+  const std::vector<Text> texts = texts_of(*running.engine.submit({job}), 3);
+  CHECK(texts[0].text != texts[1].text);
+  for (std::uint64_t i = 0; i < 3; ++i) {
+    TextJob single = job_of(20, 5);
+    single.seed = 5 + i;
+    CHECK(texts_of(*running.engine.submit({single}), 1)[0].text == texts[i].text);
+  }
+}
+
+TEST_CASE("serve: a token that ends a text is counted, and has no text") {
+  Running running;
+  TextJob job = job_of(20, 5);
+  job.pick.temperature = 0;
+  job.logprobs = 0;
+  const Text plain = texts_of(*running.engine.submit({job}), 1)[0];
+  CHECK(plain.finish == Finish::kLength);
+  // The same model where the first token that it would generate ends a text.
+  const TokenId first = [&] {
+    TextJob scored = job;
+    scored.logprobs = 1;
+    scored.max_tokens = 1;
+    return running.engine.submit({scored})->next(60)->scores.at(0).id;
+  }();
+  Running other;
+  const TextRules rules{other.text, {first}};
+  Engine engine(*other.model, rules, {}, other.metrics);
+  const Text ended = texts_of(*engine.submit({job}), 1)[0];
+  CHECK(ended.finish == Finish::kStop);
+  CHECK(ended.text.empty());
+  CHECK(ended.tokens == 1);
+  CHECK(ended.logprobs.size() == 1);
+}
+
+TEST_CASE("serve: jobs that can never run are refused, others wait for their turn") {
+  Running running({.max_batch = 2, .max_queue = 3, .cache_tokens = 100});
+  CHECK(status_of(running.engine, {job_of(0, 1)}) == 400);
+  CHECK(status_of(running.engine, {job_of(601, 1, 0)}) == 400);
+  CHECK(status_of(running.engine, {job_of(91, 1, 10)}) == 200);
+  CHECK(status_of(running.engine, {job_of(92, 1, 10)}) == 400);  // 101 tokens
+  TextJob three = job_of(3, 1);
+  three.n = 3;
+  CHECK(status_of(running.engine, {three}) == 400);
+  CHECK(status_of(running.engine, std::vector<TextJob>(4, job_of(1, 1))) == 400);
+}
+
+TEST_CASE("serve: a queue that is full, or closed, refuses with 503") {
+  Running running({.max_batch = 1, .max_queue = 1});
+  const auto first = running.engine.submit({job_of(4, 1, 590)});
+  int status = 200, accepted = 0;
+  for (; status == 200; ++accepted) status = status_of(running.engine, {job_of(4, 2, 590)});
+  CHECK(status == 503);
+  CHECK(accepted <= 3);  // one runs, one waits, one was refused
+  running.engine.close();
+  CHECK(status_of(running.engine, {job_of(1, 1)}) == 503);
+  CHECK(texts_of(*first, 1)[0].finish.has_value());  // what has begun is finished
+}
+
+TEST_CASE("serve: a cancelled completion makes room, and stopping fails what is left") {
+  Running running({.max_batch = 1});
+  const auto gone = running.engine.submit({job_of(4, 1, 590)});
+  const auto next = running.engine.submit({job_of(4, 2, 5)});
+  gone->cancel();
+  CHECK(texts_of(*next, 1)[0].tokens == 5);
+  const auto left = running.engine.submit({job_of(4, 1, 590), job_of(4, 2, 590)});
+  running.engine.stop();
+  CHECK_THROWS_WITH(texts_of(*left, 2), "the server is stopping");
+  CHECK(status_of(running.engine, {job_of(1, 1)}) == 503);
+}
+
+TEST_CASE("serve: damaged weights fail the request, not the server") {
+  Running running;
+  for (const NamedParameter& p : running.model->parameters()) p.variable.value().fill(std::nan(""));
+  const auto completion = running.engine.submit({job_of(4, 1)});
+  CHECK_THROWS_WITH(texts_of(*completion, 1), Catch::Contains("NaN"));
+  CHECK_THROWS_AS(texts_of(*running.engine.submit({job_of(5, 1)}), 1), RequestError);
+}

@@ -1,0 +1,83 @@
+#include <CLI/CLI.hpp>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "core/parallel.h"
+#include "train/cli/commands.h"
+#include "train/log/logging.h"
+#include "train/run/stop_signal.h"
+#include "train/serve/server.h"
+#include "train/tasks/language/language_family.h"
+
+namespace moh::cli {
+
+namespace {
+
+struct ServeArgs : PlacementArgs {
+  std::string checkpoint;
+  ServeOptions options;
+  std::int64_t max_body_mib = 16;
+};
+
+int serve(const ServeArgs& args, const Families& families) {
+  StopSignal signal;
+  set_num_threads(args.threads);
+  const LoadedModel loaded = load_model(args.checkpoint, families, args.settings());
+  const LanguageModel model = as_language_model(loaded, "serve");
+  ServeOptions options = args.options;
+  options.http.limits.body_bytes = static_cast<std::size_t>(args.max_body_mib) << 20;
+  Server server(model, options);
+  log_info("serving " + loaded.path.string() + " as '" + options.model + "' at " + server.address());
+  signal.defer();
+  bool announced = false;
+  const bool finished = server.run([&] {
+    if (!signal.requested()) return false;
+    if (!std::exchange(announced, true))
+      log_info("received " + std::string(signal.name()) + ": finishing the requests that have begun");
+    return true;
+  });
+  if (finished) {
+    log_info("all requests are answered");
+  } else {
+    log_warning("requests were still running after --drain " + std::to_string(options.drain_seconds) +
+                " s, and were ended with an error");
+  }
+  return kDone;
+}
+
+}  // namespace
+
+void add_serve(const Commands& commands) {
+  const auto [command, args] =
+      add_command(commands, "serve", "Serve a language model over HTTP, as OpenAI's completions API", serve);
+  ServeOptions& options = args.options;
+  add_checkpoint(command, args.checkpoint);
+  command.add_option("--host", options.http.host, "Address to listen at; 0.0.0.0: all, for other machines");
+  command.add_option("--port", options.http.port, "Port to listen at; 0: any free one, which is logged");
+  command.add_option("--name", options.model, "Name of the model for clients");
+  command.add_option("--max-batch", options.engine.max_batch, "Texts that are computed together");
+  command.add_option("--max-queue", options.engine.max_queue,
+                     "Texts that may wait; further requests are answered with 503");
+  command.add_option(
+      "--cache-tokens", options.engine.cache_tokens,
+      "Tokens of the KV caches of all texts together; 0: --max-batch times the model's positions");
+  command.add_option("--max-connections", options.http.max_connections,
+                     "Open connections; further ones are answered with 503");
+  command.add_option("--max-body", args.max_body_mib, "Largest body of a request in MiB")
+      ->check(CLI::Range(1, 4096));
+  command.add_option("--request-timeout", options.http.limits.request_seconds,
+                     "Seconds in which a request has to arrive");
+  command.add_option("--drain", options.drain_seconds,
+                     "Seconds in which requests may end after a signal to stop");
+  add_placement(command, args);
+  command.footer(
+      R"(Ctrl-C and SIGTERM finish the requests that have begun; a second signal ends the process at once.
+
+Examples:
+  moh serve --checkpoint runs/quickstart --port 8000
+  curl http://127.0.0.1:8000/v1/completions -H 'Content-Type: application/json' -d '{"prompt": "The licence", "max_tokens": 20}'
+  lm_eval --model local-completions --tasks hellaswag --model_args model=moh,base_url=http://127.0.0.1:8000/v1/completions)");
+}
+
+}  // namespace moh::cli

@@ -1,0 +1,175 @@
+#include "train/serve/completion_json.h"
+
+#include <algorithm>
+#include <chrono>
+#include <nlohmann/json.hpp>
+#include <random>
+#include <utility>
+
+namespace moh {
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+std::string dump(const Json& value) {
+  return value.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+/// Characters that begin in `bytes`.
+std::int64_t characters_in(std::string_view bytes) {
+  return std::ranges::count_if(bytes,
+                               [](char byte) { return (static_cast<unsigned char>(byte) & 0xC0) != 0x80; });
+}
+
+/// The most probable tokens and the token itself. Each id has an entry of its own: clients compare the
+/// largest value with the token's, so that a name that two ids share would hide one of them.
+Json top_of(const TokenLogprobs& score, const TokenText& text) {
+  Json top = Json::object();
+  const auto add = [&](TokenId id, float logprob) {
+    std::string name = text.name(id);
+    if (top.contains(name)) name = TokenText::number_name(id);
+    top[name] = static_cast<double>(logprob);
+  };
+  for (const TokenLogprob& token : score.top) add(token.id, token.logprob);
+  const bool listed = std::ranges::find(score.top, score.id, &TokenLogprob::id) != score.top.end();
+  if (!listed) add(score.id, *score.logprob);
+  return top;
+}
+
+std::string new_id() {
+  static thread_local std::mt19937_64 draw(std::random_device{}());
+  char text[32];
+  std::snprintf(text, sizeof text, "cmpl-%016llx", static_cast<unsigned long long>(draw()));
+  return text;
+}
+
+const char* name_of(Finish finish) {
+  return finish == Finish::kStop ? "stop" : "length";
+}
+
+}  // namespace
+
+struct CompletionJson::State {
+  struct Choice {
+    std::string text;
+    Json finish = nullptr;
+    Json tokens = Json::array(), logprobs = Json::array(), top = Json::array(), offsets = Json::array();
+    std::int64_t characters = 0;   ///< of the tokens so far
+    std::int64_t prompt_left = 0;  ///< tokens of the prompt whose scores come first
+    std::string echo;              ///< until the first piece
+    bool is_text = false;          ///< the prompt came as text, which has no special tokens
+  };
+
+  /// The scores of a piece; those of earlier ones are forgotten if `fresh`.
+  void add_scores(Choice& choice, const TextPiece& piece) const {
+    for (const TokenLogprobs& score : piece.scores) {
+      const bool of_prompt = choice.prompt_left > 0;
+      if (of_prompt) --choice.prompt_left;
+      choice.tokens.push_back(text.name(score.id));
+      choice.logprobs.push_back(score.logprob ? Json(static_cast<double>(*score.logprob)) : Json(nullptr));
+      choice.top.push_back(score.logprob ? top_of(score, text) : Json(nullptr));
+      choice.offsets.push_back(choice.characters);
+      const bool shows_special = of_prompt && !choice.is_text;
+      const bool known = score.id < text.tokenizer().vocab_size();
+      if (shows_special) {
+        choice.characters += characters_in(text.bytes(score.id));
+      } else if (known) {
+        choice.characters += characters_in(text.tokenizer().token_bytes(score.id));
+      }
+    }
+  }
+
+  void add(Choice& choice, const TextPiece& piece) {
+    choice.text += std::exchange(choice.echo, {}) + piece.text;
+    if (piece.finish) choice.finish = name_of(*piece.finish);
+    if (has_logprobs) add_scores(choice, piece);
+    generated += piece.tokens;
+  }
+
+  Json json_of(const Choice& choice, std::size_t index) const {
+    Json logprobs = nullptr;
+    if (has_logprobs)
+      logprobs = {{"tokens", choice.tokens},
+                  {"token_logprobs", choice.logprobs},
+                  {"top_logprobs", choice.top},
+                  {"text_offset", choice.offsets}};
+    return {{"index", index},
+            {"text", choice.text},
+            {"logprobs", std::move(logprobs)},
+            {"finish_reason", choice.finish}};
+  }
+
+  Json usage() const {
+    return {{"prompt_tokens", prompt_tokens},
+            {"completion_tokens", generated},
+            {"total_tokens", prompt_tokens + generated}};
+  }
+  Json object(Json choice_list) const {
+    return {{"id", id},
+            {"object", "text_completion"},
+            {"created", created},
+            {"model", model},
+            {"choices", std::move(choice_list)}};
+  }
+
+  const TokenText& text;
+  std::string model, id = new_id();
+  std::int64_t created =
+      std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch())
+          .count();
+  bool has_logprobs = false;
+  std::int64_t prompt_tokens = 0, generated = 0;
+  std::vector<Choice> choices = {};
+};
+
+CompletionJson::CompletionJson(const CompletionRequest& request, const std::vector<std::vector<TokenId>>& ids,
+                               std::string model, const TokenText& text)
+    : state_(new State{.text = text, .model = std::move(model)}) {
+  state_->has_logprobs = request.logprobs.has_value();
+  for (std::size_t i = 0; i < ids.size(); ++i) {
+    state_->prompt_tokens += std::ssize(ids[i]);
+    State::Choice choice;
+    const auto* const given = std::get_if<std::string>(&request.prompts[i]);
+    choice.is_text = given != nullptr;
+    if (request.echo) {
+      choice.echo = given != nullptr ? *given : text.decode(ids[i]);
+      if (state_->has_logprobs) choice.prompt_left = std::ssize(ids[i]);
+    }
+    state_->choices.insert(state_->choices.end(), static_cast<std::size_t>(request.n), choice);
+  }
+}
+
+CompletionJson::~CompletionJson() = default;
+CompletionJson::CompletionJson(CompletionJson&&) noexcept = default;
+
+void CompletionJson::add(const TextPiece& piece) {
+  state_->add(state_->choices[piece.choice], piece);
+}
+
+std::string CompletionJson::whole() const {
+  Json choices = Json::array();
+  for (std::size_t i = 0; i < state_->choices.size(); ++i)
+    choices.push_back(state_->json_of(state_->choices[i], i));
+  Json object = state_->object(std::move(choices));
+  object["usage"] = state_->usage();
+  return dump(object);
+}
+
+std::string CompletionJson::chunk(const TextPiece& piece) {
+  State::Choice& choice = state_->choices[piece.choice];
+  state_->add(choice, piece);
+  if (choice.text.empty() && choice.tokens.empty() && choice.finish.is_null()) return {};
+  Json object = state_->object(Json::array({state_->json_of(choice, piece.choice)}));
+  choice.text.clear();
+  choice.tokens = choice.logprobs = choice.top = choice.offsets = Json::array();
+  return dump(object);
+}
+
+std::string CompletionJson::usage_chunk() const {
+  Json object = state_->object(Json::array());
+  object["usage"] = state_->usage();
+  return dump(object);
+}
+
+}  // namespace moh

@@ -1,0 +1,37 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "train/serve/completion.h"
+#include "train/serve/requests.h"
+#include "train/serve/token_text.h"
+
+namespace moh {
+
+/// The JSON of an answer to POST /v1/completions: OpenAI's objects of type text_completion, whole or as the
+/// chunks of a stream.
+class CompletionJson {
+ public:
+  /// `ids` are the tokens of the request's prompts. `text` must outlive the object.
+  CompletionJson(const CompletionRequest& request, const std::vector<std::vector<TokenId>>& ids,
+                 std::string model, const TokenText& text);
+  ~CompletionJson();
+  CompletionJson(CompletionJson&&) noexcept;
+
+  /// Adds a piece to the whole answer.
+  void add(const TextPiece& piece);
+  std::string whole() const;
+  /// The chunk of a stream with this piece; "" for one that says nothing.
+  std::string chunk(const TextPiece& piece);
+  /// The last chunk of a stream, with the numbers of tokens.
+  std::string usage_chunk() const;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace moh

@@ -1,0 +1,306 @@
+#include "train/serve/engine.h"
+
+#include <algorithm>
+#include <numeric>
+#include <span>
+#include <string>
+#include <utility>
+
+#include "core/error.h"
+#include "core/parallel.h"
+#include "train/log/logging.h"
+#include "train/serve/request_error.h"
+
+namespace moh {
+
+namespace {
+
+constexpr auto kStopping = "the server is stopping";
+
+EngineOptions checked(EngineOptions options, const LlamaConfig& model) {
+  const auto require = [](const char* what, std::int64_t value, std::int64_t least) {
+    if (value < least)
+      throw ValueError(
+          error_message("serve", what, std::to_string(least) + " or more", std::to_string(value)));
+  };
+  require("max_batch", options.max_batch, 1);
+  require("max_queue", options.max_queue, 1);
+  require("cache_tokens", options.cache_tokens, 0);
+  if (options.cache_tokens == 0) options.cache_tokens = options.max_batch * model.max_positions;
+  return options;
+}
+
+std::int64_t texts_of(const std::vector<TextJob>& jobs) {
+  std::int64_t texts = 0;
+  for (const TextJob& job : jobs) texts += job.n;
+  return texts;
+}
+
+/// Logits of rows [begin, end) of decode_hidden(), on the host.
+Tensor logits_of(const Llama& model, const Tensor& hidden, std::int64_t begin, std::int64_t end) {
+  Tensor rows = empty({end - begin}, DType::kInt64);
+  std::iota(rows.data<std::int64_t>(), rows.data<std::int64_t>() + rows.numel(), begin);
+  return model.logits_at(hidden, rows).to(kCpu);
+}
+
+/// The status of an error that is not the request's.
+void fail(Completion& completion, const std::exception& error) {
+  log_error(std::string("serve: ") + error.what());
+  completion.fail(500, error.what());
+}
+
+}  // namespace
+
+Engine::Engine(const Llama& model, const TextRules& rules, const EngineOptions& options,
+               ServerMetrics& metrics)
+    : model_(model), rules_(rules), options_(checked(options, model.config())), metrics_(metrics) {
+  thread_ = std::thread([this] { run(); });
+}
+
+void Engine::stop() {
+  if (!thread_.joinable()) return;
+  {
+    const std::scoped_lock lock(mutex_);
+    closed_ = stopping_ = true;
+  }
+  work_.notify_one();
+  thread_.join();
+  for (const std::deque<Reading>* queue : {&waiting_, &reading_}) {
+    for (const Reading& reading : *queue) reading.completion->fail(503, kStopping);
+  }
+  for (const std::unique_ptr<Writing>& writing : writing_) writing->text.completion().fail(503, kStopping);
+  waiting_.clear();
+  reading_.clear();
+  writing_.clear();
+}
+
+/// The last token that is generated needs no place.
+std::int64_t Engine::cache_tokens_of(const TextJob& job) {
+  return static_cast<std::int64_t>(job.prompt.size()) + std::max<std::int64_t>(job.max_tokens - 1, 0);
+}
+
+void Engine::check(const std::vector<TextJob>& jobs) const {
+  const std::int64_t positions = model_.config().max_positions;
+  for (const TextJob& job : jobs) {
+    const auto length = static_cast<std::int64_t>(job.prompt.size());
+    if (length < 1 || length > positions)
+      throw bad_parameter("prompt", "1 to " + std::to_string(positions) + " tokens", std::to_string(length));
+    if (job.max_tokens > positions - length)
+      throw bad_parameter("max_tokens",
+                          "at most " + std::to_string(positions - length) + " after a prompt of " +
+                              std::to_string(length) + " tokens (the model has " + std::to_string(positions) +
+                              " positions)",
+                          std::to_string(job.max_tokens));
+    if (job.n > options_.max_batch || job.n * cache_tokens_of(job) > options_.cache_tokens)
+      throw bad_parameter(
+          "n",
+          "texts that fit a batch of " + std::to_string(options_.max_batch) + " and caches of " +
+              std::to_string(options_.cache_tokens) + " tokens",
+          std::to_string(job.n) + " of up to " + std::to_string(cache_tokens_of(job)) + " tokens");
+  }
+  if (const std::int64_t texts = texts_of(jobs); texts > options_.max_queue)
+    throw bad_parameter("prompt",
+                        "at most " + std::to_string(options_.max_queue) + " texts (prompts times n)",
+                        std::to_string(texts));
+}
+
+std::shared_ptr<Completion> Engine::submit(std::vector<TextJob> jobs) {
+  check(jobs);
+  const std::int64_t texts = texts_of(jobs);
+  const std::size_t count = jobs.size();
+  auto completion = std::make_shared<Completion>(std::move(jobs), static_cast<std::size_t>(texts));
+  {
+    const std::scoped_lock lock(mutex_);
+    if (closed_) throw overloaded(kStopping);
+    if (waiting_texts_ + texts > options_.max_queue)
+      throw overloaded("the queue is full: " + std::to_string(waiting_texts_) + " texts wait, at most " +
+                       std::to_string(options_.max_queue) + " may");
+    for (std::size_t job = 0; job < count; ++job) waiting_.push_back({completion, job, {}});
+    waiting_texts_ += texts;
+    metrics_.queued_texts = waiting_texts_;
+  }
+  work_.notify_one();
+  return completion;
+}
+
+void Engine::close() {
+  const std::scoped_lock lock(mutex_);
+  closed_ = true;
+}
+
+/// False when the engine is to stop.
+bool Engine::wait_for_work() {
+  const bool busy = !reading_.empty() || !writing_.empty();
+  std::unique_lock lock(mutex_);
+  work_.wait(lock, [&] { return stopping_ || busy || !waiting_.empty(); });
+  return !stopping_;
+}
+
+void Engine::run() {
+  while (wait_for_work()) step();
+}
+
+void Engine::step() {
+  drop_cancelled();
+  admit();
+  if (!writing_.empty()) write_tokens();
+  read_prompts();
+  metrics_.running_texts = running_texts_;
+}
+
+/// First come, first served: a request that does not fit yet is not overtaken.
+void Engine::admit() {
+  const std::scoped_lock lock(mutex_);
+  while (!waiting_.empty()) {
+    const TextJob& job = waiting_.front().work();
+    const std::int64_t tokens = cache_tokens_of(job);
+    if (running_texts_ + job.n > options_.max_batch ||
+        used_cache_tokens_ + job.n * tokens > options_.cache_tokens)
+      break;
+    running_texts_ += job.n;
+    used_cache_tokens_ += job.n * tokens;
+    waiting_texts_ -= job.n;
+    reading_.push_back(std::move(waiting_.front()));
+    waiting_.pop_front();
+  }
+  metrics_.queued_texts = waiting_texts_;
+}
+
+/// At most one piece's tokens in a step, so that long prompts do not stop the texts that are being generated.
+void Engine::read_prompts() {
+  std::int64_t tokens = 0;
+  while (!reading_.empty() && tokens < kPromptPiece) {
+    Reading& reading = reading_.front();
+    const TextJob& job = reading.work();
+    bool read = true;
+    try {
+      if (reading.cache.layers.empty()) reading.cache = model_.make_cache(1, cache_tokens_of(job));
+      tokens += std::min(kPromptPiece, std::ssize(job.prompt) - reading.cache.length());
+      read = read_piece(reading);
+    } catch (const std::exception& error) {
+      fail(*reading.completion, error);
+      for (std::int64_t i = 0; i < job.n; ++i) forget(job);
+    }
+    if (read) reading_.pop_front();
+  }
+}
+
+/// Whether that was the last piece, and the prompt's texts have begun.
+bool Engine::read_piece(Reading& reading) {
+  const std::vector<TokenId>& prompt = reading.work().prompt;
+  const std::int64_t begin = reading.cache.length(), length = std::ssize(prompt);
+  const std::int64_t count = std::min(kPromptPiece, length - begin);
+  const auto ids =
+      std::span(prompt).subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(count));
+  const Tensor hidden = model_.decode_hidden(tensor_of<TokenId>({1, count}, ids), reading.cache);
+  metrics_.prompt_tokens += count;
+  if (reading.work().scores_prompt) score_prompt(reading, hidden, begin);
+  if (begin + count < length) return false;
+  begin_texts(reading, hidden);
+  return true;
+}
+
+/// Row i of `hidden` is that of token begin + i, and predicts the next.
+void Engine::score_prompt(Reading& reading, const Tensor& hidden, std::int64_t begin) {
+  constexpr std::int64_t kRows = 128;  // of logits that are in memory
+  const TextJob& job = reading.work();
+  if (begin == 0) reading.scores.push_back({.id = job.prompt.front(), .logprob = {}, .top = {}});
+  const std::int64_t predicted = std::min(hidden.dim(0), std::ssize(job.prompt) - 1 - begin);
+  for (std::int64_t first = 0; first < predicted; first += kRows) {
+    const std::int64_t rows = std::min(kRows, predicted - first);
+    const Tensor logits = logits_of(model_, hidden, first, first + rows);
+    const std::size_t before = reading.scores.size();
+    reading.scores.resize(before + static_cast<std::size_t>(rows));
+    parallel_for(rows, 1, [&](std::int64_t from, std::int64_t to) {
+      for (std::int64_t row = from; row < to; ++row) {
+        const TokenId id = job.prompt[static_cast<std::size_t>(begin + first + row + 1)];
+        reading.scores[before + static_cast<std::size_t>(row)] =
+            logprobs_of(logits.select(row).span<float>(), id, job.logprobs.value_or(0));
+      }
+    });
+  }
+}
+
+void Engine::begin_texts(Reading& reading, const Tensor& hidden) {
+  const TextJob& job = reading.work();
+  const Tensor logits =
+      job.max_tokens > 0 ? logits_of(model_, hidden, hidden.dim(0) - 1, hidden.dim(0)) : Tensor();
+  for (std::int64_t number = 0; number < job.n; ++number) {
+    bool goes_on = false;
+    try {
+      GeneratedText text(reading.completion, reading.job, number, rules_);
+      if (job.max_tokens == 0) {
+        text.end_with(reading.scores);
+      } else {
+        text.draw(logits.select(0).span<float>(), reading.scores);
+        ++metrics_.generated_tokens;
+      }
+      if (!text.finished()) {
+        KvCache cache = number + 1 == job.n ? std::move(reading.cache) : reading.cache.clone();
+        writing_.push_back(std::make_unique<Writing>(Writing{std::move(text), std::move(cache)}));
+        goes_on = true;
+      }
+    } catch (const std::exception& error) {
+      fail(*reading.completion, error);
+    }
+    if (!goes_on) forget(job);
+  }
+}
+
+void Engine::write_tokens() {
+  std::vector<TokenId> last;
+  std::vector<KvCache*> caches;
+  for (const std::unique_ptr<Writing>& writing : writing_) {
+    last.push_back(writing->text.last());
+    caches.push_back(&writing->cache);
+  }
+  const std::int64_t texts = std::ssize(writing_);
+  try {
+    const Tensor logits = model_.decode_each(tensor_of<TokenId>({texts}, last), caches).to(kCpu);
+    parallel_for(texts, 1, [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t b = begin; b < end; ++b) {
+        GeneratedText& text = writing_[static_cast<std::size_t>(b)]->text;
+        try {
+          text.draw(logits.select(b).span<float>());
+        } catch (const std::exception& error) {
+          fail(text.completion(), error);
+        }
+      }
+    });
+    metrics_.batch_size.observe(static_cast<double>(texts));
+    metrics_.generated_tokens += texts;
+  } catch (const std::exception& error) {
+    for (const std::unique_ptr<Writing>& writing : writing_) fail(writing->text.completion(), error);
+  }
+  drop_cancelled();
+}
+
+/// One text of a job is no longer computed.
+void Engine::forget(const TextJob& job) {
+  --running_texts_;
+  used_cache_tokens_ -= cache_tokens_of(job);
+}
+
+/// Takes out what is finished, failed or no longer wanted.
+void Engine::drop_cancelled() {
+  std::erase_if(writing_, [&](const std::unique_ptr<Writing>& writing) {
+    if (!writing->text.finished() && !writing->text.completion().cancelled()) return false;
+    forget(writing->text.job());
+    return true;
+  });
+  std::erase_if(reading_, [&](const Reading& reading) {
+    if (!reading.completion->cancelled()) return false;
+    for (std::int64_t i = 0; i < reading.work().n; ++i) forget(reading.work());
+    return true;
+  });
+  const std::scoped_lock lock(mutex_);
+  std::erase_if(waiting_, [&](const Reading& reading) {
+    if (!reading.completion->cancelled()) return false;
+    waiting_texts_ -= reading.work().n;
+    return true;
+  });
+  metrics_.queued_texts = waiting_texts_;
+  metrics_.running_texts = running_texts_;
+}
+
+}  // namespace moh

@@ -1,0 +1,93 @@
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "models/llm/llama.h"
+#include "train/serve/generated_text.h"
+#include "train/serve/server_metrics.h"
+
+namespace moh {
+
+struct EngineOptions {
+  std::int64_t max_batch = 32;   ///< texts that are computed together
+  std::int64_t max_queue = 512;  ///< texts that may wait for that
+  /// Tokens of the KV caches of all texts that are computed together; 0: as many as they can have.
+  std::int64_t cache_tokens = 0;
+};
+
+/// Runs a model for many requests at once, on a thread of its own: in each step every text that is being
+/// generated gets one token, in one batch (continuous batching, as in Orca: Yu et al., OSDI 2022), and
+/// prompts are read in pieces of kPromptPiece tokens between the steps. Prompts are cut at multiples of that
+/// and read apart, so a text is a function of its own job: on the CPU its bits do not depend on what is
+/// computed beside it (Llama::decode_each).
+class Engine {
+ public:
+  static constexpr std::int64_t kPromptPiece = 512;
+
+  /// `model`, `rules` and `metrics` must outlive the engine. Throws ValueError for options below 1 (0).
+  Engine(const Llama& model, const TextRules& rules, const EngineOptions& options, ServerMetrics& metrics);
+  ~Engine() { stop(); }
+  Engine(const Engine&) = delete;
+  Engine& operator=(const Engine&) = delete;
+
+  /// Queues a request. Prompts must be within the vocabulary. Throws RequestError: status 400 for jobs that
+  /// are longer than the model's positions or that could never run, 503 when the queue is full or closed.
+  std::shared_ptr<Completion> submit(std::vector<TextJob> jobs);
+  /// Refuses further requests.
+  void close();
+  /// Fails what is unfinished, and refuses further requests.
+  void stop();
+
+ private:
+  /// A prompt that is read, or its texts.
+  struct Reading {
+    std::shared_ptr<Completion> completion;
+    std::size_t job = 0;
+    KvCache cache;
+    std::vector<TokenLogprobs> scores = {};
+    const TextJob& work() const { return completion->jobs()[job]; }
+  };
+  struct Writing {
+    GeneratedText text;
+    KvCache cache;
+  };
+
+  void check(const std::vector<TextJob>& jobs) const;
+  void run();
+  bool wait_for_work();
+  void step();
+  void admit();
+  void read_prompts();
+  bool read_piece(Reading& reading);
+  void score_prompt(Reading& reading, const Tensor& hidden, std::int64_t begin);
+  void begin_texts(Reading& reading, const Tensor& hidden);
+  void write_tokens();
+  void drop_cancelled();
+  void forget(const TextJob& job);
+  static std::int64_t cache_tokens_of(const TextJob& job);
+
+  const Llama& model_;
+  const TextRules& rules_;
+  const EngineOptions options_;
+  ServerMetrics& metrics_;
+
+  std::mutex mutex_;
+  std::condition_variable work_;
+  std::deque<Reading> waiting_;  // their caches are made when they are admitted
+  std::int64_t waiting_texts_ = 0;
+  bool closed_ = false, stopping_ = false;
+
+  // Of the engine's thread.
+  std::deque<Reading> reading_;
+  std::vector<std::unique_ptr<Writing>> writing_;
+  std::int64_t running_texts_ = 0, used_cache_tokens_ = 0;
+  std::thread thread_;
+};
+
+}  // namespace moh
