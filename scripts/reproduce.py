@@ -94,7 +94,7 @@ def run_small(arguments, table, given):
 
 
 def stop(number, frame):
-    raise KeyboardInterrupt
+    raise seeded_runs.Stopped
 
 
 def main(given=None):

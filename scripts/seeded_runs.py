@@ -12,11 +12,20 @@ import statistics
 import subprocess
 import sys
 import threading
+import time
 from dataclasses import dataclass
 
 # The 97.5% quantile of Student's t for 1 to 30 degrees of freedom; beyond, that of the normal distribution is near.
 T_975 = [12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131,
          2.120, 2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048, 2.045, 2.042]
+
+
+# For a step of a training to end after Ctrl-C.
+GRACE_SECONDS = 30
+
+
+class Stopped(KeyboardInterrupt):
+    """A signal that the script alone got, and not its trainings."""
 
 
 class Refused(Exception):
@@ -98,11 +107,16 @@ class Trainings:
             self.running.discard(process)
         return code
 
-    def stop(self):
-        """Each saves a checkpoint and ends."""
+    def stop(self, grace):
+        """Each saves a checkpoint and ends. Ctrl-C reaches the processes, too, and a second signal would end them before they have
+        saved: one that ends by itself within `grace` seconds is told nothing."""
         with self.lock:
-            self.stopped = True
-            for process in self.running:
+            self.stopped, running = True, list(self.running)
+        deadline = time.monotonic() + grace
+        for process in running:
+            try:
+                process.wait(max(0, deadline - time.monotonic()))
+            except subprocess.TimeoutExpired:
                 process.terminate()
 
 
@@ -132,8 +146,8 @@ def train_all(arguments, runs, describe):
                 done.result()
                 run = under_way[done]
                 print(f"{run.name}: {describe(run)}", file=sys.stderr, flush=True)
-        except BaseException:
-            trainings.stop()
+        except BaseException as error:
+            trainings.stop(GRACE_SECONDS if type(error) is KeyboardInterrupt else 0)
             pool.shutdown(cancel_futures=True)
             raise
 

@@ -24,7 +24,9 @@ def plan(config):
 
 
 def stopped(number, frame):
+    """As moh: the first signal is followed by saving, a second would end it at once."""
     note("stopped")
+    time.sleep(1)
     sys.exit(75)
 
 
@@ -32,6 +34,8 @@ def train(config, settings):
     folder = pathlib.Path(settings["output.dir"])
     if os.environ.get("STAND_IN_SLEEPS"):
         signal.signal(signal.SIGTERM, stopped)
+        signal.signal(signal.SIGINT, stopped)
+        note("sleeps")
         time.sleep(100)
     if pathlib.Path(config).stem == os.environ.get("STAND_IN_FAILS"):
         sys.exit(4)

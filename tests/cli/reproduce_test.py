@@ -271,20 +271,27 @@ class Interruptions(Reproduction):
         self.assertEqual(again.partition("Made on")[0], first.partition("Made on")[0])
         self.assertIn("has runs with other settings", self.reproduce("review_moa", "--budget", 200, code=1))
 
-    def test_a_stopped_script_stops_its_trainings_and_goes_on(self):
+    def stopped(self, stop):
+        """What the script says whose training waits, after stop(its process)."""
         process = subprocess.Popen(self.command("review_moa", "--budget", 100), cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                                   text=True, env=self.environment({"STAND_IN_SLEEPS": "1"}))
+                                   text=True, env=self.environment({"STAND_IN_SLEEPS": "1"}), start_new_session=True)
         deadline = time.monotonic() + support.TIMEOUT_SECONDS
-        while not self.calls("train") and time.monotonic() < deadline:
+        while not self.calls("sleeps") and time.monotonic() < deadline:
             time.sleep(0.02)
-        process.send_signal(signal.SIGTERM)
+        stop(process)
         _, errors = process.communicate(timeout=support.TIMEOUT_SECONDS)
         self.assertEqual(process.returncode, 130, errors)
         self.assertIn("stopped; the same command continues", errors)
-        self.assertEqual(len(self.calls("stopped")), 1)  # the training was told, and no other begun
-        self.assertEqual(len(self.calls("train")), 1)
+        self.assertEqual(len(self.calls("train")), 1)  # no other was begun
+        self.assertEqual(len(self.calls("stopped")), 1)  # told once: a second signal would end it before it has saved
         self.reproduce("review_moa", "--budget", 100)
         self.assertEqual(len(self.result("review_moa")), 2)
+
+    def test_a_stopped_script_stops_its_trainings_and_goes_on(self):
+        self.stopped(lambda process: process.send_signal(signal.SIGTERM))
+
+    def test_ctrl_c_reaches_the_trainings_once(self):
+        self.stopped(lambda process: os.killpg(process.pid, signal.SIGINT))
 
     def test_a_training_that_fails_is_named(self):
         message = self.reproduce("review_moa", "--budget", 100, code=1, STAND_IN_FAILS="moa")
