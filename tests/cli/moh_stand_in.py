@@ -23,9 +23,14 @@ def plan(config):
             f"{items}_per_step": per_step, "batch_size": 128, "accumulate": 1, "steps": 10000, "recompute": {"none": {"configured": True, "peak_bytes": {"total": 1 << 30}}}}
 
 
-def stopped(number, frame):
-    """As moh: the first signal is followed by saving, a second would end it at once."""
-    note("stopped")
+def wait_for_a_signal():
+    """As moh: the first signal is followed by saving, which takes a second here, and a second signal would end it at once."""
+    told = []
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda number, frame: (told.append(number), note("stopped")))
+    note("sleeps")
+    while not told:
+        time.sleep(0.02)
     time.sleep(1)
     sys.exit(75)
 
@@ -33,10 +38,7 @@ def stopped(number, frame):
 def train(config, settings):
     folder = pathlib.Path(settings["output.dir"])
     if os.environ.get("STAND_IN_SLEEPS"):
-        signal.signal(signal.SIGTERM, stopped)
-        signal.signal(signal.SIGINT, stopped)
-        note("sleeps")
-        time.sleep(100)
+        wait_for_a_signal()
     if pathlib.Path(config).stem == os.environ.get("STAND_IN_FAILS"):
         sys.exit(4)
     is_text, continued = "/vit/" not in config, "init.from" in settings
