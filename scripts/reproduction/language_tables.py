@@ -122,7 +122,7 @@ TABLES = {
             Row("MoH-DiT-XL/2 90%", 90, {"value": 0.375}, "configs/dit/moh_dit_xl_2_90.yaml", Small("configs/dit/cifar10_moh_90.yaml"),
                 measure="load", data="images"),
             Row("MoH-LLM-B 75%", 75, {"value": 0.667}, full("moh_llm_b_75"), Small(LLM_MOH), measure="load", data="text"),
-        ), needs="the data of tables 1, 2 and 3", evaluation=("moh analyze --checkpoint RUN --out heads.json",),
+        ), needs="the data of each model's own table", evaluation=("moh analyze --checkpoint RUN --out heads.json",),
         small_score="the same, of models with other numbers of heads", items=300 * EPOCH),
     "token_heads": Table(
         "Routed heads of each token of a sentence", "review", "checkpoint", "heads", "MoH-LLaMA3-8B, layer not stated", (
