@@ -1,6 +1,7 @@
 #include "core/cuda/backend.h"
 #include "core/cuda/fault.h"
 #include "core/cuda/graph.h"
+#include "core/cuda/queue.h"
 #include "core/cuda/ranges.h"
 #include "core/error.h"
 
@@ -88,6 +89,32 @@ std::size_t Graph::num_nodes() const {
 void Graph::launch() {
   not_open();
 }
+
+CUstream_st* stream(Queue) {
+  not_open();
+}
+void wait_for(Queue, Queue) {
+  not_open();
+}
+QueueScope::QueueScope(Queue) {
+  not_open();
+}
+QueueScope::~QueueScope() = default;
+void require_persistent(const void*, std::size_t, const char*) {
+  not_open();
+}
+void record_event(void*, Queue) {
+  not_open();
+}
+bool reached(void*) {
+  not_open();
+}
+void use_device_in_this_thread() {
+  not_open();
+}
+// Nothing is allocated on a device, in no scope.
+PersistentMemoryScope::PersistentMemoryScope() = default;
+PersistentMemoryScope::~PersistentMemoryScope() = default;
 
 void synchronize() {
   not_open();

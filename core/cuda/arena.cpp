@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "core/cuda/device.h"
+#include "core/cuda/queue.h"
 
 namespace moh::cuda {
 
@@ -87,7 +88,7 @@ bool Arena::grow(std::size_t bytes) {
   if (add_segment(wanted) || add_segment(enough)) return true;
   // The pool gives back what it keeps for reuse, as far as the device has reached its release: a capture
   // cannot wait for that, but comes after steps that have allocated as much.
-  if (!capturing()) MOH_CUDA_CALL(cudaStreamSynchronize(stream()));
+  if (!capturing()) MOH_CUDA_CALL(cudaStreamSynchronize(stream(Queue::kCompute)));
   MOH_CUDA_CALL(cudaMemPoolTrimTo(memory_pool(), 0));
   return add_segment(enough);
 }

@@ -1,10 +1,12 @@
 #include "core/cuda/device.h"
 
+#include <array>
 #include <cstdio>
 #include <mutex>
 #include <utility>
 
 #include "core/cuda/fault.h"
+#include "core/cuda/queue.h"
 #include "core/cuda/staging.h"
 #include "core/error.h"
 
@@ -19,12 +21,16 @@ struct OpenDevice {
   std::string name;
   std::size_t memory_bytes = 0;
   DeviceLimits limits;
-  cudaStream_t stream = nullptr;
+  std::array<cudaStream_t, 2> streams{};  // by Queue
+  cudaEvent_t passed = nullptr;           // of wait_for()
   cudaMemPool_t pool = nullptr;
 };
 
 std::mutex open_mutex;
 const OpenDevice* open_one = nullptr;  // never closed: tensors with static lifetime may outlive main()
+
+thread_local bool device_is_set = false;
+thread_local Queue current_queue = Queue::kCompute;
 
 const OpenDevice& device() {
   if (open_one == nullptr) throw DeviceError("cuda: no GPU is open; open_device() comes first");
@@ -58,6 +64,17 @@ std::string version_text(int version) {
   return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
 }
 
+/// The communication queue has the higher priority: its kernels are few and small, and other devices wait for
+/// them.
+std::array<cudaStream_t, 2> open_streams() {
+  int least = 0, greatest = 0;
+  MOH_CUDA_CALL(cudaDeviceGetStreamPriorityRange(&least, &greatest));
+  std::array<cudaStream_t, 2> streams{};
+  MOH_CUDA_CALL(cudaStreamCreateWithPriority(streams.data(), cudaStreamNonBlocking, least));
+  MOH_CUDA_CALL(cudaStreamCreateWithPriority(streams.data() + 1, cudaStreamNonBlocking, greatest));
+  return streams;
+}
+
 OpenDevice open(int index) {
   const std::string where = "device: cuda:" + std::to_string(index);
   int count = 0;
@@ -85,7 +102,8 @@ OpenDevice open(int index) {
   MOH_CUDA_CALL(cudaGetDeviceProperties(&properties, index));
   device.name = properties.name;
   device.memory_bytes = properties.totalGlobalMem;
-  MOH_CUDA_CALL(cudaStreamCreateWithFlags(&device.stream, cudaStreamNonBlocking));
+  device.streams = open_streams();
+  MOH_CUDA_CALL(cudaEventCreateWithFlags(&device.passed, cudaEventDisableTiming));
   return device;
 }
 
@@ -157,9 +175,35 @@ std::size_t cache_bytes() {
   return static_cast<std::size_t>(attribute(cudaDevAttrL2CacheSize, device().index));
 }
 
-cudaStream_t stream() {
-  return device().stream;
+void use_device_in_this_thread() {
+  if (!std::exchange(device_is_set, true)) MOH_CUDA_CALL(cudaSetDevice(device().index));
 }
+
+cudaStream_t stream(Queue queue) {
+  use_device_in_this_thread();
+  return device().streams.at(static_cast<std::size_t>(queue));
+}
+cudaStream_t stream() {
+  return stream(current_queue);
+}
+
+QueueScope::QueueScope(Queue queue) : previous_(std::exchange(current_queue, queue)) {}
+QueueScope::~QueueScope() {
+  current_queue = previous_;
+}
+
+void require_compute_queue(const char* what) {
+  MOH_CHECK(current_queue == Queue::kCompute, std::string("the communication queue does not ") + what);
+}
+
+// One event is enough: a wait is for its record at the time of the call, whatever it records later.
+void wait_for(Queue waiter, Queue on) {
+  static std::mutex mutex;
+  const std::lock_guard lock(mutex);
+  MOH_CUDA_CALL(cudaEventRecord(device().passed, stream(on)));
+  MOH_CUDA_CALL(cudaStreamWaitEvent(stream(waiter), device().passed, 0));
+}
+
 const DeviceLimits& limits() {
   return device().limits;
 }
@@ -169,20 +213,25 @@ cudaMemPool_t memory_pool() {
 
 void synchronize() {
   require_no_capture("wait for the device");
-  MOH_CUDA_CALL(cudaStreamSynchronize(stream()));
+  for (const Queue queue : {Queue::kCompute, Queue::kCommunication})
+    MOH_CUDA_CALL(cudaStreamSynchronize(stream(queue)));
   throw_fault();
 }
 
 void copy_to_device(void* to, const void* from, std::size_t bytes) {
   require_no_capture("copy from the host");
+  require_compute_queue("copy from the host");
+  use_device_in_this_thread();
   Staging::instance().upload(to, from, bytes);
 }
 
 void copy_to_host(void* to, const void* from, std::size_t bytes) {
   if (bytes == 0) return;
   require_no_capture("copy to the host");
+  require_compute_queue("copy to the host");
   MOH_CUDA_CALL(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, stream()));
-  synchronize();
+  MOH_CUDA_CALL(cudaStreamSynchronize(stream()));
+  throw_fault();
 }
 
 void copy_on_device(void* to, const void* from, std::size_t bytes) {

@@ -1,8 +1,10 @@
 #include "core/cuda/device.h"
+#include "core/cuda/queue.h"
 
 namespace moh::cuda {
 
 void* create_event() {
+  use_device_in_this_thread();
   cudaEvent_t event = nullptr;
   MOH_CUDA_CALL(cudaEventCreateWithFlags(&event, cudaEventDefault));
   return event;
@@ -14,6 +16,17 @@ void destroy_event(void* event) noexcept {
 
 void record_event(void* event) {
   MOH_CUDA_CALL(cudaEventRecord(static_cast<cudaEvent_t>(event), stream()));
+}
+
+void record_event(void* event, Queue queue) {
+  MOH_CUDA_CALL(cudaEventRecord(static_cast<cudaEvent_t>(event), stream(queue)));
+}
+
+bool reached(void* event) {
+  const cudaError_t status = cudaEventQuery(static_cast<cudaEvent_t>(event));
+  if (status != cudaErrorNotReady) check(status, "cudaEventQuery");
+  cudaGetLastError();  // not being ready is no failure
+  return status == cudaSuccess;
 }
 
 double seconds_between(void* from, void* to) {

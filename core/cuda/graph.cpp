@@ -7,6 +7,7 @@
 
 #include "core/cuda/arena_scope.h"
 #include "core/cuda/device.h"
+#include "core/cuda/queue.h"
 #include "core/error.h"
 
 namespace moh::cuda {
@@ -41,7 +42,14 @@ class Capture {
   Result end() {
     under_way = false;
     cudaGraph_t graph = nullptr;
-    MOH_CUDA_CALL(cudaStreamEndCapture(stream(), &graph));
+    const cudaError_t ended = cudaStreamEndCapture(stream(), &graph);
+    if (ended == cudaErrorStreamCaptureUnjoined) {
+      cudaGetLastError();
+      throw InternalError(
+          "a captured step ends before the compute queue has waited for the communication queue, which takes "
+          "part in it");
+    }
+    check(ended, "cudaStreamEndCapture");
     Result result;
     cudaError_t status = cudaGraphGetNodes(graph, nullptr, &result.nodes);
     if (status == cudaSuccess) status = cudaGraphInstantiate(&result.ready, graph, 0);
@@ -95,6 +103,7 @@ void Graph::rehearse(FunctionRef<void()> work) {
 
 void Graph::capture(FunctionRef<void()> work) {
   MOH_CHECK(!captured(), "a graph is captured once");
+  require_compute_queue("begin a capture");
   const ArenaScope memory(impl_->memory->arena);
   Capture capture;
   work();
@@ -111,6 +120,7 @@ std::size_t Graph::num_nodes() const {
 
 void Graph::launch() {
   MOH_CHECK(captured(), "capture() comes first");
+  require_compute_queue("launch a graph");
   trim_pool();
   MOH_CUDA_CALL(cudaGraphLaunch(impl_->graph.ready, stream()));
 }

@@ -7,6 +7,7 @@
 #include "core/cuda/backend.h"
 #include "core/cuda/device.h"
 #include "core/cuda/fault.h"
+#include "core/cuda/queue.h"
 
 namespace moh::cuda {
 
@@ -77,6 +78,8 @@ class PinnedTransfer : public HostTransfer {
 
 std::unique_ptr<HostTransfer> begin_copy_to_host(const void* from, std::size_t bytes) {
   require_no_capture("copy to the host");
+  require_compute_queue("copy to the host");
+  use_device_in_this_thread();
   return std::make_unique<PinnedTransfer>(from, bytes);
 }
 

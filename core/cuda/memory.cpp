@@ -1,9 +1,13 @@
+#include <iterator>
+#include <map>
 #include <mutex>
+#include <string>
 #include <utility>
 #include <vector>
 
 #include "core/cuda/arena_scope.h"
 #include "core/cuda/device.h"
+#include "core/cuda/queue.h"
 #include "core/error.h"
 
 namespace moh::cuda {
@@ -13,12 +17,15 @@ namespace {
 struct Memory {
   std::mutex mutex;
   MemoryStats counts;
-  std::vector<SharedArena> arenas;  // those that have an owner or allocated blocks
-  std::int64_t pool_reserved = 0;   // bytes that CUDA's pool holds
-  bool pool_used = false;           // since trim_pool()
-  SharedArena current;              // the source of allocate(); null: CUDA's pool
-  std::vector<void*> to_free;       // blocks of the pool that were released during a capture
+  std::vector<SharedArena> arenas;                     // those that have an owner or allocated blocks
+  std::int64_t pool_reserved = 0;                      // bytes that CUDA's pool holds
+  bool pool_used = false;                              // since trim_pool()
+  SharedArena current;                                 // the source of allocate(); null: CUDA's pool
+  std::map<const std::byte*, std::size_t> persistent;  // blocks of PersistentMemoryScope, and their bytes
+  std::vector<void*> to_free;                          // what was released during a capture
 };
+
+thread_local bool takes_persistent = false;
 
 Memory& memory() {
   static auto* all = new Memory;  // never destroyed: tensors with static lifetime may outlive main()
@@ -39,20 +46,39 @@ void drop_unused_arenas() {
 void* take_from_pool(std::size_t bytes) {
   memory().pool_used = true;
   void* block = nullptr;
-  const cudaError_t status = cudaMallocAsync(&block, bytes, stream());
+  const cudaError_t status = cudaMallocAsync(&block, bytes, stream(Queue::kCompute));
   if (status != cudaErrorMemoryAllocation) check(status, "cudaMallocAsync");
+  return block;
+}
+
+void* take_from_device(std::size_t bytes) {
+  require_no_capture("allocate persistent memory");
+  void* block = nullptr;
+  const cudaError_t status = cudaMalloc(&block, bytes);
+  if (status != cudaErrorMemoryAllocation) check(status, "cudaMalloc");
+  if (block != nullptr) memory().persistent[static_cast<std::byte*>(block)] = bytes;
   return block;
 }
 
 /// Null when the device has no memory, even after what was released before is free.
 void* take_block(std::size_t bytes) {
-  if (memory().current) return memory().current->take(bytes);
-  if (void* const block = take_from_pool(bytes); block != nullptr) return block;
+  if (memory().current && !takes_persistent) return memory().current->take(bytes);
+  const auto take = takes_persistent ? take_from_device : take_from_pool;
+  if (void* const block = take(bytes); block != nullptr) return block;
   cudaGetLastError();
   require_no_capture("allocate outside of an arena");
-  MOH_CUDA_CALL(cudaStreamSynchronize(stream()));
+  MOH_CUDA_CALL(cudaStreamSynchronize(stream(Queue::kCompute)));
   MOH_CUDA_CALL(cudaMemPoolTrimTo(memory_pool(), 0));
-  return take_from_pool(bytes);
+  return take(bytes);
+}
+
+void free_block(void* block) {
+  // A failure is that of an earlier kernel, and the next call reports it.
+  if (memory().persistent.erase(static_cast<std::byte*>(block)) > 0) {
+    cudaFree(block);
+  } else {
+    cudaFreeAsync(block, stream(Queue::kCompute));
+  }
 }
 
 void give_back_block(void* block, std::size_t bytes) {
@@ -64,7 +90,7 @@ void give_back_block(void* block, std::size_t bytes) {
   if (capturing()) {  // a graph cannot free what it has not allocated
     memory().to_free.push_back(block);
   } else {
-    cudaFreeAsync(block, stream());  // a failure is that of an earlier kernel, and the next call reports it
+    free_block(block);
   }
 }
 
@@ -74,11 +100,13 @@ std::int64_t pool_reserved_bytes() {
   return static_cast<std::int64_t>(bytes);
 }
 
-/// Bytes that the pool and the arenas hold from the system. The pool is queried only when it is in use.
+/// Bytes that the pool, the arenas and persistent blocks hold from the system. The pool is queried only when
+/// it is in use.
 std::int64_t reserved_bytes() {
   if (!memory().current) memory().pool_reserved = pool_reserved_bytes();
   std::int64_t reserved = memory().pool_reserved;
   for (const SharedArena& arena : memory().arenas) reserved += arena->reserved_bytes();
+  for (const auto& [block, bytes] : memory().persistent) reserved += static_cast<std::int64_t>(bytes);
   return reserved;
 }
 
@@ -118,11 +146,30 @@ ArenaScope::ArenaScope(const SharedArena& arena) {
 ArenaScope::~ArenaScope() {
   const std::lock_guard lock(memory().mutex);
   memory().current = nullptr;
-  for (void* block : std::exchange(memory().to_free, {})) cudaFreeAsync(block, stream());
+  for (void* block : std::exchange(memory().to_free, {})) free_block(block);
   drop_unused_arenas();
 }
 
+PersistentMemoryScope::PersistentMemoryScope() : previous_(std::exchange(takes_persistent, true)) {}
+PersistentMemoryScope::~PersistentMemoryScope() {
+  takes_persistent = previous_;
+}
+
+void require_persistent(const void* begin, std::size_t bytes, const char* what) {
+  const std::lock_guard lock(memory().mutex);
+  const auto& blocks = memory().persistent;
+  const auto* const first = static_cast<const std::byte*>(begin);
+  const auto after = blocks.upper_bound(first);
+  const bool persistent =
+      after != blocks.begin() && first + bytes <= std::prev(after)->first + std::prev(after)->second;
+  MOH_CHECK(persistent,
+            std::string(what) +
+                ": memory that the compute queue may hand out again; it comes from a PersistentMemoryScope");
+}
+
 void* allocate(std::size_t bytes, MemoryPurpose purpose) {
+  require_compute_queue("allocate");
+  use_device_in_this_thread();
   const std::size_t wanted = bytes == 0 ? 1 : bytes;  // CUDA does not allocate 0 bytes
   const std::lock_guard lock(memory().mutex);
   void* const block = take_block(wanted);
