@@ -10,7 +10,7 @@ namespace moh::cuda {
 
 /// Device memory that is split and merged by the host alone, so that the same sequence of requests gets the
 /// same addresses, and that is not freed while a captured graph refers to it. A freed block may be reused at
-/// once: all work is on one stream. Not thread-safe.
+/// once: what uses it is in the compute queue. Not thread-safe.
 class Arena {
  public:
   ~Arena();

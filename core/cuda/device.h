@@ -11,7 +11,7 @@ namespace moh::cuda {
 /// Throws DeviceError, or MemoryError for exhausted memory, that names the call and CUDA's reason.
 void check(cudaError_t status, const char* call);
 
-/// The one stream to which all work is enqueued. Created by open_device().
+/// The stream of the calling thread's queue (core/cuda/queue.h): the compute queue, but in a QueueScope.
 cudaStream_t stream();
 
 /// Limits of the open device that launch shapes and kernel variants are chosen by.

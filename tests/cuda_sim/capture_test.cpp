@@ -115,7 +115,7 @@ TEST_CASE("sim: a captured step drops other samples each time, and averages what
 
 TEST_CASE("sim: a graph does its work when it is launched, on what its operands hold then", "[sim]") {
   for (const bool late : {false, true}) {
-    const sim::Stream::LateScope scope(late);
+    const sim::Streams::TimingScope scope(late ? sim::Timing::kLate : sim::Timing::kAtOnce);
     const Tensor in = number(1), sum = number(0);
     cuda::Graph graph;
     const auto work = [&] {
@@ -208,17 +208,17 @@ TEST_CASE("sim: memory that is released and not yet free is waited for, else wha
   sim::DeviceMemory& memory = sim::DeviceMemory::instance();
   constexpr std::int64_t kLarge = 64 << 20;
   const Device gpu = test::open_gpu();
-  const sim::Stream::LateScope late;
+  const sim::Streams::TimingScope late(sim::Timing::kLate);
   Tensor before = empty({kLarge}, DType::kUInt8, gpu);
   memory.set_limit(sim::DeviceMemory::kBytes - memory.free_bytes() + kLarge / 4);
   before = Tensor();  // which the device has yet to reach
   cuda::Graph graph;
   CHECK_NOTHROW(graph.rehearse([&] { empty({kLarge / 2}, DType::kUInt8, gpu); }));
-  const std::int64_t waits = sim::Stream::instance().waits();
+  const std::int64_t waits = sim::Streams::instance().waits();
   CHECK_THROWS_WITH(empty({2 * kLarge}, DType::kUInt8, gpu),
                     Catch::StartsWith("cuda memory: expected 134217728 more bytes, but the device refused") &&
                         Catch::Contains("held by the pool") && Catch::Contains("by captured work"));
-  CHECK(sim::Stream::instance().waits() == waits + 1);
+  CHECK(sim::Streams::instance().waits() == waits + 1);
   memory.set_limit(sim::DeviceMemory::kBytes);
 }
 

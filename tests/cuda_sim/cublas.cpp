@@ -267,7 +267,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t desc, const
                               cublasLtMatrixLayout_t a_layout, const void* b, cublasLtMatrixLayout_t b_layout,
                               const void* beta, const void* c, cublasLtMatrixLayout_t c_layout, void* d,
                               cublasLtMatrixLayout_t d_layout, const cublasLtMatmulAlgo_t* algorithm,
-                              void* workspace, std::size_t workspace_bytes, cudaStream_t) {
+                              void* workspace, std::size_t workspace_bytes, cudaStream_t stream) {
   const Product product{*desc, *a_layout, *b_layout, *c_layout, *d_layout};
   const Algorithm chosen = unpacked(*algorithm);
   float one = 0;
@@ -294,7 +294,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t desc, const
     multiply(chosen, product, at);
     moh::sim::device_clock() += milliseconds;
   };
-  moh::sim::Stream::instance().submit(work);
+  moh::sim::Streams::instance().submit(stream, work);
   ++state.calls[{chosen.id(), desc->epilogue, desc->compute_type == CUBLAS_COMPUTE_32F_FAST_TF32}];
   return CUBLAS_STATUS_SUCCESS;
 }

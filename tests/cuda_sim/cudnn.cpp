@@ -20,7 +20,7 @@ using moh::sim::DeviceMemory;
 using Direction = Cudnn::Direction;
 
 struct cudnnContext {
-  bool has_stream = false;
+  cudaStream_t stream = nullptr;
 };
 
 /// An image [n, h, w, c], or a weight [k, h, w, c].
@@ -187,7 +187,7 @@ cudnnStatus_t run(cudnnHandle_t handle, const Problem& p, Direction direction, i
   float one, zero;
   std::memcpy(&one, alpha, sizeof one);
   std::memcpy(&zero, beta, sizeof zero);
-  if (!handle->has_stream || one != 1 || zero != 0 || !p.is_consistent()) return CUDNN_STATUS_BAD_PARAM;
+  if (handle->stream == nullptr || one != 1 || zero != 0 || !p.is_consistent()) return CUDNN_STATUS_BAD_PARAM;
   if (algorithm != kReproducible) return CUDNN_STATUS_NOT_SUPPORTED;
   Cudnn& state = Cudnn::instance();
   if (workspace.bytes < state.workspace_bytes) return CUDNN_STATUS_BAD_PARAM_SIZE_INSUFFICIENT;
@@ -197,7 +197,7 @@ cudnnStatus_t run(cudnnHandle_t handle, const Problem& p, Direction direction, i
     if (reinterpret_cast<std::uintptr_t>(pointer) % 16 != 0) return CUDNN_STATUS_BAD_PARAM_MISALIGNED_POINTER;
     memory.require(pointer, extents->count() * extents->item(), "cuDNN: an operand");
   }
-  moh::sim::Stream::instance().submit([p, direction, at] {
+  moh::sim::Streams::instance().submit(handle->stream, [p, direction, at] {
     const DeviceMemory::Access access;
     compute(p, direction, at);
   });
@@ -214,8 +214,8 @@ cudnnStatus_t cudnnCreate(cudnnHandle_t* handle) {
   *handle = new cudnnContext;
   return CUDNN_STATUS_SUCCESS;
 }
-cudnnStatus_t cudnnSetStream(cudnnHandle_t handle, cudaStream_t) {
-  handle->has_stream = true;
+cudnnStatus_t cudnnSetStream(cudnnHandle_t handle, cudaStream_t stream) {
+  handle->stream = stream;
   return CUDNN_STATUS_SUCCESS;
 }
 

@@ -14,7 +14,8 @@ Device open_gpu() {
 void in_each_way(const std::function<void(const std::string&)>& check) {
   for (const sim::Way& way : sim::kWays) {
     const sim::FreedomScope scope(way.freedom);
-    const sim::Stream::LateScope stream(way.freedom.late_copies);
+    const sim::Streams::TimingScope stream(way.freedom.late_copies ? sim::Timing::kLate
+                                                                   : sim::Timing::kAtOnce);
     check(way.name);
   }
 }

@@ -1,5 +1,7 @@
 #include <cuda_runtime_api.h>
 
+#include <atomic>
+#include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <optional>
@@ -7,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "tests/cuda_sim/capture.h"
 #include "tests/cuda_sim/clock.h"
 #include "tests/cuda_sim/device_memory.h"
 #include "tests/cuda_sim/grid.h"
@@ -17,41 +20,60 @@
 
 namespace {
 
+using moh::sim::Capture;
 using moh::sim::DeviceMemory;
-using moh::sim::Stream;
+using moh::sim::Streams;
 
-cudaError_t last_error = cudaSuccess;
+thread_local cudaError_t last_error = cudaSuccess;
 
 cudaError_t done(cudaError_t status) {
   if (status != cudaSuccess) last_error = status;
   return status;
 }
 
-cudaStreamCaptureMode thread_mode = cudaStreamCaptureModeGlobal;
+thread_local int current_device = 0;
+std::atomic<int> device_in_use = 0;  // that of the streams: a process has one
 
-/// What a call that is no part of a capture meets while one is under way: an error, and the end of it.
-cudaError_t forbidden_in_capture() {
-  Stream& stream = Stream::instance();
-  if (stream.capture() == Stream::Capture::kNone) return cudaSuccess;
-  stream.break_capture();
+/// How many GPUs MOH_SIM_GPUS says that there are.
+int count_devices() {
+  const char* const wanted = std::getenv("MOH_SIM_GPUS");
+  return wanted == nullptr ? 1 : std::atoi(wanted);
+}
+
+/// What a thread makes while another GPU is its own is of no use beside the rest.
+void require_current_device(const char* call) {
+  if (current_device != device_in_use)
+    throw moh::sim::KernelFault(std::string(call) + " in a thread that has not called cudaSetDevice");
+}
+
+thread_local cudaStreamCaptureMode thread_mode = cudaStreamCaptureModeGlobal;
+
+/// What a call that is no part of a capture meets in a stream that is captured: an error, and the end of it.
+cudaError_t forbidden_in_capture(cudaStream_t stream) {
+  Capture* const capture = Capture::of(stream);
+  if (capture == nullptr) return cudaSuccess;
+  capture->break_off();
   return cudaErrorStreamCaptureUnsupported;
 }
 
-/// The same for calls that CUDA merely thinks dangerous then.
+/// The same for calls that CUDA merely thinks dangerous in a thread that captures.
 cudaError_t unsafe_in_capture() {
-  return thread_mode == cudaStreamCaptureModeRelaxed ? cudaSuccess : forbidden_in_capture();
+  Capture* const capture = Capture::current();
+  if (capture == nullptr || !capture->is_of_this_thread() || thread_mode == cudaStreamCaptureModeRelaxed)
+    return cudaSuccess;
+  capture->break_off();
+  return cudaErrorStreamCaptureUnsupported;
 }
 
 /// What goes into a stream whose capture is broken.
-cudaError_t broken_capture() {
-  return Stream::instance().capture() == Stream::Capture::kBroken ? cudaErrorStreamCaptureInvalidated
-                                                                  : cudaSuccess;
+cudaError_t broken_capture(cudaStream_t stream) {
+  const Capture* const capture = Capture::of(stream);
+  return capture != nullptr && capture->broken() ? cudaErrorStreamCaptureInvalidated : cudaSuccess;
 }
 
 /// CUDA would make nodes of such a call, with rules of their own that are not simulated.
-void refuse_in_capture(const char* call) {
-  if (Stream::instance().capture() != Stream::Capture::kNone)
-    throw moh::sim::KernelFault(std::string(call) + " in a capture");
+void refuse_in_capture(const char* call, cudaStream_t stream) {
+  if (Capture::of(stream) != nullptr) throw moh::sim::KernelFault(std::string(call) + " in a capture");
 }
 
 }  // namespace
@@ -61,15 +83,16 @@ struct CUevent_st {
   using Time = std::optional<double>;
 
   bool timed = false;
-  std::int64_t mark = 0;
-  std::int64_t capture = 0;  // that recorded it; 0 for none
+  std::optional<moh::sim::Mark> mark = {};  // of the last record; none before one, and in a capture
+  std::int64_t capture = 0;                 // the number of the one that recorded it; 0: none
+  std::vector<std::size_t> nodes = {};      // of it, that come before
   std::shared_ptr<Time> recorded = std::make_shared<Time>();
 };
 struct CUgraph_st {
-  std::vector<Stream::Work> works;
+  moh::sim::CapturedGraph graph;
 };
 struct CUgraphExec_st {
-  std::vector<Stream::Work> works;
+  moh::sim::CapturedGraph graph;
 };
 
 // Returns from the calling function where CUDA would.
@@ -104,6 +127,10 @@ const char* cudaGetErrorName(cudaError_t error) {
       return "cudaErrorStreamCaptureUnsupported";
     case cudaErrorStreamCaptureInvalidated:
       return "cudaErrorStreamCaptureInvalidated";
+    case cudaErrorStreamCaptureUnmatched:
+      return "cudaErrorStreamCaptureUnmatched";
+    case cudaErrorStreamCaptureIsolation:
+      return "cudaErrorStreamCaptureIsolation";
     case cudaErrorStreamCaptureUnjoined:
       return "cudaErrorStreamCaptureUnjoined";
     case cudaErrorCapturedEvent:
@@ -119,14 +146,16 @@ cudaError_t cudaGetLastError() {
 }
 
 cudaError_t cudaGetDeviceCount(int* count) {
-  *count = 1;
+  *count = count_devices();
   return cudaSuccess;
 }
 cudaError_t cudaSetDevice(int index) {
-  return done(index == 0 ? cudaSuccess : cudaErrorInvalidDevice);
+  if (index < 0 || index >= count_devices()) return done(cudaErrorInvalidDevice);
+  current_device = index;
+  return cudaSuccess;
 }
 cudaError_t cudaGetDevice(int* index) {
-  *index = 0;
+  *index = current_device;
   return cudaSuccess;
 }
 cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int) {
@@ -168,42 +197,61 @@ cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* greatest) {
   *greatest = -5;
   return cudaSuccess;
 }
-cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned, int) {
-  static char the_stream;
-  *stream = reinterpret_cast<cudaStream_t>(&the_stream);
+cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned, int priority) {
+  device_in_use = current_device;
+  *stream = Streams::instance().create(priority);
   return cudaSuccess;
 }
-/// There is one stream, which has all that came before anyway.
-cudaError_t cudaStreamWaitEvent(cudaStream_t, cudaEvent_t, unsigned) {
+cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
+  MOH_SIM_REQUIRE(forbidden_in_capture(stream));
+  Streams::instance().synchronize(stream);
   return cudaSuccess;
 }
-cudaError_t cudaStreamSynchronize(cudaStream_t) {
-  MOH_SIM_REQUIRE(forbidden_in_capture());
-  Stream::instance().wait_for_all();
+cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
+  Capture* const capture = Capture::of(stream);
+  MOH_SIM_REQUIRE(broken_capture(stream));
+  if (event->capture != 0) {
+    Capture* const of_event = Capture::current();
+    if (of_event == nullptr || of_event->number() != event->capture) return done(cudaErrorCapturedEvent);
+    of_event->join(stream, event->nodes);
+  } else if (capture != nullptr && event->mark) {
+    capture->break_off();
+    return done(cudaErrorStreamCaptureIsolation);
+  } else if (event->mark) {
+    Streams::instance().submit_wait(stream, *event->mark);
+  }
   return cudaSuccess;
 }
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags) {
+  require_current_device("cudaEventCreateWithFlags");
   *event = new CUevent_st{.timed = (flags & cudaEventDisableTiming) == 0};
   return cudaSuccess;
 }
-cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t) {
-  MOH_SIM_REQUIRE(broken_capture());
-  Stream& stream = Stream::instance();
-  event->capture = stream.capture() == Stream::Capture::kNone ? 0 : stream.capture_number();
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
+  MOH_SIM_REQUIRE(broken_capture(stream));
   event->recorded = std::make_shared<CUevent_st::Time>();
-  stream.submit([time = event->recorded] { *time = moh::sim::device_time(); });
-  event->mark = stream.mark();
+  if (const Capture* const capture = Capture::of(stream)) {
+    event->mark = std::nullopt;
+    event->capture = capture->number();
+    event->nodes = capture->last_of(stream);
+    return cudaSuccess;
+  }
+  Streams& streams = Streams::instance();
+  streams.submit(stream, [time = event->recorded] { *time = moh::sim::device_time(); });
+  event->mark = streams.mark(stream);
+  event->capture = 0;
   return cudaSuccess;
 }
 cudaError_t cudaEventQuery(cudaEvent_t event) {
   if (event->capture != 0) return done(cudaErrorCapturedEvent);
   MOH_SIM_REQUIRE(unsafe_in_capture());
-  return done(Stream::instance().known_done(event->mark) ? cudaSuccess : cudaErrorNotReady);
+  const bool is_done = !event->mark || Streams::instance().known_done(*event->mark);
+  return done(is_done ? cudaSuccess : cudaErrorNotReady);
 }
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
   if (event->capture != 0) return done(cudaErrorCapturedEvent);
   MOH_SIM_REQUIRE(unsafe_in_capture());
-  Stream::instance().wait_for(event->mark);
+  if (event->mark) Streams::instance().wait_for(*event->mark);
   return cudaSuccess;
 }
 cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t from, cudaEvent_t to) {
@@ -235,14 +283,15 @@ cudaError_t cudaMemPoolTrimTo(cudaMemPool_t, std::size_t) {
   DeviceMemory::instance().trim_pool();
   return cudaSuccess;
 }
-cudaError_t cudaMallocAsync(void** block, std::size_t bytes, cudaStream_t) {
-  refuse_in_capture("cudaMallocAsync");
+cudaError_t cudaMallocAsync(void** block, std::size_t bytes, cudaStream_t stream) {
+  refuse_in_capture("cudaMallocAsync", stream);
   *block = DeviceMemory::instance().allocate(bytes, DeviceMemory::Source::kPool);
   if (*block == nullptr) return done(cudaErrorMemoryAllocation);
-  Stream::instance().submit([=, block = *block] { DeviceMemory::open_block(block, bytes); });
+  Streams::instance().submit(stream, [=, block = *block] { DeviceMemory::open_block(block, bytes); });
   return cudaSuccess;
 }
 cudaError_t cudaMalloc(void** block, std::size_t bytes) {
+  require_current_device("cudaMalloc");
   MOH_SIM_REQUIRE(unsafe_in_capture());
   *block = DeviceMemory::instance().allocate(bytes, DeviceMemory::Source::kDevice);
   if (*block == nullptr) return done(cudaErrorMemoryAllocation);
@@ -251,22 +300,23 @@ cudaError_t cudaMalloc(void** block, std::size_t bytes) {
 }
 cudaError_t cudaFree(void* block) {
   MOH_SIM_REQUIRE(unsafe_in_capture());
-  Stream::instance().wait_for_all();
+  Streams::instance().synchronize();
   DeviceMemory::close_block(block, DeviceMemory::instance().free(block));
   return cudaSuccess;
 }
-cudaError_t cudaFreeAsync(void* block, cudaStream_t) {
-  refuse_in_capture("cudaFreeAsync");
+cudaError_t cudaFreeAsync(void* block, cudaStream_t stream) {
+  refuse_in_capture("cudaFreeAsync", stream);
   DeviceMemory& memory = DeviceMemory::instance();
   const std::size_t bytes = memory.free(block);
   memory.begin_close(bytes);
-  Stream::instance().submit([=, &memory] {
+  Streams::instance().submit(stream, [=, &memory] {
     DeviceMemory::close_block(block, bytes);
     memory.end_close(bytes);
   });
   return cudaSuccess;
 }
 cudaError_t cudaMallocHost(void** block, std::size_t bytes) {
+  require_current_device("cudaMallocHost");
   MOH_SIM_REQUIRE(unsafe_in_capture());
   *block = DeviceMemory::instance().allocate_pinned(bytes);
   return done(*block != nullptr ? cudaSuccess : cudaErrorMemoryAllocation);
@@ -277,46 +327,51 @@ cudaError_t cudaMemGetInfo(std::size_t* free_bytes, std::size_t* total_bytes) {
   return cudaSuccess;
 }
 cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind,
-                            cudaStream_t) {
-  MOH_SIM_REQUIRE(broken_capture());
+                            cudaStream_t stream) {
+  MOH_SIM_REQUIRE(broken_capture(stream));
   const DeviceMemory& memory = DeviceMemory::instance();
   if (kind != cudaMemcpyHostToDevice) memory.require(from, bytes, "cudaMemcpyAsync: source");
   if (kind != cudaMemcpyDeviceToHost) memory.require(to, bytes, "cudaMemcpyAsync: destination");
   // To or from pageable memory the call comes back when the copy is made.
   const void* const host = kind == cudaMemcpyHostToDevice ? from : to;
   const bool waits = kind != cudaMemcpyDeviceToDevice && !memory.is_pinned(host);
-  if (waits) MOH_SIM_REQUIRE(forbidden_in_capture());
-  Stream::instance().submit([=] {
+  if (waits) MOH_SIM_REQUIRE(forbidden_in_capture(stream));
+  Streams::instance().submit(stream, [=] {
     const DeviceMemory::Access access;
     std::memcpy(to, from, bytes);
   });
-  if (waits) Stream::instance().wait_for_all();
+  if (waits) Streams::instance().synchronize(stream);
   return cudaSuccess;
 }
-cudaError_t cudaMemsetAsync(void* to, int value, std::size_t bytes, cudaStream_t) {
-  MOH_SIM_REQUIRE(broken_capture());
+cudaError_t cudaMemsetAsync(void* to, int value, std::size_t bytes, cudaStream_t stream) {
+  MOH_SIM_REQUIRE(broken_capture(stream));
   DeviceMemory::instance().require(to, bytes, "cudaMemsetAsync");
-  Stream::instance().submit([=] {
+  Streams::instance().submit(stream, [=] {
     const DeviceMemory::Access access;
     std::memset(to, value, bytes);
   });
   return cudaSuccess;
 }
 
-cudaError_t cudaStreamBeginCapture(cudaStream_t, cudaStreamCaptureMode) {
-  Stream& stream = Stream::instance();
-  if (stream.capture() != Stream::Capture::kNone) return done(cudaErrorIllegalState);
-  stream.begin_capture();
+cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode) {
+  if (Capture::of(stream) != nullptr) return done(cudaErrorIllegalState);
+  if (Capture::current() != nullptr)
+    throw moh::sim::KernelFault("cudaStreamBeginCapture: the simulator has one capture at a time");
+  Capture::begin(stream);
   return cudaSuccess;
 }
-cudaError_t cudaStreamEndCapture(cudaStream_t, cudaGraph_t* graph) {
-  Stream& stream = Stream::instance();
+cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
   *graph = nullptr;
-  if (stream.capture() == Stream::Capture::kNone) return done(cudaErrorIllegalState);
-  const bool broken = stream.capture() == Stream::Capture::kBroken;
-  std::vector<Stream::Work> works = stream.end_capture();
-  if (broken) return done(cudaErrorStreamCaptureInvalidated);
-  *graph = new CUgraph_st{std::move(works)};
+  Capture* const current = Capture::of(stream);
+  if (current == nullptr) return done(cudaErrorIllegalState);
+  if (!current->began_in(stream)) {
+    current->break_off();
+    return done(cudaErrorStreamCaptureUnmatched);
+  }
+  const std::unique_ptr<Capture> capture = Capture::end();
+  if (capture->broken()) return done(cudaErrorStreamCaptureInvalidated);
+  if (!capture->all_joined()) return done(cudaErrorStreamCaptureUnjoined);
+  *graph = new CUgraph_st{capture->graph()};
   return cudaSuccess;
 }
 cudaError_t cudaThreadExchangeStreamCaptureMode(cudaStreamCaptureMode* mode) {
@@ -325,11 +380,11 @@ cudaError_t cudaThreadExchangeStreamCaptureMode(cudaStreamCaptureMode* mode) {
 }
 cudaError_t cudaGraphGetNodes(cudaGraph_t graph, cudaGraphNode_t* nodes, std::size_t* count) {
   if (nodes != nullptr) throw moh::sim::KernelFault("cudaGraphGetNodes: the simulator counts nodes only");
-  *count = graph->works.size();
+  *count = graph->graph.size();
   return cudaSuccess;
 }
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t* ready, cudaGraph_t graph, unsigned long long) {
-  *ready = new CUgraphExec_st{graph->works};
+  *ready = new CUgraphExec_st{graph->graph};
   return cudaSuccess;
 }
 cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
@@ -337,14 +392,12 @@ cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
   return cudaSuccess;
 }
 cudaError_t cudaGraphExecDestroy(cudaGraphExec_t ready) {
-  Stream::instance().wait_for_all();  // a launch that is under way goes on after it on a device
+  Streams::instance().synchronize();  // a launch that is under way goes on after it on a device
   delete ready;
   return cudaSuccess;
 }
-cudaError_t cudaGraphLaunch(cudaGraphExec_t ready, cudaStream_t) {
-  MOH_SIM_REQUIRE(forbidden_in_capture());
-  Stream::instance().submit([ready] {
-    for (const Stream::Work& work : ready->works) work();
-  });
+cudaError_t cudaGraphLaunch(cudaGraphExec_t ready, cudaStream_t stream) {
+  MOH_SIM_REQUIRE(forbidden_in_capture(stream));
+  Streams::instance().submit(stream, [ready] { ready->graph.run(); });
   return cudaSuccess;
 }

@@ -81,7 +81,7 @@ std::vector<StepReport> train(Run& run) {
 
 TEST_CASE("sim: three graphs give the bits of an uncaptured step, however many micro-batches and targets") {
   const std::int64_t accumulate = GENERATE(1, 2, 5);
-  const sim::Stream::LateScope late(accumulate == 2);
+  const sim::Streams::TimingScope late(accumulate == 2 ? sim::Timing::kLate : sim::Timing::kAtOnce);
   INFO(accumulate << " micro-batches");
   Run eager(run_with(accumulate, false)), captured(run_with(accumulate, true));
   const std::vector<StepReport> expected = train(eager), found = train(captured);

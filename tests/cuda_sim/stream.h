@@ -1,69 +1,100 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <mutex>
+#include <optional>
 #include <vector>
+
+/// A stream, by its number on the device.
+struct CUstream_st {
+  std::size_t number;
+};
 
 namespace moh::sim {
 
-/// The stream of the simulated device. It does what it is asked for at once or, as late as a device may, when
-/// the host waits; either way the host knows only of that to be done which it has waited for.
-class Stream {
+using Work = std::function<void()>;
+
+/// When the device does what it was asked for: what is right only in one of these ways lacks a wait.
+enum class Timing : std::uint8_t {
+  kAtOnce,  ///< before the call returns
+  kLate,    ///< as late as possible: when the host waits for it, or a stream for which the host waits
+  kAhead,   ///< late, but streams of a higher priority run as far ahead of the others as their waits permit
+};
+
+/// A point in a stream: how much of each stream's work is done there.
+struct Mark {
+  std::size_t stream = 0;
+  std::vector<std::int64_t> done = {};
+};
+
+/// The streams of the simulated device. Of what they have done, the host knows what it has waited for, and
+/// no more.
+class Streams {
  public:
-  using Work = std::function<void()>;
+  static Streams& instance();
 
-  static Stream& instance();
+  /// A stream of a priority: the smaller the number, the higher.
+  CUstream_st* create(int priority);
 
-  /// Does the work, or records it while a capture is under way.
-  void submit(Work work);
+  /// Enqueues work, or records it while the stream is captured.
+  void submit(const CUstream_st* stream, Work work);
+  /// The stream's subsequent work is done after what is before the mark.
+  void submit_wait(const CUstream_st* stream, const Mark& mark);
+  Mark mark(const CUstream_st* stream) const;
 
-  enum class Capture {
-    kNone,
-    kRecording,
-    kBroken  ///< by a call that CUDA forbids meanwhile
-  };
-  Capture capture() const { return capture_; }
-  void begin_capture();
-  void break_capture() { capture_ = Capture::kBroken; }
-  std::vector<Work> end_capture();
-  /// Of the capture that is under way, or the last one.
-  std::int64_t capture_number() const { return captures_; }
-
-  /// The place in the stream that an event marks.
-  std::int64_t mark() { return ++marks_; }
-  bool known_done(std::int64_t mark) const { return mark <= done_; }
+  /// Whether the host knows that the work before the mark is done. From any thread.
+  bool known_done(const Mark& mark) const;
   /// Of the host, for the work before the mark; nothing where it is known to be done.
-  void wait_for(std::int64_t mark);
-  /// Of the host, for all that was asked for.
-  void wait_for_all() { wait_for(mark()); }
+  void wait_for(const Mark& mark);
+  /// Of the host, for all work of a stream, or of all streams.
+  void synchronize(const CUstream_st* stream);
+  void synchronize();
   /// How often the host has waited.
   std::int64_t waits() const { return waits_; }
 
-  /// Work is done late for the lifetime of the scope, which ends with a wait.
-  class LateScope {
+  Timing timing() const { return timing_; }
+  /// The streams by number, those first that are to run as far as they can before the others do.
+  std::vector<std::size_t> in_order() const;
+
+  /// Sets the timing for the lifetime of the scope, which ends with a wait for everything.
+  class TimingScope {
    public:
-    explicit LateScope(bool late = true);
-    ~LateScope() noexcept(false);
-    LateScope(const LateScope&) = delete;
-    LateScope& operator=(const LateScope&) = delete;
+    explicit TimingScope(Timing timing);
+    ~TimingScope() noexcept(false);
+    TimingScope(const TimingScope&) = delete;
+    TimingScope& operator=(const TimingScope&) = delete;
 
    private:
-    bool previous_;
+    Timing previous_;
   };
 
  private:
-  struct Pending {
-    std::int64_t after;  // the last mark before it
+  struct Item {
     Work work;
+    std::optional<Mark> after;  // what it waits for
+  };
+  struct Stream {
+    CUstream_st handle;
+    int priority;
+    std::deque<Item> pending = {};
+    std::int64_t finished = 0;
+    std::vector<std::int64_t> done = {};  // at its end: Mark::done, its own items included
   };
 
-  Capture capture_ = Capture::kNone;
-  std::vector<Work> recorded_;
-  std::int64_t captures_ = 0;
-  bool late_ = false;
-  std::deque<Pending> pending_;
-  std::int64_t marks_ = 0, done_ = 0, waits_ = 0;
+  void push(Stream& stream, Item item);
+  void run_until(std::size_t stream, std::int64_t finished);
+  void run_next(Stream& stream);
+  void run_ahead();
+
+  Timing timing_ = Timing::kAtOnce;
+  std::deque<Stream> streams_;  // at fixed addresses
+  bool running_ahead_ = false;
+  std::int64_t waits_ = 0;
+  mutable std::mutex known_mutex_;
+  std::vector<std::int64_t> known_;  // of each stream's items, how many the host knows to be done
 };
 
 }  // namespace moh::sim

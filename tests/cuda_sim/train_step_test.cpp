@@ -20,7 +20,7 @@ TEST_CASE("sim: a warm training step does not make the host wait") {
       config.precision = precision;
       model_of(config).moh.router = router;
       if (router == RouterKind::kNone) model_of(config).moh.num_shared = model_of(config).moh.top_k = 0;
-      const sim::Stream::LateScope late;
+      const sim::Streams::TimingScope late(sim::Timing::kLate);
       TrainingRun run(config);
       run.step();
       run.begin();
@@ -28,23 +28,23 @@ TEST_CASE("sim: a warm training step does not make the host wait") {
         INFO(name_of(precision) << ", " << name_of(router) << ", step " << i + 2);
         CHECK(run.begin() == 0);
         // The report of the step before is what the host waits for, once.
-        const std::int64_t before = sim::Stream::instance().waits();
+        const std::int64_t before = sim::Streams::instance().waits();
         CHECK(std::isfinite(run.finish().loss));
-        CHECK(sim::Stream::instance().waits() - before == 1);
+        CHECK(sim::Streams::instance().waits() - before == 1);
       }
     }
   }
   // The count sees what it should.
-  const std::int64_t before = sim::Stream::instance().waits();
+  const std::int64_t before = sim::Streams::instance().waits();
   full({}, 1.0, DType::kFloat32, small_run().device).item();
-  CHECK(sim::Stream::instance().waits() > before);
+  CHECK(sim::Streams::instance().waits() > before);
 }
 
 TEST_CASE("sim: a device that is a step behind computes and reports the same") {
   TrainingRun at_once(small_run());
   std::vector<StepReport> expected;
   for (int i = 0; i < 5; ++i) expected.push_back(at_once.step());
-  const sim::Stream::LateScope late;
+  const sim::Streams::TimingScope late(sim::Timing::kLate);
   TrainingRun behind(small_run());
   std::vector<StepReport> found;
   behind.begin();
@@ -99,7 +99,7 @@ void compute_logits(const Model& model) {
 
 TEST_CASE("sim: a captured step gives the same bits as one that is not") {
   for (const bool late : {false, true}) {
-    const sim::Stream::LateScope scope(late);
+    const sim::Streams::TimingScope scope(late ? sim::Timing::kLate : sim::Timing::kAtOnce);
     INFO((late ? "late" : "prompt"));
     RunConfig config = small_run();
     check_same_with_graph(config, compute_logits);

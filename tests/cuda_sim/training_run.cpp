@@ -45,11 +45,11 @@ TrainingRun::TrainingRun(const RunConfig& config, const Family& family)
 }
 
 std::int64_t TrainingRun::begin() {
-  const std::int64_t before = sim::Stream::instance().waits();
+  const std::int64_t before = sim::Streams::instance().waits();
   // A rate, as everything else, that is another each time.
   const double learning_rate = config_.schedule.peak / static_cast<double>(1 + step_);
   train_step_.begin(step_++, learning_rate);
-  return sim::Stream::instance().waits() - before;
+  return sim::Streams::instance().waits() - before;
 }
 
 std::vector<Tensor> TrainingRun::state() const {

@@ -1,7 +1,7 @@
 #pragma once
 
-// As much of CUDA's runtime interface as moh uses, for one simulated GPU: everything is done when the call
-// returns, and stream.h counts what the host would have to wait for.
+// As much of CUDA's runtime interface as moh uses, for one simulated GPU: stream.h says when it does what is
+// enqueued.
 
 #include <cstddef>
 #include <cstdint>
@@ -19,7 +19,9 @@ enum cudaError_t {
   cudaErrorNotReady = 600,
   cudaErrorStreamCaptureUnsupported = 900,
   cudaErrorStreamCaptureInvalidated = 901,
+  cudaErrorStreamCaptureUnmatched = 903,
   cudaErrorStreamCaptureUnjoined = 904,
+  cudaErrorStreamCaptureIsolation = 905,
   cudaErrorCapturedEvent = 907
 };
 enum cudaMemcpyKind { cudaMemcpyHostToDevice = 1, cudaMemcpyDeviceToHost = 2, cudaMemcpyDeviceToDevice = 3 };

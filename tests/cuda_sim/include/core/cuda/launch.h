@@ -6,6 +6,7 @@
 #include <type_traits>
 
 #include "core/cuda/device.h"
+#include "tests/cuda_sim/capture.h"
 #include "tests/cuda_sim/clock.h"
 #include "tests/cuda_sim/device_memory.h"
 #include "tests/cuda_sim/grid.h"
@@ -38,10 +39,11 @@ void launch(const char* name, void (*kernel)(Params...), const LaunchShape& shap
   if (shape.blocks_x == 0 || shape.blocks_y == 0) return;
   check_grid(name, shape.blocks_x, shape.blocks_y);
   (check_argument(name, args), ...);
-  if (sim::Stream::instance().capture() == sim::Stream::Capture::kBroken)
+  const cudaStream_t queue = stream();
+  if (const sim::Capture* const capture = sim::Capture::of(queue); capture != nullptr && capture->broken())
     check(cudaErrorStreamCaptureInvalidated, name);
   sim::LaunchLog::instance().add(name);
-  sim::Stream::instance().submit([=] {
+  sim::Streams::instance().submit(queue, [=] {
     const sim::DeviceMemory::Access access;
     sim::run_grid(name, {static_cast<unsigned>(shape.blocks_x), static_cast<unsigned>(shape.blocks_y)},
                   {static_cast<unsigned>(shape.threads)}, shape.shared_bytes, [&] { kernel(args...); });
