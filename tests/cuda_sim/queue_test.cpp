@@ -223,13 +223,13 @@ TEST_CASE("sim: a capture and what is outside of it do not wait for each other",
 }
 
 TEST_CASE("sim: the host knows what the queue for which it has waited had waited for", "[sim]") {
-  const Tensor x = number(1);
+  const Tensor x = number(1), other = number(5);
   const sim::Streams::TimingScope scope(Timing::kLate);
   void* const event = cuda::create_event();
   beside([&] { x.scale(2); });
   cuda::record_event(event, Queue::kCommunication);
   CHECK_FALSE(cuda::reached(event));
-  CHECK(number(5).item() == 5);  // of the compute queue, which does not wait for it
+  CHECK(other.item() == 5);  // of the compute queue, which does not wait for it
   CHECK_FALSE(cuda::reached(event));
   cuda::wait_for(Queue::kCompute, Queue::kCommunication);
   CHECK(x.item() == 2);
