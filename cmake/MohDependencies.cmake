@@ -123,9 +123,15 @@ moh_status("cuDNN and its front end" "${MOH_HAVE_CUDNN_FRONTEND}" "${MOH_CUDNN_F
            "dense attention on a GPU"
            "dense attention on a GPU runs in moh's own kernels, and attention.backend: cudnn is refused")
 
-find_library(MOH_NCCL_LIBRARY nccl HINTS ${CUDAToolkit_LIBRARY_DIR} /usr/local/cuda/lib64)
-mark_as_advanced(MOH_NCCL_LIBRARY)
-moh_status("NCCL" "${MOH_NCCL_LIBRARY}" "${MOH_NCCL_LIBRARY}" "not used by this version" "not needed by this version")
+# NCCL's header alone is compiled against, too; the library is loaded when several processes compute on GPUs.
+find_path(MOH_NCCL_INCLUDE_DIR nccl.h HINTS ${CUDAToolkit_INCLUDE_DIRS})
+mark_as_advanced(MOH_NCCL_INCLUDE_DIR)
+set(MOH_HAVE_NCCL FALSE)
+if(MOH_HAVE_CUDA AND MOH_NCCL_INCLUDE_DIR)
+  set(MOH_HAVE_NCCL TRUE)
+endif()
+moh_status("NCCL" "${MOH_HAVE_NCCL}" "${MOH_NCCL_INCLUDE_DIR}" "device: cuda in several processes"
+           "several processes with GPUs need comm.backend: host")
 
 # Only the header is compiled against: the library is loaded when a launcher has started several processes
 # (train/comm/mpi_library.h), so programs need none to run, nor does a package depend on it.

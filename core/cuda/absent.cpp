@@ -1,8 +1,11 @@
 #include "core/cuda/backend.h"
+#include "core/cuda/collective_counts.h"
 #include "core/cuda/fault.h"
+#include "core/cuda/gpus.h"
 #include "core/cuda/graph.h"
 #include "core/cuda/queue.h"
 #include "core/cuda/ranges.h"
+#include "core/cuda/sum_rows.h"
 #include "core/error.h"
 
 // For a build without a CUDA toolkit. open_device() and allocate() throw, so there are no device tensors, and
@@ -150,6 +153,27 @@ bool all_finite(const void*, DType, std::int64_t) {
   not_open();
 }
 std::int32_t fault_kind(const std::string&) {
+  not_open();
+}
+void check_after_waits(std::function<void()>) {
+  not_open();
+}
+int count_gpus() {
+  return 0;
+}
+std::string gpu_address(int) {
+  not_open();
+}
+void count_begin_of_collective() {
+  not_open();
+}
+void count_end_of_collective() {
+  not_open();
+}
+CollectiveCounts collective_counts() {
+  not_open();
+}
+void sum_rows(const bfloat16*, bfloat16*, std::int64_t, std::int64_t) {
   not_open();
 }
 

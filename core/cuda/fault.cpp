@@ -1,8 +1,10 @@
 #include "core/cuda/fault.h"
 
 #include <atomic>
+#include <functional>
 #include <map>
 #include <mutex>
+#include <utility>
 #include <vector>
 
 #include "core/cuda/device.h"
@@ -25,6 +27,15 @@ Kinds& kinds() {
 
 std::atomic<Fault*> the_fault = nullptr;
 
+struct WaitCheck {
+  std::mutex mutex;
+  std::function<void()> check;
+};
+WaitCheck& wait_check() {
+  static auto* the_check = new WaitCheck;
+  return *the_check;
+}
+
 }  // namespace
 
 Fault* fault_on_device() {
@@ -46,7 +57,18 @@ std::int32_t fault_kind(const std::string& what) {
   return entry->second;
 }
 
+void check_after_waits(std::function<void()> check) {
+  const std::lock_guard lock(wait_check().mutex);
+  wait_check().check = std::move(check);
+}
+
 void throw_fault() {
+  std::function<void()> check;
+  {
+    const std::lock_guard lock(wait_check().mutex);
+    check = wait_check().check;
+  }
+  if (check) check();
   Fault* const fault = the_fault;
   if (fault == nullptr || fault->kind == 0) return;
   const Fault found = *fault;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 
 namespace moh::cuda {
@@ -20,7 +21,10 @@ Fault* fault_on_device();
 /// The number that stands for the message `what` ("embedding: ids: expected 0 to 255 (rows of table)"); equal
 /// texts get equal numbers.
 std::int32_t fault_kind(const std::string& what);
-/// Throws ValueError when a kernel has found a fault, and clears it. Called by synchronize().
+/// Throws ValueError when a kernel has found a fault, and clears it. Called after each wait of the host for
+/// the device, before anybody sees a result.
 void throw_fault();
+/// `check`, which may throw, is called at those places, too, from now on; empty: nothing is.
+void check_after_waits(std::function<void()> check);
 
 }  // namespace moh::cuda

@@ -23,13 +23,14 @@ std::string text_of(const std::string& path) {
   const std::string text = text_of(MOH_SOURCE_DIR "/tests/cuda_sim/include/" + ours);
   std::string real;
   for (const char* name : theirs) real += text_of(folder + "/" + name);
-  const std::regex constant(R"((CU\w+)\s*=\s*(\(?\w+(?: \| \w+)*\)?))");
+  const std::regex constant(R"((CU\w+|nccl\w+)\s*=\s*(\(?\w+(?: \| \w+)*\)?))");
   int count = 0;
   for (auto match = std::sregex_iterator(text.begin(), text.end(), constant); match != std::sregex_iterator();
        ++match) {
     const std::string name = (*match)[1];
     const std::string value = std::regex_replace((*match)[2].str(), std::regex(R"([(|)])"), R"(\$&)");
-    if (name == version) continue;  // whichever is installed
+    // Whichever version is installed; and types.
+    if (name == version || name.ends_with("_t")) continue;
     ++count;
     INFO(name);
     CHECK(std::regex_search(real, std::regex("\\b" + name + "\\s*=\\s*" + value + "(?!\\w| \\|)")));
@@ -54,5 +55,13 @@ TEST_CASE("sim: the constants of the simulated cuDNN are the toolkit's", "[sim]"
                           "CUDNN_MAJOR") > 25);
 #else
   WARN("no headers of cuDNN to compare with");
+#endif
+}
+
+TEST_CASE("sim: the constants of the simulated NCCL are the library's", "[sim]") {
+#ifdef MOH_NCCL_HEADERS
+  CHECK(compare_constants("nccl.h", MOH_NCCL_HEADERS, {"nccl.h"}, "") > 13);
+#else
+  WARN("no header of NCCL to compare with");
 #endif
 }

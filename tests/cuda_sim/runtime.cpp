@@ -1,6 +1,7 @@
 #include <cuda_runtime_api.h>
 
 #include <atomic>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <memory>
@@ -152,6 +153,11 @@ cudaError_t cudaGetDeviceCount(int* count) {
 cudaError_t cudaSetDevice(int index) {
   if (index < 0 || index >= count_devices()) return done(cudaErrorInvalidDevice);
   current_device = index;
+  return cudaSuccess;
+}
+cudaError_t cudaDeviceGetPCIBusId(char* address, int length, int index) {
+  if (index < 0 || index >= count_devices()) return done(cudaErrorInvalidDevice);
+  std::snprintf(address, static_cast<std::size_t>(length), "0000:%02x:00.0", index + 1);
   return cudaSuccess;
 }
 cudaError_t cudaGetDevice(int* index) {

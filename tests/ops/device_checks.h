@@ -22,6 +22,7 @@ void check_dropout_keys_on_device();
 void check_host_copies();
 void check_uploads();
 void check_clock_on_device();
+void check_collectives_on_device();
 void check_attention_on_device();
 void check_aggregated_on_device();
 

@@ -10,11 +10,10 @@
 #include <string_view>
 #include <vector>
 
+#include "core/reduce_op.h"
 #include "core/tensor.h"
 
 namespace moh {
-
-enum class ReduceOp : std::uint8_t { kSum, kMax };
 
 /// A collective that has finished, and when it ran, waiting for the other processes included.
 struct Collective {

@@ -59,6 +59,7 @@ cudaError_t cudaGetLastError();
 cudaError_t cudaGetDeviceCount(int* count);
 cudaError_t cudaSetDevice(int index);
 cudaError_t cudaGetDevice(int* index);
+cudaError_t cudaDeviceGetPCIBusId(char* address, int length, int index);
 cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int index);
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int index);
 cudaError_t cudaDriverGetVersion(int* version);

@@ -1,0 +1,263 @@
+#include "core/cuda/nccl_group.h"
+
+#include <atomic>
+#include <chrono>
+#include <cstdlib>
+#include <cstring>
+#include <exception>
+#include <functional>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <utility>
+
+#include "core/cuda/device.h"
+#include "core/cuda/nccl_library.h"
+#include "core/cuda/queue.h"
+#include "core/error.h"
+
+namespace moh::cuda {
+
+namespace {
+
+using std::chrono::duration;
+using std::chrono::microseconds;
+using std::chrono::milliseconds;
+using std::chrono::steady_clock;
+
+constexpr const char* kAlgorithms = "NCCL_ALGO";
+
+ncclDataType_t type_of(DType dtype) {
+  switch (dtype) {
+    case DType::kFloat32:
+      return ncclFloat32;
+    case DType::kBFloat16:
+      return ncclBfloat16;
+    case DType::kFloat64:
+      return ncclFloat64;
+    case DType::kInt64:
+      return ncclInt64;
+    default:
+      fail_check(__FILE__, __LINE__, "a type that is reduced", dtype_name(dtype));
+  }
+}
+
+ncclRedOp_t operation_of(ReduceOp op) {
+  return op == ReduceOp::kSum ? ncclSum : ncclMax;
+}
+
+steady_clock::time_point after(double seconds) {
+  return steady_clock::now() + std::chrono::duration_cast<steady_clock::duration>(duration<double>(seconds));
+}
+
+/// Runs `work` on a thread of its own, which is left behind if it takes longer than `seconds`, as are errors
+/// of what is to end anyway. `work` owns what it uses.
+bool run_within(double seconds, std::function<void()> work) {
+  auto done = std::make_shared<std::atomic<bool>>(false);
+  std::thread thread([done, work = std::move(work)] {
+    try {
+      work();
+    } catch (const std::exception&) {
+    }
+    *done = true;
+  });
+  for (const auto end = after(seconds); !*done && steady_clock::now() < end;)
+    std::this_thread::sleep_for(milliseconds(1));
+  const bool in_time = *done;
+  in_time ? thread.join() : thread.detach();
+  return in_time;
+}
+
+}  // namespace
+
+NcclId make_nccl_id() {
+  const NcclLibrary& nccl = NcclLibrary::get();
+  ncclUniqueId id;
+  if (const ncclResult_t result = nccl.ncclGetUniqueId(&id); result != ncclSuccess)
+    throw DeviceError(std::string("nccl: ncclGetUniqueId: ") + nccl.ncclGetErrorString(result));
+  NcclId bytes;
+  static_assert(sizeof id.internal == sizeof bytes);
+  std::memcpy(bytes.data(), id.internal, sizeof bytes);
+  return bytes;
+}
+
+std::string nccl_version() {
+  int code = 0;
+  NcclLibrary::get().ncclGetVersion(&code);
+  return nccl_version_text(code);
+}
+
+std::string nccl_version_text(int code) {
+  return std::to_string(code / 10000) + "." + std::to_string(code % 10000 / 100) + "." +
+         std::to_string(code % 100);
+}
+
+void pin_nccl_algorithms() {
+  ::setenv(kAlgorithms, "Ring,Tree", /*overwrite=*/0);
+}
+
+std::string nccl_algorithms() {
+  const char* const names = std::getenv(kAlgorithms);
+  return names == nullptr ? "" : names;
+}
+
+/// What an abort may be doing while the thread of the collectives is inside NCCL: `calls` is held by each
+/// call, which does not block, and `aborted` is looked at first.
+struct NcclGroup::Impl {
+  const NcclLibrary& nccl = NcclLibrary::get();
+  ncclComm_t comm = nullptr;
+  int rank = 0, size = 0;
+  std::timed_mutex calls;
+  std::atomic<bool> aborted = false;
+  bool left = false;
+
+  /// What NCCL says of an error, after the function that has met it.
+  [[noreturn]] void fail(const char* function, ncclResult_t result) const {
+    const char* const last = nccl.ncclGetLastError(comm);
+    std::string message = std::string("nccl: ") + function + ": " + nccl.ncclGetErrorString(result);
+    if (last != nullptr && *last != '\0') message += std::string(": ") + last;
+    throw DeviceError(message);
+  }
+
+  ncclResult_t state() const {
+    ncclResult_t state = ncclSuccess;
+    const ncclResult_t result = nccl.ncclCommGetAsyncError(comm, &state);
+    return result == ncclSuccess ? state : result;
+  }
+
+  /// Calls a function of NCCL, and waits until it has taken the call: an initialisation of parts, or a
+  /// launch, may go on in a thread of its own, and is ended by an abort.
+  void call(const char* function, const std::function<ncclResult_t()>& body) {
+    ncclResult_t result = ncclInvalidUsage;
+    for (bool first = true;; first = false) {
+      {
+        const std::lock_guard lock(calls);
+        require_open(function);
+        result = first ? body() : state();
+      }
+      if (result != ncclInProgress) break;
+      std::this_thread::sleep_for(microseconds(20));
+    }
+    if (result != ncclSuccess) fail(function, result);
+  }
+
+  void require_open(const char* function) const {
+    if (aborted)
+      throw DeviceError(std::string("nccl: ") + function + ": the communicator of this process was aborted");
+  }
+};
+
+NcclGroup::NcclGroup(const NcclId& id, int rank, int size) : impl_(std::make_shared<Impl>()) {
+  use_device_in_this_thread();
+  impl_->rank = rank;
+  impl_->size = size;
+  ncclUniqueId unique;
+  std::memcpy(unique.internal, id.data(), sizeof unique.internal);
+  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+  config.blocking = 0;
+  const ncclResult_t result = impl_->nccl.ncclCommInitRankConfig(&impl_->comm, size, unique, rank, &config);
+  if (result != ncclSuccess && result != ncclInProgress) impl_->fail("ncclCommInitRankConfig", result);
+}
+
+NcclGroup::~NcclGroup() {
+  constexpr double kSeconds = 10;
+  if (!impl_->left) abort(kSeconds);
+}
+
+bool NcclGroup::joined() {
+  const std::lock_guard lock(impl_->calls);
+  impl_->require_open("ncclCommInitRankConfig");
+  const ncclResult_t state = impl_->state();
+  if (state != ncclSuccess && state != ncclInProgress) impl_->fail("ncclCommInitRankConfig", state);
+  return state == ncclSuccess;
+}
+
+void NcclGroup::all_reduce(void* values, std::int64_t count, DType dtype, ReduceOp op) {
+  impl_->call("ncclAllReduce", [&] {
+    return impl_->nccl.ncclAllReduce(values, values, static_cast<std::size_t>(count), type_of(dtype),
+                                     operation_of(op), impl_->comm, stream(Queue::kCommunication));
+  });
+}
+
+void NcclGroup::reduce_scatter(const void* rows, void* part, std::int64_t count, DType dtype, ReduceOp op) {
+  impl_->call("ncclReduceScatter", [&] {
+    return impl_->nccl.ncclReduceScatter(rows, part, static_cast<std::size_t>(count), type_of(dtype),
+                                         operation_of(op), impl_->comm, stream(Queue::kCommunication));
+  });
+}
+
+void NcclGroup::all_gather(const void* part, void* rows, std::int64_t bytes) {
+  impl_->call("ncclAllGather", [&] {
+    return impl_->nccl.ncclAllGather(part, rows, static_cast<std::size_t>(bytes), ncclUint8, impl_->comm,
+                                     stream(Queue::kCommunication));
+  });
+}
+
+void NcclGroup::broadcast(void* values, std::int64_t bytes, int root) {
+  impl_->call("ncclBroadcast", [&] {
+    return impl_->nccl.ncclBroadcast(values, values, static_cast<std::size_t>(bytes), ncclUint8, root,
+                                     impl_->comm, stream(Queue::kCommunication));
+  });
+}
+
+void NcclGroup::exchange(const void* from, void* to, std::int64_t bytes) {
+  const auto count = static_cast<std::size_t>(bytes);
+  impl_->call("ncclGroupEnd", [&] {
+    ncclResult_t result = impl_->nccl.ncclGroupStart();
+    for (int r = 0; r < impl_->size && result == ncclSuccess; ++r) {
+      const auto row = count * static_cast<std::size_t>(r);
+      result = impl_->nccl.ncclSend(static_cast<const char*>(from) + row, count, ncclUint8, r, impl_->comm,
+                                    stream(Queue::kCommunication));
+      if (result != ncclSuccess) break;
+      result = impl_->nccl.ncclRecv(static_cast<char*>(to) + row, count, ncclUint8, r, impl_->comm,
+                                    stream(Queue::kCommunication));
+    }
+    const ncclResult_t ended = impl_->nccl.ncclGroupEnd();
+    return result == ncclSuccess || result == ncclInProgress ? ended : result;
+  });
+}
+
+void NcclGroup::check() {
+  const std::unique_lock lock(impl_->calls, std::try_to_lock);
+  if (!lock) return;  // a call is under way, and meets the error itself
+  impl_->require_open("ncclCommGetAsyncError");
+  const ncclResult_t state = impl_->state();
+  if (state != ncclSuccess && state != ncclInProgress) impl_->fail("ncclCommGetAsyncError", state);
+}
+
+bool NcclGroup::abort(double seconds) noexcept {
+  if (impl_->comm == nullptr || impl_->left || impl_->aborted.exchange(true)) return true;
+  // A call that does not return in spite of all is what the abort frees: it does not wait for it for long.
+  static constexpr auto kForCalls = std::chrono::milliseconds(500);
+  return run_within(seconds, [impl = impl_] {
+    use_device_in_this_thread();
+    const std::unique_lock lock(impl->calls, kForCalls);
+    impl->nccl.ncclCommAbort(impl->comm);
+  });
+}
+
+bool NcclGroup::leave(double seconds) {
+  const auto end = after(seconds);
+  impl_->require_open("ncclCommFinalize");
+  ncclResult_t state = ncclInProgress;
+  {
+    const std::lock_guard lock(impl_->calls);
+    state = impl_->nccl.ncclCommFinalize(impl_->comm);
+  }
+  while (state == ncclInProgress && steady_clock::now() < end) {
+    std::this_thread::sleep_for(milliseconds(1));
+    const std::lock_guard lock(impl_->calls);
+    state = impl_->state();
+  }
+  if (state != ncclSuccess) {
+    abort(1);
+    return false;
+  }
+  impl_->left = true;
+  return run_within(seconds, [impl = impl_] {
+    use_device_in_this_thread();
+    impl->nccl.ncclCommDestroy(impl->comm);
+  });
+}
+
+}  // namespace moh::cuda
