@@ -9,7 +9,9 @@ namespace moh {
 /// Another process of the run is missing, stuck, or does something else than this one (exit code 6). After
 /// it, nothing can be sent or received any more.
 class CommError : public Error {
+ public:
   using Error::Error;
+  static constexpr int kExitCode = 6;
 };
 
 /// Another process of the run ended with an error of its own, and said so.

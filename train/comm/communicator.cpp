@@ -11,14 +11,31 @@ namespace moh {
 
 namespace {
 
+class NoDeviceCollectives final : public DeviceCollectives {
+ public:
+  std::string description() const override { return "a dry run"; }
+  bool capturable() const override { return true; }
+  void barrier() override {}
+  void check() override {}
+  void abort() noexcept override {}
+  void leave() override {}
+
+ private:
+  void do_all_reduce(const Tensor&, ReduceOp, DType) override {}
+  void do_reduce_scatter(const Tensor&, const Tensor&, ReduceOp, DType) override {}
+  void do_all_gather(const Tensor&, const Tensor&) override {}
+  void do_broadcast(const Tensor&, int) override {}
+};
+
 /// A process that meets no other. Its collectives do nothing.
 class Unconnected : public Communicator {
  public:
-  explicit Unconnected(int size) : size_(size) {}
+  explicit Unconnected(int size) : size_(size) { set_device(&no_collectives_); }
 
   int rank() const override { return 0; }
   int size() const override { return size_; }
   int local_rank() const override { return 0; }
+  int local_size() const override { return size_; }
   int sharing_processors() const override { return 1; }
   std::string description() const override { return size_ == 1 ? "one process" : "a dry run"; }
   void set_listener(std::function<void(const Collective&)>) override {}
@@ -30,6 +47,7 @@ class Unconnected : public Communicator {
   void barrier() override {}
   void finish(Pending& pending) override { pending.get(); }
   double waited_seconds() const override { return 0; }
+  std::string trouble() const override { return {}; }
   void leave() override {}
   bool tell_failure(int, std::string_view) override { return true; }
   void leave_failed(int) override {}
@@ -44,6 +62,7 @@ class Unconnected : public Communicator {
 
  private:
   int size_;
+  NoDeviceCollectives no_collectives_;
 };
 
 class OneProcess final : public Unconnected {
@@ -70,6 +89,11 @@ void sum_over(Communicator& processes, std::span<T> numbers) {
 }
 
 }  // namespace
+
+DeviceCollectives& Communicator::on_device() const {
+  MOH_CHECK(device_ != nullptr, "several processes with GPUs open collectives on them first");
+  return *device_;
+}
 
 void Communicator::sum(std::span<double> numbers) {
   sum_over(*this, numbers);

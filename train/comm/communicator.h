@@ -12,6 +12,7 @@
 
 #include "core/reduce_op.h"
 #include "core/tensor.h"
+#include "train/comm/device_collectives.h"
 
 namespace moh {
 
@@ -25,9 +26,9 @@ struct Collective {
 /// The processes of a run: N of them, numbered by their rank from 0. They call the same collectives, with
 /// equal shapes and types, in the same order; each call is from one thread at a time.
 ///
-/// Tensors are in host memory. A collective whose name begins with `start` returns at once and works on a
-/// thread of its own, in the order of the calls; its tensors must not be touched before finish(). The others
-/// have finished when they return.
+/// Tensors are in host memory (of GPUs: on_device()). A collective whose name begins with `start` returns at
+/// once and works on a thread of its own, in the order of the calls; its tensors must not be touched before
+/// finish(). The others have finished when they return.
 ///
 /// Sums are made in the order of the ranks, in float32 for bfloat16, whatever carries the bytes: a rerun
 /// gives the same bits, and so does every process.
@@ -47,6 +48,8 @@ class Communicator {
   virtual int size() const = 0;
   /// Rank among the processes of this machine.
   virtual int local_rank() const = 0;
+  /// Number of processes of this machine.
+  virtual int local_size() const = 0;
   /// Number of processes, this one included, that share its processors, as far as they are not bound to some
   /// of their own.
   virtual int sharing_processors() const = 0;
@@ -55,6 +58,14 @@ class Communicator {
   /// The process that writes the run's files and talks to people.
   bool leads() const { return rank() == 0; }
   bool alone() const { return size() == 1; }
+
+  /// The collectives on this process's GPU. There have to be some (open_device_collectives()).
+  DeviceCollectives& on_device() const;
+  /// For DeviceCollectives, which come and go; null: there are none.
+  void set_device(DeviceCollectives* collectives) { device_ = collectives; }
+  /// Why the others cannot be reached any more, as far as it is known without asking them; empty if they can.
+  /// From any thread.
+  virtual std::string trouble() const = 0;
 
   /// `listener` gets each collective from now on when it has finished, on the thread that runs them; empty:
   /// nobody does. Not while one is under way.
@@ -110,6 +121,8 @@ class Communicator {
 
  private:
   void run(Pending pending) { finish(pending); }
+
+  DeviceCollectives* device_ = nullptr;
 };
 
 /// The communicator of a run of one process, whose collectives change nothing.

@@ -45,6 +45,14 @@ TcpMeeting meeting_of_torchrun(const Environment& environment) {
   return meeting;
 }
 
+std::optional<int> local_rank_of_launcher(const Environment& environment) {
+  for (const char* name : {"LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "SLURM_LOCALID"}) {
+    const std::string text = environment(name);
+    if (!text.empty()) return number_in(text, name, "the number of a process on its machine", 0, 1 << 20);
+  }
+  return std::nullopt;
+}
+
 Launch detect_launch(const Environment& environment) {
   const bool by_pmix = !environment("PMIX_RANK").empty();
   if (const int size = count_in(environment, "OMPI_COMM_WORLD_SIZE"); size > 0)

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -23,6 +24,11 @@ std::string environment_variable(const char* name);
 /// store listens at MASTER_PORT (TORCHELASTIC_USE_AGENT_STORE), rank 0 listens at the port after it. Throws
 /// ConfigError for numbers that are none.
 TcpMeeting meeting_of_torchrun(const Environment& environment = environment_variable);
+
+/// The number of this process among those that the launcher has started on this machine, from LOCAL_RANK,
+/// OMPI_COMM_WORLD_LOCAL_RANK or SLURM_LOCALID; nothing without them. Throws ConfigError for a number that is
+/// none.
+std::optional<int> local_rank_of_launcher(const Environment& environment = environment_variable);
 
 /// Reads the variables of Open MPI's mpirun, Slurm's srun, torchrun, and launchers of other MPIs. Throws
 /// ConfigError for numbers that are none.

@@ -73,6 +73,13 @@ int Peers::local_rank() const {
                                         [&](const PeerInfo& peer) { return peer.host == host; }));
 }
 
+int Peers::local_size() const {
+  if (peers_.empty()) return 1;
+  const std::string_view host = peers_[static_cast<std::size_t>(own_)].host;
+  return static_cast<int>(
+      std::ranges::count_if(peers_, [&](const PeerInfo& peer) { return peer.host == host; }));
+}
+
 int Peers::hosts() const {
   std::set<std::string_view> hosts;
   for (const PeerInfo& peer : peers_) hosts.insert(peer.host);

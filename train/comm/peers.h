@@ -30,6 +30,8 @@ class Peers {
 
   /// Number of processes on this machine with a lower rank.
   int local_rank() const;
+  /// Number of processes on this machine.
+  int local_size() const;
   int hosts() const;
   /// Number of processes of this machine, the own one included, that may use one of its processors.
   int sharing_processors() const;

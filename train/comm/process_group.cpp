@@ -76,9 +76,20 @@ Communicator::Pending ProcessGroup::start(std::string_view name, std::size_t byt
       if (listener_) listener_({name, bytes, began, steady_seconds()});
     } catch (...) {
       failure_ = std::current_exception();
+      failed_ = true;
       throw;
     }
   });
+}
+
+std::string ProcessGroup::trouble() const {
+  if (failed_) return "a collective of the processes in host memory has failed";
+  std::vector<int> others;
+  for (int r = 0; r < size(); ++r) {
+    if (r != rank()) others.push_back(r);
+  }
+  const std::vector<int> ended = collectives_->peers().ended(others);
+  return ended.empty() ? "" : collectives_->peers().names(ended) + " ended without a word";
 }
 
 void ProcessGroup::finish(Pending& pending) {
@@ -129,6 +140,7 @@ bool ProcessGroup::tell_failure(int exit_code, std::string_view message) {
   Pending pending = enqueue([&] {
     if (!failure_) {
       told = collectives_->tell_failure(exit_code, message);
+      failed_ = true;
       failure_ = std::make_exception_ptr(PeerError("this process has failed", exit_code));
       return;
     }

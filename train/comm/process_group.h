@@ -33,6 +33,7 @@ class ProcessGroup final : public Communicator {
   int rank() const override { return collectives_->rank(); }
   int size() const override { return collectives_->size(); }
   int local_rank() const override { return collectives_->peers().local_rank(); }
+  int local_size() const override { return collectives_->peers().local_size(); }
   int sharing_processors() const override { return collectives_->peers().sharing_processors(); }
   std::string description() const override;
   void set_listener(std::function<void(const Collective&)> listener) override;
@@ -45,6 +46,7 @@ class ProcessGroup final : public Communicator {
   void barrier() override;
   void finish(Pending& pending) override;
   double waited_seconds() const override { return waited_seconds_; }
+  std::string trouble() const override;
 
   void leave() override;
   bool tell_failure(int exit_code, std::string_view message) override;
@@ -63,9 +65,9 @@ class ProcessGroup final : public Communicator {
   std::deque<std::packaged_task<void()>> jobs_;
   bool stopping_ = false;
   double waited_seconds_ = 0;  // of the caller's thread
-  std::atomic<bool> aborting_ = false;
+  std::atomic<bool> aborting_ = false, failed_ = false;
   std::function<void(const Collective&)> listener_;  // of the thread
-  std::exception_ptr failure_;                       // of the thread: the first error of a collective
+  std::exception_ptr failure_;                       // of the thread, set with failed_: the first error
   std::unique_ptr<Collectives> collectives_;
   std::thread thread_;
 };

@@ -75,3 +75,16 @@ TEST_CASE("launcher: a size that is no number is refused") {
                       Catch::Contains("OMPI_COMM_WORLD_SIZE: expected a number of processes"));
   }
 }
+
+TEST_CASE("launcher: the number of a process on its machine") {
+  const auto rank_of = [](const Variables& variables) {
+    return local_rank_of_launcher(environment_of(variables));
+  };
+  CHECK(!rank_of({}));
+  CHECK(!rank_of({{"RANK", "3"}, {"SLURM_PROCID", "3"}}));  // of the run, not of the machine
+  CHECK(rank_of({{"LOCAL_RANK", "2"}}) == 2);
+  CHECK(rank_of({{"OMPI_COMM_WORLD_LOCAL_RANK", "1"}, {"OMPI_COMM_WORLD_RANK", "5"}}) == 1);
+  CHECK(rank_of({{"SLURM_LOCALID", "0"}}) == 0);
+  CHECK_THROWS_WITH(rank_of({{"LOCAL_RANK", "first"}}),
+                    Catch::Contains("LOCAL_RANK: expected the number of a process on its machine"));
+}

@@ -1,0 +1,87 @@
+#include "train/comm/collective_watchdog.h"
+
+#include <chrono>
+#include <cstdio>
+#include <exception>
+#include <utility>
+
+#include "core/device_clock.h"
+
+namespace moh {
+
+namespace {
+
+void pause(double seconds) {
+  std::this_thread::sleep_for(std::chrono::duration<double>(seconds));
+}
+
+std::string text_of(double seconds) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.3g s", seconds);
+  return text;
+}
+
+}  // namespace
+
+CollectiveWatchdog::CollectiveWatchdog(Watched watched, double deadline, Times times)
+    : watched_(std::move(watched)), deadline_(deadline), times_(times), changed_(steady_seconds()) {
+  thread_ = std::thread([this] { run(); });
+}
+
+CollectiveWatchdog::~CollectiveWatchdog() {
+  stop();
+}
+
+void CollectiveWatchdog::stop() {
+  stopping_ = true;
+  if (thread_.joinable()) thread_.join();
+}
+
+const std::string& CollectiveWatchdog::acknowledge() {
+  acknowledged_ = true;
+  return reason_;
+}
+
+void CollectiveWatchdog::run() {
+  while (!stopping_) {
+    reason_ = look();
+    if (!reason_.empty()) return end_collectives();
+    pause(times_.between);
+  }
+}
+
+/// Why the collectives have to end; empty if all is well.
+std::string CollectiveWatchdog::look() {
+  try {
+    watched_.check();
+  } catch (const std::exception& error) {
+    return error.what();
+  }
+  if (std::string trouble = watched_.trouble(); !trouble.empty()) return trouble;
+  const cuda::CollectiveCounts counts = watched_.counts();
+  const double now = steady_seconds();
+  const bool same = counts.begun == last_.begun && counts.ended == last_.ended;
+  if (!same || counts.begun == counts.ended) {
+    last_ = counts;
+    changed_ = now;
+  } else if (deadline_ > 0 && now - changed_ > deadline_) {
+    return "collective " + std::to_string(counts.begun) +
+           " on the GPU: expected its end within comm.timeout, found none after " + text_of(now - changed_) +
+           "; another process may be stuck or stopped, or call another collective, or need longer: set "
+           "comm.timeout";
+  }
+  return {};
+}
+
+void CollectiveWatchdog::end_collectives() {
+  // Seen first, so that whom the abort frees finds the reason.
+  failed_ = true;
+  watched_.abort();
+  const double aborted = steady_seconds();
+  while (!stopping_ && !acknowledged_) {
+    if (steady_seconds() - aborted > times_.until_end) return watched_.end_process();
+    pause(times_.between);
+  }
+}
+
+}  // namespace moh
