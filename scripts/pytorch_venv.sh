@@ -5,7 +5,7 @@ set -euo pipefail
 # shellcheck source=lib.sh
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
-packages=(torch==2.9.1 transformers==4.57.6 safetensors==0.8.0 numpy==2.4.6 tensorboard==2.21.0 'lm_eval[api]==0.4.13')
+packages=(torch==2.9.1 transformers==4.57.6 safetensors==0.8.0 numpy==2.4.6 tensorboard==2.21.0 accelerate==1.15.0 'lm_eval[api]==0.4.13')
 # Of these PyPI has the sources alone, pure Python.
 as_sources=sqlitedict,rouge-score,word2number
 
