@@ -7,6 +7,7 @@
 #include "models/llm/llama.h"
 #include "ops/loss/top1.h"
 #include "train/tasks/language/score/prefix_caches.h"
+#include "train/tasks/language/stop_filter.h"
 
 namespace moh {
 
@@ -16,26 +17,19 @@ namespace {
 class GrowingText {
  public:
   GrowingText(const Tokenizer& tokenizer, const ContinueOptions& options)
-      : tokenizer_(tokenizer), options_(options) {}
+      : tokenizer_(tokenizer), options_(options), filter_(options.stop) {}
 
   bool ended() const { return ended_; }
 
   void add(TokenId id) {
     ended_ = id == tokenizer_.end_of_document() || std::ranges::count(options_.ends, id) > 0;
     if (ended_) return;
-    const std::string_view bytes = tokenizer_.token_bytes(id);
-    const std::size_t before = text_.size();
-    text_ += bytes;
-    for (const std::string& stop : options_.stop) {
-      const std::size_t found = text_.find(stop, before - std::min(before, stop.size()));
-      if (found == std::string::npos) continue;
-      text_.resize(found);
-      ended_ = true;
-    }
-    ended_ = ended_ || ++tokens_ == options_.tokens;
+    text_ += filter_.push(tokenizer_.token_bytes(id));
+    ended_ = filter_.stopped() || ++tokens_ == options_.tokens;
   }
 
-  std::string take() const {
+  std::string take() {
+    text_ += filter_.finish();
     std::string_view text = text_;
     if (tokenizer_.drops_leading_space() && text.starts_with(' ')) text.remove_prefix(1);
     return with_valid_utf8(text);
@@ -44,6 +38,7 @@ class GrowingText {
  private:
   const Tokenizer& tokenizer_;
   const ContinueOptions& options_;
+  StopFilter filter_;
   std::string text_;
   std::int64_t tokens_ = 0;
   bool ended_ = false;
@@ -73,7 +68,7 @@ class Continuer {
     for (std::size_t i = 0; i < texts.size(); ++i) grown_.emplace_back(tokenizer, options);
   }
 
-  std::string text(std::size_t i) const { return grown_[i].take(); }
+  std::string take(std::size_t i) { return grown_[i].take(); }
 
   /// Returns false if `stop` returned true.
   bool grow(const ScoreBatch& batch, const std::optional<KvCache>& prefix, FunctionRef<bool()> stop) {
@@ -147,7 +142,7 @@ std::optional<std::vector<std::string>> continue_prompts(const Llama& model, con
     }
   }
   std::vector<std::string> grown;
-  for (std::size_t i = 0; i < texts.size(); ++i) grown.push_back(continuer.text(i));
+  for (std::size_t i = 0; i < texts.size(); ++i) grown.push_back(continuer.take(i));
   return grown;
 }
 

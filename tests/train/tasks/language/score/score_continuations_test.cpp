@@ -260,8 +260,7 @@ TEST_CASE("score: the same bits with any number of threads, and again") {
     set_num_threads(threads);
     std::vector<double> sums;
     const auto scores = score_continuations(*model, requests);
-    for (const ContinuationScore& score : *scores)
-      sums.push_back(score.log_likelihood);
+    for (const ContinuationScore& score : *scores) sums.push_back(score.log_likelihood);
     set_num_threads(0);
     return sums;
   };
