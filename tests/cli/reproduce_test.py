@@ -72,6 +72,13 @@ class Tables(Reproduction):
         for named in re.findall(r"scripts/reproduce\.py (\w+)", page):
             self.assertIn(named, reproduce.TABLES)
 
+    def test_averages_are_those_that_moh_eval_prints(self):
+        for name, group in (("llm_from_scratch", "3"), ("llama3_main", "4"), ("llama3_stage1", "g")):
+            text = (ROOT / f"configs/eval/paper_table_{group}.yaml").read_text(encoding="utf-8")
+            self.assertEqual([row.paper["average"] for row in reproduce.TABLES[name].rows],
+                             [float(score) for score in re.findall(r"^  - \{table: .*score: ([\d.]+)\}$", text, re.MULTILINE)])
+            self.assertIn(f"tasks=[paper_table_{group}]", reproduce.TABLES[name].evaluation[0])
+
     def test_names_of_rows_tell_them_apart(self):
         for name, table in reproduce.TABLES.items():
             self.assertEqual(len({row.name for row in table.rows}), len(table.rows), name)
