@@ -1,7 +1,6 @@
-"""The client of lm-evaluation-harness, as it comes from PyPI, against moh serve: what it makes of the answers is what the
+"""The client of lm-evaluation-harness, as it comes from PyPI, against moh serve: its scores are those of moh eval, and what the
 log-probabilities say."""
 
-import csv
 import json
 import math
 import os
@@ -24,8 +23,8 @@ from lm_eval.tasks import TaskManager  # noqa: E402
 import serve_support  # noqa: E402
 import support  # noqa: E402
 
-POSITIONS = 1024
-CHOICES = "ABCD"
+POSITIONS = 4096
+HARNESS = pathlib.Path(lm_eval.__file__).parent / "tasks"
 
 CHOICE_TASK = """\
 task: small_choice
@@ -63,20 +62,28 @@ generation_kwargs: {{until: [" of"], do_sample: false, temperature: 0.0, max_gen
 metric_list: [{{metric: exact_match}}]
 """
 
-# As lm-evaluation-harness has it for cmmlu, but for where the questions are.
-CMMLU_TASK = """\
-task: local_cmmlu
-dataset_path: csv
-dataset_kwargs: {{data_files: {{test: {folder}/jurisprudence.csv, dev: {folder}/jurisprudence_dev.csv}}}}
-test_split: test
-fewshot_split: dev
-fewshot_config: {{sampler: first_n}}
-num_fewshot: 2
-output_type: multiple_choice
-doc_to_text: "{{{{Question.strip()}}}}\\nA. {{{{A}}}}\\nB. {{{{B}}}}\\nC. {{{{C}}}}\\nD. {{{{D}}}}\\n答案："
-doc_to_choice: [A, B, C, D]
-doc_to_target: "{{{{['A', 'B', 'C', 'D'].index(Answer)}}}}"
-metric_list: [{{metric: acc}}, {{metric: acc_norm}}]
+# The same as CHOICE_TASK for moh eval.
+CHOICE_BENCHMARK = """\
+name: small_choice
+about: Words.
+kind: multiple_choice
+data: {files: [choice.jsonl]}
+prompt:
+  text: "{{question}}"
+  choices: ["{{a}}", "{{b}}", "{{c}}", "{{d}}"]
+  answer: "{{label}}"
+metrics: [acc, acc_norm]
+score: acc
+"""
+
+# A task of the harness over a file that is here.
+LOCAL_TASK = """\
+include: {include}
+task: {task}
+dataset_path: {kind}
+dataset_name: null
+dataset_kwargs: {{data_files: {files}}}
+tag: null
 """
 
 
@@ -101,7 +108,8 @@ class LmEval(support.MohTest):
         lines = []
         for i in range(count):
             words = support.text_of_words(4, seed=i).split()
-            lines.append(json.dumps({"question": " ".join(words[:3]), "choices": [words[3], "東京", "a head", "x"],
+            choices = [words[3], "東京", "a head", "x"]
+            lines.append(json.dumps({"question": " ".join(words[:3]), "choices": choices, **dict(zip("abcd", choices)),
                                      "label": i % 4}))
         self.write("choice.jsonl", "\n".join(lines))
 
@@ -172,30 +180,72 @@ class LmEval(support.MohTest):
         results = found["results"]["small_rolling"]
         self.assertAlmostEqual(results["bits_per_byte,none"], -total / len(data) / math.log(2), delta=1e-6)
 
-    def test_cmmlu_and_wikitext(self):
-        shared = os.environ.get("MOH_SHARED")
-        if not shared:
+    def shared(self, *path):
+        """A file of the shared data."""
+        folder = os.environ.get("MOH_SHARED")
+        if not folder:
             self.skipTest("MOH_SHARED is not set")
-        data = pathlib.Path(shared) / "data"
-        self.write_task("local_cmmlu", CMMLU_TASK)
-        for name in ("jurisprudence.csv", "jurisprudence_dev.csv"):
-            self.write(name, (data / "cmmlu" / name).read_bytes())
-        page = "\n".join((data / "wikitext2" / "test.txt").read_text().splitlines()[:60])
-        self.write("page.jsonl", json.dumps({"text": page}))
-        self.write_task("page", ROLLING_TASK, file="page.jsonl")
-        found = self.evaluate("local_cmmlu", "page", num_concurrent=4, limit=12)
-        with open(data / "cmmlu" / "jurisprudence.csv", encoding="utf-8") as file:
-            questions = list(csv.DictReader(file))
-        for i, sample in enumerate(sorted(found["samples"]["local_cmmlu"], key=lambda each: each["doc_id"])):
-            self.assertEqual(sample["doc"]["Question"], questions[i]["Question"])
-            values = [float(value) for ((value, _),) in sample["resps"]]
-            context = sample["arguments"][0][0]
-            for choice, value in zip(CHOICES, values):
-                window = list((context + " " + choice).encode())[-(POSITIONS - 1):]
-                (answer,) = self.server.complete(window, max_tokens=1, logprobs=1, echo=True, temperature=0)["choices"]
-                expected = sum(answer["logprobs"]["token_logprobs"][-3:-1])
-                self.assertAlmostEqual(value, expected, delta=1e-6)
-        self.assertLess(found["results"]["page"]["bits_per_byte,none"], 8)
+        return pathlib.Path(folder, "data", *path)
+
+    def ours(self, *arguments):
+        """The benchmarks of a report of moh eval, and the samples of the questions."""
+        output = self.moh("eval", "--checkpoint", "run", *arguments, "--samples", "samples.jsonl", "--json")
+        samples = [json.loads(line) for line in (self.folder / "samples.jsonl").read_text().splitlines()]
+        return json.loads(output.splitlines()[-1])["benchmarks"], samples
+
+    def compare_choices(self, theirs, ours):
+        """Log-likelihoods of the answers, question by question."""
+        self.assertEqual(len(theirs), len(ours))
+        for their, our in zip(sorted(theirs, key=lambda sample: sample["doc_id"]), ours):
+            values = [float(value) for ((value, _),) in their["resps"]]
+            self.assertEqual(our["contexts"][0], their["arguments"][0][0])
+            self.assertEqual(len(values), len(our["log_likelihoods"]))
+            for value, expected in zip(values, our["log_likelihoods"]):
+                self.assertAlmostEqual(value, expected, delta=1e-6 * max(1, abs(expected)))
+
+    def test_small_benchmark_and_moh_eval_agree(self):
+        self.write_questions()
+        self.write_task("small_choice", CHOICE_TASK)
+        theirs = self.evaluate("small_choice", num_concurrent=2)
+        self.write("small_choice.yaml", CHOICE_BENCHMARK)
+        ours, samples = self.ours("tasks=[small_choice.yaml]", f"data={self.folder}")
+        self.compare_choices(theirs["samples"]["small_choice"], samples)
+        for metric in ("acc", "acc_norm"):
+            self.assertAlmostEqual(theirs["results"]["small_choice"][f"{metric},none"],
+                                   ours["small_choice"]["scores"][metric]["value"], delta=1e-6)
+
+    def test_cmmlu_and_moh_eval_agree(self):
+        files = {"test": str(self.shared("cmmlu", "jurisprudence.csv")), "dev": str(self.shared("cmmlu", "jurisprudence_dev.csv"))}
+        include = HARNESS / "cmmlu" / "cmmlu_jurisprudence.yaml"
+        text = LOCAL_TASK.format(include=include, task="local_cmmlu", kind="csv", files=json.dumps(files)) + "num_fewshot: 3\n"
+        self.write("tasks/local_cmmlu.yaml", text)
+        theirs = self.evaluate("local_cmmlu", num_concurrent=4, limit=25)
+        ours, samples = self.ours("tasks=[cmmlu:jurisprudence]", f"data={self.shared()}", "--limit", 25, "--shots", 3)
+        self.compare_choices(theirs["samples"]["local_cmmlu"], samples)
+        for metric in ("acc", "acc_norm"):
+            self.assertAlmostEqual(theirs["results"]["local_cmmlu"][f"{metric},none"], ours["cmmlu"]["scores"][metric]["value"],
+                                   delta=1e-6)
+
+    def test_wikitext_and_moh_eval_agree(self):
+        pages, lines = [], []
+        for line in self.shared("wikitext2", "test.txt").read_text().splitlines(keepends=True):
+            if line.startswith(" = ") and not line.startswith(" = ="):
+                pages.append("")
+                lines.append(0)
+            if pages and lines[-1] < 12:  # the beginnings of some pages
+                pages[-1] += line
+                lines[-1] += 1
+        file = self.write("data/wikitext/test.jsonl", "".join(json.dumps({"page": page}) + "\n" for page in pages[:4]))
+        include = HARNESS / "wikitext" / "wikitext.yaml"
+        self.write("tasks/local_wikitext.yaml", LOCAL_TASK.format(include=include, task="local_wikitext", kind="json",
+                                                                  files=json.dumps({"test": str(file)}))
+                   + "training_split: null\nvalidation_split: null\n")
+        # The client's windows have two tokens fewer than its max_length.
+        theirs = self.evaluate("local_wikitext", max_length=514, num_concurrent=4)["results"]["local_wikitext"]
+        ours, _ = self.ours("tasks=[wikitext]", f"data={self.folder}/data", "model.max_positions=512")
+        for metric in ("word_perplexity", "byte_perplexity", "bits_per_byte"):
+            expected = ours["wikitext"]["scores"][metric]["value"]
+            self.assertAlmostEqual(theirs[f"{metric},none"], expected, delta=1e-6 * expected)
 
 
 if __name__ == "__main__":

@@ -21,7 +21,7 @@ class Api {
   /// All must outlive the object.
   Api(Engine& engine, const TokenText& text, Options options, ServerMetrics& metrics);
 
-  /// Never throws but for the request.
+  /// Answers what is wrong with a request, too; throws what is no request's fault.
   HttpReply answer(const HttpRequest& request);
   /// From now on GET /health says 503, so that no more requests are sent here.
   void drain() { draining_ = true; }

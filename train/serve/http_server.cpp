@@ -150,6 +150,9 @@ struct HttpServer::Implementation final : httplib::Server {
       ::setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
     });
     set_tcp_nodelay(true);
+    // What answers say of connections that are kept; there is no largest number of requests.
+    set_keep_alive_timeout(static_cast<time_t>(options.limits.idle_seconds));
+    set_keep_alive_max_count(1000000);
     set_payload_max_length(options.limits.body_bytes);
     set_error_handler(httplib::Server::Handler(
         [this](const httplib::Request&, httplib::Response& response) { explain(response); }));
