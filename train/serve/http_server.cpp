@@ -156,9 +156,8 @@ struct HttpServer::Implementation final : httplib::Server {
     set_payload_max_length(options.limits.body_bytes);
     set_error_handler(httplib::Server::Handler(
         [this](const httplib::Request&, httplib::Response& response) { explain(response); }));
-    set_exception_handler([](const httplib::Request&, httplib::Response& response, std::exception_ptr) {
-      response.status = 500;
-    });
+    set_exception_handler([](const httplib::Request&, httplib::Response& response,
+                             const std::exception_ptr&) { response.status = 500; });
     set_post_routing_handler([this](const httplib::Request&, httplib::Response& response) {
       if (stopping) current->close_after_answer();
       if (current->closes()) response.set_header("Connection", "close");

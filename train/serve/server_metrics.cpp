@@ -47,7 +47,12 @@ std::string Histogram::text(const std::string& name) const {
   for (std::size_t i = 0; i < counts_.size(); ++i) {
     count += counts_[i];
     const std::string bound = i < bounds_.size() ? number(bounds_[i]) : "+Inf";
-    text += name + "_bucket{le=\"" + bound + "\"} " + std::to_string(count) + "\n";
+    text.append(name)
+        .append("_bucket{le=\"")
+        .append(bound)
+        .append("\"} ")
+        .append(std::to_string(count))
+        .append("\n");
   }
   return text + name + "_sum " + number(sum_) + "\n" + name + "_count " + std::to_string(count) + "\n";
 }
