@@ -175,6 +175,17 @@ def evaluation(picture, resized, crop, filter):
     return functional.center_crop(picture, crop)
 
 
+def center_crop_arr(picture, side):
+    """That of guided-diffusion and DiT, on which their models were trained."""
+    while min(*picture.size) >= 2 * side:
+        picture = picture.resize(tuple(x // 2 for x in picture.size), resample=Image.BOX)
+    scale = side / min(*picture.size)
+    picture = picture.resize(tuple(round(x * scale) for x in picture.size), resample=Image.BICUBIC)
+    array = numpy.array(picture)
+    top, left = (array.shape[0] - side) // 2, (array.shape[1] - side) // 2
+    return array[top:top + side, left:left + side]
+
+
 FILL = (124, 116, 104)
 GEOMETRY = {"resample": Image.BICUBIC, "fillcolor": FILL}
 
@@ -241,6 +252,8 @@ def op_cases():
         yield {"op": "evaluation", "resized": 256, "crop": 224, "filter": filter}
         yield {"op": "evaluation", "resized": 20, "crop": 32, "filter": filter}
         yield {"op": "evaluation", "resized": 63, "crop": 40, "filter": filter}
+    for side in (5, 15, 31, 64, 256):
+        yield {"op": "center_crop_arr", "side": side}
 
 
 def applied(case, picture):

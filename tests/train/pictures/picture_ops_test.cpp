@@ -12,6 +12,7 @@
 #include "tests/support/message_of.h"
 #include "tests/support/skip.h"
 #include "tests/train/pictures/golden.h"
+#include "train/augment/center_crop.h"
 #include "train/augment/color.h"
 #include "train/augment/rand_augment.h"
 #include "train/augment/resize.h"
@@ -71,6 +72,10 @@ const std::map<std::string, Operation>& operations() {
       {"resize",
        [](const json& arguments, const Bytes& file) {
          return resize(decode_picture(file, "test"), size_of(arguments), filter_of(arguments));
+       }},
+      {"center_crop_arr",
+       [](const json& arguments, const Bytes& file) {
+         return center_crop(decode_picture(file, "test"), arguments["side"]);
        }},
       {"resized_crop",
        [](const json& arguments, const Bytes& file) {
