@@ -6,6 +6,7 @@
 
 #include "autograd/node.h"
 #include "core/error.h"
+#include "models/diffusion/row_convolution.h"
 #include "ops/activation/silu.h"
 #include "ops/elementwise/add.h"
 #include "ops/elementwise/scale.h"
@@ -23,21 +24,68 @@ constexpr std::int64_t kAttentionRows = 512;  // positions whose scores are held
 const Conv2dOptions same_size = {.padding = 1};
 
 /// Twice as many rows and columns, each pixel four times.
-Variable upsampled(const Variable& x) {
+Tensor upsampled(const Tensor& x) {
   const Shape& s = x.shape();
-  const Variable wide = repeat_heads(x, 0, 2);
+  const Variable wide = repeat_heads(Variable(x), 0, 2);
   const Variable rows = reshape(wide, {s[0], 1, s[1], 2 * s[2] * s[3]});
-  return reshape(repeat_heads(rows, 0, 2), {s[0], 2 * s[1], 2 * s[2], s[3]});
+  return reshape(repeat_heads(rows, 0, 2), {s[0], 2 * s[1], 2 * s[2], s[3]}).value();
 }
 
-/// The kernel [O, C, 3, 3] with a row and a column of zeros before it: with stride 2 and padding 1 it sees
-/// what the kernel sees of an image that is padded by a row below and a column to the right alone.
-Variable for_padding_behind(const Variable& weight) {
-  const Tensor from = weight.value().to(kCpu).to(DType::kFloat32);
-  const Tensor to = zeros({from.dim(0), from.dim(1), 4, 4}, DType::kFloat32);
-  for (std::int64_t i = 0; i < from.numel(); ++i)
-    to.data<float>()[i / 9 * 16 + (i % 9 / 3 + 1) * 4 + i % 3 + 1] = from.data<float>()[i];
-  return Variable(to.to(weight.dtype()).to(weight.device()));
+/// All rows of a convolution of an image.
+Tensor convolved(const Conv2d& conv, const RowSource& image, RowStride stride, std::int64_t block_bytes) {
+  const std::int64_t step = stride == RowStride::kTwo ? 2 : 1;
+  Tensor y;
+  convolve_rows(
+      conv, image, stride, block_bytes, [&](std::int64_t first, std::int64_t last, const Tensor& rows) {
+        if (!y.defined())
+          y = empty({1, image.height / step, image.width / step, rows.dim(3)}, rows.dtype(), rows.device());
+        rows_of(y, first, last).copy_from(rows);
+      });
+  return y;
+}
+
+/// The rows of an image that is there.
+RowSource source_of(const Tensor& x, FunctionRef<Tensor(std::int64_t, std::int64_t)> rows) {
+  return {x.dim(1), x.dim(2), x.dim(3), rows};
+}
+
+Tensor convolved(const Conv2d& conv, const Tensor& x, RowStride stride, std::int64_t block_bytes) {
+  const auto rows = [&](std::int64_t first, std::int64_t last) { return rows_of(x, first, last); };
+  return convolved(conv, source_of(x, rows), stride, block_bytes);
+}
+
+/// The convolution of an image that has been doubled: of which only the rows of a block are made.
+Tensor convolved_upsampled(const Conv2d& conv, const Tensor& x, std::int64_t block_bytes) {
+  const auto rows = [&](std::int64_t first, std::int64_t last) {
+    const std::int64_t from = first / 2;
+    return rows_of(upsampled(rows_of(x, from, (last + 1) / 2)), first - 2 * from, last - 2 * from);
+  };
+  return convolved(conv, {2 * x.dim(1), 2 * x.dim(2), x.dim(3), rows}, RowStride::kOne, block_bytes);
+}
+
+/// conv(silu(norm(x))), of which only the rows of a block are made at a time: each is passed to `take`.
+void convolve_normalised(const Conv2d& conv, const GroupNorm& norm, const Tensor& x, std::int64_t block_bytes,
+                         FunctionRef<void(std::int64_t, std::int64_t, const Tensor&)> take) {
+  const GroupStatistics statistics = norm.statistics(x);
+  const auto rows = [&](std::int64_t first, std::int64_t last) {
+    return silu(Variable(norm.rows(rows_of(x, first, last), statistics))).value();
+  };
+  convolve_rows(conv, source_of(x, rows), RowStride::kOne, block_bytes, take);
+}
+
+Tensor convolved_normalised(const Conv2d& conv, const GroupNorm& norm, const Tensor& x,
+                            std::int64_t block_bytes) {
+  Tensor y = empty({1, x.dim(1), x.dim(2), conv.weight().dim(0)}, x.dtype(), x.device());
+  convolve_normalised(conv, norm, x, block_bytes,
+                      [&](std::int64_t first, std::int64_t last, const Tensor& rows) {
+                        rows_of(y, first, last).copy_from(rows);
+                      });
+  return y;
+}
+
+/// The first elements of the memory of `x`, in another shape.
+Tensor front_of(const Tensor& x, const Shape& shape) {
+  return x.reshape({x.numel()}).slice(0, shape.numel()).reshape(shape);
 }
 
 AutoencoderConfig checked(const AutoencoderConfig& c) {
@@ -72,9 +120,18 @@ class Autoencoder::Resnet : public Module {
     add_child("conv_shortcut", *shortcut_);
   }
 
-  Variable operator()(const Variable& x) const {
-    const Variable y = conv2_(silu(norm2_(conv1_(silu(norm1_(x))))));
-    return add(shortcut_ == nullptr ? x : (*shortcut_)(x), y);
+  /// The result takes the memory of x, which is lost, where it needs no more.
+  Tensor operator()(const Tensor& x, std::int64_t block_bytes) const {
+    const Tensor h = convolved_normalised(conv1_, norm1_, x, block_bytes);
+    // A row is written when it, and with fewer channels all rows before it, were read.
+    Tensor y = h.dim(3) > x.dim(3) ? empty_like(h) : front_of(x, h.shape());
+    convolve_normalised(conv2_, norm2_, h, block_bytes,
+                        [&](std::int64_t first, std::int64_t last, const Tensor& rows) {
+                          Variable straight(rows_of(x, first, last));
+                          if (shortcut_ != nullptr) straight = (*shortcut_)(straight);
+                          rows_of(y, first, last).copy_from(add(straight, Variable(rows)).value());
+                        });
+    return y;
   }
 
  private:
@@ -102,9 +159,9 @@ class Autoencoder::Attention : public Module {
   }
 
   /// x [1, H, W, C].
-  Variable operator()(const Variable& x) const {
+  Tensor operator()(const Tensor& x) const {
     const std::int64_t channels = x.dim(3), positions = x.dim(1) * x.dim(2);
-    const Variable h = reshape(group_norm_(x), {positions, channels});
+    const Variable h = reshape(group_norm_(Variable(x)), {positions, channels});
     const Tensor q = scale(to_q_(h), 1 / std::sqrt(static_cast<double>(channels))).value();
     const Tensor k = to_k_(h).value(), v = to_v_(h).value();
     Tensor mixed = empty_like(q);
@@ -113,7 +170,7 @@ class Autoencoder::Attention : public Module {
       const Tensor scores = matmul(q.slice(first, last), transposed(k), q.dtype());
       matmul_into(mixed.slice(first, last), softmax(Variable(scores)).value(), v);
     }
-    return add(x, reshape(to_out_(Variable(mixed)), x.shape()));
+    return add(Variable(x), reshape(to_out_(Variable(mixed)), x.shape())).value();
   }
 
  private:
@@ -132,7 +189,9 @@ class Autoencoder::Middle : public Module {
     add_child("resnets.1", last_);
   }
 
-  Variable operator()(const Variable& x) const { return last_(attention_(first_(x))); }
+  Tensor operator()(const Tensor& x, std::int64_t block_bytes) const {
+    return last_(attention_(first_(x, block_bytes)), block_bytes);
+  }
 
  private:
   Resnet first_;
@@ -158,11 +217,11 @@ class Autoencoder::Stage : public Module {
     add_child(then == Then::kDown ? "downsamplers.0.conv" : "upsamplers.0.conv", *next_);
   }
 
-  Variable operator()(Variable x) const {
-    for (const auto& resnet : resnets_) x = (*resnet)(x);
+  Tensor operator()(Tensor x, std::int64_t block_bytes) const {
+    for (const auto& resnet : resnets_) x = (*resnet)(x, block_bytes);
     if (then_ == Then::kStay) return x;
-    if (then_ == Then::kUp) return (*next_)(upsampled(x));
-    return conv2d(x, for_padding_behind(next_->weight()), next_->bias(), {.stride = 2, .padding = 1});
+    if (then_ == Then::kUp) return convolved_upsampled(*next_, x, block_bytes);
+    return convolved(*next_, x, RowStride::kTwo, block_bytes);
   }
 
  private:
@@ -193,10 +252,10 @@ class Autoencoder::Encoder : public Module {
     add_child("conv_out", conv_out_);
   }
 
-  Variable operator()(const Variable& image) const {
-    Variable x = conv_in_(image);
-    for (const auto& stage : stages_) x = (*stage)(std::move(x));
-    return conv_out_(silu(norm_(middle_(x))));
+  Tensor operator()(const Tensor& image, std::int64_t block_bytes) const {
+    Tensor x = convolved(conv_in_, image, RowStride::kOne, block_bytes);
+    for (const auto& stage : stages_) x = (*stage)(std::move(x), block_bytes);
+    return convolved_normalised(conv_out_, norm_, middle_(x, block_bytes), block_bytes);
   }
 
  private:
@@ -229,10 +288,10 @@ class Autoencoder::Decoder : public Module {
     add_child("conv_out", conv_out_);
   }
 
-  Variable operator()(const Variable& latent) const {
-    Variable x = middle_(conv_in_(latent));
-    for (const auto& stage : stages_) x = (*stage)(std::move(x));
-    return conv_out_(silu(norm_(x)));
+  Tensor operator()(const Tensor& latent, std::int64_t block_bytes) const {
+    Tensor x = middle_(convolved(conv_in_, latent, RowStride::kOne, block_bytes), block_bytes);
+    for (const auto& stage : stages_) x = (*stage)(std::move(x), block_bytes);
+    return convolved_normalised(conv_out_, norm_, x, block_bytes);
   }
 
  private:
@@ -277,15 +336,15 @@ Tensor Autoencoder::run(const Tensor& images, std::int64_t channels, bool encode
                                    to_string(images.shape())));
   Tensor result;
   for (std::int64_t i = 0; i < images.dim(0); ++i) {
-    Variable x(images.slice(i, i + 1).to(placement_.dtype).to(placement_.device));
+    Tensor x = images.slice(i, i + 1).to(placement_.dtype).to(placement_.device);
     if (encodes) {
-      x = (*encoder_)(x);
-      if (quant_conv_ != nullptr) x = (*quant_conv_)(x);
+      x = (*encoder_)(x, block_bytes_);
+      if (quant_conv_ != nullptr) x = (*quant_conv_)(Variable(x)).value();
     } else {
-      if (post_quant_conv_ != nullptr) x = (*post_quant_conv_)(x);
-      x = (*decoder_)(x);
+      if (post_quant_conv_ != nullptr) x = (*post_quant_conv_)(Variable(x)).value();
+      x = (*decoder_)(x, block_bytes_);
     }
-    const Tensor made = x.value().to(kCpu).to(DType::kFloat32);
+    const Tensor made = x.to(kCpu).to(DType::kFloat32);
     if (!result.defined())
       result = empty({images.dim(0), made.dim(1), made.dim(2), made.dim(3)}, DType::kFloat32);
     result.slice(i, i + 1).copy_from(made);

@@ -33,8 +33,11 @@ struct LatentDistribution {
 /// The autoencoder of latent diffusion (Rombach et al. 2022, arXiv 2112.10752): diffusers' AutoencoderKL,
 /// with its names of parameters ("encoder.down_blocks.0.resnets.0.conv1.weight"). Images and latents are
 /// float32, channels last. It is run, not trained: nothing is recorded. Images are computed one after the
-/// other, and attention for 512 positions at a time, neither of which changes a bit of the result; so the
-/// memory is that of one image, about 30 times its elements times block_out_channels[0] / 3.
+/// other; convolutions, norms and activations block of rows by block of rows (convolve_rows), with the
+/// statistics of whole images; attention for 512 positions at a time. None of these changes a bit of the
+/// result on the CPU. What is in memory as a whole are at most two feature maps, input and inner one of a
+/// residual block, of which the largest of a decoder is that of block_out_channels[1] channels at the size of
+/// the image.
 class Autoencoder : public Module {
  public:
   /// Allocates the parameters, contents undefined: load weights. Throws ValueError for sizes that do not fit.
@@ -50,6 +53,11 @@ class Autoencoder : public Module {
   /// Throws ShapeError.
   Tensor decode(const Tensor& latents) const;
 
+  /// Bytes of a feature map that a block of rows has.
+  static constexpr std::int64_t kBlockBytes = std::int64_t{32} << 20;
+  /// Another size of blocks: for measurements and tests.
+  void set_block_bytes(std::int64_t bytes) { block_bytes_ = bytes; }
+
   class Resnet;
   class Attention;
   class Middle;
@@ -62,6 +70,7 @@ class Autoencoder : public Module {
 
   AutoencoderConfig config_;
   Placement placement_;
+  std::int64_t block_bytes_ = kBlockBytes;
   std::unique_ptr<Encoder> encoder_;
   std::unique_ptr<Decoder> decoder_;
   std::unique_ptr<Conv2d> quant_conv_, post_quant_conv_;  ///< null where the config has none

@@ -13,4 +13,17 @@ namespace moh {
 /// ValueError.
 Variable group_norm(const Variable& x, const Variable& w, const Variable& b, std::int64_t groups, double eps);
 
+/// Mean, and r = 1 / sqrt(variance + eps), of the groups of images: [B, groups], in the accumulation dtype.
+struct GroupStatistics {
+  Tensor mean, r;
+};
+
+/// Those with which group_norm computes. Not differentiable. Throws as group_norm does.
+GroupStatistics group_statistics(const Tensor& x, std::int64_t groups, double eps);
+
+/// group_norm of rows of images, x [B, h, W, C], by the statistics of the whole images: row for row the bits
+/// that it gives them, so that an image can be normalised piece by piece. Not differentiable. Throws as
+/// group_norm does.
+Tensor group_norm_rows(const Tensor& x, const Tensor& w, const Tensor& b, const GroupStatistics& of);
+
 }  // namespace moh

@@ -38,8 +38,8 @@ template <class A, class Factor>
 }  // namespace
 
 template <class Backend, class T>
-void GroupNormKernels<Backend, T>::forward(const T* x, const T* w, const T* b, T* y, Acc<T>* mean, Acc<T>* r,
-                                           Acc<T>* partials, const GroupNormSizes& s, double eps) {
+void GroupNormKernels<Backend, T>::statistics(const T* x, Acc<T>* mean, Acc<T>* r, Acc<T>* partials,
+                                              const GroupNormSizes& s, double eps) {
   using A = Acc<T>;
   const std::int64_t channels = s.channels, each = s.group_channels();
   const auto one = [](std::int64_t) { return A(1); };
@@ -69,6 +69,14 @@ void GroupNormKernels<Backend, T>::forward(const T* x, const T* w, const T* b, T
     const A variance = group_sum(s, partials, i / s.groups, i % s.groups, 0, one) / count;
     r[i] = A(1) / std::sqrt(variance + A(eps));
   }
+}
+
+template <class Backend, class T>
+void GroupNormKernels<Backend, T>::normalise(const T* x, const T* w, const T* b, const Acc<T>* mean,
+                                             const Acc<T>* r, T* y, Acc<T>* partials,
+                                             const GroupNormSizes& s) {
+  using A = Acc<T>;
+  const std::int64_t channels = s.channels, each = s.group_channels();
   each_chunk(s, partials, [=](std::int64_t image, std::int64_t first, std::int64_t last, A* factors) {
     A* means = factors + channels;
     for (std::int64_t c = 0; c < channels; ++c) {

@@ -168,8 +168,8 @@ struct GradientOfInput {
 }  // namespace
 
 template <class Backend, class T>
-void GroupNormKernels<Backend, T>::forward(const T* x, const T* w, const T* b, T* y, Acc<T>* mean, Acc<T>* r,
-                                           Acc<T>* partials, const GroupNormSizes& sizes, double eps) {
+void GroupNormKernels<Backend, T>::statistics(const T* x, Acc<T>* mean, Acc<T>* r, Acc<T>* partials,
+                                              const GroupNormSizes& sizes, double eps) {
   const DeviceSizes s(sizes);
   const std::int64_t sums = s.images * s.chunks * s.channels, groups = s.images * s.groups;
   const auto count = static_cast<float>(sizes.group_elements());
@@ -178,6 +178,13 @@ void GroupNormKernels<Backend, T>::forward(const T* x, const T* w, const T* b, T
   cuda::launch_each("group_norm_sums", sums, SumChunks<T>{x, mean, partials, s});
   cuda::launch_each("group_norm_groups", groups,
                     FinishGroups{partials, r, count, static_cast<float>(eps), s});
+}
+
+template <class Backend, class T>
+void GroupNormKernels<Backend, T>::normalise(const T* x, const T* w, const T* b, const Acc<T>* mean,
+                                             const Acc<T>* r, T* y, Acc<T>* /*partials*/,
+                                             const GroupNormSizes& sizes) {
+  const DeviceSizes s(sizes);
   cuda::launch_each("group_norm", s.images * s.pixels * s.channels, Normalise<T>{x, w, b, mean, r, y, s});
 }
 

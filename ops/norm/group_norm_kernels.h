@@ -24,8 +24,10 @@ struct GroupNormSizes {
 /// then they are not computed.
 template <class Backend, class T>
 struct GroupNormKernels {
-  static void forward(const T* x, const T* w, const T* b, T* y, Acc<T>* mean, Acc<T>* r, Acc<T>* partials,
-                      const GroupNormSizes& sizes, double eps);
+  static void statistics(const T* x, Acc<T>* mean, Acc<T>* r, Acc<T>* partials, const GroupNormSizes& sizes,
+                         double eps);
+  static void normalise(const T* x, const T* w, const T* b, const Acc<T>* mean, const Acc<T>* r, T* y,
+                        Acc<T>* partials, const GroupNormSizes& sizes);
   static void backward(const T* dy, const T* x, const T* w, const Acc<T>* mean, const Acc<T>* r, T* dx, T* dw,
                        T* db, Acc<T>* partials, Acc<T>* means, const GroupNormSizes& sizes);
 };

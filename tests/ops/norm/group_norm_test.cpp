@@ -5,6 +5,7 @@
 
 #include "core/error.h"
 #include "tests/ops/op_cases.h"
+#include "tests/support/same_bits.h"
 
 using namespace moh;
 using namespace moh::test;
@@ -60,6 +61,23 @@ OP_CASES(group_norm) {
          .reference = [=](const auto& in) { return reference(in, s.groups); }});
   }
   return cases;
+}
+
+TEST_CASE("ops: group_norm of rows has the bits of the whole image") {
+  const Shape shape{2, 70, 9, 6};
+  const Tensor x = normal(shape).to(DType::kFloat32), w = uniform({6}, 0.5, 1.5).to(DType::kFloat32),
+               b = normal({6}, 2).to(DType::kFloat32);
+  const Tensor whole = group_norm(Variable(x), Variable(w), Variable(b), 3, kEps).value();
+  for (std::int64_t image = 0; image < 2; ++image) {
+    const Tensor own = x.slice(image, image + 1);
+    const GroupStatistics of = group_statistics(own, 3, kEps);
+    for (const auto& [first, last] : {std::pair(0, 1), std::pair(1, 36), std::pair(36, 70)}) {
+      const Tensor rows = own.select(0).slice(first, last).reshape({1, last - first, 9, 6});
+      const Tensor expected = whole.select(image).slice(first, last).reshape(rows.shape());
+      CHECK(same_bits(group_norm_rows(rows, w, b, of), expected));
+    }
+  }
+  CHECK_THROWS_AS(group_norm_rows(x, w, b, group_statistics(x.slice(0, 1), 3, kEps)), Error);
 }
 
 TEST_CASE("ops: group_norm refuses what does not fit") {
