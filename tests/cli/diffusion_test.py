@@ -8,6 +8,7 @@ import random
 import shutil
 import signal
 import struct
+import unittest
 import zipfile
 
 import support
@@ -139,6 +140,27 @@ class Diffusion(support.MohTest):
         self.sample("--out", "b", "-n", "5")
         self.assertEqual(self.pictures("b"), self.pictures("a"))
         self.assertEqual(first.stat().st_mtime_ns, before)
+
+    @unittest.skipUnless(support.build_has_failpoints(), "needs a build with MOH_FAILPOINTS")
+    def test_a_full_disk_while_64_pictures_are_drawn_loses_none_of_them(self):
+        self.moh("train", "run.yaml")
+        options = ("-n", "64", "--batch-size", "16", "--npz")
+        self.sample("--out", "whole", *options)
+        # While picture 38 is written, and while the file of all of them is.
+        for failure, drawn in ("io:write_40=ENOSPC", 38), ("io:write_70=ENOSPC", 64):
+            shutil.rmtree(self.folder / "cut", ignore_errors=True)
+            said = self.sample("--out", "cut", *options, env={"MOH_FAIL": failure}, code=support.STORAGE_ERROR)
+            self.assert_says(said, "No space left on device", "cut/")
+            self.assertEqual(self.pictures("cut"), dict(list(self.pictures("whole").items())[:drawn]))
+            self.assertFalse((self.folder / "cut/samples.npz").exists())
+            first = self.folder / "cut/000000.png"
+            before = first.stat().st_mtime_ns
+            self.sample("--out", "cut", *options)
+            self.assertEqual(first.stat().st_mtime_ns, before)
+            self.assertEqual(self.pictures("cut"), self.pictures("whole"))
+            for name in "samples.npz", "grid.png", "sample.json":
+                self.assertEqual((self.folder / "cut" / name).read_bytes(), (self.folder / "whole" / name).read_bytes())
+            self.assert_no_litter("cut")
 
     def test_eight_pictures_that_a_model_has_learned_come_back_from_noise(self):
         """The whole chain: pictures from files, noise, loss, moving average, checkpoint, guidance-free sampling, truncation."""

@@ -61,6 +61,7 @@ void add_serve(const Commands& commands);
 void add_config(const Commands& commands);
 void add_plan(const Commands& commands);
 void add_data(const Commands& commands);
+void add_data_latents(const Commands& data);
 void add_checkpoint_commands(const Commands& commands);
 void add_convert(const Commands& commands);
 void add_bench(const Commands& commands);
@@ -117,5 +118,9 @@ struct PlacementArgs {
 void add_placement(CLI::App& command, PlacementArgs& args);
 
 void add_checkpoint_and_text(CLI::App& command, CheckpointArgs& args);
+
+/// Prints what a shard of latents, or a folder of them, says of itself; with `verify` reads all of it. Throws
+/// DataError.
+int latents_info(const std::string& path, bool verify);
 
 }  // namespace moh::cli

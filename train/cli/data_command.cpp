@@ -14,6 +14,7 @@
 #include "train/io/file_ops.h"
 #include "train/io/printable.h"
 #include "train/log/logging.h"
+#include "train/tasks/diffusion/latents/latent_source.h"
 #include "train/tasks/language/data/foreign_tokens.h"
 #include "train/tasks/language/data/old_token_file.h"
 #include "train/tasks/language/data/token_file.h"
@@ -145,6 +146,7 @@ int foreign_info(const DataInfoArgs& args, const InputPath& input, ForeignTokens
 }
 
 int data_info(const DataInfoArgs& args, const Families&) {
+  if (are_latents({args.file})) return latents_info(args.file, args.verify);
   const InputPath input{args.file, /*named=*/true};
   if (const ForeignTokens kind = foreign_tokens_kind(input, args.bin_dtype); kind != ForeignTokens::kNone)
     return foreign_info(args, input, kind);
@@ -214,12 +216,16 @@ void add_data(const Commands& commands) {
   learn.footer(R"(Example:
   moh data train-tokenizer --input corpus/ --vocab-size 32000 --output tokenizer/)");
 
-  const auto [info, of] = add_command(data, "info", "Print the properties of a token file", data_info);
-  info.add_option("file", of.file, "Token file, or token ids of another program")->required();
+  const auto [info, of] =
+      add_command(data, "info", "Print the properties of a token file, or of latents", data_info);
+  info.add_option("file", of.file,
+                  "Token file, token ids of another program, or latents: a shard or a folder")
+      ->required();
   info.add_option("--bin-dtype", of.bin_dtype, kBinDtypeHelp)->check(known_bin_dtype());
   info.add_flag("--verify", of.verify, "Read everything and verify the checksum");
   info.footer(R"(Example:
   moh data info corpus.safetensors --verify)");
+  add_data_latents(data);
 }
 
 }  // namespace moh::cli

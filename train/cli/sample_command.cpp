@@ -8,7 +8,6 @@
 #include "core/error.h"
 #include "train/cli/commands.h"
 #include "train/cli/several_processes.h"
-#include "train/io/printable.h"
 #include "train/log/format.h"
 #include "train/log/logging.h"
 #include "train/log/progress.h"
@@ -95,14 +94,7 @@ LoadedAutoencoder autoencoder_for(const SampleArgs& args, const Dit& model) {
         pixels ? args.autoencoder : "none",
         pixels ? "" : "the model makes latents of " + std::to_string(channels) + " channels, to be decoded"));
   if (pixels) return {};
-  LoadedAutoencoder loaded = load_autoencoder(args.autoencoder, {DType::kFloat32, model.device()});
-  const AutoencoderConfig& c = loaded.model->config();
-  if (c.latent_channels != channels || c.out_channels != kPixelChannels)
-    throw ConfigError(
-        error_message("--autoencoder", printable_path(args.autoencoder),
-                      std::to_string(channels) + " channels of latents, 3 of pixels",
-                      std::to_string(c.latent_channels) + " and " + std::to_string(c.out_channels)));
-  return loaded;
+  return load_decoder("--autoencoder", args.autoencoder, channels, model.device());
 }
 
 int sample_in(const SampleArgs& args, const Families& families, StopSignal& stop, Communicator& processes) {

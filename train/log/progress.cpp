@@ -111,9 +111,9 @@ std::string ByteProgress::time_left() const {
 }
 
 std::string describe_progress(std::string_view doing, std::int64_t done, std::int64_t total,
-                              std::string_view items, double seconds) {
+                              std::string_view items, double seconds, std::int64_t before) {
   const double left =
-      done == 0 ? -1 : seconds * static_cast<double>(total - done) / static_cast<double>(done);
+      done == before ? -1 : seconds * static_cast<double>(total - done) / static_cast<double>(done - before);
   return std::string(doing) + ": " + format_count(static_cast<double>(done)) + " of " +
          format_count(static_cast<double>(total)) + " " + std::string(items) + ", " + format_duration(left) +
          " left";

@@ -60,9 +60,10 @@ class ByteProgress {
   StatusLine line_;
 };
 
-/// "eval: 12.3k of 65.5k tokens, 0:12 left": `done` of `total` items after `seconds`.
+/// "eval: 12.3k of 65.5k tokens, 0:12 left": `done` of `total` items after `seconds`, in which those beyond
+/// `before` were done.
 std::string describe_progress(std::string_view doing, std::int64_t done, std::int64_t total,
-                              std::string_view items, double seconds);
+                              std::string_view items, double seconds, std::int64_t before = 0);
 
 /// The values shown after a training step. `step` counts the finished steps of the whole run.
 struct StepProgress {

@@ -45,23 +45,14 @@ class NoisyPasses {
  public:
   NoisyPasses(std::vector<NoisyPicture> items, const DiffusionRun& run, std::int64_t batch,
               std::int64_t compared)
-      : items_(std::move(items)),
-        view_(held_out_view(run)),
-        normalizer_(view_.normalize),
-        samples_(run.model, 0),
-        batch_(batch),
-        compared_(compared) {}
+      : items_(std::move(items)), samples_(run.model, 0), batch_(batch), compared_(compared) {}
 
   std::int64_t size() const { return (std::ssize(items_) + batch_ - 1) / batch_; }
 
   AnalysisPass at(std::int64_t pass) const {
     const std::int64_t begin = pass * batch_,
                        end = std::min<std::int64_t>(begin + batch_, std::ssize(items_)), count = end - begin;
-    DiffusionBatch batch = samples_.begin(
-        {.pictures = empty({count, view_.crop, view_.crop, Picture::kChannels}, DType::kFloat32),
-         .targets = {},
-         .labels = empty({count}, DType::kInt64),
-         .num_pictures = count});
+    DiffusionBatch batch = samples_.begin(count);
     AnalysisPass result;
     for (std::int64_t row = 0; row < count; ++row) {
       const NoisyPicture& item = items_[static_cast<std::size_t>(begin + row)];
@@ -75,12 +66,9 @@ class NoisyPasses {
 
  private:
   void make(DiffusionBatch& batch, std::int64_t row, const NoisyPicture& item) const {
-    const PictureSource& source = *item.picture.pictures;
-    std::vector<std::byte> bytes;
-    source.load(item.picture.index, bytes);
-    const Tensor to = batch.pictures.pictures.select(row);
-    make_evaluation_picture(view_, normalizer_, source, item.picture.index, bytes, to.span<float>());
-    batch.pictures.labels.data<std::int64_t>()[row] = source.label(item.picture.index);
+    const auto& starts = static_cast<const HeldOutStarts&>(*item.picture.pictures);
+    starts.make(item.picture.index, NoisySamples::start_of(batch, row));
+    batch.labels.data<std::int64_t>()[row] = starts.label(item.picture.index);
     samples_.make_at(batch, row, item.step, held_out_key(item.picture.index));
   }
 
@@ -98,8 +86,6 @@ class NoisyPasses {
   }
 
   std::vector<NoisyPicture> items_;
-  EvaluationView view_;
-  Normalizer normalizer_;
   NoisySamples samples_;
   std::int64_t batch_, compared_;
 };
@@ -143,8 +129,9 @@ AnalysisInputs analysis_of_noisy_pictures(const RunConfig& run, const Dit& model
   const std::int64_t most = options.max_tokens == 0 ? std::int64_t{1} << 40
                                                     : std::max<std::int64_t>(1, options.max_tokens / tokens);
   const auto held_out = [&] { return open_diffusion_data(run, DataUse::kEvaluation)->validation; };
+  const auto open = [&](const std::vector<std::string>& paths) { return open_held_out(own, paths); };
   std::vector<NoisyPicture> items;
-  for (AnalyzedPicture& picture : analyzed_pictures(files, held_out, most, inputs.sources))
+  for (AnalyzedPicture& picture : analyzed_pictures(files, open, held_out, most, inputs.sources))
     items.push_back({std::move(picture), std::ssize(items) * 617 % kDiffusionSteps});
   const std::int64_t compared = std::min(std::ssize(items), options.similarity_tokens / tokens);
   add_quarters(items, inputs.sources, most);

@@ -1,8 +1,6 @@
 #include "train/tasks/diffusion/diffusion_batch.h"
 
 #include <cmath>
-#include <span>
-#include <utility>
 
 #include "core/allocator.h"
 
@@ -16,13 +14,6 @@ constexpr std::uint64_t kSampleStream = std::uint64_t{1} << 55;
 /// Element of a stream with which the noise begins, after the few numbers that say step and label.
 constexpr std::uint64_t kFirstNoise = 16;
 
-/// A picture [size, size, 3] by channels, [C, size, size].
-void by_channel(std::span<const float> from, std::span<float> to) {
-  constexpr std::size_t kChannels = Picture::kChannels;
-  const std::size_t pixels = from.size() / kChannels;
-  for (std::size_t j = 0; j < to.size(); ++j) to[j] = from[j % pixels * kChannels + j / pixels % kChannels];
-}
-
 std::span<float> row_of(const Tensor& tensor, std::int64_t row) {
   const Tensor own = tensor.select(row);
   return own.span<float>();
@@ -33,18 +24,20 @@ std::span<float> row_of(const Tensor& tensor, std::int64_t row) {
 NoisySamples::NoisySamples(const DitConfig& model, double label_dropout)
     : schedule_(NoiseSchedule::linear(kDiffusionSteps)),
       channels_(model.channels),
+      size_(model.image_size),
       no_class_(model.no_class()),
       label_dropout_(label_dropout) {}
 
-DiffusionBatch NoisySamples::begin(PictureBatch pictures) const {
-  if (!pictures.pictures.defined()) return {};
+DiffusionBatch NoisySamples::begin(std::int64_t count) const {
   const MemoryPurposeScope purpose(MemoryPurpose::kData);
-  const std::int64_t count = pictures.pictures.dim(0), size = pictures.pictures.dim(1);
-  const auto images = [&] { return empty({count, channels_, size, size}, DType::kFloat32); };
+  const auto images = [&] { return empty({count, channels_, size_, size_}, DType::kFloat32); };
   return {.targets = {images(), images(), images(), empty({count, kDiffusionFactors}, DType::kFloat32)},
           .steps = empty({count}, DType::kInt64),
-          .labels = empty({count}, DType::kInt64),
-          .pictures = std::move(pictures)};
+          .labels = empty({count}, DType::kInt64)};
+}
+
+std::span<float> NoisySamples::start_of(const DiffusionBatch& batch, std::int64_t row) {
+  return row_of(batch.targets.start, row);
 }
 
 void NoisySamples::make(DiffusionBatch& batch, std::int64_t row, std::uint64_t seed,
@@ -63,12 +56,10 @@ void NoisySamples::make_held_out(DiffusionBatch& batch, std::int64_t row, std::i
 
 void NoisySamples::make_at(DiffusionBatch& batch, std::int64_t row, std::int64_t step, RandomKey key) const {
   const DiffusionTargets& t = batch.targets;
-  by_channel(row_of(batch.pictures.pictures, row), row_of(t.start, row));
   random_normals(key, kFirstNoise, row_of(t.noise, row));
   add_noise(schedule_[step], row_of(t.start, row), row_of(t.noise, row), row_of(t.sample, row));
   diffusion_factors(schedule_[step], step == 0, row_of(t.factors, row));
   batch.steps.data<std::int64_t>()[row] = step;
-  batch.labels.data<std::int64_t>()[row] = batch.pictures.labels.data<std::int64_t>()[row];
 }
 
 RandomKey held_out_key(std::int64_t picture) {

@@ -1,37 +1,35 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 
 #include "core/random.h"
 #include "models/diffusion/dit.h"
 #include "models/diffusion/noise_schedule.h"
 #include "models/diffusion/reverse_step.h"
 #include "ops/loss/diffusion_loss.h"
-#include "train/tasks/images/data/picture_batch.h"
 
 namespace moh {
 
-/// B noisy pictures, and what their noise was. On the CPU, or, copied, on a GPU.
+/// B noisy pictures, or latents, and what their noise was. On the CPU, or, copied, on a GPU.
 struct DiffusionBatch {
-  DiffusionTargets targets;  ///< pictures [B, C, size, size] from -1 to 1
+  DiffusionTargets targets;  ///< [B, C, size, size]; `start` is what the noise was added to
   Tensor steps, labels;      ///< [B] int64
-  PictureBatch pictures;     ///< [B, size, size, 3]: of which they are made
 
   DitInput input(DType dtype) const { return {Variable(targets.sample.to(dtype)), steps, labels}; }
 };
 
-/// The values of pixels as a diffusion model sees them: -1 to 1.
-constexpr ChannelStatistics kSignedPixels{.mean = {0.5, 0.5, 0.5}, .std = {0.5, 0.5, 0.5}};
-
-/// Makes noisy samples of the 1000-step process of pictures that are in `batch.pictures`.
+/// Makes noisy samples of the 1000-step process of what is in `batch.targets.start`, with the labels that are
+/// there.
 class NoisySamples {
  public:
-  /// Samples for `model`; labels are its no_class() for a share `label_dropout` of them. Channels beyond a
-  /// picture's three, of latents, which only measurements make of pictures, are the first ones again.
+  /// Samples for `model`; labels are its no_class() for a share `label_dropout` of them.
   NoisySamples(const DitConfig& model, double label_dropout);
 
-  /// Memory for noisy samples of a batch of pictures.
-  DiffusionBatch begin(PictureBatch pictures) const;
+  /// Memory for a batch of `count` samples.
+  DiffusionBatch begin(std::int64_t count) const;
+  /// Room for the start of a sample.
+  static std::span<float> start_of(const DiffusionBatch& batch, std::int64_t row);
   /// Sample `row` of a training: its step, noise and dropped label are a function of (seed, sample).
   void make(DiffusionBatch& batch, std::int64_t row, std::uint64_t seed, std::int64_t sample) const;
   /// The same for held-out picture number `picture`, with a label: its noise is a function of the number, and
@@ -42,7 +40,7 @@ class NoisySamples {
 
  private:
   NoiseSchedule schedule_;
-  std::int64_t channels_, no_class_;
+  std::int64_t channels_, size_, no_class_;
   double label_dropout_;
 };
 

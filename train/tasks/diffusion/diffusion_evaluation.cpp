@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <array>
+#include <span>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "autograd/node.h"
 #include "core/error.h"
@@ -21,12 +23,11 @@ DiffusionTargets on(const DiffusionTargets& t, Device device) {
   return {t.start.to(device), t.sample.to(device), t.noise.to(device), t.factors.to(device)};
 }
 
-/// `first` is the number of the batch's first picture. Broken ones do not count.
-Sums sums_of(const Dit& model, const NoisySamples& samples, DiffusionBatch batch, std::int64_t first) {
+/// Broken pictures do not count.
+Sums sums_of(const Dit& model, const DiffusionBatch& batch) {
   const std::int64_t rows = batch.steps.dim(0);
   std::vector<bool> counts;
   for (std::int64_t row = 0; row < rows; ++row) {
-    samples.make_held_out(batch, row, first + row);
     std::int64_t& label = batch.labels.data<std::int64_t>()[row];
     counts.push_back(label != kIgnoredTarget);
     if (!counts.back()) label = model.config().no_class();
@@ -48,21 +49,51 @@ Sums sums_of(const Dit& model, const NoisySamples& samples, DiffusionBatch batch
 
 }  // namespace
 
-std::optional<Evaluation> evaluate_diffusion_model(const Dit& model, const EvaluationPictures& data,
-                                                   int workers, StopEvaluation stop,
-                                                   Communicator& processes) {
+HeldOutSamples::HeldOutSamples(HeldOutStartsPtr starts, const DitConfig& model, std::int64_t batch_size,
+                               OnError on_error, std::shared_ptr<BrokenPictures> broken)
+    : starts_(std::move(starts)),
+      samples_(model, 0),
+      batch_size_(batch_size),
+      on_error_(on_error),
+      broken_(std::move(broken)) {}
+
+std::int64_t HeldOutSamples::size() const {
+  return (starts_->size() + batch_size_ - 1) / batch_size_;
+}
+
+std::int64_t HeldOutSamples::rows(std::int64_t batch) const {
+  return std::min(batch_size_, starts_->size() - batch * batch_size_);
+}
+
+void HeldOutSamples::make(DiffusionBatch& batch, std::int64_t number, std::int64_t row) const {
+  const std::int64_t picture = number * batch_size_ + row;
+  std::int64_t& label = batch.labels.data<std::int64_t>()[row];
+  label = starts_->label(picture);
+  const std::span<float> start = NoisySamples::start_of(batch, row);
+  try {
+    starts_->make(picture, start);
+  } catch (const DataError& error) {
+    if (on_error_ == OnError::kStop) throw;
+    broken_->add(picture, error.what());
+    label = kIgnoredTarget;
+    std::ranges::fill(start, 0.0F);
+  }
+  samples_.make_held_out(batch, row, picture);
+}
+
+std::optional<Evaluation> evaluate_diffusion_model(const Dit& model, const HeldOutSamples& data, int workers,
+                                                   StopEvaluation stop, Communicator& processes) {
   const NoGrad no_grad;
-  const std::int64_t total = data.source().size(), batch_size = data.rows(0);
-  const NoisySamples samples(model.config(), 0);
-  BatchWorkers<PictureBatch> batches = evaluation_batches(data, workers, processes);
+  const std::int64_t total = data.starts().size(), batch_size = data.rows(0);
+  BatchWorkers<DiffusionBatch> batches = evaluation_batches(data, workers, processes);
   Sums sums{};
   std::int64_t done = 0;
   for (std::int64_t first = 0; first < data.size(); first += processes.size()) {
     if (stop({done, total})) return std::nullopt;
     Sums own{};
     const std::int64_t number = first + processes.rank();
-    if (number < data.size())
-      own = sums_of(model, samples, samples.begin(batches.next()), number * batch_size);
+    const DiffusionBatch batch = batches.next();
+    if (number < data.size()) own = sums_of(model, batch);
     add_in_order(sums, own, processes);
     done = std::min(done + batch_size * processes.size(), total);
   }

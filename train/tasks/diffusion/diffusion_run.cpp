@@ -31,6 +31,8 @@ constexpr std::array<std::string_view, 5> kUnseen = {"model.image_size", "model.
 /// Keys that may be omitted for weights without a configuration.
 constexpr std::array<std::string_view, 3> kOptional = {"model.preset", "model.recompute", "model.moh."};
 
+constexpr std::array<std::string_view, 1> kNoAutoencoder = {TrainingSamples::kNoAutoencoder};
+
 constexpr double kMaxSide = 1 << 12, kMaxPictures = 1 << 30, kMaxRatio = 1024, kMaxShown = 1024;
 
 Bounds share() {
@@ -64,8 +66,9 @@ Section data_section(ImageDataConfig& c) {
   Section s("data", "Training and validation pictures.");
   s.field("train", c.train,
           "A folder with a folder of JPEG or PNG files for each class, tar archives (WebDataset) or a folder "
-          "of them, or files of CIFAR-10's binary version.");
-  s.field("validation", c.validation, "Held-out pictures, given likewise. Empty: none.");
+          "of them, or files of CIFAR-10's binary version; for a model of latents, a folder that `moh data "
+          "latents` made, or shards of one.");
+  s.field("validation", c.validation, "Held-out pictures or latents, given likewise. Empty: none.");
   s.field("class_names", c.class_names,
           "A file (or several, one after the other) with the name of a class on each line, in the order of "
           "the labels. Empty: those of the training pictures, which checkpoints keep.");
@@ -97,8 +100,11 @@ Section sample_section(TrainingSamples& c) {
   Section s(
       "sample",
       "Pictures that the model draws after each evaluation, of the classes in turns, into samples/ of the "
-      "run's folder: of pixels, not of latents.");
+      "run's folder.");
   s.field("pictures", c.pictures, at_least(0, "pictures").capped(kMaxShown), "How many. 0: none.");
+  s.path_or_word("autoencoder", c.autoencoder, kNoAutoencoder,
+                 "Of a model of latents: a folder with diffusers' AutoencoderKL, which decodes them in float32. "
+                 "`none`: no pictures are drawn of latents.");
   s.field("sampler", c.options.reverse.kind,
           "`ancestral` draws each step from the model's distribution, `ddim` has no noise after the start.");
   s.field("steps", c.options.steps,
@@ -162,6 +168,10 @@ void DiffusionRun::check(const RunConfig& run, config::Rules& rules) const {
   if (run.init.distill.weight > 0) {
     rules.refuse({"init.distill.weight"}, "0 for task: diffusion, which has no logits to compare",
                  std::to_string(run.init.distill.weight));
+  }
+  if (model.channels == Picture::kChannels && sample.decodes()) {
+    rules.refuse({"sample.autoencoder", "model.channels"}, "none for a model of pixels",
+                 sample.autoencoder.string());
   }
   if (!data.class_names.empty() && data.train.empty() && data.drawn > 0) {
     rules.refuse({"data.class_names", "data.drawn"}, "none for drawn pictures, whose names are known",

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <filesystem>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -19,7 +20,11 @@ struct DiffusionConfig {
 
 /// The pictures that a run draws after each evaluation: the section `sample`.
 struct TrainingSamples {
-  std::int64_t pictures = 16;  ///< 0: none
+  static constexpr std::string_view kNoAutoencoder = "none";
+
+  std::int64_t pictures = 16;                         ///< 0: none
+  std::filesystem::path autoencoder{kNoAutoencoder};  ///< a folder, for a model of latents
+  bool decodes() const { return autoencoder != kNoAutoencoder; }
   SampleOptions options{.steps = "50", .reverse = {.kind = SamplerKind::kDdim}};
 };
 

@@ -44,23 +44,24 @@ std::string DiffusionTask::summary() const {
 
 std::int64_t DiffusionTask::steps_per_epoch() const {
   if (!data_->epochs_are_known) return 0;
-  const std::int64_t samples = training_pictures(*data_, config_).order().samples_per_epoch();
+  const std::int64_t samples = training_starts(*data_, config_)->order().samples_per_epoch();
   return std::max<std::int64_t>(1, samples / (batch_size_ * accumulate_));
 }
 
 void DiffusionTask::seek(std::int64_t first_sample, const StepPart& part) {
   batches_.reset();
-  pictures_.emplace(training_pictures(*data_, config_));
+  starts_ = training_starts(*data_, config_);
   const auto first_of = [this, first_sample, part](std::int64_t index) {
     return part.first_of(index, first_sample, config_.train);
   };
   const auto make = [this, first_of](DiffusionBatch& batch, std::int64_t index, std::int64_t row) {
-    pictures_->make(batch.pictures, first_of(index), row);
-    samples_.make(batch, row, config_.random_seed(), first_of(index) + row);
+    const std::int64_t sample = first_of(index) + row;
+    batch.labels.data<std::int64_t>()[row] = starts_->make(sample, NoisySamples::start_of(batch, row));
+    samples_.make(batch, row, config_.random_seed(), sample);
   };
   batches_ = std::make_unique<BatchWorkers<DiffusionBatch>>(
       BatchWorkers<DiffusionBatch>::Steps{
-          .begin = [this](std::int64_t) { return samples_.begin(pictures_->begin(batch_size_)); },
+          .begin = [this](std::int64_t) { return samples_.begin(batch_size_); },
           .samples = batch_size_,
           .make = make,
           .finish = [](DiffusionBatch&, std::int64_t) {}},
@@ -127,17 +128,18 @@ std::vector<std::pair<std::string, std::string>> DiffusionTask::remarks() const 
 
 std::optional<Evaluation> DiffusionTask::evaluate(StopEvaluation stop, Communicator& processes) {
   if (data_->validation == nullptr) return std::nullopt;  // nothing is held out
-  const EvaluationPictures pictures(data_->validation, held_out_view(run_), batch_size_, run_.data.on_error,
-                                    data_->broken_in_validation);
+  const HeldOutSamples held_out(data_->validation, run_.model, batch_size_, run_.data.on_error,
+                                data_->broken_in_validation);
   std::optional<Evaluation> evaluation =
-      evaluate_diffusion_model(*model_, pictures, workers_, stop, processes);
+      evaluate_diffusion_model(*model_, held_out, workers_, stop, processes);
   const std::string broken = data_->broken_in_validation->describe();
   if (evaluation && !broken.empty()) evaluation->coverage += "; " + broken;
   return evaluation;
 }
 
 std::optional<std::string> DiffusionTask::draw_samples(StopEvaluation stop, Communicator& processes) {
-  return draw_training_samples(*model_, run_.sample, config_.random_seed(), stop, processes);
+  return draw_training_samples(*model_, data_->autoencoder.get(), run_.sample, config_.random_seed(), stop,
+                               processes);
 }
 
 }  // namespace moh

@@ -62,7 +62,7 @@ class DiffusionTask final : public Task {
   std::shared_ptr<const DiffusionData> data_;
   std::unique_ptr<Dit> model_;
   NoisySamples samples_;
-  std::optional<TrainingPictures> pictures_;
+  std::unique_ptr<TrainingStarts> starts_;
   std::unique_ptr<BatchWorkers<DiffusionBatch>> batches_;
 
   DiffusionBatch loaded_;  // on the model's device

@@ -108,4 +108,16 @@ LoadedAutoencoder load_autoencoder(const std::filesystem::path& folder, Placemen
   return {std::move(model), content_hash(file, [](std::uint64_t) {})};
 }
 
+LoadedAutoencoder load_decoder(std::string_view option, const std::filesystem::path& folder,
+                               std::int64_t channels, Device device) {
+  constexpr std::int64_t kPixelChannels = 3;
+  LoadedAutoencoder loaded = load_autoencoder(folder, {DType::kFloat32, device});
+  const AutoencoderConfig& c = loaded.model->config();
+  if (c.latent_channels != channels || c.out_channels != kPixelChannels)
+    throw ConfigError(error_message(
+        option, printable_path(folder), std::to_string(channels) + " channels of latents, 3 of pixels",
+        std::to_string(c.latent_channels) + " and " + std::to_string(c.out_channels)));
+  return loaded;
+}
+
 }  // namespace moh

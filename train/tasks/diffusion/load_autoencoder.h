@@ -1,8 +1,10 @@
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <memory>
 #include <string>
+#include <string_view>
 
 #include "models/diffusion/autoencoder.h"
 
@@ -20,5 +22,10 @@ struct LoadedAutoencoder {
 /// allocated. Throws CheckpointError for damaged files and tensors that are not the model's; ConfigError,
 /// naming it, for an autoencoder of another kind.
 LoadedAutoencoder load_autoencoder(const std::filesystem::path& folder, Placement placement);
+
+/// One that decodes latents of `channels` channels to pictures, in float32. Throws as load_autoencoder();
+/// ConfigError, naming `option`, for one of other sizes.
+LoadedAutoencoder load_decoder(std::string_view option, const std::filesystem::path& folder,
+                               std::int64_t channels, Device device);
 
 }  // namespace moh

@@ -10,15 +10,17 @@ namespace moh {
 
 namespace {
 
+using Open = FunctionRef<LabelledSourcePtr(const std::vector<std::string>& paths)>;
+
 /// Pictures of one source.
 struct Group {
   std::string name;
-  PictureSourcePtr pictures;
+  LabelledSourcePtr pictures;
   std::vector<std::int64_t> indices;
 };
 
 /// A group for each class that has pictures.
-std::vector<Group> classes_of(const PictureSourcePtr& pictures) {
+std::vector<Group> classes_of(const LabelledSourcePtr& pictures) {
   const std::vector<std::string>& names = pictures->class_names();
   std::vector<Group> groups;
   for (const std::string& name : names) groups.push_back({name, pictures, {}});
@@ -28,12 +30,13 @@ std::vector<Group> classes_of(const PictureSourcePtr& pictures) {
   return groups;
 }
 
-std::vector<Group> groups_of(std::span<const AnalyzedFiles> files, FunctionRef<PictureSourcePtr()> held_out) {
+std::vector<Group> groups_of(std::span<const AnalyzedFiles> files, Open open,
+                             FunctionRef<LabelledSourcePtr()> held_out) {
   if (files.empty()) return classes_of(held_out());
-  if (files.size() == 1) return classes_of(open_pictures(files[0].paths));
+  if (files.size() == 1) return classes_of(open(files[0].paths));
   std::vector<Group> groups;
   for (const AnalyzedFiles& each : files) {
-    Group& group = groups.emplace_back(Group{each.name, open_pictures(each.paths), {}});
+    Group& group = groups.emplace_back(Group{each.name, open(each.paths), {}});
     for (std::int64_t i = 0; i < group.pictures->size(); ++i) group.indices.push_back(i);
   }
   return groups;
@@ -50,11 +53,11 @@ std::vector<std::int64_t> spread(const std::vector<std::int64_t>& indices, std::
 
 }  // namespace
 
-std::vector<AnalyzedPicture> analyzed_pictures(std::span<const AnalyzedFiles> files,
-                                               FunctionRef<PictureSourcePtr()> held_out, std::int64_t most,
+std::vector<AnalyzedPicture> analyzed_pictures(std::span<const AnalyzedFiles> files, Open open,
+                                               FunctionRef<LabelledSourcePtr()> held_out, std::int64_t most,
                                                std::vector<AnalyzedSource>& sources) {
   std::vector<AnalyzedPicture> items;
-  for (const Group& group : groups_of(files, held_out)) {
+  for (const Group& group : groups_of(files, open, held_out)) {
     const std::vector<std::int64_t> taken = spread(group.indices, most);
     const auto source = static_cast<std::int32_t>(sources.size());
     for (const std::int64_t index : taken) items.push_back({group.pictures, index, source});

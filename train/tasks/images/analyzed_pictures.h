@@ -1,7 +1,9 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "core/function_ref.h"
@@ -10,18 +12,22 @@
 
 namespace moh {
 
+using LabelledSourcePtr = std::shared_ptr<const LabelledSource>;
+
 /// A picture of a source of an analysis.
 struct AnalyzedPicture {
-  PictureSourcePtr pictures;
+  LabelledSourcePtr pictures;
   std::int64_t index = 0;
   std::int32_t source = 0;
 };
 
 /// At most `most` pictures, spread evenly, of each class of the held-out pictures, or of those of one group
-/// of files; of several groups each is a source. Appends what they are to `sources`. Throws DataError.
-std::vector<AnalyzedPicture> analyzed_pictures(std::span<const AnalyzedFiles> files,
-                                               FunctionRef<PictureSourcePtr()> held_out, std::int64_t most,
-                                               std::vector<AnalyzedSource>& sources);
+/// of files, which `open` opens; of several groups each is a source. Appends what they are to `sources`.
+/// Throws DataError.
+std::vector<AnalyzedPicture> analyzed_pictures(
+    std::span<const AnalyzedFiles> files,
+    FunctionRef<LabelledSourcePtr(const std::vector<std::string>& paths)> open,
+    FunctionRef<LabelledSourcePtr()> held_out, std::int64_t most, std::vector<AnalyzedSource>& sources);
 
 /// Throws ValueError for options that are about texts.
 void refuse_text_options(const AnalyzeOptions& options);

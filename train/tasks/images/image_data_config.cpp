@@ -164,6 +164,11 @@ EvaluationView evaluation_view_of(const ImageDataConfig& data) {
           .normalize = {}};
 }
 
+void refuse_without_held_out() {
+  throw DataError(
+      "data: the configuration of this model names no held-out pictures; name them with data=PATH");
+}
+
 ImageSources open_image_sources(const ImageDataConfig& config, std::uint64_t seed, DataUse use,
                                 const std::vector<std::string>& classes) {
   MOH_CHECK(use != DataUse::kSynthetic, "open_image_sources: synthetic data need no files");
@@ -180,9 +185,7 @@ ImageSources open_image_sources(const ImageDataConfig& config, std::uint64_t see
   sources.validation = open_or_draw(config.validation, config.drawn_validation, side, seed ^ kHeldOut, names);
   if (use == DataUse::kEvaluation) {
     sources.train = nullptr;
-    if (sources.validation == nullptr)
-      throw DataError(
-          "data: the configuration of this model names no held-out pictures; name them with data=PATH");
+    if (sources.validation == nullptr) refuse_without_held_out();
   }
   if (sources.train != nullptr) note("data.train", *sources.train);
   if (sources.validation != nullptr) note("data.validation", *sources.validation);

@@ -66,6 +66,9 @@ struct ImageSources {
   std::vector<std::pair<std::string, std::string>> contents;
 };
 
+/// Throws DataError, where an evaluation has nothing to evaluate on.
+[[noreturn]] void refuse_without_held_out();
+
 /// Opens what `use`, which is not kSynthetic, needs. Held-out pictures have the labels of the classes of the
 /// training pictures, which are listed for that; `classes`, if not empty, are their names, and spare it.
 /// Throws DataError.

@@ -61,9 +61,10 @@ class Passes {
     std::vector<std::byte> bytes;
     for (std::int64_t i = begin; i < end; ++i) {
       const AnalyzedPicture& item = items_[static_cast<std::size_t>(i)];
-      item.pictures->load(item.index, bytes);
+      const auto& pictures = static_cast<const PictureSource&>(*item.pictures);
+      pictures.load(item.index, bytes);
       const Tensor row = result.inputs.select(i - begin);
-      make_evaluation_picture(view_, normalizer_, *item.pictures, item.index, bytes, row.span<float>());
+      make_evaluation_picture(view_, normalizer_, pictures, item.index, bytes, row.span<float>());
       result.sources.push_back(item.source);
       result.for_similarity.push_back(i < compared_);
     }
@@ -89,7 +90,8 @@ AnalysisInputs analysis_of_pictures(const RunConfig& run, const ImageModel& mode
   const std::int64_t most = options.max_tokens == 0 ? std::int64_t{1} << 62
                                                     : std::max<std::int64_t>(1, options.max_tokens / tokens);
   const auto held_out = [&] { return open_image_data(run, DataUse::kEvaluation)->validation; };
-  std::vector<AnalyzedPicture> items = analyzed_pictures(files, held_out, most, inputs.sources);
+  const auto open = [](const std::vector<std::string>& paths) { return open_pictures(paths); };
+  std::vector<AnalyzedPicture> items = analyzed_pictures(files, open, held_out, most, inputs.sources);
   // Attention patterns are those of q k^T / sqrt(d) alone, which a ViT has.
   const bool vit = images.model.architecture == ImageArchitecture::kVit;
   const std::int64_t compared = vit ? std::min(std::ssize(items), options.similarity_tokens / tokens) : 0;

@@ -131,10 +131,9 @@ TEST_CASE("diffusion samples: noise, step and label are functions of the seed an
   const RunConfig run = small_run();
   const NoisySamples samples(diffusion_run(run).model, 0.5);
   const auto made = [&](std::uint64_t seed, std::int64_t sample) {
-    DiffusionBatch batch = samples.begin({.pictures = zeros({1, 8, 8, 3}, DType::kFloat32),
-                                          .targets = {},
-                                          .labels = full({1}, 3, DType::kInt64),
-                                          .num_pictures = 1});
+    DiffusionBatch batch = samples.begin(1);
+    batch.targets.start.fill(0);
+    batch.labels.fill(3);
     samples.make(batch, 0, seed, sample);
     return batch;
   };

@@ -96,7 +96,8 @@ TEST_CASE("sampling: what a run draws has the classes in turns, is for pixels, a
   TrainingSamples sample{.pictures = 9, .options = {.steps = "3", .guidance = 1}};
   const auto draw = [&](const Dit& model, std::int64_t stop_at) {
     return draw_training_samples(
-        model, sample, 5, [&](const EvaluationProgress& p) { return p.done == stop_at; }, one_process());
+        model, nullptr, sample, 5, [&](const EvaluationProgress& p) { return p.done == stop_at; },
+        one_process());
   };
   const std::string png = *draw(drawn.model, -1);
   const Picture grid = decode_picture(std::as_bytes(std::span(png)), "grid.png");

@@ -7,16 +7,16 @@
 
 namespace moh {
 
-std::optional<std::string> draw_training_samples(const Dit& model, const TrainingSamples& sample,
-                                                 std::uint64_t seed, StopEvaluation stop,
-                                                 Communicator& processes) {
+std::optional<std::string> draw_training_samples(const Dit& model, const Autoencoder* autoencoder,
+                                                 const TrainingSamples& sample, std::uint64_t seed,
+                                                 StopEvaluation stop, Communicator& processes) {
   constexpr std::int64_t kPixelChannels = Picture::kChannels;
   constexpr int kColumns = 8;
   const DitConfig& c = model.config();
-  if (sample.pictures == 0 || c.channels != kPixelChannels) return "";
+  if (sample.pictures == 0 || (c.channels != kPixelChannels && autoencoder == nullptr)) return "";
   SampleOptions options = sample.options;
   options.seed = seed;
-  const PictureSampler sampler(model, options);
+  const PictureSampler sampler(model, options, autoencoder);
   std::vector<std::int64_t> numbers, labels;
   for (std::int64_t n = 0; n < sample.pictures; ++n) {
     numbers.push_back(n);

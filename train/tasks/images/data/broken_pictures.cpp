@@ -1,11 +1,18 @@
 #include "train/tasks/images/data/broken_pictures.h"
 
+#include <algorithm>
+
+#include "core/error.h"
+
 namespace moh {
 
 namespace {
 
 constexpr std::string_view kNames[] = {"stop", "skip"};
 constexpr std::size_t kNamed = 5;
+
+/// So many broken pictures in a row are no accident.
+constexpr std::int64_t kMaxBrokenInARow = 64;
 
 }  // namespace
 
@@ -34,6 +41,20 @@ std::string BrokenPictures::describe() const {
     text.append(named++ == 0 ? ": " : "; ").append(message);
   }
   return text;
+}
+
+std::int64_t first_sound(std::int64_t index, std::int64_t size, OnError on_error, BrokenPictures* broken,
+                         FunctionRef<void(std::int64_t index)> make) {
+  for (std::int64_t tries = 1;; ++tries) {
+    try {
+      make(index);
+      return index;
+    } catch (const DataError& error) {
+      if (on_error == OnError::kStop || tries == std::min(kMaxBrokenInARow, size)) throw;
+      broken->add(index, error.what());
+      index = (index + 1) % size;
+    }
+  }
 }
 
 std::vector<std::pair<std::string, std::string>> broken_remarks(const BrokenPictures& in_training,

@@ -9,6 +9,8 @@
 #include <utility>
 #include <vector>
 
+#include "core/function_ref.h"
+
 namespace moh {
 
 /// What to do about a picture that cannot be read or decoded.
@@ -30,6 +32,12 @@ class BrokenPictures {
   mutable std::mutex mutex_;
   std::map<std::int64_t, std::string> messages_;
 };
+
+/// Calls make(index), and with kSkip, where that throws a DataError, for the next of `size` pictures in its
+/// place, which is noted in `broken` (null with kStop). Returns the index of the one that was made. Rethrows
+/// with kStop, and where sound pictures are rare.
+std::int64_t first_sound(std::int64_t index, std::int64_t size, OnError on_error, BrokenPictures* broken,
+                         FunctionRef<void(std::int64_t index)> make);
 
 /// What Task::remarks() says of the broken pictures of both kinds of data.
 std::vector<std::pair<std::string, std::string>> broken_remarks(const BrokenPictures& in_training,

@@ -18,9 +18,6 @@ namespace {
 constexpr std::uint64_t kAugmentStream = std::uint64_t{1} << 53;
 constexpr std::uint64_t kMixStream = kAugmentStream | std::uint64_t{1} << 52;
 
-/// So many broken pictures in a row are no accident.
-constexpr std::int64_t kMaxBrokenInARow = 64;
-
 /// Adds the time since its last call.
 class Clock {
  public:
@@ -121,25 +118,19 @@ Picture TrainingPictures::augmented(std::int64_t picture, std::int64_t sample, S
 
 void TrainingPictures::make(PictureBatch& batch, std::int64_t first_sample, std::int64_t row,
                             StageSeconds* seconds) const {
-  const std::int64_t sample = first_sample + row;
+  batch.labels.data<std::int64_t>()[row] = make_one(first_sample + row, row_of(batch, row), seconds);
+}
+
+std::int64_t TrainingPictures::make_one(std::int64_t sample, std::span<float> to,
+                                        StageSeconds* seconds) const {
   StageSeconds own;
   StageSeconds& spent = seconds != nullptr ? *seconds : own;
-  std::int64_t picture = order_.picture_of(sample);
   Picture pixels;
-  for (std::int64_t tries = 0;; ++tries) {
-    try {
-      pixels = augmented(picture, sample, spent);
-      break;
-    } catch (const DataError& error) {
-      if (on_error_ == OnError::kStop || tries + 1 == std::min(kMaxBrokenInARow, source_->size())) throw;
-      broken_->add(picture, error.what());
-      picture = (picture + 1) % source_->size();
-    }
-  }
+  const std::int64_t picture =
+      first_sound(order_.picture_of(sample), source_->size(), on_error_, broken_.get(),
+                  [&](std::int64_t candidate) { pixels = augmented(candidate, sample, spent); });
   Clock clock;
-  const std::span<float> to = row_of(batch, row);
   normalizer_(pixels, to);
-  batch.labels.data<std::int64_t>()[row] = source_->label(picture);
   if (augmentation_.erasing) {
     const auto epoch = static_cast<std::uint64_t>(order_.epoch_of(sample));
     const std::uint64_t first = static_cast<std::uint64_t>(order_.index_of(sample)) * Draws::kPerSample;
@@ -150,6 +141,7 @@ void TrainingPictures::make(PictureBatch& batch, std::int64_t first_sample, std:
     if (box) erase(to, pixels.size(), *box, draws.key(), draws.next_index());
   }
   clock.add_to(spent.normalize);
+  return source_->label(picture);
 }
 
 void TrainingPictures::finish(PictureBatch& batch, std::int64_t first_sample, StageSeconds* seconds) const {

@@ -82,6 +82,8 @@ class TrainingPictures {
   /// different rows. Throws DataError for a broken picture with kStop, and where sound ones are rare.
   void make(PictureBatch& batch, std::int64_t first_sample, std::int64_t row,
             StageSeconds* seconds = nullptr) const;
+  /// The same for a sample by itself: fills `to`, [size, size, 3], and returns the label.
+  std::int64_t make_one(std::int64_t sample, std::span<float> to, StageSeconds* seconds = nullptr) const;
   /// Mixes groups and makes targets. The batch is a whole number of groups, or part of one.
   void finish(PictureBatch& batch, std::int64_t first_sample, StageSeconds* seconds = nullptr) const;
 
@@ -102,6 +104,8 @@ class TrainingPictures {
 /// One pass over held-out pictures, in order. The last batch may have fewer.
 class EvaluationPictures {
  public:
+  using Batch = PictureBatch;
+
   EvaluationPictures(PictureSourcePtr source, const EvaluationView& view, std::int64_t batch_size,
                      OnError on_error, std::shared_ptr<BrokenPictures> broken);
 

@@ -11,10 +11,10 @@
 
 namespace moh {
 
-/// Labelled pictures by number. Immutable and thread-safe.
-class PictureSource {
+/// Pictures, or what was made of them, with their labels by number. Immutable and thread-safe.
+class LabelledSource {
  public:
-  virtual ~PictureSource() = default;
+  virtual ~LabelledSource() = default;
 
   virtual std::int64_t size() const = 0;
   /// The class of a picture: an index into class_names().
@@ -25,7 +25,11 @@ class PictureSource {
   /// Number, classes and a checksum of the list of pictures: equal for equal data, wherever they lie. The
   /// pictures themselves are not read for it.
   virtual std::string describe_contents() const = 0;
+};
 
+/// Labelled pictures that are decoded on demand.
+class PictureSource : public LabelledSource {
+ public:
   /// Reads the stored form of a picture, of a JPEG the file, into `bytes`, whose memory is reused. Throws
   /// DataError naming the picture.
   virtual void load(std::int64_t index, std::vector<std::byte>& bytes) const = 0;
