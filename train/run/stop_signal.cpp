@@ -51,13 +51,23 @@ void StopSignal::watch() {
   int number = 0;
   while (sigwait(&signals_, &number) == 0 && !ending_) {
     if (number == kWakeUp && wake_up_is_ignored_) continue;
-    if (!deferred_) {
-      if (early_) early_(name_of(number));
-      die_of(number);
-    }
+    end_early(number);
     if (received_ != 0) _exit(128 + number);
     received_ = number;
   }
+}
+
+void StopSignal::defer() {
+  const std::lock_guard lock(deferring_);
+  deferred_ = true;
+}
+
+/// Unless defer() came first. Both at a time would end a run of which `early_` says that it has not begun.
+void StopSignal::end_early(int number) {
+  const std::lock_guard lock(deferring_);
+  if (deferred_) return;
+  if (early_) early_(name_of(number));
+  die_of(number);
 }
 
 std::string_view StopSignal::name_of(int number) {

@@ -3,6 +3,7 @@
 #include <signal.h>
 #include <atomic>
 #include <functional>
+#include <mutex>
 #include <string_view>
 #include <thread>
 
@@ -27,8 +28,8 @@ class StopSignal {
   StopSignal& operator=(const StopSignal&) = delete;
 
   /// From this call on signals request a stop, as there is something to save. Before it, a signal ends the
-  /// process as soon as `early` has returned.
-  void defer() { deferred_ = true; }
+  /// process as soon as `early` has returned; if one is doing so, this waits for the end.
+  void defer();
 
   bool requested() const { return received_ != 0; }
   /// The number of the signal; 0 when nothing has arrived.
@@ -39,11 +40,14 @@ class StopSignal {
 
  private:
   void watch();
+  void end_early(int number);
 
   Early early_;
   bool wake_up_is_ignored_;
   sigset_t signals_;
-  std::atomic<bool> deferred_ = false, ending_ = false;
+  std::mutex deferring_;  // held while a signal ends the process
+  bool deferred_ = false;
+  std::atomic<bool> ending_ = false;
   std::atomic<int> received_ = 0;
   std::thread watcher_;
 };

@@ -1,6 +1,7 @@
 #include "train/run/stop_signal.h"
 
 #include <signal.h>
+#include <sys/wait.h>
 #include <unistd.h>
 #include <chrono>
 #include <thread>
@@ -49,6 +50,25 @@ TEST_CASE("stop_signal: a signal requests a stop, by name") {
   wait_for(stop);
   CHECK(stop.requested());
   CHECK(stop.name() == "SIGTERM");
+}
+
+TEST_CASE("stop_signal: nothing begins after a signal has begun to end the process") {
+  const pid_t child = fork();
+  REQUIRE(child >= 0);
+  if (child == 0) {
+    StopSignal stop([](std::string_view) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(300));
+      _exit(7);
+    });
+    kill(getpid(), SIGTERM);
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    stop.defer();
+    _exit(8);  // the work has begun
+  }
+  int status = 0;
+  REQUIRE(waitpid(child, &status, 0) == child);
+  CHECK(WIFEXITED(status));
+  CHECK(WEXITSTATUS(status) == 7);
 }
 
 TEST_CASE("stop_signal: what comes after the work does not end the process") {
