@@ -4,8 +4,6 @@
 #include <cstdint>
 #include <utility>
 
-#include "autograd/node.h"
-
 namespace moh {
 
 namespace {
@@ -38,18 +36,14 @@ class Recomputation {
 /// Marks the first run of a segment whose second run will be recorded.
 class FirstRun {
  public:
-  explicit FirstRun(bool recorded_later) : outer_(in_first_run) { in_first_run = recorded_later; }
-  ~FirstRun() { in_first_run = outer_; }
+  explicit FirstRun(bool recorded_later) : scope_(recorded_later) {}
   /// The leaves that require a gradient and that ops of the segment read, without its inputs.
   std::vector<Variable> leaves_besides(const std::vector<Variable>& inputs) const {
     return met_.leaves_besides(inputs);
   }
-  FirstRun(const FirstRun&) = delete;
-  FirstRun& operator=(const FirstRun&) = delete;
 
  private:
-  bool outer_;
-  NoGrad no_grad_;
+  FirstRunScope scope_;
   UnrecordedGradients met_;
 };
 
@@ -120,6 +114,14 @@ bool recomputing() {
 
 bool backward_follows() {
   return grad_enabled() || in_first_run;
+}
+
+FirstRunScope::FirstRunScope(bool recorded_later) : outer_(in_first_run) {
+  in_first_run = recorded_later;
+}
+
+FirstRunScope::~FirstRunScope() {
+  in_first_run = outer_;
 }
 
 }  // namespace moh

@@ -3,6 +3,7 @@
 #include <functional>
 #include <vector>
 
+#include "autograd/node.h"
 #include "autograd/variable.h"
 #include "core/random.h"
 
@@ -22,8 +23,22 @@ std::vector<Variable> recompute(const Segment& segment, const std::vector<Variab
 /// Whether this thread is inside the second run of a recomputed segment.
 bool recomputing();
 
-/// Whether a backward pass will follow: ops are recorded, or this is the first run of a recomputed segment,
-/// whose second run records them. Equal in both runs, unlike grad_enabled().
+/// Whether a backward pass will follow: ops are recorded, or this is the first run of what a second one
+/// records, as a recomputed segment. Equal in both runs, unlike grad_enabled().
 bool backward_follows();
+
+/// While it lives, this thread runs for the first time what a later run records, if `recorded_later`: nothing
+/// is recorded now, and what depends on backward_follows() is as in the later run.
+class FirstRunScope {
+ public:
+  explicit FirstRunScope(bool recorded_later = true);
+  ~FirstRunScope();
+  FirstRunScope(const FirstRunScope&) = delete;
+  FirstRunScope& operator=(const FirstRunScope&) = delete;
+
+ private:
+  bool outer_;
+  NoGrad no_grad_;
+};
 
 }  // namespace moh

@@ -14,6 +14,7 @@ void require_per_layer(std::string_view model, const ForwardContext& context, st
   };
   check("head_scales", context.head_scales.size());
   check("forced_top", context.forced_top.size());
+  check("balance_loads", context.balance_loads.size());
 }
 
 }  // namespace moh

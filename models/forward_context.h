@@ -23,6 +23,9 @@ struct ForwardContext {
   /// Empty, or one per layer: the routed heads that each token selects, as in route_heads (comparisons with a
   /// reference of another precision). Undefined for a layer whose router selects them.
   std::span<const Tensor> forced_top = {};
+  /// Empty, or one per layer: [E], float32, the loads that the load-balance loss takes for its own
+  /// (route_heads). Undefined for a layer that takes its own.
+  std::span<const Tensor> balance_loads = {};
   /// Of packed sequences, [B, T] int32 on the model's device: the position at which each token's document
   /// begins. Tokens see those of their own document alone. Undefined: a sequence is one document.
   Tensor document_starts = {};
@@ -31,16 +34,20 @@ struct ForwardContext {
 
   /// The generator in training, else null.
   Generator* draws() const { return training ? generator : nullptr; }
-  /// The head_scales and forced_top of a layer; undefined if there are none.
+  /// The head_scales, forced_top and balance_loads of a layer; undefined if there are none.
   Variable head_scales_of(std::int64_t layer) const {
     return head_scales.empty() ? Variable() : head_scales[static_cast<std::size_t>(layer)];
   }
   Tensor forced_top_of(std::int64_t layer) const {
     return forced_top.empty() ? Tensor() : forced_top[static_cast<std::size_t>(layer)];
   }
+  Tensor balance_load_of(std::int64_t layer) const {
+    return balance_loads.empty() ? Tensor() : balance_loads[static_cast<std::size_t>(layer)];
+  }
 };
 
-/// Throws ShapeError, naming the model, when head_scales or forced_top are neither empty nor one per layer.
+/// Throws ShapeError, naming the model, when head_scales, forced_top or balance_loads are neither empty nor
+/// one per layer.
 void require_per_layer(std::string_view model, const ForwardContext& context, std::int64_t layers);
 
 }  // namespace moh

@@ -221,14 +221,14 @@ void HeadRouter::add_statistics(HeadChoice& choice, const Logits& logits) const 
 
 /// Routing with masks that are drawn anew. They decide how many heads are routed; of these, as large a share
 /// is kept as when the wanted number of heads is shared.
-HeadChoice HeadRouter::masked_choice(const Variable& x, Generator& draws) const {
+HeadChoice HeadRouter::masked_choice(const Variable& x, Generator& draws, const Tensor& balance_load) const {
   const std::int64_t batch = x.dim(0), length = x.dim(1), heads = options_.router.heads;
   const RouterOptions& router = options_.router;
   const Logits logits = learned_logits(x, nullptr);
   const double kept_share = static_cast<double>(annealed_top_k(options_, progress_)) /
                             static_cast<double>(heads - router.num_shared);
   MaskedRouting masked = route_masked_heads(logits.shared, logits.routed, logits.type, masks_->draw(draws),
-                                            kept_share, router.balance_loss);
+                                            kept_share, router.balance_loss, balance_load);
   const Shape per_token{batch, length, heads};
   const Tensor to_compute = masked.selected.reshape(per_token);
   HeadChoice choice;
@@ -248,7 +248,8 @@ HeadChoice HeadRouter::masked_choice(const Variable& x, Generator& draws) const 
 HeadChoice HeadRouter::operator()(const Variable& x, const Variable& q, const ForwardContext& context,
                                   std::int64_t layer) const {
   Generator* const draws = context.draws();
-  if (masks_ && masks_->learning() && draws != nullptr) return masked_choice(x, *draws);
+  if (masks_ && masks_->learning() && draws != nullptr)
+    return masked_choice(x, *draws, context.balance_load_of(layer));
   HeadRoutingOptions now = options_;
   if (context.training) now.router.top_k = annealed_top_k(options_, progress_);
   const std::int64_t batch = x.dim(0), length = x.dim(1), units = now.router.heads, heads = now.query_heads();
@@ -261,7 +262,7 @@ HeadChoice HeadRouter::operator()(const Variable& x, const Variable& q, const Fo
     logits.routed = query_norm_logits(reshape(q, {batch * length, units, -1}), now.router.num_shared, order_);
   }
   Routing routing = route_heads(logits.shared, logits.routed, logits.type, batch * length, now.router, order,
-                                context.forced_top_of(layer), x.device());
+                                context.forced_top_of(layer), x.device(), context.balance_load_of(layer));
   const Shape per_token{batch, length, heads};
   const Tensor units_to_compute = heads_to_compute(routing, now);
   const bool all = !units_to_compute.shares_storage_with(routing.selected);

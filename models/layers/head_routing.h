@@ -156,7 +156,7 @@ class HeadRouter : public Module {
   LearnedHeads learned_heads() const;
   Logits learned_logits(const Variable& x, const LearnedHeads* heads) const;
   void add_statistics(HeadChoice& choice, const Logits& logits) const;
-  HeadChoice masked_choice(const Variable& x, Generator& draws) const;
+  HeadChoice masked_choice(const Variable& x, Generator& draws, const Tensor& balance_load) const;
   HeadLists lists_of_heads(const Tensor& to_compute, const HeadLists& lists, std::int64_t per_token) const;
 
   std::int64_t kv_heads_, head_dim_;

@@ -22,6 +22,12 @@ enum class RoutingUnit {
   kGroups,  ///< KV heads, each with all query heads that share it
 };
 
+/// The tokens over which the load-balance loss is defined (docs/load_balance.md).
+enum class BalanceScope {
+  kMicroBatch,  ///< those of each micro-batch, as in the released code
+  kGlobal,      ///< those of a step's whole batch, on all processes
+};
+
 /// Configuration of Mixture-of-Head attention (arXiv 2410.11842) in all layers of a model of any family: the
 /// section `model.moh` of a run's YAML.
 struct MohConfig {
@@ -43,6 +49,7 @@ struct MohConfig {
   bool two_stage = true;
   StraightThrough straight_through = StraightThrough::kSelected;
   BalanceLoss balance_loss = BalanceLoss::kCode;
+  BalanceScope balance_scope = BalanceScope::kMicroBatch;
   double balance_weight = 0.01;  ///< factor of the load-balance loss, a mean over the layers with a router
   RouterPrecision router_precision = RouterPrecision::kSame;
   RouterInit router_init = RouterInit::kNormal;

@@ -16,7 +16,8 @@ namespace {
 struct Saved {
   RouterOptions options;
   std::int64_t tokens;
-  Tensor order, shared_probabilities, probabilities, type_probabilities, top, load, mean_probability;
+  Tensor order, shared_probabilities, probabilities, type_probabilities, top, load, balance_load,
+      mean_probability;
 };
 
 template <class T>
@@ -36,6 +37,7 @@ RouterArgs<A> args_of(const Saved& saved) {
   args.type_probabilities = data_or_null<A>(saved.type_probabilities);
   args.top = data_or_null<std::int32_t>(saved.top);
   args.load = data_or_null<A>(saved.load);
+  args.balance_load = data_or_null<A>(saved.balance_load);
   args.mean_probability = data_or_null<A>(saved.mean_probability);
   return args;
 }
@@ -107,7 +109,7 @@ Grads route_backward(const Saved& saved, const RouterWidths& widths, std::span<c
 
 Routing route_heads(const Variable& shared_logits, const Variable& routed_logits, const Variable& type_logits,
                     std::int64_t num_tokens, const RouterOptions& options, const Tensor& order,
-                    const Tensor& forced_top, Device device) {
+                    const Tensor& forced_top, Device device, const Tensor& balance_load) {
   const RouterWidths widths = router_widths(options);
   const Variable& given = routed_logits.defined() ? routed_logits : shared_logits;
   const DType dtype = given.defined() && given.dtype() == DType::kFloat64 ? DType::kFloat64 : DType::kFloat32;
@@ -117,6 +119,12 @@ Routing route_heads(const Variable& shared_logits, const Variable& routed_logits
   check_logits("type_logits", type_logits, num_tokens, widths.type, dtype);
   if (forced_top.defined()) check_forced(forced_top, num_tokens, options);
   if (order.defined()) check_order(order, options.heads, device);
+  if (balance_load.defined()) {
+    const Variable load(balance_load);
+    Check("route_heads")
+        .shape("balance_load", load, {widths.routed})
+        .like("balance_load", load, "routed_logits", given);
+  }
 
   const auto rows = [&](std::int64_t width, DType type) {
     return width > 0 ? empty({num_tokens, width}, type, device) : Tensor();
@@ -129,9 +137,11 @@ Routing route_heads(const Variable& shared_logits, const Variable& routed_logits
               rows(widths.type, dtype),
               forced_top.defined() ? forced_top : rows(options.top_k, DType::kInt32),
               {},
+              {},
               {}};
   if (widths.routed > 0) {
     saved.load = empty({widths.routed}, dtype, device);
+    saved.balance_load = balance_load.defined() ? balance_load : saved.load;
     saved.mean_probability = empty({widths.routed}, dtype, device);
   }
   const Tensor gates = empty({num_tokens, options.heads}, dtype, device);

@@ -33,9 +33,11 @@ struct Routing {
 /// not computed. Gates and selection are indexed by the heads of the layer, everything else in the router's
 /// order: head_order(), on the device of the logits; undefined: 0, 1 .. H - 1. `forced_top` [N, K] int32
 /// replaces the selection (comparisons with a reference of another precision). `device` is that of the
-/// results when there are no logits. Saves the softmaxes. Throws ShapeError, DTypeError, ValueError.
+/// results when there are no logits. `balance_load` [E], in the dtype of the gates, is the f of the balance
+/// loss, a constant: that of more tokens than these (docs/load_balance.md); undefined: load. Saves the
+/// softmaxes. Throws ShapeError, DTypeError, ValueError.
 Routing route_heads(const Variable& shared_logits, const Variable& routed_logits, const Variable& type_logits,
                     std::int64_t num_tokens, const RouterOptions& options, const Tensor& order = {},
-                    const Tensor& forced_top = {}, Device device = kCpu);
+                    const Tensor& forced_top = {}, Device device = kCpu, const Tensor& balance_load = {});
 
 }  // namespace moh

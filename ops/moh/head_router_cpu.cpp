@@ -160,7 +160,7 @@ void HeadRouterKernels<Backend, A>::balance_loss(const RouterArgs<A>& args, A* b
   const std::int64_t experts = args.options.heads - args.options.num_shared;
   double sum = 0;
   for (std::int64_t e = 0; e < experts; ++e)
-    sum += static_cast<double>(args.mean_probability[e]) * static_cast<double>(args.load[e]);
+    sum += static_cast<double>(args.mean_probability[e]) * static_cast<double>(args.balance_load[e]);
   *balance = static_cast<A>(args.balance_factor * sum);
 }
 
@@ -186,7 +186,7 @@ void HeadRouterKernels<Backend, A>::backward(const RouterArgs<A>& args) {
       for (std::int64_t e = 0; e < experts; ++e) tile.dz()[e] = Vec<A>{};
       if (args.d_gates) routed_backward_tile(args, tile);
       if (args.d_balance) {
-        for (std::int64_t e = 0; e < experts; ++e) tile.dp()[e] = splat(balance * args.load[e]);
+        for (std::int64_t e = 0; e < experts; ++e) tile.dp()[e] = splat(balance * args.balance_load[e]);
         add_softmax_backward<A>(tile.routed(), tile.dp(), tile.dz(), experts);
       }
       tile.store(tile.dz(), experts, args.d_routed_logits);

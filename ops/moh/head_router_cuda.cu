@@ -225,12 +225,12 @@ MOH_KERNEL(kThreads) void route_heads_gradient_kernel(Args args) {
   float balance = 0, mean_load = 0;
   if (args.d_balance != nullptr) {
     balance = *args.d_balance * static_cast<float>(args.balance_factor) / static_cast<float>(args.tokens);
-    mean_load =
-        sum_on_lanes(token.experts, [&](std::int64_t e) { return token.probability(e) * args.load[e]; });
+    mean_load = sum_on_lanes(token.experts,
+                             [&](std::int64_t e) { return token.probability(e) * args.balance_load[e]; });
   }
   on_lanes(token.experts, [&](std::int64_t e) {
     float dz = gradient.at(token, e);
-    if (args.d_balance != nullptr) dz += balance * token.probability(e) * (args.load[e] - mean_load);
+    if (args.d_balance != nullptr) dz += balance * token.probability(e) * (args.balance_load[e] - mean_load);
     args.d_routed_logits[t * token.experts + e] = dz;
   });
 }
@@ -258,7 +258,7 @@ void HeadRouterKernels<Backend, A>::forward(const RouterArgs<A>& args) {
 template <class Backend, class A>
 void HeadRouterKernels<Backend, A>::balance_loss(const RouterArgs<A>& args, A* balance) {
   const std::int64_t experts = args.options.heads - args.options.num_shared;
-  cuda::launch("balance_loss", balance_loss_kernel, {.threads = device::kWarp}, args.load,
+  cuda::launch("balance_loss", balance_loss_kernel, {.threads = device::kWarp}, args.balance_load,
                args.mean_probability, experts, static_cast<float>(args.balance_factor), balance);
 }
 

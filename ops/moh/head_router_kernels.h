@@ -24,8 +24,9 @@ struct RouterArgs {
   bool forced = false;
   A* gates = nullptr;                ///< [N, H]
   std::uint8_t* selected = nullptr;  ///< [N, H]
-  A* load = nullptr;                 ///< [E], f
+  A* load = nullptr;                 ///< [E]
   A* mean_probability = nullptr;     ///< [E], P
+  const A* balance_load = nullptr;   ///< [E], f: the load, or that of more tokens
   // Backward only; null if there is no gradient.
   const A* d_gates = nullptr;
   const A* d_balance = nullptr;  ///< scalar
@@ -38,7 +39,7 @@ struct RouterArgs {
 template <class Backend, class A>
 struct HeadRouterKernels {
   static void forward(const RouterArgs<A>& args);
-  /// *balance from args.load and args.mean_probability.
+  /// *balance from args.balance_load and args.mean_probability.
   static void balance_loss(const RouterArgs<A>& args, A* balance);
   static void backward(const RouterArgs<A>& args);
 };

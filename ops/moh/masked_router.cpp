@@ -13,7 +13,7 @@ namespace {
 
 /// Tensors saved for the backward pass.
 struct Saved {
-  Tensor shared_logits, routed_logits, type_logits, masks, kept, load, counts;
+  Tensor shared_logits, routed_logits, type_logits, masks, kept, load, balance_load, counts;
 };
 
 template <class A>
@@ -28,6 +28,7 @@ MaskedRouterArgs<A> args_of(const Saved& saved) {
   if (saved.type_logits.defined()) args.type_logits = saved.type_logits.data<A>();
   args.kept = saved.kept.data<std::uint8_t>();
   args.load = saved.load.data<A>();
+  args.balance_load = saved.balance_load.data<A>();
   return args;
 }
 
@@ -60,7 +61,7 @@ Grads masked_backward(const Saved& saved, std::span<const Tensor> dys) {
 
 MaskedRouting route_masked_heads(const Variable& shared_logits, const Variable& routed_logits,
                                  const Variable& type_logits, const Variable& masks, double kept_share,
-                                 BalanceLoss balance_loss) {
+                                 BalanceLoss balance_loss, const Tensor& balance_load) {
   Check check("route_masked_heads");
   check.floating("routed_logits", routed_logits).rank("routed_logits", routed_logits, 2);
   const std::int64_t tokens = routed_logits.dim(0), heads = routed_logits.dim(1);
@@ -74,12 +75,18 @@ MaskedRouting route_masked_heads(const Variable& shared_logits, const Variable& 
   check.in_range("kept_share", kept_share, 0, 1);
   check.like("masks", masks, "routed_logits", routed_logits);
   const Device device = masks.device();
+  if (balance_load.defined()) {
+    const Variable given(balance_load);
+    check.shape("balance_load", given, {heads}).like("balance_load", given, "routed_logits", routed_logits);
+  }
+  const Tensor load = empty({heads}, dtype, device);
   Saved saved{shared_logits.value(),
               routed_logits.value(),
               type_logits.defined() ? type_logits.value() : Tensor(),
               masks.value(),
               empty({tokens, heads}, DType::kUInt8, device),
-              empty({heads}, dtype, device),
+              load,
+              balance_load.defined() ? balance_load : load,
               empty({2}, DType::kFloat64, device)};
   const Tensor gates = empty({tokens, heads}, dtype, device), balance = empty({}, dtype, device),
                selected = empty({tokens, heads}, DType::kUInt8, device),

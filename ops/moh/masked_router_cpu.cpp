@@ -103,14 +103,14 @@ template <class A>
   for (std::int64_t h = 0; h < heads; ++h) {
     of_shared += d_gate(h) * token.shared[h];
     of_kept += d_gate(h) * token.kept[h];
-    mean_load += token.routed[h] * args.load[h];
+    mean_load += token.routed[h] * args.balance_load[h];
   }
   for (std::int64_t h = 0; h < heads; ++h) {
     const A z = args.masks[h], to_shared = token.type[0] * (d_gate(h) - of_shared),
             to_kept = token.type[1] * (d_gate(h) - of_kept);
     args.d_shared_logits[t * heads + h] = token.all_shared * token.shared[h] * to_shared;
-    args.d_routed_logits[t * heads + h] =
-        token.all_kept * token.kept[h] * to_kept + balance * token.routed[h] * (args.load[h] - mean_load);
+    args.d_routed_logits[t * heads + h] = token.all_kept * token.kept[h] * to_kept +
+                                          balance * token.routed[h] * (args.balance_load[h] - mean_load);
     if (!(z > A(0)) || !(z < A(1))) continue;
     d_masks[h] += token.type[0] * of_shared + token.all_shared * token.shared[h] / z * to_shared;
     if (args.kept[t * heads + h] == 0) continue;
@@ -165,7 +165,7 @@ void MaskedRouterKernels<Backend, A>::forward(const MaskedRouterArgs<A>& args) {
   double balance = 0, heads_each = 0;
   for (std::int64_t h = 0; h < heads; ++h) {
     args.load[h] = sums[heads + h] * share;
-    balance += static_cast<double>(sums[h] * share) * static_cast<double>(args.load[h]);
+    balance += static_cast<double>(sums[h] * share) * static_cast<double>(args.balance_load[h]);
     heads_each += args.masks[h] > A(0) ? 1.0 : static_cast<double>(args.load[h]);
   }
   *args.balance = static_cast<A>(args.counts[1] * balance);

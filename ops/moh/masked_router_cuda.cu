@@ -128,7 +128,7 @@ struct ValueOf {
 /// The balance loss from the mean probabilities, and the heads that a token selects on average. One warp.
 MOH_KERNEL(device::kWarp) void masked_balance_loss_kernel(Args args, const float* mean_probability) {
   const float sum =
-      sum_on_lanes(args.heads, [&](std::int64_t h) { return mean_probability[h] * args.load[h]; });
+      sum_on_lanes(args.heads, [&](std::int64_t h) { return mean_probability[h] * args.balance_load[h]; });
   const float selected =
       sum_on_lanes(args.heads, [&](std::int64_t h) { return args.masks[h] > 0 ? 1.0F : args.load[h]; });
   if (device::thread_x() != 0) return;
@@ -150,7 +150,7 @@ MOH_KERNEL(kThreads) void route_masked_heads_gradient_kernel(Args args, float* d
   float balance = 0, mean_load = 0;
   if (args.d_balance != nullptr) {
     balance = *args.d_balance * static_cast<float>(args.counts[1]) / static_cast<float>(args.tokens);
-    mean_load = mean([&](std::int64_t h) { return args.load[h]; },
+    mean_load = mean([&](std::int64_t h) { return args.balance_load[h]; },
                      [&](std::int64_t h) { return token.routed_share(h); });
   }
   on_lanes(heads, [&](std::int64_t h) {
@@ -160,9 +160,9 @@ MOH_KERNEL(kThreads) void route_masked_heads_gradient_kernel(Args args, float* d
     const float d_shared = token.shared.all * token.shared_share(h) * to_shared,
                 d_kept = token.kept.all * token.kept_share(h) * to_kept;
     args.d_shared_logits[pair] = d_shared;
-    args.d_routed_logits[pair] =
-        d_kept +
-        (args.d_balance != nullptr ? balance * token.routed_share(h) * (args.load[h] - mean_load) : 0.0F);
+    args.d_routed_logits[pair] = d_kept + (args.d_balance != nullptr ? balance * token.routed_share(h) *
+                                                                           (args.balance_load[h] - mean_load)
+                                                                     : 0.0F);
     const bool moves = z > 0 && z < 1;
     const float through_shared = moves ? token.type[0] * of_shared + d_shared / z : 0.0F,
                 through_kept = moves && token.keeps(h) ? token.type[1] * of_kept + d_kept / (1.0F - z) : 0.0F;

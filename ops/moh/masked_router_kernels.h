@@ -20,7 +20,8 @@ struct MaskedRouterArgs {
   A* gates = nullptr;                ///< [N, H]
   std::uint8_t* selected = nullptr;  ///< [N, H]
   std::uint8_t* kept = nullptr;      ///< [N, H], m; read by the backward pass
-  A* load = nullptr;                 ///< [H], f
+  A* load = nullptr;                 ///< [H]
+  const A* balance_load = nullptr;   ///< [H], f: the load, or that of more tokens
   A* balance = nullptr;              ///< scalar
   A* heads_each = nullptr;           ///< scalar: selected heads of a token, on average
   // Backward only; null if there is no gradient.

@@ -223,6 +223,10 @@ TEST_CASE("autograd: a recomputed segment draws the same numbers twice, and know
   recompute(segment, {x}, &generator);
   CHECK_FALSE(followed.back());
   CHECK_FALSE(backward_follows());
+  const FirstRunScope first_run;
+  recompute(segment, {x}, &generator);
+  CHECK(followed.back());
+  CHECK(backward_follows());
 }
 
 TEST_CASE("autograd: a gradient with a place of its own is gathered there") {

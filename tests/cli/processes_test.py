@@ -164,6 +164,27 @@ class Text(Processes):
         config = self.config({**TEXT, "ema.decay": 0.9, "model.recompute": "layer"})
         self.run_in(2, "train", config, "output.dir=first")
         self.run_in(2, "train", config, "output.dir=second", "comm.bucket_mib=100")
+    def test_a_balance_loss_over_the_step_does_not_depend_on_how_it_is_divided(self):
+        config = self.config({**TEXT, "model.dropout": 0, "model.moh.balance_weight": 0.5, "train.steps": 20,
+                              "model.moh.balance_scope": "global"})
+        cuts = {(1, 8, 1): "model.moh.balance_scope=micro_batch", (1, 2, 4): "", (1, 1, 8): "", (2, 2, 4): "",
+                (4, 8, 1): "", (4, 1, 8): "model.recompute=layer"}
+        numbers = {}
+        for (count, batch_size, accumulate), setting in cuts.items():
+            run = f"{count}x{batch_size}x{accumulate}"
+            self.run_in(count, "train", config, f"output.dir={run}", f"train.batch_size={batch_size}",
+                        f"train.accumulate={accumulate}", *filter(None, [setting]))
+            records = [record for record in support.metrics(self.folder / run) if record["kind"] == "train"]
+            numbers[run] = [record["balance_loss"] for record in records]
+            self.assertEqual(len(numbers[run]), 20)
+            self.assert_close("1x8x1", run)
+            for found, expected in zip(numbers[run], numbers["1x8x1"]):
+                self.assertAlmostEqual(found, expected, delta=1e-4 * expected, msg=run)
+        # Of micro-batches the loss is another one.
+        self.run_in(2, "train", config, "output.dir=apart", "model.moh.balance_scope=micro_batch")
+        apart = next(record for record in support.metrics(self.folder / "apart") if record["kind"] == "train")
+        self.assertGreater(apart["balance_loss"], 1.001 * numbers["1x8x1"][0])
+
         self.assert_same_state("first", "second")
 
     def test_a_spoiled_loss_in_one_process(self):

@@ -111,6 +111,27 @@ TEST_CASE("sim: the graphs of a step do not grow with its micro-batches") {
   CHECK(nodes_with(1) < two);  // no following micro-batch
 }
 
+TEST_CASE("sim: a balance loss over the whole step counts its loads in a graph of their own") {
+  const auto run_of = [](BalanceScope scope, bool graph) {
+    RunConfig config = run_with(3, graph);
+    model_of(config).moh.balance_scope = scope;
+    return config;
+  };
+  Run eager(run_of(BalanceScope::kGlobal, false)), captured(run_of(BalanceScope::kGlobal, true)),
+      apart(run_of(BalanceScope::kMicroBatch, true));
+  const std::vector<StepReport> expected = train(eager), found = train(captured);
+  CHECK(captured.step.captured());
+  for (std::size_t i = 0; i < kSteps; ++i) {
+    INFO("step " << i);
+    CHECK(found[i].gradient_norm == expected[i].gradient_norm);
+    CHECK(found[i].statistics.scalars == expected[i].statistics.scalars);
+  }
+  CHECK(same_bits(captured.state(), eager.state()));
+  train(apart);
+  CHECK(captured.step.graph_nodes() > apart.step.graph_nodes());
+  CHECK_FALSE(same_bits(apart.state(), eager.state()));
+}
+
 TEST_CASE("sim: a captured step that is stopped between its micro-batches changes nothing") {
   Run run(run_with(5, true)), straight(run_with(5, true));
   train(run);

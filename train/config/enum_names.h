@@ -38,6 +38,7 @@ inline constexpr std::tuple kEnumNames{
     EnumNames<RoutingUnit>{{"heads", "groups"}},
     EnumNames<GateScaling>{{"code", "paper"}},  // kBinary comes with RouterKind::kQueryNorm
     EnumNames<BalanceLoss>{{"code", "paper", "shares"}},
+    EnumNames<BalanceScope>{{"micro_batch", "global"}},
     EnumNames<RouterInit>{{"normal", "zeros"}},
     EnumNames<RouterPrecision>{{"same", "float32"}},
     EnumNames<StraightThrough>{{"none", "selected", "all"}},

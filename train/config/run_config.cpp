@@ -347,6 +347,11 @@ Section describe(MohConfig& c) {
       "`top_k` if balanced. `paper`: sum P_i f_i, which is `top_k` / E if balanced. `shares`: E sum P_i "
       "f_i / `top_k`, which is 1 if balanced (MoA). If only `gate_scaling` is given, its value holds here, "
       "too.");
+  s.field(
+      "balance_scope", c.balance_scope,
+      "Tokens over which the load-balance loss is defined: those of each `micro_batch`, as in the released "
+      "code, or of the step's whole batch (`global`), on all processes. Then a step makes a forward pass of "
+      "each micro-batch more, if there are several, to count which heads are selected.");
   s.field("balance_weight", c.balance_weight, at_least(0),
           "Weight of the load-balance loss, which is averaged over the layers with routed heads.");
   s.field("router_precision", c.router_precision,

@@ -14,8 +14,9 @@ void StepGraphs::begin_step(std::int64_t size) {
   how_ = captured_ ? How::kReplayed : How::kRehearsed;
   if (graphs_ != nullptr) return;
   const cuda::GraphMemory memory;
-  using Stages = std::array<cuda::Graph, 3>;
-  graphs_.reset(new Stages{cuda::Graph(memory), cuda::Graph(memory), cuda::Graph(memory)});
+  using Stages = std::array<cuda::Graph, 4>;
+  graphs_.reset(
+      new Stages{cuda::Graph(memory), cuda::Graph(memory), cuda::Graph(memory), cuda::Graph(memory)});
 }
 
 void StepGraphs::run(StepStage stage, FunctionRef<void()> work) {

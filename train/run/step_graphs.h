@@ -11,11 +11,12 @@
 namespace moh {
 
 /// The parts of a training step that are captured, each as a graph of its own: however many micro-batches a
-/// step has, there are three. The second is launched for each of them but the first.
+/// step has, there are three or four. The second is launched for each of them but the first.
 enum class StepStage : std::uint8_t {
   kFirstMicroBatch,  ///< its gradients overwrite those of the step before
   kNextMicroBatch,   ///< its gradients are added
   kUpdate,
+  kCountLoads,  ///< before all others, for each micro-batch, where a load-balance loss is over the step
 };
 
 /// Runs the stages of training steps: the first kRehearsals steps of a size kernel by kernel, then captured
@@ -43,7 +44,7 @@ class StepGraphs {
 
  private:
   enum class How { kEager, kRehearsed, kReplayed };
-  std::unique_ptr<std::array<cuda::Graph, 3>> graphs_;  // by stage
+  std::unique_ptr<std::array<cuda::Graph, 4>> graphs_;  // by stage
   std::int64_t size_ = -1;                              // of the steps that are rehearsed or captured
   int rehearsed_ = 0;                                   // consecutive steps of that size
   bool captured_ = false;

@@ -7,12 +7,14 @@
 #include <utility>
 
 #include "autograd/profile.h"
+#include "autograd/recompute.h"
 #include "core/copy_to_row.h"
 #include "core/error.h"
 #include "ops/elementwise/scale.h"
 #include "train/io/failpoint.h"
 #include "train/log/progress.h"
 #include "train/run/step_trace.h"
+#include "train/tasks/routing_numbers.h"
 
 namespace moh {
 
@@ -72,6 +74,8 @@ TrainStep::TrainStep(Task& task, AdamW& optimizer, const RunConfig& config, Comm
   if (config.ema.decay > 0) average_.emplace(optimizer, config.ema.decay);
   micro_batch_ = zeros({2}, DType::kInt64, config.device);
   if (config.cuda_graph) graphs_.emplace();
+  const MohConfig* const moh = config.family ? config.family->moh() : nullptr;
+  if (moh != nullptr && counts_loads_first(*moh, config.train.accumulate)) loads_.emplace();
   if (processes.alone()) return;
   MOH_CHECK(config.device == kCpu && config.train.accumulate % processes.size() == 0,
             "several processes share the micro-batches of a step, on the CPU");
@@ -121,6 +125,7 @@ void TrainStep::set_progress(std::int64_t step) {
   // The numbers of earlier steps mean what they meant.
   for (Pending& pending : under_way_) read(pending);
   numbers_ = own_ = {};  // memory of the graphs
+  if (loads_) loads_.emplace();
   if (graphs_) graphs_->reset();
 }
 
@@ -141,6 +146,16 @@ bool TrainStep::compute(FunctionRef<bool()> stop, std::int64_t step, const StepS
   const auto run = [&](StepStage stage, FunctionRef<void()> work) {
     if (with_graphs) return graphs_->run(stage, work);
     work();
+  if (loads_) {
+    loads_->begin(config_.train.accumulate);
+    for (std::int64_t i = 0; i < own_micro_batches_; ++i) {
+      if (stop()) return false;
+      const Generator generator = load(step, i, report.data_seconds);
+      run(StepStage::kCountLoads, [&] { count_loads(generator); });
+    }
+    loads_->sum(processes_);
+    task_.set_balance_loads(loads_->of_layers());
+  }
   };
   if (buckets_) buckets_->begin_step();
   for (std::int64_t i = 0; i < own_micro_batches_; ++i) {
@@ -153,6 +168,13 @@ bool TrainStep::compute(FunctionRef<bool()> stop, std::int64_t step, const StepS
   run(StepStage::kUpdate, [&] { update(); });
   if (with_graphs) graphs_->end_step();
   return true;
+}
+
+/// The selection is that of the following forward_backward(): same weights, same random numbers.
+void TrainStep::count_loads(Generator generator) {
+  const ProfilePhaseScope phase(ProfilePhase::kForward);
+  const FirstRunScope first_run;
+  loads_->add(task_.head_loads(generator));
 }
 
 /// Puts into device memory what distinguishes a micro-batch from others. Returns its random numbers.

@@ -14,6 +14,7 @@
 #include "train/optim/weight_average.h"
 #include "train/run/gradient_buckets.h"
 #include "train/run/step_graphs.h"
+#include "train/run/step_loads.h"
 #include "train/tasks/task.h"
 
 namespace moh {
@@ -38,6 +39,10 @@ struct StepReport {
 /// Several processes divide the micro-batches of a step among them. Gradients are summed while the last
 /// backward pass goes on (GradientBuckets); what the update depends on besides them, the losses, every
 /// process gets from all, so that all make the same update, or none.
+///
+/// Where the load-balance loss is over the whole step (BalanceScope::kGlobal), and that has several
+/// micro-batches, a forward pass of each without gradients comes first, and tells the loads (StepLoads): the
+/// loss is linear in the probabilities, and its gradient needs of the other micro-batches nothing but these.
 ///
 /// With config.cuda_graph the stages of a step are captured as CUDA graphs (StepGraphs) once kRehearsals
 /// steps of its size have run, and replayed from then on; steps of other sizes, traced ones (StepTrace), and
@@ -92,6 +97,7 @@ class TrainStep {
   void read(Pending& step);
   StepSize size_of_all(StepSize own);
   bool compute(FunctionRef<bool()> stop, std::int64_t step, const StepSize& size, StepReport& report);
+  void count_loads(Generator generator);
   Generator load(std::int64_t step, std::int64_t micro_batch, double& data_seconds);
   void forward_backward(std::int64_t micro_batch, Generator generator);
   void keep(const MicroBatchLoss& loss);
@@ -106,6 +112,7 @@ class TrainStep {
   StepPart part_;
   std::int64_t own_micro_batches_;
   std::unique_ptr<GradientBuckets> buckets_;  // of several processes
+  std::optional<StepLoads> loads_;            // counts_loads_first()
   std::function<void()> before_update_;
   RunLength length_;
   /// int64, on the device: the number of the micro-batch among this process's of the step, and that of its

@@ -62,6 +62,19 @@ Variable add_routing_losses(const Variable& task_loss, const Variable& balance,
   return total;
 }
 
+bool counts_loads_first(const MohConfig& moh, std::int64_t micro_batches) {
+  return moh.router != RouterKind::kNone && moh.balance_scope == BalanceScope::kGlobal &&
+         moh.balance_weight > 0 && micro_batches > 1;
+}
+
+std::vector<Tensor> loads_of_layers(const Model& model, std::span<const LayerRouting> routing) {
+  std::vector<Tensor> loads;
+  auto next = routing.begin();
+  for (const HeadRouter* const router : model.routers())
+    loads.push_back(router != nullptr ? (next++)->load : Tensor());
+  return loads;
+}
+
 void RoutingNumbers::pack(const Variable& balance, std::span<const LayerRouting> routing,
                           std::vector<Tensor>& numbers, const Variable& expert_balance,
                           const Variable& distill) {

@@ -6,6 +6,7 @@
 
 #include "models/layers/head_routing.h"
 #include "models/layers/moh_config.h"
+#include "models/model.h"
 #include "train/tasks/task.h"
 
 namespace moh {
@@ -16,6 +17,12 @@ Variable mean_balance_loss(std::span<const LayerRouting> routing);
 /// mean_balance_loss().
 Variable add_routing_losses(const Variable& task_loss, const Variable& balance,
                             std::span<const LayerRouting> routing, const MohConfig& moh, double share);
+
+/// Whether the load-balance loss needs the loads of a step of `micro_batches` before its first backward pass
+/// (MohConfig::balance_scope).
+bool counts_loads_first(const MohConfig& moh, std::int64_t micro_batches);
+/// The loads of a model's attention layers, of which `routing` has those with a router; undefined for others.
+std::vector<Tensor> loads_of_layers(const Model& model, std::span<const LayerRouting> routing);
 
 /// A routed head is dead in a step whose tokens select it less often than this share of an even load, K / E.
 inline constexpr double kDeadShare = 0.01;

@@ -146,13 +146,20 @@ class Task {
   /// The targets of the step, of all processes: the divisor of the loss. Called after begin_step(). On a GPU
   /// it is put into device memory, where loss() reads it.
   virtual void set_targets(std::int64_t /*targets*/) {}
-  /// Puts micro-batch `index` of the step where loss() reads it; called in order. On a GPU that is the same
-  /// memory for all micro-batches and steps (train/tasks/data/place.h).
+  /// Puts micro-batch `index` of the step where loss() reads it; called in order, and in a second turn for
+  /// loss() if the first one was for head_loads(). On a GPU that is the same memory for all micro-batches and
+  /// steps (train/tasks/data/place.h).
   virtual void load(std::int64_t index) = 0;
   /// The loss of the micro-batch that was loaded last. On a GPU this is captured, and replayed for other
   /// micro-batches: it does not synchronise, copies nothing from the host, and depends on step and
   /// micro-batch only through what load() and set_targets() put into device memory, and the generator.
   virtual MicroBatchLoss loss(Generator& generator) = 0;
+  /// The loads of the micro-batch that was loaded last, for a load-balance loss over the whole step: of each
+  /// attention layer the share of its tokens that select each routed head, as in a following loss() with the
+  /// same random numbers; undefined where no head is routed. Captured as loss() is.
+  virtual std::vector<Tensor> head_loads(Generator& /*generator*/) { return {}; }
+  /// From now on loss() takes these loads for the load-balance loss (ForwardContext::balance_loads).
+  virtual void set_balance_loads(std::vector<Tensor> /*loads*/) {}
   /// Runs the model, without gradients, on one batch of the training data, always the same: its first. For
   /// comparisons of what layers do at different times. After seek(). Nothing where attention has no observer.
   virtual void run_first_batch(AttentionObserver& /*observer*/) {}

@@ -43,6 +43,7 @@ class Teacher {
     const ModelType& teacher = model_ ? static_cast<const ModelType&>(*model_) : student;
     context.training = false;
     context.all_heads = true;
+    context.balance_loads = {};
     return teacher.forward(inputs, context).logits.value();
   }
 

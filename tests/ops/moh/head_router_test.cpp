@@ -33,8 +33,9 @@ std::vector<std::int64_t> best(const std::vector<double>& p, std::int64_t k) {
   return order;
 }
 
-/// The equations of route_heads, token by token: gates, then the balance loss.
-std::vector<Tensor> reference(const std::vector<Tensor>& in, const RouterOptions& o) {
+/// The equations of route_heads, token by token: gates, then the balance loss, of `given` loads if there are.
+std::vector<Tensor> reference(const std::vector<Tensor>& in, const RouterOptions& o,
+                              const Tensor& given = {}) {
   const std::int64_t experts = o.heads - o.num_shared;
   const bool paper = o.scaling == GateScaling::kPaper;
   Tensor gates = zeros({kTokens, o.heads}, DType::kFloat64);
@@ -62,6 +63,7 @@ std::vector<Tensor> reference(const std::vector<Tensor>& in, const RouterOptions
     for (std::int64_t e = 0; e < experts; ++e) mean[e] += p[e] / kTokens;
   }
   if (o.top_k == 0) return {gates};
+  if (given.defined()) std::ranges::copy(given.span<double>(), load.begin());
   const double dot = std::inner_product(load.begin(), load.end(), mean.begin(), 0.0);
   return {gates, full({}, o.balance_loss == BalanceLoss::kPaper ? dot : experts * dot, DType::kFloat64)};
 }
@@ -162,6 +164,20 @@ OP_CASES(route_heads) {
                            outputs[0] = placed(outputs[0], order_of(o, shared));
                            return outputs;
                          },
+                     .low_precision = false});
+  }
+  for (const RouterOptions& o : {RouterOptions{6, 3, 2}, RouterOptions{5, 0, 2, GateScaling::kPaper}}) {
+    const Tensor load = uniform({o.heads - o.num_shared}, 0.1, 0.9, 4);
+    cases.push_back({.name = std::to_string(o.num_shared) + " shared heads, the loads of other tokens",
+                     .inputs = logits_for(o),
+                     .run =
+                         [=](const Inputs& in) {
+                           const Tensor given = load.to(in[1].dtype()).to(in[1].device());
+                           const Routing r =
+                               route_heads(in[0], in[1], in[2], kTokens, o, {}, {}, kCpu, given);
+                           return Outputs{r.gates, r.balance};
+                         },
+                     .reference = [=](const std::vector<Tensor>& in) { return reference(in, o, load); },
                      .low_precision = false});
   }
   return cases;

@@ -16,8 +16,10 @@ namespace {
 
 constexpr std::int64_t kTokens = 9, kHeads = 5;
 
-/// The equations of route_masked_heads, token by token: gates, then the balance loss.
-std::vector<Tensor> reference(const std::vector<Tensor>& in, double kept_share, BalanceLoss form) {
+/// The equations of route_masked_heads, token by token: gates, then the balance loss, of `given` loads if
+/// there are.
+std::vector<Tensor> reference(const std::vector<Tensor>& in, double kept_share, BalanceLoss form,
+                              const Tensor& given = {}) {
   const Tensor gates = zeros({kTokens, kHeads}, DType::kFloat64);
   std::array<double, kHeads> mean{}, load{};
   const double* z = in[3].data<double>();
@@ -59,6 +61,7 @@ std::vector<Tensor> reference(const std::vector<Tensor>& in, double kept_share, 
     }
     for (const std::int64_t h : order) g[h] += w1 * kept * (1 - z[h]) * std::exp(r[h]) / of_kept;
   }
+  if (given.defined()) std::ranges::copy(given.span<double>(), load.begin());
   double balance = 0;
   for (std::int64_t h = 0; h < kHeads; ++h) balance += mean[h] * load[h];
   if (form == BalanceLoss::kCode) balance *= routed;
@@ -109,6 +112,22 @@ OP_CASES(route_masked_heads) {
                        .low_precision = false});
     }
   }
+  const Tensor masks = uniform({kHeads}, 0.1, 0.9, 4), load = uniform({kHeads}, 0.1, 0.9, 5);
+  const BalanceLoss form = BalanceLoss::kShares;
+  cases.push_back(
+      {.name = "the loads of other tokens",
+       .inputs = {normal({kTokens, kHeads}), normal({kTokens, kHeads}, 2), normal({kTokens, 2}, 3)},
+       .run =
+           [=](const Inputs& in) {
+             const auto placed = [&](const Tensor& x) { return x.to(in[0].dtype()).to(in[0].device()); };
+             return outputs_of(
+                 route_masked_heads(in[0], in[1], in[2], Variable(placed(masks)), 0.5, form, placed(load)));
+           },
+       .reference =
+           [=](const std::vector<Tensor>& in) {
+             return reference({in[0], in[1], in[2], masks}, 0.5, form, load);
+           },
+       .low_precision = false});
   return cases;
 }
 

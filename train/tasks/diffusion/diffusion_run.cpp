@@ -22,9 +22,13 @@ using config::Section;
 /// Keys or sections of the model that a run may set differently from the checkpoint it starts from.
 constexpr std::array<std::string_view, 3> kFree = {"model.preset", "model.recompute", "model.moh."};
 /// Keys of the model that concern only its training.
-constexpr std::array<std::string_view, 6> kOfTraining = {
-    "model.recompute",       "model.moh.balance_loss",  "model.moh.balance_weight",
-    "model.moh.router_init", "model.moh.z_loss_weight", "model.moh.top_k_anneal_until"};
+constexpr std::array<std::string_view, 7> kOfTraining = {"model.recompute",
+                                                         "model.moh.balance_loss",
+                                                         "model.moh.balance_scope",
+                                                         "model.moh.balance_weight",
+                                                         "model.moh.router_init",
+                                                         "model.moh.z_loss_weight",
+                                                         "model.moh.top_k_anneal_until"};
 /// Keys that shapes do not determine.
 constexpr std::array<std::string_view, 5> kUnseen = {"model.image_size", "model.heads", "model.head_dim",
                                                      "model.moh.top_k", "model.moh.gate_scaling"};

@@ -30,7 +30,8 @@ DiffusionTask::DiffusionTask(const RunConfig& run, std::shared_ptr<const Diffusi
       workers_(run_.data.workers > 0 ? static_cast<int>(run_.data.workers) : num_threads()),
       data_(std::move(data)),
       model_(std::move(model)),
-      samples_(run_.model, run_.diffusion.label_dropout) {}
+      samples_(run_.model, run_.diffusion.label_dropout),
+      of_step_(counts_loads_first(run_.model.moh, accumulate_)) {}
 
 std::string DiffusionTask::summary() const {
   char text[160];
@@ -73,8 +74,8 @@ StepSize DiffusionTask::begin_step(std::int64_t count) {
   return {count * batch_size_, count * batch_size_};
 }
 
-void DiffusionTask::load(std::int64_t /*index*/) {
-  const DiffusionBatch batch = batches_->next();
+void DiffusionTask::load(std::int64_t index) {
+  const DiffusionBatch batch = of_step_.at(index, [this] { return batches_->next(); });
   const Device device = model_->device();
   place(loaded_.targets.start, batch.targets.start, device);
   place(loaded_.targets.sample, batch.targets.sample, device);
@@ -84,9 +85,17 @@ void DiffusionTask::load(std::int64_t /*index*/) {
   place(loaded_.labels, batch.labels, device);
 }
 
+DitOutput DiffusionTask::forward(Generator& generator) const {
+  return model_->forward(loaded_.input(model_->dtype()),
+                         {.training = true, .generator = &generator, .balance_loads = balance_loads_});
+}
+
+std::vector<Tensor> DiffusionTask::head_loads(Generator& generator) {
+  return loads_of_layers(*model_, forward(generator).routing);
+}
+
 MicroBatchLoss DiffusionTask::loss(Generator& generator) {
-  const DitOutput output =
-      model_->forward(loaded_.input(model_->dtype()), {.training = true, .generator = &generator});
+  const DitOutput output = forward(generator);
   const double share = 1.0 / static_cast<double>(accumulate_);
   const DiffusionLoss loss =
       diffusion_loss(output.prediction, loaded_.targets, static_cast<double>(batch_size_) / share);
@@ -98,6 +107,7 @@ MicroBatchLoss DiffusionTask::loss(Generator& generator) {
 }
 
 void DiffusionTask::end_step() {
+  of_step_.clear();
   if (model_->device() == kCpu) loaded_ = {};
 }
 

@@ -10,6 +10,7 @@
 #include "models/diffusion/dit.h"
 #include "train/config/run_config.h"
 #include "train/tasks/data/batch_workers.h"
+#include "train/tasks/data/step_batches.h"
 #include "train/tasks/diffusion/diffusion_batch.h"
 #include "train/tasks/diffusion/diffusion_data.h"
 #include "train/tasks/images/class_names.h"
@@ -20,7 +21,7 @@ namespace moh {
 
 /// Training of a class-conditional diffusion model: the loss is diffusion_loss per picture, at a step of the
 /// process that is drawn for it, plus balance_weight times the mean load-balance loss of the layers with
-/// routed heads, per micro-batch, as in the released code. The score is the loss on held-out pictures.
+/// routed heads. The score is the loss on held-out pictures.
 class DiffusionTask final : public Task {
  public:
   /// Batches made ahead of their use.
@@ -41,6 +42,8 @@ class DiffusionTask final : public Task {
   void seek(std::int64_t first_sample, const StepPart& part) override;
   StepSize begin_step(std::int64_t count) override;
   void load(std::int64_t index) override;
+  std::vector<Tensor> head_loads(Generator& generator) override;
+  void set_balance_loads(std::vector<Tensor> loads) override { balance_loads_ = std::move(loads); }
   MicroBatchLoss loss(Generator& generator) override;
   void end_step() override;
   StepStatistics statistics(const StepSize& size, std::int64_t count,
@@ -55,6 +58,8 @@ class DiffusionTask final : public Task {
   std::vector<std::pair<std::string, std::string>> data_contents() const override { return data_->contents; }
 
  private:
+  DitOutput forward(Generator& generator) const;
+
   RunConfig config_;
   const DiffusionRun& run_;  // of config_
   std::int64_t batch_size_, accumulate_;
@@ -65,7 +70,9 @@ class DiffusionTask final : public Task {
   std::unique_ptr<TrainingStarts> starts_;
   std::unique_ptr<BatchWorkers<DiffusionBatch>> batches_;
 
-  DiffusionBatch loaded_;  // on the model's device
+  StepBatches<DiffusionBatch> of_step_;
+  DiffusionBatch loaded_;              // on the model's device
+  std::vector<Tensor> balance_loads_;  // see ForwardContext
   RoutingNumbers routing_numbers_;
 };
 

@@ -19,9 +19,10 @@ constexpr std::array<std::string_view, 6> kFree = {
     "model.recompute", "model.moh.",       "model.transnext.expert_balance_weight"};
 
 /// Keys of the model that concern only its training.
-constexpr std::array<std::string_view, 8> kOfTraining = {"model.drop_path",
+constexpr std::array<std::string_view, 9> kOfTraining = {"model.drop_path",
                                                          "model.recompute",
                                                          "model.moh.balance_loss",
+                                                         "model.moh.balance_scope",
                                                          "model.moh.balance_weight",
                                                          "model.moh.router_init",
                                                          "model.moh.z_loss_weight",

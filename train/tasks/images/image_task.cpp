@@ -35,7 +35,8 @@ ImageTask::ImageTask(const RunConfig& run, std::shared_ptr<const ImageData> data
       workers_(run_.data.workers > 0 ? static_cast<int>(run_.data.workers) : num_threads()),
       data_(std::move(data)),
       model_(std::move(model)),
-      teacher_(run.init.distill) {}
+      teacher_(run.init.distill),
+      of_step_(counts_loads_first(run_.model.moh, accumulate_)) {}
 
 std::string ImageTask::summary() const {
   char text[160];
@@ -75,16 +76,26 @@ StepSize ImageTask::begin_step(std::int64_t count) {
   return {count * batch_size_, count * batch_size_};
 }
 
-void ImageTask::load(std::int64_t /*index*/) {
-  const PictureBatch batch = batches_->next();
+void ImageTask::load(std::int64_t index) {
+  const PictureBatch batch = of_step_.at(index, [this] { return batches_->next(); });
   place(loaded_.pictures, batch.pictures, model_->device());
   place(loaded_.targets, batch.targets, model_->device());
+}
+
+ImageOutput ImageTask::forward(const Variable& pictures, Generator& generator) const {
+  return model_->forward(pictures,
+                         {.training = true, .generator = &generator, .balance_loads = balance_loads_});
+}
+
+std::vector<Tensor> ImageTask::head_loads(Generator& generator) {
+  const Variable pictures(loaded_.pictures.to(model_->dtype()));
+  return loads_of_layers(*model_, forward(pictures, generator).routing);
 }
 
 MicroBatchLoss ImageTask::loss(Generator& generator) {
   const Variable pictures(loaded_.pictures.to(model_->dtype()));
   const Tensor teacher_logits = teacher_.logits(*model_, pictures);
-  const ImageOutput output = model_->forward(pictures, {.training = true, .generator = &generator});
+  const ImageOutput output = forward(pictures, generator);
   const double share = 1.0 / static_cast<double>(accumulate_);
   const double normalizer = static_cast<double>(batch_size_) / share;
   const Variable task_loss = soft_cross_entropy(output.logits, loaded_.targets, normalizer);
@@ -109,6 +120,7 @@ void ImageTask::run_first_batch(AttentionObserver& observer) {
 }
 
 void ImageTask::end_step() {
+  of_step_.clear();
   if (model_->device() == kCpu) loaded_ = {};
 }
 

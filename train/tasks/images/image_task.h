@@ -10,6 +10,7 @@
 #include "models/vision/image_model.h"
 #include "train/config/run_config.h"
 #include "train/tasks/data/batch_workers.h"
+#include "train/tasks/data/step_batches.h"
 #include "train/tasks/images/image_data.h"
 #include "train/tasks/images/image_run.h"
 #include "train/tasks/routing_numbers.h"
@@ -21,8 +22,7 @@ namespace moh {
 /// Classification of images: the loss is the cross entropy of soft targets (smoothed, mixed labels) per
 /// image, plus balance_weight times the mean load-balance loss of the layers with routed heads (and
 /// z_loss_weight times that of their z-losses), plus expert_balance_weight times that of the mixtures of
-/// feed-forward networks. Load-balance losses are computed per micro-batch, as in the released code. The
-/// score is top-1 on held-out pictures.
+/// feed-forward networks, which is computed per micro-batch. The score is top-1 on held-out pictures.
 class ImageTask final : public Task {
  public:
   /// Batches made ahead of their use.
@@ -46,6 +46,8 @@ class ImageTask final : public Task {
   void seek(std::int64_t first_sample, const StepPart& part) override;
   StepSize begin_step(std::int64_t count) override;
   void load(std::int64_t index) override;
+  std::vector<Tensor> head_loads(Generator& generator) override;
+  void set_balance_loads(std::vector<Tensor> loads) override { balance_loads_ = std::move(loads); }
   MicroBatchLoss loss(Generator& generator) override;
   void run_first_batch(AttentionObserver& observer) override;
   void end_step() override;
@@ -62,6 +64,8 @@ class ImageTask final : public Task {
   }
 
  private:
+  ImageOutput forward(const Variable& pictures, Generator& generator) const;
+
   RunConfig config_;
   const ImageRun& run_;  // of config_
   std::int64_t batch_size_, accumulate_;
@@ -72,7 +76,9 @@ class ImageTask final : public Task {
   std::optional<TrainingPictures> pictures_;
   std::unique_ptr<BatchWorkers<PictureBatch>> batches_;
 
-  PictureBatch loaded_;  // on the model's device
+  StepBatches<PictureBatch> of_step_;
+  PictureBatch loaded_;                // on the model's device
+  std::vector<Tensor> balance_loads_;  // see ForwardContext
   RoutingNumbers routing_numbers_;
 };
 

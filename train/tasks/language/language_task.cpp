@@ -92,9 +92,17 @@ void LanguageTask::load(std::int64_t index) {
   loaded_.num_targets = batch.num_targets;
 }
 
+ForwardContext LanguageTask::training_context(Generator& generator) const {
+  return context_of(*model_, loaded_, run_.data.reset_positions,
+                    {.training = true, .generator = &generator, .balance_loads = balance_loads_});
+}
+
+std::vector<Tensor> LanguageTask::head_loads(Generator& generator) {
+  return loads_of_layers(*model_, model_->forward(loaded_.tokens, training_context(generator)).routing);
+}
+
 MicroBatchLoss LanguageTask::loss(Generator& generator) {
-  const ForwardContext context =
-      context_of(*model_, loaded_, run_.data.reset_positions, {.training = true, .generator = &generator});
+  const ForwardContext context = training_context(generator);
   const Tensor teacher_logits = teacher_.logits(*model_, loaded_.tokens, context);
   const LlamaOutput output = model_->forward(loaded_.tokens, context);
   const Variable task_loss = cross_entropy(output.logits, loaded_.targets, {.normalizer = normalizer_});

@@ -24,8 +24,8 @@
 namespace moh {
 
 /// Next-token prediction: the loss is the cross entropy per token (nats), plus balance_weight times the mean
-/// load-balance loss of the layers with routed heads. The load-balance loss is computed per micro-batch, as
-/// in the released code, so with it results depend on the number of micro-batches per step beyond rounding.
+/// load-balance loss of the layers with routed heads. Where that is defined per micro-batch, as in the
+/// released code, results depend on the number of micro-batches per step beyond rounding.
 /// The score is the loss on held-out text; perplexity and bits per byte of text are reported, too.
 class LanguageTask final : public Task {
  public:
@@ -50,6 +50,8 @@ class LanguageTask final : public Task {
   StepSize begin_step(std::int64_t count) override;
   void set_targets(std::int64_t targets) override;
   void load(std::int64_t index) override;
+  std::vector<Tensor> head_loads(Generator& generator) override;
+  void set_balance_loads(std::vector<Tensor> loads) override { balance_loads_ = std::move(loads); }
   MicroBatchLoss loss(Generator& generator) override;
   void run_first_batch(AttentionObserver& observer) override;
   void end_step() override;
@@ -70,6 +72,7 @@ class LanguageTask final : public Task {
  private:
   const TrainingBatches& training_batches();
   void reserve_batches();
+  ForwardContext training_context(Generator& generator) const;
 
   LanguageRun run_;
   std::uint64_t seed_;
@@ -82,6 +85,7 @@ class LanguageTask final : public Task {
 
   std::vector<TokenBatch> micro_batches_;  ///< of the current step, in host memory
   TokenBatch loaded_;                      ///< on the model's device
+  std::vector<Tensor> balance_loads_;      ///< see ForwardContext
   LossDivisor normalizer_ = 1.0;
   Tensor num_targets_;  ///< on a GPU: what normalizer_ reads
   RoutingNumbers routing_numbers_;
