@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "autograd/node.h"
+#include "autograd/pending_value.h"
 #include "autograd/profile.h"
 #include "core/error.h"
 #include "core/math_mode.h"
@@ -34,6 +35,7 @@ struct Variable::State {
   Tensor grad;
   Tensor grad_buffer;  // holds the gradient if defined (keep_gradient_in); else the gradient is any tensor
   GradientHook hook;
+  std::shared_ptr<PendingValue> pending;
   // An op's output:
   std::shared_ptr<Node> node;
   int output = 0;
@@ -76,6 +78,9 @@ class Engine {
     return std::move(state->node);
   }
   static void add_to_leaf(const Variable& leaf, Tensor grad);
+  static void set_pending(const Variable& leaf, std::shared_ptr<PendingValue> value) {
+    leaf.state_->pending = std::move(value);
+  }
   static void run_hook(Variable leaf) {
     if (leaf.state_->hook) leaf.state_->hook(leaf);
   }
@@ -140,7 +145,17 @@ Variable::Variable(Tensor value, bool requires_grad) : state_(std::make_shared<S
 
 const Tensor& Variable::value() const {
   MOH_CHECK(defined(), "the variable is undefined");
+  if (state_->pending) std::exchange(state_->pending, {})->complete();
   return state_->value;
+}
+
+void PendingValue::belongs_to(const Variable& leaf) {
+  MOH_CHECK(leaf.is_leaf(), "only the values of leaves are pending");
+  Engine::set_pending(leaf, shared_from_this());
+}
+
+void PendingValue::complete() {
+  if (complete_) std::exchange(complete_, {})();
 }
 
 void Variable::set_requires_grad(bool required) {

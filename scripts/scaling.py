@@ -55,7 +55,7 @@ class Step:
     compute: float
     update: float
     communication: float
-    exposed: float  # thereof, not hidden behind a backward pass
+    exposed: float  # thereof, not hidden behind computing
 
     @property
     def total(self):
@@ -102,19 +102,24 @@ def step(machine, training, count, mfu, zero, bucket):
         return None
     compute = training.flops / count / (mfu * machine.flops)
     rounds = max(1, training.micro_batches // count)  # micro-batches of a GPU
-    backward = compute / rounds * 2 / 3  # of the last one
+    backward, forward = compute / rounds * 2 / 3, compute / rounds / 3  # of the last one, of the next step's first one
     gradients = 4 * training.parameters
     buckets = max(1, math.ceil(gradients / bucket))
     update_bytes = {2: 30, 4: 28}[training.value_bytes] * training.parameters / (count if zero else 1)
     if zero:
-        hidden = buckets * ring_half(machine, count, gradients / buckets)
-        after = ring_half(machine, count, training.value_bytes * training.parameters)
+        reduced = buckets * ring_half(machine, count, gradients / buckets)
+        gathered = buckets * ring_half(machine, count, training.value_bytes * training.parameters / buckets)
     else:
-        hidden = buckets * min(collective(machine, count, gradients / buckets) for collective in (ring, tree))
-        after = 0.0
-    last = hidden / buckets  # its gradients are complete when the backward pass ends
-    exposed = max(hidden - backward * (1 - 1 / buckets), last) + after
-    return Step(compute, update_bytes / (machine.memory * machine.reached), hidden + after, exposed)
+        reduced = buckets * min(collective(machine, count, gradients / buckets) for collective in (ring, tree))
+        gathered = 0.0
+
+    def beside(communication, computing):
+        """What `computing` does not hide: of gradients the last bucket is complete when it ends, of values the first one has
+        to be there when it begins."""
+        return max(communication - computing * (1 - 1 / buckets), communication / buckets)
+
+    exposed = beside(reduced, backward) + beside(gathered, forward)
+    return Step(compute, update_bytes / (machine.memory * machine.reached), reduced + gathered, exposed)
 
 
 def planned(moh, config, settings):

@@ -93,6 +93,17 @@ class Processes(support.MohTest):
         self.assertEqual(result.returncode, code, result.stdout)
         return result.stdout
 
+    def run_two(self, *arguments, env, code=support.DONE):
+        """In two processes, of which the second has the environment `env` besides. `code` None: any."""
+        with_variables = [word for name, value in env.items() for word in ("-x", f"{name}={value}")]
+        command = [*MPIRUN, "-np", "1", support.MOH, *map(str, arguments), ":", "-np", "1", *with_variables, support.MOH,
+                   *map(str, arguments)]
+        result = subprocess.run(command, cwd=self.folder, env=self.environment, timeout=TIMEOUT_SECONDS, text=True,
+                                stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL)
+        if code is not None:
+            self.assertEqual(result.returncode, code, result.stdout)
+        return result.stdout
+
     def start_in(self, count, *arguments, options=()):
         """A run whose output goes to a file, and the ids of its processes."""
         output = open(self.folder / "output.txt", "wb")
@@ -153,17 +164,6 @@ class Text(Processes):
         self.assert_each_step_once("4", 50, 25)
         self.assertEqual(len(list((self.folder / "4").glob("*tfevents*"))), 1)
 
-    def test_a_micro_batch_that_is_divided(self):
-        # Dense, as the load-balance loss is that of a micro-batch, and of no dropout, which is drawn for one.
-        config = self.config({**support.DENSE, "train.batch_size": 8, "optim.eps": 1e-4, "checkpoint.every": 0})
-        self.moh("train", config, "output.dir=one")
-        self.run_in(4, "train", config, "output.dir=four")
-        self.assert_close("one", "four")
-
-    def test_a_rerun_has_the_same_bits_whatever_the_buckets(self):
-        config = self.config({**TEXT, "ema.decay": 0.9, "model.recompute": "layer"})
-        self.run_in(2, "train", config, "output.dir=first")
-        self.run_in(2, "train", config, "output.dir=second", "comm.bucket_mib=100")
     def test_a_balance_loss_over_the_step_does_not_depend_on_how_it_is_divided(self):
         config = self.config({**TEXT, "model.dropout": 0, "model.moh.balance_weight": 0.5, "train.steps": 20,
                               "model.moh.balance_scope": "global"})
@@ -185,6 +185,17 @@ class Text(Processes):
         apart = next(record for record in support.metrics(self.folder / "apart") if record["kind"] == "train")
         self.assertGreater(apart["balance_loss"], 1.001 * numbers["1x8x1"][0])
 
+    def test_a_micro_batch_that_is_divided(self):
+        # Dense, as the load-balance loss is that of a micro-batch, and of no dropout, which is drawn for one.
+        config = self.config({**support.DENSE, "train.batch_size": 8, "optim.eps": 1e-4, "checkpoint.every": 0})
+        self.moh("train", config, "output.dir=one")
+        self.run_in(4, "train", config, "output.dir=four")
+        self.assert_close("one", "four")
+
+    def test_a_rerun_has_the_same_bits_whatever_the_buckets(self):
+        config = self.config({**TEXT, "ema.decay": 0.9, "model.recompute": "layer"})
+        self.run_in(2, "train", config, "output.dir=first")
+        self.run_in(2, "train", config, "output.dir=second", "comm.bucket_mib=100")
         self.assert_same_state("first", "second")
 
     def test_a_spoiled_loss_in_one_process(self):
@@ -195,13 +206,8 @@ class Text(Processes):
 
         def spoil(action, run, code=support.DONE, *settings):
             # Each process has two micro-batches of a step: number 13 is of step 7.
-            command = [*MPIRUN, "-np", "1", support.MOH, "train", config, f"output.dir={run}", *settings, ":",
-                       "-np", "1", "-x", f"MOH_FAIL=train:loss_13={action}", support.MOH, "train", config,
-                       f"output.dir={run}", *settings]
-            result = subprocess.run(command, cwd=self.folder, env=self.environment, timeout=TIMEOUT_SECONDS, text=True,
-                                    stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-            self.assertEqual(result.returncode, code, result.stdout)
-            return result.stdout
+            return self.run_two("train", config, f"output.dir={run}", *settings, code=code,
+                                env={"MOH_FAIL": f"train:loss_13={action}"})
 
         for action, event in (("nan", "non_finite"), ("flip", "spike")):
             output = spoil(action, action)
@@ -333,6 +339,88 @@ class Zero(Processes):
         self.run_in(2, "train", config, "--resume")
         self.assertEqual([path.read_bytes() for path in self.shards("whole")],
                          [path.read_bytes() for path in self.shards("run")])
+
+    def test_traces_show_what_the_forward_pass_waits_for(self):
+        config = self.config({**self.TEXT, "comm.zero": 1, "comm.bucket_mib": 1, "profile.steps": [3, 4],
+                              "eval.every": 0})
+        self.run_in(2, "train", config)
+        for name in ("trace.json", "trace.rank1.json"):
+            events = json.loads((self.folder / "run" / name).read_text())["traceEvents"]
+
+            def of(what, step):
+                return [event for event in events if event["name"] == what and event["ph"] == "X"
+                        and step["ts"] <= event["ts"] < step["ts"] + step["dur"]]
+
+            for step in (event for event in events if event.get("cat") == "step"):
+                # The new values of the step before are gathered in this one, beside its first forward pass.
+                gathered, forward = of("all-gather", step), of("forward", step)
+                self.assertGreaterEqual(len(gathered), 2)  # the values, and the losses
+                self.assertGreater(gathered[0]["ts"] + gathered[0]["dur"], step["ts"])
+                self.assertLess(gathered[0]["ts"], forward[0]["ts"] + forward[0]["dur"])
+                waits = of("wait for processes", step)
+                in_forward = [event for event in waits
+                              if forward[0]["ts"] <= event["ts"] < forward[0]["ts"] + forward[0]["dur"]]
+                self.assertTrue(in_forward)
+                # Each wait is inside its step, and they do not overlap.
+                for event, after in zip(waits, waits[1:]):
+                    self.assertLessEqual(event["ts"] + event["dur"], after["ts"] + 1)
+
+    def saved(self, run):
+        return {path.relative_to(self.folder / run).as_posix(): path.read_bytes()
+                for path in (self.folder / run / "checkpoints").rglob("*.safetensors")}
+
+    EVERY_STEP = {**TEXT, "train.steps": 6, "eval.every": 0, "checkpoint.every": 1, "checkpoint.keep_last": 100,
+                  "comm.zero": 1}
+
+    def test_checkpoints_are_written_beside_the_next_step(self):
+        if not support.build_has_failpoints():
+            self.skipTest("a build without failure points")
+        config = self.config({**self.EVERY_STEP, "profile.steps": [2, 5]})
+        slow = ",".join(f"io:fsync_{n}=slow" for n in (1, 2, 4))
+        self.run_two("train", config, env={"MOH_FAIL": slow})
+        self.run_in(2, "train", config, "output.dir=waiting", "checkpoint.asynchronous=false")
+        self.assertEqual(len(self.checkpoints()), 6)
+        self.assertEqual(self.saved("run"), self.saved("waiting"))
+        self.assertEqual(support.losses(self.folder / "run"), support.losses(self.folder / "waiting"))
+        self.assert_no_litter()
+        waits = {}
+        for run in ("run", "waiting"):
+            events = json.loads((self.folder / run / "trace.json").read_text())["traceEvents"]
+            waits[run] = [event for event in events if event["name"] == "wait for the checkpoint"]
+        self.assertEqual((len(waits["run"]), len(waits["waiting"])), (4, 0))  # in the steps, before their updates
+
+    def test_a_part_that_cannot_be_written_ends_all_and_leaves_the_checkpoint_before(self):
+        if not support.build_has_failpoints():
+            self.skipTest("a build without failure points")
+        config = self.config(self.EVERY_STEP)
+        self.run_in(2, "train", config, "output.dir=whole")
+        for action in ("ENOSPC", "EIO", "kill"):
+            run = f"run_{action}"
+            # Process 1 syncs its part of each checkpoint: the third is lost.
+            output = self.run_two("train", config, f"output.dir={run}", env={"MOH_FAIL": f"io:fsync_3={action}"},
+                                  code=None if action == "kill" else support.STORAGE_ERROR)
+            if action != "kill":
+                self.assert_says(output, "optimizer-00001-of-00002.safetensors")
+            self.assertEqual([path.name for path in self.checkpoints(run)], ["step_00000001", "step_00000002"], output)
+            self.run_in(2, "train", config, "--resume", f"output.dir={run}")
+            self.assert_no_litter(run)
+            self.assertEqual(self.saved(run), self.saved("whole"))
+
+    def test_a_signal_in_a_save_ends_with_that_checkpoint(self):
+        if not support.build_has_failpoints():
+            self.skipTest("a build without failure points")
+        config = self.config({**self.EVERY_STEP, "train.steps": 10000, "schedule.decay_steps": 10000,
+                              "checkpoint.every": 3, "checkpoint.keep_last": 1})
+        environment = {"MOH_FAIL": ",".join(f"io:fsync_{n}=slow" for n in range(1, 200))}
+        self.environment.update(environment)
+        process = self.start_in(2, "train", config)
+        self.wait_for_step(process, 4)
+        os.kill(ranks_of(process.pid)[1], signal.SIGTERM)
+        self.assertEqual(process.wait(timeout=TIMEOUT_SECONDS), support.PREEMPTED, self.output())
+        self.assertEqual(len(self.checkpoints()), 1)
+        self.assert_no_litter()
+        records = [record["step"] for record in support.metrics(self.folder / "run") if record["kind"] == "train"]
+        self.assertEqual(self.checkpoints()[0].name, f"step_{records[-1]:08}")
 
     def test_a_missing_or_damaged_shard_is_named(self):
         config = self.config({**self.TEXT, "comm.zero": 1, "train.steps": 2, "eval.every": 0})

@@ -67,8 +67,8 @@ ManifestFile write_text(const fs::path& path, std::string_view text) {
   return {path.filename().string(), text.size(), checksum_hex(text), {}};
 }
 
-void list_written(Manifest& manifest, ManifestFile file) {
-  manifest.files.push_back(std::move(file));
+void list_written(std::vector<ManifestFile>& files, ManifestFile file) {
+  files.push_back(std::move(file));
   static_cast<void>(MOH_FAILPOINT("ckpt:after_write"));
 }
 
@@ -77,10 +77,10 @@ void write_texts(Manifest& manifest, const fs::path& folder, std::string_view tr
                  std::string_view config_yaml, std::span<const std::pair<std::string, std::string>> files) {
   for (const auto& [name, contents] : files) {
     MOH_CHECK(is_carried_file(name), "a file of a checkpoint: " + name);
-    list_written(manifest, write_text(folder / name, contents));
+    list_written(manifest.files, write_text(folder / name, contents));
   }
-  list_written(manifest, write_text(folder / kTrainerFile, trainer_json));
-  list_written(manifest, write_text(folder / kConfigFile, config_yaml));
+  list_written(manifest.files, write_text(folder / kTrainerFile, trainer_json));
+  list_written(manifest.files, write_text(folder / kConfigFile, config_yaml));
   write_text(folder / kManifestFile, to_json(manifest));
   sync_directory(folder);
 }
@@ -132,22 +132,29 @@ ManifestFile write_optimizer_shard(const fs::path& folder, int index, int count,
   return write_tensors(folder / optimizer_shard_file(index, count), state);
 }
 
-void write_checkpoint_files(const CheckpointContents& contents, const fs::path& folder) {
+std::vector<ManifestFile> write_model_files(const CheckpointContents& contents, const fs::path& folder) {
+  std::vector<ManifestFile> written;
+  list_written(written, write_tensors(folder / kModelFile, contents.model));
+  if (!contents.average.empty())
+    list_written(written, write_tensors(folder / kAverageFile, contents.average));
+  return written;
+}
+
+void complete_checkpoint(const CheckpointContents& contents, std::vector<ManifestFile> model,
+                         std::vector<ManifestFile> shards, const fs::path& folder) {
   Manifest manifest;
   manifest.step = contents.step;
   if (contents.metric && std::isfinite(*contents.metric)) manifest.metric = contents.metric;
-  list_written(manifest, write_tensors(folder / kModelFile, contents.model));
-  if (!contents.average.empty())
-    list_written(manifest, write_tensors(folder / kAverageFile, contents.average));
-  std::vector<ManifestFile> shards;
-  if (contents.write_shards) {
-    shards = contents.write_shards(folder);
-  } else {
-    shards.push_back(write_optimizer_shard(folder, 0, 1, contents.optimizer));
-  }
+  manifest.files = std::move(model);
   manifest.num_optimizer_shards = static_cast<int>(shards.size());
-  for (ManifestFile& shard : shards) list_written(manifest, std::move(shard));
+  for (ManifestFile& shard : shards) list_written(manifest.files, std::move(shard));
   write_texts(manifest, folder, contents.trainer_json, contents.config_yaml, contents.files);
+}
+
+void write_checkpoint_files(const CheckpointContents& contents, const fs::path& folder) {
+  std::vector<ManifestFile> model = write_model_files(contents, folder);
+  std::vector<ManifestFile> shards = {write_optimizer_shard(folder, 0, 1, contents.optimizer)};
+  complete_checkpoint(contents, std::move(model), std::move(shards), folder);
 }
 
 void finish_model_only_checkpoint(const fs::path& folder, std::int64_t step, ManifestFile model,
@@ -156,7 +163,7 @@ void finish_model_only_checkpoint(const fs::path& folder, std::int64_t step, Man
   Manifest manifest;
   manifest.step = step;
   manifest.num_optimizer_shards = 0;
-  list_written(manifest, std::move(model));
+  list_written(manifest.files, std::move(model));
   write_texts(manifest, folder, kModelOnlyTrainer, config_yaml, files);
 }
 

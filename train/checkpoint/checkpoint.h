@@ -2,7 +2,6 @@
 
 #include <cstdint>
 #include <filesystem>
-#include <functional>
 #include <optional>
 #include <span>
 #include <string>
@@ -33,9 +32,6 @@ struct CheckpointContents {
   std::vector<NamedTensor> model;
   std::vector<NamedTensor> average;  ///< moving average of the model; empty: none
   std::vector<NamedTensor> optimizer;
-  /// In place of `optimizer`, where several processes hold it: writes write_optimizer_shard() of each into
-  /// the folder, and returns what that returned, in order.
-  std::function<std::vector<ManifestFile>(const std::filesystem::path& folder)> write_shards;
   std::string trainer_json;
   std::string config_yaml;
   /// (name, contents) of files that the model is used with, such as tokenizer.json (is_carried_file).
@@ -74,6 +70,15 @@ std::filesystem::path resolve_checkpoint(const std::filesystem::path& path);
 /// Throws StorageError.
 ManifestFile write_optimizer_shard(const std::filesystem::path& folder, int index, int count,
                                    std::span<const NamedTensor> state);
+
+/// Writes and syncs model and average; returns their entries in the manifest. Throws StorageError.
+std::vector<ManifestFile> write_model_files(const CheckpointContents& contents,
+                                            const std::filesystem::path& folder);
+
+/// Completes a checkpoint in a folder that has the files with tensors, of which these are the entries: writes
+/// the others, the manifest last, and syncs the folder. Throws StorageError.
+void complete_checkpoint(const CheckpointContents& contents, std::vector<ManifestFile> model,
+                         std::vector<ManifestFile> shards, const std::filesystem::path& folder);
 
 /// Writes and syncs all files of a checkpoint in an existing empty folder, the manifest last, and syncs the
 /// folder: CheckpointStore::save up to the rename. Throws StorageError.

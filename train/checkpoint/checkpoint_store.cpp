@@ -38,23 +38,6 @@ bool name_is_taken(const fs::path& path) {
   return fs::exists(fs::symlink_status(path, ignored));
 }
 
-/// Removes the temporary folder if it still exists: the save failed before the rename.
-class TemporaryFolder {
- public:
-  explicit TemporaryFolder(fs::path path) : path_(std::move(path)) {}
-  ~TemporaryFolder() {
-    std::error_code ignored;
-    fs::remove_all(path_, ignored);
-  }
-  TemporaryFolder(const TemporaryFolder&) = delete;
-  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
-
-  const fs::path& path() const { return path_; }
-
- private:
-  fs::path path_;
-};
-
 const CheckpointInfo* best_of(const std::vector<CheckpointInfo>& all, bool higher_is_better) {
   const auto cost = [&](const CheckpointInfo& info) {
     if (!info.metric) return std::numeric_limits<double>::infinity();
@@ -92,19 +75,33 @@ void CheckpointStore::clear_leftovers() {
   sync_directory(folder_);
 }
 
-fs::path CheckpointStore::save(const CheckpointContents& contents) {
-  fs::path target = folder_ / checkpoint_folder_name(contents.step);
-  const TemporaryFolder temporary(hidden_name(kTemporary, target));
-  make_directories(temporary.path());
-  write_checkpoint_files(contents, temporary.path());
-  static_cast<void>(MOH_FAILPOINT("ckpt:before_publish"));
-  publish(temporary.path(), target);
-  static_cast<void>(MOH_FAILPOINT("ckpt:after_publish"));
-  warn_on_failure("old checkpoints not removed", [&] { prune(target, contents.higher_is_better); });
-  return target;
+CheckpointDraft::~CheckpointDraft() {
+  std::error_code ignored;
+  fs::remove_all(folder_, ignored);
 }
 
-void CheckpointStore::publish(const fs::path& written, const fs::path& target) {
+std::unique_ptr<CheckpointDraft> CheckpointStore::begin(std::int64_t step) const {
+  const fs::path target = folder_ / checkpoint_folder_name(step);
+  auto draft = std::make_unique<CheckpointDraft>(hidden_name(kTemporary, target), target);
+  make_directories(draft->folder());
+  return draft;
+}
+
+fs::path CheckpointStore::save(const CheckpointContents& contents) {
+  const std::unique_ptr<CheckpointDraft> draft = begin(contents.step);
+  write_checkpoint_files(contents, draft->folder());
+  return publish(*draft, contents.higher_is_better);
+}
+
+fs::path CheckpointStore::publish(const CheckpointDraft& draft, bool higher_is_better) {
+  static_cast<void>(MOH_FAILPOINT("ckpt:before_publish"));
+  rename_to(draft.folder(), draft.target());
+  static_cast<void>(MOH_FAILPOINT("ckpt:after_publish"));
+  warn_on_failure("old checkpoints not removed", [&] { prune(draft.target(), higher_is_better); });
+  return draft.target();
+}
+
+void CheckpointStore::rename_to(const fs::path& written, const fs::path& target) {
   if (!name_is_taken(target)) {
     rename_path(written, target);
     sync_directory(folder_);

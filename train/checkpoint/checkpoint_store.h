@@ -1,10 +1,13 @@
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "core/function_ref.h"
@@ -17,6 +20,24 @@ namespace moh {
 struct RetentionPolicy {
   int keep_last = 3;      ///< this many of the newest; at least 1
   bool keep_best = true;  ///< and the one with the best metric
+};
+
+/// The folder of a checkpoint that is being written, under a temporary name. Removed with this object if it
+/// still exists, after a failure.
+class CheckpointDraft {
+ public:
+  /// For a checkpoint that will be `target`. Whoever makes the folder does so afterwards.
+  CheckpointDraft(std::filesystem::path folder, std::filesystem::path target)
+      : folder_(std::move(folder)), target_(std::move(target)) {}
+  ~CheckpointDraft();
+  CheckpointDraft(const CheckpointDraft&) = delete;
+  CheckpointDraft& operator=(const CheckpointDraft&) = delete;
+
+  const std::filesystem::path& folder() const { return folder_; }
+  const std::filesystem::path& target() const { return target_; }
+
+ private:
+  std::filesystem::path folder_, target_;
 };
 
 /// Saves, prunes and opens the checkpoints of one run, for the process that trains. The caller holds the
@@ -41,6 +62,11 @@ class CheckpointStore {
   /// written; a failure to prune is a warning.
   std::filesystem::path save(const CheckpointContents& contents);
 
+  /// The same in two parts, for a checkpoint that is written elsewhere: a folder for its files, and, once
+  /// these are complete and synced (complete_checkpoint), the rename and all that follows it.
+  std::unique_ptr<CheckpointDraft> begin(std::int64_t step) const;
+  std::filesystem::path publish(const CheckpointDraft& draft, bool higher_is_better);
+
   /// Opens and verifies the newest checkpoint to resume from; nothing if there is none. If it is damaged:
   /// throws CheckpointError, or with `allow_older` warns and tries the previous one. Once an intact one is
   /// found, newer damaged ones are renamed to `damaged-step_...`, so that they are not found again after the
@@ -50,7 +76,7 @@ class CheckpointStore {
 
  private:
   void clear_leftovers();
-  void publish(const std::filesystem::path& written, const std::filesystem::path& target);
+  void rename_to(const std::filesystem::path& written, const std::filesystem::path& target);
   void prune(const std::filesystem::path& just_saved, bool higher_is_better);
   void remove_checkpoint(const std::filesystem::path& step_folder);
   void set_aside(const CheckpointInfo& damaged);

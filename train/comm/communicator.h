@@ -8,6 +8,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "core/reduce_op.h"
@@ -70,6 +71,11 @@ class Communicator {
   /// `listener` gets each collective from now on when it has finished, on the thread that runs them; empty:
   /// nobody does. Not while one is under way.
   virtual void set_listener(std::function<void(const Collective&)> listener) = 0;
+  /// `listener` gets the begin and end, in steady_seconds(), of each wait for collectives from now on, on the
+  /// thread that waits; empty: nobody does.
+  void set_wait_listener(std::function<void(double begin, double end)> listener) {
+    wait_listener_ = std::move(listener);
+  }
   /// Longest wait in one collective for others, in seconds; 0: no limit.
   virtual void set_deadline(double seconds) = 0;
 
@@ -119,10 +125,17 @@ class Communicator {
   /// Ends all processes of the run, this one included. From any thread.
   [[noreturn]] virtual void abort(int exit_code) = 0;
 
+ protected:
+  /// Tells the listener of a wait.
+  void add_wait(double begin, double end) const {
+    if (wait_listener_) wait_listener_(begin, end);
+  }
+
  private:
   void run(Pending pending) { finish(pending); }
 
   DeviceCollectives* device_ = nullptr;
+  std::function<void(double begin, double end)> wait_listener_;
 };
 
 /// The communicator of a run of one process, whose collectives change nothing.

@@ -93,11 +93,13 @@ std::string ProcessGroup::trouble() const {
 }
 
 void ProcessGroup::finish(Pending& pending) {
-  const auto began = std::chrono::steady_clock::now();
+  const double began = steady_seconds();
   collectives_->add_waiting(1);
   pending.wait();
   collectives_->add_waiting(-1);
-  waited_seconds_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
+  const double ended = steady_seconds();
+  waited_seconds_ += ended - began;
+  add_wait(began, ended);
   pending.get();
 }
 

@@ -245,8 +245,8 @@ void add_reports(RunConfig& run, Section& root) {
   checkpoint.field(
       "asynchronous", run.checkpoint.asynchronous,
       "Write checkpoints while the next step runs its forward and backward passes; its update "
-      "waits for the end of the writing, which therefore needs no copy of the weights. On a GPU, "
-      "and with `comm.zero`, the next step waits as a whole.");
+      "waits for the end of the writing, which therefore needs no copy of the weights. On a GPU the next "
+      "step waits as a whole.");
 
   Section& guard = root.section_named("guard",
                                       "What happens if a loss or a gradient is NaN or infinite. The update "

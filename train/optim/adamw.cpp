@@ -47,7 +47,7 @@ AdamW::AdamW(std::vector<NamedParameter> parameters, const std::vector<Parameter
     items.push_back({tensors.value.numel(), tensors.value.dtype()});
     slots_.push_back({std::move(parameter), std::move(tensors)});
   }
-  if (!processes.alone()) shards_ = std::make_unique<ParameterShards>(items, bucket_bytes, processes);
+  if (!processes.alone()) shards_ = std::make_shared<const ParameterShards>(items, bucket_bytes, processes);
   std::vector<AdamWParameter> states;
   for (std::size_t i = 0; i < slots_.size(); ++i) {
     add_state(slots_[i].tensors,
@@ -124,6 +124,7 @@ Tensor AdamW::update_on_cpu(const Tensor& losses) {
   std::vector<Tensor> grads;
   for (const AdamWParameter& parameter : all) grads.push_back(parameter.grad);
   const double loss = std::accumulate(each.begin(), each.end(), 0.0), norm = norm_of_all(grad_norm(grads));
+  finish_gathering();  // what no pass has read
   const bool go =
       std::isfinite(loss) && std::isfinite(norm) && loss <= limits_.loss && norm <= limits_.grad_norm;
   const double limit = options_.clip_grad_norm;
@@ -134,7 +135,7 @@ Tensor AdamW::update_on_cpu(const Tensor& losses) {
                 .beta2 = options_.betas[1],
                 .epsilon = options_.eps,
                 .grad_scale = limit > 0 ? clip_factor(norm, limit) : 1.0});
-    gather_values();
+    leave_values_to_gather();
   }
   return tensor_of<double>({2}, {norm, go ? 1.0 : 0.0});
 }
@@ -147,14 +148,24 @@ double AdamW::norm_of_all(double own) const {
   return std::sqrt(squares.item());
 }
 
-void AdamW::gather_values() const {
+/// The new values are on their way from now on; until a parameter is read, nobody waits for them.
+void AdamW::leave_values_to_gather() {
   if (!shards_) return;
-  std::vector<Tensor> own, whole;
+  std::vector<Tensor> own;
+  std::vector<Variable> leaves;
   for (const auto& [parameter, tensors] : slots_) {
     own.push_back(tensors.value);
-    whole.push_back(parameter.variable.value());
+    leaves.push_back(parameter.variable);
   }
-  shards_->gather(own, whole);
+  gather_.emplace(shards_, own, leaves);
+}
+
+void AdamW::start_gathering() const {
+  if (gather_) gather_->start();
+}
+
+void AdamW::finish_gathering() const {
+  if (gather_) gather_->finish();
 }
 
 std::vector<NamedTensor> AdamW::gathered(const std::vector<NamedTensor>& parts) const {

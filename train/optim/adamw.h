@@ -5,6 +5,7 @@
 #include <functional>
 #include <limits>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -13,6 +14,7 @@
 #include "train/formats/safetensors.h"
 #include "train/optim/parameter_groups.h"
 #include "train/optim/parameter_shards.h"
+#include "train/optim/value_gather.h"
 
 namespace moh {
 
@@ -47,7 +49,8 @@ class AdamW {
   /// decay (Model::decays). The others become constants (freeze()). Throws ConfigError as parameter_uses().
   AdamW(const Model& model, const AdamWOptions& options);
   /// The same, with the state divided among `processes` (ParameterShards), in buckets of `bucket_bytes`. Then
-  /// update() is a collective, and needs the gradients of this process's elements alone.
+  /// update() is a collective, and needs the gradients of this process's elements alone. It leaves the values
+  /// of the others to be gathered.
   AdamW(const Model& model, const AdamWOptions& options, Communicator& processes, std::size_t bucket_bytes);
 
   /// Drops all gradients.
@@ -63,6 +66,12 @@ class AdamW {
   /// the norm, and 1 if there was an update, else 0. The caller may read it later, and then calls
   /// count_update() if it was 1.
   Tensor update(const Tensor& losses);
+  /// Where the state is divided: starts to gather the values that the last update() has left to be, so that
+  /// a forward pass runs beside it, which waits for each parameter where it reads it (ValueGather); and waits
+  /// for all of them. Collectives; all processes have to call one of them, or to read a parameter, before
+  /// one of them reads it alone.
+  void start_gathering() const;
+  void finish_gathering() const;
   /// Adds an update that took place to steps().
   void count_update() { ++steps_; }
 
@@ -103,12 +112,13 @@ class AdamW {
   std::vector<AdamWParameter> parameters() const;
   TensorPart part_of(std::size_t slot, const NamedTensor& tensor) const;
   double norm_of_all(double own) const;
-  void gather_values() const;
+  void leave_values_to_gather();
   void move_to_device();
   Tensor update_on_cpu(const Tensor& losses);
 
-  std::unique_ptr<ParameterShards> shards_;
+  std::shared_ptr<const ParameterShards> shards_;
   std::vector<Slot> slots_;
+  std::optional<ValueGather> gather_;  // of the last update, if the state is divided
   std::vector<NamedTensor> frozen_;
   AdamWOptions options_;
   double learning_rate_ = 0;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <memory>
 #include <optional>
 #include <utility>
 
@@ -72,41 +73,51 @@ Tensor ParameterShards::own_part(std::size_t index, const Tensor& whole) const {
 
 /// A bucket whose parts are under way.
 struct ParameterShards::Sent {
-  const Bucket* bucket;
+  Communicator* processes;
   Tensor rows;
+  std::vector<Tensor> whole;  // of the bucket's items
   Communicator::Pending pending;
+
+  void finish() {
+    processes->finish(pending);
+    std::int64_t begin = 0;
+    for (const Tensor& tensor : whole) {
+      copy_elements(tensor, 0, rows, begin, tensor.numel());
+      begin += tensor.numel();
+    }
+  }
 };
 
-ParameterShards::Sent ParameterShards::start(const Bucket& bucket, std::span<const Tensor> own) const {
+ParameterShards::Sent ParameterShards::start(const Bucket& bucket, std::span<const Tensor> own,
+                                             std::span<const Tensor> whole) const {
   const DType dtype = own[bucket.items.front()].dtype();
   const std::int64_t part = bucket.elements / processes_.size();
   const MemoryPurposeScope purpose(MemoryPurpose::kWorkspace);
   const Tensor rows = zeros({processes_.size(), part}, dtype), mine = rows.select(processes_.rank());
+  std::vector<Tensor> items;
   std::int64_t place = 0;
   for (const std::size_t i : bucket.items) {
     copy_elements(mine, place, own[i], 0, own_[i].count());
     place += own_[i].count();
+    items.push_back(whole[i]);
   }
-  return {&bucket, rows, processes_.start_all_gather(mine, rows)};
-}
-
-void ParameterShards::finish(Sent& sent, std::span<const Tensor> whole) const {
-  processes_.finish(sent.pending);
-  std::int64_t begin = 0;
-  for (const std::size_t i : sent.bucket->items) {
-    copy_elements(whole[i], 0, sent.rows, begin, items_[i].elements);
-    begin += items_[i].elements;
-  }
+  return {&processes_, rows, std::move(items), processes_.start_all_gather(mine, rows)};
 }
 
 void ParameterShards::gather(std::span<const Tensor> own, std::span<const Tensor> whole) const {
   std::optional<Sent> before;
   for (auto bucket = buckets_.rbegin(); bucket != buckets_.rend(); ++bucket) {
-    Sent next = start(*bucket, own);
-    if (before) finish(*before, whole);
+    Sent next = start(*bucket, own, whole);
+    if (before) before->finish();
     before.emplace(std::move(next));
   }
-  if (before) finish(*before, whole);
+  if (before) before->finish();
+}
+
+std::function<void()> ParameterShards::start_gather(std::size_t bucket, std::span<const Tensor> own,
+                                                    std::span<const Tensor> whole) const {
+  const auto sent = std::make_shared<Sent>(start(buckets_[bucket], own, whole));
+  return [sent] { sent->finish(); };
 }
 
 }  // namespace moh

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string>
 #include <vector>
@@ -60,11 +61,16 @@ class ParameterShards {
   /// collective; the buckets of the first items come first, and one is sent while the next is filled.
   void gather(std::span<const Tensor> own, std::span<const Tensor> whole) const;
 
+  /// Starts gather() for one of buckets(). What it returns is to be called once: it waits, and completes the
+  /// bucket's tensors, which keep what they have until then. Meanwhile it takes memory of the bucket's size.
+  /// The communicator must outlive it.
+  std::function<void()> start_gather(std::size_t bucket, std::span<const Tensor> own,
+                                     std::span<const Tensor> whole) const;
+
  private:
   struct Sent;
 
-  Sent start(const Bucket& bucket, std::span<const Tensor> own) const;
-  void finish(Sent& sent, std::span<const Tensor> whole) const;
+  Sent start(const Bucket& bucket, std::span<const Tensor> own, std::span<const Tensor> whole) const;
 
   std::vector<BucketItem> items_;
   Communicator& processes_;

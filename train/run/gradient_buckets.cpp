@@ -3,7 +3,6 @@
 #include <utility>
 
 #include "core/error.h"
-#include "train/run/step_trace.h"
 
 namespace moh {
 
@@ -82,7 +81,6 @@ void GradientBuckets::finish() {
   }
   start_complete_ones();
   last_pass_ = false;
-  const WaitScope wait(kWaitForProcesses);
   for (Communicator::Pending& one : std::exchange(pending_, {})) processes_.finish(one);
 }
 

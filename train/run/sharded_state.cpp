@@ -1,10 +1,7 @@
 #include "train/run/sharded_state.h"
 
 #include <algorithm>
-#include <memory>
-#include <nlohmann/json.hpp>
 #include <string>
-#include <utility>
 
 #include "core/error.h"
 #include "train/checkpoint/checkpoint.h"
@@ -14,20 +11,6 @@
 namespace moh {
 
 namespace {
-
-std::string text_of(const ManifestFile& file) {
-  return nlohmann::json{file.name, file.bytes, file.checksum, file.tensors}.dump();
-}
-
-ManifestFile file_of(const std::string& text) {
-  ManifestFile file;
-  const nlohmann::json entry = nlohmann::json::parse(text);
-  entry.at(0).get_to(file.name);
-  entry.at(1).get_to(file.bytes);
-  entry.at(2).get_to(file.checksum);
-  for (const auto& [name, checksum] : entry.at(3).items()) file.tensors.emplace(name, checksum);
-  return file;
-}
 
 std::int64_t elements_of(const WeightInfo& tensor) {
   return tensor.shape.numel();
@@ -74,19 +57,6 @@ void load(std::span<const StoredTensors> from, const TensorPart& part) {
 }
 
 }  // namespace
-
-std::vector<ManifestFile> write_own_shard(Communicator& processes, const std::filesystem::path& folder,
-                                          std::span<const TensorPart> state) {
-  const std::filesystem::path of_all = processes.text_of_leader(folder.string());
-  std::vector<NamedTensor> own;
-  for (const TensorPart& part : state) {
-    if (part.tensor.numel() > 0) own.push_back({part.name, part.tensor});
-  }
-  const ManifestFile written = write_optimizer_shard(of_all, processes.rank(), processes.size(), own);
-  std::vector<ManifestFile> files;
-  for (const std::string& text : processes.texts_of_all(text_of(written))) files.push_back(file_of(text));
-  return files;
-}
 
 void load_parts(std::string_view where, std::span<const StoredTensors> from, std::span<const TensorPart> to) {
   for (const StoredTensors& file : from) file.verify();

@@ -63,6 +63,10 @@ void StepTrace::add_collective(const Collective& collective) {
       static_cast<std::int64_t>(collective.bytes));
 }
 
+void StepTrace::add_wait_for_processes(double begin, double end) {
+  if (current_ == this) add(kWaitForProcesses, "wait", kTraining, begin, end);
+}
+
 void StepTrace::add(std::string_view name, std::string_view category, int track, double begin, double end,
                     std::int64_t number) {
   const std::lock_guard lock(mutex_);

@@ -39,6 +39,8 @@ class StepTrace {
   bool has_news() const { return written_ < events_.size(); }
   /// From any thread.
   void add_collective(const Collective& collective);
+  /// The calling thread has waited for other processes (Communicator::set_wait_listener).
+  void add_wait_for_processes(double begin, double end);
   /// Writes the file. Throws StorageError.
   void write();
 

@@ -131,7 +131,6 @@ void TrainStep::set_progress(std::int64_t step) {
 
 StepSize TrainStep::size_of_all(StepSize own) {
   if (processes_.alone()) return own;
-  const WaitScope wait(kWaitForProcesses);
   const Tensor sizes = tensor_of<std::int64_t>({2}, {own.items, own.targets});
   processes_.all_reduce(sizes, ReduceOp::kSum);
   const auto all = sizes.span<std::int64_t>();
@@ -146,20 +145,22 @@ bool TrainStep::compute(FunctionRef<bool()> stop, std::int64_t step, const StepS
   const auto run = [&](StepStage stage, FunctionRef<void()> work) {
     if (with_graphs) return graphs_->run(stage, work);
     work();
+  };
   if (loads_) {
     loads_->begin(config_.train.accumulate);
     for (std::int64_t i = 0; i < own_micro_batches_; ++i) {
       if (stop()) return false;
+      optimizer_.start_gathering();  // nothing has to come before it any more
       const Generator generator = load(step, i, report.data_seconds);
       run(StepStage::kCountLoads, [&] { count_loads(generator); });
     }
     loads_->sum(processes_);
     task_.set_balance_loads(loads_->of_layers());
   }
-  };
   if (buckets_) buckets_->begin_step();
   for (std::int64_t i = 0; i < own_micro_batches_; ++i) {
     if (stop()) return false;
+    optimizer_.start_gathering();
     const Generator generator = load(step, i, report.data_seconds);
     run(i == 0 ? StepStage::kFirstMicroBatch : StepStage::kNextMicroBatch,
         [&] { forward_backward(i, generator); });
@@ -222,10 +223,7 @@ void TrainStep::keep(const MicroBatchLoss& loss) {
 Tensor TrainStep::losses_and_numbers_of_all() {
   if (processes_.alone()) return own_;
   const Tensor rows = empty({part_.processes, own_.numel()}, DType::kFloat64);
-  {
-    const WaitScope wait(kWaitForProcesses);
-    processes_.all_gather(own_, rows);
-  }
+  processes_.all_gather(own_, rows);
   std::vector<Tensor> of_all;
   for (std::int64_t r = 0; r < part_.processes; ++r)
     of_all.push_back(rows.select(r).slice(0, own_micro_batches_));

@@ -13,7 +13,6 @@
 #include "train/io/file_ops.h"
 #include "train/log/logging.h"
 #include "train/run/resume_state.h"
-#include "train/run/sharded_state.h"
 #include "train/weights/load_weights.h"
 
 namespace moh {
@@ -78,8 +77,9 @@ Trainer::Trainer(const RunConfig& config, Task& task, const RunFolder& folder, C
     if (config_.log.tensorboard) metrics_->show_in_tensorboard(config_.output.dir / TensorBoardFile::kName);
   }
   const bool divided = optimizer_.shards() != nullptr;
-  if (checkpoints_ != nullptr && config_.checkpoint.asynchronous && config_.device == kCpu && !divided) {
-    saving_ = std::make_unique<BackgroundSave>(*checkpoints_);
+  if (divided) divided_saving_ = std::make_unique<DividedSave>(processes, checkpoints);
+  if (saves_beside_steps()) {
+    if (checkpoints != nullptr && !divided) saving_ = std::make_unique<BackgroundSave>(*checkpoints);
     train_step_.before_update([this] { wait_for_checkpoint(); });
   }
   if (!config_.profile.steps.empty()) {
@@ -92,16 +92,21 @@ Trainer::Trainer(const RunConfig& config, Task& task, const RunFolder& folder, C
     collective_seconds_ += collective.end - collective.begin;
     if (trace_) trace_->add_collective(collective);
   });
+  if (trace_) {
+    processes_.set_wait_listener(
+        [this](double begin, double end) { trace_->add_wait_for_processes(begin, end); });
+  }
   if (resume_from) resume(*resume_from);
 }
 
 Trainer::~Trainer() {
   try {
-    wait_for_checkpoint();
+    if (saving_) wait_for_checkpoint();    // a divided save is finished by all processes, or dropped
   } catch (const std::exception& error) {  // after another one, which ends the run
     log_error(error.what());
   }
   processes_.set_listener({});
+  processes_.set_wait_listener({});
 }
 
 void Trainer::resume(const StoredCheckpoint& checkpoint) {
@@ -136,6 +141,7 @@ TrainOutcome Trainer::run() {
     after_sync();
   }
   while (train_step_.under_way() > 0) finish_step();
+  optimizer_.finish_gathering();  // before one process reads parameters alone
   if (state_.step >= length_.steps) evaluate();
   save_checkpoint();
   wait_for_checkpoint();
@@ -271,6 +277,7 @@ void Trainer::guard(const StepReport& report) {
 }
 
 void Trainer::after_sync() {
+  if (is_saved(state_.step) || is_evaluated(state_.step)) optimizer_.finish_gathering();
   if (is_saved(state_.step)) watch_routers();
   if (is_evaluated(state_.step)) evaluate();
   if (!is_last(state_.step) && is_saved(state_.step)) {
@@ -429,31 +436,30 @@ std::string Trainer::add_scores(const Evaluation& evaluation, MetricRecord& reco
   return text;
 }
 
-/// Where the optimiser's state is divided, a save is a collective of all processes, and nothing goes on
-/// beside it.
+/// Where the optimiser's state is divided, a save is a collective of all processes.
 void Trainer::save_checkpoint() {
   if (std::exchange(saved_at_, state_.step) == state_.step) return;
-  const bool divided = optimizer_.shards() != nullptr;
-  const auto write_shards = [&](const std::filesystem::path& folder) {
-    return write_own_shard(processes_, folder, optimizer_.state_parts());
-  };
-  if (!processes_.leads() && !divided) return;
+  if (!processes_.leads() && !divided_saving_) return;
   wait_for_checkpoint();  // one at a time
   CheckpointContents contents;
   if (train_step_.average() != nullptr) contents.average = train_step_.average()->state();
-  if (!processes_.leads()) return static_cast<void>(write_shards({}));
-  state_.elapsed_seconds = elapsed_before_ + monotonic_seconds() - started_;
-  folder_.require_in_place();
-  metrics_->sync();  // the records up to a checkpoint must be durable before it is
-  complete(contents);
   saving_step_ = state_.step;
-  if (divided) {
-    contents.write_shards = write_shards;
-  } else {
-    contents.optimizer = optimizer_.state();
+  if (processes_.leads()) {
+    state_.elapsed_seconds = elapsed_before_ + monotonic_seconds() - started_;
+    folder_.require_in_place();
+    metrics_->sync();  // the records up to a checkpoint must be durable before it is
+    complete(contents);
   }
+  if (divided_saving_) return save_divided(std::move(contents));
+  contents.optimizer = optimizer_.state();
   if (saving_) return saving_->start(std::move(contents));
   finish_save([&] { return checkpoints_->save(contents); });
+}
+
+void Trainer::save_divided(CheckpointContents contents) {
+  if (!processes_.leads()) contents = {};
+  divided_saving_->start(std::move(contents), optimizer_.state_parts());
+  if (!saves_beside_steps()) wait_for_checkpoint();
 }
 
 void Trainer::complete(CheckpointContents& contents) const {
@@ -469,17 +475,18 @@ void Trainer::complete(CheckpointContents& contents) const {
 }
 
 void Trainer::wait_for_checkpoint() {
-  if (!saving_ || !saving_->under_way()) return;
+  const bool divided = divided_saving_ && divided_saving_->under_way();
+  if (!divided && !(saving_ && saving_->under_way())) return;
   const WaitScope wait(kWaitForCheckpoint);
-  finish_save([this] { return *saving_->wait(); });
+  finish_save([&] { return divided ? divided_saving_->finish() : *saving_->wait(); });
 }
 
 void Trainer::finish_save(FunctionRef<std::filesystem::path()> save) {
   try {
     const std::filesystem::path folder = save();
-    log_debug("step " + std::to_string(saving_step_) + ": saved " + folder.string());
+    if (metrics_) log_debug("step " + std::to_string(saving_step_) + ": saved " + folder.string());
   } catch (const StorageError&) {
-    folder_.require_in_place();  // where the run folder is gone, that is the reason
+    if (metrics_) folder_.require_in_place();  // where the run folder is gone, that is the reason
     throw;
   }
 }

@@ -14,6 +14,7 @@
 #include "train/log/progress.h"
 #include "train/optim/adamw.h"
 #include "train/optim/lr_schedule.h"
+#include "train/run/divided_save.h"
 #include "train/run/metrics_writer.h"
 #include "train/run/router_watch.h"
 #include "train/run/run_folder.h"
@@ -85,6 +86,8 @@ class Trainer {
   void report(const std::optional<Evaluation>& evaluation, double seconds, const std::string& picture);
   std::string add_scores(const Evaluation& evaluation, MetricRecord& record);
   void save_checkpoint();
+  bool saves_beside_steps() const { return config_.checkpoint.asynchronous && config_.device == kCpu; }
+  void save_divided(CheckpointContents contents);
   void complete(CheckpointContents& contents) const;
   void finish_save(FunctionRef<std::filesystem::path()> save);
   /// Before anything changes that a checkpoint under way is written from.
@@ -97,8 +100,9 @@ class Trainer {
   Task& task_;
   const RunFolder& folder_;
   CheckpointStore* checkpoints_;
-  std::unique_ptr<BackgroundSave> saving_;  // null where the training waits
-  std::int64_t saving_step_ = -1;           // of the last save
+  std::unique_ptr<BackgroundSave> saving_;       // null where the training waits, or the state is divided
+  std::unique_ptr<DividedSave> divided_saving_;  // of a divided state
+  std::int64_t saving_step_ = -1;                // of the last save
   const StopSignal& stop_;
   Communicator& processes_;
   std::shared_ptr<Console> console_;
