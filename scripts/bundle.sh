@@ -17,8 +17,8 @@ Builds moh and cuda_tests for compute capability 8.0 and 9.0a and copies them to
 need (except the C library and CUDA's), the configurations, a training text, and the scripts for tests and benchmarks. The
 other machine needs a C library at least as new as this one's, a GPU driver for CUDA 13, and CUDA 13's cuBLAS; for attention
 through cuDNN also cuDNN 9, NVRTC and the CUDA runtime. They come with a CUDA toolkit, or as the Python packages
-nvidia-cublas, nvidia-cudnn-cu13, nvidia-cuda-nvrtc and nvidia-cuda-runtime. gpu_check.sh finds either; programs started
-without it may need their folders in LD_LIBRARY_PATH.
+nvidia-cublas, nvidia-cudnn-cu13, nvidia-cuda-nvrtc and nvidia-cuda-runtime; several GPUs need NCCL 2 (libnccl2, or the
+package nvidia-nccl-cu13). gpu_check.sh finds either; programs started without it may need their folders in LD_LIBRARY_PATH.
   FOLDER/scripts/gpu_check.sh          tests, benchmarks and tables, in one command
   FOLDER/cuda_tests                    every kernel against the CPU
   FOLDER/moh train CONFIG device=cuda

@@ -6,7 +6,7 @@ set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
 # The most important first.
-all_parts=(device tests modes losses step train step_images attention_causal attention_full attention_window ops_bf16 module
+all_parts=(device tests modes losses processes step train step_images attention_causal attention_full attention_window ops_bf16 module
   ops_f32 memcheck racecheck synccheck pytorch)
 skipped=77
 
@@ -365,6 +365,8 @@ part_pytorch() {
 . "$root/scripts/gpu_check/modes.sh"
 # shellcheck source=gpu_check/losses.sh
 . "$root/scripts/gpu_check/losses.sh"
+# shellcheck source=gpu_check/processes.sh
+. "$root/scripts/gpu_check/processes.sh"
 
 # --- All of it --------------------------------------------------------------------------------------------------------
 

@@ -1,8 +1,8 @@
 # shellcheck shell=bash disable=SC2154
 # Finds the shared libraries of CUDA that moh loads at run time. Sourced, not run.
 
-# GEMM needs the first; attention through cuDNN needs the others.
-libraries=(libcublasLt.so.13 libcudnn.so.9 libnvrtc.so.13 libcudart.so.13)
+# GEMM needs the first; attention through cuDNN the next ones; several processes the last.
+libraries=(libcublasLt.so.13 libcudnn.so.9 libnvrtc.so.13 libcudart.so.13 libnccl.so.2)
 
 # The file that the dynamic loader would load for a library; nothing if it finds none.
 loaded_library() {

@@ -16,10 +16,11 @@ mode_run() {
   return 1
 }
 
-# compare_modes EXPECTED NAME REFERENCE: prints a record; fails unless losses and gradient norms of two runs are as expected:
-# `same`, bit for bit; `near`, losses within the tolerance; or `rounded`, near but not the same.
-compare_modes() {
-  local files=("$results/modes.$3.piece" "$results/modes.$2.piece")
+# compare_runs PART EXPECTED NAME REFERENCE: prints a record; fails unless losses and gradient norms of two runs of the part
+# are as expected: `same`, bit for bit; `near`, losses within the tolerance; or `rounded`, near but not the same.
+compare_runs() {
+  local files=("$results/$1.$4.piece" "$results/$1.$3.piece")
+  shift
   [ -f "${files[0]}" ] || files[0]=/dev/null
   [ -f "${files[1]}" ] || files[1]=/dev/null
   awk -v expected="$1" -v name="$2" -v reference="$3" -v steps="$mode_steps" -v most="$mode_tolerance" "$awk_value"'
@@ -79,7 +80,7 @@ part_modes() {
   for comparison in 'same moh_again moh' 'same moh_graph moh' 'same dense_again dense' 'same dense_graph dense' \
     'near searched moh' 'same read_back searched' 'same read_back_graph searched' 'rounded tf32 float32'; do
     # shellcheck disable=SC2086
-    compare_modes $comparison || broken+=", ${comparison#* }"
+    compare_runs modes $comparison || broken+=", ${comparison#* }"
   done
   check_algorithms "$results/modes.algorithms" || broken+=', the file of algorithms'
   [ -z "$broken" ] || { echo "not as expected: ${broken#, }" >&2 && return 1; }

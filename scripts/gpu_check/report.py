@@ -16,7 +16,7 @@ import sys
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 from pytorch_bench import report as pytorch_report  # noqa: E402  (needs the path)
 
-PARTS = ("device", "tests", "modes", "losses", "step", "train", "step_images", "attention_causal", "attention_full",
+PARTS = ("device", "tests", "modes", "losses", "processes", "step", "train", "step_images", "attention_causal", "attention_full",
          "attention_window", "ops_bf16", "module", "ops_f32", "memcheck", "racecheck", "synccheck", "pytorch")
 MIB = 1 << 20
 MOST_OPS = 12  # number of ops of a step's profile that have a row of their own
@@ -84,17 +84,27 @@ def parts_section(results):
     return text + (f"\n\nNot run: {', '.join(missing)}." if missing else "")
 
 
-def modes_section(results):
+def compared_runs(records):
     rows = [[r["mode"], r["reference"], r["steps"],
              "same bits" if r["expected"] == "same" else f"losses within {r['tolerance']:g}" +
              (", other bits" if r["expected"] == "rounded" else ""),
              f"{r['loss_difference']:.2e}" if "loss_difference" in r else "did not run to the end",
              optional(r.get("norm_difference"), lambda difference: f"{difference:.2e}"),
-             "yes" if r["good"] else "**no**"] for r in results["modes"]]
+             "yes" if r["good"] else "**no**"] for r in records]
+    return table(["run", "beside", "steps", "expected", "losses differ by", "gradient norms by", "kept"], rows)
+
+
+def modes_section(results):
     legend = ("moh, dense: Tiny Shakespeare in bfloat16, tiny_shakespeare_moh_50 and _dense; again: the same once more; graph: with "
               "`cuda_graph`; searched: moh with a new file of `gemm_algorithms`; read_back: with that file; tf32: float32 with "
               "`tf32`. Largest relative differences of all steps.")
-    return table(["run", "beside", "steps", "expected", "losses differ by", "gradient norms by", "kept"], rows) + "\n\n" + legend
+    return compared_runs(results["modes"]) + "\n\n" + legend
+
+
+def processes_section(results):
+    legend = ("tiny_shakespeare_moh_50 in float32. host_2: two processes that share GPUs through host memory; nccl_N: N processes on a GPU "
+              "each; graph: with `cuda_graph`; one_of_N: one process that computes all of their micro-batches.")
+    return compared_runs(results["processes"]) + "\n\n" + legend
 
 
 def losses_section(results):
@@ -212,7 +222,8 @@ def pytorch_section(results):
 
 
 SECTIONS = (("modes", "Modes of computing beside each other", modes_section),
-            ("losses", "Losses beside the CPU's", losses_section), ("step", "Steps of the language models", step_section("step", "sequence_length", "tokens_per_s", "tokens/s")),
+            ("losses", "Losses beside the CPU's", losses_section),
+            ("processes", "Several processes", processes_section), ("step", "Steps of the language models", step_section("step", "sequence_length", "tokens_per_s", "tokens/s")),
             ("train", "Training", train_section),
             ("step_images", "Steps of the image classifiers",
              step_section("step_images", "image_size", "images_per_s", "images/s")),

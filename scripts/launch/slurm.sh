@@ -10,6 +10,7 @@
 # A Slurm job that trains, saves five minutes before its time is over, and queues itself again until the run is done:
 #
 #     sbatch --nodes 2 scripts/launch/slurm.sh CONFIG.yaml [KEY=VALUE...]
+#     sbatch --nodes 2 --gpus-per-node 4 scripts/launch/slurm.sh CONFIG.yaml device=cuda    # a GPU for each task
 #
 # Slurm has to have been built with PMIx, through which Open MPI's processes find each other (srun --mpi=list).
 set -euo pipefail

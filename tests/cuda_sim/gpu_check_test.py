@@ -11,7 +11,7 @@ import tempfile
 import unittest
 
 SOURCE = pathlib.Path(os.environ["MOH_SOURCE_DIR"])
-PARTS = ["device", "tests", "modes", "losses", "step", "train", "step_images", "attention_causal", "attention_full",
+PARTS = ["device", "tests", "modes", "losses", "processes", "step", "train", "step_images", "attention_causal", "attention_full",
          "attention_window", "ops_bf16", "module", "ops_f32", "memcheck", "racecheck", "synccheck", "pytorch"]
 
 SIZES = """
@@ -130,7 +130,8 @@ class GpuCheck(unittest.TestCase):
 
     def test_everything(self):
         program(self.tools / "compute-sanitizer", SANITIZER)
-        output = self.check()
+        program(self.tools / "nvidia-smi", "#!/bin/sh\n[ $1 = -L ] && echo 'GPU 0: simulated' && echo 'GPU 1: simulated'\n")
+        output = self.check(MOH_SIM_GPUS="2")
         self.assertIn("all is well", output)
         for part in PARTS:
             self.assertEqual(self.status(part)["status"], "skipped" if part == "pytorch" else "passed", part)
@@ -172,6 +173,9 @@ class GpuCheck(unittest.TestCase):
                              "moh_again moh same", "moh_graph moh same", "dense_again dense same", "dense_graph dense same",
                              "searched moh near", "read_back searched same", "read_back_graph searched same",
                              "tf32 float32 rounded")])
+        self.assertEqual([(r["mode"], r["reference"], r["expected"], r["good"]) for r in self.records("processes")],
+                         [(*names.split(), True) for names in (
+                             "host_2 one_of_2 near", "nccl_2 one_of_2 near", "nccl_2_graph nccl_2 same")])
         differences = {r["mode"]: r["loss_difference"] for r in modes}
         self.assertGreater(differences["tf32"], 0)
         self.assertEqual({differences[r["mode"]] for r in modes if r["expected"] == "same"}, {0})
@@ -180,7 +184,7 @@ class GpuCheck(unittest.TestCase):
         text = (self.bundle / "gpu.md").read_text()
         for words in ("GPU: simulated GPU, compute capability 9.0", "commit 0123456789ab", "| tests | passed |",
                       "| tiny_shakespeare_moh_50 | bfloat16 | 3 |", "| yes | this machine |",
-                      "## Modes of computing", "| moh_graph | moh | 6 | same bits | 0.00e+00 | 0.00e+00 | yes |",
+                      "## Modes of computing", "## Several processes", "| nccl_2 | one_of_2 | 6 |", "| moh_graph | moh | 6 | same bits | 0.00e+00 | 0.00e+00 | yes |",
                       "| tf32 | float32 | 6 | losses within 0.01, other bits |", "- dense attention in bfloat16: moh's kernels",
                       "| moh_llm_s_50 | replayed | 1 x 8 |", "## Steps of the language models", "| moh_llm_s_50 |  | 1 x 8 |",
                       "llm_s, share of the time by op", "| adamw |", "## Training", "| llm_s | 12 |", "## Attention, causal",
@@ -306,7 +310,8 @@ class GpuCheck(unittest.TestCase):
         spy = self.moh_with_cases(f'*) echo "$LD_LIBRARY_PATH $CUDNN_FRONTEND_CUDART_LIB_NAME" > {self.bundle}/seen ;;')
         output = self.check("--only", "device", "--pytorch", self.tools.parent / "venv", MOH_BINARY=spy)
         found = [f"libcublasLt.so.13: {system}/libcublasLt.so.13", f"libcudnn.so.9: {package}/libcudnn.so.9",
-                 f"libnvrtc.so.13: {self.libraries}/libnvrtc.so.13", f"libcudart.so.13: {toolkit}/libcudart.so.13"]
+                 f"libnvrtc.so.13: {self.libraries}/libnvrtc.so.13", f"libcudart.so.13: {toolkit}/libcudart.so.13",
+                 "libnccl.so.2: not found"]
         self.assertEqual(self.records("device")[0]["libraries"], found)
         for line in found:
             self.assertIn(f"== {line}\n", output)

@@ -83,7 +83,8 @@ int analyze_in(const AnalyzeArgs& args, const Families& families, StopSignal& st
   start_logging(console);
   const Inputs inputs = inputs_of(args);
   if (!args.out.empty()) require_replaceable("--out", args.out, args.overwrite);
-  const LoadedModel loaded = load_model(args.checkpoint, families, inputs.settings);
+  const LoadedModel loaded =
+      load_model(args.checkpoint, families, inputs.settings, ConfigUse::kModel, processes);
   begin_together(loaded.config, processes);
   // Created before the analysis, so that a path that cannot be written is reported at once.
   std::optional<DurableFile> file;

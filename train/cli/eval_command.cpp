@@ -50,7 +50,8 @@ int eval_in(const EvalArgs& args, const Families& families, Communicator& proces
   const std::shared_ptr<Console> console = console_of(processes, STDERR_FILENO);
   start_logging(console);
   const Family& family = family_of_model(args.checkpoint, families);
-  LoadedModel loaded = load_model(args.checkpoint, families, expanded(args.overrides, family.defaults()));
+  LoadedModel loaded = load_model(args.checkpoint, families, expanded(args.overrides, family.defaults()),
+                                  ConfigUse::kModel, processes);
   begin_together(loaded.config, processes);
   const auto data = open_data_in_turn(loaded.config, *loaded.family, DataUse::kEvaluation, processes);
   const auto task = loaded.family->make_task(loaded.config, data, std::move(loaded.model));

@@ -101,7 +101,8 @@ int sample_in(const SampleArgs& args, const Families& families, StopSignal& stop
   const std::shared_ptr<Console> console = console_of(processes, STDERR_FILENO);
   start_logging(console);
   check_counts(args);
-  const LoadedModel loaded = load_model(args.checkpoint, families, args.settings);
+  const LoadedModel loaded =
+      load_model(args.checkpoint, families, args.settings, ConfigUse::kModel, processes);
   begin_together(loaded.config, processes);
   const DiffusionRun& run = diffusion_run(loaded.config);
   const auto& model = static_cast<const Dit&>(*loaded.model);

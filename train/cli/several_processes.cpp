@@ -7,12 +7,15 @@
 #include <utility>
 
 #include "core/cpu_isa.h"
+#include "core/cuda/backend.h"
+#include "core/cuda/queue.h"
 #include "core/error.h"
 #include "core/parallel.h"
 #include "core/processors.h"
 #include "train/cli/commands.h"
 #include "train/comm/launcher.h"
 #include "train/comm/open_communicator.h"
+#include "train/comm/open_device_collectives.h"
 #include "train/config/load_run_config.h"
 #include "train/log/logging.h"
 
@@ -83,11 +86,32 @@ void begin_together(const RunConfig& config, Communicator& processes) {
   set_num_threads(threads_of(config, processes));
   if (processes.alone()) return;
   log_info("comm: " + processes.description() + ", " + std::to_string(num_threads()) + " threads each");
-  if (config.device != kCpu) {
-    throw ConfigError(error_message("device", "several processes", "cpu", device_name(config.device),
-                                    "start one process: this version does not use several GPUs"));
-  }
   require_same(config, processes);
+}
+
+std::unique_ptr<DeviceCollectives> open_gpu_collectives(const RunConfig& config, Communicator& processes) {
+  if (processes.alone() || config.device == kCpu) return nullptr;
+  if (config.comm.backend == CommBackend::kHost && config.cuda_graph) {
+    throw ConfigError(error_message("cuda_graph", "comm.backend: host", "false", "true",
+                                    "collectives through host memory cannot be captured"));
+  }
+  std::unique_ptr<DeviceCollectives> opened =
+      open_device_collectives(processes, config.comm.backend, config.device, config.comm.timeout);
+  log_info("comm: between the GPUs: " + opened->description());
+  return opened;
+}
+
+void share_values(const std::vector<Tensor>& tensors, const RunConfig& config, Communicator& processes) {
+  if (processes.alone()) return;
+  if (config.device == kCpu) {
+    for (const Tensor& tensor : tensors) processes.broadcast(tensor);
+    return;
+  }
+  using cuda::Queue;
+  cuda::wait_for(Queue::kCommunication, Queue::kCompute);
+  for (const Tensor& tensor : tensors) processes.on_device().broadcast(tensor);
+  cuda::wait_for(Queue::kCompute, Queue::kCommunication);
+  cuda::synchronize();
 }
 
 void require_same(const RunConfig& config, Communicator& processes) {
@@ -100,7 +124,9 @@ void require_same(const RunConfig& config, Communicator& processes) {
   };
   require("instruction set", std::string(cpu_isa_name(cpu_isa())),
           "set MOH_CPU_ISA to one that all machines have: results would depend on the machine");
-  require("configuration", print_resolved(with_absolute_paths(config)), "start all processes alike");
+  RunConfig of_all = with_absolute_paths(config);
+  of_all.device.index = 0;  // each may have taken its own
+  require("configuration", print_resolved(of_all), "start all processes alike");
 }
 
 std::shared_ptr<const TaskData> open_data_in_turn(const RunConfig& config, const Family& family, DataUse use,

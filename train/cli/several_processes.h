@@ -2,6 +2,7 @@
 
 #include <functional>
 #include <memory>
+#include <vector>
 
 #include "train/comm/communicator.h"
 #include "train/config/run_config.h"
@@ -19,8 +20,14 @@ int in_processes(const std::function<int(Communicator&)>& command);
 std::shared_ptr<Console> console_of(const Communicator& processes, int to);
 
 /// Before a computation that several processes share: gives each its threads, and checks that all were
-/// started alike. Throws ConfigError, also for a device that several processes do not share in this version.
+/// started alike. Throws ConfigError.
 void begin_together(const RunConfig& config, Communicator& processes);
+
+/// The collectives between the GPUs of several processes; null where there are none.
+std::unique_ptr<DeviceCollectives> open_gpu_collectives(const RunConfig& config, Communicator& processes);
+
+/// Gives all processes the first one's values of the tensors, which are on config.device.
+void share_values(const std::vector<Tensor>& tensors, const RunConfig& config, Communicator& processes);
 
 /// What has to be the same in all processes: instruction set and configuration. Those in which it is not say
 /// so, by a ConfigError.

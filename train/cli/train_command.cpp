@@ -77,7 +77,9 @@ std::optional<StoredCheckpoint> find_resume_point(CheckpointStore* store, RunCon
   const std::filesystem::path saved = newest->folder() / "config.yaml";
   const RunConfig before = load_run_config(saved.string(), {}, families.configs());
   take_measured_heads(before, config);
-  review_config_changes(before, config, args.allow_changes, train_state_of(*newest).data);
+  RunConfig compared = config;
+  if (!processes.alone()) compared.device.index = before.device.index;  // each has taken a GPU of its own
+  review_config_changes(before, compared, args.allow_changes, train_state_of(*newest).data);
   log_info("resume: from step " + std::to_string(newest->step()));
   return newest;
 }
@@ -169,13 +171,24 @@ bool finish_task(const Task& task, const RunFolder& folder, Console& console, co
   return false;
 }
 
+/// Trains; then the processes leave the collectives of their GPUs.
+TrainOutcome run_to_end(Trainer& trainer, DeviceCollectives* collectives) {
+  if (collectives == nullptr) return trainer.run();
+  const AbortOnFailure guard(*collectives);
+  TrainOutcome outcome = trainer.run();
+  collectives->leave();
+  return outcome;
+}
+
 /// The run of one process, or of one of several, of which the first writes the files and speaks.
 int train_in(const TrainArgs& args, const Families& families, RunFolder& folder, StopSignal& stop,
              const std::shared_ptr<Console>& console, Communicator& processes) {
   RunConfig config = read_config(args, families);
   begin_together(config, processes);
   const RunConfig divided = divided_config(config, processes.size());
+  take_gpu(config, processes);
   open_configured_device(config, NewProducts::kSearchAndKeep);
+  const std::unique_ptr<DeviceCollectives> collectives = open_gpu_collectives(config, processes);
   std::optional<CheckpointStore> store;
   if (processes.leads()) {
     folder.open(config.output.dir);
@@ -195,7 +208,9 @@ int train_in(const TrainArgs& args, const Families& families, RunFolder& folder,
   std::unique_ptr<Model> model =
       begin_model(config, family, families, data, resume_from ? &*resume_from : nullptr);
   require_same(config, processes);  // with shared heads that were measured
-  for (const NamedParameter& parameter : model->parameters()) processes.broadcast(parameter.variable.value());
+  std::vector<Tensor> values;
+  for (const NamedParameter& parameter : model->parameters()) values.push_back(parameter.variable.value());
+  share_values(values, config, processes);
   RunConfig of_task = config;
   of_task.train = divided.train;
   const std::unique_ptr<Task> task = family.make_task(of_task, data, std::move(model));
@@ -217,7 +232,7 @@ int train_in(const TrainArgs& args, const Families& families, RunFolder& folder,
   Trainer trainer(config, *task, folder, checkpoints, stop, console, resume_from ? &*resume_from : nullptr,
                   processes);
   resume_from.reset();
-  const TrainOutcome outcome = trainer.run();
+  const TrainOutcome outcome = run_to_end(trainer, collectives.get());
   bool done = outcome.finished;
   if (done && processes.leads()) done = finish_task(*task, folder, *console, stop);
   console->print(format_summary(outcome.summary));

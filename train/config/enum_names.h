@@ -51,6 +51,7 @@ inline constexpr std::tuple kEnumNames{
     EnumNames<VitPooling>{{"class_token", "mean"}},
     EnumNames<SamplerKind>{{"ancestral", "ddim"}},
     EnumNames<NonFinitePolicy>{{"stop", "skip"}},
+    EnumNames<CommBackend>{{"auto", "nccl", "host"}},
 };
 
 template <class E>

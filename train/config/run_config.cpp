@@ -280,6 +280,11 @@ void add_reports(RunConfig& run, Section& root) {
 
   Section& comm =
       root.section_named("comm", "What the processes of a run that `mpirun` has started have in common.");
+  comm.field(
+      "backend", run.comm.backend,
+      "What carries messages between GPUs (`device: cuda`). `nccl`: NCCL, each process on a GPU of its "
+      "own. `host`: copies to host memory, which Open MPI or TCP sends, as without GPUs; processes may "
+      "share a GPU, nothing is hidden behind computing, and `cuda_graph` is refused. `auto`: `nccl`.");
   comm.field("timeout", run.comm.timeout, at_least(0, "seconds"),
              "Longest wait for other processes. Then the run ends with exit code 6 and names those that did "
              "not come. 0: no limit.");

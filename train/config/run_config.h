@@ -9,6 +9,7 @@
 #include "core/device.h"
 #include "core/dtype.h"
 #include "core/math_mode.h"
+#include "train/comm/device_collectives.h"
 #include "train/config/family_config.h"
 #include "train/optim/adamw.h"
 #include "train/optim/lr_schedule.h"
@@ -121,6 +122,7 @@ struct GuardConfig {
 
 /// What the processes of a run have in common.
 struct CommConfig {
+  CommBackend backend = CommBackend::kAuto;
   double timeout = 600;  ///< seconds; 0: no limit
   std::int64_t bucket_mib = 4;
   Precision gradients = Precision::kFloat32;

@@ -73,6 +73,8 @@ void check_device(const RunConfig& run, Rules& rules) {
   if (run.tf32 && run.device == kCpu) {
     rules.refuse({"tf32", "device"}, "false with device: cpu, which has no TF32", "true");
   }
+  if (run.comm.backend == CommBackend::kNccl && run.device == kCpu)
+    rules.refuse({"comm.backend", "device"}, "auto or host with device: cpu", "nccl");
   const bool cudnn = run.attention.backend == AttentionBackend::kCudnn;
   if (cudnn && (run.device == kCpu || run.precision != Precision::kBFloat16)) {
     rules.refuse(

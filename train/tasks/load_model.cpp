@@ -5,6 +5,7 @@
 #include "ops/linalg/gemm_options.h"
 #include "train/checkpoint/stored_checkpoint.h"
 #include "train/checkpoint/train_state.h"
+#include "train/comm/local_gpu.h"
 #include "train/formats/stored_dtype.h"
 #include "train/io/durable_file.h"
 #include "train/io/input_file.h"
@@ -16,6 +17,16 @@
 #include "train/weights/weight_writer.h"
 
 namespace moh {
+
+void take_gpu(RunConfig& config, Communicator& processes) {
+  if (processes.alone() || config.device == kCpu) return;
+  if (config.device.index != 0) {
+    throw ConfigError(error_message("device", "several processes", "cuda, of which each takes its own GPU",
+                                    device_name(config.device),
+                                    "CUDA_VISIBLE_DEVICES in the environment says which GPUs they see"));
+  }
+  config.device = gpu_of_process(processes, config.comm.backend);
+}
 
 void open_configured_device(const RunConfig& config, NewProducts new_products) {
   open_device(config.device);
@@ -146,7 +157,7 @@ const Family& family_of_model(const std::filesystem::path& path, const Families&
 }
 
 LoadedModel load_model(const std::filesystem::path& path, const Families& families,
-                       const std::vector<std::string>& overrides, ConfigUse use) {
+                       const std::vector<std::string>& overrides, ConfigUse use, Communicator& processes) {
   const ModelLocation location = locate_model(path);
   std::vector<std::string> settings;
   if (location.is_checkpoint) {
@@ -154,8 +165,8 @@ LoadedModel load_model(const std::filesystem::path& path, const Families& famili
         StoredCheckpoint(location.weights, LoadScope::kModelOnly));  // verifies its configuration
     settings = settings_of_checkpoint(location.weights, families);
   }
-  // CUDA graphs concern training only, and must not prevent loading the model on a CPU.
-  settings.insert(settings.end(), {"cuda_graph=false", "attention.backend=auto"});
+  // CUDA graphs and NCCL concern training only, and must not prevent loading the model on a CPU.
+  settings.insert(settings.end(), {"cuda_graph=false", "comm.backend=auto", "attention.backend=auto"});
   settings.insert(settings.end(), overrides.begin(), overrides.end());
   const std::unique_ptr<WeightFile> weights =
       open_verified(location, evaluated_part(location, families, settings));
@@ -163,6 +174,7 @@ LoadedModel load_model(const std::filesystem::path& path, const Families& famili
   loaded.path = location.is_checkpoint ? location.weights : path;
   loaded.config = read_config(location, *weights, families, settings, use);
   if (location.is_checkpoint) remember_training(location, *loaded.config.family);
+  take_gpu(loaded.config, processes);
   open_configured_device(loaded.config, NewProducts::kFirstProposal);
   loaded.family = &families.of(loaded.config);
   const DType dtype = dtype_of(loaded.config.precision);

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "train/comm/communicator.h"
 #include "train/config/load_run_config.h"
 #include "train/tasks/family.h"
 
@@ -16,6 +17,10 @@ enum class NewProducts {
   kSearch,         ///< the fastest of cuBLASLt's proposals
   kSearchAndKeep   ///< the fastest, which is added to the file
 };
+
+/// In several processes with device: cuda, makes config.device the GPU of this one (gpu_of_process()), which
+/// all do together. Throws ConfigError, also for a device that names one GPU for all of them.
+void take_gpu(RunConfig& config, Communicator& processes);
 
 /// Opens config.device. On a GPU, subsequent matrix multiplications use the algorithms of
 /// config.gemm_algorithms. Throws DeviceError, and DataError for a file that cannot be read or is for another
@@ -53,9 +58,11 @@ struct LoadedModel {
 /// other programs with a config.json, such as a Hugging Face folder. Checksums, if any, are verified and all
 /// tensors compared with the model before it is allocated. `overrides` change the configuration stored with
 /// the model; weights of another precision than its are converted, which is logged. Of a run
-/// with ema.evaluate, the moving average of the weights is loaded. Throws CheckpointError
-/// that lists all missing and unexpected tensors and differing shapes; ConfigError, DeviceError.
+/// with ema.evaluate, the moving average of the weights is loaded. Of several `processes`, each loads it to a
+/// GPU of its own. Throws CheckpointError that lists all missing and unexpected tensors and differing shapes;
+/// ConfigError, DeviceError.
 LoadedModel load_model(const std::filesystem::path& path, const Families& families,
-                       const std::vector<std::string>& overrides = {}, ConfigUse use = ConfigUse::kModel);
+                       const std::vector<std::string>& overrides = {}, ConfigUse use = ConfigUse::kModel,
+                       Communicator& processes = one_process());
 
 }  // namespace moh

@@ -146,8 +146,6 @@ void write_notes(std::ostream& out, const TrainingPlan& plan) {
              plan.options.gpus,
              divided ? fmt::format("1/{} of the optimiser's state (comm.zero: 1)", plan.options.gpus)
                      : "all of the optimiser's state, which --zero 1 would divide");
-  if (plan.config.device != kCpu)
-    out << "This version trains on one GPU; several processes compute on CPUs.\n";
 }
 
 }  // namespace
