@@ -5,6 +5,7 @@
 #include "models/layers/linear.h"
 #include "models/llm/llama.h"
 #include "ops/loss/cross_entropy.h"
+#include "tests/cuda_sim/same_with_graph.h"
 #include "tests/cuda_sim/stream.h"
 #include "tests/cuda_sim/training_run.h"
 #include "train/config/enum_names.h"

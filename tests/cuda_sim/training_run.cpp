@@ -1,17 +1,14 @@
 #include "tests/cuda_sim/training_run.h"
 
-#include <catch2/catch.hpp>
-
 #include "tests/cuda_sim/stream.h"
-#include "tests/ops/device_ways.h"
 #include "train/run/trainer.h"
 #include "train/tasks/load_model.h"
 
 namespace moh::test {
 
-RunConfig small_run() {
+RunConfig small_run(Device device) {
   RunConfig config = default_language_run();
-  config.device = open_gpu();
+  config.device = device;
   config.seed = 5;
   LlamaConfig& model = model_of(config);
   model.layers = 2;
@@ -36,12 +33,12 @@ std::unique_ptr<Task> synthetic_task(const RunConfig& config, const Family& fami
                           make_initialised_model(family, config));
 }
 
-TrainingRun::TrainingRun(const RunConfig& config, const Family& family)
-    : config_(config),
+TrainingRun::TrainingRun(const RunConfig& config, const Family& family, Communicator& processes)
+    : config_(divided_config(config, processes.size())),
       task_(synthetic_task(config_, family)),
       optimizer_(task_->model(), config.optim.adamw),
-      train_step_(*task_, optimizer_, config_) {
-  task_->seek(0, {});
+      train_step_(*task_, optimizer_, config_, processes) {
+  task_->seek(0, train_step_.part());
 }
 
 std::int64_t TrainingRun::begin() {
@@ -58,50 +55,6 @@ std::vector<Tensor> TrainingRun::state() const {
     state.push_back(p.variable.value().to(kCpu).clone());
   for (const NamedTensor& entry : optimizer_.state()) state.push_back(entry.tensor.to(kCpu).clone());
   return state;
-}
-
-namespace {
-
-struct Steps {
-  std::vector<StepReport> reports;
-  std::vector<Tensor> state;
-};
-
-/// Eight steps, each report read a step late.
-Steps eight_steps(const RunConfig& config, const std::function<void(const Model&)>& use,
-                  const Family& family) {
-  TrainingRun run(config, family);
-  Steps result;
-  for (int i = 0; i < 8; ++i) {
-    const std::int64_t waits = run.begin();
-    if (i >= 2) CHECK(waits == 0);
-    CHECK(run.captured() == (config.cuda_graph && i >= 2));
-    if (i > 0) result.reports.push_back(run.finish());
-    if (i == 5) use(run.task().model());
-  }
-  result.reports.push_back(run.finish());
-  result.state = run.state();
-  return result;
-}
-
-}  // namespace
-
-void check_same_with_graph(RunConfig config, const std::function<void(const Model&)>& use,
-                           const Family& family) {
-  config.cuda_graph = false;
-  const Steps expected = eight_steps(config, use, family);
-  config.cuda_graph = true;
-  const Steps found = eight_steps(config, use, family);
-  CHECK(same_bits(found.state, expected.state));
-  for (std::size_t i = 0; i < 8; ++i) {
-    INFO("step " << i);
-    CHECK(found.reports[i].loss == expected.reports[i].loss);
-    CHECK(found.reports[i].gradient_norm == expected.reports[i].gradient_norm);
-    CHECK(found.reports[i].statistics.scalars == expected.reports[i].statistics.scalars);
-    CHECK(found.reports[i].statistics.rows == expected.reports[i].statistics.rows);
-  }
-  for (std::size_t i = 1; i < 8; ++i)  // or a replay of old data would not be noticed
-    CHECK(found.reports[i].loss != found.reports[i - 1].loss);
 }
 
 }  // namespace moh::test

@@ -1,15 +1,17 @@
 #pragma once
 
-#include <functional>
+#include <memory>
+#include <vector>
 
+#include "tests/ops/device_ways.h"
 #include "tests/support/language_runs.h"
 #include "tests/support/same_bits.h"
 #include "train/run/train_step.h"
 
 namespace moh::test {
 
-/// A small model with routed heads, dropout and two micro-batches per step, on the simulated GPU.
-RunConfig small_run();
+/// A small model with routed heads, dropout and two micro-batches per step, on a simulated GPU.
+RunConfig small_run(Device device = open_gpu());
 
 /// The task of a run on made-up data.
 std::unique_ptr<Task> synthetic_task(const RunConfig& config, const Family& family = language_family());
@@ -17,7 +19,8 @@ std::unique_ptr<Task> synthetic_task(const RunConfig& config, const Family& fami
 /// A run of training without its files.
 class TrainingRun {
  public:
-  explicit TrainingRun(const RunConfig& config, const Family& family = language_family());
+  explicit TrainingRun(const RunConfig& config, const Family& family = language_family(),
+                       Communicator& processes = one_process());
 
   /// Asks for the next step; returns how often the host waited meanwhile.
   std::int64_t begin();
@@ -40,11 +43,5 @@ class TrainingRun {
   TrainStep train_step_;
   std::int64_t step_ = 0;
 };
-
-/// Trains for eight steps with and without a CUDA graph, uses the model for something else after the sixth,
-/// and checks that both give the same bits, that no two steps do, and that the host waits for none from the
-/// third on.
-void check_same_with_graph(RunConfig config, const std::function<void(const Model&)>& use,
-                           const Family& family = language_family());
 
 }  // namespace moh::test

@@ -9,6 +9,7 @@
 #include "autograd/node.h"
 #include "models/vision/transnext.h"
 #include "models/vision/vit.h"
+#include "tests/cuda_sim/same_with_graph.h"
 #include "tests/cuda_sim/training_run.h"
 #include "tests/models/vision/image_step.h"
 #include "tests/ops/device_ways.h"

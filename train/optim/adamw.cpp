@@ -55,7 +55,6 @@ AdamW::AdamW(std::vector<NamedParameter> parameters, const std::vector<Parameter
     states.push_back(slots_[i].tensors);
   }
   reset_adamw_state(states);
-  if (!slots_.empty() && slots_[0].parameter.variable.device() != kCpu) move_to_device();
 }
 
 AdamW::AdamW(const std::vector<NamedParameter>& parameters, const AdamWOptions& options,
@@ -71,18 +70,30 @@ AdamW::AdamW(const Model& model, const AdamWOptions& options, Communicator& proc
   freeze(model, parameter_uses(model, options.groups, options.weight_decay));
 }
 
-void AdamW::move_to_device() {
+bool AdamW::is_on_device() const {
+  return !slots_.empty() && slots_[0].parameter.variable.device() != kCpu;
+}
+
+void AdamW::keep_gradients() {
+  if (on_device_ || !is_on_device()) return;
   for (auto& [parameter, tensors] : slots_) {
     const MemoryPurposeScope purpose(MemoryPurpose::kGradient);
-    tensors.grad = empty(parameter.variable.shape(), tensors.exp_avg.dtype(), tensors.exp_avg.device());
-    parameter.variable.keep_gradient_in(tensors.grad);
+    Variable& variable = parameter.variable;
+    tensors.grad = variable.grad().defined()
+                       ? variable.grad()
+                       : empty(variable.shape(), tensors.exp_avg.dtype(), tensors.exp_avg.device());
+    variable.keep_gradient_in(tensors.grad);
   }
   on_device_ = std::make_unique<DeviceAdamW>(this->parameters(),
                                              AdamWBetas{options_.betas[0], options_.betas[1], options_.eps},
                                              options_.clip_grad_norm);
+  on_device_->set_learning_rate(learning_rate_);
+  on_device_->set_limits(limits_.loss, limits_.grad_norm);
+  on_device_->set_steps(steps_);
 }
 
 void AdamW::zero_grad() {
+  keep_gradients();
   for (Slot& slot : slots_) slot.parameter.variable.zero_grad();
 }
 
@@ -111,6 +122,7 @@ void AdamW::set_limits(const UpdateLimits& limits) {
 }
 
 Tensor AdamW::update(const Tensor& losses) {
+  keep_gradients();
   if (!on_device_) return update_on_cpu(losses);
   for (const Slot& slot : slots_) {
     if (!slot.parameter.variable.grad().defined()) slot.tensors.grad.fill(0.0);

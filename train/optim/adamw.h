@@ -53,6 +53,9 @@ class AdamW {
   /// of the others to be gathered.
   AdamW(const Model& model, const AdamWOptions& options, Communicator& processes, std::size_t bucket_bytes);
 
+  /// Of a GPU: gradients stay where they are from now on, those that there are not in buffers that are made
+  /// for them. The first zero_grad() or update() does so, if nobody has done it before.
+  void keep_gradients();
   /// Drops all gradients.
   void zero_grad();
   /// Sets the learning rate of subsequent updates.
@@ -113,7 +116,7 @@ class AdamW {
   TensorPart part_of(std::size_t slot, const NamedTensor& tensor) const;
   double norm_of_all(double own) const;
   void leave_values_to_gather();
-  void move_to_device();
+  bool is_on_device() const;
   Tensor update_on_cpu(const Tensor& losses);
 
   std::shared_ptr<const ParameterShards> shards_;
@@ -124,7 +127,7 @@ class AdamW {
   double learning_rate_ = 0;
   UpdateLimits limits_;
   std::int64_t steps_ = 0;
-  std::unique_ptr<DeviceAdamW> on_device_;  // null on the CPU
+  std::unique_ptr<DeviceAdamW> on_device_;  // null on the CPU, and before keep_gradients()
 };
 
 }  // namespace moh

@@ -1,10 +1,24 @@
 #include "train/run/gradient_buckets.h"
 
+#include <optional>
 #include <utility>
 
+#include "core/cuda/queue.h"
 #include "core/error.h"
+#include "train/comm/device_collectives.h"
 
 namespace moh {
+
+namespace {
+
+/// Zeros that captured work of both queues may refer to, and a library may register.
+Tensor lasting_zeros(std::int64_t elements, DType dtype, Device device) {
+  std::optional<cuda::PersistentMemoryScope> persistent;
+  if (device != kCpu) persistent.emplace();
+  return zeros({elements}, dtype, device);
+}
+
+}  // namespace
 
 GradientBuckets::GradientBuckets(Communicator& processes, const std::vector<Variable>& parameters,
                                  const Options& options)
@@ -16,6 +30,7 @@ GradientBuckets::GradientBuckets(Communicator& processes, const std::vector<Vari
     leaves.push_back(parameter);
     items.push_back({parameter.numel(), parameter.dtype()});
   }
+  on_device_ = !leaves.empty() && leaves.front().device() != kCpu;
   const std::int64_t parts = options.sharded ? processes.size() : 1;
   for (const Bucket& layout : bucket_layout(items, options.bucket_bytes, parts)) add_bucket(layout, leaves);
 }
@@ -28,13 +43,15 @@ GradientBuckets::~GradientBuckets() {
 
 void GradientBuckets::add_bucket(const Bucket& layout, const std::vector<Variable>& leaves) {
   const MemoryPurposeScope purpose(MemoryPurpose::kGradient);
-  Filled bucket{zeros({layout.elements}, DType::kFloat32, leaves.front().device()), {}};
+  Filled bucket{lasting_zeros(layout.elements, DType::kFloat32, leaves.front().device()), {}};
   const std::size_t number = buckets_.size();
   std::int64_t begin = 0;
   for (const std::size_t item : layout.items) {
     Variable leaf = leaves[item];
     leaf.zero_grad();
     leaf.keep_gradient_in(bucket.gradients.slice(begin, begin + leaf.numel()).reshape(leaf.shape()));
+    // On a GPU, the optimiser refers to where the gradients are (AdamW::keep_gradients()).
+    if (on_device_) leaf.accumulate_grad(zeros(leaf.shape(), DType::kFloat32, leaf.device()));
     leaf.on_gradient([this, number](Variable&) { complete(number); });
     begin += leaf.numel();
     bucket.leaves.push_back(std::move(leaf));
@@ -45,6 +62,7 @@ void GradientBuckets::add_bucket(const Bucket& layout, const std::vector<Variabl
 void GradientBuckets::begin_step() {
   MOH_CHECK(pending_.empty(), "finish() comes first");
   for (Filled& bucket : buckets_) bucket.missing = bucket.leaves.size();
+  started_ = 0;
   last_pass_ = false;
 }
 
@@ -54,26 +72,42 @@ void GradientBuckets::expect_last_pass() {
 
 void GradientBuckets::complete(std::size_t bucket) {
   if (!last_pass_) return;
-  MOH_CHECK(buckets_[bucket].missing > 0 && bucket >= pending_.size(),
+  MOH_CHECK(buckets_[bucket].missing > 0 && bucket >= started_,
             "a hook runs once in a backward pass, after the last contribution");
   --buckets_[bucket].missing;
   start_complete_ones();
 }
 
 void GradientBuckets::start_complete_ones() {
-  while (pending_.size() < buckets_.size() && buckets_[pending_.size()].missing == 0) {
-    pending_.push_back(start_reduction(buckets_[pending_.size()].gradients));
-  }
+  const auto is_next = [this] { return started_ < buckets_.size() && buckets_[started_].missing == 0; };
+  if (on_device_ && is_next()) cuda::wait_for(cuda::Queue::kCommunication, cuda::Queue::kCompute);
+  while (is_next()) start_reduction(buckets_[started_++].gradients);
 }
 
-Communicator::Pending GradientBuckets::start_reduction(const Tensor& gradients) {
-  if (!options_.sharded) return processes_.start_all_reduce(gradients, ReduceOp::kSum, options_.wire);
-  const Tensor rows = gradients.reshape({processes_.size(), gradients.numel() / processes_.size()});
-  return processes_.start_reduce_scatter(rows, rows.select(processes_.rank()), ReduceOp::kSum, options_.wire);
+void GradientBuckets::start_reduction(const Tensor& gradients) {
+  if (on_device_) return start_on_device(gradients);
+  if (!options_.sharded)
+    return pending_.push_back(processes_.start_all_reduce(gradients, ReduceOp::kSum, options_.wire));
+  const Tensor rows = rows_of(gradients);
+  pending_.push_back(
+      processes_.start_reduce_scatter(rows, rows.select(processes_.rank()), ReduceOp::kSum, options_.wire));
+}
+
+void GradientBuckets::start_on_device(const Tensor& gradients) const {
+  cuda::require_persistent(gradients.raw(), gradients.bytes(), "a bucket of gradients");
+  DeviceCollectives& devices = processes_.on_device();
+  if (!options_.sharded) return devices.all_reduce(gradients, ReduceOp::kSum, options_.wire);
+  const Tensor rows = rows_of(gradients);
+  devices.reduce_scatter(rows, rows.select(processes_.rank()), ReduceOp::kSum, options_.wire);
+}
+
+/// The part of each process as a row.
+Tensor GradientBuckets::rows_of(const Tensor& gradients) const {
+  return gradients.reshape({processes_.size(), gradients.numel() / processes_.size()});
 }
 
 void GradientBuckets::finish() {
-  for (std::size_t i = pending_.size(); i < buckets_.size(); ++i) {
+  for (std::size_t i = started_; i < buckets_.size(); ++i) {
     for (Variable& leaf : buckets_[i].leaves) {
       if (!leaf.grad().defined()) leaf.accumulate_grad(zeros(leaf.shape(), DType::kFloat32, leaf.device()));
     }
@@ -81,6 +115,7 @@ void GradientBuckets::finish() {
   }
   start_complete_ones();
   last_pass_ = false;
+  if (on_device_) return cuda::wait_for(cuda::Queue::kCompute, cuda::Queue::kCommunication);
   for (Communicator::Pending& one : std::exchange(pending_, {})) processes_.finish(one);
 }
 

@@ -14,6 +14,10 @@ namespace moh {
 /// a bucket is reduced as soon as its last gradient is complete, and those before it are under way: the
 /// order is the same in all processes, whatever their backward passes do. What no pass has reached is zero,
 /// and reduced in the end.
+///
+/// Between GPUs, a reduction is enqueued to the communication queue when the gradients of its bucket have
+/// been to the compute queue, and finish() has subsequent work of that wait for all of them; the host does
+/// not. What the pass and finish() enqueue can be captured (core/cuda/graph.h): a replay needs no calls.
 class GradientBuckets {
  public:
   struct Options {
@@ -35,7 +39,7 @@ class GradientBuckets {
   void begin_step();
   /// The next backward pass is the last of the step: a gradient is complete when its hook runs.
   void expect_last_pass();
-  /// Starts what is left, and waits for all sums.
+  /// Starts what is left, and waits for all sums: on a GPU, its compute queue does.
   void finish();
 
   std::size_t count() const { return buckets_.size(); }
@@ -48,14 +52,18 @@ class GradientBuckets {
   };
 
   void add_bucket(const Bucket& layout, const std::vector<Variable>& leaves);
-  Communicator::Pending start_reduction(const Tensor& gradients);
+  void start_reduction(const Tensor& gradients);
+  void start_on_device(const Tensor& gradients) const;
+  Tensor rows_of(const Tensor& gradients) const;
   void complete(std::size_t bucket);
   void start_complete_ones();
 
   Communicator& processes_;
   Options options_;
+  bool on_device_ = false;
   std::vector<Filled> buckets_;
-  std::vector<Communicator::Pending> pending_;  // of the first ones
+  std::size_t started_ = 0;                     // the first ones are under way
+  std::vector<Communicator::Pending> pending_;  // on the CPU
   bool last_pass_ = false;
 };
 

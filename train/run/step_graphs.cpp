@@ -4,7 +4,7 @@
 
 namespace moh {
 
-void StepGraphs::begin_step(std::int64_t size) {
+void StepGraphs::begin_step(const std::vector<std::int64_t>& size) {
   if (captured_) {
     how_ = size == size_ ? How::kReplayed : How::kEager;
     return;
@@ -12,16 +12,12 @@ void StepGraphs::begin_step(std::int64_t size) {
   if (std::exchange(size_, size) != size) rehearsed_ = 0;
   captured_ = rehearsed_ == kRehearsals;
   how_ = captured_ ? How::kReplayed : How::kRehearsed;
-  if (graphs_ != nullptr) return;
-  const cuda::GraphMemory memory;
-  using Stages = std::array<cuda::Graph, 4>;
-  graphs_.reset(
-      new Stages{cuda::Graph(memory), cuda::Graph(memory), cuda::Graph(memory), cuda::Graph(memory)});
+  if (!memory_) memory_.emplace();
 }
 
 void StepGraphs::run(StepStage stage, FunctionRef<void()> work) {
   if (how_ == How::kEager) return work();
-  cuda::Graph& graph = graphs_->at(static_cast<std::size_t>(stage));
+  cuda::Graph& graph = graphs_.try_emplace(stage, *memory_).first->second;
   if (how_ == How::kRehearsed) return graph.rehearse(work);
   if (!graph.captured()) graph.capture(work);
   graph.launch();
@@ -32,8 +28,9 @@ void StepGraphs::end_step() {
 }
 
 void StepGraphs::reset() {
-  graphs_.reset();
-  size_ = -1;
+  graphs_.clear();
+  memory_.reset();
+  size_.clear();
   rehearsed_ = 0;
   captured_ = false;
   how_ = How::kEager;
@@ -41,8 +38,7 @@ void StepGraphs::reset() {
 
 std::size_t StepGraphs::num_nodes() const {
   std::size_t nodes = 0;
-  if (graphs_ == nullptr) return 0;
-  for (const cuda::Graph& graph : *graphs_) nodes += graph.num_nodes();
+  for (const auto& [stage, graph] : graphs_) nodes += graph.num_nodes();
   return nodes;
 }
 

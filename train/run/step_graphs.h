@@ -1,20 +1,22 @@
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
-#include <memory>
+#include <map>
+#include <optional>
+#include <vector>
 
 #include "core/cuda/graph.h"
 #include "core/function_ref.h"
 
 namespace moh {
 
-/// The parts of a training step that are captured, each as a graph of its own: however many micro-batches a
-/// step has, there are three or four. The second is launched for each of them but the first.
+/// The parts of a training step that are captured, each as a graph of its own, however many micro-batches a
+/// step has.
 enum class StepStage : std::uint8_t {
   kFirstMicroBatch,  ///< its gradients overwrite those of the step before
-  kNextMicroBatch,   ///< its gradients are added
+  kNextMicroBatch,   ///< its gradients are added; launched for each micro-batch in the middle
+  kLastMicroBatch,   ///< of several processes: its gradients, added or the only ones, are summed over them
   kUpdate,
   kCountLoads,  ///< before all others, for each micro-batch, where a load-balance loss is over the step
 };
@@ -27,8 +29,10 @@ class StepGraphs {
   /// the second already allocates as the captured step will.
   static constexpr int kRehearsals = 2;
 
-  /// Begins a step, which enqueues the same work as others of the same `size` (in items of the task).
-  void begin_step(std::int64_t size);
+  /// Begins a step, which enqueues the same work as others of the same `size`: the items of the task that
+  /// each process computes. As these are known to all processes, so is whether a step is captured or
+  /// replayed.
+  void begin_step(const std::vector<std::int64_t>& size);
   /// Does `work`, or replays what it did when it was captured.
   void run(StepStage stage, FunctionRef<void()> work);
   /// The step that was begun has run all its stages.
@@ -44,9 +48,10 @@ class StepGraphs {
 
  private:
   enum class How { kEager, kRehearsed, kReplayed };
-  std::unique_ptr<std::array<cuda::Graph, 4>> graphs_;  // by stage
-  std::int64_t size_ = -1;                              // of the steps that are rehearsed or captured
-  int rehearsed_ = 0;                                   // consecutive steps of that size
+  std::optional<cuda::GraphMemory> memory_;
+  std::map<StepStage, cuda::Graph> graphs_;
+  std::vector<std::int64_t> size_;  // of the steps that are rehearsed or captured
+  int rehearsed_ = 0;               // consecutive steps of that size
   bool captured_ = false;
   How how_ = How::kEager;
 };

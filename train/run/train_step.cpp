@@ -9,8 +9,10 @@
 #include "autograd/profile.h"
 #include "autograd/recompute.h"
 #include "core/copy_to_row.h"
+#include "core/cuda/queue.h"
 #include "core/error.h"
 #include "ops/elementwise/scale.h"
+#include "train/comm/device_collectives.h"
 #include "train/io/failpoint.h"
 #include "train/log/progress.h"
 #include "train/run/step_trace.h"
@@ -48,6 +50,21 @@ std::uint64_t first_key_of(std::int64_t index, std::int64_t count) {
   return static_cast<std::uint64_t>(index) * keys;
 }
 
+StepSize sum_of(const std::vector<StepSize>& sizes) {
+  StepSize sum;
+  for (const StepSize& size : sizes) {
+    sum.items += size.items;
+    sum.targets += size.targets;
+  }
+  return sum;
+}
+
+std::vector<std::int64_t> items_of(const std::vector<StepSize>& sizes) {
+  std::vector<std::int64_t> items;
+  for (const StepSize& size : sizes) items.push_back(size.items);
+  return items;
+}
+
 /// The concatenation of all tensors' elements, as float64 on their device.
 Tensor packed(const std::vector<Tensor>& tensors, Device device) {
   std::int64_t count = 0;
@@ -76,15 +93,29 @@ TrainStep::TrainStep(Task& task, AdamW& optimizer, const RunConfig& config, Comm
   if (config.cuda_graph) graphs_.emplace();
   const MohConfig* const moh = config.family ? config.family->moh() : nullptr;
   if (moh != nullptr && counts_loads_first(*moh, config.train.accumulate)) loads_.emplace();
-  if (processes.alone()) return;
-  MOH_CHECK(config.device == kCpu && config.train.accumulate % processes.size() == 0,
-            "several processes share the micro-batches of a step, on the CPU");
+  if (!processes.alone()) make_buckets();
+  optimizer.keep_gradients();  // in the buckets, if there are some
+}
+
+void TrainStep::make_buckets() {
+  MOH_CHECK(config_.train.accumulate % processes_.size() == 0,
+            "processes share the micro-batches of a step evenly");
+  if (config_.device != kCpu && optimizer_.shards() != nullptr) {
+    throw ConfigError(error_message("comm.zero", "", "0 with device: cuda in several processes",
+                                    std::to_string(config_.comm.zero),
+                                    "this version divides the optimiser's state among CPUs only"));
+  }
+  if (config_.device != kCpu && loads_) {
+    throw ConfigError(error_message("model.moh.balance_scope", "", "micro_batch with device: cuda in several processes",
+                                    "global", "this version adds the loads of all processes on CPUs only"));
+  }
+  MOH_CHECK(!graphs_ || processes_.on_device().capturable(), "comm.backend: host needs cuda_graph: false");
   std::vector<Variable> parameters;
-  for (const NamedParameter& parameter : task.model().parameters()) parameters.push_back(parameter.variable);
+  for (const NamedParameter& parameter : task_.model().parameters()) parameters.push_back(parameter.variable);
   buckets_ = std::make_unique<GradientBuckets>(
-      processes, parameters,
-      GradientBuckets::Options{config.comm.bucket_bytes(), dtype_of(config.comm.gradients),
-                               optimizer.shards() != nullptr});
+      processes_, parameters,
+      GradientBuckets::Options{config_.comm.bucket_bytes(), dtype_of(config_.comm.gradients),
+                               optimizer_.shards() != nullptr});
 }
 
 std::unique_ptr<WeightsScope> TrainStep::evaluated_weights() const {
@@ -98,6 +129,7 @@ StepSize TrainStep::begin(std::int64_t step, double learning_rate) {
 }
 
 bool TrainStep::begin_unless(FunctionRef<bool()> stop, std::int64_t step, double learning_rate) {
+  if (on_gpus()) processes_.on_device().check();  // or a replay would be of collectives that have ended
   const double began = monotonic_seconds();
   StepReport report;
   report.learning_rate = learning_rate;
@@ -108,11 +140,13 @@ bool TrainStep::begin_unless(FunctionRef<bool()> stop, std::int64_t step, double
     own = task_.begin_step(own_micro_batches_);
   }
   const double waited = processes_.waited_seconds();
-  const StepSize size = size_of_all(own);
+  const std::vector<StepSize> sizes = sizes_of_all(own);
+  const StepSize size = sum_of(sizes);
   task_.set_targets(size.targets);
   optimizer_.set_learning_rate(learning_rate);
-  const bool complete = compute(stop, step, size, report);
+  const bool complete = compute(stop, step, sizes, report);
   task_.end_step();
+  if (on_gpus()) processes_.on_device().require_same_calls(processes_);
   report.comm_seconds = processes_.waited_seconds() - waited;
   if (complete) under_way_.push_back({report, size, began, HostCopy(numbers_)});
   if (!graphs_) numbers_ = own_ = {};
@@ -129,19 +163,29 @@ void TrainStep::set_progress(std::int64_t step) {
   if (graphs_) graphs_->reset();
 }
 
-StepSize TrainStep::size_of_all(StepSize own) {
-  if (processes_.alone()) return own;
-  const Tensor sizes = tensor_of<std::int64_t>({2}, {own.items, own.targets});
-  processes_.all_reduce(sizes, ReduceOp::kSum);
-  const auto all = sizes.span<std::int64_t>();
-  return {all[0], all[1]};
+/// Of each process's share of the step, by rank.
+std::vector<StepSize> TrainStep::sizes_of_all(const StepSize& own) {
+  if (processes_.alone()) return {own};
+  const Tensor rows = empty({part_.processes, 2}, DType::kInt64);
+  processes_.all_gather(tensor_of<std::int64_t>({2}, {own.items, own.targets}), rows);
+  std::vector<StepSize> sizes;
+  for (std::int64_t r = 0; r < part_.processes; ++r) {
+    const auto row = rows.select(r).span<std::int64_t>();
+    sizes.push_back({row[0], row[1]});
+  }
+  return sizes;
+}
+
+StepStage TrainStep::stage_of(std::int64_t micro_batch) const {
+  if (buckets_ && micro_batch + 1 == own_micro_batches_) return StepStage::kLastMicroBatch;
+  return micro_batch == 0 ? StepStage::kFirstMicroBatch : StepStage::kNextMicroBatch;
 }
 
 /// False if `stop` interrupted the step.
-bool TrainStep::compute(FunctionRef<bool()> stop, std::int64_t step, const StepSize& size,
+bool TrainStep::compute(FunctionRef<bool()> stop, std::int64_t step, const std::vector<StepSize>& sizes,
                         StepReport& report) {
   const bool with_graphs = graphs_ && !StepTrace::is_on() && is_settled(task_.model());
-  if (with_graphs) graphs_->begin_step(size.items);
+  if (with_graphs) graphs_->begin_step(items_of(sizes));
   const auto run = [&](StepStage stage, FunctionRef<void()> work) {
     if (with_graphs) return graphs_->run(stage, work);
     work();
@@ -162,10 +206,8 @@ bool TrainStep::compute(FunctionRef<bool()> stop, std::int64_t step, const StepS
     if (stop()) return false;
     optimizer_.start_gathering();
     const Generator generator = load(step, i, report.data_seconds);
-    run(i == 0 ? StepStage::kFirstMicroBatch : StepStage::kNextMicroBatch,
-        [&] { forward_backward(i, generator); });
+    run(stage_of(i), [&] { forward_backward(i, generator); });
   }
-  if (buckets_) buckets_->finish();
   run(StepStage::kUpdate, [&] { update(); });
   if (with_graphs) graphs_->end_step();
   return true;
@@ -199,9 +241,11 @@ void TrainStep::forward_backward(std::int64_t micro_batch, Generator generator) 
   if (micro_batch == 0) optimizer_.zero_grad();
   MicroBatchLoss loss = forward(task_, generator);
   pass_failpoint(loss);
-  if (buckets_ && micro_batch + 1 == own_micro_batches_) buckets_->expect_last_pass();
+  const bool sums = stage_of(micro_batch) == StepStage::kLastMicroBatch;
+  if (sums) buckets_->expect_last_pass();
   loss.total.backward();
   keep(loss);
+  if (sums) buckets_->finish();
 }
 
 /// Puts the numbers of the micro-batch, whose number is in device memory, beside those of the others.
@@ -222,14 +266,22 @@ void TrainStep::keep(const MicroBatchLoss& loss) {
 /// The losses of the step's micro-batches and then their other numbers, as if one process had computed all.
 Tensor TrainStep::losses_and_numbers_of_all() {
   if (processes_.alone()) return own_;
-  const Tensor rows = empty({part_.processes, own_.numel()}, DType::kFloat64);
-  processes_.all_gather(own_, rows);
+  const Tensor rows = empty({part_.processes, own_.numel()}, DType::kFloat64, config_.device);
+  gather(own_, rows);
   std::vector<Tensor> of_all;
   for (std::int64_t r = 0; r < part_.processes; ++r)
     of_all.push_back(rows.select(r).slice(0, own_micro_batches_));
   for (std::int64_t r = 0; r < part_.processes; ++r)
     of_all.push_back(rows.select(r).slice(own_micro_batches_, own_.numel()));
   return packed(of_all, config_.device);
+}
+
+/// Row r of `rows` becomes `own` of process r.
+void TrainStep::gather(const Tensor& own, const Tensor& rows) {
+  if (!on_gpus()) return processes_.all_gather(own, rows);
+  cuda::wait_for(cuda::Queue::kCommunication, cuda::Queue::kCompute);
+  processes_.on_device().all_gather(own, rows);
+  cuda::wait_for(cuda::Queue::kCompute, cuda::Queue::kCommunication);
 }
 
 /// The end of a step: what follows from all its gradients and losses.

@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <utility>
+#include <vector>
 
 #include "core/function_ref.h"
 #include "core/host_copy.h"
@@ -38,7 +39,8 @@ struct StepReport {
 ///
 /// Several processes divide the micro-batches of a step among them. Gradients are summed while the last
 /// backward pass goes on (GradientBuckets); what the update depends on besides them, the losses, every
-/// process gets from all, so that all make the same update, or none.
+/// process gets from all, so that all make the same update, or none. Between GPUs both are collectives of the
+/// device, captured with the rest of the step, and the host waits for neither.
 ///
 /// Where the load-balance loss is over the whole step (BalanceScope::kGlobal), and that has several
 /// micro-batches, a forward pass of each without gradients comes first, and tells the loads (StepLoads): the
@@ -55,7 +57,8 @@ class TrainStep {
   static constexpr int kRehearsals = StepGraphs::kRehearsals;
 
   /// The arguments must outlive this object. `config` is that of the task; its train.accumulate is a multiple
-  /// of the number of processes, which compute on the CPU if there are several.
+  /// of the number of processes. Between GPUs processes.on_device() is there, and with config.cuda_graph its
+  /// collectives can be captured. Throws ConfigError if the optimiser's state is divided among GPUs.
   TrainStep(Task& task, AdamW& optimizer, const RunConfig& config, Communicator& processes = one_process());
 
   /// `step` is the number of steps before this one; random numbers are a function of it and of config.seed.
@@ -93,14 +96,20 @@ class TrainStep {
     bool is_read = false;
   };
 
+  void make_buckets();
+  /// Whether several processes compute on a GPU each.
+  bool on_gpus() const { return buckets_ && config_.device != kCpu; }
   void set_progress(std::int64_t step);
   void read(Pending& step);
-  StepSize size_of_all(StepSize own);
-  bool compute(FunctionRef<bool()> stop, std::int64_t step, const StepSize& size, StepReport& report);
+  std::vector<StepSize> sizes_of_all(const StepSize& own);
+  StepStage stage_of(std::int64_t micro_batch) const;
+  bool compute(FunctionRef<bool()> stop, std::int64_t step, const std::vector<StepSize>& sizes,
+               StepReport& report);
   void count_loads(Generator generator);
   Generator load(std::int64_t step, std::int64_t micro_batch, double& data_seconds);
   void forward_backward(std::int64_t micro_batch, Generator generator);
   void keep(const MicroBatchLoss& loss);
+  void gather(const Tensor& own, const Tensor& rows);
   Tensor losses_and_numbers_of_all();
   void update();
 

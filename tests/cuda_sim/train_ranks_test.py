@@ -1,0 +1,95 @@
+"""Training on two simulated GPUs, a process for each: the bits of one GPU, whatever the queues do early or late; faults are found."""
+
+import os
+import re
+import socket
+import subprocess
+import unittest
+
+TIMEOUT_SECONDS = 240
+
+
+def free_port():
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return listener.getsockname()[1]
+
+
+class TrainRanks(unittest.TestCase):
+    def start(self, count, arguments):
+        port = free_port()
+        ranks = []
+        for rank in range(count):
+            variables = {"MOH_SIM_GPUS": str(count), "OMP_NUM_THREADS": "1"}
+            if count > 1:
+                variables |= {"RANK": str(rank), "WORLD_SIZE": str(count), "LOCAL_RANK": str(rank),
+                              "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+            ranks.append(subprocess.Popen([os.environ["TRAIN_RANKS_BINARY"], *arguments], env={**os.environ, **variables},
+                                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True))
+        self.addCleanup(self.end, ranks)
+        return ranks
+
+    @staticmethod
+    def end(ranks):
+        for process in ranks:
+            if process.poll() is None:
+                process.kill()
+            process.wait()
+            process.stdout.close()
+
+    def run_ranks(self, count, timing="at_once", how="graph", micro_batches=2, backend="nccl", fault="none"):
+        """Exit codes and outputs of the ranks."""
+        ranks = self.start(count, [timing, how, str(micro_batches), backend, fault])
+        outputs = [process.communicate(timeout=TIMEOUT_SECONDS)[0] for process in ranks]
+        return [process.returncode for process in ranks], outputs
+
+    def digest(self, count, **options):
+        """Of losses, weights and moments after 20 steps, which all ranks have."""
+        codes, outputs = self.run_ranks(count, **options)
+        self.assertEqual(codes, [0] * count, outputs)
+        digests = {re.search("digest: (.*)", output)[1] for output in outputs}
+        self.assertEqual(len(digests), 1, outputs)
+        self.outputs = outputs
+        return digests.pop()
+
+    def test_two_gpus_train_with_the_bits_of_one(self):
+        one = self.digest(1, how="eager")
+        first, last = (float(re.search(f"^{name}: (.*)", self.outputs[0], re.M)[1]) for name in ("loss", "last loss"))
+        self.assertLess(last, first - 0.05)  # it learns something
+        self.assertEqual(self.digest(1), one)
+        for timing in ("at_once", "late", "ahead"):
+            with self.subTest(timing):
+                self.assertEqual(self.digest(2, timing=timing), one)
+
+    def test_micro_batches_of_each_are_summed_first(self):
+        # Through the host, in the order of the ranks, each sum waited for.
+        for micro_batches in (4, 6):
+            expected = self.digest(2, how="eager", micro_batches=micro_batches, backend="host")
+            for timing in ("late", "ahead"):
+                with self.subTest(f"{timing}, {micro_batches}"):
+                    self.assertEqual(self.digest(2, timing=timing, micro_batches=micro_batches), expected)
+
+    def test_another_order_on_one_rank_is_found(self):
+        codes, outputs = self.run_ranks(2, timing="ahead", fault="order")
+        self.assertNotIn(0, codes, outputs)
+        self.assertIn("NCCL would hang", "".join(outputs))
+        # Of buckets of equal sizes nobody can tell: the bits do.
+        codes, outputs = self.run_ranks(2, timing="ahead", fault="swap")
+        self.assertEqual(codes, [0, 0], outputs)
+        expected = self.digest(2)
+        for output in outputs:
+            self.assertNotEqual(re.search("digest: (.*)", output)[1], expected)
+
+    def test_another_count_on_one_rank_is_found(self):
+        codes, outputs = self.run_ranks(2, timing="late", fault="count")
+        self.assertNotIn(0, codes, outputs)
+        self.assertIn("NCCL would hang", "".join(outputs))
+
+    def test_a_step_after_the_end_of_its_communicator_is_found(self):
+        codes, outputs = self.run_ranks(2, fault="abort")
+        self.assertNotIn(0, codes, outputs)
+        self.assertIn("the communicator of this process was aborted", outputs[1])
+
+
+if __name__ == "__main__":
+    unittest.main()
