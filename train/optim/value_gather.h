@@ -12,9 +12,9 @@
 namespace moh {
 
 /// The way of new values from the processes that have made them to all others, while computing goes on, a few
-/// buckets at a time. From its construction on, reading a leaf (Variable::value()) waits for the values of its
-/// bucket, and starts others: it is a collective, and comes in all processes at the same place among their
-/// collectives, until finish().
+/// buckets at a time. From its construction on, reading a leaf (Variable::value()) waits for the values of
+/// its bucket, and starts others: it is a collective, and comes in all processes at the same place among
+/// their collectives, until finish().
 class ValueGather {
  public:
   /// `own[i]` are the new values of this process's part of leaves[i]. The communicator of `shards` must

@@ -106,8 +106,9 @@ void TrainStep::make_buckets() {
                                     "this version divides the optimiser's state among CPUs only"));
   }
   if (config_.device != kCpu && loads_) {
-    throw ConfigError(error_message("model.moh.balance_scope", "", "micro_batch with device: cuda in several processes",
-                                    "global", "this version adds the loads of all processes on CPUs only"));
+    throw ConfigError(error_message("model.moh.balance_scope", "",
+                                    "micro_batch with device: cuda in several processes", "global",
+                                    "this version adds the loads of all processes on CPUs only"));
   }
   MOH_CHECK(!graphs_ || processes_.on_device().capturable(), "comm.backend: host needs cuda_graph: false");
   std::vector<Variable> parameters;

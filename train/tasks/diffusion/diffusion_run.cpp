@@ -106,9 +106,10 @@ Section sample_section(TrainingSamples& c) {
       "Pictures that the model draws after each evaluation, of the classes in turns, into samples/ of the "
       "run's folder.");
   s.field("pictures", c.pictures, at_least(0, "pictures").capped(kMaxShown), "How many. 0: none.");
-  s.path_or_word("autoencoder", c.autoencoder, kNoAutoencoder,
-                 "Of a model of latents: a folder with diffusers' AutoencoderKL, which decodes them in float32. "
-                 "`none`: no pictures are drawn of latents.");
+  s.path_or_word(
+      "autoencoder", c.autoencoder, kNoAutoencoder,
+      "Of a model of latents: a folder with diffusers' AutoencoderKL, which decodes them in float32. "
+      "`none`: no pictures are drawn of latents.");
   s.field("sampler", c.options.reverse.kind,
           "`ancestral` draws each step from the model's distribution, `ddim` has no noise after the start.");
   s.field("steps", c.options.steps,
