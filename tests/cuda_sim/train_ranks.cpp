@@ -115,8 +115,6 @@ std::uint64_t train(const Arguments& arguments, Device device, Communicator& pro
     if (faulty != nullptr) faulty->begin_step(step);
     const StepReport report = run.step();
     digest = mixed(digest, &report.loss, sizeof report.loss);
-    if (step == 0) std::printf("loss: %.6f\n", report.loss);
-    if (step + 1 == kSteps) std::printf("last loss: %.6f\n", report.loss);
   }
   if (arguments.graph && !run.captured()) throw ValueError("the step was not captured");
   for (const Tensor& tensor : run.state()) digest = mixed(digest, tensor.raw(), tensor.bytes());

@@ -6,6 +6,7 @@ import socket
 import subprocess
 import unittest
 
+COMM_ERROR = 6
 TIMEOUT_SECONDS = 240
 
 
@@ -49,14 +50,12 @@ class TrainRanks(unittest.TestCase):
         self.assertEqual(codes, [0] * count, outputs)
         digests = {re.search("digest: (.*)", output)[1] for output in outputs}
         self.assertEqual(len(digests), 1, outputs)
-        self.outputs = outputs
         return digests.pop()
 
     def test_two_gpus_train_with_the_bits_of_one(self):
         one = self.digest(1, how="eager")
-        first, last = (float(re.search(f"^{name}: (.*)", self.outputs[0], re.M)[1]) for name in ("loss", "last loss"))
-        self.assertLess(last, first - 0.05)  # it learns something
         self.assertEqual(self.digest(1), one)
+        self.assertNotEqual(self.digest(1, micro_batches=4), one)  # a digest of what is computed
         for timing in ("at_once", "late", "ahead"):
             with self.subTest(timing):
                 self.assertEqual(self.digest(2, timing=timing), one)
@@ -87,7 +86,7 @@ class TrainRanks(unittest.TestCase):
 
     def test_a_step_after_the_end_of_its_communicator_is_found(self):
         codes, outputs = self.run_ranks(2, fault="abort")
-        self.assertNotIn(0, codes, outputs)
+        self.assertEqual(codes, [COMM_ERROR] * 2, outputs)
         self.assertIn("the communicator of this process was aborted", outputs[1])
 
 

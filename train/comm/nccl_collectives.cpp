@@ -119,6 +119,7 @@ std::string NcclCollectives::description() const {
 void NcclCollectives::check() {
   if (std::this_thread::get_id() != thread_) return;
   if (failure_) std::rethrow_exception(failure_);
+  if (aborted_) throw CommError("comm: the communicator of this process was aborted");
   if (watchdog_ && watchdog_->has_failed()) fail();
 }
 
@@ -238,6 +239,7 @@ void NcclCollectives::barrier() {
 }
 
 void NcclCollectives::abort() noexcept {
+  aborted_ = true;
   watchdog_->stop();
   group_.abort(kAbortSeconds);
 }

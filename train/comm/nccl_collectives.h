@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <exception>
 #include <memory>
 #include <string>
@@ -55,6 +56,7 @@ class NcclCollectives final : public DeviceCollectives {
   Tensor sent_, received_;        // bfloat16
   std::vector<Tensor> outgrown_;  // scratch that captured work may refer to
   std::exception_ptr failure_;
+  std::atomic<bool> aborted_ = false;  // by abort(): captured calls must not be replayed
   bool left_ = false;
   std::thread::id thread_ = std::this_thread::get_id();
   std::unique_ptr<CollectiveWatchdog> watchdog_;
