@@ -159,7 +159,7 @@ class Task {
   /// same random numbers; undefined where no head is routed. Captured as loss() is.
   virtual std::vector<Tensor> head_loads(Generator& /*generator*/) { return {}; }
   /// From now on loss() takes these loads for the load-balance loss (ForwardContext::balance_loads).
-  virtual void set_balance_loads(std::vector<Tensor> /*loads*/) {}
+  virtual void set_balance_loads(const std::vector<Tensor>& /*loads*/) {}
   /// Runs the model, without gradients, on one batch of the training data, always the same: its first. For
   /// comparisons of what layers do at different times. After seek(). Nothing where attention has no observer.
   virtual void run_first_batch(AttentionObserver& /*observer*/) {}

@@ -71,7 +71,7 @@ void require_fit(const LatentSource& latents, const DiffusionRun& run) {
           error_message(key, "", std::to_string(expected) + ", as the latents have", std::to_string(found)));
   };
   require("model.channels", latents.channels(), run.model.channels);
-  require("model.image_size", latents.side(), run.model.image_size);
+  require("model.image_size", latents.width(), run.model.image_size);
 }
 
 LatentSourcePtr open_fitting(const std::vector<std::filesystem::path>& paths, const DiffusionRun& run,

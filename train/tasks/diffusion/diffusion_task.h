@@ -43,7 +43,7 @@ class DiffusionTask final : public Task {
   StepSize begin_step(std::int64_t count) override;
   void load(std::int64_t index) override;
   std::vector<Tensor> head_loads(Generator& generator) override;
-  void set_balance_loads(std::vector<Tensor> loads) override { balance_loads_ = std::move(loads); }
+  void set_balance_loads(const std::vector<Tensor>& loads) override { balance_loads_ = loads; }
   MicroBatchLoss loss(Generator& generator) override;
   void end_step() override;
   StepStatistics statistics(const StepSize& size, std::int64_t count,

@@ -21,7 +21,7 @@ class Marked final : public LatentSource {
   std::string name(std::int64_t index) const override { return std::to_string(index); }
   std::string describe_contents() const override { return ""; }
   std::int64_t channels() const override { return 4; }
-  std::int64_t side() const override { return 3; }
+  std::int64_t width() const override { return 3; }
   double scaling_factor() const override { return 0.5; }
   const std::string& autoencoder() const override { return hash_; }
   void read(std::int64_t index, LatentView view, std::span<float> mean,

@@ -98,7 +98,7 @@ TEST_CASE("latents: both views of each picture, as the autoencoder gives them, b
   CHECK(latents->class_names() == pictures()->class_names());
   CHECK(latents->scaling_factor() == 0.18215);
   CHECK(latents->channels() == 4);
-  CHECK(latents->side() == 8);
+  CHECK(latents->width() == 8);
   std::vector<float> mean(256), deviation(256);
   for (const std::int64_t index : {0, 3, 4, 9}) {
     CHECK(latents->label(index) == pictures()->label(index));

@@ -113,7 +113,7 @@ class LatentShards final : public LatentSource {
   }
 
   std::int64_t channels() const override { return info().channels; }
-  std::int64_t side() const override { return info().side; }
+  std::int64_t width() const override { return info().side; }
   double scaling_factor() const override { return info().scaling_factor; }
   const std::string& autoencoder() const override { return info().autoencoder; }
   void read(std::int64_t index, LatentView view, std::span<float> mean,
@@ -148,7 +148,7 @@ class NoiseLatents final : public LatentSource {
   std::string name(std::int64_t index) const override { return "noise " + std::to_string(index); }
   std::string describe_contents() const override { return std::to_string(count_) + " latents of noise"; }
   std::int64_t channels() const override { return channels_; }
-  std::int64_t side() const override { return side_; }
+  std::int64_t width() const override { return side_; }
   double scaling_factor() const override { return 1; }
   const std::string& autoencoder() const override { return none_; }
   void read(std::int64_t, LatentView, std::span<float> mean, std::span<float> deviation) const override {

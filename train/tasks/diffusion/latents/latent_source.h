@@ -17,16 +17,16 @@ namespace moh {
 class LatentSource : public LabelledSource {
  public:
   virtual std::int64_t channels() const = 0;
-  virtual std::int64_t side() const = 0;
+  virtual std::int64_t width() const = 0;
   /// What training multiplies latents by.
   virtual double scaling_factor() const = 0;
   /// Hash of the weights of the autoencoder that made them; empty for made-up ones.
   virtual const std::string& autoencoder() const = 0;
-  /// Mean and deviation, [channels, side, side] each. Throws DataError naming the picture.
+  /// Mean and deviation, [channels, width, width] each. Throws DataError naming the picture.
   virtual void read(std::int64_t index, LatentView view, std::span<float> mean,
                     std::span<float> deviation) const = 0;
 
-  std::int64_t elements() const { return channels() * side() * side(); }
+  std::int64_t elements() const { return channels() * width() * width(); }
 };
 
 using LatentSourcePtr = std::shared_ptr<const LatentSource>;
