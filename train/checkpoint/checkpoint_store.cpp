@@ -83,7 +83,9 @@ CheckpointDraft::~CheckpointDraft() {
 std::unique_ptr<CheckpointDraft> CheckpointStore::begin(std::int64_t step) const {
   const fs::path target = folder_ / checkpoint_folder_name(step);
   auto draft = std::make_unique<CheckpointDraft>(hidden_name(kTemporary, target), target);
-  make_directories(draft->folder());
+  // Not its parents: a run folder that was removed meanwhile is not made again.
+  make_directory(draft->folder());
+  sync_directory(folder_);
   return draft;
 }
 

@@ -59,14 +59,14 @@ bool folder_exists(const fs::path& path) {
   return fs::is_directory(path, ignored);
 }
 
+}  // namespace
+
 void make_directory(const fs::path& path) {
   const int error = attempt(MOH_FAILPOINT("io:mkdir"), [&] { return ::mkdir(path.c_str(), 0777); });
   if (error == EEXIST && folder_exists(path)) return;  // another process was faster
   throw_if(error, path, "mkdir");
   MOH_TRACE_IO(kMakeDirectory, path);
 }
-
-}  // namespace
 
 fs::path folder_of(const fs::path& path) {
   const fs::path folder = path.parent_path();

@@ -47,6 +47,8 @@ void sync_directory(const std::filesystem::path& path);
 
 /// Creates the folder and missing parents, each durably. Does nothing if it exists.
 void make_directories(const std::filesystem::path& path);
+/// Creates a folder, whose parent must exist, if it is not there.
+void make_directory(const std::filesystem::path& path);
 
 /// The paths of the entries of a folder, in no particular order.
 std::vector<std::filesystem::path> list_directory(const std::filesystem::path& path);
