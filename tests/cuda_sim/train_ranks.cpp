@@ -22,13 +22,13 @@ using namespace moh::test;
 
 namespace {
 
-constexpr int kSteps = 20;
 constexpr int kCapturedIn = TrainStep::kRehearsals, kReplayedIn = 5;  // faults are of these steps
 constexpr double kDeadlineSeconds = 20;
 
 struct Arguments {
   std::string timing;  ///< "at_once", "late", "ahead"
   bool graph = false;
+  int steps = 20;
   std::int64_t micro_batches = 2;  ///< of the step
   std::string backend;             ///< "nccl", "host"
   /// Of rank 1. "order": two buckets of different sizes are swapped; "swap": two of one size; "count": an
@@ -102,7 +102,7 @@ std::uint64_t mixed(std::uint64_t digest, const void* bytes, std::size_t count) 
 RunConfig config_of(const Arguments& arguments, Device device) {
   RunConfig config = small_run(device);
   config.train.accumulate = arguments.micro_batches;
-  config.comm.bucket_mib = 0;  // a bucket for each parameter
+  if (arguments.backend == "nccl") config.comm.bucket_mib = 0;  // a bucket for each parameter
   config.cuda_graph = arguments.graph;
   return config;
 }
@@ -111,7 +111,7 @@ std::uint64_t train(const Arguments& arguments, Device device, Communicator& pro
   const sim::Streams::TimingScope timing(timing_of(arguments.timing));
   TrainingRun run(config_of(arguments, device), language_family(), processes);
   std::uint64_t digest = 0xcbf29ce484222325U;
-  for (int step = 0; step < kSteps; ++step) {
+  for (int step = 0; step < arguments.steps; ++step) {
     if (faulty != nullptr) faulty->begin_step(step);
     const StepReport report = run.step();
     digest = mixed(digest, &report.loss, sizeof report.loss);
@@ -168,9 +168,10 @@ int run(const Arguments& arguments) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc != 6) {
-    std::fprintf(stderr, "usage: train_ranks TIMING graph|eager MICRO_BATCHES nccl|host FAULT\n");
+  if (argc != 7) {
+    std::fprintf(stderr, "usage: train_ranks TIMING graph|eager STEPS MICRO_BATCHES nccl|host FAULT\n");
     return 2;
   }
-  return run({argv[1], std::string(argv[2]) == "graph", std::stoll(argv[3]), argv[4], argv[5]});
+  return run(
+      {argv[1], std::string(argv[2]) == "graph", std::stoi(argv[3]), std::stoll(argv[4]), argv[5], argv[6]});
 }
