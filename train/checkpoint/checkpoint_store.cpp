@@ -83,7 +83,12 @@ CheckpointDraft::~CheckpointDraft() {
 std::unique_ptr<CheckpointDraft> CheckpointStore::begin(std::int64_t step) const {
   const fs::path target = folder_ / checkpoint_folder_name(step);
   auto draft = std::make_unique<CheckpointDraft>(hidden_name(kTemporary, target), target);
-  // Not its parents: a run folder that was removed meanwhile is not made again.
+  // A run that starts over has removed the folder of its checkpoints. But a run folder that is gone is not
+  // made again: it was removed or moved while the run went on, and may be another run's by now.
+  if (std::error_code ignored; !fs::is_directory(folder_, ignored)) {
+    make_directory(folder_);
+    sync_directory(fs::absolute(folder_).parent_path());
+  }
   make_directory(draft->folder());
   sync_directory(folder_);
   return draft;
