@@ -27,7 +27,7 @@ struct NcclLibrary {
   X(ncclRecv)                 \
   X(ncclReduceScatter)        \
   X(ncclSend)
-#define MOH_DECLARE(name) decltype(&::name) name;
+#define MOH_DECLARE(name) decltype(&::name) name;  // NOLINT: a name takes no parentheses
   MOH_NCCL_FUNCTIONS(MOH_DECLARE)
 #undef MOH_DECLARE
 };

@@ -31,7 +31,7 @@ void wait_for(Queue waiter, Queue on);
 class QueueScope {
  public:
   explicit QueueScope(Queue queue);
-  ~QueueScope();
+  ~QueueScope();  // NOLINT: trivial only without CUDA
   QueueScope(const QueueScope&) = delete;
   QueueScope& operator=(const QueueScope&) = delete;
 
@@ -48,7 +48,7 @@ void require_compute_queue(const char* what);
 class PersistentMemoryScope {
  public:
   PersistentMemoryScope();
-  ~PersistentMemoryScope();
+  ~PersistentMemoryScope();  // NOLINT: trivial only without CUDA
   PersistentMemoryScope(const PersistentMemoryScope&) = delete;
   PersistentMemoryScope& operator=(const PersistentMemoryScope&) = delete;
 

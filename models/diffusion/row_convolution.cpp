@@ -18,7 +18,7 @@ std::int64_t block_rows(const RowSource& image, std::int64_t step, DType dtype, 
 /// zeros: zeros where there is no image.
 Tensor with_border(const RowSource& image, std::int64_t first, std::int64_t last, std::int64_t right) {
   const std::int64_t from = std::max<std::int64_t>(first, 0), to = std::min(last, image.height);
-  const Tensor inside = image.rows(from, to);
+  Tensor inside = image.rows(from, to);
   if (from == first && to == last && right == 0) return inside;
   const Tensor whole =
       zeros({last - first, image.width + right, image.channels}, inside.dtype(), inside.device());

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <iostream>
 #include <memory>
-#include <ranges>
 #include <utility>
 
 #include "core/error.h"
@@ -28,8 +27,9 @@ constexpr std::string_view kTasks = "tasks=", kData = "data=";
 std::vector<std::string> names_of(std::string_view value) {
   if (value.starts_with('[') && value.ends_with(']')) value = value.substr(1, value.size() - 2);
   std::vector<std::string> names;
-  for (const auto part : std::views::split(value, ',')) {
-    std::string_view name(part.begin(), part.end());
+  for (std::string_view rest = value; !rest.empty();) {
+    std::string_view name = rest.substr(0, rest.find(','));
+    rest.remove_prefix(std::min(rest.size(), name.size() + 1));
     while (name.starts_with(' ')) name.remove_prefix(1);
     while (name.ends_with(' ')) name.remove_suffix(1);
     if (!name.empty()) names.emplace_back(name);
@@ -118,8 +118,8 @@ std::string progress_text(const std::string& name, const BenchmarkProgress& prog
 /// Adds the averages of the groups, inner ones first, in the places where they were named: after their
 /// members.
 void add_averages(const std::vector<BenchmarkTask>& tasks, std::vector<BenchmarkResult>& results) {
-  for (const BenchmarkTask& task : std::views::reverse(tasks)) {
-    if (task.kind == BenchmarkKind::kGroup) results.push_back(average_of(task, results));
+  for (auto task = tasks.rbegin(); task != tasks.rend(); ++task) {
+    if (task->kind == BenchmarkKind::kGroup) results.push_back(average_of(*task, results));
   }
 }
 

@@ -40,7 +40,7 @@ class Marked final : public LatentSource {
   std::string hash_;
 };
 
-std::unique_ptr<TrainingStarts> starts(LatentSampling sampling = {}, std::int64_t broken = -1) {
+std::unique_ptr<TrainingStarts> starts(const LatentSampling& sampling = {}, std::int64_t broken = -1) {
   auto source = std::make_shared<Marked>();
   source->broken = broken;
   return starts_of(std::move(source), SampleOrder(5, 1, 7), sampling);

@@ -33,10 +33,10 @@ LatentOptions options_for(const fs::path& folder) {
   return {.folder = folder, .image_size = kSide, .shard_pictures = 4};
 }
 
-constexpr auto never = [](const LatentProgress&) { return false; };
+constexpr auto kNever = [](const LatentProgress&) { return false; };
 
 LatentReport made(const fs::path& folder) {
-  return make_latents(*pictures(), random_autoencoder(), options_for(folder), never);
+  return make_latents(*pictures(), random_autoencoder(), options_for(folder), kNever);
 }
 
 std::map<std::string, std::string> files_in(const fs::path& folder) {
@@ -116,7 +116,7 @@ TEST_CASE("latents: bfloat16 stores rounded numbers") {
   const TemporaryFolder folder;
   LatentOptions options = options_for(folder / "latents");
   options.dtype = DType::kBFloat16;
-  make_latents(*pictures(), random_autoencoder(), options, never);
+  make_latents(*pictures(), random_autoencoder(), options, kNever);
   std::vector<float> mean(256), deviation(256);
   open_latents({folder / "latents"})->read(7, LatentView::kPlain, mean, deviation);
   const Expected expected(7, false);
@@ -160,7 +160,7 @@ TEST_CASE("latents: a folder takes shards of one making alone") {
   made(path);
   const auto refused = [&](const LoadedAutoencoder& autoencoder, LatentOptions options,
                            const PictureSourcePtr& source) {
-    return message_of<ConfigError>([&] { make_latents(*source, autoencoder, options, never); });
+    return message_of<ConfigError>([&] { make_latents(*source, autoencoder, options, kNever); });
   };
   const LatentOptions same = options_for(path);
   CHECK(
@@ -178,7 +178,7 @@ TEST_CASE("latents: a folder takes shards of one making alone") {
   CHECK(refused(random_autoencoder(), other, pictures()).find("pictures of a shard") != std::string::npos);
   CHECK(refused(random_autoencoder(), same, pictures(11)).find("pictures") != std::string::npos);
   // Nor are shards of different makings read together.
-  make_latents(*pictures(), random_autoencoder(6), options_for(folder / "other"), never);
+  make_latents(*pictures(), random_autoencoder(6), options_for(folder / "other"), kNever);
   CHECK(message_of<DataError>([&] {
           open_latents({path, folder / "other"});
         }).find("autoencoder") != std::string::npos);
@@ -295,10 +295,10 @@ TEST_CASE("latents: broken pictures stop, or are left out") {
   const TemporaryFolder folder;
   LatentOptions options = options_for(folder / "latents");
   CHECK(message_of<DataError>([&] {
-          make_latents(Broken(), random_autoencoder(), options, never);
+          make_latents(Broken(), random_autoencoder(), options, kNever);
         }).find("picture 1 is broken") != std::string::npos);
   options.on_error = OnError::kSkip;
-  const LatentReport report = make_latents(Broken(), random_autoencoder(), options, never);
+  const LatentReport report = make_latents(Broken(), random_autoencoder(), options, kNever);
   CHECK(report.pictures == 8);
   CHECK(report.broken.find("2 broken pictures") != std::string::npos);
   const LatentSourcePtr latents = open_latents({folder / "latents"});

@@ -90,7 +90,7 @@ double scaling_factor_of(const SafetensorsFile& file) {
 }
 
 std::vector<std::string> class_names_of(const SafetensorsFile& file) {
-  const std::vector<std::string> names = lines_of(entry_of(file, "classes"));
+  std::vector<std::string> names = lines_of(entry_of(file, "classes"));
   std::set<std::string_view> known;
   for (const std::string& name : names) {
     if (name.empty() || !known.insert(name).second)

@@ -293,7 +293,7 @@ class Selection {
     const auto [name, subject] = split_subject(text);
     BenchmarkTask task = benchmark_called(name);
     if (!subject.empty()) task.subjects = {subject_called(subject, task)};
-    const std::string own_name = task.name;
+    std::string own_name = task.name;
     std::vector<std::string> members = task.members;
     const bool is_new = std::ranges::find(tasks_, own_name, &BenchmarkTask::name) == tasks_.end();
     put(std::move(task), !subject.empty());
@@ -331,8 +331,8 @@ class Selection {
     for (const std::string& member : members) {
       const std::string& score = called(member).score;
       if (score.ends_with("perplexity") || score == "bits_per_byte")
-        throw ConfigError(
-            error_message(group, "members", "benchmarks whose scores are shares", member + " with " + score));
+        throw ConfigError(error_message(group, "members", "benchmarks whose scores are shares",
+                                        std::string(member).append(" with ").append(score)));
     }
   }
 

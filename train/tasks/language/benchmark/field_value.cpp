@@ -1,11 +1,20 @@
 #include "train/tasks/language/benchmark/field_value.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "core/error.h"
 #include "train/io/printable.h"
 
 namespace moh {
+
+FieldValue FieldValue::of_text(std::string text) {
+  return {Kind::kText, std::move(text), {}, {}};
+}
+
+FieldValue FieldValue::of_number(std::int64_t number) {
+  return {Kind::kNumber, std::to_string(number), {}, {}};
+}
 
 const FieldValue* FieldValue::find(std::string_view key) const {
   const auto found = std::ranges::find(entries, key, &FieldEntry::key);

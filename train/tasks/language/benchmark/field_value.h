@@ -18,8 +18,8 @@ struct FieldValue {
   std::vector<FieldValue> items;    ///< of a list
   std::vector<FieldEntry> entries;  ///< of a map, in the order of the file, no key twice
 
-  static FieldValue of_text(std::string text) { return {Kind::kText, std::move(text), {}, {}}; }
-  static FieldValue of_number(std::int64_t number) { return {Kind::kNumber, std::to_string(number), {}, {}}; }
+  static FieldValue of_text(std::string text);
+  static FieldValue of_number(std::int64_t number);
 
   /// The value of a map at a key; null if there is none.
   const FieldValue* find(std::string_view key) const;

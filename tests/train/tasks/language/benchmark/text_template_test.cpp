@@ -47,7 +47,7 @@ void check_fails(std::string_view form, const std::string& message) {
 }  // namespace
 
 TEST_CASE("benchmark: templates put a record's values into text") {
-  CHECK(text("") == "");
+  CHECK(text("").empty());
   CHECK(text("no field, one { and one }") == "no field, one { and one }");
   CHECK(text("Question:{{question}}\nAnswer:") == "Question: What? \nAnswer:");
   CHECK(text("{{ number }}{{yes}}") == "7true");
@@ -122,7 +122,7 @@ TEST_CASE("benchmark: what is no template is refused, with the place") {
   check_refused("{{a | regex_replace('(', '')}}", "regular expression '('");
   check_refused("{{a | regex_replace(b, '')}}", "expected an expression of regex_replace in quotes");
   std::string deep = "a";
-  for (int i = 0; i < 9; ++i) deep = "a | append(" + deep + ")";
+  for (int i = 0; i < 9; ++i) deep.insert(0, "a | append(").append(")");
   check_refused("{{" + deep + "}}", "expected at most 8 levels of functions");
 }
 

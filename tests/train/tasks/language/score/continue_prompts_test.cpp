@@ -80,7 +80,7 @@ TEST_CASE("generate: prompts in batches are continued as one after the other") {
     // A text and a token that occur in what the model writes.
     const std::string stop = ascii_pair(whole);
     REQUIRE(stop.size() == 2);
-    const TokenId end = stop[1];
+    const TokenId end = static_cast<unsigned char>(stop[1]);
     for (const ContinueOptions& options :
          {ContinueOptions{.tokens = 12}, ContinueOptions{.tokens = 1}, ContinueOptions{12, {stop, "zz"}, {}},
           ContinueOptions{12, {}, {end}}}) {
