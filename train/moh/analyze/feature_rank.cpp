@@ -53,7 +53,7 @@ void HeadMoments::add(const Tensor& heads) {
 
 Tensor HeadMoments::block(std::span<const std::int64_t> heads) const {
   const std::int64_t width = static_cast<std::int64_t>(heads.size()) * head_dim_;
-  const Tensor part = empty({width, width}, DType::kFloat64);
+  Tensor part = empty({width, width}, DType::kFloat64);
   double* to = part.data<double>();
   for (const std::int64_t head : heads) {
     for (std::int64_t i = head * head_dim_; i < (head + 1) * head_dim_; ++i, to += width)
