@@ -344,7 +344,6 @@ class Zero(Processes):
         config = self.config({**self.TEXT, "comm.zero": 1, "comm.bucket_mib": 1, "profile.steps": [3, 4],
                               "eval.every": 0})
         self.run_in(2, "train", config)
-        in_forward = []  # of both: the process that comes last waits for nobody
         for name in ("trace.json", "trace.rank1.json"):
             events = json.loads((self.folder / "run" / name).read_text())["traceEvents"]
 
@@ -359,12 +358,12 @@ class Zero(Processes):
                 self.assertGreater(gathered[0]["ts"] + gathered[0]["dur"], step["ts"])
                 self.assertLess(gathered[0]["ts"], forward[0]["ts"] + forward[0]["dur"])
                 waits = of("wait for processes", step)
-                in_forward += [event for event in waits
-                               if forward[0]["ts"] <= event["ts"] < forward[0]["ts"] + forward[0]["dur"]]
+                in_forward = [event for event in waits
+                              if forward[0]["ts"] <= event["ts"] < forward[0]["ts"] + forward[0]["dur"]]
+                self.assertTrue(in_forward)
                 # Each wait is inside its step, and they do not overlap.
                 for event, after in zip(waits, waits[1:]):
                     self.assertLessEqual(event["ts"] + event["dur"], after["ts"] + 1)
-        self.assertTrue(in_forward)
 
     def saved(self, run):
         return {path.relative_to(self.folder / run).as_posix(): path.read_bytes()

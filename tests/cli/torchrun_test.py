@@ -21,10 +21,16 @@ CONFIG = {"train.batch_size": 2, "train.accumulate": 4, "optim.eps": 1e-4, "chec
 
 
 def free_port():
-    """A port that is free now, and the one after it."""
-    with socket.socket() as one:
-        one.bind(("", 0))
-        return one.getsockname()[1]
+    """A port that is free now, as is the one after it."""
+    while True:
+        with socket.socket() as one, socket.socket() as next_one:
+            one.bind(("", 0))
+            port = one.getsockname()[1]
+            try:
+                next_one.bind(("", port + 1))
+            except (OSError, OverflowError):
+                continue
+            return port
 
 
 class Cable:
@@ -139,6 +145,21 @@ class Torchrun(support.MohTest):
                     raise
                 time.sleep(0.02)
 
+    @unittest.skipIf(subprocess.run(["unshare", "-rn", "true"], stderr=subprocess.DEVNULL).returncode != 0,
+                     "no namespace of its own for a network")
+    def test_who_comes_first_is_not_connected_to_itself(self):
+        # Of four ports for connections that go out, one is soon that of process 0, where nobody listens yet.
+        config = self.config({**CONFIG, "train.steps": 2, "schedule.warmup_steps": 1})
+        script = """ip link set lo up && echo 40000 40003 > /proc/sys/net/ipv4/ip_local_port_range || exit 77
+            RANK=1 "$@" & sleep 2; RANK=0 "$@" || { kill $!; exit 1; }; wait $!"""
+        env = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "40000"}
+        result = subprocess.run(["unshare", "-rn", "sh", "-c", script, "sh", support.MOH, "train", config],
+                                cwd=self.folder, env=support.environment(env), stdin=subprocess.DEVNULL, text=True,
+                                stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=support.TIMEOUT_SECONDS)
+        if result.returncode == 77:
+            self.skipTest("the ports of a network namespace cannot be set")
+        self.assertEqual(result.returncode, 0, result.stdout)
+
     def test_a_port_that_is_in_use(self):
         port = free_port()
         with socket.socket(socket.AF_INET6) as other:
@@ -241,7 +262,7 @@ class TheRealTorchrun(support.MohTest):
             self.assertLess(abs(one - two), 1e-5 * one)
 
     def test_a_process_that_is_killed_is_started_again_with_the_others(self):
-        steps = 300
+        steps = 1000  # a checkpoint is found and a process is killed long before the last
         config = self.config({**support.DENSE, **CONFIG, "train.steps": steps, "checkpoint.every": 50, "eval.every": 0})
         launched = self.launch(config)
         self.wait_for_checkpoint()

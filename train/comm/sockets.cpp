@@ -53,6 +53,22 @@ Addresses addresses_of(const std::string& host, int port) {
   return {found, ::freeaddrinfo};
 }
 
+/// Where nobody listens at a port of this machine from which connections go out, a connection to it may be
+/// given that very port, and is connected to itself.
+bool is_connected_to_itself(int fd) {
+  sockaddr_storage own{}, peer{};
+  socklen_t own_length = sizeof own, peer_length = sizeof peer;
+  return ::getsockname(fd, reinterpret_cast<sockaddr*>(&own), &own_length) == 0 &&
+         ::getpeername(fd, reinterpret_cast<sockaddr*>(&peer), &peer_length) == 0 &&
+         own_length == peer_length && std::memcmp(&own, &peer, own_length) == 0;
+}
+
+/// The port is free when the socket is closed, and not a minute later.
+void reset_when_closed(int fd) {
+  const linger at_once{.l_onoff = 1, .l_linger = 0};
+  ::setsockopt(fd, SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
+}
+
 }  // namespace
 
 Socket::~Socket() {
@@ -164,6 +180,10 @@ std::optional<Socket> connect_to(const std::string& host, int port, Clock::time_
     for (const addrinfo* at = addresses.get(); at != nullptr; at = at->ai_next) {
       Socket socket(::socket(at->ai_family, at->ai_socktype | SOCK_CLOEXEC, at->ai_protocol));
       if (!socket.is_open() || ::connect(socket.fd(), at->ai_addr, at->ai_addrlen) != 0) continue;
+      if (is_connected_to_itself(socket.fd())) {
+        reset_when_closed(socket.fd());
+        continue;
+      }
       prepare(socket.fd());
       return socket;
     }

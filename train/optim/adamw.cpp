@@ -71,7 +71,8 @@ AdamW::AdamW(const Model& model, const AdamWOptions& options, Communicator& proc
 }
 
 bool AdamW::is_on_device() const {
-  return !slots_.empty() && slots_[0].parameter.variable.device() != kCpu;
+  // Not of the variable, whose value the other processes may still have to send.
+  return !slots_.empty() && slots_[0].tensors.exp_avg.device() != kCpu;
 }
 
 void AdamW::keep_gradients() {

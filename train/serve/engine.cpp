@@ -232,8 +232,8 @@ void Engine::begin_texts(Reading& reading, const Tensor& hidden) {
       if (job.max_tokens == 0) {
         text.end_with(reading.scores);
       } else {
+        ++metrics_.generated_tokens;  // before the draw, which may be the answer's end
         text.draw(logits.select(0).span<float>(), reading.scores);
-        ++metrics_.generated_tokens;
       }
       if (!text.finished()) {
         KvCache cache = number + 1 == job.n ? std::move(reading.cache) : reading.cache.clone();
@@ -257,6 +257,8 @@ void Engine::write_tokens() {
   const std::int64_t texts = std::ssize(writing_);
   try {
     const Tensor logits = model_.decode_each(tensor_of<TokenId>({texts}, last), caches).to(kCpu);
+    metrics_.batch_size.observe(static_cast<double>(texts));
+    metrics_.generated_tokens += texts;
     parallel_for(texts, 1, [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t b = begin; b < end; ++b) {
         GeneratedText& text = writing_[static_cast<std::size_t>(b)]->text;
@@ -267,8 +269,6 @@ void Engine::write_tokens() {
         }
       }
     });
-    metrics_.batch_size.observe(static_cast<double>(texts));
-    metrics_.generated_tokens += texts;
   } catch (const std::exception& error) {
     for (const std::unique_ptr<Writing>& writing : writing_) fail(writing->text.completion(), error);
   }
