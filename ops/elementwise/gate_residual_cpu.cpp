@@ -21,7 +21,7 @@ void GateResidualKernels<Backend, T>::forward(const T* residual, const T* x, con
 }
 
 template <class Backend, class T>
-void GateResidualKernels<Backend, T>::backward(const T* dy, const T* x, const T* gate, T* dx, T* dgate,
+void GateResidualKernels<Backend, T>::backward(const T* dy, const T* x, const T* gate, T* dx, Acc<T>* dgate,
                                                GatedRows at) {
   using A = Acc<T>;
   const auto [count, width] = at.rows;

@@ -86,7 +86,7 @@ void GateResidualKernels<Backend, T>::forward(const T* residual, const T* x, con
 }
 
 template <class Backend, class T>
-void GateResidualKernels<Backend, T>::backward(const T* dy, const T* x, const T* gate, T* dx, T* dgate,
+void GateResidualKernels<Backend, T>::backward(const T* dy, const T* x, const T* gate, T* dx, Acc<T>* dgate,
                                                GatedRows at) {
   const std::int64_t width = at.rows.width, parts = summing_blocks(group_rows(at), at.groups);
   const DeviceScratch partials(static_cast<std::size_t>(at.groups * parts * width) * sizeof(float));
@@ -96,7 +96,7 @@ void GateResidualKernels<Backend, T>::backward(const T* dy, const T* x, const T*
   cuda::launch("gate_residual_gradient", gate_residual_gradient_kernel<T>,
                {.blocks_x = at.groups, .blocks_y = parts, .threads = row_threads<T>(width)}, g);
   cuda::launch_each("sum_partials", at.groups * width,
-                    SumPartials<float, T>{partials.as<float>(), parts, width, dgate, 1, at.stride});
+                    SumPartials<float, float>{partials.as<float>(), parts, width, dgate, 1, at.stride});
 }
 
 template struct GateResidualKernels<Cuda, float>;

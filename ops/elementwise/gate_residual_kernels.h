@@ -14,11 +14,12 @@ struct GatedRows {
 };
 
 /// Kernels of gate_residual; outputs are overwritten. residual, x, y, dy, dx [N, D]; gate, dgate [groups, D]
-/// with row stride `stride`. dgate is summed over the rows of a group.
+/// with row stride `stride`. dgate is summed over the rows of a group,
+/// and not rounded to T.
 template <class Backend, class T>
 struct GateResidualKernels {
   static void forward(const T* residual, const T* x, const T* gate, T* y, GatedRows at);
-  static void backward(const T* dy, const T* x, const T* gate, T* dx, T* dgate, GatedRows at);
+  static void backward(const T* dy, const T* x, const T* gate, T* dx, Acc<T>* dgate, GatedRows at);
 };
 
 }  // namespace moh

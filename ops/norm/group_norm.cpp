@@ -82,8 +82,8 @@ Variable group_norm(const Variable& x, const Variable& w, const Variable& b, std
                  needs_sums = w.requires_grad() || b.requires_grad()](const Tensor& dy) -> Grads {
                   Tensor dx = empty_like(x), dw, db;
                   if (needs_sums) {
-                    dw = empty_like(w);
-                    db = empty_like(w);
+                    dw = empty(w.shape(), accumulate_dtype(w.dtype()), w.device());
+                    db = empty_like(dw);
                   }
                   const Tensor sums = partials_for(x, sizes);
                   const Tensor means = empty({sizes.images, sizes.groups, 2}, sums.dtype(), x.device());
@@ -91,7 +91,7 @@ Variable group_norm(const Variable& x, const Variable& w, const Variable& b, std
                     using A = Acc<T>;
                     GroupNormKernels<Backend, T>::backward(
                         dy.data<T>(), x.data<T>(), w.data<T>(), mean.data<A>(), r.data<A>(), dx.data<T>(),
-                        needs_sums ? dw.data<T>() : nullptr, needs_sums ? db.data<T>() : nullptr,
+                        needs_sums ? dw.data<A>() : nullptr, needs_sums ? db.data<A>() : nullptr,
                         sums.data<A>(), means.data<A>(), sizes);
                   });
                   return {dx, dw, db};

@@ -96,7 +96,7 @@ void GroupNormKernels<Backend, T>::normalise(const T* x, const T* w, const T* b,
 // all pixels of all images db_c = sum dy, dw_c = sum dy n.
 template <class Backend, class T>
 void GroupNormKernels<Backend, T>::backward(const T* dy, const T* x, const T* w, const Acc<T>* mean,
-                                            const Acc<T>* r, T* dx, T* dw, T* db, Acc<T>* partials,
+                                            const Acc<T>* r, T* dx, Acc<T>* dw, Acc<T>* db, Acc<T>* partials,
                                             Acc<T>* means, const GroupNormSizes& s) {
   using A = Acc<T>;
   const std::int64_t channels = s.channels, each = s.group_channels();
@@ -121,8 +121,8 @@ void GroupNormKernels<Backend, T>::backward(const T* dy, const T* x, const T* w,
     for (std::int64_t c = 0; c < channels; ++c) {
       A sums[2] = {0, 0};
       for (std::int64_t k = 0; k < 2 * s.images * s.chunks(); ++k) sums[k % 2] += partials[k * channels + c];
-      db[c] = static_cast<T>(sums[0]);
-      dw[c] = static_cast<T>(sums[1]);
+      db[c] = sums[0];
+      dw[c] = sums[1];
     }
   }
   parallel_for(s.images * s.pixels, s.chunk(), [=](std::int64_t begin, std::int64_t end) {

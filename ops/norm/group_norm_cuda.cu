@@ -133,10 +133,9 @@ struct MeansOfGradients {
 };
 
 /// A thread for each channel: db and dw.
-template <class T>
 struct SumParameters {
   const float* partials;
-  T *dw, *db;
+  float *dw, *db;
   DeviceSizes s;
 
   MOH_DEVICE void operator()(std::int64_t c) const {
@@ -192,7 +191,7 @@ void GroupNormKernels<Backend, T>::normalise(const T* x, const T* w, const T* b,
 // all pixels of all images db_c = sum dy, dw_c = sum dy n.
 template <class Backend, class T>
 void GroupNormKernels<Backend, T>::backward(const T* dy, const T* x, const T* w, const Acc<T>* mean,
-                                            const Acc<T>* r, T* dx, T* dw, T* db, Acc<T>* partials,
+                                            const Acc<T>* r, T* dx, Acc<T>* dw, Acc<T>* db, Acc<T>* partials,
                                             Acc<T>* means, const GroupNormSizes& sizes) {
   const DeviceSizes s(sizes);
   cuda::launch_each("group_norm_gradient_sums", s.images * s.chunks * s.channels,
@@ -200,7 +199,7 @@ void GroupNormKernels<Backend, T>::backward(const T* dy, const T* x, const T* w,
   cuda::launch_each("group_norm_gradient_means", s.images * s.groups,
                     MeansOfGradients<T>{partials, w, means, static_cast<float>(sizes.group_elements()), s});
   if (dw != nullptr)
-    cuda::launch_each("group_norm_gradient_parameters", s.channels, SumParameters<T>{partials, dw, db, s});
+    cuda::launch_each("group_norm_gradient_parameters", s.channels, SumParameters{partials, dw, db, s});
   cuda::launch_each("group_norm_gradient", s.images * s.pixels * s.channels,
                     GradientOfInput<T>{dy, x, w, mean, r, means, dx, s});
 }

@@ -21,15 +21,15 @@ struct GroupNormSizes {
 
 /// Kernels of group_norm; outputs are overwritten. x, y, dx, dy [B, P, C]; w, b, dw, db [C]; mean, r [B,
 /// groups]; partials, scratch, [B, chunks, 2, C]; means, scratch, [B, groups, 2]. dw and db may both be null:
-/// then they are not computed.
+/// then they are not computed; they are not rounded to T.
 template <class Backend, class T>
 struct GroupNormKernels {
   static void statistics(const T* x, Acc<T>* mean, Acc<T>* r, Acc<T>* partials, const GroupNormSizes& sizes,
                          double eps);
   static void normalise(const T* x, const T* w, const T* b, const Acc<T>* mean, const Acc<T>* r, T* y,
                         Acc<T>* partials, const GroupNormSizes& sizes);
-  static void backward(const T* dy, const T* x, const T* w, const Acc<T>* mean, const Acc<T>* r, T* dx, T* dw,
-                       T* db, Acc<T>* partials, Acc<T>* means, const GroupNormSizes& sizes);
+  static void backward(const T* dy, const T* x, const T* w, const Acc<T>* mean, const Acc<T>* r, T* dx,
+                       Acc<T>* dw, Acc<T>* db, Acc<T>* partials, Acc<T>* means, const GroupNormSizes& sizes);
 };
 
 }  // namespace moh

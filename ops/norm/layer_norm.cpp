@@ -43,7 +43,8 @@ Normalised normalise(const char* op, const Variable& x, const Affine& affine, do
   return {y, {mean, r}};
 }
 
-/// Returns dx, and writes the gradients of bias and weight from `at` on, where that is defined.
+/// Returns dx, and writes the gradients of bias and weight from `at` on, where that is defined. They are not
+/// rounded: micro-batches add theirs up.
 Tensor gradients(const char* op, const Tensor& dy, const Tensor& x, const Affine& affine,
                  const Normalised::Saved& saved, const Tensor& dparameters, std::int64_t at) {
   Tensor dx = empty_like(x);
@@ -51,7 +52,7 @@ Tensor gradients(const char* op, const Tensor& dy, const Tensor& x, const Affine
   const auto run = [&]<class Backend, class T>() {
     LayerNormKernels<Backend, T>::backward(
         dy.data<T>(), x.data<T>(), affine.kernels<T>(), saved.mean.data<Acc<T>>(), saved.r.data<Acc<T>>(),
-        dx.data<T>(), dparameters.defined() ? dparameters.data<T>() + at : nullptr, rows);
+        dx.data<T>(), dparameters.defined() ? dparameters.data<Acc<T>>() + at : nullptr, rows);
   };
   run_kernel(op, dy, run,
              RowSumsWorkspace{dparameters.defined() ? Rows{rows.count, 2 * rows.width} : Rows()});
@@ -79,7 +80,8 @@ Variable layer_norm(const Variable& x, const Variable& weight, const Variable& b
                 [x = x.value(), affine, saved = saved,
                  needs_sums = weight.requires_grad() || bias.requires_grad()](const Tensor& dy) -> Grads {
                   Tensor dparameters;
-                  if (needs_sums) dparameters = empty({2, x.dim(-1)}, x.dtype(), x.device());
+                  if (needs_sums)
+                    dparameters = empty({2, x.dim(-1)}, accumulate_dtype(x.dtype()), x.device());
                   Tensor dx = gradients("layer_norm", dy, x, affine, saved, dparameters, 0);
                   if (!needs_sums) return {dx, {}, {}};
                   return {dx, dparameters.select(1), dparameters.select(0)};
@@ -100,7 +102,8 @@ Variable layer_norm_modulate(const Variable& x, const Variable& modulation, std:
   const auto [y, saved] = normalise("layer_norm_modulate", x, affine, eps);
   return record("layer_norm_modulate", y, {x, modulation},
                 [x = x.value(), affine, saved = saved](const Tensor& dy) -> Grads {
-                  Tensor dmodulation = zeros_like(affine.weight);
+                  const Tensor& all = affine.weight;
+                  Tensor dmodulation = zeros(all.shape(), accumulate_dtype(all.dtype()), all.device());
                   Tensor dx =
                       gradients("layer_norm_modulate", dy, x, affine, saved, dmodulation, affine.bias_at);
                   return {dx, dmodulation};

@@ -68,7 +68,7 @@ template <bool kWeighted, bool kSums, class T, class A>
 // the rows of a group db_j = sum dy_j, dw_j = sum dy_j n_j.
 template <class Backend, class T>
 void LayerNormKernels<Backend, T>::backward(const T* dy, const T* x, const NormAffine<T>& affine,
-                                            const Acc<T>* mean, const Acc<T>* r, T* dx, T* dparameters,
+                                            const Acc<T>* mean, const Acc<T>* r, T* dx, Acc<T>* dparameters,
                                             Rows rows) {
   using A = Acc<T>;
   const std::int64_t width = rows.width;

@@ -176,7 +176,7 @@ void LayerNormKernels<Backend, T>::forward(const T* x, const NormAffine<T>& affi
 // the rows of a group db_j = sum dy_j, dw_j = sum dy_j n_j.
 template <class Backend, class T>
 void LayerNormKernels<Backend, T>::backward(const T* dy, const T* x, const NormAffine<T>& affine,
-                                            const Acc<T>* mean, const Acc<T>* r, T* dx, T* dparameters,
+                                            const Acc<T>* mean, const Acc<T>* r, T* dx, Acc<T>* dparameters,
                                             Rows rows) {
   const std::int64_t width = rows.width;
   const DeviceAffine<T> on_device = device_affine(affine, rows);
@@ -201,7 +201,7 @@ void LayerNormKernels<Backend, T>::backward(const T* dy, const T* x, const NormA
   if (!sums) return;
   cuda::launch_each(
       "sum_partials", affine.groups * 2 * width,
-      SumPartials<float, T>{partials.as<float>(), parts, 2 * width, dparameters, 1, affine.stride});
+      SumPartials<float, float>{partials.as<float>(), parts, 2 * width, dparameters, 1, affine.stride});
 }
 
 template struct LayerNormKernels<Cuda, float>;

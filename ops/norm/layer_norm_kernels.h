@@ -18,13 +18,13 @@ struct NormAffine {
 
 /// Kernels of layer_norm over N rows of width D; outputs are overwritten. x, y, dx, dy [N, D]; mean, r [N];
 /// dparameters [groups, 2, D] with affine.stride elements between groups: the gradient of the bias, then that
-/// of the weight; null: neither is computed.
+/// of the weight, not rounded to T; null: neither is computed.
 template <class Backend, class T>
 struct LayerNormKernels {
   static void forward(const T* x, const NormAffine<T>& affine, T* y, Acc<T>* mean, Acc<T>* r, Rows rows,
                       double eps);
   static void backward(const T* dy, const T* x, const NormAffine<T>& affine, const Acc<T>* mean,
-                       const Acc<T>* r, T* dx, T* dparameters, Rows rows);
+                       const Acc<T>* r, T* dx, Acc<T>* dparameters, Rows rows);
 };
 
 }  // namespace moh
