@@ -11,8 +11,8 @@
 namespace moh {
 
 /// Gradients of an op's inputs, in their order, each in the input's dtype or its accumulate_dtype();
-/// undefined for inputs that need none. An op may instead add to a leaf's existing gradient in place and
-/// return that tensor.
+/// undefined for inputs that need none. An op may instead begin a leaf's gradient, or add to it in place, and
+/// return that tensor (autograd/gradient_target.h).
 using Grads = std::vector<Tensor>;
 /// Computes Grads from the gradient of the op's only output.
 using BackwardFn = std::function<Grads(const Tensor& dy)>;

@@ -26,6 +26,11 @@ std::uint64_t next_sequence() {
   return ++sequence;
 }
 
+/// Whether both are the same elements; several gradients may lie in one storage.
+bool is_same(const Tensor& a, const Tensor& b) {
+  return a.shares_storage_with(b) && a.raw() == b.raw() && a.shape() == b.shape() && a.dtype() == b.dtype();
+}
+
 }  // namespace
 
 struct Variable::State {
@@ -107,17 +112,15 @@ Node::~Node() {
 }
 
 void Engine::add_to_leaf(const Variable& leaf, Tensor grad) {
-  const ProfileScope profile(kSumGradients);
   State& state = *leaf.state_;
   if (grad.shape() != state.value.shape()) {
     throw ShapeError(
         error_message("accumulate_grad", "", to_string(state.value.shape()), to_string(grad.shape())));
   }
-  if (state.grad.defined()) {
-    // An op may have added to the gradient itself, and return it. Of one storage, buffers hold several.
-    const bool is_added = grad.shares_storage_with(state.grad) && grad.raw() == state.grad.raw();
-    return is_added ? void() : state.grad.add(grad);
-  }
+  // An op may have begun the gradient, or added to it, and return it.
+  if (state.grad.defined() && is_same(grad, state.grad)) return;
+  const ProfileScope profile(kSumGradients);
+  if (state.grad.defined()) return state.grad.add(grad);
   const DType wanted = accumulate_dtype(state.value.dtype());
   const MemoryPurposeScope purpose(MemoryPurpose::kGradient);
   if (state.grad_buffer.defined()) {
@@ -179,6 +182,14 @@ const Tensor& Variable::grad() const {
 void Variable::accumulate_grad(const Tensor& grad) {
   MOH_CHECK(is_leaf(), "only leaves keep a gradient");
   Engine::add_to_leaf(*this, Tensor(grad));
+}
+
+const Tensor& Variable::begin_grad() {
+  MOH_CHECK(is_leaf() && requires_grad() && !state_->grad.defined(), "only a leaf's first gradient is begun");
+  const MemoryPurposeScope purpose(MemoryPurpose::kGradient);
+  state_->grad = state_->grad_buffer.defined() ? state_->grad_buffer
+                                               : empty(shape(), accumulate_dtype(dtype()), device());
+  return state_->grad;
 }
 
 void Variable::zero_grad() {

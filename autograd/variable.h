@@ -45,6 +45,10 @@ class Variable {
   const Tensor& grad() const;
   /// Adds to the gradient of a leaf. Throws ShapeError for another shape.
   void accumulate_grad(const Tensor& grad);
+  /// Begins the gradient of a leaf that has none: a tensor of its shape and the gradient's dtype, whose
+  /// contents are undefined until the caller writes them. An op whose contribution is the first one thus
+  /// computes it where it stays, without a copy; it returns the tensor, as one that it has added to (Grads).
+  const Tensor& begin_grad();
   void zero_grad();
   /// From now on the gradient is accumulated in `buffer` (the leaf's shape, the gradient's dtype), so that
   /// its address is fixed. The first contribution after zero_grad() overwrites the contents.

@@ -1,5 +1,6 @@
 #include "ops/conv/conv2d.h"
 
+#include "autograd/gradient_target.h"
 #include "ops/conv/conv2d_on_cpu.h"
 #include "ops/conv/conv_operands.h"
 #include "ops/conv/cudnn/cudnn_convolution.h"
@@ -58,9 +59,14 @@ Tensor data_gradient(const ConvShape& s, const Shape& x_shape, const Tensor& w, 
 }
 
 /// The gradient of w, in the accumulation dtype.
-Tensor weight_gradient(const ConvShape& s, const Tensor& x, const Tensor& dy, const Shape& w_shape) {
+Tensor weight_gradient(const ConvShape& s, const Tensor& x, const Tensor& dy, const GradientTarget& w) {
   const DType wide = accumulate_dtype(x.dtype());
-  if (is_pointwise(s)) return matmul(transposed(pixels(dy)), pixels(x), wide).reshape(w_shape);
+  const Shape& w_shape = w.value().shape();
+  if (is_pointwise(s)) {
+    const Tensor dw = w.contribution();
+    matmul_into(as_matrix(dw), transposed(pixels(dy)), pixels(x));
+    return dw;
+  }
   if (x.device() == kCpu) return conv2d_weight_gradient_on_cpu(s, x, dy, w_shape);
   const Tensor dw = empty({s.outputs, s.taps(), s.group_channels()}, wide, x.device());
   run_on_device(s, [&] { CudnnConvolution::backward_weights(s, x, dy, dw); });
@@ -75,11 +81,11 @@ Variable conv2d(const Variable& x, const Variable& w, const Variable& b, const C
   const Tensor y = empty(output_shape(shape), x.dtype(), x.device());
   forward(shape, x.value(), w.value(), b.defined() ? b.value() : Tensor(), y);
   return record("conv2d", y, {x, w, b},
-                [x = x.value(), w = w.value(), shape, needs_dx = x.requires_grad(),
-                 needs_dw = w.requires_grad(), needs_db = b.requires_grad()](const Tensor& dy) -> Grads {
+                [x = x.value(), w = GradientTarget(w), shape, needs_dx = x.requires_grad(),
+                 needs_db = b.requires_grad()](const Tensor& dy) -> Grads {
                   Grads grads(3);
-                  if (needs_dx) grads[0] = data_gradient(shape, x.shape(), w, dy);
-                  if (needs_dw) grads[1] = weight_gradient(shape, x, dy, w.shape());
+                  if (needs_dx) grads[0] = data_gradient(shape, x.shape(), w.value(), dy);
+                  if (w.needed()) grads[1] = weight_gradient(shape, x, dy, w);
                   if (needs_db) grads[2] = bias_gradient(dy);
                   return grads;
                 });

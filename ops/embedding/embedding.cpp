@@ -2,6 +2,7 @@
 
 #include <vector>
 
+#include "autograd/gradient_target.h"
 #include "ops/embedding/embedding_kernels.h"
 #include "ops/embedding/embedding_workspace.h"
 #include "ops/indices.h"
@@ -40,16 +41,16 @@ Variable embedding(const Variable& table, const Tensor& ids) {
     EmbeddingKernels<Backend, T>::forward(table.value().data<T>(), rows.data<std::int64_t>(), y.data<T>(),
                                           sizes);
   });
-  return record("embedding", y, {table}, [rows, sizes](const Tensor& dy) -> Grads {
-    // Not rounded: micro-batches add theirs up.
-    Tensor dtable = empty({sizes.num_rows, sizes.width}, accumulate_dtype(dy.dtype()), dy.device());
-    const auto run = [&]<class Backend, class T>() {
-      EmbeddingKernels<Backend, T>::backward(dy.data<T>(), rows.data<std::int64_t>(), dtable.data<Acc<T>>(),
-                                             sizes);
-    };
-    run_kernel("embedding", dy, run, BackwardWorkspace{sizes});
-    return {dtable};
-  });
+  return record("embedding", y, {table},
+                [rows, sizes, target = GradientTarget(table)](const Tensor& dy) -> Grads {
+                  const Tensor dtable = target.contribution();  // not rounded: micro-batches add theirs up
+                  const auto run = [&]<class Backend, class T>() {
+                    EmbeddingKernels<Backend, T>::backward(dy.data<T>(), rows.data<std::int64_t>(),
+                                                           dtable.data<Acc<T>>(), sizes);
+                  };
+                  run_kernel("embedding", dy, run, BackwardWorkspace{sizes});
+                  return {dtable};
+                });
 }
 
 }  // namespace moh

@@ -31,21 +31,18 @@ Shape with_last(const Shape& shape, std::int64_t last) {
   return Shape(std::span<const std::int64_t>(extents.data(), static_cast<std::size_t>(shape.rank())));
 }
 
-LinearParameters::LinearParameters(const Variable& w, const Variable& b)
-    : w_(w.is_leaf() ? w : w.detach()), needs_dw_(w.requires_grad()), needs_db_(b.requires_grad()) {}
+LinearParameters::LinearParameters(const Variable& w, const Variable& b) : w_(w), b_(b) {}
 
 LinearParameters::Gradients LinearParameters::gradients(const Tensor& dy, const Tensor& x) const {
-  if (!needs_dw_) return {{}, needs_db_ ? bias_gradient(dy) : Tensor()};
-  const DType dtype = accumulate_dtype(w_.dtype());
-  const bool adds = w_.grad().defined();
-  Gradients result{adds ? w_.grad() : empty(w_.shape(), dtype, w_.device()), {}};
-  if (needs_db_) {
-    result.db = empty({w_.dim(0)}, dtype, w_.device());
-    matmul_row_sums_into(result.dw, transposed(dy), x, result.db, adds);
-  } else {
-    matmul_into(result.dw, transposed(dy), x, adds);
+  if (!w_.needed()) return {{}, b_.needed() ? bias_gradient(dy) : Tensor()};
+  const auto [dw, adds] = w_.sum();
+  if (!b_.needed()) {
+    matmul_into(dw, transposed(dy), x, adds);
+    return {dw, {}};
   }
-  return result;
+  const Tensor db = b_.contribution();
+  matmul_row_sums_into(dw, transposed(dy), x, db, adds);
+  return {dw, db};
 }
 
 }  // namespace moh

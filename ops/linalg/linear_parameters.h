@@ -1,5 +1,6 @@
 #pragma once
 
+#include "autograd/gradient_target.h"
 #include "autograd/variable.h"
 #include "ops/op.h"
 
@@ -21,21 +22,18 @@ class LinearParameters {
   explicit LinearParameters(const Variable& w, const Variable& b = {});
 
   const Tensor& weight() const { return w_.value(); }
-  bool need_dw() const { return needs_dw_; }
-  bool need_gradients() const { return needs_dw_ || needs_db_; }
+  bool need_gradients() const { return w_.needed() || b_.needed(); }
 
   /// Undefined if not needed.
   struct Gradients {
     Tensor dw, db;
   };
-  /// From matrices dy [N, O] and x [N, I]; x is read only for dw. dw is accumulated in place into an existing
-  /// gradient of a leaf; both are in the accumulation dtype.
+  /// From matrices dy [N, O] and x [N, I]; x is read only for dw. dw is computed where a leaf's gradient is,
+  /// or added to it there; both are in the accumulation dtype.
   Gradients gradients(const Tensor& dy, const Tensor& x) const;
 
  private:
-  /// A leaf itself, whose gradient is accumulated in place; any other weight detached from its graph.
-  Variable w_;
-  bool needs_dw_, needs_db_;
+  GradientTarget w_, b_;
 };
 
 }  // namespace moh

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 
+#include "autograd/gradient_target.h"
 #include "ops/linalg/linear_kernels.h"
 #include "ops/linalg/matmul.h"
 #include "ops/moh/head_projection_kernels.h"
@@ -242,7 +243,7 @@ Variable project_to_heads(const Variable& x, const Variable& w, const Variable& 
   }
   return record(kToHeads, y.reshape({x.dim(0), x.dim(1), out / head_dim, head_dim}), {x, w, bias},
                 [plan, dense, x = x.value(), w = w.value(), tokens, needs_dx = x.requires_grad(),
-                 needs_dw = w.requires_grad() || bias.requires_grad(),
+                 target = GradientTarget(w), needs_dw = w.requires_grad() || bias.requires_grad(),
                  has_bias = bias.defined()](const Tensor& dheads) -> Grads {
                   const Tensor dy = dheads.reshape({tokens.dim(0), dense.end});
                   const bool has_dense = dense.width() > 0;
@@ -255,7 +256,7 @@ Variable project_to_heads(const Variable& x, const Variable& w, const Variable& 
                   }
                   if (!needs_dw) return grads;
                   const DType sums = accumulate_dtype(w.dtype());
-                  grads[1] = empty(w.shape(), sums);
+                  grads[1] = target.contribution();
                   if (has_bias) grads[2] = empty({dense.end}, sums);
                   weight_gradient(kToHeads, plan, dy, tokens, false, grads[1], grads[2]);
                   if (has_dense) {
@@ -284,7 +285,7 @@ Variable project_from_heads(const Variable& heads, const Variable& w, const Vari
              false, y);
   return record(kFromHeads, y.reshape({heads.dim(0), heads.dim(1), w.dim(0)}), {heads, w, bias},
                 [plan, heads = heads.value(), w = w.value(), needs_dheads = heads.requires_grad(),
-                 needs_dw = w.requires_grad(), needs_db = bias.requires_grad()](const Tensor& dout) -> Grads {
+                 target = GradientTarget(w), needs_db = bias.requires_grad()](const Tensor& dout) -> Grads {
                   const Tensor dy = dout.reshape({heads.dim(0) * heads.dim(1), w.dim(0)});
                   const DType sums = accumulate_dtype(w.dtype());
                   Grads grads(3);
@@ -292,8 +293,8 @@ Variable project_from_heads(const Variable& heads, const Variable& w, const Vari
                     grads[0] = empty_like(heads);
                     to_heads(kFromHeads, plan, w, true, Tensor(), dy, grads[0]);
                   }
-                  if (needs_dw) {
-                    grads[1] = empty(w.shape(), sums);
+                  if (target.needed()) {
+                    grads[1] = target.contribution();
                     weight_gradient(kFromHeads, plan, heads, dy, true, grads[1], Tensor());
                   }
                   if (needs_db) {

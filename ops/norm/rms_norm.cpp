@@ -1,5 +1,6 @@
 #include "ops/norm/rms_norm.h"
 
+#include "autograd/gradient_target.h"
 #include "ops/cpu/row_sums.h"
 #include "ops/norm/rms_norm_kernels.h"
 #include "ops/op.h"
@@ -22,13 +23,12 @@ Tensor scales_of(const Variable& x, Rows rows) {
 /// The gradients of x, the normalised tensor, to which `dsum` is added if defined, and of the weight, which
 /// is undefined unless needed, and not rounded: micro-batches add theirs up.
 std::pair<Tensor, Tensor> gradients(std::string_view op, const Tensor& dy, const Tensor& dsum,
-                                    const Tensor& x, const Tensor& w, bool needs_dw, const Tensor& r,
-                                    Rows rows) {
-  Tensor dx = empty_like(x),
-         dw = needs_dw ? empty(w.shape(), accumulate_dtype(w.dtype()), w.device()) : Tensor();
+                                    const Tensor& x, const GradientTarget& w, const Tensor& r, Rows rows) {
+  const bool needs_dw = w.needed();
+  Tensor dx = empty_like(x), dw = needs_dw ? w.contribution() : Tensor();
   const auto run = [&]<class Backend, class T>() {
     RmsNormKernels<Backend, T>::backward(dy.data<T>(), dsum.defined() ? dsum.data<T>() : nullptr, x.data<T>(),
-                                         w.data<T>(), r.data<Acc<T>>(), dx.data<T>(),
+                                         w.value().data<T>(), r.data<Acc<T>>(), dx.data<T>(),
                                          needs_dw ? dw.data<Acc<T>>() : nullptr, rows);
   };
   run_kernel(op, x, run, RowSumsWorkspace{needs_dw ? rows : Rows()});
@@ -44,12 +44,11 @@ Variable rms_norm(const Variable& x, const Variable& w, double eps) {
     RmsNormKernels<Backend, T>::forward(x.value().data<T>(), {}, w.value().data<T>(), y.data<T>(),
                                         r.data<Acc<T>>(), rows, eps);
   });
-  return record(
-      "rms_norm", y, {x, w},
-      [x = x.value(), w = w.value(), needs_dw = w.requires_grad(), r, rows](const Tensor& dy) -> Grads {
-        const auto [dx, dw] = gradients("rms_norm", dy, {}, x, w, needs_dw, r, rows);
-        return {dx, dw};
-      });
+  return record("rms_norm", y, {x, w},
+                [x = x.value(), w = GradientTarget(w), r, rows](const Tensor& dy) -> Grads {
+                  const auto [dx, dw] = gradients("rms_norm", dy, {}, x, w, r, rows);
+                  return {dx, dw};
+                });
 }
 
 AddedAndNormed add_rms_norm(const Variable& x, const Variable& branch, const Variable& w, double eps) {
@@ -60,13 +59,13 @@ AddedAndNormed add_rms_norm(const Variable& x, const Variable& branch, const Var
     RmsNormKernels<Backend, T>::forward(x.value().data<T>(), {branch.value().data<T>(), sum.data<T>()},
                                         w.value().data<T>(), y.data<T>(), r.data<Acc<T>>(), rows, eps);
   });
-  const std::vector<Variable> outputs = record_outputs(
-      "add_rms_norm", {sum, y}, {x, branch, w},
-      [sum, w = w.value(), needs_dw = w.requires_grad(), r, rows](std::span<const Tensor> dys) -> Grads {
-        if (!dys[1].defined()) return {dys[0], dys[0], Tensor()};
-        const auto [dx, dw] = gradients("add_rms_norm", dys[1], dys[0], sum, w, needs_dw, r, rows);
-        return {dx, dx, dw};
-      });
+  const std::vector<Variable> outputs =
+      record_outputs("add_rms_norm", {sum, y}, {x, branch, w},
+                     [sum, w = GradientTarget(w), r, rows](std::span<const Tensor> dys) -> Grads {
+                       if (!dys[1].defined()) return {dys[0], dys[0], Tensor()};
+                       const auto [dx, dw] = gradients("add_rms_norm", dys[1], dys[0], sum, w, r, rows);
+                       return {dx, dx, dw};
+                     });
   return {outputs[0], outputs[1]};
 }
 

@@ -1,0 +1,37 @@
+#pragma once
+
+#include "autograd/variable.h"
+
+namespace moh {
+
+/// Where an op writes its contribution to the gradient of an input, kept for its backward pass. The first
+/// contribution to a leaf's gradient is written where the gradient stays (Variable::begin_grad()), be it a
+/// tensor of its own or a part of a buffer, without a temporary of the weight's size and a copy.
+class GradientTarget {
+ public:
+  /// Keeps a leaf, whose gradient it may begin, and the value alone of any other variable, not its graph. An
+  /// undefined one needs no gradient.
+  explicit GradientTarget(const Variable& of);
+
+  const Tensor& value() const { return of_.value(); }
+  bool needed() const { return needed_; }
+
+  struct Sum {
+    Tensor tensor;
+    bool adds = false;  ///< to what it holds; else the op overwrites it
+  };
+  /// For an op that can add: the leaf's gradient, or a new tensor in the accumulation dtype. Only if needed.
+  Sum sum() const;
+  /// For an op that only overwrites, in the accumulation dtype: the leaf's gradient if this contribution is
+  /// its first, else a new tensor. Only if needed.
+  Tensor contribution() const;
+
+ private:
+  Tensor begun() const { return Variable(of_).begin_grad(); }
+  Tensor fresh() const;
+
+  Variable of_;
+  bool needed_;
+};
+
+}  // namespace moh
