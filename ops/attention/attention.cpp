@@ -45,6 +45,9 @@ std::int64_t longest_list(const Operands& o) {
   return o.lists.rows.defined() ? o.lists.longest : o.shape.queries * o.shape.heads / o.shape.kv_heads;
 }
 
+/// Profiles show whose kernels ran: within the op's own name, which stands for moh's.
+constexpr std::string_view kByCudnn = "attention by cuDNN";
+
 /// Sets o.by_cudnn. lse may be undefined.
 Tensor run_forward(Operands& o, const Tensor& lse) {
   const AttentionShape& s = o.shape;
@@ -58,7 +61,10 @@ Tensor run_forward(Operands& o, const Tensor& lse) {
     if constexpr (std::is_same_v<Backend, Cuda>) {
       o.by_cudnn = CudaAttention<T>::is_for_cudnn(o.op, args);
       if constexpr (std::is_same_v<T, bfloat16>) {
-        if (o.by_cudnn) return CudnnAttention::forward(args);
+        if (o.by_cudnn) {
+          const ProfileScope profile(kByCudnn);
+          return CudnnAttention::forward(args);
+        }
       }
       CudaAttention<T>::forward(args, num_rows(o));
     } else {
@@ -105,7 +111,10 @@ Grads run_backward(const Saved& saved, const Tensor& gradient) {
     args.dgates = dgates.defined() ? dgates.data<Acc<T>>() : nullptr;
     if constexpr (std::is_same_v<Backend, Cuda>) {
       if constexpr (std::is_same_v<T, bfloat16>) {
-        if (o.by_cudnn) return CudnnAttention::backward(args);
+        if (o.by_cudnn) {
+          const ProfileScope profile(kByCudnn);
+          return CudnnAttention::backward(args);
+        }
       }
       CudaAttention<T>::backward(args, num_rows(o));
     } else {

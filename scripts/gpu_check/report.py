@@ -115,10 +115,24 @@ def losses_section(results):
                   "validation loss, CPU in float32", "GPU", "difference", "kept", "CPU's losses made"], rows)
 
 
+BY_CUDNN = "attention by cuDNN"
+
+
+def attention_by(records, config, phase):
+    """Who computed attention in a phase of that model's profiled step: "moh", "cuDNN", or both where layers differ."""
+    ops = {op["op"]: op[f"{phase}_ms"] for r in records if r["config"] == config
+           for op in r.get("profile", {}).get("ops", [])}
+    own = [name for name in ops if "attention" in name and name != BY_CUDNN and ops[name] > 0]
+    cudnn = ops.get(BY_CUDNN, 0) > 0
+    names = ["cuDNN"] * cudnn + ["moh"] * (not cudnn or any(name not in ("attention", "attention_packed") for name in own))
+    return " + ".join(names) if own else ""
+
+
 def step_rows(records, size, rate):
     for r in records:
         phases = [optional(r.get(f"{phase}_ms"), "{:.2f}".format) for phase in ("forward", "backward", "optimizer")]
-        yield [stem(r["config"]), "replayed" if r["cuda_graph"] else "", f"{r['batch_size']} x {r[size]}",
+        by = [attention_by(records, r["config"], phase) for phase in ("forward", "backward")]
+        yield [stem(r["config"]), "replayed" if r["cuda_graph"] else "", " / ".join(by), f"{r['batch_size']} x {r[size]}",
                f"{r['step_ms']:.2f}", percent(r["step_ms_spread"]), *phases, f"{r[rate]:.0f}",
                f"{r['gflops'] / 1e3:.1f}", optional(r.get("share_of_published_peak"), percent),
                percent(r["share_of_matmul_peak"]), f"{r['peak_bytes']['total'] / MIB:.0f}"]
@@ -138,7 +152,7 @@ def profile_table(record):
 
 def step_section(part, size, rate, unit):
     def section(results):
-        header = ["model", "CUDA graph", "batch", "step, ms", "spread", "forward", "backward", "optimizer", unit, "TFLOP/s",
+        header = ["model", "CUDA graph", "attention forward / backward by", "batch", "step, ms", "spread", "forward", "backward", "optimizer", unit, "TFLOP/s",
                   "MFU, published peak", "of the measured product", "peak of tensors, MiB"]
         convention = ("Model FLOPs: matrix products, convolutions and the pairs of attention that mask and router leave (causal: about "
                       "half), forward times three; what is computed twice counts once. bfloat16, random data.")

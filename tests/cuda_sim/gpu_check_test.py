@@ -153,6 +153,8 @@ class GpuCheck(unittest.TestCase):
         self.assertEqual([(r["config"].split("/")[-1], r["cuda_graph"], "profile" in r) for r in self.records("step")],
                          [(f"{model}.yaml", graph, not graph) for model in ("llm_s", "moh_llm_s_50") for graph in (False, True)])
         self.assertTrue(all(r["dtype"] == "bfloat16" for r in self.records("step")))
+        for row in ("| llm_s |  | moh / moh | 1 x 8 |", "| moh_llm_s_50 | replayed | moh / moh | 1 x 8 |"):
+            self.assertIn(row, (self.bundle / "gpu.md").read_text())
         self.assertEqual([(r["config"].split("/")[-1], r["cuda_graph"], r["image_size"]) for r in self.records("step_images")],
                          [(f"{model}.yaml", graph, 32) for model in ("tiny", "tiny_moh") for graph in (False, True)])
         self.assertEqual([(r["tokens"], r["batch"], r["heads"], r["pooled"], r["active"]) for r in self.records("attention_window")],
