@@ -12,7 +12,8 @@ GradientTarget::Sum GradientTarget::sum() const {
 }
 
 Tensor GradientTarget::contribution() const {
-  return of_.requires_grad() && !of_.grad().defined() ? begun() : fresh();
+  const bool fits = of_.requires_grad() && of_.grad_dtype() == accumulate_dtype(of_.dtype());
+  return fits && !of_.grad().defined() ? begun() : fresh();
 }
 
 Tensor GradientTarget::fresh() const {

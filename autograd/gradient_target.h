@@ -20,10 +20,11 @@ class GradientTarget {
     Tensor tensor;
     bool adds = false;  ///< to what it holds; else the op overwrites it
   };
-  /// For an op that can add: the leaf's gradient, or a new tensor in the accumulation dtype. Only if needed.
+  /// For an op that can add, and round: the leaf's gradient, in the dtype of that, or a new tensor in the
+  /// accumulation dtype. Only if needed.
   Sum sum() const;
-  /// For an op that only overwrites, in the accumulation dtype: the leaf's gradient if this contribution is
-  /// its first, else a new tensor. Only if needed.
+  /// For an op that only overwrites, in the accumulation dtype: the leaf's gradient if that is its dtype and
+  /// this contribution the first, else a new tensor. Only if needed.
   Tensor contribution() const;
 
  private:

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <optional>
 #include <set>
 #include <unordered_map>
 #include <utility>
@@ -38,6 +39,7 @@ struct Variable::State {
   bool requires_grad = false;
   // A leaf:
   Tensor grad;
+  std::optional<DType> grad_dtype;  // accumulate_dtype() of the value's, unless set
   Tensor grad_buffer;  // holds the gradient if defined (keep_gradient_in); else the gradient is any tensor
   GradientHook hook;
   std::shared_ptr<PendingValue> pending;
@@ -121,7 +123,7 @@ void Engine::add_to_leaf(const Variable& leaf, Tensor grad) {
   if (state.grad.defined() && is_same(grad, state.grad)) return;
   const ProfileScope profile(kSumGradients);
   if (state.grad.defined()) return state.grad.add(grad);
-  const DType wanted = accumulate_dtype(state.value.dtype());
+  const DType wanted = leaf.grad_dtype();
   const MemoryPurposeScope purpose(MemoryPurpose::kGradient);
   if (state.grad_buffer.defined()) {
     state.grad_buffer.copy_from(grad);
@@ -179,6 +181,19 @@ const Tensor& Variable::grad() const {
   return state_->grad;
 }
 
+DType Variable::grad_dtype() const {
+  return state_->grad_dtype.value_or(accumulate_dtype(dtype()));
+}
+
+void Variable::set_grad_dtype(DType dtype) {
+  MOH_CHECK(is_leaf(), "only leaves keep a gradient");
+  MOH_CHECK(dtype == accumulate_dtype(value().dtype()) || dtype == value().dtype(),
+            "a gradient has the dtype of its leaf, or the one it is summed in");
+  if (dtype == grad_dtype()) return;
+  state_->grad = state_->grad_buffer = Tensor();
+  state_->grad_dtype = dtype;
+}
+
 void Variable::accumulate_grad(const Tensor& grad) {
   MOH_CHECK(is_leaf(), "only leaves keep a gradient");
   Engine::add_to_leaf(*this, Tensor(grad));
@@ -187,8 +202,7 @@ void Variable::accumulate_grad(const Tensor& grad) {
 const Tensor& Variable::begin_grad() {
   MOH_CHECK(is_leaf() && requires_grad() && !state_->grad.defined(), "only a leaf's first gradient is begun");
   const MemoryPurposeScope purpose(MemoryPurpose::kGradient);
-  state_->grad = state_->grad_buffer.defined() ? state_->grad_buffer
-                                               : empty(shape(), accumulate_dtype(dtype()), device());
+  state_->grad = state_->grad_buffer.defined() ? state_->grad_buffer : empty(shape(), grad_dtype(), device());
   return state_->grad;
 }
 
@@ -198,9 +212,8 @@ void Variable::zero_grad() {
 
 void Variable::keep_gradient_in(Tensor buffer) {
   MOH_CHECK(is_leaf() && requires_grad(), "only leaves that require a gradient keep one");
-  MOH_CHECK(
-      buffer.shape() == shape() && buffer.dtype() == accumulate_dtype(dtype()) && buffer.device() == device(),
-      "the buffer is of the gradient's shape, dtype and device");
+  MOH_CHECK(buffer.shape() == shape() && buffer.dtype() == grad_dtype() && buffer.device() == device(),
+            "the buffer is of the gradient's shape, dtype and device");
   state_->grad_buffer = std::move(buffer);
 }
 

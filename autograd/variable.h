@@ -40,9 +40,15 @@ class Variable {
   void set_requires_grad(bool required);
   /// False for the output of a recorded op, which keeps no gradient.
   bool is_leaf() const;
-  /// The gradient accumulated so far, undefined before the first backward. It has the leaf's shape; a
-  /// bfloat16 leaf has a float32 gradient, so that sums over micro-batches are not rounded to it.
+  /// The gradient accumulated so far, undefined before the first backward. It has the leaf's shape and
+  /// grad_dtype().
   const Tensor& grad() const;
+  /// The dtype of a leaf's gradient: float32 for a bfloat16 leaf, so that sums over micro-batches are not
+  /// rounded to it, unless set_grad_dtype() said otherwise.
+  DType grad_dtype() const;
+  /// Of a bfloat16 leaf: float32, or bfloat16, which takes half the memory and rounds the sum after each
+  /// contribution. A gradient of another dtype, and its buffer, are dropped.
+  void set_grad_dtype(DType dtype);
   /// Adds to the gradient of a leaf. Throws ShapeError for another shape.
   void accumulate_grad(const Tensor& grad);
   /// Begins the gradient of a leaf that has none: a tensor of its shape and the gradient's dtype, whose

@@ -36,9 +36,9 @@ LinearParameters::LinearParameters(const Variable& w, const Variable& b) : w_(w)
 LinearParameters::Gradients LinearParameters::gradients(const Tensor& dy, const Tensor& x) const {
   if (!w_.needed()) return {{}, b_.needed() ? bias_gradient(dy) : Tensor()};
   const auto [dw, adds] = w_.sum();
-  if (!b_.needed()) {
+  if (!b_.needed() || dw.dtype() == DType::kBFloat16) {
     matmul_into(dw, transposed(dy), x, adds);
-    return {dw, {}};
+    return {dw, b_.needed() ? bias_gradient(dy) : Tensor()};
   }
   const Tensor db = b_.contribution();
   matmul_row_sums_into(dw, transposed(dy), x, db, adds);

@@ -28,8 +28,8 @@ class LinearParameters {
   struct Gradients {
     Tensor dw, db;
   };
-  /// From matrices dy [N, O] and x [N, I]; x is read only for dw. dw is computed where a leaf's gradient is,
-  /// or added to it there; both are in the accumulation dtype.
+  /// From matrices dy [N, O] and x [N, I]; x is read only for dw, which is computed where a leaf's gradient
+  /// is, or added to it there. Both are in the accumulation dtype, unless that leaf's gradient is another.
   Gradients gradients(const Tensor& dy, const Tensor& x) const;
 
  private:

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "core/parallel.h"
@@ -42,7 +43,11 @@ void check_parameter(const AdamWParameter& parameter, std::size_t number, const 
   const auto check = [&](const char* part, const Tensor& tensor) {
     check_tensor(name + ": " + part, tensor, parameter.value, accumulate_dtype(dtype));
   };
-  if (needs_grad) check("grad", parameter.grad);
+  if (needs_grad) {
+    const bool narrow = parameter.grad.defined() && parameter.grad.dtype() == DType::kBFloat16;
+    check_tensor(name + ": grad", parameter.grad, parameter.value,
+                 narrow && dtype == DType::kBFloat16 ? dtype : accumulate_dtype(dtype));
+  }
   check("exp_avg", parameter.exp_avg);
   check("exp_avg_sq", parameter.exp_avg_sq);
   if (dtype == DType::kBFloat16) {
@@ -88,7 +93,7 @@ template <class T>
 void reset_on_cpu(std::span<const AdamWParameter> parameters) {
   using A = Acc<T>;
   std::vector<AdamWScale> scales;
-  const std::vector<AdamWChunk<T>> chunks = adamw_chunks<T>(parameters, scales);
+  const std::vector<AdamWChunk<T>> chunks = adamw_chunks<T, A>(parameters, scales);
   parallel_for(static_cast<std::int64_t>(chunks.size()), 1, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t i = begin; i < end; ++i) {
       const AdamWChunk<T>& chunk = chunks[static_cast<std::size_t>(i)];
@@ -101,20 +106,32 @@ void reset_on_cpu(std::span<const AdamWParameter> parameters) {
   });
 }
 
-void check_parameters(std::span<const AdamWParameter> parameters, bool need_grads) {
-  for (std::size_t i = 0; i < parameters.size(); ++i)
-    check_parameter(parameters[i], i, parameters[0].value, need_grads);
+/// Updates the parameters whose values and gradients have these types.
+template <class Backend, class T, class G>
+void update(std::span<const AdamWParameter> parameters, const AdamWStep& step) {
+  using A = Acc<T>;
+  const Device device = parameters[0].value.device();
+  std::vector<AdamWScale> scales;
+  const KernelTable<AdamWChunk<T, G>> chunks(adamw_chunks<T, G>(parameters, scales), device);
+  if (chunks.size() == 0) return;
+  const KernelTable<AdamWRate<A>> rates(rates_of<A>(scales, step), device);
+  const KernelTable<AdamWCoefficients<A>> coefficients({coefficients_of<A>(step)}, device);
+  AdamWKernels<Backend, T, G>::update(chunks.data(), chunks.size(), coefficients.data(), rates.data(),
+                                      nullptr);
 }
 
 }  // namespace
 
-void check_adamw_parameters(std::span<const AdamWParameter> parameters) {
-  check_parameters(parameters, /*need_grads=*/true);
+void check_adamw_parameters(std::span<const AdamWParameter> parameters, bool need_grads) {
+  for (std::size_t i = 0; i < parameters.size(); ++i)
+    check_parameter(parameters[i], i, parameters[0].value, need_grads);
 }
 
-void reset_adamw_state(std::span<const AdamWParameter> parameters) {
-  check_parameters(parameters, /*need_grads=*/false);
-  if (parameters.empty()) return;
+void reset_adamw_state(std::span<const AdamWParameter> all) {
+  check_adamw_parameters(all, /*need_grads=*/false);
+  if (all.empty()) return;
+  std::vector<AdamWParameter> parameters(all.begin(), all.end());
+  for (AdamWParameter& p : parameters) p.grad = {}, p.narrow_grad = false;  // whatever their types
   if (parameters[0].value.device() == kCpu) {
     reset_on_cpu<float>(parameters);
     reset_on_cpu<bfloat16>(parameters);
@@ -130,20 +147,14 @@ void reset_adamw_state(std::span<const AdamWParameter> parameters) {
 
 void adamw(std::span<const AdamWParameter> parameters, const AdamWStep& step) {
   check_step(step);
-  check_adamw_parameters(parameters);
+  check_adamw_parameters(parameters, /*need_grads=*/true);
   for (const DType dtype : {DType::kFloat32, DType::kBFloat16, DType::kFloat64}) {
     const auto first = std::find_if(parameters.begin(), parameters.end(),
                                     [&](const AdamWParameter& p) { return p.value.dtype() == dtype; });
     if (first == parameters.end()) continue;
     run_kernel("adamw", first->value, [&]<class Backend, class T>() {
-      using A = Acc<T>;
-      const Device device = first->value.device();
-      std::vector<AdamWScale> scales;
-      const KernelTable<AdamWChunk<T>> chunks(adamw_chunks<T>(parameters, scales), device);
-      const KernelTable<AdamWRate<A>> rates(rates_of<A>(scales, step), device);
-      const KernelTable<AdamWCoefficients<A>> coefficients({coefficients_of<A>(step)}, device);
-      AdamWKernels<Backend, T>::update(chunks.data(), chunks.size(), coefficients.data(), rates.data(),
-                                       nullptr);
+      update<Backend, T, Acc<T>>(parameters, step);
+      if constexpr (std::is_same_v<T, bfloat16>) update<Backend, T, bfloat16>(parameters, step);
     });
   }
 }

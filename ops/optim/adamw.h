@@ -10,12 +10,19 @@ namespace moh {
 /// One parameter with its gradient and optimiser state, all of one shape and on one device.
 struct AdamWParameter {
   Tensor value;       ///< float32, bfloat16 or float64; updated
-  Tensor grad;        ///< float32 (float64 for float64); only read
-  Tensor exp_avg;     ///< m, dtype of grad, zeros before the first step; updated
+  Tensor grad;        ///< float32 (float64 for float64), or bfloat16 as value; only read
+  Tensor exp_avg;     ///< m, float32 (float64 for float64), zeros before the first step; updated
   Tensor exp_avg_sq;  ///< v, likewise
   Tensor master;      ///< float32 master copy of a bfloat16 value; undefined for other dtypes; updated
   double weight_decay = 0.0;
   double learning_rate_scale = 1.0;  ///< s, a factor of the step's learning rate
+  bool narrow_grad = false;          ///< a gradient that is not there yet will be bfloat16
+
+  /// The dtype of the gradient, be it there or not.
+  DType grad_type() const {
+    if (grad.defined()) return grad.dtype();
+    return narrow_grad ? DType::kBFloat16 : accumulate_dtype(value.dtype());
+  }
 };
 
 /// Hyperparameters of one step, common to all parameters.
@@ -45,7 +52,8 @@ void adamw(std::span<const AdamWParameter> parameters, const AdamWStep& step);
 /// adamw() does.
 void reset_adamw_state(std::span<const AdamWParameter> parameters);
 
-/// Throws as adamw() does when shapes, dtypes or devices of a parameter's tensors do not match.
-void check_adamw_parameters(std::span<const AdamWParameter> parameters);
+/// Throws as adamw() does when shapes, dtypes or devices of a parameter's tensors do not match. Gradients may
+/// be undefined unless needed.
+void check_adamw_parameters(std::span<const AdamWParameter> parameters, bool need_grads);
 
 }  // namespace moh

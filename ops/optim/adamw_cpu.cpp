@@ -5,19 +5,22 @@
 #include "ops/cpu/elementwise.h"
 #include "ops/cpu/math.h"
 #include "ops/optim/adamw_kernels.h"
+#include "ops/optim/optimizer_chunk.h"
 
 namespace moh {
 
-template <class Backend, class T>
-void AdamWKernels<Backend, T>::update(const AdamWChunk<T>* chunks, std::int64_t count,
-                                      const AdamWCoefficients<Acc<T>>* coefficients,
-                                      const AdamWRate<Acc<T>>* rates, const std::int32_t* go) {
+template <class Backend, class T, class G>
+void AdamWKernels<Backend, T, G>::update(const AdamWChunk<T, G>* chunks, std::int64_t count,
+                                         const AdamWCoefficients<Acc<T>>* coefficients,
+                                         const AdamWRate<Acc<T>>* rates, const std::int32_t* go,
+                                         const G* grad) {
   using A = Acc<T>;
   if (go != nullptr && *go == 0) return;
   const AdamWCoefficients<A> c = *coefficients;
   parallel_for(count, 1, [=](std::int64_t begin, std::int64_t end) {
     for (std::int64_t chunk = begin; chunk < end; ++chunk) {
-      const AdamWChunk<T> of = chunks[chunk];
+      AdamWChunk<T, G> of = chunks[chunk];
+      if (grad != nullptr) of.grad = grad + chunk * kOptimizerChunk;
       const AdamWRate<A> rate = rates[of.rate];
       for_vectors_in<A>(0, of.count, [=](auto at) {
         const Vec<A> g = c.grad_scale * at.load(of.grad);
@@ -40,6 +43,7 @@ void AdamWKernels<Backend, T>::update(const AdamWChunk<T>* chunks, std::int64_t 
 
 template struct AdamWKernels<cpu::MOH_ISA, float>;
 template struct AdamWKernels<cpu::MOH_ISA, bfloat16>;
+template struct AdamWKernels<cpu::MOH_ISA, bfloat16, bfloat16>;
 template struct AdamWKernels<cpu::MOH_ISA, double>;
 
 }  // namespace moh

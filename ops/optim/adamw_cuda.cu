@@ -3,6 +3,7 @@
 #include "core/cuda/tag.h"
 #include "ops/device/kernel.h"
 #include "ops/optim/adamw_kernels.h"
+#include "ops/optim/optimizer_chunk.h"
 
 namespace moh {
 
@@ -11,16 +12,17 @@ namespace {
 constexpr int kThreads = 256;
 
 /// One block per chunk.
-template <class T>
+template <class T, class G>
 MOH_KERNEL(kThreads)
-void adamw_kernel(const AdamWChunk<T>* chunks, const AdamWCoefficients<float>* coefficients,
-                  const AdamWRate<float>* rates, const std::int32_t* go) {
+void adamw_kernel(const AdamWChunk<T, G>* chunks, const AdamWCoefficients<float>* coefficients,
+                  const AdamWRate<float>* rates, const std::int32_t* go, const G* grad) {
   if (go != nullptr && *go == 0) return;
   const AdamWCoefficients<float> c = *coefficients;
-  const AdamWChunk<T> at = chunks[device::block_x()];
+  AdamWChunk<T, G> at = chunks[device::block_x()];
+  if (grad != nullptr) at.grad = grad + device::block_x() * kOptimizerChunk;
   const AdamWRate<float> rate = rates[at.rate];
   for (std::int64_t i = device::thread_x(); i < at.count; i += device::block_threads()) {
-    const float g = c.grad_scale * at.grad[i];
+    const float g = c.grad_scale * static_cast<float>(at.grad[i]);
     const float m = c.beta1 * at.exp_avg[i] + c.one_minus_beta1 * g;
     const float v = c.beta2 * at.exp_avg_sq[i] + c.one_minus_beta2 * (g * g);
     at.exp_avg[i] = m;
@@ -35,15 +37,17 @@ void adamw_kernel(const AdamWChunk<T>* chunks, const AdamWCoefficients<float>* c
 
 }  // namespace
 
-template <class Backend, class T>
-void AdamWKernels<Backend, T>::update(const AdamWChunk<T>* chunks, std::int64_t num_chunks,
-                                      const AdamWCoefficients<Acc<T>>* coefficients,
-                                      const AdamWRate<Acc<T>>* rates, const std::int32_t* go) {
-  cuda::launch("adamw", adamw_kernel<T>, {.blocks_x = num_chunks, .threads = kThreads}, chunks, coefficients,
-               rates, go);
+template <class Backend, class T, class G>
+void AdamWKernels<Backend, T, G>::update(const AdamWChunk<T, G>* chunks, std::int64_t num_chunks,
+                                         const AdamWCoefficients<Acc<T>>* coefficients,
+                                         const AdamWRate<Acc<T>>* rates, const std::int32_t* go,
+                                         const G* grad) {
+  cuda::launch("adamw", adamw_kernel<T, G>, {.blocks_x = num_chunks, .threads = kThreads}, chunks,
+               coefficients, rates, go, grad);
 }
 
 template struct AdamWKernels<Cuda, float>;
 template struct AdamWKernels<Cuda, bfloat16>;
+template struct AdamWKernels<Cuda, bfloat16, bfloat16>;
 
 }  // namespace moh

@@ -6,11 +6,11 @@
 
 namespace moh {
 
-/// A range of elements of one parameter: the unit of parallel work.
-template <class T>
+/// A range of elements of one parameter: the unit of parallel work. G is the type of the gradient.
+template <class T, class G = Acc<T>>
 struct AdamWChunk {
   T* value = nullptr;
-  const Acc<T>* grad = nullptr;
+  const G* grad = nullptr;
   Acc<T>* exp_avg = nullptr;
   Acc<T>* exp_avg_sq = nullptr;
   Acc<T>* master = nullptr;  ///< for bfloat16 only
@@ -66,12 +66,13 @@ constexpr AdamWRate<A> adamw_rate(const AdamWScale& scale, double learning_rate,
 }
 
 /// Updates all chunks, which must not overlap. All pointers are to memory of the back end. If `go` is not
-/// null and *go is 0, nothing is changed.
-template <class Backend, class T>
+/// null and *go is 0, nothing is changed. If `grad` is not null, the chunks are those of one parameter, and
+/// it is the gradient of that, in place of their own.
+template <class Backend, class T, class G = Acc<T>>
 struct AdamWKernels {
-  static void update(const AdamWChunk<T>* chunks, std::int64_t num_chunks,
+  static void update(const AdamWChunk<T, G>* chunks, std::int64_t num_chunks,
                      const AdamWCoefficients<Acc<T>>* coefficients, const AdamWRate<Acc<T>>* rates,
-                     const std::int32_t* go);
+                     const std::int32_t* go, const G* grad = nullptr);
 };
 
 }  // namespace moh

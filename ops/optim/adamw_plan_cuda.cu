@@ -26,12 +26,34 @@ MOH_DEVICE double power(double base, std::int64_t exponent) {
   return result;
 }
 
+/// The sum of the square sums, by all threads of a block.
+MOH_DEVICE double sum_by_block(const double* square_sums, std::int64_t count) {
+  double squares = 0;
+  for (std::int64_t i = device::thread_x(); i < count; i += device::block_threads())
+    squares += square_sums[i];
+  return reduce_block(squares, Sum{}, device::shared_memory<double>());
+}
+
+/// One block.
+MOH_KERNEL(kThreads)
+void adamw_require_finite_kernel(const double* square_sums, std::int64_t count, std::int32_t* go) {
+  const double squares = sum_by_block(square_sums, count);
+  if (device::thread_x() == 0 && !is_finite(squares)) *go = 0;
+}
+
+/// One block.
+MOH_KERNEL(kThreads)
+void adamw_conclude_kernel(const double* square_sums, std::int64_t count, const std::int32_t* go,
+                           double* outcome) {
+  const double squares = sum_by_block(square_sums, count);
+  if (device::thread_x() > 0) return;
+  outcome[0] = sqrt(squares);
+  outcome[1] = *go;
+}
+
 /// One block; all threads sum the squares, one thread makes the decision.
 MOH_KERNEL(kThreads) void adamw_plan_kernel(AdamWPlan plan) {
-  double squares = 0;
-  for (std::int64_t i = device::thread_x(); i < plan.num_square_sums; i += device::block_threads())
-    squares += plan.square_sums[i];
-  squares = reduce_block(squares, Sum{}, device::shared_memory<double>());
+  const double squares = sum_by_block(plan.square_sums, plan.num_square_sums);
   if (device::thread_x() > 0) return;
   double loss = 0;
   for (std::int64_t i = 0; i < plan.num_losses; ++i) loss += plan.losses[i];
@@ -52,10 +74,25 @@ MOH_KERNEL(kThreads) void adamw_plan_kernel(AdamWPlan plan) {
 
 }  // namespace
 
+constexpr cuda::LaunchShape kOneBlock = {.threads = kThreads,
+                                         .shared_bytes = kThreads / device::kWarp * sizeof(double)};
+
 template <class Backend>
 void AdamWPlanKernels<Backend>::decide(const AdamWPlan& plan) {
-  cuda::launch("adamw_plan", adamw_plan_kernel,
-               {.threads = kThreads, .shared_bytes = kThreads / device::kWarp * sizeof(double)}, plan);
+  cuda::launch("adamw_plan", adamw_plan_kernel, kOneBlock, plan);
+}
+
+template <class Backend>
+void AdamWPlanKernels<Backend>::require_finite(const double* square_sums, std::int64_t num_square_sums,
+                                               std::int32_t* go) {
+  cuda::launch("adamw_require_finite", adamw_require_finite_kernel, kOneBlock, square_sums, num_square_sums,
+               go);
+}
+
+template <class Backend>
+void AdamWPlanKernels<Backend>::conclude(const double* square_sums, std::int64_t num_square_sums,
+                                         const std::int32_t* go, double* outcome) {
+  cuda::launch("adamw_conclude", adamw_conclude_kernel, kOneBlock, square_sums, num_square_sums, go, outcome);
 }
 
 template struct AdamWPlanKernels<Cuda>;

@@ -32,6 +32,11 @@ struct AdamWPlanKernels {
   /// Computes the results of the plan: there is an update if the sum of the losses and the global L2 norm,
   /// the square root of the sum of the square sums, are finite and not above the limits.
   static void decide(const AdamWPlan& plan);
+  /// Sets *go to 0 if the sum of the square sums is not finite.
+  static void require_finite(const double* square_sums, std::int64_t num_square_sums, std::int32_t* go);
+  /// outcome[0] = the square root of the sum of the square sums, outcome[1] = *go.
+  static void conclude(const double* square_sums, std::int64_t num_square_sums, const std::int32_t* go,
+                       double* outcome);
 };
 
 }  // namespace moh

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <span>
+#include <vector>
 
 #include "core/tensor.h"
 
@@ -11,6 +12,16 @@ namespace moh {
 /// in double precision, chunk by chunk, so that nothing overflows and the result has the same bits with any
 /// number of threads. Not differentiable. Throws DTypeError.
 double grad_norm(std::span<const Tensor> grads);
+
+/// The sums of the squares of one gradient, of parts of it: for the norm of gradients that are not there at
+/// one time.
+struct SquareSums {
+  DType dtype = DType::kFloat32;
+  std::vector<double> of_chunks;
+};
+SquareSums square_sums(const Tensor& grad);
+/// What grad_norm returns for these gradients, to the bit.
+double norm_of(std::span<const SquareSums> gradients);
 
 /// The factor by which clipping rescales every gradient: min(1, max_norm / (norm + 1e-6)), as
 /// torch.nn.utils.clip_grad_norm_. Passed to adamw as grad_scale, which saves a pass over the gradients.

@@ -2,15 +2,16 @@
 #include "core/dtype.h"
 #include "core/parallel.h"
 #include "ops/optim/clip_grad_norm_kernels.h"
+#include "ops/optim/optimizer_chunk.h"
 
 namespace moh {
 
 template <class Backend, class T>
 void GradNormKernels<Backend, T>::sum_squares(const GradChunk<T>* chunks, std::int64_t num_chunks,
-                                              double* sums) {
+                                              double* sums, const T* one) {
   parallel_for(num_chunks, 1, [=](std::int64_t begin, std::int64_t end) {
     for (std::int64_t chunk = begin; chunk < end; ++chunk) {
-      const T* grad = chunks[chunk].grad;
+      const T* grad = one == nullptr ? chunks[chunk].grad : one + chunk * kOptimizerChunk;
       double sum = 0.0;
 #pragma omp simd reduction(+ : sum)
       for (std::int64_t i = 0; i < chunks[chunk].count; ++i) {

@@ -1,6 +1,7 @@
 #include "core/cuda/tag.h"
 #include "ops/cuda/reduce.h"
 #include "ops/optim/clip_grad_norm_kernels.h"
+#include "ops/optim/optimizer_chunk.h"
 
 namespace moh {
 
@@ -11,8 +12,9 @@ constexpr int kThreads = 256;
 /// One block per chunk.
 template <class T>
 MOH_KERNEL(kThreads)
-void sum_squares_kernel(const GradChunk<T>* chunks, double* sums) {
-  const GradChunk<T> at = chunks[device::block_x()];
+void sum_squares_kernel(const GradChunk<T>* chunks, double* sums, const T* grad) {
+  GradChunk<T> at = chunks[device::block_x()];
+  if (grad != nullptr) at.grad = grad + device::block_x() * kOptimizerChunk;
   double own = 0;
   for (std::int64_t i = device::thread_x(); i < at.count; i += device::block_threads()) {
     const double g = static_cast<double>(static_cast<float>(at.grad[i]));
@@ -26,12 +28,12 @@ void sum_squares_kernel(const GradChunk<T>* chunks, double* sums) {
 
 template <class Backend, class T>
 void GradNormKernels<Backend, T>::sum_squares(const GradChunk<T>* chunks, std::int64_t num_chunks,
-                                              double* sums) {
+                                              double* sums, const T* grad) {
   cuda::launch("sum_squares", sum_squares_kernel<T>,
                {.blocks_x = num_chunks,
                 .threads = kThreads,
                 .shared_bytes = kThreads / device::kWarp * sizeof(double)},
-               chunks, sums);
+               chunks, sums, grad);
 }
 
 template struct GradNormKernels<Cuda, float>;

@@ -17,10 +17,12 @@ constexpr double clip_scale(double norm, double max_norm) {
   return scale < 1.0 ? scale : 1.0;
 }
 
-/// All pointers are to memory of the back end: sums[i] = the sum of the squares of chunk i.
+/// All pointers are to memory of the back end: sums[i] = the sum of the squares of chunk i. If `grad` is not
+/// null, the chunks are those of one gradient, which is this one in place of their own.
 template <class Backend, class T>
 struct GradNormKernels {
-  static void sum_squares(const GradChunk<T>* chunks, std::int64_t num_chunks, double* sums);
+  static void sum_squares(const GradChunk<T>* chunks, std::int64_t num_chunks, double* sums,
+                          const T* grad = nullptr);
 };
 
 }  // namespace moh

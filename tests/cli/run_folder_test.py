@@ -185,7 +185,7 @@ class ChangedConfiguration(support.MohTest):
 
     def test_another_precision_is_refused(self):
         self.assert_says(self.resume("precision=bfloat16", code=support.CONFIG_ERROR),
-                         "precision: float32 -> bfloat16")
+                         "precision.weights: float32 -> bfloat16")
 
 
 class Lock(support.MohTest):

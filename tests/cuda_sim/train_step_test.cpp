@@ -114,6 +114,60 @@ TEST_CASE("sim: a captured step gives the same bits as one that is not") {
   }
 }
 
+TEST_CASE("sim: a fused update, captured or not, gives the bits of one after the backward pass") {
+  for (const bool late : {false, true}) {
+    const sim::Stream::LateScope scope(late);
+    for (const Precision gradients : {Precision::kFloat32, Precision::kBFloat16}) {
+      RunConfig config = small_run();
+      config.precision = Precision::kBFloat16;
+      config.optim.adamw.gradients = gradients;
+      config.optim.adamw.clip_grad_norm = 0;
+      config.train.accumulate = 1;
+      model_of(config).recompute = RecomputeLevel::kLayer;
+      TrainingRun apart(config);
+      config.optim.adamw.fused_update = true;
+      TrainingRun fused(config);
+      for (int i = 0; i < 3; ++i) {
+        const StepReport expected = apart.step(), found = fused.step();
+        CHECK(found.loss == expected.loss);
+        CHECK(found.gradient_norm == expected.gradient_norm);
+        CHECK_FALSE(found.skipped);
+      }
+      CHECK(same_bits(fused.state(), apart.state()));
+      check_same_with_graph(config, compute_logits);
+    }
+  }
+}
+
+TEST_CASE("sim: a fused update whose loss is not finite changes nothing") {
+  for (const bool captured : {false, true}) {
+    RunConfig config = small_run();
+    config.optim.adamw.clip_grad_norm = 0;
+    config.optim.adamw.fused_update = true;
+    config.train.accumulate = 1;
+    config.cuda_graph = captured;
+    TrainingRun run(config);
+    for (int i = 0; i < 4; ++i) run.step();
+    REQUIRE(run.captured() == captured);
+    const NamedParameter first = run.task().model().parameters().front();
+    const Tensor kept = first.variable.value().clone();
+    first.variable.value().fill(NAN);
+    const std::vector<Tensor> before = run.state();
+    CHECK(run.step().skipped);
+    CHECK(same_bits(run.state(), before));
+    first.variable.value().copy_from(kept);
+    CHECK_FALSE(run.step().skipped);
+    CHECK(run.optimizer().steps() == 5);
+  }
+}
+
+TEST_CASE("sim: gradients in bfloat16, captured, over micro-batches") {
+  RunConfig config = small_run();
+  config.precision = Precision::kBFloat16;
+  config.optim.adamw.gradients = Precision::kBFloat16;
+  check_same_with_graph(config, compute_logits);
+}
+
 TEST_CASE("sim: a captured step that is not finite leaves the weights as they are") {
   RunConfig config = small_run();
   config.cuda_graph = true;

@@ -173,6 +173,12 @@ class Section {
   /// every run. The reference stays valid when others are added.
   Section& section_named(std::string_view name, std::string_view doc = "");
 
+  /// A value in place of the section's map is that of its first field. `suffices` says whether the others
+  /// have their defaults: then the section is written so, too.
+  void allow_short_form(std::function<bool()> suffices) { short_form_suffices_ = std::move(suffices); }
+  bool has_short_form() const { return short_form_suffices_ != nullptr; }
+  bool is_short() const { return has_short_form() && short_form_suffices_(); }
+
   std::string_view name() const { return name_; }
   std::string_view doc() const { return doc_; }
   const std::vector<Field>& fields() const { return fields_; }
@@ -185,6 +191,7 @@ class Section {
   std::string_view doc_;
   std::vector<Field> fields_;
   std::list<Section> sections_;
+  std::function<bool()> short_form_suffices_;
 };
 
 template <class T>

@@ -27,7 +27,17 @@ std::optional<TrainConfig> share_of_process(TrainConfig train, std::int64_t proc
   return train;
 }
 
+void require_divisible(const RunConfig& config, std::int64_t processes) {
+  if (processes == 1 || !config.optim.adamw.fused_update) return;
+  throw ConfigError(error_message("optim.fused_update", "",
+                                  "false with " + std::to_string(processes) +
+                                      " processes, which sum gradients before they update weights",
+                                  "true",
+                                  "comm.zero: 1 and precision.gradients: bfloat16 save memory there"));
+}
+
 RunConfig divided_config(const RunConfig& config, int processes) {
+  require_divisible(config, processes);
   if (processes == 1) return config;
   const std::optional<TrainConfig> share = share_of_process(config.train, processes);
   if (!share) {
@@ -175,6 +185,12 @@ void add_training(RunConfig& run, Section& root) {
       "clip_grad_norm", run.optim.adamw.clip_grad_norm, at_least(0),
       "Maximum global L2 norm of the gradients; larger gradients are rescaled to it. 0: no clipping.");
 
+  optim.field("fused_update", run.optim.adamw.fused_update,
+              "Update each weight within the backward pass, as soon as its gradient is complete, and free "
+              "that gradient at once: the memory of all gradients is saved, and results are the same to the "
+              "bit. Needs `clip_grad_norm: 0`, `train.accumulate: 1`, `guard.non_finite: stop`, no "
+              "`guard.spike`, and one process. A loss that is not finite changes no weight; a gradient that "
+              "is not finite is found when weights of later layers are changed, and the run stops.");
   optim.list(
       "groups", run.optim.adamw.groups, &describe_group,
       "How groups of parameters are trained, by their names. A parameter belongs to the last group that "
@@ -380,9 +396,6 @@ Section describe_common(RunConfig& run, FamilyConfigs families) {
              "Decides initial weights, data order and dropout: same seed, same run.");
   root.field("device", run.device,
              "Device that trains the model: `cpu`, `cuda` (the first GPU) or `cuda:N`.");
-  root.field("precision", run.precision,
-             "Element type of weights, activations and matrix multiplications. With `bfloat16` the optimiser "
-             "keeps a float32 master copy of the weights.");
   root.field("tf32", run.tf32,
              "On a GPU: compute float32 matrix multiplications on tensor cores, which round their inputs to "
              "TF32 (10-bit mantissa).");
@@ -395,6 +408,16 @@ Section describe_common(RunConfig& run, FamilyConfigs families) {
   root.field("cuda_graph", run.cuda_graph,
              "On a GPU: capture the training step as CUDA graphs and replay them. Same results without the "
              "launch overhead of each kernel; the memory of the graphs is not available to evaluation.");
+  Section& precision = root.section_named(
+      "precision", "Element types. `precision: bfloat16` is short for `precision: {weights: bfloat16}`.");
+  precision.field("weights", run.precision,
+                  "Of weights, activations and matrix multiplications. With `bfloat16` the optimiser keeps a "
+                  "float32 master copy of the weights.");
+  precision.field("gradients", run.optim.adamw.gradients,
+                  "In which gradients of bfloat16 weights are kept and micro-batches add theirs up. "
+                  "`bfloat16` takes half the memory and rounds the sum after each micro-batch, at a cost in "
+                  "accuracy that docs/plan.md#gradients-in-bfloat16 says.");
+  precision.allow_short_form([&run] { return run.optim.adamw.gradients == AdamWOptions().gradients; });
   Section& attention = root.section_named("attention", "How attention is computed on a GPU.");
   attention.field("backend", run.attention.backend,
                   "Kernels for dense attention in bfloat16: `cudnn`, `native` (moh's own), or `auto`: "

@@ -13,13 +13,13 @@
 #include "train/config/family_config.h"
 #include "train/optim/adamw.h"
 #include "train/optim/lr_schedule.h"
+#include "train/optim/precision.h"
 
 /// Everything that a training run depends on, as plain data. The meaning and allowed values of each field are
 /// in run_config.cpp and in the family's field list (docs/config.md is generated from them); rules between
 /// fields are in run_rules.cpp and in the family's check.
 namespace moh {
 
-enum class Precision { kFloat32, kBFloat16 };
 enum class OptimizerKind { kAdamW };
 enum class NonFinitePolicy { kStop, kSkip };
 enum class NewRows { kMean, kNormal, kZeros };
@@ -168,11 +168,6 @@ struct RunConfig {
   std::uint64_t random_seed() const { return static_cast<std::uint64_t>(seed); }
 };
 
-/// float32 or bfloat16.
-constexpr DType dtype_of(Precision precision) {
-  return precision == Precision::kBFloat16 ? DType::kBFloat16 : DType::kFloat32;
-}
-
 /// A run of that family with all defaults.
 RunConfig default_run(const FamilyConfig& family);
 
@@ -181,8 +176,12 @@ RunConfig default_run(const FamilyConfig& family);
 /// Nothing if the samples cannot be divided, or their number overflows.
 std::optional<TrainConfig> share_of_process(TrainConfig train, std::int64_t processes);
 
+/// Throws ConfigError if a step of the run cannot be shared by several processes, whatever its samples.
+void require_divisible(const RunConfig& config, std::int64_t processes);
+
 /// The configuration with which each of `processes` makes its task: micro-batches of the size of theirs, all
-/// micro-batches of a step. Throws ConfigError if the samples of a step cannot be divided.
+/// micro-batches of a step. Throws ConfigError if the samples of a step cannot be divided, and as
+/// require_divisible().
 RunConfig divided_config(const RunConfig& config, int processes);
 
 /// The length of a run, in steps.

@@ -78,9 +78,39 @@ void check_device(const RunConfig& run, Rules& rules) {
   const bool cudnn = run.attention.backend == AttentionBackend::kCudnn;
   if (cudnn && (run.device == kCpu || run.precision != Precision::kBFloat16)) {
     rules.refuse(
-        {"attention.backend", "device", "precision"}, "cudnn with device: cuda and precision: bfloat16 alone",
+        {"attention.backend", "device", "precision.weights"},
+        "cudnn with device: cuda and precision: bfloat16 alone",
         "device: " + device_name(run.device) + ", precision: " + std::string(name_of(run.precision)));
   }
+}
+
+void check_gradients(const RunConfig& run, Rules& rules) {
+  if (run.optim.adamw.gradients == Precision::kBFloat16 && run.precision != Precision::kBFloat16) {
+    rules.refuse({"precision.gradients", "precision.weights"}, "float32 with precision.weights: float32",
+                 "bfloat16");
+  }
+}
+
+/// What needs the gradients of a whole step before its first update.
+void check_fused_update(const RunConfig& run, Rules& rules) {
+  if (!run.optim.adamw.fused_update) return;
+  const auto refuse = [&](const char* key, const std::string& expected, const std::string& found,
+                          const char* why) {
+    rules.refuse({key, "optim.fused_update"}, expected + " with optim.fused_update: true, which " + why,
+                 found);
+  };
+  const double clip = run.optim.adamw.clip_grad_norm;
+  if (clip > 0)
+    refuse("optim.clip_grad_norm", "0", number_text(clip), "updates weights before all gradients are there");
+  if (run.train.accumulate > 1)
+    refuse("train.accumulate", "1", std::to_string(run.train.accumulate), "keeps no gradients to add to");
+  if (run.guard.non_finite == NonFinitePolicy::kSkip)
+    refuse("guard.non_finite", "stop", "skip", "cannot take back weights that are updated");
+  for (const auto& [key, limit] : {std::pair<const char*, double>{"guard.spike.loss", run.guard.spike.loss},
+                                   {"guard.spike.grad_norm", run.guard.spike.grad_norm}}) {
+    if (limit > 0) refuse(key, "0", number_text(limit), "cannot take back weights that are updated");
+  }
+  if (run.comm.zero > 0) refuse("comm.zero", "0", std::to_string(run.comm.zero), "is for one process");
 }
 
 void check_distill(const RunConfig& run, Rules& rules) {
@@ -135,6 +165,8 @@ void check_init(const RunConfig& run, const FamilyConfig* checkpoint, Rules& rul
 void check(const RunConfig& run, const FamilyConfig* checkpoint, Rules& rules) {
   check_device(run, rules);
   check_profile(run.profile, rules);
+  check_gradients(run, rules);
+  check_fused_update(run, rules);
   check_schedule(run.schedule, rules);
   check_epochs(run, rules);
   check_init(run, checkpoint, rules);

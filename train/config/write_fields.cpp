@@ -119,7 +119,12 @@ void write(const Section& section, const std::string& indent, std::string& out) 
     out.append(indent).append(field.name).append(": ").append(value_yaml(field)).append("\n");
   }
   for (const Section& child : section.sections()) {
-    out.append(indent).append(child.name()).append(":\n");
+    out.append(indent).append(child.name()).append(":");
+    if (child.is_short()) {
+      out.append(" ").append(value_yaml(child.fields().front())).append("\n");
+      continue;
+    }
+    out.append("\n");
     write(child, indent + "  ", out);
   }
 }

@@ -4,6 +4,7 @@
 #include <numeric>
 #include <utility>
 
+#include "autograd/profile.h"
 #include "core/error.h"
 #include "ops/optim/adamw.h"
 #include "ops/optim/clip_grad_norm.h"
@@ -17,6 +18,12 @@ std::vector<ParameterUse> uses_of(const std::vector<NamedParameter>& parameters,
   std::vector<ParameterUse> uses;
   for (const NamedParameter& p : parameters) uses.push_back({decays(p) ? weight_decay : 0.0});
   return uses;
+}
+
+/// The sum of the losses of an update's micro-batches.
+double sum_of(const Tensor& losses) {
+  const auto each = losses.span<double>();
+  return std::accumulate(each.begin(), each.end(), 0.0);
 }
 
 /// Moments and master copy of `value`, the elements that are updated here.
@@ -33,6 +40,8 @@ void add_state(AdamWParameter& tensors, const Tensor& value) {
 AdamW::AdamW(std::vector<NamedParameter> parameters, const std::vector<ParameterUse>& uses,
              const AdamWOptions& options, Communicator& processes, std::size_t bucket_bytes)
     : options_(options) {
+  MOH_CHECK(!options.fused_update || (options.clip_grad_norm == 0 && processes.alone()),
+            "a fused update clips nothing, and is of one process");
   const MemoryPurposeScope purpose(MemoryPurpose::kOptimizer);
   std::vector<BucketItem> items;
   for (std::size_t i = 0; i < parameters.size(); ++i) {
@@ -45,7 +54,11 @@ AdamW::AdamW(std::vector<NamedParameter> parameters, const std::vector<Parameter
                            .weight_decay = uses[i].weight_decay,
                            .learning_rate_scale = uses[i].learning_rate_scale};
     items.push_back({tensors.value.numel(), tensors.value.dtype()});
-    slots_.push_back({std::move(parameter), std::move(tensors)});
+    if (tensors.value.dtype() == DType::kBFloat16) {
+      tensors.narrow_grad = options.gradients == Precision::kBFloat16;
+      parameter.variable.set_grad_dtype(dtype_of(options.gradients));
+    }
+    slots_.push_back({.parameter = std::move(parameter), .tensors = std::move(tensors)});
   }
   if (!processes.alone()) shards_ = std::make_shared<const ParameterShards>(items, bucket_bytes, processes);
   std::vector<AdamWParameter> states;
@@ -55,6 +68,14 @@ AdamW::AdamW(std::vector<NamedParameter> parameters, const std::vector<Parameter
     states.push_back(slots_[i].tensors);
   }
   reset_adamw_state(states);
+  if (options.fused_update) update_within_backward();
+}
+
+AdamW::~AdamW() {
+  if (!options_.fused_update) return;
+  for (Slot& slot : slots_) {
+    if (slot.parameter.variable.requires_grad()) slot.parameter.variable.on_gradient({});
+  }
 }
 
 AdamW::AdamW(const std::vector<NamedParameter>& parameters, const AdamWOptions& options,
@@ -77,20 +98,33 @@ bool AdamW::is_on_device() const {
 
 void AdamW::keep_gradients() {
   if (on_device_ || !is_on_device()) return;
-  for (auto& [parameter, tensors] : slots_) {
+  std::vector<AdamWParameter> all;
+  for (Slot& slot : slots_) {
+    Variable& variable = slot.parameter.variable;
+    all.push_back(slot.tensors);
+    if (options_.fused_update) continue;
     const MemoryPurposeScope purpose(MemoryPurpose::kGradient);
-    Variable& variable = parameter.variable;
-    tensors.grad = variable.grad().defined()
-                       ? variable.grad()
-                       : empty(variable.shape(), tensors.exp_avg.dtype(), tensors.exp_avg.device());
-    variable.keep_gradient_in(tensors.grad);
+    slot.tensors.grad = variable.grad().defined()
+                            ? variable.grad()
+                            : empty(variable.shape(), variable.grad_dtype(), slot.tensors.exp_avg.device());
+    variable.keep_gradient_in(slot.tensors.grad);
   }
-  on_device_ = std::make_unique<DeviceAdamW>(this->parameters(),
-                                             AdamWBetas{options_.betas[0], options_.betas[1], options_.eps},
+  if (!options_.fused_update) all = parameters();
+  on_device_ = std::make_unique<DeviceAdamW>(all, AdamWBetas{options_.betas[0], options_.betas[1], options_.eps},
                                              options_.clip_grad_norm);
   on_device_->set_learning_rate(learning_rate_);
   on_device_->set_limits(limits_.loss, limits_.grad_norm);
   on_device_->set_steps(steps_);
+}
+
+void AdamW::update_within_backward() {
+  for (std::size_t i = 0; i < slots_.size(); ++i) {
+    slots_[i].parameter.variable.on_gradient([this, i](Variable& leaf) {
+      const ProfilePhaseScope phase(ProfilePhase::kOptimizer);
+      update_one(i, leaf.grad());
+      leaf.zero_grad();
+    });
+  }
 }
 
 void AdamW::zero_grad() {
@@ -105,7 +139,7 @@ std::vector<AdamWParameter> AdamW::parameters() const {
     Tensor& grad = parameters.back().grad;
     if (!grad.defined()) grad = slots_[i].parameter.variable.grad();
     if (!grad.defined())
-      grad = zeros_like(parameters.back().exp_avg);
+      grad = zeros(parameters.back().value.shape(), slots_[i].parameter.variable.grad_dtype());
     else if (shards_)
       grad = shards_->own_part(i, grad);
   }
@@ -123,6 +157,7 @@ void AdamW::set_limits(const UpdateLimits& limits) {
 }
 
 Tensor AdamW::update(const Tensor& losses) {
+  if (options_.fused_update) return finish_update();
   keep_gradients();
   if (!on_device_) return update_on_cpu(losses);
   for (const Slot& slot : slots_) {
@@ -131,26 +166,63 @@ Tensor AdamW::update(const Tensor& losses) {
   return on_device_->update(losses);
 }
 
+AdamWStep AdamW::step(double grad_scale) const {
+  return {.step = steps_ + 1,
+          .learning_rate = learning_rate_,
+          .beta1 = options_.betas[0],
+          .beta2 = options_.betas[1],
+          .epsilon = options_.eps,
+          .grad_scale = grad_scale};
+}
+
 Tensor AdamW::update_on_cpu(const Tensor& losses) {
-  const auto each = losses.span<double>();
   const std::vector<AdamWParameter> all = parameters();
   std::vector<Tensor> grads;
   for (const AdamWParameter& parameter : all) grads.push_back(parameter.grad);
-  const double loss = std::accumulate(each.begin(), each.end(), 0.0), norm = norm_of_all(grad_norm(grads));
+  const double loss = sum_of(losses), norm = norm_of_all(grad_norm(grads));
   finish_gathering();  // what no pass has read
   const bool go =
       std::isfinite(loss) && std::isfinite(norm) && loss <= limits_.loss && norm <= limits_.grad_norm;
   const double limit = options_.clip_grad_norm;
   if (go) {
-    adamw(all, {.step = steps_ + 1,
-                .learning_rate = learning_rate_,
-                .beta1 = options_.betas[0],
-                .beta2 = options_.betas[1],
-                .epsilon = options_.eps,
-                .grad_scale = limit > 0 ? clip_factor(norm, limit) : 1.0});
+    adamw(all, step(limit > 0 ? clip_factor(norm, limit) : 1.0));
     leave_values_to_gather();
   }
   return tensor_of<double>({2}, {norm, go ? 1.0 : 0.0});
+}
+
+void AdamW::begin_update(const Tensor& losses) {
+  MOH_CHECK(options_.fused_update, "other updates have no beginning");
+  for (Slot& slot : slots_) slot.updated = false;
+  if (on_device_) return on_device_->begin(losses);
+  const double loss = sum_of(losses);
+  going_ = std::isfinite(loss) && loss <= limits_.loss;
+}
+
+void AdamW::update_one(std::size_t number, const Tensor& grad) {
+  Slot& slot = slots_[number];
+  MOH_CHECK(!std::exchange(slot.updated, true), "a fused update has one backward pass");
+  if (on_device_) return on_device_->update_one(number, grad);
+  slot.squares = square_sums(grad);
+  going_ = going_ && std::isfinite(norm_of({&slot.squares, 1}));
+  if (!going_) return;
+  AdamWParameter parameter = slot.tensors;
+  parameter.grad = grad;
+  adamw({&parameter, 1}, step(1.0));
+}
+
+/// Updates what the backward pass has not reached, with zeros for gradients.
+Tensor AdamW::finish_update() {
+  for (std::size_t i = 0; i < slots_.size(); ++i) {
+    if (slots_[i].updated) continue;
+    const Variable& parameter = slots_[i].parameter.variable;
+    const MemoryPurposeScope purpose(MemoryPurpose::kGradient);
+    update_one(i, zeros(parameter.shape(), parameter.grad_dtype(), parameter.device()));
+  }
+  if (on_device_) return on_device_->finish();
+  std::vector<SquareSums> squares;
+  for (Slot& slot : slots_) squares.push_back(std::move(slot.squares));
+  return tensor_of<double>({2}, {norm_of(squares), going_ ? 1.0 : 0.0});
 }
 
 /// The norm of the gradients of all processes' elements: equal in all.
@@ -166,9 +238,9 @@ void AdamW::leave_values_to_gather() {
   if (!shards_) return;
   std::vector<Tensor> own;
   std::vector<Variable> leaves;
-  for (const auto& [parameter, tensors] : slots_) {
-    own.push_back(tensors.value);
-    leaves.push_back(parameter.variable);
+  for (const Slot& slot : slots_) {
+    own.push_back(slot.tensors.value);
+    leaves.push_back(slot.parameter.variable);
   }
   gather_.emplace(shards_, own, leaves);
 }
@@ -196,8 +268,10 @@ std::vector<NamedTensor> AdamW::gathered(const std::vector<NamedTensor>& parts) 
 
 std::vector<NamedTensor> AdamW::weights() const {
   std::vector<NamedTensor> weights;
-  for (const auto& [parameter, tensors] : slots_)
-    weights.push_back({parameter.name, tensors.master.defined() ? tensors.master : tensors.value});
+  for (const Slot& slot : slots_) {
+    const AdamWParameter& tensors = slot.tensors;
+    weights.push_back({slot.parameter.name, tensors.master.defined() ? tensors.master : tensors.value});
+  }
   return weights;
 }
 

@@ -10,10 +10,12 @@
 #include <vector>
 
 #include "models/model.h"
+#include "ops/optim/clip_grad_norm.h"
 #include "ops/optim/device_adamw.h"
 #include "train/formats/safetensors.h"
 #include "train/optim/parameter_groups.h"
 #include "train/optim/parameter_shards.h"
+#include "train/optim/precision.h"
 #include "train/optim/value_gather.h"
 
 namespace moh {
@@ -23,6 +25,8 @@ struct AdamWOptions {
   double eps = 1e-8;
   double weight_decay = 0.1;
   double clip_grad_norm = 1;  ///< maximum global L2 norm of an update()'s gradients; 0: no clipping
+  Precision gradients = Precision::kFloat32;  ///< of bfloat16 parameters
+  bool fused_update = false;  ///< updates are made within the backward pass; needs clip_grad_norm 0
   std::vector<ParameterGroup> groups = {};
 
   bool operator==(const AdamWOptions&) const = default;
@@ -39,7 +43,11 @@ struct UpdateLimits {
 /// AdamW over the parameters of a model (ops/optim/adamw.h has the formulas). State is float32. A bfloat16
 /// parameter has a float32 master copy, which is updated and then rounded to the parameter.
 ///
-/// On a GPU gradients are kept in float32 buffers at fixed addresses, and update() does not block the host.
+/// On a GPU gradients are kept in buffers at fixed addresses, and update() does not block the host.
+///
+/// With options.fused_update a parameter is updated by a hook, as soon as a backward pass has completed its
+/// gradient, whose memory is freed at once (arXiv 2306.09782, LOMO, has the idea for SGD). A step has one
+/// backward pass then, between begin_update() and update(), and the bits of one that is not fused.
 class AdamW {
  public:
   /// `decays` selects the parameters with weight decay. options.groups are of no account.
@@ -52,6 +60,9 @@ class AdamW {
   /// update() is a collective, and needs the gradients of this process's elements alone. It leaves the values
   /// of the others to be gathered.
   AdamW(const Model& model, const AdamWOptions& options, Communicator& processes, std::size_t bucket_bytes);
+  ~AdamW();
+  AdamW(const AdamW&) = delete;
+  AdamW& operator=(const AdamW&) = delete;
 
   /// Of a GPU: gradients stay where they are from now on, those that there are not in buffers that are made
   /// for them. The first zero_grad() or update() does so, if nobody has done it before.
@@ -75,6 +86,13 @@ class AdamW {
   /// one of them reads it alone.
   void start_gathering() const;
   void finish_gathering() const;
+  /// Whether parameters are updated within the backward pass.
+  bool is_fused() const { return options_.fused_update; }
+  /// Before the backward pass of a fused update, which changes nothing if the sum of `losses` is not finite,
+  /// or above its limit; update() ends it. A gradient that is not finite is found when other parameters have
+  /// their new values: neither this parameter nor those after it get one, and the result says that there was
+  /// no update.
+  void begin_update(const Tensor& losses);
   /// Adds an update that took place to steps().
   void count_update() { ++steps_; }
 
@@ -107,6 +125,8 @@ class AdamW {
   struct Slot {
     NamedParameter parameter;
     AdamWParameter tensors;  // of the process's elements; `grad` is defined on a GPU only: its buffer
+    bool updated = false;    // of a fused update: this parameter has had it
+    SquareSums squares;      // likewise, on the CPU: of its gradient
   };
 
   AdamW(std::vector<NamedParameter> parameters, const std::vector<ParameterUse>& uses,
@@ -117,7 +137,11 @@ class AdamW {
   double norm_of_all(double own) const;
   void leave_values_to_gather();
   bool is_on_device() const;
+  AdamWStep step(double grad_scale) const;
   Tensor update_on_cpu(const Tensor& losses);
+  void update_within_backward();
+  void update_one(std::size_t number, const Tensor& grad);
+  Tensor finish_update();
 
   std::shared_ptr<const ParameterShards> shards_;
   std::vector<Slot> slots_;
@@ -127,6 +151,7 @@ class AdamW {
   double learning_rate_ = 0;
   UpdateLimits limits_;
   std::int64_t steps_ = 0;
+  bool going_ = false;  // of a fused update on the CPU: the losses, and the gradients so far, are finite
   std::unique_ptr<DeviceAdamW> on_device_;  // null on the CPU, and before keep_gradients()
 };
 

@@ -15,10 +15,11 @@ namespace moh {
 namespace {
 
 /// Fields, or sections (ending in a dot), whose changes are harmless.
-constexpr std::array<std::string_view, 14> kHarmless = {
-    "threads",      "cuda_graph", "output.", "log.",  "eval.",    "checkpoint.",
-    "sample.",      "guard.",     "init.",   "comm.", "profile.", "train.stop_after_seconds",
-    "ema.evaluate", "data.cache"};
+constexpr std::array<std::string_view, 15> kHarmless = {
+    "threads",      "cuda_graph",  "output.",           "log.",
+    "eval.",        "checkpoint.", "sample.",           "guard.",
+    "init.",        "comm.",       "profile.",          "train.stop_after_seconds",
+    "ema.evaluate", "data.cache",  "optim.fused_update"};
 
 /// Of these sections, what is read in every step all the same.
 constexpr std::array<std::string_view, 2> kHarmful = {"init.distill.", "comm.gradients"};

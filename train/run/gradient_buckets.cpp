@@ -43,7 +43,8 @@ GradientBuckets::~GradientBuckets() {
 
 void GradientBuckets::add_bucket(const Bucket& layout, const std::vector<Variable>& leaves) {
   const MemoryPurposeScope purpose(MemoryPurpose::kGradient);
-  Filled bucket{lasting_zeros(layout.elements, DType::kFloat32, leaves.front().device()), {}};
+  const Variable& first = leaves[layout.items.front()];
+  Filled bucket{lasting_zeros(layout.elements, first.grad_dtype(), first.device()), {}};
   const std::size_t number = buckets_.size();
   std::int64_t begin = 0;
   for (const std::size_t item : layout.items) {
@@ -51,7 +52,7 @@ void GradientBuckets::add_bucket(const Bucket& layout, const std::vector<Variabl
     leaf.zero_grad();
     leaf.keep_gradient_in(bucket.gradients.slice(begin, begin + leaf.numel()).reshape(leaf.shape()));
     // On a GPU, the optimiser refers to where the gradients are (AdamW::keep_gradients()).
-    if (on_device_) leaf.accumulate_grad(zeros(leaf.shape(), DType::kFloat32, leaf.device()));
+    if (on_device_) leaf.accumulate_grad(zeros(leaf.shape(), leaf.grad_dtype(), leaf.device()));
     leaf.on_gradient([this, number](Variable&) { complete(number); });
     begin += leaf.numel();
     bucket.leaves.push_back(std::move(leaf));
@@ -86,19 +87,25 @@ void GradientBuckets::start_complete_ones() {
 
 void GradientBuckets::start_reduction(const Tensor& gradients) {
   if (on_device_) return start_on_device(gradients);
+  const DType wire = wire_of(gradients);
   if (!options_.sharded)
-    return pending_.push_back(processes_.start_all_reduce(gradients, ReduceOp::kSum, options_.wire));
+    return pending_.push_back(processes_.start_all_reduce(gradients, ReduceOp::kSum, wire));
   const Tensor rows = rows_of(gradients);
   pending_.push_back(
-      processes_.start_reduce_scatter(rows, rows.select(processes_.rank()), ReduceOp::kSum, options_.wire));
+      processes_.start_reduce_scatter(rows, rows.select(processes_.rank()), ReduceOp::kSum, wire));
 }
 
 void GradientBuckets::start_on_device(const Tensor& gradients) const {
   cuda::require_persistent(gradients.raw(), gradients.bytes(), "a bucket of gradients");
   DeviceCollectives& devices = processes_.on_device();
-  if (!options_.sharded) return devices.all_reduce(gradients, ReduceOp::kSum, options_.wire);
+  const DType wire = wire_of(gradients);
+  if (!options_.sharded) return devices.all_reduce(gradients, ReduceOp::kSum, wire);
   const Tensor rows = rows_of(gradients);
-  devices.reduce_scatter(rows, rows.select(processes_.rank()), ReduceOp::kSum, options_.wire);
+  devices.reduce_scatter(rows, rows.select(processes_.rank()), ReduceOp::kSum, wire);
+}
+
+DType GradientBuckets::wire_of(const Tensor& gradients) const {
+  return gradients.dtype() == DType::kFloat32 ? options_.wire : gradients.dtype();
 }
 
 /// The part of each process as a row.
@@ -109,7 +116,7 @@ Tensor GradientBuckets::rows_of(const Tensor& gradients) const {
 void GradientBuckets::finish() {
   for (std::size_t i = started_; i < buckets_.size(); ++i) {
     for (Variable& leaf : buckets_[i].leaves) {
-      if (!leaf.grad().defined()) leaf.accumulate_grad(zeros(leaf.shape(), DType::kFloat32, leaf.device()));
+      if (!leaf.grad().defined()) leaf.accumulate_grad(zeros(leaf.shape(), leaf.grad_dtype(), leaf.device()));
     }
     buckets_[i].missing = 0;
   }

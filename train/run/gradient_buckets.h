@@ -22,7 +22,7 @@ class GradientBuckets {
  public:
   struct Options {
     std::size_t bucket_bytes = std::size_t{4} << 20;
-    DType wire = DType::kFloat32;
+    DType wire = DType::kFloat32;  ///< of float32 gradients; bfloat16 ones are sent as they are
     /// Each process gets the sums of its own elements (ParameterShards) alone, which takes half of the bytes;
     /// the rest of its gradients is of no use after finish().
     bool sharded = false;
@@ -54,6 +54,7 @@ class GradientBuckets {
   void add_bucket(const Bucket& layout, const std::vector<Variable>& leaves);
   void start_reduction(const Tensor& gradients);
   void start_on_device(const Tensor& gradients) const;
+  DType wire_of(const Tensor& gradients) const;
   Tensor rows_of(const Tensor& gradients) const;
   void complete(std::size_t bucket);
   void start_complete_ones();

@@ -93,6 +93,7 @@ TrainStep::TrainStep(Task& task, AdamW& optimizer, const RunConfig& config, Comm
   if (config.cuda_graph) graphs_.emplace();
   const MohConfig* const moh = config.family ? config.family->moh() : nullptr;
   if (moh != nullptr && counts_loads_first(*moh, config.train.accumulate)) loads_.emplace();
+  MOH_CHECK(!optimizer.is_fused() || config.train.accumulate == 1, "a fused update has one micro-batch");
   if (!processes.alone()) make_buckets();
   optimizer.keep_gradients();  // in the buckets, if there are some
 }
@@ -242,11 +243,18 @@ void TrainStep::forward_backward(std::int64_t micro_batch, Generator generator) 
   if (micro_batch == 0) optimizer_.zero_grad();
   MicroBatchLoss loss = forward(task_, generator);
   pass_failpoint(loss);
+  if (optimizer_.is_fused()) begin_fused_update(loss);
   const bool sums = stage_of(micro_batch) == StepStage::kLastMicroBatch;
   if (sums) buckets_->expect_last_pass();
   loss.total.backward();
   keep(loss);
   if (sums) buckets_->finish();
+}
+
+/// Before the backward pass of a step, in which parameters are updated.
+void TrainStep::begin_fused_update(const MicroBatchLoss& loss) {
+  if (before_update_) before_update_();
+  optimizer_.begin_update(packed({loss.task_loss}, config_.device));
 }
 
 /// Puts the numbers of the micro-batch, whose number is in device memory, beside those of the others.
@@ -289,7 +297,7 @@ void TrainStep::gather(const Tensor& own, const Tensor& rows) {
 void TrainStep::update() {
   const ProfilePhaseScope phase(ProfilePhase::kOptimizer);
   const Tensor all = losses_and_numbers_of_all();
-  if (before_update_) before_update_();
+  if (before_update_ && !optimizer_.is_fused()) before_update_();
   const Tensor outcome = optimizer_.update(all.slice(0, config_.train.accumulate));
   if (average_) average_->update(outcome.slice(1, 2));
   const std::int64_t count = outcome.numel() + all.numel();

@@ -46,6 +46,8 @@ struct StepReport {
 /// micro-batches, a forward pass of each without gradients comes first, and tells the loads (StepLoads): the
 /// loss is linear in the probabilities, and its gradient needs of the other micro-batches nothing but these.
 ///
+/// With config.optim.adamw.fused_update parameters are updated within the backward pass (AdamW).
+///
 /// With config.cuda_graph the stages of a step are captured as CUDA graphs (StepGraphs) once kRehearsals
 /// steps of its size have run, and replayed from then on; steps of other sizes, traced ones (StepTrace), and
 /// those before is_settled(), are launched kernel by kernel. They are captured anew when the progress of the
@@ -108,6 +110,7 @@ class TrainStep {
   void count_loads(Generator generator);
   Generator load(std::int64_t step, std::int64_t micro_batch, double& data_seconds);
   void forward_backward(std::int64_t micro_batch, Generator generator);
+  void begin_fused_update(const MicroBatchLoss& loss);
   void keep(const MicroBatchLoss& loss);
   void gather(const Tensor& own, const Tensor& rows);
   Tensor losses_and_numbers_of_all();

@@ -266,6 +266,12 @@ void Trainer::guard(const StepReport& report) {
     return log_warning(what + ": not finite; this step's update is skipped");
   }
   if (metrics_) metrics_->sync();
+  if (optimizer_.is_fused() && std::isfinite(report.loss)) {
+    throw NumericError("train: " + what +
+                       ": expected a finite gradient; with optim.fused_update some weights have been updated "
+                       "already. Nothing of this step is saved: lower optim.learning_rate or lengthen "
+                       "schedule.warmup_steps, and continue from the last checkpoint with --resume");
+  }
   const std::string already =
       skips ? " after " + std::to_string(config_.guard.max_skipped) + " skipped steps in a row" : "";
   throw NumericError(

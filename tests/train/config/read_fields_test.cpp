@@ -29,7 +29,7 @@ TEST_CASE("config fields: unknown keys name the nearest known one") {
       {"optim: {lr: 1}\n", "1:9: optim.lr: unknown key; did you mean optim.learning_rate?"},
       {"optim: {xyz: 1}\n",
        "1:9: optim.xyz: unknown key; known keys of optim: name, learning_rate, betas, eps, weight_decay, "
-       "clip_grad_norm, groups"},
+       "clip_grad_norm, fused_update, groups"},
       {"Seed: 1\n", "1:1: Seed: unknown key; did you mean seed?"},
       {"trian: {steps: 5}\n", "1:1: trian: unknown key; did you mean train?"},
   });
@@ -172,6 +172,12 @@ TEST_CASE("config fields: names, devices, texts and paths") {
       {"precision: bfloat61\n",
        "1:12: precision: expected one of float32 (or fp32, f32), bfloat16 (or bf16), found bfloat61; did you "
        "mean bfloat16?"},
+      {"precision: [bfloat16]\n",
+       "1:12: precision: expected one of float32 (or fp32, f32), bfloat16 (or bf16), found a list"},
+      {"precision:\n",
+       "2:1: precision: expected one of float32 (or fp32, f32), bfloat16 (or bf16), found nothing; write a "
+       "value, or "
+       "remove the key"},
       {"task: vision\n", "1:7: task: expected language_model, found vision"},
       {"model: {preset: llm_z}\n",
        "1:17: model.preset: expected one of none, llm_s, llm_b, moh_llm_s_75, moh_llm_s_50, moh_llm_b_75, "

@@ -57,7 +57,8 @@ TEST_CASE("run config: the field lists name every member of the structs") {
   check(below(root, "attention"), num_members<AttentionConfig>());
   check(below(root, "output"), num_members<OutputConfig>());
   check(below(root, "train"), num_members<TrainConfig>());
-  check(below(root, "optim"), num_members<OptimConfig>() - 1 + num_members<AdamWOptions>() + 1);
+  check(below(root, "optim"), num_members<OptimConfig>() - 1 + num_members<AdamWOptions>());
+  check(below(root, "precision"), 2);  // of the weights, and AdamWOptions::gradients
   check(below(root, "schedule"), num_members<LrSchedule>() - 1 + num_members<EpochSchedule>());
   check(below(root, "ema"), num_members<EmaConfig>());
   check(below(root, "log"), num_members<LogConfig>());
@@ -284,6 +285,25 @@ TEST_CASE("run config: a preset fills in the model, given keys win wherever they
   CHECK(print_resolved(reload(run)) == print_resolved(run));
 }
 
+TEST_CASE("run config: a precision alone is that of the weights, and is written so while it says all") {
+  const RunConfig both = load_text("precision: {weights: bf16, gradients: bfloat16}\n");
+  CHECK(both.precision == Precision::kBFloat16);
+  CHECK(both.optim.adamw.gradients == Precision::kBFloat16);
+  CHECK_THAT(print_resolved(both),
+             Catch::Contains("\nprecision:\n  weights: bfloat16\n  gradients: bfloat16\n"));
+  CHECK(print_resolved(reload(both)) == print_resolved(both));
+  CHECK_THAT(print_resolved(load_text("precision: {weights: bfloat16}\n")),
+             Catch::Contains("\nprecision: bfloat16\n"));
+  ConfigFolder folder;
+  folder.write("base.yaml", "precision: bfloat16\ndata: {train: x}\n");
+  folder.write("main.yaml", "include: base.yaml\nprecision: {gradients: bfloat16}\n");
+  CHECK(folder.load("main.yaml").precision == Precision::kBFloat16);
+  CHECK(folder.load("main.yaml").optim.adamw.gradients == Precision::kBFloat16);
+  const RunConfig overridden = folder.load("base.yaml", {"precision.gradients=bfloat16", "precision=bf16"});
+  CHECK(overridden.optim.adamw.gradients == Precision::kBFloat16);
+  CHECK(overridden.precision == Precision::kBFloat16);
+}
+
 struct RuleCase {
   std::string text;
   std::string message;  ///< without "a.yaml:"
@@ -301,6 +321,31 @@ TEST_CASE("run config: rules between fields point at what was written") {
        "2:22: attention.backend: expected cudnn with device: cuda and precision: bfloat16 alone, found "
        "device: "
        "cuda:0, precision: float32"},
+      {"precision: {gradients: bfloat16}\n",
+       "1:24: precision.gradients: expected float32 with precision.weights: float32, found bfloat16"},
+      {"precision: {weights: fp16}\n",
+       "1:22: precision.weights: expected one of float32 (or fp32, f32), bfloat16 (or bf16), found fp16"},
+      {"optim: {fused_update: true}\n",
+       "1:23: optim.clip_grad_norm: expected 0 with optim.fused_update: true, which updates weights before "
+       "all "
+       "gradients are there, found 1"},
+      {"optim: {fused_update: true, clip_grad_norm: 0}\ntrain: {accumulate: 2}\n",
+       "2:21: train.accumulate: expected 1 with optim.fused_update: true, which keeps no gradients to add "
+       "to, "
+       "found 2"},
+      {"optim: {fused_update: true, clip_grad_norm: 0}\nguard: {non_finite: skip}\n",
+       "2:21: guard.non_finite: expected stop with optim.fused_update: true, which cannot take back weights "
+       "that are updated, found skip"},
+      {"optim: {fused_update: true, clip_grad_norm: 0}\nguard: {spike: {loss: 5}}\n",
+       "2:23: guard.spike.loss: expected 0 with optim.fused_update: true, which cannot take back weights "
+       "that "
+       "are updated, found 5"},
+      {"optim: {fused_update: true, clip_grad_norm: 0}\nguard: {spike: {grad_norm: 5}}\n",
+       "2:28: guard.spike.grad_norm: expected 0 with optim.fused_update: true, which cannot take back "
+       "weights "
+       "that are updated, found 5"},
+      {"optim: {fused_update: true, clip_grad_norm: 0}\ncomm: {zero: 1}\n",
+       "2:14: comm.zero: expected 0 with optim.fused_update: true, which is for one process, found 1"},
       {"model: {heads: 7}\n",
        "1:16: model.heads: expected a divisor of model.hidden (256), found 7; or set model.head_dim"},
       {"model: {hidden: 250}\n",

@@ -97,3 +97,22 @@ TEST_CASE("gradient buckets: a parameter that segments share is reduced after th
     expect(other, 2 * 3 * 2);
   });
 }
+
+TEST_CASE("gradient buckets: gradients that are kept in bfloat16 are sent so, and summed in float32") {
+  const bool sharded = GENERATE(false, true);
+  test::require_success(3, [&](Communicator& comm) {
+    Variable w(full({64}, 1.0, DType::kBFloat16), /*requires_grad=*/true);
+    w.set_grad_dtype(DType::kBFloat16);
+    GradientBuckets buckets(comm, {w}, {1, DType::kFloat32, sharded});
+    buckets.begin_step();
+    buckets.expect_last_pass();
+    // 256 + 1 + 1: bfloat16 has even numbers there, and a sum of bfloat16 would stay 256.
+    scale(w, comm.rank() == 0 ? 256 : 1).backward(full({64}, 1.0, DType::kBFloat16));
+    buckets.finish();
+    const std::int64_t first = sharded ? 32 * comm.rank() : 0;  // of 96 elements, the last 32 without a leaf
+    if (w.grad().dtype() != DType::kBFloat16) throw ValueError("dtype");
+    if (first == 64) return;
+    const auto found = static_cast<float>(w.grad().span<bfloat16>()[static_cast<std::size_t>(first)]);
+    if (found != 258.0F) throw ValueError(std::to_string(found));
+  });
+}

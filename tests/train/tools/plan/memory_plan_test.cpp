@@ -84,6 +84,29 @@ TEST_CASE("plan: memory of a step in bfloat16: masters, and what products widen"
   check_plan(config);
 }
 
+TEST_CASE("plan: memory of gradients in bfloat16, and of updates within the backward pass") {
+  RunConfig config = small_config();
+  config.precision = Precision::kBFloat16;
+  config.optim.adamw.gradients = Precision::kBFloat16;
+  config.train.accumulate = 2;
+  check_plan(config);
+  config.train.accumulate = 1;
+  config.optim.adamw.clip_grad_norm = 0;
+  const auto gradients_of = [](const RunConfig& run) {
+    return plan_memory(run, synthetic_tasks(language_family())).stats.of(MemoryPurpose::kGradient).peak_bytes;
+  };
+  const std::int64_t kept = gradients_of(config);
+  config.optim.adamw.fused_update = true;
+  check_plan(config);
+  config.optim.adamw.gradients = Precision::kFloat32;
+  check_plan(config);
+  CHECK(gradients_of(config) < kept);  // some in float32 at a time, all in bfloat16
+  config.precision = Precision::kFloat32;
+  model_of(config).tied_embeddings = true;
+  model_of(config).recompute = RecomputeLevel::kLayer;
+  check_plan(config);
+}
+
 TEST_CASE("plan: memory of MoH-50 with projections of chosen heads") {
   RunConfig config = small_config();
   route(config, RouterKind::kLearned, 1, 1);

@@ -59,6 +59,40 @@ TEST_CASE("plan: eight GPUs of 80 GB train an 8B model in bfloat16 when they div
   CHECK_THROWS_AS(plan_training(llama3_8b(), {.gpus = 8, .zero = 3}, language_tasks()), ValueError);
 }
 
+TEST_CASE("plan: one GPU of 141 GB trains an 8B model in bfloat16 with narrow gradients, or fused updates") {
+  const PlanOptions options{.memory_bytes = 141'000'000'000};
+  RunConfig config = llama3_8b();
+  const auto plan = [&] { return plan_training(config, options, language_tasks()); };
+  const auto bytes_per_parameter = [](const TrainingPlan& of) {
+    const auto& at_peak = of.memory[1].memory.at_peak;
+    return static_cast<double>(at_peak[0] + at_peak[1] + at_peak[2]) /
+           static_cast<double>(of.step.parameters);
+  };
+  CHECK_FALSE(plan().fits(plan().memory[1]));
+  config.optim.adamw.gradients = Precision::kBFloat16;
+  CHECK(plan().fits(plan().memory[1]));
+  CHECK(bytes_per_parameter(plan()) == Approx(16));
+  config.optim.adamw.gradients = Precision::kFloat32;
+  config.optim.adamw.fused_update = true;
+  config.optim.adamw.clip_grad_norm = 0;
+  config.train.accumulate = 1;
+  CHECK(plan().fits(plan().memory[1]));
+  CHECK(bytes_per_parameter(plan()) < 14.5);  // the largest gradient is there when memory is at its peak
+  CHECK_THAT(message_of<ConfigError>([&] { plan_training(config, {.gpus = 8}, language_tasks()); }),
+             Catch::Contains("optim.fused_update: expected false with 8 processes"));
+}
+
+TEST_CASE("plan: gradients in bfloat16 are half of what eight GPUs hold of them") {
+  RunConfig config = llama3_8b();
+  const PlanOptions options{.gpus = 8, .zero = 1, .memory_bytes = 80'000'000'000};
+  const TrainingPlan wide = plan_training(config, options, language_tasks());
+  config.optim.adamw.gradients = Precision::kBFloat16;
+  const TrainingPlan narrow = plan_training(config, options, language_tasks());
+  CHECK(narrow.fits(narrow.memory[1]));
+  CHECK(wide.memory[1].memory.needed_bytes() - narrow.memory[1].memory.needed_bytes() ==
+        2 * wide.step.parameters);
+}
+
 TEST_CASE(
     "plan: several devices share the samples of a step, by whole micro-batches where that is possible") {
   RunConfig config = small_language_run();
