@@ -110,8 +110,8 @@ void AdamW::keep_gradients() {
     variable.keep_gradient_in(slot.tensors.grad);
   }
   if (!options_.fused_update) all = parameters();
-  on_device_ = std::make_unique<DeviceAdamW>(all, AdamWBetas{options_.betas[0], options_.betas[1], options_.eps},
-                                             options_.clip_grad_norm);
+  on_device_ = std::make_unique<DeviceAdamW>(
+      all, AdamWBetas{options_.betas[0], options_.betas[1], options_.eps}, options_.clip_grad_norm);
   on_device_->set_learning_rate(learning_rate_);
   on_device_->set_limits(limits_.loss, limits_.grad_norm);
   on_device_->set_steps(steps_);
