@@ -36,6 +36,13 @@ MOH_DEVICE double sum_by_block(const double* square_sums, std::int64_t count) {
 
 /// One block.
 MOH_KERNEL(kThreads)
+void adamw_sum_kernel(const double* square_sums, std::int64_t count, double* sum) {
+  const double squares = sum_by_block(square_sums, count);
+  if (device::thread_x() == 0) *sum = squares;
+}
+
+/// One block.
+MOH_KERNEL(kThreads)
 void adamw_require_finite_kernel(const double* square_sums, std::int64_t count, std::int32_t* go) {
   const double squares = sum_by_block(square_sums, count);
   if (device::thread_x() == 0 && !is_finite(squares)) *go = 0;
@@ -80,6 +87,11 @@ constexpr cuda::LaunchShape kOneBlock = {.threads = kThreads,
 template <class Backend>
 void AdamWPlanKernels<Backend>::decide(const AdamWPlan& plan) {
   cuda::launch("adamw_plan", adamw_plan_kernel, kOneBlock, plan);
+}
+
+template <class Backend>
+void AdamWPlanKernels<Backend>::sum(const double* square_sums, std::int64_t num_square_sums, double* sum) {
+  cuda::launch("adamw_sum", adamw_sum_kernel, kOneBlock, square_sums, num_square_sums, sum);
 }
 
 template <class Backend>

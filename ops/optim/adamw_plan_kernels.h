@@ -32,6 +32,8 @@ struct AdamWPlanKernels {
   /// Computes the results of the plan: there is an update if the sum of the losses and the global L2 norm,
   /// the square root of the sum of the square sums, are finite and not above the limits.
   static void decide(const AdamWPlan& plan);
+  /// *sum = the sum of the square sums.
+  static void sum(const double* square_sums, std::int64_t num_square_sums, double* sum);
   /// Sets *go to 0 if the sum of the square sums is not finite.
   static void require_finite(const double* square_sums, std::int64_t num_square_sums, std::int32_t* go);
   /// outcome[0] = the square root of the sum of the square sums, outcome[1] = *go.

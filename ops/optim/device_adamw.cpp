@@ -84,13 +84,12 @@ void DeviceAdamW::each_type(const char* op, Fn&& fn) const {
   });
 }
 
-/// Decides from the losses and the first `num_square_sums` square sums.
-void DeviceAdamW::decide(const Tensor& losses, std::int64_t num_square_sums, double max_norm,
+void DeviceAdamW::decide(const Tensor& losses, const Tensor& square_sums, double max_norm,
                          const Tensor& outcome) const {
   const AdamWPlan plan{.betas = betas_,
                        .max_norm = max_norm,
-                       .square_sums = square_sums_.data<double>(),
-                       .num_square_sums = num_square_sums,
+                       .square_sums = square_sums.data<double>(),
+                       .num_square_sums = square_sums.numel(),
                        .losses = losses.data<double>(),
                        .num_losses = losses.numel(),
                        .limits = limits_.data<double>(),
@@ -107,13 +106,24 @@ void DeviceAdamW::decide(const Tensor& losses, std::int64_t num_square_sums, dou
   });
 }
 
-Tensor DeviceAdamW::update(const Tensor& losses) const {
+/// Of all chunks, [1].
+Tensor DeviceAdamW::sum_of_squares() const {
+  Tensor sum = empty({1}, DType::kFloat64, like_.device());
+  run_kernel("adamw_plan", like_, [&]<class Backend, class Any>() {
+    if constexpr (std::is_same_v<Backend, Cuda>)
+      AdamWPlanKernels<Backend>::sum(square_sums_.data<double>(), num_sums_, sum.data<double>());
+  });
+  return sum;
+}
+
+Tensor DeviceAdamW::update(const Tensor& losses,
+                           const std::function<Tensor(const Tensor& own)>& squares_of_all) const {
   Tensor outcome = empty({2}, DType::kFloat64, like_.device());
   each_type("grad_norm", [&]<class Backend, class T, class G>(const Chunks<T, G>& chunks) {
     GradNormKernels<Backend, G>::sum_squares(chunks.grads.data(), chunks.grads.size(),
                                              square_sums_.data<double>() + chunks.first_sum);
   });
-  decide(losses, num_sums_, max_norm_, outcome);
+  decide(losses, squares_of_all ? squares_of_all(sum_of_squares()) : square_sums_, max_norm_, outcome);
   each_type("adamw", [&]<class Backend, class T, class G>(const Chunks<T, G>& chunks) {
     AdamWKernels<Backend, T, G>::update(chunks.parameters.data(), chunks.parameters.size(),
                                         static_cast<AdamWCoefficients<float>*>(coefficients_.raw()),
@@ -124,7 +134,7 @@ Tensor DeviceAdamW::update(const Tensor& losses) const {
 }
 
 void DeviceAdamW::begin(const Tensor& losses) const {
-  decide(losses, 0, 0.0, empty({2}, DType::kFloat64, like_.device()));
+  decide(losses, square_sums_.slice(0, 0), 0.0, empty({2}, DType::kFloat64, like_.device()));
 }
 
 void DeviceAdamW::update_one(std::size_t parameter, const Tensor& grad) const {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 #include "core/tensor.h"
@@ -35,7 +36,12 @@ class DeviceAdamW {
   /// One update, unless the global L2 norm of the gradients or the sum of `losses` (float64 [n]) is not
   /// finite, or above its limit: then the weights, the moments and the number of updates are unchanged.
   /// Returns float64 [2] on the GPU: the norm, and 1 if there was an update, else 0.
-  Tensor update(const Tensor& losses) const;
+  ///
+  /// The parameters may be a part of those whose norm counts: then `squares_of_all` gets the sum of the
+  /// squares of their gradients, float64 [1] on the GPU, and returns those of all parts, [n], without
+  /// waiting.
+  Tensor update(const Tensor& losses,
+                const std::function<Tensor(const Tensor& own)>& squares_of_all = {}) const;
 
   /// Begins an update one by one, which changes nothing if the sum of the losses is not finite, or above its
   /// limit.
@@ -63,8 +69,8 @@ class DeviceAdamW {
                   Chunks<T, G>& chunks);
   template <class Fn>
   void each_type(const char* op, Fn&& fn) const;
-  void decide(const Tensor& losses, std::int64_t num_square_sums, double max_norm,
-              const Tensor& outcome) const;
+  void decide(const Tensor& losses, const Tensor& square_sums, double max_norm, const Tensor& outcome) const;
+  Tensor sum_of_squares() const;
 
   AdamWBetas betas_;
   double max_norm_;

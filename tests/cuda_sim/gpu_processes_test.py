@@ -1,6 +1,7 @@
 """A run in several processes with a simulated GPU each: the steps of one process, through NCCL and through host memory, and an
 end together."""
 
+import json
 import os
 import pathlib
 import signal
@@ -10,7 +11,7 @@ import unittest
 
 sys.path.insert(0, str(pathlib.Path(os.environ["MOH_SOURCE_DIR"], "tests", "cli")))
 import support  # noqa: E402  (needs the path)
-from processes_test import COMM_ERROR, TIMEOUT_SECONDS, Processes, can_run_several, ranks_of, several  # noqa: E402
+from processes_test import COMM_ERROR, DIFFUSION, TIMEOUT_SECONDS, Processes, can_run_several, ranks_of, several  # noqa: E402
 
 TINY = {**support.SMALLEST, "device": "cuda", "data.sequence_length": 16, "train.batch_size": 2, "train.accumulate": 2,
         "train.steps": 5, "optim.eps": 1e-4, "eval.every": 5, "checkpoint.every": 0}
@@ -32,6 +33,51 @@ class OnGpus(Processes):
         self.assert_says(output, "comm: between the GPUs: through host memory, by Open MPI")
         self.assert_same_state("nccl", "host")  # the simulator's NCCL adds in the order of the ranks, too
 
+    def test_a_divided_state_makes_the_same_steps_and_goes_on_in_another_number_of_processes(self):
+        config = self.config({**TINY, **MOH, "ema.decay": 0.9, "checkpoint.every": 2, "eval.every": 2,
+                              "train.steps": 6, "schedule.decay_steps": 6})
+        self.moh("train", config, "output.dir=one")
+        self.run_in(2, "train", config, "output.dir=divided", "comm.zero=1")
+        self.assert_close("one", "divided")
+        newest = sorted((self.folder / "divided" / "checkpoints").glob("step_*"))[-1]
+        self.assertEqual(len(list(newest.glob("optimizer-*"))), 2)
+        output = self.run_in(2, "train", config, "output.dir=captured", "comm.zero=1", "cuda_graph=true")
+        self.assert_says(output, "the step is captured")
+        self.assert_close("one", "captured")
+        self.run_in(2, "train", config, "train.steps=2", "comm.zero=1")
+        self.moh("train", config, "--resume", "train.steps=4")
+        self.run_in(2, "train", config, "--resume", "comm.zero=1", "comm.backend=host")
+        self.assert_close("one", "run")
+
+    def test_the_loads_of_the_whole_step_are_those_of_all(self):
+        config = self.config({**TINY, **MOH, "model.moh.balance_scope": "global", "model.moh.balance_weight": 0.5})
+        self.moh("train", config, "output.dir=one")
+        self.run_in(2, "train", config, "output.dir=two", "comm.zero=1")
+        self.assert_close("one", "two")
+
+    def test_traces_show_the_collectives_of_the_gpu(self):
+        config = self.config({**TINY, "comm.zero": 1, "profile.steps": [3, 3], "train.steps": 4, "eval.every": 0})
+        self.run_in(2, "train", config)
+        for name in ("trace.json", "trace.rank1.json"):
+            events = json.loads((self.folder / "run" / name).read_text())["traceEvents"]
+            track = next(e["tid"] for e in events if e["ph"] == "M" and e["args"]["name"] == "device communication")
+            (step,) = (e for e in events if e.get("cat") == "step")
+            collectives = [e for e in events if e["ph"] == "X" and e["tid"] == track]
+            self.assertLessEqual({"all-gather", "reduce-scatter"}, {e["name"] for e in collectives})
+            for event, after in zip(collectives, collectives[1:]):  # one after the other, in the simulator's time
+                self.assertGreater(event["args"]["bytes"], 0)
+                self.assertLess(step["ts"], event["ts"])
+                self.assertLessEqual(event["ts"] + event["dur"], after["ts"] + 1)
+
+    def test_pictures_do_not_depend_on_the_number_of_gpus(self):
+        self.write("diffusion.yaml", DIFFUSION.replace("accumulate: 4", "accumulate: 2"))
+        self.run_in(2, "train", "diffusion.yaml", "device=cuda", "train.steps=2", "eval.every=0")
+        sample = ("sample", "--checkpoint", "run", "--steps", 2, "-n", 5, "--npz", "--out")
+        self.moh(*sample, "one")
+        self.run_in(2, *sample, "two", "--batch-size", 2)
+        for name in ("samples.npz", "sample.json"):
+            self.assertEqual((self.folder / "one" / name).read_bytes(), (self.folder / "two" / name).read_bytes())
+
     def test_captured_steps_have_the_same_bits(self):
         config = self.config({**TINY, "train.accumulate": 4})
         self.run_in(2, "train", config, "output.dir=plain")
@@ -40,10 +86,13 @@ class OnGpus(Processes):
         self.assert_same_state("plain", "graph")
 
     def test_gradients_in_bfloat16_are_summed_in_the_order_of_the_ranks(self):
-        config = self.config({**TINY, "comm.gradients": "bfloat16"})
-        self.run_in(2, "train", config, "output.dir=nccl")
-        self.run_in(2, "train", config, "output.dir=host", "comm.backend=host")
-        self.assert_same_state("nccl", "host")
+        kept = {"precision.weights": "bfloat16", "precision.gradients": "bfloat16"}
+        for settings in ({"comm.gradients": "bfloat16"}, kept):
+            with self.subTest(settings):
+                config = self.config({**TINY, **settings})
+                for backend in ("nccl", "host"):
+                    self.run_in(2, "train", config, f"output.dir={backend}", f"comm.backend={backend}", "--overwrite")
+                self.assert_same_state("nccl", "host")
 
     def test_processes_share_a_gpu_only_when_they_are_told_to(self):
         config = self.config({**TINY, "train.steps": 1, "eval.every": 0})

@@ -2,11 +2,14 @@
 // compared with. Started as torchrun would, it trains as its arguments say, maybe with a fault, and prints a
 // digest of losses, weights and moments, or why it fails.
 
+#include <algorithm>
 #include <cstdio>
 #include <cstring>
 #include <map>
 #include <optional>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "core/error.h"
 #include "tests/cuda_sim/grid.h"
@@ -34,6 +37,8 @@ struct Arguments {
   /// Of rank 1. "order": two buckets of different sizes are swapped; "swap": two of one size; "count": an
   /// element is missing; "abort": the communicator is used after its end. "none".
   std::string fault;
+  std::vector<std::string> settings;  ///< "zero", "unclipped", "bfloat16", "global"
+  bool has(std::string_view setting) const { return std::ranges::find(settings, setting) != settings.end(); }
 };
 
 /// Hands on the calls, with the fault.
@@ -104,6 +109,11 @@ RunConfig config_of(const Arguments& arguments, Device device) {
   config.train.accumulate = arguments.micro_batches;
   if (arguments.backend == "nccl") config.comm.bucket_mib = 0;  // a bucket for each parameter
   config.cuda_graph = arguments.graph;
+  config.comm.zero = arguments.has("zero") ? 1 : 0;
+  if (arguments.has("zero")) config.comm.bucket_mib = 0;
+  if (arguments.has("unclipped")) config.optim.adamw.clip_grad_norm = 0;
+  if (arguments.has("bfloat16")) config.precision = Precision::kBFloat16;
+  if (arguments.has("global")) config.family->moh()->balance_scope = BalanceScope::kGlobal;
   return config;
 }
 
@@ -117,7 +127,10 @@ std::uint64_t train(const Arguments& arguments, Device device, Communicator& pro
     digest = mixed(digest, &report.loss, sizeof report.loss);
   }
   if (arguments.graph && !run.captured()) throw ValueError("the step was not captured");
-  for (const Tensor& tensor : run.state()) digest = mixed(digest, tensor.raw(), tensor.bytes());
+  run.optimizer().finish_gathering();
+  const bool divided = arguments.has("zero") || arguments.has("unclipped");  // no rank has all moments
+  for (const Tensor& tensor : divided ? run.values() : run.state())
+    digest = mixed(digest, tensor.raw(), tensor.bytes());
   return digest;
 }
 
@@ -168,10 +181,16 @@ int run(const Arguments& arguments) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc != 7) {
-    std::fprintf(stderr, "usage: train_ranks TIMING graph|eager STEPS MICRO_BATCHES nccl|host FAULT\n");
+  if (argc < 7) {
+    std::fprintf(stderr,
+                 "usage: train_ranks TIMING graph|eager STEPS MICRO_BATCHES nccl|host FAULT SETTING...\n");
     return 2;
   }
-  return run(
-      {argv[1], std::string(argv[2]) == "graph", std::stoi(argv[3]), std::stoll(argv[4]), argv[5], argv[6]});
+  return run({argv[1],
+              std::string(argv[2]) == "graph",
+              std::stoi(argv[3]),
+              std::stoll(argv[4]),
+              argv[5],
+              argv[6],
+              {argv + 7, argv + argc}});
 }

@@ -39,9 +39,10 @@ class TrainRanks(unittest.TestCase):
             process.wait()
             process.stdout.close()
 
-    def run_ranks(self, count, timing="at_once", how="graph", steps=FEW_STEPS, micro_batches=2, backend="nccl", fault="none"):
+    def run_ranks(self, count, timing="at_once", how="graph", steps=FEW_STEPS, micro_batches=2, backend="nccl", fault="none",
+                  settings=()):
         """Exit codes and outputs of the ranks."""
-        ranks = self.start(count, [timing, how, str(steps), str(micro_batches), backend, fault])
+        ranks = self.start(count, [timing, how, str(steps), str(micro_batches), backend, fault, *settings])
         outputs = [process.communicate(timeout=TIMEOUT_SECONDS)[0] for process in ranks]
         return [process.returncode for process in ranks], outputs
 
@@ -67,6 +68,26 @@ class TrainRanks(unittest.TestCase):
             with self.subTest(f"{timing}, {micro_batches}"):
                 expected = self.digest(2, how="eager", micro_batches=micro_batches, backend="host")
                 self.assertEqual(self.digest(2, timing=timing, micro_batches=micro_batches), expected)
+
+    def test_a_divided_state_makes_the_same_steps(self):
+        # The norm, of which clipping is a function, is summed in another order.
+        for more in ((), ("bfloat16",)):
+            with self.subTest(more):
+                expected = self.digest(2, how="eager", settings=("unclipped", *more))
+                for timing in ("at_once", "late", "ahead"):
+                    divided = self.digest(2, timing=timing, settings=("zero", "unclipped", *more))
+                    self.assertEqual(divided, expected, timing)
+        expected = self.digest(2, how="eager", micro_batches=4, settings=("zero",))
+        for timing in ("late", "ahead"):
+            self.assertEqual(self.digest(2, timing=timing, micro_batches=4, settings=("zero",)), expected, timing)
+
+    def test_loads_of_the_whole_step_are_those_of_both(self):
+        expected = self.digest(1, how="eager", settings=("global",))
+        self.assertNotEqual(self.digest(1, how="eager"), expected)
+        for timing in ("at_once", "late", "ahead"):
+            self.assertEqual(self.digest(2, timing=timing, settings=("global",)), expected, timing)
+        expected = self.digest(2, how="eager", settings=("global", "unclipped"))
+        self.assertEqual(self.digest(2, timing="ahead", settings=("global", "unclipped", "zero")), expected)
 
     def test_another_order_on_one_rank_is_found(self):
         codes, outputs = self.run_ranks(2, timing="ahead", fault="order")

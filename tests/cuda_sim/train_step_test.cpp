@@ -116,7 +116,7 @@ TEST_CASE("sim: a captured step gives the same bits as one that is not") {
 
 TEST_CASE("sim: a fused update, captured or not, gives the bits of one after the backward pass") {
   for (const bool late : {false, true}) {
-    const sim::Stream::LateScope scope(late);
+    const sim::Streams::TimingScope scope(late ? sim::Timing::kLate : sim::Timing::kAtOnce);
     for (const Precision gradients : {Precision::kFloat32, Precision::kBFloat16}) {
       RunConfig config = small_run();
       config.precision = Precision::kBFloat16;

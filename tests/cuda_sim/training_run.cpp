@@ -36,7 +36,8 @@ std::unique_ptr<Task> synthetic_task(const RunConfig& config, const Family& fami
 TrainingRun::TrainingRun(const RunConfig& config, const Family& family, Communicator& processes)
     : config_(divided_config(config, processes.size())),
       task_(synthetic_task(config_, family)),
-      optimizer_(task_->model(), config.optim.adamw),
+      optimizer_(task_->model(), config.optim.adamw, config.comm.zero > 0 ? processes : one_process(),
+                 config.comm.bucket_bytes()),
       train_step_(*task_, optimizer_, config_, processes) {
   task_->seek(0, train_step_.part());
 }
@@ -49,10 +50,15 @@ std::int64_t TrainingRun::begin() {
   return sim::Streams::instance().waits() - before;
 }
 
-std::vector<Tensor> TrainingRun::state() const {
-  std::vector<Tensor> state;
+std::vector<Tensor> TrainingRun::values() const {
+  std::vector<Tensor> values;
   for (const NamedParameter& p : task_->model().parameters())
-    state.push_back(p.variable.value().to(kCpu).clone());
+    values.push_back(p.variable.value().to(kCpu).clone());
+  return values;
+}
+
+std::vector<Tensor> TrainingRun::state() const {
+  std::vector<Tensor> state = values();
   for (const NamedTensor& entry : optimizer_.state()) state.push_back(entry.tensor.to(kCpu).clone());
   return state;
 }

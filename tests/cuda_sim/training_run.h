@@ -33,7 +33,9 @@ class TrainingRun {
   bool captured() const { return train_step_.captured(); }
   AdamW& optimizer() { return optimizer_; }
   Task& task() { return *task_; }
-  /// Parameters and the optimiser's state, on the CPU.
+  /// The parameters, on the CPU.
+  std::vector<Tensor> values() const;
+  /// These and the optimiser's state, which is not divided.
   std::vector<Tensor> state() const;
 
  private:

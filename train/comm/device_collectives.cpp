@@ -4,7 +4,10 @@
 #include <exception>
 #include <span>
 
+#include "core/cuda/queue.h"
+#include "core/dry_run.h"
 #include "core/error.h"
+#include "train/comm/collective_timer.h"
 #include "train/comm/comm_error.h"
 #include "train/comm/communicator.h"
 
@@ -20,37 +23,46 @@ std::uint64_t mixed(std::uint64_t digest, std::string_view text) {
 
 }  // namespace
 
-void DeviceCollectives::note(std::string_view name, const Tensor& values, DType wire, int detail) {
+/// Notes a call, and makes it.
+void DeviceCollectives::call(std::string_view name, const Tensor& values, DType wire, int detail,
+                             FunctionRef<void()> work) {
   check();
   last_call_ = std::string(name) + " of " + std::to_string(values.numel()) + " elements of " +
                std::string(dtype_name(wire));
   if (detail != 0) last_call_ += " (" + std::to_string(detail) + ")";
   digest_ = mixed(digest_, last_call_);
   ++calls_;
+  if (timer_ == nullptr) return work();
+  timer_->begin(std::string(name), static_cast<std::size_t>(values.numel()) * dtype_size(wire));
+  work();
+  timer_->end();
 }
 
 void DeviceCollectives::all_reduce(const Tensor& values, ReduceOp op, DType wire) {
-  note("all-reduce", values, wire, static_cast<int>(op));
-  do_all_reduce(values, op, wire);
+  call("all-reduce", values, wire, static_cast<int>(op), [&] { do_all_reduce(values, op, wire); });
 }
 
 void DeviceCollectives::reduce_scatter(const Tensor& rows, const Tensor& part, ReduceOp op, DType wire) {
   MOH_CHECK(rows.dtype() == part.dtype() && rows.shape()[0] * part.numel() == rows.numel(),
             "a row for each process");
-  note("reduce-scatter", rows, wire, static_cast<int>(op));
-  do_reduce_scatter(rows, part, op, wire);
+  call("reduce-scatter", rows, wire, static_cast<int>(op), [&] { do_reduce_scatter(rows, part, op, wire); });
 }
 
 void DeviceCollectives::all_gather(const Tensor& part, const Tensor& rows) {
   MOH_CHECK(rows.dtype() == part.dtype() && rows.shape()[0] * part.numel() == rows.numel(),
             "a row for each process");
-  note("all-gather", rows, rows.dtype(), 0);
-  do_all_gather(part, rows);
+  call("all-gather", rows, rows.dtype(), 0, [&] { do_all_gather(part, rows); });
+}
+
+void DeviceCollectives::all_gather_in_line(const Tensor& part, const Tensor& rows) {
+  if (dry_run()) return all_gather(part, rows);
+  cuda::wait_for(cuda::Queue::kCommunication, cuda::Queue::kCompute);
+  all_gather(part, rows);
+  cuda::wait_for(cuda::Queue::kCompute, cuda::Queue::kCommunication);
 }
 
 void DeviceCollectives::broadcast(const Tensor& values, int root) {
-  note("broadcast", values, values.dtype(), root);
-  do_broadcast(values, root);
+  call("broadcast", values, values.dtype(), root, [&] { do_broadcast(values, root); });
 }
 
 void DeviceCollectives::require_same_calls(Communicator& processes) {

@@ -4,11 +4,13 @@
 #include <string>
 #include <string_view>
 
+#include "core/function_ref.h"
 #include "core/reduce_op.h"
 #include "core/tensor.h"
 
 namespace moh {
 
+class CollectiveTimer;
 class Communicator;
 
 /// What carries collectives between GPUs.
@@ -53,6 +55,8 @@ class DeviceCollectives {
   void reduce_scatter(const Tensor& rows, const Tensor& part, ReduceOp op, DType wire);
   /// `part` [...] maybe row number rank of `rows` [N, ...]. Any type.
   void all_gather(const Tensor& part, const Tensor& rows);
+  /// all_gather() of what the compute queue has made, which waits for it (fork and join).
+  void all_gather_in_line(const Tensor& part, const Tensor& rows);
   /// Any type.
   void broadcast(const Tensor& values, int root = 0);
   /// Subsequent work of the communication queue begins when that of all processes has come here.
@@ -68,6 +72,8 @@ class DeviceCollectives {
   /// All processes leave, when everything has ended. No collective follows.
   virtual void leave() = 0;
 
+  /// From now on `timer` times the calls, which are in no capture; null: nobody does.
+  void set_timer(CollectiveTimer* timer) { timer_ = timer; }
   /// Number of calls so far; those of a capture count once.
   std::int64_t calls() const { return calls_; }
   /// "all-reduce of 4096 elements of float32": the last one.
@@ -80,11 +86,12 @@ class DeviceCollectives {
   virtual void do_broadcast(const Tensor& values, int root) = 0;
 
  private:
-  void note(std::string_view name, const Tensor& values, DType wire, int detail);
+  void call(std::string_view name, const Tensor& values, DType wire, int detail, FunctionRef<void()> work);
 
   std::int64_t calls_ = 0, compared_ = 0;
   std::uint64_t digest_ = 0;  // of all calls
   std::string last_call_;
+  CollectiveTimer* timer_ = nullptr;
 };
 
 /// Ends the collectives of the device when it is left by an exception: then other processes may never come

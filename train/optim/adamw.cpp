@@ -163,7 +163,8 @@ Tensor AdamW::update(const Tensor& losses) {
   for (const Slot& slot : slots_) {
     if (!slot.parameter.variable.grad().defined()) slot.tensors.grad.fill(0.0);
   }
-  return on_device_->update(losses);
+  if (!shards_) return on_device_->update(losses);
+  return on_device_->update(losses, [this](const Tensor& own) { return squares_of_all(own); });
 }
 
 AdamWStep AdamW::step(double grad_scale) const {
@@ -225,6 +226,14 @@ Tensor AdamW::finish_update() {
   return tensor_of<double>({2}, {norm_of(squares), going_ ? 1.0 : 0.0});
 }
 
+/// Those of the gradients of all processes' elements, on the device.
+Tensor AdamW::squares_of_all(const Tensor& own) const {
+  const Communicator& processes = shards_->processes();
+  const Tensor rows = empty({processes.size(), own.numel()}, own.dtype(), own.device());
+  processes.on_device().all_gather_in_line(own, rows);
+  return rows.reshape({rows.numel()});
+}
+
 /// The norm of the gradients of all processes' elements: equal in all.
 double AdamW::norm_of_all(double own) const {
   if (!shards_) return own;
@@ -236,6 +245,7 @@ double AdamW::norm_of_all(double own) const {
 /// The new values are on their way from now on; until a parameter is read, nobody waits for them.
 void AdamW::leave_values_to_gather() {
   if (!shards_) return;
+  forget_gathering();
   std::vector<Tensor> own;
   std::vector<Variable> leaves;
   for (const Slot& slot : slots_) {
@@ -243,6 +253,11 @@ void AdamW::leave_values_to_gather() {
     leaves.push_back(slot.parameter.variable);
   }
   gather_.emplace(shards_, own, leaves);
+}
+
+void AdamW::forget_gathering() {
+  if (gather_) gather_->forget();
+  gather_.reset();
 }
 
 void AdamW::start_gathering() const {

@@ -58,7 +58,7 @@ class AdamW {
   AdamW(const Model& model, const AdamWOptions& options);
   /// The same, with the state divided among `processes` (ParameterShards), in buckets of `bucket_bytes`. Then
   /// update() is a collective, and needs the gradients of this process's elements alone. It leaves the values
-  /// of the others to be gathered.
+  /// of the others to be gathered (on a GPU, leave_values_to_gather() does).
   AdamW(const Model& model, const AdamWOptions& options, Communicator& processes, std::size_t bucket_bytes);
   ~AdamW();
   AdamW(const AdamW&) = delete;
@@ -86,6 +86,10 @@ class AdamW {
   /// one of them reads it alone.
   void start_gathering() const;
   void finish_gathering() const;
+  /// Of a GPU, where update() may be replayed and leaves nothing to be gathered: the values of the others are
+  /// to be gathered from now on, whether they have been before or not; and they are there, by a replay.
+  void leave_values_to_gather();
+  void forget_gathering();
   /// Whether parameters are updated within the backward pass.
   bool is_fused() const { return options_.fused_update; }
   /// Before the backward pass of a fused update, which changes nothing if the sum of `losses` is not finite,
@@ -135,8 +139,8 @@ class AdamW {
   std::vector<AdamWParameter> parameters() const;
   TensorPart part_of(std::size_t slot, const NamedTensor& tensor) const;
   double norm_of_all(double own) const;
-  void leave_values_to_gather();
   bool is_on_device() const;
+  Tensor squares_of_all(const Tensor& own) const;
   AdamWStep step(double grad_scale) const;
   Tensor update_on_cpu(const Tensor& losses);
   void update_within_backward();

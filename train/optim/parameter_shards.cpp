@@ -1,11 +1,11 @@
 #include "train/optim/parameter_shards.h"
 
 #include <algorithm>
-#include <cstring>
 #include <memory>
 #include <optional>
 #include <utility>
 
+#include "core/cuda/queue.h"
 #include "core/error.h"
 
 namespace moh {
@@ -21,12 +21,11 @@ std::int64_t padded(std::int64_t elements, std::int64_t unit) {
 /// Copies `count` elements of one dtype, from number `from_begin` to number `to_begin`.
 void copy_elements(const Tensor& to, std::int64_t to_begin, const Tensor& from, std::int64_t from_begin,
                    std::int64_t count) {
-  MOH_CHECK(to.dtype() == from.dtype() && to.device() == kCpu && from.device() == kCpu, "gather: one dtype");
-  const std::size_t size = dtype_size(to.dtype());
-  const auto at = [&](const Tensor& tensor, std::int64_t element) {
-    return static_cast<std::byte*>(tensor.raw()) + static_cast<std::size_t>(element) * size;
+  MOH_CHECK(to.dtype() == from.dtype(), "gather: one dtype");
+  const auto elements = [count](const Tensor& tensor, std::int64_t begin) {
+    return tensor.reshape({tensor.numel()}).slice(begin, begin + count);
   };
-  std::memmove(at(to, to_begin), at(from, from_begin), static_cast<std::size_t>(count) * size);
+  if (count > 0) elements(to, to_begin).copy_from(elements(from, from_begin));
 }
 
 }  // namespace
@@ -75,11 +74,14 @@ Tensor ParameterShards::own_part(std::size_t index, const Tensor& whole) const {
 struct ParameterShards::Sent {
   Communicator* processes;
   Tensor rows;
-  std::vector<Tensor> whole;  // of the bucket's items
-  Communicator::Pending pending;
+  std::vector<Tensor> whole;      // of the bucket's items
+  Communicator::Pending pending;  // of main memory
 
   void finish() {
-    processes->finish(pending);
+    if (rows.device() == kCpu)
+      processes->finish(pending);
+    else
+      cuda::wait_for(cuda::Queue::kCompute, cuda::Queue::kCommunication);
     std::int64_t begin = 0;
     for (const Tensor& tensor : whole) {
       copy_elements(tensor, 0, rows, begin, tensor.numel());
@@ -90,10 +92,11 @@ struct ParameterShards::Sent {
 
 ParameterShards::Sent ParameterShards::start(const Bucket& bucket, std::span<const Tensor> own,
                                              std::span<const Tensor> whole) const {
-  const DType dtype = own[bucket.items.front()].dtype();
+  const Tensor& first = own[bucket.items.front()];
   const std::int64_t part = bucket.elements / processes_.size();
   const MemoryPurposeScope purpose(MemoryPurpose::kWorkspace);
-  const Tensor rows = zeros({processes_.size(), part}, dtype), mine = rows.select(processes_.rank());
+  const Tensor rows = zeros({processes_.size(), part}, first.dtype(), first.device());
+  const Tensor mine = rows.select(processes_.rank());
   std::vector<Tensor> items;
   std::int64_t place = 0;
   for (const std::size_t i : bucket.items) {
@@ -101,7 +104,14 @@ ParameterShards::Sent ParameterShards::start(const Bucket& bucket, std::span<con
     place += own_[i].count();
     items.push_back(whole[i]);
   }
-  return {&processes_, rows, std::move(items), processes_.start_all_gather(mine, rows)};
+  Sent sent{&processes_, rows, std::move(items), {}};
+  if (rows.device() == kCpu) {
+    sent.pending = processes_.start_all_gather(mine, rows);
+  } else {
+    cuda::wait_for(cuda::Queue::kCommunication, cuda::Queue::kCompute);
+    processes_.on_device().all_gather(mine, rows);
+  }
+  return sent;
 }
 
 void ParameterShards::gather(std::span<const Tensor> own, std::span<const Tensor> whole) const {

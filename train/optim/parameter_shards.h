@@ -57,8 +57,9 @@ class ParameterShards {
   Tensor own_part(std::size_t index, const Tensor& whole) const;
 
   /// Completes the tensors `whole[i]` of all items from the parts [count] of all processes, `own[i]` being
-  /// this one's, [count], and maybe a view of whole[i]. All of a bucket are of one dtype, in main memory. A
-  /// collective; the buckets of the first items come first, and one is sent while the next is filled.
+  /// this one's, [count], and maybe a view of whole[i]. All of a bucket are of one dtype, and all on one
+  /// device. A collective, on a GPU of processes().on_device(), for which the compute queue waits; the
+  /// buckets of the first items come first, and one is sent while the next is filled.
   void gather(std::span<const Tensor> own, std::span<const Tensor> whole) const;
 
   /// Starts gather() for one of buckets(). What it returns is to be called once: it waits, and completes the

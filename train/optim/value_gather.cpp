@@ -9,8 +9,9 @@ namespace moh {
 
 namespace {
 
-/// Buckets that are under way beyond the one that is waited for: memory of so many.
-constexpr std::size_t kAhead = 4;
+/// Buckets that are under way beyond the one that is waited for: memory of so many. A GPU waits for all that
+/// are under way.
+constexpr std::size_t kAhead = 4, kAheadOnDevice = 1;
 
 }  // namespace
 
@@ -19,8 +20,10 @@ struct ValueGather::State {
   std::shared_ptr<const ParameterShards> shards;
   std::vector<Tensor> own, whole;
   std::size_t started = 0;
+  bool forgotten = false;
   std::vector<std::function<void()>> under_way = {};  // by bucket
 
+  std::size_t ahead() const { return own.empty() || own[0].device() == kCpu ? kAhead : kAheadOnDevice; }
   std::size_t count() const { return shards->buckets().size(); }
   void start_first(std::size_t number) {
     under_way.resize(count());
@@ -30,10 +33,11 @@ struct ValueGather::State {
     }
   }
   void complete(std::size_t bucket) {
+    if (forgotten) return;
     const std::size_t number = count() - bucket;
     start_first(number);
     std::exchange(under_way[bucket], {})();
-    start_first(number + kAhead);
+    start_first(number + ahead());
   }
 };
 
@@ -50,12 +54,16 @@ ValueGather::ValueGather(std::shared_ptr<const ParameterShards> shards, std::spa
 }
 
 void ValueGather::start() const {
-  state_->start_first(kAhead);
+  state_->start_first(state_->ahead());
 }
 
 void ValueGather::finish() const {
   start();
   for (const Variable& leaf : leaves_) static_cast<void>(leaf.value());
+}
+
+void ValueGather::forget() const {
+  state_->forgotten = true;
 }
 
 }  // namespace moh

@@ -18,7 +18,7 @@ namespace moh {
 class ValueGather {
  public:
   /// `own[i]` are the new values of this process's part of leaves[i]. The communicator of `shards` must
-  /// outlive the leaves, or whatever reads them.
+  /// outlive the leaves, or whatever reads them. On a GPU the compute queue waits, in place of the caller.
   ValueGather(std::shared_ptr<const ParameterShards> shards, std::span<const Tensor> own,
               std::span<const Variable> leaves);
 
@@ -26,6 +26,8 @@ class ValueGather {
   void start() const;
   /// Waits for all values. A collective.
   void finish() const;
+  /// The values have come in another way: nobody waits any more.
+  void forget() const;
 
  private:
   struct State;

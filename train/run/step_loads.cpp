@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "core/cuda/queue.h"
 #include "core/error.h"
 #include "ops/elementwise/scale.h"
 
@@ -45,7 +46,10 @@ void StepLoads::allocate(std::span<const Tensor> loads) {
 
 void StepLoads::sum(Communicator& processes) const {
   if (processes.alone()) return;
-  processes.all_reduce(all_, ReduceOp::kSum);
+  if (all_.device() == kCpu) return processes.all_reduce(all_, ReduceOp::kSum);
+  cuda::wait_for(cuda::Queue::kCommunication, cuda::Queue::kCompute);
+  processes.on_device().all_reduce(all_, ReduceOp::kSum, all_.dtype());
+  cuda::wait_for(cuda::Queue::kCompute, cuda::Queue::kCommunication);
 }
 
 }  // namespace moh

@@ -13,7 +13,7 @@ namespace moh {
 namespace {
 
 /// Tracks of a process in the trace.
-enum Track : int { kTraining = 0, kDevice = 1, kCommunication = 2 };
+enum Track : int { kTraining = 0, kDevice = 1, kCommunication = 2, kDeviceCommunication = 3 };
 
 double unix_seconds() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
@@ -37,6 +37,7 @@ void StepTrace::begin_step(std::int64_t step) {
   step_began_ = monotonic_seconds();
   recorder_.emplace(device_);
   profile_began_ = monotonic_seconds();
+  if (collectives_ != nullptr) collectives_->set_timer(&recorder_->collectives.emplace());
   current_ = this;
   recording_ = true;
 }
@@ -53,8 +54,17 @@ void StepTrace::end_step() {
     if (device_ != kCpu)
       add(name, category, kDevice, profile_began_ + span.device_begin, profile_began_ + span.device_end);
   }
+  if (collectives_ != nullptr) add_device_collectives();
   recorder_.reset();
   add("step " + std::to_string(step_), "step", kTraining, step_began_, monotonic_seconds(), step_);
+}
+
+void StepTrace::add_device_collectives() {
+  collectives_->set_timer(nullptr);
+  for (const CollectiveTimer::Span& span : recorder_->collectives->spans()) {
+    add(span.name, "collective", kDeviceCommunication, profile_began_ + span.begin, profile_began_ + span.end,
+        static_cast<std::int64_t>(span.bytes));
+  }
 }
 
 void StepTrace::add_collective(const Collective& collective) {
@@ -83,6 +93,8 @@ void StepTrace::write() {
   events.push_back(name_of_track(rank_, kTraining, "training"));
   if (device_ != kCpu) events.push_back(name_of_track(rank_, kDevice, "device"));
   events.push_back(name_of_track(rank_, kCommunication, "communication"));
+  if (collectives_ != nullptr)
+    events.push_back(name_of_track(rank_, kDeviceCommunication, "device communication"));
   for (const Event& event : events_) {
     json entry = {{"name", event.name},
                   {"cat", event.category},

@@ -11,6 +11,7 @@
 
 #include "autograd/profile.h"
 #include "core/device_clock.h"
+#include "train/comm/collective_timer.h"
 #include "train/comm/communicator.h"
 
 namespace moh {
@@ -18,14 +19,15 @@ namespace moh {
 /// Traces training steps, for chrome://tracing and Perfetto: a JSON file of spans. A process of the trace is
 /// one of the run; its tracks are the training thread, where a step consists of phases, of waiting for data
 /// and for other processes, and a phase of ops; the device, if it is not the CPU, by events in its stream;
-/// and the thread that communicates.
+/// and what communicates: a thread, and the communication queue of a GPU.
 ///
 /// Times are those of the wall clock at the begin of the trace, so that the traces of all processes of a
 /// machine fit together.
 class StepTrace {
  public:
-  StepTrace(std::filesystem::path file, Device device, int rank)
-      : file_(std::move(file)), device_(device), rank_(rank) {}
+  /// `collectives` are those of the device, and outlive this object; null: there are none.
+  StepTrace(std::filesystem::path file, Device device, int rank, DeviceCollectives* collectives = nullptr)
+      : file_(std::move(file)), device_(device), rank_(rank), collectives_(collectives) {}
 
   /// A step begins, on the thread that trains. Until it ends, ops and phases of the thread, the time of
   /// WaitScopes, and what is told to add_collective() belong to it.
@@ -59,8 +61,10 @@ class StepTrace {
     explicit Recorder(Device device) : clock(device), profiler(clock) {}
     DeviceClock clock;
     Profiler profiler;
+    std::optional<CollectiveTimer> collectives;
   };
 
+  void add_device_collectives();
   void add(std::string_view name, std::string_view category, int track, double begin, double end,
            std::int64_t number = -1);
 
@@ -68,6 +72,7 @@ class StepTrace {
   std::filesystem::path file_;
   Device device_;
   int rank_;
+  DeviceCollectives* collectives_;
   double first_ = 0, unix_first_ = 0;  // begin of the trace: monotonic, and wall-clock seconds
   std::int64_t step_ = 0;
   double step_began_ = 0, profile_began_ = 0;

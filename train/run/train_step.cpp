@@ -101,16 +101,6 @@ TrainStep::TrainStep(Task& task, AdamW& optimizer, const RunConfig& config, Comm
 void TrainStep::make_buckets() {
   MOH_CHECK(config_.train.accumulate % processes_.size() == 0,
             "processes share the micro-batches of a step evenly");
-  if (config_.device != kCpu && optimizer_.shards() != nullptr) {
-    throw ConfigError(error_message("comm.zero", "", "0 with device: cuda in several processes",
-                                    std::to_string(config_.comm.zero),
-                                    "this version divides the optimiser's state among CPUs only"));
-  }
-  if (config_.device != kCpu && loads_) {
-    throw ConfigError(error_message("model.moh.balance_scope", "",
-                                    "micro_batch with device: cuda in several processes", "global",
-                                    "this version adds the loads of all processes on CPUs only"));
-  }
   MOH_CHECK(!graphs_ || processes_.on_device().capturable(), "comm.backend: host needs cuda_graph: false");
   std::vector<Variable> parameters;
   for (const NamedParameter& parameter : task_.model().parameters()) parameters.push_back(parameter.variable);
@@ -193,6 +183,7 @@ bool TrainStep::compute(FunctionRef<bool()> stop, std::int64_t step, const std::
     work();
   };
   if (loads_) {
+    if (gathers_on_gpus()) optimizer_.finish_gathering();
     loads_->begin(config_.train.accumulate);
     for (std::int64_t i = 0; i < own_micro_batches_; ++i) {
       if (stop()) return false;
@@ -206,13 +197,27 @@ bool TrainStep::compute(FunctionRef<bool()> stop, std::int64_t step, const std::
   if (buckets_) buckets_->begin_step();
   for (std::int64_t i = 0; i < own_micro_batches_; ++i) {
     if (stop()) return false;
-    optimizer_.start_gathering();
+    if (!gathers_on_gpus()) optimizer_.start_gathering();
     const Generator generator = load(step, i, report.data_seconds);
-    run(stage_of(i), [&] { forward_backward(i, generator); });
+    run(stage_of(i), [&] { gather_beside(i, [&] { forward_backward(i, generator); }); });
   }
+  if (gathers_on_gpus()) optimizer_.forget_gathering();  // a replay has done it
   run(StepStage::kUpdate, [&] { update(); });
+  if (gathers_on_gpus()) optimizer_.leave_values_to_gather();
   if (with_graphs) graphs_->end_step();
   return true;
+}
+
+/// Does `pass`, the one of the micro-batch. GPUs that divide the optimiser's state gather the values of all
+/// beside the first one, unless the loads have been counted with them.
+void TrainStep::gather_beside(std::int64_t micro_batch, FunctionRef<void()> pass) {
+  const bool gathers = gathers_on_gpus() && micro_batch == 0 && !loads_;
+  if (gathers) {
+    optimizer_.leave_values_to_gather();
+    optimizer_.start_gathering();
+  }
+  pass();
+  if (gathers) optimizer_.finish_gathering();
 }
 
 /// The selection is that of the following forward_backward(): same weights, same random numbers.
@@ -287,10 +292,8 @@ Tensor TrainStep::losses_and_numbers_of_all() {
 
 /// Row r of `rows` becomes `own` of process r.
 void TrainStep::gather(const Tensor& own, const Tensor& rows) {
-  if (!on_gpus()) return processes_.all_gather(own, rows);
-  cuda::wait_for(cuda::Queue::kCommunication, cuda::Queue::kCompute);
-  processes_.on_device().all_gather(own, rows);
-  cuda::wait_for(cuda::Queue::kCompute, cuda::Queue::kCommunication);
+  if (on_gpus()) return processes_.on_device().all_gather_in_line(own, rows);
+  processes_.all_gather(own, rows);
 }
 
 /// The end of a step: what follows from all its gradients and losses.

@@ -60,7 +60,7 @@ class TrainStep {
 
   /// The arguments must outlive this object. `config` is that of the task; its train.accumulate is a multiple
   /// of the number of processes. Between GPUs processes.on_device() is there, and with config.cuda_graph its
-  /// collectives can be captured. Throws ConfigError if the optimiser's state is divided among GPUs.
+  /// collectives can be captured.
   TrainStep(Task& task, AdamW& optimizer, const RunConfig& config, Communicator& processes = one_process());
 
   /// `step` is the number of steps before this one; random numbers are a function of it and of config.seed.
@@ -101,6 +101,9 @@ class TrainStep {
   void make_buckets();
   /// Whether several processes compute on a GPU each.
   bool on_gpus() const { return buckets_ && config_.device != kCpu; }
+  /// Whether these divide the optimiser's state. Then the first micro-batch gathers the values of all, beside
+  /// its forward pass, in each step, so that all steps do the same.
+  bool gathers_on_gpus() const { return on_gpus() && optimizer_.shards() != nullptr; }
   void set_progress(std::int64_t step);
   void read(Pending& step);
   std::vector<StepSize> sizes_of_all(const StepSize& own);
@@ -109,6 +112,7 @@ class TrainStep {
                StepReport& report);
   void count_loads(Generator generator);
   Generator load(std::int64_t step, std::int64_t micro_batch, double& data_seconds);
+  void gather_beside(std::int64_t micro_batch, FunctionRef<void()> pass);
   void forward_backward(std::int64_t micro_batch, Generator generator);
   void begin_fused_update(const MicroBatchLoss& loss);
   void keep(const MicroBatchLoss& loss);

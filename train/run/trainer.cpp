@@ -85,7 +85,9 @@ Trainer::Trainer(const RunConfig& config, Task& task, const RunFolder& folder, C
   if (!config_.profile.steps.empty()) {
     const std::string name =
         processes.leads() ? "trace.json" : "trace.rank" + std::to_string(processes.rank()) + ".json";
-    trace_.emplace(config_.output.dir / name, config_.device, processes.rank());
+    const bool on_gpus = config_.device != kCpu && !processes.alone();
+    trace_.emplace(config_.output.dir / name, config_.device, processes.rank(),
+                   on_gpus ? &processes.on_device() : nullptr);
   }
   processes_.set_listener([this](const Collective& collective) {
     if (!in_step_) return;
