@@ -188,9 +188,9 @@ class GpuCheck(unittest.TestCase):
                       "| tiny_shakespeare_moh_50 | bfloat16 | 3 |", "| yes | this machine |",
                       "## Modes of computing", "## Several processes", "| nccl_2 | one_of_2 | 6 |", "| moh_graph | moh | 6 | same bits | 0.00e+00 | 0.00e+00 | yes |",
                       "| tf32 | float32 | 6 | losses within 0.01, other bits |", "- dense attention in bfloat16: moh's kernels",
-                      "| moh_llm_s_50 | replayed | 1 x 8 |", "## Steps of the language models", "| moh_llm_s_50 |  | 1 x 8 |",
+                      "| moh_llm_s_50 | replayed | moh / moh | 1 x 8 |", "## Steps of the language models", "| moh_llm_s_50 |  | moh / moh | 1 x 8 |",
                       "llm_s, share of the time by op", "| adamw |", "## Training", "| llm_s | 12 |", "## Attention, causal",
-                      "| 12 | 1 | lists | 50.0% |", "## Attention, full", "## Steps of the image classifiers", "| tiny_moh | replayed | 1 x 32 |",
+                      "| 12 | 1 | lists | 50.0% |", "## Attention, full", "## Steps of the image classifiers", "| tiny_moh | replayed | moh / moh | 1 x 32 |",
                       "tiny_moh, share of the time by op", "## Aggregated attention", "| 36 | 1 | lists | 50.0% |", "## Attention layers", "## Ops in bfloat16",
                       "| matmul peak |", "## Ops in float32", "| pytorch | skipped |"):
             self.assertIn(words, text)

@@ -4,6 +4,7 @@
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <limits>
+#include <utility>
 #include <vector>
 
 #include "core/copy_to_row.h"
@@ -122,6 +123,46 @@ void check_device_adamw(double max_norm) {
   const std::vector<Tensor> on_cpu = state_of(expected), on_gpu = state_of(found);
   for (std::size_t i = 0; i < on_cpu.size(); ++i)
     check_close(on_gpu[i], on_cpu[i], on_cpu[i].dtype() == DType::kBFloat16 ? 0x1p-6 : 1e-5, "state");
+}
+
+/// Updates one by one, as gradients come, are those of all at once without clipping.
+void check_updates_one_by_one() {
+  const Device gpu = open_gpu();
+  const std::vector<AdamWParameter> at_once = some_parameters(gpu);
+  std::vector<AdamWParameter> one_by_one = some_parameters(gpu);
+  std::vector<Tensor> grads;
+  for (AdamWParameter& parameter : one_by_one) grads.push_back(std::exchange(parameter.grad, {}));
+  DeviceAdamW expected(at_once, {}, 0.0), found(one_by_one, {}, 0.0);
+  for (DeviceAdamW* each : {&expected, &found}) each->set_learning_rate(0.1);
+  const Tensor losses = tensor_of<double>({1}, {1.0}).to(gpu);
+  const auto update_all = [&] {
+    found.begin(losses);
+    for (std::size_t i = 0; i < grads.size(); ++i) found.update_one(i, grads[i]);
+    return found.finish().to(kCpu);
+  };
+  const Tensor outcome = update_all(), outcome_at_once = expected.update(losses).to(kCpu);
+  CHECK(outcome.data<double>()[0] == Approx(outcome_at_once.data<double>()[0]).epsilon(1e-12));
+  CHECK(outcome.data<double>()[1] == 1.0);
+  CHECK(same_bits(state_of(one_by_one), state_of(at_once)));
+  grads[1].slice(39999, 40000).fill(std::numeric_limits<double>::quiet_NaN());
+  CHECK(update_all().data<double>()[1] == 0.0);
+}
+
+/// The norm is that of all parts, of which the parameters are one.
+void check_norm_of_all_parts() {
+  const Device gpu = open_gpu();
+  const std::vector<AdamWParameter> parameters = some_parameters(gpu), again = some_parameters(gpu);
+  const DeviceAdamW whole(parameters, {}, 1.0), part(again, {}, 1.0);
+  const Tensor losses = tensor_of<double>({1}, {1.0}).to(gpu);
+  const Tensor expected = whole.update(losses).to(kCpu);
+  const Tensor found = part.update(losses,
+                                   [](const Tensor& own) {
+                                     const Tensor all = empty({4}, DType::kFloat64, own.device());
+                                     for (int i = 0; i < 4; ++i) all.slice(i, i + 1).copy_from(own);
+                                     return all;
+                                   })
+                           .to(kCpu);
+  CHECK(found.data<double>()[0] == Approx(2 * expected.data<double>()[0]).epsilon(1e-12));
 }
 
 /// An update with such losses and such a number among the gradients changes nothing and does not count.
@@ -346,6 +387,8 @@ void check_optimizer_on_device() {
     check_refused_update(NAN, 1.0);
     check_refused_update(1.0, INFINITY);
     check_refused_update(1.0, NAN);
+    check_updates_one_by_one();
+    check_norm_of_all_parts();
     check_ema();
   });
   CHECK_THROWS_AS(DeviceAdamW({parameter(3, DType::kFloat64, gpu)}, {}, 1.0), DTypeError);
