@@ -9,10 +9,12 @@ import random
 import shutil
 import signal
 import struct
+import subprocess
 import time
 import unittest
 
 import support
+from processes_test import MPI_ENVIRONMENT, can_run_several, several
 from torch_save import Tensor, torch_save
 
 AUTOENCODER = pathlib.Path(os.environ["MOH_SOURCE_DIR"]) / "tests/golden/autoencoder"
@@ -140,6 +142,18 @@ class Latents(support.MohTest):
         self.moh("sample", "--checkpoint", "run", "--autoencoder", AUTOENCODER, "--steps", "2", "-n", "4", "--classes", "dog,cat",
                  "--cfg", "1.5", "--out", "drawn")
         self.assertEqual(len(list((self.folder / "drawn").glob("0*.png"))), 4)
+
+    def test_two_processes_make_the_steps_of_one(self):
+        if not can_run_several():
+            self.skipTest("no mpirun, or a program without MPI")
+        self.both()
+        self.moh("train", "run.yaml", "threads=1", "optim.eps=1e-4", "output.dir=one")
+        result = subprocess.run(several(2, "train", "run.yaml", "threads=1", "optim.eps=1e-4", "output.dir=two", "comm.zero=1"),
+                                cwd=self.folder, env=support.environment(MPI_ENVIRONMENT), timeout=support.TIMEOUT_SECONDS, text=True,
+                                stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL)
+        self.assertEqual(result.returncode, support.DONE, result.stdout)
+        for one, two in zip(*(support.losses(self.folder / run) for run in ("one", "two")), strict=True):
+            self.assertLess(abs(one - two), 1e-5 * one)
 
     def test_a_released_file_becomes_mixture_of_head_and_goes_on_from_latents(self):
         self.both()
