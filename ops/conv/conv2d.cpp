@@ -63,7 +63,7 @@ Tensor weight_gradient(const ConvShape& s, const Tensor& x, const Tensor& dy, co
   const DType wide = accumulate_dtype(x.dtype());
   const Shape& w_shape = w.value().shape();
   if (is_pointwise(s)) {
-    const Tensor dw = w.contribution();
+    Tensor dw = w.contribution();
     matmul_into(as_matrix(dw), transposed(pixels(dy)), pixels(x));
     return dw;
   }

@@ -134,6 +134,11 @@ class Diffusion(support.MohTest):
         self.assertEqual(len(pixels), 5 * 8 * 8 * 3)
         self.assertTrue((self.folder / "a" / "grid.png").exists())
         self.assertEqual(json.loads((self.folder / "a" / "sample.json").read_text())["classes"], "random")
+        # Estimates of pixels are cut to their bounds, unless one says otherwise.
+        self.sample("--out", "uncut", "-n", "3", "--clip", "no")
+        self.assertNotEqual(self.pictures("uncut"), self.pictures("b"))
+        self.assertEqual([json.loads((self.folder / out / "sample.json").read_text())["clip_start"] for out in ("a", "uncut")],
+                         [True, False])
         # More of the same; what was there is not made again.
         first = self.folder / "b" / "000000.png"
         before = first.stat().st_mtime_ns
@@ -199,6 +204,7 @@ class Diffusion(support.MohTest):
         self.moh(*sample, "a", "-n", "3", "--npz", *autoencoder)
         shape, _ = npy_of(self.folder / "a" / "samples.npz")
         self.assertEqual(shape, (3, 32, 32, 3))
+        self.assertFalse(json.loads((self.folder / "a" / "sample.json").read_text())["clip_start"])
         self.moh(*sample, "b", "-n", "2", "--batch-size", "1", *autoencoder)
         self.assertEqual(self.pictures("b"), dict(list(self.pictures("a").items())[:2]))
         # One of other weights, of another kind, a damaged one, and none.

@@ -157,7 +157,7 @@ void check_norm_of_all_parts() {
   const Tensor expected = whole.update(losses).to(kCpu);
   const Tensor found = part.update(losses,
                                    [](const Tensor& own) {
-                                     const Tensor all = empty({4}, DType::kFloat64, own.device());
+                                     Tensor all = empty({4}, DType::kFloat64, own.device());
                                      for (int i = 0; i < 4; ++i) all.slice(i, i + 1).copy_from(own);
                                      return all;
                                    })

@@ -8,6 +8,7 @@
 #include "core/error.h"
 #include "train/cli/commands.h"
 #include "train/cli/several_processes.h"
+#include "train/formats/pictures/picture.h"
 #include "train/log/format.h"
 #include "train/log/logging.h"
 #include "train/log/progress.h"
@@ -25,7 +26,7 @@ namespace {
 constexpr std::int64_t kMostPictures = 1'000'000;
 
 struct SampleArgs {
-  std::string checkpoint, autoencoder, sampler = "ancestral", guided = "3";
+  std::string checkpoint, autoencoder, sampler = "ancestral", guided = "3", clip = "auto";
   std::vector<std::string> classes, settings;
   SampleOptions options;
   SampleFolderOptions to;
@@ -65,6 +66,7 @@ void check_counts(const SampleArgs& args) {
 SampleOptions options_of(const SampleArgs& args, const DitConfig& model) {
   SampleOptions options = args.options;
   options.reverse.kind = args.sampler == "ddim" ? SamplerKind::kDdim : SamplerKind::kAncestral;
+  options.reverse.clip_start = args.clip == "auto" ? model.channels == Picture::kChannels : args.clip == "yes";
   options.guided_channels = args.guided == "all" ? model.channels : std::min<std::int64_t>(3, model.channels);
   return options;
 }
@@ -84,9 +86,8 @@ std::string progress_text(const SampleProgress& p, std::int64_t begun, std::int6
 
 /// The autoencoder of a model of latents, in float32 beside it; none for a model of pixels.
 LoadedAutoencoder autoencoder_for(const SampleArgs& args, const Dit& model) {
-  constexpr std::int64_t kPixelChannels = 3;
   const std::int64_t channels = model.config().channels;
-  const bool pixels = channels == kPixelChannels;
+  const bool pixels = channels == Picture::kChannels;
   if (pixels != args.autoencoder.empty())
     throw ConfigError(error_message(
         "--autoencoder", "",
@@ -171,8 +172,12 @@ void add_sample(const Commands& commands) {
       ->check(CLI::IsMember({"ancestral", "ddim"}));
   command.add_option("--eta", args.options.reverse.eta, "Noise of --sampler ddim; 0: none")
       ->check(CLI::Range(0.0, 1.0));
-  command.add_flag("--clip", args.options.reverse.clip_start,
-                   "Cut the estimate of the picture to -1 to 1 in each step");
+  command
+      .add_option(
+          "--clip", args.clip,
+          "Cut the estimate of the picture to -1 to 1 in each step: yes, no, or auto, which does so with "
+          "pixels and not with latents, which have no bounds")
+      ->check(CLI::IsMember({"auto", "yes", "no"}));
   command.add_option("--seed", args.options.seed, "Seed of the pictures");
   command.add_option("--batch-size", args.to.batch_size,
                      "Pictures that a process makes together; changes none of them");

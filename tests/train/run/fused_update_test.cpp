@@ -77,7 +77,7 @@ Variable leaf(double value) {
   return Variable(full({2}, value, DType::kFloat32), true);
 }
 
-const AdamWOptions kFused{.clip_grad_norm = 0, .fused_update = true};
+const AdamWOptions fused_options{.clip_grad_norm = 0, .fused_update = true};
 
 }  // namespace
 
@@ -137,7 +137,7 @@ TEST_CASE("fused update: a parameter that the backward pass does not reach is up
 TEST_CASE("fused update: a loss that is not finite, or above the limit, changes nothing") {
   for (const double loss : {std::nan(""), std::numeric_limits<double>::infinity(), 11.0}) {
     Variable a = leaf(1);
-    AdamW optimizer({{"a", a}}, kFused);
+    AdamW optimizer({{"a", a}}, fused_options);
     optimizer.set_learning_rate(0.1);
     optimizer.set_limits({.loss = 10});
     optimizer.begin_update(full({1}, loss, DType::kFloat64));
@@ -152,7 +152,7 @@ TEST_CASE("fused update: a loss that is not finite, or above the limit, changes 
 
 TEST_CASE("fused update: after a gradient that is not finite no parameter is updated") {
   Variable first = leaf(1), broken = leaf(1), last = leaf(1);
-  AdamW optimizer({{"last", last}, {"broken", broken}, {"first", first}}, kFused);
+  AdamW optimizer({{"last", last}, {"broken", broken}, {"first", first}}, fused_options);
   optimizer.set_learning_rate(0.1);
   const Tensor losses = zeros({1}, DType::kFloat64);
   optimizer.begin_update(losses);
@@ -170,14 +170,14 @@ TEST_CASE("fused update: after a gradient that is not finite no parameter is upd
 
 TEST_CASE("fused update: hooks are gone with the optimiser") {
   Variable a = leaf(1);
-  { const AdamW optimizer({{"a", a}}, kFused); }
+  { const AdamW optimizer({{"a", a}}, fused_options); }
   scale(a, 2).backward(full({2}, 1.0, DType::kFloat32));
   CHECK(a.grad().span<float>()[0] == 2.0F);
 }
 
 TEST_CASE("fused update: a second backward pass in a step is a mistake") {
   Variable a = leaf(1);
-  AdamW optimizer({{"a", a}}, kFused);
+  AdamW optimizer({{"a", a}}, fused_options);
   optimizer.begin_update(zeros({1}, DType::kFloat64));
   const Tensor one = full({2}, 1.0, DType::kFloat32);
   scale(a, 2).backward(one);

@@ -10,12 +10,12 @@ namespace moh {
 std::optional<std::string> draw_training_samples(const Dit& model, const Autoencoder* autoencoder,
                                                  const TrainingSamples& sample, std::uint64_t seed,
                                                  StopEvaluation stop, Communicator& processes) {
-  constexpr std::int64_t kPixelChannels = Picture::kChannels;
   constexpr int kColumns = 8;
   const DitConfig& c = model.config();
-  if (sample.pictures == 0 || (c.channels != kPixelChannels && autoencoder == nullptr)) return "";
+  if (sample.pictures == 0 || (c.channels != Picture::kChannels && autoencoder == nullptr)) return "";
   SampleOptions options = sample.options;
   options.seed = seed;
+  options.reverse.clip_start = c.channels == Picture::kChannels;  // latents have no bounds
   const PictureSampler sampler(model, options, autoencoder);
   std::vector<std::int64_t> numbers, labels;
   for (std::int64_t n = 0; n < sample.pictures; ++n) {
