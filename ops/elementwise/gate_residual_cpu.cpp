@@ -8,7 +8,7 @@ template <class Backend, class T>
 void GateResidualKernels<Backend, T>::forward(const T* residual, const T* x, const T* gate, T* y,
                                               GatedRows at) {
   using A = Acc<T>;
-  const auto [count, width] = at.rows;
+  const std::int64_t count = at.rows.count, width = at.rows.width;
   parallel_for(count, row_grain(count, width), [=](std::int64_t begin, std::int64_t end) {
     for (std::int64_t i = begin; i < end; ++i) {
       const std::int64_t first = i * width;
@@ -24,7 +24,7 @@ template <class Backend, class T>
 void GateResidualKernels<Backend, T>::backward(const T* dy, const T* x, const T* gate, T* dx, Acc<T>* dgate,
                                                GatedRows at) {
   using A = Acc<T>;
-  const auto [count, width] = at.rows;
+  const std::int64_t count = at.rows.count, width = at.rows.width;
   const RowGroups groups{at.groups, count, at.stride};
   sum_over_groups<A>(groups, width, dgate, [=](std::int64_t group, std::int64_t i, A* sums) {
     const std::int64_t first = i * width;
