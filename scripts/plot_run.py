@@ -27,6 +27,8 @@ except ImportError:
 # Okabe & Ito's palette, which is safe for colour-blind readers.
 COLORS = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000"]
 INK = "#333333"
+# What the loss of a diffusion model is.
+NOISE_ERROR = "squared error of the noise + bits"
 # With at most this many routed heads, each has a row of its own in the plot of loads over time.
 MOST_ROWS = 64
 # Fields of the records that have a panel of their own: field, title, label of the y axis.
@@ -46,7 +48,7 @@ class Run:
     """Curves of one run, as {step: value}; non-finite numbers are NaN."""
 
     label: str
-    item: str = "token"  # what a loss is the mean of
+    loss_unit: str = "nats per token"
     train_loss: dict = field(default_factory=dict)
     validation_loss: dict = field(default_factory=dict)
     learning_rate: dict = field(default_factory=dict)
@@ -76,8 +78,10 @@ def add_record(run, record):
             run.curves.setdefault(name, {})[step] = as_number(record[name])
     if record.get("kind") != "train":
         return
-    if "images" in record:
-        run.item = "image"
+    if "noise_mse" in record:
+        run.loss_unit = NOISE_ERROR
+    elif "images" in record:
+        run.loss_unit = "nats per image"
     if "loss" in record:
         run.train_loss[step] = as_number(record["loss"])
     if "learning_rate" in record:
@@ -161,7 +165,9 @@ def draw_loss(axes, runs):
             draw_train_loss(axes, run, color, single)
         if run.validation_loss:
             draw_validation_loss(axes, run, COLORS[1] if single else color, single)
-    axes.set(title="Loss", xlabel="step", ylabel=f"nats per {runs[0].item}")
+    axes.set(title="Loss", xlabel="step", ylabel=runs[0].loss_unit)
+    if runs[0].loss_unit == NOISE_ERROR:  # falls by orders of magnitude
+        axes.set_yscale("log")
     if single:
         axes.legend(frameon=False, fontsize=9)
 

@@ -65,6 +65,11 @@ class PlotRunTest(unittest.TestCase):
         self.assertEqual(axes["Validation top-1"].lines[0].get_xydata().tolist(), [[2, 0.5]])
         self.assertEqual(axes["Speed"].get_ylabel(), "images per second")
 
+    def test_the_loss_of_a_diffusion_model_is_no_number_of_nats(self):
+        run = self.make_run("noise", [train(step, images=64, noise_mse=0.1) for step in (1, 2)])
+        loss = plot_run.draw_figure([plot_run.read_run(run)]).axes[0]
+        self.assertEqual((loss.get_ylabel(), loss.get_yscale()), ("squared error of the noise + bits", "log"))
+
     def test_the_drawing_holds_the_records(self):
         figure = plot_run.draw_figure([plot_run.read_run(self.make_moh_run(steps=20))])
         loss, rate, over_time, last = figure.axes[:4]
