@@ -66,7 +66,8 @@ void check_counts(const SampleArgs& args) {
 SampleOptions options_of(const SampleArgs& args, const DitConfig& model) {
   SampleOptions options = args.options;
   options.reverse.kind = args.sampler == "ddim" ? SamplerKind::kDdim : SamplerKind::kAncestral;
-  options.reverse.clip_start = args.clip == "auto" ? model.channels == Picture::kChannels : args.clip == "yes";
+  options.reverse.clip_start =
+      args.clip == "auto" ? model.channels == Picture::kChannels : args.clip == "yes";
   options.guided_channels = args.guided == "all" ? model.channels : std::min<std::int64_t>(3, model.channels);
   return options;
 }
