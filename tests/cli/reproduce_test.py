@@ -4,6 +4,7 @@ they were stopped, and the numbers are those of the runs. The trainings are thos
 import contextlib
 import io
 import json
+import math
 import os
 import pathlib
 import re
@@ -166,6 +167,14 @@ class Budget(Reproduction):
         for words in trained:
             self.assertIn("data.drawn=8192", words)
             self.assertIn("schedule.warmup_epochs=0", words)
+
+    def test_an_average_of_weights_is_as_long_as_the_training(self):
+        # That of the recipe, 0.998, would be the first weights after a few steps.
+        for steps, decay in (100, 0.97), (1500, 0.998), (100000, 0.998):
+            settings = scaled.length_settings(steps, "images", "configs/dit/cifar10_dense.yaml")
+            self.assertIn(f"ema.decay={decay}", settings)
+            self.assertAlmostEqual(decay ** min(steps, 1500), math.exp(-3), delta=0.003)
+        self.assertFalse([word for word in scaled.length_settings(100, "images", "configs/vit/cifar10_moh_75.yaml") if "ema" in word])
 
     def test_rows_that_share_a_small_form_share_its_run(self):
         self.reproduce("vit_imagenet", "--budget", 1000)
