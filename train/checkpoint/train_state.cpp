@@ -4,6 +4,8 @@
 
 #include "core/error.h"
 #include "train/checkpoint/stored_checkpoint.h"
+#include "train/io/error_words.h"
+#include "train/io/json_fault.h"
 #include "train/io/printable.h"
 
 namespace moh {
@@ -102,8 +104,12 @@ std::string to_json(const TrainState& state) {
 TrainState train_state_from_json(std::string_view text, std::string_view where) {
   try {
     return read(parse(text));
+  } catch (const nlohmann::json::parse_error&) {
+    const JsonFault fault = find_json_fault(text);
+    throw CheckpointError(
+        error_message(where, "trainer.json", "JSON in UTF-8", fault.words(/*one_line=*/false)));
   } catch (const std::exception& error) {  // of the JSON library, or of read()
-    throw CheckpointError(std::string(where) + ": trainer.json: " + error.what());
+    throw CheckpointError(std::string(where) + ": trainer.json: " + error_words(error));
   }
 }
 

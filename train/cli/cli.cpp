@@ -10,6 +10,7 @@
 #include "train/cli/commands.h"
 #include "train/cli/standard_streams.h"
 #include "train/comm/comm_error.h"
+#include "train/io/error_words.h"
 #include "train/log/logging.h"
 
 namespace moh::cli {
@@ -81,7 +82,7 @@ int run(int argc, char** argv, const Families& families, std::string_view commit
   try {
     return parse_and_run(app, action, argc, argv, families);
   } catch (const std::exception& error) {
-    log_error(error.what());
+    log_error(error_words(error));
     return exit_code_of(error);
   }
 }

@@ -17,6 +17,7 @@
 #include "train/comm/open_communicator.h"
 #include "train/comm/open_device_collectives.h"
 #include "train/config/load_run_config.h"
+#include "train/io/error_words.h"
 #include "train/log/logging.h"
 
 namespace moh::cli {
@@ -52,10 +53,11 @@ std::pair<std::string, std::string> first_difference(const std::string& a, const
 /// It prints its own, and another one prints what the first cannot know.
 int end_together(const std::exception& error, Communicator& processes) {
   const int code = exit_code_of(error);
-  const bool told = processes.tell_failure(code, error.what());
-  log_error(error.what());
+  const std::string words = error_words(error);
+  const bool told = processes.tell_failure(code, words);
+  log_error(words);
   if (!processes.leads() && !told)
-    std::fprintf(stderr, "rank %d: error: %s\n", processes.rank(), error.what());
+    std::fprintf(stderr, "rank %d: error: %s\n", processes.rank(), words.c_str());
   processes.leave_failed(code);
   return code;
 }

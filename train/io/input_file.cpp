@@ -14,6 +14,7 @@
 
 #include "core/error.h"
 #include "train/io/failpoint.h"
+#include "train/io/json_fault.h"
 #include "train/io/printable.h"
 
 namespace moh {
@@ -119,8 +120,11 @@ std::string read_json_object(const std::filesystem::path& path, InputKind kind, 
   };
   try {
     [[maybe_unused]] const json parsed = json::parse(text, check);
-  } catch (const json::exception& error) {
-    fail("", "JSON in UTF-8", printable(error.what(), 200));
+  } catch (const json::exception&) {
+    const bool one_line = text.find('\n') + 1 >= text.size() || text.find('\n') == std::string::npos;
+    const JsonFault fault = find_json_fault(text);
+    throw_input_error(kind,
+                      error_message(path.string(), "", "JSON in UTF-8", fault.words(one_line), fault.fix));
   }
   return text;
 }

@@ -10,6 +10,7 @@
 #include "core/process_memory.h"
 #include "train/config/load_run_config.h"
 #include "train/io/durable_file.h"
+#include "train/io/error_words.h"
 #include "train/io/file_ops.h"
 #include "train/log/logging.h"
 #include "train/run/resume_state.h"
@@ -105,7 +106,7 @@ Trainer::~Trainer() {
   try {
     if (saving_) wait_for_checkpoint();    // a divided save is finished by all processes, or dropped
   } catch (const std::exception& error) {  // after another one, which ends the run
-    log_error(error.what());
+    log_error(error_words(error));
   }
   processes_.set_listener({});
   processes_.set_wait_listener({});

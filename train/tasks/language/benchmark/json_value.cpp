@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "core/error.h"
+#include "train/io/json_fault.h"
 #include "train/io/printable.h"
 
 namespace moh {
@@ -49,9 +50,12 @@ class Builder final : public nlohmann::json_sax<Json> {
 
   bool parse_error(std::size_t position, const std::string&, const nlohmann::detail::exception&) override {
     const std::size_t at = std::min(position == 0 ? 0 : position - 1, text_.size());
-    return refuse("JSON", at == text_.size()
-                              ? "its end at byte " + std::to_string(at)
-                              : "'" + printable(text_.substr(at), 30) + "' at byte " + std::to_string(at));
+    const std::string byte = " at byte " + std::to_string(at);
+    if (at == text_.size()) return refuse("JSON", "its end" + byte);
+    const JsonFault fault = find_json_fault(text_);
+    return refuse("JSON", "'" + printable(text_.substr(at), 30) + "'" + byte + "; " +
+                              fault.words(text_.find('\n') == std::string_view::npos) +
+                              (fault.fix.empty() ? "" : ": " + fault.fix));
   }
 
  private:

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/error.h"
+#include "train/io/json_fault.h"
 #include "train/io/printable.h"
 
 namespace moh {
@@ -13,6 +14,9 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr const char* kMessages = "messages";
+constexpr std::string_view kChatFix =
+    "records of chats need a template: set data.message_template (--message-template of moh data), such as "
+    "\"<|im_start|>{role}\\n{content}<|im_end|>\\n\", with the marks that the model knows";
 constexpr const char* kAnswers = "assistant";  // the role whose messages are learned
 
 /// Refuses nesting at which the library would overflow the stack.
@@ -47,8 +51,11 @@ class RecordReader::Record {
     bool too_deep = false;
     json_ = parse_line(part.text, too_deep);
     if (too_deep) fail("", "at most 64 levels of nesting", "more");
-    if (json_.is_discarded() || !json_.is_object())
-      fail("", "a JSON object", printable(part.text.substr(0, 60)));
+    if (json_.is_discarded()) {
+      const JsonFault fault = find_json_fault(part.text);
+      fail("", "a JSON object", fault.words(/*one_line=*/true), fault.fix);
+    }
+    if (!json_.is_object()) fail("", "a JSON object", printable(part.text.substr(0, 60)));
   }
   Record(std::string where, Json object) : where_(std::move(where)), json_(std::move(object)) {
     if (!json_.is_object()) fail("", "a JSON object", shown(json_));
@@ -211,7 +218,9 @@ std::optional<RecordKind> RecordReader::kind_of(const InputPath& input, const Do
         "", "one of: " + expected(), record->keys(),
         "an empty text_key, response_template or message_template says that files have none of these");
   }
-  if (kinds.empty() && input.named) record->fail("", expected(), record->keys());
+  if (kinds.empty() && input.named)
+    record->fail("", expected(), record->keys(),
+                 options_.message.empty() && record->has(kMessages) ? kChatFix : "");
   return kinds.empty() ? std::nullopt : std::optional(kinds.front());
 }
 
