@@ -48,6 +48,15 @@ class InputBlock {
     if (rest_.empty()) rest_ = std::span(bytes_).first(stream_.read(bytes_));
     return rest_;
   }
+  /// The same behind zero bytes, which are taken.
+  std::span<char> rest_after_zeros() {
+    while (!rest().empty()) {
+      const auto other = std::ranges::find_if(rest_, [](char byte) { return byte != 0; });
+      take(static_cast<std::size_t>(other - rest_.begin()));
+      if (!rest_.empty()) break;
+    }
+    return rest_;
+  }
   void take(std::size_t count) { rest_ = rest_.subspan(count); }
   std::uint64_t position() const { return stream_.position(); }
   [[noreturn]] void fail(std::string_view expected, std::string_view found) const {
@@ -73,7 +82,9 @@ class GzipStream final : public ByteStream {
   std::size_t read(std::span<char> to) override {
     std::size_t made = 0;
     while (made == 0 && !to.empty()) {
-      const std::span<char> rest = input_.rest();
+      std::span<char> rest = input_.rest();
+      // Tapes and block devices fill up with zeros behind a member, which gzip passes over.
+      if (!in_member_ && has_member_) rest = input_.rest_after_zeros();
       if (rest.empty()) {
         if (in_member_) input_.fail("a whole gzip file", "one that ends early");
         return 0;
@@ -95,17 +106,28 @@ class GzipStream final : public ByteStream {
     state_.avail_out = static_cast<uInt>(std::min<std::size_t>(to.size(), kBlockBytes));
     const uInt room = state_.avail_out;
     const int code = inflate(&state_, Z_NO_FLUSH);
-    if (code == Z_STREAM_END)
+    if (code == Z_STREAM_END) {
       in_member_ = false;
-    else if (code != Z_OK && code != Z_BUF_ERROR)
-      input_.fail("a gzip file", state_.msg == nullptr ? "damage" : state_.msg);
+      has_member_ = true;
+    } else if (code != Z_OK && code != Z_BUF_ERROR) {
+      fail();
+    }
     input_.take(rest.size() - state_.avail_in);
     return room - state_.avail_out;
   }
 
+  [[noreturn]] void fail() const {
+    const std::string_view words = state_.msg == nullptr ? "" : state_.msg;
+    if (words == "incorrect header check" && has_member_)
+      input_.fail("nothing but zeros or another member behind a gzip file", "other bytes");
+    if (words == "incorrect data check" || words == "incorrect length check")
+      input_.fail("a gzip file", "contents that its checksum does not fit (" + std::string(words) + ")");
+    input_.fail("a gzip file", words.empty() ? "damage" : "damage (" + std::string(words) + ")");
+  }
+
   InputBlock input_;
   z_stream state_{};
-  bool in_member_ = false;
+  bool in_member_ = false, has_member_ = false;
 };
 
 class ZstdStream final : public ByteStream {
@@ -141,22 +163,33 @@ class ZstdStream final : public ByteStream {
   bool may_hold_ = false;  // output that did not fit
 };
 
-std::string first_bytes(const std::string& path) {
-  return InputFile(path, InputKind::kData).first_bytes(4);
+/// How a file is compressed, by its first bytes.
+enum class Compression { kNone, kGzip, kZstd };
+
+Compression compression_of(const std::string& path) {
+  const std::string first = InputFile(path, InputKind::kData).first_bytes(4);
+  if (first.starts_with(kGzip)) return Compression::kGzip;
+  // A file of Zstandard may begin with a frame that is to be skipped: 0x184D2A50 ... 0x184D2A5F.
+  const bool is_skippable = first.size() == 4 && (first[0] & 0xF0) == 0x50 && first.ends_with("\x2a\x4d\x18");
+  return first == kZstd || is_skippable ? Compression::kZstd : Compression::kNone;
 }
 
 }  // namespace
 
 std::unique_ptr<ByteStream> open_byte_stream(const std::string& path) {
-  const std::string first = first_bytes(path);
-  if (first.starts_with(kGzip)) return std::make_unique<GzipStream>(path);
-  if (first == kZstd) return std::make_unique<ZstdStream>(path);
+  switch (compression_of(path)) {
+    case Compression::kGzip:
+      return std::make_unique<GzipStream>(path);
+    case Compression::kZstd:
+      return std::make_unique<ZstdStream>(path);
+    case Compression::kNone:
+      break;
+  }
   return std::make_unique<PlainStream>(path);
 }
 
 bool is_compressed(const std::string& path) {
-  const std::string first = first_bytes(path);
-  return first.starts_with(kGzip) || first == kZstd;
+  return compression_of(path) != Compression::kNone;
 }
 
 }  // namespace moh
