@@ -11,6 +11,7 @@
 #include "core/parallel.h"
 #include "train/cli/commands.h"
 #include "train/io/input_file.h"
+#include "train/io/printable.h"
 #include "train/log/logging.h"
 #include "train/tasks/language/generate_text.h"
 #include "train/tasks/language/language_family.h"
@@ -102,6 +103,13 @@ void continue_prompt(const LanguageModel& model, const std::string& prompt, cons
   log_report(report);
 }
 
+/// What a message says of a prompt before what is wrong with it.
+std::string source_of(const GenerateArgs& args, std::size_t prompt) {
+  if (args.prompt_file == "-") return "standard input: ";
+  if (!args.prompt_file.empty()) return printable_path(args.prompt_file) + ": ";
+  return args.prompts.size() <= 1 ? "" : "prompt " + std::to_string(prompt + 1) + ": ";
+}
+
 int generate(const GenerateArgs& args, const Families& families) {
   if (args.num_samples < 1)
     throw ConfigError(error_message("--num-samples", "", "1 or more", std::to_string(args.num_samples)));
@@ -112,8 +120,12 @@ int generate(const GenerateArgs& args, const Families& families) {
   for (std::size_t i = 0; i < prompts.size(); ++i) {
     GenerateOptions options = args.options;
     options.ends = model.ends;
-    for (std::int64_t sample = 1; sample <= args.num_samples; ++sample, ++options.seed)
-      continue_prompt(model, prompts[i], options, heading(args, i, sample, options.seed));
+    try {
+      for (std::int64_t sample = 1; sample <= args.num_samples; ++sample, ++options.seed)
+        continue_prompt(model, prompts[i], options, heading(args, i, sample, options.seed));
+    } catch (const DataError& error) {
+      throw DataError(source_of(args, i) + error.what());
+    }
   }
   return kDone;
 }

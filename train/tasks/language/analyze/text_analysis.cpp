@@ -50,7 +50,12 @@ std::vector<TokenId> ids_of(const Tokenizer& tokenizer, const std::string& text)
 std::vector<TokenId> chosen_tokens(const Tokenizer& tokenizer, const std::vector<std::string>& texts) {
   std::vector<TokenId> chosen;
   for (const std::string& text : texts) {
-    const std::vector<TokenId> ids = ids_of(tokenizer, text);
+    std::vector<TokenId> ids;
+    try {
+      ids = ids_of(tokenizer, text);
+    } catch (const DataError& error) {
+      throw DataError("analyze: token '" + printable(text) + "': " + error.what());
+    }
     if (ids.size() != 1) {
       throw ValueError(error_message("analyze", "token '" + printable(text) + "'",
                                      "the text of one token of " + std::string(tokenizer.name()),

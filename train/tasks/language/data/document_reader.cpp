@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "core/error.h"
+#include "train/tasks/language/data/faulty_line.h"
 #include "train/tokenizers/cut_text.h"
 
 namespace moh {
@@ -60,6 +61,15 @@ bool DocumentReader::next(DocumentPart& part) {
   return is_lines_ ? next_line(part) : next_text(part);
 }
 
+std::size_t DocumentReader::cut_of_buffer() const {
+  try {
+    return find_cut(tokenizer_, buffer_);
+  } catch (const DataError& error) {
+    const std::int64_t line = line_ + 1 + faulty_line(buffer_, tokenizer_);
+    throw DataError(input_.path + ":" + std::to_string(line) + ": " + error.what());
+  }
+}
+
 bool DocumentReader::next_text(DocumentPart& part) {
   for (std::size_t wanted = kPartBytes;; wanted *= 2) {
     fill(wanted);
@@ -70,9 +80,10 @@ bool DocumentReader::next_text(DocumentPart& part) {
           error_message(input_.path, "", "a text that can be cut into parts for its tokenizer",
                         std::to_string(kMaxPartBytes) + " bytes without a space or the end of a line"));
     }
-    const std::size_t cut = ended_ ? buffer_.size() : find_cut(tokenizer_, buffer_);
+    const std::size_t cut = ended_ ? buffer_.size() : cut_of_buffer();
     if (cut == 0) continue;
-    part = {buffer_.substr(0, cut), !std::exchange(begun_, true), 0};
+    part = {buffer_.substr(0, cut), !std::exchange(begun_, true), 0, line_ + 1};
+    line_ += std::ranges::count(part.text, '\n');
     begin_ = cut;
     return true;
   }
@@ -96,7 +107,7 @@ bool DocumentReader::next_line(DocumentPart& part) {
       return false;
     }
     ++line_;
-    part = {buffer_.substr(begin_, end - begin_), /*begins=*/true, line_};
+    part = {buffer_.substr(begin_, end - begin_), /*begins=*/true, line_, line_};
     begin_ = std::min(end + 1, buffer_.size());
     if (is_blank(part.text)) continue;
     begun_ = true;

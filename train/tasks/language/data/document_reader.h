@@ -14,8 +14,9 @@ namespace moh {
 /// A part of a document, as it lies in a file.
 struct DocumentPart {
   std::string text;
-  bool begins = true;     ///< a document
-  std::int64_t line = 0;  ///< of JSON Lines: `text` is that line; 0: `text` is text
+  bool begins = true;           ///< a document
+  std::int64_t line = 0;        ///< of JSON Lines: `text` is that line; 0: `text` is text
+  std::int64_t first_line = 1;  ///< of the file, that `text` begins in
 };
 
 /// Reads the documents of a file: plain text is one, JSON Lines (.jsonl, .ndjson) have one per line. Either
@@ -46,6 +47,8 @@ class DocumentReader {
   /// Reads until `wanted` bytes are there or the file ends.
   void fill(std::size_t wanted);
   bool next_text(DocumentPart& part);
+  /// Where the buffer is cut; errors name the file and the line.
+  std::size_t cut_of_buffer() const;
   bool next_line(DocumentPart& part);
 
   InputPath input_;
@@ -55,7 +58,7 @@ class DocumentReader {
   std::string buffer_;
   std::size_t begin_ = 0;  // of what has not been passed on
   bool ended_ = false, begun_ = false;
-  std::int64_t line_ = 0;
+  std::int64_t line_ = 0;  // of JSON Lines the last one; of text those that ended
 };
 
 /// Whether a file is JSON Lines by its name, compressed or not.

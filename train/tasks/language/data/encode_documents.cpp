@@ -7,6 +7,7 @@
 #include "core/error.h"
 #include "core/parallel.h"
 #include "train/tasks/language/data/document_reader.h"
+#include "train/tasks/language/data/faulty_line.h"
 #include "train/tasks/language/data/token_source.h"
 
 namespace moh {
@@ -16,6 +17,13 @@ namespace {
 /// Parts that are encoded before more is read.
 std::size_t parts_of_batch() {
   return std::max<std::size_t>(16, 2 * static_cast<std::size_t>(num_threads()));
+}
+
+/// The line of a file at which a part's text cannot be encoded: of JSON Lines the part is one.
+std::int64_t line_of_fault(const DocumentPart& part, std::span<const TextSegment> text,
+                           const Tokenizer& tokenizer) {
+  if (part.line > 0) return part.line;
+  return part.first_line + (text.empty() ? 0 : faulty_line(text[0].text, tokenizer));
 }
 
 /// Parts that are encoded in parallel.
@@ -34,11 +42,20 @@ class Batch {
 
   const DocumentPart& first() const { return parts_.front(); }
 
-  void work_on(const std::string& path, const RecordReader& records, RecordKind kind, TextWork& work) {
+  /// Errors of the work name the file and the line.
+  void work_on(const std::string& path, const RecordReader& records, RecordKind kind,
+               const Tokenizer& tokenizer, TextWork& work) {
     work.begin(parts_.size());
     parallel_for(static_cast<std::int64_t>(parts_.size()), 1, [&](std::int64_t begin, std::int64_t end) {
-      for (auto i = static_cast<std::size_t>(begin); i < static_cast<std::size_t>(end); ++i)
-        work.run(i, records.segments(path, parts_[i], kind), parts_[i].begins);
+      for (auto i = static_cast<std::size_t>(begin); i < static_cast<std::size_t>(end); ++i) {
+        const std::vector<TextSegment> text = records.segments(path, parts_[i], kind);
+        try {
+          work.run(i, text, parts_[i].begins);
+        } catch (const DataError& error) {
+          throw DataError(path + ":" + std::to_string(line_of_fault(parts_[i], text, tokenizer)) + ": " +
+                          error.what());
+        }
+      }
     });
     for (std::size_t i = 0; i < parts_.size(); ++i) work.finish(i, parts_[i].begins);
   }
@@ -116,7 +133,7 @@ bool for_each_text(const InputPath& input, const Tokenizer& tokenizer, const Rec
     std::optional<RecordKind> kind;
     for (Batch batch; batch.fill(reader); done = reader.position()) {
       if (!kind) kind = require_kind(input, records, batch.first());
-      batch.work_on(input.path, records, *kind, work);
+      batch.work_on(input.path, records, *kind, tokenizer, work);
       progress(reader.position() - done);
     }
   });

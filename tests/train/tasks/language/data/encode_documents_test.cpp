@@ -10,6 +10,7 @@
 
 #include "core/error.h"
 #include "core/parallel.h"
+#include "tests/support/message_of.h"
 #include "tests/support/temporary_folder.h"
 #include "train/formats/byte_stream.h"
 #include "train/tasks/language/data/corpus.h"
@@ -88,6 +89,25 @@ TEST_CASE("byte_stream: compressed files give what was compressed") {
   CHECK(contents(write_file(folder / "empty", "")).empty());
 }
 
+TEST_CASE("byte_stream: what the programs gzip and zstd pass over behind and between members") {
+  const TemporaryFolder folder;
+  const std::string zeros(512, '\0'), many(300000, '\0');
+  CHECK(contents(write_file(folder / "a.gz", gzip("one") + zeros)) == "one");
+  CHECK(contents(write_file(folder / "a.gz", gzip("one") + many)) == "one");
+  CHECK(contents(write_file(folder / "a.gz", gzip("one ") + zeros + gzip("two") + zeros)) == "one two");
+  CHECK(contents(write_file(folder / "a.gz", gzip("") + gzip("one"))) == "one");
+  CHECK_THROWS_WITH(contents(write_file(folder / "a.gz", gzip("one") + zeros + "x")),
+                    Contains("nothing but zeros or another member behind a gzip file"));
+  CHECK_THROWS_WITH(contents(write_file(folder / "a.gz", gzip("one") + gzip("two").substr(0, 9))),
+                    Contains("that ends early"));
+  const std::string skipped = std::string("\x5a\x2a\x4d\x18\x05\0\0\0", 8) + "12345";
+  CHECK(contents(write_file(folder / "a.zst", skipped + zstd("one ") + skipped + zstd("two") + skipped)) ==
+        "one two");
+  CHECK(is_compressed(write_file(folder / "a.zst", skipped + zstd("one"))));
+  // Zeros are an error of zstd.
+  CHECK_THROWS_WITH(contents(write_file(folder / "a.zst", zstd("one") + zeros)), Contains("a.zst: expected"));
+}
+
 TEST_CASE("byte_stream: damaged files are refused by name") {
   const TemporaryFolder folder;
   const std::string text(100000, 'x');
@@ -153,6 +173,22 @@ TEST_CASE("encode_documents: what is wrong with a line is said with its number")
   CHECK_THROWS_WITH(refused("{\"text\": 1}")(), Contains("expected a text at the key 'text', found 1"));
   CHECK_THROWS_WITH(refused(std::string(100, '[') + std::string(100, ']'))(),
                     Contains("at most 64 levels of nesting"));
+  CHECK_THROWS_WITH(
+      refused("{\"text\": \"a\", \"b\": NaN}")(),
+      Contains("a.jsonl:2: expected a JSON object, found column 20: NaN at the key b; JSON has no such"));
+}
+
+TEST_CASE("encode_documents: text that a tokenizer cannot express is said with its file and line") {
+  const TemporaryFolder folder;
+  const auto refused = [&](const std::string& name, const std::string& text) {
+    return message_of<DataError>([&] { documents_of(write_file(folder / name, text), ByteTokenizer()); });
+  };
+  const std::string nul = "{\"text\": \"a\\u0000b\"}\n";
+  CHECK_THAT(refused("a.jsonl", "{\"text\": \"a\"}\n\n" + nul),
+             Contains("a.jsonl:3: byte tokenizer: text: expected no NUL"));
+  CHECK_THAT(refused("b.jsonl.gz", gzip("{\"text\": \"a\"}\n" + nul)),
+             Contains("b.jsonl.gz:2: byte tokenizer"));
+  CHECK_THAT(refused("c.jsonl.zst", zstd(nul)), Contains("c.jsonl.zst:1: byte tokenizer"));
 }
 
 TEST_CASE(
