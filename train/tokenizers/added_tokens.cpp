@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "core/error.h"
 #include "train/io/printable.h"
 
 namespace moh {
@@ -64,6 +65,15 @@ bool stands_alone(std::string_view before, std::string_view after) {
 }
 
 }  // namespace
+
+void refuse_token(std::string_view content) {
+  throw DataError(
+      error_message("tokenizer", "text", "tokens of the tokenizer's own file",
+                    "'" + printable(content) +
+                        "', which tokenizer_config.json, special_tokens_map.json or added_tokens.json "
+                        "adds to it",
+                    "use the model's tokenizer.json, which has its id"));
+}
 
 AddedTokens::AddedTokens(const std::vector<AddedToken>& tokens) : begins_(256, 0) {
   for (const AddedToken& token : tokens) {

@@ -14,14 +14,23 @@ namespace moh {
 /// A token that is found in a text before the text is normalised and cut into words (or, with `normalized`,
 /// after it is normalised).
 struct AddedToken {
-  TokenId id = 0;
+  TokenId id = 0;  ///< or kTokenWithoutId
   std::string content;
   bool single_word = false;   ///< found only where no letters, digits or underscores are beside it
   bool strips_left = false;   ///< takes the white space before it
   bool strips_right = false;  ///< takes the white space after it
   bool normalized = false;
   bool special = false;  ///< has no text when decoded
+
+  bool operator==(const AddedToken&) const = default;
 };
+
+/// The id of a token that a file beside the tokenizer's names and for which the tokenizer has none: a text
+/// with it is refused, as it would be cut into pieces that the model never saw in its place.
+inline constexpr TokenId kTokenWithoutId = -1;
+
+/// Throws DataError for a token of kTokenWithoutId in a text.
+[[noreturn]] void refuse_token(std::string_view content);
 
 /// A part of a text: an added token, or text between them.
 struct TextOrToken {

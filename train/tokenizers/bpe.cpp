@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 #include <queue>
+#include <utility>
 
 #include "core/error.h"
 #include "train/io/printable.h"
@@ -103,41 +104,42 @@ Bpe::Merged Bpe::merge_of(TokenId left, TokenId right) const {
   return {found.first, found.second};
 }
 
-void Bpe::begin_character(std::string_view character, bool& after_unknown,
-                          std::vector<TokenId>& symbols) const {
-  const TokenId token = tokens_.find(character);
-  if (token >= 0) {
-    symbols.push_back(token);
-    after_unknown = false;
-    return;
-  }
-  if (!rules_.byte_tokens.empty()) {
-    for (const char byte : character) symbols.push_back(rules_.byte_tokens[static_cast<unsigned char>(byte)]);
-    after_unknown = false;
-    return;
-  }
+bool Bpe::begin_as_bytes(std::string_view character, std::vector<TokenId>& symbols) const {
+  if (rules_.byte_tokens.empty()) return false;
+  const auto token_of = [&](char byte) { return rules_.byte_tokens[static_cast<unsigned char>(byte)]; };
+  if (std::ranges::any_of(character, [&](char byte) { return token_of(byte) < 0; })) return false;
+  for (const char byte : character) symbols.push_back(token_of(byte));
+  return true;
+}
+
+void Bpe::begin_unknown(std::string_view character, bool& unknown_waits,
+                        std::vector<TokenId>& symbols) const {
   if (!rules_.unknown) {
     throw DataError(error_message("tokenizer", "text",
                                   "characters of its vocabulary, as it has no token for others",
                                   "'" + printable(character) + "'"));
   }
-  if (!after_unknown || !rules_.fuse_unknown) symbols.push_back(*rules_.unknown);
-  after_unknown = true;
+  if (unknown_waits && !rules_.fuse_unknown) symbols.push_back(*rules_.unknown);
+  unknown_waits = true;
 }
 
+/// The token of an unknown character is put down when the next known one comes, or the end: in `tokenizers`
+/// the bytes of characters in between stand before it.
 void Bpe::begin(std::string_view word, std::vector<TokenId>& symbols) const {
-  bool after_unknown = false;
+  bool unknown_waits = false;
   while (!word.empty()) {
     const std::size_t size = rules_.byte_level ? 1 : first_character(word).size();
-    const TokenId token = size == 1 ? bytes_[static_cast<unsigned char>(word[0])] : -1;
+    const std::string_view character = word.substr(0, size);
+    const TokenId token = size == 1 ? bytes_[static_cast<unsigned char>(word[0])] : tokens_.find(character);
     if (token >= 0) {
+      if (std::exchange(unknown_waits, false)) symbols.push_back(*rules_.unknown);
       symbols.push_back(token);
-      after_unknown = false;
-    } else {
-      begin_character(word.substr(0, size), after_unknown, symbols);
+    } else if (!begin_as_bytes(character, symbols)) {
+      begin_unknown(character, unknown_waits, symbols);
     }
     word.remove_prefix(size);
   }
+  if (unknown_waits) symbols.push_back(*rules_.unknown);
 }
 
 void Bpe::merge(std::vector<TokenId>& symbols) const {

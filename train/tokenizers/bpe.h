@@ -31,7 +31,8 @@ struct BpeTables {
   bool byte_level = false;  ///< words begin as bytes; otherwise as characters
   /// A word that is a token is not encoded by merges.
   bool ignore_merges = false;
-  /// Ids of <0x00> ... <0xFF>, for characters without a token; empty: there are none.
+  /// Ids of <0x00> ... <0xFF>, for characters without a token, -1 for a byte without one: a character is
+  /// written as bytes if all of its bytes have one. Empty: no character is.
   std::vector<TokenId> byte_tokens;
   /// For what has no token; a row of such characters becomes one with `fuse_unknown`.
   std::optional<TokenId> unknown;
@@ -57,7 +58,8 @@ class Bpe {
   };
 
   void begin(std::string_view word, std::vector<TokenId>& symbols) const;
-  void begin_character(std::string_view character, bool& after_unknown, std::vector<TokenId>& symbols) const;
+  bool begin_as_bytes(std::string_view character, std::vector<TokenId>& symbols) const;
+  void begin_unknown(std::string_view character, bool& unknown_waits, std::vector<TokenId>& symbols) const;
   void merge(std::vector<TokenId>& symbols) const;
   void merge_runs(const std::vector<TokenId>& symbols, std::vector<TokenId>& ids) const;
   void merge_short(std::vector<TokenId>& symbols) const;

@@ -66,6 +66,7 @@ void BpeTokenizer::encode_text(std::string_view text, TextPlace place, std::vect
   }
   const char* const begin = text.data();
   in_text_.split(text, [&](const TextOrToken& part) {
+    if (part.token == kTokenWithoutId) refuse_token(part.text);
     if (part.token)
       ids.push_back(*part.token);
     else

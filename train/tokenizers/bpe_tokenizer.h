@@ -27,6 +27,7 @@ struct BpeTokenizerParts {
   bool drops_leading_space = false;
   std::optional<TokenId> end_of_document;
   std::vector<TokenId> sequence_start;
+  std::optional<TokenId> beginning;  ///< where sequence_start is empty
   std::vector<TokenizerFile> files;
 };
 
@@ -41,6 +42,9 @@ class BpeTokenizer final : public Tokenizer {
   std::uint64_t content_hash() const override { return parts_.content_hash; }
   std::optional<TokenId> end_of_document() const override { return parts_.end_of_document; }
   const std::vector<TokenId>& sequence_start() const override { return parts_.sequence_start; }
+  std::optional<TokenId> beginning() const override {
+    return parts_.sequence_start.empty() ? parts_.beginning : Tokenizer::beginning();
+  }
   bool drops_leading_space() const override { return parts_.drops_leading_space; }
   const std::vector<TokenizerFile>& files() const override { return parts_.files; }
   void encode(std::string_view text, std::vector<TokenId>& ids) const override;

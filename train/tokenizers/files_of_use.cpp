@@ -30,29 +30,57 @@ std::vector<TokenizerFile> files_of_use(const std::filesystem::path& tokenizer_f
   return files;
 }
 
+namespace {
+
+using Json = nlohmann::json;
+
+[[noreturn]] void refuse(const std::filesystem::path& path, std::string_view key, std::string_view expected) {
+  throw DataError(error_message(printable_path(path), key, expected, "something else"));
+}
+
+/// The token at a key: a text, or an object with one.
+void read_token(const std::filesystem::path& path, const Json& json, const char* key,
+                std::optional<std::string>& content) {
+  const auto token = json.find(key);
+  if (token == json.end() || token->is_null()) return;
+  const bool has_content = token->is_object() && token->contains("content");
+  const Json& name = has_content ? (*token)["content"] : *token;
+  if (!name.is_string()) refuse(path, key, "the text of a token");
+  content = name.get<std::string>();
+}
+
+Json json_of(const std::filesystem::path& path) {
+  if (!std::filesystem::exists(path)) return Json::object();
+  return Json::parse(read_json_object(path, InputKind::kData, kMaxBytes, kMaxDepth));
+}
+
+/// What special_tokens_map.json says, which counts in transformers where tokenizer_config.json has no
+/// added_tokens_decoder.
+void read_map(const std::filesystem::path& path, TokenizerUse& use) {
+  const Json json = json_of(path);
+  const bool has_end = use.end.has_value();
+  if (!use.begin) read_token(path, json, "bos_token", use.begin);
+  if (!has_end) read_token(path, json, "eos_token", use.end);
+  if (!has_end && use.end) use.file = printable_path(path);
+}
+
+}  // namespace
+
 TokenizerUse read_tokenizer_use(const std::filesystem::path& tokenizer_file) {
   const std::filesystem::path path = tokenizer_file.parent_path() / kNames[0];
   TokenizerUse use{.file = printable_path(path)};
-  if (!std::filesystem::exists(path)) return use;
-  const auto json = nlohmann::json::parse(read_json_object(path, InputKind::kData, kMaxBytes, kMaxDepth));
-  const auto fail = [&](std::string_view key, std::string_view expected) {
-    throw DataError(error_message(use.file, key, expected, "something else"));
-  };
-  if (const auto token = json.find("eos_token"); token != json.end() && !token->is_null()) {
-    // A text, or an object with one.
-    const bool has_content = token->is_object() && token->contains("content");
-    const auto& name = has_content ? (*token)["content"] : *token;
-    if (!name.is_string()) fail("eos_token", "the text of a token");
-    use.end = name.get<std::string>();
-  }
+  const Json json = json_of(path);
+  read_token(path, json, "bos_token", use.begin);
+  read_token(path, json, "eos_token", use.end);
   if (const auto flag = json.find("add_bos_token"); flag != json.end() && !flag->is_null()) {
-    if (!flag->is_boolean()) fail("add_bos_token", "true or false");
+    if (!flag->is_boolean()) refuse(path, "add_bos_token", "true or false");
     use.begins_with_bos = flag->get<bool>();
   }
   if (const auto name = json.find(kOriginalKey); name != json.end()) {
-    if (!name->is_string()) fail(kOriginalKey, "the name of a file");
+    if (!name->is_string()) refuse(path, kOriginalKey, "the name of a file");
     use.original = name->get<std::string>();
   }
+  if (!json.contains("added_tokens_decoder")) read_map(tokenizer_file.parent_path() / kNames[1], use);
   return use;
 }
 

@@ -14,6 +14,7 @@
 #include "train/tokenizers/added_tokens.h"
 #include "train/tokenizers/bpe.h"
 #include "train/tokenizers/files_of_use.h"
+#include "train/tokenizers/named_tokens.h"
 #include "train/tokenizers/piece_merges.h"
 #include "train/tokenizers/sentencepiece_model.h"
 #include "train/tokenizers/sentencepiece_normalizer.h"
@@ -61,6 +62,7 @@ class SentencePiece final : public Tokenizer {
     }
     for (const SentencePieceModel::Piece& piece : model_.pieces) bytes_.push_back(bytes_of(piece));
     end_of_document_ = model_.end;
+    beginning_ = model_.begin;
     if (model_.begin) sequence_start_ = {*model_.begin};
   }
 
@@ -69,6 +71,7 @@ class SentencePiece final : public Tokenizer {
   std::uint64_t content_hash() const override { return content_hash_; }
   std::optional<TokenId> end_of_document() const override { return end_of_document_; }
   const std::vector<TokenId>& sequence_start() const override { return sequence_start_; }
+  std::optional<TokenId> beginning() const override { return beginning_; }
   bool drops_leading_space() const override { return model_.adds_prefix || model_.removes_extra_spaces; }
   const std::vector<TokenizerFile>& files() const override { return files_; }
 
@@ -92,14 +95,35 @@ class SentencePiece final : public Tokenizer {
 
   void use(const TokenizerUse& use) {
     if (use.begins_with_bos == false) sequence_start_.clear();
+    const auto piece_named = [&](std::string_view key, const std::string& name) {
+      const auto piece = std::ranges::find(model_.pieces, name, &SentencePieceModel::Piece::text);
+      if (piece == model_.pieces.end()) {
+        throw DataError(
+            error_message(use.file, key, "a piece of the SentencePiece model", "'" + printable(name) + "'"));
+      }
+      return static_cast<TokenId>(piece - model_.pieces.begin());
+    };
+    if (use.begin && sequence_start_.empty()) beginning_ = piece_named("bos_token", *use.begin);
     if (!use.end) return;
-    const auto piece = std::ranges::find(model_.pieces, *use.end, &SentencePieceModel::Piece::text);
-    if (piece == model_.pieces.end()) {
-      throw DataError(error_message(use.file, "eos_token", "a piece of the SentencePiece model",
-                                    "'" + printable(*use.end) + "'"));
-    }
-    end_of_document_ = static_cast<TokenId>(piece - model_.pieces.begin());
+    end_of_document_ = piece_named("eos_token", *use.end);
     bytes_[static_cast<std::size_t>(*end_of_document_)].clear();
+  }
+  /// Tokens that files beside name: one that is no piece is refused in texts.
+  void compare(const std::vector<NamedToken>& named_tokens) {
+    std::vector<AddedToken> others;
+    for (const NamedToken& named : named_tokens) {
+      const std::string& content = named.token.content;
+      const auto piece = std::ranges::find(model_.pieces, content, &SentencePieceModel::Piece::text);
+      const auto id = static_cast<TokenId>(piece - model_.pieces.begin());
+      if (piece == model_.pieces.end()) {
+        others.push_back({.id = kTokenWithoutId, .content = content});
+      } else if (named.has_id() && named.token.id != id) {
+        throw DataError(error_message(named.file, named.place,
+                                      "the id " + std::to_string(id) + " of '" + printable(content) + "'",
+                                      std::to_string(named.token.id)));
+      }
+    }
+    refused_ = AddedTokens(others);
   }
   void keep(std::vector<TokenizerFile> files) { files_ = std::move(files); }
 
@@ -122,6 +146,9 @@ class SentencePiece final : public Tokenizer {
       repaired = with_valid_utf8(text);
       text = repaired;
     }
+    refused_.split(text, [](const TextOrToken& part) {
+      if (part.token) refuse_token(part.text);
+    });
     const std::string normalized = normalizer_(text, place);
     unigram_ ? encode_unigram(normalized, ids) : encode_bpe(normalized, ids);
   }
@@ -169,13 +196,13 @@ class SentencePiece final : public Tokenizer {
   SentencePieceModel model_;
   std::uint64_t content_hash_;
   PieceTrie user_defined_;
-  AddedTokens user_defined_tokens_;
+  AddedTokens user_defined_tokens_, refused_{{}};
   SentencePieceNormalizer normalizer_;
   std::vector<TokenId> byte_tokens_;
   std::vector<std::string> characters_, bytes_;
   std::optional<Unigram> unigram_;
   std::optional<Bpe> bpe_;
-  std::optional<TokenId> end_of_document_;
+  std::optional<TokenId> end_of_document_, beginning_;
   std::vector<TokenId> sequence_start_;
   std::vector<TokenizerFile> files_;
 };
@@ -188,6 +215,7 @@ std::unique_ptr<const Tokenizer> read_sentencepiece(const std::filesystem::path&
   auto tokenizer = std::make_unique<SentencePiece>(parse_sentencepiece_model(bytes, where),
                                                    XXH3_64bits(bytes.data(), bytes.size()), where);
   tokenizer->use(read_tokenizer_use(path));
+  tokenizer->compare(read_named_tokens(path));
   std::vector<TokenizerFile> files = files_of_use(path);
   files.insert(files.begin(), {"tokenizer.model", std::move(bytes)});
   tokenizer->keep(std::move(files));

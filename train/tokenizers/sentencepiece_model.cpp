@@ -127,6 +127,8 @@ class Parser {
     if (unknowns != 1) fail("pieces", "one unknown piece", std::to_string(unknowns));
     if (model_.byte_fallback && bytes != 256)
       fail("pieces", "256 of bytes, as of byte_fallback", std::to_string(bytes));
+    if (!model_.byte_fallback && bytes > 0)
+      fail("pieces", "none of bytes, as byte_fallback is false", std::to_string(bytes));
   }
 
   void check_byte(std::string_view text, std::size_t before) const {

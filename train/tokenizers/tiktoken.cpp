@@ -13,6 +13,7 @@
 #include "train/io/printable.h"
 #include "train/tokenizers/bpe_tokenizer.h"
 #include "train/tokenizers/files_of_use.h"
+#include "train/tokenizers/named_tokens.h"
 #include "train/tokenizers/tiktoken_file.h"
 
 namespace moh {
@@ -40,14 +41,34 @@ void add_special(const SpecialTokens& special, const std::string& where, BpeToke
   }
 }
 
-std::optional<TokenId> end_of(const SpecialTokens& special, const TokenizerUse& use) {
-  if (use.end) {
-    const auto id = special_named(special, *use.end);
-    if (!id)
-      throw DataError(error_message(use.file, "eos_token", "a special token of the encoding",
-                                    "'" + printable(*use.end) + "'"));
-    return id;
+/// Adds, to be refused in texts, the tokens that files beside name and that the encoding does not have.
+void refuse_others(const TiktokenFile& file, const std::filesystem::path& path, BpeTokenizerParts& parts) {
+  for (const NamedToken& named : read_named_tokens(path)) {
+    const std::string& content = named.token.content;
+    const auto id = special_named(file.encoding.special, content);
+    if (id && named.has_id() && named.token.id != *id) {
+      throw DataError(error_message(named.file, named.place,
+                                    "the id " + std::to_string(*id) + " of '" + printable(content) + "'",
+                                    std::to_string(named.token.id)));
+    }
+    if (!id && std::ranges::find(file.ranks, content, &TiktokenRank::bytes) == file.ranks.end())
+      parts.added.push_back({.id = kTokenWithoutId, .content = content});
   }
+}
+
+/// The special token that a tokenizer_config.json names at a key.
+TokenId token_named(const SpecialTokens& special, const TokenizerUse& use, std::string_view key,
+                    const std::string& name) {
+  const auto id = special_named(special, name);
+  if (!id) {
+    throw DataError(
+        error_message(use.file, key, "a special token of the encoding", "'" + printable(name) + "'"));
+  }
+  return *id;
+}
+
+std::optional<TokenId> end_of(const SpecialTokens& special, const TokenizerUse& use) {
+  if (use.end) return token_named(special, use, "eos_token", *use.end);
   for (const std::string_view name : kEndNames) {
     if (const auto id = special_named(special, name)) return id;
   }
@@ -82,9 +103,11 @@ std::unique_ptr<const Tokenizer> read_tiktoken(const std::filesystem::path& path
   // What matches are the words; tiktoken drops the rest, of which the published patterns leave none.
   parts.pre_tokenizers.push_back(split_pre_tokenizer({with_unicode_16(file.encoding.pattern), where},
                                                      SplitBehavior::kRemoved, /*invert=*/true));
+  refuse_others(file, path, parts);
   const TokenizerUse use = read_tokenizer_use(path);
   parts.end_of_document = end_of(file.encoding.special, use);
   const auto begin = special_named(file.encoding.special, kBegin);
+  parts.beginning = use.begin ? token_named(file.encoding.special, use, "bos_token", *use.begin) : begin;
   if (begin && use.begins_with_bos.value_or(true)) parts.sequence_start = {*begin};
   parts.files = std::move(file.files);
   std::ranges::move(files_of_use(path), std::back_inserter(parts.files));

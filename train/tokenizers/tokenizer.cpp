@@ -35,6 +35,10 @@ const std::vector<TokenId>& Tokenizer::sequence_start() const {
   return none;
 }
 
+std::optional<TokenId> Tokenizer::beginning() const {
+  return sequence_start().empty() ? std::nullopt : std::optional(sequence_start().front());
+}
+
 const std::vector<TokenizerFile>& Tokenizer::files() const {
   static const std::vector<TokenizerFile> none;
   return none;

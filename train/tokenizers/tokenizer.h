@@ -34,6 +34,9 @@ class Tokenizer {
   virtual std::optional<TokenId> end_of_document() const = 0;
   /// The ids that a text begins with for the model, such as that of <s>; often none.
   virtual const std::vector<TokenId>& sequence_start() const;
+  /// The token before a text that nothing precedes, as where its first token is scored: the first of
+  /// sequence_start(), else the `bos_token` of its configuration; nothing if there is neither.
+  virtual std::optional<TokenId> beginning() const;
   /// Whether the space at the beginning of a decoded text is not part of it.
   virtual bool drops_leading_space() const { return false; }
 

@@ -13,10 +13,12 @@
 #include "core/error.h"
 #include "train/io/input_file.h"
 #include "train/io/printable.h"
+#include "train/tokenizers/added_vocabulary.h"
 #include "train/tokenizers/bpe_tokenizer.h"
 #include "train/tokenizers/byte_level.h"
 #include "train/tokenizers/files_of_use.h"
 #include "train/tokenizers/most_id.h"
+#include "train/tokenizers/named_tokens.h"
 
 namespace moh {
 
@@ -203,9 +205,6 @@ bool read_pre_tokenizers(const Node& root, PreTokenizers& steps) {
   return byte_level;
 }
 
-/// The tokens of the model by name.
-using Vocabulary = std::unordered_map<std::string_view, TokenId>;
-
 Vocabulary read_vocabulary(const Node& model) {
   const Node node = model.at("vocab");
   if (!node.value().is_object()) node.fail("an object of ids by token");
@@ -251,15 +250,14 @@ std::vector<BpeTables::Merge> read_merges(const Node& model, const Vocabulary& v
   return merges;
 }
 
-/// Ids of <0x00> ... <0xFF>; nothing unless all are there.
+/// Ids of <0x00> ... <0xFF>; -1 for one that is not there.
 std::vector<TokenId> byte_tokens_of(const Vocabulary& vocabulary) {
   std::vector<TokenId> ids;
   for (int byte = 0; byte < 256; ++byte) {
     char name[8];
     std::snprintf(name, sizeof name, "<0x%02X>", static_cast<unsigned>(byte));
     const auto found = vocabulary.find(name);
-    if (found == vocabulary.end()) return {};
-    ids.push_back(found->second);
+    ids.push_back(found == vocabulary.end() ? -1 : found->second);
   }
   return ids;
 }
@@ -297,19 +295,28 @@ BpeTables read_model(const Node& model, const Vocabulary& vocabulary, bool byte_
   return tables;
 }
 
-std::vector<AddedToken> read_added_tokens(const Node& root) {
-  std::vector<AddedToken> tokens;
-  if (!root.has("added_tokens")) return tokens;
+/// Adds the list of a file. The library gives ids by itself, whatever the list says: one that says otherwise
+/// would train a model on other ids than those of every other program.
+void read_added_tokens(const Node& root, AddedVocabulary& added) {
+  if (!root.has("added_tokens")) return;
   for (const Node& node : root.at("added_tokens").items()) {
-    tokens.push_back({.id = node.at("id").id(),
-                      .content = node.at("content").text(),
-                      .single_word = node.flag_or("single_word", false),
-                      .strips_left = node.flag_or("lstrip", false),
-                      .strips_right = node.flag_or("rstrip", false),
-                      .normalized = node.flag_or("normalized", true),
-                      .special = node.flag_or("special", false)});
+    const std::string& content = node.at("content").text();
+    const Node stated = node.at("id");
+    const TokenId id = stated.id();
+    if (content.empty()) continue;  // as in the library
+    const TokenId given = added.id_for(content);
+    if (id != given) stated.fail(std::to_string(given) + ", which the library gives", std::to_string(id));
+    if (const std::string other = added.other_of(id, content); !other.empty()) {
+      stated.fail("an id that no other token has",
+                  std::to_string(id) + ", that of '" + printable(other, 40) + "'");
+    }
+    added.add({.content = content,
+               .single_word = node.flag_or("single_word", false),
+               .strips_left = node.flag_or("lstrip", false),
+               .strips_right = node.flag_or("rstrip", false),
+               .normalized = node.flag_or("normalized", true),
+               .special = node.flag_or("special", false)});
   }
-  return tokens;
 }
 
 /// How tokens become bytes again.
@@ -365,8 +372,29 @@ Decoding read_decoding(const Node& root) {
   return decoding;
 }
 
+/// The ids of a template's token, which have to be those of the tokens that it names.
+std::vector<TokenId> ids_of_special(const Node& token, const AddedVocabulary& added) {
+  std::vector<TokenId> ids;
+  const std::vector<Node> stated = token.at("ids").items();
+  const std::vector<Node> names = token.has("tokens") ? token.at("tokens").items() : std::vector<Node>();
+  if (!names.empty() && names.size() != stated.size())
+    token.fail("as many ids as tokens",
+               std::to_string(stated.size()) + " ids of " + std::to_string(names.size()));
+  for (std::size_t i = 0; i < stated.size(); ++i) {
+    ids.push_back(stated[i].id());
+    if (names.empty()) continue;
+    const std::string& name = names[i].text();
+    const std::optional<TokenId> id = added.find(name);
+    if (!id) names[i].fail("a token of this file", "'" + printable(name) + "'");
+    if (*id != ids.back())
+      stated[i].fail(std::to_string(*id) + ", the id of '" + printable(name) + "'",
+                     std::to_string(ids.back()));
+  }
+  return ids;
+}
+
 /// Ids by which a template begins a text: those before {"Sequence": {"id": "A"}}.
-std::vector<TokenId> read_sequence_start(const Node& root) {
+std::vector<TokenId> read_sequence_start(const Node& root, const AddedVocabulary& added) {
   std::vector<TokenId> ids;
   for (const Node& node : steps_of(root, "post_processor", "processors")) {
     if (node.type() == "ByteLevel") continue;  // about places in the text alone
@@ -374,34 +402,16 @@ std::vector<TokenId> read_sequence_start(const Node& root) {
     for (const Node& part : node.at("single").items()) {
       if (part.has("Sequence")) break;
       const Node token = node.at("special_tokens").at(part.at("SpecialToken").at("id").text().c_str());
-      for (const Node& id : token.at("ids").items()) ids.push_back(id.id());
+      std::ranges::move(ids_of_special(token, added), std::back_inserter(ids));
     }
   }
   return ids;
 }
 
-std::optional<TokenId> id_of(std::string_view name, const std::vector<AddedToken>& added,
-                             const Vocabulary& vocabulary) {
-  const auto found = std::ranges::find(added, name, &AddedToken::content);
-  if (found != added.end()) return found->id;
-  const auto in_model = vocabulary.find(name);
-  return in_model == vocabulary.end() ? std::nullopt : std::optional(in_model->second);
-}
-
-std::optional<TokenId> end_of_document_of(const std::filesystem::path& path,
-                                          const std::vector<AddedToken>& added,
-                                          const Vocabulary& vocabulary) {
-  const TokenizerUse use = read_tokenizer_use(path);
-  if (!use.end.value_or("").empty()) {
-    const std::optional<TokenId> id = id_of(*use.end, added, vocabulary);
-    if (!id) {
-      throw DataError(
-          error_message(use.file, "eos_token", "a token of tokenizer.json", "'" + printable(*use.end) + "'"));
-    }
-    return id;
-  }
+std::optional<TokenId> end_of_document_of(const TokenizerUse& use, const AddedVocabulary& added) {
+  if (!use.end.value_or("").empty()) return added.find(*use.end);
   for (const std::string_view name : kEndNames) {
-    if (const std::optional<TokenId> id = id_of(name, added, vocabulary)) return id;
+    if (const std::optional<TokenId> id = added.find(name)) return id;
   }
   return std::nullopt;
 }
@@ -425,9 +435,10 @@ std::vector<std::string> bytes_of_tokens(const Node& root, const Vocabulary& voc
   return bytes;
 }
 
-/// The hash of what determines ids: not of the file's white space, of settings of a call (truncation,
-/// padding), or of the form in which merges are written, which versions of the library change.
-std::uint64_t hash_of(const Node& root) {
+/// The hash of what determines ids, the added tokens of the file and of those beside among it: not of the
+/// file's white space, of settings of a call (truncation, padding), or of the form in which merges are
+/// written, which versions of the library change.
+std::uint64_t hash_of(const Node& root, const AddedVocabulary& added, const AddedVocabulary& of_file) {
   Json rest = root.value();
   for (const char* key : {"version", "truncation", "padding"}) rest.erase(key);
   rest["model"].erase("merges");
@@ -435,6 +446,13 @@ std::uint64_t hash_of(const Node& root) {
   for (const Node& merge : root.at("model").at("merges").items()) {
     const auto [left, right] = pair_of(merge);
     text.append(left).append(1, '\0').append(right).append(1, '\0');
+  }
+  if (added.tokens() == of_file.tokens()) return XXH3_64bits(text.data(), text.size());
+  for (const AddedToken& token : added.tokens()) {  // those of the files beside, too
+    text.append(token.content).append(1, '\0').append(std::to_string(token.id));
+    for (const bool flag :
+         {token.single_word, token.strips_left, token.strips_right, token.normalized, token.special})
+      text.append(1, flag ? '1' : '0');
   }
   return XXH3_64bits(text.data(), text.size());
 }
@@ -448,19 +466,25 @@ std::unique_ptr<const Tokenizer> read_tokenizer_json(const std::filesystem::path
   const Node root(file, "", json);
   BpeTokenizerParts parts;
   parts.name = "tokenizer.json";
-  parts.added = read_added_tokens(root);
   for (const Node& node : steps_of(root, "normalizer", "normalizers"))
     parts.normalizers.push_back(normalizer_of(node));
   const bool byte_level = read_pre_tokenizers(root, parts.pre_tokenizers);
   const Node model = root.at("model");
   const Vocabulary vocabulary = read_vocabulary(model);
+  AddedVocabulary added(vocabulary);
+  read_added_tokens(root, added);
+  const AddedVocabulary of_file = added;
+  add_named_tokens(path, added);
+  parts.added = added.tokens();
   parts.tables = read_model(model, vocabulary, byte_level);
   const Decoding decoding = read_decoding(root);
   parts.drops_leading_space = decoding.drops_leading_space;
-  parts.sequence_start = read_sequence_start(root);
+  parts.sequence_start = read_sequence_start(root, added);
   parts.bytes = bytes_of_tokens(root, vocabulary, parts.added, decoding);
-  parts.end_of_document = end_of_document_of(path, parts.added, vocabulary);
-  parts.content_hash = hash_of(root);
+  const TokenizerUse use = read_tokenizer_use(path);
+  parts.end_of_document = end_of_document_of(use, added);
+  if (use.begin) parts.beginning = added.find(*use.begin);
+  parts.content_hash = hash_of(root, added, of_file);
   parts.files = files_of_use(path);
   parts.files.insert(parts.files.begin(), {"tokenizer.json", text});
   return std::make_unique<BpeTokenizer>(std::move(parts));
