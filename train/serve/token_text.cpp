@@ -12,8 +12,8 @@ std::string TokenText::end_text() const {
 }
 
 std::string TokenText::start_text() const {
-  const std::vector<TokenId>& start = tokenizer_.sequence_start();
-  return start.empty() ? std::string() : std::string(tokenizer_.special_text(start.front()));
+  const std::optional<TokenId> start = tokenizer_.beginning();
+  return start ? std::string(tokenizer_.special_text(*start)) : std::string();
 }
 
 std::vector<TokenId> TokenText::encode(const std::string& param, std::string_view text,
@@ -24,7 +24,7 @@ std::vector<TokenId> TokenText::encode(const std::string& param, std::string_vie
   if (!text.empty() && text == end_text()) {
     ids.push_back(*tokenizer_.end_of_document());
   } else if (!text.empty() && text == start_text()) {
-    ids.push_back(tokenizer_.sequence_start().front());
+    ids.push_back(*tokenizer_.beginning());
   } else {
     try {
       tokenizer_.encode(text, ids);

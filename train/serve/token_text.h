@@ -16,7 +16,8 @@ class TokenText {
   explicit TokenText(const Tokenizer& tokenizer) : tokenizer_(tokenizer) {}
 
   const Tokenizer& tokenizer() const { return tokenizer_; }
-  /// The text of the token that ends a document, and of the first that a text begins with; may be empty.
+  /// The text of the token that ends a document, and of the one before a text (Tokenizer::beginning); may be
+  /// empty.
   std::string end_text() const;
   std::string start_text() const;
 

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <array>
+#include <iterator>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -63,6 +65,27 @@ std::vector<TokenId> ends_of(const ModelLocation& source) {
   std::vector<TokenId> ends;
   for (const std::int64_t id : ids.eos) ends.push_back(static_cast<TokenId>(id));
   return ends;
+}
+
+/// Warns where the ids of config.json and generation_config.json are not those of the tokenizer's bos_token
+/// and eos_token: in published folders they differ, and what counts here should be known.
+void compare_token_ids(const ModelLocation& source, const Tokenizer& tokenizer) {
+  if (!source.is_hf()) return;
+  const Companions beside = companions(source);
+  HfTokenIds ids = read_hf_token_ids(source.config);
+  if (const auto generation = beside.find(kGenerationConfig); generation != beside.end())
+    std::ranges::move(read_hf_token_ids(generation->second).eos, std::back_inserter(ids.eos));
+  const auto warn = [&](std::string_view key, TokenId expected, std::int64_t found,
+                        std::string_view what_counts) {
+    log_warning(error_message(source.config.string(), key,
+                              std::to_string(expected) + ", the id that the tokenizer has for this token",
+                              std::to_string(found), what_counts));
+  };
+  const std::optional<TokenId> begin = tokenizer.beginning(), end = tokenizer.end_of_document();
+  if (begin && ids.bos && *ids.bos != *begin)
+    warn("bos_token_id", *begin, *ids.bos, "the tokenizer's counts");
+  if (end && !ids.eos.empty() && std::ranges::find(ids.eos, *end) == ids.eos.end())
+    warn("eos_token_id", *end, ids.eos.front(), "a text ends at either");
 }
 
 /// Whether the tokens of a model that brings no tokenizer are bytes, as those of a run are. One from
@@ -232,7 +255,11 @@ LanguageModel as_language_model(const LoadedModel& loaded, std::string_view comm
     throw ConfigError(
         error_message(command, "", "a language model", "task: " + std::string(loaded.config.family->task())));
   }
-  return {*model, tokenizer_of(language_run(loaded.config)), ends_of(locate_model(loaded.path))};
+  LanguageModel language{*model, tokenizer_of(language_run(loaded.config)), {}};
+  const ModelLocation source = locate_model(loaded.path);
+  compare_token_ids(source, *language.tokenizer);
+  language.ends = ends_of(source);
+  return language;
 }
 
 }  // namespace moh

@@ -8,11 +8,11 @@
 namespace moh {
 
 TokenId prefix_token(const Tokenizer& tokenizer) {
-  if (!tokenizer.sequence_start().empty()) return tokenizer.sequence_start().front();
+  if (tokenizer.beginning()) return *tokenizer.beginning();
   if (tokenizer.end_of_document()) return *tokenizer.end_of_document();
   throw DataError(error_message(std::string(tokenizer.name()), "",
-                                "a token that texts begin with, or one that ends documents", "neither",
-                                "texts without anything before them cannot be scored"));
+                                "a token that texts begin with, a bos_token, or one that ends documents",
+                                "none", "texts without anything before them cannot be scored"));
 }
 
 std::vector<TokenId> encode_context(const Tokenizer& tokenizer, std::string_view context) {

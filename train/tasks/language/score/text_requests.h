@@ -9,8 +9,9 @@
 
 namespace moh {
 
-/// The token before a text that has none before it: the one that texts begin with, else the one that ends
-/// documents. Throws DataError for a tokenizer that has neither.
+/// The token before a text that has none before it, as lm-evaluation-harness chooses it: the one that texts
+/// begin with, else the `bos_token` of the tokenizer's configuration, else the one that ends documents.
+/// Throws DataError for a tokenizer that has none of them.
 TokenId prefix_token(const Tokenizer& tokenizer);
 
 /// The tokens of a context, with those that texts begin with; may be none.

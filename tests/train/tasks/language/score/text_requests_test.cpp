@@ -11,7 +11,7 @@ namespace {
 
 /// Bytes, but "ab" is one token (256), and texts begin with 257 if `with_start`; no token ends documents
 /// without `with_end`.
-class PairTokenizer final : public Tokenizer {
+class PairTokenizer : public Tokenizer {
  public:
   explicit PairTokenizer(bool with_start, bool with_end = true) : with_end_(with_end) {
     if (with_start) start_ = {257};
@@ -37,6 +37,13 @@ class PairTokenizer final : public Tokenizer {
   std::vector<TokenId> start_;
 };
 
+/// Bytes with a bos_token that no text begins with.
+class WithBos final : public PairTokenizer {
+ public:
+  using PairTokenizer::PairTokenizer;
+  std::optional<TokenId> beginning() const override { return 300; }
+};
+
 using Ids = std::vector<TokenId>;
 
 void check_pair(const Tokenizer& tokenizer, std::string_view context, std::string_view continuation,
@@ -47,6 +54,21 @@ void check_pair(const Tokenizer& tokenizer, std::string_view context, std::strin
 }
 
 }  // namespace
+
+TEST_CASE("score: bos_token stands before a text that nothing precedes, where texts do not begin with it") {
+  const WithBos tokenizer(false), without_end(false, false);
+  CHECK(prefix_token(tokenizer) == 300);
+  CHECK(prefix_token(without_end) == 300);
+  CHECK(prefix_token(PairTokenizer(true)) == 257);
+  CHECK(prefix_token(PairTokenizer(false)) == 0);
+  CHECK_THROWS_AS(prefix_token(PairTokenizer(false, false)), DataError);
+  check_pair(tokenizer, "", "xy", {300}, {'x', 'y'});
+  check_pair(tokenizer, "x", "y", {'x'}, {'y'});
+  const auto windows = encode_windows(tokenizer, "xyz", 8);
+  REQUIRE(windows.size() == 1);
+  CHECK(windows[0].context == Ids{300});
+  CHECK(windows[0].continuation == Ids{'x', 'y', 'z'});
+}
 
 TEST_CASE("score: context and continuation are encoded together, and cut where the context alone ends") {
   const PairTokenizer plain(false), starts(true);
