@@ -1,23 +1,16 @@
 #include <CLI/CLI.hpp>
-#include <algorithm>
 #include <cstdint>
 #include <cstdio>
 #include <filesystem>
-#include <limits>
-#include <optional>
 #include <string>
 #include <vector>
 
 #include "core/error.h"
 #include "core/parallel.h"
-#include "train/cli/commands.h"
+#include "train/cli/data_commands.h"
 #include "train/io/file_ops.h"
 #include "train/io/printable.h"
 #include "train/log/logging.h"
-#include "train/tasks/diffusion/latents/latent_source.h"
-#include "train/tasks/language/data/foreign_tokens.h"
-#include "train/tasks/language/data/old_token_file.h"
-#include "train/tasks/language/data/token_file.h"
 #include "train/tasks/language/data/tokenize_files.h"
 #include "train/tasks/language/data/train_tokenizer.h"
 #include "train/tokenizers/open_tokenizer.h"
@@ -25,11 +18,6 @@
 namespace moh::cli {
 
 namespace {
-
-CLI::IsMember known_bin_dtype() {
-  return CLI::IsMember({kNoBinDtype, "uint16", "uint32"});
-}
-constexpr const char* kBinDtypeHelp = "Type of the ids in .bin files without a header";
 
 struct TokenizeArgs {
   std::vector<std::string> inputs;
@@ -44,12 +32,6 @@ struct TrainTokenizerArgs {
   std::string output, pattern = "llama3";
   std::int64_t threads = 0;
   TrainTokenizerOptions options;
-};
-
-struct DataInfoArgs {
-  std::string file;
-  bool verify = false;  ///< read all of it and compare the checksum
-  std::string bin_dtype = kNoBinDtype;
 };
 
 /// An existing folder, or a path that ends as one.
@@ -125,46 +107,6 @@ int data_train_tokenizer(const TrainTokenizerArgs& args, const Families&) {
   return kDone;
 }
 
-/// Ids that another program wrote: no vocabulary is known, so all of them are.
-int foreign_info(const DataInfoArgs& args, const InputPath& input, ForeignTokens kind) {
-  constexpr std::int64_t kAnyId = std::numeric_limits<TokenId>::max();
-  const ForeignTokenFile file = open_foreign_tokens(input, kind, args.bin_dtype, "", kAnyId, std::nullopt);
-  const TokenFileInfo& info = file.ids->info();
-  std::printf("format      %s\ntokens      %lld (%s)\ndocuments   %s\n", file.description.c_str(),
-              static_cast<long long>(info.num_tokens), std::string(info.stored_dtype).c_str(),
-              info.num_documents ? std::to_string(*info.num_documents).c_str() : "not known");
-  if (!args.verify) return kDone;
-  std::vector<TokenId> ids(1 << 16);
-  TokenId largest = 0;
-  for (std::int64_t begin = 0; begin < info.num_tokens; begin += std::ssize(ids)) {
-    ids.resize(static_cast<std::size_t>(std::min<std::int64_t>(std::ssize(ids), info.num_tokens - begin)));
-    file.ids->copy(begin, ids);
-    largest = std::max(largest, std::ranges::max(ids));
-  }
-  std::printf("largest id  %d\n", largest);
-  return kDone;
-}
-
-int data_info(const DataInfoArgs& args, const Families&) {
-  if (are_latents({args.file})) return latents_info(args.file, args.verify);
-  const InputPath input{args.file, /*named=*/true};
-  if (const ForeignTokens kind = foreign_tokens_kind(input, args.bin_dtype); kind != ForeignTokens::kNone)
-    return foreign_info(args, input, kind);
-  const bool old = token_file_kind(args.file) == TokenFileKind::kOld;
-  const auto file = old ? open_old_token_file(args.file, args.verify) : TokenFile::open(args.file);
-  if (args.verify && !old) file->verify();
-  std::fputs(describe(file->info()).c_str(), stdout);
-  if (old) {
-    std::printf("format      moh's earlier one, which is not trained on; convert it: %s\n",
-                conversion_of_old_token_file(args.file).c_str());
-  }
-  if (args.verify) {
-    std::puts(old || !file->info().checksum.empty() ? "verified: the ids match their checksum"
-                                                    : "verified: all ids are in the vocabulary");
-  }
-  return kDone;
-}
-
 }  // namespace
 
 void add_data(const Commands& commands) {
@@ -184,7 +126,7 @@ void add_data(const Commands& commands) {
                       "byte, a tokenizer's file (tokenizer.json, SentencePiece's .model, a .tiktoken), or a "
                       "folder with one");
   add_record_options(tokenize, from.options.text.records);
-  tokenize.add_option("--bin-dtype", from.options.text.bin_dtype, kBinDtypeHelp)->check(known_bin_dtype());
+  add_bin_dtype_option(tokenize, from.options.text.bin_dtype);
   tokenize.add_option("--threads", from.threads, "CPU threads; 0: all processors");
   tokenize.add_flag("--overwrite", from.options.overwrite,
                     "Replace the file --output, or files in that folder");
@@ -216,15 +158,7 @@ void add_data(const Commands& commands) {
   learn.footer(R"(Example:
   moh data train-tokenizer --input corpus/ --vocab-size 32000 --output tokenizer/)");
 
-  const auto [info, of] =
-      add_command(data, "info", "Print the properties of a token file, or of latents", data_info);
-  info.add_option("file", of.file,
-                  "Token file, token ids of another program, or latents: a shard or a folder")
-      ->required();
-  info.add_option("--bin-dtype", of.bin_dtype, kBinDtypeHelp)->check(known_bin_dtype());
-  info.add_flag("--verify", of.verify, "Read everything and verify the checksum");
-  info.footer(R"(Example:
-  moh data info corpus.safetensors --verify)");
+  add_data_info(data);
   add_data_latents(data);
 }
 

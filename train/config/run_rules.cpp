@@ -25,6 +25,11 @@ void check_schedule(const LrSchedule& c, Rules& rules) {
   }
 }
 
+constexpr std::string_view kLengthInSteps =
+    "set train.steps; an epoch has tokens / (data.sequence_length x train.batch_size x train.accumulate) "
+    "steps, "
+    "and 'moh data info' counts the tokens of a token file";
+
 /// Keys that count in epochs, of data that have none.
 void refuse_epochs(const RunConfig& run, Rules& rules) {
   for (const auto& [key, epochs] : {std::pair<const char*, std::int64_t>{"train.epochs", run.train.epochs},
@@ -33,8 +38,10 @@ void refuse_epochs(const RunConfig& run, Rules& rules) {
                                     {"eval.every_epochs", run.eval.every_epochs},
                                     {"eval.each_epoch_after", run.eval.each_epoch_after},
                                     {"checkpoint.every_epochs", run.checkpoint.every_epochs}}) {
-    if (epochs > 0)
-      rules.refuse({key}, "0 with task: " + run.task + ", which counts steps", std::to_string(epochs));
+    if (epochs == 0) continue;
+    const std::string expected = "0 with task: " + run.task + ", which counts steps";
+    const bool is_length = std::string_view(key) == "train.epochs";
+    rules.refuse({key}, expected, std::to_string(epochs), is_length ? kLengthInSteps : "");
   }
   if (!run.schedule_epochs.stepwise)
     rules.refuse({"schedule.stepwise"}, "true with task: " + run.task + ", which counts steps", "false");

@@ -13,6 +13,7 @@
 #include "core/error.h"
 #include "train/io/failpoint.h"
 #include "train/io/file_ops.h"
+#include "train/io/printable.h"
 
 namespace moh {
 
@@ -41,6 +42,14 @@ std::vector<fs::path> left_beside(const fs::path& path, const std::string& prefi
   return found;
 }
 
+/// Throws for the errno of creating a file, naming a folder that is not there.
+[[noreturn]] void fail_to_create(const fs::path& path, int error, std::uint64_t expected_bytes) {
+  const fs::path folder = folder_of(path);
+  if (error != ENOENT || is_taken(folder)) throw_storage_error(path, "create", error, expected_bytes);
+  throw StorageError(error_message(path.string(), "create", "success", std::generic_category().message(error),
+                                   "the folder " + printable_path(folder) + " does not exist"));
+}
+
 }  // namespace
 
 fs::path temporary_beside(const fs::path& path) {
@@ -51,10 +60,10 @@ OutputFile::OutputFile(fs::path path, std::uint64_t expected_bytes)
     : path_(std::move(path)), expected_(expected_bytes) {
   ignore_file_size_signal();
   if (const int injected = MOH_FAILPOINT("io:create"); injected > 0) {
-    throw_storage_error(path_, "create", injected, expected_);
+    fail_to_create(path_, injected, expected_);
   }
   fd_ = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-  if (fd_ < 0) throw_storage_error(path_, "create", errno, expected_);
+  if (fd_ < 0) fail_to_create(path_, errno, expected_);
   MOH_TRACE_IO(kCreate, path_);
 }
 
@@ -106,6 +115,21 @@ void DurableFile::commit() {
   sync_directory(folder_of(path_));
 }
 
+namespace {
+
+/// Throws ConfigError if a file cannot be made here because its folder does not exist.
+void require_folder(std::string_view option, const fs::path& path) {
+  const fs::path folder = folder_of(path);
+  std::error_code ignored;
+  if (fs::is_directory(folder, ignored)) return;
+  const bool exists = fs::exists(folder, ignored);
+  throw ConfigError(std::string(option) + ": cannot create " + printable_path(path) + ": " +
+                    (exists ? printable_path(folder) + " is no folder"
+                            : "the folder " + printable_path(folder) + " does not exist; make it first"));
+}
+
+}  // namespace
+
 void require_replaceable(std::string_view option, const fs::path& path, bool overwrite) {
   const auto refuse = [&](std::string_view expected, std::string_view found, std::string_view fix = "") {
     throw ConfigError(error_message(std::string(option) + " " + path.string(), "", expected, found, fix));
@@ -113,7 +137,7 @@ void require_replaceable(std::string_view option, const fs::path& path, bool ove
   std::error_code ignored;
   const fs::file_status status = fs::symlink_status(path, ignored);
   if (!path.has_filename()) refuse("the name of a file", "that of a folder");
-  if (!fs::exists(status)) return;
+  if (!fs::exists(status)) return require_folder(option, path);
   if (fs::is_directory(status)) refuse("the name of a file", "a folder");
   if (!fs::is_regular_file(status)) refuse("the name of a file", "something else");
   if (!overwrite) refuse("a path that does not exist", "a file", "replace it with --overwrite");

@@ -61,7 +61,8 @@ struct SubjectFiles {
   if (!task.subjects.empty())
     fix += (fix.empty() ? "" : "\n") + std::string("tasks=[") + task.name + ":SUBJECT] takes single subjects";
   throw DataError(error_message(printable_path(options.folder) + ": files of " + task.name, "",
-                                "in this folder" + files + "\n", "none of them", fix));
+                                "in this folder", "none of" + files) +
+                  (fix.empty() ? "" : "\n") + fix);
 }
 
 std::vector<SubjectFiles> find_files(const BenchmarkTask& task,

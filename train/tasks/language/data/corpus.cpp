@@ -123,15 +123,19 @@ std::string sampled_checksum(const TokenSource& tokens) {
 /// Arrays of other types that lie in a folder are passed over.
 std::optional<CorpusFile> open_foreign(const InputPath& input, ForeignTokens kind, const Tokenizer& tokenizer,
                                        const TextOptions& options, SkippedFiles& skipped) {
+  ForeignTokenFile file;
   try {
-    const ForeignTokenFile file = open_foreign_tokens(input, kind, options.bin_dtype, tokenizer.name(),
-                                                      tokenizer.vocab_size(), tokenizer.end_of_document());
-    return CorpusFile{input.path, file.documents, sampled_checksum(*file.documents)};
+    file = open_foreign_tokens(input, kind, options.bin_dtype, tokenizer.name(), tokenizer.vocab_size(),
+                               tokenizer.end_of_document());
   } catch (const DataError&) {
     if (input.named || kind != ForeignTokens::kNumpy) throw;
     skipped.add("NumPy", input.path);
     return std::nullopt;
   }
+  // Ids beyond the vocabulary are found now, not in the middle of a run; of a larger file as they are read.
+  constexpr std::int64_t kVerified = TokenFile::kVerifiedOnOpenBytes / sizeof(TokenId);
+  if (file.ids->size() <= kVerified) file.ids->verify();
+  return CorpusFile{input.path, file.documents, sampled_checksum(*file.documents)};
 }
 
 /// Nothing for a file that was skipped.

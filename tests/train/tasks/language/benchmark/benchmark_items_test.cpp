@@ -205,8 +205,8 @@ TEST_CASE("benchmark: missing files are all named, with where to get them") {
     CHECK_THROWS_WITH(make_items(task, {.folder = folder.path()}), Catch::Contains(part));
   };
   check_says(
-      "files of small: expected in this folder\n  missing.jsonl or records.jsonl\n  examples.jsonl\n, found "
-      "none of them; somewhere");
+      "files of small: expected in this folder, found none of\n  missing.jsonl or records.jsonl\n  "
+      "examples.jsonl\nsomewhere");
   task.data.files = {"{{name}}.jsonl"};
   for (int i = 0; i < 8; ++i) task.subjects.push_back({"part" + std::to_string(i), ""});
   check_says("\n  part0.jsonl\n  examples.jsonl\n  part1.jsonl");

@@ -1,0 +1,184 @@
+"""Faults of text, token files and tokenizers: each is said with its file and place, and what to do about it."""
+
+import gzip
+import json
+import os
+import pathlib
+import shutil
+import struct
+import unittest
+
+import support
+
+DATA = pathlib.Path(os.environ["MOH_SOURCE_DIR"]) / "tests/train/tokenizers/data"
+
+
+def added(number, content):
+    return {"id": number, "content": content, "single_word": False, "lstrip": False, "rstrip": False,
+            "normalized": False, "special": True}
+
+
+class TextFaults(support.MohTest):
+    def tokenizer(self, folder="tok", name="gpt2", tokens=(), **config):
+        (self.folder / folder).mkdir(exist_ok=True)
+        contents = json.loads((DATA / f"{name}.json").read_text())
+        contents["added_tokens"] += tokens
+        self.write(f"{folder}/tokenizer.json", json.dumps(contents))
+        self.write(f"{folder}/tokenizer_config.json", json.dumps(config))
+        return folder
+
+    def tokenize(self, name, contents, *options, code=support.DONE, tokenizer="byte"):
+        self.write(name, contents)
+        return self.moh("data", "tokenize", "--input", name, "--output", "out.safetensors", "--overwrite",
+                        "--tokenizer", tokenizer, *options, code=code)
+
+    def refused(self, name, contents, *parts, **options):
+        output = self.tokenize(name, contents, code=support.INPUT_ERROR, **options)
+        self.assert_says(output, *parts)
+        for words in ("json.exception", "parse error", "what():"):
+            self.assertNotIn(words, output)
+
+    def ids(self, text, tokenizer):
+        self.tokenize("ids.txt", text, tokenizer=tokenizer)
+        data = (self.folder / "out.safetensors").read_bytes()
+        size = struct.unpack("<Q", data[:8])[0]
+        kind = json.loads(data[8:8 + size])["tokens"]["dtype"]
+        width, letter = {"U8": (1, "B"), "U16": (2, "H"), "U32": (4, "I")}[kind]
+        return list(struct.unpack(f"<{(len(data) - 8 - size) // width}{letter}", data[8 + size:]))
+
+    def test_lines_of_json(self):
+        good = '{"text": "a"}\n'
+        for line, *parts in (
+            ('{"text": "a", "score": NaN}', "column 24: NaN at the key score", "write null"),
+            ('{"text": "a", "b": [1, -Infinity]}', "column 24: -Infinity at the key b[1]"),
+            ('{"text": "a\\ud83db"}', "column 12: a lone surrogate at the key text"),
+            ('{"text": "a\tb"}', "column 12: the raw control character U+0009 at the key text", "write \\t"),
+            ('{"text": "a" "b": 1}', "column 14: '\"' (expected ',' or '}')"),
+            ("{'text': 1}", "column 2: ''' (expected a key in double quotes)"),
+        ):
+            with self.subTest(line):
+                self.refused("a.jsonl", good + line + "\n", "a.jsonl:2: expected a JSON object, found column", *parts)
+        self.refused("a.jsonl.gz", gzip.compress((good + '{"text": NaN}\n').encode()), "a.jsonl.gz:2:", "NaN at the key text")
+
+    def test_json_of_configurations(self):
+        self.tokenizer()
+        for contents, found in (('{"bos_token": NaN}', "column 15: NaN at the key bos_token"),
+                                ('{"a": 1,\n "b": tru}', "line 2, column 7: tru at the key b"),
+                                ("{", "the end of the text")):
+            self.write("tok/tokenizer_config.json", contents)
+            self.refused("a.txt", "x", "tok/tokenizer_config.json: expected JSON in UTF-8, found", found, tokenizer="tok")
+
+    def test_text_that_a_tokenizer_cannot_express(self):
+        """Names the file and the line, of compressed files, too."""
+        nul = '{"text": "a"}\n\n{"text": "a\\u0000b"}\n'
+        self.refused("a.jsonl", nul, "a.jsonl:3: byte tokenizer: text: expected no NUL byte")
+        self.refused("a.jsonl.gz", gzip.compress(nul.encode()), "a.jsonl.gz:3: byte tokenizer")
+        contents = json.loads((DATA / "splits.json").read_text())
+        contents["model"]["unk_token"] = None
+        (self.folder / "few").mkdir()
+        self.write("few/tokenizer.json", json.dumps(contents))
+        bad = "the head\n" * 40000 + "the \u4e2d head\n" + "the head\n" * 9
+        self.refused("a.txt", bad, "a.txt:40001: tokenizer: text: expected characters of its vocabulary", tokenizer="few")
+        self.refused("b.txt.gz", gzip.compress("one\ntwo \u4e2d".encode()), "b.txt.gz:2: tokenizer", tokenizer="few")
+
+    def test_gzip_with_zeros_and_members(self):
+        whole = gzip.compress(b"one ") + gzip.compress(b"two")
+        for tail in (b"\0" * 512, b"\0" * 300000, b"\0" * 7 + gzip.compress(b"")):
+            self.assertIn("text bytes  7", self.tokenize("a.gz", whole + tail))
+        self.refused("a.gz", whole + b"rest", "a.gz: expected nothing but zeros or another member behind a gzip file")
+
+    def test_added_tokens(self):
+        n = 700
+        x, y = self.ids("x", self.tokenizer())[0], self.ids("y", "tok")[0]
+        for tokens, message in (
+            ([added(n, "<a>"), added(n + 10, "<b>")], "added_tokens[2].id: expected 701, which the library gives, found 710"),
+            ([added(n + 5, "<a>")], "added_tokens[1].id: expected 700, which the library gives, found 705"),
+            ([added(n, "the")], ", which the library gives, found 700"),
+            ([added(n, "<a>"), added(n, "<b>")], "added_tokens[2].id: expected 701, which the library gives, found 700"),
+        ):
+            self.tokenizer(tokens=tokens)
+            self.refused("a.txt", "x<a>y<b>", "tok/tokenizer.json: ", message, tokenizer="tok")
+        for config in ({"added_tokens_decoder": {"700": added(0, "<|im_start|>")}}, {"additional_special_tokens": ["<|im_start|>"]},
+                       {"extra_special_tokens": ["<|im_start|>"]}, {"pad_token": "<|im_start|>"}):
+            self.assertEqual(self.ids("x<|im_start|>y", self.tokenizer(**config)), [x, n, y])
+        self.tokenizer(added_tokens_decoder={"500": {"content": "<|im_start|>", "special": True}})
+        self.refused("a.txt", "x", "added_tokens_decoder.500: expected the id 700 for '<|im_start|>'", tokenizer="tok")
+
+    def test_a_text_is_scored_after_bos_token(self):
+        """As in lm-evaluation-harness, whose prefix_token_id is bos_token_id, else eos_token_id."""
+        self.write("text.txt", support.text_of_words(300))
+        tokens = [added(700, "<|im_start|>"), added(701, "<|im_end|>")]
+        self.train({"data.tokenizer": self.tokenizer(tokens=tokens, eos_token="<|im_end|>"), "train.steps": 2, "eval.every": 0})
+        self.moh("convert", "--from", "run", "--to", "m", "--format", "hf")
+        self.write("p.jsonl", '{"text": "the head and the router"}\n')
+        self.write("p.yaml", 'name: p\nkind: perplexity\ndata: {files: [p.jsonl]}\nprompt: {text: "{{text}}"}\n'
+                   "metrics: [word_perplexity]\nscore: word_perplexity\n")
+
+        def score(**config):
+            self.write("m/tokenizer_config.json", json.dumps(config))
+            self.moh("eval", "--checkpoint", "m", "tasks=[p.yaml]", "data=.", "--samples", "s.jsonl")
+            return json.loads((self.folder / "s.jsonl").read_text())["log_likelihoods"]
+
+        begin, end = "<|im_start|>", "<|im_end|>"
+        self.assertEqual(score(bos_token=begin, eos_token=end), score(eos_token=begin))
+        self.assertNotEqual(score(bos_token=begin, eos_token=end), score(eos_token=end))
+
+    def test_an_output_in_a_folder_that_does_not_exist(self):
+        self.write("text.txt", "a b c")
+        for command in (("data", "tokenize", "--input", "text.txt", "--output"),
+                        ("data", "train-tokenizer", "--input", "text.txt", "--vocab-size", 300, "--output")):
+            output = self.moh(*command, "tok/shake.safetensors", code=support.CONFIG_ERROR)
+            self.assert_says(output, "--output: cannot create tok/shake.safetensors: the folder tok does not exist")
+
+    def test_info_of_a_folder(self):
+        self.write("corpus/a.txt", "a b c")
+        self.write("corpus/b.txt", "d e")
+        self.moh("data", "tokenize", "--input", "corpus", "--output", "tok/")
+        shutil.copy(self.folder / "corpus/a.txt", self.folder / "tok/more.txt")
+        output = self.moh("data", "info", "tok/")
+        self.assert_says(output, "corpus_a.txt.tokens: 5 tokens, tokenizer byte", "tok/more.txt: text, which becomes tokens",
+                         "token files 2", "tokens      8")
+
+    def test_chats_without_a_template(self):
+        chat = '{"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]}\n'
+        self.refused("c.jsonl", chat, "found the keys 'messages'", "set data.message_template (--message-template", "{role}")
+        self.tokenize("c.jsonl", chat, "--message-template", "<{role}>{content}\n")
+
+    def test_numbers_of_token_files(self):
+        """Counts and sizes that a file claims are compared with it before they size anything."""
+        header = struct.pack("<3i", 20240520, 1, 0x7FFFFFFF) + b"\0" * 1012
+        self.refused("l.bin", header + b"\1\0" * 8, "l.bin: size: expected 4294968318 bytes, as its header says, found 1040")
+        self.refused("l.bin", struct.pack("<3i", 20240520, 1, -1) + b"\0" * 1028, "l.bin: size: expected")
+        for shape in ("(2147483647,)", "(9223372036854775807,)", "(9223372036854775808,)", "(-1,)", "(2147483647, 2147483647)"):
+            text = f"{{'descr': '<u2', 'fortran_order': False, 'shape': {shape}, }}".ljust(117) + "\n"
+            self.refused("a.npy", b"\x93NUMPY\1\0" + struct.pack("<H", len(text)) + text.encode() + b"\1\0" * 4, "a.npy: ")
+        for sequences in (0x7FFFFFFF, 1 << 62, (1 << 63) - 1, 1 << 63):
+            self.write("m.bin", b"\1\0" * 8)
+            index = b"MMIDIDX\0\0" + struct.pack("<QBQQ", 1, 8, sequences, 2) + b"\0" * 64
+            self.refused("m.idx", index, "m.idx: size: expected that of")
+        for size in (-1, 0x7FFFFFFF):
+            index = b"MMIDIDX\0\0" + struct.pack("<QBQQiqqq", 1, 8, 1, 2, size, 0, 0, 1)
+            self.refused("m.idx", index, "m.")
+
+    def test_ids_beyond_the_vocabulary_are_found_when_the_file_is_opened(self):
+        ids = [1] * 100000 + [300] + [1] * 100000
+        self.write("ids.bin", struct.pack(f"<{len(ids)}H", *ids))
+        self.write("text.txt", "x" * 100)
+        output = self.train({"data.train": "ids.bin", "data.bin_dtype": "uint16"}, code=support.INPUT_ERROR)
+        self.assert_says(output, "ids.bin: id 100000: expected 0 ... 255, found 300")
+        self.assertEqual(self.checkpoints(), [])
+
+    def test_epochs_of_text(self):
+        self.write("text.txt", support.text_of_words(300))
+        output = self.train({"train.epochs": 1}, code=support.CONFIG_ERROR)
+        self.assert_says(output, "train.epochs: expected 0 with task: language_model, which counts steps, found 1; set train.steps")
+
+    def test_missing_files_of_a_benchmark(self):
+        self.train({"train.steps": 1, "eval.every": 0})
+        output = self.moh("eval", "--checkpoint", "run", "tasks=hellaswag", "data=.", code=support.INPUT_ERROR)
+        self.assert_says(output, "expected in this folder, found none of\n  hellaswag/hellaswag_val.jsonl or")
+        self.assertNotIn(", found none of them", output)
+
+
+if __name__ == "__main__":
+    unittest.main()
