@@ -148,6 +148,18 @@ StageGrid TransNext::make_grid(std::int64_t stage, const GridSize& tokens) const
 }
 
 ImageOutput TransNext::forward(const Variable& images, const ForwardContext& context) const {
+  return run(images, context, nullptr);
+}
+
+std::vector<TransNextStageOutput> TransNext::stage_outputs(const Variable& images,
+                                                           const ForwardContext& context) const {
+  std::vector<TransNextStageOutput> stages;
+  run(images, context, &stages);
+  return stages;
+}
+
+ImageOutput TransNext::run(const Variable& images, const ForwardContext& context,
+                           std::vector<TransNextStageOutput>* stages) const {
   const MathModeScope mode(placement().math);
   require_images("transnext", images, config_.channels);
   require_per_layer("transnext", context, num_blocks(config_));
@@ -160,16 +172,20 @@ ImageOutput TransNext::forward(const Variable& images, const ForwardContext& con
     const std::shared_ptr<const StageGrid> grid =
         stage.grids->get(tokens, [&] { return std::make_shared<const StageGrid>(make_grid(s, tokens)); });
     const Shape image = x.shape();
+    if (stages != nullptr) stages->push_back({.grid = grid});
     x = reshape(x, {image[0], grid->tokens.tokens(), image[3]});
     for (const auto& block : stage.blocks) {
       LayerOutput result = run_layer(
           config_.recompute, x, context,
           [&block = *block, grid, context](const Variable& in) { return block.forward(in, *grid, context); });
       x = std::move(result.y);
+      if (stages != nullptr) stages->back().after_blocks.push_back(x.value());
       if (result.routing) output.routing.push_back(*std::move(result.routing));
       if (result.expert_balance.defined()) output.expert_balances.push_back(result.expert_balance);
     }
-    x = reshape((*stage.norm)(x), image);
+    x = (*stage.norm)(x);
+    if (stages != nullptr) stages->back().after_norm = x.value();
+    x = reshape(x, image);
   }
   output.features = reshape(adaptive_avg_pool(x, 1, 1), {x.dim(0), x.dim(3)});
   output.logits = head_(output.features);

@@ -10,6 +10,13 @@
 
 namespace moh {
 
+/// The inside of a stage in a forward pass of B images on N tokens of width D.
+struct TransNextStageOutput {
+  std::shared_ptr<const StageGrid> grid;
+  std::vector<Tensor> after_blocks;  ///< [B, N, D] each
+  Tensor after_norm;                 ///< [B, N, D]
+};
+
 /// TransNeXt, dense or Mixture-of-Head (arXiv 2410.11842, section 4.1). Parameters are named as in the
 /// released code: "patch_embed1.proj.weight", "block3.14.attn.q.weight", "norm4.weight", "head.weight".
 class TransNext : public ImageModel {
@@ -31,6 +38,9 @@ class TransNext : public ImageModel {
 
   /// Images of any size that leaves a token in the last stage.
   ImageOutput forward(const Variable& images, const ForwardContext& context = {}) const override;
+  /// The grid and the outputs of each stage, for comparisons with a reference.
+  std::vector<TransNextStageOutput> stage_outputs(const Variable& images,
+                                                  const ForwardContext& context = {}) const;
   /// All but one-dimensional parameters, biases, and what makes positions and temperatures.
   bool decays(const NamedParameter& parameter) const override;
 
@@ -44,6 +54,9 @@ class TransNext : public ImageModel {
   Stage make_stage(std::int64_t stage, std::int64_t first_block,
                    const std::vector<HeadRoutingOptions>& routing, Placement placement) const;
   StageGrid make_grid(std::int64_t stage, const GridSize& tokens) const;
+  /// Adds what the stages show to `stages`, unless that is null.
+  ImageOutput run(const Variable& images, const ForwardContext& context,
+                  std::vector<TransNextStageOutput>* stages) const;
 
   TransNextConfig config_;
   std::vector<Stage> stages_;

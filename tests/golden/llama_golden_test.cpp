@@ -72,7 +72,8 @@ void check_routed(const GoldenCase& golden, const LlamaConfig& config) {
 
 /// The outputs of the layers, which a model shows nobody.
 void check_layers(const GoldenCase& golden, const LlamaConfig& config) {
-  const RopeTable table = rope_table(config.max_positions, config.head_dim, config.rope_theta);
+  const RopeTable table =
+      RotaryEmbedding(config, DType::kFloat32).rows(0, golden.tensor("in.input_ids").dim(1));
   const std::vector<Tensor> imposed = imposed_choices(golden, config);
   Variable x =
       embedding(Variable(golden.tensor("param.model.embed_tokens.weight")), golden.tensor("in.input_ids"));

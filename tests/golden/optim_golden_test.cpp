@@ -1,6 +1,7 @@
 // optim_adamw, lr_schedule and losses: AdamW with clipping, the learning rate, the loss.
 
 #include <algorithm>
+#include <set>
 
 #include "ops/loss/cross_entropy.h"
 #include "ops/loss/soft_cross_entropy.h"
@@ -59,14 +60,29 @@ GOLDEN_KIND(losses) {
   check_soft("soft_target", mixed);
 }
 
+namespace {
+
+/// The decays that a case has averages of, as its names write them: "0.9999" of "out.decay0.9999.step0".
+std::set<std::string> decays_of(const GoldenCase& golden) {
+  constexpr std::string_view kBefore = "out.decay", kBehind = ".step";
+  std::set<std::string> texts;
+  for (const std::string& name : golden.names(kBefore))
+    texts.insert(name.substr(kBefore.size(), name.rfind(kBehind) - kBefore.size()));
+  return texts;
+}
+
+}  // namespace
+
 GOLDEN_KIND(ema) {
   const auto& c = golden.config();
-  for (const auto& [text, decay] : {std::pair<std::string, double>{"0.9999", 0.9999}, {"0.0", 0.0}}) {
+  const std::set<std::string> decays = decays_of(golden);
+  REQUIRE(decays.size() == c.at("decays").size());
+  for (const std::string& text : decays) {
     const Tensor average = golden.tensor("in.ema0").clone(), value = empty_like(average);
     const EmaUpdate update({{average, value}});
     for (int step = 0; step < c.at("steps"); ++step) {
       value.copy_from(golden.tensor("in.param" + std::to_string(step)));
-      update.update(decay);
+      update.update(std::stod(text));
       golden.check("out.decay" + text + ".step" + std::to_string(step), average);
     }
   }
