@@ -22,7 +22,7 @@ std::int64_t top_k_of(const MohConfig& c, std::int64_t heads, std::int64_t layer
 }
 
 constexpr std::string_view kRouter = "moh.router", kNumShared = "moh.num_shared", kTopK = "moh.top_k",
-                           kSharedHeads = "moh.shared_heads", kLayers = "layers";
+                           kActive = "moh.active", kSharedHeads = "moh.shared_heads", kLayers = "layers";
 
 /// The configuration to check, and the list of its faults.
 struct Check {
@@ -42,12 +42,27 @@ struct Check {
     return false;
   }
 
+  /// Checks the number of active heads of one layer, if it is given in place of top_k.
+  bool check_active(std::int64_t layer) const {
+    if (moh.active == PerLayer()) return true;
+    const std::int64_t active = moh.active.at(layer), shared = moh.num_shared.at(layer),
+                       heads = heads_of.at(layer);
+    if (active <= heads && (active > shared || (active == shared && shared == heads))) return true;
+    faults.add({kActive, kNumShared, heads_field, kRouter},
+               "more than " + faults.key(kNumShared) + " (" + number_text(shared) + "), and at most " +
+                   faults.key(heads_field) + " (" + number_text(heads) + ")",
+               number_text(active) + " (layer " + number_text(layer) + ")",
+               "it counts the shared heads, too");
+    return false;
+  }
+
   /// Checks the head counts of one layer. Returns whether they are valid, so that equal layers
   /// are reported once.
   bool check_layer(std::int64_t layer) const {
     const std::int64_t shared = moh.num_shared.at(layer), heads = heads_of.at(layer);
     const std::int64_t top_k = top_k_of(moh, heads, layer), candidates = heads - shared;
     const std::string where = " (layer " + number_text(layer) + ")";
+    if (shared >= 0 && candidates >= 0 && !check_active(layer)) return false;
     if (shared < 0 || candidates < 0) {
       faults.add({kNumShared, heads_field, kRouter},
                  "at most " + faults.key(heads_field) + " (" + number_text(heads) + ")",
@@ -106,8 +121,8 @@ struct Check {
 
   void check_dense() const {
     if (moh.num_shared == PerLayer() && moh.top_k == PerLayer() && !moh.shared_heads.listed() &&
-        moh.top_k_ratio == 0 && moh.routing == RoutingUnit::kHeads && moh.learn_shared_until == 0 &&
-        moh.top_k_anneal_until == 0)
+        moh.top_k_ratio == 0 && moh.active == PerLayer() && moh.routing == RoutingUnit::kHeads &&
+        moh.learn_shared_until == 0 && moh.top_k_anneal_until == 0)
       return;
     faults.add({kRouter, kNumShared, kTopK},
                "a router for " + faults.key(kNumShared) + " and " + faults.key(kTopK), "none",
@@ -170,7 +185,8 @@ struct Check {
                  "selected heads have weight 1 there; nothing is scaled");
     }
     const bool shared_fits = has_length(kNumShared, moh.num_shared);
-    const bool top_k_fits = has_length(kTopK, moh.top_k);
+    const bool by_active = moh.active != PerLayer();
+    const bool top_k_fits = by_active ? has_length(kActive, moh.active) : has_length(kTopK, moh.top_k);
     if (!shared_fits || !top_k_fits) return;
     const bool same = moh.num_shared.each.empty() && moh.top_k.each.empty() && heads_of.each.empty();
     const std::int64_t num_different = same ? 1 : layers;

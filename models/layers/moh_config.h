@@ -28,6 +28,12 @@ enum class BalanceScope {
   kGlobal,      ///< those of a step's whole batch, on all processes
 };
 
+/// What the weights of the routers' auxiliary losses multiply.
+enum class BalanceLayers {
+  kMean,  ///< the mean over the layers with routed heads, as in the released code of MoH
+  kSum,   ///< their sum: a weight for each layer, as in MoA's release
+};
+
 /// Configuration of Mixture-of-Head attention (arXiv 2410.11842) in all layers of a model of any family: the
 /// section `model.moh` of a run's YAML.
 struct MohConfig {
@@ -38,6 +44,9 @@ struct MohConfig {
   PerLayer top_k;                             ///< routed heads that each token keeps
   /// The same as a share of the routed heads of a layer, rounded, at least 1; 0: top_k says how many.
   double top_k_ratio = 0;
+  /// Active heads, the shared ones included, that a user gave in place of top_k. Only while a configuration
+  /// is read, which derives top_k from them (train/config/active_heads.h); 0 in the configuration of a model.
+  PerLayer active;
   /// If not 0, it is learned which num_shared heads are shared, by masks (models/layers/shared_masks.h),
   /// until this share of the training is done.
   double learn_shared_until = 0;
@@ -50,10 +59,11 @@ struct MohConfig {
   StraightThrough straight_through = StraightThrough::kSelected;
   BalanceLoss balance_loss = BalanceLoss::kCode;
   BalanceScope balance_scope = BalanceScope::kMicroBatch;
-  double balance_weight = 0.01;  ///< factor of the load-balance loss, a mean over the layers with a router
+  BalanceLayers balance_layers = BalanceLayers::kMean;
+  double balance_weight = 0.01;  ///< factor of the load-balance loss, over the layers as balance_layers says
   RouterPrecision router_precision = RouterPrecision::kSame;
   RouterInit router_init = RouterInit::kNormal;
-  double z_loss_weight = 0;  ///< factor of the routers' z-loss, a mean over the layers with a router
+  double z_loss_weight = 0;  ///< factor of the routers' z-loss, likewise
 
   bool operator==(const MohConfig&) const = default;
 };

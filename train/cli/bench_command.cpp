@@ -105,7 +105,7 @@ auto printer(bool json) {
 LlamaConfig decode_model(const DecodeArgs& args, const Families& families) {
   LlamaConfig model = args.options.model;
   if (!args.config.empty()) {
-    model = spelt_out(language_run(read_run(args, families, ConfigUse::kModel)).model);
+    model = spelt_out(language_run(with_first_heads(read_run(args, families, ConfigUse::kModel))).model);
   }
   if (args.heads) model.heads = model.kv_heads = *args.heads;
   for (const auto& [given, size] :
@@ -143,7 +143,7 @@ int bench_sample(const SampleBenchArgs& args, const Families& families) {
   std::vector<std::unique_ptr<Model>> models;
   std::vector<SampledModel> sampled;
   for (const std::string& file : files) {
-    const RunConfig run = read_run({file, args.overrides}, families, ConfigUse::kModel);
+    const RunConfig run = with_first_heads(read_run({file, args.overrides}, families, ConfigUse::kModel));
     diffusion_run(run);  // throws for a run of another task
     set_num_threads(run.threads);
     open_configured_device(run, NewProducts::kFirstProposal);
@@ -156,7 +156,7 @@ int bench_sample(const SampleBenchArgs& args, const Families& families) {
 
 int bench_step(const StepArgs& args, const Families& families) {
   const ConfigUse use = args.options.random_data ? ConfigUse::kModel : ConfigUse::kData;
-  const RunConfig config = read_run(args, families, use);
+  const RunConfig config = with_first_heads(read_run(args, families, use));
   set_num_threads(config.threads);
   const StepBenchRecord record = run_step_bench(config, families.of(config), args.options);
   if (args.json)

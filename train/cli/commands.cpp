@@ -33,13 +33,20 @@ void add_run_arguments(CLI::App& command, RunArgs& args, bool required) {
 
 RunFile open_run(const RunArgs& args, const Families& families) {
   RunFile file(args.config, args.overrides, families.configs());
-  for (const std::string& note : file.notes()) log_warning(note);
+  log_notes(file);
   return file;
+}
+
+void log_notes(const RunFile& file, std::size_t first) {
+  for (std::size_t i = first; i < file.notes().size(); ++i) log_warning(file.notes()[i]);
 }
 
 RunConfig read_run(const RunArgs& args, const Families& families, ConfigUse use) {
   RunFile file = open_run(args, families);
-  return finish_run(file, families, use);
+  const std::size_t logged = file.notes().size();
+  RunConfig run = finish_run(file, families, use);
+  log_notes(file, logged);
+  return run;
 }
 
 void add_checkpoint(CLI::App& command, std::string& checkpoint) {

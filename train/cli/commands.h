@@ -95,6 +95,8 @@ void add_run_arguments(CLI::App& command, RunArgs& args, bool required);
 
 /// Opens the file, and logs renamed keys. Throws ConfigError.
 RunFile open_run(const RunArgs& args, const Families& families);
+/// Logs the notes of the file from number `first` on, as warnings.
+void log_notes(const RunFile& file, std::size_t first = 0);
 /// The configuration, with the model of init.from if the file does not describe one. Throws ConfigError,
 /// CheckpointError.
 RunConfig read_run(const RunArgs& args, const Families& families, ConfigUse use);

@@ -4,6 +4,7 @@
 #include "core/error.h"
 #include "train/cli/commands.h"
 #include "train/config/load_run_config.h"
+#include "train/tasks/load_model.h"
 
 namespace moh::cli {
 
@@ -13,12 +14,22 @@ struct ConfigArgs : RunArgs {
   bool reference = false;  ///< print the reference of all keys instead
 };
 
+/// The resolved configuration, and in a comment which heads are active.
+std::string resolved_text(const RunConfig& run, const Families& families) {
+  std::string text = print_resolved(run);
+  const MohConfig* const moh = run.family->moh();
+  if (moh != nullptr && moh->router != RouterKind::kNone)
+    text += "# active heads: " + active_heads_of(run, families.of(run)) + '\n';
+  return text;
+}
+
 int config(const ConfigArgs& args, const Families& families) {
   if (!args.reference && args.config.empty()) {
     throw ConfigError("moh config: expected a configuration file, or --reference");
   }
-  const std::string text = args.reference ? print_reference(families.configs())
-                                          : print_resolved(read_run(args, families, ConfigUse::kData));
+  const std::string text = args.reference
+                               ? print_reference(families.configs())
+                               : resolved_text(read_run(args, families, ConfigUse::kData), families);
   std::fputs(text.c_str(), stdout);
   return kDone;
 }

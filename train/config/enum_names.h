@@ -39,6 +39,7 @@ inline constexpr std::tuple kEnumNames{
     EnumNames<GateScaling>{{"code", "paper"}},  // kBinary comes with RouterKind::kQueryNorm
     EnumNames<BalanceLoss>{{"code", "paper", "shares"}},
     EnumNames<BalanceScope>{{"micro_batch", "global"}},
+    EnumNames<BalanceLayers>{{"mean", "sum"}},
     EnumNames<RouterInit>{{"normal", "zeros"}},
     EnumNames<RouterPrecision>{{"same", "float32"}},
     EnumNames<StraightThrough>{{"none", "selected", "all"}},

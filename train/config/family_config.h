@@ -27,6 +27,8 @@ class FamilyConfig {
 
   /// The value of `task:`.
   virtual std::string_view task() const = 0;
+  /// The folder below `runs` in which its runs are by default, so that those of two families are apart.
+  virtual std::string_view folder() const { return task(); }
   virtual std::unique_ptr<FamilyConfig> clone() const = 0;
   /// Adds the family's sections, and its fields in sections of every run (Section::section_named).
   virtual void describe(config::Section& root) = 0;

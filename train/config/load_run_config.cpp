@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <iterator>
 #include <string_view>
 #include <utility>
 
+#include "train/config/active_heads.h"
 #include "train/config/number_text.h"
 #include "train/config/old_keys.h"
 #include "train/config/problems.h"
@@ -73,6 +75,21 @@ std::string_view preset_of(const Layers& layers, const FamilyConfig& family) {
   return std::ranges::count(known, preset) == 0 ? "" : preset;
 }
 
+/// The folder of a run whose configuration names none. For a file below a folder `configs`, its path there,
+/// so that no two of the files share one: runs/vit/ablations/full for configs/vit/ablations/full.yaml. For
+/// others the family and the name: runs/llm/mine.
+std::filesystem::path default_output_dir(const std::filesystem::path& file, const FamilyConfig& family) {
+  const std::filesystem::path whole = std::filesystem::absolute(file).lexically_normal();
+  std::filesystem::path below;
+  bool in_configs = false;
+  for (const std::filesystem::path& part : whole.parent_path()) {
+    below = part == "configs" ? std::filesystem::path() : below / part;
+    in_configs = in_configs || part == "configs";
+  }
+  if (!in_configs || below.empty()) below = family.folder();
+  return "runs" / below / file.stem();
+}
+
 /// Whether every key of `model` was given, except those of its routing, which a dense checkpoint lacks.
 bool gives_every_size(RunConfig run, FamilyConfigs families, const GivenKeys& given) {
   Section root = config::describe(run, families);
@@ -111,6 +128,8 @@ void settle_shares(FamilyConfig& family, const GivenKeys& given, config::Rules& 
   if (moh == nullptr) return;
   settle_share("model.moh.num_shared", family.heads(), given, rules, moh->num_shared);
   settle_share("model.moh.top_k", family.heads(), given, rules, moh->top_k);
+  settle_share("model.moh.active", family.heads(), given, rules, moh->active);
+  config::settle_active_heads(*moh, given, rules);
 }
 
 }  // namespace
@@ -139,7 +158,7 @@ void RunFile::read(const std::string& path) {
 RunConfig RunFile::beginning(const std::string& path) const {
   const FamilyConfig& family = family_of(text_at(layers_, "", "task"), families_);
   RunConfig run = default_run(family);
-  run.output.dir = std::filesystem::path("runs") / std::filesystem::path(path).stem();
+  run.output.dir = default_output_dir(path, family);
   const std::string_view preset = preset_of(layers_, family);
   if (!preset.empty()) run.family->begin_with_preset(preset);
   return run;
@@ -167,16 +186,24 @@ std::string RunFile::left_to_defaults(std::span<const std::string_view> keys) co
   return text;
 }
 
-std::vector<std::string> RunFile::missing_model_keys() const {
+std::vector<std::string> RunFile::required_model_keys() const {
   RunConfig run = run_;
   Section root = config::describe(run, families_);
-  std::vector<std::string> missing;
+  std::vector<std::string> required;
   for (const config::KeyedField& field : all_fields(root.section_named(kModel))) {
-    if (!given_.places.contains(field.key) &&
-        !config::is_among(field.key, run_.family->optional_model_keys()))
-      missing.push_back(field.key);
+    if (!config::is_among(field.key, run_.family->optional_model_keys())) required.push_back(field.key);
   }
+  return required;
+}
+
+std::vector<std::string> RunFile::missing_model_keys() const {
+  std::vector<std::string> missing = required_model_keys();
+  std::erase_if(missing, [&](const std::string& key) { return gives(key); });
   return missing;
+}
+
+bool RunFile::gives_sizes() const {
+  return std::ranges::any_of(required_model_keys(), [&](const std::string& key) { return gives(key); });
 }
 
 RunConfig RunFile::finish(ConfigUse use, const FamilyConfig* checkpoint) {
@@ -198,6 +225,10 @@ RunConfig RunFile::finish(ConfigUse use, const FamilyConfig* checkpoint) {
     if (use == ConfigUse::kData) run_.family->require_data(rules);
   }
   problems_.throw_if_any();
+  if (MohConfig* moh = run_.family->moh()) {
+    moh->active = {};  // top_k says it now
+    std::ranges::move(config::routing_notes(*moh, run_.family->heads(), given_), std::back_inserter(notes_));
+  }
   return run_;
 }
 

@@ -39,7 +39,12 @@ class RunFile {
   /// The keys of `model` that this run lacks although it starts from weights without a configuration, so that
   /// it has to give them (FamilyConfig::optional_model_keys).
   std::vector<std::string> missing_model_keys() const;
-  /// A line for each renamed key that the file uses.
+  /// Whether one of the sizes is given that missing_model_keys() asks for.
+  bool gives_sizes() const;
+  /// Whether the file, one that it includes or an override sets the key.
+  bool gives(std::string_view key) const { return given_.places.contains(key); }
+  /// A line for each renamed key that the file uses; after finish() also for what is surprising about the
+  /// heads that are active (train/config/active_heads.h).
   const std::vector<std::string>& notes() const { return notes_; }
 
   /// The run, with all rules checked. `checkpoint`: the model of init.from, if it was opened. Throws one
@@ -50,6 +55,7 @@ class RunFile {
  private:
   explicit RunFile(FamilyConfigs families) : families_(families) {}
   void read(const std::string& path);
+  std::vector<std::string> required_model_keys() const;
   RunConfig beginning(const std::string& path) const;
   void read_layers();
 

@@ -258,6 +258,9 @@ void add_reports(RunConfig& run, Section& root) {
                    "How many of the newest checkpoints are kept.");
   checkpoint.field("keep_best", run.checkpoint.keep_best,
                    "Keep the checkpoint with the best validation score as well.");
+  checkpoint.field("keep", run.checkpoint.keep, at_least(1, "steps").capped(kMaxSteps),
+                   "Steps that get a checkpoint, whatever `every` says, which is never deleted: "
+                   "`[400000, 2000000]`.");
   checkpoint.field(
       "asynchronous", run.checkpoint.asynchronous,
       "Write checkpoints while the next step runs its forward and backward passes; its update "
@@ -338,9 +341,13 @@ Section describe(MohConfig& c) {
           "`init.from` they can be selected in each layer by measurements: the heads with the largest mean "
           "output norm (`output_norm`), those whose removal increases the loss most (`loss_increase`), those "
           "that trained masks keep (`learned`); the resulting lists replace the rule when the run starts.");
+  s.field("active", c.active, at_least(0, "heads").capped(kMaxHeads),
+          "Heads that are active for a token, the shared ones included: `active: 75%` is MoH-75%, whatever "
+          "`num_shared` is. In place of `top_k`, which becomes `active` - `num_shared`; the resolved "
+          "configuration has that number. 0: `top_k` says how many.");
   s.field("top_k", c.top_k, at_least(0, "heads").capped(kMaxHeads),
-          "Routed heads that each token selects (K of the Top-K). With `num_shared: 50%` and `top_k: 25%`, "
-          "75% of a layer's heads are active.");
+          "Routed heads that each token selects (K of the Top-K), on top of the shared ones. A share is one "
+          "of all heads of the layer: with `num_shared: 50%` and `top_k: 25%`, 75% of them are active.");
   s.field("top_k_ratio", c.top_k_ratio, from_up_to(0, 1),
           "The same as a share of the routed heads of each layer, rounded, at least 1. 0: `top_k` says how "
           "many.");
@@ -373,8 +380,10 @@ Section describe(MohConfig& c) {
       "Tokens over which the load-balance loss is defined: those of each `micro_batch`, as in the released "
       "code, or of the step's whole batch (`global`), on all processes. Then a step makes a forward pass of "
       "each micro-batch more, if there are several, to count which heads are selected.");
-  s.field("balance_weight", c.balance_weight, at_least(0),
-          "Weight of the load-balance loss, which is averaged over the layers with routed heads.");
+  s.field("balance_layers", c.balance_layers,
+          "What the weights of the load-balance loss and of the z-loss multiply: the `mean` over the layers "
+          "with routed heads, as in the released code, or their `sum`, a weight for each layer (MoA).");
+  s.field("balance_weight", c.balance_weight, at_least(0), "Weight of the load-balance loss.");
   s.field("router_precision", c.router_precision,
           "Element type of the matrices of `learned` routers: the `same` as the rest of the model, or "
           "`float32` in a bfloat16 run. Logits, gates and the selection are computed in float32 either way.");
@@ -383,7 +392,7 @@ Section describe(MohConfig& c) {
   s.field(
       "z_loss_weight", c.z_loss_weight, at_least(0),
       "Weight of the z-loss of `learned` routers, the mean over tokens of the squared logarithm of the sum "
-      "of exponentials of the routed logits, averaged over the layers with routed heads (MoA).");
+      "of exponentials of the routed logits (MoA).");
   return s;
 }
 
@@ -426,7 +435,10 @@ Section describe_common(RunConfig& run, FamilyConfigs families) {
   Section& output = root.section_named(
       "output", "Where the run writes its files: metrics.jsonl, checkpoints, the resolved config.");
   output.field("dir", run.output.dir,
-               "Folder of the run, created if missing. Default: `runs/` and the name of the config file.");
+               "Folder of the run, created if missing. Default: that of the file below `configs`, as "
+               "`runs/vit/quickstart` "
+               "for configs/vit/quickstart.yaml, or the family (llm, vit, dit) and the name of the file, as "
+               "`runs/llm/mine`.");
   add_init(run.init, root);
   add_training(run, root);
   add_reports(run, root);

@@ -27,7 +27,7 @@ enum class RouterStart { kZero, kRandom, kCalibrated };
 enum class TeacherKind { kTwin, kSource };
 
 struct OutputConfig {
-  std::filesystem::path dir;  ///< default after reading a file: runs/NAME with the file's name
+  std::filesystem::path dir;  ///< default after reading a file: see docs/config.md
 };
 
 /// Measurements on training data before a run starts from a dense checkpoint.
@@ -104,6 +104,7 @@ struct CheckpointConfig {
   std::int64_t every_epochs = 0;  ///< 0: `every`
   std::int64_t keep_last = 2;
   bool keep_best = true;
+  std::vector<std::int64_t> keep;  ///< steps that are saved, and whose checkpoints stay for good
   bool asynchronous = true;
 };
 

@@ -2,6 +2,7 @@
 
 #include "core/dry_run.h"
 #include "core/error.h"
+#include "models/active_heads.h"
 #include "ops/linalg/gemm_options.h"
 #include "train/checkpoint/stored_checkpoint.h"
 #include "train/checkpoint/train_state.h"
@@ -138,6 +139,17 @@ void note_conversion(const WeightFile& weights, DType dtype) {
 }
 
 }  // namespace
+
+RunConfig with_first_heads(RunConfig run) {
+  MohConfig* const moh = run.family->moh();
+  if (moh != nullptr && moh->shared_heads.to_be_measured()) moh->shared_heads = {};
+  return run;
+}
+
+std::string active_heads_of(const RunConfig& run, const Family& family) {
+  const DryRunScope no_memory;
+  return describe_active_heads(*family.make_model(*with_first_heads(run).family, placement_of(run)));
+}
 
 RunConfig teacher_run(const RunConfig& run) {
   RunConfig dense = run;

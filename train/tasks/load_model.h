@@ -38,6 +38,13 @@ std::vector<WeightInfo> expected_tensors(const Family& family, const FamilyConfi
 /// A model with random initial weights.
 std::unique_ptr<Model> make_initialised_model(const Family& family, const RunConfig& run);
 
+/// The run with the first heads shared in place of those that a rule would have to measure on a checkpoint: a
+/// model of the same sizes and operations, for commands that plan or time it without the weights.
+RunConfig with_first_heads(RunConfig run);
+
+/// The active heads of the run's model, which is made in a dry run (models/active_heads.h).
+std::string active_heads_of(const RunConfig& run, const Family& family);
+
 /// The run of the teacher of init.distill.teacher: source: the dense model of the run.
 RunConfig teacher_run(const RunConfig& run);
 /// Whether the run has a teacher with weights of its own.

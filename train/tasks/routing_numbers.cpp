@@ -40,6 +40,13 @@ Variable mean_of(Variable LayerRouting::*loss, std::span<const LayerRouting> rou
   return layers > 0 ? scale(sum, 1.0 / static_cast<double>(layers)) : Variable();
 }
 
+/// The factor that makes a sum of the mean of a loss over layers, if moh.balance_layers asks for it.
+double factor_of(Variable LayerRouting::*loss, std::span<const LayerRouting> routing, const MohConfig& moh) {
+  if (moh.balance_layers == BalanceLayers::kMean) return 1;
+  return static_cast<double>(
+      std::ranges::count_if(routing, [&](const LayerRouting& layer) { return (layer.*loss).defined(); }));
+}
+
 }  // namespace
 
 std::int64_t count_dead(std::span<const float> load) {
@@ -57,8 +64,9 @@ Variable add_routing_losses(const Variable& task_loss, const Variable& balance,
   const auto with = [&](const Variable& loss, double weight) {
     if (loss.defined() && weight > 0) total = add(total, scale(loss, weight * share));
   };
-  with(balance, moh.balance_weight);
-  with(mean_of(&LayerRouting::z_loss, routing), moh.z_loss_weight);
+  with(balance, moh.balance_weight * factor_of(&LayerRouting::balance, routing, moh));
+  with(mean_of(&LayerRouting::z_loss, routing),
+       moh.z_loss_weight * factor_of(&LayerRouting::z_loss, routing, moh));
   return total;
 }
 

@@ -119,10 +119,10 @@ TEST_CASE("run config: data.train is all that must be given") {
         "name.yaml: data.train: expected text to train on, found no path; name files or folders: "
         "data.train=text.txt");
   const RunConfig run = folder.load("name.yaml", {"data.train=x"});
-  CHECK(run.output.dir == "runs/name");
+  CHECK(run.output.dir == "runs/llm/name");
   RunConfig expected = default_language_run();
   expected.seed = 1;
-  expected.output.dir = "runs/name";
+  expected.output.dir = "runs/llm/name";
   language_run(expected).data.train = unnamed_source({"x"});
   CHECK(print_resolved(run) == print_resolved(expected));
 }

@@ -1,6 +1,8 @@
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <filesystem>
+#include <map>
+#include <string>
 
 #include "core/dry_run.h"
 #include "models/llm/llama.h"
@@ -36,9 +38,35 @@ TEST_CASE("shipped configs: every file of a run under configs/ loads, and its re
   CHECK(count >= 25);
 }
 
-TEST_CASE("shipped configs: each run of one family writes to a folder of its own") {
-  CHECK(load_shipped("tiny_shakespeare_moh_50").output.dir == "runs/tiny_shakespeare_moh_50");
-  CHECK(load_shipped("quickstart").output.dir == "runs/quickstart");
+TEST_CASE(
+    "shipped configs: each run writes to a folder of its own, whatever the family and the current folder") {
+  std::map<std::string, std::string> file_of;
+  for (const fs::directory_entry& entry : fs::recursive_directory_iterator(source_folder / "configs")) {
+    if (!entry.is_regular_file() || entry.path().parent_path().filename() == "eval") continue;
+    const std::string dir = load_run_config(entry.path().string(), {}, families().configs()).output.dir;
+    INFO(entry.path() << " and " << file_of[dir] << " write to " << dir);
+    CHECK(file_of.at(dir).empty());
+    file_of[dir] = entry.path();
+  }
+  CHECK(load_shipped("quickstart").output.dir == "runs/llm/quickstart");
+  CHECK(file_of.contains("runs/vit/quickstart"));
+  CHECK(file_of.contains("runs/dit/quickstart"));
+  CHECK(file_of.contains("runs/vit/ablations/small/full"));
+}
+
+TEST_CASE("config: a file that is not below configs writes to a folder of its family and name") {
+  TemporaryFolder folder;
+  const auto dir_of = [&](const std::string& name, const std::string& text) {
+    const std::string path = write_file(folder / name, "data: {train: x}\n" + text);
+    return load_run_config(path, {}, families().configs()).output.dir.string();
+  };
+  CHECK(dir_of("mine.yaml", "") == "runs/llm/mine");
+  CHECK(dir_of("mine.yaml", "task: image_classification\n") == "runs/vit/mine");
+  CHECK(dir_of("mine.yaml", "task: diffusion\n") == "runs/dit/mine");
+  CHECK(dir_of("mine.yaml", "output: {dir: here}\n") == "here");
+  fs::create_directories(folder / "configs/a/b");
+  CHECK(dir_of("configs/mine.yaml", "") == "runs/llm/mine");
+  CHECK(dir_of("configs/a/b/mine.yaml", "") == "runs/a/b/mine");
 }
 
 TEST_CASE("shipped configs: the paper's mixture") {
@@ -74,7 +102,7 @@ TEST_CASE("shipped configs: the paper's recipes") {
   for (const Recipe& recipe : recipes) {
     INFO(recipe.name);
     const RunConfig run = load_shipped(recipe.name);
-    CHECK(run.output.dir == "runs/" + std::string(recipe.name));
+    CHECK(run.output.dir == "runs/llm/" + std::string(recipe.name));
     CHECK(language_run(run).preset == recipe.preset);
     CHECK(activated_heads(routing_of(model_of(run))) == Approx(recipe.activated));
     CHECK(model_of(run).moh.balance_weight == 0.01);

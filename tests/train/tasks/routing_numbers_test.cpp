@@ -55,6 +55,25 @@ TEST_CASE(
   CHECK_FALSE(mean_balance_loss(std::vector{layer(0, 8, {})}).defined());
 }
 
+TEST_CASE("routing numbers: weights are of the mean over layers, or of each layer") {
+  std::vector<LayerRouting> stages = {layer(0, 8, {}), layer(3, 6, {0.5, 0.5}), layer(5, 6, {1, 0})};
+  stages[1].z_loss = Variable(full({}, 10.0, DType::kFloat64), true);  // one layer has none: they count apart
+  const auto loss = [&](BalanceLayers layers, double share) {
+    const Variable task(full({}, 100.0, DType::kFloat64), true);
+    MohConfig moh;
+    moh.balance_layers = layers;
+    moh.balance_weight = 0.5;
+    moh.z_loss_weight = 0.25;
+    return add_routing_losses(task, mean_balance_loss(stages), stages, moh, share);
+  };
+  CHECK(loss(BalanceLayers::kMean, 1).value().item() == 100 + 0.5 * 4 + 0.25 * 10);
+  CHECK(loss(BalanceLayers::kSum, 1).value().item() == 100 + 0.5 * 8 + 0.25 * 10);
+  CHECK(loss(BalanceLayers::kSum, 0.125).value().item() == 100 + 0.125 * (0.5 * 8 + 0.25 * 10));
+  loss(BalanceLayers::kSum, 1).backward();
+  CHECK(stages[1].balance.grad().item() == 0.5);
+  CHECK(stages[2].balance.grad().item() == 0.5);
+}
+
 TEST_CASE("routing numbers: those of a step are means over its micro-batches") {
   const StepStatistics found =
       statistics_of({{layer(0, 8, {}), layer(3, 4, {1, 0})}, {layer(0, 8, {}), layer(4, 4, {0, 1})}});

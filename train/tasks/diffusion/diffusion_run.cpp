@@ -22,13 +22,10 @@ using config::Section;
 /// Keys or sections of the model that a run may set differently from the checkpoint it starts from.
 constexpr std::array<std::string_view, 3> kFree = {"model.preset", "model.recompute", "model.moh."};
 /// Keys of the model that concern only its training.
-constexpr std::array<std::string_view, 7> kOfTraining = {"model.recompute",
-                                                         "model.moh.balance_loss",
-                                                         "model.moh.balance_scope",
-                                                         "model.moh.balance_weight",
-                                                         "model.moh.router_init",
-                                                         "model.moh.z_loss_weight",
-                                                         "model.moh.top_k_anneal_until"};
+constexpr std::array<std::string_view, 8> kOfTraining = {
+    "model.recompute",          "model.moh.balance_loss",      "model.moh.balance_scope",
+    "model.moh.balance_layers", "model.moh.balance_weight",    "model.moh.router_init",
+    "model.moh.z_loss_weight",  "model.moh.top_k_anneal_until"};
 /// Keys that shapes do not determine.
 constexpr std::array<std::string_view, 5> kUnseen = {"model.image_size", "model.heads", "model.head_dim",
                                                      "model.moh.top_k", "model.moh.gate_scaling"};
@@ -78,7 +75,7 @@ Section data_section(ImageDataConfig& c) {
           "the labels. Empty: those of the training pictures, which checkpoints keep.");
   s.field(
       "drawn", c.drawn, at_least(0, "pictures").capped(kMaxPictures),
-      "Without `train`: train on this many pictures of shapes, of eight classes, that the program draws.");
+      "Without `train`: train on this many synthetic pictures of shapes, of eight classes.");
   s.field("drawn_validation", c.drawn_validation, at_least(0, "pictures").capped(kMaxPictures),
           "Without `validation`: hold out this many drawn pictures.");
   s.field("interpolation", c.interpolation,

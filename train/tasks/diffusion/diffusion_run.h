@@ -46,6 +46,7 @@ struct DiffusionRun final : CloneableFamilyConfig<DiffusionRun> {
   ImageDataConfig settled_data() const;
 
   std::string_view task() const override { return kTask; }
+  std::string_view folder() const override { return "dit"; }
   void describe(config::Section& root) override;
   void check(const RunConfig& run, config::Rules& rules) const override;
   void require_data(config::Rules& rules) const override;

@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <cstdio>
 #include <numeric>
+#include <string>
 #include <utility>
 
 #include "core/error.h"
 #include "core/parallel.h"
+#include "models/active_heads.h"
 #include "train/tasks/data/place.h"
 #include "train/tasks/diffusion/diffusion_evaluation.h"
 #include "train/tasks/diffusion/sampling/training_samples.h"
@@ -35,12 +37,11 @@ DiffusionTask::DiffusionTask(const RunConfig& run, std::shared_ptr<const Diffusi
 
 std::string DiffusionTask::summary() const {
   char text[160];
-  std::snprintf(text, sizeof text,
-                "model: %s, %.2fM parameters, %lld layers, %.0f%% of their heads active, %lld classes",
+  std::snprintf(text, sizeof text, "model: %s, %.2fM parameters, %lld layers, ",
                 std::string(model_->family()).c_str(), static_cast<double>(count_parameters(*model_)) / 1e6,
-                static_cast<long long>(run_.model.layers), 100 * activated_heads(*model_),
-                static_cast<long long>(run_.model.classes));
-  return text;
+                static_cast<long long>(run_.model.layers));
+  return text + describe_active_heads(*model_) + " of their heads active, " +
+         std::to_string(run_.model.classes) + " classes";
 }
 
 std::int64_t DiffusionTask::steps_per_epoch() const {

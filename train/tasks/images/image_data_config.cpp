@@ -64,7 +64,7 @@ config::Section image_data_section(ImageDataConfig& c) {
           "training pictures, which checkpoints keep.");
   s.field(
       "drawn", c.drawn, at_least(0, "pictures").capped(kMaxPictures),
-      "Without `train`: train on this many pictures of shapes, of eight classes, that the program draws.");
+      "Without `train`: train on this many synthetic pictures of shapes, of eight classes.");
   s.field("drawn_validation", c.drawn_validation, at_least(0, "pictures").capped(kMaxPictures),
           "Without `validation`: hold out this many drawn pictures.");
   s.field("image_size", c.image_size, at_least(0, "pixels").capped(kMaxSide),

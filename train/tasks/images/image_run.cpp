@@ -19,15 +19,16 @@ constexpr std::array<std::string_view, 6> kFree = {
     "model.recompute", "model.moh.",       "model.transnext.expert_balance_weight"};
 
 /// Keys of the model that concern only its training.
-constexpr std::array<std::string_view, 9> kOfTraining = {"model.drop_path",
-                                                         "model.recompute",
-                                                         "model.moh.balance_loss",
-                                                         "model.moh.balance_scope",
-                                                         "model.moh.balance_weight",
-                                                         "model.moh.router_init",
-                                                         "model.moh.z_loss_weight",
-                                                         "model.moh.top_k_anneal_until",
-                                                         "model.transnext.expert_balance_weight"};
+constexpr std::array<std::string_view, 10> kOfTraining = {"model.drop_path",
+                                                          "model.recompute",
+                                                          "model.moh.balance_loss",
+                                                          "model.moh.balance_scope",
+                                                          "model.moh.balance_layers",
+                                                          "model.moh.balance_weight",
+                                                          "model.moh.router_init",
+                                                          "model.moh.z_loss_weight",
+                                                          "model.moh.top_k_anneal_until",
+                                                          "model.transnext.expert_balance_weight"};
 
 /// Keys that shapes do not determine.
 constexpr std::array<std::string_view, 9> kUnseen = {"model.image_size",

@@ -31,6 +31,7 @@ struct ImageRun final : CloneableFamilyConfig<ImageRun> {
   ImageDataConfig settled_data() const { return settled(data, model.image_size); }
 
   std::string_view task() const override { return kTask; }
+  std::string_view folder() const override { return "vit"; }
   void describe(config::Section& root) override;
   void check(const RunConfig& run, config::Rules& rules) const override;
   void require_data(config::Rules& rules) const override;

@@ -2,11 +2,13 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <string>
 #include <utility>
 
 #include "autograd/node.h"
 #include "core/error.h"
 #include "core/parallel.h"
+#include "models/active_heads.h"
 #include "ops/elementwise/add.h"
 #include "ops/elementwise/scale.h"
 #include "ops/loss/soft_cross_entropy.h"
@@ -40,12 +42,11 @@ ImageTask::ImageTask(const RunConfig& run, std::shared_ptr<const ImageData> data
 
 std::string ImageTask::summary() const {
   char text[160];
-  std::snprintf(text, sizeof text,
-                "model: %s, %.2fM parameters, %lld layers, %.0f%% of their heads active, %lld classes",
+  std::snprintf(text, sizeof text, "model: %s, %.2fM parameters, %lld layers, ",
                 std::string(model_->family()).c_str(), static_cast<double>(count_parameters(*model_)) / 1e6,
-                static_cast<long long>(layers_of(run_.model)), 100 * activated_heads(*model_),
-                static_cast<long long>(run_.model.classes));
-  return text;
+                static_cast<long long>(layers_of(run_.model)));
+  return text + describe_active_heads(*model_) + " of their heads active, " +
+         std::to_string(run_.model.classes) + " classes";
 }
 
 std::int64_t ImageTask::steps_per_epoch() const {

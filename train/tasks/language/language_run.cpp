@@ -40,11 +40,12 @@ constexpr std::array<std::string_view, 7> kFree = {"model.preset",    "model.max
                                                    "model.vocab_size"};
 
 /// Keys of the model that concern only its training or its storage.
-constexpr std::array<std::string_view, 11> kOfTraining = {"model.dropout",
+constexpr std::array<std::string_view, 12> kOfTraining = {"model.dropout",
                                                           "model.init_std",
                                                           "model.recompute",
                                                           "model.moh.balance_loss",
                                                           "model.moh.balance_scope",
+                                                          "model.moh.balance_layers",
                                                           "model.moh.balance_weight",
                                                           "model.moh.straight_through",
                                                           "model.moh.router_init",

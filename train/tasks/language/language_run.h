@@ -55,6 +55,7 @@ struct LanguageRun final : CloneableFamilyConfig<LanguageRun> {
   std::string trained_tokenizer = {};
 
   std::string_view task() const override { return kTask; }
+  std::string_view folder() const override { return "llm"; }
   void describe(config::Section& root) override;
   void check(const RunConfig& run, config::Rules& rules) const override;
   void require_data(config::Rules& rules) const override;

@@ -7,6 +7,7 @@
 
 #include "autograd/node.h"
 #include "core/error.h"
+#include "models/active_heads.h"
 #include "ops/elementwise/add.h"
 #include "ops/elementwise/scale.h"
 #include "ops/loss/cross_entropy.h"
@@ -29,11 +30,10 @@ LanguageTask::LanguageTask(const RunConfig& run, std::shared_ptr<const LanguageD
 std::string LanguageTask::summary() const {
   const LlamaConfig& c = model_->config();
   char text[160];
-  std::snprintf(
-      text, sizeof text, "model: %.2fM parameters, %lld layers, %lld heads of %lld, %.0f%% of them active",
-      static_cast<double>(count_parameters(*model_)) / 1e6, static_cast<long long>(c.layers),
-      static_cast<long long>(c.heads), static_cast<long long>(c.head_dim), 100 * activated_heads(*model_));
-  return text;
+  std::snprintf(text, sizeof text, "model: %.2fM parameters, %lld layers, %lld heads of %lld, ",
+                static_cast<double>(count_parameters(*model_)) / 1e6, static_cast<long long>(c.layers),
+                static_cast<long long>(c.heads), static_cast<long long>(c.head_dim));
+  return text + describe_active_heads(*model_) + " of them active";
 }
 
 const TrainingBatches& LanguageTask::training_batches() {

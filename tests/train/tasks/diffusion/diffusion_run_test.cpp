@@ -38,6 +38,34 @@ TEST_CASE("diffusion run: every configuration of configs/dit is valid, and of th
   CHECK(presets == 12);
 }
 
+TEST_CASE("diffusion run: the paper's rows train as its released code does") {
+  for (const char* name :
+       {"dit_s_2.yaml", "moh_dit_b_2_90.yaml", "moh_dit_xl_2_75.yaml", "../dit_ablations/full.yaml"}) {
+    INFO(name);
+    const RunConfig run = read(name);
+    CHECK(run.train.batch_size == 32);  // of each of 8 GPUs, whose load-balance losses are apart
+    CHECK(run.train.accumulate == 8);
+    CHECK(run.precision == Precision::kFloat32);
+    CHECK(run.tf32);
+    CHECK(run.device != kCpu);
+  }
+  CHECK(read("dit_s_2.yaml", {"device=cpu", "tf32=false"}).device == kCpu);
+  CHECK(read("moh_dit_xl_2_90.yaml").checkpoint.keep == std::vector<std::int64_t>{2000000});
+}
+
+TEST_CASE("diffusion run: the ablations change what they are called, and not how many heads are active") {
+  const auto model = [](const std::string& name) {
+    return diffusion_run(read("../dit_ablations/" + name + ".yaml")).model;
+  };
+  const DitConfig full = model("full"), no_shared = model("no_shared"), one_stage = model("one_stage");
+  CHECK(no_shared.moh.num_shared.each == std::vector<std::int64_t>(12, 0));
+  CHECK_FALSE(no_shared.moh.two_stage);
+  CHECK_FALSE(one_stage.moh.two_stage);
+  CHECK(one_stage.moh.num_shared == full.moh.num_shared);
+  for (const DitConfig& each : {full, no_shared, one_stage})
+    CHECK(activated_heads(routing_of(each)) == Approx(0.75));
+}
+
 TEST_CASE("diffusion run: configurations of CIFAR-10 have the heads that they say") {
   const auto active = [](const char* name) {
     return activated_heads(routing_of(diffusion_run(read(name)).model));

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "core/dry_run.h"
+#include "tests/support/temporary_folder.h"
 #include "train/config/load_run_config.h"
 #include "train/families/families.h"
 #include "train/tasks/images/image_run.h"
@@ -124,8 +125,26 @@ TEST_CASE("vit configs: the ablations have the paper's recipe, at 100 epochs of 
     CHECK(run.train.epochs == (ablation ? 100 : 300));
     CHECK(run.schedule.peak == 1e-3);
     CHECK(run.train.batch_size * run.train.accumulate == 1024);
+    CHECK(run.precision == Precision::kBFloat16);
+    CHECK(run.schedule_epochs.decay == (ablation ? 300 : 0));
     CHECK(run.optim.adamw.clip_grad_norm == (name.starts_with("deit") ? 0 : 1));
     CHECK(image_run(run).model.drop_path > 0);
+  }
+}
+
+TEST_CASE("vit configs: the other reading of 100 epochs is a file to include after a row") {
+  const TemporaryFolder folder;
+  const std::string ablations = (vit_folder / "ablations").string();
+  for (const char* row : {"full", "moa"}) {
+    const std::string path =
+        write_file(folder / "mine.yaml", "include: [" + ablations + "/" + row + ".yaml, " + ablations +
+                                             "/whole_cosine_recipe.yaml]\n");
+    const RunConfig run = load_run_config(path, {}, families().configs());
+    RunConfig cut = load(std::string("ablations/") + row);
+    CHECK(run.schedule_epochs.decay == 100);
+    cut.schedule_epochs.decay = 100;
+    cut.output = run.output;
+    CHECK(print_resolved(run) == print_resolved(cut));
   }
 }
 
@@ -136,7 +155,9 @@ TEST_CASE("vit configs: what an ablation changes is what it is called") {
   CHECK(moa.moh.gate_scaling == GateScaling::kPaper);
   CHECK(moa.moh.balance_loss == BalanceLoss::kShares);
   CHECK(moa.moh.router_init == RouterInit::kZeros);
-  CHECK(moa.moh.z_loss_weight == 0.001);
+  CHECK(moa.moh.z_loss_weight == 0.001);  // of each layer, as in MoA's release
+  CHECK(moa.moh.balance_weight == 0.01);
+  CHECK(moa.moh.balance_layers == BalanceLayers::kSum);
   CHECK(image_run(load("ablations/sparse")).model.transnext.kept_keys ==
         std::vector<std::int64_t>{100, 100, 75, 75});
   CHECK(image_run(load("ablations/learned_25")).model.moh.learn_shared_until > 0);

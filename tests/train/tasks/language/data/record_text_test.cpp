@@ -160,7 +160,7 @@ TEST_CASE("record_text: prompts are marked, in memory as in token files, and the
   CHECK(report.info.text_bytes == 12);
   CHECK(report.info.num_documents == 4);
   CHECK_THAT(describe(report.info),
-             Contains("tokens      15 (2 bytes each)\nprompts     4 of the tokens, no targets\n"));
+             Contains("tokens      15 (2 bytes each)\nprompt tokens: 4 (not trained on)\n"));
   const auto file = TokenFile::open((folder / "t.safetensors").string());
   CHECK(text_of(*file) == text_of(*tokens));
   std::vector<TokenId> ids(3);
