@@ -77,6 +77,54 @@ class Plan(support.MohTest):
         self.assertGreater(plan["recompute"]["layer"]["largest_batch_size"], 1)
         self.assertLess(resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime - before, 20)
 
+    def test_options_about_gpus_plan_gpus(self):
+        for options in (("--gpus", 2), ("--gpu-memory", "80GB"), ("--peak-tflops", "H100"),
+                        ("--gpus", 4, "--gpu-memory", "80GB", "--peak-tflops", "A100")):
+            with self.subTest(options=options):
+                plan = self.plan({}, *options)
+                self.assertEqual(plan["device"], "cuda:0")
+                self.assertEqual(plan["recompute"], self.plan({"device": "cuda"}, *options)["recompute"])
+                self.assertEqual(self.plan({"device": "cuda:1"}, *options)["device"], "cuda:1")
+                message = self.moh("plan", self.config({"device": "cpu"}), *options, code=support.CONFIG_ERROR)
+                self.assert_says(message, f"moh plan: {options[0]}", "expected device: cuda, or no device, in the configuration, "
+                                 "found device: cpu; --devices, --memory and --peak-tflops NUMBER plan for CPUs as well")
+                self.assertEqual(self.plan({"device": "cpu"}, *options[:0], "device=cuda", *options)["device"], "cuda:0")
+
+    def test_processes_on_cpus(self):
+        plan = self.plan({"device": "cpu"}, "--devices", 2, "--memory", "16GB", "--peak-tflops", "0.5")
+        self.assertEqual((plan["device"], plan["gpus"], plan["batch_size"]), ("cpu", 2, 2))
+        self.assertTrue(plan["recompute"]["none"]["fits"])
+        self.assertEqual(self.plan({}, "--devices", 2)["device"], "cpu")
+        self.assert_says(self.moh("plan", "tiny.yaml", "--devices", 2, "--gpus", 2, code=support.CONFIG_ERROR), "--gpus")
+
+    def test_published_rates_are_those_of_the_arithmetic(self):
+        for settings, tflops, hint in (({}, 67, "tf32: true has 495, precision: bfloat16 989"),
+                                       ({"device": "cuda", "tf32": True}, 495, "precision: bfloat16 has 989"),
+                                       ({"precision": "bfloat16"}, 989, "")):
+            with self.subTest(settings=settings):
+                config = self.config({**NO_TEXT, **settings})
+                self.assertEqual(json.loads(self.moh("plan", config, "--peak-tflops", "H100", "--json"))["peak_tflops"], tflops)
+                output = self.moh("plan", config, "--peak-tflops", "H100")
+                self.assert_says(output, f"at 40% of {tflops} TFLOP/s (NVIDIA H100 80GB HBM3, ")
+                self.assertEqual("on this GPU" in output, bool(hint))
+                self.assert_says(output, hint)
+
+    def test_shared_heads_that_are_measured(self):
+        measured = {"init": {"from": "dense"}, "model.moh.num_shared": 1, "model.moh.top_k": 1}
+        first = self.plan({"model.moh.num_shared": 1, "model.moh.top_k": 1})
+        for rule in ("output_norm", "loss_increase", "learned"):
+            with self.subTest(rule=rule):
+                size = {key: first[key] for key in ("parameters", "flops_per_token", "recompute", "activated_heads")}
+                config = self.config({**NO_TEXT, **measured, "model.moh.shared_heads": rule})
+                result = self.command("plan", config, "--json")
+                self.assertEqual(result.returncode, support.DONE, result.output)
+                self.assert_says(result.output, "init.from: dense is not there; planned is the model that the configuration describes")
+                plan = json.loads(result.output.splitlines()[-1])
+                self.assertEqual({key: plan[key] for key in size}, size)
+        # Without sizes there is nothing to plan.
+        self.write("open.yaml", "data: {train: x}\ninit: {from: dense}\nmodel: {moh: {router: learned, num_shared: 1, top_k: 1}}\n")
+        self.assert_says(self.moh("plan", "open.yaml", code=support.INPUT_ERROR), "init.from")
+
     def test_nothing_is_written(self):
         before = sorted(self.folder.rglob("*"))
         config = self.config(NO_TEXT)

@@ -5,11 +5,11 @@
 #include <cmath>
 #include <cstdint>
 #include <cstring>
-#include <utility>
 
 #include "core/cuda/backend.h"
 #include "core/device_clock.h"
 #include "core/function_ref.h"
+#include "core/math_mode.h"
 #include "core/parallel.h"
 #include "core/random.h"
 #include "core/tensor.h"
@@ -76,24 +76,28 @@ double measure_fma_gflops() {
   return flops / seconds * 1e-9;
 }
 
-Ceilings measure_ceilings(Device device, DType dtype) {
+Ceilings measure_ceilings(Device device, DType dtype, bool tf32) {
+  const MathModeScope mode({.tf32 = tf32});
   const MemoryPurposeScope purpose(MemoryPurpose::kWorkspace);
   if (device == kCpu) return {measure_fma_gflops(), measure_matmul_rate(kCpu, dtype), {}};
-  return {{}, measure_matmul_rate(device, dtype), published_gflops(cuda::product_name(), dtype)};
+  return {{}, measure_matmul_rate(device, dtype), published_gflops(cuda::product_name(), dtype, tf32)};
 }
 
-std::optional<double> published_gflops(std::string_view gpu, DType dtype) {
+std::optional<double> published_gflops(std::string_view gpu, DType dtype, bool tf32) {
+  struct Rates {
+    std::string_view gpu;
+    double bfloat16, tf32, float32;
+  };
   // Without sparsity. Other variants of these GPUs (PCIe, NVL, MIG instances) have other names and rates.
-  constexpr std::array<std::pair<std::string_view, double>, 4> kDenseBFloat16 = {
-      {{"NVIDIA H100 80GB HBM3", 989e3},
-       {"NVIDIA H200", 989e3},
-       {"NVIDIA A100-SXM4-40GB", 312e3},
-       {"NVIDIA A100-SXM4-80GB", 312e3}}};
-  if (dtype != DType::kBFloat16) return {};
-  const auto* const known =
-      std::ranges::find(kDenseBFloat16, gpu, &std::pair<std::string_view, double>::first);
-  if (known == kDenseBFloat16.end()) return {};
-  return known->second;
+  constexpr std::array<Rates, 4> kDense = {{{"NVIDIA H100 80GB HBM3", 989e3, 495e3, 67e3},
+                                            {"NVIDIA H200", 989e3, 495e3, 67e3},
+                                            {"NVIDIA A100-SXM4-40GB", 312e3, 156e3, 19.5e3},
+                                            {"NVIDIA A100-SXM4-80GB", 312e3, 156e3, 19.5e3}}};
+  const auto* const known = std::ranges::find(kDense, gpu, &Rates::gpu);
+  if (known == kDense.end()) return {};
+  if (dtype == DType::kBFloat16) return known->bfloat16;
+  if (dtype != DType::kFloat32) return {};
+  return tf32 ? known->tf32 : known->float32;
 }
 
 CopyRates measure_copy_rates(std::size_t bytes, Device device) {

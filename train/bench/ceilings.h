@@ -21,15 +21,16 @@ struct Ceilings {
 };
 
 /// Measures for about half a second. Each rate is the best of several tries, as other load can only lower it.
-/// A GPU has to be open (open_device).
-Ceilings measure_ceilings(Device device = kCpu, DType dtype = DType::kFloat32);
+/// A GPU has to be open (open_device); with `tf32` its float32 GEMMs run on tensor cores.
+Ceilings measure_ceilings(Device device = kCpu, DType dtype = DType::kFloat32, bool tf32 = false);
 
 /// Ceilings::fma_gflops alone, in about a fifth of a second.
 double measure_fma_gflops();
 
-/// GFLOP/s of dense bfloat16 GEMMs on tensor cores from the data sheet of a GPU, by the name that the driver
-/// reports; nothing for other dtypes and for GPUs that are not in the table.
-std::optional<double> published_gflops(std::string_view gpu, DType dtype);
+/// GFLOP/s of dense GEMMs from the data sheet of a GPU, by the name that the driver reports: bfloat16 on
+/// tensor cores, float32 on tensor cores with `tf32` and without them otherwise; nothing for other dtypes and
+/// for GPUs that are not in the table.
+std::optional<double> published_gflops(std::string_view gpu, DType dtype, bool tf32 = false);
 
 /// Copy bandwidth in GB/s (1e9), reads plus writes, the best of several tries.
 struct CopyRates {

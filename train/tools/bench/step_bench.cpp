@@ -206,7 +206,8 @@ StepBenchRecord run_step_bench(const RunConfig& config, const Family& family,
     if (options.schedule > 0) r.schedule = rehearsed(run, options.steps, options.schedule);
   }
   const MathModeScope mode(placement_of(config).math);
-  r.ceilings = measure_ceilings(config.device, dtype_of(config.precision));  // last, as they allocate memory
+  r.ceilings = measure_ceilings(config.device, dtype_of(config.precision),
+                                config.tf32);  // last, as they allocate memory
   return r;
 }
 

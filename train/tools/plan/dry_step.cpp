@@ -8,6 +8,7 @@
 #include "train/config/fields.h"
 #include "train/run/trainer.h"
 #include "train/tasks/load_model.h"
+#include "train/weights/load_weights.h"
 
 namespace moh {
 
@@ -22,6 +23,19 @@ void run_counted(TrainStep& step, std::int64_t number, double learning_rate, Dry
   for (const ProfileEntry& entry : profiler.entries()) {
     if (entry.phase == ProfilePhase::kForward) result.forward_flops += entry.flops;
   }
+}
+
+std::int64_t bytes_of(const std::vector<NamedTensor>& tensors) {
+  std::int64_t bytes = 0;
+  for (const NamedTensor& each : tensors) bytes += static_cast<std::int64_t>(each.tensor.bytes());
+  return bytes;
+}
+
+/// Bytes of the tensors that a checkpoint of this step has (Trainer::save_checkpoint).
+std::int64_t checkpoint_bytes(Task& task, const AdamW& optimizer, const TrainStep& step) {
+  std::int64_t bytes = bytes_of(tensors_of(task.model().parameters())) + bytes_of(optimizer.state());
+  if (step.average() != nullptr) bytes += bytes_of(step.average()->state());
+  return bytes;
 }
 
 /// Linear extrapolation: last + times (last - before).
@@ -69,7 +83,8 @@ MemoryPlan plan_step(const RunConfig& asked, const MakeTask& make_task, DryStepA
 }  // namespace
 
 MakeTask synthetic_tasks(const Family& family) {
-  return [&family](const RunConfig& run) {
+  return [&family](const RunConfig& asked) {
+    const RunConfig run = with_first_heads(asked);
     std::unique_ptr<Task> task = family.make_task(run, family.open_data(run, DataUse::kSynthetic),
                                                   make_initialised_model(family, run));
     if (has_own_teacher(run)) task->set_teacher(make_initialised_model(family, teacher_run(run)), "");
@@ -98,6 +113,7 @@ DryStep dry_step(const RunConfig& asked, const MakeTask& make_task, DryStepAt at
   if (is_routed(task->model())) result.activated_heads = activated_heads(task->model(), /*training=*/true);
   result.parameters = count_parameters(task->model());
   for (const NamedTensor& frozen : optimizer.frozen()) result.frozen_parameters += frozen.tensor.numel();
+  if (optimizer.shards() == nullptr) result.checkpoint_bytes = checkpoint_bytes(*task, optimizer, step);
   result.memory = {scope.memory()->usage(config.device)};
   scope.memory()->reset_peaks();
   const std::unique_ptr<WeightsScope> weights = step.evaluated_weights();

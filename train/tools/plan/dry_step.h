@@ -16,7 +16,7 @@ namespace moh {
 /// Builds the task of a run, data included.
 using MakeTask = std::function<std::unique_ptr<Task>(const RunConfig&)>;
 
-/// Tasks of a family on synthetic data.
+/// Tasks of a family on synthetic data, with_first_heads() where shared heads are to be measured.
 MakeTask synthetic_tasks(const Family& family);
 
 /// The result of Task::sample_sizes().
@@ -37,6 +37,8 @@ struct DryStep {
   double flops = 0;          ///< model FLOPs of the step (Profiler::model_flops)
   double forward_flops = 0;  ///< thereof in the forward passes, a teacher's among them
   std::int64_t parameters = 0, frozen_parameters = 0;
+  std::int64_t checkpoint_bytes =
+      0;                             ///< tensors of a checkpoint: parameters, optimiser state, moving average
   std::int64_t items = 0;            ///< of the step, in `unit`
   std::int64_t steps_per_epoch = 0;  ///< Task::steps_per_epoch()
   Unit unit;

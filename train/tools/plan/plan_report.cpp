@@ -122,19 +122,27 @@ void write_verdict(std::ostream& out, const TrainingPlan& plan) {
              format_bytes(second.second));
 }
 
+void write_disk(std::ostream& out, const TrainingPlan& plan) {
+  const DiskPlan disk = plan.disk();
+  fmt::print(out, "\ncheckpoints         {} each, at most {} at a time: {} on the disk\n",
+             format_bytes(disk.bytes), disk.most, format_bytes(disk.bytes * disk.most));
+}
+
 void write_time(std::ostream& out, const TrainingPlan& plan) {
   if (!plan.time) {
     out << "\nno time estimate without --peak-tflops\n";
     return;
   }
   const PeakRate& peak = *plan.options.peak;
-  const std::string whose = peak.name.empty() ? "" : " (" + peak.name + ", published)";
+  const std::string whose =
+      peak.name.empty() ? "" : " (" + peak.name + ", published, " + peak.arithmetic + ")";
   out << "\nat " << 100 * plan.options.mfu << "% of " << peak.tflops << " TFLOP/s" << whose << " on each "
       << device_word(plan) << '\n';
   fmt::print(out, "  {:<18}{}\n", fmt::format("{}/s", plan.step.unit.plural),
              format_count(plan.time->items_per_s));
   fmt::print(out, "  step              {:.3g} s\n", plan.time->step_seconds);
   if (plan.time->seconds) fmt::print(out, "  run               {:.3g} days\n", *plan.time->seconds / 86400);
+  if (!peak.hint.empty()) fmt::print(out, "  on this GPU {} TFLOP/s\n", peak.hint);
 }
 
 void write_notes(std::ostream& out, const TrainingPlan& plan) {
@@ -142,7 +150,7 @@ void write_notes(std::ostream& out, const TrainingPlan& plan) {
   const bool divided = plan.config.comm.zero > 0;
   fmt::print(out,
              "\n{} devices share the samples of each step (data parallelism). Each holds the model and its "
-             "gradients, and {}.\nSending gradients is part of the MFU.\n",
+             "gradients, and {}.\nYour MFU has to include gradient communication.\n",
              plan.options.gpus,
              divided ? fmt::format("1/{} of the optimiser's state (comm.zero: 1)", plan.options.gpus)
                      : "all of the optimiser's state, which --zero 1 would divide");
@@ -179,12 +187,20 @@ void write_json_line(std::ostream& out, const TrainingPlan& plan, const std::str
   }
   for (const auto& [precision, bytes] : plan.least)
     object["least_bytes"][std::string(name_of(precision))] = bytes;
+  const DiskPlan disk = plan.disk();
+  object["checkpoint_bytes"] = disk.bytes;
+  object["checkpoints"] = disk.most;
+  object["disk_bytes"] = disk.bytes * disk.most;
   if (plan.options.memory_bytes) object["gpu_memory_bytes"] = *plan.options.memory_bytes;
   if (plan.time) {
     object.update({{"mfu", plan.options.mfu},
                    {"peak_tflops", plan.options.peak->tflops},
                    {std::string(plan.step.unit.plural) + "_per_s", plan.time->items_per_s},
                    {"step_seconds", plan.time->step_seconds}});
+    if (!plan.options.peak->name.empty()) {
+      object["peak_gpu"] = plan.options.peak->name;
+      object["arithmetic"] = plan.options.peak->arithmetic;
+    }
     if (plan.time->seconds) object["days"] = *plan.time->seconds / 86400;
   }
   out << object.dump(-1, ' ', false, Json::error_handler_t::replace) << '\n';
@@ -194,6 +210,7 @@ void write_table(std::ostream& out, const TrainingPlan& plan) {
   write_model(out, plan);
   write_memory(out, plan);
   write_verdict(out, plan);
+  write_disk(out, plan);
   write_time(out, plan);
   write_notes(out, plan);
 }

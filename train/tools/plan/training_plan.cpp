@@ -4,6 +4,7 @@
 #include <charconv>
 #include <cmath>
 #include <limits>
+#include <set>
 #include <string>
 #include <utility>
 
@@ -11,6 +12,7 @@
 #include "train/bench/ceilings.h"
 #include "train/bench/require_option.h"
 #include "train/config/fields.h"
+#include "train/config/number_text.h"
 #include "train/io/printable.h"
 #include "train/log/format.h"
 
@@ -117,6 +119,22 @@ TimePlan time_of(const TrainingPlan& plan) {
   return time;
 }
 
+/// "bfloat16", "float32 on tensor cores (TF32)", "float32 without tensor cores".
+std::string arithmetic(DType dtype, bool tf32) {
+  if (dtype != DType::kFloat32) return std::string(dtype_name(dtype));
+  return tf32 ? "float32 on tensor cores (TF32)" : "float32 without tensor cores";
+}
+
+/// "tf32: true has 495, precision: bfloat16 989": what is faster on this GPU than the run's arithmetic.
+std::string faster_arithmetic(const std::string& gpu, DType dtype, bool tf32) {
+  if (dtype != DType::kFloat32) return "";
+  const auto rate = [&](DType type, bool on_tensor_cores) {
+    return config::number_text(published_gflops(gpu, type, on_tensor_cores).value_or(0) * 1e-3);
+  };
+  return (tf32 ? "" : "tf32: true has " + rate(dtype, true) + ", ") + "precision: bfloat16 " +
+         (tf32 ? "has " : "") + rate(DType::kBFloat16, false);
+}
+
 TrainingPlan plan_of(const RunConfig& config, const PlanOptions& options, const MakeTask& make_task) {
   TrainingPlan plan{.config = config, .options = options};
   RunConfig one = config;
@@ -150,21 +168,46 @@ std::int64_t parse_memory(const std::string& text, const std::string& option) {
       error_message(kPlan, option, "a size in bytes, such as 141GB, 79.6GiB or 24e9", printable(text)));
 }
 
-PeakRate parse_peak(const std::string& text, DType dtype, const std::string& option) {
+bool is_number(const std::string& text) {
   double number = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  const bool is_number = error == std::errc() && end == text.data() + text.size();
-  if (is_number && number > 0 && std::isfinite(number)) return {number, ""};
+  return error == std::errc() && end == text.data() + text.size();
+}
+
+PeakRate parse_peak(const std::string& text, DType dtype, const std::string& option, bool tf32) {
+  if (is_number(text)) {
+    double number = 0;
+    std::from_chars(text.data(), text.data() + text.size(), number);
+    if (number > 0 && std::isfinite(number)) return {number, "", "", ""};
+  }
   constexpr std::array<std::pair<std::string_view, std::string_view>, 3> kShort = {
       {{"H100", "NVIDIA H100 80GB HBM3"}, {"H200", "NVIDIA H200"}, {"A100", "NVIDIA A100-SXM4-80GB"}}};
   const auto* const known =
       std::ranges::find(kShort, text, &std::pair<std::string_view, std::string_view>::first);
   const std::string name(known == kShort.end() ? std::string_view(text) : known->second);
-  if (const std::optional<double> gflops = published_gflops(name, dtype)) return {*gflops * 1e-3, name};
+  if (const std::optional<double> gflops = published_gflops(name, dtype, tf32))
+    return {*gflops * 1e-3, name, arithmetic(dtype, tf32), faster_arithmetic(name, dtype, tf32)};
   throw ValueError(error_message(
-      kPlan, option, "TFLOP/s, or H100, H200 or A100 with precision: bfloat16, whose rates are published",
-      printable(text) + " with " + std::string(dtype_name(dtype)),
-      "give the number that your GPU reaches in this precision"));
+      kPlan, option,
+      "TFLOP/s, or H100, H200 or A100, whose rates are published for bfloat16, TF32 "
+      "and float32",
+      printable(text),
+      "give the number that your GPU reaches in the run's precision, which is " + arithmetic(dtype, tf32)));
+}
+
+DiskPlan TrainingPlan::disk() const {
+  const CheckpointConfig& c = config.checkpoint;
+  const std::optional<std::int64_t> last = steps();
+  std::int64_t kept = c.keep_last + (c.keep_best ? 1 : 0);
+  kept += std::ranges::count_if(std::set<std::int64_t>(c.keep.begin(), c.keep.end()),
+                                [&](std::int64_t milestone) { return !last || milestone <= *last; });
+  if (last) {
+    const std::int64_t per_epoch = step.steps_per_epoch / (config.train.accumulate * options.gpus);
+    const std::int64_t every = length_of(config, per_epoch).of(c.every_epochs, c.every);
+    const std::int64_t saves = (every > 0 ? *last / every : 0) + 1 + std::ssize(c.keep);
+    kept = std::min(kept, saves);
+  }
+  return {step.checkpoint_bytes, kept + 1};
 }
 
 std::int64_t TrainingPlan::items_per_step() const {

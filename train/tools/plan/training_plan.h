@@ -14,7 +14,9 @@ namespace moh {
 /// Peak compute rate of a GPU, from a data sheet or a measurement.
 struct PeakRate {
   double tflops = 0;
-  std::string name;  ///< of the GPU; empty if the user gave a number
+  std::string name;        ///< of the GPU; empty if the user gave a number
+  std::string arithmetic;  ///< of the rate: "bfloat16", "float32 on tensor cores (TF32)", ...; likewise
+  std::string hint;        ///< higher rates of this GPU in other precisions; empty if there is none
 };
 
 /// Options of `moh plan` besides the configuration.
@@ -30,9 +32,18 @@ struct PlanOptions {
 /// bytes. Throws ValueError naming `option`.
 std::int64_t parse_memory(const std::string& text, const std::string& option);
 
-/// Parses "989" (TFLOP/s), or the name of a GPU whose rate for `dtype` is known: "H100", "H200", "A100", or
-/// as the driver reports it (train/bench/ceilings.h). Throws ValueError naming `option`.
-PeakRate parse_peak(const std::string& text, DType dtype, const std::string& option);
+/// Parses "989" (TFLOP/s), or the name of a GPU whose rates are published: "H100", "H200", "A100", or as the
+/// driver reports it (train/bench/ceilings.h). The rate is that of `dtype`, with `tf32` that of tensor cores
+/// for float32. Throws ValueError naming `option`.
+PeakRate parse_peak(const std::string& text, DType dtype, const std::string& option, bool tf32 = false);
+/// Whether `text` is a number for parse_peak(), and not the name of a GPU.
+bool is_number(const std::string& text);
+
+/// Checkpoints in the folder of a run.
+struct DiskPlan {
+  std::int64_t bytes = 0;  ///< of one
+  std::int64_t most = 0;   ///< at a time, one of them while it is written
+};
 
 /// The memory of a device under one setting of model.recompute.
 struct MemoryChoice {
@@ -59,6 +70,8 @@ struct TrainingPlan {
       {{Precision::kFloat32, 0}, {Precision::kBFloat16, 0}}};
   std::optional<TimePlan> time;
 
+  /// Counts the best checkpoint if checkpoint.keep_best is set, and those of checkpoint.keep.
+  DiskPlan disk() const;
   std::int64_t items_per_sample() const { return step.items / config.train.batch_size; }
   /// Of all devices together: each computes its own micro-batches (data parallelism).
   std::int64_t items_per_step() const;

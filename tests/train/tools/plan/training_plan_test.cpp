@@ -136,7 +136,17 @@ TEST_CASE("plan: options are read and refused by name") {
   }
   CHECK(parse_peak("312.5", DType::kFloat32, "--peak-tflops").tflops == 312.5);
   CHECK(parse_peak("H100", DType::kBFloat16, "--peak-tflops").tflops == 989);
-  CHECK_THROWS_AS(parse_peak("H100", DType::kFloat32, "--peak-tflops"), ValueError);
+  CHECK(parse_peak("H100", DType::kFloat32, "--peak-tflops").tflops == 67);
+  CHECK(parse_peak("H100", DType::kFloat32, "--peak-tflops", /*tf32=*/true).tflops == 495);
+  CHECK(parse_peak("NVIDIA A100-SXM4-40GB", DType::kFloat32, "--peak-tflops", true).tflops == 156);
+  CHECK(parse_peak("H100", DType::kFloat32, "--peak-tflops").hint ==
+        "tf32: true has 495, precision: bfloat16 989");
+  CHECK(parse_peak("H100", DType::kBFloat16, "--peak-tflops").hint.empty());
+  CHECK_THAT(
+      message_of<ValueError>([] { parse_peak("Z80", DType::kFloat32, "--peak-tflops"); }),
+      Catch::Contains("expected TFLOP/s, or H100, H200 or A100, whose rates are published for bfloat16, "
+                      "TF32 and float32, found Z80; give the number that your GPU reaches in the run's "
+                      "precision, which is float32 without tensor cores"));
   CHECK_THROWS_AS(parse_peak("0", DType::kFloat32, "--peak-tflops"), ValueError);
   const std::string message =
       message_of<ValueError>([] { plan_training(RunConfig{}, {.mfu = 1.5}, language_tasks()); });
@@ -155,5 +165,42 @@ TEST_CASE("plan: the table says what would fit") {
                            "no time estimate without --peak-tflops"}) {
     INFO(text);
     CHECK(out.str().find(text) != std::string::npos);
+  }
+}
+
+TEST_CASE("plan: checkpoints are those that are kept, and the one that is being written") {
+  RunConfig config = small_language_run();
+  config.train.steps = 100;
+  config.checkpoint = {.every = 10, .keep_last = 2, .keep_best = false};
+  const auto disk = [&](const PlanOptions& options = {}) {
+    return plan_training(config, options, language_tasks()).disk();
+  };
+  const DiskPlan without = disk();
+  const std::int64_t parameters = plan_training(config, {}, language_tasks()).step.parameters;
+  CHECK(without.bytes == 12 * parameters);  // float32: weights and two moments
+  CHECK(without.most == 3);
+  config.checkpoint.keep_best = true;
+  config.checkpoint.keep = {20, 30, 30, 200};  // the last one is never reached
+  CHECK(disk().most == 6);
+  config.precision = Precision::kBFloat16;
+  config.ema.decay = 0.9;
+  CHECK(disk().bytes == (2 + 4 + 8 + 4) * parameters);
+  CHECK(disk({.gpus = 2, .zero = 1}).bytes == disk().bytes);
+  config.checkpoint = {.every = 0, .keep_last = 5, .keep_best = false};
+  CHECK(disk().most == 2);  // there is one at the end
+}
+
+TEST_CASE("plan: shared heads that a rule would measure are planned as the first ones") {
+  RunConfig config = small_language_run();
+  MohConfig& moh = *config.family->moh();
+  moh = {.router = RouterKind::kLearned, .num_shared = 1, .top_k = 1};
+  const DryStep first = plan_training(config, {}, language_tasks()).step;
+  for (const HeadRule rule : {HeadRule::kOutputNorm, HeadRule::kLossIncrease, HeadRule::kLearned}) {
+    moh.shared_heads.rule = rule;
+    const TrainingPlan plan = plan_training(config, {}, language_tasks());
+    CHECK(plan.step.parameters == first.parameters);
+    CHECK(plan.step.flops == first.flops);
+    CHECK(plan.step.memory.needed_bytes() == first.memory.needed_bytes());
+    CHECK(plan.step.activated_heads == first.activated_heads);
   }
 }
