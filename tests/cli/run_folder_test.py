@@ -23,6 +23,44 @@ class StartAndResume(support.MohTest):
                          "--resume", "--overwrite")
         self.assertEqual((support.state_of(self.newest()), (self.folder / "run/metrics.jsonl").read_bytes()), before)
 
+    def test_what_the_refusal_offers_first_loses_nothing(self):
+        self.train()
+        same = self.train({"seed": 9}, code=support.CONFIG_ERROR)
+        self.assert_says(same, "checkpoints up to step 8 of tiny.yaml; continue it with --resume, or set another output.dir, such as "
+                         "output.dir=run_2; --overwrite deletes the run of tiny.yaml, 8 steps of training, and starts over")
+        self.moh("train", self.config({"train.steps": 4}, "other.yaml"), "output.dir=run_2")
+        other = self.moh("train", "other.yaml", code=support.CONFIG_ERROR)
+        self.assert_says(other, "checkpoints up to step 8 of tiny.yaml; set another output.dir, such as output.dir=run_3; --overwrite deletes "
+                         "the run of tiny.yaml, 8 steps")
+        self.assertNotIn("--resume", other)
+
+    def test_another_family_in_the_folder_is_named(self):
+        self.train()
+        self.write("shapes.yaml", "task: image_classification\ndata: {drawn: 16}\nmodel: {classes: 8, image_size: 32}\noutput: {dir: run}\n")
+        self.assert_says(self.moh("train", "shapes.yaml", code=support.CONFIG_ERROR),
+                         "checkpoints up to step 8 of tiny.yaml (task: language_model); set another output.dir")
+
+    def test_a_run_that_does_not_say_what_it_is_of(self):
+        self.train()
+        for config in ("model: [", "", None):
+            path = self.folder / "run/config.yaml"
+            path.unlink() if config is None else path.write_text(config)
+            self.assert_says(self.train({"seed": 9}, code=support.CONFIG_ERROR), "checkpoints up to step 8; continue it with --resume",
+                             "--overwrite deletes that run, 8 steps of training")
+
+    def test_runs_of_two_families_have_folders_of_their_own(self):
+        for task, folder in (("language_model", "llm"), ("image_classification", "vit"), ("diffusion", "dit")):
+            self.write("quick.yaml", f"task: {task}\ndata: {{train: x}}\n")
+            self.assert_says(self.moh("config", "quick.yaml"), f"dir: runs/{folder}/quick")
+        self.write("configs/a/b/quick.yaml", "data: {train: x}\n")
+        self.assert_says(self.moh("config", "configs/a/b/quick.yaml"), "dir: runs/a/b/quick")
+
+    def test_a_run_where_earlier_versions_put_it_is_told(self):
+        settings = {"train.steps": 4, "output": {}}
+        self.train(settings, "output.dir=runs/tiny")
+        output = self.train(settings, "--resume")
+        self.assert_says(output, "no checkpoint in runs/llm/tiny yet", "there is a run in runs/tiny", "output.dir=runs/tiny continues it")
+
     def test_overwrite_starts_over_and_keeps_what_is_not_the_run_s(self):
         self.train({"seed": 9, "train.steps": 12})
         self.write("run/notes.txt", "mine")

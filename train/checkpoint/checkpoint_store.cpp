@@ -133,7 +133,8 @@ void CheckpointStore::prune(const fs::path& just_saved, bool higher_is_better) {
   const std::size_t keep =
       std::min<std::size_t>(static_cast<std::size_t>(retention_.keep_last), complete.size());
   for (const CheckpointInfo& info : std::span(complete).first(complete.size() - keep)) {
-    if (&info == best || info.folder == just_saved) continue;
+    const bool is_milestone = std::ranges::find(retention_.keep, info.step) != retention_.keep.end();
+    if (&info == best || is_milestone || info.folder == just_saved) continue;
     warn_on_failure("old checkpoint not removed", [&] { remove_checkpoint(info.folder); });
   }
 }
@@ -164,7 +165,8 @@ std::optional<StoredCheckpoint> CheckpointStore::open_newest(bool allow_older) {
   if (all.empty()) return std::nullopt;
   throw CheckpointError(error_message(folder_.string(), "", "an intact checkpoint",
                                       std::to_string(all.size()) + " damaged",
-                                      "start over with --overwrite, or set another output.dir"));
+                                      "set another output.dir, or start over with --overwrite, which deletes "
+                                      "them"));
 }
 
 void CheckpointStore::warn_on_failure(std::string_view what, FunctionRef<void()> action) const {

@@ -18,8 +18,9 @@ namespace moh {
 
 /// Which checkpoints are kept. The newest always is.
 struct RetentionPolicy {
-  int keep_last = 3;      ///< this many of the newest; at least 1
-  bool keep_best = true;  ///< and the one with the best metric
+  int keep_last = 3;                    ///< this many of the newest; at least 1
+  bool keep_best = true;                ///< and the one with the best metric
+  std::vector<std::int64_t> keep = {};  ///< and those of these steps
 };
 
 /// The folder of a checkpoint that is being written, under a temporary name. Removed with this object if it

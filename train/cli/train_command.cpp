@@ -18,6 +18,7 @@
 #include "train/log/logging.h"
 #include "train/moh/init/initialise_model.h"
 #include "train/run/config_change.h"
+#include "train/run/existing_run.h"
 #include "train/run/run_folder.h"
 #include "train/run/trainer.h"
 #include "train/tasks/load_model.h"
@@ -44,6 +45,16 @@ void take_measured_heads(const RunConfig& before, RunConfig& config) {
     moh->shared_heads = measured->shared_heads;
 }
 
+/// Earlier versions put a run without output.dir into runs/NAME, whatever its family.
+void note_earlier_folder(const std::filesystem::path& output, const std::string& file) {
+  const std::filesystem::path name = std::filesystem::path(file).stem(), earlier = "runs" / name;
+  const bool is_default = !output.empty() && *output.begin() == "runs" && output.filename() == name;
+  if (!is_default || output == earlier || list_checkpoints(earlier / "checkpoints").empty()) return;
+  log_warning("resume: there is a run in " + earlier.string() +
+              ", where earlier versions put that of this file; output.dir=" + earlier.string() +
+              " continues it");
+}
+
 /// The checkpoint to resume from; nothing for a new run.
 std::optional<StoredCheckpoint> find_checkpoint(CheckpointStore& store, const RunConfig& config,
                                                 const TrainArgs& args) {
@@ -51,14 +62,12 @@ std::optional<StoredCheckpoint> find_checkpoint(CheckpointStore& store, const Ru
   if (!args.resume) {
     const std::vector<CheckpointInfo> found = store.list();
     if (found.empty()) return std::nullopt;
-    throw ConfigError(
-        error_message("output.dir", config.output.dir.string(), "a folder without a run",
-                      "checkpoints up to step " + std::to_string(found.back().step),
-                      "continue with --resume, start over with --overwrite, or set another output.dir"));
+    refuse_existing_run(config, args.config, found.back().step);
   }
   std::optional<StoredCheckpoint> newest = store.open_newest(args.allow_older);
   if (!newest) {
     log_info("resume: no checkpoint in " + config.output.dir.string() + " yet; starting at step 0");
+    note_earlier_folder(config.output.dir, args.config);
     return std::nullopt;
   }
   require_resumable(*newest);
@@ -102,13 +111,20 @@ std::unique_ptr<FamilyConfig> saved_model(const std::filesystem::path& run_folde
 
 /// The run's configuration. A resumed run has the model of its own checkpoint: that of init.from may no
 /// longer exist, and shared heads measured on it are in the run's checkpoint.
-RunConfig read_config(const TrainArgs& args, const Families& families) {
-  RunFile file = open_run(args, families);
+RunConfig finish_config(RunFile& file, const TrainArgs& args, const Families& families) {
   if (args.resume && file.leaves_model_open()) {
     if (const auto saved = saved_model(file.run().output.dir, families))
       return file.finish(ConfigUse::kData, saved.get());
   }
   return finish_run(file, families, ConfigUse::kData);
+}
+
+RunConfig read_config(const TrainArgs& args, const Families& families) {
+  RunFile file = open_run(args, families);
+  const std::size_t logged = file.notes().size();
+  RunConfig run = finish_config(file, args, families);
+  log_notes(file, logged);
+  return run;
 }
 
 /// The model of a run with weights of the checkpoint to resume from, of init.from, or random ones. Replaces a
@@ -195,7 +211,8 @@ int train_in(const TrainArgs& args, const Families& families, RunFolder& folder,
     if (!folder.crashed_holder().empty())
       log_info("the last process of this run did not end cleanly: " + folder.crashed_holder());
     store.emplace(config.output.dir,
-                  RetentionPolicy{static_cast<int>(config.checkpoint.keep_last), config.checkpoint.keep_best},
+                  RetentionPolicy{static_cast<int>(config.checkpoint.keep_last), config.checkpoint.keep_best,
+                                  config.checkpoint.keep},
                   [](const std::string& warning) { log_warning(warning); });
   }
   CheckpointStore* const checkpoints = store ? &*store : nullptr;
@@ -223,7 +240,7 @@ int train_in(const TrainArgs& args, const Families& families, RunFolder& folder,
   // Not before here: unreadable data, or a model too large for the memory, must not destroy the old run.
   processes.barrier();
   if (processes.leads()) {
-    folder.begin(print_resolved(with_absolute_paths(config)), args.overwrite);
+    folder.begin(origin_line(args.config) + print_resolved(with_absolute_paths(config)), args.overwrite);
     console->copy_to(folder.open_log());
   }
   processes.barrier();

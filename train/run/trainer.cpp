@@ -130,6 +130,11 @@ TrainOutcome Trainer::run() {
   items_before_ = state_.items;
   begun_ = logged_at_ = state_.step;
   task_.seek(state_.samples, train_step_.part());
+  for (const std::int64_t step : config_.checkpoint.keep) {
+    if (step > length_.steps)
+      log_info("checkpoint.keep: the run ends before step " + std::to_string(step) + ", at step " +
+               std::to_string(length_.steps));
+  }
   if (state_.selections.empty()) watch_routers();  // what the first checkpoint is compared with
   if (state_.evaluation_due) {
     evaluate_resumed();
@@ -167,7 +172,9 @@ bool Trainer::is_evaluated(std::int64_t step) const {
 }
 
 bool Trainer::is_saved(std::int64_t step) const {
-  return due(step, length_.of(config_.checkpoint.every_epochs, config_.checkpoint.every));
+  const std::vector<std::int64_t>& keep = config_.checkpoint.keep;
+  return due(step, length_.of(config_.checkpoint.every_epochs, config_.checkpoint.every)) ||
+         std::ranges::find(keep, step) != keep.end();
 }
 
 bool Trainer::needs_sync(std::int64_t step) const {

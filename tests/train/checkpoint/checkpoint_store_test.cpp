@@ -51,6 +51,17 @@ TEST_CASE("checkpoint: store: the best goes like any other when it need not stay
   CHECK(names_in(test.store.folder()) == Names{"step_00000003"});
 }
 
+TEST_CASE("checkpoint: store: milestones stay, beside the newest and the best") {
+  const TemporaryFolder run;
+  StoreUnderTest test(run.path(), {.keep_last = 1, .keep_best = true, .keep = {2, 4, 99}});
+  for (int step : {1, 2, 3, 4, 5, 6}) test.store.save(with_metric(step, step));
+  CHECK(names_in(test.store.folder()) ==
+        Names{"step_00000001", "step_00000002", "step_00000004", "step_00000006"});
+  StoreUnderTest without(run.path(), {.keep_last = 1, .keep_best = false});
+  without.store.save(sample_checkpoint(7));  // the policy of today counts
+  CHECK(names_in(test.store.folder()) == Names{"step_00000007"});
+}
+
 TEST_CASE("checkpoint: store: what was just saved stays even when newer ones are there") {
   const TemporaryFolder run;
   StoreUnderTest test(run.path(), {.keep_last = 1, .keep_best = false});
