@@ -2,7 +2,7 @@
 """Draws the curves of training runs from their metrics.jsonl: loss, learning rate, gradient norm, speed and, for
 Mixture-of-Head models, load-balance loss and how evenly the routed heads of each layer are used.
 
-  scripts/plot_run.py runs/quickstart
+  scripts/plot_run.py runs/llm/quickstart
   scripts/plot_run.py runs/dense runs/moh_50 --labels dense "MoH, half the heads" -o comparison.png
 """
 

@@ -5,7 +5,7 @@ fits a time on this machine, with the paper's numbers beside ours.
     scripts/reproduce.py                                                  # which tables there are
     scripts/reproduce.py vit_imagenet                                     # commands and costs at the paper's size; runs nothing
     scripts/reproduce.py vit_imagenet --budget 600 --data cifar10         # small models on CIFAR-10, in about ten minutes
-    scripts/reproduce.py ablation_components --budget 300                 # on pictures that the program draws
+    scripts/reproduce.py ablation_components --budget 300                 # on synthetic pictures of shapes
     scripts/reproduce.py llm_from_scratch --budget 900 --data input.txt --seeds 1,2,3
     scripts/reproduce.py llm_from_scratch --full -- data.train=corpus data.tokenizer=tokenizer.json device=cuda
 
@@ -80,7 +80,8 @@ def run_full(arguments, table):
     for run, rows in runs:
         ours = {key: value for key, value in seeded_runs.last_evaluation(run.folder).items() if isinstance(value, float)}
         print(f"  {run.folder}: {ours}", *(f"    {full_size.paper_of(table, row)}" for row in rows), sep="\n")
-        print(*(f"    next: {command.replace('RUN', str(run.folder))}" for command in table.evaluation), sep="\n")
+        commands = dict.fromkeys(command for row in rows for command in table.evaluation_of(row))
+        print(*(f"    next: {command.replace('RUN', str(run.folder))}" for command in commands), sep="\n")
     if arguments.settings:
         print(f"with {' '.join(arguments.settings)}: what else than the data these change differs from the paper")
 

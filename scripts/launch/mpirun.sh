@@ -6,7 +6,7 @@ usage() {
   cat <<END
 Usage: scripts/launch/mpirun.sh PROCESSES CONFIG.yaml [KEY=VALUE...]
 
-On several machines, name them in HOSTS ("node1:8,node2:8"); all see the data and the run folder under the same paths.
+On several machines, name them in HOSTS ("node1:8,node2:8"); all need the data and the run folder at the same paths.
   MOH=build/release/moh  the program
   HOSTS                  machines and their slots; empty: this one
 END

@@ -75,7 +75,7 @@ class Terms:
     @property
     def moh_settings(self):
         """Overrides of a configuration."""
-        return ("precision=float32",) if self.device == "cpu" else (f"device={self.device}", "precision=bfloat16")
+        return ("device=cpu", "tf32=false", "precision=float32") if self.device == "cpu" else (f"device={self.device}", "precision=bfloat16")
 
 
 STEP_PARTS = ("step", "forward", "backward", "optimizer")
@@ -137,7 +137,7 @@ def dit_step(threads, terms, _masks):
     yield turns_comparison("dit_step", "DiT-S/2, latents of 32 x 32, batch 8",
                            [("dense", "configs/dit/dit_s_2.yaml"),
                             *((f"MoH-{share}", f"configs/dit/moh_dit_s_2_{share}.yaml") for share in (90, 75))],
-                           ("train.batch_size=8", "ema.decay=0"), threads, terms)
+                           ("train.batch_size=8", "train.accumulate=1", "ema.decay=0"), threads, terms)
 
 
 def dit_sample(threads, terms, _masks):

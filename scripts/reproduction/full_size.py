@@ -6,8 +6,7 @@ import seeded_runs
 
 from . import moh, report
 
-H100 = 989e12  # dense bfloat16, published
-SHARE = 0.4
+GPU, SHARE = "H100", 0.4  # of the published rate of the configuration's arithmetic
 
 
 def folder_of(out, row):
@@ -20,15 +19,16 @@ def command_of(row, folder):
 
 
 def cost_of(program, table, row):
-    """Parameters, operations and memory of a row's training, by `moh plan`."""
-    plan = moh.plan(program, row.config, row.settings)
+    """Parameters, operations, memory and days of a row's training on a GPU, by `moh plan`."""
+    plan = moh.plan(program, row.config, (*row.settings, "--peak-tflops", GPU))
     steps = plan.get("steps")
     items = steps * plan["items_per_step"] if steps else table.items
     configured = next(choice for choice in plan["recompute"].values() if choice["configured"])
     return {"parameters": plan["parameters"], "heads": 100 * plan["activated_heads"], "items": items, "items_per_step": plan["items_per_step"],
             "gmacs": plan["flops_per_item"] / 6e9, "flops": plan["flops_per_item"] * items,
             "bytes": configured["peak_bytes"]["total"], "batch_size": plan["batch_size"],
-            "h100_days": plan["flops_per_item"] * items / (SHARE * H100) / 86400}
+            "tflops": plan["peak_tflops"], "precision": plan["arithmetic"],
+            "h100_days": plan["flops_per_item"] * items / (SHARE * 1e12 * plan["peak_tflops"]) / 86400}
 
 
 def trainings(table):
@@ -49,8 +49,8 @@ def paper_of(table, row):
 
 
 def cost_line(cost):
-    return (f"{report.count(cost['parameters'])} parameters, {cost['flops']:.2g} FLOP ({days(cost['h100_days'])} days of an H100 at "
-            f"{SHARE:.0%} of its bfloat16 peak), {cost['bytes'] / 2**30:.3g} GiB with micro-batches of {cost['batch_size']}")
+    return (f"{report.count(cost['parameters'])} parameters, {cost['flops']:.2g} FLOP ({days(cost['h100_days'])} days of an {GPU} at "
+            f"{SHARE:.0%} of {cost['tflops']:g} TFLOP/s, {cost['precision']}), {cost['bytes'] / 2**30:.3g} GiB with micro-batches of {cost['batch_size']}")
 
 
 def describe(program, table, out):
@@ -62,6 +62,7 @@ def describe(program, table, out):
     lines += [f"  {paper_of(table, row)}: {row.note or 'the paper does not say which model'}" for row in table.rows
               if not row.config and table.kind in ("recovery", "analysis")]
     lines += [f"  {'then, for each' if lines else 'command'}: {command}" for command in table.evaluation]
+    lines += [f"  then, for {row.name}: {command}" for row in table.rows for command in row.evaluation]
     if table.needs:
         lines.append(f"  data: {table.needs}")
     return lines

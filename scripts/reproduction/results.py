@@ -66,16 +66,28 @@ def compared(arguments, table, rows, runs, scores, form):
     return columns, cells, records
 
 
+def add_classifier_scores(arguments, rows, runs, columns, cells, records):
+    """Columns of the scores by a classifier's features that there are; FID first."""
+    of_rows = [[samples.scores(arguments, run, row.guidance) for run in runs[row.name]] for row in rows]
+    found = [score for of_row in of_rows for score in of_row]
+    for name in (name for name in samples.SCORES if all(name in scores for scores in found)):
+        columns.append(f"{name} of {samples.PICTURES} pictures by features of {arguments.classifier}")
+        for cell, record, of_row in zip(cells, records, of_rows):
+            record[f"classifier_{name}"] = [scores[name] for scores in of_row]
+            cell.append(seeded_runs.with_interval(record[f"classifier_{name}"], ".2f"))
+
+
 def of_trainings(arguments, table, rows):
     samples.check(arguments, table)
     lengths, runs = scaled.train(arguments, table, rows)
     scores = {name: [quality.score(run.folder) for run in of_row] for name, of_row in runs.items()}
     columns, cells, records = compared(arguments, table, rows, runs, scores, ".2f" if table.score == "top1" else ".4f")
     if arguments.classifier:
-        columns.append(f"FID of {samples.PICTURES} pictures by features of {arguments.classifier}")
-        for row, cell, record in zip(rows, cells, records):
-            record["classifier_fid"] = [samples.fid(arguments, run) for run in runs[row.name]]
-            cell.append(seeded_runs.with_interval(record["classifier_fid"], ".2f"))
+        add_classifier_scores(arguments, rows, runs, columns, cells, records)
+    for name in table.further:
+        columns.append(f"paper, {name}")
+        for row, cell in zip(rows, cells):
+            cell.append(report.number(row.paper.get(name)))
     return result_of(table, columns, cells, differences_of(arguments, table, rows, lengths), records)
 
 

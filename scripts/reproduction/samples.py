@@ -1,5 +1,5 @@
-"""FID of the pictures that small diffusion models draw, by the features of a classifier that moh trained: it ranks models by one yardstick,
-and is no FID of Inception's features."""
+"""Scores of the pictures that small diffusion models draw, by the features of a classifier that moh trained: FID and the others of the
+paper's table. They rank models by one yardstick, and are not those of Inception's features."""
 
 import json
 import pathlib
@@ -10,6 +10,7 @@ import seeded_runs
 from . import moh
 
 PICTURES, STEPS, BATCH = 2048, 50, 64
+SCORES = ("fid", "sfid", "inception_score", "precision", "recall")  # as `moh eval fid` calls them
 
 
 def training_steps(plan):
@@ -29,16 +30,18 @@ def reference(arguments):
     return next(pathlib.Path(path) / "test" for path in arguments.data if (pathlib.Path(path) / "test").is_dir())
 
 
-def fid(arguments, run):
-    """Draws the pictures of a run, or goes on with it, and compares them with the held-out ones; kept in the run's folder."""
-    note = run.folder / "fid.json"
+def scores(arguments, run, guidance=1.0):
+    """Draws the pictures of a run, or goes on with it, and compares them with the held-out ones; kept in the run's folder. Those of
+    SCORES that the classifier has the features for."""
+    tail = "" if guidance == 1 else f"_cfg_{guidance:g}"
+    note, folder = run.folder / f"fid{tail}.json", run.folder / f"samples{tail}"
     if not note.exists():
-        command = [arguments.moh, "sample", "--checkpoint", run.folder, "--out", run.folder / "samples", "-n", PICTURES, "--cfg", 1, "--steps",
+        command = [arguments.moh, "sample", "--checkpoint", run.folder, "--out", folder, "-n", PICTURES, "--cfg", f"{guidance:g}", "--steps",
                    STEPS, "--batch-size", BATCH, "--set", f"threads={arguments.threads}"]
         result = subprocess.run(list(map(str, command)), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, check=False)
         if result.returncode != 0:
             raise seeded_runs.Refused(f"{run.name}: moh sample ended with code {result.returncode}:\n{result.stderr.strip()}")
-        (found,) = moh.ask(arguments.moh, "eval", "fid", "--features-from", arguments.classifier, reference(arguments), run.folder / "samples",
+        (found,) = moh.ask(arguments.moh, "eval", "fid", "--features-from", arguments.classifier, reference(arguments), folder,
                            "--threads", arguments.threads)
         seeded_runs.write_atomically(note, json.dumps(found) + "\n")
-    return json.loads(note.read_text(encoding="utf-8"))["fid"]
+    return json.loads(note.read_text(encoding="utf-8"))

@@ -49,7 +49,7 @@ def data_settings(arguments, kind, config):
 
 def describe_data(arguments, kind):
     settings = data_settings(arguments, kind, "")
-    return "shapes of eight classes that the program draws, 8192 to train on" if "data.drawn=8192" in settings else settings[0].partition("=")[2]
+    return "synthetic shapes of eight classes, 8192 to train on" if "data.drawn=8192" in settings else settings[0].partition("=")[2]
 
 
 def folder_name(config, settings, seed):
@@ -129,7 +129,10 @@ def choose_lengths(arguments, table, rows):
         plan = moh.plan(arguments.moh, row.small.config, settings)
         seconds = moh.step_seconds(arguments.moh, row.small.config, settings, arguments.threads)
         step += seconds
-        besides += seconds * (evaluation_steps(plan, settings) + (samples.training_steps(plan) if arguments.classifier else 0))
+        besides += seconds * evaluation_steps(plan, settings)
+        if arguments.classifier:  # with guidance a picture takes two passes
+            drawings = {other.guidance for other in rows if other.small == row.small}
+            besides += seconds * samples.training_steps(plan) * sum(1 if guidance == 1 else 2 for guidance in drawings)
         own = max(own, own_steps(plan, settings))
     steps = fitting_steps(arguments, began, step, besides, LEAST_STEPS)
     return Lengths(steps if steps < own else None, own)

@@ -30,6 +30,8 @@ class Row:
     base: str = ""  # the row that it is compared with; empty: the table's first
     measure: str = ""  # kind analysis: where the number is, in what `moh analyze` writes (analysis.py)
     data: str = ""  # of the small training, where the table has both
+    evaluation: tuple = ()  # commands after its training at full size, if they are not the table's
+    guidance: float = 1.0  # of the pictures that a diffusion model draws
 
 
 @dataclass(frozen=True)
@@ -55,7 +57,11 @@ class Table:
     evaluation: tuple = ()  # commands after a full-size training; RUN stands for its folder
     items: int = 0  # inputs of a training whose length is in epochs
     small_score: str = ""
+    further: tuple = ()  # other columns of the paper, that the table shows beside the score
     missing: tuple = field(default=())  # parts of the table that nothing here reproduces
+
+    def evaluation_of(self, row):
+        return row.evaluation or self.evaluation
 
     def base_of(self, row):
         """The row to which its difference is."""

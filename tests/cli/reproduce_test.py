@@ -130,7 +130,7 @@ class FullSize(Reproduction):
 
     def test_every_table_says_what_it_takes(self):
         def plan(program, config, settings):
-            return {"parameters": 1, "activated_heads": 1, "flops_per_item": 1, "items_per_step": 1, "steps": 1, "batch_size": 1,
+            return {"parameters": 1, "activated_heads": 1, "flops_per_item": 1, "items_per_step": 1, "steps": 1, "batch_size": 1, "peak_tflops": 989, "arithmetic": "bfloat16",
                     "recompute": {"none": {"configured": True, "peak_bytes": {"total": 1}}}}
 
         for name, table in reproduce.TABLES.items():
