@@ -43,8 +43,8 @@ class Faq(support.MohTest):
         self.moh("convert", "--from", "other", "--to", "llama", "--format", "hf")
         (self.folder / "llama/tokenizer.json").unlink()
         self.moh("train", "run.yaml")
-        shutil.copy(self.newest("runs/run") / "model.safetensors", self.folder / "weights.safetensors")
-        shutil.copytree(self.folder / "runs/run", self.folder / "runs/damaged")
+        shutil.copy(self.newest("runs/llm/run") / "model.safetensors", self.folder / "weights.safetensors")
+        shutil.copytree(self.folder / "runs/llm/run", self.folder / "runs/damaged")
         weights = self.newest("runs/damaged") / "model.safetensors"
         weights.write_bytes(weights.read_bytes()[:-1] + b"\x55")
         self.write("poem.txt", support.text_of_words(300, seed=9))

@@ -61,8 +61,8 @@ class Help(support.MohTest):
             ("train", "a.yaml", "--frob"): "error: moh train: --frob: unknown option; moh train --help explains it",
             ("train", "a.yaml", "--resum"): "moh train: --resum: unknown option; did you mean --resume?",
             ("generate", "--chekpoint=x"): "moh generate: --chekpoint: unknown option; did you mean --checkpoint?",
-            ("data", "tokenise", "x"): "moh data: tokenise: was not expected; did you mean tokenize?",
-            ("data", "info", "a", "b"): "moh data info: b: was not expected",
+            ("data", "tokenise", "x"): "moh data: unexpected argument 'tokenise'; did you mean tokenize?",
+            ("data", "info", "a", "b"): "moh data info: unexpected argument 'b'",
             ("bench", "step", "--json=yes"): "error: moh bench step: ",
             ("eval",): "error: moh eval: --checkpoint is required",
             ("generate", "--checkpoint", "run"): "expected --prompt or --prompt-file, found neither",
@@ -104,7 +104,7 @@ class Config(support.MohTest):
         small = ("data.train=text.txt", "train.steps=1", "train.batch_size=1", "schedule.warmup_steps=0",
                  "eval.max_tokens=256", "sample.tokens=0", "threads=1")
         self.assert_says(self.moh("config", configs / "llm/continue_tuning_moh_75.yaml", code=support.INPUT_ERROR),
-                         "init.from: runs/continue_tuning_dense: expected a model, found no such file or folder")
+                         "init.from: runs/llm/continue_tuning_dense: expected a model, found no such file or folder")
         for dense, moh in (("continue_tuning_dense", "continue_tuning_moh_75"), ("recovery_dense", "recovery_moh_38")):
             self.moh("train", configs / f"llm/{dense}.yaml", *small)
             self.moh("train", configs / f"llm/{moh}.yaml", *small, "init.moh.calibration.batches=1")

@@ -24,7 +24,7 @@ class Instruct(support.MohTest):
         return self.moh("data", "tokenize", "--input", *inputs, "--output", output, code=code)
 
     def test_training_from_tokens_is_training_from_the_records(self):
-        self.assert_says(self.tokenize("chat.jsonl"), "documents   60", "of the tokens, no targets")
+        self.assert_says(self.tokenize("chat.jsonl"), "documents   60", "(not trained on)")
         self.assert_says(self.moh("data", "info", "chat.tokens", "--verify"), "prompts  ", "verified")
         self.train({"output.dir": "from_text", "data.train": "chat.jsonl"})
         self.train({"output.dir": "from_tokens", "data.train": "chat.tokens"})

@@ -178,17 +178,17 @@ class Tokenizers(support.MohTest):
         self.write("web/a.jsonl", "".join(lines[:3]))
         self.write("web/b.jsonl.gz", gzip.compress("".join(lines[3:]).encode()))
         command = ("data", "tokenize", "--input", "web", "--tokenizer", "tok", "--output", "tokens/")
-        self.assert_says(self.moh(*command), "files       2 (0 of them were there)")
+        self.assert_says(self.moh(*command), "files       2 (0 already up to date)")
         self.assert_says(self.moh("data", "info", "tokens/web_b.jsonl.gz.tokens", "--verify"), "documents   3")
         self.assert_says(self.moh(*command, code=support.CONFIG_ERROR), "expected an empty folder, found one with files; "
                          "continue with --resume")
         # What a process that was killed has finished is kept.
         (self.folder / "tokens/web_a.jsonl.tokens").unlink()
         kept = (self.folder / "tokens/web_b.jsonl.gz.tokens").stat().st_mtime_ns
-        self.assert_says(self.moh(*command, "--resume"), "files       2 (1 of them were there)")
+        self.assert_says(self.moh(*command, "--resume"), "files       2 (1 already up to date)")
         self.assertEqual((self.folder / "tokens/web_b.jsonl.gz.tokens").stat().st_mtime_ns, kept)
         self.write("web/a.jsonl", "".join(lines[:2]))
-        self.assert_says(self.moh(*command, "--resume"), "files       2 (1 of them were there)")
+        self.assert_says(self.moh(*command, "--resume"), "files       2 (1 already up to date)")
         self.assert_says(self.moh("data", "info", "tokens/web_a.jsonl.tokens"), "documents   2")
         # Training from either is the same.
         self.run_of(settings={"data.train": "web"})

@@ -159,9 +159,9 @@ void add_analyze(const Commands& commands) {
 scripts/plot_heads.py draws them. Ctrl-C ends it with exit code 130 and nothing written.
 
 Examples:
-  moh analyze --checkpoint runs/quickstart --out heads.json
-  moh analyze --checkpoint runs/quickstart --source code=train --source prose=docs --max-tokens 20000
-  moh analyze --checkpoint runs/quickstart data=novel.txt threads=1 --text "Give me a short introduction.")");
+  moh analyze --checkpoint runs/llm/quickstart --out heads.json
+  moh analyze --checkpoint runs/llm/quickstart --source code=train --source prose=docs --max-tokens 20000
+  moh analyze --checkpoint runs/llm/quickstart data=novel.txt threads=1 --text "Give me a short introduction.")");
 }
 
 }  // namespace moh::cli

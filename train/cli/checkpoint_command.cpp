@@ -68,7 +68,7 @@ void add_checkpoint_commands(const Commands& commands) {
   info.footer(R"(The hash does not depend on the format: a converted file shows the same.
 
 Examples:
-  moh checkpoint info runs/quickstart
+  moh checkpoint info runs/llm/quickstart
   moh checkpoint info llama3-8b/ --hash
   moh checkpoint info model.pth --part ema --json)");
 }

@@ -63,7 +63,9 @@ std::string describe_parse_error(const CLI::App& app, const CLI::ParseError& err
   const bool is_option = found.starts_with('-');
   const std::string nearest =
       config::nearest_name(found, is_option ? options_of(command) : commands_of(command));
-  return words + ": " + printable(found) + (is_option ? ": unknown option; " : ": was not expected; ") +
+  return words + ": " +
+         (is_option ? printable(found) + ": unknown option; "
+                    : "unexpected argument '" + printable(found) + "'; ") +
          (nearest.empty() ? help : "did you mean " + nearest + "?");
 }
 

@@ -132,9 +132,9 @@ void add_convert(const Commands& commands) {
       R"(Where the model is known, names and shapes are compared with it first. Memory does not depend on the size of the model.
 
 Examples:
-  moh convert --from runs/quickstart --to model.safetensors
+  moh convert --from runs/llm/quickstart --to model.safetensors
   moh convert --from llama3-8b/ --to llama3-8b-moh --format moh
-  moh convert --from runs/quickstart --to exported --format hf --dtype bfloat16 --shard-size 5GB
+  moh convert --from runs/llm/quickstart --to exported --format hf --dtype bfloat16 --shard-size 5GB
   moh convert --from dit.pt --part ema --to dit.safetensors)");
 }
 

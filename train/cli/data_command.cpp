@@ -42,7 +42,7 @@ bool is_folder(const std::string& path) {
 int tokenize_folder(const TokenizeArgs& args, const Tokenizer& tokenizer) {
   const TokenizeReport report = tokenize_to_folder(args.inputs, args.output, tokenizer, args.options);
   if (report.skipped.count() > 0) log_warning("data: skipped " + report.skipped.describe());
-  std::printf("wrote %s\nfiles       %lld (%lld of them were there)\ntokens      %lld\ntokenizer   %s\n",
+  std::printf("wrote %s\nfiles       %lld (%lld already up to date)\ntokens      %lld\ntokenizer   %s\n",
               printable_path(args.output).c_str(), static_cast<long long>(report.files),
               static_cast<long long>(report.kept), static_cast<long long>(report.num_tokens),
               describe(tokenizer).c_str());

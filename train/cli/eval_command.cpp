@@ -104,7 +104,7 @@ void add_tasks(CLI::App& command, EvalTasksArgs& args) {
   command
       .add_option("--shots", args.shots, "Examples before each question, instead of a benchmark's own number")
       ->group(group);
-  command.add_option("--seed", args.seed, "Of the draw of examples")->group(group);
+  command.add_option("--seed", args.seed, "Seed for choosing the few-shot examples")->group(group);
   command
       .add_option("--new-tokens", args.new_tokens,
                   "Tokens of a generated answer, at most, instead of a benchmark's own number")
@@ -133,16 +133,16 @@ void add_eval(const Commands& commands) {
   command.add_flag("--json", args.json, "Print one JSON object instead of a table, with all details");
   add_tasks(command, args.tasks);
   command.footer(
-      R"(Without data=PATH, the data that the run held out are used, of text as far as eval.max_tokens allows; of data=PATH all.
+      R"(Without data=PATH, evaluates the data that the run held out, text up to eval.max_tokens; with data=PATH, all of it.
 Of a run with ema.evaluate the moving average of the weights is evaluated; ema.evaluate=false takes the weights.
 With tasks=[NAME,...] a language model answers benchmarks, whose files lie in the folder data=DIR. NAME is one of
 --list-tasks, a part of it (cmmlu:anatomy) or the YAML file of a benchmark; docs/evaluation.md explains them.
 
 Examples:
-  moh eval --checkpoint runs/quickstart
-  moh eval --checkpoint runs/quickstart/checkpoints/step_00000500 data=novel.txt eval.max_tokens=100000
+  moh eval --checkpoint runs/llm/quickstart
+  moh eval --checkpoint runs/llm/quickstart/checkpoints/step_00000500 data=novel.txt eval.max_tokens=100000
   moh eval --checkpoint runs/cifar10 data=cifar10/test --json > test.json
-  moh eval --checkpoint runs/moh_llm_b_75 tasks=[paper_table_3] data=benchmarks
+  moh eval --checkpoint runs/llm/moh_llm_b_75 tasks=[paper_table_3] data=benchmarks
   moh eval --checkpoint hf_folder tasks=[mmlu,gsm8k] data=benchmarks --limit 100 --samples answers.jsonl)");
 }
 

@@ -161,9 +161,9 @@ void add_generate(const Commands& commands) {
       R"(A text ends after --tokens, at --stop, or where the model ends the document; a line on stderr says which.
 
 Examples:
-  moh generate --checkpoint runs/quickstart --prompt "The licence"
-  moh generate --checkpoint runs/quickstart --prompt "The" --tokens 500 --temperature 0.8 --top-p 0.95 --seed 7
-  echo -n "def " | moh generate --checkpoint runs/quickstart --prompt-file - --stop "def " --num-samples 3)");
+  moh generate --checkpoint runs/llm/quickstart --prompt "The licence"
+  moh generate --checkpoint runs/llm/quickstart --prompt "The" --tokens 500 --temperature 0.8 --top-p 0.95 --seed 7
+  echo -n "def " | moh generate --checkpoint runs/llm/quickstart --prompt-file - --stop "def " --num-samples 3)");
 }
 
 }  // namespace moh::cli

@@ -56,7 +56,7 @@ int predict(const PredictArgs& args, const Families& families) {
 
 void add_predict(const Commands& commands) {
   const auto [command, args] =
-      add_command(commands, "predict", "Tell the classes of files with a trained model", predict);
+      add_command(commands, "predict", "Classify image files with a trained model", predict);
   add_checkpoint(command, args.checkpoint);
   command.add_option("files", args.files, "Files to classify")->type_name("FILE")->required();
   command.add_option("--top", args.top, "Number of classes to show, the most probable first");
@@ -69,7 +69,7 @@ void add_predict(const Commands& commands) {
       R"(A file that cannot be read or decoded is named on stderr, the others are classified, and the exit code is 3.
 
 Examples:
-  moh predict --checkpoint runs/quickstart picture.jpg
+  moh predict --checkpoint runs/vit/quickstart picture.jpg
   moh predict --checkpoint runs/imagenet --top 3 --json holiday/*.jpg
   moh predict --checkpoint model --set data.class_names=names.txt picture.png)");
 }

@@ -146,9 +146,9 @@ int sample(const SampleArgs& args, const Families& families) {
 }  // namespace
 
 void add_sample(const Commands& commands) {
-  const auto [command, args] = add_command(commands, "sample", "Draw pictures with a trained model", sample);
+  const auto [command, args] = add_command(commands, "sample", "Generate images with a trained diffusion model", sample);
   add_checkpoint(command, args.checkpoint);
-  command.add_option("--out", args.to.folder, "Folder for the pictures; pictures that it has are kept")
+  command.add_option("--out", args.to.folder, "Folder for the images; images that it contains are kept")
       ->type_name("DIR")
       ->required();
   command
@@ -190,7 +190,7 @@ void add_sample(const Commands& commands) {
       ->allow_extra_args(false);
   command.footer(
       R"(Picture number n depends on --seed and n, not on how many are made or together. sample.json says what they depend on;
-a command that was stopped goes on where it was. Of several processes (mpirun -np 8 moh sample ...) each draws a part.
+a command that was stopped goes on where it was. Several processes (mpirun -np 8 moh sample ...) share the work.
 
 Examples:
   moh sample --checkpoint runs/shapes --out shapes -n 64 --steps 50

@@ -75,7 +75,7 @@ void add_serve(const Commands& commands) {
       R"(Ctrl-C and SIGTERM finish the requests that have begun; a second signal ends the process at once.
 
 Examples:
-  moh serve --checkpoint runs/quickstart --port 8000
+  moh serve --checkpoint runs/llm/quickstart --port 8000
   curl http://127.0.0.1:8000/v1/completions -H 'Content-Type: application/json' -d '{"prompt": "The licence", "max_tokens": 20}'
   lm_eval --model local-completions --tasks hellaswag --model_args model=moh,base_url=http://127.0.0.1:8000/v1/completions)");
 }

@@ -21,8 +21,8 @@ void Family::bench_data(const RunConfig& run, const DataBenchOptions&,
 }
 
 std::unique_ptr<Predictor> Family::make_predictor(const RunConfig& run, const Model&) const {
-  throw ConfigError(
-      error_message("predict", "task", "one whose models tell classes", std::string(run.family->task())));
+  throw ConfigError(error_message("predict", "task", "an image classifier (task: image_classification)",
+                                  "a model of task: " + std::string(run.family->task())));
 }
 
 Families::Families(std::vector<const Family*> families) : families_(std::move(families)) {

@@ -173,9 +173,9 @@ std::string describe(const TokenFileInfo& info) {
   const auto number = [](const std::optional<std::int64_t>& value) {
     return value ? std::to_string(*value) : "not known";
   };
-  const std::string prompts = info.prompt_tokens ? "prompts     " + std::to_string(*info.prompt_tokens) +
-                                                       " of the tokens, no targets\n"
-                                                 : "";
+  const std::string prompts =
+      info.prompt_tokens ? "prompt tokens: " + std::to_string(*info.prompt_tokens) + " (not trained on)\n"
+                         : "";
   return "tokens      " + std::to_string(info.num_tokens) + " (" + std::to_string(bytes) +
          (bytes == 1 ? " byte" : " bytes") + " each)\n" + prompts + "documents   " +
          number(info.num_documents) + "\ntext bytes  " + number(info.text_bytes) + "\ntokenizer   " +
