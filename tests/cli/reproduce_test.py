@@ -145,12 +145,31 @@ class FullSize(Reproduction):
     def test_it_trains_each_row_with_the_settings_given(self):
         output = self.reproduce("dit_xl", "--full", after=("data.train=latents", "device=cuda"))
         trained = self.calls("train")
-        self.assertEqual(len(trained), 4)
+        # Of six rows three are of the run of MoH-DiT-XL/2 90%, one of them at 2 million steps, and two are samples with guidance.
+        self.assertEqual([pathlib.Path(words[1]).stem for words in trained], ["dit_xl_2", "moh_dit_xl_2_90", "moh_dit_xl_2_75"])
         for words in trained:
             self.assertIn("data.train=latents", words)
             self.assertIn("device=cuda", words)
-        self.assertEqual(sum("train.steps=7000000" in words for words in trained), 2)
-        self.assertRegex(output, r"next: moh sample --checkpoint \S+/DiT_XL_2__7M_steps ")
+        self.assertRegex(output, r"next: moh sample --checkpoint \S+/DiT_XL_2__7M_steps \S.* --cfg 1 ")
+        self.assertRegex(output, r"next: moh sample --checkpoint \S+/MoH_DiT_XL_2_90___7M_steps/checkpoints/step_02000000 ")
+        self.assertEqual(output.count("--cfg 1.25"), 2)
+
+    def test_rows_of_one_training_have_commands_of_their_own(self):
+        output = self.reproduce("dit_xl", program=support.MOH)
+        self.assertEqual(output.count("moh train "), 3)
+        self.assertIn("MoH-DiT-XL/2 90%, 7M steps (paper: 8.56); MoH-DiT-XL/2 90%, 2M steps (paper: 10.67); MoH-DiT-XL/2 90%, 7M steps, guidance 1.25 "
+                      "(paper: 2.94)", output)
+        self.assertIn("then, for MoH-DiT-XL/2 90%, 2M steps: moh sample --checkpoint RUN/checkpoints/step_02000000 ", output)
+        self.assertRegex(output, r"then, for DiT-XL/2, 7M steps, guidance 1\.25: moh sample --checkpoint RUN .* --cfg 1\.25 ")
+        config = json.loads(self.moh("plan", ROOT / "configs/dit/moh_dit_xl_2_90.yaml", "--json"))
+        self.assertEqual((config["steps"], config["batch_size"], config["accumulate"]), (7000000, 32, 8))
+
+    def test_days_are_of_the_configuration_s_arithmetic(self):
+        for table, row, days in (("dit_small_to_large", "FLOP (0.22 days", "of an H100 at 40% of 495 TFLOP/s, float32 on tensor cores (TF32))"),
+                                 ("llm_from_scratch", "FLOP (2.7 days", "of an H100 at 40% of 989 TFLOP/s, bfloat16)"),
+                                 ("vit_imagenet", "FLOP (0.67 days", "of an H100 at 40% of 989 TFLOP/s, bfloat16)")):
+            with self.subTest(table=table):
+                self.assert_says(self.reproduce(table, program=support.MOH), f"{row} {days}")
 
 
 class Budget(Reproduction):
@@ -232,12 +251,23 @@ class Results(Reproduction):
                                      (("--data", folder), "review_moa", "expected a table of diffusion models")):
             self.assertIn(message, self.reproduce(table, "--budget", 2000, *data, "--classifier", "judge", code=1))
         output = self.reproduce("ablation_components_dit", "--budget", 2000, "--data", folder, "--classifier", "judge")
-        self.assertIn("| 69.42 | 0 | cifar10_moh_75 | 75% | 2.0000 | 0 | 12.50 |", output)
+        self.assertIn("| 69.42 | 0 | cifar10_moh_75 | 75% | 2.0000 | 0 | 12.50 | 4.00 | 0.50 | 0.60 | 12.85 | 19.96 | 0.36 | 0.55 |", output)
+        self.assertIn("| inception_score of 2048 pictures by features of judge | precision of 2048 pictures by features of judge | ", output)
         self.assertEqual(len(self.calls("sample")), 3)
         judged = self.calls("eval")
         self.assertEqual(judged[0][:5], ["eval", "fid", "--features-from", "judge", f"{folder}/test"])
         self.reproduce("ablation_components_dit", "--budget", 2000, "--data", folder, "--classifier", "judge")
         self.assertEqual((len(self.calls("sample")), len(self.calls("eval"))), (3, 3))  # kept
+
+    def test_rows_with_guidance_are_further_samples_of_a_run(self):
+        for name in ("train/cat/1.png", "test/cat/1.png"):
+            self.write(f"pictures/{name}", b"")
+        output = self.reproduce("dit_xl", "--budget", 20000, "--data", self.folder / "pictures", "--classifier", "judge")
+        self.assertEqual(len(self.calls("train")), 3)
+        guided = [words for words in self.calls("sample") if words[words.index("--cfg") + 1] == "1.25"]
+        self.assertEqual(len(guided), 2)
+        self.assertEqual(len(self.calls("sample")), 5)
+        self.assertIn("| MoH-DiT-XL/2 90%, 7M steps, guidance 1.25 | 2.94 | -0.28 | cifar10_moh_90 |", output)
 
     def test_the_shares_that_continuations_keep(self):
         self.reproduce("llama3_main", "--budget", 600, "--data", self.folder / "text.txt")
