@@ -43,6 +43,11 @@ class ConfigErrors(support.MohTest):
                          output.split("error: ")[1])
         return output.split("error: ")[1].splitlines()
 
+    def test_names_of_other_frameworks_for_values(self):
+        lines = self.refused("seed: 1\n", "device=gpu", "precision=fp16", "model.layers=2")
+        self.assertTrue(any("device: expected a device (cpu, cuda or cuda:N), found gpu; did you mean cuda?" in line for line in lines), lines)
+        self.assertTrue(any("found fp16; float16 is not supported; use bfloat16" in line for line in lines), lines)
+
     def test_all_mistakes_at_once(self):
         lines = self.refused(MISTAKES, "optim.lr=3", "train.steps", "seed=1e99")
         expected = [

@@ -51,6 +51,13 @@ class Help(support.MohTest):
         self.assert_says(self.moh("--version", env={"MOH_CPU_ISA": "baseline"}), ", baseline)")
         self.assert_says(self.moh("--version", env={"MOH_CPU_ISA": "mmx"}, code=support.CONFIG_ERROR), "error: ", "mmx")
 
+    def test_a_checkpoint_needs_no_option(self):
+        for command in ("eval", "generate", "serve", "analyze", "sample", "predict"):
+            files = ["a.png"] if command == "predict" else []
+            with self.subTest(command):
+                self.assert_says(self.moh(command, "no_such_run", *files, *(["--prompt", "a"] if command == "generate" else []),
+                                          *(["--out", "o"] if command == "sample" else []), code=support.INPUT_ERROR), "no_such_run: ")
+
     def test_command_lines_that_are_wrong(self):
         cases = {
             (): "A subcommand is required",
@@ -63,6 +70,15 @@ class Help(support.MohTest):
             ("generate", "--chekpoint=x"): "moh generate: --chekpoint: unknown option; did you mean --checkpoint?",
             ("data", "tokenise", "x"): "moh data: unexpected argument 'tokenise'; did you mean tokenize?",
             ("data", "info", "a", "b"): "moh data info: unexpected argument 'b'",
+            ("convert", "runs/x", "out"): "moh convert: unexpected argument 'runs/x'; use --from and --to",
+            ("train", "a.yaml", "--lr", "1e-3"): "moh train: --lr: unknown option; did you mean optim.learning_rate=...?",
+            ("train", "a.yaml", "--batch-size=4"): "did you mean train.batch_size=...?",
+            ("generate", "--checkpoint", "run", "--max_new_tokens", "9"): "--max_new_tokens: unknown option; did you mean --tokens?",
+            ("generate", "--checkpoint", "run", "--max-tokens", "9"): "did you mean --tokens?",
+            ("generate", "run", "Once upon"): "moh generate: 'Once upon': expected a setting, key.path=value, found a word; a prompt "
+                                              "follows --prompt",
+            ("serve", "--checkpoint", "run", "other"): "moh serve: 'other': expected a setting, key.path=value, found a word; the "
+                                                       "checkpoint is run already",
             ("bench", "step", "--json=yes"): "error: moh bench step: ",
             ("eval",): "error: moh eval: --checkpoint is required",
             ("generate", "--checkpoint", "run"): "expected --prompt or --prompt-file, found neither",

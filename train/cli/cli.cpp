@@ -1,12 +1,16 @@
 #include "train/cli/cli.h"
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "core/cpu_isa.h"
 #include "core/error.h"
 #include "core/keep_freed_memory.h"
 #include "train/cli/command_line_errors.h"
+#include "train/cli/command_line_words.h"
 #include "train/cli/commands.h"
 #include "train/cli/standard_streams.h"
 #include "train/comm/comm_error.h"
@@ -28,7 +32,10 @@ std::string version_text(std::string_view commit) {
 int parse_and_run(CLI::App& app, const Action& action, int argc, char** argv, const Families& families) {
   if (refuse_unknown_command(app, argc, argv)) return kConfigError;
   try {
-    app.parse(argc, argv);
+    std::vector<std::string> arguments = with_checkpoint_named(app, {argv + std::min(argc, 1), argv + argc});
+    std::ranges::reverse(arguments);  // as the parser wants them
+    app.parse(std::move(arguments));
+    refuse_words(app);
   } catch (const CLI::ParseError& error) {
     // The parser throws for --help and --version, too, with code 0.
     if (error.get_exit_code() != 0) throw ConfigError(describe_parse_error(app, error));

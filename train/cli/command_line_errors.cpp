@@ -2,6 +2,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <string_view>
 #include <vector>
 
 #include "core/error.h"
@@ -12,18 +13,6 @@
 namespace moh::cli {
 
 namespace {
-
-/// The innermost parsed command: `bench step` for `moh bench step --frob`.
-const CLI::App& innermost(const CLI::App& app) {
-  const std::vector<CLI::App*> parsed = app.get_subcommands();
-  return parsed.empty() ? app : innermost(*parsed.front());
-}
-
-/// "moh bench step".
-std::string words_of(const CLI::App& command) {
-  const CLI::App* parent = command.get_parent();
-  return (parent != nullptr ? words_of(*parent) + " " : "") + command.get_name();
-}
 
 std::vector<std::string> options_of(const CLI::App& command) {
   std::vector<std::string> names;
@@ -39,7 +28,61 @@ std::vector<std::string> commands_of(const CLI::App& command) {
   return names;
 }
 
+/// Names that other programs give to options, separated by spaces.
+struct OtherNames {
+  std::string_view names, option;
+};
+constexpr OtherNames kOtherNames[] = {
+    {"max-tokens max-new-tokens num-tokens n-predict length", "--tokens"},
+    {"model model-path ckpt checkpoint-path pretrained", "--checkpoint"},
+    {"text input", "--prompt"},
+    {"temp", "--temperature"},
+    {"out output output-dir save-dir", "--out"},
+    {"num-samples n-samples", "--count"},
+    {"gpu", "--device"},
+};
+
+std::string known_elsewhere(const std::string& name, const std::vector<std::string>& options) {
+  for (const auto& [names, option] : kOtherNames) {
+    if ((" " + std::string(names) + " ").find(" " + name + " ") != std::string::npos &&
+        std::ranges::count(options, option) != 0)
+      return std::string(option);
+  }
+  return "";
+}
+
+/// The option or setting that an unknown option may have been meant for, in words; "" without an idea.
+std::string instead_of_option(const CLI::App& command, const std::string& found) {
+  std::string name = found.substr(std::min(found.find_first_not_of('-'), found.size()));
+  std::ranges::replace(name, '_', '-');
+  const std::vector<std::string> options = options_of(command);
+  if (const std::string option = known_elsewhere(name, options); !option.empty()) return option;
+  if (const std::string option = config::nearest_name("--" + name, options); !option.empty()) return option;
+  if (command.get_option_no_throw("overrides") == nullptr) return "";
+  std::ranges::replace(name, '-', '_');
+  const std::string key = config::key_elsewhere(name);
+  return key.empty() ? "" : key + "=... (settings have no dashes)";
+}
+
+/// What stands in place of words without an option. A conversion names both of its ends.
+std::string instead_of_word(const CLI::App& command, const std::string& found) {
+  if (command.get_option_no_throw("--from") != nullptr && command.get_option_no_throw("--to") != nullptr)
+    return "use --from and --to";
+  const std::string nearest = config::nearest_name(found, commands_of(command));
+  return nearest.empty() ? words_of(command) + " --help explains it" : "did you mean " + nearest + "?";
+}
+
 }  // namespace
+
+const CLI::App& innermost(const CLI::App& app) {
+  const std::vector<CLI::App*> parsed = app.get_subcommands();
+  return parsed.empty() ? app : innermost(*parsed.front());
+}
+
+std::string words_of(const CLI::App& command) {
+  const CLI::App* parent = command.get_parent();
+  return (parent != nullptr ? words_of(*parent) + " " : "") + command.get_name();
+}
 
 bool refuse_unknown_command(const CLI::App& app, int argc, char** argv) {
   if (argc < 2 || argv[1][0] == '-') return false;
@@ -60,13 +103,11 @@ std::string describe_parse_error(const CLI::App& app, const CLI::ParseError& err
   const std::vector<std::string> left = app.remaining(/*recurse=*/true);
   if (left.empty()) return words + ": " + error.what() + "; " + help;
   const std::string found = left.front().substr(0, left.front().find('='));
-  const bool is_option = found.starts_with('-');
-  const std::string nearest =
-      config::nearest_name(found, is_option ? options_of(command) : commands_of(command));
-  return words + ": " +
-         (is_option ? printable(found) + ": unknown option; "
-                    : "unexpected argument '" + printable(found) + "'; ") +
-         (nearest.empty() ? help : "did you mean " + nearest + "?");
+  if (!found.starts_with('-'))
+    return words + ": unexpected argument '" + printable(found) + "'; " + instead_of_word(command, found);
+  const std::string instead = instead_of_option(command, found);
+  return words + ": " + printable(found) + ": unknown option; " +
+         (instead.empty() ? help : "did you mean " + instead + "?");
 }
 
 }  // namespace moh::cli

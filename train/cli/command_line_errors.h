@@ -9,6 +9,11 @@ class ParseError;
 
 namespace moh::cli {
 
+/// The innermost parsed command: `bench step` for `moh bench step --frob`.
+const CLI::App& innermost(const CLI::App& app);
+/// "moh bench step".
+std::string words_of(const CLI::App& command);
+
 /// Whether the first argument is a command that does not exist, which is reported here; the parser would say
 /// that none is given.
 bool refuse_unknown_command(const CLI::App& app, int argc, char** argv);

@@ -1,7 +1,9 @@
 #include "train/config/read_fields.h"
 
 #include <algorithm>
+#include <array>
 #include <optional>
+#include <string_view>
 #include <utility>
 #include <variant>
 
@@ -84,7 +86,8 @@ Reading<Device> read_device(const Value& value) {
   try {
     return parse_device(value.text);
   } catch (const ValueError&) {
-    return Mismatch{};
+    const bool is_gpu = value.text == "gpu" || value.text == "nvidia" || value.text.starts_with("gpu:");
+    return Mismatch{"", is_gpu ? "did you mean cuda?" : ""};
   }
 }
 
@@ -94,6 +97,9 @@ Reading<std::size_t> read_name(const Value& value, const Choice& choice) {
   const std::string text = alias == choice.aliases.end() ? value.text : std::string(alias->name);
   const auto name = std::ranges::find(choice.names, text);
   if (name != choice.names.end()) return static_cast<std::size_t>(name - choice.names.begin());
+  constexpr std::array<std::string_view, 5> kHalves = {"float16", "fp16", "f16", "half", "16-mixed"};
+  if (std::ranges::count(choice.names, "bfloat16") > 0 && std::ranges::count(kHalves, value.text) > 0)
+    return Mismatch{"", "float16 is not supported; use bfloat16"};
   const std::string nearest = nearest_name(value.text, choice.names);
   return Mismatch{"", nearest.empty() ? "" : "did you mean " + nearest + "?"};
 }

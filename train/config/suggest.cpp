@@ -85,6 +85,14 @@ std::string closest(std::string_view word, const std::vector<std::string>& candi
 
 }  // namespace
 
+std::string key_elsewhere(std::string_view name) {
+  for (const auto& [names, key] : kOtherNames) {
+    const std::string_view last = key.substr(key.rfind('.') + 1);
+    if (name == last || is_one_of(name, names)) return std::string(key);
+  }
+  return "";
+}
+
 std::size_t edit_distance(std::string_view a, std::string_view b) {
   // Three rows of the dynamic-programming table: distances of the prefixes of a of the current and the last
   // two lengths from all prefixes of b.

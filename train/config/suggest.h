@@ -19,4 +19,7 @@ std::string nearest_name(std::string_view word, const std::vector<std::string>& 
 /// epochs, n_embd), then the smallest edit distance over the whole key.
 std::string nearest_key(std::string_view key, const std::vector<std::string>& candidates);
 
+/// The key of a name that other frameworks have for it: "optim.learning_rate" for "lr"; "" for another name.
+std::string key_elsewhere(std::string_view name);
+
 }  // namespace moh::config
