@@ -2,11 +2,9 @@
 
 #include <chrono>
 #include <cstdint>
-#include <string>
-#include <system_error>
 
-#include "core/error.h"
 #include "core/processors.h"
+#include "core/threads.h"
 
 namespace moh {
 namespace {
@@ -71,13 +69,10 @@ void ThreadTeam::start_missing(std::size_t workers) {
     auto worker = std::make_unique<Worker>();
     const int index = static_cast<int>(workers_.size()) + 1;
     workers_.reserve(workers);
-    try {
-      worker->thread = std::thread([this, index, &own = *worker] { work_when_asked(own, index); });
-    } catch (const std::system_error& e) {
-      throw Error(error_message("threads", "", std::to_string(workers + 1) + " threads",
-                                std::to_string(index) + ", then the system refused another one (" + e.what() +
-                                    "); set `threads` or OMP_NUM_THREADS to fewer"));
-    }
+    worker->thread = start_thread(
+        {"threads", "set `threads` or OMP_NUM_THREADS to fewer"},
+        [this, index, &own = *worker] { work_when_asked(own, index); }, workers + 1,
+        static_cast<std::size_t>(index));
     workers_.push_back(std::move(worker));
     bind_if_asked(workers_.back()->thread, static_cast<std::size_t>(index));
   }

@@ -25,8 +25,8 @@ class ThreadTeam {
 
   /// Calls work(0) in the calling thread and work(i) in thread i of the team, 0 < i < threads, at once;
   /// returns when all that began have returned. A thread that has not begun when work(0) returns does not
-  /// begin. `work` must not throw, and must not call `run`. Missing threads are started; throws Error where
-  /// the system refuses one.
+  /// begin. `work` must not throw, and must not call `run`. Missing threads are started; throws
+  /// ThreadError where the system refuses one.
   void run(int threads, FunctionRef<void(int)> work);
 
  private:

@@ -15,6 +15,7 @@
 #include "core/cuda/nccl_library.h"
 #include "core/cuda/queue.h"
 #include "core/error.h"
+#include "core/threads.h"
 
 namespace moh::cuda {
 
@@ -51,16 +52,21 @@ steady_clock::time_point after(double seconds) {
 }
 
 /// Runs `work` on a thread of its own, which is left behind if it takes longer than `seconds`, as are errors
-/// of what is to end anyway. `work` owns what it uses.
+/// of what is to end anyway. `work` owns what it uses. False where the system refuses the thread.
 bool run_within(double seconds, std::function<void()> work) {
   auto done = std::make_shared<std::atomic<bool>>(false);
-  std::thread thread([done, work = std::move(work)] {
-    try {
-      work();
-    } catch (const std::exception&) {
-    }
-    *done = true;
-  });
+  std::thread thread;
+  try {
+    thread = start_thread({"comm"}, [done, work = std::move(work)] {
+      try {
+        work();
+      } catch (const std::exception&) {
+      }
+      *done = true;
+    });
+  } catch (const ThreadError&) {
+    return false;
+  }
   for (const auto end = after(seconds); !*done && steady_clock::now() < end;)
     std::this_thread::sleep_for(milliseconds(1));
   const bool in_time = *done;

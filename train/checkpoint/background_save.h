@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <future>
 #include <optional>
+#include <utility>
 
 #include "train/checkpoint/checkpoint_store.h"
 
@@ -14,8 +15,10 @@ namespace moh {
 /// none.
 class BackgroundSave {
  public:
-  /// `store` must outlive this object.
-  explicit BackgroundSave(CheckpointStore& store) : store_(store) {}
+  /// `store` must outlive this object. `warn` is told of a thread that the system refuses: wait() then writes
+  /// the checkpoint.
+  BackgroundSave(CheckpointStore& store, CheckpointStore::Warn warn)
+      : store_(store), warn_(std::move(warn)) {}
   /// Waits; an error is lost.
   ~BackgroundSave() = default;
   BackgroundSave(const BackgroundSave&) = delete;
@@ -30,6 +33,7 @@ class BackgroundSave {
 
  private:
   CheckpointStore& store_;
+  CheckpointStore::Warn warn_;
   std::future<std::filesystem::path> saving_;  // of std::async: its destructor waits
 };
 

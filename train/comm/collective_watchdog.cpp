@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "core/device_clock.h"
+#include "core/threads.h"
 
 namespace moh {
 
@@ -25,7 +26,7 @@ std::string text_of(double seconds) {
 
 CollectiveWatchdog::CollectiveWatchdog(Watched watched, double deadline, Times times)
     : watched_(std::move(watched)), deadline_(deadline), times_(times), changed_(steady_seconds()) {
-  thread_ = std::thread([this] { run(); });
+  thread_ = start_thread({"comm"}, [this] { run(); });
 }
 
 CollectiveWatchdog::~CollectiveWatchdog() {
@@ -50,13 +51,9 @@ void CollectiveWatchdog::run() {
   }
 }
 
-/// Why the collectives have to end; empty if all is well.
-std::string CollectiveWatchdog::look() {
-  try {
-    watched_.check();
-  } catch (const std::exception& error) {
-    return error.what();
-  }
+/// Why the collectives have to end, a look that fails among it; empty if all is well.
+std::string CollectiveWatchdog::look() try {
+  watched_.check();
   if (std::string trouble = watched_.trouble(); !trouble.empty()) return trouble;
   const cuda::CollectiveCounts counts = watched_.counts();
   const double now = steady_seconds();
@@ -71,6 +68,8 @@ std::string CollectiveWatchdog::look() {
            "comm.timeout";
   }
   return {};
+} catch (const std::exception& error) {
+  return error.what();
 }
 
 void CollectiveWatchdog::end_collectives() {

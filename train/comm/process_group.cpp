@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "core/device_clock.h"
+#include "core/threads.h"
 #include "train/comm/comm_error.h"
 
 namespace moh {
@@ -13,7 +14,7 @@ namespace moh {
 using std::chrono::milliseconds;
 
 ProcessGroup::ProcessGroup(Connect connect) {
-  thread_ = std::thread([this] { run(); });
+  thread_ = start_thread({"comm"}, [this] { run(); });
   Pending connected = enqueue(
       [this, connect = std::move(connect)] { collectives_ = std::make_unique<Collectives>(connect()); });
   try {

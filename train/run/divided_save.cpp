@@ -5,6 +5,8 @@
 #include <utility>
 
 #include "core/error.h"
+#include "core/threads.h"
+#include "train/log/logging.h"
 
 namespace moh {
 
@@ -26,6 +28,10 @@ ManifestFile file_of(const std::string& text) {
 
 }  // namespace
 
+void warn_of_waiting_save(const std::string& reason) {
+  log_warning(reason + "; the training waits while this checkpoint is written");
+}
+
 void DividedSave::start(CheckpointContents contents, const std::vector<TensorPart>& state) {
   MOH_CHECK(!under_way(), "finish() comes between two saves");
   const bool leads = processes_.leads();
@@ -35,13 +41,14 @@ void DividedSave::start(CheckpointContents contents, const std::vector<TensorPar
   for (const TensorPart& part : state) {
     if (part.tensor.numel() > 0) contents_.optimizer.push_back({part.name, part.tensor});
   }
-  writing_ = std::async(std::launch::async, [this, leads, folder] {
+  const auto write = [this, leads, folder] {
     std::vector<ManifestFile> written;
     if (leads) written = write_model_files(contents_, folder);
     written.push_back(
         write_optimizer_shard(folder, processes_.rank(), processes_.size(), contents_.optimizer));
     return written;
-  });
+  };
+  writing_ = start_async_or_defer({"checkpoint.asynchronous"}, write, warn_of_waiting_save);
 }
 
 std::filesystem::path DividedSave::finish() {

@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <future>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "train/checkpoint/checkpoint_store.h"
@@ -10,6 +11,9 @@
 #include "train/optim/parameter_shards.h"
 
 namespace moh {
+
+/// Logs that the system refused the thread of a save.
+void warn_of_waiting_save(const std::string& reason);
 
 /// Saves checkpoints of which each process writes a part, its optimiser state, on a thread of its own, from
 /// the very tensors of the training, as BackgroundSave. These threads do not communicate: start() tells all

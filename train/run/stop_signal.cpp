@@ -5,6 +5,8 @@
 #include <array>
 #include <utility>
 
+#include "core/threads.h"
+
 namespace moh {
 
 namespace {
@@ -38,7 +40,7 @@ StopSignal::StopSignal(Early early) : early_(std::move(early)), wake_up_is_ignor
     if (!is_ignored(number)) sigaddset(&signals_, number);
   }
   pthread_sigmask(SIG_BLOCK, &signals_, nullptr);
-  watcher_ = std::thread([this] { watch(); });
+  watcher_ = start_thread({"signals"}, [this] { watch(); });
 }
 
 StopSignal::~StopSignal() {

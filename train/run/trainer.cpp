@@ -80,7 +80,8 @@ Trainer::Trainer(const RunConfig& config, Task& task, const RunFolder& folder, C
   const bool divided = optimizer_.shards() != nullptr;
   if (divided) divided_saving_ = std::make_unique<DividedSave>(processes, checkpoints);
   if (saves_beside_steps()) {
-    if (checkpoints != nullptr && !divided) saving_ = std::make_unique<BackgroundSave>(*checkpoints);
+    if (checkpoints != nullptr && !divided)
+      saving_ = std::make_unique<BackgroundSave>(*checkpoints, warn_of_waiting_save);
     train_step_.before_update([this] { wait_for_checkpoint(); });
   }
   if (!config_.profile.steps.empty()) {

@@ -9,11 +9,10 @@
 #include <functional>
 #include <memory>
 #include <mutex>
-#include <thread>
 #include <utility>
-#include <vector>
 
 #include "core/dry_run.h"
+#include "core/threads.h"
 
 namespace moh {
 
@@ -32,23 +31,17 @@ class BatchWorkers {
   };
 
   /// Batches from `first` on, up to `depth` ahead, on `threads` threads. With 0 threads, and in a dry run,
-  /// next() makes the batch itself; in a dry run as many as would be held.
+  /// next() makes the batch itself; in a dry run as many as would be held. Throws ThreadError.
   BatchWorkers(Steps steps, std::int64_t first, int depth, int threads)
       : steps_(std::move(steps)),
         position_(first),
         next_index_(first),
         depth_(static_cast<std::size_t>(std::max(1, depth))) {
-    if (dry_run()) return;
-    for (int i = 0; i < threads; ++i) threads_.emplace_back([this] { work(); });
+    if (dry_run() || threads <= 0) return;
+    threads_.start({"data.workers", "set data.workers to fewer"}, static_cast<std::size_t>(threads),
+                   [this] { work_or_break(); });
   }
-  ~BatchWorkers() {
-    {
-      const std::lock_guard lock(mutex_);
-      stopping_ = true;
-    }
-    changed_.notify_all();
-    for (std::thread& thread : threads_) thread.join();
-  }
+  ~BatchWorkers() = default;
   BatchWorkers(const BatchWorkers&) = delete;
   BatchWorkers& operator=(const BatchWorkers&) = delete;
 
@@ -91,13 +84,33 @@ class BatchWorkers {
 
   Batch take() {
     std::unique_lock lock(mutex_);
-    changed_.wait(lock, [this] { return !jobs_.empty() && jobs_.front()->ready; });
+    changed_.wait(lock, [this] { return broken_ || (!jobs_.empty() && jobs_.front()->ready); });
+    if (broken_) std::rethrow_exception(broken_);
     if (jobs_.front()->failure) std::rethrow_exception(jobs_.front()->failure);
     Batch batch = std::move(jobs_.front()->batch);
     jobs_.pop_front();
     lock.unlock();
     changed_.notify_all();
     return batch;
+  }
+
+  void stop() {
+    {
+      const std::lock_guard lock(mutex_);
+      stopping_ = true;
+    }
+    changed_.notify_all();
+  }
+
+  /// What goes wrong beside a sample, such as memory for a batch's entry, is next()'s to throw.
+  void work_or_break() {
+    try {
+      work();
+    } catch (...) {
+      const std::lock_guard lock(mutex_);
+      broken_ = std::current_exception();
+      changed_.notify_all();
+    }
   }
 
   void work() {
@@ -175,7 +188,8 @@ class BatchWorkers {
   std::deque<std::unique_ptr<Job>> jobs_;  ///< the newest is being made; older ones are complete, or nearly
   std::deque<Batch> held_;                 ///< of a dry run
   bool stopping_ = false, begin_failed_ = false;
-  std::vector<std::thread> threads_;
+  std::exception_ptr broken_;
+  ThreadGroup threads_{[this] { stop(); }};  ///< the last member: ends before what it uses
 };
 
 }  // namespace moh

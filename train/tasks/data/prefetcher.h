@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "core/dry_run.h"
+#include "core/threads.h"
 
 namespace moh {
 
@@ -21,10 +22,10 @@ class Prefetcher {
  public:
   /// make(i) for i = first, first + 1, ... runs on the background thread, up to `depth` items ahead. With
   /// depth 0 there is no thread, and next() makes the item itself. In a dry run, which is limited to one
-  /// thread, next() makes as many items as would be in the queue.
+  /// thread, next() makes as many items as would be in the queue. Throws ThreadError.
   Prefetcher(std::function<Item(std::int64_t)> make, std::int64_t first, int depth)
       : make_(std::move(make)), position_(first), depth_(static_cast<std::size_t>(depth > 0 ? depth : 0)) {
-    if (depth_ > 0 && !dry_run()) thread_ = std::thread([this, first] { run(first); });
+    if (depth_ > 0 && !dry_run()) thread_ = start_thread({"data"}, [this, first] { run(first); });
   }
   ~Prefetcher() {
     {

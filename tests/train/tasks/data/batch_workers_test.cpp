@@ -9,6 +9,9 @@
 #include <vector>
 
 #include "core/error.h"
+#include "core/threads.h"
+#include "tests/support/address_limit.h"
+#include "tests/support/child_process.h"
 #include "tests/support/message_of.h"
 
 using namespace moh;
@@ -100,4 +103,14 @@ TEST_CASE("batch workers: waiting is measured") {
   workers.next();
   CHECK(workers.waited_seconds() > 0.015);
   CHECK(workers.waited_seconds() < 5);
+}
+
+TEST_CASE("batch workers: threads that the system refuses are an error, and those that came end") {
+  const ChildResult result = run_in_child([] {
+    test::limit_address_space(std::size_t{200} << 20);
+    const BatchWorkers<Numbers> workers(squares(), 0, 2, 1000);
+    return std::string("all were started");
+  });
+  CHECK(result.exit_code == 1);
+  CHECK_THAT(result.output, Catch::Contains("data.workers: expected 1000 threads, found "));
 }
