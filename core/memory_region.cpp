@@ -6,7 +6,7 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <fstream>
+#include <limits>
 #include <new>
 
 namespace moh {
@@ -15,21 +15,25 @@ namespace {
 
 constexpr std::size_t kHugePage = std::size_t{2} << 20;
 constexpr std::size_t kSmallestRegion = std::size_t{64} << 20;
+/// Under a limit on address space: what is reserved at once, and where the first part should lie, with room
+/// behind it. That is a wish: the system takes another place if need be.
+constexpr std::size_t kPart = std::size_t{16} << 20, kFirstPart = std::size_t{1} << 45;
 
 std::size_t round_up(std::size_t bytes, std::size_t to) {
   return (bytes + to - 1) / to * to;
 }
 
-/// The machine's memory in bytes; with a limit on address space (`ulimit -v`), at most three quarters of what
-/// is left below it, since stacks, libraries and small blocks need address space, too.
-std::size_t reservable_bytes(std::size_t page) {
-  const std::size_t memory = static_cast<std::size_t>(sysconf(_SC_PHYS_PAGES)) * page;
+bool address_space_is_limited() {
   rlimit limit{};
-  if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return memory;
-  std::size_t used_pages = 0;
-  std::ifstream("/proc/self/statm") >> used_pages;  // total program size; 0 if there is no such file
-  const std::size_t used = std::min<std::size_t>(used_pages * page, limit.rlim_cur);
-  return std::min<std::size_t>(memory, (limit.rlim_cur - used) / 4 * 3);
+  return getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY;
+}
+
+std::size_t address_of(const void* place) {
+  return reinterpret_cast<std::uintptr_t>(place);
+}
+
+void* at_address(std::size_t address) {
+  return reinterpret_cast<void*>(address);  // NOLINT(performance-no-int-to-ptr): of a reserved range
 }
 
 }  // namespace
@@ -80,42 +84,64 @@ Stretches::Map::const_iterator Stretches::before(std::size_t offset) const {
   return found->first + found->second == offset ? found : end();
 }
 
-MemoryRegion::MemoryRegion() : page_(static_cast<std::size_t>(sysconf(_SC_PAGESIZE))) {
-  // The system may grant less than the limit: halve until it does.
-  for (std::size_t bytes = round_up(reservable_bytes(page_), kHugePage); bytes >= kSmallestRegion;
-       bytes = round_up(bytes / 2, kHugePage)) {
-    mapping_bytes_ = bytes + kHugePage;
-    mapping_ = mmap(nullptr, mapping_bytes_, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (mapping_ == MAP_FAILED) continue;
-    const auto address = reinterpret_cast<std::uintptr_t>(mapping_);
-    base_ = static_cast<std::byte*>(mapping_) + (round_up(address, kHugePage) - address);
-    vacant_.add(0, bytes);
-    // A hint: where it is refused, ordinary pages work as well, only slower.
-    madvise(base_, bytes, MADV_HUGEPAGE);
-    return;
-  }
-  mapping_ = nullptr;
+MemoryRegion::MemoryRegion()
+    : page_(static_cast<std::size_t>(sysconf(_SC_PAGESIZE))), limited_(address_space_is_limited()) {
+  if (limited_) return;
+  // The system may grant less than there is: halve until it does.
+  std::size_t bytes = round_up(static_cast<std::size_t>(sysconf(_SC_PHYS_PAGES)) * page_, kHugePage);
+  while (bytes >= kSmallestRegion && !reserve(bytes)) bytes = round_up(bytes / 2, kHugePage);
 }
 
 MemoryRegion::~MemoryRegion() {
-  if (mapping_ != nullptr) munmap(mapping_, mapping_bytes_);
+  for (const Mapping& mapping : mappings_) munmap(mapping.begin, mapping.bytes);
+}
+
+/// Adds vacant address space that begins at a huge page; false when the system refuses.
+bool MemoryRegion::reserve(std::size_t bytes) {
+  const std::size_t mapped = bytes + kHugePage;
+  mappings_.reserve(mappings_.size() + 1);
+  void* const begin =
+      mmap(at_address(next_part()), mapped, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (begin == MAP_FAILED) return false;
+  // What the alignment leaves over goes back: it counts against a limit.
+  const std::size_t first = address_of(begin), aligned = round_up(first, kHugePage);
+  if (aligned > first) munmap(begin, aligned - first);
+  if (const std::size_t rest = first + mapped - (aligned + bytes); rest > 0)
+    munmap(at_address(aligned + bytes), rest);
+  mappings_.push_back({at_address(aligned), bytes});
+  vacant_.add(aligned, bytes);
+  // A hint: where it is refused, ordinary pages work as well, only slower.
+  madvise(at_address(aligned), bytes, MADV_HUGEPAGE);
+  return true;
+}
+
+/// Where the next part should lie: behind the one before, so that they are one range.
+std::size_t MemoryRegion::next_part() const {
+  if (!limited_) return 0;
+  return mappings_.empty() ? kFirstPart : address_of(mappings_.back().begin) + mappings_.back().bytes;
+}
+
+/// Under a limit: more address space for a piece of `bytes`, if possible for others, too.
+bool MemoryRegion::reserve_for(std::size_t bytes) {
+  if (!limited_ || bytes > std::numeric_limits<std::size_t>::max() / 2) return false;
+  return reserve(std::max(kPart, round_up(bytes, kHugePage))) || reserve(round_up(bytes, page_));
 }
 
 void* MemoryRegion::take(std::size_t bytes) {
   auto found = free_.smallest_of(bytes);
   if (found == free_.end()) {
-    if (!grow(bytes)) return nullptr;
+    if (!grow(bytes) && !(reserve_for(bytes) && grow(bytes))) return nullptr;
     found = free_.smallest_of(bytes);
   }
   const auto [offset, size] = *found;
   free_.remove(found);
   if (size > bytes) free_.add(offset + bytes, size - bytes);
-  return base_ + offset;
+  return at_address(offset);
 }
 
 void MemoryRegion::give_back(void* piece, std::size_t bytes) noexcept {
   try {
-    free_.add(static_cast<std::size_t>(static_cast<std::byte*>(piece) - base_), bytes);
+    free_.add(address_of(piece), bytes);
   } catch (const std::bad_alloc&) {
     // No memory for the entry: return the piece's memory to the system and leak its address space.
     madvise(piece, bytes, MADV_DONTNEED);
@@ -125,8 +151,8 @@ void MemoryRegion::give_back(void* piece, std::size_t bytes) noexcept {
 
 void MemoryRegion::trim() {
   for (const auto& [offset, bytes] : free_) {
-    madvise(base_ + offset, bytes, MADV_DONTNEED);
-    mprotect(base_ + offset, bytes, PROT_NONE);
+    madvise(at_address(offset), bytes, MADV_DONTNEED);
+    mprotect(at_address(offset), bytes, PROT_NONE);
     vacant_.add(offset, bytes);
     backed_ -= bytes;
   }
@@ -151,7 +177,7 @@ bool MemoryRegion::grow(std::size_t bytes) {
 /// Backs the first `bytes` of a vacant range with memory; false when the system refuses.
 bool MemoryRegion::back(Stretches::Map::const_iterator vacant, std::size_t bytes) {
   const auto [offset, size] = *vacant;
-  if (mprotect(base_ + offset, bytes, PROT_READ | PROT_WRITE) != 0) return false;
+  if (mprotect(at_address(offset), bytes, PROT_READ | PROT_WRITE) != 0) return false;
   vacant_.remove(vacant);
   if (size > bytes) vacant_.add(offset + bytes, size - bytes);
   free_.add(offset, bytes);

@@ -5,13 +5,14 @@
 #include <map>
 #include <set>
 #include <utility>
+#include <vector>
 
 namespace moh {
 
 /// Disjoint, non-adjacent ranges of memory: a range that is added next to another is merged with it.
 class Stretches {
  public:
-  using Map = std::map<std::size_t, std::size_t>;  // from offset to bytes
+  using Map = std::map<std::size_t, std::size_t>;  // from address to bytes
 
   /// Strong exception guarantee: unchanged when it throws std::bad_alloc.
   void add(std::size_t offset, std::size_t bytes);
@@ -31,8 +32,9 @@ class Stretches {
   std::set<std::pair<std::size_t, std::size_t>> by_size_;  // (bytes, offset)
 };
 
-/// Reserves address space as large as the machine's memory (less under `ulimit -v`) and backs only what is in
-/// use: pieces are cut from the smallest free range that fits and merged with their free neighbours when they
+/// Reserves address space as large as the machine's memory and backs only what is in use; under `ulimit -v`
+/// it reserves what it needs, part by part, as stacks, libraries and small blocks need address space, too.
+/// Pieces are cut from the smallest free range that fits and merged with their free neighbours when they
 /// are freed, so that one phase of a step reuses memory of the one before, whatever the sizes. Not
 /// thread-safe.
 class MemoryRegion {
@@ -56,15 +58,22 @@ class MemoryRegion {
   std::int64_t growths() const { return growths_; }     ///< number of allocations from the system
 
  private:
+  std::size_t next_part() const;
+  bool reserve(std::size_t bytes);
+  bool reserve_for(std::size_t bytes);
   bool grow(std::size_t bytes);
   bool back(Stretches::Map::const_iterator vacant, std::size_t bytes);
 
-  std::byte* base_ = nullptr;
+  struct Mapping {
+    void* begin;
+    std::size_t bytes;
+  };
+
   std::size_t page_ = 0;
-  Stretches free_;    // backed by memory
-  Stretches vacant_;  // reserved address space without memory
-  void* mapping_ = nullptr;
-  std::size_t mapping_bytes_ = 0;
+  bool limited_ = false;  // by `ulimit -v`
+  Stretches free_;        // backed by memory
+  Stretches vacant_;      // reserved address space without memory
+  std::vector<Mapping> mappings_;
   std::size_t backed_ = 0;
   std::int64_t growths_ = 0;
 };

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "core/random.h"
+#include "tests/support/address_limit.h"
 #include "tests/support/child_process.h"
 #include "tests/support/failing_new.h"
 
@@ -144,4 +145,26 @@ TEST_CASE("memory region: pieces come back although there is no memory to rememb
   region.give_back(a, kMiB);
   region.give_back(c, kMiB);
   CHECK(region.take(kMiB) == a);
+}
+
+TEST_CASE("memory region: under a limit on address space it takes no more than it needs, in one range") {
+  for (const std::size_t megabytes : {100, 130, 160, 250}) {
+    const ChildResult result = run_in_child([&] {
+      test::limit_address_space(megabytes * kMiB);
+      MemoryRegion region;
+      void* const first = region.take(3 * kMiB);
+      if (first == nullptr) return std::string("no piece");
+      void* others = mmap(nullptr, (megabytes - 40) * kMiB, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+      if (others == MAP_FAILED) return std::string("nothing is left for others");
+      munmap(others, (megabytes - 40) * kMiB);
+      // The parts are one range, where a piece larger than any of them finds room.
+      region.give_back(first, 3 * kMiB);
+      void* const second = region.take(20 * kMiB);
+      if (second != first) return std::string("two ranges");
+      region.give_back(second, 20 * kMiB);
+      return std::string(region.take((megabytes - 30) * kMiB) == first ? "as it should be" : "no growth");
+    });
+    INFO(megabytes << " MiB");
+    CHECK(result.output == "as it should be");
+  }
 }
