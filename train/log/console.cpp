@@ -11,15 +11,20 @@
 #include <cctype>
 #include <cerrno>
 #include <cstdlib>
+#include <filesystem>
+#include <system_error>
 #include <utility>
 
 #include "core/error.h"
+#include "train/io/printable.h"
 #include "train/log/progress.h"
 
 namespace moh {
 
 namespace {
 
+constexpr const char* kProgress = "MOH_PROGRESS";
+constexpr std::string_view kBar = "bar", kLines = "lines";
 constexpr std::string_view kToLineStart = "\r";
 constexpr std::string_view kEraseLine = "\r\x1b[K";
 constexpr std::string_view kEraseRest = "\x1b[K";
@@ -59,6 +64,23 @@ ssize_t write_without_waiting(int fd, std::string_view bytes) {
   return sent < 0 && errno == ENOTSOCK ? ::write(fd, bytes.data(), bytes.size()) : sent;
 }
 
+/// Whether what the launcher of this process writes of its stream `fd` goes to a terminal. mpirun on this
+/// machine is the parent; on others its daemon is, which has none.
+bool launcher_has_terminal(int fd) {
+  std::error_code failed;
+  const std::string name = "/proc/" + std::to_string(::getppid()) + "/fd/" + std::to_string(fd);
+  const std::string target = std::filesystem::read_symlink(name, failed).string();
+  return !failed && (target.starts_with("/dev/pts/") || target.starts_with("/dev/tty"));
+}
+
+/// Whether a line may be redrawn on the stream.
+bool shows_bars(int fd) {
+  const std::string_view chosen = environment(kProgress), term = environment("TERM");
+  if (chosen == kBar || chosen == kLines) return chosen == kBar;
+  if (::isatty(fd) != 1 || term.empty() || term == "dumb") return false;
+  return environment("OMPI_COMM_WORLD_SIZE").empty() || launcher_has_terminal(fd);
+}
+
 std::string_view color_of(Tone tone) {
   switch (tone) {
     case Tone::kPlain:
@@ -73,10 +95,16 @@ std::string_view color_of(Tone tone) {
 
 }  // namespace
 
+void check_progress_variable() {
+  const std::string_view chosen = environment(kProgress);
+  if (chosen.empty() || chosen == "auto" || chosen == kBar || chosen == kLines) return;
+  throw ConfigError(error_message("environment", kProgress, "auto, bar or lines",
+                                  "'" + printable(std::string(chosen)) + "'"));
+}
+
 TerminalTraits detect_terminal(int fd) {
   TerminalTraits traits;
-  const std::string_view term = environment("TERM");
-  traits.is_terminal = ::isatty(fd) == 1 && !term.empty() && term != "dumb";
+  traits.is_terminal = shows_bars(fd);
   traits.color = traits.is_terminal && environment("NO_COLOR").empty();
   traits.unicode = locale_is_utf8();
   return traits;

@@ -18,8 +18,13 @@ struct TerminalTraits {
 };
 
 /// Determined from the stream and from TERM, NO_COLOR (https://no-color.org), LC_ALL, LC_CTYPE and LANG. If
-/// TERM is unset or "dumb", is_terminal is false.
+/// TERM is unset or "dumb", is_terminal is false. A process that mpirun has started gets a
+/// terminal from it whatever mpirun's own output is: there that of mpirun decides. MOH_PROGRESS=bar or lines
+/// decides before all of these.
 TerminalTraits detect_terminal(int fd);
+
+/// Throws ConfigError for another value of MOH_PROGRESS than auto, bar and lines.
+void check_progress_variable();
 
 /// How a line is highlighted on a terminal with colours.
 enum class Tone { kPlain, kWarning, kError };

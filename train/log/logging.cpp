@@ -55,6 +55,7 @@ void start_logging(std::shared_ptr<Console> console, std::string_view level) {
     level = environment == nullptr || *environment == '\0' ? "info" : environment;
     where = "MOH_LOG";
   }
+  check_progress_variable();
   const auto* const named = std::ranges::find(kLevelNames, level);
   if (named == kLevelNames.end()) {
     throw ConfigError(error_message(where, "log level", "trace, debug, info, warning, error or off",

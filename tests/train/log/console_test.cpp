@@ -315,3 +315,32 @@ TEST_CASE("console: the log level comes from the argument, then from MOH_LOG") {
   CHECK(pipe.take().find("info: shown\n") == 9);
   start_logging(std::make_shared<Console>(STDERR_FILENO));
 }
+
+TEST_CASE("console: the terminal that mpirun gives its processes is not taken for one") {
+  const Terminal terminal;
+  const EnvironmentScope term("TERM", "xterm"), ranks("OMPI_COMM_WORLD_SIZE", "2");
+  CHECK_FALSE(detect_terminal(terminal.fd()).is_terminal);  // the parent has nothing open there
+}
+
+TEST_CASE("console: MOH_PROGRESS chooses between a bar and lines") {
+  const Terminal terminal;
+  const Pipe pipe;
+  const EnvironmentScope term("TERM", "xterm");
+  {
+    const EnvironmentScope bar("MOH_PROGRESS", "bar"), ranks("OMPI_COMM_WORLD_SIZE", "2");
+    CHECK(detect_terminal(terminal.fd()).is_terminal);
+    CHECK(detect_terminal(pipe.input()).is_terminal);
+  }
+  {
+    const EnvironmentScope lines("MOH_PROGRESS", "lines");
+    CHECK_FALSE(detect_terminal(terminal.fd()).is_terminal);
+  }
+  for (const char* usual : {"auto", ""}) {
+    const EnvironmentScope chosen("MOH_PROGRESS", usual);
+    CHECK(detect_terminal(terminal.fd()).is_terminal);
+    CHECK_NOTHROW(check_progress_variable());
+  }
+  const EnvironmentScope wrong("MOH_PROGRESS", "none");
+  CHECK_THAT(message_of<ConfigError>(check_progress_variable),
+             Catch::Contains("MOH_PROGRESS: expected auto, bar or lines, found 'none'"));
+}
