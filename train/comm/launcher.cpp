@@ -3,6 +3,7 @@
 #include <charconv>
 #include <cstdlib>
 #include <limits>
+#include <vector>
 
 #include "core/error.h"
 
@@ -10,13 +11,22 @@ namespace moh {
 
 namespace {
 
+/// The variables of each launcher.
+const std::vector<const char*> kVariables[] = {
+    {"OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_LOCAL_RANK"},
+    {"SLURM_STEP_ID", "SLURM_STEP_NUM_TASKS", "SLURM_PROCID", "SLURM_LOCALID"},
+    {"RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "LOCAL_RANK"},
+    {"PMI_SIZE", "PMI_RANK"}};
+
 /// The number in a variable, from `least` to `most`.
 int number_in(const std::string& text, const char* name, const char* what, int least, int most) {
   int number = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
   const bool whole = error == std::errc() && end == text.data() + text.size();
   if (whole && number >= least && number <= most) return number;
-  throw ConfigError(error_message("environment", name, what, "'" + text + "'"));
+  throw ConfigError(
+      error_message("environment", name, what, text.empty() ? "nothing" : "'" + text + "'",
+                    text.empty() ? "set it, or unset WORLD_SIZE for a run in one process" : ""));
 }
 
 /// The number in a variable, at least 1; 0 without the variable.
@@ -33,6 +43,27 @@ std::string environment_variable(const char* name) {
   return value == nullptr ? "" : value;
 }
 
+bool variable_is_empty(const char* name) {
+  const char* value = std::getenv(name);
+  return value != nullptr && *value == '\0';
+}
+
+void refuse_empty_variables(const Environment& environment, const IsEmpty& is_empty) {
+  for (const std::vector<const char*>& group : kVariables) {
+    std::string empty, all;
+    std::size_t set = 0;
+    for (const char* name : group) {
+      all += (all.empty() ? "" : ", ") + std::string(name);
+      if (is_empty(name)) empty += (empty.empty() ? "" : ", ") + std::string(name);
+      if (is_empty(name) || !environment(name).empty()) ++set;
+    }
+    if (empty.empty() || set < 2) continue;
+    throw ConfigError(error_message("environment", empty, "a value, as it tells the processes of a run apart",
+                                    "nothing: set, and empty",
+                                    "set it, or for a run in one process unset all of " + all));
+  }
+}
+
 TcpMeeting meeting_of_torchrun(const Environment& environment) {
   TcpMeeting meeting;
   meeting.host = environment("MASTER_ADDR");
@@ -41,7 +72,8 @@ TcpMeeting meeting_of_torchrun(const Environment& environment) {
   meeting.port = number_in(environment("MASTER_PORT"), "MASTER_PORT", "the number of a port", 1, 65534);
   if (environment("TORCHELASTIC_USE_AGENT_STORE") == "True") ++meeting.port;
   if (meeting.host.empty())
-    throw ConfigError(error_message("environment", "MASTER_ADDR", "the machine of rank 0", "nothing"));
+    throw ConfigError(error_message("environment", "MASTER_ADDR", "the machine of rank 0", "nothing",
+                                    "set it, or unset WORLD_SIZE for a run in one process"));
   return meeting;
 }
 
@@ -62,12 +94,18 @@ Launch detect_launch(const Environment& environment) {
     const int of_step = count_in(environment, "SLURM_STEP_NUM_TASKS");
     return {"srun", of_step > 0 ? of_step : 1, by_pmix};
   }
-  if (!environment("TORCHELASTIC_RUN_ID").empty() ||
-      (!environment("RANK").empty() && !environment("MASTER_ADDR").empty())) {
+  // What is missing of them is for meeting_of_torchrun() to say; the number tells whether they have to meet.
+  const bool by_torchrun = !environment("TORCHELASTIC_RUN_ID").empty();
+  const bool has_rank = !environment("RANK").empty(), has_address = !environment("MASTER_ADDR").empty();
+  if (by_torchrun || has_rank || has_address) {
     const int size = count_in(environment, "WORLD_SIZE");
-    return {"torchrun", size > 0 ? size : 1, by_pmix};
+    if (size == 0 && has_rank && has_address)
+      throw ConfigError(error_message("environment", "WORLD_SIZE", "the number of processes, beside RANK",
+                                      "nothing", "set it, or unset RANK for a run in one process"));
+    if (size > 1 || (size == 1 && (by_torchrun || (has_rank && has_address))))
+      return {"torchrun", size, by_pmix};
   }
-  if (const int size = count_in(environment, "PMI_SIZE"); size > 0) return {"mpiexec", size, by_pmix};
+  if (const int of_pmi = count_in(environment, "PMI_SIZE"); of_pmi > 0) return {"mpiexec", of_pmi, by_pmix};
   return {};
 }
 

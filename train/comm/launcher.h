@@ -20,6 +20,15 @@ struct Launch {
 using Environment = std::function<std::string(const char* name)>;
 std::string environment_variable(const char* name);
 
+/// Whether an environment variable is set, to nothing.
+using IsEmpty = std::function<bool(const char* name)>;
+bool variable_is_empty(const char* name);
+
+/// Throws ConfigError if one of several variables of a launcher is set to nothing, as by a script whose own
+/// variable was not set: each of the processes would take itself for a run of one.
+void refuse_empty_variables(const Environment& environment = environment_variable,
+                            const IsEmpty& is_empty = variable_is_empty);
+
 /// Where torchrun's processes meet, from RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT. Where torchrun's own
 /// store listens at MASTER_PORT (TORCHELASTIC_USE_AGENT_STORE), rank 0 listens at the port after it. Throws
 /// ConfigError for numbers that are none.

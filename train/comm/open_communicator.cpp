@@ -22,6 +22,7 @@ namespace {
 }  // namespace
 
 std::unique_ptr<Communicator> open_communicator() {
+  refuse_empty_variables();
   const Launch launch = detect_launch();
   if (launch.size == 1) return nullptr;
   const std::string with_mpirun =

@@ -88,3 +88,54 @@ TEST_CASE("launcher: the number of a process on its machine") {
   CHECK_THROWS_WITH(rank_of({{"LOCAL_RANK", "first"}}),
                     Catch::Contains("LOCAL_RANK: expected the number of a process on its machine"));
 }
+
+namespace {
+
+/// Variables that are set, some of them to nothing.
+void refuse_empty(const Variables& variables) {
+  refuse_empty_variables(environment_of(variables), [&](const char* name) {
+    const auto found = variables.find(name);
+    return found != variables.end() && found->second.empty();
+  });
+}
+
+}  // namespace
+
+TEST_CASE("launcher: a variable that is set to nothing beside others is refused by name") {
+  const Variables torchrun = {{"RANK", "1"},
+                              {"WORLD_SIZE", "3"},
+                              {"MASTER_ADDR", "node7"},
+                              {"MASTER_PORT", "29500"},
+                              {"LOCAL_RANK", "0"}};
+  const Variables mpirun = {{"OMPI_COMM_WORLD_SIZE", "2"}, {"OMPI_COMM_WORLD_RANK", "1"}};
+  const Variables srun = {{"SLURM_STEP_ID", "0"}, {"SLURM_STEP_NUM_TASKS", "2"}, {"SLURM_LOCALID", "1"}};
+  for (const Variables& given : {torchrun, mpirun, srun}) {
+    CHECK_NOTHROW(refuse_empty(given));
+    for (const auto& [name, value] : given) {
+      Variables wrong = given;
+      wrong[name] = "";
+      CHECK_THROWS_WITH(refuse_empty(wrong), Catch::Contains("environment: " + name + ": expected a value"));
+    }
+  }
+  CHECK_THROWS_WITH(refuse_empty({{"RANK", ""}, {"WORLD_SIZE", ""}, {"MASTER_ADDR", ""}}),
+                    Catch::Contains("environment: RANK, WORLD_SIZE, MASTER_ADDR: expected"));
+  CHECK_NOTHROW(refuse_empty({}));
+  CHECK_NOTHROW(refuse_empty({{"RANK", ""}, {"SLURM_JOB_ID", "7"}}));  // alone it says nothing
+}
+
+TEST_CASE("launcher: a variable that is missing beside others is refused by name") {
+  CHECK_THROWS_WITH(launch_of({{"RANK", "0"}, {"MASTER_ADDR", "node7"}}),
+                    Catch::Contains("WORLD_SIZE: expected"));
+  for (const char* name : {"RANK", "MASTER_ADDR", "MASTER_PORT"}) {
+    Variables variables = {
+        {"RANK", "1"}, {"WORLD_SIZE", "3"}, {"MASTER_ADDR", "node7"}, {"MASTER_PORT", "29500"}};
+    variables.erase(name);
+    INFO(name);
+    CHECK(launch_of(variables).launcher == "torchrun");
+    CHECK_THROWS_WITH(meeting_of_torchrun(environment_of(variables)),
+                      Catch::Contains(std::string(name) + ": expected") && Catch::Contains("found nothing"));
+  }
+  // Of a batch script, for programs that it starts.
+  CHECK(launch_of({{"MASTER_ADDR", "node7"}, {"MASTER_PORT", "29500"}}).size == 1);
+  CHECK(launch_of({{"RANK", "0"}, {"WORLD_SIZE", "1"}}).size == 1);
+}
