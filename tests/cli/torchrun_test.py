@@ -11,6 +11,7 @@ import threading
 import time
 import unittest
 
+import ranks
 import support
 
 COMM_ERROR = 6
@@ -18,19 +19,6 @@ SOURCE = pathlib.Path(os.environ.get("MOH_SOURCE_DIR", pathlib.Path(__file__).re
 # PyTorch's own torchrun, where there is one.
 PYTORCH = pathlib.Path(os.environ.get("MOH_PYTORCH_VENV", SOURCE / "build/pytorch-venv")).absolute() / "bin"
 CONFIG = {"train.batch_size": 2, "train.accumulate": 4, "optim.eps": 1e-4, "checkpoint.every": 0}
-
-
-def free_port():
-    """A port that is free now, as is the one after it."""
-    while True:
-        with socket.socket() as one, socket.socket() as next_one:
-            one.bind(("", 0))
-            port = one.getsockname()[1]
-            try:
-                next_one.bind(("", port + 1))
-            except (OSError, OverflowError):
-                continue
-            return port
 
 
 class Cable:
@@ -75,28 +63,9 @@ class Cable:
             end.close()
 
 
-class Torchrun(support.MohTest):
-    def start(self, rank, size, port, *arguments, world=None, env=None):
-        variables = {"RANK": str(rank), "WORLD_SIZE": str(world or size), "LOCAL_RANK": str(rank),
-                     "MASTER_ADDR": "localhost", "MASTER_PORT": str(port), **(env or {})}
-        output = open(self.folder / f"output{rank}.txt", "wb")
-        self.addCleanup(output.close)
-        process = subprocess.Popen([support.MOH, *map(str, arguments)], cwd=self.folder, stdin=subprocess.DEVNULL,
-                                   env=support.environment(variables), stdout=output, stderr=subprocess.STDOUT)
-        self.addCleanup(self.end, process)
-        return process
-
-    @staticmethod
-    def end(process):
-        if process.poll() is None:
-            process.kill()
-            process.wait()
-
-    def output(self, rank):
-        return (self.folder / f"output{rank}.txt").read_text(errors="replace")
-
+class Torchrun(ranks.RanksTest):
     def run_all(self, size, *arguments, code=support.DONE, late=None, env=None):
-        port, started = free_port(), []
+        port, started = ranks.free_port(), []
         for rank in sorted(range(size), key=lambda rank: rank == late):
             if rank == late:
                 time.sleep(1)
@@ -114,7 +83,7 @@ class Torchrun(support.MohTest):
             self.assertLess(abs(one - three), 1e-5 * one)
 
     def test_the_store_of_torchrun_has_its_port(self):
-        port, config = free_port(), self.config({**CONFIG, "train.steps": 2, "schedule.warmup_steps": 1})
+        port, config = ranks.free_port(), self.config({**CONFIG, "train.steps": 2, "schedule.warmup_steps": 1})
         with socket.socket(socket.AF_INET6) as store:
             store.bind(("", port))
             store.listen()
@@ -124,7 +93,7 @@ class Torchrun(support.MohTest):
                 self.assertEqual(process.wait(support.TIMEOUT_SECONDS), support.DONE, self.output(0))
 
     def test_strangers_hold_up_nobody(self):
-        port, config = free_port(), self.config({**CONFIG, "train.steps": 2, "schedule.warmup_steps": 1})
+        port, config = ranks.free_port(), self.config({**CONFIG, "train.steps": 2, "schedule.warmup_steps": 1})
         first = self.start(0, 2, port, "train", config)
         for words in (b"", b"GET / HTTP/1.1\r\nHost: somebody\r\n\r\n"):
             stranger = self.connected(port)
@@ -161,7 +130,7 @@ class Torchrun(support.MohTest):
         self.assertEqual(result.returncode, 0, result.stdout)
 
     def test_a_port_that_is_in_use(self):
-        port = free_port()
+        port = ranks.free_port()
         with socket.socket(socket.AF_INET6) as other:
             other.bind(("", port))
             other.listen()
@@ -172,7 +141,7 @@ class Torchrun(support.MohTest):
     def test_another_number_of_processes_and_a_rank_twice(self):
         config = self.config(CONFIG)
         for ranks, world, words in (((0, 1), 3, "WORLD_SIZE: expected 2"), ((0, 1, 1), None, "RANK: expected each")):
-            port, size = free_port(), len(ranks)
+            port, size = ranks.free_port(), len(ranks)
             first = self.start(0, size, port, "train", config)
             others = [self.start(rank, size, port, "train", config, world=world) for rank in ranks[1:]]
             self.assertEqual(first.wait(support.TIMEOUT_SECONDS), support.CONFIG_ERROR, self.output(0))
@@ -192,7 +161,7 @@ class Torchrun(support.MohTest):
         for reset, words in ((False, "did not come"), (True, "ended without a word")):
             with self.subTest(reset=reset):
                 shutil.rmtree(self.folder / "run", ignore_errors=True)
-                port = free_port()
+                port = ranks.free_port()
                 cable = Cable(self, port)
                 started = [self.start(0, 2, port, "train", config), self.start(1, 2, cable.port, "train", config)]
                 self.wait_for_records(5)
@@ -205,7 +174,7 @@ class Torchrun(support.MohTest):
                 self.moh("train", config, "--resume", f"train.steps={last + 2}", "schedule.decay_steps=4000")
 
     def test_a_process_that_is_killed_is_named(self):
-        config, port = self.config({**CONFIG, "train.steps": 4000, "eval.every": 0}), free_port()
+        config, port = self.config({**CONFIG, "train.steps": 4000, "eval.every": 0}), ranks.free_port()
         started = [self.start(rank, 2, port, "train", config) for rank in range(2)]
         self.wait_for_records(3)
         os.kill(started[1].pid, signal.SIGKILL)
@@ -219,7 +188,7 @@ class TheRealTorchrun(support.MohTest):
 
     def launch(self, *arguments):
         variables = {"PATH": f"{PYTORCH}:{os.environ['PATH']}", "MOH": os.path.abspath(shutil.which(support.MOH)),
-                     "MASTER_PORT": str(free_port())}
+                     "MASTER_PORT": str(ranks.free_port())}
         env = {name: value for name, value in support.environment(variables).items() if name != "OMP_NUM_THREADS"}
         self.log = self.folder / "launched.txt"
         with open(self.log, "wb") as output:

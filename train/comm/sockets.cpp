@@ -12,6 +12,8 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cstddef>
+#include <cstdint>
 #include <cstring>
 #include <memory>
 #include <thread>
@@ -61,6 +63,60 @@ bool is_connected_to_itself(int fd) {
   return ::getsockname(fd, reinterpret_cast<sockaddr*>(&own), &own_length) == 0 &&
          ::getpeername(fd, reinterpret_cast<sockaddr*>(&peer), &peer_length) == 0 &&
          own_length == peer_length && std::memcmp(&own, &peer, own_length) == 0;
+}
+
+bool is_loopback(const sockaddr* address) {
+  if (address->sa_family == AF_INET6)
+    return IN6_IS_ADDR_LOOPBACK(&reinterpret_cast<const sockaddr_in6*>(address)->sin6_addr) != 0;
+  constexpr std::uint32_t kLoopbackNet = 127;
+  return ntohl(reinterpret_cast<const sockaddr_in*>(address)->sin_addr.s_addr) >> 24 == kLoopbackNet;
+}
+
+/// Whether `host` is a name by which others may know this machine, and only the machine itself another way.
+bool means_only_itself(const std::string& host, const addrinfo* addresses) {
+  std::array<std::byte, sizeof(in6_addr)> number;
+  const bool is_number = ::inet_pton(AF_INET, host.c_str(), number.data()) == 1 ||
+                         ::inet_pton(AF_INET6, host.c_str(), number.data()) == 1;
+  if (is_number || host == "localhost") return false;
+  for (const addrinfo* at = addresses; at != nullptr; at = at->ai_next) {
+    if (!is_loopback(at->ai_addr)) return false;
+  }
+  return true;
+}
+
+/// A socket that listens at an address; nothing if it is none of this machine. With `both`, one of IPv6 takes
+/// connections of IPv4, too. Throws ConfigError if the port is in use.
+std::optional<Socket> listening_at(const sockaddr* address, socklen_t length, bool both) {
+  const int on = 1, v6_only = both ? 0 : 1;
+  Socket socket(::socket(address->sa_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  if (!socket.is_open()) return std::nullopt;
+  ::setsockopt(socket.fd(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+  if (address->sa_family == AF_INET6)
+    ::setsockopt(socket.fd(), IPPROTO_IPV6, IPV6_V6ONLY, &v6_only, sizeof v6_only);
+  if (::bind(socket.fd(), address, length) != 0 || ::listen(socket.fd(), 1024) != 0) {
+    if (errno != EADDRINUSE && errno != EACCES) return std::nullopt;
+    const int port = ntohs(reinterpret_cast<const sockaddr_in*>(address)->sin_port);
+    throw ConfigError(error_message("comm", "port " + std::to_string(port), "a port that is free",
+                                    refused_by_system("bind"), "start with another MASTER_PORT"));
+  }
+  prepare(socket.fd());
+  return socket;
+}
+
+/// At all addresses of the machine; of IPv4 alone where it has no IPv6.
+Socket listening_everywhere(int port) {
+  sockaddr_in6 any6{};
+  any6.sin6_family = AF_INET6;
+  any6.sin6_port = htons(static_cast<std::uint16_t>(port));
+  sockaddr_in any4{};
+  any4.sin_family = AF_INET;
+  any4.sin_port = any6.sin6_port;
+  if (auto socket = listening_at(reinterpret_cast<const sockaddr*>(&any6), sizeof any6, /*both=*/true))
+    return std::move(*socket);
+  if (auto socket = listening_at(reinterpret_cast<const sockaddr*>(&any4), sizeof any4, /*both=*/true))
+    return std::move(*socket);
+  throw ConfigError(error_message("comm", "port " + std::to_string(port), "a port to listen at",
+                                  refused_by_system("bind")));
 }
 
 /// The port is free when the socket is closed, and not a minute later.
@@ -133,43 +189,44 @@ std::string Socket::peer_address() const {
   return text.data();
 }
 
-Listener::Listener(int port) : socket_(::socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
-  const int on = 1, off = 0;
-  const bool ipv6 = socket_.is_open();
-  if (!ipv6) socket_ = Socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  ::setsockopt(socket_.fd(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-  ::setsockopt(socket_.fd(), IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
-  sockaddr_in6 any6{};
-  any6.sin6_family = AF_INET6;
-  any6.sin6_port = htons(static_cast<std::uint16_t>(port));
-  sockaddr_in any4{};
-  any4.sin_family = AF_INET;
-  any4.sin_port = any6.sin6_port;
-  const auto* const address =
-      ipv6 ? reinterpret_cast<const sockaddr*>(&any6) : reinterpret_cast<const sockaddr*>(&any4);
-  const socklen_t size = ipv6 ? sizeof any6 : sizeof any4;
-  if (::bind(socket_.fd(), address, size) != 0 || ::listen(socket_.fd(), 1024) != 0) {
-    throw ConfigError(error_message("comm", "port " + std::to_string(port), "a port that is free",
-                                    refused_by_system("bind"), "start with another MASTER_PORT"));
+Listener::Listener(const std::string& host, int port) {
+  const Addresses addresses = addresses_of(host, port);
+  if (!means_only_itself(host, addresses.get())) {
+    for (const addrinfo* at = addresses.get(); at != nullptr; at = at->ai_next) {
+      if (std::optional<Socket> socket = listening_at(at->ai_addr, at->ai_addrlen, /*both=*/false))
+        sockets_.push_back(std::move(*socket));
+    }
   }
-  prepare(socket_.fd());
+  if (sockets_.empty()) sockets_.push_back(listening_everywhere(port));
+}
+
+Listener::Listener(const Socket& connection) {
+  sockaddr_storage own{};
+  socklen_t length = sizeof own;
+  if (::getsockname(connection.fd(), reinterpret_cast<sockaddr*>(&own), &length) == 0) {
+    reinterpret_cast<sockaddr_in6*>(&own)->sin6_port = 0;  // of IPv4 it is in the same place
+    if (std::optional<Socket> socket =
+            listening_at(reinterpret_cast<const sockaddr*>(&own), length, /*both=*/false))
+      sockets_.push_back(std::move(*socket));
+  }
+  if (sockets_.empty()) sockets_.push_back(listening_everywhere(0));
 }
 
 int Listener::port() const {
   sockaddr_in6 address{};  // as large as either; the port is in the same place
   socklen_t length = sizeof address;
-  ::getsockname(socket_.fd(), reinterpret_cast<sockaddr*>(&address), &length);
+  ::getsockname(sockets_.front().fd(), reinterpret_cast<sockaddr*>(&address), &length);
   return ntohs(address.sin6_port);
 }
 
-std::optional<Socket> Listener::accept(Clock::time_point deadline) const {
-  while (Clock::now() < deadline) {
-    pollfd ready{socket_.fd(), POLLIN, 0};
-    ::poll(&ready, 1, 100);
-    const int fd = ::accept4(socket_.fd(), nullptr, nullptr, SOCK_CLOEXEC);
-    if (fd < 0) continue;
-    prepare(fd);
-    return Socket(fd);
+std::optional<Socket> Listener::accept() const {
+  for (const Socket& socket : sockets_) {
+    const int fd = ::accept4(socket.fd(), nullptr, nullptr, SOCK_CLOEXEC);
+    if (fd >= 0) {
+      prepare(fd);
+      return Socket(fd);
+    }
+    if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) return Socket();
   }
   return std::nullopt;
 }

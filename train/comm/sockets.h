@@ -6,6 +6,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <vector>
 
 namespace moh {
 
@@ -38,16 +39,25 @@ class Socket {
   int fd_ = -1;
 };
 
-/// A socket that accepts connections at a port, 0: at any. Throws ConfigError if the port is in use.
+/// Accepts connections, at a port of some addresses of this machine.
 class Listener {
  public:
-  explicit Listener(int port);
+  /// At the addresses of `host`, a name or an address by which others reach this machine. At all addresses of
+  /// the machine if it has none of these, as behind an address translation, or if a name, other than
+  /// localhost, means only the machine itself here, as where a machine's own name is that of 127.0.1.1.
+  /// Throws ConfigError if the port is in use, and for a name that has no address.
+  Listener(const std::string& host, int port);
+  /// At a free port of the address that this machine has in the connection.
+  explicit Listener(const Socket& connection);
+
   int port() const;
-  /// The next connection; nothing when the deadline has passed.
-  std::optional<Socket> accept(Clock::time_point deadline) const;
+  const std::vector<Socket>& sockets() const { return sockets_; }
+  /// A connection that is waiting; nothing if there is none. A closed one if the system refuses a descriptor
+  /// for it.
+  std::optional<Socket> accept() const;
 
  private:
-  Socket socket_;
+  std::vector<Socket> sockets_;  // not empty
 };
 
 /// Connects, again and again while nobody listens; nothing when the deadline has passed. Throws ConfigError

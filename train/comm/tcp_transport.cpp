@@ -4,12 +4,13 @@
 
 #include <algorithm>
 #include <array>
-#include <chrono>
 #include <cstdint>
 #include <cstring>
+#include <optional>
 #include <utility>
 
 #include "core/error.h"
+#include "train/comm/arrivals.h"
 #include "train/comm/comm_error.h"
 #include "train/comm/sockets.h"
 
@@ -18,8 +19,6 @@ namespace moh {
 namespace {
 
 constexpr std::uint64_t kGreeting = 0x31504354484F4DULL;  // "MOHTCP1"
-/// A process says who it is as soon as it is connected. Whoever does not holds up nobody for longer.
-constexpr std::chrono::seconds kGreetingTime{5};
 
 /// The first thing that a process says on a connection that it has made.
 struct Hello {
@@ -47,17 +46,17 @@ class Meeting {
   explicit Meeting(const TcpMeeting& meeting)
       : at_(meeting),
         deadline_(Clock::now() + meeting.deadline),
-        listener_(meeting.rank == 0 ? meeting.port : 0),
         sockets_(static_cast<std::size_t>(meeting.size)) {}
 
   std::vector<Socket> connect() {
+    places_.resize(sockets_.size());
     if (at_.rank == 0) {
+      listener_.emplace(at_.host, at_.port);
       accept_from(1);
       for (std::size_t r = 1; r < sockets_.size(); ++r)
         require(sockets_[r].send_all(std::as_bytes(std::span(places_)), deadline_), static_cast<int>(r));
     } else {
       sockets_[0] = connected(at_.host, at_.port, 0);
-      places_.resize(sockets_.size());
       require(sockets_[0].receive_all(std::as_writable_bytes(std::span(places_)), deadline_), 0);
       for (int r = 1; r < at_.rank; ++r) {
         Place& place = places_[static_cast<std::size_t>(r)];
@@ -77,48 +76,53 @@ class Meeting {
                                         std::to_string(at_.deadline.count()) + " s"));
   }
 
-  Socket connected(const std::string& host, int port, int rank) const {
+  /// Connects, and says where this process listens: where the first connection, to rank 0, goes out.
+  Socket connected(const std::string& host, int port, int rank) {
     std::optional<Socket> socket = connect_to(host, port, deadline_);
     if (!socket) {
       throw CommError(error_message(
           "comm", "TCP", "rank " + std::to_string(rank) + " at " + host + ", port " + std::to_string(port),
           "nobody within " + std::to_string(at_.deadline.count()) + " s"));
     }
-    const Hello hello{.rank = at_.rank, .size = at_.size, .port = listener_.port()};
+    if (!listener_) listener_.emplace(*socket);
+    const Hello hello{.rank = at_.rank, .size = at_.size, .port = listener_->port()};
     require(socket->send_all(bytes_of(hello), deadline_), rank);
     return std::move(*socket);
   }
 
   /// Accepts the ranks from `first` on, in any order.
   void accept_from(int first) {
-    places_.resize(sockets_.size());
+    Arrivals arrivals(*listener_, sizeof(Hello));
     for (int missing = at_.size - first; missing > 0;) {
-      std::optional<Socket> socket = listener_.accept(deadline_);
-      if (!socket) throw_missing(first);
+      std::optional<Arrival> arrival = arrivals.next(deadline_);
+      if (!arrival) throw_missing(first);
       Hello hello;
-      // What is no process of a run is none of ours.
-      const auto until = std::min(deadline_, Clock::now() + kGreetingTime);
-      if (!socket->receive_all(writable_bytes_of(hello), until) || hello.greeting != kGreeting) continue;
-      check(hello, first);
-      Place& place = places_[static_cast<std::size_t>(hello.rank)];
-      const std::string address = socket->peer_address();
-      address.copy(place.address.data(), place.address.size() - 1);
-      place.port = hello.port;
-      sockets_[static_cast<std::size_t>(hello.rank)] = std::move(*socket);
+      std::memcpy(&hello, arrival->greeting.data(), sizeof hello);
+      if (!is_of_a_run(hello, first)) continue;
+      check(hello);
+      const auto rank = static_cast<std::size_t>(hello.rank);
+      const std::string address = arrival->socket.peer_address();
+      address.copy(places_[rank].address.data(), places_[rank].address.size() - 1);
+      places_[rank].port = hello.port;
+      sockets_[rank] = std::move(arrival->socket);
       --missing;
     }
   }
 
-  void check(const Hello& hello, int first) const {
+  /// What no process of a run says, strangers do, and end nothing.
+  static bool is_of_a_run(const Hello& hello, int first) {
+    return hello.greeting == kGreeting && hello.rank >= first && hello.rank < hello.size;
+  }
+
+  void check(const Hello& hello) const {
     if (hello.size != at_.size)
       throw ConfigError(error_message("comm", "WORLD_SIZE",
                                       std::to_string(at_.size) + " as in rank " + std::to_string(at_.rank),
                                       std::to_string(hello.size)));
-    if (hello.rank < first || hello.rank >= at_.size ||
-        sockets_[static_cast<std::size_t>(hello.rank)].is_open())
+    if (sockets_[static_cast<std::size_t>(hello.rank)].is_open())
       throw ConfigError(error_message("comm", "RANK",
                                       "each from 0 to " + std::to_string(at_.size - 1) + " once",
-                                      std::to_string(hello.rank) + " twice, or out of range"));
+                                      std::to_string(hello.rank) + " twice"));
   }
 
   [[noreturn]] void throw_missing(int first) const {
@@ -135,7 +139,7 @@ class Meeting {
 
   TcpMeeting at_;
   Clock::time_point deadline_;
-  Listener listener_;
+  std::optional<Listener> listener_;
   std::vector<Socket> sockets_;
   std::vector<Place> places_;
 };
