@@ -21,6 +21,7 @@ namespace {
 constexpr std::array kRunFiles = {"metrics.jsonl", TensorBoardFile::kName, "config.yaml", "sample.txt",
                                   "trace.json"};
 constexpr const char* kLog = "moh.log";  // appended to
+constexpr const char* kSamples = "samples";
 
 /// moh.rank1.log, trace.rank1.json and so on.
 std::vector<fs::path> files_of_others(const fs::path& folder) {
@@ -37,6 +38,29 @@ std::vector<fs::path> files_of_others(const fs::path& folder) {
 bool is_there(const fs::path& path) {
   std::error_code ignored;
   return fs::exists(fs::symlink_status(path, ignored));
+}
+
+/// Throws if the folder of a run's pictures is a link, or no folder; false if there is none.
+bool has_own_folder(const fs::path& path) {
+  std::error_code ignored;
+  const fs::file_status status = fs::symlink_status(path, ignored);
+  if (!fs::exists(status)) return false;
+  if (fs::is_directory(status)) return true;
+  const bool link = fs::is_symlink(status);
+  throw StorageError(error_message(
+      path.string(), "", "a folder of this run", link ? "a symbolic link" : "another kind of file",
+      link ? "remove the link (the run folder itself may be a link)" : "remove it, or move it elsewhere"));
+}
+
+/// Removes pictures that a run has drawn, or with `halves` what a killed process left of one.
+void remove_samples(const fs::path& folder, bool halves) {
+  if (!has_own_folder(folder)) return;
+  for (const fs::path& file : list_directory(folder)) {
+    const std::string name = file.filename().string();
+    const bool half = name.starts_with(".step_") && name.find(".png.tmp-") != std::string::npos;
+    if (halves ? half : name.starts_with("step_") && name.ends_with(".png")) remove_tree(file);
+  }
+  if (!halves) ::rmdir(folder.c_str());  // unless it has other files
 }
 
 std::unique_ptr<LogFile> begun_log(const fs::path& path) {
@@ -77,6 +101,7 @@ void RunFolder::open(fs::path path) {
   crashed_holder_ = lock_->crashed_holder();
   // CheckpointStore does the same for checkpoints.
   for (const char* name : kRunFiles) remove_abandoned_temporaries(path_ / name);
+  remove_samples(path_ / kSamples, /*halves=*/true);
 }
 
 void RunFolder::begin(std::string_view config_yaml, bool overwrite) {
@@ -87,6 +112,7 @@ void RunFolder::begin(std::string_view config_yaml, bool overwrite) {
     for (const char* name : kRunFiles) remove_tree(path_ / name);
     remove_tree(path_ / kLog);
     for (const fs::path& file : files_of_others(path_)) remove_tree(file);
+    remove_samples(path_ / kSamples, /*halves=*/false);
   }
   write_file_durably(path_ / "config.yaml", config_yaml);
 }
@@ -97,6 +123,12 @@ std::unique_ptr<LogFile> RunFolder::open_log() const {
 
 std::unique_ptr<LogFile> RunFolder::open_log_of(const fs::path& folder, int rank) {
   return begun_log(folder / ("moh.rank" + std::to_string(rank) + ".log"));
+}
+
+fs::path RunFolder::make_samples_folder() const {
+  fs::path folder = path_ / kSamples;
+  if (!has_own_folder(folder)) make_directories(folder);
+  return folder;
 }
 
 void RunFolder::leave() {

@@ -25,7 +25,7 @@ class RunFolder {
 
   /// Creates the folder if missing, locks it, and removes temporary files of a killed process. Throws
   /// ConfigError if another process has locked it, and if it contains no run but files that a run would
-  /// replace; StorageError.
+  /// replace; StorageError, also if its folder `samples` is a link.
   void open(std::filesystem::path path);
   /// Writes config.yaml for a run that starts or resumes. With `overwrite`, first removes the files of the
   /// previous run, and no others: the folder may contain the user's own files. Throws StorageError.
@@ -39,6 +39,9 @@ class RunFolder {
   void leave();
 
   const std::filesystem::path& path() const { return path_; }
+  /// Makes the folder of the pictures that a run draws, unless it is there. Throws StorageError, also for a
+  /// symbolic link: files of these names at its target would be replaced.
+  std::filesystem::path make_samples_folder() const;
   /// The process that locked the folder before and ended without unlocking it (killed, power loss); empty
   /// after a clean end.
   const std::string& crashed_holder() const { return crashed_holder_; }

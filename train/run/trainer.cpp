@@ -407,11 +407,10 @@ std::string Trainer::draw_samples(StatusLine& line) {
       processes_);
   if (!png || png->empty() || !processes_.leads()) return "";
   char name[40];
-  std::snprintf(name, sizeof name, "samples/step_%08lld.png", static_cast<long long>(state_.step));
+  std::snprintf(name, sizeof name, "step_%08lld.png", static_cast<long long>(state_.step));
   folder_.require_in_place();
-  make_directories(config_.output.dir / "samples");
-  write_file_durably(config_.output.dir / name, *png);
-  return name;
+  write_file_durably(folder_.make_samples_folder() / name, *png);
+  return std::string("samples/") + name;
 }
 
 /// Repeats the evaluation that a signal interrupted, if the checkpoint says that there is one.
