@@ -14,6 +14,7 @@
 
 #include "core/error.h"
 #include "train/cli/commands.h"
+#include "train/cli/run_facts.h"
 #include "train/cli/several_processes.h"
 #include "train/io/durable_file.h"
 #include "train/io/printable.h"
@@ -71,6 +72,27 @@ Inputs inputs_of(const AnalyzeArgs& args) {
   return inputs;
 }
 
+/// The options on which the numbers of the report depend.
+SharedFacts options_of(const AnalyzeArgs& args) {
+  const AnalyzeOptions& o = args.options;
+  const auto joined = [](const std::vector<std::string>& texts) {
+    std::string all;
+    for (const std::string& text : texts) all += (all.empty() ? "" : " ") + text;
+    return all;
+  };
+  const auto option = [](const char* name, std::string value) {
+    return SharedFact{FactKind::kSettings, name, std::move(value)};
+  };
+  return {option("data=PATH", joined(args.overrides)),
+          option("--source", joined(args.sources)),
+          option("--max-tokens", std::to_string(o.max_tokens)),
+          option("--similarity-tokens", std::to_string(o.similarity_tokens)),
+          option("--rank-tolerance", std::to_string(o.rank_tolerance)),
+          option("--top-tokens", std::to_string(o.top_tokens)),
+          option("--token", joined(o.tokens)),
+          option("--text", o.text)};
+}
+
 /// A progress line, after `seconds` of analysis.
 std::string describe(const AnalyzeProgress& progress, const std::string& unit, double seconds) {
   if (!progress.ranks) return describe_progress("analyze", progress.done, progress.total, unit, seconds);
@@ -85,13 +107,15 @@ int analyze_in(const AnalyzeArgs& args, const Families& families, StopSignal& st
   if (!args.out.empty()) require_replaceable("--out", args.out, args.overwrite);
   const LoadedModel loaded =
       load_model(args.checkpoint, families, inputs.settings, ConfigUse::kModel, processes);
-  begin_together(loaded.config, processes);
+  begin_together(loaded.config, processes, options_of(args));
+  require_same_model(loaded, processes);
   // Created before the analysis, so that a path that cannot be written is reported at once.
   std::optional<DurableFile> file;
   if (!args.out.empty() && processes.leads()) file.emplace(args.out);
   stop.defer();
   const AnalysisInputs analysis =
       loaded.family->analysis_inputs(loaded.config, *loaded.model, inputs.files, args.options);
+  require_same(data_facts(analysis.contents), processes);
   std::int64_t tokens = 0;
   for (const AnalyzedSource& source : analysis.sources) tokens += source.available;
   log_info("analyze: sources " + std::to_string(analysis.sources.size()) + ", " + analysis.unit + " " +

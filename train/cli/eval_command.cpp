@@ -11,6 +11,7 @@
 #include "core/error.h"
 #include "train/cli/commands.h"
 #include "train/cli/eval_tasks.h"
+#include "train/cli/run_facts.h"
 #include "train/cli/several_processes.h"
 #include "train/log/logging.h"
 #include "train/log/progress.h"
@@ -53,8 +54,10 @@ int eval_in(const EvalArgs& args, const Families& families, Communicator& proces
   LoadedModel loaded = load_model(args.checkpoint, families, expanded(args.overrides, family.defaults()),
                                   ConfigUse::kModel, processes);
   begin_together(loaded.config, processes);
+  require_same_model(loaded, processes);
   const auto data = open_data_in_turn(loaded.config, *loaded.family, DataUse::kEvaluation, processes);
   const auto task = loaded.family->make_task(loaded.config, data, std::move(loaded.model));
+  require_same(data_facts(task->identity()), processes);
   processes.set_deadline(loaded.config.comm.timeout);
   StatusLine line(*console);
   const auto show = [&](const EvaluationProgress& progress) {

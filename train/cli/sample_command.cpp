@@ -106,6 +106,7 @@ int sample_in(const SampleArgs& args, const Families& families, StopSignal& stop
   const LoadedModel loaded =
       load_model(args.checkpoint, families, args.settings, ConfigUse::kModel, processes);
   begin_together(loaded.config, processes);
+  require_same_model(loaded, processes);
   const DiffusionRun& run = diffusion_run(loaded.config);
   const auto& model = static_cast<const Dit&>(*loaded.model);
   const LoadedAutoencoder autoencoder = autoencoder_for(args, model);

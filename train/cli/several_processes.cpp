@@ -2,21 +2,19 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <sstream>
+#include <iterator>
 #include <string>
-#include <utility>
 
-#include "core/cpu_isa.h"
 #include "core/cuda/backend.h"
 #include "core/cuda/queue.h"
 #include "core/error.h"
 #include "core/parallel.h"
 #include "core/processors.h"
 #include "train/cli/commands.h"
+#include "train/cli/run_facts.h"
 #include "train/comm/launcher.h"
 #include "train/comm/open_communicator.h"
 #include "train/comm/open_device_collectives.h"
-#include "train/config/load_run_config.h"
 #include "train/io/error_words.h"
 #include "train/log/logging.h"
 
@@ -29,24 +27,6 @@ std::int64_t threads_of(const RunConfig& config, const Communicator& processes) 
   const int sharing = processes.sharing_processors();
   const bool said = config.threads > 0 || !environment_variable("OMP_NUM_THREADS").empty();
   return said || sharing == 1 ? config.threads : std::max(1, usable_processors() / sharing);
-}
-
-/// The first line in which two texts differ, of each.
-std::pair<std::string, std::string> first_difference(const std::string& a, const std::string& b) {
-  std::istringstream lines_a(a), lines_b(b);
-  std::string line_a, line_b;
-  const auto next = [](std::istringstream& lines, std::string& line) {
-    line.clear();
-    return static_cast<bool>(std::getline(lines, line));
-  };
-  while (next(lines_a, line_a) | next(lines_b, line_b)) {
-    if (line_a != line_b) break;
-  }
-  const auto trimmed = [](const std::string& line) {
-    const auto begin = line.find_first_not_of(' ');
-    return "'" + (begin == std::string::npos ? "" : line.substr(begin)) + "'";
-  };
-  return {trimmed(line_a), trimmed(line_b)};
 }
 
 /// Of an error in one of several processes: the others end with its exit code, and the first one prints it.
@@ -84,11 +64,26 @@ std::shared_ptr<Console> console_of(const Communicator& processes, int to) {
   return std::make_shared<Console>(processes.leads() ? to : kNowhere);
 }
 
-void begin_together(const RunConfig& config, Communicator& processes) {
+void begin_together(const RunConfig& config, Communicator& processes, const SharedFacts& options) {
   set_num_threads(threads_of(config, processes));
   if (processes.alone()) return;
   log_info("comm: " + processes.description() + ", " + std::to_string(num_threads()) + " threads each");
-  require_same(config, processes);
+  SharedFacts facts = program_facts(config);
+  std::ranges::copy(config_facts(config), std::back_inserter(facts));
+  std::ranges::copy(options, std::back_inserter(facts));
+  require_same(facts, processes);
+}
+
+void require_same(const SharedFacts& facts, Communicator& processes) {
+  for (const std::string& note : require_same_facts(facts, processes))
+    log_warning(note + "; results may differ in rounding from those of equal machines");
+}
+
+void require_same_model(const LoadedModel& loaded, Communicator& processes) {
+  if (processes.alone()) return;
+  SharedFacts facts = device_facts(loaded.config);
+  facts.push_back(weights_fact("--checkpoint", loaded.path));
+  require_same(facts, processes);
 }
 
 std::unique_ptr<DeviceCollectives> open_gpu_collectives(const RunConfig& config, Communicator& processes) {
@@ -116,28 +111,17 @@ void share_values(const std::vector<Tensor>& tensors, const RunConfig& config, C
   cuda::synchronize();
 }
 
-void require_same(const RunConfig& config, Communicator& processes) {
-  const auto require = [&](const char* what, const std::string& own, const char* fix) {
-    const std::string first = processes.text_of_leader(own);
-    if (processes.max(own == first ? 0 : 1) == 0) return;
-    if (own == first) processes.barrier();  // throws their error
-    const auto [expected, found] = first_difference(first, own);
-    throw ConfigError(error_message("comm", what, expected + ", as rank 0 has", found, fix));
-  };
-  require("instruction set", std::string(cpu_isa_name(cpu_isa())),
-          "set MOH_CPU_ISA to one that all machines have: results would depend on the machine");
-  RunConfig of_all = with_absolute_paths(config);
-  of_all.device.index = 0;  // each may have taken its own
-  require("configuration", print_resolved(of_all), "start all processes alike");
-}
-
 std::shared_ptr<const TaskData> open_data_in_turn(const RunConfig& config, const Family& family, DataUse use,
                                                   Communicator& processes) {
   std::shared_ptr<const TaskData> data;
   const bool first = processes.local_rank() == 0;
   if (first) data = family.open_data(config, use);
   processes.barrier();
-  return first ? data : family.open_data(config, use);
+  if (!first) data = family.open_data(config, use);
+  SharedFacts facts = data_facts(data->contents);
+  std::ranges::copy(data_facts(data->shared_only), std::back_inserter(facts));
+  require_same(facts, processes);
+  return data;
 }
 
 }  // namespace moh::cli

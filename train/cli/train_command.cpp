@@ -14,6 +14,7 @@
 #include "ops/attention/backend.h"
 #include "train/checkpoint/train_state.h"
 #include "train/cli/commands.h"
+#include "train/cli/run_facts.h"
 #include "train/cli/several_processes.h"
 #include "train/log/logging.h"
 #include "train/moh/init/initialise_model.h"
@@ -83,6 +84,7 @@ std::optional<StoredCheckpoint> find_resume_point(CheckpointStore* store, RunCon
   const std::int64_t step = processes.max(newest ? newest->step() : -1);
   if (step < 0) return std::nullopt;
   if (!newest) newest.emplace(config.output.dir / "checkpoints" / checkpoint_folder_name(step));
+  require_same({checkpoint_fact("output.dir", newest->folder())}, processes);
   const std::filesystem::path saved = newest->folder() / "config.yaml";
   const RunConfig before = load_run_config(saved.string(), {}, families.configs());
   take_measured_heads(before, config);
@@ -157,6 +159,31 @@ void add_teacher(Task& task, const RunConfig& run, const Family& family, const F
   task.set_teacher(load_teacher(source, run, family), content_hash(*source.weights, [](std::uint64_t) {}));
 }
 
+/// The options by which the processes of a run do different work.
+SharedFacts options_of(const TrainArgs& args) {
+  const auto given = [](const char* name, bool value) {
+    return SharedFact{FactKind::kSettings, name, value ? "given" : "not given"};
+  };
+  return {given("--resume", args.resume), given("--overwrite", args.overwrite),
+          given("--allow-older", args.allow_older), given("--allow-changes", args.allow_changes)};
+}
+
+/// Before shared heads and routers are measured on the weights of init.from.
+void require_same_source(const RunConfig& run, Communicator& processes) {
+  if (processes.alone() || run.init.from.empty()) return;
+  require_same({weights_fact("init.from", run.init.from, run.init.part)}, processes);
+}
+
+/// What the processes have found out since they began: shared heads that were measured, tokenizer and
+/// classes, the teacher.
+SharedFacts facts_of(const RunConfig& config, const Task& task) {
+  SharedFacts facts = config_facts(config);
+  for (const SharedFacts& more :
+       {data_facts(task.identity()), data_facts(task.data_contents()), device_facts(config)})
+    facts.insert(facts.end(), more.begin(), more.end());
+  return facts;
+}
+
 void describe_device(const RunConfig& run) {
   if (run.device != kCpu) {
     log_info("device: " + cuda::describe_device());
@@ -200,7 +227,7 @@ TrainOutcome run_to_end(Trainer& trainer, DeviceCollectives* collectives) {
 int train_in(const TrainArgs& args, const Families& families, RunFolder& folder, StopSignal& stop,
              const std::shared_ptr<Console>& console, Communicator& processes) {
   RunConfig config = read_config(args, families);
-  begin_together(config, processes);
+  begin_together(config, processes, options_of(args));
   const RunConfig divided = divided_config(config, processes.size());
   take_gpu(config, processes);
   open_configured_device(config, NewProducts::kSearchAndKeep);
@@ -222,16 +249,18 @@ int train_in(const TrainArgs& args, const Families& families, RunFolder& folder,
   const Family& family = families.of(config);
   const std::shared_ptr<const TaskData> data =
       open_data_in_turn(config, family, DataUse::kTraining, processes);
+  if (!resume_from) require_same_source(config, processes);
   std::unique_ptr<Model> model =
       begin_model(config, family, families, data, resume_from ? &*resume_from : nullptr);
-  require_same(config, processes);  // with shared heads that were measured
-  std::vector<Tensor> values;
-  for (const NamedParameter& parameter : model->parameters()) values.push_back(parameter.variable.value());
-  share_values(values, config, processes);
   RunConfig of_task = config;
   of_task.train = divided.train;
   const std::unique_ptr<Task> task = family.make_task(of_task, data, std::move(model));
   add_teacher(*task, config, family, families);
+  require_same(facts_of(config, *task), processes);
+  std::vector<Tensor> values;
+  for (const NamedParameter& parameter : task->model().parameters())
+    values.push_back(parameter.variable.value());
+  share_values(values, config, processes);
   log_info(task->summary());
   for (const std::string& line : describe_groups(task->model(), config.optim.adamw.groups)) log_info(line);
   if (resume_from)

@@ -133,11 +133,13 @@ void Collectives::agree(Header own) {
 }
 
 void Collectives::refuse(const Header& own, const Header& other, int rank_of_other) const {
-  throw CommError(
-      error_message("comm", "collective " + std::to_string(number_),
-                    own.describe() + ", as this process, rank " + std::to_string(rank()) + ", calls it",
-                    other.describe() + " from " + peers_.name(rank_of_other),
-                    "start all processes with the same version of moh, and on machines of one kind"));
+  throw CommError(error_message(
+      "comm", "collective " + std::to_string(number_),
+      own.describe() + ", as this process, rank " + std::to_string(rank()) + ", calls it",
+      other.describe() + " from " + peers_.name(rank_of_other),
+      number_ == 1 ? "start all processes with the same version of moh"
+                   : "the processes do different work, although they began alike: please report "
+                     "this as a bug in moh"));
 }
 
 /// Waits until everything has been sent and received.

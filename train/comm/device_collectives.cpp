@@ -87,7 +87,8 @@ void DeviceCollectives::require_same_calls(Communicator& processes) {
   };
   throw CommError(error_message("comm", "collectives of the GPUs", text_of(0) + ", as rank 0",
                                 text_of(other) + ", from rank " + std::to_string(other),
-                                "start all processes with the same version of moh"));
+                                "the processes do different work, although they began alike: please report "
+                                "this as a bug in moh"));
 }
 
 AbortOnFailure::AbortOnFailure(DeviceCollectives& collectives)

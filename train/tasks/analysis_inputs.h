@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/tensor.h"
@@ -65,6 +66,8 @@ struct AnalysisInputs {
   std::string tokenizer;                ///< its name; empty without one
   std::string unit = "tokens";          ///< what sources are counted in: tokens, or images
   std::vector<AnalyzedSource> sources;  ///< not empty, with at least one token each
+  /// (source, description) pairs of what was opened, as TaskData::contents.
+  std::vector<std::pair<std::string, std::string>> contents;
   std::int64_t similarity_tokens = 0;   ///< number of tokens in sequences with for_similarity
   std::vector<ShownToken> token_table;  ///< tokens, of distinct ids, whose selected heads are reported
   Tensor text;                          ///< input whose tokens are reported one by one; undefined: none

@@ -3,6 +3,8 @@
 #include <functional>
 #include <memory>
 #include <span>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "models/model.h"
@@ -22,6 +24,12 @@ class Row;
 class TaskData {
  public:
   virtual ~TaskData() = default;
+
+  /// (configuration key, description) pairs of what was opened: equal for equal contents, wherever they lie.
+  /// Processes of a run compare them, and so does a run that is resumed (Task::data_contents).
+  std::vector<std::pair<std::string, std::string>> contents;
+  /// The same of what a resumed run may change, and processes of one run may not: what looks at the model.
+  std::vector<std::pair<std::string, std::string>> shared_only;
 };
 
 /// The purpose for which a command opens a run's data, which determines what is opened.

@@ -131,7 +131,7 @@ AnalysisInputs analysis_of_noisy_pictures(const RunConfig& run, const Dit& model
   const auto held_out = [&] { return open_diffusion_data(run, DataUse::kEvaluation)->validation; };
   const auto open = [&](const std::vector<std::string>& paths) { return open_held_out(own, paths); };
   std::vector<NoisyPicture> items;
-  for (AnalyzedPicture& picture : analyzed_pictures(files, open, held_out, most, inputs.sources))
+  for (AnalyzedPicture& picture : analyzed_pictures(files, open, held_out, most, inputs))
     items.push_back({std::move(picture), std::ssize(items) * 617 % kDiffusionSteps});
   const std::int64_t compared = std::min(std::ssize(items), options.similarity_tokens / tokens);
   add_quarters(items, inputs.sources, most);

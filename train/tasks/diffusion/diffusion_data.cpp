@@ -120,7 +120,7 @@ SampleOrder sample_order(const DiffusionData& data, const RunConfig& run) {
 }
 
 /// The autoencoder that decodes what the run draws. Says so where none is drawn.
-std::shared_ptr<const Autoencoder> decoder_of(const RunConfig& run, const DiffusionData& data) {
+std::shared_ptr<const Autoencoder> decoder_of(const RunConfig& run, DiffusionData& data) {
   const DiffusionRun& own = diffusion_run(run);
   if (own.sample.pictures == 0 || data.train.latents == nullptr) return nullptr;
   if (!own.sample.decodes()) {
@@ -131,6 +131,7 @@ std::shared_ptr<const Autoencoder> decoder_of(const RunConfig& run, const Diffus
   }
   LoadedAutoencoder loaded =
       load_decoder("sample.autoencoder", own.sample.autoencoder, own.model.channels, run.device);
+  data.shared_only.emplace_back("sample.autoencoder", "hash " + loaded.hash);
   if (loaded.hash != data.train.latents->autoencoder())
     log_info("sample: the latents were made by another autoencoder than the one that decodes them: " +
              data.train.latents->autoencoder() + ", not " + loaded.hash);

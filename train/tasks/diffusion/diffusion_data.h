@@ -2,7 +2,6 @@
 
 #include <memory>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "train/config/run_config.h"
@@ -32,8 +31,6 @@ struct DiffusionData final : TaskData {
   /// Decodes what the model of latents draws in training; null without sample.autoencoder, and for other
   /// uses.
   std::shared_ptr<const Autoencoder> autoencoder;
-  /// (key, LabelledSource::describe_contents) of the data that training opened.
-  std::vector<std::pair<std::string, std::string>> contents;
   std::shared_ptr<BrokenPictures> broken_in_training = std::make_shared<BrokenPictures>();
   std::shared_ptr<BrokenPictures> broken_in_validation = std::make_shared<BrokenPictures>();
 };

@@ -31,12 +31,17 @@ std::vector<Group> classes_of(const LabelledSourcePtr& pictures) {
 }
 
 std::vector<Group> groups_of(std::span<const AnalyzedFiles> files, Open open,
-                             FunctionRef<LabelledSourcePtr()> held_out) {
-  if (files.empty()) return classes_of(held_out());
-  if (files.size() == 1) return classes_of(open(files[0].paths));
+                             FunctionRef<LabelledSourcePtr()> held_out,
+                             std::vector<std::pair<std::string, std::string>>& contents) {
+  const auto noted = [&](const std::string& name, LabelledSourcePtr pictures) {
+    contents.emplace_back(name, pictures->describe_contents());
+    return pictures;
+  };
+  if (files.empty()) return classes_of(noted("data.validation", held_out()));
+  if (files.size() == 1) return classes_of(noted(files[0].name, open(files[0].paths)));
   std::vector<Group> groups;
   for (const AnalyzedFiles& each : files) {
-    Group& group = groups.emplace_back(Group{each.name, open(each.paths), {}});
+    Group& group = groups.emplace_back(Group{each.name, noted(each.name, open(each.paths)), {}});
     for (std::int64_t i = 0; i < group.pictures->size(); ++i) group.indices.push_back(i);
   }
   return groups;
@@ -55,13 +60,13 @@ std::vector<std::int64_t> spread(const std::vector<std::int64_t>& indices, std::
 
 std::vector<AnalyzedPicture> analyzed_pictures(std::span<const AnalyzedFiles> files, Open open,
                                                FunctionRef<LabelledSourcePtr()> held_out, std::int64_t most,
-                                               std::vector<AnalyzedSource>& sources) {
+                                               AnalysisInputs& inputs) {
   std::vector<AnalyzedPicture> items;
-  for (const Group& group : groups_of(files, open, held_out)) {
+  for (const Group& group : groups_of(files, open, held_out, inputs.contents)) {
     const std::vector<std::int64_t> taken = spread(group.indices, most);
-    const auto source = static_cast<std::int32_t>(sources.size());
+    const auto source = static_cast<std::int32_t>(inputs.sources.size());
     for (const std::int64_t index : taken) items.push_back({group.pictures, index, source});
-    sources.push_back({group.name, std::ssize(taken), std::ssize(group.indices)});
+    inputs.sources.push_back({group.name, std::ssize(taken), std::ssize(group.indices)});
   }
   return items;
 }

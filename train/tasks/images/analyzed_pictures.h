@@ -22,12 +22,12 @@ struct AnalyzedPicture {
 };
 
 /// At most `most` pictures, spread evenly, of each class of the held-out pictures, or of those of one group
-/// of files, which `open` opens; of several groups each is a source. Appends what they are to `sources`.
-/// Throws DataError.
+/// of files, which `open` opens; of several groups each is a source. Appends what they are to the sources and
+/// contents of `inputs`. Throws DataError.
 std::vector<AnalyzedPicture> analyzed_pictures(
     std::span<const AnalyzedFiles> files,
     FunctionRef<LabelledSourcePtr(const std::vector<std::string>& paths)> open,
-    FunctionRef<LabelledSourcePtr()> held_out, std::int64_t most, std::vector<AnalyzedSource>& sources);
+    FunctionRef<LabelledSourcePtr()> held_out, std::int64_t most, AnalysisInputs& inputs);
 
 /// Throws ValueError for options that are about texts.
 void refuse_text_options(const AnalyzeOptions& options);

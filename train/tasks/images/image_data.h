@@ -2,7 +2,6 @@
 
 #include <memory>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "train/config/run_config.h"
@@ -22,8 +21,6 @@ struct ImageData final : TaskData {
   Augmentation augmentation;
   TargetOptions targets;
   EvaluationView view;
-  /// (key, PictureSource::describe_contents) of the data that training opened.
-  std::vector<std::pair<std::string, std::string>> contents;
   std::shared_ptr<BrokenPictures> broken_in_training = std::make_shared<BrokenPictures>();
   std::shared_ptr<BrokenPictures> broken_in_validation = std::make_shared<BrokenPictures>();
 };

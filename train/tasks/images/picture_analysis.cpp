@@ -91,7 +91,7 @@ AnalysisInputs analysis_of_pictures(const RunConfig& run, const ImageModel& mode
                                                     : std::max<std::int64_t>(1, options.max_tokens / tokens);
   const auto held_out = [&] { return open_image_data(run, DataUse::kEvaluation)->validation; };
   const auto open = [](const std::vector<std::string>& paths) { return open_pictures(paths); };
-  std::vector<AnalyzedPicture> items = analyzed_pictures(files, open, held_out, most, inputs.sources);
+  std::vector<AnalyzedPicture> items = analyzed_pictures(files, open, held_out, most, inputs);
   // Attention patterns are those of q k^T / sqrt(d) alone, which a ViT has.
   const bool vit = images.model.architecture == ImageArchitecture::kVit;
   const std::int64_t compared = vit ? std::min(std::ssize(items), options.similarity_tokens / tokens) : 0;

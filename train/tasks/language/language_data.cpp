@@ -17,6 +17,8 @@ namespace moh {
 
 namespace {
 
+using Contents = std::vector<std::pair<std::string, std::string>>;
+
 std::vector<std::string> as_strings(const std::vector<std::filesystem::path>& paths) {
   return {paths.begin(), paths.end()};
 }
@@ -54,17 +56,24 @@ std::vector<TextSource> open_validation(const TextDataConfig& config, const Toke
   return sources;
 }
 
+/// The files of a source, with a note in `contents`.
+Corpus open_noted(const RunConfig& run, const Tokenizer& tokenizer, std::string key, const DataSource& source,
+                  Contents& contents) {
+  Corpus corpus =
+      open_files(as_strings(source.paths), tokenizer, language_run(run).data.text, run.output.dir);
+  std::string description = corpus.describe_contents();
+  if (source.weight > 0) description += ", weight " + std::to_string(source.weight);
+  contents.emplace_back(std::move(key), std::move(description));
+  return corpus;
+}
+
 std::shared_ptr<const LanguageData> open_training_data(const RunConfig& run) {
   const TextDataConfig& config = language_run(run).data;
   auto data = std::make_shared<LanguageData>();
   data->tokenizer = tokenizer_of(language_run(run));
   require_document_marks(config, *data->tokenizer);
   const auto open = [&](std::string key, const DataSource& source) {
-    Corpus corpus = open_files(as_strings(source.paths), *data->tokenizer, config.text, run.output.dir);
-    std::string contents = corpus.describe_contents();
-    if (source.weight > 0) contents += ", weight " + std::to_string(source.weight);
-    data->contents.emplace_back(std::move(key), std::move(contents));
-    return corpus;
+    return open_noted(run, *data->tokenizer, std::move(key), source, data->contents);
   };
   // So that a resumed run may find the same tokenizer elsewhere.
   if (has_tokenizer_files(config)) data->contents.emplace_back("data.tokenizer", describe(*data->tokenizer));
@@ -84,7 +93,7 @@ std::shared_ptr<const LanguageData> open_training_data(const RunConfig& run) {
 std::shared_ptr<const LanguageData> open_evaluation_data(const RunConfig& run) {
   auto data = std::make_shared<LanguageData>();
   data->tokenizer = tokenizer_of(language_run(run));
-  data->validation = open_held_out_text(run, *data->tokenizer);
+  data->validation = open_held_out_text(run, *data->tokenizer, data->contents);
   return data;
 }
 
@@ -171,8 +180,10 @@ std::unique_ptr<const Tokenizer> tokenizer_of(const LanguageRun& run) {
 }
 
 TokenSourcePtr open_text(std::span<const std::string> inputs, const Tokenizer& tokenizer,
-                         const TextOptions& options) {
-  return split_corpus(open_files(inputs, tokenizer, options), tokenizer, 0.0).train;
+                         const TextOptions& options, std::string* contents) {
+  const Corpus corpus = open_files(inputs, tokenizer, options);
+  if (contents != nullptr) *contents = corpus.describe_contents();
+  return split_corpus(corpus, tokenizer, 0.0).train;
 }
 
 void require_document_marks(const TextDataConfig& config, const Tokenizer& tokenizer) {
@@ -186,17 +197,20 @@ BatchOptions batch_options(const LanguageRun& run) {
   return {.sequence_length = run.data.sequence_length, .document_mask = run.data.document_mask};
 }
 
-std::vector<TextSource> open_held_out_text(const RunConfig& run, const Tokenizer& tokenizer) {
+std::vector<TextSource> open_held_out_text(const RunConfig& run, const Tokenizer& tokenizer,
+                                           Contents& contents) {
   const TextDataConfig& config = language_run(run).data;
   require_document_marks(config, tokenizer);
   if (!config.validation.empty()) {
-    return open_validation(config, tokenizer, [&](const std::string&, const DataSource& source) {
-      return open_files(as_strings(source.paths), tokenizer, config.text, run.output.dir);
+    return open_validation(config, tokenizer, [&](std::string key, const DataSource& source) {
+      return open_noted(run, tokenizer, std::move(key), source, contents);
     });
   }
   if (config.train.empty())
     throw DataError("data: the configuration of this model names no text; name one with data=PATH");
-  std::vector<TextSource> sources = open_training_data(run)->validation;
+  const std::shared_ptr<const LanguageData> data = open_training_data(run);
+  contents = data->contents;
+  std::vector<TextSource> sources = data->validation;
   if (sources.empty()) {
     throw DataError(
         "data: this run held nothing out (data.validation_fraction is 0); name a text with data=PATH");

@@ -20,8 +20,6 @@ struct LanguageData final : TaskData {
   std::unique_ptr<const Tokenizer> tokenizer;
   std::vector<TextSource> train;       ///< empty for DataUse::kEvaluation
   std::vector<TextSource> validation;  ///< those with held-out tokens: at least two; may be empty
-  /// (key, Corpus::describe_contents) of the data that training opened.
-  std::vector<std::pair<std::string, std::string>> contents;
 };
 
 /// Opens the files of the configuration that `use` needs; validation text has its own files or is split off
@@ -36,9 +34,10 @@ std::shared_ptr<const LanguageData> open_language_data(const RunConfig& run, Dat
 /// the tokenizer has more tokens than the model's vocabulary.
 std::unique_ptr<const Tokenizer> tokenizer_of(const LanguageRun& run);
 
-/// The concatenated tokens of files and folders; logs a warning about skipped files. Throws DataError.
+/// The concatenated tokens of files and folders; logs a warning about skipped files. `contents`, if not null,
+/// gets Corpus::describe_contents(). Throws DataError.
 TokenSourcePtr open_text(std::span<const std::string> inputs, const Tokenizer& tokenizer,
-                         const TextOptions& options);
+                         const TextOptions& options, std::string* contents = nullptr);
 
 /// Throws ConfigError for data.document_mask with a tokenizer that does not say where documents begin.
 void require_document_marks(const TextDataConfig& config, const Tokenizer& tokenizer);
@@ -46,7 +45,9 @@ void require_document_marks(const TextDataConfig& config, const Tokenizer& token
 /// How a run's windows become batches.
 BatchOptions batch_options(const LanguageRun& run);
 
-/// The held-out tokens of a run. Throws as open_language_data.
-std::vector<TextSource> open_held_out_text(const RunConfig& run, const Tokenizer& tokenizer);
+/// The held-out tokens of a run. `contents` gets what TaskData::contents says of the files that they are part
+/// of. Throws as open_language_data.
+std::vector<TextSource> open_held_out_text(const RunConfig& run, const Tokenizer& tokenizer,
+                                           std::vector<std::pair<std::string, std::string>>& contents);
 
 }  // namespace moh

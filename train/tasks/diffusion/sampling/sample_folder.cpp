@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "core/error.h"
+#include "train/comm/shared_facts.h"
 #include "train/formats/npz_writer.h"
 #include "train/formats/pictures/decode_picture.h"
 #include "train/formats/pictures/encode_png.h"
@@ -37,7 +38,7 @@ Picture read_picture(const fs::path& path) {
 }
 
 /// All that the pictures depend on.
-std::string settings_text(const SampleOptions& o, const SampleFolderOptions& to, const DitConfig& model) {
+Json settings_of(const SampleOptions& o, const SampleFolderOptions& to, const DitConfig& model) {
   Json json;
   json["model"] = to.model;
   if (!to.autoencoder.empty()) json["autoencoder"] = to.autoencoder;
@@ -51,13 +52,22 @@ std::string settings_text(const SampleOptions& o, const SampleFolderOptions& to,
   json["classes"] = to.classes.empty() ? Json("random") : Json(to.classes);
   json["image_size"] = model.image_size;
   json["pixels"] = "127.5 x + 128, cut to 0 to 255, truncated";
-  return json.dump(2) + "\n";
+  return json;
+}
+
+/// Throws ConfigError in all processes unless all are to draw the same.
+void require_same_settings(const Json& settings, const SampleFolderOptions& to, Communicator& processes) {
+  SharedFacts facts = {{FactKind::kSettings, "-n", std::to_string(to.count)},
+                       {FactKind::kSettings, "--batch-size", std::to_string(to.batch_size)}};
+  for (const auto& [name, value] : settings.items())
+    facts.push_back({FactKind::kSettings, "sample: " + name, value.dump()});
+  require_same_facts(facts, processes);
 }
 
 /// Writes the settings, or compares those that are there.
-void settle(const SampleOptions& options, const SampleFolderOptions& to, const DitConfig& model) {
+void settle(const Json& settings, const SampleFolderOptions& to) {
   const fs::path path = to.folder / "sample.json";
-  const std::string text = settings_text(options, to, model);
+  const std::string text = settings.dump(2) + "\n";
   if (!fs::exists(path)) return write_file_durably(path, text);
   if (read_text_file(path, InputKind::kData, kMostSettings) == text) return;
   throw ConfigError(error_message(path.string(), "settings", "those of this command", "others",
@@ -116,9 +126,11 @@ bool sample_folder(const PictureSampler& sampler, const Dit& model, const Sample
                    const SampleFolderOptions& to, FunctionRef<bool(const SampleProgress&)> stop,
                    Communicator& processes) {
   const DitConfig& c = model.config();
+  const Json settings = settings_of(options, to, c);
+  require_same_settings(settings, to, processes);
   if (processes.leads()) {
     make_directories(to.folder);
-    settle(options, to, c);
+    settle(settings, to);
   }
   const std::vector<std::int64_t> missing = missing_pictures(to, processes);
   const auto together = static_cast<std::size_t>(to.batch_size * processes.size());

@@ -31,7 +31,8 @@ struct SampleProgress {
 /// with every setting that they depend on, and at the end `grid.png` of up to 64 of them, and samples.npz.
 /// Pictures that are there already are kept. Of several processes the first one reads and writes, and all
 /// call `stop` before each step of the model; returns false if it returned true. Throws ConfigError for a
-/// folder with pictures of other settings, StorageError, NumericError, DataError.
+/// folder with pictures of other settings and for processes that are to draw different pictures,
+/// StorageError, NumericError, DataError.
 bool sample_folder(const PictureSampler& sampler, const Dit& model, const SampleOptions& options,
                    const SampleFolderOptions& to, FunctionRef<bool(const SampleProgress&)> stop,
                    Communicator& processes);

@@ -163,15 +163,22 @@ AnalysisInputs analysis_of_files(const RunConfig& run, const Llama& model,
   if (options.batch_size == 0) options.batch_size = run.train.batch_size;
   const std::unique_ptr<const Tokenizer> tokenizer = tokenizer_of(language);
   std::vector<TextSource> sources;
-  for (const AnalyzedFiles& each : files)
-    sources.push_back({each.name, open_text(each.paths, *tokenizer, language.data.text)});
-  if (sources.empty()) sources = open_held_out_text(run, *tokenizer);
+  std::vector<std::pair<std::string, std::string>> contents;
+  for (const AnalyzedFiles& each : files) {
+    contents.emplace_back(each.name, "");
+    sources.push_back(
+        {each.name, open_text(each.paths, *tokenizer, language.data.text, &contents.back().second)});
+  }
+  if (sources.empty()) sources = open_held_out_text(run, *tokenizer, contents);
   for (TextSource& source : sources) {
     if (source.name.empty()) source.name = "validation";
   }
   const AnalyzedDocuments documents{language.data.document_mask, language.data.reset_positions};
   require_document_marks(language.data, *tokenizer);
-  return analysis_of_texts(model, *tokenizer, sources, options, documents);
+  AnalysisInputs inputs = analysis_of_texts(model, *tokenizer, sources, options, documents);
+  inputs.contents = std::move(contents);
+  inputs.contents.emplace_back("data.tokenizer", describe(*tokenizer));
+  return inputs;
 }
 
 }  // namespace moh
