@@ -258,9 +258,9 @@ void add_bench_step(const Commands& commands) {
   command.add_option("--steps", options.steps, "Measured steps");
   command.add_option("--warmup", options.warmup, "Warm-up steps before the measured ones");
   command.add_flag("--random-data", options.random_data, "Synthetic data instead of data.train");
-  command.add_flag("--profile", options.profile, "Afterwards profile as many steps again, by op");
+  command.add_flag("--profile", options.profile, "Then profile as many steps again, by op");
   command.add_option("--schedule", options.schedule,
-                     "Afterwards show how so many threads would share the work of as many steps, by op");
+                     "Then simulate how this many threads would divide each op's work");
   command.add_flag("--json", args.json, "Print one JSON object instead of a table");
   command.footer(
       R"(Nothing is written: no run folder, no checkpoint. Device and number of threads are the keys `device` and `threads`.
@@ -306,13 +306,13 @@ Examples:
 
 void add_bench_sample(const Commands& commands) {
   const auto [command, args] =
-      add_command(commands, "sample", "Compare the drawing of pictures by diffusion models", bench_sample);
+      add_command(commands, "sample", "Compare image sampling by diffusion models", bench_sample);
   SampleBenchOptions& options = args.options;
   add_run_arguments(command, args, /*required=*/true);
   command.add_option("--beside", args.beside, "Configuration of a further model; repeatable")
       ->type_name("CONFIG")
       ->allow_extra_args(false);
-  command.add_option("--batch-size", options.batch, "Pictures that are drawn together");
+  command.add_option("--batch-size", options.batch, "Images that are generated together");
   command.add_option("--cfg", options.sample.guidance, "Scale of classifier-free guidance; 1: none")
       ->check(CLI::Range(0.0, 1000.0));
   command.add_option("--steps", options.sample.steps, "Steps of a pass, as in moh sample");
@@ -329,7 +329,7 @@ Examples:
 
 void add_bench_data(const Commands& commands) {
   const auto [command, args] =
-      add_command(commands, "data", "Measure how fast the training data of a run are made", bench_data);
+      add_command(commands, "data", "Measure data loading: how fast training batches are made", bench_data);
   add_run_arguments(command, args, /*required=*/true);
   command.add_option("--batch", args.options.batch, "Samples of a batch");
   command.add_option("--batches", args.options.batches, "Measured batches, after one that is not");

@@ -131,7 +131,7 @@ void add_data(const Commands& commands) {
   tokenize.add_flag("--overwrite", from.options.overwrite,
                     "Replace the file --output, or files in that folder");
   tokenize.add_flag("--resume", from.options.resume,
-                    "Keep what is in the folder --output and its text has not changed");
+                    "Keep token files in --output whose source text is unchanged");
   tokenize.footer(R"(Examples:
   moh data tokenize --input corpus/ notes.txt --output corpus.safetensors
   moh data tokenize --input web/*.jsonl.zst --tokenizer llama3/tokenizer.json --output web_tokens/ --resume)");

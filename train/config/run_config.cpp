@@ -213,20 +213,20 @@ void add_training(RunConfig& run, Section& root) {
       "decay_steps", run.schedule.decay_steps, at_least(0, "steps").capped(kMaxSteps),
       "Step, counted from the start of the run, at which the cosine decay ends. 0: the last of the run.");
   schedule.field("warmup_epochs", run.schedule_epochs.warmup, at_least(0, "epochs").capped(kMaxEpochs),
-                 "Length of the warmup in epochs. 0: `warmup_steps`.");
+                 "Length of the warmup in epochs. 0: use `warmup_steps`.");
   schedule.field("decay_epochs", run.schedule_epochs.decay, at_least(0, "epochs").capped(kMaxEpochs),
                  "End of the cosine decay in epochs. 0: `decay_steps`.");
   schedule.field("stepwise", run.schedule_epochs.stepwise,
                  "Change the rate with each step. `false`: once per epoch, by the number of the epoch; the "
                  "warmup is then `warmup_epochs`.");
   schedule.field("late", run.schedule_epochs.late,
-                 "With `stepwise: false`: an epoch has the rate of the one before, as in the paper's code, "
-                 "where the first two begin the warmup.");
+                 "With `stepwise: false`: each epoch uses the previous epoch's learning rate (an off-by-one "
+                 "of the paper's code: the first two epochs share the first rate).");
 
   Section& ema =
       root.section_named("ema", "A moving average of the weights, in float32, kept in checkpoints.");
   ema.field("decay", run.ema.decay, from_below(0, 1),
-            "With each step the average moves to the weights by 1 - `decay`. 0: no average.");
+            "Each step moves the average towards the weights by 1 - `decay`. 0: no average.");
   ema.field(
       "evaluate", run.ema.evaluate,
       "Evaluations, and commands that load a checkpoint of the run, take the average; `false`: the weights.");
@@ -236,17 +236,17 @@ void add_reports(RunConfig& run, Section& root) {
   Section& log = root.section_named("log", "Lines on the console and in metrics.jsonl.");
   log.field("every", run.log.every, at_least(1, "steps").capped(kMaxSteps), "Steps between two lines.");
   log.field("tensorboard", run.log.tensorboard,
-            "Whether `output.dir` also has the numbers of metrics.jsonl as events that TensorBoard reads.");
+            "Also write the numbers of metrics.jsonl to `output.dir` as TensorBoard events.");
 
   Section& eval = root.section_named("eval", "The score on held-out data.");
   eval.field("every", run.eval.every, at_least(0, "steps").capped(kMaxSteps),
              "Steps between two evaluations. 0: at the end only.");
   eval.field("every_epochs", run.eval.every_epochs, at_least(0, "epochs").capped(kMaxEpochs),
              "Epochs between two evaluations. 0: `every`.");
-  eval.field("each_epoch_after", run.eval.each_epoch_after, at_least(0, "epochs").capped(kMaxEpochs),
-             "After so many epochs each further one is evaluated, as the last ones of the paper's recipe. 0: "
-             "none for this reason.");
-  eval.field("at_start", run.eval.at_start, "Evaluate before the first step, too.");
+  eval.field(
+      "each_epoch_after", run.eval.each_epoch_after, at_least(0, "epochs").capped(kMaxEpochs),
+      "After this many epochs, evaluate at the end of every epoch, as the paper's recipe does. 0: off.");
+  eval.field("at_start", run.eval.at_start, "Also evaluate before the first step.");
 
   Section& checkpoint =
       root.section_named("checkpoint", "Checkpoints, from which an interrupted run resumes.");
@@ -255,7 +255,7 @@ void add_reports(RunConfig& run, Section& root) {
   checkpoint.field("every_epochs", run.checkpoint.every_epochs, at_least(0, "epochs").capped(kMaxEpochs),
                    "Epochs between two checkpoints. 0: `every`.");
   checkpoint.field("keep_last", run.checkpoint.keep_last, at_least(1, "checkpoints").capped(kMaxWidth),
-                   "How many of the newest checkpoints are kept.");
+                   "Number of newest checkpoints to keep.");
   checkpoint.field("keep_best", run.checkpoint.keep_best,
                    "Keep the checkpoint with the best validation score as well.");
   checkpoint.field("keep", run.checkpoint.keep, at_least(1, "steps").capped(kMaxSteps),
@@ -268,17 +268,17 @@ void add_reports(RunConfig& run, Section& root) {
       "step waits as a whole.");
 
   Section& guard = root.section_named("guard",
-                                      "What happens if a loss or a gradient is NaN or infinite. The update "
-                                      "is not made; the weights stay as they were.");
+                                      "What to do if a loss or a gradient is NaN or infinite. The update is "
+                                      "skipped, so the weights stay as they were.");
   guard.field("non_finite", run.guard.non_finite, "`stop` the run, or `skip` the update of this step.");
   guard.field("max_skipped", run.guard.max_skipped, at_least(0, "steps").capped(kMaxSteps),
               "With `skip`: the run stops if more than this many steps in a row are skipped.");
 
-  Section& spike = guard.section_named(
-      "spike",
-      "Steps whose loss or gradient norm is far above the mean of the steps before are not made, in all "
-      "processes: one poisoned batch does no harm. Their samples are passed over; more than `max_skipped` "
-      "in a row end the run.");
+  Section& spike =
+      guard.section_named("spike",
+                          "Skips the update of steps whose loss or gradient norm is far above the recent "
+                          "mean, in all processes, so that one bad batch does no harm. Their samples count "
+                          "as seen; more than `max_skipped` in a row end the run.");
   spike.field("loss", run.guard.spike.loss, at_least(0, "standard deviations"),
               "The loss may be above the mean of the window by this many of its standard deviations, which "
               "count as a hundredth of the mean at least. 0: no limit.");
@@ -287,31 +287,30 @@ void add_reports(RunConfig& run, Section& root) {
       "The same for the global L2 norm of the gradients, before clipping: it also catches flipped bits "
       "of a broken processor or memory. 0: no limit.");
   spike.field("window", run.guard.spike.window, at_least(2, "steps").capped(10000),
-              "Number of steps that were made whose mean and standard deviation count. There are no limits "
-              "before so many were made.");
+              "Number of previous updates whose mean and standard deviation count. There is no limit before "
+              "that many updates.");
 
-  Section& profile = root.section_named("profile", "Where the time of training steps goes.");
+  Section& profile = root.section_named("profile", "Traces of training steps.");
   profile.field(
       "steps", run.profile.steps, at_least(1, "steps").capped(kMaxSteps),
       "The first and the last step, as in `[10, 12]`, of which `trace.json` in `output.dir` shows every "
       "op and every wait, for ui.perfetto.dev or chrome://tracing; other processes write "
       "`trace.rank1.json` and so on. With `cuda_graph` these steps are launched kernel by kernel.");
 
-  Section& comm =
-      root.section_named("comm", "What the processes of a run that `mpirun` has started have in common.");
+  Section& comm = root.section_named("comm", "Communication between the processes of a distributed run.");
   comm.field(
       "backend", run.comm.backend,
-      "What carries messages between GPUs (`device: cuda`). `nccl`: NCCL, each process on a GPU of its "
-      "own. `host`: copies to host memory, which Open MPI or TCP sends, as without GPUs; processes may "
-      "share a GPU, nothing is hidden behind computing, and `cuda_graph` is refused. `auto`: `nccl`.");
+      "How GPUs exchange messages (`device: cuda`). `nccl`: NCCL, each process on a GPU of its "
+      "own. `host`: copies to host memory, which Open MPI or TCP sends, as without GPUs; processes may share "
+      "a GPU, communication does not overlap with computation, and `cuda_graph` is refused. `auto`: `nccl`.");
   comm.field("timeout", run.comm.timeout, at_least(0, "seconds"),
-             "Longest wait for other processes. Then the run ends with exit code 6 and names those that did "
-             "not come. 0: no limit.");
-  comm.field("bucket_mib", run.comm.bucket_mib, at_least(1, "MiB").capped(kMaxWidth),
-             "Gradients are summed in parts of this size while the backward pass goes on. Results do not "
-             "depend on it.");
+             "Longest wait for other processes. After it the run ends with exit code 6 and names the missing "
+             "ones. 0: no limit.");
+  comm.field(
+      "bucket_mib", run.comm.bucket_mib, at_least(1, "MiB").capped(kMaxWidth),
+      "Size of the buckets in which gradients are summed during the backward pass. Does not change results.");
   comm.field("gradients", run.comm.gradients,
-             "Type in which gradients are sent. `bfloat16` halves the bytes and rounds each process's part; "
+             "Data type for sending gradients. `bfloat16` halves the bytes and rounds each process's part; "
              "the sums are made in float32.");
   comm.field(
       "zero", run.comm.zero, at_least(0).capped(1),
@@ -402,7 +401,7 @@ Section describe_common(RunConfig& run, FamilyConfigs families) {
   for (const FamilyConfig* family : families) tasks.emplace_back(family->task());
   root.field("task", choice_of(run.task, std::move(tasks)), "What is trained.");
   root.field("seed", run.seed, at_least(0),
-             "Decides initial weights, data order and dropout: same seed, same run.");
+             "Determines initial weights, data order and dropout: the same seed gives the same run.");
   root.field("device", run.device,
              "Device that trains the model: `cpu`, `cuda` (the first GPU) or `cuda:N`.");
   root.field("tf32", run.tf32,
