@@ -33,6 +33,12 @@ class Analyze(support.MohTest):
         self.assertNotIn("Infinity", text)
         return json.loads(text)
 
+    def test_groups_of_heads_that_all_are_kept(self):
+        self.train({"model.kv_heads": 2, "model.moh.routing": "groups"})  # one of two is shared, and the other one routed
+        for layer in self.report("data=words.txt")["layers"]:
+            self.assertEqual((layer["shared"], layer["routed"], layer["top_k"]), (2, 2, 2))
+            self.assertEqual(layer["load"], [1] * HEADS)
+
     def test_sources_layers_and_tokens(self):
         self.train()
         report = self.report("--source", "words=words.txt", "--source", "digits=digits.txt", "--max-tokens", "400",
