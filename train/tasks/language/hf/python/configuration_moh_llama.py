@@ -12,12 +12,13 @@ ROUTINGS = ("heads", "groups")
 GATE_SCALINGS = ("code", "paper")
 BALANCE_LOSSES = ("code", "paper", "shares")
 STRAIGHT_THROUGH = ("none", "selected", "all")
+ROUTER_DTYPES = (None, "float32")
 ROPE_TYPES = ("default", "linear", "llama3", "yarn", "dynamic")
 
 
 def one_of(name, value, choices):
     if value not in choices:
-        raise ValueError(f"{name}: expected one of {', '.join(choices)}, found {value!r}")
+        raise ValueError(f"{name}: expected one of {', '.join(map(str, choices))}, found {value!r}")
     return value
 
 
@@ -41,10 +42,11 @@ class MohLlamaConfig(PretrainedConfig):
     moh_balance_loss      "code": E sum P_i f_i, "paper": without E, "shares": E sum P_i f_i / K. None: as the scaling
                           of "learned", else "code".
     moh_balance_weight    of the load-balance loss, which joins the loss in training.
+    moh_router_dtype      "float32": the routers' weights keep this type in a model of another. None: they have the model's.
     """
 
     model_type = "moh_llama"
-    keys_to_ignore_at_inference = ["past_key_values"]
+    keys_to_ignore_at_inference = ["past_key_values", "cache"]
 
     def __init__(
         self,
@@ -77,6 +79,7 @@ class MohLlamaConfig(PretrainedConfig):
         moh_straight_through="selected",
         moh_balance_loss=None,
         moh_balance_weight=0.01,
+        moh_router_dtype=None,
         tie_word_embeddings=False,
         **kwargs,
     ):
@@ -108,6 +111,7 @@ class MohLlamaConfig(PretrainedConfig):
         form = moh_balance_loss or (moh_gate_scaling if moh_router == "learned" else "code")
         self.moh_balance_loss = one_of("moh_balance_loss", form, BALANCE_LOSSES)
         self.moh_balance_weight = moh_balance_weight
+        self.moh_router_dtype = one_of("moh_router_dtype", moh_router_dtype, ROUTER_DTYPES)
         super().__init__(tie_word_embeddings=tie_word_embeddings, **kwargs)
 
     def shared_heads_of(self, layer):

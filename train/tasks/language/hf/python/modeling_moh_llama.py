@@ -11,7 +11,7 @@ token keeps K.
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Optional
 
 import torch
@@ -362,6 +362,38 @@ def head_loads(gates, attention_mask):
     return (chosen * counts).sum((0, 1)) / counts.sum().clamp_min(1)
 
 
+# The name of the cache among a model's outputs, which transformers 5.24 changed.
+CACHE_OUTPUT = "cache" if "cache" in {field.name for field in fields(CausalLMOutputWithPast)} else "past_key_values"
+
+# What transformers passes to every model and means nothing here: the places of the tokens in the cache, which the cache
+# itself knows, and how far `generate` has come.
+WITHOUT_MEANING = ("cache_position", "is_first_iteration", "next_sequence_length")
+
+
+def one_cache(**given):
+    """The cache that a caller hands over, by whichever of its names: transformers 5.24 calls `cache` what was
+    `past_key_values` before it. None if there is none."""
+    given = {name: value for name, value in given.items() if value is not None}
+    cache = next(iter(given.values()), None)
+    if any(value is not cache for value in given.values()):
+        raise ValueError(f"expected one cache, found {' and '.join(given)}, which differ")
+    if cache is not None and not hasattr(cache, "get_seq_length"):
+        raise TypeError(f"{next(iter(given))}: expected a Cache of transformers, found {type(cache).__name__}")
+    return cache
+
+
+def refuse_unknown(arguments):
+    """Throws for an argument that has a meaning which would be lost: a cache by a new name, a tensor, a number. Flags that
+    are off, and those that ask for more output, do no harm."""
+    for name, value in arguments.items():
+        bidirectional = name == "is_causal" and value is False
+        one_type = name == "token_type_ids" and value is not None and not bool(value.any())  # as of tokenizers for one text
+        if value is None or name in WITHOUT_MEANING or one_type or (isinstance(value, bool) and not bidirectional):
+            continue
+        raise TypeError(f"forward: expected arguments that MohLlamaForCausalLM knows, found {name} ({type(value).__name__}); "
+                        "it would be ignored, and the result wrong without a word")
+
+
 class MohLlamaForCausalLM(PreTrainedModel, GenerationMixin):
     config_class = MohLlamaConfig
     base_model_prefix = "model"
@@ -374,6 +406,8 @@ class MohLlamaForCausalLM(PreTrainedModel, GenerationMixin):
         super().__init__(config)
         self.model = Decoder(config)
         self.lm_head = nn.Linear(config.hidden_size, config.vocab_size, bias=False)
+        if config.moh_router_dtype == "float32":
+            self._keep_in_fp32_modules_strict = ["wg", "wg_0", "wg_1"]
         self.post_init()
 
     def _init_weights(self, module):
@@ -411,12 +445,17 @@ class MohLlamaForCausalLM(PreTrainedModel, GenerationMixin):
         return_dict=None,
         logits_to_keep=0,
         num_items_in_batch=None,
+        cache=None,
+        past_key_value=None,
         **kwargs,
     ):
         """Logits in the model's dtype. With `labels` (input_ids, -100 where there is nothing to learn) the loss is the mean
         cross-entropy of the next tokens; in training the layers' mean load-balance loss joins it. With `num_items_in_batch`,
         the tokens to learn of all micro-batches of a step, the losses of the micro-batches sum to that of the step.
-        Attention weights [B, H, T, S] are those before the gates."""
+        Attention weights [B, H, T, S] are those before the gates. The cache may be called `past_key_values`, `cache` or
+        `past_key_value`."""
+        refuse_unknown(kwargs)
+        past_key_values = one_cache(past_key_values=past_key_values, cache=cache, past_key_value=past_key_value)
         if (input_ids is None) == (inputs_embeds is None):
             raise ValueError("expected either input_ids or inputs_embeds")
         x = self.model.embed_tokens(input_ids) if inputs_embeds is None else inputs_embeds
@@ -432,7 +471,7 @@ class MohLlamaForCausalLM(PreTrainedModel, GenerationMixin):
         output = MohCausalLMOutputWithPast(
             loss=None if labels is None else self.loss_of(logits, labels, balance, num_items_in_batch),
             logits=logits,
-            past_key_values=past_key_values if use_cache else None,
+            **{CACHE_OUTPUT: past_key_values if use_cache else None},
             hidden_states=states if output_hidden_states else None,
             attentions=weights if output_attentions else None,
             gates=gates if output_gates else None,
