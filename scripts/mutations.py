@@ -88,4 +88,14 @@ MUTATIONS = [
              "checkpoint"),
     Mutation("a resumed run reads its data from the beginning", "train/checkpoint/train_state.cpp",
              'state.samples = count_at(json, "samples");', "state.samples = 0;", "moh", "cli\\.(resume|kill)"),
+    # What moh writes for others, and for its own commands.
+    Mutation("an export loses the cache that transformers 5.24 hands over", "train/tasks/language/hf/python/modeling_moh_llama.py",
+             "one_cache(past_key_values=past_key_values, cache=cache, past_key_value=past_key_value)", "past_key_values", "moh",
+             "moh_llama_call"),
+    Mutation("an export passes arguments over", "train/tasks/language/hf/python/modeling_moh_llama.py",
+             "        refuse_unknown(kwargs)\n", "", "moh", "moh_llama_call"),
+    Mutation("a converted run with a moving average does not open", "train/tasks/evaluated_part.cpp",
+             "if (is_model_only(checkpoint) && !mention_average(overrides)) return {};", "", "moh", "cli\\.conversion_pairs"),
+    Mutation("a conversion loses the names of classes", "train/tools/convert/write_model_checkpoint.cpp",
+             "model_only_json(trained_identity(source, model))", "model_only_json({})", "moh", "cli\\.conversion_pairs"),
 ]

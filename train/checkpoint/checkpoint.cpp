@@ -157,14 +157,4 @@ void write_checkpoint_files(const CheckpointContents& contents, const fs::path& 
   complete_checkpoint(contents, std::move(model), std::move(shards), folder);
 }
 
-void finish_model_only_checkpoint(const fs::path& folder, std::int64_t step, ManifestFile model,
-                                  std::string_view config_yaml,
-                                  std::span<const std::pair<std::string, std::string>> files) {
-  Manifest manifest;
-  manifest.step = step;
-  manifest.num_optimizer_shards = 0;
-  list_written(manifest.files, std::move(model));
-  write_texts(manifest, folder, kModelOnlyTrainer, config_yaml, files);
-}
-
 }  // namespace moh

@@ -38,9 +38,6 @@ struct CheckpointContents {
   std::vector<std::pair<std::string, std::string>> files = {};
 };
 
-/// trainer.json of a checkpoint that holds a model only: converted from another format, not saved by a run.
-inline constexpr std::string_view kModelOnlyTrainer = "{\"model_only\": true}\n";
-
 /// A checkpoint folder, of which only the manifest has been read.
 struct CheckpointInfo {
   std::filesystem::path folder;
@@ -83,12 +80,5 @@ void complete_checkpoint(const CheckpointContents& contents, std::vector<Manifes
 /// Writes and syncs all files of a checkpoint in an existing empty folder, the manifest last, and syncs the
 /// folder: CheckpointStore::save up to the rename. Throws StorageError.
 void write_checkpoint_files(const CheckpointContents& contents, const std::filesystem::path& folder);
-
-/// Completes a checkpoint that holds a model only, in a folder that contains its model.safetensors, for which
-/// `model` is the manifest's entry: writes the other files, the manifest last, and syncs the folder. `files`
-/// are those of CheckpointContents. Throws StorageError.
-void finish_model_only_checkpoint(const std::filesystem::path& folder, std::int64_t step, ManifestFile model,
-                                  std::string_view config_yaml,
-                                  std::span<const std::pair<std::string, std::string>> files = {});
 
 }  // namespace moh

@@ -1,6 +1,7 @@
 #include "train/checkpoint/stored_checkpoint.h"
 
 #include "core/error.h"
+#include "train/checkpoint/train_state.h"
 #include "train/formats/element_blocks.h"
 #include "train/io/checksum.h"
 #include "train/io/printable.h"
@@ -114,7 +115,7 @@ void StoredCheckpoint::verify() const {
 }
 
 void require_resumable(const StoredCheckpoint& checkpoint) {
-  if (checkpoint.trainer_json() != kModelOnlyTrainer) return;
+  if (!is_model_only(checkpoint)) return;
   throw CheckpointError(error_message("checkpoint " + checkpoint_folder_name(checkpoint.step()), "",
                                       "a run's optimiser state and position in its data", "a model alone",
                                       "it was converted: begin a new run that starts from it (init.from)"));

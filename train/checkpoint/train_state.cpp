@@ -13,6 +13,7 @@ namespace moh {
 namespace {
 
 constexpr int kVersion = 1;
+constexpr const char *kModelOnly = "model_only", *kIdentity = "task";
 
 using Json = nlohmann::ordered_json;
 
@@ -69,9 +70,24 @@ TrainState read(const Json& json) {
   state.recent_grad_norms = list_at<double>(json, "recent_grad_norms");
   state.selections = list_at<std::string>(json, "selections");
   state.seed = json.at("seed").get<std::int64_t>();
-  state.identity = texts_at(json, "task");
+  state.identity = texts_at(json, kIdentity);
   if (json.contains("data")) state.data = texts_at(json, "data");
   return state;
+}
+
+/// The object of trainer.json in a checkpoint that holds a model only; null for other texts.
+Json model_only_object(std::string_view text) {
+  try {
+    Json json = parse(text);
+    const auto found = json.find(kModelOnly);
+    return found != json.end() && *found == true ? json : Json();
+  } catch (const std::exception&) {
+    return {};  // whoever reads it as the state of a run says what is wrong
+  }
+}
+
+std::string name_of(const StoredCheckpoint& checkpoint) {
+  return "checkpoint " + checkpoint_folder_name(checkpoint.step());
 }
 
 Json object_of(const std::vector<std::pair<std::string, std::string>>& texts) {
@@ -96,7 +112,7 @@ std::string to_json(const TrainState& state) {
                      {"selections", state.selections},
                      {"evaluation_due", state.evaluation_due},
                      {"seed", state.seed},
-                     {"task", object_of(state.identity)},
+                     {kIdentity, object_of(state.identity)},
                      {"data", object_of(state.data)}};
   return json.dump(2) + "\n";
 }
@@ -114,8 +130,29 @@ TrainState train_state_from_json(std::string_view text, std::string_view where) 
 }
 
 TrainState train_state_of(const StoredCheckpoint& checkpoint) {
-  return train_state_from_json(checkpoint.trainer_json(),
-                               "checkpoint " + checkpoint_folder_name(checkpoint.step()));
+  return train_state_from_json(checkpoint.trainer_json(), name_of(checkpoint));
+}
+
+std::string model_only_json(const TrainedIdentity& identity) {
+  Json json = Json::object();
+  json[kModelOnly] = true;
+  if (!identity.empty()) json[kIdentity] = object_of(identity);
+  return json.dump(2) + "\n";
+}
+
+bool is_model_only(const StoredCheckpoint& checkpoint) {
+  return !model_only_object(checkpoint.trainer_json()).is_null();
+}
+
+TrainedIdentity trained_identity(const StoredCheckpoint& checkpoint) {
+  const Json json = model_only_object(checkpoint.trainer_json());
+  if (json.is_null()) return train_state_of(checkpoint).identity;
+  if (!json.contains(kIdentity)) return {};
+  try {
+    return texts_at(json, kIdentity);
+  } catch (const std::exception& error) {  // of the JSON library
+    throw CheckpointError(name_of(checkpoint) + ": trainer.json: " + error.what());
+  }
 }
 
 }  // namespace moh

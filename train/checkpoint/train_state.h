@@ -11,6 +11,10 @@ namespace moh {
 
 class StoredCheckpoint;
 
+/// What training found out about a model besides its configuration (Task::identity), by name: the names of
+/// its classes, the hash of its tokenizer.
+using TrainedIdentity = std::vector<std::pair<std::string, std::string>>;
+
 /// What a run needs, besides tensors, to resume. There is no generator state: random numbers are a function
 /// of the seed and the step.
 struct TrainState {
@@ -25,7 +29,7 @@ struct TrainState {
   std::vector<std::string> selections;  ///< RouterWatch::churn(), at the last checkpoint that was due
   bool evaluation_due = false;          ///< a signal interrupted the evaluation after this step
   std::int64_t seed = 0;
-  std::vector<std::pair<std::string, std::string>> identity;  ///< of the task
+  TrainedIdentity identity;  ///< of the task
   std::vector<std::pair<std::string, std::string>>
       data;  ///< Task::data_contents(); of earlier versions empty
 };
@@ -37,5 +41,13 @@ TrainState train_state_from_json(std::string_view text, std::string_view where);
 
 /// The state stored in a checkpoint. Throws CheckpointError.
 TrainState train_state_of(const StoredCheckpoint& checkpoint);
+
+/// trainer.json of a checkpoint that holds a model only: converted from another format, not saved by a run.
+std::string model_only_json(const TrainedIdentity& identity);
+/// Whether a checkpoint holds a model only.
+bool is_model_only(const StoredCheckpoint& checkpoint);
+/// TrainState::identity of a run's checkpoint, or what a conversion kept of it; conversions of earlier
+/// versions kept nothing. Throws CheckpointError.
+TrainedIdentity trained_identity(const StoredCheckpoint& checkpoint);
 
 }  // namespace moh

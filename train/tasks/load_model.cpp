@@ -1,17 +1,21 @@
 #include "train/tasks/load_model.h"
 
+#include <span>
+
 #include "core/dry_run.h"
 #include "core/error.h"
 #include "models/active_heads.h"
 #include "ops/linalg/gemm_options.h"
 #include "train/checkpoint/stored_checkpoint.h"
-#include "train/checkpoint/train_state.h"
 #include "train/comm/local_gpu.h"
 #include "train/formats/stored_dtype.h"
 #include "train/io/durable_file.h"
 #include "train/io/input_file.h"
 #include "train/log/logging.h"
+#include "train/tasks/evaluated_part.h"
 #include "train/tasks/model_source.h"
+#include "train/tasks/stored_precision.h"
+#include "train/tasks/trained_identity.h"
 #include "train/weights/compare_weights.h"
 #include "train/weights/foreign_formats.h"
 #include "train/weights/load_weights.h"
@@ -69,22 +73,6 @@ std::unique_ptr<WeightFile> open_verified(const ModelLocation& location, const s
   return weights;
 }
 
-/// The run of a checkpoint, read when its checksum has been verified: damage is no mistake in a
-/// configuration.
-RunConfig stored_run(const ModelLocation& location, const Families& families,
-                     const std::vector<std::string>& settings = {}) {
-  static_cast<void>(StoredCheckpoint(location.weights, LoadScope::kModelOnly));
-  return load_run_config(location.config.string(), settings, families.configs(), ConfigUse::kModel);
-}
-
-/// The part of a checkpoint that its run evaluates.
-std::string evaluated_part(const ModelLocation& location, const Families& families,
-                           const std::vector<std::string>& settings) {
-  if (!location.is_checkpoint) return {};
-  const RunConfig run = stored_run(location, families, settings);
-  return run.ema.decay > 0 && run.ema.evaluate ? std::string(kAveragePart) : "";
-}
-
 /// The run of a model that was not trained by moh: defaults for everything but the model, in the precision of
 /// its weights.
 std::string run_text(const ModelLocation& location, const WeightFile& weights, const Families& families) {
@@ -98,8 +86,9 @@ std::string run_text(const ModelLocation& location, const WeightFile& weights, c
   run.output.dir =
       std::filesystem::path("runs") /
       (location.config.empty() ? location.weights.stem() : location.config.parent_path().filename());
-  const bool half = !weights.tensors().empty() && main_type(weights.tensors()) == "BF16";
-  if (half) run.precision = Precision::kBFloat16;
+  const std::span<const WeightInfo> tensors = weights.tensors();
+  if (!take_precision(tensors, families, run) && !tensors.empty() && main_type(tensors) == "BF16")
+    run.precision = Precision::kBFloat16;
   return print_resolved(run);
 }
 
@@ -123,10 +112,11 @@ void require_model(const WeightFile& weights, std::span<const WeightInfo> expect
       ": the tensors do not match the model that its configuration describes: " + list(differences));
 }
 
-/// Passes what the training of a checkpoint found out to the configuration of its model.
-void remember_training(const ModelLocation& location, FamilyConfig& config) {
-  const StoredCheckpoint checkpoint(location.weights, LoadScope::kModelOnly);
-  if (checkpoint.trainer_json() != kModelOnlyTrainer) config.remember(train_state_of(checkpoint).identity);
+/// Passes what the training of a model found out to its configuration.
+void remember_training(const ModelLocation& location, const Families& families, FamilyConfig& config) {
+  std::unique_ptr<FamilyConfig> described;
+  if (!location.is_checkpoint) described = read_model_config(location, families);
+  config.remember(trained_identity(location, described != nullptr ? *described : config));
 }
 
 /// Logs a line if most of the weights have another precision than the model.
@@ -181,11 +171,11 @@ LoadedModel load_model(const std::filesystem::path& path, const Families& famili
   settings.insert(settings.end(), {"cuda_graph=false", "comm.backend=auto", "attention.backend=auto"});
   settings.insert(settings.end(), overrides.begin(), overrides.end());
   const std::unique_ptr<WeightFile> weights =
-      open_verified(location, evaluated_part(location, families, settings));
+      open_verified(location, evaluated_part(location, families, settings, overrides));
   LoadedModel loaded;
   loaded.path = location.is_checkpoint ? location.weights : path;
   loaded.config = read_config(location, *weights, families, settings, use);
-  if (location.is_checkpoint) remember_training(location, *loaded.config.family);
+  remember_training(location, families, *loaded.config.family);
   take_gpu(loaded.config, processes);
   open_configured_device(loaded.config, NewProducts::kFirstProposal);
   loaded.family = &families.of(loaded.config);

@@ -105,6 +105,10 @@ void ImageRun::remember(std::span<const std::pair<std::string, std::string>> ide
   class_names = class_names_in(identity, class_names);
 }
 
+TrainedIdentity ImageRun::identity() const {
+  return class_names.empty() ? TrainedIdentity() : TrainedIdentity{identity_of(class_names)};
+}
+
 void ImageRun::begin_with_preset(std::string_view name) {
   preset = name;
   model = image_preset(name);

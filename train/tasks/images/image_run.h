@@ -9,11 +9,12 @@
 #include "train/tasks/images/class_names.h"
 #include "train/tasks/images/image_data_config.h"
 #include "train/tasks/images/image_model_config.h"
+#include "train/tasks/trained_identity.h"
 
 namespace moh {
 
 /// The part of a run's configuration that `task: image_classification` defines.
-struct ImageRun final : CloneableFamilyConfig<ImageRun> {
+struct ImageRun final : CloneableFamilyConfig<ImageRun>, KeepsIdentity {
   static constexpr std::string_view kTask = "image_classification";
   static constexpr std::string_view kNoPreset = "none";
 
@@ -38,6 +39,7 @@ struct ImageRun final : CloneableFamilyConfig<ImageRun> {
   bool has_epochs() const override { return true; }
   std::vector<std::string> presets() const override { return image_presets(); }
   void remember(std::span<const std::pair<std::string, std::string>> identity) override;
+  TrainedIdentity identity() const override;
   void begin_with_preset(std::string_view name) override;
   void begin_with_model_of(const FamilyConfig& checkpoint) override;
   std::vector<config::Difference> disagreements(const FamilyConfig& checkpoint) const override;

@@ -10,7 +10,9 @@
 #include "train/io/durable_file.h"
 #include "train/log/format.h"
 #include "train/tasks/images/image_run.h"
+#include "train/tasks/images/label_names.h"
 #include "train/tasks/images/timm_config.h"
+#include "train/tasks/trained_identity.h"
 #include "train/weights/compare_weights.h"
 #include "train/weights/hf/config_json.h"
 #include "train/weights/load_weights.h"
@@ -59,7 +61,9 @@ bool ImageWeightNames::recognises(const ConfigJson& json) const {
 
 std::unique_ptr<FamilyConfig> ImageWeightNames::read_config(const std::filesystem::path& config_json) const {
   auto run = std::make_unique<ImageRun>();
-  run->model = read_timm_config(ConfigJson(config_json));
+  const ConfigJson json(config_json);
+  run->model = read_timm_config(json);
+  run->class_names = read_label_names(json, run->model.classes);
   return run;
 }
 
@@ -88,7 +92,8 @@ void ImageWeightNames::write_files(const std::filesystem::path& folder, const Fa
                                     "a dense vision transformer, which timm has too", describe(config),
                                     "convert to safetensors: names are those of the released code"));
   }
-  write_file_durably(folder / "config.json", timm_config(model));
+  const std::vector<std::string> names = class_names_in(trained_identity(source, config), {});
+  write_file_durably(folder / "config.json", timm_config(model, names));
   copy_companions(companions(source), folder);
 }
 

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "train/io/printable.h"
+#include "train/tasks/images/label_names.h"
 
 namespace moh {
 
@@ -118,7 +119,7 @@ ImageModelConfig read_timm_config(const ConfigJson& json) {
   return config;
 }
 
-std::string timm_config(const ImageModelConfig& c) {
+std::string timm_config(const ImageModelConfig& c, std::span<const std::string> class_names) {
   const auto size = std::ranges::find_if(kTimmSizes, [&](const TimmSize& known) {
     return known.hidden == c.vit.hidden && known.layers == c.vit.layers && known.heads == c.vit.heads;
   });
@@ -140,6 +141,7 @@ std::string timm_config(const ImageModelConfig& c) {
                             {"pool_size", nullptr},
                             {"first_conv", "patch_embed.proj"},
                             {"classifier", "head"}};
+  if (say_more_than_numbers(class_names)) json[std::string(kLabelNames)] = class_names;
   return json.dump(2) + "\n";
 }
 

@@ -120,6 +120,14 @@ std::string routing_text(const LlamaConfig& c) {
   return "MoH with " + format_fixed(100 * activated_heads(routing_of(c)), 1) + "% of the heads";
 }
 
+/// Of the tensors of a model: whether its routers have a precision of their own.
+RouterPrecision router_precision_of(std::span<const WeightInfo> tensors) {
+  const bool are_float32 = std::ranges::any_of(tensors, [](const WeightInfo& tensor) {
+    return tensor.stored_dtype == "F32" && tensor.name.find(".self_attn.wg") != std::string::npos;
+  });
+  return are_float32 && main_type(tensors) != "F32" ? RouterPrecision::kFloat32 : RouterPrecision::kSame;
+}
+
 /// LLaMA models as Hugging Face's transformers names them, and MoH-LLaMA as the released code does.
 class LanguageWeightNames final : public WeightNames {
  public:
@@ -156,7 +164,9 @@ class LanguageWeightNames final : public WeightNames {
         std::ranges::any_of(kTokenizerFiles, [&](const char* name) { return beside.contains(name); });
     const bool is_of_bytes = !has_tokenizer && knows_bytes(run, source, beside);
     const HfTokenIds ids = is_of_bytes ? byte_token_ids() : token_ids_of(source, beside);
-    write_hf_model_files(folder, run.model, torch_dtype_name(source, tensors), ids);
+    LlamaConfig model = run.model;
+    model.moh.router_precision = router_precision_of(tensors);
+    write_hf_model_files(folder, model, torch_dtype_name(source, tensors), ids);
     if (is_of_bytes) {
       write_byte_tokenizer(folder, run.model.max_positions);
     } else if (!has_tokenizer) {

@@ -9,6 +9,7 @@
 #include "train/io/durable_file.h"
 #include "train/io/file_ops.h"
 #include "train/io/printable.h"
+#include "train/tasks/evaluated_part.h"
 #include "train/tasks/load_model.h"
 #include "train/tasks/model_source.h"
 #include "train/tools/convert/write_model_checkpoint.h"
@@ -263,6 +264,11 @@ ConvertReport convert_model(const ConvertOptions& asked, const Families& familie
   if (options.part.empty() && !weights->parts().empty()) {
     report.warnings.push_back(options.from.string() + " holds several models: " + report.source_format +
                               " is taken; --part names another");
+  }
+  if (options.part.empty() && leaves_average_out(location, families)) {
+    report.warnings.push_back(options.from.string() +
+                              ": its weights are taken; evaluations of this run take their moving average, " +
+                              "as does --part ema");
   }
   const std::unique_ptr<FamilyConfig> model = know_model(options, families, location, report);
   std::vector<WeightInfo> expected;

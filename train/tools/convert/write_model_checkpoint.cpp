@@ -5,9 +5,12 @@
 
 #include "core/error.h"
 #include "train/checkpoint/checkpoint.h"
+#include "train/checkpoint/train_state.h"
 #include "train/config/load_run_config.h"
 #include "train/tasks/load_model.h"
 #include "train/tasks/model_source.h"
+#include "train/tasks/stored_precision.h"
+#include "train/tasks/trained_identity.h"
 #include "train/weights/load_weights.h"
 
 namespace moh {
@@ -16,28 +19,10 @@ namespace fs = std::filesystem;
 
 namespace {
 
-/// Whether the parameters of the run's model have the types of these tensors.
-bool has_types(const RunConfig& run, const Families& families, std::span<const WeightInfo> tensors) {
-  const std::vector<WeightInfo> expected =
-      expected_tensors(families.of(run), *run.family, dtype_of(run.precision));
-  return std::ranges::all_of(tensors, [&](const WeightInfo& t) {
-    const auto parameter = std::ranges::find(expected, t.name, &WeightInfo::name);
-    return parameter != expected.end() && t.stored_dtype == parameter->stored_dtype;
-  });
-}
-
 /// Sets the precision of the model and of its routers to that of the tensors.
 void set_precision(const fs::path& where, std::span<const WeightInfo> tensors, const Families& families,
                    RunConfig& run) {
-  MohConfig* const moh = run.family->moh();
-  const RouterPrecision asked = moh != nullptr ? moh->router_precision : RouterPrecision::kSame;
-  for (const RouterPrecision routers : {asked, RouterPrecision::kSame, RouterPrecision::kFloat32}) {
-    if (moh != nullptr) moh->router_precision = routers;
-    for (const Precision precision : {Precision::kFloat32, Precision::kBFloat16}) {
-      run.precision = precision;
-      if (has_types(run, families, tensors)) return;
-    }
-  }
+  if (take_precision(tensors, families, run)) return;
   const std::string_view type = main_type(tensors);
   const bool same = std::ranges::all_of(tensors, [&](const WeightInfo& t) { return t.stored_dtype == type; });
   throw CheckpointError(error_message(where.string(), "tensors", "F32 or BF16, one for all",
@@ -75,10 +60,11 @@ void write_model_checkpoint(const fs::path& folder, const fs::path& name, const 
   set_precision(weights.path(), tensors, families, run);
   const std::string text = print_resolved(run);
   check_readable(text, config, families);
-  const auto files = families.of(run).weight_names().carried_files(source);
-  finish_model_only_checkpoint(folder, step_of_folder_name(name.filename().string()).value_or(0),
-                               write_safetensors_file(folder / kModelFile, weights, tensors, progress), text,
-                               files);
+  complete_checkpoint({.step = step_of_folder_name(name.filename().string()).value_or(0),
+                       .trainer_json = model_only_json(trained_identity(source, model)),
+                       .config_yaml = text,
+                       .files = families.of(run).weight_names().carried_files(source)},
+                      {write_safetensors_file(folder / kModelFile, weights, tensors, progress)}, {}, folder);
 }
 
 }  // namespace moh

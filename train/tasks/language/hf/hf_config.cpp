@@ -189,7 +189,7 @@ void check_routing_keys(const ConfigJson& json) {
   constexpr std::string_view kKnown[] = {
       "moh_router",       "moh_shared_heads",     "moh_active_heads",   "moh_gate_scaling",
       "moh_two_stage",    "moh_straight_through", "moh_balance_weight", "moh_shared_heads_index",
-      "moh_balance_loss", "moh_routing"};
+      "moh_balance_loss", "moh_routing",          "moh_router_dtype"};
   for (const std::string& key : json.keys()) {
     if (key.starts_with("moh_") && std::ranges::count(kKnown, key) == 0)
       json.unsupported(key, "no such key", json.shown(key), "a newer moh may read it");
@@ -206,6 +206,14 @@ bool is_dense(const ConfigJson& json, RouterKind router, const LlamaConfig& mode
   return true;
 }
 
+/// Routers of float32 in a model of another precision; without the key they are of the model's.
+RouterPrecision router_precision(const ConfigJson& json) {
+  if (!json.has(kRouterDtype)) return RouterPrecision::kSame;
+  if (json.text(kRouterDtype) != kRouterFloat32)
+    json.unsupported(kRouterDtype, kRouterFloat32, json.shown(kRouterDtype));
+  return RouterPrecision::kFloat32;
+}
+
 MohConfig read_routing(const ConfigJson& json, const LlamaConfig& model) {
   check_routing_keys(json);
   MohConfig moh;
@@ -220,6 +228,7 @@ MohConfig read_routing(const ConfigJson& json, const LlamaConfig& model) {
   moh.straight_through = named(json, "moh_straight_through", moh.straight_through);
   const bool paper = moh.router == RouterKind::kLearned && moh.gate_scaling == GateScaling::kPaper;
   moh.balance_loss = named(json, "moh_balance_loss", paper ? BalanceLoss::kPaper : BalanceLoss::kCode);
+  moh.router_precision = router_precision(json);
   moh.balance_weight = json.number_or("moh_balance_weight", moh.balance_weight);
   if (!(moh.balance_weight >= 0))
     json.damaged("moh_balance_weight", "0 or more", json.shown("moh_balance_weight"));

@@ -10,6 +10,9 @@
 
 namespace moh {
 
+/// The key, and its only value, of a moh_llama whose routers are float32 in a model of another precision.
+inline constexpr std::string_view kRouterDtype = "moh_router_dtype", kRouterFloat32 = "float32";
+
 /// Whether read_hf_config() supports a `model_type`, or has a specific error message for it.
 bool is_language_model_type(std::string_view type);
 

@@ -151,6 +151,7 @@ void add_routing(const LlamaConfig& model, Json& json) {
   json["moh_straight_through"] = name_of(moh.straight_through);
   json["moh_balance_loss"] = name_of(moh.balance_loss);
   json["moh_balance_weight"] = moh.balance_weight;
+  if (moh.router_precision == RouterPrecision::kFloat32) json[std::string(kRouterDtype)] = kRouterFloat32;
 }
 
 void add_class(HfForm form, Json& json) {

@@ -149,6 +149,19 @@ TEST_CASE("hf config: MoH-LLaMA3-8B as released") {
                  Contains("if that code computes a plain LLaMA, remove the key"));
 }
 
+TEST_CASE("hf config: routers with a precision of their own") {
+  const auto moh_llama = [](const std::string& more) {
+    return R"({"model_type": "moh_llama", "hidden_size": 32, "intermediate_size": 48, "num_attention_heads": 4,
+      "num_hidden_layers": 1, "vocab_size": 64, "moh_router": "learned", "moh_shared_heads": 1, "moh_active_heads": 2)" +
+           more + "}";
+  };
+  CHECK(read(moh_llama("")).moh.router_precision == RouterPrecision::kSame);
+  CHECK(read(moh_llama(R"(, "moh_router_dtype": "float32")")).moh.router_precision ==
+        RouterPrecision::kFloat32);
+  CHECK_THAT(refusal<ConfigError>(moh_llama(R"(, "moh_router_dtype": "float16")")),
+             Contains("moh_router_dtype: expected float32, found"));
+}
+
 TEST_CASE("hf config: what moh cannot compute is refused by name") {
   const auto other = [](const std::string& type, const std::string& name) {
     return refusal<ConfigError>(R"({"model_type": ")" + type + R"(", "architectures": [")" + name + R"("]})");
