@@ -125,7 +125,7 @@ void write_verdict(std::ostream& out, const TrainingPlan& plan) {
 void write_disk(std::ostream& out, const TrainingPlan& plan) {
   const DiskPlan disk = plan.disk();
   fmt::print(out, "\ncheckpoints         {} each, at most {} at a time: {} on the disk\n",
-             format_bytes(disk.bytes), disk.most, format_bytes(disk.bytes * disk.most));
+             format_bytes(disk.bytes), disk.most, format_bytes(disk.total()));
 }
 
 void write_time(std::ostream& out, const TrainingPlan& plan) {
@@ -190,7 +190,7 @@ void write_json_line(std::ostream& out, const TrainingPlan& plan, const std::str
   const DiskPlan disk = plan.disk();
   object["checkpoint_bytes"] = disk.bytes;
   object["checkpoints"] = disk.most;
-  object["disk_bytes"] = disk.bytes * disk.most;
+  object["disk_bytes"] = disk.total();
   if (plan.options.memory_bytes) object["gpu_memory_bytes"] = *plan.options.memory_bytes;
   if (plan.time) {
     object.update({{"mfu", plan.options.mfu},

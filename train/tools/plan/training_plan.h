@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <string>
 #include <utility>
@@ -43,6 +44,12 @@ bool is_number(const std::string& text);
 struct DiskPlan {
   std::int64_t bytes = 0;  ///< of one
   std::int64_t most = 0;   ///< at a time, one of them while it is written
+
+  /// Bytes of all of them; the largest number if that is too small for it.
+  std::int64_t total() const {
+    std::int64_t product = 0;
+    return __builtin_mul_overflow(bytes, most, &product) ? std::numeric_limits<std::int64_t>::max() : product;
+  }
 };
 
 /// The memory of a device under one setting of model.recompute.

@@ -188,6 +188,8 @@ TEST_CASE("plan: checkpoints are those that are kept, and the one that is being 
   CHECK(disk({.gpus = 2, .zero = 1}).bytes == disk().bytes);
   config.checkpoint = {.every = 0, .keep_last = 5, .keep_best = false};
   CHECK(disk().most == 2);  // there is one at the end
+  CHECK(DiskPlan{3, 4}.total() == 12);
+  CHECK(DiskPlan{std::int64_t{1} << 56, 1 << 20}.total() == std::numeric_limits<std::int64_t>::max());
 }
 
 TEST_CASE("plan: shared heads that a rule would measure are planned as the first ones") {
