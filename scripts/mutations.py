@@ -98,4 +98,6 @@ MUTATIONS = [
              "if (is_model_only(checkpoint) && !mention_average(overrides)) return {};", "", "moh", "cli\\.conversion_pairs"),
     Mutation("a conversion loses the names of classes", "train/tools/convert/write_model_checkpoint.cpp",
              "model_only_json(trained_identity(source, model))", "model_only_json({})", "moh", "cli\\.conversion_pairs"),
+    Mutation("processes do not compare what they train on", "train/cli/several_processes.cpp",
+             "  require_same(facts, processes);\n  return data;", "  return data;", "moh", "cli\\.shared_facts"),
 ]

@@ -177,6 +177,47 @@ class Links(support.MohTest):
                     self.assertEqual(mine.read_text(), "precious, and without a newline at its end")
 
 
+class Samples(support.MohTest):
+    """The folder of the pictures that a run draws."""
+
+    def setUp(self):
+        super().setUp()
+        self.write("dit.yaml", f"seed: 3\nthreads: 1\ntask: diffusion\noutput: {{dir: run}}\n{support.TINY_DIT}"
+                   "data: {drawn: 16, drawn_validation: 8}\ntrain: {steps: 2, batch_size: 4}\n"
+                   "optim: {learning_rate: 0.003}\neval: {every: 1}\nsample: {pictures: 2, steps: '2'}\ncheckpoint: {every: 1}\n")
+
+    def train_pictures(self, *arguments, code=support.DONE):
+        return self.moh("train", "dit.yaml", *arguments, code=code)
+
+    def names(self):
+        return sorted(path.name for path in (self.folder / "run/samples").iterdir())
+
+    def test_a_link_is_refused_by_name_and_nothing_is_written_through_it(self):
+        self.train_pictures("schedule.decay_steps=4")
+        mine = self.write("mine/step_00000003.png", "precious")
+        shutil.rmtree(self.folder / "run/samples")
+        (self.folder / "run/samples").symlink_to(mine.parent)
+        for how in ("--resume", "--overwrite"):
+            output = self.train_pictures("schedule.decay_steps=4", "train.steps=4", how, code=support.STORAGE_ERROR)
+            self.assert_says(output, "run/samples: expected a folder of this run, found a symbolic link; remove the link")
+        self.assertEqual([path.name for path in mine.parent.iterdir()], [mine.name])
+        self.assertEqual(mine.read_text(), "precious")
+        (self.folder / "run/samples").unlink()
+        self.write("run/samples", "a file")
+        output = self.train_pictures("schedule.decay_steps=4", "train.steps=4", "--resume", code=support.STORAGE_ERROR)
+        self.assert_says(output, "run/samples: expected a folder of this run, found another kind of file")
+
+    def test_overwrite_and_a_next_start_clean_up(self):
+        self.train_pictures()
+        self.assertEqual(self.names(), ["step_00000001.png", "step_00000002.png"])
+        self.write("run/samples/.step_00000001.png.tmp-0123", "half")
+        self.write("run/samples/notes.txt", "mine")
+        self.train_pictures("--resume", "train.steps=2")
+        self.assertEqual(self.names(), ["notes.txt", "step_00000001.png", "step_00000002.png"])
+        self.train_pictures("--overwrite", "train.steps=1")
+        self.assertEqual(self.names(), ["notes.txt", "step_00000001.png"])
+
+
 class ChangedConfiguration(support.MohTest):
     def setUp(self):
         super().setUp()

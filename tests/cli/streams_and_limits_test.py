@@ -51,6 +51,35 @@ class Limits(support.MohTest):
                      preexec_fn=lambda limit=limit: resource.setrlimit(resource.RLIMIT_AS, (limit, limit)))
             self.assert_same_state("run", run)
 
+    @unittest.skipIf(os.environ.get("MOH_SANITIZED"), "moh test skipped: sanitizers reserve address space")
+    def test_small_limits_leave_room_for_both_tensors_and_others(self):
+        # What is reserved for tensors must not be missed elsewhere: a run that fits a limit fits a larger one.
+        self.config({"checkpoint.every": 0})
+        fits = []
+        for megabytes in range(100, 301, 20):
+            limit = megabytes << 20
+            result = self.command("train", "tiny.yaml", "--overwrite",
+                                  preexec_fn=lambda limit=limit: resource.setrlimit(resource.RLIMIT_AS, (limit, limit)))
+            fits.append(result.returncode == support.DONE)
+            if not fits[-1]:
+                self.assertGreaterEqual(result.returncode, 0, result.output)  # no signal
+        self.assertEqual(fits, sorted(fits), "a larger limit was too small")
+        self.assertTrue(fits[-1])
+
+    @unittest.skipIf(os.environ.get("MOH_SANITIZED"), "moh test skipped: sanitizers reserve address space")
+    def test_threads_that_the_system_refuses_are_an_error(self):
+        self.write("pictures.yaml", "seed: 3\nthreads: 1\ntask: image_classification\noutput: {dir: run}\n"
+                   "model: {architecture: vit, classes: 2, image_size: 8, "
+                   "vit: {patch_size: 4, layers: 1, hidden: 16, heads: 2, mlp_ratio: 2}}\n"
+                   "data: {drawn: 16, drawn_validation: 0, workers: 200}\ntrain: {steps: 2, batch_size: 2}\n")
+        self.config({"threads": 300})
+        for config, key in (("pictures.yaml", "data.workers"), ("tiny.yaml", "threads")):
+            for megabytes in (400, 800):
+                limit = megabytes << 20
+                output = self.moh("train", config, "--overwrite", code=1,
+                                  preexec_fn=lambda limit=limit: resource.setrlimit(resource.RLIMIT_AS, (limit, limit)))
+                self.assertRegex(output, rf"error: {key}: expected \d+ threads, found \d+, then the system refused another one")
+
     def test_more_threads_than_any_machine_has(self):
         self.config({"threads": 0})
         output = self.moh("train", "tiny.yaml", env={"OMP_NUM_THREADS": "65536"}, code=support.CONFIG_ERROR)

@@ -25,7 +25,7 @@ int number_in(const std::string& text, const char* name, const char* what, int l
   const bool whole = error == std::errc() && end == text.data() + text.size();
   if (whole && number >= least && number <= most) return number;
   throw ConfigError(
-      error_message("environment", name, what, text.empty() ? "nothing" : "'" + text + "'",
+      error_message("environment", name, what, "'" + text + "'",
                     text.empty() ? "set it, or unset WORLD_SIZE for a run in one process" : ""));
 }
 
