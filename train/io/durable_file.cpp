@@ -1,10 +1,14 @@
 #include "train/io/durable_file.h"
 
 #include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <mutex>
+#include <set>
 #include <string>
 #include <system_error>
 #include <utility>
@@ -21,9 +25,11 @@ namespace fs = std::filesystem;
 
 namespace {
 
+constexpr std::string_view kTemporary = ".tmp-";
+
 /// Prefix of the names of all temporary files of `path`, and of replaced folders.
 std::string temporary_prefix(const fs::path& path) {
-  return "." + path.filename().string() + ".tmp-";
+  return "." + path.filename().string() + std::string(kTemporary);
 }
 std::string replaced_prefix(const fs::path& path) {
   return "." + path.filename().string() + ".old-";
@@ -50,6 +56,73 @@ std::vector<fs::path> left_beside(const fs::path& path, const std::string& prefi
                                    "the folder " + printable_path(folder) + " does not exist"));
 }
 
+/// Closes a descriptor, if there is one.
+class Descriptor {
+ public:
+  explicit Descriptor(int fd) : fd_(fd) {}
+  ~Descriptor() {
+    if (fd_ >= 0) ::close(fd_);
+  }
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
+
+ private:
+  int fd_;
+};
+
+/// Whether this is a name that temporary_beside() makes: ".NAME.tmp-" and 16 hexadecimal digits.
+bool is_temporary_name(const std::string& name) {
+  constexpr std::size_t kDigits = 16;
+  const std::size_t tail = kTemporary.size() + kDigits;
+  if (!name.starts_with('.') || name.size() <= tail + 1) return false;
+  const std::string_view end = std::string_view(name).substr(name.size() - tail);
+  return end.starts_with(kTemporary) &&
+         end.find_first_not_of("0123456789abcdef", kTemporary.size()) == std::string_view::npos;
+}
+
+/// Opens and locks an entry that no other process has locked. Returns -1 for others, and on file systems
+/// without locks.
+int lock_entry(const fs::path& path, int flags) {
+  const int fd = ::open(path.c_str(), flags | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+  if (fd >= 0 && ::flock(fd, LOCK_EX | LOCK_NB) == 0) return fd;
+  if (fd >= 0) ::close(fd);
+  return -1;
+}
+
+void remove_unless_locked(const fs::path& path) {
+  std::error_code ignored;
+  const fs::file_status status = fs::symlink_status(path, ignored);
+  if (!fs::is_regular_file(status) && !fs::is_directory(status)) return;
+  const int fd = lock_entry(path, fs::is_directory(status) ? O_RDONLY | O_DIRECTORY : O_RDWR);
+  if (fd < 0) return;
+  fs::remove_all(path, ignored);
+  ::close(fd);
+}
+
+/// Removes abandoned temporaries of a folder once in the life of this process.
+void remove_abandoned_temporaries_once(const fs::path& folder) {
+  static std::mutex mutex;
+  static std::set<fs::path> seen;
+  std::error_code ignored;
+  const fs::path whole = fs::absolute(folder, ignored);
+  {
+    const std::lock_guard lock(mutex);
+    if (!seen.insert(whole).second) return;
+  }
+  remove_abandoned_temporaries_in(folder);
+}
+
+/// Creates and locks a temporary file; a process that looks for abandoned ones may remove it in between.
+int create_locked(const fs::path& path) {
+  while (true) {
+    const int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    struct stat status {};
+    if (fd < 0 || ::flock(fd, LOCK_EX | LOCK_NB) != 0 || ::fstat(fd, &status) != 0 || status.st_nlink > 0)
+      return fd;
+    ::close(fd);
+  }
+}
+
 }  // namespace
 
 fs::path temporary_beside(const fs::path& path) {
@@ -62,7 +135,7 @@ OutputFile::OutputFile(fs::path path, std::uint64_t expected_bytes)
   if (const int injected = MOH_FAILPOINT("io:create"); injected > 0) {
     fail_to_create(path_, injected, expected_);
   }
-  fd_ = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+  fd_ = create_locked(path_);
   if (fd_ < 0) fail_to_create(path_, errno, expected_);
   MOH_TRACE_IO(kCreate, path_);
 }
@@ -95,6 +168,10 @@ void OutputFile::sync_and_close() {
   if (::close(std::exchange(fd_, -1)) != 0) throw_storage_error(path_, "close", errno);
 }
 
+int OutputFile::hold() const {
+  return ::fcntl(fd_, F_DUPFD_CLOEXEC, 0);
+}
+
 void write_new_file(const fs::path& path, std::string_view contents) {
   OutputFile file(path, contents.size());
   file.write(contents);
@@ -102,13 +179,17 @@ void write_new_file(const fs::path& path, std::string_view contents) {
 }
 
 DurableFile::DurableFile(fs::path path, std::uint64_t expected_bytes)
-    : path_(std::move(path)), file_(temporary_beside(path_), expected_bytes) {}
+    : path_(std::move(path)), file_(temporary_beside(path_), expected_bytes) {
+  remove_abandoned_temporaries_once(folder_of(path_));
+}
 
 DurableFile::~DurableFile() {
   if (!renamed_) ::unlink(file_.path().c_str());
 }
 
 void DurableFile::commit() {
+  // Without the lock the file would count as abandoned between closing and renaming.
+  const Descriptor lock(file_.hold());
   file_.sync_and_close();
   rename_path(file_.path(), path_);
   renamed_ = true;
@@ -151,11 +232,17 @@ void write_file_durably(const fs::path& path, std::string_view contents) {
 
 DurableFolder::DurableFolder(fs::path path)
     : path_(path.has_filename() ? std::move(path) : path.parent_path()), temporary_(temporary_beside(path_)) {
-  make_directories(temporary_);
+  make_directories(folder_of(path_));
+  remove_abandoned_temporaries_once(folder_of(path_));
+  do {  // a process that looks for abandoned folders may remove it before it is locked
+    make_directories(temporary_);
+    lock_ = lock_entry(temporary_, O_RDONLY | O_DIRECTORY);
+  } while (!is_taken(temporary_));
 }
 
 DurableFolder::~DurableFolder() {
   std::error_code ignored;
+  if (lock_ >= 0) ::close(lock_);
   if (!renamed_) fs::remove_all(temporary_, ignored);
 }
 
@@ -195,6 +282,15 @@ void restore_replaced(const fs::path& path) {
   if (is_taken(path)) return;
   const std::vector<fs::path> aside = left_beside(path, replaced_prefix(path));
   if (!aside.empty()) rename_path(aside.front(), path);
+}
+
+void remove_abandoned_temporaries_in(const fs::path& folder) {
+  std::error_code ignored;
+  std::vector<fs::path> found;
+  for (fs::directory_iterator entry(folder, ignored), end; entry != end; entry.increment(ignored)) {
+    if (is_temporary_name(entry->path().filename().string())) found.push_back(entry->path());
+  }
+  for (const fs::path& path : found) remove_unless_locked(path);
 }
 
 void remove_abandoned_temporaries(const fs::path& path) {

@@ -27,6 +27,9 @@ class OutputFile {
   void rewrite_beginning(std::span<const std::byte> bytes);
   /// Syncs the contents to disk and closes. The name is durable once the folder is synced.
   void sync_and_close();
+  /// Another descriptor of the open file, which keeps its lock when this object has closed it; the caller
+  /// closes it. -1 where there is none.
+  int hold() const;
 
  private:
   std::filesystem::path path_;
@@ -39,7 +42,8 @@ class OutputFile {
 void write_new_file(const std::filesystem::path& path, std::string_view contents);
 
 /// Replaces a file atomically and durably: it is written under a temporary name in the same folder, synced
-/// and renamed, and the folder is synced. Until then an existing file of that name is unchanged.
+/// and renamed, and the folder is synced. Until then an existing file of that name is unchanged. The first
+/// one of a process in a folder removes what killed processes left there (remove_abandoned_temporaries_in).
 class DurableFile {
  public:
   explicit DurableFile(std::filesystem::path path, std::uint64_t expected_bytes = 0);
@@ -67,8 +71,9 @@ void require_replaceable(std::string_view option, const std::filesystem::path& p
 /// Writes `contents` as a DurableFile.
 void write_file_durably(const std::filesystem::path& path, std::string_view contents);
 
-/// Replaces a folder atomically and durably. The caller writes and syncs files (OutputFile) in a temporary
-/// folder with the same parent, which is renamed at the end. Throws StorageError.
+/// Replaces a folder atomically and durably; removes, as DurableFile, what killed processes left. The caller
+/// writes and syncs files (OutputFile) in a temporary folder with the same parent, which is renamed at the
+/// end. Throws StorageError.
 class DurableFolder {
  public:
   /// Creates the temporary folder, and missing parents.
@@ -92,6 +97,7 @@ class DurableFolder {
 
   std::filesystem::path path_;
   std::filesystem::path temporary_;
+  int lock_ = -1;  ///< of the temporary folder
   bool renamed_ = false;
 };
 
@@ -101,6 +107,11 @@ std::filesystem::path temporary_beside(const std::filesystem::path& path);
 /// Restores the name of a folder that a DurableFolder had renamed, if its process was killed before the new
 /// folder got the name. To be called by the only process that writes this path, before it checks the path.
 void restore_replaced(const std::filesystem::path& path);
+
+/// Removes temporary files and folders of any name in `folder` that nobody writes any more: their writers
+/// lock them, and the system unlocks those of a killed process. Leaves those that it cannot lock or remove,
+/// and all where `folder` is not there.
+void remove_abandoned_temporaries_in(const std::filesystem::path& folder);
 
 /// Removes temporary files and replaced folders of `path` that a DurableFile or DurableFolder could not
 /// remove because its process was killed or failed. To be called by the only process that writes this path:

@@ -52,6 +52,42 @@ TEST_CASE("io: durable file: what a killed process left is removed, and nothing 
   CHECK(left == std::vector<std::string>{".a", ".a.tmp", ".b.tmp-1234", "a", "b"});
 }
 
+TEST_CASE(
+    "io: durable file: what nobody writes any more is removed from a folder, and what somebody writes is "
+    "not") {
+  const TemporaryFolder folder;
+  const std::string abandoned = ".a.tmp-0123456789abcdef", tree = ".t.tmp-ffffffffffffffff";
+  for (const char* name : {".a.tmp-0123456789abcdef", ".a.tmp-0123456789abcde", ".tmp-0123456789abcdef",
+                           "a.tmp-0123456789abcdef", ".a.tmp-0123456789ABCDEF", ".a.old-0123456789abcdef"})
+    write_new_file(folder / name, "half");
+  fs::create_directories(folder / tree / "inner");
+  write_new_file(folder / tree / "inner/file", "half");
+  fs::create_symlink("nowhere", folder / ".l.tmp-0123456789abcdef");
+  {
+    DurableFile file(folder / "b");
+    DurableFolder made(folder / "c");
+    remove_abandoned_temporaries_in(folder.path());
+    CHECK_FALSE(fs::exists(folder / abandoned));
+    CHECK_FALSE(fs::exists(folder / tree));
+    CHECK(fs::exists(made.temporary()));
+    CHECK(list_directory(folder.path()).size() == 8);
+    file.write("whole");
+    file.commit();
+    made.commit();
+  }
+  CHECK(read_file(folder / "b") == "whole");
+  CHECK(fs::is_directory(folder / "c"));
+  CHECK(list_directory(folder.path()).size() == 8);
+  CHECK_NOTHROW(remove_abandoned_temporaries_in(folder / "none"));
+}
+
+TEST_CASE("io: durable file: the first file in a folder removes what was left there") {
+  const TemporaryFolder folder;
+  write_new_file(folder / ".a.tmp-0123456789abcdef", "half");
+  write_file_durably(folder / "b", "text");
+  CHECK(list_directory(folder.path()).size() == 1);
+}
+
 TEST_CASE("io: durable file: a missing folder is a storage error that names the path") {
   const TemporaryFolder folder;
   CHECK_THAT(
