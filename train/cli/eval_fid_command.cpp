@@ -80,6 +80,7 @@ int eval_fid(const FidArgs& args, const Families& families) {
     });
   });
   line.finish();
+  for (const std::string& remark : remarks_on_counts(reference, samples)) log_warning("eval fid: " + remark);
   if (args.json) {
     write_json_line(std::cout, reference, samples, scores);
     return kDone;

@@ -144,6 +144,14 @@ std::optional<double> distance(const PictureFeatures& a, const PictureFeatures& 
   return frechet_distance(*of_a, *of_b);
 }
 
+/// Rows of the features that the scores are of; nothing where a file has moments alone.
+std::optional<std::int64_t> number_of_pictures(const PictureFeatures& of) {
+  for (const Tensor* rows : {&of.features, &of.spatial_features, &of.probabilities}) {
+    if (rows->defined()) return rows->dim(0);
+  }
+  return std::nullopt;
+}
+
 /// The scores that there are, in the order of the table.
 std::vector<std::pair<const char*, double>> rows_of(const PictureScores& s) {
   std::vector<std::pair<const char*, double>> rows;
@@ -214,10 +222,34 @@ PictureScores score_pictures(const PictureFeatures& reference, const PictureFeat
   return scores;
 }
 
+std::vector<std::string> remarks_on_counts(const PictureFeatures& reference, const PictureFeatures& samples) {
+  constexpr std::int64_t kEnough = 10'000;
+  std::vector<std::string> remarks;
+  for (const auto& [what, set] : {std::pair("reference", &reference), std::pair("samples", &samples)}) {
+    const std::optional<std::int64_t> count = number_of_pictures(*set);
+    if (!count || *count >= kEnough) continue;
+    std::string remark =
+        std::string(what) + ": " + std::to_string(*count) +
+        " pictures are few: FID and sFID come out too large, by a bias that falls as one over "
+        "their number, and the other scores depend on it, too. Compare only scores of equally "
+        "many pictures; published ones are of 50000";
+    if (set->features.defined() && !set->moments && *count <= set->features.dim(1))
+      remark += ". There are not more pictures than the " + std::to_string(set->features.dim(1)) +
+                " features, whose covariance has no full rank";
+    remarks.push_back(std::move(remark));
+  }
+  return remarks;
+}
+
 void write_table(std::ostream& out, const PictureFeatures& reference, const PictureFeatures& samples,
                  const PictureScores& scores) {
   out << "reference        " << printable_path(reference.name) << "\nsamples          "
       << printable_path(samples.name) << '\n';
+  const std::optional<std::int64_t> of_reference = number_of_pictures(reference),
+                                    of_samples = number_of_pictures(samples);
+  if (of_reference || of_samples)
+    out << "pictures         " << (of_reference ? std::to_string(*of_reference) : "not known") << " and "
+        << (of_samples ? std::to_string(*of_samples) : "not known") << '\n';
   for (const auto& [name, value] : rows_of(scores)) {
     std::array<char, 80> text{};
     std::snprintf(text.data(), text.size(), "%-16s %.6f\n", name, value);

@@ -5,6 +5,7 @@
 #include <iosfwd>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "train/math/frechet_distance.h"
 
@@ -42,6 +43,11 @@ struct PictureScores {
 /// features of two widths and too few of them, naming both files.
 PictureScores score_pictures(const PictureFeatures& reference, const PictureFeatures& samples,
                              const std::function<void(double)>& progress);
+
+/// What to know of scores of few pictures, a sentence each: that FID has a bias, larger than differences
+/// between models, below 10,000 pictures, and that pictures which are not more than features have a
+/// covariance without full rank. Empty where there are more, and where files have moments alone.
+std::vector<std::string> remarks_on_counts(const PictureFeatures& reference, const PictureFeatures& samples);
 
 void write_table(std::ostream& out, const PictureFeatures& reference, const PictureFeatures& samples,
                  const PictureScores& scores);
