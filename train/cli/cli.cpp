@@ -12,6 +12,7 @@
 #include "train/cli/command_line_errors.h"
 #include "train/cli/command_line_words.h"
 #include "train/cli/commands.h"
+#include "train/cli/finite_numbers.h"
 #include "train/cli/standard_streams.h"
 #include "train/comm/comm_error.h"
 #include "train/io/error_words.h"
@@ -86,6 +87,7 @@ int run(int argc, char** argv, const Families& families, std::string_view commit
   add_checkpoint_commands(commands);
   add_convert(commands);
   add_bench(commands);
+  require_finite_numbers(app);
   try {
     return parse_and_run(app, action, argc, argv, families);
   } catch (const std::exception& error) {
