@@ -61,16 +61,24 @@ EmaUpdate::EmaUpdate(std::vector<EmaParameter> parameters) : parameters_(std::mo
 
 void EmaUpdate::update(double decay, const Tensor& go) const {
   Check("ema").in_range("decay", decay, 0, 1);
+  run(1.0 - decay, nullptr, go);
+}
+
+void EmaUpdate::update_by(const Tensor& rate, const Tensor& go) const {
+  MOH_CHECK(rate.dtype() == DType::kFloat64 && rate.numel() == 1, "ema: a rate in float64");
+  run(0, rate.data<double>(), go);
+}
+
+void EmaUpdate::run(double rate, const double* rate_at, const Tensor& go) const {
   if (parameters_.empty()) return;
-  const double rate = 1.0 - decay;
   const double* const flag = go.defined() ? go.data<double>() : nullptr;
   run_kernel("ema", parameters_[0].value, [&]<class Backend, class Any>() {
-    const auto run = [&]<class T>(const KernelTable<EmaChunk<T>>& chunks) {
-      EmaKernels<Backend, T>::update(chunks.data(), chunks.size(), static_cast<Acc<T>>(rate), flag);
+    const auto update = [&]<class T>(const KernelTable<EmaChunk<T>>& chunks) {
+      EmaKernels<Backend, T>::update(chunks.data(), chunks.size(), static_cast<Acc<T>>(rate), rate_at, flag);
     };
-    run(float32_);
-    run(bfloat16_);
-    if constexpr (!std::is_same_v<Backend, Cuda>) run(float64_);
+    update(float32_);
+    update(bfloat16_);
+    if constexpr (!std::is_same_v<Backend, Cuda>) update(float64_);
   });
 }
 

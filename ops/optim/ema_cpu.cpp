@@ -7,9 +7,10 @@ namespace moh {
 
 template <class Backend, class T>
 void EmaKernels<Backend, T>::update(const EmaChunk<T>* chunks, std::int64_t num_chunks, Acc<T> rate,
-                                    const double* go) {
+                                    const double* rate_at, const double* go) {
   if (go != nullptr && *go == 0) return;
   using A = Acc<T>;
+  if (rate_at != nullptr) rate = static_cast<A>(*rate_at);
   parallel_for(num_chunks, 1, [=](std::int64_t begin, std::int64_t end) {
     for (std::int64_t chunk = begin; chunk < end; ++chunk) {
       const auto [average, value, count] = chunks[chunk];

@@ -66,6 +66,7 @@ TrainState read(const Json& json) {
   if (!best.is_null()) state.best_score = best.get<double>();
   state.evaluation_due =
       json.value("evaluation_due", false);  // absent in earlier versions, which did not interrupt evaluations
+  state.average_warmup = json.value("average_warmup", false);
   state.recent_losses = list_at<double>(json, "recent_losses");
   state.recent_grad_norms = list_at<double>(json, "recent_grad_norms");
   state.selections = list_at<std::string>(json, "selections");
@@ -110,6 +111,7 @@ std::string to_json(const TrainState& state) {
                      {"recent_losses", state.recent_losses},
                      {"recent_grad_norms", state.recent_grad_norms},
                      {"selections", state.selections},
+                     {"average_warmup", state.average_warmup},
                      {"evaluation_due", state.evaluation_due},
                      {"seed", state.seed},
                      {kIdentity, object_of(state.identity)},

@@ -27,7 +27,9 @@ struct TrainState {
   std::optional<double> best_score;  ///< of the evaluations so far
   std::vector<double> recent_losses, recent_grad_norms;  ///< what guard.spike compares with, oldest first
   std::vector<std::string> selections;  ///< RouterWatch::churn(), at the last checkpoint that was due
-  bool evaluation_due = false;          ///< a signal interrupted the evaluation after this step
+  /// Whether the decay of the moving average began lower (ema.warmup); of earlier versions false.
+  bool average_warmup = false;
+  bool evaluation_due = false;  ///< a signal interrupted the evaluation after this step
   std::int64_t seed = 0;
   TrainedIdentity identity;  ///< of the task
   std::vector<std::pair<std::string, std::string>>

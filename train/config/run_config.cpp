@@ -227,6 +227,10 @@ void add_training(RunConfig& run, Section& root) {
       root.section_named("ema", "A moving average of the weights, in float32, kept in checkpoints.");
   ema.field("decay", run.ema.decay, from_below(0, 1),
             "Each step moves the average towards the weights by 1 - `decay`. 0: no average.");
+  ema.field("warmup", run.ema.warmup,
+            "After t steps the decay is at most (1 + t) / (10 + t), so that the average of a short run, too, "
+            "forgets the initial weights. `false`: `decay` from the first step on, as in DiT's and DeiT's "
+            "code.");
   ema.field(
       "evaluate", run.ema.evaluate,
       "Evaluations, and commands that load a checkpoint of the run, take the average; `false`: the weights.");

@@ -84,6 +84,7 @@ struct EpochSchedule {
 /// The moving average of the weights.
 struct EmaConfig {
   double decay = 0;      ///< 0: none
+  bool warmup = true;    ///< the decay begins lower (decay_at)
   bool evaluate = true;  ///< evaluations, and what loads a checkpoint, take the average
 };
 

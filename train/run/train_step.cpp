@@ -88,7 +88,7 @@ TrainStep::TrainStep(Task& task, AdamW& optimizer, const RunConfig& config, Comm
       part_{processes.rank(), processes.size()},
       own_micro_batches_(config.train.accumulate / processes.size()),
       length_(length_of(config, task.steps_per_epoch())) {
-  if (config.ema.decay > 0) average_.emplace(optimizer, config.ema.decay);
+  if (config.ema.decay > 0) average_.emplace(optimizer, AverageDecay{config.ema.decay, config.ema.warmup});
   micro_batch_ = zeros({2}, DType::kInt64, config.device);
   if (config.cuda_graph) graphs_.emplace();
   const MohConfig* const moh = config.family ? config.family->moh() : nullptr;
@@ -136,6 +136,7 @@ bool TrainStep::begin_unless(FunctionRef<bool()> stop, std::int64_t step, double
   const StepSize size = sum_of(sizes);
   task_.set_targets(size.targets);
   optimizer_.set_learning_rate(learning_rate);
+  if (average_) average_->set_step(step);
   const bool complete = compute(stop, step, sizes, report);
   task_.end_step();
   if (on_gpus()) processes_.on_device().require_same_calls(processes_);

@@ -80,6 +80,8 @@ class TrainStep {
   std::size_t graph_nodes() const { return graphs_ ? graphs_->num_nodes() : 0; }
   /// The moving average of the weights; null without config.ema.
   const WeightAverage* average() const { return average_ ? &*average_ : nullptr; }
+  /// The average's decay is the same in all steps, as it was in the steps before.
+  void end_average_warmup() { average_->end_warmup(); }
   /// Gives the model the weights that are evaluated, as long as the result lives: their average, or with null
   /// their own.
   std::unique_ptr<WeightsScope> evaluated_weights() const;

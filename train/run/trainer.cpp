@@ -101,9 +101,20 @@ Trainer::Trainer(const RunConfig& config, Task& task, const RunFolder& folder, C
         [this](double begin, double end) { trace_->add_wait_for_processes(begin, end); });
   }
   if (resume_from) resume(*resume_from);
+  settle_average(resume_from != nullptr);
 }
 
 Trainer::~Trainer() {
+/// An average that began without a warm-up goes on without, as of a checkpoint of an earlier version.
+void Trainer::settle_average(bool resumed) {
+  if (train_step_.average() == nullptr) return;
+  if (resumed && config_.ema.warmup && !state_.average_warmup) {
+    train_step_.end_average_warmup();
+    log_info("resume: the moving average goes on without ema.warmup, as it began");
+  }
+  state_.average_warmup = train_step_.average()->decay().warmup;
+}
+
   try {
     if (saving_) wait_for_checkpoint();    // a divided save is finished by all processes, or dropped
   } catch (const std::exception& error) {  // after another one, which ends the run
@@ -519,6 +530,21 @@ std::string Trainer::stop_reason() {
   if (limit == 0) return "";
   const bool over = monotonic_seconds() - started_ >= limit;
   return processes_.max(over ? 1 : 0) > 0 ? "stopped after " + text_of(limit) + " s" : "";
+/// Those of the task, and that the average of a short run consists of its first weights.
+std::vector<std::pair<std::string, std::string>> Trainer::remarks() const {
+  std::vector<std::pair<std::string, std::string>> remarks = task_.remarks();
+  if (train_step_.average() == nullptr) return remarks;
+  constexpr double kMuch = 0.01;
+  const double share = train_step_.average()->decay().share_of_first(state_.step);
+  if (share < kMuch) return remarks;
+  char text[160];
+  std::snprintf(text, sizeof text,
+                "%.0f%% of it are still the initial weights: lower ema.decay, or set ema.warmup: true",
+                100 * share);
+  remarks.emplace_back("moving average", text);
+  return remarks;
+}
+
 }
 
 TrainOutcome Trainer::finish(std::string reason) {
@@ -542,7 +568,7 @@ TrainOutcome Trainer::finish(std::string reason) {
   }
   summary.peak_memory_bytes = memory_stats(config_.device).total.peak_bytes;
   summary.peak_process_memory_bytes = peak_process_memory();
-  summary.remarks = task_.remarks();
+  summary.remarks = remarks();
   summary.output_dir = config_.output.dir.string();
   return outcome;
 }

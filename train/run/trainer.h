@@ -96,6 +96,8 @@ class Trainer {
   std::string stop_reason();
   TrainOutcome finish(std::string reason);
 
+  void settle_average(bool resumed);
+  std::vector<std::pair<std::string, std::string>> remarks() const;
   RunConfig config_;
   Task& task_;
   const RunFolder& folder_;
