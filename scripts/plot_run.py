@@ -54,6 +54,7 @@ class Run:
     learning_rate: dict = field(default_factory=dict)
     curves: dict = field(default_factory=dict)  # {field of PANELS: {step: value}}
     head_load: dict = field(default_factory=dict)  # {step: [[share per head] per layer]}
+    evaluated: set = field(default_factory=set)  # of each kind of evaluation: (items, held-out items, names of sources)
 
     def is_empty(self):
         return not (self.train_loss or self.validation_loss)
@@ -67,12 +68,34 @@ def is_head_load(value):
     return isinstance(value, list) and all(isinstance(layer, list) for layer in value) and any(value)
 
 
+def evaluated_data(record):
+    """Over which data an evaluation was, as far as its record tells; records of earlier versions do not."""
+    sources = tuple(sorted(name.removeprefix("loss/") for name in record if name.startswith("loss/")))
+    return record.get("evaluated"), record.get("held_out"), sources
+
+
+def describe_data(data):
+    evaluated, held_out, sources = data
+    count = "an unknown part" if evaluated is None else f"{evaluated} of {held_out}"
+    return count + (f" of {', '.join(sources)}" if sources else "")
+
+
+def evaluation_warnings(runs):
+    """Lines about curves whose points, drawn together, are of evaluations over different data."""
+    runs = [run for run in runs if run.evaluated]
+    if len(set().union(*(run.evaluated for run in runs))) < 2:
+        return []
+    lines = [f"{run.label}: {'; '.join(sorted(map(describe_data, run.evaluated)))}" for run in runs]
+    return ["these evaluations are over different data, and their losses do not compare:"] + lines
+
+
 def add_record(run, record):
     step = record.get("step")
     if not isinstance(step, int):
         return
     if record.get("kind") == "eval" and "loss" in record:
         run.validation_loss[step] = as_number(record["loss"])
+        run.evaluated.add(evaluated_data(record))
     for name, *_ in PANELS:
         if name in record:
             run.curves.setdefault(name, {})[step] = as_number(record[name])
@@ -322,6 +345,8 @@ def main(arguments=None):
         runs = [run for run in runs if not run.is_empty()]
         if not runs:
             raise PlotError("nothing to draw")
+        for line in evaluation_warnings(runs):
+            print(f"plot_run.py: {line}", file=sys.stderr)
         first = pathlib.Path(options.runs[0])
         output = options.output or (first if first.is_dir() else first.parent) / "curves.png"
         draw_figure(runs).savefig(output, dpi=150)

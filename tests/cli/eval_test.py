@@ -96,11 +96,33 @@ class Eval(support.MohTest):
         self.write("long.txt", support.text_of_words(300, seed=5))
         size = (self.folder / "long.txt").stat().st_size
         said = self.moh("eval", "--checkpoint", "short")
-        self.assertRegex(said, r"evaluated +128 of \d+ tokens, sequences of 32\n")  # whole batches
+        self.assertRegex(said, r"evaluated +64 of \d+ tokens, sequences of 32\n")
         said = self.moh("eval", "--checkpoint", "short", "data=long.txt")
         self.assert_says(said, f"evaluated      {size - 1} of {size - 1} tokens, sequences of 32\n")
         said = self.moh("eval", "--checkpoint", "short", "data=long.txt", "eval.max_tokens=64")
-        self.assertRegex(said, rf"evaluated +128 of {size - 1} tokens")
+        self.assertRegex(said, rf"evaluated +64 of {size - 1} tokens")
+
+    def test_the_part_that_is_evaluated_is_the_same_for_every_batch_size_and_spread_over_the_text(self):
+        expected = self.eval("data=text.txt", "eval.max_tokens=320")
+        for size in (1, 3, 64):
+            self.check(self.eval("data=text.txt", "eval.max_tokens=320", f"train.batch_size={size}"), expected)
+        # Another beginning alone changes a few of the ten windows.
+        text = (self.folder / "text.txt").read_bytes()
+        self.write("end.txt", text[:len(text) // 2] + bytes(range(1, 256)) * (len(text) // 510))
+        self.assertGreater(self.eval("data=end.txt", "eval.max_tokens=320")["loss"], expected["loss"] + 0.1)
+
+    def test_a_training_has_a_bound_and_an_evaluation_on_demand_has_none(self):
+        self.write("long.txt", support.text_of_words(40_000, seed=5))
+        size = (self.folder / "long.txt").stat().st_size
+        self.assertGreater(size, 150_000)
+        self.train({**support.SMALLEST, "data.validation": "long.txt", "train.steps": 1, "eval.every": 0, "checkpoint.every": 0,
+                    "output.dir": "bounded"})
+        record, = (r for r in support.metrics(self.folder / "bounded") if r["kind"] == "eval")
+        self.assertEqual((record["evaluated"], record["held_out"]), (131072, size - 1))
+        said = self.moh("eval", "--checkpoint", "bounded")
+        self.assert_says(said, f"evaluated      {size - 1} of {size - 1} tokens")
+        self.assert_says(self.moh("eval", "--checkpoint", "bounded", "eval.max_tokens=4096"), f"evaluated      4096 of {size - 1}")
+        self.train({"eval.max_tokens": 1.5}, code=support.CONFIG_ERROR)
 
     def test_a_loss_that_is_not_finite_is_an_error(self):
         name = "model.layers.0.mlp.down_proj.weight"
@@ -122,7 +144,7 @@ class Eval(support.MohTest):
         self.assert_says(self.eval(code=support.INPUT_ERROR), "text.txt: cannot read")
 
     def test_part_of_the_text(self):
-        # Batches of 4 x 32: 100 tokens take one, 129 two, and all of them are few more.
+        # Sequences of 32: 100 tokens take four, 129 five, and all of them are few more.
         one, two = self.eval("data=text.txt", "eval.max_tokens=100"), self.eval("data=text.txt", "eval.max_tokens=129")
         self.assertEqual(one, self.eval("data=text.txt", "eval.max_tokens=128"))
         self.assertNotEqual(one, two)

@@ -46,6 +46,33 @@ class Plan(support.MohTest):
         self.assertEqual((plan["batch_size"], plan["tokens_per_step"]), (1, 8 * 8192))
         self.assertAlmostEqual(plan["days"], 8 * plan["tokens_per_step"] / plan["tokens_per_s"] / 86400, places=9)
 
+    def test_evaluations_are_counted(self):
+        settings = {**DENSE, "train.steps": 100, "eval.every": 20, "checkpoint.every": 30, "checkpoint.keep_best": True,
+                    "eval.max_tokens": 4096}
+        plan = self.plan(settings, "--peak-tflops", 1)
+        self.assertEqual((plan["evaluations"], plan["items_per_evaluation"]), (7, 4096))  # 20, 30, 40, 60, 80, 90, 100
+        share = 7 * 4096 / (3 * 100 * plan["tokens_per_step"])
+        self.assertAlmostEqual(plan["evaluation_share"], share, delta=0.02 * share)
+        self.assertAlmostEqual(plan["evaluation_days"], plan["days"] * plan["evaluation_share"], places=9)
+        self.assertEqual(self.plan({**settings, "eval.every": 0})["evaluations"], 1)
+        self.assertEqual(self.plan({**settings, "data.validation_fraction": 0.0})["evaluations"], 0)
+        # Bounded by default; of all held-out data nobody knows how many they are.
+        del settings["eval.max_tokens"]
+        self.assertEqual(self.plan(settings)["items_per_evaluation"], 131072)
+        whole = self.plan({**settings, "eval.max_tokens": 0})
+        self.assertEqual(whole["evaluations"], 7)
+        self.assertNotIn("evaluation_share", whole)
+        said = self.moh("plan", self.config({**settings, "eval.max_tokens": 0}))
+        self.assert_says(said, "evaluations         7, each of all held-out tokens")
+
+    def test_evaluations_of_pictures_are_counted_with_those_that_are_drawn(self):
+        self.write("dit.yaml", "task: diffusion\n" + support.TINY_DIT + "data: {drawn: 64, drawn_validation: 16}\n"
+                   "train: {steps: 6, batch_size: 4}\neval: {every: 3}\nsample: {pictures: 2, steps: '5'}\n")
+        plan = json.loads(self.moh("plan", "dit.yaml", "--json"))
+        self.assertEqual((plan["evaluations"], plan["items_per_evaluation"]), (2, 16 + 2 * 5 * 2))
+        plan = json.loads(self.moh("plan", "dit.yaml", "--json", "eval.max_pictures=4", "sample.guidance=1"))
+        self.assertEqual(plan["items_per_evaluation"], 4 + 2 * 5)
+
     def test_a_large_model_is_planned_in_little_time_and_memory(self):
         def used():
             usage = resource.getrusage(resource.RUSAGE_CHILDREN)

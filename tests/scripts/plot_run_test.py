@@ -56,6 +56,19 @@ class PlotRunTest(unittest.TestCase):
         self.assertEqual(plot(dense, "-o", only).returncode, 0)
         self.assertEqual(png_size(only), (1650, 540))  # no heads, no second row
 
+    def test_evaluations_over_different_data_are_named(self):
+        def run(name, evaluated, held_out=1000, **losses):
+            record = {"kind": "eval", "step": 2, "loss": 4.2, "evaluated": evaluated, "held_out": held_out, **losses}
+            return self.make_run(name, [train(1), train(2), record])
+        all_of_it, part = run("all", 1000), run("part", 200)
+        said = plot(all_of_it, part, "-o", self.folder / "both.png")
+        self.assertEqual(said.returncode, 0, said.stderr)
+        for text in "over different data", "all: 1000 of 1000", "part: 200 of 1000":
+            self.assertIn(text, said.stderr)
+        self.assertEqual(plot(all_of_it, run("again", 1000), "-o", self.folder / "same.png").stderr, "")
+        for other in run("longer", 1000, 2000), run("sources", 1000, **{"loss/books": 4.2}), self.make_moh_run("old"):
+            self.assertIn("over different data", plot(all_of_it, other, "-o", self.folder / "other.png").stderr)
+
     def test_a_run_with_images_has_their_score(self):
         run = self.make_run("images", [train(1, images=64, images_per_s=100.0), train(2, images=128, images_per_s=200.0),
                                        {"kind": "eval", "step": 2, "top1": 0.5, "loss": 1.25}])

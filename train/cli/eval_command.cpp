@@ -136,7 +136,8 @@ void add_eval(const Commands& commands) {
   command.add_flag("--json", args.json, "Print one JSON object instead of a table, with all details");
   add_tasks(command, args.tasks);
   command.footer(
-      R"(Without data=PATH, evaluates the data that the run held out, text up to eval.max_tokens; with data=PATH, all of it.
+      R"(Without data=PATH, evaluates the data that the run held out: all of it, unless the run or the command sets eval.max_tokens
+or eval.max_pictures; with data=PATH, all of it, unless the command sets one.
 Of a run with ema.evaluate the moving average of the weights is evaluated; ema.evaluate=false takes the weights.
 With tasks=[NAME,...] a language model answers benchmarks, whose files lie in the folder data=DIR. NAME is one of
 --list-tasks, a part of it (cmmlu:anatomy) or the YAML file of a benchmark; docs/evaluation.md explains them.

@@ -1,6 +1,8 @@
 #pragma once
 
+#include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -18,6 +20,13 @@ struct RunConfig;
 namespace config {
 class Rules;
 }
+
+/// Forward passes of an evaluation of a run, as far as its configuration tells, in items (tokens, images).
+struct EvaluationWork {
+  /// Of held-out data, at most: eval.max_tokens, eval.max_pictures. Nothing: all, which the data alone tell.
+  std::optional<std::int64_t> held_out = 0;
+  std::int64_t samples = 0;  ///< of pictures that the model draws
+};
 
 /// The part of a run's configuration that a model family defines: its sections, `model` and `data` among
 /// them, and their rules. A RunConfig owns one; the table of families (train/tasks/family.h) creates it.
@@ -54,6 +63,8 @@ class FamilyConfig {
   /// Takes over what the training of a checkpoint has found out besides its configuration (Task::identity):
   /// names of classes.
   virtual void remember(std::span<const std::pair<std::string, std::string>> /*identity*/) {}
+  /// What an evaluation during the training takes.
+  virtual EvaluationWork evaluation_work() const { return {}; }
   /// The settings that a path of held-out data stands for, all of which are to be evaluated.
   virtual std::vector<std::string> evaluation_settings(const std::string& path) const {
     return {"data.validation=" + path};

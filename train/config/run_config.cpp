@@ -244,7 +244,8 @@ void add_reports(RunConfig& run, Section& root) {
 
   Section& eval = root.section_named("eval", "The score on held-out data.");
   eval.field("every", run.eval.every, at_least(0, "steps").capped(kMaxSteps),
-             "Steps between two evaluations. 0: at the end only.");
+             "Steps between two evaluations. 0: at the end only. With `checkpoint.keep_best`, checkpoints in "
+             "between are evaluated, too, unless this is 0 and `every_epochs`, too.");
   eval.field("every_epochs", run.eval.every_epochs, at_least(0, "epochs").capped(kMaxEpochs),
              "Epochs between two evaluations. 0: `every`.");
   eval.field(
@@ -260,8 +261,10 @@ void add_reports(RunConfig& run, Section& root) {
                    "Epochs between two checkpoints. 0: `every`.");
   checkpoint.field("keep_last", run.checkpoint.keep_last, at_least(1, "checkpoints").capped(kMaxWidth),
                    "Number of newest checkpoints to keep.");
-  checkpoint.field("keep_best", run.checkpoint.keep_best,
-                   "Keep the checkpoint with the best validation score as well.");
+  checkpoint.field(
+      "keep_best", run.checkpoint.keep_best,
+      "Keep the checkpoint with the best validation score as well. Each checkpoint of `every` is then "
+      "evaluated, unless `eval.every` is 0 (and `eval.every_epochs`): then only the last one is.");
   checkpoint.field("keep", run.checkpoint.keep, at_least(1, "steps").capped(kMaxSteps),
                    "Steps that get a checkpoint, whatever `every` says, which is never deleted: "
                    "`[400000, 2000000]`.");

@@ -116,7 +116,9 @@ std::string map_yaml(const Section& fields, const Section& defaults) {
 
 void write(const Section& section, const std::string& indent, std::string& out) {
   for (const Field& field : section.fields()) {
-    out.append(indent).append(field.name).append(": ").append(value_yaml(field)).append("\n");
+    const std::string value = value_yaml(field);
+    if (value.empty()) continue;  // an optional number that is not set
+    out.append(indent).append(field.name).append(": ").append(value).append("\n");
   }
   for (const Section& child : section.sections()) {
     out.append(indent).append(child.name()).append(":");

@@ -161,11 +161,40 @@ ProgressReporter::ProgressReporter(std::shared_ptr<Console> console, std::int64_
 double ProgressReporter::remaining_seconds(std::int64_t step) const {
   const std::int64_t done = step - first_step_;
   if (done <= 0) return -1.0;
-  const double seconds_per_step = line_.elapsed() / static_cast<double>(done);
-  return seconds_per_step * static_cast<double>(std::max<std::int64_t>(total_steps_ - step, 0));
+  const double each = seconds_per_step(done);
+  const double of_steps = each * static_cast<double>(std::max<std::int64_t>(total_steps_ - step, 0));
+  if (!evaluations_after_) return of_steps;
+  const double of_evaluation =
+      evaluations_ > 0 ? evaluation_seconds_ / static_cast<double>(evaluations_) : each * steps_each_;
+  return of_steps + of_evaluation * static_cast<double>(evaluations_after_(step));
+}
+
+/// The first step makes memory and finds the fastest kernels, and takes longer than others.
+double ProgressReporter::seconds_per_step(std::int64_t done) const {
+  const double seconds = line_.elapsed() - evaluation_seconds_;
+  const bool has_others = first_step_seconds_ > 0 && done > 1;
+  return has_others ? (seconds - first_step_seconds_) / static_cast<double>(done - 1)
+                    : seconds / static_cast<double>(done);
+}
+
+void ProgressReporter::note_first_step(std::int64_t step) {
+  if (step == first_step_ + 1 && first_step_seconds_ == 0)
+    first_step_seconds_ = line_.elapsed() - evaluation_seconds_;
+}
+
+void ProgressReporter::expect_evaluations(std::function<std::int64_t(std::int64_t)> count_after,
+                                          double steps_each) {
+  evaluations_after_ = std::move(count_after);
+  steps_each_ = steps_each;
+}
+
+void ProgressReporter::add_evaluation(double seconds) {
+  ++evaluations_;
+  evaluation_seconds_ += seconds;
 }
 
 void ProgressReporter::update(const StepProgress& progress) {
+  note_first_step(progress.step);
   if (!console_->traits().is_terminal) return;
   const auto bar = [&] {
     return progress_bar(progress, total_steps_, remaining_seconds(progress.step), console_->width(),

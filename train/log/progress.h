@@ -90,15 +90,30 @@ class ProgressReporter {
   /// Clears the bar.
   void finish() { line_.finish(); }
 
-  /// Estimated seconds until the last step, from the average time per step since this process started,
-  /// including evaluations and checkpoints; -1 before the first step.
+  /// How many evaluations come after a step, and of how many steps each takes the time, as an estimate until
+  /// one was measured.
+  void expect_evaluations(std::function<std::int64_t(std::int64_t step)> count_after, double steps_each);
+  /// An evaluation took so long.
+  void add_evaluation(double seconds);
+
+  /// Estimated seconds until the last step: from the average time per step since this process started,
+  /// checkpoints included, without the first step where there are others, and from that of evaluations; -1
+  /// before the first step.
   double remaining_seconds(std::int64_t step) const;
 
  private:
+  void note_first_step(std::int64_t step);
+  double seconds_per_step(std::int64_t done) const;
+
   std::shared_ptr<Console> console_;
   std::int64_t total_steps_;
   std::int64_t first_step_;
   StatusLine line_;
+  std::function<std::int64_t(std::int64_t)> evaluations_after_;
+  double steps_each_ = 0;
+  std::int64_t evaluations_ = 0;   ///< that were measured
+  double evaluation_seconds_ = 0;  ///< of these
+  double first_step_seconds_ = 0;  ///< 0: not measured
 };
 
 /// The bar, at most `width` columns: fields that do not fit are left out, the least important first.

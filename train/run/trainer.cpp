@@ -67,6 +67,7 @@ Trainer::Trainer(const RunConfig& config, Task& task, const RunFolder& folder, C
       divided_(divided_config(config, processes.size())),
       train_step_(task, optimizer_, divided_, processes),
       length_(length_of(config, task.steps_per_epoch())),
+      evaluations_(config, length_),
       rates_(rates_of(config, length_)),
       state_(first_state(config.seed, task, resume_from)),
       spike_(config.guard.spike, state_),
@@ -100,11 +101,10 @@ Trainer::Trainer(const RunConfig& config, Task& task, const RunFolder& folder, C
     processes_.set_wait_listener(
         [this](double begin, double end) { trace_->add_wait_for_processes(begin, end); });
   }
-  if (resume_from) resume(*resume_from);
   settle_average(resume_from != nullptr);
+  if (resume_from) resume(*resume_from);
 }
 
-Trainer::~Trainer() {
 /// An average that began without a warm-up goes on without, as of a checkpoint of an earlier version.
 void Trainer::settle_average(bool resumed) {
   if (train_step_.average() == nullptr) return;
@@ -115,6 +115,7 @@ void Trainer::settle_average(bool resumed) {
   state_.average_warmup = train_step_.average()->decay().warmup;
 }
 
+Trainer::~Trainer() {
   try {
     if (saving_) wait_for_checkpoint();    // a divided save is finished by all processes, or dropped
   } catch (const std::exception& error) {  // after another one, which ends the run
@@ -142,6 +143,10 @@ TrainOutcome Trainer::run() {
   items_before_ = state_.items;
   begun_ = logged_at_ = state_.step;
   task_.seek(state_.samples, train_step_.part());
+  // A forward pass takes a third of a pass forward and backward.
+  const auto step_samples = static_cast<double>(config_.train.batch_size * config_.train.accumulate);
+  progress_.expect_evaluations([this](std::int64_t step) { return evaluations_.count_after(step); },
+                               task_.evaluation_samples() / (3 * step_samples));
   for (const std::int64_t step : config_.checkpoint.keep) {
     if (step > length_.steps)
       log_info("checkpoint.keep: the run ends before step " + std::to_string(step) + ", at step " +
@@ -173,14 +178,6 @@ TrainOutcome Trainer::run() {
 
 bool Trainer::is_finished() const {
   return state_.step >= length_.steps && !state_.evaluation_due;
-}
-
-bool Trainer::is_evaluated(std::int64_t step) const {
-  const EvalConfig& eval = config_.eval;
-  const bool in_last_epochs =
-      eval.each_epoch_after > 0 && step > eval.each_epoch_after * length_.steps_per_epoch;
-  return due(step, length_.of(eval.every_epochs, eval.every)) ||
-         (in_last_epochs && due(step, length_.steps_per_epoch));
 }
 
 bool Trainer::is_saved(std::int64_t step) const {
@@ -308,10 +305,7 @@ void Trainer::after_sync() {
   if (is_saved(state_.step) || is_evaluated(state_.step)) optimizer_.finish_gathering();
   if (is_saved(state_.step)) watch_routers();
   if (is_evaluated(state_.step)) evaluate();
-  if (!is_last(state_.step) && is_saved(state_.step)) {
-    if (config_.checkpoint.keep_best) evaluate();  // keep_best compares scores of evaluations
-    save_checkpoint();
-  }
+  if (!is_last(state_.step) && is_saved(state_.step)) save_checkpoint();
 }
 
 void Trainer::log(const StepReport& report) {
@@ -403,6 +397,7 @@ void Trainer::evaluate() {
   line.finish();
   if (state_.evaluation_due) return;
   evaluated_at_ = state_.step;
+  progress_.add_evaluation(monotonic_seconds() - begin);
   if (evaluation || !picture.empty()) report(evaluation, seconds, picture);
 }
 
@@ -460,7 +455,10 @@ std::string Trainer::add_scores(const Evaluation& evaluation, MetricRecord& reco
     record.add(name, value);
     text += ", " + name + " " + text_of(value);
   }
-  return text;
+  if (evaluation.held_out == 0) return text;
+  record.add("evaluated", evaluation.evaluated).add("held_out", evaluation.held_out);
+  return text + " (" + std::to_string(evaluation.evaluated) + " of " + std::to_string(evaluation.held_out) +
+         " " + std::string(task_.unit().plural) + ")";
 }
 
 /// Where the optimiser's state is divided, a save is a collective of all processes.
@@ -530,6 +528,8 @@ std::string Trainer::stop_reason() {
   if (limit == 0) return "";
   const bool over = monotonic_seconds() - started_ >= limit;
   return processes_.max(over ? 1 : 0) > 0 ? "stopped after " + text_of(limit) + " s" : "";
+}
+
 /// Those of the task, and that the average of a short run consists of its first weights.
 std::vector<std::pair<std::string, std::string>> Trainer::remarks() const {
   std::vector<std::pair<std::string, std::string>> remarks = task_.remarks();
@@ -543,8 +543,6 @@ std::vector<std::pair<std::string, std::string>> Trainer::remarks() const {
                 100 * share);
   remarks.emplace_back("moving average", text);
   return remarks;
-}
-
 }
 
 TrainOutcome Trainer::finish(std::string reason) {

@@ -15,6 +15,7 @@
 #include "train/optim/adamw.h"
 #include "train/optim/lr_schedule.h"
 #include "train/run/divided_save.h"
+#include "train/run/evaluation_schedule.h"
 #include "train/run/metrics_writer.h"
 #include "train/run/router_watch.h"
 #include "train/run/run_folder.h"
@@ -61,7 +62,7 @@ class Trainer {
   void resume(const StoredCheckpoint& checkpoint);
   bool is_finished() const;
   bool is_last(std::int64_t step) const { return step == length_.steps; }
-  bool is_evaluated(std::int64_t step) const;
+  bool is_evaluated(std::int64_t step) const { return evaluations_.contains(step); }
   bool is_saved(std::int64_t step) const;
   /// Whether something after this step (logging, evaluation, checkpoint) needs its result on the host.
   bool needs_sync(std::int64_t step) const;
@@ -95,9 +96,9 @@ class Trainer {
   bool stop_requested();
   std::string stop_reason();
   TrainOutcome finish(std::string reason);
-
   void settle_average(bool resumed);
   std::vector<std::pair<std::string, std::string>> remarks() const;
+
   RunConfig config_;
   Task& task_;
   const RunFolder& folder_;
@@ -112,6 +113,7 @@ class Trainer {
   RunConfig divided_;  // its micro-batches are those of the processes
   TrainStep train_step_;
   RunLength length_;
+  EvaluationSchedule evaluations_;
   StepRates rates_;
   TrainState state_;  // after the last finished step
   SpikeGuard spike_;

@@ -95,6 +95,7 @@ struct Evaluation {
   std::vector<std::pair<std::string, double>> metrics;  ///< further metrics, by name
   std::shared_ptr<const EvaluationDetails> details;     ///< null: none
   std::string coverage;  ///< a description of the evaluated data: "65536 of 111540 tokens, sequences of 256"
+  std::int64_t evaluated = 0, held_out = 0;  ///< items that were evaluated, of those that are held out
 };
 
 /// Name and direction of the score of evaluations.
@@ -175,6 +176,9 @@ class Task {
   /// the processes computes some of the batches, and calls `stop` as often as the others; all get the same
   /// result, which does not depend on their number.
   virtual std::optional<Evaluation> evaluate(StopEvaluation stop, Communicator& processes) = 0;
+  /// Forward passes, in samples, of an evaluation and of draw_samples() after it: by them the time of the
+  /// first one is estimated.
+  virtual double evaluation_samples() const { return 0; }
   /// Makes a picture of what the model makes, to be looked at while it trains, after an evaluation and with
   /// its weights: a PNG file's bytes, the same for any number of processes; empty where the task shows none.
   /// Returns nothing if `stop` returned true, which each of the processes calls as often as the others.

@@ -115,6 +115,35 @@ TEST_CASE("progress: ETA follows the pace of this process, by a clock that does 
   CHECK(reporter.remaining_seconds(1001) == Approx(0));
 }
 
+TEST_CASE("progress: ETA counts evaluations from the beginning, first by an estimate and then as they were") {
+  double now = 0;
+  ProgressReporter reporter(std::make_shared<Console>(-1, TerminalTraits{}), 100, 0, [&] { return now; });
+  reporter.expect_evaluations([](std::int64_t step) { return (100 - step + 24) / 25; }, 10);
+  now = 1;
+  CHECK(reporter.remaining_seconds(1) == Approx(99 + 4 * 10));
+  now = 20;
+  CHECK(reporter.remaining_seconds(20) == Approx(80 + 4 * 10));
+  now = 55;  // at step 25 the evaluation took 30 s
+  reporter.add_evaluation(30);
+  CHECK(reporter.remaining_seconds(25) == Approx(75 + 3 * 30));
+}
+
+TEST_CASE("progress: ETA is by later steps than the first, which takes longer") {
+  double now = 0;
+  ProgressReporter reporter(std::make_shared<Console>(-1, TerminalTraits{}), 100, 0, [&] { return now; });
+  const auto step = [&](std::int64_t number, double seconds) {
+    now += seconds;
+    StepProgress progress = kStep;
+    progress.step = number;
+    reporter.update(progress);
+  };
+  step(1, 5);
+  CHECK(reporter.remaining_seconds(1) == Approx(99 * 5));
+  step(2, 1);
+  step(3, 1);
+  CHECK(reporter.remaining_seconds(3) == Approx(97));
+}
+
 TEST_CASE("progress: plain lines in a pipe, which on a terminal go above a bar") {
   std::array<int, 2> pipe{};
   REQUIRE(::pipe2(pipe.data(), O_NONBLOCK) == 0);

@@ -111,6 +111,20 @@ config::Section augment_section(AugmentConfig& c) {
   return s;
 }
 
+void describe_evaluated(EvaluationBound& bound, config::Section& root) {
+  root.section_named("eval").field("max_pictures", bound.given,
+                                   at_least(0, "pictures").capped(config::kMostEvaluated),
+                                   "Evaluate on this many held-out pictures, which are spread evenly over "
+                                   "all, the same in every run. 0: on "
+                                   "all. Not given: on 10000 during the training, and on all in `moh eval`.");
+}
+
+std::optional<std::int64_t> held_out_work(const ImageDataConfig& data, const EvaluationBound& bound) {
+  const std::optional<std::int64_t> most = bound.most_in_training(kUsualEvaluatedPictures);
+  if (!data.validation.empty()) return most;
+  return std::min(data.drawn_validation, most.value_or(data.drawn_validation));
+}
+
 ImageDataConfig settled(ImageDataConfig config, std::int64_t model_size) {
   constexpr double kShown = 0.875;  // share of the shorter side: 224 of 256 pixels
   if (config.image_size == 0) config.image_size = model_size;

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -10,6 +11,7 @@
 
 #include "train/config/fields.h"
 #include "train/config/problems.h"
+#include "train/tasks/data/evaluation_bound.h"
 #include "train/tasks/family.h"
 #include "train/tasks/images/data/picture_batch.h"
 
@@ -49,6 +51,11 @@ struct AugmentConfig {
 /// The sections, for ImageRun::describe().
 config::Section image_data_section(ImageDataConfig& config);
 config::Section augment_section(AugmentConfig& config);
+
+/// The key eval.max_pictures, for the description of a run with held-out pictures.
+void describe_evaluated(EvaluationBound& bound, config::Section& root);
+/// EvaluationWork::held_out of such a run.
+std::optional<std::int64_t> held_out_work(const ImageDataConfig& data, const EvaluationBound& bound);
 
 /// Rules between the fields, settled, of a run whose steps have `step_samples`.
 void check(const ImageDataConfig& data, const AugmentConfig& augment, std::int64_t step_samples,

@@ -83,7 +83,7 @@ double ClassCounts::top5() const {
 std::optional<Evaluation> evaluate_image_model(const ImageModel& model, const EvaluationPictures& data,
                                                int workers, StopEvaluation stop, Communicator& processes) {
   const NoGrad no_grad;
-  const std::int64_t classes = std::ssize(data.source().class_names()), total = data.source().size();
+  const std::int64_t classes = std::ssize(data.source().class_names()), total = data.pictures().size();
   BatchWorkers<PictureBatch> batches = evaluation_batches(data, workers, processes);
   ClassCounts counts(classes);
   double sum = 0;
@@ -108,7 +108,10 @@ std::optional<Evaluation> evaluate_image_model(const ImageModel& model, const Ev
   evaluation.score = counts.top1();
   if (classes > kFew) evaluation.metrics.emplace_back("top5", counts.top5());
   evaluation.metrics.emplace_back("loss", sum / static_cast<double>(counts.total()));
-  evaluation.coverage = std::to_string(counts.total()) + " of " + std::to_string(total) + " images";
+  evaluation.evaluated = counts.total();
+  evaluation.held_out = data.pictures().total();
+  evaluation.coverage =
+      std::to_string(evaluation.evaluated) + " of " + std::to_string(evaluation.held_out) + " images";
   evaluation.details = class_details(std::move(counts), data.source().class_names());
   return evaluation;
 }

@@ -43,7 +43,7 @@ class ClassCounts {
 /// logit and a lower number, and those that are not numbers, do. A label whose logit is not a number is last.
 std::int64_t rank_of(std::span<const float> logits, std::int64_t label);
 
-/// Evaluates a model on all pictures of `data`, made by `workers` threads: top-1, the score, top-5 where
+/// Evaluates a model on the pictures of `data`, made by `workers` threads: top-1, the score, top-5 where
 /// there are more than five classes, and the loss, a mean of cross entropies. Returns nothing if `stop`
 /// returned true. The processes take batches in turns; the result does not depend on their number.
 std::optional<Evaluation> evaluate_image_model(const ImageModel& model, const EvaluationPictures& data,

@@ -69,6 +69,7 @@ void ImageRun::describe(Section& root) {
   root.section(std::move(s));
   root.section(image_data_section(data));
   root.section(augment_section(augment));
+  describe_evaluated(evaluated, root);
   root.section_named("init").field(
       "new_head", new_head,
       "Begin with a new classifier, of `model.classes` classes; without it a checkpoint with another number "
@@ -81,6 +82,7 @@ void ImageRun::check(const RunConfig& run, config::Rules& rules) const {
   rules.refuse(faults);
   const ImageDataConfig settled = settled_data();
   moh::check(settled, augment, run.train.batch_size * run.train.accumulate, rules);
+  config::check(evaluated, "eval.max_pictures", rules);
   if (!data.class_names.empty() && data.train.empty() && data.drawn > 0) {
     rules.refuse({"data.class_names", "data.drawn"}, "none for drawn pictures, whose names are known",
                  data.class_names.front().string());

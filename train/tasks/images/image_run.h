@@ -27,6 +27,7 @@ struct ImageRun final : CloneableFamilyConfig<ImageRun>, KeepsIdentity {
   std::vector<std::string> class_names;
   /// init.new_head: begin with a classifier of model.classes, whatever classes the checkpoint has.
   bool new_head = false;
+  EvaluationBound evaluated;  ///< eval.max_pictures
 
   /// The section `data` with sizes in numbers.
   ImageDataConfig settled_data() const { return settled(data, model.image_size); }
@@ -40,6 +41,9 @@ struct ImageRun final : CloneableFamilyConfig<ImageRun>, KeepsIdentity {
   std::vector<std::string> presets() const override { return image_presets(); }
   void remember(std::span<const std::pair<std::string, std::string>> identity) override;
   TrainedIdentity identity() const override;
+  std::vector<std::string> evaluation_settings(const std::string& path) const override {
+    return {"data.validation=" + path, "eval.max_pictures=0"};
+  }
   void begin_with_preset(std::string_view name) override;
   void begin_with_model_of(const FamilyConfig& checkpoint) override;
   std::vector<config::Difference> disagreements(const FamilyConfig& checkpoint) const override;
@@ -49,6 +53,7 @@ struct ImageRun final : CloneableFamilyConfig<ImageRun>, KeepsIdentity {
   MohConfig* moh() override { return &model.moh; }
   PerLayer heads() const override { return heads_of(model); }
   RecomputeLevel* recompute() override { return &model.recompute; }
+  EvaluationWork evaluation_work() const override { return {held_out_work(data, evaluated)}; }
 };
 
 /// The part of a run's configuration that the family of images defines. Throws ConfigError for a run of

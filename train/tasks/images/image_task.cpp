@@ -147,10 +147,19 @@ std::vector<std::pair<std::string, std::string>> ImageTask::remarks() const {
   return broken_remarks(*data_->broken_in_training, *data_->broken_in_validation);
 }
 
+std::int64_t ImageTask::most_evaluated() const {
+  return run_.evaluated.most(data_->train != nullptr, kUsualEvaluatedPictures);
+}
+
+double ImageTask::evaluation_samples() const {
+  if (data_->validation == nullptr) return 0;
+  return static_cast<double>(SpreadSubset(data_->validation->size(), most_evaluated()).size());
+}
+
 std::optional<Evaluation> ImageTask::evaluate(StopEvaluation stop, Communicator& processes) {
   if (data_->validation == nullptr) return std::nullopt;  // nothing is held out
   const EvaluationPictures pictures(data_->validation, data_->view, batch_size_, run_.data.on_error,
-                                    data_->broken_in_validation);
+                                    data_->broken_in_validation, most_evaluated());
   std::optional<Evaluation> evaluation = evaluate_image_model(*model_, pictures, workers_, stop, processes);
   const std::string broken = data_->broken_in_validation->describe();
   if (evaluation && !broken.empty()) evaluation->coverage += "; " + broken;

@@ -54,6 +54,7 @@ class ImageTask final : public Task {
   StepStatistics statistics(const StepSize& size, std::int64_t count,
                             std::span<const double> numbers) const override;
   std::optional<Evaluation> evaluate(StopEvaluation stop, Communicator& processes) override;
+  double evaluation_samples() const override;
   /// The broken pictures that were met.
   std::vector<std::pair<std::string, std::string>> remarks() const override;
   std::vector<std::pair<std::string, std::string>> identity() const override {
@@ -64,6 +65,8 @@ class ImageTask final : public Task {
   }
 
  private:
+  std::int64_t most_evaluated() const;
+
   ImageOutput forward(const Variable& pictures, Generator& generator) const;
 
   RunConfig config_;

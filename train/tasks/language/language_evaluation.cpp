@@ -27,16 +27,24 @@ struct Sums {
   }
 };
 
-/// Batches that are evaluated, and the tokens that they predict.
-struct Extent {
-  std::int64_t batches = 0, predicted = 0;
+/// Sums over sources, each of which counts as all of it would although a part was evaluated.
+struct WholeSums {
+  double loss = 0, targets = 0, bytes = 0;
+
+  /// `factor`: all tokens of the source per evaluated one.
+  void add(const Sums& of_source, double factor) {
+    loss += factor * of_source.loss;
+    targets += factor * static_cast<double>(of_source.targets);
+    bytes += factor * static_cast<double>(of_source.bytes);
+  }
 };
 
-Extent extent_of(const EvaluationBatches& batches, const EvaluationLimits& limits) {
-  Extent extent{0, batches.num_predicted()};
-  if (limits.max_tokens > 0) extent.predicted = std::min(limits.max_tokens, extent.predicted);
-  while (batches.predicted_before(extent.batches) < extent.predicted) ++extent.batches;
-  return extent;
+std::vector<EvaluationBatches> batches_of(const std::vector<TextSource>& sources, const Tokenizer& tokenizer,
+                                          const BatchOptions& options, const EvaluationLimits& limits) {
+  std::vector<EvaluationBatches> batches;
+  for (const TextSource& source : sources)
+    batches.emplace_back(source.tokens, tokenizer, options, limits.batch_size, limits.max_tokens);
+  return batches;
 }
 
 Sums sums_of_batch(const Llama& model, const TokenBatch& batch, const EvaluationLimits& limits) {
@@ -67,7 +75,7 @@ std::optional<Sums> sums_of(const Llama& model, const EvaluationBatches& batches
                             const EvaluationLimits& limits, std::int64_t before, std::int64_t total,
                             StopEvaluation stop, Communicator& processes) {
   Sums sums;
-  const std::int64_t count = extent_of(batches, limits).batches;
+  const std::int64_t count = batches.size();
   for (std::int64_t first = 0; first < count; first += processes.size()) {
     if (stop({before + batches.predicted_before(first), total})) return std::nullopt;
     const std::int64_t own = first + processes.rank();
@@ -102,33 +110,45 @@ std::optional<Evaluation> evaluate_language_model(const Llama& model, const std:
                                                   const EvaluationLimits& limits, StopEvaluation stop,
                                                   Communicator& processes) {
   const NoGrad no_grad;
-  std::vector<EvaluationBatches> batches;
+  const std::vector<EvaluationBatches> batches = batches_of(sources, tokenizer, options, limits);
   std::int64_t planned = 0, tokens = 0;
-  for (const TextSource& source : sources) {
-    batches.emplace_back(source.tokens, tokenizer, options, limits.batch_size);
-    planned += extent_of(batches.back(), limits).predicted;
-    tokens += batches.back().num_predicted();
+  for (const EvaluationBatches& each : batches) {
+    planned += each.num_predicted();
+    tokens += each.all_predicted();
   }
   Sums all;
+  WholeSums whole;
   Evaluation evaluation;
   std::int64_t before = 0;
   for (std::size_t i = 0; i < sources.size(); ++i) {
     const std::optional<Sums> sums = sums_of(model, batches[i], limits, before, planned, stop, processes);
     if (!sums) return std::nullopt;
     require_targets(*sums, sources[i].name);
-    before += extent_of(batches[i], limits).predicted;
+    before += batches[i].num_predicted();
     all.add(*sums);
+    whole.add(*sums, sources.size() == 1 ? 1
+                                         : static_cast<double>(batches[i].all_predicted()) /
+                                               static_cast<double>(sums->predicted));
     if (!sources[i].name.empty()) evaluation.metrics.emplace_back("loss/" + sources[i].name, sums->mean());
   }
-  evaluation.score = all.mean();
-  evaluation.metrics.insert(
-      evaluation.metrics.begin(),
-      {{"perplexity", std::exp(evaluation.score)},
-       {"bits_per_byte", all.loss / std::numbers::ln2 / static_cast<double>(all.bytes)}});
+  evaluation.score = whole.loss / whole.targets;
+  evaluation.metrics.insert(evaluation.metrics.begin(),
+                            {{"perplexity", std::exp(evaluation.score)},
+                             {"bits_per_byte", whole.loss / std::numbers::ln2 / whole.bytes}});
+  evaluation.evaluated = all.predicted;
+  evaluation.held_out = tokens;
   evaluation.coverage = std::to_string(all.predicted) + " of " + std::to_string(tokens) +
                         " tokens, sequences of " + std::to_string(options.sequence_length);
   if (all.targets < all.predicted) evaluation.coverage += ", " + std::to_string(all.targets) + " targets";
   return evaluation;
+}
+
+std::int64_t evaluated_tokens(const std::vector<TextSource>& sources, const Tokenizer& tokenizer,
+                              const BatchOptions& options, const EvaluationLimits& limits) {
+  std::int64_t tokens = 0;
+  for (const EvaluationBatches& each : batches_of(sources, tokenizer, options, limits))
+    tokens += each.num_predicted();
+  return tokens;
 }
 
 }  // namespace moh

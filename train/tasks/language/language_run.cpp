@@ -277,9 +277,13 @@ void LanguageRun::describe(config::Section& root) {
       "new_tokenizer", new_tokenizer,
       "Train with the tokens of `data.tokenizer` although those of the checkpoint have, or may have, other "
       "meanings: what the model learned about them is lost.");
-  root.section_named("eval").field(
-      "max_tokens", max_eval_tokens, at_least(0, "tokens"),
-      "Evaluate on this many tokens at the start of the held-out text. 0: on all.");
+  root.section_named("eval").field("max_tokens", evaluated.given,
+                                   at_least(0, "tokens").capped(config::kMostEvaluated),
+                                   "Evaluate on this many tokens of each held-out source: windows of "
+                                   "`data.sequence_length` that are spread "
+                                   "evenly over it, the same in every run. 0: on all. Not given: on 131072 "
+                                   "during the training, and on all "
+                                   "in `moh eval`.");
   root.section(sample_section(sample));
 }
 
@@ -294,6 +298,7 @@ void LanguageRun::check(const RunConfig&, config::Rules& rules) const {
   }
   check_sources("data.train", data.train, /*weighted=*/true, rules);
   check_sources("data.validation", data.validation, /*weighted=*/false, rules);
+  config::check(evaluated, "eval.max_tokens", rules);
   for (const auto& [key, fault] : template_faults(data.text.records))
     rules.refuse({"data." + std::string(key)}, std::string(kTemplateForm), fault);
   if (data.reset_positions && !data.document_mask) {
@@ -303,6 +308,14 @@ void LanguageRun::check(const RunConfig&, config::Rules& rules) const {
     rules.refuse({"model.vocab_size", "data.tokenizer"}, "at least 256, the tokens of data.tokenizer: byte",
                  text(model.vocab_size));
   }
+}
+
+EvaluationWork LanguageRun::evaluation_work() const {
+  const bool own = !data.validation.empty();
+  if (!own && data.validation_fraction == 0) return {};
+  const auto sources = std::ssize(own ? data.validation : data.train);
+  const std::optional<std::int64_t> most = evaluated.most_in_training(kUsualEvaluatedTokens);
+  return {most ? std::optional(*most * sources) : std::nullopt};
 }
 
 void LanguageRun::require_data(config::Rules& rules) const {

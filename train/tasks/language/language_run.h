@@ -8,6 +8,7 @@
 
 #include "models/llm/llama_config.h"
 #include "train/config/run_config.h"
+#include "train/tasks/data/evaluation_bound.h"
 #include "train/tasks/language/data/token_cache.h"
 #include "train/tasks/language/generate_text.h"
 
@@ -49,8 +50,8 @@ struct LanguageRun final : CloneableFamilyConfig<LanguageRun> {
   LlamaConfig model;
   TextDataConfig data;
   SampleConfig sample;
-  std::int64_t max_eval_tokens = 0;  ///< eval.max_tokens
-  bool new_tokenizer = false;        ///< init.new_tokenizer
+  EvaluationBound evaluated = {};  ///< eval.max_tokens, of each source
+  bool new_tokenizer = false;      ///< init.new_tokenizer
   /// The hash of the tokenizer that a trained model knows; empty: not known, or not trained yet.
   std::string trained_tokenizer = {};
 
@@ -65,6 +66,7 @@ struct LanguageRun final : CloneableFamilyConfig<LanguageRun> {
   void follow_files(FunctionRef<bool(std::string_view key)> is_given,
                     const FamilyConfig* checkpoint) override;
   void remember(std::span<const std::pair<std::string, std::string>> identity) override;
+  EvaluationWork evaluation_work() const override;
   std::vector<std::string> evaluation_settings(const std::string& path) const override {
     return {"data.validation=" + path, "eval.max_tokens=0"};
   }

@@ -136,11 +136,22 @@ StepStatistics LanguageTask::statistics(const StepSize& size, std::int64_t count
   return result;
 }
 
+EvaluationLimits LanguageTask::evaluation_limits() const {
+  const bool trains = !data_->train.empty();
+  return {train_.batch_size, run_.evaluated.most(trains, kUsualEvaluatedTokens), run_.data.reset_positions};
+}
+
+double LanguageTask::evaluation_samples() const {
+  const std::int64_t tokens =
+      evaluated_tokens(data_->validation, *data_->tokenizer, batch_options(run_), evaluation_limits());
+  return static_cast<double>(tokens) / static_cast<double>(run_.data.sequence_length);
+}
+
 std::optional<Evaluation> LanguageTask::evaluate(StopEvaluation stop, Communicator& processes) {
   if (data_->validation.empty()) return std::nullopt;  // nothing is held out
-  std::optional<Evaluation> evaluation = evaluate_language_model(
-      *model_, data_->validation, *data_->tokenizer, batch_options(run_),
-      {train_.batch_size, run_.max_eval_tokens, run_.data.reset_positions}, stop, processes);
+  std::optional<Evaluation> evaluation =
+      evaluate_language_model(*model_, data_->validation, *data_->tokenizer, batch_options(run_),
+                              evaluation_limits(), stop, processes);
   if (!evaluation) return std::nullopt;
   for (const auto& [name, value] : evaluation->metrics) last_loss_[name] = value;
   return evaluation;

@@ -60,6 +60,7 @@ class LanguageTask final : public Task {
   StepStatistics statistics(const StepSize& size, std::int64_t count,
                             std::span<const double> numbers) const override;
   std::optional<Evaluation> evaluate(StopEvaluation stop, Communicator& processes) override;
+  double evaluation_samples() const override;
   std::vector<std::pair<std::string, std::string>> identity() const override;
   std::vector<std::pair<std::string, std::string>> files() const override;
   std::vector<std::pair<std::string, std::string>> data_contents() const override {
@@ -71,6 +72,7 @@ class LanguageTask final : public Task {
 
  private:
   const TrainingBatches& training_batches();
+  EvaluationLimits evaluation_limits() const;
   void reserve_batches();
   ForwardContext training_context(Generator& generator) const;
 

@@ -50,6 +50,20 @@ Json memory_json(const TrainingPlan& plan, const MemoryChoice& choice) {
 
 // ---- the table ----
 
+void write_evaluations(std::ostream& out, const TrainingPlan& plan) {
+  const std::optional<EvaluationPlan> evaluations = plan.evaluations();
+  if (!evaluations || evaluations->count == 0) return;
+  const std::string_view items = plan.step.unit.plural;
+  if (!evaluations->items) {
+    fmt::print(out, "evaluations         {}, each of all held-out {}, however many; not counted\n",
+               evaluations->count, items);
+    return;
+  }
+  fmt::print(out, "evaluations         {} of up to {} {}, {:.3g}% of the steps' operations\n",
+             evaluations->count, count_text(*evaluations->items), items,
+             100 * plan.evaluation_share().value());
+}
+
 void write_model(std::ostream& out, const TrainingPlan& plan) {
   const RunConfig& config = plan.config;
   const StepFlops& flops = plan.flops_per_item;
@@ -75,6 +89,7 @@ void write_model(std::ostream& out, const TrainingPlan& plan) {
   } else {
     fmt::print(out, "run                 {} epochs\n", config.train.epochs);
   }
+  write_evaluations(out, plan);
 }
 
 void write_memory(std::ostream& out, const TrainingPlan& plan) {
@@ -128,6 +143,15 @@ void write_disk(std::ostream& out, const TrainingPlan& plan) {
              format_bytes(disk.bytes), disk.most, format_bytes(disk.total()));
 }
 
+void write_days(std::ostream& out, const TimePlan& time) {
+  if (!time.seconds) return;
+  constexpr double kDay = 86400;
+  const double evaluations = time.evaluation_seconds.value_or(0);
+  fmt::print(out, "  run               {:.3g} days", (*time.seconds + evaluations) / kDay);
+  if (evaluations > 0) fmt::print(out, ", {:.2g} of them for evaluations", evaluations / kDay);
+  out << '\n';
+}
+
 void write_time(std::ostream& out, const TrainingPlan& plan) {
   if (!plan.time) {
     out << "\nno time estimate without --peak-tflops\n";
@@ -141,7 +165,7 @@ void write_time(std::ostream& out, const TrainingPlan& plan) {
   fmt::print(out, "  {:<18}{}\n", fmt::format("{}/s", plan.step.unit.plural),
              format_count(plan.time->items_per_s));
   fmt::print(out, "  step              {:.3g} s\n", plan.time->step_seconds);
-  if (plan.time->seconds) fmt::print(out, "  run               {:.3g} days\n", *plan.time->seconds / 86400);
+  write_days(out, *plan.time);
   if (!peak.hint.empty()) fmt::print(out, "  on this GPU {} TFLOP/s\n", peak.hint);
 }
 
@@ -181,6 +205,13 @@ void write_json_line(std::ostream& out, const TrainingPlan& plan, const std::str
   } else {
     object["epochs"] = run.train.epochs;
   }
+  if (const std::optional<EvaluationPlan> evaluations = plan.evaluations()) {
+    object["evaluations"] = evaluations->count;
+    if (evaluations->items) {
+      object["items_per_evaluation"] = *evaluations->items;
+      object["evaluation_share"] = plan.evaluation_share().value();
+    }
+  }
   for (const auto& [name, size] : plan.step.sample_sizes) object[std::string(name)] = size;
   for (const MemoryChoice& choice : plan.memory) {
     object["recompute"][std::string(name_of(choice.recompute))] = memory_json(plan, choice);
@@ -202,6 +233,7 @@ void write_json_line(std::ostream& out, const TrainingPlan& plan, const std::str
       object["arithmetic"] = plan.options.peak->arithmetic;
     }
     if (plan.time->seconds) object["days"] = *plan.time->seconds / 86400;
+    if (plan.time->evaluation_seconds) object["evaluation_days"] = *plan.time->evaluation_seconds / 86400;
   }
   out << object.dump(-1, ' ', false, Json::error_handler_t::replace) << '\n';
 }

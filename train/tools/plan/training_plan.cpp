@@ -15,6 +15,7 @@
 #include "train/config/number_text.h"
 #include "train/io/printable.h"
 #include "train/log/format.h"
+#include "train/run/evaluation_schedule.h"
 
 namespace moh {
 
@@ -109,6 +110,14 @@ std::int64_t largest_batch(const RunConfig& config, std::int64_t bytes, const Ma
   return good.batch;
 }
 
+/// The length of the run; nothing for epochs of data of unknown size.
+std::optional<RunLength> length_of_plan(const TrainingPlan& plan) {
+  const TrainConfig& train = plan.config.train;
+  if (train.epochs > 0 && plan.step.steps_per_epoch == 0) return std::nullopt;
+  // `step` is one micro-batch of one device.
+  return length_of(plan.config, plan.step.steps_per_epoch / (train.accumulate * plan.options.gpus));
+}
+
 TimePlan time_of(const TrainingPlan& plan) {
   const PlanOptions& o = plan.options;
   const double rate = static_cast<double>(o.gpus) * o.mfu * o.peak->tflops * 1e12;
@@ -116,6 +125,8 @@ TimePlan time_of(const TrainingPlan& plan) {
   time.items_per_s = rate / plan.flops_per_item.routed;
   time.step_seconds = static_cast<double>(plan.items_per_step()) / time.items_per_s;
   if (plan.steps()) time.seconds = time.step_seconds * static_cast<double>(*plan.steps());
+  if (const std::optional<double> share = plan.evaluation_share())
+    time.evaluation_seconds = time.seconds.value() * *share;
   return time;
 }
 
@@ -216,9 +227,27 @@ std::int64_t TrainingPlan::items_per_step() const {
 }
 
 std::optional<std::int64_t> TrainingPlan::steps() const {
-  if (config.train.epochs > 0 && step.steps_per_epoch == 0) return std::nullopt;
-  // `step` is one micro-batch of one device.
-  return length_of(config, step.steps_per_epoch / (config.train.accumulate * options.gpus)).steps;
+  const std::optional<RunLength> length = length_of_plan(*this);
+  return length ? std::optional(length->steps) : std::nullopt;
+}
+
+std::optional<EvaluationPlan> TrainingPlan::evaluations() const {
+  const std::optional<RunLength> length = length_of_plan(*this);
+  if (!length) return std::nullopt;
+  const EvaluationWork work = config.family->evaluation_work();
+  EvaluationPlan plan;
+  if (work.held_out) plan.items = *work.held_out + work.samples;
+  if (!plan.items || *plan.items > 0) plan.count = EvaluationSchedule(config, *length).count_after(-1);
+  return plan;
+}
+
+std::optional<double> TrainingPlan::evaluation_share() const {
+  const std::optional<EvaluationPlan> plan = evaluations();
+  if (!plan || !plan->items) return std::nullopt;
+  const double of_steps =
+      flops_per_item.routed * static_cast<double>(items_per_step()) * static_cast<double>(steps().value());
+  return flops_per_item.routed_forward * static_cast<double>(*plan->items) *
+         static_cast<double>(plan->count) / of_steps;
 }
 
 const MemoryChoice& TrainingPlan::configured() const {

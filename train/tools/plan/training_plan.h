@@ -62,7 +62,16 @@ struct MemoryChoice {
 /// Estimated speed and duration of training.
 struct TimePlan {
   double items_per_s = 0, step_seconds = 0;
-  std::optional<double> seconds;  ///< of the run, if the number of its steps is known
+  std::optional<double> seconds;             ///< of the run's steps, if their number is known
+  std::optional<double> evaluation_seconds;  ///< of its evaluations, if their size is known, too
+};
+
+/// The evaluations of a run.
+struct EvaluationPlan {
+  std::int64_t count = 0;
+  /// Of each: forward passes in items, pictures that the model draws among them. Nothing if all held-out data
+  /// are evaluated, whose size is not known without them.
+  std::optional<std::int64_t> items;
 };
 
 /// Estimated memory of each device, operations and time of a training run.
@@ -84,6 +93,10 @@ struct TrainingPlan {
   std::int64_t items_per_step() const;
   /// Steps of the run; nothing for epochs of data of unknown size.
   std::optional<std::int64_t> steps() const;
+  /// Nothing for such data.
+  std::optional<EvaluationPlan> evaluations() const;
+  /// Operations of all evaluations over those of all steps; nothing where one is not known.
+  std::optional<double> evaluation_share() const;
   const MemoryChoice& configured() const;
   bool fits(const MemoryChoice& choice) const;
 };

@@ -187,6 +187,32 @@ TEST_CASE("tasks: a teacher sees the documents and positions that the student se
   }
 }
 
+TEST_CASE("tasks: the mean over sources does not depend on how much of each is evaluated") {
+  const Fixture fixture;
+  // A long source and a short one, each of one letter, whose losses are the same in each window.
+  const auto tokens = [](std::int64_t count, TokenId id) {
+    return tokens_in_memory(std::vector<TokenId>(static_cast<std::size_t>(count), id), 256);
+  };
+  const std::vector<TextSource> sources = {{"long", tokens(64 * 16 + 1, 'a')},
+                                           {"short", tokens(16 * 16 + 1, 'b')}};
+  const auto evaluate = [&](std::int64_t max_tokens) {
+    return *evaluate_language_model(
+        fixture.model, sources, *fixture.tokenizer, {.sequence_length = 16},
+        {.batch_size = 3, .max_tokens = max_tokens}, [](const EvaluationProgress&) { return false; },
+        one_process());
+  };
+  const Evaluation all = evaluate(0);
+  CHECK((all.evaluated == 80 * 16 && all.held_out == 80 * 16));
+  for (const std::int64_t max_tokens : {16, 100, 256, 600}) {
+    const Evaluation part = evaluate(max_tokens);
+    INFO(part.coverage);
+    CHECK(part.held_out == all.held_out);
+    CHECK(part.evaluated < all.evaluated);
+    CHECK(part.score == Approx(all.score).epsilon(1e-6));
+    CHECK(part.metrics[1].second == Approx(all.metrics[1].second).epsilon(1e-6));  // bits_per_byte
+  }
+}
+
 TEST_CASE("tasks: an evaluation asks before each batch whether to stop, and stops there with no result") {
   const Fixture fixture;
   const auto evaluate = [&](int asks, std::int64_t max_tokens = 0) {

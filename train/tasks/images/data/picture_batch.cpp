@@ -168,8 +168,9 @@ void TrainingPictures::finish(PictureBatch& batch, std::int64_t first_sample, St
 
 EvaluationPictures::EvaluationPictures(PictureSourcePtr source, const EvaluationView& view,
                                        std::int64_t batch_size, OnError on_error,
-                                       std::shared_ptr<BrokenPictures> broken)
+                                       std::shared_ptr<BrokenPictures> broken, std::int64_t most)
     : source_(std::move(source)),
+      pictures_(source_->size(), most),
       view_(view),
       batch_size_(batch_size),
       on_error_(on_error),
@@ -181,11 +182,11 @@ EvaluationPictures::EvaluationPictures(PictureSourcePtr source, const Evaluation
 }
 
 std::int64_t EvaluationPictures::size() const {
-  return (source_->size() + batch_size_ - 1) / batch_size_;
+  return (pictures_.size() + batch_size_ - 1) / batch_size_;
 }
 
 std::int64_t EvaluationPictures::rows(std::int64_t batch) const {
-  return std::min(batch_size_, source_->size() - batch * batch_size_);
+  return std::min(batch_size_, pictures_.size() - batch * batch_size_);
 }
 
 PictureBatch EvaluationPictures::begin(std::int64_t batch) const {
@@ -198,7 +199,7 @@ PictureBatch EvaluationPictures::begin(std::int64_t batch) const {
 }
 
 void EvaluationPictures::make(PictureBatch& batch, std::int64_t index, std::int64_t row) const {
-  const std::int64_t picture = index * batch_size_ + row;
+  const std::int64_t picture = pictures_.at(index * batch_size_ + row);
   std::int64_t& label = batch.labels.data<std::int64_t>()[row];
   const std::span<float> to = row_of(batch, row);
   label = source_->label(picture);

@@ -13,6 +13,7 @@
 #include "train/augment/rand_augment.h"
 #include "train/augment/random_crop.h"
 #include "train/augment/view.h"
+#include "train/tasks/data/spread_subset.h"
 #include "train/tasks/images/data/broken_pictures.h"
 #include "train/tasks/images/data/picture_source.h"
 #include "train/tasks/images/data/sample_order.h"
@@ -101,15 +102,18 @@ class TrainingPictures {
   Rgb fill_;
 };
 
-/// One pass over held-out pictures, in order. The last batch may have fewer.
+/// One pass over held-out pictures, in order: all of them, or a subset. The last batch may have fewer.
 class EvaluationPictures {
  public:
   using Batch = PictureBatch;
 
+  /// Of `most` pictures, if there are more (SpreadSubset); 0: of all.
   EvaluationPictures(PictureSourcePtr source, const EvaluationView& view, std::int64_t batch_size,
-                     OnError on_error, std::shared_ptr<BrokenPictures> broken);
+                     OnError on_error, std::shared_ptr<BrokenPictures> broken, std::int64_t most = 0);
 
   const PictureSource& source() const { return *source_; }
+  /// Those of the source that are evaluated.
+  const SpreadSubset& pictures() const { return pictures_; }
   /// Number of batches.
   std::int64_t size() const;
   std::int64_t rows(std::int64_t batch) const;
@@ -121,6 +125,7 @@ class EvaluationPictures {
 
  private:
   PictureSourcePtr source_;
+  SpreadSubset pictures_;
   EvaluationView view_;
   std::int64_t batch_size_;
   OnError on_error_;

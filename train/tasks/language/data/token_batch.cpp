@@ -148,7 +148,8 @@ TokenBatch TrainingBatches::at(std::int64_t first_sample, std::int64_t batch_siz
 }
 
 EvaluationBatches::EvaluationBatches(TokenSourcePtr source, const Tokenizer& tokenizer,
-                                     const BatchOptions& options, std::int64_t batch_size)
+                                     const BatchOptions& options, std::int64_t batch_size,
+                                     std::int64_t max_tokens)
     : source_(std::move(source)),
       token_bytes_(bytes_per_token(tokenizer)),
       options_(options),
@@ -164,19 +165,22 @@ EvaluationBatches::EvaluationBatches(TokenSourcePtr source, const Tokenizer& tok
                                   std::to_string(source_->size()),
                                   "add more text or hold out a larger share of it"));
   }
-  num_windows_ = (source_->size() - 1 + sequence_length - 1) / sequence_length;
+  const auto windows_of = [&](std::int64_t tokens) {
+    return tokens / sequence_length + (tokens % sequence_length != 0 ? 1 : 0);
+  };
+  windows_ = SpreadSubset(windows_of(source_->size() - 1), windows_of(max_tokens));
 }
 
 std::int64_t EvaluationBatches::size() const {
-  return (num_windows_ + batch_size_ - 1) / batch_size_;
+  return (windows_.size() + batch_size_ - 1) / batch_size_;
 }
 
 TokenBatch EvaluationBatches::at(std::int64_t index) const {
   MOH_CHECK(index >= 0 && index < size(), "EvaluationBatches: batch out of range");
   const std::int64_t first = index * batch_size_;
-  const std::int64_t rows = std::min(batch_size_, num_windows_ - first);
+  const std::int64_t rows = std::min(batch_size_, windows_.size() - first);
   return make_batch(token_bytes_, marks_, rows, options_, [&](std::int64_t row) {
-    const std::int64_t length = options_.sequence_length, begin = (first + row) * length;
+    const std::int64_t length = options_.sequence_length, begin = windows_.at(first + row) * length;
     return Window{source_.get(), begin, std::min(length, source_->size() - 1 - begin)};
   });
 }

@@ -6,6 +6,7 @@
 
 #include "core/tensor.h"
 #include "ops/loss/cross_entropy.h"
+#include "train/tasks/data/spread_subset.h"
 #include "train/tasks/language/data/document_marks.h"
 #include "train/tasks/language/data/mixture_schedule.h"
 #include "train/tasks/language/data/token_source.h"
@@ -91,16 +92,21 @@ class TrainingBatches {
 
 /// One pass over a held-out stream, in order and in windows that do not overlap: every token but the first is
 /// predicted exactly once. The last window may be partial (its other targets are ignored), the last batch may
-/// have fewer rows.
+/// have fewer rows. With `max_tokens`, of as few windows as have so many tokens, spread evenly over the
+/// stream, the same for any batch size.
 class EvaluationBatches {
  public:
   /// Throws DataError for fewer than two tokens, ValueError for sizes below 1.
   EvaluationBatches(TokenSourcePtr source, const Tokenizer& tokenizer, const BatchOptions& options,
-                    std::int64_t batch_size);
+                    std::int64_t batch_size, std::int64_t max_tokens = 0);
 
   std::int64_t size() const;
+  /// Tokens of the stream that can be predicted.
+  std::int64_t all_predicted() const { return source_->size() - 1; }
   /// Tokens that are predicted, targets and others; those of the batches before `index`.
-  std::int64_t num_predicted() const { return source_->size() - 1; }
+  std::int64_t num_predicted() const {
+    return windows_.is_whole() ? all_predicted() : windows_.size() * options_.sequence_length;
+  }
   std::int64_t predicted_before(std::int64_t index) const {
     return std::min(index * batch_size_ * options_.sequence_length, num_predicted());
   }
@@ -113,7 +119,7 @@ class EvaluationBatches {
   BatchOptions options_;
   DocumentMarks marks_;
   std::int64_t batch_size_;
-  std::int64_t num_windows_;
+  SpreadSubset windows_{0, 0};
 };
 
 }  // namespace moh

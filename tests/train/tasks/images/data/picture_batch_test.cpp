@@ -139,6 +139,10 @@ TEST_CASE("picture batches: an evaluation sees every picture once, and leaves br
   const auto broken = std::make_shared<BrokenPictures>();
   const EvaluationView view{.short_side = 32, .crop = 24};
   const EvaluationPictures data(files.open(), view, 6, OnError::kSkip, broken);
+  CHECK(data.pictures().is_whole());
+  const EvaluationPictures some(files.open(), view, 2, OnError::kSkip, broken, 3);
+  CHECK(some.size() == 2);
+  CHECK((some.rows(0) == 2 && some.rows(1) == 1));
   REQUIRE(data.size() == 3);
   std::int64_t sound = 0;
   for (std::int64_t i = 0; i < data.size(); ++i) {

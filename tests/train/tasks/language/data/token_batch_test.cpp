@@ -123,6 +123,30 @@ TEST_CASE("data: a source that is too short is named") {
                     Catch::Contains("source short") && Catch::Contains("at least 9 tokens"));
 }
 
+TEST_CASE("data: a bounded evaluation has the same windows for any batch size, spread over the stream") {
+  const auto targets_of = [](std::int64_t batch_size, std::int64_t max_tokens) {
+    const EvaluationBatches batches(counting(250), byte_tokenizer, {.sequence_length = 4}, batch_size,
+                                    max_tokens);
+    CHECK(batches.all_predicted() == 249);
+    std::vector<std::int64_t> targets;
+    for (std::int64_t b = 0; b < batches.size(); ++b) {
+      CHECK(batches.predicted_before(b) == std::ssize(targets));
+      for (const std::int64_t target : values(batches.at(b).targets)) {
+        if (target != kIgnoredTarget) targets.push_back(target);
+      }
+    }
+    CHECK(batches.num_predicted() == std::ssize(targets));
+    return targets;
+  };
+  const std::vector<std::int64_t> expected = targets_of(1, 37);  // ten windows of 63
+  CHECK(expected.size() == 40);
+  CHECK(expected[4] - expected[0] == 6 * 4);
+  CHECK(expected.back() > 220);
+  for (const std::int64_t batch_size : {2, 3, 7, 64}) CHECK(targets_of(batch_size, 37) == expected);
+  CHECK(targets_of(3, 40) == expected);
+  CHECK(targets_of(3, 248) == targets_of(3, 0));
+}
+
 TEST_CASE("data: evaluation has every token but the first as a target exactly once") {
   for (std::int64_t num_tokens : {2, 3, 8, 9, 10, 17, 40, 41, 42}) {
     const EvaluationBatches batches(counting(num_tokens), byte_tokenizer, {.sequence_length = 8}, 3);
