@@ -147,6 +147,7 @@ class Images(support.MohTest):
         self.assertEqual(report["confusion"], [[0, 0, 2], [1, 1, 2]])
         table = self.moh("eval", "--checkpoint", "run")
         self.assert_says(table, "6 of 6 images", "blue", "100.0%")
+        self.assert_says(self.moh("eval", "--checkpoint", "run", "eval.max_pictures=3"), "3 of 6 images")
         shutil.rmtree(self.folder / "train")  # the checkpoint knows the names of the classes
         shutil.rmtree(self.folder / "held_out")
         predicted = self.moh("predict", "--checkpoint", "run", "test/red/0.png", "test/blue/1.png", "--json").splitlines()
@@ -154,6 +155,14 @@ class Images(support.MohTest):
         self.assertEqual([each["name"] for each in best], ["red", "blue"])
         self.assertGreater(best[0]["probability"], 0.5)
         self.assert_says(self.moh("predict", "--checkpoint", "run", "--top", "1", "test/red/0.png"), "red")
+        # A setting is none of the files, before and after them; a file with such a name is one.
+        for order in (("test/red/0.png", "threads=1"), ("threads=1", "test/red/0.png")):
+            self.assertEqual(len(self.moh("predict", "--checkpoint", "run", "--json", *order).splitlines()), 1)
+        self.assert_says(self.moh("predict", "--checkpoint", "run", "test/red/0.png", "data.eval_resise=9", code=support.CONFIG_ERROR),
+                         "did you mean data.eval_resize?")
+        self.assert_says(self.moh("predict", "--checkpoint", "run", "threads=1", code=support.CONFIG_ERROR), "a picture or more")
+        shutil.copy(self.folder / "test/red/0.png", self.folder / "threads=1")
+        self.assert_says(self.moh("predict", "--checkpoint", "run", "--top", "1", "threads=1"), "threads=1", "red")
         wrong = self.moh("eval", "--checkpoint", "run", f"data={self.write('x/green/1.png', plain((0, 200, 0))).parent.parent}",
                          code=support.INPUT_ERROR)
         self.assert_says(wrong, "green")

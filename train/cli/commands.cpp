@@ -1,12 +1,31 @@
 #include "train/cli/commands.h"
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
+#include <filesystem>
+#include <string>
+#include <system_error>
 #include <utility>
 
 #include "train/log/logging.h"
 #include "train/tasks/model_source.h"
 
 namespace moh::cli {
+
+namespace {
+
+bool is_setting(const std::string& text) {
+  const std::size_t equals = text.find('=');
+  if (equals == std::string::npos || equals == 0) return false;
+  const auto belongs_to_key = [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_' || c == '.';
+  };
+  std::error_code ignored;
+  return std::ranges::all_of(text.substr(0, equals), belongs_to_key) &&
+         !std::filesystem::exists(text, ignored);
+}
+
+}  // namespace
 
 Commands add_group(const Commands& commands, const char* name, const char* description) {
   CLI::App* const group = commands.parser.add_subcommand(name, description);
@@ -70,6 +89,20 @@ void add_placement(CLI::App& command, PlacementArgs& args) {
   command.add_option("overrides", args.overrides, "Any setting of the run")
       ->type_name("key.path=value")
       ->default_str("");
+}
+
+void add_set(CLI::App& command, std::vector<std::string>& settings) {
+  command.add_option("--set", settings, "The same as a setting without --set; repeatable")
+      ->type_name("key.path=value")
+      ->default_str("")
+      ->allow_extra_args(false);
+}
+
+void move_settings(std::vector<std::string>& values, std::vector<std::string>& settings) {
+  const auto is_value = [](const std::string& text) { return !is_setting(text); };
+  const auto first = std::ranges::stable_partition(values, is_value).begin();
+  settings.insert(settings.end(), first, values.end());
+  values.erase(first, values.end());
 }
 
 void add_checkpoint_and_text(CLI::App& command, CheckpointArgs& args) {

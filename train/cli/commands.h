@@ -121,6 +121,12 @@ void add_placement(CLI::App& command, PlacementArgs& args);
 
 void add_checkpoint_and_text(CLI::App& command, CheckpointArgs& args);
 
+/// The option --set KEY=VALUE, an earlier form of settings that are given without it.
+void add_set(CLI::App& command, std::vector<std::string>& settings);
+/// Moves what is a setting, key.path=value and no file's name, from the values of a list that takes all that
+/// follows it, such as files, to `settings`.
+void move_settings(std::vector<std::string>& values, std::vector<std::string>& settings);
+
 /// Prints what a shard of latents, or a folder of them, says of itself; with `verify` reads all of it. Throws
 /// DataError.
 int latents_info(const std::string& path, bool verify);

@@ -22,6 +22,14 @@ struct PredictArgs {
   bool json = false;
 };
 
+/// With settings apart from files.
+PredictArgs separated(PredictArgs args) {
+  move_settings(args.files, args.settings);
+  if (args.files.empty())
+    throw ConfigError(error_message("moh predict", "FILE", "a picture or more", "none"));
+  return args;
+}
+
 /// The classes of a file; a broken one is named, and does not keep others from being read.
 FilePredictions predictions_of(const Predictor& predictor, const std::string& file, std::int64_t top) {
   FilePredictions predictions{.file = file};
@@ -34,7 +42,8 @@ FilePredictions predictions_of(const Predictor& predictor, const std::string& fi
   return predictions;
 }
 
-int predict(const PredictArgs& args, const Families& families) {
+int predict(const PredictArgs& given, const Families& families) {
+  const PredictArgs args = separated(given);
   if (args.top < 1) throw ConfigError(error_message("--top", "", "1 or more", std::to_string(args.top)));
   const LoadedModel loaded = load_model(args.checkpoint, families, args.settings);
   set_num_threads(loaded.config.threads);
@@ -58,12 +67,11 @@ void add_predict(const Commands& commands) {
   const auto [command, args] =
       add_command(commands, "predict", "Classify image files with a trained model", predict);
   add_checkpoint(command, args.checkpoint);
-  command.add_option("files", args.files, "Files to classify")->type_name("FILE")->required();
+  command.add_option("files", args.files, "Files to classify; key.path=value is a setting of the run")
+      ->type_name("FILE")
+      ->required();
   command.add_option("--top", args.top, "Number of classes to show, the most probable first");
-  command.add_option("--set", args.settings, "A setting of the run; repeatable")
-      ->type_name("key.path=value")
-      ->default_str("")
-      ->allow_extra_args(false);
+  add_set(command, args.settings);
   command.add_flag("--json", args.json, "Print a JSON object for each file");
   command.footer(
       R"(A file that cannot be read or decoded is named on stderr, the others are classified, and the exit code is 3.
@@ -71,7 +79,7 @@ void add_predict(const Commands& commands) {
 Examples:
   moh predict --checkpoint runs/vit/quickstart picture.jpg
   moh predict --checkpoint runs/imagenet --top 3 --json holiday/*.jpg
-  moh predict --checkpoint model --set data.class_names=names.txt picture.png)");
+  moh predict --checkpoint model data.class_names=names.txt picture.png)");
 }
 
 }  // namespace moh::cli

@@ -2,13 +2,18 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <memory>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/error.h"
 #include "train/cli/commands.h"
 #include "train/cli/several_processes.h"
+#include "train/config/number_text.h"
 #include "train/formats/pictures/picture.h"
+#include "train/io/durable_file.h"
+#include "train/io/printable.h"
 #include "train/log/format.h"
 #include "train/log/logging.h"
 #include "train/log/progress.h"
@@ -17,6 +22,7 @@
 #include "train/tasks/diffusion/diffusion_run.h"
 #include "train/tasks/diffusion/load_autoencoder.h"
 #include "train/tasks/diffusion/sampling/sample_folder.h"
+#include "train/tasks/diffusion/sampling/trained_guidance.h"
 #include "train/tasks/load_model.h"
 
 namespace moh::cli {
@@ -27,10 +33,18 @@ constexpr std::int64_t kMostPictures = 1'000'000;
 
 struct SampleArgs {
   std::string checkpoint, autoencoder, sampler = "ancestral", guided = "3", clip = "auto";
-  std::vector<std::string> classes, settings;
+  std::vector<std::string> classes, settings, set;
+  std::optional<double> guidance;
   SampleOptions options;
   SampleFolderOptions to;
+  bool overwrite = false;
 };
+
+std::vector<std::string> settings_of(const SampleArgs& args) {
+  std::vector<std::string> settings = args.settings;
+  settings.insert(settings.end(), args.set.begin(), args.set.end());
+  return settings;
+}
 
 /// Classes by name or number, of a model whose classes have these names.
 std::vector<std::int64_t> classes_of(const std::vector<std::string>& given,
@@ -63,8 +77,31 @@ void check_counts(const SampleArgs& args) {
   positive("--columns", args.to.columns, kMostPictures);
 }
 
-SampleOptions options_of(const SampleArgs& args, const DitConfig& model) {
+/// Guidance as the training of the model allows it: the usual one is left out, one that is asked for is an
+/// error.
+SampleOptions guided_options(const SampleArgs& args, const DiffusionRun& run) {
+  const std::string reason = reason_against_guidance(run);
+  if (args.guidance.value_or(1) != 1 && !reason.empty())
+    throw ConfigError(
+        error_message("--cfg", "", "1, as " + reason, config::number_text(*args.guidance),
+                      run.diffusion.label_dropout > 0
+                          ? ""
+                          : "leave guidance out; if an earlier training dropped labels, say so with "
+                            "diffusion.label_dropout=0.1"));
   SampleOptions options = args.options;
+  if (args.guidance) options.guidance = *args.guidance;
+  options = options_for(run, options, /*usual_guidance=*/!args.guidance);
+  if (!args.guidance && options.guidance == 1)
+    log_warning("sample: without guidance (--cfg 1): " +
+                (reason.empty() ? "the model has a single class" : reason));
+  if (!options.labels && !args.classes.empty())
+    throw ConfigError(error_message("--classes", "", "none, as " + reason, args.classes.front()));
+  return options;
+}
+
+SampleOptions options_of(const SampleArgs& args, const DiffusionRun& run) {
+  const DitConfig& model = run.model;
+  SampleOptions options = guided_options(args, run);
   options.reverse.kind = args.sampler == "ddim" ? SamplerKind::kDdim : SamplerKind::kAncestral;
   options.reverse.clip_start =
       args.clip == "auto" ? model.channels == Picture::kChannels : args.clip == "yes";
@@ -85,18 +122,39 @@ std::string progress_text(const SampleProgress& p, std::int64_t begun, std::int6
   return text;
 }
 
-/// The autoencoder of a model of latents, in float32 beside it; none for a model of pixels.
-LoadedAutoencoder autoencoder_for(const SampleArgs& args, const Dit& model) {
-  const std::int64_t channels = model.config().channels;
-  const bool pixels = channels == Picture::kChannels;
-  if (pixels != args.autoencoder.empty())
-    throw ConfigError(error_message(
-        "--autoencoder", "",
-        pixels ? "none, as the model makes pixels" : "a folder of diffusers' AutoencoderKL",
-        pixels ? args.autoencoder : "none",
-        pixels ? "" : "the model makes latents of " + std::to_string(channels) + " channels, to be decoded"));
-  if (pixels) return {};
-  return load_decoder("--autoencoder", args.autoencoder, channels, model.device());
+/// Throws unless the options say where pictures go, or latents of a model that makes such.
+void check_outputs(const SampleArgs& args, const DitConfig& model) {
+  const auto refuse = [](const char* option, std::string_view expected, std::string_view found,
+                         std::string_view fix = "") {
+    throw ConfigError(error_message(option, "", expected, found, fix));
+  };
+  const bool pixels = model.channels == Picture::kChannels, latents = !args.to.latents.empty();
+  if (pixels && !args.autoencoder.empty())
+    refuse("--autoencoder", "none, as the model makes pixels", args.autoencoder);
+  if (pixels && latents) refuse("--latents", "none, as the model makes pixels", args.to.latents.string());
+  if (latents && !args.autoencoder.empty())
+    refuse("--latents", "none with --autoencoder, which decodes them", args.to.latents.string());
+  if (latents && args.to.npz) refuse("--npz", "not with --latents, of which there are no pictures", "both");
+  if (!pixels && !latents && args.autoencoder.empty())
+    refuse("--autoencoder", "a folder of diffusers' AutoencoderKL", "none",
+           "the model makes latents of " + std::to_string(model.channels) +
+               " channels, to be decoded; --latents FILE.npz writes them as they are");
+  if (!latents && args.to.folder.empty()) refuse("--out", "a folder for the pictures", "none");
+  if (latents) require_replaceable("--latents", args.to.latents, args.overwrite);
+}
+
+/// The autoencoder of a model of latents, in float32 beside it; none for a model of pixels, and for
+/// --latents.
+LoadedAutoencoder autoencoder_for(const SampleArgs& args, const DiffusionRun& run, const Dit& model) {
+  check_outputs(args, run.model);
+  if (args.autoencoder.empty()) return {};
+  LoadedAutoencoder loaded =
+      load_decoder("--autoencoder", args.autoencoder, run.model.channels, model.device());
+  if (!run.trained_autoencoder.empty() && run.trained_autoencoder != loaded.hash)
+    log_warning("--autoencoder: " + printable_path(args.autoencoder) + " (" + loaded.hash +
+                ") is not the one that made the latents of the training (" + run.trained_autoencoder +
+                "); pictures are right only if both encode alike, as with a decoder that was tuned alone");
+  return loaded;
 }
 
 int sample_in(const SampleArgs& args, const Families& families, StopSignal& stop, Communicator& processes) {
@@ -104,17 +162,18 @@ int sample_in(const SampleArgs& args, const Families& families, StopSignal& stop
   start_logging(console);
   check_counts(args);
   const LoadedModel loaded =
-      load_model(args.checkpoint, families, args.settings, ConfigUse::kModel, processes);
+      load_model(args.checkpoint, families, settings_of(args), ConfigUse::kModel, processes);
   begin_together(loaded.config, processes);
   require_same_model(loaded, processes);
   const DiffusionRun& run = diffusion_run(loaded.config);
   const auto& model = static_cast<const Dit&>(*loaded.model);
-  const LoadedAutoencoder autoencoder = autoencoder_for(args, model);
+  const LoadedAutoencoder autoencoder = autoencoder_for(args, run, model);
   SampleFolderOptions to = args.to;
-  to.classes = classes_of(args.classes, class_names_of(run));
+  to.class_names = class_names_of(run);
+  to.classes = classes_of(args.classes, to.class_names);
   to.model = loaded.path.string();
   to.autoencoder = autoencoder.hash;
-  const SampleOptions options = options_of(args, run.model);
+  const SampleOptions options = options_of(args, run);
   const PictureSampler sampler(model, options, autoencoder.model.get());
   stop.defer();
   processes.set_deadline(loaded.config.comm.timeout);
@@ -135,11 +194,15 @@ int sample_in(const SampleArgs& args, const Families& families, StopSignal& stop
              "; the same command goes on from here");
     return kPreempted;
   }
-  log_info("sample: " + std::to_string(to.count) + " pictures in " + to.folder.string());
+  log_info(
+      "sample: " + std::to_string(to.count) +
+      (to.latents.empty() ? " pictures in " + to.folder.string() : " latents in " + to.latents.string()));
   return kDone;
 }
 
-int sample(const SampleArgs& args, const Families& families) {
+int sample(const SampleArgs& given, const Families& families) {
+  SampleArgs args = given;
+  move_settings(args.classes, args.settings);
   StopSignal stop;  // before threads of the communicator begin
   return in_processes([&](Communicator& processes) { return sample_in(args, families, stop, processes); });
 }
@@ -151,7 +214,16 @@ void add_sample(const Commands& commands) {
   add_checkpoint(command, args.checkpoint);
   command.add_option("--out", args.to.folder, "Folder for the images; images that it contains are kept")
       ->type_name("DIR")
-      ->required();
+      ->default_str("");
+  command
+      .add_option(
+          "--latents", args.to.latents,
+          "Of a model of latents, in place of pictures: a file for the latents, arr_0 [N, C, H, W] in "
+          "float32, times the scaling factor of their autoencoder. With --out the command can be "
+          "stopped and goes on")
+      ->type_name("FILE.npz")
+      ->default_str("");
+  command.add_flag("--overwrite", args.overwrite, "Replace the file of --latents");
   command
       .add_option(
           "--autoencoder", args.autoencoder,
@@ -163,8 +235,12 @@ void add_sample(const Commands& commands) {
       ->type_name("CLASS")
       ->delimiter(',')
       ->default_str("");
-  command.add_option("--cfg", args.options.guidance, "Scale of classifier-free guidance; 1: none")
-      ->check(CLI::Range(0.0, 1000.0));
+  command
+      .add_option("--cfg", args.guidance,
+                  "Scale of classifier-free guidance; 1: none, as by default for a model that was trained "
+                  "without dropped labels")
+      ->check(CLI::Range(0.0, 1000.0))
+      ->default_str(config::number_text(args.options.guidance));
   command
       .add_option("--cfg-channels", args.guided, "Channels that are guided: the first 3, as DiT's, or all")
       ->check(CLI::IsMember({"3", "all"}));
@@ -185,10 +261,10 @@ void add_sample(const Commands& commands) {
                      "Pictures that a process makes together; changes none of them");
   command.add_option("--columns", args.to.columns, "Pictures in a row of grid.png");
   command.add_flag("--npz", args.to.npz, "Write samples.npz, which the evaluator of guided-diffusion reads");
-  command.add_option("--set", args.settings, "A setting of the run; repeatable")
+  command.add_option("overrides", args.settings, "Any setting of the run")
       ->type_name("key.path=value")
-      ->default_str("")
-      ->allow_extra_args(false);
+      ->default_str("");
+  add_set(command, args.set);
   command.footer(
       R"(Picture number n depends on --seed and n, not on how many are made or together. sample.json says what they depend on;
 a command that was stopped goes on where it was. Several processes (mpirun -np 8 moh sample ...) share the work.
@@ -197,7 +273,9 @@ Examples:
   moh sample --checkpoint runs/shapes --out shapes -n 64 --steps 50
   moh sample --checkpoint runs/cifar10 --classes cat,dog --cfg 1.5 --out pets
   moh sample --checkpoint runs/cifar10 --out fid -n 50000 --cfg 1 --batch-size 256 --npz
-  moh sample --checkpoint DiT-XL-2-256x256.pt --autoencoder sd-vae-ft-ema --cfg 4 --out pictures)");
+  moh sample --checkpoint DiT-XL-2-256x256.pt --autoencoder sd-vae-ft-ema --cfg 4 --out pictures
+  moh sample --checkpoint DiT-XL-2-256x256.pt --cfg 4 -n 8 --latents latents.npz
+  moh sample --checkpoint runs/cifar10 --out weights -n 64 ema.evaluate=false)");
 }
 
 }  // namespace moh::cli

@@ -37,12 +37,13 @@ class Record {
   std::string bytes_;
 };
 
-std::string npy_header(const std::vector<std::int64_t>& shape) {
+std::string npy_header(const std::vector<std::int64_t>& shape, NpzWriter::Type type) {
   std::string extents;
   for (const std::int64_t extent : shape) extents += std::to_string(extent) + ", ";
   if (shape.size() > 1) extents.resize(extents.size() - 2);
   if (shape.size() == 1) extents.resize(extents.size() - 1);
-  std::string text = "{'descr': '|u1', 'fortran_order': False, 'shape': (" + extents + "), }";
+  const std::string descr = type == NpzWriter::Type::kUint8 ? "|u1" : "<f4";
+  std::string text = "{'descr': '" + descr + "', 'fortran_order': False, 'shape': (" + extents + "), }";
   constexpr std::size_t kBefore = 10, kAligned = 64;
   text += std::string((kAligned - (kBefore + text.size() + 1) % kAligned) % kAligned, ' ') + '\n';
   return Record().text({"\x93NUMPY\x01\x00", 8}).u16(text.size()).text(text).bytes();
@@ -69,14 +70,14 @@ std::uint32_t crc_after(std::uint32_t crc, std::string_view bytes) {
 
 }  // namespace
 
-NpzWriter::NpzWriter(const std::filesystem::path& path, const std::vector<std::int64_t>& shape)
-    : NpzWriter(path, npy_header(shape), product(shape)) {}
+NpzWriter::NpzWriter(const std::filesystem::path& path, const std::vector<std::int64_t>& shape, Type type)
+    : NpzWriter(path, npy_header(shape, type), product(shape) * (type == Type::kUint8 ? 1 : sizeof(float))) {}
 
-NpzWriter::NpzWriter(const std::filesystem::path& path, std::string header, std::uint64_t elements)
+NpzWriter::NpzWriter(const std::filesystem::path& path, std::string header, std::uint64_t bytes)
     : header_(std::move(header)),
-      elements_(elements),
-      left_(elements),
-      file_(path, local_header().size() + header_.size() + elements + directory().size()) {
+      bytes_(bytes),
+      left_(bytes),
+      file_(path, local_header().size() + header_.size() + bytes + directory().size()) {
   file_.write(local_header());
   append(header_);
 }
@@ -86,10 +87,10 @@ void NpzWriter::append(std::string_view bytes) {
   file_.write(bytes);
 }
 
-void NpzWriter::write(std::span<const std::uint8_t> elements) {
-  MOH_CHECK(elements.size() <= left_, "NpzWriter: as many elements as the shape has");
-  left_ -= elements.size();
-  append({reinterpret_cast<const char*>(elements.data()), elements.size()});
+void NpzWriter::write_bytes(std::span<const std::byte> bytes) {
+  MOH_CHECK(bytes.size() <= left_, "NpzWriter: as many elements as the shape has");
+  left_ -= bytes.size();
+  append({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
 }
 
 void NpzWriter::commit() {
@@ -101,7 +102,7 @@ void NpzWriter::commit() {
 }
 
 std::string NpzWriter::local_header() const {
-  const std::uint64_t size = header_.size() + elements_;
+  const std::uint64_t size = header_.size() + bytes_;
   return Record()
       .u32(0x04034b50)
       .u16(kZip64Version)
@@ -123,7 +124,7 @@ std::string NpzWriter::local_header() const {
 }
 
 std::string NpzWriter::directory() const {
-  const std::uint64_t size = header_.size() + elements_;
+  const std::uint64_t size = header_.size() + bytes_;
   const std::string entry = Record()
                                 .u32(0x02014b50)
                                 .u16(kZip64Version)

@@ -79,8 +79,12 @@ std::string run_text(const ModelLocation& location, const WeightFile& weights, c
   const std::unique_ptr<FamilyConfig> model = read_model_config(location, families);
   if (model == nullptr) {
     refuse_foreign_names(weights);
-    throw ConfigError(error_message(location.weights.string(), "", "a configuration next to the weights",
-                                    "none", "name a folder with config.json, or a run of moh"));
+    throw ConfigError(
+        error_message(location.weights.string(), "", "a configuration next to the weights", "none",
+                      "name a folder with config.json or a run of moh; of a model that you can "
+                      "describe, write its `task` and `model` into a CONFIG.yaml, and name DIR of "
+                      "'moh convert --from " +
+                          location.weights.string() + " --to DIR --format moh --config CONFIG.yaml'"));
   }
   RunConfig run = default_run(*model);
   run.output.dir =

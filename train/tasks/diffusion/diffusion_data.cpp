@@ -7,6 +7,7 @@
 #include "core/error.h"
 #include "train/io/printable.h"
 #include "train/log/logging.h"
+#include "train/tasks/diffusion/sampling/trained_guidance.h"
 #include "train/tasks/diffusion/signed_pixels.h"
 #include "train/tasks/images/class_names.h"
 #include "train/tasks/images/data/noise_pictures.h"
@@ -78,6 +79,10 @@ LatentSourcePtr open_fitting(const std::vector<std::filesystem::path>& paths, co
                              const std::vector<std::string>& classes) {
   LatentSourcePtr latents = open_latents(paths, classes);
   require_fit(*latents, run);
+  if (!run.trained_autoencoder.empty() && run.trained_autoencoder != latents->autoencoder())
+    log_warning(printable_path(paths.front()) + ": these latents were made by another autoencoder (" +
+                latents->autoencoder() + ") than those that the model was trained on (" +
+                run.trained_autoencoder + ")");
   return latents;
 }
 
@@ -88,6 +93,7 @@ void open_latent_data(DiffusionData& data, const DiffusionRun& run, DataUse use)
     data.train.latents = open_fitting(run.data.train, run, names);
     names = data.train.latents->class_names();
     if (trains) data.contents.emplace_back("data.train", data.train.latents->describe_contents());
+    if (trains) data.latents_of = data.train.latents->autoencoder();
   }
   if (!run.data.validation.empty()) {
     const LatentSourcePtr held_out = open_fitting(run.data.validation, run, names);
@@ -133,8 +139,8 @@ std::shared_ptr<const Autoencoder> decoder_of(const RunConfig& run, DiffusionDat
       load_decoder("sample.autoencoder", own.sample.autoencoder, own.model.channels, run.device);
   data.shared_only.emplace_back("sample.autoencoder", "hash " + loaded.hash);
   if (loaded.hash != data.train.latents->autoencoder())
-    log_info("sample: the latents were made by another autoencoder than the one that decodes them: " +
-             data.train.latents->autoencoder() + ", not " + loaded.hash);
+    log_warning("sample: the latents were made by another autoencoder than the one that decodes them: " +
+                data.train.latents->autoencoder() + ", not " + loaded.hash);
   return std::move(loaded.model);
 }
 
@@ -152,7 +158,10 @@ std::shared_ptr<const DiffusionData> open_diffusion_data(const RunConfig& run, D
     open_picture_data(*data, run, use);
   }
   check_class_names(data->class_names, given_classes(own));
-  if (use == DataUse::kTraining) data->autoencoder = decoder_of(run, *data);
+  if (use == DataUse::kTraining) {
+    data->autoencoder = decoder_of(run, *data);
+    if (is_of_pixels(own) || data->autoencoder != nullptr) note_unguided_samples(own);
+  }
   return data;
 }
 

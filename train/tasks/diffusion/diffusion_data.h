@@ -31,6 +31,7 @@ struct DiffusionData final : TaskData {
   /// Decodes what the model of latents draws in training; null without sample.autoencoder, and for other
   /// uses.
   std::shared_ptr<const Autoencoder> autoencoder;
+  std::string latents_of;  ///< hash of the autoencoder that made the training's latents; empty: none
   std::shared_ptr<BrokenPictures> broken_in_training = std::make_shared<BrokenPictures>();
   std::shared_ptr<BrokenPictures> broken_in_validation = std::make_shared<BrokenPictures>();
 };

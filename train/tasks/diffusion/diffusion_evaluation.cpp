@@ -49,31 +49,32 @@ Sums sums_of(const Dit& model, const DiffusionBatch& batch) {
 
 }  // namespace
 
-HeldOutSamples::HeldOutSamples(HeldOutStartsPtr starts, const DitConfig& model, std::int64_t batch_size,
-                               OnError on_error, std::shared_ptr<BrokenPictures> broken)
+HeldOutSamples::HeldOutSamples(HeldOutStartsPtr starts, const DitConfig& model, const HeldOutOptions& options,
+                               std::shared_ptr<BrokenPictures> broken)
     : starts_(std::move(starts)),
+      pictures_(starts_->size(), options.most),
       samples_(model, 0),
-      batch_size_(batch_size),
-      on_error_(on_error),
+      options_(options),
+      no_class_(model.no_class()),
       broken_(std::move(broken)) {}
 
 std::int64_t HeldOutSamples::size() const {
-  return (starts_->size() + batch_size_ - 1) / batch_size_;
+  return (pictures_.size() + options_.batch_size - 1) / options_.batch_size;
 }
 
 std::int64_t HeldOutSamples::rows(std::int64_t batch) const {
-  return std::min(batch_size_, starts_->size() - batch * batch_size_);
+  return std::min(options_.batch_size, pictures_.size() - batch * options_.batch_size);
 }
 
 void HeldOutSamples::make(DiffusionBatch& batch, std::int64_t number, std::int64_t row) const {
-  const std::int64_t picture = number * batch_size_ + row;
+  const std::int64_t picture = pictures_.at(number * options_.batch_size + row);
   std::int64_t& label = batch.labels.data<std::int64_t>()[row];
-  label = starts_->label(picture);
+  label = options_.labels_count ? starts_->label(picture) : no_class_;
   const std::span<float> start = NoisySamples::start_of(batch, row);
   try {
     starts_->make(picture, start);
   } catch (const DataError& error) {
-    if (on_error_ == OnError::kStop) throw;
+    if (options_.on_error == OnError::kStop) throw;
     broken_->add(picture, error.what());
     label = kIgnoredTarget;
     std::ranges::fill(start, 0.0F);
@@ -84,7 +85,7 @@ void HeldOutSamples::make(DiffusionBatch& batch, std::int64_t number, std::int64
 std::optional<Evaluation> evaluate_diffusion_model(const Dit& model, const HeldOutSamples& data, int workers,
                                                    StopEvaluation stop, Communicator& processes) {
   const NoGrad no_grad;
-  const std::int64_t total = data.starts().size(), batch_size = data.rows(0);
+  const std::int64_t total = data.pictures().size(), batch_size = data.rows(0);
   BatchWorkers<DiffusionBatch> batches = evaluation_batches(data, workers, processes);
   Sums sums{};
   std::int64_t done = 0;
@@ -103,8 +104,10 @@ std::optional<Evaluation> evaluate_diffusion_model(const Dit& model, const HeldO
   Evaluation evaluation;
   evaluation.score = (errors + bounds) / count;
   evaluation.metrics = {{"noise_mse", errors / count}, {"bound_bits", bounds / count}};
+  evaluation.evaluated = static_cast<std::int64_t>(count);
+  evaluation.held_out = data.pictures().total();
   evaluation.coverage =
-      std::to_string(static_cast<std::int64_t>(count)) + " of " + std::to_string(total) + " images";
+      std::to_string(evaluation.evaluated) + " of " + std::to_string(evaluation.held_out) + " images";
   return evaluation;
 }
 

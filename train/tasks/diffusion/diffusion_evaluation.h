@@ -5,11 +5,20 @@
 #include <optional>
 
 #include "models/diffusion/dit.h"
+#include "train/tasks/data/spread_subset.h"
 #include "train/tasks/diffusion/diffusion_batch.h"
 #include "train/tasks/diffusion/diffusion_starts.h"
 #include "train/tasks/task.h"
 
 namespace moh {
+
+/// How held-out pictures are evaluated.
+struct HeldOutOptions {
+  std::int64_t batch_size = 1;
+  OnError on_error = OnError::kStop;
+  std::int64_t most = 0;     ///< pictures, if there are more (SpreadSubset); 0: all
+  bool labels_count = true;  ///< false: of a model that was trained without labels
+};
 
 /// Noisy samples of held-out pictures, in order, as batches of an evaluation (evaluation_batches). The last
 /// one may have fewer. The label of a broken picture is kIgnoredTarget.
@@ -18,10 +27,11 @@ class HeldOutSamples {
   using Batch = DiffusionBatch;
 
   /// `broken` may be null with OnError::kStop.
-  HeldOutSamples(HeldOutStartsPtr starts, const DitConfig& model, std::int64_t batch_size, OnError on_error,
+  HeldOutSamples(HeldOutStartsPtr starts, const DitConfig& model, const HeldOutOptions& options,
                  std::shared_ptr<BrokenPictures> broken);
 
-  const HeldOutStarts& starts() const { return *starts_; }
+  /// Those of the held-out pictures that are evaluated.
+  const SpreadSubset& pictures() const { return pictures_; }
   std::int64_t size() const;
   std::int64_t rows(std::int64_t batch) const;
   DiffusionBatch begin(std::int64_t batch) const { return samples_.begin(rows(batch)); }
@@ -30,13 +40,14 @@ class HeldOutSamples {
 
  private:
   HeldOutStartsPtr starts_;
+  SpreadSubset pictures_;
   NoisySamples samples_;
-  std::int64_t batch_size_;
-  OnError on_error_;
+  HeldOutOptions options_;
+  std::int64_t no_class_;
   std::shared_ptr<BrokenPictures> broken_;
 };
 
-/// Evaluates a model on all pictures of `data`, made by `workers` threads, each at one step of the process
+/// Evaluates a model on the pictures of `data`, made by `workers` threads, each at one step of the process
 /// with noise of its own, the same in every evaluation (NoisySamples::make_held_out): the loss, the score,
 /// and its two parts. Returns nothing if `stop` returned true. The processes take batches in turns; the
 /// result does not depend on their number.

@@ -112,7 +112,7 @@ Section sample_section(TrainingSamples& c) {
   s.field("steps", c.options.steps,
           "Steps of the 1000: how many, or as guided-diffusion writes them: 10,15,20 or ddim50.");
   s.field("guidance", c.options.guidance, Bounds{.low = 0, .high = kMaxRatio},
-          "Scale of classifier-free guidance. 1: none.");
+          "Scale of classifier-free guidance. 1: none, as always where `diffusion.label_dropout` is 0 or 1.");
   return s;
 }
 
@@ -155,12 +155,14 @@ void DiffusionRun::describe(Section& root) {
   root.section(data_section(data));
   root.section(diffusion_section(diffusion));
   root.section(sample_section(sample));
+  describe_evaluated(evaluated, root);
 }
 
 void DiffusionRun::check(const RunConfig& run, config::Rules& rules) const {
   ConfigFaults faults("model.");
   moh::check(model, faults);
   rules.refuse(faults);
+  config::check(evaluated, "eval.max_pictures", rules);
   try {
     steps_of(sample.options.steps, kDiffusionSteps);
   } catch (const ValueError& error) {
@@ -181,6 +183,16 @@ void DiffusionRun::check(const RunConfig& run, config::Rules& rules) const {
   }
 }
 
+EvaluationWork DiffusionRun::evaluation_work() const {
+  EvaluationWork work{held_out_work(data, evaluated)};
+  const bool draws = model.channels == Picture::kChannels || sample.decodes();
+  const std::int64_t passes = sample.options.guidance == 1 ? 1 : 2;
+  if (draws)
+    work.samples = sample.pictures * passes *
+                   static_cast<std::int64_t>(steps_of(sample.options.steps, kDiffusionSteps).size());
+  return work;
+}
+
 void DiffusionRun::require_data(config::Rules& rules) const {
   if (data.train.empty() && data.drawn == 0) {
     rules.refuse({"data.train"}, "pictures to train on", "no path",
@@ -196,6 +208,9 @@ std::vector<std::string> DiffusionRun::presets() const {
 
 void DiffusionRun::remember(std::span<const std::pair<std::string, std::string>> identity) {
   class_names = class_names_in(identity, class_names);
+  for (const auto& [name, value] : identity) {
+    if (name == kAutoencoderHash) trained_autoencoder = value;
+  }
 }
 
 void DiffusionRun::begin_with_preset(std::string_view name) {

@@ -12,6 +12,9 @@
 
 namespace moh {
 
+/// Under which a checkpoint keeps the hash of the autoencoder that made its latents (Task::identity).
+inline constexpr std::string_view kAutoencoderHash = "autoencoder";
+
 /// How a run with diffusion trains: the section `diffusion`.
 struct DiffusionConfig {
   double label_dropout = 0.1;  ///< share of samples without a label, for guidance
@@ -41,6 +44,9 @@ struct DiffusionRun final : CloneableFamilyConfig<DiffusionRun> {
   /// Of the training of a checkpoint, in the order of labels; empty: those of data.class_names or of the
   /// pictures.
   std::vector<std::string> class_names;
+  /// Hash of the autoencoder that made the latents of a checkpoint's training; empty: not known.
+  std::string trained_autoencoder;
+  EvaluationBound evaluated;  ///< eval.max_pictures
 
   /// The section `data` for pictures of the model's size.
   ImageDataConfig settled_data() const;
@@ -53,6 +59,9 @@ struct DiffusionRun final : CloneableFamilyConfig<DiffusionRun> {
   bool has_epochs() const override { return true; }
   std::vector<std::string> presets() const override;
   void remember(std::span<const std::pair<std::string, std::string>> identity) override;
+  std::vector<std::string> evaluation_settings(const std::string& path) const override {
+    return {"data.validation=" + path, "eval.max_pictures=0"};
+  }
   void begin_with_preset(std::string_view name) override;
   void begin_with_model_of(const FamilyConfig& checkpoint) override;
   std::vector<config::Difference> disagreements(const FamilyConfig& checkpoint) const override;
@@ -62,6 +71,7 @@ struct DiffusionRun final : CloneableFamilyConfig<DiffusionRun> {
   MohConfig* moh() override { return &model.moh; }
   PerLayer heads() const override { return model.heads; }
   RecomputeLevel* recompute() override { return &model.recompute; }
+  EvaluationWork evaluation_work() const override;
 };
 
 /// The part of a run's configuration that the family defines. Throws ConfigError for a run of another task.

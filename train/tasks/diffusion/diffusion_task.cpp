@@ -11,6 +11,7 @@
 #include "models/active_heads.h"
 #include "train/tasks/data/place.h"
 #include "train/tasks/diffusion/diffusion_evaluation.h"
+#include "train/tasks/diffusion/sampling/trained_guidance.h"
 #include "train/tasks/diffusion/sampling/training_samples.h"
 
 namespace moh {
@@ -137,10 +138,29 @@ std::vector<std::pair<std::string, std::string>> DiffusionTask::remarks() const 
   return broken_remarks(*data_->broken_in_training, *data_->broken_in_validation);
 }
 
+std::int64_t DiffusionTask::most_evaluated() const {
+  return run_.evaluated.most(data_->train.get() != nullptr, kUsualEvaluatedPictures);
+}
+
+double DiffusionTask::evaluation_samples() const {
+  const std::int64_t held_out = data_->validation == nullptr ? 0 : data_->validation->size();
+  return static_cast<double>(SpreadSubset(held_out, most_evaluated()).size() +
+                             run_.evaluation_work().samples);
+}
+
+std::vector<std::pair<std::string, std::string>> DiffusionTask::identity() const {
+  std::vector<std::pair<std::string, std::string>> identity = {identity_of(data_->class_names)};
+  if (!data_->latents_of.empty()) identity.emplace_back(kAutoencoderHash, data_->latents_of);
+  return identity;
+}
+
 std::optional<Evaluation> DiffusionTask::evaluate(StopEvaluation stop, Communicator& processes) {
   if (data_->validation == nullptr) return std::nullopt;  // nothing is held out
-  const HeldOutSamples held_out(data_->validation, run_.model, batch_size_, run_.data.on_error,
-                                data_->broken_in_validation);
+  const HeldOutOptions options{.batch_size = batch_size_,
+                               .on_error = run_.data.on_error,
+                               .most = most_evaluated(),
+                               .labels_count = run_.diffusion.label_dropout < 1};
+  const HeldOutSamples held_out(data_->validation, run_.model, options, data_->broken_in_validation);
   std::optional<Evaluation> evaluation =
       evaluate_diffusion_model(*model_, held_out, workers_, stop, processes);
   const std::string broken = data_->broken_in_validation->describe();
@@ -149,7 +169,9 @@ std::optional<Evaluation> DiffusionTask::evaluate(StopEvaluation stop, Communica
 }
 
 std::optional<std::string> DiffusionTask::draw_samples(StopEvaluation stop, Communicator& processes) {
-  return draw_training_samples(*model_, data_->autoencoder.get(), run_.sample, config_.random_seed(), stop,
+  TrainingSamples sample = run_.sample;
+  sample.options = options_for(run_, sample.options, /*usual_guidance=*/false);
+  return draw_training_samples(*model_, data_->autoencoder.get(), sample, config_.random_seed(), stop,
                                processes);
 }
 

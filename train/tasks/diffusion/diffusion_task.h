@@ -52,13 +52,14 @@ class DiffusionTask final : public Task {
   std::optional<std::string> draw_samples(StopEvaluation stop, Communicator& processes) override;
   /// The broken pictures that were met.
   std::vector<std::pair<std::string, std::string>> remarks() const override;
-  std::vector<std::pair<std::string, std::string>> identity() const override {
-    return {identity_of(data_->class_names)};
-  }
+  double evaluation_samples() const override;
+  /// Names of classes; of latents also the hash of the autoencoder that made them.
+  std::vector<std::pair<std::string, std::string>> identity() const override;
   std::vector<std::pair<std::string, std::string>> data_contents() const override { return data_->contents; }
 
  private:
   DitOutput forward(Generator& generator) const;
+  std::int64_t most_evaluated() const;
 
   RunConfig config_;
   const DiffusionRun& run_;  // of config_

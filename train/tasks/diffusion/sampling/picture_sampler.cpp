@@ -37,10 +37,10 @@ Tensor swapped(const Tensor& x, bool channels_last) {
   return y;
 }
 
-Tensor labels_tensor(std::span<const std::int64_t> labels, std::int64_t no_class, bool guided) {
+Tensor labels_tensor(std::span<const std::int64_t> labels, std::int64_t no_class, const SampleOptions& o) {
   const std::int64_t count = std::ssize(labels);
-  Tensor result = full({guided ? 2 * count : count}, static_cast<double>(no_class), DType::kInt64);
-  std::ranges::copy(labels, result.data<std::int64_t>());
+  Tensor result = full({o.guidance != 1.0 ? 2 * count : count}, static_cast<double>(no_class), DType::kInt64);
+  if (o.labels) std::ranges::copy(labels, result.data<std::int64_t>());
   return result;
 }
 
@@ -93,7 +93,7 @@ Tensor PictureSampler::prediction(const Tensor& x, std::span<const std::int64_t>
     images.slice(0, count).copy_from(x);
     images.slice(count, 2 * count).copy_from(x);
   }
-  const Tensor all_labels = labels_tensor(labels, model_.config().no_class(), guided);
+  const Tensor all_labels = labels_tensor(labels, model_.config().no_class(), options_);
   const Tensor steps =
       full(all_labels.shape(), static_cast<double>(schedule_[step].trained_step), DType::kInt64);
   const Device device = model_.device();

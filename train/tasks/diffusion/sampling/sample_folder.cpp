@@ -13,6 +13,7 @@
 #include "train/io/durable_file.h"
 #include "train/io/file_ops.h"
 #include "train/io/input_file.h"
+#include "train/tasks/diffusion/sampling/sampled_latents.h"
 #include "train/tasks/images/data/picture_source.h"
 
 namespace moh {
@@ -49,9 +50,11 @@ Json settings_of(const SampleOptions& o, const SampleFolderOptions& to, const Di
   json["clip_start"] = o.reverse.clip_start;
   json["guidance"] = o.guidance;
   json["guided_channels"] = o.guided_channels;
+  if (!o.labels) json["labels"] = false;
   json["classes"] = to.classes.empty() ? Json("random") : Json(to.classes);
   json["image_size"] = model.image_size;
-  json["pixels"] = "127.5 x + 128, cut to 0 to 255, truncated";
+  json["pixels"] = to.latents.empty() ? "127.5 x + 128, cut to 0 to 255, truncated"
+                                      : "none: latents as the model makes them";
   return json;
 }
 
@@ -92,19 +95,45 @@ void write_npz(const SampleFolderOptions& to, const PictureSize& size) {
   npz.commit();
 }
 
-void write_grid(const SampleFolderOptions& to) {
+/// The grid, and what its pictures are of, row by row.
+void write_grid(const SampleOptions& options, const SampleFolderOptions& to, std::int64_t classes) {
   std::vector<Picture> pictures;
-  for (std::int64_t i = 0; i < std::min(to.count, kMostInGrid); ++i)
-    pictures.push_back(read_picture(picture_path(to.folder, i)));
+  Json cells = Json::array();
+  for (std::int64_t i = 0; i < std::min(to.count, kMostInGrid); ++i) {
+    const fs::path path = picture_path(to.folder, i);
+    pictures.push_back(read_picture(path));
+    Json& cell = cells.emplace_back(Json{{"picture", path.filename().string()}});
+    if (!options.labels) continue;
+    const std::int64_t label = label_of(options, to, classes, i);
+    cell["class"] = label;
+    cell["name"] = to.class_names.at(static_cast<std::size_t>(label));
+  }
   write_file_durably(to.folder / "grid.png", encode_png(picture_grid(pictures, to.columns)));
+  const Json grid = {{"columns", std::min<std::int64_t>(to.columns, std::ssize(pictures))}, {"cells", cells}};
+  write_file_durably(to.folder / "grid.json",
+                     grid.dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
+}
+
+/// The file of latents, and beside it what they are of.
+void write_latents(const SampledLatents& latents, const SampleOptions& options, const SampleFolderOptions& to,
+                   const DitConfig& model) {
+  latents.write(to.latents);
+  Json json = settings_of(options, to, model);
+  for (std::int64_t i = 0; options.labels && i < to.count; ++i)
+    json["labels"].push_back(label_of(options, to, model.classes, i));
+  fs::path beside = to.latents;
+  write_file_durably(beside.replace_extension(".json"), json.dump(2) + "\n");
 }
 
 /// The numbers of pictures that are not there, in all processes as the first one finds them.
-std::vector<std::int64_t> missing_pictures(const SampleFolderOptions& to, Communicator& processes) {
+std::vector<std::int64_t> missing_pictures(const SampleFolderOptions& to, const SampledLatents& latents,
+                                           Communicator& processes) {
   const Tensor is_missing = zeros({to.count}, DType::kInt64);
   const std::span<std::int64_t> flags = is_missing.span<std::int64_t>();
-  for (std::int64_t i = 0; processes.leads() && i < to.count; ++i)
-    flags[static_cast<std::size_t>(i)] = fs::exists(picture_path(to.folder, i)) ? 0 : 1;
+  for (std::int64_t i = 0; processes.leads() && i < to.count; ++i) {
+    const bool there = to.latents.empty() ? fs::exists(picture_path(to.folder, i)) : latents.has(i);
+    flags[static_cast<std::size_t>(i)] = there ? 0 : 1;
+  }
   processes.broadcast(is_missing);
   std::vector<std::int64_t> missing;
   for (std::int64_t i = 0; i < to.count; ++i) {
@@ -113,11 +142,15 @@ std::vector<std::int64_t> missing_pictures(const SampleFolderOptions& to, Commun
   return missing;
 }
 
-void write_pictures(const SampleFolderOptions& to, std::span<const std::int64_t> numbers,
-                    const Tensor& values) {
-  for (std::size_t i = 0; i < numbers.size(); ++i)
-    write_file_durably(picture_path(to.folder, numbers[i]),
-                       encode_png(to_picture(values.select(static_cast<std::int64_t>(i)))));
+void keep(const SampleFolderOptions& to, SampledLatents& latents, std::span<const std::int64_t> numbers,
+          const Tensor& values) {
+  for (std::size_t i = 0; i < numbers.size(); ++i) {
+    const Tensor one = values.select(static_cast<std::int64_t>(i));
+    if (to.latents.empty())
+      write_file_durably(picture_path(to.folder, numbers[i]), encode_png(to_picture(one)));
+    else
+      latents.add(numbers[i], one);
+  }
 }
 
 }  // namespace
@@ -128,11 +161,14 @@ bool sample_folder(const PictureSampler& sampler, const Dit& model, const Sample
   const DitConfig& c = model.config();
   const Json settings = settings_of(options, to, c);
   require_same_settings(settings, to, processes);
-  if (processes.leads()) {
+  if (processes.leads() && !to.latents.empty()) make_directories(folder_of(to.latents));
+  if (processes.leads() && !to.folder.empty()) {
     make_directories(to.folder);
+    remove_abandoned_temporaries_in(to.folder);
     settle(settings, to);
   }
-  const std::vector<std::int64_t> missing = missing_pictures(to, processes);
+  SampledLatents latents(to.folder, to.count, {c.channels, c.image_size, c.image_size});
+  const std::vector<std::int64_t> missing = missing_pictures(to, latents, processes);
   const auto together = static_cast<std::size_t>(to.batch_size * processes.size());
   SampleProgress progress{.pictures = to.count - std::ssize(missing)};
   for (std::size_t first = 0; first < missing.size(); first += together) {
@@ -148,12 +184,16 @@ bool sample_folder(const PictureSampler& sampler, const Dit& model, const Sample
     };
     const Tensor values = sample_together(sampler, numbers, labels, ask, processes);
     if (!values.defined()) return false;
-    if (processes.leads()) write_pictures(to, numbers, values);
+    if (processes.leads()) keep(to, latents, numbers, values);
     progress.pictures += static_cast<std::int64_t>(count);
   }
   if (!processes.leads()) return true;
+  if (!to.latents.empty()) {
+    write_latents(latents, options, to, c);
+    return true;
+  }
   const int side = static_cast<int>(sampler.side());
-  write_grid(to);
+  write_grid(options, to, c.classes);
   if (to.npz) write_npz(to, {side, side});
   return true;
 }

@@ -13,6 +13,7 @@ struct SampleOptions {
   ReverseOptions reverse;
   double guidance = 1.5;             ///< scale of classifier-free guidance; 1: none
   std::int64_t guided_channels = 3;  ///< the first ones; as many as the model has: all
+  bool labels = true;                ///< false: no picture has one, for a model that was trained without
   std::uint64_t seed = 0;
 };
 
