@@ -95,7 +95,9 @@ class Torchrun(ranks.RanksTest):
     def test_strangers_hold_up_nobody(self):
         port, config = ranks.free_port(), self.config({**CONFIG, "train.steps": 2, "schedule.warmup_steps": 1})
         first = self.start(0, 2, port, "train", config)
-        for words in (b"", b"GET / HTTP/1.1\r\nHost: somebody\r\n\r\n"):
+        # A greeting is the beginning of the protocol's name, a rank, the number of processes, a port and nothing.
+        greetings = [struct.pack("<Qiiii", 0x31504354484F4D, rank, size, 1, 0) for rank, size in ((7, 2), (-1, 2), (0, 2), (9, 3))]
+        for words in (b"GET / HTTP/1.1\r\nHost: somebody\r\n\r\n", *greetings, *[b""] * 60):
             stranger = self.connected(port)
             self.addCleanup(stranger.close)
             stranger.sendall(words)
@@ -137,6 +139,21 @@ class Torchrun(ranks.RanksTest):
             process = self.start(0, 2, port, "train", self.config(CONFIG))
             self.assertEqual(process.wait(support.TIMEOUT_SECONDS), support.CONFIG_ERROR, self.output(0))
         self.assert_says(self.output(0), f"comm: port {port}: expected a port that is free", "another MASTER_PORT")
+
+    def test_a_variable_that_is_empty_or_missing(self):
+        whole = {"RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "localhost", "MASTER_PORT": str(ranks.free_port()), "LOCAL_RANK": "0"}
+        config = self.config(CONFIG)
+        for name in whole:
+            result = self.command("train", config, env={**whole, name: ""})
+            self.assertEqual(result.returncode, support.CONFIG_ERROR, result.output)
+            self.assert_says(result.output, f"environment: {name}: expected a value", "found nothing: set, and empty")
+        result = self.command("train", config, env={name: "" for name in whole})
+        self.assertEqual(result.returncode, support.CONFIG_ERROR, result.output)
+        for name in ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"):
+            result = self.command("train", config, env={other: value for other, value in whole.items() if other != name})
+            self.assertEqual(result.returncode, support.CONFIG_ERROR, result.output)
+            self.assert_says(result.output, f"environment: {name}: expected")
+        self.assertFalse((self.folder / "run").exists())
 
     def test_another_number_of_processes_and_a_rank_twice(self):
         config = self.config(CONFIG)
