@@ -64,7 +64,8 @@ std::string difference_of(std::string_view key, const DataContents& before, cons
 }
 
 std::string text_of(const ConfigChange& change) {
-  return change.key + ": " + change.before + " -> " + change.now;
+  const auto shown = [](const std::string& value) { return value.empty() ? "not given" : value; };
+  return change.key + ": " + shown(change.before) + " -> " + shown(change.now);
 }
 
 }  // namespace
