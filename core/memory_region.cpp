@@ -121,16 +121,33 @@ std::size_t MemoryRegion::next_part() const {
   return mappings_.empty() ? kFirstPart : address_of(mappings_.back().begin) + mappings_.back().bytes;
 }
 
-/// Under a limit: more address space for a piece of `bytes`, if possible for others, too.
-bool MemoryRegion::reserve_for(std::size_t bytes) {
+/// What is free or vacant at the end of the last part, and which the next one makes longer.
+std::size_t MemoryRegion::open_end() const {
+  std::size_t end = next_part(), bytes = 0;
+  for (const Stretches* stretches : {&vacant_, &free_}) {
+    const auto last = stretches->before(end);
+    if (last == stretches->end()) continue;
+    bytes += last->second;
+    end = last->first;
+  }
+  return bytes;
+}
+
+/// Under a limit: grows by more address space, which is to serve other pieces, too; if there is not as much,
+/// by what this one lacks; and if that did not come to lie at the end, by all of it.
+bool MemoryRegion::reserve_and_grow(std::size_t bytes) {
   if (!limited_ || bytes > std::numeric_limits<std::size_t>::max() / 2) return false;
-  return reserve(std::max(kPart, round_up(bytes, kHugePage))) || reserve(round_up(bytes, page_));
+  const std::size_t lacking = round_up(bytes - std::min(bytes, open_end()), kHugePage);
+  for (const std::size_t part : {std::max(kPart, lacking), lacking, round_up(bytes, kHugePage)}) {
+    if (part > 0 && reserve(part) && grow(bytes)) return true;
+  }
+  return false;
 }
 
 void* MemoryRegion::take(std::size_t bytes) {
   auto found = free_.smallest_of(bytes);
   if (found == free_.end()) {
-    if (!grow(bytes) && !(reserve_for(bytes) && grow(bytes))) return nullptr;
+    if (!grow(bytes) && !reserve_and_grow(bytes)) return nullptr;
     found = free_.smallest_of(bytes);
   }
   const auto [offset, size] = *found;

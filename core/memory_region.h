@@ -60,7 +60,8 @@ class MemoryRegion {
  private:
   std::size_t next_part() const;
   bool reserve(std::size_t bytes);
-  bool reserve_for(std::size_t bytes);
+  std::size_t open_end() const;
+  bool reserve_and_grow(std::size_t bytes);
   bool grow(std::size_t bytes);
   bool back(Stretches::Map::const_iterator vacant, std::size_t bytes);
 
