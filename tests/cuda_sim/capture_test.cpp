@@ -113,6 +113,25 @@ TEST_CASE("sim: a captured step drops other samples each time, and averages what
   }
 }
 
+TEST_CASE("sim: a captured average has the decay that lies in memory when it is launched", "[sim]") {
+  constexpr std::int64_t kElements = 37;
+  const Device gpu = test::open_gpu();
+  const Tensor value = full({kElements}, 2, DType::kFloat32), expected = zeros({kElements}, DType::kFloat32);
+  const Tensor on_gpu = value.to(gpu), average = expected.to(gpu), rate = zeros({}, DType::kFloat64, gpu);
+  const EmaUpdate ema({{average, on_gpu}});
+  cuda::Graph graph;
+  const auto work = [&] { ema.update_by(rate); };
+  for (const int step : {0, 1, 2, 3}) {
+    const double decay = (1.0 + step) / (10 + step);
+    rate.fill(1 - decay);
+    if (step == 0) graph.rehearse(work);
+    if (step == 1) graph.capture(work);
+    if (step > 0) graph.launch();
+    EmaUpdate({{expected, value}}).update(decay);
+    test::check_close(average.to(kCpu), expected, 1e-6, "step " + std::to_string(step));
+  }
+}
+
 TEST_CASE("sim: a graph does its work when it is launched, on what its operands hold then", "[sim]") {
   for (const bool late : {false, true}) {
     const sim::Streams::TimingScope scope(late ? sim::Timing::kLate : sim::Timing::kAtOnce);

@@ -72,6 +72,24 @@ TEST_CASE("ops: an average that equals its value stays equal, however close to 1
   CHECK(std::memcmp(average.raw(), value.raw(), value.bytes()) == 0);
 }
 
+TEST_CASE("ops: a decay that lies in memory gives the bits of one that is passed") {
+  const std::vector<EmaParameter> parameters = some_parameters(), others = some_parameters();
+  const EmaUpdate passed(parameters), in_memory(others);
+  const Tensor rate = zeros({}, DType::kFloat64);
+  for (const double decay : {0.1, 2.0 / 11, 0.998}) {
+    passed.update(decay);
+    rate.fill(1 - decay);
+    in_memory.update_by(rate);
+  }
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    const Tensor &a = parameters[i].average, &b = others[i].average;
+    CHECK((a.bytes() == 0 || std::memcmp(a.raw(), b.raw(), a.bytes()) == 0));
+  }
+  const Tensor before = others[9].average.clone();
+  in_memory.update_by(rate, zeros({}, DType::kFloat64));  // a step that was skipped
+  CHECK(std::memcmp(before.raw(), others[9].average.raw(), before.bytes()) == 0);
+}
+
 TEST_CASE("ops: ema has the same bits with any number of threads") {
   const auto after = [](int threads) {
     set_num_threads(threads);
