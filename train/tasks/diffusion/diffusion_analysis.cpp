@@ -90,8 +90,9 @@ class NoisyPasses {
   std::int64_t batch_, compared_;
 };
 
-/// The model's input of the rows of a pass. Labels of files that are not of the model's classes are none.
-DitInput unpacked(const Tensor& rows, const Dit& model) {
+/// The model's input of the rows of a pass. Labels of files that are not of the model's classes are none, and
+/// so are all of a model that was trained without (`labelled` false).
+DitInput unpacked(const Tensor& rows, const Dit& model, bool labelled) {
   const DitConfig& c = model.config();
   const std::int64_t count = rows.dim(0), values = rows.dim(1) - 2;
   const Tensor images = empty({count, c.channels, c.image_size, c.image_size}, DType::kFloat32);
@@ -100,8 +101,9 @@ DitInput unpacked(const Tensor& rows, const Dit& model) {
     const float* from = rows.data<float>() + row * rows.dim(1);
     std::copy_n(from, values, images.data<float>() + row * values);
     steps.data<std::int64_t>()[row] = static_cast<std::int64_t>(from[values]);
+    const std::int64_t none = model.config().no_class();
     labels.data<std::int64_t>()[row] =
-        std::min(static_cast<std::int64_t>(from[values + 1]), model.config().no_class());
+        labelled ? std::min(static_cast<std::int64_t>(from[values + 1]), none) : none;
   }
   const Device device = model.device();
   return {Variable(images.to(model.dtype()).to(device)), steps.to(device), labels.to(device)};
@@ -140,8 +142,9 @@ AnalysisInputs analysis_of_noisy_pictures(const RunConfig& run, const Dit& model
       std::make_shared<const NoisyPasses>(std::move(items), own, inputs.options.batch_size, compared);
   inputs.num_passes = passes->size();
   inputs.pass = [passes](std::int64_t index) { return passes->at(index); };
-  inputs.forward = [&model](const Tensor& rows, const ForwardContext& context) {
-    model.forward(unpacked(rows, model), context);
+  const bool labelled = own.diffusion.label_dropout < 1;
+  inputs.forward = [&model, labelled](const Tensor& rows, const ForwardContext& context) {
+    model.forward(unpacked(rows, model, labelled), context);
   };
   return inputs;
 }
