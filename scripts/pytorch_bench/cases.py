@@ -75,7 +75,7 @@ class Terms:
     @property
     def moh_settings(self):
         """Overrides of a configuration."""
-        return ("device=cpu", "tf32=false", "precision=float32") if self.device == "cpu" else (f"device={self.device}", "precision=bfloat16")
+        return ("precision=float32",) if self.device == "cpu" else (f"device={self.device}", "precision=bfloat16")
 
 
 STEP_PARTS = ("step", "forward", "backward", "optimizer")
@@ -132,12 +132,17 @@ def vision_step(threads, terms, _masks):
                                [("dense", f"configs/bench/{name}.yaml"), *zip(forms, routed)], (), threads, terms)
 
 
+def dit_settings(terms):
+    """The recipe of the paper's diffusion models is for a GPU, with TF32."""
+    return ("device=cpu", "tf32=false") if terms.device == "cpu" else ()
+
+
 def dit_step(threads, terms, _masks):
     """DiT-S/2 of the paper on latents of 32 x 32, dense and MoH, batches of 8; without the moving average of the weights."""
     yield turns_comparison("dit_step", "DiT-S/2, latents of 32 x 32, batch 8",
                            [("dense", "configs/dit/dit_s_2.yaml"),
                             *((f"MoH-{share}", f"configs/dit/moh_dit_s_2_{share}.yaml") for share in (90, 75))],
-                           ("train.batch_size=8", "train.accumulate=1", "ema.decay=0"), threads, terms)
+                           ("train.batch_size=8", "train.accumulate=1", "ema.decay=0", *dit_settings(terms)), threads, terms)
 
 
 def dit_sample(threads, terms, _masks):
@@ -147,11 +152,11 @@ def dit_sample(threads, terms, _masks):
     first, *others = files.values()
     command = ("bench", "sample", first, *(part for file in others for part in ("--beside", file)), "--batch-size", "4",
                "--cfg", "1.5", "--warmup", str(terms.warmups), "--repeats", str(terms.repeats), "--json",
-               *terms.moh_settings, f"threads={threads}")
+               *dit_settings(terms), *terms.moh_settings, f"threads={threads}")
     sides, figures = {"moh": MohSide(command, "step_ms")}, []
     for label, file in files.items():
         sides[f"PyTorch {label}"] = TorchSide(torch_job("sample", threads, terms, batch=4, guidance=1.5), "step_ms",
-                                              (file, *terms.moh_settings))
+                                              (file, *dit_settings(terms), *terms.moh_settings))
         figures.append(Figure(label, Reading("moh", "step_ms", {"model": file}), Reading(f"PyTorch {label}", "step_ms")))
     for label in list(files)[1:]:
         figures.append(Figure(f"{label} beside dense", Reading("moh", "step_ms", {"model": files[label]}),
