@@ -1,14 +1,10 @@
 #include "train/io/durable_file.h"
 
 #include <fcntl.h>
-#include <sys/file.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
-#include <mutex>
-#include <set>
 #include <string>
 #include <system_error>
 #include <utility>
@@ -18,6 +14,7 @@
 #include "train/io/failpoint.h"
 #include "train/io/file_ops.h"
 #include "train/io/printable.h"
+#include "train/io/temporary_files.h"
 
 namespace moh {
 
@@ -25,11 +22,9 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr std::string_view kTemporary = ".tmp-";
-
 /// Prefix of the names of all temporary files of `path`, and of replaced folders.
 std::string temporary_prefix(const fs::path& path) {
-  return "." + path.filename().string() + std::string(kTemporary);
+  return "." + path.filename().string() + std::string(kTemporaryInfix);
 }
 std::string replaced_prefix(const fs::path& path) {
   return "." + path.filename().string() + ".old-";
@@ -54,73 +49,6 @@ std::vector<fs::path> left_beside(const fs::path& path, const std::string& prefi
   if (error != ENOENT || is_taken(folder)) throw_storage_error(path, "create", error, expected_bytes);
   throw StorageError(error_message(path.string(), "create", "success", std::generic_category().message(error),
                                    "the folder " + printable_path(folder) + " does not exist"));
-}
-
-/// Closes a descriptor, if there is one.
-class Descriptor {
- public:
-  explicit Descriptor(int fd) : fd_(fd) {}
-  ~Descriptor() {
-    if (fd_ >= 0) ::close(fd_);
-  }
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-
- private:
-  int fd_;
-};
-
-/// Whether this is a name that temporary_beside() makes: ".NAME.tmp-" and 16 hexadecimal digits.
-bool is_temporary_name(const std::string& name) {
-  constexpr std::size_t kDigits = 16;
-  const std::size_t tail = kTemporary.size() + kDigits;
-  if (!name.starts_with('.') || name.size() <= tail + 1) return false;
-  const std::string_view end = std::string_view(name).substr(name.size() - tail);
-  return end.starts_with(kTemporary) &&
-         end.find_first_not_of("0123456789abcdef", kTemporary.size()) == std::string_view::npos;
-}
-
-/// Opens and locks an entry that no other process has locked. Returns -1 for others, and on file systems
-/// without locks.
-int lock_entry(const fs::path& path, int flags) {
-  const int fd = ::open(path.c_str(), flags | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
-  if (fd >= 0 && ::flock(fd, LOCK_EX | LOCK_NB) == 0) return fd;
-  if (fd >= 0) ::close(fd);
-  return -1;
-}
-
-void remove_unless_locked(const fs::path& path) {
-  std::error_code ignored;
-  const fs::file_status status = fs::symlink_status(path, ignored);
-  if (!fs::is_regular_file(status) && !fs::is_directory(status)) return;
-  const int fd = lock_entry(path, fs::is_directory(status) ? O_RDONLY | O_DIRECTORY : O_RDWR);
-  if (fd < 0) return;
-  fs::remove_all(path, ignored);
-  ::close(fd);
-}
-
-/// Removes abandoned temporaries of a folder once in the life of this process.
-void remove_abandoned_temporaries_once(const fs::path& folder) {
-  static std::mutex mutex;
-  static std::set<fs::path> seen;
-  std::error_code ignored;
-  const fs::path whole = fs::absolute(folder, ignored);
-  {
-    const std::lock_guard lock(mutex);
-    if (!seen.insert(whole).second) return;
-  }
-  remove_abandoned_temporaries_in(folder);
-}
-
-/// Creates and locks a temporary file; a process that looks for abandoned ones may remove it in between.
-int create_locked(const fs::path& path) {
-  while (true) {
-    const int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-    struct stat status {};
-    if (fd < 0 || ::flock(fd, LOCK_EX | LOCK_NB) != 0 || ::fstat(fd, &status) != 0 || status.st_nlink > 0)
-      return fd;
-    ::close(fd);
-  }
 }
 
 }  // namespace
@@ -236,7 +164,7 @@ DurableFolder::DurableFolder(fs::path path)
   remove_abandoned_temporaries_once(folder_of(path_));
   do {  // a process that looks for abandoned folders may remove it before it is locked
     make_directories(temporary_);
-    lock_ = lock_entry(temporary_, O_RDONLY | O_DIRECTORY);
+    lock_ = lock_entry(temporary_);
   } while (!is_taken(temporary_));
 }
 
@@ -282,15 +210,6 @@ void restore_replaced(const fs::path& path) {
   if (is_taken(path)) return;
   const std::vector<fs::path> aside = left_beside(path, replaced_prefix(path));
   if (!aside.empty()) rename_path(aside.front(), path);
-}
-
-void remove_abandoned_temporaries_in(const fs::path& folder) {
-  std::error_code ignored;
-  std::vector<fs::path> found;
-  for (fs::directory_iterator entry(folder, ignored), end; entry != end; entry.increment(ignored)) {
-    if (is_temporary_name(entry->path().filename().string())) found.push_back(entry->path());
-  }
-  for (const fs::path& path : found) remove_unless_locked(path);
 }
 
 void remove_abandoned_temporaries(const fs::path& path) {

@@ -108,11 +108,6 @@ std::filesystem::path temporary_beside(const std::filesystem::path& path);
 /// folder got the name. To be called by the only process that writes this path, before it checks the path.
 void restore_replaced(const std::filesystem::path& path);
 
-/// Removes temporary files and folders of any name in `folder` that nobody writes any more: their writers
-/// lock them, and the system unlocks those of a killed process. Leaves those that it cannot lock or remove,
-/// and all where `folder` is not there.
-void remove_abandoned_temporaries_in(const std::filesystem::path& folder);
-
 /// Removes temporary files and replaced folders of `path` that a DurableFile or DurableFolder could not
 /// remove because its process was killed or failed. To be called by the only process that writes this path:
 /// it would remove what another is writing.

@@ -12,6 +12,7 @@
 #include "tests/support/message_of.h"
 #include "tests/support/temporary_folder.h"
 #include "train/io/file_ops.h"
+#include "train/io/temporary_files.h"
 
 namespace moh {
 

@@ -13,6 +13,7 @@
 #include "train/io/durable_file.h"
 #include "train/io/file_ops.h"
 #include "train/io/input_file.h"
+#include "train/io/temporary_files.h"
 #include "train/tasks/diffusion/sampling/sampled_latents.h"
 #include "train/tasks/images/data/picture_source.h"
 
