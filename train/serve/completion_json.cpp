@@ -16,11 +16,24 @@ std::string dump(const Json& value) {
   return value.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
-/// Characters that begin in `bytes`.
-std::int64_t characters_in(std::string_view bytes) {
-  return std::ranges::count_if(bytes,
-                               [](char byte) { return (static_cast<unsigned char>(byte) & 0xC0) != 0x80; });
-}
+/// Counts the characters of a text as it is sent, in which bytes that are no character are U+FFFD.
+class CharacterCount {
+ public:
+  void push(std::string_view bytes) { count_ += characters_in(text_.push(bytes)); }
+  /// What follows begins a character.
+  void finish() { count_ += characters_in(text_.finish()); }
+  /// Characters that have begun.
+  std::int64_t begun() const { return count_ + characters_in(Utf8Stream(text_).finish()); }
+
+ private:
+  static std::int64_t characters_in(std::string_view text) {
+    return std::ranges::count_if(text,
+                                 [](char byte) { return (static_cast<unsigned char>(byte) & 0xC0) != 0x80; });
+  }
+
+  Utf8Stream text_{ControlCharacters::kKeep};
+  std::int64_t count_ = 0;
+};
 
 /// The most probable tokens and the token itself. Each id has an entry of its own: clients compare the
 /// largest value with the token's, so that a name that two ids share would hide one of them.
@@ -55,7 +68,7 @@ struct CompletionJson::State {
     std::string text;
     Json finish = nullptr;
     Json tokens = Json::array(), logprobs = Json::array(), top = Json::array(), offsets = Json::array();
-    std::int64_t characters = 0;   ///< of the tokens so far
+    CharacterCount characters;     ///< of the tokens so far
     std::int64_t prompt_left = 0;  ///< tokens of the prompt whose scores come first
     std::string echo;              ///< until the first piece
     bool is_text = false;          ///< the prompt came as text, which has no special tokens
@@ -65,19 +78,24 @@ struct CompletionJson::State {
   void add_scores(Choice& choice, const TextPiece& piece) const {
     for (const TokenLogprobs& score : piece.scores) {
       const bool of_prompt = choice.prompt_left > 0;
-      if (of_prompt) --choice.prompt_left;
       choice.tokens.push_back(text.name(score.id));
       choice.logprobs.push_back(score.logprob ? Json(static_cast<double>(*score.logprob)) : Json(nullptr));
       choice.top.push_back(score.logprob ? top_of(score, text) : Json(nullptr));
-      choice.offsets.push_back(choice.characters);
-      const bool shows_special = of_prompt && !choice.is_text;
-      const bool known = score.id < text.tokenizer().vocab_size();
-      if (shows_special) {
-        choice.characters += characters_in(text.bytes(score.id));
-      } else if (known) {
-        choice.characters += characters_in(text.tokenizer().token_bytes(score.id));
-      }
+      choice.offsets.push_back(choice.characters.begun());
+      choice.characters.push(shown_bytes(choice, score.id, of_prompt));
+      // The prompt and what follows it become text apart.
+      if (of_prompt && --choice.prompt_left == 0) choice.characters.finish();
     }
+  }
+
+  /// What a token adds to the text.
+  std::string_view shown_bytes(const Choice& choice, TokenId token, bool of_prompt) const {
+    if (token >= text.tokenizer().vocab_size()) return {};
+    std::string_view bytes =
+        of_prompt && !choice.is_text ? text.bytes(token) : text.tokenizer().token_bytes(token);
+    const bool begins = of_prompt && choice.characters.begun() == 0;
+    if (begins && text.tokenizer().drops_leading_space() && bytes.starts_with(' ')) bytes.remove_prefix(1);
+    return bytes;
   }
 
   void add(Choice& choice, const TextPiece& piece) {
@@ -138,6 +156,14 @@ CompletionJson::CompletionJson(const CompletionRequest& request, const std::vect
     }
     state_->choices.insert(state_->choices.end(), static_cast<std::size_t>(request.n), choice);
   }
+}
+
+std::int64_t CompletionJson::prompt_tokens() const {
+  return state_->prompt_tokens;
+}
+
+std::int64_t CompletionJson::generated_tokens() const {
+  return state_->generated;
 }
 
 CompletionJson::~CompletionJson() = default;

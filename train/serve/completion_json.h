@@ -28,6 +28,9 @@ class CompletionJson {
   std::string chunk(const TextPiece& piece);
   /// The last chunk of a stream, with the numbers of tokens.
   std::string usage_chunk() const;
+  /// Tokens of the prompts, and generated so far.
+  std::int64_t prompt_tokens() const;
+  std::int64_t generated_tokens() const;
 
  private:
   struct State;

@@ -1,5 +1,6 @@
 #include "train/serve/token_text.h"
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <nlohmann/json.hpp>
 
@@ -90,6 +91,46 @@ TEST_CASE("serve: ids of one text keep entries of their own among the most proba
   CHECK(logprobs["text_offset"] == nlohmann::json({0, 3, 4}));
   CHECK(whole["usage"] ==
         nlohmann::json({{"prompt_tokens", 2}, {"completion_tokens", 1}, {"total_tokens", 3}}));
+}
+
+TEST_CASE("serve: offsets are those of the text that is sent") {
+  const SmallVocabulary small;
+  const ByteTokenizer bytes;
+  struct Case {
+    const Tokenizer& tokenizer;
+    std::vector<TokenId> prompt;
+    std::string text;
+    std::vector<int> offsets;
+  };
+  for (const Case& each :
+       {Case{bytes, {65, 133, 66}, "A\uFFFDB", {0, 1, 2}},
+        Case{bytes, {0x80, 0xBF, 65}, "\uFFFD\uFFFDA", {0, 1, 2}},
+        Case{bytes, {0xFF, 0xC0, 65}, "\uFFFD\uFFFDA", {0, 1, 2}},
+        Case{bytes, {0xE4, 0xBD, 65}, "\uFFFDA", {0, 1, 1}},           // breaks off
+        Case{bytes, {0xE4, 0xBD, 0xA0, 65}, "\u4F60A", {0, 1, 1, 1}},  // a whole character
+        Case{bytes, {0xF0, 0x80, 65}, "\uFFFD\uFFFDA", {0, 1, 2}}, Case{bytes, {65, 0xE4}, "A\uFFFD", {0, 1}},
+        Case{small, {2, 0, 3}, "\uFFFDa b", {0, 1, 2}},
+        Case{small, {3, 0}, "ba", {0, 1}},  // no space at the beginning
+        Case{small, {4, 3, 0}, "<s> ba", {0, 3, 5}}}) {
+    const TokenText text(each.tokenizer);
+    CompletionRequest request;
+    request.prompts = {each.prompt};
+    request.logprobs = 0;
+    request.echo = true;
+    CompletionJson json(request, {each.prompt}, "moh", text);
+    TextPiece piece{.choice = 0, .text = "a", .scores = {}, .tokens = 1, .finish = Finish::kLength};
+    for (const TokenId id : each.prompt) piece.scores.push_back({.id = id, .logprob = {}, .top = {}});
+    const TokenId generated = &each.tokenizer == &bytes ? 97 : 0;
+    piece.scores.push_back({.id = generated, .logprob = {}, .top = {}});
+    json.add(piece);
+    const auto choice = nlohmann::json::parse(json.whole())["choices"][0];
+    INFO(each.text);
+    CHECK(choice["text"] == each.text + "a");
+    std::vector<int> offsets = each.offsets;
+    offsets.push_back(static_cast<int>(std::ranges::count_if(
+        each.text, [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; })));
+    CHECK(choice["logprobs"]["text_offset"] == offsets);
+  }
 }
 
 TEST_CASE("serve: a token that is not among the most probable ones is listed, too") {
