@@ -4,7 +4,7 @@
 #include <cmath>
 #include <limits>
 #include <nlohmann/json.hpp>
-#include <set>
+#include <span>
 
 #include "train/io/printable.h"
 #include "train/serve/request_error.h"
@@ -16,7 +16,32 @@ namespace {
 using Json = nlohmann::json;
 
 /// A list of lists of ids inside an object needs 3. A hostile body nests a million.
-constexpr int kMaxDepth = 8;
+constexpr std::size_t kMaxDepth = 8;
+
+/// Tokens that are turned into text at once; any model has fewer positions.
+constexpr std::int64_t kMostDetokenized = 4 << 20;
+
+constexpr std::string_view kOfCompletions[] = {"model",
+                                               "prompt",
+                                               "max_tokens",
+                                               "temperature",
+                                               "top_p",
+                                               "top_k",
+                                               "seed",
+                                               "stop",
+                                               "n",
+                                               "echo",
+                                               "logprobs",
+                                               "stream",
+                                               "stream_options",
+                                               "suffix",
+                                               "frequency_penalty",
+                                               "presence_penalty",
+                                               "logit_bias",
+                                               "best_of",
+                                               "user"};
+constexpr std::string_view kOfTokenize[] = {"model", "prompt", "add_special_tokens"};
+constexpr std::string_view kOfDetokenize[] = {"model", "tokens"};
 
 std::string shown(const Json& value) {
   if (value.is_array()) return "a list of " + std::to_string(value.size());
@@ -24,39 +49,124 @@ std::string shown(const Json& value) {
   return printable(value.dump(-1, ' ', true, Json::error_handler_t::replace), 60);
 }
 
-Json parse_object(std::string_view body) {
-  std::vector<std::set<std::string>> keys;  // of the objects that are open
-  const auto check = [&](int depth, Json::parse_event_t event, Json& parsed) {
-    if (depth > kMaxDepth)
+/// What is wrong with a text that is no JSON, and where.
+std::string reason_of(std::string_view what, std::size_t position) {
+  constexpr std::string_view kPlace = "parse error at ";
+  if (const std::size_t end = what.find("] "); what.starts_with('[') && end != std::string_view::npos)
+    what.remove_prefix(end + 2);  // the library's number of the error
+  const bool has_place = what.starts_with(kPlace);
+  if (has_place) what.remove_prefix(kPlace.size());
+  return (has_place ? "" : "byte " + std::to_string(position) + ": ") + printable(what, 200);
+}
+
+/// Builds the value of a body from its parts, as long as they are few and, at the top, known.
+class BodyBuilder final : public nlohmann::json_sax<Json> {
+ public:
+  using Names = std::span<const std::string_view>;
+
+  BodyBuilder(Names known, std::int64_t most_numbers, std::int64_t most_others)
+      : known_(known), numbers_{"numbers", most_numbers}, others_{"texts, lists and keys", most_others} {}
+
+  Json& result() { return result_; }
+
+  bool null() override { return add_other(nullptr); }
+  bool boolean(bool value) override { return add_other(value); }
+  bool number_integer(number_integer_t value) override { return add_number(value); }
+  bool number_unsigned(number_unsigned_t value) override { return add_number(value); }
+  bool number_float(number_float_t value, const string_t& /*digits*/) override { return add_number(value); }
+  bool string(string_t& value) override { return add_other(std::move(value)); }
+  bool binary(binary_t& /*value*/) override { return false; }  // JSON has none
+  bool start_object(std::size_t /*size*/) override { return open(Json::object()); }
+  bool start_array(std::size_t /*size*/) override { return open(Json::array()); }
+  bool end_object() override { return close(); }
+  bool end_array() override { return close(); }
+
+  bool key(string_t& name) override {
+    spend(others_);
+    if (open_.size() == 1 && std::ranges::find(known_, name) == known_.end())
+      throw RequestError(400, "unknown parameter '" + printable(name) + "'", printable(name));
+    if (open_.back()->contains(name))
+      throw RequestError(400, error_message("body", "", "each key once", "'" + printable(name) + "' twice"));
+    key_ = std::move(name);
+    return true;
+  }
+
+  bool parse_error(std::size_t position, const std::string& /*token*/,
+                   const nlohmann::detail::exception& error) override {
+    throw RequestError(400, "body: not JSON: " + reason_of(error.what(), position));
+  }
+
+ private:
+  struct Budget {
+    const char* what;
+    std::int64_t most;
+    std::int64_t used = 0;
+  };
+
+  static void spend(Budget& budget) {
+    if (budget.used++ == budget.most)
+      throw RequestError(
+          400,
+          error_message("body", "", "at most " + std::to_string(budget.most) + " " + budget.what, "more"));
+  }
+  bool add_number(Json value) {
+    spend(numbers_);
+    add(std::move(value));
+    return true;
+  }
+  bool add_other(Json value) {
+    spend(others_);
+    add(std::move(value));
+    return true;
+  }
+  Json& add(Json value) {
+    if (open_.empty()) return result_ = std::move(value);
+    Json& parent = *open_.back();
+    if (parent.is_array()) return parent.emplace_back(std::move(value));
+    return parent[key_] = std::move(value);
+  }
+  bool open(Json value) {
+    if (open_.size() == kMaxDepth)
       throw RequestError(
           400,
           error_message("body", "", "JSON nested at most " + std::to_string(kMaxDepth) + " deep", "more"));
-    if (event == Json::parse_event_t::object_start) keys.emplace_back();
-    if (event == Json::parse_event_t::object_end) keys.pop_back();
-    if (event == Json::parse_event_t::key && !keys.back().insert(parsed.get<std::string>()).second)
-      throw RequestError(400, error_message("body", "", "each key once",
-                                            "'" + printable(parsed.get<std::string>()) + "' twice"));
+    spend(others_);
+    open_.push_back(&add(std::move(value)));  // the last of its parent, which grows no more until it ends
     return true;
-  };
-  Json object;
-  try {
-    object = Json::parse(body, check);
-  } catch (const Json::exception& error) {
-    throw RequestError(400, "body: not JSON: " + printable(error.what(), 200));
   }
+  bool close() {
+    open_.pop_back();
+    return true;
+  }
+
+  const Names known_;
+  Budget numbers_, others_;
+  Json result_;
+  std::vector<Json*> open_;
+  std::string key_;
+};
+
+Json parse_object(std::string_view body, BodyBuilder::Names known, const RequestLimits& limits) {
+  constexpr std::int64_t kMostNumbers = 1 << 28, kOthers = 1024;  // besides prompts
+  const std::int64_t prompts = std::max<std::int64_t>(limits.prompts, 1);
+  const std::int64_t numbers =
+      limits.prompt_tokens < kMostNumbers / prompts ? prompts * (limits.prompt_tokens + 1) : kMostNumbers;
+  BodyBuilder builder(known, numbers + kOthers, prompts + kOthers);
+  Json::sax_parse(body, &builder);
+  Json& object = builder.result();
   if (!object.is_object()) throw RequestError(400, error_message("body", "", "an object", shown(object)));
-  return object;
+  return std::move(object);
 }
 
-/// The parameters of a request, each of which is read once; null is as if it were absent.
+/// The parameters of a request; null is as if it were absent.
 class Parameters {
  public:
-  explicit Parameters(std::string_view body) : object_(parse_object(body)) {}
+  Parameters(std::string_view body, BodyBuilder::Names known, const RequestLimits& limits = {})
+      : object_(parse_object(body, known, limits)) {}
 
   /// The value; null if there is none.
   const Json& get(const std::string& name) {
     static const Json none;
-    read_.insert(name);
     const auto found = object_.find(name);
     return found == object_.end() ? none : *found;
   }
@@ -98,17 +208,8 @@ class Parameters {
     return value.get<double>();
   }
 
-  /// Refuses what has not been read.
-  void refuse_others() const {
-    for (const auto& [name, value] : object_.items()) {
-      if (!read_.contains(name))
-        throw RequestError(400, "unknown parameter '" + printable(name) + "'", printable(name));
-    }
-  }
-
  private:
   Json object_;
-  std::set<std::string> read_;
 };
 
 std::vector<TokenId> token_ids(const std::string& name, const Json& list) {
@@ -154,13 +255,18 @@ std::vector<std::string> stops_of(Parameters& parameters) {
       throw bad_parameter("stop", "a text that is not empty, or a list of such texts", shown(stop));
     stops.push_back(stop.get<std::string>());
   };
-  if (!value.is_array()) {
-    add(value);
-    return stops;
-  }
-  if (std::ssize(value) > kMaxStops)
+  if (value.is_array() && std::ssize(value) > kMaxStops)
     throw bad_parameter("stop", "at most " + std::to_string(kMaxStops) + " texts", shown(value));
-  for (const Json& stop : value) add(stop);
+  if (value.is_array()) {
+    for (const Json& stop : value) add(stop);
+  } else {
+    add(value);
+  }
+  std::int64_t bytes = 0;
+  for (const std::string& stop : stops) bytes += std::ssize(stop);
+  if (bytes > kMaxStopBytes)
+    throw bad_parameter("stop", "texts of at most " + std::to_string(kMaxStopBytes) + " bytes together",
+                        std::to_string(bytes));
   return stops;
 }
 
@@ -208,9 +314,9 @@ bool includes_usage(Parameters& parameters, bool stream) {
 
 }  // namespace
 
-CompletionRequest parse_completion_request(std::string_view body) {
+CompletionRequest parse_completion_request(std::string_view body, const RequestLimits& limits) {
   constexpr std::int64_t kMostTokens = 1 << 30;  // the model has fewer positions
-  Parameters parameters(body);
+  Parameters parameters(body, kOfCompletions, limits);
   CompletionRequest request;
   request.model = parameters.text("model");
   request.prompts = prompts_of(parameters);
@@ -226,31 +332,28 @@ CompletionRequest parse_completion_request(std::string_view body) {
   request.stream = parameters.flag("stream", false);
   request.include_usage = includes_usage(parameters, request.stream);
   refuse_unsupported(parameters, request.n);
-  parameters.refuse_others();
   if (request.max_tokens == 0 && !request.echo)
     throw bad_parameter("max_tokens", "1 or more without echo", "0");
   return request;
 }
 
 TokenizeRequest parse_tokenize_request(std::string_view body) {
-  Parameters parameters(body);
+  Parameters parameters(body, kOfTokenize);
   TokenizeRequest request;
   request.model = parameters.text("model");
   parameters.required("prompt", "a text");
   request.prompt = parameters.text("prompt");
   request.add_special_tokens = parameters.flag("add_special_tokens", true);
-  parameters.refuse_others();
   return request;
 }
 
 DetokenizeRequest parse_detokenize_request(std::string_view body) {
-  Parameters parameters(body);
+  Parameters parameters(body, kOfDetokenize, {.prompts = 1, .prompt_tokens = kMostDetokenized});
   DetokenizeRequest request;
   request.model = parameters.text("model");
   const Json& tokens = parameters.required("tokens", "a list of token ids");
   if (!tokens.is_array()) throw bad_parameter("tokens", "a list of token ids", shown(tokens));
   request.tokens = token_ids("tokens", tokens);
-  parameters.refuse_others();
   return request;
 }
 

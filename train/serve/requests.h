@@ -43,12 +43,20 @@ struct DetokenizeRequest {
   std::vector<TokenId> tokens;
 };
 
-inline constexpr std::int64_t kMaxLogprobs = 20, kMaxTextsOfPrompt = 128, kMaxStops = 256;
+inline constexpr std::int64_t kMaxLogprobs = 20, kMaxTextsOfPrompt = 128, kMaxStops = 256,
+                              kMaxStopBytes = 16 << 10;
 
-/// Each reads a body. Throws RequestError, status 400, that names the parameter: for what is not JSON or
-/// nested too deeply, unknown parameters, values of another type or range, and what this server does not do
-/// (`suffix`, penalties, `best_of` other than `n`, `logit_bias`).
-CompletionRequest parse_completion_request(std::string_view body);
+/// What a body may contain: a short one can say a million times as little as takes memory.
+struct RequestLimits {
+  std::int64_t prompts = 512;            ///< of a request
+  std::int64_t prompt_tokens = 1 << 20;  ///< of a prompt
+};
+
+/// Each reads a body, value by value, and stops at the first that is too much or unknown: what is in memory
+/// beside the body is bounded by `limits`. Throws RequestError, status 400, that names the parameter, or the
+/// place: for what is not JSON or nested too deeply, unknown parameters, values of another type or range, and
+/// what this server does not do (`suffix`, penalties, `best_of` other than `n`, `logit_bias`).
+CompletionRequest parse_completion_request(std::string_view body, const RequestLimits& limits = {});
 TokenizeRequest parse_tokenize_request(std::string_view body);
 DetokenizeRequest parse_detokenize_request(std::string_view body);
 

@@ -85,6 +85,41 @@ TEST_CASE("serve: a body that is no JSON object is refused before it takes much 
         "body: expected each key once, found '1' twice");
 }
 
+TEST_CASE("serve: a body is read no further than its first fault") {
+  // What follows is no JSON, so that whoever reads on says so.
+  CHECK(refusal("{\"prompt\": \"a\", \"k0\": 1, ###") == "unknown parameter 'k0'");
+  CHECK(refusal("{\"prompt\": [[[[[[[[[[ ###") == "body: expected JSON nested at most 8 deep, found more");
+  std::string lists = "{\"prompt\": [";
+  for (int i = 0; i < 2000; ++i) lists += "[],";
+  CHECK(refusal(lists + "###") == "body: expected at most 1536 texts, lists and keys, found more");
+  std::string keys = "{\"logit_bias\": {";
+  for (int i = 0; i < 2000; ++i) keys += "\"" + std::to_string(i) + "\":1,";
+  CHECK(refusal(keys + "###") == "body: expected at most 1536 texts, lists and keys, found more");
+  std::string ids = "{\"prompt\": [1";
+  for (int i = 0; i < 1100; ++i) ids += ",1";
+  const auto read_ids = [&](std::int64_t positions) {
+    return parse_completion_request(ids + "]}", {.prompts = 2, .prompt_tokens = positions}).prompts.size();
+  };
+  CHECK(read_ids(1000) == 1);
+  CHECK_THROWS_WITH(read_ids(10), "body: expected at most 1046 numbers, found more");
+}
+
+TEST_CASE("serve: what is no JSON is said with its place") {
+  CHECK_THAT(refusal("{\"prompt\": nul}"),
+             Catch::StartsWith("body: not JSON: line 1, column 15: syntax error"));
+  CHECK_THAT(refusal("{\n\"a"), Catch::StartsWith("body: not JSON: line 2, column"));
+  CHECK_THAT(refusal("{\"seed\": 1e999}"), Catch::StartsWith("body: not JSON: byte 14: number overflow"));
+  for (const char* body : {"", "{", "{]", "\x01", "{\"a\"", "{\"seed\": 1e999}", "{\"prompt\": \"\\ud800\"}"})
+    CHECK_THAT(refusal(body), !Catch::Contains("json.exception"));
+}
+
+TEST_CASE("serve: stop texts are bounded together") {
+  const std::string half(9000, 'a');
+  CHECK(refusal("{\"prompt\": \"a\", \"stop\": [\"" + half + "\"]}") == "accepted");
+  CHECK(refusal("{\"prompt\": \"a\", \"stop\": [\"" + half + "\", \"" + half + "\"]}") ==
+        "stop: expected texts of at most 16384 bytes together, found 18000");
+}
+
 TEST_CASE("serve: what a server does not do is refused, not left out") {
   CHECK(refusal(R"({"prompt": "a", "beams": 4})") == "unknown parameter 'beams'");
   CHECK(refusal(R"({"prompt": "a", "suffix": "b"})") ==
