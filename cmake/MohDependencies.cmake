@@ -45,11 +45,8 @@ foreach(library pcre2 utf8proc zstd)
   target_link_libraries(moh_${library} INTERFACE ${MOH_${prefix}_LIBRARY})
 endforeach()
 
-# The HTTP server of `moh serve`. Its header has to be read with the options that the library was compiled with, which pkg-config knows.
-find_package(PkgConfig REQUIRED)
-pkg_check_modules(MOH_HTTPLIB REQUIRED IMPORTED_TARGET cpp-httplib)
-add_library(moh_httplib INTERFACE)
-target_link_libraries(moh_httplib INTERFACE PkgConfig::MOH_HTTPLIB)
+# The HTTP parser of `moh serve` (Beast), which consists of headers.
+find_package(Boost 1.74 REQUIRED)
 
 # moh_status(PART FOUND DETAIL IF_FOUND IF_NOT): one line, which says what the part enables, or the fallback without it.
 function(moh_status part found detail if_found if_not)

@@ -14,7 +14,7 @@ packages=(
   libjpeg62-turbo-dev libpng-dev                                             # pictures
   libpcre2-dev libutf8proc-dev                                               # tokenizers
   libzstd-dev                                                                # compressed text
-  libcpp-httplib-dev pkg-config                                              # moh serve
+  libboost-dev                                                               # HTTP of moh serve
   libopenmpi-dev openmpi-bin                                                 # several processes
   catch2                                                                     # tests
   python3 python3-matplotlib                                                 # end-to-end tests, plots

@@ -64,7 +64,7 @@ class ServeLimits(support.MohTest):
             ({"top_p": 0}, "top_p", "top_p: expected above 0, up to 1, found 0.000000"),
             ({"top_k": -2}, "top_k", "top_k: expected an integer from -1 to 1073741824, found -2"),
             ({"n": 0}, "n", "n: expected an integer from 1 to 128, found 0"),
-            ({"n": 33}, "n", "n: expected texts that fit a batch of 32"),
+            ({"n": 129}, "n", "n: expected an integer from 1 to 128, found 129"),
             ({"logprobs": 21}, "logprobs", "logprobs: expected an integer from 0 to 20, found 21"),
             ({"logprobs": True}, "logprobs", "found true"),
             ({"max_tokens": 1.5}, "max_tokens", "found 1.5"),
@@ -123,7 +123,7 @@ class ServeLimits(support.MohTest):
         server = self.serve()
         for data, status in ((b"nonsense\r\n\r\n", 400), (b"GET /health\r\n\r\n", 400),
                              (b"BREW /health HTTP/1.1\r\n\r\n", 400), (b"TRACE /health HTTP/1.1\r\n\r\n", 400),
-                             (b"GET /" + b"a" * 9000 + b" HTTP/1.1\r\n\r\n", 414)):
+                             (b"GET /" + b"a" * 9000 + b" HTTP/1.1\r\nHost: a\r\n\r\n", 414)):
             # The connection ends, as nobody knows where the next request would begin.
             self.assert_refused(self.raw(server, data), status)
         for endless in (b"a" * 200000, b"GET /health HTTP/1.1\r\n" + b"Header: value\r\n" * 20000):
@@ -141,7 +141,7 @@ class ServeLimits(support.MohTest):
 
     def test_a_body_beyond_the_limit_is_refused(self):
         server = self.serve("--max-body", 1)
-        post = b"POST /v1/completions HTTP/1.1\r\nContent-Type: application/json\r\n"
+        post = b"POST /v1/completions HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n"
         body = b"[" + b" " * (3 << 20)
         self.assert_refused(self.raw(server, post + b"Content-Length: %d\r\n\r\n" % len(body) + body), 413)
         chunk = b"%x\r\n" % (1 << 16) + b" " * (1 << 16) + b"\r\n"
@@ -161,7 +161,7 @@ class ServeLimits(support.MohTest):
         server = self.serve()
         body = b'{"prompt": "a", "max_tokens": 2}'
         chunks = b"".join(b"%x\r\n%s\r\n" % (len(part), part) for part in (body[:5], body[5:])) + b"0\r\n\r\n"
-        answer = self.raw(server, b"POST /v1/completions HTTP/1.1\r\nContent-Type: application/json\r\n"
+        answer = self.raw(server, b"POST /v1/completions HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n"
                                   b"Transfer-Encoding: chunked\r\nConnection: close\r\n\r\n" + chunks)
         self.assertTrue(answer.startswith(b"HTTP/1.1 200 "), answer)
 
@@ -169,7 +169,7 @@ class ServeLimits(support.MohTest):
 
     def test_slow_clients_are_sent_away(self):
         server = self.serve("--request-timeout", 0.5)
-        post = b"POST /v1/completions HTTP/1.1\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{"
+        post = b"POST /v1/completions HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{"
         for data in (b"GET /hea", b"GET /health HTTP/1.1\r\nHost:", post):
             begin = time.monotonic()
             self.assert_refused(self.raw(server, data), 408)
@@ -193,11 +193,11 @@ class ServeLimits(support.MohTest):
         deadline = time.monotonic() + support.TIMEOUT_SECONDS
         answer = b""
         while b" 503 " not in answer and time.monotonic() < deadline:  # until the three are counted
-            answer = self.raw(server, b"GET /health HTTP/1.1\r\nConnection: close\r\n\r\n")
+            answer = self.raw(server, b"GET /health HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
         self.assert_refused(answer, 503)
         self.assertIn(b"Retry-After: 1\r\n", answer)
         for connection in idle:
-            connection.sendall(b"GET /health HTTP/1.1\r\nConnection: close\r\n\r\n")
+            connection.sendall(b"GET /health HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
             self.assertTrue(connection.recv(64).startswith(b"HTTP/1.1 200 "))
             connection.close()
         while server.request("GET", "/health")[0] != 200:  # until they are gone

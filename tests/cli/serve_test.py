@@ -156,6 +156,13 @@ class Serve(support.MohTest):
         for one, other in zip(generated["token_logprobs"], again["token_logprobs"][8:]):
             self.assertAlmostEqual(one, other, places=5)
 
+    def test_offsets_count_the_characters_of_the_text(self):
+        server = self.serve()
+        (choice,) = server.complete([65, 133, 66, 0xE4, 0xBD, 0xA0, 67], max_tokens=0, echo=True, logprobs=1)["choices"]
+        self.assertEqual(choice["text"], "A\ufffdB\u4f60C")
+        self.assertEqual(choice["logprobs"]["text_offset"], [0, 1, 2, 3, 4, 4, 4])
+        self.assertEqual(self.scores(server, "the head", max_tokens=2, logprobs=1)["text_offset"][0], 0)
+
     # Streams.
 
     def test_a_stream_says_what_the_whole_answer_says(self):
@@ -253,7 +260,9 @@ class Serve(support.MohTest):
         output = self.moh("serve", "--checkpoint", "run", "--port", server.address[1], code=support.CONFIG_ERROR)
         self.assert_says(output, "--host and --port", "Address already in use")
         self.moh("serve", "--checkpoint", "nowhere", code=support.INPUT_ERROR)
-        for options in (("--port", 70000), ("--max-batch", 0), ("--max-connections", 0), ("--max-body", 0)):
+        for options in (("--port", 70000), ("--max-batch", 0), ("--max-connections", 0), ("--max-body", 0),
+                        ("--max-batch", 2 ** 60), ("--cache-tokens", -1), ("--max-queue", 0),
+                        *((option, value) for option in ("--request-timeout", "--drain") for value in ("nan", "inf", -1))):
             self.moh("serve", "--checkpoint", "run", *options, code=support.CONFIG_ERROR)
 
 

@@ -1,5 +1,6 @@
 #include <CLI/CLI.hpp>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -17,7 +18,7 @@ namespace {
 struct ServeArgs : PlacementArgs {
   std::string checkpoint;
   ServeOptions options;
-  std::int64_t max_body_mib = 16;
+  std::optional<std::int64_t> max_body_mib;
 };
 
 int serve(const ServeArgs& args, const Families& families) {
@@ -26,7 +27,7 @@ int serve(const ServeArgs& args, const Families& families) {
   const LoadedModel loaded = load_model(args.checkpoint, families, args.settings());
   const LanguageModel model = as_language_model(loaded, "serve");
   ServeOptions options = args.options;
-  options.http.limits.body_bytes = static_cast<std::size_t>(args.max_body_mib) << 20;
+  options.http.limits.body_bytes = static_cast<std::size_t>(args.max_body_mib.value_or(0)) << 20;
   Server server(model, options);
   log_info("serving " + loaded.path.string() + " as '" + options.model + "' at " + server.address());
   signal.defer();
@@ -64,7 +65,10 @@ void add_serve(const Commands& commands) {
       "Tokens of the KV caches of all texts together; 0: --max-batch times the model's positions");
   command.add_option("--max-connections", options.http.max_connections,
                      "Open connections; further ones are answered with 503");
-  command.add_option("--max-body", args.max_body_mib, "Largest body of a request in MiB")
+  command
+      .add_option("--max-body", args.max_body_mib,
+                  "Largest body of a request in MiB; by default what prompts of the model's positions can "
+                  "need, 1 to 16")
       ->check(CLI::Range(1, 4096));
   command.add_option("--request-timeout", options.http.limits.request_seconds,
                      "Seconds in which a request has to arrive");

@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <cctype>
 #include <ctime>
+#include <functional>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <random>
 #include <utility>
 
@@ -19,13 +21,9 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-/// How long a waiting thread goes without a look at its client.
-constexpr double kLookSeconds = 0.2;
-/// As in nginx: nobody reads this answer.
-constexpr int kClientGone = 499;
-
 constexpr std::string_view kGetPaths[] = {"/health", "/metrics", "/tokenizer_info", "/v1/models"};
 constexpr std::string_view kPostPaths[] = {"/v1/completions", "/tokenize", "/detokenize"};
+constexpr std::string_view kChatPath = "/v1/chat/completions";
 
 HttpReply json_reply(const Json& body) {
   return {.body = body.dump(-1, ' ', false, Json::error_handler_t::replace)};
@@ -39,20 +37,6 @@ void require_json(const HttpRequest& request) {
   if (type != "application/json")
     throw RequestError(415, "expected a body of type application/json (header Content-Type), found " +
                                 (type.empty() ? std::string("none") : "'" + type + "'"));
-}
-
-/// The tokens of the prompts.
-std::vector<std::vector<TokenId>> ids_of(const std::vector<Prompt>& prompts, const TokenText& text) {
-  std::vector<std::vector<TokenId>> all;
-  for (const Prompt& prompt : prompts) {
-    if (const auto* const given = std::get_if<std::string>(&prompt)) {
-      all.push_back(text.encode("prompt", *given, /*with_start=*/true));
-    } else {
-      all.push_back(std::get<std::vector<TokenId>>(prompt));
-      text.require_known("prompt", all.back());
-    }
-  }
-  return all;
 }
 
 std::vector<TextJob> jobs_of(const CompletionRequest& request, const std::vector<std::vector<TokenId>>& ids) {
@@ -71,31 +55,68 @@ std::vector<TextJob> jobs_of(const CompletionRequest& request, const std::vector
   return jobs;
 }
 
-/// A stream of server-sent events.
-struct EventStream {
-  std::shared_ptr<Completion> completion;
-  CompletionJson json;
-  bool include_usage;
-  std::function<void()> first_token;
+/// An answer to POST /v1/completions, whole or as a stream of server-sent events, as its tokens come.
+class CompletionReply final : public ReplySource {
+ public:
+  CompletionReply(std::shared_ptr<Completion> completion, CompletionJson json,
+                  const CompletionRequest& request, std::function<void()> first_token)
+      : completion_(std::move(completion)),
+        json_(std::move(json)),
+        streams_(request.stream),
+        include_usage_(request.include_usage),
+        first_token_(std::move(first_token)) {}
 
+  void watch(std::function<void()> wake) override { completion_->watch(std::move(wake)); }
+  void cancel() override { completion_->cancel(); }
+
+  bool advance(HttpReply& reply) override {
+    reply.streams = streams_;
+    bool goes_on = false;
+    try {
+      take_in(reply.body);
+      goes_on = !completion_->done();
+      if (!goes_on) finish(reply.body);
+    } catch (...) {
+      completion_->cancel();
+      HttpReply failure = current_exception_reply();
+      if (streams_) {
+        reply.body += event(failure.body);
+      } else {
+        reply = std::move(failure);
+      }
+    }
+    reply.prompt_tokens = json_.prompt_tokens();
+    reply.generated_tokens = json_.generated_tokens();
+    return goes_on;
+  }
+
+ private:
   static std::string event(const std::string& data) { return data.empty() ? "" : "data: " + data + "\n\n"; }
 
-  /// Appends what is new; false at the end.
-  bool more(std::string& out) {
-    try {
-      if (const std::optional<TextPiece> piece = completion->next(kLookSeconds)) {
-        if (first_token && piece->tokens > 0) std::exchange(first_token, nullptr)();
-        out += event(json.chunk(*piece));
+  void take_in(std::string& out) {
+    while (const std::optional<TextPiece> piece = completion_->next(0)) {
+      if (first_token_ && piece->tokens > 0) std::exchange(first_token_, nullptr)();
+      if (streams_) {
+        out += event(json_.chunk(*piece));
+      } else {
+        json_.add(*piece);
       }
-    } catch (const RequestError& error) {
-      out += event(error_reply(error.status(), error.what()).body);
-      return false;
     }
-    if (!completion->done()) return true;
-    if (include_usage) out += event(json.usage_chunk());
-    out += event("[DONE]");
-    return false;
   }
+
+  void finish(std::string& out) const {
+    if (!streams_) {
+      out = json_.whole();
+      return;
+    }
+    if (include_usage_) out += event(json_.usage_chunk());
+    out += event("[DONE]");
+  }
+
+  const std::shared_ptr<Completion> completion_;
+  CompletionJson json_;
+  const bool streams_, include_usage_;
+  std::function<void()> first_token_;
 };
 
 }  // namespace
@@ -107,31 +128,20 @@ Api::Api(Engine& engine, const TokenText& text, Options options, ServerMetrics& 
       metrics_(metrics),
       started_(std::time(nullptr)) {}
 
-HttpReply Api::answer(const HttpRequest& request) {
-  const double begin = monotonic_seconds();
-  HttpReply reply;
-  try {
-    reply = route(request);
-  } catch (const RequestError& error) {
-    reply = error_reply(error.status(), error.what(), error.param());
-  }
-  const bool known =
-      std::ranges::count(kGetPaths, request.path) + std::ranges::count(kPostPaths, request.path) > 0;
-  reply.written = [this, begin, path = known ? request.path : "other", status = reply.status,
-                   then = std::move(reply.written)](bool success) {
-    if (then) then(success);
-    metrics_.answered(path, success ? status : kClientGone, monotonic_seconds() - begin);
-  };
-  return reply;
+std::string Api::label_of(const std::string& path) {
+  const bool known = std::ranges::count(kGetPaths, path) + std::ranges::count(kPostPaths, path) > 0;
+  return known ? path : "other";
 }
 
-HttpReply Api::route(const HttpRequest& request) {
+HttpReply Api::answer(HttpRequest request) {
   const bool is_get = request.method == "GET" || request.method == "HEAD";
   const bool gets =
       std::ranges::count(kGetPaths, request.path) > 0 || request.path.starts_with("/v1/models/");
   const bool posts = std::ranges::count(kPostPaths, request.path) > 0;
   if (gets && is_get) return get(request.path);
   if (posts && request.method == "POST") return post(request);
+  if (request.path == kChatPath)
+    throw RequestError(404, "no chat endpoint; apply the template yourself and use /v1/completions");
   if (!gets && !posts) throw RequestError(404, "there is nothing at this path");
   HttpReply reply = error_reply(405, "expected method " + std::string(gets ? "GET" : "POST"));
   reply.headers.emplace_back("Allow", gets ? "GET, HEAD" : "POST");
@@ -158,8 +168,25 @@ HttpReply Api::get(const std::string& path) const {
 
 HttpReply Api::post(const HttpRequest& request) {
   require_json(request);
-  if (request.path == "/v1/completions") return complete(request);
-  return request.path == "/tokenize" ? tokenize(request) : detokenize(request);
+  if (request.path == "/v1/completions") return complete(request.body);
+  return request.path == "/tokenize" ? tokenize(request.body) : detokenize(request.body);
+}
+
+/// The tokens of the prompts.
+std::vector<std::vector<TokenId>> Api::ids_of(const std::vector<Prompt>& prompts) const {
+  std::vector<std::vector<TokenId>> all;
+  for (const Prompt& prompt : prompts) {
+    if (const auto* const given = std::get_if<std::string>(&prompt)) {
+      if (text_.tokens_at_least(given->size()) > options_.max_positions)
+        throw bad_parameter("prompt", "1 to " + std::to_string(options_.max_positions) + " tokens",
+                            "a text of " + std::to_string(given->size()) + " bytes, which are more");
+      all.push_back(text_.encode("prompt", *given, /*with_start=*/true));
+    } else {
+      all.push_back(std::get<std::vector<TokenId>>(prompt));
+      text_.require_known("prompt", all.back());
+    }
+  }
+  return all;
 }
 
 void Api::require_model(const std::string& name) const {
@@ -168,48 +195,36 @@ void Api::require_model(const std::string& name) const {
                        "model");
 }
 
-HttpReply Api::complete(const HttpRequest& request) {
+HttpReply Api::complete(std::string_view body) {
   const double begin = monotonic_seconds();
-  const CompletionRequest wanted = parse_completion_request(request.body);
+  const CompletionRequest wanted = parse_completion_request(body, options_.limits);
   if (!wanted.model.empty()) require_model(wanted.model);
-  const std::vector<std::vector<TokenId>> ids = ids_of(wanted.prompts, text_);
+  const std::vector<std::vector<TokenId>> ids = ids_of(wanted.prompts);
+  std::vector<TextJob> jobs = jobs_of(wanted, ids);
+  engine_.check(jobs);  // before the answer has a copy of the prompt for each text
   CompletionJson json(wanted, ids, options_.model, text_);
-  std::shared_ptr<Completion> completion = engine_.submit(jobs_of(wanted, ids));
-  std::function<void()> first_token = [this, begin] {
-    metrics_.first_token_seconds.observe(monotonic_seconds() - begin);
-  };
+  std::shared_ptr<Completion> completion = engine_.submit(std::move(jobs));
+  HttpReply reply;
+  reply.streams = wanted.stream;
+  reply.source = std::make_shared<CompletionReply>(
+      std::move(completion), std::move(json), wanted,
+      [this, begin] { metrics_.first_token_seconds.observe(monotonic_seconds() - begin); });
   if (wanted.stream) {
-    const auto stream = std::make_shared<EventStream>(
-        EventStream{completion, std::move(json), wanted.include_usage, std::move(first_token)});
-    return {.content_type = "text/event-stream",
-            .headers = {{"Cache-Control", "no-cache"}},
-            .more = [stream](std::string& out) { return stream->more(out); },
-            .written =
-                [completion](bool success) {
-                  if (!success) completion->cancel();
-                }};
+    reply.content_type = "text/event-stream";
+    reply.headers = {{"Cache-Control", "no-cache"}};
   }
-  while (!completion->done()) {
-    if (const std::optional<TextPiece> piece = completion->next(kLookSeconds)) {
-      if (first_token && piece->tokens > 0) std::exchange(first_token, nullptr)();
-      json.add(*piece);
-    }
-    if (!request.gone()) continue;
-    completion->cancel();
-    throw RequestError(kClientGone, "the client has closed the connection");
-  }
-  return {.body = json.whole()};
+  return reply;
 }
 
-HttpReply Api::tokenize(const HttpRequest& request) const {
-  const TokenizeRequest wanted = parse_tokenize_request(request.body);
+HttpReply Api::tokenize(std::string_view body) const {
+  const TokenizeRequest wanted = parse_tokenize_request(body);
   if (!wanted.model.empty()) require_model(wanted.model);
   const std::vector<TokenId> ids = text_.encode("prompt", wanted.prompt, wanted.add_special_tokens);
   return json_reply({{"count", ids.size()}, {"max_model_len", options_.max_positions}, {"tokens", ids}});
 }
 
-HttpReply Api::detokenize(const HttpRequest& request) const {
-  const DetokenizeRequest wanted = parse_detokenize_request(request.body);
+HttpReply Api::detokenize(std::string_view body) const {
+  const DetokenizeRequest wanted = parse_detokenize_request(body);
   if (!wanted.model.empty()) require_model(wanted.model);
   text_.require_known("tokens", wanted.tokens);
   return json_reply({{"prompt", text_.decode(wanted.tokens)}});

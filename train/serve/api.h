@@ -1,10 +1,14 @@
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "train/serve/engine.h"
-#include "train/serve/http_server.h"
+#include "train/serve/http_parser.h"
+#include "train/serve/http_reply.h"
 #include "train/serve/requests.h"
 
 namespace moh {
@@ -16,23 +20,26 @@ class Api {
   struct Options {
     std::string model;  ///< the name that clients give
     std::int64_t max_positions = 0;
+    RequestLimits limits;
   };
 
   /// All must outlive the object.
   Api(Engine& engine, const TokenText& text, Options options, ServerMetrics& metrics);
 
-  /// Answers what is wrong with a request, too; throws what is no request's fault.
-  HttpReply answer(const HttpRequest& request);
+  /// Never waits: a completion is answered by a source. Throws RequestError for what is wrong with a request.
+  HttpReply answer(HttpRequest request);
+  /// The path of an endpoint; "other" for any other path, of which clients can invent many.
+  static std::string label_of(const std::string& path);
   /// From now on GET /health says 503, so that no more requests are sent here.
   void drain() { draining_ = true; }
 
  private:
-  HttpReply route(const HttpRequest& request);
   HttpReply get(const std::string& path) const;
   HttpReply post(const HttpRequest& request);
-  HttpReply complete(const HttpRequest& request);
-  HttpReply tokenize(const HttpRequest& request) const;
-  HttpReply detokenize(const HttpRequest& request) const;
+  HttpReply complete(std::string_view body);
+  HttpReply tokenize(std::string_view body) const;
+  HttpReply detokenize(std::string_view body) const;
+  std::vector<std::vector<TokenId>> ids_of(const std::vector<Prompt>& prompts) const;
   void require_model(const std::string& name) const;
   std::string models() const;
 

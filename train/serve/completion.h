@@ -4,9 +4,11 @@
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <mutex>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "train/serve/token_logprobs.h"
@@ -24,6 +26,7 @@ struct TextJob {
   std::int64_t n = 1;                    ///< texts
   bool scores_prompt = false;            ///< score the prompt's tokens, too
   std::optional<std::int64_t> logprobs;  ///< score tokens, with so many of the most probable ones
+  std::size_t first_text = 0;  ///< number of its first text in the completion; Engine::submit counts
 };
 
 /// Why a text ended.
@@ -45,7 +48,7 @@ struct TextPiece {
 /// answers.
 class Completion {
  public:
-  /// Prompt number p has texts p n ... p n + n - 1.
+  /// A job has texts first_text ... first_text + n - 1.
   Completion(std::vector<TextJob> jobs, std::size_t texts) : jobs_(std::move(jobs)), unfinished_(texts) {}
 
   const std::vector<TextJob>& jobs() const { return jobs_; }
@@ -55,6 +58,9 @@ class Completion {
   std::optional<TextPiece> next(double patience_seconds);
   /// Whether all pieces have been returned.
   bool done() const;
+  /// From now on `wake` is called when there is something for next() to return, once until it returns
+  /// nothing. It may be called by any thread, and must not call the completion.
+  void watch(std::function<void()> wake);
   /// Nobody waits for the rest any more.
   void cancel() { cancelled_ = true; }
 
@@ -62,13 +68,17 @@ class Completion {
 
   bool cancelled() const { return cancelled_; }
   void add(TextPiece piece);
-  /// Ends the completion; the first failure counts.
-  void fail(int status, const std::string& message);
+  /// Ends the completion; the first failure counts. Does not need memory.
+  void fail(int status, std::string_view message);
 
  private:
+  void announce();
+
   const std::vector<TextJob> jobs_;
   mutable std::mutex mutex_;
   std::condition_variable changed_;
+  std::function<void()> wake_;
+  bool announced_ = false;
   std::deque<TextPiece> pieces_;
   std::size_t unfinished_;
   int failure_ = 0;  // a status

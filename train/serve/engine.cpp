@@ -1,6 +1,7 @@
 #include "train/serve/engine.h"
 
 #include <algorithm>
+#include <new>
 #include <numeric>
 #include <span>
 #include <string>
@@ -8,7 +9,7 @@
 
 #include "core/error.h"
 #include "core/parallel.h"
-#include "train/log/logging.h"
+#include "train/serve/failure_log.h"
 #include "train/serve/request_error.h"
 
 namespace moh {
@@ -18,10 +19,12 @@ namespace {
 constexpr auto kStopping = "the server is stopping";
 
 EngineOptions checked(EngineOptions options, const LlamaConfig& model) {
+  constexpr std::int64_t kMost = 1 << 20;
   const auto require = [](const char* what, std::int64_t value, std::int64_t least) {
-    if (value < least)
-      throw ValueError(
-          error_message("serve", what, std::to_string(least) + " or more", std::to_string(value)));
+    const std::int64_t most = least == 0 ? kMost << 20 : kMost;
+    if (value < least || value > most)
+      throw ValueError(error_message("serve", what, std::to_string(least) + " to " + std::to_string(most),
+                                     std::to_string(value)));
   };
   require("max_batch", options.max_batch, 1);
   require("max_queue", options.max_queue, 1);
@@ -43,10 +46,12 @@ Tensor logits_of(const Llama& model, const Tensor& hidden, std::int64_t begin, s
   return model.logits_at(hidden, rows).to(kCpu);
 }
 
-/// The status of an error that is not the request's.
+/// Ends a completion with an error that is not the request's.
 void fail(Completion& completion, const std::exception& error) {
-  log_error(std::string("serve: ") + error.what());
-  completion.fail(500, error.what());
+  const bool no_memory = dynamic_cast<const std::bad_alloc*>(&error) != nullptr;
+  log_failure(error);
+  completion.fail(no_memory ? 503 : 500,
+                  no_memory ? "the server has too little memory; try again later" : error.what());
 }
 
 }  // namespace
@@ -54,17 +59,22 @@ void fail(Completion& completion, const std::exception& error) {
 Engine::Engine(const Llama& model, const TextRules& rules, const EngineOptions& options,
                ServerMetrics& metrics)
     : model_(model), rules_(rules), options_(checked(options, model.config())), metrics_(metrics) {
-  thread_ = std::thread([this] { run(); });
+  const auto started = std::make_shared<std::promise<void>>();
+  std::future<void> ready = started->get_future();
+  thread_ = std::make_unique<ServiceThreads>(
+      1, [this, started] { run(*started); },
+      [this] {
+        {
+          const std::scoped_lock lock(mutex_);
+          closed_ = stopping_ = true;
+        }
+        work_.notify_one();
+      });
+  ready.get();
 }
 
 void Engine::stop() {
-  if (!thread_.joinable()) return;
-  {
-    const std::scoped_lock lock(mutex_);
-    closed_ = stopping_ = true;
-  }
-  work_.notify_one();
-  thread_.join();
+  thread_->end();
   for (const std::deque<Reading>* queue : {&waiting_, &reading_}) {
     for (const Reading& reading : *queue) reading.completion->fail(503, kStopping);
   }
@@ -91,12 +101,11 @@ void Engine::check(const std::vector<TextJob>& jobs) const {
                               std::to_string(length) + " tokens (the model has " + std::to_string(positions) +
                               " positions)",
                           std::to_string(job.max_tokens));
-    if (job.n > options_.max_batch || job.n * cache_tokens_of(job) > options_.cache_tokens)
+    if (cache_tokens_of(job) > options_.cache_tokens)
       throw bad_parameter(
-          "n",
-          "texts that fit a batch of " + std::to_string(options_.max_batch) + " and caches of " +
-              std::to_string(options_.cache_tokens) + " tokens",
-          std::to_string(job.n) + " of up to " + std::to_string(cache_tokens_of(job)) + " tokens");
+          "max_tokens",
+          "a text that fits the server's caches of " + std::to_string(options_.cache_tokens) + " tokens",
+          "one of up to " + std::to_string(cache_tokens_of(job)));
   }
   if (const std::int64_t texts = texts_of(jobs); texts > options_.max_queue)
     throw bad_parameter("prompt",
@@ -104,8 +113,27 @@ void Engine::check(const std::vector<TextJob>& jobs) const {
                         std::to_string(texts));
 }
 
+/// The jobs with the numbers of their texts. Those of a job that are too many to run together become several.
+std::vector<TextJob> Engine::in_parts(const std::vector<TextJob>& jobs) const {
+  std::vector<TextJob> parts;
+  std::size_t text = 0;
+  for (const TextJob& job : jobs) {
+    const std::int64_t fitting = options_.cache_tokens / std::max<std::int64_t>(cache_tokens_of(job), 1);
+    const std::int64_t together = std::min(options_.max_batch, fitting);
+    for (std::int64_t begin = 0; begin < job.n; begin += together) {
+      TextJob part = job;
+      part.n = std::min(together, job.n - begin);
+      part.seed += static_cast<std::uint64_t>(begin);
+      part.first_text = std::exchange(text, text + static_cast<std::size_t>(part.n));
+      parts.push_back(std::move(part));
+    }
+  }
+  return parts;
+}
+
 std::shared_ptr<Completion> Engine::submit(std::vector<TextJob> jobs) {
   check(jobs);
+  jobs = in_parts(jobs);
   const std::int64_t texts = texts_of(jobs);
   const std::size_t count = jobs.size();
   auto completion = std::make_shared<Completion>(std::move(jobs), static_cast<std::size_t>(texts));
@@ -136,8 +164,30 @@ bool Engine::wait_for_work() {
   return !stopping_;
 }
 
-void Engine::run() {
-  while (wait_for_work()) step();
+void Engine::run(std::promise<void>& started) {
+  try {
+    parallel_for(num_threads(), 1,
+                 [](std::int64_t, std::int64_t) {});  // starts the threads that loops run on
+    started.set_value();
+  } catch (const std::exception&) {
+    return started.set_exception(std::current_exception());
+  }
+  while (wait_for_work()) {
+    try {
+      step();
+    } catch (const std::exception& error) {
+      abandon(error);
+    }
+  }
+}
+
+/// Ends whatever is computed, after an error that is no single request's.
+void Engine::abandon(const std::exception& error) {
+  for (const Reading& reading : reading_) fail(*reading.completion, error);
+  for (const std::unique_ptr<Writing>& writing : writing_) fail(writing->text.completion(), error);
+  reading_.clear();
+  writing_.clear();
+  running_texts_ = used_cache_tokens_ = 0;
 }
 
 void Engine::step() {

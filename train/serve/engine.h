@@ -3,14 +3,16 @@
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
+#include <exception>
+#include <future>
 #include <memory>
 #include <mutex>
-#include <thread>
 #include <vector>
 
 #include "models/llm/llama.h"
 #include "train/serve/generated_text.h"
 #include "train/serve/server_metrics.h"
+#include "train/serve/work_queue.h"
 
 namespace moh {
 
@@ -30,15 +32,19 @@ class Engine {
  public:
   static constexpr std::int64_t kPromptPiece = 512;
 
-  /// `model`, `rules` and `metrics` must outlive the engine. Throws ValueError for options below 1 (0).
+  /// `model`, `rules` and `metrics` must outlive the engine. Throws ValueError for options out of range, and
+  /// Error if the system refuses a thread.
   Engine(const Llama& model, const TextRules& rules, const EngineOptions& options, ServerMetrics& metrics);
   ~Engine() { stop(); }
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
 
-  /// Queues a request. Prompts must be within the vocabulary. Throws RequestError: status 400 for jobs that
-  /// are longer than the model's positions or that could never run, 503 when the queue is full or closed.
+  /// Queues a request. Prompts must be within the vocabulary. Texts of a prompt that do not fit a batch or
+  /// the caches together are computed in parts. Throws RequestError: status 400 for jobs that are longer than
+  /// the model's positions or that could never run, 503 when the queue is full or closed.
   std::shared_ptr<Completion> submit(std::vector<TextJob> jobs);
+  /// Throws what submit() would throw for jobs that could never run.
+  void check(const std::vector<TextJob>& jobs) const;
   /// Refuses further requests.
   void close();
   /// Fails what is unfinished, and refuses further requests.
@@ -58,8 +64,9 @@ class Engine {
     KvCache cache;
   };
 
-  void check(const std::vector<TextJob>& jobs) const;
-  void run();
+  std::vector<TextJob> in_parts(const std::vector<TextJob>& jobs) const;
+  void run(std::promise<void>& started);
+  void abandon(const std::exception& error);
   bool wait_for_work();
   void step();
   void admit();
@@ -87,7 +94,7 @@ class Engine {
   std::deque<Reading> reading_;
   std::vector<std::unique_ptr<Writing>> writing_;
   std::int64_t running_texts_ = 0, used_cache_tokens_ = 0;
-  std::thread thread_;
+  std::unique_ptr<ServiceThreads> thread_;
 };
 
 }  // namespace moh

@@ -10,7 +10,7 @@ GeneratedText::GeneratedText(std::shared_ptr<Completion> completion, std::size_t
     : completion_(std::move(completion)),
       job_(completion_->jobs()[job]),
       rules_(rules),
-      choice_(job * static_cast<std::size_t>(job_.n) + static_cast<std::size_t>(number)),
+      choice_(job_.first_text + static_cast<std::size_t>(number)),
       picker_(job_.pick, generation_key(job_.seed + static_cast<std::uint64_t>(number))),
       filter_(job_.stop) {}
 

@@ -1,332 +1,295 @@
 #include "train/serve/http_server.h"
 
-#include <httplib.h>
-#include <sys/socket.h>
-
+#include <malloc.h>
+#include <poll.h>
+#include <sys/resource.h>
+#include <unistd.h>
 #include <algorithm>
-#include <cctype>
 #include <cerrno>
-#include <cstring>
-#include <nlohmann/json.hpp>
-#include <optional>
+#include <cmath>
+#include <map>
+#include <utility>
+#include <vector>
 
-#include "core/error.h"
-#include "train/log/logging.h"
-#include "train/serve/request_error.h"
+#include "train/log/progress.h"
+#include "train/serve/failure_log.h"
+#include "train/serve/listen_socket.h"
+#include "train/serve/mailbox.h"
+#include "train/serve/work_queue.h"
 
 namespace moh {
 
 namespace {
 
-/// Threads that answer connections beyond the limit with their refusal.
-constexpr int kSpareThreads = 4;
-constexpr int kBacklog = 1024;
-constexpr auto kRetryAfterSeconds = "1";
+/// Threads that answer requests with small bodies, and the size of a large one.
+constexpr std::size_t kThreads = 2, kLargeBody = 1 << 20;
+/// Bodies that have not been answered take at most this, and at least some of the largest.
+constexpr std::size_t kHeldBytes = 64 << 20, kHeldLimits = 8;
+/// Connections that only wait for their client to read a refusal.
+constexpr std::size_t kMostLingering = 256;
+constexpr int kAcceptedAtOnce = 256;
+constexpr double kPauseSeconds = 0.1;
 
-/// The connection whose request the calling thread answers, and the path of the request.
-thread_local ClientSocket* current = nullptr;
-thread_local std::string current_path;
-
-/// The path that httplib sees of every request: it looks for handlers by regular expressions, which take
-/// stack for each byte of a path.
-constexpr auto kAnyPath = "/";
-
-/// httplib's view of a request.
-class SocketStream final : public httplib::Stream {
- public:
-  SocketStream(ClientSocket& socket, std::string head) : socket_(socket), head_(std::move(head)) {}
-
-  bool is_readable() const override { return !socket_.gone(); }
-  bool is_writable() const override { return !socket_.gone(); }
-  ssize_t read(char* to, std::size_t size) override {
-    if (next_ == head_.size()) return socket_.read(to, size);
-    const std::size_t count = head_.copy(to, size, next_);
-    next_ += count;
-    return static_cast<ssize_t>(count);
-  }
-  ssize_t write(const char* from, std::size_t size) override { return socket_.write(from, size); }
-  void get_remote_ip_and_port(std::string&, int&) const override {}
-  void get_local_ip_and_port(std::string&, int&) const override {}
-  socket_t socket() const override { return socket_.fd(); }
-
- private:
-  ClientSocket& socket_;
-  const std::string head_;
-  std::size_t next_ = 0;
-};
-
-/// The head without lines of a header (its name in lower case, with the colon).
-std::string without_header(const std::string& head, std::string_view name) {
-  std::string kept;
-  for (std::size_t begin = 0; begin < head.size();) {
-    const std::size_t end = std::min(head.find('\n', begin), head.size() - 1) + 1;
-    const std::string_view line = std::string_view(head).substr(begin, end - begin);
-    const bool named = std::ranges::equal(line.substr(0, name.size()), name, {},
-                                          [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-    if (!named) kept += line;
-    begin = end;
-  }
-  return kept;
-}
-
-/// What to say of a request that httplib refuses.
-std::string reason_of(int status) {
-  switch (status) {
-    case 400:
-      return "this is not an HTTP request that the server understands";
-    case 404:
-      return "there is nothing at this path";
-    case 413:
-      return "the body is larger than the server's limit";
-    case 414:
-      return "the address is too long";
-    case 416:
-      return "ranges are not served";
-    default:
-      return "the server failed";
-  }
-}
-
-void write_reply(httplib::Response& response, const HttpReply& reply) {
-  response.status = reply.status;
-  for (const auto& [name, value] : reply.headers) response.set_header(name, value);
-  if (reply.status == 503) response.set_header("Retry-After", kRetryAfterSeconds);
-  if (!reply.more) {
-    response.set_content(reply.body, reply.content_type);
-    if (reply.written) reply.written(true);
-    return;
-  }
-  response.set_chunked_content_provider(
-      reply.content_type,
-      [more = reply.more](std::size_t, httplib::DataSink& sink) {
-        std::string piece;
-        const bool goes_on = more(piece);
-        if (!piece.empty() && !sink.write(piece.data(), piece.size())) return false;
-        if (!goes_on) sink.done();
-        return true;
-      },
-      [written = reply.written](bool success) {
-        if (written) written(success);
-      });
-}
-
-std::string phrase_of(int status) {
-  return status == 408   ? "Request Timeout"
-         : status == 431 ? "Request Header Fields Too Large"
-                         : "Service Unavailable";
-}
-
-/// An answer outside of httplib, before or beside one of its requests.
-void write_raw(ClientSocket& socket, const HttpReply& reply) {
-  const std::string retry =
-      reply.status == 503 ? "Retry-After: " + std::string(kRetryAfterSeconds) + "\r\n" : "";
-  socket.write("HTTP/1.1 " + std::to_string(reply.status) + " " + phrase_of(reply.status) +
-               "\r\nContent-Type: application/json\r\n" + retry + "Connection: close\r\nContent-Length: " +
-               std::to_string(reply.body.size()) + "\r\n\r\n" + reply.body);
-  socket.close_after_answer();
+/// A descriptor for each connection, as far as the system allows it.
+void raise_descriptor_limit(int max_connections) {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+  const rlim_t wanted = static_cast<rlim_t>(max_connections) + kMostLingering + 256;
+  if (limit.rlim_cur >= wanted) return;
+  limit.rlim_cur = std::min(wanted, limit.rlim_max);
+  ::setrlimit(RLIMIT_NOFILE, &limit);
 }
 
 }  // namespace
 
-HttpReply error_reply(int status, const std::string& message, const std::string& param) {
-  using Json = nlohmann::ordered_json;
-  const Json body = {{"error",
-                      {{"message", message},
-                       {"type", status < 500 ? "invalid_request_error" : "server_error"},
-                       {"param", param.empty() ? Json(nullptr) : Json(param)},
-                       {"code", nullptr}}}};
-  return {.status = status, .body = body.dump(-1, ' ', false, Json::error_handler_t::replace)};
-}
+struct HttpServer::Implementation {
+  using Id = std::uint64_t;
 
-struct HttpServer::Implementation final : httplib::Server {
-  Implementation(const HttpOptions& given, HttpServer::Handler handles, ServerMetrics& counts)
-      : options(given), handler(std::move(handles)), metrics(counts) {
-    new_task_queue = [threads = options.max_connections + kSpareThreads] {
-      return new httplib::ThreadPool(static_cast<std::size_t>(threads));
-    };
-    // httplib's own would let a second server share the port.
-    set_socket_options([](socket_t socket) {
-      const int yes = 1;
-      ::setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
-    });
-    set_tcp_nodelay(true);
-    // What answers say of connections that are kept; there is no largest number of requests.
-    set_keep_alive_timeout(static_cast<time_t>(options.limits.idle_seconds));
-    set_keep_alive_max_count(1000000);
-    set_payload_max_length(options.limits.body_bytes);
-    set_error_handler(httplib::Server::Handler(
-        [this](const httplib::Request&, httplib::Response& response) { explain(response); }));
-    set_exception_handler([](const httplib::Request&, httplib::Response& response,
-                             const std::exception_ptr&) { response.status = 500; });
-    set_post_routing_handler([this](const httplib::Request&, httplib::Response& response) {
-      if (stopping) current->close_after_answer();
-      if (current->closes()) response.set_header("Connection", "close");
-    });
-    add_routes();
+  Implementation(const HttpOptions& given, Handler handles, Observer observes, ServerMetrics& counts)
+      : options(given),
+        handler(std::move(handles)),
+        observer(std::move(observes)),
+        metrics(counts),
+        listener(options.host, options.port),
+        small(kThreads),
+        large(1),
+        polling(
+            1, [this] { run(); }, [this] { mailbox->post([this] { ended = true; }); }) {
+    raise_descriptor_limit(options.max_connections);
+    ::mallopt(M_MMAP_THRESHOLD, kLargeBody);  // what held a large body goes back to the system
   }
 
-  /// Every path and method comes to answer().
-  void add_routes() {
-    const auto plain = [this](const httplib::Request& request, httplib::Response& response) {
-      answer(request, response, {});
-    };
-    const auto with_body = [this](const httplib::Request& request, httplib::Response& response,
-                                  const httplib::ContentReader& reader) {
-      if (std::optional<std::string> body = read_body(request, response, reader))
-        answer(request, response, std::move(*body));
-    };
-    Get(kAnyPath, plain);
-    Options(kAnyPath, plain);
-    Post(kAnyPath, with_body);
-    Put(kAnyPath, with_body);
-    Patch(kAnyPath, with_body);
-    Delete(kAnyPath, with_body);
+  void run() {
+    while (!ended) {
+      try {
+        turn();
+      } catch (const std::exception& error) {
+        log_failure(error);
+      }
+    }
+    for (auto& [id, connection] : connections) connection->close();
   }
 
-  /// Words for a refusal of httplib's.
-  void explain(httplib::Response& response) const {
-    if (!response.body.empty()) return;
-    current->close_after_answer();  // where the next request begins is not known
-    metrics.refused(response.status);
-    write_reply(response, error_reply(response.status, reason_of(response.status)));
+  /// Waits until something has happened, and does what is due.
+  void turn() {
+    wait();
+    now = monotonic_seconds();
+    for (const std::function<void()>& work : mailbox->take()) guarded(work);
+    if (polled[1].revents != 0) accept_all();
+    for (std::size_t i = 0; i < polled_ids.size(); ++i) {
+      const auto found = connections.find(polled_ids[i]);
+      if (found == connections.end()) continue;
+      HttpConnection& connection = *found->second;
+      const short events = polled[i + 2].revents;
+      const bool late = now >= connection.deadline();
+      if (events == 0 && !late) continue;
+      attempt(connection, [&] { events != 0 ? connection.ready(events, now) : connection.expire(now); });
+      if (connection.held_bytes() > kLargeBody && held > most_held())
+        attempt(connection, [&] { refuse_body(connection); });
+    }
+    for (auto& [id, connection] : connections) attempt(*connection, [&] { serve(id, *connection); });
+    std::erase_if(connections, [](const auto& entry) { return entry.second->closed(); });
+    metrics.connections = std::ssize(connections);
   }
 
-  /// Nothing if the response says why.
-  std::optional<std::string> read_body(const httplib::Request& request, httplib::Response& response,
-                                       const httplib::ContentReader& reader) const {
-    const auto refuse = [&](int status, const std::string& why) {
-      metrics.refused(status);
-      current->close_after_answer();  // the rest of the body may still come
-      write_reply(response, error_reply(status, why));
-      return std::nullopt;
-    };
-    if (request.has_header("Content-Encoding"))
-      return refuse(415, "compressed bodies are not read; send the body without Content-Encoding");
-    if (request.is_multipart_form_data()) return refuse(415, "expected a body of type application/json");
-    std::string body;
-    bool too_long = false;
-    const std::size_t limit = options.limits.body_bytes;
-    const bool complete = reader([&](const char* data, std::size_t size) {
-      too_long = body.size() + size > limit;
-      if (!too_long) body.append(data, size);
-      return !too_long;
-    });
-    if (complete) return body;
-    if (too_long || response.status == 413 || current->fault() == ClientSocket::Fault::kBodyTooLong)
-      return refuse(413, "the body is larger than " + std::to_string(limit) + " bytes");
-    if (current->fault() == ClientSocket::Fault::kTooSlow)
-      return refuse(408, "the request did not arrive in time");
-    return refuse(400, "the body could not be read");
+  void wait() {
+    polled = {{mailbox->fd(), POLLIN, 0}, {now < accept_again ? -1 : listener.fd(), POLLIN, 0}};
+    polled_ids.clear();
+    held = 0;
+    double next = now + (now < accept_again ? kPauseSeconds : 1);
+    for (const auto& [id, connection] : connections) {
+      polled.push_back({connection->fd(), connection->events(), 0});
+      polled_ids.push_back(id);
+      next = std::min(next, connection->deadline());
+      held += connection->held_bytes();
+    }
+    const double left = std::max(next - monotonic_seconds(), 0.0);
+    ::poll(polled.data(), polled.size(), static_cast<int>(std::ceil(left * 1000)));
   }
 
-  void answer(const httplib::Request& request, httplib::Response& response, std::string body) const {
-    const HttpRequest http{request.method, current_path, request.get_header_value("Content-Type"),
-                           std::move(body), [socket = current] { return socket->gone(); }};
+  /// Only the connection that something goes wrong for ends.
+  template <class Action>
+  void attempt(HttpConnection& connection, Action action) {
     try {
-      write_reply(response, handler(http));
-    } catch (const RequestError& error) {
-      write_reply(response, error_reply(error.status(), error.what(), error.param()));
+      action();
     } catch (const std::exception& error) {
-      log_error(std::string("serve: ") + error.what());
-      write_reply(response, error_reply(500, error.what()));
+      connection.close();
+      log_failure(error);
     }
   }
 
-  /// Serves one connection. Overrides what httplib does, which has no deadline for a whole request.
-  bool process_and_close_socket(socket_t fd) override {
-    ClientSocket socket(fd, options.limits, stopping);
-    const std::int64_t number = ++metrics.connections;
-    if (stopping) {
-      refuse(socket, 503, "the server is stopping; try again later");
-    } else if (number > options.max_connections) {
-      ++metrics.refused_connections;
-      refuse(socket, 503, "there are too many connections; try again later");
-    } else {
-      while (!socket.closes() && socket.await_request()) serve_request(socket);
+  static void guarded(const std::function<void()>& work) {
+    try {
+      work();
+    } catch (const std::exception& error) {
+      log_failure(error);
     }
-    --metrics.connections;
+  }
+
+  // Connections.
+
+  void accept_all() {
+    for (int i = 0; i < kAcceptedAtOnce; ++i) {
+      const int fd = listener.accept();
+      if (fd >= 0) {
+        admit(std::make_unique<HttpConnection>(fd, options.limits, now));
+      } else if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
+        if (!end_lingering() && !(make_room() && end_lingering())) accept_again = now + kPauseSeconds;
+        return;
+      } else if (errno != ECONNABORTED && errno != EINTR) {
+        return;
+      }
+    }
+  }
+
+  void admit(std::unique_ptr<HttpConnection> connection) {
+    const auto lingering = static_cast<std::size_t>(
+        std::ranges::count_if(connections, [](const auto& entry) { return entry.second->lingers(); }));
+    if (stopping) {
+      connection->refuse(503, "the server is stopping; try again later", now);
+    } else if (connections.size() - lingering >= static_cast<std::size_t>(options.max_connections) &&
+               !make_room()) {
+      ++metrics.refused_connections;
+      connection->refuse(503, "there are too many connections; try again later", now);
+    }
+    if (lingering >= kMostLingering) end_lingering();
+    connections.emplace(++last_id, std::move(connection));
+  }
+
+  /// Gives up the connection that can be spared best; false if there is none.
+  bool make_room() {
+    std::pair<int, double> best;
+    HttpConnection* found = nullptr;
+    for (const auto& [id, connection] : connections) {
+      const std::optional<int> spare = connection->spare(now);
+      if (!spare || (found != nullptr && best <= std::pair(*spare, connection->last_progress()))) continue;
+      best = {*spare, connection->last_progress()};
+      found = connection.get();
+    }
+    if (found != nullptr) attempt(*found, [&] { found->give_up(now); });
+    return found != nullptr;
+  }
+
+  /// Ends the connection that has lingered longest; false if there is none.
+  bool end_lingering() {
+    const auto oldest =
+        std::ranges::find_if(connections, [](const auto& entry) { return entry.second->lingers(); });
+    if (oldest == connections.end()) return false;
+    report(*oldest->second);
+    connections.erase(oldest);
     return true;
   }
 
-  void serve_request(ClientSocket& socket) {
-    const std::string head = socket.read_head();
-    if (socket.fault() == ClientSocket::Fault::kTooSlow)
-      refuse(socket, 408, "the request did not arrive in time");
-    if (socket.fault() == ClientSocket::Fault::kHeadTooLong)
-      refuse(socket, 431, "the request line and headers are too long");
-    if (socket.fault() != ClientSocket::Fault::kNone) return socket.close_after_answer();
-    // Answers have no ranges, and httplib reads a long list of them with a regular expression that takes
-    // megabytes of stack.
-    SocketStream stream(socket, without_header(head, "range:"));
-    current = &socket;
-    bool closes = false;
-    const bool served = process_request(stream, /*close_connection=*/false, closes,
-                                        [&](httplib::Request& request) { begin_body(socket, request); });
-    current = nullptr;
-    if (!served || closes || socket.fault() != ClientSocket::Fault::kNone) socket.close_after_answer();
+  std::size_t most_held() const { return std::max(kHeldBytes, kHeldLimits * options.limits.body_bytes); }
+
+  void refuse_body(HttpConnection& connection) {
+    held -= connection.held_bytes();
+    if (connection.take_request() || connection.receives())
+      connection.refuse(503, "the bodies of other requests take too much memory; try again later", now);
   }
 
-  /// Called when the headers are complete.
-  static void begin_body(ClientSocket& socket, httplib::Request& request) {
-    current_path = std::exchange(request.path, kAnyPath);
-    request.headers.erase("Accept-Encoding");  // to compress takes longer than to send
-    const bool has_body =
-        request.has_header("Transfer-Encoding") ||
-        request.get_header_value("Content-Length").find_first_not_of('0') != std::string::npos;
-    const bool reads = request.method == "POST" || request.method == "PUT" || request.method == "PATCH" ||
-                       request.method == "DELETE";
-    if (has_body && !reads) socket.close_after_answer();  // it would be taken for the next request
+  // Requests.
+
+  /// Does what a connection asks for.
+  void serve(Id id, HttpConnection& connection) {
+    if (std::optional<HttpRequest> request = connection.take_request()) hand_over(id, std::move(*request));
+    if (std::shared_ptr<ReplySource> source = connection.take_work()) advance(id, std::move(source));
+    report(connection);
   }
 
-  void refuse(ClientSocket& socket, int status, const std::string& why) const {
-    metrics.refused(status);
-    write_raw(socket, error_reply(status, why));
+  void report(HttpConnection& connection) {
+    for (const AnsweredRequest& record : connection.take_records()) observer(record);
   }
 
-  /// httplib listens for five connections; a system call more makes it a thousand.
-  void lengthen_backlog() { ::listen(svr_sock_, kBacklog); }
+  HttpConnection* find(Id id) {
+    const auto found = connections.find(id);
+    return found == connections.end() ? nullptr : found->second.get();
+  }
+
+  void hand_over(Id id, HttpRequest&& given) {
+    const bool is_large = given.body.size() > kLargeBody;
+    auto request = std::make_shared<HttpRequest>(std::move(given));
+    (is_large ? large : small).post([this, box = mailbox, id, is_large, request = std::move(request)] {
+      auto reply = std::make_shared<HttpReply>();
+      try {
+        *reply = handler(std::move(*request));
+      } catch (...) {
+        *reply = current_exception_reply();
+      }
+      if (is_large) ::malloc_trim(0);  // its parsed form took many small blocks
+      box->post([this, id, reply = std::move(reply)] { answer(id, std::move(*reply)); });
+    });
+  }
+
+  void answer(Id id, HttpReply reply) {
+    const std::shared_ptr<ReplySource> source = reply.source;
+    HttpConnection* const connection = find(id);
+    if (connection != nullptr) attempt(*connection, [&] { connection->answer(std::move(reply), now); });
+    if (!source) return;
+    if (connection == nullptr || connection->closed()) return source->cancel();
+    source->watch([this, box = mailbox, id] {
+      box->post([this, id] {
+        if (HttpConnection* const woken = find(id)) woken->wake();
+      });
+    });
+  }
+
+  void advance(Id id, std::shared_ptr<ReplySource> given) {
+    small.post([this, box = mailbox, id, source = std::move(given)] {
+      auto reply = std::make_shared<HttpReply>();
+      bool goes_on = false;
+      try {
+        goes_on = source->advance(*reply);
+      } catch (...) {
+        *reply = current_exception_reply();
+        source->cancel();
+      }
+      box->post([this, id, goes_on, reply = std::move(reply)] {
+        HttpConnection* const connection = find(id);
+        if (connection == nullptr) return;
+        attempt(*connection, [&] { connection->advanced(goes_on, std::move(*reply), now); });
+      });
+    });
+  }
+
+  void drain() {
+    stopping = true;
+    for (auto& [id, connection] : connections) connection->drain();
+  }
 
   const HttpOptions options;
-  const HttpServer::Handler handler;
+  const Handler handler;
+  const Observer observer;
   ServerMetrics& metrics;
-  std::atomic<bool> stopping = false;
-  int bound_port = 0;
+  const std::shared_ptr<Mailbox> mailbox = std::make_shared<Mailbox>();
+  const ListenSocket listener;
+
+  // Of the thread that polls.
+  std::map<Id, std::unique_ptr<HttpConnection>> connections;  // the oldest first
+  Id last_id = 0;
+  std::vector<pollfd> polled;
+  std::vector<Id> polled_ids;
+  std::size_t held = 0;
+  double now = monotonic_seconds(), accept_again = 0;
+  bool stopping = false, ended = false;
+
+  // Their threads use all of the above.
+  WorkQueue small, large;
+  ServiceThreads polling;
 };
 
-HttpServer::HttpServer(const HttpOptions& options, Handler handler, ServerMetrics& metrics)
-    : implementation_(std::make_unique<Implementation>(options, std::move(handler), metrics)) {
-  errno = 0;
-  if (options.port == 0) {
-    implementation_->bound_port = implementation_->bind_to_any_port(options.host);
-  } else if (implementation_->bind_to_port(options.host, options.port)) {
-    implementation_->bound_port = options.port;
-  }
-  if (implementation_->bound_port <= 0) {
-    const std::string reason = errno != 0 ? std::strerror(errno) : "no such address";
-    throw ConfigError(error_message("serve", "--host and --port",
-                                    "an address of this machine, and a free port",
-                                    options.host + ":" + std::to_string(options.port) + " (" + reason + ")"));
-  }
-  implementation_->lengthen_backlog();
-}
+HttpServer::HttpServer(const HttpOptions& options, Handler handler, Observer observer, ServerMetrics& metrics)
+    : implementation_(
+          std::make_unique<Implementation>(options, std::move(handler), std::move(observer), metrics)) {}
 
 HttpServer::~HttpServer() = default;
 
 int HttpServer::port() const {
-  return implementation_->bound_port;
-}
-
-void HttpServer::run() {
-  implementation_->listen_after_bind();
+  return implementation_->listener.port();
 }
 
 void HttpServer::drain() {
-  implementation_->stopping = true;
-}
-
-void HttpServer::stop() {
-  drain();
-  implementation_->stop();
+  implementation_->mailbox->post([this] { implementation_->drain(); });
 }
 
 }  // namespace moh

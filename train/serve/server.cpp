@@ -1,9 +1,14 @@
 #include "train/serve/server.h"
 
+#include <algorithm>
 #include <chrono>
+#include <cstdio>
 #include <thread>
+#include <utility>
 
 #include "core/error.h"
+#include "train/io/printable.h"
+#include "train/log/logging.h"
 #include "train/log/progress.h"
 #include "train/serve/api.h"
 
@@ -15,34 +20,70 @@ void pause() {
   std::this_thread::sleep_for(std::chrono::milliseconds(20));
 }
 
-const ServeOptions& checked(const ServeOptions& options) {
+/// The ids of as many prompts as may wait, with their commas; a text of one prompt needs less.
+std::size_t needed_body_bytes(const EngineOptions& engine, const LlamaConfig& model) {
+  constexpr std::size_t kBytesOfToken = 8, kLeast = 1 << 20, kMost = 16 << 20;
+  const double needed = static_cast<double>(kBytesOfToken) * static_cast<double>(engine.max_queue) *
+                        static_cast<double>(model.max_positions);
+  return needed >= kMost ? kMost : std::max(static_cast<std::size_t>(std::max(needed, 0.0)), kLeast);
+}
+
+ServeOptions checked(ServeOptions options, const LlamaConfig& model) {
+  constexpr double kMostSeconds = 1e6;
   const auto require = [](bool holds, const char* what, const char* expected, const std::string& found) {
     if (!holds) throw ValueError(error_message("serve", what, expected, found));
   };
-  const HttpOptions& http = options.http;
+  HttpOptions& http = options.http;
   require(http.port >= 0 && http.port <= 65535, "--port", "0 to 65535", std::to_string(http.port));
   require(http.max_connections >= 1 && http.max_connections <= 10000, "--max-connections", "1 to 10000",
           std::to_string(http.max_connections));
-  require(http.limits.body_bytes >= 1, "--max-body", "1 byte or more",
-          std::to_string(http.limits.body_bytes));
-  require(http.limits.request_seconds > 0, "--request-timeout", "above 0 s",
-          std::to_string(http.limits.request_seconds));
-  require(options.drain_seconds >= 0, "--drain", "0 s or more", std::to_string(options.drain_seconds));
+  const double arrival = http.limits.request_seconds;
+  require(arrival > 0 && arrival <= kMostSeconds, "--request-timeout", "above 0 s, up to 1000000 s",
+          std::to_string(arrival));
+  require(options.drain_seconds >= 0 && options.drain_seconds <= kMostSeconds, "--drain", "0 s to 1000000 s",
+          std::to_string(options.drain_seconds));
   require(!options.model.empty(), "--name", "a name", "none");
+  if (http.limits.body_bytes == 0) http.limits.body_bytes = needed_body_bytes(options.engine, model);
   return options;
+}
+
+/// One line of the log, and a sample, for each request.
+void report(const AnsweredRequest& request, ServerMetrics& metrics) {
+  char numbers[96];
+  std::snprintf(numbers, sizeof numbers, "%d, %lld + %lld tokens, %.3f s", request.status,
+                static_cast<long long>(request.prompt_tokens),
+                static_cast<long long>(request.generated_tokens), request.seconds);
+  const std::string what =
+      request.method.empty() ? "a request that was not read" : request.method + " " + request.path;
+  const std::string line = printable(what, 200) + ": " + numbers;
+  if (request.arrived) {
+    metrics.answered(Api::label_of(request.path), request.status, request.seconds);
+    log_info(line);
+  } else {
+    metrics.refused(request.status);
+    log_debug(line);
+  }
 }
 
 }  // namespace
 
 struct Server::Parts {
   Parts(const LanguageModel& model, const ServeOptions& given)
-      : options(checked(given)),
+      : options(checked(given, model.model.config())),
         text(*model.tokenizer),
         rules{text, model.ends},
         engine(model.model, rules, options.engine, metrics),
-        api(engine, text, {options.model, model.model.config().max_positions}, metrics),
+        api(engine, text,
+            {options.model,
+             model.model.config().max_positions,
+             {.prompts = options.engine.max_queue, .prompt_tokens = model.model.config().max_positions}},
+            metrics),
         http(
-            options.http, [this](const HttpRequest& request) { return api.answer(request); }, metrics) {}
+            options.http, [this](HttpRequest request) { return api.answer(std::move(request)); },
+            [this](const AnsweredRequest& request) { report(request, metrics); }, metrics) {}
+  ~Parts() { engine.stop(); }  // its texts wake connections
+  Parts(const Parts&) = delete;
+  Parts& operator=(const Parts&) = delete;
 
   const ServeOptions options;
   ServerMetrics metrics;
@@ -66,7 +107,6 @@ std::string Server::address() const {
 
 bool Server::run(FunctionRef<bool()> stop) {
   Parts& parts = *parts_;
-  std::thread accepting([&] { parts.http.run(); });
   while (!stop()) pause();
   parts.api.drain();
   parts.engine.close();
@@ -77,8 +117,6 @@ bool Server::run(FunctionRef<bool()> stop) {
   parts.engine.stop();
   constexpr double kLastWords = 1;  // for answers that say so
   while (parts.metrics.connections > 0 && monotonic_seconds() < end + kLastWords) pause();
-  parts.http.stop();
-  accepting.join();
   return finished;
 }
 

@@ -11,7 +11,7 @@
 namespace moh {
 
 struct ServeOptions {
-  HttpOptions http;
+  HttpOptions http;  ///< limits.body_bytes 0: what prompts of the model's positions can need, 1 to 16 MiB
   EngineOptions engine;
   std::string model = "moh";  ///< the name that clients give
   double drain_seconds = 30;  ///< how long requests may take to end once the server stops
@@ -20,8 +20,8 @@ struct ServeOptions {
 /// A language model behind HTTP: see docs/serve.md.
 class Server {
  public:
-  /// Listens from now on. `model` must outlive the server. Throws ConfigError as HttpServer does, ValueError
-  /// for options out of range.
+  /// Listens from now on. `model` must outlive the server. Throws ConfigError and Error as HttpServer does,
+  /// ValueError for options out of range.
   Server(const LanguageModel& model, const ServeOptions& options);
   ~Server();
 

@@ -1,10 +1,21 @@
 #include "train/serve/token_text.h"
 
+#include <algorithm>
+
 #include "core/error.h"
 #include "train/io/printable.h"
 #include "train/serve/request_error.h"
 
 namespace moh {
+
+TokenText::TokenText(const Tokenizer& tokenizer) : tokenizer_(tokenizer) {
+  for (std::int64_t id = 0; id < tokenizer.vocab_size(); ++id)
+    longest_ = std::max(longest_, bytes(static_cast<TokenId>(id)).size());
+}
+
+std::int64_t TokenText::tokens_at_least(std::size_t bytes) const {
+  return static_cast<std::int64_t>(bytes / longest_ / 4);
+}
 
 std::string TokenText::end_text() const {
   const std::optional<TokenId> end = tokenizer_.end_of_document();

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -13,7 +14,7 @@ namespace moh {
 class TokenText {
  public:
   /// The tokenizer must outlive the object.
-  explicit TokenText(const Tokenizer& tokenizer) : tokenizer_(tokenizer) {}
+  explicit TokenText(const Tokenizer& tokenizer);
 
   const Tokenizer& tokenizer() const { return tokenizer_; }
   /// The text of the token that ends a document, and of the one before a text (Tokenizer::beginning); may be
@@ -25,6 +26,9 @@ class TokenText {
   /// end_text() or start_text() is one token. Throws RequestError, status 400, naming `param`, for text that
   /// the vocabulary cannot express.
   std::vector<TokenId> encode(const std::string& param, std::string_view text, bool with_start) const;
+  /// A number of tokens that a text of so many bytes has at least: a quarter of what the longest token makes
+  /// of it, as normalizers may shorten a text.
+  std::int64_t tokens_at_least(std::size_t bytes) const;
   /// Throws RequestError, status 400, naming `param`, for an id outside the vocabulary.
   void require_known(const std::string& param, const std::vector<TokenId>& ids) const;
   /// The bytes of a token, for special tokens those of their text.
@@ -38,6 +42,7 @@ class TokenText {
 
  private:
   const Tokenizer& tokenizer_;
+  std::size_t longest_ = 1;  // bytes of a token
 };
 
 }  // namespace moh

@@ -138,6 +138,35 @@ TEST_CASE("serve: texts of one prompt share its cache, and are those of their se
   }
 }
 
+TEST_CASE("serve: texts of one prompt that do not fit together are computed in parts") {
+  Running wide;
+  TextJob job = job_of(20, 5);
+  job.n = 7;
+  const std::vector<Text> texts = texts_of(*wide.engine.submit({job, job_of(4, 2)}), 8);
+  for (const EngineOptions options : {EngineOptions{.max_batch = 3}, EngineOptions{.cache_tokens = 70}}) {
+    Running narrow(options);
+    const std::vector<Text> parts = texts_of(*narrow.engine.submit({job, job_of(4, 2)}), 8);
+    for (std::size_t i = 0; i < texts.size(); ++i) CHECK(parts[i].text == texts[i].text);
+  }
+}
+
+TEST_CASE("serve: a completion wakes whoever watches it once until all is taken") {
+  Completion completion({job_of(1, 1)}, 1);
+  int woken = 0;
+  completion.add({.choice = 0, .text = "a", .scores = {}, .tokens = 1, .finish = {}});
+  completion.watch([&] { ++woken; });
+  CHECK(woken == 1);
+  completion.add({.choice = 0, .text = "b", .scores = {}, .tokens = 1, .finish = {}});
+  CHECK(woken == 1);
+  CHECK(completion.next(0)->text == "a");
+  CHECK(completion.next(0)->text == "b");
+  CHECK_FALSE(completion.next(0));
+  completion.add({.choice = 0, .text = "", .scores = {}, .tokens = 1, .finish = Finish::kStop});
+  CHECK(woken == 2);
+  CHECK(completion.next(0)->finish == Finish::kStop);
+  CHECK(completion.done());
+}
+
 TEST_CASE("serve: a token that ends a text is counted, and has no text") {
   Running running;
   TextJob job = job_of(20, 5);
@@ -170,7 +199,7 @@ TEST_CASE("serve: jobs that can never run are refused, others wait for their tur
   CHECK(status_of(running.engine, {job_of(92, 1, 10)}) == 400);  // 101 tokens
   TextJob three = job_of(3, 1);
   three.n = 3;
-  CHECK(status_of(running.engine, {three}) == 400);
+  CHECK(status_of(running.engine, {three}) == 200);  // two, then one
   CHECK(status_of(running.engine, std::vector<TextJob>(4, job_of(1, 1))) == 400);
 }
 
