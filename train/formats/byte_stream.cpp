@@ -84,7 +84,10 @@ class GzipStream final : public ByteStream {
     while (made == 0 && !to.empty()) {
       std::span<char> rest = input_.rest();
       // Tapes and block devices fill up with zeros behind a member, which gzip passes over.
-      if (!in_member_ && has_member_) rest = input_.rest_after_zeros();
+      if (!in_member_ && has_member_) {
+        rest = input_.rest_after_zeros();
+        if (!rest.empty() && rest[0] != kGzip[0]) fail_behind();
+      }
       if (rest.empty()) {
         if (in_member_) input_.fail("a whole gzip file", "one that ends early");
         return 0;
@@ -116,10 +119,12 @@ class GzipStream final : public ByteStream {
     return room - state_.avail_out;
   }
 
+  [[noreturn]] void fail_behind() const {
+    input_.fail("nothing but zeros or another member behind a gzip file", "other bytes");
+  }
   [[noreturn]] void fail() const {
     const std::string_view words = state_.msg == nullptr ? "" : state_.msg;
-    if (words == "incorrect header check" && has_member_)
-      input_.fail("nothing but zeros or another member behind a gzip file", "other bytes");
+    if (words == "incorrect header check" && has_member_) fail_behind();
     if (words == "incorrect data check" || words == "incorrect length check")
       input_.fail("a gzip file", "contents that its checksum does not fit (" + std::string(words) + ")");
     input_.fail("a gzip file", words.empty() ? "damage" : "damage (" + std::string(words) + ")");

@@ -21,8 +21,6 @@ struct AddedToken {
   bool strips_right = false;  ///< takes the white space after it
   bool normalized = false;
   bool special = false;  ///< has no text when decoded
-
-  bool operator==(const AddedToken&) const = default;
 };
 
 /// The id of a token that a file beside the tokenizer's names and for which the tokenizer has none: a text

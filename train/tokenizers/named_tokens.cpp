@@ -150,20 +150,13 @@ void add_extra(const FileBeside& config, const FileBeside& map, std::vector<Name
   }
 }
 
-/// A token whose flags the earlier ones say, as transformers has it.
-AddedToken with_known_flags(const NamedToken& named, const std::vector<NamedToken>& all,
-                            const AddedVocabulary& added) {
-  const std::string& content = named.token.content;
-  const bool has_decoder = std::ranges::find(all, Kind::kDecoder, &NamedToken::kind) != all.end();
-  const auto is_entry = [&](const NamedToken& other) {
-    return other.kind == Kind::kDecoder && other.token.content == content;
-  };
-  const bool takes = named.kind == Kind::kId ||
-                     (named.kind == Kind::kRole && (!has_decoder || std::ranges::any_of(all, is_entry)));
-  const AddedToken* known = added.find_added(content);
-  if (!takes || known == nullptr) return named.token;
+/// The token as it is added: only an entry of added_tokens_decoder changes the flags of one that was added
+/// before.
+AddedToken with_known_flags(const NamedToken& named, const AddedVocabulary& added) {
+  const AddedToken* known = added.find_added(named.token.content);
+  if (named.kind == Kind::kDecoder || known == nullptr) return named.token;
   AddedToken token = *known;
-  token.special = token.special || named.kind == Kind::kRole;
+  token.special = token.special || named.token.special;
   return token;
 }
 
@@ -187,8 +180,7 @@ std::vector<NamedToken> read_named_tokens(const std::filesystem::path& tokenizer
 }
 
 void add_named_tokens(const std::filesystem::path& tokenizer_file, AddedVocabulary& added) {
-  const std::vector<NamedToken> all = read_named_tokens(tokenizer_file);
-  for (const NamedToken& named : all) {
+  for (const NamedToken& named : read_named_tokens(tokenizer_file)) {
     const std::string& content = named.token.content;
     const std::string shown = "'" + printable(content) + "'";
     const auto fail = [&](std::string_view expected, std::string_view found) {
@@ -203,7 +195,7 @@ void add_named_tokens(const std::filesystem::path& tokenizer_file, AddedVocabula
     }
     if (const std::string other = added.other_of(given, content); !other.empty())
       fail("a free id for " + shown, std::to_string(given) + ", that of '" + printable(other, 40) + "'");
-    added.add(with_known_flags(named, all, added));
+    added.add(with_known_flags(named, added));
   }
 }
 

@@ -28,9 +28,14 @@ std::optional<TokenId> special_named(const SpecialTokens& tokens, std::string_vi
   return found == tokens.end() ? std::nullopt : std::optional(found->second);
 }
 
-/// Adds special tokens; their ids must be no ranks.
+/// Adds special tokens; their ids must differ, and be no ranks.
 void add_special(const SpecialTokens& special, const std::string& where, BpeTokenizerParts& parts) {
   for (const auto& [name, id] : special) {
+    if (const auto other = std::ranges::find(parts.added, id, &AddedToken::id); other != parts.added.end()) {
+      throw DataError(error_message(where, "special_tokens, '" + printable(name) + "'",
+                                    "an id that no other token has",
+                                    std::to_string(id) + ", that of '" + printable(other->content) + "'"));
+    }
     const auto place = static_cast<std::size_t>(id);
     if (place >= parts.bytes.size()) parts.bytes.resize(place + 1);
     if (!parts.bytes[place].empty()) {

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 #include <unordered_map>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -233,6 +234,19 @@ std::pair<std::string_view, std::string_view> pair_of(const Node& node) {
   return {text.substr(0, space), text.substr(space + 1)};
 }
 
+/// Of a pair that is listed more than once the last counts, as in the library.
+std::vector<BpeTables::Merge> without_repeated(std::vector<BpeTables::Merge> merges) {
+  std::unordered_set<std::uint64_t> seen;
+  const auto is_repeated = [&](const BpeTables::Merge& merge) {
+    const auto left = static_cast<std::uint64_t>(merge.left), right = static_cast<std::uint64_t>(merge.right);
+    return !seen.insert(left << 32 | right).second;
+  };
+  std::ranges::reverse(merges);
+  std::erase_if(merges, is_repeated);
+  std::ranges::reverse(merges);
+  return merges;
+}
+
 std::vector<BpeTables::Merge> read_merges(const Node& model, const Vocabulary& vocabulary) {
   std::vector<BpeTables::Merge> merges;
   for (const Node& node : model.at("merges").items()) {
@@ -247,7 +261,7 @@ std::vector<BpeTables::Merge> read_merges(const Node& model, const Vocabulary& v
     merges.push_back(
         {token(std::string(left)), token(std::string(right)), token(std::string(left) + std::string(right))});
   }
-  return merges;
+  return without_repeated(std::move(merges));
 }
 
 /// Ids of <0x00> ... <0xFF>; -1 for one that is not there.
@@ -435,6 +449,17 @@ std::vector<std::string> bytes_of_tokens(const Node& root, const Vocabulary& voc
   return bytes;
 }
 
+/// What of added tokens determines ids.
+std::string text_of(const AddedVocabulary& added) {
+  std::string text;
+  for (const AddedToken& token : added.tokens()) {
+    text.append(token.content).append(1, '\0').append(std::to_string(token.id));
+    for (const bool flag : {token.single_word, token.strips_left, token.strips_right, token.normalized})
+      text.append(1, flag ? '1' : '0');
+  }
+  return text;
+}
+
 /// The hash of what determines ids, the added tokens of the file and of those beside among it: not of the
 /// file's white space, of settings of a call (truncation, padding), or of the form in which merges are
 /// written, which versions of the library change.
@@ -447,13 +472,7 @@ std::uint64_t hash_of(const Node& root, const AddedVocabulary& added, const Adde
     const auto [left, right] = pair_of(merge);
     text.append(left).append(1, '\0').append(right).append(1, '\0');
   }
-  if (added.tokens() == of_file.tokens()) return XXH3_64bits(text.data(), text.size());
-  for (const AddedToken& token : added.tokens()) {  // those of the files beside, too
-    text.append(token.content).append(1, '\0').append(std::to_string(token.id));
-    for (const bool flag :
-         {token.single_word, token.strips_left, token.strips_right, token.normalized, token.special})
-      text.append(1, flag ? '1' : '0');
-  }
+  if (const std::string all = text_of(added); all != text_of(of_file)) text += all;
   return XXH3_64bits(text.data(), text.size());
 }
 

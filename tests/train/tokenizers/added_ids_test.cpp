@@ -163,6 +163,26 @@ TEST_CASE("added tokens: the order and the flags of transformers") {
   CHECK(ids({{"added_tokens_decoder", {{"700", entry}}}, {"pad_token", "<a>"}}, "x  <a>") == Ids{x, 700});
 }
 
+TEST_CASE("added tokens: a role leaves the flags of an added token as they are") {
+  json file = with_added({token(700, "New York")});
+  file["added_tokens"].back()["single_word"] = true;
+  for (const json& config : {json{{"pad_token", "New York"}}, json{{"extra_special_tokens", {"New York"}}},
+                             json{{"pad_token", "New York"}, {"added_tokens_decoder", json::object()}}}) {
+    Folder folder(file);
+    folder.add("tokenizer_config.json", config);
+    CHECK(folder.ids("New York") == Ids{700});
+    CHECK(folder.ids("xNew York").size() > 2);
+    CHECK(folder.open()->content_hash() == Folder(file).open()->content_hash());
+  }
+}
+
+TEST_CASE("merges: of a pair that is listed twice the last counts") {
+  json file = gpt2();
+  json& merges = file["model"]["merges"];
+  merges.push_back({"h", "e"});  // the third, and now the last one
+  CHECK(Folder(file).ids("the the hen there") == Ids{397, 69, 308, 69, 221, 72, 272, 308, 69, 262});
+}
+
 TEST_CASE("added tokens: two files that give a role to two tokens are refused") {
   Folder(gpt2())
       .add("tokenizer_config.json", {{"bos_token", "<a>"}})

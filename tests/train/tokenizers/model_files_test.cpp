@@ -289,6 +289,24 @@ TEST_CASE("tiktoken: a published encoding is known by the number of its ranks") 
   CHECK(llama3->files()[0].name == "tokenizer.tiktoken");
 }
 
+TEST_CASE("tiktoken: a token that only a file beside names is refused in text, and nowhere else") {
+  const std::string ranks = read_file(tokenizer_tests() / "data/ranks.tiktoken");
+  const TemporaryFolder folder;
+  write_file(folder / "a.tiktoken", ranks);
+  write_file(folder / "tiktoken.json", R"({"pattern": "gpt2", "special_tokens": {"<|endoftext|>": 9000}})");
+  write_file(folder / "tokenizer_config.json",
+             R"({"pad_token": "<pad>", "additional_special_tokens": ["<|endoftext|>", "!"]})");
+  const auto tokenizer = read_tiktoken(folder / "a.tiktoken");
+  CHECK(ids_of(*tokenizer, "a!<|endoftext|>").size() == 3);
+  CHECK_THROWS_WITH(ids_of(*tokenizer, "a<pad>b"),
+                    Contains("expected tokens of the tokenizer's own file, found '<pad>'"));
+  write_file(folder / "tokenizer_config.json",
+             R"({"added_tokens_decoder": {"9001": {"content": "<|endoftext|>"}}})");
+  CHECK_THROWS_WITH(
+      read_tiktoken(folder / "a.tiktoken"),
+      Contains("added_tokens_decoder.9001: expected the id 9000 of '<|endoftext|>', found 9001"));
+}
+
 TEST_CASE("tiktoken: files without a pattern, and damaged ones, are refused") {
   const std::string ranks = read_file(tokenizer_tests() / "data/ranks.tiktoken");
   const TemporaryFolder folder;
@@ -308,6 +326,8 @@ TEST_CASE("tiktoken: files without a pattern, and damaged ones, are refused") {
       "{}");
   check_ranks_refused(ranks, "expected an id that is no rank, found 5",
                       R"({"pattern": "gpt2", "special_tokens": {"<|endoftext|>": 5}})");
+  check_ranks_refused(ranks, "'<b>': expected an id that no other token has, found 9000, that of '<a>'",
+                      R"({"pattern": "gpt2", "special_tokens": {"<a>": 9000, "<b>": 9000}})");
   check_ranks_refused(ranks, "special_tokens: expected ids of 0 ...",
                       R"({"pattern": "gpt2", "special_tokens": {"<|endoftext|>": -5}})");
   check_ranks_refused(ranks, "regular expression", R"({"pattern": "(a"})");
