@@ -60,7 +60,10 @@ struct ExpectedText {
   std::string operator()(std::filesystem::path*) const { return "a path"; }
   std::string operator()(Device*) const { return "a device (cpu, cuda or cuda:N)"; }
   std::string operator()(const Choice& choice) const { return one_of(choice); }
-  std::string operator()(std::array<double, 2>*) const { return "a list of 2 numbers" + bounds_text(bounds); }
+  template <std::size_t N>
+  std::string operator()(std::array<double, N>*) const {
+    return "a list of " + std::to_string(N) + " numbers" + bounds_text(bounds);
+  }
   std::string operator()(std::vector<std::int64_t>*) const {
     return "a list of integers" + bounds_text(bounds);
   }
@@ -144,7 +147,8 @@ std::string expected_element_text(const Field& field) {
   if (std::holds_alternative<std::vector<std::string>*>(field.target)) return "a text";
   if (std::holds_alternative<StructList>(field.target)) return "a map";
   if (std::holds_alternative<std::vector<DataSource>*>(field.target)) return "a source {name, path, weight}";
-  const bool real = std::holds_alternative<std::array<double, 2>*>(field.target);
+  const bool real = std::holds_alternative<std::array<double, 2>*>(field.target) ||
+                    std::holds_alternative<std::array<double, 3>*>(field.target);
   return (real ? "a number" : "an integer") + bounds_text(field.bounds);
 }
 

@@ -119,10 +119,11 @@ struct StructList {
 };
 
 /// The struct member of a field. An optional number that is not set cannot be written, and is left out.
-using Target = std::variant<bool*, std::int64_t*, double*, std::string*, std::filesystem::path*, Device*,
-                            Choice, std::array<double, 2>*, std::vector<std::int64_t>*,
-                            std::vector<std::filesystem::path>*, std::vector<DataSource>*, PerLayer*,
-                            HeadSet*, std::optional<double>*, std::vector<std::string>*, StructList>;
+using Target =
+    std::variant<bool*, std::int64_t*, double*, std::string*, std::filesystem::path*, Device*, Choice,
+                 std::array<double, 2>*, std::array<double, 3>*, std::vector<std::int64_t>*,
+                 std::vector<std::filesystem::path>*, std::vector<DataSource>*, PerLayer*, HeadSet*,
+                 std::optional<double>*, std::vector<std::string>*, StructList>;
 
 struct Field {
   std::string_view name;

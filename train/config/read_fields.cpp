@@ -142,13 +142,14 @@ class ValueReader {
     return read;
   }
 
-  bool operator()(std::array<double, 2>* target) {
+  template <std::size_t N>
+  bool operator()(std::array<double, N>* target) {
     if (!is_list(value_)) return refuse_type();
     if (value_.items.size() != target->size())
       return refuse({"a list of length " + std::to_string(value_.items.size()), ""});
     std::vector<double> numbers;
     const bool read = list(numbers);
-    if (read) *target = {numbers[0], numbers[1]};
+    if (read) std::ranges::copy(numbers, target->begin());
     return read;
   }
 

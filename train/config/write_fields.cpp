@@ -66,7 +66,8 @@ struct ValueYaml {
   std::string operator()(const std::filesystem::path* value) const { return text_yaml(value->string()); }
   std::string operator()(const Device* value) const { return device_name(*value); }
   std::string operator()(const Choice& choice) const { return choice.get(); }
-  std::string operator()(const std::array<double, 2>* values) const {
+  template <std::size_t N>
+  std::string operator()(const std::array<double, N>* values) const {
     return list_yaml(*values, number_text);
   }
   std::string operator()(const std::vector<std::int64_t>* values) const { return integers_yaml(*values); }
