@@ -16,6 +16,7 @@
 #include "train/io/failpoint.h"
 #include "train/io/json_fault.h"
 #include "train/io/printable.h"
+#include "train/io/stand_in.h"
 
 namespace moh {
 
@@ -23,6 +24,26 @@ void throw_input_error(InputKind kind, const std::string& message) {
   if (kind == InputKind::kCheckpoint) throw CheckpointError(message);
   throw DataError(message);
 }
+
+namespace {
+
+/// The first bytes of a file, without the failpoints of reading: they count what a command reads.
+std::string begin_of(int fd) {
+  std::string begin(kStandInBytes, '\0');
+  const ssize_t count = ::pread(fd, begin.data(), begin.size(), 0);
+  begin.resize(count > 0 ? static_cast<std::size_t>(count) : 0);
+  return begin;
+}
+
+/// What lies in place of a file of this kind; null if the file may be what it is opened for. A checkpoint is
+/// never a web page or compressed, data may be; a pointer of Git LFS is short, and nobody's data.
+const StandIn* stand_in_for(InputKind kind, int fd, std::uint64_t size) {
+  if (kind != InputKind::kCheckpoint && size > kStandInBytes) return nullptr;
+  const std::string begin = begin_of(fd);
+  return kind == InputKind::kCheckpoint || is_lfs_pointer(begin) ? stand_in_of(begin) : nullptr;
+}
+
+}  // namespace
 
 InputFile::InputFile(std::filesystem::path path, InputKind kind) : path_(std::move(path)), kind_(kind) {
   // O_NONBLOCK: opening a FIFO must not wait for a writer. It has no effect on regular files.
@@ -36,6 +57,10 @@ InputFile::InputFile(std::filesystem::path path, InputKind kind) : path_(std::mo
     fail("", "a regular file", S_ISDIR(status.st_mode) ? "a folder" : "something else");
   }
   size_ = static_cast<std::uint64_t>(status.st_size);
+  if (const StandIn* const other = stand_in_for(kind, fd_, size_)) {
+    ::close(fd_);
+    fail("", "the file", other->found, other->fix);
+  }
 }
 
 InputFile::~InputFile() {
@@ -98,7 +123,8 @@ std::string read_json_object(const std::filesystem::path& path, InputKind kind, 
   using nlohmann::json;
   std::string text = read_text_file(path, kind, max_bytes);
   const auto fail = [&](std::string_view what, std::string_view expected, std::string_view found) {
-    throw_input_error(kind, error_message(path.string(), what, expected, found));
+    const std::string note = stand_in_note(std::string_view(text).substr(0, kStandInBytes));
+    throw_input_error(kind, error_message(path.string(), what, expected, found, note));
   };
   if (text.find('\0') != std::string::npos) fail("", "JSON text", "a NUL byte");
   std::vector<std::set<std::string>> keys(

@@ -9,6 +9,7 @@
 #include "core/error.h"
 #include "train/io/input_file.h"
 #include "train/io/printable.h"
+#include "train/io/stand_in.h"
 #include "train/tokenizers/files_of_use.h"
 #include "train/tokenizers/sentencepiece.h"
 #include "train/tokenizers/sentencepiece_model.h"
@@ -25,17 +26,21 @@ namespace {
 /// Names of a tokenizer's file in a folder; the first one there counts.
 constexpr const char* kNames[] = {"tokenizer.json", "tokenizer.model", "tokenizer.tiktoken"};
 
-[[noreturn]] void refuse(std::string_view where, const fs::path& setting, std::string_view found) {
+[[noreturn]] void refuse(std::string_view where, const fs::path& setting, std::string_view found,
+                         std::string_view fix) {
   throw ConfigError(error_message(
       where, printable_path(setting),
       "byte, the file of a tokenizer (tokenizer.json, a SentencePiece .model, a .tiktoken), or a "
       "folder with one",
-      found));
+      found, fix));
 }
 
 /// The kind of a file goes by its contents.
 std::unique_ptr<const Tokenizer> read_tokenizer(const fs::path& file) {
-  const std::string first = InputFile(file, InputKind::kData).first_bytes(4096);
+  const InputFile input(file, InputKind::kData);
+  const std::string first = input.first_bytes(4096);
+  if (const StandIn* const other = stand_in_of(first))
+    input.fail("", "the file of a tokenizer", other->found, other->fix);
   if (looks_like_tiktoken(first)) return read_tiktoken(file);
   const std::size_t begin = first.find_first_not_of(" \t\r\n");
   const bool is_json = begin != std::string::npos && first[begin] == '{';
@@ -70,10 +75,11 @@ fs::path tokenizer_file_in(const fs::path& folder) {
 std::unique_ptr<const Tokenizer> open_tokenizer(std::string_view where, const fs::path& setting) {
   if (setting == ByteTokenizer::kName) return std::make_unique<ByteTokenizer>();
   std::error_code ignored;
-  if (!fs::exists(setting, ignored)) refuse(where, setting, "no such file or folder");
+  if (!fs::exists(setting, ignored))
+    refuse(where, setting, "no such file or folder", download_advice(setting));
   if (!fs::is_directory(setting, ignored)) return read_tokenizer(setting);
   const fs::path file = tokenizer_file_in(setting);
-  if (file.empty()) refuse(where, setting, "a folder without");
+  if (file.empty()) refuse(where, setting, "a folder without", hub_cache_advice(setting));
   return read_tokenizer(file);
 }
 

@@ -9,6 +9,7 @@
 #include "train/formats/torch/torch_file.h"
 #include "train/formats/torch/torch_weights.h"
 #include "train/io/input_file.h"
+#include "train/io/stand_in.h"
 #include "train/weights/foreign_formats.h"
 #include "train/weights/meta_weights.h"
 #include "train/weights/sharded_weights.h"
@@ -68,6 +69,9 @@ fs::path weights_in(const fs::path& folder) {
   fs::path meta = folder / "consolidated.00.pth";
   if (path_exists(meta) && is_meta_weights(meta)) return meta;
   refuse_foreign(folder, foreign_folder(folder));
+  const std::string in_cache = hub_cache_advice(folder);
+  if (!in_cache.empty())
+    fail(folder, "", "a model", "the folder of a repository in the hub's cache", in_cache);
   fail(folder, "", "model.safetensors, model.safetensors.index.json, pytorch_model.bin or checkpoints of moh",
        "none of them", "name the file itself when it is called otherwise");
 }
@@ -110,7 +114,7 @@ std::unique_ptr<WeightFile> open_file(const fs::path& path, const std::string& p
 }  // namespace
 
 ModelLocation locate_model(const fs::path& path) {
-  if (!path_exists(path)) fail(path, "", "a model", "no such file or folder");
+  if (!path_exists(path)) fail(path, "", "a model", "no such file or folder", download_advice(path));
   if (!is_folder(path)) return {path, config_beside(path), false};
   // "runs/a/" has an empty filename().
   const fs::path folder = path.has_filename() ? path : path.parent_path();

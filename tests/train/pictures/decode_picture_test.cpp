@@ -119,7 +119,7 @@ TEST_CASE("pictures: broken files of ten kinds are refused by name") {
     const char* found;
   } cases[] = {
       {"empty", {}, "found an empty file"},
-      {"text", text_bytes("<html>not found</html>"), "found a text of markup"},
+      {"text", text_bytes("<html>not found</html>"), "found a web page, not the file"},
       {"another format", text_bytes("GIF89a..."), "found a GIF file"},
       {"unknown", text_bytes("\x01\x02\x03\x04"), "begins with the bytes 01020304"},
       {"JPEG cut in its header", cut(jpeg, 100), "ends within its header, at byte 100"},

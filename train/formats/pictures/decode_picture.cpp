@@ -8,6 +8,7 @@
 #include "core/error.h"
 #include "train/formats/pictures/codecs.h"
 #include "train/io/printable.h"
+#include "train/io/stand_in.h"
 
 namespace moh {
 
@@ -27,6 +28,8 @@ constexpr std::pair<std::string_view, std::string_view> kOthers[] = {
 
 std::string format_found(std::string_view bytes) {
   if (bytes.empty()) return "an empty file";
+  if (const StandIn* const other = stand_in_of(bytes))
+    return std::string(other->found) + " (" + std::string(other->fix) + ")";
   for (const auto& [start, name] : kOthers) {
     if (bytes.starts_with(start)) return std::string(name);
   }
