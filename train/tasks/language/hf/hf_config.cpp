@@ -13,6 +13,7 @@
 #include "train/config/fields.h"
 #include "train/io/printable.h"
 #include "train/tasks/language/hf/hf_rope.h"
+#include "train/tasks/language/hf/hf_unknown_models.h"
 #include "train/tasks/language/hf/hf_window.h"
 #include "train/weights/hf/config_json.h"
 
@@ -121,17 +122,6 @@ void read_biases(const ConfigJson& json, ModelType type, LlamaConfig& model) {
   model.qkv_bias = json.truth_or("qkv_bias", attention);
   model.o_bias = json.truth_or("o_bias", attention);
   model.qk_norm = json.truth_or("qk_norm", false);
-}
-
-/// Refuses options that would change the result if they were ignored.
-void refuse_what_moh_has_not(const ConfigJson& json) {
-  const std::string activation = json.text_or("hidden_act", "silu");
-  if (activation != "silu" && activation != "swish")
-    json.unsupported("hidden_act", "silu", printable(activation));
-  if (json.has("quantization_config"))
-    json.unsupported("quantization_config", "none", json.shown("quantization_config"));
-  if (json.number_or("partial_rotary_factor", 1) != 1)
-    json.unsupported("partial_rotary_factor", "1", json.shown("partial_rotary_factor"));
 }
 
 // ---- Routing ----
@@ -296,7 +286,7 @@ std::int64_t stretched(std::int64_t positions, double factor) {
 
 LlamaConfig read_model(const ConfigJson& json) {
   const ModelType type = model_type(json);
-  refuse_what_moh_has_not(json);
+  refuse_unknown_models(json);
   LlamaConfig model = read_sizes(json, type);
   model.sliding_window = read_hf_windows(json, windows_of(type), model);
   read_biases(json, type, model);

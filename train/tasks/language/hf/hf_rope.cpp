@@ -18,9 +18,11 @@ std::string rope_type(const ConfigJson& json) {
   return json.text_or("rope_type", json.text_or("type", "default"));
 }
 
-std::int64_t original_positions(const ConfigJson& json, std::int64_t max_positions) {
-  constexpr std::string_view kKey = "original_max_position_embeddings";
-  return json.has(kKey) ? json.integer(kKey, 1, kMaxLength) : max_positions;
+constexpr std::string_view kOriginal = "original_max_position_embeddings";
+
+/// The context that scaling stretches: `otherwise`, unless the object says it.
+std::int64_t original_positions(const ConfigJson& json, std::int64_t otherwise) {
+  return json.has(kOriginal) ? json.integer(kOriginal, 1, kMaxLength) : otherwise;
 }
 
 void read_llama3(const ConfigJson& json, std::int64_t max_positions, RopeScaling& scaling) {
@@ -47,7 +49,7 @@ void read_yarn(const ConfigJson& json, std::int64_t max_positions, RopeScaling& 
   scaling.original_positions = original_positions(json, max_positions);
 }
 
-/// transformers stretches from max_position_embeddings on, whatever the other key says.
+/// transformers stretches from max_position_embeddings on, whatever the other key inside says.
 void read_dynamic(const ConfigJson& json, std::int64_t max_positions, RopeScaling& scaling) {
   scaling.original_positions = original_positions(json, max_positions);
   if (scaling.original_positions != max_positions) {
@@ -111,8 +113,23 @@ void check_rope_keys(const ConfigJson& json) {
     json.unsupported("partial_rotary_factor", "1", json.shown("partial_rotary_factor"));
 }
 
-HfRope read_rope_object(const ConfigJson& json, double theta, std::int64_t max_positions) {
-  const RopeScaling scaling = read_scaling(json, max_positions);
+/// The context that scaling begins from where its object does not say it: transformers 5 puts the key beside
+/// the object in its place, for these kinds. Two that disagree are refused: which of them counts depends on
+/// the version of transformers.
+std::int64_t context_before(const ConfigJson& root, const ConfigJson& json, std::int64_t max_positions) {
+  constexpr std::string_view kTaking[] = {"llama3", "yarn", "longrope"};
+  if (!root.has(kOriginal) || std::ranges::count(kTaking, rope_type(json)) == 0) return max_positions;
+  const std::int64_t beside = root.integer(kOriginal, 1, kMaxLength);
+  if (original_positions(json, beside) != beside)
+    json.unsupported(kOriginal, root.shown(kOriginal) + " as the key of that name beside it",
+                     json.shown(kOriginal));
+  return beside;
+}
+
+HfRope read_rope_object(const ConfigJson& root, std::string_view key, double theta,
+                        std::int64_t max_positions) {
+  const ConfigJson json = root.object(key);
+  const RopeScaling scaling = read_scaling(json, context_before(root, json, max_positions));
   check_rope_keys(json);
   return {json.has("rope_theta") ? json.positive("rope_theta") : theta, scaling};
 }
@@ -122,9 +139,9 @@ HfRope read_rope_object(const ConfigJson& json, double theta, std::int64_t max_p
 HfRope read_hf_rope(const ConfigJson& json, std::int64_t max_positions) {
   const double theta = json.has("rope_theta") ? json.positive("rope_theta") : HfRope().theta;
   HfRope four{theta, {}};
-  if (json.has("rope_scaling")) four = read_rope_object(json.object("rope_scaling"), theta, max_positions);
+  if (json.has("rope_scaling")) four = read_rope_object(json, "rope_scaling", theta, max_positions);
   if (!json.has("rope_parameters")) return four;
-  const HfRope five = read_rope_object(json.object("rope_parameters"), theta, max_positions);
+  const HfRope five = read_rope_object(json, "rope_parameters", theta, max_positions);
   if ((json.has("rope_theta") || json.has("rope_scaling")) && four != five)
     json.unsupported("rope_parameters", "the same as rope_theta and rope_scaling say",
                      json.shown("rope_parameters"));

@@ -124,6 +124,34 @@ TEST_CASE("hf config: LLaMA 3, in the words of transformers 4 and 5") {
         HfTokenIds{128000, {}, {128001, 128008}});
 }
 
+TEST_CASE("hf config: the context before scaling counts beside the scaling as within it") {
+  const std::string key = R"("original_max_position_embeddings": 1024, )";
+  const std::string llama3 = R"("factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0)";
+  for (const std::string& scaling :
+       {R"("rope_type": "llama3", )" + llama3, std::string(R"("type": "yarn", "factor": 4.0)")}) {
+    INFO(scaling);
+    const auto with = [&](const std::string& inside, const std::string& beside) {
+      return llama2(R"("max_position_embeddings": 4096, )" + beside + R"("rope_scaling": {)" + inside +
+                    scaling + "}, ");
+    };
+    const LlamaConfig expected = read(with(key, ""));
+    CHECK(expected.rope_scaling.original_positions == 1024);
+    CHECK(read(with("", key)) == expected);
+    CHECK(read(with(key, key)) == expected);
+    CHECK_FALSE(read(with("", "")) == expected);
+    CHECK(unsupported(R"("original_max_position_embeddings": 2048, "rope_scaling": {)" + key + scaling +
+                      "}, ") ==
+          "rope_scaling.original_max_position_embeddings: expected 2048 as the key of that name beside it, "
+          "found 1024");
+  }
+  const std::string five =
+      R"("rope_parameters": {"rope_theta": 10000.0, "rope_type": "llama3", )" + llama3 + "}, ";
+  CHECK(read(llama2(key + five)).rope_scaling.original_positions == 1024);
+  // transformers takes it for these kinds alone.
+  CHECK(read(llama2(key + R"("rope_scaling": {"type": "linear", "factor": 4}, )")) ==
+        read(llama2(R"("rope_scaling": {"type": "linear", "factor": 4}, )")));
+}
+
 TEST_CASE("hf config: linear rope scaling, under both names of its type") {
   for (const char* type : {"type", "rope_type"}) {
     const LlamaConfig model =
@@ -182,6 +210,23 @@ TEST_CASE("hf config: what moh cannot compute is refused by name") {
   CHECK(unsupported(R"("quantization_config": {"bits": 4}, )") ==
         "quantization_config: expected none, found {\"bits\":4}");
   CHECK(unsupported(R"("partial_rotary_factor": 0.5, )") == "partial_rotary_factor: expected 1, found 0.5");
+  // Passed over, each of these would change what the model computes, without a word.
+  for (const auto& [given, message] :
+       {std::pair{R"("is_causal": false, )", "is_causal: expected true, found false"},
+        {R"("logits_scaling": 8.0, )", "logits_scaling: expected 1, found 8.0"},
+        {R"("residual_multiplier": 0.2, )", "residual_multiplier: expected 1, found 0.2"},
+        {R"("final_logit_softcapping": 30.0, )", "final_logit_softcapping: expected 0, found 30.0"},
+        {R"("num_local_experts": 8, )", "num_local_experts: expected 0, found 8"},
+        {R"("use_qk_norm": true, )", "use_qk_norm: expected false, found true"},
+        {R"("rope_interleaved": true, )", "rope_interleaved: expected false, found true"},
+        {R"("no_rope_layers": [1, 0], )", "no_rope_layers: expected none, found [1,0]"}}) {
+    INFO(given);
+    CHECK(unsupported(given) == message);
+  }
+  CHECK(
+      read(llama2(
+          R"("is_causal": true, "logit_scale": 1.0, "num_experts": 0, "final_logit_softcapping": null, )")) ==
+      llama2_7b());
   CHECK(refusal<ConfigError>(R"({"model_type": "llama", "hidden_act": "gelu"})") ==
         "hidden_act: expected silu, found gelu");
   for (const char* type : {"longrope", "su", "mrope"}) {
