@@ -11,6 +11,7 @@
 #include "train/tasks/language/data/corpus.h"
 #include "train/tasks/language/generate_text.h"
 #include "train/tasks/language/language_run.h"
+#include "train/tasks/language/tokenizer_rows.h"
 #include "train/tokenizers/open_tokenizer.h"
 
 namespace moh {
@@ -164,19 +165,14 @@ std::unique_ptr<const Tokenizer> tokenizer_of(const LanguageRun& run) {
                       "tokens nevertheless"));
   }
   std::unique_ptr<const Tokenizer> tokenizer = open_tokenizer("data.tokenizer", run.data.tokenizer);
-  if (tokenizer->vocab_size() > run.model.vocab_size) {
-    throw ConfigError(error_message("model.vocab_size", "",
-                                    "at least the " + std::to_string(tokenizer->vocab_size()) +
-                                        " tokens of data.tokenizer " + run.data.tokenizer.string(),
-                                    std::to_string(run.model.vocab_size)));
-  }
   const std::string hash = hash_text(tokenizer->content_hash());
   if (!run.trained_tokenizer.empty() && run.trained_tokenizer != hash) {
     throw ConfigError(error_message(
         "data.tokenizer", run.data.tokenizer.string(),
         "the tokenizer that the model was trained with, hash " + run.trained_tokenizer, "hash " + hash));
   }
-  return tokenizer;
+  return with_rows(std::move(tokenizer), run.model.vocab_size,
+                   "data.tokenizer " + run.data.tokenizer.string());
 }
 
 TokenSourcePtr open_text(std::span<const std::string> inputs, const Tokenizer& tokenizer,
