@@ -33,7 +33,9 @@ Container container_of(const InputFile& file) {
   const std::string begin = file.first_bytes(kTarBytes);
   // The ninth byte distinguishes it from a safetensors file whose header length equals the magic number.
   const bool is_long = begin.size() >= 9;
-  if (is_long && ((begin.starts_with("PK\3\4") && begin[8] != '{') || begin.starts_with("PK\5\6")))
+  constexpr std::string_view kOfSafetensors = "{ \t\r\n";
+  const bool may_be_zip = is_long && kOfSafetensors.find(begin[8]) == std::string_view::npos;
+  if (is_long && ((begin.starts_with("PK\3\4") && may_be_zip) || begin.starts_with("PK\5\6")))
     return Container::kZip;
   if (begins_stream(begin)) return Container::kStream;
   return begin.size() == kTarBytes && begin.ends_with("ustar") ? Container::kTar : Container::kNone;

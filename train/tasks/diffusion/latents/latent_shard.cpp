@@ -9,6 +9,7 @@
 #include "core/error.h"
 #include "train/config/number_text.h"
 #include "train/formats/element_blocks.h"
+#include "train/formats/is_safetensors.h"
 #include "train/formats/safetensors.h"
 #include "train/formats/stored_dtype.h"
 #include "train/io/checksum.h"
@@ -293,7 +294,7 @@ void LatentShard::verify() const {
 }
 
 bool is_latent_shard(const std::filesystem::path& path) {
-  if (!looks_like_safetensors(InputFile(path, InputKind::kData).first_bytes(9))) return false;
+  if (!is_safetensors(InputFile(path, InputKind::kData))) return false;
   return entry_of(SafetensorsFile(path), "format") == kFormat;
 }
 

@@ -15,6 +15,7 @@
 #include "train/tasks/language/data/foreign_tokens.h"
 #include "train/tasks/language/data/old_token_file.h"
 #include "train/tasks/language/data/token_file.h"
+#include "train/tasks/language/tokenizer_rows.h"
 
 namespace moh {
 
@@ -84,13 +85,20 @@ std::optional<CorpusFile> read_tokens(const InputPath& input, const Tokenizer& t
   return CorpusFile{input.path, memory.finish(), checksum_of_file(input.path)};
 }
 
+/// The ids of a token file for a tokenizer that may be narrowed to the rows of a model.
+TokenSourcePtr ids_of(const std::shared_ptr<const TokenFile>& file, const Tokenizer& tokenizer,
+                      const std::string& path) {
+  if (file->info().vocab_size <= tokenizer.vocab_size()) return file;
+  return within_rows(file, tokenizer.vocab_size(), path);
+}
+
 /// The same with a token file in the cache.
 std::optional<CorpusFile> read_large_text(const InputPath& input, const Tokenizer& tokenizer,
                                           const TextOptions& options, SkippedFiles& skipped) {
   std::string checksum = checksum_of_file(input.path);
-  auto tokens = cached_tokens(input, checksum, tokenizer, options, skipped);
+  const auto tokens = cached_tokens(input, checksum, tokenizer, options, skipped);
   if (tokens == nullptr) return std::nullopt;
-  return CorpusFile{input.path, std::move(tokens), std::move(checksum)};
+  return CorpusFile{input.path, ids_of(tokens, tokenizer, input.path), std::move(checksum)};
 }
 
 std::optional<CorpusFile> open_text_file(const InputPath& input, const Tokenizer& tokenizer,
@@ -141,6 +149,9 @@ std::optional<CorpusFile> open_foreign(const InputPath& input, ForeignTokens kin
 /// Nothing for a file that was skipped.
 std::optional<CorpusFile> open_tokens(const InputPath& input, const Tokenizer& tokenizer,
                                       const TextOptions& options, SkippedFiles& skipped) {
+  if (const ForeignTokens foreign = foreign_tokens_kind(input, options.bin_dtype);
+      foreign != ForeignTokens::kNone)
+    return open_foreign(input, foreign, tokenizer, options, skipped);
   const TokenFileKind kind = token_file_kind(input.path);
   if (kind == TokenFileKind::kOld) {
     throw DataError(error_message(input.path, "", "text or a token file that is a safetensors file",
@@ -151,11 +162,9 @@ std::optional<CorpusFile> open_tokens(const InputPath& input, const Tokenizer& t
     auto file = TokenFile::open(input.path);
     file->require_tokenizer(tokenizer);
     const std::string& checksum = file->info().checksum;
-    return CorpusFile{input.path, file, checksum.empty() ? sampled_checksum(*file) : checksum};
+    return CorpusFile{input.path, ids_of(file, tokenizer, input.path),
+                      checksum.empty() ? sampled_checksum(*file) : checksum};
   }
-  if (const ForeignTokens foreign = foreign_tokens_kind(input, options.bin_dtype);
-      foreign != ForeignTokens::kNone)
-    return open_foreign(input, foreign, tokenizer, options, skipped);
   return open_text_file(input, tokenizer, options, skipped);
 }
 

@@ -140,6 +140,16 @@ ForeignTokenFile open_megatron(const std::string& path, TokenFileInfo info,
   return {ids, std::move(documents), "Megatron-LM's index and ids"};
 }
 
+/// Whether a `.bin` is a token file of moh. What only begins like one is ids, if the user says their type.
+bool has_own_header(const std::string& path, bool type_is_said) {
+  try {
+    return token_file_kind(path) != TokenFileKind::kNone;
+  } catch (const DataError&) {
+    if (!type_is_said) throw;
+    return false;
+  }
+}
+
 }  // namespace
 
 bool has_megatron_index(const std::string& path) {
@@ -156,8 +166,9 @@ ForeignTokens foreign_tokens_kind(const InputPath& input, const std::string& bin
   if (looks_like_megatron(first) || has_megatron_index(input.path)) return ForeignTokens::kMegatron;
   if (fs::path(input.path).extension() != ".bin") return ForeignTokens::kNone;
   if (!llm_c_header(file).dtype().empty()) return ForeignTokens::kLlmC;
-  const bool is_meant = input.named || bin_dtype != kNoBinDtype;
-  return is_meant && first.find('\0') != std::string::npos ? ForeignTokens::kRaw : ForeignTokens::kNone;
+  const bool type_is_said = bin_dtype != kNoBinDtype;
+  const bool may_be_ids = (input.named || type_is_said) && first.find('\0') != std::string::npos;
+  return may_be_ids && !has_own_header(input.path, type_is_said) ? ForeignTokens::kRaw : ForeignTokens::kNone;
 }
 
 ForeignTokenFile open_foreign_tokens(const InputPath& input, ForeignTokens kind, const std::string& bin_dtype,

@@ -22,8 +22,10 @@ enum class ForeignTokens {
 /// The type of the ids of kRaw: kNoBinDtype, "uint16" or "uint32".
 inline constexpr const char* kNoBinDtype = "none";
 
-/// The kind of a file by its contents and its name; kRaw for a `.bin` with NUL bytes, unless it was found in
-/// a folder and no type is given. Throws DataError if the file cannot be read.
+/// The kind of a file by its contents and its name; kRaw for a `.bin` with NUL bytes that is no token
+/// file of moh, unless it was found in a folder and no type is given. It is asked before token_file_kind(): a
+/// header of llm.c, and a type that is given, tell more than the first bytes of a safetensors file. Throws
+/// DataError if the file cannot be read.
 ForeignTokens foreign_tokens_kind(const InputPath& input, const std::string& bin_dtype);
 
 /// Whether the file is the `.bin` of a Megatron-LM pair, of which the `.idx` is read.

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "core/error.h"
+#include "train/formats/is_safetensors.h"
 #include "train/formats/stored_dtype.h"
 #include "train/io/input_file.h"
 #include "train/io/printable.h"
@@ -185,9 +186,12 @@ std::string describe(const TokenFileInfo& info) {
 }
 
 TokenFileKind token_file_kind(const std::string& path) {
-  const std::string first = InputFile(path, InputKind::kData).first_bytes(9);
-  if (first.starts_with(kOldTokenFileMagic)) return TokenFileKind::kOld;
-  if (!looks_like_safetensors(first)) return TokenFileKind::kNone;
+  const InputFile input(path, InputKind::kData);
+  // A small number follows the magic, no text.
+  const std::string first = input.first_bytes(kOldTokenFileMagic.size() + 4);
+  if (first.starts_with(kOldTokenFileMagic) && first.ends_with(std::string_view("\0\0\0", 3)))
+    return TokenFileKind::kOld;
+  if (!is_safetensors(input)) return TokenFileKind::kNone;
   const SafetensorsFile tensors(path);
   const auto format = tensors.metadata().find("format");
   const bool is_tokens = format != tensors.metadata().end() && format->second == kFormat;
@@ -250,7 +254,8 @@ void TokenFile::require_tokenizer(const Tokenizer& tokenizer) const {
   const std::string hash = info_.tokenizer_hash.empty() ? "" : hash_text(tokenizer.content_hash());
   const std::string expected = text(tokenizer.name(), hash, tokenizer.vocab_size());
   const std::string found = text(info_.tokenizer_name, info_.tokenizer_hash, info_.vocab_size);
-  if (expected == found) return;
+  const bool same_tokens = !hash.empty() && hash == info_.tokenizer_hash;  // of a model with fewer rows
+  if (expected == found || same_tokens) return;
   throw DataError(error_message(
       path_, "tokenizer", expected, found,
       "set the tokenizer that the file was made with, or write the file again with 'moh data tokenize'"));
