@@ -23,6 +23,12 @@ int centered(int outer, int inner) {
   return static_cast<int>(std::nearbyint((outer - inner) / 2.0));
 }
 
+/// The middle of a picture that was resized.
+PictureView middle_of(PictureSize picture, PictureSize resized, int crop, Filter filter) {
+  const PictureBox part{centered(resized.width, crop), centered(resized.height, crop), crop, crop};
+  return {whole(picture), resized, filter, part};
+}
+
 }  // namespace
 
 PictureView::PictureView(const PictureBox& crop, PictureSize resized, Filter filter, const PictureBox& part)
@@ -54,9 +60,11 @@ PictureView crop_view(const PictureBox& crop, PictureSize size, Filter filter) {
 }
 
 PictureView center_view(PictureSize picture, int short_side, int crop, Filter filter) {
-  const PictureSize resized = resized_to_short_side(picture, short_side);
-  const PictureBox part{centered(resized.width, crop), centered(resized.height, crop), crop, crop};
-  return {whole(picture), resized, filter, part};
+  return middle_of(picture, resized_to_short_side(picture, short_side), crop, filter);
+}
+
+PictureView squashed_view(PictureSize picture, int side, int crop, Filter filter) {
+  return middle_of(picture, {side, side}, crop, filter);
 }
 
 void flip(Picture& picture) {

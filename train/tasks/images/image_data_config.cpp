@@ -20,6 +20,7 @@ using config::Rules;
 using config::Section;
 
 constexpr std::string_view kFilterNames[] = {"box", "bilinear", "bicubic"};
+constexpr std::string_view kCropNames[] = {"center", "squash"};
 constexpr std::string_view kNone = "none";
 constexpr double kMaxSide = 1 << 14, kMaxPictures = 1 << 30;
 
@@ -51,6 +52,10 @@ std::span<const std::string_view> names_of(Filter) {
   return kFilterNames;
 }
 
+std::span<const std::string_view> names_of(EvaluationCrop) {
+  return kCropNames;
+}
+
 config::Section image_data_section(ImageDataConfig& c) {
   Section s("data", "Training and validation pictures.");
   s.field("train", c.train,
@@ -72,7 +77,18 @@ config::Section image_data_section(ImageDataConfig& c) {
   s.field("eval_resize", c.eval_resize, at_least(0, "pixels").capped(kMaxSide),
           "In evaluations the shorter side is resized to this, and `image_size` pixels in the middle are "
           "taken. 0: "
-          "`image_size` / 0.875.");
+          "`image_size` / `eval_share`, rounded down.");
+  s.field("eval_share", c.eval_share, from_up_to(0.05, 16),
+          "Without `eval_resize`: the share of the shorter side that an evaluation sees, timm's `crop_pct`.");
+  s.field("eval_crop", c.eval_crop,
+          "In evaluations `center` keeps the shape of a picture and cuts off what is too long, `squash` "
+          "resizes both sides to `eval_resize`, as timm's `crop_mode` of that name.");
+  s.field(
+      "mean", c.normalize.mean, from_up_to(0, 1),
+      "Mean of red, green and blue, of values from 0 to 1, which pictures are normalised with. A run with "
+      "`init.from` begins with that of its checkpoint, as with `std`, `interpolation`, `eval_share` and "
+      "`eval_crop`.");
+  s.field("std", c.normalize.std, above(0), "Standard deviation of red, green and blue, likewise.");
   s.field("interpolation", c.interpolation, "Filter of the resizing, as Pillow's of that name.");
   s.field("on_error", c.on_error,
           "A broken picture: `stop` with its name, or `skip` it, take the next one in its place and name it "
@@ -126,11 +142,19 @@ std::optional<std::int64_t> held_out_work(const ImageDataConfig& data, const Eva
 }
 
 ImageDataConfig settled(ImageDataConfig config, std::int64_t model_size) {
-  constexpr double kShown = 0.875;  // share of the shorter side: 224 of 256 pixels
   if (config.image_size == 0) config.image_size = model_size;
-  if (config.eval_resize == 0)
-    config.eval_resize = std::llround(static_cast<double>(config.image_size) / kShown);
+  if (config.eval_resize == 0) {  // rounded down, as timm, DeiT and MoH-ViT do
+    const double side = std::floor(static_cast<double>(config.image_size) / config.eval_share);
+    config.eval_resize = static_cast<std::int64_t>(side);
+  }
   return config;
+}
+
+void take_view_of(const ImageDataConfig& from, ImageDataConfig& to) {
+  to.normalize = from.normalize;
+  to.interpolation = from.interpolation;
+  to.eval_share = from.eval_share;
+  to.eval_crop = from.eval_crop;
 }
 
 void check(const ImageDataConfig& data, const AugmentConfig& augment, std::int64_t step_samples,
@@ -155,6 +179,7 @@ Augmentation augmentation_of(const ImageDataConfig& data, const AugmentConfig& a
   Augmentation result;
   result.size = static_cast<int>(data.image_size);
   result.filter = data.interpolation;
+  result.normalize = data.normalize;
   result.crop = augment.crop;
   result.flip = augment.flip;
   result.rand_augment.reset();
@@ -175,7 +200,8 @@ EvaluationView evaluation_view_of(const ImageDataConfig& data) {
   return {.short_side = static_cast<int>(data.eval_resize),
           .crop = static_cast<int>(data.image_size),
           .filter = data.interpolation,
-          .normalize = {}};
+          .mode = data.eval_crop,
+          .normalize = data.normalize};
 }
 
 void refuse_without_held_out() {

@@ -18,6 +18,7 @@
 namespace moh {
 
 std::span<const std::string_view> names_of(Filter);
+std::span<const std::string_view> names_of(EvaluationCrop);
 
 /// Pictures of a run with images: the section `data`.
 struct ImageDataConfig {
@@ -26,7 +27,10 @@ struct ImageDataConfig {
   std::int64_t drawn = 0;                          ///< pictures of shapes to draw in place of files
   std::int64_t drawn_validation = 0;               ///< likewise, held out
   std::int64_t image_size = 0;                     ///< 0: that of the model
-  std::int64_t eval_resize = 0;                    ///< 0: such that image_size is 0.875 of it
+  std::int64_t eval_resize = 0;                    ///< 0: image_size / eval_share, rounded down
+  double eval_share = 0.875;                       ///< timm's crop_pct
+  EvaluationCrop eval_crop = EvaluationCrop::kCenter;
+  ChannelStatistics normalize;
   Filter interpolation = Filter::kBicubic;
   OnError on_error = OnError::kStop;
   std::int64_t workers = 0;  ///< 0: a thread for each of `threads`
@@ -35,6 +39,10 @@ struct ImageDataConfig {
 
 /// The same with image_size and eval_resize in numbers, for a model of images of `model_size` pixels.
 ImageDataConfig settled(ImageDataConfig config, std::int64_t model_size);
+
+/// What weights were trained for, and a run that starts from them goes on with unless it says otherwise: the
+/// statistics of channels, and how a picture becomes one of image_size.
+void take_view_of(const ImageDataConfig& from, ImageDataConfig& to);
 
 /// What becomes of training pictures: the section `augment`. The defaults are the paper's recipe, but for
 /// repeated augmentation.

@@ -1,6 +1,8 @@
 #include "train/tasks/images/image_run.h"
 
+#include <algorithm>
 #include <array>
+#include <iterator>
 #include <utility>
 
 #include "core/error.h"
@@ -41,9 +43,13 @@ constexpr std::array<std::string_view, 9> kUnseen = {"model.image_size",
                                                      "model.moh.top_k",
                                                      "model.moh.gate_scaling"};
 
-/// Keys that may be omitted for weights without a configuration.
-constexpr std::array<std::string_view, 5> kOptional = {"model.preset", "model.drop_path", "model.recompute",
-                                                       "model.transnext.expert_balance_weight", "model.moh."};
+/// Keys that may be omitted for weights without a configuration, of which those of the other architecture
+/// describe nothing.
+constexpr std::array<std::string_view, 6> kOptional = {
+    "model.preset", "model.drop_path", "model.recompute", "model.transnext.expert_balance_weight",
+    "model.moh.",   "model.vit."};
+constexpr std::array<std::string_view, 5> kOptionalOfVit = {
+    "model.preset", "model.drop_path", "model.recompute", "model.moh.", "model.transnext."};
 
 /// The differences between two models by key, except keys in `free`.
 std::vector<Difference> model_differences(ImageModelConfig expected, ImageModelConfig found,
@@ -54,6 +60,15 @@ std::vector<Difference> model_differences(ImageModelConfig expected, ImageModelC
   add_fields(expected, expected_fields);
   add_fields(found, found_fields);
   return differences(expected_fields, found_fields, free);
+}
+
+constexpr std::string_view kMean = "data.mean", kStd = "data.std";
+
+/// What pictures are normalised with, where it differs.
+std::vector<Difference> statistics_differences(ImageDataConfig expected, ImageDataConfig found) {
+  std::vector<Difference> differing = differences(image_data_section(expected), image_data_section(found));
+  std::erase_if(differing, [](const Difference& d) { return d.key != kMean && d.key != kStd; });
+  return differing;
 }
 
 }  // namespace
@@ -118,6 +133,12 @@ void ImageRun::begin_with_preset(std::string_view name) {
 
 void ImageRun::begin_with_model_of(const FamilyConfig& checkpoint) {
   model = image_run(checkpoint).model;
+  take_view_of(image_run(checkpoint).data, data);
+}
+
+void ImageRun::follow_files(FunctionRef<bool(std::string_view key)> is_given, const FamilyConfig*) {
+  gives_mean = is_given(kMean);
+  gives_std = is_given(kStd);
 }
 
 std::vector<Difference> ImageRun::disagreements(const FamilyConfig& checkpoint) const {
@@ -126,11 +147,18 @@ std::vector<Difference> ImageRun::disagreements(const FamilyConfig& checkpoint) 
   for (Difference& d : found) {
     if (d.key == "model.classes") d.fix = "init.new_head: true trains a new classifier";
   }
+  for (Difference& d : statistics_differences(image_run(checkpoint).data, data)) {
+    if (d.key == kMean ? gives_mean : gives_std) continue;
+    d.fix = "give the key: as in the checkpoint, or others to train for";
+    found.push_back(std::move(d));
+  }
   return found;
 }
 
 std::vector<Difference> ImageRun::other_results(const FamilyConfig& other) const {
-  return model_differences(image_run(other).model, model, kOfTraining);
+  std::vector<Difference> found = model_differences(image_run(other).model, model, kOfTraining);
+  std::ranges::move(statistics_differences(image_run(other).data, data), std::back_inserter(found));
+  return found;
 }
 
 std::span<const std::string_view> ImageRun::unseen_in_weights() const {
@@ -138,6 +166,7 @@ std::span<const std::string_view> ImageRun::unseen_in_weights() const {
 }
 
 std::span<const std::string_view> ImageRun::optional_model_keys() const {
+  if (model.architecture == ImageArchitecture::kVit) return kOptionalOfVit;
   return kOptional;
 }
 

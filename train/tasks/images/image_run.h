@@ -29,6 +29,9 @@ struct ImageRun final : CloneableFamilyConfig<ImageRun>, KeepsIdentity {
   bool new_head = false;
   EvaluationBound evaluated;  ///< eval.max_pictures
 
+  /// Whether the configuration itself says what pictures are normalised with.
+  bool gives_mean = false, gives_std = false;
+
   /// The section `data` with sizes in numbers.
   ImageDataConfig settled_data() const { return settled(data, model.image_size); }
 
@@ -45,7 +48,10 @@ struct ImageRun final : CloneableFamilyConfig<ImageRun>, KeepsIdentity {
     return {"data.validation=" + path, "eval.max_pictures=0"};
   }
   void begin_with_preset(std::string_view name) override;
+  /// Pictures are seen as the checkpoint's were, too (take_view_of).
   void begin_with_model_of(const FamilyConfig& checkpoint) override;
+  void follow_files(FunctionRef<bool(std::string_view key)> is_given,
+                    const FamilyConfig* checkpoint) override;
   std::vector<config::Difference> disagreements(const FamilyConfig& checkpoint) const override;
   std::vector<config::Difference> other_results(const FamilyConfig& other) const override;
   std::span<const std::string_view> unseen_in_weights() const override;

@@ -10,7 +10,6 @@
 #include "train/io/durable_file.h"
 #include "train/log/format.h"
 #include "train/tasks/images/image_run.h"
-#include "train/tasks/images/label_names.h"
 #include "train/tasks/images/timm_config.h"
 #include "train/tasks/trained_identity.h"
 #include "train/weights/compare_weights.h"
@@ -60,11 +59,7 @@ bool ImageWeightNames::recognises(const ConfigJson& json) const {
 }
 
 std::unique_ptr<FamilyConfig> ImageWeightNames::read_config(const std::filesystem::path& config_json) const {
-  auto run = std::make_unique<ImageRun>();
-  const ConfigJson json(config_json);
-  run->model = read_timm_config(json);
-  run->class_names = read_label_names(json, run->model.classes);
-  return run;
+  return std::make_unique<ImageRun>(read_timm_config(ConfigJson(config_json)));
 }
 
 std::unique_ptr<FamilyConfig> ImageWeightNames::published_model(const WeightFile& weights) const {
@@ -85,15 +80,16 @@ std::unique_ptr<FamilyConfig> ImageWeightNames::published_model(const WeightFile
 
 void ImageWeightNames::write_files(const std::filesystem::path& folder, const FamilyConfig& config,
                                    const ModelLocation& source, std::span<const WeightInfo>) const {
-  const ImageModelConfig& model = image_run(config).model;
+  ImageRun run = image_run(config);
+  const ImageModelConfig& model = run.model;
   if (model.architecture != ImageArchitecture::kVit || model.moh.router != RouterKind::kNone ||
       model.vit.single_kv_head || model.vit.norm_eps != VitConfig().norm_eps) {
     throw ConfigError(error_message(folder.string(), "format hf",
                                     "a dense vision transformer, which timm has too", describe(config),
                                     "convert to safetensors: names are those of the released code"));
   }
-  const std::vector<std::string> names = class_names_in(trained_identity(source, config), {});
-  write_file_durably(folder / "config.json", timm_config(model, names));
+  run.class_names = class_names_in(trained_identity(source, config), {});
+  write_file_durably(folder / "config.json", timm_config(run));
   copy_companions(companions(source), folder);
 }
 

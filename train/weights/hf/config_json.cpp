@@ -112,6 +112,16 @@ std::vector<std::string> ConfigJson::texts(std::string_view key) const {
   return texts;
 }
 
+std::vector<double> ConfigJson::numbers(std::string_view key) const {
+  const json& found = get(*this, object_->members, key, "a list of numbers", &json::is_array);
+  std::vector<double> numbers;
+  for (const json& item : found) {
+    if (!item.is_number()) damaged(key, "a list of numbers", printable(found.dump()));
+    numbers.push_back(item.get<double>());
+  }
+  return numbers;
+}
+
 std::vector<std::int64_t> ConfigJson::integers(std::string_view key, double low, double high) const {
   return integers_of(*this, get(*this, object_->members, key, "a list of whole numbers", &json::is_array),
                      key, low, high);

@@ -31,6 +31,7 @@ class ConfigJson {
   bool truth(std::string_view key) const;
   std::string text(std::string_view key) const;
   std::vector<std::string> texts(std::string_view key) const;
+  std::vector<double> numbers(std::string_view key) const;
   std::vector<std::int64_t> integers(std::string_view key, double low, double high) const;
   std::vector<std::vector<std::int64_t>> lists_of_integers(std::string_view key, double low,
                                                            double high) const;

@@ -45,7 +45,9 @@ TEST_CASE("image data: the defaults are the paper's recipe") {
   CHECK(targets.mixing->cutmix_alpha == 1);
   CHECK(targets.label_smoothing == 0.1);
   CHECK(evaluation_view_of(data).short_side == 256);
-  CHECK(evaluation_view_of(settled({.image_size = 384}, 224)).short_side == 439);
+  CHECK(evaluation_view_of(settled({.image_size = 384}, 224)).short_side == 438);
+  CHECK(evaluation_view_of(settled({.image_size = 32}, 224)).short_side == 36);
+  CHECK(evaluation_view_of(settled({.eval_share = 0.9}, 224)).short_side == 248);
   CHECK(problems_of(data, {}, 1024).empty());
 }
 

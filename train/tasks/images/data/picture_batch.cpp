@@ -54,7 +54,8 @@ template <class Decode>
 Picture seen_pixels(const EvaluationView& view, Decode decode) {
   std::optional<PictureView> shown;
   const Picture pixels = decode([&](PictureSize size) {
-    shown = center_view(size, view.short_side, view.crop, view.filter);
+    const bool squash = view.mode == EvaluationCrop::kSquash;
+    shown = (squash ? squashed_view : center_view)(size, view.short_side, view.crop, view.filter);
     return shown->source();
   });
   return (*shown)(pixels);

@@ -38,11 +38,18 @@ struct TargetOptions {
   double label_smoothing = 0.1;
 };
 
+/// What an evaluation resizes before it takes the middle.
+enum class EvaluationCrop {
+  kCenter,  ///< the shorter side, and the other one with it
+  kSquash,  ///< both sides, each by its own factor
+};
+
 /// How a picture is seen in an evaluation.
 struct EvaluationView {
   int short_side = 256;
   int crop = 224;
   Filter filter = Filter::kBicubic;
+  EvaluationCrop mode = EvaluationCrop::kCenter;
   ChannelStatistics normalize;
 };
 
