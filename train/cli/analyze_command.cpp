@@ -30,6 +30,7 @@ namespace moh::cli {
 namespace {
 
 struct AnalyzeArgs : CheckpointArgs {
+  std::string config;
   std::vector<std::string> sources;  ///< NAME=PATH
   AnalyzeOptions options;
   std::string out;  ///< JSON file; empty: none
@@ -106,7 +107,7 @@ int analyze_in(const AnalyzeArgs& args, const Families& families, StopSignal& st
   const Inputs inputs = inputs_of(args);
   if (!args.out.empty()) require_replaceable("--out", args.out, args.overwrite);
   const LoadedModel loaded =
-      load_model(args.checkpoint, families, inputs.settings, ConfigUse::kModel, processes);
+      load_model(args.checkpoint, families, inputs.settings, ConfigUse::kModel, processes, args.config);
   begin_together(loaded.config, processes, options_of(args));
   require_same_model(loaded, processes);
   // Created before the analysis, so that a path that cannot be written is reported at once.
@@ -158,6 +159,7 @@ void add_analyze(const Commands& commands) {
       "Analyse the attention heads of a checkpoint: load, gates, tokens, similarity, rank", analyze);
   AnalyzeOptions& options = args.options;
   add_checkpoint_and_text(command, args);
+  add_description(command, args.config);
   command
       .add_option("--source", args.sources,
                   "Named texts, or pictures, that are analysed separately; repeatable")

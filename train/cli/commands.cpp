@@ -76,6 +76,15 @@ void add_checkpoint(CLI::App& command, std::string& checkpoint) {
       ->required();
 }
 
+void add_description(CLI::App& command, std::string& config) {
+  command
+      .add_option(
+          "--config", config,
+          "Of weights without a configuration: a run's YAML or a config.json that describes the model")
+      ->type_name("FILE")
+      ->default_str("");
+}
+
 std::vector<std::string> PlacementArgs::settings() const {
   std::vector<std::string> settings = overrides;
   if (!device.empty()) settings.push_back("device=" + device);

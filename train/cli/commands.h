@@ -107,6 +107,8 @@ struct CheckpointArgs {
   std::vector<std::string> overrides;  ///< data=PATH, and settings of the run
 };
 void add_checkpoint(CLI::App& command, std::string& checkpoint);
+/// --config, for weights that come without a configuration (load_model's `description`).
+void add_description(CLI::App& command, std::string& config);
 
 /// Where a trained model computes.
 struct PlacementArgs {

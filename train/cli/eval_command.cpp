@@ -24,6 +24,7 @@ namespace moh::cli {
 namespace {
 
 struct EvalArgs : CheckpointArgs {
+  std::string config;
   bool json = false;
   EvalTasksArgs tasks;
 };
@@ -50,9 +51,9 @@ void print(const EvaluationReport& report, bool as_json) {
 int eval_in(const EvalArgs& args, const Families& families, Communicator& processes) {
   const std::shared_ptr<Console> console = console_of(processes, STDERR_FILENO);
   start_logging(console);
-  const Family& family = family_of_model(args.checkpoint, families);
+  const Family& family = family_of_model(args.checkpoint, families, args.config);
   LoadedModel loaded = load_model(args.checkpoint, families, expanded(args.overrides, family.defaults()),
-                                  ConfigUse::kModel, processes);
+                                  ConfigUse::kModel, processes, args.config);
   begin_together(loaded.config, processes);
   require_same_model(loaded, processes);
   const auto data = open_data_in_turn(loaded.config, *loaded.family, DataUse::kEvaluation, processes);
@@ -125,6 +126,7 @@ void add_tasks(CLI::App& command, EvalTasksArgs& args) {
 void add_eval(const Commands& commands) {
   const auto [command, args] = add_command(commands, "eval", "Evaluate a checkpoint on held-out data", eval);
   add_checkpoint_and_text(command, args);
+  add_description(command, args.config);
   // Of `moh eval fid` it is not required.
   command.get_option("--checkpoint")->required(false);
   command.require_subcommand(0, 1);

@@ -16,7 +16,7 @@ namespace moh::cli {
 namespace {
 
 struct PredictArgs {
-  std::string checkpoint;
+  std::string checkpoint, config;
   std::vector<std::string> files, settings;
   std::int64_t top = 5;
   bool json = false;
@@ -45,7 +45,8 @@ FilePredictions predictions_of(const Predictor& predictor, const std::string& fi
 int predict(const PredictArgs& given, const Families& families) {
   const PredictArgs args = separated(given);
   if (args.top < 1) throw ConfigError(error_message("--top", "", "1 or more", std::to_string(args.top)));
-  const LoadedModel loaded = load_model(args.checkpoint, families, args.settings);
+  const LoadedModel loaded =
+      load_model(args.checkpoint, families, args.settings, ConfigUse::kModel, one_process(), args.config);
   set_num_threads(loaded.config.threads);
   const std::unique_ptr<Predictor> predictor = loaded.family->make_predictor(loaded.config, *loaded.model);
   int code = kDone;
@@ -67,6 +68,7 @@ void add_predict(const Commands& commands) {
   const auto [command, args] =
       add_command(commands, "predict", "Classify image files with a trained model", predict);
   add_checkpoint(command, args.checkpoint);
+  add_description(command, args.config);
   command.add_option("files", args.files, "Files to classify; key.path=value is a setting of the run")
       ->type_name("FILE")
       ->required();

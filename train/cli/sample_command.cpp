@@ -32,7 +32,7 @@ namespace {
 constexpr std::int64_t kMostPictures = 1'000'000;
 
 struct SampleArgs {
-  std::string checkpoint, autoencoder, sampler = "ancestral", guided = "3", clip = "auto";
+  std::string checkpoint, config, autoencoder, sampler = "ancestral", guided = "3", clip = "auto";
   std::vector<std::string> classes, settings, set;
   std::optional<double> guidance;
   SampleOptions options;
@@ -162,7 +162,7 @@ int sample_in(const SampleArgs& args, const Families& families, StopSignal& stop
   start_logging(console);
   check_counts(args);
   const LoadedModel loaded =
-      load_model(args.checkpoint, families, settings_of(args), ConfigUse::kModel, processes);
+      load_model(args.checkpoint, families, settings_of(args), ConfigUse::kModel, processes, args.config);
   begin_together(loaded.config, processes);
   require_same_model(loaded, processes);
   const DiffusionRun& run = diffusion_run(loaded.config);
@@ -210,8 +210,10 @@ int sample(const SampleArgs& given, const Families& families) {
 }  // namespace
 
 void add_sample(const Commands& commands) {
-  const auto [command, args] = add_command(commands, "sample", "Generate images with a trained diffusion model", sample);
+  const auto [command, args] =
+      add_command(commands, "sample", "Generate images with a trained diffusion model", sample);
   add_checkpoint(command, args.checkpoint);
+  add_description(command, args.config);
   command.add_option("--out", args.to.folder, "Folder for the images; images that it contains are kept")
       ->type_name("DIR")
       ->default_str("");

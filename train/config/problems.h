@@ -93,6 +93,8 @@ class Rules {
               std::string_view fix = "");
   /// Adds the results of a model's own check.
   void refuse(const ConfigFaults& faults);
+  /// Whether the user gave the key.
+  bool gives(std::string_view key) const { return given_.places.contains(key); }
 
  private:
   /// Whether the key, or a section that contains it, was refused.

@@ -1,7 +1,10 @@
 #include "train/config/run_rules.h"
 
+#include <algorithm>
+#include <functional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "train/config/enum_names.h"
 #include "train/config/number_text.h"
@@ -151,9 +154,14 @@ void check_init(const RunConfig& run, const FamilyConfig* checkpoint, Rules& rul
     return;
   }
   if (checkpoint != nullptr) {
-    for (const Difference& d : run.family->disagreements(*checkpoint))
-      rules.refuse({d.key}, d.expected + " as in the checkpoint of init.from", d.found,
-                   d.fix.empty() ? "remove the key" : d.fix);
+    std::vector<Difference> differing = run.family->disagreements(*checkpoint);
+    // What the user did not write follows from what the user wrote: the width of a head from their number.
+    const auto is_given = [&](const Difference& d) { return rules.gives(d.key); };
+    if (std::ranges::any_of(differing, is_given)) std::erase_if(differing, std::not_fn(is_given));
+    for (const Difference& d : differing) {
+      const std::string_view fix = d.fix.empty() && is_given(d) ? "remove the key" : std::string_view(d.fix);
+      rules.refuse({d.key}, d.expected + " as in the checkpoint of init.from", d.found, fix);
+    }
   }
   if (moh == nullptr) return;
   const bool measured_start =

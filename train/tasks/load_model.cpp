@@ -1,6 +1,8 @@
 #include "train/tasks/load_model.h"
 
+#include <algorithm>
 #include <span>
+#include <utility>
 
 #include "core/dry_run.h"
 #include "core/error.h"
@@ -19,6 +21,7 @@
 #include "train/weights/compare_weights.h"
 #include "train/weights/foreign_formats.h"
 #include "train/weights/load_weights.h"
+#include "train/weights/renamed_weights.h"
 #include "train/weights/weight_writer.h"
 
 namespace moh {
@@ -73,19 +76,45 @@ std::unique_ptr<WeightFile> open_verified(const ModelLocation& location, const s
   return weights;
 }
 
+/// The model of weights without a configuration, of which tensors tell a part, and settings the rest.
+std::unique_ptr<FamilyConfig> model_with(const std::vector<std::string>& settings,
+                                         const ModelLocation& location, const WeightFile& weights,
+                                         const Families& families) {
+  TensorModel found = model_in_tensors(weights, families);
+  if (found.model == nullptr) {
+    refuse_foreign_names(weights);
+    throw ConfigError(error_message(
+        location.weights.string(), "", "a configuration next to the weights", "none",
+        "name a folder with config.json or a run of moh; of a model that you can "
+        "describe, write its `task` and `model` into a CONFIG.yaml, and add --config CONFIG.yaml, or "
+        "name DIR of "
+        "'moh convert --from " +
+            location.weights.string() + " --to DIR --format moh --config CONFIG.yaml'"));
+  }
+  require_told(location.weights, found, [&](std::string_view key) {
+    return std::ranges::any_of(
+        settings, [&](const std::string& setting) { return setting.starts_with(std::string(key) + "="); });
+  });
+  return std::move(found.model);
+}
+
+/// The model at `path`, described by `description` if nothing else describes it.
+ModelLocation located(const std::filesystem::path& path, const std::filesystem::path& description) {
+  ModelLocation location = locate_model(path);
+  if (description.empty()) return location;
+  if (!location.config.empty())
+    throw ConfigError(error_message("--config " + description.string(), "", "weights without a configuration",
+                                    "those that " + location.config.string() + " describes"));
+  location.config = description;
+  return location;
+}
+
 /// The run of a model that was not trained by moh: defaults for everything but the model, in the precision of
 /// its weights.
-std::string run_text(const ModelLocation& location, const WeightFile& weights, const Families& families) {
-  const std::unique_ptr<FamilyConfig> model = read_model_config(location, families);
-  if (model == nullptr) {
-    refuse_foreign_names(weights);
-    throw ConfigError(
-        error_message(location.weights.string(), "", "a configuration next to the weights", "none",
-                      "name a folder with config.json or a run of moh; of a model that you can "
-                      "describe, write its `task` and `model` into a CONFIG.yaml, and name DIR of "
-                      "'moh convert --from " +
-                          location.weights.string() + " --to DIR --format moh --config CONFIG.yaml'"));
-  }
+std::string run_text(const ModelLocation& location, const WeightFile& weights, const Families& families,
+                     const std::vector<std::string>& settings) {
+  std::unique_ptr<FamilyConfig> model = read_model_config(location, families);
+  if (model == nullptr) model = model_with(settings, location, weights, families);
   RunConfig run = default_run(*model);
   run.output.dir =
       std::filesystem::path("runs") /
@@ -102,7 +131,7 @@ RunConfig read_config(const ModelLocation& location, const WeightFile& weights, 
     return load_run_config(location.config.string(), settings, families.configs(), use);
   const auto& described_by = location.config.empty() ? location.weights : location.config;
   const std::string name = "the run that " + described_by.string() + " stands for";
-  return RunFile::of_text(name, run_text(location, weights, families), families.configs(), settings)
+  return RunFile::of_text(name, run_text(location, weights, families, settings), families.configs(), settings)
       .finish(use);
 }
 
@@ -155,16 +184,19 @@ bool has_own_teacher(const RunConfig& run) {
   return run.init.distill.weight > 0 && run.init.distill.teacher == TeacherKind::kSource;
 }
 
-const Family& family_of_model(const std::filesystem::path& path, const Families& families) {
-  const ModelLocation location = locate_model(path);
+const Family& family_of_model(const std::filesystem::path& path, const Families& families,
+                              const std::filesystem::path& description) {
+  const ModelLocation location = located(path, description);
   if (location.is_checkpoint) return families.of(stored_run(location, families));
-  const std::unique_ptr<FamilyConfig> model = read_model_config(location, families);
+  std::unique_ptr<FamilyConfig> model = read_model_config(location, families);
+  if (model == nullptr) model = model_in_tensors(*open_weights(location), families).model;
   return model != nullptr ? families.of(*model) : *families.all().front();
 }
 
 LoadedModel load_model(const std::filesystem::path& path, const Families& families,
-                       const std::vector<std::string>& overrides, ConfigUse use, Communicator& processes) {
-  const ModelLocation location = locate_model(path);
+                       const std::vector<std::string>& overrides, ConfigUse use, Communicator& processes,
+                       const std::filesystem::path& description) {
+  const ModelLocation location = located(path, description);
   std::vector<std::string> settings;
   if (location.is_checkpoint) {
     static_cast<void>(
@@ -174,7 +206,7 @@ LoadedModel load_model(const std::filesystem::path& path, const Families& famili
   // CUDA graphs and NCCL concern training only, and must not prevent loading the model on a CPU.
   settings.insert(settings.end(), {"cuda_graph=false", "comm.backend=auto", "attention.backend=auto"});
   settings.insert(settings.end(), overrides.begin(), overrides.end());
-  const std::unique_ptr<WeightFile> weights =
+  std::unique_ptr<WeightFile> weights =
       open_verified(location, evaluated_part(location, families, settings, overrides));
   LoadedModel loaded;
   loaded.path = location.is_checkpoint ? location.weights : path;
@@ -184,8 +216,10 @@ LoadedModel load_model(const std::filesystem::path& path, const Families& famili
   open_configured_device(loaded.config, NewProducts::kFirstProposal);
   loaded.family = &families.of(loaded.config);
   const DType dtype = dtype_of(loaded.config.precision);
-  require_model(*weights, expected_tensors(*loaded.family, *loaded.config.family, dtype),
-                loaded.family->weight_names());
+  const WeightNames& names = loaded.family->weight_names();
+  const std::vector<WeightInfo> expected = expected_tensors(*loaded.family, *loaded.config.family, dtype);
+  weights = under_names_of(expected, names, std::move(weights));
+  require_model(*weights, expected, names);
   note_conversion(*weights, dtype);
   loaded.model = loaded.family->make_model(*loaded.config.family, placement_of(loaded.config));
   load_weights(loaded.model->parameters(), *weights);

@@ -51,7 +51,8 @@ RunConfig teacher_run(const RunConfig& run);
 bool has_own_teacher(const RunConfig& run);
 
 /// The family of the model at `path`. Throws as load_model() does for a path without one.
-const Family& family_of_model(const std::filesystem::path& path, const Families& families);
+const Family& family_of_model(const std::filesystem::path& path, const Families& families,
+                              const std::filesystem::path& description = {});
 
 /// A trained model, on the device of `config`.
 struct LoadedModel {
@@ -66,10 +67,12 @@ struct LoadedModel {
 /// tensors compared with the model before it is allocated. `overrides` change the configuration stored with
 /// the model; weights of another precision than its are converted, which is logged. Of a run
 /// with ema.evaluate, the moving average of the weights is loaded. Of several `processes`, each loads it to a
-/// GPU of its own. Throws CheckpointError that lists all missing and unexpected tensors and differing shapes;
-/// ConfigError, DeviceError.
+/// GPU of its own. `description`, a run's YAML or a config.json, describes weights that come without one;
+/// without it their tensors have to tell the model, and overrides what they leave open. Throws CheckpointError
+/// that lists all missing and unexpected tensors and differing shapes; ConfigError, DeviceError.
 LoadedModel load_model(const std::filesystem::path& path, const Families& families,
                        const std::vector<std::string>& overrides = {}, ConfigUse use = ConfigUse::kModel,
-                       Communicator& processes = one_process());
+                       Communicator& processes = one_process(),
+                       const std::filesystem::path& description = {});
 
 }  // namespace moh

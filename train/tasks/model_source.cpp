@@ -1,5 +1,6 @@
 #include "train/tasks/model_source.h"
 
+#include <algorithm>
 #include <utility>
 #include <vector>
 
@@ -10,6 +11,7 @@
 #include "train/weights/compare_weights.h"
 #include "train/weights/foreign_formats.h"
 #include "train/weights/hf/config_json.h"
+#include "train/weights/renamed_weights.h"
 
 namespace moh {
 
@@ -53,16 +55,18 @@ std::unique_ptr<FamilyConfig> read_yaml(const fs::path& path, const std::vector<
   return finish_run(file, families, ConfigUse::kModel).family->clone();
 }
 
-std::unique_ptr<FamilyConfig> published_model(const WeightFile& weights, const Families& families) {
+/// A model that its tensors tell.
+std::unique_ptr<FamilyConfig> known_model(const WeightFile& weights, const Families& families) {
   for (const Family* family : families.all()) {
     if (auto model = family->weight_names().published_model(weights)) return model;
   }
-  return nullptr;
+  TensorModel found = model_in_tensors(weights, families);
+  return found.untold.empty() ? std::move(found.model) : nullptr;
 }
 
 std::unique_ptr<FamilyConfig> read_config(const ModelLocation& location, const Families& families,
                                           const std::string& part, bool begins_a_run) {
-  if (location.config.empty()) return published_model(*open_weights(location, part), families);
+  if (location.config.empty()) return known_model(*open_weights(location, part), families);
   if (location.is_checkpoint)
     StoredCheckpoint(location.weights, LoadScope::kModelOnly);  // verifies its configuration
   if (location.config.extension() == ".json") return read_config_json(location.config, families);
@@ -80,6 +84,19 @@ void require_description(const RunFile& file) {
   throw ConfigError(error_message("init.from", file.run().init.from,
                                   "a configuration next to the weights, or in the run", "neither",
                                   "give " + keys + ", or model.preset, or name a folder with config.json"));
+}
+
+/// The same for weights of which a family knows the tensors: sizes are theirs, and the run gives the rest.
+/// Null if the run describes all of the model.
+std::unique_ptr<FamilyConfig> described_by_run(const RunFile& file, const WeightFile& weights,
+                                               const Families& families) {
+  TensorModel found = model_in_tensors(weights, families);
+  if (found.model == nullptr) {
+    require_description(file);
+    return nullptr;
+  }
+  require_told(weights.path(), found, [&](std::string_view key) { return file.gives(key); });
+  return std::move(found.model);
 }
 
 }  // namespace
@@ -104,6 +121,26 @@ std::vector<std::string> settings_of_checkpoint(const fs::path& step_folder, con
   return families.of(file.run()).weight_names().settings_in(step_folder);
 }
 
+TensorModel model_in_tensors(const WeightFile& weights, const Families& families) {
+  for (const Family* family : families.all()) {
+    TensorModel found;
+    found.model = family->weight_names().model_in(weights, found.untold);
+    if (found.model != nullptr) return found;
+  }
+  return {};
+}
+
+void require_told(const fs::path& weights, const TensorModel& model,
+                  FunctionRef<bool(std::string_view key)> given) {
+  std::string keys;
+  for (const std::string& key : model.untold) {
+    if (!given(key)) keys += (keys.empty() ? "" : ", ") + key;
+  }
+  if (keys.empty()) return;
+  throw ConfigError(error_message(weights.string(), "model", "what its tensors do not tell",
+                                  "nothing that says it", "give " + keys));
+}
+
 std::string assumed_values(const fs::path& yaml, const Families& families) {
   if (yaml.extension() == ".json") return {};  // missing keys have the defaults of transformers
   const RunFile file(yaml.string(), {}, families.configs());
@@ -117,6 +154,11 @@ ModelSource open_init_source(const RunConfig& run, const Families& families) {
                        read_config(location, families, run.init.part, /*begins_a_run=*/true),
                        location.config};
     if (source.model == nullptr) refuse_foreign_names(*source.weights);
+    if (source.model != nullptr) {
+      const Family& family = families.of(*source.model);
+      source.weights = under_names_of(expected_tensors(family, *source.model), family.weight_names(),
+                                      std::move(source.weights));
+    }
     if (source.config.empty()) source.config = location.weights;
     return source;
   } catch (const CheckpointError& error) {
@@ -127,8 +169,9 @@ ModelSource open_init_source(const RunConfig& run, const Families& families) {
 RunConfig finish_run(RunFile& file, const Families& families, ConfigUse use) {
   std::unique_ptr<FamilyConfig> model;
   if (file.leaves_model_open()) {
-    model = open_init_source(file.run(), families).model;
-    if (model == nullptr) require_description(file);
+    ModelSource source = open_init_source(file.run(), families);
+    model = std::move(source.model);
+    if (model == nullptr) model = described_by_run(file, *source.weights, families);
   }
   return file.finish(use, model.get());
 }

@@ -25,10 +25,22 @@ struct ModelSource {
 
 /// Reads the configuration: a config.json that one of the families recognises, or the YAML of a run. Throws
 /// ConfigError for a config.json of a model that moh does not support. If the location has none, that of the
-/// published model whose tensors these are (WeightNames::published_model), or null.
+/// model whose tensors these are (WeightNames::published_model, or model_in() if tensors tell all of it), or
+/// null.
 /// `part` as in open_weights().
 std::unique_ptr<FamilyConfig> read_model_config(const ModelLocation& location, const Families& families,
                                                 const std::string& part = {});
+
+/// What tensors tell of a model that comes without a configuration.
+struct TensorModel {
+  std::unique_ptr<FamilyConfig> model;  ///< null: no family has such tensors
+  std::vector<std::string> untold;      ///< keys of `model` that they leave open
+};
+TensorModel model_in_tensors(const WeightFile& weights, const Families& families);
+/// Throws ConfigError, naming `weights` and the keys that nobody gives, unless `given` is true of each of
+/// them.
+void require_told(const std::filesystem::path& weights, const TensorModel& model,
+                  FunctionRef<bool(std::string_view key)> given);
 
 /// The settings by which a checkpoint is used with the files that it carries (WeightNames::settings_in); they
 /// come before those that a user gives. Throws ConfigError.

@@ -34,6 +34,16 @@ class WeightNames {
   /// The configuration of weights that come without one, if they have exactly the tensors of a published
   /// model of the family; else null.
   virtual std::unique_ptr<FamilyConfig> published_model(const WeightFile&) const { return nullptr; }
+  /// The configuration of weights that come without one and are no published model's, as far as names and
+  /// shapes tell it; `untold` gets the keys of `model` that they leave open. Null for weights that are not
+  /// this family's.
+  virtual std::unique_ptr<FamilyConfig> model_in(const WeightFile&,
+                                                 std::vector<std::string>& /*untold*/) const {
+    return nullptr;
+  }
+  /// Another name that a file may have for the parameter, if one tensor has two and the file keeps one of
+  /// them: the output matrix of a tied embedding; "" for others.
+  virtual std::string_view other_name(std::string_view /*parameter*/) const { return {}; }
   /// The configuration of weights that have none: that of the run, with what the weights determine.
   virtual std::unique_ptr<FamilyConfig> config_of(const WeightFile&, const FamilyConfig& run) const {
     return run.clone();

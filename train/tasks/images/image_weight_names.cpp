@@ -1,20 +1,22 @@
 #include "train/tasks/images/image_weight_names.h"
 
-#include <cmath>
 #include <string>
 #include <vector>
 
 #include "core/dry_run.h"
 #include "core/error.h"
 #include "models/vision/resample.h"
+#include "train/config/within_bounds.h"
 #include "train/io/durable_file.h"
 #include "train/log/format.h"
 #include "train/tasks/images/image_run.h"
+#include "train/tasks/images/model_in_tensors.h"
 #include "train/tasks/images/timm_config.h"
 #include "train/tasks/trained_identity.h"
 #include "train/weights/compare_weights.h"
 #include "train/weights/hf/config_json.h"
 #include "train/weights/load_weights.h"
+#include "train/weights/sizes_in.h"
 #include "train/weights/weight_writer.h"
 
 namespace moh {
@@ -29,12 +31,6 @@ bool are_of(const ImageModelConfig& model, const WeightFile& weights, const Weig
   const DryRunScope no_memory;
   const auto made = make_image_model(model, DType::kFloat32);
   return compare_weights(infos_of(tensors_of(made->parameters())), weights, &names).none();
-}
-
-/// Side of a square of tokens; 0 for other numbers.
-std::int64_t side_of(std::int64_t tokens) {
-  const auto side = static_cast<std::int64_t>(std::lround(std::sqrt(static_cast<double>(tokens))));
-  return side * side == tokens ? side : 0;
 }
 
 std::string routing_text(const ImageModelConfig& c) {
@@ -78,6 +74,19 @@ std::unique_ptr<FamilyConfig> ImageWeightNames::published_model(const WeightFile
   return nullptr;
 }
 
+std::unique_ptr<FamilyConfig> ImageWeightNames::model_in(const WeightFile& weights,
+                                                         std::vector<std::string>& untold) const {
+  ModelInTensors found = image_model_in(weights);
+  auto run = std::make_unique<ImageRun>();
+  run->model = std::move(found.model);
+  ConfigFaults faults;
+  check(run->model, faults);
+  if (!config::within_bounds(*run) || !faults.all().empty()) return nullptr;
+  if (found.untold.empty() && !are_of(run->model, weights, *this)) return nullptr;
+  untold.assign(found.untold.begin(), found.untold.end());
+  return run;
+}
+
 void ImageWeightNames::write_files(const std::filesystem::path& folder, const FamilyConfig& config,
                                    const ModelLocation& source, std::span<const WeightInfo>) const {
   ImageRun run = image_run(config);
@@ -103,7 +112,7 @@ Tensor ImageWeightNames::resizing(std::string_view parameter, const Shape& from,
   if (parameter != "pos_embed" || from.rank() != 3 || to.rank() != 3 || from[0] != 1 || from[2] != to[2])
     return {};
   for (const std::int64_t prefix : {0, 1}) {  // a class token, which has no place in the image
-    const std::int64_t before = side_of(from[1] - prefix), after = side_of(to[1] - prefix);
+    const std::int64_t before = side_of_square(from[1] - prefix), after = side_of_square(to[1] - prefix);
     if (before > 0 && after > 0) return position_weights({before, before}, {after, after}, prefix);
   }
   return {};

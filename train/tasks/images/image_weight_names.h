@@ -13,6 +13,8 @@ class ImageWeightNames final : public WeightNames {
   bool recognises(const ConfigJson& json) const override;
   std::unique_ptr<FamilyConfig> read_config(const std::filesystem::path& config_json) const override;
   std::unique_ptr<FamilyConfig> published_model(const WeightFile& weights) const override;
+  std::unique_ptr<FamilyConfig> model_in(const WeightFile& weights,
+                                         std::vector<std::string>& untold) const override;
   /// timm's config.json of a dense vision transformer.
   void write_files(const std::filesystem::path& folder, const FamilyConfig& config,
                    const ModelLocation& source, std::span<const WeightInfo> tensors) const override;

@@ -192,6 +192,11 @@ class LanguageWeightNames final : public WeightNames {
     return files;
   }
 
+  /// A tied model may be saved under either name (safetensors' save_model keeps one of them).
+  std::string_view other_name(std::string_view parameter) const override {
+    return parameter == kEmbedding ? kOutputMatrix : std::string_view();
+  }
+
   /// Tables of rotary frequencies, which are computed, and an output matrix that equals the tied embedding.
   bool is_redundant(const WeightFile& weights, const WeightInfo& tensor) const override {
     if (tensor.name.ends_with(".rotary_emb.inv_freq")) return true;

@@ -15,6 +15,7 @@
 #include "train/tools/convert/write_model_checkpoint.h"
 #include "train/weights/describe_weights.h"
 #include "train/weights/load_weights.h"
+#include "train/weights/renamed_weights.h"
 
 namespace moh {
 
@@ -256,8 +257,8 @@ ConvertReport convert_model(const ConvertOptions& asked, const Families& familie
   ConvertOptions options = asked;
   if (!is_file_output(asked) && !asked.to.has_filename()) options.to = asked.to.parent_path();  // "out/"
   restore_replaced(options.to);
-  const auto weights = open_weights(location, options.part,
-                                    options.allow_differences ? TotalSize::kWarned : TotalSize::kChecked);
+  auto weights = open_weights(location, options.part,
+                              options.allow_differences ? TotalSize::kWarned : TotalSize::kChecked);
   check_destination(options, location, *weights);
   ConvertReport report;
   report.source_format = format_and_part(*weights);
@@ -275,6 +276,7 @@ ConvertReport convert_model(const ConvertOptions& asked, const Families& familie
   if (model) {
     const Family& family = families.of(*model);
     expected = expected_tensors(family, *model);
+    weights = under_names_of(expected, family.weight_names(), std::move(weights));
     report.differences = compare_weights(expected, *weights, &family.weight_names());
     check_differences(options, report);
   }
