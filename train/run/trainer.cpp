@@ -143,9 +143,10 @@ TrainOutcome Trainer::run() {
   items_before_ = state_.items;
   begun_ = logged_at_ = state_.step;
   task_.seek(state_.samples, train_step_.part());
-  // A forward pass takes a third of a pass forward and backward.
+  // A forward pass takes a third of a pass forward and backward. An evaluation of a step follows its log
+  // line.
   const auto step_samples = static_cast<double>(config_.train.batch_size * config_.train.accumulate);
-  progress_.expect_evaluations([this](std::int64_t step) { return evaluations_.count_after(step); },
+  progress_.expect_evaluations([this](std::int64_t step) { return evaluations_.count_after(step - 1); },
                                task_.evaluation_samples() / (3 * step_samples));
   for (const std::int64_t step : config_.checkpoint.keep) {
     if (step > length_.steps)
