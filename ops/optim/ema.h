@@ -29,7 +29,7 @@ class EmaUpdate {
   /// One update. 0 <= decay <= 1, else throws ValueError. With `go`, a scalar of float64 on the device of the
   /// parameters, nothing happens if it is 0.
   void update(double decay, const Tensor& go = {}) const;
-  /// The same with 1 - decay in `rate`, a scalar of float64 on the device of the parameters.
+  /// An update with 1 - decay in `rate`, a scalar of float64 on the device of the parameters.
   void update_by(const Tensor& rate, const Tensor& go = {}) const;
 
  private:

@@ -531,7 +531,7 @@ std::string Trainer::stop_reason() {
   return processes_.max(over ? 1 : 0) > 0 ? "stopped after " + text_of(limit) + " s" : "";
 }
 
-/// Those of the task, and that the average of a short run consists of its first weights.
+/// The remarks of the task, and one that the average of a short run consists of its first weights.
 std::vector<std::pair<std::string, std::string>> Trainer::remarks() const {
   std::vector<std::pair<std::string, std::string>> remarks = task_.remarks();
   if (train_step_.average() == nullptr) return remarks;

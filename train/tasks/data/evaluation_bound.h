@@ -21,7 +21,7 @@ struct EvaluationBound {
   std::int64_t most(bool in_training, std::int64_t usual) const {
     return given ? static_cast<std::int64_t>(*given) : in_training ? usual : 0;
   }
-  /// The same in training, as EvaluationWork has it.
+  /// most() during a training, as EvaluationWork has it.
   std::optional<std::int64_t> most_in_training(std::int64_t usual) const {
     const std::int64_t bound = most(true, usual);
     return bound > 0 ? std::optional(bound) : std::nullopt;

@@ -69,7 +69,7 @@ struct TimePlan {
 /// The evaluations of a run.
 struct EvaluationPlan {
   std::int64_t count = 0;
-  /// Of each: forward passes in items, pictures that the model draws among them. Nothing if all held-out data
+  /// Forward passes of each, in items, pictures that the model draws among them. Nothing if all held-out data
   /// are evaluated, whose size is not known without them.
   std::optional<std::int64_t> items;
 };

@@ -114,12 +114,12 @@ class EvaluationPictures {
  public:
   using Batch = PictureBatch;
 
-  /// Of `most` pictures, if there are more (SpreadSubset); 0: of all.
+  /// Evaluates `most` pictures, if there are more (SpreadSubset); 0: all.
   EvaluationPictures(PictureSourcePtr source, const EvaluationView& view, std::int64_t batch_size,
                      OnError on_error, std::shared_ptr<BrokenPictures> broken, std::int64_t most = 0);
 
   const PictureSource& source() const { return *source_; }
-  /// Those of the source that are evaluated.
+  /// Which of the source are evaluated.
   const SpreadSubset& pictures() const { return pictures_; }
   /// Number of batches.
   std::int64_t size() const;
