@@ -127,7 +127,7 @@ class TextFaults(support.MohTest):
         self.write("text.txt", "a b c")
         for command in (("data", "tokenize", "--input", "text.txt", "--output"),
                         ("data", "train-tokenizer", "--input", "text.txt", "--vocab-size", 300, "--output")):
-            output = self.moh(*command, "tok/shake.safetensors", code=support.CONFIG_ERROR)
+            output = self.moh(*command, "tok/shake.safetensors", code=support.STORAGE_ERROR)
             self.assert_says(output, "--output: cannot create tok/shake.safetensors: the folder tok does not exist")
 
     def test_info_of_a_folder(self):

@@ -126,15 +126,15 @@ void DurableFile::commit() {
 
 namespace {
 
-/// Throws ConfigError if a file cannot be made here because its folder does not exist.
+/// Throws StorageError if a file cannot be made here because its folder does not exist.
 void require_folder(std::string_view option, const fs::path& path) {
   const fs::path folder = folder_of(path);
   std::error_code ignored;
   if (fs::is_directory(folder, ignored)) return;
   const bool exists = fs::exists(folder, ignored);
-  throw ConfigError(std::string(option) + ": cannot create " + printable_path(path) + ": " +
-                    (exists ? printable_path(folder) + " is no folder"
-                            : "the folder " + printable_path(folder) + " does not exist; make it first"));
+  throw StorageError(std::string(option) + ": cannot create " + printable_path(path) + ": " +
+                     (exists ? printable_path(folder) + " is no folder"
+                             : "the folder " + printable_path(folder) + " does not exist; make it first"));
 }
 
 }  // namespace

@@ -70,7 +70,7 @@ std::vector<TokenId> ends_of(const ModelLocation& source) {
 /// Warns where the ids of config.json and generation_config.json are not those of the tokenizer's bos_token
 /// and eos_token: in published folders they differ, and what counts here should be known.
 void compare_token_ids(const ModelLocation& source, const Tokenizer& tokenizer) {
-  if (!source.is_hf()) return;
+  if (!source.is_hf() || tokenizer.files().empty()) return;  // bytes have no roles
   const Companions beside = companions(source);
   HfTokenIds ids = read_hf_token_ids(source.config);
   if (const auto generation = beside.find(kGenerationConfig); generation != beside.end())
