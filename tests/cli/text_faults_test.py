@@ -122,6 +122,12 @@ class TextFaults(support.MohTest):
         begin, end = "<|im_start|>", "<|im_end|>"
         self.assertEqual(score(bos_token=begin, eos_token=end), score(eos_token=begin))
         self.assertNotEqual(score(bos_token=begin, eos_token=end), score(eos_token=end))
+        # A token that only this file names has no row in the embedding.
+        self.assertEqual(score(bos_token="<new>", eos_token=end), score(eos_token=end))
+        self.assertEqual(score(pad_token="<pad>", eos_token=end), score(eos_token=end))
+        self.write("p.jsonl", '{"text": "the head<pad>"}\n')
+        output = self.moh("eval", "--checkpoint", "m", "tasks=[p.yaml]", "data=.", code=support.INPUT_ERROR)
+        self.assert_says(output, "p.jsonl:1", "found 702 (<pad>)")
 
     def test_an_output_in_a_folder_that_does_not_exist(self):
         self.write("text.txt", "a b c")

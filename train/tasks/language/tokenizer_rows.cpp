@@ -32,6 +32,10 @@ class NarrowedTokenizer final : public Tokenizer {
   std::uint64_t content_hash() const override { return tokenizer_->content_hash(); }
   std::optional<TokenId> end_of_document() const override { return tokenizer_->end_of_document(); }
   const std::vector<TokenId>& sequence_start() const override { return tokenizer_->sequence_start(); }
+  std::optional<TokenId> beginning() const override {
+    const std::optional<TokenId> id = tokenizer_->beginning();
+    return id && *id < rows_ ? id : std::nullopt;
+  }
   bool drops_leading_space() const override { return tokenizer_->drops_leading_space(); }
   const std::vector<TokenizerFile>& files() const override { return tokenizer_->files(); }
   bool encodes_in_pieces() const override { return tokenizer_->encodes_in_pieces(); }
@@ -102,6 +106,10 @@ std::unique_ptr<const Tokenizer> with_rows(std::unique_ptr<const Tokenizer> toke
   const std::int64_t tokens = tokenizer->vocab_size();
   if (tokens <= rows) return tokenizer;
   require_marks(*tokenizer, rows, where);
+  if (const auto begin = tokenizer->beginning(); begin && *begin >= rows) {
+    log_warning(where + ": bos_token " + shown(*tokenizer, *begin) +
+                " has no row in the model's embedding: texts are scored after the token that ends documents");
+  }
   log_warning(where + ": " + std::to_string(tokens) + " tokens, but the model's embedding has " +
               std::to_string(rows) + " rows: texts with a token from " +
               shown(*tokenizer, static_cast<TokenId>(rows)) +
