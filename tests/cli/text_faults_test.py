@@ -148,6 +148,9 @@ class TextFaults(support.MohTest):
     def test_chats_without_a_template(self):
         chat = '{"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]}\n'
         self.refused("c.jsonl", chat, "found the keys 'messages'", "set data.message_template (--message-template", "{role}")
+        self.write("all/c.jsonl", chat)
+        output = self.moh("data", "tokenize", "--input", "all", "--output", "o", code=support.INPUT_ERROR)
+        self.assert_says(output, "1 JSON Lines of chats, without a message_template (first: all/c.jsonl)")
         self.tokenize("c.jsonl", chat, "--message-template", "<{role}>{content}\n")
 
     def test_numbers_of_token_files(self):

@@ -117,10 +117,13 @@ bool with_reader(const InputPath& input, const Tokenizer& tokenizer, SkippedFile
 
 /// Other records than documents, such as the metrics.jsonl of a run, are passed over where they lie in a
 /// folder with text: JSON Lines whose first line has no text.
-RecordKind require_kind(const InputPath& input, const RecordReader& records, const DocumentPart& first) {
+RecordKind require_kind(const InputPath& input, const RecordReader& records, const RecordOptions& options,
+                        const DocumentPart& first) {
   const std::optional<RecordKind> kind = records.kind_of(input, first);
-  if (!kind) throw DocumentReader::Unreadable{"JSON Lines without text", ""};
-  return *kind;
+  if (kind) return *kind;
+  const bool is_chat = options.message.empty() && first.text.find("\"messages\"") != std::string::npos;
+  throw DocumentReader::Unreadable{
+      is_chat ? "JSON Lines of chats, without a message_template" : "JSON Lines without text", ""};
 }
 
 }  // namespace
@@ -132,7 +135,7 @@ bool for_each_text(const InputPath& input, const Tokenizer& tokenizer, const Rec
     std::uint64_t done = 0;
     std::optional<RecordKind> kind;
     for (Batch batch; batch.fill(reader); done = reader.position()) {
-      if (!kind) kind = require_kind(input, records, batch.first());
+      if (!kind) kind = require_kind(input, records, options, batch.first());
       batch.work_on(input.path, records, *kind, tokenizer, work);
       progress(reader.position() - done);
     }
@@ -152,7 +155,7 @@ std::optional<RecordKind> kind_of_text(const InputPath& input, const Tokenizer& 
   std::optional<RecordKind> kind;
   const bool has_text = with_reader(input, tokenizer, skipped, [&](DocumentReader& reader) {
     for (DocumentPart part; reader.next(part);) {
-      if (!kind) kind = require_kind(input, records, part);
+      if (!kind) kind = require_kind(input, records, options, part);
     }
   });
   return has_text ? kind : std::nullopt;
@@ -165,7 +168,7 @@ bool has_prompts(const InputPath& input, const Tokenizer& tokenizer, const Recor
   bool found = false;
   with_reader(input, tokenizer, skipped, [&](DocumentReader& reader) {
     DocumentPart first;
-    if (reader.next(first)) found = require_kind(input, records, first) != RecordKind::kText;
+    if (reader.next(first)) found = require_kind(input, records, options, first) != RecordKind::kText;
   });
   return found;
 }
