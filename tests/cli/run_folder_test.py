@@ -184,7 +184,8 @@ class Samples(support.MohTest):
         super().setUp()
         self.write("dit.yaml", f"seed: 3\nthreads: 1\ntask: diffusion\noutput: {{dir: run}}\n{support.TINY_DIT}"
                    "data: {drawn: 16, drawn_validation: 8}\ntrain: {steps: 2, batch_size: 4}\n"
-                   "optim: {learning_rate: 0.003}\neval: {every: 1}\nsample: {pictures: 2, steps: '2'}\ncheckpoint: {every: 1}\n")
+                   "optim: {learning_rate: 0.003}\nschedule: {warmup_steps: 1}\neval: {every: 1}\n"
+                   "sample: {pictures: 2, steps: '2'}\ncheckpoint: {every: 1}\n")
 
     def train_pictures(self, *arguments, code=support.DONE):
         return self.moh("train", "dit.yaml", *arguments, code=code)

@@ -157,10 +157,10 @@ class Torchrun(ranks.RanksTest):
 
     def test_another_number_of_processes_and_a_rank_twice(self):
         config = self.config(CONFIG)
-        for ranks, world, words in (((0, 1), 3, "WORLD_SIZE: expected 2"), ((0, 1, 1), None, "RANK: expected each")):
-            port, size = ranks.free_port(), len(ranks)
+        for numbers, world, words in (((0, 1), 3, "WORLD_SIZE: expected 2"), ((0, 1, 1), None, "RANK: expected each")):
+            port, size = ranks.free_port(), len(numbers)
             first = self.start(0, size, port, "train", config)
-            others = [self.start(rank, size, port, "train", config, world=world) for rank in ranks[1:]]
+            others = [self.start(rank, size, port, "train", config, world=world) for rank in numbers[1:]]
             self.assertEqual(first.wait(support.TIMEOUT_SECONDS), support.CONFIG_ERROR, self.output(0))
             self.assert_says(self.output(0), words)
             for other in others:

@@ -58,11 +58,11 @@ std::string c_library() {
 /// A value for a message: on one line, and not long.
 std::string shortened(const std::string& value) {
   constexpr std::size_t kMost = 200;
-  if (value.size() <= kMost && value.find('\n') == std::string::npos) return value;
-  std::string line = value.substr(0, kMost / 4);
-  std::ranges::replace(line, '\n', ' ');
-  return line + "... (" + std::to_string(std::ranges::count(value, '\n') + 1) + " lines, checksum " +
-         checksum_hex(value) + ")";
+  std::string line;
+  for (const char c : value) line += c == '\n' ? std::string(", ") : std::string(1, c);
+  if (line.size() <= kMost) return line;
+  return line.substr(0, kMost / 4) + "... (" + std::to_string(std::ranges::count(value, '\n') + 1) +
+         " lines, checksum " + checksum_hex(value) + ")";
 }
 
 }  // namespace
