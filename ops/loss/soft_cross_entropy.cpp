@@ -1,7 +1,11 @@
 #include "ops/loss/soft_cross_entropy.h"
 
+#include <algorithm>
+#include <limits>
+#include <span>
 #include <string>
 
+#include "core/dry_run.h"
 #include "ops/loss/cross_entropy_kernels.h"
 #include "ops/loss/soft_cross_entropy_kernels.h"
 #include "ops/op.h"
@@ -9,6 +13,19 @@
 namespace moh {
 
 namespace {
+
+/// Throws for a target that is no share of a probability, as one of a label that is not among the classes.
+template <class T>
+void require_shares(const Tensor& targets) {
+  const std::span<const T> values = targets.span<T>();
+  const auto wrong = std::ranges::find_if(
+      values, [](T value) { return !(value >= 0 && value <= std::numeric_limits<T>::max()); });
+  if (wrong == values.end()) return;
+  const std::int64_t at = wrong - values.begin(), width = targets.dim(-1);
+  throw ValueError(error_message("soft_cross_entropy", "targets", "finite numbers from 0 on",
+                                 std::to_string(*wrong) + " at row " + std::to_string(at / width) +
+                                     ", class " + std::to_string(at % width)));
+}
 
 void check(const Variable& logits, const Tensor& targets, double normalizer) {
   const std::string op = "soft_cross_entropy";
@@ -21,6 +38,11 @@ void check(const Variable& logits, const Tensor& targets, double normalizer) {
     throw DeviceError(error_message(op, "targets", device_name(logits.device()) + " as logits",
                                     device_name(targets.device())));
   }
+  if (targets.device() != kCpu || dry_run()) return;
+  if (targets.dtype() == DType::kFloat64)
+    require_shares<double>(targets);
+  else
+    require_shares<float>(targets);
 }
 
 }  // namespace

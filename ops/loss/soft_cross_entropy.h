@@ -10,7 +10,8 @@ namespace moh {
 /// (float64 for float64 logits), which need not sum to 1. Returns a float32 scalar (float64 for float64). Row
 /// maxima are subtracted first; rows are summed in double precision, in an order that does not depend on the
 /// number of threads. Saves two numbers per row; the logits are kept. Not differentiable with respect to the
-/// targets. Throws ShapeError, DTypeError, DeviceError, and ValueError for a normalizer that is not positive.
+/// targets. Throws ShapeError, DTypeError, DeviceError, and ValueError for a normalizer that is not positive
+/// and, on the CPU, for a target that is negative or not finite.
 Variable soft_cross_entropy(const Variable& logits, const Tensor& targets, double normalizer = 1.0);
 
 }  // namespace moh

@@ -1,6 +1,7 @@
 #include "core/error.h"
 #include "tests/fuzz/memory_file.h"
 #include "train/formats/tar_file.h"
+#include "train/tasks/images/data/shard_index.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   // The sums of headers are put right at every block, so that mutations of other fields are read.
@@ -18,6 +19,14 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       moh::read_tar(file, [&](const moh::TarMember& member) {
         if (member.offset > file.size() || member.size > file.size() - member.offset) __builtin_trap();
       });
+    } catch (const moh::DataError&) {
+    }
+    try {
+      const moh::ShardIndex index = moh::make_shard_index(memory->path());
+      for (std::size_t i = 0; i < index.offsets.size(); ++i) {
+        const std::int64_t label = index.labels[i], classes = std::ssize(index.class_names);
+        if (label < 0 || (classes > 0 && label >= classes)) __builtin_trap();
+      }
     } catch (const moh::DataError&) {
     }
   }

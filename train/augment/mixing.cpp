@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -92,6 +93,11 @@ void soft_targets(std::span<const std::int64_t> labels, std::int64_t classes, do
                   std::span<float> to) {
   const auto width = static_cast<std::size_t>(classes);
   MOH_CHECK(to.size() == labels.size() * width, "soft_targets: the result has another size");
+  for (const std::int64_t label : labels) {
+    if (label < 0 || label >= classes)
+      throw ValueError(
+          error_message("targets", "label", "0 to " + std::to_string(classes - 1), std::to_string(label)));
+  }
   const double off = smoothing / static_cast<double>(classes);
   const auto low = static_cast<float>(off), high = static_cast<float>(1 - smoothing + off);
   const auto own = static_cast<float>(lambda), other = static_cast<float>(1 - lambda);

@@ -40,7 +40,7 @@ void mix_pictures(std::span<float> pictures, std::int64_t count, PictureSize siz
 
 /// Targets [labels, classes] of a mixed group, in float32: lambda of each picture's own class and 1 - lambda
 /// of the other's, where a class is smoothing / classes everywhere, and 1 - smoothing more at its own place.
-/// 0 <= labels < classes.
+/// Throws ValueError for a label that is not one of the classes: it would be written outside of its row.
 void soft_targets(std::span<const std::int64_t> labels, std::int64_t classes, double smoothing, double lambda,
                   std::span<float> to);
 

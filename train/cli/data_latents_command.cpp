@@ -46,9 +46,9 @@ LatentOptions options_of(const LatentsArgs& args) {
   LatentOptions options = args.options;
   options.dtype = args.dtype == "bfloat16" ? DType::kBFloat16 : DType::kFloat32;
   options.on_error = args.on_error == "skip" ? OnError::kSkip : OnError::kStop;
-  if (options.shard_pictures < 1)
-    throw ConfigError(
-        error_message("--shard-pictures", "", "1 or more", std::to_string(options.shard_pictures)));
+  if (options.shard_pictures < 1 || options.shard_pictures > kMostLatentPictures)
+    throw ConfigError(error_message("--shard-pictures", "", "1 to " + std::to_string(kMostLatentPictures),
+                                    std::to_string(options.shard_pictures)));
   return options;
 }
 

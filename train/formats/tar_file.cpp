@@ -56,6 +56,13 @@ bool has_its_checksum(const Header& header) {
   return number(header, 148, 8) == sum;
 }
 
+/// The name that a header has itself.
+std::string short_name(const Header& header) {
+  const std::string_view prefix = field(header, 345, 155), own = field(header, 0, 100);
+  const bool has_prefix = field(header, 257, 6) == "ustar" && !prefix.empty();
+  return has_prefix ? std::string(prefix) + "/" + std::string(own) : std::string(own);
+}
+
 class TarReader {
  public:
   explicit TarReader(const InputFile& file) : file_(file) {}
@@ -160,12 +167,7 @@ class TarReader {
     }
   }
 
-  std::string name() const {
-    if (!long_name_.empty()) return long_name_;
-    const std::string_view prefix = field(header_, 345, 155), own = field(header_, 0, 100);
-    const bool has_prefix = field(header_, 257, 6) == "ustar" && !prefix.empty();
-    return has_prefix ? std::string(prefix) + "/" + std::string(own) : std::string(own);
-  }
+  std::string name() const { return long_name_.empty() ? short_name(header_) : long_name_; }
 
   const InputFile& file_;
   Header header_{};
@@ -178,6 +180,13 @@ class TarReader {
 
 void read_tar(const InputFile& file, FunctionRef<void(const TarMember&)> visit) {
   TarReader(file).read(visit);
+}
+
+std::string tar_name_before(const InputFile& file, std::uint64_t offset) {
+  if (offset < kBlock || offset > file.size()) return "";
+  Header header{};
+  file.read(offset - kBlock, std::as_writable_bytes(std::span(header)), "header");
+  return has_its_checksum(header) ? short_name(header) : "";
 }
 
 }  // namespace moh

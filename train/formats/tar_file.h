@@ -21,4 +21,8 @@ struct TarMember {
 /// archives, and for sparse files.
 void read_tar(const InputFile& file, FunctionRef<void(const TarMember&)> visit);
 
+/// The name in the header before a member's bytes, for messages: of one with a name of more than 100 bytes it
+/// may be the beginning. Empty where no header ends at `offset`.
+std::string tar_name_before(const InputFile& file, std::uint64_t offset);
+
 }  // namespace moh

@@ -92,4 +92,11 @@ TEST_CASE("ops: soft_cross_entropy refuses what does not fit") {
   CHECK_THROWS_AS(soft_cross_entropy(logits, Tensor()), ValueError);
   CHECK_THROWS_AS(soft_cross_entropy(Variable(), targets), ValueError);
   CHECK_THROWS_AS(soft_cross_entropy(logits, targets, 0), ValueError);
+  for (const float share : {-0.1F, std::nanf(""), std::numeric_limits<float>::infinity()}) {
+    const Tensor wrong = tensor_of<float>({2, 3}, {0, 1, 0, 0, 0, share});
+    CHECK_THROWS_WITH(
+        soft_cross_entropy(logits, wrong),
+        Catch::StartsWith("soft_cross_entropy: targets: expected finite numbers from 0 on, found") &&
+            Catch::EndsWith("at row 1, class 2"));
+  }
 }

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <new>
 #include <random>
 #include <string>
 #include <vector>
@@ -191,4 +192,12 @@ TEST_CASE("pictures: a PNG of more pixels than its bytes can hold is refused bef
   Bytes file = header;
   for (const int byte : {0x6d, 0xc0, 0x7f, 0x6f}) file.push_back(static_cast<std::byte>(byte));
   CHECK_THAT(refusal(file), Catch::Contains("data"));
+}
+
+TEST_CASE("decode_picture: memory that the system refuses is an error of the picture") {
+  for (const char* name : {"rgb.jpg", "ycc420_progressive.jpg", "rgb8.png", "rgb8_interlaced.png"}) {
+    const auto without_memory = [](PictureSize) -> PictureBox { throw std::bad_alloc(); };
+    CHECK_THAT(message_of<DataError>([&] { decode_picture(sample_bytes(name), name, without_memory); }),
+               Catch::StartsWith(std::string(name) + ": picture: expected memory for its pixels"));
+  }
 }

@@ -6,6 +6,8 @@ Usage: make_golden.py [FOLDER]
 Writes small pictures of every kind to data/ beside this file, and to golden.json the SHA-256 of what the libraries
 compute from them and from the pictures in FOLDER (the ImageNet sample, if given; its entries are kept otherwise). Made with
   pip install pillow==12.0.0 numpy==2.3.5 torch==2.9.1 torchvision==0.24.1 timm==1.0.22
+Pillow up to 12.3 gives these sums. From 13.0 on it resizes a crop that is taller than wide vertically first, which rounds
+otherwise.
 """
 
 import hashlib

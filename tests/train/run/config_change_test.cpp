@@ -4,6 +4,7 @@
 
 #include "core/error.h"
 #include "tests/support/language_runs.h"
+#include "train/tasks/data/data_contents.h"
 
 using namespace moh;
 
@@ -53,6 +54,12 @@ TEST_CASE("trainer: paths of data may change where the contents are known, these
       Catch::Contains("\n  data.train: 1 file, 10 tokens, checksum 12 -> 1 file, 10 tokens, checksum 34\n"
                       "  data.validation: none -> more\n"));
   CHECK_THROWS_AS(review_data_changes(other, contents, false), DataError);
+  // A checkpoint of an earlier version knows less of pictures, and is compared by that.
+  const DataContents old = {{"data.train", "4 pictures, checksum of names 5"}};
+  const DataContents now_known = {{"data.train", with_contents(old[0].second, "6")}};
+  CHECK_NOTHROW(review_data_changes(old, now_known, false));
+  CHECK_THROWS_AS(review_data_changes({{"data.train", with_contents(old[0].second, "7")}}, now_known, false),
+                  DataError);
   CHECK_NOTHROW(review_data_changes(other, contents, /*allow=*/true));
 }
 

@@ -14,7 +14,7 @@ namespace moh {
 /// A file in memory and its name for errors.
 struct PictureFile {
   std::span<const std::byte> bytes;
-  std::string_view name;
+  PictureName name;
 
   /// Throws DataError: "NAME: FORMAT: expected E, found F".
   [[noreturn]] void fail(std::string_view format, std::string_view expected, std::string_view found) const;

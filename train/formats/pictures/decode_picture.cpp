@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <new>
 #include <string>
 #include <utility>
 
@@ -36,18 +37,22 @@ std::string format_found(std::string_view bytes) {
   return "a file that begins with the bytes " + hex_digits(bytes.substr(0, 4));
 }
 
-Picture decode(std::span<const std::byte> bytes, std::string_view name, ChooseRegion region) {
+Picture decode(std::span<const std::byte> bytes, PictureName name, ChooseRegion region) {
   const PictureFile file{bytes, name};
   const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-  if (text.starts_with(kJpeg)) return decode_jpeg(file, region);
-  if (text.starts_with(kPng)) return decode_png(file, region);
+  try {
+    if (text.starts_with(kJpeg)) return decode_jpeg(file, region);
+    if (text.starts_with(kPng)) return decode_png(file, region);
+  } catch (const std::bad_alloc&) {
+    refuse_without_memory(name());
+  }
   file.fail("picture", "a JPEG or PNG file", format_found(text));
 }
 
 }  // namespace
 
 void PictureFile::fail(std::string_view format, std::string_view expected, std::string_view found) const {
-  throw DataError(error_message(name, format, expected, found));
+  throw DataError(error_message(name(), format, expected, found));
 }
 
 void PictureFile::check_size(std::string_view format, PictureSize size, std::int64_t pixels_per_byte) const {
@@ -61,7 +66,12 @@ void PictureFile::check_size(std::string_view format, PictureSize size, std::int
   }
 }
 
-Picture decode_picture(std::span<const std::byte> file, std::string_view name, ChooseRegion region) {
+void refuse_without_memory(const std::string& name) {
+  throw DataError(error_message(name, "picture", "memory for its pixels", "that the system refused it",
+                                "make it smaller, or allow this process more memory"));
+}
+
+Picture decode_picture(std::span<const std::byte> file, PictureName name, ChooseRegion region) {
   return decode(file, name, [&](PictureSize size) {
     const PictureBox box = region(size);
     MOH_CHECK(is_within(box, size), "decode_picture: region outside of the picture");
@@ -69,13 +79,19 @@ Picture decode_picture(std::span<const std::byte> file, std::string_view name, C
   });
 }
 
+Picture decode_picture(std::span<const std::byte> file, std::string_view name, ChooseRegion region) {
+  const auto named = [name] { return std::string(name); };
+  return decode_picture(file, named, region);
+}
+
 Picture decode_picture(std::span<const std::byte> file, std::string_view name) {
-  return decode(file, name, [](PictureSize size) { return whole(size); });
+  return decode_picture(file, name, [](PictureSize size) { return whole(size); });
 }
 
 PictureSize picture_size(std::span<const std::byte> file, std::string_view name) {
   PictureSize found;
-  decode(file, name, [&](PictureSize size) {
+  const auto named = [name] { return std::string(name); };
+  decode(file, named, [&](PictureSize size) {
     found = size;
     return PictureBox();
   });

@@ -19,6 +19,9 @@ inline constexpr std::int64_t kMaxPicturePixels = 178'956'970;
 /// Chooses the part of a picture to decode from the picture's size, which the header says.
 using ChooseRegion = FunctionRef<PictureBox(PictureSize)>;
 
+/// The name of a picture, which is asked for by errors alone.
+using PictureName = FunctionRef<std::string()>;
+
 /// Decodes a JPEG or PNG file, told apart by their first bytes and not by name, to RGB: the pixels that
 /// Pillow's Image.open(...).convert("RGB") gives, which torchvision's ImageFolder loads.
 ///
@@ -32,11 +35,16 @@ using ChooseRegion = FunctionRef<PictureBox(PictureSize)>;
 /// as if all of it were. `name` names the file in errors.
 ///
 /// Throws DataError for a file of another format, one that is damaged or incomplete, and a picture of more
-/// than kMaxPicturePixels or of more pixels than so many bytes can hold; before memory for pixels is taken.
+/// than kMaxPicturePixels or of more pixels than so many bytes can hold; before memory for pixels is taken;
+/// and where the system refuses that memory.
+Picture decode_picture(std::span<const std::byte> file, PictureName name, ChooseRegion region);
 Picture decode_picture(std::span<const std::byte> file, std::string_view name, ChooseRegion region);
 
 /// All of it.
 Picture decode_picture(std::span<const std::byte> file, std::string_view name);
+
+/// Throws DataError of a picture for whose pixels, or whose file, the system refused the memory.
+[[noreturn]] void refuse_without_memory(const std::string& name);
 
 /// The size of a picture, from its header. Throws DataError as decode_picture() does.
 PictureSize picture_size(std::span<const std::byte> file, std::string_view name);

@@ -44,7 +44,6 @@ std::shared_ptr<const DiffusionData> synthetic_data(const RunConfig& run) {
     data->validation =
         held_out_starts(noise_latents(run.train.batch_size, model.classes, model.channels, side));
   }
-  data->class_names = data->train.get()->class_names();
   return data;
 }
 
@@ -112,8 +111,8 @@ void open_latent_data(DiffusionData& data, const DiffusionRun& run, DataUse use)
 void open_picture_data(DiffusionData& data, const RunConfig& run, DataUse use) {
   const DiffusionRun& own = diffusion_run(run);
   require_pixels(own, own.data.train);
-  ImageSources sources =
-      open_image_sources(own.settled_data(), run.random_seed(), use, given_names(given_classes(own)));
+  ImageSources sources = open_image_sources(own.settled_data(), run.random_seed(), use,
+                                            given_names(given_classes(own)), own.model.classes);
   data.class_names = (sources.train != nullptr ? sources.train : sources.validation)->class_names();
   data.train.pictures = std::move(sources.train);
   if (sources.validation != nullptr)
@@ -197,7 +196,7 @@ HeldOutStartsPtr open_held_out(const DiffusionRun& run, const std::vector<std::s
   const std::vector<std::filesystem::path> files(paths.begin(), paths.end());
   if (are_latents(files)) return held_out_starts(open_fitting(files, run, {}));
   require_pixels(run, files);
-  return held_out_starts(open_pictures(paths), held_out_view(run));
+  return held_out_starts(open_pictures(paths, {}, run.model.classes), held_out_view(run));
 }
 
 std::vector<std::string> class_names_of(const DiffusionRun& run) {

@@ -10,6 +10,7 @@
 #include "autograd/node.h"
 #include "core/error.h"
 #include "ops/loss/cross_entropy.h"
+#include "train/tasks/images/data/changed_data.h"
 #include "train/tasks/images/evaluation_batches.h"
 
 namespace moh {
@@ -73,6 +74,8 @@ void HeldOutSamples::make(DiffusionBatch& batch, std::int64_t number, std::int64
   const std::span<float> start = NoisySamples::start_of(batch, row);
   try {
     starts_->make(picture, start);
+  } catch (const ChangedDataError&) {
+    throw;
   } catch (const DataError& error) {
     if (options_.on_error == OnError::kStop) throw;
     broken_->add(picture, error.what());

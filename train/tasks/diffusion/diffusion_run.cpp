@@ -139,7 +139,7 @@ std::vector<Difference> model_differences(DitConfig expected, DitConfig found,
 
 ImageDataConfig DiffusionRun::settled_data() const {
   ImageDataConfig settled = data;
-  settled.image_size = settled.eval_resize = model.image_size;
+  settled.image_size = settled.eval_resize = settled.drawn_side = model.image_size;
   return settled;
 }
 

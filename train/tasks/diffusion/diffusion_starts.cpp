@@ -89,6 +89,7 @@ class HeldOutOf : public HeldOutStarts {
   std::int64_t size() const override { return source_->size(); }
   std::int64_t label(std::int64_t index) const override { return source_->label(index); }
   const std::vector<std::string>& class_names() const override { return source_->class_names(); }
+  std::int64_t num_classes() const override { return source_->num_classes(); }
   std::string name(std::int64_t index) const override { return source_->name(index); }
   std::string describe_contents() const override { return source_->describe_contents(); }
 

@@ -19,6 +19,7 @@ class OrderedPictures final : public PictureSource {
   std::int64_t size() const override { return std::int64_t{1} << 48; }  // there is always another epoch
   std::int64_t label(std::int64_t index) const override { return source_->label(order_.picture_of(index)); }
   const std::vector<std::string>& class_names() const override { return source_->class_names(); }
+  std::int64_t num_classes() const override { return source_->num_classes(); }
   std::string name(std::int64_t index) const override { return source_->name(order_.picture_of(index)); }
   std::string describe_contents() const override { return source_->describe_contents(); }
   void load(std::int64_t index, std::vector<std::byte>& bytes) const override {

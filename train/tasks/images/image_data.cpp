@@ -22,7 +22,6 @@ std::shared_ptr<const ImageData> synthetic_data(const RunConfig& run) {
   const std::int64_t count = data->epochs_are_known ? images.data.drawn : kMany;
   data->train = noise_pictures(count, images.model.classes, side, run.random_seed());
   data->validation = noise_pictures(run.train.batch_size, images.model.classes, side, run.random_seed() + 1);
-  data->class_names = data->train->class_names();
   data->augmentation = {
       .size = side, .crop = {.scale = {1, 1}, .ratio = {1, 1}}, .flip = 0, .rand_augment = {}, .erasing = {}};
   data->targets = {.mixing = {}, .label_smoothing = images.augment.label_smoothing};
@@ -41,8 +40,8 @@ std::shared_ptr<const ImageData> open_image_data(const RunConfig& run, DataUse u
   if (use == DataUse::kSynthetic) return synthetic_data(run);
   const ImageRun& images = image_run(run);
   const ImageDataConfig config = images.settled_data();
-  ImageSources sources =
-      open_image_sources(config, run.random_seed(), use, given_names(given_classes(images)));
+  ImageSources sources = open_image_sources(config, run.random_seed(), use,
+                                            given_names(given_classes(images)), images.model.classes);
   auto data = std::make_shared<ImageData>();
   data->class_names = (sources.train != nullptr ? sources.train : sources.validation)->class_names();
   check_class_names(data->class_names, given_classes(images));

@@ -13,10 +13,10 @@ namespace moh {
 
 /// The pictures of a run, for training and for evaluation.
 struct ImageData final : TaskData {
-  std::vector<std::string> class_names;
-  PictureSourcePtr train;        ///< null for DataUse::kEvaluation
-  PictureSourcePtr validation;   ///< null if nothing is held out
-  bool epochs_are_known = true;  ///< whether `train` has as many pictures as the run's
+  std::vector<std::string> class_names;  ///< none for kSynthetic
+  PictureSourcePtr train;                ///< null for DataUse::kEvaluation
+  PictureSourcePtr validation;           ///< null if nothing is held out
+  bool epochs_are_known = true;          ///< whether `train` has as many pictures as the run's
   SampleOrderOptions order;
   Augmentation augmentation;
   TargetOptions targets;

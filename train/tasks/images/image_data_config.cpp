@@ -20,7 +20,7 @@ using config::Rules;
 using config::Section;
 
 constexpr std::string_view kFilterNames[] = {"box", "bilinear", "bicubic"};
-constexpr std::string_view kCropNames[] = {"center", "squash"};
+constexpr std::string_view kCropNames[] = {"center", "squash", "original"};
 constexpr std::string_view kNone = "none";
 constexpr double kMaxSide = 1 << 14, kMaxPictures = 1 << 30;
 
@@ -41,8 +41,9 @@ void refuse_reversed(Rules& rules, const char* key, const std::array<double, 2>&
 constexpr std::uint64_t kHeldOut = std::uint64_t{1} << 63;
 
 PictureSourcePtr open_or_draw(const std::vector<std::filesystem::path>& paths, std::int64_t drawn, int side,
-                              std::uint64_t seed, const std::vector<std::string>& classes) {
-  if (!paths.empty()) return open_pictures(as_strings(paths), classes);
+                              std::uint64_t seed, const std::vector<std::string>& classes,
+                              std::int64_t model_classes) {
+  if (!paths.empty()) return open_pictures(as_strings(paths), classes, model_classes);
   return drawn > 0 ? shape_pictures(drawn, side, seed) : nullptr;
 }
 
@@ -82,7 +83,8 @@ config::Section image_data_section(ImageDataConfig& c) {
           "Without `eval_resize`: the share of the shorter side that an evaluation sees, timm's `crop_pct`.");
   s.field("eval_crop", c.eval_crop,
           "In evaluations `center` keeps the shape of a picture and cuts off what is too long, `squash` "
-          "resizes both sides to `eval_resize`, as timm's `crop_mode` of that name.");
+          "resizes both sides to `eval_resize`, as timm's `crop_mode` of that name; `original` resizes nothing, "
+          "as MoH-ViT's code up to 32 pixels: pictures have to be of `image_size`.");
   s.field(
       "mean", c.normalize.mean, from_up_to(0, 1),
       "Mean of red, green and blue, of values from 0 to 1, which pictures are normalised with. A run with "
@@ -143,10 +145,11 @@ std::optional<std::int64_t> held_out_work(const ImageDataConfig& data, const Eva
 
 ImageDataConfig settled(ImageDataConfig config, std::int64_t model_size) {
   if (config.image_size == 0) config.image_size = model_size;
-  if (config.eval_resize == 0) {  // rounded down, as timm, DeiT and MoH-ViT do
-    const double side = std::floor(static_cast<double>(config.image_size) / config.eval_share);
-    config.eval_resize = static_cast<std::int64_t>(side);
-  }
+  const double shorter = static_cast<double>(config.image_size) / config.eval_share;
+  // Drawn pictures have the size of earlier versions, so that runs on them can be resumed.
+  config.drawn_side = config.eval_resize > 0 ? config.eval_resize : std::llround(shorter);
+  // Rounded down, as timm, DeiT and MoH-ViT do.
+  if (config.eval_resize == 0) config.eval_resize = static_cast<std::int64_t>(std::floor(shorter));
   return config;
 }
 
@@ -170,8 +173,12 @@ void check(const ImageDataConfig& data, const AugmentConfig& augment, std::int64
   try {
     RandAugment::parse(augment.rand_augment);
   } catch (const ValueError&) {
-    rules.refuse({"augment.rand_augment"}, "none, or a text such as rand-m9-mstd0.5-inc1",
-                 augment.rand_augment);
+    rules.refuse(
+        {"augment.rand_augment"},
+        "none, or timm's text rand-mM-nN-mstdS-pP-inc1, such as rand-m9-mstd0.5-inc1: magnitude M (0 "
+        "to 10), N operations a picture (2), deviation S of the magnitude (0), probability P of each "
+        "(0.5)",
+        augment.rand_augment, "begin with rand and end with inc1; the parts between may be left out");
   }
 }
 
@@ -210,23 +217,25 @@ void refuse_without_held_out() {
 }
 
 ImageSources open_image_sources(const ImageDataConfig& config, std::uint64_t seed, DataUse use,
-                                const std::vector<std::string>& classes) {
+                                const std::vector<std::string>& classes, std::int64_t model_classes) {
   MOH_CHECK(use != DataUse::kSynthetic, "open_image_sources: synthetic data need no files");
   ImageSources sources;
-  const int side = static_cast<int>(config.eval_resize);
+  const int side = static_cast<int>(config.drawn_side > 0 ? config.drawn_side : config.eval_resize);
   const auto note = [&](const char* key, const PictureSource& source) {
     sources.contents.emplace_back(key, source.describe_contents());
   };
   std::vector<std::string> names = classes;
   if (use == DataUse::kTraining || names.empty()) {
-    sources.train = open_or_draw(config.train, config.drawn, side, seed, classes);
+    sources.train = open_or_draw(config.train, config.drawn, side, seed, classes, model_classes);
     if (sources.train != nullptr) names = sources.train->class_names();
   }
-  sources.validation = open_or_draw(config.validation, config.drawn_validation, side, seed ^ kHeldOut, names);
+  sources.validation =
+      open_or_draw(config.validation, config.drawn_validation, side, seed ^ kHeldOut, names, model_classes);
   if (use == DataUse::kEvaluation) {
     sources.train = nullptr;
     if (sources.validation == nullptr) refuse_without_held_out();
   }
+  if (use != DataUse::kTraining) return sources;
   if (sources.train != nullptr) note("data.train", *sources.train);
   if (sources.validation != nullptr) note("data.validation", *sources.validation);
   return sources;

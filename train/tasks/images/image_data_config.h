@@ -26,6 +26,7 @@ struct ImageDataConfig {
   std::vector<std::filesystem::path> class_names;  ///< files with a name a line; empty: those of the pictures
   std::int64_t drawn = 0;                          ///< pictures of shapes to draw in place of files
   std::int64_t drawn_validation = 0;               ///< likewise, held out
+  std::int64_t drawn_side = 0;                     ///< pixels of their sides, settled; 0: eval_resize
   std::int64_t image_size = 0;                     ///< 0: that of the model
   std::int64_t eval_resize = 0;                    ///< 0: image_size / eval_share, rounded down
   double eval_share = 0.875;                       ///< timm's crop_pct
@@ -37,7 +38,8 @@ struct ImageDataConfig {
   SampleOrderOptions order;
 };
 
-/// The same with image_size and eval_resize in numbers, for a model of images of `model_size` pixels.
+/// The same with image_size and eval_resize in numbers, for a model of images of `model_size` pixels. Without
+/// eval_resize it is image_size / eval_share, rounded down, as timm and DeiT have it.
 ImageDataConfig settled(ImageDataConfig config, std::int64_t model_size);
 
 /// What weights were trained for, and a run that starts from them goes on with unless it says otherwise: the
@@ -86,8 +88,8 @@ struct ImageSources {
 
 /// Opens what `use`, which is not kSynthetic, needs. Held-out pictures have the labels of the classes of the
 /// training pictures, which are listed for that; `classes`, if not empty, are their names, and spare it.
-/// Throws DataError.
+/// `model_classes` is the model's number of classes, 0 if unknown, as for open_pictures(). Throws DataError.
 ImageSources open_image_sources(const ImageDataConfig& config, std::uint64_t seed, DataUse use,
-                                const std::vector<std::string>& classes = {});
+                                const std::vector<std::string>& classes = {}, std::int64_t model_classes = 0);
 
 }  // namespace moh

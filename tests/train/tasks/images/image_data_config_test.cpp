@@ -48,6 +48,8 @@ TEST_CASE("image data: the defaults are the paper's recipe") {
   CHECK(evaluation_view_of(settled({.image_size = 384}, 224)).short_side == 438);
   CHECK(evaluation_view_of(settled({.image_size = 32}, 224)).short_side == 36);
   CHECK(evaluation_view_of(settled({.eval_share = 0.9}, 224)).short_side == 248);
+  CHECK(evaluation_view_of(settled({}, 256)).short_side == 292);
+  CHECK(settled({}, 32).drawn_side == 37);
   CHECK(problems_of(data, {}, 1024).empty());
 }
 
@@ -71,6 +73,12 @@ TEST_CASE("image data: contradictions are refused at their keys") {
   augment.rand_augment = "rand-m9";
   augment.crop.scale = {0.5, 0.1};
   CHECK_THAT(problems_of({}, augment, 8), Catch::Contains("augment.rand_augment"));
+  for (const char* text : {"m9", "trivial"}) {
+    augment.rand_augment = text;
+    CHECK_THAT(problems_of({}, augment, 8),
+               Catch::Contains("rand-mM-nN-mstdS-pP-inc1, such as rand-m9-mstd0.5-inc1"));
+    CHECK_THAT(problems_of({}, augment, 8), Catch::Contains("found " + std::string(text)));
+  }
   CHECK_THAT(problems_of({}, augment, 8),
              Catch::Contains("augment.crop_scale: expected the smaller number first"));
 }

@@ -27,7 +27,6 @@ constexpr std::string_view kMakeAgain =
 constexpr std::int64_t kViews = 2;
 constexpr std::int64_t kChecksumBytes = 16;
 constexpr std::int64_t kMostSide = 1 << 14;
-constexpr std::int64_t kMostPictures = std::int64_t{1} << 40;
 
 // ---- Metadata ----
 
@@ -135,11 +134,11 @@ LatentShardInfo read_info(const SafetensorsFile& file) {
                        .stored_dtype = mean.stored_dtype,
                        .class_names = class_names_of(file),
                        .source = entry_of(file, "source"),
-                       .total = number_of(file, "total", 1, kMostPictures),
-                       .shard_pictures = number_of(file, "shard_pictures", 1, kMostPictures),
-                       .first = number_of(file, "first", 0, kMostPictures),
+                       .total = number_of(file, "total", 1, kMostLatentPictures),
+                       .shard_pictures = number_of(file, "shard_pictures", 1, kMostLatentPictures),
+                       .first = number_of(file, "first", 0, kMostLatentPictures),
                        .count = s[0],
-                       .skipped = number_of(file, "skipped", 0, kMostPictures)};
+                       .skipped = number_of(file, "skipped", 0, kMostLatentPictures)};
   if (info.autoencoder.empty()) refuse(file, "metadata, autoencoder", "the hash of its weights", "");
   if (info.first > info.total || info.count + info.skipped > info.total - info.first)
     refuse(file, "pictures",

@@ -11,6 +11,9 @@
 
 namespace moh {
 
+/// Pictures that the latents of a folder, or one shard of it, can be of.
+inline constexpr std::int64_t kMostLatentPictures = std::int64_t{1} << 40;
+
 /// What a shard of latents says of itself (format: docs/latents.md). All but `first`, `count` and `skipped`
 /// is the same in all shards of a folder.
 struct LatentShardInfo {

@@ -8,14 +8,19 @@
 #include "train/config/number_text.h"
 #include "train/io/checksum.h"
 #include "train/io/printable.h"
+#include "train/tasks/data/data_contents.h"
 #include "train/tasks/images/class_names.h"
+#include "train/tasks/images/data/checked_source.h"
 #include "train/tasks/images/data/class_list.h"
+#include "train/tasks/images/data/number_names.h"
 
 namespace moh {
 
 namespace {
 
 namespace fs = std::filesystem;
+
+constexpr std::size_t kSourceShown = 300;
 
 bool has_shard_name(const fs::path& path) {
   return path.extension() == ".safetensors" && !path.filename().string().starts_with('.');
@@ -68,9 +73,9 @@ void require_complete(const fs::path& folder, const std::vector<LatentShard>& sh
   for (const LatentShard& shard : shards) {
     const LatentShardInfo& info = shard.info();
     if (info.first != next)
-      throw DataError(error_message(
-          printable_path(shard.path()), "first picture", std::to_string(next), std::to_string(info.first),
-          "a shard is missing, or there twice: 'moh data latents' makes missing ones"));
+      throw DataError(error_message(printable_path(shard.path()), "first picture", std::to_string(next),
+                                    std::to_string(info.first),
+                                    "a shard is missing: 'moh data latents' makes missing ones"));
     next += info.count + info.skipped;
   }
   const std::int64_t total = shards.front().info().total;
@@ -78,6 +83,20 @@ void require_complete(const fs::path& folder, const std::vector<LatentShard>& sh
     throw DataError(error_message(
         printable_path(folder), "shards", "those of all " + std::to_string(total) + " pictures",
         "of " + std::to_string(next), "the same 'moh data latents' goes on where it was stopped"));
+}
+
+/// Throws if a picture is in two of the shards, which are in the order of their pictures.
+void require_disjoint(const std::vector<LatentShard>& shards) {
+  std::int64_t next = 0;
+  for (std::size_t i = 0; i < shards.size(); ++i) {
+    const LatentShardInfo& info = shards[i].info();
+    if (info.first < next)
+      throw DataError(error_message(
+          printable_path(shards[i].path()), "first picture", std::to_string(next) + " or a later one",
+          std::to_string(info.first),
+          "it has pictures of " + printable_path(shards[i - 1].path()) + ": remove the one that is a copy"));
+    next = info.first + info.count + info.skipped;
+  }
 }
 
 class LatentShards final : public LatentSource {
@@ -138,13 +157,12 @@ class LatentShards final : public LatentSource {
 class NoiseLatents final : public LatentSource {
  public:
   NoiseLatents(std::int64_t count, std::int64_t classes, std::int64_t channels, std::int64_t side)
-      : count_(count), channels_(channels), side_(side) {
-    for (std::int64_t i = 0; i < classes; ++i) names_.push_back(std::to_string(i));
-  }
+      : count_(count), channels_(channels), side_(side), names_(classes) {}
 
   std::int64_t size() const override { return count_; }
-  std::int64_t label(std::int64_t index) const override { return index % std::ssize(names_); }
-  const std::vector<std::string>& class_names() const override { return names_; }
+  std::int64_t label(std::int64_t index) const override { return index % num_classes(); }
+  const std::vector<std::string>& class_names() const override { return names_.get(); }
+  std::int64_t num_classes() const override { return names_.size(); }
   std::string name(std::int64_t index) const override { return "noise " + std::to_string(index); }
   std::string describe_contents() const override { return std::to_string(count_) + " latents of noise"; }
   std::int64_t channels() const override { return channels_; }
@@ -158,7 +176,7 @@ class NoiseLatents final : public LatentSource {
 
  private:
   std::int64_t count_, channels_, side_;
-  std::vector<std::string> names_;
+  NumberNames names_;
   std::string none_;
 };
 
@@ -187,9 +205,11 @@ std::optional<MakingDifference> difference_of_latents(const LatentShardInfo& exp
 std::optional<MakingDifference> difference_of_making(const LatentShardInfo& expected,
                                                      const LatentShardInfo& found) {
   if (auto difference = difference_of_latents(expected, found)) return difference;
+  if (!same_data(expected.source, found.source))
+    return MakingDifference{"pictures", printable(expected.source, kSourceShown),
+                            printable(found.source, kSourceShown)};
   return first_difference(
       {{"type", std::string(expected.stored_dtype), std::string(found.stored_dtype)},
-       {"pictures", expected.source, found.source},
        {"number of pictures", text(expected.total), text(found.total)},
        {"pictures of a shard", text(expected.shard_pictures), text(found.shard_pictures)}});
 }
@@ -201,6 +221,7 @@ std::vector<LatentShard> shards_of(const fs::path& folder) {
     require_none(difference_of_making(shards.front().info(), shard.info()), file);
   }
   std::ranges::stable_sort(shards, {}, [](const LatentShard& shard) { return shard.info().first; });
+  require_disjoint(shards);
   return shards;
 }
 
@@ -224,12 +245,12 @@ LatentSourcePtr open_latents(const std::vector<fs::path>& paths,
     }
   }
   MOH_CHECK(!all.empty(), "open_latents: paths");
-  return std::make_shared<LatentShards>(std::move(all), class_names);
+  return checked<LatentSource>(std::make_shared<LatentShards>(std::move(all), class_names));
 }
 
 LatentSourcePtr noise_latents(std::int64_t count, std::int64_t classes, std::int64_t channels,
                               std::int64_t side) {
-  return std::make_shared<NoiseLatents>(count, classes, channels, side);
+  return checked_turn<LatentSource>(std::make_shared<NoiseLatents>(count, classes, channels, side));
 }
 
 }  // namespace moh

@@ -41,8 +41,8 @@ bool are_latents(const std::vector<std::filesystem::path>& paths);
 LatentSourcePtr open_latents(const std::vector<std::filesystem::path>& paths,
                              const std::vector<std::string>& class_names = {});
 
-/// The shards of a folder in the order of their pictures. Throws DataError for a file that is none, and for
-/// shards of different makings.
+/// The shards of a folder in the order of their pictures. Throws DataError for a file that is none, for
+/// shards of different makings, and for two with the same pictures.
 std::vector<LatentShard> shards_of(const std::filesystem::path& folder);
 
 /// What differs between the makings of two shards, of their latents alone or of all that the shards of one

@@ -18,6 +18,7 @@
 #include "train/tasks/data/batch_workers.h"
 #include "train/tasks/diffusion/latents/latent_source.h"
 #include "train/tasks/diffusion/signed_pixels.h"
+#include "train/tasks/images/data/changed_data.h"
 
 namespace moh {
 
@@ -58,11 +59,16 @@ LatentShardInfo info_of(const PictureSource& pictures, const LoadedAutoencoder& 
           .shard_pictures = o.shard_pictures};
 }
 
+/// Shards of all pictures. shard_pictures may be any number from 1 on.
+std::int64_t shards_for(const LatentShardInfo& info) {
+  return info.total / info.shard_pictures + (info.total % info.shard_pictures > 0 ? 1 : 0);
+}
+
 /// The numbers of the shards that the folder lacks. Throws for those of another making.
 std::vector<std::int64_t> missing_shards(const fs::path& folder, LatentReport& report,
                                          LatentProgress& progress) {
   const LatentShardInfo& info = report.info;
-  const std::int64_t shards = (info.total + info.shard_pictures - 1) / info.shard_pictures;
+  const std::int64_t shards = shards_for(info);
   std::vector<bool> there(static_cast<std::size_t>(shards));
   for (const LatentShard& shard : shards_of(folder)) {
     const LatentShardInfo& found = shard.info();
@@ -114,19 +120,25 @@ class PreparedPictures {
             .finish = [](Prepared&, std::int64_t) {}};
   }
 
+  Picture square_of(std::int64_t number) const {
+    std::vector<std::byte> bytes;
+    pictures_.load(number, bytes);
+    return center_crop(pictures_.decode(number, bytes, [](PictureSize size) { return whole(size); }),
+                       static_cast<int>(options_.image_size));
+  }
+
   void prepare(Prepared& to, std::int64_t i) const {
     if (i >= std::ssize(numbers_)) return;
     const std::int64_t number = numbers_[static_cast<std::size_t>(i)];
     try {
-      std::vector<std::byte> bytes;
-      pictures_.load(number, bytes);
-      Picture square =
-          center_crop(pictures_.decode(number, bytes, [](PictureSize size) { return whole(size); }),
-                      static_cast<int>(options_.image_size));
+      Picture square;
+      with_memory([&] { return pictures_.name(number); }, [&] { square = square_of(number); });
       to.views = empty({2, options_.image_size, options_.image_size, Picture::kChannels}, DType::kFloat32);
       normalizer_(square, to.views.select(0).span<float>());
       flip(square);
       normalizer_(square, to.views.select(1).span<float>());
+    } catch (const ChangedDataError&) {
+      throw;
     } catch (const DataError& error) {
       if (options_.on_error == OnError::kStop) throw;
       broken_.add(number, error.what());
@@ -184,7 +196,7 @@ LatentReport make_latents(const PictureSource& pictures, const LoadedAutoencoder
     shard.save(path);
     report.pictures += shard.info().count;
   }
-  report.shards = (info.total + info.shard_pictures - 1) / info.shard_pictures;
+  report.shards = shards_for(info);
   report.broken = broken.describe();
   report.finished = true;
   lock.remove();

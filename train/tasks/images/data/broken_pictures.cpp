@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/error.h"
+#include "train/tasks/images/data/changed_data.h"
 
 namespace moh {
 
@@ -49,6 +50,8 @@ std::int64_t first_sound(std::int64_t index, std::int64_t size, OnError on_error
     try {
       make(index);
       return index;
+    } catch (const ChangedDataError&) {
+      throw;
     } catch (const DataError& error) {
       if (on_error == OnError::kStop || tries == std::min(kMaxBrokenInARow, size)) throw;
       broken->add(index, error.what());

@@ -7,6 +7,8 @@
 #include "core/error.h"
 #include "train/formats/numpy_file.h"
 #include "train/io/printable.h"
+#include "train/tasks/images/data/checked_source.h"
+#include "train/tasks/images/data/picture_names.h"
 
 namespace moh {
 
@@ -94,9 +96,8 @@ class FlatFolder final : public Loose {
 };
 
 bool is_picture(const fs::path& path) {
-  const std::string extension = path.extension().string();
-  return (extension == ".png" || extension == ".jpg" || extension == ".jpeg") &&
-         path.filename() != "grid.png" && !path.filename().string().starts_with('.');
+  const std::string name = path.filename().string();
+  return is_picture_name(name) && !is_hidden_name(name) && name != "grid.png";
 }
 
 /// The pictures of a folder without folders; empty for any other.
@@ -104,6 +105,7 @@ std::vector<fs::path> flat_files(const fs::path& folder) {
   std::vector<fs::path> files;
   std::error_code error;
   for (const fs::directory_entry& entry : fs::directory_iterator(folder, error)) {
+    if (is_hidden_name(entry.path().filename().string())) continue;
     if (entry.is_directory(error)) return {};
     if (is_picture(entry.path())) files.push_back(entry.path());
   }
@@ -114,11 +116,11 @@ std::vector<fs::path> flat_files(const fs::path& folder) {
 }  // namespace
 
 PictureSourcePtr open_loose_pictures(const fs::path& path) {
-  if (path.extension() == ".npz") return std::make_shared<NumpyPictures>(path);
+  if (path.extension() == ".npz") return checked<PictureSource>(std::make_shared<NumpyPictures>(path));
   std::error_code error;
   if (fs::is_directory(path, error)) {
     std::vector<fs::path> files = flat_files(path);
-    if (!files.empty()) return std::make_shared<FlatFolder>(path, std::move(files));
+    if (!files.empty()) return checked<PictureSource>(std::make_shared<FlatFolder>(path, std::move(files)));
   }
   return open_pictures({path.string()});
 }

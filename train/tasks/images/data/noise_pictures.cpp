@@ -4,6 +4,8 @@
 
 #include "core/philox.h"
 #include "core/random.h"
+#include "train/tasks/images/data/checked_source.h"
+#include "train/tasks/images/data/number_names.h"
 
 namespace moh {
 
@@ -13,12 +15,13 @@ constexpr std::uint64_t kNoiseStream = std::uint64_t{3} << 52;
 
 class NoisePictures final : public PictureSource {
  public:
-  NoisePictures(std::int64_t count, std::vector<std::string> names, int side, std::uint64_t seed)
-      : count_(count), names_(std::move(names)), side_(side), seed_(seed) {}
+  NoisePictures(std::int64_t count, std::int64_t classes, int side, std::uint64_t seed)
+      : count_(count), names_(classes), side_(side), seed_(seed) {}
 
   std::int64_t size() const override { return count_; }
-  std::int64_t label(std::int64_t index) const override { return index % std::ssize(names_); }
-  const std::vector<std::string>& class_names() const override { return names_; }
+  std::int64_t label(std::int64_t index) const override { return index % num_classes(); }
+  const std::vector<std::string>& class_names() const override { return names_.get(); }
+  std::int64_t num_classes() const override { return names_.size(); }
   std::string name(std::int64_t index) const override { return "noise " + std::to_string(index); }
   std::string describe_contents() const override { return std::to_string(count_) + " pictures of noise"; }
 
@@ -37,7 +40,7 @@ class NoisePictures final : public PictureSource {
 
  private:
   std::int64_t count_;
-  std::vector<std::string> names_;
+  NumberNames names_;
   int side_;
   std::uint64_t seed_;
 };
@@ -45,9 +48,7 @@ class NoisePictures final : public PictureSource {
 }  // namespace
 
 PictureSourcePtr noise_pictures(std::int64_t count, std::int64_t classes, int side, std::uint64_t seed) {
-  std::vector<std::string> names;
-  for (std::int64_t i = 0; i < classes; ++i) names.push_back(std::to_string(i));
-  return std::make_shared<NoisePictures>(count, std::move(names), side, seed);
+  return checked_turn<PictureSource>(std::make_shared<NoisePictures>(count, classes, side, seed));
 }
 
 }  // namespace moh

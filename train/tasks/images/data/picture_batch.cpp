@@ -9,6 +9,7 @@
 #include "core/dry_run.h"
 #include "core/error.h"
 #include "ops/loss/cross_entropy.h"
+#include "train/tasks/images/data/changed_data.h"
 
 namespace moh {
 
@@ -49,13 +50,25 @@ std::vector<std::byte>& read_buffer() {
   return buffer;
 }
 
+/// The view of an evaluation on a picture of this size. Throws DataError for one that does not fit kOriginal.
+PictureView view_of(const EvaluationView& view, PictureSize size, PictureName name) {
+  if (view.mode == EvaluationCrop::kSquash)
+    return squashed_view(size, view.short_side, view.crop, view.filter);
+  if (view.mode == EvaluationCrop::kCenter)
+    return center_view(size, view.short_side, view.crop, view.filter);
+  const PictureSize square{view.crop, view.crop};
+  if (size != square)
+    throw DataError(error_message(name(), "size", to_string(square) + " for data.eval_crop: original",
+                                  to_string(size), "data.eval_crop=center or squash resizes pictures"));
+  return crop_view(whole(size), square, view.filter);
+}
+
 /// The pixels of an evaluation, of a picture that decode(region) makes.
 template <class Decode>
-Picture seen_pixels(const EvaluationView& view, Decode decode) {
+Picture seen_pixels(const EvaluationView& view, PictureName name, Decode decode) {
   std::optional<PictureView> shown;
   const Picture pixels = decode([&](PictureSize size) {
-    const bool squash = view.mode == EvaluationCrop::kSquash;
-    shown = (squash ? squashed_view : center_view)(size, view.short_side, view.crop, view.filter);
+    shown = view_of(view, size, name);
     return shown->source();
   });
   return (*shown)(pixels);
@@ -127,9 +140,11 @@ std::int64_t TrainingPictures::make_one(std::int64_t sample, std::span<float> to
   StageSeconds own;
   StageSeconds& spent = seconds != nullptr ? *seconds : own;
   Picture pixels;
-  const std::int64_t picture =
-      first_sound(order_.picture_of(sample), source_->size(), on_error_, broken_.get(),
-                  [&](std::int64_t candidate) { pixels = augmented(candidate, sample, spent); });
+  const std::int64_t picture = first_sound(
+      order_.picture_of(sample), source_->size(), on_error_, broken_.get(), [&](std::int64_t candidate) {
+        with_memory([&] { return source_->name(candidate); },
+                    [&] { pixels = augmented(candidate, sample, spent); });
+      });
   Clock clock;
   normalizer_(pixels, to);
   if (augmentation_.erasing) {
@@ -208,6 +223,8 @@ void EvaluationPictures::make(PictureBatch& batch, std::int64_t index, std::int6
     std::vector<std::byte>& bytes = read_buffer();
     source_->load(picture, bytes);
     make_evaluation_picture(view_, normalizer_, *source_, picture, bytes, to);
+  } catch (const ChangedDataError&) {
+    throw;
   } catch (const DataError& error) {
     if (on_error_ == OnError::kStop) throw;
     broken_->add(picture, error.what());
@@ -225,13 +242,15 @@ void make_evaluation_picture(const EvaluationView& view, const Normalizer& norma
                              const PictureSource& source, std::int64_t index,
                              const std::vector<std::byte>& bytes, std::span<float> to) {
   const auto decode = [&](ChooseRegion region) { return source.decode(index, bytes, region); };
-  normalizer(seen_pixels(view, decode), to);
+  const auto name = [&] { return source.name(index); };
+  with_memory(name, [&] { normalizer(seen_pixels(view, name, decode), to); });
 }
 
 void make_evaluation_picture(const EvaluationView& view, const Normalizer& normalizer,
                              std::span<const std::byte> file, std::string_view name, std::span<float> to) {
   const auto decode = [&](ChooseRegion region) { return decode_picture(file, name, region); };
-  normalizer(seen_pixels(view, decode), to);
+  const auto named = [&] { return std::string(name); };
+  with_memory(named, [&] { normalizer(seen_pixels(view, named, decode), to); });
 }
 
 }  // namespace moh

@@ -42,12 +42,13 @@ struct TargetOptions {
 enum class EvaluationCrop {
   kCenter,  ///< the shorter side, and the other one with it
   kSquash,  ///< both sides, each by its own factor
+  kOriginal,  ///< nothing, and takes all of a picture, which has to be of the size
 };
 
 /// How a picture is seen in an evaluation.
 struct EvaluationView {
-  int short_side = 256;
-  int crop = 224;
+  int short_side = 256;  ///< but for kOriginal
+  int crop = 224;        ///< side of the result
   Filter filter = Filter::kBicubic;
   EvaluationCrop mode = EvaluationCrop::kCenter;
   ChannelStatistics normalize;
@@ -121,6 +122,7 @@ class EvaluationPictures {
   const PictureSource& source() const { return *source_; }
   /// Which of the source are evaluated.
   const SpreadSubset& pictures() const { return pictures_; }
+  const PictureSourcePtr& source_pointer() const { return source_; }
   /// Number of batches.
   std::int64_t size() const;
   std::int64_t rows(std::int64_t batch) const;

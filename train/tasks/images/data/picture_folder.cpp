@@ -1,7 +1,6 @@
 #include "train/tasks/images/data/picture_folder.h"
 
 #include <algorithm>
-#include <cctype>
 #include <span>
 #include <string_view>
 #include <system_error>
@@ -11,8 +10,11 @@
 #include "train/io/checksum.h"
 #include "train/io/printable.h"
 #include "train/log/logging.h"
+#include "train/tasks/data/data_contents.h"
 #include "train/tasks/data/input_files.h"
 #include "train/tasks/images/data/class_list.h"
+#include "train/tasks/images/data/content_sample.h"
+#include "train/tasks/images/data/picture_names.h"
 
 namespace moh {
 
@@ -20,22 +22,13 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::string_view kEndings[] = {".jpg", ".jpeg", ".png"};
-
-bool is_picture(const fs::path& path) {
-  std::string ending = path.extension().string();
-  std::ranges::transform(ending, ending.begin(),
-                         [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  return std::ranges::find(kEndings, ending) != std::end(kEndings);
-}
-
 /// Names in a folder, without hidden ones, in order.
 std::vector<fs::directory_entry> entries_of(const fs::path& folder) {
   std::vector<fs::directory_entry> entries;
   std::error_code error;
   for (fs::directory_iterator entry(folder, error); !error && entry != fs::directory_iterator();
        entry.increment(error)) {
-    if (!entry->path().filename().string().starts_with('.')) entries.push_back(*entry);
+    if (!is_hidden_name(entry->path().filename().string())) entries.push_back(*entry);
   }
   if (error) throw DataError(printable_path(folder) + ": cannot read: " + error.message());
   std::ranges::sort(entries, {}, [](const auto& entry) { return entry.path().native(); });
@@ -100,8 +93,9 @@ class PictureFolder final : public PictureSource {
       checksum.update(std::as_bytes(std::span(files_[i])));
       checksum.update(std::as_bytes(std::span("\n", 1)));
     }
-    return std::to_string(size()) + " pictures, " + std::to_string(class_names_.size()) +
-           " classes, checksum of names " + checksum.hex();
+    return with_contents(std::to_string(size()) + " pictures, " + std::to_string(class_names_.size()) +
+                             " classes, checksum of names " + checksum.hex(),
+                         sampled_contents());
   }
 
   void load(std::int64_t index, std::vector<std::byte>& bytes) const override {
@@ -110,6 +104,15 @@ class PictureFolder final : public PictureSource {
 
  private:
   static constexpr int kMaxDepth = 64;  ///< ends loops of links
+
+  /// Of the sizes of all files, and the contents of some.
+  std::string sampled_contents() const {
+    ContentSample sample;
+    sample.add(sizes_of_files(size(), [this](std::int64_t index) { return path(index); }));
+    for (const std::int64_t index : sampled_indices(size(), ContentSample::kPictures))
+      sample.add(path(index));
+    return sample.hex();
+  }
 
   fs::path path(std::int64_t index) const { return folder_ / files_[static_cast<std::size_t>(index)]; }
 
@@ -121,7 +124,7 @@ class PictureFolder final : public PictureSource {
       std::error_code error;
       if (entry.is_directory(error))
         add_files(entry.path(), inner, skipped, depth + 1);
-      else if (is_picture(entry.path()))
+      else if (is_picture_name(entry.path().filename().string()))
         files_.add(inner);
       else
         skipped.add("not named as pictures", entry.path().string());

@@ -8,6 +8,7 @@
 #include "core/error.h"
 #include "train/io/input_file.h"
 #include "train/io/printable.h"
+#include "train/tasks/images/data/checked_source.h"
 #include "train/tasks/images/data/cifar_batches.h"
 #include "train/tasks/images/data/picture_folder.h"
 #include "train/tasks/images/data/picture_shards.h"
@@ -35,16 +36,23 @@ std::vector<fs::path> files_in(const fs::path& folder, std::string_view ending) 
 
 }  // namespace
 
-void read_picture_file(const fs::path& path, std::vector<std::byte>& bytes) {
+void resize_for_picture(std::vector<std::byte>& bytes, std::uint64_t size, PictureName name) {
   constexpr std::uint64_t kMostBytes = std::uint64_t{1} << 30;
+  if (size > kMostBytes)
+    throw DataError(error_message(name(), "size", "at most 1 GiB", std::to_string(size) + " bytes"));
+  with_memory(name, [&] { bytes.resize(size); });
+}
+
+void read_picture_file(const fs::path& path, std::vector<std::byte>& bytes) {
   const InputFile file(path, InputKind::kData);
-  if (file.size() > kMostBytes) file.fail("size", "at most 1 GiB", std::to_string(file.size()) + " bytes");
-  bytes.resize(file.size());
+  resize_for_picture(bytes, file.size(), [&] { return printable_path(path); });
   file.read(0, bytes, "contents");
 }
 
-PictureSourcePtr open_pictures(const std::vector<std::string>& paths,
-                               const std::vector<std::string>& class_names) {
+namespace {
+
+PictureSourcePtr open_unchecked(const std::vector<std::string>& paths,
+                                const std::vector<std::string>& class_names, std::int64_t classes) {
   std::vector<fs::path> archives, batches, folders;
   for (const std::string& path : paths) {
     std::error_code ignored;  // opening the path says what is wrong with it
@@ -69,7 +77,14 @@ PictureSourcePtr open_pictures(const std::vector<std::string>& paths,
   }
   if (!folders.empty()) return open_picture_folder(folders.front(), class_names);
   if (!batches.empty()) return open_cifar_batches(batches, class_names);
-  return open_picture_shards(archives, class_names);
+  return open_picture_shards(archives, class_names, classes);
+}
+
+}  // namespace
+
+PictureSourcePtr open_pictures(const std::vector<std::string>& paths,
+                               const std::vector<std::string>& class_names, std::int64_t classes) {
+  return checked(open_unchecked(paths, class_names, classes));
 }
 
 }  // namespace moh

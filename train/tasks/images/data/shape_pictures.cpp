@@ -9,6 +9,7 @@
 #include "core/error.h"
 #include "core/random.h"
 #include "train/augment/draws.h"
+#include "train/tasks/images/data/checked_source.h"
 
 namespace moh {
 
@@ -168,7 +169,7 @@ PictureSourcePtr shape_pictures(std::int64_t count, int side, std::uint64_t seed
     throw ValueError(error_message("drawn pictures", "number and side", "at least 1 and 8 pixels",
                                    std::to_string(count) + " and " + std::to_string(side)));
   }
-  return std::make_shared<ShapePictures>(count, side, seed);
+  return checked_turn<PictureSource>(std::make_shared<ShapePictures>(count, side, seed));
 }
 
 }  // namespace moh

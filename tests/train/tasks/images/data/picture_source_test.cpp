@@ -111,7 +111,7 @@ TEST_CASE("picture shards: members with labels are pictures, and an index is wri
     CHECK(source->label(i) == labels[i]);
     CHECK(is_sample(*source, i, names[i]));
   }
-  CHECK_THAT(source->name(3), Catch::Contains("train-1.tar, picture 0 at byte 512"));
+  CHECK_THAT(source->name(3), Catch::Contains("train-1.tar, picture 0 at byte 512, 9.jpeg"));
 
   // The second opening reads the index: one that says otherwise is believed.
   const fs::path index = shard_index_path(first);

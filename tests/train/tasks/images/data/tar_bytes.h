@@ -1,9 +1,13 @@
 #pragma once
 
 #include <cstdio>
+#include <filesystem>
 #include <string>
 #include <utility>
 #include <vector>
+
+#include "tests/support/temporary_folder.h"
+#include "train/tasks/images/data/archive_state.h"
 
 namespace moh::test {
 
@@ -28,6 +32,17 @@ inline std::string tar_of(const std::vector<std::pair<std::string, std::string>>
     tar.append((512 - contents.size() % 512) % 512, '\0');
   }
   return tar + std::string(1024, '\0');
+}
+
+/// Writes an archive in place and gives it its time of before. The clock of a file system ticks every few
+/// milliseconds: it is written until the time of the last change of its status is another.
+inline void rewrite_with_its_time(const std::filesystem::path& path, const std::string& contents) {
+  const ArchiveState before = archive_state(path);
+  const auto time = std::filesystem::last_write_time(path);
+  do {
+    write_file(path, contents);
+    std::filesystem::last_write_time(path, time);
+  } while (archive_state(path).changed == before.changed);
 }
 
 }  // namespace moh::test
