@@ -73,9 +73,8 @@ Section data_section(ImageDataConfig& c) {
   s.field("class_names", c.class_names,
           "A file (or several, one after the other) with the name of a class on each line, in the order of "
           "the labels. Empty: those of the training pictures, which checkpoints keep.");
-  s.field(
-      "drawn", c.drawn, at_least(0, "pictures").capped(kMaxPictures),
-      "Without `train`: train on this many synthetic pictures of shapes, of eight classes.");
+  s.field("drawn", c.drawn, at_least(0, "pictures").capped(kMaxPictures),
+          "Without `train`: train on this many synthetic pictures of shapes, of eight classes.");
   s.field("drawn_validation", c.drawn_validation, at_least(0, "pictures").capped(kMaxPictures),
           "Without `validation`: hold out this many drawn pictures.");
   s.field("interpolation", c.interpolation,

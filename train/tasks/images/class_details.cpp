@@ -17,19 +17,19 @@ constexpr std::size_t kNameWidth = 24;
 
 class ClassDetails final : public EvaluationDetails {
  public:
-  ClassDetails(ClassCounts counts, std::vector<std::string> names)
-      : counts_(std::move(counts)), names_(std::move(names)) {}
+  ClassDetails(ClassCounts counts, PictureSourcePtr source)
+      : counts_(std::move(counts)), source_(std::move(source)) {}
 
   std::string table() const override {
     const std::vector<std::int64_t> labels = shown();
-    std::string text = labels.size() == names_.size()
+    std::string text = std::ssize(labels) == counts_.classes()
                            ? "\n"
                            : "\nthe " + std::to_string(labels.size()) + " classes with the lowest top1\n";
     char line[160];
     std::snprintf(line, sizeof line, "%-24s  %8s  %7s  mostly taken for\n", "class", "images", "top1");
     text += line;
     for (const std::int64_t label : labels) {
-      const std::int64_t images = counts_.of_class(label), other = most_confused(label);
+      const std::int64_t images = counts_.of_class(label), other = counts_.most_confused(label);
       std::snprintf(line, sizeof line, "%-24s  %8lld  ", printable(name_of(label), kNameWidth).c_str(),
                     static_cast<long long>(images));
       text += line;
@@ -55,11 +55,9 @@ class ClassDetails final : public EvaluationDetails {
         entry["top5"] = share(counts_.among_five(label), images);
       }
       classes.push_back(std::move(entry));
-      for (std::int64_t predicted = 0; predicted < counts_.classes(); ++predicted) {
-        if (const std::int64_t count = counts_.confused(label, predicted); count > 0)
-          confusion.push_back({label, predicted, count});
-      }
     }
+    for (const auto& [pair, count] : counts_.confusion())
+      confusion.push_back({pair.first, pair.second, count});
     return nlohmann::ordered_json{{"classes", std::move(classes)}, {"confusion", std::move(confusion)}}
         .dump();
   }
@@ -68,11 +66,13 @@ class ClassDetails final : public EvaluationDetails {
   static double share(std::int64_t part, std::int64_t whole) {
     return static_cast<double>(part) / static_cast<double>(std::max<std::int64_t>(1, whole));
   }
-  const std::string& name_of(std::int64_t label) const { return names_[static_cast<std::size_t>(label)]; }
+  const std::string& name_of(std::int64_t label) const {
+    return source_->class_names()[static_cast<std::size_t>(label)];
+  }
 
   /// Labels of the table: all, or of many the worst that have images.
   std::vector<std::int64_t> shown() const {
-    std::vector<std::int64_t> labels(names_.size());
+    std::vector<std::int64_t> labels(static_cast<std::size_t>(counts_.classes()));
     std::iota(labels.begin(), labels.end(), 0);
     if (labels.size() <= kMostRows) return labels;
     std::erase_if(labels, [&](std::int64_t label) { return counts_.of_class(label) == 0; });
@@ -83,25 +83,14 @@ class ClassDetails final : public EvaluationDetails {
     return labels;
   }
 
-  /// The class for which most others of this one were taken; -1: none.
-  std::int64_t most_confused(std::int64_t label) const {
-    std::int64_t found = -1, most = 0;
-    for (std::int64_t other = 0; other < counts_.classes(); ++other) {
-      if (other == label || counts_.confused(label, other) <= most) continue;
-      most = counts_.confused(label, other);
-      found = other;
-    }
-    return found;
-  }
-
   ClassCounts counts_;
-  std::vector<std::string> names_;
+  PictureSourcePtr source_;
 };
 
 }  // namespace
 
-std::shared_ptr<const EvaluationDetails> class_details(ClassCounts counts, std::vector<std::string> names) {
-  return std::make_shared<ClassDetails>(std::move(counts), std::move(names));
+std::shared_ptr<const EvaluationDetails> class_details(ClassCounts counts, PictureSourcePtr source) {
+  return std::make_shared<ClassDetails>(std::move(counts), std::move(source));
 }
 
 }  // namespace moh

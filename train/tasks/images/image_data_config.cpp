@@ -68,9 +68,8 @@ config::Section image_data_section(ImageDataConfig& c) {
           "A file (or several, one after the other) with the name of a class on each line, in the order of "
           "the labels. Empty: those of the "
           "training pictures, which checkpoints keep.");
-  s.field(
-      "drawn", c.drawn, at_least(0, "pictures").capped(kMaxPictures),
-      "Without `train`: train on this many synthetic pictures of shapes, of eight classes.");
+  s.field("drawn", c.drawn, at_least(0, "pictures").capped(kMaxPictures),
+          "Without `train`: train on this many synthetic pictures of shapes, of eight classes.");
   s.field("drawn_validation", c.drawn_validation, at_least(0, "pictures").capped(kMaxPictures),
           "Without `validation`: hold out this many drawn pictures.");
   s.field("image_size", c.image_size, at_least(0, "pixels").capped(kMaxSide),
@@ -81,10 +80,11 @@ config::Section image_data_section(ImageDataConfig& c) {
           "`image_size` / `eval_share`, rounded down.");
   s.field("eval_share", c.eval_share, from_up_to(0.05, 16),
           "Without `eval_resize`: the share of the shorter side that an evaluation sees, timm's `crop_pct`.");
-  s.field("eval_crop", c.eval_crop,
-          "In evaluations `center` keeps the shape of a picture and cuts off what is too long, `squash` "
-          "resizes both sides to `eval_resize`, as timm's `crop_mode` of that name; `original` resizes nothing, "
-          "as MoH-ViT's code up to 32 pixels: pictures have to be of `image_size`.");
+  s.field(
+      "eval_crop", c.eval_crop,
+      "In evaluations `center` keeps the shape of a picture and cuts off what is too long, `squash` "
+      "resizes both sides to `eval_resize`, as timm's `crop_mode` of that name; `original` resizes nothing, "
+      "as MoH-ViT's code up to 32 pixels: pictures have to be of `image_size`.");
   s.field(
       "mean", c.normalize.mean, from_up_to(0, 1),
       "Mean of red, green and blue, of values from 0 to 1, which pictures are normalised with. A run with "

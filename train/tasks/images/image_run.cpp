@@ -98,6 +98,10 @@ void ImageRun::check(const RunConfig& run, config::Rules& rules) const {
   const ImageDataConfig settled = settled_data();
   moh::check(settled, augment, run.train.batch_size * run.train.accumulate, rules);
   config::check(evaluated, "eval.max_pictures", rules);
+  if (data.eval_crop == EvaluationCrop::kOriginal && data.eval_resize != 0) {
+    rules.refuse({"data.eval_resize", "data.eval_crop"}, "0, as data.eval_crop: original resizes nothing",
+                 std::to_string(data.eval_resize));
+  }
   if (!data.class_names.empty() && data.train.empty() && data.drawn > 0) {
     rules.refuse({"data.class_names", "data.drawn"}, "none for drawn pictures, whose names are known",
                  data.class_names.front().string());

@@ -120,6 +120,11 @@ TimmView timm_view_of(const ImageDataConfig& settled) {
                 .crop_pct = settled.eval_share,
                 .crop_mode = name_of(settled.eval_crop),
                 .interpolation = name_of(settled.interpolation)};
+  if (settled.eval_crop == EvaluationCrop::kOriginal) {  // timm's name for a picture of the size, all of it
+    view.crop_pct = 1;
+    view.crop_mode = name_of(EvaluationCrop::kSquash);
+    return view;
+  }
   if (std::floor(side / view.crop_pct) == resized) return view;
   view.crop_pct = side / resized;
   while (std::floor(side / view.crop_pct) < resized)

@@ -2,8 +2,10 @@
 
 #include <catch2/catch.hpp>
 #include <cmath>
+#include <stdexcept>
 
 #include "ops/loss/cross_entropy.h"
+#include "tests/support/thread_processes.h"
 
 using namespace moh;
 
@@ -37,4 +39,38 @@ TEST_CASE("image evaluation: counts by class leave out what is ignored") {
   CHECK(counts.confused(5, 0) == 1);
   CHECK(counts.of_class(4) == 1);
   CHECK(counts.of_class(0) == 0);
+}
+
+TEST_CASE("image evaluation: counts take memory for what occurs, however many classes there are") {
+  ClassCounts counts(std::int64_t{1} << 26);
+  CHECK(counts.of_class((std::int64_t{1} << 26) - 1) == 0);
+  CHECK(counts.most_confused(5) == -1);
+  CHECK(counts.confusion().empty());
+}
+
+TEST_CASE("image evaluation: the counts of several processes are those of one") {
+  constexpr std::int64_t kClasses = 8, kRows = 12;
+  const Tensor logits = zeros({kRows, kClasses}, DType::kFloat32), labels = empty({kRows}, DType::kInt64);
+  for (std::int64_t i = 0; i < kRows; ++i) {
+    labels.data<std::int64_t>()[i] = i % 5;
+    for (std::int64_t j = 0; j < kClasses; ++j)
+      logits.data<float>()[i * kClasses + j] = static_cast<float>((i * j) % 7);
+  }
+  ClassCounts expected(kClasses);
+  expected.add(logits, labels);
+  for (const int processes : {2, 3}) {
+    moh::test::require_success(processes, [&](Communicator& group) {
+      ClassCounts counts(kClasses);
+      // The first process has most of the rows, the last none.
+      const std::int64_t begin = group.rank() == 0 ? 0 : 9, end = group.rank() == 0   ? 9
+                                                                  : group.rank() == 1 ? kRows
+                                                                                      : 9;
+      if (begin < end) counts.add(logits.slice(begin, end), labels.slice(begin, end));
+      counts.add_of_all(group);
+      if (counts.confusion() != expected.confusion() || counts.total() != expected.total() ||
+          counts.top1() != expected.top1() || counts.top5() != expected.top5() ||
+          counts.among_five(3) != expected.among_five(3))
+        throw std::runtime_error("other counts");
+    });
+  }
 }

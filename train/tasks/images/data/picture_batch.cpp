@@ -54,8 +54,7 @@ std::vector<std::byte>& read_buffer() {
 PictureView view_of(const EvaluationView& view, PictureSize size, PictureName name) {
   if (view.mode == EvaluationCrop::kSquash)
     return squashed_view(size, view.short_side, view.crop, view.filter);
-  if (view.mode == EvaluationCrop::kCenter)
-    return center_view(size, view.short_side, view.crop, view.filter);
+  if (view.mode == EvaluationCrop::kCenter) return center_view(size, view.short_side, view.crop, view.filter);
   const PictureSize square{view.crop, view.crop};
   if (size != square)
     throw DataError(error_message(name(), "size", to_string(square) + " for data.eval_crop: original",

@@ -40,8 +40,8 @@ struct TargetOptions {
 
 /// What an evaluation resizes before it takes the middle.
 enum class EvaluationCrop {
-  kCenter,  ///< the shorter side, and the other one with it
-  kSquash,  ///< both sides, each by its own factor
+  kCenter,    ///< the shorter side, and the other one with it
+  kSquash,    ///< both sides, each by its own factor
   kOriginal,  ///< nothing, and takes all of a picture, which has to be of the size
 };
 

@@ -165,3 +165,22 @@ TEST_CASE("picture batches: an evaluation sees every picture once, and leaves br
   make_evaluation_picture(view, Normalizer(view.normalize), sample_bytes("ycc420.jpg"), "a", expected);
   CHECK(std::ranges::equal(batch.pictures.select(0).span<float>(), expected));
 }
+
+TEST_CASE("picture batches: an evaluation may see a picture as it is, which has to be of the size") {
+  const auto seen = [](const EvaluationView& view, const std::string& name) {
+    std::vector<float> pixels(static_cast<std::size_t>(view.crop * view.crop * 3));
+    make_evaluation_picture(view, Normalizer(view.normalize), sample_bytes(name), name, pixels);
+    return pixels;
+  };
+  const PictureSize size = picture_size(sample_bytes("ycc420.jpg"), "a");
+  const EvaluationView original{.crop = 24, .mode = EvaluationCrop::kOriginal};
+  CHECK_THAT(message_of<DataError>([&] { seen(original, "ycc420.jpg"); }),
+             Catch::Contains("ycc420.jpg: size: expected 24 x 24 for data.eval_crop: original, found " +
+                             to_string(size)));
+  const PictureSourcePtr drawn = shape_pictures(2, 24, 1);
+  std::vector<float> as_it_is(24 * 24 * 3), pixels(24 * 24 * 3);
+  make_evaluation_picture(original, Normalizer(original.normalize), *drawn, 0, {}, as_it_is);
+  const auto all = [](PictureSize of) { return whole(of); };
+  Normalizer(original.normalize)(drawn->decode(0, {}, all), pixels);
+  CHECK(as_it_is == pixels);
+}
