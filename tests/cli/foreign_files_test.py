@@ -28,8 +28,8 @@ class ForeignFiles(support.MohTest):
     def refused(self, *arguments):
         """The message of a refusal, which is no crash."""
         result = self.command(*arguments)
-        self.assertIn(result.returncode, (support.CONFIG_ERROR, support.INPUT_ERROR), result.stderr)
-        return result.stderr
+        self.assertIn(result.returncode, (support.CONFIG_ERROR, support.INPUT_ERROR), result.output)
+        return result.output
 
     def test_what_lies_in_place_of_a_file(self):
         config = json.dumps(LLAMA)
@@ -80,7 +80,7 @@ class ForeignFiles(support.MohTest):
                    "model: {layers: 1, hidden: 16, intermediate: 16, heads: 2, max_positions: 16}\n"
                    "train: {steps: 1, batch_size: 2}\nschedule: {warmup_steps: 0}\n")
         for magic, version, kind in ((20240520, 1, "H"), (20240801, 7, "I")):
-            for count in (265, 266, 269, 288, 123, 379 - 256):
+            for count in (265, 266, 269, 123, 288):
                 with self.subTest(f"{magic} {count}"):
                     (self.folder / "l.bin").write_bytes(struct.pack("<3i", magic, version, count) + b"\0" * 1012
                                                         + struct.pack(f"<{count}{kind}", *ids[:count]))

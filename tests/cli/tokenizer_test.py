@@ -76,8 +76,7 @@ class Tokenizers(support.MohTest):
 
     def test_a_vocabulary_that_is_too_small(self):
         output = self.run_of("model.vocab_size=699", code=support.CONFIG_ERROR)
-        self.assert_says(output, "model.vocab_size: expected at least 700, as data.tokenizer tok puts the token 699 "
-                                 "(<|endoftext|>) around texts, found 699")
+        self.assert_says(output, "model.vocab_size: expected at least the 700 tokens of data.tokenizer tok, found 699")
         self.run_of("model.vocab_size=704")  # padded
 
     def test_what_is_no_tokenizer(self):

@@ -6,6 +6,7 @@
 
 #include "core/error.h"
 #include "train/checkpoint/stored_checkpoint.h"
+#include "train/config/copy_fields.h"
 #include "train/io/printable.h"
 #include "train/tasks/load_model.h"
 #include "train/weights/compare_weights.h"
@@ -91,11 +92,12 @@ void require_description(const RunFile& file) {
 std::unique_ptr<FamilyConfig> described_by_run(const RunFile& file, const WeightFile& weights,
                                                const Families& families) {
   TensorModel found = model_in_tensors(weights, families);
-  if (found.model == nullptr) {
+  if (found.model == nullptr || found.model->task() != file.run().family->task()) {
     require_description(file);
     return nullptr;
   }
   require_told(weights.path(), found, [&](std::string_view key) { return file.gives(key); });
+  config::copy_fields(*file.run().family, found.untold, *found.model);
   return std::move(found.model);
 }
 

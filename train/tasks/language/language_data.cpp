@@ -68,6 +68,17 @@ Corpus open_noted(const RunConfig& run, const Tokenizer& tokenizer, std::string 
   return corpus;
 }
 
+/// Refuses a training from random weights of fewer rows than the tokenizer has tokens: nothing calls for it,
+/// as the weights of another program may.
+void require_all_rows(const RunConfig& run, const Tokenizer& tokenizer) {
+  const std::int64_t tokens = whole_vocabulary(tokenizer), rows = language_run(run).model.vocab_size;
+  if (!run.init.from.empty() || tokens <= rows) return;
+  throw ConfigError(error_message("model.vocab_size", "",
+                                  "at least the " + std::to_string(tokens) + " tokens of data.tokenizer " +
+                                      language_run(run).data.tokenizer.string(),
+                                  std::to_string(rows)));
+}
+
 std::shared_ptr<const LanguageData> open_training_data(const RunConfig& run) {
   const TextDataConfig& config = language_run(run).data;
   auto data = std::make_shared<LanguageData>();
@@ -145,7 +156,9 @@ std::shared_ptr<const LanguageData> open_language_data(const RunConfig& run, Dat
   switch (use) {
     case DataUse::kTraining: {
       const LanguageRun& language = language_run(run);
-      check_sample(language, *tokenizer_of(language));
+      const std::unique_ptr<const Tokenizer> tokenizer = tokenizer_of(language);
+      require_all_rows(run, *tokenizer);
+      check_sample(language, *tokenizer);
       return open_training_data(run);
     }
     case DataUse::kEvaluation:

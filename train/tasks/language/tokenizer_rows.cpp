@@ -29,6 +29,7 @@ class NarrowedTokenizer final : public Tokenizer {
 
   std::string_view name() const override { return tokenizer_->name(); }
   std::int64_t vocab_size() const override { return rows_; }
+  std::int64_t tokens() const { return tokenizer_->vocab_size(); }
   std::uint64_t content_hash() const override { return tokenizer_->content_hash(); }
   std::optional<TokenId> end_of_document() const override { return tokenizer_->end_of_document(); }
   const std::vector<TokenId>& sequence_start() const override { return tokenizer_->sequence_start(); }
@@ -116,6 +117,11 @@ std::unique_ptr<const Tokenizer> with_rows(std::unique_ptr<const Tokenizer> toke
               " on are refused; a training that begins from " +
               "the model adds rows with model.vocab_size=" + std::to_string(tokens));
   return std::make_unique<NarrowedTokenizer>(std::move(tokenizer), rows);
+}
+
+std::int64_t whole_vocabulary(const Tokenizer& tokenizer) {
+  const auto* const narrowed = dynamic_cast<const NarrowedTokenizer*>(&tokenizer);
+  return narrowed != nullptr ? narrowed->tokens() : tokenizer.vocab_size();
 }
 
 TokenSourcePtr within_rows(TokenSourcePtr ids, std::int64_t rows, std::string file) {

@@ -16,6 +16,9 @@ namespace moh {
 std::unique_ptr<const Tokenizer> with_rows(std::unique_ptr<const Tokenizer> tokenizer, std::int64_t rows,
                                            const std::string& where);
 
+/// The tokens of the whole tokenizer, of one that was narrowed, too.
+std::int64_t whole_vocabulary(const Tokenizer& tokenizer);
+
 /// The ids of a file, of which those from `rows` on are refused where they are read (DataError, naming it).
 TokenSourcePtr within_rows(TokenSourcePtr ids, std::int64_t rows, std::string file);
 

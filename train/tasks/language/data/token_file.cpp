@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <filesystem>
 #include <limits>
 #include <system_error>
 #include <type_traits>
@@ -14,6 +15,7 @@
 #include "train/io/input_file.h"
 #include "train/io/printable.h"
 #include "train/tasks/language/data/old_token_file.h"
+#include "train/tasks/language/tokenizer_rows.h"
 
 namespace moh {
 
@@ -191,7 +193,10 @@ TokenFileKind token_file_kind(const std::string& path) {
   const std::string first = input.first_bytes(kOldTokenFileMagic.size() + 4);
   if (first.starts_with(kOldTokenFileMagic) && first.ends_with(std::string_view("\0\0\0", 3)))
     return TokenFileKind::kOld;
-  if (!is_safetensors(input)) return TokenFileKind::kNone;
+  // Of a file that was cut, the length of the header says what it was; a `.bin` may have ids of other
+  // programs.
+  const bool may_be_cut = std::filesystem::path(path).extension() != ".bin" && looks_like_safetensors(first);
+  if (!is_safetensors(input) && !may_be_cut) return TokenFileKind::kNone;
   const SafetensorsFile tensors(path);
   const auto format = tensors.metadata().find("format");
   const bool is_tokens = format != tensors.metadata().end() && format->second == kFormat;
@@ -252,10 +257,9 @@ void TokenFile::require_tokenizer(const Tokenizer& tokenizer) const {
            std::to_string(vocab_size) + " ids)";
   };
   const std::string hash = info_.tokenizer_hash.empty() ? "" : hash_text(tokenizer.content_hash());
-  const std::string expected = text(tokenizer.name(), hash, tokenizer.vocab_size());
+  const std::string expected = text(tokenizer.name(), hash, whole_vocabulary(tokenizer));
   const std::string found = text(info_.tokenizer_name, info_.tokenizer_hash, info_.vocab_size);
-  const bool same_tokens = !hash.empty() && hash == info_.tokenizer_hash;  // of a model with fewer rows
-  if (expected == found || same_tokens) return;
+  if (expected == found) return;
   throw DataError(error_message(
       path_, "tokenizer", expected, found,
       "set the tokenizer that the file was made with, or write the file again with 'moh data tokenize'"));

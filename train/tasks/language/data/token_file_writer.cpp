@@ -7,6 +7,7 @@
 #include "core/error.h"
 #include "train/formats/safetensors.h"
 #include "train/formats/stored_dtype.h"
+#include "train/tasks/language/tokenizer_rows.h"
 
 namespace moh {
 
@@ -30,7 +31,7 @@ TokenFileWriter::TokenFileWriter(std::filesystem::path path, const Tokenizer& to
                                  bool marks)
     : tokenizer_(tokenizer), path_(std::move(path)), file_(path_) {
   info_.tokenizer_name = tokenizer.name();
-  info_.vocab_size = tokenizer.vocab_size();
+  info_.vocab_size = whole_vocabulary(tokenizer);
   info_.tokenizer_hash = hash_text(tokenizer.content_hash());
   info_.num_documents = info_.text_bytes = 0;
   info_.source = std::move(source);
