@@ -124,7 +124,7 @@ class TextFaults(support.MohTest):
         self.assertNotEqual(score(bos_token=begin, eos_token=end), score(eos_token=end))
         # A token that only this file names has no row in the embedding.
         self.assertEqual(score(bos_token="<new>", eos_token=end), score(eos_token=end))
-        self.assertEqual(score(pad_token="<pad>", eos_token=end), score(eos_token=end))
+        self.assertEqual(score(eos_token=end), score(pad_token="<pad>", eos_token=end))
         self.write("p.jsonl", '{"text": "the head<pad>"}\n')
         output = self.moh("eval", "--checkpoint", "m", "tasks=[p.yaml]", "data=.", code=support.INPUT_ERROR)
         self.assert_says(output, "p.jsonl:1", "found 702 (<pad>)")
