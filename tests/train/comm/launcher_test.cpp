@@ -132,8 +132,9 @@ TEST_CASE("launcher: a variable that is missing beside others is refused by name
     variables.erase(name);
     INFO(name);
     CHECK(launch_of(variables).launcher == "torchrun");
-    CHECK_THROWS_WITH(meeting_of_torchrun(environment_of(variables)),
-                      Catch::Contains(std::string(name) + ": expected") && Catch::Contains("set it, or unset WORLD_SIZE"));
+    CHECK_THROWS_WITH(
+        meeting_of_torchrun(environment_of(variables)),
+        Catch::Contains(std::string(name) + ": expected") && Catch::Contains("set it, or unset WORLD_SIZE"));
   }
   // Of a batch script, for programs that it starts.
   CHECK(launch_of({{"MASTER_ADDR", "node7"}, {"MASTER_PORT", "29500"}}).size == 1);
