@@ -161,7 +161,7 @@ class FullSize(Reproduction):
                       "(paper: 2.94)", output)
         self.assertIn("then, for MoH-DiT-XL/2 90%, 2M steps: moh sample --checkpoint RUN/checkpoints/step_02000000 ", output)
         self.assertRegex(output, r"then, for DiT-XL/2, 7M steps, guidance 1\.25: moh sample --checkpoint RUN .* --cfg 1\.25 ")
-        config = json.loads(self.moh("plan", ROOT / "configs/dit/moh_dit_xl_2_90.yaml", "--json"))
+        config = moh.plan(support.MOH, ROOT / "configs/dit/moh_dit_xl_2_90.yaml")
         self.assertEqual((config["steps"], config["batch_size"], config["accumulate"]), (7000000, 32, 8))
 
     def test_days_are_of_the_configuration_s_arithmetic(self):
