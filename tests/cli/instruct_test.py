@@ -25,7 +25,7 @@ class Instruct(support.MohTest):
 
     def test_training_from_tokens_is_training_from_the_records(self):
         self.assert_says(self.tokenize("chat.jsonl"), "documents   60", "(not trained on)")
-        self.assert_says(self.moh("data", "info", "chat.tokens", "--verify"), "prompts  ", "verified")
+        self.assert_says(self.moh("data", "info", "chat.tokens", "--verify"), "prompt tokens: ", "verified")
         self.train({"output.dir": "from_text", "data.train": "chat.jsonl"})
         self.train({"output.dir": "from_tokens", "data.train": "chat.tokens"})
         self.assert_same_state("from_text", "from_tokens")

@@ -16,6 +16,7 @@
 #include "train/cli/commands.h"
 #include "train/cli/run_facts.h"
 #include "train/cli/several_processes.h"
+#include "train/config/active_heads.h"
 #include "train/log/logging.h"
 #include "train/moh/init/initialise_model.h"
 #include "train/run/config_change.h"
@@ -126,6 +127,9 @@ RunConfig read_config(const TrainArgs& args, const Families& families) {
   const std::size_t logged = file.notes().size();
   RunConfig run = finish_config(file, args, families);
   log_notes(file, logged);
+  const MohConfig* const moh = run.family->moh();
+  const std::string note = moh == nullptr ? "" : config::note_of_some_layers(*moh, run.family->heads());
+  if (!note.empty()) log_info(note);
   return run;
 }
 

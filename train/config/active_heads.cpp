@@ -1,7 +1,6 @@
 #include "train/config/active_heads.h"
 
 #include <algorithm>
-#include <array>
 #include <cstdint>
 #include <initializer_list>
 #include <string_view>
@@ -64,12 +63,6 @@ std::string text_of(const std::vector<LayerCounts>& counts) {
   return different.size() > kMost ? text + ", ..." : text;
 }
 
-/// Whether the file, and not a preset or a checkpoint alone, says how many heads are routed.
-bool gives_counts(const GivenKeys& given) {
-  return std::ranges::any_of(std::array{kActive, kTopK, kRatio, kNumShared},
-                             [&](std::string_view key) { return given.places.contains(key); });
-}
-
 std::string layers_text(const std::vector<LayerCounts>& counts) {
   std::string text;
   for (std::size_t i = 0; i < counts.size(); ++i) {
@@ -90,19 +83,20 @@ void note_share(const std::vector<LayerCounts>& counts, const GivenKeys& given,
                   std::string(kActive) + ": " + percent + " in its place");
 }
 
-void note_all_kept(const std::vector<LayerCounts>& counts, const GivenKeys& given,
-                   std::vector<std::string>& notes) {
-  const auto keeps_all = [](const LayerCounts& c) { return c.keeps_all(); };
-  const auto has_routed = [](const LayerCounts& c) { return c.routed() > 0; };
-  if (std::ranges::none_of(counts, keeps_all)) return;
-  const bool everywhere =
-      std::ranges::count_if(counts, keeps_all) == std::ranges::count_if(counts, has_routed);
-  if (!everywhere && !gives_counts(given)) return;  // a published model is so on purpose
-  const std::string which = everywhere ? "" : " in entries " + layers_text(counts) + " of the lists";
-  notes.push_back(
-      "model.moh: every token keeps all routed heads" + which + " (" + text_of(counts) +
-      " active), so nothing is routed there; lower model.moh.top_k, or set model.moh.active below "
-      "100%");
+/// "every token keeps all routed heads ..., so nothing is routed there".
+std::string kept_text(const std::vector<LayerCounts>& counts, const std::string& which) {
+  return "model.moh: every token keeps all routed heads" + which + " (" + text_of(counts) +
+         " active), so nothing is routed there; lower model.moh.top_k, or set model.moh.active below 100%";
+}
+
+enum class Kept { kNowhere, kInSomeLayers, kEverywhere };
+
+/// Where all routed heads are kept, of the layers that have any.
+Kept all_kept(const std::vector<LayerCounts>& counts) {
+  const auto keeping = std::ranges::count_if(counts, [](const LayerCounts& c) { return c.keeps_all(); });
+  const auto routing = std::ranges::count_if(counts, [](const LayerCounts& c) { return c.routed() > 0; });
+  if (keeping == 0) return Kept::kNowhere;
+  return keeping == routing ? Kept::kEverywhere : Kept::kInSomeLayers;
 }
 
 }  // namespace
@@ -135,8 +129,15 @@ std::vector<std::string> routing_notes(const MohConfig& moh, const PerLayer& hea
   if (moh.router == RouterKind::kNone) return notes;
   const std::vector<LayerCounts> counts = counts_of(moh, heads);
   note_share(counts, given, notes);
-  note_all_kept(counts, given, notes);
+  if (all_kept(counts) == Kept::kEverywhere) notes.push_back(kept_text(counts, ""));
   return notes;
+}
+
+std::string note_of_some_layers(const MohConfig& moh, const PerLayer& heads) {
+  if (moh.router == RouterKind::kNone) return "";
+  const std::vector<LayerCounts> counts = counts_of(moh, heads);
+  if (all_kept(counts) != Kept::kInSomeLayers) return "";
+  return kept_text(counts, " in entries " + layers_text(counts) + " of the lists");
 }
 
 }  // namespace moh::config

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <iterator>
 #include <string_view>
+#include <system_error>
 #include <utility>
 
 #include "train/config/active_heads.h"
@@ -79,7 +80,8 @@ std::string_view preset_of(const Layers& layers, const FamilyConfig& family) {
 /// so that no two of the files share one: runs/vit/ablations/full for configs/vit/ablations/full.yaml. For
 /// others the family and the name: runs/llm/mine.
 std::filesystem::path default_output_dir(const std::filesystem::path& file, const FamilyConfig& family) {
-  const std::filesystem::path whole = std::filesystem::absolute(file).lexically_normal();
+  std::error_code no_such_path;  // reported when the file is read
+  const std::filesystem::path whole = std::filesystem::absolute(file, no_such_path).lexically_normal();
   std::filesystem::path below;
   bool in_configs = false;
   for (const std::filesystem::path& part : whole.parent_path()) {

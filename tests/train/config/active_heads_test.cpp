@@ -115,7 +115,18 @@ TEST_CASE("active heads: layers that keep all routed heads are told") {
     INFO(all);
     CHECK_THAT(Read(all).notes(), Contains("nothing is routed there"));
   }
-  CHECK_THAT(Read("num_shared: 3, top_k: [6, 9]").notes(), Contains("in entries 1 of the lists"));
+  const Read some("num_shared: 3, top_k: [6, 9]");
+  CHECK(some.notes().empty());  // a preset of the paper has such layers
+  CHECK_THAT(
+      config::note_of_some_layers(some.moh(), some.run.family->heads()),
+      Contains(
+          "every token keeps all routed heads in entries 1 of the lists (3 shared + 6 of 9 = 75%, 3 shared "
+          "+ 9 of 9 = 100% active)"));
+  for (const char* other :
+       {"num_shared: 3, top_k: 6", "num_shared: 3, top_k: 9", "num_shared: 12, top_k: 0"}) {
+    const Read read(other);
+    CHECK(config::note_of_some_layers(read.moh(), read.run.family->heads()).empty());
+  }
   CHECK(Read("num_shared: 12, top_k: 0").notes().empty());  // there is none to route
   CHECK(Read("num_shared: [3, 12], top_k: [6, 0]").notes().empty());
 }
