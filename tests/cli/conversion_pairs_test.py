@@ -4,6 +4,7 @@ writes, each command that opens a model: the numbers are those of the run, or a 
 import json
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import tempfile
@@ -104,10 +105,12 @@ FORMATS = {
 NOT_WRITTEN = {("moh vit", "hf"): "expected a dense vision transformer, which timm has too",
                ("learned heads", "hf"): "expected a dense vision transformer, which timm has too",
                ("dit", "hf"): "expected a model that Hugging Face's libraries know"}
-BARE = "expected a configuration next to the weights, found none; name a folder with config.json, or a run of moh"
+BARE = "expected a configuration next to the weights, found none; name a folder with config.json"
 MODEL_UNKNOWN = "expected a configuration next to the weights, or in the run, found neither; give model."
-WITHOUT_CONFIGURATION = {**{command: BARE for command in ("eval", "generate", "serve", "analyze", "predict", "sample")},
-                         **{command: MODEL_UNKNOWN for command in ("train", "plan", "bench", "config")}}
+# Of classifiers and diffusion models, sizes are read from the tensors.
+NOT_IN_TENSORS = "expected what its tensors do not tell, found nothing that says it; give model."
+OPENED = ("eval", "generate", "serve", "analyze", "predict", "sample")  # commands that open a model
+BEGUN = ("train", "plan", "bench", "config")  # commands of a run that starts from it
 LANGUAGE_ALONE = {command: "expected a language model, found task: " for command in ("generate", "serve")}
 DIFFUSION_ALONE = {"sample": "task: expected diffusion, found "}
 CLASSIFIERS_ALONE = {"predict": "predict: "}
@@ -140,6 +143,10 @@ def run(*arguments, launcher=()):
     if done.returncode != support.DONE:
         raise AssertionError(f"moh {' '.join(map(str, arguments))}: exit code {done.returncode}\n{output}")
     return output
+
+
+def without_log(output):
+    return "".join(line for line in output.splitlines(keepends=True) if not re.match(r"\d\d:\d\d:\d\d ", line))
 
 
 def json_of(output):
@@ -221,7 +228,7 @@ class Commands(unittest.TestCase):
 
     def config(self, model, settings=(), part=""):
         """But for what it is called, and for numbers that may be written out or left to others."""
-        lines = run("config", *self.beginning("next.yaml", model, part)).splitlines()
+        lines = without_log(run("config", *self.beginning("next.yaml", model, part))).splitlines()
         passed_over = (str(model), "part:", "kv_heads:", "head_dim:")
         return [line for line in lines if not any(text in line for text in passed_over)]
 
@@ -242,12 +249,13 @@ class Pairs(Commands):
     """The table for models of one kind."""
 
     of_another_kind = {}
+    without_configuration = {command: NOT_IN_TENSORS for command in OPENED + BEGUN}
 
     def check(self, name, yaml, parts, launcher=()):
         """All formats of a run, all commands. `parts`: the parts of its checkpoint, with the settings by which the run takes them."""
         (FOLDER / "run.yaml").write_text(yaml)
         (FOLDER / "next.yaml").write_text(self.next_yaml)
-        (FOLDER / "whole.yaml").write_text(run("config", "run.yaml"))
+        (FOLDER / "whole.yaml").write_text(without_log(run("config", "run.yaml")))
         source = "run_of_" + name.replace(" ", "_")
         run("train", "run.yaml", f"output.dir={source}", launcher=launcher)
         for part, settings in parts.items():
@@ -270,7 +278,7 @@ class Pairs(Commands):
     def check_commands(self, model, bare, commands, expected):
         for command in commands:
             with self.subTest(command=command):
-                message = (WITHOUT_CONFIGURATION.get(command) if bare else None) or self.of_another_kind.get(command)
+                message = (self.without_configuration.get(command) if bare else None) or self.of_another_kind.get(command)
                 if message:
                     self.refused(message, getattr(self, command), model)
                 else:
@@ -286,6 +294,7 @@ class Pairs(Commands):
 
 class TextPairs(Pairs):
     of_another_kind = {**DIFFUSION_ALONE, **CLASSIFIERS_ALONE}
+    without_configuration = {**dict.fromkeys(OPENED, BARE), **dict.fromkeys(BEGUN, MODEL_UNKNOWN)}
     next_yaml = "data: {train: text.jsonl, sequence_length: 32}\ntrain: {batch_size: 2, steps: 2}\nschedule: {warmup_steps: 0}\n"
 
     def run_of(self, name, parts=None, launcher=()):
