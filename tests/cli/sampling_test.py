@@ -178,6 +178,8 @@ class LatentsWithoutAutoencoder(support.MohTest):
         return data[begin:begin + 4 * 3 * 4 * 8 * 8]
 
     def test_they_are_written_as_the_model_makes_them(self):
+        self.assert_says(self.sample("--latents", "out/a.npz", code=support.STORAGE_ERROR), "the folder out does not exist")
+        (self.folder / "out").mkdir()
         self.sample("--latents", "out/a.npz", "--classes", "dog,cat")
         self.assertEqual(json.loads((self.folder / "out/a.json").read_text())["labels"], [1, 0, 1])
         self.sample("--latents", "b.npz", "--classes", "dog,cat", "--batch-size", "1", "--out", "parts")

@@ -162,7 +162,6 @@ bool sample_folder(const PictureSampler& sampler, const Dit& model, const Sample
   const DitConfig& c = model.config();
   const Json settings = settings_of(options, to, c);
   require_same_settings(settings, to, processes);
-  if (processes.leads() && !to.latents.empty()) make_directories(folder_of(to.latents));
   if (processes.leads() && !to.folder.empty()) {
     make_directories(to.folder);
     remove_abandoned_temporaries_in(to.folder);
