@@ -95,7 +95,7 @@ class ImageInit(support.MohTest):
         self.assert_says(output, "init: pos_embed: [1, 17, 32] resized to [1, 37, 32]")
         # The model of other images computes what the old one computes for them.
         self.moh("train", "dense.yaml", "output.dir=wide", "init.from=timm", "model.image_size=48",
-                 "optim.learning_rate=1e-12", "train.steps=1", "schedule.warmup_steps=0")
+                 "data.eval_resize=54", "optim.learning_rate=1e-12", "train.steps=1", "schedule.warmup_steps=0")
         self.moh("train", "dense.yaml", "output.dir=old", "init.from=timm", "data.image_size=48",
                  "data.eval_resize=54", "optim.learning_rate=1e-12", "train.steps=1", "schedule.warmup_steps=0")
         losses = [[record["loss"] for record in support.metrics(self.folder / run) if record["kind"] == "eval"]

@@ -134,6 +134,7 @@ class TimmFolder(support.MohTest):
         picture = self.picture("dark.png", gray(100))
         for view, message in (({"label_offset": 1}, "pretrained_cfg.label_offset: expected 0"),
                               ({"crop_mode": "border"}, "pretrained_cfg.crop_mode: expected one of center, squash"),
+                              ({"crop_mode": "original"}, "pretrained_cfg.crop_mode: expected one of center, squash"),
                               ({"interpolation": "lanczos"}, "pretrained_cfg.interpolation: expected one of box"),
                               ({"mean": [0.5]}, "pretrained_cfg.mean: expected 3 numbers from 0 to 1"),
                               ({"std": [0.5, 0.5, 0]}, "pretrained_cfg.std: expected 3 numbers above 0"),
@@ -187,6 +188,12 @@ class TimmFolder(support.MohTest):
                     self.assertEqual(cfg["crop_pct"], share)
                 self.assertEqual((cfg["input_size"], cfg["crop_mode"], cfg["interpolation"]), ([3, 32, 32], "squash", "box"))
                 self.assertEqual((cfg["mean"], cfg["std"]), (MEAN, STD))
+
+        # Pictures that are taken as they are: timm resizes them to the size that they have.
+        self.write("view.yaml", (self.folder / "view.yaml").read_text().replace("squash", "original"))
+        self.moh("convert", "--from", "bare.safetensors", "--config", "view.yaml", "--to", "out", "--format", "hf", "--overwrite")
+        cfg = json.loads((self.folder / "out/config.json").read_text())["pretrained_cfg"]
+        self.assertEqual((cfg["crop_mode"], cfg["crop_pct"]), ("center", 1.0))
 
 
 if __name__ == "__main__":

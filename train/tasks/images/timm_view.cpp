@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 #include <limits>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -50,6 +51,9 @@ constexpr std::string_view kOfNoEffect[] = {"architecture",
 constexpr std::string_view kOfView[] = {"classifier",    "crop_mode",    "crop_pct", "first_conv",
                                         "interpolation", "label_offset", "mean",     "std"};
 
+/// Crop modes of timm that moh has.
+constexpr std::string_view kTimmCrops[] = {"center", "squash"};
+
 void refuse_unknown(const ConfigJson& json) {
   for (const std::string& key : json.keys()) {
     if (std::ranges::count(kOfNoEffect, key) == 0 && std::ranges::count(kOfView, key) == 0)
@@ -62,10 +66,11 @@ void require_name(const ConfigJson& json, std::string_view key, std::string_view
   if (json.has(key) && json.text(key) != expected) json.unsupported(key, expected, json.shown(key));
 }
 
+/// Sets the enumerator of that name; `names` are those of the first ones.
 template <class Enum>
-void read_name(const ConfigJson& json, std::string_view key, Enum& value) {
+void read_name(const ConfigJson& json, std::string_view key, Enum& value,
+               std::span<const std::string_view> names) {
   if (!json.has(key)) return;
-  const auto names = names_of(Enum());
   const auto found = std::ranges::find(names, json.text(key));
   std::string known;
   for (const std::string_view name : names) known.append(known.empty() ? "" : ", ").append(name);
@@ -106,14 +111,20 @@ void read_timm_view(const ConfigJson& pretrained, ImageRun& run) {
   if (pretrained.has("input_size")) data.image_size = input_side(pretrained, "input_size");
   read_channels(pretrained, "mean", /*above_zero=*/false, data.normalize.mean);
   read_channels(pretrained, "std", /*above_zero=*/true, data.normalize.std);
-  read_name(pretrained, "interpolation", data.interpolation);
-  read_name(pretrained, "crop_mode", data.eval_crop);
+  read_name(pretrained, "interpolation", data.interpolation, names_of(data.interpolation));
+  read_name(pretrained, "crop_mode", data.eval_crop, kTimmCrops);
   data.eval_share = pretrained.number_or("crop_pct", data.eval_share);
   if (!(data.eval_share >= kLeastShare && data.eval_share <= kMostShare))
     pretrained.unsupported("crop_pct", "a number from 0.05 to 16", pretrained.shown("crop_pct"));
 }
 
 TimmView timm_view_of(const ImageDataConfig& settled) {
+  if (settled.eval_crop == EvaluationCrop::kOriginal) {  // a picture of this size, which timm resizes to it
+    return {.side = settled.image_size,
+            .crop_pct = 1,
+            .crop_mode = name_of(EvaluationCrop::kCenter),
+            .interpolation = name_of(settled.interpolation)};
+  }
   const auto side = static_cast<double>(settled.image_size),
              resized = static_cast<double>(settled.eval_resize);
   TimmView view{.side = settled.image_size,
