@@ -138,5 +138,39 @@ class ConfigErrors(support.MohTest):
             self.assert_says(self.moh("train", path, code=support.CONFIG_ERROR), f"error: {path}: {message}")
 
 
+class ActiveHeads(support.MohTest):
+    TWELVE = {"model.hidden": 48, "model.heads": 12, "model.moh.num_shared": 3}
+
+    def moh_section(self, output):
+        return output[output.index("  moh:\n"):]
+
+    def test_the_share_of_active_heads(self):
+        output = self.moh("config", self.config({**self.TWELVE, "model.moh.top_k": 0, "model.moh.active": "75%"}))
+        self.assert_says(self.moh_section(output), "num_shared: 3", "top_k: 6")
+        self.assertEqual(output.splitlines()[-1], "# active heads: 3 shared + 6 of 9 = 75%")
+        self.write("resolved.yaml", output)
+        self.assertEqual(self.moh("config", "resolved.yaml"), output)
+        self.assert_says(self.moh("config", self.config(self.TWELVE), "model.moh.active=75%", code=support.CONFIG_ERROR),
+                         "model.moh.active: expected 0 with model.moh.top_k, found both")
+
+    def test_a_start_says_what_is_active(self):
+        for settings, said in (({"model.moh.top_k": "75%"}, ("for 75% in all, shared heads included, set model.moh.active: 75% in its place",
+                                                             "every token keeps all routed heads (3 shared + 9 of 9 = 100% active)",
+                                                             "12 heads of 4, 3 shared + 9 of 9 = 100% of them active")),
+                               ({"model.moh.top_k": [6, 9]}, ("info: model.moh: every token keeps all routed heads in entries 1 of the lists",)),
+                               ({"model.moh.top_k": 6}, ("3 shared + 6 of 9 = 75% of them active",))):
+            with self.subTest(settings=settings):
+                output = self.train({**self.TWELVE, "train.steps": 1, **settings}, "--overwrite")
+                self.assert_says(output, *said)
+                self.assertEqual(output.count("warning: model.moh"), 2 if settings["model.moh.top_k"] == "75%" else 0)
+
+    def test_a_configuration_says_it_in_comments(self):
+        output = self.moh("config", self.config({**self.TWELVE, "model.moh.top_k": "75%"}))
+        self.assertEqual([line[:40] for line in output.splitlines() if line.startswith("#")],
+                         ["# active heads: 3 shared + 9 of 9 = 100%", "# warning: model.moh.top_k: 75% of all h", "# warning: model.moh: every token keeps "])
+        self.write("resolved.yaml", output)
+        self.moh("config", "resolved.yaml")
+
+
 if __name__ == "__main__":
     support.main()

@@ -62,10 +62,7 @@ void log_notes(const RunFile& file, std::size_t first) {
 
 RunConfig read_run(const RunArgs& args, const Families& families, ConfigUse use) {
   RunFile file = open_run(args, families);
-  const std::size_t logged = file.notes().size();
-  RunConfig run = finish_run(file, families, use);
-  log_notes(file, logged);
-  return run;
+  return finish_run(file, families, use);
 }
 
 void add_checkpoint(CLI::App& command, std::string& checkpoint) {

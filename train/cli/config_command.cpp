@@ -5,6 +5,7 @@
 #include "train/cli/commands.h"
 #include "train/config/load_run_config.h"
 #include "train/tasks/load_model.h"
+#include "train/tasks/model_source.h"
 
 namespace moh::cli {
 
@@ -14,12 +15,16 @@ struct ConfigArgs : RunArgs {
   bool reference = false;  ///< print the reference of all keys instead
 };
 
-/// The resolved configuration, and in a comment which heads are active.
-std::string resolved_text(const RunConfig& run, const Families& families) {
+/// The resolved configuration, and in comments which heads are active and what is surprising about them.
+std::string resolved_text(const RunArgs& args, const Families& families) {
+  RunFile file = open_run(args, families);
+  const std::size_t logged = file.notes().size();
+  const RunConfig run = finish_run(file, families, ConfigUse::kData);
   std::string text = print_resolved(run);
   const MohConfig* const moh = run.family->moh();
   if (moh != nullptr && moh->router != RouterKind::kNone)
     text += "# active heads: " + active_heads_of(run, families.of(run)) + '\n';
+  for (std::size_t i = logged; i < file.notes().size(); ++i) text += "# warning: " + file.notes()[i] + '\n';
   return text;
 }
 
@@ -27,9 +32,8 @@ int config(const ConfigArgs& args, const Families& families) {
   if (!args.reference && args.config.empty()) {
     throw ConfigError("moh config: expected a configuration file, or --reference");
   }
-  const std::string text = args.reference
-                               ? print_reference(families.configs())
-                               : resolved_text(read_run(args, families, ConfigUse::kData), families);
+  const std::string text =
+      args.reference ? print_reference(families.configs()) : resolved_text(args, families);
   std::fputs(text.c_str(), stdout);
   return kDone;
 }

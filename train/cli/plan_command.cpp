@@ -55,7 +55,7 @@ RunConfig read_planned(const PlanArgs& args, const Families& families) {
   RunFile file = open_run(run, families);
   const std::size_t logged = file.notes().size();
   RunConfig config = finish_planned(file, families);
-  log_notes(file, logged);
+  if (!args.json) log_notes(file, logged);
   if (!option.empty() && config.device == kCpu) {
     throw ConfigError(error_message("moh plan", option, "device: cuda, or no device, in the configuration",
                                     "device: cpu",
