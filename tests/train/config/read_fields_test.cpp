@@ -168,7 +168,8 @@ TEST_CASE("config fields: truth values are true and false") {
 TEST_CASE("config fields: names, devices, texts and paths") {
   check_all({
       {"precision: fp16\n",
-       "1:12: precision: expected one of float32 (or fp32, f32), bfloat16 (or bf16), found fp16"},
+       "1:12: precision: expected one of float32 (or fp32, f32), bfloat16 (or bf16), found fp16; float16 is "
+       "not supported; use bfloat16"},
       {"precision: bfloat61\n",
        "1:12: precision: expected one of float32 (or fp32, f32), bfloat16 (or bf16), found bfloat61; did you "
        "mean bfloat16?"},
@@ -183,7 +184,8 @@ TEST_CASE("config fields: names, devices, texts and paths") {
        "1:17: model.preset: expected one of none, llm_s, llm_b, moh_llm_s_75, moh_llm_s_50, moh_llm_b_75, "
        "moh_llm_b_50, llama3_8b, llama3_8b_stage1, moh_llama3_8b, found llm_z; did you mean llm_s?"},
       {"device: cuda:x\n", "1:9: device: expected a device (cpu, cuda or cuda:N), found cuda:x"},
-      {"device: gpu\n", "1:9: device: expected a device (cpu, cuda or cuda:N), found gpu"},
+      {"device: gpu\n",
+       "1:9: device: expected a device (cpu, cuda or cuda:N), found gpu; did you mean cuda?"},
       {"output: {dir: }\n",
        "1:15: output.dir: expected a path, found nothing; write a value, or remove the key"},
       {"output: {dir: ''}\n", "1:15: output.dir: expected a path, found \"\""},

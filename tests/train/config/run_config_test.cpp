@@ -324,7 +324,9 @@ TEST_CASE("run config: rules between fields point at what was written") {
       {"precision: {gradients: bfloat16}\n",
        "1:24: precision.gradients: expected float32 with precision.weights: float32, found bfloat16"},
       {"precision: {weights: fp16}\n",
-       "1:22: precision.weights: expected one of float32 (or fp32, f32), bfloat16 (or bf16), found fp16"},
+       "1:22: precision.weights: expected one of float32 (or fp32, f32), bfloat16 (or bf16), found fp16; "
+       "float16 is not "
+       "supported; use bfloat16"},
       {"optim: {fused_update: true}\n",
        "1:23: optim.clip_grad_norm: expected 0 with optim.fused_update: true, which updates weights before "
        "all "

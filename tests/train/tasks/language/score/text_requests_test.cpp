@@ -89,7 +89,8 @@ TEST_CASE("score: without a context stands the token that texts begin with, or t
   check_pair(PairTokenizer(false), "", std::string_view("\0xy", 3), {0}, {'x', 'y'});
   CHECK_THROWS_WITH(
       encode_pair(PairTokenizer(false, false), "", "xy"),
-      Catch::Contains("pairs: expected a token that texts begin with, or one that ends documents"));
+      Catch::Contains(
+          "pairs: expected a token that texts begin with, a bos_token, or one that ends documents"));
   CHECK_NOTHROW(encode_pair(PairTokenizer(false, false), "x", "y"));
 }
 
