@@ -132,14 +132,16 @@ class TokenizerTest(unittest.TestCase):
             target.write_bytes((pathlib.Path(FOLDER.name) / source / name).read_bytes())
         (pathlib.Path(FOLDER.name) / "small/config.json").write_text(json.dumps(config))
         larger = json.loads((pathlib.Path(FOLDER.name) / "small/tokenizer.json").read_text())
-        larger["added_tokens"].append({"id": config["vocab_size"], "content": "<new>", "special": True, "single_word": False,
-                                       "lstrip": False, "rstrip": False, "normalized": False})
+        rows = config["vocab_size"]  # some of them have no token
+        for token in range(len(larger["model"]["vocab"]), rows + 1):
+            content = "<new>" if token == rows else f"<row {token}>"
+            larger["added_tokens"].append({"id": token, "content": content, "special": True, "single_word": False,
+                                           "lstrip": False, "rstrip": False, "normalized": False})
         (pathlib.Path(FOLDER.name) / "small/tokenizer.json").write_text(json.dumps(larger))
         # Only tokens that occur count: the model has no row for the new one.
         moh("generate", "--checkpoint", "small", "--prompt", "a", "--tokens", 2)
         said = moh("generate", "--checkpoint", "small", "--prompt", "a<new>", code=3)
-        self.assertIn(f"expected ids below {config['vocab_size']}, the rows of the model's embedding, found "
-                      f"{config['vocab_size']} (<new>)", said)
+        self.assertIn(f"expected ids below {rows}, the rows of the model's embedding, found {rows} (<new>)", said)
 
 
 if __name__ == "__main__":
