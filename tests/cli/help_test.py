@@ -71,8 +71,8 @@ class Help(support.MohTest):
             ("data", "tokenise", "x"): "moh data: unexpected argument 'tokenise'; did you mean tokenize?",
             ("data", "info", "a", "b"): "moh data info: unexpected argument 'b'",
             ("convert", "runs/x", "out"): "moh convert: unexpected argument 'runs/x'; use --from and --to",
-            ("train", "a.yaml", "--lr", "1e-3"): "moh train: --lr: unknown option; did you mean optim.learning_rate=...?",
-            ("train", "a.yaml", "--batch-size=4"): "did you mean train.batch_size=...?",
+            ("train", "a.yaml", "--lr", "1e-3"): "moh train: --lr: unknown option; did you mean optim.learning_rate=VALUE, without dashes?",
+            ("train", "a.yaml", "--batch-size=4"): "did you mean train.batch_size=VALUE, without dashes?",
             ("generate", "--checkpoint", "run", "--max_new_tokens", "9"): "--max_new_tokens: unknown option; did you mean --tokens?",
             ("generate", "--checkpoint", "run", "--max-tokens", "9"): "did you mean --tokens?",
             ("generate", "run", "Once upon"): "moh generate: 'Once upon': expected a setting, key.path=value, found a word; a prompt "

@@ -61,7 +61,7 @@ std::string instead_of_option(const CLI::App& command, const std::string& found)
   if (command.get_option_no_throw("overrides") == nullptr) return "";
   std::ranges::replace(name, '-', '_');
   const std::string key = config::key_elsewhere(name);
-  return key.empty() ? "" : key + "=... (settings have no dashes)";
+  return key.empty() ? "" : key + "=VALUE, without dashes";
 }
 
 /// What stands in place of words without an option. A conversion names both of its ends.
