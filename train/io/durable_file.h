@@ -65,8 +65,8 @@ class DurableFile {
 };
 
 /// For a command that writes the file of its option `option`: throws ConfigError unless the path does not
-/// exist, or is a regular file and `overwrite` is set, and StorageError if its folder does not exist. Devices,
-/// links and folders are never replaced.
+/// exist, or is a regular file and `overwrite` is set, and StorageError if its folder does not exist.
+/// Devices, links and folders are never replaced.
 void require_replaceable(std::string_view option, const std::filesystem::path& path, bool overwrite);
 
 /// Writes `contents` as a DurableFile.

@@ -58,23 +58,25 @@ void fail(Completion& completion, const std::exception& error) {
 
 Engine::Engine(const Llama& model, const TextRules& rules, const EngineOptions& options,
                ServerMetrics& metrics)
-    : model_(model), rules_(rules), options_(checked(options, model.config())), metrics_(metrics) {
-  const auto started = std::make_shared<std::promise<void>>();
-  std::future<void> ready = started->get_future();
-  thread_ = std::make_unique<ServiceThreads>(
-      1, [this, started] { run(*started); },
-      [this] {
+    : model_(model),
+      rules_(rules),
+      options_(checked(options, model.config())),
+      metrics_(metrics),
+      thread_([this] {
         {
           const std::scoped_lock lock(mutex_);
           closed_ = stopping_ = true;
         }
         work_.notify_one();
-      });
+      }) {
+  const auto started = std::make_shared<std::promise<void>>();
+  std::future<void> ready = started->get_future();
+  thread_.start(kServerThreads, 1, [this, started] { run(*started); });
   ready.get();
 }
 
 void Engine::stop() {
-  thread_->end();
+  thread_.join();
   for (const std::deque<Reading>* queue : {&waiting_, &reading_}) {
     for (const Reading& reading : *queue) reading.completion->fail(503, kStopping);
   }

@@ -94,7 +94,7 @@ class Engine {
   std::deque<Reading> reading_;
   std::vector<std::unique_ptr<Writing>> writing_;
   std::int64_t running_texts_ = 0, used_cache_tokens_ = 0;
-  std::unique_ptr<ServiceThreads> thread_;
+  ThreadGroup thread_;
 };
 
 }  // namespace moh

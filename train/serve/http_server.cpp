@@ -53,10 +53,10 @@ struct HttpServer::Implementation {
         listener(options.host, options.port),
         small(kThreads),
         large(1),
-        polling(
-            1, [this] { run(); }, [this] { mailbox->post([this] { ended = true; }); }) {
+        polling([this] { mailbox->post([this] { ended = true; }); }) {
     raise_descriptor_limit(options.max_connections);
     ::mallopt(M_MMAP_THRESHOLD, kLargeBody);  // what held a large body goes back to the system
+    polling.start(kServerThreads, 1, [this] { run(); });
   }
 
   void run() {
@@ -275,7 +275,7 @@ struct HttpServer::Implementation {
 
   // Their threads use all of the above.
   WorkQueue small, large;
-  ServiceThreads polling;
+  ThreadGroup polling;
 };
 
 HttpServer::HttpServer(const HttpOptions& options, Handler handler, Observer observer, ServerMetrics& metrics)

@@ -68,8 +68,9 @@ struct LoadedModel {
 /// the model; weights of another precision than its are converted, which is logged. Of a run
 /// with ema.evaluate, the moving average of the weights is loaded. Of several `processes`, each loads it to a
 /// GPU of its own. `description`, a run's YAML or a config.json, describes weights that come without one;
-/// without it their tensors have to tell the model, and overrides what they leave open. Throws CheckpointError
-/// that lists all missing and unexpected tensors and differing shapes; ConfigError, DeviceError.
+/// without it their tensors have to tell the model, and overrides what they leave open. Throws
+/// CheckpointError that lists all missing and unexpected tensors and differing shapes; ConfigError,
+/// DeviceError.
 LoadedModel load_model(const std::filesystem::path& path, const Families& families,
                        const std::vector<std::string>& overrides = {}, ConfigUse use = ConfigUse::kModel,
                        Communicator& processes = one_process(),
