@@ -67,6 +67,7 @@ class ServeLimits(support.MohTest):
             ({"n": 129}, "n", "n: expected an integer from 1 to 128, found 129"),
             ({"logprobs": 21}, "logprobs", "logprobs: expected an integer from 0 to 20, found 21"),
             ({"logprobs": True}, "logprobs", "found true"),
+            ({"logprobs": 20, "n": 100, "max_tokens": POSITIONS - 1}, "logprobs", "found 1073100"),
             ({"max_tokens": 1.5}, "max_tokens", "found 1.5"),
             ({"max_tokens": 2 ** 70}, "max_tokens", "max_tokens: expected an integer"),
             ({"max_tokens": 0}, "max_tokens", "max_tokens: expected 1 or more without echo, found 0"),

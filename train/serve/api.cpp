@@ -39,6 +39,17 @@ void require_json(const HttpRequest& request) {
                                 (type.empty() ? std::string("none") : "'" + type + "'"));
 }
 
+/// What an answer takes while it is made is far larger than its request.
+void require_few_scores(const CompletionRequest& request, const std::vector<std::vector<TokenId>>& ids) {
+  if (!request.logprobs) return;
+  std::int64_t tokens = request.n * request.max_tokens * std::ssize(ids);
+  for (const std::vector<TokenId>& prompt : ids) tokens += request.echo ? request.n * std::ssize(prompt) : 0;
+  if (const std::int64_t numbers = tokens * (*request.logprobs + 1); numbers > kMaxScores)
+    throw bad_parameter("logprobs",
+                        "at most " + std::to_string(kMaxScores) + " numbers (tokens times logprobs + 1)",
+                        std::to_string(numbers));
+}
+
 std::vector<TextJob> jobs_of(const CompletionRequest& request, const std::vector<std::vector<TokenId>>& ids) {
   const std::uint64_t seed = request.seed ? *request.seed : std::random_device{}();
   std::vector<TextJob> jobs;
@@ -104,7 +115,7 @@ class CompletionReply final : public ReplySource {
     }
   }
 
-  void finish(std::string& out) const {
+  void finish(std::string& out) {
     if (!streams_) {
       out = json_.whole();
       return;
@@ -202,6 +213,7 @@ HttpReply Api::complete(std::string_view body) {
   const std::vector<std::vector<TokenId>> ids = ids_of(wanted.prompts);
   std::vector<TextJob> jobs = jobs_of(wanted, ids);
   engine_.check(jobs);  // before the answer has a copy of the prompt for each text
+  require_few_scores(wanted, ids);
   CompletionJson json(wanted, ids, options_.model, text_);
   std::shared_ptr<Completion> completion = engine_.submit(std::move(jobs));
   HttpReply reply;

@@ -105,17 +105,22 @@ struct CompletionJson::State {
     generated += piece.tokens;
   }
 
-  Json json_of(const Choice& choice, std::size_t index) const {
+  /// Takes the scores out of the choice: a copy of many would take much memory.
+  Json json_of(Choice& choice, std::size_t index) const {
     Json logprobs = nullptr;
-    if (has_logprobs)
-      logprobs = {{"tokens", choice.tokens},
-                  {"token_logprobs", choice.logprobs},
-                  {"top_logprobs", choice.top},
-                  {"text_offset", choice.offsets}};
-    return {{"index", index},
-            {"text", choice.text},
-            {"logprobs", std::move(logprobs)},
-            {"finish_reason", choice.finish}};
+    if (has_logprobs) {
+      logprobs = Json::object();
+      logprobs["tokens"] = std::exchange(choice.tokens, Json::array());
+      logprobs["token_logprobs"] = std::exchange(choice.logprobs, Json::array());
+      logprobs["top_logprobs"] = std::exchange(choice.top, Json::array());
+      logprobs["text_offset"] = std::exchange(choice.offsets, Json::array());
+    }
+    Json result = Json::object();
+    result["index"] = index;
+    result["text"] = std::exchange(choice.text, {});
+    result["logprobs"] = std::move(logprobs);
+    result["finish_reason"] = choice.finish;
+    return result;
   }
 
   Json usage() const {
@@ -124,11 +129,9 @@ struct CompletionJson::State {
             {"total_tokens", prompt_tokens + generated}};
   }
   Json object(Json choice_list) const {
-    return {{"id", id},
-            {"object", "text_completion"},
-            {"created", created},
-            {"model", model},
-            {"choices", std::move(choice_list)}};
+    Json result = {{"id", id}, {"object", "text_completion"}, {"created", created}, {"model", model}};
+    result["choices"] = std::move(choice_list);  // a list of initial values would copy it
+    return result;
   }
 
   const TokenText& text;
@@ -173,7 +176,7 @@ void CompletionJson::add(const TextPiece& piece) {
   state_->add(state_->choices[piece.choice], piece);
 }
 
-std::string CompletionJson::whole() const {
+std::string CompletionJson::whole() {
   Json choices = Json::array();
   for (std::size_t i = 0; i < state_->choices.size(); ++i)
     choices.push_back(state_->json_of(state_->choices[i], i));
@@ -186,10 +189,7 @@ std::string CompletionJson::chunk(const TextPiece& piece) {
   State::Choice& choice = state_->choices[piece.choice];
   state_->add(choice, piece);
   if (choice.text.empty() && choice.tokens.empty() && choice.finish.is_null()) return {};
-  Json object = state_->object(Json::array({state_->json_of(choice, piece.choice)}));
-  choice.text.clear();
-  choice.tokens = choice.logprobs = choice.top = choice.offsets = Json::array();
-  return dump(object);
+  return dump(state_->object(Json::array({state_->json_of(choice, piece.choice)})));
 }
 
 std::string CompletionJson::usage_chunk() const {

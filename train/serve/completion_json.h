@@ -23,7 +23,8 @@ class CompletionJson {
 
   /// Adds a piece to the whole answer.
   void add(const TextPiece& piece);
-  std::string whole() const;
+  /// The whole answer, once.
+  std::string whole();
   /// The chunk of a stream with this piece; "" for one that says nothing.
   std::string chunk(const TextPiece& piece);
   /// The last chunk of a stream, with the numbers of tokens.

@@ -44,7 +44,8 @@ struct DetokenizeRequest {
 };
 
 inline constexpr std::int64_t kMaxLogprobs = 20, kMaxTextsOfPrompt = 128, kMaxStops = 256,
-                              kMaxStopBytes = 16 << 10;
+                              kMaxStopBytes = 16 << 10,
+                              kMaxScores = 1 << 20;  // log-probabilities of an answer
 
 /// What a body may contain: a short one can say a million times as little as takes memory.
 struct RequestLimits {
