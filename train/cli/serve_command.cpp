@@ -29,8 +29,8 @@ int serve(const ServeArgs& args, const Families& families) {
   ServeOptions options = args.options;
   options.http.limits.body_bytes = static_cast<std::size_t>(args.max_body_mib.value_or(0)) << 20;
   Server server(model, options);
+  signal.defer();  // before the line that others wait for
   log_info("serving " + loaded.path.string() + " as '" + options.model + "' at " + server.address());
-  signal.defer();
   bool announced = false;
   const bool finished = server.run([&] {
     if (!signal.requested()) return false;

@@ -139,7 +139,7 @@ struct HttpParser::State {
 
   /// False after a refusal.
   bool parse() {
-    if (scanned == 0 && !head_ended && in.starts_with("\r\n"))
+    if (scanned == 0 && !head_ended && in.starts_with("\r\n") && !std::exchange(blank_skipped, true))
       in.erase(0, 2);  // after the last request's body
     while (refusal.status == 0 && !parser->is_done() && !in.empty()) {
       if (!head_ended && !find_end_of_head()) break;

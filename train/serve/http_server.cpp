@@ -6,8 +6,10 @@
 #include <unistd.h>
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cmath>
 #include <map>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -65,6 +67,7 @@ struct HttpServer::Implementation {
         turn();
       } catch (const std::exception& error) {
         log_failure(error);
+        std::this_thread::sleep_for(std::chrono::milliseconds(10));  // no memory: others give some back
       }
     }
     for (auto& [id, connection] : connections) connection->close();
@@ -132,13 +135,22 @@ struct HttpServer::Implementation {
     for (int i = 0; i < kAcceptedAtOnce; ++i) {
       const int fd = listener.accept();
       if (fd >= 0) {
-        admit(std::make_unique<HttpConnection>(fd, options.limits, now));
+        admit(connection_of(fd));
       } else if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
         if (!end_lingering() && !(make_room() && end_lingering())) accept_again = now + kPauseSeconds;
         return;
       } else if (errno != ECONNABORTED && errno != EINTR) {
         return;
       }
+    }
+  }
+
+  std::unique_ptr<HttpConnection> connection_of(int fd) {
+    try {
+      return std::make_unique<HttpConnection>(fd, options.limits, now);
+    } catch (...) {
+      ::close(fd);  // there is no object yet that would
+      throw;
     }
   }
 
