@@ -64,6 +64,19 @@ TEST_CASE("shard index: any changed byte of it is found, and it is made again") 
   }
 }
 
+TEST_CASE("shard index: pictures lie within the archive") {
+  const TemporaryFolder folder;
+  const fs::path archive = write_file(folder / "a.tar", archive_of("0312")), path = shard_index_path(archive);
+  const ShardIndex index = open_shard_index(archive);
+  const auto read = [&](std::int64_t archive_bytes) {
+    read_shard_index(path, static_cast<std::uint64_t>(archive_bytes), archive_state(archive).text());
+  };
+  const std::int64_t end = index.offsets.back() + index.sizes.back();
+  CHECK_NOTHROW(read(end));
+  CHECK_THAT(message_of<DataError>([&] { read(end - 1); }),
+             Catch::Contains("picture 3: expected bytes of the archive and a class, found 8 bytes at "));
+}
+
 TEST_CASE("shard index: of an archive that was replaced by one of the same size and time it is made again") {
   const TemporaryFolder folder;
   const fs::path archive = write_file(folder / "a.tar", archive_of("0312"));
