@@ -64,7 +64,7 @@ class PictureData(support.MohTest):
         self.archive(("0.left.png", RED), ("0.right.png", RED), ("0.cls", b"0"), ("1.png", BLUE), ("1.cls", b"1"))
         for command in (("train", "run.yaml", "data.train=x.tar", "output.dir=other"), ("bench", "data", "run.yaml", "data.train=x.tar"),
                         ("train", "dit.yaml", "data.train=x.tar", "output.dir=other"), ("eval", "--checkpoint", "run", "data=x.tar"),
-                        ("analyze", "--checkpoint", "run", "x.tar")):
+                        ("analyze", "--checkpoint", "run", "data=x.tar")):
             with self.subTest(command=command[:2]):
                 said = self.moh(*command, code=support.INPUT_ERROR)
                 self.assert_says(said, "x.tar: member 0.left.png: expected a picture of the key 0", "0.right.png")
