@@ -118,6 +118,7 @@ std::shared_ptr<const TaskData> open_data_in_turn(const RunConfig& config, const
   if (first) data = family.open_data(config, use);
   processes.barrier();
   if (!first) data = family.open_data(config, use);
+  if (data == nullptr) return data;  // a family that makes its samples has none to open
   SharedFacts facts = data_facts(data->contents);
   std::ranges::copy(data_facts(data->shared_only), std::back_inserter(facts));
   require_same(facts, processes);
