@@ -56,8 +56,8 @@ std::string instead_of_option(const CLI::App& command, const std::string& found)
   std::string name = found.substr(std::min(found.find_first_not_of('-'), found.size()));
   std::ranges::replace(name, '_', '-');
   const std::vector<std::string> options = options_of(command);
-  if (const std::string option = known_elsewhere(name, options); !option.empty()) return option;
-  if (const std::string option = config::nearest_name("--" + name, options); !option.empty()) return option;
+  if (std::string option = known_elsewhere(name, options); !option.empty()) return option;
+  if (std::string option = config::nearest_name("--" + name, options); !option.empty()) return option;
   if (command.get_option_no_throw("overrides") == nullptr) return "";
   std::ranges::replace(name, '-', '_');
   const std::string key = config::key_elsewhere(name);

@@ -190,7 +190,7 @@ void DurableFolder::commit() {
 
 fs::path DurableFolder::replace() {
   if (exchange_paths(temporary_, path_)) return temporary_;
-  const fs::path aside = path_.parent_path() / (replaced_prefix(path_) + random_suffix());
+  fs::path aside = path_.parent_path() / (replaced_prefix(path_) + random_suffix());
   rename_path(path_, aside);
   try {
     rename_path(temporary_, path_);

@@ -144,7 +144,7 @@ std::string Api::label_of(const std::string& path) {
   return known ? path : "other";
 }
 
-HttpReply Api::answer(HttpRequest request) {
+HttpReply Api::answer(const HttpRequest& request) {
   const bool is_get = request.method == "GET" || request.method == "HEAD";
   const bool gets =
       std::ranges::count(kGetPaths, request.path) > 0 || request.path.starts_with("/v1/models/");

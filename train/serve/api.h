@@ -27,7 +27,7 @@ class Api {
   Api(Engine& engine, const TokenText& text, Options options, ServerMetrics& metrics);
 
   /// Never waits: a completion is answered by a source. Throws RequestError for what is wrong with a request.
-  HttpReply answer(HttpRequest request);
+  HttpReply answer(const HttpRequest& request);
   /// The path of an endpoint; "other" for any other path, of which clients can invent many.
   static std::string label_of(const std::string& path);
   /// From now on GET /health says 503, so that no more requests are sent here.

@@ -22,7 +22,7 @@ constexpr std::size_t kFramedLimits = 4;
 /// A body in a string that grows with what has arrived: Beast's own reserves what the client has declared.
 struct GrowingBody {
   using value_type = std::string;
-  struct reader {
+  struct reader {  // NOLINT(readability-identifier-naming): the name that Beast asks for
     template <bool isRequest, class Fields>
     reader(http::header<isRequest, Fields>& /*head*/, value_type& body) : body_(body) {}
     void init(const boost::optional<std::uint64_t>& /*length*/, error_code& ec) { ec = {}; }

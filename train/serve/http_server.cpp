@@ -90,7 +90,7 @@ struct HttpServer::Implementation {
       if (connection.held_bytes() > kLargeBody && held > most_held())
         attempt(connection, [&] { refuse_body(connection); });
     }
-    for (auto& [id, connection] : connections) attempt(*connection, [&] { serve(id, *connection); });
+    for (const auto& entry : connections) attempt(*entry.second, [&] { serve(entry.first, *entry.second); });
     std::erase_if(connections, [](const auto& entry) { return entry.second->closed(); });
     metrics.connections = std::ssize(connections);
   }

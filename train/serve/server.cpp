@@ -79,7 +79,7 @@ struct Server::Parts {
              {.prompts = options.engine.max_queue, .prompt_tokens = model.model.config().max_positions}},
             metrics),
         http(
-            options.http, [this](HttpRequest request) { return api.answer(std::move(request)); },
+            options.http, [this](const HttpRequest& request) { return api.answer(request); },
             [this](const AnsweredRequest& request) { report(request, metrics); }, metrics) {}
   ~Parts() { engine.stop(); }  // its texts wake connections
   Parts(const Parts&) = delete;
