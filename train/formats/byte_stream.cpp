@@ -15,7 +15,7 @@ namespace moh {
 namespace {
 
 constexpr std::size_t kBlockBytes = std::size_t{256} << 10;
-constexpr std::string_view kGzip = "\x1f\x8b", kZstd = "\x28\xb5\x2f\xfd";
+constexpr std::string_view kGzipMagic = "\x1f\x8b", kZstdMagic = "\x28\xb5\x2f\xfd";
 /// Logarithm of the largest window of Zstandard that is accepted: that of its level 22 with --long.
 constexpr int kMaxWindowLog = 27;
 
@@ -86,7 +86,7 @@ class GzipStream final : public ByteStream {
       // Tapes and block devices fill up with zeros behind a member, which gzip passes over.
       if (!in_member_ && has_member_) {
         rest = input_.rest_after_zeros();
-        if (!rest.empty() && rest[0] != kGzip[0]) fail_behind();
+        if (!rest.empty() && rest[0] != kGzipMagic[0]) fail_behind();
       }
       if (rest.empty()) {
         if (in_member_) input_.fail("a whole gzip file", "one that ends early");
@@ -173,10 +173,10 @@ enum class Compression { kNone, kGzip, kZstd };
 
 Compression compression_of(const std::string& path) {
   const std::string first = InputFile(path, InputKind::kData).first_bytes(4);
-  if (first.starts_with(kGzip)) return Compression::kGzip;
+  if (first.starts_with(kGzipMagic)) return Compression::kGzip;
   // A file of Zstandard may begin with a frame that is to be skipped: 0x184D2A50 ... 0x184D2A5F.
   const bool is_skippable = first.size() == 4 && (first[0] & 0xF0) == 0x50 && first.ends_with("\x2a\x4d\x18");
-  return first == kZstd || is_skippable ? Compression::kZstd : Compression::kNone;
+  return first == kZstdMagic || is_skippable ? Compression::kZstd : Compression::kNone;
 }
 
 }  // namespace
