@@ -34,8 +34,4 @@ std::string describe(const HeadCounts& counts) {
   return text + percent;
 }
 
-std::string describe_active_heads(const Model& model) {
-  return is_routed(model) ? describe(head_counts(model.routing())) : "100%";
-}
-
 }  // namespace moh

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "models/active_heads.h"
+
 namespace moh {
 
 bool is_routed(const Model& model) {
@@ -54,6 +56,10 @@ std::vector<HeadRoutingOptions> with_learned_heads(const Model& model,
     if (routing[i].learn_shared_until > 0) routing[i] = routers[i]->options();
   }
   return routing;
+}
+
+std::string describe_active_heads(const Model& model) {
+  return is_routed(model) ? describe(head_counts(model.routing())) : "100%";
 }
 
 }  // namespace moh

@@ -1,3 +1,7 @@
+// Beast 1.74 asserts that the final chunk has 5 bytes when it looks at it again; that of an empty body has 3.
+// Without the assertion it waits for the rest, as it should.
+#define BOOST_DISABLE_ASSERTS
+
 #include "train/serve/http_parser.h"
 
 #include <algorithm>
