@@ -103,7 +103,7 @@ bool MemoryRegion::reserve(std::size_t bytes) {
   void* const begin =
       mmap(at_address(next_part()), mapped, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (begin == MAP_FAILED) return false;
-  // What the alignment leaves over goes back: it counts against a limit.
+  // Address space that the alignment leaves over goes back: it counts against a limit.
   const std::size_t first = address_of(begin), aligned = round_up(first, kHugePage);
   if (aligned > first) munmap(begin, aligned - first);
   if (const std::size_t rest = first + mapped - (aligned + bytes); rest > 0)
@@ -121,7 +121,7 @@ std::size_t MemoryRegion::next_part() const {
   return mappings_.empty() ? kFirstPart : address_of(mappings_.back().begin) + mappings_.back().bytes;
 }
 
-/// What is free or vacant at the end of the last part, and which the next one makes longer.
+/// Bytes free or vacant at the end of the last part, which the next part makes longer.
 std::size_t MemoryRegion::open_end() const {
   std::size_t end = next_part(), bytes = 0;
   for (const Stretches* stretches : {&vacant_, &free_}) {

@@ -20,7 +20,7 @@ class ThreadError : public Error {
   using Error::Error;
 };
 
-/// What threads are started for, as the user knows it.
+/// The purpose of threads, as the user knows it.
 struct ThreadUse {
   std::string_view where;     ///< a key, an option or a part of the program: "data.workers"
   std::string_view fix = "";  ///< how to need fewer: "set data.workers to fewer"
@@ -48,7 +48,7 @@ auto start_async(const ThreadUse& use, Work work) {
   }
 }
 
-/// The same where the work matters more than the thread: if the system refuses one, calls `warn` with the
+/// start_async() for work that matters more than its thread: if the system refuses one, calls `warn` with the
 /// reason, and the work is done by whoever waits for the future.
 template <class Work>
 auto start_async_or_defer(const ThreadUse& use, Work work,

@@ -26,7 +26,7 @@ HeadCounts head_counts(std::span<const HeadRoutingOptions> layers);
 /// of 272 in 37 layers = 75.3%".
 std::string describe(const HeadCounts& counts);
 
-/// The same of a model, "100%" of a dense one.
+/// The active heads of a model in these words; "100%" if it is dense.
 std::string describe_active_heads(const Model& model);
 
 }  // namespace moh

@@ -28,7 +28,7 @@ enum class BalanceScope {
   kGlobal,      ///< those of a step's whole batch, on all processes
 };
 
-/// What the weights of the routers' auxiliary losses multiply.
+/// How the routers' auxiliary losses are reduced over layers before their weights multiply them.
 enum class BalanceLayers {
   kMean,  ///< the mean over the layers with routed heads, as in the released code of MoH
   kSum,   ///< their sum: a weight for each layer, as in MoA's release

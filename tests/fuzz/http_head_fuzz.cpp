@@ -16,7 +16,7 @@ struct Seen {
   bool operator==(const Seen&) const = default;
 };
 
-/// What is made of bytes that arrive `step` at a time.
+/// The requests and refusals that bytes come to, `step` of them at a time.
 Seen read(std::string_view bytes, std::size_t step) {
   ClientLimits limits;
   limits.body_bytes = 2000;

@@ -136,7 +136,7 @@ TEST_CASE("launcher: a variable that is missing beside others is refused by name
         meeting_of_torchrun(environment_of(variables)),
         Catch::Contains(std::string(name) + ": expected") && Catch::Contains("set it, or unset WORLD_SIZE"));
   }
-  // Of a batch script, for programs that it starts.
+  // Variables of a batch script, for programs that it starts.
   CHECK(launch_of({{"MASTER_ADDR", "node7"}, {"MASTER_PORT", "29500"}}).size == 1);
   CHECK(launch_of({{"RANK", "0"}, {"WORLD_SIZE", "1"}}).size == 1);
 }

@@ -37,7 +37,7 @@ Socket connection_to(int port) {
   return std::move(*socket);
 }
 
-/// What a process of a run says: the beginning of its name, rank, size, port, 0.
+/// The greeting of a process of a run: the beginning of its name, rank, size, port, 0.
 std::vector<std::byte> greeting(std::int32_t rank, std::int32_t size) {
   const std::uint64_t word = 0x31504354484F4DULL;
   const std::array<std::int32_t, 4> numbers = {rank, size, 1, 0};

@@ -86,7 +86,7 @@ TEST_CASE("serve: a body that is no JSON object is refused before it takes much 
 }
 
 TEST_CASE("serve: a body is read no further than its first fault") {
-  // What follows is no JSON, so that whoever reads on says so.
+  // The rest is no JSON, so that whoever reads on says so.
   CHECK(refusal("{\"prompt\": \"a\", \"k0\": 1, ###") == "unknown parameter 'k0'");
   CHECK(refusal("{\"prompt\": [[[[[[[[[[ ###") == "body: expected JSON nested at most 8 deep, found more");
   std::string lists = "{\"prompt\": [";

@@ -25,7 +25,7 @@ TEST_CASE("label names: a list, an object with gaps, or none") {
   CHECK(read(R"({"label_names": ["bee", "ant"]})", 2) == Names{"bee", "ant"});
   CHECK(read(R"({"label_names": {"2": "cat", "0": "bee"}})", 3) == Names{"bee", "1", "cat"});
   CHECK(read(R"({"num_classes": 2})", 2).empty());
-  // Of the head that a model had before.
+  // Names of the head that a model had before.
   CHECK(read(R"({"label_names": ["bee"]})", 2).empty());
   CHECK(read(R"({"label_names": {"2": "bee"}})", 2).empty());
 }

@@ -18,7 +18,7 @@ std::string contents_of(const std::vector<std::string>& paths) {
   return open_pictures(paths)->describe_contents();
 }
 
-/// What an earlier version of moh wrote.
+/// The description that an earlier version of moh wrote.
 std::string old(const std::string& contents) {
   return contents.substr(0, contents.find(", of contents"));
 }
